@@ -1,0 +1,43 @@
+// Every failure that Kiln reports. A miss is a value; a failure is an Error.
+#pragma once
+
+#include <stdexcept>
+#include <string>
+#include <string_view>
+
+namespace kiln {
+
+enum class ErrorKind {
+  bad_input,       // unknown op, axis, type or tensor; a size out of range; a missing or misaligned tensor
+  bad_manifest,    // op.toml or an implementation's file is wrong; the message gives file and line
+  bad_expression,  // text that does not parse, or a value that overflows 64 bits
+  no_driver,       // libcuda is absent or too old
+  no_device,       // the driver sees no such device
+  no_nvrtc,        // a compile is needed and libnvrtc is absent
+  no_nccl,         // a collective is needed and libnccl is absent
+  compile_failed,  // NVRTC refused a template; the message holds its log
+  driver_failed,   // a driver call failed
+  out_of_memory,   // device or host memory
+  bad_file,        // a .kiln file that is refused
+  no_permission,   // the file system refused
+  io,              // any other failure of the file system or of SQLite
+  not_tuned,       // a miss under MissPolicy::error, or nothing legal can serve
+  capture,         // the work would break a stream capture
+  wrong_result,    // verification failed
+  interrupted,     // the caller asked to stop
+};
+
+/// The kind's name as the CLI's --json prints it, such as "bad_manifest".
+std::string_view to_string(ErrorKind kind) noexcept;
+
+/// what() is one sentence or more: what was asked, what was found, and what to do.
+class Error : public std::runtime_error {
+ public:
+  Error(ErrorKind kind, const std::string& message) : std::runtime_error(message), kind_(kind) {}
+  [[nodiscard]] ErrorKind kind() const noexcept { return kind_; }
+
+ private:
+  ErrorKind kind_;
+};
+
+}  // namespace kiln

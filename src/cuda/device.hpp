@@ -1,0 +1,102 @@
+// Devices, contexts, streams, events and memory of the CUDA driver, each an owner of its handle.
+#pragma once
+
+#include <cstddef>
+#include <cstdint>
+#include <string>
+#include <utility>
+#include <vector>
+
+#include "cuda/driver_api.hpp"
+#include "spec/op.hpp"
+
+namespace kiln::cuda {
+
+/// Throws Error(driver_failed, or out_of_memory) "WHAT: CUDA_ERROR_NAME (description)" unless result is CUDA_SUCCESS.
+void check(CUresult result, const char* what);
+
+struct DeviceInfo {
+  int ordinal = 0;
+  std::string name;             // for people, never for keys
+  spec::DeviceFacts facts;
+  std::int64_t memory_bytes = 0;
+  int driver_version = 0;       // 13000 for 13.0
+};
+/// Throws Error(no_driver) or Error(no_device).
+std::vector<DeviceInfo> devices();
+DeviceInfo device_info(int ordinal);
+
+/// The device's primary context, retained; `Scope` makes it current on this thread and restores what was.
+class Context {
+ public:
+  explicit Context(int ordinal);
+  ~Context();
+  Context(const Context&) = delete;
+  Context& operator=(const Context&) = delete;
+  [[nodiscard]] CUcontext handle() const noexcept { return context_; }
+  [[nodiscard]] const DeviceInfo& info() const noexcept { return info_; }
+
+  class Scope {
+   public:
+    explicit Scope(const Context& context);
+    ~Scope();
+    Scope(const Scope&) = delete;
+    Scope& operator=(const Scope&) = delete;
+  };
+
+ private:
+  DeviceInfo info_;
+  CUcontext context_ = nullptr;
+};
+
+class Stream {
+ public:
+  Stream();  // non-blocking
+  ~Stream();
+  Stream(const Stream&) = delete;
+  Stream& operator=(const Stream&) = delete;
+  [[nodiscard]] CUstream handle() const noexcept { return stream_; }
+  void synchronize() const;
+
+ private:
+  CUstream stream_ = nullptr;
+};
+
+class Event {
+ public:
+  Event();
+  ~Event();
+  Event(Event&& other) noexcept : event_(std::exchange(other.event_, nullptr)) {}
+  Event& operator=(Event&&) = delete;
+  void record(CUstream stream) const;
+  void synchronize() const;
+  /// Nanoseconds from `begin` to `end`, both completed. Resolution about 500 ns before driver 12, 1 ns and up since.
+  static double elapsed_ns(const Event& begin, const Event& end);
+
+ private:
+  CUevent event_ = nullptr;
+};
+
+/// Device memory. Throws Error(out_of_memory) naming the bytes asked for and free.
+class Buffer {
+ public:
+  Buffer() = default;
+  explicit Buffer(std::int64_t bytes);
+  ~Buffer();
+  Buffer(Buffer&& other) noexcept;
+  Buffer& operator=(Buffer&& other) noexcept;
+  [[nodiscard]] CUdeviceptr pointer() const noexcept { return pointer_; }
+  [[nodiscard]] std::int64_t bytes() const noexcept { return bytes_; }
+  void fill_bytes(unsigned char value, CUstream stream) const;
+  void copy_to_host(void* destination, std::int64_t bytes) const;      // synchronous
+  void copy_from_host(const void* source, std::int64_t bytes) const;   // synchronous
+
+ private:
+  CUdeviceptr pointer_ = 0;
+  std::int64_t bytes_ = 0;
+};
+
+/// True while `stream` captures a graph (any mode). Cheap: one driver call.
+bool is_capturing(CUstream stream);
+
+}  // namespace kiln::cuda

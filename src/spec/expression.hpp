@@ -1,0 +1,89 @@
+// Integer expressions of manifests: 64-bit signed, overflow detected, compiled to a flat program.
+//
+//   expression := ternary
+//   ternary    := or ('?' ternary ':' ternary)?
+//   or         := and ('||' and)*            and   := equal ('&&' equal)*      (both short-circuit)
+//   equal      := compare (('=='|'!=') compare)*
+//   compare    := sum (('<'|'<='|'>'|'>=') sum)*
+//   sum        := term (('+'|'-') term)*     term  := unary (('*'|'/'|'%') unary)*
+//   unary      := ('!'|'-') unary | primary
+//   primary    := integer | name | name '(' ternary (',' ternary)* ')' | '(' ternary ')' | '"' word '"'
+//
+// Functions: min, max (two or more), ceil_div, round_up, pow2_ceil, log2 (floor), is_pow2, abs, sizeof(type name).
+// A quoted word may only be compared (== or !=) with a name that is a type or a choice, and stands for its index.
+#pragma once
+
+#include <cstdint>
+#include <memory>
+#include <optional>
+#include <span>
+#include <string>
+#include <string_view>
+#include <vector>
+
+namespace kiln::spec {
+
+enum class Status : std::uint8_t { ok, overflow, division_by_zero, negative_argument };
+std::string_view to_string(Status status) noexcept;
+
+struct Value {
+  std::int64_t number = 0;
+  Status status = Status::ok;
+  [[nodiscard]] bool ok() const noexcept { return status == Status::ok; }
+  /// True only for a value that could be computed and is not zero.
+  [[nodiscard]] bool truth() const noexcept { return ok() && number != 0; }
+};
+
+/// The names that an expression may use; each has a slot in the frame (a flat array of int64) it is evaluated over.
+class Symbols {
+ public:
+  struct Symbol {
+    std::string name;
+    std::vector<std::string> words;           // for a type or a choice: its values; the slot holds the index
+    std::vector<std::int64_t> sizes;          // for a type: bytes of each value; empty otherwise
+  };
+  /// Appends a symbol and returns its slot. Throws Error(bad_manifest) when the name is taken or is no identifier.
+  int add(Symbol symbol);
+  int add(std::string name) { return add(Symbol{std::move(name), {}, {}}); }
+  [[nodiscard]] std::optional<int> find(std::string_view name) const noexcept;
+  [[nodiscard]] const Symbol& operator[](int slot) const { return symbols_[static_cast<std::size_t>(slot)]; }
+  [[nodiscard]] int size() const noexcept { return static_cast<int>(symbols_.size()); }
+
+ private:
+  std::vector<Symbol> symbols_;
+};
+
+struct Node;  // syntax tree, private to expression.cpp
+
+class Expression {
+ public:
+  /// Parses and resolves. Throws Error(bad_expression) naming the column, what was found and what was expected;
+  /// an unknown name gets the nearest known one as a suggestion.
+  static Expression parse(std::string_view text, const Symbols& symbols);
+  static Expression constant(std::int64_t value);
+  Expression();  // the constant 0
+
+  /// Evaluates over a frame that holds every slot used. No allocation, no exception.
+  [[nodiscard]] Value evaluate(std::span<const std::int64_t> frame) const noexcept;
+
+  /// The same expression with the slots of [first_known, frame.size()) replaced by their values and folded, so that
+  /// what remains uses only slots below first_known: the form that the call lane evaluates.
+  [[nodiscard]] Expression specialise(std::span<const std::int64_t> frame, int first_known) const;
+
+  [[nodiscard]] std::optional<std::int64_t> constant_value() const noexcept;
+  [[nodiscard]] bool uses(int slot) const noexcept;
+  [[nodiscard]] std::vector<int> slots() const;  // sorted, unique
+  [[nodiscard]] const std::string& text() const noexcept { return text_; }
+
+ private:
+  enum class Code : std::uint8_t;
+  struct Instruction {
+    Code code;
+    std::int64_t operand;
+  };
+  std::string text_;
+  std::shared_ptr<const Node> tree_;
+  std::vector<Instruction> program_;
+};
+
+}  // namespace kiln::spec

@@ -1,0 +1,43 @@
+// Keys: canonical text that a person can read, and its digest.
+#pragma once
+
+#include <array>
+#include <cstddef>
+#include <cstdint>
+#include <span>
+#include <string>
+#include <string_view>
+
+#include "spec/problem.hpp"
+
+namespace kiln::spec {
+
+using Digest = std::array<std::byte, 32>;
+std::string to_hex(const Digest& digest);
+/// Throws Error(bad_input) unless text is 64 hexadecimal digits.
+Digest parse_digest(std::string_view text);
+
+/// SHA-256 over fields, each preceded by its length as 8 little-endian bytes, so that no two field lists agree.
+class Hasher {
+ public:
+  Hasher();
+  ~Hasher();
+  Hasher(const Hasher&) = delete;
+  Hasher& operator=(const Hasher&) = delete;
+  Hasher& field(std::string_view text);
+  Hasher& field(std::span<const std::byte> bytes);
+  Hasher& field(std::int64_t number);
+  Digest finish();
+
+ private:
+  void* context_;
+};
+
+enum class Regime : std::uint8_t { cold_l2, hot_l2 };
+std::string_view to_string(Regime regime) noexcept;  // "cold", "hot"
+
+/// "rms_norm@1 | rows=pow2:512 cols=exact:4096 | dtype=bf16 | sm_90/mp132/... | cold"
+std::string record_key(const Op& op, const Problem& bucket, const DeviceFacts& device, Regime regime);
+Digest record_digest(std::string_view record_key);
+
+}  // namespace kiln::spec

@@ -1,0 +1,210 @@
+// What can be asked: an op and its implementations, as read from a manifest folder.
+//
+// Frame layout, shared by every expression of an op (see Symbols):
+//   [axes | run-time values | types and choices | device facts | parameters of one implementation]
+//    ^ dynamic: known at each launch            ^ static: known once a plan is made (first_static)
+#pragma once
+
+#include <array>
+#include <cstdint>
+#include <filesystem>
+#include <map>
+#include <optional>
+#include <span>
+#include <string>
+#include <string_view>
+#include <utility>
+#include <vector>
+
+#include "spec/bucket.hpp"
+#include "spec/expression.hpp"
+
+namespace kiln::spec {
+
+inline constexpr int max_axes = 8;
+inline constexpr int max_selections = 8;  // types and choices
+inline constexpr int max_runtime = 16;
+inline constexpr int max_tensors = 16;
+inline constexpr int max_parameters = 16;
+inline constexpr int max_rank = 4;
+inline constexpr int max_arguments = 32;  // of one pass
+
+enum class DType : std::uint8_t { bf16, f16, f32, f64, e4m3, e5m2, i8, u8, i32, i64 };
+std::string_view to_string(DType type) noexcept;
+std::optional<DType> parse_dtype(std::string_view name) noexcept;
+std::int64_t size_of(DType type) noexcept;
+/// As template sources spell it, such as "kiln::bf16" or "float".
+std::string_view cpp_name(DType type) noexcept;
+
+struct Axis {
+  std::string name;
+  BucketPolicy policy;
+  std::int64_t minimum = 1;
+  std::int64_t maximum = 0;
+  std::int64_t multiple_of = 1;
+};
+
+/// A type (its values are dtypes) or a choice (its values are plain words). Both select, so both stand in keys.
+struct Selection {
+  std::string name;
+  std::vector<std::string> values;
+  std::vector<DType> dtypes;  // of a type: one for each value; empty for a choice
+  [[nodiscard]] bool is_type() const noexcept { return !dtypes.empty(); }
+};
+
+enum class RuntimeType : std::uint8_t { f32, f64, i32, i64, u32, u64 };
+
+/// Passed to kernels at each launch; can never enter a key. Integers may stand in expressions.
+struct Runtime {
+  std::string name;
+  RuntimeType type = RuntimeType::f32;
+  std::optional<Expression> default_integer;  // over axes and earlier run-time values
+  std::optional<double> default_real;
+  std::optional<Expression> minimum;          // integers only
+  [[nodiscard]] bool is_integer() const noexcept { return type != RuntimeType::f32 && type != RuntimeType::f64; }
+};
+
+enum class Fill : std::uint8_t { normal, uniform, ones, zeros, index };
+
+struct Tensor {
+  std::string name;
+  std::vector<Expression> shape;    // elements, outermost first; rank 1 to max_rank
+  std::vector<Expression> strides;  // elements; dense row-major when the manifest gives none
+  int selection = -1;               // the type (index into selections) that gives the dtype, or -1
+  DType dtype = DType::f32;         // when selection is -1
+  Fill fill = Fill::normal;
+  double scale = 1.0;               // the fill is multiplied by it
+  bool output = false;              // poisoned with NaN before a verification, unless `initialised`
+  bool initialised = false;         // an output that is also read: filled before every launch that is checked
+  bool optional = false;            // may be absent (a null pointer)
+};
+
+/// |got - wanted| <= relative * |wanted| + absolute * rms(wanted), for each element of an output.
+struct Tolerance {
+  double relative = 0;
+  double absolute = 0;
+};
+
+enum class ArgumentKind : std::uint8_t { tensor, axis, runtime, workspace, expression, tensor_map };
+
+/// One kernel argument. An axis is passed as int64, a run-time value as its type, an expression as `type`.
+struct Argument {
+  ArgumentKind kind = ArgumentKind::tensor;
+  int index = 0;                           // tensor, axis, run-time value, workspace
+  RuntimeType type = RuntimeType::i64;     // expression
+  Expression value;                        // expression
+  std::vector<Expression> box;             // tensor_map: elements, outermost first, one for each dimension
+  Expression swizzle;                      // tensor_map: 0, 32, 64 or 128 bytes
+};
+
+struct Pass {
+  std::string kernel;                      // a name expression with {name} or {expression} placeholders
+  std::optional<Expression> when;          // over static names: the pass is left out when it is 0
+  std::array<Expression, 3> grid;          // blocks, x y z
+  std::array<Expression, 3> block;         // threads; static
+  std::array<Expression, 3> cluster;       // blocks; static; all 1 when absent
+  Expression shared;                       // dynamic shared memory, bytes; static
+  std::vector<Argument> arguments;
+  bool cooperative = false;
+  bool programmatic = false;               // may start before its predecessor ends (PDL)
+  int line = 0;
+};
+
+struct Parameter {
+  std::string name;
+  std::vector<std::int64_t> values;        // in the manifest's order
+};
+
+struct Workspace {
+  std::string name;
+  Expression bytes;                        // taken at the bucket's upper edge
+  bool zeroed = false;                     // zero when first given; the kernel leaves it zero
+};
+
+/// One value for each parameter, in the implementation's order.
+using Config = std::vector<std::int64_t>;
+
+struct Implementation {
+  std::string name;
+  std::string file;                        // manifest, as shown in messages
+  std::string summary;
+  std::string source;                      // file name in the op's folder
+  bool toolkit_headers = false;            // the source includes CUDA toolkit headers
+  std::vector<std::string> options;        // further NVRTC options, from a fixed list
+  std::optional<Expression> requires_;     // over types, choices and device facts
+  std::string requires_text;
+  std::vector<Parameter> parameters;
+  std::vector<Expression> constraints;     // over everything but runtime reals
+  std::vector<std::pair<int, Expression>> alignment;  // tensor index, bytes that its pointer must be a multiple of
+  Config default_config;
+  std::vector<Workspace> workspaces;
+  std::vector<Pass> passes;
+  Symbols symbols;                         // the op's, then the parameters
+};
+
+/// A source file of an op's folder or of common/, by the name it is included by.
+struct SourceFile {
+  std::string name;
+  std::string text;
+};
+
+struct Op {
+  std::string name;
+  std::string folder;                      // "built-in" or a path
+  std::string summary;
+  std::int64_t revision = 1;
+  std::vector<Axis> axes;
+  std::vector<Selection> selections;
+  std::vector<Runtime> runtime;
+  std::vector<Tensor> tensors;
+  std::map<DType, Tolerance> tolerance;
+  std::string reference_source;
+  bool reference_toolkit_headers = false;
+  std::vector<Pass> reference;             // outputs are written as f32 (f64 for f64, the same type for integers)
+  Expression cost_bytes;
+  Expression cost_flops;
+  std::vector<Implementation> implementations;  // the first legal default serves when nothing better is known
+  std::vector<SourceFile> files;           // every .cuh of the folder
+  Symbols symbols;                         // axes, run-time values, types and choices, device facts
+
+  [[nodiscard]] int first_runtime() const noexcept { return static_cast<int>(axes.size()); }
+  [[nodiscard]] int first_static() const noexcept { return first_runtime() + static_cast<int>(runtime.size()); }
+  [[nodiscard]] int first_device_fact() const noexcept { return first_static() + static_cast<int>(selections.size()); }
+  [[nodiscard]] int first_parameter() const noexcept;
+  [[nodiscard]] const Implementation* find(std::string_view implementation) const noexcept;
+  [[nodiscard]] DType dtype_of(const Tensor& tensor, std::span<const std::int64_t> frame) const noexcept;
+};
+
+/// Facts of a device that expressions may name, in frame order: sm (90 for compute capability 9.0), sm_count,
+/// shared_per_block (opt-in maximum, bytes), shared_per_sm, registers_per_sm, threads_per_sm, l2_bytes.
+struct DeviceFacts {
+  static constexpr std::array<std::string_view, 7> names = {"sm", "sm_count", "shared_per_block", "shared_per_sm",
+                                                            "registers_per_sm", "threads_per_sm", "l2_bytes"};
+  std::array<std::int64_t, names.size()> values{};
+  std::int64_t memory_bus_bits = 0;        // in the device class, not in expressions
+
+  [[nodiscard]] std::int64_t sm() const noexcept { return values[0]; }
+  [[nodiscard]] std::int64_t sm_count() const noexcept { return values[1]; }
+  [[nodiscard]] std::int64_t shared_per_block() const noexcept { return values[2]; }
+  [[nodiscard]] std::int64_t l2_bytes() const noexcept { return values[6]; }
+  /// The silicon as it stands in keys: "sm_90/mp132/l2_62914560/smem_232448/bus_6144".
+  [[nodiscard]] std::string device_class() const;
+  /// The inverse of device_class for facts that it holds; the rest by architecture. Empty when it does not parse.
+  static std::optional<DeviceFacts> from_device_class(std::string_view text);
+};
+
+/// Reads an op from its folder's files ("op.toml", "*.toml", "*.cuh"), given by name and text, so that embedded and on-disk
+/// folders read alike. `folder` is for messages. Throws Error(bad_manifest): "FILE:LINE: found X, expected Y".
+Op parse_op(std::string_view name, std::string_view folder, std::span<const SourceFile> files);
+
+/// Reads templates/NAME-like folders from disk: the files of `folder` that end in .toml or .cuh, not recursively.
+/// Throws Error(bad_manifest) when op.toml is missing, Error(io) when a file cannot be read.
+Op load_op(const std::filesystem::path& folder);
+
+/// Every op that can be found: `paths` in order, then KILN_TEMPLATE_PATH (colon-separated), then the built-in ones.
+/// An earlier one hides a later one of the same name.
+std::vector<Op> load_ops(std::span<const std::filesystem::path> paths);
+/// The shared device headers, by include name such as "common/types.cuh".
+std::span<const SourceFile> common_headers();
+
+}  // namespace kiln::spec

@@ -1,0 +1,73 @@
+// A problem of an op, its bucket, the frame over which expressions are evaluated, and the search space.
+#pragma once
+
+#include <array>
+#include <cstdint>
+#include <functional>
+#include <optional>
+#include <span>
+#include <string>
+#include <string_view>
+#include <vector>
+
+#include "spec/op.hpp"
+
+namespace kiln::spec {
+
+/// Values for all axes and selections of an op. The bucket of a problem has the same shape: axes hold upper edges.
+struct Problem {
+  std::array<std::int64_t, max_axes> axes{};
+  std::array<std::uint8_t, max_selections> selections{};  // index into Selection::values
+  bool operator==(const Problem&) const = default;
+};
+
+/// One "name=value" of a problem as a person writes it: "rows=512", "dtype=bf16".
+struct Setting {
+  std::string name;
+  std::string value;
+};
+
+/// Throws Error(bad_input) naming the axis or selection: unknown, repeated, missing, not a number, under its minimum,
+/// past its maximum, not a multiple, or not one of its values. A selection that is left out takes its first value.
+Problem make_problem(const Op& op, std::span<const Setting> settings);
+/// The check of make_problem for numbers already in place. Throws Error(bad_input).
+void check_problem(const Op& op, const Problem& problem);
+/// True when check_problem would pass. No allocation, no exception.
+bool is_valid(const Op& op, const Problem& problem) noexcept;
+/// "rows=512 cols=4096 dtype=bf16"
+std::string to_string(const Op& op, const Problem& problem);
+
+/// Each axis raised to its bucket's upper edge. No allocation.
+Problem bucket_of(const Op& op, const Problem& problem) noexcept;
+/// The smallest problem of a bucket, made awkward: the lowest value of each bucketed axis (multiples respected).
+Problem low_corner(const Op& op, const Problem& bucket) noexcept;
+
+/// A frame for `implementation` (or for the op alone when null): axes and selections of the problem, device facts, the
+/// config's parameters; run-time integers take their defaults where they have one and 0 elsewhere, reals are 0.
+std::vector<std::int64_t> make_frame(const Op& op, const Implementation* implementation, const Problem& problem,
+                                     const DeviceFacts& device, std::span<const std::int64_t> config = {});
+
+/// Why an implementation cannot serve this problem on this device, or nothing when it can (for at least one config).
+std::optional<std::string> why_not_eligible(const Op& op, const Implementation& implementation, const Problem& problem,
+                                            const DeviceFacts& device);
+/// The first constraint that a config breaks at this problem, as its text, or nothing.
+std::optional<std::string> broken_constraint(const Op& op, const Implementation& implementation, const Problem& problem,
+                                             const DeviceFacts& device, std::span<const std::int64_t> config);
+/// True when config has one declared value for each parameter.
+bool is_declared(const Implementation& implementation, std::span<const std::int64_t> config) noexcept;
+
+/// Every config that meets the constraints, in the order of the manifest (last parameter fastest).
+std::vector<Config> search_space(const Op& op, const Implementation& implementation, const Problem& problem,
+                                 const DeviceFacts& device);
+/// "threads=256 vector=8"
+std::string to_string(const Implementation& implementation, std::span<const std::int64_t> config);
+/// Reads the same form. Nothing when a name or a value is not declared, or one is missing.
+std::optional<Config> parse_config(const Implementation& implementation, std::string_view text);
+
+/// The name expressions of a config: placeholders filled with C++ type names, choice words and integers.
+/// Passes whose `when` is 0 give an empty string. Throws Error(bad_manifest) when a placeholder depends on a size
+/// that the bucket does not fix.
+std::vector<std::string> name_expressions(const Op& op, std::span<const Pass> passes, const Symbols& symbols,
+                                          std::span<const std::int64_t> frame);
+
+}  // namespace kiln::spec

@@ -1,0 +1,54 @@
+// Look-up order: the overlay, then the bases in the order given.
+#pragma once
+
+#include <filesystem>
+#include <memory>
+#include <optional>
+#include <span>
+#include <string>
+#include <vector>
+
+#include "store/file.hpp"
+
+namespace kiln::store {
+
+enum class LayerKind : std::uint8_t { overlay, base };
+
+/// One layer as it was found: opened, or why it was not.
+struct Layer {
+  LayerKind kind = LayerKind::base;
+  std::filesystem::path path;
+  std::unique_ptr<File> file;      // null when refused
+  std::string refused;             // the reason, or empty
+  bool trusted_for_code = false;   // its cubins may be loaded
+  std::string trust;               // why, for `explain` and `doctor`
+};
+
+template <class T>
+struct Found {
+  T value;
+  std::size_t layer = 0;           // index into layers()
+};
+
+class Layers {
+ public:
+  /// An overlay that cannot be opened is replaced by one in memory, and warnings() says so once. A base that cannot be opened
+  /// is left out and named. An empty overlay path: in memory, without a warning.
+  Layers(const std::filesystem::path& overlay, std::span<const std::filesystem::path> bases);
+  [[nodiscard]] std::optional<Found<Record>> find_record(std::string_view key);
+  [[nodiscard]] std::optional<Found<CubinRow>> find_cubin(const spec::Digest& key);  // trusted layers only
+  /// All records of an op over all layers, an earlier layer's first; for `nearest`.
+  [[nodiscard]] std::vector<Found<Record>> records(std::string_view op);
+  [[nodiscard]] File& overlay();
+  [[nodiscard]] std::span<const Layer> layers() const noexcept { return layers_; }
+  [[nodiscard]] std::span<const std::string> warnings() const noexcept { return warnings_; }
+
+ private:
+  std::vector<Layer> layers_;
+  std::vector<std::string> warnings_;
+};
+
+/// $KILN_CACHE, else $XDG_CACHE_HOME/kiln/overlay.kiln, else $HOME/.cache/kiln/overlay.kiln; empty when none can be formed.
+std::filesystem::path default_overlay();
+
+}  // namespace kiln::store
