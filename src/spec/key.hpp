@@ -8,6 +8,7 @@
 #include <string>
 #include <string_view>
 
+#include "kiln/options.hpp"
 #include "spec/problem.hpp"
 
 namespace kiln::spec {
@@ -33,7 +34,7 @@ class Hasher {
   void* context_;
 };
 
-enum class Regime : std::uint8_t { cold_l2, hot_l2 };
+using kiln::Regime;
 std::string_view to_string(Regime regime) noexcept;  // "cold", "hot"
 
 /// "rms_norm@1 | rows=pow2:512 cols=exact:4096 | dtype=bf16 | sm_90/mp132/... | cold"

@@ -16,15 +16,16 @@
 #include <utility>
 #include <vector>
 
+#include "kiln/problem.hpp"
 #include "spec/bucket.hpp"
 #include "spec/expression.hpp"
 
 namespace kiln::spec {
 
-inline constexpr int max_axes = 8;
-inline constexpr int max_selections = 8;  // types and choices
-inline constexpr int max_runtime = 16;
-inline constexpr int max_tensors = 16;
+using kiln::max_axes;
+using kiln::max_runtime;
+using kiln::max_selections;
+using kiln::max_tensors;
 inline constexpr int max_parameters = 16;
 inline constexpr int max_rank = 4;
 inline constexpr int max_arguments = 32;  // of one pass

@@ -10,16 +10,13 @@
 #include <string_view>
 #include <vector>
 
+#include "kiln/problem.hpp"
 #include "spec/op.hpp"
 
 namespace kiln::spec {
 
 /// Values for all axes and selections of an op. The bucket of a problem has the same shape: axes hold upper edges.
-struct Problem {
-  std::array<std::int64_t, max_axes> axes{};
-  std::array<std::uint8_t, max_selections> selections{};  // index into Selection::values
-  bool operator==(const Problem&) const = default;
-};
+using kiln::Problem;
 
 /// One "name=value" of a problem as a person writes it: "rows=512", "dtype=bf16".
 struct Setting {

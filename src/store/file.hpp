@@ -49,6 +49,8 @@ class File {
   /// Newest source first; for inspection and for exports. Rows whose digest fails are skipped and counted.
   [[nodiscard]] virtual std::vector<Record> records(std::string_view op = {}, bool with_candidates = false) = 0;
   [[nodiscard]] virtual std::vector<CubinRow> cubins() = 0;
+  /// The distinct compilers of its cubins: what a machine without NVRTC tries, one after the other, to form a cubin key.
+  [[nodiscard]] virtual std::vector<std::string> compilers() = 0;
 
   /// One transaction: the record replaces any of the same key; its candidates likewise; the cubin is kept if already there.
   virtual void put(const Record& record, const CubinRow* cubin) = 0;

@@ -37,6 +37,8 @@ class Layers {
   Layers(const std::filesystem::path& overlay, std::span<const std::filesystem::path> bases);
   [[nodiscard]] std::optional<Found<Record>> find_record(std::string_view key);
   [[nodiscard]] std::optional<Found<CubinRow>> find_cubin(const spec::Digest& key);  // trusted layers only
+  /// The distinct compilers over the trusted layers.
+  [[nodiscard]] std::vector<std::string> compilers();
   /// All records of an op over all layers, an earlier layer's first; for `nearest`.
   [[nodiscard]] std::vector<Found<Record>> records(std::string_view op);
   [[nodiscard]] File& overlay();

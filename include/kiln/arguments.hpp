@@ -1,0 +1,54 @@
+// What a launch is given besides its problem: device addresses and run-time values.
+#pragma once
+
+#include <array>
+#include <bit>
+#include <cstdint>
+
+#include "kiln/problem.hpp"
+
+namespace kiln {
+
+/// Index of a tensor of one op, from Op::tensor.
+struct TensorId {
+  std::uint8_t index;
+};
+/// Index of a run-time value of one op, from Op::runtime.
+struct RuntimeId {
+  std::uint8_t index;
+  enum class Kind : std::uint8_t { integer, real32, real64 } kind;
+};
+
+/// A value like Problem: made once by Op::arguments, changed between calls, read by Op::launch.
+/// Run-time values that were not set take the manifest's default, computed from the real problem at each launch.
+struct Arguments {
+  std::array<const void*, max_tensors> tensors{};  // device addresses; null for an optional tensor that is absent
+  std::array<std::int64_t, max_runtime> runtime{}; // integers as they are, reals as their bits
+  std::uint32_t runtime_set = 0;                   // bit i: run-time value i was given
+
+  Arguments& set(TensorId tensor, const void* address) noexcept {
+    tensors[tensor.index] = address;
+    return *this;
+  }
+  Arguments& set(RuntimeId value, std::int64_t number) noexcept {
+    if (value.kind != RuntimeId::Kind::integer) return set(value, static_cast<double>(number));
+    return set_bits(value, number);
+  }
+  Arguments& set(RuntimeId value, double number) noexcept {
+    switch (value.kind) {
+      case RuntimeId::Kind::integer: return set_bits(value, static_cast<std::int64_t>(number));
+      case RuntimeId::Kind::real32: return set_bits(value, std::bit_cast<std::int32_t>(static_cast<float>(number)));
+      case RuntimeId::Kind::real64: return set_bits(value, std::bit_cast<std::int64_t>(number));
+    }
+    return *this;
+  }
+
+ private:
+  Arguments& set_bits(RuntimeId value, std::int64_t bits) noexcept {
+    runtime[value.index] = bits;
+    runtime_set |= 1U << value.index;
+    return *this;
+  }
+};
+
+}  // namespace kiln

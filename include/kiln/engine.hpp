@@ -1,0 +1,142 @@
+// Engine, Op and Plan: set up once, then per call set a length and launch.
+#pragma once
+
+#include <cstdint>
+#include <initializer_list>
+#include <memory>
+#include <span>
+#include <string>
+#include <string_view>
+#include <utility>
+#include <variant>
+#include <vector>
+
+#include "kiln/arguments.hpp"
+#include "kiln/error.hpp"
+#include "kiln/options.hpp"
+#include "kiln/problem.hpp"
+
+struct CUstream_st;
+
+namespace kiln {
+
+/// A CUDA stream (CUstream or cudaStream_t; null is the default stream).
+using Stream = CUstream_st*;
+
+/// Where an answer came from. The first three are hits, the last two are stand-ins.
+enum class Origin : std::uint8_t { hot, overlay, base, nearest, default_ };
+std::string_view to_string(Origin origin) noexcept;  // "hot", "overlay", "base", "nearest", "default"
+
+/// Launches by origin, and what the tune lane did, since the engine was made.
+struct Stats {
+  std::int64_t hot = 0, overlay = 0, base = 0, nearest = 0, default_ = 0;
+  std::int64_t tunes = 0;              // buckets tuned
+  std::int64_t compiles = 0;           // specialisations compiled by NVRTC
+  std::int64_t stale = 0;              // records served though their sources have changed since
+  std::int64_t constraint_fallbacks = 0;  // launches whose record was not legal at the real problem
+  std::int64_t quarantined = 0;        // rows of the files that did not hold
+  [[nodiscard]] std::int64_t launches() const noexcept { return hot + overlay + base + nearest + default_; }
+};
+
+namespace engine {
+struct State;
+struct OpState;
+struct PlanState;
+}  // namespace engine
+
+/// A record made ready: loaded functions and geometry. Valid as long as any copy of it or its Engine lives.
+class Plan {
+ public:
+  /// Launches at the real size. The problem must be of this plan's bucket; throws Error(bad_input) otherwise. See Op::launch.
+  Origin launch(const Problem& problem, const Arguments& arguments, Stream stream) const;
+  [[nodiscard]] Origin origin() const noexcept;
+  [[nodiscard]] std::string_view implementation() const noexcept;
+  [[nodiscard]] std::string_view config() const noexcept;  // "threads=256 vector=8"
+  /// Median device time when it was tuned, at the bucket's upper edge; 0 for a default.
+  [[nodiscard]] double cost_ns() const noexcept;
+  [[nodiscard]] std::int64_t workspace_bytes() const noexcept;
+
+ private:
+  friend class Op;
+  Plan(std::shared_ptr<engine::OpState> op, const engine::PlanState* state) : op_(std::move(op)), state_(state) {}
+  std::shared_ptr<engine::OpState> op_;
+  const engine::PlanState* state_;
+};
+
+/// One op of an engine. Cheap to copy; every member may be called from any thread.
+class Op {
+ public:
+  using Setting = std::pair<std::string_view, std::variant<std::int64_t, std::string_view>>;
+  using Argument = std::pair<std::string_view, std::variant<const void*, std::int64_t, double>>;
+
+  [[nodiscard]] std::string_view name() const noexcept;
+  /// Each throws Error(bad_input) for a name that the op does not have, with the nearest one that it has.
+  [[nodiscard]] AxisId axis(std::string_view name) const;
+  [[nodiscard]] TensorId tensor(std::string_view name) const;
+  [[nodiscard]] RuntimeId runtime(std::string_view name) const;
+
+  /// {{"rows", 1}, {"cols", 4096}, {"dtype", "bf16"}}. Every axis must be given; a type or choice left out takes its first value.
+  /// Throws Error(bad_input) naming the axis: unknown, missing, or out of its range.
+  [[nodiscard]] Problem problem(std::initializer_list<Setting> settings) const;
+  /// {{"x", x}, {"y", y}, {"epsilon", 1e-6}}. Throws Error(bad_input) for a name that the op does not have.
+  [[nodiscard]] Arguments arguments(std::initializer_list<Argument> arguments = {}) const;
+
+  /// The call lane. A hot bucket costs no lock, allocation, string, file or clock. On a miss the engine's policy decides; on a
+  /// capturing stream a miss throws Error(capture) and leaves the capture as it was.
+  /// Throws Error(bad_input) for a size out of range, a missing tensor, or an address that no implementation can serve.
+  /// Launches are ordered by `stream` alone; workspaces are kept for each stream.
+  Origin launch(const Problem& problem, const Arguments& arguments, Stream stream) const;
+
+  /// Makes the bucket ready (look up, load, or tune, as the engine's policy says) without launching. For `stream`, its workspace too,
+  /// so that a capture on it finds everything in place.
+  [[nodiscard]] Plan plan(const Problem& problem, Stream stream = nullptr) const;
+
+ private:
+  friend class Engine;
+  explicit Op(std::shared_ptr<engine::OpState> state) : state_(std::move(state)) {}
+  std::shared_ptr<engine::OpState> state_;
+};
+
+/// One layer's part in an answer, for people.
+struct LayerAnswer {
+  std::string layer;   // "overlay /home/u/.cache/kiln/overlay.kiln"
+  std::string found;   // "record vectorized threads=256 vector=8, 12.3 us", "nothing", "not opened: ..."
+  std::string trust;   // whether its machine code may be loaded, and why
+};
+
+/// What would be launched for a problem, and why. Nothing is tuned, compiled, loaded or launched to answer it.
+struct Explanation {
+  std::string problem;
+  std::string bucket;
+  std::string key;     // the record key as text
+  std::vector<LayerAnswer> layers;
+  Origin origin = Origin::default_;
+  std::string implementation;
+  std::string config;
+  std::string why;     // one sentence: "the overlay's record is legal at this problem", ...
+  bool stale = false;
+  bool cubin_found = false;  // its machine code needs no compile
+  double cost_ns = 0;
+  std::vector<std::string> passes;  // "rms_norm_vectorized<...> grid 512 1 1 block 256 1 1 shared 0"
+};
+
+/// Thread-safe. Retains the device's primary context; keeps plans until it and all its Ops and Plans are gone.
+class Engine {
+ public:
+  /// Throws Error(no_driver), Error(no_device), or Error(bad_manifest) for a manifest in a template path.
+  explicit Engine(const Options& options = {});
+
+  /// Throws Error(bad_input) for an op that was not found, naming those that were.
+  [[nodiscard]] Op op(std::string_view name) const;
+  [[nodiscard]] std::vector<std::string> ops() const;
+
+  [[nodiscard]] Stats stats() const;
+  [[nodiscard]] Explanation explain(const Op& op, const Problem& problem) const;
+  /// What was set aside or could not be used, such as an overlay that cannot be written: each is said once.
+  [[nodiscard]] std::vector<std::string> warnings() const;
+
+ private:
+  std::shared_ptr<engine::State> state_;
+};
+
+}  // namespace kiln

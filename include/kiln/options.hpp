@@ -1,0 +1,59 @@
+// How an Engine is set up.
+#pragma once
+
+#include <cstdint>
+#include <filesystem>
+#include <functional>
+#include <optional>
+#include <string>
+#include <string_view>
+#include <vector>
+
+namespace kiln {
+
+/// What a launch does when no record exists for its bucket.
+enum class MissPolicy : std::uint8_t {
+  tune,     // block and tune, then launch the winner; needs NVRTC
+  nearest,  // never tune: another bucket's record if it is legal here, else the default
+  error,    // throw Error(not_tuned)
+};
+
+/// Which L2 state costs are measured in; part of the record key.
+enum class Regime : std::uint8_t { cold_l2, hot_l2 };
+
+/// One step of a tune, for those who watch.
+struct TuneEvent {
+  enum class Kind : std::uint8_t { begun, candidate, finished } kind = Kind::begun;
+  std::string_view op;
+  std::string_view bucket;          // "rows=512 cols=4096 dtype=bf16"
+  std::string_view implementation;  // of the candidate; of the winner when finished
+  std::string_view config;
+  std::string_view verdict;         // "ok", "wrong_result", ...
+  std::string_view reason;          // for every verdict but ok
+  std::int64_t done = 0;            // candidates tried
+  std::int64_t total = 0;           // candidates in all
+  double cost_ns = 0;               // of the candidate; of the winner when finished
+  double best_ns = 0;               // so far
+  double baseline_ns = 0;           // 0 until it was timed
+};
+
+struct Options {
+  int device = 0;
+  /// The user's own file, created when missing. Nothing: $KILN_CACHE, else kiln/overlay.kiln in the user's cache folder.
+  /// Empty path: kept in memory.
+  std::optional<std::filesystem::path> overlay;
+  /// Tuned files that were shipped, asked in order after the overlay. Never written.
+  std::vector<std::filesystem::path> bases;
+  /// Folders that hold op folders, asked before KILN_TEMPLATE_PATH and the built-in ops.
+  std::vector<std::filesystem::path> template_paths;
+  MissPolicy on_miss = MissPolicy::tune;
+  Regime regime = Regime::cold_l2;
+  /// Compile threads; 0: one for each core.
+  int compile_workers = 0;
+  /// Asked between candidates; true ends a tune with Error(interrupted). What was finished is kept.
+  std::function<bool()> stop_requested;
+  /// Called on the thread that tunes.
+  std::function<void(const TuneEvent&)> on_tune;
+};
+
+}  // namespace kiln

@@ -1,0 +1,30 @@
+// A problem: the sizes and selections that an op is asked for.
+#pragma once
+
+#include <array>
+#include <cstddef>
+#include <cstdint>
+
+namespace kiln {
+
+inline constexpr int max_axes = 8;
+inline constexpr int max_selections = 8;  // types and choices
+inline constexpr int max_runtime = 16;
+inline constexpr int max_tensors = 16;
+
+/// Index of an axis of one op, from Op::axis. Resolved once, used at each call.
+struct AxisId {
+  std::uint8_t index;
+};
+
+/// A value: copy it, keep it, change an axis between calls. Made by Op::problem.
+struct Problem {
+  std::array<std::int64_t, max_axes> axes{};
+  std::array<std::uint8_t, max_selections> selections{};  // index into the manifest's list of values
+
+  [[nodiscard]] std::int64_t& operator[](AxisId axis) noexcept { return axes[axis.index]; }
+  [[nodiscard]] std::int64_t operator[](AxisId axis) const noexcept { return axes[axis.index]; }
+  bool operator==(const Problem&) const = default;
+};
+
+}  // namespace kiln
