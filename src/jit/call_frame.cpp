@@ -1,0 +1,85 @@
+#include <fmt/format.h>
+
+#include <limits>
+
+#include "jit/executable.hpp"
+
+namespace kiln::jit {
+namespace {
+
+enum class Fault : std::uint8_t { none, missing, not_computable, under_minimum, out_of_type };
+
+bool fits(spec::RuntimeType type, std::int64_t value) noexcept {
+  switch (type) {
+    case spec::RuntimeType::i32: return value == static_cast<std::int32_t>(value);
+    case spec::RuntimeType::u32: return value >= 0 && value <= std::numeric_limits<std::uint32_t>::max();
+    case spec::RuntimeType::u64: return value >= 0;
+    default: return true;
+  }
+}
+
+std::int64_t real_bits(const spec::Runtime& runtime) noexcept {
+  const double value = *runtime.default_real;
+  if (runtime.type == spec::RuntimeType::f32) return std::bit_cast<std::int32_t>(static_cast<float>(value));
+  return std::bit_cast<std::int64_t>(value);
+}
+
+Fault fill_one(const spec::Runtime& runtime, bool given, std::int64_t bits, std::span<const std::int64_t> frame,
+               std::int64_t& slot) noexcept {
+  if (!runtime.is_integer()) {
+    if (!given && !runtime.default_real) return Fault::missing;
+    slot = given ? bits : real_bits(runtime);
+    return Fault::none;
+  }
+  if (given) {
+    slot = bits;
+  } else {
+    if (!runtime.default_integer) return Fault::missing;
+    const spec::Value value = runtime.default_integer->evaluate(frame);
+    if (!value.ok()) return Fault::not_computable;
+    slot = value.number;
+  }
+  if (!fits(runtime.type, slot)) return Fault::out_of_type;
+  if (!runtime.minimum) return Fault::none;
+  const spec::Value minimum = runtime.minimum->evaluate(frame);
+  if (!minimum.ok()) return Fault::not_computable;
+  return slot < minimum.number ? Fault::under_minimum : Fault::none;
+}
+
+/// Returns the index of the first run-time value that does not hold, or -1.
+int fill_slots(std::array<std::int64_t, max_axes + max_runtime>& slots, const spec::Op& op, const Problem& problem,
+               const Arguments& arguments, Fault& fault) noexcept {
+  const std::size_t axes = op.axes.size();
+  for (std::size_t i = 0; i < axes; ++i) slots[i] = problem.axes[i];
+  for (std::size_t i = 0; i < op.runtime.size(); ++i) {
+    const bool given = (arguments.runtime_set >> i & 1U) != 0;
+    fault = fill_one(op.runtime[i], given, arguments.runtime[i], slots, slots[axes + i]);
+    if (fault != Fault::none) return static_cast<int>(i);
+  }
+  return -1;
+}
+
+}  // namespace
+
+bool CallFrame::fill(const spec::Op& op, const Problem& problem, const Arguments& arguments) noexcept {
+  Fault fault = Fault::none;
+  return fill_slots(slots, op, problem, arguments, fault) < 0;
+}
+
+std::string CallFrame::explain(const spec::Op& op, const Problem& problem, const Arguments& arguments) {
+  CallFrame frame{};
+  Fault fault = Fault::none;
+  const int index = fill_slots(frame.slots, op, problem, arguments, fault);
+  if (index < 0) return {};
+  const spec::Runtime& runtime = op.runtime[static_cast<std::size_t>(index)];
+  const std::int64_t value = frame.slots[op.axes.size() + static_cast<std::size_t>(index)];
+  const std::string name = fmt::format("{}: run-time value '{}'", op.name, runtime.name);
+  switch (fault) {
+    case Fault::missing: return name + " was not given and has no default; set it in the call's Arguments";
+    case Fault::under_minimum: return fmt::format("{} is {}, under its minimum ({})", name, value, runtime.minimum->text());
+    case Fault::out_of_type: return fmt::format("{} is {}, which its type cannot hold", name, value);
+    default: return name + " overflows 64 bits at these sizes";
+  }
+}
+
+}  // namespace kiln::jit

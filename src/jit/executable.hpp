@@ -1,0 +1,101 @@
+// One implementation with one config, loaded and folded: what is left depends on the real sizes alone.
+#pragma once
+
+#include <array>
+#include <cstdint>
+#include <span>
+#include <string>
+#include <vector>
+
+#include "jit/module.hpp"
+#include "jit/specialisation.hpp"
+#include "kiln/arguments.hpp"
+#include "spec/problem.hpp"
+
+namespace kiln::jit {
+
+/// The specialisation of one config. `frame` is spec::make_frame's; sizes that vary in the bucket do not enter.
+Specialisation specialise(const spec::Op& op, const spec::Implementation& implementation,
+                          std::span<const std::int64_t> frame, std::string arch);
+/// The same for the op's reference, whose frame has no parameters.
+Specialisation specialise_reference(const spec::Op& op, std::span<const std::int64_t> frame, std::string arch);
+
+/// The dynamic part of a frame at one call: axes, then run-time values (integers as numbers, reals as bits).
+struct CallFrame {
+  std::array<std::int64_t, max_axes + max_runtime> slots;
+  /// Fills the frame. False when a run-time value is under its minimum, does not fit its type, was not given and has no default, or
+  /// overflows: `explain` then says which.
+  bool fill(const spec::Op& op, const Problem& problem, const Arguments& arguments) noexcept;
+  static std::string explain(const spec::Op& op, const Problem& problem, const Arguments& arguments);
+  [[nodiscard]] std::span<const std::int64_t> view() const noexcept { return slots; }
+};
+
+enum class Admission : std::uint8_t { admitted, constraint, tensor };
+
+class Executable {
+ public:
+  /// Loads the cubin into the current context and folds every expression over `frame` (spec::make_frame at the bucket's upper edge).
+  /// Throws Error(driver_failed), or Error(bad_manifest) for geometry that does not compute.
+  Executable(const spec::Op& op, const spec::Implementation& implementation, std::span<const std::int64_t> frame,
+             const Cubin& cubin);
+  /// The reference of an op: no constraints, no workspace.
+  Executable(const spec::Op& op, std::span<const std::int64_t> frame, const Cubin& cubin);
+
+  /// Whether this config is legal for the real sizes and addresses. No allocation, no exception.
+  [[nodiscard]] Admission admits(const CallFrame& call, const Arguments& arguments) const noexcept;
+  /// Why `admits` refuses: the constraint's text, or the tensor and the alignment that it needs.
+  [[nodiscard]] std::string explain(const CallFrame& call, const Arguments& arguments) const;
+
+  /// Launches every pass. Precondition: admitted. `workspace` has workspace_bytes(). Throws Error(driver_failed).
+  void launch(const CallFrame& call, const Arguments& arguments, CUstream stream, CUdeviceptr workspace) const;
+
+  [[nodiscard]] std::int64_t workspace_bytes() const noexcept { return workspace_bytes_; }
+  [[nodiscard]] bool workspace_zeroed() const noexcept { return workspace_zeroed_; }
+  /// Of the first pass, with the largest spill of all passes.
+  [[nodiscard]] Resources resources() const;
+  /// Blocks of the first pass at these sizes, 0 when they do not compute.
+  [[nodiscard]] std::int64_t blocks(const CallFrame& call) const noexcept;
+
+ private:
+  struct LoadedArgument {
+    spec::ArgumentKind kind = spec::ArgumentKind::tensor;
+    int index = 0;                   // tensor; slot of the call frame; value of `values`
+    std::int64_t offset = 0;         // workspace
+    spec::Expression value;
+    std::vector<spec::Expression> shape, strides, box;  // tensor_map, outermost first
+    std::uint32_t swizzle = 0;
+    spec::DType dtype = spec::DType::f32;
+  };
+  struct LoadedPass {
+    CUfunction function = nullptr;
+    std::array<spec::Expression, 3> grid;
+    CUlaunchConfig config{};
+    std::array<CUlaunchAttribute, 3> attributes{};
+    unsigned attribute_count = 0;
+    std::vector<LoadedArgument> arguments;
+    std::string kernel;              // for messages
+  };
+  struct Alignment {
+    std::uint64_t mask = 0;          // address bits that must be 0
+    bool required = true;            // null is refused
+  };
+
+  void load_passes(const spec::Op& op, std::span<const spec::Pass> passes, std::span<const std::int64_t> frame, const Cubin& cubin);
+  void load_attributes(LoadedPass& loaded, const spec::Pass& pass, std::span<const std::int64_t> frame) const;
+  [[nodiscard]] LoadedArgument load_argument(const spec::Op& op, const spec::Argument& argument, std::span<const std::int64_t> frame) const;
+  void load_constraints(const spec::Op& op, const spec::Implementation& implementation, std::span<const std::int64_t> frame);
+  void load_workspaces(const spec::Implementation& implementation, std::span<const std::int64_t> frame);
+  void launch_pass(const LoadedPass& pass, const CallFrame& call, const Arguments& arguments, CUstream stream, CUdeviceptr workspace) const;
+
+  Module module_;
+  int first_static_ = 0;
+  std::vector<LoadedPass> passes_;
+  std::vector<spec::Expression> constraints_;  // those that a size inside the bucket can break
+  std::vector<Alignment> alignment_;           // one a tensor
+  std::vector<std::string> tensor_names_;
+  std::vector<std::int64_t> workspace_offsets_;
+  std::int64_t workspace_bytes_ = 0;
+  bool workspace_zeroed_ = false;
+};
+
+}  // namespace kiln::jit

@@ -1,0 +1,58 @@
+#include "tune/cubins.hpp"
+
+#include "kiln/error.hpp"
+
+namespace kiln::tune {
+
+const std::string& Cubins::own_compiler() {
+  std::call_once(once_, [this] {
+    try {
+      compiler_ = jit::compiler_identity();
+    } catch (const Error& error) {
+      if (error.kind() != ErrorKind::no_nvrtc) throw;
+    }
+  });
+  return compiler_;
+}
+
+std::optional<KeyedCubin> Cubins::find(const jit::Specialisation& specialisation) {
+  std::vector<std::string> compilers;
+  if (own_compiler().empty())
+    compilers = layers_.compilers();
+  else
+    compilers.push_back(own_compiler());
+  for (const std::string& compiler : compilers) {
+    const spec::Digest key = jit::cubin_key(specialisation, compiler);
+    if (auto found = layers_.find_cubin(key)) {
+      jit::Cubin cubin{std::move(found->value.image), std::move(found->value.lowered_names), {}, {}};
+      return KeyedCubin{key, compiler, std::move(cubin), true};
+    }
+  }
+  return std::nullopt;
+}
+
+void Cubins::prefetch(const jit::Specialisation& specialisation) {
+  if (own_compiler().empty()) return;
+  const spec::Digest key = jit::cubin_key(specialisation, own_compiler());
+  if (!layers_.find_cubin(key)) pool_.submit(key, specialisation);
+}
+
+KeyedCubin Cubins::get(const jit::Specialisation& specialisation) {
+  if (auto found = find(specialisation)) return std::move(*found);
+  const std::string compiler = jit::compiler_identity();  // throws no_nvrtc with what to do
+  const spec::Digest key = jit::cubin_key(specialisation, compiler);
+  return {key, compiler, pool_.submit(key, specialisation).get(), false};
+}
+
+KeyedCubin Cubins::get_and_keep(const jit::Specialisation& specialisation) {
+  KeyedCubin cubin = get(specialisation);
+  if (!cubin.from_store) layers_.overlay().put_cubin(to_row(specialisation, cubin));
+  return cubin;
+}
+
+store::CubinRow to_row(const jit::Specialisation& specialisation, const KeyedCubin& cubin) {
+  return {cubin.key, specialisation.label, specialisation.arch, cubin.compiler, specialisation.name_expressions,
+          cubin.cubin.lowered_names, cubin.cubin.image};
+}
+
+}  // namespace kiln::tune

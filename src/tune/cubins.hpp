@@ -1,0 +1,53 @@
+// Where machine code comes from: the file's layers if they may supply it, else NVRTC.
+#pragma once
+
+#include <future>
+#include <mutex>
+#include <optional>
+#include <string>
+#include <vector>
+
+#include "jit/compile_pool.hpp"
+#include "jit/specialisation.hpp"
+#include "store/layers.hpp"
+
+namespace kiln::tune {
+
+/// A cubin and the key that it was found or compiled under.
+struct KeyedCubin {
+  spec::Digest key{};
+  std::string compiler;
+  jit::Cubin cubin;
+  bool from_store = false;
+};
+
+/// Thread-safe, like what it stands on.
+class Cubins {
+ public:
+  Cubins(store::Layers& layers, jit::CompilePool& pool) : layers_(layers), pool_(pool) {}
+
+  /// From a trusted layer: under this machine's compiler, or, where there is no NVRTC, under any compiler that a layer names.
+  [[nodiscard]] std::optional<KeyedCubin> find(const jit::Specialisation& specialisation);
+  /// Begins a compile unless a layer has it, so that a later get() need not wait. Never throws for a template that does not compile.
+  void prefetch(const jit::Specialisation& specialisation);
+  /// Throws Error(no_nvrtc) when it must compile and cannot, Error(compile_failed) with the log.
+  [[nodiscard]] KeyedCubin get(const jit::Specialisation& specialisation);
+  /// get(), and the overlay keeps it.
+  KeyedCubin get_and_keep(const jit::Specialisation& specialisation);
+
+  [[nodiscard]] store::Layers& layers() noexcept { return layers_; }
+  [[nodiscard]] std::int64_t compiled() const noexcept { return pool_.compiled(); }
+
+ private:
+  /// Empty when this machine has no NVRTC.
+  const std::string& own_compiler();
+
+  store::Layers& layers_;
+  jit::CompilePool& pool_;
+  std::once_flag once_;
+  std::string compiler_;
+};
+
+store::CubinRow to_row(const jit::Specialisation& specialisation, const KeyedCubin& cubin);
+
+}  // namespace kiln::tune

@@ -1,0 +1,33 @@
+// What a deployment needs beside its records: the machine code of winners and of every default that may stand in.
+#pragma once
+
+#include <string>
+#include <vector>
+
+#include "jit/executable.hpp"
+#include "spec/problem.hpp"
+#include "store/record.hpp"
+#include "tune/cubins.hpp"
+
+namespace kiln::tune {
+
+/// The specialisations that launches of this bucket can need on `device`: the record's config, and each eligible
+/// implementation's default, so that a real size that breaks the record's constraints is served without a compile.
+std::vector<jit::Specialisation> deployed(const spec::Op& op, const Problem& bucket, const spec::DeviceFacts& device,
+                                          const std::string& arch, const store::Record* record);
+/// What verifying an op's outputs needs: its reference, and the fill and compare kernels of its types.
+std::vector<jit::Specialisation> verification(const spec::Op& op, const Problem& bucket, const spec::DeviceFacts& device,
+                                              const std::string& arch);
+
+/// The implementation and config of a record if they are declared and legal for this bucket on this device, or why not.
+struct Usable {
+  const spec::Implementation* implementation = nullptr;
+  spec::Config config;
+  std::string why_not;
+};
+Usable usable(const spec::Op& op, const Problem& bucket, const spec::DeviceFacts& device, const store::Record& record);
+
+/// The first implementation whose default is legal for this problem, or null with no config.
+Usable default_for(const spec::Op& op, const Problem& problem, const spec::DeviceFacts& device);
+
+}  // namespace kiln::tune

@@ -1,0 +1,16 @@
+// Kiln's own kernels, templates/internal: filling tensors and comparing them.
+#pragma once
+
+#include <string>
+
+#include "jit/specialisation.hpp"
+#include "spec/op.hpp"
+
+namespace kiln::tune {
+
+/// The type in which a reference writes an output: f32, f64 for f64, the same for integers.
+spec::DType reference_type(spec::DType type) noexcept;
+jit::Specialisation fill_kernel(spec::DType type, const std::string& arch);
+jit::Specialisation compare_kernels(spec::DType type, const std::string& arch);
+
+}  // namespace kiln::tune

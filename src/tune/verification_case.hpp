@@ -1,0 +1,50 @@
+// One problem with its own tensors: inputs filled at random, the reference's outputs, a verdict on any executable.
+#pragma once
+
+#include <cstdint>
+#include <memory>
+#include <string>
+#include <vector>
+
+#include "cuda/device.hpp"
+#include "jit/executable.hpp"
+#include "tune/cubins.hpp"
+
+namespace kiln::tune {
+
+struct Check {
+  bool right = false;
+  std::string reason;         // of a wrong one: which output, how many elements, the first, got and wanted
+  double worst_error = 0;     // largest |got - wanted| over rms(wanted), over all outputs
+};
+
+class VerificationCase {
+ public:
+  /// Allocates and fills the tensors of `problem`, runs the reference. The context must be current. `seed` decides the values.
+  /// Throws Error(out_of_memory) naming op, problem and bytes; Error(compile_failed) for a reference that does not compile.
+  VerificationCase(const spec::Op& op, const Problem& problem, const spec::DeviceFacts& device, const std::string& arch, Cubins& cubins,
+                   std::uint64_t seed, CUstream stream);
+  ~VerificationCase();
+  VerificationCase(VerificationCase&&) noexcept;
+  VerificationCase(const VerificationCase&) = delete;
+
+  /// Poisons the outputs, launches, compares. An executable that does not admit this problem is wrong about nothing: Check::right with a
+  /// reason. Throws Error(driver_failed) when the launch breaks the context.
+  Check verify(const jit::Executable& executable, CUstream stream);
+  /// Launches once, without a check: what measuring repeats. Precondition: admitted.
+  void launch(const jit::Executable& executable, CUstream stream);
+  [[nodiscard]] bool admits(const jit::Executable& executable) const;
+
+  /// To verify what some other launcher did: poison, launch with arguments(), check.
+  void poison(CUstream stream);
+  Check check(CUstream stream);
+  [[nodiscard]] const Arguments& arguments() const noexcept;
+  [[nodiscard]] const Problem& problem() const noexcept;
+  [[nodiscard]] std::int64_t bytes() const noexcept;  // device memory held
+
+ private:
+  struct State;
+  std::unique_ptr<State> state_;
+};
+
+}  // namespace kiln::tune
