@@ -36,6 +36,13 @@ bool varies(const spec::Op& op, const spec::Expression& expression) {
 
 }  // namespace
 
+std::optional<std::string> broken_fixed_constraint(const spec::Op& op, const spec::Implementation& implementation,
+                                                   std::span<const std::int64_t> frame) {
+  for (const spec::Expression& constraint : implementation.constraints)
+    if (!varies(op, constraint) && !constraint.evaluate(frame).truth()) return constraint.text();
+  return std::nullopt;
+}
+
 Executable::Executable(const spec::Op& op, const spec::Implementation& implementation, std::span<const std::int64_t> frame,
                        const Cubin& cubin)
     : module_(cubin.image, cubin.lowered_names), first_static_(op.first_static()) {

@@ -3,6 +3,7 @@
 
 #include <array>
 #include <cstdint>
+#include <optional>
 #include <span>
 #include <string>
 #include <vector>
@@ -19,6 +20,10 @@ Specialisation specialise(const spec::Op& op, const spec::Implementation& implem
                           std::span<const std::int64_t> frame, std::string arch);
 /// The same for the op's reference, whose frame has no parameters.
 Specialisation specialise_reference(const spec::Op& op, std::span<const std::int64_t> frame, std::string arch);
+
+/// The first constraint over what a bucket fixes (exact axes, selections, device, parameters) that this frame breaks, as its text.
+std::optional<std::string> broken_fixed_constraint(const spec::Op& op, const spec::Implementation& implementation,
+                                                   std::span<const std::int64_t> frame);
 
 /// The dynamic part of a frame at one call: axes, then run-time values (integers as numbers, reals as bits).
 struct CallFrame {

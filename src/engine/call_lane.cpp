@@ -1,0 +1,75 @@
+// Problem -> bucket -> hot table -> plan -> launch. No lock, no allocation, no string, no file, no clock on a hot bucket.
+#include <fmt/format.h>
+
+#include "engine/state.hpp"
+#include "kiln/error.hpp"
+
+namespace kiln::engine {
+
+Origin OpState::launch(const Problem& problem, const Arguments& arguments, CUstream stream) {
+  if (!spec::is_valid(op, problem)) spec::check_problem(op, problem);  // throws, saying what is wrong
+  const PlanState* plan = hot.find(spec::bucket_of(op, problem));
+  if (plan == nullptr) plan = prepare(problem, stream);
+  return launch_plan(*plan, problem, arguments, stream);
+}
+
+Origin OpState::launch_plan(const PlanState& plan, const Problem& problem, const Arguments& arguments, CUstream stream) {
+  jit::CallFrame frame;
+  if (!frame.fill(op, problem, arguments)) throw Error(ErrorKind::bad_input, jit::CallFrame::explain(op, problem, arguments));
+  if (plan.executable.admits(frame, arguments) != jit::Admission::admitted) return launch_fallback(plan, frame, problem, arguments, stream);
+  run(plan, frame, arguments, stream);
+  const bool hit = plan.origin == Origin::overlay || plan.origin == Origin::base;
+  const bool again = plan.launched.load(std::memory_order_relaxed);
+  if (!again) plan.launched.store(true, std::memory_order_relaxed);
+  const Origin origin = hit && again ? Origin::hot : plan.origin;
+  engine.counters.count(origin);
+  return origin;
+}
+
+void OpState::run(const PlanState& plan, const jit::CallFrame& frame, const Arguments& arguments, CUstream stream) {
+  CUdeviceptr workspace = 0;
+  if (plan.workspaces->bytes() > 0) {
+    workspace = plan.workspaces->find(stream);
+    if (workspace == 0) {
+      const cuda::Context::Scope scope(engine.context);
+      workspace = plan.workspaces->make(stream);
+    }
+  }
+  plan.executable.launch(frame, arguments, stream, workspace);
+}
+
+/// What no size inside the bucket can mend.
+std::optional<std::string> OpState::why_default_cannot_serve(const spec::Implementation& implementation, const Problem& bucket) const {
+  const spec::DeviceFacts& facts = engine.context.info().facts;
+  if (auto why = spec::why_not_eligible(op, implementation, bucket, facts)) return why;
+  const auto frame = spec::make_frame(op, &implementation, bucket, facts, implementation.default_config);
+  if (auto broken = jit::broken_fixed_constraint(op, implementation, frame)) return fmt::format("the constraint '{}' does not hold", *broken);
+  return std::nullopt;
+}
+
+/// The record's config is not legal at these sizes or addresses: the first implementation whose default is, serves.
+Origin OpState::launch_fallback(const PlanState& refused, const jit::CallFrame& frame, const Problem& problem, const Arguments& arguments,
+                                CUstream stream) {
+  for (std::size_t i = 0; i < op.tensors.size(); ++i)
+    if (arguments.tensors[i] == nullptr && !op.tensors[i].optional)
+      throw Error(ErrorKind::bad_input, fmt::format("{}: tensor '{}' is missing (a null address); set it in the call's Arguments", op.name, op.tensors[i].name));
+  std::string reasons = fmt::format("{} {}: {}", refused.implementation, refused.config, refused.executable.explain(frame, arguments));
+  const Problem bucket = spec::bucket_of(op, problem);
+  for (const spec::Implementation& implementation : op.implementations) {
+    if (auto why = why_default_cannot_serve(implementation, bucket)) {
+      reasons += fmt::format("; default of {}: {}", implementation.name, *why);
+      continue;
+    }
+    const PlanState* plan = fallback(implementation, bucket, stream);
+    if (plan->executable.admits(frame, arguments) == jit::Admission::admitted) {
+      run(*plan, frame, arguments, stream);
+      engine.counters.count_constraint_fallback();
+      engine.counters.count(Origin::default_);
+      return Origin::default_;
+    }
+    reasons += fmt::format("; default of {}: {}", implementation.name, plan->executable.explain(frame, arguments));
+  }
+  throw Error(ErrorKind::bad_input, fmt::format("{} {}: no implementation can serve this call: {}", op.name, spec::to_string(op, problem), reasons));
+}
+
+}  // namespace kiln::engine

@@ -1,0 +1,35 @@
+// Launch counts, spread over cache lines so that threads do not meet.
+#pragma once
+
+#include <array>
+#include <atomic>
+#include <cstddef>
+#include <cstdint>
+
+#include "kiln/engine.hpp"
+
+namespace kiln::engine {
+
+class Counters {
+ public:
+  void count(Origin origin) noexcept { shard().origins[static_cast<std::size_t>(origin)].fetch_add(1, std::memory_order_relaxed); }
+  void count_constraint_fallback() noexcept { constraint_fallbacks_.fetch_add(1, std::memory_order_relaxed); }
+  void count_stale() noexcept { stale_.fetch_add(1, std::memory_order_relaxed); }
+  void count_tune() noexcept { tunes_.fetch_add(1, std::memory_order_relaxed); }
+  /// What was counted here; compiles and quarantined are the caller's to add.
+  [[nodiscard]] Stats read() const noexcept;
+
+ private:
+  static constexpr std::size_t shards = 16;
+  struct alignas(64) Shard {
+    std::array<std::atomic<std::int64_t>, 5> origins{};
+  };
+  Shard& shard() noexcept {
+    thread_local const char here = 0;  // its address tells threads apart
+    return shards_[(reinterpret_cast<std::uintptr_t>(&here) >> 12) % shards];
+  }
+  std::array<Shard, shards> shards_;
+  std::atomic<std::int64_t> constraint_fallbacks_{0}, stale_{0}, tunes_{0};
+};
+
+}  // namespace kiln::engine

@@ -1,0 +1,72 @@
+#include "kiln/engine.hpp"
+
+#include <fmt/format.h>
+#include <unistd.h>
+
+#include "engine/explain.hpp"
+#include "engine/state.hpp"
+#include "spec/text.hpp"
+
+namespace kiln {
+
+std::string_view to_string(Origin origin) noexcept {
+  switch (origin) {
+    case Origin::hot: return "hot";
+    case Origin::overlay: return "overlay";
+    case Origin::base: return "base";
+    case Origin::nearest: return "nearest";
+    case Origin::default_: return "default";
+  }
+  return "unknown";
+}
+
+namespace engine {
+
+State::State(const Options& chosen)
+    : options(chosen),
+      context(chosen.device),
+      arch(jit::default_arch(context.info().facts.sm())),
+      ops(spec::load_ops(chosen.template_paths)),
+      layers(chosen.overlay.value_or(store::default_overlay()), chosen.bases),
+      pool(chosen.compile_workers),
+      cubins(layers, pool),
+      holder(fmt::format("{}/{}", ::getpid(), static_cast<const void*>(this))) {
+  for (const spec::Op& op : ops) op_states.push_back(std::make_unique<OpState>(*this, op));
+}
+
+}  // namespace engine
+
+Engine::Engine(const Options& options) : state_(std::make_shared<engine::State>(options)) {}
+
+Op Engine::op(std::string_view name) const {
+  for (const auto& each : state_->op_states)
+    if (each->op.name == name) return Op(std::shared_ptr<engine::OpState>(state_, each.get()));
+  throw Error(ErrorKind::bad_input, fmt::format("there is no op '{}'; there are: {}", name, fmt::join(ops(), ", ")));
+}
+
+std::vector<std::string> Engine::ops() const {
+  std::vector<std::string> names;
+  for (const spec::Op& op : state_->ops) names.push_back(op.name);
+  return names;
+}
+
+Stats Engine::stats() const {
+  Stats stats = state_->counters.read();
+  stats.compiles = state_->cubins.compiled();
+  for (const store::Layer& layer : state_->layers.layers())
+    if (layer.file) stats.quarantined += layer.file->counters().quarantined;
+  return stats;
+}
+
+Explanation Engine::explain(const Op& op, const Problem& problem) const {
+  const spec::Op& described = op.state_->op;
+  spec::check_problem(described, problem);
+  return engine::explain(described, problem, state_->context.info().facts, state_->options.regime, state_->arch, state_->layers, state_->cubins);
+}
+
+std::vector<std::string> Engine::warnings() const {
+  const auto warnings = state_->layers.warnings();
+  return {warnings.begin(), warnings.end()};
+}
+
+}  // namespace kiln

@@ -1,0 +1,70 @@
+#include "engine/explain.hpp"
+
+#include <fmt/format.h>
+
+#include "engine/lookup.hpp"
+#include "jit/executable.hpp"
+
+namespace kiln::engine {
+namespace {
+
+std::string triple(const std::array<spec::Expression, 3>& expressions, std::span<const std::int64_t> frame) {
+  std::string text;
+  for (const spec::Expression& each : expressions) {
+    const spec::Value value = each.evaluate(frame);
+    text += value.ok() ? fmt::format(" {}", value.number) : fmt::format(" ({})", to_string(value.status));
+  }
+  return text;
+}
+
+std::vector<std::string> passes_of(const spec::Op& op, const Lookup& lookup, const Problem& problem, const spec::DeviceFacts& device) {
+  const auto frame = spec::make_frame(op, lookup.implementation, problem, device, lookup.config);
+  const auto names = spec::name_expressions(op, lookup.implementation->passes, lookup.implementation->symbols, frame);
+  std::vector<std::string> passes;
+  for (std::size_t i = 0; i < names.size(); ++i) {
+    if (names[i].empty()) continue;
+    const spec::Pass& pass = lookup.implementation->passes[i];
+    passes.push_back(fmt::format("{} grid{} block{} cluster{} shared {}", names[i], triple(pass.grid, frame), triple(pass.block, frame),
+                                 triple(pass.cluster, frame), pass.shared.evaluate(frame).number));
+  }
+  return passes;
+}
+
+LayerAnswer answer_of(const store::Layer& layer, const Lookup& lookup) {
+  LayerAnswer answer;
+  answer.layer = fmt::format("{} {}", layer.kind == store::LayerKind::overlay ? "overlay" : "base", layer.path.empty() ? "(in memory)" : layer.path.string());
+  answer.trust = layer.trust;
+  if (!layer.file) {
+    answer.found = "not opened: " + layer.refused;
+    return answer;
+  }
+  const auto record = layer.file->find_record(lookup.key);
+  answer.found = record ? fmt::format("record {} {}, {:.2f} us over {} samples", record->implementation, record->config, record->cost_ns / 1000, record->samples)
+                        : "nothing";
+  return answer;
+}
+
+}  // namespace
+
+Explanation explain(const spec::Op& op, const Problem& problem, const spec::DeviceFacts& device, Regime regime, const std::string& arch,
+                    store::Layers& layers, tune::Cubins& cubins) {
+  const Lookup lookup = look_up(op, problem, device, regime, layers);
+  Explanation explanation;
+  explanation.problem = spec::to_string(op, problem);
+  explanation.bucket = spec::to_string(op, lookup.bucket);
+  explanation.key = lookup.key;
+  for (const store::Layer& layer : layers.layers()) explanation.layers.push_back(answer_of(layer, lookup));
+  explanation.origin = lookup.origin;
+  explanation.why = lookup.record_unusable.empty() ? lookup.why : fmt::format("the record cannot serve ({}); {}", lookup.record_unusable, lookup.why);
+  explanation.stale = lookup.stale;
+  explanation.cost_ns = lookup.cost_ns;
+  if (lookup.implementation == nullptr) return explanation;
+  explanation.implementation = lookup.implementation->name;
+  explanation.config = spec::to_string(*lookup.implementation, lookup.config);
+  explanation.passes = passes_of(op, lookup, problem, device);
+  const auto frame = spec::make_frame(op, lookup.implementation, lookup.bucket, device, lookup.config);
+  explanation.cubin_found = cubins.find(jit::specialise(op, *lookup.implementation, frame, arch)).has_value();
+  return explanation;
+}
+
+}  // namespace kiln::engine

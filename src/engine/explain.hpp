@@ -1,0 +1,16 @@
+// What would be launched for a problem, and why. Needs no device: nothing is tuned, compiled, loaded or launched.
+#pragma once
+
+#include <string>
+
+#include "kiln/engine.hpp"
+#include "spec/problem.hpp"
+#include "store/layers.hpp"
+#include "tune/cubins.hpp"
+
+namespace kiln::engine {
+
+Explanation explain(const spec::Op& op, const Problem& problem, const spec::DeviceFacts& device, Regime regime, const std::string& arch,
+                    store::Layers& layers, tune::Cubins& cubins);
+
+}  // namespace kiln::engine

@@ -1,0 +1,138 @@
+// A bucket that is not hot: look it up, load it, or tune it; then publish.
+#include <fmt/format.h>
+
+#include <algorithm>
+#include <chrono>
+#include <thread>
+
+#include "engine/state.hpp"
+#include "kiln/error.hpp"
+#include "tune/tuner.hpp"
+
+namespace kiln::engine {
+namespace {
+
+constexpr std::int64_t lease_seconds = 600;             // a tune of one bucket takes seconds; a dead holder is noticed before
+constexpr auto lease_poll = std::chrono::milliseconds(50);
+constexpr auto lease_patience = std::chrono::minutes(5);
+
+/// Holds the right to tune a key among processes for as long as it lives.
+class Lease {
+ public:
+  Lease(store::File& file, std::string key, std::string holder) : file_(file), key_(std::move(key)), holder_(std::move(holder)) {}
+  ~Lease() {
+    if (!held_) return;
+    try {
+      file_.release_lease(key_, holder_);
+    } catch (const Error&) {  // NOLINT(bugprone-empty-catch): it ends by its term
+    }
+  }
+  Lease(const Lease&) = delete;
+  Lease& operator=(const Lease&) = delete;
+  bool acquire() { return held_ = file_.acquire_lease(key_, holder_, lease_seconds); }
+
+ private:
+  store::File& file_;
+  std::string key_, holder_;
+  bool held_ = false;
+};
+
+}  // namespace
+
+const PlanState* OpState::prepare(const Problem& problem, CUstream stream) {
+  const Problem bucket = spec::bucket_of(op, problem);
+  if (const PlanState* plan = hot.find(bucket)) return plan;
+  const cuda::Context::Scope scope(engine.context);
+  if (cuda::is_capturing(stream))
+    throw Error(ErrorKind::capture, fmt::format("{} {} is not ready and the stream is capturing: nothing is tuned, compiled or loaded then; call Op::plan before the capture",
+                                                op.name, spec::to_string(op, problem)));
+  std::unique_lock lock(mutex_);
+  const auto busy = [&] { return std::find(in_flight_.begin(), in_flight_.end(), bucket) != in_flight_.end(); };
+  ready_.wait(lock, [&] { return !busy(); });
+  if (const PlanState* plan = hot.find(bucket)) return plan;
+  in_flight_.push_back(bucket);
+  lock.unlock();
+  std::unique_ptr<PlanState> plan;
+  std::exception_ptr failure;
+  try {
+    plan = build(bucket);
+  } catch (...) {
+    failure = std::current_exception();
+  }
+  lock.lock();
+  std::erase(in_flight_, bucket);
+  ready_.notify_all();
+  if (failure) std::rethrow_exception(failure);
+  const PlanState* published = plans_.emplace_back(std::move(plan)).get();
+  hot.publish(bucket, published);
+  return published;
+}
+
+std::unique_ptr<PlanState> OpState::build(const Problem& bucket) {
+  const spec::DeviceFacts& facts = engine.context.info().facts;
+  const bool stand_ins = engine.options.on_miss == MissPolicy::nearest;
+  Lookup lookup = look_up(op, bucket, facts, engine.options.regime, engine.layers, stand_ins);
+  if (lookup.is_hit()) return load(lookup);
+  switch (engine.options.on_miss) {
+    case MissPolicy::tune: return tune(lookup);
+    case MissPolicy::nearest: return load(lookup);
+    case MissPolicy::error: break;
+  }
+  throw Error(ErrorKind::not_tuned, fmt::format("no record for {}{}; tune it (kiln tune {} ...), add the base file that holds it, or choose another miss policy",
+                                                lookup.key, lookup.record_unusable.empty() ? "" : " that can serve: " + lookup.record_unusable, op.name));
+}
+
+std::unique_ptr<PlanState> OpState::tune(const Lookup& lookup) {
+  Lease lease(engine.layers.overlay(), lookup.key, engine.holder);
+  const auto deadline = std::chrono::steady_clock::now() + lease_patience;
+  while (!lease.acquire()) {
+    std::this_thread::sleep_for(lease_poll);
+    const Lookup again = look_up(op, lookup.bucket, engine.context.info().facts, engine.options.regime, engine.layers,
+                                 std::chrono::steady_clock::now() > deadline);
+    if (again.implementation != nullptr) return load(again);
+  }
+  // Another process may have finished between the miss and the lease.
+  const Lookup again = look_up(op, lookup.bucket, engine.context.info().facts, engine.options.regime, engine.layers, false);
+  if (again.is_hit()) return load(again);
+  const std::lock_guard lock(engine.tune_mutex);
+  tune::TuneRequest request{op, lookup.bucket, lookup.key, engine.context.info(), engine.options.regime, engine.arch, {}, engine.options.stop_requested, engine.options.on_tune};
+  tune::TuneResult result = tune::tune_bucket(request, engine.cubins);
+  const store::CubinRow row = tune::to_row(result.specialisation, result.cubin);
+  engine.layers.overlay().put(result.record, &row);
+  engine.counters.count_tune();
+  return load(look_up(op, lookup.bucket, engine.context.info().facts, engine.options.regime, engine.layers, false));
+}
+
+std::unique_ptr<PlanState> OpState::load(const Lookup& lookup) {
+  if (lookup.implementation == nullptr) throw Error(ErrorKind::not_tuned, lookup.why);
+  const spec::Implementation& implementation = *lookup.implementation;
+  const auto frame = spec::make_frame(op, &implementation, lookup.bucket, engine.context.info().facts, lookup.config);
+  const tune::KeyedCubin cubin = engine.cubins.get_and_keep(jit::specialise(op, implementation, frame, engine.arch));
+  auto plan = std::make_unique<PlanState>(lookup.bucket, jit::Executable(op, implementation, frame, cubin.cubin), lookup.origin);
+  plan->implementation = implementation.name;
+  plan->config = spec::to_string(implementation, lookup.config);
+  plan->cost_ns = lookup.cost_ns;
+  plan->stale = lookup.stale;
+  if (lookup.stale) engine.counters.count_stale();
+  return plan;
+}
+
+const PlanState* OpState::fallback(const spec::Implementation& implementation, const Problem& bucket, CUstream stream) {
+  std::vector<std::int64_t> key(bucket.axes.begin(), bucket.axes.end());
+  key.insert(key.end(), bucket.selections.begin(), bucket.selections.end());
+  const std::lock_guard lock(mutex_);
+  auto& plan = fallbacks_[{implementation.name, std::move(key)}];
+  if (plan) return plan.get();
+  const cuda::Context::Scope scope(engine.context);
+  if (cuda::is_capturing(stream))
+    throw Error(ErrorKind::capture, fmt::format("{}: the default of '{}' must be loaded to serve this call and the stream is capturing; launch once before the capture",
+                                                op.name, implementation.name));
+  Lookup lookup;
+  lookup.bucket = bucket;
+  lookup.implementation = &implementation;
+  lookup.config = implementation.default_config;
+  plan = load(lookup);
+  return plan.get();
+}
+
+}  // namespace kiln::engine

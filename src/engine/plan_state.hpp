@@ -1,0 +1,58 @@
+// A plan as the engine keeps it: the executable, where it came from, its workspaces, its fallbacks.
+#pragma once
+
+#include <atomic>
+#include <deque>
+#include <memory>
+#include <mutex>
+#include <string>
+#include <vector>
+
+#include "cuda/device.hpp"
+#include "jit/executable.hpp"
+#include "kiln/engine.hpp"
+
+namespace kiln::engine {
+
+/// Device memory for one plan's workspace, one block a stream. Reading takes no lock.
+class Workspaces {
+ public:
+  explicit Workspaces(std::int64_t bytes, bool zeroed) : bytes_(bytes), zeroed_(zeroed) {}
+  /// The stream's block, or 0 when it has none yet.
+  [[nodiscard]] CUdeviceptr find(CUstream stream) const noexcept;
+  /// Makes one when there is none. Throws Error(capture) on a capturing stream, Error(out_of_memory).
+  CUdeviceptr make(CUstream stream);
+  [[nodiscard]] std::int64_t bytes() const noexcept { return bytes_; }
+
+ private:
+  struct Block {
+    CUstream stream;
+    cuda::Buffer buffer;
+    Block* next;
+  };
+  std::int64_t bytes_;
+  bool zeroed_;
+  std::mutex mutex_;
+  std::deque<Block> blocks_;
+  std::atomic<Block*> head_{nullptr};
+};
+
+struct PlanState {
+  PlanState(Problem bucket_of_plan, jit::Executable loaded, Origin from)
+      : bucket(bucket_of_plan),
+        executable(std::move(loaded)),
+        origin(from),
+        workspaces(std::make_unique<Workspaces>(executable.workspace_bytes(), executable.workspace_zeroed())) {}
+
+  Problem bucket;
+  jit::Executable executable;
+  Origin origin;
+  std::string implementation;
+  std::string config;
+  double cost_ns = 0;
+  bool stale = false;
+  std::unique_ptr<Workspaces> workspaces;
+  mutable std::atomic<bool> launched{false};  // its first launch counts as overlay or base, later ones as hot
+};
+
+}  // namespace kiln::engine

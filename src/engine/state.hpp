@@ -1,0 +1,72 @@
+// What stands behind Engine, Op and Plan.
+#pragma once
+
+#include <condition_variable>
+#include <map>
+#include <memory>
+#include <mutex>
+#include <string>
+#include <vector>
+
+#include "cuda/device.hpp"
+#include "engine/counters.hpp"
+#include "engine/hot_table.hpp"
+#include "engine/lookup.hpp"
+#include "engine/plan_state.hpp"
+#include "jit/compile_pool.hpp"
+#include "kiln/engine.hpp"
+#include "store/layers.hpp"
+#include "tune/cubins.hpp"
+
+namespace kiln::engine {
+
+struct State;
+
+/// One op of an engine: the call lane, and behind it the miss lane.
+struct OpState {
+  OpState(State& engine_state, const spec::Op& described) : engine(engine_state), op(described) {}
+
+  // The call lane (call_lane.cpp).
+  Origin launch(const Problem& problem, const Arguments& arguments, CUstream stream);
+  Origin launch_plan(const PlanState& plan, const Problem& problem, const Arguments& arguments, CUstream stream);
+
+  // The miss lane (miss_lane.cpp): makes the bucket ready once, however many threads ask.
+  const PlanState* prepare(const Problem& problem, CUstream stream);
+
+  State& engine;
+  const spec::Op& op;
+  HotTable hot;
+
+ private:
+  void run(const PlanState& plan, const jit::CallFrame& frame, const Arguments& arguments, CUstream stream);
+  Origin launch_fallback(const PlanState& refused, const jit::CallFrame& frame, const Problem& problem, const Arguments& arguments, CUstream stream);
+  [[nodiscard]] std::optional<std::string> why_default_cannot_serve(const spec::Implementation& implementation, const Problem& bucket) const;
+  const PlanState* fallback(const spec::Implementation& implementation, const Problem& bucket, CUstream stream);
+  std::unique_ptr<PlanState> build(const Problem& bucket);
+  std::unique_ptr<PlanState> tune(const Lookup& lookup);
+  std::unique_ptr<PlanState> load(const Lookup& lookup);
+
+  std::mutex mutex_;                        // guards what follows, and publication
+  std::condition_variable ready_;
+  std::vector<Problem> in_flight_;          // buckets being made ready
+  std::vector<std::unique_ptr<PlanState>> plans_;
+  std::map<std::pair<std::string, std::vector<std::int64_t>>, std::unique_ptr<PlanState>> fallbacks_;  // by implementation and bucket
+};
+
+struct State {
+  explicit State(const Options& chosen);
+
+  Options options;
+  cuda::Context context;
+  std::string arch;
+  std::vector<spec::Op> ops;
+  store::Layers layers;
+  jit::CompilePool pool;
+  tune::Cubins cubins;
+  Counters counters;
+  std::mutex tune_mutex;                    // one tune at a time: timings must not meet
+  std::string holder;                       // of leases: this process and engine
+  std::vector<std::unique_ptr<OpState>> op_states;  // one an op, in the order of `ops`
+};
+
+}  // namespace kiln::engine

@@ -1,0 +1,41 @@
+// Tunes one bucket: every candidate verified, then timed, then a choice that is published with its cubin.
+#pragma once
+
+#include <functional>
+#include <string>
+
+#include "cuda/device.hpp"
+#include "kiln/options.hpp"
+#include "spec/problem.hpp"
+#include "store/record.hpp"
+#include "tune/cubins.hpp"
+#include "tune/measure.hpp"
+#include "tune/search.hpp"
+
+namespace kiln::tune {
+
+struct TuneRequest {
+  const spec::Op& op;
+  Problem bucket;                              // upper edges
+  std::string key;                             // spec::record_key
+  const cuda::DeviceInfo& device;
+  Regime regime = Regime::cold_l2;
+  std::string arch;                            // "sm_90a"
+  MeasureLimits limits{};
+  std::function<bool()> stop_requested;
+  std::function<void(const TuneEvent&)> on_event;
+};
+
+struct TuneResult {
+  store::Record record;
+  jit::Specialisation specialisation;          // of the winner
+  KeyedCubin cubin;
+};
+
+/// The context must be current. Candidates are verified at both ends of the bucket (the upper edge, and the lowest sizes, where tails are
+/// ragged) before their time at the upper edge counts. Nothing is written: the caller publishes the result.
+/// Throws Error(not_tuned) when nothing is legal or nothing came out right, Error(interrupted) when asked to stop,
+/// Error(driver_failed) when a candidate broke the context (its name is in the message).
+TuneResult tune_bucket(const TuneRequest& request, Cubins& cubins);
+
+}  // namespace kiln::tune
