@@ -14,31 +14,50 @@ struct vec {
 namespace detail {
 
 template <int Bytes>
-struct word;
+struct word {  // more than one access moves
+  template <typename T, int N>
+  using packed = vec<T, N>;
+};
 template <>
 struct word<1> {
-  using type = unsigned char;
+  template <typename T, int N>
+  using packed = unsigned char;
 };
 template <>
 struct word<2> {
-  using type = unsigned short;
+  template <typename T, int N>
+  using packed = unsigned short;
 };
 template <>
 struct word<4> {
-  using type = unsigned;
+  template <typename T, int N>
+  using packed = unsigned;
 };
 template <>
 struct word<8> {
-  using type = uint2;
+  template <typename T, int N>
+  using packed = uint2;
 };
 template <>
 struct word<16> {
-  using type = uint4;
+  template <typename T, int N>
+  using packed = uint4;
 };
-template <typename T, int N>
-using word_of = typename word<static_cast<int>(sizeof(T)) * N>::type;
 
 }  // namespace detail
+
+/// The same N elements as the word that one access moves; just a vec where they are more than 16 bytes.
+template <typename T, int N>
+using packed = typename detail::word<static_cast<int>(sizeof(T)) * N>::template packed<T, N>;
+
+template <typename T, int N>
+__device__ __forceinline__ packed<T, N> pack(const vec<T, N>& values) {
+  return __builtin_bit_cast(packed<T, N>, values);
+}
+template <typename T, int N>
+__device__ __forceinline__ vec<T, N> unpack(const packed<T, N>& word) {
+  return __builtin_bit_cast(vec<T, N>, word);
+}
 
 /// True when `pointer` is a multiple of Bytes (a power of two).
 template <int Bytes>
@@ -46,24 +65,34 @@ __device__ __forceinline__ bool is_aligned(const void* pointer) {
   return (reinterpret_cast<unsigned long long>(pointer) & (Bytes - 1)) == 0;
 }
 
-/// One access of N * sizeof(T) bytes (at most 16); `from` must be aligned to them.
+// One access of N * sizeof(T) bytes, at most 16, to which the address must be aligned. Streaming is for data that is
+// used once: its line is the first to be evicted.
+
+template <int N, bool Streaming = false, typename T>
+__device__ __forceinline__ packed<T, N> load_packed(const T* from) {
+  const auto* word = reinterpret_cast<const packed<T, N>*>(from);
+  if constexpr (Streaming) {
+    return __ldcs(word);
+  } else {
+    return *word;
+  }
+}
+template <int N, bool Streaming = false, typename T>
+__device__ __forceinline__ void store_packed(T* to, const packed<T, N>& values) {
+  auto* word = reinterpret_cast<packed<T, N>*>(to);
+  if constexpr (Streaming) {
+    __stcs(word, values);
+  } else {
+    *word = values;
+  }
+}
 template <int N, typename T>
 __device__ __forceinline__ vec<T, N> load(const T* from) {
-  return __builtin_bit_cast(vec<T, N>, *reinterpret_cast<const detail::word_of<T, N>*>(from));
-}
-/// The same for data read once: the line is the first to be evicted.
-template <int N, typename T>
-__device__ __forceinline__ vec<T, N> load_streaming(const T* from) {
-  return __builtin_bit_cast(vec<T, N>, __ldcs(reinterpret_cast<const detail::word_of<T, N>*>(from)));
+  return unpack<T, N>(load_packed<N>(from));
 }
 template <int N, typename T>
 __device__ __forceinline__ void store(T* to, const vec<T, N>& values) {
-  *reinterpret_cast<detail::word_of<T, N>*>(to) = __builtin_bit_cast(detail::word_of<T, N>, values);
-}
-/// The same for data that this kernel does not read again.
-template <int N, typename T>
-__device__ __forceinline__ void store_streaming(T* to, const vec<T, N>& values) {
-  __stcs(reinterpret_cast<detail::word_of<T, N>*>(to), __builtin_bit_cast(detail::word_of<T, N>, values));
+  store_packed<N>(to, pack(values));
 }
 
 }  // namespace kiln
