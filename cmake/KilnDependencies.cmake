@@ -1,13 +1,13 @@
 # The libraries that Kiln builds on, from the system's packages.
 find_package(Threads REQUIRED)
 find_package(fmt 9 REQUIRED)
-find_package(tomlplusplus 3 REQUIRED)
 find_package(nlohmann_json 3.11 REQUIRED)
 find_package(SQLite3 3.37 REQUIRED) # STRICT tables
 find_package(OpenSSL 3 REQUIRED COMPONENTS Crypto)
 find_package(PkgConfig REQUIRED)
-pkg_check_modules(KILN_ZSTD REQUIRED libzstd)
+pkg_check_modules(KILN_ZSTD REQUIRED IMPORTED_TARGET libzstd)
 pkg_check_modules(KILN_XXHASH REQUIRED libxxhash)
+find_path(KILN_TOML_INCLUDE_DIR toml++/toml.h REQUIRED)
 
 # kiln_dependency(name library-file include-dirs link-libraries...): one INTERFACE target, static when asked for.
 function(kiln_dependency name file includes)
@@ -22,6 +22,11 @@ function(kiln_dependency name file includes)
 endfunction()
 kiln_dependency(kiln_sqlite sqlite3 "${SQLite3_INCLUDE_DIRS}" SQLite::SQLite3)
 kiln_dependency(kiln_crypto crypto "${OPENSSL_INCLUDE_DIR}" OpenSSL::Crypto)
-kiln_dependency(kiln_zstd zstd "${KILN_ZSTD_INCLUDE_DIRS}" ${KILN_ZSTD_LINK_LIBRARIES})
-add_library(kiln_xxhash INTERFACE) # used header-only: XXH_INLINE_ALL
+kiln_dependency(kiln_zstd zstd "${KILN_ZSTD_INCLUDE_DIRS}" PkgConfig::KILN_ZSTD)
+
+# Header-only: nothing to carry along, and nothing that the users of a static kiln must find again.
+add_library(kiln_xxhash INTERFACE) # with XXH_INLINE_ALL
 target_include_directories(kiln_xxhash SYSTEM INTERFACE ${KILN_XXHASH_INCLUDE_DIRS})
+add_library(kiln_toml INTERFACE)
+target_include_directories(kiln_toml SYSTEM INTERFACE "${KILN_TOML_INCLUDE_DIR}")
+target_compile_definitions(kiln_toml INTERFACE TOML_HEADER_ONLY=1)

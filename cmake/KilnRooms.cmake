@@ -9,12 +9,16 @@ endif()
 function(kiln_room name)
   cmake_parse_arguments(ROOM "" "" "ROOMS;DEPENDS" ${ARGN})
   file(GLOB sources CONFIGURE_DEPENDS "${PROJECT_SOURCE_DIR}/src/${name}/*.cpp")
+  if(NOT sources)
+    set(sources "${PROJECT_BINARY_DIR}/generated/empty.cpp")
+    file(TOUCH "${sources}")
+  endif()
   add_library(kiln_${name} OBJECT ${sources})
   target_include_directories(kiln_${name} PUBLIC "${PROJECT_SOURCE_DIR}/include" "${PROJECT_SOURCE_DIR}/src")
   target_compile_definitions(kiln_${name} PRIVATE KILN_VERSION="${PROJECT_VERSION}")
   target_link_libraries(kiln_${name} PRIVATE kiln_flags PUBLIC ${ROOM_DEPENDS})
   foreach(room IN LISTS ROOM_ROOMS)
-    target_link_libraries(kiln_${name} PUBLIC $<TARGET_PROPERTY:kiln_${room},INTERFACE_LINK_LIBRARIES>)
+    target_link_libraries(kiln_${name} PUBLIC kiln_${room})
   endforeach()
 endfunction()
 
@@ -30,16 +34,35 @@ function(kiln_embed_templates room)
   target_sources(kiln_${room} PRIVATE "${generated}")
 endfunction()
 
-# kiln::kiln from the rooms' objects.
+# cache/schema.sql becomes part of the library: room NAME's schema.cpp.in, with the text filled in when CMake runs.
+function(kiln_embed_schema room)
+  set(schema "${PROJECT_SOURCE_DIR}/cache/schema.sql")
+  set_property(DIRECTORY APPEND PROPERTY CMAKE_CONFIGURE_DEPENDS "${schema}")
+  file(READ "${schema}" KILN_SCHEMA_SQL)
+  configure_file("${PROJECT_SOURCE_DIR}/src/${room}/schema.cpp.in" "${PROJECT_BINARY_DIR}/generated/schema.cpp" @ONLY)
+  target_sources(kiln_${room} PRIVATE "${PROJECT_BINARY_DIR}/generated/schema.cpp")
+endfunction()
+
+# kiln::kiln from the rooms' objects. What it links is its own affair; the users of a static one find the same libraries
+# again, through kilnConfig.cmake.
 function(kiln_library)
   cmake_parse_arguments(LIBRARY "" "" "ROOMS" ${ARGN})
+  file(GLOB headers CONFIGURE_DEPENDS "${PROJECT_SOURCE_DIR}/include/kiln/*.hpp")
   add_library(kiln)
   add_library(kiln::kiln ALIAS kiln)
   foreach(room IN LISTS LIBRARY_ROOMS)
     target_sources(kiln PRIVATE $<TARGET_OBJECTS:kiln_${room}>)
   endforeach()
-  target_include_directories(kiln PUBLIC $<BUILD_INTERFACE:${PROJECT_SOURCE_DIR}/include> $<INSTALL_INTERFACE:${CMAKE_INSTALL_INCLUDEDIR}>)
+  target_sources(kiln PUBLIC FILE_SET HEADERS BASE_DIRS "${PROJECT_SOURCE_DIR}/include" FILES ${headers})
   target_compile_features(kiln PUBLIC cxx_std_20)
-  target_link_libraries(kiln PRIVATE kiln_flags kiln_sqlite kiln_crypto kiln_zstd Threads::Threads ${CMAKE_DL_LIBS})
-  set_target_properties(kiln PROPERTIES VERSION ${PROJECT_VERSION} SOVERSION ${PROJECT_VERSION_MAJOR})
+  target_link_libraries(
+    kiln
+    PRIVATE $<BUILD_INTERFACE:kiln_flags> $<BUILD_INTERFACE:kiln_sqlite> $<BUILD_INTERFACE:kiln_crypto> $<BUILD_INTERFACE:kiln_zstd>
+            $<INSTALL_INTERFACE:SQLite::SQLite3> $<INSTALL_INTERFACE:OpenSSL::Crypto> $<INSTALL_INTERFACE:PkgConfig::KILN_ZSTD>
+            Threads::Threads ${CMAKE_DL_LIBS})
+  if(BUILD_SHARED_LIBS)
+    target_link_options(kiln PRIVATE "LINKER:--exclude-libs,ALL") # static dependencies stay inside
+  endif()
+  set_target_properties(kiln PROPERTIES VERSION ${PROJECT_VERSION} SOVERSION ${PROJECT_VERSION_MAJOR}
+                                        VERIFY_INTERFACE_HEADER_SETS ON LINKER_LANGUAGE CXX)
 endfunction()
