@@ -32,7 +32,7 @@
   X(required, cuStreamSynchronize, (CUstream stream))                                                                  \
   X(required, cuStreamIsCapturing, (CUstream stream, CUstreamCaptureStatus* status))                                   \
   X(optional, cuStreamGetCaptureInfo_v2,                                                                               \
-    (CUstream stream, CUstreamCaptureStatus* status, unsigned long long* id, CUgraph* graph,                           \
+    (CUstream stream, CUstreamCaptureStatus* status, std::uint64_t* id, CUgraph* graph,                                \
      const CUgraphNode** dependencies, std::size_t* dependency_count))                                                 \
   X(required, cuStreamWaitEvent, (CUstream stream, CUevent event, unsigned int flags))                                 \
   X(required, cuEventCreate, (CUevent* event, unsigned int flags))                                                     \
@@ -72,8 +72,8 @@
     (int* blocks, CUfunction function, int block_size, std::size_t shared_bytes))                                      \
   X(optional, cuTensorMapEncodeTiled,                                                                                  \
     (CUtensorMap* map, CUtensorMapDataType type, unsigned int rank, void* address,                                     \
-     const unsigned long long* shape, const unsigned long long* strides, const unsigned int* box,                      \
-     const unsigned int* element_strides, CUtensorMapInterleave interleave, CUtensorMapSwizzle swizzle,                \
+     const std::uint64_t* shape, const std::uint64_t* strides, const std::uint32_t* box,                               \
+     const std::uint32_t* element_strides, CUtensorMapInterleave interleave, CUtensorMapSwizzle swizzle,               \
      CUtensorMapL2promotion promotion, CUtensorMapFloatOOBfill fill))                                                  \
   X(required, cuStreamBeginCapture_v2, (CUstream stream, CUstreamCaptureMode mode))                                    \
   X(required, cuStreamEndCapture, (CUstream stream, CUgraph* graph))                                                   \

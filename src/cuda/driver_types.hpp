@@ -2,6 +2,8 @@
 // are those of cuda.h (tests compare them with it); a translation unit that has included cuda.h keeps its declarations.
 #pragma once
 
+#include <cstdint>
+
 #ifndef CUDA_VERSION
 
 typedef int CUdevice;
@@ -231,7 +233,7 @@ typedef enum CUtensorMapFloatOOBfill_enum : unsigned int {
 
 // The driver asks for 64-byte alignment; cuda.h says alignas(64) until 12.x and alignas(128) since 13.0.
 typedef struct CUtensorMap_st {
-  alignas(64) unsigned long long opaque[16];
+  alignas(64) std::uint64_t opaque[16];
 } CUtensorMap;
 
 #endif  // CUDA_VERSION
