@@ -53,7 +53,10 @@ class Symbols {
   std::vector<Symbol> symbols_;
 };
 
-struct Node;  // syntax tree, private to expression.cpp
+inline constexpr int max_evaluation_stack = 32;  // deeper expressions are refused when they are parsed
+
+struct Node;                            // syntax tree and its operations, in expression_tree.hpp
+enum class Operation : std::uint8_t;
 
 class Expression {
  public:
@@ -76,11 +79,13 @@ class Expression {
   [[nodiscard]] const std::string& text() const noexcept { return text_; }
 
  private:
-  enum class Code : std::uint8_t;
   struct Instruction {
-    Code code;
+    Operation operation;
     std::int64_t operand;
   };
+  Expression(std::string text, std::shared_ptr<const Node> tree);
+  int emit(const Node& node, int depth);
+
   std::string text_;
   std::shared_ptr<const Node> tree_;
   std::vector<Instruction> program_;

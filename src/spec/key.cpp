@@ -1,0 +1,103 @@
+#include "spec/key.hpp"
+
+#include <fmt/format.h>
+#include <openssl/evp.h>
+
+#include <bit>
+#include <new>
+
+#include "kiln/error.hpp"
+#include "spec/text.hpp"
+
+namespace kiln::spec {
+namespace {
+
+std::array<std::byte, 8> little_endian(std::uint64_t number) {
+  std::array<std::byte, 8> bytes{};
+  for (std::size_t i = 0; i < bytes.size(); ++i) bytes[i] = static_cast<std::byte>(number >> (8 * i));
+  return bytes;
+}
+
+EVP_MD_CTX* as_context(void* context) { return static_cast<EVP_MD_CTX*>(context); }
+
+// OpenSSL's digests fail only when no memory is left.
+void check_digest(int result) {
+  if (result != 1) throw std::bad_alloc();
+}
+
+int hex_digit(char c) {
+  if (c >= '0' && c <= '9') return c - '0';
+  if (c >= 'a' && c <= 'f') return c - 'a' + 10;
+  if (c >= 'A' && c <= 'F') return c - 'A' + 10;
+  return -1;
+}
+
+}  // namespace
+
+std::string to_hex(const Digest& digest) {
+  std::string text;
+  text.reserve(2 * digest.size());
+  for (const std::byte byte : digest) {
+    text += "0123456789abcdef"[std::to_integer<unsigned>(byte) >> 4];
+    text += "0123456789abcdef"[std::to_integer<unsigned>(byte) & 15];
+  }
+  return text;
+}
+
+Digest parse_digest(std::string_view text) {
+  Digest digest;
+  bool good = text.size() == 2 * digest.size();
+  for (std::size_t i = 0; good && i < digest.size(); ++i) {
+    const int high = hex_digit(text[2 * i]);
+    const int low = hex_digit(text[2 * i + 1]);
+    good = high >= 0 && low >= 0;
+    digest[i] = static_cast<std::byte>(good ? 16 * high + low : 0);
+  }
+  if (!good) throw Error(ErrorKind::bad_input, "found " + quote(text) + " as a digest, expected 64 hexadecimal digits");
+  return digest;
+}
+
+Hasher::Hasher() : context_(EVP_MD_CTX_new()) {
+  if (context_ == nullptr) throw std::bad_alloc();
+  if (EVP_DigestInit_ex(as_context(context_), EVP_sha256(), nullptr) != 1) {
+    EVP_MD_CTX_free(as_context(context_));
+    throw std::bad_alloc();
+  }
+}
+
+Hasher::~Hasher() { EVP_MD_CTX_free(as_context(context_)); }
+
+Hasher& Hasher::field(std::span<const std::byte> bytes) {
+  const auto length = little_endian(bytes.size());
+  check_digest(EVP_DigestUpdate(as_context(context_), length.data(), length.size()));
+  check_digest(EVP_DigestUpdate(as_context(context_), bytes.data(), bytes.size()));
+  return *this;
+}
+
+Hasher& Hasher::field(std::string_view text) { return field(std::as_bytes(std::span(text.data(), text.size()))); }
+
+Hasher& Hasher::field(std::int64_t number) { return field(std::span<const std::byte>(little_endian(std::bit_cast<std::uint64_t>(number)))); }
+
+Digest Hasher::finish() {
+  Digest digest;
+  check_digest(EVP_DigestFinal_ex(as_context(context_), reinterpret_cast<unsigned char*>(digest.data()), nullptr));
+  return digest;
+}
+
+std::string_view to_string(Regime regime) noexcept { return regime == Regime::cold_l2 ? "cold" : "hot"; }
+
+std::string record_key(const Op& op, const Problem& bucket, const DeviceFacts& device, Regime regime) {
+  std::string key = fmt::format("{}@{} |", op.name, op.revision);
+  for (std::size_t i = 0; i < op.axes.size(); ++i) {
+    key += fmt::format(" {}={}:{}", op.axes[i].name, op.axes[i].policy.text(), bucket.axes[i]);
+  }
+  key += " |";
+  for (std::size_t i = 0; i < op.selections.size(); ++i) {
+    key += fmt::format(" {}={}", op.selections[i].name, op.selections[i].values[bucket.selections[i]]);
+  }
+  return key + fmt::format(" | {} | {}", device.device_class(), to_string(regime));
+}
+
+Digest record_digest(std::string_view record_key) { return Hasher().field("kiln record").field(record_key).finish(); }
+
+}  // namespace kiln::spec

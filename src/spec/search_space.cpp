@@ -1,0 +1,138 @@
+// Configs: which are declared, which are legal, and how they are written.
+#include <fmt/format.h>
+
+#include <algorithm>
+#include <charconv>
+
+#include "kiln/error.hpp"
+#include "spec/kernel_name.hpp"
+#include "spec/problem.hpp"
+
+namespace kiln::spec {
+namespace {
+
+// Visits every legal config in the manifest's order until `visit` returns false. A constraint is checked as soon as the
+// last parameter that it names has a value, which prunes all that share the refused prefix.
+class Walk {
+ public:
+  Walk(const Op& op, const Implementation& implementation, std::vector<std::int64_t> frame)
+      : parameters_(implementation.parameters), first_(static_cast<std::size_t>(op.first_parameter())),
+        frame_(std::move(frame)), checks_(parameters_.size() + 1) {
+    for (const Expression& constraint : implementation.constraints) {
+      const std::vector<int> slots = constraint.slots();
+      const bool free = slots.empty() || slots.back() < op.first_parameter();
+      checks_[free ? 0 : static_cast<std::size_t>(slots.back()) - first_ + 1].push_back(&constraint);
+    }
+  }
+
+  template <typename Visit>
+  bool run(Visit visit, std::size_t bound = 0) {
+    for (const Expression* constraint : checks_[bound]) {
+      if (!constraint->evaluate(frame_).truth()) return true;
+    }
+    if (bound == parameters_.size()) return visit(Config(frame_.begin() + static_cast<std::ptrdiff_t>(first_), frame_.end()));
+    for (const std::int64_t value : parameters_[bound].values) {
+      frame_[first_ + bound] = value;
+      if (!run(visit, bound + 1)) return false;
+    }
+    return true;
+  }
+
+ private:
+  const std::vector<Parameter>& parameters_;
+  std::size_t first_;
+  std::vector<std::int64_t> frame_;
+  std::vector<std::vector<const Expression*>> checks_;  // by how many parameters are bound when it can be checked
+};
+
+}  // namespace
+
+std::optional<std::string> why_not_eligible(const Op& op, const Implementation& implementation, const Problem& problem,
+                                            const DeviceFacts& device) {
+  const auto frame = make_frame(op, &implementation, problem, device, implementation.default_config);
+  if (implementation.requires_ && !implementation.requires_->evaluate(frame).truth()) {
+    return fmt::format("it requires {}, and this is {} with {}", implementation.requires_text, device.device_class(),
+                       to_string(op, problem));
+  }
+  bool found = false;
+  Walk(op, implementation, frame).run([&](const Config&) { return found = true, false; });
+  if (found) return std::nullopt;
+  const auto broken = broken_constraint(op, implementation, problem, device, implementation.default_config);
+  return fmt::format("no config meets its constraints at {}; the default breaks {}", to_string(op, problem), broken.value_or("none"));
+}
+
+std::optional<std::string> broken_constraint(const Op& op, const Implementation& implementation, const Problem& problem,
+                                             const DeviceFacts& device, std::span<const std::int64_t> config) {
+  const auto frame = make_frame(op, &implementation, problem, device, config);
+  for (const Expression& constraint : implementation.constraints) {
+    const Value value = constraint.evaluate(frame);
+    if (!value.ok()) return fmt::format("{} ({})", constraint.text(), to_string(value.status));
+    if (value.number == 0) return constraint.text();
+  }
+  return std::nullopt;
+}
+
+bool is_declared(const Implementation& implementation, std::span<const std::int64_t> config) noexcept {
+  const auto& parameters = implementation.parameters;
+  return std::equal(parameters.begin(), parameters.end(), config.begin(), config.end(), [](const Parameter& parameter, std::int64_t value) {
+    return std::ranges::find(parameter.values, value) != parameter.values.end();
+  });
+}
+
+std::vector<Config> search_space(const Op& op, const Implementation& implementation, const Problem& problem,
+                                 const DeviceFacts& device) {
+  std::vector<Config> configs;
+  Walk(op, implementation, make_frame(op, &implementation, problem, device)).run([&](Config config) {
+    configs.push_back(std::move(config));
+    return true;
+  });
+  return configs;
+}
+
+std::string to_string(const Implementation& implementation, std::span<const std::int64_t> config) {
+  std::string text;
+  for (std::size_t i = 0; i < implementation.parameters.size() && i < config.size(); ++i) {
+    text += fmt::format("{}{}={}", i == 0 ? "" : " ", implementation.parameters[i].name, config[i]);
+  }
+  return text;
+}
+
+std::optional<Config> parse_config(const Implementation& implementation, std::string_view text) {
+  const auto& parameters = implementation.parameters;
+  Config config(parameters.size());
+  std::vector<bool> given(parameters.size(), false);
+  while (!text.empty()) {
+    const std::string_view part = text.substr(0, text.find(' '));
+    text.remove_prefix(std::min(text.size(), part.size() + 1));
+    if (part.empty()) continue;
+    const std::size_t sign = part.find('=');
+    const auto parameter = std::ranges::find(parameters, part.substr(0, sign), &Parameter::name);
+    const auto index = static_cast<std::size_t>(parameter - parameters.begin());
+    if (sign == std::string_view::npos || parameter == parameters.end() || given[index]) return std::nullopt;
+    given[index] = true;
+    const auto [end, error] = std::from_chars(part.data() + sign + 1, part.data() + part.size(), config[index]);
+    if (error != std::errc{} || end != part.data() + part.size()) return std::nullopt;
+  }
+  if (std::ranges::find(given, false) != given.end() || !is_declared(implementation, config)) return std::nullopt;
+  return config;
+}
+
+std::vector<std::string> name_expressions(const Op& op, std::span<const Pass> passes, const Symbols& symbols,
+                                          std::span<const std::int64_t> frame) {
+  std::vector<std::string> names;
+  for (const Pass& pass : passes) {
+    if (pass.when && !pass.when->evaluate(frame).truth()) {
+      names.emplace_back();
+      continue;
+    }
+    try {
+      const KernelName name = parse_kernel_name(pass.kernel, symbols);
+      names.push_back(fill_kernel_name(name, symbols, frame));
+    } catch (const Error& error) {
+      throw Error(ErrorKind::bad_manifest, fmt::format("op '{}', pass at line {}: {}", op.name, pass.line, error.what()));
+    }
+  }
+  return names;
+}
+
+}  // namespace kiln::spec

@@ -1,0 +1,79 @@
+#include "spec/text.hpp"
+
+#include <fmt/format.h>
+
+#include <algorithm>
+#include <numeric>
+
+namespace kiln::spec {
+namespace {
+
+// Character classes of the C locale: <cctype> follows the process's.
+bool is_letter(char c) noexcept { return (c >= 'a' && c <= 'z') || (c >= 'A' && c <= 'Z') || c == '_'; }
+bool is_digit(char c) noexcept { return c >= '0' && c <= '9'; }
+
+std::size_t edit_distance(std::string_view a, std::string_view b) {
+  std::vector<std::size_t> row(b.size() + 1);
+  std::iota(row.begin(), row.end(), std::size_t{0});
+  for (std::size_t i = 0; i < a.size(); ++i) {
+    std::size_t diagonal = row[0];
+    row[0] = i + 1;
+    for (std::size_t j = 0; j < b.size(); ++j) {
+      const std::size_t replaced = diagonal + (a[i] == b[j] ? 0 : 1);
+      diagonal = row[j + 1];
+      row[j + 1] = std::min({replaced, row[j] + 1, diagonal + 1});
+    }
+  }
+  return row.back();
+}
+
+}  // namespace
+
+bool is_identifier(std::string_view text) noexcept {
+  return !text.empty() && text.size() <= max_name_length && is_letter(text.front()) &&
+         std::all_of(text.begin(), text.end(), [](char c) { return is_letter(c) || is_digit(c); });
+}
+
+std::string quote(std::string_view text) {
+  constexpr std::size_t shown = 80;
+  std::string result = "'";
+  for (const char c : text.substr(0, shown)) {
+    const auto byte = static_cast<unsigned char>(c);
+    if (byte < 0x20 || byte == 0x7f) {
+      result += fmt::format("\\x{:02x}", byte);
+    } else {
+      result += c;
+    }
+  }
+  return result + (text.size() > shown ? "...'" : "'");
+}
+
+std::string one_of(const std::vector<std::string>& words) {
+  std::string result;
+  for (std::size_t i = 0; i < words.size(); ++i) {
+    if (i > 0) result += i + 1 == words.size() ? " or " : ", ";
+    result += quote(words[i]);
+  }
+  return result;
+}
+
+std::string nearest(std::string_view word, const std::vector<std::string>& known) {
+  if (word.size() > max_name_length) return {};
+  // A third of the letters may be wrong: "colz" is near "cols", "x" is near nothing.
+  std::size_t allowed = word.size() / 3 + (word.size() > 3 ? 1 : 0);
+  std::string result;
+  for (const std::string& candidate : known) {
+    const std::size_t distance = edit_distance(word, candidate);
+    if (distance > allowed || (!result.empty() && distance == allowed)) continue;
+    allowed = distance;
+    result = candidate;
+  }
+  return result;
+}
+
+std::string did_you_mean(std::string_view word, const std::vector<std::string>& known) {
+  const std::string meant = nearest(word, known);
+  return meant.empty() ? "" : fmt::format(" (did you mean {}?)", quote(meant));
+}
+
+}  // namespace kiln::spec
