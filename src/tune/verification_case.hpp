@@ -28,6 +28,9 @@ class VerificationCase {
   VerificationCase(VerificationCase&&) noexcept;
   VerificationCase(const VerificationCase&) = delete;
 
+  /// The same op, selections and exact axes at other sizes, with new values; memory is kept and grows when it must.
+  void retarget(const Problem& problem, std::uint64_t seed, CUstream stream);
+
   /// Poisons the outputs, launches, compares. An executable that does not admit this problem is wrong about nothing: Check::right with a
   /// reason. Throws Error(driver_failed) when the launch breaks the context.
   Check verify(const jit::Executable& executable, CUstream stream);
@@ -43,8 +46,12 @@ class VerificationCase {
   [[nodiscard]] std::int64_t bytes() const noexcept;  // device memory held
 
  private:
+  CUdeviceptr workspace_for(const jit::Executable& executable, CUstream stream);
+
   struct State;
   std::unique_ptr<State> state_;
+  cuda::Buffer workspace_;
+  const jit::Executable* workspace_owner_ = nullptr;
 };
 
 }  // namespace kiln::tune

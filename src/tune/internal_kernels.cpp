@@ -1,0 +1,45 @@
+#include "tune/internal_kernels.hpp"
+
+#include <fmt/format.h>
+
+#include "kiln/error.hpp"
+#include "spec/embedded.hpp"
+
+namespace kiln::tune {
+namespace {
+
+jit::Specialisation internal(const std::string& file, std::vector<std::string> names, const std::string& arch) {
+  jit::Specialisation specialisation;
+  specialisation.label = "internal/" + file;
+  specialisation.entry = file;
+  specialisation.folder = "built-in";
+  specialisation.name_expressions = std::move(names);
+  specialisation.arch = arch;
+  for (const spec::EmbeddedFile& each : spec::embedded_files())
+    if (each.path == "internal/" + file) specialisation.files.push_back({file, std::string(each.text)});
+  if (specialisation.files.empty()) throw Error(ErrorKind::bad_manifest, fmt::format("this build of the library lacks templates/internal/{}", file));
+  return specialisation;
+}
+
+}  // namespace
+
+spec::DType reference_type(spec::DType type) noexcept {
+  switch (type) {
+    case spec::DType::bf16:
+    case spec::DType::f16:
+    case spec::DType::e4m3:
+    case spec::DType::e5m2: return spec::DType::f32;
+    default: return type;
+  }
+}
+
+jit::Specialisation fill_kernel(spec::DType type, const std::string& arch) {
+  return internal("fill.cuh", {fmt::format("kiln::fill_values<{}>", cpp_name(type))}, arch);
+}
+
+jit::Specialisation compare_kernels(spec::DType type, const std::string& arch) {
+  const std::string_view wanted = cpp_name(reference_type(type));
+  return internal("compare.cuh", {fmt::format("kiln::compare_squares<{}>", wanted), fmt::format("kiln::compare_outputs<{}, {}>", cpp_name(type), wanted)}, arch);
+}
+
+}  // namespace kiln::tune

@@ -1,0 +1,287 @@
+#include "tune/verification_case.hpp"
+
+#include <fmt/format.h>
+
+#include <algorithm>
+#include <array>
+#include <cmath>
+#include <cstddef>
+#include <map>
+
+#include "kiln/error.hpp"
+#include "tune/internal_kernels.hpp"
+#include "tune/tensor_extent.hpp"
+
+namespace kiln::tune {
+namespace {
+
+constexpr std::int64_t guard_bytes = 256;  // after each output: a write past the end shows
+constexpr unsigned char poison_byte = 0xff;  // a NaN in every floating type
+constexpr unsigned fill_threads = 256;
+
+/// templates/internal/compare.cuh, compare_result.
+struct CompareResult {
+  double wanted_squares;
+  double error_squares;
+  double largest_error;
+  std::uint64_t mismatches;
+  std::uint64_t first_mismatch;
+};
+static_assert(sizeof(CompareResult) == 40);
+
+void synchronize(CUstream stream) { cuda::check(cuda::Driver::get().cuStreamSynchronize(stream), "cuStreamSynchronize"); }
+
+void launch_plain(CUfunction function, std::int64_t elements, void** parameters, CUstream stream) {
+  constexpr std::int64_t most_blocks = 8192;
+  const std::int64_t blocks = std::clamp<std::int64_t>((elements + fill_threads - 1) / fill_threads, 1, most_blocks);
+  cuda::check(cuda::Driver::get().cuLaunchKernel(function, static_cast<unsigned>(blocks), 1, 1, fill_threads, 1, 1, 0, stream, parameters, nullptr),
+              "launching a kernel of templates/internal");
+}
+
+struct TensorState {
+  TensorExtent extent;
+  cuda::Buffer data;
+  cuda::Buffer wanted;  // of an output: what the reference wrote
+};
+
+std::string position(const TensorExtent& extent, std::uint64_t index) {
+  std::vector<std::uint64_t> coordinates(extent.shape.size());
+  for (std::size_t i = extent.shape.size(); i-- > 0;) {
+    coordinates[i] = index % static_cast<std::uint64_t>(extent.shape[i]);
+    index /= static_cast<std::uint64_t>(extent.shape[i]);
+  }
+  return fmt::format("{}", fmt::join(coordinates, ","));
+}
+
+}  // namespace
+
+struct VerificationCase::State {
+  const spec::Op& op;
+  spec::DeviceFacts device;
+  Problem problem;
+  std::vector<TensorState> tensors;
+  Arguments arguments;            // for executables under trial
+  Arguments reference_arguments;  // outputs replaced by `wanted`
+  std::map<spec::DType, jit::Module> fill;
+  std::map<spec::DType, jit::Module> compare;
+  std::unique_ptr<jit::Executable> reference;
+  cuda::Buffer result{static_cast<std::int64_t>(sizeof(CompareResult))};
+
+  State(const spec::Op& described, const spec::DeviceFacts& facts) : op(described), device(facts), tensors(described.tensors.size()) {}
+
+  void load(const std::string& arch, Cubins& cubins) {
+    const auto frame = spec::make_frame(op, nullptr, problem, device);
+    const auto module = [&](std::map<spec::DType, jit::Module>& modules, spec::DType type, const jit::Specialisation& specialisation) {
+      if (modules.contains(type)) return;
+      const jit::Cubin cubin = cubins.get_and_keep(specialisation).cubin;
+      modules.emplace(type, jit::Module(cubin.image, cubin.lowered_names));
+    };
+    for (const spec::Tensor& tensor : op.tensors) {
+      const spec::DType type = op.dtype_of(tensor, frame);
+      module(fill, type, fill_kernel(type, arch));
+      if (tensor.output) module(compare, type, compare_kernels(type, arch));
+      if (tensor.initialised) module(fill, reference_type(type), fill_kernel(reference_type(type), arch));
+    }
+    const KeyedCubin cubin = cubins.get_and_keep(jit::specialise_reference(op, frame, arch));
+    reference = std::make_unique<jit::Executable>(op, frame, cubin.cubin);
+  }
+
+  void allocate() {
+    const auto frame = spec::make_frame(op, nullptr, problem, device);
+    std::int64_t total = 0;
+    for (std::size_t i = 0; i < tensors.size(); ++i) {
+      TensorState& state = tensors[i];
+      state.extent = extent_of(op, op.tensors[i], frame);
+      const std::int64_t bytes = state.extent.elements * size_of(state.extent.type) + guard_bytes;
+      const std::int64_t wanted = op.tensors[i].output ? state.extent.elements * size_of(reference_type(state.extent.type)) : 0;
+      total += bytes + wanted;
+      try {
+        if (state.data.bytes() < bytes) state.data = cuda::Buffer(), state.data = cuda::Buffer(bytes);
+        if (state.wanted.bytes() < wanted) state.wanted = cuda::Buffer(), state.wanted = cuda::Buffer(wanted);
+      } catch (const Error& error) {
+        throw Error(error.kind(), fmt::format("{} {}: its tensors need {} bytes of device memory or more: {}", op.name, spec::to_string(op, problem), total, error.what()));
+      }
+      arguments.tensors[i] = reinterpret_cast<const void*>(state.data.pointer());
+      reference_arguments.tensors[i] = op.tensors[i].output ? reinterpret_cast<const void*>(state.wanted.pointer()) : arguments.tensors[i];
+    }
+  }
+
+  /// Run-time reals without a default get a small positive value: an epsilon, a scale.
+  void set_runtime() {
+    for (std::size_t i = 0; i < op.runtime.size(); ++i) {
+      const spec::Runtime& runtime = op.runtime[i];
+      if (runtime.default_real || runtime.default_integer) continue;
+      const auto kind = runtime.is_integer() ? RuntimeId::Kind::integer
+                                             : (runtime.type == spec::RuntimeType::f32 ? RuntimeId::Kind::real32 : RuntimeId::Kind::real64);
+      const RuntimeId id{static_cast<std::uint8_t>(i), kind};
+      constexpr double small = 1e-5;
+      runtime.is_integer() ? arguments.set(id, std::int64_t{1}) : arguments.set(id, small);
+      reference_arguments.runtime = arguments.runtime;
+      reference_arguments.runtime_set = arguments.runtime_set;
+    }
+  }
+
+  void fill_one(CUdeviceptr pointer, spec::DType type, std::size_t tensor, std::uint64_t seed, CUstream stream) {
+    long long count = tensors[tensor].extent.elements;
+    unsigned long long mixed = seed * 0x9e3779b97f4a7c15ULL + tensor;
+    int kind = static_cast<int>(op.tensors[tensor].fill);
+    auto scale = static_cast<float>(op.tensors[tensor].scale);
+    std::array<void*, 5> parameters = {&pointer, &count, &mixed, &kind, &scale};
+    launch_plain(fill.at(type).function(0), count, parameters.data(), stream);
+  }
+
+  /// Every tensor with fresh values; outputs that are also read, the same values in both places.
+  void fill_all(std::uint64_t seed, CUstream stream) {
+    fill_seed = seed;
+    for (std::size_t i = 0; i < tensors.size(); ++i) {
+      const spec::Tensor& tensor = op.tensors[i];
+      if (!tensor.output) fill_one(tensors[i].data.pointer(), tensors[i].extent.type, i, seed, stream);
+      if (tensor.output && tensor.initialised) fill_one(tensors[i].wanted.pointer(), reference_type(tensors[i].extent.type), i, seed, stream);
+    }
+  }
+
+  void run_reference(CUstream stream) {
+    jit::CallFrame frame;
+    if (!frame.fill(op, problem, reference_arguments)) throw Error(ErrorKind::bad_input, jit::CallFrame::explain(op, problem, reference_arguments));
+    reference->launch(frame, reference_arguments, stream, 0);
+    synchronize(stream);
+  }
+
+  Check check_output(std::size_t index, CUstream stream) {
+    const TensorState& state = tensors[index];
+    const cuda::Driver& driver = cuda::Driver::get();
+    std::array<long long, 4> shape{1, 1, 1, 1}, strides{0, 0, 0, 0};
+    const std::size_t rank = state.extent.shape.size();
+    for (std::size_t i = 0; i < rank; ++i) {
+      shape[4 - rank + i] = state.extent.shape[i];
+      strides[4 - rank + i] = state.extent.strides[i];
+    }
+    const auto found = op.tolerance.find(state.extent.type);
+    spec::Tolerance tolerance = found == op.tolerance.end() ? spec::Tolerance{} : found->second;
+    cuda::check(driver.cuMemsetD8Async(result.pointer(), 0, offsetof(CompareResult, first_mismatch), stream), "cuMemsetD8Async");
+    cuda::check(driver.cuMemsetD8Async(result.pointer() + offsetof(CompareResult, first_mismatch), 0xff, sizeof(std::uint64_t), stream), "cuMemsetD8Async");
+    CUdeviceptr got = state.data.pointer(), wanted = state.wanted.pointer(), out = result.pointer();
+    std::array<void*, 10> squares = {&wanted, shape.data(), &shape[1], &shape[2], &shape[3], strides.data(), &strides[1], &strides[2], &strides[3], &out};
+    std::array<void*, 13> compare_parameters = {&got, &wanted, shape.data(), &shape[1], &shape[2], &shape[3], strides.data(), &strides[1], &strides[2], &strides[3],
+                                                &tolerance.relative, &tolerance.absolute, &out};
+    const jit::Module& module = compare.at(state.extent.type);
+    const std::int64_t count = state.extent.count();
+    launch_plain(module.function(0), count, squares.data(), stream);
+    launch_plain(module.function(1), count, compare_parameters.data(), stream);
+    synchronize(stream);
+    CompareResult compared{};
+    result.copy_to_host(&compared, sizeof compared);
+    return verdict(index, compared, count);
+  }
+
+  Check verdict(std::size_t index, const CompareResult& compared, std::int64_t count) {
+    const TensorState& state = tensors[index];
+    const double rms = std::sqrt(compared.wanted_squares / static_cast<double>(count));
+    Check check;
+    check.worst_error = rms > 0 ? compared.largest_error / rms : compared.largest_error;
+    if (compared.mismatches > 0) {
+      check.reason = fmt::format("output '{}' differs from the reference in {} of {} elements, first at [{}]; largest error {:.3g} where the root mean square is {:.3g}",
+                                 op.tensors[index].name, compared.mismatches, count, position(state.extent, compared.first_mismatch), compared.largest_error, rms);
+      return check;
+    }
+    std::array<unsigned char, guard_bytes> guard{};
+    const std::int64_t end = state.extent.elements * size_of(state.extent.type);
+    cuda::check(cuda::Driver::get().cuMemcpyDtoH_v2(guard.data(), state.data.pointer() + static_cast<CUdeviceptr>(end), guard.size()), "cuMemcpyDtoH");
+    check.right = std::all_of(guard.begin(), guard.end(), [](unsigned char byte) { return byte == poison_byte; });
+    if (!check.right) check.reason = fmt::format("output '{}' was written past its end", op.tensors[index].name);
+    return check;
+  }
+
+  std::uint64_t fill_seed = 0;
+};
+
+VerificationCase::VerificationCase(const spec::Op& op, const Problem& problem, const spec::DeviceFacts& device, const std::string& arch,
+                                   Cubins& cubins, std::uint64_t seed, CUstream stream)
+    : state_(std::make_unique<State>(op, device)) {
+  state_->problem = problem;
+  state_->load(arch, cubins);
+  state_->set_runtime();
+  retarget(problem, seed, stream);
+}
+
+VerificationCase::~VerificationCase() = default;
+VerificationCase::VerificationCase(VerificationCase&&) noexcept = default;
+
+void VerificationCase::retarget(const Problem& problem, std::uint64_t seed, CUstream stream) {
+  state_->problem = problem;
+  state_->allocate();
+  state_->fill_all(seed, stream);
+  state_->run_reference(stream);
+}
+
+void VerificationCase::poison(CUstream stream) {
+  State& state = *state_;
+  for (std::size_t i = 0; i < state.tensors.size(); ++i) {
+    if (!state.op.tensors[i].output) continue;
+    TensorState& tensor = state.tensors[i];
+    const std::int64_t bytes = tensor.extent.elements * size_of(tensor.extent.type) + guard_bytes;
+    cuda::check(cuda::Driver::get().cuMemsetD8Async(tensor.data.pointer(), poison_byte, static_cast<std::size_t>(bytes), stream), "cuMemsetD8Async");
+    if (state.op.tensors[i].initialised) state.fill_one(tensor.data.pointer(), tensor.extent.type, i, state.fill_seed, stream);
+  }
+}
+
+Check VerificationCase::check(CUstream stream) {
+  Check all;
+  all.right = true;
+  for (std::size_t i = 0; i < state_->tensors.size(); ++i) {
+    if (!state_->op.tensors[i].output) continue;
+    const Check one = state_->check_output(i, stream);
+    all.worst_error = std::max(all.worst_error, one.worst_error);
+    if (!one.right) return one;
+  }
+  return all;
+}
+
+bool VerificationCase::admits(const jit::Executable& executable) const {
+  jit::CallFrame frame;
+  return frame.fill(state_->op, state_->problem, state_->arguments) && executable.admits(frame, state_->arguments) == jit::Admission::admitted;
+}
+
+void VerificationCase::launch(const jit::Executable& executable, CUstream stream) {
+  jit::CallFrame frame;
+  if (!frame.fill(state_->op, state_->problem, state_->arguments))
+    throw Error(ErrorKind::bad_input, jit::CallFrame::explain(state_->op, state_->problem, state_->arguments));
+  executable.launch(frame, state_->arguments, stream, workspace_for(executable, stream));
+}
+
+CUdeviceptr VerificationCase::workspace_for(const jit::Executable& executable, CUstream stream) {
+  if (executable.workspace_bytes() == 0) return 0;
+  if (workspace_.bytes() < executable.workspace_bytes()) {
+    synchronize(stream);
+    workspace_ = cuda::Buffer();
+    workspace_ = cuda::Buffer(executable.workspace_bytes());
+  }
+  if (workspace_owner_ != &executable) {
+    // A fresh tenant: zeros where it was promised zeros, poison where it was promised nothing.
+    workspace_.fill_bytes(executable.workspace_zeroed() ? 0 : poison_byte, stream);
+    workspace_owner_ = &executable;
+  }
+  return workspace_.pointer();
+}
+
+Check VerificationCase::verify(const jit::Executable& executable, CUstream stream) {
+  Check result;
+  result.right = true;
+  result.reason = "not legal at these sizes, so not launched";
+  if (!admits(executable)) return result;
+  workspace_owner_ = nullptr;
+  poison(stream);
+  launch(executable, stream);
+  return check(stream);
+}
+
+const Arguments& VerificationCase::arguments() const noexcept { return state_->arguments; }
+const Problem& VerificationCase::problem() const noexcept { return state_->problem; }
+
+std::int64_t VerificationCase::bytes() const noexcept {
+  std::int64_t total = workspace_.bytes();
+  for (const TensorState& tensor : state_->tensors) total += tensor.data.bytes() + tensor.wanted.bytes();
+  return total;
+}
+
+}  // namespace kiln::tune
