@@ -1,0 +1,74 @@
+#include "engine/hot_table.hpp"
+
+#include <doctest/doctest.h>
+
+#include <atomic>
+#include <thread>
+#include <vector>
+
+#include "kiln/problem.hpp"
+
+using kiln::Problem;
+using kiln::engine::HotTable;
+using kiln::engine::PlanState;
+
+namespace {
+
+Problem bucket(std::int64_t rows) {
+  Problem problem;
+  problem.axes[0] = rows;
+  return problem;
+}
+
+/// Never dereferenced: the table only carries the pointer.
+const PlanState* plan(std::uintptr_t number) { return reinterpret_cast<const PlanState*>(number * 64); }
+
+}  // namespace
+
+TEST_CASE("a bucket that was never published is a miss") { CHECK(HotTable().find(bucket(1)) == nullptr); }
+
+TEST_CASE("every published bucket is found, past several growths") {
+  HotTable table;
+  for (std::uintptr_t i = 1; i <= 5000; ++i) table.publish(bucket(static_cast<std::int64_t>(i)), plan(i));
+  CHECK(table.size() == 5000);
+  for (std::uintptr_t i = 1; i <= 5000; ++i) REQUIRE(table.find(bucket(static_cast<std::int64_t>(i))) == plan(i));
+  CHECK(table.find(bucket(5001)) == nullptr);
+}
+
+TEST_CASE("selections tell buckets apart") {
+  HotTable table;
+  Problem other = bucket(8);
+  other.selections[0] = 1;
+  table.publish(bucket(8), plan(1));
+  CHECK(table.find(other) == nullptr);
+}
+
+TEST_CASE("a later plan takes an earlier one's place") {
+  HotTable table;
+  table.publish(bucket(8), plan(1));
+  table.publish(bucket(8), plan(2));
+  CHECK(table.find(bucket(8)) == plan(2));
+  CHECK(table.size() == 1);
+}
+
+TEST_CASE("readers see each plan once it is published while a writer grows the table") {
+  HotTable table;
+  constexpr std::uintptr_t count = 20000;
+  std::atomic<std::uintptr_t> published{0};
+  std::atomic<bool> wrong{false};
+  std::vector<std::thread> readers;
+  for (int r = 0; r < 3; ++r) {
+    readers.emplace_back([&] {
+      while (published.load(std::memory_order_acquire) < count) {
+        const std::uintptr_t last = published.load(std::memory_order_acquire);
+        if (last > 0 && table.find(bucket(static_cast<std::int64_t>(last))) != plan(last)) wrong = true;
+      }
+    });
+  }
+  for (std::uintptr_t i = 1; i <= count; ++i) {
+    table.publish(bucket(static_cast<std::int64_t>(i)), plan(i));
+    published.store(i, std::memory_order_release);
+  }
+  for (std::thread& reader : readers) reader.join();
+  CHECK_FALSE(wrong.load());
+}
