@@ -59,7 +59,7 @@ enum class RuntimeType : std::uint8_t { f32, f64, i32, i64, u32, u64 };
 struct Runtime {
   std::string name;
   RuntimeType type = RuntimeType::f32;
-  std::optional<Expression> default_integer;  // over axes and earlier run-time values
+  std::optional<Expression> default_integer;  // over static names, axes and earlier run-time values
   std::optional<double> default_real;
   std::optional<Expression> minimum;          // integers only
   [[nodiscard]] bool is_integer() const noexcept { return type != RuntimeType::f32 && type != RuntimeType::f64; }

@@ -56,6 +56,21 @@ void check_axis(const Op& op, const Axis& axis, std::int64_t value) {
   }
 }
 
+// In the manifest's order: a default may use the run-time values before it.
+void fill_defaults(const Op& op, const Problem& problem, std::span<std::int64_t> frame) {
+  for (std::size_t i = 0; i < op.runtime.size(); ++i) {
+    const auto& expression = op.runtime[i].default_integer;
+    if (!expression) continue;
+    const Value value = expression->evaluate(frame);
+    if (!value.ok()) {
+      throw Error(ErrorKind::bad_expression, fmt::format("op '{}': the default '{}' of '{}' has no value at {}: {}", op.name,
+                                                         expression->text(), op.runtime[i].name, to_string(op, problem),
+                                                         to_string(value.status)));
+    }
+    frame[static_cast<std::size_t>(op.first_runtime()) + i] = value.number;
+  }
+}
+
 }  // namespace
 
 Problem make_problem(const Op& op, std::span<const Setting> settings) {
@@ -135,24 +150,15 @@ Problem low_corner(const Op& op, const Problem& bucket) noexcept {
 
 std::vector<std::int64_t> make_frame(const Op& op, const Implementation* implementation, const Problem& problem,
                                      const DeviceFacts& device, std::span<const std::int64_t> config) {
-  std::vector<std::int64_t> frame;
-  frame.reserve(static_cast<std::size_t>(op.first_parameter()) + (implementation ? implementation->parameters.size() : 0));
-  frame.assign(problem.axes.begin(), problem.axes.begin() + static_cast<std::ptrdiff_t>(op.axes.size()));
-  for (const Runtime& value : op.runtime) {
-    const Value number = value.default_integer ? value.default_integer->evaluate(frame) : Value{};
-    if (!number.ok()) {
-      throw Error(ErrorKind::bad_expression, fmt::format("op '{}': the default '{}' of '{}' has no value at {}: {}", op.name,
-                                                         value.default_integer->text(), value.name, to_string(op, problem),
-                                                         to_string(number.status)));
-    }
-    frame.push_back(number.number);
-  }
+  std::vector<std::int64_t> frame(problem.axes.begin(), problem.axes.begin() + static_cast<std::ptrdiff_t>(op.axes.size()));
+  frame.resize(static_cast<std::size_t>(op.first_static()));
   for (std::size_t i = 0; i < op.selections.size(); ++i) frame.push_back(problem.selections[i]);
   frame.insert(frame.end(), device.values.begin(), device.values.end());
   if (implementation != nullptr) {
     frame.insert(frame.end(), config.begin(), config.end());
     frame.resize(static_cast<std::size_t>(op.first_parameter()) + implementation->parameters.size());
   }
+  fill_defaults(op, problem, frame);
   return frame;
 }
 

@@ -1,0 +1,107 @@
+// Where ops come from: folders on disk, and those made part of the library.
+#include <fmt/format.h>
+
+#include <algorithm>
+#include <cstdlib>
+#include <fstream>
+#include <iterator>
+
+#include "kiln/error.hpp"
+#include "spec/embedded.hpp"
+#include "spec/op.hpp"
+
+namespace kiln::spec {
+namespace {
+
+namespace fs = std::filesystem;
+
+constexpr std::string_view op_file = "op.toml";
+
+std::string read_text(const fs::path& path) {
+  std::ifstream file(path, std::ios::binary);
+  std::string text{std::istreambuf_iterator<char>(file), {}};
+  if (!file.is_open() || file.bad()) throw Error(ErrorKind::io, fmt::format("cannot read the template file '{}'", path.string()));
+  return text;
+}
+
+std::vector<fs::path> entries_of(const fs::path& folder) {
+  std::error_code error;
+  std::vector<fs::path> paths;
+  for (fs::directory_iterator each(folder, error), end; !error && each != end; each.increment(error)) paths.push_back(each->path());
+  if (error) {
+    throw Error(ErrorKind::io, fmt::format("cannot list the template folder '{}': {}", folder.string(), error.message()));
+  }
+  std::ranges::sort(paths);
+  return paths;
+}
+
+void add_unless_hidden(std::vector<Op>& ops, Op op) {
+  if (std::ranges::find(ops, op.name, &Op::name) == ops.end()) ops.push_back(std::move(op));
+}
+
+// A folder of op folders; an op's own folder serves too.
+void load_folder(const fs::path& folder, std::vector<Op>& ops) {
+  if (fs::exists(folder / op_file)) return add_unless_hidden(ops, load_op(folder));
+  for (const fs::path& each : entries_of(folder)) {
+    if (fs::exists(each / op_file)) add_unless_hidden(ops, load_op(each));
+  }
+}
+
+std::vector<fs::path> environment_paths() {
+  const char* variable = std::getenv("KILN_TEMPLATE_PATH");
+  std::vector<fs::path> paths;
+  for (std::string_view rest = variable == nullptr ? "" : variable; !rest.empty();) {
+    const std::string_view path = rest.substr(0, rest.find(':'));
+    rest.remove_prefix(std::min(rest.size(), path.size() + 1));
+    if (!path.empty()) paths.emplace_back(path);
+  }
+  return paths;
+}
+
+std::vector<SourceFile> embedded_in(std::string_view folder) {
+  std::vector<SourceFile> files;
+  for (const EmbeddedFile& file : embedded_files()) {
+    const std::size_t slash = file.path.find('/');
+    if (file.path.substr(0, slash) == folder) files.push_back({std::string(file.path.substr(slash + 1)), std::string(file.text)});
+  }
+  return files;
+}
+
+void load_built_in(std::vector<Op>& ops) {
+  for (const EmbeddedFile& file : embedded_files()) {
+    const std::size_t slash = file.path.find('/');
+    if (slash == std::string_view::npos || file.path.substr(slash + 1) != op_file) continue;
+    const std::string_view name = file.path.substr(0, slash);
+    if (std::ranges::find(ops, name, &Op::name) == ops.end()) ops.push_back(parse_op(name, "built-in", embedded_in(name)));
+  }
+}
+
+}  // namespace
+
+Op load_op(const fs::path& folder) {
+  const fs::path clean = folder.has_filename() ? folder : folder.parent_path();
+  std::vector<SourceFile> files;
+  for (const fs::path& path : entries_of(clean)) {
+    if (path.extension() == ".toml" || path.extension() == ".cuh") files.push_back({path.filename().string(), read_text(path)});
+  }
+  return parse_op(clean.filename().string(), clean.string(), files);
+}
+
+std::vector<Op> load_ops(std::span<const fs::path> paths) {
+  std::vector<Op> ops;
+  for (const fs::path& path : paths) load_folder(path, ops);
+  for (const fs::path& path : environment_paths()) load_folder(path, ops);
+  load_built_in(ops);
+  return ops;
+}
+
+std::span<const SourceFile> common_headers() {
+  static const std::vector<SourceFile> headers = [] {
+    std::vector<SourceFile> files = embedded_in("common");
+    for (SourceFile& file : files) file.name = "common/" + file.name;
+    return files;
+  }();
+  return headers;
+}
+
+}  // namespace kiln::spec

@@ -1,0 +1,109 @@
+// [axes]: sizes and the policies that bucket them.
+#include <fmt/format.h>
+
+#include <bit>
+
+#include "spec/manifest_parts.hpp"
+
+namespace kiln::spec {
+namespace {
+
+std::vector<BucketPolicy::Step> read_steps(const ManifestReader& reader, const TomlValue& value, std::int64_t pow2_until) {
+  std::vector<BucketPolicy::Step> steps;
+  std::int64_t previous = pow2_until;
+  for (const TomlValue& each : reader.list(value, "'steps'")) {
+    reader.check_keys(each, "a step", {"until", "step"});
+    const std::int64_t until = reader.integer(reader.required(each, "a step", "until"), "'until'", previous + 1);
+    const std::int64_t step = reader.integer(reader.required(each, "a step", "step"), "'step'", 1);
+    if (until % step != 0) {
+      reader.fail(each.line, fmt::format("until = {} with step = {}", until, step), "a multiple of the step");
+    }
+    steps.push_back({until, step});
+    previous = until;
+  }
+  return steps;
+}
+
+std::vector<std::int64_t> read_edges(const ManifestReader& reader, const TomlValue& value) {
+  std::vector<std::int64_t> edges;
+  for (const TomlValue& each : reader.list(value, "'edges'")) {
+    const std::int64_t least = edges.empty() ? 1 : edges.back() + 1;
+    edges.push_back(reader.integer(each, "an edge (they ascend)", least));
+  }
+  if (edges.empty()) reader.fail(value.line, "no edge", "one or more");
+  return edges;
+}
+
+BucketPolicy read_policy_table(const ManifestReader& reader, const TomlValue& value) {
+  BucketPolicy policy;
+  const TomlValue& name = reader.required(value, "a bucket", "policy");
+  if (reader.one_of(name, "the policy of a table", {"pow2_steps", "edges"}) == 1) {
+    reader.check_keys(value, "a bucket of policy 'edges'", {"policy", "edges"});
+    policy.kind = PolicyKind::edges;
+    policy.edges = read_edges(reader, reader.required(value, "a bucket of policy 'edges'", "edges"));
+    return policy;
+  }
+  constexpr std::string_view where = "a bucket of policy 'pow2_steps'";
+  reader.check_keys(value, where, {"policy", "pow2_until", "steps"});
+  policy.kind = PolicyKind::pow2_steps;
+  const TomlValue& until = reader.required(value, where, "pow2_until");
+  policy.pow2_until = reader.integer(until, "'pow2_until'", 1);
+  if (!std::has_single_bit(static_cast<std::uint64_t>(policy.pow2_until))) {
+    reader.fail(until.line, until.described() + " as 'pow2_until'", "a power of two");
+  }
+  policy.steps = read_steps(reader, reader.required(value, where, "steps"), policy.pow2_until);
+  return policy;
+}
+
+BucketPolicy read_policy(const ManifestReader& reader, const TomlValue& value) {
+  if (value.kind == TomlValue::Kind::table) return read_policy_table(reader, value);
+  BucketPolicy policy;
+  const std::size_t word = reader.one_of(value, "a bucket policy without a table", {"exact", "pow2"});
+  policy.kind = word == 0 ? PolicyKind::exact : PolicyKind::pow2;
+  return policy;
+}
+
+// Every upper edge must itself be a legal size: the bucket's record is made there.
+void check_edges(const ManifestReader& reader, const Axis& axis, int line) {
+  const auto check = [&](std::int64_t edge, std::string_view what) {
+    if (edge % axis.multiple_of == 0) return;
+    reader.fail(line, fmt::format("{} {} of axis '{}', which has multiple_of = {}", what, edge, axis.name, axis.multiple_of),
+                "upper edges that are multiples");
+  };
+  check(axis.maximum, "the maximum");
+  const bool powers = axis.policy.kind == PolicyKind::pow2 || axis.policy.kind == PolicyKind::pow2_steps;
+  if (powers && !std::has_single_bit(static_cast<std::uint64_t>(axis.multiple_of))) {
+    reader.fail(line, fmt::format("multiple_of = {} on axis '{}', whose upper edges are powers of two", axis.multiple_of, axis.name),
+                "a power of two");
+  }
+  for (const BucketPolicy::Step& step : axis.policy.steps) check(step.step, "the step");
+  for (const std::int64_t edge : axis.policy.edges) {
+    check(edge, "the edge");
+    if (edge > axis.maximum) reader.fail(line, fmt::format("the edge {} past max = {}", edge, axis.maximum), "edges up to max");
+  }
+}
+
+Axis read_axis(const ManifestReader& reader, const std::string& name, const TomlValue& value) {
+  const std::string where = fmt::format("axis '{}'", name);
+  reader.check_keys(value, where, {"bucket", "min", "max", "multiple_of"});
+  Axis axis;
+  axis.name = name;
+  axis.policy = read_policy(reader, reader.required(value, where, "bucket"));
+  if (const TomlValue* minimum = value.find("min")) axis.minimum = reader.integer(*minimum, "'min'", 1);
+  axis.maximum = reader.integer(reader.required(value, where, "max"), "'max'", axis.minimum);
+  if (const TomlValue* multiple = value.find("multiple_of")) axis.multiple_of = reader.integer(*multiple, "'multiple_of'", 1);
+  check_edges(reader, axis, value.line);
+  return axis;
+}
+
+}  // namespace
+
+std::vector<Axis> read_axes(const ManifestReader& reader, const TomlValue& section) {
+  std::vector<Axis> axes;
+  for (const TomlEntry& entry : reader.table(section, "[axes]")) axes.push_back(read_axis(reader, entry.key, entry.value));
+  if (axes.empty()) reader.fail(section.line, "no axis", "one or more");
+  check_count(reader, section.line, axes.size(), max_axes, "axes");
+  return axes;
+}
+
+}  // namespace kiln::spec

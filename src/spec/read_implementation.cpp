@@ -1,0 +1,146 @@
+// NAME.toml: one way to compute an op.
+#include <fmt/format.h>
+
+#include <algorithm>
+#include <charconv>
+
+#include "spec/manifest_parts.hpp"
+#include "spec/text.hpp"
+
+namespace kiln::spec {
+namespace {
+
+constexpr std::int64_t max_raw_space = 1'000'000;  // configs before constraints
+
+// The NVRTC options that a manifest may ask for: none names a file or defines a macro.
+bool is_allowed_option(std::string_view option) {
+  constexpr std::array<std::string_view, 4> plain = {"--use_fast_math", "-lineinfo", "--fmad=false", "--extra-device-vectorization"};
+  if (std::ranges::find(plain, option) != plain.end()) return true;
+  constexpr std::string_view registers = "--maxrregcount=";
+  if (!option.starts_with(registers)) return false;
+  int count = 0;
+  const char* end = option.data() + option.size();
+  const auto [parsed, error] = std::from_chars(option.data() + registers.size(), end, count);
+  return error == std::errc{} && parsed == end && count >= 16 && count <= 255;
+}
+
+std::vector<std::string> read_options(const ManifestReader& reader, const TomlValue& value) {
+  std::vector<std::string> options;
+  for (const TomlValue& each : reader.list(value, "'options'")) {
+    if (!is_allowed_option(reader.text(each, "an option"))) {
+      reader.fail(each.line, fmt::format("the option {}", quote(each.text)),
+                  "--use_fast_math, -lineinfo, --fmad=false, --extra-device-vectorization or --maxrregcount=N (16 to 255)");
+    }
+    options.push_back(each.text);
+  }
+  return options;
+}
+
+Parameter read_parameter(const ManifestReader& reader, const std::string& name, const TomlValue& value) {
+  Parameter parameter{name, {}};
+  const std::string what = fmt::format("a value of parameter '{}'", name);
+  for (const TomlValue& each : reader.list(value, fmt::format("the values of parameter '{}'", name))) {
+    const std::int64_t number = reader.integer(each, what);
+    if (std::ranges::find(parameter.values, number) != parameter.values.end()) {
+      reader.fail(each.line, fmt::format("{} twice in parameter '{}'", number, name), "each value once");
+    }
+    parameter.values.push_back(number);
+  }
+  if (parameter.values.empty()) reader.fail(value.line, fmt::format("no value of parameter '{}'", name), "one or more");
+  return parameter;
+}
+
+void read_parameters(const ManifestReader& reader, const TomlValue& section, const Op& op, Implementation& implementation) {
+  std::int64_t configs = 1;
+  for (const auto& [name, value] : reader.table(section, "[parameters]")) {
+    check_free_name(reader, name, value.line, op, implementation.symbols);
+    reader.add(implementation.symbols, {name, {}, {}}, value.line);
+    implementation.parameters.push_back(read_parameter(reader, name, value));
+    configs *= static_cast<std::int64_t>(implementation.parameters.back().values.size());
+    if (configs > max_raw_space) {
+      reader.fail(section.line, "a search space of more than a million configs before constraints", "fewer values");
+    }
+  }
+  check_count(reader, section.line, implementation.parameters.size(), max_parameters, "parameters");
+}
+
+void read_default_config(const ManifestReader& reader, const TomlValue* section, Implementation& implementation) {
+  const TomlValue none;
+  const TomlValue& table = section == nullptr ? none : *section;
+  for (const auto& [name, value] : reader.table(table, "[default]")) {
+    if (std::ranges::find(implementation.parameters, name, &Parameter::name) != implementation.parameters.end()) continue;
+    std::vector<std::string> names;
+    for (const Parameter& each : implementation.parameters) names.push_back(each.name);
+    reader.fail(value.line, fmt::format("{} in [default]{}", quote(name), did_you_mean(name, names)),
+                names.empty() ? "nothing, for there are no parameters" : one_of(names));
+  }
+  for (const Parameter& parameter : implementation.parameters) {
+    const TomlValue* value = table.find(parameter.name);
+    if (value == nullptr) reader.fail(table.line, fmt::format("no '{}' in [default]", parameter.name), "a value for each parameter");
+    const std::int64_t number = reader.integer(*value, fmt::format("the default of '{}'", parameter.name));
+    if (std::ranges::find(parameter.values, number) == parameter.values.end()) {
+      reader.fail(value->line, fmt::format("{} = {} in [default]", parameter.name, number),
+                  fmt::format("one of its values: {}", fmt::join(parameter.values, ", ")));
+    }
+    implementation.default_config.push_back(number);
+  }
+}
+
+void read_constraints(const ManifestReader& reader, const TomlValue& section, const Op& op, Implementation& implementation) {
+  reader.check_keys(section, "[constraints]", {"all"});
+  for (const TomlValue& each : reader.list(reader.required(section, "[constraints]", "all"), "'all'")) {
+    implementation.constraints.push_back(reader.expression(each, "a constraint", implementation.symbols, op, Known::launch));
+  }
+}
+
+void read_alignment(const ManifestReader& reader, const TomlValue& section, const Op& op, Implementation& implementation) {
+  for (const auto& [name, value] : reader.table(section, "[align]")) {
+    const auto tensor = std::ranges::find(op.tensors, name, &Tensor::name);
+    if (tensor == op.tensors.end()) {
+      std::vector<std::string> names;
+      for (const Tensor& each : op.tensors) names.push_back(each.name);
+      reader.fail(value.line, fmt::format("{} in [align]{}", quote(name), did_you_mean(name, names)), one_of(names));
+    }
+    const Expression bytes = reader.expression(value, "an alignment", implementation.symbols, op, Known::launch);
+    implementation.alignment.emplace_back(static_cast<int>(tensor - op.tensors.begin()), bytes);
+  }
+}
+
+void read_workspaces(const ManifestReader& reader, const TomlValue& section, const Op& op, Implementation& implementation) {
+  for (const auto& [name, value] : reader.table(section, "[workspace]")) {
+    const std::string where = fmt::format("workspace '{}'", name);
+    check_free_name(reader, name, value.line, op, implementation.symbols, implementation.workspaces);
+    reader.check_keys(value, where, {"bytes", "zeroed"});
+    const TomlValue& bytes = reader.required(value, where, "bytes");
+    implementation.workspaces.push_back({name, reader.expression(bytes, "'bytes'", implementation.symbols, op, Known::bucket),
+                                         reader.boolean_or(value, "zeroed", false)});
+  }
+}
+
+}  // namespace
+
+Implementation read_implementation(const ManifestReader& reader, const TomlValue& document, std::string_view name, const Op& op) {
+  reader.check_keys(document, "the file", {"summary", "source", "requires", "toolkit_headers", "options", "parameters", "constraints",
+                                           "align", "default", "workspace", "pass"});
+  Implementation implementation;
+  implementation.name = name;
+  implementation.file = reader.file();
+  implementation.symbols = op.symbols;
+  implementation.summary = reader.text_or(document, "summary", "");
+  implementation.source = read_source(reader, document, fmt::format("{}.cuh", name), op);
+  implementation.toolkit_headers = reader.boolean_or(document, "toolkit_headers", false);
+  if (const TomlValue* options = document.find("options")) implementation.options = read_options(reader, *options);
+  if (const TomlValue* condition = document.find("requires")) {
+    implementation.requires_ = reader.expression(*condition, "'requires'", op.symbols, op, Known::device);
+    implementation.requires_text = implementation.requires_->text();
+  }
+  if (const TomlValue* section = document.find("parameters")) read_parameters(reader, *section, op, implementation);
+  read_default_config(reader, document.find("default"), implementation);
+  if (const TomlValue* section = document.find("constraints")) read_constraints(reader, *section, op, implementation);
+  if (const TomlValue* section = document.find("align")) read_alignment(reader, *section, op, implementation);
+  if (const TomlValue* section = document.find("workspace")) read_workspaces(reader, *section, op, implementation);
+  implementation.passes = read_passes(reader, document, "the file", op, implementation.symbols, implementation.workspaces);
+  return implementation;
+}
+
+}  // namespace kiln::spec

@@ -1,0 +1,146 @@
+// [tensors] and [tolerance].
+#include <fmt/format.h>
+
+#include <algorithm>
+
+#include "spec/manifest_parts.hpp"
+#include "spec/text.hpp"
+
+namespace kiln::spec {
+namespace {
+
+std::vector<Expression> read_sizes(const ManifestReader& reader, const TomlValue& value, const std::string& what, const Op& op) {
+  std::vector<Expression> sizes;
+  for (const TomlValue& each : reader.list(value, what)) sizes.push_back(reader.expression(each, what, op.symbols, op, Known::launch));
+  if (sizes.empty() || sizes.size() > static_cast<std::size_t>(max_rank)) {
+    reader.fail(value.line, fmt::format("{} entries in {}", sizes.size(), what), fmt::format("1 to {}", max_rank));
+  }
+  return sizes;
+}
+
+std::vector<Expression> dense_strides(const std::vector<Expression>& shape, const Symbols& symbols) {
+  std::vector<Expression> strides(shape.size(), Expression::constant(1));
+  std::string text;
+  for (std::size_t i = shape.size() - 1; i-- > 0;) {
+    text = fmt::format("({}){}{}", shape[i + 1].text(), text.empty() ? "" : " * ", text);
+    strides[i] = Expression::parse(text, symbols);
+  }
+  return strides;
+}
+
+// One of the op's types, or an element type by its own name.
+void read_dtype(const ManifestReader& reader, const TomlValue& value, const Op& op, Tensor& tensor) {
+  std::vector<std::string> known;
+  for (std::size_t i = 0; i < op.selections.size(); ++i) {
+    if (!op.selections[i].is_type()) continue;
+    known.push_back(op.selections[i].name);
+    if (op.selections[i].name == reader.text(value, "a dtype")) tensor.selection = static_cast<int>(i);
+  }
+  if (tensor.selection >= 0) return;
+  const auto dtype = parse_dtype(reader.text(value, "a dtype"));
+  if (!dtype) {
+    reader.fail(value.line, fmt::format("{} as the dtype of '{}'{}", value.described(), tensor.name, did_you_mean(value.text, known)),
+                known.empty() ? "an element type such as 'f32'" : one_of(known) + ", or an element type such as 'f32'");
+  }
+  tensor.dtype = *dtype;
+}
+
+void read_fill(const ManifestReader& reader, const TomlValue& value, Tensor& tensor) {
+  if (const TomlValue* fill = value.find("fill")) {
+    tensor.fill = static_cast<Fill>(reader.one_of(*fill, "a fill", {"normal", "uniform", "ones", "zeros", "index"}));
+  }
+  if (const TomlValue* scale = value.find("scale")) tensor.scale = reader.real(*scale, "'scale'");
+}
+
+Tensor read_tensor(const ManifestReader& reader, const std::string& name, const TomlValue& value, const Op& op) {
+  const std::string where = fmt::format("tensor '{}'", name);
+  reader.check_keys(value, where, {"shape", "strides", "dtype", "fill", "scale", "output", "initialised", "optional"});
+  Tensor tensor;
+  tensor.name = name;
+  tensor.shape = read_sizes(reader, reader.required(value, where, "shape"), fmt::format("the shape of '{}'", name), op);
+  tensor.strides = dense_strides(tensor.shape, op.symbols);
+  if (const TomlValue* strides = value.find("strides")) {
+    tensor.strides = read_sizes(reader, *strides, fmt::format("the strides of '{}'", name), op);
+    if (tensor.strides.size() != tensor.shape.size()) {
+      reader.fail(strides->line, fmt::format("{} strides of '{}'", tensor.strides.size(), name),
+                  fmt::format("{}, one for each dimension", tensor.shape.size()));
+    }
+  }
+  read_dtype(reader, reader.required(value, where, "dtype"), op, tensor);
+  read_fill(reader, value, tensor);
+  tensor.output = reader.boolean_or(value, "output", false);
+  tensor.initialised = reader.boolean_or(value, "initialised", false);
+  tensor.optional = reader.boolean_or(value, "optional", false);
+  if (tensor.initialised && !tensor.output) reader.fail(value.line, fmt::format("'initialised' on '{}'", name), "it on outputs only");
+  return tensor;
+}
+
+// A little more than the rounding of an output computed in f32 (in f64 for f64).
+Tolerance usual_tolerance(DType type) {
+  switch (type) {
+    case DType::bf16: return {8e-3, 1e-3};
+    case DType::f16: return {1e-3, 1e-3};
+    case DType::f32: return {1e-5, 1e-6};
+    case DType::f64: return {1e-12, 1e-13};
+    case DType::e4m3: return {7e-2, 1e-2};
+    case DType::e5m2: return {1.4e-1, 1e-2};
+    default: return {};
+  }
+}
+
+bool is_floating(DType type) { return type <= DType::e5m2; }
+
+double read_bound(const ManifestReader& reader, const TomlValue& table, std::string_view where, std::string_view key) {
+  const TomlValue& value = reader.required(table, where, key);
+  const double bound = reader.real(value, fmt::format("'{}'", key));
+  if (!(bound >= 0 && bound < 1)) reader.fail(value.line, fmt::format("{} as '{}'", value.described(), key), "0 or more and below 1");
+  return bound;
+}
+
+std::vector<DType> output_types(const Op& op) {
+  std::vector<DType> types;
+  for (const Tensor& tensor : op.tensors) {
+    if (!tensor.output) continue;
+    if (tensor.selection < 0) {
+      types.push_back(tensor.dtype);
+    } else {
+      std::ranges::copy(op.selections[static_cast<std::size_t>(tensor.selection)].dtypes, std::back_inserter(types));
+    }
+  }
+  return types;
+}
+
+}  // namespace
+
+std::vector<Tensor> read_tensors(const ManifestReader& reader, const TomlValue& section, const Op& op) {
+  std::vector<Tensor> tensors;
+  for (const auto& [name, value] : reader.table(section, "[tensors]")) {
+    check_free_name(reader, name, value.line, op, op.symbols);
+    tensors.push_back(read_tensor(reader, name, value, op));
+  }
+  check_count(reader, section.line, tensors.size(), max_tensors, "tensors");
+  if (std::ranges::none_of(tensors, &Tensor::output)) reader.fail(section.line, "no tensor with output = true", "one or more");
+  return tensors;
+}
+
+std::map<DType, Tolerance> read_tolerance(const ManifestReader& reader, const TomlValue* section, const Op& op) {
+  std::map<DType, Tolerance> tolerance;
+  if (section != nullptr) {
+    for (const auto& [name, value] : reader.table(*section, "[tolerance]")) {
+      const auto type = parse_dtype(name);
+      if (!type) reader.fail(value.line, fmt::format("{} in [tolerance]", quote(name)), "an element type such as 'f32'");
+      const std::string where = fmt::format("the tolerance of '{}'", name);
+      reader.check_keys(value, where, {"relative", "absolute"});
+      tolerance[*type] = {read_bound(reader, value, where, "relative"), read_bound(reader, value, where, "absolute")};
+    }
+  }
+  for (const DType type : output_types(op)) {
+    if (section != nullptr && is_floating(type) && !tolerance.contains(type)) {
+      reader.fail(section->line, fmt::format("no tolerance for '{}', which an output may have", to_string(type)), "one");
+    }
+    tolerance.try_emplace(type, usual_tolerance(type));
+  }
+  return tolerance;
+}
+
+}  // namespace kiln::spec
