@@ -1,3 +1,4 @@
+# shellcheck shell=bash
 # Sourced by the other scripts: is there an NVRTC that Kiln will find, and if not, where can one come from.
 # Kiln looks in the same places, in the same order.
 
@@ -38,5 +39,6 @@ nvrtc_wheel() {
 
 # --target keeps the wheel out of the system's Python and needs no virtual environment.
 fetch_nvrtc() {
-  python3 -m pip install --quiet --disable-pip-version-check --no-deps --target "$nvrtc_folder" "$(nvrtc_wheel)"
+  python3 -m pip install --quiet --disable-pip-version-check --root-user-action ignore --no-deps \
+    --target "$nvrtc_folder" "$(nvrtc_wheel)"
 }
