@@ -35,7 +35,12 @@ void OpState::run(const PlanState& plan, const jit::CallFrame& frame, const Argu
       workspace = plan.workspaces->make(stream);
     }
   }
-  plan.executable.launch(frame, arguments, stream, workspace);
+  CUresult result = plan.executable.launch(frame, arguments, stream, workspace);
+  if (result == CUDA_ERROR_INVALID_CONTEXT) {  // this thread has no current context, or another device's
+    const cuda::Context::Scope scope(engine.context);
+    result = plan.executable.launch(frame, arguments, stream, workspace);
+  }
+  if (result != CUDA_SUCCESS) cuda::check(result, fmt::format("launching {} {} {}", op.name, plan.implementation, plan.config).c_str());
 }
 
 /// What no size inside the bucket can mend.

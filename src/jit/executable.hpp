@@ -51,8 +51,9 @@ class Executable {
   /// Why `admits` refuses: the constraint's text, or the tensor and the alignment that it needs.
   [[nodiscard]] std::string explain(const CallFrame& call, const Arguments& arguments) const;
 
-  /// Launches every pass. Precondition: admitted. `workspace` has workspace_bytes(). Throws Error(driver_failed).
-  void launch(const CallFrame& call, const Arguments& arguments, CUstream stream, CUdeviceptr workspace) const;
+  /// Launches every pass. Precondition: admitted. `workspace` has workspace_bytes(). Gives the driver's answer, the first that is not
+  /// CUDA_SUCCESS; throws Error(bad_input) for geometry that these sizes make impossible.
+  [[nodiscard]] CUresult launch(const CallFrame& call, const Arguments& arguments, CUstream stream, CUdeviceptr workspace) const;
 
   [[nodiscard]] std::int64_t workspace_bytes() const noexcept { return workspace_bytes_; }
   [[nodiscard]] bool workspace_zeroed() const noexcept { return workspace_zeroed_; }
@@ -90,7 +91,7 @@ class Executable {
   [[nodiscard]] LoadedArgument load_argument(const spec::Op& op, const spec::Argument& argument, std::span<const std::int64_t> frame) const;
   void load_constraints(const spec::Op& op, const spec::Implementation& implementation, std::span<const std::int64_t> frame);
   void load_workspaces(const spec::Implementation& implementation, std::span<const std::int64_t> frame);
-  void launch_pass(const LoadedPass& pass, const CallFrame& call, const Arguments& arguments, CUstream stream, CUdeviceptr workspace) const;
+  [[nodiscard]] CUresult launch_pass(const LoadedPass& pass, const CallFrame& call, const Arguments& arguments, CUstream stream, CUdeviceptr workspace) const;
 
   Module module_;
   int first_static_ = 0;

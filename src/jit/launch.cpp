@@ -68,11 +68,13 @@ TensorMapShape tensor_map_shape(const std::vector<spec::Expression>& shape, cons
 
 }  // namespace
 
-void Executable::launch(const CallFrame& call, const Arguments& arguments, CUstream stream, CUdeviceptr workspace) const {
-  for (const LoadedPass& pass : passes_) launch_pass(pass, call, arguments, stream, workspace);
+CUresult Executable::launch(const CallFrame& call, const Arguments& arguments, CUstream stream, CUdeviceptr workspace) const {
+  for (const LoadedPass& pass : passes_)
+    if (const CUresult result = launch_pass(pass, call, arguments, stream, workspace); result != CUDA_SUCCESS) return result;
+  return CUDA_SUCCESS;
 }
 
-void Executable::launch_pass(const LoadedPass& pass, const CallFrame& call, const Arguments& arguments, CUstream stream,
+CUresult Executable::launch_pass(const LoadedPass& pass, const CallFrame& call, const Arguments& arguments, CUstream stream,
                              CUdeviceptr workspace) const {
   const cuda::Driver& driver = cuda::Driver::get();
   alignas(64) std::array<CUtensorMap, max_tensor_maps> maps;
@@ -115,8 +117,7 @@ void Executable::launch_pass(const LoadedPass& pass, const CallFrame& call, cons
   config.hStream = stream;
   config.attrs = const_cast<CUlaunchAttribute*>(pass.attributes.data());
   config.numAttrs = pass.attribute_count;
-  const CUresult result = driver.cuLaunchKernelEx(&config, pass.function, parameters.data(), nullptr);
-  if (result != CUDA_SUCCESS) cuda::check(result, ("launching " + pass.kernel).c_str());
+  return driver.cuLaunchKernelEx(&config, pass.function, parameters.data(), nullptr);
 }
 
 }  // namespace kiln::jit

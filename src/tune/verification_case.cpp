@@ -143,7 +143,7 @@ struct VerificationCase::State {
   void run_reference(CUstream stream) {
     jit::CallFrame frame;
     if (!frame.fill(op, problem, reference_arguments)) throw Error(ErrorKind::bad_input, jit::CallFrame::explain(op, problem, reference_arguments));
-    reference->launch(frame, reference_arguments, stream, 0);
+    cuda::check(reference->launch(frame, reference_arguments, stream, 0), "launching the reference");
     synchronize(stream);
   }
 
@@ -246,7 +246,7 @@ void VerificationCase::launch(const jit::Executable& executable, CUstream stream
   jit::CallFrame frame;
   if (!frame.fill(state_->op, state_->problem, state_->arguments))
     throw Error(ErrorKind::bad_input, jit::CallFrame::explain(state_->op, state_->problem, state_->arguments));
-  executable.launch(frame, state_->arguments, stream, workspace_for(executable, stream));
+  cuda::check(executable.launch(frame, state_->arguments, stream, workspace_for(executable, stream)), "launching a candidate");
 }
 
 CUdeviceptr VerificationCase::workspace_for(const jit::Executable& executable, CUstream stream) {
