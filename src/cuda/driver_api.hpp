@@ -16,54 +16,51 @@
   X(required, cuGetErrorName, (CUresult result, const char** name))                                                    \
   X(required, cuGetErrorString, (CUresult result, const char** description))                                           \
   X(required, cuDeviceGetCount, (int* count))                                                                          \
-  X(required, cuDeviceGet, (CUdevice* device, int ordinal))                                                            \
+  X(required, cuDeviceGet, (CUdevice * device, int ordinal))                                                           \
   X(required, cuDeviceGetName, (char* name, int length, CUdevice device))                                              \
-  X(required, cuDeviceTotalMem_v2, (std::size_t* bytes, CUdevice device))                                              \
+  X(required, cuDeviceTotalMem_v2, (std::size_t * bytes, CUdevice device))                                             \
   X(required, cuDeviceGetAttribute, (int* value, CUdevice_attribute attribute, CUdevice device))                       \
-  X(optional, cuDeviceGetUuid_v2, (CUuuid* uuid, CUdevice device))                                                     \
-  X(required, cuDevicePrimaryCtxRetain, (CUcontext* context, CUdevice device))                                         \
+  X(optional, cuDeviceGetUuid_v2, (CUuuid * uuid, CUdevice device))                                                    \
+  X(required, cuDevicePrimaryCtxRetain, (CUcontext * context, CUdevice device))                                        \
   X(required, cuDevicePrimaryCtxRelease_v2, (CUdevice device))                                                         \
   X(required, cuCtxPushCurrent_v2, (CUcontext context))                                                                \
-  X(required, cuCtxPopCurrent_v2, (CUcontext* context))                                                                \
-  X(required, cuCtxGetCurrent, (CUcontext* context))                                                                   \
+  X(required, cuCtxPopCurrent_v2, (CUcontext * context))                                                               \
+  X(required, cuCtxGetCurrent, (CUcontext * context))                                                                  \
   X(required, cuCtxSynchronize, ())                                                                                    \
-  X(required, cuStreamCreate, (CUstream* stream, unsigned int flags))                                                  \
+  X(required, cuStreamCreate, (CUstream * stream, unsigned int flags))                                                 \
   X(required, cuStreamDestroy_v2, (CUstream stream))                                                                   \
   X(required, cuStreamSynchronize, (CUstream stream))                                                                  \
-  X(required, cuStreamIsCapturing, (CUstream stream, CUstreamCaptureStatus* status))                                   \
+  X(required, cuStreamIsCapturing, (CUstream stream, CUstreamCaptureStatus * status))                                  \
   X(optional, cuStreamGetCaptureInfo_v2,                                                                               \
-    (CUstream stream, CUstreamCaptureStatus* status, std::uint64_t* id, CUgraph* graph,                                \
+    (CUstream stream, CUstreamCaptureStatus * status, std::uint64_t * id, CUgraph * graph,                             \
      const CUgraphNode** dependencies, std::size_t* dependency_count))                                                 \
   X(required, cuStreamWaitEvent, (CUstream stream, CUevent event, unsigned int flags))                                 \
-  X(required, cuEventCreate, (CUevent* event, unsigned int flags))                                                     \
+  X(required, cuEventCreate, (CUevent * event, unsigned int flags))                                                    \
   X(required, cuEventRecord, (CUevent event, CUstream stream))                                                         \
   X(required, cuEventSynchronize, (CUevent event))                                                                     \
   X(required, cuEventQuery, (CUevent event))                                                                           \
   X(required, cuEventElapsedTime_v2, (float* milliseconds, CUevent begin, CUevent end))                                \
   X(required, cuEventDestroy_v2, (CUevent event))                                                                      \
-  X(required, cuMemAlloc_v2, (CUdeviceptr* pointer, std::size_t bytes))                                                \
+  X(required, cuMemAlloc_v2, (CUdeviceptr * pointer, std::size_t bytes))                                               \
   X(required, cuMemFree_v2, (CUdeviceptr pointer))                                                                     \
-  X(required, cuMemGetInfo_v2, (std::size_t* free_bytes, std::size_t* total_bytes))                                    \
+  X(required, cuMemGetInfo_v2, (std::size_t * free_bytes, std::size_t * total_bytes))                                  \
   X(required, cuMemcpyHtoD_v2, (CUdeviceptr destination, const void* source, std::size_t bytes))                       \
   X(required, cuMemcpyDtoH_v2, (void* destination, CUdeviceptr source, std::size_t bytes))                             \
-  X(required, cuMemcpyDtoDAsync_v2,                                                                                    \
-    (CUdeviceptr destination, CUdeviceptr source, std::size_t bytes, CUstream stream))                                 \
-  X(required, cuMemcpyHtoDAsync_v2,                                                                                    \
-    (CUdeviceptr destination, const void* source, std::size_t bytes, CUstream stream))                                 \
+  X(required, cuMemcpyDtoDAsync_v2, (CUdeviceptr destination, CUdeviceptr source, std::size_t bytes, CUstream stream)) \
+  X(required, cuMemcpyHtoDAsync_v2, (CUdeviceptr destination, const void* source, std::size_t bytes, CUstream stream)) \
   X(required, cuMemcpyDtoHAsync_v2, (void* destination, CUdeviceptr source, std::size_t bytes, CUstream stream))       \
   X(required, cuMemsetD8Async, (CUdeviceptr pointer, unsigned char value, std::size_t count, CUstream stream))         \
   X(required, cuMemsetD32Async, (CUdeviceptr pointer, unsigned int value, std::size_t count, CUstream stream))         \
   X(required, cuMemHostAlloc, (void** pointer, std::size_t bytes, unsigned int flags))                                 \
   X(required, cuMemFreeHost, (void* pointer))                                                                          \
   X(required, cuModuleLoadDataEx,                                                                                      \
-    (CUmodule* module, const void* image, unsigned int option_count, CUjit_option* options, void** values))            \
+    (CUmodule * module, const void* image, unsigned int option_count, CUjit_option* options, void** values))           \
   X(required, cuModuleUnload, (CUmodule module))                                                                       \
-  X(required, cuModuleGetFunction, (CUfunction* function, CUmodule module, const char* name))                          \
+  X(required, cuModuleGetFunction, (CUfunction * function, CUmodule module, const char* name))                         \
   X(required, cuFuncGetAttribute, (int* value, CUfunction_attribute attribute, CUfunction function))                   \
   X(required, cuFuncSetAttribute, (CUfunction function, CUfunction_attribute attribute, int value))                    \
   X(optional, cuFuncLoad, (CUfunction function))                                                                       \
-  X(required, cuLaunchKernelEx,                                                                                        \
-    (const CUlaunchConfig* config, CUfunction function, void** parameters, void** extra))                              \
+  X(required, cuLaunchKernelEx, (const CUlaunchConfig* config, CUfunction function, void** parameters, void** extra))  \
   X(required, cuLaunchKernel,                                                                                          \
     (CUfunction function, unsigned int grid_x, unsigned int grid_y, unsigned int grid_z, unsigned int block_x,         \
      unsigned int block_y, unsigned int block_z, unsigned int shared_bytes, CUstream stream, void** parameters,        \
@@ -71,13 +68,13 @@
   X(required, cuOccupancyMaxActiveBlocksPerMultiprocessor,                                                             \
     (int* blocks, CUfunction function, int block_size, std::size_t shared_bytes))                                      \
   X(optional, cuTensorMapEncodeTiled,                                                                                  \
-    (CUtensorMap* map, CUtensorMapDataType type, unsigned int rank, void* address,                                     \
-     const std::uint64_t* shape, const std::uint64_t* strides, const std::uint32_t* box,                               \
-     const std::uint32_t* element_strides, CUtensorMapInterleave interleave, CUtensorMapSwizzle swizzle,               \
-     CUtensorMapL2promotion promotion, CUtensorMapFloatOOBfill fill))                                                  \
+    (CUtensorMap * map, CUtensorMapDataType type, unsigned int rank, void* address, const std::uint64_t* shape,        \
+     const std::uint64_t* strides, const std::uint32_t* box, const std::uint32_t* element_strides,                     \
+     CUtensorMapInterleave interleave, CUtensorMapSwizzle swizzle, CUtensorMapL2promotion promotion,                   \
+     CUtensorMapFloatOOBfill fill))                                                                                    \
   X(required, cuStreamBeginCapture_v2, (CUstream stream, CUstreamCaptureMode mode))                                    \
-  X(required, cuStreamEndCapture, (CUstream stream, CUgraph* graph))                                                   \
-  X(required, cuGraphInstantiateWithFlags, (CUgraphExec* executable, CUgraph graph, unsigned long long flags))         \
+  X(required, cuStreamEndCapture, (CUstream stream, CUgraph * graph))                                                  \
+  X(required, cuGraphInstantiateWithFlags, (CUgraphExec * executable, CUgraph graph, unsigned long long flags))        \
   X(required, cuGraphLaunch, (CUgraphExec executable, CUstream stream))                                                \
   X(required, cuGraphExecDestroy, (CUgraphExec executable))                                                            \
   X(required, cuGraphDestroy, (CUgraph graph))                                                                         \
@@ -99,7 +96,9 @@ struct Driver {
   /// What get() does, uncached: opens `library` ("none": nothing) and initialises it.
   static Driver open(const std::string& library);
 
-  [[nodiscard]] const std::string& path() const noexcept { return path_; }  // of the library as loaded
+  [[nodiscard]] const std::string& path() const noexcept {
+    return path_;
+  }  // of the library as loaded
 
  private:
   std::string path_;

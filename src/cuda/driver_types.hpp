@@ -130,10 +130,7 @@ typedef enum CUpointer_attribute_enum : unsigned int {
   CU_POINTER_ATTRIBUTE_RANGE_SIZE = 12
 } CUpointer_attribute;
 
-typedef enum CUstream_flags_enum : unsigned int {
-  CU_STREAM_DEFAULT = 0,
-  CU_STREAM_NON_BLOCKING = 1
-} CUstream_flags;
+typedef enum CUstream_flags_enum : unsigned int { CU_STREAM_DEFAULT = 0, CU_STREAM_NON_BLOCKING = 1 } CUstream_flags;
 
 typedef enum CUevent_flags_enum : unsigned int {
   CU_EVENT_DEFAULT = 0,

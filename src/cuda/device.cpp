@@ -1,0 +1,135 @@
+#include "cuda/device.hpp"
+
+#include <array>
+
+#include "kiln/error.hpp"
+
+namespace kiln::cuda {
+namespace {
+
+std::int64_t attribute(CUdevice device, CUdevice_attribute which) {
+  int value = 0;
+  check(Driver::get().cuDeviceGetAttribute(&value, which, device), "reading a device attribute");
+  return value;
+}
+
+/// In the order of DeviceFacts::names.
+spec::DeviceFacts facts_of(CUdevice device) {
+  spec::DeviceFacts facts;
+  facts.values = {attribute(device, CU_DEVICE_ATTRIBUTE_COMPUTE_CAPABILITY_MAJOR) * 10 +
+                      attribute(device, CU_DEVICE_ATTRIBUTE_COMPUTE_CAPABILITY_MINOR),
+                  attribute(device, CU_DEVICE_ATTRIBUTE_MULTIPROCESSOR_COUNT),
+                  attribute(device, CU_DEVICE_ATTRIBUTE_MAX_SHARED_MEMORY_PER_BLOCK_OPTIN),
+                  attribute(device, CU_DEVICE_ATTRIBUTE_MAX_SHARED_MEMORY_PER_MULTIPROCESSOR),
+                  attribute(device, CU_DEVICE_ATTRIBUTE_MAX_REGISTERS_PER_MULTIPROCESSOR),
+                  attribute(device, CU_DEVICE_ATTRIBUTE_MAX_THREADS_PER_MULTIPROCESSOR),
+                  attribute(device, CU_DEVICE_ATTRIBUTE_L2_CACHE_SIZE)};
+  facts.memory_bus_bits = attribute(device, CU_DEVICE_ATTRIBUTE_GLOBAL_MEMORY_BUS_WIDTH);
+  return facts;
+}
+
+int device_count() {
+  int count = 0;
+  check(Driver::get().cuDeviceGetCount(&count), "counting devices");
+  return count;
+}
+
+CUdevice device_at(int ordinal) {
+  CUdevice device = 0;
+  check(Driver::get().cuDeviceGet(&device, ordinal), "opening a device");
+  return device;
+}
+
+}  // namespace
+
+DeviceInfo device_info(int ordinal) {
+  const Driver& driver = Driver::get();
+  if (const int count = device_count(); ordinal < 0 || ordinal >= count) {
+    throw Error(ErrorKind::no_device, "Device " + std::to_string(ordinal) + " was asked for; the driver sees " +
+                                          std::to_string(count) +
+                                          ", counted from 0. Choose another, or check CUDA_VISIBLE_DEVICES.");
+  }
+  const CUdevice device = device_at(ordinal);
+  DeviceInfo info;
+  info.ordinal = ordinal;
+  std::array<char, 256> name{};
+  check(driver.cuDeviceGetName(name.data(), static_cast<int>(name.size()) - 1, device), "reading a device's name");
+  info.name = name.data();
+  std::size_t bytes = 0;
+  check(driver.cuDeviceTotalMem_v2(&bytes, device), "reading a device's memory size");
+  info.memory_bytes = static_cast<std::int64_t>(bytes);
+  check(driver.cuDriverGetVersion(&info.driver_version), "reading the driver's version");
+  info.facts = facts_of(device);
+  return info;
+}
+
+std::vector<DeviceInfo> devices() {
+  std::vector<DeviceInfo> all;
+  for (int ordinal = 0, count = device_count(); ordinal < count; ++ordinal) all.push_back(device_info(ordinal));
+  return all;
+}
+
+Context::Context(int ordinal) : info_(device_info(ordinal)) {
+  check(Driver::get().cuDevicePrimaryCtxRetain(&context_, device_at(ordinal)), "retaining a device's primary context");
+}
+
+Context::~Context() {
+  const Driver& driver = *Driver::find();
+  CUdevice device = 0;
+  if (driver.cuDeviceGet(&device, info_.ordinal) == CUDA_SUCCESS) driver.cuDevicePrimaryCtxRelease_v2(device);
+}
+
+Context::Scope::Scope(const Context& context) {
+  check(Driver::get().cuCtxPushCurrent_v2(context.handle()), "making a context current");
+}
+
+Context::Scope::~Scope() {
+  CUcontext popped = nullptr;
+  Driver::find()->cuCtxPopCurrent_v2(&popped);
+}
+
+Stream::Stream() {
+  check(Driver::get().cuStreamCreate(&stream_, CU_STREAM_NON_BLOCKING), "creating a stream");
+}
+
+Stream::~Stream() {
+  Driver::find()->cuStreamDestroy_v2(stream_);
+}
+
+void Stream::synchronize() const {
+  check(Driver::get().cuStreamSynchronize(stream_), "waiting for a stream");
+}
+
+Event::Event() {
+  check(Driver::get().cuEventCreate(&event_, CU_EVENT_DEFAULT), "creating an event");
+}
+
+Event::~Event() {
+  if (event_ != nullptr) Driver::find()->cuEventDestroy_v2(event_);
+}
+
+void Event::record(CUstream stream) const {
+  check(Driver::get().cuEventRecord(event_, stream), "recording an event");
+}
+
+void Event::synchronize() const {
+  check(Driver::get().cuEventSynchronize(event_), "waiting for an event");
+}
+
+double Event::elapsed_ns(const Event& begin, const Event& end) {
+  float milliseconds = 0;
+  check(Driver::get().cuEventElapsedTime_v2(&milliseconds, begin.event_, end.event_),
+        "reading the time between events");
+  return static_cast<double>(milliseconds) * 1e6;
+}
+
+bool is_capturing(CUstream stream) {
+  CUstreamCaptureStatus status = CU_STREAM_CAPTURE_STATUS_NONE;
+  const CUresult result = Driver::get().cuStreamIsCapturing(stream, &status);
+  // The legacy stream while another stream captures: work on it would break that capture.
+  if (result == CUDA_ERROR_STREAM_CAPTURE_IMPLICIT) return true;
+  check(result, "asking whether a stream captures");
+  return status != CU_STREAM_CAPTURE_STATUS_NONE;
+}
+
+}  // namespace kiln::cuda

@@ -1,0 +1,103 @@
+#include <array>
+#include <optional>
+#include <vector>
+
+#include "cuda/device.hpp"
+#include "cuda/driver_api.hpp"
+#include "cuda/library.hpp"
+#include "kiln/error.hpp"
+
+namespace kiln::cuda {
+namespace {
+
+enum Presence { required, optional };
+
+/// Symbols that older drivers export without the version; same parameters, so the older one serves.
+constexpr std::array<std::pair<std::string_view, const char*>, 2> older_names = {
+    {{"cuEventElapsedTime_v2", "cuEventElapsedTime"}, {"cuDeviceGetUuid_v2", "cuDeviceGetUuid"}}};
+
+template <typename Function>
+void resolve(const Library& library, Presence presence, const char* symbol, Function& function) {
+  function = library.function<Function>(symbol);
+  for (const auto& [name, older] : older_names) {
+    if (function == nullptr && name == symbol) function = library.function<Function>(older);
+  }
+  if (function == nullptr && presence == required) {
+    throw Error(ErrorKind::no_driver, "The CUDA driver at " + library.path() + " lacks " + symbol +
+                                          ", so it is older than CUDA 12; install NVIDIA driver 525 or newer.");
+  }
+}
+
+void initialise(const Driver& driver) {
+  const CUresult result = driver.cuInit(0);
+  if (result == CUDA_SUCCESS) return;
+  const char* name = nullptr;
+  driver.cuGetErrorName(result, &name);
+  const std::string found = driver.path() + ": cuInit gave " + (name != nullptr ? name : std::to_string(result));
+  if (result == CUDA_ERROR_NO_DEVICE) {
+    throw Error(ErrorKind::no_device, "The CUDA driver sees no GPU (" + found +
+                                          "); check nvidia-smi and CUDA_VISIBLE_DEVICES, or give the container a GPU.");
+  }
+  if (result == CUDA_ERROR_STUB_LIBRARY) {
+    throw Error(ErrorKind::no_driver, "The CUDA driver is only the toolkit's link-time stub (" + found +
+                                          "); remove it from LD_LIBRARY_PATH and install an NVIDIA driver.");
+  }
+  throw Error(ErrorKind::no_driver, "The CUDA driver cannot be initialised (" + found +
+                                        "); check that the kernel module is loaded and matches libcuda (nvidia-smi).");
+}
+
+const OpenedOnce<Driver>& opened() noexcept {
+  static const OpenedOnce<Driver> once("KILN_CUDA_LIBRARY");
+  return once;
+}
+
+}  // namespace
+
+Driver Driver::open(const std::string& library_path) {
+  if (library_path == "none") {
+    throw Error(ErrorKind::no_driver,
+                "A CUDA driver was asked for, but KILN_CUDA_LIBRARY=none hides it; unset it to use a GPU.");
+  }
+  // The second is where WSL keeps the driver, outside the loader's path.
+  std::vector<std::string> candidates = {"libcuda.so.1", "/usr/lib/wsl/lib/libcuda.so.1"};
+  if (!library_path.empty()) candidates = {library_path};
+  std::string tried;
+  const std::optional<Library> library = Library::open(candidates, tried);
+  if (!library) {
+    throw Error(ErrorKind::no_driver,
+                "No CUDA driver could be opened; install NVIDIA driver 525 or newer, or set "
+                "KILN_CUDA_LIBRARY to its libcuda.so.1. Tried:" +
+                    tried);
+  }
+  Driver driver;
+  driver.path_ = library->path();
+#define KILN_RESOLVE(presence, symbol, parameters) resolve(*library, presence, #symbol, driver.symbol);
+  KILN_CUDA_DRIVER_FUNCTIONS(KILN_RESOLVE)
+#undef KILN_RESOLVE
+  initialise(driver);
+  return driver;
+}
+
+const Driver& Driver::get() {
+  return opened().get();
+}
+const Driver* Driver::find() noexcept {
+  return opened().find();
+}
+
+void check(CUresult result, const char* what) {
+  if (result == CUDA_SUCCESS) return;
+  std::string found = "CUDA error " + std::to_string(static_cast<unsigned int>(result));
+  if (const Driver* driver = Driver::find()) {
+    const char* name = nullptr;
+    const char* description = nullptr;
+    driver->cuGetErrorName(result, &name);
+    driver->cuGetErrorString(result, &description);
+    if (name != nullptr) found = name;
+    if (description != nullptr) found += " (" + std::string(description) + ")";
+  }
+  const ErrorKind kind = result == CUDA_ERROR_OUT_OF_MEMORY ? ErrorKind::out_of_memory : ErrorKind::driver_failed;
+  throw Error(kind, std::string(what) + ": " + found);
+}
+
+}  // namespace kiln::cuda

@@ -1,0 +1,84 @@
+#include <filesystem>
+#include <optional>
+#include <vector>
+
+#include "cuda/library.hpp"
+#include "cuda/nvrtc_api.hpp"
+#include "cuda/search_path.hpp"
+#include "kiln/error.hpp"
+
+namespace kiln::cuda {
+namespace {
+
+std::vector<std::string> candidates() {
+  const std::vector<std::string> names = {"libnvrtc.so.13", "libnvrtc.so.12"};
+  std::vector<std::string> all;
+  const auto append = [&](const std::vector<std::filesystem::path>& folders) {
+    for (std::string& file : existing_files(folders, names)) all.push_back(std::move(file));
+  };
+  if (const std::string folder = environment("KILN_NVRTC_DIR"); !folder.empty()) append({folder});
+  all.insert(all.end(), names.begin(), names.end());
+  for (const auto& folder : toolkit_folders()) append({folder / "lib64", folder / "lib"});
+  append(wheel_folders({"nvidia/cu13/lib", "nvidia/cuda_nvrtc/lib"}));
+  return all;
+}
+
+/// NVRTC opens its builtins by bare name when it first compiles. Opened here from the folder of NVRTC itself they are
+/// found wherever that is, even without a run path.
+void open_builtins(const Nvrtc& nvrtc) {
+  const std::string name = "libnvrtc-builtins.so." + std::to_string(nvrtc.major) + "." + std::to_string(nvrtc.minor);
+  std::string ignored;
+  Library::open(existing_files({std::filesystem::path(nvrtc.path).parent_path()}, {name}), ignored);
+}
+
+template <typename Function>
+void resolve(const Library& library, const char* symbol, Function& function) {
+  function = library.function<Function>(symbol);
+  if (function == nullptr) {
+    throw Error(ErrorKind::no_nvrtc,
+                "NVRTC at " + library.path() + " lacks " + symbol + "; install NVRTC 12.0 or newer.");
+  }
+}
+
+const OpenedOnce<Nvrtc>& opened() noexcept {
+  static const OpenedOnce<Nvrtc> once("KILN_NVRTC_LIBRARY");
+  return once;
+}
+
+}  // namespace
+
+Nvrtc Nvrtc::open(const std::string& library_path) {
+  if (library_path == "none") {
+    throw Error(
+        ErrorKind::no_nvrtc,
+        "A compile is needed, but KILN_NVRTC_LIBRARY=none hides NVRTC; unset it, or use a cache that holds the code.");
+  }
+  std::string tried;
+  const std::optional<Library> library =
+      Library::open(library_path.empty() ? candidates() : std::vector<std::string>{library_path}, tried);
+  if (!library) {
+    throw Error(ErrorKind::no_nvrtc,
+                "A compile is needed and NVRTC could not be opened; install the CUDA toolkit or the "
+                "Python package nvidia-cuda-nvrtc, or set KILN_NVRTC_LIBRARY to libnvrtc.so. Tried:" +
+                    tried);
+  }
+  Nvrtc nvrtc;
+  resolve(*library, "nvrtcGetErrorString", nvrtc.nvrtcGetErrorString);
+#define KILN_RESOLVE(symbol, parameters) resolve(*library, #symbol, nvrtc.symbol);
+  KILN_NVRTC_FUNCTIONS(KILN_RESOLVE)
+#undef KILN_RESOLVE
+  nvrtc.nvrtcVersion(&nvrtc.major, &nvrtc.minor);
+  nvrtc.path = library->path();
+  nvrtc.build_id = library->build_id();
+  open_builtins(nvrtc);
+  return nvrtc;
+}
+
+const Nvrtc& Nvrtc::get() {
+  return opened().get();
+}
+const Nvrtc* Nvrtc::find() noexcept {
+  return opened().find();
+}
+
+}  // namespace kiln::cuda

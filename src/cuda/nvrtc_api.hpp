@@ -1,0 +1,57 @@
+// NVRTC as a table of functions, opened at first use: a deployment whose cache is complete needs no compiler.
+#pragma once
+
+#include <cstddef>
+#include <string>
+
+typedef struct _nvrtcProgram* nvrtcProgram;
+
+// The underlying type is fixed: an NVRTC may return values that are younger than this list.
+typedef enum nvrtcResult_enum : unsigned int {
+  NVRTC_SUCCESS = 0,
+  NVRTC_ERROR_OUT_OF_MEMORY = 1,
+  NVRTC_ERROR_INVALID_OPTION = 5,
+  NVRTC_ERROR_COMPILATION = 6,
+  NVRTC_ERROR_NAME_EXPRESSION_NOT_VALID = 10,
+  NVRTC_ERROR_CANCELLED = 16
+} nvrtcResult;
+
+// X(symbol, parameters); each returns nvrtcResult and is exported by NVRTC 12 and newer.
+#define KILN_NVRTC_FUNCTIONS(X)                                                                          \
+  X(nvrtcVersion, (int* major, int* minor))                                                              \
+  X(nvrtcGetNumSupportedArchs, (int* count))                                                             \
+  X(nvrtcGetSupportedArchs, (int* archs))                                                                \
+  X(nvrtcCreateProgram, (nvrtcProgram * program, const char* source, const char* name, int header_count, \
+                         const char* const* headers, const char* const* header_names))                   \
+  X(nvrtcDestroyProgram, (nvrtcProgram * program))                                                       \
+  X(nvrtcCompileProgram, (nvrtcProgram program, int option_count, const char* const* options))           \
+  X(nvrtcGetCUBINSize, (nvrtcProgram program, std::size_t * bytes))                                      \
+  X(nvrtcGetCUBIN, (nvrtcProgram program, char* cubin))                                                  \
+  X(nvrtcGetProgramLogSize, (nvrtcProgram program, std::size_t * bytes))                                 \
+  X(nvrtcGetProgramLog, (nvrtcProgram program, char* log))                                               \
+  X(nvrtcAddNameExpression, (nvrtcProgram program, const char* expression))                              \
+  X(nvrtcGetLoweredName, (nvrtcProgram program, const char* expression, const char** lowered_name))
+
+namespace kiln::cuda {
+
+struct Nvrtc {
+  const char* (*nvrtcGetErrorString)(nvrtcResult result) = nullptr;
+#define KILN_DECLARE(symbol, parameters) nvrtcResult(*symbol) parameters = nullptr;
+  KILN_NVRTC_FUNCTIONS(KILN_DECLARE)
+#undef KILN_DECLARE
+  int major = 0;
+  int minor = 0;
+  std::string path;      // of the library as loaded
+  std::string build_id;  // names the library's very bytes
+
+  /// Opens, once a process, the first of: KILN_NVRTC_LIBRARY (a path, and then nothing else; "none" hides NVRTC), the
+  /// folder KILN_NVRTC_DIR, the loader's path, a toolkit's lib64, the Python wheels' folders.
+  /// Throws Error(no_nvrtc) saying what was tried and what to install.
+  static const Nvrtc& get();
+  /// The same, null instead of an exception.
+  static const Nvrtc* find() noexcept;
+  /// What get() does, uncached, with `library` in place of KILN_NVRTC_LIBRARY.
+  static Nvrtc open(const std::string& library);
+};
+
+}  // namespace kiln::cuda

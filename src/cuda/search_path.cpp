@@ -1,0 +1,78 @@
+#include "cuda/search_path.hpp"
+
+#include <algorithm>
+#include <system_error>
+
+#include "cuda/library.hpp"
+
+namespace kiln::cuda {
+namespace {
+
+using std::filesystem::path;
+
+void append_existing(std::vector<path>& folders, const path& folder) {
+  std::error_code failure;
+  if (!folder.empty() && std::filesystem::is_directory(folder, failure) &&
+      std::find(folders.begin(), folders.end(), folder) == folders.end()) {
+    folders.push_back(folder);
+  }
+}
+
+/// LIB/python3.*/LEAF for every version found under LIB, newest name first.
+void append_versions(std::vector<path>& folders, const path& lib, const char* leaf) {
+  std::vector<path> versions;
+  std::error_code failure;
+  for (std::filesystem::directory_iterator at(lib, failure), end; !failure && at != end; at.increment(failure)) {
+    if (at->path().filename().string().starts_with("python3")) versions.push_back(at->path());
+  }
+  std::sort(versions.rbegin(), versions.rend());
+  for (const path& version : versions) append_existing(folders, version / leaf);
+}
+
+}  // namespace
+
+std::vector<path> toolkit_folders() {
+  std::vector<path> folders;
+  append_existing(folders, environment("CUDA_HOME"));
+  append_existing(folders, environment("CUDA_PATH"));
+  append_existing(folders, "/usr/local/cuda");
+  return folders;
+}
+
+std::vector<path> site_packages() {
+  std::vector<path> folders;
+  for (const char* prefix : {"VIRTUAL_ENV", "CONDA_PREFIX"}) {
+    if (const std::string value = environment(prefix); !value.empty()) {
+      append_versions(folders, path(value) / "lib", "site-packages");
+    }
+  }
+  if (const std::string home = environment("HOME"); !home.empty()) {
+    append_versions(folders, path(home) / ".local/lib", "site-packages");
+  }
+  append_versions(folders, "/usr/local/lib", "dist-packages");
+  append_versions(folders, "/usr/local/lib", "site-packages");
+  append_existing(folders, "/usr/lib/python3/dist-packages");
+  append_versions(folders, "/usr/lib", "site-packages");
+  return folders;
+}
+
+std::vector<std::string> existing_files(const std::vector<path>& folders, const std::vector<std::string>& names) {
+  std::vector<std::string> found;
+  std::error_code failure;
+  for (const path& folder : folders) {
+    for (const std::string& name : names) {
+      if (std::filesystem::exists(folder / name, failure)) found.push_back((folder / name).string());
+    }
+  }
+  return found;
+}
+
+std::vector<path> wheel_folders(const std::vector<std::string_view>& inside) {
+  std::vector<path> folders;
+  for (const path& site : site_packages()) {
+    for (const std::string_view folder : inside) append_existing(folders, site / folder);
+  }
+  return folders;
+}
+
+}  // namespace kiln::cuda
