@@ -1,0 +1,26 @@
+// Asynchronous copies from global to shared memory (sm_80 and later), and the shared address space they speak of.
+#pragma once
+
+namespace kiln {
+
+/// The 32-bit address that instructions on shared memory take.
+__device__ __forceinline__ unsigned shared_address(const void* pointer) {
+  return static_cast<unsigned>(__cvta_generic_to_shared(pointer));
+}
+
+/// cp.async.cg.shared.global of 16 bytes, past L1: `bytes` (0 to 16) are read, zeros fill the rest. Both sides 16-byte aligned.
+__device__ __forceinline__ void cp_async_16(unsigned to_shared, const void* from_global, int bytes) {
+  asm volatile("cp.async.cg.shared.global.L2::128B [%0], [%1], 16, %2;" ::"r"(to_shared), "l"(from_global), "r"(bytes)
+               : "memory");
+}
+
+/// cp.async.commit_group: the copies issued by this thread since the last commit become one group.
+__device__ __forceinline__ void cp_async_commit() { asm volatile("cp.async.commit_group;" ::: "memory"); }
+
+/// cp.async.wait_group: waits until at most `pending` of this thread's latest groups are under way.
+template <int pending>
+__device__ __forceinline__ void cp_async_wait() {
+  asm volatile("cp.async.wait_group %0;" ::"n"(pending) : "memory");
+}
+
+}  // namespace kiln
