@@ -89,7 +89,7 @@ class Op {
 
   /// Makes the bucket ready (look up, load, or tune, as the engine's policy says) without launching. For `stream`, its workspace too,
   /// so that a capture on it finds everything in place.
-  [[nodiscard]] Plan plan(const Problem& problem, Stream stream = nullptr) const;
+  Plan plan(const Problem& problem, Stream stream = nullptr) const;
 
  private:
   friend class Engine;

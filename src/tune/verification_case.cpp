@@ -42,6 +42,8 @@ struct TensorState {
   TensorExtent extent;
   cuda::Buffer data;
   cuda::Buffer wanted;  // of an output: what the reference wrote
+  std::int64_t offset = 0;  // bytes from the allocation to the first element
+  [[nodiscard]] CUdeviceptr address() const { return data.pointer() + static_cast<CUdeviceptr>(offset); }
 };
 
 std::string position(const TensorExtent& extent, std::uint64_t index) {
@@ -86,13 +88,19 @@ struct VerificationCase::State {
     reference = std::make_unique<jit::Executable>(op, frame, cubin.cubin);
   }
 
-  void allocate() {
-    const auto frame = spec::make_frame(op, nullptr, problem, device);
+  void allocate(const Placement& placement) {
+    auto frame = spec::make_frame(op, nullptr, problem, device);
+    for (const auto& [runtime, value] : placement.runtime) {
+      frame[static_cast<std::size_t>(op.first_runtime()) + runtime.index] = value;
+      arguments.set(runtime, value);
+      reference_arguments.set(runtime, value);
+    }
     std::int64_t total = 0;
     for (std::size_t i = 0; i < tensors.size(); ++i) {
       TensorState& state = tensors[i];
       state.extent = extent_of(op, op.tensors[i], frame);
-      const std::int64_t bytes = state.extent.elements * size_of(state.extent.type) + guard_bytes;
+      state.offset = placement.offset_elements * size_of(state.extent.type);
+      const std::int64_t bytes = state.offset + state.extent.elements * size_of(state.extent.type) + guard_bytes;
       const std::int64_t wanted = op.tensors[i].output ? state.extent.elements * size_of(reference_type(state.extent.type)) : 0;
       total += bytes + wanted;
       try {
@@ -101,7 +109,8 @@ struct VerificationCase::State {
       } catch (const Error& error) {
         throw Error(error.kind(), fmt::format("{} {}: its tensors need {} bytes of device memory or more: {}", op.name, spec::to_string(op, problem), total, error.what()));
       }
-      arguments.tensors[i] = reinterpret_cast<const void*>(state.data.pointer());
+      const bool absent = op.tensors[i].optional && placement.leave_optional_out;
+      arguments.tensors[i] = absent ? nullptr : reinterpret_cast<const void*>(state.address());
       reference_arguments.tensors[i] = op.tensors[i].output ? reinterpret_cast<const void*>(state.wanted.pointer()) : arguments.tensors[i];
     }
   }
@@ -135,7 +144,7 @@ struct VerificationCase::State {
     fill_seed = seed;
     for (std::size_t i = 0; i < tensors.size(); ++i) {
       const spec::Tensor& tensor = op.tensors[i];
-      if (!tensor.output) fill_one(tensors[i].data.pointer(), tensors[i].extent.type, i, seed, stream);
+      if (!tensor.output) fill_one(tensors[i].address(), tensors[i].extent.type, i, seed, stream);
       if (tensor.output && tensor.initialised) fill_one(tensors[i].wanted.pointer(), reference_type(tensors[i].extent.type), i, seed, stream);
     }
   }
@@ -160,7 +169,7 @@ struct VerificationCase::State {
     spec::Tolerance tolerance = found == op.tolerance.end() ? spec::Tolerance{} : found->second;
     cuda::check(driver.cuMemsetD8Async(result.pointer(), 0, offsetof(CompareResult, first_mismatch), stream), "cuMemsetD8Async");
     cuda::check(driver.cuMemsetD8Async(result.pointer() + offsetof(CompareResult, first_mismatch), 0xff, sizeof(std::uint64_t), stream), "cuMemsetD8Async");
-    CUdeviceptr got = state.data.pointer(), wanted = state.wanted.pointer(), out = result.pointer();
+    CUdeviceptr got = state.address(), wanted = state.wanted.pointer(), out = result.pointer();
     std::array<void*, 10> squares = {&wanted, shape.data(), &shape[1], &shape[2], &shape[3], strides.data(), &strides[1], &strides[2], &strides[3], &out};
     std::array<void*, 13> compare_parameters = {&got, &wanted, shape.data(), &shape[1], &shape[2], &shape[3], strides.data(), &strides[1], &strides[2], &strides[3],
                                                 &tolerance.relative, &tolerance.absolute, &out};
@@ -186,7 +195,7 @@ struct VerificationCase::State {
     }
     std::array<unsigned char, guard_bytes> guard{};
     const std::int64_t end = state.extent.elements * size_of(state.extent.type);
-    cuda::check(cuda::Driver::get().cuMemcpyDtoH_v2(guard.data(), state.data.pointer() + static_cast<CUdeviceptr>(end), guard.size()), "cuMemcpyDtoH");
+    cuda::check(cuda::Driver::get().cuMemcpyDtoH_v2(guard.data(), state.address() + static_cast<CUdeviceptr>(end), guard.size()), "cuMemcpyDtoH");
     check.right = std::all_of(guard.begin(), guard.end(), [](unsigned char byte) { return byte == poison_byte; });
     if (!check.right) check.reason = fmt::format("output '{}' was written past its end", op.tensors[index].name);
     return check;
@@ -207,9 +216,9 @@ VerificationCase::VerificationCase(const spec::Op& op, const Problem& problem, c
 VerificationCase::~VerificationCase() = default;
 VerificationCase::VerificationCase(VerificationCase&&) noexcept = default;
 
-void VerificationCase::retarget(const Problem& problem, std::uint64_t seed, CUstream stream) {
+void VerificationCase::retarget(const Problem& problem, std::uint64_t seed, CUstream stream, const Placement& placement) {
   state_->problem = problem;
-  state_->allocate();
+  state_->allocate(placement);
   state_->fill_all(seed, stream);
   state_->run_reference(stream);
 }
@@ -219,9 +228,8 @@ void VerificationCase::poison(CUstream stream) {
   for (std::size_t i = 0; i < state.tensors.size(); ++i) {
     if (!state.op.tensors[i].output) continue;
     TensorState& tensor = state.tensors[i];
-    const std::int64_t bytes = tensor.extent.elements * size_of(tensor.extent.type) + guard_bytes;
-    cuda::check(cuda::Driver::get().cuMemsetD8Async(tensor.data.pointer(), poison_byte, static_cast<std::size_t>(bytes), stream), "cuMemsetD8Async");
-    if (state.op.tensors[i].initialised) state.fill_one(tensor.data.pointer(), tensor.extent.type, i, state.fill_seed, stream);
+    tensor.data.fill_bytes(poison_byte, stream);
+    if (state.op.tensors[i].initialised) state.fill_one(tensor.address(), tensor.extent.type, i, state.fill_seed, stream);
   }
 }
 

@@ -4,6 +4,7 @@
 #include <cstdint>
 #include <memory>
 #include <string>
+#include <utility>
 #include <vector>
 
 #include "cuda/device.hpp"
@@ -18,6 +19,13 @@ struct Check {
   double worst_error = 0;     // largest |got - wanted| over rms(wanted), over all outputs
 };
 
+/// How tensors lie in memory, where it is not as the manifest's defaults have it.
+struct Placement {
+  std::vector<std::pair<RuntimeId, std::int64_t>> runtime;  // integer run-time values, such as row strides
+  std::int64_t offset_elements = 0;                         // every address is so many elements past its allocation
+  bool leave_optional_out = false;                          // optional tensors are null
+};
+
 class VerificationCase {
  public:
   /// Allocates and fills the tensors of `problem`, runs the reference. The context must be current. `seed` decides the values.
@@ -29,7 +37,7 @@ class VerificationCase {
   VerificationCase(const VerificationCase&) = delete;
 
   /// The same op, selections and exact axes at other sizes, with new values; memory is kept and grows when it must.
-  void retarget(const Problem& problem, std::uint64_t seed, CUstream stream);
+  void retarget(const Problem& problem, std::uint64_t seed, CUstream stream, const Placement& placement = {});
 
   /// Poisons the outputs, launches, compares. An executable that does not admit this problem is wrong about nothing: Check::right with a
   /// reason. Throws Error(driver_failed) when the launch breaks the context.

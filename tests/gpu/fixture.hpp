@@ -1,0 +1,55 @@
+// One device, its context and a stream, with a file in memory, for a whole test.
+#pragma once
+
+#include <doctest/doctest.h>
+
+#include <cstdlib>
+#include <filesystem>
+#include <string>
+#include <vector>
+
+#include "cuda/device.hpp"
+#include "jit/compile_pool.hpp"
+#include "jit/executable.hpp"
+#include "kiln/kiln.hpp"
+#include "store/layers.hpp"
+#include "tune/cubins.hpp"
+#include "tune/verification_case.hpp"
+
+namespace kiln::gpu_tests {
+
+/// Ops of this source tree; KILN_TEST_OPS names another place where the tree was moved.
+inline std::vector<std::filesystem::path> test_ops() {
+  const char* moved = std::getenv("KILN_TEST_OPS");
+  const std::filesystem::path root = moved != nullptr ? moved : KILN_SOURCE_DIR;
+  return {root / "tests/ops", root / "examples/ops"};
+}
+
+struct Fixture {
+  cuda::Context context{0};
+  cuda::Context::Scope scope{context};
+  cuda::Stream stream;
+  store::Layers layers{{}, {}};
+  jit::CompilePool pool;
+  tune::Cubins cubins{layers, pool};
+  std::vector<spec::Op> ops = spec::load_ops(test_ops());
+
+  [[nodiscard]] const spec::DeviceFacts& facts() const { return context.info().facts; }
+  [[nodiscard]] std::string arch() const { return jit::default_arch(facts().sm()); }
+  [[nodiscard]] const spec::Op& op(std::string_view name) const {
+    for (const spec::Op& each : ops)
+      if (each.name == name) return each;
+    FAIL("no op ", std::string(name));
+    return ops.front();
+  }
+  [[nodiscard]] Problem problem(const spec::Op& described, std::initializer_list<spec::Setting> settings) const {
+    const std::vector<spec::Setting> list(settings);
+    return spec::make_problem(described, list);
+  }
+  [[nodiscard]] jit::Executable load(const spec::Op& described, const spec::Implementation& implementation, const Problem& bucket, const spec::Config& config) {
+    const auto frame = spec::make_frame(described, &implementation, bucket, facts(), config);
+    return {described, implementation, frame, cubins.get(jit::specialise(described, implementation, frame, arch())).cubin};
+  }
+};
+
+}  // namespace kiln::gpu_tests
