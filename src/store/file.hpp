@@ -1,10 +1,11 @@
 // One .kiln file: an SQLite database with digests on each row.
 #pragma once
 
+#include <cstdint>
 #include <filesystem>
-#include <functional>
 #include <memory>
 #include <optional>
+#include <span>
 #include <string>
 #include <string_view>
 #include <vector>
@@ -18,6 +19,7 @@ enum class Access : std::uint8_t { read_only, read_write };
 /// What a look-up met besides the answer; counted by reason, never silent.
 struct Counters {
   std::int64_t quarantined = 0;   // rows whose digest, or whose payload, did not hold
+  std::int64_t read_failures = 0; // look-ups that the file system, or another process's lock, refused
   std::int64_t write_failures = 0;
 };
 
@@ -34,17 +36,23 @@ struct FileStats {
   std::int64_t file_bytes = 0;
 };
 
-/// Thread-safe; each process opens its own. Writers begin IMMEDIATE and wait a bounded time for each other.
+enum class Existing : std::uint8_t { keep, replace };
+
+/// Thread-safe; a child of fork opens a connection of its own. Writers begin IMMEDIATE and wait a bounded time for each other.
+/// Reading throws for nothing that the file holds or the machine does: what cannot be read is a miss, and counted. Writing
+/// throws Error(bad_input) for what may not be stored, such as a cost that is not a finite number or text that is not UTF-8,
+/// and Error(io), Error(no_permission) or Error(bad_file) for what could not be; nothing of that call is then in the file.
 class File {
  public:
-  /// read_write creates the file (0600) and its folder (0700) when missing. Throws Error(bad_file) for a foreign file, another
-  /// schema or a damaged one, Error(no_permission) or Error(io); the file's bytes are then unchanged.
+  /// The path is taken literally. read_write creates the file (0600) and its folder (0700) when missing, and refuses a link and a
+  /// file that others may write. Throws Error(bad_file) for a foreign file, another schema or a damaged one, Error(no_permission)
+  /// or Error(io); the file's bytes are then unchanged.
   static std::unique_ptr<File> open(const std::filesystem::path& path, Access access);
   /// A database in memory: what serves when no overlay can be written.
   static std::unique_ptr<File> in_memory();
   virtual ~File() = default;
 
-  [[nodiscard]] virtual std::optional<Record> find_record(std::string_view key) = 0;
+  [[nodiscard]] virtual std::optional<Record> find_record(std::string_view key, bool with_candidates = false) = 0;
   [[nodiscard]] virtual std::optional<CubinRow> find_cubin(const spec::Digest& key) = 0;
   /// Newest source first; for inspection and for exports. Rows whose digest fails are skipped and counted.
   [[nodiscard]] virtual std::vector<Record> records(std::string_view op = {}, bool with_candidates = false) = 0;
@@ -53,8 +61,10 @@ class File {
   [[nodiscard]] virtual std::vector<std::string> compilers() = 0;
 
   /// One transaction: the record replaces any of the same key; its candidates likewise; the cubin is kept if already there.
-  virtual void put(const Record& record, const CubinRow* cubin) = 0;
-  virtual void put_cubin(const CubinRow& cubin) = 0;
+  void put(const Record& record, const CubinRow* cubin);
+  void put_cubin(const CubinRow& cubin);
+  /// The same for many, in one transaction; `existing` says what becomes of a cubin that is already there.
+  virtual void put_all(std::span<const Record> records, std::span<const CubinRow> cubins, Existing existing = Existing::keep) = 0;
   virtual bool remove_record(std::string_view key) = 0;
 
   /// True when this process now holds the right to tune `key`; a lease older than its term or of a dead process is taken.

@@ -32,8 +32,9 @@ struct Found {
 
 class Layers {
  public:
-  /// An overlay that cannot be opened is replaced by one in memory, and warnings() says so once. A base that cannot be opened
-  /// is left out and named. An empty overlay path: in memory, without a warning.
+  /// A damaged overlay is set aside under another name and begun again. One that cannot be opened, or that others could have
+  /// written, is replaced by one in memory. warnings() says so once. A base that cannot be opened is left out and named. An empty
+  /// overlay path: in memory, without a warning.
   Layers(const std::filesystem::path& overlay, std::span<const std::filesystem::path> bases);
   [[nodiscard]] std::optional<Found<Record>> find_record(std::string_view key);
   [[nodiscard]] std::optional<Found<CubinRow>> find_cubin(const spec::Digest& key);  // trusted layers only

@@ -1,0 +1,49 @@
+// Visitors that carry a row's fields to and from SQLite, and that name its columns.
+#pragma once
+
+#include <algorithm>
+#include <concepts>
+#include <string>
+#include <type_traits>
+
+#include "store/fields.hpp"
+#include "store/sqlite.hpp"
+
+namespace kiln::store {
+
+/// "key, op, revision, ..." and as many "?, ?, ...", each with its trailing comma.
+struct Columns {
+  std::string names, marks;
+  template <class T>
+  void operator()(const char* name, const T&) {
+    names.append(name).append(", ");
+    marks.append("?, ");
+  }
+};
+
+struct Binder {
+  Query& query;
+  void operator()(const char*, const std::string& text) const { query.bind(std::string_view(text)); }
+  void operator()(const char*, Verdict verdict) const { query.bind(to_string(verdict)); }
+  void operator()(const char*, std::integral auto number) const { query.bind(static_cast<std::int64_t>(number)); }
+  void operator()(const char*, double number) const { query.bind(number); }
+};
+
+/// Reads columns in order. A value that its field cannot hold is read as another one, which the digest then does not cover.
+struct ColumnReader {
+  const Query& query;
+  int column;
+  void operator()(const char*, std::string& text) { text = query.text(column++); }
+  void operator()(const char*, Verdict& verdict) { verdict = parse_verdict(query.text(column++)).value_or(Verdict::not_timed); }
+  void operator()(const char*, bool& truth) { truth = query.integer(column++) != 0; }
+  void operator()(const char*, std::integral auto& number) {
+    number = static_cast<std::remove_reference_t<decltype(number)>>(query.integer(column++));
+  }
+  void operator()(const char*, double& number) { number = query.real(column++); }
+};
+
+inline bool same_bytes(std::span<const std::byte> stored, const spec::Digest& digest) {
+  return stored.size() == digest.size() && std::equal(stored.begin(), stored.end(), digest.begin());
+}
+
+}  // namespace kiln::store

@@ -1,0 +1,114 @@
+#include "store/custody.hpp"
+
+#include <fcntl.h>
+#include <fmt/core.h>
+#include <sys/file.h>
+#include <sys/stat.h>
+#include <unistd.h>
+
+#include <cerrno>
+#include <chrono>
+#include <cstring>
+#include <thread>
+
+#include "kiln/error.hpp"
+
+namespace kiln::store {
+namespace {
+
+constexpr mode_t written_by_others = S_IWGRP | S_IWOTH;
+
+bool is_ours(const struct stat& status) { return status.st_uid == geteuid() || status.st_uid == 0; }
+
+/// What stands against trusting one file or folder.
+std::string ownership_objection(std::string_view what, const std::filesystem::path& path, const struct stat& status) {
+  if (!is_ours(status)) return fmt::format("{} '{}' belongs to user {}, not to this user or root", what, path.string(), status.st_uid);
+  if ((status.st_mode & written_by_others) != 0)
+    return fmt::format("{} '{}' can be written by others (mode {:04o}); run: chmod go-w '{}'", what, path.string(),
+                       status.st_mode & 07777U, path.string());
+  return {};
+}
+
+std::string folder_objection(const std::filesystem::path& folder) {
+  struct stat status {};
+  if (stat(folder.c_str(), &status) != 0) return {};
+  return ownership_objection("its folder", folder, status);
+}
+
+}  // namespace
+
+std::filesystem::path literal_path(const std::filesystem::path& path) {
+  if (path.empty() || !path.has_filename()) throw Error(ErrorKind::bad_input, fmt::format("'{}' does not name a file", path.string()));
+  if (path.native().find('\0') != std::string::npos) throw Error(ErrorKind::bad_input, "a file's path holds a NUL character");
+  std::error_code failure;
+  const auto absolute = std::filesystem::absolute(path, failure);
+  if (failure) throw Error(ErrorKind::io, fmt::format("the path '{}' cannot be made absolute: {}", path.string(), failure.message()));
+  const auto folder = std::filesystem::weakly_canonical(absolute.parent_path(), failure);
+  return (failure ? absolute.parent_path() : folder) / absolute.filename();
+}
+
+std::string file_objection(const std::filesystem::path& path) {
+  struct stat status {};
+  if (lstat(path.c_str(), &status) != 0) return {};
+  if (S_ISLNK(status.st_mode)) return "it is a symbolic link; name the file that it leads to";
+  if (!S_ISREG(status.st_mode)) return "it is not a regular file";
+  if (status.st_nlink > 1) return fmt::format("it has {} names (hard links); copy it to a file of its own", status.st_nlink);
+  if ((status.st_mode & written_by_others) != 0) return ownership_objection("it", path, status);
+  return {};
+}
+
+std::string overlay_objection(const std::filesystem::path& path) {
+  if (auto objection = file_objection(path); !objection.empty()) return objection;
+  struct stat status {};
+  if (lstat(path.c_str(), &status) == 0)
+    if (auto objection = ownership_objection("it", path, status); !objection.empty()) return objection;
+  return folder_objection(path.parent_path());
+}
+
+Trust owner_trust(const std::filesystem::path& path) {
+  std::error_code failure;
+  const auto resolved = std::filesystem::canonical(path, failure);
+  struct stat status {};
+  if (failure || stat(resolved.c_str(), &status) != 0) return {false, "its owner cannot be read"};
+  if (auto objection = ownership_objection("it", resolved, status); !objection.empty()) return {false, std::move(objection)};
+  if (auto objection = folder_objection(resolved.parent_path()); !objection.empty()) return {false, std::move(objection)};
+  return {true, fmt::format("it and its folder belong to {} and can be written by nobody else",
+                            status.st_uid == 0 ? "root" : "this user")};
+}
+
+Identity identity_of(const std::filesystem::path& path) noexcept {
+  struct stat status {};
+  if (stat(path.c_str(), &status) != 0) return {};
+  return {status.st_dev, status.st_ino};
+}
+
+void create_private_folders(const std::filesystem::path& folder) {
+  if (folder.empty() || mkdir(folder.c_str(), 0700) == 0 || errno == EEXIST) return;
+  if (errno == ENOENT && folder.has_relative_path()) {
+    create_private_folders(folder.parent_path());
+    if (mkdir(folder.c_str(), 0700) == 0 || errno == EEXIST) return;
+  }
+  const bool refused = errno == EACCES || errno == EPERM || errno == EROFS;
+  throw Error(refused ? ErrorKind::no_permission : ErrorKind::io,
+              fmt::format("the folder '{}' cannot be made: {}", folder.string(), std::strerror(errno)));
+}
+
+FolderLock::FolderLock(const std::filesystem::path& folder)
+    : descriptor_(open(folder.c_str(), O_RDONLY | O_DIRECTORY | O_CLOEXEC)) {
+  constexpr auto step = std::chrono::milliseconds(10);
+  constexpr int tries = 500;
+  for (int attempt = 0; descriptor_ >= 0 && attempt < tries; ++attempt) {
+    if (flock(descriptor_, LOCK_EX | LOCK_NB) == 0 || (errno != EWOULDBLOCK && errno != EINTR)) return;
+    std::this_thread::sleep_for(step);
+  }
+}
+
+FolderLock::~FolderLock() {
+  if (descriptor_ >= 0) close(descriptor_);
+}
+
+void FolderLock::sync() const noexcept {
+  if (descriptor_ >= 0) fsync(descriptor_);
+}
+
+}  // namespace kiln::store

@@ -1,0 +1,55 @@
+// Who may have written a file: paths, links, owners and permissions.
+#pragma once
+
+#include <filesystem>
+#include <string>
+
+#include <sys/types.h>
+
+namespace kiln::store {
+
+/// The absolute path that SQLite is given: every link of the folder is resolved, the last name is not, so that a link in its place
+/// is seen. Throws Error(bad_input) for an empty path or one that holds a NUL.
+std::filesystem::path literal_path(const std::filesystem::path& path);
+
+/// Why the file itself may not be written to (a link, not a regular file, writable by others), or an empty string. A file that
+/// does not exist is fine.
+std::string file_objection(const std::filesystem::path& path);
+/// The same for an overlay, whose machine code is loaded: file and folder must belong to this user (or root) and be writable by nobody else.
+std::string overlay_objection(const std::filesystem::path& path);
+
+struct Trust {
+  bool trusted = false;
+  std::string why;
+};
+/// The policy `owner`: file and folder belong to root or to this user, and nobody else may write them.
+Trust owner_trust(const std::filesystem::path& path);
+
+/// Which file stands under a path.
+struct Identity {
+  dev_t device = 0;
+  ino_t inode = 0;
+  bool operator==(const Identity&) const = default;
+};
+/// All zero when there is none.
+Identity identity_of(const std::filesystem::path& path) noexcept;
+
+/// Makes missing folders, for this user alone. Throws Error(no_permission) or Error(io).
+void create_private_folders(const std::filesystem::path& folder);
+
+/// Held while a file is made or set aside, so that two processes do not do it at once. Waits a bounded time; a folder that cannot
+/// be locked, as on some network file systems, is used unlocked.
+class FolderLock {
+ public:
+  explicit FolderLock(const std::filesystem::path& folder);
+  ~FolderLock();
+  FolderLock(const FolderLock&) = delete;
+  FolderLock& operator=(const FolderLock&) = delete;
+  /// Makes a rename inside the folder last.
+  void sync() const noexcept;
+
+ private:
+  int descriptor_;
+};
+
+}  // namespace kiln::store

@@ -1,0 +1,64 @@
+// The stored fields of each row, listed once, in the order of cache/schema.sql. Binding, reading, digests and JSON all visit
+// these lists, so a field cannot be stored and left out of its row's digest.
+#pragma once
+
+#include <optional>
+#include <string_view>
+
+#include "store/record.hpp"
+
+namespace kiln::store {
+
+std::optional<Verdict> parse_verdict(std::string_view word) noexcept;
+
+template <class R, class Visitor>
+void each_answer_field(R& record, Visitor&& visit) {
+  visit("key", record.key);
+  visit("op", record.op);
+  visit("revision", record.revision);
+  visit("device_class", record.device_class);
+  visit("regime", record.regime);
+  visit("bucket", record.bucket);
+  visit("implementation", record.implementation);
+  visit("config", record.config);
+  visit("cost_ns", record.cost_ns);
+  visit("low_ns", record.low_ns);
+  visit("high_ns", record.high_ns);
+  visit("samples", record.samples);
+  visit("baseline_ns", record.baseline_ns);
+  visit("source_digest", record.source_digest);
+}
+
+template <class P, class Visitor>
+void each_provenance_field(P& provenance, Visitor&& visit) {
+  visit("kiln_version", provenance.kiln_version);
+  visit("device_name", provenance.device_name);
+  visit("driver_version", provenance.driver_version);
+  visit("compiler", provenance.compiler);
+  visit("strategy", provenance.strategy);
+  visit("unix_seconds", provenance.unix_seconds);
+}
+
+/// A record's row; its candidates are rows of their own.
+template <class R, class Visitor>
+void each_record_field(R& record, Visitor&& visit) {
+  each_answer_field(record, visit);
+  each_provenance_field(record.provenance, visit);
+}
+
+template <class C, class Visitor>
+void each_candidate_field(C& candidate, Visitor&& visit) {
+  visit("implementation", candidate.implementation);
+  visit("config", candidate.config);
+  visit("verdict", candidate.verdict);
+  visit("reason", candidate.reason);
+  visit("cost_ns", candidate.cost_ns);
+  visit("low_ns", candidate.low_ns);
+  visit("high_ns", candidate.high_ns);
+  visit("samples", candidate.samples);
+  visit("registers", candidate.registers);
+  visit("spill_bytes", candidate.spill_bytes);
+  visit("baseline", candidate.baseline);
+}
+
+}  // namespace kiln::store

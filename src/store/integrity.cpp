@@ -1,0 +1,140 @@
+#include "store/integrity.hpp"
+
+#include <bit>
+#include <cmath>
+#include <concepts>
+
+#include "kiln/error.hpp"
+#include "store/compression.hpp"
+#include "store/fields.hpp"
+#include "store/json.hpp"
+#include "store/limits.hpp"
+
+namespace kiln::store {
+namespace {
+
+struct DigestVisitor {
+  spec::Hasher& hasher;
+  void operator()(const char*, const std::string& text) const { hasher.field(std::string_view(text)); }
+  void operator()(const char*, Verdict verdict) const { hasher.field(to_string(verdict)); }
+  void operator()(const char*, std::integral auto number) const { hasher.field(static_cast<std::int64_t>(number)); }
+  // SQLite stores -0.0 as the integer 0; adding 0.0 makes them one here too.
+  void operator()(const char*, double number) const { hasher.field(std::bit_cast<std::int64_t>(number + 0.0)); }
+};
+
+struct FlawVisitor {
+  std::string& flaw;
+  void operator()(const char* name, const std::string& text) const {
+    if (!is_utf8(text)) flaw = std::string(name) + " is not UTF-8";
+  }
+  void operator()(const char*, Verdict) const {}
+  void operator()(const char*, bool) const {}
+  void operator()(const char*, std::integral auto) const {}
+  void operator()(const char* name, double number) const {
+    if (!std::isfinite(number) || number < 0) flaw = std::string(name) + " is not a finite number of nanoseconds, 0 or more";
+  }
+};
+
+}  // namespace
+
+PackedCubin pack(const CubinRow& cubin) {
+  PackedCubin packed{cubin.key, cubin.label, cubin.arch, cubin.compiler, {}, {}, static_cast<std::int64_t>(cubin.image.size()), {}};
+  for (const auto* names : {&cubin.name_expressions, &cubin.lowered_names})
+    for (const std::string& name : *names)
+      if (!is_utf8(name)) throw Error(ErrorKind::bad_input, "a cubin's function names must be UTF-8; one of '" + cubin.label + "' is not");
+  packed.name_expressions = to_json(cubin.name_expressions);
+  packed.lowered_names = to_json(cubin.lowered_names);
+  packed.image = compress(cubin.image);
+  return packed;
+}
+
+std::optional<CubinRow> unpack(const PackedCubin& packed) try {
+  auto image = decompress(packed.image, packed.image_bytes);
+  if (!image) return std::nullopt;
+  return CubinRow{packed.key,
+                  packed.label,
+                  packed.arch,
+                  packed.compiler,
+                  words_from_json(packed.name_expressions),
+                  words_from_json(packed.lowered_names),
+                  std::move(*image)};
+} catch (const Error&) {
+  return std::nullopt;
+}
+
+spec::Digest digest_of(const Record& record) {
+  spec::Hasher hasher;
+  hasher.field(std::string_view("record"));
+  each_record_field(record, DigestVisitor{hasher});
+  return hasher.finish();
+}
+
+spec::Digest digest_of(std::string_view record_key, std::int64_t position, const Candidate& candidate) {
+  spec::Hasher hasher;
+  hasher.field(std::string_view("candidate")).field(record_key).field(position);
+  each_candidate_field(candidate, DigestVisitor{hasher});
+  return hasher.finish();
+}
+
+spec::Digest digest_of(const PackedCubin& packed) {
+  spec::Hasher hasher;
+  hasher.field(std::string_view("cubin")).field(std::span<const std::byte>(packed.key));
+  hasher.field(std::string_view(packed.label)).field(std::string_view(packed.arch)).field(std::string_view(packed.compiler));
+  hasher.field(std::string_view(packed.name_expressions)).field(std::string_view(packed.lowered_names));
+  hasher.field(packed.image_bytes).field(std::span<const std::byte>(packed.image));
+  return hasher.finish();
+}
+
+std::string flaw_of(const Record& record) {
+  std::string flaw;
+  each_record_field(record, FlawVisitor{flaw});
+  if (record.key.empty()) flaw = "key is empty";
+  if (record.samples < 0) flaw = "samples is negative";
+  return flaw;
+}
+
+std::string flaw_of(const Candidate& candidate) {
+  std::string flaw;
+  each_candidate_field(candidate, FlawVisitor{flaw});
+  return flaw;
+}
+
+std::string flaw_of(const PackedCubin& packed) {
+  std::string flaw;
+  const FlawVisitor visit{flaw};
+  visit("label", packed.label);
+  visit("arch", packed.arch);
+  visit("compiler", packed.compiler);
+  if (packed.image_bytes < 0 || packed.image_bytes > max_image_bytes) flaw = "image_bytes is past the limit";
+  return flaw;
+}
+
+// RFC 3629: no overlong forms, no surrogates, nothing past U+10FFFF.
+bool is_utf8(std::string_view text) noexcept {
+  const auto byte = [&](std::size_t at) { return at < text.size() ? static_cast<unsigned char>(text[at]) : 0U; };
+  for (std::size_t at = 0; at < text.size();) {
+    const unsigned first = byte(at);
+    const std::size_t length = first < 0x80 ? 1 : first < 0xc2 ? 0 : first < 0xe0 ? 2 : first < 0xf0 ? 3 : first < 0xf5 ? 4 : 0;
+    if (length == 0) return false;
+    for (std::size_t next = 1; next < length; ++next)
+      if ((byte(at + next) & 0xc0U) != 0x80) return false;
+    const unsigned second = byte(at + 1);
+    if (first == 0xe0 && second < 0xa0) return false;
+    if (first == 0xed && second > 0x9f) return false;
+    if (first == 0xf0 && second < 0x90) return false;
+    if (first == 0xf4 && second > 0x8f) return false;
+    at += length;
+  }
+  return true;
+}
+
+void set_aside(Connection& connection, const std::vector<Flaw>& flaws) {
+  for (const Flaw& flaw : flaws) {
+    if (!flaw.remove(connection)) continue;
+    connection.query("INSERT INTO quarantine (source, key, reason) VALUES (?, ?, ?)")
+        .bind(std::string_view(flaw.source)).bind(std::string_view(flaw.key)).bind(std::string_view(flaw.reason)).run();
+  }
+  connection.execute("DELETE FROM quarantine WHERE id <= (SELECT max(id) FROM quarantine) - 1000");
+}
+
+}  // namespace kiln::store

@@ -1,0 +1,139 @@
+#include "store/json.hpp"
+
+#include <fmt/core.h>
+
+#include <nlohmann/json.hpp>
+#include <set>
+#include <type_traits>
+
+#include "kiln/error.hpp"
+#include "store/fields.hpp"
+
+namespace kiln::store {
+namespace {
+
+using Json = nlohmann::ordered_json;
+
+[[noreturn]] void refuse(const std::string& message) { throw Error(ErrorKind::bad_input, message); }
+
+/// Adds each field that it visits to an object.
+struct Writer {
+  Json& object;
+  void operator()(const char* name, Verdict value) const { object[name] = to_string(value); }
+  template <class T>
+  void operator()(const char* name, const T& value) const {
+    object[name] = value;
+  }
+};
+
+/// Fills each field that it visits from an object, and remembers what it asked for.
+class Reader {
+ public:
+  explicit Reader(const Json& object) : object_(object) {
+    if (!object.is_object()) refuse(fmt::format("found {}, expected an object such as {{\"key\": ...}}", object.type_name()));
+  }
+
+  void operator()(const char* name, std::string& value) { value = get(name, &Json::is_string, "a string").get<std::string>(); }
+  void operator()(const char* name, double& value) { value = get(name, &Json::is_number, "a number").get<double>(); }
+  void operator()(const char* name, bool& value) { value = get(name, &Json::is_boolean, "true or false").get<bool>(); }
+  template <std::signed_integral T>
+  void operator()(const char* name, T& value) {
+    const Json& found = get(name, &Json::is_number_integer, "an integer");
+    if (found.is_number_unsigned() && found.get<std::uint64_t>() > static_cast<std::uint64_t>(std::numeric_limits<T>::max()))
+      refuse(fmt::format("field '{}' is {}, past the largest number that it can hold", name, found.dump()));
+    const auto number = found.get<std::int64_t>();
+    if (number < std::numeric_limits<T>::min()) refuse(fmt::format("field '{}' is {}, which is too small", name, number));
+    value = static_cast<T>(number);
+  }
+  void operator()(const char* name, Verdict& value) {
+    const auto word = get(name, &Json::is_string, "a string").get<std::string>();
+    const auto verdict = parse_verdict(word);
+    if (!verdict) refuse(fmt::format("field '{}' is '{}', which is no verdict", name, word));
+    value = *verdict;
+  }
+
+  /// A part that is an object or an array of its own.
+  const Json& part(const char* name, bool (Json::*is)() const noexcept, const char* expected) { return get(name, is, expected); }
+
+  void expect_no_more() const {
+    for (const auto& [name, value] : object_.items())
+      if (!asked_.contains(name)) refuse(fmt::format("field '{}' is unknown; was the file written by a newer version?", name));
+  }
+
+ private:
+  const Json& get(const char* name, bool (Json::*is)() const noexcept, const char* expected) {
+    asked_.insert(name);
+    const auto found = object_.find(name);
+    if (found == object_.end()) refuse(fmt::format("field '{}' is missing", name));
+    if (!((*found).*is)()) refuse(fmt::format("field '{}' is {}, expected {}", name, found->type_name(), expected));
+    return *found;
+  }
+
+  const Json& object_;
+  std::set<std::string, std::less<>> asked_;
+};
+
+Json parse(std::string_view text) {
+  // A repeated field would silently take its last value.
+  std::vector<std::set<std::string>> open;
+  const auto callback = [&open](int, nlohmann::json::parse_event_t event, Json& parsed) {
+    using enum nlohmann::json::parse_event_t;
+    if (event == object_start) open.emplace_back();
+    if (event == object_end) open.pop_back();
+    if (event == key && !open.back().insert(parsed.get<std::string>()).second)
+      refuse(fmt::format("field '{}' is given twice", parsed.get<std::string>()));
+    return true;
+  };
+  try {
+    return Json::parse(text, callback);
+  } catch (const nlohmann::json::exception& error) {
+    refuse(fmt::format("not JSON: {}", error.what()));
+  }
+}
+
+}  // namespace
+
+std::string to_json(const Record& record) {
+  Json line = Json::object();
+  each_answer_field(record, Writer{line});
+  each_provenance_field(record.provenance, Writer{line["provenance"]});
+  if (!record.candidates.empty()) {
+    Json& candidates = line["candidates"] = Json::array();
+    for (const Candidate& candidate : record.candidates) each_candidate_field(candidate, Writer{candidates.emplace_back(Json::object())});
+  }
+  return line.dump();
+}
+
+Record record_from_json(std::string_view line) {
+  const Json parsed = parse(line);
+  Record record;
+  Reader reader(parsed);
+  each_answer_field(record, reader);
+  Reader provenance(reader.part("provenance", &Json::is_object, "an object"));
+  each_provenance_field(record.provenance, provenance);
+  provenance.expect_no_more();
+  if (parsed.contains("candidates")) {
+    for (const Json& each : reader.part("candidates", &Json::is_array, "an array")) {
+      Reader candidate(each);
+      each_candidate_field(record.candidates.emplace_back(), candidate);
+      candidate.expect_no_more();
+    }
+  }
+  reader.expect_no_more();
+  return record;
+}
+
+std::string to_json(const std::vector<std::string>& words) { return Json(words).dump(); }
+
+std::vector<std::string> words_from_json(std::string_view text) {
+  std::vector<std::string> words;
+  const Json parsed = parse(text);
+  if (!parsed.is_array()) refuse("expected an array of strings");
+  for (const Json& word : parsed) {
+    if (!word.is_string()) refuse("expected an array of strings");
+    words.push_back(word.get<std::string>());
+  }
+  return words;
+}
+
+}  // namespace kiln::store

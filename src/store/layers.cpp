@@ -1,0 +1,112 @@
+#include "store/layers.hpp"
+
+#include <fmt/core.h>
+
+#include <cstdlib>
+#include <set>
+
+#include "kiln/error.hpp"
+#include "store/custody.hpp"
+#include "store/opening.hpp"
+
+namespace kiln::store {
+namespace {
+
+namespace fs = std::filesystem;
+
+Layer in_memory(const fs::path& path, std::string refused) {
+  return {LayerKind::overlay, path, File::in_memory(), std::move(refused), true, "it is in this process's memory"};
+}
+
+Layer own(const fs::path& path) {
+  return {LayerKind::overlay, path, File::open(path, Access::read_write), {}, true,
+          "the user's own overlay: it and its folder can be written by nobody else"};
+}
+
+Layer open_overlay_at(const fs::path& path, std::vector<std::string>& warnings) {
+  if (const auto objection = overlay_objection(path); !objection.empty())
+    throw Error(ErrorKind::no_permission, fmt::format("'{}' is not used as overlay: {}", path.string(), objection));
+  try {
+    return own(path);
+  } catch (const DamagedFile& damage) {
+    const fs::path aside = set_aside_if_damaged(path);
+    if (!aside.empty()) warnings.push_back(fmt::format("{}; it was set aside as '{}' and a new overlay begun", damage.what(), aside.string()));
+    return own(path);
+  }
+}
+
+Layer open_overlay(const fs::path& path, std::vector<std::string>& warnings) {
+  if (path.empty()) return in_memory(path, {});
+  try {
+    return open_overlay_at(literal_path(path), warnings);
+  } catch (const Error& error) {
+    warnings.push_back(fmt::format("{}; records of this process are kept in memory only", error.what()));
+    return in_memory(path, error.what());
+  }
+}
+
+Layer open_base(const fs::path& path, std::vector<std::string>& warnings) {
+  Layer layer{LayerKind::base, path, nullptr, {}, false, {}};
+  try {
+    layer.file = File::open(path, Access::read_only);
+    auto [trusted, why] = owner_trust(layer.file->path());
+    layer.trusted_for_code = trusted;
+    layer.trust = std::move(why);
+  } catch (const Error& error) {
+    layer.refused = error.what();
+    warnings.push_back(fmt::format("a base file is left out: {}", error.what()));
+  }
+  return layer;
+}
+
+}  // namespace
+
+Layers::Layers(const fs::path& overlay, std::span<const fs::path> bases) {
+  layers_.push_back(open_overlay(overlay, warnings_));
+  for (const fs::path& base : bases) layers_.push_back(open_base(base, warnings_));
+}
+
+std::optional<Found<Record>> Layers::find_record(std::string_view key) {
+  for (std::size_t at = 0; at < layers_.size(); ++at)
+    if (File* file = layers_[at].file.get())
+      if (auto record = file->find_record(key)) return Found<Record>{std::move(*record), at};
+  return std::nullopt;
+}
+
+std::optional<Found<CubinRow>> Layers::find_cubin(const spec::Digest& key) {
+  for (std::size_t at = 0; at < layers_.size(); ++at)
+    if (layers_[at].file && layers_[at].trusted_for_code)
+      if (auto cubin = layers_[at].file->find_cubin(key)) return Found<CubinRow>{std::move(*cubin), at};
+  return std::nullopt;
+}
+
+std::vector<std::string> Layers::compilers() {
+  std::set<std::string> distinct;
+  for (const Layer& layer : layers_)
+    if (layer.file && layer.trusted_for_code) for (std::string& compiler : layer.file->compilers()) distinct.insert(std::move(compiler));
+  return {distinct.begin(), distinct.end()};
+}
+
+std::vector<Found<Record>> Layers::records(std::string_view op) {
+  std::vector<Found<Record>> all;
+  for (std::size_t at = 0; at < layers_.size(); ++at)
+    if (File* file = layers_[at].file.get())
+      for (Record& record : file->records(op)) all.push_back({std::move(record), at});
+  return all;
+}
+
+File& Layers::overlay() { return *layers_.front().file; }
+
+fs::path default_overlay() {
+  const auto variable = [](const char* name) {
+    const char* value = std::getenv(name);
+    return value != nullptr ? fs::path(value) : fs::path();
+  };
+  if (const auto named = variable("KILN_CACHE"); !named.empty()) return named;
+  // The XDG specification has a relative path ignored.
+  if (const auto cache = variable("XDG_CACHE_HOME"); cache.is_absolute()) return cache / "kiln" / "overlay.kiln";
+  if (const auto home = variable("HOME"); home.is_absolute()) return home / ".cache" / "kiln" / "overlay.kiln";
+  return {};
+}
+
+}  // namespace kiln::store

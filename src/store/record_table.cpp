@@ -1,0 +1,161 @@
+#include <fmt/core.h>
+
+#include "store/columns.hpp"
+#include "store/tables.hpp"
+
+namespace kiln::store {
+namespace {
+
+struct Sql {
+  std::string find, read, list, list_op, insert, candidates, candidate, insert_candidate;
+};
+
+const Sql& sql() {
+  static const Sql texts = [] {
+    const Record empty_record;
+    const Candidate empty_candidate;
+    Columns record, candidate;
+    each_record_field(empty_record, record);
+    each_candidate_field(empty_candidate, candidate);
+    const auto select = fmt::format("SELECT id, {}digest FROM record", record.names);
+    const auto select_candidate = fmt::format("SELECT position, {}digest FROM candidate WHERE record = ?", candidate.names);
+    return Sql{select + " WHERE key = ?",
+               select + " WHERE id = ?",
+               select + " ORDER BY unix_seconds DESC, key",
+               select + " WHERE op = ? ORDER BY unix_seconds DESC, key",
+               fmt::format("INSERT INTO record ({}digest) VALUES ({}?) RETURNING id", record.names, record.marks),
+               select_candidate + " ORDER BY position",
+               select_candidate + " AND position = ?",
+               fmt::format("INSERT INTO candidate (record, position, {}digest) VALUES (?, ?, {}?)", candidate.names, candidate.marks)};
+  }();
+  return texts;
+}
+
+struct RecordRow {
+  std::int64_t id = 0;
+  Record record;
+  std::string flaw;
+};
+
+RecordRow read_record(const Query& query) {
+  RecordRow row;
+  row.id = query.integer(0);
+  ColumnReader reader{query, 1};
+  each_record_field(row.record, reader);
+  row.flaw = same_bytes(query.blob(reader.column), digest_of(row.record)) ? flaw_of(row.record) : digest_mismatch;
+  return row;
+}
+
+Flaw flaw_at(const RecordRow& row) {
+  const auto remove = [id = row.id](Connection& connection) {
+    {
+      Query query = connection.query(sql().read);
+      if (!query.bind(id).step() || read_record(query).flaw.empty()) return false;
+    }
+    connection.query("DELETE FROM record WHERE id = ?").bind(id).run();
+    return true;
+  };
+  return {"record", row.record.key, row.flaw, remove};
+}
+
+struct CandidateRow {
+  std::int64_t position = 0;
+  Candidate candidate;
+  std::string flaw;
+};
+
+CandidateRow read_candidate(const Query& query, std::string_view key) {
+  CandidateRow row;
+  row.position = query.integer(0);
+  ColumnReader reader{query, 1};
+  each_candidate_field(row.candidate, reader);
+  const auto digest = digest_of(key, row.position, row.candidate);
+  row.flaw = same_bytes(query.blob(reader.column), digest) ? flaw_of(row.candidate) : digest_mismatch;
+  return row;
+}
+
+Flaw flaw_at(const RecordRow& record, const CandidateRow& row) {
+  const auto remove = [id = record.id, key = record.record.key, position = row.position](Connection& connection) {
+    {
+      Query query = connection.query(sql().candidate);
+      if (!query.bind(id).bind(position).step() || read_candidate(query, key).flaw.empty()) return false;
+    }
+    connection.query("DELETE FROM candidate WHERE record = ? AND position = ?").bind(id).bind(position).run();
+    return true;
+  };
+  return {"candidate", fmt::format("{} #{}", record.record.key, row.position), row.flaw, remove};
+}
+
+void read_candidates(Connection& connection, RecordRow& row, Flaws& flaws) {
+  Query query = connection.query(sql().candidates);
+  query.bind(row.id);
+  while (query.step()) {
+    CandidateRow candidate = read_candidate(query, row.record.key);
+    if (candidate.flaw.empty()) row.record.candidates.push_back(std::move(candidate.candidate));
+    else flaws.push_back(flaw_at(row, candidate));
+  }
+}
+
+void put_candidate(Connection& connection, std::int64_t id, const std::string& key, std::int64_t position, const Candidate& candidate) {
+  const auto digest = digest_of(key, position, candidate);
+  Query query = connection.query(sql().insert_candidate);
+  query.bind(id).bind(position);
+  each_candidate_field(candidate, Binder{query});
+  query.bind(std::span<const std::byte>(digest)).run();
+}
+
+std::int64_t insert_record(Connection& connection, const Record& record) {
+  const auto digest = digest_of(record);
+  Query query = connection.query(sql().insert);
+  each_record_field(record, Binder{query});
+  query.bind(std::span<const std::byte>(digest)).step();
+  const std::int64_t id = query.integer(0);
+  query.run();
+  return id;
+}
+
+}  // namespace
+
+std::optional<Record> find_record(Connection& connection, std::string_view key, bool with_candidates, Flaws& flaws) {
+  Query query = connection.query(sql().find);
+  if (!query.bind(key).step()) return std::nullopt;
+  RecordRow row = read_record(query);
+  // A damaged index can lead to another key's sound row.
+  if (row.flaw.empty() && row.record.key != key) row.flaw = digest_mismatch;
+  if (!row.flaw.empty()) {
+    flaws.push_back(flaw_at(row));
+    return std::nullopt;
+  }
+  if (with_candidates) read_candidates(connection, row, flaws);
+  return std::move(row.record);
+}
+
+std::vector<Record> list_records(Connection& connection, std::string_view op, bool with_candidates, Flaws& flaws) {
+  std::vector<Record> records;
+  Query query = connection.query(op.empty() ? sql().list : sql().list_op);
+  if (!op.empty()) query.bind(op);
+  while (query.step()) {
+    RecordRow row = read_record(query);
+    if (!row.flaw.empty()) {
+      flaws.push_back(flaw_at(row));
+      continue;
+    }
+    if (with_candidates) read_candidates(connection, row, flaws);
+    records.push_back(std::move(row.record));
+  }
+  return records;
+}
+
+void put_record(Connection& connection, const Record& record) {
+  remove_record(connection, record.key);
+  const std::int64_t id = insert_record(connection, record);
+  std::int64_t position = 0;
+  for (const Candidate& candidate : record.candidates) put_candidate(connection, id, record.key, position++, candidate);
+}
+
+bool remove_record(Connection& connection, std::string_view key) {
+  connection.query("DELETE FROM record WHERE key = ?").bind(key).run();
+  return connection.changes() > 0;
+}
+
+}  // namespace kiln::store

@@ -1,0 +1,188 @@
+#include "store/sqlite.hpp"
+
+#include <sqlite3.h>
+
+#include <algorithm>
+#include <limits>
+
+#include "store/limits.hpp"
+
+namespace kiln::store {
+namespace {
+
+constexpr int busy_timeout_ms = 5000;
+
+[[noreturn]] void fail(sqlite3* database, int code) {
+  throw SqliteFailure(code, database != nullptr ? sqlite3_errmsg(database) : sqlite3_errstr(code));
+}
+
+void check(sqlite3* database, int code) {
+  if (code != SQLITE_OK) fail(database, code);
+}
+
+int size_of(std::size_t bytes) {
+  if (bytes > static_cast<std::size_t>(std::numeric_limits<int>::max())) fail(nullptr, SQLITE_TOOBIG);
+  return static_cast<int>(bytes);
+}
+
+}  // namespace
+
+bool SqliteFailure::damaged() const noexcept {
+  const int primary = code_ & 0xff;
+  return primary == SQLITE_CORRUPT || primary == SQLITE_NOTADB || primary == SQLITE_FORMAT;
+}
+
+bool SqliteFailure::too_big() const noexcept { return (code_ & 0xff) == SQLITE_TOOBIG; }
+
+bool SqliteFailure::forbidden() const noexcept {
+  const int primary = code_ & 0xff;
+  return primary == SQLITE_READONLY || primary == SQLITE_PERM || primary == SQLITE_AUTH || primary == SQLITE_CANTOPEN;
+}
+
+Query::~Query() {
+  if (statement_ == nullptr) return;
+  sqlite3_reset(statement_);
+  sqlite3_clear_bindings(statement_);
+}
+
+void Query::check(int code) const { store::check(sqlite3_db_handle(statement_), code); }
+
+Query& Query::bind(std::string_view text) {
+  check(sqlite3_bind_text(statement_, ++bound_, text.data() != nullptr ? text.data() : "", size_of(text.size()), SQLITE_STATIC));
+  return *this;
+}
+
+Query& Query::bind(std::span<const std::byte> blob) {
+  const void* data = blob.data() != nullptr ? static_cast<const void*>(blob.data()) : "";
+  check(sqlite3_bind_blob(statement_, ++bound_, data, size_of(blob.size()), SQLITE_STATIC));
+  return *this;
+}
+
+Query& Query::bind(std::int64_t number) {
+  check(sqlite3_bind_int64(statement_, ++bound_, number));
+  return *this;
+}
+
+Query& Query::bind(double number) {
+  check(sqlite3_bind_double(statement_, ++bound_, number));
+  return *this;
+}
+
+bool Query::step() {
+  const int code = sqlite3_step(statement_);
+  if (code == SQLITE_ROW) return true;
+  if (code == SQLITE_DONE) return false;
+  fail(sqlite3_db_handle(statement_), code);
+}
+
+std::int64_t Query::integer(int column) const { return sqlite3_column_int64(statement_, column); }
+
+double Query::real(int column) const { return sqlite3_column_double(statement_, column); }
+
+std::string_view Query::text(int column) const {
+  const auto* data = reinterpret_cast<const char*>(sqlite3_column_text(statement_, column));
+  if (data == nullptr) return {};
+  return {data, static_cast<std::size_t>(sqlite3_column_bytes(statement_, column))};
+}
+
+std::span<const std::byte> Query::blob(int column) const {
+  const auto* data = static_cast<const std::byte*>(sqlite3_column_blob(statement_, column));
+  if (data == nullptr) return {};
+  return {data, static_cast<std::size_t>(sqlite3_column_bytes(statement_, column))};
+}
+
+void Connection::Close::operator()(sqlite3* database) const noexcept { sqlite3_close_v2(database); }
+
+void Connection::Finalize::operator()(sqlite3_stmt* statement) const noexcept { sqlite3_finalize(statement); }
+
+Connection Connection::open(const std::string& path, OpenMode mode) {
+  int flags = SQLITE_OPEN_NOMUTEX | SQLITE_OPEN_NOFOLLOW;
+  switch (mode) {
+    case OpenMode::read_only: flags |= SQLITE_OPEN_READONLY; break;
+    case OpenMode::read_write: flags |= SQLITE_OPEN_READWRITE; break;
+    case OpenMode::memory: flags |= SQLITE_OPEN_READWRITE | SQLITE_OPEN_CREATE | SQLITE_OPEN_MEMORY; break;
+  }
+  sqlite3* database = nullptr;
+  const int code = sqlite3_open_v2(mode == OpenMode::memory ? ":memory:" : path.c_str(), &database, flags, nullptr);
+  Connection connection(database);
+  check(database, code);
+  connection.configure(mode);
+  return connection;
+}
+
+// A file may come from anywhere: nothing in it may run code, and no row may be larger than any that Kiln writes.
+void Connection::configure(OpenMode mode) {
+  sqlite3* database = database_.get();
+  sqlite3_extended_result_codes(database, 1);
+  sqlite3_busy_timeout(database, busy_timeout_ms);
+  sqlite3_db_config(database, SQLITE_DBCONFIG_DEFENSIVE, 1, nullptr);
+  sqlite3_db_config(database, SQLITE_DBCONFIG_TRUSTED_SCHEMA, 0, nullptr);
+  sqlite3_db_config(database, SQLITE_DBCONFIG_ENABLE_TRIGGER, 0, nullptr);
+  sqlite3_db_config(database, SQLITE_DBCONFIG_ENABLE_VIEW, 0, nullptr);
+  sqlite3_db_config(database, SQLITE_DBCONFIG_DQS_DML, 0, nullptr);
+  sqlite3_db_config(database, SQLITE_DBCONFIG_DQS_DDL, 0, nullptr);
+  sqlite3_db_config(database, SQLITE_DBCONFIG_ENABLE_FKEY, 1, nullptr);
+  sqlite3_limit(database, SQLITE_LIMIT_LENGTH, max_row_bytes);
+  sqlite3_limit(database, SQLITE_LIMIT_ATTACHED, 0);
+  // None of these reads the file, as cache_size or synchronous would: its header is still to be judged.
+  execute_script("PRAGMA cell_size_check = ON; PRAGMA temp_store = MEMORY");
+  if (mode == OpenMode::read_only) execute_script("PRAGMA query_only = ON");
+}
+
+std::unique_ptr<sqlite3_stmt, Connection::Finalize> Connection::prepare(std::string_view sql) const {
+  sqlite3_stmt* statement = nullptr;
+  check(database_.get(),
+        sqlite3_prepare_v3(database_.get(), sql.data(), size_of(sql.size()), SQLITE_PREPARE_PERSISTENT, &statement, nullptr));
+  return std::unique_ptr<sqlite3_stmt, Finalize>(statement);
+}
+
+Query Connection::query(std::string_view sql) {
+  auto found = statements_.find(sql);
+  if (found == statements_.end()) found = statements_.emplace(std::string(sql), prepare(sql)).first;
+  return Query(found->second.get());
+}
+
+void Connection::execute_script(std::string_view sql) {
+  const std::string text(sql);
+  check(database_.get(), sqlite3_exec(database_.get(), text.c_str(), nullptr, nullptr, nullptr));
+}
+
+std::int64_t Connection::changes() const noexcept { return sqlite3_changes64(database_.get()); }
+
+bool Connection::is_read_only() const noexcept { return sqlite3_db_readonly(database_.get(), "main") == 1; }
+
+std::int64_t Connection::file_size() const {
+  sqlite3_file* file = nullptr;
+  check(database_.get(), sqlite3_file_control(database_.get(), "main", SQLITE_FCNTL_FILE_POINTER, static_cast<void*>(&file)));
+  sqlite3_int64 size = 0;
+  check(nullptr, file->pMethods->xFileSize(file, &size));
+  return size;
+}
+
+void Connection::read_header(std::span<std::byte> bytes) const {
+  sqlite3_file* file = nullptr;
+  check(database_.get(), sqlite3_file_control(database_.get(), "main", SQLITE_FCNTL_FILE_POINTER, static_cast<void*>(&file)));
+  std::ranges::fill(bytes, std::byte{0});
+  const int code = file->pMethods->xRead(file, bytes.data(), size_of(bytes.size()), 0);
+  if (code != SQLITE_IOERR_SHORT_READ) check(nullptr, code);
+}
+
+Transaction::Transaction(Connection& connection, Kind kind) : connection_(connection) {
+  connection_.execute(kind == Kind::write ? "BEGIN IMMEDIATE" : "BEGIN");
+}
+
+Transaction::~Transaction() {
+  if (!open_) return;
+  try {
+    connection_.execute("ROLLBACK");
+  } catch (const SqliteFailure&) {
+    // SQLite has rolled back by itself, as it does after a full disk or a failed write.
+  }
+}
+
+void Transaction::commit() {
+  connection_.execute("COMMIT");
+  open_ = false;
+}
+
+}  // namespace kiln::store

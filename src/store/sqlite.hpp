@@ -1,0 +1,119 @@
+// SQLite as Kiln uses it: bound parameters only, statements prepared once, failures as exceptions.
+#pragma once
+
+#include <cstddef>
+#include <cstdint>
+#include <memory>
+#include <span>
+#include <stdexcept>
+#include <string>
+#include <string_view>
+#include <unordered_map>
+#include <utility>
+
+struct sqlite3;
+struct sqlite3_stmt;
+
+namespace kiln::store {
+
+/// An SQLite call that failed. A File turns it into a kiln::Error, or into a miss.
+class SqliteFailure : public std::runtime_error {
+ public:
+  SqliteFailure(int code, const std::string& message) : std::runtime_error(message), code_(code) {}
+  /// The file's content is at fault, not the machine: reading it again will fail again.
+  [[nodiscard]] bool damaged() const noexcept;
+  /// The row is larger than any that Kiln writes.
+  [[nodiscard]] bool too_big() const noexcept;
+  /// The file system lets this process read but not write.
+  [[nodiscard]] bool forbidden() const noexcept;
+
+ private:
+  int code_;
+};
+
+/// One use of a prepared statement: binds in order, steps, and is reset at the end so that no lock outlives it.
+class Query {
+ public:
+  explicit Query(sqlite3_stmt* statement) noexcept : statement_(statement) {}
+  Query(Query&& other) noexcept : statement_(std::exchange(other.statement_, nullptr)), bound_(other.bound_) {}
+  Query& operator=(Query&&) = delete;
+  ~Query();
+
+  /// Text and blobs are not copied: they must live until the Query ends.
+  Query& bind(std::string_view text);
+  Query& bind(std::span<const std::byte> blob);
+  Query& bind(std::int64_t number);
+  Query& bind(double number);
+
+  /// True when there is a row.
+  bool step();
+  /// For statements without rows.
+  void run() { step(); }
+
+  [[nodiscard]] std::int64_t integer(int column) const;
+  [[nodiscard]] double real(int column) const;
+  /// Both are valid until the next step.
+  [[nodiscard]] std::string_view text(int column) const;
+  [[nodiscard]] std::span<const std::byte> blob(int column) const;
+
+ private:
+  void check(int code) const;
+  sqlite3_stmt* statement_;
+  int bound_ = 0;
+};
+
+enum class OpenMode : std::uint8_t { read_only, read_write, memory };
+
+class Connection {
+ public:
+  /// Opens without reading: see header(). `path` is taken literally and must be absolute; it is not created.
+  static Connection open(const std::string& path, OpenMode mode);
+
+  [[nodiscard]] Query query(std::string_view sql);
+  void execute(std::string_view sql) { query(sql).run(); }
+  /// Statements without parameters or rows, such as a schema.
+  void execute_script(std::string_view sql);
+  [[nodiscard]] std::int64_t changes() const noexcept;
+  /// True when the file system let SQLite open the file for reading only.
+  [[nodiscard]] bool is_read_only() const noexcept;
+
+  /// The first bytes of the file and its size, read through SQLite's own descriptor: opening the file once more and closing
+  /// it would drop the POSIX locks of every other connection of this process.
+  [[nodiscard]] std::int64_t file_size() const;
+  void read_header(std::span<std::byte> bytes) const;
+
+ private:
+  struct Close {
+    void operator()(sqlite3* database) const noexcept;
+  };
+  struct Finalize {
+    void operator()(sqlite3_stmt* statement) const noexcept;
+  };
+  struct Hash {
+    using is_transparent = void;
+    std::size_t operator()(std::string_view text) const noexcept { return std::hash<std::string_view>{}(text); }
+  };
+  explicit Connection(sqlite3* database) noexcept : database_(database) {}
+  [[nodiscard]] std::unique_ptr<sqlite3_stmt, Finalize> prepare(std::string_view sql) const;
+  void configure(OpenMode mode);
+
+  std::unique_ptr<sqlite3, Close> database_;
+  std::unordered_map<std::string, std::unique_ptr<sqlite3_stmt, Finalize>, Hash, std::equal_to<>> statements_;
+};
+
+/// Rolls back unless committed. A write begins IMMEDIATE, so that it never waits while it holds a read lock.
+class Transaction {
+ public:
+  enum class Kind : std::uint8_t { read, write };
+  Transaction(Connection& connection, Kind kind);
+  ~Transaction();
+  Transaction(const Transaction&) = delete;
+  Transaction& operator=(const Transaction&) = delete;
+  void commit();
+
+ private:
+  Connection& connection_;
+  bool open_ = true;
+};
+
+}  // namespace kiln::store

@@ -1,0 +1,218 @@
+#include <sqlite3.h>
+
+#include <cmath>
+#include <limits>
+#include <thread>
+
+#include "store/custody.hpp"
+#include "support.hpp"
+
+namespace kiln::store {
+namespace {
+
+TEST_CASE("a record and its cubin come back as they were put, in this and in the next opening") {
+  const Folder folder;
+  const auto record = sample_record("key");
+  const auto cubin = sample_cubin("cubin");
+  {
+    const auto file = File::open(folder / "a.kiln", Access::read_write);
+    file->put(record, &cubin);
+    CHECK(same(file->find_record("key", true).value(), record));
+    CHECK(file->find_record("key")->candidates.empty());
+  }
+  for (const Access access : {Access::read_write, Access::read_only}) {
+    const auto file = File::open(folder / "a.kiln", access);
+    CHECK(same(file->find_record("key", true).value(), record));
+    CHECK(same(file->find_cubin(cubin.key).value(), cubin));
+    CHECK(!file->find_record("other"));
+    CHECK(!file->find_cubin(digest_named("other")));
+    CHECK(file->compilers() == std::vector<std::string>{"nvrtc 13.0"});
+    const auto stats = file->stats();
+    CHECK(stats.records == 1);
+    CHECK(stats.candidates == 2);
+    CHECK(stats.cubins == 1);
+    CHECK(stats.cubin_image_bytes == 3000);
+    CHECK(stats.file_bytes == static_cast<std::int64_t>(std::filesystem::file_size(folder / "a.kiln")));
+    CHECK(file->counters().quarantined == 0);
+  }
+}
+
+TEST_CASE("a put replaces the record and its candidates, and keeps a cubin that is there") {
+  const auto file = File::in_memory();
+  auto record = sample_record("key");
+  auto cubin = sample_cubin("cubin");
+  file->put(record, &cubin);
+  record.config = "threads=512 vector=8";
+  record.candidates.pop_back();
+  cubin.label = "another label";
+  file->put(record, &cubin);
+  CHECK(same(file->find_record("key", true).value(), record));
+  CHECK(file->find_cubin(cubin.key)->label == "rms_norm cubin");
+  CHECK(file->stats().candidates == 1);
+  CHECK(file->remove_record("key"));
+  CHECK(!file->remove_record("key"));
+  CHECK(file->stats().candidates == 0);
+}
+
+TEST_CASE("records are listed newest first, and by op") {
+  const auto file = File::in_memory();
+  for (int at = 0; at < 3; ++at) {
+    auto record = sample_record("key" + std::to_string(at));
+    record.op = at == 1 ? "softmax" : "rms_norm";
+    record.provenance.unix_seconds = 100 + at;
+    file->put(record, nullptr);
+  }
+  const auto all = file->records();
+  REQUIRE(all.size() == 3);
+  CHECK(all[0].key == "key2");
+  CHECK(all[2].key == "key0");
+  CHECK(file->records("softmax").size() == 1);
+  CHECK(file->records("rms_norm", true).front().candidates.size() == 2);
+  CHECK(file->records("gemm").empty());
+}
+
+TEST_CASE("names are taken literally, whatever they hold") {
+  const Folder folder;
+  const auto file = File::open(folder / "a.kiln", Access::read_write);
+  using namespace std::string_literals;
+  for (const std::string& name : {"it's \"quoted\"; DROP TABLE record; --"s, "nul\0inside"s, "line\nline\r\n"s, "%s{}"s, "\xf0\x9f\x94\xa5"s,
+                                  std::string(1 << 20, 'x')}) {
+    auto record = sample_record(name);
+    record.op = record.config = record.candidates[0].reason = name;
+    auto cubin = sample_cubin(name);
+    cubin.label = name;
+    cubin.name_expressions = {name, "", "a\",\"b"};
+    file->put(record, &cubin);
+    CHECK(same(file->find_record(name, true).value(), record));
+    CHECK(same(file->find_cubin(cubin.key).value(), cubin));
+    CHECK(file->records(name).size() == 1);
+  }
+}
+
+TEST_CASE("what could not be believed when read is refused when written, and nothing of that call is stored") {
+  const auto file = File::in_memory();
+  const auto cubin = sample_cubin("cubin");
+  for (const double cost : {std::nan(""), -1.0, std::numeric_limits<double>::infinity()}) {
+    auto record = sample_record("key");
+    record.cost_ns = cost;
+    CHECK(contains(refusal([&] { file->put(record, &cubin); }), "bad_input: the record 'key' is not stored: cost_ns"));
+    record = sample_record("key");
+    record.candidates[1].high_ns = cost;
+    CHECK(contains(refusal([&] { file->put(record, &cubin); }), "high_ns"));
+  }
+  auto record = sample_record("key");
+  record.config = "\xff";
+  CHECK(contains(refusal([&] { file->put(record, nullptr); }), "config is not UTF-8"));
+  CubinRow huge = sample_cubin("huge", 0);
+  huge.image.resize((std::size_t{64} << 20) + 1);
+  CHECK(contains(refusal([&] { file->put_cubin(huge); }), "the limit is 67108864"));
+  CHECK(file->stats().records == 0);
+  CHECK(file->stats().cubins == 0);
+}
+
+TEST_CASE("a candidate's reason may quote any bytes; it is made text") {
+  const auto file = File::in_memory();
+  auto record = sample_record("key");
+  record.candidates[1].reason = "error at \xff\xfe";
+  file->put(record, nullptr);
+  CHECK(file->find_record("key", true)->candidates[1].reason == "error at ??");
+}
+
+TEST_CASE("extreme values keep every bit") {
+  const auto file = File::in_memory();
+  auto record = sample_record("key", 0.1);
+  record.low_ns = std::numeric_limits<double>::denorm_min();
+  record.high_ns = std::numeric_limits<double>::max();
+  record.baseline_ns = -0.0;
+  record.samples = std::numeric_limits<std::int64_t>::max();
+  record.revision = std::numeric_limits<std::int64_t>::min();
+  record.provenance.driver_version = std::numeric_limits<int>::min();
+  file->put(record, nullptr);
+  CHECK(same(file->find_record("key", true).value(), record));
+  const auto empty = sample_cubin("empty", 0);
+  file->put_cubin(empty);
+  CHECK(same(file->find_cubin(empty.key).value(), empty));
+}
+
+TEST_CASE("launches add up over calls and do not overflow") {
+  const auto file = File::in_memory();
+  file->add_to_histogram({{"rms_norm", "rows=1", 2}, {"rms_norm", "rows=2", 1}});
+  file->add_to_histogram({{"rms_norm", "rows=1", 3}, {"rms_norm", "rows=2", std::numeric_limits<std::int64_t>::max()}});
+  const auto rows = file->histogram();
+  REQUIRE(rows.size() == 2);
+  CHECK(rows[0].problem == "rows=2");
+  CHECK(rows[0].launches == std::numeric_limits<std::int64_t>::max());
+  CHECK(rows[1].launches == 5);
+}
+
+TEST_CASE("a file is made for its user alone, in a folder made for its user alone") {
+  const Folder folder;
+  const auto path = folder / "deep" / "er" / "a.kiln";
+  const mode_t before = umask(0);
+  File::open(path, Access::read_write)->put(sample_record("key"), nullptr);
+  umask(before);
+  struct stat status {};
+  REQUIRE(stat(path.c_str(), &status) == 0);
+  CHECK((status.st_mode & 07777) == 0600);
+  REQUIRE(stat(path.parent_path().c_str(), &status) == 0);
+  CHECK((status.st_mode & 07777) == 0700);
+  CHECK(std::distance(std::filesystem::directory_iterator(path.parent_path()), {}) == 1);
+}
+
+TEST_CASE("a path that looks like a URI or a special name is a path") {
+  const Folder folder;
+  for (const std::string name : {"file:x?mode=memory", ":memory:", "file:y%20z?immutable=1#f", "q'uo\"te.kiln"}) {
+    File::open(folder / name, Access::read_write)->put(sample_record("key"), nullptr);
+    CHECK(std::filesystem::is_regular_file(folder / name));
+    CHECK(File::open(folder / name, Access::read_only)->find_record("key"));
+  }
+  const auto here = std::filesystem::current_path();
+  std::filesystem::current_path(folder.path());
+  File::open("file:relative?mode=memory", Access::read_write);
+  std::filesystem::current_path(here);
+  CHECK(std::filesystem::is_regular_file(folder / "file:relative?mode=memory"));
+  CHECK(contains(refusal([] { File::open(std::string("a\0b", 3), Access::read_write); }), "bad_input"));
+  CHECK(contains(refusal([] { File::open("", Access::read_write); }), "bad_input"));
+}
+
+TEST_CASE("eight threads write and read one file") {
+  const Folder folder;
+  const auto file = File::open(folder / "a.kiln", Access::read_write);
+  std::vector<std::thread> threads;
+  std::atomic<int> wrong = 0;
+  for (int thread = 0; thread < 8; ++thread)
+    threads.emplace_back([&, thread] {
+      for (int at = 0; at < 200; ++at) {
+        const auto record = sample_record(std::to_string(thread) + "/" + std::to_string(at));
+        file->put(record, nullptr);
+        const auto found = file->find_record(record.key, true);
+        if (!found || !same(*found, record)) ++wrong;
+      }
+    });
+  for (auto& thread : threads) thread.join();
+  CHECK(wrong == 0);
+  CHECK(file->stats().records == 1600);
+}
+
+TEST_CASE("an overlay that is deleted or replaced while it is open is noticed") {
+  const Folder folder;
+  const auto file = File::open(folder / "a.kiln", Access::read_write);
+  file->put(sample_record("first"), nullptr);
+  std::filesystem::remove(folder / "a.kiln");
+  file->put(sample_record("second"), nullptr);
+  CHECK(File::open(folder / "a.kiln", Access::read_only)->find_record("second"));
+  File::open(folder / "b.kiln", Access::read_write)->put(sample_record("third"), nullptr);
+  std::filesystem::rename(folder / "b.kiln", folder / "a.kiln");
+  CHECK(file->find_record("third"));
+  CHECK(!file->find_record("second"));
+}
+
+TEST_CASE("writing to a file that is open for reading is refused") {
+  const Folder folder;
+  File::open(folder / "a.kiln", Access::read_write);
+  const auto file = File::open(folder / "a.kiln", Access::read_only);
+  CHECK(contains(refusal([&] { file->put(sample_record("key"), nullptr); }), "no_permission"));
+}
+
+}  // namespace
+}  // namespace kiln::store
