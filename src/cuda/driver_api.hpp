@@ -26,6 +26,7 @@
   X(required, cuCtxPushCurrent_v2, (CUcontext context))                                                                \
   X(required, cuCtxPopCurrent_v2, (CUcontext * context))                                                               \
   X(required, cuCtxGetCurrent, (CUcontext * context))                                                                  \
+  X(optional, cuCtxGetDevice, (CUdevice * device))                                                                     \
   X(required, cuCtxSynchronize, ())                                                                                    \
   X(required, cuStreamCreate, (CUstream * stream, unsigned int flags))                                                 \
   X(required, cuStreamDestroy_v2, (CUstream stream))                                                                   \

@@ -177,6 +177,7 @@ SAME_SIGNATURE(cuDevicePrimaryCtxRelease_v2);
 SAME_SIGNATURE(cuCtxPushCurrent_v2);
 SAME_SIGNATURE(cuCtxPopCurrent_v2);
 SAME_SIGNATURE(cuCtxGetCurrent);
+SAME_SIGNATURE(cuCtxGetDevice);
 SAME_SIGNATURE(cuCtxSynchronize);
 SAME_SIGNATURE(cuStreamCreate);
 SAME_SIGNATURE(cuStreamDestroy_v2);

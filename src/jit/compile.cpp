@@ -1,0 +1,170 @@
+#include <algorithm>
+#include <array>
+#include <cctype>
+
+#include "cuda/nvrtc_api.hpp"
+#include "jit/compile_options.hpp"
+#include "jit/include_closure.hpp"
+#include "jit/include_scan.hpp"
+#include "kiln/error.hpp"
+
+namespace kiln::jit {
+namespace {
+
+using cuda::Nvrtc;
+
+/// What ptxas says of a kernel that is wrong about itself: it runs, but not as it was written.
+constexpr std::array<std::string_view, 3> fatal_advisories = {"C7508", "C7517", "C7519"};
+
+void require(nvrtcResult result, const char* what, const Specialisation& specialisation) {
+  if (result == NVRTC_SUCCESS) return;
+  const ErrorKind kind = result == NVRTC_ERROR_OUT_OF_MEMORY ? ErrorKind::out_of_memory : ErrorKind::compile_failed;
+  throw Error(kind, specialisation.label + ": " + what + " failed: " + Nvrtc::get().nvrtcGetErrorString(result));
+}
+
+std::vector<const char*> pointers(const std::vector<std::string>& texts) {
+  std::vector<const char*> all;
+  for (const std::string& text : texts) all.push_back(text.c_str());
+  return all;
+}
+
+/// NVRTC pastes a name expression into a pragma line, where a newline or a # would begin text of its own.
+void check_name_expression(const std::string& expression, const Specialisation& specialisation) {
+  scan_template(specialisation.label + ", name expression", expression);
+  if (expression.find_first_of("#\\\"'`@$;{}%") == std::string::npos &&
+      std::none_of(expression.begin(), expression.end(),
+                   [](unsigned char c) { return std::iscntrl(c) != 0 || c > 126; })) {
+    return;
+  }
+  throw Error(ErrorKind::compile_failed, specialisation.label + ": the name expression '" + expression +
+                                             "' is refused; it may hold names, integers and <>(),:*&+- only.");
+}
+
+/// Compiled under bare file names, so that no path reaches the bytes through __FILE__ or line tables; shown with the folder.
+std::string with_folders(const std::string& log, const Specialisation& specialisation) {
+  const auto in_name = [](char c) {
+    return std::isalnum(static_cast<unsigned char>(c)) != 0 || c == '_' || c == '.' || c == '/' || c == '-';
+  };
+  std::string shown;
+  for (std::size_t at = 0; at < log.size();) {
+    const spec::SourceFile* named = nullptr;
+    if (at == 0 || !in_name(log[at - 1])) {
+      for (const spec::SourceFile& file : specialisation.files) {
+        const std::size_t end = at + file.name.size();
+        if (log.compare(at, file.name.size(), file.name) == 0 && (end >= log.size() || !in_name(log[end])))
+          named = &file;
+      }
+    }
+    shown += named != nullptr ? shown_name(specialisation, named->name) : std::string(1, log[at]);
+    at += named != nullptr ? named->name.size() : 1;
+  }
+  return shown;
+}
+
+class Program {
+ public:
+  Program(const Specialisation& specialisation, const Closure& closure) : specialisation_(specialisation) {
+    std::vector<const char*> headers;
+    std::vector<const char*> names;
+    for (const spec::SourceFile& file : closure.given) {  // the entry too: a header may include it again
+      headers.push_back(file.text.c_str());
+      names.push_back(file.name.c_str());
+    }
+    require(nvrtc_.nvrtcCreateProgram(&program_, closure.given.front().text.c_str(), specialisation.entry.c_str(),
+                                      static_cast<int>(headers.size()), headers.data(), names.data()),
+            "creating an NVRTC program", specialisation);
+  }
+  ~Program() { nvrtc_.nvrtcDestroyProgram(&program_); }
+  Program(const Program&) = delete;
+  Program& operator=(const Program&) = delete;
+
+  void add_name_expression(const std::string& expression) {
+    require(nvrtc_.nvrtcAddNameExpression(program_, expression.c_str()), "adding a name expression", specialisation_);
+  }
+
+  nvrtcResult compile(const std::vector<std::string>& options) {
+    const std::vector<const char*> all = pointers(options);
+    return nvrtc_.nvrtcCompileProgram(program_, static_cast<int>(all.size()), all.data());
+  }
+
+  std::string log() const {
+    std::size_t bytes = 0;
+    nvrtc_.nvrtcGetProgramLogSize(program_, &bytes);
+    std::string text(bytes, '\0');
+    if (bytes > 0) nvrtc_.nvrtcGetProgramLog(program_, text.data());
+    text.erase(text.find_last_not_of(std::string_view("\0 \n", 3)) + 1);
+    return with_folders(text, specialisation_);
+  }
+
+  std::vector<std::byte> image() const {
+    std::size_t bytes = 0;
+    require(nvrtc_.nvrtcGetCUBINSize(program_, &bytes), "reading the cubin's size", specialisation_);
+    std::vector<std::byte> cubin(bytes);
+    require(nvrtc_.nvrtcGetCUBIN(program_, reinterpret_cast<char*>(cubin.data())), "reading the cubin",
+            specialisation_);
+    return cubin;
+  }
+
+  std::string lowered_name(const std::string& expression) const {
+    const char* name = nullptr;
+    require(nvrtc_.nvrtcGetLoweredName(program_, expression.c_str(), &name), "looking up a name expression",
+            specialisation_);
+    return name;
+  }
+
+ private:
+  const Nvrtc& nvrtc_ = Nvrtc::get();
+  const Specialisation& specialisation_;
+  nvrtcProgram program_ = nullptr;
+};
+
+/// Empty name expressions stand for passes that are left out.
+void compile_program(Program& program, const Specialisation& specialisation, const Closure& closure) {
+  std::vector<std::string> options = byte_determining_options(specialisation);
+  for (const auto& folder : closure.include_directories) options.push_back("--include-path=" + folder.string());
+  std::vector<std::string> isolated = options;
+  isolated.insert(isolated.end(), isolating_options.begin(), isolating_options.end());
+  nvrtcResult result = program.compile(isolated);
+  if (result == NVRTC_ERROR_INVALID_OPTION) result = program.compile(options);
+  if (result == NVRTC_SUCCESS) return;
+  throw Error(result == NVRTC_ERROR_OUT_OF_MEMORY ? ErrorKind::out_of_memory : ErrorKind::compile_failed,
+              "Compiling " + specialisation.label + " for " + specialisation.arch + " failed (" +
+                  Nvrtc::get().nvrtcGetErrorString(result) + "):\n" + program.log());
+}
+
+void check_advisories(const std::string& log, const Specialisation& specialisation) {
+  for (const std::string_view advisory : fatal_advisories) {
+    if (log.find(advisory) == std::string::npos) continue;
+    throw Error(ErrorKind::compile_failed,
+                "Compiling " + specialisation.label + " for " + specialisation.arch + " gave the advisory " +
+                    std::string(advisory) +
+                    ": the kernel would not run as it is written. Mend the kernel, or rule the "
+                    "config out by a constraint. The compiler's log:\n" +
+                    log);
+  }
+}
+
+}  // namespace
+
+Cubin compile(const Specialisation& specialisation) {
+  const auto begin = std::chrono::steady_clock::now();
+  const Closure closure = find_closure(specialisation);
+  Program program(specialisation, closure);
+  for (const std::string& expression : specialisation.name_expressions) {
+    if (expression.empty()) continue;
+    check_name_expression(expression, specialisation);
+    program.add_name_expression(expression);
+  }
+  compile_program(program, specialisation, closure);
+  Cubin cubin;
+  cubin.log = program.log();
+  check_advisories(cubin.log, specialisation);
+  cubin.image = program.image();
+  for (const std::string& expression : specialisation.name_expressions) {
+    cubin.lowered_names.push_back(expression.empty() ? "" : program.lowered_name(expression));
+  }
+  cubin.compile_time = std::chrono::steady_clock::now() - begin;
+  return cubin;
+}
+
+}  // namespace kiln::jit

@@ -1,0 +1,152 @@
+#include "jit/include_closure.hpp"
+
+#include <fstream>
+#include <iterator>
+#include <optional>
+#include <set>
+#include <span>
+#include <system_error>
+
+#include "cuda/toolkit.hpp"
+#include "jit/include_scan.hpp"
+#include "kiln/error.hpp"
+
+namespace kiln::jit {
+namespace {
+
+using std::filesystem::path;
+
+const spec::SourceFile* find_in(std::span<const spec::SourceFile> files, const std::string& name) {
+  for (const spec::SourceFile& file : files) {
+    if (file.name == name) return &file;
+  }
+  return nullptr;
+}
+
+std::optional<std::string> read_text(const path& file) {
+  std::error_code failure;
+  if (!std::filesystem::is_regular_file(file, failure)) return std::nullopt;
+  std::ifstream stream(file, std::ios::binary);
+  if (!stream) return std::nullopt;
+  return std::string(std::istreambuf_iterator<char>(stream), {});
+}
+
+/// Walks includes depth first, each file once, so that the order depends on the sources alone.
+class ClosureWalk {
+ public:
+  explicit ClosureWalk(const Specialisation& specialisation) : specialisation_(specialisation) {}
+
+  Closure run() {
+    const spec::SourceFile* entry = find_in(specialisation_.files, specialisation_.entry);
+    if (entry == nullptr) {
+      throw Error(ErrorKind::compile_failed, specialisation_.label + ": the source " + specialisation_.entry +
+                                                 " is not among the files of " + specialisation_.folder + ".");
+    }
+    if (specialisation_.toolkit_headers) find_toolkit();
+    visit_given(*entry);
+    return std::move(closure_);
+  }
+
+ private:
+  void find_toolkit() {
+    closure_.include_directories = cuda::toolkit_include_directories();
+    if (!closure_.include_directories.empty()) return;
+    throw Error(ErrorKind::compile_failed,
+                specialisation_.label +
+                    " includes CUDA toolkit headers and none were found; set CUDA_HOME, or install "
+                    "the CUDA toolkit or the Python package nvidia-cuda-runtime.");
+  }
+
+  const spec::SourceFile* find_given(const std::string& name) const {
+    const spec::SourceFile* own = find_in(specialisation_.files, name);
+    return own != nullptr ? own : find_in(spec::common_headers(), name);
+  }
+
+  void visit_given(const spec::SourceFile& file) {
+    if (!seen_.insert(file.name).second) return;
+    closure_.given.push_back(file);
+    const std::string shown = shown_name(specialisation_, file.name);
+    for (const Inclusion& asked : scan_template(shown, file.text)) {
+      if (const spec::SourceFile* given = find_given(asked.name)) {
+        visit_given(*given);
+      } else if (!visit_toolkit(asked.name, {}) && !asked.angled) {
+        refuse_unknown(shown, asked);
+      }
+      // An unknown <name> may stand in a group that is compiled out. Where it does not, NVRTC has nowhere to look for it.
+    }
+  }
+
+  /// True when a toolkit folder, or the includer's own when it is a toolkit file, holds the file.
+  bool visit_toolkit(const std::string& name, const path& includer_folder) {
+    if (!includer_folder.empty() && visit_file(includer_folder / name)) return true;
+    for (const path& folder : closure_.include_directories) {
+      if (visit_file(folder / name)) return true;
+    }
+    return false;
+  }
+
+  bool visit_file(const path& file) {
+    const path normal = file.lexically_normal();
+    if (seen_.contains("<" + normal.string())) return true;
+    auto text = read_text(normal);
+    if (!text) return false;
+    seen_.insert("<" + normal.string());
+    const std::vector<Inclusion> inclusions = scan_toolkit_header(*text);
+    closure_.toolkit.push_back({include_name(normal), std::move(*text)});
+    for (const Inclusion& asked : inclusions) {
+      if (const spec::SourceFile* given = find_given(asked.name)) {
+        visit_given(*given);
+      } else {
+        visit_toolkit(asked.name, asked.angled ? path{} : normal.parent_path());
+      }
+    }
+    return true;
+  }
+
+  /// By the deepest include directory that holds it, so that the name is the same wherever the toolkit lies.
+  std::string include_name(const path& file) const {
+    std::string best = "<" + file.filename().string() + ">";
+    std::size_t deepest = 0;
+    for (const path& folder : closure_.include_directories) {
+      const std::string prefix = (folder / "").lexically_normal().string();
+      if (prefix.size() <= deepest || !file.string().starts_with(prefix)) continue;
+      deepest = prefix.size();
+      best = "<" + file.string().substr(prefix.size()) + ">";
+    }
+    return best;
+  }
+
+  [[noreturn]] void refuse_unknown(const std::string& shown, const Inclusion& asked) const {
+    std::string known;
+    for (const spec::SourceFile& file : specialisation_.files) known += (known.empty() ? "" : ", ") + file.name;
+    throw Error(
+        ErrorKind::compile_failed,
+        shown + "(" + std::to_string(asked.line) + "): includes \"" + asked.name +
+            "\", which is neither a file of the op (" + known + ") nor a common/ header; add the file" +
+            (specialisation_.toolkit_headers ? "." : ", or set toolkit_headers = true for a CUDA toolkit header."));
+  }
+
+  const Specialisation& specialisation_;
+  Closure closure_;
+  std::set<std::string> seen_;
+};
+
+}  // namespace
+
+Closure find_closure(const Specialisation& specialisation) {
+  return ClosureWalk(specialisation).run();
+}
+
+std::string shown_name(const Specialisation& specialisation, const std::string& file) {
+  if (specialisation.folder.empty() || find_in(specialisation.files, file) == nullptr) return file;
+  return specialisation.folder + "/" + file;
+}
+
+std::vector<spec::SourceFile> include_closure(const Specialisation& specialisation) {
+  Closure closure = find_closure(specialisation);
+  std::vector<spec::SourceFile> all = std::move(closure.given);
+  for (spec::SourceFile& file : closure.toolkit) all.push_back(std::move(file));
+  return all;
+}
+
+}  // namespace kiln::jit

@@ -1,0 +1,166 @@
+#include "jit/include_scan.hpp"
+
+#include <algorithm>
+#include <array>
+
+#include "jit/source_lexer.hpp"
+#include "kiln/error.hpp"
+
+namespace kiln::jit {
+namespace {
+
+constexpr std::string_view has_include = "__has_include";
+
+/// Macros could paste __has_include together where this scan cannot see it, and the front end would obey, in directives and
+/// in plain code; but then its beginning stands somewhere as an identifier.
+bool begins_has_include(std::string_view identifier) {
+  return identifier.size() < has_include.size() && has_include.starts_with(identifier);
+}
+
+Inclusion inclusion(const std::string& header, int line) {
+  return {header.substr(1, header.size() - 2), header.front() == '<', line};
+}
+
+class TemplateScan {
+ public:
+  TemplateScan(std::string_view shown, std::string_view text) : shown_(shown), lexer_(text) {}
+
+  std::vector<Inclusion> run() {
+    try {
+      while (scan_line()) {
+      }
+    } catch (const AmbiguousSource& ambiguous) {
+      refuse(ambiguous.line, std::string("holds ") + ambiguous.what(),
+             "write it so that every compiler reads it alike");
+    }
+    return std::move(found_);
+  }
+
+ private:
+  [[noreturn]] void refuse(int line, const std::string& what, const std::string& remedy) const {
+    throw Error(ErrorKind::compile_failed,
+                shown_ + "(" + std::to_string(line) + "): the source " + what + "; " + remedy + ".");
+  }
+
+  /// False at the end of the file.
+  bool scan_line() {
+    Token token = lexer_.next();
+    if (token.kind == TokenKind::punctuation && token.text == "#") {
+      token = lexer_.next();
+      if (token.kind == TokenKind::identifier) return scan_directive(token);
+    }
+    for (; !ends(token); token = lexer_.next()) check_identifier(token);
+    return token.kind != TokenKind::end_of_file;
+  }
+
+  bool scan_directive(const Token& directive) {
+    static constexpr std::array<std::string_view, 3> other_readers = {"include_next", "import", "embed"};
+    if (std::find(other_readers.begin(), other_readers.end(), directive.text) != other_readers.end()) {
+      refuse(directive.line, "uses #" + directive.text, "only #include is allowed");
+    }
+    if (directive.text == "include") add(directive.line, "#include");
+    std::array<std::string, 2> before;  // the two tokens before this one
+    Token token = lexer_.next();
+    for (; !ends(token); token = lexer_.next()) {
+      const bool defined = before[1] == "defined" || (before[0] == "defined" && before[1] == "(");
+      scan_directive_token(directive, token, defined);
+      before = {std::move(before[1]), std::move(token.text)};
+    }
+    return token.kind != TokenKind::end_of_file;
+  }
+
+  /// `defined`: the token is the operand of defined, which reads nothing.
+  void scan_directive_token(const Token& directive, const Token& token, bool defined) {
+    // In a group that is compiled out the front end does not read a directive's raw strings as such.
+    if (token.spans_lines) {
+      refuse(token.line, "has a raw string over several lines in #" + directive.text,
+             "end it on the line it begins on");
+    }
+    if (token.kind != TokenKind::identifier || token.text != has_include) return check_identifier(token);
+    if (defined || directive.text == "ifdef" || directive.text == "ifndef") return;
+    if (directive.text != "if" && directive.text != "elif") {
+      refuse(token.line, "uses __has_include through #" + directive.text, "write it in #if or #elif itself");
+    }
+    if (lexer_.next().text != "(") {
+      refuse(token.line, "uses __has_include without a file name", "write __has_include(\"file\")");
+    }
+    add(token.line, has_include);
+  }
+
+  void add(int line, std::string_view reader) {
+    const auto header = lexer_.header_name();
+    if (!header) {
+      refuse(line, "computes what " + std::string(reader) + " reads by a macro", "name the file itself");
+    }
+    const Inclusion asked = inclusion(*header, line);
+    check_name(asked, reader);
+    found_.push_back(asked);
+  }
+
+  /// A relative name that stays below where it is looked for.
+  void check_name(const Inclusion& asked, std::string_view reader) const {
+    const std::string_view name = asked.name;
+    const auto has = [&](std::string_view part) { return name.find(part) != std::string_view::npos; };
+    if (name.starts_with('/') || name.starts_with('~') || has("\\") || has(":")) {
+      refuse(asked.line, "asks " + std::string(reader) + " for the absolute path '" + asked.name + "'",
+             "name a file of the op's own folder or a common/ header");
+    }
+    if (name.empty() || has("//") || ("/" + asked.name + "/").find("/../") != std::string::npos ||
+        ("/" + asked.name + "/").find("/./") != std::string::npos) {
+      refuse(asked.line, "asks " + std::string(reader) + " for '" + asked.name + "', which may leave the op's folder",
+             "name a file of the op's own folder or a common/ header");
+    }
+  }
+
+  void check_identifier(const Token& token) const {
+    static constexpr std::array<std::string_view, 3> clocks = {"__DATE__", "__TIME__", "__TIMESTAMP__"};
+    if (token.kind != TokenKind::identifier) return;
+    if (std::find(clocks.begin(), clocks.end(), token.text) != clocks.end()) {
+      refuse(token.line, "uses " + token.text, "machine code must depend on nothing but its source, so remove it");
+    }
+    if (begins_has_include(token.text)) {
+      refuse(token.line, "uses the name '" + token.text + "', from which a macro could form __has_include",
+             "choose another name");
+    }
+    if (token.text.starts_with(has_include)) {
+      refuse(token.line, "uses " + token.text + " outside #if", "write __has_include in #if or #elif itself");
+    }
+  }
+
+  static bool ends(const Token& token) {
+    return token.kind == TokenKind::end_of_line || token.kind == TokenKind::end_of_file;
+  }
+
+  std::string shown_;
+  SourceLexer lexer_;
+  std::vector<Inclusion> found_;
+};
+
+}  // namespace
+
+std::vector<Inclusion> scan_template(std::string_view shown, std::string_view text) {
+  return TemplateScan(shown, text).run();
+}
+
+std::vector<Inclusion> scan_toolkit_header(std::string_view text) {
+  std::vector<Inclusion> found;
+  SourceLexer lexer(text);
+  bool line_begins = true;
+  for (;;) {
+    try {
+      Token token = lexer.next();
+      if (line_begins && token.text == "#") {
+        token = lexer.next();
+        const auto header = token.text == "include" ? lexer.header_name() : std::nullopt;
+        if (header) found.push_back(inclusion(*header, token.line));
+      }
+      if (token.kind == TokenKind::end_of_file) return found;
+      line_begins = token.kind == TokenKind::end_of_line;
+    } catch (const AmbiguousSource&) {
+      lexer.skip_line();
+      line_begins = true;
+    }
+  }
+}
+
+}  // namespace kiln::jit

@@ -1,0 +1,112 @@
+#include "jit/module.hpp"
+
+#include <array>
+#include <utility>
+
+#include "cuda/device.hpp"
+#include "kiln/error.hpp"
+
+namespace kiln::jit {
+namespace {
+
+using cuda::check;
+using cuda::Driver;
+
+CUmodule load(std::span<const std::byte> image) {
+  std::array<char, 4096> log{};
+  std::array<CUjit_option, 2> options = {CU_JIT_ERROR_LOG_BUFFER, CU_JIT_ERROR_LOG_BUFFER_SIZE_BYTES};
+  std::array<void*, 2> values = {log.data(), reinterpret_cast<void*>(log.size() - 1)};
+  CUmodule module = nullptr;
+  const CUresult result = Driver::get().cuModuleLoadDataEx(
+      &module, image.data(), static_cast<unsigned int>(options.size()), options.data(), values.data());
+  const std::string said = log[0] != '\0' ? std::string("; the driver says: ") + log.data() : "";
+  check(result, ("loading a cubin of " + std::to_string(image.size()) + " bytes" + said).c_str());
+  return module;
+}
+
+CUfunction find_function(CUmodule module, const std::string& lowered_name) {
+  const Driver& driver = Driver::get();
+  CUfunction function = nullptr;
+  check(driver.cuModuleGetFunction(&function, module, lowered_name.c_str()),
+        ("finding the function " + lowered_name + " in its cubin").c_str());
+  // With lazy loading, the default since CUDA 12, the first launch would load the code; in a capture it could not.
+  if (driver.cuFuncLoad != nullptr)
+    check(driver.cuFuncLoad(function), ("loading the function " + lowered_name).c_str());
+  return function;
+}
+
+int attribute(CUfunction function, CUfunction_attribute which) {
+  int value = 0;
+  check(Driver::get().cuFuncGetAttribute(&value, which, function), "reading a function's attribute");
+  return value;
+}
+
+/// Dynamic shared memory that a function could have on the current device, for messages.
+std::string shared_maximum(CUfunction function) {
+  const Driver& driver = Driver::get();
+  CUdevice device = 0;
+  int of_block = 0;
+  if (driver.cuCtxGetDevice == nullptr || driver.cuCtxGetDevice(&device) != CUDA_SUCCESS ||
+      driver.cuDeviceGetAttribute(&of_block, CU_DEVICE_ATTRIBUTE_MAX_SHARED_MEMORY_PER_BLOCK_OPTIN, device) !=
+          CUDA_SUCCESS) {
+    return "an unknown number";
+  }
+  return std::to_string(of_block - attribute(function, CU_FUNC_ATTRIBUTE_SHARED_SIZE_BYTES));
+}
+
+}  // namespace
+
+Module::Module(std::span<const std::byte> image, std::span<const std::string> lowered_names) : module_(load(image)) {
+  try {
+    for (const std::string& name : lowered_names) {
+      functions_.push_back(name.empty() ? nullptr : find_function(module_, name));
+    }
+  } catch (...) {
+    Driver::get().cuModuleUnload(module_);
+    throw;
+  }
+}
+
+Module::~Module() {
+  if (module_ != nullptr) Driver::find()->cuModuleUnload(module_);
+}
+
+Module::Module(Module&& other) noexcept
+    : module_(std::exchange(other.module_, nullptr)), functions_(std::move(other.functions_)) {}
+
+Module& Module::operator=(Module&& other) noexcept {
+  std::swap(module_, other.module_);
+  std::swap(functions_, other.functions_);
+  return *this;
+}
+
+Resources Module::resources(std::size_t index) const {
+  const CUfunction function = functions_[index];
+  if (function == nullptr) return {};
+  return {.registers = attribute(function, CU_FUNC_ATTRIBUTE_NUM_REGS),
+          .spill_bytes = attribute(function, CU_FUNC_ATTRIBUTE_LOCAL_SIZE_BYTES),
+          .static_shared_bytes = attribute(function, CU_FUNC_ATTRIBUTE_SHARED_SIZE_BYTES),
+          .max_threads = attribute(function, CU_FUNC_ATTRIBUTE_MAX_THREADS_PER_BLOCK)};
+}
+
+void Module::allow_shared(std::size_t index, std::int64_t bytes) {
+  const CUfunction function = functions_[index];
+  if (function == nullptr) return;
+  const CUresult result = Driver::get().cuFuncSetAttribute(function, CU_FUNC_ATTRIBUTE_MAX_DYNAMIC_SHARED_SIZE_BYTES,
+                                                           static_cast<int>(bytes));
+  if (result == CUDA_SUCCESS) return;
+  check(result, ("allowing " + std::to_string(bytes) + " bytes of dynamic shared memory, where at most " +
+                 shared_maximum(function) + " are to be had")
+                    .c_str());
+}
+
+int Module::occupancy(std::size_t index, int threads, std::int64_t shared_bytes) const {
+  int blocks = 0;
+  if (functions_[index] == nullptr) return blocks;
+  check(Driver::get().cuOccupancyMaxActiveBlocksPerMultiprocessor(&blocks, functions_[index], threads,
+                                                                  static_cast<std::size_t>(shared_bytes)),
+        "asking for a function's occupancy");
+  return blocks;
+}
+
+}  // namespace kiln::jit

@@ -1,0 +1,172 @@
+#include "jit/source_lexer.hpp"
+
+#include <array>
+
+namespace kiln::jit {
+namespace {
+
+bool is_digit(int c) {
+  return c >= '0' && c <= '9';
+}
+bool begins_identifier(int c) {
+  return (c >= 'a' && c <= 'z') || (c >= 'A' && c <= 'Z') || c == '_';
+}
+bool continues_identifier(int c) {
+  return begins_identifier(c) || is_digit(c);
+}
+bool is_blank(int c) {
+  return c == ' ' || c == '\t' || c == '\v' || c == '\f' || c == '\r';
+}
+bool is_header_character(int c) {
+  return c != '>' && c != '"' && c != '\n' && c != -1;
+}
+
+bool is_raw_prefix(std::string_view text) {
+  for (const std::string_view prefix : {"R", "LR", "uR", "UR", "u8R"}) {
+    if (text == prefix) return true;
+  }
+  return false;
+}
+
+}  // namespace
+
+int SourceLexer::peek() noexcept {
+  while (at_ + 1 < text_.size() && text_[at_] == '\\') {
+    const std::size_t newline = at_ + (text_[at_ + 1] == '\r' ? 2 : 1);
+    if (newline >= text_.size() || text_[newline] != '\n') break;
+    at_ = newline + 1;
+    ++line_;
+  }
+  return at_ < text_.size() ? static_cast<unsigned char>(text_[at_]) : -1;
+}
+
+int SourceLexer::take() noexcept {
+  const int c = peek();
+  if (c == '\n') ++line_;
+  if (c != -1) ++at_;
+  return c;
+}
+
+void SourceLexer::skip_line() noexcept {
+  for (int c = take(); c != '\n' && c != -1; c = take()) {
+  }
+}
+
+std::string SourceLexer::take_while(bool (*belongs)(int)) {
+  std::string taken;
+  while (belongs(peek())) taken += static_cast<char>(take());
+  return taken;
+}
+
+void SourceLexer::skip_block_comment() {
+  const int begin = line_;
+  for (int previous = 0, c = take();; previous = c, c = take()) {
+    if (c == -1) throw AmbiguousSource(begin, "a comment that does not end");
+    if (previous == '*' && c == '/') return;
+  }
+}
+
+void SourceLexer::skip_blanks() {
+  for (;;) {
+    const int c = peek();
+    if (is_blank(c)) {
+      take();
+      continue;
+    }
+    if (c != '/') return;
+    SourceLexer ahead = *this;
+    ahead.take();
+    if (ahead.peek() == '/') {
+      while (peek() != '\n' && peek() != -1) take();
+    } else if (ahead.peek() == '*') {
+      ahead.take();
+      *this = ahead;
+      skip_block_comment();
+    } else {
+      return;
+    }
+  }
+}
+
+std::optional<std::string> SourceLexer::header_name() {
+  skip_blanks();
+  const int open = peek();
+  if (open != '"' && open != '<') return std::nullopt;
+  SourceLexer ahead = *this;
+  std::string name(1, static_cast<char>(ahead.take()));
+  name += ahead.take_while(is_header_character);
+  if (ahead.peek() != (open == '<' ? '>' : '"')) return std::nullopt;
+  name += static_cast<char>(ahead.take());
+  *this = ahead;
+  return name;
+}
+
+Token SourceLexer::quoted(char quote) {
+  Token token{TokenKind::literal, std::string(1, static_cast<char>(take())), line_};
+  for (int c = peek(); c != '\n' && c != -1; c = peek()) {
+    token.text += static_cast<char>(take());
+    if (c == quote) return token;
+    if (c == '\\' && peek() != '\n' && peek() != -1) token.text += static_cast<char>(take());
+  }
+  // An apostrophe in prose that is compiled out ends with its line, unless what follows it could begin something longer.
+  if (token.text.find("/*") != std::string::npos || token.text.find('"') != std::string::npos) {
+    throw AmbiguousSource(token.line, "a quote that does not end on its line");
+  }
+  return token;
+}
+
+/// Between the quotes of a raw string nothing is spliced, so characters are read as they stand.
+Token SourceLexer::raw_string() {
+  static constexpr std::size_t longest_delimiter = 16;
+  Token token{TokenKind::literal, {}, line_};
+  const std::size_t open = text_.find('(', at_);
+  const std::string_view delimiter = text_.substr(at_ + 1, open - at_ - 1);
+  if (open == std::string_view::npos || delimiter.size() > longest_delimiter ||
+      delimiter.find_first_of(" )\\\t\v\f\r\n\"") != std::string_view::npos) {
+    throw AmbiguousSource(line_, "a raw string with a malformed delimiter");
+  }
+  const std::string closing = ")" + std::string(delimiter) + "\"";
+  const std::size_t close = text_.find(closing, open);
+  if (close == std::string_view::npos) throw AmbiguousSource(line_, "a raw string that does not end");
+  token.text = text_.substr(at_, close + closing.size() - at_);
+  for (const char c : token.text) line_ += c == '\n';
+  token.spans_lines = line_ != token.line;
+  at_ = close + closing.size();
+  return token;
+}
+
+Token SourceLexer::number() {
+  Token token{TokenKind::number, {}, line_};
+  for (;;) {
+    token.text += take_while([](int c) { return continues_identifier(c) || c == '.'; });
+    SourceLexer ahead = *this;
+    if (ahead.take() != '\'' || !continues_identifier(ahead.peek())) return token;  // a digit separator
+    *this = ahead;
+  }
+}
+
+Token SourceLexer::next() {
+  skip_blanks();
+  const int c = peek();
+  const int line = line_;
+  if (c == -1) return {TokenKind::end_of_file, {}, line};
+  if (c == '\n') return {TokenKind::end_of_line, std::string(1, static_cast<char>(take())), line};
+  if (begins_identifier(c)) {
+    Token token{TokenKind::identifier, take_while(continues_identifier), line};
+    return is_raw_prefix(token.text) && peek() == '"' ? raw_string() : token;
+  }
+  if (c == '"' || c == '\'') return quoted(static_cast<char>(c));
+  if (is_digit(c)) return number();
+  if (c < ' ' || c > '~' || c == '\\' || c == '$' || c == '@' || c == '`') {
+    throw AmbiguousSource(line, "the stray byte " + std::to_string(c));
+  }
+  take();
+  if (c == '.' && is_digit(peek())) return number();
+  if (c == '%' && peek() == ':') {  // the digraph of #
+    take();
+    return {TokenKind::punctuation, "#", line};
+  }
+  return {TokenKind::punctuation, std::string(1, static_cast<char>(c)), line};
+}
+
+}  // namespace kiln::jit

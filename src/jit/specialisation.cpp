@@ -1,0 +1,80 @@
+#include "jit/specialisation.hpp"
+
+#include <algorithm>
+
+#include "cuda/nvrtc_api.hpp"
+#include "jit/compile_options.hpp"
+#include "kiln/error.hpp"
+
+namespace kiln::jit {
+namespace {
+
+/// A list is preceded by its length, so that no two pairs of lists hash alike.
+void hash_closure(spec::Hasher& hasher, const Specialisation& specialisation) {
+  const std::vector<spec::SourceFile> files = include_closure(specialisation);
+  hasher.field(static_cast<std::int64_t>(files.size()));
+  for (const spec::SourceFile& file : files) hasher.field(file.name).field(file.text);
+}
+
+void hash_list(spec::Hasher& hasher, const std::vector<std::string>& list) {
+  hasher.field(static_cast<std::int64_t>(list.size()));
+  for (const std::string& each : list) hasher.field(each);
+}
+
+}  // namespace
+
+std::string compiler_identity() {
+  const cuda::Nvrtc& nvrtc = cuda::Nvrtc::get();
+  return "nvrtc " + std::to_string(nvrtc.major) + "." + std::to_string(nvrtc.minor) + " build " + nvrtc.build_id;
+}
+
+spec::Digest cubin_key(const Specialisation& specialisation, std::string_view compiler) {
+  spec::Hasher hasher;
+  hasher.field("cubin");
+  hash_closure(hasher, specialisation);
+  hash_list(hasher, specialisation.name_expressions);
+  hash_list(hasher, byte_determining_options(specialisation));
+  hasher.field(compiler);
+  return hasher.finish();
+}
+
+spec::Digest source_digest(const Specialisation& specialisation) {
+  spec::Hasher hasher;
+  hasher.field("source");
+  hash_closure(hasher, specialisation);
+  hash_list(hasher, specialisation.name_expressions);
+  return hasher.finish();
+}
+
+std::string default_arch(std::int64_t sm) {
+  // From 9.0 on, a target with the suffix has what is particular to the architecture, such as wgmma on 9.0.
+  const auto target = [](std::int64_t number) { return "sm_" + std::to_string(number) + (number >= 90 ? "a" : ""); };
+  const cuda::Nvrtc* nvrtc = cuda::Nvrtc::find();
+  if (nvrtc == nullptr) return target(sm);
+  const std::vector<std::string> known = supported_archs();
+  const auto knows = [&](std::int64_t number) {
+    return std::find(known.begin(), known.end(), "sm_" + std::to_string(number)) != known.end();
+  };
+  if (knows(sm)) return target(sm);
+  // Code for an older minor revision of the same major one runs too, but without the suffix.
+  for (std::int64_t older = sm - 1; older / 10 == sm / 10 && older > 0; --older) {
+    if (knows(older)) return "sm_" + std::to_string(older);
+  }
+  throw Error(ErrorKind::compile_failed, "Code for compute capability " + std::to_string(sm / 10) + "." +
+                                             std::to_string(sm % 10) + " was asked for; NVRTC " +
+                                             std::to_string(nvrtc->major) + "." + std::to_string(nvrtc->minor) +
+                                             " at " + nvrtc->path + " knows no such target. Install a newer NVRTC.");
+}
+
+std::vector<std::string> supported_archs() {
+  const cuda::Nvrtc& nvrtc = cuda::Nvrtc::get();
+  int count = 0;
+  nvrtc.nvrtcGetNumSupportedArchs(&count);
+  std::vector<int> numbers(static_cast<std::size_t>(std::max(count, 0)));
+  nvrtc.nvrtcGetSupportedArchs(numbers.data());
+  std::vector<std::string> archs;
+  for (const int number : numbers) archs.push_back("sm_" + std::to_string(number));
+  return archs;
+}
+
+}  // namespace kiln::jit
