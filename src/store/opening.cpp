@@ -5,6 +5,7 @@
 #include <sys/stat.h>
 #include <unistd.h>
 
+#include <algorithm>
 #include <array>
 #include <cerrno>
 #include <cstring>
@@ -34,7 +35,10 @@ struct Header {
     for (std::size_t each = at; each < at + length; ++each) value = value << 8U | std::to_integer<std::uint32_t>(raw[each]);
     return value;
   }
-  [[nodiscard]] bool has_magic() const { return std::memcmp(raw.data(), magic.data(), magic.size()) == 0; }
+  /// Of a file that was cut off, as much of it as is there.
+  [[nodiscard]] bool has_magic(std::int64_t size) const {
+    return std::memcmp(raw.data(), magic.data(), std::min(magic.size(), static_cast<std::size_t>(size))) == 0;
+  }
   [[nodiscard]] std::int64_t page_size() const { return integer(16, 2) == 1 ? 65536 : integer(16, 2); }
 };
 
@@ -54,9 +58,9 @@ void judge_header(const fs::path& path, const Connection& connection) {
   Header header;
   connection.read_header(header.raw);
   const bool ours = header.integer(68, 4) == application_id;
-  if (size < smallest_database && header.has_magic()) damaged(path, fmt::format("it was cut off after {} bytes", size));
-  if (!header.has_magic() && !ours) refuse(path, "it is not a .kiln file");
-  if (!header.has_magic()) damaged(path, "its first bytes are not those of a .kiln file");
+  if (size < smallest_database && header.has_magic(size)) damaged(path, fmt::format("it was cut off after {} bytes", size));
+  if (!header.has_magic(size) && !ours) refuse(path, "it is not a .kiln file");
+  if (!header.has_magic(size)) damaged(path, "its first bytes are not those of a .kiln file");
   if (!ours) refuse(path, fmt::format("it is an SQLite database of another program (application_id {:#010x})", header.integer(68, 4)));
   if (header.integer(18, 1) == 2 || header.integer(19, 1) == 2)
     refuse(path, "it is in WAL mode, where rows can stand in a side file that was left behind; run: "

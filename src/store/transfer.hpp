@@ -10,8 +10,8 @@
 namespace kiln::store {
 
 struct Selection {
-  std::string op;             // empty: all
-  std::string device_class;   // empty: all
+  std::string op = {};            // empty: all; cubins, which do not say whose they are, are not selected by it
+  std::string device_class = {};  // empty: all
   bool cubins = true;
   bool candidates = true;
 };

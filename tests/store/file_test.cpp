@@ -1,5 +1,4 @@
-#include <sqlite3.h>
-
+#include <atomic>
 #include <cmath>
 #include <limits>
 #include <thread>

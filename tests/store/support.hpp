@@ -7,6 +7,7 @@
 #include <unistd.h>
 
 #include <doctest/doctest.h>
+#include <sqlite3.h>
 
 #include <exception>
 #include <filesystem>
@@ -119,6 +120,17 @@ std::string refusal(Work&& work) {
     return std::string(to_string(error.kind())) + ": " + error.what();
   }
   return "";
+}
+
+/// As another program would: none of Kiln's settings.
+inline void run_sql(const std::filesystem::path& path, const std::string& sql) {
+  sqlite3* database = nullptr;
+  REQUIRE(sqlite3_open(path.c_str(), &database) == SQLITE_OK);
+  char* error = nullptr;
+  const int code = sqlite3_exec(database, sql.c_str(), nullptr, nullptr, &error);
+  if (code != SQLITE_OK) MESSAGE(error);
+  sqlite3_close(database);
+  REQUIRE(code == SQLITE_OK);
 }
 
 inline bool contains(const std::string& text, std::string_view part) { return text.find(part) != std::string::npos; }

@@ -1,0 +1,252 @@
+#include "store/transfer.hpp"
+
+#include <rapidcheck.h>
+
+#include <algorithm>
+#include <sstream>
+
+#include "support.hpp"
+
+namespace kiln::store {
+namespace {
+
+namespace fs = std::filesystem;
+
+std::string text_of(File& file, const Selection& selection = {}) {
+  std::ostringstream text;
+  export_text(file, text, selection);
+  return text.str();
+}
+
+std::unique_ptr<File> from_text(const std::string& text) {
+  auto file = File::in_memory();
+  std::istringstream lines(text);
+  import_text(lines, "text", *file);
+  return file;
+}
+
+std::unique_ptr<File> sample(int records) {
+  auto file = File::in_memory();
+  for (int at = records; at-- > 0;) {
+    const auto name = std::to_string(at);
+    const auto cubin = sample_cubin(name);
+    file->put(sample_record("key " + name, 0.1 * at), &cubin);
+  }
+  return file;
+}
+
+/// Every cubin and record of a file as text, to compare files by.
+std::string content_of(File& file) {
+  auto content = text_of(file);
+  for (const CubinRow& cubin : file.cubins()) content += spec::to_hex(cubin.key) + " " + cubin.label + "\n";
+  return content;
+}
+
+TEST_CASE("text holds a record a line, sorted by key, and gives back the same records") {
+  const auto file = sample(12);
+  const auto text = text_of(*file);
+  CHECK(std::ranges::count(text, '\n') == 12);
+  CHECK(text.starts_with(R"({"key":"key 0","op":"rms_norm","revision":3,"device_class":"sm_90/mp132","regime":"cold",)"));
+  CHECK(text.find("\"key 10\"") < text.find("\"key 2\""));
+  const auto back = from_text(text);
+  CHECK(text_of(*back) == text);
+  for (const Record& record : file->records({}, true)) CHECK(same(back->find_record(record.key, true).value(), record));
+}
+
+TEST_CASE("text leaves out what was not selected") {
+  const auto file = sample(2);
+  auto other = sample_record("other");
+  other.op = "softmax";
+  other.device_class = "sm_80/mp108";
+  file->put(other, nullptr);
+  CHECK(!contains(text_of(*file, {.candidates = false}), "candidates"));
+  CHECK(std::ranges::count(text_of(*file, {.op = "softmax"}), '\n') == 1);
+  CHECK(std::ranges::count(text_of(*file, {.device_class = "sm_90/mp132"}), '\n') == 2);
+}
+
+TEST_CASE("any record survives a file and its text") {
+  CHECK(rc::check([] {
+    const auto word = [] { return *rc::gen::container<std::string>(rc::gen::inRange<char>(0, 127)); };
+    const auto cost = [] { return std::abs(*rc::gen::arbitrary<double>()); };
+    Record record = sample_record("k" + word());
+    record.op = word();
+    record.config = word();
+    record.provenance.device_name = word() + "\xc3\xa9";
+    record.cost_ns = cost();
+    record.low_ns = cost();
+    record.high_ns = cost();
+    record.revision = *rc::gen::arbitrary<std::int64_t>();
+    record.samples = std::abs(*rc::gen::arbitrary<std::int32_t>());
+    record.candidates[1].reason = word();
+    record.candidates[1].cost_ns = cost();
+    const auto file = File::in_memory();
+    file->put(record, nullptr);
+    RC_ASSERT(same(file->find_record(record.key, true).value(), record));
+    const auto back = from_text(text_of(*file));
+    RC_ASSERT(same(back->find_record(record.key, true).value(), record));
+  }));
+}
+
+TEST_CASE("a line that does not hold is named, and nothing is written") {
+  const auto good = text_of(*sample(2));
+  const auto refused = [&](const std::string& line, std::string_view words) {
+    const auto file = File::in_memory();
+    std::istringstream lines(good + line + "\n");
+    const auto found = refusal([&] { import_text(lines, "cache/h200.jsonl", *file); });
+    CAPTURE(found);
+    CHECK(contains(found, "bad_input: cache/h200.jsonl:3: "));
+    CHECK(contains(found, words));
+    CHECK(file->records().empty());
+  };
+  const auto line = good.substr(0, good.find('\n'));
+  const auto with = [&](const std::string& old, const std::string& fresh) {
+    auto changed = line;
+    REQUIRE(contains(changed, old));
+    return changed.replace(changed.find(old), old.size(), fresh);
+  };
+  refused("no JSON", "not JSON");
+  refused("[]", "found array, expected an object");
+  refused(line + "}", "not JSON");
+  refused(with("\"samples\":40,", ""), "field 'samples' is missing");
+  refused(with("\"samples\":40,", "\"samples\":\"40\","), "field 'samples' is string, expected an integer");
+  refused(with("\"samples\":40,", "\"samples\":18446744073709551615,"), "past the largest number");
+  refused(with("\"samples\":40,", "\"samples\":-1,"), "samples is negative");
+  refused(with("\"samples\":40,", "\"samples\":40,\"samples\":41,"), "field 'samples' is given twice");
+  refused(with("\"samples\":40,", "\"samples\":40,\"colour\":1,"), "field 'colour' is unknown");
+  refused(with("\"driver_version\":13000", "\"driver_version\":9999999999"), "past the largest number");
+  refused(with("\"verdict\":\"ok\"", "\"verdict\":\"fine\""), "'fine', which is no verdict");
+  refused(with("\"key\":\"key 0\"", "\"key\":\"\""), "key is empty");
+  refused(with("\"baseline_ns\":0.0", "\"baseline_ns\":-2"), "baseline_ns is not a finite number");
+  refused(with("\"baseline_ns\":0.0", "\"baseline_ns\":1e999"), "not JSON");
+}
+
+TEST_CASE("an exported file holds the same rows, is sealed, and is the same file each time") {
+  const Folder folder;
+  const auto file = sample(5);
+  const auto report = export_file(*file, folder / "a.kiln", {}, false);
+  CHECK(report.added == 5);
+  CHECK(report.cubins == 5);
+  export_file(*File::open(folder / "a.kiln", Access::read_only), folder / "b.kiln", {}, false);
+  CHECK(bytes_of(folder / "a.kiln") == bytes_of(folder / "b.kiln"));
+  const auto back = File::open(folder / "a.kiln", Access::read_only);
+  CHECK(content_of(*back) == content_of(*file));
+  CHECK(back->counters().quarantined == 0);
+  CHECK(std::distance(fs::directory_iterator(folder.path()), {}) == 2);
+}
+
+TEST_CASE("an export leaves out what was not selected") {
+  const Folder folder;
+  const auto file = sample(2);
+  auto old = sample_cubin("old");
+  old.arch = "sm_80";
+  file->put_cubin(old);
+  CHECK(export_file(*file, folder / "a.kiln", {.cubins = false, .candidates = false}, false).cubins == 0);
+  CHECK(File::open(folder / "a.kiln", Access::read_only)->stats().candidates == 0);
+  CHECK(export_file(*file, folder / "b.kiln", {.device_class = "sm_90/mp132"}, false).cubins == 2);
+}
+
+TEST_CASE("an export replaces a file only when told to, and leaves it whole when it fails") {
+  const Folder folder;
+  const auto file = sample(1);
+  write_bytes(folder / "a.kiln", "precious");
+  CHECK(contains(refusal([&] { export_file(*file, folder / "a.kiln", {}, false); }), "bad_input: '" + (folder / "a.kiln").string() + "' exists"));
+  CHECK(bytes_of(folder / "a.kiln") == "precious");
+  export_file(*file, folder / "a.kiln", {}, true);
+  CHECK(File::open(folder / "a.kiln", Access::read_only)->stats().records == 1);
+  CHECK(contains(refusal([&] { export_file(*file, folder / "none" / "a.kiln", {}, true); }), "cannot be made"));
+}
+
+TEST_CASE("a sealed file that lost rows is refused as a base; a write removes the seal") {
+  const Folder folder;
+  const auto file = sample(3);
+  export_file(*file, folder / "a.kiln", {}, false);
+  fs::copy_file(folder / "a.kiln", folder / "b.kiln");
+  File::open(folder / "a.kiln", Access::read_write)->remove_record("key 1");
+  CHECK(File::open(folder / "a.kiln", Access::read_only)->stats().records == 2);
+  run_sql(folder / "b.kiln", "DELETE FROM cubin WHERE id = 1");
+  CHECK(contains(refusal([&] { File::open(folder / "b.kiln", Access::read_only); }), "its manifest states 3 cubin rows and it holds 2"));
+}
+
+TEST_CASE("a merge keeps the better of two records and all cubins") {
+  const auto ours = sample(3);
+  const auto theirs = sample(4);
+  auto better = sample_record("key 1", 77);
+  better.samples = 41;
+  theirs->put(better, nullptr);
+  const auto report = merge_into(*theirs, *ours);
+  CHECK(report.added == 1);
+  CHECK(report.replaced == 1);
+  CHECK(report.kept == 2);
+  CHECK(report.cubins == 1);
+  CHECK(ours->find_record("key 1")->cost_ns == 77);
+  CHECK(merge_into(*theirs, *ours).kept == 4);
+}
+
+TEST_CASE("machine code of a file that others may write is not merged or exported into one's own") {
+  const Folder folder;
+  const auto file = sample(2);
+  export_file(*file, folder / "theirs.kiln", {}, false);
+  fs::permissions(folder / "theirs.kiln", fs::perms::others_write, fs::perm_options::add);
+  const auto theirs = File::open(folder / "theirs.kiln", Access::read_only);
+  const auto ours = File::in_memory();
+  auto report = merge_into(*theirs, *ours);
+  CHECK(report.added == 2);
+  CHECK(report.cubins == 0);
+  CHECK(report.untrusted_cubins == 2);
+  report = export_file(*theirs, folder / "copy.kiln", {}, false);
+  CHECK(report.untrusted_cubins == 2);
+  CHECK(File::open(folder / "copy.kiln", Access::read_only)->stats().cubins == 0);
+}
+
+/// A file with a few rows of few keys, so that conflicts of every kind are common.
+std::unique_ptr<File> arbitrary_file() {
+  auto file = File::in_memory();
+  for (int rows = *rc::gen::inRange(0, 6); rows > 0; --rows) {
+    auto record = sample_record("key" + std::to_string(*rc::gen::inRange(0, 3)), *rc::gen::inRange(0, 3));
+    record.samples = *rc::gen::inRange(1, 3);
+    record.high_ns = record.cost_ns + *rc::gen::inRange(0, 2);
+    record.config = *rc::gen::element<std::string>("a", "b");
+    record.candidates.resize(*rc::gen::inRange<std::size_t>(0, 3));
+    auto cubin = sample_cubin(record.config, 10);
+    cubin.label = std::to_string(*rc::gen::inRange(0, 3));
+    file->put(record, &cubin);
+  }
+  return file;
+}
+
+std::string merged(std::initializer_list<File*> files) {
+  const auto into = File::in_memory();
+  for (File* file : files) merge_into(*file, *into);
+  return content_of(*into);
+}
+
+TEST_CASE("merging is commutative, associative and idempotent") {
+  CHECK(rc::check([] {
+    const auto a = arbitrary_file();
+    const auto b = arbitrary_file();
+    const auto c = arbitrary_file();
+    const auto all = merged({a.get(), b.get(), c.get()});
+    RC_ASSERT(merged({c.get(), a.get(), b.get()}) == all);
+    RC_ASSERT(merged({b.get(), a.get(), b.get(), c.get(), c.get(), a.get()}) == all);
+    const auto before = content_of(*a);
+    merge_into(*a, *a);
+    RC_ASSERT(content_of(*a) == before);
+    merge_into(*c, *b);
+    merge_into(*b, *a);
+    RC_ASSERT(content_of(*a) == all);
+  }));
+}
+
+TEST_CASE("importing text twice, or in another order, changes nothing") {
+  const auto text = text_of(*sample(4));
+  std::vector<std::string> lines;
+  std::istringstream stream(text);
+  for (std::string line; std::getline(stream, line);) lines.push_back(line);
+  std::ranges::reverse(lines);
+  std::string reversed;
+  for (const auto& line : lines) reversed += line + "\n";
+  CHECK(text_of(*from_text(reversed + text)) == text);
+}
+
+}  // namespace
+}  // namespace kiln::store
