@@ -1,0 +1,125 @@
+#include <doctest/doctest.h>
+
+#include <filesystem>
+#include <fstream>
+#include <string>
+#include <thread>
+#include <vector>
+
+#include "cuda/toolkit.hpp"
+#include "jit/specialisation.hpp"
+#include "sources.hpp"
+
+using namespace kiln;
+using namespace kiln::jit;
+using namespace kiln::jit::test;
+
+TEST_CASE("a template becomes a cubin with its lowered names, for each architecture" * doctest::skip(!has_nvrtc())) {
+  for (const char* arch : {"sm_80", "sm_90a"}) {
+    CAPTURE(arch);
+    Specialisation specialisation = scale_kernel("3", arch);
+    specialisation.name_expressions = {"scale<float, 3>", "", "scale<double, 5>"};
+    const Cubin cubin = compile(specialisation);
+    REQUIRE(cubin.image.size() > 4);
+    CHECK(static_cast<char>(cubin.image[1]) == 'E');
+    REQUIRE(cubin.lowered_names.size() == 3);
+    CHECK(holds(cubin.lowered_names[0], "scaleIfLi3E"));
+    CHECK(cubin.lowered_names[1].empty());
+    CHECK(holds(cubin.lowered_names[2], "scaleIdLi5E"));
+    CHECK(cubin.log.empty());
+    CHECK(cubin.compile_time.count() > 0);
+  }
+}
+
+TEST_CASE("two compiles give the same bytes, wherever the op lies" * doctest::skip(!has_nvrtc())) {
+  Specialisation here = scale_kernel();
+  here.options = {"-lineinfo"};
+  here.files[0].text +=
+      "__device__ const char* place() { return __FILE__; }\n__global__ void where(const char** p) { *p = place(); }\n";
+  here.name_expressions.emplace_back("where");
+  Specialisation there = here;
+  there.folder = "/another/place";
+  CHECK(compile(here).image == compile(here).image);
+  CHECK(compile(here).image == compile(there).image);
+}
+
+TEST_CASE("an error in a source names the user's file and line, in headers too" * doctest::skip(!has_nvrtc())) {
+  Specialisation specialisation = scale_kernel();
+  specialisation.files[1].text += "\n__device__ int broken() { return nonsense; }\n";
+  const Error error = thrown_by([&] { compile(specialisation); });
+  CHECK(error.kind() == ErrorKind::compile_failed);
+  CHECK(holds(error.what(), "/home/user/ops/scale/factor.cuh(5)"));
+  CHECK(holds(error.what(), "nonsense"));
+  CHECK(holds(error.what(), "scale/plain factor=3"));
+  CHECK(holds(error.what(), "sm_80"));
+}
+
+TEST_CASE("a name expression that does not resolve is named, one that smuggles text is refused" *
+          doctest::skip(!has_nvrtc())) {
+  CHECK(holds(thrown_by([] { compile(scale_kernel("unheard_of")); }).what(), "unheard_of"));
+  const std::vector<std::string> smuggled = {
+      "3>\n#include \"/etc/passwd\"\n", "3>; int x[__COUNTER__]", "sizeof(\"x\")",
+      "__has_include(</etc/passwd>)",   "sizeof(__DATE__)",       "3> %: include"};
+  for (const std::string& text : smuggled) {
+    CAPTURE(text);
+    const Error error = thrown_by([&] { compile(scale_kernel(text)); });
+    CHECK(error.kind() == ErrorKind::compile_failed);
+    CHECK_FALSE(holds(error.what(), "root:"));
+  }
+}
+
+TEST_CASE("a header in the working directory does not shadow the op's, and is not found in its stead" *
+          doctest::skip(!has_nvrtc())) {
+  const auto before = std::filesystem::current_path();
+  const auto folder = std::filesystem::temp_directory_path() / "kiln_shadowed_header";
+  std::filesystem::create_directories(folder);
+  std::ofstream(folder / "factor.cuh") << "#error from the working directory\n";
+  std::ofstream(folder / "only_here.cuh") << "#define here 1\n";
+  std::filesystem::current_path(folder);
+  const Error shadowed = thrown_by([] { compile(scale_kernel()); });
+  const Error missing = thrown_by([] { compile(specialise({{"k.cuh", "#include \"only_here.cuh\"\n"}})); });
+  const Error angled = thrown_by([] { compile(specialise({{"k.cuh", "#include <only_here.cuh>\n"}})); });
+  std::filesystem::current_path(before);
+  std::filesystem::remove_all(folder);
+  CHECK(std::string(shadowed.what()).empty());
+  CHECK(missing.kind() == ErrorKind::compile_failed);
+  CHECK(angled.kind() == ErrorKind::compile_failed);
+}
+
+TEST_CASE("a kernel whose register request ptxas ignored is rejected by the advisory's name" *
+          doctest::skip(!has_nvrtc())) {
+  const Specialisation specialisation =
+      specialise({{"k.cuh",
+                   "__global__ void k(float* p) {\n"
+                   "  asm volatile(\"setmaxnreg.inc.sync.aligned.u32 232;\");\n  p[0] = 1;\n}\n"}},
+                 {"k"}, "sm_90a");
+  const Error error = thrown_by([&] { compile(specialisation); });
+  CHECK(error.kind() == ErrorKind::compile_failed);
+  CHECK(holds(error.what(), "C7508"));
+}
+
+TEST_CASE("an unknown option is an error that names it" * doctest::skip(!has_nvrtc())) {
+  Specialisation specialisation = scale_kernel();
+  specialisation.options = {"--no-such-option"};
+  CHECK(holds(thrown_by([&] { compile(specialisation); }).what(), "--no-such-option"));
+}
+
+TEST_CASE("toolkit headers are found when an implementation asks for them, and only then" *
+          doctest::skip(!has_nvrtc() || cuda::toolkit_include_directories().empty())) {
+  Specialisation specialisation = specialise(
+      {{"k.cuh", "#include <cuda_fp16.h>\n__global__ void k(__half* p) { p[0] = __float2half(1.0f); }\n"}}, {"k"});
+  CHECK(thrown_by([&] { compile(specialisation); }).kind() == ErrorKind::compile_failed);
+  specialisation.toolkit_headers = true;
+  CHECK(compile(specialisation).image.size() > 0);
+  CHECK(include_closure(specialisation).size() > 2);
+}
+
+TEST_CASE("ten compiles at once give what one gives" * doctest::skip(!has_nvrtc())) {
+  const Cubin alone = compile(scale_kernel());
+  std::vector<Cubin> cubins(10);
+  {
+    std::vector<std::jthread> threads;
+    for (Cubin& cubin : cubins) threads.emplace_back([&cubin] { cubin = compile(scale_kernel()); });
+  }
+  for (const Cubin& cubin : cubins) CHECK(cubin.image == alone.image);
+}

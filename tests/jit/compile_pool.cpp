@@ -1,0 +1,82 @@
+#include <doctest/doctest.h>
+
+#include <string>
+#include <vector>
+
+#include "jit/compile_pool.hpp"
+#include "sources.hpp"
+
+using namespace kiln;
+using namespace kiln::jit;
+using namespace kiln::jit::test;
+
+namespace {
+
+spec::Digest key_of(const Specialisation& specialisation) { return cubin_key(specialisation, "some compiler"); }
+
+/// Fails in the scan, so it needs no NVRTC.
+Specialisation refused(int number) {
+  return specialise({{"k.cuh", "#include \"/etc/" + std::to_string(number) + "\"\n"}});
+}
+
+spec::Digest number_key(int number) { return spec::Hasher().field(number).finish(); }
+
+}  // namespace
+
+TEST_CASE("a key that is asked for many times is compiled once" * doctest::skip(!has_nvrtc())) {
+  CompilePool pool(2);
+  const Specialisation specialisation = scale_kernel();
+  std::vector<std::shared_future<Cubin>> futures;
+  for (int ask = 0; ask < 16; ++ask) futures.push_back(pool.submit(key_of(specialisation), specialisation));
+  for (const auto& future : futures) CHECK(future.get().image == futures.front().get().image);
+  CHECK(pool.submit(key_of(specialisation), specialisation).get().lowered_names.size() == 1);
+  CHECK(pool.compiled() == 1);
+}
+
+TEST_CASE("different keys are compiled apart" * doctest::skip(!has_nvrtc())) {
+  CompilePool pool;
+  std::vector<std::shared_future<Cubin>> futures;
+  for (int factor = 0; factor < 6; ++factor) {
+    const Specialisation specialisation = scale_kernel(std::to_string(factor));
+    futures.push_back(pool.submit(key_of(specialisation), specialisation));
+  }
+  for (std::size_t i = 0; i < futures.size(); ++i) {
+    CHECK(holds(futures[i].get().lowered_names[0], "Li" + std::to_string(i) + "E"));
+  }
+  CHECK(pool.compiled() == 6);
+}
+
+TEST_CASE("a compile that fails throws from its future, and the pool goes on") {
+  CompilePool pool(1);
+  const auto first = pool.submit(number_key(1), refused(1));
+  const auto second = pool.submit(number_key(2), refused(2));
+  CHECK(thrown_by([&] { first.get(); }).kind() == ErrorKind::compile_failed);
+  CHECK(holds(thrown_by([&] { second.get(); }).what(), "/etc/2"));
+  CHECK(pool.compiled() == 2);
+}
+
+TEST_CASE("cancelling drops what has not begun, and the pool takes the same keys again") {
+  CompilePool pool(1);
+  std::vector<std::shared_future<Cubin>> futures;
+  for (int number = 0; number < 64; ++number) futures.push_back(pool.submit(number_key(number), refused(number)));
+  pool.cancel();
+  int interrupted = 0;
+  for (const auto& future : futures) {
+    interrupted += thrown_by([&] { future.get(); }).kind() == ErrorKind::interrupted ? 1 : 0;
+  }
+  CHECK(interrupted + pool.compiled() == 64);
+  const auto again = pool.submit(number_key(63), refused(63));
+  CHECK(thrown_by([&] { again.get(); }).kind() == ErrorKind::compile_failed);
+}
+
+TEST_CASE("a pool that ends leaves no future without an answer") {
+  std::vector<std::shared_future<Cubin>> futures;
+  {
+    CompilePool pool(2);
+    for (int number = 0; number < 64; ++number) futures.push_back(pool.submit(number_key(number), refused(number)));
+  }
+  for (const auto& future : futures) {
+    const ErrorKind kind = thrown_by([&] { future.get(); }).kind();
+    CHECK((kind == ErrorKind::interrupted || kind == ErrorKind::compile_failed));
+  }
+}

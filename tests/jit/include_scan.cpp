@@ -1,0 +1,172 @@
+// Fault 30: what a malicious or careless template asks of the compiler is refused before the compiler sees it.
+#include <doctest/doctest.h>
+
+#include <string>
+#include <vector>
+
+#include "jit/include_closure.hpp"
+#include "jit/include_scan.hpp"
+#include "sources.hpp"
+
+using namespace kiln;
+using namespace kiln::jit;
+using namespace kiln::jit::test;
+
+namespace {
+
+std::vector<std::string> names(const std::vector<Inclusion>& inclusions) {
+  std::vector<std::string> all;
+  for (const Inclusion& each : inclusions) all.push_back(each.name);
+  return all;
+}
+
+using Names = std::vector<std::string>;
+
+}  // namespace
+
+TEST_CASE("includes are found however they are spelled") {
+  const std::vector<std::string> spellings = {
+      "#include \"x.cuh\"\n",
+      "  #\tinclude\v\"x.cuh\"",
+      "%:include \"x.cuh\"\n",
+      "#incl\\\nude \"x.cuh\"\n",
+      "#incl\\\r\nude \"x.cuh\"\r\n",
+      "/* a\n b */ # /* c */ include /* d */ \"x.cuh\" // e\n",
+      "#if 0\n#include \"x.cuh\"\n#endif\n",
+      "#if 0\n don't\n#endif\n#include \"x.cuh\"\n",
+      "const char* a = \"/*\";\n#include \"x.cuh\"\n//*/",
+      "const char* a = \"\\\"/*\";\n#include \"x.cuh\"\n//*/",
+      "const char q = '\"';\n#include \"x.cuh\"\n//'\"",
+      "int n = 1'000'000;\n#include \"x.cuh\"\n//'",
+      "int n = 0xR\"(\";\n#include \"x.cuh\"\n//)\"",
+      "auto s = NOT_R\"(\";\n#include \"x.cuh\"\n//)\"",
+      "auto s = R\"a(\n)b\" )a\";\n#include \"x.cuh\"\n",
+      "int a = 8 / 2; /**/\n#include \"x.cuh\"",
+      "#if __has_include(\"x.cuh\")\n#endif\n",
+      "#if defined(__has_include) && __has_include(\"x.cuh\")\n#endif\n",
+      "#\n#include \"x.cuh\"\n",
+  };
+  for (const std::string& text : spellings) {
+    CAPTURE(text);
+    CHECK(names(scan_template("k.cuh", text)) == Names{"x.cuh"});
+  }
+}
+
+TEST_CASE("what only looks like an include is none") {
+  const std::vector<std::string> texts = {
+      "// #include \"x\"\n",
+      "/*\n#include \"x\"\n*/",
+      "// spliced \\\n#include \"x\"\n",
+      "const char* a = \"\\\n#include \\\"x\\\"\";\n",
+      "auto s = R\"(\n#include \"x\"\n)\";\n",
+      "auto s = u8R\"x(\n#include \"/etc/passwd\"\n)x\";\n",
+      "auto s = R\\\n\"(\n#include \"x\"\n)\";\n",
+      "auto s = R\"(\\\n#include \"x\"\n)\";\n",
+      "int a; #include \"x\"\n",
+      "#define text \"#include\"\n",
+      "#pragma once\n#line 7\n#error don't\n",
+      "#ifdef __has_include\n#endif\n",
+      "",
+  };
+  for (const std::string& text : texts) {
+    CAPTURE(text);
+    CHECK(scan_template("k.cuh", text).empty());
+  }
+}
+
+TEST_CASE("a line is counted through comments, splices and raw strings") {
+  const auto found =
+      scan_template("k.cuh", "/*\n*/ // \\\n\nauto s = R\"(\n\n)\";\n#include <x>\n#if __has_include(<y>)\n");
+  REQUIRE(found.size() == 2);
+  CHECK(found[0].line == 7);
+  CHECK(found[0].angled);
+  CHECK(found[1].line == 8);
+}
+
+TEST_CASE("sources that reach past their files or into the clock are refused by file and line") {
+  const std::vector<std::string> refused = {
+      "#include \"/etc/passwd\"\n",
+      "#include </etc/passwd>\n",
+      "#include <//etc/passwd>\n",
+      "#include \"../secret.cuh\"\n",
+      "#include \"common/../../secret.cuh\"\n",
+      "#include \"./x.cuh\"\n",
+      "#include \"..\"\n",
+      "#include \"\"\n",
+      "#include \"a\\b\"\n",
+      "#include \"C:/x\"\n",
+      "#include \"~/x\"\n",
+      "#define F \"/etc/passwd\"\n#include F\n",
+      "#include MACRO\n",
+      "#include __FILE__\n",
+      "#include\n",
+      "#include \"unterminated\n",
+      "#include_next \"x\"\n",
+      "#import \"x\"\n",
+      "#embed \"x\"\n",
+      "#if __has_include(\"/etc/passwd\")\n#endif\n",
+      "#if __has_include/**/(</etc/passwd>)\n#endif\n",
+      "#if __has_include(\"../x\")\n#endif\n",
+      "#if __has_include(MACRO)\n#endif\n",
+      "#if __has_include MACRO\n#endif\n",
+      "#elif __has_include(\"/etc/passwd\")\n",
+      "#define H __has_include\n#if H(\"/etc/passwd\")\n#endif\n",
+      "#define H(x) x(\"/etc/passwd\")\n#if H(__has_include)\n#endif\n",
+      "#define CAT(a, b) a##b\n#if CAT(__has_, include)(\"/etc/passwd\")\n#endif\n",
+      "#define CAT(a, b) a##b\n#if CAT(_, _has_include)(\"/etc/passwd\")\n#endif\n",
+      "#define CAT(a, b) a##b\nint z = CAT(__has_, include)(\"/etc/passwd\");\n",
+      "#if __has_include_next(\"x\")\n#endif\n",
+      "int z = __has_include(\"/etc/passwd\");\n",
+      "const char* built = __DATE__;\n",
+      "const char* built = __TIME__;\n",
+      "#if 1\nconst char* built = __TIMESTAMP__;\n#endif\n",
+      "#define WHEN __DATE__\n",
+      "#if 1\n#elif R\"(\n#include \"/etc/passwd\"\n)\"\n#endif\n",
+      "auto s = R\"a b(\n#include \"/etc/passwd\"\n)a b\";\n",
+      "auto s = R\"(\n",
+      "/* no end\n#include \"/etc/passwd\"\n",
+      "don't /*\n#include \"/etc/passwd\"\n*/\n",
+      "$R\"(\n",
+      "\xc3\xa9R\"(\n",
+      "\xef\xbb\xbf#include \"/etc/passwd\"\n",
+      std::string("int a;\0#include \"/etc/passwd\"\n", 32),
+  };
+  for (const std::string& text : refused) {
+    CAPTURE(text);
+    const Error error = thrown_by([&] { scan_template("ops/k.cuh", "\n" + text); });
+    CHECK(error.kind() == ErrorKind::compile_failed);
+    CHECK(holds(error.what(), "ops/k.cuh("));
+  }
+  CHECK(holds(thrown_by([] { scan_template("k.cuh", "\n\n#include \"/etc/passwd\"\n"); }).what(), "k.cuh(3)"));
+}
+
+TEST_CASE("toolkit headers may compute includes; what is plain in them is found") {
+  CHECK(names(scan_toolkit_header("#include MACRO\n#include <a.h>\n#define X $ @\n#\n#include \"b/c.h\"\n/* open")) ==
+        Names{"a.h", "b/c.h"});
+}
+
+TEST_CASE("the closure lists each file once, the entry first, in the order of inclusion") {
+  const Specialisation specialisation = specialise({{"k.cuh", "#include \"b.cuh\"\n#include \"a.cuh\"\n"},
+                                                    {"a.cuh", "#include \"k.cuh\"\n"},
+                                                    {"b.cuh", "#include \"a.cuh\"\n"},
+                                                    {"unused.cuh", "#include \"/etc/passwd\"\n"}});
+  std::vector<std::string> files;
+  for (const spec::SourceFile& file : include_closure(specialisation)) files.push_back(file.name);
+  CHECK(files == Names{"k.cuh", "b.cuh", "a.cuh"});
+}
+
+TEST_CASE("a file that is not the op's is named with the line that includes it and with what there is") {
+  const Error error = thrown_by([] {
+    include_closure(specialise({{"k.cuh", "\n#include \"h.cuh\"\n"}, {"other.cuh", ""}}));
+  });
+  CHECK(error.kind() == ErrorKind::compile_failed);
+  CHECK(holds(error.what(), "/home/user/ops/scale/k.cuh(2)"));
+  CHECK(holds(error.what(), "h.cuh"));
+  CHECK(holds(error.what(), "other.cuh"));
+}
+
+TEST_CASE("a missing entry is an error that names it") {
+  Specialisation specialisation = scale_kernel();
+  specialisation.entry = "gone.cuh";
+  CHECK(holds(thrown_by([&] { include_closure(specialisation); }).what(), "gone.cuh"));
+}

@@ -1,0 +1,110 @@
+#include <doctest/doctest.h>
+#include <rapidcheck.h>
+
+#include <cstdlib>
+#include <filesystem>
+#include <fstream>
+#include <functional>
+#include <string>
+#include <vector>
+
+#include "jit/specialisation.hpp"
+#include "sources.hpp"
+
+using namespace kiln;
+using namespace kiln::jit;
+using namespace kiln::jit::test;
+
+namespace {
+
+constexpr const char* compiler = "nvrtc 13.0 build 00ff";
+
+struct Change {
+  const char* what;
+  std::function<void(Specialisation&)> apply;
+  bool changes_cubin;
+  bool changes_source;
+};
+
+const std::vector<Change> changes = {
+    {"nothing", [](Specialisation&) {}, false, false},
+    {"the label", [](Specialisation& s) { s.label = "other"; }, false, false},
+    {"the folder", [](Specialisation& s) { s.folder = "/elsewhere"; }, false, false},
+    {"a file that nothing includes",
+     [](Specialisation& s) {
+       s.files.push_back({"x.cuh", "y"});
+     },
+     false, false},
+    {"the order of the files", [](Specialisation& s) { std::swap(s.files[0], s.files[1]); }, false, false},
+    {"the entry's text", [](Specialisation& s) { s.files[0].text += " "; }, true, true},
+    {"a header's text", [](Specialisation& s) { s.files[1].text += "//"; }, true, true},
+    {"a name expression", [](Specialisation& s) { s.name_expressions[0] = "scale<float, 4>"; }, true, true},
+    {"one more name expression", [](Specialisation& s) { s.name_expressions.emplace_back(); }, true, true},
+    {"an option", [](Specialisation& s) { s.options.emplace_back("--use_fast_math"); }, true, false},
+    {"the architecture", [](Specialisation& s) { s.arch = "sm_90a"; }, true, false},
+};
+
+}  // namespace
+
+TEST_CASE("a cubin key changes with what determines the bytes, and with nothing else") {
+  const Specialisation plain = scale_kernel();
+  for (const Change& change : changes) {
+    CAPTURE(change.what);
+    Specialisation changed = plain;
+    change.apply(changed);
+    CHECK((cubin_key(changed, compiler) != cubin_key(plain, compiler)) == change.changes_cubin);
+    CHECK((source_digest(changed) != source_digest(plain)) == change.changes_source);
+  }
+  CHECK(cubin_key(plain, "nvrtc 13.0 build 00fe") != cubin_key(plain, compiler));
+}
+
+TEST_CASE("any two different edits of a source give different keys") {
+  CHECK(rc::check("keys are equal exactly when texts are", [] {
+    const auto text = [] { return *rc::gen::container<std::string>(rc::gen::elementOf(std::string("ab+/ \n;*"))); };
+    const std::string left = text();
+    const std::string right = text();
+    const auto key = [](const std::string& body) {
+      return cubin_key(specialise({{"k.cuh", "//\n;" + body + "//*/"}}), compiler);
+    };
+    try {
+      RC_ASSERT((key(left) == key(right)) == (left == right));
+    } catch (const Error&) {
+      RC_DISCARD("a comment that does not end");
+    }
+  }));
+}
+
+TEST_CASE("toolkit headers enter the key by content, never by place") {
+  const auto toolkit = [](const std::string& folder, const std::string& inner) {
+    const auto root = std::filesystem::temp_directory_path() / ("kiln_toolkit_" + std::to_string(std::rand())) / folder;
+    std::filesystem::create_directories(root / "include/sub");
+    std::ofstream(root / "include/cuda_fp16.h") << "#include \"sub/inner.h\"\n#include <absent>\n";
+    std::ofstream(root / "include/sub/inner.h") << inner;
+    return root;
+  };
+  const auto key_with = [](const std::filesystem::path& home) {
+    setenv("CUDA_HOME", home.c_str(), 1);
+    Specialisation specialisation = specialise({{"k.cuh", "#include <cuda_fp16.h>\n"}});
+    specialisation.toolkit_headers = true;
+    const spec::Digest key = cubin_key(specialisation, compiler);
+    unsetenv("CUDA_HOME");
+    std::filesystem::remove_all(home.parent_path());
+    return key;
+  };
+  const spec::Digest key = key_with(toolkit("a", "int x;\n"));
+  CHECK(key == key_with(toolkit("b", "int x;\n")));
+  CHECK(key != key_with(toolkit("a", "int y;\n")));
+}
+
+TEST_CASE("targets are the most specific that the compiler knows") {
+  CHECK(default_arch(80) == "sm_80");
+  CHECK(default_arch(90) == "sm_90a");
+}
+
+TEST_CASE("what NVRTC can compile for is asked of NVRTC" * doctest::skip(!has_nvrtc())) {
+  CHECK(default_arch(89) == "sm_89");
+  CHECK(!supported_archs().empty());
+  CHECK(thrown_by([] { default_arch(990); }).kind() == ErrorKind::compile_failed);
+  CHECK(holds(compiler_identity(), "nvrtc "));
+  CHECK(holds(compiler_identity(), " build "));
+}
