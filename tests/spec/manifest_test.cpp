@@ -1,0 +1,89 @@
+// What a manifest says is what the op holds.
+#include <doctest/doctest.h>
+
+#include "kiln/error.hpp"
+#include "spec/op.hpp"
+#include "spec_fixture.hpp"
+
+using namespace kiln;
+using namespace kiln::spec;
+
+TEST_CASE("an op holds its axes, names, tensors and cost in the manifest's order") {
+  const Op op = testing::scale_folder().parse();
+  CHECK(op.summary == "y = x * factor");
+  CHECK(op.revision == 3);
+  REQUIRE(op.axes.size() == 2);
+  CHECK(op.axes[0].name == "rows");
+  CHECK(op.axes[0].policy.kind == PolicyKind::pow2);
+  CHECK(op.axes[1].multiple_of == 8);
+  REQUIRE(op.selections.size() == 2);
+  CHECK(op.selections[0].dtypes == std::vector<DType>{DType::bf16, DType::f32});
+  CHECK(!op.selections[1].is_type());
+  REQUIRE(op.runtime.size() == 2);
+  CHECK(!op.runtime[0].is_integer());
+  CHECK(op.runtime[1].minimum->text() == "cols");
+  REQUIRE(op.tensors.size() == 2);
+  CHECK(op.tensors[0].strides[0].text() == "stride");
+  CHECK(op.tensors[1].strides[0].text() == "(cols)");
+  CHECK(op.tensors[1].output);
+  CHECK(op.tolerance.at(DType::f32).relative == 1e-5);
+  CHECK(op.reference_source == "reference.cuh");
+  CHECK(op.cost_flops.text() == "rows * cols");
+  CHECK(op.files.size() == 2);
+  CHECK(op.symbols.size() == 13);
+  CHECK(op.first_parameter() == 13);
+}
+
+TEST_CASE("an implementation holds its parameters, geometry and arguments") {
+  const Op op = testing::scale_folder().parse();
+  REQUIRE(op.find("fast") != nullptr);
+  CHECK(op.find("slow") == nullptr);
+  const Implementation& fast = *op.find("fast");
+  CHECK(fast.file == "/ops/scale/fast.toml");
+  CHECK(fast.source == "fast.cuh");
+  CHECK(fast.options == std::vector<std::string>{"--use_fast_math", "--maxrregcount=64"});
+  CHECK(fast.requires_text == "sm >= 80");
+  CHECK(fast.parameters[0].name == "threads");
+  CHECK(fast.default_config == Config{256, 4});
+  CHECK(fast.alignment.at(0).first == 0);
+  CHECK(fast.workspaces.at(0).zeroed);
+  const Pass& pass = fast.passes.at(0);
+  CHECK(pass.line == 16);
+  CHECK(pass.cluster[0].constant_value() == 2);
+  CHECK(pass.grid[2].constant_value() == 1);
+  std::vector<ArgumentKind> kinds;
+  for (const Argument& each : pass.arguments) kinds.push_back(each.kind);
+  CHECK(kinds == std::vector<ArgumentKind>{ArgumentKind::tensor, ArgumentKind::tensor, ArgumentKind::workspace, ArgumentKind::axis,
+                                           ArgumentKind::runtime, ArgumentKind::expression, ArgumentKind::tensor_map});
+  CHECK(pass.arguments[5].type == RuntimeType::i32);
+  CHECK(pass.arguments[6].swizzle.constant_value() == 128);
+}
+
+TEST_CASE("policies with a table keep their edges") {
+  testing::Folder folder = testing::scale_folder();
+  folder.op = testing::replaced(folder.op, "rows = { bucket = \"pow2\"",
+                                "rows = { bucket = { policy = \"pow2_steps\", pow2_until = 256, steps = [{ until = 2048, step = 256 }] }");
+  CHECK(folder.parse().axes[0].policy.text() == "pow2_steps(256;2048/256)");
+  folder = testing::scale_folder();
+  folder.op = testing::replaced(folder.op, "bucket = \"exact\"", "bucket = { policy = \"edges\", edges = [16, 64] }");
+  folder.implementation = testing::replaced(folder.implementation, "cols % vector == 0", "rows > 0");
+  CHECK(folder.parse().axes[1].policy.text() == "edges(16;64)");
+}
+
+TEST_CASE("without a list the implementations stand by name, and a list goes first") {
+  testing::Folder folder = testing::scale_folder();
+  std::vector<SourceFile> files = folder.files();
+  files.push_back({"almost.toml", testing::replaced(folder.implementation, "requires = ", "source = \"fast.cuh\"\nrequires = ")});
+  const auto names = [](const Op& op) { return std::vector{op.implementations[0].name, op.implementations[1].name}; };
+  CHECK(names(parse_op("scale", "built-in", files)) == std::vector<std::string>{"almost", "fast"});
+  files[0].text = testing::replaced(files[0].text, "revision = 3", "revision = 3\nimplementations = [\"fast\"]");
+  CHECK(names(parse_op("scale", "built-in", files)) == std::vector<std::string>{"fast", "almost"});
+  CHECK(parse_op("scale", "built-in", files).implementations[0].file == "templates/scale/fast.toml");
+}
+
+TEST_CASE("without tolerances each type of an output has the usual one") {
+  testing::Folder folder = testing::scale_folder();
+  const std::size_t begin = folder.op.find("[tolerance]");
+  folder.op.erase(begin, folder.op.find("[reference]") - begin);
+  CHECK(folder.parse().tolerance.at(DType::bf16).relative == 8e-3);
+}

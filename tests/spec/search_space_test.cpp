@@ -1,0 +1,89 @@
+#include <doctest/doctest.h>
+
+#include "kiln/error.hpp"
+#include "spec/problem.hpp"
+#include "spec_fixture.hpp"
+
+using namespace kiln;
+using namespace kiln::spec;
+
+namespace {
+
+Problem problem(std::int64_t cols, std::uint8_t dtype, std::uint8_t mode = 0) {
+  Problem result;
+  result.axes = {64, cols};
+  result.selections = {dtype, mode};
+  return result;
+}
+
+}  // namespace
+
+TEST_CASE("the search space holds the legal configs in the manifest's order, the last parameter fastest") {
+  const Op op = testing::scale_folder().parse();
+  const Implementation& fast = op.implementations[0];
+  CHECK(search_space(op, fast, problem(64, 0), testing::h200()) == std::vector<Config>{{128, 2}, {128, 4}, {128, 8}, {256, 2}, {256, 4}, {256, 8}});
+  CHECK(search_space(op, fast, problem(64, 1), testing::h200()) == std::vector<Config>{{128, 2}, {128, 4}, {256, 2}, {256, 4}});
+}
+
+TEST_CASE("the space is exactly what broken_constraint lets pass") {
+  const Op op = testing::scale_folder().parse();
+  const Implementation& fast = op.implementations[0];
+  const auto space = search_space(op, fast, problem(64, 1), testing::h200());
+  std::size_t legal = 0;
+  for (const std::int64_t threads : fast.parameters[0].values) {
+    for (const std::int64_t vector : fast.parameters[1].values) {
+      const Config config = {threads, vector};
+      CHECK(is_declared(fast, config));
+      legal += !broken_constraint(op, fast, problem(64, 1), testing::h200(), config);
+    }
+  }
+  CHECK(space.size() == legal);
+  CHECK(broken_constraint(op, fast, problem(64, 1), testing::h200(), Config{128, 8}) == "vector * sizeof(dtype) <= 16");
+  CHECK(!is_declared(fast, Config{128, 3}));
+  CHECK(!is_declared(fast, Config{128}));
+}
+
+TEST_CASE("an implementation that cannot serve says why") {
+  Op op = testing::scale_folder().parse();
+  Implementation& fast = op.implementations[0];
+  CHECK(!why_not_eligible(op, fast, problem(64, 0), testing::h200()));
+  DeviceFacts old = testing::h200();
+  old.values[0] = 75;
+  CHECK(why_not_eligible(op, fast, problem(64, 0), old)->find("requires sm >= 80, and this is sm_75/") != std::string::npos);
+  fast.parameters[1].values = {16};
+  fast.default_config = {256, 16};
+  CHECK(why_not_eligible(op, fast, problem(64, 0), testing::h200())->find("the default breaks vector * sizeof(dtype) <= 16") != std::string::npos);
+}
+
+TEST_CASE("a config is read back from its text, and only a declared one is") {
+  const Op op = testing::scale_folder().parse();
+  const Implementation& fast = op.implementations[0];
+  CHECK(to_string(fast, Config{256, 4}) == "threads=256 vector=4");
+  CHECK(parse_config(fast, "threads=256 vector=4") == Config{256, 4});
+  CHECK(parse_config(fast, "vector=4 threads=256") == Config{256, 4});
+  for (const char* bad : {"", "threads=256", "threads=256 vector=3", "threads=256 vector=4 vector=4", "threads=256 vector=4x",
+                          "threads=256 vector=", "threads=256 vector=4 more=1", "threads", "threads=99999999999999999999 vector=4"}) {
+    CAPTURE(bad);
+    CHECK(!parse_config(fast, bad));
+  }
+}
+
+TEST_CASE("a kernel's name is filled with C++ types, words and integers, and is empty when its pass is left out") {
+  const Op op = testing::scale_folder().parse();
+  const Implementation& fast = op.implementations[0];
+  const auto names = [&](const Problem& at) {
+    return name_expressions(op, fast.passes, fast.symbols, make_frame(op, &fast, at, testing::h200(), fast.default_config));
+  };
+  CHECK(names(problem(64, 0)) == std::vector<std::string>{"scale_fast<kiln::bf16, 256, 8, Mode::plain>"});
+  CHECK(names(problem(64, 1)) == std::vector<std::string>{"scale_fast<float, 256, 8, Mode::plain>"});
+  CHECK(names(problem(64, 1, 1)) == std::vector<std::string>{""});
+}
+
+TEST_CASE("a placeholder without a value is an error that names it") {
+  testing::Folder folder = testing::scale_folder();
+  folder.implementation = testing::replaced(folder.implementation, "{vector * 2}", "{vector / (threads - 256)}");
+  const Op op = folder.parse();
+  const Implementation& fast = op.implementations[0];
+  const auto frame = make_frame(op, &fast, problem(64, 0), testing::h200(), fast.default_config);
+  CHECK_THROWS_WITH_AS(name_expressions(op, fast.passes, fast.symbols, frame), doctest::Contains("division by zero in the placeholder"), Error);
+}
