@@ -1,0 +1,38 @@
+// What a test may ask of the fake driver beyond CUDA's own calls: C functions that libcuda.so.1 exports.
+//
+// A command is a list of statements separated by ';', each a list of words. The environment variable FAKE_CUDA holds one that
+// is obeyed when the library is loaded.
+//
+//   devices N | driver VERSION | sm N | multiprocessors N | l2 BYTES | memory BYTES | noise FRACTION     the machine
+//   fail FUNCTION CODE [at N] [sticky]     call N of FUNCTION from now on (1 unless given) returns CODE; sticky: all after it too
+//   module CODE PATTERN                    a module that holds a kernel of that name is refused with CODE
+//   kernel wrong PATTERN                   the kernel writes a wrong value
+//   kernel fault PATTERN                   the kernel reads an illegal address, which breaks the context
+//   kernel slow FACTOR PATTERN             the kernel takes FACTOR times as long
+//   heal                                   no more faults
+//
+// CODE is a number or a name such as CUDA_ERROR_OUT_OF_MEMORY. PATTERN is the rest of the statement, a part of the demangled name as in
+// "rms_norm_block_row<kiln::bf16, 256"; blanks count.
+#pragma once
+
+#include <cstdint>
+
+#pragma GCC visibility push(default)
+extern "C" {
+
+/// Obeys a command; returns 0, or 1 for one that is not understood, of which nothing was done.
+int fake_cuda_control(const char* command);
+
+/// A count, or -1 for a question that is not understood:
+///   memory        bytes allocated now           allocations  device allocations alive
+///   peak          the most bytes ever           handles      streams, events, modules, graphs alive
+///   launches [PATTERN]   kernels run            calls FUNCTION   calls of it, those that were failed included
+///   faults        faults that took effect       contexts     devices whose primary context is retained
+std::int64_t fake_cuda_query(const char* question);
+
+}  // extern "C"
+#pragma GCC visibility pop
+
+/// The types of both, for those who look them up.
+using FakeCudaControl = int (*)(const char* command);
+using FakeCudaQuery = std::int64_t (*)(const char* question);

@@ -1,0 +1,98 @@
+#include "driver/machine.hpp"
+
+#include <algorithm>
+#include <cstdio>
+#include <cstdlib>
+
+#include "driver/control.hpp"
+
+namespace fake_cuda {
+
+Machine& Machine::get() {
+  static Machine machine;
+  return machine;
+}
+
+Machine::Machine() {
+  const char* command = std::getenv("FAKE_CUDA");
+  if (command == nullptr || obey(command)) return;
+  std::fprintf(stderr, "fake_cuda: FAKE_CUDA is not understood: %s\n", command);
+  std::abort();
+}
+
+std::vector<CUcontext>& context_stack() noexcept {
+  thread_local std::vector<CUcontext> stack;
+  return stack;
+}
+
+void Machine::require_device(CUdevice device) const {
+  require(device >= 0 && device < settings.devices, CUDA_ERROR_INVALID_DEVICE);
+}
+
+CUcontext Machine::retain(CUdevice device) {
+  require_device(device);
+  auto& context = contexts[device];
+  if (!context) context = std::make_unique<CUctx_st>(device);
+  ++context->retained;
+  return context.get();
+}
+
+void Machine::release(CUdevice device) {
+  require_device(device);
+  const auto found = contexts.find(device);
+  require(found != contexts.end(), CUDA_ERROR_INVALID_CONTEXT);
+  if (--found->second->retained > 0) return;
+  const CUcontext context = found->second.get();
+  events.destroy_if([&](const CUevent_st& event) { return event.context == context; });
+  streams.destroy_if([&](const CUstream_st& stream) { return stream.context == context; });
+  modules.destroy_if([&](const CUmod_st& module) { return module.context == context; });
+  heap.release_all(device);
+  contexts.erase(found);
+}
+
+bool Machine::obey(std::string_view command) {
+  Settings new_settings = settings;
+  Faults new_faults = faults;
+  for (const std::string_view statement : split(command, ';')) {
+    const std::vector<std::string_view> words = split(statement, ' ');
+    if (words.empty()) continue;
+    if (new_faults.obey(statement)) continue;
+    if (words.size() != 2 || !new_settings.set(words[0], words[1])) return false;
+  }
+  settings = new_settings;
+  faults = std::move(new_faults);
+  return true;
+}
+
+std::int64_t Machine::answer(std::string_view question) const {
+  const std::string_view word = question.substr(0, question.find(' '));
+  const std::string_view rest = question.substr(std::min(word.size() + 1, question.size()));
+  if (word == "memory") return heap.bytes();
+  if (word == "peak") return heap.peak_bytes();
+  if (word == "allocations") return heap.count();
+  if (word == "handles")
+    return streams.count() + events.count() + modules.count() + graphs.count() + executables.count();
+  if (word == "calls") return faults.calls(rest);
+  if (word == "faults") return faults.effective();
+  if (word == "contexts") return static_cast<std::int64_t>(contexts.size());
+  if (word != "launches") return -1;
+  std::int64_t count = 0;
+  for (const auto& [kernel, times] : launches) {
+    if (kernel.find(rest) != std::string::npos) count += times;
+  }
+  return count;
+}
+
+}  // namespace fake_cuda
+
+int fake_cuda_control(const char* command) {
+  fake_cuda::Machine& machine = fake_cuda::Machine::get();
+  const std::lock_guard lock(machine.mutex);
+  return machine.obey(command) ? 0 : 1;
+}
+
+std::int64_t fake_cuda_query(const char* question) {
+  fake_cuda::Machine& machine = fake_cuda::Machine::get();
+  const std::lock_guard lock(machine.mutex);
+  return machine.answer(question);
+}

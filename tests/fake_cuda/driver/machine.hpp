@@ -1,0 +1,98 @@
+// All the state of the fake driver: one machine a process, behind one lock.
+#pragma once
+
+#include <cstdint>
+#include <memory>
+#include <mutex>
+#include <string>
+#include <string_view>
+#include <unordered_map>
+#include <vector>
+
+#include "cuda/driver_types.hpp"
+#include "driver/errors.hpp"
+#include "driver/faults.hpp"
+#include "driver/settings.hpp"
+#include "memory/heap.hpp"
+#include "module/module.hpp"
+#include "stream/graph.hpp"
+#include "stream/stream.hpp"
+
+/// A device's primary context.
+struct CUctx_st {
+  explicit CUctx_st(CUdevice ordinal) : device(ordinal), legacy_stream(std::make_unique<CUstream_st>(*this, true)) {}
+
+  CUdevice device;
+  int retained = 0;
+  CUresult broken = CUDA_SUCCESS;  // by a kernel: what every later call returns
+  std::unique_ptr<CUstream_st> legacy_stream;
+};
+
+namespace fake_cuda {
+
+/// Owns objects that the caller knows by their address, and knows those that are no more.
+template <typename T>
+class Handles {
+ public:
+  template <typename... From>
+  T* make(From&&... from) {
+    auto made = std::make_unique<T>(std::forward<From>(from)...);
+    T* handle = made.get();
+    live_.emplace(handle, std::move(made));
+    return handle;
+  }
+  /// `handle`, if it lives. Throws Failure(CUDA_ERROR_INVALID_HANDLE) otherwise.
+  T& operator[](T* handle) const {
+    require(live_.count(handle) == 1, CUDA_ERROR_INVALID_HANDLE);
+    return *handle;
+  }
+  void destroy(T* handle) { require(live_.erase(handle) == 1, CUDA_ERROR_INVALID_HANDLE); }
+  template <typename Predicate>
+  void destroy_if(Predicate predicate) {
+    std::erase_if(live_, [&](const auto& entry) { return predicate(*entry.second); });
+  }
+  [[nodiscard]] std::int64_t count() const noexcept { return static_cast<std::int64_t>(live_.size()); }
+  template <typename Visit>
+  void for_each(Visit visit) const {
+    for (const auto& [handle, object] : live_) visit(*object);
+  }
+
+ private:
+  std::unordered_map<T*, std::unique_ptr<T>> live_;
+};
+
+struct Machine {
+  /// Obeys $FAKE_CUDA when it is made.
+  static Machine& get();
+
+  /// Throws Failure(CUDA_ERROR_INVALID_DEVICE).
+  void require_device(CUdevice device) const;
+  CUcontext retain(CUdevice device);
+  void release(CUdevice device);
+
+  /// Returns false, having done nothing, when any statement is not understood.
+  bool obey(std::string_view command);
+  [[nodiscard]] std::int64_t answer(std::string_view question) const;
+
+  std::mutex mutex;
+  bool initialised = false;
+  Settings settings;
+  Faults faults;
+  Heap heap;
+  std::unordered_map<CUdevice, std::unique_ptr<CUctx_st>> contexts;
+  Handles<CUstream_st> streams;
+  Handles<CUevent_st> events;
+  Handles<CUmod_st> modules;
+  Handles<CUgraph_st> graphs;
+  Handles<CUgraphExec_st> executables;
+  std::vector<std::shared_ptr<Capture>> captures;          // under way
+  std::unordered_map<std::string, std::int64_t> launches;  // by kernel, template arguments and all
+
+ private:
+  Machine();
+};
+
+/// The contexts that this thread pushed; the last is current.
+std::vector<CUcontext>& context_stack() noexcept;
+
+}  // namespace fake_cuda

@@ -1,0 +1,46 @@
+// The machine that the fake driver shows.
+#pragma once
+
+#include <charconv>
+#include <cstdint>
+#include <string_view>
+#include <vector>
+
+namespace fake_cuda {
+
+/// An H200 unless told otherwise.
+struct Settings {
+  std::int64_t devices = 1;
+  std::int64_t driver = 13000;
+  std::int64_t sm = 90;
+  std::int64_t multiprocessors = 132;
+  std::int64_t l2 = 62914560;                     // bytes
+  std::int64_t memory = std::int64_t{140} << 30;  // bytes
+  double noise = 0.01;                            // of a kernel's time, either way
+
+  /// "devices", "sm", ...: false for a name that there is not, or a value that is no number.
+  bool set(std::string_view name, std::string_view value);
+};
+
+inline constexpr std::int64_t shared_per_block_optin = 232448;
+inline constexpr std::int64_t shared_per_block_default = 49152;
+inline constexpr std::int64_t shared_per_multiprocessor = 233472;
+inline constexpr std::int64_t shared_reserved_per_block = 1024;
+inline constexpr std::int64_t registers_per_multiprocessor = 65536;
+inline constexpr std::int64_t threads_per_multiprocessor = 2048;
+inline constexpr std::int64_t blocks_per_multiprocessor = 32;
+inline constexpr std::int64_t memory_bus_bits = 6144;
+inline constexpr double memory_bytes_per_ns = 4000;
+inline constexpr double flops_per_ns = 400e3;
+inline constexpr double launch_ns = 1500;
+
+/// Words of a statement; statements of a command. Empty ones are left out.
+std::vector<std::string_view> split(std::string_view text, char separator);
+
+template <typename Number>
+bool parse_number(std::string_view text, Number& value) {
+  const auto [end, error] = std::from_chars(text.data(), text.data() + text.size(), value);
+  return error == std::errc{} && end == text.data() + text.size();
+}
+
+}  // namespace fake_cuda

@@ -1,0 +1,116 @@
+// Stream capture and the graphs that it makes. What a capture forbids, and what ends it, is as in "Stream Capture" of the CUDA
+// C++ Programming Guide and cuThreadExchangeStreamCaptureMode of the driver's reference.
+#include <algorithm>
+
+#include "driver/entry.hpp"
+
+using fake_cuda::Capture;
+using fake_cuda::entry_in_context;
+using fake_cuda::Machine;
+using fake_cuda::require;
+using fake_cuda::resolve;
+
+namespace fake_cuda {
+
+void forbid_while_capturing(Machine& machine) {
+  bool forbidden = false;
+  for (const auto& capture : machine.captures) {
+    const bool applies =
+        capture->mode == CU_STREAM_CAPTURE_MODE_GLOBAL ||
+        (capture->mode == CU_STREAM_CAPTURE_MODE_THREAD_LOCAL && capture->thread == std::this_thread::get_id());
+    if (!applies) continue;
+    capture->invalidated = true;
+    forbidden = true;
+  }
+  require(!forbidden, CUDA_ERROR_STREAM_CAPTURE_UNSUPPORTED);
+}
+
+void forbid_if_capturing(CUstream_st& stream) {
+  if (!stream.capture) return;
+  stream.capture->invalidated = true;
+  throw Failure{CUDA_ERROR_STREAM_CAPTURE_UNSUPPORTED};
+}
+
+}  // namespace fake_cuda
+
+namespace {
+
+CUstreamCaptureStatus status_of(Machine& machine, CUctx_st& context, CUstream handle) {
+  if (handle == nullptr) {
+    machine.streams.for_each([&](const CUstream_st& other) {
+      require(!other.capture || !other.blocking || other.context != &context, CUDA_ERROR_STREAM_CAPTURE_IMPLICIT);
+    });
+  }
+  const auto& capture = resolve(machine, context, handle).capture;
+  if (!capture) return CU_STREAM_CAPTURE_STATUS_NONE;
+  return capture->invalidated ? CU_STREAM_CAPTURE_STATUS_INVALIDATED : CU_STREAM_CAPTURE_STATUS_ACTIVE;
+}
+
+}  // namespace
+
+CUresult cuStreamBeginCapture_v2(CUstream handle, CUstreamCaptureMode mode) {
+  return entry_in_context(__func__, [&](Machine& machine, CUctx_st& context) {
+    require(handle != nullptr, CUDA_ERROR_STREAM_CAPTURE_UNSUPPORTED);
+    CUstream_st& stream = resolve(machine, context, handle);
+    require(!stream.capture, CUDA_ERROR_STREAM_CAPTURE_UNSUPPORTED);
+    static std::uint64_t captures_begun = 0;
+    stream.capture =
+        std::make_shared<Capture>(Capture{++captures_begun, mode, std::this_thread::get_id(), handle, false, {}});
+    machine.captures.push_back(stream.capture);
+  });
+}
+
+CUresult cuStreamEndCapture(CUstream handle, CUgraph* graph) {
+  return entry_in_context(__func__, [&](Machine& machine, CUctx_st& context) {
+    *graph = nullptr;
+    const std::shared_ptr<Capture> capture = resolve(machine, context, handle).capture;
+    require(capture && capture->origin == handle, CUDA_ERROR_STREAM_CAPTURE_UNMATCHED);
+    require(capture->mode == CU_STREAM_CAPTURE_MODE_RELAXED || capture->thread == std::this_thread::get_id(),
+            CUDA_ERROR_STREAM_CAPTURE_WRONG_THREAD);
+    std::erase(machine.captures, capture);
+    machine.streams.for_each([&](CUstream_st& stream) {
+      if (stream.capture == capture) stream.capture = nullptr;
+    });
+    require(!capture->invalidated, CUDA_ERROR_STREAM_CAPTURE_INVALIDATED);
+    *graph = machine.graphs.make(std::move(capture->nodes));
+  });
+}
+
+CUresult cuStreamIsCapturing(CUstream stream, CUstreamCaptureStatus* status) {
+  return entry_in_context(__func__,
+                          [&](Machine& machine, CUctx_st& context) { *status = status_of(machine, context, stream); });
+}
+
+CUresult cuStreamGetCaptureInfo_v2(CUstream stream, CUstreamCaptureStatus* status, std::uint64_t* id, CUgraph* graph,
+                                   const CUgraphNode** dependencies, std::size_t* dependency_count) {
+  return entry_in_context(__func__, [&](Machine& machine, CUctx_st& context) {
+    *status = status_of(machine, context, stream);
+    if (id != nullptr && *status == CU_STREAM_CAPTURE_STATUS_ACTIVE)
+      *id = resolve(machine, context, stream).capture->id;
+    if (graph != nullptr) *graph = nullptr;
+    if (dependencies != nullptr) *dependencies = nullptr;
+    if (dependency_count != nullptr) *dependency_count = 0;
+  });
+}
+
+CUresult cuGraphInstantiateWithFlags(CUgraphExec* executable, CUgraph graph, unsigned long long) {
+  return entry_in_context(__func__, [&](Machine& machine, CUctx_st&) {
+    *executable = machine.executables.make(machine.graphs[graph].nodes);
+  });
+}
+
+CUresult cuGraphLaunch(CUgraphExec executable, CUstream stream) {
+  return entry_in_context(__func__, [&](Machine& machine, CUctx_st& context) {
+    enqueue(machine, context, stream, [nodes = machine.executables[executable].nodes](Machine& on, CUstream_st& run) {
+      for (const fake_cuda::Work& node : nodes) node(on, run);
+    });
+  });
+}
+
+CUresult cuGraphExecDestroy(CUgraphExec executable) {
+  return entry_in_context(__func__, [&](Machine& machine, CUctx_st&) { machine.executables.destroy(executable); });
+}
+
+CUresult cuGraphDestroy(CUgraph graph) {
+  return entry_in_context(__func__, [&](Machine& machine, CUctx_st&) { machine.graphs.destroy(graph); });
+}

@@ -1,0 +1,165 @@
+// Kernel launches: what the driver checks at once, and what the host twin does when the launch runs.
+#include <algorithm>
+#include <cmath>
+#include <cstring>
+
+#include "driver/entry.hpp"
+#include "twins/twin.hpp"
+
+using fake_cuda::entry_in_context;
+using fake_cuda::Failure;
+using fake_cuda::Invocation;
+using fake_cuda::Machine;
+using fake_cuda::require;
+using fake_cuda::resolve;
+
+namespace {
+
+struct Attributes {
+  std::int64_t cluster = 1;  // blocks
+  bool cooperative = false;
+};
+
+Attributes read_attributes(const CUlaunchConfig& config) {
+  Attributes read;
+  for (unsigned i = 0; i < config.numAttrs; ++i) {
+    const CUlaunchAttribute& attribute = config.attrs[i];
+    if (attribute.id == CU_LAUNCH_ATTRIBUTE_COOPERATIVE) read.cooperative = attribute.value.cooperative != 0;
+    if (attribute.id != CU_LAUNCH_ATTRIBUTE_CLUSTER_DIMENSION) continue;
+    const auto& size = attribute.value.clusterDim;
+    read.cluster = std::int64_t{size.x} * size.y * size.z;
+    require(read.cluster >= 1 && config.gridDimX % size.x == 0 && config.gridDimY % size.y == 0 &&
+                config.gridDimZ % size.z == 0,
+            CUDA_ERROR_INVALID_CLUSTER_SIZE);
+  }
+  return read;
+}
+
+void check_geometry(const CUlaunchConfig& config, const CUfunc_st& function, const Attributes& attributes,
+                    const Machine& machine) {
+  const std::int64_t blocks = std::int64_t{config.gridDimX} * config.gridDimY * config.gridDimZ;
+  const std::int64_t threads = std::int64_t{config.blockDimX} * config.blockDimY * config.blockDimZ;
+  require(blocks > 0 && threads > 0 && config.gridDimX <= INT32_MAX && config.gridDimY <= 65535 &&
+              config.gridDimZ <= 65535 && config.blockDimZ <= 64,
+          CUDA_ERROR_INVALID_VALUE);
+  require(threads <= std::min<std::int64_t>(1024, function.kernel.max_threads), CUDA_ERROR_INVALID_VALUE);
+  require(config.sharedMemBytes <= function.max_dynamic_shared, CUDA_ERROR_INVALID_VALUE);
+  const std::int64_t resident = fake_cuda::occupancy(function.kernel, threads, config.sharedMemBytes);
+  require(resident > 0, CUDA_ERROR_LAUNCH_OUT_OF_RESOURCES);
+  require(attributes.cluster == 1 || machine.settings.sm >= 90, CUDA_ERROR_NOT_SUPPORTED);
+  require(attributes.cluster <= (function.any_cluster_size ? 16 : 8), CUDA_ERROR_INVALID_CLUSTER_SIZE);
+  require(!attributes.cooperative || blocks <= resident * machine.settings.multiprocessors,
+          CUDA_ERROR_COOPERATIVE_LAUNCH_TOO_LARGE);
+}
+
+/// A launch on its own: the caller's parameters do not outlive the call.
+struct Launch {
+  fake_cuda::KernelName name;
+  fake_cuda::Geometry geometry;
+  std::vector<std::vector<std::byte>> parameters;
+};
+
+Launch copy_launch(const CUlaunchConfig& config, const CUfunc_st& function, const Attributes& attributes,
+                   void** parameters) {
+  Launch launch{function.name, {}, {}};
+  launch.geometry.grid = {config.gridDimX, config.gridDimY, config.gridDimZ};
+  launch.geometry.block = {config.blockDimX, config.blockDimY, config.blockDimZ};
+  launch.geometry.cluster = attributes.cluster;
+  launch.geometry.dynamic_shared = config.sharedMemBytes;
+  require(parameters != nullptr || function.kernel.parameters.empty(), CUDA_ERROR_INVALID_VALUE);
+  for (std::size_t i = 0; i < function.kernel.parameters.size(); ++i) {
+    require(parameters[i] != nullptr, CUDA_ERROR_INVALID_VALUE);
+    const auto* bytes = static_cast<const std::byte*>(parameters[i]);
+    launch.parameters.emplace_back(bytes, bytes + function.kernel.parameters[i]);
+  }
+  return launch;
+}
+
+/// Changes the first element of the first tensor that the kernel may write.
+void write_wrong_value(const Machine& machine, const Launch& launch) {
+  for (std::size_t i = 0; i < launch.parameters.size() && i < launch.name.parameters.size(); ++i) {
+    const std::string& type = launch.name.parameters[i];
+    if (!type.ends_with('*') || type.ends_with("const*")) continue;
+    CUdeviceptr pointer = 0;
+    std::memcpy(&pointer, launch.parameters[i].data(), sizeof pointer);
+    const std::int64_t bytes = fake_cuda::element_bytes(type.substr(0, type.size() - 1));
+    machine.heap.at(pointer, bytes, CUDA_ERROR_ILLEGAL_ADDRESS)[bytes - 1] ^= std::byte{0x41};  // sign aside, far off
+    return;
+  }
+}
+
+/// The same for the same launch of the same process, so that tests repeat.
+double noise_of(std::string_view kernel, std::int64_t times, double amplitude) {
+  std::uint64_t hash =
+      std::hash<std::string_view>{}(kernel) + static_cast<std::uint64_t>(times) * 0x9e3779b97f4a7c15ULL;
+  hash = (hash ^ (hash >> 30)) * 0xbf58476d1ce4e5b9ULL;
+  hash = (hash ^ (hash >> 27)) * 0x94d049bb133111ebULL;
+  return 1 + amplitude * (static_cast<double>(hash >> 11) * 0x1p-52 - 1);
+}
+
+double time_of(const fake_cuda::Traffic& traffic) {
+  return fake_cuda::launch_ns +
+         std::max(traffic.bytes / fake_cuda::memory_bytes_per_ns, traffic.flops / fake_cuda::flops_per_ns) /
+             traffic.efficiency;
+}
+
+void run(Machine& machine, CUstream_st& stream, const Launch& launch) {
+  CUctx_st& context = *stream.context;
+  if (context.broken != CUDA_SUCCESS) return;
+  try {
+    const fake_cuda::Twin* twin = fake_cuda::find_twin(launch.name.base);
+    require(twin != nullptr, CUDA_ERROR_NOT_SUPPORTED);
+    const std::int64_t times = ++machine.launches[launch.name.full];
+    double ns = 0;
+    const std::vector<fake_cuda::KernelFault> faults = machine.faults.on_launch(launch.name.full);
+    for (const fake_cuda::KernelFault& fault : faults) {
+      require(fault.kind != fake_cuda::KernelFault::Kind::fault, CUDA_ERROR_ILLEGAL_ADDRESS);
+    }
+    ns =
+        time_of(twin->run(Invocation(launch.name, launch.geometry, launch.parameters, machine.heap, machine.settings)));
+    for (const fake_cuda::KernelFault& fault : faults) {
+      if (fault.kind == fake_cuda::KernelFault::Kind::wrong) write_wrong_value(machine, launch);
+      if (fault.kind == fake_cuda::KernelFault::Kind::slow) ns *= fault.factor;
+    }
+    advance(machine, stream, ns * noise_of(launch.name.full, times, machine.settings.noise));
+  } catch (const Failure& failure) {
+    context.broken = failure.result;  // found by the calls that follow, as on a device
+  }
+}
+
+void launch_kernel(Machine& machine, CUctx_st& context, const CUlaunchConfig& config, CUfunction handle,
+                   void** parameters) {
+  const CUfunc_st& function = resolve(machine, handle);
+  require(function.module->context == &context, CUDA_ERROR_INVALID_CONTEXT);
+  const Attributes attributes = read_attributes(config);
+  check_geometry(config, function, attributes, machine);
+  if (fake_cuda::find_twin(function.name.base) == nullptr) {
+    std::fprintf(stderr, "fake_cuda: no host twin for %s; add one under tests/fake_cuda/twins\n",
+                 function.name.full.c_str());
+    throw Failure{CUDA_ERROR_NOT_SUPPORTED};
+  }
+  enqueue(machine, context, config.hStream,
+          [launch = copy_launch(config, function, attributes, parameters)](Machine& on, CUstream_st& stream) {
+            run(on, stream, launch);
+          });
+}
+
+}  // namespace
+
+CUresult cuLaunchKernelEx(const CUlaunchConfig* config, CUfunction function, void** parameters, void** extra) {
+  return entry_in_context(__func__, [&](Machine& machine, CUctx_st& context) {
+    require(config != nullptr && extra == nullptr, CUDA_ERROR_INVALID_VALUE);
+    launch_kernel(machine, context, *config, function, parameters);
+  });
+}
+
+CUresult cuLaunchKernel(CUfunction function, unsigned int grid_x, unsigned int grid_y, unsigned int grid_z,
+                        unsigned int block_x, unsigned int block_y, unsigned int block_z, unsigned int shared_bytes,
+                        CUstream stream, void** parameters, void** extra) {
+  return entry_in_context(__func__, [&](Machine& machine, CUctx_st& context) {
+    require(extra == nullptr, CUDA_ERROR_INVALID_VALUE);
+    launch_kernel(machine, context,
+                  {grid_x, grid_y, grid_z, block_x, block_y, block_z, shared_bytes, stream, nullptr, 0}, function,
+                  parameters);
+  });
+}

@@ -1,0 +1,65 @@
+// Streams with a virtual clock each: work runs when it is enqueued, and moves the clock by what its cost model says.
+#pragma once
+
+#include <cstdint>
+#include <functional>
+#include <memory>
+#include <thread>
+#include <vector>
+
+#include "cuda/driver_types.hpp"
+
+struct CUctx_st;
+
+namespace fake_cuda {
+
+struct Machine;
+
+/// One piece of work, run on a stream: now, or each time that the graph that captured it is launched.
+using Work = std::function<void(Machine& machine, CUstream_st& stream)>;
+
+struct Capture {
+  std::uint64_t id = 0;
+  CUstreamCaptureMode mode = CU_STREAM_CAPTURE_MODE_GLOBAL;
+  std::thread::id thread;
+  CUstream origin = nullptr;
+  bool invalidated = false;
+  std::vector<Work> nodes;
+};
+
+}  // namespace fake_cuda
+
+struct CUstream_st {
+  CUstream_st(CUctx_st& of, bool waits_for_legacy) : context(&of), blocking(waits_for_legacy) {}
+
+  CUctx_st* context;
+  bool blocking;  // in order with the legacy stream
+  double now_ns = 0;
+  std::shared_ptr<fake_cuda::Capture> capture;
+};
+
+struct CUevent_st {
+  CUevent_st(CUctx_st& of, bool takes_time) : context(&of), timing(takes_time) {}
+
+  CUctx_st* context;
+  bool timing;
+  bool recorded = false;
+  double at_ns = 0;
+  std::weak_ptr<fake_cuda::Capture> capture;  // that it was last recorded in
+};
+
+namespace fake_cuda {
+
+/// The stream of a handle, null being the legacy stream. Throws Failure(CUDA_ERROR_INVALID_HANDLE), also for another context's.
+CUstream_st& resolve(Machine& machine, CUctx_st& context, CUstream stream);
+/// Runs the work, or adds it to the capture that is under way on the stream.
+void enqueue(Machine& machine, CUctx_st& context, CUstream stream, Work work);
+/// The stream was busy for that long, after whatever it had to wait for.
+void advance(Machine& machine, CUstream_st& stream, double ns);
+
+/// What calls that may synchronise or allocate begin with: they end captures that forbid them.
+void forbid_while_capturing(Machine& machine);
+/// What waiting for a stream begins with.
+void forbid_if_capturing(CUstream_st& stream);
+
+}  // namespace fake_cuda

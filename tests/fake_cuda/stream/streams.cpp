@@ -1,0 +1,140 @@
+// Streams and events.
+#include <algorithm>
+
+#include "driver/entry.hpp"
+
+using fake_cuda::Capture;
+using fake_cuda::entry_in_context;
+using fake_cuda::Machine;
+using fake_cuda::require;
+using fake_cuda::resolve;
+
+namespace fake_cuda {
+
+CUstream_st& resolve(Machine& machine, CUctx_st& context, CUstream stream) {
+  if (stream == nullptr) return *context.legacy_stream;
+  CUstream_st& found = machine.streams[stream];
+  require(found.context == &context, CUDA_ERROR_INVALID_HANDLE);
+  return found;
+}
+
+void enqueue(Machine& machine, CUctx_st& context, CUstream handle, Work work) {
+  CUstream_st& stream = resolve(machine, context, handle);
+  if (handle == nullptr) {
+    machine.streams.for_each([&](CUstream_st& other) {
+      if (!other.capture || !other.blocking || other.context != &context) return;
+      other.capture->invalidated = true;
+      throw Failure{CUDA_ERROR_STREAM_CAPTURE_IMPLICIT};
+    });
+  }
+  if (!stream.capture) {
+    work(machine, stream);
+    return;
+  }
+  require(!stream.capture->invalidated, CUDA_ERROR_STREAM_CAPTURE_INVALIDATED);
+  stream.capture->nodes.push_back(std::move(work));
+}
+
+void advance(Machine& machine, CUstream_st& stream, double ns) {
+  CUstream_st& legacy = *stream.context->legacy_stream;
+  if (&stream == &legacy) {
+    machine.streams.for_each([&](const CUstream_st& other) {
+      if (other.blocking && other.context == stream.context) legacy.now_ns = std::max(legacy.now_ns, other.now_ns);
+    });
+  } else if (stream.blocking) {
+    stream.now_ns = std::max(stream.now_ns, legacy.now_ns);
+  }
+  stream.now_ns += ns;
+}
+
+}  // namespace fake_cuda
+
+CUresult cuStreamCreate(CUstream* stream, unsigned int flags) {
+  return entry_in_context(__func__, [&](Machine& machine, CUctx_st& context) {
+    require((flags & ~CU_STREAM_NON_BLOCKING) == 0, CUDA_ERROR_INVALID_VALUE);
+    *stream = machine.streams.make(context, flags == CU_STREAM_DEFAULT);
+  });
+}
+
+CUresult cuStreamDestroy_v2(CUstream stream) {
+  return entry_in_context(__func__, [&](Machine& machine, CUctx_st&) {
+    require(!machine.streams[stream].capture, CUDA_ERROR_STREAM_CAPTURE_UNSUPPORTED);
+    machine.streams.destroy(stream);
+  });
+}
+
+CUresult cuStreamSynchronize(CUstream stream) {
+  return entry_in_context(__func__, [&](Machine& machine, CUctx_st& context) {
+    fake_cuda::forbid_if_capturing(resolve(machine, context, stream));
+  });
+}
+
+CUresult cuStreamWaitEvent(CUstream handle, CUevent event, unsigned int) {
+  return entry_in_context(__func__, [&](Machine& machine, CUctx_st& context) {
+    CUstream_st& stream = resolve(machine, context, handle);
+    const CUevent_st& awaited = machine.events[event];
+    if (const auto capture = awaited.capture.lock()) {
+      require(handle != nullptr && (!stream.capture || stream.capture == capture),
+              CUDA_ERROR_STREAM_CAPTURE_UNSUPPORTED);
+      stream.capture = capture;  // joins it
+    } else if (awaited.recorded) {
+      stream.now_ns = std::max(stream.now_ns, awaited.at_ns);
+    }
+  });
+}
+
+CUresult cuEventCreate(CUevent* event, unsigned int flags) {
+  return entry_in_context(__func__, [&](Machine& machine, CUctx_st& context) {
+    *event = machine.events.make(context, (flags & CU_EVENT_DISABLE_TIMING) == 0);
+  });
+}
+
+CUresult cuEventDestroy_v2(CUevent event) {
+  return entry_in_context(__func__, [&](Machine& machine, CUctx_st&) { machine.events.destroy(event); });
+}
+
+CUresult cuEventRecord(CUevent handle, CUstream stream) {
+  return entry_in_context(__func__, [&](Machine& machine, CUctx_st& context) {
+    CUevent_st& event = machine.events[handle];
+    const CUstream_st& on = resolve(machine, context, stream);
+    event.capture = on.capture;
+    if (on.capture) return;
+    enqueue(machine, context, stream, [&event](Machine& of, CUstream_st& run) {
+      advance(of, run, 0);
+      event.recorded = true;
+      event.at_ns = run.now_ns;
+    });
+  });
+}
+
+namespace {
+
+void require_outside_capture(const CUevent_st& event) {
+  const auto capture = event.capture.lock();
+  if (!capture) return;
+  capture->invalidated = true;
+  throw fake_cuda::Failure{CUDA_ERROR_CAPTURED_EVENT};
+}
+
+}  // namespace
+
+CUresult cuEventSynchronize(CUevent event) {
+  return entry_in_context(__func__,
+                          [&](Machine& machine, CUctx_st&) { require_outside_capture(machine.events[event]); });
+}
+
+CUresult cuEventQuery(CUevent event) {
+  return entry_in_context(__func__, [&](Machine& machine, CUctx_st&) {
+    fake_cuda::forbid_while_capturing(machine);
+    require_outside_capture(machine.events[event]);
+  });
+}
+
+CUresult cuEventElapsedTime_v2(float* milliseconds, CUevent begin, CUevent end) {
+  return entry_in_context(__func__, [&](Machine& machine, CUctx_st&) {
+    const CUevent_st& from = machine.events[begin];
+    const CUevent_st& to = machine.events[end];
+    require(from.recorded && to.recorded && from.timing && to.timing, CUDA_ERROR_INVALID_HANDLE);
+    *milliseconds = static_cast<float>((to.at_ns - from.at_ns) * 1e-6);
+  });
+}

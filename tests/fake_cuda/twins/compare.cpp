@@ -1,0 +1,97 @@
+// templates/internal/compare.cuh: compare_squares<R>(wanted, shape, strides, result) and
+// compare_outputs<T, R>(got, wanted, shape, strides, relative, absolute, result).
+#include <array>
+#include <cmath>
+
+#include "twins/elements.hpp"
+#include "twins/twin.hpp"
+
+namespace fake_cuda {
+namespace {
+
+struct Result {
+  double wanted_squares;
+  double error_squares;
+  double largest_error;
+  unsigned long long mismatches;
+  unsigned long long first_mismatch;
+};
+
+/// Shape and strides, outermost first: eight parameters from `first` on.
+struct Strided {
+  std::array<std::int64_t, 4> shape, strides;
+
+  Strided(const Invocation& call, std::size_t first) {
+    for (std::size_t i = 0; i < 4; ++i) {
+      shape[i] = call.integer(first + i);
+      strides[i] = call.integer(first + 4 + i);
+    }
+  }
+  [[nodiscard]] std::int64_t count() const { return shape[0] * shape[1] * shape[2] * shape[3]; }
+  /// Elements from the first to the last, both included.
+  [[nodiscard]] std::int64_t extent() const {
+    std::int64_t last = 0;
+    for (std::size_t i = 0; i < 4; ++i) last += (shape[i] - 1) * strides[i];
+    return last + 1;
+  }
+  template <typename Visit>
+  void for_each(Visit visit) const {
+    std::int64_t index = 0;
+    for (std::int64_t a = 0; a < shape[0]; ++a) {
+      for (std::int64_t b = 0; b < shape[1]; ++b) {
+        for (std::int64_t c = 0; c < shape[2]; ++c) {
+          for (std::int64_t d = 0; d < shape[3]; ++d) {
+            visit(index++, a * strides[0] + b * strides[1] + c * strides[2] + d * strides[3]);
+          }
+        }
+      }
+    }
+  }
+};
+
+double error_of(double got, double wanted) {
+  if (got == wanted || (std::isnan(got) && std::isnan(wanted))) return 0;
+  const double error = std::fabs(got - wanted);
+  return std::isnan(error) ? std::numeric_limits<double>::infinity() : error;
+}
+
+}  // namespace
+
+Traffic compare_squares(const Invocation& call) {
+  const Strided tensor(call, 1);
+  auto* result = call.required<Result>(9, 1);
+  return with_element(call.type_argument(0), [&]<typename R>(R) {
+    const R* wanted = call.required<R>(0, tensor.extent());
+    tensor.for_each([&](std::int64_t, std::int64_t offset) {
+      const double value = to_double(wanted[offset]);
+      if (std::isfinite(value)) result->wanted_squares += value * value;
+    });
+    return Traffic{static_cast<double>(tensor.count()) * sizeof(R), 0, 1};
+  });
+}
+
+Traffic compare_outputs(const Invocation& call) {
+  const Strided tensor(call, 2);
+  const auto relative = call.value<double>(10);
+  const auto absolute = call.value<double>(11);
+  auto* result = call.required<Result>(12, 1);
+  const double floor = absolute * std::sqrt(result->wanted_squares / static_cast<double>(tensor.count()));
+  return with_element(call.type_argument(0), [&]<typename T>(T) {
+    return with_element(call.type_argument(1), [&]<typename R>(R) {
+      const T* got = call.required<T>(0, tensor.extent());
+      const R* wanted = call.required<R>(1, tensor.extent());
+      tensor.for_each([&](std::int64_t index, std::int64_t offset) {
+        const double want = to_double(wanted[offset]);
+        const double error = error_of(to_double(got[offset]), want);
+        result->error_squares += error * error;
+        result->largest_error = std::max(result->largest_error, error);
+        if (error == 0 || (std::isfinite(want) && error <= relative * std::fabs(want) + floor)) return;
+        ++result->mismatches;
+        result->first_mismatch = std::min(result->first_mismatch, static_cast<unsigned long long>(index));
+      });
+      return Traffic{static_cast<double>(tensor.count()) * (sizeof(T) + sizeof(R)), 0, 1};
+    });
+  });
+}
+
+}  // namespace fake_cuda

@@ -1,0 +1,66 @@
+#include "twins/twin.hpp"
+
+#include <algorithm>
+#include <cmath>
+
+#include "twins/elements.hpp"
+
+namespace fake_cuda {
+namespace {
+
+constexpr Twin twins[] = {
+    {"fill_values", fill_values},
+    {"compare_squares", compare_squares},
+    {"compare_outputs", compare_outputs},
+    {"rms_norm_reference", rms_norm_reference},
+    {"rms_norm_block_row", rms_norm_block_row},
+    {"rms_norm_warp_row", rms_norm_warp_row},
+    {"rms_norm_streaming", rms_norm_streaming},
+    {"softmax_reference", softmax_reference},
+    {"softmax_block_row", softmax_block_row},
+    {"softmax_warp_row", softmax_warp_row},
+    {"softmax_cluster_row", softmax_cluster_row},
+    {"softmax_streaming", softmax_streaming},
+    {"gemm_reference", gemm_reference},
+    {"gemm_simt", gemm_simt},
+    {"gemm_mma", gemm_mma},
+    {"gemm_reduce", gemm_reduce},
+};
+
+}  // namespace
+
+const Twin* find_twin(std::string_view kernel) noexcept {
+  const auto* found =
+      std::find_if(std::begin(twins), std::end(twins), [&](const Twin& twin) { return twin.kernel == kernel; });
+  return found == std::end(twins) ? nullptr : found;
+}
+
+const std::string& Invocation::type_argument(std::size_t i) const {
+  require(i < name.arguments.size(), CUDA_ERROR_LAUNCH_FAILED);
+  return name.arguments[i];
+}
+
+std::int64_t Invocation::template_integer(std::size_t i) const {
+  std::string_view text = type_argument(i);
+  if (text == "true") return 1;
+  if (text == "false") return 0;
+  if (const std::size_t cast = text.rfind(')'); cast != std::string_view::npos) text.remove_prefix(cast + 1);
+  std::int64_t number = 0;
+  require(parse_number(text.substr(0, text.find_first_not_of("-0123456789")), number), CUDA_ERROR_LAUNCH_FAILED);
+  return number;
+}
+
+std::int64_t element_bytes(std::string_view type) {
+  return with_element(type, []<typename T>(T) { return static_cast<std::int64_t>(sizeof(T)); });
+}
+
+double memory_efficiency(const Invocation& call, double bytes_a_thread) {
+  const double threads = static_cast<double>(call.geometry.threads());
+  const double shape = 1 + 0.15 * std::abs(std::log2(bytes_a_thread / 64)) + 0.08 * std::abs(std::log2(threads / 256));
+  const double resident = static_cast<double>(call.geometry.blocks()) * threads;
+  const double room = static_cast<double>(call.settings.multiprocessors * threads_per_multiprocessor) /
+                      2;  // half of it saturates memory
+  return std::clamp(std::min(1.0, resident / room) / shape, 1e-4, 1.0);
+}
+
+}  // namespace fake_cuda

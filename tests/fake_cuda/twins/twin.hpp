@@ -1,0 +1,115 @@
+// Host functions that compute what kernels compute: how they see a launch, and where they are found.
+//
+// A twin is found by the kernel's base name and serves all its instances. It reads the real parameters, respects the launch's
+// geometry (rows that no block was launched for stay as they were), and touches memory only through Invocation::device, so that a
+// wrong stride or size is the illegal address that it would be on a device.
+#pragma once
+
+#include <array>
+#include <cstddef>
+#include <cstdint>
+#include <cstring>
+#include <string>
+#include <string_view>
+#include <vector>
+
+#include "driver/errors.hpp"
+#include "driver/settings.hpp"
+#include "memory/heap.hpp"
+#include "module/kernel_name.hpp"
+
+namespace fake_cuda {
+
+struct Geometry {
+  std::array<std::int64_t, 3> grid{1, 1, 1};
+  std::array<std::int64_t, 3> block{1, 1, 1};
+  std::int64_t cluster = 1;
+  std::int64_t dynamic_shared = 0;  // bytes
+  [[nodiscard]] std::int64_t threads() const noexcept { return block[0] * block[1] * block[2]; }
+  [[nodiscard]] std::int64_t blocks() const noexcept { return grid[0] * grid[1] * grid[2]; }
+};
+
+/// What the cost model makes a time of.
+struct Traffic {
+  double bytes = 0;
+  double flops = 0;
+  double efficiency = 1;  // of the device's peak, in (0, 1]; depends on the config, so that there is something to tune
+};
+
+class Invocation {
+ public:
+  Invocation(const KernelName& kernel, const Geometry& launched, const std::vector<std::vector<std::byte>>& parameters,
+             const Heap& heap, const Settings& device)
+      : name(kernel), geometry(launched), settings(device), parameters_(parameters), heap_(heap) {}
+
+  const KernelName& name;
+  const Geometry& geometry;
+  const Settings& settings;
+
+  /// Parameter i by value. Throws Failure(CUDA_ERROR_LAUNCH_FAILED) when the kernel declares another size.
+  template <typename T>
+  [[nodiscard]] T value(std::size_t i) const {
+    require(i < parameters_.size() && parameters_[i].size() == sizeof(T), CUDA_ERROR_LAUNCH_FAILED);
+    T result;
+    std::memcpy(&result, parameters_[i].data(), sizeof result);
+    return result;
+  }
+  [[nodiscard]] std::int64_t integer(std::size_t i) const { return value<long long>(i); }
+  /// Parameter i as an address of `elements` elements, all of which must be the device's. Null for a null pointer.
+  template <typename T>
+  [[nodiscard]] T* device(std::size_t i, std::int64_t elements) const {
+    const auto pointer = value<CUdeviceptr>(i);
+    if (pointer == 0) return nullptr;
+    require(pointer % alignof(T) == 0, CUDA_ERROR_MISALIGNED_ADDRESS);
+    return reinterpret_cast<T*>(
+        heap_.at(pointer, elements * static_cast<std::int64_t>(sizeof(T)), CUDA_ERROR_ILLEGAL_ADDRESS));
+  }
+  /// The same for what is read or written whatever the caller says. Throws Failure(CUDA_ERROR_ILLEGAL_ADDRESS) for null.
+  template <typename T>
+  [[nodiscard]] T* required(std::size_t i, std::int64_t elements) const {
+    T* pointer = device<T>(i, elements);
+    require(pointer != nullptr, CUDA_ERROR_ILLEGAL_ADDRESS);
+    return pointer;
+  }
+
+  [[nodiscard]] const std::string& type_argument(std::size_t i) const;
+  /// Of a number, a bool or an enumerator, which a demangled name spells "(type)number".
+  [[nodiscard]] std::int64_t template_integer(std::size_t i) const;
+
+ private:
+  const std::vector<std::vector<std::byte>>& parameters_;
+  const Heap& heap_;
+};
+
+struct Twin {
+  std::string_view kernel;
+  Traffic (*run)(const Invocation& call);
+};
+/// Null when there is none.
+const Twin* find_twin(std::string_view kernel) noexcept;
+
+/// Of an element type as templates spell it; throws Failure(CUDA_ERROR_LAUNCH_FAILED) for any other.
+std::int64_t element_bytes(std::string_view type);
+
+/// How well a memory-bound kernel fares: best with `bytes_a_thread` near 64 and 256 threads, worse with too few threads to fill the device.
+double memory_efficiency(const Invocation& call, double bytes_a_thread);
+
+// The kernels that have a twin, a file each.
+Traffic fill_values(const Invocation& call);
+Traffic compare_squares(const Invocation& call);
+Traffic compare_outputs(const Invocation& call);
+Traffic rms_norm_reference(const Invocation& call);
+Traffic rms_norm_block_row(const Invocation& call);
+Traffic rms_norm_warp_row(const Invocation& call);
+Traffic rms_norm_streaming(const Invocation& call);
+Traffic softmax_reference(const Invocation& call);
+Traffic softmax_block_row(const Invocation& call);
+Traffic softmax_warp_row(const Invocation& call);
+Traffic softmax_cluster_row(const Invocation& call);
+Traffic softmax_streaming(const Invocation& call);
+Traffic gemm_reference(const Invocation& call);
+Traffic gemm_simt(const Invocation& call);
+Traffic gemm_mma(const Invocation& call);
+Traffic gemm_reduce(const Invocation& call);
+
+}  // namespace fake_cuda
