@@ -1,15 +1,16 @@
 // gemm on the tensor cores of sm_80 and later: mma.sync from shared memory, fed by a ring of cp.async stages.
 //
-// A block computes a tile_m x tile_n tile of y; its warps_m x warps_n warps each a part of it, held in registers. Tiles of x
-// and w along k pass through `stages` slots of shared memory: stages - 1 are in flight while one is multiplied, and the
+// A block computes a tile_m x tile_n tile of y; each of its warps a part of at most 64 x 64, held in registers. Tiles of x and
+// w along k pass through `stages` slots of shared memory: stages - 1 are in flight while one is multiplied, and the
 // fragments of the next 16 of k are read while the current 16 are multiplied. When the tiles of y are too few to fill the
 // device, k is split over gridDim.y: partial sums go to a workspace, and gemm_reduce adds them in a fixed order.
 //
-// Ends of m, n and k are filled with zeros by the copies, which read nothing outside x and w: only strides and base addresses must
-// be multiples of 16 bytes.
+// Ends of m, n and k are filled with zeros by the copies, which read nothing outside x and w. Copies move 16 bytes, so rows of x and
+// w as stored, their strides and addresses are multiples of 16 bytes; rows of y have aligned strides and any length.
 #pragma once
 
 #include "choices.cuh"
+#include "common/dependent_launch.cuh"
 #include "common/types.cuh"
 #include "common/vector.cuh"
 #include "operand_tile.cuh"
@@ -19,12 +20,13 @@ namespace kiln::gemm {
 /// Row length of the partial sums, so that every access of 4 of them is aligned.
 __device__ __forceinline__ long long partial_stride(long long n) { return (n + 7) / 8 * 8; }
 
-template <Layout layout, int tile_m, int tile_n, int tile_k, int warps_m, int warps_n, int stages>
+template <Layout layout, int tile_m, int tile_n, int tile_k, int warps, int stages>
 struct Tiling {
-  static constexpr int threads = warps_m * warps_n * 32;
+  static constexpr int threads = warps * 32;
+  static constexpr int warps_m = tile_m > 64 ? tile_m / 64 : 1, warps_n = warps / warps_m;
   static constexpr int warp_m = tile_m / warps_m, warp_n = tile_n / warps_n;
   static constexpr int m_steps = warp_m / 16, n_steps = warp_n / 16, k_steps = tile_k / 16;  // fragments
-  static_assert(warp_m % 16 == 0 && warp_n % 16 == 0 && tile_k % 32 == 0 && stages >= 2);
+  static_assert(warps % warps_m == 0 && warp_n % 16 == 0 && warp_n <= 64 && stages >= 2);
 
   static constexpr bool x_along_k = x_runs_along_k<layout>, w_along_k = w_runs_along_k<layout>;
   using XTile = OperandTile<tile_m, tile_k, x_along_k>;
@@ -35,7 +37,7 @@ struct Tiling {
   /// The epilogue passes 16 rows of a warp at a time through shared memory, padded against bank conflicts.
   static constexpr int staging_stride = warp_n + 8;                   // floats
   static constexpr int staging_bytes = 16 * staging_stride * 4;       // of a warp
-  static_assert(staging_bytes * warps_m * warps_n <= ring_bytes);
+  static_assert(staging_bytes * warps <= ring_bytes);
 
   static __device__ __forceinline__ int warp_row() { return static_cast<int>(threadIdx.x) / 32 / warps_n; }
   static __device__ __forceinline__ int warp_column() { return static_cast<int>(threadIdx.x) / 32 % warps_n; }
@@ -88,13 +90,12 @@ __device__ __forceinline__ void multiply(Accumulators<Tiles>& sums, unsigned sha
   };
   unsigned write = shared;
   int to_copy = k_tiles;
-  const auto copy_part = [&](int part, int parts) {
-    if (to_copy <= 0) return;
-    x_copy.copy(write, part, parts);
-    w_copy.copy(write + XTile::bytes, part, parts);
-  };
   // Closes a group even past the last tile, when it is empty: so counting groups counts tiles.
-  const auto next_copy = [&] {
+  const auto copy_tile = [&] {
+    if (to_copy > 0) {
+      x_copy.copy(write);
+      w_copy.copy(write + XTile::bytes);
+    }
     cp_async_commit();
     x_copy.advance();
     w_copy.advance();
@@ -103,10 +104,7 @@ __device__ __forceinline__ void multiply(Accumulators<Tiles>& sums, unsigned sha
   };
 
 #pragma unroll 1
-  for (int stage = 0; stage < Tiles::ring_stages - 1; ++stage) {
-    copy_part(0, 1);
-    next_copy();
-  }
+  for (int stage = 0; stage < Tiles::ring_stages - 1; ++stage) copy_tile();
   cp_async_wait<Tiles::ring_stages - 2>();
   __syncthreads();
   unsigned read = shared;
@@ -116,15 +114,15 @@ __device__ __forceinline__ void multiply(Accumulators<Tiles>& sums, unsigned sha
   for (int tile = 0; tile < k_tiles; ++tile) {
 #pragma unroll
     for (int k_step = 0; k_step < k_steps; ++k_step) {
-      if (k_step == k_steps - 1) {
-        // The next tile has landed for all threads, and none still reads the slot that the next copies overwrite.
+      load_fragments((k_step + 1) % 2, read, (k_step + 1) % k_steps);
+      if (k_step == 0) copy_tile();
+      if (k_step == k_steps - 2) {
+        // All fragments of this tile are read, so its slot may be written; and the next tile has landed for all threads. One step
+        // early, so that products remain to hide the reads that follow.
         cp_async_wait<Tiles::ring_stages - 2>();
         __syncthreads();
         read = read + Tiles::stage_bytes == ring_end ? shared : read + Tiles::stage_bytes;
       }
-      load_fragments((k_step + 1) % 2, read, (k_step + 1) % k_steps);
-      if (k_step < k_steps - 1) copy_part(k_step, k_steps - 1);
-      if (k_step == k_steps - 2) next_copy();
       multiply_fragments(k_step % 2);
     }
   }
@@ -177,16 +175,17 @@ __device__ __forceinline__ void drain(const Accumulators<Tiles>& sums, float* st
 
 }  // namespace kiln::gemm
 
-/// grid (tiles of m * tiles of n, splits), block (warps_m * warps_n * 32), dynamic shared memory as mma.toml says.
+/// grid (tiles of m * tiles of n, splits), block (warps * 32), dynamic shared memory as mma.toml says.
 /// x and w lie as `layout` says; `bias` ([n], may be null) and `y` ([m, n]) are used when split is 0, else `partial`, which is
-/// [splits, m, round_up(n, 8)]. Strides in elements; x, w, y and their strides, and partial, are multiples of 16 bytes.
+/// [splits, m, round_up(n, 8)]. Strides in elements.
 template <typename T, kiln::gemm::Layout layout, kiln::gemm::Activation activation, int tile_m, int tile_n, int tile_k,
-          int warps_m, int warps_n, int stages, bool split>
-__global__ void __launch_bounds__(warps_m* warps_n * 32)
+          int warps, int stages, bool split>
+__global__ void __launch_bounds__(warps * 32, 1)
     gemm_mma(const T* x, const T* w, const T* bias, T* y, float* partial, long long m, long long n, long long k,
              long long x_stride, long long w_stride, long long y_stride, int group, int splits) {
   using namespace kiln::gemm;
-  using Tiles = Tiling<layout, tile_m, tile_n, tile_k, warps_m, warps_n, stages>;
+  using Tiles = Tiling<layout, tile_m, tile_n, tile_k, warps, stages>;
+  if constexpr (split) kiln::launch_dependents();
   extern __shared__ __align__(128) char ring[];
 
   const int tiles_m = static_cast<int>((m + tile_m - 1) / tile_m), tiles_n = static_cast<int>((n + tile_n - 1) / tile_n);
@@ -216,8 +215,9 @@ __global__ void __launch_bounds__(warps_m* warps_n * 32)
     float* const to = partial + (blockIdx.y * m + warp_row) * stride + warp_column;
     drain<Tiles>(sums, staging, [&](int row, int column, const float(&values)[8]) {
       if (warp_row + row >= m || warp_column + column >= n) return;
-      kiln::store(to + row * stride + column, kiln::vec<float, 4>{values[0], values[1], values[2], values[3]});
-      kiln::store(to + row * stride + column + 4, kiln::vec<float, 4>{values[4], values[5], values[6], values[7]});
+      float4* const eight = reinterpret_cast<float4*>(to + row * stride + column);
+      __stwb(eight, make_float4(values[0], values[1], values[2], values[3]));
+      __stwb(eight + 1, make_float4(values[4], values[5], values[6], values[7]));
     });
   } else {
     float bias_values[8] = {};  // a lane has the same columns in every row
@@ -246,6 +246,7 @@ __global__ void __launch_bounds__(128)
   const long long row = index / groups, column = index % groups * 4;
   if (row >= m) return;
 
+  kiln::wait_for_predecessor();
   float sums[4] = {};
   const float* from = partial + row * stride + column;
 #pragma unroll 4

@@ -50,7 +50,7 @@ struct OperandTile {
   }
 };
 
-/// What one thread copies of the tiles of one operand, walking along k.
+/// What one thread copies of the tiles of one operand, walking along k. Rows of the matrix are whole chunks.
 template <typename Tile, int threads>
 class TileCopy {
  public:
@@ -67,15 +67,14 @@ class TileCopy {
     columns_left_ = (Tile::runs_along_k ? k_left : outer_bound) - column;
   }
 
-  /// Copies share `part` of `parts` of the current tile to shared memory, so that copies can be spread between products.
-  __device__ __forceinline__ void copy(unsigned tile, int part, int parts) const {
-    const int bytes = max(0, min(columns_left_ * 2, 16));
+  /// Starts this thread's copies of the current tile to shared memory.
+  __device__ __forceinline__ void copy(unsigned tile) const {
+    const int rows = columns_left_ > 0 ? rows_left_ : 0;
 #pragma unroll
     for (int pass = 0; pass < passes; ++pass) {
       const unsigned row = threadIdx.x / Tile::chunks + pass * rows_a_pass;
-      if (pass * parts / passes != part || (Tile::rows % rows_a_pass != 0 && row >= Tile::rows)) continue;
-      cp_async_16(tile + Tile::offset(row, threadIdx.x % Tile::chunks), source_ + pass * pass_bytes_,
-                  pass * rows_a_pass < rows_left_ ? bytes : 0);
+      if (Tile::rows % rows_a_pass != 0 && row >= Tile::rows) continue;
+      cp_async_16(tile + Tile::offset(row, threadIdx.x % Tile::chunks), source_ + pass * pass_bytes_, pass * rows_a_pass < rows);
     }
   }
 
