@@ -129,7 +129,7 @@ TEST_CASE("sources that reach past their files or into the clock are refused by 
       "$R\"(\n",
       "\xc3\xa9R\"(\n",
       "\xef\xbb\xbf#include \"/etc/passwd\"\n",
-      std::string("int a;\0#include \"/etc/passwd\"\n", 32),
+      std::string("int a;") + '\0' + "\n",
   };
   for (const std::string& text : refused) {
     CAPTURE(text);

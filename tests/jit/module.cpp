@@ -1,0 +1,86 @@
+// With whatever driver there is: the fake one in the build's own tests, a real one where KILN_CUDA_LIBRARY is unset.
+#include "jit/module.hpp"
+
+#include <doctest/doctest.h>
+
+#include <string>
+#include <utility>
+#include <vector>
+
+#include "cuda/device.hpp"
+#include "sources.hpp"
+
+using namespace kiln;
+using namespace kiln::jit;
+using namespace kiln::jit::test;
+
+namespace {
+
+const bool cannot_load = !has_nvrtc() || cuda::Driver::find() == nullptr;
+
+struct Loaded {
+  cuda::Context context{0};
+  cuda::Context::Scope scope{context};
+  Cubin cubin;
+
+  Loaded() {
+    Specialisation specialisation = scale_kernel("3", default_arch(context.info().facts.sm()));
+    specialisation.name_expressions.emplace_back();
+    cubin = compile(specialisation);
+  }
+};
+
+}  // namespace
+
+TEST_CASE("a loaded module gives functions, nothing for a pass that is left out, and resources" *
+          doctest::skip(cannot_load)) {
+  const Loaded loaded;
+  const Module module(loaded.cubin.image, loaded.cubin.lowered_names);
+  CHECK(module.function(0) != nullptr);
+  CHECK(module.function(1) == nullptr);
+  const Resources resources = module.resources(0);
+  CHECK(resources.registers > 0);
+  CHECK(resources.spill_bytes == 0);
+  CHECK(resources.static_shared_bytes == 0);
+  CHECK(resources.max_threads == 128);
+  CHECK(module.occupancy(0, 128, 0) > 0);
+  CHECK(module.occupancy(1, 128, 0) == 0);
+  CHECK(module.resources(1).registers == 0);
+}
+
+TEST_CASE("a function may have the device's shared memory and no more" * doctest::skip(cannot_load)) {
+  const Loaded loaded;
+  Module module(loaded.cubin.image, loaded.cubin.lowered_names);
+  const std::int64_t maximum = loaded.context.info().facts.shared_per_block();
+  CHECK_NOTHROW(module.allow_shared(0, maximum));
+  const Error error = thrown_by([&] { module.allow_shared(0, maximum + 1); });
+  CHECK(error.kind() == ErrorKind::driver_failed);
+  CHECK(holds(error.what(), std::to_string(maximum + 1)));
+  CHECK(holds(error.what(), "at most " + std::to_string(maximum)));
+}
+
+TEST_CASE("a name that the cubin lacks is an error that gives it" * doctest::skip(cannot_load)) {
+  const Loaded loaded;
+  const std::vector<std::string> names = {loaded.cubin.lowered_names[0], "_Z7missingv"};
+  const Error error = thrown_by([&] { Module(loaded.cubin.image, names); });
+  CHECK(error.kind() == ErrorKind::driver_failed);
+  CHECK(holds(error.what(), "_Z7missingv"));
+}
+
+TEST_CASE("what is no cubin is an error that gives its size" * doctest::skip(cannot_load)) {
+  const Loaded loaded;
+  const std::vector<std::byte> nonsense(4096);
+  const Error error = thrown_by([&] { Module(nonsense, {}); });
+  CHECK(error.kind() == ErrorKind::driver_failed);
+  CHECK(holds(error.what(), "4096 bytes"));
+}
+
+TEST_CASE("a module moves, and what it is moved over is unloaded" * doctest::skip(cannot_load)) {
+  const Loaded loaded;
+  Module first(loaded.cubin.image, loaded.cubin.lowered_names);
+  Module second(loaded.cubin.image, loaded.cubin.lowered_names);
+  const CUfunction function = first.function(0);
+  second = std::move(first);
+  CHECK(second.function(0) == function);
+  CHECK(second.resources(0).max_threads == 128);
+}
