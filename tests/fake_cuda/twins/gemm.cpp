@@ -145,7 +145,7 @@ Traffic gemm_simt(const Invocation& call) {
   });
 }
 
-// gemm_mma<T, layout, activation, tile_m, tile_n, tile_k, warps_m, warps_n, stages, split>(x, w, bias, y, float* partial, m, n, k, strides,
+// gemm_mma<T, layout, activation, tile_m, tile_n, tile_k, warps, stages, split>(x, w, bias, y, float* partial, m, n, k, strides,
 // int group, int splits)
 Traffic gemm_mma(const Invocation& call) {
   return with_element(call.type_argument(0), [&]<typename T>(T) {
@@ -156,17 +156,17 @@ Traffic gemm_mma(const Invocation& call) {
     require(call.geometry.grid[0] == ceil_div(product.m, tile_m) * ceil_div(product.n, tile_n) &&
                 call.geometry.grid[1] == splits,
             CUDA_ERROR_LAUNCH_FAILED);
-    require(call.geometry.dynamic_shared >= call.template_integer(8) * (tile_m + tile_n) * tile_k * element,
+    require(call.geometry.dynamic_shared >= call.template_integer(7) * (tile_m + tile_n) * tile_k * element,
             CUDA_ERROR_ILLEGAL_ADDRESS);
     for (const std::size_t tensor : {0, 1, 3}) require_aligned(call, tensor, 16);
     for (const std::size_t stride : {8, 9, 10})
       require(call.integer(stride) * element % 16 == 0, CUDA_ERROR_MISALIGNED_ADDRESS);
-    if (call.template_integer(9) != 0) {
+    if (call.template_integer(8) != 0) {
       write_partial(call, product, splits, ceil_div(ceil_div(product.k, tile_k), splits) * tile_k);
     } else {
       write_whole<T, T>(call, product);
     }
-    const double depth = std::min(1.0, 0.7 + 0.1 * static_cast<double>(call.template_integer(8) - 2));
+    const double depth = std::min(1.0, 0.7 + 0.1 * static_cast<double>(call.template_integer(7) - 2));
     return traffic(product, element, tile_efficiency(call, tile_m, tile_n, depth));
   });
 }
