@@ -47,7 +47,8 @@ void initialise(const Driver& driver) {
 }
 
 const OpenedOnce<Driver>& opened() noexcept {
-  static const OpenedOnce<Driver> once("KILN_CUDA_LIBRARY");
+  // Never destroyed: owners of handles may live as long as the process.
+  static const auto& once = *new OpenedOnce<Driver>("KILN_CUDA_LIBRARY");
   return once;
 }
 

@@ -26,7 +26,8 @@ void resolve(const Library& library, const char* symbol, Function& function) {
 }
 
 const OpenedOnce<Nccl>& opened() noexcept {
-  static const OpenedOnce<Nccl> once("KILN_NCCL_LIBRARY");
+  // Never destroyed: owners of handles may live as long as the process.
+  static const auto& once = *new OpenedOnce<Nccl>("KILN_NCCL_LIBRARY");
   return once;
 }
 

@@ -41,7 +41,8 @@ void resolve(const Library& library, const char* symbol, Function& function) {
 }
 
 const OpenedOnce<Nvrtc>& opened() noexcept {
-  static const OpenedOnce<Nvrtc> once("KILN_NVRTC_LIBRARY");
+  // Never destroyed: owners of handles may live as long as the process.
+  static const auto& once = *new OpenedOnce<Nvrtc>("KILN_NVRTC_LIBRARY");
   return once;
 }
 
