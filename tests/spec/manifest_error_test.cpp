@@ -42,6 +42,7 @@ TEST_CASE("a mistake in op.toml is named with its line") {
       {"revision = 3", "", "op.toml:1: found no 'revision' in [op], expected one"},
       {"revision = 3", "revision = 0", "op.toml:3: found the number 0 as 'revision', expected 1 or more"},
       {"revision = 3", "revision = 3\nimplementations = [\"fats\"]", "op.toml:4: found 'fats' as an implementation (did you mean 'fast'?)"},
+      {"[cost]", "[=cost]", "op.toml:26: "},
       {"[cost]", "[costs]", "found the unknown key 'costs' in the file (did you mean 'cost'?)"},
       {"bucket = \"pow2\"", "bucket = \"pow3\"", "op.toml:5: found 'pow3' as a bucket policy without a table (did you mean 'pow2'?), expected 'exact' or 'pow2'"},
       {"bucket = \"pow2\"", "bucket = { policy = \"edges\", edges = [16, 8] }", "op.toml:5: found the number 8 as an edge (they ascend), expected 17 or more"},
