@@ -29,12 +29,15 @@ struct Binder {
   void operator()(const char*, double number) const { query.bind(number); }
 };
 
-/// Reads columns in order. A value that its field cannot hold is read as another one, which the digest then does not cover.
+/// Reads columns in order. A value that its field cannot hold is read as another one, which the digest then does not
+/// cover.
 struct ColumnReader {
   const Query& query;
   int column;
   void operator()(const char*, std::string& text) { text = query.text(column++); }
-  void operator()(const char*, Verdict& verdict) { verdict = parse_verdict(query.text(column++)).value_or(Verdict::not_timed); }
+  void operator()(const char*, Verdict& verdict) {
+    verdict = parse_verdict(query.text(column++)).value_or(Verdict::not_timed);
+  }
   void operator()(const char*, bool& truth) { truth = query.integer(column++) != 0; }
   void operator()(const char*, std::integral auto& number) {
     number = static_cast<std::remove_reference_t<decltype(number)>>(query.integer(column++));

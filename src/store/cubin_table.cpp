@@ -7,7 +7,8 @@ namespace kiln::store {
 namespace {
 
 constexpr std::string_view select_by_id =
-    "SELECT id, key, label, arch, compiler, name_expressions, lowered_names, image_bytes, image, digest FROM cubin WHERE id = ?";
+    "SELECT id, key, label, arch, compiler, name_expressions, lowered_names, image_bytes, image, digest FROM cubin "
+    "WHERE id = ?";
 
 struct Row {
   std::int64_t id = 0;
@@ -54,7 +55,8 @@ bool remove_if_flawed(Connection& connection, std::int64_t id) {
 }
 
 Flaw flaw_at(std::int64_t id, const spec::Digest& key, std::string reason) {
-  return {"cubin", spec::to_hex(key), std::move(reason), [id](Connection& connection) { return remove_if_flawed(connection, id); }};
+  return {"cubin", spec::to_hex(key), std::move(reason),
+          [id](Connection& connection) { return remove_if_flawed(connection, id); }};
 }
 
 Row read_by_id(Connection& connection, std::int64_t id) {
@@ -92,8 +94,10 @@ std::vector<CubinRow> list_cubins(Connection& connection, Flaws& flaws) {
   std::vector<CubinRow> cubins;
   for (const std::int64_t id : ids) {
     Row row = read_by_id(connection, id);
-    if (row.flaw.empty() && row.cubin) cubins.push_back(std::move(*row.cubin));
-    else if (!row.flaw.empty()) flaws.push_back(flaw_at(id, row.key, row.flaw));
+    if (row.flaw.empty() && row.cubin)
+      cubins.push_back(std::move(*row.cubin));
+    else if (!row.flaw.empty())
+      flaws.push_back(flaw_at(id, row.key, row.flaw));
   }
   return cubins;
 }
@@ -108,12 +112,19 @@ std::vector<std::string> list_compilers(Connection& connection) {
 void put_cubin(Connection& connection, const PackedCubin& cubin, const spec::Digest& digest, bool replace) {
   const std::span<const std::byte> key(cubin.key);
   if (replace) connection.query("DELETE FROM cubin WHERE key = ?").bind(key).run();
-  connection.query("INSERT INTO cubin (key, digest, label, arch, compiler, name_expressions, lowered_names, image_bytes, image) "
-                   "VALUES (?, ?, ?, ?, ?, ?, ?, ?, ?) ON CONFLICT (key) DO NOTHING")
-      .bind(key).bind(std::span<const std::byte>(digest))
-      .bind(std::string_view(cubin.label)).bind(std::string_view(cubin.arch)).bind(std::string_view(cubin.compiler))
-      .bind(std::string_view(cubin.name_expressions)).bind(std::string_view(cubin.lowered_names))
-      .bind(cubin.image_bytes).bind(std::span<const std::byte>(cubin.image))
+  connection
+      .query(
+          "INSERT INTO cubin (key, digest, label, arch, compiler, name_expressions, lowered_names, image_bytes, image) "
+          "VALUES (?, ?, ?, ?, ?, ?, ?, ?, ?) ON CONFLICT (key) DO NOTHING")
+      .bind(key)
+      .bind(std::span<const std::byte>(digest))
+      .bind(std::string_view(cubin.label))
+      .bind(std::string_view(cubin.arch))
+      .bind(std::string_view(cubin.compiler))
+      .bind(std::string_view(cubin.name_expressions))
+      .bind(std::string_view(cubin.lowered_names))
+      .bind(cubin.image_bytes)
+      .bind(std::span<const std::byte>(cubin.image))
       .run();
 }
 

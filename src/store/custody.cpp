@@ -22,7 +22,8 @@ bool is_ours(const struct stat& status) { return status.st_uid == geteuid() || s
 
 /// What stands against trusting one file or folder.
 std::string ownership_objection(std::string_view what, const std::filesystem::path& path, const struct stat& status) {
-  if (!is_ours(status)) return fmt::format("{} '{}' belongs to user {}, not to this user or root", what, path.string(), status.st_uid);
+  if (!is_ours(status))
+    return fmt::format("{} '{}' belongs to user {}, not to this user or root", what, path.string(), status.st_uid);
   if ((status.st_mode & written_by_others) != 0)
     return fmt::format("{} '{}' can be written by others (mode {:04o}); run: chmod go-w '{}'", what, path.string(),
                        status.st_mode & 07777U, path.string());
@@ -38,11 +39,15 @@ std::string folder_objection(const std::filesystem::path& folder) {
 }  // namespace
 
 std::filesystem::path literal_path(const std::filesystem::path& path) {
-  if (path.empty() || !path.has_filename()) throw Error(ErrorKind::bad_input, fmt::format("'{}' does not name a file", path.string()));
-  if (path.native().find('\0') != std::string::npos) throw Error(ErrorKind::bad_input, "a file's path holds a NUL character");
+  if (path.empty() || !path.has_filename())
+    throw Error(ErrorKind::bad_input, fmt::format("'{}' does not name a file", path.string()));
+  if (path.native().find('\0') != std::string::npos)
+    throw Error(ErrorKind::bad_input, "a file's path holds a NUL character");
   std::error_code failure;
   const auto absolute = std::filesystem::absolute(path, failure);
-  if (failure) throw Error(ErrorKind::io, fmt::format("the path '{}' cannot be made absolute: {}", path.string(), failure.message()));
+  if (failure)
+    throw Error(ErrorKind::io,
+                fmt::format("the path '{}' cannot be made absolute: {}", path.string(), failure.message()));
   const auto folder = std::filesystem::weakly_canonical(absolute.parent_path(), failure);
   return (failure ? absolute.parent_path() : folder) / absolute.filename();
 }
@@ -52,7 +57,8 @@ std::string file_objection(const std::filesystem::path& path) {
   if (lstat(path.c_str(), &status) != 0) return {};
   if (S_ISLNK(status.st_mode)) return "it is a symbolic link; name the file that it leads to";
   if (!S_ISREG(status.st_mode)) return "it is not a regular file";
-  if (status.st_nlink > 1) return fmt::format("it has {} names (hard links); copy it to a file of its own", status.st_nlink);
+  if (status.st_nlink > 1)
+    return fmt::format("it has {} names (hard links); copy it to a file of its own", status.st_nlink);
   if ((status.st_mode & written_by_others) != 0) return ownership_objection("it", path, status);
   return {};
 }
@@ -70,8 +76,10 @@ Trust owner_trust(const std::filesystem::path& path) {
   const auto resolved = std::filesystem::canonical(path, failure);
   struct stat status {};
   if (failure || stat(resolved.c_str(), &status) != 0) return {false, "its owner cannot be read"};
-  if (auto objection = ownership_objection("it", resolved, status); !objection.empty()) return {false, std::move(objection)};
-  if (auto objection = folder_objection(resolved.parent_path()); !objection.empty()) return {false, std::move(objection)};
+  if (auto objection = ownership_objection("it", resolved, status); !objection.empty())
+    return {false, std::move(objection)};
+  if (auto objection = folder_objection(resolved.parent_path()); !objection.empty())
+    return {false, std::move(objection)};
   return {true, fmt::format("it and its folder belong to {} and can be written by nobody else",
                             status.st_uid == 0 ? "root" : "this user")};
 }

@@ -8,14 +8,15 @@
 
 namespace kiln::store {
 
-/// The absolute path that SQLite is given: every link of the folder is resolved, the last name is not, so that a link in its place
-/// is seen. Throws Error(bad_input) for an empty path or one that holds a NUL.
+/// The absolute path that SQLite is given: every link of the folder is resolved, the last name is not, so that a link
+/// in its place is seen. Throws Error(bad_input) for an empty path or one that holds a NUL.
 std::filesystem::path literal_path(const std::filesystem::path& path);
 
-/// Why the file itself may not be written to (a link, not a regular file, writable by others), or an empty string. A file that
-/// does not exist is fine.
+/// Why the file itself may not be written to (a link, not a regular file, writable by others), or an empty string. A
+/// file that does not exist is fine.
 std::string file_objection(const std::filesystem::path& path);
-/// The same for an overlay, whose machine code is loaded: file and folder must belong to this user (or root) and be writable by nobody else.
+/// The same for an overlay, whose machine code is loaded: file and folder must belong to this user (or root) and be
+/// writable by nobody else.
 std::string overlay_objection(const std::filesystem::path& path);
 
 struct Trust {
@@ -37,8 +38,8 @@ Identity identity_of(const std::filesystem::path& path) noexcept;
 /// Makes missing folders, for this user alone. Throws Error(no_permission) or Error(io).
 void create_private_folders(const std::filesystem::path& folder);
 
-/// Held while a file is made or set aside, so that two processes do not do it at once. Waits a bounded time; a folder that cannot
-/// be locked, as on some network file systems, is used unlocked.
+/// Held while a file is made or set aside, so that two processes do not do it at once. Waits a bounded time; a folder
+/// that cannot be locked, as on some network file systems, is used unlocked.
 class FolderLock {
  public:
   explicit FolderLock(const std::filesystem::path& folder);

@@ -1,5 +1,5 @@
-// The stored fields of each row, listed once, in the order of cache/schema.sql. Binding, reading, digests and JSON all visit
-// these lists, so a field cannot be stored and left out of its row's digest.
+// The stored fields of each row, listed once, in the order of cache/schema.sql. Binding, reading, digests and JSON all
+// visit these lists, so a field cannot be stored and left out of its row's digest.
 #pragma once
 
 #include <optional>

@@ -27,17 +27,20 @@ struct Session {
 
 class SqliteFile final : public File {
  public:
-  SqliteFile(fs::path path, Access access) : path_(std::move(path)), access_(access), session_(open_session().release()) {}
+  SqliteFile(fs::path path, Access access)
+      : path_(std::move(path)), access_(access), session_(open_session().release()) {}
   ~SqliteFile() override;
 
   std::optional<Record> find_record(std::string_view key, bool with_candidates) override {
-    return read<std::optional<Record>>([&](Connection& c, Flaws& flaws) { return store::find_record(c, key, with_candidates, flaws); });
+    return read<std::optional<Record>>(
+        [&](Connection& c, Flaws& flaws) { return store::find_record(c, key, with_candidates, flaws); });
   }
   std::optional<CubinRow> find_cubin(const spec::Digest& key) override {
     return read<std::optional<CubinRow>>([&](Connection& c, Flaws& flaws) { return store::find_cubin(c, key, flaws); });
   }
   std::vector<Record> records(std::string_view op, bool with_candidates) override {
-    return read<std::vector<Record>>([&](Connection& c, Flaws& flaws) { return list_records(c, op, with_candidates, flaws); });
+    return read<std::vector<Record>>(
+        [&](Connection& c, Flaws& flaws) { return list_records(c, op, with_candidates, flaws); });
   }
   std::vector<CubinRow> cubins() override {
     return read<std::vector<CubinRow>>([&](Connection& c, Flaws& flaws) { return list_cubins(c, flaws); });
@@ -125,7 +128,8 @@ void SqliteFile::reopen_if_replaced(Session& session) const {
   session.identity = fresh->identity;
 }
 
-/// What cannot be read is a miss: one row of bad content is set aside, a failure of the file or the machine is only counted.
+/// What cannot be read is a miss: one row of bad content is set aside, a failure of the file or the machine is only
+/// counted.
 template <class Result, class Work>
 Result SqliteFile::read(Work&& work) {
   try {
@@ -164,7 +168,8 @@ void SqliteFile::set_aside(Session& session, const Flaws& flaws) {
 template <class Work>
 bool SqliteFile::write(std::string_view doing, Work&& work) {
   if (access_ == Access::read_only)
-    throw Error(ErrorKind::no_permission, fmt::format("'{}' cannot be {}: it is open for reading only", path_.string(), doing));
+    throw Error(ErrorKind::no_permission,
+                fmt::format("'{}' cannot be {}: it is open for reading only", path_.string(), doing));
   try {
     Session& session = this->session();
     const std::lock_guard guard(session.mutex);
@@ -203,10 +208,13 @@ std::vector<Packed> pack_all(std::span<const CubinRow> cubins) {
 Record check(Record record) {
   auto flaw = flaw_of(record);
   for (Candidate& candidate : record.candidates) {
-    if (!is_utf8(candidate.reason)) std::ranges::replace_if(candidate.reason, [](char c) { return static_cast<unsigned char>(c) > 0x7f; }, '?');
+    if (!is_utf8(candidate.reason))
+      std::ranges::replace_if(
+          candidate.reason, [](char c) { return static_cast<unsigned char>(c) > 0x7f; }, '?');
     if (flaw.empty()) flaw = flaw_of(candidate);
   }
-  if (!flaw.empty()) throw Error(ErrorKind::bad_input, fmt::format("the record '{}' is not stored: {}", record.key, flaw));
+  if (!flaw.empty())
+    throw Error(ErrorKind::bad_input, fmt::format("the record '{}' is not stored: {}", record.key, flaw));
   return record;
 }
 

@@ -8,7 +8,10 @@ namespace {
 
 spec::Digest digest_of(const HistogramRow& row) {
   spec::Hasher hasher;
-  hasher.field(std::string_view("histogram")).field(std::string_view(row.op)).field(std::string_view(row.problem)).field(row.launches);
+  hasher.field(std::string_view("histogram"))
+      .field(std::string_view(row.op))
+      .field(std::string_view(row.problem))
+      .field(row.launches);
   return hasher.finish();
 }
 
@@ -23,7 +26,10 @@ std::int64_t stored_launches(Connection& connection, const HistogramRow& row) {
 Flaw flaw_at(const HistogramRow& row) {
   const auto remove = [row](Connection& connection) {
     connection.query("DELETE FROM histogram WHERE op = ? AND problem = ? AND launches = ?")
-        .bind(std::string_view(row.op)).bind(std::string_view(row.problem)).bind(row.launches).run();
+        .bind(std::string_view(row.op))
+        .bind(std::string_view(row.problem))
+        .bind(row.launches)
+        .run();
     return connection.changes() > 0;
   };
   return {"histogram", row.op + " " + row.problem, std::string(digest_mismatch), remove};
@@ -34,20 +40,27 @@ Flaw flaw_at(const HistogramRow& row) {
 void add_to_histogram(Connection& connection, const HistogramRow& row) {
   const std::int64_t before = stored_launches(connection, row);
   HistogramRow sum = row;
-  if (__builtin_add_overflow(before, row.launches, &sum.launches)) sum.launches = std::numeric_limits<std::int64_t>::max();
+  if (__builtin_add_overflow(before, row.launches, &sum.launches))
+    sum.launches = std::numeric_limits<std::int64_t>::max();
   const auto digest = digest_of(sum);
   connection.query("INSERT OR REPLACE INTO histogram (op, problem, launches, digest) VALUES (?, ?, ?, ?)")
-      .bind(std::string_view(sum.op)).bind(std::string_view(sum.problem)).bind(sum.launches)
-      .bind(std::span<const std::byte>(digest)).run();
+      .bind(std::string_view(sum.op))
+      .bind(std::string_view(sum.problem))
+      .bind(sum.launches)
+      .bind(std::span<const std::byte>(digest))
+      .run();
 }
 
 std::vector<HistogramRow> list_histogram(Connection& connection, Flaws& flaws) {
   std::vector<HistogramRow> rows;
-  Query query = connection.query("SELECT op, problem, launches, digest FROM histogram ORDER BY op, launches DESC, problem");
+  Query query =
+      connection.query("SELECT op, problem, launches, digest FROM histogram ORDER BY op, launches DESC, problem");
   while (query.step()) {
     HistogramRow row{std::string(query.text(0)), std::string(query.text(1)), query.integer(2)};
-    if (same_bytes(query.blob(3), digest_of(row))) rows.push_back(std::move(row));
-    else flaws.push_back(flaw_at(row));
+    if (same_bytes(query.blob(3), digest_of(row)))
+      rows.push_back(std::move(row));
+    else
+      flaws.push_back(flaw_at(row));
   }
   return rows;
 }

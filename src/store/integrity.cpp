@@ -31,17 +31,21 @@ struct FlawVisitor {
   void operator()(const char*, bool) const {}
   void operator()(const char*, std::integral auto) const {}
   void operator()(const char* name, double number) const {
-    if (!std::isfinite(number) || number < 0) flaw = std::string(name) + " is not a finite number of nanoseconds, 0 or more";
+    if (!std::isfinite(number) || number < 0)
+      flaw = std::string(name) + " is not a finite number of nanoseconds, 0 or more";
   }
 };
 
 }  // namespace
 
 PackedCubin pack(const CubinRow& cubin) {
-  PackedCubin packed{cubin.key, cubin.label, cubin.arch, cubin.compiler, {}, {}, static_cast<std::int64_t>(cubin.image.size()), {}};
+  PackedCubin packed{
+      cubin.key, cubin.label, cubin.arch, cubin.compiler, {}, {}, static_cast<std::int64_t>(cubin.image.size()), {}};
   for (const auto* names : {&cubin.name_expressions, &cubin.lowered_names})
     for (const std::string& name : *names)
-      if (!is_utf8(name)) throw Error(ErrorKind::bad_input, "a cubin's function names must be UTF-8; one of '" + cubin.label + "' is not");
+      if (!is_utf8(name))
+        throw Error(ErrorKind::bad_input,
+                    "a cubin's function names must be UTF-8; one of '" + cubin.label + "' is not");
   packed.name_expressions = to_json(cubin.name_expressions);
   packed.lowered_names = to_json(cubin.lowered_names);
   packed.image = compress(cubin.image);
@@ -79,7 +83,9 @@ spec::Digest digest_of(std::string_view record_key, std::int64_t position, const
 spec::Digest digest_of(const PackedCubin& packed) {
   spec::Hasher hasher;
   hasher.field(std::string_view("cubin")).field(std::span<const std::byte>(packed.key));
-  hasher.field(std::string_view(packed.label)).field(std::string_view(packed.arch)).field(std::string_view(packed.compiler));
+  hasher.field(std::string_view(packed.label))
+      .field(std::string_view(packed.arch))
+      .field(std::string_view(packed.compiler));
   hasher.field(std::string_view(packed.name_expressions)).field(std::string_view(packed.lowered_names));
   hasher.field(packed.image_bytes).field(std::span<const std::byte>(packed.image));
   return hasher.finish();
@@ -114,7 +120,12 @@ bool is_utf8(std::string_view text) noexcept {
   const auto byte = [&](std::size_t at) { return at < text.size() ? static_cast<unsigned char>(text[at]) : 0U; };
   for (std::size_t at = 0; at < text.size();) {
     const unsigned first = byte(at);
-    const std::size_t length = first < 0x80 ? 1 : first < 0xc2 ? 0 : first < 0xe0 ? 2 : first < 0xf0 ? 3 : first < 0xf5 ? 4 : 0;
+    const std::size_t length = first < 0x80   ? 1
+                               : first < 0xc2 ? 0
+                               : first < 0xe0 ? 2
+                               : first < 0xf0 ? 3
+                               : first < 0xf5 ? 4
+                                              : 0;
     if (length == 0) return false;
     for (std::size_t next = 1; next < length; ++next)
       if ((byte(at + next) & 0xc0U) != 0x80) return false;
@@ -132,7 +143,10 @@ void set_aside(Connection& connection, const std::vector<Flaw>& flaws) {
   for (const Flaw& flaw : flaws) {
     if (!flaw.remove(connection)) continue;
     connection.query("INSERT INTO quarantine (source, key, reason) VALUES (?, ?, ?)")
-        .bind(std::string_view(flaw.source)).bind(std::string_view(flaw.key)).bind(std::string_view(flaw.reason)).run();
+        .bind(std::string_view(flaw.source))
+        .bind(std::string_view(flaw.key))
+        .bind(std::string_view(flaw.reason))
+        .run();
   }
   connection.execute("DELETE FROM quarantine WHERE id <= (SELECT max(id) FROM quarantine) - 1000");
 }

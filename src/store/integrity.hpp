@@ -1,8 +1,9 @@
-// What makes a stored row believable: a digest over its table, key and payload, and values that Kiln itself could have written.
+// What makes a stored row believable: a digest over its table, key and payload, and values that Kiln itself could have
+// written.
 //
-// digest := SHA-256 over fields as spec::Hasher takes them: the table's name, then each column in the order of cache/schema.sql,
-//           without id and digest. A REAL counts as the 64 bits of its IEEE 754 form, a truth value as 0 or 1. A candidate's
-//           columns are preceded by its record's key and its position.
+// digest := SHA-256 over fields as spec::Hasher takes them: the table's name, then each column in the order of
+//           cache/schema.sql, without id and digest. A REAL counts as the 64 bits of its IEEE 754 form, a truth value
+//           as 0 or 1. A candidate's columns are preceded by its record's key and its position.
 #pragma once
 
 #include <functional>
@@ -21,7 +22,7 @@ struct PackedCubin {
   std::string label, arch, compiler;
   std::string name_expressions, lowered_names;  // JSON arrays
   std::int64_t image_bytes = 0;
-  std::vector<std::byte> image;                 // a zstd frame
+  std::vector<std::byte> image;  // a zstd frame
 };
 PackedCubin pack(const CubinRow& cubin);
 /// Nothing when the payload does not hold what it says.
@@ -32,7 +33,7 @@ spec::Digest digest_of(std::string_view record_key, std::int64_t position, const
 spec::Digest digest_of(const PackedCubin& packed);
 
 /// Why Kiln would not write this, or an empty string.
-std::string flaw_of(const Record& record);     // without its candidates
+std::string flaw_of(const Record& record);  // without its candidates
 std::string flaw_of(const Candidate& candidate);
 std::string flaw_of(const PackedCubin& packed);
 
@@ -40,7 +41,7 @@ bool is_utf8(std::string_view text) noexcept;
 
 /// A row that was read and not believed.
 struct Flaw {
-  std::string source;                        // the table
+  std::string source;  // the table
   std::string key;
   std::string reason;
   /// Deletes the row if, read again inside a write transaction, it still does not hold; false when it is sound by now.

@@ -30,19 +30,24 @@ struct Writer {
 class Reader {
  public:
   explicit Reader(const Json& object) : object_(object) {
-    if (!object.is_object()) refuse(fmt::format("found {}, expected an object such as {{\"key\": ...}}", object.type_name()));
+    if (!object.is_object())
+      refuse(fmt::format("found {}, expected an object such as {{\"key\": ...}}", object.type_name()));
   }
 
-  void operator()(const char* name, std::string& value) { value = get(name, &Json::is_string, "a string").get<std::string>(); }
+  void operator()(const char* name, std::string& value) {
+    value = get(name, &Json::is_string, "a string").get<std::string>();
+  }
   void operator()(const char* name, double& value) { value = get(name, &Json::is_number, "a number").get<double>(); }
   void operator()(const char* name, bool& value) { value = get(name, &Json::is_boolean, "true or false").get<bool>(); }
   template <std::signed_integral T>
   void operator()(const char* name, T& value) {
     const Json& found = get(name, &Json::is_number_integer, "an integer");
-    if (found.is_number_unsigned() && found.get<std::uint64_t>() > static_cast<std::uint64_t>(std::numeric_limits<T>::max()))
+    if (found.is_number_unsigned() &&
+        found.get<std::uint64_t>() > static_cast<std::uint64_t>(std::numeric_limits<T>::max()))
       refuse(fmt::format("field '{}' is {}, past the largest number that it can hold", name, found.dump()));
     const auto number = found.get<std::int64_t>();
-    if (number < std::numeric_limits<T>::min()) refuse(fmt::format("field '{}' is {}, which is too small", name, number));
+    if (number < std::numeric_limits<T>::min())
+      refuse(fmt::format("field '{}' is {}, which is too small", name, number));
     value = static_cast<T>(number);
   }
   void operator()(const char* name, Verdict& value) {
@@ -53,11 +58,14 @@ class Reader {
   }
 
   /// A part that is an object or an array of its own.
-  const Json& part(const char* name, bool (Json::*is)() const noexcept, const char* expected) { return get(name, is, expected); }
+  const Json& part(const char* name, bool (Json::*is)() const noexcept, const char* expected) {
+    return get(name, is, expected);
+  }
 
   void expect_no_more() const {
     for (const auto& [name, value] : object_.items())
-      if (!asked_.contains(name)) refuse(fmt::format("field '{}' is unknown; was the file written by a newer version?", name));
+      if (!asked_.contains(name))
+        refuse(fmt::format("field '{}' is unknown; was the file written by a newer version?", name));
   }
 
  private:
@@ -99,7 +107,8 @@ std::string to_json(const Record& record) {
   each_provenance_field(record.provenance, Writer{line["provenance"]});
   if (!record.candidates.empty()) {
     Json& candidates = line["candidates"] = Json::array();
-    for (const Candidate& candidate : record.candidates) each_candidate_field(candidate, Writer{candidates.emplace_back(Json::object())});
+    for (const Candidate& candidate : record.candidates)
+      each_candidate_field(candidate, Writer{candidates.emplace_back(Json::object())});
   }
   return line.dump();
 }

@@ -19,7 +19,11 @@ Layer in_memory(const fs::path& path, std::string refused) {
 }
 
 Layer own(const fs::path& path) {
-  return {LayerKind::overlay, path, File::open(path, Access::read_write), {}, true,
+  return {LayerKind::overlay,
+          path,
+          File::open(path, Access::read_write),
+          {},
+          true,
           "the user's own overlay: it and its folder can be written by nobody else"};
 }
 
@@ -30,7 +34,9 @@ Layer open_overlay_at(const fs::path& path, std::vector<std::string>& warnings) 
     return own(path);
   } catch (const DamagedFile& damage) {
     const fs::path aside = set_aside_if_damaged(path);
-    if (!aside.empty()) warnings.push_back(fmt::format("{}; it was set aside as '{}' and a new overlay begun", damage.what(), aside.string()));
+    if (!aside.empty())
+      warnings.push_back(
+          fmt::format("{}; it was set aside as '{}' and a new overlay begun", damage.what(), aside.string()));
     return own(path);
   }
 }
@@ -83,7 +89,8 @@ std::optional<Found<CubinRow>> Layers::find_cubin(const spec::Digest& key) {
 std::vector<std::string> Layers::compilers() {
   std::set<std::string> distinct;
   for (const Layer& layer : layers_)
-    if (layer.file && layer.trusted_for_code) for (std::string& compiler : layer.file->compilers()) distinct.insert(std::move(compiler));
+    if (layer.file && layer.trusted_for_code)
+      for (std::string& compiler : layer.file->compilers()) distinct.insert(std::move(compiler));
   return {distinct.begin(), distinct.end()};
 }
 

@@ -18,23 +18,23 @@ enum class LayerKind : std::uint8_t { overlay, base };
 struct Layer {
   LayerKind kind = LayerKind::base;
   std::filesystem::path path;
-  std::unique_ptr<File> file;      // null when refused
-  std::string refused;             // the reason, or empty
-  bool trusted_for_code = false;   // its cubins may be loaded
-  std::string trust;               // why, for `explain` and `doctor`
+  std::unique_ptr<File> file;     // null when refused
+  std::string refused;            // the reason, or empty
+  bool trusted_for_code = false;  // its cubins may be loaded
+  std::string trust;              // why, for `explain` and `doctor`
 };
 
 template <class T>
 struct Found {
   T value;
-  std::size_t layer = 0;           // index into layers()
+  std::size_t layer = 0;  // index into layers()
 };
 
 class Layers {
  public:
-  /// A damaged overlay is set aside under another name and begun again. One that cannot be opened, or that others could have
-  /// written, is replaced by one in memory. warnings() says so once. A base that cannot be opened is left out and named. An empty
-  /// overlay path: in memory, without a warning.
+  /// A damaged overlay is set aside under another name and begun again. One that cannot be opened, or that others could
+  /// have written, is replaced by one in memory. warnings() says so once. A base that cannot be opened is left out and
+  /// named. An empty overlay path: in memory, without a warning.
   Layers(const std::filesystem::path& overlay, std::span<const std::filesystem::path> bases);
   [[nodiscard]] std::optional<Found<Record>> find_record(std::string_view key);
   [[nodiscard]] std::optional<Found<CubinRow>> find_cubin(const spec::Digest& key);  // trusted layers only
@@ -51,7 +51,8 @@ class Layers {
   std::vector<std::string> warnings_;
 };
 
-/// $KILN_CACHE, else $XDG_CACHE_HOME/kiln/overlay.kiln, else $HOME/.cache/kiln/overlay.kiln; empty when none can be formed.
+/// $KILN_CACHE, else $XDG_CACHE_HOME/kiln/overlay.kiln, else $HOME/.cache/kiln/overlay.kiln; empty when none can be
+/// formed.
 std::filesystem::path default_overlay();
 
 }  // namespace kiln::store

@@ -21,7 +21,9 @@ struct Lease {
 
 spec::Digest digest_of(const Lease& lease) {
   spec::Hasher hasher;
-  hasher.field(std::string_view("lease")).field(std::string_view(lease.record_key)).field(std::string_view(lease.holder));
+  hasher.field(std::string_view("lease"))
+      .field(std::string_view(lease.record_key))
+      .field(std::string_view(lease.holder));
   hasher.field(std::string_view(lease.boot_id)).field(std::string_view(lease.pid_namespace));
   hasher.field(lease.pid).field(lease.process_start).field(lease.boot_seconds).field(lease.term_seconds);
   return hasher.finish();
@@ -64,8 +66,14 @@ std::int64_t boot_seconds() {
 
 Lease lease_of_this_process(std::string_view key, std::string_view holder, std::int64_t term_seconds) {
   const std::int64_t pid = getpid();
-  return {std::string(key), std::string(holder), first_line("/proc/sys/kernel/random/boot_id"), pid_namespace(), pid,
-          start_of_process(pid).value_or(0), boot_seconds(), term_seconds};
+  return {std::string(key),
+          std::string(holder),
+          first_line("/proc/sys/kernel/random/boot_id"),
+          pid_namespace(),
+          pid,
+          start_of_process(pid).value_or(0),
+          boot_seconds(),
+          term_seconds};
 }
 
 bool is_alive(const Lease& lease) {
@@ -74,8 +82,8 @@ bool is_alive(const Lease& lease) {
   return !have_proc && (kill(static_cast<pid_t>(lease.pid), 0) == 0 || errno != ESRCH);
 }
 
-/// An overlay stays on one machine, so a lease of another boot is of a process that is gone. A process of another container
-/// cannot be looked up by its number: only the term ends its lease.
+/// An overlay stays on one machine, so a lease of another boot is of a process that is gone. A process of another
+/// container cannot be looked up by its number: only the term ends its lease.
 bool holds(const Lease& lease, const Lease& now) {
   if (lease.boot_id != now.boot_id) return false;
   const std::int64_t age = now.boot_seconds - lease.boot_seconds;
@@ -85,22 +93,32 @@ bool holds(const Lease& lease, const Lease& now) {
 
 std::optional<Lease> find_lease(Connection& connection, std::string_view key) {
   Query query = connection.query(
-      "SELECT holder, boot_id, pid_namespace, pid, process_start, boot_seconds, term_seconds, digest FROM lease WHERE record_key = ?");
+      "SELECT holder, boot_id, pid_namespace, pid, process_start, boot_seconds, term_seconds, digest FROM lease "
+      "WHERE record_key = ?");
   if (!query.bind(key).step()) return std::nullopt;
-  const Lease lease{std::string(key), std::string(query.text(0)), std::string(query.text(1)), std::string(query.text(2)),
-                    query.integer(3), query.integer(4), query.integer(5), query.integer(6)};
+  const Lease lease{
+      std::string(key), std::string(query.text(0)), std::string(query.text(1)), std::string(query.text(2)),
+      query.integer(3), query.integer(4),           query.integer(5),           query.integer(6)};
   if (!same_bytes(query.blob(7), digest_of(lease))) return std::nullopt;
   return lease;
 }
 
 void put_lease(Connection& connection, const Lease& lease) {
   const auto digest = digest_of(lease);
-  connection.query("INSERT OR REPLACE INTO lease (record_key, holder, boot_id, pid_namespace, pid, process_start, boot_seconds, "
-                   "term_seconds, digest) VALUES (?, ?, ?, ?, ?, ?, ?, ?, ?)")
-      .bind(std::string_view(lease.record_key)).bind(std::string_view(lease.holder))
-      .bind(std::string_view(lease.boot_id)).bind(std::string_view(lease.pid_namespace))
-      .bind(lease.pid).bind(lease.process_start).bind(lease.boot_seconds).bind(lease.term_seconds)
-      .bind(std::span<const std::byte>(digest)).run();
+  connection
+      .query(
+          "INSERT OR REPLACE INTO lease (record_key, holder, boot_id, pid_namespace, pid, process_start, boot_seconds, "
+          "term_seconds, digest) VALUES (?, ?, ?, ?, ?, ?, ?, ?, ?)")
+      .bind(std::string_view(lease.record_key))
+      .bind(std::string_view(lease.holder))
+      .bind(std::string_view(lease.boot_id))
+      .bind(std::string_view(lease.pid_namespace))
+      .bind(lease.pid)
+      .bind(lease.process_start)
+      .bind(lease.boot_seconds)
+      .bind(lease.term_seconds)
+      .bind(std::span<const std::byte>(digest))
+      .run();
 }
 
 }  // namespace

@@ -6,6 +6,6 @@
 namespace kiln::store {
 
 inline constexpr std::int64_t max_image_bytes = std::int64_t{64} << 20;  // of a cubin, uncompressed
-inline constexpr int max_row_bytes = 72 << 20;                           // an incompressible image and the row's other columns
+inline constexpr int max_row_bytes = 72 << 20;  // an incompressible image and the row's other columns
 
 }  // namespace kiln::store

@@ -10,7 +10,8 @@ struct Sealed {
 };
 constexpr Sealed sealed[] = {
     {"record", "SELECT digest FROM record ORDER BY key", "SELECT count(*) FROM record"},
-    {"candidate", "SELECT candidate.digest FROM candidate JOIN record ON record.id = candidate.record ORDER BY record.key, position",
+    {"candidate",
+     "SELECT candidate.digest FROM candidate JOIN record ON record.id = candidate.record ORDER BY record.key, position",
      "SELECT count(*) FROM candidate"},
     {"cubin", "SELECT digest FROM cubin ORDER BY key", "SELECT count(*) FROM cubin"},
 };
@@ -33,7 +34,10 @@ void write_manifest(Connection& connection) {
     }
     const auto digest = hasher.finish();
     connection.query("INSERT OR REPLACE INTO manifest (source, row_count, digest) VALUES (?, ?, ?)")
-        .bind(table.source).bind(rows).bind(std::span<const std::byte>(digest)).run();
+        .bind(table.source)
+        .bind(rows)
+        .bind(std::span<const std::byte>(digest))
+        .run();
   }
 }
 

@@ -24,7 +24,7 @@ namespace fs = std::filesystem;
 //    0  16  "SQLite format 3\0"            28  4  size in pages
 //   16   2  page size, 1 for 65536         60  4  user_version
 //   18   2  write and read version,        68  4  application_id
-//           1 = rollback journal, 2 = WAL
+//           1 = rollback journal, 2 = WAL  56  4  text encoding, 1 = UTF-8
 struct Header {
   static constexpr std::size_t bytes = 100;
   static constexpr std::string_view magic{"SQLite format 3\0", 16};
@@ -32,7 +32,8 @@ struct Header {
 
   [[nodiscard]] std::uint32_t integer(std::size_t at, std::size_t length) const {
     std::uint32_t value = 0;
-    for (std::size_t each = at; each < at + length; ++each) value = value << 8U | std::to_integer<std::uint32_t>(raw[each]);
+    for (std::size_t each = at; each < at + length; ++each)
+      value = value << 8U | std::to_integer<std::uint32_t>(raw[each]);
     return value;
   }
   /// Of a file that was cut off, as much of it as is there.
@@ -58,16 +59,24 @@ void judge_header(const fs::path& path, const Connection& connection) {
   Header header;
   connection.read_header(header.raw);
   const bool ours = header.integer(68, 4) == application_id;
-  if (size < smallest_database && header.has_magic(size)) damaged(path, fmt::format("it was cut off after {} bytes", size));
+  if (size < smallest_database && header.has_magic(size))
+    damaged(path, fmt::format("it was cut off after {} bytes", size));
   if (!header.has_magic(size) && !ours) refuse(path, "it is not a .kiln file");
   if (!header.has_magic(size)) damaged(path, "its first bytes are not those of a .kiln file");
-  if (!ours) refuse(path, fmt::format("it is an SQLite database of another program (application_id {:#010x})", header.integer(68, 4)));
+  if (!ours)
+    refuse(path,
+           fmt::format("it is an SQLite database of another program (application_id {:#010x})", header.integer(68, 4)));
   if (header.integer(18, 1) == 2 || header.integer(19, 1) == 2)
-    refuse(path, "it is in WAL mode, where rows can stand in a side file that was left behind; run: "
-                 "sqlite3 FILE 'PRAGMA journal_mode = DELETE'");
+    refuse(path,
+           "it is in WAL mode, where rows can stand in a side file that was left behind; run: "
+           "sqlite3 FILE 'PRAGMA journal_mode = DELETE'");
+  constexpr std::uint32_t utf8 = 1;
+  if (header.integer(56, 4) != utf8) damaged(path, "its text is not stored as UTF-8");
   if (header.integer(60, 4) > schema_version)
-    refuse(path, fmt::format("its format is version {} and this Kiln reads up to {}; use a newer Kiln", header.integer(60, 4), schema_version));
-  if (header.integer(60, 4) != schema_version) damaged(path, fmt::format("its format version is {}", header.integer(60, 4)));
+    refuse(path, fmt::format("its format is version {} and this Kiln reads up to {}; use a newer Kiln",
+                             header.integer(60, 4), schema_version));
+  if (header.integer(60, 4) != schema_version)
+    damaged(path, fmt::format("its format version is {}", header.integer(60, 4)));
 }
 
 // Only under a lock: a writer changes the size and the header one after the other.
@@ -89,19 +98,23 @@ std::string tables_of(Connection& connection) {
 
 void judge_tables(const fs::path& path, Connection& connection) {
   Connection reference = open_in_memory();
-  if (tables_of(connection) != tables_of(reference)) damaged(path, "its tables are not those of a .kiln file of version 1");
+  if (tables_of(connection) != tables_of(reference))
+    damaged(path, "its tables are not those of a .kiln file of version 1");
 }
 
 void check_access(const fs::path& path, Access access) {
   const int wanted = access == Access::read_only ? R_OK : R_OK | W_OK;
   if (faccessat(AT_FDCWD, path.c_str(), wanted, AT_EACCESS) != 0) {
-    const ErrorKind kind = errno == EACCES || errno == EROFS || errno == EPERM ? ErrorKind::no_permission : ErrorKind::io;
-    throw Error(kind, fmt::format("'{}' cannot be {}: {}", path.string(), access == Access::read_only ? "read" : "written", std::strerror(errno)));
+    const ErrorKind kind =
+        errno == EACCES || errno == EROFS || errno == EPERM ? ErrorKind::no_permission : ErrorKind::io;
+    throw Error(kind, fmt::format("'{}' cannot be {}: {}", path.string(),
+                                  access == Access::read_only ? "read" : "written", std::strerror(errno)));
   }
   const auto folder = path.parent_path();
   if (access == Access::read_write && faccessat(AT_FDCWD, folder.c_str(), W_OK, AT_EACCESS) != 0)
-    throw Error(ErrorKind::no_permission, fmt::format("'{}' cannot be written: its folder does not let this user make the journal: {}",
-                                                      path.string(), std::strerror(errno)));
+    throw Error(ErrorKind::no_permission,
+                fmt::format("'{}' cannot be written: its folder does not let this user make the journal: {}",
+                            path.string(), std::strerror(errno)));
 }
 
 void write_schema(Connection& connection) {
@@ -109,15 +122,23 @@ void write_schema(Connection& connection) {
   connection.execute_script(schema_sql());
   const std::string name = "created_by";
   const std::string value = "kiln " KILN_VERSION;
-  const auto digest = spec::Hasher().field(std::string_view("meta")).field(std::string_view(name)).field(std::string_view(value)).finish();
+  const auto digest = spec::Hasher()
+                          .field(std::string_view("meta"))
+                          .field(std::string_view(name))
+                          .field(std::string_view(value))
+                          .finish();
   connection.query("INSERT INTO meta (name, value, digest) VALUES (?, ?, ?)")
-      .bind(std::string_view(name)).bind(std::string_view(value)).bind(std::span<const std::byte>(digest)).run();
+      .bind(std::string_view(name))
+      .bind(std::string_view(value))
+      .bind(std::span<const std::byte>(digest))
+      .run();
   transaction.commit();
 }
 
 void rename_or_throw(const fs::path& from, const fs::path& to) {
   if (rename(from.c_str(), to.c_str()) != 0)
-    throw Error(ErrorKind::io, fmt::format("'{}' cannot be renamed to '{}': {}", from.string(), to.string(), std::strerror(errno)));
+    throw Error(ErrorKind::io,
+                fmt::format("'{}' cannot be renamed to '{}': {}", from.string(), to.string(), std::strerror(errno)));
 }
 
 bool is_taken(const fs::path& path) {
@@ -134,20 +155,24 @@ fs::path with_suffix(const fs::path& path, std::string_view suffix) {
 }  // namespace
 
 Error to_error(const fs::path& path, std::string_view doing, const SqliteFailure& failure) {
-  if (failure.damaged()) return Error(ErrorKind::bad_file, fmt::format("'{}' cannot be {}: it is damaged ({})", path.string(), doing, failure.what()));
+  if (failure.damaged())
+    return Error(ErrorKind::bad_file,
+                 fmt::format("'{}' cannot be {}: it is damaged ({})", path.string(), doing, failure.what()));
   return Error(failure.forbidden() ? ErrorKind::no_permission : ErrorKind::io,
                fmt::format("'{}' cannot be {}: {}", path.string(), doing, failure.what()));
 }
 
 Connection open_existing(const fs::path& path, Access access) {
-  if (struct stat status {}; lstat(path.c_str(), &status) == 0 && !S_ISREG(status.st_mode)) refuse(path, "it is not a regular file");
+  if (struct stat status{}; lstat(path.c_str(), &status) == 0 && !S_ISREG(status.st_mode))
+    refuse(path, "it is not a regular file");
   check_access(path, access);
   try {
     const bool writing = access == Access::read_write;
     Connection connection = Connection::open(path.native(), writing ? OpenMode::read_write : OpenMode::read_only);
     judge_header(path, connection);
     if (writing && connection.is_read_only())
-      throw Error(ErrorKind::no_permission, fmt::format("'{}' cannot be written: it opens for reading only", path.string()));
+      throw Error(ErrorKind::no_permission,
+                  fmt::format("'{}' cannot be written: it opens for reading only", path.string()));
     connection.execute_script("PRAGMA cache_size = -8192; PRAGMA synchronous = FULL");  // KiB
     Transaction transaction(connection, Transaction::Kind::read);
     judge_tables(path, connection);
@@ -172,7 +197,8 @@ void create_new(const fs::path& path, unsigned permissions) {
   const int descriptor = open(path.c_str(), O_RDWR | O_CREAT | O_EXCL | O_NOFOLLOW | O_CLOEXEC, permissions);
   if (descriptor < 0) {
     const bool refused = errno == EACCES || errno == EPERM || errno == EROFS;
-    throw Error(refused ? ErrorKind::no_permission : ErrorKind::io, fmt::format("'{}' cannot be made: {}", path.string(), std::strerror(errno)));
+    throw Error(refused ? ErrorKind::no_permission : ErrorKind::io,
+                fmt::format("'{}' cannot be made: {}", path.string(), std::strerror(errno)));
   }
   close(descriptor);
   try {
@@ -210,7 +236,8 @@ fs::path set_aside_if_damaged(const fs::path& path) {
     int number = 1;
     while (is_taken(with_suffix(path, fmt::format(".damaged-{}", number)))) ++number;
     const fs::path aside = with_suffix(path, fmt::format(".damaged-{}", number));
-    if (is_taken(with_suffix(path, "-journal"))) rename_or_throw(with_suffix(path, "-journal"), with_suffix(aside, "-journal"));
+    if (is_taken(with_suffix(path, "-journal")))
+      rename_or_throw(with_suffix(path, "-journal"), with_suffix(aside, "-journal"));
     rename_or_throw(path, aside);
     lock.sync();
     return aside;

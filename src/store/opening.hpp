@@ -17,18 +17,19 @@ class DamagedFile : public Error {
 
 /// All below take a path from literal_path().
 
-/// Opens a file that exists, after a check of its header, its size, its tables and its manifest. Throws as File::open does, and
-/// DamagedFile where the file is Kiln's own but damaged.
+/// Opens a file that exists, after a check of its header, its size, its tables and its manifest. Throws as File::open
+/// does, and DamagedFile where the file is Kiln's own but damaged.
 Connection open_existing(const std::filesystem::path& path, Access access);
 Connection open_in_memory();
 
-/// Makes an empty file under a temporary name beside `path` and renames it there, unless something has that name already.
+/// Makes an empty file under a temporary name beside `path` and renames it there, unless something has that name
+/// already.
 void create_if_missing(const std::filesystem::path& path);
 /// Makes an empty file, which must not exist yet, with these permissions.
 void create_new(const std::filesystem::path& path, unsigned permissions);
 
-/// Renames a file that open_existing finds damaged, and its journal, to the first free "NAME.damaged-N"; returns that name, or
-/// an empty path when the file turned out to be sound: another process was faster.
+/// Renames a file that open_existing finds damaged, and its journal, to the first free "NAME.damaged-N"; returns that
+/// name, or an empty path when the file turned out to be sound: another process was faster.
 std::filesystem::path set_aside_if_damaged(const std::filesystem::path& path);
 
 /// "'PATH' cannot be DOING: why", with the kind that the failure calls for.

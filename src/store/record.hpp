@@ -16,9 +16,9 @@ std::string_view to_string(Verdict verdict) noexcept;
 /// One candidate's trial. Costs are nanoseconds of device time; the interval is 95 % of the median.
 struct Candidate {
   std::string implementation;
-  std::string config;            // "threads=256 vector=8"
+  std::string config;  // "threads=256 vector=8"
   Verdict verdict = Verdict::ok;
-  std::string reason;            // for every verdict but ok
+  std::string reason;  // for every verdict but ok
   double cost_ns = 0, low_ns = 0, high_ns = 0;
   std::int64_t samples = 0;
   int registers = 0;
@@ -29,33 +29,33 @@ struct Candidate {
 /// How a record came to be.
 struct Provenance {
   std::string kiln_version;
-  std::string device_name;       // for people
+  std::string device_name;  // for people
   int driver_version = 0;
-  std::string compiler;          // jit::compiler_identity()
-  std::string strategy;          // "exhaustive"
-  std::int64_t unix_seconds = 0; // informative only: no decision reads a clock
+  std::string compiler;           // jit::compiler_identity()
+  std::string strategy;           // "exhaustive"
+  std::int64_t unix_seconds = 0;  // informative only: no decision reads a clock
 };
 
 struct Record {
-  std::string key;               // canonical text, spec::record_key
+  std::string key;  // canonical text, spec::record_key
   std::string op;
   std::int64_t revision = 1;
   std::string device_class;
   std::string regime;
-  std::string bucket;            // "rows=512 cols=4096 dtype=bf16", the upper edges
+  std::string bucket;  // "rows=512 cols=4096 dtype=bf16", the upper edges
   std::string implementation;
   std::string config;
   double cost_ns = 0, low_ns = 0, high_ns = 0;
   std::int64_t samples = 0;
   double baseline_ns = 0;
-  std::string source_digest;     // hex, jit::source_digest of the winner; another one makes the record stale
+  std::string source_digest;  // hex, jit::source_digest of the winner; another one makes the record stale
   Provenance provenance;
   std::vector<Candidate> candidates;  // may be empty: shipped files may leave them out
 };
 
 struct CubinRow {
   spec::Digest key{};
-  std::string label;             // for people
+  std::string label;  // for people
   std::string arch;
   std::string compiler;
   std::vector<std::string> name_expressions;

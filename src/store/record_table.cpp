@@ -18,7 +18,8 @@ const Sql& sql() {
     each_record_field(empty_record, record);
     each_candidate_field(empty_candidate, candidate);
     const auto select = fmt::format("SELECT id, {}digest FROM record", record.names);
-    const auto select_candidate = fmt::format("SELECT position, {}digest FROM candidate WHERE record = ?", candidate.names);
+    const auto select_candidate =
+        fmt::format("SELECT position, {}digest FROM candidate WHERE record = ?", candidate.names);
     return Sql{select + " WHERE key = ?",
                select + " WHERE id = ?",
                select + " ORDER BY unix_seconds DESC, key",
@@ -26,7 +27,8 @@ const Sql& sql() {
                fmt::format("INSERT INTO record ({}digest) VALUES ({}?) RETURNING id", record.names, record.marks),
                select_candidate + " ORDER BY position",
                select_candidate + " AND position = ?",
-               fmt::format("INSERT INTO candidate (record, position, {}digest) VALUES (?, ?, {}?)", candidate.names, candidate.marks)};
+               fmt::format("INSERT INTO candidate (record, position, {}digest) VALUES (?, ?, {}?)", candidate.names,
+                           candidate.marks)};
   }();
   return texts;
 }
@@ -91,12 +93,15 @@ void read_candidates(Connection& connection, RecordRow& row, Flaws& flaws) {
   query.bind(row.id);
   while (query.step()) {
     CandidateRow candidate = read_candidate(query, row.record.key);
-    if (candidate.flaw.empty()) row.record.candidates.push_back(std::move(candidate.candidate));
-    else flaws.push_back(flaw_at(row, candidate));
+    if (candidate.flaw.empty())
+      row.record.candidates.push_back(std::move(candidate.candidate));
+    else
+      flaws.push_back(flaw_at(row, candidate));
   }
 }
 
-void put_candidate(Connection& connection, std::int64_t id, const std::string& key, std::int64_t position, const Candidate& candidate) {
+void put_candidate(Connection& connection, std::int64_t id, const std::string& key, std::int64_t position,
+                   const Candidate& candidate) {
   const auto digest = digest_of(key, position, candidate);
   Query query = connection.query(sql().insert_candidate);
   query.bind(id).bind(position);

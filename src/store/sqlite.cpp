@@ -48,7 +48,8 @@ Query::~Query() {
 void Query::check(int code) const { store::check(sqlite3_db_handle(statement_), code); }
 
 Query& Query::bind(std::string_view text) {
-  check(sqlite3_bind_text(statement_, ++bound_, text.data() != nullptr ? text.data() : "", size_of(text.size()), SQLITE_STATIC));
+  check(sqlite3_bind_text(statement_, ++bound_, text.data() != nullptr ? text.data() : "", size_of(text.size()),
+                          SQLITE_STATIC));
   return *this;
 }
 
@@ -131,8 +132,8 @@ void Connection::configure(OpenMode mode) {
 
 std::unique_ptr<sqlite3_stmt, Connection::Finalize> Connection::prepare(std::string_view sql) const {
   sqlite3_stmt* statement = nullptr;
-  check(database_.get(),
-        sqlite3_prepare_v3(database_.get(), sql.data(), size_of(sql.size()), SQLITE_PREPARE_PERSISTENT, &statement, nullptr));
+  check(database_.get(), sqlite3_prepare_v3(database_.get(), sql.data(), size_of(sql.size()), SQLITE_PREPARE_PERSISTENT,
+                                            &statement, nullptr));
   return std::unique_ptr<sqlite3_stmt, Finalize>(statement);
 }
 
@@ -153,7 +154,8 @@ bool Connection::is_read_only() const noexcept { return sqlite3_db_readonly(data
 
 std::int64_t Connection::file_size() const {
   sqlite3_file* file = nullptr;
-  check(database_.get(), sqlite3_file_control(database_.get(), "main", SQLITE_FCNTL_FILE_POINTER, static_cast<void*>(&file)));
+  check(database_.get(),
+        sqlite3_file_control(database_.get(), "main", SQLITE_FCNTL_FILE_POINTER, static_cast<void*>(&file)));
   sqlite3_int64 size = 0;
   check(nullptr, file->pMethods->xFileSize(file, &size));
   return size;
@@ -161,7 +163,8 @@ std::int64_t Connection::file_size() const {
 
 void Connection::read_header(std::span<std::byte> bytes) const {
   sqlite3_file* file = nullptr;
-  check(database_.get(), sqlite3_file_control(database_.get(), "main", SQLITE_FCNTL_FILE_POINTER, static_cast<void*>(&file)));
+  check(database_.get(),
+        sqlite3_file_control(database_.get(), "main", SQLITE_FCNTL_FILE_POINTER, static_cast<void*>(&file)));
   std::ranges::fill(bytes, std::byte{0});
   const int code = file->pMethods->xRead(file, bytes.data(), size_of(bytes.size()), 0);
   if (code != SQLITE_IOERR_SHORT_READ) check(nullptr, code);

@@ -77,8 +77,8 @@ class Connection {
   /// True when the file system let SQLite open the file for reading only.
   [[nodiscard]] bool is_read_only() const noexcept;
 
-  /// The first bytes of the file and its size, read through SQLite's own descriptor: opening the file once more and closing
-  /// it would drop the POSIX locks of every other connection of this process.
+  /// The first bytes of the file and its size, read through SQLite's own descriptor: opening the file once more and
+  /// closing it would drop the POSIX locks of every other connection of this process.
   [[nodiscard]] std::int64_t file_size() const;
   void read_header(std::span<std::byte> bytes) const;
 

@@ -1,5 +1,5 @@
-// The tables of a .kiln file, over a connection. Writers expect a write transaction around them; each row's digest is written
-// and checked here.
+// The tables of a .kiln file, over a connection. Writers expect a write transaction around them; each row's digest is
+// written and checked here.
 #pragma once
 
 #include <optional>

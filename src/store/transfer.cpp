@@ -38,16 +38,19 @@ std::string_view capability(std::string_view text) {
   return digits == text.npos ? text : text.substr(digits, text.find_first_not_of("0123456789", digits) - digits);
 }
 
-/// A cubin does not say which op it serves, so a selection by op keeps them all; a device class leaves out other architectures.
+/// A cubin does not say which op it serves, so a selection by op keeps them all; a device class leaves out other
+/// architectures.
 std::vector<CubinRow> select_cubins(File& from, const Selection& selection) {
   if (!selection.cubins) return {};
   auto cubins = from.cubins();
   if (!selection.device_class.empty())
-    std::erase_if(cubins, [&](const CubinRow& cubin) { return capability(cubin.arch) != capability(selection.device_class); });
+    std::erase_if(cubins,
+                  [&](const CubinRow& cubin) { return capability(cubin.arch) != capability(selection.device_class); });
   return cubins;
 }
 
-/// A file in memory was filled by this process; any other must satisfy the policy `owner` for its machine code to be copied.
+/// A file in memory was filled by this process; any other must satisfy the policy `owner` for its machine code to be
+/// copied.
 bool may_supply_code(const File& file) { return file.path().empty() || owner_trust(file.path()).trusted; }
 
 spec::Digest digest_of_candidates(const Record& record) {
@@ -62,7 +65,8 @@ spec::Digest digest_of_candidates(const Record& record) {
 
 /// A total order over the records of one key, the best first: what merging keeps depends on neither side nor sequence.
 auto rank(const Record& record) {
-  const double relative = record.cost_ns > 0 ? (record.high_ns - record.low_ns) / record.cost_ns : std::numeric_limits<double>::infinity();
+  const double relative =
+      record.cost_ns > 0 ? (record.high_ns - record.low_ns) / record.cost_ns : std::numeric_limits<double>::infinity();
   return std::tuple(-record.samples, relative, digest_of(record), -static_cast<std::int64_t>(record.candidates.size()),
                     digest_of_candidates(record));
 }
@@ -156,7 +160,8 @@ TransferReport import_text(std::istream& from, const std::string& name, File& to
       Record record = record_from_json(line);
       if (const auto flaw = flaw_of(record); !flaw.empty()) throw Error(ErrorKind::bad_input, flaw);
       for (const Candidate& candidate : record.candidates)
-        if (const auto flaw = flaw_of(candidate); !flaw.empty()) throw Error(ErrorKind::bad_input, "a candidate's " + flaw);
+        if (const auto flaw = flaw_of(candidate); !flaw.empty())
+          throw Error(ErrorKind::bad_input, "a candidate's " + flaw);
       merge.add(std::move(record));
     } catch (const Error& error) {
       throw Error(ErrorKind::bad_input, fmt::format("{}:{}: {}", name, number, error.what()));
@@ -170,14 +175,18 @@ TransferReport export_file(File& from, const fs::path& to, const Selection& sele
   const fs::path target = literal_path(to);
   struct stat status {};
   const bool replaces = lstat(target.c_str(), &status) == 0;
-  if (replaces && !overwrite) throw Error(ErrorKind::bad_input, fmt::format("'{}' exists; allow it to be overwritten, or name another file", target.string()));
-  if (replaces && !S_ISREG(status.st_mode)) throw Error(ErrorKind::bad_input, fmt::format("'{}' is not a regular file and is not replaced", target.string()));
+  if (replaces && !overwrite)
+    throw Error(ErrorKind::bad_input,
+                fmt::format("'{}' exists; allow it to be overwritten, or name another file", target.string()));
+  if (replaces && !S_ISREG(status.st_mode))
+    throw Error(ErrorKind::bad_input, fmt::format("'{}' is not a regular file and is not replaced", target.string()));
 
   const auto records = select_records(from, selection);
   auto cubins = select_cubins(from, selection);
   TransferReport report;
   report.added = static_cast<std::int64_t>(records.size());
-  if (!cubins.empty() && !may_supply_code(from)) report.untrusted_cubins = static_cast<std::int64_t>(std::exchange(cubins, {}).size());
+  if (!cubins.empty() && !may_supply_code(from))
+    report.untrusted_cubins = static_cast<std::int64_t>(std::exchange(cubins, {}).size());
   report.cubins = static_cast<std::int64_t>(cubins.size());
 
   Unpublished temporary{temporary_beside(target)};
@@ -194,7 +203,8 @@ TransferReport merge_into(File& from, File& to) {
   for (Record& record : from.records({}, true)) merge.add(std::move(record));
   auto cubins = from.cubins();
   std::int64_t left_behind = 0;
-  if (!cubins.empty() && !may_supply_code(from)) left_behind = static_cast<std::int64_t>(std::exchange(cubins, {}).size());
+  if (!cubins.empty() && !may_supply_code(from))
+    left_behind = static_cast<std::int64_t>(std::exchange(cubins, {}).size());
   for (CubinRow& cubin : cubins) merge.add(std::move(cubin));
   TransferReport report = merge.commit();
   report.untrusted_cubins = left_behind;

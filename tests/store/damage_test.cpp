@@ -75,9 +75,10 @@ TEST_CASE("a file in WAL mode is refused") {
 }
 
 TEST_CASE("other tables, views, triggers, indexes or columns are refused") {
-  for (const std::string sql : {"CREATE TABLE extra (a)", "CREATE VIEW extra AS SELECT * FROM record", "CREATE INDEX extra ON record (bucket)",
-                                "CREATE TRIGGER extra AFTER INSERT ON record BEGIN DELETE FROM record; END",
-                                "ALTER TABLE record ADD COLUMN extra TEXT", "DROP TABLE signature"}) {
+  for (const std::string sql :
+       {"CREATE TABLE extra (a)", "CREATE VIEW extra AS SELECT * FROM record", "CREATE INDEX extra ON record (bucket)",
+        "CREATE TRIGGER extra AFTER INSERT ON record BEGIN DELETE FROM record; END",
+        "ALTER TABLE record ADD COLUMN extra TEXT", "DROP TABLE signature"}) {
     CAPTURE(sql);
     const Folder folder;
     const auto path = sample_file(folder);
@@ -125,7 +126,8 @@ TEST_CASE("flipping any byte of a file gives the right rows or none, never wrong
         const auto name = std::to_string(row);
         auto wanted = sample_record("key" + name, 100 + row);
         auto found = file->find_record(wanted.key, true);
-        if (found && found->candidates.size() != wanted.candidates.size()) found->candidates = wanted.candidates;  // one may be set aside
+        if (found && found->candidates.size() != wanted.candidates.size())
+          found->candidates = wanted.candidates;  // one may be set aside
         if (found && !same(*found, wanted)) wrong = true;
         const auto cubin = file->find_cubin(digest_named(name));
         if (cubin && !same(*cubin, sample_cubin(name, 500))) wrong = true;
@@ -146,8 +148,10 @@ TEST_CASE("flipping any byte of a file gives the right rows or none, never wrong
 TEST_CASE("a row whose content was changed is a miss: set aside in a file that can be written, ignored in a base") {
   const Folder folder;
   const auto path = sample_file(folder);
-  run_sql(path, "UPDATE record SET config = 'threads=1024 vector=8' WHERE key = 'key1'; UPDATE candidate SET cost_ns = 1 WHERE position = 0;"
-                "UPDATE cubin SET lowered_names = '[\"evil\"]' WHERE id = 2");
+  run_sql(path,
+          "UPDATE record SET config = 'threads=1024 vector=8' WHERE key = 'key1';"
+          "UPDATE candidate SET cost_ns = 1 WHERE position = 0;"
+          "UPDATE cubin SET lowered_names = '[\"evil\"]' WHERE id = 2");
   const auto before = bytes_of(path);
   {
     const auto base = File::open(path, Access::read_only);
@@ -172,9 +176,10 @@ TEST_CASE("a row whose content was changed is a miss: set aside in a file that c
 TEST_CASE("a cubin moved under another key is a miss") {
   const Folder folder;
   const auto path = sample_file(folder);
-  run_sql(path, "UPDATE cubin SET key = zeroblob(32) WHERE id = 1; UPDATE cubin SET key = (SELECT key FROM cubin WHERE id = 3) || x'' WHERE 0;"
-                "CREATE TEMP TABLE k AS SELECT id, key FROM cubin; UPDATE cubin SET key = randomblob(32) WHERE id IN (2, 3);"
-                "UPDATE cubin SET key = (SELECT key FROM k WHERE k.id = 5 - cubin.id) WHERE id IN (2, 3)");
+  run_sql(path,
+          "UPDATE cubin SET key = zeroblob(32) WHERE id = 1;"
+          "CREATE TEMP TABLE k AS SELECT id, key FROM cubin; UPDATE cubin SET key = randomblob(32) WHERE id IN (2, 3);"
+          "UPDATE cubin SET key = (SELECT key FROM k WHERE k.id = 5 - cubin.id) WHERE id IN (2, 3)");
   const auto file = File::open(path, Access::read_only);
   for (const std::string name : {"0", "1", "2"}) CHECK(!file->find_cubin(digest_named(name)));
   CHECK(file->counters().quarantined == 2);
@@ -212,8 +217,10 @@ TEST_CASE("a compression bomb, a size that does not fit and a huge row are misse
     names.lowered_names = "[1, 2";
     put_cubin(connection, names, digest_of(names), false);
   }
-  run_sql(path, "INSERT INTO cubin SELECT 99, x'" + spec::to_hex(digest_named("huge")) +
-                    "', digest, label, arch, compiler, name_expressions, lowered_names, image_bytes, zeroblob(80000000) FROM cubin LIMIT 1");
+  run_sql(path,
+          "INSERT INTO cubin SELECT 99, x'" + spec::to_hex(digest_named("huge")) +
+              "', digest, label, arch, compiler, name_expressions, lowered_names, image_bytes, zeroblob(80000000) "
+              "FROM cubin LIMIT 1");
   const auto file = File::open(path, Access::read_write);
   for (const std::string name : {"bomb", "misfit", "noise", "names", "huge"}) {
     CAPTURE(name);
@@ -236,9 +243,11 @@ TEST_CASE("a damaged lease or count does not block anyone") {
 }
 
 TEST_CASE("valid UTF-8 and nothing else is text") {
-  for (const std::string_view good : {"", "a", "\xc2\x80", "\xe0\xa0\x80", "\xed\x9f\xbf", "\xf0\x90\x80\x80", "\xf4\x8f\xbf\xbf"}) CHECK(is_utf8(good));
-  for (const std::string_view bad : {"\x80", "\xc1\xbf", "\xc2", "\xe0\x9f\x80", "\xed\xa0\x80", "\xf0\x8f\x80\x80", "\xf4\x90\x80\x80", "\xf5\x80\x80\x80",
-                                     "\xe1\x80"})
+  for (const std::string_view good :
+       {"", "a", "\xc2\x80", "\xe0\xa0\x80", "\xed\x9f\xbf", "\xf0\x90\x80\x80", "\xf4\x8f\xbf\xbf"})
+    CHECK(is_utf8(good));
+  for (const std::string_view bad : {"\x80", "\xc1\xbf", "\xc2", "\xe0\x9f\x80", "\xed\xa0\x80", "\xf0\x8f\x80\x80",
+                                     "\xf4\x90\x80\x80", "\xf5\x80\x80\x80", "\xe1\x80"})
     CHECK(!is_utf8(bad));
 }
 

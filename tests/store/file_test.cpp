@@ -74,8 +74,8 @@ TEST_CASE("names are taken literally, whatever they hold") {
   const Folder folder;
   const auto file = File::open(folder / "a.kiln", Access::read_write);
   using namespace std::string_literals;
-  for (const std::string& name : {"it's \"quoted\"; DROP TABLE record; --"s, "nul\0inside"s, "line\nline\r\n"s, "%s{}"s, "\xf0\x9f\x94\xa5"s,
-                                  std::string(1 << 20, 'x')}) {
+  for (const std::string& name : {"it's \"quoted\"; DROP TABLE record; --"s, "nul\0inside"s, "line\nline\r\n"s, "%s{}"s,
+                                  "\xf0\x9f\x94\xa5"s, std::string(1 << 20, 'x')}) {
     auto record = sample_record(name);
     record.op = record.config = record.candidates[0].reason = name;
     auto cubin = sample_cubin(name);

@@ -34,12 +34,15 @@ bool as_nobody(Work&& work) {
     return true;
   }
   constexpr uid_t nobody = 65534;
-  return exit_status(in_child([&] { return setgroups(0, nullptr) == 0 && setegid(nobody) == 0 && seteuid(nobody) == 0 && work(); })) == 0;
+  return exit_status(in_child([&] {
+           return setgroups(0, nullptr) == 0 && setegid(nobody) == 0 && seteuid(nobody) == 0 && work();
+         })) == 0;
 }
 
 TEST_CASE("the overlay answers before the bases, and the bases in their order") {
   const Folder folder;
-  const std::vector<fs::path> bases = {base_with(folder, "one.kiln", "both", 1), base_with(folder, "two.kiln", "both", 2)};
+  const std::vector<fs::path> bases = {base_with(folder, "one.kiln", "both", 1),
+                                       base_with(folder, "two.kiln", "both", 2)};
   File::open(bases[1], Access::read_write)->put(sample_record("second", 3), nullptr);
   Layers layers(folder / "overlay.kiln", bases);
   CHECK(layers.warnings().empty());
@@ -107,7 +110,8 @@ TEST_CASE("a damaged overlay is set aside, said once, and a new one begun") {
   const auto path = base_with(folder, "overlay.kiln", "key", 1);
   const auto whole = bytes_of(path);
   int number = 0;
-  for (const std::size_t length : {std::size_t{0}, std::size_t{7}, std::size_t{100}, std::size_t{4096}, whole.size() - 1}) {
+  for (const std::size_t length :
+       {std::size_t{0}, std::size_t{7}, std::size_t{100}, std::size_t{4096}, whole.size() - 1}) {
     const auto cut = whole.substr(0, length);
     write_bytes(path, cut);
     write_bytes(path.string() + "-journal", "not a journal");
@@ -127,7 +131,9 @@ TEST_CASE("a damaged overlay is set aside, said once, and a new one begun") {
 
 TEST_CASE("a foreign file in the overlay's place is not touched; memory serves") {
   const Folder folder;
-  write_bytes(folder / "notes.txt", "my notes, which are longer than a header of one hundred bytes would be, so that all of it is read and judged");
+  write_bytes(
+      folder / "notes.txt",
+      "my notes, which are longer than a header of one hundred bytes would be, so that all of it is read and judged");
   fs::permissions(folder / "notes.txt", fs::perms::owner_read | fs::perms::owner_write);
   const auto before = bytes_of(folder / "notes.txt");
   Layers layers(folder / "notes.txt", {});
@@ -177,8 +183,9 @@ TEST_CASE("a folder that cannot be written, or a file of another user, leaves me
     Layers fresh(folder / "new.kiln", bases);
     fresh.overlay().put(sample_record("mine"), nullptr);
     Layers existing(theirs, {});
-    return fresh.warnings().size() == 1 && contains(fresh.warnings()[0], "kept in memory only") && fresh.find_record("mine") &&
-           fresh.find_record("key") && fresh.find_cubin(digest_named("key")) &&  // root's base, which only root may write
+    return fresh.warnings().size() == 1 && contains(fresh.warnings()[0], "kept in memory only") &&
+           fresh.find_record("mine") && fresh.find_record("key") &&
+           fresh.find_cubin(digest_named("key")) &&  // root's base, which only root may write
            existing.warnings().size() == 1 && contains(existing.warnings()[0], "cannot be written");
   }));
   CHECK(!fs::exists(folder / "new.kiln"));
@@ -203,7 +210,8 @@ TEST_CASE("a base in a folder that this user may not write is read") {
   const Folder folder;
   const auto path = base_with(folder, "base.kiln", "key", 1);
   fs::permissions(path, fs::perms::owner_read | fs::perms::group_read | fs::perms::others_read);
-  fs::permissions(folder.path(), fs::perms::owner_read | fs::perms::owner_exec | fs::perms::others_read | fs::perms::others_exec);
+  fs::permissions(folder.path(),
+                  fs::perms::owner_read | fs::perms::owner_exec | fs::perms::others_read | fs::perms::others_exec);
   CHECK(as_nobody([&] {
     const auto file = File::open(path, Access::read_only);
     return file->find_record("key").has_value() && file->find_cubin(digest_named("key")).has_value();

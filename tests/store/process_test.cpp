@@ -17,7 +17,8 @@ TEST_CASE("processes that write at once lose nothing") {
   for (int child = 0; child < 4; ++child)
     children.push_back(in_child([&] {
       const auto file = File::open(path, Access::read_write);  // all of them find no file
-      for (int at = 0; at < 100; ++at) file->put(sample_record(std::to_string(child) + "/" + std::to_string(at)), nullptr);
+      for (int at = 0; at < 100; ++at)
+        file->put(sample_record(std::to_string(child) + "/" + std::to_string(at)), nullptr);
       return file->counters().write_failures == 0;
     }));
   for (const pid_t child : children) CHECK(exit_status(child) == 0);

@@ -25,7 +25,8 @@ class Folder {
  public:
   Folder() {
     // Thousands of commits, each with its syncs: in memory where there is such a folder.
-    const auto parent = access("/dev/shm", W_OK) == 0 ? std::filesystem::path("/dev/shm") : std::filesystem::temp_directory_path();
+    const auto parent =
+        access("/dev/shm", W_OK) == 0 ? std::filesystem::path("/dev/shm") : std::filesystem::temp_directory_path();
     std::string name = (parent / "kiln-store-XXXXXX").string();
     if (mkdtemp(name.data()) == nullptr) throw std::runtime_error("no temporary folder");
     path_ = name;
@@ -60,12 +61,16 @@ inline Record sample_record(const std::string& key, double cost_ns = 1234.5) {
   record.baseline_ns = cost_ns * 1.5;
   record.source_digest = std::string(64, 'a');
   record.provenance = {"0.1.0", "NVIDIA H200", 13000, "nvrtc 13.0", "exhaustive", 1790000000};
-  record.candidates = {{"vectorized", "threads=256 vector=8", Verdict::ok, "", cost_ns, cost_ns * 0.99, cost_ns * 1.01, 40, 32, 0, false},
-                       {"vectorized", "threads=64 vector=2", Verdict::wrong_result, "y[3] is nan", 0, 0, 0, 0, 40, 16, true}};
+  record.candidates = {
+      {"vectorized", "threads=256 vector=8", Verdict::ok, "", cost_ns, cost_ns * 0.99, cost_ns * 1.01, 40, 32, 0,
+       false},
+      {"vectorized", "threads=64 vector=2", Verdict::wrong_result, "y[3] is nan", 0, 0, 0, 0, 40, 16, true}};
   return record;
 }
 
-inline spec::Digest digest_named(const std::string& name) { return spec::Hasher().field(std::string_view(name)).finish(); }
+inline spec::Digest digest_named(const std::string& name) {
+  return spec::Hasher().field(std::string_view(name)).finish();
+}
 
 inline CubinRow sample_cubin(const std::string& name, std::size_t bytes = 3000) {
   CubinRow cubin;
@@ -75,24 +80,26 @@ inline CubinRow sample_cubin(const std::string& name, std::size_t bytes = 3000) 
   cubin.compiler = "nvrtc 13.0";
   cubin.name_expressions = {"rms_norm<kiln::bf16, 256, 8>", "two"};
   cubin.lowered_names = {"_Z8rms_norm", "_Z3two"};
-  for (std::size_t at = 0; at < bytes; ++at) cubin.image.push_back(static_cast<std::byte>((at * 31 + name.size()) % 251));
+  for (std::size_t at = 0; at < bytes; ++at)
+    cubin.image.push_back(static_cast<std::byte>((at * 31 + name.size()) % 251));
   return cubin;
 }
 
 inline bool same(const Candidate& a, const Candidate& b) {
-  return a.implementation == b.implementation && a.config == b.config && a.verdict == b.verdict && a.reason == b.reason &&
-         a.cost_ns == b.cost_ns && a.low_ns == b.low_ns && a.high_ns == b.high_ns && a.samples == b.samples &&
-         a.registers == b.registers && a.spill_bytes == b.spill_bytes && a.baseline == b.baseline;
+  return a.implementation == b.implementation && a.config == b.config && a.verdict == b.verdict &&
+         a.reason == b.reason && a.cost_ns == b.cost_ns && a.low_ns == b.low_ns && a.high_ns == b.high_ns &&
+         a.samples == b.samples && a.registers == b.registers && a.spill_bytes == b.spill_bytes &&
+         a.baseline == b.baseline;
 }
 
 inline bool same(const Record& a, const Record& b) {
   const Provenance &p = a.provenance, &q = b.provenance;
-  return a.key == b.key && a.op == b.op && a.revision == b.revision && a.device_class == b.device_class && a.regime == b.regime &&
-         a.bucket == b.bucket && a.implementation == b.implementation && a.config == b.config && a.cost_ns == b.cost_ns &&
-         a.low_ns == b.low_ns && a.high_ns == b.high_ns && a.samples == b.samples && a.baseline_ns == b.baseline_ns &&
-         a.source_digest == b.source_digest && p.kiln_version == q.kiln_version && p.device_name == q.device_name &&
-         p.driver_version == q.driver_version && p.compiler == q.compiler && p.strategy == q.strategy &&
-         p.unix_seconds == q.unix_seconds &&
+  return a.key == b.key && a.op == b.op && a.revision == b.revision && a.device_class == b.device_class &&
+         a.regime == b.regime && a.bucket == b.bucket && a.implementation == b.implementation && a.config == b.config &&
+         a.cost_ns == b.cost_ns && a.low_ns == b.low_ns && a.high_ns == b.high_ns && a.samples == b.samples &&
+         a.baseline_ns == b.baseline_ns && a.source_digest == b.source_digest && p.kiln_version == q.kiln_version &&
+         p.device_name == q.device_name && p.driver_version == q.driver_version && p.compiler == q.compiler &&
+         p.strategy == q.strategy && p.unix_seconds == q.unix_seconds &&
          std::equal(a.candidates.begin(), a.candidates.end(), b.candidates.begin(), b.candidates.end(),
                     [](const Candidate& x, const Candidate& y) { return same(x, y); });
 }

@@ -46,7 +46,8 @@ TEST_CASE("text holds a record a line, sorted by key, and gives back the same re
   const auto file = sample(12);
   const auto text = text_of(*file);
   CHECK(std::ranges::count(text, '\n') == 12);
-  CHECK(text.starts_with(R"({"key":"key 0","op":"rms_norm","revision":3,"device_class":"sm_90/mp132","regime":"cold",)"));
+  CHECK(
+      text.starts_with(R"({"key":"key 0","op":"rms_norm","revision":3,"device_class":"sm_90/mp132","regime":"cold",)"));
   CHECK(text.find("\"key 10\"") < text.find("\"key 2\""));
   const auto back = from_text(text);
   CHECK(text_of(*back) == text);
@@ -149,7 +150,8 @@ TEST_CASE("an export replaces a file only when told to, and leaves it whole when
   const Folder folder;
   const auto file = sample(1);
   write_bytes(folder / "a.kiln", "precious");
-  CHECK(contains(refusal([&] { export_file(*file, folder / "a.kiln", {}, false); }), "bad_input: '" + (folder / "a.kiln").string() + "' exists"));
+  CHECK(contains(refusal([&] { export_file(*file, folder / "a.kiln", {}, false); }),
+                 "bad_input: '" + (folder / "a.kiln").string() + "' exists"));
   CHECK(bytes_of(folder / "a.kiln") == "precious");
   export_file(*file, folder / "a.kiln", {}, true);
   CHECK(File::open(folder / "a.kiln", Access::read_only)->stats().records == 1);
@@ -164,7 +166,8 @@ TEST_CASE("a sealed file that lost rows is refused as a base; a write removes th
   File::open(folder / "a.kiln", Access::read_write)->remove_record("key 1");
   CHECK(File::open(folder / "a.kiln", Access::read_only)->stats().records == 2);
   run_sql(folder / "b.kiln", "DELETE FROM cubin WHERE id = 1");
-  CHECK(contains(refusal([&] { File::open(folder / "b.kiln", Access::read_only); }), "its manifest states 3 cubin rows and it holds 2"));
+  CHECK(contains(refusal([&] { File::open(folder / "b.kiln", Access::read_only); }),
+                 "its manifest states 3 cubin rows and it holds 2"));
 }
 
 TEST_CASE("a merge keeps the better of two records and all cubins") {
