@@ -57,6 +57,9 @@ Expression::Expression(std::string text, std::shared_ptr<const Node> tree) : tex
     throw Error(ErrorKind::bad_expression, fmt::format("found more than {} values held at once in {}, expected a simpler expression",
                                                        max_evaluation_stack, quote(text_)));
   }
+  if (program_.size() != 1) return;
+  shape_ = program_.front().operation == Operation::slot ? Shape::slot : Shape::constant;
+  operand_ = program_.front().operand;
 }
 
 // Appends the program of a node whose result lands at stack position `depth`; returns the greatest height that it needs.
@@ -92,7 +95,7 @@ int Expression::emit(const Node& node, int depth) {
   return height;
 }
 
-Value Expression::evaluate(std::span<const std::int64_t> frame) const noexcept {
+Value Expression::run(std::span<const std::int64_t> frame) const noexcept {
   std::array<std::int64_t, max_evaluation_stack> stack;  // its height was checked when the program was made
   std::size_t height = 0;
   for (std::size_t next = 0; next < program_.size(); ++next) {

@@ -67,7 +67,14 @@ class Expression {
   Expression();  // the constant 0
 
   /// Evaluates over a frame that holds every slot used. No allocation, no exception.
-  [[nodiscard]] Value evaluate(std::span<const std::int64_t> frame) const noexcept;
+  [[nodiscard]] Value evaluate(std::span<const std::int64_t> frame) const noexcept {
+    switch (shape_) {
+      case Shape::constant: return {operand_};
+      case Shape::slot: return {frame[static_cast<std::size_t>(operand_)]};
+      case Shape::program: break;
+    }
+    return run(frame);
+  }
 
   /// The same expression with the slots of [first_known, frame.size()) replaced by their values and folded, so that
   /// what remains uses only slots below first_known: the form that the call lane evaluates.
@@ -83,12 +90,16 @@ class Expression {
     Operation operation;
     std::int64_t operand;
   };
+  enum class Shape : std::uint8_t { constant, slot, program };  // most grids and strides are one name: no loop for those
   Expression(std::string text, std::shared_ptr<const Node> tree);
+  [[nodiscard]] Value run(std::span<const std::int64_t> frame) const noexcept;
   int emit(const Node& node, int depth);
 
   std::string text_;
   std::shared_ptr<const Node> tree_;
   std::vector<Instruction> program_;
+  Shape shape_ = Shape::program;
+  std::int64_t operand_ = 0;  // of a shape that is no program
 };
 
 }  // namespace kiln::spec

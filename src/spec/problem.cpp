@@ -45,7 +45,7 @@ std::uint8_t parse_choice(const Op& op, const Selection& selection, const std::s
 }
 
 bool fits(const Axis& axis, std::int64_t value) noexcept {
-  return value >= axis.minimum && value <= axis.maximum && value % axis.multiple_of == 0;
+  return value >= axis.minimum && value <= axis.maximum && (axis.multiple_of == 1 || value % axis.multiple_of == 0);
 }
 
 void check_axis(const Op& op, const Axis& axis, std::int64_t value) {

@@ -1,7 +1,9 @@
 #define DOCTEST_CONFIG_IMPLEMENT
 #include <doctest/doctest.h>
 
+#include <array>
 #include <cstdio>
+#include <string>
 
 #include "cuda/device.hpp"
 #include "kiln/error.hpp"
@@ -22,12 +24,11 @@ std::string why_not() {
 }  // namespace
 
 int main(int argc, char** argv) {
-  doctest::Context context(argc, argv);
   if (const std::string reason = why_not(); !reason.empty()) {
-    context.setOption("count", true);
-    std::printf("GPU tests skipped, every one: %s\n", reason.c_str());
-    context.run();  // prints how many there are
+    std::printf("Every GPU test is skipped: %s\n", reason.c_str());
+    const std::array<const char*, 2> count = {argv[0], "--count"};
+    doctest::Context(static_cast<int>(count.size()), count.data()).run();  // prints how many there are
     return skipped;
   }
-  return context.run();
+  return doctest::Context(argc, argv).run();
 }
