@@ -5,6 +5,7 @@
 #include <chrono>
 #include <thread>
 
+#include "engine/lease.hpp"
 #include "engine/state.hpp"
 #include "kiln/error.hpp"
 #include "tune/tuner.hpp"
@@ -12,30 +13,7 @@
 namespace kiln::engine {
 namespace {
 
-constexpr std::int64_t lease_seconds = 600;             // a tune of one bucket takes seconds; a dead holder is noticed before
-constexpr auto lease_poll = std::chrono::milliseconds(50);
 constexpr auto lease_patience = std::chrono::minutes(5);
-
-/// Holds the right to tune a key among processes for as long as it lives.
-class Lease {
- public:
-  Lease(store::File& file, std::string key, std::string holder) : file_(file), key_(std::move(key)), holder_(std::move(holder)) {}
-  ~Lease() {
-    if (!held_) return;
-    try {
-      file_.release_lease(key_, holder_);
-    } catch (const Error&) {  // NOLINT(bugprone-empty-catch): it ends by its term
-    }
-  }
-  Lease(const Lease&) = delete;
-  Lease& operator=(const Lease&) = delete;
-  bool acquire() { return held_ = file_.acquire_lease(key_, holder_, lease_seconds); }
-
- private:
-  store::File& file_;
-  std::string key_, holder_;
-  bool held_ = false;
-};
 
 }  // namespace
 

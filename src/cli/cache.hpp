@@ -1,0 +1,27 @@
+// What the parts of kiln cache share.
+#pragma once
+
+#include <memory>
+#include <optional>
+#include <string>
+#include <vector>
+
+#include "cli/commands.hpp"
+#include "store/layers.hpp"
+
+namespace kiln::cli {
+
+std::string name_of(const store::Layer& layer);  // "overlay /home/u/.cache/kiln/overlay.kiln"
+
+struct NamedFile {
+  std::string name;
+  std::unique_ptr<store::File> owned;
+  store::File* file = nullptr;
+};
+/// `file` alone when it is given, else the overlay and the bases, which `layers` then holds.
+std::vector<NamedFile> files_to_show(const Globals& globals, const std::string& file, std::optional<store::Layers>& layers);
+
+void add_cache_show(CLI::App& cache, Chosen& chosen);
+void add_cache_transfer(CLI::App& cache, Chosen& chosen);
+
+}  // namespace kiln::cli

@@ -1,0 +1,15 @@
+// The first Ctrl-C asks for a clean end; the second ends the process as it always did.
+#pragma once
+
+namespace kiln::cli {
+
+class Interrupt {
+ public:
+  Interrupt();
+  ~Interrupt();
+  Interrupt(const Interrupt&) = delete;
+  Interrupt& operator=(const Interrupt&) = delete;
+  [[nodiscard]] static bool requested() noexcept;
+};
+
+}  // namespace kiln::cli

@@ -1,0 +1,117 @@
+// kiln: the command. Each of its commands lies in a file of its own.
+#include <fmt/format.h>
+
+#include <algorithm>
+#include <cstdio>
+#include <new>
+#include <string_view>
+
+#include "cli/commands.hpp"
+#include "cli/output.hpp"
+#include "kiln/error.hpp"
+#include "spec/text.hpp"
+
+namespace kiln::cli {
+namespace {
+
+constexpr const char* summary = "Specialises CUDA kernels at run time, tunes them once for each bucket of sizes, and keeps what it found in a file.";
+
+constexpr const char* epilogue = R"(Examples:
+  kiln doctor                                        what was found here, and what that means
+  kiln ops rms_norm                                  an op's axes, types and implementations
+  kiln tune rms_norm rows=1..16384 cols=4096,8192    every bucket that these sizes touch, once
+  kiln run rms_norm rows=137 cols=4096               launch, verify, time
+  kiln explain rms_norm rows=137 cols=4096           what would be launched, and why
+  kiln prewarm llama3_8b.toml --arch sm_90a -o llama3_8b.kiln --base h200.jsonl
+                                                     a file to deploy, made without a GPU
+  kiln replay stream.trace --base llama3_8b.kiln     launch a recorded stream, count where answers came from
+
+Files are asked in this order: the overlay (yours; --overlay, else $KILN_CACHE, else ~/.cache/kiln/overlay.kiln), then each --base.
+
+Exit status: 0 good, 1 something is wrong or missing (a wrong result, a bucket without a record), 2 bad input,
+3 this machine lacks something (driver, device, memory, NVRTC, NCCL), 4 a file was refused or may not be touched,
+5 a compile or the driver failed, 130 interrupted.)";
+
+void declare_globals(CLI::App& app, Globals& globals) {
+  app.add_flag("--json", globals.json, "For machines: one JSON object a line; errors as {\"error\": {...}} on the standard error");
+  app.add_flag("-q,--quiet", globals.quiet, "No progress and no notes");
+  app.add_option("--device", globals.device, "Which GPU")->check(CLI::NonNegativeNumber)->type_name("N");
+  app.add_option("--overlay", globals.overlay, "Your own file of records, created when missing")->type_name("FILE");
+  app.add_option("--base", globals.bases, "A shipped file of records, .kiln or .jsonl; may be repeated")->allow_extra_args(false)->type_name("FILE");
+  app.add_option("--templates", globals.templates, "A folder of op folders, asked before the built-in ops; may be repeated")->allow_extra_args(false)->type_name("DIR");
+}
+
+void say_error(bool json, std::string_view kind, std::string_view message) {
+  if (json) {
+    const Json error = {{"error", {{"kind", kind}, {"message", message}}}};
+    fmt::print(stderr, "{}\n", error.dump(-1, ' ', false, Json::error_handler_t::replace));
+  } else {
+    note(message);
+  }
+}
+
+/// The command that was probably meant, for a first word that is none.
+std::string unknown_command(const CLI::App& app, std::string_view word) {
+  std::vector<std::string> names;
+  for (const CLI::App* command : app.get_subcommands([](const CLI::App*) { return true; })) names.push_back(command->get_name());
+  return fmt::format("there is no command {}{}; there are {}", spec::quote(word), spec::did_you_mean(word, names), fmt::join(names, ", "));
+}
+
+int bad_usage(const CLI::App& app, const CLI::ParseError& error, int argc, char** argv) {
+  const bool json = std::any_of(argv + 1, argv + argc, [](std::string_view word) { return word == "--json"; });
+  const auto commands = app.get_subcommands();
+  std::string message = error.what();
+  const char* const first = *std::find_if(argv + 1, argv + argc, [](std::string_view word) { return !word.starts_with('-'); });
+  if (commands.empty() && dynamic_cast<const CLI::ExtrasError*>(&error) != nullptr && first != nullptr)
+    message = unknown_command(app, first);
+  else
+    message += fmt::format("; see kiln {}--help", commands.empty() ? "" : commands.front()->get_name() + " ");
+  std::replace(message.begin(), message.end(), '\n', ' ');
+  say_error(json, "bad_input", message);
+  return exit_usage;
+}
+
+int run_chosen(Chosen& chosen) {
+  try {
+    const ImportedBases imported(chosen.globals);
+    return chosen.run(chosen.globals);
+  } catch (const Error& error) {
+    std::fflush(stdout);
+    say_error(chosen.globals.json, to_string(error.kind()), error.what());
+    return exit_code_of(error.kind());
+  } catch (const std::bad_alloc&) {
+    say_error(chosen.globals.json, to_string(ErrorKind::out_of_memory), "this machine's memory is full");
+    return exit_lacking;
+  } catch (const std::exception& error) {
+    say_error(chosen.globals.json, "internal", fmt::format("an error that kiln did not expect: {}", error.what()));
+    return exit_failed;
+  }
+}
+
+int main(int argc, char** argv) {
+  CLI::App app(summary, "kiln");
+  Chosen chosen;
+  app.footer(epilogue);
+  app.set_version_flag("--version", std::string("kiln " KILN_VERSION));
+  app.fallthrough();
+  declare_globals(app, chosen.globals);
+  for (const auto add : {add_doctor, add_devices, add_ops, add_tune, add_prewarm, add_run, add_explain, add_replay, add_trace, add_cache}) add(app, chosen);
+  if (argc < 2) {
+    print(app.help());
+    return exit_usage;
+  }
+  app.require_subcommand(1);
+  try {
+    app.parse(argc, argv);
+  } catch (const CLI::Success& asked) {  // --help, --version
+    return app.exit(asked);
+  } catch (const CLI::ParseError& error) {
+    return bad_usage(app, error, argc, argv);
+  }
+  return run_chosen(chosen);
+}
+
+}  // namespace
+}  // namespace kiln::cli
+
+int main(int argc, char** argv) { return kiln::cli::main(argc, argv); }

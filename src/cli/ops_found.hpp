@@ -1,0 +1,14 @@
+// The ops that this run of the command can see.
+#pragma once
+
+#include <span>
+#include <string_view>
+
+#include "spec/op.hpp"
+
+namespace kiln::cli {
+
+/// Throws Error(bad_input) naming the nearest op, or all of them.
+const spec::Op& find_op(std::span<const spec::Op> ops, std::string_view name);
+
+}  // namespace kiln::cli

@@ -1,0 +1,44 @@
+// Results go to the standard output; progress, notes and errors to the standard error.
+#pragma once
+
+#include <nlohmann/json.hpp>
+#include <string>
+#include <string_view>
+
+namespace kiln::cli {
+
+using Json = nlohmann::ordered_json;
+
+void print(std::string_view text);
+/// One JSON object, one line.
+void print_json(const Json& json);
+/// "kiln: TEXT" on the standard error.
+void note(std::string_view text);
+
+/// True when the standard error is a terminal that can redraw a line.
+bool is_terminal();
+
+/// A line of a terminal that is drawn over and over. Nothing is drawn unless `enabled`.
+class StatusLine {
+ public:
+  explicit StatusLine(bool enabled) : enabled_(enabled) {}
+  ~StatusLine() { clear(); }
+  StatusLine(const StatusLine&) = delete;
+  StatusLine& operator=(const StatusLine&) = delete;
+  /// Cut to the terminal's width; redrawn at most twenty times a second unless `now`.
+  void show(std::string_view text, bool now = false);
+  void clear();
+  [[nodiscard]] bool enabled() const noexcept { return enabled_; }
+
+ private:
+  bool enabled_;
+  bool drawn_ = false;
+  double last_ = 0;  // seconds
+};
+
+double seconds_now();  // of a clock that never goes back
+
+/// "[######----]" with `width` places between the brackets.
+std::string bar(double done, double total, int width);
+
+}  // namespace kiln::cli

@@ -1,0 +1,184 @@
+#include "cli/replay_launch.hpp"
+
+#include <fmt/format.h>
+
+#include <algorithm>
+#include <chrono>
+#include <map>
+#include <optional>
+#include <tuple>
+
+#include "cli/interrupt.hpp"
+#include "cli/output.hpp"
+#include "cli/random_values.hpp"
+#include "kiln/error.hpp"
+#include "tune/tensor_extent.hpp"
+#include "tune/verification_case.hpp"
+
+namespace kiln::cli {
+namespace {
+
+constexpr std::size_t batch = 256;  // a device queues about 1024 launches before the host must wait
+constexpr int bar_width = 30;
+
+/// One op's tensors, large enough for every problem of the trace.
+class SharedTensors {
+ public:
+  SharedTensors(const spec::Op& op, const spec::DeviceFacts& device) : op_(op), device_(device), bytes_(op.tensors.size()) {}
+
+  void make_room(const Problem& problem) {
+    const auto frame = spec::make_frame(op_, nullptr, problem, device_);
+    for (std::size_t i = 0; i < bytes_.size(); ++i) {
+      const tune::TensorExtent extent = tune::extent_of(op_, op_.tensors[i], frame);
+      bytes_[i] = std::max(bytes_[i], extent.elements * spec::size_of(extent.type));
+      types_[i] = extent.type;
+    }
+  }
+
+  /// Optional tensors stay absent. Run-time values without a default get a small one.
+  void allocate() {
+    for (std::size_t i = 0; i < bytes_.size(); ++i) {
+      if (op_.tensors[i].optional) continue;
+      buffers_.emplace_back(bytes_[i]);
+      if (!op_.tensors[i].output || op_.tensors[i].initialised) fill(buffers_.back(), types_[i]);
+      arguments_.set(TensorId{static_cast<std::uint8_t>(i)}, reinterpret_cast<const void*>(buffers_.back().pointer()));
+    }
+    for (std::size_t i = 0; i < op_.runtime.size(); ++i) {
+      const spec::Runtime& value = op_.runtime[i];
+      if (value.default_integer || value.default_real) continue;
+      const auto kind = value.is_integer() ? RuntimeId::Kind::integer : value.type == spec::RuntimeType::f64 ? RuntimeId::Kind::real64 : RuntimeId::Kind::real32;
+      const RuntimeId id{static_cast<std::uint8_t>(i), kind};
+      value.is_integer() ? arguments_.set(id, std::int64_t{1}) : arguments_.set(id, 1e-5);
+    }
+  }
+
+  [[nodiscard]] const Arguments& arguments() const noexcept { return arguments_; }
+
+ private:
+  static void fill(const cuda::Buffer& buffer, spec::DType type) {
+    constexpr std::int64_t period = 1 << 20;  // values, repeated
+    const std::int64_t size = spec::size_of(type);
+    const auto values = random_values(type, static_cast<std::size_t>(std::min(period, buffer.bytes() / size + 1)), 1);
+    const cuda::Driver& driver = cuda::Driver::get();
+    for (std::int64_t at = 0; at < buffer.bytes(); at += static_cast<std::int64_t>(values.size())) {
+      const auto bytes = std::min(values.size(), static_cast<std::size_t>(buffer.bytes() - at));
+      cuda::check(driver.cuMemcpyHtoD_v2(buffer.pointer() + static_cast<CUdeviceptr>(at), values.data(), bytes), "cuMemcpyHtoD");
+    }
+  }
+
+  const spec::Op& op_;
+  const spec::DeviceFacts& device_;
+  std::vector<std::int64_t> bytes_;
+  std::array<spec::DType, max_tensors> types_{};
+  std::vector<cuda::Buffer> buffers_;
+  Arguments arguments_;
+};
+
+/// What a launch needs, made before the clock starts.
+struct Ready {
+  const Op* op;
+  const Problem* problem;
+  const Arguments* arguments;
+};
+
+struct Stage {
+  std::map<const spec::Op*, Op> ops;
+  std::map<const spec::Op*, SharedTensors> tensors;
+  std::vector<Ready> launches;
+
+  Stage(const Engine& engine, const spec::DeviceFacts& device, std::span<const TraceEntry> trace) {
+    for (const TraceEntry& entry : trace) {
+      ops.try_emplace(entry.op, engine.op(entry.op->name));
+      tensors.try_emplace(entry.op, *entry.op, device).first->second.make_room(entry.problem);
+    }
+    for (auto& [op, each] : tensors) each.allocate();
+    for (const TraceEntry& entry : trace) launches.push_back({&ops.at(entry.op), &entry.problem, &tensors.at(entry.op).arguments()});
+  }
+};
+
+void stop_if_asked(const char* what, std::size_t done, std::size_t total) {
+  if (Interrupt::requested()) throw Error(ErrorKind::interrupted, fmt::format("interrupted after {} {} of {} problems", what, done, total));
+}
+
+/// Problems that one VerificationCase can serve, one after the other: same op, selections and exact axes.
+std::vector<std::int64_t> case_of(const TraceEntry& entry) {
+  std::vector<std::int64_t> key(entry.problem.selections.begin(), entry.problem.selections.end());
+  for (std::size_t i = 0; i < entry.op->axes.size(); ++i)
+    if (entry.op->axes[i].policy.kind == spec::PolicyKind::exact) key.push_back(entry.problem.axes[i]);
+  return key;
+}
+
+/// The distinct problems, those of one case together, the largest of a case first so that its memory is taken once.
+std::vector<const TraceEntry*> in_order_of_cases(std::span<const TraceEntry> trace) {
+  std::vector<const TraceEntry*> entries;
+  for (const TraceEntry& entry : trace) entries.push_back(&entry);
+  const auto rank = [](const TraceEntry* entry) { return std::tuple(entry->op->name, case_of(*entry)); };
+  std::stable_sort(entries.begin(), entries.end(), [&](const TraceEntry* a, const TraceEntry* b) {
+    const auto rank_a = rank(a), rank_b = rank(b);
+    return rank_a != rank_b ? rank_a < rank_b : a->problem.axes > b->problem.axes;
+  });
+  const auto same = [](const TraceEntry* a, const TraceEntry* b) { return a->op == b->op && a->problem == b->problem; };
+  entries.erase(std::unique(entries.begin(), entries.end(), same), entries.end());
+  return entries;
+}
+
+}  // namespace
+
+LaunchReport launch_trace(const Globals& globals, const Engine& engine, engine::State& tools, std::span<const TraceEntry> trace) {
+  const Interrupt interrupt;
+  const cuda::Context::Scope scope(tools.context);
+  const cuda::Stream stream;
+  const cuda::Event begin, end;
+  const Stage stage(engine, tools.context.info().facts, trace);
+  StatusLine line(!globals.json && !globals.quiet && is_terminal());
+  LaunchReport report;
+  for (auto& each : report.host_ns) each.reserve(trace.size());
+  for (std::size_t first = 0; first < trace.size(); first += batch) {
+    stop_if_asked("launching", first, trace.size());
+    line.show(fmt::format("launching {} {}/{}", bar(static_cast<double>(first), static_cast<double>(trace.size()), bar_width), first, trace.size()));
+    stream.synchronize();
+    begin.record(stream.handle());
+    for (std::size_t i = first; i < std::min(first + batch, trace.size()); ++i) {
+      const Ready& ready = stage.launches[i];
+      const auto before = std::chrono::steady_clock::now();
+      const Origin origin = ready.op->launch(*ready.problem, *ready.arguments, stream.handle());
+      const std::chrono::duration<double, std::nano> took = std::chrono::steady_clock::now() - before;
+      report.host_ns[static_cast<std::size_t>(origin)].push_back(took.count());
+    }
+    end.record(stream.handle());
+    end.synchronize();
+    report.device_ns += cuda::Event::elapsed_ns(begin, end);
+  }
+  report.stats = engine.stats();
+  return report;
+}
+
+VerifyReport verify_trace(const Globals& globals, const Engine& engine, engine::State& tools, std::span<const TraceEntry> trace) {
+  const Interrupt interrupt;
+  const cuda::Context::Scope scope(tools.context);
+  const cuda::Stream stream;
+  StatusLine line(!globals.json && !globals.quiet && is_terminal());
+  VerifyReport report;
+  std::optional<tune::VerificationCase> tensors;
+  const TraceEntry* last = nullptr;
+  const auto entries = in_order_of_cases(trace);
+  for (const TraceEntry* entry : entries) {
+    const auto seed = static_cast<std::uint64_t>(++report.verified);
+    stop_if_asked("verifying", static_cast<std::size_t>(report.verified), entries.size());
+    line.show(fmt::format("verifying {} {}/{}  {} wrong", bar(static_cast<double>(report.verified), static_cast<double>(entries.size()), bar_width), report.verified, entries.size(), report.wrong.size()));
+    if (tensors && last->op == entry->op && case_of(*last) == case_of(*entry)) {
+      tensors->retarget(entry->problem, seed, stream.handle());
+    } else {
+      tensors.reset();
+      tensors.emplace(*entry->op, entry->problem, tools.context.info().facts, tools.arch, tools.cubins, seed, stream.handle());
+    }
+    last = entry;
+    tensors->poison(stream.handle());
+    engine.op(entry->op->name).launch(entry->problem, tensors->arguments(), stream.handle());
+    const tune::Check check = tensors->check(stream.handle());
+    if (!check.right) report.wrong.push_back({entry, check.reason});
+  }
+  return report;
+}
+
+}  // namespace kiln::cli

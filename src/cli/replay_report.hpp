@@ -1,0 +1,21 @@
+// What kiln replay found, as tables or as JSON.
+#pragma once
+
+#include <cstdint>
+#include <span>
+
+#include "cli/replay_dry.hpp"
+#include "cli/replay_launch.hpp"
+
+namespace kiln::cli {
+
+struct Counts {
+  std::int64_t problems = 0, distinct = 0, buckets = 0;
+};
+Counts count(std::span<const TraceEntry> trace);
+
+void print_launches(const Globals& globals, const Counts& counts, const LaunchReport& report);
+void print_verified(const Globals& globals, const VerifyReport& report);
+void print_look_ups(const Globals& globals, const Target& target, const Counts& counts, const DryReport& report);
+
+}  // namespace kiln::cli

@@ -1,0 +1,81 @@
+#include "cli/session.hpp"
+
+#include <fmt/format.h>
+#include <unistd.h>
+
+#include <fstream>
+
+#include "cli/output.hpp"
+#include "kiln/error.hpp"
+#include "store/transfer.hpp"
+
+namespace kiln::cli {
+namespace {
+
+namespace fs = std::filesystem;
+
+fs::path make_private_folder() {
+  std::string pattern = (fs::temp_directory_path() / "kiln-XXXXXX").string();
+  if (::mkdtemp(pattern.data()) == nullptr) throw Error(ErrorKind::io, fmt::format("no folder can be made in {}; set TMPDIR to a place that can be written", fs::temp_directory_path().string()));
+  return pattern;
+}
+
+void import_into(store::File& file, const fs::path& path) {
+  std::ifstream text(path);
+  if (!text) throw Error(ErrorKind::io, fmt::format("{} cannot be read", path.string()));
+  store::import_text(text, path.string(), file);
+}
+
+std::vector<fs::path> paths_of(const std::vector<std::string>& texts) { return {texts.begin(), texts.end()}; }
+
+}  // namespace
+
+ImportedBases::ImportedBases(Globals& globals) {
+  for (std::string& base : globals.bases) {
+    if (!fs::exists(base)) throw Error(ErrorKind::bad_input, fmt::format("the base {} does not exist; give the path of a .kiln or .jsonl file", base));
+    if (!is_text(base)) continue;
+    if (folder_.empty()) folder_ = make_private_folder();
+    const fs::path built = folder_ / fmt::format("{}.kiln", fs::path(base).stem().string());
+    import_into(*store::File::open(built, store::Access::read_write), base);
+    base = built.string();
+  }
+}
+
+ImportedBases::~ImportedBases() {
+  std::error_code ignored;
+  if (!folder_.empty()) fs::remove_all(folder_, ignored);
+}
+
+Options engine_options(const Globals& globals) {
+  Options options;
+  options.device = globals.device;
+  if (globals.overlay) options.overlay = *globals.overlay;
+  options.bases = paths_of(globals.bases);
+  options.template_paths = paths_of(globals.templates);
+  return options;
+}
+
+std::vector<spec::Op> load_ops(const Globals& globals) { return spec::load_ops(paths_of(globals.templates)); }
+
+store::Layers open_layers(const Globals& globals) {
+  store::Layers layers(globals.overlay ? fs::path(*globals.overlay) : store::default_overlay(), paths_of(globals.bases));
+  say_warnings(globals, layers);
+  return layers;
+}
+
+void say_warnings(const Globals& globals, const store::Layers& layers) {
+  if (globals.quiet) return;
+  for (const std::string& warning : layers.warnings()) note(warning);
+}
+
+bool is_text(const fs::path& path) { return path.extension() == ".jsonl"; }
+
+std::unique_ptr<store::File> open_records(const fs::path& path) {
+  if (!fs::exists(path)) throw Error(ErrorKind::bad_input, fmt::format("the file {} does not exist", path.string()));
+  if (!is_text(path)) return store::File::open(path, store::Access::read_only);
+  auto file = store::File::in_memory();
+  import_into(*file, path);
+  return file;
+}
+
+}  // namespace kiln::cli

@@ -1,0 +1,47 @@
+// What every command is given: the global options, and what follows from them.
+#pragma once
+
+#include <filesystem>
+#include <optional>
+#include <string>
+#include <vector>
+
+#include "kiln/options.hpp"
+#include "spec/op.hpp"
+#include "store/layers.hpp"
+
+namespace kiln::cli {
+
+struct Globals {
+  bool json = false;
+  bool quiet = false;
+  int device = 0;
+  std::optional<std::string> overlay;
+  std::vector<std::string> bases;
+  std::vector<std::string> templates;
+};
+
+/// While it lives, each base that is text (.jsonl) is replaced by a .kiln file of the same records in a private folder.
+/// Throws Error(bad_input) for a base that does not exist and for text that does not hold.
+class ImportedBases {
+ public:
+  explicit ImportedBases(Globals& globals);
+  ~ImportedBases();
+  ImportedBases(const ImportedBases&) = delete;
+  ImportedBases& operator=(const ImportedBases&) = delete;
+
+ private:
+  std::filesystem::path folder_;
+};
+
+Options engine_options(const Globals& globals);
+std::vector<spec::Op> load_ops(const Globals& globals);
+/// What could not be opened is said on the standard error.
+store::Layers open_layers(const Globals& globals);
+void say_warnings(const Globals& globals, const store::Layers& layers);
+
+/// Reads text as a .kiln file in memory, or opens the file, by its name.
+std::unique_ptr<store::File> open_records(const std::filesystem::path& path);
+bool is_text(const std::filesystem::path& path);
+
+}  // namespace kiln::cli

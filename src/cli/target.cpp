@@ -1,0 +1,91 @@
+#include "cli/target.hpp"
+
+#include <fmt/format.h>
+
+#include <charconv>
+#include <set>
+
+#include "jit/specialisation.hpp"
+#include "kiln/error.hpp"
+
+namespace kiln::cli {
+namespace {
+
+/// 90 for "sm_90a". Throws Error(bad_input).
+std::int64_t parse_arch(const std::string& arch) {
+  std::int64_t sm = 0;
+  const char* const begin = arch.data() + 3;
+  if (arch.starts_with("sm_")) {
+    const auto [end, error] = std::from_chars(begin, arch.data() + arch.size(), sm);
+    const std::string_view suffix(end, static_cast<std::size_t>(arch.data() + arch.size() - end));
+    if (error == std::errc{} && end - begin >= 2 && (suffix.empty() || suffix == "a" || suffix == "f")) return sm;
+  }
+  throw Error(ErrorKind::bad_input, fmt::format("the architecture '{}' does not parse, expected a form such as sm_90a", arch));
+}
+
+spec::DeviceFacts parse_class(const std::string& text) {
+  const auto facts = spec::DeviceFacts::from_device_class(text);
+  if (!facts) throw Error(ErrorKind::bad_input, fmt::format("the device class '{}' does not parse, expected a form such as {}", text, h200_device_class));
+  return *facts;
+}
+
+std::set<std::string> classes_in(const store::Layers& layers, std::int64_t sm) {
+  std::set<std::string> classes;
+  for (const store::Layer& layer : layers.layers()) {
+    if (!layer.file) continue;
+    for (const store::Record& record : layer.file->records()) {
+      const auto facts = spec::DeviceFacts::from_device_class(record.device_class);
+      if (facts && (sm == 0 || facts->sm() == sm)) classes.insert(record.device_class);
+    }
+  }
+  return classes;
+}
+
+Target make_target(const spec::DeviceFacts& facts, const TargetChoice& choice, std::string about) {
+  Target target;
+  target.facts = facts;
+  target.arch = choice.arch.empty() ? jit::default_arch(facts.sm()) : choice.arch;
+  target.about = std::move(about);
+  return target;
+}
+
+}  // namespace
+
+std::optional<cuda::DeviceInfo> present_device(const Globals& globals) {
+  try {
+    if (cuda::devices().empty()) return std::nullopt;
+  } catch (const Error& error) {
+    if (error.kind() == ErrorKind::no_driver || error.kind() == ErrorKind::no_device) return std::nullopt;
+    throw;
+  }
+  return cuda::device_info(globals.device);
+}
+
+Target choose_target(const Globals& globals, const TargetChoice& choice, const store::Layers& layers, bool sample) {
+  const std::int64_t sm = choice.arch.empty() ? 0 : parse_arch(choice.arch);
+  if (!choice.device_class.empty()) {
+    const spec::DeviceFacts facts = parse_class(choice.device_class);
+    if (sm != 0 && facts.sm() != sm)
+      throw Error(ErrorKind::bad_input, fmt::format("the architecture {} is not that of the device class {}", choice.arch, choice.device_class));
+    return make_target(facts, choice, "the device class that was named");
+  }
+  if (sm == 0) {
+    if (const auto device = present_device(globals)) {
+      Target target = make_target(device->facts, choice, fmt::format("device {}, {}", device->ordinal, device->name));
+      target.present = true;
+      return target;
+    }
+  }
+  const std::set<std::string> classes = classes_in(layers, sm);
+  if (classes.size() > 1)
+    throw Error(ErrorKind::bad_input, fmt::format("the files hold records for several device classes; choose one with --device-class: {}", fmt::join(classes, ", ")));
+  if (classes.size() == 1) return make_target(parse_class(*classes.begin()), choice, "the one device class that the files hold");
+  const spec::DeviceFacts h200 = parse_class(h200_device_class);
+  if (sample && (sm == 0 || sm == h200.sm())) return make_target(h200, choice, "an H200, assumed: no GPU is present and none was named");
+  const std::string which = sm == 0 ? std::string() : fmt::format(" of {}", choice.arch);
+  throw Error(sm == 0 ? ErrorKind::no_device : ErrorKind::bad_input,
+              fmt::format("there is no device to answer for: {}the files hold no record{}; add a base file, or name a device class such as --device-class {}",
+                          sm == 0 ? "no GPU is present and " : "", which, h200_device_class));
+}
+
+}  // namespace kiln::cli

@@ -1,0 +1,81 @@
+#include "cli/trace_draw.hpp"
+
+#include <fmt/format.h>
+
+#include <algorithm>
+#include <cmath>
+#include <numbers>
+#include <random>
+#include <set>
+
+#include "kiln/error.hpp"
+
+namespace kiln::cli {
+namespace {
+
+// std::mt19937_64 is the same everywhere; the standard library's distributions are not, hence these.
+class Source {
+ public:
+  explicit Source(std::uint64_t seed) : random_(seed) {}
+  /// In (0, 1).
+  double uniform() { return (static_cast<double>(random_() >> 11) + 0.5) * 0x1p-53; }
+  /// Box and Muller, one of the pair.
+  double normal() {
+    const double radius = std::sqrt(-2 * std::log(uniform()));
+    return radius * std::cos(2 * std::numbers::pi * uniform());
+  }
+  std::size_t index(std::size_t count) { return std::min(static_cast<std::size_t>(uniform() * static_cast<double>(count)), count - 1); }
+
+ private:
+  std::mt19937_64 random_;
+};
+
+std::int64_t draw_size(const spec::Axis& axis, const Range& range, const Draw& draw, Source& source) {
+  if (range.low == range.high) return range.low;
+  const auto low = static_cast<double>(range.low), high = static_cast<double>(range.high);
+  double value = low - 1;
+  if (draw.distribution == Distribution::uniform) {
+    value = low + source.uniform() * (high - low + 1);
+  } else {
+    const double centre = std::log(draw.median.value_or(std::sqrt(low * high)));
+    while (value < low || value >= high + 1) value = std::exp(centre + draw.sigma * source.normal());
+  }
+  const auto size = static_cast<std::int64_t>(value);
+  const std::int64_t multiple = size - size % axis.multiple_of;
+  return multiple < range.low ? multiple + axis.multiple_of : multiple;
+}
+
+void check(const Draw& draw, const spec::Op& op, const ProblemSet& set) {
+  const auto refuse = [](const std::string& message) { throw Error(ErrorKind::bad_input, message); };
+  if (draw.count < 1) refuse("the count of problems must be 1 or more");
+  if (!(draw.sigma > 0) || draw.sigma > 10) refuse("sigma must lie between 0 and 10");
+  for (std::size_t i = 0; i < op.axes.size(); ++i)
+    for (const Range& range : set.axes[i])
+      if (draw.median && range.low < range.high && (*draw.median < static_cast<double>(range.low) || *draw.median > static_cast<double>(range.high)))
+        refuse(fmt::format("the median {} lies outside {}={}..{}", *draw.median, op.axes[i].name, range.low, range.high));
+}
+
+}  // namespace
+
+std::vector<Problem> draw_problems(const spec::Op& op, const ProblemSet& set, const Draw& draw) {
+  check(draw, op, set);
+  constexpr std::int64_t patience = 100000;  // draws without a new problem
+  Source source(draw.seed);
+  std::set<std::pair<decltype(Problem::axes), decltype(Problem::selections)>> seen;
+  std::vector<Problem> problems;
+  std::int64_t repeated = 0;
+  while (static_cast<std::int64_t>(problems.size()) < draw.count) {
+    Problem problem;
+    for (std::size_t i = 0; i < set.axes.size(); ++i) problem.axes[i] = draw_size(op.axes[i], set.axes[i][source.index(set.axes[i].size())], draw, source);
+    for (std::size_t i = 0; i < set.selections.size(); ++i) problem.selections[i] = set.selections[i][source.index(set.selections[i].size())];
+    if (spec::is_valid(op, problem) && seen.emplace(problem.axes, problem.selections).second) {
+      problems.push_back(problem);
+      repeated = 0;
+    } else if (++repeated > patience) {
+      throw Error(ErrorKind::bad_input, fmt::format("{} distinct problems were asked for and only {} were found in {} draws; give wider ranges or a larger --sigma", draw.count, problems.size(), patience));
+    }
+  }
+  return problems;
+}
+
+}  // namespace kiln::cli

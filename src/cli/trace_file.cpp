@@ -1,0 +1,41 @@
+#include "cli/trace_file.hpp"
+
+#include <fmt/format.h>
+
+#include <fstream>
+#include <iostream>
+#include <sstream>
+
+#include "cli/ops_found.hpp"
+#include "cli/problem_set.hpp"
+#include "kiln/error.hpp"
+
+namespace kiln::cli {
+
+std::vector<TraceEntry> parse_trace(std::istream& text, const std::string& name, std::span<const spec::Op> ops) {
+  std::vector<TraceEntry> entries;
+  std::string line;
+  for (int number = 1; std::getline(text, line); ++number) {
+    std::istringstream words(line.substr(0, line.find('#')));
+    std::string op_name;
+    if (!(words >> op_name)) continue;
+    std::vector<std::string> settings;
+    for (std::string word; words >> word;) settings.push_back(word);
+    try {
+      const spec::Op& op = find_op(ops, op_name);
+      entries.push_back({&op, parse_problem(op, settings), number});
+    } catch (const Error& error) {
+      throw Error(error.kind(), fmt::format("{}:{}: {}", name, number, error.what()));
+    }
+  }
+  return entries;
+}
+
+std::vector<TraceEntry> read_trace(const std::string& path, std::span<const spec::Op> ops) {
+  if (path == "-") return parse_trace(std::cin, "standard input", ops);
+  std::ifstream file(path);
+  if (!file) throw Error(ErrorKind::io, fmt::format("the trace {} cannot be read; is the path right?", path));
+  return parse_trace(file, path, ops);
+}
+
+}  // namespace kiln::cli

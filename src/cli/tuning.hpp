@@ -1,0 +1,37 @@
+// Bringing buckets to a record: those that have one are found, the others are tuned and published one by one.
+#pragma once
+
+#include <span>
+#include <string>
+#include <vector>
+
+#include "cli/session.hpp"
+#include "cli/workload.hpp"
+#include "engine/state.hpp"
+
+namespace kiln::cli {
+
+enum class Outcome { tuned, found, failed };
+
+struct TunedBucket {
+  OpBucket of;
+  Outcome outcome = Outcome::failed;
+  Origin origin = Origin::overlay;   // of one that was found
+  bool stale = false;
+  store::Record record;              // without candidates; empty when it failed
+  std::string reason;                // why it failed
+};
+
+struct TuningResult {
+  std::vector<TunedBucket> buckets;  // as far as it came
+  bool interrupted = false;
+};
+
+/// Tunes each bucket unless a usable record exists; `force`: every bucket. What is finished is in the overlay, whatever comes after.
+/// A bucket in which nothing comes out right is reported as failed and the rest go on. Throws what ends them all.
+TuningResult tune_buckets(const Globals& globals, engine::State& state, std::span<const OpBucket> buckets, bool force);
+
+/// The closing table: bucket, winner, cost, baseline, speed-up, bandwidth and throughput. As JSON, an object a bucket.
+void print_tuned(const Globals& globals, const TuningResult& result, const spec::DeviceFacts& device);
+
+}  // namespace kiln::cli

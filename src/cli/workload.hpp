@@ -1,0 +1,36 @@
+// A workload file: which problems a deployment will meet.
+//
+//   [[workload]]
+//   op    = "rms_norm"
+//   axes  = { rows = "1..16384", cols = [4096, 8192] }   # a size, a list, or text as on the command line
+//   types = { dtype = ["bf16"] }                         # types and choices; left out: the first value of each
+#pragma once
+
+#include <span>
+#include <string>
+#include <string_view>
+#include <vector>
+
+#include "spec/problem.hpp"
+
+namespace kiln::cli {
+
+struct WorkloadEntry {
+  std::string op;
+  std::vector<std::string> words;  // "rows=1..16384", "dtype=bf16"
+  int line = 0;
+};
+
+/// Throws Error(bad_input) "NAME:LINE: ..." for text that is no workload.
+std::vector<WorkloadEntry> parse_workload(std::string_view text, const std::string& name);
+
+struct OpBucket {
+  const spec::Op* op = nullptr;
+  Problem bucket;
+};
+
+/// The distinct buckets of a file, entry by entry. Throws Error(bad_input) "NAME:LINE: ...", or Error(io).
+std::vector<OpBucket> buckets_of_workload(std::span<const WorkloadEntry> entries, const std::string& name, std::span<const spec::Op> ops);
+std::vector<OpBucket> read_workload(const std::string& path, std::span<const spec::Op> ops);
+
+}  // namespace kiln::cli

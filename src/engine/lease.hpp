@@ -1,0 +1,48 @@
+// The right to tune a key among processes.
+#pragma once
+
+#include <chrono>
+#include <cstdint>
+#include <functional>
+#include <string>
+#include <thread>
+#include <utility>
+
+#include "kiln/error.hpp"
+#include "store/file.hpp"
+
+namespace kiln::engine {
+
+inline constexpr std::int64_t lease_seconds = 600;  // a tune of one bucket takes seconds; a dead holder is noticed before
+inline constexpr auto lease_poll = std::chrono::milliseconds(50);
+
+/// Held from acquire() until it ends.
+class Lease {
+ public:
+  Lease(store::File& file, std::string key, std::string holder) : file_(file), key_(std::move(key)), holder_(std::move(holder)) {}
+  ~Lease() {
+    if (!held_) return;
+    try {
+      file_.release_lease(key_, holder_);
+    } catch (const Error&) {  // NOLINT(bugprone-empty-catch): it ends by its term
+    }
+  }
+  Lease(const Lease&) = delete;
+  Lease& operator=(const Lease&) = delete;
+  bool acquire() { return held_ = file_.acquire_lease(key_, holder_, lease_seconds); }
+  /// Acquires, however long another process holds it. False when `stop` said so.
+  bool wait(const std::function<bool()>& stop) {
+    while (!acquire()) {
+      if (stop()) return false;
+      std::this_thread::sleep_for(lease_poll);
+    }
+    return true;
+  }
+
+ private:
+  store::File& file_;
+  std::string key_, holder_;
+  bool held_ = false;
+};
+
+}  // namespace kiln::engine

@@ -1,0 +1,147 @@
+// The built command, run as a person runs it: what is wrong in its arguments is said in one line, with the right exit status.
+#include <doctest/doctest.h>
+#include <sys/wait.h>
+
+#include <algorithm>
+#include <array>
+#include <cstdio>
+#include <filesystem>
+#include <fstream>
+#include <string>
+
+namespace {
+
+struct Ran {
+  int status = -1;
+  std::string output, errors;
+};
+
+/// A home of its own, and a machine without driver and NVRTC.
+class Command {
+ public:
+  Command() {
+    std::string pattern = (std::filesystem::temp_directory_path() / "kiln-cli-XXXXXX").string();
+    REQUIRE(::mkdtemp(pattern.data()) != nullptr);
+    folder_ = pattern;
+  }
+  ~Command() { std::filesystem::remove_all(folder_); }
+  Command(const Command&) = delete;
+  Command& operator=(const Command&) = delete;
+
+  [[nodiscard]] Ran run(const std::string& arguments) const {
+    const std::string errors = folder_ / "errors";
+    const std::string line = "KILN_CUDA_LIBRARY=none KILN_NVRTC_LIBRARY=none KILN_NCCL_LIBRARY=none KILN_CACHE='" + (folder_ / "overlay.kiln").string() +
+                             "' '" KILN_COMMAND "' " + arguments + " 2>'" + errors + "'";
+    Ran ran;
+    FILE* const pipe = ::popen(line.c_str(), "r");
+    REQUIRE(pipe != nullptr);
+    std::array<char, 4096> buffer{};
+    for (std::size_t got = 0; (got = std::fread(buffer.data(), 1, buffer.size(), pipe)) > 0;) ran.output.append(buffer.data(), got);
+    const int ended = ::pclose(pipe);
+    ran.status = WIFEXITED(ended) ? WEXITSTATUS(ended) : -1;
+    std::ifstream file(errors);
+    ran.errors.assign(std::istreambuf_iterator<char>(file), {});
+    return ran;
+  }
+  [[nodiscard]] std::string path(const std::string& name, const std::string& text = {}) const {
+    if (!text.empty()) std::ofstream(folder_ / name) << text;
+    return (folder_ / name).string();
+  }
+
+ private:
+  std::filesystem::path folder_;
+};
+
+void check_refused(const Ran& ran, int status, const std::string& sentence) {
+  CAPTURE(ran.errors);
+  CHECK(ran.status == status);
+  CHECK(ran.errors.find(sentence) != std::string::npos);
+  CHECK(std::count(ran.errors.begin(), ran.errors.end(), '\n') == 1);
+}
+
+}  // namespace
+
+TEST_CASE("help and version go to the standard output and succeed") {
+  const Command command;
+  CHECK(command.run("--version").output.find("kiln 0.") == 0);
+  const Ran help = command.run("--help");
+  CHECK(help.status == 0);
+  CHECK(help.output.find("Exit status: 0 good") != std::string::npos);
+  CHECK(command.run("tune --help").output.find("Examples:") != std::string::npos);
+}
+
+TEST_CASE("no command, an unknown command and an unknown option are bad usage") {
+  const Command command;
+  CHECK(command.run("").status == 2);
+  check_refused(command.run("tnue rms_norm"), 2, "there is no command 'tnue' (did you mean 'tune'?)");
+  check_refused(command.run("ops --frobnicate"), 2, "see kiln ops --help");
+  check_refused(command.run("tune"), 2, "see kiln tune --help");
+  check_refused(command.run("replay t --policy sometimes"), 2, "see kiln replay --help");
+}
+
+TEST_CASE("a wrong op, axis or size is bad input, wherever it is given") {
+  const Command command;
+  check_refused(command.run("ops rmsnorm"), 2, "there is no op 'rmsnorm' (did you mean 'rms_norm'?)");
+  check_refused(command.run("tune rms_norm rows=0 cols=4096"), 2, "axis 'rows' is 0, expected 1 or more");
+  check_refused(command.run("run rms_norm rows=1..5 cols=4096"), 2, "this command takes one problem");
+  check_refused(command.run("explain rms_norm rosw=1 cols=4096"), 2, "'rosw' is unknown (did you mean 'rows'?)");
+  check_refused(command.run("explain rms_norm rows=9223372036854775808 cols=4096"), 2, "which 64 bits cannot hold");
+  check_refused(command.run("explain rms_norm rows=1 cols=64 --device-class H200"), 2, "the device class 'H200' does not parse");
+  check_refused(command.run("ops rms_norm --arch 90"), 2, "the architecture '90' does not parse");
+}
+
+TEST_CASE("a machine without a driver is told so, with the exit status for what is lacking") {
+  const Command command;
+  CHECK(command.run("devices").status == 3);
+  CHECK(command.run("tune rms_norm rows=1 cols=64").status == 3);
+  CHECK(command.run("run rms_norm rows=1 cols=64").status == 3);
+}
+
+TEST_CASE("doctor says what is absent, and that is no failure") {
+  const Command command;
+  const Ran ran = command.run("doctor");
+  CAPTURE(ran.errors);
+  CHECK(ran.status == 0);
+  CHECK(ran.output.find("absent  driver") != std::string::npos);
+  CHECK(ran.output.find("only what the files hold machine code for can be launched") != std::string::npos);
+}
+
+TEST_CASE("with --json an error is one object on the standard error") {
+  const Command command;
+  const Ran ran = command.run("--json ops rmsnorm");
+  CHECK(ran.status == 2);
+  CHECK(ran.output.empty());
+  CHECK(ran.errors.find("{\"error\":{\"kind\":\"bad_input\",\"message\":\"there is no op") == 0);
+  CHECK(command.run("tnue --json").errors.find("{\"error\":{\"kind\":\"bad_input\"") == 0);
+}
+
+TEST_CASE("explain and a dry replay need no device") {
+  const Command command;
+  const Ran explained = command.run("explain rms_norm rows=137 cols=4096");
+  CHECK(explained.status == 0);
+  CHECK(explained.output.find("rows=256 cols=4096") != std::string::npos);
+  CHECK(explained.output.find("default, a stand-in") != std::string::npos);
+  const Ran replayed = command.run("replay --dry-run --device-class sm_90/mp132/l2_62914560/smem_232448/bus_6144 " + command.path("t.trace", "rms_norm rows=137 cols=4096\n"));
+  CHECK(replayed.status == 1);
+  CHECK(replayed.output.find("Nothing was launched") == 0);
+}
+
+TEST_CASE("files that are missing, foreign or in the way are refused by name") {
+  const Command command;
+  check_refused(command.run("cache ls " + command.path("none.kiln")), 2, "none.kiln does not exist");
+  check_refused(command.run("explain rms_norm rows=1 cols=64 --base " + command.path("none.kiln")), 2, "none.kiln does not exist");
+  check_refused(command.run("cache ls " + command.path("foreign.kiln", "not a database, certainly not one of kiln's")), 4, "foreign.kiln");
+  check_refused(command.run("cache import " + command.path("bad.jsonl", "{}\n")), 2, "bad.jsonl:1");
+  check_refused(command.run("cache export --text -o " + command.path("there.jsonl", "precious")), 2, "there.jsonl exists");
+  check_refused(command.run("prewarm " + command.path("w.toml", "[[workload]]\nop = \"rms_norm\"\n") + " --arch sm_90a"), 2, "w.toml:1: op 'rms_norm': axis 'rows' is missing");
+  check_refused(command.run("replay --dry-run " + command.path("none.trace")), 4, "none.trace cannot be read");
+}
+
+TEST_CASE("a trace is drawn without a device, and what is drawn can be replayed") {
+  const Command command;
+  const std::string trace = command.path("drawn.trace");
+  CHECK(command.run("trace rms_norm rows=1..16384 cols=4096,8192 --count 50 --seed 3 -o " + trace).status == 0);
+  const Ran replayed = command.run("--json replay --dry-run --device-class sm_90/mp132/l2_62914560/smem_232448/bus_6144 " + trace);
+  CHECK(replayed.output.find("\"distinct\":50") != std::string::npos);
+  CHECK(replayed.output.find("\"launched\":0") != std::string::npos);
+}

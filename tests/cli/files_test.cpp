@@ -1,0 +1,109 @@
+// Workloads and traces: what they say, and what a mistake in one says.
+#include <doctest/doctest.h>
+
+#include <sstream>
+
+#include "cli/trace_draw.hpp"
+#include "cli/trace_file.hpp"
+#include "cli/workload.hpp"
+#include "kiln/error.hpp"
+#include "sample_op.hpp"
+
+using namespace kiln;
+using namespace kiln::cli;
+using kiln::testing::message_of;
+using kiln::testing::sample_op;
+
+namespace {
+
+std::vector<OpBucket> read(const std::vector<spec::Op>& ops, const std::string& text) {
+  return buckets_of_workload(parse_workload(text, "w.toml"), "w.toml", ops);
+}
+
+std::string refusal(const std::string& text) {
+  const std::vector<spec::Op> ops{sample_op()};
+  return message_of([&] { read(ops, text); });
+}
+
+std::vector<TraceEntry> trace(const std::vector<spec::Op>& ops, const std::string& text) {
+  std::istringstream stream(text);
+  return parse_trace(stream, "t.trace", ops);
+}
+
+}  // namespace
+
+TEST_CASE("a workload takes sizes, lists and text, and gives each bucket once") {
+  const std::vector<spec::Op> ops{sample_op()};
+  const auto buckets = read(ops, R"([[workload]]
+op    = "twice"
+axes  = { rows = "1..4", cols = [8, "16..24"] }
+types = { dtype = ["bf16"] }
+[[workload]]
+op   = "twice"
+axes = { rows = 3, cols = 8 }
+)");
+  CHECK(buckets.size() == 9);  // the second entry's bucket is one of the first's
+  CHECK(buckets.front().op == &ops.front());
+}
+
+TEST_CASE("a mistake in a workload is named with its line") {
+  CHECK(refusal("[[workload]]\nop = \"twcie\"\naxes = { rows = 1, cols = 8 }\n").find("w.toml:1: there is no op 'twcie' (did you mean 'twice'?)") != std::string::npos);
+  CHECK(refusal("\n[[workload]]\nop = \"twice\"\naxis = { rows = 1 }\n").find("w.toml:4: 'axis' is unknown (did you mean 'axes'?)") != std::string::npos);
+  CHECK(refusal("[[workload]]\nop = \"twice\"\naxes = { rows = 0, cols = 8 }\n").find("w.toml:1: op 'twice': axis 'rows' is 0") != std::string::npos);
+  CHECK(refusal("[[workload]]\naxes = { rows = 1 }\n").find("without 'op'") != std::string::npos);
+  CHECK(refusal("[[workload]]\nop = \"twice\"\naxes = { rows = 1.5, cols = 8 }\n").find("w.toml:3: expected a size") != std::string::npos);
+  CHECK(refusal("[[workload]]\nop = \"twice\"\naxes = { rows = , cols = 8 }\n").find("w.toml:3: ") != std::string::npos);
+  CHECK(refusal("jobs = 3\n").find("w.toml:1: 'jobs' is unknown, expected [[workload]]") != std::string::npos);
+  CHECK(refusal("").find("expected at least one [[workload]]") != std::string::npos);
+}
+
+TEST_CASE("a trace skips comments and empty lines, and remembers line numbers") {
+  const std::vector<spec::Op> ops{sample_op()};
+  const auto entries = trace(ops, "# a stream\n\ntwice rows=5 cols=8 # the first\n  twice cols=16 rows=4096 dtype=f32\n");
+  REQUIRE(entries.size() == 2);
+  CHECK(entries[0].line == 3);
+  CHECK(spec::to_string(ops[0], entries[1].problem) == "rows=4096 cols=16 dtype=f32");
+}
+
+TEST_CASE("a mistake in a trace is named with its line") {
+  const std::vector<spec::Op> ops{sample_op()};
+  CHECK(message_of([&] { trace(ops, "twice rows=5 cols=8\ntwice rows=0 cols=8\n"); }).find("t.trace:2: op 'twice': axis 'rows' is 0") != std::string::npos);
+  CHECK(message_of([&] { trace(ops, "thrice rows=5\n"); }).find("t.trace:1: there is no op 'thrice'") != std::string::npos);
+  CHECK(message_of([&] { trace(ops, "twice 5 8\n"); }).find("t.trace:1: '5' is not of the form name=value") != std::string::npos);
+}
+
+TEST_CASE("drawn problems are distinct, legal and the same for the same seed") {
+  const spec::Op op = sample_op();
+  const ProblemSet set = parse_problem_set(op, std::vector<std::string>{"rows=1..4096", "cols=8,16", "dtype=bf16,f32"});
+  Draw draw;
+  draw.count = 500;
+  draw.seed = 7;
+  const auto problems = draw_problems(op, set, draw);
+  CHECK(problems == draw_problems(op, set, draw));
+  for (std::size_t i = 0; i < problems.size(); ++i) {
+    CHECK(spec::is_valid(op, problems[i]));
+    for (std::size_t j = 0; j < i; ++j) CHECK_FALSE(problems[i] == problems[j]);
+  }
+  draw.seed = 8;
+  CHECK_FALSE(problems == draw_problems(op, set, draw));
+}
+
+TEST_CASE("lognormal sizes gather around their median") {
+  const spec::Op op = sample_op();
+  const ProblemSet set = parse_problem_set(op, std::vector<std::string>{"rows=1..4096", "cols=8..1024"});
+  Draw draw;
+  draw.count = 2000;
+  draw.median = 256;
+  std::int64_t below = 0;
+  for (const Problem& problem : draw_problems(op, set, draw)) below += problem.axes[0] < 256 ? 1 : 0;
+  CHECK(below > 800);
+  CHECK(below < 1200);
+}
+
+TEST_CASE("asking for more distinct problems than there are is refused") {
+  const spec::Op op = sample_op();
+  const ProblemSet set = parse_problem_set(op, std::vector<std::string>{"rows=1..4", "cols=8"});
+  Draw draw;
+  draw.count = 5;
+  CHECK(message_of([&] { draw_problems(op, set, draw); }).find("only 4 were found") != std::string::npos);
+}

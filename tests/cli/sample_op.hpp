@@ -1,0 +1,66 @@
+// A small op, so that the built-in ones may change without these tests.
+#pragma once
+
+#include <string>
+#include <vector>
+
+#include "spec/op.hpp"
+
+namespace kiln::testing {
+
+inline spec::Op sample_op() {
+  const std::vector<spec::SourceFile> files = {
+      {"op.toml", R"([op]
+summary  = "y = 2 x"
+revision = 1
+[axes]
+rows = { bucket = "pow2", max = 4096 }
+cols = { bucket = "exact", max = 1024, multiple_of = 8 }
+[types]
+dtype = ["bf16", "f32"]
+[tensors]
+x = { shape = ["rows", "cols"], dtype = "dtype", fill = "normal" }
+y = { shape = ["rows", "cols"], dtype = "dtype", output = true }
+[tolerance]
+bf16 = { relative = 8e-3, absolute = 1e-3 }
+f32  = { relative = 1e-5, absolute = 1e-6 }
+[reference]
+source = "reference.cuh"
+[[reference.pass]]
+kernel = "twice_reference<{dtype}>"
+grid   = ["rows"]
+block  = ["256"]
+args   = ["x", "y", "cols"]
+[cost]
+bytes = "2 * rows * cols * sizeof(dtype)"
+flops = "rows * cols"
+)"},
+      {"plain.toml", R"(summary = "a block a row"
+[parameters]
+threads = [64, 128]
+[default]
+threads = 64
+[[pass]]
+kernel = "twice<{dtype}, {threads}>"
+grid   = ["rows"]
+block  = ["threads"]
+args   = ["x", "y", "cols"]
+)"},
+      {"plain.cuh", ""},
+      {"reference.cuh", ""},
+  };
+  return spec::parse_op("twice", "tests", files);
+}
+
+/// What() of the Error that `act` throws, or "nothing was thrown".
+template <class Act>
+std::string message_of(Act act) {
+  try {
+    act();
+  } catch (const std::exception& error) {
+    return error.what();
+  }
+  return "nothing was thrown";
+}
+
+}  // namespace kiln::testing

@@ -1,0 +1,100 @@
+// Units, tables and progress: what a person reads.
+#include <doctest/doctest.h>
+
+#include <bit>
+#include <cmath>
+#include <limits>
+
+#include "cli/exit_code.hpp"
+#include "cli/output.hpp"
+#include "cli/random_values.hpp"
+#include "cli/table.hpp"
+#include "cli/tune_progress.hpp"
+#include "cli/units.hpp"
+
+using namespace kiln;
+using namespace kiln::cli;
+
+TEST_CASE("times carry four digits and the unit that suits them") {
+  CHECK(format_time(0) == "0 ns");
+  CHECK(format_time(850) == "850 ns");
+  CHECK(format_time(1234.5) == "1.234 us");
+  CHECK(format_time(12345) == "12.35 us");
+  CHECK(format_time(999.6e3) == "1.000 ms");
+  CHECK(format_time(2.5e9) == "2.500 s");
+  CHECK(format_time(std::numeric_limits<double>::infinity()) == "-");
+}
+
+TEST_CASE("amounts and rates carry their units") {
+  CHECK(format_bytes(512) == "512 B");
+  CHECK(format_bytes(1500) == "1.5 kB");
+  CHECK(format_bytes(141'000'000'000) == "141 GB");
+  CHECK(format_bandwidth(3.412e12) == "3412 GB/s");
+  CHECK(format_bandwidth(0) == "-");
+  CHECK(format_throughput(612.13e12) == "612.1 TFLOP/s");
+  CHECK(format_throughput(35.21e9) == "35.2 GFLOP/s");
+  CHECK(format_count(10000) == "10,000");
+  CHECK(format_count(999) == "999");
+  CHECK(format_count(-1234567) == "-1,234,567");
+  CHECK(format_ratio(1.2345) == "1.23x");
+  CHECK(format_wait(8) == "8 s");
+  CHECK(format_wait(185) == "3 min 05 s");
+  CHECK(format_wait(7800) == "2 h 10 min");
+}
+
+TEST_CASE("a table lines its columns up and ends no line with spaces") {
+  Table table({"op", "> time"});
+  table.row({"rms_norm", "1.2 us"});
+  table.row({"gemm", "190.0 us"});
+  table.row({"softmax"});
+  CHECK(table.text(2) == "  op            time\n  rms_norm    1.2 us\n  gemm      190.0 us\n  softmax\n");
+}
+
+TEST_CASE("a bar is empty at the beginning and full at the end") {
+  CHECK(bar(0, 10, 5) == "[-----]");
+  CHECK(bar(5, 10, 4) == "[##--]");
+  CHECK(bar(10, 10, 5) == "[#####]");
+  CHECK(bar(0, 0, 3) == "[---]");
+  CHECK(bar(12, 10, 3) == "[###]");
+}
+
+TEST_CASE("progress tells the rate, the time left, the best and the default") {
+  TuneEvent event;
+  event.op = "twice";
+  event.bucket = "rows=4";
+  event.done = 10;
+  event.total = 40;
+  event.best_ns = 12350;
+  event.baseline_ns = 14020;
+  CHECK(progress_text(event, 5) == "twice rows=4  [#####---------------] 10/40  2.0/s  15 s left  best 12.35 us, default 14.02 us");
+  event.done = 0;
+  event.best_ns = event.baseline_ns = 0;
+  CHECK(progress_text(event, 0) == "twice rows=4  [--------------------] 0/40");
+}
+
+TEST_CASE("each kind of failure has the exit status that the help promises") {
+  CHECK(exit_code_of(ErrorKind::bad_input) == 2);
+  CHECK(exit_code_of(ErrorKind::bad_manifest) == 2);
+  CHECK(exit_code_of(ErrorKind::no_driver) == 3);
+  CHECK(exit_code_of(ErrorKind::no_nvrtc) == 3);
+  CHECK(exit_code_of(ErrorKind::no_permission) == 4);
+  CHECK(exit_code_of(ErrorKind::bad_file) == 4);
+  CHECK(exit_code_of(ErrorKind::compile_failed) == 5);
+  CHECK(exit_code_of(ErrorKind::not_tuned) == 1);
+  CHECK(exit_code_of(ErrorKind::interrupted) == 130);
+}
+
+TEST_CASE("random values are finite, neither zero nor large, and of both signs") {
+  const auto bytes = random_values(spec::DType::bf16, 1000, 1);
+  REQUIRE(bytes.size() == 2000);
+  int negative = 0;
+  for (std::size_t i = 0; i < bytes.size(); i += 2) {
+    const auto bits = static_cast<unsigned>(bytes[i]) | static_cast<unsigned>(bytes[i + 1]) << 8;
+    const float value = std::bit_cast<float>(bits << 16);
+    CHECK(std::abs(value) >= 1.0F / 16);
+    CHECK(std::abs(value) < 1.0F);
+    negative += value < 0 ? 1 : 0;
+  }
+  CHECK(negative > 400);
+  CHECK(negative < 600);
+}
