@@ -8,10 +8,12 @@ __device__ __forceinline__ unsigned shared_address(const void* pointer) {
   return static_cast<unsigned>(__cvta_generic_to_shared(pointer));
 }
 
-/// cp.async.cg.shared.global of 16 bytes, past L1; reads nothing and writes zeros when `read` is false. Both sides 16-byte aligned.
-/// All or nothing, which the instruction can do by a predicate: any other byte count costs address arithmetic at each copy.
+/// cp.async.cg.shared.global of 16 bytes, past L1; reads nothing and writes zeros when `read` is false. Both sides
+/// 16-byte aligned. All or nothing, which the instruction can do by a predicate: any other byte count costs address
+/// arithmetic at each copy.
 __device__ __forceinline__ void cp_async_16(unsigned to_shared, const void* from_global, bool read) {
-  asm volatile("cp.async.cg.shared.global.L2::128B [%0], [%1], 16, %2;" ::"r"(to_shared), "l"(from_global), "r"(read ? 16 : 0)
+  asm volatile("cp.async.cg.shared.global.L2::128B [%0], [%1], 16, %2;" ::"r"(to_shared), "l"(from_global),
+               "r"(read ? 16 : 0)
                : "memory");
 }
 

@@ -1,5 +1,6 @@
 // Warp-wide matrix instructions of sm_80 and later. Fragments follow the PTX manual: of a 16 x 8 result, lane l holds
-// row l / 4, columns 2 * (l % 4) and the next, in d[0] and d[1], and the same columns of row l / 4 + 8 in d[2] and d[3].
+// row l / 4, columns 2 * (l % 4) and the next, in d[0] and d[1], and the same columns of row l / 4 + 8 in d[2] and
+// d[3].
 #pragma once
 
 #include "common/types.cuh"
@@ -27,11 +28,13 @@ template <typename T>
 __device__ __forceinline__ void mma_m16n8k16(float (&d)[4], const unsigned (&a)[4], unsigned b0, unsigned b1) {
   static_assert(is_same<T, bf16> || is_same<T, f16>, "mma_m16n8k16 multiplies bf16 or f16");
   if constexpr (is_same<T, bf16>) {
-    asm("mma.sync.aligned.m16n8k16.row.col.f32.bf16.bf16.f32 {%0, %1, %2, %3}, {%4, %5, %6, %7}, {%8, %9}, {%0, %1, %2, %3};"
+    asm("mma.sync.aligned.m16n8k16.row.col.f32.bf16.bf16.f32 "
+        "{%0, %1, %2, %3}, {%4, %5, %6, %7}, {%8, %9}, {%0, %1, %2, %3};"
         : "+f"(d[0]), "+f"(d[1]), "+f"(d[2]), "+f"(d[3])
         : "r"(a[0]), "r"(a[1]), "r"(a[2]), "r"(a[3]), "r"(b0), "r"(b1));
   } else {
-    asm("mma.sync.aligned.m16n8k16.row.col.f32.f16.f16.f32 {%0, %1, %2, %3}, {%4, %5, %6, %7}, {%8, %9}, {%0, %1, %2, %3};"
+    asm("mma.sync.aligned.m16n8k16.row.col.f32.f16.f16.f32 "
+        "{%0, %1, %2, %3}, {%4, %5, %6, %7}, {%8, %9}, {%0, %1, %2, %3};"
         : "+f"(d[0]), "+f"(d[1]), "+f"(d[2]), "+f"(d[3])
         : "r"(a[0]), "r"(a[1]), "r"(a[2]), "r"(a[3]), "r"(b0), "r"(b1));
   }

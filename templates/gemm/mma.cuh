@@ -1,12 +1,14 @@
 // gemm on the tensor cores of sm_80 and later: mma.sync from shared memory, fed by a ring of cp.async stages.
 //
-// A block computes a tile_m x tile_n tile of y; each of its warps a part of at most 64 x 64, held in registers. Tiles of x and
-// w along k pass through `stages` slots of shared memory: stages - 1 are in flight while one is multiplied, and the
-// fragments of the next 16 of k are read while the current 16 are multiplied. When the tiles of y are too few to fill the
-// device, k is split over gridDim.y: partial sums go to a workspace, and gemm_reduce adds them in a fixed order.
+// A block computes a tile_m x tile_n tile of y; each of its warps a part of at most 64 x 64, held in registers. Tiles
+// of x and w along k pass through `stages` slots of shared memory: stages - 1 are in flight while one is multiplied,
+// and the fragments of the next 16 of k are read while the current 16 are multiplied. When the tiles of y are too few
+// to fill the device, k is split over gridDim.y: partial sums go to a workspace, and gemm_reduce adds them in a fixed
+// order.
 //
-// Ends of m, n and k are filled with zeros by the copies, which read nothing outside x and w. Copies move 16 bytes, so rows of x and
-// w as stored, their strides and addresses are multiples of 16 bytes; rows of y have aligned strides and any length.
+// Ends of m, n and k are filled with zeros by the copies, which read nothing outside x and w. Copies move 16 bytes, so
+// rows of x and w as stored, their strides and addresses are multiples of 16 bytes; rows of y have aligned strides and
+// any length.
 #pragma once
 
 #include "choices.cuh"
@@ -35,8 +37,8 @@ struct Tiling {
   static constexpr int ring_stages = stages, ring_bytes = stages * stage_bytes;
 
   /// The epilogue passes 16 rows of a warp at a time through shared memory, padded against bank conflicts.
-  static constexpr int staging_stride = warp_n + 8;                   // floats
-  static constexpr int staging_bytes = 16 * staging_stride * 4;       // of a warp
+  static constexpr int staging_stride = warp_n + 8;              // floats
+  static constexpr int staging_bytes = 16 * staging_stride * 4;  // of a warp
   static_assert(staging_bytes * warps <= ring_bytes);
 
   static __device__ __forceinline__ int warp_row() { return static_cast<int>(threadIdx.x) / 32 / warps_n; }
@@ -51,7 +53,8 @@ struct TileIndex {
   int m, n;
 };
 
-/// The order of tiles: bands of `group` rows of tiles, walked column by column, so that tiles that run together share x and w in L2.
+/// The order of tiles: bands of `group` rows of tiles, walked column by column, so that tiles that run together share x
+/// and w in L2.
 __device__ __forceinline__ TileIndex tile_in_bands(int index, int tiles_m, int tiles_n, int group) {
   const int band = index / (group * tiles_n), first = band * group, within = index - first * tiles_n;
   const int height = min(group, tiles_m - first);
@@ -60,7 +63,8 @@ __device__ __forceinline__ TileIndex tile_in_bands(int index, int tiles_m, int t
 
 /// The product of the tiles of x and w from where the copies stand. All threads of the block take part.
 template <typename T, typename Tiles, typename XCopy, typename WCopy>
-__device__ __forceinline__ void multiply(Accumulators<Tiles>& sums, unsigned shared, XCopy& x_copy, WCopy& w_copy, int k_tiles) {
+__device__ __forceinline__ void multiply(Accumulators<Tiles>& sums, unsigned shared, XCopy& x_copy, WCopy& w_copy,
+                                         int k_tiles) {
   using XTile = typename Tiles::XTile;
   using WTile = typename Tiles::WTile;
   constexpr int k_steps = Tiles::k_steps;
@@ -82,7 +86,8 @@ __device__ __forceinline__ void multiply(Accumulators<Tiles>& sums, unsigned sha
     for (int i = 0; i < Tiles::m_steps; ++i) {
 #pragma unroll
       for (int step = 0; step < Tiles::n_steps * 2; ++step) {
-        const int j = i % 2 == 0 ? step : Tiles::n_steps * 2 - 1 - step;  // there and back, so that operands are used again
+        const int j =
+            i % 2 == 0 ? step : Tiles::n_steps * 2 - 1 - step;  // there and back, so that operands are used again
         mma_m16n8k16<T>(sums[i][j], x_fragments[buffer][i], w_fragments[buffer][j / 2][j % 2 * 2],
                         w_fragments[buffer][j / 2][j % 2 * 2 + 1]);
       }
@@ -117,8 +122,8 @@ __device__ __forceinline__ void multiply(Accumulators<Tiles>& sums, unsigned sha
       load_fragments((k_step + 1) % 2, read, (k_step + 1) % k_steps);
       if (k_step == 0) copy_tile();
       if (k_step == k_steps - 2) {
-        // All fragments of this tile are read, so its slot may be written; and the next tile has landed for all threads. One step
-        // early, so that products remain to hide the reads that follow.
+        // All fragments of this tile are read, so its slot may be written; and the next tile has landed for all
+        // threads. One step early, so that products remain to hide the reads that follow.
         cp_async_wait<Tiles::ring_stages - 2>();
         __syncthreads();
         read = read + Tiles::stage_bytes == ring_end ? shared : read + Tiles::stage_bytes;
@@ -136,9 +141,11 @@ __device__ __forceinline__ void finish(const float (&sums)[8], const float (&bia
   unsigned pairs[4];
 #pragma unroll
   for (int i = 0; i < 4; ++i)
-    pairs[i] = cvt_rn_x2<T>(activate<activation>(sums[2 * i] + bias[2 * i]), activate<activation>(sums[2 * i + 1] + bias[2 * i + 1]));
+    pairs[i] = cvt_rn_x2<T>(activate<activation>(sums[2 * i] + bias[2 * i]),
+                            activate<activation>(sums[2 * i + 1] + bias[2 * i + 1]));
   if (columns_left >= 8) {
-    __stwb(reinterpret_cast<uint4*>(y), make_uint4(pairs[0], pairs[1], pairs[2], pairs[3]));  // a plain assignment is split into four
+    __stwb(reinterpret_cast<uint4*>(y),
+           make_uint4(pairs[0], pairs[1], pairs[2], pairs[3]));  // a plain assignment is split into four
   } else {
 #pragma unroll
     for (int i = 0; i < 8; ++i) {
@@ -147,8 +154,9 @@ __device__ __forceinline__ void finish(const float (&sums)[8], const float (&bia
   }
 }
 
-/// Hands each 8 neighbours of the warp's part of the tile to `sink(row, column, values)`, rows and columns counted from the part's
-/// corner. Rows pass through shared memory, 16 at a time, so that neighbours meet in one thread and one access.
+/// Hands each 8 neighbours of the warp's part of the tile to `sink(row, column, values)`, rows and columns counted from
+/// the part's corner. Rows pass through shared memory, 16 at a time, so that neighbours meet in one thread and one
+/// access.
 template <typename Tiles, typename Sink>
 __device__ __forceinline__ void drain(const Accumulators<Tiles>& sums, float* staging, Sink sink) {
   constexpr int chunks = Tiles::warp_n / 8, rows_a_pass = 32 / chunks;
@@ -166,7 +174,8 @@ __device__ __forceinline__ void drain(const Accumulators<Tiles>& sums, float* st
     for (int row = lane / chunks; row < 16; row += rows_a_pass) {
       const float* const from = staging + row * Tiles::staging_stride + lane % chunks * 8;
       const vec<float, 4> low = load<4>(from), high = load<4>(from + 4);
-      const float values[8] = {low.at[0], low.at[1], low.at[2], low.at[3], high.at[0], high.at[1], high.at[2], high.at[3]};
+      const float values[8] = {low.at[0],  low.at[1],  low.at[2],  low.at[3],
+                               high.at[0], high.at[1], high.at[2], high.at[3]};
       sink(i * 16 + row, lane % chunks * 8, values);
     }
     __syncwarp();
@@ -175,8 +184,8 @@ __device__ __forceinline__ void drain(const Accumulators<Tiles>& sums, float* st
 
 }  // namespace kiln::gemm
 
-/// grid (tiles of m * tiles of n, splits), block (warps * 32), dynamic shared memory as mma.toml says.
-/// x and w lie as `layout` says; `bias` ([n], may be null) and `y` ([m, n]) are used when split is 0, else `partial`, which is
+/// grid (tiles of m * tiles of n, splits), block (warps * 32), dynamic shared memory as mma.toml says. x and w lie as
+/// `layout` says; `bias` ([n], may be null) and `y` ([m, n]) are used when split is 0, else `partial`, which is
 /// [splits, m, round_up(n, 8)]. Strides in elements.
 template <typename T, kiln::gemm::Layout layout, kiln::gemm::Activation activation, int tile_m, int tile_n, int tile_k,
           int warps, int stages, bool split>
@@ -188,9 +197,11 @@ __global__ void __launch_bounds__(warps * 32, 1)
   if constexpr (split) kiln::launch_dependents();
   extern __shared__ __align__(128) char ring[];
 
-  const int tiles_m = static_cast<int>((m + tile_m - 1) / tile_m), tiles_n = static_cast<int>((n + tile_n - 1) / tile_n);
+  const int tiles_m = static_cast<int>((m + tile_m - 1) / tile_m),
+            tiles_n = static_cast<int>((n + tile_n - 1) / tile_n);
   const TileIndex tile = tile_in_bands(static_cast<int>(blockIdx.x), tiles_m, tiles_n, group);
-  const long long first_row = static_cast<long long>(tile.m) * tile_m, first_column = static_cast<long long>(tile.n) * tile_n;
+  const long long first_row = static_cast<long long>(tile.m) * tile_m,
+                  first_column = static_cast<long long>(tile.n) * tile_n;
 
   // Whole tiles of k for each split; the last ones may have fewer, or none.
   const int tiles_k = static_cast<int>((k + tile_k - 1) / tile_k), tiles_a_split = (tiles_k + splits - 1) / splits;
@@ -200,10 +211,11 @@ __global__ void __launch_bounds__(warps * 32, 1)
   const int k_left = static_cast<int>(k - first_k);
 
   TileCopy<typename Tiles::XTile, Tiles::threads> x_copy(
-      x + (Tiles::x_along_k ? first_row * x_stride + first_k : first_k * x_stride + first_row), x_stride, m - first_row, k_left);
-  TileCopy<typename Tiles::WTile, Tiles::threads> w_copy(
-      w + (Tiles::w_along_k ? first_column * w_stride + first_k : first_k * w_stride + first_column), w_stride, n - first_column,
+      x + (Tiles::x_along_k ? first_row * x_stride + first_k : first_k * x_stride + first_row), x_stride, m - first_row,
       k_left);
+  TileCopy<typename Tiles::WTile, Tiles::threads> w_copy(
+      w + (Tiles::w_along_k ? first_column * w_stride + first_k : first_k * w_stride + first_column), w_stride,
+      n - first_column, k_left);
   Accumulators<Tiles> sums = {};
   multiply<T, Tiles>(sums, kiln::shared_address(ring), x_copy, w_copy, k_tiles);
 
@@ -236,8 +248,8 @@ __global__ void __launch_bounds__(warps * 32, 1)
   }
 }
 
-/// y = activation(sum over splits of partial + bias): grid (ceil(m * ceil(n / 4) / 128)), block (128), four neighbours a thread.
-/// Splits are added in their order, so the result does not depend on which block finished first.
+/// y = activation(sum over splits of partial + bias): grid (ceil(m * ceil(n / 4) / 128)), block (128), four neighbours
+/// a thread. Splits are added in their order, so the result does not depend on which block finished first.
 template <typename T, kiln::gemm::Activation activation>
 __global__ void __launch_bounds__(128)
     gemm_reduce(const float* partial, const T* bias, T* y, long long m, long long n, long long y_stride, int splits) {

@@ -1,9 +1,10 @@
 // One operand's tile in shared memory: how it lies there, how it is copied in, how a warp reads fragments from it.
 //
-// `outer` is the tile's extent along m or n, tile_k along k. Memory order is kept: rows of the tile are rows of the matrix as
-// it is stored, so a row holds tile_k elements where k runs along memory, and `outer` elements where it does not (then ldmatrix
-// transposes). Rows are cut into chunks of 16 bytes, and the chunks of a row are permuted by its index so that the eight rows
-// which ldmatrix reads at once, and the eight chunks that a copy writes at once, lie in different banks.
+// `outer` is the tile's extent along m or n, tile_k along k. Memory order is kept: rows of the tile are rows of the
+// matrix as it is stored, so a row holds tile_k elements where k runs along memory, and `outer` elements where it does
+// not (then ldmatrix transposes). Rows are cut into chunks of 16 bytes, and the chunks of a row are permuted by its
+// index so that the eight rows which ldmatrix reads at once, and the eight chunks that a copy writes at once, lie in
+// different banks.
 #pragma once
 
 #include "common/async_copy.cuh"
@@ -29,8 +30,9 @@ struct OperandTile {
     return row * row_bytes + (chunk ^ permutation) * 16;
   }
 
-  /// The offset that this lane gives to ldmatrix for the 16 x 16 fragment at k = 0, outer = `first` (a multiple of the warp's
-  /// extent, a power of two). `a_order`: matrices in the order of mma's a (outer varies first), else of two b side by side.
+  /// The offset that this lane gives to ldmatrix for the 16 x 16 fragment at k = 0, outer = `first` (a multiple of the
+  /// warp's extent, a power of two). `a_order`: matrices in the order of mma's a (outer varies first), else of two b
+  /// side by side.
   static __device__ __forceinline__ unsigned lane_offset(unsigned first, unsigned lane, bool a_order) {
     const unsigned low = lane >> 3 & 1, high = lane >> 4;  // of the four matrices
     const unsigned outer_half = a_order ? low : high, k_half = a_order ? high : low;
@@ -38,10 +40,10 @@ struct OperandTile {
                    : offset(k_half * 8 + (lane & 7), first / chunk_elements + outer_half);
   }
 
-  /// Fragment `index` along the outer dimension (16 each), step `k_step` along k (16 each). Moving by whole fragments never
-  /// carries into the permuted bits, so one exclusive or and one addition move the lane's offset.
-  static __device__ __forceinline__ void load_fragment(unsigned (&fragment)[4], unsigned tile, unsigned lane_offset, int index,
-                                                       int k_step) {
+  /// Fragment `index` along the outer dimension (16 each), step `k_step` along k (16 each). Moving by whole fragments
+  /// never carries into the permuted bits, so one exclusive or and one addition move the lane's offset.
+  static __device__ __forceinline__ void load_fragment(unsigned (&fragment)[4], unsigned tile, unsigned lane_offset,
+                                                       int index, int k_step) {
     if constexpr (along_k) {
       ldmatrix_x4(fragment, tile + (lane_offset ^ (k_step * 32)) + index * 16 * row_bytes);
     } else {
@@ -74,7 +76,8 @@ class TileCopy {
     for (int pass = 0; pass < passes; ++pass) {
       const unsigned row = threadIdx.x / Tile::chunks + pass * rows_a_pass;
       if (Tile::rows % rows_a_pass != 0 && row >= Tile::rows) continue;
-      cp_async_16(tile + Tile::offset(row, threadIdx.x % Tile::chunks), source_ + pass * pass_bytes_, pass * rows_a_pass < rows);
+      cp_async_16(tile + Tile::offset(row, threadIdx.x % Tile::chunks), source_ + pass * pass_bytes_,
+                  pass * rows_a_pass < rows);
     }
   }
 

@@ -1,4 +1,5 @@
-// gemm in f64, for verification: a 32 x 32 tile of y a block, one element a thread, both operands through shared memory.
+// gemm in f64, for verification: a 32 x 32 tile of y a block, one element a thread, both operands through shared
+// memory.
 #pragma once
 
 #include "choices.cuh"
@@ -19,8 +20,8 @@ __device__ double activate_exactly(double value) {
 /// grid (ceil(n / 32), any number of rows of tiles), block (32, 32). `bias` may be null. Strides in elements.
 template <typename T, kiln::gemm::Layout layout, kiln::gemm::Activation activation>
 __global__ void __launch_bounds__(1024)
-    gemm_reference(const T* x, const T* w, const T* bias, float* y, long long m, long long n, long long k, long long x_stride,
-                   long long w_stride, long long y_stride) {
+    gemm_reference(const T* x, const T* w, const T* bias, float* y, long long m, long long n, long long k,
+                   long long x_stride, long long w_stride, long long y_stride) {
   using namespace kiln::gemm;
   constexpr bool x_along_k = x_runs_along_k<layout>, w_along_k = w_runs_along_k<layout>;
   __shared__ double x_tile[32][33], w_tile[32][33];  // [row of y or column of y][k]
@@ -34,8 +35,10 @@ __global__ void __launch_bounds__(1024)
       const long long x_row = first_row + (x_along_k ? ty : tx), x_k = first_k + (x_along_k ? tx : ty);
       const long long w_column = first_column + (w_along_k ? ty : tx), w_k = first_k + (w_along_k ? tx : ty);
       double x_value = 0, w_value = 0;
-      if (x_row < m && x_k < k) x_value = kiln::to_double(x[x_along_k ? x_row * x_stride + x_k : x_k * x_stride + x_row]);
-      if (w_column < n && w_k < k) w_value = kiln::to_double(w[w_along_k ? w_column * w_stride + w_k : w_k * w_stride + w_column]);
+      if (x_row < m && x_k < k)
+        x_value = kiln::to_double(x[x_along_k ? x_row * x_stride + x_k : x_k * x_stride + x_row]);
+      if (w_column < n && w_k < k)
+        w_value = kiln::to_double(w[w_along_k ? w_column * w_stride + w_k : w_k * w_stride + w_column]);
       x_tile[x_along_k ? ty : tx][x_along_k ? tx : ty] = x_value;
       w_tile[w_along_k ? ty : tx][w_along_k ? tx : ty] = w_value;
       __syncthreads();

@@ -1,8 +1,8 @@
 // gemm in f32 arithmetic on the ordinary cores: any size, stride, address, layout and type.
 //
-// 256 threads compute a tile_m x tile_n tile of y; thread (r, c) of 16 x 16 holds tile_m / 16 rows by tile_n / 16 columns of it.
-// Tiles of 16 along k pass through shared memory as floats, k outermost, so that a thread's rows and columns are neighbours;
-// the next tile is on its way to registers while one is multiplied.
+// 256 threads compute a tile_m x tile_n tile of y; thread (r, c) of 16 x 16 holds tile_m / 16 rows by tile_n / 16
+// columns of it. Tiles of 16 along k pass through shared memory as floats, k outermost, so that a thread's rows and
+// columns are neighbours; the next tile is on its way to registers while one is multiplied.
 #pragma once
 
 #include "choices.cuh"
@@ -21,7 +21,9 @@ class SimtOperand {
 
   /// `origin` is the first element of the first tile; `outer_left` and `k_left` are what the matrix has from there.
   __device__ __forceinline__ SimtOperand(const T* origin, long long leading, long long outer_left, int k_left)
-      : from_(origin + row() * leading + column()), pass_(rows_a_pass * leading), tile_((along_k ? 1 : leading) * simt_tile_k) {
+      : from_(origin + row() * leading + column()),
+        pass_(rows_a_pass * leading),
+        tile_((along_k ? 1 : leading) * simt_tile_k) {
     const int outer_bound = static_cast<int>(min(outer_left, 1ll << 20));  // past any tile
     rows_left_ = (along_k ? outer_bound : k_left) - row();
     columns_left_ = (along_k ? k_left : outer_bound) - column();
@@ -64,7 +66,8 @@ class SimtOperand {
   vec<T, vector> fetched_[passes];
 };
 
-/// Where a thread's `extent / 16` rows (or columns) of a tile are: runs of up to 4 neighbours, so that each run is one access.
+/// Where a thread's `extent / 16` rows (or columns) of a tile are: runs of up to 4 neighbours, so that each run is one
+/// access.
 template <int extent>
 struct ThreadShare {
   static constexpr int count = extent / 16, run = count < 4 ? count : 4;
