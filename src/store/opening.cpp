@@ -70,13 +70,13 @@ void judge_header(const fs::path& path, const Connection& connection) {
     refuse(path,
            "it is in WAL mode, where rows can stand in a side file that was left behind; run: "
            "sqlite3 FILE 'PRAGMA journal_mode = DELETE'");
-  constexpr std::uint32_t utf8 = 1;
-  if (header.integer(56, 4) != utf8) damaged(path, "its text is not stored as UTF-8");
   if (header.integer(60, 4) > schema_version)
     refuse(path, fmt::format("its format is version {} and this Kiln reads up to {}; use a newer Kiln",
                              header.integer(60, 4), schema_version));
   if (header.integer(60, 4) != schema_version)
     damaged(path, fmt::format("its format version is {}", header.integer(60, 4)));
+  constexpr std::uint32_t utf8 = 1;
+  if (header.integer(56, 4) != utf8) damaged(path, "its text is not stored as UTF-8");
 }
 
 // Only under a lock: a writer changes the size and the header one after the other.
