@@ -1,25 +1,16 @@
 #include "jit/source_lexer.hpp"
 
-#include <array>
+#include <utility>
 
 namespace kiln::jit {
 namespace {
 
-bool is_digit(int c) {
-  return c >= '0' && c <= '9';
-}
-bool begins_identifier(int c) {
-  return (c >= 'a' && c <= 'z') || (c >= 'A' && c <= 'Z') || c == '_';
-}
-bool continues_identifier(int c) {
-  return begins_identifier(c) || is_digit(c);
-}
-bool is_blank(int c) {
-  return c == ' ' || c == '\t' || c == '\v' || c == '\f' || c == '\r';
-}
-bool is_header_character(int c) {
-  return c != '>' && c != '"' && c != '\n' && c != -1;
-}
+bool is_digit(int c) { return c >= '0' && c <= '9'; }
+bool begins_identifier(int c) { return (c >= 'a' && c <= 'z') || (c >= 'A' && c <= 'Z') || c == '_'; }
+bool continues_identifier(int c) { return begins_identifier(c) || is_digit(c); }
+bool is_exponent(char c) { return c == 'e' || c == 'E' || c == 'p' || c == 'P'; }
+bool is_blank(int c) { return c == ' ' || c == '\t' || c == '\v' || c == '\f' || c == '\r'; }
+bool is_header_character(int c) { return c != '>' && c != '"' && c != '\n' && c != -1; }
 
 bool is_raw_prefix(std::string_view text) {
   for (const std::string_view prefix : {"R", "LR", "uR", "UR", "u8R"}) {
@@ -105,7 +96,10 @@ Token SourceLexer::quoted(char quote) {
   Token token{TokenKind::literal, std::string(1, static_cast<char>(take())), line_};
   for (int c = peek(); c != '\n' && c != -1; c = peek()) {
     token.text += static_cast<char>(take());
-    if (c == quote) return token;
+    if (c == quote) {
+      if (token.text == "''") throw AmbiguousSource(token.line, "an empty character literal");
+      return with_suffix(std::move(token));
+    }
     if (c == '\\' && peek() != '\n' && peek() != -1) token.text += static_cast<char>(take());
   }
   // An apostrophe in prose that is compiled out ends with its line, unless what follows it could begin something longer.
@@ -132,15 +126,29 @@ Token SourceLexer::raw_string() {
   for (const char c : token.text) line_ += c == '\n';
   token.spans_lines = line_ != token.line;
   at_ = close + closing.size();
+  return with_suffix(std::move(token));
+}
+
+/// The suffix of a user-defined literal. In 'a'R"(" and 1e+R"(" the R ends a literal and begins no raw string; nobody writes
+/// that but to be misread.
+Token SourceLexer::with_suffix(Token token) {
+  if (begins_identifier(peek())) token.text += take_while(continues_identifier);
+  if (token.text.back() == 'R' && peek() == '"')
+    throw AmbiguousSource(token.line, "a raw string that touches a literal");
   return token;
 }
 
+/// A preprocessing number: far more than numbers, such as 0xR or 1e+x.
 Token SourceLexer::number() {
   Token token{TokenKind::number, {}, line_};
   for (;;) {
     token.text += take_while([](int c) { return continues_identifier(c) || c == '.'; });
     SourceLexer ahead = *this;
-    if (ahead.take() != '\'' || !continues_identifier(ahead.peek())) return token;  // a digit separator
+    const int c = ahead.take();
+    const bool exponent = (c == '+' || c == '-') && !token.text.empty() && is_exponent(token.text.back());
+    const bool separator = c == '\'' && continues_identifier(ahead.peek());
+    if (!exponent && !separator) return with_suffix(std::move(token));
+    token.text += static_cast<char>(c);
     *this = ahead;
   }
 }

@@ -44,6 +44,7 @@ class SourceLexer {
   Token quoted(char quote);
   Token raw_string();
   Token number();
+  Token with_suffix(Token token);
 
   std::string_view text_;
   std::size_t at_ = 0;
