@@ -65,7 +65,8 @@ class Bare {
   Bare(const kiln::spec::Op& op, const kiln::spec::Implementation& implementation, const std::vector<std::int64_t>& frame,
        const kiln::jit::Cubin& cubin, const kiln::Problem& problem, const kiln::Arguments& arguments, CUstream stream)
       : module_(cubin.image, cubin.lowered_names) {
-    call_.fill(op, problem, arguments);
+    const kiln::jit::Executable executable(op, implementation, frame, cubin);
+    if (!executable.fill(call_, problem, arguments)) throw kiln::Error(kiln::ErrorKind::bad_input, executable.explain_frame(problem, arguments));
     const kiln::spec::Pass& pass = implementation.passes.at(0);
     for (const kiln::spec::Argument& argument : pass.arguments) values_.push_back(value_of(op, argument, arguments));
     for (std::int64_t& value : values_) parameters_.push_back(&value);

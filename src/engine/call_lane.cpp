@@ -15,7 +15,7 @@ Origin OpState::launch(const Problem& problem, const Arguments& arguments, CUstr
 
 Origin OpState::launch_plan(const PlanState& plan, const Problem& problem, const Arguments& arguments, CUstream stream) {
   jit::CallFrame frame;
-  if (!frame.fill(op, problem, arguments)) throw Error(ErrorKind::bad_input, jit::CallFrame::explain(op, problem, arguments));
+  if (!plan.executable.fill(frame, problem, arguments)) throw Error(ErrorKind::bad_input, plan.executable.explain_frame(problem, arguments));
   if (plan.executable.admits(frame, arguments) != jit::Admission::admitted) return launch_fallback(plan, frame, problem, arguments, stream);
   run(plan, frame, arguments, stream);
   const bool hit = plan.origin == Origin::overlay || plan.origin == Origin::base;

@@ -47,13 +47,12 @@ Fault fill_one(const spec::Runtime& runtime, bool given, std::int64_t bits, std:
 }
 
 /// Returns the index of the first run-time value that does not hold, or -1.
-int fill_slots(std::array<std::int64_t, max_axes + max_runtime>& slots, const spec::Op& op, const Problem& problem,
-               const Arguments& arguments, Fault& fault) noexcept {
-  const std::size_t axes = op.axes.size();
-  for (std::size_t i = 0; i < axes; ++i) slots[i] = problem.axes[i];
-  for (std::size_t i = 0; i < op.runtime.size(); ++i) {
+int fill_slots(CallFrame& call, std::span<const spec::Runtime> runtime, std::size_t axes, const Problem& problem, const Arguments& arguments,
+               Fault& fault) noexcept {
+  for (std::size_t i = 0; i < axes; ++i) call.slots[i] = problem.axes[i];
+  for (std::size_t i = 0; i < runtime.size(); ++i) {
     const bool given = (arguments.runtime_set >> i & 1U) != 0;
-    fault = fill_one(op.runtime[i], given, arguments.runtime[i], slots, slots[axes + i]);
+    fault = fill_one(runtime[i], given, arguments.runtime[i], call.view(), call.slots[axes + i]);
     if (fault != Fault::none) return static_cast<int>(i);
   }
   return -1;
@@ -61,19 +60,19 @@ int fill_slots(std::array<std::int64_t, max_axes + max_runtime>& slots, const sp
 
 }  // namespace
 
-bool CallFrame::fill(const spec::Op& op, const Problem& problem, const Arguments& arguments) noexcept {
+bool Executable::fill(CallFrame& call, const Problem& problem, const Arguments& arguments) const noexcept {
   Fault fault = Fault::none;
-  return fill_slots(slots, op, problem, arguments, fault) < 0;
+  return fill_slots(call, runtime_, axes_, problem, arguments, fault) < 0;
 }
 
-std::string CallFrame::explain(const spec::Op& op, const Problem& problem, const Arguments& arguments) {
-  CallFrame frame{};
+std::string Executable::explain_frame(const Problem& problem, const Arguments& arguments) const {
+  CallFrame call{};
   Fault fault = Fault::none;
-  const int index = fill_slots(frame.slots, op, problem, arguments, fault);
+  const int index = fill_slots(call, runtime_, axes_, problem, arguments, fault);
   if (index < 0) return {};
-  const spec::Runtime& runtime = op.runtime[static_cast<std::size_t>(index)];
-  const std::int64_t value = frame.slots[op.axes.size() + static_cast<std::size_t>(index)];
-  const std::string name = fmt::format("{}: run-time value '{}'", op.name, runtime.name);
+  const spec::Runtime& runtime = runtime_[static_cast<std::size_t>(index)];
+  const std::int64_t value = call.slots[axes_ + static_cast<std::size_t>(index)];
+  const std::string name = fmt::format("{}: run-time value '{}'", op_, runtime.name);
   switch (fault) {
     case Fault::missing: return name + " was not given and has no default; set it in the call's Arguments";
     case Fault::under_minimum: return fmt::format("{} is {}, under its minimum ({})", name, value, runtime.minimum->text());

@@ -45,7 +45,8 @@ std::optional<std::string> broken_fixed_constraint(const spec::Op& op, const spe
 
 Executable::Executable(const spec::Op& op, const spec::Implementation& implementation, std::span<const std::int64_t> frame,
                        const Cubin& cubin)
-    : module_(cubin.image, cubin.lowered_names), first_static_(op.first_static()) {
+    : module_(cubin.image, cubin.lowered_names), op_(op.name), axes_(op.axes.size()), first_static_(op.first_static()) {
+  load_runtime(op, frame);
   load_constraints(op, implementation, frame);
   load_workspaces(implementation, frame);
   load_passes(op, implementation.passes, frame, cubin);
@@ -59,8 +60,17 @@ Executable::Executable(const spec::Op& op, const spec::Implementation& implement
 }
 
 Executable::Executable(const spec::Op& op, std::span<const std::int64_t> frame, const Cubin& cubin)
-    : module_(cubin.image, cubin.lowered_names), first_static_(op.first_static()) {
+    : module_(cubin.image, cubin.lowered_names), op_(op.name), axes_(op.axes.size()), first_static_(op.first_static()) {
+  load_runtime(op, frame);
   load_passes(op, op.reference, frame, cubin);
+}
+
+void Executable::load_runtime(const spec::Op& op, std::span<const std::int64_t> frame) {
+  runtime_ = op.runtime;
+  for (spec::Runtime& each : runtime_) {
+    if (each.default_integer) each.default_integer = each.default_integer->specialise(frame, first_static_);
+    if (each.minimum) each.minimum = each.minimum->specialise(frame, first_static_);
+  }
 }
 
 void Executable::load_constraints(const spec::Op& op, const spec::Implementation& implementation, std::span<const std::int64_t> frame) {

@@ -28,10 +28,6 @@ std::optional<std::string> broken_fixed_constraint(const spec::Op& op, const spe
 /// The dynamic part of a frame at one call: axes, then run-time values (integers as numbers, reals as bits).
 struct CallFrame {
   std::array<std::int64_t, max_axes + max_runtime> slots;
-  /// Fills the frame. False when a run-time value is under its minimum, does not fit its type, was not given and has no default, or
-  /// overflows: `explain` then says which.
-  bool fill(const spec::Op& op, const Problem& problem, const Arguments& arguments) noexcept;
-  static std::string explain(const spec::Op& op, const Problem& problem, const Arguments& arguments);
   [[nodiscard]] std::span<const std::int64_t> view() const noexcept { return slots; }
 };
 
@@ -45,6 +41,11 @@ class Executable {
              const Cubin& cubin);
   /// The reference of an op: no constraints, no workspace.
   Executable(const spec::Op& op, std::span<const std::int64_t> frame, const Cubin& cubin);
+
+  /// Fills the frame of one call: sizes, run-time values as given or by their defaults. False when a run-time value is under its
+  /// minimum, does not fit its type, was not given and has no default, or overflows; explain_frame then says which.
+  [[nodiscard]] bool fill(CallFrame& call, const Problem& problem, const Arguments& arguments) const noexcept;
+  [[nodiscard]] std::string explain_frame(const Problem& problem, const Arguments& arguments) const;
 
   /// Whether this config is legal for the real sizes and addresses. No allocation, no exception.
   [[nodiscard]] Admission admits(const CallFrame& call, const Arguments& arguments) const noexcept;
@@ -93,8 +94,13 @@ class Executable {
   void load_workspaces(const spec::Implementation& implementation, std::span<const std::int64_t> frame);
   [[nodiscard]] CUresult launch_pass(const LoadedPass& pass, const CallFrame& call, const Arguments& arguments, CUstream stream, CUdeviceptr workspace) const;
 
+  void load_runtime(const spec::Op& op, std::span<const std::int64_t> frame);
+
   Module module_;
+  std::string op_;                             // for messages
+  std::size_t axes_ = 0;
   int first_static_ = 0;
+  std::vector<spec::Runtime> runtime_;         // defaults and minima folded: types and choices may stand in them
   std::vector<LoadedPass> passes_;
   std::vector<spec::Expression> constraints_;  // those that a size inside the bucket can break
   std::vector<Alignment> alignment_;           // one a tensor

@@ -5,6 +5,7 @@
 namespace kiln::tune {
 namespace {
 
+constexpr double far_out_of_reach = 4;   // times the best median, in one run that was not warm
 constexpr std::size_t first_batch = 5;  // also what the estimate of one run comes from
 
 }  // namespace
@@ -31,8 +32,12 @@ void Stopwatch::collect(std::size_t begin, std::size_t end, std::vector<double>&
 }
 
 Cost Stopwatch::measure(const std::function<void(CUstream)>& launch, CUstream stream, const MeasureLimits& limits, double best_ns) {
-  launch(stream);  // warm-up: instruction caches, and clocks when the device was idle
+  // Warm-up: instruction caches, and clocks when the device was idle. It also tells at once what is far out of reach.
   std::vector<double> samples;
+  enqueue(launch, stream, 0);
+  collect(0, 1, samples);
+  if (samples.front() > far_out_of_reach * best_ns) return summarise(samples);
+  samples.clear();
   for (std::size_t i = 0; i < first_batch; ++i) enqueue(launch, stream, i);
   collect(0, first_batch, samples);
   const double fastest = *std::min_element(samples.begin(), samples.end());

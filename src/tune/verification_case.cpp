@@ -95,6 +95,10 @@ struct VerificationCase::State {
       arguments.set(runtime, value);
       reference_arguments.set(runtime, value);
     }
+    for (const auto& [runtime, value] : placement.reals) {
+      arguments.set(runtime, value);
+      reference_arguments.set(runtime, value);
+    }
     std::int64_t total = 0;
     for (std::size_t i = 0; i < tensors.size(); ++i) {
       TensorState& state = tensors[i];
@@ -151,7 +155,7 @@ struct VerificationCase::State {
 
   void run_reference(CUstream stream) {
     jit::CallFrame frame;
-    if (!frame.fill(op, problem, reference_arguments)) throw Error(ErrorKind::bad_input, jit::CallFrame::explain(op, problem, reference_arguments));
+    if (!reference->fill(frame, problem, reference_arguments)) throw Error(ErrorKind::bad_input, reference->explain_frame(problem, reference_arguments));
     cuda::check(reference->launch(frame, reference_arguments, stream, 0), "launching the reference");
     synchronize(stream);
   }
@@ -247,13 +251,13 @@ Check VerificationCase::check(CUstream stream) {
 
 bool VerificationCase::admits(const jit::Executable& executable) const {
   jit::CallFrame frame;
-  return frame.fill(state_->op, state_->problem, state_->arguments) && executable.admits(frame, state_->arguments) == jit::Admission::admitted;
+  return executable.fill(frame, state_->problem, state_->arguments) && executable.admits(frame, state_->arguments) == jit::Admission::admitted;
 }
 
 void VerificationCase::launch(const jit::Executable& executable, CUstream stream) {
   jit::CallFrame frame;
-  if (!frame.fill(state_->op, state_->problem, state_->arguments))
-    throw Error(ErrorKind::bad_input, jit::CallFrame::explain(state_->op, state_->problem, state_->arguments));
+  if (!executable.fill(frame, state_->problem, state_->arguments))
+    throw Error(ErrorKind::bad_input, executable.explain_frame(state_->problem, state_->arguments));
   cuda::check(executable.launch(frame, state_->arguments, stream, workspace_for(executable, stream)), "launching a candidate");
 }
 

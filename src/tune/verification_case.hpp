@@ -24,6 +24,7 @@ struct Placement {
   std::vector<std::pair<RuntimeId, std::int64_t>> runtime;  // integer run-time values, such as row strides
   std::int64_t offset_elements = 0;                         // every address is so many elements past its allocation
   bool leave_optional_out = false;                          // optional tensors are null
+  std::vector<std::pair<RuntimeId, double>> reals;          // real run-time values
 };
 
 class VerificationCase {
