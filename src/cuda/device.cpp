@@ -88,33 +88,21 @@ Context::Scope::~Scope() {
   Driver::find()->cuCtxPopCurrent_v2(&popped);
 }
 
-Stream::Stream() {
-  check(Driver::get().cuStreamCreate(&stream_, CU_STREAM_NON_BLOCKING), "creating a stream");
-}
+Stream::Stream() { check(Driver::get().cuStreamCreate(&stream_, CU_STREAM_NON_BLOCKING), "creating a stream"); }
 
-Stream::~Stream() {
-  Driver::find()->cuStreamDestroy_v2(stream_);
-}
+Stream::~Stream() { Driver::find()->cuStreamDestroy_v2(stream_); }
 
-void Stream::synchronize() const {
-  check(Driver::get().cuStreamSynchronize(stream_), "waiting for a stream");
-}
+void Stream::synchronize() const { check(Driver::get().cuStreamSynchronize(stream_), "waiting for a stream"); }
 
-Event::Event() {
-  check(Driver::get().cuEventCreate(&event_, CU_EVENT_DEFAULT), "creating an event");
-}
+Event::Event() { check(Driver::get().cuEventCreate(&event_, CU_EVENT_DEFAULT), "creating an event"); }
 
 Event::~Event() {
   if (event_ != nullptr) Driver::find()->cuEventDestroy_v2(event_);
 }
 
-void Event::record(CUstream stream) const {
-  check(Driver::get().cuEventRecord(event_, stream), "recording an event");
-}
+void Event::record(CUstream stream) const { check(Driver::get().cuEventRecord(event_, stream), "recording an event"); }
 
-void Event::synchronize() const {
-  check(Driver::get().cuEventSynchronize(event_), "waiting for an event");
-}
+void Event::synchronize() const { check(Driver::get().cuEventSynchronize(event_), "waiting for an event"); }
 
 double Event::elapsed_ns(const Event& begin, const Event& end) {
   float milliseconds = 0;

@@ -79,12 +79,8 @@ Driver Driver::open(const std::string& library_path) {
   return driver;
 }
 
-const Driver& Driver::get() {
-  return opened().get();
-}
-const Driver* Driver::find() noexcept {
-  return opened().find();
-}
+const Driver& Driver::get() { return opened().get(); }
+const Driver* Driver::find() noexcept { return opened().find(); }
 
 void check(CUresult result, const char* what) {
   if (result == CUDA_SUCCESS) return;

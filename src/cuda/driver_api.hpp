@@ -97,9 +97,7 @@ struct Driver {
   /// What get() does, uncached: opens `library` ("none": nothing) and initialises it.
   static Driver open(const std::string& library);
 
-  [[nodiscard]] const std::string& path() const noexcept {
-    return path_;
-  }  // of the library as loaded
+  [[nodiscard]] const std::string& path() const noexcept { return path_; }  // of the library as loaded
 
  private:
   std::string path_;

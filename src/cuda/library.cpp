@@ -72,9 +72,7 @@ std::optional<Library> Library::open(std::span<const std::string> candidates, st
   return std::nullopt;
 }
 
-void* Library::address(const char* symbol) const {
-  return dlsym(handle_, symbol);
-}
+void* Library::address(const char* symbol) const { return dlsym(handle_, symbol); }
 
 std::string Library::path() const {
   const link_map* map = map_of(handle_);

@@ -56,11 +56,7 @@ Nccl Nccl::open(const std::string& library_path) {
   return nccl;
 }
 
-const Nccl& Nccl::get() {
-  return opened().get();
-}
-const Nccl* Nccl::find() noexcept {
-  return opened().find();
-}
+const Nccl& Nccl::get() { return opened().get(); }
+const Nccl* Nccl::find() noexcept { return opened().find(); }
 
 }  // namespace kiln::cuda

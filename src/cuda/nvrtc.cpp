@@ -75,11 +75,7 @@ Nvrtc Nvrtc::open(const std::string& library_path) {
   return nvrtc;
 }
 
-const Nvrtc& Nvrtc::get() {
-  return opened().get();
-}
-const Nvrtc* Nvrtc::find() noexcept {
-  return opened().find();
-}
+const Nvrtc& Nvrtc::get() { return opened().get(); }
+const Nvrtc* Nvrtc::find() noexcept { return opened().find(); }
 
 }  // namespace kiln::cuda

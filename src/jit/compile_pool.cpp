@@ -18,9 +18,7 @@ struct Task {
   std::promise<Cubin> promise;
 };
 
-int usable_cores() {
-  return std::max(1, static_cast<int>(std::thread::hardware_concurrency()));
-}
+int usable_cores() { return std::max(1, static_cast<int>(std::thread::hardware_concurrency())); }
 
 }  // namespace
 

@@ -133,9 +133,7 @@ class ClosureWalk {
 
 }  // namespace
 
-Closure find_closure(const Specialisation& specialisation) {
-  return ClosureWalk(specialisation).run();
-}
+Closure find_closure(const Specialisation& specialisation) { return ClosureWalk(specialisation).run(); }
 
 std::string shown_name(const Specialisation& specialisation, const std::string& file) {
   if (specialisation.folder.empty() || find_in(specialisation.files, file) == nullptr) return file;

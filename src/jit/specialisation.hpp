@@ -15,28 +15,28 @@ namespace kiln::jit {
 
 /// Everything that determines the bytes of a cubin, but for the compiler.
 struct Specialisation {
-  std::string label;                        // for messages: "rms_norm/vectorized threads=256 vector=8"
-  std::string entry;                        // name of the source file that is compiled, such as "rms_norm.cuh"
-  std::string folder;                       // of the op, for messages
-  std::vector<spec::SourceFile> files;      // the op's own files, by include name
+  std::string label;                    // for messages: "rms_norm/vectorized threads=256 vector=8"
+  std::string entry;                    // name of the source file that is compiled, such as "rms_norm.cuh"
+  std::string folder;                   // of the op, for messages
+  std::vector<spec::SourceFile> files;  // the op's own files, by include name
   std::vector<std::string> name_expressions;
-  std::vector<std::string> options;         // beyond the architecture and the fixed ones
-  std::string arch;                         // "sm_90a"
+  std::vector<std::string> options;  // beyond the architecture and the fixed ones
+  std::string arch;                  // "sm_90a"
   bool toolkit_headers = false;
 };
 
 /// What the driver reports of one loaded function, or what the cubin's own notes say before it is loaded.
 struct Resources {
   int registers = 0;
-  std::int64_t spill_bytes = 0;             // local memory, bytes a thread
+  std::int64_t spill_bytes = 0;  // local memory, bytes a thread
   std::int64_t static_shared_bytes = 0;
   int max_threads = 0;
 };
 
 struct Cubin {
   std::vector<std::byte> image;
-  std::vector<std::string> lowered_names;   // one for each name expression
-  std::string log;                          // NVRTC's and ptxas's notes, empty when there are none
+  std::vector<std::string> lowered_names;  // one for each name expression
+  std::string log;                         // NVRTC's and ptxas's notes, empty when there are none
   std::chrono::nanoseconds compile_time{0};
 };
 
