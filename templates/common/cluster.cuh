@@ -1,6 +1,8 @@
 // Thread block clusters and distributed shared memory, named after the PTX that they wrap. sm_90 and later.
 #pragma once
 
+#include "common/async_copy.cuh"
+
 namespace kiln {
 
 __device__ __forceinline__ unsigned cluster_block_rank() {
@@ -9,23 +11,47 @@ __device__ __forceinline__ unsigned cluster_block_rank() {
   return rank;
 }
 
-/// Release: what this thread wrote to the cluster's shared memory is seen by those past the wait.
-__device__ __forceinline__ void cluster_arrive() { asm volatile("barrier.cluster.arrive.release.aligned;" ::: "memory"); }
-__device__ __forceinline__ void cluster_wait() { asm volatile("barrier.cluster.wait.acquire.aligned;" ::: "memory"); }
+/// Arrive and wait order nothing but execution here: arriving with release waits for all of the thread's accesses to
+/// global memory, which costs a block that streams. Data goes through st_async.
+__device__ __forceinline__ void cluster_arrive_relaxed() {
+  asm volatile("barrier.cluster.arrive.relaxed.aligned;" ::: "memory");
+}
+__device__ __forceinline__ void cluster_wait() { asm volatile("barrier.cluster.wait.aligned;" ::: "memory"); }
 
 /// The address of `local`, a shared variable of this block, in block `rank` of the cluster.
 __device__ __forceinline__ unsigned mapa(const void* local, unsigned rank) {
   unsigned address;
-  asm("mapa.shared::cluster.u32 %0, %1, %2;" : "=r"(address) : "r"(static_cast<unsigned>(__cvta_generic_to_shared(local))), "r"(rank));
+  asm("mapa.shared::cluster.u32 %0, %1, %2;" : "=r"(address) : "r"(shared_address(local)), "r"(rank));
   return address;
 }
 
-/// Stores to an address that mapa gave.
-__device__ __forceinline__ void store_cluster(unsigned address, float value) {
-  asm volatile("st.shared::cluster.f32 [%0], %1;" ::"r"(address), "f"(value) : "memory");
+/// Makes `barrier` ready for one phase that completes when `bytes` bytes have come through st_async. For one thread; the
+/// other blocks may write once they are past a cluster barrier that this thread arrived at.
+__device__ __forceinline__ void mbarrier_expect(unsigned long long* barrier, unsigned bytes) {
+  const unsigned address = shared_address(barrier);
+  asm volatile("mbarrier.init.shared::cta.b64 [%0], 1;" ::"r"(address) : "memory");
+  asm volatile("fence.mbarrier_init.release.cluster;" ::: "memory");
+  asm volatile("mbarrier.arrive.expect_tx.shared::cta.b64 _, [%0], %1;" ::"r"(address), "r"(bytes) : "memory");
 }
-__device__ __forceinline__ void store_cluster(unsigned address, float2 value) {
-  asm volatile("st.shared::cluster.v2.f32 [%0], {%1, %2};" ::"r"(address), "f"(value.x), "f"(value.y) : "memory");
+
+/// Waits for the first phase; what st_async wrote is seen after it.
+__device__ __forceinline__ void mbarrier_wait(const unsigned long long* barrier) {
+  const unsigned address = shared_address(barrier);
+  asm volatile(
+      "{\n"
+      ".reg .pred done;\n"
+      "again:\n"
+      "mbarrier.try_wait.parity.acquire.cluster.shared::cta.b64 done, [%0], 0;\n"
+      "@!done bra again;\n"
+      "}" ::"r"(address)
+      : "memory");
+}
+
+/// Writes 8 bytes to `to` and reports them to `barrier`: both are addresses in one block, that mapa gave.
+__device__ __forceinline__ void st_async(unsigned to, float2 value, unsigned barrier) {
+  asm volatile("st.async.shared::cluster.mbarrier::complete_tx::bytes.v2.f32 [%0], {%1, %2}, [%3];" ::"r"(to),
+               "f"(value.x), "f"(value.y), "r"(barrier)
+               : "memory");
 }
 
 }  // namespace kiln

@@ -62,7 +62,8 @@ __device__ __forceinline__ float unpack_byte(unsigned bits) {
   if (MantissaBits == 3 ? magnitude == 0x7fu : magnitude > 0x7cu) return __uint_as_float(sign | 0x7fffffffu);
   if (MantissaBits == 2 && magnitude == 0x7cu) return __uint_as_float(sign | 0x7f800000u);
   // Shifted into place, the exponent has the wrong bias; one product corrects it, subnormals included.
-  const float value = exact_product(__uint_as_float(magnitude << (23 - MantissaBits)), __uint_as_float((254u - bias) << 23));
+  const float value =
+      exact_product(__uint_as_float(magnitude << (23 - MantissaBits)), __uint_as_float((254u - bias) << 23));
   return __uint_as_float(sign | __float_as_uint(value));
 }
 

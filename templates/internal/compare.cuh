@@ -55,9 +55,9 @@ __device__ __forceinline__ double error_of(double got, double wanted) {
 }  // namespace detail
 
 template <typename R>
-__global__ __launch_bounds__(1024) void compare_squares(const R* wanted, long long s0, long long s1, long long s2, long long s3,
-                                                        long long t0, long long t1, long long t2, long long t3,
-                                                        compare_result* result) {
+__global__ __launch_bounds__(1024) void compare_squares(const R* wanted, long long s0, long long s1, long long s2,
+                                                        long long s3, long long t0, long long t1, long long t2,
+                                                        long long t3, compare_result* result) {
   double squares = 0;
   detail::strided{s0, s1, s2, s3, t0, t1, t2, t3}.for_each([&](long long, long long offset) {
     const double value = to_double(wanted[offset]);
@@ -68,9 +68,10 @@ __global__ __launch_bounds__(1024) void compare_squares(const R* wanted, long lo
 }
 
 template <typename T, typename R>
-__global__ __launch_bounds__(1024) void compare_outputs(const T* got, const R* wanted, long long s0, long long s1, long long s2,
-                                                        long long s3, long long t0, long long t1, long long t2, long long t3,
-                                                        double relative, double absolute, compare_result* result) {
+__global__ __launch_bounds__(1024) void compare_outputs(const T* got, const R* wanted, long long s0, long long s1,
+                                                        long long s2, long long s3, long long t0, long long t1,
+                                                        long long t2, long long t3, double relative, double absolute,
+                                                        compare_result* result) {
   const detail::strided shape{s0, s1, s2, s3, t0, t1, t2, t3};
   const double floor = absolute * sqrt(result->wanted_squares / static_cast<double>(shape.count()));
   double squares = 0;

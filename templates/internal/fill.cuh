@@ -67,7 +67,8 @@ __device__ __forceinline__ T filling(unsigned long long bits, long long index, i
 }  // namespace detail
 
 template <typename T>
-__global__ __launch_bounds__(1024) void fill_values(T* out, long long count, unsigned long long seed, int kind, float scale) {
+__global__ __launch_bounds__(1024) void fill_values(T* out, long long count, unsigned long long seed, int kind,
+                                                    float scale) {
   const long long threads = static_cast<long long>(gridDim.x) * blockDim.x;
   for (long long i = static_cast<long long>(blockIdx.x) * blockDim.x + threadIdx.x; i < count; i += threads) {
     out[i] = detail::filling<T>(detail::hash(seed, i), i, kind, scale);

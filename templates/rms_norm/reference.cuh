@@ -8,7 +8,8 @@ namespace kiln {
 /// A block of 256 threads a row, in double; y is float with the strides of the op's y.
 template <typename T>
 __global__ __launch_bounds__(256) void rms_norm_reference(const T* x, const T* weight, float* y, long long cols,
-                                                          long long x_row_stride, long long y_row_stride, float epsilon) {
+                                                          long long x_row_stride, long long y_row_stride,
+                                                          float epsilon) {
   __shared__ double scratch[8];
   const T* source = x + blockIdx.x * x_row_stride;
   float* target = y + blockIdx.x * y_row_stride;

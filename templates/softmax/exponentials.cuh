@@ -14,11 +14,11 @@ struct exponentials {
   softmax_state state;
 
   __device__ __forceinline__ explicit exponentials(const row_share<T, Threads, N, Items>& row) {
-    const float largest = row.fold(-infinity(), [](float sofar, T value) { return fmaxf(sofar, to_float(value)); });
-    state = {warp_reduce<Lanes>(largest, maximum{}), 0.0f};
+    values = row.template map<float>([](T value) { return to_float(value); });
+    state = {warp_reduce<Lanes>(values.reduce(maximum{}), maximum{}), 0.0f};
     const float origin = state.origin();
-    values = row.template map<float>([origin](T value) { return fast_exp(to_float(value) - origin); });
-    state.sum = warp_reduce<Lanes>(values.fold(0.0f, add{}), add{});
+    values = values.template map<float>([origin](float value) { return fast_exp(value - origin); });
+    state.sum = warp_reduce<Lanes>(values.reduce(add{}), add{});
   }
 
   __device__ __forceinline__ row_share<T, Threads, N, Items> scaled(const softmax_state& whole) const {

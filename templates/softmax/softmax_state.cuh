@@ -18,8 +18,23 @@ struct softmax_state {
   float sum;
 
   static __device__ __forceinline__ softmax_state empty() { return {-infinity(), 0.0f}; }
+  static __device__ __forceinline__ softmax_state of(float element) {
+    const softmax_state alone{fmaxf(element, -infinity()), 0.0f};
+    return {alone.largest, fast_exp(element - alone.origin())};
+  }
   /// What is subtracted before exp: 0 where nothing is above -inf, since -inf - -inf is NaN.
   __device__ __forceinline__ float origin() const { return largest == -infinity() ? 0.0f : largest; }
+  /// Elements: a vec or a row_share.
+  template <typename Elements>
+  __device__ __forceinline__ void absorb(const Elements& elements) {
+    using T = typename Elements::element;
+    const auto values = elements.template map<float>([](T element) { return to_float(element); });
+    const float before = largest;
+    largest = fmaxf(before, values.reduce(maximum{}));
+    const float from = origin();
+    sum *= fast_exp(before - from);
+    sum += values.template map<float>([from](float value) { return fast_exp(value - from); }).reduce(add{});
+  }
   /// What turns a part's exponentials, taken from its own origin, into the row's softmax. 0 for a fully masked row.
   __device__ __forceinline__ float scale_of(const softmax_state& part) const {
     return sum == 0.0f ? 0.0f : fast_exp(part.largest - origin()) / sum;

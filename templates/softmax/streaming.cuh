@@ -7,8 +7,8 @@
 namespace kiln {
 
 template <typename T, int Threads, int N>
-__global__ __launch_bounds__(Threads) void softmax_streaming(const T* x, T* y, long long columns, long long x_row_stride,
-                                                             long long y_row_stride) {
+__global__ __launch_bounds__(Threads) void softmax_streaming(const T* x, T* y, long long columns,
+                                                             long long x_row_stride, long long y_row_stride) {
   constexpr int items = 2;
   constexpr int stride = Threads * N * items;
   using share = row_share<T, Threads, N, items>;
@@ -25,13 +25,8 @@ __global__ __launch_bounds__(Threads) void softmax_streaming(const T* x, T* y, l
 
   softmax_state mine = softmax_state::empty();
   for (int first = 0; first < cols; first = after(first)) {
-    const share values = share::template load_row<false>(source + first, cols - first, thread, peel_at(first), masked);
-    const float largest = values.fold(mine.largest, [](float sofar, T value) { return fmaxf(sofar, to_float(value)); });
-    const float before = mine.largest;
-    mine.largest = largest;
-    const float origin = mine.origin();
-    mine.sum = values.fold(mine.sum * fast_exp(before - origin),
-                           [origin](float sum, T value) { return sum + fast_exp(to_float(value) - origin); });
+    const share values = share::load_row(source + first, cols - first, thread, peel_at(first), masked);
+    mine.absorb(values);
   }
   const softmax_state whole =
       block_reduce<Threads / 32>(warp_reduce(mine, merge{}), softmax_state::empty(), merge{}, scratch);
@@ -39,7 +34,7 @@ __global__ __launch_bounds__(Threads) void softmax_streaming(const T* x, T* y, l
   const float origin = whole.origin();
   const float scale = whole.scale_of(whole);
   for (int first = 0; first < cols; first = after(first)) {
-    const share values = share::template load_row<true>(source + first, cols - first, thread, peel_at(first), masked);
+    const share values = share::load_row(source + first, cols - first, thread, peel_at(first), masked);
     const share scaled =
         values.template map<T>([=](T value) { return from_float<T>(fast_exp(to_float(value) - origin) * scale); });
     scaled.store_row(target + first, cols - first, thread, peel_at(first));
