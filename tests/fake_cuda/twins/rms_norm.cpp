@@ -39,10 +39,14 @@ Traffic rms_norm_reference(const Invocation& call) {
                       [&]<typename T>(T) { return compute<T, float>(call, reference(call, call.integer(3)), 4); });
 }
 Traffic rms_norm_block_row(const Invocation& call) {
-  return compute_in_type(call, block_row(call, call.integer(3), call.integer(4)), 5);
+  return compute_in_type(call, block_row(call, call.integer(3)), 4);
 }
 Traffic rms_norm_warp_row(const Invocation& call) {
   return compute_in_type(call, warp_row(call, call.integer(3), call.integer(4)), 5);
+}
+/// rms_norm_shared_row<T, Threads>
+Traffic rms_norm_shared_row(const Invocation& call) {
+  return compute_in_type(call, shared_row(call, call.integer(3), 1, call.template_integer(1)), 4);
 }
 Traffic rms_norm_streaming(const Invocation& call) {
   return compute_in_type(call, streaming(call, call.integer(3)), 4);

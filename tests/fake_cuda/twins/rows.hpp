@@ -22,29 +22,40 @@ struct RowLaunch {
   }
 };
 
-/// NAME_block_row<T, Threads, N, Items, Resident>: a block each row, or blocks that go from row to row.
-inline RowLaunch block_row(const Invocation& call, std::int64_t rows, std::int64_t columns) {
+/// NAME_block_row<T, Threads, N, Items>: a block a row.
+inline RowLaunch block_row(const Invocation& call, std::int64_t columns) {
   const std::int64_t share = call.template_integer(2) * call.template_integer(3);
   require(call.geometry.threads() == call.template_integer(1), CUDA_ERROR_LAUNCH_FAILED);
-  const bool walks = call.template_integer(4) > 0;
   RowLaunch launch;
-  launch.rows = walks ? std::max(rows, call.geometry.grid[0]) : call.geometry.grid[0];
+  launch.rows = call.geometry.grid[0];
   launch.columns = columns;
   launch.covered = std::min(columns, call.geometry.threads() * share);
   launch.bytes_a_thread = static_cast<double>(share * element_bytes(call.type_argument(0)));
   return launch;
 }
 
-/// NAME_warp_row<T, Threads, Lanes, N, Items, Batch>: each group of lanes takes Batch rows.
+/// NAME_warp_row<T, Threads, Lanes, N, Items>: each group of lanes takes a row.
 inline RowLaunch warp_row(const Invocation& call, std::int64_t rows, std::int64_t columns) {
   const std::int64_t lanes = call.template_integer(2), share = call.template_integer(3) * call.template_integer(4);
-  const std::int64_t batch = call.template_integer(5);
   require(call.geometry.threads() == call.template_integer(1), CUDA_ERROR_LAUNCH_FAILED);
   RowLaunch launch;
-  launch.rows = std::min(rows, call.geometry.grid[0] * (call.geometry.threads() / lanes) * batch);
+  launch.rows = std::min(rows, call.geometry.grid[0] * (call.geometry.threads() / lanes));
   launch.columns = columns;
   launch.covered = std::min(columns, lanes * share);
-  launch.bytes_a_thread = static_cast<double>(share * batch * element_bytes(call.type_argument(0)));
+  launch.bytes_a_thread = static_cast<double>(share * element_bytes(call.type_argument(0)));
+  return launch;
+}
+
+/// A row in the dynamic shared memory of `blocks` blocks of `threads` threads, 16 bytes for each chunk.
+inline RowLaunch shared_row(const Invocation& call, std::int64_t columns, std::int64_t blocks, std::int64_t threads) {
+  require(call.geometry.threads() == threads && call.geometry.cluster == blocks, CUDA_ERROR_LAUNCH_FAILED);
+  const std::int64_t element = element_bytes(call.type_argument(0));
+  const std::int64_t passes = (columns * element + blocks * threads * 16 - 1) / (blocks * threads * 16);
+  require(passes * threads * 16 <= call.geometry.dynamic_shared, CUDA_ERROR_ILLEGAL_ADDRESS);
+  RowLaunch launch;
+  launch.rows = call.geometry.grid[0] / blocks;
+  launch.columns = launch.covered = columns;
+  launch.bytes_a_thread = static_cast<double>(passes * 16);
   return launch;
 }
 

@@ -34,17 +34,9 @@ Traffic compute_in_type(const Invocation& call, const RowLaunch& launch, std::si
   return with_element(call.type_argument(0), [&]<typename T>(T) { return compute<T, T>(call, launch, strides); });
 }
 
-/// softmax_cluster_row<T, Blocks, Threads, N, Items>: a cluster of blocks a row.
+/// softmax_cluster_row<T, Blocks, Threads>: a cluster of blocks a row.
 RowLaunch cluster_row(const Invocation& call, std::int64_t columns) {
-  const std::int64_t blocks = call.template_integer(1), threads = call.template_integer(2);
-  const std::int64_t share = call.template_integer(3) * call.template_integer(4);
-  require(call.geometry.threads() == threads && call.geometry.cluster == blocks, CUDA_ERROR_LAUNCH_FAILED);
-  RowLaunch launch;
-  launch.rows = call.geometry.grid[0] / blocks;
-  launch.columns = columns;
-  launch.covered = std::min(columns, blocks * threads * share);
-  launch.bytes_a_thread = static_cast<double>(share * element_bytes(call.type_argument(0)));
-  return launch;
+  return shared_row(call, columns, call.template_integer(1), call.template_integer(2));
 }
 
 }  // namespace
@@ -53,9 +45,7 @@ Traffic softmax_reference(const Invocation& call) {
   return with_element(call.type_argument(0),
                       [&]<typename T>(T) { return compute<T, float>(call, reference(call, call.integer(2)), 3); });
 }
-Traffic softmax_block_row(const Invocation& call) {
-  return compute_in_type(call, block_row(call, call.integer(2), call.integer(3)), 4);
-}
+Traffic softmax_block_row(const Invocation& call) { return compute_in_type(call, block_row(call, call.integer(2)), 3); }
 Traffic softmax_warp_row(const Invocation& call) {
   return compute_in_type(call, warp_row(call, call.integer(2), call.integer(3)), 4);
 }

@@ -15,6 +15,7 @@ constexpr Twin twins[] = {
     {"rms_norm_reference", rms_norm_reference},
     {"rms_norm_block_row", rms_norm_block_row},
     {"rms_norm_warp_row", rms_norm_warp_row},
+    {"rms_norm_shared_row", rms_norm_shared_row},
     {"rms_norm_streaming", rms_norm_streaming},
     {"softmax_reference", softmax_reference},
     {"softmax_block_row", softmax_block_row},

@@ -101,6 +101,7 @@ Traffic compare_outputs(const Invocation& call);
 Traffic rms_norm_reference(const Invocation& call);
 Traffic rms_norm_block_row(const Invocation& call);
 Traffic rms_norm_warp_row(const Invocation& call);
+Traffic rms_norm_shared_row(const Invocation& call);
 Traffic rms_norm_streaming(const Invocation& call);
 Traffic softmax_reference(const Invocation& call);
 Traffic softmax_block_row(const Invocation& call);
