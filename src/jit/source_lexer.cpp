@@ -147,6 +147,7 @@ Token SourceLexer::number() {
     const int c = ahead.take();
     const bool exponent = (c == '+' || c == '-') && !token.text.empty() && is_exponent(token.text.back());
     const bool separator = c == '\'' && continues_identifier(ahead.peek());
+    if (c == '\'' && !separator) throw AmbiguousSource(line_, "a quote that touches a number");
     if (!exponent && !separator) return with_suffix(std::move(token));
     token.text += static_cast<char>(c);
     *this = ahead;

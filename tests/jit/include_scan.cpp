@@ -128,6 +128,7 @@ TEST_CASE("sources that reach past their files or into the clock are refused by 
       "auto s = R\"()\"R\"(\";\n#include \"/etc/passwd\"\n//)\"",
       "int n = 0xR\"(\";\n#include \"/etc/passwd\"\n//)\"",
       "int n = 1e+R\"(\";\n#include \"/etc/passwd\"\n//)\"",
+      "auto s = 1')\"'/*)\"\n#include \"/etc/passwd\"\n//*/",
       "auto s = ''R\"(/*)\";\n#include \"/etc/passwd\"\n//*/",
       "auto s = R\"(\n",
       "/* no end\n#include \"/etc/passwd\"\n",
