@@ -12,10 +12,12 @@
 namespace kiln::cli {
 
 std::string name_of(const store::Layer& layer) {
-  return fmt::format("{} {}", layer.kind == store::LayerKind::overlay ? "overlay" : "base", layer.path.empty() ? "(in memory)" : layer.path.string());
+  return fmt::format("{} {}", layer.kind == store::LayerKind::overlay ? "overlay" : "base",
+                     layer.path.empty() ? "(in memory)" : layer.path.string());
 }
 
-std::vector<NamedFile> files_to_show(const Globals& globals, const std::string& file, std::optional<store::Layers>& layers) {
+std::vector<NamedFile> files_to_show(const Globals& globals, const std::string& file,
+                                     std::optional<store::Layers>& layers) {
   std::vector<NamedFile> files;
   if (!file.empty()) {
     files.push_back({file, open_records(file), nullptr});
@@ -35,7 +37,8 @@ struct ListSettings {
 };
 
 void declare_list(CLI::App& command, ListSettings& settings) {
-  command.add_option("file", settings.file, "This file, .kiln or .jsonl, instead of the overlay and the bases")->type_name("FILE");
+  command.add_option("file", settings.file, "This file, .kiln or .jsonl, instead of the overlay and the bases")
+      ->type_name("FILE");
   command.add_option("--op", settings.op, "Only this op")->type_name("OP");
 }
 
@@ -43,15 +46,27 @@ int list(const Globals& globals, const ListSettings& settings) {
   std::optional<store::Layers> layers;
   for (const NamedFile& each : files_to_show(globals, settings.file, layers)) {
     auto records = each.file->records(settings.op);
-    std::sort(records.begin(), records.end(), [](const store::Record& a, const store::Record& b) { return a.key < b.key; });
+    std::sort(records.begin(), records.end(),
+              [](const store::Record& a, const store::Record& b) { return a.key < b.key; });
     Table table({"op", "bucket", "winner", "> time", "> default", "device class"});
     for (const store::Record& record : records) {
       if (globals.json)
-        print_json({{"file", each.name}, {"key", record.key}, {"op", record.op}, {"bucket", record.bucket}, {"implementation", record.implementation}, {"config", record.config},
-                    {"cost_ns", record.cost_ns}, {"baseline_ns", record.baseline_ns}, {"device_class", record.device_class}, {"regime", record.regime}});
-      table.row({record.op, record.bucket, record.implementation + " " + record.config, format_time(record.cost_ns), format_time(record.baseline_ns), record.device_class});
+        print_json({{"file", each.name},
+                    {"key", record.key},
+                    {"op", record.op},
+                    {"bucket", record.bucket},
+                    {"implementation", record.implementation},
+                    {"config", record.config},
+                    {"cost_ns", record.cost_ns},
+                    {"baseline_ns", record.baseline_ns},
+                    {"device_class", record.device_class},
+                    {"regime", record.regime}});
+      table.row({record.op, record.bucket, record.implementation + " " + record.config, format_time(record.cost_ns),
+                 format_time(record.baseline_ns), record.device_class});
     }
-    if (!globals.json) print(fmt::format("{}: {} records\n{}\n", each.name, format_count(static_cast<std::int64_t>(records.size())), table.empty() ? "" : table.text(2)));
+    if (!globals.json)
+      print(fmt::format("{}: {} records\n{}\n", each.name, format_count(static_cast<std::int64_t>(records.size())),
+                        table.empty() ? "" : table.text(2)));
   }
   return exit_good;
 }
@@ -60,7 +75,8 @@ void print_stats(const NamedFile& each, const store::FileStats& stats, const sto
   Table table({"", ""});
   table.row({"records", format_count(stats.records)});
   table.row({"candidates timed", format_count(stats.candidates)});
-  table.row({"cubins", fmt::format("{}, {} ({} compressed)", format_count(stats.cubins), format_bytes(stats.cubin_image_bytes), format_bytes(stats.cubin_bytes))});
+  table.row({"cubins", fmt::format("{}, {} ({} compressed)", format_count(stats.cubins),
+                                   format_bytes(stats.cubin_image_bytes), format_bytes(stats.cubin_bytes))});
   table.row({"problems in the histogram", format_count(stats.histogram_rows)});
   table.row({"leases", format_count(stats.leases)});
   table.row({"file", format_bytes(stats.file_bytes)});
@@ -74,8 +90,15 @@ int stats(const Globals& globals, const ListSettings& settings) {
     const store::FileStats stats = each.file->stats();
     const store::Counters counters = each.file->counters();
     if (globals.json)
-      print_json({{"file", each.name}, {"records", stats.records}, {"candidates", stats.candidates}, {"cubins", stats.cubins}, {"cubin_bytes", stats.cubin_bytes},
-                  {"cubin_image_bytes", stats.cubin_image_bytes}, {"histogram_rows", stats.histogram_rows}, {"leases", stats.leases}, {"file_bytes", stats.file_bytes},
+      print_json({{"file", each.name},
+                  {"records", stats.records},
+                  {"candidates", stats.candidates},
+                  {"cubins", stats.cubins},
+                  {"cubin_bytes", stats.cubin_bytes},
+                  {"cubin_image_bytes", stats.cubin_image_bytes},
+                  {"histogram_rows", stats.histogram_rows},
+                  {"leases", stats.leases},
+                  {"file_bytes", stats.file_bytes},
                   {"quarantined", counters.quarantined}});
     else
       print_stats(each, stats, counters);
@@ -88,12 +111,14 @@ int stats(const Globals& globals, const ListSettings& settings) {
 void add_cache(CLI::App& app, Chosen& chosen) {
   CLI::App* cache = app.add_subcommand("cache", "What the files hold: list, show, export, import, merge");
   cache->require_subcommand(1);
-  add_command<ListSettings>(*cache, chosen, "ls", "The records of the overlay and the bases, or of one file", declare_list, list);
+  add_command<ListSettings>(*cache, chosen, "ls", "The records of the overlay and the bases, or of one file",
+                            declare_list, list);
   add_command<ListSettings>(*cache, chosen, "stats", "How much they hold", declare_list, stats);
   add_cache_show(*cache, chosen);
   add_cache_transfer(*cache, chosen);
-  cache->footer("Examples:\n  kiln cache ls --op rms_norm\n  kiln cache show rms_norm rows=512 cols=4096\n  kiln cache export --text -o h200.jsonl\n"
-                "  kiln cache import colleague.kiln\n  kiln cache merge a.kiln b.jsonl -o both.kiln");
+  cache->footer(
+      "Examples:\n  kiln cache ls --op rms_norm\n  kiln cache show rms_norm rows=512 cols=4096\n  kiln cache export --text -o h200.jsonl\n"
+      "  kiln cache import colleague.kiln\n  kiln cache merge a.kiln b.jsonl -o both.kiln");
 }
 
 }  // namespace kiln::cli

@@ -19,7 +19,8 @@ struct NamedFile {
   store::File* file = nullptr;
 };
 /// `file` alone when it is given, else the overlay and the bases, which `layers` then holds.
-std::vector<NamedFile> files_to_show(const Globals& globals, const std::string& file, std::optional<store::Layers>& layers);
+std::vector<NamedFile> files_to_show(const Globals& globals, const std::string& file,
+                                     std::optional<store::Layers>& layers);
 
 void add_cache_show(CLI::App& cache, Chosen& chosen);
 void add_cache_transfer(CLI::App& cache, Chosen& chosen);

@@ -23,11 +23,14 @@ struct ExportSettings {
 
 void declare_export(CLI::App& command, ExportSettings& settings) {
   command.add_option("file", settings.file, "Export this file instead of the overlay")->type_name("FILE");
-  command.add_flag("--text", settings.text, "JSON lines that a diff can review, instead of a .kiln file; without cubins");
-  command.add_option("-o,--output", settings.output, "Where to; text goes to the standard output unless this is given")->type_name("FILE");
+  command.add_flag("--text", settings.text,
+                   "JSON lines that a diff can review, instead of a .kiln file; without cubins");
+  command.add_option("-o,--output", settings.output, "Where to; text goes to the standard output unless this is given")
+      ->type_name("FILE");
   command.add_option("--op", settings.op, "Only this op")->type_name("OP");
   command.add_option("--device-class", settings.device_class, "Only this device class")->type_name("CLASS");
-  command.add_flag("--no-cubins", settings.no_cubins, "Records alone: the machine code is compiled where they are used");
+  command.add_flag("--no-cubins", settings.no_cubins,
+                   "Records alone: the machine code is compiled where they are used");
   command.add_flag("--no-candidates", settings.no_candidates, "Winners alone");
   command.add_flag("--force", settings.force, "Replace an output that exists");
 }
@@ -48,13 +51,17 @@ void say_exported(const Globals& globals, const std::string& output, const store
   if (globals.json)
     print_json({{"event", "exported"}, {"file", output}, {"records", report.added}, {"cubins", report.cubins}});
   else if (!globals.quiet)
-    note(fmt::format("{} holds {} records and {} cubins, {}", output, format_count(report.added), format_count(report.cubins), format_bytes(static_cast<std::int64_t>(fs::file_size(output)))));
+    note(fmt::format("{} holds {} records and {} cubins, {}", output, format_count(report.added),
+                     format_count(report.cubins), format_bytes(static_cast<std::int64_t>(fs::file_size(output)))));
 }
 
 int export_records(const Globals& globals, const ExportSettings& settings) {
-  if (!settings.text && settings.output.empty()) throw Error(ErrorKind::bad_input, "a .kiln file cannot go to the standard output: name it with -o, or ask for --text");
+  if (!settings.text && settings.output.empty())
+    throw Error(ErrorKind::bad_input,
+                "a .kiln file cannot go to the standard output: name it with -o, or ask for --text");
   if (!settings.output.empty() && fs::exists(settings.output) && !settings.force)
-    throw Error(ErrorKind::bad_input, fmt::format("{} exists; give another name, or --force to replace it", settings.output));
+    throw Error(ErrorKind::bad_input,
+                fmt::format("{} exists; give another name, or --force to replace it", settings.output));
   std::optional<store::Layers> layers;
   const auto files = files_to_show(globals, settings.file, layers);
   store::File& from = *files.front().file;  // the overlay comes first
@@ -83,7 +90,9 @@ void declare_import(CLI::App& command, ImportSettings& settings) {
 
 void declare_merge(CLI::App& command, ImportSettings& settings) {
   declare_import(command, settings);
-  command.add_option("-o,--output", settings.output, "The file that takes them all; what it holds already takes part")->required()->type_name("FILE");
+  command.add_option("-o,--output", settings.output, "The file that takes them all; what it holds already takes part")
+      ->required()
+      ->type_name("FILE");
 }
 
 store::TransferReport bring(const std::string& path, store::File& to) {
@@ -98,13 +107,22 @@ int bring_all(const Globals& globals, const std::vector<std::string>& files, sto
   for (const std::string& path : files) {
     const store::TransferReport report = bring(path, to);
     if (globals.json) {
-      print_json({{"event", "imported"}, {"file", path}, {"added", report.added}, {"replaced", report.replaced}, {"kept", report.kept}, {"cubins", report.cubins},
+      print_json({{"event", "imported"},
+                  {"file", path},
+                  {"added", report.added},
+                  {"replaced", report.replaced},
+                  {"kept", report.kept},
+                  {"cubins", report.cubins},
                   {"untrusted_cubins", report.untrusted_cubins}});
       continue;
     }
-    print(fmt::format("{}: {} records added, {} replaced, {} kept as they were, {} cubins\n", path, format_count(report.added), format_count(report.replaced), format_count(report.kept), format_count(report.cubins)));
+    print(fmt::format("{}: {} records added, {} replaced, {} kept as they were, {} cubins\n", path,
+                      format_count(report.added), format_count(report.replaced), format_count(report.kept),
+                      format_count(report.cubins)));
     if (report.untrusted_cubins > 0 && !globals.quiet)
-      note(fmt::format("{} cubins of {} were left behind, since others could have written that file; they are compiled when they are needed", report.untrusted_cubins, path));
+      note(fmt::format(
+          "{} cubins of {} were left behind, since others could have written that file; they are compiled when they are needed",
+          report.untrusted_cubins, path));
   }
   return exit_good;
 }
@@ -121,8 +139,12 @@ int merge(const Globals& globals, const ImportSettings& settings) {
 }  // namespace
 
 void add_cache_transfer(CLI::App& cache, Chosen& chosen) {
-  add_command<ExportSettings>(cache, chosen, "export", "Write the overlay, or a part of it, as a file to ship or as text to review", declare_export, export_records);
-  add_command<ImportSettings>(cache, chosen, "import", "Take records into the overlay; of two for one key the better founded stays", declare_import, import_records);
+  add_command<ExportSettings>(cache, chosen, "export",
+                              "Write the overlay, or a part of it, as a file to ship or as text to review",
+                              declare_export, export_records);
+  add_command<ImportSettings>(cache, chosen, "import",
+                              "Take records into the overlay; of two for one key the better founded stays",
+                              declare_import, import_records);
   add_command<ImportSettings>(cache, chosen, "merge", "Put several files into one", declare_merge, merge);
 }
 

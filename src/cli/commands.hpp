@@ -32,7 +32,9 @@ CLI::App* add_command(CLI::App& app, Chosen& chosen, const std::string& name, co
   CLI::App* command = app.add_subcommand(name, summary);
   auto settings = std::make_shared<Settings>();
   if (declare != nullptr) declare(*command, *settings);
-  command->callback([settings, run, &chosen] { chosen.run = [settings, run](const Globals& globals) { return run(globals, *settings); }; });
+  command->callback([settings, run, &chosen] {
+    chosen.run = [settings, run](const Globals& globals) { return run(globals, *settings); };
+  });
   return command;
 }
 

@@ -21,12 +21,16 @@ constexpr int bar_width = 30;
 class CompileProgress {
  public:
   CompileProgress(const Globals& globals, std::size_t total)
-      : total_(total), plain_(!globals.json && !globals.quiet && !is_terminal()), line_(!globals.json && !globals.quiet && is_terminal()) {}
+      : total_(total),
+        plain_(!globals.json && !globals.quiet && !is_terminal()),
+        line_(!globals.json && !globals.quiet && is_terminal()) {}
 
   void on(std::size_t done, const std::string& label) {
     const double seconds = seconds_now() - begun_;
     const double left = done > 0 ? seconds / static_cast<double>(done) * static_cast<double>(total_ - done) : 0;
-    line_.show(fmt::format("machine code {} {}/{}  {} left  {}", bar(static_cast<double>(done), static_cast<double>(total_), bar_width), done, total_, format_wait(left), label));
+    line_.show(fmt::format("machine code {} {}/{}  {} left  {}",
+                           bar(static_cast<double>(done), static_cast<double>(total_), bar_width), done, total_,
+                           format_wait(left), label));
     const std::size_t tenth = 10 * done / total_;
     if (!plain_ || tenth == tenth_) return;
     tenth_ = tenth;
@@ -41,9 +45,22 @@ class CompileProgress {
   StatusLine line_;
 };
 
+/// The records of which one may stand in for a bucket without: any of its op and types, a config once.
+std::vector<const store::Record*> stand_ins(const DeployedBucket& bucket, std::span<const DeployedBucket> buckets) {
+  std::set<std::pair<std::string_view, std::string_view>> seen;
+  std::vector<const store::Record*> records;
+  for (const DeployedBucket& other : buckets) {
+    if (other.of.op != bucket.of.op || other.of.bucket.selections != bucket.of.bucket.selections || !other.record)
+      continue;
+    if (seen.emplace(other.record->implementation, other.record->config).second) records.push_back(&*other.record);
+  }
+  return records;
+}
+
 }  // namespace
 
-std::vector<DeployedBucket> deployed_buckets(std::span<const OpBucket> buckets, const spec::DeviceFacts& device, Regime regime, store::Layers& layers) {
+std::vector<DeployedBucket> deployed_buckets(std::span<const OpBucket> buckets, const spec::DeviceFacts& device,
+                                             Regime regime, store::Layers& layers) {
   std::vector<DeployedBucket> deployed;
   for (const OpBucket& bucket : buckets) {
     engine::Lookup lookup = engine::look_up(*bucket.op, bucket.bucket, device, regime, layers, false);
@@ -51,13 +68,15 @@ std::vector<DeployedBucket> deployed_buckets(std::span<const OpBucket> buckets, 
     if (lookup.is_hit())
       each.record = std::move(lookup.record->value);
     else
-      each.missing = lookup.record_unusable.empty() ? "no record" : "its record cannot serve: " + lookup.record_unusable;
+      each.missing =
+          lookup.record_unusable.empty() ? "no record" : "its record cannot serve: " + lookup.record_unusable;
     deployed.push_back(std::move(each));
   }
   return deployed;
 }
 
-std::vector<jit::Specialisation> needed_specialisations(std::span<const DeployedBucket> buckets, const spec::DeviceFacts& device, const std::string& arch) {
+std::vector<jit::Specialisation> needed_specialisations(std::span<const DeployedBucket> buckets,
+                                                        const spec::DeviceFacts& device, const std::string& arch) {
   std::vector<jit::Specialisation> needed;
   std::set<spec::Digest> seen;
   const auto add = [&](std::vector<jit::Specialisation> specialisations) {
@@ -65,13 +84,17 @@ std::vector<jit::Specialisation> needed_specialisations(std::span<const Deployed
       if (seen.insert(jit::cubin_key(each, "any compiler")).second) needed.push_back(std::move(each));
   };
   for (const DeployedBucket& bucket : buckets) {
-    add(tune::deployed(*bucket.of.op, bucket.of.bucket, device, arch, bucket.record ? &*bucket.record : nullptr));
-    add(tune::verification(*bucket.of.op, bucket.of.bucket, device, arch));
+    const auto& [op, problem] = bucket.of;
+    add(tune::deployed(*op, problem, device, arch, bucket.record ? &*bucket.record : nullptr));
+    add(tune::verification(*op, problem, device, arch));
+    if (bucket.record) continue;
+    for (const store::Record* each : stand_ins(bucket, buckets)) add(tune::deployed(*op, problem, device, arch, each));
   }
   return needed;
 }
 
-DeployedCubins bring_cubins(const Globals& globals, std::span<const jit::Specialisation> needed, tune::Cubins& cubins, jit::CompilePool& pool) {
+DeployedCubins bring_cubins(const Globals& globals, std::span<const jit::Specialisation> needed, tune::Cubins& cubins,
+                            jit::CompilePool& pool) {
   const Interrupt interrupt;
   for (const jit::Specialisation& each : needed) cubins.prefetch(each);
   CompileProgress progress(globals, needed.size());
@@ -80,7 +103,9 @@ DeployedCubins bring_cubins(const Globals& globals, std::span<const jit::Special
     progress.on(i, needed[i].label);
     if (Interrupt::requested()) {
       pool.cancel();
-      throw Error(ErrorKind::interrupted, fmt::format("interrupted with {} of {} cubins made; they are kept, and the same command continues", i, needed.size()));
+      throw Error(ErrorKind::interrupted,
+                  fmt::format("interrupted with {} of {} cubins made; they are kept, and the same command continues", i,
+                              needed.size()));
     }
     const tune::KeyedCubin cubin = cubins.get_and_keep(needed[i]);
     if (!cubin.from_store) ++result.compiled;
@@ -89,7 +114,8 @@ DeployedCubins bring_cubins(const Globals& globals, std::span<const jit::Special
   return result;
 }
 
-void write_deployment(const std::filesystem::path& path, std::span<const DeployedBucket> buckets, std::span<const store::CubinRow> cubins) {
+void write_deployment(const std::filesystem::path& path, std::span<const DeployedBucket> buckets,
+                      std::span<const store::CubinRow> cubins) {
   std::vector<store::Record> records;
   for (const DeployedBucket& bucket : buckets)
     if (bucket.record) records.push_back(*bucket.record);

@@ -14,7 +14,7 @@
 
 namespace kiln::cli {
 
-/// One bucket of a deployment. Without a record its launches are served by the op's default.
+/// One bucket of a deployment. Without a record, another bucket's config or the op's default stands in (MissPolicy::nearest).
 struct DeployedBucket {
   OpBucket of;
   std::optional<store::Record> record;
@@ -22,10 +22,12 @@ struct DeployedBucket {
   std::string missing;  // why there is no record, or empty
 };
 
-std::vector<DeployedBucket> deployed_buckets(std::span<const OpBucket> buckets, const spec::DeviceFacts& device, Regime regime, store::Layers& layers);
+std::vector<DeployedBucket> deployed_buckets(std::span<const OpBucket> buckets, const spec::DeviceFacts& device,
+                                             Regime regime, store::Layers& layers);
 
 /// The distinct specialisations that launching and verifying these buckets can need.
-std::vector<jit::Specialisation> needed_specialisations(std::span<const DeployedBucket> buckets, const spec::DeviceFacts& device, const std::string& arch);
+std::vector<jit::Specialisation> needed_specialisations(std::span<const DeployedBucket> buckets,
+                                                        const spec::DeviceFacts& device, const std::string& arch);
 
 struct DeployedCubins {
   std::vector<store::CubinRow> rows;
@@ -33,9 +35,11 @@ struct DeployedCubins {
 };
 /// From the files, else compiled and kept in the overlay, so that an interrupted run continues. Throws Error(interrupted),
 /// Error(no_nvrtc) or Error(compile_failed).
-DeployedCubins bring_cubins(const Globals& globals, std::span<const jit::Specialisation> needed, tune::Cubins& cubins, jit::CompilePool& pool);
+DeployedCubins bring_cubins(const Globals& globals, std::span<const jit::Specialisation> needed, tune::Cubins& cubins,
+                            jit::CompilePool& pool);
 
 /// Writes the file beside `path` and renames it into place.
-void write_deployment(const std::filesystem::path& path, std::span<const DeployedBucket> buckets, std::span<const store::CubinRow> cubins);
+void write_deployment(const std::filesystem::path& path, std::span<const DeployedBucket> buckets,
+                      std::span<const store::CubinRow> cubins);
 
 }  // namespace kiln::cli

@@ -16,21 +16,31 @@ int run(const Globals& globals, const Settings& /*settings*/) {
   const auto devices = cuda::devices();
   if (globals.json) {
     for (const cuda::DeviceInfo& device : devices)
-      print_json(Json{{"device", device.ordinal}, {"name", device.name}, {"device_class", device.facts.device_class()}, {"sm", device.facts.sm()},
-                 {"multiprocessors", device.facts.sm_count()}, {"l2_bytes", device.facts.l2_bytes()}, {"memory_bytes", device.memory_bytes},
-                 {"driver_version", device.driver_version}});
+      print_json(Json{{"device", device.ordinal},
+                      {"name", device.name},
+                      {"device_class", device.facts.device_class()},
+                      {"sm", device.facts.sm()},
+                      {"multiprocessors", device.facts.sm_count()},
+                      {"l2_bytes", device.facts.l2_bytes()},
+                      {"memory_bytes", device.memory_bytes},
+                      {"driver_version", device.driver_version}});
     return exit_good;
   }
   Table table({"> device", "name", "> sm", "> multiprocessors", "> L2", "> memory", "device class"});
   for (const cuda::DeviceInfo& device : devices)
-    table.row({fmt::format("{}", device.ordinal), device.name, fmt::format("{}.{}", device.facts.sm() / 10, device.facts.sm() % 10),
-               fmt::format("{}", device.facts.sm_count()), format_bytes(device.facts.l2_bytes()), format_bytes(device.memory_bytes), device.facts.device_class()});
+    table.row({fmt::format("{}", device.ordinal), device.name,
+               fmt::format("{}.{}", device.facts.sm() / 10, device.facts.sm() % 10),
+               fmt::format("{}", device.facts.sm_count()), format_bytes(device.facts.l2_bytes()),
+               format_bytes(device.memory_bytes), device.facts.device_class()});
   print(table.text());
   return exit_good;
 }
 
 }  // namespace
 
-void add_devices(CLI::App& app, Chosen& chosen) { add_command<Settings>(app, chosen, "devices", "What the driver sees: devices, their class as it stands in keys, memory", nullptr, run); }
+void add_devices(CLI::App& app, Chosen& chosen) {
+  add_command<Settings>(app, chosen, "devices",
+                        "What the driver sees: devices, their class as it stands in keys, memory", nullptr, run);
+}
 
 }  // namespace kiln::cli

@@ -38,7 +38,8 @@ std::string_view word_of(State state) {
 }
 
 /// What `look` finds; an Error of `absence` is no more than something that is not there.
-Finding finding(const std::string& what, ErrorKind absence, const std::string& without, const std::function<Finding()>& look) {
+Finding finding(const std::string& what, ErrorKind absence, const std::string& without,
+                const std::function<Finding()>& look) {
   try {
     return look();
   } catch (const Error& error) {
@@ -50,26 +51,34 @@ Finding finding(const std::string& what, ErrorKind absence, const std::string& w
 std::string version(int number) { return fmt::format("{}.{}", number / 1000, number % 1000 / 10); }
 
 Finding driver() {
-  return finding("driver", ErrorKind::no_driver, "nothing can be launched or tuned here; look-ups, prewarm --arch and the cache commands work", [] {
-    int number = 0;
-    const cuda::Driver& opened = cuda::Driver::get();
-    cuda::check(opened.cuDriverGetVersion(&number), "cuDriverGetVersion");
-    return Finding{"driver", State::ok, fmt::format("CUDA {}, {}", version(number), opened.path()), "kernels can be launched"};
-  });
+  return finding("driver", ErrorKind::no_driver,
+                 "nothing can be launched or tuned here; look-ups, prewarm --arch and the cache commands work", [] {
+                   int number = 0;
+                   const cuda::Driver& opened = cuda::Driver::get();
+                   cuda::check(opened.cuDriverGetVersion(&number), "cuDriverGetVersion");
+                   return Finding{"driver", State::ok, fmt::format("CUDA {}, {}", version(number), opened.path()),
+                                  "kernels can be launched"};
+                 });
 }
 
 Finding nvrtc() {
-  return finding("NVRTC", ErrorKind::no_nvrtc, "nothing can be compiled or tuned: only what the files hold machine code for can be launched", [] {
-    const cuda::Nvrtc& opened = cuda::Nvrtc::get();
-    const auto archs = jit::supported_archs();
-    return Finding{"NVRTC", State::ok, fmt::format("{}.{}, {}, {}", opened.major, opened.minor, archs.empty() ? "no architecture" : archs.front() + " to " + archs.back(), opened.path),
-                   "kernels can be compiled, for these architectures even without a GPU"};
-  });
+  return finding("NVRTC", ErrorKind::no_nvrtc,
+                 "nothing can be compiled or tuned: only what the files hold machine code for can be launched", [] {
+                   const cuda::Nvrtc& opened = cuda::Nvrtc::get();
+                   const auto archs = jit::supported_archs();
+                   return Finding{"NVRTC", State::ok,
+                                  fmt::format("{}.{}, {}, {}", opened.major, opened.minor,
+                                              archs.empty() ? "no architecture" : archs.front() + " to " + archs.back(),
+                                              opened.path),
+                                  "kernels can be compiled, for these architectures even without a GPU"};
+                 });
 }
 
 Finding headers() {
   const auto folders = cuda::toolkit_include_directories();
-  if (folders.empty()) return {"toolkit headers", State::absent, "not found", "built-in ops need none; an op of your own that says toolkit_headers = true does not compile"};
+  if (folders.empty())
+    return {"toolkit headers", State::absent, "not found",
+            "built-in ops need none; an op of your own that says toolkit_headers = true does not compile"};
   std::vector<std::string> texts;
   for (const auto& folder : folders) texts.push_back(folder.string());
   return {"toolkit headers", State::ok, fmt::format("{}", fmt::join(texts, ", ")), "ops of your own may include them"};
@@ -78,7 +87,10 @@ Finding headers() {
 Finding nccl() {
   return finding("NCCL", ErrorKind::no_nccl, "one GPU needs none; ops over several ranks would", [] {
     const cuda::Nccl& opened = cuda::Nccl::get();
-    return Finding{"NCCL", State::ok, fmt::format("{}.{}.{}, {}", opened.version / 10000, opened.version / 100 % 100, opened.version % 100, opened.path), "several GPUs can work together"};
+    return Finding{"NCCL", State::ok,
+                   fmt::format("{}.{}.{}, {}", opened.version / 10000, opened.version / 100 % 100, opened.version % 100,
+                               opened.path),
+                   "several GPUs can work together"};
   });
 }
 
@@ -86,10 +98,13 @@ std::vector<Finding> devices() {
   std::vector<Finding> findings;
   try {
     for (const cuda::DeviceInfo& device : cuda::devices())
-      findings.push_back({fmt::format("device {}", device.ordinal), State::ok, fmt::format("{}, {}, {}", device.name, format_bytes(device.memory_bytes), device.facts.device_class()),
-                          fmt::format("kernels are compiled for {}", jit::default_arch(device.facts.sm()))});
+      findings.push_back(
+          {fmt::format("device {}", device.ordinal), State::ok,
+           fmt::format("{}, {}, {}", device.name, format_bytes(device.memory_bytes), device.facts.device_class()),
+           fmt::format("kernels are compiled for {}", jit::default_arch(device.facts.sm()))});
   } catch (const Error& error) {
-    if (error.kind() != ErrorKind::no_driver && error.kind() != ErrorKind::no_device) findings.push_back({"devices", State::broken, error.what(), "nothing can be launched"});
+    if (error.kind() != ErrorKind::no_driver && error.kind() != ErrorKind::no_device)
+      findings.push_back({"devices", State::broken, error.what(), "nothing can be launched"});
   }
   return findings;
 }
@@ -106,21 +121,26 @@ std::vector<Finding> files(const Globals& globals) {
     const store::FileStats stats = layer.file->stats();
     const bool in_memory = overlay && layer.path.empty();
     findings.push_back({name_of(layer), in_memory && !layers.warnings().empty() ? State::broken : State::ok,
-                        fmt::format("{} records, {} cubins, {}", format_count(stats.records), format_count(stats.cubins), format_bytes(stats.file_bytes)),
+                        fmt::format("{} records, {} cubins, {}", format_count(stats.records),
+                                    format_count(stats.cubins), format_bytes(stats.file_bytes)),
                         in_memory ? "what is tuned is lost when the process ends" : layer.trust});
   }
-  if (globals.bases.empty()) findings.push_back({"bases", State::absent, "none given", "add shipped records with --base FILE"});
+  if (globals.bases.empty())
+    findings.push_back({"bases", State::absent, "none given", "add shipped records with --base FILE"});
   return findings;
 }
 
 Finding ops(const Globals& globals) {
   std::string where = "built-in";
   for (const std::string& folder : globals.templates) where = folder + ", " + where;
-  if (const std::string path = cuda::environment("KILN_TEMPLATE_PATH"); !path.empty()) where += ", KILN_TEMPLATE_PATH=" + path;
+  if (const std::string path = cuda::environment("KILN_TEMPLATE_PATH"); !path.empty())
+    where += ", KILN_TEMPLATE_PATH=" + path;
   try {
     const auto found = load_ops(globals);
-    const auto own = std::count_if(found.begin(), found.end(), [](const spec::Op& op) { return op.folder != "built-in"; });
-    return {"ops", State::ok, fmt::format("{}, {} of them not built in ({})", found.size(), own, where), "kiln ops lists them"};
+    const auto own =
+        std::count_if(found.begin(), found.end(), [](const spec::Op& op) { return op.folder != "built-in"; });
+    return {"ops", State::ok, fmt::format("{}, {} of them not built in ({})", found.size(), own, where),
+            "kiln ops lists them"};
   } catch (const Error& error) {
     return {"ops", State::broken, error.what(), "no command that needs an op works until this is put right"};
   }
@@ -143,7 +163,8 @@ int run(const Globals& globals, const Settings& /*settings*/) {
   for (const Finding& each : findings) {
     broken = broken || each.state == State::broken;
     if (globals.json)
-      print_json({{"what", each.what}, {"state", word_of(each.state)}, {"found", each.found}, {"meaning", each.meaning}});
+      print_json(
+          {{"what", each.what}, {"state", word_of(each.state)}, {"found", each.found}, {"meaning", each.meaning}});
     else
       print(fmt::format("{:<8}{}: {}\n{:8}{}\n", word_of(each.state), each.what, each.found, "", each.meaning));
   }
@@ -153,7 +174,8 @@ int run(const Globals& globals, const Settings& /*settings*/) {
 }  // namespace
 
 void add_doctor(CLI::App& app, Chosen& chosen) {
-  add_command<Settings>(app, chosen, "doctor", "What was found of driver, NVRTC, headers, NCCL and files, and what that means", nullptr, run)
+  add_command<Settings>(app, chosen, "doctor",
+                        "What was found of driver, NVRTC, headers, NCCL and files, and what that means", nullptr, run)
       ->footer("Exit status 1: something is broken. What is merely absent is said, and the status is 0.");
 }
 

@@ -7,12 +7,12 @@ namespace kiln::cli {
 
 enum ExitCode : int {
   exit_good = 0,
-  exit_wrong = 1,         // it ran, but something is wrong or missing
-  exit_usage = 2,         // bad input
-  exit_lacking = 3,       // the machine lacks a driver, a device, memory, NVRTC or NCCL
-  exit_refused = 4,       // a file was refused, or the file system said no
-  exit_failed = 5,        // a compile or a driver call failed
-  exit_interrupted = 130, // 128 + SIGINT
+  exit_wrong = 1,          // it ran, but something is wrong or missing
+  exit_usage = 2,          // bad input
+  exit_lacking = 3,        // the machine lacks a driver, a device, memory, NVRTC or NCCL
+  exit_refused = 4,        // a file was refused, or the file system said no
+  exit_failed = 5,         // a compile or a driver call failed
+  exit_interrupted = 130,  // 128 + SIGINT
 };
 
 ExitCode exit_code_of(ErrorKind kind) noexcept;

@@ -22,16 +22,32 @@ struct Settings {
 
 void declare(CLI::App& command, Settings& settings) {
   command.add_option("op", settings.op, "The op, see kiln ops")->required()->type_name("OP");
-  command.add_option("problem", settings.words, "A size for each axis, words for types and choices (rows=137 cols=4096 dtype=bf16)")->required()->type_name("NAME=VALUE");
+  command
+      .add_option("problem", settings.words,
+                  "A size for each axis, words for types and choices (rows=137 cols=4096 dtype=bf16)")
+      ->required()
+      ->type_name("NAME=VALUE");
   command.add_option("--arch", settings.target.arch, "For this architecture, present or not")->type_name("ARCH");
-  command.add_option("--device-class", settings.target.device_class, "For this device class, present or not")->type_name("CLASS");
+  command.add_option("--device-class", settings.target.device_class, "For this device class, present or not")
+      ->type_name("CLASS");
 }
 
 Json json_of(const Explanation& explanation, const Target& target) {
-  Json json{{"problem", explanation.problem}, {"bucket", explanation.bucket}, {"key", explanation.key}, {"device", target.about}, {"layers", Json::array()},
-            {"origin", to_string(explanation.origin)}, {"implementation", explanation.implementation}, {"config", explanation.config}, {"why", explanation.why},
-            {"stale", explanation.stale}, {"cubin_found", explanation.cubin_found}, {"cost_ns", explanation.cost_ns}, {"passes", explanation.passes}};
-  for (const LayerAnswer& layer : explanation.layers) json["layers"].push_back({{"layer", layer.layer}, {"found", layer.found}, {"trust", layer.trust}});
+  Json json{{"problem", explanation.problem},
+            {"bucket", explanation.bucket},
+            {"key", explanation.key},
+            {"device", target.about},
+            {"layers", Json::array()},
+            {"origin", to_string(explanation.origin)},
+            {"implementation", explanation.implementation},
+            {"config", explanation.config},
+            {"why", explanation.why},
+            {"stale", explanation.stale},
+            {"cubin_found", explanation.cubin_found},
+            {"cost_ns", explanation.cost_ns},
+            {"passes", explanation.passes}};
+  for (const LayerAnswer& layer : explanation.layers)
+    json["layers"].push_back({{"layer", layer.layer}, {"found", layer.found}, {"trust", layer.trust}});
   return json;
 }
 
@@ -46,12 +62,20 @@ void print_text(const std::string& op, const Explanation& explanation, const Tar
   for (const LayerAnswer& layer : explanation.layers) layers.row({layer.layer, layer.found, layer.trust});
   print("\n" + layers.text() + "\n");
   Table answer({"", ""});
-  answer.row({"answer", explanation.implementation.empty() ? "nothing can serve" : fmt::format("{} {}", explanation.implementation, explanation.config)});
+  answer.row({"answer", explanation.implementation.empty()
+                            ? "nothing can serve"
+                            : fmt::format("{} {}", explanation.implementation, explanation.config)});
   const bool stand_in = explanation.origin == Origin::nearest || explanation.origin == Origin::default_;
-  answer.row({"from", fmt::format("{}{}{}", to_string(explanation.origin), stand_in ? ", a stand-in" : "", explanation.stale ? ", stale" : "")});
+  answer.row({"from", fmt::format("{}{}{}", to_string(explanation.origin), stand_in ? ", a stand-in" : "",
+                                  explanation.stale ? ", stale" : "")});
   answer.row({"because", explanation.why});
-  if (explanation.cost_ns > 0) answer.row({"time recorded", fmt::format("{}{}", format_time(explanation.cost_ns), explanation.origin == Origin::nearest ? ", of the nearest bucket" : ", at the bucket's upper edge")});
-  if (!explanation.implementation.empty()) answer.row({"machine code", explanation.cubin_found ? "in the files: no compile" : "not in the files: compiled at the first launch"});
+  if (explanation.cost_ns > 0)
+    answer.row({"time recorded", fmt::format("{}{}", format_time(explanation.cost_ns),
+                                             explanation.origin == Origin::nearest ? ", of the nearest bucket"
+                                                                                   : ", at the bucket's upper edge")});
+  if (!explanation.implementation.empty())
+    answer.row({"machine code", explanation.cubin_found ? "in the files: no compile"
+                                                        : "not in the files: compiled at the first launch"});
   for (const std::string& pass : explanation.passes) answer.row({"launches", pass});
   print(answer.text());
 }
@@ -64,7 +88,8 @@ int run(const Globals& globals, const Settings& settings) {
   const Target target = choose_target(globals, settings.target, layers, true);
   jit::CompilePool pool(1);
   tune::Cubins cubins(layers, pool);
-  const Explanation explanation = engine::explain(op, problem, target.facts, Regime::cold_l2, target.arch, layers, cubins);
+  const Explanation explanation =
+      engine::explain(op, problem, target.facts, Regime::cold_l2, target.arch, layers, cubins);
   if (globals.json)
     print_json(json_of(explanation, target));
   else
@@ -75,7 +100,9 @@ int run(const Globals& globals, const Settings& settings) {
 }  // namespace
 
 void add_explain(CLI::App& app, Chosen& chosen) {
-  CLI::App* command = add_command<Settings>(app, chosen, "explain", "The bucket, the key, each file asked, what was found, what would be launched; launches nothing", declare, run);
+  CLI::App* command = add_command<Settings>(
+      app, chosen, "explain",
+      "The bucket, the key, each file asked, what was found, what would be launched; launches nothing", declare, run);
   command->footer("Example:\n  kiln explain rms_norm rows=137 cols=4096 dtype=bf16 --base cache/h200.jsonl");
 }
 

@@ -14,7 +14,8 @@
 namespace kiln::cli {
 namespace {
 
-constexpr const char* summary = "Specialises CUDA kernels at run time, tunes them once for each bucket of sizes, and keeps what it found in a file.";
+constexpr const char* summary =
+    "Specialises CUDA kernels at run time, tunes them once for each bucket of sizes, and keeps what it found in a file.";
 
 constexpr const char* epilogue = R"(Examples:
   kiln doctor                                        what was found here, and what that means
@@ -33,12 +34,20 @@ Exit status: 0 good, 1 something is wrong or missing (a wrong result, a bucket w
 5 a compile or the driver failed, 130 interrupted.)";
 
 void declare_globals(CLI::App& app, Globals& globals) {
-  app.add_flag("--json", globals.json, "For machines: one JSON object a line; errors as {\"error\": {...}} on the standard error");
+  app.add_flag("--json", globals.json,
+               "For machines: one JSON object a line; errors as {\"error\": {...}} on the standard error");
   app.add_flag("-q,--quiet", globals.quiet, "No progress and no notes");
-  app.add_option("--device", globals.device, "Which GPU")->check(CLI::NonNegativeNumber)->type_name("N");
+  app.add_option("--device", globals.device, "Which GPU")
+      ->check(CLI::Validator(CLI::NonNegativeNumber).description(""))
+      ->type_name("N");
   app.add_option("--overlay", globals.overlay, "Your own file of records, created when missing")->type_name("FILE");
-  app.add_option("--base", globals.bases, "A shipped file of records, .kiln or .jsonl; may be repeated")->allow_extra_args(false)->type_name("FILE");
-  app.add_option("--templates", globals.templates, "A folder of op folders, asked before the built-in ops; may be repeated")->allow_extra_args(false)->type_name("DIR");
+  app.add_option("--base", globals.bases, "A shipped file of records, .kiln or .jsonl; may be repeated")
+      ->allow_extra_args(false)
+      ->type_name("FILE");
+  app.add_option("--templates", globals.templates,
+                 "A folder of op folders, asked before the built-in ops; may be repeated")
+      ->allow_extra_args(false)
+      ->type_name("DIR");
 }
 
 void say_error(bool json, std::string_view kind, std::string_view message) {
@@ -53,17 +62,21 @@ void say_error(bool json, std::string_view kind, std::string_view message) {
 /// The command that was probably meant, for a first word that is none.
 std::string unknown_command(const CLI::App& app, std::string_view word) {
   std::vector<std::string> names;
-  for (const CLI::App* command : app.get_subcommands([](const CLI::App*) { return true; })) names.push_back(command->get_name());
-  return fmt::format("there is no command {}{}; there are {}", spec::quote(word), spec::did_you_mean(word, names), fmt::join(names, ", "));
+  for (const CLI::App* command : app.get_subcommands([](const CLI::App*) { return true; }))
+    names.push_back(command->get_name());
+  return fmt::format("there is no command {}{}; there are {}", spec::quote(word), spec::did_you_mean(word, names),
+                     fmt::join(names, ", "));
 }
 
 int bad_usage(const CLI::App& app, const CLI::ParseError& error, int argc, char** argv) {
   const bool json = std::any_of(argv + 1, argv + argc, [](std::string_view word) { return word == "--json"; });
   const auto commands = app.get_subcommands();
   std::string message = error.what();
-  const char* const first = *std::find_if(argv + 1, argv + argc, [](std::string_view word) { return !word.starts_with('-'); });
-  if (commands.empty() && dynamic_cast<const CLI::ExtrasError*>(&error) != nullptr && first != nullptr)
-    message = unknown_command(app, first);
+  const auto left = app.remaining();
+  const auto word =
+      std::find_if(left.begin(), left.end(), [](const std::string& each) { return !each.starts_with('-'); });
+  if (commands.empty() && word != left.end())
+    message = unknown_command(app, *word);
   else
     message += fmt::format("; see kiln {}--help", commands.empty() ? "" : commands.front()->get_name() + " ");
   std::replace(message.begin(), message.end(), '\n', ' ');
@@ -95,7 +108,9 @@ int main(int argc, char** argv) {
   app.set_version_flag("--version", std::string("kiln " KILN_VERSION));
   app.fallthrough();
   declare_globals(app, chosen.globals);
-  for (const auto add : {add_doctor, add_devices, add_ops, add_tune, add_prewarm, add_run, add_explain, add_replay, add_trace, add_cache}) add(app, chosen);
+  for (const auto add : {add_doctor, add_devices, add_ops, add_tune, add_prewarm, add_run, add_explain, add_replay,
+                         add_trace, add_cache})
+    add(app, chosen);
   if (argc < 2) {
     print(app.help());
     return exit_usage;

@@ -19,10 +19,13 @@ struct Settings {
 };
 
 void declare(CLI::App& command, Settings& settings) {
-  command.add_option("op", settings.op, "Show this op: axes, types, tensors, implementations, search spaces")->type_name("OP");
-  command.add_option("problem", settings.words, "At these sizes (rows=512 dtype=bf16); others are chosen for you")->type_name("NAME=VALUE");
+  command.add_option("op", settings.op, "Show this op: axes, types, tensors, implementations, search spaces")
+      ->type_name("OP");
+  command.add_option("problem", settings.words, "At these sizes (rows=512 dtype=bf16); others are chosen for you")
+      ->type_name("NAME=VALUE");
   command.add_option("--arch", settings.target.arch, "For this architecture, such as sm_90a")->type_name("ARCH");
-  command.add_option("--device-class", settings.target.device_class, "For this device class, present or not")->type_name("CLASS");
+  command.add_option("--device-class", settings.target.device_class, "For this device class, present or not")
+      ->type_name("CLASS");
 }
 
 std::string names(const auto& items) {
@@ -35,7 +38,8 @@ int list(const Globals& globals, const std::vector<spec::Op>& ops) {
   Table table({"op", "axes", "implementations", "from", "what"});
   for (const spec::Op& op : ops) {
     if (globals.json) {
-      Json json{{"op", op.name}, {"summary", op.summary}, {"revision", op.revision}, {"folder", op.folder}, {"axes", Json::array()}, {"implementations", Json::array()}};
+      Json json{{"op", op.name},       {"summary", op.summary}, {"revision", op.revision},
+                {"folder", op.folder}, {"axes", Json::array()}, {"implementations", Json::array()}};
       for (const auto& axis : op.axes) json["axes"].push_back(axis.name);
       for (const auto& implementation : op.implementations) json["implementations"].push_back(implementation.name);
       print_json(json);
@@ -55,11 +59,13 @@ std::string joined(const std::vector<spec::Expression>& expressions) {
 void print_axes(const spec::Op& op) {
   Table axes({"axis", "bucket", "> least", "> most", "> multiple of"});
   for (const spec::Axis& axis : op.axes)
-    axes.row({axis.name, axis.policy.text(), format_count(axis.minimum), format_count(axis.maximum), format_count(axis.multiple_of)});
+    axes.row({axis.name, axis.policy.text(), format_count(axis.minimum), format_count(axis.maximum),
+              format_count(axis.multiple_of)});
   print("\n" + axes.text());
   if (!op.selections.empty()) {
     Table selections({"type or choice", "values"});
-    for (const spec::Selection& each : op.selections) selections.row({each.name, fmt::format("{}", fmt::join(each.values, ", "))});
+    for (const spec::Selection& each : op.selections)
+      selections.row({each.name, fmt::format("{}", fmt::join(each.values, ", "))});
     print("\n" + selections.text());
   }
 }
@@ -81,14 +87,21 @@ void print_arguments(const spec::Op& op) {
     Table runtime({"run-time value", "type", "default", "least"});
     for (const spec::Runtime& each : op.runtime)
       runtime.row({each.name, std::string(name_of(each.type)),
-                   each.default_integer ? each.default_integer->text() : each.default_real ? fmt::format("{}", *each.default_real) : "",
+                   each.default_integer ? each.default_integer->text()
+                   : each.default_real  ? fmt::format("{}", *each.default_real)
+                                        : "",
                    each.minimum ? each.minimum->text() : ""});
     print("\n" + runtime.text());
   }
   Table tensors({"tensor", "type", "shape", "strides", ""});
   for (const spec::Tensor& each : op.tensors)
-    tensors.row({each.name, each.selection >= 0 ? op.selections[static_cast<std::size_t>(each.selection)].name : std::string(spec::to_string(each.dtype)),
-                 joined(each.shape), joined(each.strides), each.output ? (each.initialised ? "read and written" : "output") : each.optional ? "optional" : ""});
+    tensors.row({each.name,
+                 each.selection >= 0 ? op.selections[static_cast<std::size_t>(each.selection)].name
+                                     : std::string(spec::to_string(each.dtype)),
+                 joined(each.shape), joined(each.strides),
+                 each.output     ? (each.initialised ? "read and written" : "output")
+                 : each.optional ? "optional"
+                                 : ""});
   print("\n" + tensors.text());
 }
 
@@ -103,7 +116,8 @@ std::vector<Space> spaces_of(const spec::Op& op, const Problem& problem, const s
   std::vector<Space> spaces;
   for (const spec::Implementation& implementation : op.implementations) {
     Space space{&implementation, spec::why_not_eligible(op, implementation, problem, facts).value_or(""), 0, 1};
-    for (const spec::Parameter& parameter : implementation.parameters) space.combinations *= static_cast<std::int64_t>(parameter.values.size());
+    for (const spec::Parameter& parameter : implementation.parameters)
+      space.combinations *= static_cast<std::int64_t>(parameter.values.size());
     if (space.why_not.empty()) space.configs = spec::search_space(op, implementation, problem, facts).size();
     spaces.push_back(std::move(space));
   }
@@ -116,9 +130,13 @@ void print_implementations(const std::vector<Space>& spaces) {
     print(fmt::format("\nimplementation {}: {}\n", implementation.name, implementation.summary));
     Table facts({"", ""});
     if (!implementation.requires_text.empty()) facts.row({"requires", implementation.requires_text});
-    facts.row({"here", space.why_not.empty() ? fmt::format("eligible: {} configs of {} combinations meet the constraints", format_count(static_cast<std::int64_t>(space.configs)), format_count(space.combinations))
-                                             : "not eligible: " + space.why_not});
-    for (const spec::Parameter& parameter : implementation.parameters) facts.row({parameter.name, fmt::format("{}", fmt::join(parameter.values, " "))});
+    facts.row({"here", space.why_not.empty()
+                           ? fmt::format("eligible: {} configs of {} combinations meet the constraints",
+                                         format_count(static_cast<std::int64_t>(space.configs)),
+                                         format_count(space.combinations))
+                           : "not eligible: " + space.why_not});
+    for (const spec::Parameter& parameter : implementation.parameters)
+      facts.row({parameter.name, fmt::format("{}", fmt::join(parameter.values, " "))});
     for (const spec::Expression& constraint : implementation.constraints) facts.row({"constraint", constraint.text()});
     facts.row({"default", spec::to_string(implementation, implementation.default_config)});
     print(facts.text(2));
@@ -126,17 +144,35 @@ void print_implementations(const std::vector<Space>& spaces) {
 }
 
 void print_op_json(const spec::Op& op, const Problem& problem, const Target& target, const std::vector<Space>& spaces) {
-  Json json{{"op", op.name}, {"summary", op.summary}, {"revision", op.revision}, {"folder", op.folder}, {"problem", spec::to_string(op, problem)},
-            {"device_class", target.facts.device_class()}, {"device", target.about}};
+  Json json{{"op", op.name},
+            {"summary", op.summary},
+            {"revision", op.revision},
+            {"folder", op.folder},
+            {"problem", spec::to_string(op, problem)},
+            {"device_class", target.facts.device_class()},
+            {"device", target.about}};
   for (const spec::Axis& axis : op.axes)
-    json["axes"].push_back({{"name", axis.name}, {"bucket", axis.policy.text()}, {"min", axis.minimum}, {"max", axis.maximum}, {"multiple_of", axis.multiple_of}});
-  for (const spec::Selection& each : op.selections) json["selections"].push_back({{"name", each.name}, {"values", each.values}});
-  for (const spec::Runtime& each : op.runtime) json["runtime"].push_back({{"name", each.name}, {"type", name_of(each.type)}});
-  for (const spec::Tensor& each : op.tensors) json["tensors"].push_back({{"name", each.name}, {"shape", joined(each.shape)}, {"output", each.output}, {"optional", each.optional}});
+    json["axes"].push_back({{"name", axis.name},
+                            {"bucket", axis.policy.text()},
+                            {"min", axis.minimum},
+                            {"max", axis.maximum},
+                            {"multiple_of", axis.multiple_of}});
+  for (const spec::Selection& each : op.selections)
+    json["selections"].push_back({{"name", each.name}, {"values", each.values}});
+  for (const spec::Runtime& each : op.runtime)
+    json["runtime"].push_back({{"name", each.name}, {"type", name_of(each.type)}});
+  for (const spec::Tensor& each : op.tensors)
+    json["tensors"].push_back(
+        {{"name", each.name}, {"shape", joined(each.shape)}, {"output", each.output}, {"optional", each.optional}});
   for (const Space& space : spaces) {
-    Json implementation{{"name", space.implementation->name}, {"requires", space.implementation->requires_text}, {"eligible", space.why_not.empty()},
-                        {"why_not", space.why_not}, {"configs", space.configs}, {"default", spec::to_string(*space.implementation, space.implementation->default_config)}};
-    for (const spec::Parameter& parameter : space.implementation->parameters) implementation["parameters"][parameter.name] = parameter.values;
+    Json implementation{{"name", space.implementation->name},
+                        {"requires", space.implementation->requires_text},
+                        {"eligible", space.why_not.empty()},
+                        {"why_not", space.why_not},
+                        {"configs", space.configs},
+                        {"default", spec::to_string(*space.implementation, space.implementation->default_config)}};
+    for (const spec::Parameter& parameter : space.implementation->parameters)
+      implementation["parameters"][parameter.name] = parameter.values;
     json["implementations"].push_back(std::move(implementation));
   }
   print_json(json);
@@ -165,8 +201,10 @@ int run(const Globals& globals, const Settings& settings) {
 }  // namespace
 
 void add_ops(CLI::App& app, Chosen& chosen) {
-  CLI::App* command = add_command<Settings>(app, chosen, "ops", "The ops that can be asked for; with OP, one of them in full", declare, run);
-  command->footer("Examples:\n  kiln ops\n  kiln ops softmax cols=32768\n  kiln ops gemm m=16 --arch sm_80 --device-class sm_80/mp108/l2_41943040/smem_166912/bus_5120");
+  CLI::App* command = add_command<Settings>(
+      app, chosen, "ops", "The ops that can be asked for; with OP, one of them in full", declare, run);
+  command->footer(
+      "Examples:\n  kiln ops\n  kiln ops softmax cols=32768\n  kiln ops gemm m=16 --arch sm_80 --device-class sm_80/mp108/l2_41943040/smem_166912/bus_5120");
 }
 
 }  // namespace kiln::cli

@@ -14,7 +14,8 @@ const spec::Op& find_op(std::span<const spec::Op> ops, std::string_view name) {
   if (found != ops.end()) return *found;
   std::vector<std::string> names;
   for (const spec::Op& op : ops) names.push_back(op.name);
-  throw Error(ErrorKind::bad_input, fmt::format("there is no op {}{}; there are {}", spec::quote(name), spec::did_you_mean(name, names), fmt::join(names, ", ")));
+  throw Error(ErrorKind::bad_input, fmt::format("there is no op {}{}; there are {}", spec::quote(name),
+                                                spec::did_you_mean(name, names), fmt::join(names, ", ")));
 }
 
 }  // namespace kiln::cli

@@ -36,11 +36,15 @@ std::vector<std::string> split(const std::string& text, char separator) {
 std::int64_t parse_size(const spec::Op& op, const spec::Axis& axis, std::string_view text) {
   std::int64_t number = 0;
   const auto [end, error] = std::from_chars(text.data(), text.data() + text.size(), number);
-  if (error == std::errc::result_out_of_range) fail(op, fmt::format("axis '{}' is {}, which 64 bits cannot hold", axis.name, spec::quote(text)));
+  if (error == std::errc::result_out_of_range)
+    fail(op, fmt::format("axis '{}' is {}, which 64 bits cannot hold", axis.name, spec::quote(text)));
   if (error != std::errc{} || end != text.data() + text.size())
-    fail(op, fmt::format("axis '{}' is {}, expected a size, a list of sizes (1,2,4) or a range (1..4096)", axis.name, spec::quote(text)));
-  if (number < axis.minimum) fail(op, fmt::format("axis '{}' is {}, expected {} or more", axis.name, number, axis.minimum));
-  if (number > axis.maximum) fail(op, fmt::format("axis '{}' is {}, expected at most {}", axis.name, number, axis.maximum));
+    fail(op, fmt::format("axis '{}' is {}, expected a size, a list of sizes (1,2,4) or a range (1..4096)", axis.name,
+                         spec::quote(text)));
+  if (number < axis.minimum)
+    fail(op, fmt::format("axis '{}' is {}, expected {} or more", axis.name, number, axis.minimum));
+  if (number > axis.maximum)
+    fail(op, fmt::format("axis '{}' is {}, expected at most {}", axis.name, number, axis.maximum));
   return number;
 }
 
@@ -48,19 +52,23 @@ Range parse_range(const spec::Op& op, const spec::Axis& axis, const std::string&
   const std::size_t dots = item.find("..");
   if (dots == std::string::npos) {
     const std::int64_t size = parse_size(op, axis, item);
-    if (size % axis.multiple_of != 0) fail(op, fmt::format("axis '{}' is {}, expected a multiple of {}", axis.name, size, axis.multiple_of));
+    if (size % axis.multiple_of != 0)
+      fail(op, fmt::format("axis '{}' is {}, expected a multiple of {}", axis.name, size, axis.multiple_of));
     return {size, size};
   }
   const std::string_view text = item;
   const Range range{parse_size(op, axis, text.substr(0, dots)), parse_size(op, axis, text.substr(dots + 2))};
-  if (range.low > range.high) fail(op, fmt::format("axis '{}' is {}, a range whose end comes before its beginning", axis.name, spec::quote(item)));
+  if (range.low > range.high)
+    fail(op,
+         fmt::format("axis '{}' is {}, a range whose end comes before its beginning", axis.name, spec::quote(item)));
   return range;
 }
 
 std::uint8_t parse_word(const spec::Op& op, const spec::Selection& selection, const std::string& word) {
   const auto found = std::find(selection.values.begin(), selection.values.end(), word);
   if (found == selection.values.end())
-    fail(op, fmt::format("'{}' is {}{}, expected {}", selection.name, spec::quote(word), spec::did_you_mean(word, selection.values), spec::one_of(selection.values)));
+    fail(op, fmt::format("'{}' is {}{}, expected {}", selection.name, spec::quote(word),
+                         spec::did_you_mean(word, selection.values), spec::one_of(selection.values)));
   return static_cast<std::uint8_t>(found - selection.values.begin());
 }
 
@@ -78,18 +86,22 @@ Problem smallest_problem(const spec::Op& op) {
 }
 
 /// The upper edges that the ranges of one axis touch, rising.
-std::vector<std::int64_t> edges_of(const spec::Op& op, std::size_t index, std::span<const Range> ranges, std::size_t most) {
+std::vector<std::int64_t> edges_of(const spec::Op& op, std::size_t index, std::span<const Range> ranges,
+                                   std::size_t most) {
   const spec::Axis& axis = op.axes[index];
   Problem probe = smallest_problem(op);
   std::vector<std::int64_t> edges;
   for (const Range& range : ranges) {
     std::int64_t value = next_legal(axis, range.low);
-    if (value > range.high) fail(op, fmt::format("axis '{}': there is no multiple of {} from {} to {}", axis.name, axis.multiple_of, range.low, range.high));
+    if (value > range.high)
+      fail(op, fmt::format("axis '{}': there is no multiple of {} from {} to {}", axis.name, axis.multiple_of,
+                           range.low, range.high));
     while (value <= range.high) {
       probe.axes[index] = value;
       const std::int64_t edge = spec::bucket_of(op, probe).axes[index];
       edges.push_back(edge);
-      if (edges.size() > most) fail(op, fmt::format("axis '{}' names more than {} buckets; give a shorter range or a list", axis.name, most));
+      if (edges.size() > most)
+        fail(op, fmt::format("axis '{}' names more than {} buckets; give a shorter range or a list", axis.name, most));
       value = next_legal(axis, std::max(edge, value) + 1);
     }
   }
@@ -103,7 +115,8 @@ std::vector<std::int64_t> edges_of(const spec::Op& op, std::size_t index, std::s
 spec::Setting parse_setting(const std::string& word) {
   const std::size_t equals = word.find('=');
   if (equals == std::string::npos || equals == 0 || equals + 1 == word.size())
-    throw Error(ErrorKind::bad_input, fmt::format("{} is not of the form name=value, such as rows=512 or dtype=bf16", spec::quote(word)));
+    throw Error(ErrorKind::bad_input,
+                fmt::format("{} is not of the form name=value, such as rows=512 or dtype=bf16", spec::quote(word)));
   return {word.substr(0, equals), word.substr(equals + 1)};
 }
 
@@ -114,15 +127,18 @@ std::vector<spec::Setting> parse_settings(std::span<const std::string> words) {
 }
 
 ProblemSet parse_problem_set(const spec::Op& op, std::span<const std::string> words) {
-  ProblemSet set{std::vector<std::vector<Range>>(op.axes.size()), std::vector<std::vector<std::uint8_t>>(op.selections.size())};
+  ProblemSet set{std::vector<std::vector<Range>>(op.axes.size()),
+                 std::vector<std::vector<std::uint8_t>>(op.selections.size())};
   const std::vector<std::string> names = names_of(op);
   for (const spec::Setting& setting : parse_settings(words)) {
     const auto index = static_cast<std::size_t>(std::find(names.begin(), names.end(), setting.name) - names.begin());
     if (index == names.size())
-      fail(op, fmt::format("{} is unknown{}, expected {}", spec::quote(setting.name), spec::did_you_mean(setting.name, names), spec::one_of(names)));
+      fail(op, fmt::format("{} is unknown{}, expected {}", spec::quote(setting.name),
+                           spec::did_you_mean(setting.name, names), spec::one_of(names)));
     const bool is_axis = index < op.axes.size();
     const std::size_t selection = is_axis ? 0 : index - op.axes.size();
-    if (is_axis ? !set.axes[index].empty() : !set.selections[selection].empty()) fail(op, fmt::format("'{}' is given twice, expected it once", setting.name));
+    if (is_axis ? !set.axes[index].empty() : !set.selections[selection].empty())
+      fail(op, fmt::format("'{}' is given twice, expected it once", setting.name));
     for (const std::string& item : split(setting.value, ',')) {
       if (is_axis)
         set.axes[index].push_back(parse_range(op, op.axes[index], item));
@@ -131,7 +147,8 @@ ProblemSet parse_problem_set(const spec::Op& op, std::span<const std::string> wo
     }
   }
   for (std::size_t i = 0; i < op.axes.size(); ++i)
-    if (set.axes[i].empty()) fail(op, fmt::format("axis '{}' is missing, expected {}=SIZE, a list or a range", names[i], names[i]));
+    if (set.axes[i].empty())
+      fail(op, fmt::format("axis '{}' is missing, expected {}=SIZE, a list or a range", names[i], names[i]));
   for (auto& values : set.selections)
     if (values.empty()) values.push_back(0);
   return set;
@@ -140,7 +157,8 @@ ProblemSet parse_problem_set(const spec::Op& op, std::span<const std::string> wo
 std::vector<Problem> buckets_of(const spec::Op& op, const ProblemSet& set, std::size_t most) {
   std::vector<Problem> buckets{Problem{}};
   const auto multiply = [&](const auto& values, auto place) {
-    if (buckets.size() * values.size() > most) fail(op, fmt::format("more than {} buckets are named; give shorter ranges or lists", most));
+    if (buckets.size() * values.size() > most)
+      fail(op, fmt::format("more than {} buckets are named; give shorter ranges or lists", most));
     std::vector<Problem> product;
     for (const Problem& bucket : buckets)
       for (const auto value : values) {
@@ -160,14 +178,17 @@ Problem parse_problem(const spec::Op& op, std::span<const std::string> words) {
   const std::vector<spec::Setting> settings = parse_settings(words);
   for (const spec::Setting& setting : settings)
     if (setting.value.find("..") != std::string::npos || setting.value.find(',') != std::string::npos)
-      fail(op, fmt::format("'{}' is {}, expected one value: this command takes one problem", setting.name, spec::quote(setting.value)));
+      fail(op, fmt::format("'{}' is {}, expected one value: this command takes one problem", setting.name,
+                           spec::quote(setting.value)));
   return spec::make_problem(op, settings);
 }
 
 Problem sample_problem(const spec::Op& op, std::span<const std::string> words) {
   std::vector<spec::Setting> settings = parse_settings(words);
   for (const spec::Axis& axis : op.axes) {
-    if (std::any_of(settings.begin(), settings.end(), [&](const spec::Setting& setting) { return setting.name == axis.name; })) continue;
+    if (std::any_of(settings.begin(), settings.end(),
+                    [&](const spec::Setting& setting) { return setting.name == axis.name; }))
+      continue;
     constexpr std::int64_t typical = 4096;
     const std::int64_t size = std::min(next_legal(axis, typical), axis.maximum - axis.maximum % axis.multiple_of);
     settings.push_back({axis.name, std::to_string(size)});

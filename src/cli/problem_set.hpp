@@ -19,7 +19,7 @@ struct Range {
 };
 
 struct ProblemSet {
-  std::vector<std::vector<Range>> axes;             // one an axis of the op
+  std::vector<std::vector<Range>> axes;               // one an axis of the op
   std::vector<std::vector<std::uint8_t>> selections;  // one a type or choice: indices of its values
 };
 

@@ -25,12 +25,20 @@ struct Settings {
 };
 
 void declare(CLI::App& command, Settings& settings) {
-  command.add_option("trace", settings.trace, "Problems, one a line: rms_norm rows=137 cols=4096 dtype=bf16; - reads the standard input")->required()->type_name("TRACE");
-  command.add_flag("--verify", settings.verify, "Then verify each distinct problem against the op's reference, in a separate pass");
+  command
+      .add_option("trace", settings.trace,
+                  "Problems, one a line: rms_norm rows=137 cols=4096 dtype=bf16; - reads the standard input")
+      ->required()
+      ->type_name("TRACE");
+  command.add_flag("--verify", settings.verify,
+                   "Then verify each distinct problem against the op's reference, in a separate pass");
   command.add_flag("--dry-run", settings.dry_run, "Look up, launch nothing; needs no GPU");
-  command.add_option("--policy", settings.policy, "What a miss does: tune, nearest (a stand-in) or error")->check(CLI::IsMember({"tune", "nearest", "error"}))->type_name("POLICY");
+  command.add_option("--policy", settings.policy, "What a miss does: tune, nearest (a stand-in) or error")
+      ->check(CLI::Validator(CLI::IsMember({"tune", "nearest", "error"})).description(""))
+      ->type_name("POLICY");
   command.add_option("--arch", settings.target.arch, "With --dry-run: for this architecture")->type_name("ARCH");
-  command.add_option("--device-class", settings.target.device_class, "With --dry-run: for this device class")->type_name("CLASS");
+  command.add_option("--device-class", settings.target.device_class, "With --dry-run: for this device class")
+      ->type_name("CLASS");
 }
 
 int launch(const Globals& globals, const Settings& settings, std::span<const TraceEntry> trace) {
@@ -38,7 +46,9 @@ int launch(const Globals& globals, const Settings& settings, std::span<const Tra
   engine::State tools(options);  // for tensors and references: the engine's own counts stay those of the launches
   const Counts counts = count(trace);
   TuneProgress progress(globals, counts.buckets);
-  options.on_miss = settings.policy == "tune" ? MissPolicy::tune : settings.policy == "nearest" ? MissPolicy::nearest : MissPolicy::error;
+  options.on_miss = settings.policy == "tune"      ? MissPolicy::tune
+                    : settings.policy == "nearest" ? MissPolicy::nearest
+                                                   : MissPolicy::error;
   options.stop_requested = Interrupt::requested;
   options.on_tune = [&](const TuneEvent& event) {
     if (event.kind == TuneEvent::Kind::begun) progress.count_bucket();
@@ -60,7 +70,8 @@ int dry_run(const Globals& globals, const Settings& settings, std::span<const Tr
   const Target target = choose_target(globals, settings.target, layers, false);
   const DryReport report = look_up_trace(trace, target, Regime::cold_l2, layers);
   print_look_ups(globals, target, count(trace), report);
-  const bool good = std::all_of(report.buckets.begin(), report.buckets.end(), [](const DryBucket& bucket) { return bucket.is_ready(); });
+  const bool good = std::all_of(report.buckets.begin(), report.buckets.end(),
+                                [](const DryBucket& bucket) { return bucket.is_ready(); });
   return good ? exit_good : exit_wrong;
 }
 
@@ -69,17 +80,22 @@ int run(const Globals& globals, const Settings& settings) {
   const std::vector<TraceEntry> trace = read_trace(settings.trace, ops);
   if (trace.empty()) throw Error(ErrorKind::bad_input, fmt::format("the trace {} names no problem", settings.trace));
   const bool named = !settings.target.arch.empty() || !settings.target.device_class.empty();
-  if (named && !settings.dry_run) throw Error(ErrorKind::bad_input, "--arch and --device-class need --dry-run: launches go to the GPU that is present");
+  if (named && !settings.dry_run)
+    throw Error(ErrorKind::bad_input,
+                "--arch and --device-class need --dry-run: launches go to the GPU that is present");
   return settings.dry_run ? dry_run(globals, settings, trace) : launch(globals, settings, trace);
 }
 
 }  // namespace
 
 void add_replay(CLI::App& app, Chosen& chosen) {
-  CLI::App* command = add_command<Settings>(app, chosen, "replay", "Launch a recorded stream of problems; count where answers came from; time host and device", declare, run);
-  command->footer("Examples:\n  kiln replay cache/workloads/stream.trace --verify\n  kiln replay stream.trace --policy error --base deployed.kiln     a deployment: a miss is an error\n"
-                  "  kiln replay stream.trace --dry-run --base deployed.kiln          without a GPU\n"
-                  "Exit status 1: wrong results, or with --dry-run a bucket without a record or without machine code.");
+  CLI::App* command = add_command<Settings>(
+      app, chosen, "replay",
+      "Launch a recorded stream of problems; count where answers came from; time host and device", declare, run);
+  command->footer(
+      "Examples:\n  kiln replay cache/workloads/stream.trace --verify\n  kiln replay stream.trace --policy error --base deployed.kiln     a deployment: a miss is an error\n"
+      "  kiln replay stream.trace --dry-run --base deployed.kiln          without a GPU\n"
+      "Exit status 1: wrong results, or with --dry-run a bucket without a record or without machine code.");
 }
 
 }  // namespace kiln::cli

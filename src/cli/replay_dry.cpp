@@ -10,8 +10,11 @@
 namespace kiln::cli {
 namespace {
 
-bool in_files(store::Layers& layers, std::span<const std::string> compilers, const jit::Specialisation& specialisation) {
-  return std::any_of(compilers.begin(), compilers.end(), [&](const std::string& compiler) { return layers.find_cubin(jit::cubin_key(specialisation, compiler)).has_value(); });
+bool in_files(store::Layers& layers, std::span<const std::string> compilers,
+              const jit::Specialisation& specialisation) {
+  return std::any_of(compilers.begin(), compilers.end(), [&](const std::string& compiler) {
+    return layers.find_cubin(jit::cubin_key(specialisation, compiler)).has_value();
+  });
 }
 
 using BucketName = std::pair<const spec::Op*, std::string>;
@@ -21,14 +24,16 @@ struct Known {
   engine::Lookup lookup;
 };
 
-Known look_up_bucket(const TraceEntry& entry, const Target& target, Regime regime, store::Layers& layers, std::span<const std::string> compilers) {
+Known look_up_bucket(const TraceEntry& entry, const Target& target, Regime regime, store::Layers& layers,
+                     std::span<const std::string> compilers) {
   Known known;
   known.lookup = engine::look_up(*entry.op, entry.problem, target.facts, regime, layers);
   const engine::Lookup& lookup = known.lookup;
   known.bucket = {entry.op, lookup.bucket, lookup.origin, lookup.implementation != nullptr, lookup.stale, false, 0};
   if (lookup.implementation == nullptr) return known;
   const auto frame = spec::make_frame(*entry.op, lookup.implementation, lookup.bucket, target.facts, lookup.config);
-  known.bucket.cubin_in_files = in_files(layers, compilers, jit::specialise(*entry.op, *lookup.implementation, frame, target.arch));
+  known.bucket.cubin_in_files =
+      in_files(layers, compilers, jit::specialise(*entry.op, *lookup.implementation, frame, target.arch));
   return known;
 }
 
@@ -41,14 +46,18 @@ DryReport look_up_trace(std::span<const TraceEntry> trace, const Target& target,
   for (const TraceEntry& entry : trace) {
     const BucketName name{entry.op, spec::to_string(*entry.op, spec::bucket_of(*entry.op, entry.problem))};
     auto found = known.find(name);
-    if (found == known.end()) found = known.emplace(name, look_up_bucket(entry, target, regime, layers, compilers)).first;
+    if (found == known.end())
+      found = known.emplace(name, look_up_bucket(entry, target, regime, layers, compilers)).first;
     ++found->second.bucket.problems;
     const engine::Lookup& lookup = found->second.lookup;
-    if (lookup.implementation != nullptr && spec::broken_constraint(*entry.op, *lookup.implementation, entry.problem, target.facts, lookup.config)) ++report.constraint_fallbacks;
+    if (lookup.implementation != nullptr &&
+        spec::broken_constraint(*entry.op, *lookup.implementation, entry.problem, target.facts, lookup.config))
+      ++report.constraint_fallbacks;
   }
   for (auto& [name, each] : known) report.buckets.push_back(each.bucket);
   std::sort(report.buckets.begin(), report.buckets.end(), [](const DryBucket& a, const DryBucket& b) {
-    return std::tie(a.op->name, a.bucket.selections, a.bucket.axes) < std::tie(b.op->name, b.bucket.selections, b.bucket.axes);
+    return std::tie(a.op->name, a.bucket.selections, a.bucket.axes) <
+           std::tie(b.op->name, b.bucket.selections, b.bucket.axes);
   });
   return report;
 }

@@ -19,9 +19,9 @@ struct DryBucket {
   const spec::Op* op = nullptr;
   Problem bucket;
   Origin origin = Origin::default_;
-  bool served = false;             // something is legal there
+  bool served = false;  // something is legal there
   bool stale = false;
-  bool cubin_in_files = false;     // of what would be launched
+  bool cubin_in_files = false;  // of what would be launched
   std::int64_t problems = 0;
   [[nodiscard]] bool is_hit() const noexcept { return origin == Origin::overlay || origin == Origin::base; }
   [[nodiscard]] bool is_ready() const noexcept { return is_hit() && cubin_in_files; }

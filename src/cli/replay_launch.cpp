@@ -24,7 +24,8 @@ constexpr int bar_width = 30;
 /// One op's tensors, large enough for every problem of the trace.
 class SharedTensors {
  public:
-  SharedTensors(const spec::Op& op, const spec::DeviceFacts& device) : op_(op), device_(device), bytes_(op.tensors.size()) {}
+  SharedTensors(const spec::Op& op, const spec::DeviceFacts& device)
+      : op_(op), device_(device), bytes_(op.tensors.size()) {}
 
   void make_room(const Problem& problem) {
     const auto frame = spec::make_frame(op_, nullptr, problem, device_);
@@ -46,7 +47,9 @@ class SharedTensors {
     for (std::size_t i = 0; i < op_.runtime.size(); ++i) {
       const spec::Runtime& value = op_.runtime[i];
       if (value.default_integer || value.default_real) continue;
-      const auto kind = value.is_integer() ? RuntimeId::Kind::integer : value.type == spec::RuntimeType::f64 ? RuntimeId::Kind::real64 : RuntimeId::Kind::real32;
+      const auto kind = value.is_integer()                     ? RuntimeId::Kind::integer
+                        : value.type == spec::RuntimeType::f64 ? RuntimeId::Kind::real64
+                                                               : RuntimeId::Kind::real32;
       const RuntimeId id{static_cast<std::uint8_t>(i), kind};
       value.is_integer() ? arguments_.set(id, std::int64_t{1}) : arguments_.set(id, 1e-5);
     }
@@ -62,7 +65,8 @@ class SharedTensors {
     const cuda::Driver& driver = cuda::Driver::get();
     for (std::int64_t at = 0; at < buffer.bytes(); at += static_cast<std::int64_t>(values.size())) {
       const auto bytes = std::min(values.size(), static_cast<std::size_t>(buffer.bytes() - at));
-      cuda::check(driver.cuMemcpyHtoD_v2(buffer.pointer() + static_cast<CUdeviceptr>(at), values.data(), bytes), "cuMemcpyHtoD");
+      cuda::check(driver.cuMemcpyHtoD_v2(buffer.pointer() + static_cast<CUdeviceptr>(at), values.data(), bytes),
+                  "cuMemcpyHtoD");
     }
   }
 
@@ -92,12 +96,14 @@ struct Stage {
       tensors.try_emplace(entry.op, *entry.op, device).first->second.make_room(entry.problem);
     }
     for (auto& [op, each] : tensors) each.allocate();
-    for (const TraceEntry& entry : trace) launches.push_back({&ops.at(entry.op), &entry.problem, &tensors.at(entry.op).arguments()});
+    for (const TraceEntry& entry : trace)
+      launches.push_back({&ops.at(entry.op), &entry.problem, &tensors.at(entry.op).arguments()});
   }
 };
 
 void stop_if_asked(const char* what, std::size_t done, std::size_t total) {
-  if (Interrupt::requested()) throw Error(ErrorKind::interrupted, fmt::format("interrupted after {} {} of {} problems", what, done, total));
+  if (Interrupt::requested())
+    throw Error(ErrorKind::interrupted, fmt::format("interrupted after {} {} of {} problems", what, done, total));
 }
 
 /// Problems that one VerificationCase can serve, one after the other: same op, selections and exact axes.
@@ -124,7 +130,8 @@ std::vector<const TraceEntry*> in_order_of_cases(std::span<const TraceEntry> tra
 
 }  // namespace
 
-LaunchReport launch_trace(const Globals& globals, const Engine& engine, engine::State& tools, std::span<const TraceEntry> trace) {
+LaunchReport launch_trace(const Globals& globals, const Engine& engine, engine::State& tools,
+                          std::span<const TraceEntry> trace) {
   const Interrupt interrupt;
   const cuda::Context::Scope scope(tools.context);
   const cuda::Stream stream;
@@ -135,7 +142,9 @@ LaunchReport launch_trace(const Globals& globals, const Engine& engine, engine::
   for (auto& each : report.host_ns) each.reserve(trace.size());
   for (std::size_t first = 0; first < trace.size(); first += batch) {
     stop_if_asked("launching", first, trace.size());
-    line.show(fmt::format("launching {} {}/{}", bar(static_cast<double>(first), static_cast<double>(trace.size()), bar_width), first, trace.size()));
+    line.show(fmt::format("launching {} {}/{}",
+                          bar(static_cast<double>(first), static_cast<double>(trace.size()), bar_width), first,
+                          trace.size()));
     stream.synchronize();
     begin.record(stream.handle());
     for (std::size_t i = first; i < std::min(first + batch, trace.size()); ++i) {
@@ -153,7 +162,8 @@ LaunchReport launch_trace(const Globals& globals, const Engine& engine, engine::
   return report;
 }
 
-VerifyReport verify_trace(const Globals& globals, const Engine& engine, engine::State& tools, std::span<const TraceEntry> trace) {
+VerifyReport verify_trace(const Globals& globals, const Engine& engine, engine::State& tools,
+                          std::span<const TraceEntry> trace) {
   const Interrupt interrupt;
   const cuda::Context::Scope scope(tools.context);
   const cuda::Stream stream;
@@ -165,12 +175,15 @@ VerifyReport verify_trace(const Globals& globals, const Engine& engine, engine::
   for (const TraceEntry* entry : entries) {
     const auto seed = static_cast<std::uint64_t>(++report.verified);
     stop_if_asked("verifying", static_cast<std::size_t>(report.verified), entries.size());
-    line.show(fmt::format("verifying {} {}/{}  {} wrong", bar(static_cast<double>(report.verified), static_cast<double>(entries.size()), bar_width), report.verified, entries.size(), report.wrong.size()));
+    line.show(fmt::format("verifying {} {}/{}  {} wrong",
+                          bar(static_cast<double>(report.verified), static_cast<double>(entries.size()), bar_width),
+                          report.verified, entries.size(), report.wrong.size()));
     if (tensors && last->op == entry->op && case_of(*last) == case_of(*entry)) {
       tensors->retarget(entry->problem, seed, stream.handle());
     } else {
       tensors.reset();
-      tensors.emplace(*entry->op, entry->problem, tools.context.info().facts, tools.arch, tools.cubins, seed, stream.handle());
+      tensors.emplace(*entry->op, entry->problem, tools.context.info().facts, tools.arch, tools.cubins, seed,
+                      stream.handle());
     }
     last = entry;
     tensors->poison(stream.handle());

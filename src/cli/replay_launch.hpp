@@ -23,7 +23,8 @@ struct LaunchReport {
 
 /// Launches every problem once, in order, on one stream. The stream is synchronised before the clock starts and after every batch of
 /// launches, so that no launch waits for room in the device's queue.
-LaunchReport launch_trace(const Globals& globals, const Engine& engine, engine::State& tools, std::span<const TraceEntry> trace);
+LaunchReport launch_trace(const Globals& globals, const Engine& engine, engine::State& tools,
+                          std::span<const TraceEntry> trace);
 
 struct WrongResult {
   const TraceEntry* entry = nullptr;
@@ -35,6 +36,7 @@ struct VerifyReport {
 };
 
 /// Each distinct problem once, on fresh random inputs, against the op's reference.
-VerifyReport verify_trace(const Globals& globals, const Engine& engine, engine::State& tools, std::span<const TraceEntry> trace);
+VerifyReport verify_trace(const Globals& globals, const Engine& engine, engine::State& tools,
+                          std::span<const TraceEntry> trace);
 
 }  // namespace kiln::cli

@@ -10,6 +10,7 @@
 #include "cli/ops_found.hpp"
 #include "cli/output.hpp"
 #include "cli/problem_set.hpp"
+#include "cli/runtime_values.hpp"
 #include "cli/table.hpp"
 #include "cli/tune_progress.hpp"
 #include "cli/units.hpp"
@@ -31,9 +32,16 @@ struct Settings {
 
 void declare(CLI::App& command, Settings& settings) {
   command.add_option("op", settings.op, "The op, see kiln ops")->required()->type_name("OP");
-  command.add_option("problem", settings.words, "A size for each axis, words for types and choices (rows=137 cols=4096 dtype=bf16)")->required()->type_name("NAME=VALUE");
+  command
+      .add_option(
+          "problem", settings.words,
+          "A size for each axis, words for types and choices (rows=137 cols=4096 dtype=bf16), run-time values (epsilon=1e-5)")
+      ->required()
+      ->type_name("NAME=VALUE");
   command.add_flag("--no-verify", settings.no_verify, "Do not compare with the op's reference");
-  command.add_option("--iterations", settings.iterations, "Timed launches (chosen by a time budget unless given)")->check(CLI::PositiveNumber)->type_name("N");
+  command.add_option("--iterations", settings.iterations, "Timed launches (chosen by a time budget unless given)")
+      ->check(CLI::Validator(CLI::PositiveNumber).description(""))
+      ->type_name("N");
 }
 
 struct Ran {
@@ -43,10 +51,14 @@ struct Ran {
   tune::Cost cost;
 };
 
-Ran launch_and_time(engine::State& tools, const Op& op, const spec::Op& described, const Problem& problem, const Settings& settings) {
+Ran launch_and_time(engine::State& tools, const Op& op, const spec::Op& described, const Problem& problem,
+                    const tune::Placement& placement, const Settings& settings) {
   const cuda::Stream stream;
   const auto seed = static_cast<std::uint64_t>(std::chrono::steady_clock::now().time_since_epoch().count());
-  tune::VerificationCase tensors(described, problem, tools.context.info().facts, tools.arch, tools.cubins, seed, stream.handle());
+  tune::VerificationCase tensors(described, problem, tools.context.info().facts, tools.arch, tools.cubins, seed,
+                                 stream.handle());
+  if (!placement.runtime.empty() || !placement.reals.empty())
+    tensors.retarget(problem, seed, stream.handle(), placement);
   const Arguments& arguments = tensors.arguments();
   const Plan plan = op.plan(problem, stream.handle());
   tensors.poison(stream.handle());
@@ -56,33 +68,54 @@ Ran launch_and_time(engine::State& tools, const Op& op, const spec::Op& describe
   check.right = true;
   if (!settings.no_verify) check = tensors.check(stream.handle());
   tune::MeasureLimits limits;
-  if (settings.iterations > 0) {
-    limits.minimum_samples = limits.maximum_samples = settings.iterations;
-  }
+  if (settings.iterations > 0) limits.minimum_samples = limits.maximum_samples = settings.iterations;
   tune::Stopwatch stopwatch(tools.context.info().facts, Regime::cold_l2);
   const auto launch = [&](CUstream on) { op.launch(problem, arguments, on); };
-  return {origin, plan, check, stopwatch.measure(launch, stream.handle(), limits, std::numeric_limits<double>::infinity())};
+  return {origin, plan, check,
+          stopwatch.measure(launch, stream.handle(), limits, std::numeric_limits<double>::infinity())};
 }
 
-void report(const Globals& globals, const Settings& settings, const spec::Op& op, const Problem& problem, const spec::DeviceFacts& device, const Ran& ran) {
-  const Rates rates = rates_of(op, problem, device, ran.cost.median_ns);
-  if (globals.json) {
-    Json json{{"event", "ran"}, {"op", op.name}, {"problem", spec::to_string(op, problem)}, {"bucket", spec::to_string(op, spec::bucket_of(op, problem))},
-              {"origin", to_string(ran.origin)}, {"implementation", ran.plan.implementation()}, {"config", ran.plan.config()}, {"cost_ns", ran.cost.median_ns},
-              {"low_ns", ran.cost.low_ns}, {"high_ns", ran.cost.high_ns}, {"samples", ran.cost.samples}, {"bytes_per_second", rates.bytes_per_second},
-              {"flops_per_second", rates.flops_per_second}};
-    if (!settings.no_verify) json.update({{"verified", ran.check.right}, {"worst_error", ran.check.worst_error}, {"reason", ran.check.reason}});
-    print_json(json);
-    return;
-  }
+void print_json_ran(const Settings& settings, const spec::Op& op, const Problem& problem, const Ran& ran,
+                    const Rates& rates) {
+  Json json{{"event", "ran"},
+            {"op", op.name},
+            {"problem", spec::to_string(op, problem)},
+            {"bucket", spec::to_string(op, spec::bucket_of(op, problem))},
+            {"origin", to_string(ran.origin)},
+            {"implementation", ran.plan.implementation()},
+            {"config", ran.plan.config()},
+            {"cost_ns", ran.cost.median_ns},
+            {"low_ns", ran.cost.low_ns},
+            {"high_ns", ran.cost.high_ns},
+            {"samples", ran.cost.samples},
+            {"bytes_per_second", rates.bytes_per_second},
+            {"flops_per_second", rates.flops_per_second}};
+  if (!settings.no_verify)
+    json.update({{"verified", ran.check.right}, {"worst_error", ran.check.worst_error}, {"reason", ran.check.reason}});
+  print_json(json);
+}
+
+/// A plan whose config is not legal at the real size leaves the launch to a default.
+std::string what_was_launched(const Ran& ran) {
+  if (ran.origin == Origin::default_ && ran.plan.origin() != Origin::default_)
+    return fmt::format("the default, {} {} not being legal at this size", ran.plan.implementation(), ran.plan.config());
+  return fmt::format("{} {}", ran.plan.implementation(), ran.plan.config());
+}
+
+void print_text_ran(const Settings& settings, const spec::Op& op, const Problem& problem, const Ran& ran,
+                    const Rates& rates) {
   Table table({"", ""});
   table.row({"problem", fmt::format("{} {}", op.name, spec::to_string(op, problem))});
   table.row({"bucket", spec::to_string(op, spec::bucket_of(op, problem))});
   table.row({"answer from", std::string(to_string(ran.origin))});
-  table.row({"launched", fmt::format("{} {}", ran.plan.implementation(), ran.plan.config())});
+  table.row({"launched", what_was_launched(ran)});
   if (!settings.no_verify)
-    table.row({"verified", ran.check.right ? fmt::format("right; largest error {:.2g} of the output's root mean square", ran.check.worst_error) : "WRONG: " + ran.check.reason});
-  table.row({"time", fmt::format("{} (95 % interval {} to {}, {} launches, L2 flushed)", format_time(ran.cost.median_ns), format_time(ran.cost.low_ns), format_time(ran.cost.high_ns), ran.cost.samples)});
+    table.row({"verified", ran.check.right ? fmt::format("right; largest error {:.2g} of the output's root mean square",
+                                                         ran.check.worst_error)
+                                           : "WRONG: " + ran.check.reason});
+  table.row(
+      {"time", fmt::format("{} (95 % interval {} to {}, {} launches, L2 flushed)", format_time(ran.cost.median_ns),
+                           format_time(ran.cost.low_ns), format_time(ran.cost.high_ns), ran.cost.samples)});
   table.row({"bandwidth", format_bandwidth(rates.bytes_per_second)});
   table.row({"throughput", format_throughput(rates.flops_per_second)});
   print(table.text());
@@ -91,28 +124,35 @@ void report(const Globals& globals, const Settings& settings, const spec::Op& op
 int run(const Globals& globals, const Settings& settings) {
   const std::vector<spec::Op> ops = load_ops(globals);
   const spec::Op& described = find_op(ops, settings.op);
-  const Problem problem = parse_problem(described, settings.words);
+  std::vector<std::string> words = settings.words;
+  const tune::Placement placement = take_runtime_values(described, words);
+  const Problem problem = parse_problem(described, words);
   const Interrupt interrupt;
   TuneProgress progress(globals, 1);
   progress.count_bucket();
   Options options = engine_options(globals);
-  engine::State tools(options);  // for the reference and its tensors: the engine's own counts stay those of the launches
+  engine::State tools(
+      options);  // for the reference and its tensors: the engine's own counts stay those of the launches
   options.stop_requested = Interrupt::requested;
   options.on_tune = [&](const TuneEvent& event) { progress.on(event); };
   const Engine engine(options);
   if (!globals.quiet)
     for (const std::string& warning : engine.warnings()) note(warning);
   const cuda::Context::Scope scope(tools.context);
-  const Ran ran = launch_and_time(tools, engine.op(described.name), described, problem, settings);
-  report(globals, settings, described, problem, tools.context.info().facts, ran);
+  const Ran ran = launch_and_time(tools, engine.op(described.name), described, problem, placement, settings);
+  const Rates rates = rates_of(described, problem, tools.context.info().facts, ran.cost.median_ns);
+  globals.json ? print_json_ran(settings, described, problem, ran, rates)
+               : print_text_ran(settings, described, problem, ran, rates);
   return ran.check.right ? exit_good : exit_wrong;
 }
 
 }  // namespace
 
 void add_run(CLI::App& app, Chosen& chosen) {
-  CLI::App* command = add_command<Settings>(app, chosen, "run", "Launch one problem, verify it against the op's reference, time it", declare, run);
-  command->footer("Examples:\n  kiln run rms_norm rows=137 cols=4096 dtype=bf16\n  kiln run gemm m=16 n=4096 k=4096 layout=nt --iterations 101");
+  CLI::App* command = add_command<Settings>(
+      app, chosen, "run", "Launch one problem, verify it against the op's reference, time it", declare, run);
+  command->footer(
+      "Examples:\n  kiln run rms_norm rows=137 cols=4096 dtype=bf16\n  kiln run gemm m=16 n=4096 k=4096 layout=nt --iterations 101");
 }
 
 }  // namespace kiln::cli

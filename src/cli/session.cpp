@@ -14,12 +14,6 @@ namespace {
 
 namespace fs = std::filesystem;
 
-fs::path make_private_folder() {
-  std::string pattern = (fs::temp_directory_path() / "kiln-XXXXXX").string();
-  if (::mkdtemp(pattern.data()) == nullptr) throw Error(ErrorKind::io, fmt::format("no folder can be made in {}; set TMPDIR to a place that can be written", fs::temp_directory_path().string()));
-  return pattern;
-}
-
 void import_into(store::File& file, const fs::path& path) {
   std::ifstream text(path);
   if (!text) throw Error(ErrorKind::io, fmt::format("{} cannot be read", path.string()));
@@ -30,20 +24,33 @@ std::vector<fs::path> paths_of(const std::vector<std::string>& texts) { return {
 
 }  // namespace
 
+void ImportedBases::PrivateFolder::make() {
+  if (!path.empty()) return;
+  const fs::path parent = fs::temp_directory_path();
+  std::string pattern = (parent / "kiln-XXXXXX").string();
+  if (::mkdtemp(pattern.data()) == nullptr)
+    throw Error(ErrorKind::io,
+                fmt::format("no folder can be made in {}; set TMPDIR to a place that can be written", parent.string()));
+  path = pattern;
+}
+
+ImportedBases::PrivateFolder::~PrivateFolder() {
+  std::error_code ignored;
+  if (!path.empty()) fs::remove_all(path, ignored);
+}
+
 ImportedBases::ImportedBases(Globals& globals) {
-  for (std::string& base : globals.bases) {
-    if (!fs::exists(base)) throw Error(ErrorKind::bad_input, fmt::format("the base {} does not exist; give the path of a .kiln or .jsonl file", base));
+  for (std::size_t i = 0; i < globals.bases.size(); ++i) {
+    std::string& base = globals.bases[i];
+    if (!fs::exists(base))
+      throw Error(ErrorKind::bad_input,
+                  fmt::format("the base {} does not exist; give the path of a .kiln or .jsonl file", base));
     if (!is_text(base)) continue;
-    if (folder_.empty()) folder_ = make_private_folder();
-    const fs::path built = folder_ / fmt::format("{}.kiln", fs::path(base).stem().string());
+    folder_.make();
+    const fs::path built = folder_.path / fmt::format("{}.{}.kiln", fs::path(base).stem().string(), i);
     import_into(*store::File::open(built, store::Access::read_write), base);
     base = built.string();
   }
-}
-
-ImportedBases::~ImportedBases() {
-  std::error_code ignored;
-  if (!folder_.empty()) fs::remove_all(folder_, ignored);
 }
 
 Options engine_options(const Globals& globals) {
@@ -58,7 +65,8 @@ Options engine_options(const Globals& globals) {
 std::vector<spec::Op> load_ops(const Globals& globals) { return spec::load_ops(paths_of(globals.templates)); }
 
 store::Layers open_layers(const Globals& globals) {
-  store::Layers layers(globals.overlay ? fs::path(*globals.overlay) : store::default_overlay(), paths_of(globals.bases));
+  store::Layers layers(globals.overlay ? fs::path(*globals.overlay) : store::default_overlay(),
+                       paths_of(globals.bases));
   say_warnings(globals, layers);
   return layers;
 }

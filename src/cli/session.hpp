@@ -26,12 +26,18 @@ struct Globals {
 class ImportedBases {
  public:
   explicit ImportedBases(Globals& globals);
-  ~ImportedBases();
-  ImportedBases(const ImportedBases&) = delete;
-  ImportedBases& operator=(const ImportedBases&) = delete;
 
  private:
-  std::filesystem::path folder_;
+  /// Made at the first need, and gone with what it holds at the end.
+  struct PrivateFolder {
+    PrivateFolder() = default;
+    ~PrivateFolder();
+    PrivateFolder(const PrivateFolder&) = delete;
+    PrivateFolder& operator=(const PrivateFolder&) = delete;
+    void make();
+    std::filesystem::path path;
+  };
+  PrivateFolder folder_;
 };
 
 Options engine_options(const Globals& globals);

@@ -27,7 +27,8 @@ void Table::append_line(std::string& text, const std::vector<std::string>& cells
   std::string line(static_cast<std::size_t>(indent), ' ');
   for (std::size_t i = 0; i < cells.size(); ++i) {
     if (i > 0) line += "  ";
-    line += columns_[i].right ? fmt::format("{:>{}}", cells[i], columns_[i].width) : fmt::format("{:<{}}", cells[i], columns_[i].width);
+    line += columns_[i].right ? fmt::format("{:>{}}", cells[i], columns_[i].width)
+                              : fmt::format("{:<{}}", cells[i], columns_[i].width);
   }
   line.erase(line.find_last_not_of(' ') + 1);
   text += line + '\n';

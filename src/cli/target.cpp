@@ -20,12 +20,15 @@ std::int64_t parse_arch(const std::string& arch) {
     const std::string_view suffix(end, static_cast<std::size_t>(arch.data() + arch.size() - end));
     if (error == std::errc{} && end - begin >= 2 && (suffix.empty() || suffix == "a" || suffix == "f")) return sm;
   }
-  throw Error(ErrorKind::bad_input, fmt::format("the architecture '{}' does not parse, expected a form such as sm_90a", arch));
+  throw Error(ErrorKind::bad_input,
+              fmt::format("the architecture '{}' does not parse, expected a form such as sm_90a", arch));
 }
 
 spec::DeviceFacts parse_class(const std::string& text) {
   const auto facts = spec::DeviceFacts::from_device_class(text);
-  if (!facts) throw Error(ErrorKind::bad_input, fmt::format("the device class '{}' does not parse, expected a form such as {}", text, h200_device_class));
+  if (!facts)
+    throw Error(ErrorKind::bad_input, fmt::format("the device class '{}' does not parse, expected a form such as {}",
+                                                  text, h200_device_class));
   return *facts;
 }
 
@@ -66,7 +69,8 @@ Target choose_target(const Globals& globals, const TargetChoice& choice, const s
   if (!choice.device_class.empty()) {
     const spec::DeviceFacts facts = parse_class(choice.device_class);
     if (sm != 0 && facts.sm() != sm)
-      throw Error(ErrorKind::bad_input, fmt::format("the architecture {} is not that of the device class {}", choice.arch, choice.device_class));
+      throw Error(ErrorKind::bad_input, fmt::format("the architecture {} is not that of the device class {}",
+                                                    choice.arch, choice.device_class));
     return make_target(facts, choice, "the device class that was named");
   }
   if (sm == 0) {
@@ -78,14 +82,20 @@ Target choose_target(const Globals& globals, const TargetChoice& choice, const s
   }
   const std::set<std::string> classes = classes_in(layers, sm);
   if (classes.size() > 1)
-    throw Error(ErrorKind::bad_input, fmt::format("the files hold records for several device classes; choose one with --device-class: {}", fmt::join(classes, ", ")));
-  if (classes.size() == 1) return make_target(parse_class(*classes.begin()), choice, "the one device class that the files hold");
+    throw Error(ErrorKind::bad_input,
+                fmt::format("the files hold records for several device classes; choose one with --device-class: {}",
+                            fmt::join(classes, ", ")));
+  if (classes.size() == 1)
+    return make_target(parse_class(*classes.begin()), choice, "the one device class that the files hold");
   const spec::DeviceFacts h200 = parse_class(h200_device_class);
-  if (sample && (sm == 0 || sm == h200.sm())) return make_target(h200, choice, "an H200, assumed: no GPU is present and none was named");
+  if (sample && (sm == 0 || sm == h200.sm()))
+    return make_target(h200, choice, "an H200, assumed: no GPU is present and none was named");
   const std::string which = sm == 0 ? std::string() : fmt::format(" of {}", choice.arch);
-  throw Error(sm == 0 ? ErrorKind::no_device : ErrorKind::bad_input,
-              fmt::format("there is no device to answer for: {}the files hold no record{}; add a base file, or name a device class such as --device-class {}",
-                          sm == 0 ? "no GPU is present and " : "", which, h200_device_class));
+  throw Error(
+      sm == 0 ? ErrorKind::no_device : ErrorKind::bad_input,
+      fmt::format(
+          "there is no device to answer for: {}the files hold no record{}; add a base file, or name a device class such as --device-class {}",
+          sm == 0 ? "no GPU is present and " : "", which, h200_device_class));
 }
 
 }  // namespace kiln::cli

@@ -17,8 +17,8 @@ struct TargetChoice {
 struct Target {
   spec::DeviceFacts facts;
   std::string arch;
-  std::string about;         // "device 0, NVIDIA H200", "the device class that the files hold", ...
-  bool present = false;      // the driver sees it
+  std::string about;     // "device 0, NVIDIA H200", "the device class that the files hold", ...
+  bool present = false;  // the driver sees it
 };
 
 /// In this order: the class that was named; unless an architecture was named, the GPU that is present; the only class (of that

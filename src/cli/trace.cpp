@@ -22,17 +22,33 @@ struct Settings {
 
 void declare(CLI::App& command, Settings& settings) {
   command.add_option("op", settings.op, "The op, see kiln ops")->required()->type_name("OP");
-  command.add_option("sizes", settings.words, "A size, a list or a range for each axis, words for types and choices")->required()->type_name("NAME=VALUE");
-  command.add_option("--count", settings.draw.count, "How many problems")->capture_default_str()->check(CLI::PositiveNumber)->type_name("N");
-  command.add_option("--distribution", settings.distribution, "Of the sizes in a range: lognormal or uniform")->capture_default_str()->check(CLI::IsMember({"lognormal", "uniform"}))->type_name("NAME");
-  command.add_option("--median", settings.draw.median, "Of lognormal sizes (the geometric mean of the range's ends unless given)")->type_name("SIZE");
-  command.add_option("--sigma", settings.draw.sigma, "Of lognormal sizes: the standard deviation of the logarithm")->capture_default_str()->type_name("X");
-  command.add_option("--seed", settings.draw.seed, "The same seed gives the same stream")->capture_default_str()->type_name("N");
+  command.add_option("sizes", settings.words, "A size, a list or a range for each axis, words for types and choices")
+      ->required()
+      ->type_name("NAME=VALUE");
+  command.add_option("--count", settings.draw.count, "How many problems")
+      ->capture_default_str()
+      ->check(CLI::Validator(CLI::PositiveNumber).description(""))
+      ->type_name("N");
+  command.add_option("--distribution", settings.distribution, "Of the sizes in a range: lognormal or uniform")
+      ->capture_default_str()
+      ->check(CLI::Validator(CLI::IsMember({"lognormal", "uniform"})).description(""))
+      ->type_name("NAME");
+  command
+      .add_option("--median", settings.draw.median,
+                  "Of lognormal sizes (the geometric mean of the range's ends unless given)")
+      ->type_name("SIZE");
+  command.add_option("--sigma", settings.draw.sigma, "Of lognormal sizes: the standard deviation of the logarithm")
+      ->capture_default_str()
+      ->type_name("X");
+  command.add_option("--seed", settings.draw.seed, "The same seed gives the same stream")
+      ->capture_default_str()
+      ->type_name("N");
   command.add_option("-o,--output", settings.output, "Write here instead of to the standard output")->type_name("FILE");
 }
 
 std::string text_of(const Settings& settings, const spec::Op& op, const std::vector<Problem>& problems) {
-  std::string text = fmt::format("# {} distinct problems, {} sizes, seed {}: {} {}\n", problems.size(), settings.distribution, settings.draw.seed, op.name, fmt::join(settings.words, " "));
+  std::string text = fmt::format("# {} distinct problems, {} sizes, seed {}: {} {}\n", problems.size(),
+                                 settings.distribution, settings.draw.seed, op.name, fmt::join(settings.words, " "));
   for (const Problem& problem : problems) text += fmt::format("{} {}\n", op.name, spec::to_string(op, problem));
   return text;
 }
@@ -57,8 +73,10 @@ int run(const Globals& globals, const Settings& settings) {
 }  // namespace
 
 void add_trace(CLI::App& app, Chosen& chosen) {
-  CLI::App* command = add_command<Settings>(app, chosen, "trace", "Draw a stream of distinct problems for kiln replay", declare, run);
-  command->footer("Example:\n  kiln trace rms_norm rows=1..16384 cols=4096,8192 dtype=bf16 --count 10000 --median 1024 --seed 1 -o stream.trace");
+  CLI::App* command =
+      add_command<Settings>(app, chosen, "trace", "Draw a stream of distinct problems for kiln replay", declare, run);
+  command->footer(
+      "Example:\n  kiln trace rms_norm rows=1..16384 cols=4096,8192 dtype=bf16 --count 10000 --median 1024 --seed 1 -o stream.trace");
 }
 
 }  // namespace kiln::cli

@@ -24,7 +24,9 @@ class Source {
     const double radius = std::sqrt(-2 * std::log(uniform()));
     return radius * std::cos(2 * std::numbers::pi * uniform());
   }
-  std::size_t index(std::size_t count) { return std::min(static_cast<std::size_t>(uniform() * static_cast<double>(count)), count - 1); }
+  std::size_t index(std::size_t count) {
+    return std::min(static_cast<std::size_t>(uniform() * static_cast<double>(count)), count - 1);
+  }
 
  private:
   std::mt19937_64 random_;
@@ -51,8 +53,10 @@ void check(const Draw& draw, const spec::Op& op, const ProblemSet& set) {
   if (!(draw.sigma > 0) || draw.sigma > 10) refuse("sigma must lie between 0 and 10");
   for (std::size_t i = 0; i < op.axes.size(); ++i)
     for (const Range& range : set.axes[i])
-      if (draw.median && range.low < range.high && (*draw.median < static_cast<double>(range.low) || *draw.median > static_cast<double>(range.high)))
-        refuse(fmt::format("the median {} lies outside {}={}..{}", *draw.median, op.axes[i].name, range.low, range.high));
+      if (draw.median && range.low < range.high &&
+          (*draw.median < static_cast<double>(range.low) || *draw.median > static_cast<double>(range.high)))
+        refuse(
+            fmt::format("the median {} lies outside {}={}..{}", *draw.median, op.axes[i].name, range.low, range.high));
 }
 
 }  // namespace
@@ -66,13 +70,19 @@ std::vector<Problem> draw_problems(const spec::Op& op, const ProblemSet& set, co
   std::int64_t repeated = 0;
   while (static_cast<std::int64_t>(problems.size()) < draw.count) {
     Problem problem;
-    for (std::size_t i = 0; i < set.axes.size(); ++i) problem.axes[i] = draw_size(op.axes[i], set.axes[i][source.index(set.axes[i].size())], draw, source);
-    for (std::size_t i = 0; i < set.selections.size(); ++i) problem.selections[i] = set.selections[i][source.index(set.selections[i].size())];
+    for (std::size_t i = 0; i < set.axes.size(); ++i)
+      problem.axes[i] = draw_size(op.axes[i], set.axes[i][source.index(set.axes[i].size())], draw, source);
+    for (std::size_t i = 0; i < set.selections.size(); ++i)
+      problem.selections[i] = set.selections[i][source.index(set.selections[i].size())];
     if (spec::is_valid(op, problem) && seen.emplace(problem.axes, problem.selections).second) {
       problems.push_back(problem);
       repeated = 0;
     } else if (++repeated > patience) {
-      throw Error(ErrorKind::bad_input, fmt::format("{} distinct problems were asked for and only {} were found in {} draws; give wider ranges or a larger --sigma", draw.count, problems.size(), patience));
+      throw Error(
+          ErrorKind::bad_input,
+          fmt::format(
+              "{} distinct problems were asked for and only {} were found in {} draws; give wider ranges or a larger --sigma",
+              draw.count, problems.size(), patience));
     }
   }
   return problems;

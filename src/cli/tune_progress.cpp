@@ -23,7 +23,9 @@ std::string_view name_of(TuneEvent::Kind kind) {
 }  // namespace
 
 std::string progress_text(const TuneEvent& event, double seconds) {
-  std::string text = fmt::format("{} {}  {} {}/{}", event.op, event.bucket, bar(static_cast<double>(event.done), static_cast<double>(event.total), bar_width), event.done, event.total);
+  std::string text = fmt::format("{} {}  {} {}/{}", event.op, event.bucket,
+                                 bar(static_cast<double>(event.done), static_cast<double>(event.total), bar_width),
+                                 event.done, event.total);
   if (event.done > 0 && seconds > 0) {
     const double rate = static_cast<double>(event.done) / seconds;
     text += fmt::format("  {:.1f}/s  {} left", rate, format_wait(static_cast<double>(event.total - event.done) / rate));
@@ -34,7 +36,10 @@ std::string progress_text(const TuneEvent& event, double seconds) {
 }
 
 TuneProgress::TuneProgress(const Globals& globals, std::int64_t buckets)
-    : json_(globals.json), quiet_(globals.quiet), buckets_(buckets), line_(!globals.json && !globals.quiet && is_terminal()) {}
+    : json_(globals.json),
+      quiet_(globals.quiet),
+      buckets_(buckets),
+      line_(!globals.json && !globals.quiet && is_terminal()) {}
 
 std::string TuneProgress::prefix() const { return fmt::format("[{}/{}] ", bucket_, buckets_); }
 
@@ -50,14 +55,17 @@ void TuneProgress::draw(const TuneEvent& event) {
     return;
   }
   line_.clear();
-  const std::string gain = event.baseline_ns > 0 ? fmt::format(", {} of the default's speed", format_ratio(event.baseline_ns / event.cost_ns)) : std::string();
-  fmt::print(stderr, "{}{} {}  {} {}  {}{}  ({} candidates in {})\n", prefix(), event.op, event.bucket, event.implementation, event.config,
-             format_time(event.cost_ns), gain, event.total, format_wait(seconds_now() - begun_));
+  const std::string gain = event.baseline_ns > 0 ? fmt::format(", {} of the default's speed",
+                                                               format_ratio(event.baseline_ns / event.cost_ns))
+                                                 : std::string();
+  fmt::print(stderr, "{}{} {}  {} {}  {}{}  ({} candidates in {})\n", prefix(), event.op, event.bucket,
+             event.implementation, event.config, format_time(event.cost_ns), gain, event.total,
+             format_wait(seconds_now() - begun_));
 }
 
 void TuneProgress::emit_json(const TuneEvent& event) const {
-  Json json{{"event", name_of(event.kind)}, {"op", event.op}, {"bucket", event.bucket}, {"bucket_number", bucket_}, {"buckets", buckets_},
-            {"done", event.done}, {"total", event.total}};
+  Json json{{"event", name_of(event.kind)}, {"op", event.op},     {"bucket", event.bucket}, {"bucket_number", bucket_},
+            {"buckets", buckets_},          {"done", event.done}, {"total", event.total}};
   if (event.kind != TuneEvent::Kind::begun) {
     json["implementation"] = event.implementation;
     json["config"] = event.config;

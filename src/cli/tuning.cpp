@@ -19,7 +19,8 @@ namespace kiln::cli {
 namespace {
 
 engine::Lookup look_up(engine::State& state, const OpBucket& bucket) {
-  return engine::look_up(*bucket.op, bucket.bucket, state.context.info().facts, state.options.regime, state.layers, false);
+  return engine::look_up(*bucket.op, bucket.bucket, state.context.info().facts, state.options.regime, state.layers,
+                         false);
 }
 
 TunedBucket found(const OpBucket& bucket, const engine::Lookup& lookup) {
@@ -30,11 +31,19 @@ TunedBucket tune(engine::State& state, TuneProgress& progress, const OpBucket& b
   engine::Lookup lookup = look_up(state, bucket);
   if (!force && lookup.is_hit()) return found(bucket, lookup);
   engine::Lease lease(state.layers.overlay(), lookup.key, state.holder);
-  if (!lease.wait(Interrupt::requested)) throw Error(ErrorKind::interrupted, "interrupted while another process tunes the same bucket");
+  if (!lease.wait(Interrupt::requested))
+    throw Error(ErrorKind::interrupted, "interrupted while another process tunes the same bucket");
   lookup = look_up(state, bucket);  // another process may have finished meanwhile
   if (!force && lookup.is_hit()) return found(bucket, lookup);
-  const tune::TuneRequest request{*bucket.op, bucket.bucket, lookup.key, state.context.info(), state.options.regime, state.arch, {},
-                                  Interrupt::requested, [&](const TuneEvent& event) { progress.on(event); }};
+  const tune::TuneRequest request{*bucket.op,
+                                  bucket.bucket,
+                                  lookup.key,
+                                  state.context.info(),
+                                  state.options.regime,
+                                  state.arch,
+                                  {},
+                                  Interrupt::requested,
+                                  [&](const TuneEvent& event) { progress.on(event); }};
   tune::TuneResult result = tune::tune_bucket(request, state.cubins);
   const store::CubinRow row = tune::to_row(result.specialisation, result.cubin);
   state.layers.overlay().put(result.record, &row);
@@ -44,24 +53,37 @@ TunedBucket tune(engine::State& state, TuneProgress& progress, const OpBucket& b
 
 /// One bucket's failure leaves the others their chance; a machine's, or a broken context's, does not.
 bool is_of_one_bucket(ErrorKind kind) {
-  return kind == ErrorKind::not_tuned || kind == ErrorKind::compile_failed || kind == ErrorKind::out_of_memory || kind == ErrorKind::bad_manifest;
+  return kind == ErrorKind::not_tuned || kind == ErrorKind::compile_failed || kind == ErrorKind::out_of_memory ||
+         kind == ErrorKind::bad_manifest;
 }
 
 Json json_of(const TunedBucket& bucket, const spec::DeviceFacts& device) {
-  Json json{{"event", "result"}, {"op", bucket.of.op->name}, {"bucket", spec::to_string(*bucket.of.op, bucket.of.bucket)},
-            {"outcome", bucket.outcome == Outcome::tuned ? "tuned" : bucket.outcome == Outcome::found ? "found" : "failed"}};
+  Json json{{"event", "result"},
+            {"op", bucket.of.op->name},
+            {"bucket", spec::to_string(*bucket.of.op, bucket.of.bucket)},
+            {"outcome", bucket.outcome == Outcome::tuned   ? "tuned"
+                        : bucket.outcome == Outcome::found ? "found"
+                                                           : "failed"}};
   if (bucket.outcome == Outcome::failed) {
     json["reason"] = bucket.reason;
     return json;
   }
   const store::Record& record = bucket.record;
   const Rates rates = rates_of(*bucket.of.op, bucket.of.bucket, device, record.cost_ns);
-  json.update({{"origin", to_string(bucket.origin)}, {"stale", bucket.stale}, {"implementation", record.implementation}, {"config", record.config},
-               {"cost_ns", record.cost_ns}, {"baseline_ns", record.baseline_ns}, {"bytes_per_second", rates.bytes_per_second}, {"flops_per_second", rates.flops_per_second}});
+  json.update({{"origin", to_string(bucket.origin)},
+               {"stale", bucket.stale},
+               {"implementation", record.implementation},
+               {"config", record.config},
+               {"cost_ns", record.cost_ns},
+               {"baseline_ns", record.baseline_ns},
+               {"bytes_per_second", rates.bytes_per_second},
+               {"flops_per_second", rates.flops_per_second}});
   return json;
 }
 
-std::string gain(const store::Record& record) { return record.baseline_ns > 0 ? format_ratio(record.baseline_ns / record.cost_ns) : "-"; }
+std::string gain(const store::Record& record) {
+  return record.baseline_ns > 0 ? format_ratio(record.baseline_ns / record.cost_ns) : "-";
+}
 
 }  // namespace
 
@@ -100,15 +122,22 @@ void print_tuned(const Globals& globals, const TuningResult& result, const spec:
     } else {
       const store::Record& record = bucket.record;
       const Rates rates = rates_of(*bucket.of.op, bucket.of.bucket, device, record.cost_ns);
-      const std::string from = bucket.outcome == Outcome::tuned ? "tuned now" : fmt::format("from the {}{}", to_string(bucket.origin), bucket.stale ? ", stale" : "");
-      table.row({bucket.of.op->name, text, record.implementation + " " + record.config, format_time(record.cost_ns), format_time(record.baseline_ns),
-                 gain(record), format_bandwidth(rates.bytes_per_second), format_throughput(rates.flops_per_second), from});
+      const std::string from = bucket.outcome == Outcome::tuned ? "tuned now"
+                                                                : fmt::format("from the {}{}", to_string(bucket.origin),
+                                                                              bucket.stale ? ", stale" : "");
+      table.row({bucket.of.op->name, text, record.implementation + " " + record.config, format_time(record.cost_ns),
+                 format_time(record.baseline_ns), gain(record), format_bandwidth(rates.bytes_per_second),
+                 format_throughput(rates.flops_per_second), from});
     }
   }
   if (globals.json) return;
   print(table.text());
-  const auto stale = std::count_if(result.buckets.begin(), result.buckets.end(), [](const TunedBucket& bucket) { return bucket.stale; });
-  if (stale > 0 && !globals.quiet) note(fmt::format("{} of these records are stale: tuned from other sources than the present ones; they serve, and --force tunes them again", stale));
+  const auto stale = std::count_if(result.buckets.begin(), result.buckets.end(),
+                                   [](const TunedBucket& bucket) { return bucket.stale; });
+  if (stale > 0 && !globals.quiet)
+    note(fmt::format(
+        "{} of these records are stale: tuned from other sources than the present ones; they serve, and --force tunes them again",
+        stale));
 }
 
 }  // namespace kiln::cli

@@ -16,10 +16,10 @@ enum class Outcome { tuned, found, failed };
 struct TunedBucket {
   OpBucket of;
   Outcome outcome = Outcome::failed;
-  Origin origin = Origin::overlay;   // of one that was found
+  Origin origin = Origin::overlay;  // of one that was found
   bool stale = false;
-  store::Record record;              // without candidates; empty when it failed
-  std::string reason;                // why it failed
+  store::Record record;  // without candidates; empty when it failed
+  std::string reason;    // why it failed
 };
 
 struct TuningResult {

@@ -54,7 +54,9 @@ std::string format_count(std::int64_t count) {
   return digits;
 }
 
-std::string format_ratio(double ratio) { return std::isfinite(ratio) && ratio > 0 ? fmt::format("{:.2f}x", ratio) : "-"; }
+std::string format_ratio(double ratio) {
+  return std::isfinite(ratio) && ratio > 0 ? fmt::format("{:.2f}x", ratio) : "-";
+}
 
 std::string format_wait(double seconds) {
   if (!std::isfinite(seconds) || seconds < 0) return "-";

@@ -30,7 +30,8 @@ struct OpBucket {
 };
 
 /// The distinct buckets of a file, entry by entry. Throws Error(bad_input) "NAME:LINE: ...", or Error(io).
-std::vector<OpBucket> buckets_of_workload(std::span<const WorkloadEntry> entries, const std::string& name, std::span<const spec::Op> ops);
+std::vector<OpBucket> buckets_of_workload(std::span<const WorkloadEntry> entries, const std::string& name,
+                                          std::span<const spec::Op> ops);
 std::vector<OpBucket> read_workload(const std::string& path, std::span<const spec::Op> ops);
 
 }  // namespace kiln::cli
