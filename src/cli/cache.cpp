@@ -32,6 +32,23 @@ std::vector<NamedFile> files_to_show(const Globals& globals, const std::string& 
 
 namespace {
 
+std::size_t digits_at(std::string_view text, std::size_t at) {
+  const std::size_t end = text.find_first_not_of("0123456789", at);
+  return (end == std::string_view::npos ? text.size() : end) - at;
+}
+
+/// Numbers by their value: rows=2 before rows=16.
+bool reads_before(std::string_view a, std::string_view b) {
+  for (std::size_t i = 0, j = 0; i < a.size() && j < b.size();) {
+    const std::size_t digits = digits_at(a, i), others = digits_at(b, j);
+    if (digits > 0 && digits != others && others > 0) return digits < others;
+    if (a[i] != b[j]) return a[i] < b[j];
+    ++i;
+    ++j;
+  }
+  return a.size() < b.size();
+}
+
 struct ListSettings {
   std::string file, op;
 };
@@ -47,7 +64,7 @@ int list(const Globals& globals, const ListSettings& settings) {
   for (const NamedFile& each : files_to_show(globals, settings.file, layers)) {
     auto records = each.file->records(settings.op);
     std::sort(records.begin(), records.end(),
-              [](const store::Record& a, const store::Record& b) { return a.key < b.key; });
+              [](const store::Record& a, const store::Record& b) { return reads_before(a.key, b.key); });
     Table table({"op", "bucket", "winner", "> time", "> default", "device class"});
     for (const store::Record& record : records) {
       if (globals.json)

@@ -38,7 +38,7 @@ void declare_globals(CLI::App& app, Globals& globals) {
                "For machines: one JSON object a line; errors as {\"error\": {...}} on the standard error");
   app.add_flag("-q,--quiet", globals.quiet, "No progress and no notes");
   app.add_option("--device", globals.device, "Which GPU")
-      ->check(CLI::Validator(CLI::NonNegativeNumber).description(""))
+      ->check(CLI::Validator(CLI::Range(0, 1023)).description(""))
       ->type_name("N");
   app.add_option("--overlay", globals.overlay, "Your own file of records, created when missing")->type_name("FILE");
   app.add_option("--base", globals.bases, "A shipped file of records, .kiln or .jsonl; may be repeated")

@@ -95,9 +95,8 @@ void print_missing(std::span<const DeployedBucket> buckets, std::int64_t missing
     if (!bucket.record)
       table.row({bucket.of.op->name, spec::to_string(*bucket.of.op, bucket.of.bucket), bucket.missing});
   print(fmt::format(
-      "\n{} buckets have no record. Under the miss policy `nearest` another bucket's config or the op's default "
-      "stands in, and its machine code is included:\n{}",
-      missing, table.text(2)));
+      "\nWithout a record, {} of {} buckets. Under the miss policy `nearest` another bucket's config or the op's default stands in, and its machine code is included:\n{}",
+      missing, buckets.size(), table.text(2)));
 }
 
 void print_text_prewarmed(const Settings& settings, const Target& target, std::span<const DeployedBucket> buckets,

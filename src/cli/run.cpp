@@ -40,7 +40,7 @@ void declare(CLI::App& command, Settings& settings) {
       ->type_name("NAME=VALUE");
   command.add_flag("--no-verify", settings.no_verify, "Do not compare with the op's reference");
   command.add_option("--iterations", settings.iterations, "Timed launches (chosen by a time budget unless given)")
-      ->check(CLI::Validator(CLI::PositiveNumber).description(""))
+      ->check(CLI::Validator(CLI::Range(std::int64_t{1}, std::int64_t{10000000})).description(""))
       ->type_name("N");
 }
 

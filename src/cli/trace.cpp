@@ -27,7 +27,7 @@ void declare(CLI::App& command, Settings& settings) {
       ->type_name("NAME=VALUE");
   command.add_option("--count", settings.draw.count, "How many problems")
       ->capture_default_str()
-      ->check(CLI::Validator(CLI::PositiveNumber).description(""))
+      ->check(CLI::Validator(CLI::Range(std::int64_t{1}, std::int64_t{10000000})).description(""))
       ->type_name("N");
   command.add_option("--distribution", settings.distribution, "Of the sizes in a range: lognormal or uniform")
       ->capture_default_str()

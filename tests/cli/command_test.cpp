@@ -30,13 +30,15 @@ class Command {
 
   [[nodiscard]] Ran run(const std::string& arguments) const {
     const std::string errors = folder_ / "errors";
-    const std::string line = "KILN_CUDA_LIBRARY=none KILN_NVRTC_LIBRARY=none KILN_NCCL_LIBRARY=none KILN_CACHE='" + (folder_ / "overlay.kiln").string() +
-                             "' '" KILN_COMMAND "' " + arguments + " 2>'" + errors + "'";
+    const std::string line = "KILN_CUDA_LIBRARY=none KILN_NVRTC_LIBRARY=none KILN_NCCL_LIBRARY=none KILN_CACHE='" +
+                             (folder_ / "overlay.kiln").string() + "' '" KILN_COMMAND "' " + arguments + " 2>'" +
+                             errors + "'";
     Ran ran;
     FILE* const pipe = ::popen(line.c_str(), "r");
     REQUIRE(pipe != nullptr);
     std::array<char, 4096> buffer{};
-    for (std::size_t got = 0; (got = std::fread(buffer.data(), 1, buffer.size(), pipe)) > 0;) ran.output.append(buffer.data(), got);
+    for (std::size_t got = 0; (got = std::fread(buffer.data(), 1, buffer.size(), pipe)) > 0;)
+      ran.output.append(buffer.data(), got);
     const int ended = ::pclose(pipe);
     ran.status = WIFEXITED(ended) ? WEXITSTATUS(ended) : -1;
     std::ifstream file(errors);
@@ -86,7 +88,8 @@ TEST_CASE("a wrong op, axis or size is bad input, wherever it is given") {
   check_refused(command.run("run rms_norm rows=1..5 cols=4096"), 2, "this command takes one problem");
   check_refused(command.run("explain rms_norm rosw=1 cols=4096"), 2, "'rosw' is unknown (did you mean 'rows'?)");
   check_refused(command.run("explain rms_norm rows=9223372036854775808 cols=4096"), 2, "which 64 bits cannot hold");
-  check_refused(command.run("explain rms_norm rows=1 cols=64 --device-class H200"), 2, "the device class 'H200' does not parse");
+  check_refused(command.run("explain rms_norm rows=1 cols=64 --device-class H200"), 2,
+                "the device class 'H200' does not parse");
   check_refused(command.run("ops rms_norm --arch 90"), 2, "the architecture '90' does not parse");
 }
 
@@ -121,7 +124,8 @@ TEST_CASE("explain and a dry replay need no device") {
   CHECK(explained.status == 0);
   CHECK(explained.output.find("rows=256 cols=4096") != std::string::npos);
   CHECK(explained.output.find("default, a stand-in") != std::string::npos);
-  const Ran replayed = command.run("replay --dry-run --device-class sm_90/mp132/l2_62914560/smem_232448/bus_6144 " + command.path("t.trace", "rms_norm rows=137 cols=4096\n"));
+  const Ran replayed = command.run("replay --dry-run --device-class sm_90/mp132/l2_62914560/smem_232448/bus_6144 " +
+                                   command.path("t.trace", "rms_norm rows=137 cols=4096\n"));
   CHECK(replayed.status == 1);
   CHECK(replayed.output.find("Nothing was launched") == 0);
 }
@@ -129,11 +133,16 @@ TEST_CASE("explain and a dry replay need no device") {
 TEST_CASE("files that are missing, foreign or in the way are refused by name") {
   const Command command;
   check_refused(command.run("cache ls " + command.path("none.kiln")), 2, "none.kiln does not exist");
-  check_refused(command.run("explain rms_norm rows=1 cols=64 --base " + command.path("none.kiln")), 2, "none.kiln does not exist");
-  check_refused(command.run("cache ls " + command.path("foreign.kiln", "not a database, certainly not one of kiln's")), 4, "foreign.kiln");
+  check_refused(command.run("explain rms_norm rows=1 cols=64 --base " + command.path("none.kiln")), 2,
+                "none.kiln does not exist");
+  check_refused(command.run("cache ls " + command.path("foreign.kiln", "not a database, certainly not one of kiln's")),
+                4, "foreign.kiln");
   check_refused(command.run("cache import " + command.path("bad.jsonl", "{}\n")), 2, "bad.jsonl:1");
-  check_refused(command.run("cache export --text -o " + command.path("there.jsonl", "precious")), 2, "there.jsonl exists");
-  check_refused(command.run("prewarm " + command.path("w.toml", "[[workload]]\nop = \"rms_norm\"\n") + " --arch sm_90a"), 2, "w.toml:1: op 'rms_norm': axis 'rows' is missing");
+  check_refused(command.run("cache export --text -o " + command.path("there.jsonl", "precious")), 2,
+                "there.jsonl exists");
+  check_refused(
+      command.run("prewarm " + command.path("w.toml", "[[workload]]\nop = \"rms_norm\"\n") + " --arch sm_90a"), 2,
+      "w.toml:1: op 'rms_norm': axis 'rows' is missing");
   check_refused(command.run("replay --dry-run " + command.path("none.trace")), 4, "none.trace cannot be read");
 }
 
@@ -141,7 +150,8 @@ TEST_CASE("a trace is drawn without a device, and what is drawn can be replayed"
   const Command command;
   const std::string trace = command.path("drawn.trace");
   CHECK(command.run("trace rms_norm rows=1..16384 cols=4096,8192 --count 50 --seed 3 -o " + trace).status == 0);
-  const Ran replayed = command.run("--json replay --dry-run --device-class sm_90/mp132/l2_62914560/smem_232448/bus_6144 " + trace);
+  const Ran replayed =
+      command.run("--json replay --dry-run --device-class sm_90/mp132/l2_62914560/smem_232448/bus_6144 " + trace);
   CHECK(replayed.output.find("\"distinct\":50") != std::string::npos);
   CHECK(replayed.output.find("\"launched\":0") != std::string::npos);
 }

@@ -47,19 +47,25 @@ axes = { rows = 3, cols = 8 }
 }
 
 TEST_CASE("a mistake in a workload is named with its line") {
-  CHECK(refusal("[[workload]]\nop = \"twcie\"\naxes = { rows = 1, cols = 8 }\n").find("w.toml:1: there is no op 'twcie' (did you mean 'twice'?)") != std::string::npos);
-  CHECK(refusal("\n[[workload]]\nop = \"twice\"\naxis = { rows = 1 }\n").find("w.toml:4: 'axis' is unknown (did you mean 'axes'?)") != std::string::npos);
-  CHECK(refusal("[[workload]]\nop = \"twice\"\naxes = { rows = 0, cols = 8 }\n").find("w.toml:1: op 'twice': axis 'rows' is 0") != std::string::npos);
+  CHECK(refusal("[[workload]]\nop = \"twcie\"\naxes = { rows = 1, cols = 8 }\n")
+            .find("w.toml:1: there is no op 'twcie' (did you mean 'twice'?)") != std::string::npos);
+  CHECK(refusal("\n[[workload]]\nop = \"twice\"\naxis = { rows = 1 }\n")
+            .find("w.toml:4: 'axis' is unknown (did you mean 'axes'?)") != std::string::npos);
+  CHECK(refusal("[[workload]]\nop = \"twice\"\naxes = { rows = 0, cols = 8 }\n")
+            .find("w.toml:1: op 'twice': axis 'rows' is 0") != std::string::npos);
   CHECK(refusal("[[workload]]\naxes = { rows = 1 }\n").find("without 'op'") != std::string::npos);
-  CHECK(refusal("[[workload]]\nop = \"twice\"\naxes = { rows = 1.5, cols = 8 }\n").find("w.toml:3: expected a size") != std::string::npos);
-  CHECK(refusal("[[workload]]\nop = \"twice\"\naxes = { rows = , cols = 8 }\n").find("w.toml:3: ") != std::string::npos);
+  CHECK(refusal("[[workload]]\nop = \"twice\"\naxes = { rows = 1.5, cols = 8 }\n").find("w.toml:3: expected a size") !=
+        std::string::npos);
+  CHECK(refusal("[[workload]]\nop = \"twice\"\naxes = { rows = , cols = 8 }\n").find("w.toml:3: ") !=
+        std::string::npos);
   CHECK(refusal("jobs = 3\n").find("w.toml:1: 'jobs' is unknown, expected [[workload]]") != std::string::npos);
   CHECK(refusal("").find("expected at least one [[workload]]") != std::string::npos);
 }
 
 TEST_CASE("a trace skips comments and empty lines, and remembers line numbers") {
   const std::vector<spec::Op> ops{sample_op()};
-  const auto entries = trace(ops, "# a stream\n\ntwice rows=5 cols=8 # the first\n  twice cols=16 rows=4096 dtype=f32\n");
+  const auto entries =
+      trace(ops, "# a stream\n\ntwice rows=5 cols=8 # the first\n  twice cols=16 rows=4096 dtype=f32\n");
   REQUIRE(entries.size() == 2);
   CHECK(entries[0].line == 3);
   CHECK(spec::to_string(ops[0], entries[1].problem) == "rows=4096 cols=16 dtype=f32");
@@ -67,9 +73,13 @@ TEST_CASE("a trace skips comments and empty lines, and remembers line numbers") 
 
 TEST_CASE("a mistake in a trace is named with its line") {
   const std::vector<spec::Op> ops{sample_op()};
-  CHECK(message_of([&] { trace(ops, "twice rows=5 cols=8\ntwice rows=0 cols=8\n"); }).find("t.trace:2: op 'twice': axis 'rows' is 0") != std::string::npos);
-  CHECK(message_of([&] { trace(ops, "thrice rows=5\n"); }).find("t.trace:1: there is no op 'thrice'") != std::string::npos);
-  CHECK(message_of([&] { trace(ops, "twice 5 8\n"); }).find("t.trace:1: '5' is not of the form name=value") != std::string::npos);
+  CHECK(message_of([&] {
+          trace(ops, "twice rows=5 cols=8\ntwice rows=0 cols=8\n");
+        }).find("t.trace:2: op 'twice': axis 'rows' is 0") != std::string::npos);
+  CHECK(message_of([&] { trace(ops, "thrice rows=5\n"); }).find("t.trace:1: there is no op 'thrice'") !=
+        std::string::npos);
+  CHECK(message_of([&] { trace(ops, "twice 5 8\n"); }).find("t.trace:1: '5' is not of the form name=value") !=
+        std::string::npos);
 }
 
 TEST_CASE("drawn problems are distinct, legal and the same for the same seed") {

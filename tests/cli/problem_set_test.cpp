@@ -5,6 +5,7 @@
 
 #include <algorithm>
 
+#include "cli/runtime_values.hpp"
 #include "kiln/error.hpp"
 #include "sample_op.hpp"
 
@@ -20,7 +21,8 @@ using Words = std::vector<std::string>;
 std::vector<std::string> bucket_texts(const Words& words) {
   const spec::Op op = sample_op();
   std::vector<std::string> texts;
-  for (const Problem& bucket : buckets_of(op, parse_problem_set(op, words))) texts.push_back(spec::to_string(op, bucket));
+  for (const Problem& bucket : buckets_of(op, parse_problem_set(op, words)))
+    texts.push_back(spec::to_string(op, bucket));
   return texts;
 }
 
@@ -32,11 +34,13 @@ std::string refusal(const Words& words) {
 
 TEST_CASE("a range gives each bucket that it touches once") {
   CHECK(bucket_texts({"rows=3..17", "cols=64", "dtype=f32"}) ==
-        Words{"rows=4 cols=64 dtype=f32", "rows=8 cols=64 dtype=f32", "rows=16 cols=64 dtype=f32", "rows=32 cols=64 dtype=f32"});
+        Words{"rows=4 cols=64 dtype=f32", "rows=8 cols=64 dtype=f32", "rows=16 cols=64 dtype=f32",
+              "rows=32 cols=64 dtype=f32"});
 }
 
 TEST_CASE("a list gives its sizes' buckets, without repetition and in order") {
-  CHECK(bucket_texts({"cols=64", "rows=100,5,6,7..8,128"}) == Words{"rows=8 cols=64 dtype=bf16", "rows=128 cols=64 dtype=bf16"});
+  CHECK(bucket_texts({"cols=64", "rows=100,5,6,7..8,128"}) ==
+        Words{"rows=8 cols=64 dtype=bf16", "rows=128 cols=64 dtype=bf16"});
 }
 
 TEST_CASE("a range over an exact axis names its legal sizes alone") {
@@ -67,8 +71,27 @@ TEST_CASE("what does not parse is refused with one sentence that names it") {
 
 TEST_CASE("a command for one problem refuses ranges and lists") {
   const spec::Op op = sample_op();
-  CHECK(message_of([&] { parse_problem(op, Words{"rows=1..2", "cols=8"}); }).find("this command takes one problem") != std::string::npos);
+  CHECK(message_of([&] {
+          parse_problem(op, Words{"rows=1..2", "cols=8"});
+        }).find("this command takes one problem") != std::string::npos);
   CHECK(parse_problem(op, Words{"rows=5", "cols=8"}).axes[0] == 5);
+}
+
+TEST_CASE("run-time values are told from sizes, and must be numbers of their type") {
+  const spec::Op op = sample_op();
+  Words words{"rows=1", "bias=2.5", "cols=8", "stride=16"};
+  const tune::Placement placement = take_runtime_values(op, words);
+  CHECK(words == Words{"rows=1", "cols=8"});
+  REQUIRE(placement.runtime.size() == 1);
+  CHECK(placement.runtime[0].second == 16);
+  REQUIRE(placement.reals.size() == 1);
+  CHECK(placement.reals[0].second == 2.5);
+  words = {"stride=1.5"};
+  CHECK(message_of([&] {
+          take_runtime_values(op, words);
+        }).find("run-time value 'stride' is '1.5', expected an integer") != std::string::npos);
+  words = {"bias=1", "bias=2"};
+  CHECK(message_of([&] { take_runtime_values(op, words); }).find("'bias' is given twice") != std::string::npos);
 }
 
 TEST_CASE("more buckets than anyone can want are refused before they are made") {
@@ -88,7 +111,8 @@ TEST_CASE("every size of a range lies in a bucket that the range gives, and ever
   CHECK(rc::check([&] {
     const auto low = *rc::gen::inRange<std::int64_t>(1, 4097);
     const auto high = *rc::gen::inRange<std::int64_t>(low, 4097);
-    const auto buckets = buckets_of(op, parse_problem_set(op, Words{"rows=" + std::to_string(low) + ".." + std::to_string(high), "cols=8"}));
+    const auto buckets = buckets_of(
+        op, parse_problem_set(op, Words{"rows=" + std::to_string(low) + ".." + std::to_string(high), "cols=8"}));
     std::vector<std::int64_t> expected;
     for (std::int64_t rows = low; rows <= high; ++rows) {
       Problem problem;

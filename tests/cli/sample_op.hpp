@@ -10,7 +10,7 @@ namespace kiln::testing {
 
 inline spec::Op sample_op() {
   const std::vector<spec::SourceFile> files = {
-      {"op.toml", R"([op]
+      {"op.toml", R"toml([op]
 summary  = "y = 2 x"
 revision = 1
 [axes]
@@ -18,6 +18,9 @@ rows = { bucket = "pow2", max = 4096 }
 cols = { bucket = "exact", max = 1024, multiple_of = 8 }
 [types]
 dtype = ["bf16", "f32"]
+[runtime]
+bias   = "f32"
+stride = { type = "i64", default = "cols", min = "cols" }
 [tensors]
 x = { shape = ["rows", "cols"], dtype = "dtype", fill = "normal" }
 y = { shape = ["rows", "cols"], dtype = "dtype", output = true }
@@ -34,8 +37,8 @@ args   = ["x", "y", "cols"]
 [cost]
 bytes = "2 * rows * cols * sizeof(dtype)"
 flops = "rows * cols"
-)"},
-      {"plain.toml", R"(summary = "a block a row"
+)toml"},
+      {"plain.toml", R"toml(summary = "a block a row"
 [parameters]
 threads = [64, 128]
 [default]
@@ -45,7 +48,7 @@ kernel = "twice<{dtype}, {threads}>"
 grid   = ["rows"]
 block  = ["threads"]
 args   = ["x", "y", "cols"]
-)"},
+)toml"},
       {"plain.cuh", ""},
       {"reference.cuh", ""},
   };

@@ -66,7 +66,8 @@ TEST_CASE("progress tells the rate, the time left, the best and the default") {
   event.total = 40;
   event.best_ns = 12350;
   event.baseline_ns = 14020;
-  CHECK(progress_text(event, 5) == "twice rows=4  [#####---------------] 10/40  2.0/s  15 s left  best 12.35 us, default 14.02 us");
+  CHECK(progress_text(event, 5) ==
+        "twice rows=4  [#####---------------] 10/40  2.0/s  15 s left  best 12.35 us, default 14.02 us");
   event.done = 0;
   event.best_ns = event.baseline_ns = 0;
   CHECK(progress_text(event, 0) == "twice rows=4  [--------------------] 0/40");
