@@ -29,6 +29,6 @@ Target choose_target(const Globals& globals, const TargetChoice& choice, const s
 /// The device, or nothing on a machine without a driver or a GPU. Throws Error(no_device) for an ordinal that a driver lacks.
 std::optional<cuda::DeviceInfo> present_device(const Globals& globals);
 
-inline constexpr const char* h200_device_class = "sm_90/mp132/l2_62914560/smem_232448/bus_6144";
+inline constexpr const char* h200_device_class = "sm_90/mp132/l2_62914560/smem_232448/bus_6016";
 
 }  // namespace kiln::cli

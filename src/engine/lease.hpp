@@ -13,13 +13,15 @@
 
 namespace kiln::engine {
 
-inline constexpr std::int64_t lease_seconds = 600;  // a tune of one bucket takes seconds; a dead holder is noticed before
+inline constexpr std::int64_t lease_seconds =
+    600;  // a tune of one bucket takes seconds; a dead holder is noticed before
 inline constexpr auto lease_poll = std::chrono::milliseconds(50);
 
 /// Held from acquire() until it ends.
 class Lease {
  public:
-  Lease(store::File& file, std::string key, std::string holder) : file_(file), key_(std::move(key)), holder_(std::move(holder)) {}
+  Lease(store::File& file, std::string key, std::string holder)
+      : file_(file), key_(std::move(key)), holder_(std::move(holder)) {}
   ~Lease() {
     if (!held_) return;
     try {

@@ -124,7 +124,7 @@ TEST_CASE("explain and a dry replay need no device") {
   CHECK(explained.status == 0);
   CHECK(explained.output.find("rows=256 cols=4096") != std::string::npos);
   CHECK(explained.output.find("default, a stand-in") != std::string::npos);
-  const Ran replayed = command.run("replay --dry-run --device-class sm_90/mp132/l2_62914560/smem_232448/bus_6144 " +
+  const Ran replayed = command.run("replay --dry-run --device-class sm_90/mp132/l2_62914560/smem_232448/bus_6016 " +
                                    command.path("t.trace", "rms_norm rows=137 cols=4096\n"));
   CHECK(replayed.status == 1);
   CHECK(replayed.output.find("Nothing was launched") == 0);
@@ -151,7 +151,7 @@ TEST_CASE("a trace is drawn without a device, and what is drawn can be replayed"
   const std::string trace = command.path("drawn.trace");
   CHECK(command.run("trace rms_norm rows=1..16384 cols=4096,8192 --count 50 --seed 3 -o " + trace).status == 0);
   const Ran replayed =
-      command.run("--json replay --dry-run --device-class sm_90/mp132/l2_62914560/smem_232448/bus_6144 " + trace);
+      command.run("--json replay --dry-run --device-class sm_90/mp132/l2_62914560/smem_232448/bus_6016 " + trace);
   CHECK(replayed.output.find("\"distinct\":50") != std::string::npos);
   CHECK(replayed.output.find("\"launched\":0") != std::string::npos);
 }
