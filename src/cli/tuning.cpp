@@ -45,8 +45,7 @@ TunedBucket tune(engine::State& state, TuneProgress& progress, const OpBucket& b
                                   Interrupt::requested,
                                   [&](const TuneEvent& event) { progress.on(event); }};
   tune::TuneResult result = tune::tune_bucket(request, state.cubins);
-  const store::CubinRow row = tune::to_row(result.specialisation, result.cubin);
-  state.layers.overlay().put(result.record, &row);
+  tune::publish(request, result, state.cubins);
   result.record.candidates.clear();
   return {bucket, Outcome::tuned, Origin::overlay, false, std::move(result.record), {}};
 }

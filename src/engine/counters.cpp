@@ -14,6 +14,7 @@ Stats Counters::read() const noexcept {
   stats.default_ = sums[static_cast<std::size_t>(Origin::default_)];
   stats.constraint_fallbacks = constraint_fallbacks_.load(std::memory_order_relaxed);
   stats.stale = stale_.load(std::memory_order_relaxed);
+  stats.quarantined = refused_cubins_.load(std::memory_order_relaxed);
   stats.tunes = tunes_.load(std::memory_order_relaxed);
   return stats;
 }

@@ -15,8 +15,9 @@ class Counters {
   void count(Origin origin) noexcept { shard().origins[static_cast<std::size_t>(origin)].fetch_add(1, std::memory_order_relaxed); }
   void count_constraint_fallback() noexcept { constraint_fallbacks_.fetch_add(1, std::memory_order_relaxed); }
   void count_stale() noexcept { stale_.fetch_add(1, std::memory_order_relaxed); }
+  void count_refused_cubin() noexcept { refused_cubins_.fetch_add(1, std::memory_order_relaxed); }
   void count_tune() noexcept { tunes_.fetch_add(1, std::memory_order_relaxed); }
-  /// What was counted here; compiles and quarantined are the caller's to add.
+  /// What was counted here; compiles, and the rows that the files set aside, are the caller's to add.
   [[nodiscard]] Stats read() const noexcept;
 
  private:
@@ -29,7 +30,7 @@ class Counters {
     return shards_[(reinterpret_cast<std::uintptr_t>(&here) >> 12) % shards];
   }
   std::array<Shard, shards> shards_;
-  std::atomic<std::int64_t> constraint_fallbacks_{0}, stale_{0}, tunes_{0};
+  std::atomic<std::int64_t> constraint_fallbacks_{0}, stale_{0}, tunes_{0}, refused_cubins_{0};
 };
 
 }  // namespace kiln::engine

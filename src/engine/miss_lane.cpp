@@ -73,20 +73,35 @@ std::unique_ptr<PlanState> OpState::tune(const Lookup& lookup) {
   const Lookup again = look_up(op, lookup.bucket, engine.context.info().facts, engine.options.regime, engine.layers, false);
   if (again.is_hit()) return load(again);
   const std::lock_guard lock(engine.tune_mutex);
-  tune::TuneRequest request{op, lookup.bucket, lookup.key, engine.context.info(), engine.options.regime, engine.arch, {}, engine.options.stop_requested, engine.options.on_tune};
-  tune::TuneResult result = tune::tune_bucket(request, engine.cubins);
-  const store::CubinRow row = tune::to_row(result.specialisation, result.cubin);
-  engine.layers.overlay().put(result.record, &row);
+  const tune::TuneRequest request{op, lookup.bucket, lookup.key, engine.context.info(), engine.options.regime, engine.arch, {}, engine.options.stop_requested, engine.options.on_tune};
+  tune::publish(request, tune::tune_bucket(request, engine.cubins), engine.cubins);
   engine.counters.count_tune();
   return load(look_up(op, lookup.bucket, engine.context.info().facts, engine.options.regime, engine.layers, false));
+}
+
+/// A stored cubin that the driver refuses is set aside and compiled once more.
+jit::Executable OpState::load_executable(const spec::Implementation& implementation, std::span<const std::int64_t> frame) {
+  const jit::Specialisation specialisation = jit::specialise(op, implementation, frame, engine.arch);
+  const tune::KeyedCubin cubin = engine.cubins.get_and_keep(specialisation);
+  try {
+    try {
+      return {op, implementation, frame, cubin.cubin};
+    } catch (const Error& error) {
+      if (error.kind() != ErrorKind::driver_failed || !cubin.from_store || !engine.cubins.can_compile()) throw;
+    }
+    engine.counters.count_refused_cubin();
+    return {op, implementation, frame, engine.cubins.replace(specialisation).cubin};
+  } catch (const Error& error) {
+    if (error.kind() != ErrorKind::driver_failed) throw;
+    throw Error(ErrorKind::driver_failed, fmt::format("{}: {}", specialisation.label, error.what()));
+  }
 }
 
 std::unique_ptr<PlanState> OpState::load(const Lookup& lookup) {
   if (lookup.implementation == nullptr) throw Error(ErrorKind::not_tuned, lookup.why);
   const spec::Implementation& implementation = *lookup.implementation;
   const auto frame = spec::make_frame(op, &implementation, lookup.bucket, engine.context.info().facts, lookup.config);
-  const tune::KeyedCubin cubin = engine.cubins.get_and_keep(jit::specialise(op, implementation, frame, engine.arch));
-  auto plan = std::make_unique<PlanState>(lookup.bucket, jit::Executable(op, implementation, frame, cubin.cubin), lookup.origin);
+  auto plan = std::make_unique<PlanState>(lookup.bucket, load_executable(implementation, frame), lookup.origin);
   plan->implementation = implementation.name;
   plan->config = spec::to_string(implementation, lookup.config);
   plan->cost_ns = lookup.cost_ns;

@@ -45,6 +45,7 @@ struct OpState {
   std::unique_ptr<PlanState> build(const Problem& bucket);
   std::unique_ptr<PlanState> tune(const Lookup& lookup);
   std::unique_ptr<PlanState> load(const Lookup& lookup);
+  jit::Executable load_executable(const spec::Implementation& implementation, std::span<const std::int64_t> frame);
 
   std::mutex mutex_;                        // guards what follows, and publication
   std::condition_variable ready_;

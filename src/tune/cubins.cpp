@@ -37,16 +37,27 @@ void Cubins::prefetch(const jit::Specialisation& specialisation) {
   if (!layers_.find_cubin(key)) pool_.submit(key, specialisation);
 }
 
-KeyedCubin Cubins::get(const jit::Specialisation& specialisation) {
-  if (auto found = find(specialisation)) return std::move(*found);
+KeyedCubin Cubins::compile(const jit::Specialisation& specialisation) {
   const std::string compiler = jit::compiler_identity();  // throws no_nvrtc with what to do
   const spec::Digest key = jit::cubin_key(specialisation, compiler);
   return {key, compiler, pool_.submit(key, specialisation).get(), false};
 }
 
+KeyedCubin Cubins::get(const jit::Specialisation& specialisation) {
+  if (auto found = find(specialisation)) return std::move(*found);
+  return compile(specialisation);
+}
+
 KeyedCubin Cubins::get_and_keep(const jit::Specialisation& specialisation) {
   KeyedCubin cubin = get(specialisation);
   if (!cubin.from_store) layers_.overlay().put_cubin(to_row(specialisation, cubin));
+  return cubin;
+}
+
+KeyedCubin Cubins::replace(const jit::Specialisation& specialisation) {
+  KeyedCubin cubin = compile(specialisation);
+  const store::CubinRow row = to_row(specialisation, cubin);
+  layers_.overlay().put_all({}, {&row, 1}, store::Existing::replace);
   return cubin;
 }
 

@@ -34,11 +34,16 @@ class Cubins {
   [[nodiscard]] KeyedCubin get(const jit::Specialisation& specialisation);
   /// get(), and the overlay keeps it.
   KeyedCubin get_and_keep(const jit::Specialisation& specialisation);
+  /// Whether there is an NVRTC.
+  [[nodiscard]] bool can_compile() { return !own_compiler().empty(); }
+  /// For a cubin that a layer had and the driver refused: compiles it afresh, and the overlay keeps that one.
+  KeyedCubin replace(const jit::Specialisation& specialisation);
 
   [[nodiscard]] store::Layers& layers() noexcept { return layers_; }
   [[nodiscard]] std::int64_t compiled() const noexcept { return pool_.compiled(); }
 
  private:
+  KeyedCubin compile(const jit::Specialisation& specialisation);
   /// Empty when this machine has no NVRTC.
   const std::string& own_compiler();
 

@@ -219,6 +219,25 @@ class Session {
 
 }  // namespace
 
-TuneResult tune_bucket(const TuneRequest& request, Cubins& cubins) { return Session(request, cubins).run(); }
+TuneResult tune_bucket(const TuneRequest& request, Cubins& cubins) {
+  try {
+    return Session(request, cubins).run();
+  } catch (const Error& error) {
+    if (error.kind() != ErrorKind::out_of_memory) throw;
+    throw Error(ErrorKind::out_of_memory, fmt::format("tuning {} {}: {}", request.op.name, spec::to_string(request.op, request.bucket), error.what()));
+  }
+}
+
+void publish(const TuneRequest& request, const TuneResult& result, Cubins& cubins) {
+  std::vector<store::CubinRow> rows;
+  for (const jit::Specialisation& needed : deployed(request.op, request.bucket, request.device.facts, request.arch, &result.record)) {
+    try {
+      rows.push_back(to_row(needed, cubins.get(needed)));
+    } catch (const Error& error) {
+      if (error.kind() != ErrorKind::compile_failed) throw;  // a default that does not compile cannot stand in
+    }
+  }
+  cubins.layers().overlay().put_all({&result.record, 1}, rows);
+}
 
 }  // namespace kiln::tune

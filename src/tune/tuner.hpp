@@ -36,6 +36,11 @@ struct TuneResult {
 /// ragged) before their time at the upper edge counts. Nothing is written: the caller publishes the result.
 /// Throws Error(not_tuned) when nothing is legal or nothing came out right, Error(interrupted) when asked to stop,
 /// Error(driver_failed) when a candidate broke the context (its name is in the message).
+/// Error(out_of_memory) naming the bucket when its tensors do not fit.
 TuneResult tune_bucket(const TuneRequest& request, Cubins& cubins);
+
+/// Writes the result to the overlay in one transaction: the record, the winner's machine code and that of the defaults, which serve
+/// real sizes that break the winner's constraints. They were compiled as candidates.
+void publish(const TuneRequest& request, const TuneResult& result, Cubins& cubins);
 
 }  // namespace kiln::tune
