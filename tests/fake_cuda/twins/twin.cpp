@@ -26,6 +26,15 @@ constexpr Twin twins[] = {
     {"gemm_simt", gemm_simt},
     {"gemm_mma", gemm_mma},
     {"gemm_reduce", gemm_reduce},
+    {"scale_reference", scale_reference},
+    {"scale_tiled", scale_tiled},
+    {"scale_copy", scale_copy},
+    {"scale_plain", scale_plain},
+    {"tile_scale_reference", tile_scale_reference},
+    {"tile_scale_plain", tile_scale_plain},
+    {"tile_scale_tma", tile_scale_tma},
+    {"squared_relu_reference", squared_relu_reference},
+    {"squared_relu", squared_relu},
 };
 
 }  // namespace

@@ -55,6 +55,13 @@ class Invocation {
     return result;
   }
   [[nodiscard]] std::int64_t integer(std::size_t i) const { return value<long long>(i); }
+  /// Device memory at an address. Throws Failure(CUDA_ERROR_ILLEGAL_ADDRESS) unless one allocation holds all of it.
+  template <typename T>
+  [[nodiscard]] T* at(CUdeviceptr pointer, std::int64_t elements) const {
+    require(pointer % alignof(T) == 0, CUDA_ERROR_MISALIGNED_ADDRESS);
+    return reinterpret_cast<T*>(
+        heap_.at(pointer, elements * static_cast<std::int64_t>(sizeof(T)), CUDA_ERROR_ILLEGAL_ADDRESS));
+  }
   /// Parameter i as an address of `elements` elements, all of which must be the device's. Null for a null pointer.
   template <typename T>
   [[nodiscard]] T* device(std::size_t i, std::int64_t elements) const {
@@ -112,5 +119,14 @@ Traffic gemm_reference(const Invocation& call);
 Traffic gemm_simt(const Invocation& call);
 Traffic gemm_mma(const Invocation& call);
 Traffic gemm_reduce(const Invocation& call);
+Traffic scale_reference(const Invocation& call);
+Traffic scale_tiled(const Invocation& call);
+Traffic scale_copy(const Invocation& call);
+Traffic scale_plain(const Invocation& call);
+Traffic tile_scale_reference(const Invocation& call);
+Traffic tile_scale_plain(const Invocation& call);
+Traffic tile_scale_tma(const Invocation& call);
+Traffic squared_relu_reference(const Invocation& call);
+Traffic squared_relu(const Invocation& call);
 
 }  // namespace fake_cuda

@@ -1,0 +1,260 @@
+// The call lane: real sizes and addresses, bad input, captures, threads.
+#include <atomic>
+#include <thread>
+
+#include "e2e/engine_fixture.hpp"
+
+namespace e2e {
+
+using kiln::Engine;
+using kiln::ErrorKind;
+using kiln::MissPolicy;
+using kiln::Origin;
+
+namespace {
+
+constexpr std::int64_t huge = std::int64_t{1} << 62;
+
+/// Captures what `work` enqueues on the machine's stream, and runs it once.
+class Graph {
+ public:
+  template <typename Work>
+  Graph(const Machine& machine, int mode, Work work) : machine_(machine) {
+    REQUIRE(driver_call<kiln::Stream, int>("cuStreamBeginCapture_v2", machine.stream(), mode) == 0);
+    work();
+    REQUIRE(driver_call<kiln::Stream, CUgraph_st**>("cuStreamEndCapture", machine.stream(), &graph_) == 0);
+    REQUIRE(driver_call<CUgraphExec_st**, CUgraph_st*, unsigned long long>("cuGraphInstantiateWithFlags", &executable_,
+                                                                           graph_, 0ULL) == 0);
+  }
+  ~Graph() {
+    driver_call<CUgraphExec_st*>("cuGraphExecDestroy", executable_);
+    driver_call<CUgraph_st*>("cuGraphDestroy", graph_);
+  }
+  Graph(const Graph&) = delete;
+  Graph& operator=(const Graph&) = delete;
+  void replay() const {
+    REQUIRE(driver_call<CUgraphExec_st*, kiln::Stream>("cuGraphLaunch", executable_, machine_.stream()) == 0);
+  }
+
+ private:
+  const Machine& machine_;
+  CUgraph_st* graph_ = nullptr;
+  CUgraphExec_st* executable_ = nullptr;
+};
+
+constexpr int global = 0, thread_local_ = 1, relaxed = 2;
+
+}  // namespace
+
+TEST_CASE("a real size that breaks the winner's constraint is served by the default, and counted") {
+  const Machine machine;
+  const Engine engine(options(""));
+  REQUIRE(ScaleCall(engine, 64, 128).op.plan(ScaleCall(engine, 64, 128).problem).config() == "threads=128 vector=4");
+  CHECK(ScaleCall(engine, 64, 127).launch(machine.stream()) == Origin::default_);  // 127 % 4 != 0
+  CHECK(ScaleCall(engine, 64, 124).launch(machine.stream()) != Origin::default_);
+  CHECK(engine.stats().constraint_fallbacks == 1);
+  CHECK(engine.stats().default_ == 1);
+  CHECK(engine.stats().tunes == 1);
+}
+
+TEST_CASE("an address that the winner cannot take is served by an implementation that can") {
+  const Machine machine;
+  const Engine engine(options(""));
+  CHECK(ScaleCall(engine, 64, 128).launch(machine.stream()) == Origin::overlay);
+  CHECK(ScaleCall(engine, 64, 128, 4).launch(machine.stream()) == Origin::default_);
+  CHECK(engine.stats().constraint_fallbacks == 1);
+}
+
+TEST_CASE("an address that nothing can take is refused with the tensor and its alignment") {
+  const Machine machine;
+  const Engine engine(options("", MissPolicy::nearest));
+  const Floats x(64 * 64), y(64 * 64);
+  const kiln::Op op = engine.op("rms_norm");
+  const kiln::Problem problem = op.problem({{"rows", 2}, {"cols", 64}, {"dtype", "f32"}});
+  const kiln::Arguments arguments = op.arguments({{"x", x.address(2)}, {"weight", x.address()}, {"y", y.address()}});
+  const kiln::Error error = error_of([&] { op.launch(problem, arguments, machine.stream()); });
+  CHECK(error.kind() == ErrorKind::bad_input);
+  CHECK(contains(error.what(), "'x'"));
+  machine.synchronize();  // the context is whole
+}
+
+TEST_CASE("a tensor that is missing is named; an optional one may be") {
+  const Machine machine;
+  const Engine engine(options(""));
+  ScaleCall call(engine, 64, 128);
+  call.launch(machine.stream());
+  call.arguments.set(call.op.tensor("x"), nullptr);
+  const kiln::Error error = error_of([&] { call.op.launch(call.problem, call.arguments, machine.stream()); });
+  CHECK(error.kind() == ErrorKind::bad_input);
+  CHECK(contains(error.what(), "'x'"));
+}
+
+TEST_CASE("unknown names are refused with those that there are") {
+  const Machine machine;
+  const Engine engine(options(""));
+  CHECK(contains(error_of([&] { static_cast<void>(engine.op("scail")); }).what(), "scale"));
+  const kiln::Op op = engine.op("scale");
+  const auto refused = [&](auto work, const char* nearest) {
+    const kiln::Error error = error_of(work);
+    CHECK(error.kind() == ErrorKind::bad_input);
+    CHECK_MESSAGE(contains(error.what(), nearest), std::string(error.what()));
+  };
+  refused([&] { static_cast<void>(op.axis("row")); }, "rows");
+  refused([&] { static_cast<void>(op.tensor("z")); }, "x");
+  refused([&] { static_cast<void>(op.runtime("facto")); }, "factor");
+  refused([&] { static_cast<void>(op.problem({{"rows", 1}, {"clos", 1}})); }, "cols");
+  refused([&] { static_cast<void>(op.problem({{"rows", 1}})); }, "cols");
+  refused([&] { static_cast<void>(op.problem({{"rows", 1}, {"cols", 1}, {"dtype", "f23"}})); }, "f32");
+  refused([&] { static_cast<void>(op.arguments({{"xx", nullptr}})); }, "x");
+}
+
+TEST_CASE("sizes of 0, below, beyond the maximum and beyond reason are refused with the axis, before and at the call") {
+  const Machine machine;
+  const Engine engine(options("", MissPolicy::nearest));
+  const ScaleCall call(engine, 4, 4);
+  for (const std::int64_t size : {std::int64_t{0}, std::int64_t{-1}, std::int64_t{4097}, huge, INT64_MAX, INT64_MIN}) {
+    const kiln::Error made = error_of([&] { static_cast<void>(call.op.problem({{"rows", size}, {"cols", 4}})); });
+    CHECK(made.kind() == ErrorKind::bad_input);
+    CHECK(contains(made.what(), "rows"));
+    kiln::Problem changed = call.problem;
+    changed[call.op.axis("rows")] = size;
+    const kiln::Error called = error_of([&] { call.op.launch(changed, call.arguments, machine.stream()); });
+    CHECK(called.kind() == ErrorKind::bad_input);
+    CHECK(contains(called.what(), "rows"));
+  }
+  kiln::Arguments arguments = call.arguments;
+  arguments.set(call.op.runtime("stride"), std::int64_t{3});
+  CHECK(contains(error_of([&] { call.op.launch(call.problem, arguments, machine.stream()); }).what(), "stride"));
+  CHECK(engine.stats().launches() == 0);
+}
+
+TEST_CASE("a capture meets a miss with an error and stays valid") {
+  const Machine machine;
+  const Engine engine(options(""));
+  const ScaleCall ready(engine, 64, 128), other(engine, 512, 128);
+  ready.launch(machine.stream());
+  ready.poison();
+  const Graph graph(machine, global, [&] {
+    const kiln::Error error = error_of([&] { other.op.launch(other.problem, other.arguments, machine.stream()); });
+    CHECK(error.kind() == ErrorKind::capture);
+    ready.op.launch(ready.problem, ready.arguments, machine.stream());
+  });
+  CHECK(engine.stats().tunes == 1);
+  graph.replay();
+  ready.check();
+}
+
+TEST_CASE("a plan that was made ready is captured in every mode, and its graph replays") {
+  const Machine machine;
+  const Engine engine(options(""));
+  const ScaleCall call(engine, 64, 128);
+  static_cast<void>(call.op.plan(call.problem, machine.stream()));
+  for (const int mode : {global, thread_local_, relaxed}) {
+    const Graph graph(machine, mode, [&] { call.op.launch(call.problem, call.arguments, machine.stream()); });
+    for (int i = 0; i < 3; ++i) {
+      call.poison();
+      graph.replay();
+      call.check();
+    }
+  }
+}
+
+TEST_CASE("a capture that needs a fallback that was not loaded is told so, and stays valid") {
+  const Machine machine;
+  const Engine engine(options(""));
+  const ScaleCall ready(engine, 64, 128), odd(engine, 64, 127);
+  ready.launch(machine.stream());
+  const Graph graph(machine, global, [&] {
+    CHECK(error_of([&] { odd.op.launch(odd.problem, odd.arguments, machine.stream()); }).kind() == ErrorKind::capture);
+    ready.op.launch(ready.problem, ready.arguments, machine.stream());
+  });
+  graph.replay();
+  ready.check();
+}
+
+TEST_CASE(
+    "a workspace is found in a capture after the plan was made ready for its stream, and a capture without is told so") {
+  const Machine machine;
+  control("kernel wrong scale_tiled");  // so that the implementation with a workspace wins
+  const Engine engine(options(""));
+  const ScaleCall call(engine, 64, 128);
+  static_cast<void>(call.op.plan(call.problem));
+  REQUIRE(call.op.plan(call.problem).implementation() == "plain");
+  REQUIRE(call.op.plan(call.problem).workspace_bytes() >= 64 * 128 * 4);
+  const Graph without(machine, global, [&] {
+    CHECK(error_of([&] { call.op.launch(call.problem, call.arguments, machine.stream()); }).kind() ==
+          ErrorKind::capture);
+  });
+  static_cast<void>(call.op.plan(call.problem, machine.stream()));
+  call.poison();
+  const Graph graph(machine, global, [&] { call.op.launch(call.problem, call.arguments, machine.stream()); });
+  graph.replay();
+  call.check();
+}
+
+TEST_CASE("eight threads that miss at once tune each bucket once, and all get right results") {
+  const Machine machine;
+  const TemporaryFolder folder;
+  const Engine engine(options(folder / "overlay.kiln"));
+  std::vector<std::thread> threads;
+  std::atomic<int> failures = 0;
+  for (int t = 0; t < 8; ++t) {
+    threads.emplace_back([&, t] {
+      if (driver_call<CUctx_st*>("cuCtxPushCurrent_v2", machine.context()) != 0) ++failures;
+      try {
+        kiln::Stream stream = nullptr;
+        driver_call<kiln::Stream*, unsigned>("cuStreamCreate", &stream, 1U);
+        const ScaleCall mine(engine, t % 2 == 0 ? 64 : 256, 128 - 4 * t);
+        for (int i = 0; i < 10; ++i) mine.launch(stream);
+      } catch (const std::exception&) {
+        ++failures;
+      }
+      driver_call<CUctx_st**>("cuCtxPopCurrent_v2", nullptr);
+    });
+  }
+  for (std::thread& thread : threads) thread.join();
+  CHECK(failures == 0);
+  CHECK(engine.stats().tunes == 2);
+  CHECK(engine.stats().overlay == 2);
+  CHECK(engine.stats().hot == 78);
+}
+
+TEST_CASE("a thread without a current context launches, and is left without one") {
+  const Machine machine;
+  const Engine engine(options(""));
+  const ScaleCall call(engine, 64, 128);
+  call.op.plan(call.problem, machine.stream());
+  call.poison();
+  CUctx_st* after = machine.context();
+  std::thread([&] {
+    call.op.launch(call.problem, call.arguments, machine.stream());
+    driver_call<CUctx_st**>("cuCtxGetCurrent", &after);
+  }).join();
+  CHECK(after == nullptr);
+  call.check();
+}
+
+TEST_CASE("a plan outlives its engine, and refuses another bucket's problem") {
+  const Machine machine;
+  std::optional<Engine> engine(options(""));
+  const ScaleCall call(*engine, 64, 128);
+  const kiln::Plan plan = call.op.plan(call.problem, machine.stream());
+  engine.reset();
+  call.poison();
+  plan.launch(call.problem, call.arguments, machine.stream());
+  call.check();
+  kiln::Problem other = call.problem;
+  other[call.op.axis("rows")] = 500;
+  CHECK(error_of([&] { plan.launch(other, call.arguments, machine.stream()); }).kind() == ErrorKind::bad_input);
+}
+
+TEST_CASE("two engines keep apart what they know") {
+  const Machine machine;
+  const Engine first(options("")), second(options("", MissPolicy::error));
+  CHECK(ScaleCall(first, 64, 128).launch(machine.stream()) == Origin::overlay);
+  const ScaleCall call(second, 64, 128);
+  CHECK(error_of([&] { call.op.launch(call.problem, call.arguments, machine.stream()); }).kind() ==
+        ErrorKind::not_tuned);
+}
+
+}  // namespace e2e

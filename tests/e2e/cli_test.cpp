@@ -1,0 +1,118 @@
+// The command, end to end.
+#include <fstream>
+
+#include "e2e/command.hpp"
+
+namespace e2e {
+namespace {
+
+void write(const std::filesystem::path& path, const std::string& text) { std::ofstream(path) << text; }
+
+}  // namespace
+
+TEST_CASE("tune, run, replay, explain: the second time nothing is tuned") {
+  const TemporaryFolder folder;
+  const std::string at = globals(folder);
+  expect(0, "kiln tune scale rows=1..64 cols=128 dtype=f32" + at);
+  CHECK(contains(expect(0, "kiln tune scale rows=33..64 cols=128 dtype=f32 --json" + at), "scale"));
+  CHECK(contains(expect(0, "kiln run scale rows=50 cols=100 dtype=f32 factor=2" + at), "tiled"));
+  const std::string explained = expect(0, "kiln explain scale rows=50 cols=100 dtype=f32" + at);
+  CHECK(contains(explained, "overlay"));
+  CHECK(contains(explained, "rows=64"));
+  write(folder / "trace",
+        "scale rows=50 cols=100 dtype=f32\nscale rows=51 cols=100 dtype=f32\nscale rows=7 cols=128 dtype=f32\n");
+  const std::string replayed = expect(0, "kiln replay " + (folder / "trace").string() + " --json" + at);
+  CHECK_MESSAGE(contains(replayed, "\"tunes\":0"), replayed);
+}
+
+TEST_CASE("what is exported as text comes back through import, and merges") {
+  const TemporaryFolder folder;
+  expect(0, "kiln tune scale rows=64 cols=128 dtype=f32" + globals(folder));
+  const std::string text = (folder / "records.jsonl").string();
+  expect(0, "kiln cache export --text -o " + text + globals(folder));
+  CHECK(contains(expect(0, "cat " + text), "scale"));
+  expect(0, "kiln cache import " + text + globals(folder, "other.kiln"));
+  CHECK(contains(expect(0, "kiln cache ls" + globals(folder, "other.kiln")), "threads=128 vector=4"));
+  CHECK(
+      contains(expect(0, "kiln explain scale rows=64 cols=128 dtype=f32" + globals(folder, "other.kiln")), "overlay"));
+  expect(0, "kiln tune scale rows=256 cols=128 dtype=f32" + globals(folder, "third.kiln"));
+  const std::string merged = (folder / "merged.kiln").string();
+  expect(0, "kiln cache merge -o " + merged + " " + (folder / "other.kiln").string() + " " +
+                (folder / "third.kiln").string());
+  CHECK(contains(expect(0, "kiln cache ls " + merged), "2 records"));
+  CHECK(contains(expect(0, "kiln cache show scale" + globals(folder)), "vector=4"));
+  expect(0, "kiln cache stats" + globals(folder));
+}
+
+TEST_CASE("a deployable file is made without a GPU, and serves with neither NVRTC nor an overlay") {
+  const TemporaryFolder folder;
+  expect(0, "kiln tune scale rows=64 cols=128 dtype=f32" + globals(folder));
+  const std::string text = (folder / "records.jsonl").string(), deployed = (folder / "deployed.kiln").string();
+  expect(0, "kiln cache export --text -o " + text + globals(folder));
+  write(folder / "workload.toml",
+        "[[workload]]\nop = \"scale\"\naxes = { rows = 64, cols = 128 }\ntypes = { dtype = [\"f32\"] }\n");
+  expect(0, "KILN_CUDA_LIBRARY=none kiln prewarm " + (folder / "workload.toml").string() + " --arch sm_90a -o " +
+                deployed + " --base " + text + globals(folder, "empty.kiln"));
+  const std::string ran = expect(0, "KILN_NVRTC_LIBRARY=none kiln explain scale rows=64 cols=128 dtype=f32 --base " +
+                                        deployed + globals(folder, "none.kiln"));
+  CHECK(contains(ran, "base"));
+  write(folder / "trace", "scale rows=50 cols=100 dtype=f32\nscale rows=51 cols=100 dtype=f32\n");
+  const std::string replayed = expect(0, "KILN_NVRTC_LIBRARY=none kiln replay " + (folder / "trace").string() +
+                                             " --json --base " + deployed + globals(folder, "none.kiln"));
+  CHECK_MESSAGE(contains(replayed, "\"compiles\":0"), replayed);
+}
+
+TEST_CASE("the exit status says what kind of thing went wrong, and one line says what") {
+  const TemporaryFolder folder;
+  const std::string at = globals(folder);
+  const auto refused = [&](int status, const std::string& line, const char* said) {
+    const std::string output = expect(status, line);
+    CHECK_MESSAGE(contains(output, said), line, "\n", output);
+  };
+  refused(2, "kiln nonsense", "tune");
+  refused(2, "kiln tune scail rows=1 cols=1" + at, "scale");
+  refused(2, "kiln tune scale rows=0 cols=1" + at, "rows");
+  refused(2, "kiln tune scale rows=-1 cols=1" + at, "rows");
+  refused(2, "kiln tune scale rows=4611686018427387904 cols=1" + at, "rows");
+  refused(2, "kiln tune scale rows=99999999999999999999 cols=1" + at, "rows");
+  refused(2, "kiln tune scale rwos=1 cols=1" + at, "rows");
+  refused(2, "kiln explain scale rows=1" + at, "cols");
+  refused(2, "kiln cache export" + at, "-o");
+  refused(3, "KILN_CUDA_LIBRARY=none kiln tune scale rows=1 cols=1 dtype=f32" + at, "driver");
+  refused(3, "FAKE_CUDA='devices 0' kiln tune scale rows=1 cols=1 dtype=f32" + at, "");
+  refused(3, "KILN_NVRTC_LIBRARY=none kiln tune scale rows=1 cols=1 dtype=f32" + at, "NVRTC");
+  write(folder / "broken.kiln", "this is no database, but long enough to be read as one by mistake");
+  refused(4, "kiln cache ls " + (folder / "broken.kiln").string(), "broken.kiln");
+  refused(0, "kiln --help", "tune");
+  refused(0, "kiln tune --help", "rows=");
+}
+
+TEST_CASE("a command that looks around works without a driver") {
+  const TemporaryFolder folder;
+  const std::string at = globals(folder);
+  CHECK(contains(expect(0, "KILN_CUDA_LIBRARY=none kiln ops" + at), "rms_norm"));
+  CHECK(contains(expect(0, "KILN_CUDA_LIBRARY=none kiln ops gemm" + at), "mma"));
+  expect(0, "KILN_CUDA_LIBRARY=none KILN_NVRTC_LIBRARY=none kiln cache ls" + at);
+  CHECK(contains(shell("KILN_CUDA_LIBRARY=none KILN_NVRTC_LIBRARY=none kiln doctor" + at).output, "driver"));
+  CHECK(contains(expect(0, "kiln devices" + at), "sm_90"));
+  CHECK(contains(expect(0, "kiln doctor" + at), "H200"));
+}
+
+TEST_CASE("run verifies: a kernel that computes wrong values is found and told") {
+  const TemporaryFolder folder;
+  expect(0, "kiln tune scale rows=64 cols=128 dtype=f32" + globals(folder));
+  const std::string output = expect(
+      1, "FAKE_CUDA='kernel wrong scale_tiled' kiln run scale rows=64 cols=128 dtype=f32 factor=2" + globals(folder));
+  CHECK(contains(output, "y"));
+}
+
+TEST_CASE("an interrupted tune keeps the buckets that were finished, and the same command continues") {
+  const TemporaryFolder folder;
+  const std::string tune = "tune scale rows=1..512 cols=128 dtype=f32 --json" + globals(folder);
+  const Outcome first = shell("timeout --signal=INT 3 '" KILN_COMMAND "' " + tune + " ; exit $?");
+  CHECK((first.status == 130 || first.status == 124 || first.status == 0));
+  expect(0, "kiln " + tune);
+  CHECK(contains(expect(0, "kiln cache ls" + globals(folder)), "10 records"));
+}
+
+}  // namespace e2e

@@ -1,0 +1,46 @@
+// The kiln command as a user runs it.
+#pragma once
+
+#include <sys/wait.h>
+
+#include <array>
+#include <cstdio>
+#include <string>
+
+#include "e2e/engine_fixture.hpp"
+
+namespace e2e {
+
+struct Outcome {
+  int status = -1;     // exit status
+  std::string output;  // standard output and error
+};
+
+/// Runs a shell command line, in which `kiln` is this build's.
+inline Outcome shell(const std::string& line) {
+  Outcome outcome;
+  const std::string whole = "kiln() { '" KILN_COMMAND "' \"$@\"; }; { " + line + "; } 2>&1 </dev/null";
+  FILE* pipe = popen(whole.c_str(), "r");
+  REQUIRE(pipe != nullptr);
+  std::array<char, 4096> part{};
+  while (const std::size_t read = fread(part.data(), 1, part.size(), pipe)) outcome.output.append(part.data(), read);
+  const int status = pclose(pipe);
+  outcome.status = WIFEXITED(status) ? WEXITSTATUS(status) : 128 + WTERMSIG(status);
+  return outcome;
+}
+
+/// The same, in a test that expects this exit status.
+inline std::string expect(int status, const std::string& line) {
+  const Outcome outcome = shell(line);
+  CHECK_MESSAGE(outcome.status == status, line, "\n", outcome.output);
+  return outcome.output;
+}
+
+/// Global options that give the command a private overlay and the tests' ops.
+inline std::string globals(const TemporaryFolder& folder, const char* overlay = "overlay.kiln") {
+  std::string words = " --overlay " + (folder / overlay).string();
+  for (const auto& path : test_ops()) words += " --templates " + path.string();
+  return words + " ";
+}
+
+}  // namespace e2e

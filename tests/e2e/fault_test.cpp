@@ -1,0 +1,206 @@
+// What fails while tuning or loading rejects itself, is told, and takes nothing with it.
+#include "e2e/engine_fixture.hpp"
+
+namespace e2e {
+
+using kiln::Engine;
+using kiln::ErrorKind;
+using kiln::Origin;
+
+namespace {
+
+struct Verdicts {
+  std::string winner;
+  std::vector<std::string> rejected;  // "config verdict: reason"
+
+  void operator()(const kiln::TuneEvent& event) {
+    if (event.kind == kiln::TuneEvent::Kind::finished) winner = event.config;
+    if (event.kind == kiln::TuneEvent::Kind::candidate && event.verdict != "ok") {
+      rejected.push_back(std::string(event.config) + " " + std::string(event.verdict) + ": " +
+                         std::string(event.reason));
+    }
+  }
+};
+
+kiln::Options watched(const std::filesystem::path& overlay, Verdicts& verdicts) {
+  kiln::Options chosen = options(overlay);
+  chosen.on_tune = [&verdicts](const kiln::TuneEvent& event) { verdicts(event); };
+  return chosen;
+}
+
+}  // namespace
+
+TEST_CASE("a candidate with a wrong result is rejected, however fast, and the reason is kept") {
+  const Machine machine;
+  control("kernel wrong scale_tiled<float, 128, 4>");
+  Verdicts verdicts;
+  const Engine engine(watched("", verdicts));
+  CHECK(ScaleCall(engine, 64, 128).launch(machine.stream()) == Origin::overlay);
+  CHECK(verdicts.winner != "threads=128 vector=4");
+  REQUIRE(verdicts.rejected.size() == 1);
+  CHECK(contains(verdicts.rejected[0], "threads=128 vector=4 wrong_result"));
+  CHECK(contains(verdicts.rejected[0], "rows="));
+}
+
+TEST_CASE("when every candidate is wrong, the first reason is told and nothing is stored") {
+  const Machine machine;
+  control("kernel wrong scale_tiled; kernel wrong scale_plain");
+  const TemporaryFolder folder;
+  const Engine engine(options(folder / "overlay.kiln"));
+  const ScaleCall call(engine, 64, 128);
+  const kiln::Error error = error_of([&] { call.op.launch(call.problem, call.arguments, machine.stream()); });
+  CHECK((error.kind() == ErrorKind::not_tuned || error.kind() == ErrorKind::wrong_result));
+  CHECK(engine.stats().tunes == 0);
+  control("heal");
+  CHECK(call.launch(machine.stream()) == Origin::overlay);
+}
+
+TEST_CASE("a slow candidate does not win") {
+  const Machine machine;
+  control("kernel slow 20 scale_tiled<float, 128, 4>");
+  Verdicts verdicts;
+  const Engine engine(watched("", verdicts));
+  ScaleCall(engine, 64, 128).launch(machine.stream());
+  CHECK(verdicts.rejected.empty());
+  CHECK(!verdicts.winner.empty());
+  CHECK(verdicts.winner != "threads=128 vector=4");
+}
+
+TEST_CASE("a candidate whose module the driver refuses is rejected, and the others compete") {
+  const Machine machine;
+  control("module CUDA_ERROR_INVALID_IMAGE scale_tiled<float, 128, 4>");
+  Verdicts verdicts;
+  const Engine engine(watched("", verdicts));
+  CHECK(ScaleCall(engine, 64, 128).launch(machine.stream()) == Origin::overlay);
+  REQUIRE(verdicts.rejected.size() == 1);
+  CHECK(contains(verdicts.rejected[0], "threads=128 vector=4 launch_failed"));
+  CHECK(contains(verdicts.rejected[0], "CUDA_ERROR_INVALID_IMAGE"));
+}
+
+TEST_CASE("a stored cubin that the driver refuses is compiled once more, then served") {  // FAULTS 27
+  const Machine machine;
+  const TemporaryFolder folder;
+  { ScaleCall(Engine(options(folder / "overlay.kiln")), 64, 128).launch(machine.stream()); }
+  control("fail cuModuleLoadDataEx CUDA_ERROR_INVALID_IMAGE");
+  const Engine engine(options(folder / "overlay.kiln"));
+  CHECK(ScaleCall(engine, 64, 128).launch(machine.stream()) == Origin::overlay);
+  CHECK(engine.stats().compiles == 1);
+  CHECK(engine.stats().quarantined == 1);
+}
+
+TEST_CASE("a driver that refuses every module gives an error that names the kernel's op") {  // FAULTS 27
+  const Machine machine;
+  const TemporaryFolder folder;
+  { ScaleCall(Engine(options(folder / "overlay.kiln")), 64, 128).launch(machine.stream()); }
+  control("fail cuModuleLoadDataEx CUDA_ERROR_INVALID_IMAGE sticky");
+  const Engine engine(options(folder / "overlay.kiln"));
+  const ScaleCall call(engine, 64, 128);
+  const kiln::Error error = error_of([&] { call.op.launch(call.problem, call.arguments, machine.stream()); });
+  CHECK(error.kind() == ErrorKind::driver_failed);
+  CHECK(contains(error.what(), "scale"));
+  CHECK(contains(error.what(), "CUDA_ERROR_INVALID_IMAGE"));
+  control("heal");
+  CHECK(call.launch(machine.stream()) == Origin::overlay);
+}
+
+TEST_CASE("device memory that runs out while tuning is told with the problem, and nothing leaks") {  // FAULTS 37
+  const Machine machine;
+  const TemporaryFolder folder;
+  const Engine engine(options(folder / "overlay.kiln"));
+  const ScaleCall call(engine, 1024, 1024);
+  const std::int64_t before = query("memory"), handles = query("handles");
+  control("memory " + std::to_string(before + (std::int64_t{1} << 20)));
+  const kiln::Error error = error_of([&] { call.op.launch(call.problem, call.arguments, machine.stream()); });
+  CHECK(error.kind() == ErrorKind::out_of_memory);
+  CHECK_MESSAGE(contains(error.what(), "scale"), std::string(error.what()));
+  CHECK_MESSAGE(contains(error.what(), "1024"), std::string(error.what()));
+  CHECK(query("memory") == before);
+  CHECK(query("handles") == handles);
+  control("memory 150323855360");
+  CHECK(call.launch(machine.stream()) == Origin::overlay);
+}
+
+TEST_CASE("any allocation of a tune may fail: the error is typed, memory is given back, the next try succeeds") {
+  const Machine machine;
+  const TemporaryFolder folder;
+  const Engine engine(options(folder / "overlay.kiln"));
+  const ScaleCall call(engine, 64, 128);
+  const std::int64_t before = query("memory");
+  int failures = 0;
+  for (int nth = 1; nth < 40; ++nth) {
+    control("heal; fail cuMemAlloc_v2 CUDA_ERROR_OUT_OF_MEMORY at " + std::to_string(nth));
+    try {
+      call.op.launch(call.problem, call.arguments, machine.stream());
+      break;
+    } catch (const kiln::Error& error) {
+      CHECK(error.kind() == ErrorKind::out_of_memory);
+      ++failures;
+    }
+    CHECK(query("memory") == before);
+  }
+  CHECK(failures > 3);
+  CHECK(engine.stats().tunes == 1);
+  call.launch(machine.stream());
+}
+
+TEST_CASE("a tune that is asked to stop ends with an error, and a later one begins again") {
+  const Machine machine;
+  const TemporaryFolder folder;
+  bool may_stop = true;
+  kiln::Options chosen = options(folder / "overlay.kiln");
+  int candidates = 0;
+  chosen.on_tune = [&](const kiln::TuneEvent& event) {
+    candidates += event.kind == kiln::TuneEvent::Kind::candidate ? 1 : 0;
+  };
+  chosen.stop_requested = [&] { return may_stop && candidates == 3; };
+  const Engine engine(chosen);
+  const ScaleCall call(engine, 64, 128);
+  const kiln::Error error = error_of([&] { call.op.launch(call.problem, call.arguments, machine.stream()); });
+  CHECK(error.kind() == ErrorKind::interrupted);
+  CHECK(contains(error.what(), "3 of 7"));
+  CHECK(engine.stats().tunes == 0);
+  may_stop = false;
+  CHECK(call.launch(machine.stream()) == Origin::overlay);
+  CHECK(engine.stats().tunes == 1);
+}
+
+TEST_CASE("a candidate that reads an illegal address is named") {
+  const TemporaryFolder folder;
+  const Machine machine;
+  control("kernel fault scale_tiled<float, 128, 4>");
+  const Engine engine(options(folder / "overlay.kiln"));
+  const Floats x(64 * 128), y(64 * 128);
+  const kiln::Op op = engine.op("scale");
+  const kiln::Problem problem = op.problem({{"rows", 64}, {"cols", 128}, {"dtype", "f32"}});
+  const kiln::Error error = error_of([&] {
+    op.launch(problem, op.arguments({{"x", x.address()}, {"y", y.address()}, {"factor", 2.0}}), machine.stream());
+  });
+  CHECK(error.kind() == ErrorKind::driver_failed);
+  CHECK(contains(error.what(), "threads=128 vector=4"));
+}
+
+TEST_CASE("another architecture is another key: nothing of the first is served, nothing of it is lost") {  // FAULTS 26
+  const TemporaryFolder folder;
+  {
+    const Machine machine;
+    ScaleCall(Engine(options(folder / "overlay.kiln")), 64, 128).launch(machine.stream());
+  }
+  control("sm 80");
+  {
+    const Machine machine;
+    const Engine engine(options(folder / "overlay.kiln", kiln::MissPolicy::error));
+    const ScaleCall call(engine, 64, 128);
+    CHECK(error_of([&] { call.op.launch(call.problem, call.arguments, machine.stream()); }).kind() ==
+          ErrorKind::not_tuned);
+    const Engine tunes(options(folder / "overlay.kiln"));
+    CHECK(ScaleCall(tunes, 64, 128).launch(machine.stream()) == Origin::overlay);
+    CHECK(tunes.stats().tunes == 1);
+  }
+  control("sm 90");
+  const Machine machine;
+  const Engine engine(options(folder / "overlay.kiln", kiln::MissPolicy::error));
+  CHECK(ScaleCall(engine, 64, 128).launch(machine.stream()) == Origin::overlay);
+  CHECK(engine.stats().compiles == 0);
+}
+
+}  // namespace e2e

@@ -1,0 +1,195 @@
+// A bucket is tuned once, and never again: not for the next length, not in the next engine.
+#include "e2e/engine_fixture.hpp"
+
+namespace e2e {
+
+using kiln::Engine;
+using kiln::MissPolicy;
+using kiln::Origin;
+
+TEST_CASE("one tune serves every length of its bucket, in this engine and in the next") {
+  const Machine machine;
+  const TemporaryFolder folder;
+  {
+    const Engine engine(options(folder / "overlay.kiln"));
+    CHECK(ScaleCall(engine, 64, 128).launch(machine.stream()) == Origin::overlay);
+    CHECK(ScaleCall(engine, 64, 128).launch(machine.stream()) == Origin::hot);
+    CHECK(ScaleCall(engine, 33, 128).launch(machine.stream()) == Origin::hot);
+    CHECK(engine.stats().tunes == 1);
+    CHECK(engine.stats().hot == 2);
+    CHECK(engine.stats().launches() == 3);
+  }
+  const std::int64_t kernels_before = query("launches scale_tiled");
+  const Engine again(options(folder / "overlay.kiln"));
+  CHECK(ScaleCall(again, 50, 100).launch(machine.stream()) == Origin::overlay);
+  CHECK(ScaleCall(again, 51, 100).launch(machine.stream()) == Origin::hot);
+  CHECK(query("launches scale_tiled") == kernels_before + 2);
+  CHECK(again.stats().tunes == 0);
+  CHECK(again.stats().compiles == 0);
+  CHECK(again.warnings().empty());
+}
+
+TEST_CASE("the fastest candidate wins, and its record says so") {
+  const Machine machine;
+  const TemporaryFolder folder;
+  const Engine engine(options(folder / "overlay.kiln"));
+  const ScaleCall call(engine, 256, 256);
+  const kiln::Plan plan = call.op.plan(call.problem);
+  CHECK(plan.implementation() == "tiled");
+  CHECK(plan.config() == "threads=128 vector=4");
+  CHECK(plan.cost_ns() > 1000);
+  CHECK(plan.origin() == Origin::overlay);
+  CHECK(plan.launch(call.problem, call.arguments, machine.stream()) == Origin::overlay);
+  call.check();
+}
+
+TEST_CASE("progress is told: begun, each candidate with its verdict, finished with the winner") {
+  const Machine machine;
+  std::int64_t begun = 0, candidates = 0, finished = 0;
+  kiln::Options chosen = options("");
+  chosen.on_tune = [&](const kiln::TuneEvent& event) {
+    begun += event.kind == kiln::TuneEvent::Kind::begun ? 1 : 0;
+    finished += event.kind == kiln::TuneEvent::Kind::finished ? 1 : 0;
+    if (event.kind == kiln::TuneEvent::Kind::finished) CHECK(event.config == "threads=128 vector=4");
+    if (event.kind != kiln::TuneEvent::Kind::candidate) return;
+    ++candidates;
+    CHECK(event.done == candidates);
+    CHECK(event.total == 7);
+    CHECK(event.verdict == "ok");
+    CHECK(event.baseline_ns > 0);
+    CHECK(event.best_ns <= event.baseline_ns);
+  };
+  const Engine engine(chosen);
+  ScaleCall(engine, 64, 64).launch(machine.stream());
+  CHECK(begun == 1);
+  CHECK(candidates == 7);
+  CHECK(finished == 1);
+}
+
+TEST_CASE("tuning gives back all the device memory that it took") {
+  const Machine machine;
+  const TemporaryFolder folder;
+  const Engine engine(options(folder / "overlay.kiln"));
+  const ScaleCall call(engine, 64, 128);
+  const std::int64_t before = query("memory");
+  const std::int64_t handles = query("handles");
+  call.launch(machine.stream());
+  CHECK(query("memory") == before);
+  CHECK(query("handles") == handles + 1);  // the winner's module
+}
+
+TEST_CASE("every built-in op is tuned and launched") {
+  const Machine machine;
+  const TemporaryFolder folder;
+  const Engine engine(options(folder / "overlay.kiln"));
+  const std::vector<float> zeros(64 * 64, 0.0F);
+  const Floats x(ramp(64 * 64)), w(ramp(64 * 64)), y(zeros);
+  SUBCASE("rms_norm") {
+    const kiln::Op op = engine.op("rms_norm");
+    const kiln::Problem problem = op.problem({{"rows", 3}, {"cols", 64}, {"dtype", "f32"}});
+    CHECK(op.launch(problem,
+                    op.arguments({{"x", x.address()}, {"weight", w.address()}, {"y", y.address()}, {"epsilon", 1e-6}}),
+                    machine.stream()) == Origin::overlay);
+    double squares = 0;
+    const std::vector<float> in = ramp(64);
+    for (const float each : in) squares += static_cast<double>(each * each);
+    CHECK(static_cast<double>(y.download()[5]) ==
+          doctest::Approx(static_cast<double>(in[5] * in[5]) / std::sqrt(squares / 64 + 1e-6)));
+  }
+  SUBCASE("softmax") {
+    const kiln::Op op = engine.op("softmax");
+    const kiln::Problem problem = op.problem({{"rows", 3}, {"cols", 60}, {"dtype", "f32"}});
+    op.launch(problem, op.arguments({{"x", x.address()}, {"y", y.address()}}), machine.stream());
+    const std::vector<float> got = y.download();
+    for (std::size_t row = 0; row < 3; ++row) {
+      double sum = 0;
+      for (std::size_t i = 0; i < 60; ++i) sum += static_cast<double>(got[row * 60 + i]);
+      CHECK(sum == doctest::Approx(1));
+    }
+  }
+  SUBCASE("gemm") {
+    const kiln::Op op = engine.op("gemm");
+    const kiln::Problem problem =
+        op.problem({{"m", 5}, {"n", 24}, {"k", 40}, {"dtype", "f32"}, {"layout", "nt"}, {"activation", "relu"}});
+    const Floats bias(ramp(24));
+    op.launch(problem,
+              op.arguments({{"x", x.address()}, {"w", w.address()}, {"bias", bias.address()}, {"y", y.address()}}),
+              machine.stream());
+    const std::vector<float> in = ramp(64 * 64), got = y.download();
+    double sum = static_cast<double>(in[7]);
+    for (std::size_t i = 0; i < 40; ++i)
+      sum += static_cast<double>(in[2 * 40 + i]) * static_cast<double>(in[7 * 40 + i]);
+    CHECK(static_cast<double>(got[2 * 24 + 7]) == doctest::Approx(sum > 0 ? sum : 0));
+  }
+  CHECK(engine.stats().tunes == 1);
+}
+
+TEST_CASE("ops of a user's folder are tuned like built-in ones, tensor maps included") {
+  const Machine machine;
+  const TemporaryFolder folder;
+  const Engine engine(options(folder / "overlay.kiln"));
+  const Floats x(ramp(64 * 64)), y(64 * 64);
+  const kiln::Op tiles = engine.op("tile_scale");
+  const kiln::Problem problem = tiles.problem({{"rows", 20}, {"cols", 64}, {"dtype", "f32"}});
+  const kiln::Arguments arguments = tiles.arguments({{"x", x.address()}, {"y", y.address()}, {"scale", 3.0}});
+  CHECK(tiles.launch(problem, arguments, machine.stream()) == Origin::overlay);
+  CHECK(tiles.plan(problem).implementation() == "tma");
+  CHECK(y.download()[100] == 3 * ramp(101)[100]);
+  CHECK(query("launches tile_scale_tma") > 0);
+}
+
+TEST_CASE("without a record, policy error says which bucket is not tuned and launches nothing") {
+  const Machine machine;
+  const Engine engine(options("", MissPolicy::error));
+  const ScaleCall call(engine, 64, 128);
+  const kiln::Error error = error_of([&] { call.op.launch(call.problem, call.arguments, machine.stream()); });
+  CHECK(error.kind() == kiln::ErrorKind::not_tuned);
+  CHECK(contains(error.what(), "scale"));
+  CHECK(engine.stats().launches() == 0);
+}
+
+TEST_CASE("policy nearest serves another bucket's record, else the default, and names both as stand-ins") {
+  const Machine machine;
+  const TemporaryFolder folder;
+  {
+    const Engine engine(options(folder / "overlay.kiln", MissPolicy::nearest));
+    CHECK(ScaleCall(engine, 64, 128).launch(machine.stream()) == Origin::default_);
+    CHECK(engine.stats().default_ == 1);
+    CHECK(engine.stats().tunes == 0);
+  }
+  {
+    const Engine engine(options(folder / "overlay.kiln"));
+    ScaleCall(engine, 64, 128).launch(machine.stream());
+  }
+  const Engine engine(options(folder / "overlay.kiln", MissPolicy::nearest));
+  const ScaleCall other(engine, 1024, 128);
+  CHECK(other.launch(machine.stream()) == Origin::nearest);
+  CHECK(other.launch(machine.stream()) == Origin::nearest);
+  CHECK(other.op.plan(other.problem).config() == "threads=128 vector=4");
+  CHECK(engine.stats().nearest == 2);
+  CHECK(engine.stats().hot == 0);
+  CHECK(ScaleCall(engine, 64, 128).launch(machine.stream()) == Origin::overlay);
+}
+
+TEST_CASE("an explanation tells the layers, the answer and the launch, and does nothing") {
+  const Machine machine;
+  const TemporaryFolder folder;
+  const Engine engine(options(folder / "overlay.kiln"));
+  const ScaleCall call(engine, 40, 100);
+  const std::int64_t launches = query("launches");
+  const kiln::Explanation before = engine.explain(call.op, call.problem);
+  CHECK(before.origin == Origin::default_);
+  CHECK(contains(before.bucket, "rows=64"));
+  REQUIRE(before.layers.size() == 1);
+  CHECK(before.layers[0].found == "nothing");
+  CHECK(query("launches") == launches);
+  call.launch(machine.stream());
+  const kiln::Explanation after = engine.explain(call.op, call.problem);
+  CHECK(after.origin == Origin::overlay);
+  CHECK(after.config == "threads=128 vector=4");
+  CHECK(after.cubin_found);
+  REQUIRE(after.passes.size() == 1);
+  CHECK(contains(after.passes[0], "grid 40 1 1"));
+}
+
+}  // namespace e2e

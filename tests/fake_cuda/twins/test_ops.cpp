@@ -1,0 +1,145 @@
+// The ops that tests and examples bring: tests/e2e/ops/scale, tests/ops/tile_scale, examples/ops/squared_relu.
+#include <algorithm>
+#include <cmath>
+
+#include "module/tensor_map.hpp"
+#include "twins/elements.hpp"
+#include "twins/twin.hpp"
+
+namespace fake_cuda {
+namespace {
+
+/// y = (x + bias) * factor for grid.x rows; y is dense.
+template <typename T, typename Out>
+Traffic scale(const Invocation& call, std::size_t y_parameter, std::int64_t cols, std::int64_t stride, float factor) {
+  const std::int64_t rows = call.geometry.grid[0];
+  const T* x = call.required<T>(0, (rows - 1) * stride + cols);
+  const T* bias = call.device<T>(1, cols);
+  Out* y = call.required<Out>(y_parameter, rows * cols);
+  for (std::int64_t row = 0; row < rows; ++row) {
+    for (std::int64_t i = 0; i < cols; ++i) {
+      const double shifted = to_double(x[row * stride + i]) + (bias == nullptr ? 0 : to_double(bias[i]));
+      y[row * cols + i] = from_double<Out>(shifted * static_cast<double>(factor));
+    }
+  }
+  return {static_cast<double>(2 * rows * cols) * sizeof(T), 0, 1};
+}
+
+}  // namespace
+
+Traffic scale_reference(const Invocation& call) {
+  return with_element(call.type_argument(0), [&]<typename T>(T) {
+    return scale<T, float>(call, 2, call.integer(3), call.integer(4), call.value<float>(5));
+  });
+}
+
+// Fastest with 128 threads and vectors of 4.
+Traffic scale_tiled(const Invocation& call) {
+  return with_element(call.type_argument(0), [&]<typename T>(T) {
+    const std::int64_t threads = call.template_integer(1), vector = call.template_integer(2);
+    const std::int64_t cols = call.integer(3), stride = call.integer(4);
+    const auto bytes = static_cast<CUdeviceptr>(vector) * sizeof(T);
+    require(call.geometry.threads() == threads, CUDA_ERROR_LAUNCH_FAILED);
+    require(call.value<CUdeviceptr>(0) % bytes == 0 && call.value<CUdeviceptr>(2) % bytes == 0 &&
+                stride % vector == 0 && cols % vector == 0,
+            CUDA_ERROR_MISALIGNED_ADDRESS);
+    Traffic traffic = scale<T, T>(call, 2, cols, stride, call.value<float>(5));
+    traffic.efficiency = 0.01 / (vector == 4 ? 1 : 2) / (1 + std::abs(std::log2(static_cast<double>(threads) / 128)));
+    return traffic;
+  });
+}
+
+Traffic scale_copy(const Invocation& call) {
+  return with_element(call.type_argument(0), [&]<typename T>(T) {
+    const std::int64_t rows = call.geometry.grid[0], cols = call.integer(2), stride = call.integer(3);
+    const T* x = call.required<T>(0, (rows - 1) * stride + cols);
+    T* copy = call.required<T>(1, rows * cols);
+    for (std::int64_t row = 0; row < rows; ++row) std::copy_n(x + row * stride, cols, copy + row * cols);
+    return Traffic{static_cast<double>(2 * rows * cols) * sizeof(T), 0, 0.002};
+  });
+}
+
+Traffic scale_plain(const Invocation& call) {
+  return with_element(call.type_argument(0), [&]<typename T>(T) {
+    Traffic traffic = scale<T, T>(call, 2, call.integer(3), call.integer(3), call.value<float>(4));
+    traffic.efficiency = 0.002;
+    return traffic;
+  });
+}
+
+Traffic tile_scale_reference(const Invocation& call) {
+  return with_element(call.type_argument(0), [&]<typename T>(T) {
+    const std::int64_t rows = call.geometry.grid[0], cols = call.integer(2), stride = call.integer(3);
+    const T* x = call.required<T>(0, (rows - 1) * stride + cols);
+    auto* y = call.required<float>(1, rows * cols);
+    for (std::int64_t i = 0; i < rows * cols; ++i) {
+      y[i] = static_cast<float>(to_double(x[i / cols * stride + i % cols])) * call.value<float>(4);
+    }
+    return Traffic{static_cast<double>(2 * rows * cols) * sizeof(T), 0, 0.1};
+  });
+}
+
+Traffic tile_scale_plain(const Invocation& call) {
+  return with_element(call.type_argument(0), [&]<typename T>(T) {
+    const std::int64_t rows = call.integer(2), cols = call.integer(3), stride = call.integer(4);
+    const T* x = call.required<T>(0, (rows - 1) * stride + cols);
+    T* y = call.required<T>(1, rows * cols);
+    const auto factor = static_cast<double>(call.value<float>(5));
+    for (std::int64_t i = 0; i < rows * cols; ++i)
+      y[i] = from_double<T>(to_double(x[i / cols * stride + i % cols]) * factor);
+    return Traffic{static_cast<double>(2 * rows * cols) * sizeof(T), 0, 0.1};
+  });
+}
+
+/// tile_scale_tma<T, TileRows, TileCols>(tensor_map x, y, rows, cols, scale): a box of x a block.
+Traffic tile_scale_tma(const Invocation& call) {
+  return with_element(call.type_argument(0), [&]<typename T>(T) {
+    const auto raw = call.value<CUtensorMap>(0);
+    TensorMap map;
+    std::memcpy(&map, &raw, sizeof map);
+    const std::int64_t rows = call.integer(2), cols = call.integer(3);
+    const auto tile_rows = static_cast<std::uint32_t>(call.template_integer(1)),
+               tile_cols = static_cast<std::uint32_t>(call.template_integer(2));
+    require(map.magic == tensor_map_magic && map.rank == 2 && map.box[0] == tile_cols && map.box[1] == tile_rows,
+            CUDA_ERROR_LAUNCH_FAILED);
+    require(call.geometry.grid[0] * tile_cols >= cols, CUDA_ERROR_LAUNCH_FAILED);
+    const auto stride = static_cast<std::int64_t>(map.stride_bytes[0] / sizeof(T));
+    const T* x = call.at<T>(
+        map.address, (static_cast<std::int64_t>(map.shape[1]) - 1) * stride + static_cast<std::int64_t>(map.shape[0]));
+    T* y = call.required<T>(1, rows * cols);
+    for (std::int64_t i = 0; i < rows * cols; ++i) {
+      const auto row = static_cast<std::uint64_t>(i / cols), column = static_cast<std::uint64_t>(i % cols);
+      const bool inside = row < map.shape[1] && column < map.shape[0];  // what is outside reads as zero
+      y[i] = from_double<T>(
+          inside ? to_double(x[i / cols * stride + i % cols]) * static_cast<double>(call.value<float>(4)) : 0);
+    }
+    return Traffic{static_cast<double>(2 * rows * cols) * sizeof(T), 0, tile_rows == 8 ? 0.2 : 0.15};
+  });
+}
+
+namespace {
+
+double squared_relu_of(double x, float scale) {
+  return x > 0 ? x * x * static_cast<double>(scale) : std::isnan(x) ? x : 0;
+}
+
+template <typename T, typename Out>
+Traffic square(const Invocation& call) {
+  const std::int64_t count = call.integer(2);
+  const T* x = call.required<T>(0, count);
+  Out* y = call.required<Out>(1, count);
+  for (std::int64_t i = 0; i < count; ++i)
+    y[i] = from_double<Out>(squared_relu_of(to_double(x[i]), call.value<float>(3)));
+  return {static_cast<double>(2 * count) * sizeof(T), 0, memory_efficiency(call, 16)};
+}
+
+}  // namespace
+
+Traffic squared_relu_reference(const Invocation& call) {
+  return with_element(call.type_argument(0), [&]<typename T>(T) { return square<T, float>(call); });
+}
+Traffic squared_relu(const Invocation& call) {
+  return with_element(call.type_argument(0), [&]<typename T>(T) { return square<T, T>(call); });
+}
+
+}  // namespace fake_cuda
