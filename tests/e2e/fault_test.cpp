@@ -77,7 +77,7 @@ TEST_CASE("a candidate whose module the driver refuses is rejected, and the othe
   CHECK(contains(verdicts.rejected[0], "CUDA_ERROR_INVALID_IMAGE"));
 }
 
-TEST_CASE("a stored cubin that the driver refuses is compiled once more, then served") {  // FAULTS 27
+TEST_CASE("a stored cubin that the driver refuses is compiled once more, then served") {
   const Machine machine;
   const TemporaryFolder folder;
   { ScaleCall(Engine(options(folder / "overlay.kiln")), 64, 128).launch(machine.stream()); }
@@ -88,7 +88,7 @@ TEST_CASE("a stored cubin that the driver refuses is compiled once more, then se
   CHECK(engine.stats().quarantined == 1);
 }
 
-TEST_CASE("a driver that refuses every module gives an error that names the kernel's op") {  // FAULTS 27
+TEST_CASE("a driver that refuses every module gives an error that names the kernel's op") {
   const Machine machine;
   const TemporaryFolder folder;
   { ScaleCall(Engine(options(folder / "overlay.kiln")), 64, 128).launch(machine.stream()); }
@@ -103,7 +103,7 @@ TEST_CASE("a driver that refuses every module gives an error that names the kern
   CHECK(call.launch(machine.stream()) == Origin::overlay);
 }
 
-TEST_CASE("device memory that runs out while tuning is told with the problem, and nothing leaks") {  // FAULTS 37
+TEST_CASE("device memory that runs out while tuning is told with the problem, and nothing leaks") {
   const Machine machine;
   const TemporaryFolder folder;
   const Engine engine(options(folder / "overlay.kiln"));
@@ -179,7 +179,7 @@ TEST_CASE("a candidate that reads an illegal address is named") {
   CHECK(contains(error.what(), "threads=128 vector=4"));
 }
 
-TEST_CASE("another architecture is another key: nothing of the first is served, nothing of it is lost") {  // FAULTS 26
+TEST_CASE("another architecture is another key: nothing of the first is served, nothing of it is lost") {
   const TemporaryFolder folder;
   {
     const Machine machine;
