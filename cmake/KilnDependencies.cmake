@@ -24,6 +24,14 @@ kiln_dependency(kiln_sqlite sqlite3 "${SQLite3_INCLUDE_DIRS}" SQLite::SQLite3)
 kiln_dependency(kiln_crypto crypto "${OPENSSL_INCLUDE_DIR}" OpenSSL::Crypto)
 kiln_dependency(kiln_zstd zstd "${KILN_ZSTD_INCLUDE_DIRS}" PkgConfig::KILN_ZSTD)
 
+# fmt compiled once is half of the compile time of most sources here; a carried binary holds it instead.
+add_library(kiln_fmt INTERFACE)
+if(KILN_STATIC_DEPENDENCIES)
+  target_link_libraries(kiln_fmt INTERFACE fmt::fmt-header-only)
+else()
+  target_link_libraries(kiln_fmt INTERFACE fmt::fmt)
+endif()
+
 # Header-only: nothing to carry along, and nothing that the users of a static kiln must find again.
 add_library(kiln_xxhash INTERFACE) # with XXH_INLINE_ALL
 target_include_directories(kiln_xxhash SYSTEM INTERFACE ${KILN_XXHASH_INCLUDE_DIRS})

@@ -54,7 +54,7 @@ function(kiln_library)
   target_link_libraries(
     kiln
     PRIVATE $<BUILD_INTERFACE:kiln_flags> $<BUILD_INTERFACE:kiln_sqlite> $<BUILD_INTERFACE:kiln_crypto> $<BUILD_INTERFACE:kiln_zstd>
-            $<INSTALL_INTERFACE:SQLite::SQLite3> $<INSTALL_INTERFACE:OpenSSL::Crypto> $<INSTALL_INTERFACE:PkgConfig::KILN_ZSTD>
+            $<BUILD_INTERFACE:kiln_fmt> $<INSTALL_INTERFACE:fmt::fmt> $<INSTALL_INTERFACE:SQLite::SQLite3> $<INSTALL_INTERFACE:OpenSSL::Crypto> $<INSTALL_INTERFACE:PkgConfig::KILN_ZSTD>
             Threads::Threads ${CMAKE_DL_LIBS})
   if(BUILD_SHARED_LIBS)
     target_link_options(kiln PRIVATE "LINKER:--exclude-libs,ALL") # static dependencies stay inside

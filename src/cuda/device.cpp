@@ -1,5 +1,6 @@
 #include "cuda/device.hpp"
 
+#include <cmath>
 #include <array>
 
 #include "kiln/error.hpp"
@@ -108,7 +109,7 @@ double Event::elapsed_ns(const Event& begin, const Event& end) {
   float milliseconds = 0;
   check(Driver::get().cuEventElapsedTime_v2(&milliseconds, begin.event_, end.event_),
         "reading the time between events");
-  return static_cast<double>(milliseconds) * 1e6;
+  return std::round(static_cast<double>(milliseconds) * 1e6);  // a float of milliseconds holds no fraction of one
 }
 
 bool is_capturing(CUstream stream) {

@@ -70,7 +70,7 @@ class Event {
   Event& operator=(Event&&) = delete;
   void record(CUstream stream) const;
   void synchronize() const;
-  /// Nanoseconds from `begin` to `end`, both completed. Resolution about 500 ns before driver 12, 1 ns and up since.
+  /// Whole nanoseconds from `begin` to `end`, both completed. Resolution about 500 ns before driver 12, 1 ns and up since.
   static double elapsed_ns(const Event& begin, const Event& end);
 
  private:
