@@ -62,15 +62,19 @@ void time_batch(Way& way, CUstream stream) {
 /// The kernel of a plan, loaded beside the engine, with its arguments laid out by hand: what a program without Kiln would do.
 class Bare {
  public:
-  Bare(const kiln::spec::Op& op, const kiln::spec::Implementation& implementation, const std::vector<std::int64_t>& frame,
-       const kiln::jit::Cubin& cubin, const kiln::Problem& problem, const kiln::Arguments& arguments, CUstream stream)
+  Bare(const kiln::spec::Op& op, const kiln::spec::Implementation& implementation,
+       const std::vector<std::int64_t>& frame, const kiln::jit::Cubin& cubin, const kiln::Problem& problem,
+       const kiln::Arguments& arguments, CUstream stream)
       : module_(cubin.image, cubin.lowered_names) {
     const kiln::jit::Executable executable(op, implementation, frame, cubin);
-    if (!executable.fill(call_, problem, arguments)) throw kiln::Error(kiln::ErrorKind::bad_input, executable.explain_frame(problem, arguments));
+    if (!executable.fill(call_, problem, arguments))
+      throw kiln::Error(kiln::ErrorKind::bad_input, executable.explain_frame(problem, arguments));
     const kiln::spec::Pass& pass = implementation.passes.at(0);
     for (const kiln::spec::Argument& argument : pass.arguments) values_.push_back(value_of(op, argument, arguments));
     for (std::int64_t& value : values_) parameters_.push_back(&value);
-    const auto number = [&](const kiln::spec::Expression& expression) { return static_cast<unsigned>(expression.evaluate(frame).number); };
+    const auto number = [&](const kiln::spec::Expression& expression) {
+      return static_cast<unsigned>(expression.evaluate(frame).number);
+    };
     config_.gridDimX = number(pass.grid[0]);
     config_.gridDimY = config_.gridDimZ = 1;
     config_.blockDimX = number(pass.block[0]);
@@ -81,14 +85,19 @@ class Bare {
     module_.allow_shared(0, config_.sharedMemBytes);
   }
   void launch() {
-    kiln::cuda::check(kiln::cuda::Driver::get().cuLaunchKernelEx(&config_, module_.function(0), parameters_.data(), nullptr), "cuLaunchKernelEx");
+    kiln::cuda::check(
+        kiln::cuda::Driver::get().cuLaunchKernelEx(&config_, module_.function(0), parameters_.data(), nullptr),
+        "cuLaunchKernelEx");
   }
 
  private:
-  std::int64_t value_of(const kiln::spec::Op& op, const kiln::spec::Argument& argument, const kiln::Arguments& arguments) const {
+  std::int64_t value_of(const kiln::spec::Op& op, const kiln::spec::Argument& argument,
+                        const kiln::Arguments& arguments) const {
     const auto index = static_cast<std::size_t>(argument.index);
-    if (argument.kind == kiln::spec::ArgumentKind::tensor) return reinterpret_cast<std::int64_t>(arguments.tensors[index]);
-    const std::size_t first = argument.kind == kiln::spec::ArgumentKind::runtime ? static_cast<std::size_t>(op.first_runtime()) : 0;
+    if (argument.kind == kiln::spec::ArgumentKind::tensor)
+      return reinterpret_cast<std::int64_t>(arguments.tensors[index]);
+    const std::size_t first =
+        argument.kind == kiln::spec::ArgumentKind::runtime ? static_cast<std::size_t>(op.first_runtime()) : 0;
     return call_.slots[first + index];
   }
   kiln::jit::Module module_;
@@ -117,18 +126,21 @@ int measure(int argc, char** argv) {
   const kiln::cuda::Stream stream;
   const kiln::cuda::Buffer x(rows * cols * 2), weight(cols * 2), y(rows * cols * 2);
   const auto address = [](const kiln::cuda::Buffer& buffer) { return reinterpret_cast<const void*>(buffer.pointer()); };
-  const kiln::Arguments arguments = op.arguments({{"x", address(x)}, {"weight", address(weight)}, {"y", address(y)}, {"epsilon", 1e-6}});
+  const kiln::Arguments arguments =
+      op.arguments({{"x", address(x)}, {"weight", address(weight)}, {"y", address(y)}, {"epsilon", 1e-6}});
   const kiln::Plan plan = op.plan(problem);
 
   const auto ops = kiln::spec::load_ops({});
-  const auto& described = *std::find_if(ops.begin(), ops.end(), [](const auto& each) { return each.name == "rms_norm"; });
+  const auto& described =
+      *std::find_if(ops.begin(), ops.end(), [](const auto& each) { return each.name == "rms_norm"; });
   const kiln::spec::Implementation& implementation = *described.find(plan.implementation());
   const auto config = *kiln::spec::parse_config(implementation, plan.config());
   const auto frame = kiln::spec::make_frame(described, &implementation, problem, context.info().facts, config);
   kiln::store::Layers layers(options.overlay.value_or(kiln::store::default_overlay()), options.bases);
   kiln::jit::CompilePool pool(1);
   kiln::tune::Cubins cubins(layers, pool);
-  const auto cubin = cubins.get(kiln::jit::specialise(described, implementation, frame, kiln::jit::default_arch(context.info().facts.sm())));
+  const auto cubin = cubins.get(
+      kiln::jit::specialise(described, implementation, frame, kiln::jit::default_arch(context.info().facts.sm())));
   Bare bare(described, implementation, frame, cubin.cubin, problem, arguments, stream.handle());
 
   std::array<Way, 3> ways = {Way{"bare cuLaunchKernelEx", [&] { bare.launch(); }, {}, 0},
@@ -147,8 +159,9 @@ int measure(int argc, char** argv) {
     std::sort(way.ns.begin(), way.ns.end());
     const double median = way.ns[way.ns.size() / 2];
     if (bare_ns == 0) bare_ns = median;
-    fmt::print("{{\"bench\":\"hit_latency\",\"way\":\"{}\",\"median_ns\":{:.0f},\"best_ns\":{:.0f},\"over_bare_ns\":{:.0f},\"allocations\":{},\"launches\":{}}}\n", way.name,
-               median, way.ns.front(), median - bare_ns, way.allocated, batches * launches_a_batch);
+    fmt::print(
+        "{{\"bench\":\"hit_latency\",\"way\":\"{}\",\"median_ns\":{:.0f},\"best_ns\":{:.0f},\"over_bare_ns\":{:.0f},\"allocations\":{},\"launches\":{}}}\n",
+        way.name, median, way.ns.front(), median - bare_ns, way.allocated, batches * launches_a_batch);
   }
   return 0;
 }

@@ -64,25 +64,29 @@ class Bench {
 
   void run(const Asked& asked) {
     const kiln::Op op = engine_.op(asked.op);
-    const auto& described = *std::find_if(ops_.begin(), ops_.end(), [&](const auto& each) { return each.name == asked.op; });
+    const auto& described =
+        *std::find_if(ops_.begin(), ops_.end(), [&](const auto& each) { return each.name == asked.op; });
     const kiln::Problem problem = kiln::spec::make_problem(described, asked.settings);
     const auto& facts = context_.info().facts;
-    kiln::tune::VerificationCase verified(described, problem, facts, kiln::jit::default_arch(facts.sm()), cubins_, 20261121, stream_.handle());
+    kiln::tune::VerificationCase verified(described, problem, facts, kiln::jit::default_arch(facts.sm()), cubins_,
+                                          20261121, stream_.handle());
     const kiln::Plan plan = op.plan(problem, stream_.handle());
     verified.poison(stream_.handle());
     op.launch(problem, verified.arguments(), stream_.handle());
     const kiln::tune::Check check = verified.check(stream_.handle());
     const auto limits = kiln::tune::MeasureLimits{.budget_ns = 200e6, .minimum_samples = 51, .maximum_samples = 201};
-    const auto cost = stopwatch_.measure([&](CUstream stream) { op.launch(problem, verified.arguments(), stream); }, stream_.handle(), limits,
-                                         std::numeric_limits<double>::infinity());
+    const auto cost = stopwatch_.measure([&](CUstream stream) { op.launch(problem, verified.arguments(), stream); },
+                                         stream_.handle(), limits, std::numeric_limits<double>::infinity());
     const auto frame = kiln::spec::make_frame(described, nullptr, problem, facts);
     const double bytes = static_cast<double>(described.cost_bytes.evaluate(frame).number);
     const double flops = static_cast<double>(described.cost_flops.evaluate(frame).number);
     const double copy_ns = copy(static_cast<std::int64_t>(bytes) / 2, limits);
-    fmt::print("{{\"bench\":\"throughput\",\"op\":\"{}\",\"problem\":\"{}\",\"implementation\":\"{}\",\"config\":\"{}\",\"right\":{},\"worst_error\":{:.3g},\"ns\":{:.0f},"
-               "\"low_ns\":{:.0f},\"high_ns\":{:.0f},\"gb_s\":{:.1f},\"tflop_s\":{:.2f},\"copy_ns\":{:.0f},\"of_copy\":{:.3f}}}\n",
-               asked.op, kiln::spec::to_string(described, problem), plan.implementation(), plan.config(), check.right, check.worst_error, cost.median_ns, cost.low_ns,
-               cost.high_ns, bytes / cost.median_ns, flops / cost.median_ns / 1000, copy_ns, copy_ns / cost.median_ns);
+    fmt::print(
+        "{{\"bench\":\"throughput\",\"op\":\"{}\",\"problem\":\"{}\",\"implementation\":\"{}\",\"config\":\"{}\",\"right\":{},\"worst_error\":{:.3g},\"ns\":{:.0f},"
+        "\"low_ns\":{:.0f},\"high_ns\":{:.0f},\"gb_s\":{:.1f},\"tflop_s\":{:.2f},\"copy_ns\":{:.0f},\"of_copy\":{:.3f}}}\n",
+        asked.op, kiln::spec::to_string(described, problem), plan.implementation(), plan.config(), check.right,
+        check.worst_error, cost.median_ns, cost.low_ns, cost.high_ns, bytes / cost.median_ns,
+        flops / cost.median_ns / 1000, copy_ns, copy_ns / cost.median_ns);
     if (!check.right) throw kiln::Error(kiln::ErrorKind::wrong_result, check.reason);
   }
 
@@ -92,7 +96,9 @@ class Bench {
     const kiln::cuda::Buffer from(bytes), to(bytes);
     from.fill_bytes(0x3c, stream_.handle());
     const auto run = [&](CUstream stream) {
-      kiln::cuda::check(kiln::cuda::Driver::get().cuMemcpyDtoDAsync_v2(to.pointer(), from.pointer(), static_cast<std::size_t>(bytes), stream), "cuMemcpyDtoDAsync");
+      kiln::cuda::check(kiln::cuda::Driver::get().cuMemcpyDtoDAsync_v2(to.pointer(), from.pointer(),
+                                                                       static_cast<std::size_t>(bytes), stream),
+                        "cuMemcpyDtoDAsync");
     };
     return stopwatch_.measure(run, stream_.handle(), limits, std::numeric_limits<double>::infinity()).median_ns;
   }

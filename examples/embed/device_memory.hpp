@@ -25,11 +25,13 @@ inline void use_device() {
 class DeviceMemory {
  public:
   explicit DeviceMemory(std::size_t count) : count_(count) {
-    if (cuda_function<int (*)(unsigned long long*, std::size_t)>("cuMemAlloc_v2")(&pointer_, count * sizeof(float)) != 0)
+    if (cuda_function<int (*)(unsigned long long*, std::size_t)>("cuMemAlloc_v2")(&pointer_, count * sizeof(float)) !=
+        0)
       throw std::runtime_error("no device memory");
   }
   explicit DeviceMemory(const std::vector<float>& values) : DeviceMemory(values.size()) {
-    cuda_function<int (*)(unsigned long long, const void*, std::size_t)>("cuMemcpyHtoD_v2")(pointer_, values.data(), count_ * sizeof(float));
+    cuda_function<int (*)(unsigned long long, const void*, std::size_t)>("cuMemcpyHtoD_v2")(pointer_, values.data(),
+                                                                                            count_ * sizeof(float));
   }
   ~DeviceMemory() { cuda_function<int (*)(unsigned long long)>("cuMemFree_v2")(pointer_); }
   DeviceMemory(const DeviceMemory&) = delete;
@@ -38,7 +40,8 @@ class DeviceMemory {
   [[nodiscard]] const void* address() const { return reinterpret_cast<const void*>(pointer_); }
   [[nodiscard]] std::vector<float> read() const {
     std::vector<float> values(count_);
-    cuda_function<int (*)(void*, unsigned long long, std::size_t)>("cuMemcpyDtoH_v2")(values.data(), pointer_, count_ * sizeof(float));
+    cuda_function<int (*)(void*, unsigned long long, std::size_t)>("cuMemcpyDtoH_v2")(values.data(), pointer_,
+                                                                                      count_ * sizeof(float));
     return values;
   }
 

@@ -22,9 +22,9 @@ struct RuntimeId {
 /// A value like Problem: made once by Op::arguments, changed between calls, read by Op::launch.
 /// Run-time values that were not set take the manifest's default, computed from the real problem at each launch.
 struct Arguments {
-  std::array<const void*, max_tensors> tensors{};  // device addresses; null for an optional tensor that is absent
-  std::array<std::int64_t, max_runtime> runtime{}; // integers as they are, reals as their bits
-  std::uint32_t runtime_set = 0;                   // bit i: run-time value i was given
+  std::array<const void*, max_tensors> tensors{};   // device addresses; null for an optional tensor that is absent
+  std::array<std::int64_t, max_runtime> runtime{};  // integers as they are, reals as their bits
+  std::uint32_t runtime_set = 0;                    // bit i: run-time value i was given
 
   Arguments& set(TensorId tensor, const void* address) noexcept {
     tensors[tensor.index] = address;

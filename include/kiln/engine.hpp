@@ -30,11 +30,11 @@ std::string_view to_string(Origin origin) noexcept;  // "hot", "overlay", "base"
 /// Launches by origin, and what the tune lane did, since the engine was made.
 struct Stats {
   std::int64_t hot = 0, overlay = 0, base = 0, nearest = 0, default_ = 0;
-  std::int64_t tunes = 0;              // buckets tuned
-  std::int64_t compiles = 0;           // specialisations compiled by NVRTC
-  std::int64_t stale = 0;              // records served though their sources have changed since
+  std::int64_t tunes = 0;                 // buckets tuned
+  std::int64_t compiles = 0;              // specialisations compiled by NVRTC
+  std::int64_t stale = 0;                 // records served though their sources have changed since
   std::int64_t constraint_fallbacks = 0;  // launches whose record was not legal at the real problem
-  std::int64_t quarantined = 0;        // rows of the files that did not hold
+  std::int64_t quarantined = 0;           // rows of the files that did not hold
   [[nodiscard]] std::int64_t launches() const noexcept { return hot + overlay + base + nearest + default_; }
 };
 
@@ -99,21 +99,21 @@ class Op {
 
 /// One layer's part in an answer, for people.
 struct LayerAnswer {
-  std::string layer;   // "overlay /home/u/.cache/kiln/overlay.kiln"
-  std::string found;   // "record vectorized threads=256 vector=8, 12.3 us", "nothing", "not opened: ..."
-  std::string trust;   // whether its machine code may be loaded, and why
+  std::string layer;  // "overlay /home/u/.cache/kiln/overlay.kiln"
+  std::string found;  // "record vectorized threads=256 vector=8, 12.3 us", "nothing", "not opened: ..."
+  std::string trust;  // whether its machine code may be loaded, and why
 };
 
 /// What would be launched for a problem, and why. Nothing is tuned, compiled, loaded or launched to answer it.
 struct Explanation {
   std::string problem;
   std::string bucket;
-  std::string key;     // the record key as text
+  std::string key;  // the record key as text
   std::vector<LayerAnswer> layers;
   Origin origin = Origin::default_;
   std::string implementation;
   std::string config;
-  std::string why;     // one sentence: "the overlay's record is legal at this problem", ...
+  std::string why;  // one sentence: "the overlay's record is legal at this problem", ...
   bool stale = false;
   bool cubin_found = false;  // its machine code needs no compile
   double cost_ns = 0;

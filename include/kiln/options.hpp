@@ -28,13 +28,13 @@ struct TuneEvent {
   std::string_view bucket;          // "rows=512 cols=4096 dtype=bf16"
   std::string_view implementation;  // of the candidate; of the winner when finished
   std::string_view config;
-  std::string_view verdict;         // "ok", "wrong_result", ...
-  std::string_view reason;          // for every verdict but ok
-  std::int64_t done = 0;            // candidates tried
-  std::int64_t total = 0;           // candidates in all
-  double cost_ns = 0;               // of the candidate; of the winner when finished
-  double best_ns = 0;               // so far
-  double baseline_ns = 0;           // 0 until it was timed
+  std::string_view verdict;  // "ok", "wrong_result", ...
+  std::string_view reason;   // for every verdict but ok
+  std::int64_t done = 0;     // candidates tried
+  std::int64_t total = 0;    // candidates in all
+  double cost_ns = 0;        // of the candidate; of the winner when finished
+  double best_ns = 0;        // so far
+  double baseline_ns = 0;    // 0 until it was timed
 };
 
 struct Options {

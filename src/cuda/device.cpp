@@ -1,7 +1,7 @@
 #include "cuda/device.hpp"
 
-#include <cmath>
 #include <array>
+#include <cmath>
 
 #include "kiln/error.hpp"
 

@@ -17,10 +17,10 @@ void check(CUresult result, const char* what);
 
 struct DeviceInfo {
   int ordinal = 0;
-  std::string name;             // for people, never for keys
+  std::string name;  // for people, never for keys
   spec::DeviceFacts facts;
   std::int64_t memory_bytes = 0;
-  int driver_version = 0;       // 13000 for 13.0
+  int driver_version = 0;  // 13000 for 13.0
 };
 /// Throws Error(no_driver) or Error(no_device).
 std::vector<DeviceInfo> devices();
@@ -88,8 +88,8 @@ class Buffer {
   [[nodiscard]] CUdeviceptr pointer() const noexcept { return pointer_; }
   [[nodiscard]] std::int64_t bytes() const noexcept { return bytes_; }
   void fill_bytes(unsigned char value, CUstream stream) const;
-  void copy_to_host(void* destination, std::int64_t bytes) const;      // synchronous
-  void copy_from_host(const void* source, std::int64_t bytes) const;   // synchronous
+  void copy_to_host(void* destination, std::int64_t bytes) const;     // synchronous
+  void copy_from_host(const void* source, std::int64_t bytes) const;  // synchronous
 
  private:
   CUdeviceptr pointer_ = 0;

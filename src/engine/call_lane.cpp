@@ -13,10 +13,13 @@ Origin OpState::launch(const Problem& problem, const Arguments& arguments, CUstr
   return launch_plan(*plan, problem, arguments, stream);
 }
 
-Origin OpState::launch_plan(const PlanState& plan, const Problem& problem, const Arguments& arguments, CUstream stream) {
+Origin OpState::launch_plan(const PlanState& plan, const Problem& problem, const Arguments& arguments,
+                            CUstream stream) {
   jit::CallFrame frame;
-  if (!plan.executable.fill(frame, problem, arguments)) throw Error(ErrorKind::bad_input, plan.executable.explain_frame(problem, arguments));
-  if (plan.executable.admits(frame, arguments) != jit::Admission::admitted) return launch_fallback(plan, frame, problem, arguments, stream);
+  if (!plan.executable.fill(frame, problem, arguments))
+    throw Error(ErrorKind::bad_input, plan.executable.explain_frame(problem, arguments));
+  if (plan.executable.admits(frame, arguments) != jit::Admission::admitted)
+    return launch_fallback(plan, frame, problem, arguments, stream);
   run(plan, frame, arguments, stream);
   const bool hit = plan.origin == Origin::overlay || plan.origin == Origin::base;
   const bool again = plan.launched.load(std::memory_order_relaxed);
@@ -40,25 +43,31 @@ void OpState::run(const PlanState& plan, const jit::CallFrame& frame, const Argu
     const cuda::Context::Scope scope(engine.context);
     result = plan.executable.launch(frame, arguments, stream, workspace);
   }
-  if (result != CUDA_SUCCESS) cuda::check(result, fmt::format("launching {} {} {}", op.name, plan.implementation, plan.config).c_str());
+  if (result != CUDA_SUCCESS)
+    cuda::check(result, fmt::format("launching {} {} {}", op.name, plan.implementation, plan.config).c_str());
 }
 
 /// What no size inside the bucket can mend.
-std::optional<std::string> OpState::why_default_cannot_serve(const spec::Implementation& implementation, const Problem& bucket) const {
+std::optional<std::string> OpState::why_default_cannot_serve(const spec::Implementation& implementation,
+                                                             const Problem& bucket) const {
   const spec::DeviceFacts& facts = engine.context.info().facts;
   if (auto why = spec::why_not_eligible(op, implementation, bucket, facts)) return why;
   const auto frame = spec::make_frame(op, &implementation, bucket, facts, implementation.default_config);
-  if (auto broken = jit::broken_fixed_constraint(op, implementation, frame)) return fmt::format("the constraint '{}' does not hold", *broken);
+  if (auto broken = jit::broken_fixed_constraint(op, implementation, frame))
+    return fmt::format("the constraint '{}' does not hold", *broken);
   return std::nullopt;
 }
 
 /// The record's config is not legal at these sizes or addresses: the first implementation whose default is, serves.
-Origin OpState::launch_fallback(const PlanState& refused, const jit::CallFrame& frame, const Problem& problem, const Arguments& arguments,
-                                CUstream stream) {
+Origin OpState::launch_fallback(const PlanState& refused, const jit::CallFrame& frame, const Problem& problem,
+                                const Arguments& arguments, CUstream stream) {
   for (std::size_t i = 0; i < op.tensors.size(); ++i)
     if (arguments.tensors[i] == nullptr && !op.tensors[i].optional)
-      throw Error(ErrorKind::bad_input, fmt::format("{}: tensor '{}' is missing (a null address); set it in the call's Arguments", op.name, op.tensors[i].name));
-  std::string reasons = fmt::format("{} {}: {}", refused.implementation, refused.config, refused.executable.explain(frame, arguments));
+      throw Error(ErrorKind::bad_input,
+                  fmt::format("{}: tensor '{}' is missing (a null address); set it in the call's Arguments", op.name,
+                              op.tensors[i].name));
+  std::string reasons =
+      fmt::format("{} {}: {}", refused.implementation, refused.config, refused.executable.explain(frame, arguments));
   const Problem bucket = spec::bucket_of(op, problem);
   for (const spec::Implementation& implementation : op.implementations) {
     if (auto why = why_default_cannot_serve(implementation, bucket)) {
@@ -74,7 +83,8 @@ Origin OpState::launch_fallback(const PlanState& refused, const jit::CallFrame& 
     }
     reasons += fmt::format("; default of {}: {}", implementation.name, plan->executable.explain(frame, arguments));
   }
-  throw Error(ErrorKind::bad_input, fmt::format("{} {}: no implementation can serve this call: {}", op.name, spec::to_string(op, problem), reasons));
+  throw Error(ErrorKind::bad_input, fmt::format("{} {}: no implementation can serve this call: {}", op.name,
+                                                spec::to_string(op, problem), reasons));
 }
 
 }  // namespace kiln::engine

@@ -12,7 +12,9 @@ namespace kiln::engine {
 
 class Counters {
  public:
-  void count(Origin origin) noexcept { shard().origins[static_cast<std::size_t>(origin)].fetch_add(1, std::memory_order_relaxed); }
+  void count(Origin origin) noexcept {
+    shard().origins[static_cast<std::size_t>(origin)].fetch_add(1, std::memory_order_relaxed);
+  }
   void count_constraint_fallback() noexcept { constraint_fallbacks_.fetch_add(1, std::memory_order_relaxed); }
   void count_stale() noexcept { stale_.fetch_add(1, std::memory_order_relaxed); }
   void count_refused_cubin() noexcept { refused_cubins_.fetch_add(1, std::memory_order_relaxed); }

@@ -61,7 +61,8 @@ Stats Engine::stats() const {
 Explanation Engine::explain(const Op& op, const Problem& problem) const {
   const spec::Op& described = op.state_->op;
   spec::check_problem(described, problem);
-  return engine::explain(described, problem, state_->context.info().facts, state_->options.regime, state_->arch, state_->layers, state_->cubins);
+  return engine::explain(described, problem, state_->context.info().facts, state_->options.regime, state_->arch,
+                         state_->layers, state_->cubins);
 }
 
 std::vector<std::string> Engine::warnings() const {

@@ -17,37 +17,41 @@ std::string triple(const std::array<spec::Expression, 3>& expressions, std::span
   return text;
 }
 
-std::vector<std::string> passes_of(const spec::Op& op, const Lookup& lookup, const Problem& problem, const spec::DeviceFacts& device) {
+std::vector<std::string> passes_of(const spec::Op& op, const Lookup& lookup, const Problem& problem,
+                                   const spec::DeviceFacts& device) {
   const auto frame = spec::make_frame(op, lookup.implementation, problem, device, lookup.config);
   const auto names = spec::name_expressions(op, lookup.implementation->passes, lookup.implementation->symbols, frame);
   std::vector<std::string> passes;
   for (std::size_t i = 0; i < names.size(); ++i) {
     if (names[i].empty()) continue;
     const spec::Pass& pass = lookup.implementation->passes[i];
-    passes.push_back(fmt::format("{} grid{} block{} cluster{} shared {}", names[i], triple(pass.grid, frame), triple(pass.block, frame),
-                                 triple(pass.cluster, frame), pass.shared.evaluate(frame).number));
+    passes.push_back(fmt::format("{} grid{} block{} cluster{} shared {}", names[i], triple(pass.grid, frame),
+                                 triple(pass.block, frame), triple(pass.cluster, frame),
+                                 pass.shared.evaluate(frame).number));
   }
   return passes;
 }
 
 LayerAnswer answer_of(const store::Layer& layer, const Lookup& lookup) {
   LayerAnswer answer;
-  answer.layer = fmt::format("{} {}", layer.kind == store::LayerKind::overlay ? "overlay" : "base", layer.path.empty() ? "(in memory)" : layer.path.string());
+  answer.layer = fmt::format("{} {}", layer.kind == store::LayerKind::overlay ? "overlay" : "base",
+                             layer.path.empty() ? "(in memory)" : layer.path.string());
   answer.trust = layer.trust;
   if (!layer.file) {
     answer.found = "not opened: " + layer.refused;
     return answer;
   }
   const auto record = layer.file->find_record(lookup.key);
-  answer.found = record ? fmt::format("record {} {}, {:.2f} us over {} samples", record->implementation, record->config, record->cost_ns / 1000, record->samples)
+  answer.found = record ? fmt::format("record {} {}, {:.2f} us over {} samples", record->implementation, record->config,
+                                      record->cost_ns / 1000, record->samples)
                         : "nothing";
   return answer;
 }
 
 }  // namespace
 
-Explanation explain(const spec::Op& op, const Problem& problem, const spec::DeviceFacts& device, Regime regime, const std::string& arch,
-                    store::Layers& layers, tune::Cubins& cubins) {
+Explanation explain(const spec::Op& op, const Problem& problem, const spec::DeviceFacts& device, Regime regime,
+                    const std::string& arch, store::Layers& layers, tune::Cubins& cubins) {
   const Lookup lookup = look_up(op, problem, device, regime, layers);
   Explanation explanation;
   explanation.problem = spec::to_string(op, problem);
@@ -55,7 +59,9 @@ Explanation explain(const spec::Op& op, const Problem& problem, const spec::Devi
   explanation.key = lookup.key;
   for (const store::Layer& layer : layers.layers()) explanation.layers.push_back(answer_of(layer, lookup));
   explanation.origin = lookup.origin;
-  explanation.why = lookup.record_unusable.empty() ? lookup.why : fmt::format("the record cannot serve ({}); {}", lookup.record_unusable, lookup.why);
+  explanation.why = lookup.record_unusable.empty()
+                        ? lookup.why
+                        : fmt::format("the record cannot serve ({}); {}", lookup.record_unusable, lookup.why);
   explanation.stale = lookup.stale;
   explanation.cost_ns = lookup.cost_ns;
   if (lookup.implementation == nullptr) return explanation;

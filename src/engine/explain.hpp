@@ -10,7 +10,7 @@
 
 namespace kiln::engine {
 
-Explanation explain(const spec::Op& op, const Problem& problem, const spec::DeviceFacts& device, Regime regime, const std::string& arch,
-                    store::Layers& layers, tune::Cubins& cubins);
+Explanation explain(const spec::Op& op, const Problem& problem, const spec::DeviceFacts& device, Regime regime,
+                    const std::string& arch, store::Layers& layers, tune::Cubins& cubins);
 
 }  // namespace kiln::engine

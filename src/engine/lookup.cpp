@@ -51,10 +51,12 @@ bool use_record(Lookup& lookup, const spec::Op& op, const spec::DeviceFacts& dev
     lookup.record_unusable = usable.why_not;
     return false;
   }
-  lookup.stale = record.source_digest != present_source(op, *usable.implementation, lookup.bucket, device, usable.config);
+  lookup.stale =
+      record.source_digest != present_source(op, *usable.implementation, lookup.bucket, device, usable.config);
   const bool overlay = layers.layers()[lookup.record->layer].kind == store::LayerKind::overlay;
   use(lookup, std::move(usable), overlay ? Origin::overlay : Origin::base, record.cost_ns,
-      lookup.stale ? "the record was tuned from other sources; it serves until it is tuned again" : "the record's config is legal in this bucket");
+      lookup.stale ? "the record was tuned from other sources; it serves until it is tuned again"
+                   : "the record's config is legal in this bucket");
   return true;
 }
 
@@ -66,8 +68,8 @@ std::string present_source(const spec::Op& op, const spec::Implementation& imple
   return spec::to_hex(jit::source_digest(jit::specialise(op, implementation, frame, {})));
 }
 
-std::optional<Nearest> nearest_record(const spec::Op& op, const Problem& bucket, const spec::DeviceFacts& device, Regime regime,
-                                      store::Layers& layers) {
+std::optional<Nearest> nearest_record(const spec::Op& op, const Problem& bucket, const spec::DeviceFacts& device,
+                                      Regime regime, store::Layers& layers) {
   std::optional<Nearest> best;
   double best_distance = 0;
   for (auto& found : layers.records(op.name)) {
@@ -76,7 +78,8 @@ std::optional<Nearest> nearest_record(const spec::Op& op, const Problem& bucket,
     const auto other = parse_bucket(op, record.bucket);
     if (!other || other->selections != bucket.selections) continue;
     constexpr double other_device = 1e6;  // after every record of this device class
-    const double distance = log_distance(op, *other, bucket) + (record.device_class == device.device_class() ? 0 : other_device);
+    const double distance =
+        log_distance(op, *other, bucket) + (record.device_class == device.device_class() ? 0 : other_device);
     if (best && (distance > best_distance || (distance == best_distance && record.key >= best->record.key))) continue;
     tune::Usable usable = tune::usable(op, bucket, device, record);
     if (usable.implementation == nullptr) continue;
@@ -86,8 +89,8 @@ std::optional<Nearest> nearest_record(const spec::Op& op, const Problem& bucket,
   return best;
 }
 
-Lookup look_up(const spec::Op& op, const Problem& problem, const spec::DeviceFacts& device, Regime regime, store::Layers& layers,
-               bool stand_ins) {
+Lookup look_up(const spec::Op& op, const Problem& problem, const spec::DeviceFacts& device, Regime regime,
+               store::Layers& layers, bool stand_ins) {
   Lookup lookup;
   lookup.bucket = spec::bucket_of(op, problem);
   lookup.key = spec::record_key(op, lookup.bucket, device, regime);
@@ -100,7 +103,8 @@ Lookup look_up(const spec::Op& op, const Problem& problem, const spec::DeviceFac
     return lookup;
   }
   tune::Usable fallback = tune::default_for(op, lookup.bucket, device);
-  const std::string why = fallback.implementation != nullptr ? "no record is near; the op's first legal default" : fallback.why_not;
+  const std::string why =
+      fallback.implementation != nullptr ? "no record is near; the op's first legal default" : fallback.why_not;
   use(lookup, std::move(fallback), Origin::default_, 0, why);
   return lookup;
 }

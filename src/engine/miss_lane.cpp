@@ -22,8 +22,11 @@ const PlanState* OpState::prepare(const Problem& problem, CUstream stream) {
   if (const PlanState* plan = hot.find(bucket)) return plan;
   const cuda::Context::Scope scope(engine.context);
   if (cuda::is_capturing(stream))
-    throw Error(ErrorKind::capture, fmt::format("{} {} is not ready and the stream is capturing: nothing is tuned, compiled or loaded then; call Op::plan before the capture",
-                                                op.name, spec::to_string(op, problem)));
+    throw Error(
+        ErrorKind::capture,
+        fmt::format(
+            "{} {} is not ready and the stream is capturing: nothing is tuned, compiled or loaded then; call Op::plan before the capture",
+            op.name, spec::to_string(op, problem)));
   std::unique_lock lock(mutex_);
   const auto busy = [&] { return std::find(in_flight_.begin(), in_flight_.end(), bucket) != in_flight_.end(); };
   ready_.wait(lock, [&] { return !busy(); });
@@ -56,8 +59,11 @@ std::unique_ptr<PlanState> OpState::build(const Problem& bucket) {
     case MissPolicy::nearest: return load(lookup);
     case MissPolicy::error: break;
   }
-  throw Error(ErrorKind::not_tuned, fmt::format("no record for {}{}; tune it (kiln tune {} ...), add the base file that holds it, or choose another miss policy",
-                                                lookup.key, lookup.record_unusable.empty() ? "" : " that can serve: " + lookup.record_unusable, op.name));
+  throw Error(
+      ErrorKind::not_tuned,
+      fmt::format(
+          "no record for {}{}; tune it (kiln tune {} ...), add the base file that holds it, or choose another miss policy",
+          lookup.key, lookup.record_unusable.empty() ? "" : " that can serve: " + lookup.record_unusable, op.name));
 }
 
 std::unique_ptr<PlanState> OpState::tune(const Lookup& lookup) {
@@ -70,17 +76,27 @@ std::unique_ptr<PlanState> OpState::tune(const Lookup& lookup) {
     if (again.implementation != nullptr) return load(again);
   }
   // Another process may have finished between the miss and the lease.
-  const Lookup again = look_up(op, lookup.bucket, engine.context.info().facts, engine.options.regime, engine.layers, false);
+  const Lookup again =
+      look_up(op, lookup.bucket, engine.context.info().facts, engine.options.regime, engine.layers, false);
   if (again.is_hit()) return load(again);
   const std::lock_guard lock(engine.tune_mutex);
-  const tune::TuneRequest request{op, lookup.bucket, lookup.key, engine.context.info(), engine.options.regime, engine.arch, {}, engine.options.stop_requested, engine.options.on_tune};
+  const tune::TuneRequest request{op,
+                                  lookup.bucket,
+                                  lookup.key,
+                                  engine.context.info(),
+                                  engine.options.regime,
+                                  engine.arch,
+                                  {},
+                                  engine.options.stop_requested,
+                                  engine.options.on_tune};
   tune::publish(request, tune::tune_bucket(request, engine.cubins), engine.cubins);
   engine.counters.count_tune();
   return load(look_up(op, lookup.bucket, engine.context.info().facts, engine.options.regime, engine.layers, false));
 }
 
 /// A stored cubin that the driver refuses is set aside and compiled once more.
-jit::Executable OpState::load_executable(const spec::Implementation& implementation, std::span<const std::int64_t> frame) {
+jit::Executable OpState::load_executable(const spec::Implementation& implementation,
+                                         std::span<const std::int64_t> frame) {
   const jit::Specialisation specialisation = jit::specialise(op, implementation, frame, engine.arch);
   const tune::KeyedCubin cubin = engine.cubins.get_and_keep(specialisation);
   try {
@@ -118,8 +134,11 @@ const PlanState* OpState::fallback(const spec::Implementation& implementation, c
   if (plan) return plan.get();
   const cuda::Context::Scope scope(engine.context);
   if (cuda::is_capturing(stream))
-    throw Error(ErrorKind::capture, fmt::format("{}: the default of '{}' must be loaded to serve this call and the stream is capturing; launch once before the capture",
-                                                op.name, implementation.name));
+    throw Error(
+        ErrorKind::capture,
+        fmt::format(
+            "{}: the default of '{}' must be loaded to serve this call and the stream is capturing; launch once before the capture",
+            op.name, implementation.name));
   Lookup lookup;
   lookup.bucket = bucket;
   lookup.implementation = &implementation;

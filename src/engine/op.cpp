@@ -14,7 +14,8 @@ std::size_t index_of(const spec::Op& op, const Range& range, std::string_view na
     if (range[i].name == name) return i;
     known.push_back(range[i].name);
   }
-  throw Error(ErrorKind::bad_input, fmt::format("{} has no {} '{}'; it has: {}", op.name, what, name, fmt::join(known, ", ")));
+  throw Error(ErrorKind::bad_input,
+              fmt::format("{} has no {} '{}'; it has: {}", op.name, what, name, fmt::join(known, ", ")));
 }
 
 RuntimeId::Kind kind_of(spec::RuntimeType type) {
@@ -25,27 +26,33 @@ RuntimeId::Kind kind_of(spec::RuntimeType type) {
   }
 }
 
-void set_tensor(const spec::Op& op, Arguments& arguments, TensorId tensor, const std::variant<const void*, std::int64_t, double>& value) {
+void set_tensor(const spec::Op& op, Arguments& arguments, TensorId tensor,
+                const std::variant<const void*, std::int64_t, double>& value) {
   if (!std::holds_alternative<const void*>(value))
-    throw Error(ErrorKind::bad_input, fmt::format("{}: tensor '{}' takes a device address", op.name, op.tensors[tensor.index].name));
+    throw Error(ErrorKind::bad_input,
+                fmt::format("{}: tensor '{}' takes a device address", op.name, op.tensors[tensor.index].name));
   arguments.set(tensor, std::get<const void*>(value));
 }
 
-void set_runtime(const spec::Op& op, Arguments& arguments, RuntimeId runtime, const std::variant<const void*, std::int64_t, double>& value) {
+void set_runtime(const spec::Op& op, Arguments& arguments, RuntimeId runtime,
+                 const std::variant<const void*, std::int64_t, double>& value) {
   if (const auto* integer = std::get_if<std::int64_t>(&value))
     arguments.set(runtime, *integer);
   else if (const auto* real = std::get_if<double>(&value); real != nullptr && runtime.kind != RuntimeId::Kind::integer)
     arguments.set(runtime, *real);
   else
-    throw Error(ErrorKind::bad_input, fmt::format("{}: run-time value '{}' takes {}", op.name, op.runtime[runtime.index].name,
-                                                  runtime.kind == RuntimeId::Kind::integer ? "an integer" : "a number"));
+    throw Error(ErrorKind::bad_input,
+                fmt::format("{}: run-time value '{}' takes {}", op.name, op.runtime[runtime.index].name,
+                            runtime.kind == RuntimeId::Kind::integer ? "an integer" : "a number"));
 }
 
 }  // namespace
 
 std::string_view Op::name() const noexcept { return state_->op.name; }
 
-AxisId Op::axis(std::string_view name) const { return {static_cast<std::uint8_t>(index_of(state_->op, state_->op.axes, name, "axis"))}; }
+AxisId Op::axis(std::string_view name) const {
+  return {static_cast<std::uint8_t>(index_of(state_->op, state_->op.axes, name, "axis"))};
+}
 
 TensorId Op::tensor(std::string_view name) const {
   return {static_cast<std::uint8_t>(index_of(state_->op, state_->op.tensors, name, "tensor"))};
@@ -60,7 +67,8 @@ Problem Op::problem(std::initializer_list<Setting> settings) const {
   std::vector<spec::Setting> written;
   for (const auto& [name, value] : settings) {
     const auto* number = std::get_if<std::int64_t>(&value);
-    written.push_back({std::string(name), number != nullptr ? fmt::to_string(*number) : std::string(std::get<std::string_view>(value))});
+    written.push_back({std::string(name),
+                       number != nullptr ? fmt::to_string(*number) : std::string(std::get<std::string_view>(value))});
   }
   return spec::make_problem(state_->op, written);
 }
@@ -69,7 +77,8 @@ Arguments Op::arguments(std::initializer_list<Argument> arguments) const {
   const spec::Op& op = state_->op;
   Arguments result;
   for (const auto& [name, value] : arguments) {
-    const bool is_runtime = std::any_of(op.runtime.begin(), op.runtime.end(), [&](const spec::Runtime& each) { return each.name == name; });
+    const bool is_runtime =
+        std::any_of(op.runtime.begin(), op.runtime.end(), [&](const spec::Runtime& each) { return each.name == name; });
     if (is_runtime)
       set_runtime(op, result, runtime(name), value);
     else
@@ -95,8 +104,9 @@ Plan Op::plan(const Problem& problem, Stream stream) const {
 Origin Plan::launch(const Problem& problem, const Arguments& arguments, Stream stream) const {
   if (!spec::is_valid(op_->op, problem)) spec::check_problem(op_->op, problem);
   if (!(spec::bucket_of(op_->op, problem) == state_->bucket))
-    throw Error(ErrorKind::bad_input, fmt::format("{}: the problem {} is not of this plan's bucket, {}", op_->op.name, spec::to_string(op_->op, problem),
-                                                  spec::to_string(op_->op, state_->bucket)));
+    throw Error(ErrorKind::bad_input,
+                fmt::format("{}: the problem {} is not of this plan's bucket, {}", op_->op.name,
+                            spec::to_string(op_->op, problem), spec::to_string(op_->op, state_->bucket)));
   return op_->launch_plan(*state_, problem, arguments, stream);
 }
 

@@ -39,19 +39,22 @@ struct OpState {
 
  private:
   void run(const PlanState& plan, const jit::CallFrame& frame, const Arguments& arguments, CUstream stream);
-  Origin launch_fallback(const PlanState& refused, const jit::CallFrame& frame, const Problem& problem, const Arguments& arguments, CUstream stream);
-  [[nodiscard]] std::optional<std::string> why_default_cannot_serve(const spec::Implementation& implementation, const Problem& bucket) const;
+  Origin launch_fallback(const PlanState& refused, const jit::CallFrame& frame, const Problem& problem,
+                         const Arguments& arguments, CUstream stream);
+  [[nodiscard]] std::optional<std::string> why_default_cannot_serve(const spec::Implementation& implementation,
+                                                                    const Problem& bucket) const;
   const PlanState* fallback(const spec::Implementation& implementation, const Problem& bucket, CUstream stream);
   std::unique_ptr<PlanState> build(const Problem& bucket);
   std::unique_ptr<PlanState> tune(const Lookup& lookup);
   std::unique_ptr<PlanState> load(const Lookup& lookup);
   jit::Executable load_executable(const spec::Implementation& implementation, std::span<const std::int64_t> frame);
 
-  std::mutex mutex_;                        // guards what follows, and publication
+  std::mutex mutex_;  // guards what follows, and publication
   std::condition_variable ready_;
-  std::vector<Problem> in_flight_;          // buckets being made ready
+  std::vector<Problem> in_flight_;  // buckets being made ready
   std::vector<std::unique_ptr<PlanState>> plans_;
-  std::map<std::pair<std::string, std::vector<std::int64_t>>, std::unique_ptr<PlanState>> fallbacks_;  // by implementation and bucket
+  std::map<std::pair<std::string, std::vector<std::int64_t>>, std::unique_ptr<PlanState>>
+      fallbacks_;  // by implementation and bucket
 };
 
 struct State {
@@ -65,8 +68,8 @@ struct State {
   jit::CompilePool pool;
   tune::Cubins cubins;
   Counters counters;
-  std::mutex tune_mutex;                    // one tune at a time: timings must not meet
-  std::string holder;                       // of leases: this process and engine
+  std::mutex tune_mutex;                            // one tune at a time: timings must not meet
+  std::string holder;                               // of leases: this process and engine
   std::vector<std::unique_ptr<OpState>> op_states;  // one an op, in the order of `ops`
 };
 

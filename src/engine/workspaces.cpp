@@ -14,7 +14,9 @@ CUdeviceptr Workspaces::make(CUstream stream) {
   const std::lock_guard lock(mutex_);
   if (const CUdeviceptr existing = find(stream)) return existing;
   if (cuda::is_capturing(stream))
-    throw Error(ErrorKind::capture, "the plan has no workspace for this stream yet, and nothing is allocated while it captures; call Op::plan(problem, stream) before the capture");
+    throw Error(
+        ErrorKind::capture,
+        "the plan has no workspace for this stream yet, and nothing is allocated while it captures; call Op::plan(problem, stream) before the capture");
   cuda::Buffer buffer(bytes_);
   if (zeroed_) buffer.fill_bytes(0, stream);
   Block& block = blocks_.emplace_back(Block{stream, std::move(buffer), head_.load(std::memory_order_relaxed)});

@@ -47,8 +47,8 @@ Fault fill_one(const spec::Runtime& runtime, bool given, std::int64_t bits, std:
 }
 
 /// Returns the index of the first run-time value that does not hold, or -1.
-int fill_slots(CallFrame& call, std::span<const spec::Runtime> runtime, std::size_t axes, const Problem& problem, const Arguments& arguments,
-               Fault& fault) noexcept {
+int fill_slots(CallFrame& call, std::span<const spec::Runtime> runtime, std::size_t axes, const Problem& problem,
+               const Arguments& arguments, Fault& fault) noexcept {
   for (std::size_t i = 0; i < axes; ++i) call.slots[i] = problem.axes[i];
   for (std::size_t i = 0; i < runtime.size(); ++i) {
     const bool given = (arguments.runtime_set >> i & 1U) != 0;
@@ -75,7 +75,8 @@ std::string Executable::explain_frame(const Problem& problem, const Arguments& a
   const std::string name = fmt::format("{}: run-time value '{}'", op_, runtime.name);
   switch (fault) {
     case Fault::missing: return name + " was not given and has no default; set it in the call's Arguments";
-    case Fault::under_minimum: return fmt::format("{} is {}, under its minimum ({})", name, value, runtime.minimum->text());
+    case Fault::under_minimum:
+      return fmt::format("{} is {}, under its minimum ({})", name, value, runtime.minimum->text());
     case Fault::out_of_type: return fmt::format("{} is {}, which its type cannot hold", name, value);
     default: return name + " overflows 64 bits at these sizes";
   }

@@ -11,19 +11,24 @@
 namespace kiln::jit {
 namespace {
 
-std::int64_t constant_of(const spec::Expression& expression, std::span<const std::int64_t> frame, std::string_view what) {
+std::int64_t constant_of(const spec::Expression& expression, std::span<const std::int64_t> frame,
+                         std::string_view what) {
   const spec::Value value = expression.evaluate(frame);
   if (value.ok()) return value.number;
-  throw Error(ErrorKind::bad_manifest, fmt::format("{} = {} cannot be computed: {}", what, expression.text(), to_string(value.status)));
+  throw Error(ErrorKind::bad_manifest,
+              fmt::format("{} = {} cannot be computed: {}", what, expression.text(), to_string(value.status)));
 }
 
 unsigned dimension_of(const spec::Expression& expression, std::span<const std::int64_t> frame, std::string_view what) {
   const std::int64_t value = constant_of(expression, frame, what);
   if (value >= 1 && value <= std::numeric_limits<int>::max()) return static_cast<unsigned>(value);
-  throw Error(ErrorKind::bad_manifest, fmt::format("{} = {} is {}; a launch needs 1 or more", what, expression.text(), value));
+  throw Error(ErrorKind::bad_manifest,
+              fmt::format("{} = {} is {}; a launch needs 1 or more", what, expression.text(), value));
 }
 
-constexpr std::int64_t round_up(std::int64_t value, std::int64_t multiple) { return (value + multiple - 1) / multiple * multiple; }
+constexpr std::int64_t round_up(std::int64_t value, std::int64_t multiple) {
+  return (value + multiple - 1) / multiple * multiple;
+}
 
 /// True when a size that varies inside the bucket, or a run-time value, stands in the expression.
 bool varies(const spec::Op& op, const spec::Expression& expression) {
@@ -43,8 +48,8 @@ std::optional<std::string> broken_fixed_constraint(const spec::Op& op, const spe
   return std::nullopt;
 }
 
-Executable::Executable(const spec::Op& op, const spec::Implementation& implementation, std::span<const std::int64_t> frame,
-                       const Cubin& cubin)
+Executable::Executable(const spec::Op& op, const spec::Implementation& implementation,
+                       std::span<const std::int64_t> frame, const Cubin& cubin)
     : module_(cubin.image, cubin.lowered_names), op_(op.name), axes_(op.axes.size()), first_static_(op.first_static()) {
   load_runtime(op, frame);
   load_constraints(op, implementation, frame);
@@ -53,7 +58,8 @@ Executable::Executable(const spec::Op& op, const spec::Implementation& implement
   for (const auto& [tensor, bytes] : implementation.alignment) {
     const std::int64_t alignment = constant_of(bytes, frame, "alignment");
     if (alignment < 1 || (alignment & (alignment - 1)) != 0)
-      throw Error(ErrorKind::bad_manifest, fmt::format("{}: alignment {} is {}, not a power of two", implementation.file, bytes.text(), alignment));
+      throw Error(ErrorKind::bad_manifest, fmt::format("{}: alignment {} is {}, not a power of two",
+                                                       implementation.file, bytes.text(), alignment));
     auto& entry = alignment_[static_cast<std::size_t>(tensor)];
     entry.mask = std::max(entry.mask, static_cast<std::uint64_t>(alignment - 1));
   }
@@ -73,7 +79,8 @@ void Executable::load_runtime(const spec::Op& op, std::span<const std::int64_t> 
   }
 }
 
-void Executable::load_constraints(const spec::Op& op, const spec::Implementation& implementation, std::span<const std::int64_t> frame) {
+void Executable::load_constraints(const spec::Op& op, const spec::Implementation& implementation,
+                                  std::span<const std::int64_t> frame) {
   for (const spec::Expression& constraint : implementation.constraints)
     if (varies(op, constraint)) constraints_.push_back(constraint.specialise(frame, first_static_));
 }
@@ -82,14 +89,16 @@ void Executable::load_workspaces(const spec::Implementation& implementation, std
   for (const spec::Workspace& workspace : implementation.workspaces) {
     const std::int64_t bytes = constant_of(workspace.bytes, frame, "workspace " + workspace.name);
     if (bytes < 0 || bytes > (std::int64_t{1} << 46))
-      throw Error(ErrorKind::bad_manifest, fmt::format("{}: workspace {} comes to {} bytes", implementation.file, workspace.name, bytes));
+      throw Error(ErrorKind::bad_manifest,
+                  fmt::format("{}: workspace {} comes to {} bytes", implementation.file, workspace.name, bytes));
     workspace_offsets_.push_back(workspace_bytes_);
     workspace_bytes_ += round_up(bytes, 256);
     workspace_zeroed_ = workspace_zeroed_ || workspace.zeroed;
   }
 }
 
-void Executable::load_passes(const spec::Op& op, std::span<const spec::Pass> passes, std::span<const std::int64_t> frame, const Cubin& cubin) {
+void Executable::load_passes(const spec::Op& op, std::span<const spec::Pass> passes,
+                             std::span<const std::int64_t> frame, const Cubin& cubin) {
   for (const spec::Tensor& tensor : op.tensors) {
     tensor_names_.push_back(tensor.name);
     alignment_.push_back({static_cast<std::uint64_t>(size_of(op.dtype_of(tensor, frame)) - 1), !tensor.optional});
@@ -105,17 +114,20 @@ void Executable::load_passes(const spec::Op& op, std::span<const spec::Pass> pas
     loaded.config.blockDimY = dimension_of(pass.block[1], frame, "block");
     loaded.config.blockDimZ = dimension_of(pass.block[2], frame, "block");
     const std::int64_t shared = constant_of(pass.shared, frame, "shared");
-    if (shared < 0) throw Error(ErrorKind::bad_manifest, fmt::format("shared = {} is {} bytes", pass.shared.text(), shared));
+    if (shared < 0)
+      throw Error(ErrorKind::bad_manifest, fmt::format("shared = {} is {} bytes", pass.shared.text(), shared));
     module_.allow_shared(name, shared);
     loaded.config.sharedMemBytes = static_cast<unsigned>(shared);
     load_attributes(loaded, pass, frame);
-    for (const spec::Argument& argument : pass.arguments) loaded.arguments.push_back(load_argument(op, argument, frame));
+    for (const spec::Argument& argument : pass.arguments)
+      loaded.arguments.push_back(load_argument(op, argument, frame));
     passes_.push_back(std::move(loaded));
     ++name;
   }
 }
 
-void Executable::load_attributes(LoadedPass& loaded, const spec::Pass& pass, std::span<const std::int64_t> frame) const {
+void Executable::load_attributes(LoadedPass& loaded, const spec::Pass& pass,
+                                 std::span<const std::int64_t> frame) const {
   const unsigned x = dimension_of(pass.cluster[0], frame, "cluster");
   const unsigned y = dimension_of(pass.cluster[1], frame, "cluster");
   const unsigned z = dimension_of(pass.cluster[2], frame, "cluster");
@@ -145,7 +157,9 @@ Executable::LoadedArgument Executable::load_argument(const spec::Op& op, const s
   loaded.index = argument.index;
   switch (argument.kind) {
     case spec::ArgumentKind::runtime: loaded.index += op.first_runtime(); break;
-    case spec::ArgumentKind::workspace: loaded.offset = workspace_offsets_.at(static_cast<std::size_t>(argument.index)); break;
+    case spec::ArgumentKind::workspace:
+      loaded.offset = workspace_offsets_.at(static_cast<std::size_t>(argument.index));
+      break;
     case spec::ArgumentKind::expression: loaded.value = argument.value.specialise(frame, first_static_); break;
     case spec::ArgumentKind::tensor_map: {
       const spec::Tensor& tensor = op.tensors[static_cast<std::size_t>(argument.index)];
@@ -174,19 +188,23 @@ Admission Executable::admits(const CallFrame& call, const Arguments& arguments) 
 std::string Executable::explain(const CallFrame& call, const Arguments& arguments) const {
   for (std::size_t i = 0; i < alignment_.size(); ++i) {
     const auto address = reinterpret_cast<std::uint64_t>(arguments.tensors[i]);
-    if (address == 0 && alignment_[i].required) return fmt::format("tensor '{}' is missing (a null address)", tensor_names_[i]);
+    if (address == 0 && alignment_[i].required)
+      return fmt::format("tensor '{}' is missing (a null address)", tensor_names_[i]);
     if ((address & alignment_[i].mask) != 0)
-      return fmt::format("tensor '{}' at {:#x} is not a multiple of {} bytes", tensor_names_[i], address, alignment_[i].mask + 1);
+      return fmt::format("tensor '{}' at {:#x} is not a multiple of {} bytes", tensor_names_[i], address,
+                         alignment_[i].mask + 1);
   }
   for (const spec::Expression& constraint : constraints_)
-    if (!constraint.evaluate(call.view()).truth()) return fmt::format("the constraint '{}' does not hold", constraint.text());
+    if (!constraint.evaluate(call.view()).truth())
+      return fmt::format("the constraint '{}' does not hold", constraint.text());
   return {};
 }
 
 Resources Executable::resources() const {
   if (passes_.empty()) return {};
   Resources resources = module_.resources(0);
-  for (std::size_t i = 1; i < passes_.size(); ++i) resources.spill_bytes = std::max(resources.spill_bytes, module_.resources(i).spill_bytes);
+  for (std::size_t i = 1; i < passes_.size(); ++i)
+    resources.spill_bytes = std::max(resources.spill_bytes, module_.resources(i).spill_bytes);
   return resources;
 }
 

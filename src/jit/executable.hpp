@@ -54,7 +54,8 @@ class Executable {
 
   /// Launches every pass. Precondition: admitted. `workspace` has workspace_bytes(). Gives the driver's answer, the first that is not
   /// CUDA_SUCCESS; throws Error(bad_input) for geometry that these sizes make impossible.
-  [[nodiscard]] CUresult launch(const CallFrame& call, const Arguments& arguments, CUstream stream, CUdeviceptr workspace) const;
+  [[nodiscard]] CUresult launch(const CallFrame& call, const Arguments& arguments, CUstream stream,
+                                CUdeviceptr workspace) const;
 
   [[nodiscard]] std::int64_t workspace_bytes() const noexcept { return workspace_bytes_; }
   [[nodiscard]] bool workspace_zeroed() const noexcept { return workspace_zeroed_; }
@@ -66,8 +67,8 @@ class Executable {
  private:
   struct LoadedArgument {
     spec::ArgumentKind kind = spec::ArgumentKind::tensor;
-    int index = 0;                   // tensor; slot of the call frame; value of `values`
-    std::int64_t offset = 0;         // workspace
+    int index = 0;            // tensor; slot of the call frame; value of `values`
+    std::int64_t offset = 0;  // workspace
     spec::Expression value;
     std::vector<spec::Expression> shape, strides, box;  // tensor_map, outermost first
     std::uint32_t swizzle = 0;
@@ -80,27 +81,31 @@ class Executable {
     std::array<CUlaunchAttribute, 3> attributes{};
     unsigned attribute_count = 0;
     std::vector<LoadedArgument> arguments;
-    std::string kernel;              // for messages
+    std::string kernel;  // for messages
   };
   struct Alignment {
-    std::uint64_t mask = 0;          // address bits that must be 0
-    bool required = true;            // null is refused
+    std::uint64_t mask = 0;  // address bits that must be 0
+    bool required = true;    // null is refused
   };
 
-  void load_passes(const spec::Op& op, std::span<const spec::Pass> passes, std::span<const std::int64_t> frame, const Cubin& cubin);
+  void load_passes(const spec::Op& op, std::span<const spec::Pass> passes, std::span<const std::int64_t> frame,
+                   const Cubin& cubin);
   void load_attributes(LoadedPass& loaded, const spec::Pass& pass, std::span<const std::int64_t> frame) const;
-  [[nodiscard]] LoadedArgument load_argument(const spec::Op& op, const spec::Argument& argument, std::span<const std::int64_t> frame) const;
-  void load_constraints(const spec::Op& op, const spec::Implementation& implementation, std::span<const std::int64_t> frame);
+  [[nodiscard]] LoadedArgument load_argument(const spec::Op& op, const spec::Argument& argument,
+                                             std::span<const std::int64_t> frame) const;
+  void load_constraints(const spec::Op& op, const spec::Implementation& implementation,
+                        std::span<const std::int64_t> frame);
   void load_workspaces(const spec::Implementation& implementation, std::span<const std::int64_t> frame);
-  [[nodiscard]] CUresult launch_pass(const LoadedPass& pass, const CallFrame& call, const Arguments& arguments, CUstream stream, CUdeviceptr workspace) const;
+  [[nodiscard]] CUresult launch_pass(const LoadedPass& pass, const CallFrame& call, const Arguments& arguments,
+                                     CUstream stream, CUdeviceptr workspace) const;
 
   void load_runtime(const spec::Op& op, std::span<const std::int64_t> frame);
 
   Module module_;
-  std::string op_;                             // for messages
+  std::string op_;  // for messages
   std::size_t axes_ = 0;
   int first_static_ = 0;
-  std::vector<spec::Runtime> runtime_;         // defaults and minima folded: types and choices may stand in them
+  std::vector<spec::Runtime> runtime_;  // defaults and minima folded: types and choices may stand in them
   std::vector<LoadedPass> passes_;
   std::vector<spec::Expression> constraints_;  // those that a size inside the bucket can break
   std::vector<Alignment> alignment_;           // one a tensor

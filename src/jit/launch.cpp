@@ -33,13 +33,14 @@ CUtensorMapSwizzle tensor_map_swizzle(std::uint32_t bytes) noexcept {
   }
 }
 
-std::int64_t size_or_throw(const spec::Expression& expression, const CallFrame& call, std::int64_t minimum, std::int64_t maximum,
-                           const std::string& kernel, const char* what) {
+std::int64_t size_or_throw(const spec::Expression& expression, const CallFrame& call, std::int64_t minimum,
+                           std::int64_t maximum, const std::string& kernel, const char* what) {
   const spec::Value value = expression.evaluate(call.view());
   if (value.ok() && value.number >= minimum && value.number <= maximum) return value.number;
-  throw Error(ErrorKind::bad_input,
-              fmt::format("{}: {} = {} is {} at these sizes; it must lie between {} and {}", kernel, what, expression.text(),
-                          value.ok() ? fmt::to_string(value.number) : std::string(to_string(value.status)), minimum, maximum));
+  throw Error(
+      ErrorKind::bad_input,
+      fmt::format("{}: {} = {} is {} at these sizes; it must lie between {} and {}", kernel, what, expression.text(),
+                  value.ok() ? fmt::to_string(value.number) : std::string(to_string(value.status)), minimum, maximum));
 }
 
 struct TensorMapShape {
@@ -50,17 +51,20 @@ struct TensorMapShape {
 };
 
 /// Manifests list dimensions outermost first, the driver innermost first.
-TensorMapShape tensor_map_shape(const std::vector<spec::Expression>& shape, const std::vector<spec::Expression>& strides,
-                                const std::vector<spec::Expression>& box, std::int64_t element_bytes, const CallFrame& call,
-                                const std::string& kernel) {
+TensorMapShape tensor_map_shape(const std::vector<spec::Expression>& shape,
+                                const std::vector<spec::Expression>& strides, const std::vector<spec::Expression>& box,
+                                std::int64_t element_bytes, const CallFrame& call, const std::string& kernel) {
   TensorMapShape result;
   const std::size_t rank = shape.size();
   for (std::size_t i = 0; i < rank; ++i) {
     const std::size_t from = rank - 1 - i;
-    result.dimensions[i] = static_cast<std::uint64_t>(size_or_throw(shape[from], call, 1, std::int64_t{1} << 32, kernel, "a TMA dimension"));
+    result.dimensions[i] = static_cast<std::uint64_t>(
+        size_or_throw(shape[from], call, 1, std::int64_t{1} << 32, kernel, "a TMA dimension"));
     result.box[i] = static_cast<std::uint32_t>(size_or_throw(box[from], call, 1, 256, kernel, "a TMA box"));
     const std::int64_t stride = size_or_throw(strides[from], call, 1, std::int64_t{1} << 36, kernel, "a TMA stride");
-    if (i == 0 && stride != 1) throw Error(ErrorKind::bad_input, fmt::format("{}: TMA needs an innermost stride of 1, found {}", kernel, stride));
+    if (i == 0 && stride != 1)
+      throw Error(ErrorKind::bad_input,
+                  fmt::format("{}: TMA needs an innermost stride of 1, found {}", kernel, stride));
     if (i > 0) result.stride_bytes[i - 1] = static_cast<std::uint64_t>(stride * element_bytes);
   }
   return result;
@@ -68,14 +72,16 @@ TensorMapShape tensor_map_shape(const std::vector<spec::Expression>& shape, cons
 
 }  // namespace
 
-CUresult Executable::launch(const CallFrame& call, const Arguments& arguments, CUstream stream, CUdeviceptr workspace) const {
+CUresult Executable::launch(const CallFrame& call, const Arguments& arguments, CUstream stream,
+                            CUdeviceptr workspace) const {
   for (const LoadedPass& pass : passes_)
-    if (const CUresult result = launch_pass(pass, call, arguments, stream, workspace); result != CUDA_SUCCESS) return result;
+    if (const CUresult result = launch_pass(pass, call, arguments, stream, workspace); result != CUDA_SUCCESS)
+      return result;
   return CUDA_SUCCESS;
 }
 
-CUresult Executable::launch_pass(const LoadedPass& pass, const CallFrame& call, const Arguments& arguments, CUstream stream,
-                             CUdeviceptr workspace) const {
+CUresult Executable::launch_pass(const LoadedPass& pass, const CallFrame& call, const Arguments& arguments,
+                                 CUstream stream, CUdeviceptr workspace) const {
   const cuda::Driver& driver = cuda::Driver::get();
   alignas(64) std::array<CUtensorMap, max_tensor_maps> maps;
   std::array<std::int64_t, spec::max_arguments> values;
@@ -97,14 +103,16 @@ CUresult Executable::launch_pass(const LoadedPass& pass, const CallFrame& call, 
         parameters[i] = &values[i];
         break;
       case spec::ArgumentKind::tensor_map: {
-        TensorMapShape shape = tensor_map_shape(argument.shape, argument.strides, argument.box, size_of(argument.dtype), call, pass.kernel);
-        cuda::check(driver.cuTensorMapEncodeTiled(&maps[used_maps], tensor_map_type(argument.dtype),
-                                                  static_cast<std::uint32_t>(argument.shape.size()), const_cast<void*>(arguments.tensors[index]),
-                                                  shape.dimensions.data(), shape.stride_bytes.data(), shape.box.data(),
-                                                  shape.element_strides.data(), CU_TENSOR_MAP_INTERLEAVE_NONE,
-                                                  tensor_map_swizzle(argument.swizzle), CU_TENSOR_MAP_L2_PROMOTION_L2_256B,
-                                                  CU_TENSOR_MAP_FLOAT_OOB_FILL_NONE),
-                    "cuTensorMapEncodeTiled (is the address 16-byte aligned and each stride a multiple of 16 bytes?)");
+        TensorMapShape shape = tensor_map_shape(argument.shape, argument.strides, argument.box, size_of(argument.dtype),
+                                                call, pass.kernel);
+        cuda::check(
+            driver.cuTensorMapEncodeTiled(&maps[used_maps], tensor_map_type(argument.dtype),
+                                          static_cast<std::uint32_t>(argument.shape.size()),
+                                          const_cast<void*>(arguments.tensors[index]), shape.dimensions.data(),
+                                          shape.stride_bytes.data(), shape.box.data(), shape.element_strides.data(),
+                                          CU_TENSOR_MAP_INTERLEAVE_NONE, tensor_map_swizzle(argument.swizzle),
+                                          CU_TENSOR_MAP_L2_PROMOTION_L2_256B, CU_TENSOR_MAP_FLOAT_OOB_FILL_NONE),
+            "cuTensorMapEncodeTiled (is the address 16-byte aligned and each stride a multiple of 16 bytes?)");
         parameters[i] = &maps[used_maps++];
         break;
       }

@@ -18,8 +18,8 @@ Specialisation make(const spec::Op& op, std::span<const spec::Pass> passes, cons
 
 }  // namespace
 
-Specialisation specialise(const spec::Op& op, const spec::Implementation& implementation, std::span<const std::int64_t> frame,
-                          std::string arch) {
+Specialisation specialise(const spec::Op& op, const spec::Implementation& implementation,
+                          std::span<const std::int64_t> frame, std::string arch) {
   Specialisation specialisation = make(op, implementation.passes, implementation.symbols, frame, std::move(arch));
   const auto config = frame.subspan(static_cast<std::size_t>(op.first_parameter()));
   specialisation.label = fmt::format("{}/{} {}", op.name, implementation.name, spec::to_string(implementation, config));

@@ -13,9 +13,10 @@ struct Architecture {
   std::int64_t sm, shared_per_sm, threads_per_sm;
 };
 constexpr std::array architectures = {
-    Architecture{70, 98304, 2048},   Architecture{75, 65536, 1024},   Architecture{80, 167936, 2048}, Architecture{86, 102400, 1536},
-    Architecture{87, 167936, 1536},  Architecture{89, 102400, 1536},  Architecture{90, 233472, 2048}, Architecture{100, 233472, 2048},
-    Architecture{103, 233472, 2048}, Architecture{110, 233472, 1536}, Architecture{120, 102400, 1536}, Architecture{121, 102400, 1536},
+    Architecture{70, 98304, 2048},   Architecture{75, 65536, 1024},   Architecture{80, 167936, 2048},
+    Architecture{86, 102400, 1536},  Architecture{87, 167936, 1536},  Architecture{89, 102400, 1536},
+    Architecture{90, 233472, 2048},  Architecture{100, 233472, 2048}, Architecture{103, 233472, 2048},
+    Architecture{110, 233472, 1536}, Architecture{120, 102400, 1536}, Architecture{121, 102400, 1536},
 };
 constexpr std::int64_t registers_per_sm = 65536;
 constexpr std::int64_t reserved_shared = 1024;  // of each block, by the system, since sm_80
@@ -34,7 +35,8 @@ std::optional<std::int64_t> take(std::string_view& text, std::string_view prefix
 }  // namespace
 
 std::string DeviceFacts::device_class() const {
-  return fmt::format("sm_{}/mp{}/l2_{}/smem_{}/bus_{}", sm(), sm_count(), l2_bytes(), shared_per_block(), memory_bus_bits);
+  return fmt::format("sm_{}/mp{}/l2_{}/smem_{}/bus_{}", sm(), sm_count(), l2_bytes(), shared_per_block(),
+                     memory_bus_bits);
 }
 
 std::optional<DeviceFacts> DeviceFacts::from_device_class(std::string_view text) {
@@ -51,7 +53,8 @@ std::optional<DeviceFacts> DeviceFacts::from_device_class(std::string_view text)
     if (each.sm == *sm) architecture = each;
   }
   DeviceFacts facts;
-  facts.values = {*sm, *sm_count, *shared, architecture.shared_per_sm, registers_per_sm, architecture.threads_per_sm, *l2_bytes};
+  facts.values = {
+      *sm, *sm_count, *shared, architecture.shared_per_sm, registers_per_sm, architecture.threads_per_sm, *l2_bytes};
   facts.memory_bus_bits = *bus;
   // One spelling for one silicon: no leading zeros, no signs.
   if (facts.device_class() != text) return std::nullopt;

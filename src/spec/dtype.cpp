@@ -11,8 +11,8 @@ struct Facts {
 };
 // In the order of DType.
 constexpr std::array facts = {
-    Facts{"bf16", "kiln::bf16", 2}, Facts{"f16", "kiln::f16", 2},   Facts{"f32", "float", 4},
-    Facts{"f64", "double", 8},      Facts{"e4m3", "kiln::e4m3", 1}, Facts{"e5m2", "kiln::e5m2", 1},
+    Facts{"bf16", "kiln::bf16", 2}, Facts{"f16", "kiln::f16", 2},    Facts{"f32", "float", 4},
+    Facts{"f64", "double", 8},      Facts{"e4m3", "kiln::e4m3", 1},  Facts{"e5m2", "kiln::e5m2", 1},
     Facts{"i8", "signed char", 1},  Facts{"u8", "unsigned char", 1}, Facts{"i32", "int", 4},
     Facts{"i64", "long long", 8},
 };

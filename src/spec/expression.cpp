@@ -25,14 +25,18 @@ std::string_view to_string(Status status) noexcept {
 
 int Symbols::add(Symbol symbol) {
   if (!is_identifier(symbol.name)) {
-    throw Error(ErrorKind::bad_manifest, fmt::format("found the name {}, expected a letter or underscore, then letters, digits "
-                                                     "and underscores, at most {}", quote(symbol.name), max_name_length));
+    throw Error(ErrorKind::bad_manifest,
+                fmt::format("found the name {}, expected a letter or underscore, then letters, digits "
+                            "and underscores, at most {}",
+                            quote(symbol.name), max_name_length));
   }
   if (std::ranges::find(function_names(), symbol.name) != function_names().end()) {
-    throw Error(ErrorKind::bad_manifest, fmt::format("found the name {}, which is a function, expected another name", quote(symbol.name)));
+    throw Error(ErrorKind::bad_manifest,
+                fmt::format("found the name {}, which is a function, expected another name", quote(symbol.name)));
   }
   if (find(symbol.name)) {
-    throw Error(ErrorKind::bad_manifest, fmt::format("found the name {} a second time, expected a name of its own", quote(symbol.name)));
+    throw Error(ErrorKind::bad_manifest,
+                fmt::format("found the name {} a second time, expected a name of its own", quote(symbol.name)));
   }
   symbols_.push_back(std::move(symbol));
   return size() - 1;
@@ -52,10 +56,12 @@ Expression Expression::constant(std::int64_t value) { return {std::to_string(val
 
 Expression::Expression() : Expression("0", make_constant(0)) {}
 
-Expression::Expression(std::string text, std::shared_ptr<const Node> tree) : text_(std::move(text)), tree_(std::move(tree)) {
+Expression::Expression(std::string text, std::shared_ptr<const Node> tree)
+    : text_(std::move(text)), tree_(std::move(tree)) {
   if (emit(*tree_, 0) > max_evaluation_stack) {
-    throw Error(ErrorKind::bad_expression, fmt::format("found more than {} values held at once in {}, expected a simpler expression",
-                                                       max_evaluation_stack, quote(text_)));
+    throw Error(ErrorKind::bad_expression,
+                fmt::format("found more than {} values held at once in {}, expected a simpler expression",
+                            max_evaluation_stack, quote(text_)));
   }
   if (program_.size() != 1) return;
   shape_ = program_.front().operation == Operation::slot ? Shape::slot : Shape::constant;
@@ -112,17 +118,14 @@ Value Expression::run(std::span<const std::int64_t> frame) const noexcept {
       case Operation::jump_if_zero:
         if (stack[--height] == 0) jump();
         break;
-      case Operation::jump_if_zero_else_drop:
-        stack[height - 1] == 0 ? jump() : drop();
-        break;
-      case Operation::jump_if_set_else_drop:
-        stack[height - 1] != 0 ? jump() : drop();
-        break;
+      case Operation::jump_if_zero_else_drop: stack[height - 1] == 0 ? jump() : drop(); break;
+      case Operation::jump_if_set_else_drop: stack[height - 1] != 0 ? jump() : drop(); break;
       case Operation::to_truth: stack[height - 1] = stack[height - 1] != 0; break;
       default: {
         const bool one = operation <= Operation::absolute;
         if (!one) --height;
-        const Value value = one ? apply(operation, stack[height - 1]) : apply(operation, stack[height - 1], stack[height]);
+        const Value value =
+            one ? apply(operation, stack[height - 1]) : apply(operation, stack[height - 1], stack[height]);
         if (!value.ok()) return value;
         stack[height - 1] = value.number;
       }
@@ -141,7 +144,8 @@ std::optional<std::int64_t> Expression::constant_value() const noexcept {
 }
 
 bool Expression::uses(int slot) const noexcept {
-  return std::ranges::any_of(program_, [&](const Instruction& each) { return each.operation == Operation::slot && each.operand == slot; });
+  return std::ranges::any_of(
+      program_, [&](const Instruction& each) { return each.operation == Operation::slot && each.operand == slot; });
 }
 
 std::vector<int> Expression::slots() const {

@@ -39,8 +39,8 @@ class Symbols {
  public:
   struct Symbol {
     std::string name;
-    std::vector<std::string> words;           // for a type or a choice: its values; the slot holds the index
-    std::vector<std::int64_t> sizes;          // for a type: bytes of each value; empty otherwise
+    std::vector<std::string> words;   // for a type or a choice: its values; the slot holds the index
+    std::vector<std::int64_t> sizes;  // for a type: bytes of each value; empty otherwise
   };
   /// Appends a symbol and returns its slot. Throws Error(bad_manifest) when the name is taken or is no identifier.
   int add(Symbol symbol);
@@ -55,7 +55,7 @@ class Symbols {
 
 inline constexpr int max_evaluation_stack = 32;  // deeper expressions are refused when they are parsed
 
-struct Node;                            // syntax tree and its operations, in expression_tree.hpp
+struct Node;  // syntax tree and its operations, in expression_tree.hpp
 enum class Operation : std::uint8_t;
 
 class Expression {
@@ -90,7 +90,11 @@ class Expression {
     Operation operation;
     std::int64_t operand;
   };
-  enum class Shape : std::uint8_t { constant, slot, program };  // most grids and strides are one name: no loop for those
+  enum class Shape : std::uint8_t {
+    constant,
+    slot,
+    program
+  };  // most grids and strides are one name: no loop for those
   Expression(std::string text, std::shared_ptr<const Node> tree);
   [[nodiscard]] Value run(std::span<const std::int64_t> frame) const noexcept;
   int emit(const Node& node, int depth);

@@ -54,9 +54,12 @@ inline Value apply(Operation operation, std::int64_t operand) noexcept {
 inline Value apply(Operation operation, std::int64_t left, std::int64_t right) noexcept {
   std::int64_t result = 0;
   switch (operation) {
-    case Operation::add: return __builtin_add_overflow(left, right, &result) ? arithmetic::failed(Status::overflow) : Value{result};
-    case Operation::subtract: return __builtin_sub_overflow(left, right, &result) ? arithmetic::failed(Status::overflow) : Value{result};
-    case Operation::multiply: return __builtin_mul_overflow(left, right, &result) ? arithmetic::failed(Status::overflow) : Value{result};
+    case Operation::add:
+      return __builtin_add_overflow(left, right, &result) ? arithmetic::failed(Status::overflow) : Value{result};
+    case Operation::subtract:
+      return __builtin_sub_overflow(left, right, &result) ? arithmetic::failed(Status::overflow) : Value{result};
+    case Operation::multiply:
+      return __builtin_mul_overflow(left, right, &result) ? arithmetic::failed(Status::overflow) : Value{result};
     case Operation::divide:
     case Operation::remainder: return arithmetic::quotient(operation, left, right);
     case Operation::less: return {left < right};

@@ -80,7 +80,8 @@ Tree fold(const Tree& tree, std::span<const std::int64_t> frame, int first_known
     case Operation::logical_and:
     case Operation::logical_or: return fold_logic(tree->operation, folded(0), folded(1));
     default:
-      return tree->children.size() == 1 ? fold_one(tree->operation, folded(0)) : fold_two(tree->operation, folded(0), folded(1));
+      return tree->children.size() == 1 ? fold_one(tree->operation, folded(0))
+                                        : fold_two(tree->operation, folded(0), folded(1));
   }
 }
 

@@ -21,10 +21,10 @@ struct Function {
   int least, most;
 };
 constexpr std::array functions = {
-    Function{"min", Operation::minimum, 2, 64},       Function{"max", Operation::maximum, 2, 64},
-    Function{"ceil_div", Operation::ceil_div, 2, 2},  Function{"round_up", Operation::round_up, 2, 2},
+    Function{"min", Operation::minimum, 2, 64},        Function{"max", Operation::maximum, 2, 64},
+    Function{"ceil_div", Operation::ceil_div, 2, 2},   Function{"round_up", Operation::round_up, 2, 2},
     Function{"pow2_ceil", Operation::pow2_ceil, 1, 1}, Function{"log2", Operation::log2, 1, 1},
-    Function{"is_pow2", Operation::is_pow2, 1, 1},    Function{"abs", Operation::absolute, 1, 1},
+    Function{"is_pow2", Operation::is_pow2, 1, 1},     Function{"abs", Operation::absolute, 1, 1},
 };
 
 struct Operator {
@@ -35,7 +35,8 @@ constexpr std::array equalities = {Operator{"==", Operation::equal}, Operator{"!
 constexpr std::array comparisons = {Operator{"<=", Operation::less_equal}, Operator{">=", Operation::greater_equal},
                                     Operator{"<", Operation::less}, Operator{">", Operation::greater}};
 constexpr std::array sums = {Operator{"+", Operation::add}, Operator{"-", Operation::subtract}};
-constexpr std::array terms = {Operator{"*", Operation::multiply}, Operator{"/", Operation::divide}, Operator{"%", Operation::remainder}};
+constexpr std::array terms = {Operator{"*", Operation::multiply}, Operator{"/", Operation::divide},
+                              Operator{"%", Operation::remainder}};
 
 // What a primary turned out to be: a tree, which may be a plain name (named >= 0), or a quoted word, which has no tree.
 struct Operand {
@@ -93,14 +94,21 @@ class Parser {
     return left;
   }
 
-  Operand compare() { return chain(comparisons, [this] { return sum(); }); }
-  Operand sum() { return chain(sums, [this] { return term(); }); }
-  Operand term() { return chain(terms, [this] { return unary(); }); }
+  Operand compare() {
+    return chain(comparisons, [this] { return sum(); });
+  }
+  Operand sum() {
+    return chain(sums, [this] { return term(); });
+  }
+  Operand term() {
+    return chain(terms, [this] { return unary(); });
+  }
 
   template <typename Operators, typename Next>
   Operand chain(const Operators& operators, Next next) {
     Operand left = next();
-    while (const Operator* found = take_one(operators)) left = make_node(found->operation, {number(left), number(next())});
+    while (const Operator* found = take_one(operators))
+      left = make_node(found->operation, {number(left), number(next())});
     return left;
   }
 
@@ -144,15 +152,18 @@ class Parser {
     std::int64_t value = 0;
     const auto [end, error] = std::from_chars(text_.data() + at_, text_.data() + text_.size(), value);
     at_ = static_cast<std::size_t>(end - text_.data());
-    if (error != std::errc{}) fail(begin, "the number " + quote(text_.substr(begin, at_ - begin)), "one that 64 bits hold");
+    if (error != std::errc{})
+      fail(begin, "the number " + quote(text_.substr(begin, at_ - begin)), "one that 64 bits hold");
     return make_constant(value);
   }
 
   Tree call(std::string_view name, std::size_t begin) {
     if (name == "sizeof") return size_of();
-    const auto* function = std::find_if(functions.begin(), functions.end(), [&](const Function& each) { return each.name == name; });
+    const auto* function =
+        std::find_if(functions.begin(), functions.end(), [&](const Function& each) { return each.name == name; });
     if (function == functions.end()) {
-      fail(begin, "the unknown function " + quote(name) + did_you_mean(name, function_names()), one_of(function_names()));
+      fail(begin, "the unknown function " + quote(name) + did_you_mean(name, function_names()),
+           one_of(function_names()));
     }
     std::vector<Tree> arguments;
     do {
@@ -204,7 +215,8 @@ class Parser {
   }
 
   Tree number(const Operand& operand) const {
-    if (operand.is_word()) fail(operand.at, "the word " + quote(operand.word), "a quoted word only on one side of == or !=");
+    if (operand.is_word())
+      fail(operand.at, "the word " + quote(operand.word), "a quoted word only on one side of == or !=");
     return operand.tree;
   }
 
@@ -248,7 +260,9 @@ class Parser {
 
   std::string_view identifier() {
     std::size_t end = at_;
-    const auto belongs = [&](char c) { return (c >= 'a' && c <= 'z') || (c >= 'A' && c <= 'Z') || c == '_' || (end > at_ && is_digit(c)); };
+    const auto belongs = [&](char c) {
+      return (c >= 'a' && c <= 'z') || (c >= 'A' && c <= 'Z') || c == '_' || (end > at_ && is_digit(c));
+    };
     while (end < text_.size() && belongs(text_[end])) ++end;
     const std::string_view name = text_.substr(at_, end - at_);
     at_ = end;
@@ -263,9 +277,7 @@ class Parser {
     return names;
   }
 
-  std::string known_list() const {
-    return symbols_.size() == 0 ? "no name, only numbers" : one_of(known_names());
-  }
+  std::string known_list() const { return symbols_.size() == 0 ? "no name, only numbers" : one_of(known_names()); }
 
   [[noreturn]] void fail(std::size_t at, std::string_view found, std::string_view expected) const {
     throw Error(ErrorKind::bad_expression,

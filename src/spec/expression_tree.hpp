@@ -13,13 +13,37 @@
 namespace kiln::spec {
 
 enum class Operation : std::uint8_t {
-  constant, slot,                                                // operand: the value, the slot
-  negate, logical_not, pow2_ceil, log2, is_pow2, absolute,       // one operand
-  add, subtract, multiply, divide, remainder,                    // two
-  less, less_equal, greater, greater_equal, equal, not_equal,
-  minimum, maximum, ceil_div, round_up,
-  logical_and, logical_or, choose,                               // evaluated only as far as needed
-  jump, jump_if_zero, jump_if_zero_else_drop, jump_if_set_else_drop, to_truth,  // in programs only; operand: the target
+  constant,
+  slot,  // operand: the value, the slot
+  negate,
+  logical_not,
+  pow2_ceil,
+  log2,
+  is_pow2,
+  absolute,  // one operand
+  add,
+  subtract,
+  multiply,
+  divide,
+  remainder,  // two
+  less,
+  less_equal,
+  greater,
+  greater_equal,
+  equal,
+  not_equal,
+  minimum,
+  maximum,
+  ceil_div,
+  round_up,
+  logical_and,
+  logical_or,
+  choose,  // evaluated only as far as needed
+  jump,
+  jump_if_zero,
+  jump_if_zero_else_drop,
+  jump_if_set_else_drop,
+  to_truth,  // in programs only; operand: the target
 };
 
 using Tree = std::shared_ptr<const Node>;

@@ -10,7 +10,8 @@ namespace kiln::spec {
 namespace {
 
 [[noreturn]] void fail(std::string_view name, std::string_view found, std::string_view expected) {
-  throw Error(ErrorKind::bad_expression, fmt::format("found {} in the kernel name {}, expected {}", found, quote(name), expected));
+  throw Error(ErrorKind::bad_expression,
+              fmt::format("found {} in the kernel name {}, expected {}", found, quote(name), expected));
 }
 
 std::string checked_literal(std::string_view name, std::string_view literal) {
@@ -26,8 +27,8 @@ std::string checked_literal(std::string_view name, std::string_view literal) {
 std::string fill(const Expression& placeholder, const Symbols& symbols, std::span<const std::int64_t> frame) {
   const Value value = placeholder.evaluate(frame);
   if (!value.ok()) {
-    throw Error(ErrorKind::bad_expression, fmt::format("found {} in the placeholder {}, expected a value", to_string(value.status),
-                                                       quote(placeholder.text())));
+    throw Error(ErrorKind::bad_expression, fmt::format("found {} in the placeholder {}, expected a value",
+                                                       to_string(value.status), quote(placeholder.text())));
   }
   const auto slot = symbols.find(placeholder.text());
   if (!slot || symbols[*slot].words.empty()) return std::to_string(value.number);
@@ -57,7 +58,8 @@ KernelName parse_kernel_name(std::string_view text, const Symbols& symbols) {
     at = close + 1;
   }
   name.literals.push_back(checked_literal(text, text.substr(at)));
-  const std::string_view base = std::string_view(name.literals.front()).substr(0, name.literals.front().find_first_of("<:, "));
+  const std::string_view base =
+      std::string_view(name.literals.front()).substr(0, name.literals.front().find_first_of("<:, "));
   if (!is_identifier(base)) fail(text, quote(base), "the name of a kernel first");
   return name;
 }

@@ -76,7 +76,9 @@ Hasher& Hasher::field(std::span<const std::byte> bytes) {
 
 Hasher& Hasher::field(std::string_view text) { return field(std::as_bytes(std::span(text.data(), text.size()))); }
 
-Hasher& Hasher::field(std::int64_t number) { return field(std::span<const std::byte>(little_endian(std::bit_cast<std::uint64_t>(number)))); }
+Hasher& Hasher::field(std::int64_t number) {
+  return field(std::span<const std::byte>(little_endian(std::bit_cast<std::uint64_t>(number))));
+}
 
 Digest Hasher::finish() {
   Digest digest;

@@ -20,16 +20,19 @@ constexpr std::string_view op_file = "op.toml";
 std::string read_text(const fs::path& path) {
   std::ifstream file(path, std::ios::binary);
   std::string text{std::istreambuf_iterator<char>(file), {}};
-  if (!file.is_open() || file.bad()) throw Error(ErrorKind::io, fmt::format("cannot read the template file '{}'", path.string()));
+  if (!file.is_open() || file.bad())
+    throw Error(ErrorKind::io, fmt::format("cannot read the template file '{}'", path.string()));
   return text;
 }
 
 std::vector<fs::path> entries_of(const fs::path& folder) {
   std::error_code error;
   std::vector<fs::path> paths;
-  for (fs::directory_iterator each(folder, error), end; !error && each != end; each.increment(error)) paths.push_back(each->path());
+  for (fs::directory_iterator each(folder, error), end; !error && each != end; each.increment(error))
+    paths.push_back(each->path());
   if (error) {
-    throw Error(ErrorKind::io, fmt::format("cannot list the template folder '{}': {}", folder.string(), error.message()));
+    throw Error(ErrorKind::io,
+                fmt::format("cannot list the template folder '{}': {}", folder.string(), error.message()));
   }
   std::ranges::sort(paths);
   return paths;
@@ -62,7 +65,8 @@ std::vector<SourceFile> embedded_in(std::string_view folder) {
   std::vector<SourceFile> files;
   for (const EmbeddedFile& file : embedded_files()) {
     const std::size_t slash = file.path.find('/');
-    if (file.path.substr(0, slash) == folder) files.push_back({std::string(file.path.substr(slash + 1)), std::string(file.text)});
+    if (file.path.substr(0, slash) == folder)
+      files.push_back({std::string(file.path.substr(slash + 1)), std::string(file.text)});
   }
   return files;
 }
@@ -72,7 +76,8 @@ void load_built_in(std::vector<Op>& ops) {
     const std::size_t slash = file.path.find('/');
     if (slash == std::string_view::npos || file.path.substr(slash + 1) != op_file) continue;
     const std::string_view name = file.path.substr(0, slash);
-    if (std::ranges::find(ops, name, &Op::name) == ops.end()) ops.push_back(parse_op(name, "built-in", embedded_in(name)));
+    if (std::ranges::find(ops, name, &Op::name) == ops.end())
+      ops.push_back(parse_op(name, "built-in", embedded_in(name)));
   }
 }
 
@@ -82,7 +87,8 @@ Op load_op(const fs::path& folder) {
   const fs::path clean = folder.has_filename() ? folder : folder.parent_path();
   std::vector<SourceFile> files;
   for (const fs::path& path : entries_of(clean)) {
-    if (path.extension() == ".toml" || path.extension() == ".cuh") files.push_back({path.filename().string(), read_text(path)});
+    if (path.extension() == ".toml" || path.extension() == ".cuh")
+      files.push_back({path.filename().string(), read_text(path)});
   }
   return parse_op(clean.filename().string(), clean.string(), files);
 }

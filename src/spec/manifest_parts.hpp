@@ -30,17 +30,18 @@ std::vector<Tensor> read_tensors(const ManifestReader& reader, const TomlValue& 
 std::map<DType, Tolerance> read_tolerance(const ManifestReader& reader, const TomlValue* section, const Op& op);
 
 /// The passes in `table`, which is [reference] or an implementation's file. Need all of the op but its implementations.
-std::vector<Pass> read_passes(const ManifestReader& reader, const TomlValue& table, std::string_view where, const Op& op,
-                              const Symbols& symbols, std::span<const Workspace> workspaces);
+std::vector<Pass> read_passes(const ManifestReader& reader, const TomlValue& table, std::string_view where,
+                              const Op& op, const Symbols& symbols, std::span<const Workspace> workspaces);
 
-Implementation read_implementation(const ManifestReader& reader, const TomlValue& document, std::string_view name, const Op& op);
+Implementation read_implementation(const ManifestReader& reader, const TomlValue& document, std::string_view name,
+                                   const Op& op);
 
 /// The file name under `key`, which must be one of op.files.
 std::string read_source(const ManifestReader& reader, const TomlValue& table, std::string_view otherwise, const Op& op);
 
 /// Throws unless `name` is an identifier that no symbol, tensor or workspace of the op has.
-void check_free_name(const ManifestReader& reader, const std::string& name, int line, const Op& op, const Symbols& symbols,
-                     std::span<const Workspace> workspaces = {});
+void check_free_name(const ManifestReader& reader, const std::string& name, int line, const Op& op,
+                     const Symbols& symbols, std::span<const Workspace> workspaces = {});
 void check_count(const ManifestReader& reader, int line, std::size_t count, int limit, std::string_view what);
 
 }  // namespace kiln::spec

@@ -12,7 +12,9 @@ namespace {
 
 using Kind = TomlValue::Kind;
 
-std::vector<std::string> as_strings(std::initializer_list<std::string_view> words) { return {words.begin(), words.end()}; }
+std::vector<std::string> as_strings(std::initializer_list<std::string_view> words) {
+  return {words.begin(), words.end()};
+}
 
 }  // namespace
 
@@ -25,7 +27,8 @@ void ManifestReader::check_keys(const TomlValue& value, std::string_view where,
   for (const TomlEntry& entry : table(value, where)) {
     if (std::ranges::find(known, entry.key) != known.end()) continue;
     const auto words = as_strings(known);
-    fail(entry.value.line, fmt::format("the unknown key {} in {}{}", quote(entry.key), where, did_you_mean(entry.key, words)),
+    fail(entry.value.line,
+         fmt::format("the unknown key {} in {}{}", quote(entry.key), where, did_you_mean(entry.key, words)),
          spec::one_of(words));
   }
 }
@@ -48,7 +51,8 @@ std::int64_t ManifestReader::integer(const TomlValue& value, std::string_view wh
 
 std::int64_t ManifestReader::integer(const TomlValue& value, std::string_view what, std::int64_t least) const {
   const std::int64_t number = integer(value, what);
-  if (number < least) fail(value.line, fmt::format("{} as {}", value.described(), what), fmt::format("{} or more", least));
+  if (number < least)
+    fail(value.line, fmt::format("{} as {}", value.described(), what), fmt::format("{} or more", least));
   return number;
 }
 
@@ -83,7 +87,8 @@ bool ManifestReader::boolean_or(const TomlValue& table, std::string_view key, bo
   return value == nullptr ? otherwise : boolean(*value, fmt::format("'{}'", key));
 }
 
-std::size_t ManifestReader::one_of(const TomlValue& value, std::string_view what, const std::vector<std::string>& words) const {
+std::size_t ManifestReader::one_of(const TomlValue& value, std::string_view what,
+                                   const std::vector<std::string>& words) const {
   const std::string& word = text(value, what);
   const auto found = std::ranges::find(words, word);
   if (found == words.end()) {
@@ -112,18 +117,19 @@ Expression ManifestReader::expression(const TomlValue& value, std::string_view w
   }
 }
 
-Expression ManifestReader::expression(const TomlValue& value, std::string_view what, const Symbols& symbols, const Op& op,
-                                      Known known) const {
+Expression ManifestReader::expression(const TomlValue& value, std::string_view what, const Symbols& symbols,
+                                      const Op& op, Known known) const {
   Expression result = expression(value, what, symbols);
   check_known(result, what, symbols, op, known, value.line);
   return result;
 }
 
-void ManifestReader::check_known(const Expression& expression, std::string_view what, const Symbols& symbols, const Op& op,
-                                 Known known, int line) const {
+void ManifestReader::check_known(const Expression& expression, std::string_view what, const Symbols& symbols,
+                                 const Op& op, Known known, int line) const {
   for (const int slot : expression.slots()) {
     const std::string reason = why_not_known(symbols, op, slot, known);
-    if (!reason.empty()) fail(line, fmt::format("{} in {} {}", reason, what, quote(expression.text())), "no such name there");
+    if (!reason.empty())
+      fail(line, fmt::format("{} in {} {}", reason, what, quote(expression.text())), "no such name there");
   }
 }
 
@@ -141,7 +147,8 @@ std::string why_not_known(const Symbols& symbols, const Op& op, int slot, Known 
     }
     return known == Known::launch ? "" : fmt::format("the run-time value {}, which is known only at a launch,", name);
   }
-  if (known == Known::device && slot >= op.first_parameter()) return fmt::format("the parameter {}, which a config gives,", name);
+  if (known == Known::device && slot >= op.first_parameter())
+    return fmt::format("the parameter {}, which a config gives,", name);
   return {};
 }
 

@@ -46,7 +46,8 @@ class ManifestReader {
   [[nodiscard]] bool boolean_or(const TomlValue& table, std::string_view key, bool otherwise) const;
 
   /// Index of the value in `words`, or a failure that lists them.
-  [[nodiscard]] std::size_t one_of(const TomlValue& value, std::string_view what, const std::vector<std::string>& words) const;
+  [[nodiscard]] std::size_t one_of(const TomlValue& value, std::string_view what,
+                                   const std::vector<std::string>& words) const;
 
   /// Adds a symbol, with file and line when the name is refused.
   int add(Symbols& symbols, Symbols::Symbol symbol, int line) const;
@@ -54,10 +55,10 @@ class ManifestReader {
   /// A text or an integer, parsed.
   [[nodiscard]] Expression expression(const TomlValue& value, std::string_view what, const Symbols& symbols) const;
   /// The same, with every name checked against `known`. `op` has its axes and run-time values.
-  [[nodiscard]] Expression expression(const TomlValue& value, std::string_view what, const Symbols& symbols, const Op& op,
-                                      Known known) const;
-  void check_known(const Expression& expression, std::string_view what, const Symbols& symbols, const Op& op, Known known,
-                   int line) const;
+  [[nodiscard]] Expression expression(const TomlValue& value, std::string_view what, const Symbols& symbols,
+                                      const Op& op, Known known) const;
+  void check_known(const Expression& expression, std::string_view what, const Symbols& symbols, const Op& op,
+                   Known known, int line) const;
 
  private:
   std::string file_;

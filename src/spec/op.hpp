@@ -61,7 +61,7 @@ struct Runtime {
   RuntimeType type = RuntimeType::f32;
   std::optional<Expression> default_integer;  // over static names, axes and earlier run-time values
   std::optional<double> default_real;
-  std::optional<Expression> minimum;          // integers only
+  std::optional<Expression> minimum;  // integers only
   [[nodiscard]] bool is_integer() const noexcept { return type != RuntimeType::f32 && type != RuntimeType::f64; }
 };
 
@@ -74,10 +74,10 @@ struct Tensor {
   int selection = -1;               // the type (index into selections) that gives the dtype, or -1
   DType dtype = DType::f32;         // when selection is -1
   Fill fill = Fill::normal;
-  double scale = 1.0;               // the fill is multiplied by it
-  bool output = false;              // poisoned with NaN before a verification, unless `initialised`
-  bool initialised = false;         // an output that is also read: filled before every launch that is checked
-  bool optional = false;            // may be absent (a null pointer)
+  double scale = 1.0;        // the fill is multiplied by it
+  bool output = false;       // poisoned with NaN before a verification, unless `initialised`
+  bool initialised = false;  // an output that is also read: filled before every launch that is checked
+  bool optional = false;     // may be absent (a null pointer)
 };
 
 /// |got - wanted| <= relative * |wanted| + absolute * rms(wanted), for each element of an output.
@@ -91,35 +91,35 @@ enum class ArgumentKind : std::uint8_t { tensor, axis, runtime, workspace, expre
 /// One kernel argument. An axis is passed as int64, a run-time value as its type, an expression as `type`.
 struct Argument {
   ArgumentKind kind = ArgumentKind::tensor;
-  int index = 0;                           // tensor, axis, run-time value, workspace
-  RuntimeType type = RuntimeType::i64;     // expression
-  Expression value;                        // expression
-  std::vector<Expression> box;             // tensor_map: elements, outermost first, one for each dimension
-  Expression swizzle;                      // tensor_map: 0, 32, 64 or 128 bytes
+  int index = 0;                        // tensor, axis, run-time value, workspace
+  RuntimeType type = RuntimeType::i64;  // expression
+  Expression value;                     // expression
+  std::vector<Expression> box;          // tensor_map: elements, outermost first, one for each dimension
+  Expression swizzle;                   // tensor_map: 0, 32, 64 or 128 bytes
 };
 
 struct Pass {
-  std::string kernel;                      // a name expression with {name} or {expression} placeholders
-  std::optional<Expression> when;          // over static names: the pass is left out when it is 0
-  std::array<Expression, 3> grid;          // blocks, x y z
-  std::array<Expression, 3> block;         // threads; static
-  std::array<Expression, 3> cluster;       // blocks; static; all 1 when absent
-  Expression shared;                       // dynamic shared memory, bytes; static
+  std::string kernel;                 // a name expression with {name} or {expression} placeholders
+  std::optional<Expression> when;     // over static names: the pass is left out when it is 0
+  std::array<Expression, 3> grid;     // blocks, x y z
+  std::array<Expression, 3> block;    // threads; static
+  std::array<Expression, 3> cluster;  // blocks; static; all 1 when absent
+  Expression shared;                  // dynamic shared memory, bytes; static
   std::vector<Argument> arguments;
   bool cooperative = false;
-  bool programmatic = false;               // may start before its predecessor ends (PDL)
+  bool programmatic = false;  // may start before its predecessor ends (PDL)
   int line = 0;
 };
 
 struct Parameter {
   std::string name;
-  std::vector<std::int64_t> values;        // in the manifest's order
+  std::vector<std::int64_t> values;  // in the manifest's order
 };
 
 struct Workspace {
   std::string name;
-  Expression bytes;                        // taken at the bucket's upper edge
-  bool zeroed = false;                     // zero when first given; the kernel leaves it zero
+  Expression bytes;     // taken at the bucket's upper edge
+  bool zeroed = false;  // zero when first given; the kernel leaves it zero
 };
 
 /// One value for each parameter, in the implementation's order.
@@ -127,20 +127,20 @@ using Config = std::vector<std::int64_t>;
 
 struct Implementation {
   std::string name;
-  std::string file;                        // manifest, as shown in messages
+  std::string file;  // manifest, as shown in messages
   std::string summary;
-  std::string source;                      // file name in the op's folder
-  bool toolkit_headers = false;            // the source includes CUDA toolkit headers
-  std::vector<std::string> options;        // further NVRTC options, from a fixed list
-  std::optional<Expression> requires_;     // over types, choices and device facts
+  std::string source;                   // file name in the op's folder
+  bool toolkit_headers = false;         // the source includes CUDA toolkit headers
+  std::vector<std::string> options;     // further NVRTC options, from a fixed list
+  std::optional<Expression> requires_;  // over types, choices and device facts
   std::string requires_text;
   std::vector<Parameter> parameters;
-  std::vector<Expression> constraints;     // over everything but runtime reals
+  std::vector<Expression> constraints;                // over everything but runtime reals
   std::vector<std::pair<int, Expression>> alignment;  // tensor index, bytes that its pointer must be a multiple of
   Config default_config;
   std::vector<Workspace> workspaces;
   std::vector<Pass> passes;
-  Symbols symbols;                         // the op's, then the parameters
+  Symbols symbols;  // the op's, then the parameters
 };
 
 /// A source file of an op's folder or of common/, by the name it is included by.
@@ -151,7 +151,7 @@ struct SourceFile {
 
 struct Op {
   std::string name;
-  std::string folder;                      // "built-in" or a path
+  std::string folder;  // "built-in" or a path
   std::string summary;
   std::int64_t revision = 1;
   std::vector<Axis> axes;
@@ -161,12 +161,12 @@ struct Op {
   std::map<DType, Tolerance> tolerance;
   std::string reference_source;
   bool reference_toolkit_headers = false;
-  std::vector<Pass> reference;             // outputs are written as f32 (f64 for f64, the same type for integers)
+  std::vector<Pass> reference;  // outputs are written as f32 (f64 for f64, the same type for integers)
   Expression cost_bytes;
   Expression cost_flops;
   std::vector<Implementation> implementations;  // the first legal default serves when nothing better is known
-  std::vector<SourceFile> files;           // every .cuh of the folder
-  Symbols symbols;                         // axes, run-time values, types and choices, device facts
+  std::vector<SourceFile> files;                // every .cuh of the folder
+  Symbols symbols;                              // axes, run-time values, types and choices, device facts
 
   [[nodiscard]] int first_runtime() const noexcept { return static_cast<int>(axes.size()); }
   [[nodiscard]] int first_static() const noexcept { return first_runtime() + static_cast<int>(runtime.size()); }
@@ -179,10 +179,10 @@ struct Op {
 /// Facts of a device that expressions may name, in frame order: sm (90 for compute capability 9.0), sm_count,
 /// shared_per_block (opt-in maximum, bytes), shared_per_sm, registers_per_sm, threads_per_sm, l2_bytes.
 struct DeviceFacts {
-  static constexpr std::array<std::string_view, 7> names = {"sm", "sm_count", "shared_per_block", "shared_per_sm",
-                                                            "registers_per_sm", "threads_per_sm", "l2_bytes"};
+  static constexpr std::array<std::string_view, 7> names = {
+      "sm", "sm_count", "shared_per_block", "shared_per_sm", "registers_per_sm", "threads_per_sm", "l2_bytes"};
   std::array<std::int64_t, names.size()> values{};
-  std::int64_t memory_bus_bits = 0;        // in the device class, not in expressions
+  std::int64_t memory_bus_bits = 0;  // in the device class, not in expressions
 
   [[nodiscard]] std::int64_t sm() const noexcept { return values[0]; }
   [[nodiscard]] std::int64_t sm_count() const noexcept { return values[1]; }

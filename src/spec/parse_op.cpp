@@ -38,12 +38,16 @@ void add_symbols(const ManifestReader& reader, const TomlValue& document, Op& op
   for (const Selection& selection : op.selections) {
     std::vector<std::int64_t> sizes;
     for (const DType type : selection.dtypes) sizes.push_back(size_of(type));
-    reader.add(op.symbols, {selection.name, selection.values, sizes}, line_of(selection.is_type() ? "types" : "choices", selection.name));
+    reader.add(op.symbols, {selection.name, selection.values, sizes},
+               line_of(selection.is_type() ? "types" : "choices", selection.name));
   }
   for (const std::string_view fact : DeviceFacts::names) {
     if (const auto taken = op.symbols.find(fact)) {
-      const std::string_view section = *taken < op.first_runtime() ? "axes" : *taken < op.first_static() ? "runtime" : "choices";
-      reader.fail(line_of(section, std::string(fact)), fmt::format("the name {}, which is a device fact", quote(fact)), "another name");
+      const std::string_view section = *taken < op.first_runtime()  ? "axes"
+                                       : *taken < op.first_static() ? "runtime"
+                                                                    : "choices";
+      reader.fail(line_of(section, std::string(fact)), fmt::format("the name {}, which is a device fact", quote(fact)),
+                  "another name");
     }
     op.symbols.add(std::string(fact));
   }
@@ -68,12 +72,15 @@ void read_reference(const ManifestReader& reader, const TomlValue& section, Op& 
 
 void read_cost(const ManifestReader& reader, const TomlValue& section, Op& op) {
   reader.check_keys(section, "[cost]", {"bytes", "flops"});
-  if (const TomlValue* bytes = section.find("bytes")) op.cost_bytes = reader.expression(*bytes, "'bytes'", op.symbols, op, Known::launch);
-  if (const TomlValue* flops = section.find("flops")) op.cost_flops = reader.expression(*flops, "'flops'", op.symbols, op, Known::launch);
+  if (const TomlValue* bytes = section.find("bytes"))
+    op.cost_bytes = reader.expression(*bytes, "'bytes'", op.symbols, op, Known::launch);
+  if (const TomlValue* flops = section.find("flops"))
+    op.cost_flops = reader.expression(*flops, "'flops'", op.symbols, op, Known::launch);
 }
 
 // Those that [op] lists come first, in its order; the others follow by name.
-std::vector<std::string> implementation_names(const ManifestReader& reader, const TomlValue& document, std::span<const SourceFile> files) {
+std::vector<std::string> implementation_names(const ManifestReader& reader, const TomlValue& document,
+                                              std::span<const SourceFile> files) {
   std::vector<std::string> found;
   for (const SourceFile& file : files) {
     if (file.name == op_file || !file.name.ends_with(toml_suffix)) continue;
@@ -100,32 +107,37 @@ const SourceFile& file_of(std::span<const SourceFile> files, const std::string& 
 
 // Built-in folders are shown by their place in the source tree.
 std::string shown(const Op& op, std::string_view file) {
-  return op.folder == "built-in" ? fmt::format("templates/{}/{}", op.name, file) : fmt::format("{}/{}", op.folder, file);
+  return op.folder == "built-in" ? fmt::format("templates/{}/{}", op.name, file)
+                                 : fmt::format("{}/{}", op.folder, file);
 }
 
 }  // namespace
 
 void check_count(const ManifestReader& reader, int line, std::size_t count, int limit, std::string_view what) {
-  if (count > static_cast<std::size_t>(limit)) reader.fail(line, fmt::format("{} {}", count, what), fmt::format("at most {}", limit));
+  if (count > static_cast<std::size_t>(limit))
+    reader.fail(line, fmt::format("{} {}", count, what), fmt::format("at most {}", limit));
 }
 
-void check_free_name(const ManifestReader& reader, const std::string& name, int line, const Op& op, const Symbols& symbols,
-                     std::span<const Workspace> workspaces) {
+void check_free_name(const ManifestReader& reader, const std::string& name, int line, const Op& op,
+                     const Symbols& symbols, std::span<const Workspace> workspaces) {
   if (!is_identifier(name)) {
-    reader.fail(line, fmt::format("the name {}", quote(name)), "a letter or underscore, then letters, digits and underscores");
+    reader.fail(line, fmt::format("the name {}", quote(name)),
+                "a letter or underscore, then letters, digits and underscores");
   }
   const bool taken = symbols.find(name) || std::ranges::find(op.tensors, name, &Tensor::name) != op.tensors.end() ||
                      std::ranges::find(workspaces, name, &Workspace::name) != workspaces.end();
   if (taken) reader.fail(line, fmt::format("the name {} a second time", quote(name)), "a name of its own");
 }
 
-std::string read_source(const ManifestReader& reader, const TomlValue& table, std::string_view otherwise, const Op& op) {
+std::string read_source(const ManifestReader& reader, const TomlValue& table, std::string_view otherwise,
+                        const Op& op) {
   const std::string source = reader.text_or(table, "source", otherwise);
   if (std::ranges::find(op.files, source, &SourceFile::name) != op.files.end()) return source;
   std::vector<std::string> names;
   for (const SourceFile& file : op.files) names.push_back(file.name);
   const TomlValue* value = table.find("source");
-  reader.fail(value == nullptr ? table.line : value->line, fmt::format("no source {} in the folder{}", quote(source), did_you_mean(source, names)),
+  reader.fail(value == nullptr ? table.line : value->line,
+              fmt::format("no source {} in the folder{}", quote(source), did_you_mean(source, names)),
               names.empty() ? "a .cuh file there" : one_of(names));
 }
 
@@ -134,13 +146,17 @@ Op parse_op(std::string_view name, std::string_view folder, std::span<const Sour
   op.name = name;
   op.folder = folder;
   const ManifestReader reader(shown(op, op_file));
-  if (!is_identifier(name)) reader.fail(1, fmt::format("a folder named {}", quote(name)), "letters, digits and underscores");
-  if (std::ranges::find(files, op_file, &SourceFile::name) == files.end()) reader.fail(1, "no op.toml in the folder", "one");
-  std::ranges::copy_if(files, std::back_inserter(op.files), [](const SourceFile& file) { return file.name.ends_with(source_suffix); });
+  if (!is_identifier(name))
+    reader.fail(1, fmt::format("a folder named {}", quote(name)), "letters, digits and underscores");
+  if (std::ranges::find(files, op_file, &SourceFile::name) == files.end())
+    reader.fail(1, "no op.toml in the folder", "one");
+  std::ranges::copy_if(files, std::back_inserter(op.files),
+                       [](const SourceFile& file) { return file.name.ends_with(source_suffix); });
   std::ranges::sort(op.files, {}, &SourceFile::name);
 
   const TomlValue document = parse_toml(reader.file(), file_of(files, std::string(op_file)).text);
-  reader.check_keys(document, "the file", {"op", "axes", "types", "choices", "runtime", "tensors", "tolerance", "reference", "cost"});
+  reader.check_keys(document, "the file",
+                    {"op", "axes", "types", "choices", "runtime", "tensors", "tolerance", "reference", "cost"});
   read_op_section(reader, document, op);
   read_names(reader, document, op);
   op.tensors = read_tensors(reader, reader.required(document, "the file", "tensors"), op);
@@ -151,8 +167,10 @@ Op parse_op(std::string_view name, std::string_view folder, std::span<const Sour
   for (const std::string& each : implementation_names(reader, document, files)) {
     const std::string file = each + std::string(toml_suffix);
     const ManifestReader its_reader(shown(op, file));
-    if (!is_identifier(each)) its_reader.fail(1, fmt::format("an implementation named {}", quote(each)), "letters, digits and underscores");
-    op.implementations.push_back(read_implementation(its_reader, parse_toml(its_reader.file(), file_of(files, file).text), each, op));
+    if (!is_identifier(each))
+      its_reader.fail(1, fmt::format("an implementation named {}", quote(each)), "letters, digits and underscores");
+    op.implementations.push_back(
+        read_implementation(its_reader, parse_toml(its_reader.file(), file_of(files, file).text), each, op));
   }
   return op;
 }

@@ -49,8 +49,10 @@ bool fits(const Axis& axis, std::int64_t value) noexcept {
 }
 
 void check_axis(const Op& op, const Axis& axis, std::int64_t value) {
-  if (value < axis.minimum) fail(op, fmt::format("axis '{}' is {}, expected {} or more", axis.name, value, axis.minimum));
-  if (value > axis.maximum) fail(op, fmt::format("axis '{}' is {}, expected at most {}", axis.name, value, axis.maximum));
+  if (value < axis.minimum)
+    fail(op, fmt::format("axis '{}' is {}, expected {} or more", axis.name, value, axis.minimum));
+  if (value > axis.maximum)
+    fail(op, fmt::format("axis '{}' is {}, expected at most {}", axis.name, value, axis.maximum));
   if (value % axis.multiple_of != 0) {
     fail(op, fmt::format("axis '{}' is {}, expected a multiple of {}", axis.name, value, axis.multiple_of));
   }
@@ -63,9 +65,9 @@ void fill_defaults(const Op& op, const Problem& problem, std::span<std::int64_t>
     if (!expression) continue;
     const Value value = expression->evaluate(frame);
     if (!value.ok()) {
-      throw Error(ErrorKind::bad_expression, fmt::format("op '{}': the default '{}' of '{}' has no value at {}: {}", op.name,
-                                                         expression->text(), op.runtime[i].name, to_string(op, problem),
-                                                         to_string(value.status)));
+      throw Error(ErrorKind::bad_expression,
+                  fmt::format("op '{}': the default '{}' of '{}' has no value at {}: {}", op.name, expression->text(),
+                              op.runtime[i].name, to_string(op, problem), to_string(value.status)));
     }
     frame[static_cast<std::size_t>(op.first_runtime()) + i] = value.number;
   }
@@ -81,7 +83,8 @@ Problem make_problem(const Op& op, std::span<const Setting> settings) {
     const auto found = std::ranges::find(names, setting.name);
     const auto index = static_cast<std::size_t>(found - names.begin());
     if (found == names.end()) {
-      fail(op, fmt::format("{} is unknown{}, expected {}", quote(setting.name), did_you_mean(setting.name, names), one_of(names)));
+      fail(op, fmt::format("{} is unknown{}, expected {}", quote(setting.name), did_you_mean(setting.name, names),
+                           one_of(names)));
     }
     if (given[index]) fail(op, fmt::format("'{}' is given twice, expected it once", setting.name));
     given[index] = true;
@@ -104,7 +107,8 @@ void check_problem(const Op& op, const Problem& problem) {
   for (std::size_t i = 0; i < op.selections.size(); ++i) {
     const Selection& selection = op.selections[i];
     if (problem.selections[i] >= selection.values.size()) {
-      fail(op, fmt::format("'{}' is number {}, expected one below {}", selection.name, problem.selections[i], selection.values.size()));
+      fail(op, fmt::format("'{}' is number {}, expected one below {}", selection.name, problem.selections[i],
+                           selection.values.size()));
     }
   }
 }
@@ -121,7 +125,8 @@ bool is_valid(const Op& op, const Problem& problem) noexcept {
 
 std::string to_string(const Op& op, const Problem& problem) {
   std::vector<std::string> parts;
-  for (std::size_t i = 0; i < op.axes.size(); ++i) parts.push_back(fmt::format("{}={}", op.axes[i].name, problem.axes[i]));
+  for (std::size_t i = 0; i < op.axes.size(); ++i)
+    parts.push_back(fmt::format("{}={}", op.axes[i].name, problem.axes[i]));
   for (std::size_t i = 0; i < op.selections.size(); ++i) {
     const Selection& selection = op.selections[i];
     parts.push_back(fmt::format("{}={}", selection.name, selection.values.at(problem.selections[i])));
@@ -150,7 +155,8 @@ Problem low_corner(const Op& op, const Problem& bucket) noexcept {
 
 std::vector<std::int64_t> make_frame(const Op& op, const Implementation* implementation, const Problem& problem,
                                      const DeviceFacts& device, std::span<const std::int64_t> config) {
-  std::vector<std::int64_t> frame(problem.axes.begin(), problem.axes.begin() + static_cast<std::ptrdiff_t>(op.axes.size()));
+  std::vector<std::int64_t> frame(problem.axes.begin(),
+                                  problem.axes.begin() + static_cast<std::ptrdiff_t>(op.axes.size()));
   frame.resize(static_cast<std::size_t>(op.first_static()));
   for (std::size_t i = 0; i < op.selections.size(); ++i) frame.push_back(problem.selections[i]);
   frame.insert(frame.end(), device.values.begin(), device.values.end());

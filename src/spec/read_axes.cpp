@@ -8,7 +8,8 @@
 namespace kiln::spec {
 namespace {
 
-std::vector<BucketPolicy::Step> read_steps(const ManifestReader& reader, const TomlValue& value, std::int64_t pow2_until) {
+std::vector<BucketPolicy::Step> read_steps(const ManifestReader& reader, const TomlValue& value,
+                                           std::int64_t pow2_until) {
   std::vector<BucketPolicy::Step> steps;
   std::int64_t previous = pow2_until;
   for (const TomlValue& each : reader.list(value, "'steps'")) {
@@ -67,19 +68,23 @@ BucketPolicy read_policy(const ManifestReader& reader, const TomlValue& value) {
 void check_edges(const ManifestReader& reader, const Axis& axis, int line) {
   const auto check = [&](std::int64_t edge, std::string_view what) {
     if (edge % axis.multiple_of == 0) return;
-    reader.fail(line, fmt::format("{} {} of axis '{}', which has multiple_of = {}", what, edge, axis.name, axis.multiple_of),
+    reader.fail(line,
+                fmt::format("{} {} of axis '{}', which has multiple_of = {}", what, edge, axis.name, axis.multiple_of),
                 "upper edges that are multiples");
   };
   check(axis.maximum, "the maximum");
   const bool powers = axis.policy.kind == PolicyKind::pow2 || axis.policy.kind == PolicyKind::pow2_steps;
   if (powers && !std::has_single_bit(static_cast<std::uint64_t>(axis.multiple_of))) {
-    reader.fail(line, fmt::format("multiple_of = {} on axis '{}', whose upper edges are powers of two", axis.multiple_of, axis.name),
-                "a power of two");
+    reader.fail(
+        line,
+        fmt::format("multiple_of = {} on axis '{}', whose upper edges are powers of two", axis.multiple_of, axis.name),
+        "a power of two");
   }
   for (const BucketPolicy::Step& step : axis.policy.steps) check(step.step, "the step");
   for (const std::int64_t edge : axis.policy.edges) {
     check(edge, "the edge");
-    if (edge > axis.maximum) reader.fail(line, fmt::format("the edge {} past max = {}", edge, axis.maximum), "edges up to max");
+    if (edge > axis.maximum)
+      reader.fail(line, fmt::format("the edge {} past max = {}", edge, axis.maximum), "edges up to max");
   }
 }
 
@@ -91,7 +96,8 @@ Axis read_axis(const ManifestReader& reader, const std::string& name, const Toml
   axis.policy = read_policy(reader, reader.required(value, where, "bucket"));
   if (const TomlValue* minimum = value.find("min")) axis.minimum = reader.integer(*minimum, "'min'", 1);
   axis.maximum = reader.integer(reader.required(value, where, "max"), "'max'", axis.minimum);
-  if (const TomlValue* multiple = value.find("multiple_of")) axis.multiple_of = reader.integer(*multiple, "'multiple_of'", 1);
+  if (const TomlValue* multiple = value.find("multiple_of"))
+    axis.multiple_of = reader.integer(*multiple, "'multiple_of'", 1);
   check_edges(reader, axis, value.line);
   return axis;
 }
@@ -100,7 +106,8 @@ Axis read_axis(const ManifestReader& reader, const std::string& name, const Toml
 
 std::vector<Axis> read_axes(const ManifestReader& reader, const TomlValue& section) {
   std::vector<Axis> axes;
-  for (const TomlEntry& entry : reader.table(section, "[axes]")) axes.push_back(read_axis(reader, entry.key, entry.value));
+  for (const TomlEntry& entry : reader.table(section, "[axes]"))
+    axes.push_back(read_axis(reader, entry.key, entry.value));
   if (axes.empty()) reader.fail(section.line, "no axis", "one or more");
   check_count(reader, section.line, axes.size(), max_axes, "axes");
   return axes;

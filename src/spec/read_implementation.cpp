@@ -14,7 +14,8 @@ constexpr std::int64_t max_raw_space = 1'000'000;  // configs before constraints
 
 // The NVRTC options that a manifest may ask for: none names a file or defines a macro.
 bool is_allowed_option(std::string_view option) {
-  constexpr std::array<std::string_view, 4> plain = {"--use_fast_math", "-lineinfo", "--fmad=false", "--extra-device-vectorization"};
+  constexpr std::array<std::string_view, 4> plain = {"--use_fast_math", "-lineinfo", "--fmad=false",
+                                                     "--extra-device-vectorization"};
   if (std::ranges::find(plain, option) != plain.end()) return true;
   constexpr std::string_view registers = "--maxrregcount=";
   if (!option.starts_with(registers)) return false;
@@ -28,8 +29,9 @@ std::vector<std::string> read_options(const ManifestReader& reader, const TomlVa
   std::vector<std::string> options;
   for (const TomlValue& each : reader.list(value, "'options'")) {
     if (!is_allowed_option(reader.text(each, "an option"))) {
-      reader.fail(each.line, fmt::format("the option {}", quote(each.text)),
-                  "--use_fast_math, -lineinfo, --fmad=false, --extra-device-vectorization or --maxrregcount=N (16 to 255)");
+      reader.fail(
+          each.line, fmt::format("the option {}", quote(each.text)),
+          "--use_fast_math, -lineinfo, --fmad=false, --extra-device-vectorization or --maxrregcount=N (16 to 255)");
     }
     options.push_back(each.text);
   }
@@ -50,7 +52,8 @@ Parameter read_parameter(const ManifestReader& reader, const std::string& name, 
   return parameter;
 }
 
-void read_parameters(const ManifestReader& reader, const TomlValue& section, const Op& op, Implementation& implementation) {
+void read_parameters(const ManifestReader& reader, const TomlValue& section, const Op& op,
+                     Implementation& implementation) {
   std::int64_t configs = 1;
   for (const auto& [name, value] : reader.table(section, "[parameters]")) {
     check_free_name(reader, name, value.line, op, implementation.symbols);
@@ -68,7 +71,8 @@ void read_default_config(const ManifestReader& reader, const TomlValue* section,
   const TomlValue none;
   const TomlValue& table = section == nullptr ? none : *section;
   for (const auto& [name, value] : reader.table(table, "[default]")) {
-    if (std::ranges::find(implementation.parameters, name, &Parameter::name) != implementation.parameters.end()) continue;
+    if (std::ranges::find(implementation.parameters, name, &Parameter::name) != implementation.parameters.end())
+      continue;
     std::vector<std::string> names;
     for (const Parameter& each : implementation.parameters) names.push_back(each.name);
     reader.fail(value.line, fmt::format("{} in [default]{}", quote(name), did_you_mean(name, names)),
@@ -76,7 +80,8 @@ void read_default_config(const ManifestReader& reader, const TomlValue* section,
   }
   for (const Parameter& parameter : implementation.parameters) {
     const TomlValue* value = table.find(parameter.name);
-    if (value == nullptr) reader.fail(table.line, fmt::format("no '{}' in [default]", parameter.name), "a value for each parameter");
+    if (value == nullptr)
+      reader.fail(table.line, fmt::format("no '{}' in [default]", parameter.name), "a value for each parameter");
     const std::int64_t number = reader.integer(*value, fmt::format("the default of '{}'", parameter.name));
     if (std::ranges::find(parameter.values, number) == parameter.values.end()) {
       reader.fail(value->line, fmt::format("{} = {} in [default]", parameter.name, number),
@@ -86,14 +91,17 @@ void read_default_config(const ManifestReader& reader, const TomlValue* section,
   }
 }
 
-void read_constraints(const ManifestReader& reader, const TomlValue& section, const Op& op, Implementation& implementation) {
+void read_constraints(const ManifestReader& reader, const TomlValue& section, const Op& op,
+                      Implementation& implementation) {
   reader.check_keys(section, "[constraints]", {"all"});
   for (const TomlValue& each : reader.list(reader.required(section, "[constraints]", "all"), "'all'")) {
-    implementation.constraints.push_back(reader.expression(each, "a constraint", implementation.symbols, op, Known::launch));
+    implementation.constraints.push_back(
+        reader.expression(each, "a constraint", implementation.symbols, op, Known::launch));
   }
 }
 
-void read_alignment(const ManifestReader& reader, const TomlValue& section, const Op& op, Implementation& implementation) {
+void read_alignment(const ManifestReader& reader, const TomlValue& section, const Op& op,
+                    Implementation& implementation) {
   for (const auto& [name, value] : reader.table(section, "[align]")) {
     const auto tensor = std::ranges::find(op.tensors, name, &Tensor::name);
     if (tensor == op.tensors.end()) {
@@ -106,22 +114,26 @@ void read_alignment(const ManifestReader& reader, const TomlValue& section, cons
   }
 }
 
-void read_workspaces(const ManifestReader& reader, const TomlValue& section, const Op& op, Implementation& implementation) {
+void read_workspaces(const ManifestReader& reader, const TomlValue& section, const Op& op,
+                     Implementation& implementation) {
   for (const auto& [name, value] : reader.table(section, "[workspace]")) {
     const std::string where = fmt::format("workspace '{}'", name);
     check_free_name(reader, name, value.line, op, implementation.symbols, implementation.workspaces);
     reader.check_keys(value, where, {"bytes", "zeroed"});
     const TomlValue& bytes = reader.required(value, where, "bytes");
-    implementation.workspaces.push_back({name, reader.expression(bytes, "'bytes'", implementation.symbols, op, Known::bucket),
+    implementation.workspaces.push_back({name,
+                                         reader.expression(bytes, "'bytes'", implementation.symbols, op, Known::bucket),
                                          reader.boolean_or(value, "zeroed", false)});
   }
 }
 
 }  // namespace
 
-Implementation read_implementation(const ManifestReader& reader, const TomlValue& document, std::string_view name, const Op& op) {
-  reader.check_keys(document, "the file", {"summary", "source", "requires", "toolkit_headers", "options", "parameters", "constraints",
-                                           "align", "default", "workspace", "pass"});
+Implementation read_implementation(const ManifestReader& reader, const TomlValue& document, std::string_view name,
+                                   const Op& op) {
+  reader.check_keys(document, "the file",
+                    {"summary", "source", "requires", "toolkit_headers", "options", "parameters", "constraints",
+                     "align", "default", "workspace", "pass"});
   Implementation implementation;
   implementation.name = name;
   implementation.file = reader.file();
@@ -139,7 +151,8 @@ Implementation read_implementation(const ManifestReader& reader, const TomlValue
   if (const TomlValue* section = document.find("constraints")) read_constraints(reader, *section, op, implementation);
   if (const TomlValue* section = document.find("align")) read_alignment(reader, *section, op, implementation);
   if (const TomlValue* section = document.find("workspace")) read_workspaces(reader, *section, op, implementation);
-  implementation.passes = read_passes(reader, document, "the file", op, implementation.symbols, implementation.workspaces);
+  implementation.passes =
+      read_passes(reader, document, "the file", op, implementation.symbols, implementation.workspaces);
   return implementation;
 }
 

@@ -22,11 +22,13 @@ std::vector<std::string> read_words(const ManifestReader& reader, const TomlEntr
   for (const TomlValue& each : reader.list(entry.value, fmt::format("the values of '{}'", entry.key))) {
     const std::string& word = reader.text(each, what);
     if (!is_identifier(word)) reader.fail(each.line, fmt::format("{} as {}", quote(word), what), "an identifier");
-    if (std::ranges::find(words, word) != words.end()) reader.fail(each.line, quote(word) + " twice", "each value once");
+    if (std::ranges::find(words, word) != words.end())
+      reader.fail(each.line, quote(word) + " twice", "each value once");
     words.push_back(word);
   }
   if (words.empty() || words.size() > max_words) {
-    reader.fail(entry.value.line, fmt::format("{} values of '{}'", words.size(), entry.key), fmt::format("1 to {}", max_words));
+    reader.fail(entry.value.line, fmt::format("{} values of '{}'", words.size(), entry.key),
+                fmt::format("1 to {}", max_words));
   }
   return words;
 }
@@ -41,8 +43,8 @@ void read_default(const ManifestReader& reader, const TomlValue& value, Op& op, 
 }
 
 // Defaults are computed in the manifest's order, so each may use only the values before it.
-void check_earlier(const ManifestReader& reader, const TomlEntry& entry, const Op& op, const std::optional<Expression>& expression,
-                   int slot) {
+void check_earlier(const ManifestReader& reader, const TomlEntry& entry, const Op& op,
+                   const std::optional<Expression>& expression, int slot) {
   if (!expression) return;
   for (const int used : expression->slots()) {
     if (used < slot || used >= op.first_static()) continue;
@@ -56,7 +58,8 @@ void check_earlier(const ManifestReader& reader, const TomlEntry& entry, const O
 std::vector<Selection> read_types(const ManifestReader& reader, const TomlValue& section) {
   std::vector<Selection> types;
   for (const TomlEntry& entry : reader.table(section, "[types]")) {
-    if (parse_dtype(entry.key)) reader.fail(entry.value.line, quote(entry.key) + " as the name of a type", "a name that is no element type");
+    if (parse_dtype(entry.key))
+      reader.fail(entry.value.line, quote(entry.key) + " as the name of a type", "a name that is no element type");
     Selection type{entry.key, read_words(reader, entry), {}};
     for (const TomlValue& each : entry.value.items) {
       type.dtypes.push_back(static_cast<DType>(reader.one_of(each, "an element type", dtype_names())));
@@ -68,12 +71,14 @@ std::vector<Selection> read_types(const ManifestReader& reader, const TomlValue&
 
 std::vector<Selection> read_choices(const ManifestReader& reader, const TomlValue& section) {
   std::vector<Selection> choices;
-  for (const TomlEntry& entry : reader.table(section, "[choices]")) choices.push_back({entry.key, read_words(reader, entry), {}});
+  for (const TomlEntry& entry : reader.table(section, "[choices]"))
+    choices.push_back({entry.key, read_words(reader, entry), {}});
   return choices;
 }
 
 RuntimeType read_runtime_type(const ManifestReader& reader, const TomlValue& value) {
-  return static_cast<RuntimeType>(reader.one_of(value, "a type of scalars", {"f32", "f64", "i32", "i64", "u32", "u64"}));
+  return static_cast<RuntimeType>(
+      reader.one_of(value, "a type of scalars", {"f32", "f64", "i32", "i64", "u32", "u64"}));
 }
 
 std::vector<Runtime> read_runtime(const ManifestReader& reader, const TomlValue& section) {
@@ -101,8 +106,10 @@ void read_runtime_expressions(const ManifestReader& reader, const TomlValue& sec
     const int slot = op.first_runtime() + static_cast<int>(i);
     if (const TomlValue* value = entry.value.find("default")) read_default(reader, *value, op, runtime);
     if (const TomlValue* value = entry.value.find("min")) {
-      if (!runtime.is_integer()) reader.fail(value->line, fmt::format("'min' on '{}', which is no integer", entry.key), "none");
-      runtime.minimum = reader.expression(*value, fmt::format("the minimum of '{}'", entry.key), op.symbols, op, Known::launch);
+      if (!runtime.is_integer())
+        reader.fail(value->line, fmt::format("'min' on '{}', which is no integer", entry.key), "none");
+      runtime.minimum =
+          reader.expression(*value, fmt::format("the minimum of '{}'", entry.key), op.symbols, op, Known::launch);
     }
     check_earlier(reader, entry, op, runtime.default_integer, slot);
     check_earlier(reader, entry, op, runtime.minimum, slot);

@@ -31,7 +31,8 @@ int index_of(const Range& range, std::string_view name) {
   return -1;
 }
 
-std::array<Expression, 3> read_triple(const Scope& scope, const TomlValue* value, const std::string& what, Known known) {
+std::array<Expression, 3> read_triple(const Scope& scope, const TomlValue* value, const std::string& what,
+                                      Known known) {
   std::array<Expression, 3> triple = {Expression::constant(1), Expression::constant(1), Expression::constant(1)};
   if (value == nullptr) return triple;
   const auto& items = scope.reader.list(*value, what);
@@ -63,20 +64,25 @@ Argument read_named_argument(const Scope& scope, const TomlValue& value) {
     argument.index = index;
     return index >= 0;
   };
-  if (is(ArgumentKind::tensor, index_of(scope.op.tensors, name)) || is(ArgumentKind::workspace, index_of(scope.workspaces, name)) ||
-      is(ArgumentKind::axis, index_of(scope.op.axes, name)) || is(ArgumentKind::runtime, index_of(scope.op.runtime, name))) {
+  if (is(ArgumentKind::tensor, index_of(scope.op.tensors, name)) ||
+      is(ArgumentKind::workspace, index_of(scope.workspaces, name)) ||
+      is(ArgumentKind::axis, index_of(scope.op.axes, name)) ||
+      is(ArgumentKind::runtime, index_of(scope.op.runtime, name))) {
     return argument;
   }
   if (scope.symbols.find(name)) {
-    scope.reader.fail(value.line, fmt::format("{} as an argument by name", quote(name)),
-                      fmt::format("{{ value = \"{}\", type = \"i32\" }} for what is no tensor, workspace, axis or run-time value", name));
+    scope.reader.fail(
+        value.line, fmt::format("{} as an argument by name", quote(name)),
+        fmt::format("{{ value = \"{}\", type = \"i32\" }} for what is no tensor, workspace, axis or run-time value",
+                    name));
   }
   std::vector<std::string> known;
   for (const Tensor& each : scope.op.tensors) known.push_back(each.name);
   for (const Workspace& each : scope.workspaces) known.push_back(each.name);
   for (const Axis& each : scope.op.axes) known.push_back(each.name);
   for (const Runtime& each : scope.op.runtime) known.push_back(each.name);
-  scope.reader.fail(value.line, fmt::format("the unknown argument {}{}", quote(name), did_you_mean(name, known)), one_of(known));
+  scope.reader.fail(value.line, fmt::format("the unknown argument {}{}", quote(name), did_you_mean(name, known)),
+                    one_of(known));
 }
 
 Argument read_tensor_map(const Scope& scope, const TomlValue& value) {
@@ -88,13 +94,15 @@ Argument read_tensor_map(const Scope& scope, const TomlValue& value) {
   argument.kind = ArgumentKind::tensor_map;
   argument.index = static_cast<int>(reader.one_of(*value.find("tma"), "the tensor of a TMA argument", tensors));
   const TomlValue& box = reader.required(value, "a TMA argument", "box");
-  for (const TomlValue& each : reader.list(box, "'box'")) argument.box.push_back(scope.expression(each, "'box'", Known::plan));
+  for (const TomlValue& each : reader.list(box, "'box'"))
+    argument.box.push_back(scope.expression(each, "'box'", Known::plan));
   const std::size_t rank = scope.op.tensors[static_cast<std::size_t>(argument.index)].shape.size();
   if (argument.box.size() != rank) {
     reader.fail(box.line, fmt::format("{} entries in 'box'", argument.box.size()),
                 fmt::format("{}, one for each dimension of '{}'", rank, value.find("tma")->text));
   }
-  if (const TomlValue* swizzle = value.find("swizzle")) argument.swizzle = scope.expression(*swizzle, "'swizzle'", Known::plan);
+  if (const TomlValue* swizzle = value.find("swizzle"))
+    argument.swizzle = scope.expression(*swizzle, "'swizzle'", Known::plan);
   const auto bytes = argument.swizzle.constant_value();
   if (bytes && *bytes != 0 && *bytes != 32 && *bytes != 64 && *bytes != 128) {
     reader.fail(value.line, fmt::format("{} as 'swizzle'", *bytes), "0, 32, 64 or 128 bytes");
@@ -109,7 +117,8 @@ Argument read_argument(const Scope& scope, const TomlValue& value) {
   scope.reader.check_keys(value, where, {"value", "type", "tma", "box", "swizzle"});
   Argument argument;
   argument.kind = ArgumentKind::expression;
-  argument.value = scope.expression(scope.reader.required(value, where, "value"), "the value of an argument", Known::launch);
+  argument.value =
+      scope.expression(scope.reader.required(value, where, "value"), "the value of an argument", Known::launch);
   const TomlValue& type = scope.reader.required(value, where, "type");
   argument.type = read_runtime_type(scope.reader, type);
   if (argument.type == RuntimeType::f32 || argument.type == RuntimeType::f64) {
@@ -121,7 +130,8 @@ Argument read_argument(const Scope& scope, const TomlValue& value) {
 Pass read_pass(const Scope& scope, const TomlValue& value) {
   const ManifestReader& reader = scope.reader;
   constexpr std::string_view where = "a pass";
-  reader.check_keys(value, where, {"kernel", "grid", "block", "cluster", "shared", "when", "args", "cooperative", "programmatic"});
+  reader.check_keys(value, where,
+                    {"kernel", "grid", "block", "cluster", "shared", "when", "args", "cooperative", "programmatic"});
   Pass pass;
   pass.line = value.line;
   pass.kernel = read_kernel(scope, reader.required(value, where, "kernel"));
@@ -140,12 +150,13 @@ Pass read_pass(const Scope& scope, const TomlValue& value) {
 
 }  // namespace
 
-std::vector<Pass> read_passes(const ManifestReader& reader, const TomlValue& table, std::string_view where, const Op& op,
-                              const Symbols& symbols, std::span<const Workspace> workspaces) {
+std::vector<Pass> read_passes(const ManifestReader& reader, const TomlValue& table, std::string_view where,
+                              const Op& op, const Symbols& symbols, std::span<const Workspace> workspaces) {
   const Scope scope{reader, op, symbols, workspaces};
   const TomlValue& list = reader.required(table, where, "pass");
   std::vector<Pass> passes;
-  for (const TomlValue& each : reader.list(list, fmt::format("'pass' of {}", where))) passes.push_back(read_pass(scope, each));
+  for (const TomlValue& each : reader.list(list, fmt::format("'pass' of {}", where)))
+    passes.push_back(read_pass(scope, each));
   if (passes.empty()) reader.fail(list.line, fmt::format("no pass in {}", where), "one or more");
   return passes;
 }

@@ -9,9 +9,11 @@
 namespace kiln::spec {
 namespace {
 
-std::vector<Expression> read_sizes(const ManifestReader& reader, const TomlValue& value, const std::string& what, const Op& op) {
+std::vector<Expression> read_sizes(const ManifestReader& reader, const TomlValue& value, const std::string& what,
+                                   const Op& op) {
   std::vector<Expression> sizes;
-  for (const TomlValue& each : reader.list(value, what)) sizes.push_back(reader.expression(each, what, op.symbols, op, Known::launch));
+  for (const TomlValue& each : reader.list(value, what))
+    sizes.push_back(reader.expression(each, what, op.symbols, op, Known::launch));
   if (sizes.empty() || sizes.size() > static_cast<std::size_t>(max_rank)) {
     reader.fail(value.line, fmt::format("{} entries in {}", sizes.size(), what), fmt::format("1 to {}", max_rank));
   }
@@ -39,8 +41,10 @@ void read_dtype(const ManifestReader& reader, const TomlValue& value, const Op& 
   if (tensor.selection >= 0) return;
   const auto dtype = parse_dtype(reader.text(value, "a dtype"));
   if (!dtype) {
-    reader.fail(value.line, fmt::format("{} as the dtype of '{}'{}", value.described(), tensor.name, did_you_mean(value.text, known)),
-                known.empty() ? "an element type such as 'f32'" : one_of(known) + ", or an element type such as 'f32'");
+    reader.fail(
+        value.line,
+        fmt::format("{} as the dtype of '{}'{}", value.described(), tensor.name, did_you_mean(value.text, known)),
+        known.empty() ? "an element type such as 'f32'" : one_of(known) + ", or an element type such as 'f32'");
   }
   tensor.dtype = *dtype;
 }
@@ -71,7 +75,8 @@ Tensor read_tensor(const ManifestReader& reader, const std::string& name, const 
   tensor.output = reader.boolean_or(value, "output", false);
   tensor.initialised = reader.boolean_or(value, "initialised", false);
   tensor.optional = reader.boolean_or(value, "optional", false);
-  if (tensor.initialised && !tensor.output) reader.fail(value.line, fmt::format("'initialised' on '{}'", name), "it on outputs only");
+  if (tensor.initialised && !tensor.output)
+    reader.fail(value.line, fmt::format("'initialised' on '{}'", name), "it on outputs only");
   return tensor;
 }
 
@@ -93,7 +98,8 @@ bool is_floating(DType type) { return type <= DType::e5m2; }
 double read_bound(const ManifestReader& reader, const TomlValue& table, std::string_view where, std::string_view key) {
   const TomlValue& value = reader.required(table, where, key);
   const double bound = reader.real(value, fmt::format("'{}'", key));
-  if (!(bound >= 0 && bound < 1)) reader.fail(value.line, fmt::format("{} as '{}'", value.described(), key), "0 or more and below 1");
+  if (!(bound >= 0 && bound < 1))
+    reader.fail(value.line, fmt::format("{} as '{}'", value.described(), key), "0 or more and below 1");
   return bound;
 }
 
@@ -119,7 +125,8 @@ std::vector<Tensor> read_tensors(const ManifestReader& reader, const TomlValue& 
     tensors.push_back(read_tensor(reader, name, value, op));
   }
   check_count(reader, section.line, tensors.size(), max_tensors, "tensors");
-  if (std::ranges::none_of(tensors, &Tensor::output)) reader.fail(section.line, "no tensor with output = true", "one or more");
+  if (std::ranges::none_of(tensors, &Tensor::output))
+    reader.fail(section.line, "no tensor with output = true", "one or more");
   return tensors;
 }
 
@@ -128,7 +135,8 @@ std::map<DType, Tolerance> read_tolerance(const ManifestReader& reader, const To
   if (section != nullptr) {
     for (const auto& [name, value] : reader.table(*section, "[tolerance]")) {
       const auto type = parse_dtype(name);
-      if (!type) reader.fail(value.line, fmt::format("{} in [tolerance]", quote(name)), "an element type such as 'f32'");
+      if (!type)
+        reader.fail(value.line, fmt::format("{} in [tolerance]", quote(name)), "an element type such as 'f32'");
       const std::string where = fmt::format("the tolerance of '{}'", name);
       reader.check_keys(value, where, {"relative", "absolute"});
       tolerance[*type] = {read_bound(reader, value, where, "relative"), read_bound(reader, value, where, "absolute")};
@@ -136,7 +144,8 @@ std::map<DType, Tolerance> read_tolerance(const ManifestReader& reader, const To
   }
   for (const DType type : output_types(op)) {
     if (section != nullptr && is_floating(type) && !tolerance.contains(type)) {
-      reader.fail(section->line, fmt::format("no tolerance for '{}', which an output may have", to_string(type)), "one");
+      reader.fail(section->line, fmt::format("no tolerance for '{}', which an output may have", to_string(type)),
+                  "one");
     }
     tolerance.try_emplace(type, usual_tolerance(type));
   }

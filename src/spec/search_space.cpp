@@ -16,8 +16,10 @@ namespace {
 class Walk {
  public:
   Walk(const Op& op, const Implementation& implementation, std::vector<std::int64_t> frame)
-      : parameters_(implementation.parameters), first_(static_cast<std::size_t>(op.first_parameter())),
-        frame_(std::move(frame)), checks_(parameters_.size() + 1) {
+      : parameters_(implementation.parameters),
+        first_(static_cast<std::size_t>(op.first_parameter())),
+        frame_(std::move(frame)),
+        checks_(parameters_.size() + 1) {
     for (const Expression& constraint : implementation.constraints) {
       const std::vector<int> slots = constraint.slots();
       const bool free = slots.empty() || slots.back() < op.first_parameter();
@@ -30,7 +32,8 @@ class Walk {
     for (const Expression* constraint : checks_[bound]) {
       if (!constraint->evaluate(frame_).truth()) return true;
     }
-    if (bound == parameters_.size()) return visit(Config(frame_.begin() + static_cast<std::ptrdiff_t>(first_), frame_.end()));
+    if (bound == parameters_.size())
+      return visit(Config(frame_.begin() + static_cast<std::ptrdiff_t>(first_), frame_.end()));
     for (const std::int64_t value : parameters_[bound].values) {
       frame_[first_ + bound] = value;
       if (!run(visit, bound + 1)) return false;
@@ -58,7 +61,8 @@ std::optional<std::string> why_not_eligible(const Op& op, const Implementation& 
   Walk(op, implementation, frame).run([&](const Config&) { return found = true, false; });
   if (found) return std::nullopt;
   const auto broken = broken_constraint(op, implementation, problem, device, implementation.default_config);
-  return fmt::format("no config meets its constraints at {}; the default breaks {}", to_string(op, problem), broken.value_or("none"));
+  return fmt::format("no config meets its constraints at {}; the default breaks {}", to_string(op, problem),
+                     broken.value_or("none"));
 }
 
 std::optional<std::string> broken_constraint(const Op& op, const Implementation& implementation, const Problem& problem,
@@ -74,9 +78,10 @@ std::optional<std::string> broken_constraint(const Op& op, const Implementation&
 
 bool is_declared(const Implementation& implementation, std::span<const std::int64_t> config) noexcept {
   const auto& parameters = implementation.parameters;
-  return std::equal(parameters.begin(), parameters.end(), config.begin(), config.end(), [](const Parameter& parameter, std::int64_t value) {
-    return std::ranges::find(parameter.values, value) != parameter.values.end();
-  });
+  return std::equal(parameters.begin(), parameters.end(), config.begin(), config.end(),
+                    [](const Parameter& parameter, std::int64_t value) {
+                      return std::ranges::find(parameter.values, value) != parameter.values.end();
+                    });
 }
 
 std::vector<Config> search_space(const Op& op, const Implementation& implementation, const Problem& problem,
@@ -129,7 +134,8 @@ std::vector<std::string> name_expressions(const Op& op, std::span<const Pass> pa
       const KernelName name = parse_kernel_name(pass.kernel, symbols);
       names.push_back(fill_kernel_name(name, symbols, frame));
     } catch (const Error& error) {
-      throw Error(ErrorKind::bad_manifest, fmt::format("op '{}', pass at line {}: {}", op.name, pass.line, error.what()));
+      throw Error(ErrorKind::bad_manifest,
+                  fmt::format("op '{}', pass at line {}: {}", op.name, pass.line, error.what()));
     }
   }
   return names;

@@ -88,7 +88,8 @@ TomlValue parse_toml(std::string_view file, std::string_view text) {
   try {
     return convert(toml::parse(text), 1);
   } catch (const toml::parse_error& error) {
-    throw Error(ErrorKind::bad_manifest, fmt::format("{}:{}: {}", file, error.source().begin.line, error.description()));
+    throw Error(ErrorKind::bad_manifest,
+                fmt::format("{}:{}: {}", file, error.source().begin.line, error.description()));
   }
 }
 

@@ -18,8 +18,8 @@ struct TomlValue {
   std::int64_t integer = 0;
   double real = 0;
   bool boolean = false;
-  std::vector<TomlValue> items;      // of an array
-  std::vector<TomlEntry> entries;    // of a table
+  std::vector<TomlValue> items;    // of an array
+  std::vector<TomlEntry> entries;  // of a table
 
   [[nodiscard]] const TomlValue* find(std::string_view key) const noexcept;
   /// As it stands in a message after "found": "'abc'", "the number 3", "a table".

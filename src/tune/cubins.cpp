@@ -62,8 +62,13 @@ KeyedCubin Cubins::replace(const jit::Specialisation& specialisation) {
 }
 
 store::CubinRow to_row(const jit::Specialisation& specialisation, const KeyedCubin& cubin) {
-  return {cubin.key, specialisation.label, specialisation.arch, cubin.compiler, specialisation.name_expressions,
-          cubin.cubin.lowered_names, cubin.cubin.image};
+  return {cubin.key,
+          specialisation.label,
+          specialisation.arch,
+          cubin.compiler,
+          specialisation.name_expressions,
+          cubin.cubin.lowered_names,
+          cubin.cubin.image};
 }
 
 }  // namespace kiln::tune

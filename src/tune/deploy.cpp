@@ -17,7 +17,8 @@ Usable usable(const spec::Op& op, const Problem& bucket, const spec::DeviceFacts
   }
   auto config = spec::parse_config(*implementation, record.config);
   if (!config) {
-    result.why_not = fmt::format("its config '{}' is outside the declared space of '{}'", record.config, record.implementation);
+    result.why_not =
+        fmt::format("its config '{}' is outside the declared space of '{}'", record.config, record.implementation);
     return result;
   }
   if (auto why = spec::why_not_eligible(op, *implementation, bucket, device)) {
@@ -42,7 +43,8 @@ Usable default_for(const spec::Op& op, const Problem& problem, const spec::Devic
     result.config = implementation.default_config;
     return result;
   }
-  result.why_not = fmt::format("no implementation of '{}' has a default that is legal for {}", op.name, spec::to_string(op, problem));
+  result.why_not = fmt::format("no implementation of '{}' has a default that is legal for {}", op.name,
+                               spec::to_string(op, problem));
   return result;
 }
 
@@ -70,8 +72,8 @@ std::vector<jit::Specialisation> deployed(const spec::Op& op, const Problem& buc
   return result;
 }
 
-std::vector<jit::Specialisation> verification(const spec::Op& op, const Problem& bucket, const spec::DeviceFacts& device,
-                                              const std::string& arch) {
+std::vector<jit::Specialisation> verification(const spec::Op& op, const Problem& bucket,
+                                              const spec::DeviceFacts& device, const std::string& arch) {
   const auto frame = spec::make_frame(op, nullptr, bucket, device);
   std::vector<jit::Specialisation> result;
   result.push_back(jit::specialise_reference(op, frame, arch));

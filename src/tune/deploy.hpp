@@ -16,8 +16,8 @@ namespace kiln::tune {
 std::vector<jit::Specialisation> deployed(const spec::Op& op, const Problem& bucket, const spec::DeviceFacts& device,
                                           const std::string& arch, const store::Record* record);
 /// What verifying an op's outputs needs: its reference, and the fill and compare kernels of its types.
-std::vector<jit::Specialisation> verification(const spec::Op& op, const Problem& bucket, const spec::DeviceFacts& device,
-                                              const std::string& arch);
+std::vector<jit::Specialisation> verification(const spec::Op& op, const Problem& bucket,
+                                              const spec::DeviceFacts& device, const std::string& arch);
 
 /// The implementation and config of a record if they are declared and legal for this bucket on this device, or why not.
 struct Usable {

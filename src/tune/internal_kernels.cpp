@@ -17,7 +17,8 @@ jit::Specialisation internal(const std::string& file, std::vector<std::string> n
   specialisation.arch = arch;
   for (const spec::EmbeddedFile& each : spec::embedded_files())
     if (each.path == "internal/" + file) specialisation.files.push_back({file, std::string(each.text)});
-  if (specialisation.files.empty()) throw Error(ErrorKind::bad_manifest, fmt::format("this build of the library lacks templates/internal/{}", file));
+  if (specialisation.files.empty())
+    throw Error(ErrorKind::bad_manifest, fmt::format("this build of the library lacks templates/internal/{}", file));
   return specialisation;
 }
 
@@ -39,7 +40,10 @@ jit::Specialisation fill_kernel(spec::DType type, const std::string& arch) {
 
 jit::Specialisation compare_kernels(spec::DType type, const std::string& arch) {
   const std::string_view wanted = cpp_name(reference_type(type));
-  return internal("compare.cuh", {fmt::format("kiln::compare_squares<{}>", wanted), fmt::format("kiln::compare_outputs<{}, {}>", cpp_name(type), wanted)}, arch);
+  return internal("compare.cuh",
+                  {fmt::format("kiln::compare_squares<{}>", wanted),
+                   fmt::format("kiln::compare_outputs<{}, {}>", cpp_name(type), wanted)},
+                  arch);
 }
 
 }  // namespace kiln::tune

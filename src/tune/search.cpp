@@ -55,8 +55,9 @@ Cost summarise(std::span<double> samples) {
 std::unique_ptr<Strategy> exhaustive(std::size_t candidates) { return std::make_unique<Exhaustive>(candidates); }
 
 std::optional<std::size_t> choose(std::span<const Scored> candidates) {
-  const auto leader = std::min_element(candidates.begin(), candidates.end(),
-                                       [](const Scored& a, const Scored& b) { return a.cost.median_ns < b.cost.median_ns; });
+  const auto leader = std::min_element(candidates.begin(), candidates.end(), [](const Scored& a, const Scored& b) {
+    return a.cost.median_ns < b.cost.median_ns;
+  });
   if (leader == candidates.end() || leader->cost.failed()) return std::nullopt;
   const Cost& baseline = candidates.front().cost;
   if (!baseline.failed() && leader->cost.high_ns >= baseline.low_ns) return 0;

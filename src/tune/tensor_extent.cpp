@@ -9,11 +9,13 @@ namespace {
 
 constexpr std::int64_t most_bytes = std::int64_t{1} << 46;
 
-std::int64_t number(const spec::Op& op, const spec::Tensor& tensor, const spec::Expression& expression, std::span<const std::int64_t> frame) {
+std::int64_t number(const spec::Op& op, const spec::Tensor& tensor, const spec::Expression& expression,
+                    std::span<const std::int64_t> frame) {
   const spec::Value value = expression.evaluate(frame);
   if (value.ok() && value.number >= 0) return value.number;
-  throw Error(ErrorKind::bad_input, fmt::format("{}: tensor '{}': {} is {} at these sizes", op.name, tensor.name, expression.text(),
-                                                value.ok() ? fmt::to_string(value.number) : std::string(to_string(value.status))));
+  throw Error(ErrorKind::bad_input,
+              fmt::format("{}: tensor '{}': {} is {} at these sizes", op.name, tensor.name, expression.text(),
+                          value.ok() ? fmt::to_string(value.number) : std::string(to_string(value.status))));
 }
 
 }  // namespace
@@ -33,9 +35,10 @@ TensorExtent extent_of(const spec::Op& op, const spec::Tensor& tensor, std::span
     extent.shape.push_back(number(op, tensor, tensor.shape[i], frame));
     extent.strides.push_back(number(op, tensor, tensor.strides[i], frame));
     std::int64_t reach = 0;
-    if (__builtin_mul_overflow(extent.shape[i] - 1, extent.strides[i], &reach) || __builtin_add_overflow(extent.elements, reach, &extent.elements) ||
-        extent.elements > most_elements)
-      throw Error(ErrorKind::bad_input, fmt::format("{}: tensor '{}' is larger than {} bytes at these sizes", op.name, tensor.name, most_bytes));
+    if (__builtin_mul_overflow(extent.shape[i] - 1, extent.strides[i], &reach) ||
+        __builtin_add_overflow(extent.elements, reach, &extent.elements) || extent.elements > most_elements)
+      throw Error(ErrorKind::bad_input, fmt::format("{}: tensor '{}' is larger than {} bytes at these sizes", op.name,
+                                                    tensor.name, most_bytes));
   }
   return extent;
 }

@@ -11,8 +11,8 @@ namespace kiln::tune {
 
 struct TensorExtent {
   spec::DType type = spec::DType::f32;
-  std::vector<std::int64_t> shape, strides;  // elements, outermost first
-  std::int64_t elements = 0;                 // of memory: one past the last element's offset
+  std::vector<std::int64_t> shape, strides;           // elements, outermost first
+  std::int64_t elements = 0;                          // of memory: one past the last element's offset
   [[nodiscard]] std::int64_t count() const noexcept;  // of the tensor: the product of its shape
 };
 

@@ -26,7 +26,12 @@ struct Trial {
 std::vector<Trial> candidates_of(const TuneRequest& request) {
   std::vector<Trial> trials;
   const auto add = [&](const spec::Implementation& implementation, const spec::Config& config) {
-    Trial trial{&implementation, config, spec::make_frame(request.op, &implementation, request.bucket, request.device.facts, config), {}, {}, {}};
+    Trial trial{&implementation,
+                config,
+                spec::make_frame(request.op, &implementation, request.bucket, request.device.facts, config),
+                {},
+                {},
+                {}};
     trial.specialisation = jit::specialise(request.op, implementation, trial.frame, request.arch);
     trial.result.implementation = implementation.name;
     trial.result.config = spec::to_string(implementation, config);
@@ -40,7 +45,8 @@ std::vector<Trial> candidates_of(const TuneRequest& request) {
   }
   for (const spec::Implementation& implementation : request.op.implementations) {
     if (spec::why_not_eligible(request.op, implementation, request.bucket, request.device.facts)) continue;
-    for (const spec::Config& config : spec::search_space(request.op, implementation, request.bucket, request.device.facts))
+    for (const spec::Config& config :
+         spec::search_space(request.op, implementation, request.bucket, request.device.facts))
       if (&implementation != baseline.implementation || config != baseline.config) add(implementation, config);
   }
   return trials;
@@ -55,8 +61,9 @@ class Session {
         trials_(candidates_of(request)),
         stopwatch_(request.device.facts, request.regime) {
     if (trials_.empty())
-      throw Error(ErrorKind::not_tuned, fmt::format("{}: no implementation has a legal config for {} on {}", request.op.name, bucket_text_,
-                                                    request.device.facts.device_class()));
+      throw Error(ErrorKind::not_tuned,
+                  fmt::format("{}: no implementation has a legal config for {} on {}", request.op.name, bucket_text_,
+                              request.device.facts.device_class()));
   }
 
   TuneResult run() {
@@ -66,8 +73,9 @@ class Session {
     prepare_cases();
     while (const auto index = strategy->next()) {
       if (request_.stop_requested && request_.stop_requested())
-        throw Error(ErrorKind::interrupted, fmt::format("tuning {} {} was interrupted after {} of {} candidates; finished buckets are kept",
-                                                        request_.op.name, bucket_text_, done_, trials_.size()));
+        throw Error(ErrorKind::interrupted,
+                    fmt::format("tuning {} {} was interrupted after {} of {} candidates; finished buckets are kept",
+                                request_.op.name, bucket_text_, done_, trials_.size()));
       Trial& trial = trials_[*index];
       try_one(trial);
       ++done_;
@@ -99,7 +107,8 @@ class Session {
       trial.result.spill_bytes = resources.spill_bytes;
       if (!is_right(trial, executable)) return;
       VerificationCase& measured = cases_.back();
-      trial.scored.cost = stopwatch_.measure([&](CUstream stream) { measured.launch(executable, stream); }, stream_.handle(), request_.limits, best_ns_);
+      trial.scored.cost = stopwatch_.measure([&](CUstream stream) { measured.launch(executable, stream); },
+                                             stream_.handle(), request_.limits, best_ns_);
       trial.result.verdict = store::Verdict::ok;
       trial.result.cost_ns = trial.scored.cost.median_ns;
       trial.result.low_ns = trial.scored.cost.low_ns;
@@ -121,8 +130,9 @@ class Session {
       case ErrorKind::driver_failed:
         trial.result.verdict = store::Verdict::launch_failed;
         if (context_lives()) return;
-        throw Error(ErrorKind::driver_failed, fmt::format("candidate {} {} of {} broke the device context: {}", trial.result.implementation,
-                                                          trial.result.config, request_.op.name, error.what()));
+        throw Error(ErrorKind::driver_failed,
+                    fmt::format("candidate {} {} of {} broke the device context: {}", trial.result.implementation,
+                                trial.result.config, request_.op.name, error.what()));
       default: throw error;
     }
   }
@@ -153,8 +163,10 @@ class Session {
     const auto chosen = choose(scored);
     if (!chosen) {
       const Trial& first = trials_.front();
-      throw Error(ErrorKind::not_tuned, fmt::format("{} {}: none of {} candidates came out right; the first, {} {}: {}", request_.op.name,
-                                                    bucket_text_, trials_.size(), first.result.implementation, first.result.config, first.result.reason));
+      throw Error(ErrorKind::not_tuned,
+                  fmt::format("{} {}: none of {} candidates came out right; the first, {} {}: {}", request_.op.name,
+                              bucket_text_, trials_.size(), first.result.implementation, first.result.config,
+                              first.result.reason));
     }
     Trial& winner = trials_[*chosen];
     TuneResult result{make_record(winner), winner.specialisation, cubins_.get(winner.specialisation)};
@@ -179,8 +191,13 @@ class Session {
     record.samples = winner.result.samples;
     record.baseline_ns = baseline_ns_;
     record.source_digest = spec::to_hex(jit::source_digest(winner.specialisation));
-    record.provenance = {KILN_VERSION, request_.device.name, request_.device.driver_version, {}, "exhaustive",
-                         std::chrono::duration_cast<std::chrono::seconds>(std::chrono::system_clock::now().time_since_epoch()).count()};
+    record.provenance = {
+        KILN_VERSION,
+        request_.device.name,
+        request_.device.driver_version,
+        {},
+        "exhaustive",
+        std::chrono::duration_cast<std::chrono::seconds>(std::chrono::system_clock::now().time_since_epoch()).count()};
     for (const Trial& trial : trials_) record.candidates.push_back(trial.result);
     return record;
   }
@@ -224,13 +241,15 @@ TuneResult tune_bucket(const TuneRequest& request, Cubins& cubins) {
     return Session(request, cubins).run();
   } catch (const Error& error) {
     if (error.kind() != ErrorKind::out_of_memory) throw;
-    throw Error(ErrorKind::out_of_memory, fmt::format("tuning {} {}: {}", request.op.name, spec::to_string(request.op, request.bucket), error.what()));
+    throw Error(ErrorKind::out_of_memory, fmt::format("tuning {} {}: {}", request.op.name,
+                                                      spec::to_string(request.op, request.bucket), error.what()));
   }
 }
 
 void publish(const TuneRequest& request, const TuneResult& result, Cubins& cubins) {
   std::vector<store::CubinRow> rows;
-  for (const jit::Specialisation& needed : deployed(request.op, request.bucket, request.device.facts, request.arch, &result.record)) {
+  for (const jit::Specialisation& needed :
+       deployed(request.op, request.bucket, request.device.facts, request.arch, &result.record)) {
     try {
       rows.push_back(to_row(needed, cubins.get(needed)));
     } catch (const Error& error) {

@@ -16,11 +16,11 @@ namespace kiln::tune {
 
 struct TuneRequest {
   const spec::Op& op;
-  Problem bucket;                              // upper edges
-  std::string key;                             // spec::record_key
+  Problem bucket;   // upper edges
+  std::string key;  // spec::record_key
   const cuda::DeviceInfo& device;
   Regime regime = Regime::cold_l2;
-  std::string arch;                            // "sm_90a"
+  std::string arch;  // "sm_90a"
   MeasureLimits limits{};
   std::function<bool()> stop_requested;
   std::function<void(const TuneEvent&)> on_event;
@@ -28,7 +28,7 @@ struct TuneRequest {
 
 struct TuneResult {
   store::Record record;
-  jit::Specialisation specialisation;          // of the winner
+  jit::Specialisation specialisation;  // of the winner
   KeyedCubin cubin;
 };
 

@@ -15,7 +15,7 @@
 namespace kiln::tune {
 namespace {
 
-constexpr std::int64_t guard_bytes = 256;  // after each output: a write past the end shows
+constexpr std::int64_t guard_bytes = 256;    // after each output: a write past the end shows
 constexpr unsigned char poison_byte = 0xff;  // a NaN in every floating type
 constexpr unsigned fill_threads = 256;
 
@@ -29,19 +29,22 @@ struct CompareResult {
 };
 static_assert(sizeof(CompareResult) == 40);
 
-void synchronize(CUstream stream) { cuda::check(cuda::Driver::get().cuStreamSynchronize(stream), "cuStreamSynchronize"); }
+void synchronize(CUstream stream) {
+  cuda::check(cuda::Driver::get().cuStreamSynchronize(stream), "cuStreamSynchronize");
+}
 
 void launch_plain(CUfunction function, std::int64_t elements, void** parameters, CUstream stream) {
   constexpr std::int64_t most_blocks = 8192;
   const std::int64_t blocks = std::clamp<std::int64_t>((elements + fill_threads - 1) / fill_threads, 1, most_blocks);
-  cuda::check(cuda::Driver::get().cuLaunchKernel(function, static_cast<unsigned>(blocks), 1, 1, fill_threads, 1, 1, 0, stream, parameters, nullptr),
+  cuda::check(cuda::Driver::get().cuLaunchKernel(function, static_cast<unsigned>(blocks), 1, 1, fill_threads, 1, 1, 0,
+                                                 stream, parameters, nullptr),
               "launching a kernel of templates/internal");
 }
 
 struct TensorState {
   TensorExtent extent;
   cuda::Buffer data;
-  cuda::Buffer wanted;  // of an output: what the reference wrote
+  cuda::Buffer wanted;      // of an output: what the reference wrote
   std::int64_t offset = 0;  // bytes from the allocation to the first element
   [[nodiscard]] CUdeviceptr address() const { return data.pointer() + static_cast<CUdeviceptr>(offset); }
 };
@@ -69,11 +72,13 @@ struct VerificationCase::State {
   std::unique_ptr<jit::Executable> reference;
   cuda::Buffer result{static_cast<std::int64_t>(sizeof(CompareResult))};
 
-  State(const spec::Op& described, const spec::DeviceFacts& facts) : op(described), device(facts), tensors(described.tensors.size()) {}
+  State(const spec::Op& described, const spec::DeviceFacts& facts)
+      : op(described), device(facts), tensors(described.tensors.size()) {}
 
   void load(const std::string& arch, Cubins& cubins) {
     const auto frame = spec::make_frame(op, nullptr, problem, device);
-    const auto module = [&](std::map<spec::DType, jit::Module>& modules, spec::DType type, const jit::Specialisation& specialisation) {
+    const auto module = [&](std::map<spec::DType, jit::Module>& modules, spec::DType type,
+                            const jit::Specialisation& specialisation) {
       if (modules.contains(type)) return;
       const jit::Cubin cubin = cubins.get_and_keep(specialisation).cubin;
       modules.emplace(type, jit::Module(cubin.image, cubin.lowered_names));
@@ -105,17 +110,20 @@ struct VerificationCase::State {
       state.extent = extent_of(op, op.tensors[i], frame);
       state.offset = placement.offset_elements * size_of(state.extent.type);
       const std::int64_t bytes = state.offset + state.extent.elements * size_of(state.extent.type) + guard_bytes;
-      const std::int64_t wanted = op.tensors[i].output ? state.extent.elements * size_of(reference_type(state.extent.type)) : 0;
+      const std::int64_t wanted =
+          op.tensors[i].output ? state.extent.elements * size_of(reference_type(state.extent.type)) : 0;
       total += bytes + wanted;
       try {
         if (state.data.bytes() < bytes) state.data = cuda::Buffer(), state.data = cuda::Buffer(bytes);
         if (state.wanted.bytes() < wanted) state.wanted = cuda::Buffer(), state.wanted = cuda::Buffer(wanted);
       } catch (const Error& error) {
-        throw Error(error.kind(), fmt::format("{} {}: its tensors need {} bytes of device memory or more: {}", op.name, spec::to_string(op, problem), total, error.what()));
+        throw Error(error.kind(), fmt::format("{} {}: its tensors need {} bytes of device memory or more: {}", op.name,
+                                              spec::to_string(op, problem), total, error.what()));
       }
       const bool absent = op.tensors[i].optional && placement.leave_optional_out;
       arguments.tensors[i] = absent ? nullptr : reinterpret_cast<const void*>(state.address());
-      reference_arguments.tensors[i] = op.tensors[i].output ? reinterpret_cast<const void*>(state.wanted.pointer()) : arguments.tensors[i];
+      reference_arguments.tensors[i] =
+          op.tensors[i].output ? reinterpret_cast<const void*>(state.wanted.pointer()) : arguments.tensors[i];
     }
   }
 
@@ -125,7 +133,8 @@ struct VerificationCase::State {
       const spec::Runtime& runtime = op.runtime[i];
       if (runtime.default_real || runtime.default_integer) continue;
       const auto kind = runtime.is_integer() ? RuntimeId::Kind::integer
-                                             : (runtime.type == spec::RuntimeType::f32 ? RuntimeId::Kind::real32 : RuntimeId::Kind::real64);
+                                             : (runtime.type == spec::RuntimeType::f32 ? RuntimeId::Kind::real32
+                                                                                       : RuntimeId::Kind::real64);
       const RuntimeId id{static_cast<std::uint8_t>(i), kind};
       constexpr double small = 1e-5;
       runtime.is_integer() ? arguments.set(id, std::int64_t{1}) : arguments.set(id, small);
@@ -149,13 +158,15 @@ struct VerificationCase::State {
     for (std::size_t i = 0; i < tensors.size(); ++i) {
       const spec::Tensor& tensor = op.tensors[i];
       if (!tensor.output) fill_one(tensors[i].address(), tensors[i].extent.type, i, seed, stream);
-      if (tensor.output && tensor.initialised) fill_one(tensors[i].wanted.pointer(), reference_type(tensors[i].extent.type), i, seed, stream);
+      if (tensor.output && tensor.initialised)
+        fill_one(tensors[i].wanted.pointer(), reference_type(tensors[i].extent.type), i, seed, stream);
     }
   }
 
   void run_reference(CUstream stream) {
     jit::CallFrame frame;
-    if (!reference->fill(frame, problem, reference_arguments)) throw Error(ErrorKind::bad_input, reference->explain_frame(problem, reference_arguments));
+    if (!reference->fill(frame, problem, reference_arguments))
+      throw Error(ErrorKind::bad_input, reference->explain_frame(problem, reference_arguments));
     cuda::check(reference->launch(frame, reference_arguments, stream, 0), "launching the reference");
     synchronize(stream);
   }
@@ -171,12 +182,17 @@ struct VerificationCase::State {
     }
     const auto found = op.tolerance.find(state.extent.type);
     spec::Tolerance tolerance = found == op.tolerance.end() ? spec::Tolerance{} : found->second;
-    cuda::check(driver.cuMemsetD8Async(result.pointer(), 0, offsetof(CompareResult, first_mismatch), stream), "cuMemsetD8Async");
-    cuda::check(driver.cuMemsetD8Async(result.pointer() + offsetof(CompareResult, first_mismatch), 0xff, sizeof(std::uint64_t), stream), "cuMemsetD8Async");
+    cuda::check(driver.cuMemsetD8Async(result.pointer(), 0, offsetof(CompareResult, first_mismatch), stream),
+                "cuMemsetD8Async");
+    cuda::check(driver.cuMemsetD8Async(result.pointer() + offsetof(CompareResult, first_mismatch), 0xff,
+                                       sizeof(std::uint64_t), stream),
+                "cuMemsetD8Async");
     CUdeviceptr got = state.address(), wanted = state.wanted.pointer(), out = result.pointer();
-    std::array<void*, 10> squares = {&wanted, shape.data(), &shape[1], &shape[2], &shape[3], strides.data(), &strides[1], &strides[2], &strides[3], &out};
-    std::array<void*, 13> compare_parameters = {&got, &wanted, shape.data(), &shape[1], &shape[2], &shape[3], strides.data(), &strides[1], &strides[2], &strides[3],
-                                                &tolerance.relative, &tolerance.absolute, &out};
+    std::array<void*, 10> squares = {&wanted,        shape.data(), &shape[1],   &shape[2],   &shape[3],
+                                     strides.data(), &strides[1],  &strides[2], &strides[3], &out};
+    std::array<void*, 13> compare_parameters = {
+        &got,        &wanted,     shape.data(), &shape[1],           &shape[2],           &shape[3], strides.data(),
+        &strides[1], &strides[2], &strides[3],  &tolerance.relative, &tolerance.absolute, &out};
     const jit::Module& module = compare.at(state.extent.type);
     const std::int64_t count = state.extent.count();
     launch_plain(module.function(0), count, squares.data(), stream);
@@ -193,13 +209,17 @@ struct VerificationCase::State {
     Check check;
     check.worst_error = rms > 0 ? compared.largest_error / rms : compared.largest_error;
     if (compared.mismatches > 0) {
-      check.reason = fmt::format("output '{}' differs from the reference in {} of {} elements, first at [{}]; largest error {:.3g} where the root mean square is {:.3g}",
-                                 op.tensors[index].name, compared.mismatches, count, position(state.extent, compared.first_mismatch), compared.largest_error, rms);
+      check.reason = fmt::format(
+          "output '{}' differs from the reference in {} of {} elements, first at [{}]; largest error {:.3g} where the root mean square is {:.3g}",
+          op.tensors[index].name, compared.mismatches, count, position(state.extent, compared.first_mismatch),
+          compared.largest_error, rms);
       return check;
     }
     std::array<unsigned char, guard_bytes> guard{};
     const std::int64_t end = state.extent.elements * size_of(state.extent.type);
-    cuda::check(cuda::Driver::get().cuMemcpyDtoH_v2(guard.data(), state.address() + static_cast<CUdeviceptr>(end), guard.size()), "cuMemcpyDtoH");
+    cuda::check(cuda::Driver::get().cuMemcpyDtoH_v2(guard.data(), state.address() + static_cast<CUdeviceptr>(end),
+                                                    guard.size()),
+                "cuMemcpyDtoH");
     check.right = std::all_of(guard.begin(), guard.end(), [](unsigned char byte) { return byte == poison_byte; });
     if (!check.right) check.reason = fmt::format("output '{}' was written past its end", op.tensors[index].name);
     return check;
@@ -208,8 +228,8 @@ struct VerificationCase::State {
   std::uint64_t fill_seed = 0;
 };
 
-VerificationCase::VerificationCase(const spec::Op& op, const Problem& problem, const spec::DeviceFacts& device, const std::string& arch,
-                                   Cubins& cubins, std::uint64_t seed, CUstream stream)
+VerificationCase::VerificationCase(const spec::Op& op, const Problem& problem, const spec::DeviceFacts& device,
+                                   const std::string& arch, Cubins& cubins, std::uint64_t seed, CUstream stream)
     : state_(std::make_unique<State>(op, device)) {
   state_->problem = problem;
   state_->load(arch, cubins);
@@ -220,7 +240,8 @@ VerificationCase::VerificationCase(const spec::Op& op, const Problem& problem, c
 VerificationCase::~VerificationCase() = default;
 VerificationCase::VerificationCase(VerificationCase&&) noexcept = default;
 
-void VerificationCase::retarget(const Problem& problem, std::uint64_t seed, CUstream stream, const Placement& placement) {
+void VerificationCase::retarget(const Problem& problem, std::uint64_t seed, CUstream stream,
+                                const Placement& placement) {
   state_->problem = problem;
   state_->allocate(placement);
   state_->fill_all(seed, stream);
@@ -233,7 +254,8 @@ void VerificationCase::poison(CUstream stream) {
     if (!state.op.tensors[i].output) continue;
     TensorState& tensor = state.tensors[i];
     tensor.data.fill_bytes(poison_byte, stream);
-    if (state.op.tensors[i].initialised) state.fill_one(tensor.address(), tensor.extent.type, i, state.fill_seed, stream);
+    if (state.op.tensors[i].initialised)
+      state.fill_one(tensor.address(), tensor.extent.type, i, state.fill_seed, stream);
   }
 }
 
@@ -251,14 +273,16 @@ Check VerificationCase::check(CUstream stream) {
 
 bool VerificationCase::admits(const jit::Executable& executable) const {
   jit::CallFrame frame;
-  return executable.fill(frame, state_->problem, state_->arguments) && executable.admits(frame, state_->arguments) == jit::Admission::admitted;
+  return executable.fill(frame, state_->problem, state_->arguments) &&
+         executable.admits(frame, state_->arguments) == jit::Admission::admitted;
 }
 
 void VerificationCase::launch(const jit::Executable& executable, CUstream stream) {
   jit::CallFrame frame;
   if (!executable.fill(frame, state_->problem, state_->arguments))
     throw Error(ErrorKind::bad_input, executable.explain_frame(state_->problem, state_->arguments));
-  cuda::check(executable.launch(frame, state_->arguments, stream, workspace_for(executable, stream)), "launching a candidate");
+  cuda::check(executable.launch(frame, state_->arguments, stream, workspace_for(executable, stream)),
+              "launching a candidate");
 }
 
 CUdeviceptr VerificationCase::workspace_for(const jit::Executable& executable, CUstream stream) {

@@ -15,8 +15,8 @@ namespace kiln::tune {
 
 struct Check {
   bool right = false;
-  std::string reason;         // of a wrong one: which output, how many elements, the first, got and wanted
-  double worst_error = 0;     // largest |got - wanted| over rms(wanted), over all outputs
+  std::string reason;      // of a wrong one: which output, how many elements, the first, got and wanted
+  double worst_error = 0;  // largest |got - wanted| over rms(wanted), over all outputs
 };
 
 /// How tensors lie in memory, where it is not as the manifest's defaults have it.
@@ -31,8 +31,8 @@ class VerificationCase {
  public:
   /// Allocates and fills the tensors of `problem`, runs the reference. The context must be current. `seed` decides the values.
   /// Throws Error(out_of_memory) naming op, problem and bytes; Error(compile_failed) for a reference that does not compile.
-  VerificationCase(const spec::Op& op, const Problem& problem, const spec::DeviceFacts& device, const std::string& arch, Cubins& cubins,
-                   std::uint64_t seed, CUstream stream);
+  VerificationCase(const spec::Op& op, const Problem& problem, const spec::DeviceFacts& device, const std::string& arch,
+                   Cubins& cubins, std::uint64_t seed, CUstream stream);
   ~VerificationCase();
   VerificationCase(VerificationCase&&) noexcept;
   VerificationCase(const VerificationCase&) = delete;

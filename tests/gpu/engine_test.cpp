@@ -29,7 +29,8 @@ TEST_CASE("one tune serves every length of its bucket, in this engine and in the
   const auto folder = temporary_folder();
   const spec::Op& described = fixture.op("rms_norm");
   const Problem first = fixture.problem(described, {{"rows", "33"}, {"cols", "512"}, {"dtype", "bf16"}});
-  tune::VerificationCase verified(described, first, fixture.facts(), fixture.arch(), fixture.cubins, 1, fixture.stream.handle());
+  tune::VerificationCase verified(described, first, fixture.facts(), fixture.arch(), fixture.cubins, 1,
+                                  fixture.stream.handle());
   const auto serve_all = [&](const Engine& engine) {
     const Op op = engine.op("rms_norm");
     Problem problem = first;
@@ -66,7 +67,8 @@ TEST_CASE("a capture meets a miss with an error and is not broken by it; a prepa
   const Problem problem = fixture.problem(described, {{"m", "64"}, {"n", "256"}, {"k", "512"}, {"dtype", "bf16"}});
   Problem other = problem;
   other[op.axis("m")] = 1000;
-  tune::VerificationCase verified(described, problem, fixture.facts(), fixture.arch(), fixture.cubins, 3, fixture.stream.handle());
+  tune::VerificationCase verified(described, problem, fixture.facts(), fixture.arch(), fixture.cubins, 3,
+                                  fixture.stream.handle());
   const CUstream stream = fixture.stream.handle();
   op.plan(problem, stream);
   verified.poison(stream);
@@ -96,8 +98,10 @@ TEST_CASE("eight threads on one engine, each on its own stream, get right answer
     threads.emplace_back([&, t] {
       const cuda::Context::Scope scope(fixture.context);
       const cuda::Stream stream;
-      const Problem problem = fixture.problem(described, {{"rows", fmt::to_string(17 + t)}, {"cols", "3000"}, {"dtype", "f16"}});
-      tune::VerificationCase verified(described, problem, fixture.facts(), fixture.arch(), fixture.cubins, static_cast<std::uint64_t>(t), stream.handle());
+      const Problem problem =
+          fixture.problem(described, {{"rows", fmt::to_string(17 + t)}, {"cols", "3000"}, {"dtype", "f16"}});
+      tune::VerificationCase verified(described, problem, fixture.facts(), fixture.arch(), fixture.cubins,
+                                      static_cast<std::uint64_t>(t), stream.handle());
       for (int i = 0; i < 20; ++i) {
         verified.poison(stream.handle());
         op.launch(problem, verified.arguments(), stream.handle());
@@ -115,7 +119,8 @@ TEST_CASE("a thread without a current context launches all the same") {
   const Op op = engine.op("rms_norm");
   const spec::Op& described = fixture.op("rms_norm");
   const Problem problem = fixture.problem(described, {{"rows", "4"}, {"cols", "128"}, {"dtype", "f32"}});
-  tune::VerificationCase verified(described, problem, fixture.facts(), fixture.arch(), fixture.cubins, 5, fixture.stream.handle());
+  tune::VerificationCase verified(described, problem, fixture.facts(), fixture.arch(), fixture.cubins, 5,
+                                  fixture.stream.handle());
   op.plan(problem);
   verified.poison(fixture.stream.handle());
   std::thread([&] { op.launch(problem, verified.arguments(), fixture.stream.handle()); }).join();

@@ -46,9 +46,11 @@ struct Fixture {
     const std::vector<spec::Setting> list(settings);
     return spec::make_problem(described, list);
   }
-  [[nodiscard]] jit::Executable load(const spec::Op& described, const spec::Implementation& implementation, const Problem& bucket, const spec::Config& config) {
+  [[nodiscard]] jit::Executable load(const spec::Op& described, const spec::Implementation& implementation,
+                                     const Problem& bucket, const spec::Config& config) {
     const auto frame = spec::make_frame(described, &implementation, bucket, facts(), config);
-    return {described, implementation, frame, cubins.get(jit::specialise(described, implementation, frame, arch())).cubin};
+    return {described, implementation, frame,
+            cubins.get(jit::specialise(described, implementation, frame, arch())).cubin};
   }
 };
 

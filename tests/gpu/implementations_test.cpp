@@ -10,7 +10,8 @@ namespace {
 
 constexpr std::size_t configs_tried = 3;  // of each implementation and problem, besides its default
 
-std::vector<spec::Config> sample(const spec::Implementation& implementation, std::vector<spec::Config> space, std::mt19937& generator) {
+std::vector<spec::Config> sample(const spec::Implementation& implementation, std::vector<spec::Config> space,
+                                 std::mt19937& generator) {
   std::shuffle(space.begin(), space.end(), generator);
   if (space.size() > configs_tried) space.resize(configs_tried);
   space.insert(space.begin(), implementation.default_config);
@@ -23,11 +24,13 @@ struct Candidate {
 };
 
 /// Every compile is begun before the first is waited for.
-std::vector<Candidate> candidates(Fixture& fixture, const spec::Op& op, const Problem& bucket, std::mt19937& generator) {
+std::vector<Candidate> candidates(Fixture& fixture, const spec::Op& op, const Problem& bucket,
+                                  std::mt19937& generator) {
   std::vector<Candidate> result;
   for (const spec::Implementation& implementation : op.implementations) {
     if (spec::why_not_eligible(op, implementation, bucket, fixture.facts())) continue;
-    for (spec::Config& config : sample(implementation, spec::search_space(op, implementation, bucket, fixture.facts()), generator)) {
+    for (spec::Config& config :
+         sample(implementation, spec::search_space(op, implementation, bucket, fixture.facts()), generator)) {
       const auto frame = spec::make_frame(op, &implementation, bucket, fixture.facts(), config);
       if (jit::broken_fixed_constraint(op, implementation, frame)) continue;
       fixture.cubins.prefetch(jit::specialise(op, implementation, frame, fixture.arch()));
@@ -37,18 +40,21 @@ std::vector<Candidate> candidates(Fixture& fixture, const spec::Op& op, const Pr
   return result;
 }
 
-void check_all(Fixture& fixture, const spec::Op& op, const Problem& problem, const tune::Placement& placement, std::mt19937& generator) {
+void check_all(Fixture& fixture, const spec::Op& op, const Problem& problem, const tune::Placement& placement,
+               std::mt19937& generator) {
   const Problem bucket = spec::bucket_of(op, problem);
   const std::vector<Candidate> tried = candidates(fixture, op, bucket, generator);
-  tune::VerificationCase verified(op, problem, fixture.facts(), fixture.arch(), fixture.cubins, generator(), fixture.stream.handle());
+  tune::VerificationCase verified(op, problem, fixture.facts(), fixture.arch(), fixture.cubins, generator(),
+                                  fixture.stream.handle());
   verified.retarget(problem, generator(), fixture.stream.handle(), placement);
   int launched = 0;
   for (const auto& [implementation, config] : tried) {
     const jit::Executable executable = fixture.load(op, *implementation, bucket, config);
     if (!verified.admits(executable)) continue;
     const tune::Check check = verified.verify(executable, fixture.stream.handle());
-    CHECK_MESSAGE(check.right, fmt::format("{} {} {} {}: {}", op.name, spec::to_string(op, problem), implementation->name,
-                                           spec::to_string(*implementation, config), check.reason));
+    CHECK_MESSAGE(check.right,
+                  fmt::format("{} {} {} {}: {}", op.name, spec::to_string(op, problem), implementation->name,
+                              spec::to_string(*implementation, config), check.reason));
     ++launched;
   }
   CHECK_MESSAGE(launched > 0, fmt::format("nothing serves {} {}", op.name, spec::to_string(op, problem)));
@@ -64,7 +70,8 @@ TEST_CASE("rms_norm and softmax are right at edge sizes in every type") {
     for (const char* dtype : {"bf16", "f16", "f32"})
       for (const char* cols : {"1", "7", "33", "257", "1000", "4096", "4097", "8192", "20000", "131072"})
         for (const char* rows : {"1", "5", "67"})
-          check_all(fixture, op, fixture.problem(op, {{"rows", rows}, {"cols", cols}, {"dtype", dtype}}), {}, generator);
+          check_all(fixture, op, fixture.problem(op, {{"rows", rows}, {"cols", cols}, {"dtype", dtype}}), {},
+                    generator);
   }
 }
 
@@ -75,14 +82,16 @@ TEST_CASE("rms_norm and softmax are right with strides and unaligned addresses")
     const spec::Op& op = fixture.op(name);
     std::vector<std::pair<RuntimeId, std::int64_t>> strides;
     for (std::size_t i = 0; i < op.runtime.size(); ++i)
-      if (op.runtime[i].is_integer()) strides.push_back({{static_cast<std::uint8_t>(i), RuntimeId::Kind::integer}, 1037});
+      if (op.runtime[i].is_integer())
+        strides.push_back({{static_cast<std::uint8_t>(i), RuntimeId::Kind::integer}, 1037});
     REQUIRE_FALSE(strides.empty());
     for (const char* dtype : {"bf16", "f32"})
       for (const std::int64_t offset : {0, 1, 4}) {
         tune::Placement placement;
         placement.runtime = strides;
         placement.offset_elements = offset;
-        check_all(fixture, op, fixture.problem(op, {{"rows", "13"}, {"cols", "1024"}, {"dtype", dtype}}), placement, generator);
+        check_all(fixture, op, fixture.problem(op, {{"rows", "13"}, {"cols", "1024"}, {"dtype", dtype}}), placement,
+                  generator);
       }
   }
 }
@@ -94,8 +103,13 @@ TEST_CASE("gemm is right in every type, layout and activation, at ragged sizes")
   for (const char* dtype : {"bf16", "f16", "f32"})
     for (const char* layout : {"nt", "nn", "tn", "tt"})
       for (const char* activation : {"none", "gelu"})
-        for (const auto& [m, n, k] : {std::array{"1", "8", "8"}, std::array{"129", "264", "520"}, std::array{"65", "72", "40"}, std::array{"33", "31", "17"}})
-          check_all(fixture, op, fixture.problem(op, {{"m", m}, {"n", n}, {"k", k}, {"dtype", dtype}, {"layout", layout}, {"activation", activation}}), {}, generator);
+        for (const auto& [m, n, k] : {std::array{"1", "8", "8"}, std::array{"129", "264", "520"},
+                                      std::array{"65", "72", "40"}, std::array{"33", "31", "17"}})
+          check_all(
+              fixture, op,
+              fixture.problem(
+                  op, {{"m", m}, {"n", n}, {"k", k}, {"dtype", dtype}, {"layout", layout}, {"activation", activation}}),
+              {}, generator);
 }
 
 TEST_CASE("gemm is right without its bias and at addresses that no vector load can take") {
@@ -117,7 +131,8 @@ TEST_CASE("an op from a folder with tensor maps is right, and its plain form ser
   const spec::Op& op = fixture.op("tile_scale");
   for (const char* dtype : {"bf16", "f32"})
     for (const char* rows : {"1", "9", "1000"})
-      for (const char* cols : {"8", "72", "4096"}) check_all(fixture, op, fixture.problem(op, {{"rows", rows}, {"cols", cols}, {"dtype", dtype}}), {}, generator);
+      for (const char* cols : {"8", "72", "4096"})
+        check_all(fixture, op, fixture.problem(op, {{"rows", rows}, {"cols", cols}, {"dtype", dtype}}), {}, generator);
 }
 
 TEST_CASE("the example op is right at lengths around its vector") {

@@ -31,7 +31,8 @@ BucketPolicy random_policy() {
     }
   }
   if (policy.kind == PolicyKind::edges) {
-    const auto drawn = *rc::gen::nonEmpty(rc::gen::container<std::set<std::int64_t>>(rc::gen::inRange<std::int64_t>(1, 5000)));
+    const auto drawn =
+        *rc::gen::nonEmpty(rc::gen::container<std::set<std::int64_t>>(rc::gen::inRange<std::int64_t>(1, 5000)));
     policy.edges.assign(drawn.begin(), drawn.end());
   }
   return policy;

@@ -17,7 +17,8 @@ Problem sized(const Op& op, std::int64_t first, std::int64_t others) {
   for (std::size_t i = 0; i < op.axes.size(); ++i) {
     const Axis& axis = op.axes[i];
     const std::int64_t size = i == 0 ? first : others;
-    problem.axes[i] = std::clamp((size + axis.multiple_of - 1) / axis.multiple_of * axis.multiple_of, axis.minimum, axis.maximum);
+    problem.axes[i] =
+        std::clamp((size + axis.multiple_of - 1) / axis.multiple_of * axis.multiple_of, axis.minimum, axis.maximum);
   }
   return problem;
 }
@@ -54,7 +55,8 @@ std::size_t check_configs(const Op& op, const Implementation& implementation, co
   const auto configs = search_space(op, implementation, problem, testing::h200());
   for (std::size_t at = 0; at < configs.size(); at += std::clamp<std::size_t>(configs.size() - 1 - at, 1, 29)) {
     const Config& config = configs[at];
-    CAPTURE(op.name + "/" + implementation.name + " " + to_string(implementation, config) + " at " + to_string(op, problem));
+    CAPTURE(op.name + "/" + implementation.name + " " + to_string(implementation, config) + " at " +
+            to_string(op, problem));
     const auto frame = make_frame(op, &implementation, problem, testing::h200(), config);
     const auto names = name_expressions(op, implementation.passes, implementation.symbols, frame);
     for (std::size_t i = 0; i < names.size(); ++i) {
@@ -80,7 +82,8 @@ TEST_CASE("every built-in op loads and has an implementation for each usual prob
   }
 }
 
-TEST_CASE("configs throughout the space of each built-in implementation name their kernels and have a geometry that an H200 can launch") {
+TEST_CASE(
+    "configs throughout the space of each built-in implementation name their kernels and have a geometry that an H200 can launch") {
   for (const Op& op : load_ops({})) {
     for (const Implementation& implementation : op.implementations) {
       std::size_t legal = 0;

@@ -25,9 +25,21 @@ struct Operator {
   const char* sign;
   int precedence;
 };
-constexpr std::array<Operator, 13> operators = {{{"*", 6}, {"/", 6}, {"%", 6}, {"+", 5}, {"-", 5}, {"<", 4}, {"<=", 4},
-                                              {">", 4}, {">=", 4}, {"==", 3}, {"!=", 3}, {"&&", 2}, {"||", 1}}};
-constexpr std::array<const char*, 8> functions = {"min", "max", "ceil_div", "round_up", "pow2_ceil", "log2", "is_pow2", "abs"};
+constexpr std::array<Operator, 13> operators = {{{"*", 6},
+                                                 {"/", 6},
+                                                 {"%", 6},
+                                                 {"+", 5},
+                                                 {"-", 5},
+                                                 {"<", 4},
+                                                 {"<=", 4},
+                                                 {">", 4},
+                                                 {">=", 4},
+                                                 {"==", 3},
+                                                 {"!=", 3},
+                                                 {"&&", 2},
+                                                 {"||", 1}}};
+constexpr std::array<const char*, 8> functions = {"min",       "max",  "ceil_div", "round_up",
+                                                  "pow2_ceil", "log2", "is_pow2",  "abs"};
 
 struct Sample {
   enum class Kind { number, name, binary, function, choose, negate, invert } kind = Kind::number;
@@ -40,7 +52,8 @@ std::int64_t random_number(bool negative_too) {
   const auto picked = *rc::gen::weightedElement<int>({{6, 0}, {2, 1}, {1, 2}});
   if (picked == 0) return *rc::gen::inRange<std::int64_t>(negative_too ? -20 : 0, 20);
   if (picked == 1) return *rc::gen::inRange<std::int64_t>(0, large);
-  const std::int64_t edge = *rc::gen::elementOf(std::vector<std::int64_t>{large, std::int64_t{1} << 62, 1, -large - 1, -1});
+  const std::int64_t edge =
+      *rc::gen::elementOf(std::vector<std::int64_t>{large, std::int64_t{1} << 62, 1, -large - 1, -1});
   return negative_too || edge > 0 ? edge : 0;
 }
 
@@ -51,10 +64,12 @@ Sample random_sample(int depth) {
     return {Kind::number, random_number(false), {}};
   }
   Sample sample;
-  sample.kind = *rc::gen::weightedElement<Kind>({{6, Kind::binary}, {3, Kind::function}, {1, Kind::choose}, {1, Kind::negate}, {1, Kind::invert}});
+  sample.kind = *rc::gen::weightedElement<Kind>(
+      {{6, Kind::binary}, {3, Kind::function}, {1, Kind::choose}, {1, Kind::negate}, {1, Kind::invert}});
   std::size_t children = 1;
   if (sample.kind == Kind::binary) sample.number = *rc::gen::inRange<int>(0, operators.size()), children = 2;
-  if (sample.kind == Kind::function) sample.number = *rc::gen::inRange<int>(0, functions.size()), children = sample.number < 4 ? 2 : 1;
+  if (sample.kind == Kind::function)
+    sample.number = *rc::gen::inRange<int>(0, functions.size()), children = sample.number < 4 ? 2 : 1;
   if (sample.kind == Kind::choose) children = 3;
   for (std::size_t i = 0; i < children; ++i) sample.children.push_back(random_sample(depth - 1));
   return sample;
@@ -64,7 +79,9 @@ Sample random_sample(int depth) {
 std::string text_of(const Sample& sample, int least = 0) {
   using Kind = Sample::Kind;
   const auto& parts = sample.children;
-  const auto wrap = [&](int precedence, const std::string& text) { return precedence < least ? "(" + text + ")" : text; };
+  const auto wrap = [&](int precedence, const std::string& text) {
+    return precedence < least ? "(" + text + ")" : text;
+  };
   switch (sample.kind) {
     case Kind::number: return std::to_string(sample.number);
     case Kind::name: return std::string(1, static_cast<char>('a' + sample.number));
@@ -84,7 +101,8 @@ std::string text_of(const Sample& sample, int least = 0) {
 }
 
 Outcome fits(Wide value) {
-  const bool held = value >= std::numeric_limits<std::int64_t>::min() && value <= std::numeric_limits<std::int64_t>::max();
+  const bool held =
+      value >= std::numeric_limits<std::int64_t>::min() && value <= std::numeric_limits<std::int64_t>::max();
   return held ? Outcome(value) : std::nullopt;
 }
 

@@ -44,11 +44,26 @@ bool contains(const std::string& text, std::string_view part) { return text.find
 
 TEST_CASE("operators bind and associate as in C") {
   const std::pair<const char*, std::int64_t> cases[] = {
-      {"1 + 2 * 3", 7},        {"(1 + 2) * 3", 9},     {"10 - 4 - 3", 3},        {"100 / 10 / 5", 2},
-      {"7 % 4 * 2", 6},        {"-7 / 2", -3},         {"-7 % 2", -1},           {"2 * -3", -6},
-      {"!0 + 1", 2},           {"!!5", 1},             {"--5", 5},               {"1 < 2 == 1", 1},
-      {"3 > 2 > 1", 0},        {"1 || 0 && 0", 1},     {"0 ? 1 : 1 ? 2 : 3", 2}, {"1 ? 0 ? 4 : 5 : 6", 5},
-      {"2 + 3 == 5 && 4", 1},  {"0 || 7", 1},          {"1 <= 1 != 0", 1},       {"rows - cols * 2", 4},
+      {"1 + 2 * 3", 7},
+      {"(1 + 2) * 3", 9},
+      {"10 - 4 - 3", 3},
+      {"100 / 10 / 5", 2},
+      {"7 % 4 * 2", 6},
+      {"-7 / 2", -3},
+      {"-7 % 2", -1},
+      {"2 * -3", -6},
+      {"!0 + 1", 2},
+      {"!!5", 1},
+      {"--5", 5},
+      {"1 < 2 == 1", 1},
+      {"3 > 2 > 1", 0},
+      {"1 || 0 && 0", 1},
+      {"0 ? 1 : 1 ? 2 : 3", 2},
+      {"1 ? 0 ? 4 : 5 : 6", 5},
+      {"2 + 3 == 5 && 4", 1},
+      {"0 || 7", 1},
+      {"1 <= 1 != 0", 1},
+      {"rows - cols * 2", 4},
   };
   for (const auto& [text, wanted] : cases) {
     CAPTURE(text);
@@ -59,9 +74,10 @@ TEST_CASE("operators bind and associate as in C") {
 
 TEST_CASE("functions compute what their names say") {
   const std::pair<const char*, std::int64_t> cases[] = {
-      {"min(3, 1, 2)", 1},   {"max(3, 1, 7, 2)", 7}, {"ceil_div(rows, cols)", 4}, {"ceil_div(0, 5)", 0}, {"round_up(10, 8)", 16},
-      {"round_up(16, 8)", 16}, {"pow2_ceil(0)", 1},  {"pow2_ceil(17)", 32},       {"log2(1)", 0},        {"log2(1023)", 9},
-      {"is_pow2(64)", 1},    {"is_pow2(0)", 0},      {"is_pow2(-64)", 0},         {"abs(-5)", 5},        {"sizeof(dtype)", 4},
+      {"min(3, 1, 2)", 1},     {"max(3, 1, 7, 2)", 7},  {"ceil_div(rows, cols)", 4}, {"ceil_div(0, 5)", 0},
+      {"round_up(10, 8)", 16}, {"round_up(16, 8)", 16}, {"pow2_ceil(0)", 1},         {"pow2_ceil(17)", 32},
+      {"log2(1)", 0},          {"log2(1023)", 9},       {"is_pow2(64)", 1},          {"is_pow2(0)", 0},
+      {"is_pow2(-64)", 0},     {"abs(-5)", 5},          {"sizeof(dtype)", 4},
   };
   for (const auto& [text, wanted] : cases) {
     CAPTURE(text);
@@ -72,7 +88,8 @@ TEST_CASE("functions compute what their names say") {
 
 TEST_CASE("sizeof follows the chosen type") {
   const std::int64_t wanted[] = {2, 4, 2};
-  for (std::int64_t index = 0; index < 3; ++index) CHECK(evaluate("sizeof(dtype)", {0, 0, index, 0}).number == wanted[index]);
+  for (std::int64_t index = 0; index < 3; ++index)
+    CHECK(evaluate("sizeof(dtype)", {0, 0, index, 0}).number == wanted[index]);
 }
 
 TEST_CASE("a quoted word is compared with a type or a choice") {
@@ -83,13 +100,24 @@ TEST_CASE("a quoted word is compared with a type or a choice") {
 
 TEST_CASE("what 64 bits cannot hold has a status instead of a value") {
   const std::pair<const char*, Status> cases[] = {
-      {"rows + 1", Status::overflow},           {"-cols - 2", Status::ok},         {"cols - 1", Status::overflow},
-      {"rows * 2", Status::overflow},           {"-cols", Status::overflow},       {"abs(cols)", Status::overflow},
-      {"cols / -1", Status::overflow},          {"cols % -1", Status::overflow},   {"rows / 0", Status::division_by_zero},
-      {"rows % 0", Status::division_by_zero},   {"ceil_div(rows, 0)", Status::division_by_zero},
-      {"ceil_div(-1, 2)", Status::negative_argument}, {"round_up(1, -2)", Status::negative_argument},
-      {"round_up(rows, 8)", Status::overflow},  {"pow2_ceil(rows)", Status::overflow}, {"pow2_ceil(-1)", Status::negative_argument},
-      {"log2(0)", Status::negative_argument},   {"ceil_div(rows, 8)", Status::ok},
+      {"rows + 1", Status::overflow},
+      {"-cols - 2", Status::ok},
+      {"cols - 1", Status::overflow},
+      {"rows * 2", Status::overflow},
+      {"-cols", Status::overflow},
+      {"abs(cols)", Status::overflow},
+      {"cols / -1", Status::overflow},
+      {"cols % -1", Status::overflow},
+      {"rows / 0", Status::division_by_zero},
+      {"rows % 0", Status::division_by_zero},
+      {"ceil_div(rows, 0)", Status::division_by_zero},
+      {"ceil_div(-1, 2)", Status::negative_argument},
+      {"round_up(1, -2)", Status::negative_argument},
+      {"round_up(rows, 8)", Status::overflow},
+      {"pow2_ceil(rows)", Status::overflow},
+      {"pow2_ceil(-1)", Status::negative_argument},
+      {"log2(0)", Status::negative_argument},
+      {"ceil_div(rows, 8)", Status::ok},
   };
   for (const auto& [text, wanted] : cases) {
     CAPTURE(text);
@@ -165,7 +193,8 @@ TEST_CASE("an expression without names is a constant, and knows its slots otherw
 
 TEST_CASE("a specialised expression keeps only the names below the first known") {
   const std::vector<std::int64_t> frame = {100, 8, 1, 0};
-  const Expression grid = Expression::parse("layout == \"nt\" ? ceil_div(rows, cols * sizeof(dtype)) : cols", symbols());
+  const Expression grid =
+      Expression::parse("layout == \"nt\" ? ceil_div(rows, cols * sizeof(dtype)) : cols", symbols());
   const Expression launch = grid.specialise(frame, 1);
   CHECK(launch.slots() == std::vector<int>{0});
   CHECK(launch.evaluate(std::vector<std::int64_t>{100}).number == 4);

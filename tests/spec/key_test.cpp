@@ -14,8 +14,9 @@ TEST_CASE("a record key is canonical text that a person can read") {
   Problem bucket;
   bucket.axes = {512, 4096};
   bucket.selections = {1, 0};
-  CHECK(record_key(op, bucket, testing::h200(), Regime::cold_l2) ==
-        "scale@3 | rows=pow2:512 cols=exact:4096 | dtype=f32 mode=plain | sm_90/mp132/l2_62914560/smem_232448/bus_6144 | cold");
+  CHECK(
+      record_key(op, bucket, testing::h200(), Regime::cold_l2) ==
+      "scale@3 | rows=pow2:512 cols=exact:4096 | dtype=f32 mode=plain | sm_90/mp132/l2_62914560/smem_232448/bus_6144 | cold");
   CHECK(record_key(op, bucket, testing::h200(), Regime::hot_l2).ends_with("| hot"));
 }
 
@@ -37,7 +38,8 @@ TEST_CASE("a digest is read back from its text, and nothing else is") {
     RC_ASSERT(parse_digest(to_hex(digest)) == digest);
   }));
   const std::string good = to_hex(record_digest("x"));
-  for (const std::string& bad : {std::string(), good.substr(1), good + "0", "g" + good.substr(1)}) CHECK_THROWS_AS(parse_digest(bad), Error);
+  for (const std::string& bad : {std::string(), good.substr(1), good + "0", "g" + good.substr(1)})
+    CHECK_THROWS_AS(parse_digest(bad), Error);
 }
 
 TEST_CASE("a device class is read back, with what it leaves out taken from the architecture") {
@@ -45,8 +47,9 @@ TEST_CASE("a device class is read back, with what it leaves out taken from the a
   REQUIRE(facts);
   CHECK(facts->values == testing::h200().values);
   CHECK(facts->device_class() == testing::h200().device_class());
-  for (const char* bad : {"", "sm_90", "sm_90/mp132/l2_62914560/smem_232448/bus_6144 ", "sm_090/mp132/l2_62914560/smem_232448/bus_6144",
-                          "sm_90/mp-1/l2_62914560/smem_232448/bus_6144", "sm_90/mp99999999999999999999/l2_1/smem_1/bus_1"}) {
+  for (const char* bad :
+       {"", "sm_90", "sm_90/mp132/l2_62914560/smem_232448/bus_6144 ", "sm_090/mp132/l2_62914560/smem_232448/bus_6144",
+        "sm_90/mp-1/l2_62914560/smem_232448/bus_6144", "sm_90/mp99999999999999999999/l2_1/smem_1/bus_1"}) {
     CAPTURE(bad);
     CHECK(!DeviceFacts::from_device_class(bad));
   }

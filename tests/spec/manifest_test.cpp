@@ -53,16 +53,18 @@ TEST_CASE("an implementation holds its parameters, geometry and arguments") {
   CHECK(pass.grid[2].constant_value() == 1);
   std::vector<ArgumentKind> kinds;
   for (const Argument& each : pass.arguments) kinds.push_back(each.kind);
-  CHECK(kinds == std::vector<ArgumentKind>{ArgumentKind::tensor, ArgumentKind::tensor, ArgumentKind::workspace, ArgumentKind::axis,
-                                           ArgumentKind::runtime, ArgumentKind::expression, ArgumentKind::tensor_map});
+  CHECK(kinds == std::vector<ArgumentKind>{ArgumentKind::tensor, ArgumentKind::tensor, ArgumentKind::workspace,
+                                           ArgumentKind::axis, ArgumentKind::runtime, ArgumentKind::expression,
+                                           ArgumentKind::tensor_map});
   CHECK(pass.arguments[5].type == RuntimeType::i32);
   CHECK(pass.arguments[6].swizzle.constant_value() == 128);
 }
 
 TEST_CASE("policies with a table keep their edges") {
   testing::Folder folder = testing::scale_folder();
-  folder.op = testing::replaced(folder.op, "rows = { bucket = \"pow2\"",
-                                "rows = { bucket = { policy = \"pow2_steps\", pow2_until = 256, steps = [{ until = 2048, step = 256 }] }");
+  folder.op = testing::replaced(
+      folder.op, "rows = { bucket = \"pow2\"",
+      "rows = { bucket = { policy = \"pow2_steps\", pow2_until = 256, steps = [{ until = 2048, step = 256 }] }");
   CHECK(folder.parse().axes[0].policy.text() == "pow2_steps(256;2048/256)");
   folder = testing::scale_folder();
   folder.op = testing::replaced(folder.op, "bucket = \"exact\"", "bucket = { policy = \"edges\", edges = [16, 64] }");
@@ -73,7 +75,8 @@ TEST_CASE("policies with a table keep their edges") {
 TEST_CASE("without a list the implementations stand by name, and a list goes first") {
   testing::Folder folder = testing::scale_folder();
   std::vector<SourceFile> files = folder.files();
-  files.push_back({"almost.toml", testing::replaced(folder.implementation, "requires = ", "source = \"fast.cuh\"\nrequires = ")});
+  files.push_back(
+      {"almost.toml", testing::replaced(folder.implementation, "requires = ", "source = \"fast.cuh\"\nrequires = ")});
   const auto names = [](const Op& op) { return std::vector{op.implementations[0].name, op.implementations[1].name}; };
   CHECK(names(parse_op("scale", "built-in", files)) == std::vector<std::string>{"almost", "fast"});
   files[0].text = testing::replaced(files[0].text, "revision = 3", "revision = 3\nimplementations = [\"fast\"]");

@@ -55,7 +55,8 @@ TEST_CASE("a wrong setting is refused with the name and what was expected") {
       {{{"rows", "9223372036854775807"}, {"cols", "8"}}, "expected at most 4096"},
       {{{"rows", "9223372036854775808"}, {"cols", "8"}}, "which 64 bits cannot hold"},
       {{{"rows", "1"}, {"cols", "12"}}, "axis 'cols' is 12, expected a multiple of 8"},
-      {{{"rows", "1"}, {"cols", "8"}, {"dtype", "f16"}}, "'dtype' is 'f16' (did you mean 'bf16'?), expected 'bf16' or 'f32'"},
+      {{{"rows", "1"}, {"cols", "8"}, {"dtype", "f16"}},
+       "'dtype' is 'f16' (did you mean 'bf16'?), expected 'bf16' or 'f32'"},
       {{{"rows", "1"}, {"cols", "8"}, {"dtype", "'; DROP TABLE records"}}, "'dtype' is ''; DROP TABLE records'"},
       {{{std::string(1 << 20, 'x'), "1"}}, "is unknown"},
       {{{std::string("rows\0x", 6), "1"}}, "'rows\\x00x' is unknown"},
@@ -70,8 +71,8 @@ TEST_CASE("a wrong setting is refused with the name and what was expected") {
 
 TEST_CASE("sizes at the ends of 64 bits are typed errors, never buckets") {
   const Op op = scale();
-  for (const std::int64_t size : {std::int64_t{0}, std::int64_t{-1}, std::int64_t{1} << 62, std::numeric_limits<std::int64_t>::max(),
-                                  std::numeric_limits<std::int64_t>::min()}) {
+  for (const std::int64_t size : {std::int64_t{0}, std::int64_t{-1}, std::int64_t{1} << 62,
+                                  std::numeric_limits<std::int64_t>::max(), std::numeric_limits<std::int64_t>::min()}) {
     CHECK(!is_valid(op, problem(size, 8)));
     CHECK_THROWS_AS(check_problem(op, problem(size, 8)), Error);
   }
@@ -97,7 +98,10 @@ TEST_CASE("a bucket holds its own corners, and the low corner keeps to multiples
 TEST_CASE("problems of one bucket have one key, and another bucket has another") {
   const Op op = scale();
   CHECK(rc::check([&] {
-    const auto draw = [] { return problem(*rc::gen::inRange(1, 4097), 8 * *rc::gen::inRange(1, 4), static_cast<std::uint8_t>(*rc::gen::inRange(0, 2))); };
+    const auto draw = [] {
+      return problem(*rc::gen::inRange(1, 4097), 8 * *rc::gen::inRange(1, 4),
+                     static_cast<std::uint8_t>(*rc::gen::inRange(0, 2)));
+    };
     const Problem a = bucket_of(op, draw());
     const Problem b = bucket_of(op, draw());
     const auto key = [&](const Problem& bucket) { return record_key(op, bucket, testing::h200(), Regime::cold_l2); };
@@ -120,5 +124,6 @@ TEST_CASE("a default that overflows is an error, not a number") {
   testing::Folder folder = testing::scale_folder();
   folder.op = testing::replaced(folder.op, "default = \"cols\"", "default = \"cols * 9223372036854775807\"");
   const Op op = folder.parse();
-  CHECK_THROWS_WITH_AS(make_frame(op, nullptr, problem(5, 64), testing::h200()), doctest::Contains("overflow of 64 bits"), Error);
+  CHECK_THROWS_WITH_AS(make_frame(op, nullptr, problem(5, 64), testing::h200()),
+                       doctest::Contains("overflow of 64 bits"), Error);
 }

@@ -21,8 +21,10 @@ Problem problem(std::int64_t cols, std::uint8_t dtype, std::uint8_t mode = 0) {
 TEST_CASE("the search space holds the legal configs in the manifest's order, the last parameter fastest") {
   const Op op = testing::scale_folder().parse();
   const Implementation& fast = op.implementations[0];
-  CHECK(search_space(op, fast, problem(64, 0), testing::h200()) == std::vector<Config>{{128, 2}, {128, 4}, {128, 8}, {256, 2}, {256, 4}, {256, 8}});
-  CHECK(search_space(op, fast, problem(64, 1), testing::h200()) == std::vector<Config>{{128, 2}, {128, 4}, {256, 2}, {256, 4}});
+  CHECK(search_space(op, fast, problem(64, 0), testing::h200()) ==
+        std::vector<Config>{{128, 2}, {128, 4}, {128, 8}, {256, 2}, {256, 4}, {256, 8}});
+  CHECK(search_space(op, fast, problem(64, 1), testing::h200()) ==
+        std::vector<Config>{{128, 2}, {128, 4}, {256, 2}, {256, 4}});
 }
 
 TEST_CASE("the space is exactly what broken_constraint lets pass") {
@@ -49,10 +51,12 @@ TEST_CASE("an implementation that cannot serve says why") {
   CHECK(!why_not_eligible(op, fast, problem(64, 0), testing::h200()));
   DeviceFacts old = testing::h200();
   old.values[0] = 75;
-  CHECK(why_not_eligible(op, fast, problem(64, 0), old)->find("requires sm >= 80, and this is sm_75/") != std::string::npos);
+  CHECK(why_not_eligible(op, fast, problem(64, 0), old)->find("requires sm >= 80, and this is sm_75/") !=
+        std::string::npos);
   fast.parameters[1].values = {16};
   fast.default_config = {256, 16};
-  CHECK(why_not_eligible(op, fast, problem(64, 0), testing::h200())->find("the default breaks vector * sizeof(dtype) <= 16") != std::string::npos);
+  CHECK(why_not_eligible(op, fast, problem(64, 0), testing::h200())
+            ->find("the default breaks vector * sizeof(dtype) <= 16") != std::string::npos);
 }
 
 TEST_CASE("a config is read back from its text, and only a declared one is") {
@@ -61,8 +65,9 @@ TEST_CASE("a config is read back from its text, and only a declared one is") {
   CHECK(to_string(fast, Config{256, 4}) == "threads=256 vector=4");
   CHECK(parse_config(fast, "threads=256 vector=4") == Config{256, 4});
   CHECK(parse_config(fast, "vector=4 threads=256") == Config{256, 4});
-  for (const char* bad : {"", "threads=256", "threads=256 vector=3", "threads=256 vector=4 vector=4", "threads=256 vector=4x",
-                          "threads=256 vector=", "threads=256 vector=4 more=1", "threads", "threads=99999999999999999999 vector=4"}) {
+  for (const char* bad :
+       {"", "threads=256", "threads=256 vector=3", "threads=256 vector=4 vector=4", "threads=256 vector=4x",
+        "threads=256 vector=", "threads=256 vector=4 more=1", "threads", "threads=99999999999999999999 vector=4"}) {
     CAPTURE(bad);
     CHECK(!parse_config(fast, bad));
   }
@@ -72,7 +77,8 @@ TEST_CASE("a kernel's name is filled with C++ types, words and integers, and is 
   const Op op = testing::scale_folder().parse();
   const Implementation& fast = op.implementations[0];
   const auto names = [&](const Problem& at) {
-    return name_expressions(op, fast.passes, fast.symbols, make_frame(op, &fast, at, testing::h200(), fast.default_config));
+    return name_expressions(op, fast.passes, fast.symbols,
+                            make_frame(op, &fast, at, testing::h200(), fast.default_config));
   };
   CHECK(names(problem(64, 0)) == std::vector<std::string>{"scale_fast<kiln::bf16, 256, 8, Mode::plain>"});
   CHECK(names(problem(64, 1)) == std::vector<std::string>{"scale_fast<float, 256, 8, Mode::plain>"});
@@ -85,5 +91,6 @@ TEST_CASE("a placeholder without a value is an error that names it") {
   const Op op = folder.parse();
   const Implementation& fast = op.implementations[0];
   const auto frame = make_frame(op, &fast, problem(64, 0), testing::h200(), fast.default_config);
-  CHECK_THROWS_WITH_AS(name_expressions(op, fast.passes, fast.symbols, frame), doctest::Contains("division by zero in the placeholder"), Error);
+  CHECK_THROWS_WITH_AS(name_expressions(op, fast.passes, fast.symbols, frame),
+                       doctest::Contains("division by zero in the placeholder"), Error);
 }

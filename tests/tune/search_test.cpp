@@ -78,7 +78,8 @@ TEST_CASE("a failed baseline never wins, and nothing wins when all failed") {
 }
 
 TEST_CASE("near-ties go to the fewest registers, then to the lowest index") {
-  CHECK(choose(std::vector<Scored>{timed(100, 1), timed(50.2, 0.5, 64), timed(50, 0.5, 128), timed(50.1, 0.5, 64)}) == 1U);
+  CHECK(choose(std::vector<Scored>{timed(100, 1), timed(50.2, 0.5, 64), timed(50, 0.5, 128), timed(50.1, 0.5, 64)}) ==
+        1U);
 }
 
 TEST_CASE("two tunes of one surface under different noise choose the same candidate") {

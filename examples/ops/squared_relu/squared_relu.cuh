@@ -11,7 +11,8 @@ __device__ __forceinline__ float squared_relu_of(T x, float scale) {
 /// Plain and in higher precision: outputs of a reference are float, whatever the type of the op.
 template <typename T>
 __global__ __launch_bounds__(256) void squared_relu_reference(const T* x, float* y, long long count, float scale) {
-  for (long long i = blockIdx.x * 256LL + threadIdx.x; i < count; i += gridDim.x * 256LL) y[i] = squared_relu_of(x[i], scale);
+  for (long long i = blockIdx.x * 256LL + threadIdx.x; i < count; i += gridDim.x * 256LL)
+    y[i] = squared_relu_of(x[i], scale);
 }
 
 /// `count` is the real length: nothing past it is read or written.

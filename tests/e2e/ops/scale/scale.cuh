@@ -8,12 +8,15 @@ __device__ __forceinline__ float scaled(T x, const T* bias, long long column, fl
 }
 
 template <typename T>
-__global__ __launch_bounds__(128) void scale_reference(const T* x, const T* bias, float* y, long long cols, long long stride, float factor) {
-  for (long long i = threadIdx.x; i < cols; i += 128) y[blockIdx.x * cols + i] = scaled(x[blockIdx.x * stride + i], bias, i, factor);
+__global__ __launch_bounds__(128) void scale_reference(const T* x, const T* bias, float* y, long long cols,
+                                                       long long stride, float factor) {
+  for (long long i = threadIdx.x; i < cols; i += 128)
+    y[blockIdx.x * cols + i] = scaled(x[blockIdx.x * stride + i], bias, i, factor);
 }
 
 template <typename T, int Threads, int Vector>
-__global__ __launch_bounds__(Threads) void scale_tiled(const T* x, const T* bias, T* y, long long cols, long long stride, float factor) {
+__global__ __launch_bounds__(Threads) void scale_tiled(const T* x, const T* bias, T* y, long long cols,
+                                                       long long stride, float factor) {
   for (long long i = threadIdx.x * Vector; i < cols; i += Threads * Vector) {
     auto values = kiln::load<Vector>(x + blockIdx.x * stride + i);
 #pragma unroll
