@@ -132,7 +132,7 @@ std::vector<Finding> files(const Globals& globals) {
 
 Finding ops(const Globals& globals) {
   std::string where = "built-in";
-  for (const std::string& folder : globals.templates) where = folder + ", " + where;
+  for (const std::string& folder : globals.templates) where.insert(0, folder + ", ");
   if (const std::string path = cuda::environment("KILN_TEMPLATE_PATH"); !path.empty())
     where += ", KILN_TEMPLATE_PATH=" + path;
   try {

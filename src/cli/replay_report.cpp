@@ -3,6 +3,7 @@
 #include <fmt/format.h>
 
 #include <algorithm>
+#include <cmath>
 #include <numeric>
 #include <set>
 
@@ -16,7 +17,7 @@ namespace {
 constexpr std::size_t shown = 20;  // of what is wrong or missing
 
 double at_quantile(std::vector<double> values, double quantile) {
-  const auto rank = static_cast<std::ptrdiff_t>(quantile * static_cast<double>(values.size() - 1) + 0.5);
+  const auto rank = static_cast<std::ptrdiff_t>(std::lround(quantile * static_cast<double>(values.size() - 1)));
   std::nth_element(values.begin(), values.begin() + rank, values.end());
   return values[static_cast<std::size_t>(rank)];
 }

@@ -48,6 +48,7 @@ void initialise(const Driver& driver) {
 
 const OpenedOnce<Driver>& opened() noexcept {
   // Never destroyed: owners of handles may live as long as the process.
+  // NOLINTNEXTLINE(bugprone-unhandled-exception-at-new): without memory for a table there is nothing to report to
   static const auto& once = *new OpenedOnce<Driver>("KILN_CUDA_LIBRARY");
   return once;
 }

@@ -38,7 +38,7 @@ std::string build_id_in(const unsigned char* at, const unsigned char* end) {
     const unsigned char* description = name + padded(note.n_namesz);
     if (description + note.n_descsz > end) return {};
     const std::string_view owner(reinterpret_cast<const char*>(name), note.n_namesz);
-    if (note.n_type == NT_GNU_BUILD_ID && owner == std::string_view("GNU", 4)) return hex(description, note.n_descsz);
+    if (note.n_type == NT_GNU_BUILD_ID && owner == std::string_view("GNU\0", 4)) return hex(description, note.n_descsz);
     at = description + padded(note.n_descsz);
   }
   return {};

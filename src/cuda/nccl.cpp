@@ -27,6 +27,7 @@ void resolve(const Library& library, const char* symbol, Function& function) {
 
 const OpenedOnce<Nccl>& opened() noexcept {
   // Never destroyed: owners of handles may live as long as the process.
+  // NOLINTNEXTLINE(bugprone-unhandled-exception-at-new): without memory for a table there is nothing to report to
   static const auto& once = *new OpenedOnce<Nccl>("KILN_NCCL_LIBRARY");
   return once;
 }

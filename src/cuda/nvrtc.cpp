@@ -42,6 +42,7 @@ void resolve(const Library& library, const char* symbol, Function& function) {
 
 const OpenedOnce<Nvrtc>& opened() noexcept {
   // Never destroyed: owners of handles may live as long as the process.
+  // NOLINTNEXTLINE(bugprone-unhandled-exception-at-new): without memory for a table there is nothing to report to
   static const auto& once = *new OpenedOnce<Nvrtc>("KILN_NVRTC_LIBRARY");
   return once;
 }

@@ -76,7 +76,8 @@ Problem Op::problem(std::initializer_list<Setting> settings) const {
 Arguments Op::arguments(std::initializer_list<Argument> arguments) const {
   const spec::Op& op = state_->op;
   Arguments result;
-  for (const auto& [name, value] : arguments) {
+  for (const auto& [given, value] : arguments) {
+    const std::string_view name = given;
     const bool is_runtime =
         std::any_of(op.runtime.begin(), op.runtime.end(), [&](const spec::Runtime& each) { return each.name == name; });
     if (is_runtime)

@@ -154,8 +154,7 @@ std::vector<int> Expression::slots() const {
     if (each.operation == Operation::slot) result.push_back(static_cast<int>(each.operand));
   }
   std::ranges::sort(result);
-  const auto repeated = std::ranges::unique(result);
-  result.erase(repeated.begin(), repeated.end());
+  result.erase(std::unique(result.begin(), result.end()), result.end());
   return result;
 }
 

@@ -142,7 +142,7 @@ class Parser {
   Operand word(std::size_t begin) {
     const std::size_t end = text_.find('"', at_);
     if (end == std::string_view::npos) fail(begin, "a quotation mark", "a second one after it");
-    const Operand result(text_.substr(at_, end - at_), begin);
+    Operand result(text_.substr(at_, end - at_), begin);
     at_ = end + 1;
     return result;
   }

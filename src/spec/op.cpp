@@ -13,7 +13,8 @@ const Implementation* Op::find(std::string_view implementation) const noexcept {
 
 DType Op::dtype_of(const Tensor& tensor, std::span<const std::int64_t> frame) const noexcept {
   if (tensor.selection < 0) return tensor.dtype;
-  const auto chosen = static_cast<std::size_t>(frame[static_cast<std::size_t>(first_static() + tensor.selection)]);
+  const auto chosen = static_cast<std::size_t>(
+      frame[static_cast<std::size_t>(first_static()) + static_cast<std::size_t>(tensor.selection)]);
   return selections[static_cast<std::size_t>(tensor.selection)].dtypes[chosen];
 }
 

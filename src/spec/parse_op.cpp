@@ -131,7 +131,7 @@ void check_free_name(const ManifestReader& reader, const std::string& name, int 
 
 std::string read_source(const ManifestReader& reader, const TomlValue& table, std::string_view otherwise,
                         const Op& op) {
-  const std::string source = reader.text_or(table, "source", otherwise);
+  std::string source = reader.text_or(table, "source", otherwise);
   if (std::ranges::find(op.files, source, &SourceFile::name) != op.files.end()) return source;
   std::vector<std::string> names;
   for (const SourceFile& file : op.files) names.push_back(file.name);

@@ -85,10 +85,10 @@ Json parse(std::string_view text) {
   // A repeated field would silently take its last value.
   std::vector<std::set<std::string>> open;
   const auto callback = [&open](int, nlohmann::json::parse_event_t event, Json& parsed) {
-    using enum nlohmann::json::parse_event_t;
-    if (event == object_start) open.emplace_back();
-    if (event == object_end) open.pop_back();
-    if (event == key && !open.back().insert(parsed.get<std::string>()).second)
+    using Event = nlohmann::json::parse_event_t;
+    if (event == Event::object_start) open.emplace_back();
+    if (event == Event::object_end) open.pop_back();
+    if (event == Event::key && !open.back().insert(parsed.get<std::string>()).second)
       refuse(fmt::format("field '{}' is given twice", parsed.get<std::string>()));
     return true;
   };

@@ -109,7 +109,7 @@ fs::path default_overlay() {
     const char* value = std::getenv(name);
     return value != nullptr ? fs::path(value) : fs::path();
   };
-  if (const auto named = variable("KILN_CACHE"); !named.empty()) return named;
+  if (auto named = variable("KILN_CACHE"); !named.empty()) return named;
   // The XDG specification has a relative path ignored.
   if (const auto cache = variable("XDG_CACHE_HOME"); cache.is_absolute()) return cache / "kiln" / "overlay.kiln";
   if (const auto home = variable("HOME"); home.is_absolute()) return home / ".cache" / "kiln" / "overlay.kiln";

@@ -235,7 +235,7 @@ fs::path set_aside_if_damaged(const fs::path& path) {
   } catch (const DamagedFile&) {
     int number = 1;
     while (is_taken(with_suffix(path, fmt::format(".damaged-{}", number)))) ++number;
-    const fs::path aside = with_suffix(path, fmt::format(".damaged-{}", number));
+    fs::path aside = with_suffix(path, fmt::format(".damaged-{}", number));
     if (is_taken(with_suffix(path, "-journal")))
       rename_or_throw(with_suffix(path, "-journal"), with_suffix(aside, "-journal"));
     rename_or_throw(path, aside);

@@ -35,7 +35,8 @@ std::vector<Record> select_records(File& from, const Selection& selection) {
 /// The digits of "sm_90a" or of a device class such as "sm_90/mp132/...".
 std::string_view capability(std::string_view text) {
   const auto digits = text.find_first_of("0123456789");
-  return digits == text.npos ? text : text.substr(digits, text.find_first_not_of("0123456789", digits) - digits);
+  return digits == std::string_view::npos ? text
+                                          : text.substr(digits, text.find_first_not_of("0123456789", digits) - digits);
 }
 
 /// A cubin does not say which op it serves, so a selection by op keeps them all; a device class leaves out other

@@ -264,7 +264,7 @@ Check VerificationCase::check(CUstream stream) {
   all.right = true;
   for (std::size_t i = 0; i < state_->tensors.size(); ++i) {
     if (!state_->op.tensors[i].output) continue;
-    const Check one = state_->check_output(i, stream);
+    Check one = state_->check_output(i, stream);
     all.worst_error = std::max(all.worst_error, one.worst_error);
     if (!one.right) return one;
   }

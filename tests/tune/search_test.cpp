@@ -43,11 +43,11 @@ TEST_CASE("an outlier moves neither the median nor its interval") {
   std::vector<double> samples = {10, 11, 12, 13, 14, 15, 16, 17, 18, 19, 1e9};
   const Cost cost = summarise(samples);
   CHECK(cost.median_ns == 15);
-  CHECK(cost.low_ns == 12);
-  CHECK(cost.high_ns == 18);
+  CHECK(cost.low_ns == 11);
+  CHECK(cost.high_ns == 19);
 }
 
-TEST_CASE("the interval covers the true median in about 95 of 100 trials") {
+TEST_CASE("the interval covers the true median in 95 of 100 trials or more") {
   std::mt19937 generator(7);
   std::lognormal_distribution<double> noise(0.0, 0.3);  // its median is 1
   int covered = 0;
@@ -58,7 +58,7 @@ TEST_CASE("the interval covers the true median in about 95 of 100 trials") {
     const Cost cost = summarise(samples);
     covered += cost.low_ns <= 1.0 && 1.0 <= cost.high_ns ? 1 : 0;
   }
-  CHECK(covered > trials * 93 / 100);
+  CHECK(covered > trials * 95 / 100);
 }
 
 TEST_CASE("the fastest wins when it beats the baseline beyond the noise") {
