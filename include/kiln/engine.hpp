@@ -44,6 +44,13 @@ struct OpState;
 struct PlanState;
 }  // namespace engine
 
+/// What a plan's kernel asks of a multiprocessor; of its first pass, when there are several.
+struct Footprint {
+  int registers = 0;                  // a thread
+  std::int64_t spill_bytes = 0;       // local memory a thread, the most of any pass
+  int blocks_per_multiprocessor = 0;  // resident at once
+};
+
 /// A record made ready: loaded functions and geometry. Valid as long as any copy of it or its Engine lives.
 class Plan {
  public:
@@ -55,6 +62,8 @@ class Plan {
   /// Median device time when it was tuned, at the bucket's upper edge; 0 for a default.
   [[nodiscard]] double cost_ns() const noexcept;
   [[nodiscard]] std::int64_t workspace_bytes() const noexcept;
+  /// As the driver reports it. Throws Error(driver_failed).
+  [[nodiscard]] Footprint footprint() const;
 
  private:
   friend class Op;

@@ -90,6 +90,10 @@ void print_json_ran(const Settings& settings, const spec::Op& op, const Problem&
             {"samples", ran.cost.samples},
             {"bytes_per_second", rates.bytes_per_second},
             {"flops_per_second", rates.flops_per_second}};
+  const Footprint footprint = ran.plan.footprint();
+  json.update({{"registers", footprint.registers},
+               {"spill_bytes", footprint.spill_bytes},
+               {"blocks_per_multiprocessor", footprint.blocks_per_multiprocessor}});
   if (!settings.no_verify)
     json.update({{"verified", ran.check.right}, {"worst_error", ran.check.worst_error}, {"reason", ran.check.reason}});
   print_json(json);
@@ -109,6 +113,9 @@ void print_text_ran(const Settings& settings, const spec::Op& op, const Problem&
   table.row({"bucket", spec::to_string(op, spec::bucket_of(op, problem))});
   table.row({"answer from", std::string(to_string(ran.origin))});
   table.row({"launched", what_was_launched(ran)});
+  const Footprint footprint = ran.plan.footprint();
+  table.row({"resources", fmt::format("{} registers, {} bytes spilled, {} blocks a multiprocessor", footprint.registers,
+                                      footprint.spill_bytes, footprint.blocks_per_multiprocessor)});
   if (!settings.no_verify)
     table.row({"verified", ran.check.right ? fmt::format("right; largest error {:.2g} of the output's root mean square",
                                                          ran.check.worst_error)

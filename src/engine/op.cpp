@@ -115,6 +115,12 @@ Origin Plan::origin() const noexcept { return state_->origin; }
 std::string_view Plan::implementation() const noexcept { return state_->implementation; }
 std::string_view Plan::config() const noexcept { return state_->config; }
 double Plan::cost_ns() const noexcept { return state_->cost_ns; }
+Footprint Plan::footprint() const {
+  const cuda::Context::Scope scope(op_->engine.context);
+  const jit::Resources resources = state_->executable.resources();
+  return {resources.registers, resources.spill_bytes, state_->executable.occupancy()};
+}
+
 std::int64_t Plan::workspace_bytes() const noexcept { return state_->executable.workspace_bytes(); }
 
 }  // namespace kiln

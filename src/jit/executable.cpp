@@ -208,6 +208,13 @@ Resources Executable::resources() const {
   return resources;
 }
 
+int Executable::occupancy() const {
+  if (passes_.empty()) return 0;
+  const CUlaunchConfig& config = passes_.front().config;
+  const unsigned threads = config.blockDimX * config.blockDimY * config.blockDimZ;
+  return module_.occupancy(0, static_cast<int>(threads), config.sharedMemBytes);
+}
+
 std::int64_t Executable::blocks(const CallFrame& call) const noexcept {
   if (passes_.empty()) return 0;
   std::int64_t blocks = 1;

@@ -61,6 +61,8 @@ class Executable {
   [[nodiscard]] bool workspace_zeroed() const noexcept { return workspace_zeroed_; }
   /// Of the first pass, with the largest spill of all passes.
   [[nodiscard]] Resources resources() const;
+  /// Blocks of the first pass that one multiprocessor holds at once.
+  [[nodiscard]] int occupancy() const;
   /// Blocks of the first pass at these sizes, 0 when they do not compute.
   [[nodiscard]] std::int64_t blocks(const CallFrame& call) const noexcept;
 

@@ -35,6 +35,8 @@ TEST_CASE("the fastest candidate wins, and its record says so") {
   const Engine engine(options(folder / "overlay.kiln"));
   const ScaleCall call(engine, 256, 256);
   const kiln::Plan plan = call.op.plan(call.problem);
+  CHECK(plan.footprint().registers > 0);
+  CHECK(plan.footprint().blocks_per_multiprocessor > 0);
   CHECK(plan.implementation() == "tiled");
   CHECK(plan.config() == "threads=128 vector=4");
   CHECK(plan.cost_ns() > 1000);
