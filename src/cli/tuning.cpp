@@ -30,7 +30,7 @@ TunedBucket found(const OpBucket& bucket, const engine::Lookup& lookup) {
 TunedBucket tune(engine::State& state, TuneProgress& progress, const OpBucket& bucket, bool force) {
   engine::Lookup lookup = look_up(state, bucket);
   if (!force && lookup.is_hit()) return found(bucket, lookup);
-  engine::Lease lease(state.layers.overlay(), lookup.key, state.holder);
+  engine::Lease lease(state.layers, lookup.key, state.holder);
   if (!lease.wait(Interrupt::requested))
     throw Error(ErrorKind::interrupted, "interrupted while another process tunes the same bucket");
   lookup = look_up(state, bucket);  // another process may have finished meanwhile

@@ -8,8 +8,7 @@
 #include <thread>
 #include <utility>
 
-#include "kiln/error.hpp"
-#include "store/file.hpp"
+#include "store/layers.hpp"
 
 namespace kiln::engine {
 
@@ -20,18 +19,14 @@ inline constexpr auto lease_poll = std::chrono::milliseconds(50);
 /// Held from acquire() until it ends.
 class Lease {
  public:
-  Lease(store::File& file, std::string key, std::string holder)
-      : file_(file), key_(std::move(key)), holder_(std::move(holder)) {}
+  Lease(store::Layers& layers, std::string key, std::string holder)
+      : layers_(layers), key_(std::move(key)), holder_(std::move(holder)) {}
   ~Lease() {
-    if (!held_) return;
-    try {
-      file_.release_lease(key_, holder_);
-    } catch (const Error&) {  // NOLINT(bugprone-empty-catch): it ends by its term
-    }
+    if (held_) layers_.release_lease(key_, holder_);
   }
   Lease(const Lease&) = delete;
   Lease& operator=(const Lease&) = delete;
-  bool acquire() { return held_ = file_.acquire_lease(key_, holder_, lease_seconds); }
+  bool acquire() { return held_ = layers_.acquire_lease(key_, holder_, lease_seconds); }
   /// Acquires, however long another process holds it. False when `stop` said so.
   bool wait(const std::function<bool()>& stop) {
     while (!acquire()) {
@@ -42,7 +37,7 @@ class Lease {
   }
 
  private:
-  store::File& file_;
+  store::Layers& layers_;
   std::string key_, holder_;
   bool held_ = false;
 };

@@ -67,7 +67,7 @@ std::unique_ptr<PlanState> OpState::build(const Problem& bucket) {
 }
 
 std::unique_ptr<PlanState> OpState::tune(const Lookup& lookup) {
-  Lease lease(engine.layers.overlay(), lookup.key, engine.holder);
+  Lease lease(engine.layers, lookup.key, engine.holder);
   const auto deadline = std::chrono::steady_clock::now() + lease_patience;
   while (!lease.acquire()) {
     std::this_thread::sleep_for(lease_poll);

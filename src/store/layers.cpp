@@ -67,12 +67,14 @@ Layer open_base(const fs::path& path, std::vector<std::string>& warnings) {
 
 }  // namespace
 
-Layers::Layers(const fs::path& overlay, std::span<const fs::path> bases) {
+Layers::Layers(const fs::path& overlay, std::span<const fs::path> bases) : memory_(std::make_unique<Memory>()) {
   layers_.push_back(open_overlay(overlay, warnings_));
   for (const fs::path& base : bases) layers_.push_back(open_base(base, warnings_));
 }
 
 std::optional<Found<Record>> Layers::find_record(std::string_view key) {
+  if (File* file = memory())
+    if (auto record = file->find_record(key)) return Found<Record>{std::move(*record), 0};
   for (std::size_t at = 0; at < layers_.size(); ++at)
     if (File* file = layers_[at].file.get())
       if (auto record = file->find_record(key)) return Found<Record>{std::move(*record), at};
@@ -80,6 +82,8 @@ std::optional<Found<Record>> Layers::find_record(std::string_view key) {
 }
 
 std::optional<Found<CubinRow>> Layers::find_cubin(const spec::Digest& key) {
+  if (File* file = memory())
+    if (auto cubin = file->find_cubin(key)) return Found<CubinRow>{std::move(*cubin), 0};
   for (std::size_t at = 0; at < layers_.size(); ++at)
     if (layers_[at].file && layers_[at].trusted_for_code)
       if (auto cubin = layers_[at].file->find_cubin(key)) return Found<CubinRow>{std::move(*cubin), at};
@@ -96,6 +100,8 @@ std::vector<std::string> Layers::compilers() {
 
 std::vector<Found<Record>> Layers::records(std::string_view op) {
   std::vector<Found<Record>> all;
+  if (File* file = memory())
+    for (Record& record : file->records(op)) all.push_back({std::move(record), 0});
   for (std::size_t at = 0; at < layers_.size(); ++at)
     if (File* file = layers_[at].file.get())
       for (Record& record : file->records(op)) all.push_back({std::move(record), at});
@@ -103,6 +109,54 @@ std::vector<Found<Record>> Layers::records(std::string_view op) {
 }
 
 File& Layers::overlay() { return *layers_.front().file; }
+
+File& Layers::degrade(const Error& error) {
+  const std::lock_guard guard(memory_->mutex);
+  if (!memory_->file) {
+    memory_->file = File::in_memory();
+    memory_->why = fmt::format("{}; what is found from now on is kept in this process's memory only", error.what());
+    memory_->opened = memory_->file.get();
+  }
+  return *memory_->file;
+}
+
+void Layers::put_all(std::span<const Record> records, std::span<const CubinRow> cubins, Existing existing) {
+  try {
+    return overlay().put_all(records, cubins, existing);
+  } catch (const Error& error) {
+    if (error.kind() == ErrorKind::bad_input) throw;
+    degrade(error).put_all(records, cubins, existing);
+  }
+}
+
+bool Layers::acquire_lease(std::string_view key, std::string_view holder, std::int64_t term_seconds) {
+  try {
+    return overlay().acquire_lease(key, holder, term_seconds);
+  } catch (const Error& error) {
+    degrade(error);
+    return true;
+  }
+}
+
+void Layers::release_lease(std::string_view key, std::string_view holder) {
+  try {
+    overlay().release_lease(key, holder);
+  } catch (const Error&) {  // NOLINT(bugprone-empty-catch): it ends by its term
+  }
+}
+
+std::vector<std::string> Layers::warnings() const {
+  std::vector<std::string> all = warnings_;
+  for (const Layer& layer : layers_) {
+    const std::int64_t failures = layer.file ? layer.file->counters().read_failures : 0;
+    if (failures > 0)
+      all.push_back(
+          fmt::format("'{}' could not be read {} times; each such look-up was a miss", layer.path.string(), failures));
+  }
+  const std::lock_guard guard(memory_->mutex);
+  if (!memory_->why.empty()) all.push_back(memory_->why);
+  return all;
+}
 
 fs::path default_overlay() {
   const auto variable = [](const char* name) {

@@ -1,13 +1,16 @@
 // Look-up order: the overlay, then the bases in the order given.
 #pragma once
 
+#include <atomic>
 #include <filesystem>
 #include <memory>
+#include <mutex>
 #include <optional>
 #include <span>
 #include <string>
 #include <vector>
 
+#include "kiln/error.hpp"
 #include "store/file.hpp"
 
 namespace kiln::store {
@@ -44,11 +47,31 @@ class Layers {
   [[nodiscard]] std::vector<Found<Record>> records(std::string_view op);
   [[nodiscard]] File& overlay();
   [[nodiscard]] std::span<const Layer> layers() const noexcept { return layers_; }
-  [[nodiscard]] std::span<const std::string> warnings() const noexcept { return warnings_; }
+
+  /// File::put_all on the overlay. When it cannot be written, by a full disk say, the rows serve this process from its
+  /// memory instead, and warnings() says so once. Throws only Error(bad_input).
+  void put_all(std::span<const Record> records, std::span<const CubinRow> cubins, Existing existing = Existing::keep);
+  /// File::acquire_lease on the overlay. When it cannot be written no process can be told, and each tunes for itself.
+  bool acquire_lease(std::string_view key, std::string_view holder, std::int64_t term_seconds);
+  void release_lease(std::string_view key, std::string_view holder);
+
+  /// What was left out, set aside, or could not be read or written since: each said once, in the order it was met.
+  [[nodiscard]] std::vector<std::string> warnings() const;
 
  private:
+  /// What the overlay could not take; asked before it.
+  struct Memory {
+    std::mutex mutex;
+    std::unique_ptr<File> file;
+    std::atomic<File*> opened = nullptr;
+    std::string why;
+  };
+  File& degrade(const Error& error);
+  [[nodiscard]] File* memory() const noexcept { return memory_->opened.load(); }
+
   std::vector<Layer> layers_;
   std::vector<std::string> warnings_;
+  std::unique_ptr<Memory> memory_;
 };
 
 /// $KILN_CACHE, else $XDG_CACHE_HOME/kiln/overlay.kiln, else $HOME/.cache/kiln/overlay.kiln; empty when none can be

@@ -50,14 +50,16 @@ KeyedCubin Cubins::get(const jit::Specialisation& specialisation) {
 
 KeyedCubin Cubins::get_and_keep(const jit::Specialisation& specialisation) {
   KeyedCubin cubin = get(specialisation);
-  if (!cubin.from_store) layers_.overlay().put_cubin(to_row(specialisation, cubin));
+  if (cubin.from_store) return cubin;
+  const store::CubinRow row = to_row(specialisation, cubin);
+  layers_.put_all({}, {&row, 1});
   return cubin;
 }
 
 KeyedCubin Cubins::replace(const jit::Specialisation& specialisation) {
   KeyedCubin cubin = compile(specialisation);
   const store::CubinRow row = to_row(specialisation, cubin);
-  layers_.overlay().put_all({}, {&row, 1}, store::Existing::replace);
+  layers_.put_all({}, {&row, 1}, store::Existing::replace);
   return cubin;
 }
 

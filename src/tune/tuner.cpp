@@ -256,7 +256,7 @@ void publish(const TuneRequest& request, const TuneResult& result, Cubins& cubin
       if (error.kind() != ErrorKind::compile_failed) throw;  // a default that does not compile cannot stand in
     }
   }
-  cubins.layers().overlay().put_all({&result.record, 1}, rows);
+  cubins.layers().put_all({&result.record, 1}, rows);
 }
 
 }  // namespace kiln::tune
