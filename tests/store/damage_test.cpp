@@ -49,16 +49,6 @@ TEST_CASE("the embedded schema is cache/schema.sql, and its numbers are those of
   CHECK(contains(std::string(schema_sql()), "PRAGMA user_version = " + std::to_string(schema_version) + ";"));
 }
 
-TEST_CASE("a foreign file is refused and left as it is") {
-  const Folder folder;
-  write_bytes(folder / "text.kiln", std::string(2000, 'x'));
-  check_refused(folder / "text.kiln", "it is not a .kiln file");
-  run_sql(folder / "other.kiln", "PRAGMA application_id = 42; CREATE TABLE t (a)");
-  check_refused(folder / "other.kiln", "another program (application_id 0x0000002a)");
-  run_sql(folder / "plain.kiln", "CREATE TABLE t (a)");
-  check_refused(folder / "plain.kiln", "another program");
-}
-
 TEST_CASE("a newer format is refused by its number and left as it is") {
   const Folder folder;
   const auto path = sample_file(folder);
