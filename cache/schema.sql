@@ -4,7 +4,7 @@
 
 -- "KILN"
 PRAGMA application_id = 0x4b494c4e;
-PRAGMA user_version = 1;
+PRAGMA user_version = 2;
 
 -- Facts about the file itself, such as which version of Kiln made it.
 CREATE TABLE meta (
@@ -59,19 +59,27 @@ CREATE TABLE candidate (
   PRIMARY KEY (record, position)
 ) STRICT, WITHOUT ROWID;
 
--- Machine code by what determines it. Names are JSON arrays; image is one zstd frame of image_bytes bytes.
--- The digest stands before the image so that it can be read without the image's overflow pages.
+-- Machine code by what determines it. op is empty for Kiln's own kernels; source_digest is that of the records that it
+-- serves. Names are JSON arrays. The machine code itself stands in a table of its own, so that seals, statistics and
+-- pruning read no pages of it.
 CREATE TABLE cubin (
   id INTEGER PRIMARY KEY,
   key BLOB NOT NULL UNIQUE,
   digest BLOB NOT NULL,
+  op TEXT NOT NULL,
+  source_digest TEXT NOT NULL,
   label TEXT NOT NULL,
   arch TEXT NOT NULL,
   compiler TEXT NOT NULL,
   name_expressions TEXT NOT NULL,
   lowered_names TEXT NOT NULL,
-  image_bytes INTEGER NOT NULL,
-  image BLOB NOT NULL
+  image_bytes INTEGER NOT NULL
+) STRICT;
+
+-- One zstd frame of the cubin's image_bytes bytes.
+CREATE TABLE image (
+  cubin INTEGER PRIMARY KEY REFERENCES cubin (id) ON DELETE CASCADE,
+  frame BLOB NOT NULL
 ) STRICT;
 
 -- Who is tuning a record key now. Seconds are of the boot clock, which no change of date moves.
@@ -94,6 +102,17 @@ CREATE TABLE histogram (
   launches INTEGER NOT NULL,
   digest BLOB NOT NULL,
   PRIMARY KEY (op, problem)
+) STRICT, WITHOUT ROWID;
+
+-- What this file was used for as an overlay, and when last (Unix seconds): how many processes a record or a cubin (by its
+-- key in hex) served, which pruning goes by; launches by origin; misses by reason.
+CREATE TABLE usage (
+  source TEXT NOT NULL,
+  key TEXT NOT NULL,
+  uses INTEGER NOT NULL,
+  last_use INTEGER NOT NULL,
+  digest BLOB NOT NULL,
+  PRIMARY KEY (source, key)
 ) STRICT, WITHOUT ROWID;
 
 -- What was set aside because its digest or its payload did not hold; the newest thousand.

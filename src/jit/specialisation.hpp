@@ -15,6 +15,7 @@ namespace kiln::jit {
 
 /// Everything that determines the bytes of a cubin, but for the compiler.
 struct Specialisation {
+  std::string op;                       // empty for Kiln's own kernels
   std::string label;                    // for messages: "rms_norm/vectorized threads=256 vector=8"
   std::string entry;                    // name of the source file that is compiled, such as "rms_norm.cuh"
   std::string folder;                   // of the op, for messages

@@ -8,6 +8,7 @@ namespace {
 Specialisation make(const spec::Op& op, std::span<const spec::Pass> passes, const spec::Symbols& symbols,
                     std::span<const std::int64_t> frame, std::string arch) {
   Specialisation specialisation;
+  specialisation.op = op.name;
   specialisation.folder = op.folder;
   specialisation.files = op.files;
   specialisation.arch = std::move(arch);

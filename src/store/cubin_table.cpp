@@ -1,52 +1,74 @@
+#include <fmt/core.h>
+
 #include <algorithm>
 
 #include "store/columns.hpp"
+#include "store/compression.hpp"
 #include "store/tables.hpp"
 
 namespace kiln::store {
 namespace {
 
-constexpr std::string_view select_by_id =
-    "SELECT id, key, label, arch, compiler, name_expressions, lowered_names, image_bytes, image, digest FROM cubin "
-    "WHERE id = ?";
+struct Sql {
+  std::string find, heads, insert;
+};
+
+const Sql& sql() {
+  static const Sql texts = [] {
+    Columns columns;
+    const PackedCubin empty;
+    each_cubin_field(empty, columns);
+    return Sql{
+        fmt::format("SELECT id, key, digest, {}frame FROM cubin LEFT JOIN image ON cubin = id WHERE id = ?",
+                    columns.names),
+        fmt::format("SELECT id, key, digest, {}NULL FROM cubin ORDER BY id", columns.names),
+        fmt::format("INSERT INTO cubin ({}key, digest) VALUES ({}?, ?) ON CONFLICT (key) DO NOTHING RETURNING id",
+                    columns.names, columns.marks)};
+  }();
+  return texts;
+}
 
 struct Row {
   std::int64_t id = 0;
-  spec::Digest key{};
-  std::optional<CubinRow> cubin;
+  PackedCubin cubin;
   std::string flaw;
 };
 
+constexpr int first_field = 3;  // after id, key and digest
+
+PackedCubin read_head(const Query& query) {
+  PackedCubin cubin;
+  if (const auto key = query.blob(1); key.size() == cubin.key.size()) std::ranges::copy(key, cubin.key.begin());
+  ColumnReader reader{query, first_field};
+  each_cubin_field(cubin, reader);
+  return cubin;
+}
+
+int count_of_fields() {
+  int fields = 0;
+  const PackedCubin empty;
+  each_cubin_field(empty, [&](const char*, const auto&) { ++fields; });
+  return fields;
+}
+
 Row read_cubin(const Query& query) {
-  Row row;
-  row.id = query.integer(0);
-  PackedCubin packed;
-  const auto key = query.blob(1);
-  if (key.size() == packed.key.size()) std::ranges::copy(key, packed.key.begin());
-  row.key = packed.key;
-  packed.label = query.text(2);
-  packed.arch = query.text(3);
-  packed.compiler = query.text(4);
-  packed.name_expressions = query.text(5);
-  packed.lowered_names = query.text(6);
-  packed.image_bytes = query.integer(7);
-  const auto image = query.blob(8);
-  packed.image.assign(image.begin(), image.end());
-  if (key.size() != packed.key.size() || !same_bytes(query.blob(9), digest_of(packed))) {
-    row.flaw = digest_mismatch;
-    return row;
-  }
-  row.flaw = flaw_of(packed);
-  if (row.flaw.empty()) row.cubin = unpack(packed);
-  if (row.flaw.empty() && !row.cubin) row.flaw = "its payload cannot be unpacked to the size that it states";
+  static const int image_column = first_field + count_of_fields();
+  Row row{query.integer(0), read_head(query), {}};
+  const auto image = query.blob(image_column);
+  row.cubin.image.assign(image.begin(), image.end());
+  const bool holds = query.blob(1).size() == row.cubin.key.size() && same_bytes(query.blob(2), digest_of(row.cubin));
+  row.flaw = holds ? flaw_of(row.cubin) : std::string(digest_mismatch);
   return row;
 }
+
+constexpr std::string_view does_not_unpack = "its payload cannot be unpacked to the size that it states";
 
 // A row past SQLite's length limit cannot be read at all, so it cannot be judged again either: it goes.
 bool remove_if_flawed(Connection& connection, std::int64_t id) {
   try {
-    Query query = connection.query(select_by_id);
-    if (!query.bind(id).step() || read_cubin(query).flaw.empty()) return false;
+    Query query = connection.query(sql().find);
+    if (!query.bind(id).step()) return false;
+    if (const Row row = read_cubin(query); row.flaw.empty() && unpack(row.cubin)) return false;
   } catch (const SqliteFailure& failure) {
     if (!failure.too_big()) throw;
   }
@@ -54,52 +76,68 @@ bool remove_if_flawed(Connection& connection, std::int64_t id) {
   return true;
 }
 
-Flaw flaw_at(std::int64_t id, const spec::Digest& key, std::string reason) {
+Flaw flaw_at(const Row& row, const spec::Digest& key, std::string reason) {
   return {"cubin", spec::to_hex(key), std::move(reason),
-          [id](Connection& connection) { return remove_if_flawed(connection, id); }};
+          [id = row.id](Connection& connection) { return remove_if_flawed(connection, id); }};
 }
 
 Row read_by_id(Connection& connection, std::int64_t id) {
   try {
-    Query query = connection.query(select_by_id);
-    return query.bind(id).step() ? read_cubin(query) : Row{id, {}, std::nullopt, {}};
+    Query query = connection.query(sql().find);
+    if (query.bind(id).step()) return read_cubin(query);
+    return {id, {}, "it is gone"};
   } catch (const SqliteFailure& failure) {
     if (!failure.too_big()) throw;
-    return {id, {}, std::nullopt, "it is larger than any row that Kiln writes"};
+    return {id, {}, "it is larger than any row that Kiln writes"};
   }
+}
+
+std::optional<std::int64_t> id_of(Connection& connection, const spec::Digest& key) {
+  Query query = connection.query("SELECT id FROM cubin WHERE key = ?");
+  if (!query.bind(std::span<const std::byte>(key)).step()) return std::nullopt;
+  return query.integer(0);
 }
 
 }  // namespace
 
-std::optional<CubinRow> find_cubin(Connection& connection, const spec::Digest& key, Flaws& flaws) {
-  std::int64_t id = 0;
-  {
-    Query query = connection.query("SELECT id FROM cubin WHERE key = ?");
-    if (!query.bind(std::span<const std::byte>(key)).step()) return std::nullopt;
-    id = query.integer(0);
-  }
-  Row row = read_by_id(connection, id);
-  if (row.flaw.empty() && row.cubin && row.key != key) row.flaw = digest_mismatch;
+std::optional<PackedCubin> find_packed(Connection& connection, const spec::Digest& key, Flaws& flaws) {
+  const auto id = id_of(connection, key);
+  if (!id) return std::nullopt;
+  Row row = read_by_id(connection, *id);
+  // A damaged index can lead to another key's sound row.
+  if (row.flaw.empty() && row.cubin.key != key) row.flaw = digest_mismatch;
   if (row.flaw.empty()) return std::move(row.cubin);
-  flaws.push_back(flaw_at(id, key, row.flaw));
+  flaws.push_back(flaw_at(row, key, row.flaw));
   return std::nullopt;
 }
 
-std::vector<CubinRow> list_cubins(Connection& connection, Flaws& flaws) {
-  std::vector<std::int64_t> ids;
-  {
-    Query query = connection.query("SELECT id FROM cubin ORDER BY key");
-    while (query.step()) ids.push_back(query.integer(0));
-  }
-  std::vector<CubinRow> cubins;
-  for (const std::int64_t id : ids) {
-    Row row = read_by_id(connection, id);
-    if (row.flaw.empty() && row.cubin)
-      cubins.push_back(std::move(*row.cubin));
-    else if (!row.flaw.empty())
-      flaws.push_back(flaw_at(id, row.key, row.flaw));
+std::optional<CubinRow> find_cubin(Connection& connection, const spec::Digest& key, Flaws& flaws) {
+  const auto packed = find_packed(connection, key, flaws);
+  if (!packed) return std::nullopt;
+  auto cubin = unpack(*packed);
+  if (!cubin) flaws.push_back(flaw_at({id_of(connection, key).value_or(0), {}, {}}, key, std::string(does_not_unpack)));
+  return cubin;
+}
+
+std::vector<PackedCubin> list_cubins_after(Connection& connection, std::span<const std::byte> after, std::int64_t limit,
+                                           Flaws& flaws) {
+  std::vector<PackedCubin> cubins;
+  Query query = connection.query("SELECT id FROM cubin WHERE key > ? ORDER BY key");
+  query.bind(after);
+  while (static_cast<std::int64_t>(cubins.size()) < limit && query.step()) {
+    Row row = read_by_id(connection, query.integer(0));
+    if (row.flaw.empty() && !unpack(row.cubin)) row.flaw = does_not_unpack;
+    if (row.flaw.empty())
+      cubins.push_back(std::move(row.cubin));
+    else
+      flaws.push_back(flaw_at(row, row.cubin.key, row.flaw));
   }
   return cubins;
+}
+
+void each_cubin_head(Connection& connection, const std::function<void(std::int64_t, const PackedCubin&)>& visit) {
+  Query query = connection.query(sql().heads);
+  while (query.step()) visit(query.integer(0), read_head(query));
 }
 
 std::vector<std::string> list_compilers(Connection& connection) {
@@ -109,23 +147,19 @@ std::vector<std::string> list_compilers(Connection& connection) {
   return compilers;
 }
 
-void put_cubin(Connection& connection, const PackedCubin& cubin, const spec::Digest& digest, bool replace) {
+bool put_cubin(Connection& connection, const PackedCubin& cubin, const spec::Digest& digest, bool replace) {
   const std::span<const std::byte> key(cubin.key);
   if (replace) connection.query("DELETE FROM cubin WHERE key = ?").bind(key).run();
-  connection
-      .query(
-          "INSERT INTO cubin (key, digest, label, arch, compiler, name_expressions, lowered_names, image_bytes, image) "
-          "VALUES (?, ?, ?, ?, ?, ?, ?, ?, ?) ON CONFLICT (key) DO NOTHING")
-      .bind(key)
-      .bind(std::span<const std::byte>(digest))
-      .bind(std::string_view(cubin.label))
-      .bind(std::string_view(cubin.arch))
-      .bind(std::string_view(cubin.compiler))
-      .bind(std::string_view(cubin.name_expressions))
-      .bind(std::string_view(cubin.lowered_names))
-      .bind(cubin.image_bytes)
+  Query query = connection.query(sql().insert);
+  each_cubin_field(cubin, Binder{query});
+  if (!query.bind(key).bind(std::span<const std::byte>(digest)).step()) return false;
+  const std::int64_t id = query.integer(0);
+  query.run();
+  connection.query("INSERT INTO image (cubin, frame) VALUES (?, ?)")
+      .bind(id)
       .bind(std::span<const std::byte>(cubin.image))
       .run();
+  return true;
 }
 
 }  // namespace kiln::store

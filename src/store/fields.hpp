@@ -61,4 +61,17 @@ void each_candidate_field(C& candidate, Visitor&& visit) {
   visit("baseline", candidate.baseline);
 }
 
+/// All but its key and its image.
+template <class C, class Visitor>
+void each_cubin_field(C& cubin, Visitor&& visit) {
+  visit("op", cubin.op);
+  visit("source_digest", cubin.source_digest);
+  visit("label", cubin.label);
+  visit("arch", cubin.arch);
+  visit("compiler", cubin.compiler);
+  visit("name_expressions", cubin.name_expressions);
+  visit("lowered_names", cubin.lowered_names);
+  visit("image_bytes", cubin.image_bytes);
+}
+
 }  // namespace kiln::store

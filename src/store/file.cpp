@@ -5,7 +5,9 @@
 
 #include <algorithm>
 #include <atomic>
+#include <ctime>
 #include <mutex>
+#include <set>
 
 #include "store/custody.hpp"
 #include "store/opening.hpp"
@@ -23,57 +25,151 @@ struct Session {
   std::mutex mutex;
   Connection connection;
   Identity identity;  // what stood under the path when it was opened
+
+  using Use = std::pair<std::string, std::string>;  // source and key
+  std::set<Use> noted;                              // rows that served this process
+  std::vector<Use> unwritten;                       // those whose use is not in the file yet
+  void note(std::string source, std::string key) {
+    if (noted.emplace(source, key).second) unwritten.emplace_back(std::move(source), std::move(key));
+  }
+};
+
+std::int64_t unix_seconds() { return std::time(nullptr); }
+
+/// Thrown to roll a transaction back.
+struct DryRun {};
+
+struct Newest {
+  std::int64_t record = 0, cubin = 0;
+};
+
+Newest newest_rows(Connection& connection) {
+  Query query =
+      connection.query("SELECT (SELECT coalesce(max(id), 0) FROM record), (SELECT coalesce(max(id), 0) FROM cubin)");
+  return query.step() ? Newest{query.integer(0), query.integer(1)} : Newest{};
+}
+
+/// Puts rows as of now. Any of them breaks the seal.
+class Rows {
+ public:
+  explicit Rows(Connection& connection) : connection_(connection) {}
+  void put(const Record& record) {
+    break_seal();
+    put_record(connection_, record);
+    store::add_to_usage(connection_, {"record", record.key, 0, now_});
+  }
+  void put(const PackedCubin& cubin, const spec::Digest& digest, bool replace) {
+    break_seal();
+    if (put_cubin(connection_, cubin, digest, replace))
+      store::add_to_usage(connection_, {"cubin", spec::to_hex(cubin.key), 0, now_});
+  }
+
+ private:
+  void break_seal() {
+    if (!std::exchange(broken_, true)) remove_manifest(connection_);
+  }
+  Connection& connection_;
+  const std::int64_t now_ = unix_seconds();
+  bool broken_ = false;
+};
+
+/// One write transaction, over tables.hpp.
+class TableWriter final : public Writer {
+ public:
+  TableWriter(Connection& connection, Flaws& flaws) : connection_(connection), flaws_(flaws), rows_(connection) {}
+  std::optional<Record> find_record(std::string_view key) override {
+    return store::find_record(connection_, key, true, flaws_);
+  }
+  std::optional<PackedCubin> find_cubin(const spec::Digest& key) override {
+    return find_packed(connection_, key, flaws_);
+  }
+  void put(const Record& record) override;
+  void put(const PackedCubin& cubin) override;
+  void seal() override { write_manifest(connection_); }
+
+ private:
+  Connection& connection_;
+  Flaws& flaws_;
+  Rows rows_;
 };
 
 class SqliteFile final : public File {
  public:
-  SqliteFile(fs::path path, Access access)
-      : path_(std::move(path)), access_(access), session_(open_session().release()) {}
+  SqliteFile(fs::path path, Access access, std::int64_t limit_bytes)
+      : path_(std::move(path)), access_(access), limit_bytes_(limit_bytes), session_(open_session().release()) {}
   ~SqliteFile() override;
 
   std::optional<Record> find_record(std::string_view key, bool with_candidates) override {
-    return read<std::optional<Record>>(
-        [&](Connection& c, Flaws& flaws) { return store::find_record(c, key, with_candidates, flaws); });
+    return read<std::optional<Record>>([&](Session& session, Flaws& flaws) {
+      auto record = store::find_record(session.connection, key, with_candidates, flaws);
+      if (record && access_ == Access::read_write) session.note("record", record->key);
+      return record;
+    });
   }
   std::optional<CubinRow> find_cubin(const spec::Digest& key) override {
-    return read<std::optional<CubinRow>>([&](Connection& c, Flaws& flaws) { return store::find_cubin(c, key, flaws); });
+    return read<std::optional<CubinRow>>([&](Session& session, Flaws& flaws) {
+      auto cubin = store::find_cubin(session.connection, key, flaws);
+      if (cubin && access_ == Access::read_write) session.note("cubin", spec::to_hex(key));
+      return cubin;
+    });
   }
   std::vector<Record> records(std::string_view op, bool with_candidates) override {
     return read<std::vector<Record>>(
-        [&](Connection& c, Flaws& flaws) { return list_records(c, op, with_candidates, flaws); });
+        [&](Session& s, Flaws& flaws) { return list_records(s.connection, op, with_candidates, flaws); });
   }
-  std::vector<CubinRow> cubins() override {
-    return read<std::vector<CubinRow>>([&](Connection& c, Flaws& flaws) { return list_cubins(c, flaws); });
+  std::vector<Record> records_after(std::string_view key, std::int64_t limit) override {
+    return read_or_throw<std::vector<Record>>(
+        [&](Session& s, Flaws& flaws) { return list_records_after(s.connection, key, limit, flaws); });
+  }
+  std::vector<PackedCubin> cubins_after(std::span<const std::byte> key, std::int64_t limit) override {
+    return read_or_throw<std::vector<PackedCubin>>(
+        [&](Session& s, Flaws& flaws) { return list_cubins_after(s.connection, key, limit, flaws); });
   }
   std::vector<std::string> compilers() override {
-    return read<std::vector<std::string>>([](Connection& c, Flaws&) { return list_compilers(c); });
+    return read<std::vector<std::string>>([](Session& s, Flaws&) { return list_compilers(s.connection); });
   }
   std::vector<HistogramRow> histogram() override {
-    return read<std::vector<HistogramRow>>([&](Connection& c, Flaws& flaws) { return list_histogram(c, flaws); });
+    return read<std::vector<HistogramRow>>(
+        [](Session& s, Flaws& flaws) { return list_histogram(s.connection, flaws); });
   }
   FileStats stats() override {
-    return read<FileStats>([](Connection& c, Flaws&) { return read_stats(c); });
+    return read<FileStats>([](Session& s, Flaws&) { return read_stats(s.connection); });
+  }
+  std::vector<OpBytes> bytes_by_op() override {
+    return read<std::vector<OpBytes>>([](Session& s, Flaws&) { return read_bytes_by_op(s.connection); });
+  }
+  std::vector<Usage> usage() override {
+    return read<std::vector<Usage>>([](Session& s, Flaws&) { return list_usage(s.connection); });
   }
 
   void put_all(std::span<const Record> records, std::span<const CubinRow> cubins, Existing existing) override;
+  void write_all(const std::function<void(Writer&)>& work) override;
   bool remove_record(std::string_view key) override {
-    return write("changed", [&](Connection& c) {
-      remove_manifest(c);
-      return store::remove_record(c, key);
+    return write<bool>("changed", [&](Session& s) {
+      remove_manifest(s.connection);
+      return store::remove_record(s.connection, key);
     });
   }
   bool acquire_lease(std::string_view key, std::string_view holder, std::int64_t term_seconds) override {
-    return write("leased", [&](Connection& c) { return store::acquire_lease(c, key, holder, term_seconds); });
+    return write<bool>("leased",
+                       [&](Session& s) { return store::acquire_lease(s.connection, key, holder, term_seconds); });
   }
   void release_lease(std::string_view key, std::string_view holder) override {
-    write("released", [&](Connection& c) { return store::release_lease(c, key, holder), true; });
+    write<void>("released", [&](Session& s) { store::release_lease(s.connection, key, holder); });
   }
   void add_to_histogram(const std::vector<HistogramRow>& rows) override {
-    write("changed", [&](Connection& c) {
-      for (const HistogramRow& row : rows) store::add_to_histogram(c, row);
-      return true;
+    write<void>("changed", [&](Session& s) {
+      for (const HistogramRow& row : rows) store::add_to_histogram(s.connection, row);
     });
   }
+  void add_to_usage(const std::vector<Usage>& rows) override {
+    write<void>("changed", [&](Session& s) {
+      for (const Usage& row : rows) store::add_to_usage(s.connection, row);
+    });
+  }
+  void flush_usage() override;
+  PruneReport prune(const PruneRule& rule) override;
+  void compact() override;
 
   Counters counters() const override { return {quarantined_.load(), read_failures_.load(), write_failures_.load()}; }
   const fs::path& path() const noexcept override { return path_; }
@@ -85,12 +181,20 @@ class SqliteFile final : public File {
   void reopen_if_replaced(Session& session) const;
   template <class Result, class Work>
   Result read(Work&& work);
+  template <class Result, class Work>
+  Result read_or_throw(Work&& work);
+  template <class Result, class Work>
+  Result read_and_set_aside(Work&& work);
+  template <class Result, class Work>
+  Result write(std::string_view doing, Work&& work);
   template <class Work>
-  bool write(std::string_view doing, Work&& work);
+  void publish(Work&& work);
+  void refuse_unless_writable(std::string_view doing) const;
   void set_aside(Session& session, const Flaws& flaws);
 
   const fs::path path_;
   const Access access_;
+  const std::int64_t limit_bytes_;  // 0: none
   std::atomic<Session*> session_;
   std::atomic<std::int64_t> quarantined_ = 0, read_failures_ = 0, write_failures_ = 0;
 };
@@ -98,7 +202,14 @@ class SqliteFile final : public File {
 // A child of fork leaves the parent's connection alone, even to close it.
 SqliteFile::~SqliteFile() {
   Session* session = session_.load();
-  if (session->owner == getpid()) delete session;
+  if (session->owner != getpid()) return;
+  try {
+    constexpr int patience_ms = 100;  // counting is not worth a longer wait at the end of a process
+    session->connection.wait_at_most(patience_ms);
+    flush_usage();
+  } catch (const std::exception&) {  // NOLINT(bugprone-empty-catch): only counts are lost
+  }
+  delete session;
 }
 
 std::unique_ptr<Session> SqliteFile::open_session() const {
@@ -131,20 +242,35 @@ void SqliteFile::reopen_if_replaced(Session& session) const {
 /// What cannot be read is a miss: one row of bad content is set aside, a failure of the file or the machine is only
 /// counted.
 template <class Result, class Work>
+Result SqliteFile::read_and_set_aside(Work&& work) {
+  Session& session = this->session();
+  const std::lock_guard guard(session.mutex);
+  reopen_if_replaced(session);
+  Flaws flaws;
+  Result result = [&] {
+    Transaction transaction(session.connection, Transaction::Kind::read);
+    Result found = work(session, flaws);
+    transaction.commit();
+    return found;
+  }();
+  if (!flaws.empty()) set_aside(session, flaws);
+  return result;
+}
+
+template <class Result, class Work>
+Result SqliteFile::read_or_throw(Work&& work) {
+  try {
+    return read_and_set_aside<Result>(work);
+  } catch (const SqliteFailure& failure) {
+    ++read_failures_;
+    throw to_error(path_, "read", failure);
+  }
+}
+
+template <class Result, class Work>
 Result SqliteFile::read(Work&& work) {
   try {
-    Session& session = this->session();
-    const std::lock_guard guard(session.mutex);
-    reopen_if_replaced(session);
-    Flaws flaws;
-    Result result = [&] {
-      Transaction transaction(session.connection, Transaction::Kind::read);
-      Result found = work(session.connection, flaws);
-      transaction.commit();
-      return found;
-    }();
-    if (!flaws.empty()) set_aside(session, flaws);
-    return result;
+    return read_and_set_aside<Result>(work);
   } catch (const SqliteFailure& failure) {
     ++(failure.damaged() || failure.too_big() ? quarantined_ : read_failures_);
   } catch (const Error&) {
@@ -165,19 +291,28 @@ void SqliteFile::set_aside(Session& session, const Flaws& flaws) {
   }
 }
 
-template <class Work>
-bool SqliteFile::write(std::string_view doing, Work&& work) {
+void SqliteFile::refuse_unless_writable(std::string_view doing) const {
   if (access_ == Access::read_only)
     throw Error(ErrorKind::no_permission,
                 fmt::format("'{}' cannot be {}: it is open for reading only", path_.string(), doing));
+}
+
+template <class Result, class Work>
+Result SqliteFile::write(std::string_view doing, Work&& work) {
+  refuse_unless_writable(doing);
   try {
     Session& session = this->session();
     const std::lock_guard guard(session.mutex);
     reopen_if_replaced(session);
     Transaction transaction(session.connection, Transaction::Kind::write);
-    const bool result = work(session.connection);
-    transaction.commit();
-    return result;
+    if constexpr (std::is_void_v<Result>) {
+      work(session);
+      transaction.commit();
+    } else {
+      Result result = work(session);
+      transaction.commit();
+      return result;
+    }
   } catch (const SqliteFailure& failure) {
     ++write_failures_;
     throw to_error(path_, doing, failure);
@@ -223,29 +358,117 @@ void SqliteFile::put_all(std::span<const Record> records, std::span<const CubinR
   std::vector<Record> checked;
   for (const Record& record : records) checked.push_back(check(record));
   const auto packed = pack_all(cubins);
-  write("written", [&](Connection& c) {
-    remove_manifest(c);
-    for (const Record& record : checked) put_record(c, record);
-    for (const Packed& each : packed) store::put_cubin(c, each.cubin, each.digest, existing == Existing::replace);
-    return true;
+  publish([&](Session& session) {
+    Rows rows(session.connection);
+    for (const Record& record : checked) rows.put(record);
+    for (const Packed& each : packed) rows.put(each.cubin, each.digest, existing == Existing::replace);
   });
+}
+
+void SqliteFile::write_all(const std::function<void(Writer&)>& work) {
+  publish([&](Session& session) {
+    Flaws flaws;
+    TableWriter writer(session.connection, flaws);
+    work(writer);
+    store::set_aside(session.connection, flaws);
+  });
+}
+
+/// A write of records and cubins keeps the file under its limit.
+template <class Work>
+void SqliteFile::publish(Work&& work) {
+  write<void>("written", [&](Session& session) {
+    Connection& c = session.connection;
+    const Newest newest = newest_rows(c);
+    work(session);
+    if (limit_bytes_ == 0 || used_bytes(c) <= limit_bytes_) return;
+    PruneRule rule;
+    rule.max_bytes = limit_bytes_ / 10 * 9;
+    rule.now = unix_seconds();
+    rule.newest_record = newest.record;
+    rule.newest_cubin = newest.cubin;
+    store::prune(c, rule);
+  });
+}
+
+void TableWriter::put(const Record& record) { rows_.put(check(record)); }
+
+void TableWriter::put(const PackedCubin& cubin) {
+  if (const auto flaw = flaw_of(cubin); !flaw.empty())
+    throw Error(ErrorKind::bad_input, fmt::format("the cubin '{}' is not stored: {}", spec::to_hex(cubin.key), flaw));
+  rows_.put(cubin, digest_of(cubin), true);
+}
+
+void SqliteFile::flush_usage() {
+  if (access_ == Access::read_only) return;
+  std::vector<Session::Use> uses;
+  {
+    Session& session = this->session();
+    const std::lock_guard guard(session.mutex);
+    uses.swap(session.unwritten);
+  }
+  if (uses.empty()) return;
+  std::vector<Usage> rows;
+  for (auto& [source, key] : uses) rows.push_back({std::move(source), std::move(key), 1, unix_seconds()});
+  add_to_usage(rows);
+}
+
+PruneReport SqliteFile::prune(const PruneRule& rule) {
+  flush_usage();
+  refuse_unless_writable("pruned");
+  if (!rule.dry_run) return write<PruneReport>("pruned", [&](Session& s) { return store::prune(s.connection, rule); });
+  PruneReport report;
+  try {
+    write<void>("pruned", [&](Session& s) {
+      report = store::prune(s.connection, rule);
+      throw DryRun();
+    });
+  } catch (const DryRun&) {  // NOLINT(bugprone-empty-catch): the transaction was rolled back
+  }
+  return report;
+}
+
+void SqliteFile::compact() {
+  refuse_unless_writable("compacted");
+  try {
+    Session& session = this->session();
+    const std::lock_guard guard(session.mutex);
+    reopen_if_replaced(session);
+    session.connection.compact();
+  } catch (const SqliteFailure& failure) {
+    ++write_failures_;
+    throw to_error(path_, "compacted", failure);
+  }
 }
 
 }  // namespace
 
-std::unique_ptr<File> File::open(const fs::path& path, Access access) {
+std::unique_ptr<File> File::open(const fs::path& path, Access access, std::int64_t limit_bytes) {
   const fs::path literal = literal_path(path);
   std::error_code failure;
   const fs::path resolved = access == Access::read_only ? fs::canonical(literal, failure) : literal;
-  return std::make_unique<SqliteFile>(failure ? literal : resolved, access);
+  return std::make_unique<SqliteFile>(failure ? literal : resolved, access, limit_bytes);
 }
 
 void File::put(const Record& record, const CubinRow* cubin) {
   put_all({&record, 1}, {cubin, cubin != nullptr ? std::size_t{1} : std::size_t{0}});
 }
 
+std::vector<CubinRow> File::cubins() {
+  constexpr std::int64_t batch = 64;
+  std::vector<CubinRow> all;
+  std::vector<std::byte> last;
+  for (;;) {
+    const auto packed = cubins_after(last, batch);
+    for (const PackedCubin& each : packed)
+      if (auto cubin = unpack(each)) all.push_back(std::move(*cubin));
+    if (static_cast<std::int64_t>(packed.size()) < batch) return all;
+    last.assign(packed.back().key.begin(), packed.back().key.end());
+  }
+}
+
 void File::put_cubin(const CubinRow& cubin) { put_all({}, {&cubin, 1}); }
 
-std::unique_ptr<File> File::in_memory() { return std::make_unique<SqliteFile>(fs::path{}, Access::read_write); }
+std::unique_ptr<File> File::in_memory() { return std::make_unique<SqliteFile>(fs::path{}, Access::read_write, 0); }
 
 }  // namespace kiln::store

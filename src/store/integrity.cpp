@@ -39,8 +39,10 @@ struct FlawVisitor {
 }  // namespace
 
 PackedCubin pack(const CubinRow& cubin) {
-  PackedCubin packed{
-      cubin.key, cubin.label, cubin.arch, cubin.compiler, {}, {}, static_cast<std::int64_t>(cubin.image.size()), {}};
+  PackedCubin packed{cubin.key,   cubin.op,   cubin.source_digest,
+                     cubin.label, cubin.arch, cubin.compiler,
+                     {},          {},         static_cast<std::int64_t>(cubin.image.size()),
+                     {}};
   for (const auto* names : {&cubin.name_expressions, &cubin.lowered_names})
     for (const std::string& name : *names)
       if (!is_utf8(name))
@@ -56,6 +58,8 @@ std::optional<CubinRow> unpack(const PackedCubin& packed) try {
   auto image = decompress(packed.image, packed.image_bytes);
   if (!image) return std::nullopt;
   return CubinRow{packed.key,
+                  packed.op,
+                  packed.source_digest,
                   packed.label,
                   packed.arch,
                   packed.compiler,
@@ -83,11 +87,8 @@ spec::Digest digest_of(std::string_view record_key, std::int64_t position, const
 spec::Digest digest_of(const PackedCubin& packed) {
   spec::Hasher hasher;
   hasher.field(std::string_view("cubin")).field(std::span<const std::byte>(packed.key));
-  hasher.field(std::string_view(packed.label))
-      .field(std::string_view(packed.arch))
-      .field(std::string_view(packed.compiler));
-  hasher.field(std::string_view(packed.name_expressions)).field(std::string_view(packed.lowered_names));
-  hasher.field(packed.image_bytes).field(std::span<const std::byte>(packed.image));
+  each_cubin_field(packed, DigestVisitor{hasher});
+  hasher.field(std::span<const std::byte>(packed.image));
   return hasher.finish();
 }
 
@@ -107,10 +108,7 @@ std::string flaw_of(const Candidate& candidate) {
 
 std::string flaw_of(const PackedCubin& packed) {
   std::string flaw;
-  const FlawVisitor visit{flaw};
-  visit("label", packed.label);
-  visit("arch", packed.arch);
-  visit("compiler", packed.compiler);
+  each_cubin_field(packed, FlawVisitor{flaw});
   if (packed.image_bytes < 0 || packed.image_bytes > max_image_bytes) flaw = "image_bytes is past the limit";
   return flaw;
 }

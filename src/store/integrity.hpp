@@ -16,14 +16,6 @@
 
 namespace kiln::store {
 
-/// A cubin as its row holds it.
-struct PackedCubin {
-  spec::Digest key{};
-  std::string label, arch, compiler;
-  std::string name_expressions, lowered_names;  // JSON arrays
-  std::int64_t image_bytes = 0;
-  std::vector<std::byte> image;  // a zstd frame
-};
 PackedCubin pack(const CubinRow& cubin);
 /// Nothing when the payload does not hold what it says.
 std::optional<CubinRow> unpack(const PackedCubin& packed);

@@ -57,17 +57,4 @@ std::string manifest_mismatch(Connection& connection) {
   return {};
 }
 
-FileStats read_stats(Connection& connection) {
-  FileStats stats;
-  stats.records = count(connection, "SELECT count(*) FROM record");
-  stats.cubins = count(connection, "SELECT count(*) FROM cubin");
-  stats.candidates = count(connection, "SELECT count(*) FROM candidate");
-  stats.leases = count(connection, "SELECT count(*) FROM lease");
-  stats.histogram_rows = count(connection, "SELECT count(*) FROM histogram");
-  stats.cubin_bytes = count(connection, "SELECT coalesce(sum(length(image)), 0) FROM cubin");
-  stats.cubin_image_bytes = count(connection, "SELECT coalesce(sum(image_bytes), 0) FROM cubin");
-  stats.file_bytes = count(connection, "PRAGMA page_count") * count(connection, "PRAGMA page_size");
-  return stats;
-}
-
 }  // namespace kiln::store

@@ -11,6 +11,7 @@
 #include <cstring>
 
 #include "store/custody.hpp"
+#include "store/migration.hpp"
 #include "store/schema.hpp"
 #include "store/tables.hpp"
 
@@ -73,7 +74,7 @@ void judge_header(const fs::path& path, const Connection& connection) {
   if (header.integer(60, 4) > schema_version)
     refuse(path, fmt::format("its format is version {} and this Kiln reads up to {}; use a newer Kiln",
                              header.integer(60, 4), schema_version));
-  if (header.integer(60, 4) != schema_version)
+  if (schema_sql(header.integer(60, 4)).empty())
     damaged(path, fmt::format("its format version is {}", header.integer(60, 4)));
   constexpr std::uint32_t utf8 = 1;
   if (header.integer(56, 4) != utf8) damaged(path, "its text is not stored as UTF-8");
@@ -96,10 +97,27 @@ std::string tables_of(Connection& connection) {
   return tables;
 }
 
+std::uint32_t version_of(Connection& connection) {
+  Query query = connection.query("PRAGMA user_version");
+  return query.step() ? static_cast<std::uint32_t>(query.integer(0)) : 0;
+}
+
 void judge_tables(const fs::path& path, Connection& connection) {
-  Connection reference = open_in_memory();
+  const std::uint32_t version = version_of(connection);
+  Connection reference = Connection::open({}, OpenMode::memory);
+  reference.execute_script(schema_sql(version));
   if (tables_of(connection) != tables_of(reference))
-    damaged(path, "its tables are not those of a .kiln file of version 1");
+    damaged(path, fmt::format("its tables are not those of a .kiln file of version {}", version));
+}
+
+/// A file that may be written is brought to the present version; of any other a copy in memory is, at each opening.
+Connection migrated(Connection connection, Access access) {
+  if (version_of(connection) == schema_version) return connection;
+  if (access == Access::read_only) connection = Connection::copy_in_memory(connection);
+  Transaction transaction(connection, Transaction::Kind::write);
+  if (version_of(connection) != schema_version) migrate_from_1(connection);  // another process may have been faster
+  transaction.commit();
+  return connection;
 }
 
 void check_access(const fs::path& path, Access access) {
@@ -180,7 +198,7 @@ Connection open_existing(const fs::path& path, Access access) {
     if (!writing)
       if (const auto mismatch = manifest_mismatch(connection); !mismatch.empty()) damaged(path, mismatch);
     transaction.commit();
-    return connection;
+    return migrated(std::move(connection), access);
   } catch (const SqliteFailure& failure) {
     if (failure.damaged()) damaged(path, failure.what());
     throw to_error(path, "opened", failure);

@@ -55,12 +55,31 @@ struct Record {
 
 struct CubinRow {
   spec::Digest key{};
-  std::string label;  // for people
+  std::string op;             // empty for Kiln's own kernels
+  std::string source_digest;  // that of the records that it serves
+  std::string label;          // for people
   std::string arch;
   std::string compiler;
   std::vector<std::string> name_expressions;
   std::vector<std::string> lowered_names;
   std::vector<std::byte> image;  // uncompressed here, zstd in the file
+};
+
+/// A cubin as its row holds it.
+struct PackedCubin {
+  spec::Digest key{};
+  std::string op, source_digest, label, arch, compiler;
+  std::string name_expressions, lowered_names;  // JSON arrays
+  std::int64_t image_bytes = 0;
+  std::vector<std::byte> image;  // a zstd frame
+};
+
+/// How often something was used, and when last.
+struct Usage {
+  std::string source;  // "record" and "cubin": processes that a row served; "launch" by origin; "miss" by reason
+  std::string key;     // a cubin's in hex
+  std::int64_t uses = 0;
+  std::int64_t last_use = 0;  // Unix seconds
 };
 
 }  // namespace kiln::store

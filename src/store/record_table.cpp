@@ -7,7 +7,7 @@ namespace kiln::store {
 namespace {
 
 struct Sql {
-  std::string find, read, list, list_op, insert, candidates, candidate, insert_candidate;
+  std::string find, read, list, list_op, list_after, list_all, insert, candidates, candidate, insert_candidate;
 };
 
 const Sql& sql() {
@@ -24,6 +24,8 @@ const Sql& sql() {
                select + " WHERE id = ?",
                select + " ORDER BY unix_seconds DESC, key",
                select + " WHERE op = ? ORDER BY unix_seconds DESC, key",
+               select + " WHERE key > ? ORDER BY key",
+               select + " ORDER BY id",
                fmt::format("INSERT INTO record ({}digest) VALUES ({}?) RETURNING id", record.names, record.marks),
                select_candidate + " ORDER BY position",
                select_candidate + " AND position = ?",
@@ -149,6 +151,29 @@ std::vector<Record> list_records(Connection& connection, std::string_view op, bo
     records.push_back(std::move(row.record));
   }
   return records;
+}
+
+std::vector<Record> list_records_after(Connection& connection, std::string_view after, std::int64_t limit,
+                                       Flaws& flaws) {
+  std::vector<Record> records;
+  Query query = connection.query(sql().list_after);
+  query.bind(after);
+  while (static_cast<std::int64_t>(records.size()) < limit && query.step()) {
+    RecordRow row = read_record(query);
+    if (!row.flaw.empty()) {
+      flaws.push_back(flaw_at(row));
+      continue;
+    }
+    read_candidates(connection, row, flaws);
+    records.push_back(std::move(row.record));
+  }
+  return records;
+}
+
+void each_record(Connection& connection, const std::function<void(std::int64_t, const Record&)>& visit) {
+  Query query = connection.query(sql().list_all);
+  while (query.step())
+    if (const RecordRow row = read_record(query); row.flaw.empty()) visit(row.id, row.record);
 }
 
 void put_record(Connection& connection, const Record& record) {

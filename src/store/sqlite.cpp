@@ -111,6 +111,24 @@ Connection Connection::open(const std::string& path, OpenMode mode) {
   return connection;
 }
 
+Connection Connection::copy_in_memory(Connection& from) {
+  Connection copy = open({}, OpenMode::memory);
+  sqlite3_backup* backup = sqlite3_backup_init(copy.database_.get(), "main", from.database_.get(), "main");
+  if (backup == nullptr) fail(copy.database_.get(), sqlite3_errcode(copy.database_.get()));
+  sqlite3_backup_step(backup, -1);
+  check(copy.database_.get(), sqlite3_backup_finish(backup));
+  return copy;
+}
+
+void Connection::wait_at_most(int milliseconds) { sqlite3_busy_timeout(database_.get(), milliseconds); }
+
+void Connection::compact() {
+  sqlite3_limit(database_.get(), SQLITE_LIMIT_ATTACHED, 1);  // VACUUM attaches the file that it writes to
+  const int code = sqlite3_exec(database_.get(), "VACUUM", nullptr, nullptr, nullptr);
+  sqlite3_limit(database_.get(), SQLITE_LIMIT_ATTACHED, 0);
+  check(database_.get(), code);
+}
+
 // A file may come from anywhere: nothing in it may run code, and no row may be larger than any that Kiln writes.
 void Connection::configure(OpenMode mode) {
   sqlite3* database = database_.get();

@@ -68,12 +68,18 @@ class Connection {
  public:
   /// Opens without reading: see header(). `path` is taken literally and must be absolute; it is not created.
   static Connection open(const std::string& path, OpenMode mode);
+  /// A database in memory with the content of this one.
+  static Connection copy_in_memory(Connection& from);
 
   [[nodiscard]] Query query(std::string_view sql);
   void execute(std::string_view sql) { query(sql).run(); }
   /// Statements without parameters or rows, such as a schema.
   void execute_script(std::string_view sql);
   [[nodiscard]] std::int64_t changes() const noexcept;
+  /// For another process's lock.
+  void wait_at_most(int milliseconds);
+  /// VACUUM: gives free pages back to the file system and lays the rest out in order. Outside any transaction.
+  void compact();
   /// True when the file system let SQLite open the file for reading only.
   [[nodiscard]] bool is_read_only() const noexcept;
 

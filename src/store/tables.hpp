@@ -2,6 +2,7 @@
 // written and checked here.
 #pragma once
 
+#include <functional>
 #include <optional>
 #include <string>
 #include <string_view>
@@ -21,12 +22,24 @@ std::vector<Record> list_records(Connection& connection, std::string_view op, bo
 void put_record(Connection& connection, const Record& record);
 bool remove_record(Connection& connection, std::string_view key);
 
+/// At most `limit` records whose key comes after `after`, by key, with their candidates.
+std::vector<Record> list_records_after(Connection& connection, std::string_view after, std::int64_t limit,
+                                       Flaws& flaws);
+
+/// Every record that holds, with its row's id, by id.
+void each_record(Connection& connection, const std::function<void(std::int64_t, const Record&)>& visit);
+
 std::optional<CubinRow> find_cubin(Connection& connection, const spec::Digest& key, Flaws& flaws);
-std::vector<CubinRow> list_cubins(Connection& connection, Flaws& flaws);
+std::optional<PackedCubin> find_packed(Connection& connection, const spec::Digest& key, Flaws& flaws);
+/// At most `limit` cubins whose key comes after `after`, by key; an empty `after` comes before them all.
+std::vector<PackedCubin> list_cubins_after(Connection& connection, std::span<const std::byte> after, std::int64_t limit,
+                                           Flaws& flaws);
 /// Distinct, sorted; not covered by a digest check: a wrong one only forms a key that nothing has.
+/// Every cubin without its image, which its digest covers, so that the digest is not checked.
+void each_cubin_head(Connection& connection, const std::function<void(std::int64_t, const PackedCubin&)>& visit);
 std::vector<std::string> list_compilers(Connection& connection);
-/// A cubin that is already there is kept unless `replace`.
-void put_cubin(Connection& connection, const PackedCubin& cubin, const spec::Digest& digest, bool replace);
+/// A cubin that is already there is kept unless `replace`; false then.
+bool put_cubin(Connection& connection, const PackedCubin& cubin, const spec::Digest& digest, bool replace);
 
 bool acquire_lease(Connection& connection, std::string_view key, std::string_view holder, std::int64_t term_seconds);
 void release_lease(Connection& connection, std::string_view key, std::string_view holder);
@@ -34,7 +47,17 @@ void release_lease(Connection& connection, std::string_view key, std::string_vie
 void add_to_histogram(Connection& connection, const HistogramRow& row);
 std::vector<HistogramRow> list_histogram(Connection& connection, Flaws& flaws);
 
+/// Adds to what is there; `last_use` never goes back.
+void add_to_usage(Connection& connection, const Usage& usage);
+std::vector<Usage> list_usage(Connection& connection);
+
 FileStats read_stats(Connection& connection);
+std::vector<OpBytes> read_bytes_by_op(Connection& connection);
+
+/// Of the pages that hold something.
+std::int64_t used_bytes(Connection& connection);
+/// Inside a write transaction.
+PruneReport prune(Connection& connection, const PruneRule& rule);
 
 /// The seal: how many records, candidates and cubins there are, and a digest over their digests in key order.
 void write_manifest(Connection& connection);

@@ -3,6 +3,9 @@
 
 #include <filesystem>
 #include <iosfwd>
+#include <optional>
+#include <set>
+#include <span>
 #include <string>
 
 #include "store/file.hpp"
@@ -10,10 +13,13 @@
 namespace kiln::store {
 
 struct Selection {
-  std::string op = {};            // empty: all; cubins, which do not say whose they are, are not selected by it
+  std::string op = {};            // empty: all
   std::string device_class = {};  // empty: all
   bool cubins = true;
   bool candidates = true;
+  /// What a workload needs, say; nothing: all.
+  std::optional<std::set<std::string>> record_keys = {};
+  std::optional<std::set<spec::Digest>> cubin_keys = {};
 };
 struct TransferReport {
   std::int64_t added = 0, replaced = 0, kept = 0, cubins = 0;
@@ -29,8 +35,11 @@ TransferReport import_text(std::istream& from, const std::string& name, File& to
 /// Writes a new .kiln file beside `to`, seals it with a manifest and renames it into place; an existing file needs
 /// `overwrite`. The same content gives the same bytes.
 TransferReport export_file(File& from, const std::filesystem::path& to, const Selection& selection, bool overwrite);
-/// On conflict the record with more samples wins, then the lower relative interval, then the smaller digest, then the
-/// one with more candidates: commutative and idempotent. Of two cubins of one key the one with the smaller digest wins.
+/// The same from several files at once: of each key the row that merge_order.hpp finds better, whatever their order. Rows
+/// are verified before they count; memory stays bounded.
+TransferReport merge_files(std::span<File* const> from, const std::filesystem::path& to, const Selection& selection,
+                           bool overwrite);
+/// Takes over, in one transaction, what is better than, or missing from, `to`: commutative and idempotent.
 TransferReport merge_into(File& from, File& to);
 
 }  // namespace kiln::store

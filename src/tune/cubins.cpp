@@ -65,6 +65,8 @@ KeyedCubin Cubins::replace(const jit::Specialisation& specialisation) {
 
 store::CubinRow to_row(const jit::Specialisation& specialisation, const KeyedCubin& cubin) {
   return {cubin.key,
+          specialisation.op,
+          spec::to_hex(jit::source_digest(specialisation)),
           specialisation.label,
           specialisation.arch,
           cubin.compiler,

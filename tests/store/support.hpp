@@ -75,6 +75,8 @@ inline spec::Digest digest_named(const std::string& name) {
 inline CubinRow sample_cubin(const std::string& name, std::size_t bytes = 3000) {
   CubinRow cubin;
   cubin.key = digest_named(name);
+  cubin.op = "rms_norm";
+  cubin.source_digest = std::string(64, 'a');
   cubin.label = "rms_norm " + name;
   cubin.arch = "sm_90a";
   cubin.compiler = "nvrtc 13.0";
@@ -105,8 +107,9 @@ inline bool same(const Record& a, const Record& b) {
 }
 
 inline bool same(const CubinRow& a, const CubinRow& b) {
-  return a.key == b.key && a.label == b.label && a.arch == b.arch && a.compiler == b.compiler &&
-         a.name_expressions == b.name_expressions && a.lowered_names == b.lowered_names && a.image == b.image;
+  return a.key == b.key && a.op == b.op && a.source_digest == b.source_digest && a.label == b.label &&
+         a.arch == b.arch && a.compiler == b.compiler && a.name_expressions == b.name_expressions &&
+         a.lowered_names == b.lowered_names && a.image == b.image;
 }
 
 inline std::string bytes_of(const std::filesystem::path& path) {

@@ -1,0 +1,154 @@
+#include "store/prune.hpp"
+
+#include <fmt/core.h>
+
+#include <algorithm>
+#include <map>
+#include <vector>
+
+#include "store/tables.hpp"
+
+namespace kiln::store {
+namespace {
+
+std::int64_t number(Connection& connection, std::string_view sql) {
+  Query query = connection.query(sql);
+  return query.step() ? query.integer(0) : 0;
+}
+
+/// A row that may go, and what speaks for keeping it.
+struct Row {
+  std::int64_t id = 0;
+  std::int64_t last_use = 0;  // 0: never, as far as the file knows
+  double value = 0;           // of one byte
+};
+
+constexpr double seconds_a_day = 86400;
+
+/// Uses count for less the longer ago the last one was; a row that never served counts as used once, long ago.
+double weight(std::int64_t uses, std::int64_t last_use, std::int64_t now) {
+  const auto age = static_cast<double>(std::max<std::int64_t>(now - last_use, 0));
+  return static_cast<double>(std::max<std::int64_t>(uses, 1)) / (1 + age / seconds_a_day);
+}
+
+// A record's share of the file is about its text; a cubin's is its image.
+constexpr std::string_view record_rows =
+    "SELECT id, coalesce(uses, 0), coalesce(last_use, 0), max(baseline_ns - cost_ns, 0), "
+    "length(record.key) + length(config) + length(compiler) + 256 FROM record "
+    "LEFT JOIN usage ON source = 'record' AND usage.key = record.key ORDER BY id";
+// Compiling takes about as long whatever the size, so that cubins are compared by uses a byte.
+constexpr std::string_view cubin_rows =
+    "SELECT id, coalesce(uses, 0), coalesce(last_use, 0), 1, length(frame) + 512 FROM cubin JOIN image ON cubin = id "
+    "LEFT JOIN usage ON source = 'cubin' AND usage.key = lower(hex(cubin.key)) ORDER BY id";
+
+std::vector<Row> rows_of(Connection& connection, std::string_view sql, std::int64_t now) {
+  std::vector<Row> rows;
+  Query query = connection.query(sql);
+  while (query.step()) {
+    const double saved = weight(query.integer(1), query.integer(2), now) * query.real(3);
+    rows.push_back(
+        {query.integer(0), query.integer(2), saved / static_cast<double>(std::max<std::int64_t>(query.integer(4), 1))});
+  }
+  return rows;
+}
+
+/// The least valuable first; of equals the one that was written first.
+std::vector<Row> by_value(std::vector<Row> rows, std::int64_t newest) {
+  std::erase_if(rows, [&](const Row& row) { return row.id > newest; });
+  std::stable_sort(rows.begin(), rows.end(), [](const Row& a, const Row& b) { return a.value < b.value; });
+  return rows;
+}
+
+class Pruning {
+ public:
+  Pruning(Connection& connection, const PruneRule& rule) : connection_(connection), rule_(rule) {}
+
+  PruneReport run() {
+    const std::int64_t before = used_bytes(connection_);
+    remove_chosen();
+    if (rule_.unused_seconds) remove_unused(*rule_.unused_seconds);
+    if (rule_.max_bytes) shrink(*rule_.max_bytes);
+    if (report_.records + report_.candidates + report_.cubins > 0) remove_traces();
+    report_.bytes = before - used_bytes(connection_);
+    return report_;
+  }
+
+ private:
+  void remove_record(std::int64_t id) {
+    report_.candidates += candidates_of(id);
+    connection_.query("DELETE FROM record WHERE id = ?").bind(id).run();
+    ++report_.records;
+  }
+  void remove_cubin(std::int64_t id) {
+    connection_.query("DELETE FROM cubin WHERE id = ?").bind(id).run();
+    ++report_.cubins;
+  }
+  void remove_candidates(std::int64_t id) {
+    connection_.query("DELETE FROM candidate WHERE record = ?").bind(id).run();
+    report_.candidates += connection_.changes();
+  }
+  std::int64_t candidates_of(std::int64_t id) {
+    Query query = connection_.query("SELECT count(*) FROM candidate WHERE record = ?");
+    return query.bind(id).step() ? query.integer(0) : 0;
+  }
+
+  void remove_chosen() {
+    std::vector<std::int64_t> records, cubins;
+    if (rule_.record)
+      each_record(connection_, [&](std::int64_t id, const Record& record) {
+        if (rule_.record(record)) records.push_back(id);
+      });
+    if (rule_.cubin)
+      each_cubin_head(connection_, [&](std::int64_t id, const PackedCubin& cubin) {
+        if (rule_.cubin(cubin)) cubins.push_back(id);
+      });
+    for (const std::int64_t id : cubins) remove_cubin(id);
+    for (const std::int64_t id : records) remove_record(id);
+  }
+
+  void remove_unused(std::int64_t seconds) {
+    const auto is_unused = [&](const Row& row) { return rule_.now - row.last_use > seconds; };
+    for (const Row& row : rows_of(connection_, cubin_rows, rule_.now))
+      if (is_unused(row)) remove_cubin(row.id);
+    for (const Row& row : rows_of(connection_, record_rows, rule_.now))
+      if (is_unused(row)) remove_record(row.id);
+  }
+
+  void shrink(std::int64_t bytes) {
+    if (used_bytes(connection_) <= bytes) return;
+    const auto records = by_value(rows_of(connection_, record_rows, rule_.now), rule_.newest_record);
+    const auto cubins = by_value(rows_of(connection_, cubin_rows, rule_.now), rule_.newest_cubin);
+    shrink(bytes, records, &Pruning::remove_candidates);
+    shrink(bytes, cubins, &Pruning::remove_cubin);
+    if (number(connection_, "SELECT count(*) FROM cubin") == 0) shrink(bytes, records, &Pruning::remove_record);
+  }
+
+  void shrink(std::int64_t bytes, const std::vector<Row>& rows, void (Pruning::*remove)(std::int64_t)) {
+    for (const Row& row : rows) {
+      if (used_bytes(connection_) <= bytes) return;
+      (this->*remove)(row.id);
+    }
+  }
+
+  /// A count of what is gone would only grow the file.
+  void remove_traces() {
+    connection_.execute("DELETE FROM usage WHERE source = 'record' AND key NOT IN (SELECT key FROM record)");
+    connection_.execute("DELETE FROM usage WHERE source = 'cubin' AND key NOT IN (SELECT lower(hex(key)) FROM cubin)");
+    remove_manifest(connection_);
+  }
+
+  Connection& connection_;
+  const PruneRule& rule_;
+  PruneReport report_;
+};
+
+}  // namespace
+
+std::int64_t used_bytes(Connection& connection) {
+  return (number(connection, "PRAGMA page_count") - number(connection, "PRAGMA freelist_count")) *
+         number(connection, "PRAGMA page_size");
+}
+
+PruneReport prune(Connection& connection, const PruneRule& rule) { return Pruning(connection, rule).run(); }
+
+}  // namespace kiln::store

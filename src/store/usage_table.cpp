@@ -1,0 +1,52 @@
+#include <algorithm>
+#include <limits>
+
+#include "store/columns.hpp"
+#include "store/tables.hpp"
+
+namespace kiln::store {
+namespace {
+
+spec::Digest digest_of(const Usage& usage) {
+  spec::Hasher hasher;
+  hasher.field(std::string_view("usage")).field(std::string_view(usage.source)).field(std::string_view(usage.key));
+  hasher.field(usage.uses).field(usage.last_use);
+  return hasher.finish();
+}
+
+/// Zeros when the row is absent or its digest does not hold: a damaged count starts again.
+Usage stored(Connection& connection, const Usage& usage) {
+  Query query = connection.query("SELECT uses, last_use, digest FROM usage WHERE source = ? AND key = ?");
+  const Usage none{usage.source, usage.key, 0, 0};
+  if (!query.bind(std::string_view(usage.source)).bind(std::string_view(usage.key)).step()) return none;
+  Usage found{usage.source, usage.key, query.integer(0), query.integer(1)};
+  return same_bytes(query.blob(2), digest_of(found)) ? found : none;
+}
+
+}  // namespace
+
+void add_to_usage(Connection& connection, const Usage& usage) {
+  Usage sum = stored(connection, usage);
+  if (__builtin_add_overflow(sum.uses, usage.uses, &sum.uses)) sum.uses = std::numeric_limits<std::int64_t>::max();
+  sum.last_use = std::max(sum.last_use, usage.last_use);
+  const auto digest = digest_of(sum);
+  connection.query("INSERT OR REPLACE INTO usage (source, key, uses, last_use, digest) VALUES (?, ?, ?, ?, ?)")
+      .bind(std::string_view(sum.source))
+      .bind(std::string_view(sum.key))
+      .bind(sum.uses)
+      .bind(sum.last_use)
+      .bind(std::span<const std::byte>(digest))
+      .run();
+}
+
+std::vector<Usage> list_usage(Connection& connection) {
+  std::vector<Usage> rows;
+  Query query = connection.query("SELECT source, key, uses, last_use, digest FROM usage ORDER BY source, key");
+  while (query.step()) {
+    Usage row{std::string(query.text(0)), std::string(query.text(1)), query.integer(2), query.integer(3)};
+    if (same_bytes(query.blob(4), digest_of(row))) rows.push_back(std::move(row));
+  }
+  return rows;
+}
+
+}  // namespace kiln::store
