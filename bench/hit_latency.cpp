@@ -136,7 +136,8 @@ int measure(int argc, char** argv) {
   const kiln::spec::Implementation& implementation = *described.find(plan.implementation());
   const auto config = *kiln::spec::parse_config(implementation, plan.config());
   const auto frame = kiln::spec::make_frame(described, &implementation, problem, context.info().facts, config);
-  kiln::store::Layers layers(options.overlay.value_or(kiln::store::default_overlay()), options.bases);
+  kiln::store::Layers layers(
+      {.overlay = options.overlay.value_or(kiln::store::default_overlay()), .bases = options.bases});
   kiln::jit::CompilePool pool(1);
   kiln::tune::Cubins cubins(layers, pool);
   const auto cubin = cubins.get(

@@ -57,7 +57,7 @@ class Bench {
       : engine_(options),
         context_(options.device),
         scope_(context_),
-        layers_({}, options.bases),
+        layers_({.bases = options.bases}),
         cubins_(layers_, pool_),
         stopwatch_(context_.info().facts, kiln::Regime::cold_l2),
         ops_(kiln::spec::load_ops({})) {}

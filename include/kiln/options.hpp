@@ -21,6 +21,13 @@ enum class MissPolicy : std::uint8_t {
 /// Which L2 state costs are measured in; part of the record key.
 enum class Regime : std::uint8_t { cold_l2, hot_l2 };
 
+/// Which base files may supply machine code. One that may not still supplies records, checked against what the op
+/// declares; what it would have loaded is compiled. The overlay is the user's own and has rules of its own.
+enum class TrustPolicy : std::uint8_t {
+  owner,  // file and folder belong to root or this user and nobody else may write them; or a trusted key signed it
+  signed_files,  // a trusted key signed it
+};
+
 /// One step of a tune, for those who watch.
 struct TuneEvent {
   enum class Kind : std::uint8_t { begun, candidate, finished } kind = Kind::begun;
@@ -46,6 +53,14 @@ struct Options {
   std::vector<std::filesystem::path> bases;
   /// Folders that hold op folders, asked before KILN_TEMPLATE_PATH and the built-in ops.
   std::vector<std::filesystem::path> template_paths;
+  /// Nothing: $KILN_TRUST, which is "owner" or "signed", else owner.
+  std::optional<TrustPolicy> trust;
+  /// Folders of public keys (NAME.pem, Ed25519) whose signature lets a base supply machine code. None:
+  /// $KILN_TRUSTED_KEYS, separated by colons, else kiln/trusted in the user's configuration folder. The machine's own
+  /// folder, /etc/kiln/trusted, is always asked too.
+  std::vector<std::filesystem::path> trusted_keys;
+  /// The largest size of the overlay; 0: no limit.
+  std::int64_t overlay_limit_bytes = std::int64_t{1} << 30;
   MissPolicy on_miss = MissPolicy::tune;
   Regime regime = Regime::cold_l2;
   /// Compile threads; 0: one for each core.

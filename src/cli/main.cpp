@@ -44,6 +44,14 @@ void declare_globals(CLI::App& app, Globals& globals) {
   app.add_option("--base", globals.bases, "A shipped file of records, .kiln or .jsonl; may be repeated")
       ->allow_extra_args(false)
       ->type_name("FILE");
+  app.add_option(
+         "--trust", globals.trust,
+         "Which bases may supply machine code: those of this user or root, and signed ones (owner, the default, else $KILN_TRUST), or only signed ones (signed)")
+      ->type_name("owner|signed");
+  app.add_option("--trusted-keys", globals.trusted_keys,
+                 "A folder of public keys, NAME.pem, whose signatures count; may be repeated")
+      ->allow_extra_args(false)
+      ->type_name("DIR");
   app.add_option("--templates", globals.templates,
                  "A folder of op folders, asked before the built-in ops; may be repeated")
       ->allow_extra_args(false)

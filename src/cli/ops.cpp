@@ -183,7 +183,8 @@ int run(const Globals& globals, const Settings& settings) {
   if (settings.op.empty()) return list(globals, ops);
   const spec::Op& op = find_op(ops, settings.op);
   const Problem problem = sample_problem(op, settings.words);
-  const store::Layers none({}, {});  // the device is not looked for in files: nothing here needs a record
+  const store::Layers none(
+      store::LayerSettings{});  // the device is not looked for in files: nothing here needs a record
   const Target target = choose_target(globals, settings.target, none, true);
   const std::vector<Space> spaces = spaces_of(op, problem, target.facts);
   if (globals.json) {

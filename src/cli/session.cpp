@@ -8,6 +8,7 @@
 #include "cli/output.hpp"
 #include "kiln/error.hpp"
 #include "store/transfer.hpp"
+#include "store/trust.hpp"
 
 namespace kiln::cli {
 namespace {
@@ -21,6 +22,10 @@ void import_into(store::File& file, const fs::path& path) {
 }
 
 std::vector<fs::path> paths_of(const std::vector<std::string>& texts) { return {texts.begin(), texts.end()}; }
+
+TrustPolicy policy_of(const Globals& globals) {
+  return globals.trust ? store::parse_trust_policy(*globals.trust, "--trust") : store::trust_policy(std::nullopt);
+}
 
 }  // namespace
 
@@ -59,14 +64,20 @@ Options engine_options(const Globals& globals) {
   if (globals.overlay) options.overlay = *globals.overlay;
   options.bases = paths_of(globals.bases);
   options.template_paths = paths_of(globals.templates);
+  options.trust = policy_of(globals);
+  options.trusted_keys = paths_of(globals.trusted_keys);
   return options;
 }
 
 std::vector<spec::Op> load_ops(const Globals& globals) { return spec::load_ops(paths_of(globals.templates)); }
 
+store::LayerSettings layer_settings(const Globals& globals) {
+  return {globals.overlay ? fs::path(*globals.overlay) : store::default_overlay(), paths_of(globals.bases),
+          policy_of(globals), store::key_folders(paths_of(globals.trusted_keys)), Options{}.overlay_limit_bytes};
+}
+
 store::Layers open_layers(const Globals& globals) {
-  store::Layers layers(globals.overlay ? fs::path(*globals.overlay) : store::default_overlay(),
-                       paths_of(globals.bases));
+  store::Layers layers(layer_settings(globals));
   say_warnings(globals, layers);
   return layers;
 }

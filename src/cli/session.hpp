@@ -19,6 +19,8 @@ struct Globals {
   std::optional<std::string> overlay;
   std::vector<std::string> bases;
   std::vector<std::string> templates;
+  std::optional<std::string> trust;
+  std::vector<std::string> trusted_keys;
 };
 
 /// While it lives, each base that is text (.jsonl) is replaced by a .kiln file of the same records in a private folder.
@@ -42,6 +44,7 @@ class ImportedBases {
 
 Options engine_options(const Globals& globals);
 std::vector<spec::Op> load_ops(const Globals& globals);
+store::LayerSettings layer_settings(const Globals& globals);
 /// What could not be opened is said on the standard error.
 store::Layers open_layers(const Globals& globals);
 void say_warnings(const Globals& globals, const store::Layers& layers);

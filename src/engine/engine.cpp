@@ -6,6 +6,7 @@
 #include "engine/explain.hpp"
 #include "engine/state.hpp"
 #include "spec/text.hpp"
+#include "store/trust.hpp"
 
 namespace kiln {
 
@@ -21,13 +22,21 @@ std::string_view to_string(Origin origin) noexcept {
 }
 
 namespace engine {
+namespace {
+
+store::LayerSettings layer_settings(const Options& options) {
+  return {options.overlay.value_or(store::default_overlay()), options.bases, store::trust_policy(options.trust),
+          store::key_folders(options.trusted_keys), options.overlay_limit_bytes};
+}
+
+}  // namespace
 
 State::State(const Options& chosen)
     : options(chosen),
       context(chosen.device),
       arch(jit::default_arch(context.info().facts.sm())),
       ops(spec::load_ops(chosen.template_paths)),
-      layers(chosen.overlay.value_or(store::default_overlay()), chosen.bases),
+      layers(layer_settings(chosen)),
       pool(chosen.compile_workers),
       cubins(layers, pool),
       holder(fmt::format("{}/{}", ::getpid(), static_cast<const void*>(this))) {

@@ -18,33 +18,34 @@ Layer in_memory(const fs::path& path, std::string refused) {
   return {LayerKind::overlay, path, File::in_memory(), std::move(refused), true, "it is in this process's memory"};
 }
 
-Layer own(const fs::path& path) {
+Layer own(const fs::path& path, std::int64_t limit_bytes) {
   return {LayerKind::overlay,
           path,
-          File::open(path, Access::read_write),
+          File::open(path, Access::read_write, limit_bytes),
           {},
           true,
           "the user's own overlay: it and its folder can be written by nobody else"};
 }
 
-Layer open_overlay_at(const fs::path& path, std::vector<std::string>& warnings) {
+Layer open_overlay_at(const fs::path& path, std::int64_t limit_bytes, std::vector<std::string>& warnings) {
   if (const auto objection = overlay_objection(path); !objection.empty())
     throw Error(ErrorKind::no_permission, fmt::format("'{}' is not used as overlay: {}", path.string(), objection));
   try {
-    return own(path);
+    return own(path, limit_bytes);
   } catch (const DamagedFile& damage) {
     const fs::path aside = set_aside_if_damaged(path);
     if (!aside.empty())
       warnings.push_back(
           fmt::format("{}; it was set aside as '{}' and a new overlay begun", damage.what(), aside.string()));
-    return own(path);
+    return own(path, limit_bytes);
   }
 }
 
-Layer open_overlay(const fs::path& path, std::vector<std::string>& warnings) {
+Layer open_overlay(const LayerSettings& settings, std::vector<std::string>& warnings) {
+  const fs::path& path = settings.overlay;
   if (path.empty()) return in_memory(path, {});
   try {
-    return open_overlay_at(literal_path(path), warnings);
+    return open_overlay_at(literal_path(path), settings.overlay_limit_bytes, warnings);
   } catch (const Error& error) {
     warnings.push_back(fmt::format("{}; records of this process are kept in memory only", error.what()));
     return in_memory(path, error.what());
@@ -67,9 +68,9 @@ Layer open_base(const fs::path& path, std::vector<std::string>& warnings) {
 
 }  // namespace
 
-Layers::Layers(const fs::path& overlay, std::span<const fs::path> bases) : memory_(std::make_unique<Memory>()) {
-  layers_.push_back(open_overlay(overlay, warnings_));
-  for (const fs::path& base : bases) layers_.push_back(open_base(base, warnings_));
+Layers::Layers(const LayerSettings& settings) : memory_(std::make_unique<Memory>()) {
+  layers_.push_back(open_overlay(settings, warnings_));
+  for (const fs::path& base : settings.bases) layers_.push_back(open_base(base, warnings_));
 }
 
 std::optional<Found<Record>> Layers::find_record(std::string_view key) {

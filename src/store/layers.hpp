@@ -11,6 +11,7 @@
 #include <vector>
 
 #include "kiln/error.hpp"
+#include "kiln/options.hpp"
 #include "store/file.hpp"
 
 namespace kiln::store {
@@ -27,6 +28,14 @@ struct Layer {
   std::string trust;              // why, for `explain` and `doctor`
 };
 
+struct LayerSettings {
+  std::filesystem::path overlay = {};
+  std::vector<std::filesystem::path> bases = {};
+  TrustPolicy trust = TrustPolicy::owner;
+  std::vector<std::filesystem::path> key_folders = {};  // see trust.hpp
+  std::int64_t overlay_limit_bytes = 0;                 // 0: no limit
+};
+
 template <class T>
 struct Found {
   T value;
@@ -38,7 +47,7 @@ class Layers {
   /// A damaged overlay is set aside under another name and begun again. One that cannot be opened, or that others could
   /// have written, is replaced by one in memory. warnings() says so once. A base that cannot be opened is left out and
   /// named. An empty overlay path: in memory, without a warning.
-  Layers(const std::filesystem::path& overlay, std::span<const std::filesystem::path> bases);
+  explicit Layers(const LayerSettings& settings);
   [[nodiscard]] std::optional<Found<Record>> find_record(std::string_view key);
   [[nodiscard]] std::optional<Found<CubinRow>> find_cubin(const spec::Digest& key);  // trusted layers only
   /// The distinct compilers over the trusted layers.

@@ -29,7 +29,7 @@ struct Fixture {
   cuda::Context context{0};
   cuda::Context::Scope scope{context};
   cuda::Stream stream;
-  store::Layers layers{{}, {}};
+  store::Layers layers{store::LayerSettings{}};
   jit::CompilePool pool;
   tune::Cubins cubins{layers, pool};
   std::vector<spec::Op> ops = spec::load_ops(test_ops());

@@ -44,7 +44,7 @@ TEST_CASE("the overlay answers before the bases, and the bases in their order") 
   const std::vector<fs::path> bases = {base_with(folder, "one.kiln", "both", 1),
                                        base_with(folder, "two.kiln", "both", 2)};
   File::open(bases[1], Access::read_write)->put(sample_record("second", 3), nullptr);
-  Layers layers(folder / "overlay.kiln", bases);
+  Layers layers({.overlay = folder / "overlay.kiln", .bases = bases});
   CHECK(layers.warnings().empty());
   REQUIRE(layers.layers().size() == 3);
   CHECK(layers.find_record("both")->value.cost_ns == 1);
@@ -64,7 +64,7 @@ TEST_CASE("a base that others may write supplies records and no machine code") {
   const std::vector<fs::path> bases = {base_with(folder, "base.kiln", "key", 1)};
   fs::permissions(bases[0], fs::perms::group_write, fs::perm_options::add);
   {
-    Layers layers({}, bases);
+    Layers layers({.bases = bases});
     CHECK(layers.find_record("key"));
     CHECK(!layers.find_cubin(digest_named("key")));
     CHECK(layers.compilers().empty());
@@ -72,9 +72,9 @@ TEST_CASE("a base that others may write supplies records and no machine code") {
     CHECK(contains(layers.layers()[1].trust, "can be written by others (mode 0620)"));
   }
   fs::permissions(bases[0], fs::perms::group_write, fs::perm_options::remove);
-  CHECK(Layers({}, bases).find_cubin(digest_named("key")));
+  CHECK(Layers({.bases = bases}).find_cubin(digest_named("key")));
   fs::permissions(folder.path(), fs::perms::others_write, fs::perm_options::add);
-  Layers open_folder({}, bases);
+  Layers open_folder({.bases = bases});
   CHECK(!open_folder.find_cubin(digest_named("key")));
   CHECK(contains(open_folder.layers()[1].trust, "its folder"));
 }
@@ -83,7 +83,7 @@ TEST_CASE("a base may be named by a symbolic link; what it leads to is judged") 
   const Folder folder;
   const std::vector<fs::path> bases = {folder / "link.kiln"};
   fs::create_symlink(base_with(folder, "base.kiln", "key", 1), bases[0]);
-  Layers layers({}, bases);
+  Layers layers({.bases = bases});
   CHECK(layers.layers()[1].trusted_for_code);
   CHECK(layers.find_cubin(digest_named("key")));
 }
@@ -91,7 +91,7 @@ TEST_CASE("a base may be named by a symbolic link; what it leads to is judged") 
 TEST_CASE("a base that cannot be opened is left out and named, and the rest serve") {
   const Folder folder;
   const std::vector<fs::path> bases = {folder / "missing.kiln", base_with(folder, "base.kiln", "key", 1)};
-  Layers layers({}, bases);
+  Layers layers({.bases = bases});
   CHECK(contains(only_warning(layers), "a base file is left out: '" + bases[0].string()));
   CHECK(layers.layers()[1].file == nullptr);
   CHECK(contains(layers.layers()[1].refused, "missing.kiln"));
@@ -99,7 +99,7 @@ TEST_CASE("a base that cannot be opened is left out and named, and the rest serv
 }
 
 TEST_CASE("no overlay path means memory, without a warning") {
-  Layers layers({}, {});
+  Layers layers(LayerSettings{});
   CHECK(layers.warnings().empty());
   layers.overlay().put(sample_record("key"), nullptr);
   CHECK(layers.find_record("key")->layer == 0);
@@ -116,14 +116,14 @@ TEST_CASE("a damaged overlay is set aside, said once, and a new one begun") {
     write_bytes(path, cut);
     write_bytes(path.string() + "-journal", "not a journal");
     {
-      Layers layers(path, {});
+      Layers layers({.overlay = path});
       const auto aside = path.string() + ".damaged-" + std::to_string(++number);
       CHECK(contains(only_warning(layers), "it was set aside as '" + aside + "' and a new overlay begun"));
       CHECK(bytes_of(aside) == cut);
       CHECK(layers.layers()[0].refused.empty());
       layers.overlay().put(sample_record("key"), nullptr);
     }
-    Layers again(path, {});
+    Layers again({.overlay = path});
     CHECK(again.warnings().empty());
     CHECK(again.find_record("key"));
   }
@@ -136,7 +136,7 @@ TEST_CASE("a foreign file in the overlay's place is not touched; memory serves")
       "my notes, which are longer than a header of one hundred bytes would be, so that all of it is read and judged");
   fs::permissions(folder / "notes.txt", fs::perms::owner_read | fs::perms::owner_write);
   const auto before = bytes_of(folder / "notes.txt");
-  Layers layers(folder / "notes.txt", {});
+  Layers layers({.overlay = folder / "notes.txt"});
   CHECK(contains(only_warning(layers), "is not a .kiln file; records of this process are kept in memory only"));
   layers.overlay().put(sample_record("key"), nullptr);
   CHECK(layers.find_record("key"));
@@ -147,7 +147,7 @@ TEST_CASE("an overlay that is a link, or that others may write, is refused with 
   const Folder folder;
   const auto real = base_with(folder, "real.kiln", "key", 1);
   const auto check = [](const fs::path& overlay, std::string_view reason) {
-    Layers layers(overlay, {});
+    Layers layers({.overlay = overlay});
     CAPTURE(only_warning(layers));
     CHECK(contains(only_warning(layers), reason));
     CHECK(contains(layers.layers()[0].refused, reason));
@@ -169,7 +169,7 @@ TEST_CASE("an overlay that is a link, or that others may write, is refused with 
   check(folder / "new.kiln", "its folder");
   CHECK(!fs::exists(folder / "new.kiln"));
   fs::permissions(folder.path(), fs::perms::group_write, fs::perm_options::remove);
-  CHECK(Layers(real, {}).find_record("key"));
+  CHECK(Layers({.overlay = real}).find_record("key"));
   CHECK(contains(refusal([&] { File::open(folder / "symbolic.kiln", Access::read_write); }), "no_permission"));
 }
 
@@ -180,9 +180,9 @@ TEST_CASE("a folder that cannot be written, or a file of another user, leaves me
   fs::permissions(folder.path(), fs::perms::others_read | fs::perms::others_exec, fs::perm_options::add);
   CHECK(as_nobody([&] {
     const std::vector<fs::path> bases = {theirs};
-    Layers fresh(folder / "new.kiln", bases);
+    Layers fresh({.overlay = folder / "new.kiln", .bases = bases});
     fresh.overlay().put(sample_record("mine"), nullptr);
-    Layers existing(theirs, {});
+    Layers existing({.overlay = theirs});
     return fresh.warnings().size() == 1 && contains(fresh.warnings()[0], "kept in memory only") &&
            fresh.find_record("mine") && fresh.find_record("key") &&
            fresh.find_cubin(digest_named("key")) &&  // root's base, which only root may write
@@ -200,7 +200,7 @@ TEST_CASE("a base of another user than root supplies no machine code, and an ove
   const auto path = base_with(folder, "base.kiln", "key", 1);
   REQUIRE(chown(path.c_str(), 65534, 65534) == 0);
   const std::vector<fs::path> bases = {path};
-  Layers layers(path, bases);
+  Layers layers({.overlay = path, .bases = bases});
   CHECK(contains(only_warning(layers), "belongs to user 65534"));
   CHECK(layers.find_record("key")->layer == 1);
   CHECK(!layers.find_cubin(digest_named("key")));
@@ -230,7 +230,7 @@ TEST_CASE("the default overlay comes from KILN_CACHE, XDG_CACHE_HOME or HOME, an
           setenv("XDG_CACHE_HOME", "relative", 1);
           if (default_overlay() != "/c/.cache/kiln/overlay.kiln") return false;
           unsetenv("HOME");
-          return default_overlay().empty() && Layers(default_overlay(), {}).warnings().empty();
+          return default_overlay().empty() && Layers({.overlay = default_overlay()}).warnings().empty();
         })) == 0);
 }
 
