@@ -3,6 +3,7 @@
 #include <sqlite3.h>
 
 #include <algorithm>
+#include <cerrno>
 #include <limits>
 
 #include "store/limits.hpp"
@@ -12,7 +13,19 @@ namespace {
 
 constexpr int busy_timeout_ms = 5000;
 
+/// SQLite reports a page that the disk would not give (EIO, ENXIO, ERANGE) as one of bad content, and a file is not to be
+/// judged by what could not be read. The errno of a connection's file stays once set: after a disk failed, later damage
+/// counts as its doing too.
+bool disk_failed(sqlite3* database) {
+  int error = 0;
+  if (database == nullptr || sqlite3_file_control(database, "main", SQLITE_FCNTL_LAST_ERRNO, &error) != SQLITE_OK)
+    return false;
+  return error == EIO || error == ENXIO || error == ERANGE;
+}
+
 [[noreturn]] void fail(sqlite3* database, int code) {
+  if ((code & 0xff) == SQLITE_CORRUPT && disk_failed(database))
+    throw SqliteFailure(SQLITE_IOERR_READ, sqlite3_errstr(SQLITE_IOERR));
   throw SqliteFailure(code, database != nullptr ? sqlite3_errmsg(database) : sqlite3_errstr(code));
 }
 
