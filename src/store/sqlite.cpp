@@ -176,6 +176,7 @@ Query Connection::query(std::string_view sql) {
 
 void Connection::execute_script(std::string_view sql) {
   const std::string text(sql);
+  const SizeLimitGuard size_limit;
   check(database_.get(), sqlite3_exec(database_.get(), text.c_str(), nullptr, nullptr, nullptr));
 }
 

@@ -11,6 +11,8 @@
 #include <unordered_map>
 #include <utility>
 
+#include "store/size_limit.hpp"
+
 struct sqlite3;
 struct sqlite3_stmt;
 
@@ -107,7 +109,8 @@ class Connection {
   std::unordered_map<std::string, std::unique_ptr<sqlite3_stmt, Finalize>, Hash, std::equal_to<>> statements_;
 };
 
-/// Rolls back unless committed. A write begins IMMEDIATE, so that it never waits while it holds a read lock.
+/// Rolls back unless committed. A write begins IMMEDIATE, so that it never waits while it holds a read lock. Even a read
+/// may write: what a process left behind that died inside a transaction is rolled back first.
 class Transaction {
  public:
   enum class Kind : std::uint8_t { read, write };
@@ -118,6 +121,7 @@ class Transaction {
   void commit();
 
  private:
+  SizeLimitGuard size_limit_;
   Connection& connection_;
   bool open_ = true;
 };
