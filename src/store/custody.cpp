@@ -36,6 +36,17 @@ std::string folder_objection(const std::filesystem::path& folder) {
   return ownership_objection("its folder", folder, status);
 }
 
+/// False, with errno, when there is no such folder afterwards. One that is made outlives a loss of power, as the files in it
+/// are promised to.
+bool make_private_folder(const std::filesystem::path& folder) {
+  if (mkdir(folder.c_str(), 0700) != 0) return errno == EEXIST;
+  const int parent = open(folder.parent_path().c_str(), O_RDONLY | O_DIRECTORY | O_CLOEXEC);
+  if (parent < 0) return true;
+  fsync(parent);
+  close(parent);
+  return true;
+}
+
 }  // namespace
 
 std::filesystem::path literal_path(const std::filesystem::path& path) {
@@ -91,10 +102,10 @@ Identity identity_of(const std::filesystem::path& path) noexcept {
 }
 
 void create_private_folders(const std::filesystem::path& folder) {
-  if (folder.empty() || mkdir(folder.c_str(), 0700) == 0 || errno == EEXIST) return;
+  if (folder.empty() || make_private_folder(folder)) return;
   if (errno == ENOENT && folder.has_relative_path()) {
     create_private_folders(folder.parent_path());
-    if (mkdir(folder.c_str(), 0700) == 0 || errno == EEXIST) return;
+    if (make_private_folder(folder)) return;
   }
   const bool refused = errno == EACCES || errno == EPERM || errno == EROFS;
   throw Error(refused ? ErrorKind::no_permission : ErrorKind::io,

@@ -191,7 +191,8 @@ Connection open_existing(const fs::path& path, Access access) {
     if (writing && connection.is_read_only())
       throw Error(ErrorKind::no_permission,
                   fmt::format("'{}' cannot be written: it opens for reading only", path.string()));
-    connection.execute_script("PRAGMA cache_size = -8192; PRAGMA synchronous = FULL");  // KiB
+    // Less than EXTRA leaves the journal's removal, which is the commit, to be undone by a loss of power.
+    connection.execute_script("PRAGMA cache_size = -8192; PRAGMA synchronous = EXTRA");  // KiB
     Transaction transaction(connection, Transaction::Kind::read);
     judge_tables(path, connection);
     judge_size(path, connection);
@@ -221,7 +222,7 @@ void create_new(const fs::path& path, unsigned permissions) {
   close(descriptor);
   try {
     Connection connection = Connection::open(path.native(), OpenMode::read_write);
-    connection.execute_script("PRAGMA page_size = 4096; PRAGMA journal_mode = DELETE; PRAGMA synchronous = FULL");
+    connection.execute_script("PRAGMA page_size = 4096; PRAGMA journal_mode = DELETE; PRAGMA synchronous = EXTRA");
     write_schema(connection);
   } catch (const SqliteFailure& failure) {
     unlink(path.c_str());
