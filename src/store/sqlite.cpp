@@ -137,6 +137,7 @@ void Connection::wait_at_most(int milliseconds) { sqlite3_busy_timeout(database_
 
 void Connection::compact() {
   sqlite3_limit(database_.get(), SQLITE_LIMIT_ATTACHED, 1);  // VACUUM attaches the file that it writes to
+  const SizeLimitGuard size_limit;
   const int code = sqlite3_exec(database_.get(), "VACUUM", nullptr, nullptr, nullptr);
   sqlite3_limit(database_.get(), SQLITE_LIMIT_ATTACHED, 0);
   check(database_.get(), code);

@@ -48,6 +48,12 @@ std::vector<Step> steps() {
   all.push_back([](File& file, const fs::path&) { file.acquire_lease("key", "holder", 100); });
   all.push_back([](File& file, const fs::path& folder) { export_file(file, export_in(folder), {}, false); });
   put(9, 9, 9000);
+  all.push_back([](File& file, const fs::path&) {
+    PruneRule rule;
+    rule.cubin = [](const PackedCubin& cubin) { return cubin.label == "rms_norm 0"; };
+    file.prune(rule);
+  });
+  all.push_back([](File& file, const fs::path&) { file.compact(); });
   all.push_back([](File& file, const fs::path& folder) { export_file(file, export_in(folder), {}, true); });
   return all;
 }

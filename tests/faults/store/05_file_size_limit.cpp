@@ -71,7 +71,7 @@ TEST_CASE("fault 05: what a killed process left behind is rolled back under the 
   const pid_t child = in_child([&] {
     sqlite3* database = nullptr;
     sqlite3_open((folder / "a.kiln").c_str(), &database);
-    sqlite3_exec(database, "PRAGMA cache_size = 1; BEGIN; UPDATE cubin SET image = zeroblob(20000);", nullptr, nullptr,
+    sqlite3_exec(database, "PRAGMA cache_size = 1; BEGIN; UPDATE image SET frame = zeroblob(20000);", nullptr, nullptr,
                  nullptr);
     kill(getpid(), SIGKILL);
     return false;

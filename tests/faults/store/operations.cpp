@@ -30,6 +30,21 @@ void prepare_damage(const fs::path& folder) {
   run_sql(folder / "a.kiln", "UPDATE record SET config = 'threads=1' WHERE key = 'key1'");
 }
 
+void prepare_version_1(const fs::path& folder) {
+  fs::copy_file(fs::path(KILN_VERSIONS) / "1.db", folder / "a.kiln");
+  fs::permissions(folder / "a.kiln", fs::perms::owner_read | fs::perms::owner_write);
+}
+
+/// With pages to give back.
+void prepare_gaps(const fs::path& folder) {
+  sample_file(folder / "a.kiln", 12, 9000);
+  const auto file = File::open(folder / "a.kiln", Access::read_write);
+  for (int at = stored; at < 12; ++at) file->remove_record(sample_key(at));
+  PruneRule rule;
+  rule.cubin = [](const PackedCubin& cubin) { return cubin.label > "rms_norm 2"; };
+  file->prune(rule);
+}
+
 void prepare_lease(const fs::path& folder) {
   prepare_sample(folder);
   File::open(folder / "a.kiln", Access::read_write)->acquire_lease("key9", "holder", 1000);
@@ -105,6 +120,34 @@ Outcome merge_other(Scene& scene) {
   return Outcome::done;
 }
 
+Outcome merge_both(Scene& scene) {
+  const auto other = File::open(scene.folder / "b.kiln", Access::read_only);
+  const std::vector<File*> files = {scene.file.get(), other.get()};
+  merge_files(files, scene.folder / "out.kiln", {}, false);
+  return Outcome::done;
+}
+
+/// The rows of version 1, whichever way they were brought to the present one.
+Outcome open_version_1(Scene& scene, Access access) {
+  scene.file = File::open(scene.folder / "a.kiln", access);
+  const auto records = scene.file->records({}, true);
+  if (records.empty()) return missed(scene, *scene.file);
+  return records.size() == 3 && scene.file->cubins().size() == 5 ? Outcome::done
+                                                                 : wrong(scene, "rows of version 1 are lost");
+}
+
+Outcome prune_one(Scene& scene) {
+  PruneRule rule;
+  rule.record = [](const Record& record) { return record.key == "key1"; };
+  return scene.file->prune(rule).records == 1 ? Outcome::done : wrong(scene, "another number of records went");
+}
+
+Outcome write_usage(Scene& scene) {
+  if (!scene.file->find_record("key0") || !scene.file->find_record("key1")) return missed(scene, *scene.file);
+  scene.file->flush_usage();
+  return Outcome::done;
+}
+
 Outcome put(Scene& scene, int at) {
   const auto cubin = sample_cubin_at(at, 9000);
   scene.file->put(sample_record_at(at), &cubin);
@@ -155,6 +198,13 @@ std::span<const Operation> operations() {
          return scene.file->remove_record("key1") ? Outcome::done : wrong(scene, "a record that was not there");
        }},
       {"merge", prepare_two, false, merge_other},
+      {"merge into a new file", prepare_two, false, merge_both},
+      {"migrate", prepare_version_1, true, [](Scene& scene) { return open_version_1(scene, Access::read_write); }},
+      {"migrate a copy", prepare_version_1, true,
+       [](Scene& scene) { return open_version_1(scene, Access::read_only); }},
+      {"prune", prepare_sample, false, prune_one},
+      {"compact", prepare_gaps, false, [](Scene& scene) { return scene.file->compact(), Outcome::done; }},
+      {"write what was used", prepare_sample, false, write_usage},
       {"import text", prepare_sample, false, import_lines},
       {"export", prepare_sample, false,
        [](Scene& scene) {

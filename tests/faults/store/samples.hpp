@@ -58,7 +58,8 @@ inline std::string content_of(const std::filesystem::path& path) {
                  "SELECT 'lease', record_key, holder FROM lease ORDER BY record_key;"
                  "SELECT 'histogram', op, problem, launches FROM histogram ORDER BY op, problem;"
                  "SELECT 'quarantine', source, key FROM quarantine ORDER BY id;"
-                 "SELECT 'manifest', source, hex(digest) FROM manifest ORDER BY source;");
+                 "SELECT 'manifest', source, hex(digest) FROM manifest ORDER BY source;"
+                 "SELECT 'image', hex(key), length(frame) FROM cubin LEFT JOIN image ON cubin = id ORDER BY key;");
 }
 
 inline std::string quick_check(const std::filesystem::path& path) { return rows_of(path, "PRAGMA quick_check"); }
