@@ -4,6 +4,7 @@
 #include <array>
 #include <bit>
 #include <cstdint>
+#include <limits>
 
 #include "kiln/problem.hpp"
 
@@ -36,7 +37,7 @@ struct Arguments {
   }
   Arguments& set(RuntimeId value, double number) noexcept {
     switch (value.kind) {
-      case RuntimeId::Kind::integer: return set_bits(value, static_cast<std::int64_t>(number));
+      case RuntimeId::Kind::integer: return set_bits(value, to_integer(number));
       case RuntimeId::Kind::real32: return set_bits(value, std::bit_cast<std::int32_t>(static_cast<float>(number)));
       case RuntimeId::Kind::real64: return set_bits(value, std::bit_cast<std::int64_t>(number));
     }
@@ -44,6 +45,11 @@ struct Arguments {
   }
 
  private:
+  /// Towards zero; what 64 bits cannot hold becomes the nearest number that they can, and NaN the lowest.
+  static std::int64_t to_integer(double number) noexcept {
+    if (number >= 0x1p63) return std::numeric_limits<std::int64_t>::max();
+    return number > -0x1p63 ? static_cast<std::int64_t>(number) : std::numeric_limits<std::int64_t>::min();
+  }
   Arguments& set_bits(RuntimeId value, std::int64_t bits) noexcept {
     runtime[value.index] = bits;
     runtime_set |= 1U << value.index;

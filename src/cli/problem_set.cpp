@@ -72,7 +72,7 @@ std::uint8_t parse_word(const spec::Op& op, const spec::Selection& selection, co
   return static_cast<std::uint8_t>(found - selection.values.begin());
 }
 
-/// The smallest size of the axis at or above `value`, which may lie past its maximum.
+/// The smallest size of the axis at or above `value`, which is at most its maximum, a multiple itself.
 std::int64_t next_legal(const spec::Axis& axis, std::int64_t value) {
   const std::int64_t least = std::max(value, axis.minimum);
   const std::int64_t excess = least % axis.multiple_of;
@@ -96,13 +96,15 @@ std::vector<std::int64_t> edges_of(const spec::Op& op, std::size_t index, std::s
     if (value > range.high)
       fail(op, fmt::format("axis '{}': there is no multiple of {} from {} to {}", axis.name, axis.multiple_of,
                            range.low, range.high));
-    while (value <= range.high) {
+    for (;;) {
       probe.axes[index] = value;
       const std::int64_t edge = spec::bucket_of(op, probe).axes[index];
       edges.push_back(edge);
       if (edges.size() > most)
         fail(op, fmt::format("axis '{}' names more than {} buckets; give a shorter range or a list", axis.name, most));
-      value = next_legal(axis, std::max(edge, value) + 1);
+      if (edge >= range.high) break;  // before the next size is formed: after the last one there may be no number
+      value = next_legal(axis, edge + 1);
+      if (value > range.high) break;
     }
   }
   std::sort(edges.begin(), edges.end());

@@ -42,7 +42,8 @@ std::int64_t draw_size(const spec::Axis& axis, const Range& range, const Draw& d
     const double centre = std::log(draw.median.value_or(std::sqrt(low * high)));
     while (value < low || value >= high + 1) value = std::exp(centre + draw.sigma * source.normal());
   }
-  const auto size = static_cast<std::int64_t>(value);
+  // A double holds no size near the end of 64 bits exactly: rounded up it would be past it.
+  const std::int64_t size = value >= high ? range.high : std::min(static_cast<std::int64_t>(value), range.high);
   const std::int64_t multiple = size - size % axis.multiple_of;
   return multiple < range.low ? multiple + axis.multiple_of : multiple;
 }

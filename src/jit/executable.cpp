@@ -4,6 +4,8 @@
 
 #include <algorithm>
 #include <limits>
+#include <tuple>
+#include <utility>
 
 #include "cuda/device.hpp"
 #include "kiln/error.hpp"
@@ -28,6 +30,18 @@ unsigned dimension_of(const spec::Expression& expression, std::span<const std::i
 
 constexpr std::int64_t round_up(std::int64_t value, std::int64_t multiple) {
   return (value + multiple - 1) / multiple * multiple;
+}
+
+/// What an integer type holds of the 64 bits that expressions have. Passed on regardless, a larger value would lose its
+/// upper half in silence.
+std::pair<std::int64_t, std::int64_t> limits_of(spec::RuntimeType type) {
+  switch (type) {
+    case spec::RuntimeType::i32:
+      return {std::numeric_limits<std::int32_t>::min(), std::numeric_limits<std::int32_t>::max()};
+    case spec::RuntimeType::u32: return {0, std::numeric_limits<std::uint32_t>::max()};
+    case spec::RuntimeType::u64: return {0, std::numeric_limits<std::int64_t>::max()};
+    default: return {std::numeric_limits<std::int64_t>::min(), std::numeric_limits<std::int64_t>::max()};
+  }
 }
 
 /// True when a size that varies inside the bucket, or a run-time value, stands in the expression.
@@ -114,8 +128,9 @@ void Executable::load_passes(const spec::Op& op, std::span<const spec::Pass> pas
     loaded.config.blockDimY = dimension_of(pass.block[1], frame, "block");
     loaded.config.blockDimZ = dimension_of(pass.block[2], frame, "block");
     const std::int64_t shared = constant_of(pass.shared, frame, "shared");
-    if (shared < 0)
-      throw Error(ErrorKind::bad_manifest, fmt::format("shared = {} is {} bytes", pass.shared.text(), shared));
+    if (shared < 0 || shared > std::numeric_limits<int>::max())
+      throw Error(ErrorKind::bad_manifest,
+                  fmt::format("shared = {} is {} bytes, which no launch can have", pass.shared.text(), shared));
     module_.allow_shared(name, shared);
     loaded.config.sharedMemBytes = static_cast<unsigned>(shared);
     load_attributes(loaded, pass, frame);
@@ -131,7 +146,7 @@ void Executable::load_attributes(LoadedPass& loaded, const spec::Pass& pass,
   const unsigned x = dimension_of(pass.cluster[0], frame, "cluster");
   const unsigned y = dimension_of(pass.cluster[1], frame, "cluster");
   const unsigned z = dimension_of(pass.cluster[2], frame, "cluster");
-  if (x * y * z > 1) {
+  if (x > 1 || y > 1 || z > 1) {
     CUlaunchAttribute& attribute = loaded.attributes[loaded.attribute_count++];
     attribute.id = CU_LAUNCH_ATTRIBUTE_CLUSTER_DIMENSION;
     attribute.value.clusterDim.x = x;
@@ -160,7 +175,10 @@ Executable::LoadedArgument Executable::load_argument(const spec::Op& op, const s
     case spec::ArgumentKind::workspace:
       loaded.offset = workspace_offsets_.at(static_cast<std::size_t>(argument.index));
       break;
-    case spec::ArgumentKind::expression: loaded.value = argument.value.specialise(frame, first_static_); break;
+    case spec::ArgumentKind::expression:
+      loaded.value = argument.value.specialise(frame, first_static_);
+      std::tie(loaded.minimum, loaded.maximum) = limits_of(argument.type);
+      break;
     case spec::ArgumentKind::tensor_map: {
       const spec::Tensor& tensor = op.tensors[static_cast<std::size_t>(argument.index)];
       loaded.dtype = op.dtype_of(tensor, frame);

@@ -72,6 +72,7 @@ class Executable {
     int index = 0;            // tensor; slot of the call frame; value of `values`
     std::int64_t offset = 0;  // workspace
     spec::Expression value;
+    std::int64_t minimum = 0, maximum = 0;              // of value: what its type holds
     std::vector<spec::Expression> shape, strides, box;  // tensor_map, outermost first
     std::uint32_t swizzle = 0;
     spec::DType dtype = spec::DType::f32;

@@ -10,7 +10,6 @@ namespace {
 
 constexpr std::int64_t max_grid_x = 2147483647;
 constexpr std::int64_t max_grid_yz = 65535;
-constexpr int max_tensor_maps = 4;  // of one pass
 
 CUtensorMapDataType tensor_map_type(spec::DType type) noexcept {
   switch (type) {
@@ -83,7 +82,7 @@ CUresult Executable::launch(const CallFrame& call, const Arguments& arguments, C
 CUresult Executable::launch_pass(const LoadedPass& pass, const CallFrame& call, const Arguments& arguments,
                                  CUstream stream, CUdeviceptr workspace) const {
   const cuda::Driver& driver = cuda::Driver::get();
-  alignas(64) std::array<CUtensorMap, max_tensor_maps> maps;
+  alignas(64) std::array<CUtensorMap, spec::max_tensor_maps> maps;
   std::array<std::int64_t, spec::max_arguments> values;
   std::array<void*, spec::max_arguments> parameters;
   std::size_t used_maps = 0;
@@ -99,7 +98,7 @@ CUresult Executable::launch_pass(const LoadedPass& pass, const CallFrame& call, 
         parameters[i] = &values[i];
         break;
       case spec::ArgumentKind::expression:
-        values[i] = size_or_throw(argument.value, call, INT64_MIN, INT64_MAX, pass.kernel, "an argument");
+        values[i] = size_or_throw(argument.value, call, argument.minimum, argument.maximum, pass.kernel, "an argument");
         parameters[i] = &values[i];
         break;
       case spec::ArgumentKind::tensor_map: {

@@ -28,7 +28,8 @@ using kiln::max_selections;
 using kiln::max_tensors;
 inline constexpr int max_parameters = 16;
 inline constexpr int max_rank = 4;
-inline constexpr int max_arguments = 32;  // of one pass
+inline constexpr int max_arguments = 32;   // of one pass
+inline constexpr int max_tensor_maps = 4;  // of one pass
 
 enum class DType : std::uint8_t { bf16, f16, f32, f64, e4m3, e5m2, i8, u8, i32, i64 };
 std::string_view to_string(DType type) noexcept;

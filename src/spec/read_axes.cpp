@@ -2,11 +2,19 @@
 #include <fmt/format.h>
 
 #include <bit>
+#include <limits>
 
 #include "spec/manifest_parts.hpp"
 
 namespace kiln::spec {
 namespace {
+
+/// An integer past `previous`, which may be the last that there is.
+std::int64_t above(const ManifestReader& reader, const TomlValue& value, std::string_view what, std::int64_t previous) {
+  if (previous == std::numeric_limits<std::int64_t>::max())
+    reader.fail(value.line, fmt::format("{} as {}", value.described(), what), "none after the largest integer");
+  return reader.integer(value, what, previous + 1);
+}
 
 std::vector<BucketPolicy::Step> read_steps(const ManifestReader& reader, const TomlValue& value,
                                            std::int64_t pow2_until) {
@@ -14,7 +22,7 @@ std::vector<BucketPolicy::Step> read_steps(const ManifestReader& reader, const T
   std::int64_t previous = pow2_until;
   for (const TomlValue& each : reader.list(value, "'steps'")) {
     reader.check_keys(each, "a step", {"until", "step"});
-    const std::int64_t until = reader.integer(reader.required(each, "a step", "until"), "'until'", previous + 1);
+    const std::int64_t until = above(reader, reader.required(each, "a step", "until"), "'until'", previous);
     const std::int64_t step = reader.integer(reader.required(each, "a step", "step"), "'step'", 1);
     if (until % step != 0) {
       reader.fail(each.line, fmt::format("until = {} with step = {}", until, step), "a multiple of the step");
@@ -28,8 +36,7 @@ std::vector<BucketPolicy::Step> read_steps(const ManifestReader& reader, const T
 std::vector<std::int64_t> read_edges(const ManifestReader& reader, const TomlValue& value) {
   std::vector<std::int64_t> edges;
   for (const TomlValue& each : reader.list(value, "'edges'")) {
-    const std::int64_t least = edges.empty() ? 1 : edges.back() + 1;
-    edges.push_back(reader.integer(each, "an edge (they ascend)", least));
+    edges.push_back(above(reader, each, "an edge (they ascend)", edges.empty() ? 0 : edges.back()));
   }
   if (edges.empty()) reader.fail(value.line, "no edge", "one or more");
   return edges;

@@ -143,6 +143,9 @@ Pass read_pass(const Scope& scope, const TomlValue& value) {
   const TomlValue& arguments = reader.required(value, where, "args");
   for (const TomlValue& each : reader.list(arguments, "'args'")) pass.arguments.push_back(read_argument(scope, each));
   check_count(reader, arguments.line, pass.arguments.size(), max_arguments, "arguments");
+  const auto maps = std::count_if(pass.arguments.begin(), pass.arguments.end(),
+                                  [](const Argument& argument) { return argument.kind == ArgumentKind::tensor_map; });
+  check_count(reader, arguments.line, static_cast<std::size_t>(maps), max_tensor_maps, "TMA arguments");
   pass.cooperative = reader.boolean_or(value, "cooperative", false);
   pass.programmatic = reader.boolean_or(value, "programmatic", false);
   return pass;

@@ -2,6 +2,8 @@
 
 #include <fmt/format.h>
 
+#include <algorithm>
+
 #include "kiln/error.hpp"
 
 namespace kiln::tune {
@@ -31,15 +33,18 @@ TensorExtent extent_of(const spec::Op& op, const spec::Tensor& tensor, std::span
   extent.type = op.dtype_of(tensor, frame);
   const std::int64_t most_elements = most_bytes / size_of(extent.type);
   extent.elements = 1;
+  std::int64_t count = 1;  // bounded too: strides of 0 let a tensor have more elements than memory
   for (std::size_t i = 0; i < tensor.shape.size(); ++i) {
     extent.shape.push_back(number(op, tensor, tensor.shape[i], frame));
     extent.strides.push_back(number(op, tensor, tensor.strides[i], frame));
     std::int64_t reach = 0;
-    if (__builtin_mul_overflow(extent.shape[i] - 1, extent.strides[i], &reach) ||
-        __builtin_add_overflow(extent.elements, reach, &extent.elements) || extent.elements > most_elements)
+    if (__builtin_mul_overflow(std::max<std::int64_t>(extent.shape[i] - 1, 0), extent.strides[i], &reach) ||
+        __builtin_add_overflow(extent.elements, reach, &extent.elements) || extent.elements > most_elements ||
+        __builtin_mul_overflow(count, extent.shape[i], &count) || count > most_elements)
       throw Error(ErrorKind::bad_input, fmt::format("{}: tensor '{}' is larger than {} bytes at these sizes", op.name,
                                                     tensor.name, most_bytes));
   }
+  if (count == 0) extent.elements = 0;
   return extent;
 }
 
