@@ -57,10 +57,21 @@ struct CompilePool::State {
       Cubin cubin = compile(task.specialisation);
       count();
       task.promise.set_value(std::move(cubin));
+    } catch (const Error& error) {
+      count();
+      if (error.kind() != ErrorKind::compile_failed) forget(task.key);
+      task.promise.set_exception(std::current_exception());
     } catch (...) {
       count();
+      forget(task.key);
       task.promise.set_exception(std::current_exception());
     }
+  }
+
+  /// What failed for the machine's sake, such as its memory, may succeed when it is asked for again.
+  void forget(const spec::Digest& key) {
+    const std::lock_guard lock(mutex);
+    asked.erase(key);
   }
 
   /// Takes out what has not begun; a later ask for the same key begins anew.

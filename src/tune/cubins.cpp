@@ -33,8 +33,12 @@ std::optional<KeyedCubin> Cubins::find(const jit::Specialisation& specialisation
 
 void Cubins::prefetch(const jit::Specialisation& specialisation) {
   if (own_compiler().empty()) return;
-  const spec::Digest key = jit::cubin_key(specialisation, own_compiler());
-  if (!layers_.find_cubin(key)) pool_.submit(key, specialisation);
+  try {
+    const spec::Digest key = jit::cubin_key(specialisation, own_compiler());
+    if (!layers_.find_cubin(key)) pool_.submit(key, specialisation);
+  } catch (const Error& error) {  // sources that the rules refuse: get() says so
+    if (error.kind() != ErrorKind::compile_failed) throw;
+  }
 }
 
 KeyedCubin Cubins::compile(const jit::Specialisation& specialisation) {

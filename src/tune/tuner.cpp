@@ -98,10 +98,25 @@ class Session {
     make(request_.bucket, seed + 1);
   }
 
-  void try_one(Trial& trial) {
+  /// Nothing when it does not compile. However it fails, the compiler's memory included, it is this candidate alone that does.
+  std::optional<KeyedCubin> compile(Trial& trial) {
+    trial.result.verdict = store::Verdict::compile_failed;
     try {
-      const KeyedCubin cubin = cubins_.get(trial.specialisation);
-      const jit::Executable executable(request_.op, *trial.implementation, trial.frame, cubin.cubin);
+      return cubins_.get(trial.specialisation);
+    } catch (const Error& error) {
+      if (error.kind() == ErrorKind::no_nvrtc || error.kind() == ErrorKind::interrupted) throw;
+      trial.result.reason = error.what();
+    } catch (const std::exception& error) {
+      trial.result.reason = fmt::format("compiling {}: {}", trial.specialisation.label, error.what());
+    }
+    return std::nullopt;
+  }
+
+  void try_one(Trial& trial) {
+    const auto cubin = compile(trial);
+    if (!cubin) return;
+    try {
+      const jit::Executable executable(request_.op, *trial.implementation, trial.frame, cubin->cubin);
       const jit::Resources resources = executable.resources();
       trial.result.registers = trial.scored.registers = resources.registers;
       trial.result.spill_bytes = resources.spill_bytes;
@@ -119,12 +134,11 @@ class Session {
     }
   }
 
-  /// A template that does not compile or load rejects itself. A launch that broke the context ends the tune: nothing after it could be trusted.
+  /// A candidate that does not load rejects itself. A launch that broke the context ends the tune: nothing after it could be trusted.
   void reject(Trial& trial, const Error& error) {
     trial.scored.cost = {};
     trial.result.reason = error.what();
     switch (error.kind()) {
-      case ErrorKind::compile_failed: trial.result.verdict = store::Verdict::compile_failed; return;
       case ErrorKind::bad_manifest:
       case ErrorKind::bad_input: trial.result.verdict = store::Verdict::launch_failed; return;
       case ErrorKind::driver_failed:
@@ -247,13 +261,13 @@ TuneResult tune_bucket(const TuneRequest& request, Cubins& cubins) {
 }
 
 void publish(const TuneRequest& request, const TuneResult& result, Cubins& cubins) {
-  std::vector<store::CubinRow> rows;
+  std::vector<store::CubinRow> rows{to_row(result.specialisation, result.cubin)};
   for (const jit::Specialisation& needed :
        deployed(request.op, request.bucket, request.device.facts, request.arch, &result.record)) {
+    if (needed.label == result.specialisation.label) continue;
     try {
       rows.push_back(to_row(needed, cubins.get(needed)));
-    } catch (const Error& error) {
-      if (error.kind() != ErrorKind::compile_failed) throw;  // a default that does not compile cannot stand in
+    } catch (const std::exception&) {  // NOLINT(bugprone-empty-catch): a default that does not compile cannot stand in
     }
   }
   cubins.layers().put_all({&result.record, 1}, rows);
