@@ -48,11 +48,30 @@ LayerAnswer answer_of(const store::Layer& layer, const Lookup& lookup) {
   return answer;
 }
 
+/// look_up() answers for the bucket. At the real sizes its config may not be legal; the call lane then takes the first
+/// default that is.
+void fall_back_at(Lookup& lookup, const spec::Op& op, const Problem& problem, const spec::DeviceFacts& device) {
+  if (lookup.implementation == nullptr) return;
+  const auto broken = spec::broken_constraint(op, *lookup.implementation, problem, device, lookup.config);
+  if (!broken) return;
+  tune::Usable standing_in = tune::default_for(op, problem, device);
+  lookup.why = fmt::format("{} {}, from the {}, breaks the constraint '{}' at this size; {}", lookup.implementation->name,
+                           spec::to_string(*lookup.implementation, lookup.config), to_string(lookup.origin), *broken,
+                           standing_in.implementation != nullptr ? "the op's first legal default serves"
+                                                                 : standing_in.why_not);
+  lookup.implementation = standing_in.implementation;
+  lookup.config = std::move(standing_in.config);
+  lookup.origin = Origin::default_;
+  lookup.stale = false;
+  lookup.cost_ns = 0;
+}
+
 }  // namespace
 
 Explanation explain(const spec::Op& op, const Problem& problem, const spec::DeviceFacts& device, Regime regime,
                     const std::string& arch, store::Layers& layers, tune::Cubins& cubins) {
-  const Lookup lookup = look_up(op, problem, device, regime, layers);
+  Lookup lookup = look_up(op, problem, device, regime, layers);
+  fall_back_at(lookup, op, problem, device);
   Explanation explanation;
   explanation.problem = spec::to_string(op, problem);
   explanation.bucket = spec::to_string(op, lookup.bucket);
