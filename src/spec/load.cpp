@@ -42,12 +42,30 @@ void add_unless_hidden(std::vector<Op>& ops, Op op) {
   if (std::ranges::find(ops, op.name, &Op::name) == ops.end()) ops.push_back(std::move(op));
 }
 
+// What cannot be looked at is no op folder; listing the folder above it says why, when it is one that was asked for.
+bool is_op_folder(const fs::path& folder) {
+  std::error_code ignored;
+  return fs::exists(folder / op_file, ignored);
+}
+
 // A folder of op folders; an op's own folder serves too.
 void load_folder(const fs::path& folder, std::vector<Op>& ops) {
-  if (fs::exists(folder / op_file)) return add_unless_hidden(ops, load_op(folder));
+  if (is_op_folder(folder)) return add_unless_hidden(ops, load_op(folder));
   for (const fs::path& each : entries_of(folder)) {
-    if (fs::exists(each / op_file)) add_unless_hidden(ops, load_op(each));
+    if (is_op_folder(each)) add_unless_hidden(ops, load_op(each));
   }
+}
+
+// A link could bring any file of this machine into a source, and from there into the compiler's messages; a pipe would be
+// waited for.
+void check_own_file(const fs::path& path, const fs::path& folder) {
+  std::error_code error;
+  if (!fs::is_regular_file(path, error))
+    throw Error(ErrorKind::bad_manifest, fmt::format("{}:1: found {}, expected a regular file", path.string(),
+                                                     error ? error.message() : "something that is no file"));
+  if (fs::canonical(path, error).parent_path() == fs::canonical(folder, error)) return;
+  throw Error(ErrorKind::bad_manifest,
+              fmt::format("{}:1: found a link that leaves the op's folder, expected a file of its own", path.string()));
 }
 
 std::vector<fs::path> environment_paths() {
@@ -87,8 +105,9 @@ Op load_op(const fs::path& folder) {
   const fs::path clean = folder.has_filename() ? folder : folder.parent_path();
   std::vector<SourceFile> files;
   for (const fs::path& path : entries_of(clean)) {
-    if (path.extension() == ".toml" || path.extension() == ".cuh")
-      files.push_back({path.filename().string(), read_text(path)});
+    if (path.extension() != ".toml" && path.extension() != ".cuh") continue;
+    check_own_file(path, clean);
+    files.push_back({path.filename().string(), read_text(path)});
   }
   return parse_op(clean.filename().string(), clean.string(), files);
 }
