@@ -3,6 +3,7 @@
 
 #include <algorithm>
 #include <cstdio>
+#include <filesystem>
 #include <new>
 #include <string_view>
 
@@ -100,6 +101,9 @@ int run_chosen(Chosen& chosen) {
     std::fflush(stdout);
     say_error(chosen.globals.json, to_string(error.kind()), error.what());
     return exit_code_of(error.kind());
+  } catch (const std::filesystem::filesystem_error& error) {  // such as a name that is too long to ask for
+    say_error(chosen.globals.json, to_string(ErrorKind::io), error.what());
+    return exit_refused;
   } catch (const std::bad_alloc&) {
     say_error(chosen.globals.json, to_string(ErrorKind::out_of_memory), "this machine's memory is full");
     return exit_lacking;

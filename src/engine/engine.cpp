@@ -50,7 +50,8 @@ Engine::Engine(const Options& options) : state_(std::make_shared<engine::State>(
 Op Engine::op(std::string_view name) const {
   for (const auto& each : state_->op_states)
     if (each->op.name == name) return Op(std::shared_ptr<engine::OpState>(state_, each.get()));
-  throw Error(ErrorKind::bad_input, fmt::format("there is no op '{}'; there are: {}", name, fmt::join(ops(), ", ")));
+  throw Error(ErrorKind::bad_input,
+              fmt::format("there is no op {}; there are: {}", spec::quote(name), fmt::join(ops(), ", ")));
 }
 
 std::vector<std::string> Engine::ops() const {

@@ -15,7 +15,7 @@ std::size_t index_of(const spec::Op& op, const Range& range, std::string_view na
     known.push_back(range[i].name);
   }
   throw Error(ErrorKind::bad_input,
-              fmt::format("{} has no {} '{}'; it has: {}", op.name, what, name, fmt::join(known, ", ")));
+              fmt::format("{} has no {} {}; it has: {}", op.name, what, spec::quote(name), fmt::join(known, ", ")));
 }
 
 RuntimeId::Kind kind_of(spec::RuntimeType type) {
