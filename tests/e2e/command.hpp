@@ -43,4 +43,16 @@ inline std::string globals(const TemporaryFolder& folder, const char* overlay = 
   return words + " ";
 }
 
+/// Runs a test case that is skipped otherwise in a new process, with these words of the shell before it, such as variables;
+/// the child's checks are this test's.
+inline void run_child(const std::string& name, const std::string& variables) {
+  const std::string self = std::filesystem::read_symlink("/proc/self/exe").string();
+  const std::string output = expect(0, variables + " '" + self + "' --no-skip '--test-case=" + name + "'");
+  CHECK_MESSAGE(contains(output, "1 passed"), output);
+}
+
+inline std::string variable(const char* name, const std::filesystem::path& value) {
+  return std::string(name) + "='" + value.string() + "' ";
+}
+
 }  // namespace e2e

@@ -10,17 +10,6 @@ using kiln::Origin;
 
 namespace {
 
-/// Runs one of the children below in a new process with these variables set; the child's checks are this test's.
-void run_child(const std::string& name, const std::string& variables) {
-  const std::string self = std::filesystem::read_symlink("/proc/self/exe").string();
-  const std::string output = expect(0, variables + " '" + self + "' --no-skip '--test-case=" + name + "'");
-  CHECK_MESSAGE(contains(output, "1 passed"), output);
-}
-
-std::string variable(const char* name, const std::filesystem::path& value) {
-  return std::string(name) + "='" + value.string() + "' ";
-}
-
 kiln::Options child_options(MissPolicy on_miss) {
   kiln::Options chosen = options("", on_miss);
   if (const char* overlay = std::getenv("E2E_OVERLAY")) chosen.overlay = overlay;
