@@ -11,10 +11,16 @@ namespace {
 
 constexpr std::string_view has_include = "__has_include";
 
-/// Macros could paste __has_include together where this scan cannot see it, and the front end would obey, in directives and
-/// in plain code; but then its beginning stands somewhere as an identifier.
-bool begins_has_include(std::string_view identifier) {
-  return identifier.size() < has_include.size() && has_include.starts_with(identifier);
+constexpr std::array<std::string_view, 3> clocks = {"__DATE__", "__TIME__", "__TIMESTAMP__"};
+
+/// What asks for a file or the clock by its mere name. Macros could paste such a name together where this scan cannot see it,
+/// and the front end would obey, in directives and in plain code; but then its beginning stands somewhere as an identifier.
+std::string_view forbidden_name_begun_by(std::string_view identifier) {
+  static constexpr std::array<std::string_view, 5> names = {has_include, "__has_embed", clocks[0], clocks[1],
+                                                            clocks[2]};
+  for (const std::string_view name : names)
+    if (identifier.size() < name.size() && name.starts_with(identifier)) return name;
+  return {};
 }
 
 Inclusion inclusion(const std::string& header, int line) {
@@ -45,12 +51,20 @@ class TemplateScan {
   /// False at the end of the file.
   bool scan_line() {
     Token token = lexer_.next();
+    if (token.kind == TokenKind::identifier) refuse_header_units(token);
     if (token.kind == TokenKind::punctuation && token.text == "#") {
       token = lexer_.next();
       if (token.kind == TokenKind::identifier) return scan_directive(token);
     }
     for (; !ends(token); token = lexer_.next()) check_identifier(token);
     return token.kind != TokenKind::end_of_file;
+  }
+
+  /// `import <file>;` needs no # and, as the standard has it, begins a line, by itself or after export.
+  void refuse_header_units(const Token& first) const {
+    SourceLexer ahead = lexer_;
+    const Token word = first.text == "export" ? ahead.next() : first;
+    if (word.text == "import") refuse(first.line, "begins a line with import", "only #include is allowed");
   }
 
   bool scan_directive(const Token& directive) {
@@ -113,18 +127,18 @@ class TemplateScan {
   }
 
   void check_identifier(const Token& token) const {
-    static constexpr std::array<std::string_view, 3> clocks = {"__DATE__", "__TIME__", "__TIMESTAMP__"};
     if (token.kind != TokenKind::identifier) return;
     if (std::find(clocks.begin(), clocks.end(), token.text) != clocks.end()) {
       refuse(token.line, "uses " + token.text, "machine code must depend on nothing but its source, so remove it");
     }
-    if (begins_has_include(token.text)) {
-      refuse(token.line, "uses the name '" + token.text + "', from which a macro could form __has_include",
+    if (const std::string_view name = forbidden_name_begun_by(token.text); !name.empty()) {
+      refuse(token.line, "uses the name '" + token.text + "', from which a macro could form " + std::string(name),
              "choose another name");
     }
     if (token.text.starts_with(has_include)) {
       refuse(token.line, "uses " + token.text + " outside #if", "write __has_include in #if or #elif itself");
     }
+    if (token.text.starts_with("__has_embed")) refuse(token.line, "uses " + token.text, "no file may be embedded");
   }
 
   static bool ends(const Token& token) {
