@@ -48,6 +48,8 @@ std::string_view trimmed(std::string_view text) {
 }  // namespace
 
 KernelName parse_kernel_name(std::string_view text, const Symbols& symbols) {
+  constexpr std::size_t most = 1000;
+  if (text.size() > most) fail(text, fmt::format("{} characters", text.size()), fmt::format("at most {}", most));
   KernelName name;
   std::size_t at = 0;
   for (std::size_t open = text.find('{'); open != std::string_view::npos; open = text.find('{', at)) {

@@ -4,6 +4,7 @@
 
 #include <algorithm>
 
+#include "spec/text.hpp"
 #include "tune/internal_kernels.hpp"
 
 namespace kiln::tune {
@@ -12,13 +13,13 @@ Usable usable(const spec::Op& op, const Problem& bucket, const spec::DeviceFacts
   Usable result;
   const spec::Implementation* implementation = op.find(record.implementation);
   if (implementation == nullptr) {
-    result.why_not = fmt::format("its implementation '{}' is not declared by the op", record.implementation);
+    result.why_not = fmt::format("its implementation {} is not declared by the op", spec::quote(record.implementation));
     return result;
   }
   auto config = spec::parse_config(*implementation, record.config);
   if (!config) {
-    result.why_not =
-        fmt::format("its config '{}' is outside the declared space of '{}'", record.config, record.implementation);
+    result.why_not = fmt::format("its config {} is outside the declared space of '{}'", spec::quote(record.config),
+                                 implementation->name);
     return result;
   }
   if (auto why = spec::why_not_eligible(op, *implementation, bucket, device)) {
