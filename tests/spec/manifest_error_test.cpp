@@ -38,6 +38,7 @@ void check_refused(const std::string& message, const char* wanted) {
 TEST_CASE("a mistake in op.toml is named with its line") {
   const Mistake mistakes[] = {
       {"revision = 3", "revision = ", "/ops/scale/op.toml:3: "},
+      {"revision = 3", "revision \xc3\xa9 = 3", "/ops/scale/op.toml:3: "},
       {"revision = 3", "revisoin = 3",
        "op.toml:3: found the unknown key 'revisoin' in [op] (did you mean 'revision'?), expected 'summary'"},
       {"revision = 3", "", "op.toml:1: found no 'revision' in [op], expected one"},
