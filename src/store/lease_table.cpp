@@ -86,7 +86,8 @@ bool is_alive(const Lease& lease) {
 /// container cannot be looked up by its number: only the term ends its lease.
 bool holds(const Lease& lease, const Lease& now) {
   if (lease.boot_id != now.boot_id) return false;
-  const std::int64_t age = now.boot_seconds - lease.boot_seconds;
+  std::int64_t age = 0;
+  if (__builtin_sub_overflow(now.boot_seconds, lease.boot_seconds, &age)) return false;
   if (age < 0 || age >= lease.term_seconds) return false;
   return lease.pid_namespace != now.pid_namespace || is_alive(lease);
 }

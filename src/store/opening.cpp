@@ -25,7 +25,8 @@ namespace fs = std::filesystem;
 //    0  16  "SQLite format 3\0"            28  4  size in pages
 //   16   2  page size, 1 for 65536         60  4  user_version
 //   18   2  write and read version,        68  4  application_id
-//           1 = rollback journal, 2 = WAL  56  4  text encoding, 1 = UTF-8
+//           1 = rollback journal, 2 = WAL  44  4  schema format, at most 4
+//                                          56  4  text encoding, 1 = UTF-8
 struct Header {
   static constexpr std::size_t bytes = 100;
   static constexpr std::string_view magic{"SQLite format 3\0", 16};
@@ -77,6 +78,8 @@ void judge_header(const fs::path& path, const Connection& connection) {
   if (schema_sql(header.integer(60, 4)).empty())
     damaged(path, fmt::format("its format version is {}", header.integer(60, 4)));
   constexpr std::uint32_t utf8 = 1;
+  constexpr std::uint32_t newest_schema_format = 4;
+  if (header.integer(44, 4) > newest_schema_format) damaged(path, "its tables are in a form that SQLite does not know");
   if (header.integer(56, 4) != utf8) damaged(path, "its text is not stored as UTF-8");
 }
 

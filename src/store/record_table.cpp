@@ -20,6 +20,7 @@ const Sql& sql() {
     const auto select = fmt::format("SELECT id, {}digest FROM record", record.names);
     const auto select_candidate =
         fmt::format("SELECT position, {}digest FROM candidate WHERE record = ?", candidate.names);
+    // Candidates are inserted over those that a damaged file has for the id of no record.
     return Sql{select + " WHERE key = ?",
                select + " WHERE id = ?",
                select + " ORDER BY unix_seconds DESC, key",
@@ -29,8 +30,8 @@ const Sql& sql() {
                fmt::format("INSERT INTO record ({}digest) VALUES ({}?) RETURNING id", record.names, record.marks),
                select_candidate + " ORDER BY position",
                select_candidate + " AND position = ?",
-               fmt::format("INSERT INTO candidate (record, position, {}digest) VALUES (?, ?, {}?)", candidate.names,
-                           candidate.marks)};
+               fmt::format("INSERT OR REPLACE INTO candidate (record, position, {}digest) VALUES (?, ?, {}?)",
+                           candidate.names, candidate.marks)};
   }();
   return texts;
 }

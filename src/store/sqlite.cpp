@@ -42,7 +42,9 @@ int size_of(std::size_t bytes) {
 
 bool SqliteFailure::damaged() const noexcept {
   const int primary = code_ & 0xff;
-  return primary == SQLITE_CORRUPT || primary == SQLITE_NOTADB || primary == SQLITE_FORMAT;
+  // No statement of Kiln breaks a constraint over tables and indices that agree.
+  return primary == SQLITE_CORRUPT || primary == SQLITE_NOTADB || primary == SQLITE_FORMAT ||
+         primary == SQLITE_CONSTRAINT;
 }
 
 bool SqliteFailure::too_big() const noexcept { return (code_ & 0xff) == SQLITE_TOOBIG; }

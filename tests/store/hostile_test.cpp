@@ -1,0 +1,72 @@
+// Content that Kiln never writes, with everything about it in order but what it says.
+#include <doctest/doctest.h>
+
+#include <limits>
+
+#include "kiln/error.hpp"
+#include "store/file.hpp"
+#include "support.hpp"
+
+using namespace kiln;
+using namespace kiln::store;
+
+TEST_CASE("candidates of no record do not keep a record from being stored with its own") {
+  const Folder folder;
+  const auto path = folder / "overlay.kiln";
+  const auto file = File::open(path, Access::read_write);
+  file->put(sample_record("first"), nullptr);
+  run_sql(path,
+          "INSERT INTO candidate SELECT record + 1, position, implementation, 'left over', verdict, reason, cost_ns, "
+          "low_ns, high_ns, samples, registers, spill_bytes, baseline, digest FROM candidate");
+  file->put(sample_record("second"), nullptr);
+  const auto found = file->find_record("second", true);
+  REQUIRE(found);
+  CHECK(same(*found, sample_record("second")));
+}
+
+namespace {
+
+/// The digest that the one lease of the file would have if it had been taken at this second.
+spec::Digest digest_of_lease(const std::filesystem::path& path, std::int64_t boot_seconds) {
+  sqlite3* database = nullptr;
+  sqlite3_stmt* row = nullptr;
+  REQUIRE(sqlite3_open(path.c_str(), &database) == SQLITE_OK);
+  REQUIRE(sqlite3_prepare_v2(database,
+                             "SELECT record_key, holder, boot_id, pid_namespace, pid, process_start, term_seconds "
+                             "FROM lease",
+                             -1, &row, nullptr) == SQLITE_OK);
+  REQUIRE(sqlite3_step(row) == SQLITE_ROW);
+  spec::Hasher hasher;
+  hasher.field("lease");
+  for (int column = 0; column < 4; ++column)
+    hasher.field(reinterpret_cast<const char*>(sqlite3_column_text(row, column)));
+  hasher.field(sqlite3_column_int64(row, 4)).field(sqlite3_column_int64(row, 5)).field(boot_seconds);
+  hasher.field(sqlite3_column_int64(row, 6));
+  sqlite3_finalize(row);
+  sqlite3_close(database);
+  return hasher.finish();
+}
+
+}  // namespace
+
+TEST_CASE("a lease whose age 64 bits cannot hold is free to take") {
+  const Folder folder;
+  const auto path = folder / "overlay.kiln";
+  const auto file = File::open(path, Access::read_write);
+  REQUIRE(file->acquire_lease("key", "another", 60));
+  CHECK_FALSE(file->acquire_lease("key", "us", 60));
+  run_sql(path, "UPDATE lease SET boot_seconds = -9223372036854775807 - 1, digest = x'" +
+                    spec::to_hex(digest_of_lease(path, std::numeric_limits<std::int64_t>::min())) + "'");
+  CHECK(file->acquire_lease("key", "us", 60));
+}
+
+TEST_CASE("tables in a form that SQLite does not know are damage") {
+  const Folder folder;
+  const auto path = folder / "overlay.kiln";
+  File::open(path, Access::read_write);
+  std::string bytes = bytes_of(path);
+  bytes[47] = 5;  // the last byte of the schema format
+  write_bytes(path, bytes);
+  CHECK(contains(refusal([&] { (void)File::open(path, Access::read_write); }), "bad_file: "));
+  CHECK(bytes_of(path) == bytes);
+}
