@@ -126,16 +126,17 @@ int stats(const Globals& globals, const ListSettings& settings) {
 }  // namespace
 
 void add_cache(CLI::App& app, Chosen& chosen) {
-  CLI::App* cache = app.add_subcommand("cache", "What the files hold: list, show, export, import, merge");
+  CLI::App* cache = app.add_subcommand("cache", "What the files hold: list, show, export, import, merge, sign");
   cache->require_subcommand(1);
   add_command<ListSettings>(*cache, chosen, "ls", "The records of the overlay and the bases, or of one file",
                             declare_list, list);
   add_command<ListSettings>(*cache, chosen, "stats", "How much they hold", declare_list, stats);
   add_cache_show(*cache, chosen);
   add_cache_transfer(*cache, chosen);
+  add_cache_sign(*cache, chosen);
   cache->footer(
       "Examples:\n  kiln cache ls --op rms_norm\n  kiln cache show rms_norm rows=512 cols=4096\n  kiln cache export --text -o h200.jsonl\n"
-      "  kiln cache import colleague.kiln\n  kiln cache merge a.kiln b.jsonl -o both.kiln");
+      "  kiln cache import colleague.kiln\n  kiln cache merge a.kiln b.jsonl -o both.kiln\n  kiln cache sign both.kiln --key release.pem");
 }
 
 }  // namespace kiln::cli

@@ -22,6 +22,7 @@ struct NamedFile {
 std::vector<NamedFile> files_to_show(const Globals& globals, const std::string& file,
                                      std::optional<store::Layers>& layers);
 
+void add_cache_sign(CLI::App& cache, Chosen& chosen);
 void add_cache_show(CLI::App& cache, Chosen& chosen);
 void add_cache_transfer(CLI::App& cache, Chosen& chosen);
 

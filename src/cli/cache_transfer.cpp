@@ -67,7 +67,9 @@ int export_records(const Globals& globals, const ExportSettings& settings) {
   store::File& from = *files.front().file;  // the overlay comes first
   const store::Selection selection{settings.op, settings.device_class, !settings.no_cubins, !settings.no_candidates};
   if (!settings.text) {
-    say_exported(globals, settings.output, store::export_file(from, settings.output, selection, settings.force));
+    // The overlay is the user's own under any policy.
+    const auto trust = settings.file.empty() ? store::CodeTrust{} : code_trust(globals);
+    say_exported(globals, settings.output, store::export_file(from, settings.output, selection, settings.force, trust));
     return exit_good;
   }
   std::ostringstream text;
@@ -95,17 +97,18 @@ void declare_merge(CLI::App& command, ImportSettings& settings) {
       ->type_name("FILE");
 }
 
-store::TransferReport bring(const std::string& path, store::File& to) {
+store::TransferReport bring(const std::string& path, store::File& to, const store::CodeTrust& trust) {
   if (!fs::exists(path)) throw Error(ErrorKind::bad_input, fmt::format("the file {} does not exist", path));
-  if (!is_text(path)) return store::merge_into(*store::File::open(path, store::Access::read_only), to);
+  if (!is_text(path)) return store::merge_into(*store::File::open(path, store::Access::read_only), to, trust);
   std::ifstream text(path);
   if (!text) throw Error(ErrorKind::io, fmt::format("{} cannot be read", path));
   return store::import_text(text, path, to);
 }
 
 int bring_all(const Globals& globals, const std::vector<std::string>& files, store::File& to) {
+  const store::CodeTrust trust = code_trust(globals);
   for (const std::string& path : files) {
-    const store::TransferReport report = bring(path, to);
+    const store::TransferReport report = bring(path, to, trust);
     if (globals.json) {
       print_json({{"event", "imported"},
                   {"file", path},
@@ -121,7 +124,7 @@ int bring_all(const Globals& globals, const std::vector<std::string>& files, sto
                       format_count(report.cubins)));
     if (report.untrusted_cubins > 0 && !globals.quiet)
       note(fmt::format(
-          "{} cubins of {} were left behind, since others could have written that file; they are compiled when they are needed",
+          "{} cubins of {} were left behind, since the trust policy does not let that file supply machine code; they are compiled when they are needed",
           report.untrusted_cubins, path));
   }
   return exit_good;

@@ -8,7 +8,6 @@
 #include "cli/output.hpp"
 #include "kiln/error.hpp"
 #include "store/transfer.hpp"
-#include "store/trust.hpp"
 
 namespace kiln::cli {
 namespace {
@@ -74,6 +73,15 @@ std::vector<spec::Op> load_ops(const Globals& globals) { return spec::load_ops(p
 store::LayerSettings layer_settings(const Globals& globals) {
   return {globals.overlay ? fs::path(*globals.overlay) : store::default_overlay(), paths_of(globals.bases),
           policy_of(globals), store::key_folders(paths_of(globals.trusted_keys)), Options{}.overlay_limit_bytes};
+}
+
+store::CodeTrust code_trust(const Globals& globals) {
+  std::vector<std::string> warnings;
+  store::CodeTrust trust{policy_of(globals),
+                         store::KeyRing::read(store::key_folders(paths_of(globals.trusted_keys)), warnings)};
+  if (!globals.quiet)
+    for (const std::string& warning : warnings) note(warning);
+  return trust;
 }
 
 store::Layers open_layers(const Globals& globals) {

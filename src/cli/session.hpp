@@ -9,6 +9,7 @@
 #include "kiln/options.hpp"
 #include "spec/op.hpp"
 #include "store/layers.hpp"
+#include "store/trust.hpp"
 
 namespace kiln::cli {
 
@@ -45,6 +46,8 @@ class ImportedBases {
 Options engine_options(const Globals& globals);
 std::vector<spec::Op> load_ops(const Globals& globals);
 store::LayerSettings layer_settings(const Globals& globals);
+/// What decides whether another file's machine code is copied.
+store::CodeTrust code_trust(const Globals& globals);
 /// What could not be opened is said on the standard error.
 store::Layers open_layers(const Globals& globals);
 void say_warnings(const Globals& globals, const store::Layers& layers);

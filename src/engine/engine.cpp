@@ -6,6 +6,7 @@
 #include "engine/explain.hpp"
 #include "engine/state.hpp"
 #include "spec/text.hpp"
+#include "store/key_ring.hpp"
 #include "store/trust.hpp"
 
 namespace kiln {

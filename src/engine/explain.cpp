@@ -55,10 +55,10 @@ void fall_back_at(Lookup& lookup, const spec::Op& op, const Problem& problem, co
   const auto broken = spec::broken_constraint(op, *lookup.implementation, problem, device, lookup.config);
   if (!broken) return;
   tune::Usable standing_in = tune::default_for(op, problem, device);
-  lookup.why = fmt::format("{} {}, from the {}, breaks the constraint '{}' at this size; {}", lookup.implementation->name,
-                           spec::to_string(*lookup.implementation, lookup.config), to_string(lookup.origin), *broken,
-                           standing_in.implementation != nullptr ? "the op's first legal default serves"
-                                                                 : standing_in.why_not);
+  lookup.why =
+      fmt::format("{} {}, from the {}, breaks the constraint '{}' at this size; {}", lookup.implementation->name,
+                  spec::to_string(*lookup.implementation, lookup.config), to_string(lookup.origin), *broken,
+                  standing_in.implementation != nullptr ? "the op's first legal default serves" : standing_in.why_not);
   lookup.implementation = standing_in.implementation;
   lookup.config = std::move(standing_in.config);
   lookup.origin = Origin::default_;

@@ -4,6 +4,7 @@
 
 #include "store/columns.hpp"
 #include "store/compression.hpp"
+#include "store/seal.hpp"
 #include "store/tables.hpp"
 
 namespace kiln::store {
@@ -31,6 +32,7 @@ const Sql& sql() {
 struct Row {
   std::int64_t id = 0;
   PackedCubin cubin;
+  spec::Digest digest{};
   std::string flaw;
 };
 
@@ -53,12 +55,18 @@ int count_of_fields() {
 
 Row read_cubin(const Query& query) {
   static const int image_column = first_field + count_of_fields();
-  Row row{query.integer(0), read_head(query), {}};
+  Row row{query.integer(0), read_head(query), {}, {}};
   const auto image = query.blob(image_column);
   row.cubin.image.assign(image.begin(), image.end());
-  const bool holds = query.blob(1).size() == row.cubin.key.size() && same_bytes(query.blob(2), digest_of(row.cubin));
+  row.digest = digest_of(row.cubin);
+  const bool holds = query.blob(1).size() == row.cubin.key.size() && same_bytes(query.blob(2), row.digest);
   row.flaw = holds ? flaw_of(row.cubin) : std::string(digest_mismatch);
   return row;
+}
+
+void judge(Row& row, const std::vector<spec::Digest>* accepted) {
+  if (!row.flaw.empty() || accepted == nullptr || is_among(*accepted, row.digest)) return;
+  row.flaw = "it was not in the file when the file's signature was checked";
 }
 
 constexpr std::string_view does_not_unpack = "its payload cannot be unpacked to the size that it states";
@@ -85,10 +93,10 @@ Row read_by_id(Connection& connection, std::int64_t id) {
   try {
     Query query = connection.query(sql().find);
     if (query.bind(id).step()) return read_cubin(query);
-    return {id, {}, "it is gone"};
+    return {id, {}, {}, "it is gone"};
   } catch (const SqliteFailure& failure) {
     if (!failure.too_big()) throw;
-    return {id, {}, "it is larger than any row that Kiln writes"};
+    return {id, {}, {}, "it is larger than any row that Kiln writes"};
   }
 }
 
@@ -100,10 +108,12 @@ std::optional<std::int64_t> id_of(Connection& connection, const spec::Digest& ke
 
 }  // namespace
 
-std::optional<PackedCubin> find_packed(Connection& connection, const spec::Digest& key, Flaws& flaws) {
+std::optional<PackedCubin> find_packed(Connection& connection, const spec::Digest& key, Flaws& flaws,
+                                       const std::vector<spec::Digest>* accepted) {
   const auto id = id_of(connection, key);
   if (!id) return std::nullopt;
   Row row = read_by_id(connection, *id);
+  judge(row, accepted);
   // A damaged index can lead to another key's sound row.
   if (row.flaw.empty() && row.cubin.key != key) row.flaw = digest_mismatch;
   if (row.flaw.empty()) return std::move(row.cubin);
@@ -111,21 +121,24 @@ std::optional<PackedCubin> find_packed(Connection& connection, const spec::Diges
   return std::nullopt;
 }
 
-std::optional<CubinRow> find_cubin(Connection& connection, const spec::Digest& key, Flaws& flaws) {
-  const auto packed = find_packed(connection, key, flaws);
+std::optional<CubinRow> find_cubin(Connection& connection, const spec::Digest& key, Flaws& flaws,
+                                   const std::vector<spec::Digest>* accepted) {
+  const auto packed = find_packed(connection, key, flaws, accepted);
   if (!packed) return std::nullopt;
   auto cubin = unpack(*packed);
-  if (!cubin) flaws.push_back(flaw_at({id_of(connection, key).value_or(0), {}, {}}, key, std::string(does_not_unpack)));
+  if (!cubin)
+    flaws.push_back(flaw_at({id_of(connection, key).value_or(0), {}, {}, {}}, key, std::string(does_not_unpack)));
   return cubin;
 }
 
 std::vector<PackedCubin> list_cubins_after(Connection& connection, std::span<const std::byte> after, std::int64_t limit,
-                                           Flaws& flaws) {
+                                           Flaws& flaws, const std::vector<spec::Digest>* accepted) {
   std::vector<PackedCubin> cubins;
   Query query = connection.query("SELECT id FROM cubin WHERE key > ? ORDER BY key");
   query.bind(after);
   while (static_cast<std::int64_t>(cubins.size()) < limit && query.step()) {
     Row row = read_by_id(connection, query.integer(0));
+    judge(row, accepted);
     if (row.flaw.empty() && !unpack(row.cubin)) row.flaw = does_not_unpack;
     if (row.flaw.empty())
       cubins.push_back(std::move(row.cubin));

@@ -30,12 +30,6 @@ std::string ownership_objection(std::string_view what, const std::filesystem::pa
   return {};
 }
 
-std::string folder_objection(const std::filesystem::path& folder) {
-  struct stat status {};
-  if (stat(folder.c_str(), &status) != 0) return {};
-  return ownership_objection("its folder", folder, status);
-}
-
 /// False, with errno, when there is no such folder afterwards. One that is made outlives a loss of power, as the files in it
 /// are promised to.
 bool make_private_folder(const std::filesystem::path& folder) {
@@ -48,6 +42,12 @@ bool make_private_folder(const std::filesystem::path& folder) {
 }
 
 }  // namespace
+
+std::string folder_objection(const std::filesystem::path& folder) {
+  struct stat status {};
+  if (stat(folder.c_str(), &status) != 0) return {};
+  return ownership_objection("its folder", folder, status);
+}
 
 std::filesystem::path literal_path(const std::filesystem::path& path) {
   if (path.empty() || !path.has_filename())

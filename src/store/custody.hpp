@@ -19,6 +19,9 @@ std::string file_objection(const std::filesystem::path& path);
 /// writable by nobody else.
 std::string overlay_objection(const std::filesystem::path& path);
 
+/// Why others could put files of their own into a folder, or an empty string.
+std::string folder_objection(const std::filesystem::path& folder);
+
 struct Trust {
   bool trusted = false;
   std::string why;

@@ -96,7 +96,7 @@ class TableWriter final : public Writer {
 class SqliteFile final : public File {
  public:
   SqliteFile(fs::path path, Access access, std::int64_t limit_bytes)
-      : path_(std::move(path)), access_(access), limit_bytes_(limit_bytes), session_(open_session().release()) {}
+      : path_(std::move(path)), access_(access), limit_bytes_(limit_bytes), session_(open_first().release()) {}
   ~SqliteFile() override;
 
   std::optional<Record> find_record(std::string_view key, bool with_candidates) override {
@@ -108,7 +108,7 @@ class SqliteFile final : public File {
   }
   std::optional<CubinRow> find_cubin(const spec::Digest& key) override {
     return read<std::optional<CubinRow>>([&](Session& session, Flaws& flaws) {
-      auto cubin = store::find_cubin(session.connection, key, flaws);
+      auto cubin = store::find_cubin(session.connection, key, flaws, accepted_cubins());
       if (cubin && access_ == Access::read_write) session.note("cubin", spec::to_hex(key));
       return cubin;
     });
@@ -122,8 +122,9 @@ class SqliteFile final : public File {
         [&](Session& s, Flaws& flaws) { return list_records_after(s.connection, key, limit, flaws); });
   }
   std::vector<PackedCubin> cubins_after(std::span<const std::byte> key, std::int64_t limit) override {
-    return read_or_throw<std::vector<PackedCubin>>(
-        [&](Session& s, Flaws& flaws) { return list_cubins_after(s.connection, key, limit, flaws); });
+    return read_or_throw<std::vector<PackedCubin>>([&](Session& s, Flaws& flaws) {
+      return list_cubins_after(s.connection, key, limit, flaws, accepted_cubins());
+    });
   }
   std::vector<std::string> compilers() override {
     return read<std::vector<std::string>>([](Session& s, Flaws&) { return list_compilers(s.connection); });
@@ -172,11 +173,18 @@ class SqliteFile final : public File {
   void compact() override;
 
   Counters counters() const override { return {quarantined_.load(), read_failures_.load(), write_failures_.load()}; }
+  const std::vector<PublicKey>& signers() const noexcept override { return signers_; }
   const fs::path& path() const noexcept override { return path_; }
 
  private:
   [[nodiscard]] bool on_disk() const noexcept { return !path_.empty(); }
-  std::unique_ptr<Session> open_session() const;
+  /// A file that is trusted for its signature may lie where others write to it while it is open: what was in it when the
+  /// signature was checked is what counts.
+  [[nodiscard]] const std::vector<spec::Digest>* accepted_cubins() const noexcept {
+    return signers_.empty() ? nullptr : &signed_cubins_;
+  }
+  std::unique_ptr<Session> open_first();
+  std::unique_ptr<Session> open_session(Seal* seal = nullptr) const;
   Session& session();
   void reopen_if_replaced(Session& session) const;
   template <class Result, class Work>
@@ -195,6 +203,8 @@ class SqliteFile final : public File {
   const fs::path path_;
   const Access access_;
   const std::int64_t limit_bytes_;  // 0: none
+  std::vector<PublicKey> signers_;
+  std::vector<spec::Digest> signed_cubins_;  // sorted; empty without signers
   std::atomic<Session*> session_;
   std::atomic<std::int64_t> quarantined_ = 0, read_failures_ = 0, write_failures_ = 0;
 };
@@ -212,7 +222,15 @@ SqliteFile::~SqliteFile() {
   delete session;
 }
 
-std::unique_ptr<Session> SqliteFile::open_session() const {
+std::unique_ptr<Session> SqliteFile::open_first() {
+  Seal seal;
+  auto session = open_session(access_ == Access::read_only ? &seal : nullptr);
+  for (const SealSignature& each : seal.signatures) signers_.push_back(each.key);
+  signed_cubins_ = std::move(seal.cubins);
+  return session;
+}
+
+std::unique_ptr<Session> SqliteFile::open_session(Seal* seal) const {
   if (!on_disk()) return std::make_unique<Session>(open_in_memory(), Identity{});
   if (access_ == Access::read_write) {
     create_if_missing(path_);
@@ -220,7 +238,7 @@ std::unique_ptr<Session> SqliteFile::open_session() const {
       throw Error(ErrorKind::no_permission, fmt::format("'{}' is not written to: {}", path_.string(), objection));
   }
   const Identity identity = identity_of(path_);
-  return std::make_unique<Session>(open_existing(path_, access_), identity);
+  return std::make_unique<Session>(open_existing(path_, access_, seal), identity);
 }
 
 Session& SqliteFile::session() {

@@ -11,6 +11,7 @@
 #include <string_view>
 #include <vector>
 
+#include "store/keys.hpp"
 #include "store/prune.hpp"
 #include "store/record.hpp"
 
@@ -126,6 +127,9 @@ class File {
   [[nodiscard]] virtual FileStats stats() = 0;
   [[nodiscard]] virtual std::vector<OpBytes> bytes_by_op() = 0;
   [[nodiscard]] virtual Counters counters() const = 0;
+  /// Of a file that is open for reading only: the keys whose signatures over its content were found good when it was
+  /// opened. A cubin that was not in it then is not served since.
+  [[nodiscard]] virtual const std::vector<PublicKey>& signers() const noexcept = 0;
   [[nodiscard]] virtual const std::filesystem::path& path() const noexcept = 0;
 };
 

@@ -9,6 +9,7 @@
 #include "store/fields.hpp"
 #include "store/json.hpp"
 #include "store/limits.hpp"
+#include "store/seal.hpp"
 
 namespace kiln::store {
 namespace {
@@ -140,6 +141,7 @@ bool is_utf8(std::string_view text) noexcept {
 void set_aside(Connection& connection, const std::vector<Flaw>& flaws) {
   for (const Flaw& flaw : flaws) {
     if (!flaw.remove(connection)) continue;
+    if (is_sealed(flaw.source)) remove_manifest(connection);
     connection.query("INSERT INTO quarantine (source, key, reason) VALUES (?, ?, ?)")
         .bind(std::string_view(flaw.source))
         .bind(std::string_view(flaw.key))

@@ -8,6 +8,7 @@
 #include "kiln/error.hpp"
 #include "store/custody.hpp"
 #include "store/opening.hpp"
+#include "store/trust.hpp"
 
 namespace kiln::store {
 namespace {
@@ -52,15 +53,16 @@ Layer open_overlay(const LayerSettings& settings, std::vector<std::string>& warn
   }
 }
 
-Layer open_base(const fs::path& path, std::vector<std::string>& warnings) {
+Layer open_base(const fs::path& path, const CodeTrust& trust, std::vector<std::string>& warnings) {
   Layer layer{LayerKind::base, path, nullptr, {}, false, {}};
   try {
     layer.file = File::open(path, Access::read_only);
-    auto [trusted, why] = owner_trust(layer.file->path());
+    const auto [trusted, why] = judge_code(*layer.file, trust);
     layer.trusted_for_code = trusted;
-    layer.trust = std::move(why);
+    layer.trust = trusted ? why : fmt::format("configurations only: {}", why);
   } catch (const Error& error) {
     layer.refused = error.what();
+    layer.trust = "nothing: it is refused";
     warnings.push_back(fmt::format("a base file is left out: {}", error.what()));
   }
   return layer;
@@ -70,7 +72,9 @@ Layer open_base(const fs::path& path, std::vector<std::string>& warnings) {
 
 Layers::Layers(const LayerSettings& settings) : memory_(std::make_unique<Memory>()) {
   layers_.push_back(open_overlay(settings, warnings_));
-  for (const fs::path& base : settings.bases) layers_.push_back(open_base(base, warnings_));
+  if (settings.bases.empty()) return;
+  const CodeTrust trust{settings.trust, KeyRing::read(settings.key_folders, warnings_)};
+  for (const fs::path& base : settings.bases) layers_.push_back(open_base(base, trust, warnings_));
 }
 
 std::optional<Found<Record>> Layers::find_record(std::string_view key) {

@@ -25,14 +25,14 @@ struct Layer {
   std::unique_ptr<File> file;     // null when refused
   std::string refused;            // the reason, or empty
   bool trusted_for_code = false;  // its cubins may be loaded
-  std::string trust;              // why, for `explain` and `doctor`
+  std::string trust;              // why, or why not, for `explain` and `doctor`
 };
 
 struct LayerSettings {
   std::filesystem::path overlay = {};
   std::vector<std::filesystem::path> bases = {};
   TrustPolicy trust = TrustPolicy::owner;
-  std::vector<std::filesystem::path> key_folders = {};  // see trust.hpp
+  std::vector<std::filesystem::path> key_folders = {};  // see key_ring.hpp
   std::int64_t overlay_limit_bytes = 0;                 // 0: no limit
 };
 

@@ -123,6 +123,13 @@ Connection migrated(Connection connection, Access access) {
   return connection;
 }
 
+Seal judge_seal(const fs::path& path, Connection& connection) {
+  Seal seal = read_seal(connection);
+  if (seal.flaw.empty()) seal.flaw = content_flaw(connection, SealedTables::answers, seal);
+  if (!seal.flaw.empty()) damaged(path, seal.flaw);
+  return seal;
+}
+
 void check_access(const fs::path& path, Access access) {
   const int wanted = access == Access::read_only ? R_OK : R_OK | W_OK;
   if (faccessat(AT_FDCWD, path.c_str(), wanted, AT_EACCESS) != 0) {
@@ -183,7 +190,7 @@ Error to_error(const fs::path& path, std::string_view doing, const SqliteFailure
                fmt::format("'{}' cannot be {}: {}", path.string(), doing, failure.what()));
 }
 
-Connection open_existing(const fs::path& path, Access access) {
+Connection open_existing(const fs::path& path, Access access, Seal* seal) {
   if (struct stat status{}; lstat(path.c_str(), &status) == 0 && !S_ISREG(status.st_mode))
     refuse(path, "it is not a regular file");
   check_access(path, access);
@@ -199,8 +206,7 @@ Connection open_existing(const fs::path& path, Access access) {
     Transaction transaction(connection, Transaction::Kind::read);
     judge_tables(path, connection);
     judge_size(path, connection);
-    if (!writing)
-      if (const auto mismatch = manifest_mismatch(connection); !mismatch.empty()) damaged(path, mismatch);
+    if (seal != nullptr) *seal = judge_seal(path, connection);
     transaction.commit();
     return migrated(std::move(connection), access);
   } catch (const SqliteFailure& failure) {

@@ -5,6 +5,7 @@
 
 #include "kiln/error.hpp"
 #include "store/file.hpp"
+#include "store/seal.hpp"
 #include "store/sqlite.hpp"
 
 namespace kiln::store {
@@ -17,9 +18,9 @@ class DamagedFile : public Error {
 
 /// All below take a path from literal_path().
 
-/// Opens a file that exists, after a check of its header, its size, its tables and its manifest. Throws as File::open
-/// does, and DamagedFile where the file is Kiln's own but damaged.
-Connection open_existing(const std::filesystem::path& path, Access access);
+/// Opens a file that exists, after a check of its header, its size and its tables, and with `seal` also of its seal,
+/// which is then known. Throws as File::open does, and DamagedFile where the file is Kiln's own but damaged.
+Connection open_existing(const std::filesystem::path& path, Access access, Seal* seal = nullptr);
 Connection open_in_memory();
 
 /// Makes an empty file under a temporary name beside `path` and renames it there, unless something has that name

@@ -6,6 +6,7 @@
 #include <map>
 #include <vector>
 
+#include "store/seal.hpp"
 #include "store/tables.hpp"
 
 namespace kiln::store {

@@ -145,6 +145,14 @@ void Connection::compact() {
   check(database_.get(), code);
 }
 
+// Far above what Kiln's own statements need, far below what a hostile schema could ask for.
+constexpr std::pair<int, int> limits[] = {
+    {SQLITE_LIMIT_LENGTH, max_row_bytes}, {SQLITE_LIMIT_SQL_LENGTH, 16384}, {SQLITE_LIMIT_COLUMN, 64},
+    {SQLITE_LIMIT_EXPR_DEPTH, 64},        {SQLITE_LIMIT_VDBE_OP, 16384},    {SQLITE_LIMIT_COMPOUND_SELECT, 8},
+    {SQLITE_LIMIT_FUNCTION_ARG, 8},       {SQLITE_LIMIT_ATTACHED, 0},       {SQLITE_LIMIT_LIKE_PATTERN_LENGTH, 64},
+    {SQLITE_LIMIT_VARIABLE_NUMBER, 64},   {SQLITE_LIMIT_TRIGGER_DEPTH, 4},
+};
+
 // A file may come from anywhere: nothing in it may run code, and no row may be larger than any that Kiln writes.
 void Connection::configure(OpenMode mode) {
   sqlite3* database = database_.get();
@@ -157,10 +165,9 @@ void Connection::configure(OpenMode mode) {
   sqlite3_db_config(database, SQLITE_DBCONFIG_DQS_DML, 0, nullptr);
   sqlite3_db_config(database, SQLITE_DBCONFIG_DQS_DDL, 0, nullptr);
   sqlite3_db_config(database, SQLITE_DBCONFIG_ENABLE_FKEY, 1, nullptr);
-  sqlite3_limit(database, SQLITE_LIMIT_LENGTH, max_row_bytes);
-  sqlite3_limit(database, SQLITE_LIMIT_ATTACHED, 0);
+  for (const auto& [limit, value] : limits) sqlite3_limit(database, limit, value);
   // None of these reads the file, as cache_size or synchronous would: its header is still to be judged.
-  execute_script("PRAGMA cell_size_check = ON; PRAGMA temp_store = MEMORY");
+  execute_script("PRAGMA cell_size_check = ON; PRAGMA temp_store = MEMORY; PRAGMA mmap_size = 0");
   if (mode == OpenMode::read_only) execute_script("PRAGMA query_only = ON");
 }
 

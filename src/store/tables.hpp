@@ -29,11 +29,14 @@ std::vector<Record> list_records_after(Connection& connection, std::string_view 
 /// Every record that holds, with its row's id, by id.
 void each_record(Connection& connection, const std::function<void(std::int64_t, const Record&)>& visit);
 
-std::optional<CubinRow> find_cubin(Connection& connection, const spec::Digest& key, Flaws& flaws);
-std::optional<PackedCubin> find_packed(Connection& connection, const spec::Digest& key, Flaws& flaws);
+/// With `accepted`, sorted, a row of any other digest counts as a flaw.
+std::optional<CubinRow> find_cubin(Connection& connection, const spec::Digest& key, Flaws& flaws,
+                                   const std::vector<spec::Digest>* accepted = nullptr);
+std::optional<PackedCubin> find_packed(Connection& connection, const spec::Digest& key, Flaws& flaws,
+                                       const std::vector<spec::Digest>* accepted = nullptr);
 /// At most `limit` cubins whose key comes after `after`, by key; an empty `after` comes before them all.
 std::vector<PackedCubin> list_cubins_after(Connection& connection, std::span<const std::byte> after, std::int64_t limit,
-                                           Flaws& flaws);
+                                           Flaws& flaws, const std::vector<spec::Digest>* accepted = nullptr);
 /// Distinct, sorted; not covered by a digest check: a wrong one only forms a key that nothing has.
 /// Every cubin without its image, which its digest covers, so that the digest is not checked.
 void each_cubin_head(Connection& connection, const std::function<void(std::int64_t, const PackedCubin&)>& visit);
@@ -58,11 +61,5 @@ std::vector<OpBytes> read_bytes_by_op(Connection& connection);
 std::int64_t used_bytes(Connection& connection);
 /// Inside a write transaction.
 PruneReport prune(Connection& connection, const PruneRule& rule);
-
-/// The seal: how many records, candidates and cubins there are, and a digest over their digests in key order.
-void write_manifest(Connection& connection);
-void remove_manifest(Connection& connection);
-/// How the row counts differ from the manifest, or an empty string when they agree or there is no manifest.
-std::string manifest_mismatch(Connection& connection);
 
 }  // namespace kiln::store

@@ -40,10 +40,6 @@ bool is_selected(const PackedCubin& cubin, const Selection& selection) {
          (!selection.cubin_keys || selection.cubin_keys->contains(cubin.key));
 }
 
-/// A file in memory was filled by this process; any other must satisfy the policy `owner` for its machine code to be
-/// copied.
-bool may_supply_code(const File& file) { return file.path().empty() || owner_trust(file.path()).trusted; }
-
 /// Takes over what is better than, or missing from, the file that is written to.
 class Import {
  public:
@@ -89,10 +85,10 @@ struct Unpublished {
 };
 
 /// Of the files given, those whose machine code may be copied; what the others hold is counted as left behind.
-std::vector<File*> suppliers_of_code(std::span<File* const> files, TransferReport& report) {
+std::vector<File*> suppliers_of_code(std::span<File* const> files, const CodeTrust& trust, TransferReport& report) {
   std::vector<File*> suppliers;
   for (File* file : files) {
-    if (may_supply_code(*file))
+    if (judge_code(*file, trust).trusted)
       suppliers.push_back(file);
     else
       report.untrusted_cubins += file->stats().cubins;
@@ -100,7 +96,7 @@ std::vector<File*> suppliers_of_code(std::span<File* const> files, TransferRepor
   return suppliers;
 }
 
-void write_sealed(const fs::path& path, std::span<File* const> from, const Selection& selection,
+void write_sealed(const fs::path& path, std::span<File* const> from, const Selection& selection, const CodeTrust& trust,
                   TransferReport& report) try {
   create_new(path, S_IRUSR | S_IWUSR | S_IRGRP | S_IROTH);
   Connection connection = open_existing(path, Access::read_write);
@@ -112,7 +108,7 @@ void write_sealed(const fs::path& path, std::span<File* const> from, const Selec
     ++report.added;
   });
   if (selection.cubins) {
-    merge<PackedCubin>(suppliers_of_code(from, report), [&](const PackedCubin& cubin) {
+    merge<PackedCubin>(suppliers_of_code(from, trust, report), [&](const PackedCubin& cubin) {
       if (is_selected(cubin, selection) && put_cubin(connection, cubin, digest_of(cubin), false)) ++report.cubins;
     });
   }
@@ -169,13 +165,13 @@ TransferReport import_text(std::istream& from, const std::string& name, File& to
   return report;
 }
 
-TransferReport merge_files(std::span<File* const> from, const fs::path& to, const Selection& selection,
-                           bool overwrite) {
+TransferReport merge_files(std::span<File* const> from, const fs::path& to, const Selection& selection, bool overwrite,
+                           const CodeTrust& trust) {
   const fs::path target = literal_path(to);
   check_target(target, overwrite);
   TransferReport report;
   Unpublished temporary{temporary_beside(target)};
-  write_sealed(temporary.path, from, selection, report);
+  write_sealed(temporary.path, from, selection, trust, report);
   if (rename(temporary.path.c_str(), target.c_str()) != 0)
     throw Error(ErrorKind::io, fmt::format("'{}' cannot be put in place: {}", target.string(), std::strerror(errno)));
   temporary.path.clear();
@@ -183,16 +179,17 @@ TransferReport merge_files(std::span<File* const> from, const fs::path& to, cons
   return report;
 }
 
-TransferReport export_file(File& from, const fs::path& to, const Selection& selection, bool overwrite) {
+TransferReport export_file(File& from, const fs::path& to, const Selection& selection, bool overwrite,
+                           const CodeTrust& trust) {
   File* const files[] = {&from};
-  return merge_files(files, to, selection, overwrite);
+  return merge_files(files, to, selection, overwrite, trust);
 }
 
-TransferReport merge_into(File& from, File& to) {
+TransferReport merge_into(File& from, File& to, const CodeTrust& trust) {
   TransferReport report;
   if (&from == &to) return report;
   File* const files[] = {&from};
-  const auto suppliers = suppliers_of_code(files, report);
+  const auto suppliers = suppliers_of_code(files, trust, report);
   to.write_all([&](Writer& writer) {
     Import import(writer, report);
     merge<Record>(files, [&](const Record& record) { import.add(record); });

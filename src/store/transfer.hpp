@@ -9,6 +9,7 @@
 #include <string>
 
 #include "store/file.hpp"
+#include "store/trust.hpp"
 
 namespace kiln::store {
 
@@ -26,6 +27,8 @@ struct TransferReport {
   std::int64_t untrusted_cubins = 0;  // left behind: a copy in the user's own file would pass for the user's own code
 };
 
+/// Machine code goes along only from files that `trust` lets supply it.
+
 /// JSON lines, sorted by key, one record a line, no cubins: the same content gives the same bytes. Lossless for what it
 /// holds.
 void export_text(File& from, std::ostream& to, const Selection& selection);
@@ -34,12 +37,13 @@ void export_text(File& from, std::ostream& to, const Selection& selection);
 TransferReport import_text(std::istream& from, const std::string& name, File& to);
 /// Writes a new .kiln file beside `to`, seals it with a manifest and renames it into place; an existing file needs
 /// `overwrite`. The same content gives the same bytes.
-TransferReport export_file(File& from, const std::filesystem::path& to, const Selection& selection, bool overwrite);
+TransferReport export_file(File& from, const std::filesystem::path& to, const Selection& selection, bool overwrite,
+                           const CodeTrust& trust = {});
 /// The same from several files at once: of each key the row that merge_order.hpp finds better, whatever their order. Rows
 /// are verified before they count; memory stays bounded.
 TransferReport merge_files(std::span<File* const> from, const std::filesystem::path& to, const Selection& selection,
-                           bool overwrite);
+                           bool overwrite, const CodeTrust& trust = {});
 /// Takes over, in one transaction, what is better than, or missing from, `to`: commutative and idempotent.
-TransferReport merge_into(File& from, File& to);
+TransferReport merge_into(File& from, File& to, const CodeTrust& trust = {});
 
 }  // namespace kiln::store

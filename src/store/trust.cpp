@@ -2,7 +2,6 @@
 
 #include <fmt/core.h>
 
-#include <algorithm>
 #include <cstdlib>
 
 #include "kiln/error.hpp"
@@ -10,30 +9,25 @@
 namespace kiln::store {
 namespace {
 
-namespace fs = std::filesystem;
-
-std::string_view environment(const char* name) {
-  const char* value = std::getenv(name);
-  return value != nullptr ? value : "";
+Trust judge_signers(const File& file, const KeyRing& keys) {
+  for (const PublicKey& signer : file.signers())
+    if (const KnownKey* known = keys.trusted(signer))
+      return {true, fmt::format("signed by {} ({})", known->name, known->file.string())};
+  if (file.signers().empty()) return {false, "nobody signed it"};
+  for (const PublicKey& signer : file.signers())
+    if (const KnownKey* known = keys.revoked(signer))
+      return {false, fmt::format("the key {} that signed it is revoked ({})", known->name, known->file.string())};
+  return {false, fmt::format("no trusted key signed it, but an unknown one (fingerprint {})",
+                             fingerprint(file.signers().front()))};
 }
 
-std::vector<fs::path> split(std::string_view paths) {
-  std::vector<fs::path> parts;
-  while (!paths.empty()) {
-    const auto colon = std::min(paths.find(':'), paths.size());
-    if (colon > 0) parts.emplace_back(paths.substr(0, colon));
-    paths.remove_prefix(std::min(colon + 1, paths.size()));
-  }
-  return parts;
-}
-
-std::vector<fs::path> users_key_folders() {
-  if (const auto named = environment("KILN_TRUSTED_KEYS"); !named.empty()) return split(named);
-  // The XDG specification has a relative path ignored.
-  if (const fs::path config = environment("XDG_CONFIG_HOME"); config.is_absolute())
-    return {config / "kiln" / "trusted"};
-  if (const fs::path home = environment("HOME"); home.is_absolute()) return {home / ".config" / "kiln" / "trusted"};
-  return {};
+// The path was resolved when the file was opened. If a folder on it has become a link since, what would be judged is not
+// what was opened.
+Trust judge_owner(const File& file) {
+  std::error_code failure;
+  if (std::filesystem::canonical(file.path(), failure) != file.path() || failure)
+    return {false, "its path leads elsewhere than when it was opened"};
+  return owner_trust(file.path());
 }
 
 }  // namespace
@@ -50,14 +44,19 @@ TrustPolicy parse_trust_policy(std::string_view word, std::string_view from) {
 
 TrustPolicy trust_policy(std::optional<TrustPolicy> chosen) {
   if (chosen) return *chosen;
-  const auto word = environment("KILN_TRUST");
-  return word.empty() ? TrustPolicy::owner : parse_trust_policy(word, "KILN_TRUST");
+  const char* word = std::getenv("KILN_TRUST");
+  return word == nullptr || *word == '\0' ? TrustPolicy::owner : parse_trust_policy(word, "KILN_TRUST");
 }
 
-std::vector<fs::path> key_folders(std::span<const fs::path> chosen) {
-  auto folders = chosen.empty() ? users_key_folders() : std::vector<fs::path>(chosen.begin(), chosen.end());
-  folders.emplace_back("/etc/kiln/trusted");
-  return folders;
+Trust judge_code(const File& file, const CodeTrust& trust) {
+  if (file.path().empty()) return {true, "it is in this process's memory"};
+  Trust by_signature = judge_signers(file, trust.keys);
+  if (by_signature.trusted) return by_signature;
+  if (trust.policy == TrustPolicy::signed_files)
+    return {false, fmt::format("the policy is signed, and {}", by_signature.why)};
+  Trust by_owner = judge_owner(file);
+  if (by_owner.trusted) return by_owner;
+  return {false, fmt::format("{}; and {}", by_owner.why, by_signature.why)};
 }
 
 }  // namespace kiln::store

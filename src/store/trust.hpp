@@ -1,24 +1,28 @@
-// Whose machine code is loaded.
+// Whose machine code is loaded: a file's own, when the policy or a trusted key's signature says so.
 #pragma once
 
-#include <filesystem>
 #include <optional>
-#include <span>
 #include <string_view>
-#include <vector>
 
 #include "kiln/options.hpp"
+#include "store/custody.hpp"
+#include "store/file.hpp"
+#include "store/key_ring.hpp"
 
 namespace kiln::store {
 
 std::string_view to_string(TrustPolicy policy) noexcept;  // "owner", "signed"
-/// `chosen`, else what $KILN_TRUST says, else owner. Throws Error(bad_input) when it says something else.
-TrustPolicy trust_policy(std::optional<TrustPolicy> chosen);
 /// Throws Error(bad_input) for anything but "owner" and "signed"; `from` says where the word stands.
 TrustPolicy parse_trust_policy(std::string_view word, std::string_view from);
+/// `chosen`, else what $KILN_TRUST says, else owner. Throws Error(bad_input) when it says something else.
+TrustPolicy trust_policy(std::optional<TrustPolicy> chosen);
 
-/// `chosen`, else those of $KILN_TRUSTED_KEYS, else $XDG_CONFIG_HOME/kiln/trusted or $HOME/.config/kiln/trusted; then
-/// /etc/kiln/trusted.
-std::vector<std::filesystem::path> key_folders(std::span<const std::filesystem::path> chosen);
+struct CodeTrust {
+  TrustPolicy policy = TrustPolicy::owner;
+  KeyRing keys = {};
+};
+/// Whether machine code of a file other than the user's own overlay may be loaded or copied, and which rule says so. A
+/// signature counts for files that are open for reading only. A file in memory was filled by this process.
+Trust judge_code(const File& file, const CodeTrust& trust);
 
 }  // namespace kiln::store

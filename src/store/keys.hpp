@@ -1,0 +1,46 @@
+// Ed25519 keys in PEM files, and what they sign.
+#pragma once
+
+#include <array>
+#include <cstddef>
+#include <filesystem>
+#include <memory>
+#include <span>
+#include <string>
+
+struct evp_pkey_st;
+
+namespace kiln::store {
+
+using PublicKey = std::array<std::byte, 32>;
+using Signature = std::array<std::byte, 64>;
+
+/// The SHA-256 of the key's SubjectPublicKeyInfo in hexadecimal digits, which is also what
+/// `openssl pkey -pubin -in KEY.pem -outform DER | openssl dgst -sha256` prints.
+std::string fingerprint(const PublicKey& key);
+
+/// Reads what `openssl pkey -pubout` writes. Throws Error(bad_input) for a file that holds no Ed25519 public key, and
+/// Error(no_permission) or Error(io) for one that cannot be read.
+PublicKey read_public_key(const std::filesystem::path& path);
+
+bool verifies(const PublicKey& key, std::span<const std::byte> message, const Signature& signature);
+
+class PrivateKey {
+ public:
+  /// Reads what `openssl genpkey -algorithm ed25519` writes. Throws as read_public_key does.
+  static PrivateKey read(const std::filesystem::path& path);
+  [[nodiscard]] const PublicKey& public_key() const noexcept { return public_key_; }
+  [[nodiscard]] Signature sign(std::span<const std::byte> message) const;
+
+ private:
+  struct Free {
+    void operator()(evp_pkey_st* key) const noexcept;
+  };
+  using Key = std::unique_ptr<evp_pkey_st, Free>;
+  PrivateKey(Key key, const PublicKey& public_key) : key_(std::move(key)), public_key_(public_key) {}
+
+  Key key_;
+  PublicKey public_key_;
+};
+
+}  // namespace kiln::store

@@ -1,0 +1,151 @@
+#include "store/seal.hpp"
+
+#include <fmt/core.h>
+
+#include <algorithm>
+#include <array>
+namespace kiln::store {
+namespace {
+
+struct SealedTable {
+  std::string_view source, digests;
+};
+constexpr std::array<SealedTable, 3> sealed = {
+    {{"record", "SELECT digest FROM record ORDER BY key"},
+     {"candidate",
+      "SELECT candidate.digest FROM candidate JOIN record ON record.id = candidate.record "
+      "ORDER BY record.key, position"},
+     {"cubin", "SELECT digest FROM cubin ORDER BY key"}}};
+
+template <std::size_t size>
+bool copy_exactly(std::span<const std::byte> from, std::array<std::byte, size>& to) {
+  if (from.size() != size) return false;
+  std::ranges::copy(from, to.begin());
+  return true;
+}
+
+/// `digests`, when given, takes each row's; one of another length is no digest and matches none.
+ManifestRow summarise(Connection& connection, const SealedTable& table, std::vector<spec::Digest>* digests) {
+  ManifestRow row{table.source, 0, {}};
+  spec::Hasher hasher;
+  hasher.field(table.source);
+  Query query = connection.query(table.digests);
+  for (; query.step(); ++row.rows) {
+    hasher.field(query.blob(0));
+    spec::Digest digest{};
+    if (digests != nullptr && copy_exactly(query.blob(0), digest)) digests->push_back(digest);
+  }
+  row.digest = hasher.finish();
+  return row;
+}
+
+void read_manifest(Connection& connection, Seal& seal) {
+  std::int64_t rows = 0;
+  {
+    Query query = connection.query("SELECT count(*) FROM manifest");
+    if (query.step()) rows = query.integer(0);
+  }
+  if (rows == 0) return;
+  for (const SealedTable& table : sealed) {
+    Query query = connection.query("SELECT row_count, digest FROM manifest WHERE source = ?");
+    ManifestRow row{table.source, 0, {}};
+    if (!query.bind(table.source).step() || !copy_exactly(query.blob(1), row.digest)) break;
+    row.rows = query.integer(0);
+    seal.manifest.push_back(row);
+  }
+  if (seal.manifest.size() != sealed.size() || rows != static_cast<std::int64_t>(sealed.size()))
+    seal.flaw = "its manifest is not one of records, candidates and cubins";
+}
+
+void read_signatures(Connection& connection, Seal& seal) {
+  const auto message = message_of(connection, seal);
+  constexpr std::size_t most = 64;  // each costs a check of tens of microseconds
+  Query query = connection.query("SELECT public_key, signature FROM signature ORDER BY public_key");
+  while (query.step()) {
+    if (seal.signatures.size() == most) {
+      seal.flaw = fmt::format("it holds more than {} signatures", most);
+      return;
+    }
+    SealSignature found;
+    Signature signature{};
+    if (!copy_exactly(query.blob(0), found.key)) {
+      seal.flaw = "one of its signatures names no Ed25519 key";
+      continue;
+    }
+    found.valid = copy_exactly(query.blob(1), signature) && !seal.manifest.empty() && seal.flaw.empty() &&
+                  verifies(found.key, message, signature);
+    if (!found.valid && seal.flaw.empty())
+      seal.flaw = fmt::format("the signature by the key with the fingerprint {} is not one over its manifest",
+                              fingerprint(found.key));
+    seal.signatures.push_back(found);
+  }
+}
+
+}  // namespace
+
+bool is_among(const std::vector<spec::Digest>& cubins, const spec::Digest& digest) noexcept {
+  return std::binary_search(cubins.begin(), cubins.end(), digest, before);
+}
+
+bool is_sealed(std::string_view source) noexcept {
+  return std::any_of(sealed.begin(), sealed.end(), [&](const SealedTable& table) { return table.source == source; });
+}
+
+spec::Digest message_of(Connection& connection, const Seal& seal) {
+  spec::Hasher hasher;
+  hasher.field(std::string_view("kiln signature 1"));
+  Query version = connection.query("PRAGMA user_version");
+  hasher.field(version.step() ? version.integer(0) : std::int64_t{0});
+  for (const ManifestRow& row : seal.manifest)
+    hasher.field(row.source).field(row.rows).field(std::span<const std::byte>(row.digest));
+  return hasher.finish();
+}
+
+Seal read_seal(Connection& connection) {
+  Seal seal;
+  read_manifest(connection, seal);
+  read_signatures(connection, seal);
+  return seal;
+}
+
+std::string content_flaw(Connection& connection, SealedTables tables, Seal& seal) {
+  for (std::size_t at = 0; at < seal.manifest.size(); ++at) {
+    const ManifestRow& stated = seal.manifest[at];
+    if (tables == SealedTables::answers && stated.source == "candidate") continue;
+    const bool remember = stated.source == "cubin" && !seal.signatures.empty();
+    const ManifestRow found = summarise(connection, sealed[at], remember ? &seal.cubins : nullptr);
+    if (found.rows != stated.rows)
+      return fmt::format("its manifest states {} {} rows and it holds {}", stated.rows, stated.source, found.rows);
+    if (found.digest != stated.digest)
+      return fmt::format("the digest of its manifest over its {} rows differs; was it copied while it was written?",
+                         stated.source);
+  }
+  std::sort(seal.cubins.begin(), seal.cubins.end());
+  return {};
+}
+
+void write_manifest(Connection& connection) {
+  remove_manifest(connection);
+  for (const SealedTable& table : sealed) {
+    const ManifestRow row = summarise(connection, table, nullptr);
+    connection.query("INSERT INTO manifest (source, row_count, digest) VALUES (?, ?, ?)")
+        .bind(row.source)
+        .bind(row.rows)
+        .bind(std::span<const std::byte>(row.digest))
+        .run();
+  }
+}
+
+void remove_manifest(Connection& connection) {
+  connection.execute("DELETE FROM signature");
+  connection.execute("DELETE FROM manifest");
+}
+
+void write_signature(Connection& connection, const PublicKey& key, const Signature& signature) {
+  connection.query("INSERT OR REPLACE INTO signature (public_key, signature) VALUES (?, ?)")
+      .bind(std::span<const std::byte>(key))
+      .bind(std::span<const std::byte>(signature))
+      .run();
+}
+
+}  // namespace kiln::store

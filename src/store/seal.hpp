@@ -1,0 +1,64 @@
+// The seal of an exported file: a manifest over the digests of its rows, and signatures over the manifest.
+//
+//   manifest row := source, row_count, SHA-256(field(source) field(digest of each row, in the table's order))
+//   message      := SHA-256(field("kiln signature 1") field(user_version)
+//                           (field(source) field(row_count) field(digest)) for record, candidate, cubin)
+//   signature    := Ed25519 over the 32 bytes of the message
+//
+// with fields as spec::Hasher takes them.
+#pragma once
+
+#include <string>
+#include <string_view>
+#include <vector>
+
+#include "spec/key.hpp"
+#include "store/keys.hpp"
+#include "store/sqlite.hpp"
+
+namespace kiln::store {
+
+struct ManifestRow {
+  std::string_view source;
+  std::int64_t rows = 0;
+  spec::Digest digest{};
+};
+
+struct SealSignature {
+  PublicKey key{};
+  bool valid = false;
+};
+
+struct Seal {
+  std::vector<ManifestRow> manifest;      // of record, candidate and cubin; empty: the file is not sealed
+  std::vector<SealSignature> signatures;  // by public key
+  std::vector<spec::Digest> cubins;       // the digests of the signed cubins, sorted; see content_flaw
+  std::string flaw;                       // why it cannot be believed, whatever the rows are; or empty
+};
+/// Reads the seal and verifies its signatures; the rows are not looked at.
+Seal read_seal(Connection& connection);
+
+enum class SealedTables : std::uint8_t {
+  answers,  // what look-ups read: records and cubins
+  all,      // the candidates too, of which there are far more
+};
+/// How the digests of the rows differ from the manifest, or an empty string when they agree or there is no manifest.
+/// Remembers the cubins of a signed file.
+std::string content_flaw(Connection& connection, SealedTables tables, Seal& seal);
+
+/// Whether a row of a signed file was in it when content_flaw looked.
+bool is_among(const std::vector<spec::Digest>& cubins, const spec::Digest& digest) noexcept;
+
+/// Both inside a write transaction. A new manifest begins without signatures; a change of a sealed row removes both.
+void write_manifest(Connection& connection);
+void remove_manifest(Connection& connection);
+
+/// Whether the manifest covers the table.
+bool is_sealed(std::string_view source) noexcept;
+
+/// What is signed.
+spec::Digest message_of(Connection& connection, const Seal& seal);
+/// Inside a write transaction; replaces a signature of the same key.
+void write_signature(Connection& connection, const PublicKey& key, const Signature& signature);
+
+}  // namespace kiln::store
