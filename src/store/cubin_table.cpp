@@ -4,7 +4,6 @@
 
 #include "store/columns.hpp"
 #include "store/compression.hpp"
-#include "store/seal.hpp"
 #include "store/tables.hpp"
 
 namespace kiln::store {
@@ -64,8 +63,8 @@ Row read_cubin(const Query& query) {
   return row;
 }
 
-void judge(Row& row, const std::vector<spec::Digest>* accepted) {
-  if (!row.flaw.empty() || accepted == nullptr || is_among(*accepted, row.digest)) return;
+void judge(Row& row, const DigestSet* accepted) {
+  if (!row.flaw.empty() || accepted == nullptr || accepted->contains(row.digest)) return;
   row.flaw = "it was not in the file when the file's signature was checked";
 }
 
@@ -109,7 +108,7 @@ std::optional<std::int64_t> id_of(Connection& connection, const spec::Digest& ke
 }  // namespace
 
 std::optional<PackedCubin> find_packed(Connection& connection, const spec::Digest& key, Flaws& flaws,
-                                       const std::vector<spec::Digest>* accepted) {
+                                       const DigestSet* accepted) {
   const auto id = id_of(connection, key);
   if (!id) return std::nullopt;
   Row row = read_by_id(connection, *id);
@@ -122,7 +121,7 @@ std::optional<PackedCubin> find_packed(Connection& connection, const spec::Diges
 }
 
 std::optional<CubinRow> find_cubin(Connection& connection, const spec::Digest& key, Flaws& flaws,
-                                   const std::vector<spec::Digest>* accepted) {
+                                   const DigestSet* accepted) {
   const auto packed = find_packed(connection, key, flaws, accepted);
   if (!packed) return std::nullopt;
   auto cubin = unpack(*packed);
@@ -132,7 +131,7 @@ std::optional<CubinRow> find_cubin(Connection& connection, const spec::Digest& k
 }
 
 std::vector<PackedCubin> list_cubins_after(Connection& connection, std::span<const std::byte> after, std::int64_t limit,
-                                           Flaws& flaws, const std::vector<spec::Digest>* accepted) {
+                                           Flaws& flaws, const DigestSet* accepted) {
   std::vector<PackedCubin> cubins;
   Query query = connection.query("SELECT id FROM cubin WHERE key > ? ORDER BY key");
   query.bind(after);

@@ -180,7 +180,7 @@ class SqliteFile final : public File {
   [[nodiscard]] bool on_disk() const noexcept { return !path_.empty(); }
   /// A file that is trusted for its signature may lie where others write to it while it is open: what was in it when the
   /// signature was checked is what counts.
-  [[nodiscard]] const std::vector<spec::Digest>* accepted_cubins() const noexcept {
+  [[nodiscard]] const DigestSet* accepted_cubins() const noexcept {
     return signers_.empty() ? nullptr : &signed_cubins_;
   }
   std::unique_ptr<Session> open_first();
@@ -204,7 +204,7 @@ class SqliteFile final : public File {
   const Access access_;
   const std::int64_t limit_bytes_;  // 0: none
   std::vector<PublicKey> signers_;
-  std::vector<spec::Digest> signed_cubins_;  // sorted; empty without signers
+  DigestSet signed_cubins_;  // empty without signers
   std::atomic<Session*> session_;
   std::atomic<std::int64_t> quarantined_ = 0, read_failures_ = 0, write_failures_ = 0;
 };

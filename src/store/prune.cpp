@@ -6,7 +6,6 @@
 #include <map>
 #include <vector>
 
-#include "store/seal.hpp"
 #include "store/tables.hpp"
 
 namespace kiln::store {

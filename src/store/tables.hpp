@@ -10,6 +10,7 @@
 
 #include "store/file.hpp"
 #include "store/integrity.hpp"
+#include "store/seal.hpp"
 #include "store/sqlite.hpp"
 
 namespace kiln::store {
@@ -29,14 +30,14 @@ std::vector<Record> list_records_after(Connection& connection, std::string_view 
 /// Every record that holds, with its row's id, by id.
 void each_record(Connection& connection, const std::function<void(std::int64_t, const Record&)>& visit);
 
-/// With `accepted`, sorted, a row of any other digest counts as a flaw.
+/// With `accepted`, a row of any other digest counts as a flaw.
 std::optional<CubinRow> find_cubin(Connection& connection, const spec::Digest& key, Flaws& flaws,
-                                   const std::vector<spec::Digest>* accepted = nullptr);
+                                   const DigestSet* accepted = nullptr);
 std::optional<PackedCubin> find_packed(Connection& connection, const spec::Digest& key, Flaws& flaws,
-                                       const std::vector<spec::Digest>* accepted = nullptr);
+                                       const DigestSet* accepted = nullptr);
 /// At most `limit` cubins whose key comes after `after`, by key; an empty `after` comes before them all.
 std::vector<PackedCubin> list_cubins_after(Connection& connection, std::span<const std::byte> after, std::int64_t limit,
-                                           Flaws& flaws, const std::vector<spec::Digest>* accepted = nullptr);
+                                           Flaws& flaws, const DigestSet* accepted = nullptr);
 /// Distinct, sorted; not covered by a digest check: a wrong one only forms a key that nothing has.
 /// Every cubin without its image, which its digest covers, so that the digest is not checked.
 void each_cubin_head(Connection& connection, const std::function<void(std::int64_t, const PackedCubin&)>& visit);
