@@ -33,13 +33,6 @@ void check_refused(const std::filesystem::path& path, std::string_view words) {
   CHECK(bytes_of(path) == before);
 }
 
-std::int64_t quarantined_rows(const std::filesystem::path& path) {
-  Connection connection = open_existing(path, Access::read_only);
-  Query query = connection.query("SELECT count(*) FROM quarantine");
-  query.step();
-  return query.integer(0);
-}
-
 TEST_CASE("the embedded schema is cache/schema.sql, and its numbers are those of the code") {
   const Folder folder;
   const auto path = sample_file(folder, 0);
@@ -47,21 +40,6 @@ TEST_CASE("the embedded schema is cache/schema.sql, and its numbers are those of
   CHECK(bytes.substr(68, 4) == "KILN");
   CHECK(contains(std::string(schema_sql()), "PRAGMA application_id = 0x4b494c4e;"));
   CHECK(contains(std::string(schema_sql()), "PRAGMA user_version = " + std::to_string(schema_version) + ";"));
-}
-
-TEST_CASE("a newer format is refused by its number and left as it is") {
-  const Folder folder;
-  const auto path = sample_file(folder);
-  run_sql(path, "PRAGMA user_version = 7");
-  check_refused(path, "its format is version 7 and this Kiln reads up to 2");
-}
-
-TEST_CASE("a file in WAL mode is refused") {
-  const Folder folder;
-  const auto path = sample_file(folder);
-  run_sql(path, "PRAGMA journal_mode = WAL; DELETE FROM record WHERE key = 'key1'");
-  check_refused(path, "WAL mode");
-  CHECK(!std::filesystem::exists(folder / "sample.kiln-shm"));
 }
 
 TEST_CASE("other tables, views, triggers, indexes or columns are refused") {
@@ -77,90 +55,12 @@ TEST_CASE("other tables, views, triggers, indexes or columns are refused") {
   }
 }
 
-TEST_CASE("a file cut off at any length is refused") {
-  const Folder folder;
-  const auto whole = bytes_of(sample_file(folder));
-  for (std::size_t length = 0; length < whole.size(); length += length < 128 ? 1 : 509) {
-    CAPTURE(length);
-    write_bytes(folder / "cut.kiln", whole.substr(0, length));
-    check_refused(folder / "cut.kiln", "is damaged");
-  }
-  write_bytes(folder / "long.kiln", whole + std::string(4096, '\0'));
-  check_refused(folder / "long.kiln", "was it copied in part?");
-}
-
 TEST_CASE("what is missing, no file or not to be read is named") {
   const Folder folder;
   CHECK(contains(refusal([&] { File::open(folder / "none.kiln", Access::read_only); }), "io: '"));
   CHECK(contains(refusal([&] { File::open(folder.path(), Access::read_only); }), "it is not a regular file"));
   REQUIRE(mkfifo((folder / "fifo").c_str(), 0600) == 0);
   CHECK(contains(refusal([&] { File::open(folder / "fifo", Access::read_only); }), "it is not a regular file"));
-}
-
-TEST_CASE("flipping any byte of a file gives the right rows or none, never wrong ones") {
-  const Folder folder;
-  const auto path = sample_file(folder);
-  const auto whole = bytes_of(path);
-  const auto copy = folder / "flipped.kiln";
-  std::int64_t quarantined = 0;
-  std::int64_t refused = 0;
-  bool wrong = false;
-  for (std::size_t at = 0; at < whole.size(); at += 37) {
-    auto flipped = whole;
-    flipped[at] = static_cast<char>(flipped[at] ^ (1 << (at % 8)));
-    write_bytes(copy, flipped);
-    std::filesystem::permissions(copy, std::filesystem::perms::owner_read | std::filesystem::perms::owner_write);
-    try {
-      const auto file = File::open(copy, at % 2 == 0 ? Access::read_only : Access::read_write);
-      for (int row = 0; row < 3; ++row) {
-        const auto name = std::to_string(row);
-        auto wanted = sample_record("key" + name, 100 + row);
-        auto found = file->find_record(wanted.key, true);
-        if (found && found->candidates.size() != wanted.candidates.size())
-          found->candidates = wanted.candidates;  // one may be set aside
-        if (found && !same(*found, wanted)) wrong = true;
-        const auto cubin = file->find_cubin(digest_named(name));
-        if (cubin && !same(*cubin, sample_cubin(name, 500))) wrong = true;
-      }
-      for (const Record& record : file->records())
-        if (record.op != "rms_norm" || record.source_digest != std::string(64, 'a')) wrong = true;
-      quarantined += file->counters().quarantined;
-    } catch (const Error& error) {
-      ++refused;
-      CHECK(error.kind() == ErrorKind::bad_file);
-    }
-  }
-  CHECK(!wrong);
-  CHECK(quarantined > 0);
-  CHECK(refused > 0);
-}
-
-TEST_CASE("a row whose content was changed is a miss: set aside in a file that can be written, ignored in a base") {
-  const Folder folder;
-  const auto path = sample_file(folder);
-  run_sql(path,
-          "UPDATE record SET config = 'threads=1024 vector=8' WHERE key = 'key1';"
-          "UPDATE candidate SET cost_ns = 1 WHERE position = 0;"
-          "UPDATE cubin SET lowered_names = '[\"evil\"]' WHERE id = 2");
-  const auto before = bytes_of(path);
-  {
-    const auto base = File::open(path, Access::read_only);
-    CHECK(!base->find_record("key1"));
-    CHECK(base->find_record("key0", true)->candidates.size() == 1);
-    CHECK(base->records().size() == 2);
-    CHECK(base->cubins().size() == 2);
-    CHECK(base->counters().quarantined == 4);
-  }
-  CHECK(bytes_of(path) == before);
-  const auto overlay = File::open(path, Access::read_write);
-  CHECK(!overlay->find_record("key1"));
-  CHECK(overlay->records({}, true).size() == 2);
-  CHECK(!overlay->find_cubin(digest_named("1")));
-  CHECK(overlay->counters().quarantined == 4);
-  CHECK(quarantined_rows(path) == 4);
-  CHECK(overlay->stats().records == 2);
-  overlay->put(sample_record("key1"), nullptr);
-  CHECK(overlay->find_record("key1"));
 }
 
 TEST_CASE("a cubin moved under another key is a miss") {
@@ -217,18 +117,6 @@ TEST_CASE("a compression bomb, a size that does not fit and a huge row are misse
   }
   CHECK(file->counters().quarantined == 5);
   CHECK(file->stats().cubins == 0);
-}
-
-TEST_CASE("a damaged lease or count does not block anyone") {
-  const Folder folder;
-  const auto path = sample_file(folder, 0);
-  const auto file = File::open(path, Access::read_write);
-  CHECK(file->acquire_lease("key", "a", 1000));
-  file->add_to_histogram({{"op", "rows=1", 5}});
-  run_sql(path, "UPDATE lease SET term_seconds = 1 << 60; UPDATE histogram SET launches = 1 << 60");
-  CHECK(file->acquire_lease("key", "b", 1000));
-  CHECK(file->histogram().empty());
-  CHECK(file->counters().quarantined == 1);
 }
 
 TEST_CASE("valid UTF-8 and nothing else is text") {

@@ -1,6 +1,5 @@
 #include "store/layers.hpp"
 
-#include <grp.h>
 #include <stdlib.h>
 
 #include <cstdlib>
@@ -24,19 +23,6 @@ fs::path base_with(const Folder& folder, const std::string& name, const std::str
 std::string only_warning(const Layers& layers) {
   REQUIRE(layers.warnings().size() == 1);
   return layers.warnings().front();
-}
-
-/// Runs `work` as the user nobody in a child; true at once, saying so, where this user may not change to another.
-template <class Work>
-bool as_nobody(Work&& work) {
-  if (geteuid() != 0) {
-    MESSAGE("skipped: only root can become another user");
-    return true;
-  }
-  constexpr uid_t nobody = 65534;
-  return exit_status(in_child([&] {
-           return setgroups(0, nullptr) == 0 && setegid(nobody) == 0 && seteuid(nobody) == 0 && work();
-         })) == 0;
 }
 
 TEST_CASE("the overlay answers before the bases, and the bases in their order") {
@@ -105,44 +91,6 @@ TEST_CASE("no overlay path means memory, without a warning") {
   CHECK(layers.find_record("key")->layer == 0);
 }
 
-TEST_CASE("a damaged overlay is set aside, said once, and a new one begun") {
-  const Folder folder;
-  const auto path = base_with(folder, "overlay.kiln", "key", 1);
-  const auto whole = bytes_of(path);
-  int number = 0;
-  for (const std::size_t length :
-       {std::size_t{0}, std::size_t{7}, std::size_t{100}, std::size_t{4096}, whole.size() - 1}) {
-    const auto cut = whole.substr(0, length);
-    write_bytes(path, cut);
-    write_bytes(path.string() + "-journal", "not a journal");
-    {
-      Layers layers({.overlay = path});
-      const auto aside = path.string() + ".damaged-" + std::to_string(++number);
-      CHECK(contains(only_warning(layers), "it was set aside as '" + aside + "' and a new overlay begun"));
-      CHECK(bytes_of(aside) == cut);
-      CHECK(layers.layers()[0].refused.empty());
-      layers.overlay().put(sample_record("key"), nullptr);
-    }
-    Layers again({.overlay = path});
-    CHECK(again.warnings().empty());
-    CHECK(again.find_record("key"));
-  }
-}
-
-TEST_CASE("a foreign file in the overlay's place is not touched; memory serves") {
-  const Folder folder;
-  write_bytes(
-      folder / "notes.txt",
-      "my notes, which are longer than a header of one hundred bytes would be, so that all of it is read and judged");
-  fs::permissions(folder / "notes.txt", fs::perms::owner_read | fs::perms::owner_write);
-  const auto before = bytes_of(folder / "notes.txt");
-  Layers layers({.overlay = folder / "notes.txt"});
-  CHECK(contains(only_warning(layers), "is not a .kiln file; records of this process are kept in memory only"));
-  layers.overlay().put(sample_record("key"), nullptr);
-  CHECK(layers.find_record("key"));
-  CHECK(bytes_of(folder / "notes.txt") == before);
-}
-
 TEST_CASE("an overlay that is a link, or that others may write, is refused with the reason") {
   const Folder folder;
   const auto real = base_with(folder, "real.kiln", "key", 1);
@@ -173,24 +121,6 @@ TEST_CASE("an overlay that is a link, or that others may write, is refused with 
   CHECK(contains(refusal([&] { File::open(folder / "symbolic.kiln", Access::read_write); }), "no_permission"));
 }
 
-TEST_CASE("a folder that cannot be written, or a file of another user, leaves memory and one warning") {
-  const Folder folder;
-  const auto theirs = base_with(folder, "theirs.kiln", "key", 1);
-  fs::permissions(theirs, fs::perms::others_read, fs::perm_options::add);
-  fs::permissions(folder.path(), fs::perms::others_read | fs::perms::others_exec, fs::perm_options::add);
-  CHECK(as_nobody([&] {
-    const std::vector<fs::path> bases = {theirs};
-    Layers fresh({.overlay = folder / "new.kiln", .bases = bases});
-    fresh.overlay().put(sample_record("mine"), nullptr);
-    Layers existing({.overlay = theirs});
-    return fresh.warnings().size() == 1 && contains(fresh.warnings()[0], "kept in memory only") &&
-           fresh.find_record("mine") && fresh.find_record("key") &&
-           fresh.find_cubin(digest_named("key")) &&  // root's base, which only root may write
-           existing.warnings().size() == 1 && contains(existing.warnings()[0], "cannot be written");
-  }));
-  CHECK(!fs::exists(folder / "new.kiln"));
-}
-
 TEST_CASE("a base of another user than root supplies no machine code, and an overlay of theirs is not used") {
   if (geteuid() != 0) {
     MESSAGE("skipped: only root can give a file away");
@@ -204,34 +134,6 @@ TEST_CASE("a base of another user than root supplies no machine code, and an ove
   CHECK(contains(only_warning(layers), "belongs to user 65534"));
   CHECK(layers.find_record("key")->layer == 1);
   CHECK(!layers.find_cubin(digest_named("key")));
-}
-
-TEST_CASE("a base in a folder that this user may not write is read") {
-  const Folder folder;
-  const auto path = base_with(folder, "base.kiln", "key", 1);
-  fs::permissions(path, fs::perms::owner_read | fs::perms::group_read | fs::perms::others_read);
-  fs::permissions(folder.path(),
-                  fs::perms::owner_read | fs::perms::owner_exec | fs::perms::others_read | fs::perms::others_exec);
-  CHECK(as_nobody([&] {
-    const auto file = File::open(path, Access::read_only);
-    return file->find_record("key").has_value() && file->find_cubin(digest_named("key")).has_value();
-  }));
-  fs::permissions(folder.path(), fs::perms::owner_all);
-}
-
-TEST_CASE("the default overlay comes from KILN_CACHE, XDG_CACHE_HOME or HOME, and may be none") {
-  CHECK(exit_status(in_child([] {
-          setenv("KILN_CACHE", "/a/x.kiln", 1);
-          setenv("XDG_CACHE_HOME", "/b", 1);
-          setenv("HOME", "/c", 1);
-          if (default_overlay() != "/a/x.kiln") return false;
-          setenv("KILN_CACHE", "", 1);
-          if (default_overlay() != "/b/kiln/overlay.kiln") return false;
-          setenv("XDG_CACHE_HOME", "relative", 1);
-          if (default_overlay() != "/c/.cache/kiln/overlay.kiln") return false;
-          unsetenv("HOME");
-          return default_overlay().empty() && Layers({.overlay = default_overlay()}).warnings().empty();
-        })) == 0);
 }
 
 }  // namespace

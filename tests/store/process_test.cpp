@@ -51,47 +51,6 @@ TEST_CASE("a file in memory is empty in a child of fork, and still works") {
   CHECK(file->stats().records == 1);
 }
 
-TEST_CASE("after a kill at any moment, what was committed is there and nothing is torn") {
-  const Folder folder;
-  const auto path = folder / "a.kiln";
-  std::int64_t committed = 0;
-  for (int kill_after = 0; kill_after < 30; ++kill_after) {
-    int pipe_ends[2];
-    REQUIRE(pipe(pipe_ends) == 0);
-    const pid_t child = in_child([&] {
-      const auto file = File::open(path, Access::read_write);
-      for (std::int64_t at = committed;; ++at) {
-        const auto name = std::to_string(at);
-        const auto cubin = sample_cubin(name, 20000);
-        file->put(sample_record("key" + name, static_cast<double>(at)), &cubin);
-        if (write(pipe_ends[1], &at, sizeof at) != sizeof at) return false;
-      }
-    });
-    close(pipe_ends[1]);
-    // Every other child is killed while it opens the file or later, the rest after a first commit, however slow the machine.
-    std::int64_t first = 0;
-    if (kill_after % 2 == 1 && read(pipe_ends[0], &first, sizeof first) == sizeof first) committed = first + 1;
-    usleep(static_cast<useconds_t>(2000 + kill_after * 1733 % 9000));
-    kill(child, SIGKILL);
-    CHECK(exit_status(child) == 128 + SIGKILL);
-    for (std::int64_t at = 0; read(pipe_ends[0], &at, sizeof at) == sizeof at;) committed = at + 1;
-    close(pipe_ends[0]);
-  }
-  const auto file = File::open(path, Access::read_write);
-  const auto stats = file->stats();
-  CHECK(committed > 0);
-  CHECK(stats.records >= committed);
-  CHECK(stats.records <= committed + 1);
-  CHECK(stats.cubins == stats.records);
-  CHECK(stats.candidates == 2 * stats.records);
-  for (std::int64_t at = 0; at < committed; ++at) {
-    const auto name = std::to_string(at);
-    CHECK(same(file->find_record("key" + name, true).value(), sample_record("key" + name, static_cast<double>(at))));
-    CHECK(file->find_cubin(digest_named(name)));
-  }
-  CHECK(file->counters().quarantined == 0);
-}
-
 TEST_CASE("a lease excludes others until it is released") {
   const auto file = File::in_memory();
   CHECK(file->acquire_lease("key", "a", 60));

@@ -158,18 +158,6 @@ TEST_CASE("an export replaces a file only when told to, and leaves it whole when
   CHECK(contains(refusal([&] { export_file(*file, folder / "none" / "a.kiln", {}, true); }), "cannot be made"));
 }
 
-TEST_CASE("a sealed file that lost rows is refused as a base; a write removes the seal") {
-  const Folder folder;
-  const auto file = sample(3);
-  export_file(*file, folder / "a.kiln", {}, false);
-  fs::copy_file(folder / "a.kiln", folder / "b.kiln");
-  File::open(folder / "a.kiln", Access::read_write)->remove_record("key 1");
-  CHECK(File::open(folder / "a.kiln", Access::read_only)->stats().records == 2);
-  run_sql(folder / "b.kiln", "DELETE FROM cubin WHERE id = 1");
-  CHECK(contains(refusal([&] { File::open(folder / "b.kiln", Access::read_only); }),
-                 "its manifest states 3 cubin rows and it holds 2"));
-}
-
 TEST_CASE("a merge keeps the better of two records and all cubins") {
   const auto ours = sample(3);
   const auto theirs = sample(4);

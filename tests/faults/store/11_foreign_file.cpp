@@ -1,22 +1,11 @@
-#include <string>
-
+#include "faults/store/samples.hpp"
 #include "faults/tally.hpp"
-#include "store/support.hpp"
+#include "store/layers.hpp"
 
 namespace kiln::store {
 namespace {
 
-/// Refused with these words, for reading and for writing, and not changed by it.
-void check_refused(const std::filesystem::path& path, std::string_view words) {
-  const auto before = bytes_of(path);
-  for (const Access access : {Access::read_only, Access::read_write}) {
-    const auto found = refusal([&] { File::open(path, access); });
-    CAPTURE(found);
-    CHECK(contains(found, "bad_file: '" + path.string()));
-    CHECK(contains(found, words));
-  }
-  CHECK(bytes_of(path) == before);
-}
+namespace fs = std::filesystem;
 
 TEST_CASE("fault 11: a foreign file is refused and its bytes stay as they are") {
   const Folder folder;
@@ -27,6 +16,22 @@ TEST_CASE("fault 11: a foreign file is refused and its bytes stay as they are") 
   run_sql(folder / "plain.kiln", "CREATE TABLE t (a)");
   check_refused(folder / "plain.kiln", "another program");
   faults::tally(11, 6, "openings of foreign files");
+}
+
+TEST_CASE("fault 11: a foreign file in the overlay's place is not touched; memory serves") {
+  const Folder folder;
+  const auto path = folder / "notes.txt";
+  for (const std::string& notes : {std::string(200, 'n'), std::string("short notes"), std::string(5000, '\0')}) {
+    write_bytes(path, notes);
+    fs::permissions(path, fs::perms::owner_read | fs::perms::owner_write);
+    Layers layers(path, {});
+    REQUIRE(layers.warnings().size() == 1);
+    CHECK(contains(layers.warnings()[0], "is not a .kiln file; records of this process are kept in memory only"));
+    layers.overlay().put(sample_record("key"), nullptr);
+    CHECK(layers.find_record("key"));
+    CHECK(bytes_of(path) == notes);
+  }
+  faults::tally(11, 3, "foreign files in the overlay's place");
 }
 
 }  // namespace
