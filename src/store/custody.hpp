@@ -6,6 +6,8 @@
 
 #include <sys/types.h>
 
+#include "store/fork_guard.hpp"
+
 namespace kiln::store {
 
 /// The absolute path that SQLite is given: every link of the folder is resolved, the last name is not, so that a link
@@ -42,7 +44,7 @@ Identity identity_of(const std::filesystem::path& path) noexcept;
 void create_private_folders(const std::filesystem::path& folder);
 
 /// Held while a file is made or set aside, so that two processes do not do it at once. Waits a bounded time; a folder
-/// that cannot be locked, as on some network file systems, is used unlocked.
+/// that cannot be locked, as on some network file systems, is used unlocked. A child of fork would hold the lock on.
 class FolderLock {
  public:
   explicit FolderLock(const std::filesystem::path& folder);
@@ -53,6 +55,7 @@ class FolderLock {
   void sync() const noexcept;
 
  private:
+  ForkGuard no_fork_;
   int descriptor_;
 };
 

@@ -193,6 +193,7 @@ Error to_error(const fs::path& path, std::string_view doing, const SqliteFailure
 }
 
 Connection open_existing(const fs::path& path, Access access, Seal* seal) {
+  const ForkGuard no_fork;
   if (struct stat status{}; lstat(path.c_str(), &status) == 0 && !S_ISREG(status.st_mode))
     refuse(path, "it is not a regular file");
   check_access(path, access);

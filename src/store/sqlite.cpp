@@ -107,11 +107,18 @@ std::span<const std::byte> Query::blob(int column) const {
   return {data, static_cast<std::size_t>(sqlite3_column_bytes(statement_, column))};
 }
 
-void Connection::Close::operator()(sqlite3* database) const noexcept { sqlite3_close_v2(database); }
+void Connection::Close::operator()(sqlite3* database) const noexcept {
+  const ForkGuard no_fork;
+  sqlite3_close_v2(database);
+}
 
-void Connection::Finalize::operator()(sqlite3_stmt* statement) const noexcept { sqlite3_finalize(statement); }
+void Connection::Finalize::operator()(sqlite3_stmt* statement) const noexcept {
+  const ForkGuard no_fork;
+  sqlite3_finalize(statement);
+}
 
 Connection Connection::open(const std::string& path, OpenMode mode) {
+  const ForkGuard no_fork;
   int flags = SQLITE_OPEN_NOMUTEX | SQLITE_OPEN_NOFOLLOW;
   switch (mode) {
     case OpenMode::read_only: flags |= SQLITE_OPEN_READONLY; break;
@@ -139,6 +146,7 @@ void Connection::wait_at_most(int milliseconds) { sqlite3_busy_timeout(database_
 
 void Connection::compact() {
   sqlite3_limit(database_.get(), SQLITE_LIMIT_ATTACHED, 1);  // VACUUM attaches the file that it writes to
+  const ForkGuard no_fork;
   const SizeLimitGuard size_limit;
   const int code = sqlite3_exec(database_.get(), "VACUUM", nullptr, nullptr, nullptr);
   sqlite3_limit(database_.get(), SQLITE_LIMIT_ATTACHED, 0);
@@ -186,6 +194,7 @@ Query Connection::query(std::string_view sql) {
 
 void Connection::execute_script(std::string_view sql) {
   const std::string text(sql);
+  const ForkGuard no_fork;
   const SizeLimitGuard size_limit;
   check(database_.get(), sqlite3_exec(database_.get(), text.c_str(), nullptr, nullptr, nullptr));
 }

@@ -11,6 +11,7 @@
 #include <unordered_map>
 #include <utility>
 
+#include "store/fork_guard.hpp"
 #include "store/size_limit.hpp"
 
 struct sqlite3;
@@ -121,6 +122,7 @@ class Transaction {
   void commit();
 
  private:
+  ForkGuard no_fork_;
   SizeLimitGuard size_limit_;
   Connection& connection_;
   bool open_ = true;
