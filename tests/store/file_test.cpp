@@ -70,24 +70,6 @@ TEST_CASE("records are listed newest first, and by op") {
   CHECK(file->records("gemm").empty());
 }
 
-TEST_CASE("names are taken literally, whatever they hold") {
-  const Folder folder;
-  const auto file = File::open(folder / "a.kiln", Access::read_write);
-  using namespace std::string_literals;
-  for (const std::string& name : {"it's \"quoted\"; DROP TABLE record; --"s, "nul\0inside"s, "line\nline\r\n"s, "%s{}"s,
-                                  "\xf0\x9f\x94\xa5"s, std::string(1 << 20, 'x')}) {
-    auto record = sample_record(name);
-    record.op = record.config = record.candidates[0].reason = name;
-    auto cubin = sample_cubin(name);
-    cubin.label = name;
-    cubin.name_expressions = {name, "", "a\",\"b"};
-    file->put(record, &cubin);
-    CHECK(same(file->find_record(name, true).value(), record));
-    CHECK(same(file->find_cubin(cubin.key).value(), cubin));
-    CHECK(file->records(name).size() == 1);
-  }
-}
-
 TEST_CASE("what could not be believed when read is refused when written, and nothing of that call is stored") {
   const auto file = File::in_memory();
   const auto cubin = sample_cubin("cubin");
@@ -158,22 +140,6 @@ TEST_CASE("a file is made for its user alone, in a folder made for its user alon
   CHECK(std::distance(std::filesystem::directory_iterator(path.parent_path()), {}) == 1);
 }
 
-TEST_CASE("a path that looks like a URI or a special name is a path") {
-  const Folder folder;
-  for (const std::string name : {"file:x?mode=memory", ":memory:", "file:y%20z?immutable=1#f", "q'uo\"te.kiln"}) {
-    File::open(folder / name, Access::read_write)->put(sample_record("key"), nullptr);
-    CHECK(std::filesystem::is_regular_file(folder / name));
-    CHECK(File::open(folder / name, Access::read_only)->find_record("key"));
-  }
-  const auto here = std::filesystem::current_path();
-  std::filesystem::current_path(folder.path());
-  File::open("file:relative?mode=memory", Access::read_write);
-  std::filesystem::current_path(here);
-  CHECK(std::filesystem::is_regular_file(folder / "file:relative?mode=memory"));
-  CHECK(contains(refusal([] { File::open(std::string("a\0b", 3), Access::read_write); }), "bad_input"));
-  CHECK(contains(refusal([] { File::open("", Access::read_write); }), "bad_input"));
-}
-
 TEST_CASE("eight threads write and read one file") {
   const Folder folder;
   const auto file = File::open(folder / "a.kiln", Access::read_write);
@@ -191,19 +157,6 @@ TEST_CASE("eight threads write and read one file") {
   for (auto& thread : threads) thread.join();
   CHECK(wrong == 0);
   CHECK(file->stats().records == 1600);
-}
-
-TEST_CASE("an overlay that is deleted or replaced while it is open is noticed") {
-  const Folder folder;
-  const auto file = File::open(folder / "a.kiln", Access::read_write);
-  file->put(sample_record("first"), nullptr);
-  std::filesystem::remove(folder / "a.kiln");
-  file->put(sample_record("second"), nullptr);
-  CHECK(File::open(folder / "a.kiln", Access::read_only)->find_record("second"));
-  File::open(folder / "b.kiln", Access::read_write)->put(sample_record("third"), nullptr);
-  std::filesystem::rename(folder / "b.kiln", folder / "a.kiln");
-  CHECK(file->find_record("third"));
-  CHECK(!file->find_record("second"));
 }
 
 TEST_CASE("writing to a file that is open for reading is refused") {

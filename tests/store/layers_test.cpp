@@ -91,36 +91,6 @@ TEST_CASE("no overlay path means memory, without a warning") {
   CHECK(layers.find_record("key")->layer == 0);
 }
 
-TEST_CASE("an overlay that is a link, or that others may write, is refused with the reason") {
-  const Folder folder;
-  const auto real = base_with(folder, "real.kiln", "key", 1);
-  const auto check = [](const fs::path& overlay, std::string_view reason) {
-    Layers layers({.overlay = overlay});
-    CAPTURE(only_warning(layers));
-    CHECK(contains(only_warning(layers), reason));
-    CHECK(contains(layers.layers()[0].refused, reason));
-    CHECK(!layers.find_record("key"));
-  };
-  fs::create_symlink(real, folder / "symbolic.kiln");
-  check(folder / "symbolic.kiln", "it is a symbolic link");
-  fs::create_symlink(folder / "nowhere", folder / "dangling.kiln");
-  check(folder / "dangling.kiln", "it is a symbolic link");
-  fs::create_hard_link(real, folder / "hard.kiln");
-  check(folder / "hard.kiln", "it has 2 names (hard links)");
-  check(real, "it has 2 names (hard links)");
-  fs::remove(folder / "hard.kiln");
-  fs::permissions(real, fs::perms::group_write, fs::perm_options::add);
-  check(real, "can be written by others (mode 0620)");
-  fs::permissions(real, fs::perms::group_write, fs::perm_options::remove);
-  fs::permissions(folder.path(), fs::perms::group_write, fs::perm_options::add);
-  check(real, "its folder '" + folder.path().string() + "' can be written by others");
-  check(folder / "new.kiln", "its folder");
-  CHECK(!fs::exists(folder / "new.kiln"));
-  fs::permissions(folder.path(), fs::perms::group_write, fs::perm_options::remove);
-  CHECK(Layers({.overlay = real}).find_record("key"));
-  CHECK(contains(refusal([&] { File::open(folder / "symbolic.kiln", Access::read_write); }), "no_permission"));
-}
-
 TEST_CASE("a base of another user than root supplies no machine code, and an overlay of theirs is not used") {
   if (geteuid() != 0) {
     MESSAGE("skipped: only root can give a file away");
