@@ -27,6 +27,18 @@ using Stream = CUstream_st*;
 enum class Origin : std::uint8_t { hot, overlay, base, nearest, default_ };
 std::string_view to_string(Origin origin) noexcept;  // "hot", "overlay", "base", "nearest", "default"
 
+/// What the tune lane looked for in the files and could not use, a count a reason. The call lane's hits are not looked up.
+struct Misses {
+  std::int64_t absent = 0;  // no file has a record of the bucket
+  std::int64_t unusable =
+      0;  // a record is there, and its config is not declared, or not legal in its bucket on this device
+  std::int64_t damaged = 0;     // a row of the record or of its machine code did not hold, and was set aside
+  std::int64_t unreadable = 0;  // the file system, or another process's lock, refused
+  std::int64_t no_cubin =
+      0;  // the record is there, its machine code for these sources, this compiler and architecture is not
+  std::int64_t refused_cubin = 0;  // its machine code is there and the driver refused it
+};
+
 /// Launches by origin, and what the tune lane did, since the engine was made.
 struct Stats {
   std::int64_t hot = 0, overlay = 0, base = 0, nearest = 0, default_ = 0;
@@ -35,6 +47,7 @@ struct Stats {
   std::int64_t stale = 0;                 // records served though their sources have changed since
   std::int64_t constraint_fallbacks = 0;  // launches whose record was not legal at the real problem
   std::int64_t quarantined = 0;           // rows of the files that did not hold
+  Misses misses;
   [[nodiscard]] std::int64_t launches() const noexcept { return hot + overlay + base + nearest + default_; }
 };
 
@@ -122,7 +135,8 @@ struct Explanation {
   Origin origin = Origin::default_;
   std::string implementation;
   std::string config;
-  std::string why;  // one sentence: "the overlay's record is legal at this problem", ...
+  std::string why;   // one sentence: "the overlay's record is legal at this problem", ...
+  std::string miss;  // why no record serves, as in Misses: "absent", "unusable", ...; empty when one does
   bool stale = false;
   bool cubin_found = false;  // its machine code needs no compile
   double cost_ns = 0;

@@ -42,6 +42,7 @@ Json json_of(const Explanation& explanation, const Target& target) {
             {"implementation", explanation.implementation},
             {"config", explanation.config},
             {"why", explanation.why},
+            {"miss", explanation.miss.empty() ? Json() : Json(explanation.miss)},
             {"stale", explanation.stale},
             {"cubin_found", explanation.cubin_found},
             {"cost_ns", explanation.cost_ns},
@@ -69,6 +70,7 @@ void print_text(const std::string& op, const Explanation& explanation, const Tar
   answer.row({"from", fmt::format("{}{}{}", to_string(explanation.origin), stand_in ? ", a stand-in" : "",
                                   explanation.stale ? ", stale" : "")});
   answer.row({"because", explanation.why});
+  if (!explanation.miss.empty()) answer.row({"miss", explanation.miss});
   if (explanation.cost_ns > 0)
     answer.row({"time recorded", fmt::format("{}{}", format_time(explanation.cost_ns),
                                              explanation.origin == Origin::nearest ? ", of the nearest bucket"

@@ -29,7 +29,8 @@ Known look_up_bucket(const TraceEntry& entry, const Target& target, Regime regim
   Known known;
   known.lookup = engine::look_up(*entry.op, entry.problem, target.facts, regime, layers);
   const engine::Lookup& lookup = known.lookup;
-  known.bucket = {entry.op, lookup.bucket, lookup.origin, lookup.implementation != nullptr, lookup.stale, false, 0};
+  known.bucket = {entry.op,     lookup.bucket, lookup.origin, lookup.implementation != nullptr,
+                  lookup.stale, false,         lookup.miss,   0};
   if (lookup.implementation == nullptr) return known;
   const auto frame = spec::make_frame(*entry.op, lookup.implementation, lookup.bucket, target.facts, lookup.config);
   known.bucket.cubin_in_files =

@@ -3,12 +3,14 @@
 
 #include <array>
 #include <cstdint>
+#include <optional>
 #include <span>
 #include <string>
 #include <vector>
 
 #include "cli/target.hpp"
 #include "cli/trace_file.hpp"
+#include "engine/counters.hpp"
 #include "kiln/engine.hpp"
 #include "store/layers.hpp"
 
@@ -21,7 +23,8 @@ struct DryBucket {
   Origin origin = Origin::default_;
   bool served = false;  // something is legal there
   bool stale = false;
-  bool cubin_in_files = false;  // of what would be launched
+  bool cubin_in_files = false;       // of what would be launched
+  std::optional<engine::Miss> miss;  // why no record serves
   std::int64_t problems = 0;
   [[nodiscard]] bool is_hit() const noexcept { return origin == Origin::overlay || origin == Origin::base; }
   [[nodiscard]] bool is_ready() const noexcept { return is_hit() && cubin_in_files; }

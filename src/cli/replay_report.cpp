@@ -52,6 +52,17 @@ double total_ns(const std::vector<HostTimes>& times) {
                          [](double sum, const HostTimes& each) { return sum + each.total_ns; });
 }
 
+std::vector<std::pair<const char*, std::int64_t>> by_reason(const Misses& misses) {
+  return {{"absent", misses.absent},         {"unusable", misses.unusable}, {"damaged", misses.damaged},
+          {"unreadable", misses.unreadable}, {"no_cubin", misses.no_cubin}, {"refused_cubin", misses.refused_cubin}};
+}
+
+Json json_of(const Misses& misses) {
+  Json json = Json::object();
+  for (const auto& [reason, count] : by_reason(misses)) json[reason] = count;
+  return json;
+}
+
 void print_json_launches(const Counts& counts, const LaunchReport& report, const std::vector<HostTimes>& times) {
   Json by_origin = Json::object();
   for (const HostTimes& each : times)
@@ -70,6 +81,7 @@ void print_json_launches(const Counts& counts, const LaunchReport& report, const
               {"stale", stats.stale},
               {"constraint_fallbacks", stats.constraint_fallbacks},
               {"quarantined", stats.quarantined},
+              {"misses", json_of(stats.misses)},
               {"host_ns", total_ns(times)},
               {"device_ns", report.device_ns}});
 }
@@ -84,6 +96,8 @@ void print_text_launches(const Counts& counts, const LaunchReport& report, const
   Table totals({"", ""});
   totals.row({"tunes", format_count(stats.tunes)});
   totals.row({"compiles", format_count(stats.compiles)});
+  for (const auto& [reason, count] : by_reason(stats.misses))
+    if (count > 0) totals.row({fmt::format("misses, {}", reason), format_count(count)});
   if (stats.stale > 0) totals.row({"stale records served", format_count(stats.stale)});
   if (stats.constraint_fallbacks > 0)
     totals.row({"left to the default, the record not being legal", format_count(stats.constraint_fallbacks)});
@@ -96,6 +110,7 @@ void print_text_launches(const Counts& counts, const LaunchReport& report, const
 /// Look-ups by origin; those that nothing legal can serve are apart.
 struct DryTotals {
   std::array<std::int64_t, origin_count> problems{}, buckets{};
+  std::array<std::int64_t, engine::miss_kinds> misses{};
   std::int64_t unserved = 0, missing = 0, without_cubin = 0, stale = 0;
 
   explicit DryTotals(const DryReport& report) {
@@ -108,6 +123,7 @@ struct DryTotals {
         unserved += bucket.problems;
       }
       if (!bucket.is_hit()) ++missing;
+      if (bucket.miss) ++misses[static_cast<std::size_t>(*bucket.miss)];
       if (!bucket.cubin_in_files) ++without_cubin;
       if (bucket.stale) ++stale;
     }
@@ -124,12 +140,15 @@ void print_json_look_ups(const Target& target, const Counts& counts, const DryRe
             {"buckets", counts.buckets},
             {"by_origin", Json::object()},
             {"missing_buckets", totals.missing},
+            {"misses", Json::object()},
             {"unserved_problems", totals.unserved},
             {"stale_buckets", totals.stale},
             {"buckets_without_cubin", totals.without_cubin},
             {"constraint_fallbacks", report.constraint_fallbacks}};
   for (std::size_t i = 1; i < origin_count; ++i)
     json["by_origin"][std::string(to_string(static_cast<Origin>(i)))] = totals.problems[i];
+  for (std::size_t i = 0; i < totals.misses.size(); ++i)
+    if (totals.misses[i] > 0) json["misses"][std::string(to_string(static_cast<engine::Miss>(i)))] = totals.misses[i];
   print_json(json);
 }
 
@@ -200,6 +219,9 @@ void print_look_ups(const Globals& globals, const Target& target, const Counts& 
   print(origins.text() + "\n");
   Table table({"", ""});
   table.row({"buckets without a record", format_count(totals.missing)});
+  for (std::size_t i = 0; i < totals.misses.size(); ++i)
+    if (totals.misses[i] > 0)
+      table.row({fmt::format("  {}", to_string(static_cast<engine::Miss>(i))), format_count(totals.misses[i])});
   table.row({"buckets without machine code", format_count(totals.without_cubin)});
   if (totals.stale > 0) table.row({"buckets with a stale record", format_count(totals.stale)});
   if (report.constraint_fallbacks > 0)

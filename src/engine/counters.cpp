@@ -2,6 +2,22 @@
 
 namespace kiln::engine {
 
+std::string_view to_string(Miss miss) noexcept {
+  switch (miss) {
+    case Miss::absent: return "absent";
+    case Miss::unusable: return "unusable";
+    case Miss::damaged: return "damaged";
+    case Miss::unreadable: return "unreadable";
+    case Miss::no_cubin: return "no_cubin";
+    case Miss::refused_cubin: return "refused_cubin";
+  }
+  return "unknown";
+}
+
+Miss reason_of(const store::Counters& met, Miss otherwise) noexcept {
+  return met.quarantined > 0 ? Miss::damaged : met.read_failures > 0 ? Miss::unreadable : otherwise;
+}
+
 Stats Counters::read() const noexcept {
   std::array<std::int64_t, 5> sums{};
   for (const Shard& shard : shards_)
@@ -14,7 +30,12 @@ Stats Counters::read() const noexcept {
   stats.default_ = sums[static_cast<std::size_t>(Origin::default_)];
   stats.constraint_fallbacks = constraint_fallbacks_.load(std::memory_order_relaxed);
   stats.stale = stale_.load(std::memory_order_relaxed);
-  stats.quarantined = refused_cubins_.load(std::memory_order_relaxed);
+  const auto missed = [this](Miss miss) {
+    return misses_[static_cast<std::size_t>(miss)].load(std::memory_order_relaxed);
+  };
+  stats.misses = {missed(Miss::absent),     missed(Miss::unusable), missed(Miss::damaged),
+                  missed(Miss::unreadable), missed(Miss::no_cubin), missed(Miss::refused_cubin)};
+  stats.quarantined = stats.misses.refused_cubin;
   stats.tunes = tunes_.load(std::memory_order_relaxed);
   return stats;
 }

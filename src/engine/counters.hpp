@@ -5,10 +5,19 @@
 #include <atomic>
 #include <cstddef>
 #include <cstdint>
+#include <string_view>
 
 #include "kiln/engine.hpp"
+#include "store/file.hpp"
 
 namespace kiln::engine {
+
+/// Why something was looked for in the files and could not be used, in the order of kiln::Misses.
+enum class Miss : std::uint8_t { absent, unusable, damaged, unreadable, no_cubin, refused_cubin };
+inline constexpr std::size_t miss_kinds = 6;
+std::string_view to_string(Miss miss) noexcept;
+/// Of a look-up that found nothing and met this on its way.
+Miss reason_of(const store::Counters& met, Miss otherwise) noexcept;
 
 class Counters {
  public:
@@ -17,7 +26,7 @@ class Counters {
   }
   void count_constraint_fallback() noexcept { constraint_fallbacks_.fetch_add(1, std::memory_order_relaxed); }
   void count_stale() noexcept { stale_.fetch_add(1, std::memory_order_relaxed); }
-  void count_refused_cubin() noexcept { refused_cubins_.fetch_add(1, std::memory_order_relaxed); }
+  void count(Miss miss) noexcept { misses_[static_cast<std::size_t>(miss)].fetch_add(1, std::memory_order_relaxed); }
   void count_tune() noexcept { tunes_.fetch_add(1, std::memory_order_relaxed); }
   /// What was counted here; compiles, and the rows that the files set aside, are the caller's to add.
   [[nodiscard]] Stats read() const noexcept;
@@ -32,7 +41,8 @@ class Counters {
     return shards_[(reinterpret_cast<std::uintptr_t>(&here) >> 12) % shards];
   }
   std::array<Shard, shards> shards_;
-  std::atomic<std::int64_t> constraint_fallbacks_{0}, stale_{0}, tunes_{0}, refused_cubins_{0};
+  std::atomic<std::int64_t> constraint_fallbacks_{0}, stale_{0}, tunes_{0};
+  std::array<std::atomic<std::int64_t>, miss_kinds> misses_{};
 };
 
 }  // namespace kiln::engine

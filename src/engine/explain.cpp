@@ -81,6 +81,7 @@ Explanation explain(const spec::Op& op, const Problem& problem, const spec::Devi
   explanation.why = lookup.record_unusable.empty()
                         ? lookup.why
                         : fmt::format("the record cannot serve ({}); {}", lookup.record_unusable, lookup.why);
+  explanation.miss = lookup.miss ? to_string(*lookup.miss) : std::string_view();
   explanation.stale = lookup.stale;
   explanation.cost_ns = lookup.cost_ns;
   if (lookup.implementation == nullptr) return explanation;

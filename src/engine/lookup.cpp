@@ -11,7 +11,48 @@
 namespace kiln::engine {
 namespace {
 
-/// "rows=512 cols=4096 dtype=bf16" as a problem of this op, or nothing when the op's axes have changed since.
+double log_distance(const spec::Op& op, const Problem& a, const Problem& b) {
+  double distance = 0;
+  for (std::size_t i = 0; i < op.axes.size(); ++i)
+    distance += std::abs(std::log2(static_cast<double>(a.axes[i])) - std::log2(static_cast<double>(b.axes[i])));
+  return distance;
+}
+
+void use(Lookup& lookup, tune::Usable usable, Origin origin, double cost_ns, std::string why) {
+  lookup.implementation = usable.implementation;
+  lookup.config = std::move(usable.config);
+  lookup.origin = origin;
+  lookup.cost_ns = cost_ns;
+  lookup.why = std::move(why);
+}
+
+/// The first layer's record that can serve; one that cannot does not hide those behind it.
+bool use_record(Lookup& lookup, const spec::Op& op, const spec::DeviceFacts& device, store::Layers& layers) {
+  store::Counters met;
+  tune::Usable usable;
+  const auto can_serve = [&](const store::Found<store::Record>& found) {
+    usable = tune::usable(op, lookup.bucket, device, found.value);
+    if (usable.implementation == nullptr && lookup.record_unusable.empty()) lookup.record_unusable = usable.why_not;
+    return usable.implementation != nullptr;
+  };
+  lookup.record = layers.find_record(lookup.key, can_serve, &met);
+  if (!lookup.record) {
+    lookup.miss = lookup.record_unusable.empty() ? reason_of(met, Miss::absent) : Miss::unusable;
+    return false;
+  }
+  lookup.record_unusable.clear();
+  const store::Record& record = lookup.record->value;
+  lookup.stale =
+      record.source_digest != present_source(op, *usable.implementation, lookup.bucket, device, usable.config);
+  const bool overlay = layers.layers()[lookup.record->layer].kind == store::LayerKind::overlay;
+  use(lookup, std::move(usable), overlay ? Origin::overlay : Origin::base, record.cost_ns,
+      lookup.stale ? "the record was tuned from other sources; it serves until it is tuned again"
+                   : "the record's config is legal in this bucket");
+  return true;
+}
+
+}  // namespace
+
 std::optional<Problem> parse_bucket(const spec::Op& op, std::string_view text) {
   std::vector<spec::Setting> settings;
   while (!text.empty()) {
@@ -28,39 +69,6 @@ std::optional<Problem> parse_bucket(const spec::Op& op, std::string_view text) {
     return std::nullopt;
   }
 }
-
-double log_distance(const spec::Op& op, const Problem& a, const Problem& b) {
-  double distance = 0;
-  for (std::size_t i = 0; i < op.axes.size(); ++i)
-    distance += std::abs(std::log2(static_cast<double>(a.axes[i])) - std::log2(static_cast<double>(b.axes[i])));
-  return distance;
-}
-
-void use(Lookup& lookup, tune::Usable usable, Origin origin, double cost_ns, std::string why) {
-  lookup.implementation = usable.implementation;
-  lookup.config = std::move(usable.config);
-  lookup.origin = origin;
-  lookup.cost_ns = cost_ns;
-  lookup.why = std::move(why);
-}
-
-bool use_record(Lookup& lookup, const spec::Op& op, const spec::DeviceFacts& device, const store::Layers& layers) {
-  const store::Record& record = lookup.record->value;
-  tune::Usable usable = tune::usable(op, lookup.bucket, device, record);
-  if (usable.implementation == nullptr) {
-    lookup.record_unusable = usable.why_not;
-    return false;
-  }
-  lookup.stale =
-      record.source_digest != present_source(op, *usable.implementation, lookup.bucket, device, usable.config);
-  const bool overlay = layers.layers()[lookup.record->layer].kind == store::LayerKind::overlay;
-  use(lookup, std::move(usable), overlay ? Origin::overlay : Origin::base, record.cost_ns,
-      lookup.stale ? "the record was tuned from other sources; it serves until it is tuned again"
-                   : "the record's config is legal in this bucket");
-  return true;
-}
-
-}  // namespace
 
 std::string present_source(const spec::Op& op, const spec::Implementation& implementation, const Problem& bucket,
                            const spec::DeviceFacts& device, std::span<const std::int64_t> config) {
@@ -94,8 +102,7 @@ Lookup look_up(const spec::Op& op, const Problem& problem, const spec::DeviceFac
   Lookup lookup;
   lookup.bucket = spec::bucket_of(op, problem);
   lookup.key = spec::record_key(op, lookup.bucket, device, regime);
-  lookup.record = layers.find_record(lookup.key);
-  if (lookup.record && use_record(lookup, op, device, layers)) return lookup;
+  if (use_record(lookup, op, device, layers)) return lookup;
   if (!stand_ins) return lookup;
   if (auto nearest = nearest_record(op, lookup.bucket, device, regime, layers)) {
     const std::string why = fmt::format("no usable record for this bucket; the nearest is {}", nearest->record.bucket);

@@ -5,6 +5,7 @@
 #include <string>
 #include <vector>
 
+#include "engine/counters.hpp"
 #include "kiln/engine.hpp"
 #include "spec/key.hpp"
 #include "store/layers.hpp"
@@ -15,8 +16,9 @@ namespace kiln::engine {
 struct Lookup {
   Problem bucket;                                        // upper edges
   std::string key;                                       // spec::record_key
-  std::optional<store::Found<store::Record>> record;     // the exact record, usable or not
-  std::string record_unusable;                           // why the exact record cannot serve, or empty
+  std::optional<store::Found<store::Record>> record;     // the exact record, of the first layer whose one is usable
+  std::string record_unusable;                           // why an exact record that was found cannot serve, or empty
+  std::optional<Miss> miss;                              // why no exact record serves
   bool stale = false;                                    // tuned from other sources than the present ones
   Origin origin = Origin::default_;                      // overlay, base, nearest or default; never hot
   const spec::Implementation* implementation = nullptr;  // null only when not even a default is legal
@@ -29,6 +31,9 @@ struct Lookup {
 /// `stand_ins`: on a miss also look for the nearest record and the default. Throws nothing for a miss.
 Lookup look_up(const spec::Op& op, const Problem& problem, const spec::DeviceFacts& device, Regime regime,
                store::Layers& layers, bool stand_ins = true);
+
+/// A record's bucket, "rows=512 cols=4096 dtype=bf16", as a problem of this op; nothing when the op's axes have changed since.
+std::optional<Problem> parse_bucket(const spec::Op& op, std::string_view text);
 
 /// The usable record of the op whose bucket lies nearest: equal selections, least sum over axes of |log2(size ratio)|, then the smaller
 /// key. Its config must be legal at `bucket` on this device. Records of this device class are asked before any other's.

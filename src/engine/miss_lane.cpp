@@ -53,6 +53,7 @@ std::unique_ptr<PlanState> OpState::build(const Problem& bucket) {
   const spec::DeviceFacts& facts = engine.context.info().facts;
   const bool stand_ins = engine.options.on_miss == MissPolicy::nearest;
   Lookup lookup = look_up(op, bucket, facts, engine.options.regime, engine.layers, stand_ins);
+  if (lookup.miss) engine.counters.count(*lookup.miss);
   if (lookup.is_hit()) return load(lookup);
   switch (engine.options.on_miss) {
     case MissPolicy::tune: return tune(lookup);
@@ -94,18 +95,27 @@ std::unique_ptr<PlanState> OpState::tune(const Lookup& lookup) {
   return load(look_up(op, lookup.bucket, engine.context.info().facts, engine.options.regime, engine.layers, false));
 }
 
+/// From the files, or compiled and kept there; of a record, what the files lacked is counted.
+tune::KeyedCubin OpState::cubin_of(const jit::Specialisation& specialisation, bool of_record) {
+  store::Counters met;
+  if (auto found = engine.cubins.find(specialisation, &met)) return std::move(*found);
+  if (of_record) engine.counters.count(reason_of(met, Miss::no_cubin));
+  return engine.cubins.compile_and_keep(specialisation);
+}
+
 /// A stored cubin that the driver refuses is set aside and compiled once more.
 jit::Executable OpState::load_executable(const spec::Implementation& implementation,
-                                         std::span<const std::int64_t> frame) {
+                                         std::span<const std::int64_t> frame, bool of_record) {
   const jit::Specialisation specialisation = jit::specialise(op, implementation, frame, engine.arch);
-  const tune::KeyedCubin cubin = engine.cubins.get_and_keep(specialisation);
+  const tune::KeyedCubin cubin = cubin_of(specialisation, of_record);
   try {
     try {
       return {op, implementation, frame, cubin.cubin};
     } catch (const Error& error) {
-      if (error.kind() != ErrorKind::driver_failed || !cubin.from_store || !engine.cubins.can_compile()) throw;
+      if (error.kind() != ErrorKind::driver_failed || !cubin.from_store) throw;
+      engine.counters.count(Miss::refused_cubin);
+      if (!engine.cubins.can_compile()) throw;
     }
-    engine.counters.count_refused_cubin();
     return {op, implementation, frame, engine.cubins.replace(specialisation).cubin};
   } catch (const Error& error) {
     if (error.kind() != ErrorKind::driver_failed) throw;
@@ -117,7 +127,8 @@ std::unique_ptr<PlanState> OpState::load(const Lookup& lookup) {
   if (lookup.implementation == nullptr) throw Error(ErrorKind::not_tuned, lookup.why);
   const spec::Implementation& implementation = *lookup.implementation;
   const auto frame = spec::make_frame(op, &implementation, lookup.bucket, engine.context.info().facts, lookup.config);
-  auto plan = std::make_unique<PlanState>(lookup.bucket, load_executable(implementation, frame), lookup.origin);
+  auto plan = std::make_unique<PlanState>(lookup.bucket, load_executable(implementation, frame, lookup.is_hit()),
+                                          lookup.origin);
   plan->implementation = implementation.name;
   plan->config = spec::to_string(implementation, lookup.config);
   plan->cost_ns = lookup.cost_ns;

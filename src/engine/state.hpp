@@ -47,7 +47,9 @@ struct OpState {
   std::unique_ptr<PlanState> build(const Problem& bucket);
   std::unique_ptr<PlanState> tune(const Lookup& lookup);
   std::unique_ptr<PlanState> load(const Lookup& lookup);
-  jit::Executable load_executable(const spec::Implementation& implementation, std::span<const std::int64_t> frame);
+  tune::KeyedCubin cubin_of(const jit::Specialisation& specialisation, bool of_record);
+  jit::Executable load_executable(const spec::Implementation& implementation, std::span<const std::int64_t> frame,
+                                  bool of_record);
 
   std::mutex mutex_;  // guards what follows, and publication
   std::condition_variable ready_;

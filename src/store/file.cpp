@@ -99,19 +99,23 @@ class SqliteFile final : public File {
       : path_(std::move(path)), access_(access), limit_bytes_(limit_bytes), session_(open_first().release()) {}
   ~SqliteFile() override;
 
-  std::optional<Record> find_record(std::string_view key, bool with_candidates) override {
-    return read<std::optional<Record>>([&](Session& session, Flaws& flaws) {
-      auto record = store::find_record(session.connection, key, with_candidates, flaws);
-      if (record && access_ == Access::read_write) session.note("record", record->key);
-      return record;
-    });
+  std::optional<Record> find_record(std::string_view key, bool with_candidates, Counters* met) override {
+    return read<std::optional<Record>>(
+        [&](Session& session, Flaws& flaws) {
+          auto record = store::find_record(session.connection, key, with_candidates, flaws);
+          if (record && access_ == Access::read_write) session.note("record", record->key);
+          return record;
+        },
+        met);
   }
-  std::optional<CubinRow> find_cubin(const spec::Digest& key) override {
-    return read<std::optional<CubinRow>>([&](Session& session, Flaws& flaws) {
-      auto cubin = store::find_cubin(session.connection, key, flaws, accepted_cubins());
-      if (cubin && access_ == Access::read_write) session.note("cubin", spec::to_hex(key));
-      return cubin;
-    });
+  std::optional<CubinRow> find_cubin(const spec::Digest& key, Counters* met) override {
+    return read<std::optional<CubinRow>>(
+        [&](Session& session, Flaws& flaws) {
+          auto cubin = store::find_cubin(session.connection, key, flaws, accepted_cubins());
+          if (cubin && access_ == Access::read_write) session.note("cubin", spec::to_hex(key));
+          return cubin;
+        },
+        met);
   }
   std::vector<Record> records(std::string_view op, bool with_candidates) override {
     return read<std::vector<Record>>(
@@ -188,11 +192,11 @@ class SqliteFile final : public File {
   Session& session();
   void reopen_if_replaced(Session& session) const;
   template <class Result, class Work>
-  Result read(Work&& work);
+  Result read(Work&& work, Counters* met = nullptr);
   template <class Result, class Work>
   Result read_or_throw(Work&& work);
   template <class Result, class Work>
-  Result read_and_set_aside(Work&& work);
+  Result read_and_set_aside(Work&& work, Counters& met);
   template <class Result, class Work>
   Result write(std::string_view doing, Work&& work);
   template <class Work>
@@ -260,7 +264,7 @@ void SqliteFile::reopen_if_replaced(Session& session) const {
 /// What cannot be read is a miss: one row of bad content is set aside, a failure of the file or the machine is only
 /// counted.
 template <class Result, class Work>
-Result SqliteFile::read_and_set_aside(Work&& work) {
+Result SqliteFile::read_and_set_aside(Work&& work, Counters& met) {
   Session& session = this->session();
   const std::lock_guard guard(session.mutex);
   reopen_if_replaced(session);
@@ -271,6 +275,7 @@ Result SqliteFile::read_and_set_aside(Work&& work) {
     transaction.commit();
     return found;
   }();
+  met.quarantined += static_cast<std::int64_t>(flaws.size());
   if (!flaws.empty()) set_aside(session, flaws);
   return result;
 }
@@ -278,7 +283,8 @@ Result SqliteFile::read_and_set_aside(Work&& work) {
 template <class Result, class Work>
 Result SqliteFile::read_or_throw(Work&& work) {
   try {
-    return read_and_set_aside<Result>(work);
+    Counters met;
+    return read_and_set_aside<Result>(work, met);
   } catch (const SqliteFailure& failure) {
     ++read_failures_;
     throw to_error(path_, "read", failure);
@@ -286,13 +292,19 @@ Result SqliteFile::read_or_throw(Work&& work) {
 }
 
 template <class Result, class Work>
-Result SqliteFile::read(Work&& work) {
+Result SqliteFile::read(Work&& work, Counters* met) {
+  Counters unasked;
+  Counters& count = met != nullptr ? *met : unasked;
+  const auto fail = [&](bool damaged) {
+    ++(damaged ? quarantined_ : read_failures_);
+    ++(damaged ? count.quarantined : count.read_failures);
+  };
   try {
-    return read_and_set_aside<Result>(work);
+    return read_and_set_aside<Result>(work, count);
   } catch (const SqliteFailure& failure) {
-    ++(failure.damaged() || failure.too_big() ? quarantined_ : read_failures_);
+    fail(failure.damaged() || failure.too_big());
   } catch (const Error&) {
-    ++read_failures_;
+    fail(false);
   }
   return {};
 }

@@ -79,8 +79,10 @@ class File {
   static std::unique_ptr<File> in_memory();
   virtual ~File() = default;
 
-  [[nodiscard]] virtual std::optional<Record> find_record(std::string_view key, bool with_candidates = false) = 0;
-  [[nodiscard]] virtual std::optional<CubinRow> find_cubin(const spec::Digest& key) = 0;
+  /// `met`, when given, takes what this look-up met; counters() has it too.
+  [[nodiscard]] virtual std::optional<Record> find_record(std::string_view key, bool with_candidates = false,
+                                                          Counters* met = nullptr) = 0;
+  [[nodiscard]] virtual std::optional<CubinRow> find_cubin(const spec::Digest& key, Counters* met = nullptr) = 0;
   /// Newest source first; for inspection and for exports. Rows whose digest fails are skipped and counted.
   [[nodiscard]] virtual std::vector<Record> records(std::string_view op = {}, bool with_candidates = false) = 0;
   /// For transfers: at most `limit` rows whose key comes after the one given, by key, records with their candidates, the

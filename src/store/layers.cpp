@@ -77,21 +77,28 @@ Layers::Layers(const LayerSettings& settings) : memory_(std::make_unique<Memory>
   for (const fs::path& base : settings.bases) layers_.push_back(open_base(base, trust, warnings_));
 }
 
-std::optional<Found<Record>> Layers::find_record(std::string_view key) {
-  if (File* file = memory())
-    if (auto record = file->find_record(key)) return Found<Record>{std::move(*record), 0};
+std::optional<Found<Record>> Layers::find_record(std::string_view key,
+                                                 const std::function<bool(const Found<Record>&)>& accepts,
+                                                 Counters* met) {
+  const auto ask = [&](File* file, std::size_t layer) -> std::optional<Found<Record>> {
+    auto record = file != nullptr ? file->find_record(key, false, met) : std::nullopt;
+    if (!record) return std::nullopt;
+    Found<Record> found{std::move(*record), layer};
+    if (accepts && !accepts(found)) return std::nullopt;
+    return found;
+  };
+  if (auto found = ask(memory(), 0)) return found;
   for (std::size_t at = 0; at < layers_.size(); ++at)
-    if (File* file = layers_[at].file.get())
-      if (auto record = file->find_record(key)) return Found<Record>{std::move(*record), at};
+    if (auto found = ask(layers_[at].file.get(), at)) return found;
   return std::nullopt;
 }
 
-std::optional<Found<CubinRow>> Layers::find_cubin(const spec::Digest& key) {
+std::optional<Found<CubinRow>> Layers::find_cubin(const spec::Digest& key, Counters* met) {
   if (File* file = memory())
-    if (auto cubin = file->find_cubin(key)) return Found<CubinRow>{std::move(*cubin), 0};
+    if (auto cubin = file->find_cubin(key, met)) return Found<CubinRow>{std::move(*cubin), 0};
   for (std::size_t at = 0; at < layers_.size(); ++at)
     if (layers_[at].file && layers_[at].trusted_for_code)
-      if (auto cubin = layers_[at].file->find_cubin(key)) return Found<CubinRow>{std::move(*cubin), at};
+      if (auto cubin = layers_[at].file->find_cubin(key, met)) return Found<CubinRow>{std::move(*cubin), at};
   return std::nullopt;
 }
 

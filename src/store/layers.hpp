@@ -3,6 +3,7 @@
 
 #include <atomic>
 #include <filesystem>
+#include <functional>
 #include <memory>
 #include <mutex>
 #include <optional>
@@ -48,8 +49,13 @@ class Layers {
   /// have written, is replaced by one in memory. warnings() says so once. A base that cannot be opened is left out and
   /// named. An empty overlay path: in memory, without a warning.
   explicit Layers(const LayerSettings& settings);
-  [[nodiscard]] std::optional<Found<Record>> find_record(std::string_view key);
-  [[nodiscard]] std::optional<Found<CubinRow>> find_cubin(const spec::Digest& key);  // trusted layers only
+  /// The first layer's record of the key that `accepts` takes; of any, when it is not given. `met`, here and below, takes
+  /// what the look-up met besides.
+  [[nodiscard]] std::optional<Found<Record>> find_record(std::string_view key,
+                                                         const std::function<bool(const Found<Record>&)>& accepts = {},
+                                                         Counters* met = nullptr);
+  /// Of trusted layers only.
+  [[nodiscard]] std::optional<Found<CubinRow>> find_cubin(const spec::Digest& key, Counters* met = nullptr);
   /// The distinct compilers over the trusted layers.
   [[nodiscard]] std::vector<std::string> compilers();
   /// All records of an op over all layers, an earlier layer's first; for `nearest`.

@@ -15,7 +15,7 @@ const std::string& Cubins::own_compiler() {
   return compiler_;
 }
 
-std::optional<KeyedCubin> Cubins::find(const jit::Specialisation& specialisation) {
+std::optional<KeyedCubin> Cubins::find(const jit::Specialisation& specialisation, store::Counters* met) {
   std::vector<std::string> compilers;
   if (own_compiler().empty())
     compilers = layers_.compilers();
@@ -23,7 +23,7 @@ std::optional<KeyedCubin> Cubins::find(const jit::Specialisation& specialisation
     compilers.push_back(own_compiler());
   for (const std::string& compiler : compilers) {
     const spec::Digest key = jit::cubin_key(specialisation, compiler);
-    if (auto found = layers_.find_cubin(key)) {
+    if (auto found = layers_.find_cubin(key, met)) {
       jit::Cubin cubin{std::move(found->value.image), std::move(found->value.lowered_names), {}, {}};
       return KeyedCubin{key, compiler, std::move(cubin), true};
     }
@@ -53,8 +53,12 @@ KeyedCubin Cubins::get(const jit::Specialisation& specialisation) {
 }
 
 KeyedCubin Cubins::get_and_keep(const jit::Specialisation& specialisation) {
-  KeyedCubin cubin = get(specialisation);
-  if (cubin.from_store) return cubin;
+  if (auto found = find(specialisation)) return std::move(*found);
+  return compile_and_keep(specialisation);
+}
+
+KeyedCubin Cubins::compile_and_keep(const jit::Specialisation& specialisation) {
+  KeyedCubin cubin = compile(specialisation);
   const store::CubinRow row = to_row(specialisation, cubin);
   layers_.put_all({}, {&row, 1});
   return cubin;

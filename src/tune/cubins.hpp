@@ -27,13 +27,16 @@ class Cubins {
   Cubins(store::Layers& layers, jit::CompilePool& pool) : layers_(layers), pool_(pool) {}
 
   /// From a trusted layer: under this machine's compiler, or, where there is no NVRTC, under any compiler that a layer names.
-  [[nodiscard]] std::optional<KeyedCubin> find(const jit::Specialisation& specialisation);
+  [[nodiscard]] std::optional<KeyedCubin> find(const jit::Specialisation& specialisation,
+                                               store::Counters* met = nullptr);
   /// Begins a compile unless a layer has it, so that a later get() need not wait. Never throws for a template that does not compile.
   void prefetch(const jit::Specialisation& specialisation);
   /// Throws Error(no_nvrtc) when it must compile and cannot, Error(compile_failed) with the log.
   [[nodiscard]] KeyedCubin get(const jit::Specialisation& specialisation);
   /// get(), and the overlay keeps it.
   KeyedCubin get_and_keep(const jit::Specialisation& specialisation);
+  /// The same where find() gave nothing.
+  KeyedCubin compile_and_keep(const jit::Specialisation& specialisation);
   /// Whether there is an NVRTC.
   [[nodiscard]] bool can_compile() { return !own_compiler().empty(); }
   /// For a cubin that a layer had and the driver refused: compiles it afresh, and the overlay keeps that one.
