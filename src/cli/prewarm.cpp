@@ -134,7 +134,7 @@ int tune_and_finish(const Globals& globals, const Settings& settings) {
   engine::State state(engine_options(globals));
   say_warnings(globals, state.layers);
   const auto buckets = read_workload(settings.workload, state.ops);
-  const TuningResult tuned = tune_buckets(globals, state, buckets, settings.force);
+  const TuningResult tuned = tune_buckets(globals, state, buckets, settings.force ? Again::all : Again::none);
   print_tuned(globals, tuned, state.context.info().facts);
   if (tuned.interrupted)
     throw Error(ErrorKind::interrupted,

@@ -1,11 +1,15 @@
-// kiln tune: every bucket that some sizes touch, once.
+// kiln tune: every bucket that some sizes touch, once; with --stale those whose sources have changed, again.
 #include <fmt/format.h>
+
+#include <algorithm>
 
 #include "cli/commands.hpp"
 #include "cli/ops_found.hpp"
 #include "cli/output.hpp"
 #include "cli/problem_set.hpp"
 #include "cli/tuning.hpp"
+#include "engine/stale.hpp"
+#include "kiln/error.hpp"
 
 namespace kiln::cli {
 namespace {
@@ -15,44 +19,103 @@ struct Settings {
   std::vector<std::string> words;
   bool force = false;
   bool hot = false;
+  bool stale = false;
 };
 
 void declare(CLI::App& command, Settings& settings) {
-  command.add_option("op", settings.op, "The op, see kiln ops")->required()->type_name("OP");
+  command.add_option("op", settings.op, "The op, see kiln ops; with --stale it may be left out")->type_name("OP");
   command
       .add_option(
           "sizes", settings.words,
           "A size, a list or a range for each axis (rows=1..16384 cols=4096,8192), words for types and choices (dtype=bf16,f16)")
-      ->required()
       ->type_name("NAME=VALUE");
   command.add_flag("--force", settings.force, "Tune again where there is a record already");
+  command.add_flag(
+      "--stale", settings.stale,
+      "Tune again exactly the records of this device that were tuned from other sources than the present ones: "
+      "all of them, or those of the op, or of the sizes");
   command.add_flag("--hot-l2", settings.hot,
                    "Time with a warm L2: its records answer engines that ask for that regime");
 }
 
-int run(const Globals& globals, const Settings& settings) {
-  const std::vector<spec::Op> ops = load_ops(globals);
-  const spec::Op& named = find_op(ops, settings.op);
-  const ProblemSet set =
-      parse_problem_set(named, settings.words);  // before the device is asked: bad input is bad anywhere
-  Options options = engine_options(globals);
-  options.regime = settings.hot ? Regime::hot_l2 : Regime::cold_l2;
-  engine::State state(options);
-  say_warnings(globals, state.layers);
-  const spec::Op& op = find_op(state.ops, settings.op);
+/// Bad input is bad anywhere, so all of it is looked at before the device is asked.
+void check(const Settings& settings, std::span<const spec::Op> ops) {
+  const auto refuse = [](const char* message) { throw Error(ErrorKind::bad_input, message); };
+  if (settings.stale && settings.force)
+    refuse("--force and --stale were given together; --force is every record anyway");
+  if (settings.op.empty() && !settings.stale) refuse("op is required; see kiln tune --help");
+  if (settings.op.empty()) return;
+  const spec::Op& op = find_op(ops, settings.op);
+  if (settings.words.empty() && !settings.stale) refuse("sizes is required; see kiln tune --help");
+  if (!settings.words.empty()) parse_problem_set(op, settings.words);
+}
+
+std::vector<OpBucket> buckets_named(const spec::Op& op, std::span<const std::string> words) {
   std::vector<OpBucket> buckets;
-  for (const Problem& bucket : buckets_of(op, set)) buckets.push_back({&op, bucket});
-  const TuningResult result = tune_buckets(globals, state, buckets, settings.force);
+  for (const Problem& bucket : buckets_of(op, parse_problem_set(op, words))) buckets.push_back({&op, bucket});
+  return buckets;
+}
+
+int finish(const Globals& globals, const engine::State& state, const TuningResult& result, std::size_t buckets) {
   print_tuned(globals, result, state.context.info().facts);
   if (result.interrupted) {
     if (!globals.quiet)
       note(fmt::format("interrupted after {} of {} buckets; they are kept, and the same command continues",
-                       result.buckets.size(), buckets.size()));
+                       result.buckets.size(), buckets));
     return exit_interrupted;
   }
-  for (const TunedBucket& bucket : result.buckets)
-    if (bucket.outcome == Outcome::failed) return exit_wrong;
-  return exit_good;
+  const bool failed = std::any_of(result.buckets.begin(), result.buckets.end(),
+                                  [](const TunedBucket& bucket) { return bucket.outcome == Outcome::failed; });
+  return failed ? exit_wrong : exit_good;
+}
+
+void print_renewed(const Globals& globals, const engine::Staleness& staleness, std::size_t stale,
+                   const TuningResult& result) {
+  const auto renewed = std::count_if(result.buckets.begin(), result.buckets.end(),
+                                     [](const TunedBucket& bucket) { return bucket.outcome == Outcome::tuned; });
+  if (globals.json)
+    return print_json({{"event", "stale"},
+                       {"records", staleness.records},
+                       {"stale", stale},
+                       {"renewed", renewed},
+                       {"unusable", staleness.unusable}});
+  print(fmt::format("{} of {} records of this device are stale, {} renewed\n", stale, staleness.records, renewed));
+  if (staleness.unusable > 0)
+    print(
+        fmt::format("{} records cannot serve, their config not being declared or legal; kiln tune with their sizes "
+                    "replaces them\n",
+                    staleness.unusable));
+}
+
+int renew(const Globals& globals, const Settings& settings, engine::State& state) {
+  const std::span<const spec::Op> all = state.ops;
+  const spec::Op* named = settings.op.empty() ? nullptr : &find_op(all, settings.op);
+  const auto ops = named == nullptr ? all : std::span<const spec::Op>(named, 1);
+  const auto staleness = engine::find_stale(ops, state.context.info().facts, state.options.regime, state.layers);
+  const auto asked = settings.words.empty() ? std::vector<OpBucket>() : buckets_named(*named, settings.words);
+  std::vector<OpBucket> buckets;
+  for (const engine::Staleness::Bucket& stale : staleness.stale) {
+    const auto is_it = [&](const OpBucket& each) { return each.bucket == stale.bucket; };
+    if (settings.words.empty() || std::any_of(asked.begin(), asked.end(), is_it))
+      buckets.push_back({stale.op, stale.bucket});
+  }
+  const TuningResult result = tune_buckets(globals, state, buckets, Again::stale);
+  const int status = buckets.empty() ? exit_good : finish(globals, state, result, buckets.size());
+  print_renewed(globals, staleness, buckets.size(), result);
+  return status;
+}
+
+int run(const Globals& globals, const Settings& settings) {
+  const std::vector<spec::Op> ops = load_ops(globals);
+  check(settings, ops);
+  Options options = engine_options(globals);
+  options.regime = settings.hot ? Regime::hot_l2 : Regime::cold_l2;
+  engine::State state(options);
+  say_warnings(globals, state.layers);
+  if (settings.stale) return renew(globals, settings, state);
+  const auto buckets = buckets_named(find_op(state.ops, settings.op), settings.words);
+  const TuningResult result = tune_buckets(globals, state, buckets, settings.force ? Again::all : Again::none);
+  return finish(globals, state, result, buckets.size());
 }
 
 }  // namespace
@@ -62,6 +125,7 @@ void add_tune(CLI::App& app, Chosen& chosen) {
       app, chosen, "tune", "Find the best config for every bucket that some sizes touch", declare, run);
   command->footer(
       "Examples:\n  kiln tune rms_norm rows=1..16384 cols=4096,8192 dtype=bf16\n  kiln tune gemm m=1..16384 n=4096 k=4096 layout=nt\n"
+      "  kiln tune --stale                                    after an op's source was changed\n"
       "Ctrl-C ends it cleanly: finished buckets are kept, and the same command continues.");
 }
 

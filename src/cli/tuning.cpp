@@ -27,14 +27,18 @@ TunedBucket found(const OpBucket& bucket, const engine::Lookup& lookup) {
   return {bucket, Outcome::found, lookup.origin, lookup.stale, lookup.record->value, {}};
 }
 
-TunedBucket tune(engine::State& state, TuneProgress& progress, const OpBucket& bucket, bool force) {
+bool is_enough(const engine::Lookup& lookup, Again again) {
+  return lookup.is_hit() && again != Again::all && !(again == Again::stale && lookup.stale);
+}
+
+TunedBucket tune(engine::State& state, TuneProgress& progress, const OpBucket& bucket, Again again) {
   engine::Lookup lookup = look_up(state, bucket);
-  if (!force && lookup.is_hit()) return found(bucket, lookup);
+  if (is_enough(lookup, again)) return found(bucket, lookup);
   engine::Lease lease(state.layers, lookup.key, state.holder);
   if (!lease.wait(Interrupt::requested))
     throw Error(ErrorKind::interrupted, "interrupted while another process tunes the same bucket");
   lookup = look_up(state, bucket);  // another process may have finished meanwhile
-  if (!force && lookup.is_hit()) return found(bucket, lookup);
+  if (is_enough(lookup, again)) return found(bucket, lookup);
   const tune::TuneRequest request{*bucket.op,
                                   bucket.bucket,
                                   lookup.key,
@@ -86,7 +90,8 @@ std::string gain(const store::Record& record) {
 
 }  // namespace
 
-TuningResult tune_buckets(const Globals& globals, engine::State& state, std::span<const OpBucket> buckets, bool force) {
+TuningResult tune_buckets(const Globals& globals, engine::State& state, std::span<const OpBucket> buckets,
+                          Again again) {
   const Interrupt interrupt;
   const cuda::Context::Scope scope(state.context);
   TuneProgress progress(globals, static_cast<std::int64_t>(buckets.size()));
@@ -95,7 +100,7 @@ TuningResult tune_buckets(const Globals& globals, engine::State& state, std::spa
     progress.count_bucket();
     try {
       if (Interrupt::requested()) throw Error(ErrorKind::interrupted, "interrupted");
-      result.buckets.push_back(tune(state, progress, bucket, force));
+      result.buckets.push_back(tune(state, progress, bucket, again));
     } catch (const Error& error) {
       progress.clear();
       if (error.kind() == ErrorKind::interrupted) {
@@ -135,7 +140,7 @@ void print_tuned(const Globals& globals, const TuningResult& result, const spec:
                                    [](const TunedBucket& bucket) { return bucket.stale; });
   if (stale > 0 && !globals.quiet)
     note(fmt::format(
-        "{} of these records are stale: tuned from other sources than the present ones; they serve, and --force tunes them again",
+        "{} of these records are stale: tuned from other sources than the present ones; they serve, and kiln tune --stale tunes them again",
         stale));
 }
 

@@ -27,9 +27,12 @@ struct TuningResult {
   bool interrupted = false;
 };
 
-/// Tunes each bucket unless a usable record exists; `force`: every bucket. What is finished is in the overlay, whatever comes after.
+/// Which buckets are tuned although they have a usable record.
+enum class Again { none, stale, all };
+
+/// Tunes each bucket that has no usable record, and those of `again`. What is finished is in the overlay, whatever comes after.
 /// A bucket in which nothing comes out right is reported as failed and the rest go on. Throws what ends them all.
-TuningResult tune_buckets(const Globals& globals, engine::State& state, std::span<const OpBucket> buckets, bool force);
+TuningResult tune_buckets(const Globals& globals, engine::State& state, std::span<const OpBucket> buckets, Again again);
 
 /// The closing table: bucket, winner, cost, baseline, speed-up, bandwidth and throughput. As JSON, an object a bucket.
 void print_tuned(const Globals& globals, const TuningResult& result, const spec::DeviceFacts& device);
