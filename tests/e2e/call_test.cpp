@@ -13,8 +13,6 @@ using kiln::Origin;
 
 namespace {
 
-constexpr std::int64_t huge = std::int64_t{1} << 62;
-
 /// Captures what `work` enqueues on the machine's stream, and runs it once.
 class Graph {
  public:
@@ -45,17 +43,6 @@ class Graph {
 constexpr int global = 0, thread_local_ = 1, relaxed = 2;
 
 }  // namespace
-
-TEST_CASE("a real size that breaks the winner's constraint is served by the default, and counted") {
-  const Machine machine;
-  const Engine engine(options(""));
-  REQUIRE(ScaleCall(engine, 64, 128).op.plan(ScaleCall(engine, 64, 128).problem).config() == "threads=128 vector=4");
-  CHECK(ScaleCall(engine, 64, 127).launch(machine.stream()) == Origin::default_);  // 127 % 4 != 0
-  CHECK(ScaleCall(engine, 64, 124).launch(machine.stream()) != Origin::default_);
-  CHECK(engine.stats().constraint_fallbacks == 1);
-  CHECK(engine.stats().default_ == 1);
-  CHECK(engine.stats().tunes == 1);
-}
 
 TEST_CASE("an address that the winner cannot take is served by an implementation that can") {
   const Machine machine;
@@ -106,26 +93,6 @@ TEST_CASE("unknown names are refused with those that there are") {
   refused([&] { static_cast<void>(op.problem({{"rows", 1}})); }, "cols");
   refused([&] { static_cast<void>(op.problem({{"rows", 1}, {"cols", 1}, {"dtype", "f23"}})); }, "f32");
   refused([&] { static_cast<void>(op.arguments({{"xx", nullptr}})); }, "x");
-}
-
-TEST_CASE("sizes of 0, below, beyond the maximum and beyond reason are refused with the axis, before and at the call") {
-  const Machine machine;
-  const Engine engine(options("", MissPolicy::nearest));
-  const ScaleCall call(engine, 4, 4);
-  for (const std::int64_t size : {std::int64_t{0}, std::int64_t{-1}, std::int64_t{4097}, huge, INT64_MAX, INT64_MIN}) {
-    const kiln::Error made = error_of([&] { static_cast<void>(call.op.problem({{"rows", size}, {"cols", 4}})); });
-    CHECK(made.kind() == ErrorKind::bad_input);
-    CHECK(contains(made.what(), "rows"));
-    kiln::Problem changed = call.problem;
-    changed[call.op.axis("rows")] = size;
-    const kiln::Error called = error_of([&] { call.op.launch(changed, call.arguments, machine.stream()); });
-    CHECK(called.kind() == ErrorKind::bad_input);
-    CHECK(contains(called.what(), "rows"));
-  }
-  kiln::Arguments arguments = call.arguments;
-  arguments.set(call.op.runtime("stride"), std::int64_t{3});
-  CHECK(contains(error_of([&] { call.op.launch(call.problem, arguments, machine.stream()); }).what(), "stride"));
-  CHECK(engine.stats().launches() == 0);
 }
 
 TEST_CASE("a capture meets a miss with an error and stays valid") {

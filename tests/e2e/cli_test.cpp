@@ -106,13 +106,4 @@ TEST_CASE("run verifies: a kernel that computes wrong values is found and told")
   CHECK(contains(output, "y"));
 }
 
-TEST_CASE("an interrupted tune keeps the buckets that were finished, and the same command continues") {
-  const TemporaryFolder folder;
-  const std::string tune = "tune scale rows=1..512 cols=128 dtype=f32 --json" + globals(folder);
-  const Outcome first = shell("timeout --signal=INT 3 '" KILN_COMMAND "' " + tune + " ; exit $?");
-  CHECK((first.status == 130 || first.status == 124 || first.status == 0));
-  expect(0, "kiln " + tune);
-  CHECK(contains(expect(0, "kiln cache ls" + globals(folder)), "10 records"));
-}
-
 }  // namespace e2e

@@ -77,72 +77,6 @@ TEST_CASE("a candidate whose module the driver refuses is rejected, and the othe
   CHECK(contains(verdicts.rejected[0], "CUDA_ERROR_INVALID_IMAGE"));
 }
 
-TEST_CASE("a stored cubin that the driver refuses is compiled once more, then served") {
-  const Machine machine;
-  const TemporaryFolder folder;
-  { ScaleCall(Engine(options(folder / "overlay.kiln")), 64, 128).launch(machine.stream()); }
-  control("fail cuModuleLoadDataEx CUDA_ERROR_INVALID_IMAGE");
-  const Engine engine(options(folder / "overlay.kiln"));
-  CHECK(ScaleCall(engine, 64, 128).launch(machine.stream()) == Origin::overlay);
-  CHECK(engine.stats().compiles == 1);
-  CHECK(engine.stats().quarantined == 1);
-}
-
-TEST_CASE("a driver that refuses every module gives an error that names the kernel's op") {
-  const Machine machine;
-  const TemporaryFolder folder;
-  { ScaleCall(Engine(options(folder / "overlay.kiln")), 64, 128).launch(machine.stream()); }
-  control("fail cuModuleLoadDataEx CUDA_ERROR_INVALID_IMAGE sticky");
-  const Engine engine(options(folder / "overlay.kiln"));
-  const ScaleCall call(engine, 64, 128);
-  const kiln::Error error = error_of([&] { call.op.launch(call.problem, call.arguments, machine.stream()); });
-  CHECK(error.kind() == ErrorKind::driver_failed);
-  CHECK(contains(error.what(), "scale"));
-  CHECK(contains(error.what(), "CUDA_ERROR_INVALID_IMAGE"));
-  control("heal");
-  CHECK(call.launch(machine.stream()) == Origin::overlay);
-}
-
-TEST_CASE("device memory that runs out while tuning is told with the problem, and nothing leaks") {
-  const Machine machine;
-  const TemporaryFolder folder;
-  const Engine engine(options(folder / "overlay.kiln"));
-  const ScaleCall call(engine, 1024, 1024);
-  const std::int64_t before = query("memory"), handles = query("handles");
-  control("memory " + std::to_string(before + (std::int64_t{1} << 20)));
-  const kiln::Error error = error_of([&] { call.op.launch(call.problem, call.arguments, machine.stream()); });
-  CHECK(error.kind() == ErrorKind::out_of_memory);
-  CHECK_MESSAGE(contains(error.what(), "scale"), std::string(error.what()));
-  CHECK_MESSAGE(contains(error.what(), "1024"), std::string(error.what()));
-  CHECK(query("memory") == before);
-  CHECK(query("handles") == handles);
-  control("memory 150323855360");
-  CHECK(call.launch(machine.stream()) == Origin::overlay);
-}
-
-TEST_CASE("any allocation of a tune may fail: the error is typed, memory is given back, the next try succeeds") {
-  const Machine machine;
-  const TemporaryFolder folder;
-  const Engine engine(options(folder / "overlay.kiln"));
-  const ScaleCall call(engine, 64, 128);
-  const std::int64_t before = query("memory");
-  int failures = 0;
-  for (int nth = 1; nth < 40; ++nth) {
-    control("heal; fail cuMemAlloc_v2 CUDA_ERROR_OUT_OF_MEMORY at " + std::to_string(nth));
-    try {
-      call.op.launch(call.problem, call.arguments, machine.stream());
-      break;
-    } catch (const kiln::Error& error) {
-      CHECK(error.kind() == ErrorKind::out_of_memory);
-      ++failures;
-    }
-    CHECK(query("memory") == before);
-  }
-  CHECK(failures > 3);
-  CHECK(engine.stats().tunes == 1);
-  call.launch(machine.stream());
-}
-
 TEST_CASE("a tune that is asked to stop ends with an error, and a later one begins again") {
   const Machine machine;
   const TemporaryFolder folder;
@@ -177,30 +111,6 @@ TEST_CASE("a candidate that reads an illegal address is named") {
   });
   CHECK(error.kind() == ErrorKind::driver_failed);
   CHECK(contains(error.what(), "threads=128 vector=4"));
-}
-
-TEST_CASE("another architecture is another key: nothing of the first is served, nothing of it is lost") {
-  const TemporaryFolder folder;
-  {
-    const Machine machine;
-    ScaleCall(Engine(options(folder / "overlay.kiln")), 64, 128).launch(machine.stream());
-  }
-  control("sm 80");
-  {
-    const Machine machine;
-    const Engine engine(options(folder / "overlay.kiln", kiln::MissPolicy::error));
-    const ScaleCall call(engine, 64, 128);
-    CHECK(error_of([&] { call.op.launch(call.problem, call.arguments, machine.stream()); }).kind() ==
-          ErrorKind::not_tuned);
-    const Engine tunes(options(folder / "overlay.kiln"));
-    CHECK(ScaleCall(tunes, 64, 128).launch(machine.stream()) == Origin::overlay);
-    CHECK(tunes.stats().tunes == 1);
-  }
-  control("sm 90");
-  const Machine machine;
-  const Engine engine(options(folder / "overlay.kiln", kiln::MissPolicy::error));
-  CHECK(ScaleCall(engine, 64, 128).launch(machine.stream()) == Origin::overlay);
-  CHECK(engine.stats().compiles == 0);
 }
 
 }  // namespace e2e

@@ -1,0 +1,87 @@
+// A device without memory left: the problem is named, nothing of the tune's stays, the caller's own stands.
+#include "faults/engine/fixture.hpp"
+
+namespace kiln::faults {
+
+TEST_CASE(
+    "fault 37: device memory that runs out while tuning is told with the problem, nothing leaks, the caller's stands") {
+  const Machine machine;
+  const TemporaryFolder folder;
+  const Engine engine(e2e::options(folder / "overlay.kiln"));
+  const std::vector<float> mine = ramp(4096);
+  const Floats callers(mine);
+  const ScaleCall call(engine, 1024, 1024);
+  const std::int64_t before = query("memory"), allocations = query("allocations"), handles = query("handles");
+  control("memory " + std::to_string(before + (std::int64_t{1} << 20)));
+  const Error error = error_of([&] { call.op.launch(call.problem, call.arguments, machine.stream()); });
+  CHECK(error.kind() == ErrorKind::out_of_memory);
+  CHECK_MESSAGE(contains(error.what(), "scale"), std::string(error.what()));
+  CHECK_MESSAGE(contains(error.what(), "rows=1024 cols=1024"), std::string(error.what()));
+  CHECK(query("memory") == before);
+  CHECK(query("allocations") == allocations);
+  CHECK(query("handles") == handles);
+  CHECK(callers.download() == mine);
+  CHECK(engine.stats().tunes == 0);
+  control("memory 150323855360");
+  CHECK(call.launch(machine.stream()) == Origin::overlay);
+  CHECK(callers.download() == mine);
+  tally(37, 1, "tunes on a device too small for the problem");
+}
+
+TEST_CASE(
+    "fault 37: any allocation of a tune may fail: the error is typed, memory is given back, the next try succeeds") {
+  const Machine machine;
+  const TemporaryFolder folder;
+  const Engine engine(e2e::options(folder / "overlay.kiln"));
+  const ScaleCall call(engine, 64, 128);
+  const std::int64_t before = query("memory"), handles = query("handles");
+  std::int64_t failures = 0;
+  for (int nth = 1; nth < 40; ++nth) {
+    control("heal; fail cuMemAlloc_v2 CUDA_ERROR_OUT_OF_MEMORY at " + std::to_string(nth));
+    try {
+      call.op.launch(call.problem, call.arguments, machine.stream());
+      break;
+    } catch (const Error& error) {
+      CHECK(error.kind() == ErrorKind::out_of_memory);
+      CHECK_MESSAGE(contains(error.what(), "rows=64 cols=128"), std::string(error.what()));
+      ++failures;
+    }
+    CHECK(query("memory") == before);
+    CHECK(query("handles") == handles);
+  }
+  CHECK(failures > 3);
+  CHECK(engine.stats().tunes == 1);
+  call.launch(machine.stream());
+  tally(37, failures, "allocations of a tune that fail");
+}
+
+TEST_CASE("fault 37: a workspace that cannot be had is an error of that launch alone") {
+  const Machine machine;
+  const TemporaryFolder folder;
+  const fs::path overlay = tuned_overlay(folder);
+  change_record(overlay, [](store::Record& record) {  // of the implementation that needs a workspace
+    record.implementation = "plain";
+    record.config = "";
+  });
+  const Engine engine(e2e::options(overlay, MissPolicy::error));
+  const ScaleCall call(engine, 64, 128);
+  control("fail cuMemAlloc_v2 CUDA_ERROR_OUT_OF_MEMORY");
+  const Error error = error_of([&] { call.op.launch(call.problem, call.arguments, machine.stream()); });
+  CHECK(error.kind() == ErrorKind::out_of_memory);
+  CHECK(call.launch(machine.stream()) == Origin::overlay);
+  tally(37, 1, "workspaces that cannot be had");
+}
+
+TEST_CASE("fault 37: a device too small for the problem is told by the command, and the buckets that fit are kept") {
+  const TemporaryFolder folder;
+  // 6 MiB hold what flushes a small L2 and the small bucket, and not the large one.
+  const std::string small =
+      "FAKE_CUDA='l2 65536; memory 6291456' kiln tune scale rows=64,1024 cols=128,1024 dtype=f32 --json";
+  const std::string said = expect(1, small + globals(folder));
+  CHECK_MESSAGE(contains(said, R"("bucket":"rows=1024 cols=1024 dtype=f32","outcome":"failed")"), said);
+  CHECK(contains(said, R"("bucket":"rows=64 cols=128 dtype=f32","outcome":"tuned")"));
+  CHECK(!records_of(folder / "overlay.kiln").empty());
+  tally(37, 1, "commands on a device too small for some of their problems");
+}
+
+}  // namespace kiln::faults

@@ -1,0 +1,170 @@
+// Ctrl-C, once and twice, in the middle of a pre-warm and of a tune.
+#include <fcntl.h>
+#include <sys/wait.h>
+#include <unistd.h>
+
+#include <csignal>
+#include <set>
+
+#include "faults/engine/fixture.hpp"
+
+namespace kiln::faults {
+namespace {
+
+/// The command in a process of its own, its standard output read line by line.
+class Running {
+ public:
+  explicit Running(const std::string& words) {
+    int ends[2];
+    REQUIRE(pipe2(ends, O_CLOEXEC) == 0);
+    child_ = fork();
+    if (child_ == 0) {
+      dup2(ends[1], STDOUT_FILENO);
+      const std::string line = "exec '" KILN_COMMAND "' " + words;
+      execl("/bin/sh", "sh", "-c", line.c_str(), nullptr);
+      _exit(127);
+    }
+    close(ends[1]);
+    output_ = fdopen(ends[0], "r");
+    REQUIRE(output_ != nullptr);
+  }
+  ~Running() {
+    if (child_ > 0) kill(child_, SIGKILL), waitpid(child_, nullptr, 0);
+    fclose(output_);
+  }
+  Running(const Running&) = delete;
+  Running& operator=(const Running&) = delete;
+
+  /// Reads on until `count` more lines hold `part`; false at the end.
+  bool wait_for(const std::string& part, int count = 1) {
+    char line[1 << 14];
+    while (count > 0) {
+      if (fgets(line, sizeof line, output_) == nullptr) return false;
+      said_ += line;
+      if (contains(line, part)) --count;
+    }
+    return true;
+  }
+  void interrupt() const { REQUIRE(kill(child_, SIGINT) == 0); }
+  /// As the shell says it: 130 for an end by SIGINT, too.
+  int status() {
+    wait_for("a line that never comes");
+    int status = 0;
+    waitpid(child_, &status, 0);
+    child_ = -1;
+    return WIFEXITED(status) ? WEXITSTATUS(status) : 128 + WTERMSIG(status);
+  }
+  [[nodiscard]] const std::string& said() const noexcept { return said_; }
+
+ private:
+  pid_t child_ = -1;
+  FILE* output_ = nullptr;
+  std::string said_;
+};
+
+std::set<std::string> keys_in(const fs::path& overlay) {
+  std::set<std::string> keys;
+  if (fs::exists(overlay))
+    for (const store::Record& record : records_of(overlay)) keys.insert(record.key);
+  return keys;
+}
+
+constexpr const char* finished = R"("event":"finished")";
+constexpr const char* candidate = R"("event":"candidate")";
+
+/// Interrupts `words` after one bucket is finished and another begun, then again in its next run, then lets it end: what was
+/// finished is never tuned a second time.
+void interrupt_twice_then_finish(const std::string& words, const fs::path& overlay, std::size_t buckets) {
+  std::set<std::string> before;
+  std::int64_t tuned = 0;
+  for (int run = 0; run < 2; ++run) {
+    Running command(words);
+    REQUIRE(command.wait_for(finished));
+    REQUIRE(command.wait_for(candidate));
+    command.interrupt();
+    CHECK(command.status() == 130);
+    const std::set<std::string> now = keys_in(overlay);
+    CHECK(std::includes(now.begin(), now.end(), before.begin(), before.end()));
+    CHECK(now.size() > before.size());
+    CHECK(now.size() < buckets);
+    std::int64_t finishes = 0;
+    for (std::size_t at = command.said().find(finished); at != std::string::npos;
+         at = command.said().find(finished, at + 1))
+      ++finishes;
+    CHECK(static_cast<std::size_t>(finishes) == now.size() - before.size());
+    tuned += finishes;
+    before = now;
+  }
+  Running command(words);
+  CHECK(command.status() == 0);
+  std::int64_t finishes = 0;
+  for (std::size_t at = command.said().find(finished); at != std::string::npos;
+       at = command.said().find(finished, at + 1))
+    ++finishes;
+  CHECK(tuned + finishes == static_cast<std::int64_t>(buckets));
+  CHECK(keys_in(overlay).size() == buckets);
+}
+
+}  // namespace
+
+TEST_CASE("fault 38: a tune that is interrupted keeps what was finished, and running it again continues") {
+  const TemporaryFolder folder;
+  interrupt_twice_then_finish("tune scale rows=8,16,32,64 cols=128 dtype=f32 --json" + globals(folder),
+                              folder / "overlay.kiln", 4);
+  tally(38, 2, "interrupts of a tune");
+}
+
+TEST_CASE("fault 38: a pre-warm that is interrupted keeps what was finished, and running it again continues") {
+  const TemporaryFolder folder;
+  write(folder / "workload.toml",
+        "[[workload]]\nop = \"scale\"\naxes = { rows = [8, 16, 32, 64], cols = 128 }\ntypes = { dtype = [\"f32\"] }\n");
+  const fs::path deployed = folder / "deployed.kiln";
+  interrupt_twice_then_finish(
+      "prewarm " + (folder / "workload.toml").string() + " -o " + deployed.string() + " --json" + globals(folder),
+      folder / "overlay.kiln", 4);
+  CHECK(keys_in(deployed).size() == 4);
+  tally(38, 2, "interrupts of a pre-warm");
+}
+
+TEST_CASE("fault 38: a second Ctrl-C ends the command at once, and what was finished is kept all the same") {
+  const TemporaryFolder folder;
+  const std::string words = "tune scale rows=8,16,32 cols=128 dtype=f32 --json" + globals(folder);
+  {
+    Running command(words);
+    REQUIRE(command.wait_for(finished));
+    command.interrupt();
+    command.interrupt();
+    CHECK(command.status() == 130);
+  }
+  const std::size_t kept = keys_in(folder / "overlay.kiln").size();
+  CHECK(kept >= 1);
+  Running command(words);  // the first one's lease, if it was left behind, holds up nobody
+  CHECK(command.status() == 0);
+  CHECK(keys_in(folder / "overlay.kiln").size() == 3);
+  tally(38, 2, "second interrupts");
+}
+
+TEST_CASE("fault 38: a pre-warm without a GPU that is interrupted keeps the machine code that was made") {
+  const TemporaryFolder folder;
+  write(folder / "workload.toml",
+        "[[workload]]\nop = \"scale\"\naxes = { rows = [64], cols = 128 }\ntypes = { dtype = [\"f32\", \"bf16\"] }\n");
+  const fs::path overlay = tuned_overlay(folder);
+  const std::string words = "prewarm " + (folder / "workload.toml").string() + " --arch sm_80 --device-class " +
+                            "sm_80/mp108/l2_41943040/smem_166912/bus_5120" + globals(folder);
+  const auto cubins = [&] { return store::File::open(overlay, store::Access::read_only)->stats().cubins; };
+  const std::int64_t before = cubins();
+  {
+    Running command(words);
+    for (int i = 0; i < 2000 && cubins() == before; ++i) usleep(5000);
+    command.interrupt();
+    const int status = command.status();
+    CHECK((status == 130 || status == 1));  // 1: it was quicker, and some buckets have no record
+  }
+  const std::int64_t kept = cubins();
+  CHECK(kept > before);
+  const std::string said = expect(1, "kiln " + words + " --json");
+  CHECK_MESSAGE(contains(said, "\"compiled\":" + std::to_string(cubins() - kept)), said);
+  tally(38, 1, "interrupts of a pre-warm without a GPU");
+}
+
+}  // namespace kiln::faults
