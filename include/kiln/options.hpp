@@ -1,6 +1,7 @@
 // How an Engine is set up.
 #pragma once
 
+#include <chrono>
 #include <cstdint>
 #include <filesystem>
 #include <functional>
@@ -44,6 +45,13 @@ struct TuneEvent {
   double baseline_ns = 0;    // 0 until it was timed
 };
 
+/// Where candidates run while a bucket is tuned.
+enum class Isolation : std::uint8_t {
+  automatic,  // in a worker process where kiln-worker is found, else in this one
+  worker,  // in a worker process: a candidate that faults or hangs is rejected alone, and nothing of this process is touched
+  in_process,  // in this process's context: one illegal address breaks it
+};
+
 struct Options {
   int device = 0;
   /// The user's own file, created when missing. Nothing: $KILN_CACHE, else kiln/overlay.kiln in the user's cache folder.
@@ -65,6 +73,11 @@ struct Options {
   Regime regime = Regime::cold_l2;
   /// Compile threads; 0: one for each core.
   int compile_workers = 0;
+  Isolation isolation = Isolation::automatic;
+  /// The program kiln-worker; empty: $KILN_WORKER, else beside the running program or libkiln, else where Kiln was installed.
+  std::filesystem::path worker;
+  /// A candidate that takes longer than this in a worker is stopped and rejected.
+  std::chrono::milliseconds candidate_limit{60'000};
   /// Asked between candidates; true ends a tune with Error(interrupted). What was finished is kept.
   std::function<bool()> stop_requested;
   /// Called on the thread that tunes.

@@ -15,6 +15,7 @@
 #include "cuda/toolkit.hpp"
 #include "jit/specialisation.hpp"
 #include "kiln/error.hpp"
+#include "tune/worker.hpp"
 
 namespace kiln::cli {
 namespace {
@@ -84,6 +85,15 @@ Finding headers() {
   return {"toolkit headers", State::ok, fmt::format("{}", fmt::join(texts, ", ")), "ops of your own may include them"};
 }
 
+Finding worker() {
+  const auto program = tune::find_worker({});
+  if (program.empty())
+    return {"worker", State::absent, "kiln-worker was not found beside this program, nor where KILN_WORKER says",
+            "candidates run in the tuning process: one that faults ends the tune"};
+  return {"worker", State::ok, program.lexically_normal().string(),
+          "candidates run in a process of their own: one that faults or hangs is rejected alone"};
+}
+
 Finding nccl() {
   return finding("NCCL", ErrorKind::no_nccl, "one GPU needs none; ops over several ranks would", [] {
     const cuda::Nccl& opened = cuda::Nccl::get();
@@ -150,7 +160,7 @@ std::vector<Finding> examine(const Globals& globals) {
   std::vector<Finding> findings{driver()};
   const auto append = [&](std::vector<Finding> more) { findings.insert(findings.end(), more.begin(), more.end()); };
   append(devices());
-  append({nvrtc(), headers(), nccl(), ops(globals)});
+  append({nvrtc(), headers(), worker(), nccl(), ops(globals)});
   append(files(globals));
   return findings;
 }

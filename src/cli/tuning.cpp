@@ -46,6 +46,7 @@ TunedBucket tune(engine::State& state, TuneProgress& progress, const OpBucket& b
                                   state.options.regime,
                                   state.arch,
                                   {},
+                                  state.worker.get(),
                                   Interrupt::requested,
                                   [&](const TuneEvent& event) { progress.on(event); }};
   tune::TuneResult result = tune::tune_bucket(request, state.cubins);

@@ -30,6 +30,16 @@ store::LayerSettings layer_settings(const Options& options) {
           store::key_folders(options.trusted_keys), options.overlay_limit_bytes};
 }
 
+std::unique_ptr<tune::Worker> worker_for(const Options& options) {
+  if (options.isolation == Isolation::in_process) return nullptr;
+  const auto program = tune::find_worker(options.worker);
+  if (!program.empty()) return std::make_unique<tune::Worker>(program, tune::WorkerPatience{options.candidate_limit});
+  if (options.isolation == Isolation::automatic) return nullptr;
+  throw Error(
+      ErrorKind::bad_input,
+      "a worker process was asked for and kiln-worker was not found; name it in Options::worker or KILN_WORKER");
+}
+
 }  // namespace
 
 State::State(const Options& chosen)
@@ -40,6 +50,7 @@ State::State(const Options& chosen)
       layers(layer_settings(chosen)),
       pool(chosen.compile_workers),
       cubins(layers, pool),
+      worker(worker_for(chosen)),
       holder(fmt::format("{}/{}", ::getpid(), static_cast<const void*>(this))) {
   for (const spec::Op& op : ops) op_states.push_back(std::make_unique<OpState>(*this, op));
 }

@@ -88,6 +88,7 @@ std::unique_ptr<PlanState> OpState::tune(const Lookup& lookup) {
                                   engine.options.regime,
                                   engine.arch,
                                   {},
+                                  engine.worker.get(),
                                   engine.options.stop_requested,
                                   engine.options.on_tune};
   tune::publish(request, tune::tune_bucket(request, engine.cubins), engine.cubins);

@@ -17,6 +17,7 @@
 #include "kiln/engine.hpp"
 #include "store/layers.hpp"
 #include "tune/cubins.hpp"
+#include "tune/worker.hpp"
 
 namespace kiln::engine {
 
@@ -69,6 +70,7 @@ struct State {
   store::Layers layers;
   jit::CompilePool pool;
   tune::Cubins cubins;
+  std::unique_ptr<tune::Worker> worker;  // where candidates run; null: here
   Counters counters;
   std::mutex tune_mutex;                            // one tune at a time: timings must not meet
   std::string holder;                               // of leases: this process and engine

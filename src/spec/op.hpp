@@ -167,6 +167,7 @@ struct Op {
   Expression cost_flops;
   std::vector<Implementation> implementations;  // the first legal default serves when nothing better is known
   std::vector<SourceFile> files;                // every .cuh of the folder
+  std::vector<SourceFile> manifests;            // every .toml: with `files` what parse_op makes this op of again
   Symbols symbols;                              // axes, run-time values, types and choices, device facts
 
   [[nodiscard]] int first_runtime() const noexcept { return static_cast<int>(axes.size()); }

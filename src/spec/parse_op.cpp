@@ -152,6 +152,8 @@ Op parse_op(std::string_view name, std::string_view folder, std::span<const Sour
     reader.fail(1, "no op.toml in the folder", "one");
   std::ranges::copy_if(files, std::back_inserter(op.files),
                        [](const SourceFile& file) { return file.name.ends_with(source_suffix); });
+  std::ranges::copy_if(files, std::back_inserter(op.manifests),
+                       [](const SourceFile& file) { return file.name.ends_with(toml_suffix); });
   std::ranges::sort(op.files, {}, &SourceFile::name);
 
   const TomlValue document = parse_toml(reader.file(), file_of(files, std::string(op_file)).text);

@@ -4,13 +4,11 @@
 #include <functional>
 #include <string>
 
-#include "cuda/device.hpp"
-#include "kiln/options.hpp"
 #include "spec/problem.hpp"
 #include "store/record.hpp"
 #include "tune/cubins.hpp"
-#include "tune/measure.hpp"
 #include "tune/search.hpp"
+#include "tune/worker.hpp"
 
 namespace kiln::tune {
 
@@ -22,6 +20,7 @@ struct TuneRequest {
   Regime regime = Regime::cold_l2;
   std::string arch;  // "sm_90a"
   MeasureLimits limits{};
+  Worker* worker = nullptr;  // null: candidates run in the current context
   std::function<bool()> stop_requested;
   std::function<void(const TuneEvent&)> on_event;
 };
@@ -32,10 +31,10 @@ struct TuneResult {
   KeyedCubin cubin;
 };
 
-/// The context must be current. Candidates are verified at both ends of the bucket (the upper edge, and the lowest sizes, where tails are
+/// Without a worker the context must be current. Candidates are verified at both ends of the bucket (the upper edge, and the lowest sizes, where tails are
 /// ragged) before their time at the upper edge counts. Nothing is written: the caller publishes the result.
 /// Throws Error(not_tuned) when nothing is legal or nothing came out right, Error(interrupted) when asked to stop,
-/// Error(driver_failed) when a candidate broke the context (its name is in the message).
+/// Error(driver_failed) when a candidate broke the context that it shared (its name is in the message); in a worker it is rejected alone.
 /// Error(out_of_memory) naming the bucket when its tensors do not fit.
 TuneResult tune_bucket(const TuneRequest& request, Cubins& cubins);
 

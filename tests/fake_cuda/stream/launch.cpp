@@ -1,4 +1,6 @@
 // Kernel launches: what the driver checks at once, and what the host twin does when the launch runs.
+#include <unistd.h>
+
 #include <algorithm>
 #include <cmath>
 #include <cstring>
@@ -114,6 +116,7 @@ void run(Machine& machine, CUstream_st& stream, const Launch& launch) {
     const std::vector<fake_cuda::KernelFault> faults = machine.faults.on_launch(launch.name.full);
     for (const fake_cuda::KernelFault& fault : faults) {
       require(fault.kind != fake_cuda::KernelFault::Kind::fault, CUDA_ERROR_ILLEGAL_ADDRESS);
+      while (fault.kind == fake_cuda::KernelFault::Kind::hang) pause();
     }
     ns =
         time_of(twin->run(Invocation(launch.name, launch.geometry, launch.parameters, machine.heap, machine.settings)));

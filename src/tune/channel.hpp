@@ -1,0 +1,28 @@
+// Messages between a process and its worker, over one end of a socket pair: 8 bytes of length, then CBOR (RFC 8949).
+#pragma once
+
+#include <chrono>
+#include <nlohmann/json.hpp>
+#include <optional>
+
+namespace kiln::tune {
+
+class Channel {
+ public:
+  explicit Channel(int descriptor) noexcept : descriptor_(descriptor) {}
+  ~Channel();
+  Channel(const Channel&) = delete;
+  Channel& operator=(const Channel&) = delete;
+
+  enum class State { received, closed, late };
+  /// False when the other end is gone.
+  bool send(const nlohmann::json& message) const;
+  /// Waits for a whole message until `patience` is over; without, as long as it takes.
+  State receive(nlohmann::json& message, std::optional<std::chrono::milliseconds> patience = {}) const;
+  [[nodiscard]] int descriptor() const noexcept { return descriptor_; }
+
+ private:
+  int descriptor_;
+};
+
+}  // namespace kiln::tune

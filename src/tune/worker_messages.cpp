@@ -1,0 +1,142 @@
+#include "tune/worker_messages.hpp"
+
+#include <algorithm>
+#include <cstring>
+
+namespace kiln::tune {
+namespace {
+
+using Json = nlohmann::json;
+
+Json to_json(const std::vector<spec::SourceFile>& files) {
+  Json list = Json::array();
+  for (const spec::SourceFile& file : files) list.push_back({file.name, file.text});
+  return list;
+}
+
+Json to_json(std::span<const std::byte> bytes) {
+  const auto* first = reinterpret_cast<const std::uint8_t*>(bytes.data());
+  return Json::binary({first, first + bytes.size()});
+}
+
+std::vector<std::byte> bytes_from_json(const Json& json) {
+  const auto& binary = json.get_binary();
+  std::vector<std::byte> bytes(binary.size());
+  if (!bytes.empty()) std::memcpy(bytes.data(), binary.data(), bytes.size());
+  return bytes;
+}
+
+Json to_json(const store::CubinRow& row) {
+  return {{"key", to_json(std::span<const std::byte>(row.key))},
+          {"label", row.label},
+          {"arch", row.arch},
+          {"compiler", row.compiler},
+          {"names", row.name_expressions},
+          {"lowered", row.lowered_names},
+          {"image", to_json(std::span<const std::byte>(row.image))}};
+}
+
+store::CubinRow cubin_from_json(const Json& json) {
+  store::CubinRow row;
+  const auto key = bytes_from_json(json.at("key"));
+  std::copy_n(key.begin(), std::min(key.size(), row.key.size()), row.key.begin());
+  row.label = json.at("label");
+  row.arch = json.at("arch");
+  row.compiler = json.at("compiler");
+  row.name_expressions = json.at("names").get<std::vector<std::string>>();
+  row.lowered_names = json.at("lowered").get<std::vector<std::string>>();
+  row.image = bytes_from_json(json.at("image"));
+  return row;
+}
+
+Json to_json(const MeasureLimits& limits) {
+  return {limits.budget_ns, limits.minimum_samples, limits.maximum_samples, limits.hopeless};
+}
+
+}  // namespace
+
+Json to_json(const BenchSettings& settings, const std::vector<store::CubinRow>& cubins) {
+  std::vector<spec::SourceFile> files = settings.op.manifests;
+  files.insert(files.end(), settings.op.files.begin(), settings.op.files.end());
+  Json json{{"op", settings.op.name},
+            {"folder", settings.op.folder},
+            {"files", to_json(files)},
+            {"axes", settings.bucket.axes},
+            {"selections", settings.bucket.selections},
+            {"device", settings.device.ordinal},
+            {"hot_l2", settings.regime == Regime::hot_l2},
+            {"arch", settings.arch},
+            {"limits", to_json(settings.limits)},
+            {"cubins", Json::array()}};
+  for (const store::CubinRow& row : cubins) json["cubins"].push_back(to_json(row));
+  return json;
+}
+
+Begin begin_from_json(const Json& json) {
+  Begin begin;
+  std::vector<spec::SourceFile> files;
+  for (const Json& file : json.at("files")) files.push_back({file.at(0), file.at(1)});
+  begin.op = spec::parse_op(json.at("op").get<std::string>(), json.at("folder").get<std::string>(), files);
+  json.at("axes").get_to(begin.bucket.axes);
+  json.at("selections").get_to(begin.bucket.selections);
+  begin.device = json.at("device");
+  begin.regime = json.at("hot_l2").get<bool>() ? Regime::hot_l2 : Regime::cold_l2;
+  begin.arch = json.at("arch");
+  const Json& limits = json.at("limits");
+  begin.limits = {limits.at(0), limits.at(1), limits.at(2), limits.at(3)};
+  for (const Json& row : json.at("cubins")) begin.cubins.push_back(cubin_from_json(row));
+  return begin;
+}
+
+Json to_json(const Trial& trial) {
+  return {{"implementation", trial.implementation.name},
+          {"config", std::vector<std::int64_t>(trial.config.begin(), trial.config.end())},
+          {"image", to_json(std::span<const std::byte>(trial.cubin.image))},
+          {"lowered", trial.cubin.lowered_names},
+          {"best_ns", trial.best_ns}};
+}
+
+OwnedTrial trial_from_json(const spec::Op& op, const Json& json) {
+  OwnedTrial trial;
+  trial.implementation = op.find(json.at("implementation").get<std::string>());
+  if (trial.implementation == nullptr)
+    throw Error(ErrorKind::bad_input, "the worker was asked for an implementation that the op does not have");
+  trial.config = json.at("config").get<spec::Config>();
+  trial.cubin.image = bytes_from_json(json.at("image"));
+  trial.cubin.lowered_names = json.at("lowered").get<std::vector<std::string>>();
+  trial.best_ns = json.at("best_ns");
+  return trial;
+}
+
+Json to_json(const TrialResult& result) {
+  return {{"verdict", static_cast<int>(result.verdict)},
+          {"reason", result.reason},
+          {"median_ns", result.cost.median_ns},
+          {"low_ns", result.cost.low_ns},
+          {"high_ns", result.cost.high_ns},
+          {"samples", result.cost.samples},
+          {"registers", result.registers},
+          {"spill_bytes", result.spill_bytes}};
+}
+
+TrialResult result_from_json(const Json& json) {
+  TrialResult result;
+  result.verdict = static_cast<store::Verdict>(json.at("verdict").get<int>());
+  result.reason = json.at("reason");
+  result.cost = {json.at("median_ns"), json.at("low_ns"), json.at("high_ns"), json.at("samples")};
+  result.registers = json.at("registers");
+  result.spill_bytes = json.at("spill_bytes");
+  return result;
+}
+
+Json to_json(const Error& error) {
+  return {{"error", {{"kind", static_cast<int>(error.kind())}, {"message", error.what()}}}};
+}
+
+void rethrow(const Json& json) {
+  if (!json.contains("error")) return;
+  const Json& error = json.at("error");
+  throw Error(static_cast<ErrorKind>(error.at("kind").get<int>()), error.at("message").get<std::string>());
+}
+
+}  // namespace kiln::tune

@@ -1,0 +1,43 @@
+// What is said between a process and its worker, as JSON values.
+#pragma once
+
+#include <nlohmann/json.hpp>
+#include <string>
+#include <vector>
+
+#include "kiln/error.hpp"
+#include "tune/bench.hpp"
+
+namespace kiln::tune {
+
+/// A bucket as its worker gets it.
+struct Begin {
+  spec::Op op;
+  Problem bucket;
+  int device = 0;
+  Regime regime = Regime::cold_l2;
+  std::string arch;
+  MeasureLimits limits{};
+  std::vector<store::CubinRow> cubins;
+};
+nlohmann::json to_json(const BenchSettings& settings, const std::vector<store::CubinRow>& cubins);
+Begin begin_from_json(const nlohmann::json& json);
+
+nlohmann::json to_json(const Trial& trial);
+/// The owner of what a Trial refers to.
+struct OwnedTrial {
+  const spec::Implementation* implementation = nullptr;
+  spec::Config config;
+  jit::Cubin cubin;
+  double best_ns = 0;
+};
+OwnedTrial trial_from_json(const spec::Op& op, const nlohmann::json& json);
+
+nlohmann::json to_json(const TrialResult& result);
+TrialResult result_from_json(const nlohmann::json& json);
+
+nlohmann::json to_json(const Error& error);
+/// Throws what the other side said that it met.
+void rethrow(const nlohmann::json& json);
+
+}  // namespace kiln::tune
