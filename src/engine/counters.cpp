@@ -40,4 +40,19 @@ Stats Counters::read() const noexcept {
   return stats;
 }
 
+std::vector<store::Usage> Counters::usage() const {
+  const Stats stats = read();
+  std::vector<store::Usage> rows;
+  const auto add = [&](const char* source, std::string_view key, std::int64_t count) {
+    if (count > 0) rows.push_back({source, std::string(key), count, 0});
+  };
+  for (const auto& [origin, count] : {std::pair(Origin::hot, stats.hot), std::pair(Origin::overlay, stats.overlay),
+                                      std::pair(Origin::base, stats.base), std::pair(Origin::nearest, stats.nearest),
+                                      std::pair(Origin::default_, stats.default_)})
+    add("launch", to_string(origin), count);
+  for (std::size_t kind = 0; kind < miss_kinds; ++kind)
+    add("miss", to_string(static_cast<Miss>(kind)), misses_[kind].load(std::memory_order_relaxed));
+  return rows;
+}
+
 }  // namespace kiln::engine

@@ -6,6 +6,7 @@
 #include <cstddef>
 #include <cstdint>
 #include <string_view>
+#include <vector>
 
 #include "kiln/engine.hpp"
 #include "store/file.hpp"
@@ -30,6 +31,8 @@ class Counters {
   void count_tune() noexcept { tunes_.fetch_add(1, std::memory_order_relaxed); }
   /// What was counted here; compiles, and the rows that the files set aside, are the caller's to add.
   [[nodiscard]] Stats read() const noexcept;
+  /// Launches by origin and misses by reason, those that there were, as the overlay keeps them.
+  [[nodiscard]] std::vector<store::Usage> usage() const;
 
  private:
   static constexpr std::size_t shards = 16;

@@ -55,6 +55,13 @@ State::State(const Options& chosen)
   for (const spec::Op& op : ops) op_states.push_back(std::make_unique<OpState>(*this, op));
 }
 
+State::~State() {
+  try {
+    layers.overlay().note_usage(counters.usage());
+  } catch (const std::exception&) {  // NOLINT(bugprone-empty-catch): only counts are lost
+  }
+}
+
 }  // namespace engine
 
 Engine::Engine(const Options& options) : state_(std::make_shared<engine::State>(options)) {}

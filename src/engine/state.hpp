@@ -62,6 +62,10 @@ struct OpState {
 
 struct State {
   explicit State(const Options& chosen);
+  /// Leaves its counts to the overlay.
+  ~State();
+  State(const State&) = delete;
+  State& operator=(const State&) = delete;
 
   Options options;
   cuda::Context context;

@@ -28,9 +28,9 @@ struct Session {
 
   using Use = std::pair<std::string, std::string>;  // source and key
   std::set<Use> noted;                              // rows that served this process
-  std::vector<Use> unwritten;                       // those whose use is not in the file yet
+  std::vector<Usage> unwritten;                     // what is not in the file yet
   void note(std::string source, std::string key) {
-    if (noted.emplace(source, key).second) unwritten.emplace_back(std::move(source), std::move(key));
+    if (noted.emplace(source, key).second) unwritten.push_back({std::move(source), std::move(key), 1, 0});
   }
 };
 
@@ -172,6 +172,7 @@ class SqliteFile final : public File {
       for (const Usage& row : rows) store::add_to_usage(s.connection, row);
     });
   }
+  void note_usage(std::vector<Usage> rows) override;
   void flush_usage() override;
   PruneReport prune(const PruneRule& rule) override;
   void compact() override;
@@ -429,18 +430,24 @@ void TableWriter::put(const PackedCubin& cubin) {
   rows_.put(cubin, digest_of(cubin), true);
 }
 
+void SqliteFile::note_usage(std::vector<Usage> rows) {
+  Session& session = this->session();
+  const std::lock_guard guard(session.mutex);
+  std::ranges::move(rows, std::back_inserter(session.unwritten));
+}
+
 void SqliteFile::flush_usage() {
   if (access_ == Access::read_only) return;
-  std::vector<Session::Use> uses;
+  std::vector<Usage> uses;
   {
     Session& session = this->session();
     const std::lock_guard guard(session.mutex);
     uses.swap(session.unwritten);
   }
   if (uses.empty()) return;
-  std::vector<Usage> rows;
-  for (auto& [source, key] : uses) rows.push_back({std::move(source), std::move(key), 1, unix_seconds()});
-  add_to_usage(rows);
+  const std::int64_t now = unix_seconds();
+  for (Usage& use : uses) use.last_use = now;
+  add_to_usage(uses);
 }
 
 PruneReport SqliteFile::prune(const PruneRule& rule) {

@@ -119,6 +119,8 @@ class File {
   /// process's look-ups are counted in memory and written by flush_usage, and at the end.
   [[nodiscard]] virtual std::vector<Usage> usage() = 0;
   virtual void add_to_usage(const std::vector<Usage>& rows) = 0;
+  /// Like a look-up's count: kept in memory until flush_usage. `last_use` is the time of that.
+  virtual void note_usage(std::vector<Usage> rows) = 0;
   virtual void flush_usage() = 0;
 
   /// One transaction; the file's length stays until it is compacted.

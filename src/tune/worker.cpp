@@ -143,6 +143,9 @@ class RemoteBench final : public Bench {
         if (error.kind() != ErrorKind::driver_failed) throw;
         end();
         return rejected(error.what());
+      } catch (const nlohmann::json::exception& error) {
+        end();
+        return rejected(fmt::format("the worker's answer cannot be read: {}", error.what()));
       }
     }
     const std::string how = end();
@@ -179,15 +182,14 @@ class RemoteBench final : public Bench {
         if (error.kind() == ErrorKind::driver_failed) end();
         throw;
       }
-      worker_.has_bucket = true;
-      return;
+      worker_.has_bucket = answer.contains("ready");
+      if (worker_.has_bucket) return;
     }
     const std::string how = end();
     if (!fresh && state == Channel::State::closed) return begin();
-    throw Error(
-        ErrorKind::driver_failed,
-        fmt::format("{}: the worker {} {} before its first candidate, while it filled tensors and ran the reference",
-                    op_, worker_.program.string(), how));
+    throw Error(ErrorKind::driver_failed,
+                fmt::format("{}: the worker {} {} before it was ready: it fills tensors and runs the reference first",
+                            op_, worker_.program.string(), how));
   }
 
   Worker::State& worker_;
