@@ -1,8 +1,12 @@
 #include "store/merge_order.hpp"
 
+#include <fmt/core.h>
+
+#include <algorithm>
 #include <limits>
 #include <tuple>
 
+#include "kiln/error.hpp"
 #include "store/integrity.hpp"
 
 namespace kiln::store {
@@ -26,23 +30,40 @@ auto foundation(const Record& record) {
   return std::tuple(-record.samples, relative);
 }
 
+template <class T>
+Preference smaller(const T& a, const T& b) {
+  return a < b ? Preference::first : b < a ? Preference::second : Preference::neither;
+}
+
 auto tie(const Record& record) {
   return std::tuple(digest_of(record), -static_cast<std::int64_t>(record.candidates.size()),
                     digest_of_candidates(record));
 }
 
-}  // namespace
-
-bool is_better(const Record& a, const Record& b) {
-  if (foundation(a) != foundation(b)) return foundation(a) < foundation(b);
-  return tie(a) < tie(b);
+/// A damaged index can lead astray, and even back to where it began.
+template <class Row, class Key>
+void check_order(const std::vector<Row>& batch, const Key& last, const File& file) {
+  const auto before = [](const Row& a, const Row& b) { return a.key < b.key; };
+  if (batch.empty() || (last < batch.front().key && std::is_sorted(batch.begin(), batch.end(), before))) return;
+  throw Error(ErrorKind::bad_file,
+              fmt::format("'{}' cannot be read: its index does not lead to its rows in their order; "
+                          "kiln cache verify says what is damaged",
+                          file.path().string()));
 }
 
-bool is_better(const PackedCubin& a, const PackedCubin& b) { return digest_of(a) < digest_of(b); }
+}  // namespace
+
+Preference prefer(const Record& a, const Record& b) {
+  const Preference founded = smaller(foundation(a), foundation(b));
+  return founded == Preference::neither ? smaller(tie(a), tie(b)) : founded;
+}
+
+Preference prefer(const PackedCubin& a, const PackedCubin& b) { return smaller(digest_of(a), digest_of(b)); }
 
 template <>
 void Cursor<Record>::fetch() {
   batch_ = file_->records_after(last_, batch_rows);
+  check_order(batch_, last_, *file_);
   at_ = 0;
   ended_ = static_cast<std::int64_t>(batch_.size()) < batch_rows;
   if (!batch_.empty()) last_ = batch_.back().key;
@@ -52,6 +73,7 @@ template <>
 void Cursor<PackedCubin>::fetch() {
   const bool first = last_ == spec::Digest{};
   batch_ = file_->cubins_after(first ? std::span<const std::byte>() : std::span<const std::byte>(last_), batch_rows);
+  if (!first) check_order(batch_, last_, *file_);
   at_ = 0;
   ended_ = static_cast<std::int64_t>(batch_.size()) < batch_rows;
   if (!batch_.empty()) last_ = batch_.back().key;

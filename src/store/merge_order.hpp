@@ -12,8 +12,13 @@ namespace kiln::store {
 /// Total orders over the rows of one key, so that what is kept depends neither on sides nor on sequence: of records the one
 /// with more samples, then the smaller interval relative to its cost, then the smaller digest, then more candidates, then
 /// the smaller digest of those; of cubins the one with the smaller digest.
-bool is_better(const Record& a, const Record& b);
-bool is_better(const PackedCubin& a, const PackedCubin& b);
+enum class Preference : std::int8_t { first, second, neither };  // neither: the rows are the same
+Preference prefer(const Record& a, const Record& b);
+Preference prefer(const PackedCubin& a, const PackedCubin& b);
+template <class Row>
+bool is_better(const Row& a, const Row& b) {
+  return prefer(a, b) == Preference::first;
+}
 
 /// A file's rows by key, fetched in batches, so that memory stays bounded and no lock is held in between.
 template <class Row>
@@ -37,20 +42,25 @@ class Cursor {
   bool ended_ = false;
 };
 
-/// Calls `use` with the best row of each key over all files, by key.
+/// Calls `use` with the best row of each key over all files, by key. Returns how many rows gave way to another one.
 template <class Row, class Use>
-void merge(std::span<File* const> files, Use&& use) {
+std::int64_t merge(std::span<File* const> files, Use&& use) {
+  std::int64_t conflicts = 0;
   std::vector<Cursor<Row>> cursors;
   for (File* file : files) cursors.emplace_back(*file);
   for (;;) {
     Cursor<Row>* first = nullptr;
     for (Cursor<Row>& each : cursors)
       if (each.front() != nullptr && (first == nullptr || each.front()->key < first->front()->key)) first = &each;
-    if (first == nullptr) return;
+    if (first == nullptr) return conflicts;
     Row best = first->take();
     for (Cursor<Row>& each : cursors) {
-      while (each.front() != nullptr && each.front()->key == best.key)
-        if (Row other = each.take(); is_better(other, best)) best = std::move(other);
+      while (each.front() != nullptr && each.front()->key == best.key) {
+        Row other = each.take();
+        const Preference preference = prefer(best, other);
+        if (preference != Preference::neither) ++conflicts;
+        if (preference == Preference::second) best = std::move(other);
+      }
     }
     use(std::move(best));
   }

@@ -101,7 +101,7 @@ void write_sealed(const fs::path& path, std::span<File* const> from, const Selec
   create_new(path, S_IRUSR | S_IWUSR | S_IRGRP | S_IROTH);
   Connection connection = open_existing(path, Access::read_write);
   Transaction transaction(connection, Transaction::Kind::write);
-  merge<Record>(from, [&](Record record) {
+  report.conflicts = merge<Record>(from, [&](Record record) {
     if (!is_selected(record, selection)) return;
     if (!selection.candidates) record.candidates.clear();
     put_record(connection, record);
