@@ -144,7 +144,7 @@ class SqliteFile final : public File {
     return read<std::vector<OpBytes>>([](Session& s, Flaws&) { return read_bytes_by_op(s.connection); });
   }
   std::vector<Usage> usage() override {
-    return read<std::vector<Usage>>([](Session& s, Flaws&) { return list_usage(s.connection); });
+    return read<std::vector<Usage>>([](Session& s, Flaws& flaws) { return list_usage(s.connection, flaws); });
   }
 
   void put_all(std::span<const Record> records, std::span<const CubinRow> cubins, Existing existing) override;

@@ -92,16 +92,23 @@ bool holds(const Lease& lease, const Lease& now) {
   return lease.pid_namespace != now.pid_namespace || is_alive(lease);
 }
 
-std::optional<Lease> find_lease(Connection& connection, std::string_view key) {
-  Query query = connection.query(
-      "SELECT holder, boot_id, pid_namespace, pid, process_start, boot_seconds, term_seconds, digest FROM lease "
-      "WHERE record_key = ?");
-  if (!query.bind(key).step()) return std::nullopt;
+/// Nothing when its digest does not hold: a damaged lease is nobody's.
+std::optional<Lease> read_lease(const Query& query, std::string_view key) {
   const Lease lease{
       std::string(key), std::string(query.text(0)), std::string(query.text(1)), std::string(query.text(2)),
       query.integer(3), query.integer(4),           query.integer(5),           query.integer(6)};
   if (!same_bytes(query.blob(7), digest_of(lease))) return std::nullopt;
   return lease;
+}
+
+constexpr std::string_view select_leases =
+    "SELECT holder, boot_id, pid_namespace, pid, process_start, boot_seconds, term_seconds, digest, record_key FROM "
+    "lease ";
+
+std::optional<Lease> find_lease(Connection& connection, std::string_view key) {
+  Query query = connection.query(std::string(select_leases) + "WHERE record_key = ?");
+  if (!query.bind(key).step()) return std::nullopt;
+  return read_lease(query, key);
 }
 
 void put_lease(Connection& connection, const Lease& lease) {
@@ -134,6 +141,13 @@ bool acquire_lease(Connection& connection, std::string_view key, std::string_vie
 
 void release_lease(Connection& connection, std::string_view key, std::string_view holder) {
   connection.query("DELETE FROM lease WHERE record_key = ? AND holder = ?").bind(key).bind(holder).run();
+}
+
+void check_leases(Connection& connection, Flaws& flaws) {
+  Query query = connection.query(std::string(select_leases) + "ORDER BY record_key");
+  while (query.step())
+    if (!read_lease(query, query.text(8)))
+      flaws.push_back({"lease", std::string(query.text(8)), std::string(digest_mismatch), {}});
 }
 
 }  // namespace kiln::store

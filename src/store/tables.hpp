@@ -38,22 +38,23 @@ std::optional<PackedCubin> find_packed(Connection& connection, const spec::Diges
 /// At most `limit` cubins whose key comes after `after`, by key; an empty `after` comes before them all.
 std::vector<PackedCubin> list_cubins_after(Connection& connection, std::span<const std::byte> after, std::int64_t limit,
                                            Flaws& flaws, const DigestSet* accepted = nullptr);
-/// Distinct, sorted; not covered by a digest check: a wrong one only forms a key that nothing has.
 /// Every cubin without its image, which its digest covers, so that the digest is not checked.
 void each_cubin_head(Connection& connection, const std::function<void(std::int64_t, const PackedCubin&)>& visit);
+/// Distinct, sorted; not covered by a digest check: a wrong one only forms a key that nothing has.
 std::vector<std::string> list_compilers(Connection& connection);
 /// A cubin that is already there is kept unless `replace`; false then.
 bool put_cubin(Connection& connection, const PackedCubin& cubin, const spec::Digest& digest, bool replace);
 
 bool acquire_lease(Connection& connection, std::string_view key, std::string_view holder, std::int64_t term_seconds);
 void release_lease(Connection& connection, std::string_view key, std::string_view holder);
+void check_leases(Connection& connection, Flaws& flaws);
 
 void add_to_histogram(Connection& connection, const HistogramRow& row);
 std::vector<HistogramRow> list_histogram(Connection& connection, Flaws& flaws);
 
 /// Adds to what is there; `last_use` never goes back.
 void add_to_usage(Connection& connection, const Usage& usage);
-std::vector<Usage> list_usage(Connection& connection);
+std::vector<Usage> list_usage(Connection& connection, Flaws& flaws);
 
 FileStats read_stats(Connection& connection);
 std::vector<OpBytes> read_bytes_by_op(Connection& connection);

@@ -23,6 +23,19 @@ Usage stored(Connection& connection, const Usage& usage) {
   return same_bytes(query.blob(2), digest_of(found)) ? found : none;
 }
 
+Flaw flaw_at(const Usage& row) {
+  const auto remove = [row](Connection& connection) {
+    const Usage now = stored(connection, row);
+    if (now.uses != 0 || now.last_use != 0) return false;  // counted anew by now
+    connection.query("DELETE FROM usage WHERE source = ? AND key = ?")
+        .bind(std::string_view(row.source))
+        .bind(std::string_view(row.key))
+        .run();
+    return connection.changes() > 0;
+  };
+  return {"usage", row.source + " " + row.key, std::string(digest_mismatch), remove};
+}
+
 }  // namespace
 
 void add_to_usage(Connection& connection, const Usage& usage) {
@@ -39,12 +52,15 @@ void add_to_usage(Connection& connection, const Usage& usage) {
       .run();
 }
 
-std::vector<Usage> list_usage(Connection& connection) {
+std::vector<Usage> list_usage(Connection& connection, Flaws& flaws) {
   std::vector<Usage> rows;
   Query query = connection.query("SELECT source, key, uses, last_use, digest FROM usage ORDER BY source, key");
   while (query.step()) {
     Usage row{std::string(query.text(0)), std::string(query.text(1)), query.integer(2), query.integer(3)};
-    if (same_bytes(query.blob(4), digest_of(row))) rows.push_back(std::move(row));
+    if (same_bytes(query.blob(4), digest_of(row)))
+      rows.push_back(std::move(row));
+    else
+      flaws.push_back(flaw_at(row));
   }
   return rows;
 }

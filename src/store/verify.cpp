@@ -1,0 +1,179 @@
+#include "store/verify.hpp"
+
+#include <fmt/core.h>
+#include <sys/stat.h>
+
+#include <array>
+
+#include "store/columns.hpp"
+#include "store/custody.hpp"
+#include "store/opening.hpp"
+#include "store/schema.hpp"
+#include "store/tables.hpp"
+
+namespace kiln::store {
+namespace {
+
+namespace fs = std::filesystem;
+
+constexpr std::array<const char*, 10> tables = {"meta",  "record", "candidate", "cubin",    "image",
+                                                "lease", "usage",  "histogram", "manifest", "quarantine"};
+
+std::int64_t number(Connection& connection, const std::string& sql) {
+  Query query = connection.query(sql);
+  return query.step() ? query.integer(0) : 0;
+}
+
+void check_meta(Connection& connection, Flaws& flaws) {
+  Query query = connection.query("SELECT name, value, digest FROM meta ORDER BY name");
+  while (query.step()) {
+    const auto digest =
+        spec::Hasher().field(std::string_view("meta")).field(query.text(0)).field(query.text(1)).finish();
+    if (!same_bytes(query.blob(2), digest))
+      flaws.push_back({"meta", std::string(query.text(0)), std::string(digest_mismatch), {}});
+  }
+}
+
+/// One pass over a file. A table that SQLite itself cannot read to its end is one flaw, and the next one is tried.
+class Verifying {
+ public:
+  Verifying(const fs::path& path, std::size_t most)
+      : path_(path), most_(most), rows_(open_existing(path, Access::read_only)) {}
+
+  Verification run() {
+    // What reads rows reads those of an earlier version as brought to the present one, in memory; the file is as it is.
+    Connection raw = Connection::open(path_.native(), OpenMode::read_only);
+    const Transaction transaction(raw, Transaction::Kind::read);
+    result_.version = static_cast<std::uint32_t>(number(raw, "PRAGMA user_version"));
+    attempt("file", [&] { check_structure(raw); });
+    attempt("manifest", [&] { check_seal(raw); });
+    if (result_.version != schema_version) take_migration_flaws(raw);
+    check_rows();
+    attempt("file", [&] { note_contents(); });
+    note_custody();
+    return std::move(result_);
+  }
+
+ private:
+  void add(std::string table, std::string key, std::string reason) {
+    ++result_.flaws;
+    if (result_.first.size() < most_) result_.first.push_back({std::move(table), std::move(key), std::move(reason)});
+  }
+  void add(Flaws& flaws) {
+    for (Flaw& flaw : flaws) add(std::move(flaw.source), std::move(flaw.key), std::move(flaw.reason));
+    flaws.clear();
+  }
+
+  template <class Work>
+  void attempt(const std::string& table, Work&& work) {
+    try {
+      work();
+    } catch (const SqliteFailure& failure) {
+      if (!failure.damaged() && !failure.too_big()) throw to_error(path_, "read", failure);
+      add(table, "", fmt::format("it cannot be read to its end: {}", failure.what()));
+    }
+  }
+
+  void check_structure(Connection& raw) {
+    {
+      Query query = raw.query("PRAGMA integrity_check");  // quick_check, and that the indexes agree with their tables
+      while (query.step())
+        if (query.text(0) != "ok") add("file", "", std::string(query.text(0)));
+    }
+    Query query = raw.query("PRAGMA foreign_key_check");
+    while (query.step())
+      add(std::string(query.text(0)), query.text(1).empty() ? "" : fmt::format("row {}", query.text(1)),
+          fmt::format("it belongs to no {}", query.text(2)));
+  }
+
+  void check_seal(Connection& raw) {
+    result_.seal = read_seal(raw);
+    if (result_.seal.flaw.empty()) result_.seal.flaw = content_flaw(raw, SealedTables::all, result_.seal);
+    if (!result_.seal.flaw.empty()) add("manifest", "", result_.seal.flaw);
+  }
+
+  /// Rows that did not hold were set aside, in memory, after those that the file itself names.
+  void take_migration_flaws(Connection& raw) {
+    const std::int64_t known = number(raw, "SELECT coalesce(max(id), 0) FROM quarantine");
+    Query query = rows_.query("SELECT source, key, reason FROM quarantine WHERE id > ? ORDER BY id");
+    query.bind(known);
+    while (query.step()) add(std::string(query.text(0)), std::string(query.text(1)), std::string(query.text(2)));
+    result_.notes.push_back(
+        fmt::format("its format is version {}, the present one is {}; it is brought there when it is next written",
+                    result_.version, schema_version));
+  }
+
+  /// A damaged index may lead back to where it began, hence the second condition of each loop.
+  void check_rows() {
+    constexpr std::int64_t batch = 64;
+    Flaws flaws;
+    attempt("meta", [&] { check_meta(rows_, flaws); });
+    attempt("record", [&] {
+      std::string last;
+      for (auto records = list_records_after(rows_, last, batch, flaws); !records.empty() && last < records.back().key;
+           records = list_records_after(rows_, last, batch, flaws)) {
+        last = records.back().key;
+        add(flaws);
+      }
+    });
+    attempt("cubin", [&] {
+      spec::Digest last{};
+      std::span<const std::byte> after;  // empty comes before any key
+      for (auto cubins = list_cubins_after(rows_, after, batch, flaws); !cubins.empty() && last < cubins.back().key;
+           cubins = list_cubins_after(rows_, after, batch, flaws)) {
+        last = cubins.back().key;
+        after = last;
+        add(flaws);
+      }
+    });
+    attempt("lease", [&] { check_leases(rows_, flaws); });
+    attempt("usage", [&] { list_usage(rows_, flaws); });
+    attempt("histogram", [&] { list_histogram(rows_, flaws); });
+    add(flaws);
+  }
+
+  void note_count(std::int64_t count, std::string_view what) {
+    if (count > 0) result_.notes.push_back(fmt::format("{} {}", count, what));
+  }
+
+  void note_contents() {
+    for (const char* table : tables)
+      result_.tables.push_back({table, number(rows_, fmt::format("SELECT count(*) FROM {}", table))});
+    note_count(number(rows_, "SELECT count(*) FROM quarantine"),
+               "rows were set aside earlier because they did not hold");
+    note_count(number(rows_, "SELECT count(*) FROM cubin WHERE op <> '' AND op NOT IN (SELECT op FROM record)"),
+               "cubins are of ops of which it holds no record");
+    note_count(number(rows_,
+                      "SELECT count(*) FROM usage WHERE (source = 'record' AND key NOT IN (SELECT key FROM record)) OR "
+                      "(source = 'cubin' AND key NOT IN (SELECT lower(hex(key)) FROM cubin))"),
+               "counts of use are of rows that are gone");
+    if (result_.seal.manifest.empty() && result_.seal.flaw.empty())
+      result_.notes.emplace_back("it is not sealed, so that a row that is missing is not noticed");
+  }
+
+  void note_custody() {
+    if (const auto objection = file_objection(path_); !objection.empty())
+      result_.notes.push_back(fmt::format("it would not be written to: {}", objection));
+    const Trust owner = owner_trust(path_);
+    if (!owner.trusted)
+      result_.notes.push_back(fmt::format("the policy `owner` takes no machine code from it: {}", owner.why));
+  }
+
+  const fs::path& path_;
+  const std::size_t most_;
+  Connection rows_;
+  Verification result_;
+};
+
+}  // namespace
+
+Verification verify(const fs::path& path, std::size_t most_flaws) {
+  const fs::path literal = literal_path(path);
+  try {
+    return Verifying(literal, most_flaws).run();
+  } catch (const SqliteFailure& failure) {
+    throw to_error(literal, "read", failure);
+  }
+}
+
+}  // namespace kiln::store
