@@ -13,7 +13,8 @@
 namespace kiln::store {
 
 struct PruneRule {
-  /// A record for which this is true goes, and so does a cubin; nothing: none goes for its own sake.
+  /// A record for which this is true goes, and so does a cubin; nothing: none goes for its own sake. Every record is asked
+  /// about, once, before any cubin is.
   std::function<bool(const Record&)> record;
   std::function<bool(const PackedCubin&)> cubin;  // without its image
   /// Rows that have served nothing for longer than this, as far as the file knows, go.
