@@ -1,4 +1,4 @@
-// kiln cache: what the files hold. Its parts: ls and stats here, show in cache_show.cpp, moving in cache_transfer.cpp.
+// kiln cache: what the files hold. ls is here, each other part in a file cache_PART.cpp.
 #include "cli/cache.hpp"
 
 #include <fmt/format.h>
@@ -8,6 +8,7 @@
 #include "cli/output.hpp"
 #include "cli/table.hpp"
 #include "cli/units.hpp"
+#include "kiln/error.hpp"
 
 namespace kiln::cli {
 
@@ -28,6 +29,18 @@ std::vector<NamedFile> files_to_show(const Globals& globals, const std::string& 
   for (const store::Layer& layer : layers->layers())
     if (layer.file) files.push_back({name_of(layer), nullptr, layer.file.get()});
   return files;
+}
+
+std::unique_ptr<store::File> open_to_change(const Globals& globals, const std::string& file) {
+  const std::filesystem::path path = file.empty() ? layer_settings(globals).overlay : std::filesystem::path(file);
+  if (path.empty()) throw Error(ErrorKind::bad_input, "there is no overlay: name a file, or set KILN_CACHE or HOME");
+  if (!std::filesystem::exists(path))
+    throw Error(ErrorKind::bad_input, fmt::format("the file {} does not exist", path.string()));
+  if (is_text(path))
+    throw Error(ErrorKind::bad_input,
+                fmt::format("{} is text; take it into a .kiln file with kiln cache merge {} -o FILE.kiln first",
+                            path.string(), path.string()));
+  return store::File::open(path, store::Access::read_write);
 }
 
 namespace {
@@ -88,55 +101,23 @@ int list(const Globals& globals, const ListSettings& settings) {
   return exit_good;
 }
 
-void print_stats(const NamedFile& each, const store::FileStats& stats, const store::Counters& counters) {
-  Table table({"", ""});
-  table.row({"records", format_count(stats.records)});
-  table.row({"candidates timed", format_count(stats.candidates)});
-  table.row({"cubins", fmt::format("{}, {} ({} compressed)", format_count(stats.cubins),
-                                   format_bytes(stats.cubin_image_bytes), format_bytes(stats.cubin_bytes))});
-  table.row({"problems in the histogram", format_count(stats.histogram_rows)});
-  table.row({"leases", format_count(stats.leases)});
-  table.row({"file", format_bytes(stats.file_bytes)});
-  if (counters.quarantined > 0) table.row({"rows that did not hold", format_count(counters.quarantined)});
-  print(fmt::format("{}\n{}\n", each.name, table.text(2)));
-}
-
-int stats(const Globals& globals, const ListSettings& settings) {
-  std::optional<store::Layers> layers;
-  for (const NamedFile& each : files_to_show(globals, settings.file, layers)) {
-    const store::FileStats stats = each.file->stats();
-    const store::Counters counters = each.file->counters();
-    if (globals.json)
-      print_json({{"file", each.name},
-                  {"records", stats.records},
-                  {"candidates", stats.candidates},
-                  {"cubins", stats.cubins},
-                  {"cubin_bytes", stats.cubin_bytes},
-                  {"cubin_image_bytes", stats.cubin_image_bytes},
-                  {"histogram_rows", stats.histogram_rows},
-                  {"leases", stats.leases},
-                  {"file_bytes", stats.file_bytes},
-                  {"quarantined", counters.quarantined}});
-    else
-      print_stats(each, stats, counters);
-  }
-  return exit_good;
-}
-
 }  // namespace
 
 void add_cache(CLI::App& app, Chosen& chosen) {
-  CLI::App* cache = app.add_subcommand("cache", "What the files hold: list, show, export, import, merge, sign");
+  CLI::App* cache =
+      app.add_subcommand("cache", "What the files hold: list, show, compare, merge, export, prune, verify, sign");
   cache->require_subcommand(1);
   add_command<ListSettings>(*cache, chosen, "ls", "The records of the overlay and the bases, or of one file",
                             declare_list, list);
-  add_command<ListSettings>(*cache, chosen, "stats", "How much they hold", declare_list, stats);
-  add_cache_show(*cache, chosen);
-  add_cache_transfer(*cache, chosen);
-  add_cache_sign(*cache, chosen);
+  for (const auto add : {add_cache_show, add_cache_stats, add_cache_export, add_cache_merge,
+                         add_cache_sign})
+    add(*cache, chosen);
   cache->footer(
-      "Examples:\n  kiln cache ls --op rms_norm\n  kiln cache show rms_norm rows=512 cols=4096\n  kiln cache export --text -o h200.jsonl\n"
-      "  kiln cache import colleague.kiln\n  kiln cache merge a.kiln b.jsonl -o both.kiln\n  kiln cache sign both.kiln --key release.pem");
+      "Examples:\n  kiln cache ls --op rms_norm\n  kiln cache show rms_norm rows=512 cols=4096\n"
+      "  kiln cache export --text -o h200.jsonl\n"
+      "  kiln cache import colleague.kiln\n  kiln cache merge a.kiln b.jsonl -o both.kiln\n"
+      "  kiln cache sign both.kiln --key release.pem\n"
+      "Each of them says more with --help, and prints JSON with --json.");
 }
 
 }  // namespace kiln::cli

@@ -22,8 +22,13 @@ struct NamedFile {
 std::vector<NamedFile> files_to_show(const Globals& globals, const std::string& file,
                                      std::optional<store::Layers>& layers);
 
-void add_cache_sign(CLI::App& cache, Chosen& chosen);
+/// `file`, or the overlay when it is empty, for writing. Throws Error(bad_input) when there is none, and as File::open does.
+std::unique_ptr<store::File> open_to_change(const Globals& globals, const std::string& file);
+
+void add_cache_stats(CLI::App& cache, Chosen& chosen);
 void add_cache_show(CLI::App& cache, Chosen& chosen);
-void add_cache_transfer(CLI::App& cache, Chosen& chosen);
+void add_cache_export(CLI::App& cache, Chosen& chosen);
+void add_cache_merge(CLI::App& cache, Chosen& chosen);  // and import
+void add_cache_sign(CLI::App& cache, Chosen& chosen);
 
 }  // namespace kiln::cli

@@ -1,0 +1,124 @@
+// kiln cache export: the overlay, or a part of it, as a file to ship or as text to review.
+#include <fmt/format.h>
+
+#include <fstream>
+#include <sstream>
+
+#include "cli/cache.hpp"
+#include "cli/output.hpp"
+#include "cli/units.hpp"
+#include "cli/workload_selection.hpp"
+#include "kiln/error.hpp"
+#include "store/transfer.hpp"
+
+namespace kiln::cli {
+namespace {
+
+namespace fs = std::filesystem;
+
+struct Settings {
+  std::string file, output, op, device_class, workload;
+  bool text = false, no_cubins = false, no_candidates = false, force = false;
+};
+
+void declare(CLI::App& command, Settings& settings) {
+  command.add_option("file", settings.file, "Export this file instead of the overlay")->type_name("FILE");
+  command.add_flag("--text", settings.text,
+                   "JSON lines that a diff can review, instead of a .kiln file; without cubins");
+  command.add_option("-o,--output", settings.output, "Where to; text goes to the standard output unless this is given")
+      ->type_name("FILE");
+  command.add_option("--op", settings.op, "Only this op")->type_name("OP");
+  command.add_option("--device-class", settings.device_class, "Only this device class")->type_name("CLASS");
+  command
+      .add_option(
+          "--workload", settings.workload,
+          "Only the records of these problems' buckets, and the machine code that they and their ops' defaults need")
+      ->type_name("WORKLOAD.toml");
+  command.add_flag("--no-cubins", settings.no_cubins,
+                   "Records alone: the machine code is compiled where they are used");
+  command.add_flag("--no-candidates", settings.no_candidates, "Winners alone");
+  command.add_flag("--force", settings.force, "Replace an output that exists");
+}
+
+void write_text(const std::string& path, const std::string& text) {
+  const std::string beside = path + ".new";
+  std::ofstream file(beside, std::ios::binary);
+  file << text;
+  file.close();
+  std::error_code error;
+  if (file) fs::rename(beside, path, error);
+  if (file && !error) return;
+  fs::remove(beside, error);
+  throw Error(ErrorKind::io, fmt::format("{} cannot be written; is its folder there, and yours?", path));
+}
+
+void check(const Settings& settings) {
+  if (!settings.text && settings.output.empty())
+    throw Error(ErrorKind::bad_input,
+                "a .kiln file cannot go to the standard output: name it with -o, or ask for --text");
+  if (!settings.output.empty() && fs::exists(settings.output) && !settings.force)
+    throw Error(ErrorKind::bad_input,
+                fmt::format("{} exists; give another name, or --force to replace it", settings.output));
+}
+
+void say_exported(const Globals& globals, const std::string& output, const store::TransferReport& report) {
+  if (globals.json)
+    print_json({{"event", "exported"},
+                {"file", output},
+                {"records", report.added},
+                {"cubins", report.cubins},
+                {"untrusted_cubins", report.untrusted_cubins}});
+  else if (!globals.quiet)
+    note(fmt::format("{} holds {} records and {} cubins, {}", output, format_count(report.added),
+                     format_count(report.cubins), format_bytes(static_cast<std::int64_t>(fs::file_size(output)))));
+}
+
+void export_text(store::File& from, const Settings& settings, const store::Selection& selection) {
+  std::ostringstream text;
+  store::export_text(from, text, selection);
+  if (settings.output.empty())
+    print(text.str());
+  else
+    write_text(settings.output, text.str());
+}
+
+int run(const Globals& globals, const Settings& settings) {
+  check(settings);
+  std::optional<store::Layers> layers;
+  const auto files = files_to_show(globals, settings.file, layers);
+  store::File& from = *files.front().file;  // the overlay comes first
+  store::Selection selection{settings.op, settings.device_class, !settings.no_cubins, !settings.no_candidates};
+  WorkloadCoverage coverage;
+  if (!settings.workload.empty()) {
+    const std::vector<spec::Op> ops = load_ops(globals);
+    coverage = select_workload(from, read_workload(settings.workload, ops), selection);
+  }
+  if (settings.text) {
+    export_text(from, settings, selection);
+  } else {
+    // The overlay is the user's own under any policy.
+    const auto trust = settings.file.empty() ? store::CodeTrust{} : code_trust(globals);
+    say_exported(globals, settings.output, store::export_file(from, settings.output, selection, settings.force, trust));
+  }
+  if (coverage.missing == 0) return exit_good;
+  if (!globals.quiet)
+    note(fmt::format("{} of {} buckets of {} have no record in {}", coverage.missing, coverage.buckets,
+                     settings.workload, files.front().name));
+  return exit_wrong;
+}
+
+}  // namespace
+
+void add_cache_export(CLI::App& cache, Chosen& chosen) {
+  CLI::App* command =
+      add_command<Settings>(cache, chosen, "export",
+                            "Write the overlay, or a part of it, as a file to ship or as text to review", declare, run);
+  command->footer(
+      "The same content gives the same bytes, in whatever order it was tuned. The file is sealed: a row that is lost or\n"
+      "changed later is noticed.\n"
+      "Examples:\n  kiln cache export --text --op rms_norm -o rms_norm.jsonl\n"
+      "  kiln cache export --workload cache/workloads/llama3_8b.toml -o llama3_8b.kiln\n"
+      "Exit status 1: some buckets of the workload have no record.");
+}
+
+}  // namespace kiln::cli

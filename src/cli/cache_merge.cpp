@@ -1,0 +1,166 @@
+// kiln cache import and merge: records of several files in one.
+#include <fmt/format.h>
+
+#include <fstream>
+
+#include "cli/cache.hpp"
+#include "cli/output.hpp"
+#include "cli/units.hpp"
+#include "kiln/error.hpp"
+#include "store/transfer.hpp"
+
+namespace kiln::cli {
+namespace {
+
+namespace fs = std::filesystem;
+
+constexpr const char* rule =
+    "Of two records for one key the one with more samples stays, then the one with the smaller 95 % interval relative to its\n"
+    "cost, then the one with the smaller digest, then the one with more candidates, then the one whose candidates hash\n"
+    "lower; of two cubins the one with the smaller digest. So the result depends neither on the order of the files nor on\n"
+    "repetition. Every row is checked first; one that does not hold is left behind, as is machine code of a file that the\n"
+    "trust policy does not let supply any. A record keeps its provenance.\n";
+
+struct Settings {
+  std::vector<std::string> files;
+  std::string output;
+  bool force = false;
+};
+
+void declare_import(CLI::App& command, Settings& settings) {
+  command.add_option("files", settings.files, "Files of records, .kiln or .jsonl")->required()->type_name("FILE");
+}
+
+void declare_merge(CLI::App& command, Settings& settings) {
+  declare_import(command, settings);
+  command
+      .add_option(
+          "-o,--output", settings.output,
+          "The file to write, .kiln, sealed; it may be one of those that are read. Without it: into the overlay")
+      ->type_name("FILE");
+  command.add_flag("--force", settings.force, "Replace an output that exists");
+}
+
+void say_left_behind(const Globals& globals, const std::string& what, std::int64_t untrusted_cubins) {
+  if (untrusted_cubins > 0 && !globals.quiet)
+    note(fmt::format(
+        "{} cubins of {} were left behind, since the trust policy does not let that supply machine code; they are compiled when they are needed",
+        untrusted_cubins, what));
+}
+
+void say_flawed(const Globals& globals, const std::string& path, std::int64_t rows) {
+  if (rows > 0 && !globals.quiet)
+    note(fmt::format("{} rows of {} did not hold and were left behind; kiln cache verify names them", rows, path));
+}
+
+struct Brought {
+  store::TransferReport report;
+  std::int64_t flawed_rows = 0;
+};
+
+Brought bring(const std::string& path, store::File& to, const store::CodeTrust& trust) {
+  if (!fs::exists(path)) throw Error(ErrorKind::bad_input, fmt::format("the file {} does not exist", path));
+  if (!is_text(path)) {
+    const auto from = store::File::open(path, store::Access::read_only);
+    const store::TransferReport report = store::merge_into(*from, to, trust);
+    return {report, from->counters().quarantined};
+  }
+  std::ifstream text(path);
+  if (!text) throw Error(ErrorKind::io, fmt::format("{} cannot be read", path));
+  return {store::import_text(text, path, to), 0};
+}
+
+int into_overlay(const Globals& globals, const Settings& settings) {
+  store::Layers layers = open_layers(globals);
+  const store::CodeTrust trust = code_trust(globals);
+  for (const std::string& path : settings.files) {
+    const auto& [report, flawed_rows] = bring(path, layers.overlay(), trust);
+    if (globals.json) {
+      print_json({{"event", "imported"},
+                  {"file", path},
+                  {"added", report.added},
+                  {"replaced", report.replaced},
+                  {"kept", report.kept},
+                  {"cubins", report.cubins},
+                  {"untrusted_cubins", report.untrusted_cubins},
+                  {"flawed_rows", flawed_rows}});
+      continue;
+    }
+    print(fmt::format("{}: {} records added, {} replaced, {} kept as they were, {} cubins\n", path,
+                      format_count(report.added), format_count(report.replaced), format_count(report.kept),
+                      format_count(report.cubins)));
+    say_left_behind(globals, path, report.untrusted_cubins);
+    say_flawed(globals, path, flawed_rows);
+  }
+  return exit_good;
+}
+
+void check_output(const Settings& settings) {
+  if (fs::path(settings.output).extension() != ".kiln")
+    throw Error(ErrorKind::bad_input,
+                fmt::format("the output {} is a .kiln file, so its name ends in .kiln; kiln cache "
+                            "export --text makes text of it",
+                            settings.output));
+  if (fs::exists(settings.output) && !settings.force)
+    throw Error(ErrorKind::bad_input,
+                fmt::format("{} exists; give another name, or --force to replace it", settings.output));
+}
+
+int into_file(const Globals& globals, const Settings& settings) {
+  check_output(settings);
+  std::vector<std::unique_ptr<store::File>> files;
+  std::vector<store::File*> inputs;
+  for (const std::string& path : settings.files) {
+    files.push_back(open_records(path));
+    inputs.push_back(files.back().get());
+  }
+  const auto report = store::merge_files(inputs, settings.output, {}, settings.force, code_trust(globals));
+  std::int64_t flawed_rows = 0;
+  for (std::size_t i = 0; i < files.size(); ++i) {
+    const std::int64_t flawed = files[i]->counters().quarantined;
+    if (!globals.json) say_flawed(globals, settings.files[i], flawed);
+    flawed_rows += flawed;
+  }
+  const auto bytes = static_cast<std::int64_t>(fs::file_size(settings.output));
+  if (globals.json) {
+    print_json({{"event", "merged"},
+                {"file", settings.output},
+                {"inputs", settings.files},
+                {"records", report.added},
+                {"conflicts", report.conflicts},
+                {"cubins", report.cubins},
+                {"untrusted_cubins", report.untrusted_cubins},
+                {"flawed_rows", flawed_rows},
+                {"bytes", bytes}});
+    return exit_good;
+  }
+  print(fmt::format("{}: {} records, {} others gave way to them, {} cubins, {}\n", settings.output,
+                    format_count(report.added), format_count(report.conflicts), format_count(report.cubins),
+                    format_bytes(bytes)));
+  say_left_behind(globals, "these files", report.untrusted_cubins);
+  return exit_good;
+}
+
+int merge(const Globals& globals, const Settings& settings) {
+  if (!settings.output.empty()) return into_file(globals, settings);
+  if (settings.force)
+    throw Error(ErrorKind::bad_input, "--force replaces an output: name it with -o, or leave --force out");
+  return into_overlay(globals, settings);
+}
+
+}  // namespace
+
+void add_cache_merge(CLI::App& cache, Chosen& chosen) {
+  CLI::App* import = add_command<Settings>(cache, chosen, "import",
+                                           "Take records into the overlay; of two for one key the better founded stays",
+                                           declare_import, into_overlay);
+  import->footer(rule);
+  CLI::App* command = add_command<Settings>(
+      cache, chosen, "merge", "Put several files into one; of two records for one key the better founded stays",
+      declare_merge, merge);
+  command->footer(std::string(rule) +
+                  "Examples:\n  kiln cache merge node0.kiln node1.kiln reviewed.jsonl -o fleet.kiln\n"
+                  "  kiln cache merge colleague.kiln                   into your overlay");
+}
+
+}  // namespace kiln::cli

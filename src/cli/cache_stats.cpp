@@ -1,0 +1,137 @@
+// kiln cache stats: how much the files hold, and what they were used for.
+#include <fmt/format.h>
+
+#include <map>
+
+#include "cli/cache.hpp"
+#include "cli/output.hpp"
+#include "cli/table.hpp"
+#include "cli/units.hpp"
+
+namespace kiln::cli {
+namespace {
+
+struct Settings {
+  std::string file;
+};
+
+void declare(CLI::App& command, Settings& settings) {
+  command.add_option("file", settings.file, "This file, .kiln or .jsonl, instead of the overlay and the bases")
+      ->type_name("FILE");
+}
+
+/// What the counts of use come to.
+struct Uses {
+  std::int64_t record_uses = 0, records_used = 0, cubin_uses = 0, cubins_used = 0;
+  std::map<std::string, std::int64_t> launches, misses;  // by origin, by reason
+
+  explicit Uses(const std::vector<store::Usage>& rows) {
+    for (const store::Usage& row : rows) {
+      if (row.source == "launch") launches[row.key] += row.uses;
+      if (row.source == "miss") misses[row.key] += row.uses;
+      if (row.uses == 0) continue;  // a row that was written and has served nothing yet
+      if (row.source == "record") ++records_used, record_uses += row.uses;
+      if (row.source == "cubin") ++cubins_used, cubin_uses += row.uses;
+    }
+  }
+};
+
+std::string name_of_op(const std::string& op) { return op.empty() ? "(Kiln's own)" : op; }
+
+Json json_of(const std::string& name, store::File& file) {
+  const store::FileStats stats = file.stats();
+  const Uses uses(file.usage());
+  Json json{{"file", name},
+            {"records", stats.records},
+            {"candidates", stats.candidates},
+            {"cubins", stats.cubins},
+            {"cubin_bytes", stats.cubin_bytes},
+            {"cubin_image_bytes", stats.cubin_image_bytes},
+            {"histogram_rows", stats.histogram_rows},
+            {"leases", stats.leases},
+            {"file_bytes", stats.file_bytes},
+            {"free_bytes", stats.free_bytes},
+            {"ops", Json::array()},
+            {"launches", uses.launches},
+            {"misses", uses.misses},
+            {"record_uses", uses.record_uses},
+            {"records_used", uses.records_used},
+            {"cubin_uses", uses.cubin_uses},
+            {"cubins_used", uses.cubins_used},
+            {"set_aside", stats.quarantined},
+            {"quarantined", file.counters().quarantined}};
+  for (const store::OpBytes& each : file.bytes_by_op())
+    json["ops"].push_back({{"op", each.op},
+                           {"records", each.records},
+                           {"record_bytes", each.record_bytes},
+                           {"cubins", each.cubins},
+                           {"cubin_bytes", each.cubin_bytes}});
+  return json;
+}
+
+void print_counts(const store::File& file, const store::FileStats& stats) {
+  Table table({"", ""});
+  table.row({"records", format_count(stats.records)});
+  table.row({"candidates timed", format_count(stats.candidates)});
+  table.row({"cubins", fmt::format("{}, {} ({} compressed)", format_count(stats.cubins),
+                                   format_bytes(stats.cubin_image_bytes), format_bytes(stats.cubin_bytes))});
+  table.row({"problems in the histogram", format_count(stats.histogram_rows)});
+  table.row({"leases", format_count(stats.leases)});
+  table.row({"file", fmt::format("{}, of which {} would be given back by kiln cache compact",
+                                 format_bytes(stats.file_bytes), format_bytes(stats.free_bytes))});
+  if (stats.quarantined > 0) table.row({"rows set aside earlier", format_count(stats.quarantined)});
+  if (const auto flawed = file.counters().quarantined; flawed > 0)
+    table.row({"rows that did not hold", format_count(flawed)});
+  print(table.text(2));
+}
+
+void print_bytes(const std::vector<store::OpBytes>& ops) {
+  if (ops.empty()) return;
+  Table table({"op", "> records", "> about", "> cubins", "> compressed"});
+  for (const store::OpBytes& each : ops)
+    table.row({name_of_op(each.op), format_count(each.records), format_bytes(each.record_bytes),
+               format_count(each.cubins), format_bytes(each.cubin_bytes)});
+  print("\n" + table.text(2));
+}
+
+void print_uses(const Uses& uses) {
+  Table table({"", "", "> times"});
+  for (const auto& [origin, count] : uses.launches) table.row({"launches from", origin, format_count(count)});
+  for (const auto& [reason, count] : uses.misses) table.row({"misses", reason, format_count(count)});
+  if (uses.records_used > 0)
+    table.row({"processes served by", fmt::format("{} records", format_count(uses.records_used)),
+               format_count(uses.record_uses)});
+  if (uses.cubins_used > 0)
+    table.row({"processes served by", fmt::format("{} cubins", format_count(uses.cubins_used)),
+               format_count(uses.cubin_uses)});
+  if (!table.empty()) print("\n" + table.text(2));
+}
+
+int run(const Globals& globals, const Settings& settings) {
+  std::optional<store::Layers> layers;
+  for (const NamedFile& each : files_to_show(globals, settings.file, layers)) {
+    if (globals.json) {
+      print_json(json_of(each.name, *each.file));
+      continue;
+    }
+    print(each.name + "\n");
+    const Uses uses(each.file->usage());
+    print_counts(*each.file, each.file->stats());
+    print_bytes(each.file->bytes_by_op());
+    print_uses(uses);
+    print("\n");
+  }
+  return exit_good;
+}
+
+}  // namespace
+
+void add_cache_stats(CLI::App& cache, Chosen& chosen) {
+  CLI::App* command = add_command<Settings>(cache, chosen, "stats",
+                                            "How much they hold, by op, and what they were used for", declare, run);
+  command->footer(
+      "A process counts once for each row that served it; launches count by where their answer came from, misses by reason.\n"
+      "Only an overlay keeps counts. A record's bytes are about: it shares pages with others.");
+}
+
+}  // namespace kiln::cli
