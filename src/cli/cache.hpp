@@ -27,6 +27,7 @@ std::unique_ptr<store::File> open_to_change(const Globals& globals, const std::s
 
 void add_cache_stats(CLI::App& cache, Chosen& chosen);
 void add_cache_show(CLI::App& cache, Chosen& chosen);
+void add_cache_diff(CLI::App& cache, Chosen& chosen);
 void add_cache_export(CLI::App& cache, Chosen& chosen);
 void add_cache_merge(CLI::App& cache, Chosen& chosen);  // and import
 void add_cache_sign(CLI::App& cache, Chosen& chosen);
