@@ -4,8 +4,13 @@
 
 #include <algorithm>
 #include <array>
+#include <charconv>
 #include <cmath>
+#include <span>
 #include <string_view>
+
+#include "kiln/error.hpp"
+#include "spec/text.hpp"
 
 namespace kiln::cli {
 namespace {
@@ -14,6 +19,26 @@ namespace {
 std::string four_digits(double value) {
   const int decimals = value >= 999.5 ? 0 : value >= 99.95 ? 1 : value >= 9.995 ? 2 : 3;
   return fmt::format("{:.{}f}", value, decimals);
+}
+
+struct Unit {
+  std::string_view name;
+  double size = 1;
+};
+
+/// A decimal number and one of these units, as a whole number of the smallest. Throws Error(bad_input).
+std::int64_t parse_quantity(std::string_view text, std::span<const Unit> units, std::string_view what,
+                            std::string_view example) {
+  double number = 0;
+  const auto [end, error] = std::from_chars(text.data(), text.data() + text.size(), number, std::chars_format::fixed);
+  std::string_view rest(end, static_cast<std::size_t>(text.data() + text.size() - end));
+  if (!rest.empty() && rest.front() == ' ') rest.remove_prefix(1);
+  const auto unit = std::find_if(units.begin(), units.end(), [&](const Unit& each) { return each.name == rest; });
+  constexpr double most = 9e18;
+  if (error == std::errc{} && unit != units.end() && number >= 0 && number * unit->size < most)
+    return static_cast<std::int64_t>(std::llround(number * unit->size));
+  throw Error(ErrorKind::bad_input,
+              fmt::format("{} is {}, expected a form such as {}", what, spec::quote(text), example));
 }
 
 }  // namespace
@@ -64,6 +89,24 @@ std::string format_wait(double seconds) {
   if (whole < 60) return fmt::format("{} s", whole);
   if (whole < 3600) return fmt::format("{} min {:02} s", whole / 60, whole % 60);
   return fmt::format("{} h {:02} min", whole / 3600, whole / 60 % 60);
+}
+
+std::int64_t parse_bytes(std::string_view text, std::string_view what) {
+  constexpr std::array<Unit, 9> units = {{{"", 1},
+                                          {"B", 1},
+                                          {"kB", 1e3},
+                                          {"MB", 1e6},
+                                          {"GB", 1e9},
+                                          {"TB", 1e12},
+                                          {"kiB", 1 << 10},
+                                          {"MiB", 1 << 20},
+                                          {"GiB", 1 << 30}}};
+  return parse_quantity(text, units, what, "500MB or 2GiB");
+}
+
+std::int64_t parse_seconds(std::string_view text, std::string_view what) {
+  constexpr std::array<Unit, 5> units = {{{"s", 1}, {"min", 60}, {"h", 3600}, {"d", 86400}, {"w", 604800}}};
+  return parse_quantity(text, units, what, "90d, 12h or 30min");
 }
 
 }  // namespace kiln::cli

@@ -3,6 +3,7 @@
 
 #include <cstdint>
 #include <string>
+#include <string_view>
 
 namespace kiln::cli {
 
@@ -13,5 +14,10 @@ std::string format_throughput(double flops_per_second);  // "612.1 TFLOP/s", "35
 std::string format_count(std::int64_t count);            // "10,000"
 std::string format_ratio(double ratio);                  // "1.24x"
 std::string format_wait(double seconds);                 // "8 s", "3 min 05 s", "2 h 10 min"
+
+/// "500MB", "1.5 GB", "64MiB", "4096": powers of 1000, or of 1024 with an i. Throws Error(bad_input) that begins with `what`.
+std::int64_t parse_bytes(std::string_view text, std::string_view what);
+/// "90d", "12h", "30min", "45s", "2w". Throws Error(bad_input) that begins with `what`.
+std::int64_t parse_seconds(std::string_view text, std::string_view what);
 
 }  // namespace kiln::cli

@@ -1,0 +1,52 @@
+// kiln cache compact: gives the pages of what went back to the file system.
+#include "cli/cache_compact.hpp"
+
+#include <fmt/format.h>
+
+#include "cli/cache.hpp"
+#include "cli/output.hpp"
+#include "cli/units.hpp"
+
+namespace kiln::cli {
+
+Compacted compact(store::File& file) {
+  const std::int64_t before = file.stats().file_bytes;
+  file.compact();
+  return {before, file.stats().file_bytes};
+}
+
+namespace {
+
+struct Settings {
+  std::string file;
+};
+
+void declare(CLI::App& command, Settings& settings) {
+  command.add_option("file", settings.file, "This file instead of the overlay")->type_name("FILE");
+}
+
+int run(const Globals& globals, const Settings& settings) {
+  const auto file = open_to_change(globals, settings.file);
+  const Compacted bytes = compact(*file);
+  if (globals.json)
+    print_json({{"event", "compacted"},
+                {"file", file->path().string()},
+                {"bytes_before", bytes.before},
+                {"bytes", bytes.after}});
+  else
+    print(fmt::format("{}: {} before, {} now\n", file->path().string(), format_bytes(bytes.before),
+                      format_bytes(bytes.after)));
+  return exit_good;
+}
+
+}  // namespace
+
+void add_cache_compact(CLI::App& cache, Chosen& chosen) {
+  CLI::App* command =
+      add_command<Settings>(cache, chosen, "compact", "Give free pages back to the file system", declare, run);
+  command->footer(
+      "Rows and seal stay as they are. Needs as much free space again as the file takes, and waits up to 5 seconds for other\n"
+      "processes that use it.\nExample:\n  kiln cache compact        your overlay");
+}
+
+}  // namespace kiln::cli

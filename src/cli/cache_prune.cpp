@@ -1,0 +1,98 @@
+// kiln cache prune: takes away what is not worth its bytes.
+#include <fmt/format.h>
+
+#include <algorithm>
+
+#include "cli/cache.hpp"
+#include "cli/cache_compact.hpp"
+#include "cli/output.hpp"
+#include "cli/prune_rule.hpp"
+#include "cli/units.hpp"
+
+namespace kiln::cli {
+namespace {
+
+struct Settings {
+  std::string file;
+  PruneWords words;
+  bool dry_run = false, no_compact = false;
+};
+
+void declare(CLI::App& command, Settings& settings) {
+  PruneWords& words = settings.words;
+  command.add_option("file", settings.file, "This file instead of the overlay")->type_name("FILE");
+  command.add_option("--unused", words.unused, "What has served no process for this long (90d, 12h)")
+      ->type_name("TIME");
+  command.add_flag(
+      "--stale", words.stale,
+      "Records tuned from other sources than the present ones, and machine code that nothing asks for any more");
+  command.add_option("--op", words.op, "What is of this op")->type_name("OP");
+  command.add_option("--device-class", words.device_class, "What is for this device class")->type_name("CLASS");
+  command.add_flag("--other-devices", words.other_devices, "What is for other devices than --device");
+  command
+      .add_option("--max-size", words.max_size,
+                  "Then, while the file holds more than this (500MB, 2GiB), its least valuable rows")
+      ->type_name("SIZE");
+  command.add_flag("--dry-run", settings.dry_run, "Say what would go, and change nothing");
+  command.add_flag("--no-compact", settings.no_compact, "Keep the free pages in the file, for rows to come");
+}
+
+void print_json_pruned(const Settings& settings, const store::File& file, const store::PruneReport& report,
+                       const std::vector<std::string>& keys, const Compacted& bytes) {
+  for (const std::string& key : keys) print_json({{"event", "record"}, {"key", key}});
+  print_json({{"event", settings.dry_run ? "would_prune" : "pruned"},
+              {"file", file.path().string()},
+              {"records", report.records},
+              {"candidates", report.candidates},
+              {"cubins", report.cubins},
+              {"bytes_freed", report.bytes},
+              {"file_bytes_before", bytes.before},
+              {"file_bytes", bytes.after}});
+}
+
+void print_pruned(const Settings& settings, const store::File& file, const store::PruneReport& report,
+                  const std::vector<std::string>& keys, const Compacted& bytes) {
+  constexpr std::size_t most = 20;
+  for (std::size_t i = 0; i < std::min(keys.size(), most); ++i) print(fmt::format("  {}\n", keys[i]));
+  if (keys.size() > most)
+    print(fmt::format("  ... {} more\n", format_count(static_cast<std::int64_t>(keys.size() - most))));
+  print(fmt::format("{}: {} records, {} candidates and {} cubins {}, {}\n", file.path().string(),
+                    format_count(report.records), format_count(report.candidates), format_count(report.cubins),
+                    settings.dry_run ? "would go" : "went", format_bytes(report.bytes)));
+  if (!settings.dry_run)
+    print(fmt::format("the file takes {}, before {}\n", format_bytes(bytes.after), format_bytes(bytes.before)));
+}
+
+int run(const Globals& globals, const Settings& settings) {
+  const auto file = open_to_change(globals, settings.file);
+  const auto chosen = choose_rows(globals, settings.words, *file);
+  chosen->rule.dry_run = settings.dry_run;
+  Compacted bytes{file->stats().file_bytes, 0};
+  const store::PruneReport report = file->prune(chosen->rule);
+  const bool any = report.records + report.candidates + report.cubins > 0;
+  if (any && !settings.dry_run && !settings.no_compact) file->compact();
+  bytes.after = file->stats().file_bytes;
+  globals.json ? print_json_pruned(settings, *file, report, chosen->records, bytes)
+               : print_pruned(settings, *file, report, chosen->records, bytes);
+  return exit_good;
+}
+
+}  // namespace
+
+void add_cache_prune(CLI::App& cache, Chosen& chosen) {
+  CLI::App* command = add_command<Settings>(
+      cache, chosen, "prune", "Take away what is unused, stale, for other devices, or past a size", declare, run);
+  command->footer(
+      "A row goes when it meets all of the conditions that are given, but for --max-size, which comes after them: first the\n"
+      "candidates of records, then cubins, the fewest uses a byte first, and only without any cubin left records, the least\n"
+      "time saved a byte first. What served often and lately stays longer.\n"
+      "--stale takes a record if its op is loaded and has other sources for it now, or has no such bucket, implementation or\n"
+      "config any more; and a cubin if its op is loaded and its sources are neither those of a record that stays nor those\n"
+      "of the defaults and references for the buckets of these. What does not say its sources stays.\n"
+      "--device-class and --other-devices take a cubin when no device class that stays can run it.\n"
+      "A seal and its signatures go with the first row.\n"
+      "Examples:\n  kiln cache prune --unused 90d --dry-run\n  kiln cache prune --stale --op gemm\n"
+      "  kiln cache prune --max-size 500MB");
+}
+
+}  // namespace kiln::cli

@@ -1,0 +1,174 @@
+#include "cli/prune_rule.hpp"
+
+#include <fmt/format.h>
+
+#include <algorithm>
+#include <array>
+#include <charconv>
+#include <ctime>
+#include <map>
+#include <set>
+
+#include "cli/target.hpp"
+#include "cli/units.hpp"
+#include "engine/staleness.hpp"
+#include "kiln/error.hpp"
+#include "spec/text.hpp"
+
+namespace kiln::cli {
+namespace {
+
+/// A condition on rows; a row goes when it meets all that were given.
+struct Condition {
+  std::function<bool(const store::Record&)> record;
+  std::function<bool(const store::PackedCubin&)> cubin;
+};
+
+Condition of_op(const std::string& op, store::File& file) {
+  std::vector<std::string> held;
+  for (const store::OpBytes& each : file.bytes_by_op()) held.push_back(each.op);
+  if (std::find(held.begin(), held.end(), op) == held.end())
+    throw Error(ErrorKind::bad_input,
+                fmt::format("the file holds nothing of an op {}{}", spec::quote(op), spec::did_you_mean(op, held)));
+  return {[op](const store::Record& record) { return record.op == op; },
+          [op](const store::PackedCubin& cubin) { return cubin.op == op; }};
+}
+
+/// 90 for "sm_90a"; 0 when it does not parse.
+std::int64_t capability(const std::string& arch) {
+  std::int64_t sm = 0;
+  if (arch.starts_with("sm_")) std::from_chars(arch.data() + 3, arch.data() + arch.size(), sm);
+  return sm;
+}
+
+/// Machine code runs on its own compute capability and on later minor ones.
+bool runs_on(std::int64_t code, std::int64_t device) { return code / 10 == device / 10 && code <= device; }
+
+std::set<std::string> classes_of(store::File& file) {
+  std::set<std::string> classes;
+  for (const store::Record& record : file.records()) classes.insert(record.device_class);
+  return classes;
+}
+
+std::int64_t capability_of_class(const std::string& device_class) {
+  const auto facts = spec::DeviceFacts::from_device_class(device_class);
+  return facts ? facts->sm() : 0;
+}
+
+Condition of_device(const std::string& device_class, store::File& file) {
+  auto others = classes_of(file);
+  if (others.erase(device_class) == 0)
+    throw Error(ErrorKind::bad_input, fmt::format("the file holds no record for the device class {}; it holds {}",
+                                                  spec::quote(device_class), fmt::join(others, ", ")));
+  return {[device_class](const store::Record& record) { return record.device_class == device_class; },
+          [device_class, others](const store::PackedCubin& cubin) {
+            const std::int64_t code = capability(cubin.arch);
+            return runs_on(code, capability_of_class(device_class)) &&
+                   std::none_of(others.begin(), others.end(),
+                                [&](const std::string& each) { return runs_on(code, capability_of_class(each)); });
+          }};
+}
+
+Condition of_other_devices(const Globals& globals) {
+  const auto device = present_device(globals);
+  if (!device)
+    throw Error(
+        ErrorKind::no_device,
+        "--other-devices keeps what is for the GPU here, and no GPU is present; name a class with --device-class");
+  return {[own = device->facts.device_class()](const store::Record& record) { return record.device_class != own; },
+          [sm = device->facts.sm()](const store::PackedCubin& cubin) {
+            const std::int64_t code = capability(cubin.arch);
+            return code > 0 && !runs_on(code, sm);
+          }};
+}
+
+Condition unused_for(std::int64_t seconds, std::int64_t now, store::File& file) {
+  std::map<std::pair<std::string, std::string>, std::int64_t> last_uses;
+  for (const store::Usage& row : file.usage()) last_uses[{row.source, row.key}] = row.last_use;
+  if (last_uses.empty())
+    throw Error(ErrorKind::bad_input,
+                "--unused goes by counts of use, and this file holds none: it never was an overlay");
+  const auto is_unused = [=, last_uses = std::move(last_uses)](const char* source, const std::string& key) {
+    const auto found = last_uses.find({source, key});
+    return found == last_uses.end() || now - found->second > seconds;
+  };
+  return {[is_unused](const store::Record& record) { return is_unused("record", record.key); },
+          [is_unused](const store::PackedCubin& cubin) { return is_unused("cubin", spec::to_hex(cubin.key)); }};
+}
+
+/// Which records are stale, and which sources the others still ask for. What it takes to know is looked up once for each record,
+/// before the file is locked.
+class Staleness {
+ public:
+  Staleness(const Globals& globals, store::File& file) : ops_(load_ops(globals)) {
+    for (const spec::Op& op : ops_) names_.insert(op.name);
+    for (const store::Record& record : file.records()) judged(record);
+  }
+  bool is_stale(const store::Record& record) { return judged(record).standing == engine::Standing::stale; }
+  void keep(const store::Record& record) {
+    kept_.insert(record.source_digest);
+    const auto& sources = judged(record).sources;
+    kept_.insert(sources.begin(), sources.end());
+  }
+  [[nodiscard]] bool is_unasked(const store::PackedCubin& cubin) const {
+    return !cubin.source_digest.empty() && names_.contains(cubin.op) && !kept_.contains(cubin.source_digest);
+  }
+
+ private:
+  struct Judged {
+    engine::Standing standing = engine::Standing::unknown;
+    std::vector<std::string> sources;
+  };
+  const Judged& judged(const store::Record& record) {
+    const auto [found, fresh] =
+        known_.try_emplace({record.key, record.implementation, record.config, record.source_digest});
+    if (fresh) found->second = {engine::standing_of(ops_, record), engine::sources_asked_for(ops_, record)};
+    return found->second;
+  }
+
+  std::vector<spec::Op> ops_;
+  std::set<std::string> names_, kept_;
+  std::map<std::array<std::string, 4>, Judged> known_;
+};
+
+void check(const PruneWords& words) {
+  if (words.unused.empty() && words.op.empty() && words.device_class.empty() && words.max_size.empty() &&
+      !words.stale && !words.other_devices)
+    throw Error(ErrorKind::bad_input,
+                "say what may go: --unused, --stale, --op, --device-class, --other-devices or --max-size");
+  if (words.other_devices && !words.device_class.empty())
+    throw Error(ErrorKind::bad_input, "--device-class and --other-devices exclude each other; give one of them");
+}
+
+}  // namespace
+
+std::unique_ptr<ChosenRows> choose_rows(const Globals& globals, const PruneWords& words, store::File& file) {
+  check(words);
+  auto chosen = std::make_unique<ChosenRows>();
+  store::PruneRule& rule = chosen->rule;
+  rule.now = std::time(nullptr);
+  if (!words.max_size.empty()) rule.max_bytes = parse_bytes(words.max_size, "--max-size");
+  std::vector<Condition> conditions;
+  if (!words.unused.empty()) conditions.push_back(unused_for(parse_seconds(words.unused, "--unused"), rule.now, file));
+  if (!words.op.empty()) conditions.push_back(of_op(words.op, file));
+  if (!words.device_class.empty()) conditions.push_back(of_device(words.device_class, file));
+  if (words.other_devices) conditions.push_back(of_other_devices(globals));
+  const auto staleness = words.stale ? std::make_shared<Staleness>(globals, file) : nullptr;
+  if (staleness)
+    conditions.push_back({[staleness](const store::Record& record) { return staleness->is_stale(record); },
+                          [staleness](const store::PackedCubin& cubin) { return staleness->is_unasked(cubin); }});
+  if (conditions.empty()) return chosen;
+  rule.record = [conditions, staleness, keys = &chosen->records](const store::Record& record) {
+    const bool goes =
+        std::all_of(conditions.begin(), conditions.end(), [&](const Condition& each) { return each.record(record); });
+    if (goes) keys->push_back(record.key);
+    if (!goes && staleness) staleness->keep(record);
+    return goes;
+  };
+  rule.cubin = [conditions](const store::PackedCubin& cubin) {
+    return std::all_of(conditions.begin(), conditions.end(), [&](const Condition& each) { return each.cubin(cubin); });
+  };
+  return chosen;
+}
+
+}  // namespace kiln::cli
