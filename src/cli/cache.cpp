@@ -110,12 +110,13 @@ void add_cache(CLI::App& app, Chosen& chosen) {
   add_command<ListSettings>(*cache, chosen, "ls", "The records of the overlay and the bases, or of one file",
                             declare_list, list);
   for (const auto add : {add_cache_show, add_cache_stats, add_cache_diff, add_cache_export, add_cache_merge,
-                         add_cache_prune, add_cache_compact, add_cache_sign})
+                         add_cache_prune, add_cache_compact, add_cache_verify, add_cache_sign})
     add(*cache, chosen);
   cache->footer(
       "Examples:\n  kiln cache ls --op rms_norm\n  kiln cache show rms_norm rows=512 cols=4096\n"
       "  kiln cache diff release-1.kiln release-2.kiln\n  kiln cache export --text -o h200.jsonl\n"
       "  kiln cache import colleague.kiln\n  kiln cache merge a.kiln b.jsonl -o both.kiln\n"
+      "  kiln cache prune --unused 90d --dry-run\n  kiln cache verify both.kiln\n"
       "  kiln cache sign both.kiln --key release.pem\n"
       "Each of them says more with --help, and prints JSON with --json.");
 }

@@ -32,6 +32,7 @@ void add_cache_export(CLI::App& cache, Chosen& chosen);
 void add_cache_merge(CLI::App& cache, Chosen& chosen);  // and import
 void add_cache_prune(CLI::App& cache, Chosen& chosen);
 void add_cache_compact(CLI::App& cache, Chosen& chosen);
+void add_cache_verify(CLI::App& cache, Chosen& chosen);
 void add_cache_sign(CLI::App& cache, Chosen& chosen);
 
 }  // namespace kiln::cli

@@ -1,0 +1,113 @@
+// kiln cache verify: whether a file holds what it says.
+#include <fmt/format.h>
+
+#include "cli/cache.hpp"
+#include "cli/output.hpp"
+#include "cli/table.hpp"
+#include "cli/units.hpp"
+#include "kiln/error.hpp"
+#include "spec/text.hpp"
+#include "store/signing.hpp"
+#include "store/verify.hpp"
+
+namespace kiln::cli {
+namespace {
+
+struct Settings {
+  std::string file;
+  std::size_t limit = 20;
+};
+
+void declare(CLI::App& command, Settings& settings) {
+  command.add_option("file", settings.file, "The .kiln file")->required()->type_name("FILE");
+  command.add_option("--limit", settings.limit, "Name at most so many of the rows that do not hold")
+      ->type_name("N")
+      ->capture_default_str();
+}
+
+std::string_view standing(const store::SignatureState& state) {
+  if (!state.valid) return "does not hold";
+  if (state.revoked) return "holds, by a key that is revoked";
+  return state.trusted ? "holds, by a trusted key" : "holds, by a key that is not trusted here";
+}
+
+Json json_of(const std::string& path, const store::Verification& found,
+             const std::vector<store::SignatureState>& signatures) {
+  Json json{{"file", path},
+            {"sound", found.is_sound()},
+            {"version", found.version},
+            {"rows", Json::object()},
+            {"flaws", found.flaws},
+            {"first_flaws", Json::array()},
+            {"sealed", !found.seal.manifest.empty()},
+            {"signatures", Json::array()},
+            {"notes", found.notes}};
+  for (const store::TableCount& each : found.tables) json["rows"][each.table] = each.rows;
+  for (const store::RowFlaw& flaw : found.first)
+    json["first_flaws"].push_back({{"table", flaw.table}, {"key", flaw.key}, {"reason", flaw.reason}});
+  for (const store::SignatureState& each : signatures)
+    json["signatures"].push_back({{"fingerprint", each.fingerprint},
+                                  {"name", each.name},
+                                  {"valid", each.valid},
+                                  {"trusted", each.trusted},
+                                  {"revoked", each.revoked}});
+  return json;
+}
+
+std::string counts_of(const store::Verification& found) {
+  std::vector<std::string> parts;
+  for (const store::TableCount& each : found.tables)
+    if (each.rows > 0) parts.push_back(fmt::format("{} {}", format_count(each.rows), each.table));
+  return fmt::format("{}", fmt::join(parts, ", "));
+}
+
+void print_text(const std::string& path, const store::Verification& found,
+                const std::vector<store::SignatureState>& signatures) {
+  Table table({"", ""});
+  table.row({"format", fmt::format("version {}", found.version)});
+  table.row({"rows", counts_of(found)});
+  if (found.seal.manifest.empty())
+    table.row({"seal", found.seal.flaw.empty() ? "none" : "does not hold"});
+  else
+    table.row({"seal", found.seal.flaw.empty() ? "holds" : "does not hold"});
+  for (const store::SignatureState& each : signatures)
+    table.row({"signature", fmt::format("{}: {}{}", standing(each), each.fingerprint,
+                                        each.name.empty() ? "" : ", called " + spec::quote(each.name))});
+  for (const std::string& each : found.notes) table.row({"note", each});
+  print(fmt::format("{}: {}\n{}", path, found.is_sound() ? "sound" : fmt::format("{} flaws", format_count(found.flaws)),
+                    table.text(2)));
+  Table flaws({"table", "row", "what does not hold"});
+  for (const store::RowFlaw& flaw : found.first)
+    flaws.row({flaw.table, flaw.key.empty() ? "" : spec::quote(flaw.key), flaw.reason});
+  if (!flaws.empty()) print("\n" + flaws.text(2));
+  const auto more = found.flaws - static_cast<std::int64_t>(found.first.size());
+  if (more > 0) print(fmt::format("  ... {} more; --limit names more\n", format_count(more)));
+}
+
+int run(const Globals& globals, const Settings& settings) {
+  if (!std::filesystem::exists(settings.file))
+    throw Error(ErrorKind::bad_input, fmt::format("the file {} does not exist", settings.file));
+  const store::Verification found = store::verify(settings.file, settings.limit);
+  const auto signatures = store::signature_states(found.seal, code_trust(globals).keys);
+  if (globals.json)
+    print_json(json_of(settings.file, found, signatures));
+  else
+    print_text(settings.file, found, signatures);
+  return found.is_sound() ? exit_good : exit_wrong;
+}
+
+}  // namespace
+
+void add_cache_verify(CLI::App& cache, Chosen& chosen) {
+  CLI::App* command = add_command<Settings>(cache, chosen, "verify",
+                                            "Read every row of a file, and say which ones do not hold", declare, run);
+  command->footer(
+      "Checked are SQLite's structure and indexes, rows that belong to nothing, every digest and value, that the machine code\n"
+      "unpacks, the seal, and each signature against the trusted keys. The file is opened for reading only. What Kiln does with\n"
+      "a row that does not hold: it counts as absent, and an overlay drops it at its next use.\n"
+      "Example:\n  kiln cache verify h200.kiln --trusted-keys keys/\n"
+      "Exit status: 0 sound, 1 some rows, the seal or a signature do not hold, 4 refused whole: no .kiln file, cut off, a\n"
+      "newer format, or not readable.");
+}
+
+}  // namespace kiln::cli
