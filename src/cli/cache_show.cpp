@@ -7,6 +7,7 @@
 #include <limits>
 
 #include "cli/cache.hpp"
+#include "cli/candidate_plot.hpp"
 #include "cli/ops_found.hpp"
 #include "cli/output.hpp"
 #include "cli/problem_set.hpp"
@@ -105,6 +106,8 @@ void print_record(const std::string& file, const store::Record& record) {
   table.row({"sources", record.source_digest});
   print(fmt::format("{}\n{}", record.key, table.text(2)));
   if (!record.candidates.empty()) print_candidates(record.candidates);
+  if (const auto bars = plot(record, terminal_width()); !bars.empty())
+    print(fmt::format("  Their times; = is the 95 % interval:\n{}", bars));
   print("\n");
 }
 
@@ -141,8 +144,11 @@ int run(const Globals& globals, const Settings& settings) {
 }  // namespace
 
 void add_cache_show(CLI::App& cache, Chosen& chosen) {
-  add_command<Settings>(cache, chosen, "show", "A record in full: how it was found, and every candidate by its time",
-                        declare, run);
+  CLI::App* command = add_command<Settings>(
+      cache, chosen, "show", "A record in full: how it was found, and every candidate by its time", declare, run);
+  command->footer(
+      "Examples:\n  kiln cache show rms_norm rows=512 cols=4096\n  kiln cache show gemm@1 --file h200.jsonl\n"
+      "Exit status 1: no file holds such a record.");
 }
 
 }  // namespace kiln::cli

@@ -18,6 +18,9 @@ void note(std::string_view text);
 /// True when the standard error is a terminal that can redraw a line.
 bool is_terminal();
 
+/// Columns of the standard output's terminal, or 80.
+std::size_t terminal_width();
+
 /// A line of a terminal that is drawn over and over. Nothing is drawn unless `enabled`.
 class StatusLine {
  public:
