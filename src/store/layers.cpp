@@ -7,6 +7,7 @@
 
 #include "kiln/error.hpp"
 #include "store/custody.hpp"
+#include "store/file_system.hpp"
 #include "store/opening.hpp"
 #include "store/trust.hpp"
 
@@ -42,11 +43,29 @@ Layer open_overlay_at(const fs::path& path, std::int64_t limit_bytes, std::vecto
   }
 }
 
+/// An overlay on a remote file system is neither read nor written: another machine may be at it.
+Layer open_stand_in(const fs::path& path, std::string_view kind, std::int64_t limit_bytes,
+                    std::vector<std::string>& warnings) {
+  const auto why = fmt::format("'{}' is on {}, where files cannot be locked reliably", path.string(), kind);
+  try {
+    const fs::path local = local_stand_in(path);
+    Layer layer = open_overlay_at(local, limit_bytes, warnings);
+    warnings.push_back(fmt::format("{}; '{}' serves as overlay instead; give the former as a base to use what it holds",
+                                   why, local.string()));
+    return layer;
+  } catch (const Error& error) {
+    throw Error(error.kind(), fmt::format("{}, and {}", why, error.what()));
+  }
+}
+
 Layer open_overlay(const LayerSettings& settings, std::vector<std::string>& warnings) {
   const fs::path& path = settings.overlay;
   if (path.empty()) return in_memory(path, {});
   try {
-    return open_overlay_at(literal_path(path), settings.overlay_limit_bytes, warnings);
+    const fs::path literal = literal_path(path);
+    if (const auto kind = remote_file_system(literal); !kind.empty())
+      return open_stand_in(literal, kind, settings.overlay_limit_bytes, warnings);
+    return open_overlay_at(literal, settings.overlay_limit_bytes, warnings);
   } catch (const Error& error) {
     warnings.push_back(fmt::format("{}; records of this process are kept in memory only", error.what()));
     return in_memory(path, error.what());
