@@ -1,5 +1,6 @@
 #include "store/integrity.hpp"
 
+#include <algorithm>
 #include <bit>
 #include <cmath>
 #include <concepts>
@@ -110,6 +111,8 @@ std::string flaw_of(const Candidate& candidate) {
 std::string flaw_of(const PackedCubin& packed) {
   std::string flaw;
   each_cubin_field(packed, FlawVisitor{flaw});
+  if (std::max(packed.name_expressions.size(), packed.lowered_names.size()) > max_names_bytes)
+    flaw = "its function names are past the limit";
   if (packed.image_bytes < 0 || packed.image_bytes > max_image_bytes) flaw = "image_bytes is past the limit";
   return flaw;
 }

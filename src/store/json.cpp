@@ -81,11 +81,15 @@ class Reader {
   std::set<std::string, std::less<>> asked_;
 };
 
+constexpr int deepest = 2;  // a record's object, its array of candidates, one of them
+
 Json parse(std::string_view text) {
   // A repeated field would silently take its last value.
   std::vector<std::set<std::string>> open;
-  const auto callback = [&open](int, nlohmann::json::parse_event_t event, Json& parsed) {
+  const auto callback = [&open](int depth, nlohmann::json::parse_event_t event, Json& parsed) {
     using Event = nlohmann::json::parse_event_t;
+    if (depth > deepest && (event == Event::object_start || event == Event::array_start))
+      refuse(fmt::format("more than {} objects or arrays stand inside each other", deepest + 1));
     if (event == Event::object_start) open.emplace_back();
     if (event == Event::object_end) open.pop_back();
     if (event == Event::key && !open.back().insert(parsed.get<std::string>()).second)
