@@ -9,6 +9,7 @@
 #include <mutex>
 #include <set>
 
+#include "spec/text.hpp"
 #include "store/custody.hpp"
 #include "store/opening.hpp"
 #include "store/tables.hpp"
@@ -380,7 +381,7 @@ Record check(Record record) {
     if (flaw.empty()) flaw = flaw_of(candidate);
   }
   if (!flaw.empty())
-    throw Error(ErrorKind::bad_input, fmt::format("the record '{}' is not stored: {}", record.key, flaw));
+    throw Error(ErrorKind::bad_input, fmt::format("the record {} is not stored: {}", spec::quote(record.key), flaw));
   return record;
 }
 
