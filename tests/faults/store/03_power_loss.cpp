@@ -92,7 +92,7 @@ Recording record() {
 
 /// Opens what the disk was left with as a program would on its next start: nothing may need setting aside.
 Contents start_again(const fs::path& folder) {
-  Layers layers(overlay_in(folder), {});
+  Layers layers({.overlay = overlay_in(folder)});
   CHECK(layers.warnings().empty());
   CHECK(layers.overlay().records({}, true).size() == static_cast<std::size_t>(layers.overlay().stats().records));
   CHECK(layers.overlay().counters().quarantined == 0);

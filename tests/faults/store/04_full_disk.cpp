@@ -62,7 +62,7 @@ void take_the_rest(const fs::path& path) {
 /// Fills the disk, finds it full, frees it, and goes on.
 bool live_on_a_small_disk(const fs::path& disk, std::size_t cubin_bytes) {
   if (!mount_disk(disk, "256k")) return false;
-  Layers layers(disk / "overlay.kiln", {});
+  Layers layers({.overlay = disk / "overlay.kiln"});
   File& file = layers.overlay();
   if (!layers.warnings().empty()) return false;
   int rows = 0;
@@ -75,7 +75,7 @@ bool live_on_a_small_disk(const fs::path& disk, std::size_t cubin_bytes) {
   right = right && contains(refusal([&] { export_file(file, disk / "out.kiln", {}, false); }), "io: ");
   right = right && !fs::exists(disk / "out.kiln") && all_rows_are_there(file, rows, cubin_bytes);
 
-  Layers second(disk / "second.kiln", {});  // there is no room to begin one
+  Layers second({.overlay = disk / "second.kiln"});  // there is no room to begin one
   right = right && second.warnings().size() == 1 && contains(second.warnings()[0], "in memory only");
   second.overlay().put(sample_record("key"), nullptr);
   right = right && second.find_record("key");

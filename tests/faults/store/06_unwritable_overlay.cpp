@@ -15,7 +15,7 @@ constexpr auto readable = fs::perms::owner_all | fs::perms::group_read | fs::per
 
 /// One warning, and all works from memory.
 bool serves_from_memory(const fs::path& overlay, std::string_view words) {
-  Layers layers(overlay, {});
+  Layers layers({.overlay = overlay});
   layers.overlay().put(sample_record("mine"), nullptr);
   return layers.warnings().size() == 1 && contains(layers.warnings()[0], words) &&
          contains(layers.warnings()[0], "kept in memory only") && layers.find_record("mine");
@@ -46,7 +46,7 @@ TEST_CASE("fault 06: a base in a folder that this user may not write is read") {
                   fs::perms::owner_read | fs::perms::owner_exec | fs::perms::others_read | fs::perms::others_exec);
   CHECK(as_nobody([&] {
     const std::vector<fs::path> bases = {path};
-    Layers layers({}, bases);  // root's, which only root may write
+    Layers layers({.bases = bases});  // root's, which only root may write
     return layers.warnings().empty() && layers.find_record("key0") && layers.find_cubin(digest_named("0"));
   }));
   fs::permissions(folder.path(), fs::perms::owner_all);
@@ -84,7 +84,7 @@ TEST_CASE("fault 06: the default overlay comes from KILN_CACHE, XDG_CACHE_HOME o
           setenv("XDG_CACHE_HOME", "relative", 1);
           if (default_overlay() != "/c/.cache/kiln/overlay.kiln") return false;
           unsetenv("HOME");
-          return default_overlay().empty() && Layers(default_overlay(), {}).warnings().empty();
+          return default_overlay().empty() && Layers({.overlay = default_overlay()}).warnings().empty();
         })) == 0);
   faults::tally(6, 1, "environments without a home");
 }

@@ -32,7 +32,7 @@ TEST_CASE("fault 10: a damaged overlay is set aside under another name, said onc
     write_bytes(path, cut);
     write_bytes(path.string() + "-journal", "not a journal");
     {
-      Layers layers(path, {});
+      Layers layers({.overlay = path});
       const auto aside = path.string() + ".damaged-" + std::to_string(++number);
       REQUIRE(layers.warnings().size() == 1);
       CHECK(contains(layers.warnings()[0], "it was set aside as '" + aside + "' and a new overlay begun"));
@@ -40,7 +40,7 @@ TEST_CASE("fault 10: a damaged overlay is set aside under another name, said onc
       CHECK(layers.layers()[0].refused.empty());
       layers.overlay().put(sample_record("key"), nullptr);
     }
-    Layers again(path, {});
+    Layers again({.overlay = path});
     CHECK(again.warnings().empty());
     CHECK(again.find_record("key"));
   }

@@ -24,7 +24,7 @@ TEST_CASE("fault 11: a foreign file in the overlay's place is not touched; memor
   for (const std::string& notes : {std::string(200, 'n'), std::string("short notes"), std::string(5000, '\0')}) {
     write_bytes(path, notes);
     fs::permissions(path, fs::perms::owner_read | fs::perms::owner_write);
-    Layers layers(path, {});
+    Layers layers({.overlay = path});
     REQUIRE(layers.warnings().size() == 1);
     CHECK(contains(layers.warnings()[0], "is not a .kiln file; records of this process are kept in memory only"));
     layers.overlay().put(sample_record("key"), nullptr);

@@ -14,7 +14,7 @@ TEST_CASE("fault 12: a newer format is refused by its number and left as it is")
     check_refused(path, "its format is version " + std::to_string(version) + " and this Kiln reads up to " +
                             std::to_string(schema_version));
     const auto before = bytes_of(path);
-    Layers layers(path, {});
+    Layers layers({.overlay = path});
     REQUIRE(layers.warnings().size() == 1);
     CHECK(contains(layers.warnings()[0], "use a newer Kiln"));
     layers.overlay().put(sample_record("mine"), nullptr);

@@ -11,7 +11,7 @@ namespace fs = std::filesystem;
 /// Not used, with this reason, and not changed.
 void check_refused_overlay(const fs::path& overlay, std::string_view reason) {
   const auto before = bytes_of(overlay);
-  Layers layers(overlay, {});
+  Layers layers({.overlay = overlay});
   REQUIRE(layers.warnings().size() == 1);
   CAPTURE(layers.warnings()[0]);
   CHECK(contains(layers.warnings()[0], reason));
@@ -50,7 +50,7 @@ TEST_CASE("fault 18: an overlay that others may write, itself or its folder, is 
     CHECK(!fs::exists(folder / "new.kiln"));
     fs::permissions(folder.path(), others, fs::perm_options::remove);
   }
-  CHECK(Layers(path, {}).find_record("key0"));
+  CHECK(Layers({.overlay = path}).find_record("key0"));
 }
 
 TEST_CASE("fault 18: an overlay, or its folder, of another user is refused with the reason") {

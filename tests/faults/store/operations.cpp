@@ -88,7 +88,7 @@ Outcome list_rows(Scene& scene) {
 
 /// What a user of layers sees: never an error, at worst memory and a warning.
 Outcome open_layers(Scene& scene, const fs::path& overlay) {
-  Layers layers(overlay, {});
+  Layers layers({.overlay = overlay});
   if (layers.warnings().size() > 1) return wrong(scene, "more than one warning");
   const bool in_memory = layers.overlay().path().empty();
   if (in_memory != (layers.warnings().size() == 1)) return wrong(scene, "memory without a warning, or the reverse");
