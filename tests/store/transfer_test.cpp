@@ -189,55 +189,5 @@ TEST_CASE("machine code of a file that others may write is not merged or exporte
   CHECK(File::open(folder / "copy.kiln", Access::read_only)->stats().cubins == 0);
 }
 
-/// A file with a few rows of few keys, so that conflicts of every kind are common.
-std::unique_ptr<File> arbitrary_file() {
-  auto file = File::in_memory();
-  for (int rows = *rc::gen::inRange(0, 6); rows > 0; --rows) {
-    auto record = sample_record("key" + std::to_string(*rc::gen::inRange(0, 3)), *rc::gen::inRange(0, 3));
-    record.samples = *rc::gen::inRange(1, 3);
-    record.high_ns = record.cost_ns + *rc::gen::inRange(0, 2);
-    record.config = *rc::gen::element<std::string>("a", "b");
-    record.candidates.resize(*rc::gen::inRange<std::size_t>(0, 3));
-    auto cubin = sample_cubin(record.config, 10);
-    cubin.label = std::to_string(*rc::gen::inRange(0, 3));
-    file->put(record, &cubin);
-  }
-  return file;
-}
-
-std::string merged(std::initializer_list<File*> files) {
-  const auto into = File::in_memory();
-  for (File* file : files) merge_into(*file, *into);
-  return content_of(*into);
-}
-
-TEST_CASE("merging is commutative, associative and idempotent") {
-  CHECK(rc::check([] {
-    const auto a = arbitrary_file();
-    const auto b = arbitrary_file();
-    const auto c = arbitrary_file();
-    const auto all = merged({a.get(), b.get(), c.get()});
-    RC_ASSERT(merged({c.get(), a.get(), b.get()}) == all);
-    RC_ASSERT(merged({b.get(), a.get(), b.get(), c.get(), c.get(), a.get()}) == all);
-    const auto before = content_of(*a);
-    merge_into(*a, *a);
-    RC_ASSERT(content_of(*a) == before);
-    merge_into(*c, *b);
-    merge_into(*b, *a);
-    RC_ASSERT(content_of(*a) == all);
-  }));
-}
-
-TEST_CASE("importing text twice, or in another order, changes nothing") {
-  const auto text = text_of(*sample(4));
-  std::vector<std::string> lines;
-  std::istringstream stream(text);
-  for (std::string line; std::getline(stream, line);) lines.push_back(line);
-  std::ranges::reverse(lines);
-  std::string reversed;
-  for (const auto& line : lines) reversed += line + "\n";
-  CHECK(text_of(*from_text(reversed + text)) == text);
-}
-
 }  // namespace
 }  // namespace kiln::store

@@ -51,23 +51,28 @@ TEST_CASE("fault 08: a sealed file whose first pages are of one version and whos
   faults::tally(8, cases, "mixtures of two files");
 }
 
-TEST_CASE("fault 08: a sealed file that lost or gained rows is refused as a base; a write removes the seal") {
+TEST_CASE("fault 08: a sealed file that lost, gained or changed rows is refused as a base; a write removes the seal") {
   const Folder folder;
-  for (
-      const std::string sql :
-      {"DELETE FROM record WHERE key = 'key1'", "DELETE FROM candidate WHERE position = 1",
-       "DELETE FROM cubin WHERE id = 1",
-       "INSERT INTO candidate SELECT record, 7, implementation, config, verdict, reason, cost_ns, low_ns, high_ns, samples, "
-       "registers, spill_bytes, baseline, digest FROM candidate WHERE position = 0"}) {
+  const std::vector<std::pair<std::string, std::string>> changes = {
+      {"DELETE FROM record WHERE key = 'key1'", "its manifest states 3 record rows and it holds 2"},
+      {"DELETE FROM cubin WHERE id = 1", "its manifest states 3 cubin rows and it holds 2"},
+      {"INSERT INTO cubin SELECT 9, zeroblob(32), digest, op, source_digest, label, arch, compiler, name_expressions, "
+       "lowered_names, image_bytes FROM cubin LIMIT 1",
+       "its manifest states 3 cubin rows and it holds 4"},
+      {"UPDATE record SET digest = zeroblob(32) WHERE key = 'key1'", "the digest of its manifest over its record rows"},
+      {"UPDATE cubin SET digest = (SELECT digest FROM cubin WHERE id = 1)",
+       "the digest of its manifest over its cubin rows"},
+      {"DELETE FROM manifest WHERE source = 'cubin'", "its manifest is not one of records, candidates and cubins"}};
+  for (const auto& [sql, words] : changes) {
     CAPTURE(sql);
     seal(folder, "a.kiln", 0, 3);
     run_sql(folder / "a.kiln", sql);
-    CHECK(contains(refusal([&] { File::open(folder / "a.kiln", Access::read_only); }), "its manifest states"));
+    CHECK(contains(refusal([&] { File::open(folder / "a.kiln", Access::read_only); }), words));
   }
   seal(folder, "a.kiln", 0, 3);
   File::open(folder / "a.kiln", Access::read_write)->remove_record("key1");
   CHECK(File::open(folder / "a.kiln", Access::read_only)->stats().records == 2);
-  faults::tally(8, 4, "sealed files of another number of rows");
+  faults::tally(8, static_cast<std::int64_t>(changes.size()), "sealed files of other rows");
 }
 
 /// Copies a file each time that it is about to be written to, as somebody who takes a backup at a bad moment.

@@ -36,7 +36,7 @@ void fill(const std::string& name, Record& record, CubinRow& cubin) {
   cubin = sample_cubin(name);
   cubin.op = cubin.label = cubin.arch = cubin.compiler = name;
   cubin.name_expressions = {name, "", "a\",\"b"};
-  cubin.lowered_names = {"", name, name};
+  cubin.lowered_names = {"", name};
 }
 
 /// Whether each comes back as it was put, by its own name and no other.
