@@ -1,4 +1,5 @@
-# kiln_room(name [ROOMS below...] [DEPENDS libraries...]): the sources of src/NAME as an object library.
+# kiln_room(name [ROOMS below...] [DEPENDS libraries...] [OWN_NAMES names...] [SEPARATE]): the sources of src/NAME as an object
+# library. OWN_NAMES are for kiln_unity, which leaves the room alone when it is SEPARATE.
 add_library(kiln_flags INTERFACE)
 target_compile_options(kiln_flags INTERFACE -Wall -Wextra -Wpedantic -Wshadow -Wconversion -Wno-sign-conversion)
 if(CMAKE_CXX_COMPILER_ID STREQUAL "GNU" AND CMAKE_CXX_COMPILER_VERSION VERSION_LESS 13)
@@ -7,10 +8,31 @@ endif()
 if(KILN_SANITIZE)
   target_compile_options(kiln_flags INTERFACE -fsanitize=${KILN_SANITIZE} -fno-omit-frame-pointer -fno-sanitize-recover=all)
   target_link_options(kiln_flags INTERFACE -fsanitize=${KILN_SANITIZE})
+  if(CMAKE_CXX_COMPILER_ID STREQUAL "Clang")
+    # A driver's functions are called by Kiln's own declarations of them.
+    target_compile_options(kiln_flags INTERFACE -fno-sanitize=function)
+  endif()
+endif()
+if(KILN_BUILD_FUZZERS)
+  target_compile_options(kiln_flags INTERFACE -fsanitize=fuzzer-no-link)
 endif()
 
+# kiln_unity(target names...): the target's sources as a few translation units, for builds that are made once. The names are
+# those that several sources have, each for itself: there they get the source's number.
+function(kiln_unity target)
+  if(NOT KILN_UNITY_BUILD)
+    return()
+  endif()
+  set(renames "#define KILN_JOIN(name, source) name##_##source\n#define KILN_NAME_IN(source, name) KILN_JOIN(name, source)\n")
+  foreach(name IN LISTS ARGN)
+    string(APPEND renames "#undef ${name}\n#define ${name} KILN_NAME_IN(KILN_SOURCE, ${name})\n")
+  endforeach()
+  set_target_properties(${target} PROPERTIES UNITY_BUILD ON UNITY_BUILD_BATCH_SIZE 12 UNITY_BUILD_UNIQUE_ID KILN_SOURCE
+                                             UNITY_BUILD_CODE_BEFORE_INCLUDE "${renames}")
+endfunction()
+
 function(kiln_room name)
-  cmake_parse_arguments(ROOM "" "" "ROOMS;DEPENDS" ${ARGN})
+  cmake_parse_arguments(ROOM "SEPARATE" "" "ROOMS;DEPENDS;OWN_NAMES" ${ARGN})
   file(GLOB sources CONFIGURE_DEPENDS "${PROJECT_SOURCE_DIR}/src/${name}/*.cpp")
   add_library(kiln_${name} OBJECT ${sources})
   target_include_directories(kiln_${name} PUBLIC "${PROJECT_SOURCE_DIR}/include" "${PROJECT_SOURCE_DIR}/src")
@@ -19,6 +41,9 @@ function(kiln_room name)
   foreach(room IN LISTS ROOM_ROOMS)
     target_link_libraries(kiln_${name} PUBLIC kiln_${room})
   endforeach()
+  if(NOT ROOM_SEPARATE)
+    kiln_unity(kiln_${name} ${ROOM_OWN_NAMES})
+  endif()
 endfunction()
 
 # The templates become part of the library: a generated source in room NAME holds every file under templates/.
@@ -31,6 +56,7 @@ function(kiln_embed_templates room)
     DEPENDS ${files} "${PROJECT_SOURCE_DIR}/cmake/EmbedFiles.cmake"
     COMMENT "Embedding templates/" VERBATIM)
   target_sources(kiln_${room} PRIVATE "${generated}")
+  set_source_files_properties("${generated}" PROPERTIES SKIP_UNITY_BUILD_INCLUSION ON)
 endfunction()
 
 # cache/schema.sql and cache/versions/ become part of the library: room NAME's schema.cpp.in, with the texts filled in when CMake runs.
