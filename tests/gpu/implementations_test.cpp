@@ -48,13 +48,14 @@ void check_all(Fixture& fixture, const spec::Op& op, const Problem& problem, con
                                   fixture.stream.handle());
   verified.retarget(problem, generator(), fixture.stream.handle(), placement);
   int launched = 0;
-  for (const auto& [implementation, config] : tried) {
-    const jit::Executable executable = fixture.load(op, *implementation, bucket, config);
+  for (const Candidate& candidate : tried) {
+    const spec::Implementation& implementation = *candidate.implementation;
+    const jit::Executable executable = fixture.load(op, implementation, bucket, candidate.config);
     if (!verified.admits(executable)) continue;
     const tune::Check check = verified.verify(executable, fixture.stream.handle());
     CHECK_MESSAGE(check.right,
-                  fmt::format("{} {} {} {}: {}", op.name, spec::to_string(op, problem), implementation->name,
-                              spec::to_string(*implementation, config), check.reason));
+                  fmt::format("{} {} {} {}: {}", op.name, spec::to_string(op, problem), implementation.name,
+                              spec::to_string(implementation, candidate.config), check.reason));
     ++launched;
   }
   CHECK_MESSAGE(launched > 0, fmt::format("nothing serves {} {}", op.name, spec::to_string(op, problem)));

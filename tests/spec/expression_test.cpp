@@ -65,7 +65,8 @@ TEST_CASE("operators bind and associate as in C") {
       {"1 <= 1 != 0", 1},
       {"rows - cols * 2", 4},
   };
-  for (const auto& [text, wanted] : cases) {
+  for (const auto& [each, wanted] : cases) {
+    const std::string text = each;
     CAPTURE(text);
     CHECK(evaluate(text).ok());
     CHECK(evaluate(text).number == wanted);
@@ -79,7 +80,8 @@ TEST_CASE("functions compute what their names say") {
       {"log2(1)", 0},          {"log2(1023)", 9},       {"is_pow2(64)", 1},          {"is_pow2(0)", 0},
       {"is_pow2(-64)", 0},     {"abs(-5)", 5},          {"sizeof(dtype)", 4},
   };
-  for (const auto& [text, wanted] : cases) {
+  for (const auto& [each, wanted] : cases) {
+    const std::string text = each;
     CAPTURE(text);
     CHECK(evaluate(text).ok());
     CHECK(evaluate(text).number == wanted);
@@ -119,9 +121,10 @@ TEST_CASE("what 64 bits cannot hold has a status instead of a value") {
       {"log2(0)", Status::negative_argument},
       {"ceil_div(rows, 8)", Status::ok},
   };
-  for (const auto& [text, wanted] : cases) {
+  for (const auto& [each, wanted] : cases) {
+    const std::string text = each;
     CAPTURE(text);
-    const std::string shifted = text == std::string("-cols - 2") ? "-(cols + 1) - 1" : text;
+    const std::string shifted = text == "-cols - 2" ? "-(cols + 1) - 1" : text;
     const Value value = evaluate(shifted, {largest, smallest, 0, 0});
     CHECK(to_string(value.status) == to_string(wanted));
     CHECK(value.truth() == (value.ok() && value.number != 0));
@@ -159,7 +162,8 @@ TEST_CASE("a mistake is named by column, with what was found and what was expect
       {"1.5", "found '.' at column 2"},
       {"rows\n+ \x01", "found '\\x01'"},
   };
-  for (const auto& [text, wanted] : cases) {
+  for (const auto& [each, wanted] : cases) {
+    const std::string text = each;
     CAPTURE(text);
     const std::string message = message_of(text);
     CAPTURE(message);
