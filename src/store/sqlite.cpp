@@ -4,7 +4,11 @@
 
 #include <algorithm>
 #include <cerrno>
+#include <chrono>
+#include <cstdint>
 #include <limits>
+#include <random>
+#include <thread>
 
 #include "store/limits.hpp"
 
@@ -21,6 +25,20 @@ bool disk_failed(sqlite3* database) {
   if (database == nullptr || sqlite3_file_control(database, "main", SQLITE_FCNTL_LAST_ERRNO, &error) != SQLITE_OK)
     return false;
   return error == EIO || error == ENXIO || error == ERANGE;
+}
+
+/// SQLite calls this while another connection holds the lock. Its own handler sleeps longer the longer it has waited, so that
+/// among many writers those that come last are served first and some never; here each try has the same chance.
+int try_again(void* milliseconds, int tries) {
+  using Clock = std::chrono::steady_clock;
+  constexpr int shortest_us = 500, longest_us = 4000;
+  thread_local Clock::time_point deadline;
+  thread_local std::minstd_rand random(std::random_device{}());
+  if (tries == 0) deadline = Clock::now() + std::chrono::milliseconds(reinterpret_cast<std::intptr_t>(milliseconds));
+  if (Clock::now() >= deadline) return 0;
+  std::this_thread::sleep_for(
+      std::chrono::microseconds(std::uniform_int_distribution(shortest_us, longest_us)(random)));
+  return 1;
 }
 
 [[noreturn]] void fail(sqlite3* database, int code) {
@@ -142,7 +160,9 @@ Connection Connection::copy_in_memory(Connection& from) {
   return copy;
 }
 
-void Connection::wait_at_most(int milliseconds) { sqlite3_busy_timeout(database_.get(), milliseconds); }
+void Connection::wait_at_most(int milliseconds) {
+  sqlite3_busy_handler(database_.get(), try_again, reinterpret_cast<void*>(std::intptr_t{milliseconds}));
+}
 
 void Connection::compact() {
   sqlite3_limit(database_.get(), SQLITE_LIMIT_ATTACHED, 1);  // VACUUM attaches the file that it writes to
@@ -165,7 +185,7 @@ constexpr std::pair<int, int> limits[] = {
 void Connection::configure(OpenMode mode) {
   sqlite3* database = database_.get();
   sqlite3_extended_result_codes(database, 1);
-  sqlite3_busy_timeout(database, busy_timeout_ms);
+  wait_at_most(busy_timeout_ms);
   sqlite3_db_config(database, SQLITE_DBCONFIG_DEFENSIVE, 1, nullptr);
   sqlite3_db_config(database, SQLITE_DBCONFIG_TRUSTED_SCHEMA, 0, nullptr);
   sqlite3_db_config(database, SQLITE_DBCONFIG_ENABLE_TRIGGER, 0, nullptr);
