@@ -3,6 +3,7 @@
 #include <chrono>
 
 #include "gpu/fixture.hpp"
+#include "tune/worker.hpp"
 
 namespace kiln::gpu_tests {
 
