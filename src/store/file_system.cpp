@@ -51,14 +51,14 @@ std::string_view remote_file_system(const fs::path& path) noexcept {
 
 fs::path local_stand_in(const fs::path& overlay) {
   const fs::path folder = fmt::format("/var/tmp/kiln-{}", geteuid());
+  if (const auto kind = remote_file_system(folder); !kind.empty())
+    throw Error(ErrorKind::io,
+                fmt::format("'{}' is on {} as well; name an overlay on a local disk", folder.string(), kind));
   create_private_folders(folder);
   if (!is_own_folder(folder))
     throw Error(ErrorKind::no_permission,
                 fmt::format("'{}' is not a folder of this user alone; remove it, or name an overlay on a local disk",
                             folder.string()));
-  if (const auto kind = remote_file_system(folder); !kind.empty())
-    throw Error(ErrorKind::io,
-                fmt::format("'{}' is on {} as well; name an overlay on a local disk", folder.string(), kind));
   const auto digest = spec::Hasher().field(std::string_view(overlay.native())).finish();
   constexpr std::size_t enough = 16;  // hexadecimal digits
   return folder / fmt::format("overlay-{}.kiln", spec::to_hex(digest).substr(0, enough));
