@@ -67,7 +67,7 @@ class Writer {
 /// other. Reading throws for nothing that the file holds or the machine does: what cannot be read is a miss, and
 /// counted. Writing throws Error(bad_input) for what may not be stored, such as a cost that is not a finite number or
 /// text that is not UTF-8, and Error(io), Error(no_permission) or Error(bad_file) for what could not be; nothing of
-/// that call is then in the file.
+/// that call is then in the file, or, where the machine failed after the commit itself, all of it.
 class File {
  public:
   /// The path is taken literally. read_write creates the file (0600) and its folder (0700) when missing, and refuses a
