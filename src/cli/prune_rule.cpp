@@ -11,7 +11,7 @@
 
 #include "cli/target.hpp"
 #include "cli/units.hpp"
-#include "engine/staleness.hpp"
+#include "engine/stale.hpp"
 #include "kiln/error.hpp"
 #include "spec/text.hpp"
 
@@ -84,7 +84,8 @@ Condition of_other_devices(const Globals& globals) {
 
 Condition unused_for(std::int64_t seconds, std::int64_t now, store::File& file) {
   std::map<std::pair<std::string, std::string>, std::int64_t> last_uses;
-  for (const store::Usage& row : file.usage()) last_uses[{row.source, row.key}] = row.last_use;
+  for (const store::Usage& row : file.usage())
+    if (row.source == "record" || row.source == "cubin") last_uses[{row.source, row.key}] = row.last_use;
   if (last_uses.empty())
     throw Error(ErrorKind::bad_input,
                 "--unused goes by counts of use, and this file holds none: it never was an overlay");
@@ -98,9 +99,9 @@ Condition unused_for(std::int64_t seconds, std::int64_t now, store::File& file) 
 
 /// Which records are stale, and which sources the others still ask for. What it takes to know is looked up once for each record,
 /// before the file is locked.
-class Staleness {
+class Judging {
  public:
-  Staleness(const Globals& globals, store::File& file) : ops_(load_ops(globals)) {
+  Judging(const Globals& globals, store::File& file) : ops_(load_ops(globals)) {
     for (const spec::Op& op : ops_) names_.insert(op.name);
     for (const store::Record& record : file.records()) judged(record);
   }
@@ -153,16 +154,16 @@ std::unique_ptr<ChosenRows> choose_rows(const Globals& globals, const PruneWords
   if (!words.op.empty()) conditions.push_back(of_op(words.op, file));
   if (!words.device_class.empty()) conditions.push_back(of_device(words.device_class, file));
   if (words.other_devices) conditions.push_back(of_other_devices(globals));
-  const auto staleness = words.stale ? std::make_shared<Staleness>(globals, file) : nullptr;
-  if (staleness)
-    conditions.push_back({[staleness](const store::Record& record) { return staleness->is_stale(record); },
-                          [staleness](const store::PackedCubin& cubin) { return staleness->is_unasked(cubin); }});
+  const auto judging = words.stale ? std::make_shared<Judging>(globals, file) : nullptr;
+  if (judging)
+    conditions.push_back({[judging](const store::Record& record) { return judging->is_stale(record); },
+                          [judging](const store::PackedCubin& cubin) { return judging->is_unasked(cubin); }});
   if (conditions.empty()) return chosen;
-  rule.record = [conditions, staleness, keys = &chosen->records](const store::Record& record) {
+  rule.record = [conditions, judging, keys = &chosen->records](const store::Record& record) {
     const bool goes =
         std::all_of(conditions.begin(), conditions.end(), [&](const Condition& each) { return each.record(record); });
     if (goes) keys->push_back(record.key);
-    if (!goes && staleness) staleness->keep(record);
+    if (!goes && judging) judging->keep(record);
     return goes;
   };
   rule.cubin = [conditions](const store::PackedCubin& cubin) {

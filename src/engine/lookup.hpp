@@ -45,10 +45,6 @@ struct Nearest {
 std::optional<Nearest> nearest_record(const spec::Op& op, const Problem& bucket, const spec::DeviceFacts& device,
                                       Regime regime, store::Layers& layers);
 
-/// "rows=512 cols=4096 dtype=bf16", as store::Record::bucket has it, as a problem of this op, or nothing when the op's axes
-/// have changed since.
-std::optional<Problem> parse_bucket(const spec::Op& op, std::string_view text);
-
 /// The sources that a record's config would be built from now, as store::Record::source_digest has it.
 std::string present_source(const spec::Op& op, const spec::Implementation& implementation, const Problem& bucket,
                            const spec::DeviceFacts& device, std::span<const std::int64_t> config);
