@@ -134,7 +134,7 @@ int into_file(const Globals& globals, const Settings& settings) {
                 {"bytes", bytes}});
     return exit_good;
   }
-  print(fmt::format("{}: {} records, {} others gave way to them, {} cubins, {}\n", settings.output,
+  print(fmt::format("{}: {} records, {} of which the files had different versions, {} cubins, {}\n", settings.output,
                     format_count(report.added), format_count(report.conflicts), format_count(report.cubins),
                     format_bytes(bytes)));
   say_left_behind(globals, "these files", report.untrusted_cubins);

@@ -42,7 +42,7 @@ class Cursor {
   bool ended_ = false;
 };
 
-/// Calls `use` with the best row of each key over all files, by key. Returns how many rows gave way to another one.
+/// Calls `use` with the best row of each key over all files, by key. Returns for how many keys the files hold different rows.
 template <class Row, class Use>
 std::int64_t merge(std::span<File* const> files, Use&& use) {
   std::int64_t conflicts = 0;
@@ -54,14 +54,16 @@ std::int64_t merge(std::span<File* const> files, Use&& use) {
       if (each.front() != nullptr && (first == nullptr || each.front()->key < first->front()->key)) first = &each;
     if (first == nullptr) return conflicts;
     Row best = first->take();
+    bool conflict = false;
     for (Cursor<Row>& each : cursors) {
       while (each.front() != nullptr && each.front()->key == best.key) {
         Row other = each.take();
         const Preference preference = prefer(best, other);
-        if (preference != Preference::neither) ++conflicts;
+        conflict = conflict || preference != Preference::neither;
         if (preference == Preference::second) best = std::move(other);
       }
     }
+    if (conflict) ++conflicts;
     use(std::move(best));
   }
 }

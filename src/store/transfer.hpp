@@ -24,7 +24,7 @@ struct Selection {
 };
 struct TransferReport {
   std::int64_t added = 0, replaced = 0, kept = 0, cubins = 0;
-  std::int64_t conflicts = 0;         // of merge_files: records that gave way to another one of their key
+  std::int64_t conflicts = 0;         // of merge_files: keys for which the files hold different records
   std::int64_t untrusted_cubins = 0;  // left behind: a copy in the user's own file would pass for the user's own code
 };
 

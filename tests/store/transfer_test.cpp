@@ -135,6 +135,38 @@ TEST_CASE("an exported file holds the same rows, is sealed, and is the same file
   CHECK(std::distance(fs::directory_iterator(folder.path()), {}) == 2);
 }
 
+TEST_CASE("files of the same content, written in other orders, are exported as the same bytes") {
+  const Folder folder;
+  const auto a = File::in_memory(), b = File::in_memory();
+  for (int at = 0; at < 200; ++at) {
+    for (const auto& [file, number] : {std::pair(a.get(), at), std::pair(b.get(), 199 - at)}) {
+      const auto cubin = sample_cubin(std::to_string(number));
+      if (file == b.get()) file->put(sample_record("key" + std::to_string(number), 7), nullptr);  // replaced below
+      file->put(sample_record("key" + std::to_string(number)), &cubin);
+    }
+  }
+  export_file(*a, folder / "a.kiln", {}, false);
+  export_file(*b, folder / "b.kiln", {}, false);
+  CHECK(bytes_of(folder / "a.kiln") == bytes_of(folder / "b.kiln"));
+}
+
+TEST_CASE("a merge of several files says for how many keys they hold different records") {
+  const Folder folder;
+  const auto a = sample(3), b = sample(4), c = File::in_memory();
+  auto better = sample_record("key 1", 77);
+  better.samples = 41;
+  c->put(better, nullptr);
+  File* const files[] = {a.get(), b.get(), c.get()};
+  const auto report = merge_files(files, folder / "all.kiln", {}, false);
+  CHECK(report.added == 4);
+  CHECK(report.cubins == 4);
+  CHECK(report.conflicts == 1);
+  File* const others[] = {c.get(), b.get(), a.get()};
+  CHECK(merge_files(others, folder / "again.kiln", {}, false).conflicts == 1);
+  CHECK(bytes_of(folder / "again.kiln") == bytes_of(folder / "all.kiln"));
+  CHECK(File::open(folder / "all.kiln", Access::read_only)->find_record("key 1")->cost_ns == 77);
+}
+
 TEST_CASE("an export leaves out what was not selected") {
   const Folder folder;
   const auto file = sample(2);
