@@ -1,0 +1,163 @@
+#include "store/verify.hpp"
+
+#include <algorithm>
+
+#include "store/transfer.hpp"
+#include "support.hpp"
+
+namespace kiln::store {
+namespace {
+
+namespace fs = std::filesystem;
+
+void fill(const fs::path& path) {
+  const auto file = File::open(path, Access::read_write);
+  for (int at = 0; at < 100; ++at) {
+    const auto cubin = sample_cubin(std::to_string(at));
+    file->put(sample_record("key" + std::to_string(at)), &cubin);
+  }
+  file->acquire_lease("key1", "a holder", 60);
+  file->add_to_histogram({{"rms_norm", "rows=1 cols=64 dtype=bf16", 3}});
+}
+
+std::string flaws_of(const Verification& found) {
+  std::string text;
+  for (const RowFlaw& flaw : found.first) text += flaw.table + "|" + flaw.key + "|" + flaw.reason + "\n";
+  return text;
+}
+
+TEST_CASE("a sound file is verified, counted, and left as it was") {
+  const Folder folder;
+  fill(folder / "a.kiln");
+  const auto before = bytes_of(folder / "a.kiln");
+  const Verification found = verify(folder / "a.kiln");
+  CHECK_MESSAGE(found.is_sound(), flaws_of(found));
+  CHECK(found.version == 2);
+  const auto rows = [&](const std::string& table) {
+    return std::ranges::find(found.tables, table, &TableCount::table)->rows;
+  };
+  CHECK(rows("record") == 100);
+  CHECK(rows("candidate") == 200);
+  CHECK(rows("cubin") == 100);
+  CHECK(rows("image") == 100);
+  CHECK(rows("lease") == 1);
+  CHECK(rows("usage") == 200);
+  CHECK(std::ranges::any_of(found.notes, [](const std::string& note) { return contains(note, "not sealed"); }));
+  CHECK(bytes_of(folder / "a.kiln") == before);
+}
+
+TEST_CASE("what does not hold is named with its table, its key and why") {
+  const Folder folder;
+  fill(folder / "sound.kiln");
+  const auto flaws_after = [&](const std::string& sql) {
+    const auto path = folder / "a.kiln";
+    fs::copy_file(folder / "sound.kiln", path, fs::copy_options::overwrite_existing);
+    run_sql(path, sql);
+    const auto before = bytes_of(path);
+    const Verification found = verify(path);
+    CHECK(bytes_of(path) == before);
+    return flaws_of(found);
+  };
+  const std::string mismatch = "its digest does not match its content\n";
+  CHECK(flaws_after("UPDATE record SET cost_ns = 1 WHERE key = 'key7'") == "record|key7|" + mismatch);
+  CHECK(flaws_after("UPDATE candidate SET verdict = 'ok' WHERE position = 1 AND record = 3") ==
+        "candidate|key2 #1|" + mismatch);
+  CHECK(flaws_after("UPDATE image SET frame = x'00' WHERE cubin = 1") ==
+        "cubin|" + spec::to_hex(digest_named("0")) + "|" + mismatch);
+  CHECK(flaws_after("UPDATE usage SET uses = 99 WHERE key = 'key4'") == "usage|record key4|" + mismatch);
+  CHECK(flaws_after("UPDATE lease SET pid = 1") == "lease|key1|" + mismatch);
+  CHECK(flaws_after("UPDATE histogram SET launches = 4") == "histogram|rms_norm rows=1 cols=64 dtype=bf16|" + mismatch);
+  CHECK(flaws_after("UPDATE meta SET value = 'kiln 9'") == "meta|created_by|" + mismatch);
+  CHECK(contains(flaws_after("DELETE FROM record WHERE key = 'key7'"), "candidate||it belongs to no record\n"));
+  CHECK(contains(flaws_after("DELETE FROM cubin WHERE id = 5"), "image|row 5|it belongs to no cubin\n"));
+  CHECK(flaws_after("DELETE FROM usage") == "");
+}
+
+TEST_CASE("counts of use whose rows are gone, and cubins without a record of their op, are notes") {
+  const Folder folder;
+  fill(folder / "a.kiln");
+  {
+    const auto file = File::open(folder / "a.kiln", Access::read_write);
+    file->remove_record("key3");
+    auto other = sample_cubin("other");
+    other.op = "softmax";
+    file->put_cubin(other);
+  }
+  const Verification found = verify(folder / "a.kiln");
+  CHECK(found.is_sound());
+  const auto notes = [&](const std::string& words) { return std::ranges::count(found.notes, words); };
+  CHECK(notes("1 counts of use are of rows that are gone") == 1);
+  CHECK(notes("1 cubins are of ops of which it holds no record") == 1);
+}
+
+TEST_CASE("every flaw is counted, and as many are named as asked for") {
+  const Folder folder;
+  fill(folder / "a.kiln");
+  run_sql(folder / "a.kiln", "UPDATE record SET samples = 1");
+  const Verification found = verify(folder / "a.kiln", 3);
+  CHECK(found.flaws == 100);
+  CHECK(found.first.size() == 3);
+}
+
+TEST_CASE("a sealed file that lost a row does not hold, also a candidate") {
+  const Folder folder;
+  fill(folder / "a.kiln");
+  export_file(*File::open(folder / "a.kiln", Access::read_only), folder / "sealed.kiln", {}, false);
+  CHECK(verify(folder / "sealed.kiln").is_sound());
+  CHECK(verify(folder / "sealed.kiln").seal.manifest.size() == 3);
+  run_sql(folder / "sealed.kiln", "DELETE FROM candidate WHERE record = 2 AND position = 1");
+  const Verification found = verify(folder / "sealed.kiln");
+  CHECK(contains(flaws_of(found), "manifest||its manifest states 200 candidate rows and it holds 199"));
+}
+
+TEST_CASE("a file of an earlier version is verified as it is") {
+  const Folder folder;
+  fs::copy_file(fs::path(KILN_VERSIONS) / "1.db", folder / "1.kiln");
+  const auto before = bytes_of(folder / "1.kiln");
+  const Verification found = verify(folder / "1.kiln");
+  CHECK_MESSAGE(found.is_sound(), flaws_of(found));
+  CHECK(found.version == 1);
+  run_sql(folder / "1.kiln", "UPDATE cubin SET label = 'another'");
+  CHECK(contains(flaws_of(verify(folder / "1.kiln")), "cubin|"));
+  CHECK(before != bytes_of(folder / "1.kiln"));
+}
+
+TEST_CASE("what is no .kiln file is refused whole") {
+  const Folder folder;
+  write_bytes(folder / "a.kiln", "not a database");
+  CHECK(contains(refusal([&] { verify(folder / "a.kiln"); }), "bad_file: "));
+  fill(folder / "b.kiln");
+  fs::resize_file(folder / "b.kiln", fs::file_size(folder / "b.kiln") - 4096);
+  const auto refused = refusal([&] { verify(folder / "b.kiln"); });
+  CHECK_MESSAGE(contains(refused, "bad_file: "), refused);
+  CHECK_MESSAGE(contains(refused, "is damaged: "), refused);
+}
+
+TEST_CASE("wherever a byte is flipped, a file that is called sound gives the right rows") {
+  const Folder folder;
+  fill(folder / "sound.kiln");
+  const std::string sound = bytes_of(folder / "sound.kiln");
+  const auto path = folder / "a.kiln";
+  int called_sound = 0, flawed = 0, refused = 0;
+  for (std::size_t at = 0; at < sound.size(); at += 1 + sound.size() / 400) {
+    std::string bytes = sound;
+    bytes[at] = static_cast<char>(bytes[at] ^ 0x10);
+    write_bytes(path, bytes);
+    try {
+      const Verification found = verify(path, 1);
+      ++(found.is_sound() ? called_sound : flawed);
+      if (!found.is_sound()) continue;
+      const auto file = File::open(path, Access::read_only);
+      CHECK(file->records().size() == 100);
+      CHECK(file->cubins().size() == 100);
+      CHECK(file->counters().quarantined == 0);
+    } catch (const Error&) {
+      ++refused;
+    }
+    REQUIRE(bytes_of(path) == bytes);
+  }
+  CHECK(flawed > called_sound);  // some bytes stand in free space
+}
+
+}  // namespace
+}  // namespace kiln::store
