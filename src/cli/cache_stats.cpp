@@ -30,9 +30,15 @@ struct Uses {
       if (row.source == "launch") launches[row.key] += row.uses;
       if (row.source == "miss") misses[row.key] += row.uses;
       if (row.uses == 0) continue;  // a row that was written and has served nothing yet
-      if (row.source == "record") ++records_used, record_uses += row.uses;
-      if (row.source == "cubin") ++cubins_used, cubin_uses += row.uses;
+      if (row.source == "record") add(row, records_used, record_uses);
+      if (row.source == "cubin") add(row, cubins_used, cubin_uses);
     }
+  }
+
+ private:
+  static void add(const store::Usage& row, std::int64_t& rows, std::int64_t& uses) {
+    ++rows;
+    uses += row.uses;
   }
 };
 

@@ -103,7 +103,8 @@ void add_cache_verify(CLI::App& cache, Chosen& chosen) {
                                             "Read every row of a file, and say which ones do not hold", declare, run);
   command->footer(
       "Checked are SQLite's structure and indexes, rows that belong to nothing, every digest and value, that the machine code\n"
-      "unpacks, the seal, and each signature against the trusted keys. The file is opened for reading only. What Kiln does with\n"
+      "unpacks, the seal, and each signature against the trusted keys. The file is opened for reading only; whoever would write to\n"
+      "it waits meanwhile. What Kiln does with\n"
       "a row that does not hold: it counts as absent, and an overlay drops it at its next use.\n"
       "Example:\n  kiln cache verify h200.kiln --trusted-keys keys/\n"
       "Exit status: 0 sound, 1 some rows, the seal or a signature do not hold, 4 refused whole: no .kiln file, cut off, a\n"
