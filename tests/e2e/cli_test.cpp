@@ -44,6 +44,29 @@ TEST_CASE("what is exported as text comes back through import, and merges") {
   expect(0, "kiln cache stats" + globals(folder));
 }
 
+TEST_CASE("an export for a workload serves it alone, without NVRTC; prune keeps what the device here needs") {
+  const TemporaryFolder folder;
+  const std::string overlay = (folder / "overlay.kiln").string(), shipped = (folder / "shipped.kiln").string();
+  expect(0, "kiln tune scale rows=64 cols=128 dtype=f32" + globals(folder));
+  expect(0, "kiln tune scale rows=256 cols=128 dtype=f32" + globals(folder));
+  write(folder / "workload.toml",
+        "[[workload]]\nop = \"scale\"\naxes = { rows = 64, cols = 128 }\ntypes = { dtype = [\"f32\"] }\n");
+  expect(0, "kiln cache export --workload " + (folder / "workload.toml").string() + " -o " + shipped + globals(folder));
+  CHECK(contains(expect(0, "kiln cache ls " + shipped), "1 records"));
+  CHECK(contains(expect(0, "kiln cache verify " + shipped), "sound"));
+  write(folder / "trace", "scale rows=50 cols=100 dtype=f32\n");
+  const std::string replayed = expect(0, "KILN_NVRTC_LIBRARY=none kiln replay " + (folder / "trace").string() +
+                                             " --json --base " + shipped + globals(folder, "none.kiln"));
+  CHECK_MESSAGE(contains(replayed, "\"compiles\":0"), replayed);
+  const std::string kept = expect(0, "kiln cache prune --stale --json" + globals(folder));
+  CHECK_MESSAGE(contains(kept, "\"event\":\"pruned\""), kept);
+  CHECK_MESSAGE(contains(kept, "\"records\":0"), kept);
+  CHECK(contains(expect(0, "kiln cache prune --other-devices --json" + globals(folder)), "\"records\":0"));
+  expect(0, "kiln cache compact" + globals(folder));
+  CHECK(contains(expect(0, "kiln cache verify " + overlay), "sound"));
+  CHECK(contains(expect(0, "kiln cache diff --exit-code " + overlay + " " + overlay), "0 changed"));
+}
+
 TEST_CASE("a deployable file is made without a GPU, and serves with neither NVRTC nor an overlay") {
   const TemporaryFolder folder;
   expect(0, "kiln tune scale rows=64 cols=128 dtype=f32" + globals(folder));

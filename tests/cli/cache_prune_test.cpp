@@ -1,0 +1,165 @@
+// kiln cache prune, compact and export: which rows go, and which come along.
+#include <set>
+
+#include "command.hpp"
+#include "sample_op.hpp"
+#include "tuned_rows.hpp"
+
+using namespace kiln;
+using namespace kiln::testing;
+using store::Access;
+using store::File;
+
+namespace {
+
+std::int64_t records_in(const std::string& path) { return File::open(path, Access::read_only)->stats().records; }
+std::int64_t cubins_in(const std::string& path) { return File::open(path, Access::read_only)->stats().cubins; }
+
+bool holds(const std::string& path, const spec::Digest& cubin) {
+  return File::open(path, Access::read_only)->find_cubin(cubin).has_value();
+}
+
+}  // namespace
+
+TEST_CASE("--stale takes what the present sources have outgrown, and nothing else") {
+  const Command command;
+  const std::string path = command.path("a.kiln");
+  const TunedRows present = tuned({"rows=512", "cols=4096"});
+  TunedRows stale = tuned({"rows=1024", "cols=4096"}), gone = tuned({"rows=2048", "cols=4096"}),
+            unknown = tuned({"rows=4096", "cols=4096"});
+  stale.record.source_digest = std::string(64, 'b');
+  gone.record.key = "rms_norm@0" + gone.record.key.substr(10);  // of an earlier revision
+  gone.record.revision = 0;
+  unknown.record.key = "unheard_of" + unknown.record.key.substr(8);
+  unknown.record.op = "unheard_of";
+  store::CubinRow outgrown = present.cubins[0], unsaid = present.cubins[0], stranger = present.cubins[0];
+  outgrown.key[0] ^= std::byte{1};
+  outgrown.source_digest = std::string(64, 'b');
+  unsaid.key[0] ^= std::byte{2};
+  unsaid.source_digest.clear();
+  stranger.key[0] ^= std::byte{3};
+  stranger.op = "unheard_of";
+  stranger.source_digest = std::string(64, 'b');
+  {
+    const auto file = File::open(path, Access::read_write);
+    put(*file, present);
+    for (const TunedRows* each : {&stale, &gone, &unknown}) file->put(each->record, nullptr);
+    for (const store::CubinRow& each : {outgrown, unsaid, stranger}) file->put_cubin(each);
+  }
+  const Ran dry = command.run("cache prune " + path + " --stale --dry-run");
+  CHECK(dry.status == 0);
+  CHECK(dry.output.find("2 records, 0 candidates and 1 cubins would go") != std::string::npos);
+  CHECK(records_in(path) == 4);
+  const Ran ran = command.run("cache prune " + path + " --stale");
+  CHECK_MESSAGE(ran.status == 0, ran.errors);
+  CHECK(ran.output.find(stale.record.key) != std::string::npos);
+  CHECK(records_in(path) == 2);
+  for (const store::CubinRow& each : present.cubins) CHECK(holds(path, each.key));
+  CHECK_FALSE(holds(path, outgrown.key));
+  CHECK(holds(path, unsaid.key));
+  CHECK(holds(path, stranger.key));
+  CHECK(command.run("--json cache prune --stale " + path).output.find("\"records\":0") != std::string::npos);
+}
+
+TEST_CASE("conditions narrow each other, and a device class takes only code that no other class runs") {
+  const Command command;
+  const std::string path = command.path("a.kiln");
+  const TunedRows here = tuned({"rows=512", "cols=4096"}), there = tuned({"rows=512", "cols=4096"}, h100);
+  store::CubinRow old = here.cubins[0];
+  old.key[0] ^= std::byte{1};
+  old.arch = "sm_80";
+  {
+    const auto file = File::open(path, Access::read_write);
+    put(*file, here);
+    put(*file, there);
+    file->put_cubin(old);
+  }
+  const auto cubins = cubins_in(path);
+  CHECK(command.run("cache prune " + path + " --stale --device-class " + h100).output.find("0 records") !=
+        std::string::npos);
+  CHECK(command.run("cache prune " + path + " --device-class " + h100).status == 0);
+  CHECK(records_in(path) == 1);
+  CHECK(cubins_in(path) == cubins);
+  CHECK(command.run("cache prune " + path + " --device-class " + h200).status == 0);
+  CHECK(cubins_in(path) == 1);
+  CHECK(holds(path, old.key));
+}
+
+TEST_CASE("words that choose nothing, or that do not parse, are refused and change nothing") {
+  const Command command;
+  const std::string path = command.path("a.kiln");
+  put(*File::open(path, Access::read_write), tuned({"rows=512", "cols=4096"}));
+  const std::string prune = "cache prune " + path + " ";
+  check_refused(command.run("cache prune " + path), 2, "say what may go");
+  check_refused(command.run(prune + "--unused soon"), 2, "--unused is 'soon', expected a form such as 90d");
+  check_refused(command.run(prune + "--unused -1d"), 2, "expected a form such as 90d");
+  check_refused(command.run(prune + "--max-size 5XB"), 2, "--max-size is '5XB', expected a form such as 500MB");
+  check_refused(command.run(prune + "--op rmsnorm"), 2, "nothing of an op 'rmsnorm' (did you mean 'rms_norm'?)");
+  check_refused(command.run(prune + "--device-class H200"), 2, "no record for the device class 'H200'");
+  check_refused(command.run(prune + "--other-devices"), 3, "no GPU is present");
+  check_refused(command.run("cache prune --stale"), 2, "overlay.kiln does not exist");
+  check_refused(command.run("cache compact " + command.path("a.jsonl", "\n")), 2, "is text");
+  CHECK(records_in(path) == 1);
+}
+
+TEST_CASE("a file that counts no use is not emptied for being unused") {
+  const Command command;
+  const std::string path = command.path("a.kiln"), shipped = command.path("shipped.kiln");
+  put(*File::open(path, Access::read_write), tuned({"rows=512", "cols=4096"}));
+  CHECK(command.run("cache export " + path + " -o " + shipped).status == 0);
+  check_refused(command.run("cache prune --unused 1d " + shipped), 2, "it never was an overlay");
+  CHECK(command.run("cache prune --unused 1d " + path).output.find("0 records") != std::string::npos);
+  CHECK(records_in(path) == 1);
+}
+
+TEST_CASE("pruning gives the bytes back unless told not to, and compacting does then") {
+  const Command command;
+  const std::string path = command.path("a.kiln");
+  {
+    const auto file = File::open(path, Access::read_write);
+    for (const char* rows : {"rows=64", "rows=128", "rows=256", "rows=512"}) put(*file, tuned({rows, "cols=4096"}));
+    auto large = tuned({"rows=64", "cols=4096"}).cubins[0];
+    std::uint32_t state = 1;
+    large.key[0] ^= std::byte{1};
+    large.image.resize(500000);
+    for (std::byte& each : large.image) each = static_cast<std::byte>((state = state * 1664525 + 1013904223) >> 24);
+    file->put_cubin(large);
+  }
+  const auto before = std::filesystem::file_size(path);
+  CHECK(command.run("cache prune --no-compact --max-size 200kB " + path).status == 0);
+  CHECK(std::filesystem::file_size(path) == before);
+  CHECK(records_in(path) == 4);
+  const Ran compacted = command.run("--json cache compact " + path);
+  CHECK(compacted.output.find("\"bytes_before\":" + std::to_string(before)) != std::string::npos);
+  CHECK(std::filesystem::file_size(path) < 200000);
+}
+
+TEST_CASE("an export for a workload holds its buckets' records and the machine code that these need") {
+  const Command command;
+  const std::string path = command.path("a.kiln"), out = command.path("out.kiln");
+  const TunedRows wanted = tuned({"rows=512", "cols=4096"}), other = tuned({"rows=512", "cols=8192", "dtype=f32"});
+  {
+    const auto file = File::open(path, Access::read_write);
+    put(*file, other);
+    put(*file, wanted);
+  }
+  const std::string workload =
+      command.path("w.toml", "[[workload]]\nop = \"rms_norm\"\naxes = { rows = \"300..512\", cols = 4096 }\n");
+  const Ran ran = command.run("cache export " + path + " --workload " + workload + " -o " + out);
+  CHECK_MESSAGE(ran.status == 0, ran.errors);
+  CHECK(records_in(out) == 1);
+  std::set<spec::Digest> distinct;
+  for (const store::CubinRow& each : wanted.cubins) distinct.insert(each.key);
+  CHECK(cubins_in(out) == static_cast<std::int64_t>(distinct.size()));
+  for (const store::CubinRow& each : wanted.cubins) CHECK(holds(out, each.key));
+  CHECK_FALSE(holds(out, other.cubins[0].key));
+  CHECK(command.run("cache export --no-cubins --force " + path + " --workload " + workload + " -o " + out).status == 0);
+  CHECK(cubins_in(out) == 0);
+
+  const std::string larger =
+      command.path("l.toml", "[[workload]]\nop = \"rms_norm\"\naxes = { rows = \"300..1024\", cols = 4096 }\n");
+  const Ran lacking = command.run("cache export --text " + path + " --workload " + larger);
+  CHECK(lacking.status == 1);
+  CHECK(lacking.errors.find("1 of 2 buckets") != std::string::npos);
+  CHECK(std::count(lacking.output.begin(), lacking.output.end(), '\n') == 1);
+}

@@ -1,0 +1,210 @@
+// kiln cache merge, diff, verify, stats and show, over files that no device tuned.
+#include "cli/candidate_plot.hpp"
+#include "cli/units.hpp"
+#include "command.hpp"
+#include "sample_op.hpp"
+#include "tuned_rows.hpp"
+
+using namespace kiln;
+using namespace kiln::testing;
+using store::Access;
+using store::File;
+
+namespace {
+
+std::string bytes_of(const std::string& path) {
+  std::ifstream file(path, std::ios::binary);
+  return {std::istreambuf_iterator<char>(file), {}};
+}
+
+bool contains(const std::string& text, const std::string& part) { return text.find(part) != std::string::npos; }
+
+void write(const std::string& path, const std::vector<TunedRows>& rows) {
+  const auto file = File::open(path, Access::read_write);
+  for (const TunedRows& each : rows) put(*file, each);
+}
+
+store::Candidate candidate(int threads, double cost_ns) {
+  store::Candidate result;
+  result.implementation = "block_row";
+  result.config = "threads=" + std::to_string(threads);
+  result.cost_ns = cost_ns;
+  result.low_ns = cost_ns * 0.9;
+  result.high_ns = cost_ns * 1.1;
+  result.samples = 10;
+  return result;
+}
+
+std::vector<std::string> lines_of(const std::string& text) {
+  std::vector<std::string> lines;
+  for (std::size_t at = 0; at < text.size();) {
+    const std::size_t end = text.find('\n', at);
+    lines.push_back(text.substr(at, end - at));
+    at = end + 1;
+  }
+  return lines;
+}
+
+}  // namespace
+
+TEST_CASE("sizes and durations are read with their units") {
+  CHECK(cli::parse_bytes("4096", "size") == 4096);
+  CHECK(cli::parse_bytes("500MB", "size") == 500'000'000);
+  CHECK(cli::parse_bytes("1.5 GB", "size") == 1'500'000'000);
+  CHECK(cli::parse_bytes("2MiB", "size") == 2 << 20);
+  CHECK(cli::parse_seconds("90d", "age") == 90 * 86400);
+  CHECK(cli::parse_seconds("12h", "age") == 43200);
+  for (const char* bad : {"", "MB", "-1MB", "1 000", "nan", "inf", "1e99GB", "99999999999GB", "5mb"})
+    CHECK_MESSAGE(contains(message_of([&] { cli::parse_bytes(bad, "size"); }), "size is "), bad);
+  for (const char* bad : {"90", "1y", "d", "-5d"})
+    CHECK_MESSAGE(contains(message_of([&] { cli::parse_seconds(bad, "age"); }), "expected a form"), bad);
+}
+
+TEST_CASE("a merge takes .kiln and text, in any order to the same bytes, and says where they differ") {
+  const Command command;
+  const std::string a = command.path("a.kiln"), b = command.path("b.kiln"), text = command.path("c.jsonl");
+  TunedRows slower = tuned({"rows=64", "cols=64"}, h200, 2000);
+  slower.record.samples = 7;
+  write(a, {tuned({"rows=64", "cols=64"}), tuned({"rows=128", "cols=64"})});
+  write(b, {slower, tuned({"rows=256", "cols=64"})});
+  REQUIRE(command.run("cache export --text " + b + " -o " + text).status == 0);
+  const std::string one = command.path("one.kiln"), two = command.path("two.kiln");
+  const Ran merged = command.run("--json cache merge " + a + " " + b + " " + text + " -o " + one);
+  CHECK_MESSAGE(merged.status == 0, merged.errors);
+  CHECK(contains(merged.output, "\"records\":3,\"conflicts\":1,"));
+  CHECK(command.run("cache merge " + text + " " + b + " " + a + " " + b + " -o " + two).status == 0);
+  CHECK(bytes_of(one) == bytes_of(two));
+  CHECK(File::open(one, Access::read_only)->find_record(slower.record.key)->cost_ns == 1000);
+  check_refused(command.run("cache merge " + a + " -o " + one), 2, "one.kiln exists");
+  check_refused(command.run("cache merge " + a + " -o " + command.path("x.jsonl")), 2, "its name ends in .kiln");
+  CHECK(command.run("cache merge " + one + " " + a + " --force -o " + one).status == 0);
+  CHECK(bytes_of(one) == bytes_of(two));
+  CHECK(contains(command.run("cache merge " + one).output, "3 records added"));
+  CHECK(contains(command.run("cache ls").output, "overlay.kiln: 3 records"));
+}
+
+TEST_CASE("rows that do not hold are left behind by a merge, and named by verify") {
+  const Command command;
+  const std::string a = command.path("a.kiln");
+  write(a, {tuned({"rows=64", "cols=64"}), tuned({"rows=128", "cols=64"})});
+  std::string bytes = bytes_of(a);
+  const std::string config = tuned({"rows=128", "cols=64"}).record.device_class;
+  const std::size_t at = bytes.find("exhaustive");
+  REQUIRE(at != std::string::npos);
+  bytes[at] = 'E';
+  std::ofstream(a, std::ios::binary) << bytes;
+  const Ran verified = command.run("cache verify " + a);
+  CHECK(verified.status == 1);
+  CHECK(contains(verified.output, "1 flaws"));
+  CHECK(contains(verified.output, "its digest does not match its content"));
+  CHECK(contains(command.run("--json cache verify " + a).output, "\"sound\":false"));
+  CHECK(bytes_of(a) == bytes);
+  const Ran merged = command.run("cache merge " + a + " -o " + command.path("b.kiln"));
+  CHECK(contains(merged.output, "1 records"));
+  CHECK(contains(merged.errors, "1 rows of " + a + " did not hold"));
+  const Ran sound = command.run("cache verify " + command.path("b.kiln"));
+  CHECK(sound.status == 0);
+  CHECK(contains(sound.output, "seal    holds"));
+}
+
+TEST_CASE("verify refuses what is no file of its own") {
+  const Command command;
+  check_refused(command.run("cache verify " + command.path("none.kiln")), 2, "does not exist");
+  check_refused(command.run("cache verify " + command.path("foreign.kiln", "something else altogether, and long")), 4,
+                "foreign.kiln");
+}
+
+TEST_CASE("diff puts the worst ratio first, and fails only when asked to") {
+  const Command command;
+  const std::string a = command.path("a.kiln"), b = command.path("b.kiln");
+  write(a, {tuned({"rows=64", "cols=64"}), tuned({"rows=128", "cols=64"}), tuned({"rows=256", "cols=64"}),
+            tuned({"rows=512", "cols=64"})});
+  TunedRows newer = tuned({"rows=256", "cols=64"}, h200, 3000);
+  newer.record.provenance.driver_version = 13010;
+  write(b, {tuned({"rows=64", "cols=64"}), tuned({"rows=128", "cols=64"}, h200, 500), newer,
+            tuned({"rows=1024", "cols=64"})});
+  const Ran ran = command.run("cache diff " + a + " " + b);
+  CHECK(ran.status == 0);
+  const std::string& text = ran.output;
+  CHECK(contains(text, "1 gained, 1 lost, 2 changed, 1 the same; B takes 1.14x of A's time"));
+  CHECK(contains(text, "driver 13000 -> 13010 (1 records)"));
+  CHECK(text.find("rows=256 ") < text.find("rows=128 "));
+  CHECK(text.find("3.00x") < text.find("0.50x"));
+  CHECK_FALSE(contains(text, "rows=64 "));
+  CHECK(contains(command.run("cache diff --all " + a + " " + b).output, "within the intervals"));
+  CHECK(command.run("cache diff --exit-code " + a + " " + b).status == 1);
+  CHECK(command.run("cache diff --exit-code " + a + " " + a).status == 0);
+  const auto json = lines_of(command.run("--json cache diff " + a + " " + b).output);
+  REQUIRE(json.size() == 5);
+  CHECK(contains(json[0], "\"change\":\"changed\""));
+  CHECK(contains(json[0], "\"cost_ratio\":3.0"));
+  CHECK(contains(json[4], "{\"event\":\"summary\",\"gained\":1,\"lost\":1,\"changed\":2,\"same\":1,"));
+}
+
+TEST_CASE("stats tell bytes by op, what served, and misses by reason") {
+  const Command command;
+  const std::string path = command.path("a.kiln");
+  write(path, {tuned({"rows=64", "cols=64"})});
+  {
+    const auto file = File::open(path, Access::read_write);
+    CHECK(file->find_record(tuned({"rows=64", "cols=64"}).record.key));
+    file->add_to_usage({{"launch", "overlay", 1200, 1}, {"miss", "no record", 3, 1}});
+  }
+  const std::string text = command.run("cache stats " + path).output;
+  CHECK(contains(text, "rms_norm"));
+  CHECK(contains(text, "(Kiln's own)"));
+  CHECK(contains(text, "launches from        overlay"));
+  CHECK(contains(text, "1,200"));
+  CHECK(contains(text, "misses               no record"));
+  CHECK(contains(text, "processes served by  1 records"));
+  const std::string json = command.run("--json cache stats " + path).output;
+  CHECK(contains(json, "\"launches\":{\"overlay\":1200},\"misses\":{\"no record\":3},\"record_uses\":1"));
+}
+
+TEST_CASE("a plot shows the winner, the default and how sure their times are") {
+  store::Record record;
+  record.implementation = "block_row";
+  record.config = "threads=64";
+  record.candidates = {candidate(256, 2000), candidate(64, 1000), candidate(128, 90000)};
+  record.candidates[0].baseline = true;
+  auto failed = candidate(512, 1);
+  failed.verdict = store::Verdict::wrong_result;
+  record.candidates.push_back(failed);
+  const auto lines = lines_of(cli::plot(record, 80));
+  REQUIRE(lines.size() == 3);
+  CHECK(contains(lines[0], "threads=64 "));
+  CHECK(contains(lines[0], "1.000 us  the winner"));
+  CHECK(contains(lines[1], "2.000 us  the default"));
+  CHECK(contains(lines[2], ">   90.00 us"));  // cut off
+  const auto count = [](const std::string& line, char c) { return std::count(line.begin(), line.end(), c); };
+  CHECK(std::abs(count(lines[1], '#') - 2 * count(lines[0], '#')) <= 2 + count(lines[0], '='));
+  for (const std::string& line : lines) CHECK(line.size() <= 80);
+  CHECK(cli::plot(store::Record{}, 80).empty());
+}
+
+TEST_CASE("a plot of many candidates folds the middle, but not the winner or the default") {
+  store::Record record;
+  record.implementation = "block_row";
+  record.config = "threads=70";
+  for (int at = 0; at < 100; ++at) record.candidates.push_back(candidate(at + 1, 1000 + 10 * at));
+  record.candidates[40].baseline = true;
+  const std::string text = cli::plot(record, 100);
+  CHECK(contains(text, "... 26 more"));  // between the first 14 and the default
+  CHECK(contains(text, "threads=70 "));
+  CHECK(contains(text, "threads=41 "));
+  CHECK(contains(text, "threads=100 "));
+  CHECK(lines_of(text).size() == 14 + 1 + 1 + 1 + 1 + 1 + 4);
+  for (const std::string& line : lines_of(text)) CHECK(line.size() <= 100);
+}
+
+TEST_CASE("show draws the candidates, but not with --json") {
+  const Command command;
+  const std::string path = command.path("a.kiln");
+  TunedRows rows = tuned({"rows=64", "cols=64"});
+  rows.record.candidates = {candidate(64, 1000), candidate(128, 1100)};
+  write(path, {rows});
+  CHECK(contains(command.run("cache show rms_norm --file " + path).output, "= is the 95 % interval"));
+  const Ran json = command.run("--json cache show rms_norm rows=50 cols=64 --file " + path);
+  CHECK(lines_of(json.output).size() == 1);
+  CHECK_FALSE(contains(json.output, "###"));
+}

@@ -1,0 +1,71 @@
+// Rows as a tune of rms_norm on an H200 leaves them, without one.
+#pragma once
+
+#include <string>
+#include <vector>
+
+#include "cli/ops_found.hpp"
+#include "cli/problem_set.hpp"
+#include "jit/executable.hpp"
+#include "spec/key.hpp"
+#include "store/file.hpp"
+#include "tune/cubins.hpp"
+#include "tune/deploy.hpp"
+
+namespace kiln::testing {
+
+inline constexpr const char* h200 = "sm_90/mp132/l2_62914560/smem_232448/bus_6016";
+inline constexpr const char* h100 = "sm_90/mp114/l2_52428800/smem_232448/bus_5120";
+
+struct TunedRows {
+  store::Record record;
+  std::vector<store::CubinRow> cubins;  // of the winner, the defaults, the reference and Kiln's own kernels
+};
+
+inline std::vector<store::CubinRow> cubins_for(const std::vector<jit::Specialisation>& specialisations) {
+  std::vector<store::CubinRow> rows;
+  for (const jit::Specialisation& each : specialisations) {
+    tune::KeyedCubin cubin;
+    cubin.compiler = "nvrtc 13.0";
+    cubin.key = jit::cubin_key(each, cubin.compiler);
+    cubin.cubin.image.assign(500, static_cast<std::byte>(rows.size()));
+    cubin.cubin.lowered_names = each.name_expressions;
+    rows.push_back(tune::to_row(each, cubin));
+  }
+  return rows;
+}
+
+/// The default has won.
+inline TunedRows tuned(const std::vector<std::string>& words, const char* device_class = h200, double cost_ns = 1000) {
+  static const std::vector<spec::Op> ops = spec::load_ops({});
+  const spec::Op& op = cli::find_op(ops, "rms_norm");
+  const Problem bucket = spec::bucket_of(op, cli::parse_problem(op, words));
+  const spec::DeviceFacts device = spec::DeviceFacts::from_device_class(device_class).value();
+  const tune::Usable winner = tune::default_for(op, bucket, device);
+  const auto frame = spec::make_frame(op, winner.implementation, bucket, device, winner.config);
+  TunedRows rows;
+  store::Record& record = rows.record;
+  record.key = spec::record_key(op, bucket, device, Regime::cold_l2);
+  record.op = op.name;
+  record.revision = op.revision;
+  record.device_class = device_class;
+  record.regime = "cold";
+  record.bucket = spec::to_string(op, bucket);
+  record.implementation = winner.implementation->name;
+  record.config = spec::to_string(*winner.implementation, winner.config);
+  record.cost_ns = cost_ns;
+  record.low_ns = cost_ns * 0.99;
+  record.high_ns = cost_ns * 1.01;
+  record.samples = 40;
+  record.baseline_ns = cost_ns;
+  record.source_digest = spec::to_hex(jit::source_digest(jit::specialise(op, *winner.implementation, frame, {})));
+  record.provenance = {"0.1.0", "NVIDIA H200", 13000, "nvrtc 13.0", "exhaustive", 1790000000};
+  rows.cubins = cubins_for(tune::deployed(op, bucket, device, "sm_90a", &record));
+  for (store::CubinRow& each : cubins_for(tune::verification(op, bucket, device, "sm_90a")))
+    rows.cubins.push_back(std::move(each));
+  return rows;
+}
+
+inline void put(store::File& file, const TunedRows& rows) { file.put_all({&rows.record, 1}, rows.cubins); }
+
+}  // namespace kiln::testing
