@@ -17,7 +17,7 @@ spec::Digest digest_of(const Usage& usage) {
 /// Zeros when the row is absent or its digest does not hold: a damaged count starts again.
 Usage stored(Connection& connection, const Usage& usage) {
   Query query = connection.query("SELECT uses, last_use, digest FROM usage WHERE source = ? AND key = ?");
-  const Usage none{usage.source, usage.key, 0, 0};
+  Usage none{usage.source, usage.key, 0, 0};
   if (!query.bind(std::string_view(usage.source)).bind(std::string_view(usage.key)).step()) return none;
   Usage found{usage.source, usage.key, query.integer(0), query.integer(1)};
   return same_bytes(query.blob(2), digest_of(found)) ? found : none;
