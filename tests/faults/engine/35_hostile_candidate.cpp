@@ -100,10 +100,10 @@ TEST_CASE("fault 35: a worker that is killed while it tries a candidate costs th
   tally(35, 1, "workers killed in the middle of a candidate");
 }
 
-TEST_CASE("fault 35: a worker that is not there, or does not speak, is an error that names it") {
+TEST_CASE("fault 35: a worker that is not there, or is no worker, is an error that names it") {
   const Machine machine;
   const TemporaryFolder folder;
-  for (const fs::path program : {folder / "absent", fs::path("/bin/true"), fs::path("/bin/cat")}) {
+  for (const fs::path program : {folder / "absent", fs::path("/bin/true")}) {
     CAPTURE(program.string());
     Verdicts verdicts;
     Options chosen = in_worker(folder / "overlay.kiln", verdicts);
