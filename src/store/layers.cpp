@@ -89,7 +89,8 @@ Layer open_base(const fs::path& path, const CodeTrust& trust, std::vector<std::s
 
 }  // namespace
 
-Layers::Layers(const LayerSettings& settings) : memory_(std::make_unique<Memory>()) {
+Layers::Layers(const LayerSettings& settings)
+    : memory_(std::make_unique<Memory>()), unreleased_(std::make_unique<Unreleased>()) {
   layers_.push_back(open_overlay(settings, warnings_));
   if (settings.bases.empty()) return;
   const CodeTrust trust{settings.trust, KeyRing::read(settings.key_folders, warnings_)};
@@ -161,6 +162,7 @@ void Layers::put_all(std::span<const Record> records, std::span<const CubinRow> 
 }
 
 bool Layers::acquire_lease(std::string_view key, std::string_view holder, std::int64_t term_seconds) {
+  release_what_is_left();
   try {
     return overlay().acquire_lease(key, holder, term_seconds);
   } catch (const Error& error) {
@@ -170,10 +172,27 @@ bool Layers::acquire_lease(std::string_view key, std::string_view holder, std::i
 }
 
 void Layers::release_lease(std::string_view key, std::string_view holder) {
-  try {
-    overlay().release_lease(key, holder);
-  } catch (const Error&) {  // NOLINT(bugprone-empty-catch): it ends by its term
+  {
+    const std::lock_guard guard(unreleased_->mutex);
+    unreleased_->leases.push_back({std::string(key), std::string(holder)});
   }
+  release_what_is_left();
+}
+
+void Layers::release_what_is_left() noexcept {
+  try {
+    const std::lock_guard guard(unreleased_->mutex);
+    while (!unreleased_->leases.empty()) {
+      const Unreleased::Lease& lease = unreleased_->leases.back();
+      overlay().release_lease(lease.key, lease.holder);
+      unreleased_->leases.pop_back();
+    }
+  } catch (const std::exception&) {  // NOLINT(bugprone-empty-catch): it is tried again, and ends by its term
+  }
+}
+
+Layers::~Layers() {
+  if (unreleased_) release_what_is_left();  // not when moved from
 }
 
 std::vector<std::string> Layers::warnings() const {
@@ -181,8 +200,7 @@ std::vector<std::string> Layers::warnings() const {
   for (const Layer& layer : layers_) {
     const std::int64_t failures = layer.file ? layer.file->counters().read_failures : 0;
     if (failures > 0)
-      all.push_back(
-          fmt::format("'{}' could not be read {} times; each such look-up was a miss", layer.path.string(), failures));
+      all.push_back(fmt::format("'{}' could not be read at times; each such look-up was a miss", layer.path.string()));
   }
   const std::lock_guard guard(memory_->mutex);
   if (!memory_->why.empty()) all.push_back(memory_->why);

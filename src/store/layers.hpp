@@ -49,6 +49,9 @@ class Layers {
   /// have written, is replaced by one in memory. warnings() says so once. A base that cannot be opened is left out and
   /// named. An empty overlay path: in memory, without a warning.
   explicit Layers(const LayerSettings& settings);
+  ~Layers();
+  Layers(Layers&&) noexcept = default;
+  Layers& operator=(Layers&&) = delete;
   /// The first layer's record of the key that `accepts` takes; of any, when it is not given. `met`, here and below, takes
   /// what the look-up met besides.
   [[nodiscard]] std::optional<Found<Record>> find_record(std::string_view key,
@@ -68,6 +71,7 @@ class Layers {
   void put_all(std::span<const Record> records, std::span<const CubinRow> cubins, Existing existing = Existing::keep);
   /// File::acquire_lease on the overlay. When it cannot be written no process can be told, and each tunes for itself.
   bool acquire_lease(std::string_view key, std::string_view holder, std::int64_t term_seconds);
+  /// What cannot be released now is tried again later, at the latest when the layers are closed.
   void release_lease(std::string_view key, std::string_view holder);
 
   /// What was left out, set aside, or could not be read or written since: each said once, in the order it was met.
@@ -81,12 +85,22 @@ class Layers {
     std::atomic<File*> opened = nullptr;
     std::string why;
   };
+  /// Leases that a failing disk kept from being released. They would hold others up for their term: this process lives.
+  struct Unreleased {
+    struct Lease {
+      std::string key, holder;
+    };
+    std::mutex mutex;
+    std::vector<Lease> leases;
+  };
+  void release_what_is_left() noexcept;
   File& degrade(const Error& error);
   [[nodiscard]] File* memory() const noexcept { return memory_->opened.load(); }
 
   std::vector<Layer> layers_;
   std::vector<std::string> warnings_;
   std::unique_ptr<Memory> memory_;
+  std::unique_ptr<Unreleased> unreleased_;
 };
 
 /// $KILN_CACHE, else $XDG_CACHE_HOME/kiln/overlay.kiln, else $HOME/.cache/kiln/overlay.kiln; empty when none can be
