@@ -90,10 +90,14 @@ inline std::vector<store::Record> records_of(const fs::path& path) {
   return store::File::open(path, store::Access::read_only)->records({}, true);
 }
 
-/// The one record of tuned_file(), changed by `change`, in a file whose digests are those of its rows.
+/// The record of tuned_file(), changed by `change`, in a file whose digests are those of its rows.
 template <class Change>
 void change_record(const fs::path& path, Change change) {
-  store::Record record = records_of(path).at(0);
+  const std::vector<store::Record> records = records_of(path);
+  const auto tuned = std::find_if(records.begin(), records.end(),
+                                  [](const store::Record& each) { return each.bucket.starts_with("rows=64 "); });
+  REQUIRE(tuned != records.end());
+  store::Record record = *tuned;
   const auto file = store::File::open(path, store::Access::read_write);
   REQUIRE(file->remove_record(record.key));
   change(record);
