@@ -17,7 +17,7 @@ using Json = nlohmann::ordered_json;
 [[noreturn]] void refuse(const std::string& message) { throw Error(ErrorKind::bad_input, message); }
 
 /// Adds each field that it visits to an object.
-struct Writer {
+struct JsonWriter {
   Json& object;
   void operator()(const char* name, Verdict value) const { object[name] = to_string(value); }
   template <class T>
@@ -27,9 +27,9 @@ struct Writer {
 };
 
 /// Fills each field that it visits from an object, and remembers what it asked for.
-class Reader {
+class JsonReader {
  public:
-  explicit Reader(const Json& object) : object_(object) {
+  explicit JsonReader(const Json& object) : object_(object) {
     if (!object.is_object())
       refuse(fmt::format("found {}, expected an object such as {{\"key\": ...}}", object.type_name()));
   }
@@ -107,12 +107,12 @@ Json parse(std::string_view text) {
 
 std::string to_json(const Record& record) {
   Json line = Json::object();
-  each_answer_field(record, Writer{line});
-  each_provenance_field(record.provenance, Writer{line["provenance"]});
+  each_answer_field(record, JsonWriter{line});
+  each_provenance_field(record.provenance, JsonWriter{line["provenance"]});
   if (!record.candidates.empty()) {
     Json& candidates = line["candidates"] = Json::array();
     for (const Candidate& candidate : record.candidates)
-      each_candidate_field(candidate, Writer{candidates.emplace_back(Json::object())});
+      each_candidate_field(candidate, JsonWriter{candidates.emplace_back(Json::object())});
   }
   return line.dump();
 }
@@ -120,14 +120,14 @@ std::string to_json(const Record& record) {
 Record record_from_json(std::string_view line) {
   const Json parsed = parse(line);
   Record record;
-  Reader reader(parsed);
+  JsonReader reader(parsed);
   each_answer_field(record, reader);
-  Reader provenance(reader.part("provenance", &Json::is_object, "an object"));
+  JsonReader provenance(reader.part("provenance", &Json::is_object, "an object"));
   each_provenance_field(record.provenance, provenance);
   provenance.expect_no_more();
   if (parsed.contains("candidates")) {
     for (const Json& each : reader.part("candidates", &Json::is_array, "an array")) {
-      Reader candidate(each);
+      JsonReader candidate(each);
       each_candidate_field(record.candidates.emplace_back(), candidate);
       candidate.expect_no_more();
     }

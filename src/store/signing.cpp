@@ -36,7 +36,7 @@ std::string flaw_of_rows(Connection& connection) {
 }
 
 /// The seal that is there, after a check of every row under it, or a new one.
-Seal sealed(const fs::path& path, Connection& connection) {
+Seal sealed_content(const fs::path& path, Connection& connection) {
   if (const auto flaw = flaw_of_rows(connection); !flaw.empty()) refuse(path, flaw);
   Seal seal = read_seal(connection);
   if (seal.flaw.empty()) seal.flaw = content_flaw(connection, SealedTables::all, seal);
@@ -56,7 +56,7 @@ SigningReport sign(const fs::path& path, const PrivateKey& key) {
   try {
     Transaction transaction(connection, Transaction::Kind::write);
     const bool had_none = read_seal(connection).manifest.empty();
-    const Seal seal = sealed(literal, connection);
+    const Seal seal = sealed_content(literal, connection);
     write_signature(connection, key.public_key(), key.sign(message_of(connection, seal)));
     transaction.commit();
     return {fingerprint(key.public_key()), seal.manifest[0].rows, seal.manifest[1].rows, seal.manifest[2].rows,

@@ -71,7 +71,7 @@ fs::path find_worker(const fs::path& chosen) {
   const fs::path library = folder_of_this_library();
   for (const fs::path& folder : {fs::read_symlink("/proc/self/exe", ignored).parent_path(), library, library / "../bin",
                                  library / "../../bin", fs::path(KILN_INSTALLED_PROGRAMS)}) {
-    const fs::path program = folder / "kiln-worker";
+    fs::path program = folder / "kiln-worker";
     if (!folder.empty() && access(program.c_str(), X_OK) == 0) return program;
   }
   return {};
