@@ -1,4 +1,4 @@
-// Small sound files of the current schema, made when the target starts: the corpus need not hold them.
+// Small sound files, made when the target starts: the corpus need not hold them.
 #pragma once
 
 #include <cstddef>
@@ -9,7 +9,7 @@ namespace kiln::fuzz {
 
 inline constexpr std::size_t template_page_size = 512;  // SQLite's smallest: whole files of a few KiB
 
-/// An overlay with rows, an exported file with its manifest, and an empty file.
+/// An overlay with rows, an exported file with its manifest, an empty file, and one of version 1.
 const std::vector<std::string>& file_templates();
 
 }  // namespace kiln::fuzz

@@ -93,8 +93,8 @@ void RawFile::execute(const char* sql) {
 
 void RawFile::clear() {
   execute(
-      "DELETE FROM candidate; DELETE FROM record; DELETE FROM cubin; DELETE FROM lease; DELETE FROM histogram; "
-      "DELETE FROM quarantine; DELETE FROM manifest; DELETE FROM signature");
+      "DELETE FROM candidate; DELETE FROM record; DELETE FROM image; DELETE FROM cubin; DELETE FROM lease; "
+      "DELETE FROM histogram; DELETE FROM usage; DELETE FROM quarantine; DELETE FROM manifest; DELETE FROM signature");
 }
 
 Row RawFile::random_row(const std::string& table, FuzzedDataProvider& data, const Row& given) const {
@@ -112,10 +112,11 @@ Row RawFile::random_row(const std::string& table, FuzzedDataProvider& data, cons
   return row;
 }
 
-bool RawFile::insert(const std::string& table, const Row& row, const Row& prefix, std::int64_t* id) {
+std::optional<std::int64_t> RawFile::insert(const std::string& table, const Row& row, const std::vector<Cell>& before,
+                                            const std::vector<Cell>& after) {
   spec::Hasher hasher;
   hasher.field(std::string_view(table));
-  for (const NamedCell& each : prefix) digest_cell(hasher, each.cell);
+  for (const Cell& each : before) digest_cell(hasher, each);
   std::string columns, marks;
   for (const NamedCell& each : row) {
     // A candidate's digest has its record's key, not that record's number in this file.
@@ -123,14 +124,21 @@ bool RawFile::insert(const std::string& table, const Row& row, const Row& prefix
     columns += each.column + ", ";
     marks += "?, ";
   }
+  for (const Cell& each : after) digest_cell(hasher, each);
   const auto digest = hasher.finish();
   const Statement statement(database_, "INSERT INTO " + table + " (" + columns + "digest) VALUES (" + marks + "?)");
   int at = 0;
   for (const NamedCell& each : row) statement.bind(++at, each.cell);
   statement.bind(++at, Blob(digest.begin(), digest.end()));
-  const bool done = sqlite3_step(statement.handle) == SQLITE_DONE;
-  if (done && id != nullptr) *id = sqlite3_last_insert_rowid(database_);
-  return done;
+  if (sqlite3_step(statement.handle) != SQLITE_DONE) return std::nullopt;
+  return sqlite3_last_insert_rowid(database_);
+}
+
+void RawFile::insert_image(std::int64_t cubin, const Blob& frame) {
+  const Statement statement(database_, "INSERT INTO image (cubin, frame) VALUES (?, ?)");
+  statement.bind(1, cubin);
+  statement.bind(2, frame);
+  require(sqlite3_step(statement.handle) == SQLITE_DONE, "an image can be inserted");
 }
 
 }  // namespace kiln::fuzz

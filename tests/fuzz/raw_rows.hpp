@@ -4,6 +4,7 @@
 #include <cstddef>
 #include <cstdint>
 #include <filesystem>
+#include <optional>
 #include <string>
 #include <variant>
 #include <vector>
@@ -38,9 +39,11 @@ class RawFile {
   void clear();
   /// In the order of the table: what is given, and any value for every other column.
   [[nodiscard]] Row random_row(const std::string& table, FuzzedDataProvider& data, const Row& given = {}) const;
-  /// Inserts the row with its right digest; `prefix` are digested fields that are no columns. False when SQLite refuses
-  /// it, as it does a NaN. `id` is the new row's.
-  bool insert(const std::string& table, const Row& row, const Row& prefix = {}, std::int64_t* id = nullptr);
+  /// Inserts the row with its right digest; `before` and `after` are digested fields that are no columns. Nothing when
+  /// SQLite refuses it, as it does a NaN; else the new row's id.
+  std::optional<std::int64_t> insert(const std::string& table, const Row& row, const std::vector<Cell>& before = {},
+                                     const std::vector<Cell>& after = {});
+  void insert_image(std::int64_t cubin, const Blob& frame);
   void execute(const char* sql);
 
  private:

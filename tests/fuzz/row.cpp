@@ -1,6 +1,6 @@
 // The payloads of rows whose digests are right, and lines of exported text. The first byte says which:
 //
-//   r  records with candidates    c  cubins    o  leases and the histogram    anything else: text to import
+//   r  records with candidates    c  cubins    o  leases, the histogram and usage    anything else: text to import
 //
 // A sound row is read as it was written and survives export and import; any other is set aside, once.
 #include <algorithm>
@@ -99,12 +99,12 @@ void check_set_aside_once(store::File& file) {
   (void)file.records({}, true);
   (void)file.cubins();
   (void)file.histogram();
+  (void)file.usage();
   require(file.counters().quarantined == before.quarantined, "a row that was set aside is met no more");
   require(file.counters().write_failures == 0 && file.counters().read_failures == 0, "nothing else fails");
 }
 
-void check_candidates(FuzzedDataProvider& data, Files& files, const Row& row, std::int64_t id,
-                      std::vector<Row>& sound) {
+void add_candidates(FuzzedDataProvider& data, Files& files, const Row& row, std::int64_t id, std::vector<Row>& sound) {
   const Cell key = cell_of(row, "key");
   for (std::int64_t position = 0; data.ConsumeBool() && position < 4; ++position) {
     Row given = {{"record", Cell(id)}, {"position", Cell(position)}};
@@ -114,20 +114,18 @@ void check_candidates(FuzzedDataProvider& data, Files& files, const Row& row, st
       std::ranges::find(candidate, "verdict", &NamedCell::column)->cell = std::string(to_string(
           data.PickValueInArray({store::Verdict::ok, store::Verdict::wrong_result, store::Verdict::compile_failed,
                                  store::Verdict::launch_failed, store::Verdict::not_timed})));
-    if (files.raw.insert("candidate", candidate, {{"key", key}}) && is_sound_candidate(candidate))
-      sound.push_back(candidate);
+    if (files.raw.insert("candidate", candidate, {key}) && is_sound_candidate(candidate)) sound.push_back(candidate);
   }
 }
 
 void check_record(FuzzedDataProvider& data, Files& files) {
   const Row row = files.raw.random_row("record", data);
-  std::int64_t id = 0;
   std::vector<Row> candidates;
   files.raw.execute("BEGIN");
-  const bool stored = files.raw.insert("record", row, {}, &id);
-  if (stored) check_candidates(data, files, row, id, candidates);
+  const auto id = files.raw.insert("record", row);
+  if (id) add_candidates(data, files, row, *id, candidates);
   files.raw.execute("COMMIT");
-  if (!stored) return;
+  if (!id) return;
   const auto found = files.file->find_record(std::get<std::string>(cell_of(row, "key")), true);
   require(found.has_value() == is_sound_record(row), "a record is found if and only if it is sound");
   if (!found) return;
@@ -164,21 +162,25 @@ void check_cubin(FuzzedDataProvider& data, Files& files) {
   cubin.image = bytes_of(data.ConsumeRandomLengthString(4096));
   const store::PackedCubin packed = pack(cubin);
   // Each part is what Kiln would write, or anything.
-  Row given = {{"key", Cell(Blob(packed.key.begin(), packed.key.end()))}};
   bool sound = true;
-  const auto add = [&](const char* column, Cell right, auto wrong) {
+  const auto choose = [&](auto right, auto wrong) {
     const bool choose_right = data.ConsumeIntegralInRange(0, 7) > 0;
     sound &= choose_right;
-    given.push_back({column, choose_right ? std::move(right) : Cell(wrong())});
+    return choose_right ? right : wrong();
   };
-  Row texts = files.raw.random_row("cubin", data, {{"key", Cell(Blob())}, {"image", Cell(Blob())}});
-  for (const char* column : {"label", "arch", "compiler"}) given.push_back({column, cell_of(texts, column)});
-  add("name_expressions", packed.name_expressions, [&] { return data.ConsumeRandomLengthString(64); });
-  add("lowered_names", packed.lowered_names, [&] { return data.ConsumeRandomLengthString(64); });
-  add("image_bytes", packed.image_bytes, [&] { return data.ConsumeIntegral<std::int64_t>(); });
-  add("image", packed.image, [&] { return bytes_of(data.ConsumeRandomLengthString(4096)); });
+  const auto any_text = [&] { return data.ConsumeRandomLengthString(64); };
+  Row given = {{"key", Cell(Blob(packed.key.begin(), packed.key.end()))}};
+  given.push_back({"name_expressions", Cell(choose(packed.name_expressions, any_text))});
+  given.push_back({"lowered_names", Cell(choose(packed.lowered_names, any_text))});
+  given.push_back(
+      {"image_bytes", Cell(choose(packed.image_bytes, [&] { return data.ConsumeIntegral<std::int64_t>(); }))});
+  const Blob frame = choose(packed.image, [&] { return bytes_of(data.ConsumeRandomLengthString(4096)); });
   const Row row = files.raw.random_row("cubin", data, given);
-  if (!files.raw.insert("cubin", row)) return;
+  files.raw.execute("BEGIN");
+  const auto id = files.raw.insert("cubin", row, {}, {Cell(frame)});
+  if (id) files.raw.insert_image(*id, frame);
+  files.raw.execute("COMMIT");
+  if (!id) return;
   const auto found = files.file->find_cubin(cubin.key);
   if (sound && is_believable(row)) {
     require(found.has_value(), "a sound cubin is found");
@@ -208,7 +210,13 @@ void check_lease(FuzzedDataProvider& data, Files& files) {
   require(files.file->counters().write_failures == 0, "no stored lease is in the way of asking for one");
 }
 
-void check_histogram(FuzzedDataProvider& data, Files& files) {
+void check_counts(FuzzedDataProvider& data, Files& files) {
+  const Row usage = files.raw.random_row("usage", data);
+  files.raw.insert("usage", usage);
+  if (data.ConsumeBool())
+    files.file->add_to_usage(
+        {{std::get<std::string>(cell_of(usage, "source")), std::get<std::string>(cell_of(usage, "key")),
+          data.ConsumeIntegral<std::int64_t>(), data.ConsumeIntegral<std::int64_t>()}});
   const Row row = files.raw.random_row("histogram", data);
   if (!files.raw.insert("histogram", row)) return;
   const auto op = std::get<std::string>(cell_of(row, "op")), problem = std::get<std::string>(cell_of(row, "problem"));
@@ -260,11 +268,12 @@ extern "C" int LLVMFuzzerTestOneInput(const std::uint8_t* bytes, std::size_t siz
   for (int rows = 0; rows < 4 && data.remaining_bytes() > 0; ++rows) {
     if (kind == 'r') check_record(data, files);
     if (kind == 'c') check_cubin(data, files);
-    if (kind == 'o') rows % 2 == 0 ? check_lease(data, files) : check_histogram(data, files);
+    if (kind == 'o') rows % 2 == 0 ? check_lease(data, files) : check_counts(data, files);
   }
   check_text_round_trip(*files.file);
   (void)files.file->cubins();
   (void)files.file->histogram();
+  (void)files.file->usage();
   check_set_aside_once(*files.file);
   return 0;
 }
