@@ -63,11 +63,11 @@ TEST_CASE("fault 08: a sealed file that lost, gained or changed rows is refused 
       {"UPDATE cubin SET digest = (SELECT digest FROM cubin WHERE id = 1)",
        "the digest of its manifest over its cubin rows"},
       {"DELETE FROM manifest WHERE source = 'cubin'", "its manifest is not one of records, candidates and cubins"}};
-  for (const auto& [sql, words] : changes) {
-    CAPTURE(sql);
+  for (const auto& change : changes) {
+    CAPTURE(change.first);
     seal(folder, "a.kiln", 0, 3);
-    run_sql(folder / "a.kiln", sql);
-    CHECK(contains(refusal([&] { File::open(folder / "a.kiln", Access::read_only); }), words));
+    run_sql(folder / "a.kiln", change.first);
+    CHECK(contains(refusal([&] { File::open(folder / "a.kiln", Access::read_only); }), change.second));
   }
   seal(folder, "a.kiln", 0, 3);
   File::open(folder / "a.kiln", Access::read_write)->remove_record("key1");

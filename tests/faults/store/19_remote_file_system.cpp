@@ -2,8 +2,6 @@
 #include <sys/statfs.h>
 #include <sys/syscall.h>
 
-#include <utility>
-
 #include "faults/skip.hpp"
 #include "faults/store/samples.hpp"
 #include "faults/tally.hpp"
@@ -34,7 +32,12 @@ namespace {
 
 namespace fs = std::filesystem;
 
-constexpr std::pair<unsigned, const char*> types[] = {
+struct Type {
+  unsigned magic;
+  std::string name;
+};
+
+const std::vector<Type> types = {
     {0x6969, "NFS"},     {0x517b, "SMB"},      {0xff534d42, "CIFS"},  {0xfe534d42, "SMB2"},   {0x65735546, "FUSE"},
     {0x5346414f, "AFS"}, {0x6b414653, "AFS"},  {0x00c36400, "Ceph"},  {0x0bd00bd0, "Lustre"}, {0x47504653, "GPFS"},
     {0x01021997, "9P"},  {0x73757245, "Coda"}, {0x7461636f, "OCFS2"}, {0x01161970, "GFS2"},   {0x19830326, "BeeGFS"}};
@@ -80,14 +83,14 @@ TEST_CASE(
   const auto overlay = folder / "deep" / "er" / "overlay.kiln";  // judged by the nearest folder that there is
   const StandIn stand_in(overlay);
   std::int64_t cases = 0;
-  for (const auto& [type, name] : types) {
-    CAPTURE(name);
-    const Remote remote(folder.path(), type);
+  for (const Type& type : types) {
+    CAPTURE(type.name);
+    const Remote remote(folder.path(), type.magic);
     Layers layers({.overlay = overlay});
     REQUIRE(layers.warnings().size() == 1);
     CAPTURE(layers.warnings()[0]);
     CHECK(contains(layers.warnings()[0],
-                   "'" + overlay.string() + "' is on " + name + ", where files cannot be locked reliably"));
+                   "'" + overlay.string() + "' is on " + type.name + ", where files cannot be locked reliably"));
     CHECK(contains(layers.warnings()[0], "'" + stand_in.path().string() + "' serves as overlay instead"));
     CHECK(layers.layers()[0].path == stand_in.path());
     layers.overlay().put(sample_record_at(static_cast<int>(cases)), nullptr);
