@@ -2,6 +2,7 @@
 #include <fmt/format.h>
 
 #include <algorithm>
+#include <csignal>
 #include <cstdio>
 #include <filesystem>
 #include <new>
@@ -114,6 +115,7 @@ int run_chosen(Chosen& chosen) {
 }
 
 int main(int argc, char** argv) {
+  std::signal(SIGXFSZ, SIG_IGN);  // a write past the file-size limit is an error like any other
   CLI::App app(summary, "kiln");
   Chosen chosen;
   app.footer(epilogue);

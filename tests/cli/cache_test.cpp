@@ -60,6 +60,15 @@ TEST_CASE("sizes and durations are read with their units") {
     CHECK_MESSAGE(contains(message_of([&] { cli::parse_seconds(bad, "age"); }), "expected a form"), bad);
 }
 
+TEST_CASE("an export past the file-size limit is an error, and leaves nothing") {
+  const Command command;
+  const std::string a = command.path("a.kiln"), out = command.path("out.jsonl");
+  write(a, {tuned({"rows=64", "cols=64"}), tuned({"rows=128", "cols=64"})});
+  check_refused(command.run("cache export --text " + a + " -o " + out, "ulimit -f 1; "), 4, "cannot be written");
+  CHECK(!std::filesystem::exists(out));
+  CHECK(!std::filesystem::exists(out + ".new"));
+}
+
 TEST_CASE("a merge takes .kiln and text, in any order to the same bytes, and says where they differ") {
   const Command command;
   const std::string a = command.path("a.kiln"), b = command.path("b.kiln"), text = command.path("c.jsonl");
