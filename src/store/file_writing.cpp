@@ -1,0 +1,205 @@
+// What changes a file: puts, one transaction each; pruning, compacting, counts of use.
+#include <fmt/core.h>
+
+#include <algorithm>
+#include <ctime>
+
+#include "spec/text.hpp"
+#include "store/sqlite_file.hpp"
+
+namespace kiln::store {
+namespace {
+
+std::int64_t unix_seconds() { return std::time(nullptr); }
+
+/// Thrown to roll a transaction back.
+struct DryRun {};
+
+struct Newest {
+  std::int64_t record = 0, cubin = 0;
+};
+
+Newest newest_rows(Connection& connection) {
+  Query query =
+      connection.query("SELECT (SELECT coalesce(max(id), 0) FROM record), (SELECT coalesce(max(id), 0) FROM cubin)");
+  return query.step() ? Newest{query.integer(0), query.integer(1)} : Newest{};
+}
+
+/// Puts rows as of now. Any of them breaks the seal.
+class Rows {
+ public:
+  explicit Rows(Connection& connection) : connection_(connection) {}
+  void put(const Record& record) {
+    break_seal();
+    put_record(connection_, record);
+    store::add_to_usage(connection_, {"record", record.key, 0, now_});
+  }
+  void put(const PackedCubin& cubin, const spec::Digest& digest, bool replace) {
+    break_seal();
+    if (put_cubin(connection_, cubin, digest, replace))
+      store::add_to_usage(connection_, {"cubin", spec::to_hex(cubin.key), 0, now_});
+  }
+
+ private:
+  void break_seal() {
+    if (!std::exchange(broken_, true)) remove_manifest(connection_);
+  }
+  Connection& connection_;
+  const std::int64_t now_ = unix_seconds();
+  bool broken_ = false;
+};
+
+/// One write transaction, over tables.hpp.
+class TableWriter final : public Writer {
+ public:
+  TableWriter(Connection& connection, Flaws& flaws) : connection_(connection), flaws_(flaws), rows_(connection) {}
+  std::optional<Record> find_record(std::string_view key) override {
+    return store::find_record(connection_, key, true, flaws_);
+  }
+  std::optional<PackedCubin> find_cubin(const spec::Digest& key) override {
+    return find_packed(connection_, key, flaws_);
+  }
+  void put(const Record& record) override;
+  void put(const PackedCubin& cubin) override;
+  void seal() override { write_manifest(connection_); }
+
+ private:
+  Connection& connection_;
+  Flaws& flaws_;
+  Rows rows_;
+};
+
+struct Packed {
+  PackedCubin cubin;
+  spec::Digest digest{};
+};
+
+std::vector<Packed> pack_all(std::span<const CubinRow> cubins) {
+  std::vector<Packed> packed;
+  for (const CubinRow& each : cubins) {
+    PackedCubin cubin = pack(each);
+    if (const auto flaw = flaw_of(cubin); !flaw.empty())
+      throw Error(ErrorKind::bad_input, fmt::format("the cubin '{}' is not stored: {}", spec::to_hex(each.key), flaw));
+    const auto digest = digest_of(cubin);
+    packed.push_back({std::move(cubin), digest});
+  }
+  return packed;
+}
+
+/// The record as it will be stored: a candidate's reason may quote bytes of any source, so it alone is made UTF-8.
+Record check(Record record) {
+  auto flaw = flaw_of(record);
+  for (Candidate& candidate : record.candidates) {
+    if (!is_utf8(candidate.reason))
+      std::ranges::replace_if(
+          candidate.reason, [](char c) { return static_cast<unsigned char>(c) > 0x7f; }, '?');
+    if (flaw.empty()) flaw = flaw_of(candidate);
+  }
+  if (!flaw.empty())
+    throw Error(ErrorKind::bad_input, fmt::format("the record {} is not stored: {}", spec::quote(record.key), flaw));
+  return record;
+}
+
+}  // namespace
+
+// Everything that can be wrong or slow (checks, compression) comes before the lock.
+void SqliteFile::put_all(std::span<const Record> records, std::span<const CubinRow> cubins, Existing existing) {
+  std::vector<Record> checked;
+  for (const Record& record : records) checked.push_back(check(record));
+  const auto packed = pack_all(cubins);
+  publish([&](Session& session) {
+    Rows rows(session.connection);
+    for (const Record& record : checked) rows.put(record);
+    for (const Packed& each : packed) rows.put(each.cubin, each.digest, existing == Existing::replace);
+  });
+}
+
+void SqliteFile::write_all(const std::function<void(Writer&)>& work) {
+  publish([&](Session& session) {
+    Flaws flaws;
+    TableWriter writer(session.connection, flaws);
+    work(writer);
+    store::set_aside(session.connection, flaws);
+  });
+}
+
+/// A write of records and cubins keeps the file under its limit.
+template <class Work>
+void SqliteFile::publish(Work&& work) {
+  write<void>("written", [&](Session& session) {
+    Connection& c = session.connection;
+    const Newest newest = newest_rows(c);
+    work(session);
+    if (limit_bytes_ == 0 || used_bytes(c) <= limit_bytes_) return;
+    PruneRule rule;
+    rule.max_bytes = limit_bytes_ / 10 * 9;
+    rule.now = unix_seconds();
+    rule.newest_record = newest.record;
+    rule.newest_cubin = newest.cubin;
+    store::prune(c, rule);
+  });
+}
+
+void TableWriter::put(const Record& record) { rows_.put(check(record)); }
+
+void TableWriter::put(const PackedCubin& cubin) {
+  if (const auto flaw = flaw_of(cubin); !flaw.empty())
+    throw Error(ErrorKind::bad_input, fmt::format("the cubin '{}' is not stored: {}", spec::to_hex(cubin.key), flaw));
+  rows_.put(cubin, digest_of(cubin), true);
+}
+
+void SqliteFile::note_usage(std::vector<Usage> rows) {
+  Session& session = this->session();
+  const std::lock_guard guard(session.mutex);
+  std::ranges::move(rows, std::back_inserter(session.unwritten));
+}
+
+void SqliteFile::flush_usage() {
+  if (access_ == Access::read_only) return;
+  std::vector<Usage> uses;
+  {
+    Session& session = this->session();
+    const std::lock_guard guard(session.mutex);
+    uses.swap(session.unwritten);
+  }
+  if (uses.empty()) return;
+  const std::int64_t now = unix_seconds();
+  for (Usage& use : uses) use.last_use = now;
+  add_to_usage(uses);
+}
+
+PruneReport SqliteFile::prune(const PruneRule& rule) {
+  flush_usage();
+  refuse_unless_writable("pruned");
+  if (!rule.dry_run) return write<PruneReport>("pruned", [&](Session& s) { return store::prune(s.connection, rule); });
+  PruneReport report;
+  try {
+    write<void>("pruned", [&](Session& s) {
+      report = store::prune(s.connection, rule);
+      throw DryRun();
+    });
+  } catch (const DryRun&) {  // NOLINT(bugprone-empty-catch): the transaction was rolled back
+  }
+  return report;
+}
+
+void SqliteFile::compact() {
+  refuse_unless_writable("compacted");
+  try {
+    Session& session = this->session();
+    const std::lock_guard guard(session.mutex);
+    reopen_if_replaced(session);
+    session.connection.compact();
+  } catch (const SqliteFailure& failure) {
+    ++write_failures_;
+    throw to_error(path_, "compacted", failure);
+  }
+}
+
+void File::put(const Record& record, const CubinRow* cubin) {
+  put_all({&record, 1}, {cubin, cubin != nullptr ? std::size_t{1} : std::size_t{0}});
+}
+
+void File::put_cubin(const CubinRow& cubin) { put_all({}, {&cubin, 1}); }
+
+}  // namespace kiln::store

@@ -1,0 +1,229 @@
+// The File over SQLite: a connection for each process, a transaction for each call.
+#pragma once
+
+#include <fmt/core.h>
+#include <unistd.h>
+
+#include <atomic>
+#include <mutex>
+#include <set>
+#include <type_traits>
+
+#include "store/custody.hpp"
+#include "store/file.hpp"
+#include "store/opening.hpp"
+#include "store/tables.hpp"
+
+namespace kiln::store {
+
+/// A process's own connection and the lock that its threads share it by.
+struct Session {
+  Session(Connection opened, Identity found) : owner(getpid()), connection(std::move(opened)), identity(found) {}
+  pid_t owner;
+  std::mutex mutex;
+  Connection connection;
+  Identity identity;  // what stood under the path when it was opened
+
+  using Use = std::pair<std::string, std::string>;  // source and key
+  std::set<Use> noted;                              // rows that served this process
+  std::vector<Usage> unwritten;                     // what is not in the file yet
+  void note(std::string source, std::string key) {
+    if (noted.emplace(source, key).second) unwritten.push_back({std::move(source), std::move(key), 1, 0});
+  }
+};
+
+class SqliteFile final : public File {
+ public:
+  SqliteFile(std::filesystem::path path, Access access, std::int64_t limit_bytes)
+      : path_(std::move(path)), access_(access), limit_bytes_(limit_bytes), session_(open_first().release()) {}
+  ~SqliteFile() override;
+
+  std::optional<Record> find_record(std::string_view key, bool with_candidates, Counters* met) override {
+    return read<std::optional<Record>>(
+        [&](Session& session, Flaws& flaws) {
+          auto record = store::find_record(session.connection, key, with_candidates, flaws);
+          if (record && access_ == Access::read_write) session.note("record", record->key);
+          return record;
+        },
+        met);
+  }
+  std::optional<CubinRow> find_cubin(const spec::Digest& key, Counters* met) override {
+    return read<std::optional<CubinRow>>(
+        [&](Session& session, Flaws& flaws) {
+          auto cubin = store::find_cubin(session.connection, key, flaws, accepted_cubins());
+          if (cubin && access_ == Access::read_write) session.note("cubin", spec::to_hex(key));
+          return cubin;
+        },
+        met);
+  }
+  std::vector<Record> records(std::string_view op, bool with_candidates) override {
+    return read<std::vector<Record>>(
+        [&](Session& s, Flaws& flaws) { return list_records(s.connection, op, with_candidates, flaws); });
+  }
+  std::vector<Record> records_after(std::string_view key, std::int64_t limit) override {
+    return read_or_throw<std::vector<Record>>(
+        [&](Session& s, Flaws& flaws) { return list_records_after(s.connection, key, limit, flaws); });
+  }
+  std::vector<PackedCubin> cubins_after(std::span<const std::byte> key, std::int64_t limit) override {
+    return read_or_throw<std::vector<PackedCubin>>([&](Session& s, Flaws& flaws) {
+      return list_cubins_after(s.connection, key, limit, flaws, accepted_cubins());
+    });
+  }
+  std::vector<std::string> compilers() override {
+    return read<std::vector<std::string>>([](Session& s, Flaws&) { return list_compilers(s.connection); });
+  }
+  std::vector<HistogramRow> histogram() override {
+    return read<std::vector<HistogramRow>>(
+        [](Session& s, Flaws& flaws) { return list_histogram(s.connection, flaws); });
+  }
+  FileStats stats() override {
+    return read<FileStats>([](Session& s, Flaws&) { return read_stats(s.connection); });
+  }
+  std::vector<OpBytes> bytes_by_op() override {
+    return read<std::vector<OpBytes>>([](Session& s, Flaws&) { return read_bytes_by_op(s.connection); });
+  }
+  std::vector<Usage> usage() override {
+    return read<std::vector<Usage>>([](Session& s, Flaws& flaws) { return list_usage(s.connection, flaws); });
+  }
+
+  void put_all(std::span<const Record> records, std::span<const CubinRow> cubins, Existing existing) override;
+  void write_all(const std::function<void(Writer&)>& work) override;
+  bool remove_record(std::string_view key) override {
+    return write<bool>("changed", [&](Session& s) {
+      remove_manifest(s.connection);
+      return store::remove_record(s.connection, key);
+    });
+  }
+  bool acquire_lease(std::string_view key, std::string_view holder, std::int64_t term_seconds) override {
+    return write<bool>("leased",
+                       [&](Session& s) { return store::acquire_lease(s.connection, key, holder, term_seconds); });
+  }
+  void release_lease(std::string_view key, std::string_view holder) override {
+    write<void>("released", [&](Session& s) { store::release_lease(s.connection, key, holder); });
+  }
+  void add_to_histogram(const std::vector<HistogramRow>& rows) override {
+    write<void>("changed", [&](Session& s) {
+      for (const HistogramRow& row : rows) store::add_to_histogram(s.connection, row);
+    });
+  }
+  void add_to_usage(const std::vector<Usage>& rows) override {
+    write<void>("changed", [&](Session& s) {
+      for (const Usage& row : rows) store::add_to_usage(s.connection, row);
+    });
+  }
+  void note_usage(std::vector<Usage> rows) override;
+  void flush_usage() override;
+  PruneReport prune(const PruneRule& rule) override;
+  void compact() override;
+
+  Counters counters() const override { return {quarantined_.load(), read_failures_.load(), write_failures_.load()}; }
+  const std::vector<PublicKey>& signers() const noexcept override { return signers_; }
+  const std::filesystem::path& path() const noexcept override { return path_; }
+
+ private:
+  [[nodiscard]] bool on_disk() const noexcept { return !path_.empty(); }
+  /// A file that is trusted for its signature may lie where others write to it while it is open: what was in it when the
+  /// signature was checked is what counts.
+  [[nodiscard]] const DigestSet* accepted_cubins() const noexcept {
+    return signers_.empty() ? nullptr : &signed_cubins_;
+  }
+  std::unique_ptr<Session> open_first();
+  std::unique_ptr<Session> open_session(Seal* seal = nullptr) const;
+  Session& session();
+  void reopen_if_replaced(Session& session) const;
+  template <class Result, class Work>
+  Result read(Work&& work, Counters* met = nullptr);
+  template <class Result, class Work>
+  Result read_or_throw(Work&& work);
+  template <class Result, class Work>
+  Result read_and_set_aside(Work&& work, Counters& met);
+  template <class Result, class Work>
+  Result write(std::string_view doing, Work&& work);
+  template <class Work>
+  void publish(Work&& work);
+  void refuse_unless_writable(std::string_view doing) const;
+  void set_aside(Session& session, const Flaws& flaws);
+
+  const std::filesystem::path path_;
+  const Access access_;
+  const std::int64_t limit_bytes_;  // 0: none
+  std::vector<PublicKey> signers_;
+  DigestSet signed_cubins_;  // empty without signers
+  std::atomic<Session*> session_;
+  std::atomic<std::int64_t> quarantined_ = 0, read_failures_ = 0, write_failures_ = 0;
+};
+
+/// What cannot be read is a miss: one row of bad content is set aside, a failure of the file or the machine is only
+/// counted.
+template <class Result, class Work>
+Result SqliteFile::read_and_set_aside(Work&& work, Counters& met) {
+  Session& session = this->session();
+  const std::lock_guard guard(session.mutex);
+  reopen_if_replaced(session);
+  Flaws flaws;
+  Result result = [&] {
+    Transaction transaction(session.connection, Transaction::Kind::read);
+    Result found = work(session, flaws);
+    transaction.commit();
+    return found;
+  }();
+  met.quarantined += static_cast<std::int64_t>(flaws.size());
+  if (!flaws.empty()) set_aside(session, flaws);
+  return result;
+}
+
+template <class Result, class Work>
+Result SqliteFile::read_or_throw(Work&& work) {
+  try {
+    Counters met;
+    return read_and_set_aside<Result>(work, met);
+  } catch (const SqliteFailure& failure) {
+    ++read_failures_;
+    throw to_error(path_, "read", failure);
+  }
+}
+
+template <class Result, class Work>
+Result SqliteFile::read(Work&& work, Counters* met) {
+  Counters unasked;
+  Counters& count = met != nullptr ? *met : unasked;
+  const auto fail = [&](bool damaged) {
+    ++(damaged ? quarantined_ : read_failures_);
+    ++(damaged ? count.quarantined : count.read_failures);
+  };
+  try {
+    return read_and_set_aside<Result>(work, count);
+  } catch (const SqliteFailure& failure) {
+    fail(failure.damaged() || failure.too_big());
+  } catch (const Error&) {
+    fail(false);
+  }
+  return {};
+}
+
+template <class Result, class Work>
+Result SqliteFile::write(std::string_view doing, Work&& work) {
+  refuse_unless_writable(doing);
+  try {
+    Session& session = this->session();
+    const std::lock_guard guard(session.mutex);
+    reopen_if_replaced(session);
+    Transaction transaction(session.connection, Transaction::Kind::write);
+    if constexpr (std::is_void_v<Result>) {
+      work(session);
+      transaction.commit();
+    } else {
+      Result result = work(session);
+      transaction.commit();
+      return result;
+    }
+  } catch (const SqliteFailure& failure) {
+    ++write_failures_;
+    throw to_error(path_, doing, failure);
+  } catch (const Error&) {
+    ++write_failures_;
+    throw;
+  }
+}
+
+}  // namespace kiln::store
