@@ -44,8 +44,10 @@ std::int64_t random_size() {
 
 /// "bucket = ..., max = ..." of an axis, with numbers from everywhere.
 std::string random_axis() {
-  const std::int64_t max = random_size(),
-                     multiple = *rc::gen::elementOf(std::vector<std::int64_t>{1, 1, 7, 8, 4096, half});
+  const std::int64_t multiple = *rc::gen::elementOf(std::vector<std::int64_t>{1, 1, 1, 7, 8, 4096, half});
+  // Mostly a maximum that is a multiple, so that the manifest is read: the ends of 64 bits among them.
+  const std::int64_t max = *rc::gen::elementOf(
+      std::vector<std::int64_t>{largest - largest % multiple, multiple, half, half / 8 * 7, 4096 * 7, random_size()});
   const std::int64_t a = random_size(), b = random_size();
   const std::vector<std::string> policies = {
       "\"pow2\"", "\"exact\"", fmt::format("{{ policy = \"edges\", edges = [{}, {}, {}] }}", a, b, max),
