@@ -29,6 +29,8 @@ Attributes read_attributes(const CUlaunchConfig& config) {
     if (attribute.id == CU_LAUNCH_ATTRIBUTE_COOPERATIVE) read.cooperative = attribute.value.cooperative != 0;
     if (attribute.id != CU_LAUNCH_ATTRIBUTE_CLUSTER_DIMENSION) continue;
     const auto& size = attribute.value.clusterDim;
+    constexpr unsigned most = 1024;  // of one dimension: far more than any device has, so that the product is a number
+    require(size.x <= most && size.y <= most && size.z <= most, CUDA_ERROR_INVALID_CLUSTER_SIZE);
     read.cluster = std::int64_t{size.x} * size.y * size.z;
     require(read.cluster >= 1 && config.gridDimX % size.x == 0 && config.gridDimY % size.y == 0 &&
                 config.gridDimZ % size.z == 0,
@@ -39,11 +41,12 @@ Attributes read_attributes(const CUlaunchConfig& config) {
 
 void check_geometry(const CUlaunchConfig& config, const CUfunc_st& function, const Attributes& attributes,
                     const Machine& machine) {
+  require(config.gridDimX <= INT32_MAX && config.gridDimY <= 65535 && config.gridDimZ <= 65535 &&
+              config.blockDimX <= 1024 && config.blockDimY <= 1024 && config.blockDimZ <= 64,
+          CUDA_ERROR_INVALID_VALUE);
   const std::int64_t blocks = std::int64_t{config.gridDimX} * config.gridDimY * config.gridDimZ;
   const std::int64_t threads = std::int64_t{config.blockDimX} * config.blockDimY * config.blockDimZ;
-  require(blocks > 0 && threads > 0 && config.gridDimX <= INT32_MAX && config.gridDimY <= 65535 &&
-              config.gridDimZ <= 65535 && config.blockDimZ <= 64,
-          CUDA_ERROR_INVALID_VALUE);
+  require(blocks > 0 && threads > 0, CUDA_ERROR_INVALID_VALUE);
   require(threads <= std::min<std::int64_t>(1024, function.kernel.max_threads), CUDA_ERROR_INVALID_VALUE);
   require(config.sharedMemBytes <= function.max_dynamic_shared, CUDA_ERROR_INVALID_VALUE);
   const std::int64_t resident = fake_cuda::occupancy(function.kernel, threads, config.sharedMemBytes);

@@ -23,7 +23,8 @@ void check_tune_without_128_threads(const char* said) {
   CHECK(engine.stats().tunes == 1);
   // The record keeps the reasons, for `kiln cache show`.
   std::int64_t kept = 0;
-  for (const store::Candidate& candidate : records_of(folder / "overlay.kiln").at(0).candidates)
+  const store::Record record = records_of(folder / "overlay.kiln").at(0);
+  for (const store::Candidate& candidate : record.candidates)
     kept += candidate.verdict == store::Verdict::compile_failed && contains(candidate.reason, said) ? 1 : 0;
   CHECK(kept == 2);
 }
