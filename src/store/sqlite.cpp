@@ -60,9 +60,9 @@ int size_of(std::size_t bytes) {
 
 bool SqliteFailure::damaged() const noexcept {
   const int primary = code_ & 0xff;
-  // No statement of Kiln breaks a constraint over tables and indices that agree.
+  // No statement of Kiln is wrong, or breaks a constraint, over tables and indices that agree.
   return primary == SQLITE_CORRUPT || primary == SQLITE_NOTADB || primary == SQLITE_FORMAT ||
-         primary == SQLITE_CONSTRAINT;
+         primary == SQLITE_CONSTRAINT || primary == SQLITE_ERROR;
 }
 
 bool SqliteFailure::too_big() const noexcept { return (code_ & 0xff) == SQLITE_TOOBIG; }
