@@ -123,7 +123,8 @@ TEST_CASE("fault 34: a file that is refused ends a merge before anything is writ
       ++cases;
     }
   }
-  for (const std::string line : {"{}", "{\"key\": 1}", "not json", "[1, 2", "\xff"}) {
+  for (const std::string& line :
+       std::initializer_list<std::string>{"{}", "{\"key\": 1}", "not json", "[1, 2", "\xff"}) {
     write(files.folder / "evil.jsonl", line + "\n");
     const Outcome outcome =
         shell("kiln cache merge --force -o " + out + " " + good + " " + (files.folder / "evil.jsonl").string());

@@ -103,7 +103,7 @@ TEST_CASE("fault 35: a worker that is killed while it tries a candidate costs th
 TEST_CASE("fault 35: a worker that is not there, or is no worker, is an error that names it") {
   const Machine machine;
   const TemporaryFolder folder;
-  for (const fs::path program : {folder / "absent", fs::path("/bin/true")}) {
+  for (const fs::path& program : {folder / "absent", fs::path("/bin/true")}) {
     CAPTURE(program.string());
     Verdicts verdicts;
     Options chosen = in_worker(folder / "overlay.kiln", verdicts);
