@@ -26,7 +26,7 @@ TEST_CASE("child: no file may grow" * doctest::skip()) {
 TEST_CASE("fault 05: an engine under a file-size limit lives and goes on from memory, with one warning") {
   std::int64_t cases = 0;
   for (const char* bytes : {"0", "512", "4096", "40000"}) {
-    CAPTURE(bytes);
+    CAPTURE(std::string(bytes));
     run_child("child: no file may grow", std::string("FAULTS_BYTES=") + bytes + " ");
     ++cases;
   }

@@ -244,7 +244,7 @@ TEST_CASE(
   };
   const Machine machine;
   for (const Edit& edit : edits) {
-    CAPTURE(edit.to);
+    CAPTURE(std::string(edit.to));
     const TemporaryFolder folder;
     const CopiedOp op(folder);
     op.edit(edit.file, edit.from, edit.to);

@@ -93,7 +93,7 @@ TEST_CASE("fault 26: another device has its own records and machine code; the fi
   const fs::path overlay = tuned_overlay(folder);
   std::int64_t devices = 0;
   for (const char* other : {"sm 80", "multiprocessors 114", "l2 41943040"}) {
-    CAPTURE(other);
+    CAPTURE(std::string(other));
     control(other);
     const Machine machine;
     const Engine engine(e2e::options(overlay, MissPolicy::error));

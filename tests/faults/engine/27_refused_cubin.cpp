@@ -7,7 +7,7 @@ TEST_CASE("fault 27: a stored cubin that the driver refuses is compiled once mor
   std::int64_t cases = 0;
   for (const char* code :
        {"CUDA_ERROR_INVALID_IMAGE", "CUDA_ERROR_NO_BINARY_FOR_GPU", "CUDA_ERROR_INVALID_PTX", "CUDA_ERROR_NOT_FOUND"}) {
-    CAPTURE(code);
+    CAPTURE(std::string(code));
     const Machine machine;
     const TemporaryFolder folder;
     const fs::path overlay = tuned_overlay(folder);
