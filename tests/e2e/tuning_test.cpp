@@ -1,5 +1,5 @@
 // A bucket is tuned once, and never again: not for the next length, not in the next engine.
-#include "e2e/engine_fixture.hpp"
+#include "e2e/command.hpp"
 
 namespace e2e {
 
@@ -192,6 +192,19 @@ TEST_CASE("an explanation tells the layers, the answer and the launch, and does 
   CHECK(after.cubin_found);
   REQUIRE(after.passes.size() == 1);
   CHECK(contains(after.passes[0], "grid 40 1 1"));
+}
+
+TEST_CASE("an engine leaves to the overlay how often it launched from where, and what it missed") {
+  const Machine machine;
+  const TemporaryFolder folder;
+  for (int time = 0; time < 2; ++time) {
+    const Engine engine(options(folder / "overlay.kiln"));
+    const ScaleCall call(engine, 64, 128);
+    for (int launch = 0; launch < 4; ++launch) call.launch(machine.stream());
+  }
+  const std::string stats = expect(0, "kiln --json cache stats " + (folder / "overlay.kiln").string());
+  CHECK_MESSAGE(contains(stats, R"("launches":{"hot":6,"overlay":2})"), stats);
+  CHECK_MESSAGE(contains(stats, R"("misses":{"absent":1})"), stats);
 }
 
 }  // namespace e2e
