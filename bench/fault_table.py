@@ -11,14 +11,14 @@ import sys
 FAULTS = {
     1: "kill -9 during a commit", 2: "EIO, ENOSPC or a torn write at the Nth system call", 3: "loss of power", 4: "disk full",
     5: "file-size limit", 6: "read-only folder, no HOME, unwritable overlay", 7: "a base in WAL mode", 8: "a base copied while half-written",
-    9: "any bit of a file flipped", 10: "truncated or empty file", 11: "a foreign SQLite file", 12: "a newer or an older format",
+    9: "any bit of a file flipped", 10: "truncated or empty file", 11: "a foreign SQLite file", 12: "a newer format",
     13: "8 processes want one key at once", 14: "the tuning process dies or is stopped", 15: "a read that would become a write",
     16: "fork after open", 17: "overlay replaced or deleted while open", 18: "links, or others may write", 19: "network file systems",
     20: "the clock jumps ten years", 21: "all mtimes zero", 22: "sizes that overflow", 23: "a winner's constraint breaks at the real size",
     24: "impossible costs, configs outside the space", 25: "a cubin moved under another key", 26: "other device, driver or NVRTC",
     27: "the driver refuses a valid cubin", 28: "SQL metacharacters, NUL, newlines, 1 MB names", 29: "paths that look like URIs",
     30: "templates that reach for files", 31: "code smuggled through names", 32: "views, triggers, extra tables", 33: "oversized blobs, compression bombs",
-    34: "hostile or reordered merges", 35: "a candidate that hangs or faults", 36: "a compile that crashes", 37: "out of device memory while tuning",
+    34: "hostile or reordered merges", 35: "a candidate that hangs or faults", 36: "a compile that fails or throws", 37: "out of device memory while tuning",
     38: "Ctrl-C in a pre-warm",
 }
 
