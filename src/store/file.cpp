@@ -1,5 +1,6 @@
 #include <fmt/core.h>
 
+#include "store/merge_order.hpp"
 #include "store/sqlite_file.hpp"
 
 namespace kiln::store {
@@ -80,16 +81,11 @@ std::unique_ptr<File> File::open(const fs::path& path, Access access, std::int64
 }
 
 std::vector<CubinRow> File::cubins() {
-  constexpr std::int64_t batch = 64;
   std::vector<CubinRow> all;
-  std::vector<std::byte> last;
-  for (;;) {
-    const auto packed = cubins_after(last, batch);
-    for (const PackedCubin& each : packed)
-      if (auto cubin = unpack(each)) all.push_back(std::move(*cubin));
-    if (static_cast<std::int64_t>(packed.size()) < batch) return all;
-    last.assign(packed.back().key.begin(), packed.back().key.end());
-  }
+  Cursor<PackedCubin> rows(*this);
+  while (rows.front() != nullptr)
+    if (auto cubin = unpack(rows.take())) all.push_back(std::move(*cubin));
+  return all;
 }
 
 std::unique_ptr<File> File::in_memory() { return std::make_unique<SqliteFile>(fs::path{}, Access::read_write, 0); }
