@@ -15,7 +15,7 @@
 #include "cuda/toolkit.hpp"
 #include "jit/specialisation.hpp"
 #include "kiln/error.hpp"
-#include "tune/worker.hpp"
+#include "process/program.hpp"
 
 namespace kiln::cli {
 namespace {
@@ -86,7 +86,7 @@ Finding headers() {
 }
 
 Finding worker() {
-  const auto program = tune::find_worker({});
+  const auto program = process::find_worker({});
   if (program.empty())
     return {"worker", State::absent, "kiln-worker was not found beside this program, nor where KILN_WORKER says",
             "candidates run in the tuning process: one that faults ends the tune"};

@@ -5,6 +5,7 @@
 
 #include "engine/explain.hpp"
 #include "engine/state.hpp"
+#include "process/program.hpp"
 #include "spec/text.hpp"
 #include "store/key_ring.hpp"
 #include "store/trust.hpp"
@@ -32,7 +33,7 @@ store::LayerSettings layer_settings(const Options& options) {
 
 std::unique_ptr<tune::Worker> worker_for(const Options& options) {
   if (options.isolation == Isolation::in_process) return nullptr;
-  const auto program = tune::find_worker(options.worker);
+  const auto program = process::find_worker(options.worker);
   if (!program.empty()) return std::make_unique<tune::Worker>(program, tune::WorkerPatience{options.candidate_limit});
   if (options.isolation == Isolation::automatic) return nullptr;
   throw Error(

@@ -1,28 +1,12 @@
-// The worker's side.
-#include <fmt/format.h>
-#include <poll.h>
-#include <unistd.h>
+#include "tune/serve_trials.hpp"
 
 #include <optional>
-#include <thread>
 
 #include "jit/compile_pool.hpp"
-#include "tune/channel.hpp"
-#include "tune/worker.hpp"
 #include "tune/worker_messages.hpp"
 
 namespace kiln::tune {
 namespace {
-
-/// A kernel that never ends keeps the main thread; this one notices that nobody waits for it any more.
-void exit_when_closed(int descriptor) {
-  std::thread([descriptor] {
-    pollfd peer{descriptor, POLLRDHUP, 0};
-    while (poll(&peer, 1, -1) <= 0) {
-    }
-    _exit(0);
-  }).detach();
-}
 
 /// What one bucket needs, in the order in which it must go.
 struct Bucket {
@@ -40,51 +24,31 @@ struct Bucket {
   std::unique_ptr<Bench> bench;
 };
 
-class Service {
- public:
-  nlohmann::json answer(const nlohmann::json& message) {
-    if (message.contains("files")) {
-      keep_context(message.at("device"));
-      bucket_.reset();
-      bucket_.emplace(begin_from_json(message));
-      return {{"ready", true}};
-    }
-    const OwnedTrial trial = trial_from_json(bucket_.value().begin.op, message);
-    return to_json(bucket_->bench->try_one({*trial.implementation, trial.config, trial.cubin, trial.best_ns}));
-  }
-
- private:
-  /// From bucket to bucket: making one takes longer than a tune does.
-  void keep_context(int device) {
-    if (!context_ || context_->info().ordinal != device) context_.emplace(device);
-  }
-
-  std::optional<cuda::Context> context_;
-  std::optional<Bucket> bucket_;
-};
-
 }  // namespace
 
-int serve_trials(int descriptor) {
-  const Channel channel(descriptor);
-  exit_when_closed(descriptor);
-  Service service;
-  nlohmann::json message;
-  while (channel.receive(message) == Channel::State::received) {
-    nlohmann::json answer;
-    bool broken = false;
-    try {
-      answer = service.answer(message);
-    } catch (const Error& error) {
-      answer = to_json(error);
-      broken = error.kind() == ErrorKind::driver_failed;
-    } catch (const std::exception& error) {
-      answer = to_json(Error(ErrorKind::io, fmt::format("the worker could not go on: {}", error.what())));
-    }
-    if (!channel.send(answer)) break;
-    if (broken) _exit(0);  // nothing of that context can be given back
+struct TrialService::State {
+  /// From bucket to bucket: making one takes longer than a tune does.
+  void keep_context(int device) {
+    if (!context || context->info().ordinal != device) context.emplace(device);
   }
-  _exit(0);
+
+  std::optional<cuda::Context> context;
+  std::optional<Bucket> bucket;
+};
+
+TrialService::TrialService() : state_(std::make_unique<State>()) {}
+TrialService::~TrialService() = default;
+
+nlohmann::json TrialService::answer(const nlohmann::json& message) {
+  if (message.contains("files")) {
+    state_->keep_context(message.at("device"));
+    state_->bucket.reset();
+    state_->bucket.emplace(begin_from_json(message));
+    return {{"ready", true}};
+  }
+  Bucket& bucket = state_->bucket.value();
+  const OwnedTrial trial = trial_from_json(bucket.begin.op, message);
+  return to_json(bucket.bench->try_one({*trial.implementation, trial.config, trial.cubin, trial.best_ns}));
 }
 
 }  // namespace kiln::tune

@@ -4,15 +4,10 @@
 #include <chrono>
 #include <filesystem>
 #include <memory>
-#include <string>
 
 #include "tune/bench.hpp"
 
 namespace kiln::tune {
-
-/// The program `kiln-worker`: `chosen` if it is not empty, else $KILN_WORKER ("none": no worker), else beside the running program or the
-/// shared library, else where Kiln was installed. Empty when there is none.
-std::filesystem::path find_worker(const std::filesystem::path& chosen);
 
 struct WorkerPatience {
   std::chrono::milliseconds trial{60'000};   // one candidate, verified and timed
@@ -37,8 +32,5 @@ class Worker {
   std::unique_ptr<State> state_;
   friend class RemoteBench;
 };
-
-/// The worker's side, until the other end of the socket is gone. Returns the exit status.
-int serve_trials(int descriptor);
 
 }  // namespace kiln::tune

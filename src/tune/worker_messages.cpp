@@ -1,51 +1,34 @@
 #include "tune/worker_messages.hpp"
 
 #include <algorithm>
-#include <cstring>
+
+#include "process/message.hpp"
 
 namespace kiln::tune {
 namespace {
 
 using Json = nlohmann::json;
 
-Json to_json(const std::vector<spec::SourceFile>& files) {
-  Json list = Json::array();
-  for (const spec::SourceFile& file : files) list.push_back({file.name, file.text});
-  return list;
-}
-
-Json to_json(std::span<const std::byte> bytes) {
-  const auto* first = reinterpret_cast<const std::uint8_t*>(bytes.data());
-  return Json::binary({first, first + bytes.size()});
-}
-
-std::vector<std::byte> bytes_from_json(const Json& json) {
-  const auto& binary = json.get_binary();
-  std::vector<std::byte> bytes(binary.size());
-  if (!bytes.empty()) std::memcpy(bytes.data(), binary.data(), bytes.size());
-  return bytes;
-}
-
 Json to_json(const store::CubinRow& row) {
-  return {{"key", to_json(std::span<const std::byte>(row.key))},
+  return {{"key", process::to_json(std::span<const std::byte>(row.key))},
           {"label", row.label},
           {"arch", row.arch},
           {"compiler", row.compiler},
           {"names", row.name_expressions},
           {"lowered", row.lowered_names},
-          {"image", to_json(std::span<const std::byte>(row.image))}};
+          {"image", process::to_json(std::span<const std::byte>(row.image))}};
 }
 
 store::CubinRow cubin_from_json(const Json& json) {
   store::CubinRow row;
-  const auto key = bytes_from_json(json.at("key"));
+  const auto key = process::bytes_from_json(json.at("key"));
   std::copy_n(key.begin(), std::min(key.size(), row.key.size()), row.key.begin());
   row.label = json.at("label");
   row.arch = json.at("arch");
   row.compiler = json.at("compiler");
   row.name_expressions = json.at("names").get<std::vector<std::string>>();
   row.lowered_names = json.at("lowered").get<std::vector<std::string>>();
-  row.image = bytes_from_json(json.at("image"));
+  row.image = process::bytes_from_json(json.at("image"));
   return row;
 }
 
@@ -60,7 +43,7 @@ Json to_json(const BenchSettings& settings, const std::vector<store::CubinRow>& 
   files.insert(files.end(), settings.op.files.begin(), settings.op.files.end());
   Json json{{"op", settings.op.name},
             {"folder", settings.op.folder},
-            {"files", to_json(files)},
+            {"files", process::to_json(files)},
             {"axes", settings.bucket.axes},
             {"selections", settings.bucket.selections},
             {"device", settings.device.ordinal},
@@ -74,9 +57,8 @@ Json to_json(const BenchSettings& settings, const std::vector<store::CubinRow>& 
 
 Begin begin_from_json(const Json& json) {
   Begin begin;
-  std::vector<spec::SourceFile> files;
-  for (const Json& file : json.at("files")) files.push_back({file.at(0), file.at(1)});
-  begin.op = spec::parse_op(json.at("op").get<std::string>(), json.at("folder").get<std::string>(), files);
+  begin.op = spec::parse_op(json.at("op").get<std::string>(), json.at("folder").get<std::string>(),
+                            process::files_from_json(json.at("files")));
   json.at("axes").get_to(begin.bucket.axes);
   json.at("selections").get_to(begin.bucket.selections);
   begin.device = json.at("device");
@@ -91,7 +73,7 @@ Begin begin_from_json(const Json& json) {
 Json to_json(const Trial& trial) {
   return {{"implementation", trial.implementation.name},
           {"config", std::vector<std::int64_t>(trial.config.begin(), trial.config.end())},
-          {"image", to_json(std::span<const std::byte>(trial.cubin.image))},
+          {"image", process::to_json(std::span<const std::byte>(trial.cubin.image))},
           {"lowered", trial.cubin.lowered_names},
           {"best_ns", trial.best_ns}};
 }
@@ -102,7 +84,7 @@ OwnedTrial trial_from_json(const spec::Op& op, const Json& json) {
   if (trial.implementation == nullptr)
     throw Error(ErrorKind::bad_input, "the worker was asked for an implementation that the op does not have");
   trial.config = json.at("config").get<spec::Config>();
-  trial.cubin.image = bytes_from_json(json.at("image"));
+  trial.cubin.image = process::bytes_from_json(json.at("image"));
   trial.cubin.lowered_names = json.at("lowered").get<std::vector<std::string>>();
   trial.best_ns = json.at("best_ns");
   return trial;
@@ -127,16 +109,6 @@ TrialResult result_from_json(const Json& json) {
   result.registers = json.at("registers");
   result.spill_bytes = json.at("spill_bytes");
   return result;
-}
-
-Json to_json(const Error& error) {
-  return {{"error", {{"kind", static_cast<int>(error.kind())}, {"message", error.what()}}}};
-}
-
-void rethrow(const Json& json) {
-  if (!json.contains("error")) return;
-  const Json& error = json.at("error");
-  throw Error(static_cast<ErrorKind>(error.at("kind").get<int>()), error.at("message").get<std::string>());
 }
 
 }  // namespace kiln::tune

@@ -5,7 +5,6 @@
 #include <string>
 #include <vector>
 
-#include "kiln/error.hpp"
 #include "tune/bench.hpp"
 
 namespace kiln::tune {
@@ -35,9 +34,5 @@ OwnedTrial trial_from_json(const spec::Op& op, const nlohmann::json& json);
 
 nlohmann::json to_json(const TrialResult& result);
 TrialResult result_from_json(const nlohmann::json& json);
-
-nlohmann::json to_json(const Error& error);
-/// Throws what the other side said that it met.
-void rethrow(const nlohmann::json& json);
 
 }  // namespace kiln::tune

@@ -3,12 +3,12 @@
 #include <chrono>
 
 #include "gpu/fixture.hpp"
-#include "tune/worker.hpp"
+#include "process/program.hpp"
 
 namespace kiln::gpu_tests {
 
 TEST_CASE("fault 35: a candidate that faults or never ends is rejected alone, and nothing of the caller's is touched") {
-  if (tune::find_worker({}).empty()) {
+  if (process::find_worker({}).empty()) {
     MESSAGE("skipped: kiln-worker was not found; name it in KILN_WORKER");
     return;
   }

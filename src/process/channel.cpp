@@ -1,4 +1,4 @@
-#include "tune/channel.hpp"
+#include "process/channel.hpp"
 
 #include <poll.h>
 #include <sys/socket.h>
@@ -9,7 +9,7 @@
 #include <cstring>
 #include <vector>
 
-namespace kiln::tune {
+namespace kiln::process {
 namespace {
 
 using Clock = std::chrono::steady_clock;
@@ -87,4 +87,4 @@ Channel::State Channel::receive(nlohmann::json& message, std::optional<std::chro
   return message.is_discarded() ? State::closed : State::received;
 }
 
-}  // namespace kiln::tune
+}  // namespace kiln::process

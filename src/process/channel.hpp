@@ -5,7 +5,7 @@
 #include <nlohmann/json.hpp>
 #include <optional>
 
-namespace kiln::tune {
+namespace kiln::process {
 
 class Channel {
  public:
@@ -25,4 +25,4 @@ class Channel {
   int descriptor_;
 };
 
-}  // namespace kiln::tune
+}  // namespace kiln::process
