@@ -59,7 +59,8 @@ class Bench {
         scope_(context_),
         layers_({.bases = options.bases}),
         cubins_(layers_, pool_),
-        stopwatch_(context_.info().facts, kiln::Regime::cold_l2),
+        stopwatch_(context_.info().facts, kiln::Regime::cold_l2, kiln::jit::default_arch(context_.info().facts.sm()),
+                   cubins_),
         ops_(kiln::spec::load_ops({})) {}
 
   void run(const Asked& asked) {
@@ -76,7 +77,7 @@ class Bench {
     const kiln::tune::Check check = verified.check(stream_.handle());
     const auto limits = kiln::tune::MeasureLimits{.budget_ns = 200e6, .minimum_samples = 51, .maximum_samples = 201};
     const auto cost = stopwatch_.measure([&](CUstream stream) { op.launch(problem, verified.arguments(), stream); },
-                                         stream_.handle(), limits, std::numeric_limits<double>::infinity());
+                                         stream_.handle(), limits);
     const auto frame = kiln::spec::make_frame(described, nullptr, problem, facts);
     const double bytes = static_cast<double>(described.cost_bytes.evaluate(frame).number);
     const double flops = static_cast<double>(described.cost_flops.evaluate(frame).number);
@@ -100,7 +101,7 @@ class Bench {
                                                                        static_cast<std::size_t>(bytes), stream),
                         "cuMemcpyDtoDAsync");
     };
-    return stopwatch_.measure(run, stream_.handle(), limits, std::numeric_limits<double>::infinity()).median_ns;
+    return stopwatch_.measure(run, stream_.handle(), limits).median_ns;
   }
 
   kiln::Engine engine_;

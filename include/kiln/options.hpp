@@ -19,6 +19,23 @@ enum class MissPolicy : std::uint8_t {
   error,    // throw Error(not_tuned)
 };
 
+/// How the candidates of a bucket are searched.
+enum class Strategy : std::uint8_t {
+  racing,  // in the order of what is expected of them; those that cannot win get a few samples; a fraction of the space is compiled
+  exhaustive,  // every candidate
+};
+
+std::string_view to_string(Strategy strategy) noexcept;  // "racing", "exhaustive"
+
+/// What one bucket's tune may cost.
+struct SearchSettings {
+  Strategy strategy = Strategy::racing;
+  std::int64_t trials = 0;  // candidates at most, the baseline among them; 0: no limit
+  std::chrono::milliseconds time_limit{
+      0};                  // after this no candidate is begun, and the best so far are compared; 0: no limit
+  std::uint64_t seed = 1;  // of the draws of racing: the same seed and costs give the same trials
+};
+
 /// Which L2 state costs are measured in; part of the record key.
 enum class Regime : std::uint8_t { cold_l2, hot_l2 };
 
@@ -71,6 +88,7 @@ struct Options {
   std::int64_t overlay_limit_bytes = std::int64_t{1} << 30;
   MissPolicy on_miss = MissPolicy::tune;
   Regime regime = Regime::cold_l2;
+  SearchSettings search;
   /// Compile threads; 0: one for each core.
   int compile_workers = 0;
   Isolation isolation = Isolation::automatic;

@@ -69,10 +69,9 @@ Ran launch_and_time(engine::State& tools, const Op& op, const spec::Op& describe
   if (!settings.no_verify) check = tensors.check(stream.handle());
   tune::MeasureLimits limits;
   if (settings.iterations > 0) limits.minimum_samples = limits.maximum_samples = settings.iterations;
-  tune::Stopwatch stopwatch(tools.context.info().facts, Regime::cold_l2);
+  tune::Stopwatch stopwatch(tools.context.info().facts, Regime::cold_l2, tools.arch, tools.cubins);
   const auto launch = [&](CUstream on) { op.launch(problem, arguments, on); };
-  return {origin, plan, check,
-          stopwatch.measure(launch, stream.handle(), limits, std::numeric_limits<double>::infinity())};
+  return {origin, plan, check, stopwatch.measure(launch, stream.handle(), limits)};
 }
 
 void print_json_ran(const Settings& settings, const spec::Op& op, const Problem& problem, const Ran& ran,

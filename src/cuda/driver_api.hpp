@@ -36,6 +36,7 @@
     (CUstream stream, CUstreamCaptureStatus * status, std::uint64_t * id, CUgraph * graph,                             \
      const CUgraphNode** dependencies, std::size_t* dependency_count))                                                 \
   X(required, cuStreamWaitEvent, (CUstream stream, CUevent event, unsigned int flags))                                 \
+  X(optional, cuStreamWaitValue32_v2, (CUstream stream, CUdeviceptr address, std::uint32_t value, unsigned int flags)) \
   X(required, cuEventCreate, (CUevent * event, unsigned int flags))                                                    \
   X(required, cuEventRecord, (CUevent event, CUstream stream))                                                         \
   X(required, cuEventSynchronize, (CUevent event))                                                                     \

@@ -131,6 +131,10 @@ typedef enum CUpointer_attribute_enum : unsigned int {
 } CUpointer_attribute;
 
 typedef enum CUstream_flags_enum : unsigned int { CU_STREAM_DEFAULT = 0, CU_STREAM_NON_BLOCKING = 1 } CUstream_flags;
+typedef enum CUstreamWaitValue_flags_enum : unsigned int {
+  CU_STREAM_WAIT_VALUE_GEQ = 0,
+  CU_STREAM_WAIT_VALUE_EQ = 1
+} CUstreamWaitValue_flags;
 
 typedef enum CUevent_flags_enum : unsigned int {
   CU_EVENT_DEFAULT = 0,

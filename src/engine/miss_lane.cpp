@@ -81,16 +81,9 @@ std::unique_ptr<PlanState> OpState::tune(const Lookup& lookup) {
       look_up(op, lookup.bucket, engine.context.info().facts, engine.options.regime, engine.layers, false);
   if (again.is_hit()) return load(again);
   const std::lock_guard lock(engine.tune_mutex);
-  const tune::TuneRequest request{op,
-                                  lookup.bucket,
-                                  lookup.key,
-                                  engine.context.info(),
-                                  engine.options.regime,
-                                  engine.arch,
-                                  {},
-                                  engine.worker.get(),
-                                  engine.options.stop_requested,
-                                  engine.options.on_tune};
+  const tune::TuneRequest request{
+      op,          lookup.bucket,         lookup.key,          engine.context.info(),         engine.options.regime,
+      engine.arch, engine.options.search, engine.worker.get(), engine.options.stop_requested, engine.options.on_tune};
   tune::publish(request, tune::tune_bucket(request, engine.cubins), engine.cubins);
   engine.counters.count_tune();
   return load(look_up(op, lookup.bucket, engine.context.info().facts, engine.options.regime, engine.layers, false));

@@ -5,6 +5,7 @@
 #include <memory>
 #include <span>
 #include <string>
+#include <vector>
 
 #include "cuda/device.hpp"
 #include "jit/specialisation.hpp"
@@ -13,7 +14,6 @@
 #include "store/record.hpp"
 #include "tune/cubins.hpp"
 #include "tune/measure.hpp"
-#include "tune/search.hpp"
 
 namespace kiln::tune {
 
@@ -22,24 +22,32 @@ struct Trial {
   const spec::Implementation& implementation;
   std::span<const std::int64_t> config;
   const jit::Cubin& cubin;
-  double best_ns;  // the best median so far, infinite when there is none
 };
 
-/// What became of it. Only one that came out right has a cost.
-struct TrialResult {
+/// What became of it when it was brought in. Only one that came out right may be sampled.
+struct Entrance {
   store::Verdict verdict = store::Verdict::not_timed;
   std::string reason;
-  Cost cost;
   int registers = 0;
   std::int64_t spill_bytes = 0;
+};
+
+/// Device time of one candidate's runs, or why there is none: it fell ill after it had come out right.
+struct Samples {
+  std::vector<double> ns;
+  std::string failure;
 };
 
 class Bench {
  public:
   virtual ~Bench() = default;
-  /// Verifies at both ends of the bucket, then times at its upper edge. Throws Error(driver_failed) when the candidate broke
-  /// the context that it shares with the caller, Error(out_of_memory).
-  virtual TrialResult try_one(const Trial& trial) = 0;
+  /// Loads a candidate under a number of the caller's choice and verifies it at both ends of the bucket. Throws Error(driver_failed)
+  /// when the candidate broke the context that it shares with the caller, Error(out_of_memory).
+  virtual Entrance admit(std::size_t candidate, const Trial& trial) = 0;
+  /// `rounds` samples of each at the bucket's upper edge, in turns. Precondition: admitted. Throws as admit() does.
+  virtual std::vector<Samples> sample(std::span<const std::size_t> candidates, std::int64_t rounds) = 0;
+  /// Unloads it.
+  virtual void drop(std::size_t candidate) = 0;
 };
 
 struct BenchSettings {
@@ -48,7 +56,6 @@ struct BenchSettings {
   const cuda::DeviceInfo& device;
   Regime regime = Regime::cold_l2;
   std::string arch;
-  MeasureLimits limits{};
 };
 
 /// In the current context: allocates and fills the tensors, runs the reference. Throws as VerificationCase does.

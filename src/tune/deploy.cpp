@@ -78,6 +78,7 @@ std::vector<jit::Specialisation> verification(const spec::Op& op, const Problem&
   const auto frame = spec::make_frame(op, nullptr, bucket, device);
   std::vector<jit::Specialisation> result;
   result.push_back(jit::specialise_reference(op, frame, arch));
+  result.push_back(evict_kernel(arch));
   for (const spec::Tensor& tensor : op.tensors) {
     const spec::DType type = op.dtype_of(tensor, frame);
     result.push_back(fill_kernel(type, arch));

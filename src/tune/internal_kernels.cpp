@@ -38,6 +38,8 @@ jit::Specialisation fill_kernel(spec::DType type, const std::string& arch) {
   return internal("fill.cuh", {fmt::format("kiln::fill_values<{}>", cpp_name(type))}, arch);
 }
 
+jit::Specialisation evict_kernel(const std::string& arch) { return internal("evict.cuh", {"kiln::evict_lines"}, arch); }
+
 jit::Specialisation compare_kernels(spec::DType type, const std::string& arch) {
   const std::string_view wanted = cpp_name(reference_type(type));
   return internal("compare.cuh",

@@ -1,4 +1,4 @@
-// Kiln's own kernels, templates/internal: filling tensors and comparing them.
+// Kiln's own kernels, templates/internal: filling tensors, comparing them, flushing L2.
 #pragma once
 
 #include <string>
@@ -11,6 +11,7 @@ namespace kiln::tune {
 /// The type in which a reference writes an output: f32, f64 for f64, the same for integers.
 spec::DType reference_type(spec::DType type) noexcept;
 jit::Specialisation fill_kernel(spec::DType type, const std::string& arch);
+jit::Specialisation evict_kernel(const std::string& arch);
 jit::Specialisation compare_kernels(spec::DType type, const std::string& arch);
 
 }  // namespace kiln::tune

@@ -1,11 +1,13 @@
 #include <fmt/format.h>
 
 #include <chrono>
+#include <map>
 #include <vector>
 
 #include "jit/executable.hpp"
 #include "kiln/error.hpp"
 #include "tune/bench.hpp"
+#include "tune/measure.hpp"
 #include "tune/verification_case.hpp"
 
 namespace kiln::tune {
@@ -14,44 +16,71 @@ namespace {
 class LocalBench final : public Bench {
  public:
   LocalBench(const BenchSettings& settings, Cubins& cubins)
-      : settings_(settings), stopwatch_(settings.device.facts, settings.regime) {
+      : settings_(settings), stopwatch_(settings.device.facts, settings.regime, settings.arch, cubins) {
     const Problem low = spec::low_corner(settings.op, settings.bucket);
     const auto seed = static_cast<std::uint64_t>(std::chrono::steady_clock::now().time_since_epoch().count());
     if (!(low == settings.bucket)) add_case(low, cubins, seed);
     add_case(settings.bucket, cubins, seed + 1);
   }
 
-  TrialResult try_one(const Trial& trial) override {
-    TrialResult result;
+  Entrance admit(std::size_t candidate, const Trial& trial) override {
+    Entrance entrance;
+    const std::string name =
+        fmt::format("{} {}", trial.implementation.name, spec::to_string(trial.implementation, trial.config));
     try {
       const auto frame =
           spec::make_frame(settings_.op, &trial.implementation, settings_.bucket, settings_.device.facts, trial.config);
-      const jit::Executable executable(settings_.op, trial.implementation, frame, trial.cubin);
-      const jit::Resources resources = executable.resources();
-      result.registers = resources.registers;
-      result.spill_bytes = resources.spill_bytes;
-      if (!is_right(result, executable)) return result;
-      VerificationCase& measured = cases_.back();
-      result.cost = stopwatch_.measure([&](CUstream stream) { measured.launch(executable, stream); }, stream_.handle(),
-                                       settings_.limits, trial.best_ns);
-      result.verdict = store::Verdict::ok;
+      auto live = std::make_unique<Live>(jit::Executable(settings_.op, trial.implementation, frame, trial.cubin));
+      const jit::Resources resources = live->executable.resources();
+      entrance.registers = resources.registers;
+      entrance.spill_bytes = resources.spill_bytes;
+      if (!is_right(entrance, *live)) return entrance;
+      entrance.verdict = store::Verdict::ok;
+      live_.insert_or_assign(candidate, std::move(live));
     } catch (const Error& error) {
-      reject(trial, result, error);
+      entrance.reason = reason_for_rejecting(error, name);
+      entrance.verdict = store::Verdict::launch_failed;
+    }
+    return entrance;
+  }
+
+  std::vector<Samples> sample(std::span<const std::size_t> candidates, std::int64_t rounds) override {
+    std::vector<Launch> launches;
+    for (std::size_t candidate : candidates)
+      launches.emplace_back([this, live = live_.at(candidate).get()](CUstream stream) {
+        cases_.back().launch(live->executable, live->workspace, stream);
+      });
+    std::vector<Samples> result(candidates.size());
+    try {
+      auto taken = stopwatch_.sample(launches, rounds, stream_.handle());
+      for (std::size_t i = 0; i < result.size(); ++i) result[i].ns = std::move(taken[i]);
+    } catch (const Error& error) {
+      // What else ran in these turns cannot be told from the one that failed.
+      const std::string reason = reason_for_rejecting(error, fmt::format("one of {}", candidates.size()));
+      for (Samples& each : result) each.failure = reason;
     }
     return result;
   }
 
+  void drop(std::size_t candidate) override { live_.erase(candidate); }
+
  private:
+  struct Live {
+    explicit Live(jit::Executable loaded) : executable(std::move(loaded)), workspace(executable) {}
+    jit::Executable executable;
+    TrialWorkspace workspace;
+  };
+
   void add_case(const Problem& problem, Cubins& cubins, std::uint64_t seed) {
     cases_.emplace_back(settings_.op, problem, settings_.device.facts, settings_.arch, cubins, seed, stream_.handle());
   }
 
-  bool is_right(TrialResult& result, const jit::Executable& executable) {
+  bool is_right(Entrance& entrance, Live& live) {
     for (VerificationCase& each : cases_) {
-      const Check check = each.verify(executable, stream_.handle());
+      const Check check = each.verify(live.executable, live.workspace, stream_.handle());
       if (check.right) continue;
-      result.verdict = store::Verdict::wrong_result;
-      result.reason = fmt::format("at {}: {}", spec::to_string(settings_.op, each.problem()), check.reason);
+      entrance.verdict = store::Verdict::wrong_result;
+      entrance.reason = fmt::format("at {}: {}", spec::to_string(settings_.op, each.problem()), check.reason);
       return false;
     }
     return true;
@@ -59,16 +88,12 @@ class LocalBench final : public Bench {
 
   /// A candidate that does not load rejects itself. A launch that broke the context ends the bench: nothing after it could be
   /// trusted.
-  void reject(const Trial& trial, TrialResult& result, const Error& error) const {
-    result.cost = {};
-    result.reason = error.what();
-    result.verdict = store::Verdict::launch_failed;
-    if (error.kind() == ErrorKind::bad_manifest || error.kind() == ErrorKind::bad_input) return;
+  [[nodiscard]] std::string reason_for_rejecting(const Error& error, const std::string& who) const {
+    if (error.kind() == ErrorKind::bad_manifest || error.kind() == ErrorKind::bad_input) return error.what();
     if (error.kind() != ErrorKind::driver_failed) throw error;
-    if (context_lives()) return;
+    if (context_lives()) return error.what();
     throw Error(ErrorKind::driver_failed,
-                fmt::format("candidate {} {} of {} broke the device context: {}", trial.implementation.name,
-                            spec::to_string(trial.implementation, trial.config), settings_.op.name, error.what()));
+                fmt::format("candidate {} of {} broke the device context: {}", who, settings_.op.name, error.what()));
   }
 
   [[nodiscard]] bool context_lives() const {
@@ -84,6 +109,7 @@ class LocalBench final : public Bench {
   Stopwatch stopwatch_;
   cuda::Stream stream_;
   std::vector<VerificationCase> cases_;  // the last is the upper edge
+  std::map<std::size_t, std::unique_ptr<Live>> live_;
 };
 
 }  // namespace

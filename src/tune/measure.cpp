@@ -1,56 +1,90 @@
 #include "tune/measure.hpp"
 
 #include <algorithm>
+#include <array>
+
+#include "tune/internal_kernels.hpp"
 
 namespace kiln::tune {
 namespace {
 
-constexpr double far_out_of_reach = 4;  // times the best median, in one run that was not warm
-constexpr std::size_t first_batch = 5;  // also what the estimate of one run comes from
+constexpr std::size_t slots = 32;        // runs enqueued at once; the driver's queue holds a thousand pieces of work
+constexpr std::int64_t first_batch = 5;  // what the estimate of one run comes from
+constexpr double flush_ns = 40e3;        // about what it takes on an H200
+constexpr unsigned flush_threads = 512, flush_blocks = 1056;
+constexpr std::int64_t piece_bytes = 16;
+
+/// The run of this place when `launches` take turns.
+std::size_t whose_turn(std::size_t place, std::size_t launches) {
+  const std::size_t round = place / launches, within = place % launches;
+  return round % 2 == 0 ? within : launches - 1 - within;
+}
 
 }  // namespace
 
-Stopwatch::Stopwatch(const spec::DeviceFacts& device, Regime regime) : regime_(regime) {
-  if (regime_ == Regime::cold_l2)
-    flush_ = cuda::Buffer(2 * std::max<std::int64_t>(device.l2_bytes(), std::int64_t{1} << 20));
-}
-
-void Stopwatch::enqueue(const std::function<void(CUstream)>& launch, CUstream stream, std::size_t sample) {
-  while (begins_.size() <= sample) {
+Stopwatch::Stopwatch(const spec::DeviceFacts& device, Regime regime, const std::string& arch, Cubins& cubins) {
+  for (std::size_t i = 0; i < slots; ++i) {
     begins_.emplace_back();
     ends_.emplace_back();
   }
-  // The flush also keeps the device busy while the host enqueues what follows, so that host time does not enter.
-  if (flush_.bytes() > 0) flush_.fill_bytes(0, stream);
-  begins_[sample].record(stream);
+  if (regime != Regime::cold_l2) return;
+  const jit::Cubin cubin = cubins.get_and_keep(evict_kernel(arch)).cubin;
+  evict_ = std::make_unique<jit::Module>(cubin.image, cubin.lowered_names);
+  lines_ = cuda::Buffer(2 * std::max<std::int64_t>(device.l2_bytes(), std::int64_t{1} << 20) + piece_bytes);
+  lines_.fill_bytes(0, nullptr);
+  flush(nullptr);  // loads it: nothing may be loaded behind a closed gate
+  cuda::check(cuda::Driver::get().cuStreamSynchronize(nullptr), "cuStreamSynchronize");
+}
+
+void Stopwatch::flush(CUstream stream) {
+  if (!evict_) return;
+  CUdeviceptr data = lines_.pointer();
+  long long count = lines_.bytes() / piece_bytes - 1;
+  CUdeviceptr sink = data + static_cast<CUdeviceptr>(count * piece_bytes);
+  std::array<void*, 3> parameters = {&data, &count, &sink};
+  cuda::check(cuda::Driver::get().cuLaunchKernel(evict_->function(0), flush_blocks, 1, 1, flush_threads, 1, 1, 0,
+                                                 stream, parameters.data(), nullptr),
+              "flushing L2");
+}
+
+void Stopwatch::enqueue(const Launch& launch, CUstream stream, std::size_t slot) {
+  flush(stream);
+  begins_[slot].record(stream);
   launch(stream);
-  ends_[sample].record(stream);
+  ends_[slot].record(stream);
 }
 
-void Stopwatch::collect(std::size_t begin, std::size_t end, std::vector<double>& samples) {
-  ends_[end - 1].synchronize();
-  for (std::size_t i = begin; i < end; ++i) samples.push_back(cuda::Event::elapsed_ns(begins_[i], ends_[i]));
+std::vector<std::vector<double>> Stopwatch::sample(std::span<const Launch> launches, std::int64_t rounds,
+                                                   CUstream stream) {
+  std::vector<std::vector<double>> samples(launches.size());
+  const std::size_t total = launches.size() * static_cast<std::size_t>(rounds);
+  for (std::size_t begin = 0; begin < total; begin += slots) {
+    const std::size_t end = std::min(begin + slots, total);
+    gate_.close(stream);
+    try {
+      for (std::size_t i = begin; i < end; ++i) enqueue(launches[whose_turn(i, launches.size())], stream, i - begin);
+    } catch (...) {
+      gate_.open();
+      throw;
+    }
+    gate_.open();
+    ends_[end - 1 - begin].synchronize();
+    for (std::size_t i = begin; i < end; ++i)
+      samples[whose_turn(i, launches.size())].push_back(cuda::Event::elapsed_ns(begins_[i - begin], ends_[i - begin]));
+  }
+  return samples;
 }
 
-Cost Stopwatch::measure(const std::function<void(CUstream)>& launch, CUstream stream, const MeasureLimits& limits,
-                        double best_ns) {
-  // Warm-up: instruction caches, and clocks when the device was idle. It also tells at once what is far out of reach.
-  std::vector<double> samples;
-  enqueue(launch, stream, 0);
-  collect(0, 1, samples);
-  if (samples.front() > far_out_of_reach * best_ns) return summarise(samples);
-  samples.clear();
-  for (std::size_t i = 0; i < first_batch; ++i) enqueue(launch, stream, i);
-  collect(0, first_batch, samples);
-  const double fastest = *std::min_element(samples.begin(), samples.end());
-  if (fastest > limits.hopeless * best_ns) return summarise(samples);
-  const double each =
-      std::max(fastest, 1000.0) + (flush_.bytes() > 0 ? 40e3 : 0.0);  // a flush takes about 40 us on an H200
+Cost Stopwatch::measure(const Launch& launch, CUstream stream, const MeasureLimits& limits) {
+  const auto take = [&](std::int64_t rounds) { return sample({&launch, 1}, rounds, stream).front(); };
+  take(1);  // instruction caches, and clocks when the device was idle
+  std::vector<double> samples = take(first_batch);
+  const double each = std::max(*std::min_element(samples.begin(), samples.end()), 1000.0) + (evict_ ? flush_ns : 0.0);
   const auto wanted =
       std::clamp(static_cast<std::int64_t>(limits.budget_ns / each), limits.minimum_samples, limits.maximum_samples);
-  const auto total = static_cast<std::size_t>(wanted) | 1U;  // odd: the median is a sample
-  for (std::size_t i = first_batch; i < total; ++i) enqueue(launch, stream, i);
-  collect(first_batch, total, samples);
+  const std::vector<double> rest =
+      take(std::max<std::int64_t>(0, (wanted | 1) - first_batch));  // odd: the median is a sample
+  samples.insert(samples.end(), rest.begin(), rest.end());
   return summarise(samples);
 }
 

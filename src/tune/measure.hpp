@@ -1,37 +1,48 @@
-// Device time of a launch: L2 flushed or kept, events around each run, enough samples for a median with an interval.
+// Device time of launches: L2 flushed or kept, events around each run, the runs of several candidates in turns.
 #pragma once
 
 #include <cstdint>
 #include <functional>
+#include <span>
+#include <string>
 #include <vector>
 
 #include "cuda/device.hpp"
+#include "cuda/gate.hpp"
+#include "jit/module.hpp"
 #include "kiln/options.hpp"
+#include "tune/cubins.hpp"
 #include "tune/search.hpp"
 
 namespace kiln::tune {
 
+/// Enqueues one run.
+using Launch = std::function<void(CUstream)>;
+
 struct MeasureLimits {
-  double budget_ns = 25e6;  // of one candidate, warm-up not counted
+  double budget_ns = 25e6;
   std::int64_t minimum_samples = 9;
   std::int64_t maximum_samples = 41;
-  double hopeless = 1.5;  // give up early on a candidate whose best of the first samples is this far behind
 };
 
 class Stopwatch {
  public:
-  /// Holds a buffer of twice the L2, written before each run in regime cold_l2: that evicts what the run before left.
-  Stopwatch(const spec::DeviceFacts& device, Regime regime);
-  /// `launch` enqueues one run. `best_ns`: the best median so far, infinite when there is none.
-  Cost measure(const std::function<void(CUstream)>& launch, CUstream stream, const MeasureLimits& limits,
-               double best_ns);
+  /// In regime cold_l2, holds a buffer of twice the L2, read before each run: that evicts what the run before left. Throws what
+  /// Cubins::get_and_keep does.
+  Stopwatch(const spec::DeviceFacts& device, Regime regime, const std::string& arch, Cubins& cubins);
+  /// `rounds` samples of each launch in nanoseconds, taken in turns, forwards in one round and backwards in the next, so that a
+  /// clock that drifts meets them all alike. The stream is held back while the host enqueues.
+  std::vector<std::vector<double>> sample(std::span<const Launch> launches, std::int64_t rounds, CUstream stream);
+  /// One alone: a warm-up, then as many samples as the budget allows.
+  Cost measure(const Launch& launch, CUstream stream, const MeasureLimits& limits);
 
  private:
-  void enqueue(const std::function<void(CUstream)>& launch, CUstream stream, std::size_t sample);
-  void collect(std::size_t begin, std::size_t end, std::vector<double>& samples);
+  void enqueue(const Launch& launch, CUstream stream, std::size_t slot);
+  void flush(CUstream stream);
 
-  Regime regime_;
-  cuda::Buffer flush_;
+  std::unique_ptr<jit::Module> evict_;
+  cuda::Buffer lines_;
+  cuda::Gate gate_;
   std::vector<cuda::Event> begins_, ends_;
 };
 

@@ -2,34 +2,23 @@
 
 #include <algorithm>
 #include <cmath>
-#include <numeric>
+
+namespace kiln {
+
+std::string_view to_string(Strategy strategy) noexcept {
+  return strategy == Strategy::exhaustive ? "exhaustive" : "racing";
+}
+
+}  // namespace kiln
 
 namespace kiln::tune {
 namespace {
 
-class Exhaustive final : public Strategy {
- public:
-  explicit Exhaustive(std::size_t candidates) : candidates_(candidates) {}
-  std::optional<std::size_t> next() override {
-    if (next_ == candidates_) return std::nullopt;
-    return next_++;
-  }
-  void report(std::size_t /*candidate*/, const Cost& /*cost*/) override {}
-  [[nodiscard]] std::vector<std::size_t> upcoming() const override {
-    std::vector<std::size_t> rest(candidates_ - next_);
-    std::iota(rest.begin(), rest.end(), next_);
-    return rest;
-  }
-
- private:
-  std::size_t candidates_;
-  std::size_t next_ = 0;
-};
-
 constexpr double near_tie = 1.01;
 
-bool ties_with(const Cost& cost, const Cost& leader) {
-  return !cost.failed() && cost.median_ns <= near_tie * leader.median_ns && cost.low_ns <= leader.high_ns;
+double median_of(const Finalist& candidate) {
+  std::vector<double> sorted = candidate.samples_ns;
+  return summarise(sorted).median_ns;
 }
 
 }  // namespace
@@ -53,20 +42,28 @@ Cost summarise(std::span<double> samples) {
   return cost;
 }
 
-std::unique_ptr<Strategy> exhaustive(std::size_t candidates) { return std::make_unique<Exhaustive>(candidates); }
+Cost ratio(std::span<const double> a, std::span<const double> b) {
+  std::vector<double> ratios(std::min(a.size(), b.size()));
+  for (std::size_t i = 0; i < ratios.size(); ++i) ratios[i] = a[i] / b[i];
+  return summarise(ratios);
+}
 
-std::optional<std::size_t> choose(std::span<const Scored> candidates) {
-  const auto leader = std::min_element(candidates.begin(), candidates.end(), [](const Scored& a, const Scored& b) {
-    return a.cost.median_ns < b.cost.median_ns;
+std::optional<std::size_t> choose(std::span<const Finalist> candidates) {
+  const auto leader = std::min_element(candidates.begin(), candidates.end(), [](const Finalist& a, const Finalist& b) {
+    return median_of(a) < median_of(b);
   });
-  if (leader == candidates.end() || leader->cost.failed()) return std::nullopt;
-  const Cost& baseline = candidates.front().cost;
-  if (!baseline.failed() && leader->cost.high_ns >= baseline.low_ns) return 0;
-  std::size_t best = static_cast<std::size_t>(leader - candidates.begin());
+  if (leader == candidates.end() || leader->samples_ns.empty()) return std::nullopt;
+  const auto against_leader = [&](const Finalist& each) { return ratio(each.samples_ns, leader->samples_ns); };
+  const Finalist& baseline = candidates.front();
+  if (!baseline.samples_ns.empty() && against_leader(baseline).low_ns <= 1) return 0;
+  auto best = static_cast<std::size_t>(leader - candidates.begin());
   for (std::size_t i = 0; i < candidates.size(); ++i) {
+    if (candidates[i].samples_ns.empty()) continue;
+    const Cost behind = against_leader(candidates[i]);
+    if (behind.median_ns > near_tie || behind.low_ns > 1) continue;
     const bool lighter = candidates[i].registers < candidates[best].registers ||
                          (candidates[i].registers == candidates[best].registers && i < best);
-    if (ties_with(candidates[i].cost, leader->cost) && lighter) best = i;
+    if (lighter) best = i;
   }
   return best;
 }

@@ -9,6 +9,8 @@
 #include <span>
 #include <vector>
 
+#include "kiln/options.hpp"
+
 namespace kiln::tune {
 
 /// Nanoseconds of device time: the median and its 95 % interval. A candidate that failed has an infinite median.
@@ -24,29 +26,65 @@ struct Cost {
 /// Conover, Practical Nonparametric Statistics, 3.2). With fewer than six samples the interval is their range. Sorts `samples`.
 Cost summarise(std::span<double> samples);
 
-/// Decides which candidate is timed next. Candidates are indices; index 0 is the baseline.
-class Strategy {
- public:
-  virtual ~Strategy() = default;
-  /// The candidate to verify and time now, or nothing when the search is over.
-  [[nodiscard]] virtual std::optional<std::size_t> next() = 0;
-  /// The cost of the candidate that next() gave.
-  virtual void report(std::size_t candidate, const Cost& cost) = 0;
-  /// Candidates that next() may give soon, likeliest first, so that their compiles can begin.
-  [[nodiscard]] virtual std::vector<std::size_t> upcoming() const = 0;
-};
+/// How many times as long `a` took as `b`: the median over the rounds that both have, and its interval. Samples of one place were taken
+/// side by side, so that what slowed both, such as a clock, falls out.
+Cost ratio(std::span<const double> a, std::span<const double> b);
 
-/// Every candidate once, in order.
-std::unique_ptr<Strategy> exhaustive(std::size_t candidates);
-
-/// What the choice looks at, a candidate each.
-struct Scored {
-  Cost cost;
+/// What the choice looks at, a candidate each: samples round by round, none of one that failed.
+struct Finalist {
+  std::vector<double> samples_ns;
   int registers = 0;
 };
-/// The winner's index. The lowest median leads; the baseline (index 0) stays unless the leader beats it beyond the noise, that is
-/// unless their intervals are disjoint; among candidates within 1 % of the leader whose intervals overlap its own, the
+/// The winner's index. The lowest median leads; the baseline (index 0) stays unless it is slower than the leader beyond the noise, that
+/// is unless the interval of their ratio lies above 1; among candidates within 1 % of the leader and not slower beyond the noise, the
 /// fewest registers win, then the lowest index. Nothing when all failed.
-std::optional<std::size_t> choose(std::span<const Scored> candidates);
+std::optional<std::size_t> choose(std::span<const Finalist> candidates);
+
+/// What a search asks of the bench: to bring these candidates in if they are not yet (compile, load, verify), then `rounds` samples of
+/// each, interleaved, so that a clock that drifts meets them all alike.
+struct Ask {
+  std::vector<std::size_t> candidates;
+  std::int64_t rounds = 0;
+};
+
+/// Decides what is timed next and when enough is known. Candidates are indices; index 0 is the baseline.
+class Search {
+ public:
+  virtual ~Search() = default;
+  /// Nothing when the search is over. Each candidate of an ask is reported or rejected before the next one.
+  [[nodiscard]] virtual std::optional<Ask> next() = 0;
+  virtual void report(std::size_t candidate, std::span<const double> samples_ns) = 0;
+  /// Time is short: nothing more is brought in, and the finals follow.
+  virtual void hurry() = 0;
+  /// It did not compile, came out wrong, or failed.
+  virtual void reject(std::size_t candidate) = 0;
+  /// Whether it may be asked for again.
+  [[nodiscard]] virtual bool contends(std::size_t candidate) const = 0;
+  /// What next() will likely bring in, likeliest first, so that compiles can begin: none that may well not be tried.
+  [[nodiscard]] virtual std::vector<std::size_t> upcoming() const = 0;
+  [[nodiscard]] virtual const Cost& cost(std::size_t candidate) const = 0;
+  /// choose() among those that came as far as the last comparison, whose samples were taken side by side.
+  [[nodiscard]] virtual std::optional<std::size_t> winner(std::span<const int> registers) const = 0;
+};
+
+/// Every candidate once, in order, each with samples for an interval of its own; then the finals.
+std::unique_ptr<Search> exhaustive(std::size_t candidates);
+
+/// What is known of the candidates before any is tried.
+struct Outlook {
+  std::vector<double> expected_ns;      // one a candidate; their ratios count, their scale does not
+  std::vector<std::size_t> favourites;  // what won in buckets and on devices near this one, nearest first
+  std::vector<std::vector<std::int64_t>>
+      position;  // implementation, then the place of each parameter's value in its list
+};
+
+struct RacingLimits {
+  std::int64_t trials = 0;    // candidates brought in at most; 0: no limit
+  std::int64_t patience = 5;  // trials in a row that do not improve on the leader, before it is believed
+  std::uint64_t seed = 1;     // of the draws that look away from what is expected
+};
+/// Successive elimination: candidates enter in the order of what is expected of them, corrected after each heat by what their
+/// neighbours in the space turned out to cost; hopeless ones get a few samples, and those that may win meet in the finals.
+std::unique_ptr<Search> racing(Outlook outlook, const RacingLimits& limits);
 
 }  // namespace kiln::tune

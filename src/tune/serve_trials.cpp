@@ -12,7 +12,7 @@ namespace {
 struct Bucket {
   explicit Bucket(Begin asked) : begin(std::move(asked)), context(begin.device), scope(context), cubins(layers, pool) {
     layers.put_all({}, begin.cubins);
-    bench = local_bench({begin.op, begin.bucket, context.info(), begin.regime, begin.arch, begin.limits}, cubins);
+    bench = local_bench({begin.op, begin.bucket, context.info(), begin.regime, begin.arch}, cubins);
   }
 
   Begin begin;
@@ -47,8 +47,16 @@ nlohmann::json TrialService::answer(const nlohmann::json& message) {
     return {{"ready", true}};
   }
   Bucket& bucket = state_->bucket.value();
-  const OwnedTrial trial = trial_from_json(bucket.begin.op, message);
-  return to_json(bucket.bench->try_one({*trial.implementation, trial.config, trial.cubin, trial.best_ns}));
+  if (message.contains("admit")) {
+    const OwnedTrial trial = trial_from_json(bucket.begin.op, message);
+    return to_json(bucket.bench->admit(message.at("admit"), {*trial.implementation, trial.config, trial.cubin}));
+  }
+  if (message.contains("drop")) {
+    bucket.bench->drop(message.at("drop"));
+    return {{"dropped", true}};
+  }
+  const auto candidates = message.at("sample").get<std::vector<std::size_t>>();
+  return to_json(bucket.bench->sample(candidates, message.at("rounds")));
 }
 
 }  // namespace kiln::tune

@@ -2,8 +2,11 @@
 
 #include <fmt/format.h>
 
+#include <algorithm>
 #include <chrono>
 #include <cmath>
+#include <set>
+#include <utility>
 
 #include "jit/executable.hpp"
 #include "kiln/error.hpp"
@@ -17,15 +20,27 @@ struct Entry {
   spec::Config config;
   jit::Specialisation specialisation;
   store::Candidate result;
-  Scored scored;
+  std::vector<std::int64_t> position{};  // implementation, then the place of each parameter's value among its values
 };
+
+std::vector<std::int64_t> position_of(const spec::Op& op, const spec::Implementation& implementation,
+                                      const spec::Config& config) {
+  std::vector<std::int64_t> position{&implementation - op.implementations.data()};
+  for (std::size_t i = 0; i < config.size(); ++i) {
+    const auto& values = implementation.parameters[i].values;
+    position.push_back(
+        std::count_if(values.begin(), values.end(), [&](std::int64_t value) { return value < config[i]; }));
+  }
+  return position;
+}
 
 /// The baseline first, then each implementation's space in the manifest's order.
 std::vector<Entry> candidates_of(const TuneRequest& request) {
   std::vector<Entry> entries;
   const auto add = [&](const spec::Implementation& implementation, const spec::Config& config) {
     const auto frame = spec::make_frame(request.op, &implementation, request.bucket, request.device.facts, config);
-    Entry entry{&implementation, config, jit::specialise(request.op, implementation, frame, request.arch), {}, {}};
+    Entry entry{&implementation, config, jit::specialise(request.op, implementation, frame, request.arch), {}};
+    entry.position = position_of(request.op, implementation, config);
     entry.result.implementation = implementation.name;
     entry.result.config = spec::to_string(implementation, config);
     entry.result.verdict = store::Verdict::not_timed;
@@ -56,39 +71,73 @@ class Session {
       throw Error(ErrorKind::not_tuned,
                   fmt::format("{}: no implementation has a legal config for {} on {}", request.op.name, bucket_text_,
                               request.device.facts.device_class()));
+    search_ = make_search();
   }
 
   TuneResult run() {
-    const auto strategy = exhaustive(entries_.size());
     // Before any candidate: nothing can be verified without the reference.
     for (const jit::Specialisation& needed :
          verification(request_.op, request_.bucket, request_.device.facts, request_.arch))
       cubins_.prefetch(needed);
-    for (std::size_t index : strategy->upcoming()) cubins_.prefetch(entries_[index].specialisation);
+    prefetch_upcoming();
     announce(TuneEvent::Kind::begun, nullptr);
-    prepare_bench();
-    while (const auto index = strategy->next()) {
-      if (request_.stop_requested && request_.stop_requested())
-        throw Error(ErrorKind::interrupted,
-                    fmt::format("tuning {} {} was interrupted after {} of {} candidates; finished buckets are kept",
-                                request_.op.name, bucket_text_, done_, entries_.size()));
-      Entry& entry = entries_[*index];
-      try_one(entry);
-      ++done_;
-      if (entry.scored.cost.median_ns < best_ns_) best_ns_ = entry.scored.cost.median_ns;
-      if (entry.result.baseline) baseline_ns_ = entry.result.cost_ns;
-      strategy->report(*index, entry.scored.cost);
-      announce(TuneEvent::Kind::candidate, &entry);
+    paced([&] { prepare_bench(); });
+    while (auto ask = search_->next()) {
+      announce_settled(ask->candidates);
+      check_time();
+      for (const std::size_t candidate : ask->candidates)
+        if (!is_in(candidate)) cubins_.prefetch(entries_[candidate].specialisation);
+      std::erase_if(ask->candidates, [&](std::size_t candidate) { return !is_in(candidate) && !bring_in(candidate); });
+      prefetch_upcoming();
+      if (!ask->candidates.empty()) take_samples(*ask);
+      let_go_of_beaten();
     }
+    announce_settled({});
     return finish();
   }
 
  private:
+  using Clock = std::chrono::steady_clock;
+
+  std::unique_ptr<Search> make_search() {
+    if (request_.search.strategy == Strategy::exhaustive) return exhaustive(entries_.size());
+    Outlook outlook;
+    for (const Entry& entry : entries_) {
+      outlook.expected_ns.push_back(1);
+      outlook.position.push_back(entry.position);
+    }
+    return racing(std::move(outlook), {.trials = request_.search.trials, .seed = request_.search.seed});
+  }
+
   void prepare_bench() {
-    const BenchSettings settings{request_.op,     request_.bucket, request_.device,
-                                 request_.regime, request_.arch,   request_.limits};
+    const BenchSettings settings{request_.op, request_.bucket, request_.device, request_.regime, request_.arch};
     bench_ = request_.worker != nullptr ? request_.worker->bench(settings, cubins_) : local_bench(settings, cubins_);
   }
+
+  void check_stop() const {
+    if (request_.stop_requested && request_.stop_requested())
+      throw Error(ErrorKind::interrupted,
+                  fmt::format("tuning {} {} was interrupted after {} of {} candidates; finished buckets are kept",
+                              request_.op.name, bucket_text_, announced_, entries_.size()));
+  }
+
+  void check_time() {
+    const auto limit = request_.search.time_limit;
+    if (limit.count() > 0 && Clock::now() - begun_ > limit) search_->hurry();
+  }
+
+  void prefetch_upcoming() {
+    for (const std::size_t candidate : search_->upcoming()) cubins_.prefetch(entries_[candidate].specialisation);
+  }
+
+  template <class Work>
+  void paced(const Work& work) {
+    const auto begun = Clock::now();
+    work();
+    if (request_.pace) request_.pace(std::chrono::duration<double, std::nano>(Clock::now() - begun).count());
+  }
+
+  [[nodiscard]] bool is_in(std::size_t candidate) const { return loaded_.contains(candidate); }
 
   /// Nothing when it does not compile. However it fails, the compiler's memory included, it is this candidate alone that does.
   std::optional<KeyedCubin> compile(Entry& entry) {
@@ -104,32 +153,85 @@ class Session {
     return std::nullopt;
   }
 
-  void try_one(Entry& entry) {
-    const auto cubin = compile(entry);
-    if (!cubin) return;
-    const TrialResult found = bench_->try_one({*entry.implementation, entry.config, cubin->cubin, best_ns_});
-    entry.result.verdict = found.verdict;
-    entry.result.reason = found.reason;
-    entry.result.registers = entry.scored.registers = found.registers;
-    entry.result.spill_bytes = found.spill_bytes;
-    entry.scored.cost = found.cost;
-    if (found.verdict != store::Verdict::ok) return;
-    entry.result.cost_ns = found.cost.median_ns;
-    entry.result.low_ns = found.cost.low_ns;
-    entry.result.high_ns = found.cost.high_ns;
-    entry.result.samples = found.cost.samples;
+  /// Compiled, loaded and found right; else rejected and announced.
+  bool bring_in(std::size_t candidate) {
+    check_stop();
+    Entry& entry = entries_[candidate];
+    ++done_;
+    if (const auto cubin = compile(entry)) {
+      paced([&] {
+        const Entrance entrance = bench_->admit(candidate, {*entry.implementation, entry.config, cubin->cubin});
+        entry.result.verdict = entrance.verdict;
+        entry.result.reason = entrance.reason;
+        entry.result.registers = entrance.registers;
+        entry.result.spill_bytes = entrance.spill_bytes;
+      });
+    }
+    if (entry.result.verdict == store::Verdict::ok) {
+      loaded_.insert(candidate);
+      fresh_.push_back(candidate);
+      return true;
+    }
+    search_->reject(candidate);
+    announce(TuneEvent::Kind::candidate, &entry);
+    return false;
+  }
+
+  void take_samples(const Ask& ask) {
+    check_stop();
+    std::vector<Samples> samples;
+    paced([&] { samples = bench_->sample(ask.candidates, ask.rounds); });
+    for (std::size_t i = 0; i < samples.size(); ++i) {
+      const std::size_t candidate = ask.candidates[i];
+      if (samples[i].failure.empty()) {
+        search_->report(candidate, samples[i].ns);
+        best_ns_ = std::min(best_ns_, search_->cost(candidate).median_ns);
+      } else {
+        entries_[candidate].result.verdict = store::Verdict::launch_failed;
+        entries_[candidate].result.reason = samples[i].failure;
+        search_->reject(candidate);
+        loaded_.erase(candidate);
+      }
+      note_cost(candidate);
+    }
+  }
+
+  /// Those brought in that the search now turns away from: they have the samples that they get for a start.
+  void announce_settled(const std::vector<std::size_t>& asked) {
+    std::erase_if(fresh_, [&](std::size_t candidate) {
+      if (std::find(asked.begin(), asked.end(), candidate) != asked.end()) return false;
+      announce(TuneEvent::Kind::candidate, &entries_[candidate]);
+      return true;
+    });
+  }
+
+  void note_cost(std::size_t candidate) {
+    store::Candidate& result = entries_[candidate].result;
+    const Cost cost = result.verdict == store::Verdict::ok ? search_->cost(candidate) : Cost{0, 0, 0, 0};
+    result.cost_ns = cost.median_ns;
+    result.low_ns = cost.low_ns;
+    result.high_ns = cost.high_ns;
+    result.samples = cost.samples;
+    if (result.baseline) baseline_ns_ = cost.median_ns;
+  }
+
+  void let_go_of_beaten() {
+    std::erase_if(loaded_, [&](std::size_t candidate) {
+      const bool beaten = !search_->contends(candidate);
+      if (beaten) bench_->drop(candidate);
+      return beaten;
+    });
   }
 
   TuneResult finish() {
-    std::vector<Scored> scored;
-    for (const Entry& entry : entries_) scored.push_back(entry.scored);
-    const auto chosen = choose(scored);
+    std::vector<int> registers;
+    for (const Entry& entry : entries_) registers.push_back(entry.result.registers);
+    const auto chosen = search_->winner(registers);
     if (!chosen) {
       const Entry& first = entries_.front();
-      throw Error(ErrorKind::not_tuned,
-                  fmt::format("{} {}: none of {} candidates came out right; the first, {} {}: {}", request_.op.name,
-                              bucket_text_, entries_.size(), first.result.implementation, first.result.config,
-                              first.result.reason));
+      throw Error(ErrorKind::not_tuned, fmt::format("{} {}: none of {} candidates came out right; the first, {} {}: {}",
+                                                    request_.op.name, bucket_text_, done_, first.result.implementation,
+                                                    first.result.config, first.result.reason));
     }
     Entry& winner = entries_[*chosen];
     TuneResult result{make_record(winner), winner.specialisation, cubins_.get(winner.specialisation)};
@@ -159,13 +261,15 @@ class Session {
         request_.device.name,
         request_.device.driver_version,
         {},
-        "exhaustive",
+        fmt::format("{}, {} of {} candidates", to_string(request_.search.strategy), done_, entries_.size()),
         std::chrono::duration_cast<std::chrono::seconds>(std::chrono::system_clock::now().time_since_epoch()).count()};
-    for (const Entry& entry : entries_) record.candidates.push_back(entry.result);
+    for (const Entry& entry : entries_)
+      if (entry.result.verdict != store::Verdict::not_timed) record.candidates.push_back(entry.result);
     return record;
   }
 
-  void announce(TuneEvent::Kind kind, const Entry* entry) const {
+  void announce(TuneEvent::Kind kind, const Entry* entry) {
+    if (kind == TuneEvent::Kind::candidate) ++announced_;
     if (!request_.on_event) return;
     TuneEvent event;
     event.kind = kind;
@@ -178,7 +282,7 @@ class Session {
       event.reason = entry->result.reason;
       event.cost_ns = entry->result.cost_ns;
     }
-    event.done = done_;
+    event.done = announced_;
     event.total = static_cast<std::int64_t>(entries_.size());
     event.best_ns = std::isfinite(best_ns_) ? best_ns_ : 0;
     event.baseline_ns = baseline_ns_;
@@ -189,8 +293,12 @@ class Session {
   Cubins& cubins_;
   std::string bucket_text_;
   std::vector<Entry> entries_;
+  std::unique_ptr<Search> search_;
   std::unique_ptr<Bench> bench_;
-  std::int64_t done_ = 0;
+  std::set<std::size_t> loaded_;
+  std::vector<std::size_t> fresh_;  // brought in and not yet announced
+  Clock::time_point begun_ = Clock::now();
+  std::int64_t done_ = 0, announced_ = 0;  // brought in; told of
   double best_ns_ = std::numeric_limits<double>::infinity();
   double baseline_ns_ = 0;
 };

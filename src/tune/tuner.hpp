@@ -19,10 +19,13 @@ struct TuneRequest {
   const cuda::DeviceInfo& device;
   Regime regime = Regime::cold_l2;
   std::string arch;  // "sm_90a"
-  MeasureLimits limits{};
+  SearchSettings search{};
   Worker* worker = nullptr;  // null: candidates run in the current context
   std::function<bool()> stop_requested;
   std::function<void(const TuneEvent&)> on_event;
+  /// Called after each stretch of device work with how long it kept the device, in nanoseconds of the host's clock; a tune beside a
+  /// service sleeps here.
+  std::function<void(double)> pace{};
 };
 
 struct TuneResult {

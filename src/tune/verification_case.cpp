@@ -277,45 +277,42 @@ bool VerificationCase::admits(const jit::Executable& executable) const {
          executable.admits(frame, state_->arguments) == jit::Admission::admitted;
 }
 
-void VerificationCase::launch(const jit::Executable& executable, CUstream stream) {
+void VerificationCase::launch(const jit::Executable& executable, const TrialWorkspace& workspace, CUstream stream) {
   jit::CallFrame frame;
   if (!executable.fill(frame, state_->problem, state_->arguments))
     throw Error(ErrorKind::bad_input, executable.explain_frame(state_->problem, state_->arguments));
-  cuda::check(executable.launch(frame, state_->arguments, stream, workspace_for(executable, stream)),
-              "launching a candidate");
+  cuda::check(executable.launch(frame, state_->arguments, stream, workspace.pointer()), "launching a candidate");
 }
 
-CUdeviceptr VerificationCase::workspace_for(const jit::Executable& executable, CUstream stream) {
-  if (executable.workspace_bytes() == 0) return 0;
-  if (workspace_.bytes() < executable.workspace_bytes()) {
-    synchronize(stream);
-    workspace_ = cuda::Buffer();
-    workspace_ = cuda::Buffer(executable.workspace_bytes());
-  }
-  if (workspace_owner_ != &executable) {
-    // A fresh tenant: zeros where it was promised zeros, poison where it was promised nothing.
-    workspace_.fill_bytes(executable.workspace_zeroed() ? 0 : poison_byte, stream);
-    workspace_owner_ = &executable;
-  }
-  return workspace_.pointer();
-}
-
-Check VerificationCase::verify(const jit::Executable& executable, CUstream stream) {
+Check VerificationCase::verify(const jit::Executable& executable, TrialWorkspace& workspace, CUstream stream) {
   Check result;
   result.right = true;
   result.reason = "not legal at these sizes, so not launched";
   if (!admits(executable)) return result;
-  workspace_owner_ = nullptr;
+  workspace.renew(stream);
   poison(stream);
-  launch(executable, stream);
+  launch(executable, workspace, stream);
   return check(stream);
+}
+
+Check VerificationCase::verify(const jit::Executable& executable, CUstream stream) {
+  TrialWorkspace workspace(executable);
+  return verify(executable, workspace, stream);
+}
+
+TrialWorkspace::TrialWorkspace(const jit::Executable& executable)
+    : bytes_(executable.workspace_bytes()), zeroed_(executable.workspace_zeroed()) {}
+
+void TrialWorkspace::renew(CUstream stream) {
+  if (buffer_.bytes() < bytes_) buffer_ = cuda::Buffer(bytes_);
+  buffer_.fill_bytes(zeroed_ ? 0 : poison_byte, stream);
 }
 
 const Arguments& VerificationCase::arguments() const noexcept { return state_->arguments; }
 const Problem& VerificationCase::problem() const noexcept { return state_->problem; }
 
 std::int64_t VerificationCase::bytes() const noexcept {
-  std::int64_t total = workspace_.bytes();
+  std::int64_t total = 0;
   for (const TensorState& tensor : state_->tensors) total += tensor.data.bytes() + tensor.wanted.bytes();
   return total;
 }

@@ -27,6 +27,20 @@ struct Placement {
   std::vector<std::pair<RuntimeId, double>> reals;          // real run-time values
 };
 
+/// Device memory for one executable's workspace.
+class TrialWorkspace {
+ public:
+  explicit TrialWorkspace(const jit::Executable& executable);
+  /// As a plan gives it to its first launch: zeros where zeros are promised, poison where nothing is. Throws Error(out_of_memory).
+  void renew(CUstream stream);
+  [[nodiscard]] CUdeviceptr pointer() const noexcept { return buffer_.pointer(); }
+
+ private:
+  std::int64_t bytes_;
+  bool zeroed_;
+  cuda::Buffer buffer_;
+};
+
 class VerificationCase {
  public:
   /// Allocates and fills the tensors of `problem`, runs the reference. The context must be current. `seed` decides the values.
@@ -42,9 +56,10 @@ class VerificationCase {
 
   /// Poisons the outputs, launches, compares. An executable that does not admit this problem is wrong about nothing: Check::right with a
   /// reason. Throws Error(driver_failed) when the launch breaks the context.
+  Check verify(const jit::Executable& executable, TrialWorkspace& workspace, CUstream stream);
   Check verify(const jit::Executable& executable, CUstream stream);
-  /// Launches once, without a check: what measuring repeats. Precondition: admitted.
-  void launch(const jit::Executable& executable, CUstream stream);
+  /// Launches once, without a check: what measuring repeats. Precondition: admitted, and the workspace renewed once.
+  void launch(const jit::Executable& executable, const TrialWorkspace& workspace, CUstream stream);
   [[nodiscard]] bool admits(const jit::Executable& executable) const;
 
   /// To verify what some other launcher did: poison, launch with arguments(), check.
@@ -55,12 +70,8 @@ class VerificationCase {
   [[nodiscard]] std::int64_t bytes() const noexcept;  // device memory held
 
  private:
-  CUdeviceptr workspace_for(const jit::Executable& executable, CUstream stream);
-
   struct State;
   std::unique_ptr<State> state_;
-  cuda::Buffer workspace_;
-  const jit::Executable* workspace_owner_ = nullptr;
 };
 
 }  // namespace kiln::tune

@@ -2,6 +2,7 @@
 
 #include <fmt/format.h>
 
+#include <map>
 #include <optional>
 
 #include "kiln/error.hpp"
@@ -40,36 +41,88 @@ class RemoteBench final : public Bench {
     begin();
   }
 
-  TrialResult try_one(const Trial& trial) override {
-    if (!worker_.has_bucket) begin();
-    nlohmann::json answer;
-    const auto state = worker_.child->ask(to_json(trial), answer, worker_.patience.trial);
-    if (state == Channel::State::received) {
-      try {
-        process::rethrow(answer);
-        return result_from_json(answer);
-      } catch (const Error& error) {
-        if (error.kind() != ErrorKind::driver_failed) throw;
-        worker_.stop();
-        return rejected(error.what());
-      } catch (const nlohmann::json::exception& error) {
-        worker_.stop();
-        return rejected(fmt::format("the worker's answer cannot be read: {}", error.what()));
-      }
+  Entrance admit(std::size_t candidate, const Trial& trial) override {
+    ready();
+    nlohmann::json message = to_json(candidate, trial);
+    Answer answer = ask(message);
+    if (!answer.failure.empty()) {
+      Entrance entrance;
+      entrance.verdict = store::Verdict::launch_failed;
+      entrance.reason = std::move(answer.failure);
+      return entrance;
     }
-    const std::string how = worker_.stop();
-    if (state == Channel::State::late)
-      return rejected(fmt::format("it was not done after {} s, and was stopped",
-                                  std::chrono::duration<double>(worker_.patience.trial).count()));
-    return rejected(fmt::format("the worker that tried it {}", how));
+    Entrance entrance = entrance_from_json(answer.json);
+    if (entrance.verdict == store::Verdict::ok) admitted_.insert_or_assign(candidate, std::move(message));
+    return entrance;
+  }
+
+  /// When the worker ends in the middle, each is asked for alone: whose turn it was cannot be told from outside.
+  std::vector<Samples> sample(std::span<const std::size_t> candidates, std::int64_t rounds) override {
+    ready();
+    for (std::size_t candidate : candidates)
+      if (!admitted_.contains(candidate)) return one_by_one(candidates, rounds);
+    Answer answer =
+        ask({{"sample", std::vector<std::size_t>(candidates.begin(), candidates.end())}, {"rounds", rounds}});
+    if (answer.failure.empty()) return samples_from_json(answer.json);
+    if (candidates.size() > 1) return one_by_one(candidates, rounds);
+    admitted_.erase(candidates.front());
+    return {{{}, std::move(answer.failure)}};
+  }
+
+  void drop(std::size_t candidate) override {
+    admitted_.erase(candidate);
+    if (worker_.has_bucket) ask({{"drop", candidate}});
   }
 
  private:
-  static TrialResult rejected(std::string reason) {
-    TrialResult result;
-    result.verdict = store::Verdict::launch_failed;
-    result.reason = std::move(reason);
+  /// What the worker said, or how it came that it says nothing more.
+  struct Answer {
+    nlohmann::json json;
+    std::string failure;
+  };
+
+  Answer ask(const nlohmann::json& message) {
+    Answer answer;
+    const auto state = worker_.child->ask(message, answer.json, worker_.patience.trial);
+    try {
+      if (state == Channel::State::received) process::rethrow(answer.json);
+    } catch (const Error& error) {
+      if (error.kind() != ErrorKind::driver_failed) throw;
+      worker_.stop();
+      answer.failure = error.what();
+      return answer;
+    }
+    if (state == Channel::State::received) return answer;
+    const std::string how = worker_.stop();
+    answer.failure = state == Channel::State::late
+                         ? fmt::format("it was not done after {} s, and was stopped",
+                                       std::chrono::duration<double>(worker_.patience.trial).count())
+                         : fmt::format("the worker that tried it {}", how);
+    return answer;
+  }
+
+  std::vector<Samples> one_by_one(std::span<const std::size_t> candidates, std::int64_t rounds) {
+    std::vector<Samples> result;
+    for (std::size_t i = 0; i < candidates.size(); ++i) {
+      ready();
+      if (admitted_.contains(candidates[i]))
+        result.push_back(std::move(sample(candidates.subspan(i, 1), rounds).front()));
+      else
+        result.push_back({{}, "it failed when it was brought in again, into another worker"});
+    }
     return result;
+  }
+
+  /// A worker that holds the bucket and what was admitted; a new one after the last has ended.
+  void ready() {
+    while (!worker_.has_bucket) {
+      begin();
+      for (auto each = admitted_.begin(); each != admitted_.end() && worker_.has_bucket;) {
+        const Answer answer = ask(each->second);
+        const bool in = answer.failure.empty() && entrance_from_json(answer.json).verdict == store::Verdict::ok;
+        each = in ? std::next(each) : admitted_.erase(each);
+      }
+    }
   }
 
   /// In the worker that there is; in a new one if there is none, or if it died since.
@@ -97,6 +150,7 @@ class RemoteBench final : public Bench {
   Worker::State& worker_;
   std::string op_;
   nlohmann::json begin_;
+  std::map<std::size_t, nlohmann::json> admitted_;  // as they were brought in
 };
 
 Worker::Worker(std::filesystem::path program, WorkerPatience patience)

@@ -32,10 +32,6 @@ store::CubinRow cubin_from_json(const Json& json) {
   return row;
 }
 
-Json to_json(const MeasureLimits& limits) {
-  return {limits.budget_ns, limits.minimum_samples, limits.maximum_samples, limits.hopeless};
-}
-
 }  // namespace
 
 Json to_json(const BenchSettings& settings, const std::vector<store::CubinRow>& cubins) {
@@ -49,7 +45,6 @@ Json to_json(const BenchSettings& settings, const std::vector<store::CubinRow>& 
             {"device", settings.device.ordinal},
             {"hot_l2", settings.regime == Regime::hot_l2},
             {"arch", settings.arch},
-            {"limits", to_json(settings.limits)},
             {"cubins", Json::array()}};
   for (const store::CubinRow& row : cubins) json["cubins"].push_back(to_json(row));
   return json;
@@ -64,18 +59,16 @@ Begin begin_from_json(const Json& json) {
   begin.device = json.at("device");
   begin.regime = json.at("hot_l2").get<bool>() ? Regime::hot_l2 : Regime::cold_l2;
   begin.arch = json.at("arch");
-  const Json& limits = json.at("limits");
-  begin.limits = {limits.at(0), limits.at(1), limits.at(2), limits.at(3)};
   for (const Json& row : json.at("cubins")) begin.cubins.push_back(cubin_from_json(row));
   return begin;
 }
 
-Json to_json(const Trial& trial) {
-  return {{"implementation", trial.implementation.name},
+Json to_json(std::size_t candidate, const Trial& trial) {
+  return {{"admit", candidate},
+          {"implementation", trial.implementation.name},
           {"config", std::vector<std::int64_t>(trial.config.begin(), trial.config.end())},
           {"image", process::to_json(std::span<const std::byte>(trial.cubin.image))},
-          {"lowered", trial.cubin.lowered_names},
-          {"best_ns", trial.best_ns}};
+          {"lowered", trial.cubin.lowered_names}};
 }
 
 OwnedTrial trial_from_json(const spec::Op& op, const Json& json) {
@@ -86,29 +79,31 @@ OwnedTrial trial_from_json(const spec::Op& op, const Json& json) {
   trial.config = json.at("config").get<spec::Config>();
   trial.cubin.image = process::bytes_from_json(json.at("image"));
   trial.cubin.lowered_names = json.at("lowered").get<std::vector<std::string>>();
-  trial.best_ns = json.at("best_ns");
   return trial;
 }
 
-Json to_json(const TrialResult& result) {
-  return {{"verdict", static_cast<int>(result.verdict)},
-          {"reason", result.reason},
-          {"median_ns", result.cost.median_ns},
-          {"low_ns", result.cost.low_ns},
-          {"high_ns", result.cost.high_ns},
-          {"samples", result.cost.samples},
-          {"registers", result.registers},
-          {"spill_bytes", result.spill_bytes}};
+Json to_json(const Entrance& entrance) {
+  return {{"verdict", static_cast<int>(entrance.verdict)},
+          {"reason", entrance.reason},
+          {"registers", entrance.registers},
+          {"spill_bytes", entrance.spill_bytes}};
 }
 
-TrialResult result_from_json(const Json& json) {
-  TrialResult result;
-  result.verdict = static_cast<store::Verdict>(json.at("verdict").get<int>());
-  result.reason = json.at("reason");
-  result.cost = {json.at("median_ns"), json.at("low_ns"), json.at("high_ns"), json.at("samples")};
-  result.registers = json.at("registers");
-  result.spill_bytes = json.at("spill_bytes");
-  return result;
+Entrance entrance_from_json(const Json& json) {
+  return {static_cast<store::Verdict>(json.at("verdict").get<int>()), json.at("reason"), json.at("registers"),
+          json.at("spill_bytes")};
+}
+
+Json to_json(const std::vector<Samples>& samples) {
+  Json list = Json::array();
+  for (const Samples& each : samples) list.push_back({{"ns", each.ns}, {"failure", each.failure}});
+  return {{"samples", list}};
+}
+
+std::vector<Samples> samples_from_json(const Json& json) {
+  std::vector<Samples> samples;
+  for (const Json& each : json.at("samples")) samples.push_back({each.at("ns"), each.at("failure")});
+  return samples;
 }
 
 }  // namespace kiln::tune

@@ -16,23 +16,23 @@ struct Begin {
   int device = 0;
   Regime regime = Regime::cold_l2;
   std::string arch;
-  MeasureLimits limits{};
   std::vector<store::CubinRow> cubins;
 };
 nlohmann::json to_json(const BenchSettings& settings, const std::vector<store::CubinRow>& cubins);
 Begin begin_from_json(const nlohmann::json& json);
 
-nlohmann::json to_json(const Trial& trial);
+nlohmann::json to_json(std::size_t candidate, const Trial& trial);
 /// The owner of what a Trial refers to.
 struct OwnedTrial {
   const spec::Implementation* implementation = nullptr;
   spec::Config config;
   jit::Cubin cubin;
-  double best_ns = 0;
 };
 OwnedTrial trial_from_json(const spec::Op& op, const nlohmann::json& json);
 
-nlohmann::json to_json(const TrialResult& result);
-TrialResult result_from_json(const nlohmann::json& json);
+nlohmann::json to_json(const Entrance& entrance);
+Entrance entrance_from_json(const nlohmann::json& json);
+nlohmann::json to_json(const std::vector<Samples>& samples);
+std::vector<Samples> samples_from_json(const nlohmann::json& json);
 
 }  // namespace kiln::tune

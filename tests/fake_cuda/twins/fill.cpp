@@ -1,4 +1,4 @@
-// templates/internal/fill.cuh: fill_values<T>(out, count, seed, kind, scale).
+// templates/internal/fill.cuh: fill_values<T>(out, count, seed, kind, scale); and what flushes L2.
 #include <cmath>
 
 #include "twins/elements.hpp"
@@ -62,6 +62,14 @@ Traffic fill_values(const Invocation& call) {
     }
     return Traffic{static_cast<double>(count) * sizeof(T), 0, 1};
   });
+}
+
+/// templates/internal/evict.cuh: evict_lines(data, count, sink).
+Traffic evict_lines(const Invocation& call) {
+  constexpr std::int64_t piece_words = 4;
+  const std::int64_t words = call.integer(1) * piece_words;
+  static_cast<void>(call.required<float>(0, words));
+  return Traffic{static_cast<double>(words) * sizeof(float), 0, 1};
 }
 
 }  // namespace fake_cuda

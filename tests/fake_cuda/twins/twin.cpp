@@ -10,6 +10,7 @@ namespace {
 
 constexpr Twin twins[] = {
     {"fill_values", fill_values},
+    {"evict_lines", evict_lines},
     {"compare_squares", compare_squares},
     {"compare_outputs", compare_outputs},
     {"rms_norm_reference", rms_norm_reference},

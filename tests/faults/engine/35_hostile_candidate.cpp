@@ -84,11 +84,10 @@ TEST_CASE("fault 35: a worker that is killed while it tries a candidate costs th
   const fs::path program = folder / "kiln-worker";  // found by its path, which no other process has
   fs::copy_file(KILN_WORKER_PROGRAM, program);
   chosen.worker = program;
-  std::int64_t tried = 0;
   chosen.on_tune = [&](const TuneEvent& event) {
     verdicts(event);
-    if (event.kind == TuneEvent::Kind::candidate && ++tried == 1) {
-      const auto line = "(sleep 2; pkill -KILL -f '" + program.string() + "') >/dev/null 2>&1 &";
+    if (event.kind == TuneEvent::Kind::begun) {  // by then it has come to the one that never ends, and stays there
+      const auto line = "(sleep 6; pkill -KILL -f '" + program.string() + "') >/dev/null 2>&1 &";
       REQUIRE(std::system(line.c_str()) == 0);
     }
   };

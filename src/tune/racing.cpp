@@ -1,0 +1,171 @@
+// Racing: a few samples each for those that are expected to be fast, expectations corrected by what their neighbours cost.
+#include <algorithm>
+#include <cmath>
+#include <numeric>
+#include <random>
+
+#include "tune/finals.hpp"
+
+namespace kiln::tune {
+namespace {
+
+constexpr std::int64_t heat_rounds = 3;
+constexpr std::size_t first_heat = 4;  // besides the baseline: favourites, then the best expected
+constexpr std::size_t later_heat = 2;
+constexpr double improvement = 0.99;  // of the leader's median: less is no news
+constexpr double worth_a_try = 1.05;  // expected at most this much slower than the leader
+
+/// Expectations, corrected by what was measured: the logarithm of measured over expected is taken to vary slowly over the space, so a
+/// candidate's is the mean of those measured, weighted by how few steps away they are.
+class Forecast {
+ public:
+  explicit Forecast(Outlook outlook) : outlook_(std::move(outlook)) {}
+
+  void learn(std::size_t candidate, double measured_ns) {
+    known_.push_back({candidate, std::log(measured_ns / outlook_.expected_ns[candidate])});
+  }
+  [[nodiscard]] double expected_ns(std::size_t candidate) const {
+    double weights = 0, sum = 0;
+    for (const Known& each : known_) {
+      const double weight = std::exp(-distance(candidate, each.candidate));
+      weights += weight;
+      sum += weight * each.residual;
+    }
+    return outlook_.expected_ns[candidate] * (weights > 0 ? std::exp(sum / weights) : 1.0);
+  }
+  [[nodiscard]] const Outlook& outlook() const noexcept { return outlook_; }
+  /// Whether they differ in one parameter alone, by however many steps.
+  [[nodiscard]] bool are_neighbours(std::size_t a, std::size_t b) const {
+    const auto& x = outlook_.position[a];
+    const auto& y = outlook_.position[b];
+    if (x.front() != y.front()) return false;
+    std::size_t different = 0;
+    for (std::size_t i = 1; i < x.size(); ++i) different += x[i] != y[i] ? 1 : 0;
+    return different == 1;
+  }
+
+ private:
+  struct Known {
+    std::size_t candidate;
+    double residual;
+  };
+  [[nodiscard]] double distance(std::size_t a, std::size_t b) const {
+    const auto& x = outlook_.position[a];
+    const auto& y = outlook_.position[b];
+    constexpr double another_implementation = 8;
+    if (x.front() != y.front()) return another_implementation;
+    double steps = 0;
+    for (std::size_t i = 1; i < x.size(); ++i) steps += std::min<double>(2, std::abs(static_cast<double>(x[i] - y[i])));
+    return steps;
+  }
+
+  Outlook outlook_;
+  std::vector<Known> known_;
+};
+
+class Racing final : public Search {
+ public:
+  Racing(Outlook outlook, const RacingLimits& limits)
+      : scores_(outlook.expected_ns.size()), forecast_(std::move(outlook)), limits_(limits), random_(limits.seed) {}
+
+  std::optional<Ask> next() override {
+    settle();
+    if (!finals_) {
+      heat_ = nominate();
+      if (!heat_.empty()) return Ask{heat_, heat_rounds};
+      finals_.emplace(scores_);
+    }
+    return finals_->next();
+  }
+
+  void report(std::size_t candidate, std::span<const double> samples_ns) override {
+    scores_.add(candidate, samples_ns);
+    if (!finals_) forecast_.learn(candidate, scores_.cost(candidate).median_ns);
+  }
+  void hurry() override { hurried_ = true; }
+  void reject(std::size_t candidate) override { scores_.reject(candidate); }
+  [[nodiscard]] bool contends(std::size_t candidate) const override { return scores_.contends(candidate); }
+  [[nodiscard]] const Cost& cost(std::size_t candidate) const override { return scores_.cost(candidate); }
+  [[nodiscard]] std::vector<std::size_t> upcoming() const override {
+    return begun_ ? std::vector<std::size_t>() : nominate_first();
+  }
+  [[nodiscard]] std::optional<std::size_t> winner(std::span<const int> registers) const override {
+    return finals_ ? finals_->winner(registers) : std::nullopt;
+  }
+
+ private:
+  /// After a heat: who is out, and whether it brought anything.
+  void settle() {
+    if (heat_.empty() || finals_) return;
+    const auto leader = scores_.leader();
+    if (!leader) return;
+    const double best = scores_.cost(*leader).median_ns;
+    idle_ = best < improvement * best_ns_ ? 0 : idle_ + static_cast<std::int64_t>(heat_.size());
+    best_ns_ = std::min(best_ns_, best);
+    scores_.eliminate();
+  }
+
+  [[nodiscard]] std::vector<std::size_t> untried_by_expectation() const {
+    std::vector<std::pair<double, std::size_t>> ranked;
+    for (std::size_t i = 0; i < scores_.size(); ++i)
+      if (scores_.is_untried(i)) ranked.emplace_back(forecast_.expected_ns(i), i);
+    std::sort(ranked.begin(), ranked.end());
+    std::vector<std::size_t> order;
+    for (const auto& each : ranked) order.push_back(each.second);
+    return order;
+  }
+
+  [[nodiscard]] std::vector<std::size_t> nominate_first() const {
+    std::vector<std::size_t> heat{0};
+    const auto add = [&](std::size_t candidate) {
+      if (heat.size() <= first_heat && std::find(heat.begin(), heat.end(), candidate) == heat.end())
+        heat.push_back(candidate);
+    };
+    for (std::size_t favourite : forecast_.outlook().favourites) add(favourite);
+    for (std::size_t candidate : untried_by_expectation()) add(candidate);
+    return heat;
+  }
+
+  std::vector<std::size_t> nominate() {
+    if (!begun_) {
+      begun_ = true;
+      std::vector<std::size_t> heat = nominate_first();
+      if (limits_.trials > 0) heat.resize(std::min(heat.size(), static_cast<std::size_t>(limits_.trials)));
+      tried_ = static_cast<std::int64_t>(heat.size());
+      return heat;
+    }
+    if (hurried_ || (idle_ >= limits_.patience && scores_.leader())) return {};
+    std::vector<std::size_t> heat;
+    const std::vector<std::size_t> ranked = untried_by_expectation();
+    if (!ranked.empty()) heat.push_back(ranked.front());
+    if (const auto leader = scores_.leader()) {
+      const auto near = std::find_if(ranked.begin(), ranked.end(), [&](std::size_t candidate) {
+        return candidate != heat.front() && forecast_.are_neighbours(candidate, *leader);
+      });
+      if (near != ranked.end()) heat.push_back(*near);
+    }
+    if (heat.size() < later_heat && ranked.size() > 1) heat.push_back(ranked[1]);
+    if (limits_.trials > 0 && tried_ + static_cast<std::int64_t>(heat.size()) > limits_.trials)
+      heat.resize(static_cast<std::size_t>(std::max<std::int64_t>(0, limits_.trials - tried_)));
+    tried_ += static_cast<std::int64_t>(heat.size());
+    return heat;
+  }
+
+  Scoreboard scores_;
+  Forecast forecast_;
+  RacingLimits limits_;
+  std::mt19937_64 random_;
+  std::vector<std::size_t> heat_;
+  bool begun_ = false, hurried_ = false;
+  std::int64_t tried_ = 0, idle_ = 0;
+  double best_ns_ = std::numeric_limits<double>::infinity();
+  std::optional<Finals> finals_;
+};
+
+}  // namespace
+
+std::unique_ptr<Search> racing(Outlook outlook, const RacingLimits& limits) {
+  return std::make_unique<Racing>(std::move(outlook), limits);
+}
+
+}  // namespace kiln::tune
