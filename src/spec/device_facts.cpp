@@ -18,7 +18,7 @@ constexpr std::array architectures = {
     Architecture{90, 233472, 2048},  Architecture{100, 233472, 2048}, Architecture{103, 233472, 2048},
     Architecture{110, 233472, 1536}, Architecture{120, 102400, 1536}, Architecture{121, 102400, 1536},
 };
-constexpr std::int64_t registers_per_sm = 65536;
+constexpr std::int64_t register_file = 65536;   // of a multiprocessor, in 32-bit registers
 constexpr std::int64_t reserved_shared = 1024;  // of each block, by the system, since sm_80
 
 // Takes PREFIX and a number without sign or leading zero from the front of text.
@@ -53,8 +53,8 @@ std::optional<DeviceFacts> DeviceFacts::from_device_class(std::string_view text)
     if (each.sm == *sm) architecture = each;
   }
   DeviceFacts facts;
-  facts.values = {
-      *sm, *sm_count, *shared, architecture.shared_per_sm, registers_per_sm, architecture.threads_per_sm, *l2_bytes};
+  facts.values = {*sm,      *sm_count, *shared, architecture.shared_per_sm, register_file, architecture.threads_per_sm,
+                  *l2_bytes};
   facts.memory_bus_bits = *bus;
   // One spelling for one silicon: no leading zeros, no signs.
   if (facts.device_class() != text) return std::nullopt;

@@ -30,8 +30,12 @@ std::vector<Tensor> read_tensors(const ManifestReader& reader, const TomlValue& 
 std::map<DType, Tolerance> read_tolerance(const ManifestReader& reader, const TomlValue* section, const Op& op);
 
 /// The passes in `table`, which is [reference] or an implementation's file. Need all of the op but its implementations.
+/// Only an implementation's pass may have a model.
 std::vector<Pass> read_passes(const ManifestReader& reader, const TomlValue& table, std::string_view where,
                               const Op& op, const Symbols& symbols, std::span<const Workspace> workspaces);
+
+/// [pass.model] of an implementation's pass.
+PassModel read_pass_model(const ManifestReader& reader, const TomlValue& section, const Op& op, const Symbols& symbols);
 
 Implementation read_implementation(const ManifestReader& reader, const TomlValue& document, std::string_view name,
                                    const Op& op);

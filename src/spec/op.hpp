@@ -99,6 +99,26 @@ struct Argument {
   Expression swizzle;                   // tensor_map: 0, 32, 64 or 128 bytes
 };
 
+/// What `PassModel::operations` counts.
+enum class Unit : std::uint8_t {
+  instruction,  // of one thread
+  fma,          // multiplications and additions of the ordinary cores
+  mma,          // the same of the tensor cores, by mma.sync on 16-bit types
+};
+
+/// What a pass really does, padding and repetition included: all blocks together unless said otherwise. Only estimates of its
+/// time read it (tune/model.hpp, which says what stands for what is left out).
+struct PassModel {
+  std::optional<Expression> operations;
+  Unit unit = Unit::fma;
+  std::optional<Expression> read_bytes;       // by multiprocessors, from L2 or memory
+  std::optional<Expression> written_bytes;    // by multiprocessors, at the end of each block
+  std::optional<Expression> memory_bytes;     // between L2 and memory
+  std::optional<Expression> shared_bytes;     // in and out of shared memory
+  std::optional<Expression> bytes_in_flight;  // of one block: the reads that it has under way at once
+  std::optional<Expression> registers;        // of one thread
+};
+
 struct Pass {
   std::string kernel;                 // a name expression with {name} or {expression} placeholders
   std::optional<Expression> when;     // over static names: the pass is left out when it is 0
@@ -109,6 +129,7 @@ struct Pass {
   std::vector<Argument> arguments;
   bool cooperative = false;
   bool programmatic = false;  // may start before its predecessor ends (PDL)
+  std::optional<PassModel> model;
   int line = 0;
 };
 
@@ -189,6 +210,9 @@ struct DeviceFacts {
   [[nodiscard]] std::int64_t sm() const noexcept { return values[0]; }
   [[nodiscard]] std::int64_t sm_count() const noexcept { return values[1]; }
   [[nodiscard]] std::int64_t shared_per_block() const noexcept { return values[2]; }
+  [[nodiscard]] std::int64_t shared_per_sm() const noexcept { return values[3]; }
+  [[nodiscard]] std::int64_t registers_per_sm() const noexcept { return values[4]; }
+  [[nodiscard]] std::int64_t threads_per_sm() const noexcept { return values[5]; }
   [[nodiscard]] std::int64_t l2_bytes() const noexcept { return values[6]; }
   /// The silicon as it stands in keys: "sm_90/mp132/l2_62914560/smem_232448/bus_6144".
   [[nodiscard]] std::string device_class() const;

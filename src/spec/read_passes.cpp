@@ -17,6 +17,7 @@ struct Scope {
   const Op& op;
   const Symbols& symbols;
   std::span<const Workspace> workspaces;
+  bool of_reference;
 
   [[nodiscard]] Expression expression(const TomlValue& value, std::string_view what, Known known) const {
     return reader.expression(value, what, symbols, op, known);
@@ -130,8 +131,9 @@ Argument read_argument(const Scope& scope, const TomlValue& value) {
 Pass read_pass(const Scope& scope, const TomlValue& value) {
   const ManifestReader& reader = scope.reader;
   constexpr std::string_view where = "a pass";
-  reader.check_keys(value, where,
-                    {"kernel", "grid", "block", "cluster", "shared", "when", "args", "cooperative", "programmatic"});
+  reader.check_keys(
+      value, where,
+      {"kernel", "grid", "block", "cluster", "shared", "when", "args", "cooperative", "programmatic", "model"});
   Pass pass;
   pass.line = value.line;
   pass.kernel = read_kernel(scope, reader.required(value, where, "kernel"));
@@ -148,6 +150,10 @@ Pass read_pass(const Scope& scope, const TomlValue& value) {
   check_count(reader, arguments.line, static_cast<std::size_t>(maps), max_tensor_maps, "TMA arguments");
   pass.cooperative = reader.boolean_or(value, "cooperative", false);
   pass.programmatic = reader.boolean_or(value, "programmatic", false);
+  if (const TomlValue* model = value.find("model")) {
+    if (scope.of_reference) reader.fail(model->line, "'model' in a pass of the reference", "none: it is never timed");
+    pass.model = read_pass_model(reader, *model, scope.op, scope.symbols);
+  }
   return pass;
 }
 
@@ -155,7 +161,7 @@ Pass read_pass(const Scope& scope, const TomlValue& value) {
 
 std::vector<Pass> read_passes(const ManifestReader& reader, const TomlValue& table, std::string_view where,
                               const Op& op, const Symbols& symbols, std::span<const Workspace> workspaces) {
-  const Scope scope{reader, op, symbols, workspaces};
+  const Scope scope{reader, op, symbols, workspaces, where == "[reference]"};
   const TomlValue& list = reader.required(table, where, "pass");
   std::vector<Pass> passes;
   for (const TomlValue& each : reader.list(list, fmt::format("'pass' of {}", where)))

@@ -94,6 +94,8 @@ TEST_CASE("a mistake in op.toml is named with its line") {
        "op.toml:25: found the unknown argument 'factr' (did you mean 'factor'?)"},
       {"\"stride\", \"factor\"]", "\"stride\", \"dtype\"]",
        "op.toml:25: found 'dtype' as an argument by name, expected { value = \"dtype\", type = \"i32\" }"},
+      {"[cost]", "[reference.pass.model]\n[cost]",
+       "op.toml:26: found 'model' in a pass of the reference, expected none: it is never timed"},
       {"flops = \"rows * cols\"", "flops = \"rows ** cols\"", "op.toml:28: in 'flops': found '*' at column 7"},
   };
   for (const Mistake& mistake : mistakes) {
@@ -136,6 +138,12 @@ TEST_CASE("a mistake in an implementation's file is named with its line") {
       {"box = [16, \"64\"]", "box = [16]", "found 1 entries in 'box', expected 2, one for each dimension of 'x'"},
       {"swizzle = 128", "swizzle = 48", "found 48 as 'swizzle', expected 0, 32, 64 or 128 bytes"},
       {"tma = \"x\"", "tma = \"rows\"", "found 'rows' as the tensor of a TMA argument"},
+      {"swizzle = 128 }]", "swizzle = 128 }]\n[pass.model]\nread_byte = 1",
+       "fast.toml:25: found the unknown key 'read_byte' in [pass.model] (did you mean 'read_bytes'?)"},
+      {"swizzle = 128 }]", "swizzle = 128 }]\n[pass.model]\nunit = \"wgmma\"",
+       "fast.toml:25: found 'wgmma' as 'unit' (did you mean 'mma'?), expected 'instruction', 'fma' or 'mma'"},
+      {"swizzle = 128 }]", "swizzle = 128 }]\n[pass.model]\noperations = \"rows * factor\"",
+       "fast.toml:25: found the run-time value 'factor', which is no integer, in 'operations'"},
   };
   for (const Mistake& mistake : mistakes) {
     testing::Folder folder = testing::scale_folder();

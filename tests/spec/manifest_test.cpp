@@ -60,6 +60,19 @@ TEST_CASE("an implementation holds its parameters, geometry and arguments") {
   CHECK(pass.arguments[6].swizzle.constant_value() == 128);
 }
 
+TEST_CASE("what a pass really does is read from the table that follows it") {
+  testing::Folder folder = testing::scale_folder();
+  CHECK_FALSE(folder.parse().implementations[0].passes[0].model.has_value());
+  folder.implementation += "[pass.model]\noperations = \"rows * threads\"\nunit = \"mma\"\nregisters = 40\n";
+  const Op op = folder.parse();
+  const auto& model = op.implementations[0].passes[0].model;
+  REQUIRE(model.has_value());
+  CHECK(model->unit == Unit::mma);
+  CHECK(model->operations->text() == "rows * threads");
+  CHECK(model->registers->constant_value() == 40);
+  CHECK_FALSE(model->read_bytes.has_value());
+}
+
 TEST_CASE("policies with a table keep their edges") {
   testing::Folder folder = testing::scale_folder();
   folder.op = testing::replaced(

@@ -1,0 +1,188 @@
+#include "tune/model.hpp"
+
+#include <algorithm>
+#include <array>
+#include <cmath>
+#include <limits>
+#include <optional>
+
+#include "tune/throughput.hpp"
+
+namespace kiln::tune {
+namespace {
+
+constexpr double infinite = std::numeric_limits<double>::infinity();
+
+// Nanoseconds. A load from memory takes about 480 clocks alone (Luo et al., arXiv 2402.13499: 478 on an H100) and some three times
+// that when memory is busy, which is when it matters; from L2 270 clocks alone, twice that when busy.
+constexpr double memory_latency_ns = 1000;
+constexpr double l2_latency_ns = 300;
+constexpr double launch_ns = 3000;            // between two events around an empty kernel
+constexpr double dependent_launch_ns = 1000;  // of a further pass
+constexpr double block_start_ns = 500;        // to start, to compute addresses, to drain
+// Rates that are wanted at once hinder each other: they add up as a norm of this order. At infinity the scarcest alone would count.
+constexpr double norm_order = 4;
+
+constexpr std::int64_t reserved_shared = 1024;  // of each block, by the system, since sm_80
+constexpr std::int64_t register_granule = 8;    // registers of a thread are given in eights
+constexpr std::int64_t most_registers = 255;
+constexpr std::int64_t most_blocks = 32;  // of a multiprocessor (CUDA C++ Programming Guide)
+
+/// What one block of a pass does, and how many there are.
+struct Work {
+  std::int64_t blocks = 1, threads = 1, resident = 1;
+  spec::Unit unit = spec::Unit::fma;
+  double operations = 0, read = 0, written = 0, memory = 0, shared = 0, in_flight = 1;
+};
+
+struct Limit {
+  double ns = 0;
+  std::string_view name;
+};
+
+struct Time {
+  double ns = 0;
+  std::string_view limit;
+};
+
+template <std::size_t N>
+Time joint(const std::array<Limit, N>& limits) {
+  const Limit& most = *std::ranges::max_element(limits, {}, &Limit::ns);
+  if (most.ns <= 0) return {0, most.name};
+  double sum = 0;
+  for (const Limit& each : limits) sum += std::pow(each.ns / most.ns, norm_order);
+  return {most.ns * std::pow(sum, 1 / norm_order), most.name};
+}
+
+// Warps that keep a multiprocessor's four partitions busy: one each for the tensor cores, two where instructions wait for each
+// other, as an arithmetic instruction's result takes four clocks and about half of them are independent.
+double share_of_rate(spec::Unit unit, double threads) {
+  return std::min(1.0, threads / (unit == spec::Unit::mma ? 128 : 256));
+}
+
+Time wave(const Work& work, const spec::DeviceFacts& device, const Throughput& rates, double latency_ns,
+          std::int64_t blocks) {
+  const auto multiprocessors = static_cast<double>(device.sm_count());
+  const double active = std::min(static_cast<double>(blocks), multiprocessors);
+  const double each = std::ceil(static_cast<double>(blocks) / multiprocessors);  // blocks of the busiest
+  const double l2_rate = std::min(rates.l2_port_bytes, rates.l2_bytes * multiprocessors / active);
+  const auto threads = static_cast<double>(work.threads);
+  const double rate = rates.of(work.unit);
+
+  const Time together =
+      joint(std::array{Limit{each * work.operations / (rate * share_of_rate(work.unit, each * threads)), "computation"},
+                       Limit{each * work.shared / rates.shared_bytes, "shared memory"},
+                       Limit{each * (work.read + work.written) / l2_rate, "L2"},
+                       Limit{active * each * work.memory / rates.device_memory_bytes, "memory"}});
+  const Time streaming = joint(
+      std::array{Limit{work.operations / (rate * share_of_rate(work.unit, threads)), "computation"},
+                 Limit{work.shared / rates.shared_bytes, "shared memory"}, Limit{work.read / rates.l2_port_bytes, "L2"},
+                 Limit{work.read / work.in_flight * latency_ns, "latency"}});
+  // Blocks of a wave end together, and so write together.
+  const double writing = each * work.written * (1 / l2_rate + active / rates.device_memory_bytes);
+  const double alone = block_start_ns + latency_ns + streaming.ns + writing;
+  if (together.ns >= alone) return together;
+  return {alone, streaming.ns > alone / 2 ? streaming.limit : "latency"};
+}
+
+Time of_pass(const Work& work, const spec::DeviceFacts& device, const Throughput& rates, double latency_ns) {
+  const std::int64_t at_once = device.sm_count() * work.resident;
+  const std::int64_t full = work.blocks / at_once, rest = work.blocks % at_once;
+  Time time;
+  if (full > 0) {
+    time = wave(work, device, rates, latency_ns, at_once);
+    time.ns *= static_cast<double>(full);
+  }
+  if (rest == 0) return time;
+  const Time tail = wave(work, device, rates, latency_ns, rest);
+  return {time.ns + tail.ns, tail.ns > time.ns ? tail.limit : time.limit};
+}
+
+/// Evaluates expressions at one problem and config; `ok` turns false when one has no value.
+class Evaluation {
+ public:
+  explicit Evaluation(std::vector<std::int64_t> frame) : frame_(std::move(frame)) {}
+  std::int64_t operator()(const spec::Expression& expression) {
+    const spec::Value value = expression.evaluate(frame_);
+    ok = ok && value.ok() && value.number >= 0;
+    return value.number;
+  }
+  std::int64_t volume(const std::array<spec::Expression, 3>& triple) {
+    double product = 1;
+    for (const spec::Expression& each : triple) product *= static_cast<double>((*this)(each));
+    ok = ok && product >= 1 && product < 0x1p62;
+    return ok ? static_cast<std::int64_t>(product) : 1;
+  }
+  double operator()(const std::optional<spec::Expression>& expression, double otherwise) {
+    return expression ? static_cast<double>((*this)(*expression)) : otherwise;
+  }
+  bool ok = true;
+
+ private:
+  std::vector<std::int64_t> frame_;
+};
+
+std::int64_t resident_blocks(const spec::DeviceFacts& device, std::int64_t threads, std::int64_t shared,
+                             std::int64_t registers) {
+  const std::int64_t rounded = std::clamp((registers + register_granule - 1) / register_granule * register_granule,
+                                          register_granule, most_registers);
+  return std::min({most_blocks, device.shared_per_sm() / (shared + reserved_shared), device.threads_per_sm() / threads,
+                   std::max<std::int64_t>(1, device.registers_per_sm() / (rounded * threads))});
+}
+
+Work work_of(const spec::Op& op, const spec::Pass& pass, bool first, const spec::DeviceFacts& device,
+             Evaluation& value) {
+  static const spec::PassModel nothing_said;
+  const spec::PassModel& model = pass.model ? *pass.model : nothing_said;
+  const double op_bytes = first ? static_cast<double>(value(op.cost_bytes)) : 0;
+  Work work;
+  work.blocks = value.volume(pass.grid);
+  work.threads = value.volume(pass.block);
+  const std::int64_t shared = value(pass.shared);
+  const auto registers = static_cast<std::int64_t>(value(model.registers, 32));
+  value.ok = value.ok && shared <= device.shared_per_block();
+  if (!value.ok) return work;
+  work.resident = resident_blocks(device, work.threads, shared, registers);
+  value.ok = work.resident >= 1;
+  const auto blocks = static_cast<double>(work.blocks);
+  work.unit = model.unit;
+  work.operations =
+      value(model.operations, first && !pass.model ? static_cast<double>(value(op.cost_flops)) : 0) / blocks;
+  work.read = value(model.read_bytes, op_bytes) / blocks;
+  work.written = value(model.written_bytes, 0) / blocks;
+  work.memory = value(model.memory_bytes, op_bytes) / blocks;
+  work.shared = value(model.shared_bytes, 0) / blocks;
+  work.in_flight = std::max(1.0, value(model.bytes_in_flight, work.read));
+  return work;
+}
+
+}  // namespace
+
+Estimate estimate(const spec::Op& op, const spec::Implementation& implementation, const Problem& bucket,
+                  const spec::DeviceFacts& device, std::span<const std::int64_t> config, Regime regime) {
+  Evaluation value(spec::make_frame(op, &implementation, bucket, device, config));
+  const Throughput rates = throughput_of(device);
+  const bool in_l2 = regime == Regime::hot_l2 && value(op.cost_bytes) <= device.l2_bytes();  // what the run before left
+  const double latency_ns = in_l2 ? l2_latency_ns : memory_latency_ns;
+  Estimate result;
+  double longest = -1;
+  bool first = true;
+  for (const spec::Pass& pass : implementation.passes) {
+    if (pass.when && value(*pass.when) == 0) continue;
+    Work work = work_of(op, pass, first, device, value);
+    if (!value.ok) return {infinite, 0, 0, 0, "geometry"};
+    if (in_l2) work.memory = 0;
+    const Time time = of_pass(work, device, rates, first ? latency_ns : l2_latency_ns);
+    result.ns += time.ns + (first ? launch_ns : dependent_launch_ns);
+    first = false;
+    if (time.ns <= longest) continue;
+    longest = time.ns;
+    result.blocks = work.blocks;
+    result.blocks_per_multiprocessor = static_cast<int>(work.resident);
+    result.waves = static_cast<double>(work.blocks) / static_cast<double>(device.sm_count() * work.resident);
+    result.limit = time.limit;
+  }
+  return result;
+}
+
+}  // namespace kiln::tune

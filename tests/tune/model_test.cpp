@@ -1,0 +1,173 @@
+#include "tune/model.hpp"
+
+#include <doctest/doctest.h>
+
+#include <cmath>
+#include <string>
+
+using namespace kiln;
+using kiln::tune::Estimate;
+using kiln::tune::estimate;
+
+namespace {
+
+spec::DeviceFacts device_of(const char* text) { return *spec::DeviceFacts::from_device_class(text); }
+spec::DeviceFacts h200() { return device_of("sm_90/mp132/l2_62914560/smem_232448/bus_6016"); }
+
+// rows x cols copied by blocks of a row each; `pass` stands in its pass, `model` is its model.
+spec::Op copy_op(const std::string& pass, const std::string& model) {
+  const std::string op = R"toml([op]
+summary  = "y = x"
+revision = 1
+[axes]
+rows = { bucket = "pow2", max = 4611686018427387904 }
+cols = { bucket = "exact", max = 4611686018427387904 }
+[types]
+dtype = ["f32"]
+[tensors]
+x = { shape = ["rows", "cols"], dtype = "dtype" }
+y = { shape = ["rows", "cols"], dtype = "dtype", output = true }
+[tolerance]
+f32 = { relative = 0.0, absolute = 0.0 }
+[reference]
+[[reference.pass]]
+kernel = "copy_reference"
+grid   = ["rows"]
+block  = ["256"]
+args   = ["x", "y"]
+[cost]
+bytes = "8 * rows * cols"
+flops = "rows * cols"
+)toml";
+  const std::string implementation = R"toml([parameters]
+threads = [32, 256, 1024]
+shared  = [0, 65536, 262144]
+[default]
+threads = 256
+shared  = 0
+[[pass]]
+kernel = "copy<{threads}>"
+grid   = ["rows"]
+block  = ["threads"]
+args   = ["x", "y"]
+)toml" + pass + "\n" + model;
+  const std::vector<spec::SourceFile> files = {
+      {"op.toml", op}, {"plain.toml", implementation}, {"plain.cuh", "//"}, {"reference.cuh", "//"}};
+  return spec::parse_op("copy", "/ops/copy", files);
+}
+
+Estimate at(const spec::Op& op, std::int64_t rows, std::int64_t cols, const spec::DeviceFacts& device = h200(),
+            const spec::Config& config = {256, 0}, Regime regime = Regime::cold_l2) {
+  Problem problem;
+  problem.axes[0] = rows;
+  problem.axes[1] = cols;
+  return estimate(op, op.implementations.front(), problem, device, config, regime);
+}
+
+}  // namespace
+
+TEST_CASE("without a model the op's cost and the geometry make the estimate") {
+  const spec::Op op = copy_op("", "");
+  const Estimate large = at(op, 32768, 8192);
+  CHECK(large.limit == "memory");
+  CHECK(large.blocks == 32768);
+  CHECK(large.blocks_per_multiprocessor == 8);  // 2048 threads of a multiprocessor, 256 a block
+  CHECK(large.waves == doctest::Approx(32768.0 / (132 * 8)));
+  // 2 GiB over a bus of 4.8 TB/s at most, and at least a half of it.
+  CHECK(large.ns > 8.0 * 32768 * 8192 / 4800);
+  CHECK(large.ns < 2 * 8.0 * 32768 * 8192 / 4800);
+  const Estimate smallest = at(op, 1, 1);
+  CHECK(smallest.limit == "latency");
+  CHECK(smallest.ns > 1000);
+  CHECK(smallest.ns < 10000);
+}
+
+TEST_CASE("the residency of blocks is bounded by shared memory, threads and registers") {
+  const spec::Op op = copy_op("shared = \"shared\"", "[pass.model]\nregisters = \"threads > 256 ? 64 : 40\"\n");
+  CHECK(at(op, 4096, 4096, h200(), {256, 0}).blocks_per_multiprocessor == 6);      // 65536 / (40 * 256)
+  CHECK(at(op, 4096, 4096, h200(), {256, 65536}).blocks_per_multiprocessor == 3);  // 228 KiB / 65 KiB
+  CHECK(at(op, 4096, 4096, h200(), {1024, 0}).blocks_per_multiprocessor == 1);     // 65536 / (64 * 1024)
+  CHECK(at(op, 4096, 4096, h200(), {32, 0}).blocks_per_multiprocessor == 32);      // the most that there may be
+  CHECK(std::isinf(at(op, 4096, 4096, h200(), {256, 262144}).ns));                 // no block of 256 KiB runs
+}
+
+TEST_CASE("a last wave that is nearly empty costs nearly as much as a full one") {
+  const spec::Op op = copy_op("shared = \"131072\"", "[pass.model]\noperations = \"rows * 10000000\"\n");
+  const double one = at(op, 132, 64).ns, one_and_a_block = at(op, 133, 64).ns, two = at(op, 264, 64).ns;
+  CHECK(one_and_a_block > 1.8 * one);
+  CHECK(one_and_a_block == doctest::Approx(two).epsilon(0.05));
+}
+
+TEST_CASE("what is scarcest names the limit") {
+  const auto limit = [](const std::string& model) {
+    return std::string(at(copy_op("", "[pass.model]\nmemory_bytes = 0\n" + model), 8192, 8192).limit);
+  };
+  CHECK(limit("operations = \"rows * cols * 1000\"") == "computation");
+  CHECK(limit("shared_bytes = \"rows * cols * 100\"") == "shared memory");
+  CHECK(limit("read_bytes = \"rows * cols * 100\"") == "L2");
+  CHECK(limit("read_bytes = \"rows * cols * 4\"\nbytes_in_flight = 128") == "latency");
+}
+
+TEST_CASE("operations of the tensor cores take a fraction of the time of ordinary ones") {
+  const auto time = [](const char* unit) {
+    return at(copy_op("", std::string("[pass.model]\noperations = \"rows * cols * 1000\"\nunit = \"") + unit + "\"\n"),
+              8192, 8192)
+        .ns;
+  };
+  CHECK(time("fma") > 5 * time("mma"));
+  CHECK(time("instruction") > 1.5 * time("fma"));
+}
+
+TEST_CASE("more work never takes less time, nor does a smaller device") {
+  const spec::Op op = copy_op("", "");
+  double before = 0;
+  for (std::int64_t rows = 1; rows <= 65536; rows *= 2) {
+    const double now = at(op, rows, 4096).ns;
+    CHECK(now >= before);
+    CHECK(at(op, rows, 4096, device_of("sm_90/mp66/l2_62914560/smem_232448/bus_3008")).ns >= now);
+    before = now;
+  }
+}
+
+TEST_CASE("a problem that stays in L2 takes less time in the regime that leaves it there") {
+  const spec::Op op = copy_op("", "");
+  CHECK(at(op, 1024, 1024, h200(), {256, 0}, Regime::hot_l2).ns < at(op, 1024, 1024).ns);
+  CHECK(at(op, 32768, 8192, h200(), {256, 0}, Regime::hot_l2).ns == at(op, 32768, 8192).ns);  // it does not fit
+}
+
+TEST_CASE("a further pass costs its launch and what its model says; one that is left out costs nothing") {
+  const std::string second = "[[pass]]\nkernel = \"again\"\ngrid = [\"rows\"]\nblock = [\"256\"]\nargs = []\n";
+  const double one = at(copy_op("", ""), 4096, 4096).ns;
+  CHECK(at(copy_op("", second + "when = 0\n"), 4096, 4096).ns == one);
+  const double launched = at(copy_op("", second), 4096, 4096).ns;
+  CHECK(launched > one);
+  CHECK(launched < 1.2 * one);
+  CHECK(at(copy_op("", second + "[pass.model]\nmemory_bytes = \"8 * rows * cols\"\n"), 4096, 4096).ns > 1.5 * one);
+}
+
+TEST_CASE("an estimate over numbers that overflow is infinite") {
+  CHECK(std::isinf(at(copy_op("", ""), std::int64_t{1} << 61, 4096).ns));
+}
+
+TEST_CASE("an architecture that came later is taken for the last known one") {
+  const spec::Op op = copy_op("", "");
+  CHECK(at(op, 4096, 4096, device_of("sm_91/mp132/l2_62914560/smem_232448/bus_6016")).ns == at(op, 4096, 4096).ns);
+}
+
+TEST_CASE("every config of the built-in ops at a model's sizes has an estimate") {
+  for (const spec::Op& op : spec::load_ops({})) {
+    for (const std::int64_t rows : {1, 64, 4096}) {
+      Problem problem;
+      for (std::size_t i = 0; i < op.axes.size(); ++i) problem.axes[i] = i == 0 ? rows : 4096;
+      for (const spec::Implementation& implementation : op.implementations) {
+        for (const spec::Config& config : spec::search_space(op, implementation, problem, h200())) {
+          const Estimate made = estimate(op, implementation, problem, h200(), config);
+          CAPTURE(op.name + "/" + implementation.name + " " + spec::to_string(implementation, config));
+          REQUIRE(std::isfinite(made.ns));
+          REQUIRE(made.ns > 1000);
+          REQUIRE(made.blocks_per_multiprocessor >= 1);
+        }
+      }
+    }
+  }
+}
