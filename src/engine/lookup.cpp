@@ -53,23 +53,6 @@ bool use_record(Lookup& lookup, const spec::Op& op, const spec::DeviceFacts& dev
 
 }  // namespace
 
-std::optional<Problem> parse_bucket(const spec::Op& op, std::string_view text) {
-  std::vector<spec::Setting> settings;
-  while (!text.empty()) {
-    const std::size_t end = std::min(text.find(' '), text.size());
-    const std::string_view word = text.substr(0, end);
-    const std::size_t equals = word.find('=');
-    if (equals == std::string_view::npos) return std::nullopt;
-    settings.push_back({std::string(word.substr(0, equals)), std::string(word.substr(equals + 1))});
-    text.remove_prefix(std::min(end + 1, text.size()));
-  }
-  try {
-    return spec::make_problem(op, settings);
-  } catch (const Error&) {
-    return std::nullopt;
-  }
-}
-
 std::string present_source(const spec::Op& op, const spec::Implementation& implementation, const Problem& bucket,
                            const spec::DeviceFacts& device, std::span<const std::int64_t> config) {
   const auto frame = spec::make_frame(op, &implementation, bucket, device, config);

@@ -33,8 +33,7 @@ struct Lookup {
 Lookup look_up(const spec::Op& op, const Problem& problem, const spec::DeviceFacts& device, Regime regime,
                store::Layers& layers, bool stand_ins = true);
 
-/// A record's bucket, "rows=512 cols=4096 dtype=bf16", as a problem of this op; nothing when the op's axes have changed since.
-std::optional<Problem> parse_bucket(const spec::Op& op, std::string_view text);
+using spec::parse_bucket;
 
 /// The usable record of the op whose bucket lies nearest: equal selections, least sum over axes of |log2(size ratio)|, then the smaller
 /// key. Its config must be legal at `bucket` on this device. Records of this device class are asked before any other's.

@@ -134,6 +134,23 @@ std::string to_string(const Op& op, const Problem& problem) {
   return fmt::format("{}", fmt::join(parts, " "));
 }
 
+std::optional<Problem> parse_bucket(const Op& op, std::string_view text) {
+  std::vector<Setting> settings;
+  while (!text.empty()) {
+    const std::size_t end = std::min(text.find(' '), text.size());
+    const std::string_view word = text.substr(0, end);
+    const std::size_t equals = word.find('=');
+    if (equals == std::string_view::npos) return std::nullopt;
+    settings.push_back({std::string(word.substr(0, equals)), std::string(word.substr(equals + 1))});
+    text.remove_prefix(std::min(end + 1, text.size()));
+  }
+  try {
+    return make_problem(op, settings);
+  } catch (const Error&) {
+    return std::nullopt;
+  }
+}
+
 Problem bucket_of(const Op& op, const Problem& problem) noexcept {
   Problem bucket = problem;
   for (std::size_t i = 0; i < op.axes.size(); ++i) {

@@ -33,6 +33,8 @@ void check_problem(const Op& op, const Problem& problem);
 bool is_valid(const Op& op, const Problem& problem) noexcept;
 /// "rows=512 cols=4096 dtype=bf16"
 std::string to_string(const Op& op, const Problem& problem);
+/// Reads the same form, as records keep their buckets; nothing when the op's axes or selections have changed since.
+std::optional<Problem> parse_bucket(const Op& op, std::string_view text);
 
 /// Each axis raised to its bucket's upper edge. No allocation.
 Problem bucket_of(const Op& op, const Problem& problem) noexcept;

@@ -63,6 +63,8 @@ class Layers {
   [[nodiscard]] std::vector<std::string> compilers();
   /// All records of an op over all layers, an earlier layer's first; for `nearest`.
   [[nodiscard]] std::vector<Found<Record>> records(std::string_view op);
+  /// The candidates of a record that records() gave, of the same layer; none when it has none or is there no more.
+  [[nodiscard]] std::vector<Candidate> candidates_of(const Found<Record>& found);
   [[nodiscard]] File& overlay();
   [[nodiscard]] std::span<const Layer> layers() const noexcept { return layers_; }
 

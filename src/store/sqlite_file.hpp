@@ -42,7 +42,8 @@ class SqliteFile final : public File {
     return read<std::optional<Record>>(
         [&](Session& session, Flaws& flaws) {
           auto record = store::find_record(session.connection, key, with_candidates, flaws);
-          if (record && access_ == Access::read_write) session.note("record", record->key);
+          // Whoever wants candidates looks at a record without being served by it.
+          if (record && !with_candidates && access_ == Access::read_write) session.note("record", record->key);
           return record;
         },
         met);

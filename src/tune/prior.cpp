@@ -1,0 +1,109 @@
+#include "tune/prior.hpp"
+
+#include <algorithm>
+#include <cmath>
+
+#include "spec/key.hpp"
+#include "tune/deploy.hpp"
+#include "tune/model.hpp"
+#include "tune/neighbours.hpp"
+
+namespace kiln::tune {
+namespace {
+
+// What one doubling between buckets, or one between the parameters of two configs, leaves of a measurement's weight. Parameters
+// count for more: another tile is another kernel, while twice as many rows run the same one.
+constexpr double weight_a_bucket_doubling = 0.3;
+constexpr double weight_a_parameter_doubling = 0.05;
+constexpr double farthest_config = 3;     // doublings; beyond, a config says nothing about another
+constexpr double weight_of_model = 0.02;  // against 1 for the same config in the same bucket
+
+double parameter_doublings(std::int64_t a, std::int64_t b) {
+  if (a == b) return 0;
+  if (a <= 0 || b <= 0) return 1;
+  return std::abs(std::log2(static_cast<double>(a)) - std::log2(static_cast<double>(b)));
+}
+
+double config_distance(std::span<const std::int64_t> a, std::span<const std::int64_t> b) {
+  double distance = 0;
+  for (std::size_t i = 0; i < a.size() && distance <= farthest_config; ++i) distance += parameter_doublings(a[i], b[i]);
+  return distance;
+}
+
+struct Measured {
+  const spec::Implementation* implementation;
+  spec::Config config;
+  double log_ratio;  // of measured to estimated
+};
+
+double median_ratio(std::vector<Measured> all) {
+  const auto middle = all.begin() + static_cast<std::ptrdiff_t>(all.size() / 2);
+  std::ranges::nth_element(all, middle, {}, &Measured::log_ratio);
+  return middle->log_ratio;
+}
+
+}  // namespace
+
+Prior::Prior(const spec::Op& op, const Problem& bucket, const spec::DeviceFacts& device, Regime regime,
+             std::span<const store::Record> neighbours)
+    : op_(op), bucket_(bucket), device_(device), regime_(regime) {
+  for (const store::Record& record : neighbours) learn(record);
+}
+
+void Prior::learn(const store::Record& record) {
+  const auto bucket = spec::parse_bucket(op_, record.bucket);
+  const auto device = spec::DeviceFacts::from_device_class(record.device_class);
+  if (record.op != op_.name || record.revision != op_.revision || record.regime != spec::to_string(regime_) ||
+      !bucket || bucket->selections != bucket_.selections || !device)
+    return;
+
+  if (Usable winner = usable(op_, bucket_, device_, record); winner.implementation != nullptr) {
+    const auto same = [&](const Choice& each) {
+      return each.implementation == winner.implementation && each.config == winner.config;
+    };
+    if (std::ranges::none_of(winners_, same)) winners_.push_back({winner.implementation, std::move(winner.config)});
+  }
+
+  std::vector<Measured> measured;
+  const auto measure = [&](std::string_view name, std::string_view text, double cost_ns) {
+    const spec::Implementation* implementation = op_.find(name);
+    if (implementation == nullptr || !(cost_ns > 0)) return;
+    auto config = spec::parse_config(*implementation, text);
+    if (!config) return;
+    const double estimated = estimate(op_, *implementation, *bucket, *device, *config, regime_).ns;
+    if (std::isfinite(estimated))
+      measured.push_back({implementation, std::move(*config), std::log(cost_ns / estimated)});
+  };
+  for (const store::Candidate& each : record.candidates)
+    if (each.verdict == store::Verdict::ok) measure(each.implementation, each.config, each.cost_ns);
+  if (measured.empty()) measure(record.implementation, record.config, record.cost_ns);
+  if (measured.empty()) return;
+
+  // Apart from each other: that all of a bucket takes longer than estimated says nothing about one of its configs.
+  const double distance = axis_distance(op_, *bucket, bucket_) + device_distance(*device, device_);
+  const double weight = std::pow(weight_a_bucket_doubling, distance), offset = median_ratio(measured);
+  offset_sum_ += weight * offset;
+  offset_weight_ += weight;
+  for (Measured& each : measured)
+    points_.push_back({each.implementation, std::move(each.config), each.log_ratio - offset, weight});
+}
+
+double Prior::expected_ns(const spec::Implementation& implementation, std::span<const std::int64_t> config) const {
+  double sum = 0, weights = weight_of_model;
+  for (const Point& point : points_) {
+    if (point.implementation != &implementation) continue;
+    const double distance = config_distance(point.config, config);
+    if (distance > farthest_config) continue;
+    const double weight = point.weight * std::pow(weight_a_parameter_doubling, distance);
+    sum += weight * point.excess;
+    weights += weight;
+  }
+  const double offset = offset_weight_ > 0 ? offset_sum_ / offset_weight_ : 0;
+  return estimate(op_, implementation, bucket_, device_, config, regime_).ns * std::exp(offset + sum / weights);
+}
+
+std::vector<Prior::Choice> Prior::transferred(std::size_t at_most) const {
+  return {winners_.begin(), winners_.begin() + static_cast<std::ptrdiff_t>(std::min(at_most, winners_.size()))};
+}
+
+}  // namespace kiln::tune

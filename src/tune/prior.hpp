@@ -1,0 +1,50 @@
+// What to expect of a config before it is tried: the model, corrected by what was measured near this bucket. Pure.
+#pragma once
+
+#include <span>
+#include <vector>
+
+#include "kiln/options.hpp"
+#include "spec/problem.hpp"
+#include "store/record.hpp"
+
+namespace kiln::tune {
+
+class Prior {
+ public:
+  /// `neighbours`: nearest first, as neighbours() gives them, with the candidates that there are. Those of another op, revision,
+  /// regime or selection are left out. `op` must outlive this.
+  Prior(const spec::Op& op, const Problem& bucket, const spec::DeviceFacts& device, Regime regime,
+        std::span<const store::Record> neighbours);
+
+  /// Nanoseconds. The model's estimate times what measurements of the same and of similar configs in near buckets were to their
+  /// estimates; without any, the model's alone. Infinite where estimate() is.
+  [[nodiscard]] double expected_ns(const spec::Implementation& implementation,
+                                   std::span<const std::int64_t> config) const;
+
+  struct Choice {
+    const spec::Implementation* implementation = nullptr;
+    spec::Config config;
+  };
+  /// The distinct winners of the neighbours that are legal in this bucket, in the order of the neighbours.
+  [[nodiscard]] std::vector<Choice> transferred(std::size_t at_most) const;
+
+ private:
+  /// A measured config of a neighbour: by how much, as a logarithm, it strayed from its estimate further than its bucket did.
+  struct Point {
+    const spec::Implementation* implementation;
+    spec::Config config;
+    double excess = 0, weight = 0;
+  };
+  void learn(const store::Record& record);
+
+  const spec::Op& op_;
+  Problem bucket_;
+  spec::DeviceFacts device_;
+  Regime regime_;
+  std::vector<Choice> winners_;
+  std::vector<Point> points_;
+  double offset_sum_ = 0, offset_weight_ = 0;  // of the buckets' own straying
+};
+
+}  // namespace kiln::tune

@@ -1,0 +1,103 @@
+// An op with a small space and records of it, for tests of what is learnt from near buckets.
+#pragma once
+
+#include <doctest/doctest.h>
+
+#include <string>
+#include <vector>
+
+#include "spec/key.hpp"
+#include "spec/problem.hpp"
+#include "store/record.hpp"
+
+namespace kiln::tune::testing {
+
+inline constexpr const char* h200_class = "sm_90/mp132/l2_62914560/smem_232448/bus_6016";
+
+inline spec::DeviceFacts device_of(const std::string& device_class) {
+  return *spec::DeviceFacts::from_device_class(device_class);
+}
+inline spec::DeviceFacts h200() { return device_of(h200_class); }
+
+/// rows x cols; `threads` 32 to 1024, `vector` 1 to 8, at most the row's length together.
+inline spec::Op rows_op() {
+  const std::vector<spec::SourceFile> files = {{"op.toml", R"toml([op]
+summary  = "y = x"
+revision = 2
+[axes]
+rows = { bucket = "pow2", max = 1048576 }
+cols = { bucket = "exact", max = 1048576 }
+[types]
+dtype = ["f32", "bf16"]
+[tensors]
+x = { shape = ["rows", "cols"], dtype = "dtype" }
+y = { shape = ["rows", "cols"], dtype = "dtype", output = true }
+[tolerance]
+f32  = { relative = 0.0, absolute = 0.0 }
+bf16 = { relative = 0.0, absolute = 0.0 }
+[reference]
+[[reference.pass]]
+kernel = "reference"
+grid   = ["rows"]
+block  = ["256"]
+args   = ["x", "y"]
+[cost]
+bytes = "2 * rows * cols * sizeof(dtype)"
+flops = "rows * cols"
+)toml"},
+                                               {"fast.toml", R"toml([parameters]
+threads = [32, 64, 128, 256, 512, 1024]
+vector  = [1, 2, 4, 8]
+[constraints]
+all = ["threads * vector <= cols"]
+[default]
+threads = 32
+vector  = 1
+[[pass]]
+kernel = "fast<{threads}, {vector}>"
+grid   = ["rows"]
+block  = ["threads"]
+args   = ["x", "y"]
+[pass.model]
+operations      = "rows * threads * (100 + ceil_div(cols, threads * vector) * (8 + vector))"
+unit            = "instruction"
+bytes_in_flight = "threads * vector * sizeof(dtype)"
+)toml"},
+                                               {"fast.cuh", "//"},
+                                               {"reference.cuh", "//"}};
+  return spec::parse_op("rows", "/ops/rows", files);
+}
+
+inline Problem sized(std::int64_t rows, std::int64_t cols) {
+  Problem problem;
+  problem.axes[0] = rows;
+  problem.axes[1] = cols;
+  return problem;
+}
+
+inline store::Record record_of(const spec::Op& op, const Problem& bucket, const std::string& config, double cost_ns,
+                               const std::string& device_class = h200_class) {
+  store::Record record;
+  record.key = spec::record_key(op, bucket, device_of(device_class), Regime::cold_l2);
+  record.op = op.name;
+  record.revision = op.revision;
+  record.device_class = device_class;
+  record.regime = spec::to_string(Regime::cold_l2);
+  record.bucket = spec::to_string(op, bucket);
+  record.implementation = "fast";
+  record.config = config;
+  record.cost_ns = record.low_ns = record.high_ns = record.baseline_ns = cost_ns;
+  record.samples = 9;
+  return record;
+}
+
+inline store::Candidate candidate_of(const std::string& config, double cost_ns) {
+  store::Candidate candidate;
+  candidate.implementation = "fast";
+  candidate.config = config;
+  candidate.cost_ns = candidate.low_ns = candidate.high_ns = cost_ns;
+  candidate.samples = 9;
+  return candidate;
+}
+
+}  // namespace kiln::tune::testing

@@ -1,0 +1,159 @@
+#include "tune/prior.hpp"
+
+#include <doctest/doctest.h>
+#include <rapidcheck.h>
+
+#include <algorithm>
+#include <cmath>
+#include <functional>
+#include <limits>
+#include <map>
+#include <random>
+
+#include "near_fixture.hpp"
+#include "tune/model.hpp"
+
+using namespace kiln;
+using namespace kiln::tune;
+using namespace kiln::tune::testing;
+
+namespace {
+
+using Surface = std::function<double(const Problem&, const spec::Config&)>;
+
+// A record with every legal config as a candidate, timed by the surface.
+store::Record tuned(const spec::Op& op, const Problem& bucket, const Surface& surface,
+                    const std::string& device_class = h200_class) {
+  const spec::Implementation& fast = op.implementations.front();
+  store::Record record = record_of(op, bucket, "", std::numeric_limits<double>::infinity(), device_class);
+  for (const spec::Config& config : spec::search_space(op, fast, bucket, device_of(device_class))) {
+    record.candidates.push_back(candidate_of(spec::to_string(fast, config), surface(bucket, config)));
+    if (record.candidates.back().cost_ns >= record.cost_ns) continue;
+    record.cost_ns = record.candidates.back().cost_ns;
+    record.config = record.candidates.back().config;
+  }
+  return record;
+}
+
+Prior prior_of(const spec::Op& op, const Problem& bucket, const std::vector<store::Record>& neighbours) {
+  return {op, bucket, h200(), Regime::cold_l2, neighbours};
+}
+
+double modelled(const spec::Op& op, const Problem& bucket, const spec::Config& config) {
+  return estimate(op, op.implementations.front(), bucket, h200(), config).ns;
+}
+
+// What the config that is expected to be fastest takes, over what the fastest takes.
+double regret(const spec::Op& op, const Problem& bucket, const Prior& prior, const Surface& surface) {
+  const spec::Implementation& fast = op.implementations.front();
+  const auto space = spec::search_space(op, fast, bucket, h200());
+  const auto expected = [&](const spec::Config& config) { return prior.expected_ns(fast, config); };
+  const auto taken = [&](const spec::Config& config) { return surface(bucket, config); };
+  return taken(*std::ranges::min_element(space, {}, expected)) / taken(*std::ranges::min_element(space, {}, taken));
+}
+
+}  // namespace
+
+TEST_CASE("without neighbours the expectation is the model's") {
+  const spec::Op op = rows_op();
+  const Prior prior = prior_of(op, sized(64, 4096), {});
+  CHECK(prior.expected_ns(op.implementations.front(), spec::Config{128, 4}) == modelled(op, sized(64, 4096), {128, 4}));
+  CHECK(prior.transferred(4).empty());
+}
+
+TEST_CASE("what was measured in this very bucket is expected again") {
+  const spec::Op op = rows_op();
+  const Surface surface = [](const Problem&, const spec::Config& config) {
+    return 5000.0 + static_cast<double>(config[0] % 7) * 400 + static_cast<double>(config[1]) * 90;
+  };
+  const Prior prior = prior_of(op, sized(64, 4096), {tuned(op, sized(64, 4096), surface)});
+  for (const spec::Config& config : spec::search_space(op, op.implementations.front(), sized(64, 4096), h200()))
+    CHECK(prior.expected_ns(op.implementations.front(), config) ==
+          doctest::Approx(surface(sized(64, 4096), config)).epsilon(0.1));
+}
+
+TEST_CASE("a surface that the model does not foresee is learnt from two buckets beside it") {
+  const spec::Op op = rows_op();
+  CHECK(rc::check("the config expected to be fastest is nearly so", [&op] {
+    // Each config strays from the model by a factor of its own, each bucket by another.
+    std::mt19937 random(*rc::gen::arbitrary<unsigned>());
+    std::uniform_real_distribution<double> factor(-0.4, 0.4);
+    std::map<spec::Config, double> of_config;
+    std::map<std::int64_t, double> of_bucket;
+    const Surface surface = [&](const Problem& bucket, const spec::Config& config) {
+      const double own = of_config.try_emplace(config, factor(random)).first->second;
+      const double all = of_bucket.try_emplace(bucket.axes[0], factor(random)).first->second;
+      return modelled(op, bucket, config) * std::exp(own + all);
+    };
+    const std::int64_t rows = std::int64_t{1} << *rc::gen::inRange(2, 14);
+    const Prior prior = prior_of(
+        op, sized(rows, 4096), {tuned(op, sized(rows / 2, 4096), surface), tuned(op, sized(rows * 2, 4096), surface)});
+    RC_ASSERT(regret(op, sized(rows, 4096), prior, surface) < 1.1);
+  }));
+}
+
+TEST_CASE("the nearer of two neighbours that disagree is believed") {
+  const spec::Op op = rows_op();
+  const Surface wide = [&](const Problem& bucket, const spec::Config& config) {
+    return modelled(op, bucket, config) * (config[0] == 1024 ? 0.3 : 1);
+  };
+  const Surface narrow = [&](const Problem& bucket, const spec::Config& config) {
+    return modelled(op, bucket, config) * (config[0] == 32 ? 0.3 : 1);
+  };
+  const spec::Implementation& fast = op.implementations.front();
+  const auto prefers_wide = [&](const Prior& prior) {
+    return prior.expected_ns(fast, spec::Config{1024, 1}) / modelled(op, sized(64, 4096), {1024, 1}) <
+           prior.expected_ns(fast, spec::Config{32, 1}) / modelled(op, sized(64, 4096), {32, 1});
+  };
+  CHECK(prefers_wide(
+      prior_of(op, sized(64, 4096), {tuned(op, sized(128, 4096), wide), tuned(op, sized(1024, 4096), narrow)})));
+  CHECK_FALSE(prefers_wide(
+      prior_of(op, sized(64, 4096), {tuned(op, sized(1024, 4096), wide), tuned(op, sized(32, 4096), narrow)})));
+  // Another device's measurement counts for less than this one's, at the same bucket.
+  const std::string a100 = "sm_80/mp108/l2_41943040/smem_166912/bus_5120";
+  CHECK(prefers_wide(
+      prior_of(op, sized(64, 4096), {tuned(op, sized(64, 4096), narrow, a100), tuned(op, sized(128, 4096), wide)})));
+}
+
+TEST_CASE("a config that was not measured is judged by those like it") {
+  const spec::Op op = rows_op();
+  store::Record record = tuned(op, sized(64, 4096), [&](const Problem& bucket, const spec::Config& config) {
+    return modelled(op, bucket, config) * (config[0] >= 512 ? 4 : 1);
+  });
+  std::erase_if(record.candidates, [](const store::Candidate& each) { return each.config == "threads=1024 vector=2"; });
+  const Prior prior = prior_of(op, sized(64, 4096), {record});
+  const double expected = prior.expected_ns(op.implementations.front(), spec::Config{1024, 2});
+  CHECK(expected > 2 * modelled(op, sized(64, 4096), {1024, 2}));
+}
+
+TEST_CASE("candidates that failed teach nothing, nor do records of another revision, regime or type") {
+  const spec::Op op = rows_op();
+  const double plain = modelled(op, sized(64, 4096), {128, 4});
+  store::Record failed = record_of(op, sized(64, 4096), "threads=128 vector=4", 0);
+  failed.candidates = {candidate_of("threads=128 vector=4", 100 * plain)};
+  failed.candidates[0].verdict = store::Verdict::wrong_result;
+  store::Record revised = record_of(op, sized(64, 4096), "threads=128 vector=4", 100 * plain);
+  revised.revision = 1;
+  store::Record hot = record_of(op, sized(64, 4096), "threads=128 vector=4", 100 * plain);
+  hot.regime = "hot";
+  Problem other_type = sized(64, 4096);
+  other_type.selections[0] = 1;
+  const store::Record typed = record_of(op, other_type, "threads=128 vector=4", 100 * plain);
+  const Prior prior = prior_of(op, sized(64, 4096), {failed, revised, hot, typed});
+  CHECK(prior.expected_ns(op.implementations.front(), spec::Config{128, 4}) == plain);
+}
+
+TEST_CASE("winners of neighbours are transferred once each, in their order, when they are legal here") {
+  const spec::Op op = rows_op();
+  const std::vector<store::Record> records = {record_of(op, sized(128, 8192), "threads=1024 vector=8", 1000),
+                                              record_of(op, sized(32, 4096), "threads=256 vector=4", 1000),
+                                              record_of(op, sized(256, 4096), "threads=256 vector=4", 1000),
+                                              record_of(op, sized(512, 4096), "threads=7 vector=4", 1000),
+                                              record_of(op, sized(1024, 4096), "threads=64 vector=2", 1000)};
+  const auto transferred = prior_of(op, sized(64, 4096), records).transferred(8);
+  REQUIRE(transferred.size() == 2);  // 1024 * 8 is longer than the row, 7 is not declared
+  CHECK(transferred[0].config == spec::Config{256, 4});
+  CHECK(transferred[1].config == spec::Config{64, 2});
+  CHECK(transferred[0].implementation == &op.implementations.front());
+  CHECK(prior_of(op, sized(64, 4096), records).transferred(1).size() == 1);
+}
