@@ -5,6 +5,7 @@
 
 #include <algorithm>
 
+#include "cli/natural_order.hpp"
 #include "cli/output.hpp"
 #include "cli/table.hpp"
 #include "cli/units.hpp"
@@ -44,23 +45,6 @@ std::unique_ptr<store::File> open_to_change(const Globals& globals, const std::s
 }
 
 namespace {
-
-std::size_t digits_at(std::string_view text, std::size_t at) {
-  const std::size_t end = text.find_first_not_of("0123456789", at);
-  return (end == std::string_view::npos ? text.size() : end) - at;
-}
-
-/// Numbers by their value: rows=2 before rows=16.
-bool reads_before(std::string_view a, std::string_view b) {
-  for (std::size_t i = 0, j = 0; i < a.size() && j < b.size();) {
-    const std::size_t digits = digits_at(a, i), others = digits_at(b, j);
-    if (digits > 0 && digits != others && others > 0) return digits < others;
-    if (a[i] != b[j]) return a[i] < b[j];
-    ++i;
-    ++j;
-  }
-  return a.size() < b.size();
-}
 
 struct ListSettings {
   std::string file, op;

@@ -1,7 +1,6 @@
 // kiln cache export: the overlay, or a part of it, as a file to ship or as text to review.
 #include <fmt/format.h>
 
-#include <fstream>
 #include <sstream>
 
 #include "cli/cache.hpp"
@@ -38,18 +37,6 @@ void declare(CLI::App& command, Settings& settings) {
                    "Records alone: the machine code is compiled where they are used");
   command.add_flag("--no-candidates", settings.no_candidates, "Winners alone");
   command.add_flag("--force", settings.force, "Replace an output that exists");
-}
-
-void write_text(const std::string& path, const std::string& text) {
-  const std::string beside = path + ".new";
-  std::ofstream file(beside, std::ios::binary);
-  file << text;
-  file.close();
-  std::error_code error;
-  if (file) fs::rename(beside, path, error);
-  if (file && !error) return;
-  fs::remove(beside, error);
-  throw Error(ErrorKind::io, fmt::format("{} cannot be written; is its folder there, and yours?", path));
 }
 
 void check(const Settings& settings) {

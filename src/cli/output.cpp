@@ -8,6 +8,10 @@
 #include <chrono>
 #include <cstdio>
 #include <cstdlib>
+#include <filesystem>
+#include <fstream>
+
+#include "kiln/error.hpp"
 
 namespace kiln::cli {
 
@@ -19,6 +23,18 @@ void print_json(const Json& json) {
 }
 
 void note(std::string_view text) { fmt::print(stderr, "kiln: {}\n", text); }
+
+void write_text(const std::string& path, std::string_view text) {
+  const std::string beside = path + ".new";
+  std::ofstream file(beside, std::ios::binary);
+  file << text;
+  file.close();
+  std::error_code error;
+  if (file) std::filesystem::rename(beside, path, error);
+  if (file && !error) return;
+  std::filesystem::remove(beside, error);
+  throw Error(ErrorKind::io, fmt::format("{} cannot be written; is its folder there, and yours?", path));
+}
 
 bool is_terminal() {
   const char* kind = std::getenv("TERM");

@@ -14,6 +14,8 @@ void print(std::string_view text);
 void print_json(const Json& json);
 /// "kiln: TEXT" on the standard error.
 void note(std::string_view text);
+/// The whole file or nothing: written beside `path` and renamed into place. Throws Error(io).
+void write_text(const std::string& path, std::string_view text);
 
 /// True when the standard error is a terminal that can redraw a line.
 bool is_terminal();
