@@ -28,6 +28,7 @@ constexpr const char* epilogue = R"(Examples:
   kiln prewarm llama3_8b.toml --arch sm_90a -o llama3_8b.kiln --base h200.jsonl
                                                      a file to deploy, made without a GPU
   kiln replay stream.trace --base llama3_8b.kiln     launch a recorded stream, count where answers came from
+  kiln report -o report.html --base h200.jsonl       a page to look at
 
 Files are asked in this order: the overlay (yours; --overlay, else $KILN_CACHE, else ~/.cache/kiln/overlay.kiln), then each --base.
 
@@ -123,7 +124,7 @@ int main(int argc, char** argv) {
   app.fallthrough();
   declare_globals(app, chosen.globals);
   for (const auto add : {add_doctor, add_devices, add_ops, add_tune, add_prewarm, add_run, add_explain, add_replay,
-                         add_trace, add_cache})
+                         add_trace, add_cache, add_report})
     add(app, chosen);
   if (argc < 2) {
     print(app.help());

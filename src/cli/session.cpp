@@ -44,6 +44,7 @@ ImportedBases::PrivateFolder::~PrivateFolder() {
 }
 
 ImportedBases::ImportedBases(Globals& globals) {
+  globals.base_names = globals.bases;
   for (std::size_t i = 0; i < globals.bases.size(); ++i) {
     std::string& base = globals.bases[i];
     if (!fs::exists(base))

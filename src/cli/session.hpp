@@ -19,6 +19,7 @@ struct Globals {
   int device = 0;
   std::optional<std::string> overlay;
   std::vector<std::string> bases;
+  std::vector<std::string> base_names;  // the bases as they were given, once text was imported
   std::vector<std::string> templates;
   std::optional<std::string> trust;
   std::vector<std::string> trusted_keys;

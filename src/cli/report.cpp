@@ -1,0 +1,70 @@
+// kiln report: what the files hold, as a page to look at.
+#include <fmt/format.h>
+
+#include "cli/commands.hpp"
+#include "cli/ops_found.hpp"
+#include "cli/output.hpp"
+#include "cli/report/sections.hpp"
+#include "cli/target.hpp"
+#include "cli/units.hpp"
+#include "kiln/error.hpp"
+
+namespace kiln::cli {
+namespace {
+
+struct Settings {
+  std::string output, op, device_class;
+};
+
+void declare(CLI::App& command, Settings& settings) {
+  command.add_option("-o,--output", settings.output, "The page to write; one that exists is replaced")
+      ->required()
+      ->type_name("FILE.html");
+  command.add_option("--op", settings.op, "Only this op")->type_name("OP");
+  command.add_option("--device-class", settings.device_class, "Only this device class")->type_name("CLASS");
+}
+
+std::vector<std::string> names_of(const Globals& globals) {
+  std::vector<std::string> names{""};  // the overlay goes by its path
+  names.insert(names.end(), globals.base_names.begin(), globals.base_names.end());
+  return names;
+}
+
+int run(const Globals& globals, const Settings& settings) {
+  if (!settings.device_class.empty() && !spec::DeviceFacts::from_device_class(settings.device_class))
+    throw Error(ErrorKind::bad_input,
+                fmt::format("the device class '{}' does not parse; kiln devices names those that are here",
+                            settings.device_class));
+  std::vector<spec::Op> ops = load_ops(globals);
+  if (!settings.op.empty()) find_op(ops, settings.op);
+  store::Layers layers = open_layers(globals);
+  const auto device = settings.device_class.empty() ? present_device(globals) : std::nullopt;
+  const report::Filter filter{settings.op, settings.device_class, device ? device->facts.device_class() : ""};
+  const report::Content content = report::gather(std::move(ops), layers, names_of(globals), filter);
+  const std::string page = report::page_of(content);
+  write_text(settings.output, page);
+  if (globals.json)
+    print_json({{"event", "reported"},
+                {"file", settings.output},
+                {"records", content.entries.size()},
+                {"missing", content.missing.size()},
+                {"bytes", page.size()}});
+  else if (!globals.quiet)
+    note(fmt::format("{} shows {} records, {}", settings.output,
+                     format_count(static_cast<std::int64_t>(content.entries.size())),
+                     format_bytes(static_cast<std::int64_t>(page.size()))));
+  return exit_good;
+}
+
+}  // namespace
+
+void add_report(CLI::App& app, Chosen& chosen) {
+  CLI::App* command = add_command<Settings>(
+      app, chosen, "report", "A page to look at: records, curves, candidates, roofline, what is stale or missing",
+      declare, run);
+  command->footer(
+      "One file that asks for nothing from outside. The same files give the same page.\n"
+      "Example:\n  kiln report -o report.html --base cache/h200.jsonl");
+}
+
+}  // namespace kiln::cli

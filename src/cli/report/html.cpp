@@ -1,0 +1,110 @@
+#include "cli/report/html.hpp"
+
+#include <openssl/evp.h>
+
+#include <array>
+#include <new>
+
+#include "cli/units.hpp"
+
+namespace kiln::cli::report {
+namespace {
+
+constexpr std::string_view replacement = "\xEF\xBF\xBD";  // U+FFFD
+
+/// Bytes of the well-formed character that `text` begins with; 0 when there is none.
+std::size_t character_at(std::string_view text) {
+  const auto byte = [&](std::size_t at) { return static_cast<unsigned char>(text[at]); };
+  const unsigned first = byte(0);
+  const std::size_t length = first < 0x80   ? 1
+                             : first < 0xC2 ? 0
+                             : first < 0xE0 ? 2
+                             : first < 0xF0 ? 3
+                             : first < 0xF5 ? 4
+                                            : 0;
+  if (length == 0 || length > text.size()) return 0;
+  for (std::size_t i = 1; i < length; ++i)
+    if ((byte(i) & 0xC0U) != 0x80) return 0;
+  if (length > 2) {
+    const unsigned second = byte(1);
+    if ((first == 0xE0 && second < 0xA0) || (first == 0xED && second > 0x9F)) return 0;
+    if ((first == 0xF0 && second < 0x90) || (first == 0xF4 && second > 0x8F)) return 0;
+  }
+  return length;
+}
+
+std::string_view entity(char c) {
+  switch (c) {
+    case '&': return "&amp;";
+    case '<': return "&lt;";
+    case '>': return "&gt;";
+    case '"': return "&quot;";
+    case '\'': return "&#39;";
+    case '\n':
+    case '\t': return " ";
+    default: return {};
+  }
+}
+
+}  // namespace
+
+std::string escaped(std::string_view text) {
+  std::string out;
+  out.reserve(text.size());
+  while (!text.empty()) {
+    const std::size_t length = character_at(text);
+    const auto first = static_cast<unsigned char>(text.front());
+    if (const auto named = entity(text.front()); !named.empty())
+      out += named;
+    else if (length == 0 || first < 0x20 || first == 0x7F)
+      out += replacement;
+    else
+      out += text.substr(0, length);
+    text.remove_prefix(length == 0 ? 1 : length);
+  }
+  return out;
+}
+
+std::string clipped(std::string_view text, std::size_t most_bytes) {
+  if (text.size() <= most_bytes) return std::string(text);
+  while (most_bytes > 0 && (static_cast<unsigned char>(text[most_bytes]) & 0xC0U) == 0x80) --most_bytes;
+  return std::string(text.substr(0, most_bytes)) + "…";
+}
+
+std::string policy_hash(std::string_view text) {
+  std::array<unsigned char, EVP_MAX_MD_SIZE> digest{};
+  unsigned size = 0;
+  if (EVP_Digest(text.data(), text.size(), digest.data(), &size, EVP_sha256(), nullptr) != 1) throw std::bad_alloc();
+  std::array<unsigned char, EVP_MAX_MD_SIZE * 2> base64{};
+  const int length = EVP_EncodeBlock(base64.data(), digest.data(), static_cast<int>(size));
+  return fmt::format("'sha256-{}'",
+                     std::string_view(reinterpret_cast<const char*>(base64.data()), static_cast<std::size_t>(length)));
+}
+
+void open_table(std::string& out, std::string_view about, std::span<const std::string> headings,
+                std::string_view attributes, std::string_view frame_class) {
+  append(out, "<div class=\"scroll {}\" tabindex=\"0\" role=\"region\" aria-label=\"{}\"><table {}><thead><tr>",
+         frame_class, Text{about}, attributes);
+  for (const std::string& heading : headings) {
+    const bool right = heading.starts_with("> ");
+    append(out, "<th scope=\"col\"{}>{}", right ? " class=\"r\"" : "",
+           Text{std::string_view(heading).substr(right ? 2 : 0)});
+  }
+  out += "</thead><tbody>\n";
+}
+
+void close_table(std::string& out) { out += "</tbody></table></div>\n"; }
+
+void open_details(std::string& out, std::string_view what, bool open) {
+  append(out, "<details{}><summary>{}</summary>\n", open ? " open" : "", Text{what});
+}
+
+void close_details(std::string& out) { out += "</details>\n"; }
+
+void say_left_out(std::string& out, std::size_t count, std::string_view what, std::string_view hint) {
+  if (count == 0) return;
+  append(out, "<p class=\"note\">{} {} left out here: {}</p>\n", format_count(static_cast<std::int64_t>(count)), what,
+         hint);
+}
+
+}  // namespace kiln::cli::report
