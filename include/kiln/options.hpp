@@ -62,11 +62,11 @@ struct TuneEvent {
   double baseline_ns = 0;    // 0 until it was timed
 };
 
-/// Where candidates run while a bucket is tuned.
+/// Where compiles and the candidates of a tune run.
 enum class Isolation : std::uint8_t {
-  automatic,  // in a worker process where kiln-worker is found, else in this one
-  worker,  // in a worker process: a candidate that faults or hangs is rejected alone, and nothing of this process is touched
-  in_process,  // in this process's context: one illegal address breaks it
+  automatic,  // in worker processes where kiln-worker is found, else in this one
+  worker,  // in worker processes: a compile or a candidate that crashes or hangs fails alone, and nothing of this process is touched
+  in_process,  // in threads of this process, and in its context: one crash of the compiler or one illegal address breaks it
 };
 
 struct Options {
@@ -89,11 +89,17 @@ struct Options {
   MissPolicy on_miss = MissPolicy::tune;
   Regime regime = Regime::cold_l2;
   SearchSettings search;
-  /// Compile threads; 0: one for each core.
+  /// Compiles at once; 0: one for each core.
   int compile_workers = 0;
   Isolation isolation = Isolation::automatic;
-  /// The program kiln-worker; empty: $KILN_WORKER, else beside the running program or libkiln, else where Kiln was installed.
+  /// The program kiln-worker, in which compiles and candidates run. It is installed beside the command `kiln` and must be of the same
+  /// version as this library. Empty: $KILN_WORKER ("none": do without), else beside the
+  /// running program, else beside libkiln or in ../bin or ../../bin from there, else where Kiln was installed. A program that embeds Kiln
+  /// ships it beside itself, or names it here.
   std::filesystem::path worker;
+  /// A compile in a worker that takes longer than this, or more memory than that, is stopped and fails alone; 0 bytes: no limit.
+  std::chrono::milliseconds compile_limit{120'000};
+  std::int64_t compile_memory_bytes = std::int64_t{4} << 30;
   /// A candidate that takes longer than this in a worker is stopped and rejected.
   std::chrono::milliseconds candidate_limit{60'000};
   /// Asked between candidates; true ends a tune with Error(interrupted). What was finished is kept.

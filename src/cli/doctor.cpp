@@ -13,6 +13,7 @@
 #include "cuda/nccl_api.hpp"
 #include "cuda/nvrtc_api.hpp"
 #include "cuda/toolkit.hpp"
+#include "jit/compile_pool.hpp"
 #include "jit/specialisation.hpp"
 #include "kiln/error.hpp"
 #include "process/program.hpp"
@@ -94,6 +95,18 @@ Finding worker() {
           "candidates run in a process of their own: one that faults or hangs is rejected alone"};
 }
 
+Finding compiles() {
+  const jit::CompileSettings settings{0, process::find_worker({})};
+  const int at_once = jit::compiles_at_once(settings.workers);
+  if (settings.program.empty())
+    return {"compiles", State::ok, fmt::format("in this process, up to {} threads", at_once),
+            "a template that crashes the compiler ends the process"};
+  return {"compiles", State::ok,
+          fmt::format("in up to {} processes of kiln-worker, each within {} s a compile and {}", at_once,
+                      settings.limit.count() / 1000, format_bytes(settings.memory_bytes)),
+          "a template that crashes the compiler, or never ends, fails alone"};
+}
+
 Finding nccl() {
   return finding("NCCL", ErrorKind::no_nccl, "one GPU needs none; ops over several ranks would", [] {
     const cuda::Nccl& opened = cuda::Nccl::get();
@@ -160,7 +173,7 @@ std::vector<Finding> examine(const Globals& globals) {
   std::vector<Finding> findings{driver()};
   const auto append = [&](std::vector<Finding> more) { findings.insert(findings.end(), more.begin(), more.end()); };
   append(devices());
-  append({nvrtc(), headers(), worker(), nccl(), ops(globals)});
+  append({nvrtc(), headers(), worker(), compiles(), nccl(), ops(globals)});
   append(files(globals));
   return findings;
 }

@@ -12,6 +12,7 @@
 #include "cli/units.hpp"
 #include "cli/workload.hpp"
 #include "kiln/error.hpp"
+#include "process/program.hpp"
 
 namespace kiln::cli {
 namespace {
@@ -151,7 +152,7 @@ int tune_and_finish(const Globals& globals, const Settings& settings) {
 int compile_and_finish(const Globals& globals, const Settings& settings, std::span<const OpBucket> buckets) {
   store::Layers layers = open_layers(globals);
   const Target target = choose_target(globals, settings.target, layers, false);
-  jit::CompilePool pool;
+  jit::CompilePool pool({.program = process::find_worker({})});
   tune::Cubins cubins(layers, pool);
   return finish(globals, settings, target, buckets, layers, cubins, pool);
 }

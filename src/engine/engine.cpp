@@ -31,6 +31,14 @@ store::LayerSettings layer_settings(const Options& options) {
           store::key_folders(options.trusted_keys), options.overlay_limit_bytes};
 }
 
+jit::CompileSettings compile_settings(const Options& options) {
+  jit::CompileSettings settings{options.compile_workers, {}};
+  if (options.isolation != Isolation::in_process) settings.program = process::find_worker(options.worker);
+  settings.limit = options.compile_limit;
+  settings.memory_bytes = options.compile_memory_bytes;
+  return settings;
+}
+
 std::unique_ptr<tune::Worker> worker_for(const Options& options) {
   if (options.isolation == Isolation::in_process) return nullptr;
   const auto program = process::find_worker(options.worker);
@@ -49,7 +57,7 @@ State::State(const Options& chosen)
       arch(jit::default_arch(context.info().facts.sm())),
       ops(spec::load_ops(chosen.template_paths)),
       layers(layer_settings(chosen)),
-      pool(chosen.compile_workers),
+      pool(compile_settings(chosen)),
       cubins(layers, pool),
       worker(worker_for(chosen)),
       holder(fmt::format("{}/{}", ::getpid(), static_cast<const void*>(this))) {

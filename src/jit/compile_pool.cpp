@@ -3,10 +3,15 @@
 #include <algorithm>
 #include <condition_variable>
 #include <deque>
+#include <map>
+#include <mutex>
+#include <optional>
 #include <stop_token>
 #include <thread>
 #include <utility>
+#include <vector>
 
+#include "jit/compile_workers.hpp"
 #include "kiln/error.hpp"
 
 namespace kiln::jit {
@@ -18,33 +23,65 @@ struct Task {
   std::promise<Cubin> promise;
 };
 
-int usable_cores() { return std::max(1, static_cast<int>(std::thread::hardware_concurrency())); }
-
 }  // namespace
 
+int compiles_at_once(int workers) noexcept {
+  return workers > 0 ? workers : std::max(1, static_cast<int>(std::thread::hardware_concurrency()));
+}
+
 struct CompilePool::State {
+  const std::size_t most;
+  const std::chrono::milliseconds idle_limit;
+  std::optional<CompileWorkers> processes;
   mutable std::mutex mutex;
   std::condition_variable_any work;
   std::deque<Task> waiting;
   std::map<spec::Digest, std::shared_future<Cubin>> asked;
   std::int64_t compiled = 0;
-  std::vector<std::jthread> workers;  // last: they end before what they use
+  std::size_t idle = 0;               // threads that wait for work
+  std::vector<std::jthread> threads;  // last: they end before what they use
 
-  explicit State(int count) {
-    for (int i = 0; i < count; ++i) {
-      workers.emplace_back([this](const std::stop_token& stop) { serve(stop); });
-    }
+  explicit State(const CompileSettings& settings)
+      : most(static_cast<std::size_t>(compiles_at_once(settings.workers))), idle_limit(settings.idle) {
+    if (!settings.program.empty()) processes.emplace(settings);
+  }
+
+  /// With the mutex held.
+  void add(Task task) {
+    waiting.push_back(std::move(task));
+    if (idle < waiting.size() && threads.size() < most)
+      threads.emplace_back([this](const std::stop_token& stop) { serve(stop); });
+    work.notify_one();
   }
 
   void serve(const std::stop_token& stop) {
     std::unique_lock lock(mutex);
-    while (work.wait(lock, stop, [this] { return !waiting.empty(); })) {
+    while (wait_for_work(lock, stop)) {
       Task task = std::move(waiting.front());
       waiting.pop_front();
       lock.unlock();
       run(task);
       lock.lock();
     }
+  }
+
+  /// False when there will be none. Who waits long ends the processes that have waited as long.
+  bool wait_for_work(std::unique_lock<std::mutex>& lock, const std::stop_token& stop) {
+    const auto there_is = [this] { return !waiting.empty(); };
+    ++idle;
+    bool any_idle = processes.has_value();
+    while (any_idle && !work.wait_for(lock, stop, idle_limit, there_is) && !stop.stop_requested()) {
+      lock.unlock();
+      any_idle = processes->end_idle();
+      lock.lock();
+    }
+    const bool some = work.wait(lock, stop, there_is);
+    --idle;
+    return some;
+  }
+
+  Cubin make(const Task& task) {
+    return processes ? processes->compile(task.key, task.specialisation) : compile(task.specialisation);
   }
 
   /// Counted before the future is ready, so that who has waited for every future reads the full count.
@@ -54,7 +91,7 @@ struct CompilePool::State {
       ++compiled;
     };
     try {
-      Cubin cubin = compile(task.specialisation);
+      Cubin cubin = make(task);
       count();
       task.promise.set_value(std::move(cubin));
     } catch (const Error& error) {
@@ -82,11 +119,12 @@ struct CompilePool::State {
   }
 };
 
-CompilePool::CompilePool(int workers) : state_(std::make_unique<State>(workers > 0 ? workers : usable_cores())) {}
+CompilePool::CompilePool(CompileSettings settings) : state_(std::make_unique<State>(settings)) {}
 
 CompilePool::~CompilePool() {
-  for (std::jthread& worker : state_->workers) worker.request_stop();
+  for (std::jthread& thread : state_->threads) thread.request_stop();
   cancel();
+  if (state_->processes) state_->processes->interrupt();
 }
 
 std::shared_future<Cubin> CompilePool::submit(const spec::Digest& key, Specialisation specialisation) {
@@ -95,8 +133,7 @@ std::shared_future<Cubin> CompilePool::submit(const spec::Digest& key, Specialis
   Task task{key, std::move(specialisation), {}};
   std::shared_future<Cubin> future = task.promise.get_future().share();
   state_->asked.emplace(key, future);
-  state_->waiting.push_back(std::move(task));
-  state_->work.notify_one();
+  state_->add(std::move(task));
   return future;
 }
 

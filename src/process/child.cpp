@@ -14,6 +14,7 @@
 #include <utility>
 
 #include "kiln/error.hpp"
+#include "process/limits.hpp"
 #include "process/message.hpp"
 
 extern char** environ;
@@ -52,6 +53,7 @@ pid_t spawn(const fs::path& program, int socket) {
 std::string describe_end(int status) {
   if (WIFSIGNALED(status))
     return fmt::format("was ended by signal {} ({})", WTERMSIG(status), strsignal(WTERMSIG(status)));
+  if (WEXITSTATUS(status) == memory_limit_status) return "ran out of its memory limit";
   return fmt::format("ended with status {}", WEXITSTATUS(status));
 }
 

@@ -47,6 +47,16 @@ TEST_CASE("doctor says what is absent, and that is no failure") {
   CHECK(ran.status == 0);
   CHECK(ran.output.find("absent  driver") != std::string::npos);
   CHECK(ran.output.find("only what the files hold machine code for can be launched") != std::string::npos);
+  CHECK(ran.output.find("processes of kiln-worker") != std::string::npos);
+}
+
+TEST_CASE("doctor says where compiles run when there is no worker") {
+  setenv("KILN_WORKER", "none", 1);
+  const Ran ran = Command().run("doctor");
+  unsetenv("KILN_WORKER");
+  CHECK(ran.status == 0);
+  CHECK(ran.output.find("absent  worker") != std::string::npos);
+  CHECK(ran.output.find("compiles: in this process, up to") != std::string::npos);
 }
 
 TEST_CASE("with --json an error is one object on the standard error") {

@@ -2,6 +2,7 @@
 #include <cstdlib>
 
 #include "faults/engine/verdicts.hpp"
+#include "processes.hpp"
 
 namespace kiln::faults {
 namespace {
@@ -118,20 +119,22 @@ TEST_CASE("fault 35: a worker that is not there, or is no worker, is an error th
 TEST_CASE("fault 35: the worker keeps its context from bucket to bucket, and ends with its engine") {
   const Machine machine;
   const TemporaryFolder folder;
-  const fs::path program = folder / "kiln-worker";
-  fs::copy_file(KILN_WORKER_PROGRAM, program);
-  const auto workers = [&] { return shell("pgrep -f '^" + program.string() + "' | wc -l").output; };
+  const fs::path program = folder / "kiln-worker";  // found by its path, which no other process has
+  fs::create_symlink(KILN_WORKER_PROGRAM, program);
   {
     Verdicts verdicts;
     Options chosen = in_worker(folder / "overlay.kiln", verdicts);
     chosen.worker = program;
+    chosen.compile_workers = 1;
     const Engine engine(chosen);
     ScaleCall(engine, 64, 128).launch(machine.stream());
+    const auto begun = test::processes_of(program);
+    CHECK(begun.size() == 2);  // one that compiles, one that tries
     ScaleCall(engine, 128, 128).launch(machine.stream());
     CHECK(engine.stats().tunes == 2);
-    CHECK(contains(workers(), "1"));
+    CHECK(test::processes_of(program) == begun);
   }
-  CHECK(contains(workers(), "0"));
+  CHECK(test::processes_of(program).empty());
 }
 
 }  // namespace kiln::faults

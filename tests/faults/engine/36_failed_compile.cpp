@@ -74,10 +74,14 @@ TEST_CASE("child: the compiler fails once" * doctest::skip()) {
 }
 
 TEST_CASE("fault 36: a compiler out of memory, broken within or throwing fails that candidate alone") {
-  run_child("child: the compiler is out of memory", under_faulty_nvrtc("memory 100 scale_tiled<float, 128"));
-  run_child("child: the compiler fails within", under_faulty_nvrtc("internal 100 scale_tiled<float, 128"));
-  run_child("child: the compile throws", under_faulty_nvrtc("throw 100 scale_tiled<float, 128"));
-  tally(36, 6, "candidates whose compile ends in an error or an exception of the compiler");
+  // In threads of the tuning process, and in workers.
+  for (const char* worker : {"none", KILN_WORKER_PROGRAM}) {
+    const std::string where = variable("KILN_WORKER", worker);
+    run_child("child: the compiler is out of memory", where + under_faulty_nvrtc("memory 100 scale_tiled<float, 128"));
+    run_child("child: the compiler fails within", where + under_faulty_nvrtc("internal 100 scale_tiled<float, 128"));
+    run_child("child: the compile throws", where + under_faulty_nvrtc("throw 100 scale_tiled<float, 128"));
+    tally(36, 6, "candidates whose compile ends in an error or an exception of the compiler");
+  }
 }
 
 TEST_CASE("fault 36: what failed for the compiler's sake is compiled when it is asked for again") {

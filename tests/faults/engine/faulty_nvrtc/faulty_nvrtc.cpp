@@ -5,8 +5,12 @@
 //                       (the rest of the text, blanks included): memory   NVRTC_ERROR_OUT_OF_MEMORY
 //                                                                internal NVRTC_ERROR_INTERNAL_ERROR
 //                                                                throw    std::bad_alloc leaves the call
+//                                                                crash    the process reads an illegal address
+//                                                                hang     the call never returns
 #include <dlfcn.h>
+#include <unistd.h>
 
+#include <csignal>
 #include <cstdlib>
 #include <map>
 #include <mutex>
@@ -90,6 +94,11 @@ nvrtcResult nvrtcCompileProgram(nvrtcProgram program, int option_count, const ch
   if (fate == "memory") return NVRTC_ERROR_OUT_OF_MEMORY;
   if (fate == "internal") return internal_error;
   if (fate == "throw") throw std::bad_alloc();
+  if (fate == "crash") {
+    std::signal(SIGSEGV, SIG_DFL);  // a sanitizer would make something else of it
+    std::raise(SIGSEGV);
+  }
+  while (fate == "hang") pause();
   return real("nvrtcCompileProgram", &nvrtcCompileProgram)(program, option_count, options);
 }
 nvrtcResult nvrtcGetCUBINSize(nvrtcProgram program, std::size_t* bytes) {

@@ -1,0 +1,40 @@
+#include "jit/serve_compiles.hpp"
+
+#include <cstdlib>
+
+#include "jit/compile_messages.hpp"
+#include "kiln/error.hpp"
+
+namespace kiln::jit {
+namespace {
+
+/// The key covers NVRTC, headers and sources: what this process would make of them must be what its owner asked for.
+void check_key(const CompileRequest& request) {
+  const std::string compiler = compiler_identity();
+  if (cubin_key(request.specialisation, compiler) == request.key) return;
+  throw Error(ErrorKind::io,
+              request.specialisation.label + ": the worker has " + compiler +
+                  ", and this compiler, the toolkit headers that it finds or its common/ headers are not "
+                  "those of the process that asked; name the kiln-worker that belongs to it in "
+                  "KILN_WORKER or Options::worker, or set KILN_WORKER=none to do without");
+}
+
+}  // namespace
+
+nlohmann::json CompileService::answer(const nlohmann::json& message) {
+  const CompileRequest request = request_from_json(message);
+  if (!bounded_) {
+    process::forbid_core_files();
+    if (request.low_priority) process::take_low_priority();
+    if (request.memory_bytes > 0) memory_.emplace(request.memory_bytes);
+    setenv("KILN_NVRTC_LIBRARY", request.nvrtc.c_str(),
+           1);  // before it is opened, and before there are threads that read
+    bounded_ = true;
+  }
+  std::jthread watch;
+  if (memory_) watch = memory_->watch();
+  check_key(request);
+  return to_json(compile(request.specialisation));
+}
+
+}  // namespace kiln::jit

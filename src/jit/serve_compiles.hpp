@@ -1,0 +1,22 @@
+// The worker's side of a compile.
+#pragma once
+
+#include <nlohmann/json.hpp>
+#include <optional>
+
+#include "process/limits.hpp"
+
+namespace kiln::jit {
+
+class CompileService {
+ public:
+  /// To {"compile": ...}: the cubin. Throws what compile() throws, and Error(io) when this process would compile under another key than
+  /// its owner. Takes the bounds that the first message names.
+  nlohmann::json answer(const nlohmann::json& message);
+
+ private:
+  bool bounded_ = false;
+  std::optional<process::MemoryLimit> memory_;
+};
+
+}  // namespace kiln::jit

@@ -1,0 +1,56 @@
+#include "process/limits.hpp"
+
+#include <sys/resource.h>
+#include <unistd.h>
+
+#include <algorithm>
+#include <chrono>
+#include <condition_variable>
+#include <fstream>
+#include <mutex>
+#include <stop_token>
+
+namespace kiln::process {
+namespace {
+
+constexpr std::chrono::milliseconds look_every{10};
+/// What a task can take between two looks.
+constexpr std::int64_t slack = std::int64_t{512} << 20;
+
+}  // namespace
+
+std::int64_t private_bytes() noexcept {
+  std::ifstream pages("/proc/self/statm");
+  std::int64_t field = 0;
+  for (int i = 0; i < 6; ++i) pages >> field;  // size resident shared text lib data
+  return pages ? field * sysconf(_SC_PAGESIZE) : 0;
+}
+
+MemoryLimit::MemoryLimit(std::int64_t bytes) : most_(private_bytes() + bytes) {
+  // From what is held already: a sanitizer's shadow alone is more than any limit.
+  rlimit limit{};
+  getrlimit(RLIMIT_DATA, &limit);
+  limit.rlim_cur = std::min(limit.rlim_max, static_cast<rlim_t>(most_ + slack));
+  setrlimit(RLIMIT_DATA, &limit);
+}
+
+std::jthread MemoryLimit::watch() const {
+  return std::jthread([most = most_](const std::stop_token& stop) {
+    std::mutex mutex;
+    std::condition_variable_any never;
+    std::unique_lock lock(mutex);
+    while (!stop.stop_requested()) {
+      if (private_bytes() > most) _exit(memory_limit_status);
+      never.wait_for(lock, stop, look_every, [] { return false; });
+    }
+  });
+}
+
+void forbid_core_files() noexcept {
+  constexpr rlimit none{};
+  setrlimit(RLIMIT_CORE, &none);
+}
+
+void take_low_priority() noexcept { setpriority(PRIO_PROCESS, 0, 19); }
+
+}  // namespace kiln::process
