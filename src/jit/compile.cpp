@@ -148,7 +148,8 @@ void check_advisories(const std::string& log, const Specialisation& specialisati
 
 Cubin compile(const Specialisation& specialisation) {
   const auto begin = std::chrono::steady_clock::now();
-  const Closure closure = find_closure(specialisation);
+  const auto known = known_closure(specialisation);
+  const Closure& closure = known->closure;
   Program program(specialisation, closure);
   for (const std::string& expression : specialisation.name_expressions) {
     if (expression.empty()) continue;

@@ -46,6 +46,7 @@ void CompileWorkers::interrupt() {
   const std::lock_guard lock(mutex_);
   interrupted_ = true;
   for (Child* child : busy_) child->interrupt();
+  for (const Idle& each : idle_) each.child->interrupt();  // so that they end side by side
 }
 
 std::unique_ptr<Child> CompileWorkers::take_idle() {

@@ -1,11 +1,13 @@
 #include "jit/include_closure.hpp"
 
+#include <algorithm>
 #include <fstream>
 #include <iterator>
 #include <optional>
 #include <set>
 #include <span>
 #include <system_error>
+#include <utility>
 
 #include "cuda/toolkit.hpp"
 #include "jit/include_scan.hpp"
@@ -93,6 +95,7 @@ class ClosureWalk {
     seen_.insert("<" + normal.string());
     const std::vector<Inclusion> inclusions = scan_toolkit_header(*text);
     closure_.toolkit.push_back({include_name(normal), std::move(*text)});
+    closure_.toolkit_paths.push_back(normal);
     for (const Inclusion& asked : inclusions) {
       if (const spec::SourceFile* given = find_given(asked.name)) {
         visit_given(*given);
@@ -133,7 +136,39 @@ class ClosureWalk {
 
 }  // namespace
 
-Closure find_closure(const Specialisation& specialisation) { return ClosureWalk(specialisation).run(); }
+KnownClosure::KnownClosure(Closure walked) : closure(std::move(walked)) {
+  for (auto [hasher, what] : {std::pair(&cubin_key, "cubin"), std::pair(&source_digest, "source")}) {
+    // A list is preceded by its length, so that no two pairs of lists hash alike.
+    hasher->field(what).field(static_cast<std::int64_t>(closure.given.size() + closure.toolkit.size()));
+    for (const auto* files : {&closure.given, &closure.toolkit})
+      for (const spec::SourceFile& file : *files) hasher->field(file.name).field(file.text);
+  }
+  for (const path& file : closure.toolkit_paths) stamps_.push_back(stamp_of(file));
+}
+
+KnownClosure::Stamp KnownClosure::stamp_of(const path& file) {
+  std::error_code gone;
+  return {file, std::filesystem::last_write_time(file, gone), std::filesystem::file_size(file, gone)};
+}
+
+bool KnownClosure::holds() const {
+  if (stamps_.empty()) return true;
+  return cuda::toolkit_include_directories() == closure.include_directories &&
+         std::all_of(stamps_.begin(), stamps_.end(), [](const Stamp& read) {
+           const Stamp now = stamp_of(read.path);
+           return now.written == read.written && now.bytes == read.bytes;
+         });
+}
+
+std::shared_ptr<const KnownClosure> known_closure(const Specialisation& specialisation) {
+  const std::string name =
+      (specialisation.toolkit_headers ? "closure with toolkit of " : "closure of ") + specialisation.entry;
+  const auto kept = std::static_pointer_cast<const KnownClosure>(specialisation.files.kept(name));
+  if (kept && kept->holds()) return kept;
+  auto walked = std::make_shared<const KnownClosure>(ClosureWalk(specialisation).run());
+  specialisation.files.keep(name, walked);
+  return walked;
+}
 
 std::string shown_name(const Specialisation& specialisation, const std::string& file) {
   if (specialisation.folder.empty() || find_in(specialisation.files, file) == nullptr) return file;
@@ -141,9 +176,9 @@ std::string shown_name(const Specialisation& specialisation, const std::string& 
 }
 
 std::vector<spec::SourceFile> include_closure(const Specialisation& specialisation) {
-  Closure closure = find_closure(specialisation);
-  std::vector<spec::SourceFile> all = std::move(closure.given);
-  for (spec::SourceFile& file : closure.toolkit) all.push_back(std::move(file));
+  const auto known = known_closure(specialisation);
+  std::vector<spec::SourceFile> all = known->closure.given;
+  all.insert(all.end(), known->closure.toolkit.begin(), known->closure.toolkit.end());
   return all;
 }
 

@@ -22,7 +22,12 @@ void check_key(const CompileRequest& request) {
 }  // namespace
 
 nlohmann::json CompileService::answer(const nlohmann::json& message) {
-  const CompileRequest request = request_from_json(message);
+  CompileRequest request = request_from_json(message);
+  spec::Sources& sources = request.specialisation.files;
+  if (sources == last_)
+    sources = last_;
+  else
+    last_ = sources;
   if (!bounded_) {
     process::forbid_core_files();
     if (request.low_priority) process::take_low_priority();

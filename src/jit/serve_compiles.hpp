@@ -5,6 +5,7 @@
 #include <optional>
 
 #include "process/limits.hpp"
+#include "spec/sources.hpp"
 
 namespace kiln::jit {
 
@@ -17,6 +18,7 @@ class CompileService {
  private:
   bool bounded_ = false;
   std::optional<process::MemoryLimit> memory_;
+  spec::Sources last_;  // with what is known of them: compiles of one op follow each other
 };
 
 }  // namespace kiln::jit

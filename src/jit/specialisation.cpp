@@ -4,18 +4,13 @@
 
 #include "cuda/nvrtc_api.hpp"
 #include "jit/compile_options.hpp"
+#include "jit/include_closure.hpp"
 #include "kiln/error.hpp"
 
 namespace kiln::jit {
 namespace {
 
-/// A list is preceded by its length, so that no two pairs of lists hash alike.
-void hash_closure(spec::Hasher& hasher, const Specialisation& specialisation) {
-  const std::vector<spec::SourceFile> files = include_closure(specialisation);
-  hasher.field(static_cast<std::int64_t>(files.size()));
-  for (const spec::SourceFile& file : files) hasher.field(file.name).field(file.text);
-}
-
+/// Its length first, so that no two pairs of lists hash alike.
 void hash_list(spec::Hasher& hasher, const std::vector<std::string>& list) {
   hasher.field(static_cast<std::int64_t>(list.size()));
   for (const std::string& each : list) hasher.field(each);
@@ -29,9 +24,7 @@ std::string compiler_identity() {
 }
 
 spec::Digest cubin_key(const Specialisation& specialisation, std::string_view compiler) {
-  spec::Hasher hasher;
-  hasher.field("cubin");
-  hash_closure(hasher, specialisation);
+  spec::Hasher hasher(known_closure(specialisation)->cubin_key);
   hash_list(hasher, specialisation.name_expressions);
   hash_list(hasher, byte_determining_options(specialisation));
   hasher.field(compiler);
@@ -39,9 +32,7 @@ spec::Digest cubin_key(const Specialisation& specialisation, std::string_view co
 }
 
 spec::Digest source_digest(const Specialisation& specialisation) {
-  spec::Hasher hasher;
-  hasher.field("source");
-  hash_closure(hasher, specialisation);
+  spec::Hasher hasher(known_closure(specialisation)->source_digest);
   hash_list(hasher, specialisation.name_expressions);
   return hasher.finish();
 }

@@ -15,11 +15,11 @@ namespace kiln::jit {
 
 /// Everything that determines the bytes of a cubin, but for the compiler.
 struct Specialisation {
-  std::string op;                       // empty for Kiln's own kernels
-  std::string label;                    // for messages: "rms_norm/vectorized threads=256 vector=8"
-  std::string entry;                    // name of the source file that is compiled, such as "rms_norm.cuh"
-  std::string folder;                   // of the op, for messages
-  std::vector<spec::SourceFile> files;  // the op's own files, by include name
+  std::string op;       // empty for Kiln's own kernels
+  std::string label;    // for messages: "rms_norm/vectorized threads=256 vector=8"
+  std::string entry;    // name of the source file that is compiled, such as "rms_norm.cuh"
+  std::string folder;   // of the op, for messages
+  spec::Sources files;  // the op's own files, by include name
   std::vector<std::string> name_expressions;
   std::vector<std::string> options;  // beyond the architecture and the fixed ones
   std::string arch;                  // "sm_90a"

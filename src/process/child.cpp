@@ -109,11 +109,11 @@ std::string Child::stop() {
   const pid_t process = std::exchange(process_, 0);
   int status = 0;
   // One that is ending by itself shuts its socket first: its own status tells more than the kill would.
-  for (int waits = 0; waits < 20; ++waits) {
+  for (int waits = 0; waits < 200; ++waits) {
     const pid_t ended = waitpid(process, &status, WNOHANG);
     if (ended == process) return describe_end(status);
     if (ended < 0 && errno == ECHILD) return "ended";  // the host process ignores or collects its children
-    usleep(10'000);
+    usleep(1'000);
   }
   kill(process, SIGKILL);
   waitpid(process, &status, 0);

@@ -65,6 +65,14 @@ Hasher::Hasher() : context_(EVP_MD_CTX_new()) {
   }
 }
 
+Hasher::Hasher(const Hasher& begun) : context_(EVP_MD_CTX_new()) {
+  if (context_ == nullptr) throw std::bad_alloc();
+  if (EVP_MD_CTX_copy_ex(as_context(context_), as_context(begun.context_)) != 1) {
+    EVP_MD_CTX_free(as_context(context_));
+    throw std::bad_alloc();
+  }
+}
+
 Hasher::~Hasher() { EVP_MD_CTX_free(as_context(context_)); }
 
 Hasher& Hasher::field(std::span<const std::byte> bytes) {

@@ -23,7 +23,7 @@ class Hasher {
  public:
   Hasher();
   ~Hasher();
-  Hasher(const Hasher&) = delete;
+  Hasher(const Hasher& begun);  // goes on from what was hashed so far
   Hasher& operator=(const Hasher&) = delete;
   Hasher& field(std::string_view text);
   Hasher& field(std::span<const std::byte> bytes);

@@ -19,6 +19,7 @@
 #include "kiln/problem.hpp"
 #include "spec/bucket.hpp"
 #include "spec/expression.hpp"
+#include "spec/sources.hpp"
 
 namespace kiln::spec {
 
@@ -165,12 +166,6 @@ struct Implementation {
   Symbols symbols;  // the op's, then the parameters
 };
 
-/// A source file of an op's folder or of common/, by the name it is included by.
-struct SourceFile {
-  std::string name;
-  std::string text;
-};
-
 struct Op {
   std::string name;
   std::string folder;  // "built-in" or a path
@@ -187,7 +182,7 @@ struct Op {
   Expression cost_bytes;
   Expression cost_flops;
   std::vector<Implementation> implementations;  // the first legal default serves when nothing better is known
-  std::vector<SourceFile> files;                // every .cuh of the folder
+  Sources files;                                // every .cuh of the folder
   std::vector<SourceFile> manifests;            // every .toml: with `files` what parse_op makes this op of again
   Symbols symbols;                              // axes, run-time values, types and choices, device facts
 

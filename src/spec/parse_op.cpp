@@ -150,11 +150,13 @@ Op parse_op(std::string_view name, std::string_view folder, std::span<const Sour
     reader.fail(1, fmt::format("a folder named {}", quote(name)), "letters, digits and underscores");
   if (std::ranges::find(files, op_file, &SourceFile::name) == files.end())
     reader.fail(1, "no op.toml in the folder", "one");
-  std::ranges::copy_if(files, std::back_inserter(op.files),
+  std::vector<SourceFile> sources;
+  std::ranges::copy_if(files, std::back_inserter(sources),
                        [](const SourceFile& file) { return file.name.ends_with(source_suffix); });
   std::ranges::copy_if(files, std::back_inserter(op.manifests),
                        [](const SourceFile& file) { return file.name.ends_with(toml_suffix); });
-  std::ranges::sort(op.files, {}, &SourceFile::name);
+  std::ranges::sort(sources, {}, &SourceFile::name);
+  op.files = std::move(sources);
 
   const TomlValue document = parse_toml(reader.file(), file_of(files, std::string(op_file)).text);
   reader.check_keys(document, "the file",

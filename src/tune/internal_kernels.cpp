@@ -16,7 +16,8 @@ jit::Specialisation internal(const std::string& file, std::vector<std::string> n
   specialisation.name_expressions = std::move(names);
   specialisation.arch = arch;
   for (const spec::EmbeddedFile& each : spec::embedded_files())
-    if (each.path == "internal/" + file) specialisation.files.push_back({file, std::string(each.text)});
+    if (each.path == "internal/" + file)
+      specialisation.files = std::vector<spec::SourceFile>{{file, std::string(each.text)}};
   if (specialisation.files.empty())
     throw Error(ErrorKind::bad_manifest, fmt::format("this build of the library lacks templates/internal/{}", file));
   return specialisation;

@@ -1,5 +1,6 @@
 #include <doctest/doctest.h>
 #include <rapidcheck.h>
+#include <unistd.h>
 
 #include <cstdlib>
 #include <filesystem>
@@ -31,13 +32,15 @@ const std::vector<Change> changes = {
     {"the label", [](Specialisation& s) { s.label = "other"; }, false, false},
     {"the folder", [](Specialisation& s) { s.folder = "/elsewhere"; }, false, false},
     {"a file that nothing includes",
-     [](Specialisation& s) {
-       s.files.push_back({"x.cuh", "y"});
-     },
-     false, false},
-    {"the order of the files", [](Specialisation& s) { std::swap(s.files[0], s.files[1]); }, false, false},
-    {"the entry's text", [](Specialisation& s) { s.files[0].text += " "; }, true, true},
-    {"a header's text", [](Specialisation& s) { s.files[1].text += "//"; }, true, true},
+     [](Specialisation& s) { edit_files(s, [](auto& files) {
+                               files.push_back({"x.cuh", "y"});
+                             }); }, false, false},
+    {"the order of the files",
+     [](Specialisation& s) { edit_files(s, [](auto& files) { std::swap(files[0], files[1]); }); }, false, false},
+    {"the entry's text", [](Specialisation& s) { edit_files(s, [](auto& files) { files[0].text += " "; }); }, true,
+     true},
+    {"a header's text", [](Specialisation& s) { edit_files(s, [](auto& files) { files[1].text += "//"; }); }, true,
+     true},
     {"a name expression", [](Specialisation& s) { s.name_expressions[0] = "scale<float, 4>"; }, true, true},
     {"one more name expression", [](Specialisation& s) { s.name_expressions.emplace_back(); }, true, true},
     {"an option", [](Specialisation& s) { s.options.emplace_back("--use_fast_math"); }, true, false},
@@ -94,6 +97,24 @@ TEST_CASE("toolkit headers enter the key by content, never by place") {
   const spec::Digest key = key_with(toolkit("a", "int x;\n"));
   CHECK(key == key_with(toolkit("b", "int x;\n")));
   CHECK(key != key_with(toolkit("a", "int y;\n")));
+}
+
+TEST_CASE("a toolkit header that changes on disk changes the key of sources that were seen before") {
+  const auto root = std::filesystem::temp_directory_path() / ("kiln_toolkit_" + std::to_string(getpid()));
+  std::filesystem::create_directories(root / "include");
+  setenv("CUDA_HOME", root.c_str(), 1);
+  Specialisation specialisation = specialise({{"k.cuh", "#include <cuda_fp16.h>\n"}});
+  specialisation.toolkit_headers = true;
+  const auto key_with = [&](const char* text) {
+    std::ofstream(root / "include/cuda_fp16.h") << text;
+    return cubin_key(specialisation, compiler);
+  };
+  const spec::Digest key = key_with("int x;\n");
+  CHECK(cubin_key(specialisation, compiler) == key);
+  CHECK(key_with("int xy;\n") != key);
+  CHECK(key_with("int x;\n") == key);
+  unsetenv("CUDA_HOME");
+  std::filesystem::remove_all(root);
 }
 
 TEST_CASE("targets are the most specific that the compiler knows") {

@@ -23,6 +23,14 @@ inline Specialisation specialise(std::vector<spec::SourceFile> files, std::vecto
   return specialisation;
 }
 
+/// Changed by `edit`, which gets the files as a list.
+template <typename Edit>
+void edit_files(Specialisation& specialisation, Edit edit) {
+  std::vector<spec::SourceFile> files = specialisation.files.files();
+  edit(files);
+  specialisation.files = std::move(files);
+}
+
 /// One kernel in a header of its own, so that the include closure has two files.
 inline Specialisation scale_kernel(const std::string& factor = "3", const std::string& arch = "sm_80") {
   return specialise({{"scale.cuh",

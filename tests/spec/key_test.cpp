@@ -32,6 +32,14 @@ TEST_CASE("the digest is SHA-256 over length and bytes") {
   CHECK(to_hex(Hasher().field("abc").finish()) == "ce91dc5eec0139adf091900d225971d6ad246a845bad791b5693a9d0d55dd391");
 }
 
+TEST_CASE("a copy of a begun hash goes on apart from it") {
+  Hasher begun;
+  begun.field("a");
+  CHECK(Hasher(begun).field("b").finish() == Hasher().field("a").field("b").finish());
+  const Digest copied = Hasher(begun).field("c").finish();
+  CHECK(begun.field("c").finish() == copied);
+}
+
 TEST_CASE("a digest is read back from its text, and nothing else is") {
   CHECK(rc::check([](const std::string& text) {
     const Digest digest = record_digest(text);

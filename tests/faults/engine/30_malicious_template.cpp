@@ -15,8 +15,8 @@ jit::Specialisation kernel_with(const std::string& text, std::vector<spec::Sourc
   specialisation.label = "scale/plain";
   specialisation.entry = "k.cuh";
   specialisation.folder = "/home/user/ops/scale";
+  headers.insert(headers.begin(), {"k.cuh", text});
   specialisation.files = std::move(headers);
-  specialisation.files.insert(specialisation.files.begin(), {"k.cuh", text});
   specialisation.name_expressions = {"k"};
   specialisation.arch = "sm_90a";
   return specialisation;

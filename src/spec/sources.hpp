@@ -1,0 +1,50 @@
+// The source files of an op, shared by all that is made of them.
+#pragma once
+
+#include <memory>
+#include <string>
+#include <vector>
+
+namespace kiln::spec {
+
+/// A source file of an op's folder or of common/, by the name it is included by.
+struct SourceFile {
+  std::string name;
+  std::string text;
+  friend bool operator==(const SourceFile&, const SourceFile&) = default;
+};
+
+/// A list of files that never changes: copies are the same list. So what was worked out from it once can be kept with it, and goes when
+/// the last copy does. Thread-safe.
+class Sources {
+ public:
+  Sources() : Sources(std::vector<SourceFile>()) {}
+  Sources(std::vector<SourceFile> files);  // NOLINT(google-explicit-constructor): a list of files is what this is
+
+  [[nodiscard]] auto begin() const noexcept { return files().begin(); }
+  [[nodiscard]] auto end() const noexcept { return files().end(); }
+  [[nodiscard]] std::size_t size() const noexcept { return files().size(); }
+  [[nodiscard]] bool empty() const noexcept { return files().empty(); }
+  [[nodiscard]] const SourceFile& operator[](std::size_t index) const noexcept { return files()[index]; }
+  [[nodiscard]] const std::vector<SourceFile>& files() const noexcept;
+  friend bool operator==(const Sources& a, const Sources& b) {
+    return a.shared_ == b.shared_ || a.files() == b.files();
+  }
+
+  /// Base of what is kept.
+  struct Finding {
+    Finding() = default;
+    Finding(const Finding&) = delete;
+    Finding& operator=(const Finding&) = delete;
+    virtual ~Finding() = default;
+  };
+  /// Null when nothing was kept under this name.
+  [[nodiscard]] std::shared_ptr<const Finding> kept(const std::string& name) const;
+  void keep(const std::string& name, std::shared_ptr<const Finding> finding) const;
+
+ private:
+  struct Shared;
+  std::shared_ptr<Shared> shared_;
+};
+
+}  // namespace kiln::spec
