@@ -46,7 +46,7 @@ def replay():
     for name, what in names.items():
         row = rows(name)[0]
         origin = row["by_origin"]
-        stand_ins = origin["nearest"]["launches"] + origin["default"]["launches"]
+        stand_ins = sum(origin[name]["launches"] for name in ("nearest", "model", "default") if name in origin)
         body.append([what, row["problems"], row["buckets"], row["tunes"], row["compiles"], stand_ins, f"{origin['hot']['host_median_ns'] / 1000:.2f}",
                      f"{row['host_ns'] / 1e9:.2f} s", f"{row['device_ns'] / 1e9:.2f} s"])
     table(["10,000 distinct problems", "launches", "buckets", "tunes", "compiles", "stand-ins", "host us a hot launch, median", "host, all", "device, all"], body)

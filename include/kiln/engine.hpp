@@ -1,6 +1,7 @@
 // Engine, Op and Plan: set up once, then per call set a length and launch.
 #pragma once
 
+#include <cstddef>
 #include <cstdint>
 #include <initializer_list>
 #include <memory>
@@ -23,9 +24,12 @@ namespace kiln {
 /// A CUDA stream (CUstream or cudaStream_t; null is the default stream).
 using Stream = CUstream_st*;
 
-/// Where an answer came from. The first three are hits, the last two are stand-ins.
-enum class Origin : std::uint8_t { hot, overlay, base, nearest, default_ };
-std::string_view to_string(Origin origin) noexcept;  // "hot", "overlay", "base", "nearest", "default"
+/// Where an answer came from. The first three are hits, the last three are stand-ins: another bucket's or device's record, what the
+/// model expects to be fastest where no record is near, the op's default.
+enum class Origin : std::uint8_t { hot, overlay, base, nearest, model, default_ };
+inline constexpr std::size_t origin_count = 6;
+std::string_view to_string(Origin origin) noexcept;  // "hot", "overlay", "base", "nearest", "model", "default"
+constexpr bool is_stand_in(Origin origin) noexcept { return origin >= Origin::nearest; }
 
 /// What the tune lane looked for in the files and could not use, a count a reason. The call lane's hits are not looked up.
 struct Misses {
@@ -41,14 +45,14 @@ struct Misses {
 
 /// Launches by origin, and what the tune lane did, since the engine was made.
 struct Stats {
-  std::int64_t hot = 0, overlay = 0, base = 0, nearest = 0, default_ = 0;
+  std::int64_t hot = 0, overlay = 0, base = 0, nearest = 0, model = 0, default_ = 0;
   std::int64_t tunes = 0;                 // buckets tuned
   std::int64_t compiles = 0;              // specialisations compiled by NVRTC
   std::int64_t stale = 0;                 // records served though their sources have changed since
   std::int64_t constraint_fallbacks = 0;  // launches whose record was not legal at the real problem
   std::int64_t quarantined = 0;           // rows of the files that did not hold
   Misses misses;
-  [[nodiscard]] std::int64_t launches() const noexcept { return hot + overlay + base + nearest + default_; }
+  [[nodiscard]] std::int64_t launches() const noexcept { return hot + overlay + base + nearest + model + default_; }
 };
 
 namespace engine {
@@ -72,7 +76,7 @@ class Plan {
   [[nodiscard]] Origin origin() const noexcept;
   [[nodiscard]] std::string_view implementation() const noexcept;
   [[nodiscard]] std::string_view config() const noexcept;  // "threads=256 vector=8"
-  /// Median device time when it was tuned, at the bucket's upper edge; 0 for a default.
+  /// Median device time when it was tuned, at its bucket's upper edge; 0 for a default or the model's choice.
   [[nodiscard]] double cost_ns() const noexcept;
   [[nodiscard]] std::int64_t workspace_bytes() const noexcept;
   /// As the driver reports it. Throws Error(driver_failed).
@@ -140,6 +144,8 @@ struct Explanation {
   bool stale = false;
   bool cubin_found = false;  // its machine code needs no compile
   double cost_ns = 0;
+  /// Its time over that of a tuned config: 1 for a hit; of a stand-in what others like it took, or the model's word; 0 when unknown.
+  double expected_slowdown = 0;
   std::vector<std::string> passes;  // "rms_norm_vectorized<...> grid 512 1 1 block 256 1 1 shared 0"
 };
 

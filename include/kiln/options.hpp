@@ -15,7 +15,7 @@ namespace kiln {
 /// What a launch does when no record exists for its bucket.
 enum class MissPolicy : std::uint8_t {
   tune,     // block and tune, then launch the winner; needs NVRTC
-  nearest,  // never tune: another bucket's record if it is legal here, else the default
+  nearest,  // never tune: a near record if one is legal here, else the model's choice, else the default
   error,    // throw Error(not_tuned)
 };
 

@@ -46,6 +46,7 @@ Json json_of(const Explanation& explanation, const Target& target) {
             {"stale", explanation.stale},
             {"cubin_found", explanation.cubin_found},
             {"cost_ns", explanation.cost_ns},
+            {"expected_slowdown", explanation.expected_slowdown > 0 ? Json(explanation.expected_slowdown) : Json()},
             {"passes", explanation.passes}};
   for (const LayerAnswer& layer : explanation.layers)
     json["layers"].push_back({{"layer", layer.layer}, {"found", layer.found}, {"trust", layer.trust}});
@@ -66,7 +67,7 @@ void print_text(const std::string& op, const Explanation& explanation, const Tar
   answer.row({"answer", explanation.implementation.empty()
                             ? "nothing can serve"
                             : fmt::format("{} {}", explanation.implementation, explanation.config)});
-  const bool stand_in = explanation.origin == Origin::nearest || explanation.origin == Origin::default_;
+  const bool stand_in = is_stand_in(explanation.origin);
   answer.row({"from", fmt::format("{}{}{}", to_string(explanation.origin), stand_in ? ", a stand-in" : "",
                                   explanation.stale ? ", stale" : "")});
   answer.row({"because", explanation.why});
@@ -75,6 +76,10 @@ void print_text(const std::string& op, const Explanation& explanation, const Tar
     answer.row({"time recorded", fmt::format("{}{}", format_time(explanation.cost_ns),
                                              explanation.origin == Origin::nearest ? ", of the nearest bucket"
                                                                                    : ", at the bucket's upper edge")});
+  if (stand_in && !explanation.implementation.empty())
+    answer.row({"expected", explanation.expected_slowdown > 0
+                                ? fmt::format("{:.2f} times the time of a tuned config", explanation.expected_slowdown)
+                                : "how it compares with a tuned config is not known"});
   if (!explanation.implementation.empty())
     answer.row({"machine code", explanation.cubin_found ? "in the files: no compile"
                                                         : "not in the files: compiled at the first launch"});

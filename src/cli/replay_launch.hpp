@@ -13,8 +13,6 @@
 
 namespace kiln::cli {
 
-inline constexpr std::size_t origin_count = 5;
-
 struct LaunchReport {
   std::array<std::vector<double>, origin_count> host_ns;  // one a launch, by Origin; the device's work is not in it
   double device_ns = 0;                                   // from before each batch's first launch to after its last

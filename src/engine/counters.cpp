@@ -19,7 +19,7 @@ Miss reason_of(const store::Counters& met, Miss otherwise) noexcept {
 }
 
 Stats Counters::read() const noexcept {
-  std::array<std::int64_t, 5> sums{};
+  std::array<std::int64_t, origin_count> sums{};
   for (const Shard& shard : shards_)
     for (std::size_t i = 0; i < sums.size(); ++i) sums[i] += shard.origins[i].load(std::memory_order_relaxed);
   Stats stats;
@@ -27,6 +27,7 @@ Stats Counters::read() const noexcept {
   stats.overlay = sums[static_cast<std::size_t>(Origin::overlay)];
   stats.base = sums[static_cast<std::size_t>(Origin::base)];
   stats.nearest = sums[static_cast<std::size_t>(Origin::nearest)];
+  stats.model = sums[static_cast<std::size_t>(Origin::model)];
   stats.default_ = sums[static_cast<std::size_t>(Origin::default_)];
   stats.constraint_fallbacks = constraint_fallbacks_.load(std::memory_order_relaxed);
   stats.stale = stale_.load(std::memory_order_relaxed);
@@ -46,9 +47,10 @@ std::vector<store::Usage> Counters::usage() const {
   const auto add = [&](const char* source, std::string_view key, std::int64_t count) {
     if (count > 0) rows.push_back({source, std::string(key), count, 0});
   };
-  for (const auto& [origin, count] : {std::pair(Origin::hot, stats.hot), std::pair(Origin::overlay, stats.overlay),
-                                      std::pair(Origin::base, stats.base), std::pair(Origin::nearest, stats.nearest),
-                                      std::pair(Origin::default_, stats.default_)})
+  for (const auto& [origin, count] :
+       {std::pair(Origin::hot, stats.hot), std::pair(Origin::overlay, stats.overlay),
+        std::pair(Origin::base, stats.base), std::pair(Origin::nearest, stats.nearest),
+        std::pair(Origin::model, stats.model), std::pair(Origin::default_, stats.default_)})
     add("launch", to_string(origin), count);
   for (std::size_t kind = 0; kind < miss_kinds; ++kind)
     add("miss", to_string(static_cast<Miss>(kind)), misses_[kind].load(std::memory_order_relaxed));

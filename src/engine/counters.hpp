@@ -37,7 +37,7 @@ class Counters {
  private:
   static constexpr std::size_t shards = 16;
   struct alignas(64) Shard {
-    std::array<std::atomic<std::int64_t>, 5> origins{};
+    std::array<std::atomic<std::int64_t>, origin_count> origins{};
   };
   Shard& shard() noexcept {
     thread_local const char here = 0;  // its address tells threads apart

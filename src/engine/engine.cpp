@@ -18,6 +18,7 @@ std::string_view to_string(Origin origin) noexcept {
     case Origin::overlay: return "overlay";
     case Origin::base: return "base";
     case Origin::nearest: return "nearest";
+    case Origin::model: return "model";
     case Origin::default_: return "default";
   }
   return "unknown";

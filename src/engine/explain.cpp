@@ -2,8 +2,14 @@
 
 #include <fmt/format.h>
 
+#include <algorithm>
+#include <cmath>
+
 #include "engine/lookup.hpp"
 #include "jit/executable.hpp"
+#include "tune/guess.hpp"
+#include "tune/model.hpp"
+#include "tune/slowdown.hpp"
 
 namespace kiln::engine {
 namespace {
@@ -66,11 +72,40 @@ void fall_back_at(Lookup& lookup, const spec::Op& op, const Problem& problem, co
   lookup.cost_ns = 0;
 }
 
+/// The model's word, where it tells this implementation's configs apart: the answer's estimate over its best one's.
+double modelled_slowdown(const spec::Op& op, const Lookup& lookup, const spec::DeviceFacts& device, Regime regime) {
+  if (!tune::has_model(*lookup.implementation)) return 0;
+  const tune::Usable best = tune::guess_for(op, lookup.bucket, device, regime);
+  if (best.implementation == nullptr) return 1;
+  const auto ns = [&](const spec::Implementation& implementation, const spec::Config& config) {
+    return tune::estimate(op, implementation, lookup.bucket, device, config, regime).ns;
+  };
+  const double ratio = ns(*lookup.implementation, lookup.config) / ns(*best.implementation, best.config);
+  return std::isfinite(ratio) ? std::max(ratio, 1.0) : 0;
+}
+
+double expected_slowdown(const spec::Op& op, const Lookup& lookup, const spec::DeviceFacts& device, Regime regime,
+                         store::Layers& layers) {
+  if (lookup.implementation == nullptr) return 0;
+  if (!is_stand_in(lookup.origin)) return 1;
+  const auto known = tune::known_near(layers, op, lookup.bucket, device, regime);
+  switch (lookup.origin) {
+    case Origin::nearest:
+      return tune::transfer_slowdown(op, known, lookup.distance)
+          .value_or(modelled_slowdown(op, lookup, device, regime));
+    case Origin::model: return tune::guess_slowdown(op, known, regime).value_or(0);  // of itself it knows no better
+    default: break;
+  }
+  return tune::default_slowdown(op, known, {lookup.implementation, lookup.config, {}})
+      .value_or(modelled_slowdown(op, lookup, device, regime));
+}
+
 }  // namespace
 
 Explanation explain(const spec::Op& op, const Problem& problem, const spec::DeviceFacts& device, Regime regime,
                     const std::string& arch, store::Layers& layers, tune::Cubins& cubins) {
   Lookup lookup = look_up(op, problem, device, regime, layers);
+  make_servable(lookup, op, device, arch, cubins);
   fall_back_at(lookup, op, problem, device);
   Explanation explanation;
   explanation.problem = spec::to_string(op, problem);
@@ -84,6 +119,7 @@ Explanation explain(const spec::Op& op, const Problem& problem, const spec::Devi
   explanation.miss = lookup.miss ? to_string(*lookup.miss) : std::string_view();
   explanation.stale = lookup.stale;
   explanation.cost_ns = lookup.cost_ns;
+  explanation.expected_slowdown = expected_slowdown(op, lookup, device, regime, layers);
   if (lookup.implementation == nullptr) return explanation;
   explanation.implementation = lookup.implementation->name;
   explanation.config = spec::to_string(*lookup.implementation, lookup.config);

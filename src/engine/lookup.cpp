@@ -2,21 +2,11 @@
 
 #include <fmt/format.h>
 
-#include <cmath>
-#include <string_view>
-
 #include "jit/executable.hpp"
-#include "kiln/error.hpp"
+#include "tune/guess.hpp"
 
 namespace kiln::engine {
 namespace {
-
-double log_distance(const spec::Op& op, const Problem& a, const Problem& b) {
-  double distance = 0;
-  for (std::size_t i = 0; i < op.axes.size(); ++i)
-    distance += std::abs(std::log2(static_cast<double>(a.axes[i])) - std::log2(static_cast<double>(b.axes[i])));
-  return distance;
-}
 
 void use(Lookup& lookup, tune::Usable usable, Origin origin, double cost_ns, std::string why) {
   lookup.implementation = usable.implementation;
@@ -51,33 +41,33 @@ bool use_record(Lookup& lookup, const spec::Op& op, const spec::DeviceFacts& dev
   return true;
 }
 
+void stand_in(Lookup& lookup, const spec::Op& op, const Problem& problem, const spec::DeviceFacts& device,
+              Regime regime, store::Layers& layers) {
+  if (auto nearest = nearest_record(op, problem, device, regime, layers)) {
+    const store::Record& record = nearest->record;
+    const std::string why =
+        fmt::format("no usable record for this bucket; the nearest is {}{}, {:.1f} doublings away", record.bucket,
+                    nearest->same_device ? "" : " of " + record.device_class, nearest->distance);
+    lookup.distance = nearest->distance;
+    return use(lookup, std::move(nearest->usable), Origin::nearest, record.cost_ns, why);
+  }
+  tune::Usable guess = tune::guess_for(op, problem, device, regime);
+  if (guess.implementation != nullptr)
+    return use(lookup, std::move(guess), Origin::model, 0,
+               "no record is near; of what is legal the model expects this to be the fastest");
+  tune::Usable fallback = tune::default_for(op, lookup.bucket, device);
+  const std::string why = fallback.implementation == nullptr
+                              ? fallback.why_not
+                              : fmt::format("no record is near and {}; the op's first legal default", guess.why_not);
+  use(lookup, std::move(fallback), Origin::default_, 0, why);
+}
+
 }  // namespace
 
 std::string present_source(const spec::Op& op, const spec::Implementation& implementation, const Problem& bucket,
                            const spec::DeviceFacts& device, std::span<const std::int64_t> config) {
   const auto frame = spec::make_frame(op, &implementation, bucket, device, config);
   return spec::to_hex(jit::source_digest(jit::specialise(op, implementation, frame, {})));
-}
-
-std::optional<Nearest> nearest_record(const spec::Op& op, const Problem& bucket, const spec::DeviceFacts& device,
-                                      Regime regime, store::Layers& layers) {
-  std::optional<Nearest> best;
-  double best_distance = 0;
-  for (auto& found : layers.records(op.name)) {
-    store::Record& record = found.value;
-    if (record.revision != op.revision || record.regime != spec::to_string(regime)) continue;
-    const auto other = parse_bucket(op, record.bucket);
-    if (!other || other->selections != bucket.selections) continue;
-    constexpr double other_device = 1e6;  // after every record of this device class
-    const double distance =
-        log_distance(op, *other, bucket) + (record.device_class == device.device_class() ? 0 : other_device);
-    if (best && (distance > best_distance || (distance == best_distance && record.key >= best->record.key))) continue;
-    tune::Usable usable = tune::usable(op, bucket, device, record);
-    if (usable.implementation == nullptr) continue;
-    best = Nearest{std::move(record), std::move(usable)};
-    best_distance = distance;
-  }
-  return best;
 }
 
 Lookup look_up(const spec::Op& op, const Problem& problem, const spec::DeviceFacts& device, Regime regime,
@@ -87,16 +77,21 @@ Lookup look_up(const spec::Op& op, const Problem& problem, const spec::DeviceFac
   lookup.key = spec::record_key(op, lookup.bucket, device, regime);
   if (use_record(lookup, op, device, layers)) return lookup;
   if (!stand_ins) return lookup;
-  if (auto nearest = nearest_record(op, lookup.bucket, device, regime, layers)) {
-    const std::string why = fmt::format("no usable record for this bucket; the nearest is {}", nearest->record.bucket);
-    use(lookup, std::move(nearest->usable), Origin::nearest, nearest->record.cost_ns, why);
-    return lookup;
-  }
-  tune::Usable fallback = tune::default_for(op, lookup.bucket, device);
-  const std::string why =
-      fallback.implementation != nullptr ? "no record is near; the op's first legal default" : fallback.why_not;
-  use(lookup, std::move(fallback), Origin::default_, 0, why);
+  stand_in(lookup, op, problem, device, regime, layers);
   return lookup;
+}
+
+void make_servable(Lookup& lookup, const spec::Op& op, const spec::DeviceFacts& device, const std::string& arch,
+                   tune::Cubins& cubins) {
+  if (lookup.origin != Origin::nearest && lookup.origin != Origin::model) return;
+  if (cubins.can_compile()) return;
+  const auto frame = spec::make_frame(op, lookup.implementation, lookup.bucket, device, lookup.config);
+  if (cubins.find(jit::specialise(op, *lookup.implementation, frame, arch))) return;
+  tune::Usable fallback = tune::default_for(op, lookup.bucket, device);
+  if (fallback.implementation == nullptr) return;
+  const std::string why = fmt::format("no file has machine code of what would stand in ({}), and there is no NVRTC; {}",
+                                      lookup.why, "the op's first legal default");
+  use(lookup, std::move(fallback), Origin::default_, 0, why);
 }
 
 }  // namespace kiln::engine

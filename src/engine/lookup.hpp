@@ -10,6 +10,7 @@
 #include "kiln/engine.hpp"
 #include "spec/key.hpp"
 #include "store/layers.hpp"
+#include "tune/cubins.hpp"
 #include "tune/deploy.hpp"
 
 namespace kiln::engine {
@@ -21,28 +22,37 @@ struct Lookup {
   std::string record_unusable;                           // why an exact record that was found cannot serve, or empty
   std::optional<Miss> miss;                              // why no exact record serves
   bool stale = false;                                    // tuned from other sources than the present ones
-  Origin origin = Origin::default_;                      // overlay, base, nearest or default; never hot
+  Origin origin = Origin::default_;                      // overlay, base, nearest, model or default; never hot
   const spec::Implementation* implementation = nullptr;  // null only when not even a default is legal
   spec::Config config;
-  double cost_ns = 0;  // as recorded for the bucket that it comes from; 0 for a default
-  std::string why;     // one sentence
+  double cost_ns = 0;   // as recorded for the bucket that it comes from; 0 for a default and for the model's choice
+  double distance = 0;  // of a nearest record: tune::NearRecord::distance
+  std::string why;      // one sentence
   [[nodiscard]] bool is_hit() const noexcept { return origin == Origin::overlay || origin == Origin::base; }
 };
 
-/// `stand_ins`: on a miss also look for the nearest record and the default. Throws nothing for a miss.
+/// `stand_ins`: on a miss also look for a near record, then ask the model, then take the default. Throws nothing for a miss.
 Lookup look_up(const spec::Op& op, const Problem& problem, const spec::DeviceFacts& device, Regime regime,
                store::Layers& layers, bool stand_ins = true);
 
 using spec::parse_bucket;
 
-/// The usable record of the op whose bucket lies nearest: equal selections, least sum over axes of |log2(size ratio)|, then the smaller
-/// key. Its config must be legal at `bucket` on this device. Records of this device class are asked before any other's.
+/// The near record that serves `problem`: one whose config is legal there and at the edge of its bucket, of this device class if
+/// there is one, then of any; of those within one doubling of the least distance (tune::near_records) the one whose config
+/// is expected to be fastest here: its recorded time times what the model makes of the way from there. Where
+/// implementations have no model, the least distant, then the smaller key.
 struct Nearest {
   store::Record record;
   tune::Usable usable;
+  double distance = 0;
+  bool same_device = false;
 };
-std::optional<Nearest> nearest_record(const spec::Op& op, const Problem& bucket, const spec::DeviceFacts& device,
+std::optional<Nearest> nearest_record(const spec::Op& op, const Problem& problem, const spec::DeviceFacts& device,
                                       Regime regime, store::Layers& layers);
+
+/// Turns a stand-in whose machine code no file holds and no NVRTC can make into the default, which deployments carry.
+void make_servable(Lookup& lookup, const spec::Op& op, const spec::DeviceFacts& device, const std::string& arch,
+                   tune::Cubins& cubins);
 
 /// The sources that a record's config would be built from now, as store::Record::source_digest has it.
 std::string present_source(const spec::Op& op, const spec::Implementation& implementation, const Problem& bucket,

@@ -36,7 +36,7 @@ const PlanState* OpState::prepare(const Problem& problem, CUstream stream) {
   std::unique_ptr<PlanState> plan;
   std::exception_ptr failure;
   try {
-    plan = build(bucket);
+    plan = build(problem);
   } catch (...) {
     failure = std::current_exception();
   }
@@ -49,15 +49,15 @@ const PlanState* OpState::prepare(const Problem& problem, CUstream stream) {
   return published;
 }
 
-std::unique_ptr<PlanState> OpState::build(const Problem& bucket) {
+std::unique_ptr<PlanState> OpState::build(const Problem& problem) {
   const spec::DeviceFacts& facts = engine.context.info().facts;
   const bool stand_ins = engine.options.on_miss == MissPolicy::nearest;
-  Lookup lookup = look_up(op, bucket, facts, engine.options.regime, engine.layers, stand_ins);
+  Lookup lookup = look_up(op, problem, facts, engine.options.regime, engine.layers, stand_ins);
   if (lookup.miss) engine.counters.count(*lookup.miss);
   if (lookup.is_hit()) return load(lookup);
   switch (engine.options.on_miss) {
     case MissPolicy::tune: return tune(lookup);
-    case MissPolicy::nearest: return load(lookup);
+    case MissPolicy::nearest: make_servable(lookup, op, facts, engine.arch, engine.cubins); return load(lookup);
     case MissPolicy::error: break;
   }
   throw Error(

@@ -45,7 +45,7 @@ struct OpState {
   [[nodiscard]] std::optional<std::string> why_default_cannot_serve(const spec::Implementation& implementation,
                                                                     const Problem& bucket) const;
   const PlanState* fallback(const spec::Implementation& implementation, const Problem& bucket, CUstream stream);
-  std::unique_ptr<PlanState> build(const Problem& bucket);
+  std::unique_ptr<PlanState> build(const Problem& problem);
   std::unique_ptr<PlanState> tune(const Lookup& lookup);
   std::unique_ptr<PlanState> load(const Lookup& lookup);
   tune::KeyedCubin cubin_of(const jit::Specialisation& specialisation, bool of_record);

@@ -1,4 +1,6 @@
 // A bucket is tuned once, and never again: not for the next length, not in the next engine.
+#include <fstream>
+
 #include "e2e/command.hpp"
 
 namespace e2e {
@@ -171,6 +173,30 @@ TEST_CASE("policy nearest serves another bucket's record, else the default, and 
   CHECK(engine.stats().nearest == 2);
   CHECK(engine.stats().hot == 0);
   CHECK(ScaleCall(engine, 64, 128).launch(machine.stream()) == Origin::overlay);
+}
+
+TEST_CASE("without a record near, policy nearest launches what the model expects to be fastest, and names it") {
+  const Machine machine;
+  const TemporaryFolder folder;
+  const std::filesystem::path op = folder / "ops" / "scale";
+  std::filesystem::create_directories(folder / "ops");
+  std::filesystem::copy(std::filesystem::path(KILN_SOURCE_DIR) / "tests/e2e/ops/scale", op);
+  std::ofstream(op / "tiled.toml", std::ios::app) << "[pass.model]\nbytes_in_flight = \"threads * vector * 4\"\n";
+  kiln::Options chosen = options(folder / "overlay.kiln", MissPolicy::nearest);
+  chosen.template_paths = {folder / "ops"};
+  {
+    const Engine engine(chosen);
+    const ScaleCall call(engine, 64, 1000);
+    CHECK(call.launch(machine.stream()) == Origin::model);
+    CHECK(call.launch(machine.stream()) == Origin::model);
+    CHECK(call.op.plan(call.problem).config() == "threads=256 vector=4");
+    CHECK(engine.explain(call.op, call.problem).origin == Origin::model);
+    CHECK(engine.stats().model == 2);
+    CHECK(engine.stats().launches() == 2);
+    CHECK(engine.stats().tunes == 0);
+  }
+  const std::string stats = expect(0, "kiln --json cache stats " + (folder / "overlay.kiln").string());
+  CHECK_MESSAGE(contains(stats, R"("launches":{"model":2})"), stats);
 }
 
 TEST_CASE("an explanation tells the layers, the answer and the launch, and does nothing") {

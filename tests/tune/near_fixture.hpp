@@ -19,9 +19,9 @@ inline spec::DeviceFacts device_of(const std::string& device_class) {
 }
 inline spec::DeviceFacts h200() { return device_of(h200_class); }
 
-/// rows x cols; `threads` 32 to 1024, `vector` 1 to 8, at most the row's length together.
-inline spec::Op rows_op() {
-  const std::vector<spec::SourceFile> files = {{"op.toml", R"toml([op]
+/// rows x cols; `threads` 32 to 1024, `vector` 1 to 8, at most the row's length together; vectors of 8 take even rows only.
+inline spec::Op rows_op(bool with_model = true) {
+  std::vector<spec::SourceFile> files = {{"op.toml", R"toml([op]
 summary  = "y = x"
 revision = 2
 [axes]
@@ -45,11 +45,11 @@ args   = ["x", "y"]
 bytes = "2 * rows * cols * sizeof(dtype)"
 flops = "rows * cols"
 )toml"},
-                                               {"fast.toml", R"toml([parameters]
+                                         {"fast.toml", R"toml([parameters]
 threads = [32, 64, 128, 256, 512, 1024]
 vector  = [1, 2, 4, 8]
 [constraints]
-all = ["threads * vector <= cols"]
+all = ["threads * vector <= cols", "vector < 8 || rows % 2 == 0"]
 [default]
 threads = 32
 vector  = 1
@@ -63,8 +63,9 @@ operations      = "rows * threads * (100 + ceil_div(cols, threads * vector) * (8
 unit            = "instruction"
 bytes_in_flight = "threads * vector * sizeof(dtype)"
 )toml"},
-                                               {"fast.cuh", "//"},
-                                               {"reference.cuh", "//"}};
+                                         {"fast.cuh", "//"},
+                                         {"reference.cuh", "//"}};
+  if (!with_model) files[1].text.resize(files[1].text.find("[pass.model]"));
   return spec::parse_op("rows", "/ops/rows", files);
 }
 

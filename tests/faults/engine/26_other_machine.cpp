@@ -73,6 +73,37 @@ TEST_CASE("fault 26: without an NVRTC, machine code of any NVRTC serves") {
   tally(26, 2, "launches without an NVRTC from machine code of another one");
 }
 
+TEST_CASE("child: without NVRTC a stand-in without machine code gives way to the default" * doctest::skip()) {
+  const Machine machine;
+  const Engine engine(e2e::options(std::getenv("KILN_CACHE"), MissPolicy::nearest));
+  const ScaleCall call(engine, 64, 128);
+  CHECK(call.launch(machine.stream()) == Origin::default_);
+  const Explanation explained = engine.explain(call.op, call.problem);
+  CHECK(explained.origin == Origin::default_);
+  CHECK(contains(explained.why, "there is no NVRTC"));
+}
+
+TEST_CASE(
+    "fault 26: without an NVRTC, a near record whose machine code no file has gives way to the default that is there") {
+  const TemporaryFolder folder;
+  const fs::path overlay = tuned_overlay(folder);
+  store::Record record = records_of(overlay).at(0);
+  {
+    const auto file = store::File::open(overlay, store::Access::read_write);
+    file->remove_record(record.key);
+    const spec::Op op = scale_op();
+    Problem near = tuned_bucket(op);
+    near.axes[0] *= 2;
+    record.key = spec::record_key(op, near, h200(), Regime::cold_l2);
+    record.bucket = spec::to_string(op, near);
+    record.config = "threads=256 vector=1";
+    file->put(record, nullptr);
+  }
+  run_child("child: without NVRTC a stand-in without machine code gives way to the default",
+            "KILN_NVRTC_LIBRARY=none " + variable("KILN_CACHE", overlay));
+  tally(26, 1, "launches without an NVRTC nor a near record's machine code");
+}
+
 TEST_CASE("child: another NVRTC compiles for itself" * doctest::skip()) {
   const Machine machine;
   const Engine engine(e2e::options(std::getenv("KILN_CACHE"), MissPolicy::error));

@@ -1,0 +1,45 @@
+#include "tune/guess.hpp"
+
+#include <fmt/format.h>
+
+#include <algorithm>
+#include <limits>
+
+#include "tune/model.hpp"
+
+namespace kiln::tune {
+namespace {
+
+// Estimates err by more than this from one config to the next, so that a smaller promise is none.
+constexpr double worth_a_compile = 0.95;  // of the default's time
+
+}  // namespace
+
+bool has_model(const spec::Implementation& implementation) noexcept {
+  return std::ranges::all_of(implementation.passes, [](const spec::Pass& pass) { return pass.model.has_value(); });
+}
+
+Usable guess_for(const spec::Op& op, const Problem& problem, const spec::DeviceFacts& device, Regime regime) {
+  const Problem bucket = spec::bucket_of(op, problem);
+  Usable best;
+  double best_ns = std::numeric_limits<double>::infinity();
+  for (const spec::Implementation& implementation : op.implementations) {
+    if (!has_model(implementation) || spec::why_not_eligible(op, implementation, bucket, device)) continue;
+    for (spec::Config& config : spec::search_space(op, implementation, bucket, device)) {
+      const double ns = estimate(op, implementation, bucket, device, config, regime).ns;
+      if (ns >= best_ns || spec::broken_constraint(op, implementation, problem, device, config)) continue;
+      best_ns = ns;
+      best.implementation = &implementation;
+      best.config = std::move(config);
+    }
+  }
+  const auto none = [](std::string why) { return Usable{nullptr, {}, std::move(why)}; };
+  if (best.implementation == nullptr) return none(fmt::format("no config of '{}' has an estimate", op.name));
+  const Usable otherwise = default_for(op, problem, device);
+  if (otherwise.implementation != nullptr && has_model(*otherwise.implementation) &&
+      estimate(op, *otherwise.implementation, bucket, device, otherwise.config, regime).ns * worth_a_compile <= best_ns)
+    return none("the default is expected to be as fast as any");
+  return best;
+}
+
+}  // namespace kiln::tune

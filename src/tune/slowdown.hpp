@@ -1,0 +1,34 @@
+// How much slower than a tuned config a stand-in must be expected to be, from how others like it fared.
+#pragma once
+
+#include <optional>
+#include <span>
+#include <vector>
+
+#include "spec/problem.hpp"
+#include "store/record.hpp"
+#include "tune/deploy.hpp"
+#include "tune/neighbours.hpp"
+
+namespace kiln::tune {
+
+/// A record with its candidates, where it lies.
+struct Known {
+  store::Record record;
+  Problem bucket;
+  spec::DeviceFacts device;
+};
+/// The nearest records of the bucket, with what candidates there are: enough to learn from, few enough to read.
+std::vector<Known> known_near(store::Layers& layers, const spec::Op& op, const Problem& bucket,
+                              const spec::DeviceFacts& device, Regime regime);
+
+// Each is a median over what is known of the time taken over the best time: 1 is as fast as tuned. Nothing when too little is known.
+
+/// Of a winner in buckets at about this distance from its own, where it was a candidate too.
+std::optional<double> transfer_slowdown(const spec::Op& op, std::span<const Known> known, double distance);
+/// Of the default, in buckets where the same one is the baseline.
+std::optional<double> default_slowdown(const spec::Op& op, std::span<const Known> known, const Usable& standing_in);
+/// Of the model's guess.
+std::optional<double> guess_slowdown(const spec::Op& op, std::span<const Known> known, Regime regime);
+
+}  // namespace kiln::tune

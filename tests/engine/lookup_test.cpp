@@ -1,0 +1,175 @@
+// What stands in for a record that is missing, and how much slower that is expected to be. No device, no machine code.
+#include "engine/lookup.hpp"
+
+#include <doctest/doctest.h>
+
+#include <limits>
+
+#include "engine/explain.hpp"
+#include "tune/model.hpp"
+#include "tune/near_fixture.hpp"
+
+using namespace kiln;
+using namespace kiln::engine;
+using namespace kiln::tune::testing;
+
+namespace {
+
+constexpr const char* h100_class = "sm_90/mp132/l2_52428800/smem_232448/bus_5120";
+constexpr const char* a100_class = "sm_80/mp108/l2_41943040/smem_166912/bus_5120";
+
+double modelled(const spec::Op& op, const Problem& bucket, const spec::Config& config) {
+  return tune::estimate(op, op.implementations.front(), bucket, h200(), config).ns;
+}
+
+// An op, and a file in memory that holds records of it.
+struct Shelf {
+  explicit Shelf(bool with_model = true) : op(rows_op(with_model)) {}
+  void put(const Problem& bucket, const std::string& config, double cost_ns, const char* device_class = h200_class) {
+    layers.put_all(std::vector{record_of(op, bucket, config, cost_ns, device_class)}, {});
+  }
+  Lookup at(const Problem& problem) { return look_up(op, problem, h200(), Regime::cold_l2, layers); }
+  Explanation explained(const Problem& problem) {
+    jit::CompilePool pool(1);
+    tune::Cubins cubins(layers, pool);
+    return explain(op, problem, h200(), Regime::cold_l2, "sm_90a", layers, cubins);
+  }
+  spec::Op op;
+  store::Layers layers{{}};
+};
+
+}  // namespace
+
+TEST_CASE("the nearest record is the one fewest doublings away, not the one of the same volume") {
+  Shelf shelf(false);
+  shelf.put(sized(4096, 64), "threads=32 vector=2", 1000);
+  shelf.put(sized(256, 4096), "threads=256 vector=4", 9000);
+  const Lookup found = shelf.at(sized(64, 4096));  // 2^18 elements, as many as the first has
+  CHECK(found.origin == Origin::nearest);
+  CHECK(found.config == spec::Config{256, 4});
+  CHECK(found.distance == 2);
+  CHECK(found.cost_ns == 9000);
+  CHECK(found.why ==
+        "no usable record for this bucket; the nearest is rows=256 cols=4096 dtype=f32, 2.0 doublings away");
+}
+
+TEST_CASE("of records that lie about as near, the one expected to be fastest here serves") {
+  const Problem small = sized(32, 4096), large = sized(128, 4096);
+  for (const bool small_is_better : {false, true}) {
+    CAPTURE(small_is_better);
+    Shelf shelf;
+    shelf.put(small, "threads=1024 vector=1", modelled(shelf.op, small, {1024, 1}) * (small_is_better ? 0.2 : 5));
+    shelf.put(large, "threads=256 vector=4", modelled(shelf.op, large, {256, 4}));
+    CHECK((shelf.at(sized(64, 4096)).config == spec::Config{1024, 1}) == small_is_better);
+    // Two doublings further, nothing is expected of a record: the near one serves.
+    Shelf farther;
+    farther.put(small, "threads=1024 vector=1", modelled(farther.op, small, {1024, 1}) * (small_is_better ? 0.2 : 5));
+    farther.put(sized(1024, 4096), "threads=256 vector=4", modelled(farther.op, sized(1024, 4096), {256, 4}));
+    CHECK(farther.at(sized(64, 4096)).config == spec::Config{1024, 1});
+  }
+}
+
+TEST_CASE("a near record must be legal at the size that is asked for, not at its bucket's edge alone") {
+  Shelf shelf;
+  shelf.put(sized(32, 4096), "threads=256 vector=8", 1000);
+  shelf.put(sized(1024, 4096), "threads=128 vector=4", 1000);
+  CHECK(shelf.at(sized(64, 4096)).config == spec::Config{256, 8});
+  CHECK(shelf.at(sized(63, 4096)).config == spec::Config{128, 4});
+}
+
+TEST_CASE("this device's records serve before any other's, then those of the most similar device") {
+  Shelf shelf;
+  shelf.put(sized(64, 4096), "threads=64 vector=4", 1000, a100_class);
+  CHECK(shelf.at(sized(64, 4096)).config == spec::Config{64, 4});
+  shelf.put(sized(64, 4096), "threads=128 vector=4", 1000, h100_class);
+  const Lookup similar = shelf.at(sized(64, 4096));
+  CHECK(similar.origin == Origin::nearest);
+  CHECK(similar.config == spec::Config{128, 4});
+  CHECK(similar.why.find(std::string(" of ") + h100_class) != std::string::npos);
+  shelf.put(sized(4096, 4096), "threads=512 vector=4", 1000);
+  CHECK(shelf.at(sized(64, 4096)).config == spec::Config{512, 4});
+}
+
+TEST_CASE("where no record is near, what the model expects to be fastest stands in") {
+  Shelf shelf;
+  shelf.put(sized(64, 8192), "threads=1024 vector=8", 1000);  // longer than the row that is asked for
+  const Lookup guess = shelf.at(sized(63, 4096));
+  CHECK(guess.origin == Origin::model);
+  CHECK(guess.cost_ns == 0);
+  REQUIRE(guess.implementation != nullptr);
+  const spec::Implementation& fast = *guess.implementation;
+  CHECK_FALSE(spec::broken_constraint(shelf.op, fast, sized(63, 4096), h200(), guess.config).has_value());
+  CHECK_FALSE(spec::broken_constraint(shelf.op, fast, sized(64, 4096), h200(), guess.config).has_value());
+  double best = std::numeric_limits<double>::infinity();
+  for (const spec::Config& config : spec::search_space(shelf.op, fast, sized(64, 4096), h200()))
+    if (config[1] < 8) best = std::min(best, modelled(shelf.op, sized(64, 4096), config));
+  CHECK(modelled(shelf.op, sized(64, 4096), guess.config) == best);
+  CHECK(best < 0.9 * modelled(shelf.op, sized(64, 4096), fast.default_config));
+}
+
+TEST_CASE("where the model has nothing to say, or nothing better, the default stands in") {
+  Shelf silent(false);
+  const Lookup unknown = silent.at(sized(64, 4096));
+  CHECK(unknown.origin == Origin::default_);
+  CHECK(unknown.why == "no record is near and no config of 'rows' has an estimate; the op's first legal default");
+  Shelf shelf;
+  const Lookup shortest = shelf.at(sized(2, 32));  // a row as long as the default's threads
+  CHECK(shortest.origin == Origin::default_);
+  CHECK(shortest.why ==
+        "no record is near and the default is expected to be as fast as any; the op's first legal default");
+}
+
+TEST_CASE("a look-up that wants no stand-in gets none") {
+  Shelf shelf;
+  shelf.put(sized(32, 4096), "threads=256 vector=4", 1000);
+  const Lookup found = look_up(shelf.op, sized(64, 4096), h200(), Regime::cold_l2, shelf.layers, false);
+  CHECK(found.implementation == nullptr);
+  CHECK(found.miss == Miss::absent);
+}
+
+TEST_CASE("a hit is expected to take a tuned config's time") {
+  Shelf shelf;
+  shelf.put(sized(64, 4096), "threads=256 vector=4", 1000);
+  CHECK(shelf.explained(sized(64, 4096)).expected_slowdown == 1);
+}
+
+TEST_CASE("a near record is expected to be as slow as winners were in buckets as far from their own") {
+  Shelf shelf;
+  // Each bucket has a winner of its own, which takes 1.3 times the best time in any other.
+  const char* winners[] = {"threads=128 vector=4", "threads=256 vector=4", "threads=512 vector=4",
+                           "threads=1024 vector=4"};
+  for (int i = 0; i < 4; ++i) {
+    store::Record record = record_of(shelf.op, sized(16 << i, 4096), winners[i], 1000);
+    record.baseline_ns = 3500;
+    for (int each = 0; each < 4; ++each)
+      record.candidates.push_back(candidate_of(winners[each], each == i ? 1000 : 1300));
+    shelf.layers.put_all(std::vector{record}, {});
+  }
+  const Explanation stand_in = shelf.explained(sized(256, 4096));
+  CHECK(stand_in.origin == Origin::nearest);
+  CHECK(stand_in.expected_slowdown == doctest::Approx(1.3));
+  CHECK(stand_in.miss == "absent");
+}
+
+TEST_CASE("without candidates the model says how much slower a near record is") {
+  Shelf shelf;
+  shelf.put(sized(32, 4096), "threads=32 vector=1", 1000);
+  const Explanation stand_in = shelf.explained(sized(64, 4096));
+  CHECK(stand_in.origin == Origin::nearest);
+  CHECK(stand_in.expected_slowdown > 1.1);
+}
+
+TEST_CASE("a default is expected to be as slow as it was elsewhere; of what was never timed nothing is said") {
+  Shelf shelf(false);
+  CHECK(shelf.explained(sized(64, 4096)).expected_slowdown == 0);
+  store::Record record = record_of(shelf.op, sized(64, 8192), "threads=1024 vector=8", 1000);
+  record.baseline_ns = 2500;
+  shelf.layers.put_all(std::vector{record}, {});
+  const Explanation stand_in = shelf.explained(sized(64, 4096));
+  CHECK(stand_in.origin == Origin::default_);
+  CHECK(stand_in.expected_slowdown == 2.5);
+  Shelf guessing;
+  const Explanation guess = guessing.explained(sized(64, 4096));
+  CHECK(guess.origin == Origin::model);
+  CHECK(guess.expected_slowdown == 0);
+}
