@@ -31,7 +31,8 @@ struct Lookup {
   [[nodiscard]] bool is_hit() const noexcept { return origin == Origin::overlay || origin == Origin::base; }
 };
 
-/// `stand_ins`: on a miss also look for a near record, then ask the model, then take the default. Throws nothing for a miss.
+/// `stand_ins`: on a miss also look for a near record, then ask the model, then take the default. A record more than two doublings
+/// away gives way to the model's choice where that is expected to be much faster. Throws nothing for a miss.
 Lookup look_up(const spec::Op& op, const Problem& problem, const spec::DeviceFacts& device, Regime regime,
                store::Layers& layers, bool stand_ins = true);
 
@@ -45,7 +46,6 @@ struct Nearest {
   store::Record record;
   tune::Usable usable;
   double distance = 0;
-  bool same_device = false;
 };
 std::optional<Nearest> nearest_record(const spec::Op& op, const Problem& problem, const spec::DeviceFacts& device,
                                       Regime regime, store::Layers& layers);

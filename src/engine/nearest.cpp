@@ -56,8 +56,7 @@ std::optional<Nearest> nearest_record(const spec::Op& op, const Problem& problem
     for (Contender& each : contenders) each.expected_ns = expected_ns(op, each, bucket, device, regime);
     chosen = std::ranges::min_element(contenders, {}, &Contender::expected_ns);
   }
-  return Nearest{std::move(chosen->near.found.value), std::move(chosen->usable), chosen->near.distance,
-                 chosen->near.same_device};
+  return Nearest{std::move(chosen->near.found.value), std::move(chosen->usable), chosen->near.distance};
 }
 
 }  // namespace kiln::engine

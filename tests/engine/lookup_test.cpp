@@ -70,7 +70,7 @@ TEST_CASE("of records that lie about as near, the one expected to be fastest her
 }
 
 TEST_CASE("a near record must be legal at the size that is asked for, not at its bucket's edge alone") {
-  Shelf shelf;
+  Shelf shelf(false);
   shelf.put(sized(32, 4096), "threads=256 vector=8", 1000);
   shelf.put(sized(1024, 4096), "threads=128 vector=4", 1000);
   CHECK(shelf.at(sized(64, 4096)).config == spec::Config{256, 8});
@@ -78,7 +78,7 @@ TEST_CASE("a near record must be legal at the size that is asked for, not at its
 }
 
 TEST_CASE("this device's records serve before any other's, then those of the most similar device") {
-  Shelf shelf;
+  Shelf shelf(false);
   shelf.put(sized(64, 4096), "threads=64 vector=4", 1000, a100_class);
   CHECK(shelf.at(sized(64, 4096)).config == spec::Config{64, 4});
   shelf.put(sized(64, 4096), "threads=128 vector=4", 1000, h100_class);
@@ -105,6 +105,19 @@ TEST_CASE("where no record is near, what the model expects to be fastest stands 
     if (config[1] < 8) best = std::min(best, modelled(shelf.op, sized(64, 4096), config));
   CHECK(modelled(shelf.op, sized(64, 4096), guess.config) == best);
   CHECK(best < 0.9 * modelled(shelf.op, sized(64, 4096), fast.default_config));
+}
+
+TEST_CASE("a record that is far away gives way to the model where that promises much more") {
+  Shelf shelf;
+  shelf.put(sized(1, 4096), "threads=32 vector=1", 1000);
+  CHECK(shelf.at(sized(4, 4096)).origin == Origin::nearest);
+  const Lookup far = shelf.at(sized(64, 4096));
+  CHECK(far.origin == Origin::model);
+  CHECK(far.why.find("the nearest record, rows=1 cols=4096 dtype=f32, is 6.0 doublings away; ") == 0);
+  // What the model expects to be about as fast goes on serving.
+  Shelf good;
+  good.put(sized(1, 4096), spec::to_string(*far.implementation, far.config), 1000);
+  CHECK(good.at(sized(64, 4096)).origin == Origin::nearest);
 }
 
 TEST_CASE("where the model has nothing to say, or nothing better, the default stands in") {
