@@ -13,7 +13,7 @@ namespace {
 
 constexpr double infinite = std::numeric_limits<double>::infinity();
 
-// Nanoseconds. A load from memory takes about 480 clocks alone (Luo et al., arXiv 2402.13499: 478 on an H100) and some three times
+// Nanoseconds. A load from memory takes about 480 clocks alone (Luo et al., arXiv 2402.13499: 478 on an H100) and three to four times
 // that when memory is busy, which is when it matters; from L2 270 clocks alone, twice that when busy.
 constexpr double memory_latency_ns = 1000;
 constexpr double l2_latency_ns = 300;
@@ -26,10 +26,10 @@ constexpr double norm_order = 4;
 constexpr std::int64_t reserved_shared = 1024;  // of each block, by the system, since sm_80
 constexpr std::int64_t register_granule = 8;    // registers of a thread are given in eights
 constexpr std::int64_t most_registers = 255;
-constexpr std::int64_t most_blocks = 32;  // of a multiprocessor (CUDA C++ Programming Guide)
+constexpr std::int64_t most_resident = 32;  // of a multiprocessor (CUDA C++ Programming Guide)
 
 /// What one block of a pass does, and how many there are.
-struct Work {
+struct BlockWork {
   std::int64_t blocks = 1, threads = 1, resident = 1;
   spec::Unit unit = spec::Unit::fma;
   double operations = 0, read = 0, written = 0, memory = 0, shared = 0, in_flight = 1;
@@ -60,7 +60,7 @@ double share_of_rate(spec::Unit unit, double threads) {
   return std::min(1.0, threads / (unit == spec::Unit::mma ? 128 : 256));
 }
 
-Time wave(const Work& work, const spec::DeviceFacts& device, const Throughput& rates, double latency_ns,
+Time wave(const BlockWork& work, const spec::DeviceFacts& device, const Throughput& rates, double latency_ns,
           std::int64_t blocks) {
   const auto multiprocessors = static_cast<double>(device.sm_count());
   const double active = std::min(static_cast<double>(blocks), multiprocessors);
@@ -85,7 +85,7 @@ Time wave(const Work& work, const spec::DeviceFacts& device, const Throughput& r
   return {alone, streaming.ns > alone / 2 ? streaming.limit : "latency"};
 }
 
-Time of_pass(const Work& work, const spec::DeviceFacts& device, const Throughput& rates, double latency_ns) {
+Time of_pass(const BlockWork& work, const spec::DeviceFacts& device, const Throughput& rates, double latency_ns) {
   const std::int64_t at_once = device.sm_count() * work.resident;
   const std::int64_t full = work.blocks / at_once, rest = work.blocks % at_once;
   Time time;
@@ -126,16 +126,17 @@ std::int64_t resident_blocks(const spec::DeviceFacts& device, std::int64_t threa
                              std::int64_t registers) {
   const std::int64_t rounded = std::clamp((registers + register_granule - 1) / register_granule * register_granule,
                                           register_granule, most_registers);
-  return std::min({most_blocks, device.shared_per_sm() / (shared + reserved_shared), device.threads_per_sm() / threads,
+  return std::min({most_resident, device.shared_per_sm() / (shared + reserved_shared),
+                   device.threads_per_sm() / threads,
                    std::max<std::int64_t>(1, device.registers_per_sm() / (rounded * threads))});
 }
 
-Work work_of(const spec::Op& op, const spec::Pass& pass, bool first, const spec::DeviceFacts& device,
-             Evaluation& value) {
+BlockWork work_of(const spec::Op& op, const spec::Pass& pass, bool first, const spec::DeviceFacts& device,
+                  Evaluation& value) {
   static const spec::PassModel nothing_said;
   const spec::PassModel& model = pass.model ? *pass.model : nothing_said;
   const double op_bytes = first ? static_cast<double>(value(op.cost_bytes)) : 0;
-  Work work;
+  BlockWork work;
   work.blocks = value.volume(pass.grid);
   work.threads = value.volume(pass.block);
   const std::int64_t shared = value(pass.shared);
@@ -169,7 +170,7 @@ Estimate estimate(const spec::Op& op, const spec::Implementation& implementation
   bool first = true;
   for (const spec::Pass& pass : implementation.passes) {
     if (pass.when && value(*pass.when) == 0) continue;
-    Work work = work_of(op, pass, first, device, value);
+    BlockWork work = work_of(op, pass, first, device, value);
     if (!value.ok) return {infinite, 0, 0, 0, "geometry"};
     if (in_l2) work.memory = 0;
     const Time time = of_pass(work, device, rates, first ? latency_ns : l2_latency_ns);

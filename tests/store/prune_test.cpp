@@ -29,6 +29,7 @@ TEST_CASE("look-ups are counted once a process for each row, and stay") {
       CHECK(file->find_record("key0"));
       CHECK(file->find_cubin(digest_named("1")));
       CHECK(!file->find_record("absent"));
+      CHECK(file->find_record("key1", true));  // looked at, not served
     }
   }
   const auto usage = File::open(path, Access::read_only)->usage();
