@@ -24,6 +24,7 @@ void add_trace(CLI::App& app, Chosen& chosen);
 void add_explain(CLI::App& app, Chosen& chosen);
 void add_cache(CLI::App& app, Chosen& chosen);
 void add_report(CLI::App& app, Chosen& chosen);
+void add_bench(CLI::App& app, Chosen& chosen);
 void add_doctor(CLI::App& app, Chosen& chosen);
 
 /// Adds a command whose settings are a value of `Settings`: `declare(command, settings)` names its options, `run` does it.

@@ -29,6 +29,7 @@ constexpr const char* epilogue = R"(Examples:
                                                      a file to deploy, made without a GPU
   kiln replay stream.trace --base llama3_8b.kiln     launch a recorded stream, count where answers came from
   kiln report -o report.html --base h200.jsonl       a page to look at
+  kiln bench records --base h200.jsonl               do they still hold what they promise?
 
 Files are asked in this order: the overlay (yours; --overlay, else $KILN_CACHE, else ~/.cache/kiln/overlay.kiln), then each --base.
 
@@ -124,7 +125,7 @@ int main(int argc, char** argv) {
   app.fallthrough();
   declare_globals(app, chosen.globals);
   for (const auto add : {add_doctor, add_devices, add_ops, add_tune, add_prewarm, add_run, add_explain, add_replay,
-                         add_trace, add_cache, add_report})
+                         add_trace, add_cache, add_report, add_bench})
     add(app, chosen);
   if (argc < 2) {
     print(app.help());

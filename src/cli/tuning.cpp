@@ -50,12 +50,6 @@ TunedBucket tune(engine::State& state, TuneProgress& progress, const OpBucket& b
   return {bucket, Outcome::tuned, Origin::overlay, false, std::move(result.record), {}};
 }
 
-/// One bucket's failure leaves the others their chance; a machine's, or a broken context's, does not.
-bool is_of_one_bucket(ErrorKind kind) {
-  return kind == ErrorKind::not_tuned || kind == ErrorKind::compile_failed || kind == ErrorKind::out_of_memory ||
-         kind == ErrorKind::bad_manifest;
-}
-
 Json json_of(const TunedBucket& bucket, const spec::DeviceFacts& device) {
   Json json{{"event", "result"},
             {"op", bucket.of.op->name},
@@ -85,6 +79,11 @@ std::string gain(const store::Record& record) {
 }
 
 }  // namespace
+
+bool is_of_one_bucket(ErrorKind kind) noexcept {
+  return kind == ErrorKind::not_tuned || kind == ErrorKind::compile_failed || kind == ErrorKind::out_of_memory ||
+         kind == ErrorKind::bad_manifest;
+}
 
 TuningResult tune_buckets(const Globals& globals, engine::State& state, std::span<const OpBucket> buckets,
                           Again again) {

@@ -8,6 +8,7 @@
 #include "cli/session.hpp"
 #include "cli/workload.hpp"
 #include "engine/state.hpp"
+#include "kiln/error.hpp"
 
 namespace kiln::cli {
 
@@ -33,6 +34,9 @@ enum class Again { none, stale, all };
 /// Tunes each bucket that has no usable record, and those of `again`. What is finished is in the overlay, whatever comes after.
 /// A bucket in which nothing comes out right is reported as failed and the rest go on. Throws what ends them all.
 TuningResult tune_buckets(const Globals& globals, engine::State& state, std::span<const OpBucket> buckets, Again again);
+
+/// One bucket's failure leaves the others their chance; a machine's, or a broken context's, does not.
+bool is_of_one_bucket(ErrorKind kind) noexcept;
 
 /// The closing table: bucket, winner, cost, baseline, speed-up, bandwidth and throughput. As JSON, an object a bucket.
 void print_tuned(const Globals& globals, const TuningResult& result, const spec::DeviceFacts& device);

@@ -1,0 +1,94 @@
+#include "cli/bench/contest.hpp"
+
+#include <fmt/format.h>
+
+#include <algorithm>
+
+#include "jit/executable.hpp"
+#include "kiln/error.hpp"
+
+namespace kiln::cli::bench {
+namespace {
+
+constexpr std::int64_t warm_rounds = 3;
+constexpr double budget_ns = 100e6, flush_ns = 40e3;  // a flush of an H200's L2 takes about that
+constexpr std::int64_t least_rounds = 11, most_rounds = 41;
+
+class Contest {
+ public:
+  Contest(engine::State& state, const spec::Op& op, const Problem& problem, Regime regime)
+      : state_(state), op_(op), problem_(problem) {
+    const tune::BenchSettings settings{op, problem, state.context.info(), regime, state.arch};
+    bench_ = state.worker ? state.worker->bench(settings, state.cubins) : tune::local_bench(settings, state.cubins);
+  }
+
+  Timed admit(std::size_t number, const Contender& contender) {
+    Timed timed;
+    const auto& device = state_.context.info().facts;
+    const auto frame = spec::make_frame(op_, contender.implementation, problem_, device, contender.config);
+    try {
+      const auto cubin = state_.cubins.get(jit::specialise(op_, *contender.implementation, frame, state_.arch));
+      const auto entrance = bench_->admit(number, {*contender.implementation, contender.config, cubin.cubin});
+      timed.verdict = entrance.verdict;
+      timed.reason = entrance.reason;
+    } catch (const Error& error) {
+      if (error.kind() != ErrorKind::compile_failed) throw;
+      timed.verdict = store::Verdict::compile_failed;
+      timed.reason = error.what();
+    }
+    return timed;
+  }
+
+  void time(std::vector<Timed>& all) {
+    sample(all, warm_rounds);  // instruction caches, and clocks when the device was idle
+    double a_round_ns = 0;
+    for (Timed& each : all) {
+      if (each.ok()) a_round_ns += *std::min_element(each.samples_ns.begin(), each.samples_ns.end()) + flush_ns;
+      each.samples_ns.clear();
+    }
+    const auto affordable = static_cast<std::int64_t>(budget_ns / std::max(a_round_ns, 1.0));
+    sample(all, std::clamp(affordable, least_rounds, most_rounds) | 1);  // odd: the median is a sample
+    for (Timed& each : all) {
+      std::vector<double> sorted = each.samples_ns;
+      if (each.ok()) each.cost = tune::summarise(sorted);
+    }
+  }
+
+ private:
+  void sample(std::vector<Timed>& all, std::int64_t rounds) {
+    std::vector<std::size_t> numbers;
+    for (std::size_t i = 0; i < all.size(); ++i)
+      if (all[i].ok()) numbers.push_back(i);
+    if (numbers.empty()) return;
+    auto taken = bench_->sample(numbers, rounds);
+    for (std::size_t i = 0; i < numbers.size(); ++i) {
+      Timed& timed = all[numbers[i]];
+      timed.samples_ns = std::move(taken[i].ns);
+      if (!timed.samples_ns.empty()) continue;
+      timed.verdict = store::Verdict::launch_failed;
+      timed.reason = taken[i].failure;
+    }
+  }
+
+  engine::State& state_;
+  const spec::Op& op_;
+  const Problem& problem_;
+  std::unique_ptr<tune::Bench> bench_;
+};
+
+}  // namespace
+
+std::string Contender::name() const {
+  return fmt::format("{} {}", implementation->name, spec::to_string(*implementation, config));
+}
+
+std::vector<Timed> contest(engine::State& state, const spec::Op& op, const Problem& problem, Regime regime,
+                           std::span<const Contender> contenders) {
+  Contest contest(state, op, problem, regime);
+  std::vector<Timed> all;
+  for (std::size_t i = 0; i < contenders.size(); ++i) all.push_back(contest.admit(i, contenders[i]));
+  contest.time(all);
+  return all;
+}
+
+}  // namespace kiln::cli::bench

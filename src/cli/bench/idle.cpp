@@ -1,0 +1,73 @@
+#include "cli/bench/idle.hpp"
+
+#include <algorithm>
+#include <cmath>
+#include <tuple>
+
+namespace kiln::cli::bench {
+namespace {
+
+constexpr std::size_t most_wider = 3;
+// Less work than this for each multiprocessor takes about as long as launching it does.
+constexpr double least_bytes = 4096, least_flops = 65536;
+
+bool has_work(const spec::Op& op, const Problem& problem, const spec::DeviceFacts& device) {
+  const auto frame = spec::make_frame(op, nullptr, problem, device);
+  const spec::Value bytes = op.cost_bytes.evaluate(frame), flops = op.cost_flops.evaluate(frame);
+  const auto units = static_cast<double>(device.sm_count());
+  return static_cast<double>(bytes.number) >= units * least_bytes ||
+         static_cast<double>(flops.number) >= units * least_flops || (bytes.number == 0 && flops.number == 0);
+}
+
+/// Another implementation counts as farther than any config of the same one.
+std::size_t distance(const Contender& a, const Contender& b) {
+  if (a.implementation != b.implementation) return spec::max_parameters + 1;
+  std::size_t differing = 0;
+  for (std::size_t i = 0; i < a.config.size(); ++i) differing += a.config[i] != b.config[i] ? 1U : 0U;
+  return differing;
+}
+
+}  // namespace
+
+std::int64_t blocks_of(const spec::Op& op, const Contender& contender, const Problem& problem,
+                       const spec::DeviceFacts& device) {
+  const auto frame = spec::make_frame(op, contender.implementation, problem, device, contender.config);
+  std::int64_t most = 0;
+  for (const spec::Pass& pass : contender.implementation->passes) {
+    if (pass.when && !pass.when->evaluate(frame).truth()) continue;
+    std::int64_t blocks = 1;
+    for (const spec::Expression& extent : pass.grid) {
+      const spec::Value value = extent.evaluate(frame);
+      if (!value.ok() || value.number < 1 || __builtin_mul_overflow(blocks, value.number, &blocks)) return 0;
+    }
+    most = std::max(most, blocks);
+  }
+  return most;
+}
+
+std::optional<Idle> idle_launch(const spec::Op& op, const Contender& contender, const Problem& problem,
+                                const spec::DeviceFacts& device) {
+  Idle idle;
+  idle.blocks = blocks_of(op, contender, problem, device);
+  if (idle.blocks == 0 || 2 * idle.blocks >= device.sm_count() || !has_work(op, problem, device)) return std::nullopt;
+  std::vector<std::tuple<std::size_t, double, Contender>> wider;
+  for (const spec::Implementation& implementation : op.implementations) {
+    if (spec::why_not_eligible(op, implementation, problem, device)) continue;
+    for (spec::Config& config : spec::search_space(op, implementation, problem, device)) {
+      Contender other{&implementation, std::move(config)};
+      const std::int64_t blocks = blocks_of(op, other, problem, device);
+      if (blocks < 2 * idle.blocks) continue;
+      const double from_full =
+          std::abs(std::log2(static_cast<double>(blocks) / static_cast<double>(device.sm_count())));
+      wider.emplace_back(distance(contender, other), from_full, std::move(other));
+    }
+  }
+  if (wider.empty()) return std::nullopt;
+  std::stable_sort(wider.begin(), wider.end(), [](const auto& a, const auto& b) {
+    return std::tie(std::get<0>(a), std::get<1>(a)) < std::tie(std::get<0>(b), std::get<1>(b));
+  });
+  for (std::size_t i = 0; i < std::min(wider.size(), most_wider); ++i) idle.wider.push_back(std::get<2>(wider[i]));
+  return idle;
+}
+
+}  // namespace kiln::cli::bench

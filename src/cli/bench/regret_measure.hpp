@@ -1,0 +1,39 @@
+// Measures regret: the config of a length's bucket against one tuned for that very length.
+#pragma once
+
+#include <map>
+#include <string>
+#include <vector>
+
+#include "cli/bench/contest.hpp"
+#include "cli/bench/regret.hpp"
+#include "cli/session.hpp"
+
+namespace kiln::cli::bench {
+
+class RegretMeasurement {
+ public:
+  /// `axis`: an index into op.axes. Without policies the op's own counts, whose records are looked up, or tuned and published, as
+  /// kiln tune would; configs for other policies, and for single lengths, are tuned and forgotten.
+  RegretMeasurement(const Globals& globals, engine::State& state, const spec::Op& op, std::size_t axis,
+                    std::vector<spec::BucketPolicy> policies);
+
+  /// One for each policy at this problem's real sizes. Throws as tune::tune_bucket does.
+  std::vector<Regret> at(const Problem& problem);
+
+ private:
+  [[nodiscard]] Problem edge_of(const Problem& problem, const spec::BucketPolicy& policy) const;
+  Contender shared_config(const Problem& edge, const spec::BucketPolicy& policy);
+  const Contender& tuned_for(const Problem& problem);
+  Contender as_exact(std::string_view implementation, std::string_view config) const;
+
+  const Globals& globals_;
+  engine::State& state_;
+  const spec::Op& op_;
+  std::size_t axis_;
+  std::vector<spec::BucketPolicy> policies_;
+  spec::Op exact_;  // the op with every length a bucket of its own
+  std::map<std::string, Contender> tuned_;
+};
+
+}  // namespace kiln::cli::bench

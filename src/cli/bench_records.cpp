@@ -1,0 +1,237 @@
+// kiln bench records: do the records of this device still hold what they promise?
+#include <fmt/format.h>
+
+#include <algorithm>
+#include <set>
+
+#include "cli/bench.hpp"
+#include "cli/bench/idle.hpp"
+#include "cli/bench/judge.hpp"
+#include "cli/interrupt.hpp"
+#include "cli/natural_order.hpp"
+#include "cli/ops_found.hpp"
+#include "cli/output.hpp"
+#include "cli/table.hpp"
+#include "cli/tuning.hpp"
+#include "cli/units.hpp"
+#include "engine/lookup.hpp"
+#include "kiln/error.hpp"
+
+namespace kiln::cli {
+namespace {
+
+using bench::Contender;
+using bench::Timed;
+
+struct Settings {
+  std::string against, op;
+  std::size_t limit = 0;
+  double tolerance_percent = 5;
+};
+
+void declare(CLI::App& command, Settings& settings) {
+  command
+      .add_option("--against", settings.against,
+                  "Compare with the costs of this file, .kiln or .jsonl, too: an earlier release's, say")
+      ->type_name("FILE");
+  command.add_option("--op", settings.op, "Only this op")->type_name("OP");
+  command.add_option("--limit", settings.limit, "At most this many records, in the order of their keys")
+      ->type_name("N");
+  command
+      .add_option("--tolerance", settings.tolerance_percent, "Slower by up to this much is no finding; 5 unless given")
+      ->check(CLI::Validator(CLI::NonNegativeNumber).description(""))
+      ->type_name("PERCENT");
+}
+
+/// A record of this device that serves.
+struct Subject {
+  const spec::Op* op = nullptr;
+  Problem bucket;
+  Regime regime = Regime::cold_l2;
+  store::Record record;
+  Contender winner;
+};
+
+/// What came of timing it again.
+struct Checked {
+  Timed now, baseline;  // the default's is empty where it is the winner, or nothing is legal
+  std::int64_t blocks = 0,
+               wider_blocks = 0;  // of a launch that leaves most multiprocessors idle, and of the fastest wider one
+  double wider_ns = 0;
+  double against_ns = 0;
+  std::vector<std::string> findings;
+};
+
+std::vector<Subject> subjects_of(engine::State& state, const Settings& settings, std::int64_t& unusable) {
+  const spec::DeviceFacts& device = state.context.info().facts;
+  std::vector<Subject> subjects;
+  std::set<std::string> seen;
+  for (const spec::Op& op : state.ops) {
+    if (!settings.op.empty() && op.name != settings.op) continue;
+    for (const auto& found : state.layers.records(op.name)) {
+      const store::Record& record = found.value;
+      const Regime regime = record.regime == spec::to_string(Regime::hot_l2) ? Regime::hot_l2 : Regime::cold_l2;
+      const auto bucket = engine::parse_bucket(op, record.bucket);
+      if (!bucket || spec::record_key(op, *bucket, device, regime) != record.key || !seen.insert(record.key).second)
+        continue;
+      engine::Lookup lookup = engine::look_up(op, *bucket, device, regime, state.layers, false);
+      if (lookup.is_hit())
+        subjects.push_back(
+            {&op, *bucket, regime, std::move(lookup.record->value), {lookup.implementation, lookup.config}});
+      else
+        ++unusable;
+    }
+  }
+  std::sort(subjects.begin(), subjects.end(),
+            [](const Subject& a, const Subject& b) { return reads_before(a.record.key, b.record.key); });
+  if (settings.limit > 0 && subjects.size() > settings.limit) subjects.resize(settings.limit);
+  return subjects;
+}
+
+void judge_speed(Checked& checked, const Subject& subject, const std::optional<store::Record>& earlier,
+                 double tolerance) {
+  const auto say_slower = [&](const store::Record& then, std::string_view what) {
+    if (!bench::is_slower(checked.now.cost, then, tolerance)) return;
+    std::string text = fmt::format("{} than {} ({})", format_ratio(bench::change_of(checked.now.cost, then.cost_ns)),
+                                   what, format_time(then.cost_ns));
+    const double drift = bench::change_of(checked.baseline.cost, then.baseline_ns);
+    if (drift > 1 + tolerance)
+      text +=
+          fmt::format("; the default takes {} as long as well, so the machine may have changed", format_ratio(drift));
+    checked.findings.push_back("slower: " + text);
+  };
+  say_slower(subject.record, "stored");
+  if (earlier) say_slower(*earlier, "in the file compared with");
+  if (checked.baseline.ok() && bench::is_slower(checked.now.samples_ns, checked.baseline.samples_ns, tolerance))
+    checked.findings.push_back(
+        fmt::format("beaten: the default takes {}", format_time(checked.baseline.cost.median_ns)));
+}
+
+/// A launch of few blocks is a finding only if more of them are faster: some problems are best served by few.
+void judge_idle(Checked& checked, std::span<const Contender> wider, std::span<const Timed> timed,
+                const Subject& subject, const spec::DeviceFacts& device, double tolerance) {
+  for (std::size_t i = 0; i < wider.size(); ++i) {
+    if (!timed[i].ok() || !bench::is_slower(checked.now.samples_ns, timed[i].samples_ns, tolerance)) continue;
+    if (checked.wider_blocks > 0 && timed[i].cost.median_ns >= checked.wider_ns) continue;
+    if (checked.wider_blocks > 0) checked.findings.pop_back();
+    checked.wider_blocks = bench::blocks_of(*subject.op, wider[i], subject.bucket, device);
+    checked.wider_ns = timed[i].cost.median_ns;
+    checked.findings.push_back(fmt::format("idle: {} blocks on {} multiprocessors; {} has {} and takes {}",
+                                           checked.blocks, device.sm_count(), wider[i].name(), checked.wider_blocks,
+                                           format_time(checked.wider_ns)));
+  }
+}
+
+Checked check(engine::State& state, const Subject& subject, store::File* against, double tolerance) {
+  const spec::DeviceFacts& device = state.context.info().facts;
+  std::vector<Contender> contenders{subject.winner};
+  const tune::Usable usual = tune::default_for(*subject.op, subject.bucket, device);
+  const Contender baseline{usual.implementation, usual.config};
+  const bool has_baseline = usual.implementation != nullptr && baseline != subject.winner;
+  if (has_baseline) contenders.push_back(baseline);
+  const auto idle = bench::idle_launch(*subject.op, subject.winner, subject.bucket, device);
+  const std::size_t first_wider = contenders.size();
+  if (idle) contenders.insert(contenders.end(), idle->wider.begin(), idle->wider.end());
+  const auto timed = bench::contest(state, *subject.op, subject.bucket, subject.regime, contenders);
+  Checked checked;
+  checked.now = timed.front();
+  if (has_baseline) checked.baseline = timed[1];
+  if (!checked.now.ok()) {
+    checked.findings.push_back(fmt::format("{}: {}", to_string(checked.now.verdict),
+                                           checked.now.reason.substr(0, checked.now.reason.find('\n'))));
+    return checked;
+  }
+  const auto earlier = against == nullptr ? std::nullopt : against->find_record(subject.record.key);
+  if (earlier) checked.against_ns = earlier->cost_ns;
+  judge_speed(checked, subject, earlier, tolerance);
+  if (idle) {
+    checked.blocks = idle->blocks;
+    judge_idle(checked, std::span(contenders).subspan(first_wider), std::span(timed).subspan(first_wider), subject,
+               device, tolerance);
+  }
+  return checked;
+}
+
+Json json_of(const Subject& subject, const Checked& checked) {
+  return {{"event", "record"},
+          {"key", subject.record.key},
+          {"config", subject.winner.name()},
+          {"stored_ns", subject.record.cost_ns},
+          {"now_ns", checked.now.ok() ? Json(checked.now.cost.median_ns) : Json()},
+          {"low_ns", checked.now.ok() ? Json(checked.now.cost.low_ns) : Json()},
+          {"high_ns", checked.now.ok() ? Json(checked.now.cost.high_ns) : Json()},
+          {"default_stored_ns", subject.record.baseline_ns},
+          {"default_now_ns", checked.baseline.ok() ? Json(checked.baseline.cost.median_ns) : Json()},
+          {"against_ns", checked.against_ns > 0 ? Json(checked.against_ns) : Json()},
+          {"few_blocks", checked.blocks > 0 ? Json(checked.blocks) : Json()},
+          {"findings", checked.findings}};
+}
+
+void add_row(Table& table, const Subject& subject, const Checked& checked) {
+  table.row({subject.op->name, subject.record.bucket, subject.winner.name(), format_time(subject.record.cost_ns),
+             checked.now.ok() ? format_time(checked.now.cost.median_ns) : "-",
+             format_ratio(bench::change_of(checked.now.cost, subject.record.cost_ns)),
+             checked.baseline.ok() ? format_time(checked.baseline.cost.median_ns) : "",
+             checked.findings.empty()
+                 ? (checked.blocks > 0 ? fmt::format("{} blocks, and more are no faster", checked.blocks) : "")
+                 : fmt::format("{}", fmt::join(checked.findings, "; "))});
+}
+
+/// One bucket's failure is a finding, and the others go on.
+Checked check_or_say(engine::State& state, const Subject& subject, store::File* against, double tolerance) {
+  try {
+    return check(state, subject, against, tolerance);
+  } catch (const Error& error) {
+    if (!is_of_one_bucket(error.kind())) throw;
+    Checked checked;
+    checked.findings.push_back(fmt::format("not timed: {}", error.what()));
+    return checked;
+  }
+}
+
+int run(const Globals& globals, const Settings& settings) {
+  if (!settings.op.empty()) find_op(load_ops(globals), settings.op);
+  const auto against = settings.against.empty() ? nullptr : open_records(settings.against);
+  engine::State state(engine_options(globals));
+  say_warnings(globals, state.layers);
+  const Interrupt interrupt;
+  const cuda::Context::Scope scope(state.context);
+  std::int64_t unusable = 0, found = 0, done = 0;
+  const auto subjects = subjects_of(state, settings, unusable);
+  StatusLine line(!globals.json && !globals.quiet && is_terminal());
+  Table table({"op", "bucket", "config", "> stored", "> now", "> change", "> default now", "found"});
+  for (const Subject& subject : subjects) {
+    if (Interrupt::requested()) break;
+    line.show(fmt::format("{}/{} {} {}", ++done, subjects.size(), subject.op->name, subject.record.bucket));
+    const Checked checked = check_or_say(state, subject, against.get(), settings.tolerance_percent / 100);
+    found += checked.findings.empty() ? 0 : 1;
+    if (globals.json) print_json(json_of(subject, checked));
+    add_row(table, subject, checked);
+  }
+  line.clear();
+  if (globals.json)
+    print_json({{"event", "checked"}, {"records", done}, {"found", found}, {"unusable", unusable}});
+  else
+    print(fmt::format("{}{} records of this device were timed again, {} with a finding\n",
+                      table.empty() ? "" : table.text() + "\n", format_count(done), format_count(found)));
+  if (unusable > 0 && !globals.json && !globals.quiet)
+    note(fmt::format("{} more cannot serve: their config is not declared or not legal; kiln tune replaces them",
+                     unusable));
+  if (Interrupt::requested()) return exit_interrupted;
+  return found > 0 ? exit_wrong : exit_good;
+}
+
+}  // namespace
+
+void add_bench_records(CLI::App& app, Chosen& chosen) {
+  CLI::App* command = add_command<Settings>(
+      app, chosen, "records", "Time the records of this device again, and name those that do not hold", declare, run);
+  command->footer(
+      "Each record's config is verified on fresh data and timed in turns with the op's default. Found are: configs that come out\n"
+      "wrong; those slower than stored, or than in FILE, with intervals that do not meet and by more than the tolerance; those that\n"
+      "the default beats; and launches that leave most multiprocessors idle while a config with more blocks is faster.\n"
+      "Examples:\n  kiln bench records --base release.kiln\n  kiln bench records --op gemm --limit 20 --against last-release.jsonl\n"
+      "Exit status 1: something was found.");
+}
+
+}  // namespace kiln::cli

@@ -1,0 +1,208 @@
+// kiln bench regret: what sharing a config over a bucket costs at real lengths.
+#include <fmt/format.h>
+
+#include <algorithm>
+#include <map>
+
+#include "cli/bench.hpp"
+#include "cli/bench/lengths.hpp"
+#include "cli/bench/regret_measure.hpp"
+#include "cli/interrupt.hpp"
+#include "cli/ops_found.hpp"
+#include "cli/output.hpp"
+#include "cli/problem_set.hpp"
+#include "cli/table.hpp"
+#include "cli/tuning.hpp"
+#include "cli/units.hpp"
+#include "kiln/error.hpp"
+
+namespace kiln::cli {
+namespace {
+
+using bench::Regret;
+
+struct Settings {
+  std::string op;
+  std::vector<std::string> words, policies;
+  std::string axis;
+  std::size_t lengths = 24;
+  std::uint64_t seed = 1;
+};
+
+void declare(CLI::App& command, Settings& settings) {
+  command.add_option("op", settings.op, "The op, see kiln ops")->required()->type_name("OP");
+  command
+      .add_option(
+          "sizes", settings.words,
+          "A range for the length (m=1..16384), a size or a list for each other axis, words for types and choices")
+      ->required()
+      ->type_name("NAME=VALUE");
+  command
+      .add_option(
+          "--lengths", settings.lengths,
+          "How many lengths are drawn, evenly over their logarithm; 24 unless given. Those right after a bucket's edge are taken besides")
+      ->type_name("N");
+  command.add_option("--seed", settings.seed, "Of the draw")->type_name("S");
+  command.add_option("--axis", settings.axis, "Which axis is the length, where several are ranges")->type_name("NAME");
+  command
+      .add_option(
+          "--policy", settings.policies,
+          "In place of the axis' own: pow2, pow2_steps:256,2048/256, edges:16,64,256; may be repeated, to compare them at the same lengths")
+      ->allow_extra_args(false)
+      ->type_name("POLICY");
+}
+
+/// The one axis that buckets and was given as a range.
+std::size_t length_axis(const spec::Op& op, const ProblemSet& set, const std::string& named) {
+  std::vector<std::size_t> candidates;
+  for (std::size_t i = 0; i < op.axes.size(); ++i) {
+    const bool spans =
+        std::any_of(set.axes[i].begin(), set.axes[i].end(), [](const Range& range) { return range.low < range.high; });
+    if (named.empty() ? spans && op.axes[i].policy.kind != spec::PolicyKind::exact : op.axes[i].name == named)
+      candidates.push_back(i);
+  }
+  if (candidates.size() == 1) return candidates.front();
+  throw Error(
+      ErrorKind::bad_input,
+      named.empty()
+          ? fmt::format(
+                "{} axes of {} are both bucketed and given as a range, expected one; --axis says which is the length",
+                candidates.size(), op.name)
+          : fmt::format("op {} has no axis '{}'", op.name, named));
+}
+
+/// Every length with each choice of the others, which must be single sizes or lists.
+std::vector<Problem> problems_of(const spec::Op& op, ProblemSet set, std::size_t axis,
+                                 std::span<const std::int64_t> lengths) {
+  set.axes[axis].clear();
+  for (const std::int64_t length : lengths) set.axes[axis].push_back({length, length});
+  for (std::size_t i = 0; i < set.axes.size(); ++i)
+    for (const Range& range : set.axes[i])
+      if (range.low != range.high)
+        throw Error(ErrorKind::bad_input,
+                    fmt::format("axis '{}' is a range, expected a size or a list: the length is '{}'", op.axes[i].name,
+                                op.axes[axis].name));
+  spec::Op exact = op;
+  for (spec::Axis& each : exact.axes) each.policy = {};
+  return buckets_of(exact, set);
+}
+
+Json json_of(const Regret& regret) {
+  return {{"event", "length"},       {"policy", regret.policy},       {"problem", regret.problem},
+          {"length", regret.length}, {"edge", regret.edge},           {"shared", regret.shared},
+          {"own", regret.own},       {"shared_ns", regret.shared_ns}, {"own_ns", regret.own_ns},
+          {"regret", regret.regret}, {"fell_back", regret.fell_back}};
+}
+
+std::string percent(double share) { return fmt::format("{:.1f} %", 100 * share); }
+
+void print_lengths(const std::vector<Regret>& regrets) {
+  Table table({"policy", "problem", "> bucket's edge", "> with its config", "> with its own", "> regret", ""});
+  for (const Regret& each : regrets)
+    table.row({each.policy, each.problem, format_count(each.edge), format_time(each.shared_ns),
+               format_time(each.own_ns), percent(each.regret),
+               each.fell_back            ? "not legal here: the default serves"
+               : each.shared == each.own ? "the same config"
+                                         : ""});
+  print(table.text() + "\n");
+}
+
+/// By policy, as a whole and by size class.
+void print_summaries(bool json, const std::string& axis, const std::vector<Regret>& regrets) {
+  std::map<std::string, std::vector<Regret>> by_policy;
+  for (const Regret& each : regrets) by_policy[each.policy].push_back(each);
+  Table table({"policy", axis, "> lengths", "> median", "> 95th percentile", "> worst", "> at"});
+  const auto add = [&](const std::string& policy, std::int64_t low, std::span<const Regret> some) {
+    const bench::RegretSummary summary = bench::summarise(some);
+    if (json)
+      print_json({{"event", "summary"},
+                  {"policy", policy},
+                  {"from", low == 0 ? Json() : Json(low)},
+                  {"lengths", summary.lengths},
+                  {"median", summary.median},
+                  {"p95", summary.p95},
+                  {"worst", summary.worst},
+                  {"worst_length", summary.worst_length}});
+    table.row({policy, low == 0 ? "all" : fmt::format("{}..{}", low, 4 * low - 1), format_count(summary.lengths),
+               percent(summary.median), percent(summary.p95), percent(summary.worst),
+               format_count(summary.worst_length)});
+  };
+  for (const auto& [policy, all] : by_policy) {
+    std::map<std::int64_t, std::vector<Regret>> classes;
+    for (const Regret& each : all) classes[bench::class_of(each.length)].push_back(each);
+    for (const auto& [low, some] : classes) add(policy, low, some);
+    add(policy, 0, all);
+  }
+  if (!json) print(table.text());
+}
+
+struct Survey {
+  std::size_t axis = 0;
+  std::vector<spec::BucketPolicy> policies;
+  std::vector<Problem> problems;
+};
+
+/// All that can be wrong with the words, before the device is asked.
+Survey survey_of(const spec::Op& op, const Settings& settings) {
+  Survey survey;
+  const ProblemSet set = parse_problem_set(op, settings.words);
+  survey.axis = length_axis(op, set, settings.axis);
+  const spec::Axis& axis = op.axes[survey.axis];
+  for (const std::string& text : settings.policies) survey.policies.push_back(bench::parse_policy(text, axis));
+  if (survey.policies.empty()) survey.policies.push_back(axis.policy);
+  survey.problems =
+      problems_of(op, set, survey.axis,
+                  bench::lengths_of(axis, set.axes[survey.axis], settings.lengths, settings.seed, survey.policies));
+  return survey;
+}
+
+int run(const Globals& globals, const Settings& settings) {
+  const std::vector<spec::Op> ops = load_ops(globals);
+  survey_of(find_op(ops, settings.op), settings);
+  engine::State state(engine_options(globals));
+  say_warnings(globals, state.layers);
+  const spec::Op& op = find_op(state.ops, settings.op);
+  const Survey survey = survey_of(op, settings);
+  const Interrupt interrupt;
+  const cuda::Context::Scope scope(state.context);
+  bench::RegretMeasurement measurement(globals, state, op, survey.axis, survey.policies);
+  StatusLine line(!globals.json && !globals.quiet && is_terminal());
+  std::vector<Regret> regrets;
+  std::size_t failed = 0, done = 0;
+  for (const Problem& problem : survey.problems) {
+    line.show(fmt::format("{}/{} {} {}", ++done, survey.problems.size(), op.name, spec::to_string(op, problem)));
+    try {
+      if (Interrupt::requested()) throw Error(ErrorKind::interrupted, "interrupted");
+      for (Regret& each : measurement.at(problem)) {
+        if (globals.json) print_json(json_of(each));
+        regrets.push_back(std::move(each));
+      }
+    } catch (const Error& error) {
+      line.clear();
+      if (error.kind() == ErrorKind::interrupted) break;
+      if (!is_of_one_bucket(error.kind()) && error.kind() != ErrorKind::wrong_result) throw;
+      ++failed;
+      note(fmt::format("{} is left out: {}", spec::to_string(op, problem), error.what()));
+    }
+  }
+  line.clear();
+  if (!globals.json) print_lengths(regrets);
+  print_summaries(globals.json, op.axes[survey.axis].name, regrets);
+  if (Interrupt::requested()) return exit_interrupted;
+  return failed > 0 ? exit_wrong : exit_good;
+}
+
+}  // namespace
+
+void add_bench_regret(CLI::App& app, Chosen& chosen) {
+  CLI::App* command = add_command<Settings>(app, chosen, "regret",
+                                            "What sharing a config over a bucket costs at real lengths", declare, run);
+  command->footer(
+      "At each length the config of its bucket (from the files, or tuned and kept) is timed in turns with one tuned for that very\n"
+      "length (not kept), both verified on fresh data. Regret is how much longer the bucket's takes.\n"
+      "Examples:\n  kiln bench regret gemm m=1..16384 n=4096 k=4096 dtype=bf16\n"
+      "  kiln bench regret rms_norm rows=256..8192 cols=4096 --policy pow2 --policy pow2_steps:1024,8192/1024\n"
+      "Exit status 1: some lengths could not be measured.");
+}
+
+}  // namespace kiln::cli
