@@ -109,8 +109,9 @@ void draw_row(std::string& out, const Series& series, const Entry& entry, const 
       "<td class=\"r\" data-label=\"winner\">{}<td class=\"r\" data-label=\"gain\">{}<td class=\"r\" data-label=\"timed\">{}<td data-label=\"failed\" class=\"{}\"",
       time_of(entry.record.cost_ns), ratio_of(gain_of(entry.record)), trials.costs_ns.size(),
       failures.empty() ? "quiet" : "bad");
-  if (!trials.reason.empty()) append(out, " title=\"{}\"", Text{clipped(trials.reason, 300)});
-  append(out, ">{}\n", failures.empty() ? "none" : failures);
+  append(out, ">{}", failures.empty() ? "none" : failures);
+  if (!trials.reason.empty()) append(out, "<small>{}</small>", Text{clipped(trials.reason, 120)});
+  out += '\n';
 }
 
 void draw_group(std::string& out, const Series& series, const std::vector<const Entry*>& entries,
