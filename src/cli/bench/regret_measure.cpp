@@ -39,16 +39,16 @@ const Contender& RegretMeasurement::tuned_for(const Problem& problem) {
   const std::string text = spec::to_string(exact_, problem);
   if (const auto known = tuned_.find(text); known != tuned_.end()) return known->second;
   const auto& device = state_.context.info();
-  const tune::TuneRequest request{exact_,
-                                  problem,
-                                  spec::record_key(exact_, problem, device.facts, state_.options.regime),
-                                  device,
-                                  state_.options.regime,
-                                  state_.arch,
-                                  state_.options.search,
-                                  state_.worker.get(),
-                                  Interrupt::requested,
-                                  {}};
+  const tune::TuneRequest request{.op = exact_,
+                                  .bucket = problem,
+                                  .key = spec::record_key(exact_, problem, device.facts, state_.options.regime),
+                                  .device = device,
+                                  .regime = state_.options.regime,
+                                  .arch = state_.arch,
+                                  .search = state_.options.search,
+                                  .worker = state_.worker.get(),
+                                  .stop_requested = Interrupt::requested,
+                                  .on_event = {}};
   const store::Record record = tune::tune_bucket(request, state_.cubins).record;
   return tuned_.emplace(text, as_exact(record.implementation, record.config)).first->second;
 }
