@@ -1,6 +1,7 @@
 // Engine, Op and Plan: set up once, then per call set a length and launch.
 #pragma once
 
+#include <chrono>
 #include <cstddef>
 #include <cstdint>
 #include <initializer_list>
@@ -51,6 +52,8 @@ struct Stats {
   std::int64_t stale = 0;                 // records served though their sources have changed since
   std::int64_t constraint_fallbacks = 0;  // launches whose record was not legal at the real problem
   std::int64_t quarantined = 0;           // rows of the files that did not hold
+  std::int64_t waiting = 0;               // buckets that are queued for, or in, a tune in the background
+  std::int64_t uncounted = 0;             // launches that the histogram had no room for
   Misses misses;
   [[nodiscard]] std::int64_t launches() const noexcept { return hot + overlay + base + nearest + model + default_; }
 };
@@ -68,7 +71,8 @@ struct Footprint {
   int blocks_per_multiprocessor = 0;  // resident at once
 };
 
-/// A record made ready: loaded functions and geometry. Valid as long as any copy of it or its Engine lives.
+/// A record made ready: loaded functions and geometry. Valid as long as any copy of it or its Engine lives; one that a stand-in was made
+/// ready for stays that stand-in when its bucket has been tuned in the background since.
 class Plan {
  public:
   /// Launches at the real size. The problem must be of this plan's bucket; throws Error(bad_input) otherwise. See Op::launch.
@@ -161,6 +165,8 @@ class Engine {
 
   [[nodiscard]] Stats stats() const;
   [[nodiscard]] Explanation explain(const Op& op, const Problem& problem) const;
+  /// Under MissPolicy::background: waits until every bucket that was asked for is tuned, or is known not to be. False when `limit` is over before.
+  bool wait_for_tunes(std::chrono::milliseconds limit) const;
   /// What was set aside or could not be used, such as an overlay that cannot be written: each is said once.
   [[nodiscard]] std::vector<std::string> warnings() const;
 

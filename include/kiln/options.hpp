@@ -14,7 +14,8 @@ namespace kiln {
 
 /// What a launch does when no record exists for its bucket.
 enum class MissPolicy : std::uint8_t {
-  tune,     // block and tune, then launch the winner; needs NVRTC
+  tune,        // block and tune, then launch the winner; needs NVRTC
+  background,  // serve what `nearest` would at once, tune in a worker process beside it, then swap the winner in; needs both
   nearest,  // never tune: a near record if one is legal here, else the model's choice, else the default
   error,    // throw Error(not_tuned)
 };
@@ -87,6 +88,11 @@ struct Options {
   /// The largest size of the overlay; 0: no limit.
   std::int64_t overlay_limit_bytes = std::int64_t{1} << 30;
   MissPolicy on_miss = MissPolicy::tune;
+  /// MissPolicy::background: the share of the GPU's time that tuning may take, over 0 and up to 1.
+  double background_share = 0.05;
+  /// Count which real problems are launched, one launch in 16, and keep the counts in the overlay: `kiln prewarm --from-histogram`
+  /// and `kiln coverage` go by them. A thread of the engine writes them each minute; the call lane pays a few instructions.
+  bool histogram = true;
   Regime regime = Regime::cold_l2;
   SearchSettings search;
   /// Compiles at once; 0: one for each core.

@@ -1,6 +1,7 @@
 // kiln cache stats: how much the files hold, and what they were used for.
 #include <fmt/format.h>
 
+#include <algorithm>
 #include <map>
 
 #include "cli/cache.hpp"
@@ -44,6 +45,15 @@ struct Uses {
 
 std::string name_of_op(const std::string& op) { return op.empty() ? "(Kiln's own)" : op; }
 
+std::vector<store::HistogramRow> most_launched(store::File& file) {
+  constexpr std::size_t shown = 10;
+  auto rows = file.histogram();
+  std::stable_sort(rows.begin(), rows.end(),
+                   [](const store::HistogramRow& a, const store::HistogramRow& b) { return a.launches > b.launches; });
+  rows.resize(std::min(rows.size(), shown));
+  return rows;
+}
+
 Json json_of(const std::string& name, store::File& file) {
   const store::FileStats stats = file.stats();
   const Uses uses(file.usage());
@@ -60,6 +70,7 @@ Json json_of(const std::string& name, store::File& file) {
             {"ops", Json::array()},
             {"launches", uses.launches},
             {"misses", uses.misses},
+            {"most_launched", Json::array()},
             {"record_uses", uses.record_uses},
             {"records_used", uses.records_used},
             {"cubin_uses", uses.cubin_uses},
@@ -72,6 +83,8 @@ Json json_of(const std::string& name, store::File& file) {
                            {"record_bytes", each.record_bytes},
                            {"cubins", each.cubins},
                            {"cubin_bytes", each.cubin_bytes}});
+  for (const store::HistogramRow& each : most_launched(file))
+    json["most_launched"].push_back({{"op", each.op}, {"problem", each.problem}, {"launches", each.launches}});
   return json;
 }
 
@@ -100,6 +113,13 @@ void print_bytes(const std::vector<store::OpBytes>& ops) {
   print("\n" + table.text(2));
 }
 
+void print_most_launched(store::File& file) {
+  Table table({"most launched", "", "> about"});
+  for (const store::HistogramRow& each : most_launched(file))
+    table.row({each.op, each.problem, format_count(each.launches)});
+  if (!table.empty()) print("\n" + table.text(2));
+}
+
 void print_uses(const Uses& uses) {
   Table table({"", "", "> times"});
   for (const auto& [origin, count] : uses.launches) table.row({"launches from", origin, format_count(count)});
@@ -125,6 +145,7 @@ int run(const Globals& globals, const Settings& settings) {
     print_counts(*each.file, each.file->stats());
     print_bytes(each.file->bytes_by_op());
     print_uses(uses);
+    print_most_launched(*each.file);
     print("\n");
   }
   return exit_good;
@@ -137,7 +158,7 @@ void add_cache_stats(CLI::App& cache, Chosen& chosen) {
                                             "How much they hold, by op, and what they were used for", declare, run);
   command->footer(
       "A process counts once for each row that served it; launches count by where their answer came from, misses by reason.\n"
-      "Only an overlay keeps counts. A record's bytes are about: it shares pages with others.");
+      "Only an overlay keeps counts. Of problems, one launch in 16 is counted and stands for 16. A record's bytes are about: it shares pages with others.");
 }
 
 }  // namespace kiln::cli

@@ -33,8 +33,11 @@ void declare(CLI::App& command, Settings& settings) {
   command.add_flag("--verify", settings.verify,
                    "Then verify each distinct problem against the op's reference, in a separate pass");
   command.add_flag("--dry-run", settings.dry_run, "Look up, launch nothing; needs no GPU");
-  command.add_option("--policy", settings.policy, "What a miss does: tune, nearest (a stand-in) or error")
-      ->check(CLI::Validator(CLI::IsMember({"tune", "nearest", "error"})).description(""))
+  command
+      .add_option(
+          "--policy", settings.policy,
+          "What a miss does: tune, background (a stand-in, while a worker tunes), nearest (a stand-in) or error")
+      ->check(CLI::Validator(CLI::IsMember({"tune", "background", "nearest", "error"})).description(""))
       ->type_name("POLICY");
   command.add_option("--arch", settings.target.arch, "With --dry-run: for this architecture")->type_name("ARCH");
   command.add_option("--device-class", settings.target.device_class, "With --dry-run: for this device class")
@@ -46,9 +49,10 @@ int launch(const Globals& globals, const Settings& settings, std::span<const Tra
   engine::State tools(options);  // for tensors and references: the engine's own counts stay those of the launches
   const Counts counts = count(trace);
   TuneProgress progress(globals, counts.buckets);
-  options.on_miss = settings.policy == "tune"      ? MissPolicy::tune
-                    : settings.policy == "nearest" ? MissPolicy::nearest
-                                                   : MissPolicy::error;
+  options.on_miss = settings.policy == "tune"         ? MissPolicy::tune
+                    : settings.policy == "background" ? MissPolicy::background
+                    : settings.policy == "nearest"    ? MissPolicy::nearest
+                                                      : MissPolicy::error;
   options.stop_requested = Interrupt::requested;
   options.on_tune = [&](const TuneEvent& event) {
     if (event.kind == TuneEvent::Kind::begun) progress.count_bucket();

@@ -39,11 +39,16 @@ TunedBucket tune(engine::State& state, TuneProgress& progress, const OpBucket& b
     throw Error(ErrorKind::interrupted, "interrupted while another process tunes the same bucket");
   lookup = look_up(state, bucket);  // another process may have finished meanwhile
   if (is_enough(lookup, again)) return found(bucket, lookup);
-  const tune::TuneRequest request{*bucket.op,           bucket.bucket,
-                                  lookup.key,           state.context.info(),
-                                  state.options.regime, state.arch,
-                                  state.options.search, state.worker.get(),
-                                  Interrupt::requested, [&](const TuneEvent& event) { progress.on(event); }};
+  const tune::TuneRequest request{.op = *bucket.op,
+                                  .bucket = bucket.bucket,
+                                  .key = lookup.key,
+                                  .device = state.context.info(),
+                                  .regime = state.options.regime,
+                                  .arch = state.arch,
+                                  .search = state.options.search,
+                                  .worker = state.worker.get(),
+                                  .stop_requested = Interrupt::requested,
+                                  .on_event = [&](const TuneEvent& event) { progress.on(event); }};
   tune::TuneResult result = tune::tune_bucket(request, state.cubins);
   tune::publish(request, result, state.cubins);
   result.record.candidates.clear();

@@ -112,6 +112,12 @@ double Event::elapsed_ns(const Event& begin, const Event& end) {
   return std::round(static_cast<double>(milliseconds) * 1e6);  // a float of milliseconds holds no fraction of one
 }
 
+void RelaxedCapture::exchange() noexcept {
+  const auto* function = Driver::find();
+  if (function != nullptr && function->cuThreadExchangeStreamCaptureMode != nullptr)
+    function->cuThreadExchangeStreamCaptureMode(&mode_);
+}
+
 bool is_capturing(CUstream stream) {
   CUstreamCaptureStatus status = CU_STREAM_CAPTURE_STATUS_NONE;
   const CUresult result = Driver::get().cuStreamIsCapturing(stream, &status);

@@ -96,6 +96,20 @@ class Buffer {
   std::int64_t bytes_ = 0;
 };
 
+/// While it lives, graphs that other threads capture (in the driver's default mode, which looks at the whole process) neither keep this
+/// thread from allocating and loading nor are ended by it.
+class RelaxedCapture {
+ public:
+  RelaxedCapture() noexcept { exchange(); }
+  ~RelaxedCapture() { exchange(); }
+  RelaxedCapture(const RelaxedCapture&) = delete;
+  RelaxedCapture& operator=(const RelaxedCapture&) = delete;
+
+ private:
+  void exchange() noexcept;
+  CUstreamCaptureMode mode_ = CU_STREAM_CAPTURE_MODE_RELAXED;  // what the thread had before, once exchanged
+};
+
 /// True while `stream` captures a graph (any mode). Cheap: one driver call.
 bool is_capturing(CUstream stream);
 

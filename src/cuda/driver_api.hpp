@@ -75,6 +75,7 @@
      CUtensorMapInterleave interleave, CUtensorMapSwizzle swizzle, CUtensorMapL2promotion promotion,                   \
      CUtensorMapFloatOOBfill fill))                                                                                    \
   X(required, cuStreamBeginCapture_v2, (CUstream stream, CUstreamCaptureMode mode))                                    \
+  X(optional, cuThreadExchangeStreamCaptureMode, (CUstreamCaptureMode * mode))                                         \
   X(required, cuStreamEndCapture, (CUstream stream, CUgraph * graph))                                                  \
   X(required, cuGraphInstantiateWithFlags, (CUgraphExec * executable, CUgraph graph, unsigned long long flags))        \
   X(required, cuGraphLaunch, (CUgraphExec executable, CUstream stream))                                                \

@@ -6,6 +6,18 @@
 
 namespace kiln::engine {
 
+/// One launch in Histogram::stride comes here.
+void OpState::sample(const PlanState& plan, const Problem& problem) noexcept {
+  plan.samples.fetch_add(1, std::memory_order_relaxed);
+  if (!engine.histogram) return;
+  engine.histogram->histogram.add(static_cast<std::uint32_t>(&op - engine.ops.data()), problem);
+}
+
+inline void OpState::count(const PlanState& plan, const Problem& problem, Origin origin) noexcept {
+  if (Histogram::is_sample(engine.counters.count(origin))) [[unlikely]]
+    sample(plan, problem);
+}
+
 Origin OpState::launch(const Problem& problem, const Arguments& arguments, CUstream stream) {
   if (!spec::is_valid(op, problem)) spec::check_problem(op, problem);  // throws, saying what is wrong
   const PlanState* plan = hot.find(spec::bucket_of(op, problem));
@@ -20,21 +32,22 @@ Origin OpState::launch_plan(const PlanState& plan, const Problem& problem, const
     throw Error(ErrorKind::bad_input, plan.executable.explain_frame(problem, arguments));
   if (plan.executable.admits(frame, arguments) != jit::Admission::admitted)
     return launch_fallback(plan, frame, problem, arguments, stream);
-  run(plan, frame, arguments, stream);
+  if (!run(plan, frame, arguments, stream)) return launch_plan(*plan.replaced, problem, arguments, stream);
   const bool hit = plan.origin == Origin::overlay || plan.origin == Origin::base;
   const bool again = plan.launched.load(std::memory_order_relaxed);
   if (!again) plan.launched.store(true, std::memory_order_relaxed);
   const Origin origin = hit && again ? Origin::hot : plan.origin;
-  engine.counters.count(origin);
+  count(plan, problem, origin);
   return origin;
 }
 
-void OpState::run(const PlanState& plan, const jit::CallFrame& frame, const Arguments& arguments, CUstream stream) {
+bool OpState::run(const PlanState& plan, const jit::CallFrame& frame, const Arguments& arguments, CUstream stream) {
   CUdeviceptr workspace = 0;
   if (plan.workspaces->bytes() > 0) {
     workspace = plan.workspaces->find(stream);
     if (workspace == 0) {
       const cuda::Context::Scope scope(engine.context);
+      if (plan.replaced != nullptr && cuda::is_capturing(stream)) return false;
       workspace = plan.workspaces->make(stream);
     }
   }
@@ -45,6 +58,7 @@ void OpState::run(const PlanState& plan, const jit::CallFrame& frame, const Argu
   }
   if (result != CUDA_SUCCESS)
     cuda::check(result, fmt::format("launching {} {} {}", op.name, plan.implementation, plan.config).c_str());
+  return true;
 }
 
 /// What no size inside the bucket can mend.
@@ -76,9 +90,9 @@ Origin OpState::launch_fallback(const PlanState& refused, const jit::CallFrame& 
     }
     const PlanState* plan = fallback(implementation, bucket, stream);
     if (plan->executable.admits(frame, arguments) == jit::Admission::admitted) {
-      run(*plan, frame, arguments, stream);
+      (void)run(*plan, frame, arguments, stream);  // it replaced nothing
       engine.counters.count_constraint_fallback();
-      engine.counters.count(Origin::default_);
+      count(*plan, problem, Origin::default_);
       return Origin::default_;
     }
     reasons += fmt::format("; default of {}: {}", implementation.name, plan->executable.explain(frame, arguments));

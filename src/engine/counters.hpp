@@ -22,8 +22,9 @@ Miss reason_of(const store::Counters& met, Miss otherwise) noexcept;
 
 class Counters {
  public:
-  void count(Origin origin) noexcept {
-    shard().origins[static_cast<std::size_t>(origin)].fetch_add(1, std::memory_order_relaxed);
+  /// How often it was counted before, in this shard.
+  std::int64_t count(Origin origin) noexcept {
+    return shard().origins[static_cast<std::size_t>(origin)].fetch_add(1, std::memory_order_relaxed);
   }
   void count_constraint_fallback() noexcept { constraint_fallbacks_.fetch_add(1, std::memory_order_relaxed); }
   void count_stale() noexcept { stale_.fetch_add(1, std::memory_order_relaxed); }

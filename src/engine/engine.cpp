@@ -3,6 +3,8 @@
 #include <fmt/format.h>
 #include <unistd.h>
 
+#include <algorithm>
+
 #include "engine/explain.hpp"
 #include "engine/state.hpp"
 #include "process/program.hpp"
@@ -62,14 +64,33 @@ State::State(const Options& chosen)
       cubins(layers, pool),
       worker(worker_for(chosen)),
       holder(fmt::format("{}/{}", ::getpid(), static_cast<const void*>(this))) {
+  if (!(options.background_share > 0 && options.background_share <= 1))
+    throw Error(ErrorKind::bad_input,
+                fmt::format("Options::background_share is {}, expected a share of the GPU's time, over 0 and up to 1",
+                            options.background_share));
   for (const spec::Op& op : ops) op_states.push_back(std::make_unique<OpState>(*this, op));
+  if (options.histogram) histogram = std::make_unique<HistogramKeeper>(ops, layers.overlay());
+  if (options.on_miss == MissPolicy::background) background = std::make_unique<Background>(*this);
 }
 
 State::~State() {
+  background.reset();
   try {
     layers.overlay().note_usage(counters.usage());
   } catch (const std::exception&) {  // NOLINT(bugprone-empty-catch): only counts are lost
   }
+}
+
+void State::warn(const std::string& warning) {
+  const std::lock_guard lock(warnings_mutex_);
+  if (std::find(warnings_.begin(), warnings_.end(), warning) == warnings_.end()) warnings_.push_back(warning);
+}
+
+std::vector<std::string> State::warnings() const {
+  std::vector<std::string> all = layers.warnings();
+  const std::lock_guard lock(warnings_mutex_);
+  all.insert(all.end(), warnings_.begin(), warnings_.end());
+  return all;
 }
 
 }  // namespace engine
@@ -94,6 +115,11 @@ Stats Engine::stats() const {
   stats.compiles = state_->cubins.compiled();
   for (const store::Layer& layer : state_->layers.layers())
     if (layer.file) stats.quarantined += layer.file->counters().quarantined;
+  if (state_->histogram) stats.uncounted = state_->histogram->lost();
+  if (state_->background) {
+    stats.compiles += state_->background->compiled();
+    stats.waiting = state_->background->waiting();
+  }
   return stats;
 }
 
@@ -104,9 +130,10 @@ Explanation Engine::explain(const Op& op, const Problem& problem) const {
                          state_->layers, state_->cubins);
 }
 
-std::vector<std::string> Engine::warnings() const {
-  const auto warnings = state_->layers.warnings();
-  return {warnings.begin(), warnings.end()};
+bool Engine::wait_for_tunes(std::chrono::milliseconds limit) const {
+  return !state_->background || state_->background->wait(limit);
 }
+
+std::vector<std::string> Engine::warnings() const { return state_->warnings(); }
 
 }  // namespace kiln

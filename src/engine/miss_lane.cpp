@@ -27,6 +27,22 @@ const PlanState* OpState::prepare(const Problem& problem, CUstream stream) {
         fmt::format(
             "{} {} is not ready and the stream is capturing: nothing is tuned, compiled or loaded then; call Op::plan before the capture",
             op.name, spec::to_string(op, problem)));
+  if (engine.histogram) engine.histogram->start();
+  if (!engine.background) return build_once(problem);
+  const PlanState* plan = nullptr;
+  try {
+    plan = build_once(problem);
+  } catch (const Error& error) {
+    if (error.kind() == ErrorKind::not_tuned) engine.background->want(*this, bucket, nullptr);
+    throw;
+  }
+  // Once it is published: a tune that ended sooner would be hidden by its own stand-in.
+  if (is_stand_in(plan->origin)) engine.background->want(*this, bucket, plan);
+  return plan;
+}
+
+const PlanState* OpState::build_once(const Problem& problem) {
+  const Problem bucket = spec::bucket_of(op, problem);
   std::unique_lock lock(mutex_);
   const auto busy = [&] { return std::find(in_flight_.begin(), in_flight_.end(), bucket) != in_flight_.end(); };
   ready_.wait(lock, [&] { return !busy(); });
@@ -51,12 +67,14 @@ const PlanState* OpState::prepare(const Problem& problem, CUstream stream) {
 
 std::unique_ptr<PlanState> OpState::build(const Problem& problem) {
   const spec::DeviceFacts& facts = engine.context.info().facts;
-  const bool stand_ins = engine.options.on_miss == MissPolicy::nearest;
+  const bool stand_ins =
+      engine.options.on_miss == MissPolicy::nearest || engine.options.on_miss == MissPolicy::background;
   Lookup lookup = look_up(op, problem, facts, engine.options.regime, engine.layers, stand_ins);
   if (lookup.miss) engine.counters.count(*lookup.miss);
   if (lookup.is_hit()) return load(lookup);
   switch (engine.options.on_miss) {
     case MissPolicy::tune: return tune(lookup);
+    case MissPolicy::background:
     case MissPolicy::nearest: make_servable(lookup, op, facts, engine.arch, engine.cubins); return load(lookup);
     case MissPolicy::error: break;
   }
@@ -81,12 +99,26 @@ std::unique_ptr<PlanState> OpState::tune(const Lookup& lookup) {
       look_up(op, lookup.bucket, engine.context.info().facts, engine.options.regime, engine.layers, false);
   if (again.is_hit()) return load(again);
   const std::lock_guard lock(engine.tune_mutex);
-  const tune::TuneRequest request{
-      op,          lookup.bucket,         lookup.key,          engine.context.info(),         engine.options.regime,
-      engine.arch, engine.options.search, engine.worker.get(), engine.options.stop_requested, engine.options.on_tune};
+  const tune::TuneRequest request{.op = op,
+                                  .bucket = lookup.bucket,
+                                  .key = lookup.key,
+                                  .device = engine.context.info(),
+                                  .regime = engine.options.regime,
+                                  .arch = engine.arch,
+                                  .search = engine.options.search,
+                                  .worker = engine.worker.get(),
+                                  .stop_requested = engine.options.stop_requested,
+                                  .on_event = engine.options.on_tune};
   tune::publish(request, tune::tune_bucket(request, engine.cubins), engine.cubins);
   engine.counters.count_tune();
   return load(look_up(op, lookup.bucket, engine.context.info().facts, engine.options.regime, engine.layers, false));
+}
+
+void OpState::adopt(const Lookup& lookup) {
+  auto plan = load(lookup);
+  const std::lock_guard lock(mutex_);
+  plan->replaced = hot.find(lookup.bucket);
+  hot.publish(lookup.bucket, plans_.emplace_back(std::move(plan)).get());
 }
 
 /// From the files, or compiled and kept there; of a record, what the files lacked is counted.

@@ -52,7 +52,9 @@ struct PlanState {
   double cost_ns = 0;
   bool stale = false;
   std::unique_ptr<Workspaces> workspaces;
-  mutable std::atomic<bool> launched{false};  // its first launch counts as overlay or base, later ones as hot
+  const PlanState* replaced = nullptr;           // the stand-in that served before it
+  mutable std::atomic<bool> launched{false};     // its first launch counts as overlay or base, later ones as hot
+  mutable std::atomic<std::int64_t> samples{0};  // its launches, one in Histogram::stride
 };
 
 }  // namespace kiln::engine

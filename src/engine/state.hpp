@@ -9,7 +9,9 @@
 #include <vector>
 
 #include "cuda/device.hpp"
+#include "engine/background.hpp"
 #include "engine/counters.hpp"
+#include "engine/histogram_keeper.hpp"
 #include "engine/hot_table.hpp"
 #include "engine/lookup.hpp"
 #include "engine/plan_state.hpp"
@@ -33,18 +35,25 @@ struct OpState {
 
   // The miss lane (miss_lane.cpp): makes the bucket ready once, however many threads ask.
   const PlanState* prepare(const Problem& problem, CUstream stream);
+  /// Makes a bucket's record ready in place of what serves it now.
+  void adopt(const Lookup& lookup);
 
   State& engine;
   const spec::Op& op;
   HotTable hot;
 
  private:
-  void run(const PlanState& plan, const jit::CallFrame& frame, const Arguments& arguments, CUstream stream);
+  /// False, and nothing is launched, on a capturing stream for which a plan that was swapped in has no workspace yet.
+  [[nodiscard]] bool run(const PlanState& plan, const jit::CallFrame& frame, const Arguments& arguments,
+                         CUstream stream);
+  void count(const PlanState& plan, const Problem& problem, Origin origin) noexcept;
+  void sample(const PlanState& plan, const Problem& problem) noexcept;
   Origin launch_fallback(const PlanState& refused, const jit::CallFrame& frame, const Problem& problem,
                          const Arguments& arguments, CUstream stream);
   [[nodiscard]] std::optional<std::string> why_default_cannot_serve(const spec::Implementation& implementation,
                                                                     const Problem& bucket) const;
   const PlanState* fallback(const spec::Implementation& implementation, const Problem& bucket, CUstream stream);
+  const PlanState* build_once(const Problem& problem);
   std::unique_ptr<PlanState> build(const Problem& problem);
   std::unique_ptr<PlanState> tune(const Lookup& lookup);
   std::unique_ptr<PlanState> load(const Lookup& lookup);
@@ -66,6 +75,9 @@ struct State {
   ~State();
   State(const State&) = delete;
   State& operator=(const State&) = delete;
+  /// Adds to what Engine::warnings says; once, however often.
+  void warn(const std::string& warning);
+  [[nodiscard]] std::vector<std::string> warnings() const;
 
   Options options;
   cuda::Context context;
@@ -76,9 +88,15 @@ struct State {
   tune::Cubins cubins;
   std::unique_ptr<tune::Worker> worker;  // where candidates run; null: here
   Counters counters;
+  std::unique_ptr<HistogramKeeper> histogram;       // null: launches are not counted by problem
   std::mutex tune_mutex;                            // one tune at a time: timings must not meet
   std::string holder;                               // of leases: this process and engine
   std::vector<std::unique_ptr<OpState>> op_states;  // one an op, in the order of `ops`
+  std::unique_ptr<Background> background;           // of that policy, else null; last: its thread uses the others
+
+ private:
+  mutable std::mutex warnings_mutex_;
+  std::vector<std::string> warnings_;
 };
 
 }  // namespace kiln::engine

@@ -5,6 +5,7 @@
 #include "driver/entry.hpp"
 
 using fake_cuda::Capture;
+using fake_cuda::entry;
 using fake_cuda::entry_in_context;
 using fake_cuda::Machine;
 using fake_cuda::require;
@@ -12,7 +13,14 @@ using fake_cuda::resolve;
 
 namespace fake_cuda {
 
+namespace {
+
+thread_local CUstreamCaptureMode thread_mode = CU_STREAM_CAPTURE_MODE_GLOBAL;
+
+}  // namespace
+
 void forbid_while_capturing(Machine& machine) {
+  if (thread_mode == CU_STREAM_CAPTURE_MODE_RELAXED) return;
   bool forbidden = false;
   for (const auto& capture : machine.captures) {
     const bool applies =
@@ -58,6 +66,10 @@ CUresult cuStreamBeginCapture_v2(CUstream handle, CUstreamCaptureMode mode) {
         std::make_shared<Capture>(Capture{++captures_begun, mode, std::this_thread::get_id(), handle, false, {}});
     machine.captures.push_back(stream.capture);
   });
+}
+
+CUresult cuThreadExchangeStreamCaptureMode(CUstreamCaptureMode* mode) {
+  return entry(__func__, [&](Machine&) { std::swap(*mode, fake_cuda::thread_mode); });
 }
 
 CUresult cuStreamEndCapture(CUstream handle, CUgraph* graph) {

@@ -1,0 +1,172 @@
+#include "engine/background.hpp"
+
+#include <fmt/format.h>
+
+#include <algorithm>
+
+#include "cuda/device.hpp"
+#include "engine/estimate.hpp"
+#include "engine/lease.hpp"
+#include "engine/state.hpp"
+#include "kiln/error.hpp"
+#include "tune/tuner.hpp"
+
+namespace kiln::engine {
+namespace {
+
+constexpr auto held_elsewhere_pause = std::chrono::milliseconds(200);
+
+/// Without these no bucket can be tuned, so that one warning is enough.
+bool is_of_every_bucket(ErrorKind kind) { return kind == ErrorKind::no_nvrtc || kind == ErrorKind::no_driver; }
+
+}  // namespace
+
+Background::Compiling::Compiling(State& engine) : pool(engine.options.compile_workers), cubins(engine.layers, pool) {}
+
+Background::Background(State& engine) : engine_(engine), pacer_(engine.options.background_share) {}
+
+Background::~Background() {
+  if (!thread_.joinable()) return;
+  thread_.request_stop();
+  // A tune that waits for a compile is woken by its end: those not begun are dropped, again while it runs into new ones.
+  std::unique_lock lock(mutex_);
+  while (busy_) {
+    compiling_->pool.cancel();
+    changed_.wait_for(lock, std::chrono::milliseconds(20), [this] { return !busy_; });
+  }
+}
+
+void Background::want(OpState& op, const Problem& bucket, const PlanState* stand_in) {
+  const double ns = expected_ns(op.op, bucket, engine_.context.info().facts, engine_.options.regime, engine_.layers);
+  const std::lock_guard lock(mutex_);
+  if (given_up_) return;
+  if (!engine_.worker) {
+    given_up_ = true;
+    engine_.warn(
+        "nothing is tuned in the background: candidates run in a worker process only, and there is none; name kiln-worker in Options::worker or KILN_WORKER, and leave Options::isolation automatic");
+    return;
+  }
+  const std::pair<const OpState*, Problem> asked{&op, bucket};
+  if (std::find(seen_.begin(), seen_.end(), asked) == seen_.end()) {
+    seen_.push_back(asked);
+    queue_.push_back({&op, bucket, stand_in, ns, {}});
+  }
+  if (!thread_.joinable()) {
+    compiling_ = std::make_unique<Compiling>(engine_);
+    thread_ = std::jthread([this](const std::stop_token& stop) { serve(stop); });
+  }
+  changed_.notify_all();
+}
+
+bool Background::wait(std::chrono::milliseconds limit) {
+  std::unique_lock lock(mutex_);
+  return changed_.wait_for(lock, limit, [this] { return queue_.empty() && !busy_; });
+}
+
+std::int64_t Background::waiting() const {
+  const std::lock_guard lock(mutex_);
+  return static_cast<std::int64_t>(queue_.size()) + (busy_ ? 1 : 0);
+}
+
+std::int64_t Background::compiled() const {
+  const std::lock_guard lock(mutex_);
+  return compiling_ ? compiling_->cubins.compiled() : 0;
+}
+
+/// The most wanted bucket that no other process is tuning: by launches times time; the call lane's samples count.
+bool Background::take_next(std::unique_lock<std::mutex>& lock, const std::stop_token& stop, Wanted& next) {
+  const auto worth = [](const Wanted& each) {
+    const std::int64_t samples = each.stand_in != nullptr ? each.stand_in->samples.load(std::memory_order_relaxed) : 0;
+    return static_cast<double>(samples + 1) * each.expected_ns;
+  };
+  while (!stop.stop_requested()) {
+    const auto now = Clock::now();
+    auto best = queue_.end();
+    for (auto each = queue_.begin(); each != queue_.end(); ++each)
+      if (each->not_before <= now && (best == queue_.end() || worth(*each) > worth(*best))) best = each;
+    if (best != queue_.end()) {
+      next = *best;
+      queue_.erase(best);
+      return true;
+    }
+    if (queue_.empty())
+      changed_.wait(lock, stop, [this] { return !queue_.empty(); });
+    else
+      changed_.wait_for(lock, stop, held_elsewhere_pause, [] { return false; });
+  }
+  return false;
+}
+
+void Background::serve(const std::stop_token& stop) {
+  // Other threads may capture graphs meanwhile, which forbids others to allocate or load unless they say that they know.
+  const cuda::RelaxedCapture relaxed;
+  Wanted next;
+  std::unique_lock lock(mutex_);
+  while (take_next(lock, stop, next)) {
+    busy_ = true;
+    lock.unlock();
+    const End end = try_to_tune(next, stop);
+    lock.lock();
+    busy_ = false;
+    if (end == End::held_elsewhere) {
+      next.not_before = Clock::now() + held_elsewhere_pause;
+      queue_.push_back(next);
+    }
+    if (given_up_ || end == End::stopped) queue_.clear();
+    changed_.notify_all();
+  }
+}
+
+Background::End Background::try_to_tune(const Wanted& wanted, const std::stop_token& stop) {
+  const auto failed = [&](ErrorKind kind, const char* message) {
+    if (kind == ErrorKind::interrupted) return End::stopped;
+    engine_.warn(fmt::format("{} {} is not tuned in the background, and its stand-in goes on serving: {}",
+                             wanted.op->op.name, spec::to_string(wanted.op->op, wanted.bucket), message));
+    if (!is_of_every_bucket(kind)) return End::done;
+    const std::lock_guard lock(mutex_);
+    given_up_ = true;
+    return End::done;
+  };
+  try {
+    return tune(wanted, stop);
+  } catch (const Error& error) {
+    return failed(error.kind(), error.what());
+  } catch (const std::exception& error) {
+    return failed(ErrorKind::io, error.what());
+  }
+}
+
+Background::End Background::tune(const Wanted& wanted, const std::stop_token& stop) {
+  OpState& op = *wanted.op;
+  const spec::DeviceFacts& facts = engine_.context.info().facts;
+  const cuda::Context::Scope scope(engine_.context);
+  const auto& user_stop = engine_.options.stop_requested;
+  Lookup lookup;
+  const auto adopt_stored = [&] {
+    lookup = look_up(op.op, wanted.bucket, facts, engine_.options.regime, engine_.layers, false);
+    if (lookup.is_hit()) op.adopt(lookup);
+    return lookup.is_hit();
+  };
+  Lease lease(engine_.layers, spec::record_key(op.op, wanted.bucket, facts, engine_.options.regime), engine_.holder);
+  const bool held = lease.acquire();
+  if (adopt_stored()) return End::done;  // another process, or another engine of this one, was there before
+  if (!held) return End::held_elsewhere;
+  const std::lock_guard lock(engine_.tune_mutex);
+  const tune::TuneRequest request{.op = op.op,
+                                  .bucket = wanted.bucket,
+                                  .key = lookup.key,
+                                  .device = engine_.context.info(),
+                                  .regime = engine_.options.regime,
+                                  .arch = engine_.arch,
+                                  .search = engine_.options.search,
+      .worker = engine_.worker.get(),
+                                  .stop_requested = [&] { return stop.stop_requested() || (user_stop && user_stop()); },
+                                  .on_event = engine_.options.on_tune,
+                                  .pace = [&](double device_ns) { pacer_.spend(device_ns, stop); }};
+  tune::publish(request, tune::tune_bucket(request, compiling_->cubins), compiling_->cubins);
+  engine_.counters.count_tune();
+  adopt_stored();
+  return End::done;
+}
+
+}  // namespace kiln::engine

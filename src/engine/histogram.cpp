@@ -1,0 +1,82 @@
+#include "engine/histogram.hpp"
+
+#include <thread>
+
+#include "engine/hot_table.hpp"
+
+namespace kiln::engine {
+namespace {
+
+constexpr std::uint64_t free_slot = 0;
+constexpr std::uint64_t being_written = 1;
+constexpr std::size_t longest_probe = 64;
+
+std::uint64_t tag_of(std::uint32_t op, const Problem& problem) noexcept {
+  const std::uint64_t hash = hash_of(problem) + op * 0x9E3779B97F4A7C15;
+  return hash <= being_written ? hash + 2 : hash;
+}
+
+}  // namespace
+
+Histogram::Histogram() {
+  for (Table& table : tables_) table.slots = std::vector<Slot>(capacity);
+}
+
+// A writer announces itself, then looks again which table is active; take() makes the other one active, then looks for writers. In the one
+// order of sequential consistency one of the two sees the other.
+Histogram::Table& Histogram::enter() noexcept {
+  for (;;) {
+    const std::size_t index = active_.load();
+    Table& table = tables_[index];
+    table.writers.fetch_add(1);
+    if (active_.load() == index) return table;
+    leave(table);
+  }
+}
+
+/// A problem that two threads bring for the first time at once may take two slots: their sum is what is asked for.
+Histogram::Slot* Histogram::find_or_claim(Table& table, std::uint32_t op, const Problem& problem) noexcept {
+  const std::uint64_t tag = tag_of(op, problem);
+  for (std::size_t step = 0; step < longest_probe; ++step) {
+    Slot& slot = table.slots[(tag + step) % capacity];
+    std::uint64_t seen = slot.tag.load(std::memory_order_acquire);
+    if (seen == free_slot && slot.tag.compare_exchange_strong(seen, being_written, std::memory_order_acquire)) {
+      slot.op = op;
+      slot.problem = problem;
+      slot.tag.store(tag, std::memory_order_release);
+      table.used.fetch_add(1, std::memory_order_relaxed);
+      return &slot;
+    }
+    if (seen == tag && slot.op == op && slot.problem == problem) return &slot;
+  }
+  return nullptr;
+}
+
+void Histogram::add(std::uint32_t op, const Problem& problem) noexcept {
+  Table& table = enter();
+  if (Slot* slot = find_or_claim(table, op, problem))
+    slot->launches.fetch_add(stride, std::memory_order_relaxed);
+  else
+    lost_.fetch_add(stride, std::memory_order_relaxed);
+  leave(table);
+}
+
+std::vector<Histogram::Row> Histogram::take() {
+  Table& table = tables_[active_.load()];
+  active_.store(1 - active_.load());
+  while (table.writers.load() != 0) std::this_thread::yield();
+  std::vector<Row> rows;
+  for (Slot& slot : table.slots) {
+    if (slot.tag.load(std::memory_order_relaxed) == free_slot) continue;
+    rows.push_back({slot.op, slot.problem, slot.launches.exchange(0, std::memory_order_relaxed)});
+    slot.tag.store(free_slot, std::memory_order_relaxed);
+  }
+  table.used.store(0, std::memory_order_relaxed);
+  return rows;
+}
+
+bool Histogram::is_half_full() const noexcept {
+  return 2 * tables_[active_.load()].used.load(std::memory_order_relaxed) > capacity;
+}
+
+}  // namespace kiln::engine

@@ -1,0 +1,69 @@
+// How often real problems are launched: samples in a table of fixed size. Counting takes no lock, allocation, string, file or clock.
+#pragma once
+
+#include <array>
+#include <atomic>
+#include <cstddef>
+#include <cstdint>
+#include <limits>
+#include <memory>
+#include <vector>
+
+#include "kiln/problem.hpp"
+
+namespace kiln::engine {
+
+class Histogram {
+ public:
+  /// One launch in this many is a sample, and stands for as many.
+  static constexpr std::int64_t stride = 16;
+  static constexpr std::size_t capacity = 2048;  // distinct problems between two takes
+
+  struct Row {
+    std::uint32_t op = 0;
+    Problem problem;
+    std::int64_t launches = 0;
+  };
+
+  /// Whether the launch that is the `count`th (from 0) of its counter is a sample. The multiples of the golden ratio fall evenly
+  /// into each stretch of the unit interval whichever period they are looked at with (Weyl's theorem), so that launches which
+  /// come in a rhythm, the layers of a model say, are sampled in their true proportions: each 16th launch would meet one layer alone.
+  [[nodiscard]] static bool is_sample(std::int64_t count) noexcept {
+    constexpr std::uint64_t golden = 0x9E3779B97F4A7C15;  // of 2^64
+    return (static_cast<std::uint64_t>(count) + 1) * golden <
+           std::numeric_limits<std::uint64_t>::max() / static_cast<std::uint64_t>(stride);
+  }
+
+  Histogram();
+  /// Counts `stride` launches. From any thread; never waits for another.
+  void add(std::uint32_t op, const Problem& problem) noexcept;
+  /// What was counted since the last take, a row a problem. One thread at a time; waits for counts under way, which are brief.
+  std::vector<Row> take();
+  /// Whether it is time to take.
+  [[nodiscard]] bool is_half_full() const noexcept;
+  /// Launches that there was no room for.
+  [[nodiscard]] std::int64_t lost() const noexcept { return lost_.load(std::memory_order_relaxed); }
+
+ private:
+  struct Slot {
+    std::atomic<std::uint64_t> tag{0};  // 0: free; 1: its problem is being written; else the hash
+    std::atomic<std::int64_t> launches{0};
+    Problem problem;
+    std::uint32_t op = 0;
+  };
+  struct Table {
+    std::atomic<std::int64_t> writers{0};
+    std::atomic<std::size_t> used{0};
+    std::vector<Slot> slots;
+  };
+  /// The table that is written to; it is not taken before leave().
+  Table& enter() noexcept;
+  static void leave(Table& table) noexcept { table.writers.fetch_sub(1, std::memory_order_release); }
+  static Slot* find_or_claim(Table& table, std::uint32_t op, const Problem& problem) noexcept;
+
+  std::array<Table, 2> tables_;         // one is written while the other is taken
+  std::atomic<std::size_t> active_{0};  // index into tables_
+  std::atomic<std::int64_t> lost_{0};
+};
+
+}  // namespace kiln::engine

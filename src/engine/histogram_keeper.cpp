@@ -1,0 +1,69 @@
+#include "engine/histogram_keeper.hpp"
+
+#include "spec/problem.hpp"
+
+namespace kiln::engine {
+namespace {
+
+/// A file that holds more problems than this counts further ones at their bucket's upper edge, of which there are few.
+constexpr std::int64_t most_rows = 16384;
+constexpr std::size_t most_pending = 4 * Histogram::capacity;
+
+}  // namespace
+
+HistogramKeeper::~HistogramKeeper() {
+  thread_ = {};
+  flush();
+}
+
+void HistogramKeeper::start() {
+  std::call_once(started_, [this] { thread_ = std::jthread([this](const std::stop_token& stop) { serve(stop); }); });
+}
+
+void HistogramKeeper::serve(const std::stop_token& stop) {
+  using Clock = std::chrono::steady_clock;
+  std::unique_lock lock(sleeping_);
+  auto due = Clock::now() + pace_.flush;
+  while (!stop.stop_requested()) {
+    wake_.wait_for(lock, stop, std::min(pace_.flush, pace_.glance), [] { return false; });
+    if (stop.stop_requested() || (Clock::now() < due && !histogram.is_half_full())) continue;
+    flush();
+    due = Clock::now() + pace_.flush;
+  }
+}
+
+void HistogramKeeper::flush() noexcept {
+  const std::lock_guard lock(flushing_);
+  try {
+    collect();
+    if (!pending_.empty()) write();
+  } catch (const std::exception&) {
+    if (pending_.size() <= most_pending) return;
+    for (const auto& [problem, launches] : pending_) lost_ += launches;
+    pending_.clear();
+  }
+}
+
+void HistogramKeeper::collect() {
+  for (const Histogram::Row& row : histogram.take()) {
+    const spec::Op& op = ops_[row.op];
+    const bool in_full = rows_in_file_ < most_rows;
+    const Problem counted = in_full ? row.problem : spec::bucket_of(op, row.problem);
+    pending_[{row.op, spec::to_string(op, counted)}] += row.launches;
+  }
+}
+
+void HistogramKeeper::write() {
+  std::vector<store::HistogramRow> rows;
+  for (const auto& [problem, launches] : pending_) rows.push_back({ops_[problem.first].name, problem.second, launches});
+  overlay_.add_to_histogram(rows);
+  const auto added = static_cast<std::int64_t>(rows.size());
+  pending_.clear();
+  // Each flush may have met the rows of earlier ones: what it comes to is asked again only when it could matter.
+  if (rows_in_file_ < 0 || rows_in_file_ + added >= most_rows)
+    rows_in_file_ = overlay_.stats().histogram_rows;
+  else
+    rows_in_file_ += added;
+}
+
+}  // namespace kiln::engine

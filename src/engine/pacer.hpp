@@ -1,0 +1,42 @@
+// Keeps work within a share of a device's time.
+#pragma once
+
+#include <algorithm>
+#include <chrono>
+#include <condition_variable>
+#include <mutex>
+#include <stop_token>
+
+namespace kiln::engine {
+
+/// Work is owed for: after `ns` of device time the device is left alone until that was no more than its share of the time that has
+/// passed. Time that was left unused earlier buys no burst later. One thread at a time.
+class Pacer {
+ public:
+  using Clock = std::chrono::steady_clock;
+  /// 0 < share; 1 or more never waits.
+  explicit Pacer(double share) : share_(share) {}
+
+  /// How long to leave the device alone, when it was kept for `ns` until `now`.
+  std::chrono::nanoseconds owe(double ns, Clock::time_point now) noexcept {
+    const auto begun = now - std::chrono::nanoseconds(static_cast<std::int64_t>(ns));
+    free_at_ =
+        std::max(free_at_, begun) + std::chrono::nanoseconds(static_cast<std::int64_t>(ns / std::min(share_, 1.0)));
+    return std::max<std::chrono::nanoseconds>(free_at_ - now, std::chrono::nanoseconds(0));
+  }
+
+  /// Waits that long, or until it is to stop.
+  void spend(double ns, const std::stop_token& stop) {
+    const auto wait = owe(ns, Clock::now());
+    std::unique_lock lock(mutex_);
+    wake_.wait_for(lock, stop, wait, [] { return false; });
+  }
+
+ private:
+  double share_;
+  Clock::time_point free_at_{};  // when what was done so far will have been within the share
+  std::mutex mutex_;
+  std::condition_variable_any wake_;
+};
+
+}  // namespace kiln::engine
