@@ -165,17 +165,18 @@ TEST_CASE("two engines of one overlay tune a bucket once, and both are served by
 
 TEST_CASE("what is launched most is tuned first") {
   const Machine machine;
-  Gate asked;
+  Gate begun, asked;
   std::vector<std::string> order;
   kiln::Options chosen = background("");
   chosen.on_tune = [&](const TuneEvent& event) {
     if (event.kind != TuneEvent::Kind::begun) return;
+    begun.open();
     if (order.empty()) CHECK(asked.wait());
     order.emplace_back(event.bucket);
   };
   const Engine engine(chosen);
   launch(ScaleCall(engine, 8, 128), machine);
-  while (engine.stats().waiting == 0) std::this_thread::yield();
+  REQUIRE(begun.wait());
   launch(ScaleCall(engine, 64, 128), machine);
   launch(ScaleCall(engine, 32, 128), machine, 300);
   asked.open();
