@@ -124,8 +124,8 @@ int main(int argc, char** argv) {
   app.set_version_flag("--version", std::string("kiln " KILN_VERSION));
   app.fallthrough();
   declare_globals(app, chosen.globals);
-  for (const auto add : {add_doctor, add_devices, add_ops, add_tune, add_prewarm, add_run, add_explain, add_replay,
-                         add_trace, add_cache, add_report, add_bench})
+  for (const auto add : {add_doctor, add_devices, add_ops, add_tune, add_prewarm, add_coverage, add_run, add_explain,
+                         add_replay, add_trace, add_cache, add_report, add_bench})
     add(app, chosen);
   if (argc < 2) {
     print(app.help());

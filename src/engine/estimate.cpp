@@ -25,11 +25,15 @@ double bound_ns(const spec::Op& op, const Problem& problem, const spec::DeviceFa
 
 double expected_ns(const spec::Op& op, const Problem& problem, const spec::DeviceFacts& device, Regime regime,
                    store::Layers& layers) {
-  const double bound = bound_ns(op, problem, device);
   const auto nearest = nearest_record(op, spec::bucket_of(op, problem), device, regime, layers);
-  if (!nearest || !(nearest->record.cost_ns > 0)) return bound;
+  if (!nearest || !(nearest->record.cost_ns > 0)) return bound_ns(op, problem, device);
   const auto timed = parse_bucket(op, nearest->record.bucket);
-  return timed ? nearest->record.cost_ns * bound / bound_ns(op, *timed, device) : bound;
+  return timed ? nearest->record.cost_ns * relative_cost(op, problem, *timed, device) : bound_ns(op, problem, device);
+}
+
+double relative_cost(const spec::Op& op, const Problem& problem, const Problem& other,
+                     const spec::DeviceFacts& device) {
+  return bound_ns(op, problem, device) / bound_ns(op, other, device);
 }
 
 }  // namespace kiln::engine

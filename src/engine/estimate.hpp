@@ -11,4 +11,7 @@ namespace kiln::engine {
 double expected_ns(const spec::Op& op, const Problem& problem, const spec::DeviceFacts& device, Regime regime,
                    store::Layers& layers);
 
+/// How much longer, by the op's cost expressions, one problem takes than another; for the problems of one bucket.
+double relative_cost(const spec::Op& op, const Problem& problem, const Problem& other, const spec::DeviceFacts& device);
+
 }  // namespace kiln::engine

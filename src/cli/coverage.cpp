@@ -1,0 +1,144 @@
+// kiln coverage: what share of the launches that come would be hits.
+#include <fmt/format.h>
+
+#include "cli/commands.hpp"
+#include "cli/demand.hpp"
+#include "cli/output.hpp"
+#include "cli/table.hpp"
+#include "cli/target.hpp"
+#include "cli/units.hpp"
+#include "engine/lookup.hpp"
+#include "kiln/error.hpp"
+
+namespace kiln::cli {
+namespace {
+
+struct Settings {
+  DemandSource source;
+  TargetChoice target;
+  double require = 0;
+  std::string by = "launches";
+  bool all = false;
+};
+
+void declare(CLI::App& command, Settings& settings) {
+  declare_demand(command, settings.source);
+  command.add_option("--arch", settings.target.arch, "Answer for this architecture; needs no GPU")->type_name("ARCH");
+  command
+      .add_option("--device-class", settings.target.device_class,
+                  "Answer for this device class, when the files hold several; needs no GPU")
+      ->type_name("CLASS");
+  command.add_option("--require", settings.require, "Exit with 1 when fewer than this many in a hundred would be hits")
+      ->check(CLI::Validator(CLI::Range(0.0, 100.0)).description(""))
+      ->type_name("PERCENT");
+  command.add_option("--by", settings.by, "What --require is of: launches, or their time")
+      ->check(CLI::Validator(CLI::IsMember({"launches", "time"})).description(""))
+      ->type_name("WHAT");
+  command.add_flag("--all", settings.all, "Name the buckets that are covered too");
+}
+
+struct Covered {
+  const Demand* demand = nullptr;
+  engine::Lookup lookup;
+};
+
+struct Coverage {
+  std::vector<Covered> buckets;
+  std::int64_t hits = 0, stale = 0;
+  double launches = 0, time = 0;  // shares that would be hits
+};
+
+Coverage cover(const Demands& demands, const Target& target, store::Layers& layers) {
+  Coverage coverage;
+  for (const Demand& demand : demands.buckets) {
+    Covered each{&demand,
+                 engine::look_up(*demand.of.op, demand.of.bucket, target.facts, Regime::cold_l2, layers, false)};
+    if (each.lookup.is_hit()) {
+      ++coverage.hits;
+      coverage.stale += each.lookup.stale ? 1 : 0;
+      coverage.launches += demands.launch_share(demand);
+      coverage.time += demands.time_share(demand);
+    }
+    coverage.buckets.push_back(std::move(each));
+  }
+  // What no loaded op knows is launched all the same, and hits nothing here.
+  if (demands.unknown_launches > 0)
+    coverage.launches *=
+        static_cast<double>(demands.launches) / static_cast<double>(demands.launches + demands.unknown_launches);
+  return coverage;
+}
+
+std::string answer_of(const engine::Lookup& lookup) {
+  if (lookup.is_hit()) return fmt::format("{}{}", to_string(lookup.origin), lookup.stale ? ", stale" : "");
+  return lookup.record_unusable.empty() ? "no record" : "its record cannot serve: " + lookup.record_unusable;
+}
+
+void print_json_coverage(const Demands& demands, const Coverage& coverage, const Target& target) {
+  for (const Covered& each : coverage.buckets)
+    print_json({{"event", "bucket"},
+                {"op", each.demand->of.op->name},
+                {"bucket", spec::to_string(*each.demand->of.op, each.demand->of.bucket)},
+                {"hit", each.lookup.is_hit()},
+                {"stale", each.lookup.stale},
+                {"answer", answer_of(each.lookup)},
+                {"launches", each.demand->launches},
+                {"launch_share", demands.launch_share(*each.demand)},
+                {"time_share", demands.time_share(*each.demand)}});
+  print_json({{"event", "coverage"},
+              {"device_class", target.facts.device_class()},
+              {"counted", demands.counted},
+              {"buckets", coverage.buckets.size()},
+              {"hits", coverage.hits},
+              {"stale", coverage.stale},
+              {"launches", demands.launches},
+              {"unknown_launches", demands.unknown_launches},
+              {"launch_coverage", coverage.launches},
+              {"time_coverage", coverage.time}});
+}
+
+void print_text_coverage(const Settings& settings, const Demands& demands, const Coverage& coverage,
+                         const Target& target) {
+  Table table({"op", "bucket", "> launches", "> of time", ""});
+  for (const Covered& each : coverage.buckets)
+    if (settings.all || !each.lookup.is_hit())
+      table.row({each.demand->of.op->name, spec::to_string(*each.demand->of.op, each.demand->of.bucket),
+                 format_share(demands.launch_share(*each.demand)), format_share(demands.time_share(*each.demand)),
+                 answer_of(each.lookup)});
+  if (!table.empty()) print(table.text() + "\n");
+  const std::string stale = coverage.stale > 0 ? fmt::format(" ({} stale)", coverage.stale) : std::string();
+  const std::string what = demands.counted ? fmt::format("of about {} launches counted", format_count(demands.launches))
+                                           : "of the workload, each bucket taken as launched once";
+  print(fmt::format("{} of launches and {} of their expected time would be hits, {}\n", format_share(coverage.launches),
+                    format_share(coverage.time), what));
+  print(fmt::format("{} of {} buckets have a record{} for {} ({})\n", coverage.hits, coverage.buckets.size(), stale,
+                    target.facts.device_class(), target.about));
+  if (demands.unknown_launches > 0)
+    print(fmt::format("about {} launches are of ops or sizes that are not among the present ops\n",
+                      format_count(demands.unknown_launches)));
+}
+
+int run(const Globals& globals, const Settings& settings) {
+  const std::vector<spec::Op> ops = load_ops(globals);
+  store::Layers layers = open_layers(globals);
+  const Target target = choose_target(globals, settings.target, layers, false);
+  const Demands demands = read_demands(settings.source, ops, target.facts, layers);
+  const Coverage coverage = cover(demands, target, layers);
+  globals.json ? print_json_coverage(demands, coverage, target)
+               : print_text_coverage(settings, demands, coverage, target);
+  constexpr double rounding = 1e-9;
+  const double reached = 100 * (settings.by == "time" ? coverage.time : coverage.launches);
+  return reached + rounding < settings.require ? exit_wrong : exit_good;
+}
+
+}  // namespace
+
+void add_coverage(CLI::App& app, Chosen& chosen) {
+  CLI::App* command = add_command<Settings>(
+      app, chosen, "coverage", "What share of launches would be hits, and which buckets would not", declare, run);
+  command->footer(
+      "Examples:\n  kiln coverage cache/workloads/llama3_8b.toml --base llama3_8b.kiln --require 100\n"
+      "  kiln coverage --from-histogram production.kiln --base deployed.kiln --device-class CLASS --require 99 --by time\n"
+      "Exit status 1: less is covered than --require asks for.");
+}
+
+}  // namespace kiln::cli

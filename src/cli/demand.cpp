@@ -1,0 +1,122 @@
+#include "cli/demand.hpp"
+
+#include <fmt/format.h>
+
+#include <algorithm>
+#include <map>
+
+#include "engine/estimate.hpp"
+#include "engine/lookup.hpp"
+#include "kiln/error.hpp"
+
+namespace kiln::cli {
+namespace {
+
+/// Launches of a bucket, and what they come to in launches at its upper edge.
+struct Counted {
+  std::int64_t launches = 0;
+  double at_edge = 0;
+};
+using Counts = std::vector<std::pair<OpBucket, Counted>>;
+
+Counts count_histogram(const std::vector<store::HistogramRow>& rows, std::span<const spec::Op> ops,
+                       const spec::DeviceFacts& device, std::int64_t& unknown) {
+  std::map<std::pair<const spec::Op*, std::string>, std::pair<OpBucket, Counted>> buckets;
+  for (const store::HistogramRow& row : rows) {
+    const auto op = std::find_if(ops.begin(), ops.end(), [&](const spec::Op& each) { return each.name == row.op; });
+    const auto problem = op == ops.end() ? std::nullopt : engine::parse_bucket(*op, row.problem);
+    if (!problem) {
+      unknown += row.launches;
+      continue;
+    }
+    const Problem edge = spec::bucket_of(*op, *problem);
+    auto& [bucket, counted] = buckets[{&*op, spec::to_string(*op, edge)}];
+    bucket = {&*op, edge};
+    counted.launches += row.launches;
+    counted.at_edge += static_cast<double>(row.launches) * engine::relative_cost(*op, *problem, edge, device);
+  }
+  Counts counts;
+  for (const auto& [key, bucket] : buckets) counts.push_back(bucket);
+  return counts;
+}
+
+Counts one_each(const std::vector<OpBucket>& buckets) {
+  Counts counts;
+  for (const OpBucket& bucket : buckets) counts.push_back({bucket, {1, 1}});
+  return counts;
+}
+
+std::vector<store::HistogramRow> rows_of(const DemandSource& source, store::Layers& layers) {
+  auto rows = source.histogram.empty() ? layers.overlay().histogram() : open_records(source.histogram)->histogram();
+  if (rows.empty())
+    throw Error(
+        ErrorKind::bad_input,
+        fmt::format(
+            "{} counts no launches: engines write what they launched to their overlay each minute and at their end, unless Options::histogram is off",
+            source.histogram.empty() ? "the overlay " + layers.overlay().path().string() : source.histogram));
+  return rows;
+}
+
+}  // namespace
+
+double Demands::launch_share(const Demand& of) const {
+  return launches > 0 ? static_cast<double>(of.launches) / static_cast<double>(launches) : 0;
+}
+
+double Demands::time_share(const Demand& of) const { return time_ns > 0 ? of.time_ns / time_ns : 0; }
+
+std::vector<OpBucket> Demands::in_order() const {
+  std::vector<OpBucket> order;
+  for (const Demand& each : buckets) order.push_back(each.of);
+  return order;
+}
+
+void declare_demand(CLI::App& command, DemandSource& source) {
+  command.add_option("workload", source.workload, "The problems that will come (see cache/workloads)")
+      ->type_name("WORKLOAD.toml");
+  command
+      .add_option_function<std::vector<std::string>>(
+          "--from-histogram",
+          [&source](const std::vector<std::string>& files) {
+            source.from_histogram = true;
+            if (!files.empty()) source.histogram = files.front();
+          },
+          "Instead of a workload: the problems that engines launched, as counted in the overlay or in this file")
+      ->expected(0, 1)
+      ->type_name("[FILE]");
+}
+
+Demands read_demands(const DemandSource& source, std::span<const spec::Op> ops, const spec::DeviceFacts& device,
+                     store::Layers& layers) {
+  if (source.workload.empty() != source.from_histogram)
+    throw Error(ErrorKind::bad_input, source.from_histogram
+                                          ? "a workload and --from-histogram were given together; choose one"
+                                          : "name a workload, or give --from-histogram");
+  Demands demands;
+  demands.counted = source.from_histogram;
+  const Counts counts = source.from_histogram
+                            ? count_histogram(rows_of(source, layers), ops, device, demands.unknown_launches)
+                            : one_each(read_workload(source.workload, ops));
+  for (const auto& [bucket, counted] : counts) {
+    const double ns = engine::expected_ns(*bucket.op, bucket.bucket, device, Regime::cold_l2, layers);
+    demands.buckets.push_back({bucket, counted.launches, ns * counted.at_edge});
+    demands.launches += counted.launches;
+    demands.time_ns += demands.buckets.back().time_ns;
+  }
+  if (demands.counted)
+    std::stable_sort(demands.buckets.begin(), demands.buckets.end(),
+                     [](const Demand& a, const Demand& b) { return a.time_ns > b.time_ns; });
+  return demands;
+}
+
+std::size_t buckets_for_share(const Demands& demands, double share) {
+  double covered = 0;
+  std::size_t count = 0;
+  while (count < demands.buckets.size() && covered < share * demands.time_ns * (1 - 1e-12))
+    covered += demands.buckets[count++].time_ns;
+  return count;
+}
+
+std::string format_share(double share) { return fmt::format("{:.1f} %", 100 * share); }
+
+}  // namespace kiln::cli
