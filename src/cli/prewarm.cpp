@@ -4,13 +4,13 @@
 #include <algorithm>
 
 #include "cli/commands.hpp"
+#include "cli/demand.hpp"
 #include "cli/deployment.hpp"
 #include "cli/output.hpp"
 #include "cli/table.hpp"
 #include "cli/target.hpp"
 #include "cli/tuning.hpp"
 #include "cli/units.hpp"
-#include "cli/workload.hpp"
 #include "kiln/error.hpp"
 #include "process/program.hpp"
 
@@ -20,16 +20,26 @@ namespace {
 namespace fs = std::filesystem;
 
 struct Settings {
-  std::string workload;
+  DemandSource source;
+  double top = 100;
+  std::int64_t limit = 0;
+  std::string devices;
   TargetChoice target;
   std::string output;
   bool force = false;
 };
 
 void declare(CLI::App& command, Settings& settings) {
-  command.add_option("workload", settings.workload, "The problems that will come (see cache/workloads)")
-      ->required()
-      ->type_name("WORKLOAD.toml");
+  declare_demand(command, settings.source);
+  command
+      .add_option("--top", settings.top,
+                  "Only the buckets that take most time, until they come to this many in a hundred of it")
+      ->check(CLI::Validator(CLI::Range(0.0, 100.0)).description(""))
+      ->type_name("PERCENT");
+  command.add_option("--limit", settings.limit, "Only this many buckets, those that take most time")
+      ->check(CLI::Validator(CLI::PositiveNumber).description(""))
+      ->type_name("N");
+  declare_devices(command, settings.devices);
   command
       .add_option("--arch", settings.target.arch,
                   "No tuning: compile what the files hold for this architecture; needs NVRTC, but no GPU")
@@ -131,41 +141,98 @@ int finish(const Globals& globals, const Settings& settings, const Target& targe
   return totals.missing > 0 ? exit_wrong : exit_good;
 }
 
-int tune_and_finish(const Globals& globals, const Settings& settings) {
-  engine::State state(engine_options(globals));
-  say_warnings(globals, state.layers);
-  const auto buckets = read_workload(settings.workload, state.ops);
-  const TuningResult tuned = tune_buckets(globals, state, buckets, settings.force ? Again::all : Again::none);
-  print_tuned(globals, tuned, state.context.info().facts);
-  if (tuned.interrupted)
-    throw Error(ErrorKind::interrupted,
-                fmt::format("interrupted after {} of {} buckets; they are kept, and the same command continues",
-                            tuned.buckets.size(), buckets.size()));
-  if (!globals.json) print("\n");
+/// What is asked for, the most time first, and how much of all each bucket and those before it come to.
+void print_demands(const Globals& globals, const Demands& demands, std::size_t chosen) {
+  Table table({"op", "bucket", "> launches", "> of time", "> so far"});
+  double so_far = 0;
+  for (std::size_t i = 0; i < chosen; ++i) {
+    const Demand& each = demands.buckets[i];
+    so_far += demands.time_share(each);
+    const std::string bucket = spec::to_string(*each.of.op, each.of.bucket);
+    if (globals.json)
+      print_json({{"event", "demand"},
+                  {"op", each.of.op->name},
+                  {"bucket", bucket},
+                  {"launches", each.launches},
+                  {"launch_share", demands.launch_share(each)},
+                  {"time_share", demands.time_share(each)},
+                  {"time_so_far", so_far}});
+    else
+      table.row({each.of.op->name, bucket, format_share(demands.launch_share(each)),
+                 format_share(demands.time_share(each)), format_share(so_far)});
+  }
+  if (globals.json) return;
+  print(table.text());
+  print(fmt::format("{} of {} buckets, of about {} launches counted\n\n", chosen, demands.buckets.size(),
+                    format_count(demands.launches)));
+}
+
+std::vector<OpBucket> chosen_buckets(const Globals& globals, const Settings& settings, std::span<const spec::Op> ops,
+                                     const spec::DeviceFacts& device, store::Layers& layers) {
+  const Demands demands = read_demands(settings.source, ops, device, layers);
+  std::vector<OpBucket> buckets = demands.in_order();
+  if (!demands.counted) return buckets;
+  std::size_t chosen = settings.top < 100 ? buckets_for_share(demands, settings.top / 100) : buckets.size();
+  if (settings.limit > 0) chosen = std::min(chosen, static_cast<std::size_t>(settings.limit));
+  print_demands(globals, demands, chosen);
+  buckets.resize(chosen);
+  return buckets;
+}
+
+Target target_of(const engine::State& state) {
   Target target;
   target.facts = state.context.info().facts;
   target.arch = state.arch;
   target.about = state.context.info().name;
-  return finish(globals, settings, target, buckets, state.layers, state.cubins, state.pool);
+  return target;
 }
 
-int compile_and_finish(const Globals& globals, const Settings& settings, std::span<const OpBucket> buckets) {
+int tune_and_finish(const Globals& globals, const Settings& settings) {
+  const TuningDevices devices(globals, settings.devices, engine_options(globals));
+  if (devices.classes() > 1 && !settings.output.empty())
+    throw Error(
+        ErrorKind::bad_input,
+        "the devices are of several classes and -o writes a file for one; prewarm without it, then kiln cache export --workload");
+  engine::State& first = devices.first();
+  auto buckets = chosen_buckets(globals, settings, first.ops, first.context.info().facts, first.layers);
+  if (devices.size() > 1 && !settings.source.from_histogram) buckets = longest_first(buckets, first);
+  const TuningResult tuned = tune_buckets(globals, devices, buckets, settings.force ? Again::all : Again::none);
+  print_tuned(globals, tuned);
+  if (tuned.interrupted)
+    throw Error(ErrorKind::interrupted,
+                fmt::format("interrupted after {} of {} buckets; they are kept, and the same command continues",
+                            tuned.buckets.size(), buckets.size() * devices.classes()));
+  int status = exit_good;
+  for (std::size_t number = 0; number < devices.classes(); ++number) {
+    if (!globals.json) print("\n");
+    engine::State& state = devices.first_of_class(number);
+    status =
+        std::max(status, finish(globals, settings, target_of(state), buckets, state.layers, state.cubins, state.pool));
+  }
+  return status;
+}
+
+int compile_and_finish(const Globals& globals, const Settings& settings, std::span<const spec::Op> ops) {
   store::Layers layers = open_layers(globals);
   const Target target = choose_target(globals, settings.target, layers, false);
   jit::CompilePool pool({.program = process::find_worker({})});
   tune::Cubins cubins(layers, pool);
+  const auto buckets = chosen_buckets(globals, settings, ops, target.facts, layers);
   return finish(globals, settings, target, buckets, layers, cubins, pool);
 }
 
 int run(const Globals& globals, const Settings& settings) {
   check_output(globals, settings.output);
   const std::vector<spec::Op> ops = load_ops(globals);
-  const auto buckets = read_workload(settings.workload, ops);
+  if (!settings.source.workload.empty()) read_workload(settings.source.workload, ops);  // bad input is bad anywhere
+  if (!settings.source.from_histogram && (settings.top < 100 || settings.limit > 0))
+    throw Error(ErrorKind::bad_input, "--top and --limit go by counted launches: they need --from-histogram");
   const bool offline = !settings.target.arch.empty() || !settings.target.device_class.empty();
-  if (offline && settings.force)
-    throw Error(ErrorKind::bad_input,
-                "--force tunes again, which needs the GPU: it cannot be given together with --arch or --device-class");
-  return offline ? compile_and_finish(globals, settings, buckets) : tune_and_finish(globals, settings);
+  if (offline && (settings.force || !settings.devices.empty()))
+    throw Error(
+        ErrorKind::bad_input,
+        "--force and --devices are of tuning, which needs the GPU: neither can be given together with --arch or --device-class");
+  return offline ? compile_and_finish(globals, settings, ops) : tune_and_finish(globals, settings);
 }
 
 }  // namespace
@@ -176,6 +243,8 @@ void add_prewarm(CLI::App& app, Chosen& chosen) {
       declare, run);
   command->footer(
       "Examples:\n  kiln prewarm cache/workloads/llama3_8b.toml -o llama3_8b.kiln           tune what is missing on this GPU\n"
+      "  kiln prewarm --from-histogram production.kiln --top 99      what production launches, what takes most time first\n"
+      "  kiln prewarm cache/workloads/llama3_8b.toml --devices all   over every GPU of this host\n"
       "  kiln prewarm cache/workloads/llm.toml --arch sm_90a --base cache/h200.jsonl -o h200.kiln   without a GPU\n"
       "Exit status 1: some buckets have no record, so that something else stands in for them.");
 }

@@ -20,6 +20,7 @@ struct Settings {
   bool force = false;
   bool hot = false;
   bool stale = false;
+  std::string devices;
 };
 
 void declare(CLI::App& command, Settings& settings) {
@@ -34,6 +35,7 @@ void declare(CLI::App& command, Settings& settings) {
       "--stale", settings.stale,
       "Tune again exactly the records of this device that were tuned from other sources than the present ones: "
       "all of them, or those of the op, or of the sizes");
+  declare_devices(command, settings.devices);
   command.add_flag("--hot-l2", settings.hot,
                    "Time with a warm L2: its records answer engines that ask for that regime");
 }
@@ -56,8 +58,8 @@ std::vector<OpBucket> buckets_named(const spec::Op& op, std::span<const std::str
   return buckets;
 }
 
-int finish(const Globals& globals, const engine::State& state, const TuningResult& result, std::size_t buckets) {
-  print_tuned(globals, result, state.context.info().facts);
+int finish(const Globals& globals, const TuningResult& result, std::size_t buckets) {
+  print_tuned(globals, result);
   if (result.interrupted) {
     if (!globals.quiet)
       note(fmt::format("interrupted after {} of {} buckets; they are kept, and the same command continues",
@@ -87,7 +89,8 @@ void print_renewed(const Globals& globals, const engine::Staleness& staleness, s
                     staleness.unusable));
 }
 
-int renew(const Globals& globals, const Settings& settings, engine::State& state) {
+int renew(const Globals& globals, const Settings& settings, const TuningDevices& devices) {
+  engine::State& state = devices.first();
   const std::span<const spec::Op> all = state.ops;
   const spec::Op* named = settings.op.empty() ? nullptr : &find_op(all, settings.op);
   const auto ops = named == nullptr ? all : std::span<const spec::Op>(named, 1);
@@ -99,8 +102,8 @@ int renew(const Globals& globals, const Settings& settings, engine::State& state
     if (settings.words.empty() || std::any_of(asked.begin(), asked.end(), is_it))
       buckets.push_back({stale.op, stale.bucket});
   }
-  const TuningResult result = tune_buckets(globals, state, buckets, Again::stale);
-  const int status = buckets.empty() ? exit_good : finish(globals, state, result, buckets.size());
+  const TuningResult result = tune_buckets(globals, devices, buckets, Again::stale);
+  const int status = buckets.empty() ? exit_good : finish(globals, result, buckets.size());
   print_renewed(globals, staleness, buckets.size(), result);
   return status;
 }
@@ -110,12 +113,12 @@ int run(const Globals& globals, const Settings& settings) {
   check(settings, ops);
   Options options = engine_options(globals);
   options.regime = settings.hot ? Regime::hot_l2 : Regime::cold_l2;
-  engine::State state(options);
-  say_warnings(globals, state.layers);
-  if (settings.stale) return renew(globals, settings, state);
-  const auto buckets = buckets_named(find_op(state.ops, settings.op), settings.words);
-  const TuningResult result = tune_buckets(globals, state, buckets, settings.force ? Again::all : Again::none);
-  return finish(globals, state, result, buckets.size());
+  const TuningDevices devices(globals, settings.devices, options);
+  if (settings.stale) return renew(globals, settings, devices);
+  auto buckets = buckets_named(find_op(devices.first().ops, settings.op), settings.words);
+  if (devices.size() > 1) buckets = longest_first(buckets, devices.first());
+  const TuningResult result = tune_buckets(globals, devices, buckets, settings.force ? Again::all : Again::none);
+  return finish(globals, result, buckets.size() * devices.classes());
 }
 
 }  // namespace

@@ -6,6 +6,7 @@
 #include <vector>
 
 #include "cli/session.hpp"
+#include "cli/tuning_devices.hpp"
 #include "cli/workload.hpp"
 #include "engine/state.hpp"
 #include "kiln/error.hpp"
@@ -19,8 +20,9 @@ struct TunedBucket {
   Outcome outcome = Outcome::failed;
   Origin origin = Origin::overlay;  // of one that was found
   bool stale = false;
-  store::Record record;  // without candidates; empty when it failed
-  std::string reason;    // why it failed
+  store::Record record;      // without candidates; empty when it failed
+  std::string reason;        // why it failed
+  spec::DeviceFacts device;  // that it was tuned on, or looked up for
 };
 
 struct TuningResult {
@@ -33,12 +35,14 @@ enum class Again { none, stale, all };
 
 /// Tunes each bucket that has no usable record, and those of `again`. What is finished is in the overlay, whatever comes after.
 /// A bucket in which nothing comes out right is reported as failed and the rest go on. Throws what ends them all.
-TuningResult tune_buckets(const Globals& globals, engine::State& state, std::span<const OpBucket> buckets, Again again);
+/// Of several devices each takes the next bucket when it is done with its last. A bucket is tuned once for each device class.
+TuningResult tune_buckets(const Globals& globals, const TuningDevices& devices, std::span<const OpBucket> buckets,
+                          Again again);
 
 /// One bucket's failure leaves the others their chance; a machine's, or a broken context's, does not.
 bool is_of_one_bucket(ErrorKind kind) noexcept;
 
 /// The closing table: bucket, winner, cost, baseline, speed-up, bandwidth and throughput. As JSON, an object a bucket.
-void print_tuned(const Globals& globals, const TuningResult& result, const spec::DeviceFacts& device);
+void print_tuned(const Globals& globals, const TuningResult& result);
 
 }  // namespace kiln::cli
