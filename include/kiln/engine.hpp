@@ -53,6 +53,7 @@ struct Stats {
   std::int64_t constraint_fallbacks = 0;  // launches whose record was not legal at the real problem
   std::int64_t quarantined = 0;           // rows of the files that did not hold
   std::int64_t waiting = 0;               // buckets that are queued for, or in, a tune in the background
+  double tuning_ns = 0;                   // that tunes in the background kept the GPU, at most
   std::int64_t uncounted = 0;             // launches that the histogram had no room for
   Misses misses;
   [[nodiscard]] std::int64_t launches() const noexcept { return hot + overlay + base + nearest + model + default_; }

@@ -159,7 +159,7 @@ Background::End Background::tune(const Wanted& wanted, const std::stop_token& st
                                   .regime = engine_.options.regime,
                                   .arch = engine_.arch,
                                   .search = engine_.options.search,
-      .worker = engine_.worker.get(),
+                                  .worker = engine_.worker.get(),
                                   .stop_requested = [&] { return stop.stop_requested() || (user_stop && user_stop()); },
                                   .on_event = engine_.options.on_tune,
                                   .pace = [&](double device_ns) { pacer_.spend(device_ns, stop); }};

@@ -33,8 +33,9 @@ class Background {
   void want(OpState& op, const Problem& bucket, const PlanState* stand_in);
   /// Waits until nothing is queued or being tuned. False when the time is over before that.
   bool wait(std::chrono::milliseconds limit);
-  [[nodiscard]] std::int64_t waiting() const;   // buckets queued or being tuned
-  [[nodiscard]] std::int64_t compiled() const;  // specialisations
+  [[nodiscard]] std::int64_t waiting() const;                                   // buckets queued or being tuned
+  [[nodiscard]] std::int64_t compiled() const;                                  // specialisations
+  [[nodiscard]] double spent_ns() const noexcept { return pacer_.spent_ns(); }  // of the device's time, at most
 
  private:
   using Clock = std::chrono::steady_clock;

@@ -118,6 +118,7 @@ Stats Engine::stats() const {
   if (state_->histogram) stats.uncounted = state_->histogram->lost();
   if (state_->background) {
     stats.compiles += state_->background->compiled();
+    stats.tuning_ns = state_->background->spent_ns();
     stats.waiting = state_->background->waiting();
   }
   return stats;

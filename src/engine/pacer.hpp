@@ -2,8 +2,10 @@
 #pragma once
 
 #include <algorithm>
+#include <atomic>
 #include <chrono>
 #include <condition_variable>
+#include <cstdint>
 #include <mutex>
 #include <stop_token>
 
@@ -27,14 +29,19 @@ class Pacer {
 
   /// Waits that long, or until it is to stop.
   void spend(double ns, const std::stop_token& stop) {
+    spent_ns_.store(spent_ns_.load() + ns);  // one thread writes
     const auto wait = owe(ns, Clock::now());
     std::unique_lock lock(mutex_);
     wake_.wait_for(lock, stop, wait, [] { return false; });
   }
 
+  /// In all. From any thread.
+  [[nodiscard]] double spent_ns() const noexcept { return spent_ns_.load(); }
+
  private:
   double share_;
   Clock::time_point free_at_{};  // when what was done so far will have been within the share
+  std::atomic<double> spent_ns_{0};
   std::mutex mutex_;
   std::condition_variable_any wake_;
 };

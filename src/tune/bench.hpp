@@ -48,6 +48,8 @@ class Bench {
   virtual std::vector<Samples> sample(std::span<const std::size_t> candidates, std::int64_t rounds) = 0;
   /// Unloads it.
   virtual void drop(std::size_t candidate) = 0;
+  /// How long preparing it kept the device, by the host's clock: filling tensors, running the reference.
+  [[nodiscard]] virtual double prepared_ns() const = 0;
 };
 
 struct BenchSettings {

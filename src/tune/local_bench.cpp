@@ -21,6 +21,7 @@ class LocalBench final : public Bench {
     const auto seed = static_cast<std::uint64_t>(std::chrono::steady_clock::now().time_since_epoch().count());
     if (!(low == settings.bucket)) add_case(low, cubins, seed);
     add_case(settings.bucket, cubins, seed + 1);
+    prepared_ns_ = std::chrono::duration<double, std::nano>(std::chrono::steady_clock::now() - begun_).count();
   }
 
   Entrance admit(std::size_t candidate, const Trial& trial) override {
@@ -64,6 +65,8 @@ class LocalBench final : public Bench {
 
   void drop(std::size_t candidate) override { live_.erase(candidate); }
 
+  [[nodiscard]] double prepared_ns() const override { return prepared_ns_; }
+
  private:
   struct Live {
     explicit Live(jit::Executable loaded) : executable(std::move(loaded)), workspace(executable) {}
@@ -105,6 +108,8 @@ class LocalBench final : public Bench {
     }
   }
 
+  std::chrono::steady_clock::time_point begun_ = std::chrono::steady_clock::now();
+  double prepared_ns_ = 0;
   BenchSettings settings_;
   Stopwatch stopwatch_;
   cuda::Stream stream_;

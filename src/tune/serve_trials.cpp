@@ -44,7 +44,7 @@ nlohmann::json TrialService::answer(const nlohmann::json& message) {
     state_->keep_context(message.at("device"));
     state_->bucket.reset();
     state_->bucket.emplace(begin_from_json(message));
-    return {{"ready", true}};
+    return {{"ready", true}, {"prepared_ns", state_->bucket->bench->prepared_ns()}};
   }
   Bucket& bucket = state_->bucket.value();
   if (message.contains("admit")) {

@@ -81,7 +81,7 @@ class Session {
       cubins_.prefetch(needed);
     prefetch_upcoming();
     announce(TuneEvent::Kind::begun, nullptr);
-    paced([&] { prepare_bench(); });
+    prepare_bench();
     while (auto ask = search_->next()) {
       announce_settled(ask->candidates);
       check_time();
@@ -112,6 +112,8 @@ class Session {
   void prepare_bench() {
     const BenchSettings settings{request_.op, request_.bucket, request_.device, request_.regime, request_.arch};
     bench_ = request_.worker != nullptr ? request_.worker->bench(settings, cubins_) : local_bench(settings, cubins_);
+    // Not all that it took: a worker's start and the compiles that it waits for leave the device alone.
+    if (request_.pace) request_.pace(bench_->prepared_ns());
   }
 
   void check_stop() const {

@@ -74,6 +74,8 @@ class RemoteBench final : public Bench {
     if (worker_.has_bucket) ask({{"drop", candidate}});
   }
 
+  [[nodiscard]] double prepared_ns() const override { return prepared_ns_; }
+
  private:
   /// What the worker said, or how it came that it says nothing more.
   struct Answer {
@@ -139,7 +141,10 @@ class RemoteBench final : public Bench {
         throw;
       }
       worker_.has_bucket = answer.contains("ready");
-      if (worker_.has_bucket) return;
+      if (worker_.has_bucket) {
+        prepared_ns_ = answer.value("prepared_ns", 0.0);
+        return;
+      }
     }
     const std::string how = worker_.stop();
     throw Error(ErrorKind::driver_failed,
@@ -150,6 +155,7 @@ class RemoteBench final : public Bench {
   Worker::State& worker_;
   std::string op_;
   nlohmann::json begin_;
+  double prepared_ns_ = 0;
   std::map<std::size_t, nlohmann::json> admitted_;  // as they were brought in
 };
 

@@ -75,6 +75,7 @@ TEST_CASE("a miss is served by a stand-in at once, launches go on while it is tu
   CHECK(stand_in.launch(call.problem, call.arguments, machine.stream()) == Origin::default_);
   CHECK(engine.stats().tunes == 1);
   CHECK(engine.stats().waiting == 0);
+  CHECK(engine.stats().tuning_ns > 0);
   CHECK(engine.warnings().empty());
   const Engine again(options(folder / "overlay.kiln", MissPolicy::error));
   CHECK(ScaleCall(again, 33, 128).launch(machine.stream()) == Origin::overlay);
