@@ -2,6 +2,7 @@
 // each takes from its arrival until its stream is done.
 //
 //   bench_background [--base FILE]... [--worker PROGRAM] [--rate REQUESTS_PER_SECOND] [--seconds S] [--limit S] [--shares A,B,...]
+//                    [--width N]
 //
 // First with everything tuned (by the bases; what they lack is tuned before), then with stand-ins, both with nothing beside them, for S
 // seconds each; then for each share with policy background from an empty overlay, until all is tuned or the limit is over. Stand-ins are
@@ -23,15 +24,15 @@ namespace {
 
 using Clock = std::chrono::steady_clock;
 
-constexpr std::int64_t width = 4096;
 constexpr std::int64_t longest = 512;
-constexpr std::size_t element_bytes = 2;
+constexpr std::int64_t element_bytes = 2;
 
 struct Arguments {
   kiln::Options options;
   double rate = 2000;
   double seconds = 5;
   double limit = 14;
+  std::int64_t width = 4096;
   std::vector<double> shares = {0.01, 0.05, 0.2};
 };
 
@@ -58,6 +59,8 @@ Arguments parse(int argc, char** argv) {
       result.seconds = std::stod(value);
     else if (name == "--limit")
       result.limit = std::stod(value);
+    else if (name == "--width")
+      result.width = std::stoll(value);
     else if (name == "--shares")
       result.shares = numbers(value);
     else
@@ -83,15 +86,18 @@ class Lengths {
 
 /// Device memory for the largest request.
 struct Tensors {
-  kiln::cuda::Buffer x{longest * width * static_cast<std::int64_t>(element_bytes)};
-  kiln::cuda::Buffer normal{longest * width * static_cast<std::int64_t>(element_bytes)};
-  kiln::cuda::Buffer y{longest * width * static_cast<std::int64_t>(element_bytes)};
-  kiln::cuda::Buffer weight{width * static_cast<std::int64_t>(element_bytes)};
-  kiln::cuda::Buffer w{width * width * static_cast<std::int64_t>(element_bytes)};
-
-  explicit Tensors(CUstream stream) {
+  Tensors(std::int64_t columns, CUstream stream)
+      : width(columns),
+        x(longest * width * element_bytes),
+        normal(longest * width * element_bytes),
+        y(longest * width * element_bytes),
+        weight(width * element_bytes),
+        w(width * width * element_bytes) {
     for (const kiln::cuda::Buffer* each : {&x, &normal, &y, &weight, &w}) each->fill_bytes(0, stream);
   }
+
+  std::int64_t width;
+  kiln::cuda::Buffer x, normal, y, weight, w;
 };
 
 const void* address(const kiln::cuda::Buffer& buffer) { return reinterpret_cast<const void*>(buffer.pointer()); }
@@ -102,8 +108,9 @@ class Service {
   Service(const kiln::Engine& engine, const Tensors& tensors, CUstream stream)
       : norm_(engine.op("rms_norm")),
         gemm_(engine.op("gemm")),
-        norm_problem_(norm_.problem({{"rows", 1}, {"cols", width}, {"dtype", "bf16"}})),
-        gemm_problem_(gemm_.problem({{"m", 1}, {"n", width}, {"k", width}, {"dtype", "bf16"}, {"layout", "nt"}})),
+        norm_problem_(norm_.problem({{"rows", 1}, {"cols", tensors.width}, {"dtype", "bf16"}})),
+        gemm_problem_(
+            gemm_.problem({{"m", 1}, {"n", tensors.width}, {"k", tensors.width}, {"dtype", "bf16"}, {"layout", "nt"}})),
         norm_arguments_(norm_.arguments({{"x", address(tensors.x)},
                                          {"weight", address(tensors.weight)},
                                          {"y", address(tensors.normal)},
@@ -196,7 +203,7 @@ void measure(const Arguments& asked) {
   const kiln::cuda::Context context(asked.options.device);
   const kiln::cuda::Context::Scope scope(context);
   const kiln::cuda::Stream stream;
-  const Tensors tensors(stream.handle());
+  const Tensors tensors(asked.width, stream.handle());
   const auto one_way = [&](std::string_view way, kiln::Options options, double share, double seconds) {
     options.overlay = "";
     const bool beside = options.on_miss == kiln::MissPolicy::background;

@@ -88,7 +88,8 @@ struct Options {
   /// The largest size of the overlay; 0: no limit.
   std::int64_t overlay_limit_bytes = std::int64_t{1} << 30;
   MissPolicy on_miss = MissPolicy::tune;
-  /// MissPolicy::background: the share of the GPU's time that tuning may take, over 0 and up to 1.
+  /// MissPolicy::background: the share of the GPU's time that tuning may take, over 0 and up to 1. While it tunes, the worker holds a
+  /// context of its own and one bucket's tensors in the device's memory.
   double background_share = 0.05;
   /// Count which real problems are launched, one launch in 16, and keep the counts in the overlay: `kiln prewarm --from-histogram`
   /// and `kiln coverage` go by them. A thread of the engine writes them each minute; the call lane pays a few instructions.

@@ -23,7 +23,8 @@ bool is_of_every_bucket(ErrorKind kind) { return kind == ErrorKind::no_nvrtc || 
 
 Background::Compiling::Compiling(State& engine) : pool(engine.options.compile_workers), cubins(engine.layers, pool) {}
 
-Background::Background(State& engine) : engine_(engine), pacer_(engine.options.background_share) {}
+Background::Background(State& engine)
+    : engine_(engine), has_worker_(engine.worker != nullptr), pacer_(engine.options.background_share) {}
 
 Background::~Background() {
   if (!thread_.joinable()) return;
@@ -40,7 +41,7 @@ void Background::want(OpState& op, const Problem& bucket, const PlanState* stand
   const double ns = expected_ns(op.op, bucket, engine_.context.info().facts, engine_.options.regime, engine_.layers);
   const std::lock_guard lock(mutex_);
   if (given_up_) return;
-  if (!engine_.worker) {
+  if (!has_worker_) {
     given_up_ = true;
     engine_.warn(
         "nothing is tuned in the background: candidates run in a worker process only, and there is none; name kiln-worker in Options::worker or KILN_WORKER, and leave Options::isolation automatic");
@@ -114,6 +115,10 @@ void Background::serve(const std::stop_token& stop) {
     }
     if (given_up_ || end == End::stopped) queue_.clear();
     changed_.notify_all();
+    if (!queue_.empty()) continue;
+    lock.unlock();
+    engine_.worker.reset();  // its context and tensors took memory that is the service's again
+    lock.lock();
   }
 }
 
@@ -152,6 +157,8 @@ Background::End Background::tune(const Wanted& wanted, const std::stop_token& st
   if (adopt_stored()) return End::done;  // another process, or another engine of this one, was there before
   if (!held) return End::held_elsewhere;
   const std::lock_guard lock(engine_.tune_mutex);
+  if (!engine_.worker) engine_.worker = worker_for(engine_.options);
+  if (!engine_.worker) throw Error(ErrorKind::bad_input, "kiln-worker is not there any more");
   const tune::TuneRequest request{.op = op.op,
                                   .bucket = wanted.bucket,
                                   .key = lookup.key,

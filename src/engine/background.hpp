@@ -61,6 +61,7 @@ class Background {
   End try_to_tune(const Wanted& wanted, const std::stop_token& stop);
 
   State& engine_;
+  const bool has_worker_;
   Pacer pacer_;
   mutable std::mutex mutex_;  // guards what follows
   std::condition_variable_any changed_;

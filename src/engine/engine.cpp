@@ -34,6 +34,8 @@ store::LayerSettings layer_settings(const Options& options) {
           store::key_folders(options.trusted_keys), options.overlay_limit_bytes};
 }
 
+}  // namespace
+
 jit::CompileSettings compile_settings(const Options& options) {
   jit::CompileSettings settings{options.compile_workers, {}};
   if (options.isolation != Isolation::in_process) settings.program = process::find_worker(options.worker);
@@ -51,8 +53,6 @@ std::unique_ptr<tune::Worker> worker_for(const Options& options) {
       ErrorKind::bad_input,
       "a worker process was asked for and kiln-worker was not found; name it in Options::worker or KILN_WORKER");
 }
-
-}  // namespace
 
 State::State(const Options& chosen)
     : options(chosen),

@@ -69,6 +69,10 @@ struct OpState {
       fallbacks_;  // by implementation and bucket
 };
 
+/// Where candidates are to run; null: in this process. Throws Error(bad_input) when a worker is asked for and there is none.
+std::unique_ptr<tune::Worker> worker_for(const Options& options);
+jit::CompileSettings compile_settings(const Options& options);
+
 struct State {
   explicit State(const Options& chosen);
   /// Leaves its counts to the overlay.
