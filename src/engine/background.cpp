@@ -16,12 +16,19 @@ namespace {
 
 constexpr auto held_elsewhere_pause = std::chrono::milliseconds(200);
 
+/// The service's own threads come first.
+jit::CompileSettings low_priority(const Options& options) {
+  jit::CompileSettings settings = compile_settings(options);
+  settings.low_priority = true;
+  return settings;
+}
+
 /// Without these no bucket can be tuned, so that one warning is enough.
 bool is_of_every_bucket(ErrorKind kind) { return kind == ErrorKind::no_nvrtc || kind == ErrorKind::no_driver; }
 
 }  // namespace
 
-Background::Compiling::Compiling(State& engine) : pool(engine.options.compile_workers), cubins(engine.layers, pool) {}
+Background::Compiling::Compiling(State& engine) : pool(low_priority(engine.options)), cubins(engine.layers, pool) {}
 
 Background::Background(State& engine)
     : engine_(engine), has_worker_(engine.worker != nullptr), pacer_(engine.options.background_share) {}
