@@ -1,16 +1,22 @@
 #include "engine/estimate.hpp"
 
 #include <algorithm>
+#include <cmath>
+#include <limits>
 
-#include "engine/lookup.hpp"
+#include "spec/key.hpp"
+#include "tune/deploy.hpp"
+#include "tune/neighbours.hpp"
+#include "tune/prior.hpp"
 
 namespace kiln::engine {
 namespace {
 
-// An H200's, in round figures: it is shares that estimates are made for, and there the machine's scale drops out.
+// An H200's, in round figures: they are for ratios between problems, where the machine's scale drops out.
 constexpr double bytes_per_ns = 4000;
 constexpr double flops_per_ns = 200'000;
 constexpr double launch_ns = 2000;
+constexpr std::size_t near_enough = 4;
 
 double bound_ns(const spec::Op& op, const Problem& problem, const spec::DeviceFacts& device) {
   const auto frame = spec::make_frame(op, nullptr, problem, device);
@@ -21,14 +27,30 @@ double bound_ns(const spec::Op& op, const Problem& problem, const spec::DeviceFa
   return launch_ns + std::max(amount(op.cost_bytes) / bytes_per_ns, amount(op.cost_flops) / flops_per_ns);
 }
 
+/// At the bucket's upper edge; infinite when nothing is expected of anything.
+double expected_at_edge(const spec::Op& op, const Problem& bucket, const spec::DeviceFacts& device, Regime regime,
+                        store::Layers& layers) {
+  const auto near = tune::neighbours(layers, op, bucket, device, regime, near_enough);
+  if (!near.empty() && near.front().cost_ns > 0 && near.front().key == spec::record_key(op, bucket, device, regime))
+    return near.front().cost_ns;
+  const tune::Prior prior(op, bucket, device, regime, near);
+  double best = std::numeric_limits<double>::infinity();
+  for (const tune::Prior::Choice& choice : prior.transferred(near_enough))
+    best = std::min(best, prior.expected_ns(*choice.implementation, choice.config));
+  const tune::Usable fallback = tune::default_for(op, bucket, device);
+  if (fallback.implementation != nullptr)
+    best = std::min(best, prior.expected_ns(*fallback.implementation, fallback.config));
+  return best;
+}
+
 }  // namespace
 
 double expected_ns(const spec::Op& op, const Problem& problem, const spec::DeviceFacts& device, Regime regime,
                    store::Layers& layers) {
-  const auto nearest = nearest_record(op, spec::bucket_of(op, problem), device, regime, layers);
-  if (!nearest || !(nearest->record.cost_ns > 0)) return bound_ns(op, problem, device);
-  const auto timed = parse_bucket(op, nearest->record.bucket);
-  return timed ? nearest->record.cost_ns * relative_cost(op, problem, *timed, device) : bound_ns(op, problem, device);
+  const Problem bucket = spec::bucket_of(op, problem);
+  const double at_edge = expected_at_edge(op, bucket, device, regime, layers);
+  if (!std::isfinite(at_edge) || !(at_edge > 0)) return bound_ns(op, problem, device);
+  return at_edge * relative_cost(op, problem, bucket, device);
 }
 
 double relative_cost(const spec::Op& op, const Problem& problem, const Problem& other,

@@ -6,8 +6,8 @@
 
 namespace kiln::engine {
 
-/// Nanoseconds of device time at these real sizes: the nearest record's cost, scaled as the op's cost expressions change between
-/// its bucket and the problem; without a record, what the device's memory and arithmetic allow at best. Never 0.
+/// Nanoseconds of device time at these real sizes: what the bucket's own record took, else what the model, corrected by the records near
+/// it, expects of the best that is known for it; scaled to the sizes as the op's cost expressions say. Never 0.
 double expected_ns(const spec::Op& op, const Problem& problem, const spec::DeviceFacts& device, Regime regime,
                    store::Layers& layers);
 
