@@ -7,6 +7,7 @@
 #include "cli/ops_found.hpp"
 #include "cli/output.hpp"
 #include "cli/problem_set.hpp"
+#include "cli/search_choice.hpp"
 #include "cli/tuning.hpp"
 #include "engine/stale.hpp"
 #include "kiln/error.hpp"
@@ -21,6 +22,7 @@ struct Settings {
   bool hot = false;
   bool stale = false;
   std::string devices;
+  SearchChoice search;
 };
 
 void declare(CLI::App& command, Settings& settings) {
@@ -36,6 +38,7 @@ void declare(CLI::App& command, Settings& settings) {
       "Tune again exactly the records of this device that were tuned from other sources than the present ones: "
       "all of them, or those of the op, or of the sizes");
   declare_devices(command, settings.devices);
+  declare_search(command, settings.search);
   command.add_flag("--hot-l2", settings.hot,
                    "Time with a warm L2: its records answer engines that ask for that regime");
 }
@@ -112,6 +115,7 @@ int run(const Globals& globals, const Settings& settings) {
   const std::vector<spec::Op> ops = load_ops(globals);
   check(settings, ops);
   Options options = engine_options(globals);
+  options.search = search_settings(settings.search);
   options.regime = settings.hot ? Regime::hot_l2 : Regime::cold_l2;
   const TuningDevices devices(globals, settings.devices, options);
   if (settings.stale) return renew(globals, settings, devices);

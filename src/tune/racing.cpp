@@ -3,23 +3,32 @@
 #include <cmath>
 #include <numeric>
 #include <random>
+#include <utility>
 
 #include "tune/finals.hpp"
 
 namespace kiln::tune {
 namespace {
 
-constexpr std::int64_t heat_rounds = 3;
-constexpr std::size_t first_heat = 4;  // besides the baseline: favourites, then the best expected
+constexpr std::int64_t more_rounds = 2;  // of a heat, after the first, for those that are not hopeless
+constexpr double hopeless = 1.5;         // times the leader's median
+constexpr std::size_t first_heat = 4;    // besides the baseline: favourites, then the best expected
 constexpr std::size_t later_heat = 2;
-constexpr double improvement = 0.99;  // of the leader's median: less is no news
-constexpr double worth_a_try = 1.05;  // expected at most this much slower than the leader
+constexpr std::int64_t heats_a_draw = 4;  // in each so many, one is drawn whatever is expected of it
+constexpr double improvement = 0.99;      // of the leader's median: less is no news
 
 /// Expectations, corrected by what was measured: the logarithm of measured over expected is taken to vary slowly over the space, so a
 /// candidate's is the mean of those measured, weighted by how few steps away they are.
 class Forecast {
  public:
-  explicit Forecast(Outlook outlook) : outlook_(std::move(outlook)) {}
+  explicit Forecast(Outlook outlook) : outlook_(std::move(outlook)) {
+    // Of what no estimate can be made, nothing good is expected.
+    double worst = 1;
+    for (double each : outlook_.expected_ns)
+      if (std::isfinite(each)) worst = std::max(worst, each);
+    for (double& each : outlook_.expected_ns)
+      if (!std::isfinite(each) || each <= 0) each = 2 * worst;
+  }
 
   void learn(std::size_t candidate, double measured_ns) {
     known_.push_back({candidate, std::log(measured_ns / outlook_.expected_ns[candidate])});
@@ -69,12 +78,12 @@ class Racing final : public Search {
       : scores_(outlook.expected_ns.size()), forecast_(std::move(outlook)), limits_(limits), random_(limits.seed) {}
 
   std::optional<Ask> next() override {
+    if (finals_) return finals_->next();
+    if (Ask more{hopeful(), more_rounds}; !std::exchange(heat_, {}).empty() && !more.candidates.empty()) return more;
     settle();
-    if (!finals_) {
-      heat_ = nominate();
-      if (!heat_.empty()) return Ask{heat_, heat_rounds};
-      finals_.emplace(scores_);
-    }
+    heat_ = nominate();
+    if (!heat_.empty()) return Ask{heat_, 1};
+    finals_.emplace(scores_);
     return finals_->next();
   }
 
@@ -87,20 +96,34 @@ class Racing final : public Search {
   [[nodiscard]] bool contends(std::size_t candidate) const override { return scores_.contends(candidate); }
   [[nodiscard]] const Cost& cost(std::size_t candidate) const override { return scores_.cost(candidate); }
   [[nodiscard]] std::vector<std::size_t> upcoming() const override {
-    return begun_ ? std::vector<std::size_t>() : nominate_first();
+    if (heats_ == 0) return nominate_first();
+    std::vector<std::size_t> next = untried_by_expectation();
+    next.resize(is_over() ? 0 : std::min(next.size(), later_heat));
+    return next;
   }
   [[nodiscard]] std::optional<std::size_t> winner(std::span<const int> registers) const override {
     return finals_ ? finals_->winner(registers) : std::nullopt;
   }
 
  private:
+  /// Of the heat, those that one sample leaves a chance.
+  [[nodiscard]] std::vector<std::size_t> hopeful() const {
+    std::vector<std::size_t> result;
+    const auto leader = scores_.leader();
+    for (std::size_t candidate : heat_)
+      if (scores_.contends(candidate) &&
+          scores_.cost(candidate).median_ns <= hopeless * scores_.cost(*leader).median_ns)
+        result.push_back(candidate);
+    return result;
+  }
+
   /// After a heat: who is out, and whether it brought anything.
   void settle() {
-    if (heat_.empty() || finals_) return;
     const auto leader = scores_.leader();
     if (!leader) return;
     const double best = scores_.cost(*leader).median_ns;
-    idle_ = best < improvement * best_ns_ ? 0 : idle_ + static_cast<std::int64_t>(heat_.size());
+    idle_ = best < improvement * best_ns_ ? 0 : idle_ + tried_ - settled_;
+    settled_ = tried_;
     best_ns_ = std::min(best_ns_, best);
     scores_.eliminate();
   }
@@ -126,29 +149,35 @@ class Racing final : public Search {
     return heat;
   }
 
+  [[nodiscard]] bool is_over() const {
+    return finals_ || hurried_ || (limits_.trials > 0 && tried_ >= limits_.trials) ||
+           (idle_ >= limits_.patience && scores_.leader());
+  }
+
   std::vector<std::size_t> nominate() {
-    if (!begun_) {
-      begun_ = true;
-      std::vector<std::size_t> heat = nominate_first();
-      if (limits_.trials > 0) heat.resize(std::min(heat.size(), static_cast<std::size_t>(limits_.trials)));
-      tried_ = static_cast<std::int64_t>(heat.size());
-      return heat;
-    }
-    if (hurried_ || (idle_ >= limits_.patience && scores_.leader())) return {};
-    std::vector<std::size_t> heat;
-    const std::vector<std::size_t> ranked = untried_by_expectation();
-    if (!ranked.empty()) heat.push_back(ranked.front());
-    if (const auto leader = scores_.leader()) {
-      const auto near = std::find_if(ranked.begin(), ranked.end(), [&](std::size_t candidate) {
-        return candidate != heat.front() && forecast_.are_neighbours(candidate, *leader);
-      });
-      if (near != ranked.end()) heat.push_back(*near);
-    }
-    if (heat.size() < later_heat && ranked.size() > 1) heat.push_back(ranked[1]);
+    if (is_over()) return {};
+    std::vector<std::size_t> heat = heats_++ == 0 ? nominate_first() : nominate_next();
     if (limits_.trials > 0 && tried_ + static_cast<std::int64_t>(heat.size()) > limits_.trials)
-      heat.resize(static_cast<std::size_t>(std::max<std::int64_t>(0, limits_.trials - tried_)));
+      heat.resize(static_cast<std::size_t>(limits_.trials - tried_));
     tried_ += static_cast<std::int64_t>(heat.size());
     return heat;
+  }
+
+  /// The best expected; and beside it the leader's best expected neighbour, or, now and then, any of the better half.
+  std::vector<std::size_t> nominate_next() {
+    const std::vector<std::size_t> ranked = untried_by_expectation();
+    if (ranked.size() <= later_heat) return ranked;
+    const std::size_t other = heats_ % heats_a_draw == 0
+                                  ? std::uniform_int_distribution<std::size_t>(1, ranked.size() / 2)(random_)
+                                  : place_of_neighbour(ranked);
+    return {ranked.front(), ranked[other]};
+  }
+
+  [[nodiscard]] std::size_t place_of_neighbour(const std::vector<std::size_t>& ranked) const {
+    const auto leader = scores_.leader();
+    for (std::size_t i = 1; leader && i < ranked.size(); ++i)
+      if (forecast_.are_neighbours(ranked[i], *leader)) return i;
+    return 1;
   }
 
   Scoreboard scores_;
@@ -156,8 +185,8 @@ class Racing final : public Search {
   RacingLimits limits_;
   std::mt19937_64 random_;
   std::vector<std::size_t> heat_;
-  bool begun_ = false, hurried_ = false;
-  std::int64_t tried_ = 0, idle_ = 0;
+  bool hurried_ = false;
+  std::int64_t heats_ = 0, tried_ = 0, settled_ = 0, idle_ = 0;
   double best_ns_ = std::numeric_limits<double>::infinity();
   std::optional<Finals> finals_;
 };

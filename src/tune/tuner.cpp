@@ -11,9 +11,14 @@
 #include "jit/executable.hpp"
 #include "kiln/error.hpp"
 #include "tune/deploy.hpp"
+#include "tune/neighbours.hpp"
+#include "tune/prior.hpp"
 
 namespace kiln::tune {
 namespace {
+
+constexpr std::size_t neighbours_asked = 8;  // records whose measurements correct the model
+constexpr std::size_t favourites_asked = 2;  // of their winners, tried whatever is expected of them
 
 struct Entry {
   const spec::Implementation* implementation;
@@ -101,11 +106,18 @@ class Session {
 
   std::unique_ptr<Search> make_search() {
     if (request_.search.strategy == Strategy::exhaustive) return exhaustive(entries_.size());
+    const std::vector<store::Record> near = neighbours(cubins_.layers(), request_.op, request_.bucket,
+                                                       request_.device.facts, request_.regime, neighbours_asked);
+    const Prior prior(request_.op, request_.bucket, request_.device.facts, request_.regime, near);
     Outlook outlook;
     for (const Entry& entry : entries_) {
-      outlook.expected_ns.push_back(1);
+      outlook.expected_ns.push_back(prior.expected_ns(*entry.implementation, entry.config));
       outlook.position.push_back(entry.position);
     }
+    for (const Prior::Choice& winner : prior.transferred(favourites_asked))
+      for (std::size_t i = 0; i < entries_.size(); ++i)
+        if (entries_[i].implementation == winner.implementation && entries_[i].config == winner.config)
+          outlook.favourites.push_back(i);
     return racing(std::move(outlook), {.trials = request_.search.trials, .seed = request_.search.seed});
   }
 

@@ -1,0 +1,34 @@
+#include "cli/search_choice.hpp"
+
+#include <cmath>
+
+namespace kiln::cli {
+
+void declare_search(CLI::App& command, SearchChoice& choice) {
+  command
+      .add_option("--strategy", choice.strategy,
+                  "racing: the likeliest first, few samples for those that cannot win; exhaustive: every candidate")
+      ->check(CLI::IsMember({"racing", "exhaustive"}).description(""))
+      ->type_name("NAME");
+  command.add_option("--trials", choice.trials, "Candidates a bucket at most (racing; no limit unless given)")
+      ->check(CLI::Validator(CLI::Range(std::int64_t{1}, std::int64_t{1000000})).description(""))
+      ->type_name("N");
+  command
+      .add_option(
+          "--seconds", choice.seconds,
+          "Time a bucket: after it no candidate is begun, and the best so far are compared (no limit unless given)")
+      ->check(CLI::Validator(CLI::Range(0.001, 1e6)).description(""))
+      ->type_name("SECONDS");
+  command.add_option("--seed", choice.seed, "Of racing's draws")->type_name("N");
+}
+
+SearchSettings search_settings(const SearchChoice& choice) {
+  SearchSettings settings;
+  settings.strategy = choice.strategy == "exhaustive" ? Strategy::exhaustive : Strategy::racing;
+  settings.trials = choice.trials;
+  settings.time_limit = std::chrono::milliseconds(std::llround(std::ceil(choice.seconds * 1000)));
+  settings.seed = choice.seed;
+  return settings;
+}
+
+}  // namespace kiln::cli
