@@ -119,7 +119,7 @@ struct CompilePool::State {
   }
 };
 
-CompilePool::CompilePool(CompileSettings settings) : state_(std::make_unique<State>(settings)) {}
+CompilePool::CompilePool(const CompileSettings& settings) : state_(std::make_unique<State>(settings)) {}
 
 CompilePool::~CompilePool() {
   for (std::jthread& thread : state_->threads) thread.request_stop();

@@ -26,7 +26,7 @@ int compiles_at_once(int workers) noexcept;
 /// Threads and processes are begun when there is something to compile, and no more than there are compiles.
 class CompilePool {
  public:
-  explicit CompilePool(CompileSettings settings);
+  explicit CompilePool(const CompileSettings& settings);
   /// In threads.
   explicit CompilePool(int workers = 0) : CompilePool(CompileSettings{workers, {}}) {}
   /// Drops what has not begun, stops what is under way in processes, and waits for what is under way in threads.

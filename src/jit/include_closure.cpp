@@ -163,7 +163,7 @@ bool KnownClosure::holds() const {
 std::shared_ptr<const KnownClosure> known_closure(const Specialisation& specialisation) {
   const std::string name =
       (specialisation.toolkit_headers ? "closure with toolkit of " : "closure of ") + specialisation.entry;
-  const auto kept = std::static_pointer_cast<const KnownClosure>(specialisation.files.kept(name));
+  auto kept = std::static_pointer_cast<const KnownClosure>(specialisation.files.kept(name));
   if (kept && kept->holds()) return kept;
   auto walked = std::make_shared<const KnownClosure>(ClosureWalk(specialisation).run());
   specialisation.files.keep(name, walked);

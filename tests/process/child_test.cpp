@@ -84,7 +84,8 @@ TEST_CASE("a worker ends with its owner's handle, and one that was killed is kno
     Child second(program);
     CHECK(processes_of(program).size() == 2);
     CHECK_FALSE(second.gone());
-    CHECK(second.stop() == "ended with status 0");
+    const std::string how = second.stop();  // by itself, as its owner let go of it; one that takes long to end is ended
+    CHECK((how == "ended with status 0" || how == "was stopped"));
     CHECK(second.gone());
     CHECK(processes_of(program).size() == 1);
   }

@@ -93,7 +93,7 @@ TEST_CASE("fault 36: a template that takes all memory is rejected alone at the l
           "template <typename T, int Threads, int Vector>");
   op.edit("scale.cuh", "  for (long long i = threadIdx.x * Vector;",
           "  static_assert(Bomb<Threads == 128 ? 24 : 0, 1>::value != 0);\n  for (long long i = threadIdx.x * Vector;");
-  check_tune(op, folder, std::int64_t{256} << 20, 2, {"the compiler ran out of its memory limit"});
+  check_tune(op, folder, std::int64_t{768} << 20, 2, {"the compiler ran out of its memory limit"});
 }
 
 TEST_CASE("child: a compile crashes its worker" * doctest::skip()) {
