@@ -10,7 +10,7 @@ constexpr double reach = 1.02;  // an interval that begins within this of the le
 constexpr std::size_t most_finalists = 8;
 constexpr std::int64_t burst = 7;  // rounds between two looks; six samples are the fewest with an interval of 95 %
 constexpr std::int64_t most_bursts = 5;
-constexpr double budget_ns = 100e6;  // of all finalists' runs together; long kernels get fewer rounds
+constexpr double shared_budget_ns = 100e6;  // of all finalists' runs together; long kernels get fewer rounds
 
 }  // namespace
 
@@ -58,7 +58,7 @@ Finals::Finals(Scoreboard& scores) : scores_(scores) {
   std::sort(finalists_.begin(), finalists_.end());
   double round_ns = 0;
   for (std::size_t candidate : finalists_) round_ns += scores.cost(candidate).median_ns;
-  most_rounds_ = std::clamp(static_cast<std::int64_t>(budget_ns / round_ns), burst + 2, most_bursts * burst);
+  most_rounds_ = std::clamp(static_cast<std::int64_t>(shared_budget_ns / round_ns), burst + 2, most_bursts * burst);
   for (std::size_t candidate : finalists_) scores_.forget_samples(candidate);
 }
 
