@@ -17,10 +17,10 @@ struct Counted {
   std::int64_t launches = 0;
   double at_edge = 0;
 };
-using Counts = std::vector<std::pair<OpBucket, Counted>>;
+using Tally = std::vector<std::pair<OpBucket, Counted>>;
 
-Counts count_histogram(const std::vector<store::HistogramRow>& rows, std::span<const spec::Op> ops,
-                       const spec::DeviceFacts& device, std::int64_t& unknown) {
+Tally count_histogram(const std::vector<store::HistogramRow>& rows, std::span<const spec::Op> ops,
+                      const spec::DeviceFacts& device, std::int64_t& unknown) {
   std::map<std::pair<const spec::Op*, std::string>, std::pair<OpBucket, Counted>> buckets;
   for (const store::HistogramRow& row : rows) {
     const auto op = std::find_if(ops.begin(), ops.end(), [&](const spec::Op& each) { return each.name == row.op; });
@@ -35,13 +35,13 @@ Counts count_histogram(const std::vector<store::HistogramRow>& rows, std::span<c
     counted.launches += row.launches;
     counted.at_edge += static_cast<double>(row.launches) * engine::relative_cost(*op, *problem, edge, device);
   }
-  Counts counts;
+  Tally counts;
   for (const auto& [key, bucket] : buckets) counts.push_back(bucket);
   return counts;
 }
 
-Counts one_each(const std::vector<OpBucket>& buckets) {
-  Counts counts;
+Tally one_each(const std::vector<OpBucket>& buckets) {
+  Tally counts;
   for (const OpBucket& bucket : buckets) counts.push_back({bucket, {1, 1}});
   return counts;
 }
@@ -94,9 +94,9 @@ Demands read_demands(const DemandSource& source, std::span<const spec::Op> ops, 
                                           : "name a workload, or give --from-histogram");
   Demands demands;
   demands.counted = source.from_histogram;
-  const Counts counts = source.from_histogram
-                            ? count_histogram(rows_of(source, layers), ops, device, demands.unknown_launches)
-                            : one_each(read_workload(source.workload, ops));
+  const Tally counts = source.from_histogram
+                           ? count_histogram(rows_of(source, layers), ops, device, demands.unknown_launches)
+                           : one_each(read_workload(source.workload, ops));
   for (const auto& [bucket, counted] : counts) {
     const double ns = engine::expected_ns(*bucket.op, bucket.bucket, device, Regime::cold_l2, layers);
     demands.buckets.push_back({bucket, counted.launches, ns * counted.at_edge});
