@@ -36,10 +36,11 @@ Background::Background(State& engine)
 Background::~Background() {
   if (!thread_.joinable()) return;
   thread_.request_stop();
-  // A tune that waits for a compile is woken by its end: those not begun are dropped, again while it runs into new ones.
+  // A tune that waits for a compile is woken by its end: one in a process is stopped, those not begun are dropped, again while it runs
+  // into new ones.
   std::unique_lock lock(mutex_);
   while (busy_) {
-    compiling_->pool.cancel();
+    compiling_->pool.interrupt();
     changed_.wait_for(lock, std::chrono::milliseconds(20), [this] { return !busy_; });
   }
 }

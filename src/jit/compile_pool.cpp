@@ -123,8 +123,7 @@ CompilePool::CompilePool(const CompileSettings& settings) : state_(std::make_uni
 
 CompilePool::~CompilePool() {
   for (std::jthread& thread : state_->threads) thread.request_stop();
-  cancel();
-  if (state_->processes) state_->processes->interrupt();
+  interrupt();
 }
 
 std::shared_future<Cubin> CompilePool::submit(const spec::Digest& key, Specialisation specialisation) {
@@ -142,6 +141,11 @@ void CompilePool::cancel() {
     task.promise.set_exception(std::make_exception_ptr(
         Error(ErrorKind::interrupted, "Compiling " + task.specialisation.label + " was cancelled before it began.")));
   }
+}
+
+void CompilePool::interrupt() {
+  cancel();
+  if (state_->processes) state_->processes->interrupt();
 }
 
 std::int64_t CompilePool::compiled() const noexcept {

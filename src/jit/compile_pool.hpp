@@ -37,6 +37,8 @@ class CompilePool {
   std::shared_future<Cubin> submit(const spec::Digest& key, Specialisation specialisation);
   /// Drops what has not begun; their futures throw Error(interrupted).
   void cancel();
+  /// For the end: that, and what is under way in processes, or is asked for later, throws the same.
+  void interrupt();
   [[nodiscard]] std::int64_t compiled() const noexcept;  // compiles that ended, well or badly
 
  private:
