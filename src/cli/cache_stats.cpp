@@ -70,11 +70,11 @@ Json json_of(const std::string& name, store::File& file) {
             {"ops", Json::array()},
             {"launches", uses.launches},
             {"misses", uses.misses},
-            {"most_launched", Json::array()},
             {"record_uses", uses.record_uses},
             {"records_used", uses.records_used},
             {"cubin_uses", uses.cubin_uses},
             {"cubins_used", uses.cubins_used},
+            {"most_launched", Json::array()},
             {"set_aside", stats.quarantined},
             {"quarantined", file.counters().quarantined}};
   for (const store::OpBytes& each : file.bytes_by_op())

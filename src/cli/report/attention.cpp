@@ -51,7 +51,7 @@ void draw_missing(std::string& out, const Content& content) {
   else {
     out +=
         "<p>Launched, and without a record; the most launched first. <code>kiln tune</code> with these sizes makes them hits.</p>\n";
-    open_table(out, "Missing buckets", std::array<std::string, 4>{"Op", "Bucket", "> Launches", "> Real sizes"});
+    open_table(out, "Missing buckets", std::array<std::string, 4>{"Op", "Bucket", "> Launches, about", "> Real sizes"});
   }
   for (std::size_t i = 0; i < std::min(content.missing.size(), most_listed); ++i) {
     const Missing& each = content.missing[i];
