@@ -179,8 +179,8 @@ Background::End Background::tune(const Wanted& wanted, const std::stop_token& st
                                   .on_event = engine_.options.on_tune,
                                   .pace = [&](double device_ns) { pacer_.spend(device_ns, stop); }};
   tune::publish(request, tune::tune_bucket(request, compiling_->cubins), compiling_->cubins);
-  engine_.counters.count_tune();
   adopt_stored();
+  engine_.counters.count_tune();
   return End::done;
 }
 
