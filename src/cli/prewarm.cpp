@@ -7,6 +7,7 @@
 #include "cli/demand.hpp"
 #include "cli/deployment.hpp"
 #include "cli/output.hpp"
+#include "cli/search_choice.hpp"
 #include "cli/table.hpp"
 #include "cli/target.hpp"
 #include "cli/tuning.hpp"
@@ -24,6 +25,7 @@ struct Settings {
   double top = 100;
   std::int64_t limit = 0;
   std::string devices;
+  SearchChoice search;
   TargetChoice target;
   std::string output;
   bool force = false;
@@ -40,6 +42,7 @@ void declare(CLI::App& command, Settings& settings) {
       ->check(CLI::Validator(CLI::PositiveNumber).description(""))
       ->type_name("N");
   declare_devices(command, settings.devices);
+  declare_search(command, settings.search);
   command
       .add_option("--arch", settings.target.arch,
                   "No tuning: compile what the files hold for this architecture; needs NVRTC, but no GPU")
@@ -188,7 +191,9 @@ Target target_of(const engine::State& state) {
 }
 
 int tune_and_finish(const Globals& globals, const Settings& settings) {
-  const TuningDevices devices(globals, settings.devices, engine_options(globals));
+  Options options = engine_options(globals);
+  options.search = search_settings(settings.search);
+  const TuningDevices devices(globals, settings.devices, options);
   if (devices.classes() > 1 && !settings.output.empty())
     throw Error(
         ErrorKind::bad_input,
