@@ -32,7 +32,7 @@ TunedBucket found(const OpBucket& bucket, const engine::Lookup& lookup) {
 }
 
 bool is_enough(const engine::Lookup& lookup, Again again) {
-  return lookup.is_hit() && again != Again::all && !(again == Again::stale && lookup.stale);
+  return lookup.is_hit() && again != Again::all && !(again == Again::stale && lookup.is_stale_in_part());
 }
 
 TunedBucket tune(engine::State& state, TuneProgress& progress, const OpBucket& bucket, Again again,

@@ -25,8 +25,9 @@ Origin OpState::launch(const Problem& problem, const Arguments& arguments, CUstr
   return launch_plan(*plan, problem, arguments, stream);
 }
 
-Origin OpState::launch_plan(const PlanState& plan, const Problem& problem, const Arguments& arguments,
+Origin OpState::launch_plan(const PlanState& whole, const Problem& problem, const Arguments& arguments,
                             CUstream stream) {
+  const PlanState& plan = whole.at(problem);
   jit::CallFrame frame;
   if (!plan.executable.fill(frame, problem, arguments))
     throw Error(ErrorKind::bad_input, plan.executable.explain_frame(problem, arguments));

@@ -106,12 +106,13 @@ Explanation explain(const spec::Op& op, const Problem& problem, const spec::Devi
                     const std::string& arch, store::Layers& layers, tune::Cubins& cubins) {
   Lookup lookup = look_up(op, problem, device, regime, layers);
   make_servable(lookup, op, device, arch, cubins);
-  fall_back_at(lookup, op, problem, device);
   Explanation explanation;
   explanation.problem = spec::to_string(op, problem);
   explanation.bucket = spec::to_string(op, lookup.bucket);
-  explanation.key = lookup.key;
   for (const store::Layer& layer : layers.layers()) explanation.layers.push_back(answer_of(layer, lookup));
+  lookup = part_at(op, std::move(lookup), problem);
+  explanation.key = lookup.key;
+  fall_back_at(lookup, op, problem, device);
   explanation.origin = lookup.origin;
   explanation.why = lookup.record_unusable.empty()
                         ? lookup.why

@@ -2,6 +2,8 @@
 
 #include <fmt/format.h>
 
+#include <algorithm>
+
 #include "jit/executable.hpp"
 #include "tune/guess.hpp"
 #include "tune/model.hpp"
@@ -15,6 +17,16 @@ void use(Lookup& lookup, tune::Usable usable, Origin origin, double cost_ns, std
   lookup.origin = origin;
   lookup.cost_ns = cost_ns;
   lookup.why = std::move(why);
+}
+
+void use_refinements(Lookup& lookup, const spec::Op& op, const spec::DeviceFacts& device, store::Layers& layers) {
+  if (!spec::refined_axis(op)) return;
+  auto found = tune::refinements_of(op, lookup.bucket, device, lookup.key, layers.refinements_of(*lookup.record));
+  lookup.refinements = std::move(found.usable);
+  lookup.unusable_refinements = found.unusable;
+  for (tune::Refinement& each : lookup.refinements)
+    each.stale = each.record.source_digest !=
+                 present_source(op, *each.usable.implementation, each.at, device, each.usable.config);
 }
 
 /// The first layer's record that can serve; one that cannot does not hide those behind it.
@@ -39,6 +51,7 @@ bool use_record(Lookup& lookup, const spec::Op& op, const spec::DeviceFacts& dev
   use(lookup, std::move(usable), overlay ? Origin::overlay : Origin::base, record.cost_ns,
       lookup.stale ? "the record was tuned from other sources; it serves until it is tuned again"
                    : "the record's config is legal in this bucket");
+  use_refinements(lookup, op, device, layers);
   return true;
 }
 
@@ -93,6 +106,39 @@ std::string present_source(const spec::Op& op, const spec::Implementation& imple
                            const spec::DeviceFacts& device, std::span<const std::int64_t> config) {
   const auto frame = spec::make_frame(op, &implementation, bucket, device, config);
   return spec::to_hex(jit::source_digest(jit::specialise(op, implementation, frame, {})));
+}
+
+bool Lookup::is_stale_in_part() const noexcept {
+  return stale || std::any_of(refinements.begin(), refinements.end(), [](const auto& each) { return each.stale; });
+}
+
+Lookup lower_part(const Lookup& whole, const tune::Refinement& lower) {
+  Lookup part;
+  part.bucket = lower.at;
+  part.key = lower.record.key;
+  part.record = {lower.record, whole.record->layer};
+  part.stale = lower.stale;
+  use(part, lower.usable, whole.origin, lower.record.cost_ns,
+      lower.stale ? "it was tuned from other sources and serves until the bucket is tuned again"
+                  : "its config is legal there");
+  return part;
+}
+
+Lookup part_at(const spec::Op& op, Lookup whole, const Problem& problem) {
+  if (whole.refinements.empty()) return whole;
+  const std::string& axis = op.axes[*spec::refined_axis(op)].name;
+  std::string splits;
+  for (const tune::Refinement& each : whole.refinements)
+    splits += fmt::format("{}{}={}", splits.empty() ? "" : ", ", axis, each.edge);
+  const tune::Refinement* lower = tune::covering(op, whole.refinements, problem);
+  if (lower == nullptr) {
+    whole.why = fmt::format("the bucket is split at {}; the bucket's own record serves above: {}", splits, whole.why);
+    return whole;
+  }
+  Lookup part = lower_part(whole, *lower);
+  part.why = fmt::format("the bucket is split at {}; the record of its lower part, up to {}={}, serves: {}", splits,
+                         axis, lower->edge, part.why);
+  return part;
 }
 
 Lookup look_up(const spec::Op& op, const Problem& problem, const spec::DeviceFacts& device, Regime regime,

@@ -12,6 +12,7 @@
 #include "store/layers.hpp"
 #include "tune/cubins.hpp"
 #include "tune/deploy.hpp"
+#include "tune/refinement.hpp"
 
 namespace kiln::engine {
 
@@ -28,6 +29,10 @@ struct Lookup {
   double cost_ns = 0;   // as recorded for the bucket that it comes from; 0 for a default and for the model's choice
   double distance = 0;  // of a nearest record: tune::NearRecord::distance
   std::string why;      // one sentence
+  std::vector<tune::Refinement> refinements;  // of the record, by edge: what serves the bucket's lower parts
+  std::int64_t unusable_refinements = 0;
+  /// Whether the record, or one that refines it, was tuned from other sources.
+  [[nodiscard]] bool is_stale_in_part() const noexcept;
   [[nodiscard]] bool is_hit() const noexcept { return origin == Origin::overlay || origin == Origin::base; }
 };
 
@@ -35,6 +40,11 @@ struct Lookup {
 /// away gives way to the model's choice where that is expected to be much faster. Throws nothing for a miss.
 Lookup look_up(const spec::Op& op, const Problem& problem, const spec::DeviceFacts& device, Regime regime,
                store::Layers& layers, bool stand_ins = true);
+
+/// The answer for one part of a bucket that is split: as of a bucket of its own, with the edge's sizes as `bucket`.
+Lookup lower_part(const Lookup& whole, const tune::Refinement& lower);
+/// The answer for the part that `problem`, of this bucket, lies in. Where the bucket is split, `why` says at which sizes.
+Lookup part_at(const spec::Op& op, Lookup whole, const Problem& problem);
 
 using spec::parse_bucket;
 

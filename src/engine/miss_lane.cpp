@@ -118,6 +118,7 @@ void OpState::adopt(const Lookup& lookup) {
   auto plan = load(lookup);
   const std::lock_guard lock(mutex_);
   plan->replaced = hot.find(lookup.bucket);
+  for (const PlanState::LowerPart& part : plan->lower_parts) part.plan->replaced = plan->replaced;
   hot.publish(lookup.bucket, plans_.emplace_back(std::move(plan)).get());
 }
 
@@ -149,7 +150,22 @@ jit::Executable OpState::load_executable(const spec::Implementation& implementat
   }
 }
 
+/// With all parts of a bucket that is split. A lower part that cannot be made ready leaves its sizes to the one above it.
 std::unique_ptr<PlanState> OpState::load(const Lookup& lookup) {
+  auto plan = load_part(lookup);
+  for (std::int64_t i = 0; i < lookup.unusable_refinements; ++i) engine.counters.count(Miss::unusable);
+  for (const tune::Refinement& each : lookup.refinements) {
+    try {
+      plan->split_axis = *spec::refined_axis(op);
+      plan->lower_parts.push_back({each.edge, load_part(lower_part(lookup, each))});
+    } catch (const Error& error) {
+      engine.warn(fmt::format("{}: the record '{}' is left out: {}", op.name, each.record.key, error.what()));
+    }
+  }
+  return plan;
+}
+
+std::unique_ptr<PlanState> OpState::load_part(const Lookup& lookup) {
   if (lookup.implementation == nullptr) throw Error(ErrorKind::not_tuned, lookup.why);
   const spec::Implementation& implementation = *lookup.implementation;
   const auto frame = spec::make_frame(op, &implementation, lookup.bucket, engine.context.info().facts, lookup.config);

@@ -95,10 +95,8 @@ Origin Op::launch(const Problem& problem, const Arguments& arguments, Stream str
 Plan Op::plan(const Problem& problem, Stream stream) const {
   spec::check_problem(state_->op, problem);
   const engine::PlanState* plan = state_->prepare(problem, stream);
-  if (plan->workspaces->bytes() > 0) {
-    const cuda::Context::Scope scope(state_->engine.context);
-    plan->workspaces->make(stream);
-  }
+  const cuda::Context::Scope scope(state_->engine.context);
+  plan->make_workspaces(stream);
   return {state_, plan};
 }
 

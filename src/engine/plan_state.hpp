@@ -37,12 +37,27 @@ class Workspaces {
   std::atomic<Block*> head_{nullptr};
 };
 
+/// Of a bucket, or of one part of a bucket that is split.
 struct PlanState {
   PlanState(Problem bucket_of_plan, jit::Executable loaded, Origin from)
       : bucket(bucket_of_plan),
         executable(std::move(loaded)),
         origin(from),
         workspaces(std::make_unique<Workspaces>(executable.workspace_bytes(), executable.workspace_zeroed())) {}
+
+  /// The part of the bucket that a problem of it lies in: a lower part's plan, or this one. No lock, no allocation.
+  [[nodiscard]] const PlanState& at(const Problem& problem) const noexcept {
+    for (const LowerPart& part : lower_parts)
+      if (problem.axes[split_axis] <= part.edge) return *part.plan;
+    return *this;
+  }
+  /// The stream's workspaces of all parts, so that a capture finds them. Throws as Workspaces::make does.
+  void make_workspaces(CUstream stream) const;
+
+  struct LowerPart {
+    std::int64_t edge;
+    std::unique_ptr<PlanState> plan;
+  };
 
   Problem bucket;
   jit::Executable executable;
@@ -52,6 +67,8 @@ struct PlanState {
   double cost_ns = 0;
   bool stale = false;
   std::unique_ptr<Workspaces> workspaces;
+  std::vector<LowerPart> lower_parts;  // of a bucket that is split, by edge
+  std::size_t split_axis = 0;
   const PlanState* replaced = nullptr;           // the stand-in that served before it
   mutable std::atomic<bool> launched{false};     // its first launch counts as overlay or base, later ones as hot
   mutable std::atomic<std::int64_t> samples{0};  // its launches, one in Histogram::stride

@@ -24,11 +24,19 @@ std::vector<Problem> recorded_buckets(const spec::Op& op, const spec::DeviceFact
   return buckets;
 }
 
+/// Whether a look-up can come by this record on the way to `problem`: by the key of its bucket, or as what refines that.
+bool is_asked_for(const spec::Op& op, const Problem& problem, const spec::DeviceFacts& device, Regime regime,
+                  const std::string& key) {
+  if (spec::record_key(op, problem, device, regime) == key) return true;
+  const Problem bucket = spec::bucket_of(op, problem);
+  return tune::refined_problem(op, bucket, spec::record_key(op, bucket, device, regime), key) == problem;
+}
+
 /// Where a record stands among the present ops.
 struct Place {
   const spec::Op* op = nullptr;  // null: not loaded
   std::optional<spec::DeviceFacts> device;
-  std::optional<Problem> bucket;  // nothing when no look-up can form the record's key
+  std::optional<Problem> bucket;  // or a split bucket's edge; nothing when no look-up can form the record's key
 };
 
 Place place_of(std::span<const spec::Op> ops, const store::Record& record) {
@@ -40,7 +48,7 @@ Place place_of(std::span<const spec::Op> ops, const store::Record& record) {
   if (!place.device) return place;
   const auto bucket = parse_bucket(*op, record.bucket);
   const Regime regime = record.regime == spec::to_string(Regime::hot_l2) ? Regime::hot_l2 : Regime::cold_l2;
-  if (bucket && spec::record_key(*op, *bucket, *place.device, regime) == record.key) place.bucket = bucket;
+  if (bucket && is_asked_for(*op, *bucket, *place.device, regime, record.key)) place.bucket = bucket;
   return place;
 }
 
@@ -54,7 +62,7 @@ Staleness find_stale(std::span<const spec::Op> ops, const spec::DeviceFacts& dev
       const Lookup lookup = look_up(op, bucket, device, regime, layers, false);
       ++staleness.records;
       if (!lookup.is_hit()) ++staleness.unusable;
-      if (lookup.is_hit() && lookup.stale) staleness.stale.push_back({&op, bucket});
+      if (lookup.is_hit() && lookup.is_stale_in_part()) staleness.stale.push_back({&op, bucket});
     }
   }
   return staleness;

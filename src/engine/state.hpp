@@ -31,7 +31,7 @@ struct OpState {
 
   // The call lane (call_lane.cpp).
   Origin launch(const Problem& problem, const Arguments& arguments, CUstream stream);
-  Origin launch_plan(const PlanState& plan, const Problem& problem, const Arguments& arguments, CUstream stream);
+  Origin launch_plan(const PlanState& whole, const Problem& problem, const Arguments& arguments, CUstream stream);
 
   // The miss lane (miss_lane.cpp): makes the bucket ready once, however many threads ask.
   const PlanState* prepare(const Problem& problem, CUstream stream);
@@ -57,6 +57,7 @@ struct OpState {
   std::unique_ptr<PlanState> build(const Problem& problem);
   std::unique_ptr<PlanState> tune(const Lookup& lookup);
   std::unique_ptr<PlanState> load(const Lookup& lookup);
+  std::unique_ptr<PlanState> load_part(const Lookup& lookup);
   tune::KeyedCubin cubin_of(const jit::Specialisation& specialisation, bool of_record);
   jit::Executable load_executable(const spec::Implementation& implementation, std::span<const std::int64_t> frame,
                                   bool of_record);

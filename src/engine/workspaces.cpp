@@ -24,4 +24,9 @@ CUdeviceptr Workspaces::make(CUstream stream) {
   return block.buffer.pointer();
 }
 
+void PlanState::make_workspaces(CUstream stream) const {
+  workspaces->make(stream);
+  for (const LowerPart& part : lower_parts) part.plan->make_workspaces(stream);
+}
+
 }  // namespace kiln::engine

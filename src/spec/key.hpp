@@ -4,6 +4,7 @@
 #include <array>
 #include <cstddef>
 #include <cstdint>
+#include <optional>
 #include <span>
 #include <string>
 #include <string_view>
@@ -40,5 +41,19 @@ std::string_view to_string(Regime regime) noexcept;  // "cold", "hot"
 /// "rms_norm@1 | rows=pow2:512 cols=exact:4096 | dtype=bf16 | sm_90/mp132/... | cold"
 std::string record_key(const Op& op, const Problem& bucket, const DeviceFacts& device, Regime regime);
 Digest record_digest(std::string_view record_key);
+
+/// A refinement splits a bucket: "RECORD_KEY | m<=6144" answers for its problems up to m = 6144, where another config is faster.
+struct RefinedKey {
+  std::string_view record_key;  // of the bucket
+  std::string_view axis;
+  std::int64_t edge = 0;
+};
+std::string refined_key(std::string_view record_key, std::string_view axis, std::int64_t edge);
+/// Nothing for the key of a bucket, and for a text that refined_key does not make.
+std::optional<RefinedKey> parse_refined_key(std::string_view key);
+/// What the keys of a bucket's refinements begin with, and no others.
+std::string refined_key_prefix(std::string_view record_key);
+/// The axis along which buckets are split: the first with a policy other than exact. Nothing when there is none.
+std::optional<std::size_t> refined_axis(const Op& op) noexcept;
 
 }  // namespace kiln::spec

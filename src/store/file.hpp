@@ -85,6 +85,8 @@ class File {
   [[nodiscard]] virtual std::optional<CubinRow> find_cubin(const spec::Digest& key, Counters* met = nullptr) = 0;
   /// Newest source first; for inspection and for exports. Rows whose digest fails are skipped and counted.
   [[nodiscard]] virtual std::vector<Record> records(std::string_view op = {}, bool with_candidates = false) = 0;
+  /// Those whose key begins so, by key, without candidates; `prefix` is not empty and ends in ASCII. Like find_record.
+  [[nodiscard]] virtual std::vector<Record> records_under(std::string_view prefix, Counters* met = nullptr) = 0;
   /// For transfers: at most `limit` rows whose key comes after the one given, by key, records with their candidates, the
   /// cubins' payloads checked; fewer than `limit` are the last ones. Unlike the look-ups these throw Error(io) or Error(bad_file),
   /// so that a failure is not taken for the end.
@@ -103,6 +105,8 @@ class File {
   /// The same for many, in one transaction; `existing` says what becomes of a cubin that is already there.
   virtual void put_all(std::span<const Record> records, std::span<const CubinRow> cubins,
                        Existing existing = Existing::keep) = 0;
+  /// The same for records that were found anew: what refined those that they replace (spec::refined_key) goes with them.
+  virtual void put_anew(std::span<const Record> records, std::span<const CubinRow> cubins) = 0;
   /// One transaction around `work`; nothing of it is in the file when it throws.
   virtual void write_all(const std::function<void(Writer&)>& work) = 0;
   virtual bool remove_record(std::string_view key) = 0;

@@ -100,17 +100,33 @@ Record check(Record record) {
   return record;
 }
 
-}  // namespace
-
-// Everything that can be wrong or slow (checks, compression) comes before the lock.
-void SqliteFile::put_all(std::span<const Record> records, std::span<const CubinRow> cubins, Existing existing) {
+std::vector<Record> check_all(std::span<const Record> records) {
   std::vector<Record> checked;
   for (const Record& record : records) checked.push_back(check(record));
+  return checked;
+}
+
+}  // namespace
+
+// In both puts, everything that can be wrong or slow (checks, compression) comes before the lock.
+void SqliteFile::put_all(std::span<const Record> records, std::span<const CubinRow> cubins, Existing existing) {
+  const auto checked = check_all(records);
   const auto packed = pack_all(cubins);
   publish([&](Session& session) {
     Rows rows(session.connection);
     for (const Record& record : checked) rows.put(record);
     for (const Packed& each : packed) rows.put(each.cubin, each.digest, existing == Existing::replace);
+  });
+}
+
+void SqliteFile::put_anew(std::span<const Record> records, std::span<const CubinRow> cubins) {
+  const auto checked = check_all(records);
+  const auto packed = pack_all(cubins);
+  publish([&](Session& session) {
+    for (const Record& record : checked) remove_records_under(session.connection, spec::refined_key_prefix(record.key));
+    Rows rows(session.connection);
+    for (const Record& record : checked) rows.put(record);
+    for (const Packed& each : packed) rows.put(each.cubin, each.digest, false);
   });
 }
 

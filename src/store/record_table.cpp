@@ -7,7 +7,8 @@ namespace kiln::store {
 namespace {
 
 struct Sql {
-  std::string find, read, list, list_op, list_after, list_all, insert, candidates, candidate, insert_candidate;
+  std::string find, read, list, list_op, list_after, list_under, list_all, insert, candidates, candidate,
+      insert_candidate;
 };
 
 const Sql& sql() {
@@ -26,6 +27,7 @@ const Sql& sql() {
                select + " ORDER BY unix_seconds DESC, key",
                select + " WHERE op = ? ORDER BY unix_seconds DESC, key",
                select + " WHERE key > ? ORDER BY key",
+               select + " WHERE key >= ? AND key < ? ORDER BY key",
                select + " ORDER BY id",
                fmt::format("INSERT INTO record ({}digest) VALUES ({}?) RETURNING id", record.names, record.marks),
                select_candidate + " ORDER BY position",
@@ -112,6 +114,13 @@ void put_candidate(Connection& connection, std::int64_t id, const std::string& k
   query.bind(std::span<const std::byte>(digest)).run();
 }
 
+/// The least text that comes after all that begin with the prefix.
+std::string end_of(std::string_view prefix) {
+  std::string end(prefix);
+  ++end.back();
+  return end;
+}
+
 std::int64_t insert_record(Connection& connection, const Record& record) {
   const auto digest = digest_of(record);
   Query query = connection.query(sql().insert);
@@ -169,6 +178,26 @@ std::vector<Record> list_records_after(Connection& connection, std::string_view 
     records.push_back(std::move(row.record));
   }
   return records;
+}
+
+std::vector<Record> list_records_under(Connection& connection, std::string_view prefix, Flaws& flaws) {
+  std::vector<Record> records;
+  const std::string end = end_of(prefix);
+  Query query = connection.query(sql().list_under);
+  query.bind(prefix).bind(std::string_view(end));
+  while (query.step()) {
+    RecordRow row = read_record(query);
+    if (row.flaw.empty())
+      records.push_back(std::move(row.record));
+    else
+      flaws.push_back(flaw_at(row));
+  }
+  return records;
+}
+
+void remove_records_under(Connection& connection, std::string_view prefix) {
+  const std::string end = end_of(prefix);
+  connection.query("DELETE FROM record WHERE key >= ? AND key < ?").bind(prefix).bind(std::string_view(end)).run();
 }
 
 void each_record(Connection& connection, const std::function<void(std::int64_t, const Record&)>& visit) {

@@ -3,6 +3,7 @@
 #include <fmt/format.h>
 
 #include <algorithm>
+#include <array>
 #include <chrono>
 #include <cmath>
 #include <set>
@@ -317,6 +318,14 @@ class Session {
   double baseline_ns_ = 0;
 };
 
+/// A default that does not compile cannot stand in.
+void add_row(std::vector<store::CubinRow>& rows, const jit::Specialisation& needed, Cubins& cubins) {
+  try {
+    rows.push_back(to_row(needed, cubins.get(needed)));
+  } catch (const std::exception&) {  // NOLINT(bugprone-empty-catch): it is left out
+  }
+}
+
 }  // namespace
 
 TuneResult tune_bucket(const TuneRequest& request, Cubins& cubins) {
@@ -332,14 +341,16 @@ TuneResult tune_bucket(const TuneRequest& request, Cubins& cubins) {
 void publish(const TuneRequest& request, const TuneResult& result, Cubins& cubins) {
   std::vector<store::CubinRow> rows{to_row(result.specialisation, result.cubin)};
   for (const jit::Specialisation& needed :
-       deployed(request.op, request.bucket, request.device.facts, request.arch, &result.record)) {
-    if (needed.label == result.specialisation.label) continue;
-    try {
-      rows.push_back(to_row(needed, cubins.get(needed)));
-    } catch (const std::exception&) {  // NOLINT(bugprone-empty-catch): a default that does not compile cannot stand in
-    }
-  }
-  cubins.layers().put_all({&result.record, 1}, rows);
+       deployed(request.op, request.bucket, request.device.facts, request.arch, &result.record))
+    if (needed.label != result.specialisation.label) add_row(rows, needed, cubins);
+  cubins.layers().put_anew({&result.record, 1}, rows);
+}
+
+void publish_split(const spec::Op& op, const Problem& edge, const spec::DeviceFacts& device, const std::string& arch,
+                   const store::Record& whole, const store::Record& lower, Cubins& cubins) {
+  std::vector<store::CubinRow> rows;
+  for (const jit::Specialisation& needed : deployed(op, edge, device, arch, &lower)) add_row(rows, needed, cubins);
+  cubins.layers().put_anew(std::array{whole, lower}, rows);
 }
 
 }  // namespace kiln::tune

@@ -42,7 +42,14 @@ struct TuneResult {
 TuneResult tune_bucket(const TuneRequest& request, Cubins& cubins);
 
 /// Writes the result to the overlay in one transaction: the record, the winner's machine code and that of the defaults, which serve
-/// real sizes that break the winner's constraints. They were compiled as candidates.
+/// real sizes that break the winner's constraints. They were compiled as candidates. What split the bucket between an earlier winner and
+/// another config goes in the same transaction.
 void publish(const TuneRequest& request, const TuneResult& result, Cubins& cubins);
+
+/// Splits a bucket: writes the record of its lower part (spec::refined_key) with its machine code, and beside it that of the whole
+/// bucket, since a split holds only in the layer of the record that it was measured against. An earlier split of the bucket goes.
+/// `edge` is the bucket with its axis at the edge. One transaction.
+void publish_split(const spec::Op& op, const Problem& edge, const spec::DeviceFacts& device, const std::string& arch,
+                   const store::Record& whole, const store::Record& lower, Cubins& cubins);
 
 }  // namespace kiln::tune

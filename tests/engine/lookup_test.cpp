@@ -28,6 +28,13 @@ struct Shelf {
   void put(const Problem& bucket, const std::string& config, double cost_ns, const char* device_class = h200_class) {
     layers.put_all(std::vector{record_of(op, bucket, config, cost_ns, device_class)}, {});
   }
+  void split(const Problem& bucket, std::int64_t edge, const std::string& config, double cost_ns) {
+    Problem at = bucket;
+    at.axes[0] = edge;
+    store::Record record = record_of(op, at, config, cost_ns);
+    record.key = spec::refined_key(spec::record_key(op, bucket, h200(), Regime::cold_l2), "rows", edge);
+    layers.put_all(std::vector{record}, {});
+  }
   Lookup at(const Problem& problem) { return look_up(op, problem, h200(), Regime::cold_l2, layers); }
   Explanation explained(const Problem& problem) {
     jit::CompilePool pool(1);
@@ -185,4 +192,44 @@ TEST_CASE("a default is expected to be as slow as it was elsewhere; of what was 
   const Explanation guess = guessing.explained(sized(64, 4096));
   CHECK(guess.origin == Origin::model);
   CHECK(guess.expected_slowdown == 0);
+}
+
+TEST_CASE("a bucket that is split answers by the smallest edge that covers the size, and explain says so") {
+  Shelf shelf(false);
+  const Problem bucket = sized(1024, 4096);
+  shelf.put(bucket, "threads=256 vector=4", 9000);
+  shelf.split(bucket, 700, "threads=128 vector=2", 5000);
+  shelf.split(bucket, 600, "threads=64 vector=1", 4000);
+  const Lookup whole = shelf.at(sized(520, 4096));
+  CHECK(whole.config == spec::Config{256, 4});
+  REQUIRE(whole.refinements.size() == 2);
+  CHECK(whole.refinements[0].edge == 600);
+  CHECK(part_at(shelf.op, whole, sized(600, 4096)).config == spec::Config{64, 1});
+  CHECK(part_at(shelf.op, whole, sized(601, 4096)).config == spec::Config{128, 2});
+  CHECK(part_at(shelf.op, whole, sized(701, 4096)).config == spec::Config{256, 4});
+  const Explanation lower = shelf.explained(sized(601, 4096));
+  CHECK(lower.config == "threads=128 vector=2");
+  CHECK(lower.cost_ns == 5000);
+  CHECK(lower.origin == Origin::overlay);
+  CHECK(lower.bucket == "rows=1024 cols=4096 dtype=f32");
+  CHECK(lower.key.ends_with(" | cold | rows<=700"));
+  CHECK(lower.why.starts_with(
+      "the bucket is split at rows=600, rows=700; the record of its lower part, up to rows=700, serves"));
+  const Explanation upper = shelf.explained(sized(1000, 4096));
+  CHECK(upper.config == "threads=256 vector=4");
+  CHECK(upper.why.find("the bucket's own record serves above") != std::string::npos);
+}
+
+TEST_CASE("a split that says nothing about its bucket, or cannot serve there, is left out and counted") {
+  Shelf shelf(false);
+  const Problem bucket = sized(1024, 4096);
+  shelf.put(bucket, "threads=256 vector=4", 9000);
+  shelf.split(bucket, 512, "threads=128 vector=2", 1);   // all of it below the bucket
+  shelf.split(bucket, 1024, "threads=128 vector=2", 1);  // the whole bucket
+  shelf.split(bucket, 601, "threads=256 vector=8", 1);   // not legal at its edge
+  shelf.split(bucket, 602, "threads=7 vector=8", 1);     // not declared
+  const Lookup found = shelf.at(sized(520, 4096));
+  CHECK(found.refinements.empty());
+  CHECK(found.unusable_refinements == 4);
+  CHECK(shelf.explained(sized(520, 4096)).config == "threads=256 vector=4");
 }
