@@ -64,7 +64,7 @@ std::vector<DeployedBucket> deployed_buckets(std::span<const OpBucket> buckets, 
   std::vector<DeployedBucket> deployed;
   for (const OpBucket& bucket : buckets) {
     engine::Lookup lookup = engine::look_up(*bucket.op, bucket.bucket, device, regime, layers, false);
-    DeployedBucket each{bucket, std::nullopt, lookup.stale, {}};
+    DeployedBucket each{bucket, std::nullopt, std::move(lookup.refinements), lookup.stale, {}};
     if (lookup.is_hit())
       each.record = std::move(lookup.record->value);
     else
@@ -87,6 +87,8 @@ std::vector<jit::Specialisation> needed_specialisations(std::span<const Deployed
     const auto& [op, problem] = bucket.of;
     add(tune::deployed(*op, problem, device, arch, bucket.record ? &*bucket.record : nullptr));
     add(tune::verification(*op, problem, device, arch));
+    for (const tune::Refinement& lower : bucket.refinements)
+      add(tune::deployed(*op, lower.at, device, arch, &lower.record));
     if (bucket.record) continue;
     for (const store::Record* each : stand_ins(bucket, buckets)) add(tune::deployed(*op, problem, device, arch, each));
   }
@@ -117,8 +119,10 @@ DeployedCubins bring_cubins(const Globals& globals, std::span<const jit::Special
 void write_deployment(const std::filesystem::path& path, std::span<const DeployedBucket> buckets,
                       std::span<const store::CubinRow> cubins) {
   std::vector<store::Record> records;
-  for (const DeployedBucket& bucket : buckets)
+  for (const DeployedBucket& bucket : buckets) {
     if (bucket.record) records.push_back(*bucket.record);
+    for (const tune::Refinement& lower : bucket.refinements) records.push_back(lower.record);
+  }
   const auto gathered = store::File::in_memory();
   gathered->put_all(records, cubins);
   store::export_file(*gathered, path, {}, true);

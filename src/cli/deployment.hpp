@@ -11,6 +11,7 @@
 #include "cli/workload.hpp"
 #include "store/layers.hpp"
 #include "tune/cubins.hpp"
+#include "tune/refinement.hpp"
 
 namespace kiln::cli {
 
@@ -18,6 +19,7 @@ namespace kiln::cli {
 struct DeployedBucket {
   OpBucket of;
   std::optional<store::Record> record;
+  std::vector<tune::Refinement> refinements;  // of the record: configs of the bucket's lower parts
   bool stale = false;
   std::string missing;  // why there is no record, or empty
 };

@@ -32,9 +32,14 @@ Known look_up_bucket(const TraceEntry& entry, const Target& target, Regime regim
   known.bucket = {entry.op,     lookup.bucket, lookup.origin, lookup.implementation != nullptr,
                   lookup.stale, false,         lookup.miss,   0};
   if (lookup.implementation == nullptr) return known;
-  const auto frame = spec::make_frame(*entry.op, lookup.implementation, lookup.bucket, target.facts, lookup.config);
-  known.bucket.cubin_in_files =
-      in_files(layers, compilers, jit::specialise(*entry.op, *lookup.implementation, frame, target.arch));
+  const auto has_cubin = [&](const Problem& at, const spec::Implementation& implementation,
+                             const spec::Config& config) {
+    const auto frame = spec::make_frame(*entry.op, &implementation, at, target.facts, config);
+    return in_files(layers, compilers, jit::specialise(*entry.op, implementation, frame, target.arch));
+  };
+  known.bucket.cubin_in_files = has_cubin(lookup.bucket, *lookup.implementation, lookup.config);
+  for (const tune::Refinement& lower : lookup.refinements)
+    if (!has_cubin(lower.at, *lower.usable.implementation, lower.usable.config)) known.bucket.cubin_in_files = false;
   return known;
 }
 
@@ -51,8 +56,11 @@ DryReport look_up_trace(std::span<const TraceEntry> trace, const Target& target,
       found = known.emplace(name, look_up_bucket(entry, target, regime, layers, compilers)).first;
     ++found->second.bucket.problems;
     const engine::Lookup& lookup = found->second.lookup;
-    if (lookup.implementation != nullptr &&
-        spec::broken_constraint(*entry.op, *lookup.implementation, entry.problem, target.facts, lookup.config))
+    const tune::Refinement* lower = tune::covering(*entry.op, lookup.refinements, entry.problem);
+    const auto* implementation = lower != nullptr ? lower->usable.implementation : lookup.implementation;
+    const spec::Config& config = lower != nullptr ? lower->usable.config : lookup.config;
+    if (implementation != nullptr &&
+        spec::broken_constraint(*entry.op, *implementation, entry.problem, target.facts, config))
       ++report.constraint_fallbacks;
   }
   for (auto& [name, each] : known) report.buckets.push_back(each.bucket);

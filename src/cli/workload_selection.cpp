@@ -30,15 +30,27 @@ std::vector<spec::DeviceFacts> devices_of(const Records& records) {
   return devices;
 }
 
+std::vector<store::Record> refinements_in(const Records& records, const std::string& record_key) {
+  const std::string prefix = spec::refined_key_prefix(record_key);
+  std::vector<store::Record> found;
+  for (auto at = records.lower_bound(prefix); at != records.end() && at->first.starts_with(prefix); ++at)
+    found.push_back(at->second);
+  return found;
+}
+
 std::vector<DeployedBucket> buckets_in(const Records& records, std::span<const OpBucket> buckets,
                                        const spec::DeviceFacts& device, Regime regime) {
   std::vector<DeployedBucket> found;
   for (const OpBucket& bucket : buckets) {
-    DeployedBucket each{bucket, std::nullopt, false, {}};
-    const auto record = records.find(spec::record_key(*bucket.op, bucket.bucket, device, regime));
+    DeployedBucket each{bucket, std::nullopt, {}, false, {}};
+    const std::string key = spec::record_key(*bucket.op, bucket.bucket, device, regime);
+    const auto record = records.find(key);
     if (record != records.end() &&
-        tune::usable(*bucket.op, bucket.bucket, device, record->second).implementation != nullptr)
+        tune::usable(*bucket.op, bucket.bucket, device, record->second).implementation != nullptr) {
       each.record = record->second;
+      each.refinements =
+          tune::refinements_of(*bucket.op, bucket.bucket, device, key, refinements_in(records, key)).usable;
+    }
     found.push_back(std::move(each));
   }
   return found;
@@ -65,6 +77,7 @@ struct Selecting {
         if (!found[i].record) continue;
         any = covered[i] = true;
         record_keys.insert(found[i].record->key);
+        for (const tune::Refinement& lower : found[i].refinements) record_keys.insert(lower.record.key);
       }
       if (any) add_cubins(found, device);
     }
