@@ -7,6 +7,7 @@
 #include "cli/ops_found.hpp"
 #include "cli/output.hpp"
 #include "cli/problem_set.hpp"
+#include "cli/refine.hpp"
 #include "cli/search_choice.hpp"
 #include "cli/tuning.hpp"
 #include "engine/stale.hpp"
@@ -21,6 +22,8 @@ struct Settings {
   bool force = false;
   bool hot = false;
   bool stale = false;
+  bool refine = false;
+  double threshold = 3;
   std::string devices;
   SearchChoice search;
 };
@@ -37,6 +40,15 @@ void declare(CLI::App& command, Settings& settings) {
       "--stale", settings.stale,
       "Tune again exactly the records of this device that were tuned from other sources than the present ones: "
       "all of them, or those of the op, or of the sizes");
+  CLI::Option* refine = command.add_flag(
+      "--refine", settings.refine,
+      "Then split each bucket, along the op's first axis that is not exact, at the size up to which another config beats the bucket's");
+  command
+      .add_option("--threshold", settings.threshold,
+                  "How much faster, in percent, another config must be at a bucket's lowest size; 3 unless given")
+      ->needs(refine)
+      ->check(CLI::Validator(CLI::Range(0.0, 1000.0)).description(""))
+      ->type_name("PERCENT");
   declare_devices(command, settings.devices);
   declare_search(command, settings.search);
   command.add_flag("--hot-l2", settings.hot,
@@ -48,10 +60,14 @@ void check(const Settings& settings, std::span<const spec::Op> ops) {
   const auto refuse = [](const char* message) { throw Error(ErrorKind::bad_input, message); };
   if (settings.stale && settings.force)
     refuse("--force and --stale were given together; --force is every record anyway");
+  if (settings.stale && settings.refine)
+    refuse(
+        "--refine and --stale were given together; --stale ends the splits of what it tunes again, --refine then finds them");
   if (settings.op.empty() && !settings.stale) refuse("op is required; see kiln tune --help");
   if (settings.op.empty()) return;
   const spec::Op& op = find_op(ops, settings.op);
   if (settings.words.empty() && !settings.stale) refuse("sizes is required; see kiln tune --help");
+  if (settings.refine) check_refinable(op);
   if (!settings.words.empty()) parse_problem_set(op, settings.words);
 }
 
@@ -111,6 +127,12 @@ int renew(const Globals& globals, const Settings& settings, const TuningDevices&
   return status;
 }
 
+bool failed_in(const TuningResult& result, const OpBucket& bucket) {
+  return std::any_of(result.buckets.begin(), result.buckets.end(), [&](const TunedBucket& each) {
+    return each.outcome == Outcome::failed && each.of.bucket == bucket.bucket;
+  });
+}
+
 int run(const Globals& globals, const Settings& settings) {
   const std::vector<spec::Op> ops = load_ops(globals);
   check(settings, ops);
@@ -122,7 +144,10 @@ int run(const Globals& globals, const Settings& settings) {
   auto buckets = buckets_named(find_op(devices.first().ops, settings.op), settings.words);
   if (devices.size() > 1) buckets = longest_first(buckets, devices.first());
   const TuningResult result = tune_buckets(globals, devices, buckets, settings.force ? Again::all : Again::none);
-  return finish(globals, result, buckets.size() * devices.classes());
+  const int status = finish(globals, result, buckets.size() * devices.classes());
+  if (!settings.refine || result.interrupted) return status;
+  std::erase_if(buckets, [&](const OpBucket& bucket) { return failed_in(result, bucket); });
+  return std::max(status, refine_buckets(globals, devices, buckets, settings.threshold / 100));
 }
 
 }  // namespace
@@ -132,6 +157,7 @@ void add_tune(CLI::App& app, Chosen& chosen) {
       app, chosen, "tune", "Find the best config for every bucket that some sizes touch", declare, run);
   command->footer(
       "Examples:\n  kiln tune rms_norm rows=1..16384 cols=4096,8192 dtype=bf16\n  kiln tune gemm m=1..16384 n=4096 k=4096 layout=nt\n"
+      "  kiln tune gemm m=1..16384 n=4096 k=4096 --refine     lengths below a split are served by their own config\n"
       "  kiln tune --stale                                    after an op's source was changed\n"
       "Ctrl-C ends it cleanly: finished buckets are kept, and the same command continues.");
 }

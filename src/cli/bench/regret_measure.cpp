@@ -4,19 +4,16 @@
 
 #include <algorithm>
 
-#include "cli/interrupt.hpp"
 #include "cli/tuning.hpp"
 #include "engine/lookup.hpp"
 #include "kiln/error.hpp"
-#include "tune/tuner.hpp"
 
 namespace kiln::cli::bench {
 
 RegretMeasurement::RegretMeasurement(const Globals& globals, engine::State& state, const spec::Op& op, std::size_t axis,
                                      std::vector<spec::BucketPolicy> policies)
-    : globals_(globals), state_(state), op_(op), axis_(axis), policies_(std::move(policies)), exact_(op) {
+    : globals_(globals), state_(state), op_(op), axis_(axis), policies_(std::move(policies)), tunes_(state, op) {
   if (policies_.empty()) policies_.push_back(op.axes[axis].policy);
-  for (spec::Axis& each : exact_.axes) each.policy = {};
 }
 
 /// Only the length is raised to its bucket's edge: the other sizes are what they are.
@@ -26,36 +23,11 @@ Problem RegretMeasurement::edge_of(const Problem& problem, const spec::BucketPol
   return edge;
 }
 
-Contender RegretMeasurement::as_exact(std::string_view implementation, std::string_view config) const {
-  const spec::Implementation* found = exact_.find(implementation);
-  const auto parsed = found == nullptr ? std::nullopt : spec::parse_config(*found, config);
-  if (!parsed)
-    throw Error(ErrorKind::not_tuned,
-                fmt::format("{} has no implementation and config '{} {}'", op_.name, implementation, config));
-  return {found, *parsed};
-}
-
-const Contender& RegretMeasurement::tuned_for(const Problem& problem) {
-  const std::string text = spec::to_string(exact_, problem);
-  if (const auto known = tuned_.find(text); known != tuned_.end()) return known->second;
-  const auto& device = state_.context.info();
-  const tune::TuneRequest request{.op = exact_,
-                                  .bucket = problem,
-                                  .key = spec::record_key(exact_, problem, device.facts, state_.options.regime),
-                                  .device = device,
-                                  .regime = state_.options.regime,
-                                  .arch = state_.arch,
-                                  .search = state_.options.search,
-                                  .worker = state_.worker.get(),
-                                  .stop_requested = Interrupt::requested,
-                                  .on_event = {}};
-  const store::Record record = tune::tune_bucket(request, state_.cubins).record;
-  return tuned_.emplace(text, as_exact(record.implementation, record.config)).first->second;
-}
-
-Contender RegretMeasurement::shared_config(const Problem& edge, const spec::BucketPolicy& policy) {
+/// What serves the problem under a policy; under the op's own also by the lower part of a bucket that is split.
+Contender RegretMeasurement::shared_config(const Problem& problem, const spec::BucketPolicy& policy) {
+  const Problem edge = edge_of(problem, policy);
   const Problem bucket = spec::bucket_of(op_, edge);
-  if (policy != op_.axes[axis_].policy || bucket != edge) return tuned_for(edge);
+  if (policy != op_.axes[axis_].policy || bucket != edge) return tunes_.at(edge).winner;
   const auto look_up = [&] {
     return engine::look_up(op_, bucket, state_.context.info().facts, state_.options.regime, state_.layers, false);
   };
@@ -71,17 +43,18 @@ Contender RegretMeasurement::shared_config(const Problem& edge, const spec::Buck
       throw Error(ErrorKind::not_tuned, tuned.buckets.front().reason);
     lookup = look_up();
   }
-  return as_exact(lookup.record->value.implementation, lookup.record->value.config);
+  lookup = engine::part_at(op_, std::move(lookup), problem);
+  return tunes_.contender(lookup.record->value.implementation, lookup.record->value.config);
 }
 
 std::vector<Regret> RegretMeasurement::at(const Problem& problem) {
   const spec::DeviceFacts& device = state_.context.info().facts;
-  std::vector<Contender> contenders{tuned_for(problem)};
+  std::vector<Contender> contenders{tunes_.at(problem).winner};
   std::vector<std::size_t> places;  // of each policy's config among the contenders
   std::vector<Regret> regrets;
   for (const spec::BucketPolicy& policy : policies_) {
     const Problem edge = edge_of(problem, policy);
-    Contender shared = shared_config(edge, policy);
+    Contender shared = shared_config(problem, policy);
     Regret regret{policy.text(),
                   spec::to_string(op_, problem),
                   problem.axes[axis_],
@@ -92,8 +65,8 @@ std::vector<Regret> RegretMeasurement::at(const Problem& problem) {
                   0,
                   0,
                   false};
-    if (spec::broken_constraint(exact_, *shared.implementation, problem, device, shared.config)) {
-      const tune::Usable usual = tune::default_for(exact_, problem, device);
+    if (spec::broken_constraint(tunes_.op(), *shared.implementation, problem, device, shared.config)) {
+      const tune::Usable usual = tune::default_for(tunes_.op(), problem, device);
       if (usual.implementation == nullptr) throw Error(ErrorKind::not_tuned, usual.why_not);
       shared = {usual.implementation, usual.config};
       regret.fell_back = true;
@@ -103,7 +76,7 @@ std::vector<Regret> RegretMeasurement::at(const Problem& problem) {
     if (known == contenders.end()) contenders.push_back(std::move(shared));
     regrets.push_back(std::move(regret));
   }
-  const auto timed = contest(state_, exact_, problem, state_.options.regime, contenders);
+  const auto timed = contest(state_, tunes_.op(), problem, state_.options.regime, contenders);
   for (std::size_t i = 0; i < regrets.size(); ++i) {
     const Timed& shared = timed[places[i]];
     for (const Timed* each : {&shared, &timed.front()})

@@ -1,11 +1,9 @@
 // Measures regret: the config of a length's bucket against one tuned for that very length.
 #pragma once
 
-#include <map>
-#include <string>
 #include <vector>
 
-#include "cli/bench/contest.hpp"
+#include "cli/bench/exact_tunes.hpp"
 #include "cli/bench/regret.hpp"
 #include "cli/session.hpp"
 
@@ -23,17 +21,14 @@ class RegretMeasurement {
 
  private:
   [[nodiscard]] Problem edge_of(const Problem& problem, const spec::BucketPolicy& policy) const;
-  Contender shared_config(const Problem& edge, const spec::BucketPolicy& policy);
-  const Contender& tuned_for(const Problem& problem);
-  Contender as_exact(std::string_view implementation, std::string_view config) const;
+  Contender shared_config(const Problem& problem, const spec::BucketPolicy& policy);
 
   const Globals& globals_;
   engine::State& state_;
   const spec::Op& op_;
   std::size_t axis_;
   std::vector<spec::BucketPolicy> policies_;
-  spec::Op exact_;  // the op with every length a bucket of its own
-  std::map<std::string, Contender> tuned_;
+  ExactTunes tunes_;
 };
 
 }  // namespace kiln::cli::bench
