@@ -80,7 +80,7 @@ void refine_on(const Globals& globals, engine::State& state, std::span<const OpB
       all.push_back(bench::Refinery(state, bucket).run(threshold, say));
     } catch (const Error& error) {
       line.clear();
-      if (error.kind() == ErrorKind::interrupted) return;
+      if (error.kind() == ErrorKind::interrupted) return state.pool.cancel();
       if (!is_of_one_bucket(error.kind()) && error.kind() != ErrorKind::wrong_result) throw;
       RefinedBucket failed;
       failed.of = bucket;
