@@ -14,8 +14,9 @@ constexpr std::int64_t more_rounds = 2;  // of a heat, after the first, for thos
 constexpr double hopeless = 1.5;         // times the leader's median
 constexpr std::size_t first_heat = 4;    // besides the baseline: favourites, then the best expected
 constexpr std::size_t later_heat = 2;
-constexpr std::int64_t heats_a_draw = 4;  // in each so many, one is drawn whatever is expected of it
-constexpr double improvement = 0.99;      // of the leader's median: less is no news
+constexpr std::size_t compiles_ahead = 4;  // of those that are expected next: a compile takes longer than a heat
+constexpr std::int64_t heats_a_draw = 4;   // in each so many, one is drawn whatever is expected of it
+constexpr double improvement = 0.99;       // of the leader's median: less is no news
 
 /// Expectations, corrected by what was measured: the logarithm of measured over expected is taken to vary slowly over the space, so a
 /// candidate's is the mean of those measured, weighted by how few steps away they are.
@@ -96,10 +97,13 @@ class Racing final : public Search {
   [[nodiscard]] bool contends(std::size_t candidate) const override { return scores_.contends(candidate); }
   [[nodiscard]] const Cost& cost(std::size_t candidate) const override { return scores_.cost(candidate); }
   [[nodiscard]] std::vector<std::size_t> upcoming() const override {
-    if (heats_ == 0) return nominate_first();
-    std::vector<std::size_t> next = untried_by_expectation();
-    next.resize(is_over() ? 0 : std::min(next.size(), later_heat));
-    return next;
+    if (is_over()) return {};
+    std::vector<std::size_t> likely = heats_ == 0 ? nominate_first() : std::vector<std::size_t>();
+    const std::size_t wanted = likely.size() + compiles_ahead;
+    for (std::size_t candidate : untried_by_expectation())
+      if (likely.size() < wanted && std::find(likely.begin(), likely.end(), candidate) == likely.end())
+        likely.push_back(candidate);
+    return likely;
   }
   [[nodiscard]] std::optional<std::size_t> winner(std::span<const int> registers) const override {
     return finals_ ? finals_->winner(registers) : std::nullopt;
