@@ -1,6 +1,6 @@
 // Compiles a second, in worker processes and in threads of one NVRTC, for a template without headers and for one with the toolkit's. Needs no GPU.
 //
-//   bench_compile_rate [--workers 1,2,4,8,16] [--compiles 64] [--arch sm_90a] [--device-class CLASS] [--worker PROGRAM]
+//   bench_compile_rate [--workers 1,2,4,8,16] [--compiles 40] [--arch sm_90a] [--device-class CLASS] [--worker PROGRAM]
 //
 // One JSON object a line. Each compile is of another config; NVRTC's cache on disk is off, as everywhere in Kiln (--no-cache). Every worker has
 // compiled once before the clock begins: `first_ns` is what that took, with beginning the processes and opening NVRTC in each.
@@ -28,7 +28,7 @@ using kiln::jit::Specialisation;
 
 struct Arguments {
   std::vector<int> workers = {1, 2, 4, 8, 16};
-  int compiles = 64;
+  int compiles = 40;
   std::string arch = "sm_90a";
   std::string device_class = "sm_90/mp132/l2_62914560/smem_232448/bus_6144";
   std::filesystem::path program = kiln::process::find_worker({});

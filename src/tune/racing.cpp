@@ -11,7 +11,7 @@ namespace kiln::tune {
 namespace {
 
 constexpr std::int64_t more_rounds = 2;  // of a heat, after the first, for those that are not hopeless
-constexpr double hopeless = 1.5;         // times the leader's median
+constexpr double out_of_reach = 1.5;     // times the leader's median
 constexpr std::size_t first_heat = 4;    // besides the baseline: favourites, then the best expected
 constexpr std::size_t later_heat = 2;
 constexpr std::size_t compiles_ahead = 4;  // of those that are expected next: a compile takes longer than a heat
@@ -116,7 +116,7 @@ class Racing final : public Search {
     const auto leader = scores_.leader();
     for (std::size_t candidate : heat_)
       if (scores_.contends(candidate) &&
-          scores_.cost(candidate).median_ns <= hopeless * scores_.cost(*leader).median_ns)
+          scores_.cost(candidate).median_ns <= out_of_reach * scores_.cost(*leader).median_ns)
         result.push_back(candidate);
     return result;
   }
@@ -169,7 +169,7 @@ class Racing final : public Search {
 
   /// The best expected; and beside it the leader's best expected neighbour, or, now and then, any of the better half.
   std::vector<std::size_t> nominate_next() {
-    const std::vector<std::size_t> ranked = untried_by_expectation();
+    std::vector<std::size_t> ranked = untried_by_expectation();
     if (ranked.size() <= later_heat) return ranked;
     const std::size_t other = heats_ % heats_a_draw == 0
                                   ? std::uniform_int_distribution<std::size_t>(1, ranked.size() / 2)(random_)
