@@ -1,4 +1,4 @@
-"""The README's tables, from a folder that bench/run-h200 wrote.
+"""The README's tables, from a folder that bench/run-h200 wrote: those whose files are there.
 
     python3 bench/tables.py bench/results/2026-11-21-h200
 """
@@ -15,7 +15,7 @@ def rows(name):
 
 
 def table(head, body):
-    print("| " + " | ".join(head) + " |\n|" + "---|" * len(head))
+    print("| " + " | ".join(map(str, head)) + " |\n|" + "---|" * len(head))
     for row in body:
         print("| " + " | ".join(str(cell) for cell in row) + " |")
     print()
@@ -62,6 +62,45 @@ def host_cost():
           [[row["way"], row["median_ns"], row.get("over_bare_ns", "")] for row in rows("hit_latency.json") + rows("hit_latency_peers.json")])
 
 
-replay()
-host_cost()
-throughput()
+def search():
+    tunes = [row for row in rows("search.json") if "tune" in row]
+    table(["40 buckets of gemm", "wall s", "device kept, s", "compiles", "candidates", "of"],
+          [[row["tune"], row["wall_s"], row["device_s"], row["compiles"], row["trials"], row["space"]] for row in tunes])
+    for row in rows("search.json"):
+        if "regret_p95" in row:
+            print(f"Regret: median {row['regret_median']:.2%}, 95th percentile {row['regret_p95']:.2%}, worst {row['regret_worst']:.2%}; "
+                  f"two tunes: {row['same']} the same, {row['tied']} tied, {row['different']} different\n")
+
+
+def compiles():
+    rates = {}
+    for row in rows("compile_rate.json"):
+        rates.setdefault((row["source"], row["in"]), {})[row["workers"]] = row["per_second"]
+    counts = sorted({workers for each in rates.values() for workers in each})
+    table(["compiles a second", "in", *counts], [[*key, *(each.get(count, "-") for count in counts)] for key, each in rates.items()])
+
+
+def regret():
+    body = []
+    for name in ("gemm", "rms_norm", "softmax"):
+        parts = [(row["policy"], row) for row in rows(f"regret_{name}.json")]
+        parts += [("pow2, before --refine", row) for row in rows(f"refine_before_{name}.json")]
+        parts += [("pow2, after --refine", row) for row in rows(f"refine_after_{name}.json")]
+        for policy, row in parts:
+            if row["event"] == "summary" and row["from"] is None:
+                body.append([name, policy, f"{row['median']:.1%}", f"{row['p95']:.1%}", f"{row['worst']:.1%}", row["worst_length"]])
+    table(["op", "buckets", "regret, median", "95th percentile", "worst", "at length"], body)
+
+
+def background():
+    table(["2,000 requests a second", "share asked", "p50 us", "p99 us", "p99.9 us", "share taken", "all tuned after"],
+          [[row["way"], row["share"] or "-", row["p50_us"], row["p99_us"], row["p99.9_us"], f"{row['tuner_share']:.1%}" if row["share"] else "-",
+            f"{row['all_tuned_s']:.1f} s" if row["all_tuned_s"] else ("-" if not row["share"] else f"{row['tunes']} of 6 in {row['seconds']:.0f} s")]
+           for row in rows("background.json")])
+
+
+made_from = {replay: "replay_verified.json", host_cost: "hit_latency.json", throughput: "throughput.json", search: "search.json",
+             compiles: "compile_rate.json", regret: "regret_gemm.json", background: "background.json"}
+for show, needed in made_from.items():
+    if (folder / needed).exists():
+        show()
