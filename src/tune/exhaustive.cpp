@@ -54,7 +54,8 @@ class Exhaustive final : public Search {
     const double best = scores_.cost(*scores_.leader()).median_ns;
     if (taken_ < first_rounds) return cost.median_ns > far_out_of_reach * best ? taken_ : first_rounds;
     if (taken_ == first_rounds && cost.low_ns <= hopeless * best)
-      return std::clamp(static_cast<std::int64_t>(budget_ns / cost.median_ns), least_rounds, most_rounds);
+      return std::clamp(static_cast<std::int64_t>(budget_ns / std::max(cost.median_ns, 1.0)), least_rounds,
+                        most_rounds);
     return taken_;
   }
 

@@ -58,7 +58,8 @@ Finals::Finals(Scoreboard& scores) : scores_(scores) {
   std::sort(finalists_.begin(), finalists_.end());
   double round_ns = 0;
   for (std::size_t candidate : finalists_) round_ns += scores.cost(candidate).median_ns;
-  most_rounds_ = std::clamp(static_cast<std::int64_t>(shared_budget_ns / round_ns), burst + 2, most_bursts * burst);
+  most_rounds_ =
+      std::clamp(static_cast<std::int64_t>(shared_budget_ns / std::max(round_ns, 1.0)), burst + 2, most_bursts * burst);
   for (std::size_t candidate : finalists_) scores_.forget_samples(candidate);
 }
 

@@ -44,7 +44,7 @@ Cost summarise(std::span<double> samples) {
 
 Cost ratio(std::span<const double> a, std::span<const double> b) {
   std::vector<double> ratios(std::min(a.size(), b.size()));
-  for (std::size_t i = 0; i < ratios.size(); ++i) ratios[i] = a[i] / b[i];
+  for (std::size_t i = 0; i < ratios.size(); ++i) ratios[i] = a[i] / std::max(b[i], 1.0);
   return summarise(ratios);
 }
 
