@@ -132,6 +132,7 @@ TEST_CASE("fault 38: a second Ctrl-C ends the command at once, and what was fini
   {
     Running command(words);
     REQUIRE(command.wait_for(finished));
+    REQUIRE(command.wait_for(candidate));  // of the next bucket: the first one is written by then
     command.interrupt();
     command.interrupt();
     CHECK(command.status() == 130);
