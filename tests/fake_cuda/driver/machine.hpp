@@ -1,7 +1,9 @@
 // All the state of the fake driver: one machine a process, behind one lock.
 #pragma once
 
+#include <cstddef>
 #include <cstdint>
+#include <map>
 #include <memory>
 #include <mutex>
 #include <string>
@@ -79,6 +81,7 @@ struct Machine {
   Settings settings;
   Faults faults;
   Heap heap;
+  std::map<void*, std::unique_ptr<std::byte[]>> host_memory;  // what a broken context can no longer free stays here
   std::unordered_map<CUdevice, std::unique_ptr<CUctx_st>> contexts;
   Handles<CUstream_st> streams;
   Handles<CUevent_st> events;

@@ -1,7 +1,8 @@
 // cuMem*: allocation, copies, fills.
 #include <algorithm>
-#include <cstdlib>
 #include <cstring>
+#include <memory>
+#include <utility>
 
 #include "driver/entry.hpp"
 
@@ -114,15 +115,16 @@ CUresult cuMemsetD32Async(CUdeviceptr pointer, unsigned int value, std::size_t c
 CUresult cuMemHostAlloc(void** pointer, std::size_t bytes, unsigned int) {
   return entry_in_context(__func__, [&](Machine& machine, CUctx_st&) {
     forbid_while_capturing(machine);
-    *pointer = std::malloc(bytes);
-    require(*pointer != nullptr, CUDA_ERROR_OUT_OF_MEMORY);
+    auto memory = std::make_unique<std::byte[]>(bytes);
+    *pointer = memory.get();
+    machine.host_memory.emplace(*pointer, std::move(memory));
   });
 }
 
 CUresult cuMemFreeHost(void* pointer) {
   return entry_in_context(__func__, [&](Machine& machine, CUctx_st&) {
     forbid_while_capturing(machine);
-    std::free(pointer);
+    require(machine.host_memory.erase(pointer) == 1, CUDA_ERROR_INVALID_VALUE);
   });
 }
 
