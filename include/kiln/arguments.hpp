@@ -22,13 +22,32 @@ struct RuntimeId {
 
 /// A value like Problem: made once by Op::arguments, changed between calls, read by Op::launch.
 /// Run-time values that were not set take the manifest's default, computed from the real problem at each launch.
+///
+/// An axis that the op declares `on_device` may have its length in device memory: kernels read it when they run, so that a graph
+/// captured once serves every length. The problem's size is then its bound: it decides bucket, grid and default strides; memory must
+/// reach that far, and what lies past the length may hold anything and is left as it is. A length under 0 or past the bound is
+/// clamped and reported to Engine::check.
 struct Arguments {
-  std::array<const void*, max_tensors> tensors{};   // device addresses; null for an optional tensor that is absent
-  std::array<std::int64_t, max_runtime> runtime{};  // integers as they are, reals as their bits
-  std::uint32_t runtime_set = 0;                    // bit i: run-time value i was given
+  std::array<const void*, max_tensors> tensors{};       // device addresses; null for an optional tensor that is absent
+  std::array<std::int64_t, max_runtime> runtime{};      // integers as they are, reals as their bits
+  std::array<const std::int32_t*, max_axes> lengths{};  // device addresses
+  std::uint32_t runtime_set = 0;                        // bit i: run-time value i was given
+  std::uint32_t lengths_set = 0;                        // bit i: the length of axis i is on the device
 
   Arguments& set(TensorId tensor, const void* address) noexcept {
     tensors[tensor.index] = address;
+    return *this;
+  }
+  /// The axis's length is one int32 at this device address, read by each launch when it runs.
+  Arguments& set(AxisId axis, const std::int32_t* length) noexcept {
+    lengths[axis.index] = length;
+    lengths_set |= 1U << axis.index;
+    return *this;
+  }
+  /// The axis's length is the problem's size again.
+  Arguments& reset(AxisId axis) noexcept {
+    lengths[axis.index] = nullptr;
+    lengths_set &= ~(1U << axis.index);
     return *this;
   }
   Arguments& set(RuntimeId value, std::int64_t number) noexcept {

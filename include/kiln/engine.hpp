@@ -6,6 +6,7 @@
 #include <cstdint>
 #include <initializer_list>
 #include <memory>
+#include <optional>
 #include <span>
 #include <string>
 #include <string_view>
@@ -109,12 +110,14 @@ class Op {
   /// {{"rows", 1}, {"cols", 4096}, {"dtype", "bf16"}}. Every axis must be given; a type or choice left out takes its first value.
   /// Throws Error(bad_input) naming the axis: unknown, missing, or out of its range.
   [[nodiscard]] Problem problem(std::initializer_list<Setting> settings) const;
-  /// {{"x", x}, {"y", y}, {"epsilon", 1e-6}}. Throws Error(bad_input) for a name that the op does not have.
+  /// {{"x", x}, {"y", y}, {"epsilon", 1e-6}}; an axis by its name takes the device address of its length.
+  /// Throws Error(bad_input) for a name that the op does not have.
   [[nodiscard]] Arguments arguments(std::initializer_list<Argument> arguments = {}) const;
 
   /// The call lane. A hot bucket costs no lock, allocation, string, file or clock. On a miss the engine's policy decides; on a
   /// capturing stream a miss throws Error(capture) and leaves the capture as it was.
-  /// Throws Error(bad_input) for a size out of range, a missing tensor, or an address that no implementation can serve.
+  /// Throws Error(bad_input) for a size out of range, a missing tensor, an address that no implementation can serve, or a length on the
+  /// device that is null or of an axis that may not have one.
   /// Launches are ordered by `stream` alone; workspaces are kept for each stream.
   Origin launch(const Problem& problem, const Arguments& arguments, Stream stream) const;
 
@@ -154,6 +157,14 @@ struct Explanation {
   std::vector<std::string> passes;  // "rms_norm_vectorized<...> grid 512 1 1 block 256 1 1 shared 0"
 };
 
+/// A length in device memory that a kernel found to be negative or past its bound, and clamped.
+struct LengthFault {
+  std::string op;
+  std::string axis;
+  std::int64_t length = 0;
+  std::int64_t bound = 0;
+};
+
 /// Thread-safe. Retains the device's primary context; keeps plans until it and all its Ops and Plans are gone.
 class Engine {
  public:
@@ -168,6 +179,10 @@ class Engine {
   [[nodiscard]] Explanation explain(const Op& op, const Problem& problem) const;
   /// Under MissPolicy::background: waits until every bucket that was asked for is tuned, or is known not to be. False when `limit` is over before.
   bool wait_for_tunes(std::chrono::milliseconds limit) const;
+  /// Waits for `stream`, then says whether a kernel met a length outside its bound (see Arguments) since the last call: one for each op
+  /// and axis, the latest, an answer a call; nothing when all were within. Launches of other streams that are done are told of too.
+  /// Throws Error(capture) on a capturing stream, Error(driver_failed) for what failed on the stream.
+  [[nodiscard]] std::optional<LengthFault> check(Stream stream) const;
   /// What was set aside or could not be used, such as an overlay that cannot be written: each is said once.
   [[nodiscard]] std::vector<std::string> warnings() const;
 

@@ -57,10 +57,10 @@ std::string joined(const std::vector<spec::Expression>& expressions) {
 }
 
 void print_axes(const spec::Op& op) {
-  Table axes({"axis", "bucket", "> least", "> most", "> multiple of"});
+  Table axes({"axis", "bucket", "> least", "> most", "> multiple of", "length on the device"});
   for (const spec::Axis& axis : op.axes)
     axes.row({axis.name, axis.policy.text(), format_count(axis.minimum), format_count(axis.maximum),
-              format_count(axis.multiple_of)});
+              format_count(axis.multiple_of), axis.on_device ? "may be" : "no"});
   print("\n" + axes.text());
   if (!op.selections.empty()) {
     Table selections({"type or choice", "values"});
@@ -156,7 +156,8 @@ void print_op_json(const spec::Op& op, const Problem& problem, const Target& tar
                             {"bucket", axis.policy.text()},
                             {"min", axis.minimum},
                             {"max", axis.maximum},
-                            {"multiple_of", axis.multiple_of}});
+                            {"multiple_of", axis.multiple_of},
+                            {"on_device", axis.on_device}});
   for (const spec::Selection& each : op.selections)
     json["selections"].push_back({{"name", each.name}, {"values", each.values}});
   for (const spec::Runtime& each : op.runtime)

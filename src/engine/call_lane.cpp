@@ -6,11 +6,34 @@
 
 namespace kiln::engine {
 
+OpState::OpState(State& engine_state, const spec::Op& described) : engine(engine_state), op(described) {
+  for (std::size_t i = 0; i < op.axes.size(); ++i)
+    if (op.axes[i].on_device) on_device_ |= 1U << i;
+}
+
+std::size_t OpState::index() const noexcept { return static_cast<std::size_t>(&op - engine.ops.data()); }
+
+void OpState::check_lengths(const Arguments& arguments) const {
+  for (std::size_t i = 0; i < max_axes; ++i) {
+    if ((arguments.lengths_set >> i & 1U) == 0) continue;
+    if ((on_device_ >> i & 1U) == 0)
+      throw Error(ErrorKind::bad_input,
+                  fmt::format("{}: {} may not have its length on the device; its op.toml does not declare on_device",
+                              op.name, i < op.axes.size() ? "axis '" + op.axes[i].name + "'" : "an axis it has not"));
+    const auto address = reinterpret_cast<std::uintptr_t>(arguments.lengths[i]);
+    if (address != 0 && address % alignof(std::int32_t) == 0) continue;
+    throw Error(ErrorKind::bad_input,
+                fmt::format("{}: the length of axis '{}' on the device is {:#x}, expected the address of an int32; "
+                            "Arguments::reset takes it back",
+                            op.name, op.axes[i].name, address));
+  }
+}
+
 /// One launch in Histogram::stride comes here.
 void OpState::sample(const PlanState& plan, const Problem& problem) noexcept {
   plan.samples.fetch_add(1, std::memory_order_relaxed);
   if (!engine.histogram) return;
-  engine.histogram->histogram.add(static_cast<std::uint32_t>(&op - engine.ops.data()), problem);
+  engine.histogram->histogram.add(static_cast<std::uint32_t>(index()), problem);
 }
 
 inline void OpState::count(const PlanState& plan, const Problem& problem, Origin origin) noexcept {
@@ -27,6 +50,7 @@ Origin OpState::launch(const Problem& problem, const Arguments& arguments, CUstr
 
 Origin OpState::launch_plan(const PlanState& whole, const Problem& problem, const Arguments& arguments,
                             CUstream stream) {
+  if (arguments.lengths_set != 0) check_lengths(arguments);
   const PlanState& plan = whole.at(problem);
   jit::CallFrame frame;
   if (!plan.executable.fill(frame, problem, arguments))
@@ -52,10 +76,11 @@ bool OpState::run(const PlanState& plan, const jit::CallFrame& frame, const Argu
       workspace = plan.workspaces->make(stream);
     }
   }
-  CUresult result = plan.executable.launch(frame, arguments, stream, workspace);
+  const CUdeviceptr reports = arguments.lengths_set != 0 ? engine.length_reports.of(index()) : 0;
+  CUresult result = plan.executable.launch(frame, arguments, stream, workspace, reports);
   if (result == CUDA_ERROR_INVALID_CONTEXT) {  // this thread has no current context, or another device's
     const cuda::Context::Scope scope(engine.context);
-    result = plan.executable.launch(frame, arguments, stream, workspace);
+    result = plan.executable.launch(frame, arguments, stream, workspace, reports);
   }
   if (result != CUDA_SUCCESS)
     cuda::check(result, fmt::format("launching {} {} {}", op.name, plan.implementation, plan.config).c_str());

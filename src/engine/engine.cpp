@@ -63,6 +63,7 @@ State::State(const Options& chosen)
       pool(compile_settings(chosen)),
       cubins(layers, pool),
       worker(worker_for(chosen)),
+      length_reports(context, ops.size()),
       holder(fmt::format("{}/{}", ::getpid(), static_cast<const void*>(this))) {
   if (!(options.background_share > 0 && options.background_share <= 1))
     throw Error(ErrorKind::bad_input,
@@ -133,6 +134,18 @@ Explanation Engine::explain(const Op& op, const Problem& problem) const {
 
 bool Engine::wait_for_tunes(std::chrono::milliseconds limit) const {
   return !state_->background || state_->background->wait(limit);
+}
+
+std::optional<LengthFault> Engine::check(Stream stream) const {
+  const cuda::Context::Scope scope(state_->context);
+  if (cuda::is_capturing(stream))
+    throw Error(ErrorKind::capture,
+                "Engine::check waits for its stream, which is capturing; call it once the graph was launched");
+  cuda::check(cuda::Driver::get().cuStreamSynchronize(stream), "waiting for a stream whose lengths are to be checked");
+  const auto report = state_->length_reports.take();
+  if (!report) return std::nullopt;
+  const spec::Op& op = state_->ops[report->op];
+  return LengthFault{op.name, op.axes[report->axis].name, report->length, report->bound};
 }
 
 std::vector<std::string> Engine::warnings() const { return state_->warnings(); }

@@ -28,6 +28,7 @@ const PlanState* OpState::prepare(const Problem& problem, CUstream stream) {
             "{} {} is not ready and the stream is capturing: nothing is tuned, compiled or loaded then; call Op::plan before the capture",
             op.name, spec::to_string(op, problem)));
   if (engine.histogram) engine.histogram->start();
+  if (on_device_ != 0) engine.length_reports.open();
   if (!engine.background) return build_once(problem);
   const PlanState* plan = nullptr;
   try {

@@ -34,6 +34,15 @@ void set_tensor(const spec::Op& op, Arguments& arguments, TensorId tensor,
   arguments.set(tensor, std::get<const void*>(value));
 }
 
+void set_length(const spec::Op& op, Arguments& arguments, AxisId axis,
+                const std::variant<const void*, std::int64_t, double>& value) {
+  if (!std::holds_alternative<const void*>(value))
+    throw Error(ErrorKind::bad_input,
+                fmt::format("{}: axis '{}' takes the device address of its length here, and its size in the problem",
+                            op.name, op.axes[axis.index].name));
+  arguments.set(axis, static_cast<const std::int32_t*>(std::get<const void*>(value)));
+}
+
 void set_runtime(const spec::Op& op, Arguments& arguments, RuntimeId runtime,
                  const std::variant<const void*, std::int64_t, double>& value) {
   if (const auto* integer = std::get_if<std::int64_t>(&value))
@@ -78,10 +87,13 @@ Arguments Op::arguments(std::initializer_list<Argument> arguments) const {
   Arguments result;
   for (const auto& [given, value] : arguments) {
     const std::string_view name = given;
-    const bool is_runtime =
-        std::any_of(op.runtime.begin(), op.runtime.end(), [&](const spec::Runtime& each) { return each.name == name; });
-    if (is_runtime)
+    const auto is_one_of = [&](const auto& range) {
+      return std::any_of(range.begin(), range.end(), [&](const auto& each) { return each.name == name; });
+    };
+    if (is_one_of(op.runtime))
       set_runtime(op, result, runtime(name), value);
+    else if (is_one_of(op.axes))
+      set_length(op, result, axis(name), value);
     else
       set_tensor(op, result, tensor(name), value);
   }

@@ -13,6 +13,7 @@
 #include "engine/counters.hpp"
 #include "engine/histogram_keeper.hpp"
 #include "engine/hot_table.hpp"
+#include "engine/length_reports.hpp"
 #include "engine/lookup.hpp"
 #include "engine/plan_state.hpp"
 #include "jit/compile_pool.hpp"
@@ -27,7 +28,7 @@ struct State;
 
 /// One op of an engine: the call lane, and behind it the miss lane.
 struct OpState {
-  OpState(State& engine_state, const spec::Op& described) : engine(engine_state), op(described) {}
+  OpState(State& engine_state, const spec::Op& described);
 
   // The call lane (call_lane.cpp).
   Origin launch(const Problem& problem, const Arguments& arguments, CUstream stream);
@@ -43,6 +44,8 @@ struct OpState {
   HotTable hot;
 
  private:
+  [[nodiscard]] std::size_t index() const noexcept;  // of the op in the engine
+  void check_lengths(const Arguments& arguments) const;
   /// False, and nothing is launched, on a capturing stream for which a plan that was swapped in has no workspace yet.
   [[nodiscard]] bool run(const PlanState& plan, const jit::CallFrame& frame, const Arguments& arguments,
                          CUstream stream);
@@ -62,7 +65,8 @@ struct OpState {
   jit::Executable load_executable(const spec::Implementation& implementation, std::span<const std::int64_t> frame,
                                   bool of_record);
 
-  std::mutex mutex_;  // guards what follows, and publication
+  std::uint32_t on_device_ = 0;  // bit i: axis i may have its length on the device
+  std::mutex mutex_;             // guards what follows, and publication
   std::condition_variable ready_;
   std::vector<Problem> in_flight_;  // buckets being made ready
   std::vector<std::unique_ptr<PlanState>> plans_;
@@ -93,6 +97,7 @@ struct State {
   tune::Cubins cubins;
   std::unique_ptr<tune::Worker> worker;  // where candidates run; null: here
   Counters counters;
+  LengthReports length_reports;
   std::unique_ptr<HistogramKeeper> histogram;       // null: launches are not counted by problem
   std::mutex tune_mutex;                            // one tune at a time: timings must not meet
   std::string holder;                               // of leases: this process and engine

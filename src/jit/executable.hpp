@@ -52,10 +52,11 @@ class Executable {
   /// Why `admits` refuses: the constraint's text, or the tensor and the alignment that it needs.
   [[nodiscard]] std::string explain(const CallFrame& call, const Arguments& arguments) const;
 
-  /// Launches every pass. Precondition: admitted. `workspace` has workspace_bytes(). Gives the driver's answer, the first that is not
+  /// Launches every pass. Precondition: admitted. `workspace` has workspace_bytes(); `reports` has a 64-bit word an axis, where kernels
+  /// leave a length on the device that is past its bound, or is 0: nowhere. Gives the driver's answer, the first that is not
   /// CUDA_SUCCESS; throws Error(bad_input) for geometry that these sizes make impossible.
   [[nodiscard]] CUresult launch(const CallFrame& call, const Arguments& arguments, CUstream stream,
-                                CUdeviceptr workspace) const;
+                                CUdeviceptr workspace, CUdeviceptr reports = 0) const;
 
   [[nodiscard]] std::int64_t workspace_bytes() const noexcept { return workspace_bytes_; }
   [[nodiscard]] bool workspace_zeroed() const noexcept { return workspace_zeroed_; }
@@ -100,7 +101,7 @@ class Executable {
                         std::span<const std::int64_t> frame);
   void load_workspaces(const spec::Implementation& implementation, std::span<const std::int64_t> frame);
   [[nodiscard]] CUresult launch_pass(const LoadedPass& pass, const CallFrame& call, const Arguments& arguments,
-                                     CUstream stream, CUdeviceptr workspace) const;
+                                     CUstream stream, CUdeviceptr workspace, CUdeviceptr reports) const;
 
   void load_runtime(const spec::Op& op, std::span<const std::int64_t> frame);
 

@@ -42,6 +42,15 @@ std::int64_t size_or_throw(const spec::Expression& expression, const CallFrame& 
                   value.ok() ? fmt::to_string(value.number) : std::string(to_string(value.status)), minimum, maximum));
 }
 
+/// kiln::axis_length of templates/common/length.cuh, as the device sees it.
+struct AxisLength {
+  const std::int32_t* on_device;
+  CUdeviceptr report;
+  std::int32_t bound;
+  std::int32_t unused;
+};
+static_assert(sizeof(AxisLength) == 24);
+
 struct TensorMapShape {
   std::array<std::uint64_t, spec::max_rank> dimensions{};
   std::array<std::uint64_t, spec::max_rank> stride_bytes{};  // of all but the innermost
@@ -71,20 +80,21 @@ TensorMapShape tensor_map_shape(const std::vector<spec::Expression>& shape,
 
 }  // namespace
 
-CUresult Executable::launch(const CallFrame& call, const Arguments& arguments, CUstream stream,
-                            CUdeviceptr workspace) const {
+CUresult Executable::launch(const CallFrame& call, const Arguments& arguments, CUstream stream, CUdeviceptr workspace,
+                            CUdeviceptr reports) const {
   for (const LoadedPass& pass : passes_)
-    if (const CUresult result = launch_pass(pass, call, arguments, stream, workspace); result != CUDA_SUCCESS)
+    if (const CUresult result = launch_pass(pass, call, arguments, stream, workspace, reports); result != CUDA_SUCCESS)
       return result;
   return CUDA_SUCCESS;
 }
 
 CUresult Executable::launch_pass(const LoadedPass& pass, const CallFrame& call, const Arguments& arguments,
-                                 CUstream stream, CUdeviceptr workspace) const {
+                                 CUstream stream, CUdeviceptr workspace, CUdeviceptr reports) const {
   const cuda::Driver& driver = cuda::Driver::get();
   alignas(64) std::array<CUtensorMap, spec::max_tensor_maps> maps;
   std::array<std::int64_t, spec::max_arguments> values;
   std::array<void*, spec::max_arguments> parameters;
+  std::array<AxisLength, max_axes> lengths;
   std::size_t used_maps = 0;
   for (std::size_t i = 0; i < pass.arguments.size(); ++i) {
     const LoadedArgument& argument = pass.arguments[i];
@@ -100,6 +110,11 @@ CUresult Executable::launch_pass(const LoadedPass& pass, const CallFrame& call, 
       case spec::ArgumentKind::expression:
         values[i] = size_or_throw(argument.value, call, argument.minimum, argument.maximum, pass.kernel, "an argument");
         parameters[i] = &values[i];
+        break;
+      case spec::ArgumentKind::length:
+        lengths[index] = {arguments.lengths[index], reports == 0 ? 0 : reports + index * sizeof(std::uint64_t),
+                          static_cast<std::int32_t>(call.slots[index]), 0};
+        parameters[i] = &lengths[index];
         break;
       case spec::ArgumentKind::tensor_map: {
         TensorMapShape shape = tensor_map_shape(argument.shape, argument.strides, argument.box, size_of(argument.dtype),

@@ -45,6 +45,7 @@ struct Axis {
   std::int64_t minimum = 1;
   std::int64_t maximum = 0;
   std::int64_t multiple_of = 1;
+  bool on_device = false;  // a launch may give it as a length in device memory, bounded by the problem's size
 };
 
 /// A type (its values are dtypes) or a choice (its values are plain words). Both select, so both stand in keys.
@@ -88,12 +89,13 @@ struct Tolerance {
   double absolute = 0;
 };
 
-enum class ArgumentKind : std::uint8_t { tensor, axis, runtime, workspace, expression, tensor_map };
+enum class ArgumentKind : std::uint8_t { tensor, axis, runtime, workspace, expression, tensor_map, length };
 
-/// One kernel argument. An axis is passed as int64, a run-time value as its type, an expression as `type`.
+/// One kernel argument. An axis is passed as int64, a run-time value as its type, an expression as `type`, a length as
+/// kiln::axis_length of templates/common/length.cuh.
 struct Argument {
   ArgumentKind kind = ArgumentKind::tensor;
-  int index = 0;                        // tensor, axis, run-time value, workspace
+  int index = 0;                        // tensor, axis (also of a length), run-time value, workspace
   RuntimeType type = RuntimeType::i64;  // expression
   Expression value;                     // expression
   std::vector<Expression> box;          // tensor_map: elements, outermost first, one for each dimension

@@ -95,9 +95,19 @@ void check_edges(const ManifestReader& reader, const Axis& axis, int line) {
   }
 }
 
+// Nothing is known of what the device will hold but that it is an int32 up to the bound.
+void check_on_device(const ManifestReader& reader, const Axis& axis, int line) {
+  if (axis.multiple_of != 1)
+    reader.fail(line, fmt::format("on_device with multiple_of = {} on axis '{}'", axis.multiple_of, axis.name),
+                "one of the two: a length on the device may be any number");
+  if (axis.maximum > std::numeric_limits<std::int32_t>::max())
+    reader.fail(line, fmt::format("on_device with max = {} on axis '{}'", axis.maximum, axis.name),
+                "at most 2147483647: lengths on the device are int32");
+}
+
 Axis read_axis(const ManifestReader& reader, const std::string& name, const TomlValue& value) {
   const std::string where = fmt::format("axis '{}'", name);
-  reader.check_keys(value, where, {"bucket", "min", "max", "multiple_of"});
+  reader.check_keys(value, where, {"bucket", "min", "max", "multiple_of", "on_device"});
   Axis axis;
   axis.name = name;
   axis.policy = read_policy(reader, reader.required(value, where, "bucket"));
@@ -105,6 +115,8 @@ Axis read_axis(const ManifestReader& reader, const std::string& name, const Toml
   axis.maximum = reader.integer(reader.required(value, where, "max"), "'max'", axis.minimum);
   if (const TomlValue* multiple = value.find("multiple_of"))
     axis.multiple_of = reader.integer(*multiple, "'multiple_of'", 1);
+  axis.on_device = reader.boolean_or(value, "on_device", false);
+  if (axis.on_device) check_on_device(reader, axis, value.line);
   check_edges(reader, axis, value.line);
   return axis;
 }

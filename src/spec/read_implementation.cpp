@@ -127,6 +127,25 @@ void read_workspaces(const ManifestReader& reader, const TomlValue& section, con
   }
 }
 
+bool reads_length(const Implementation& implementation, int axis) {
+  return std::ranges::any_of(implementation.passes, [axis](const Pass& pass) {
+    return std::ranges::any_of(pass.arguments, [axis](const Argument& argument) {
+      return argument.kind == ArgumentKind::length && argument.index == axis;
+    });
+  });
+}
+
+// One that took the bound for the length would compute over padding, and say nothing.
+void check_lengths(const ManifestReader& reader, const Op& op, const Implementation& implementation) {
+  for (std::size_t i = 0; i < op.axes.size(); ++i) {
+    if (!op.axes[i].on_device || reads_length(implementation, static_cast<int>(i))) continue;
+    reader.fail(implementation.passes.front().line,
+                fmt::format("no argument {{ length = \"{}\" }}, though op.toml lets axis '{}' be given on the device",
+                            op.axes[i].name, op.axes[i].name),
+                "it in each pass that needs the axis's size");
+  }
+}
+
 }  // namespace
 
 Implementation read_implementation(const ManifestReader& reader, const TomlValue& document, std::string_view name,
@@ -153,6 +172,7 @@ Implementation read_implementation(const ManifestReader& reader, const TomlValue
   if (const TomlValue* section = document.find("workspace")) read_workspaces(reader, *section, op, implementation);
   implementation.passes =
       read_passes(reader, document, "the file", op, implementation.symbols, implementation.workspaces);
+  check_lengths(reader, op, implementation);
   return implementation;
 }
 

@@ -111,11 +111,28 @@ Argument read_tensor_map(const Scope& scope, const TomlValue& value) {
   return argument;
 }
 
+Argument read_length(const Scope& scope, const TomlValue& value) {
+  const ManifestReader& reader = scope.reader;
+  reader.check_keys(value, "a length argument", {"length"});
+  if (scope.of_reference)
+    reader.fail(value.line, "'length' in a pass of the reference", "the axis by name: the reference is given its size");
+  std::vector<std::string> axes;
+  for (const Axis& each : scope.op.axes)
+    if (each.on_device) axes.push_back(each.name);
+  const TomlValue& name = *value.find("length");
+  if (axes.empty()) reader.fail(value.line, "a length argument", "an axis with on_device = true in op.toml");
+  Argument argument;
+  argument.kind = ArgumentKind::length;
+  argument.index = index_of(scope.op.axes, axes[reader.one_of(name, "the axis of a length argument", axes)]);
+  return argument;
+}
+
 Argument read_argument(const Scope& scope, const TomlValue& value) {
   if (value.kind == TomlValue::Kind::text) return read_named_argument(scope, value);
   if (value.find("tma") != nullptr) return read_tensor_map(scope, value);
+  if (value.find("length") != nullptr) return read_length(scope, value);
   constexpr std::string_view where = "an argument";
-  scope.reader.check_keys(value, where, {"value", "type", "tma", "box", "swizzle"});
+  scope.reader.check_keys(value, where, {"value", "type", "tma", "box", "swizzle", "length"});
   Argument argument;
   argument.kind = ArgumentKind::expression;
   argument.value =

@@ -9,11 +9,14 @@
 namespace fake_cuda {
 namespace {
 
-/// y = (x + bias) * factor for grid.x rows; y is dense.
+/// Rows that blocks were launched for, up to the length that parameter i gives.
+std::int64_t rows_of(const Invocation& call, std::size_t i) { return std::min(call.geometry.grid[0], call.length(i)); }
+
+/// y = (x + bias) * factor; y is dense.
 template <typename T, typename Out>
-Traffic scale(const Invocation& call, std::size_t y_parameter, std::int64_t cols, std::int64_t stride, float factor) {
-  const std::int64_t rows = call.geometry.grid[0];
-  const T* x = call.required<T>(0, (rows - 1) * stride + cols);
+Traffic scale(const Invocation& call, std::int64_t rows, std::size_t y_parameter, std::int64_t cols,
+              std::int64_t stride, float factor) {
+  const T* x = call.required<T>(0, rows == 0 ? 0 : (rows - 1) * stride + cols);
   const T* bias = call.device<T>(1, cols);
   Out* y = call.required<Out>(y_parameter, rows * cols);
   for (std::int64_t row = 0; row < rows; ++row) {
@@ -29,7 +32,7 @@ Traffic scale(const Invocation& call, std::size_t y_parameter, std::int64_t cols
 
 Traffic scale_reference(const Invocation& call) {
   return with_element(call.type_argument(0), [&]<typename T>(T) {
-    return scale<T, float>(call, 2, call.integer(3), call.integer(4), call.value<float>(5));
+    return scale<T, float>(call, call.geometry.grid[0], 2, call.integer(3), call.integer(4), call.value<float>(5));
   });
 }
 
@@ -43,7 +46,7 @@ Traffic scale_tiled(const Invocation& call) {
     require(call.value<CUdeviceptr>(0) % bytes == 0 && call.value<CUdeviceptr>(2) % bytes == 0 &&
                 stride % vector == 0 && cols % vector == 0,
             CUDA_ERROR_MISALIGNED_ADDRESS);
-    Traffic traffic = scale<T, T>(call, 2, cols, stride, call.value<float>(5));
+    Traffic traffic = scale<T, T>(call, rows_of(call, 6), 2, cols, stride, call.value<float>(5));
     traffic.efficiency = 0.01 / (vector == 4 ? 1 : 2) / (1 + std::abs(std::log2(static_cast<double>(threads) / 128)));
     return traffic;
   });
@@ -51,8 +54,8 @@ Traffic scale_tiled(const Invocation& call) {
 
 Traffic scale_copy(const Invocation& call) {
   return with_element(call.type_argument(0), [&]<typename T>(T) {
-    const std::int64_t rows = call.geometry.grid[0], cols = call.integer(2), stride = call.integer(3);
-    const T* x = call.required<T>(0, (rows - 1) * stride + cols);
+    const std::int64_t rows = rows_of(call, 4), cols = call.integer(2), stride = call.integer(3);
+    const T* x = call.required<T>(0, rows == 0 ? 0 : (rows - 1) * stride + cols);
     T* copy = call.required<T>(1, rows * cols);
     for (std::int64_t row = 0; row < rows; ++row) std::copy_n(x + row * stride, cols, copy + row * cols);
     return Traffic{static_cast<double>(2 * rows * cols) * sizeof(T), 0, 0.002};
@@ -61,7 +64,7 @@ Traffic scale_copy(const Invocation& call) {
 
 Traffic scale_plain(const Invocation& call) {
   return with_element(call.type_argument(0), [&]<typename T>(T) {
-    Traffic traffic = scale<T, T>(call, 2, call.integer(3), call.integer(3), call.value<float>(4));
+    Traffic traffic = scale<T, T>(call, rows_of(call, 5), 2, call.integer(3), call.integer(3), call.value<float>(4));
     traffic.efficiency = 0.002;
     return traffic;
   });

@@ -46,6 +46,21 @@ const Twin* find_twin(std::string_view kernel) noexcept {
   return found == std::end(twins) ? nullptr : found;
 }
 
+std::int64_t Invocation::length(std::size_t i) const {
+  struct AxisLength {
+    CUdeviceptr on_device;
+    std::uint64_t* report;
+    std::int32_t bound, unused;
+  };
+  const auto given = value<AxisLength>(i);
+  if (given.on_device == 0) return given.bound;
+  const std::int32_t length = *at<const std::int32_t>(given.on_device, 1);
+  const std::int32_t clamped = std::clamp(length, 0, given.bound);
+  if (clamped != length && given.report != nullptr)
+    *given.report = static_cast<std::uint64_t>(given.bound) << 32 | static_cast<std::uint32_t>(length);
+  return clamped;
+}
+
 const std::string& Invocation::type_argument(std::size_t i) const {
   require(i < name.arguments.size(), CUDA_ERROR_LAUNCH_FAILED);
   return name.arguments[i];

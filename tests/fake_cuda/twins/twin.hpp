@@ -79,6 +79,9 @@ class Invocation {
     return pointer;
   }
 
+  /// Parameter i as kiln::axis_length of templates/common/length.cuh: the bound, or what device memory holds, clamped and reported.
+  [[nodiscard]] std::int64_t length(std::size_t i) const;
+
   [[nodiscard]] const std::string& type_argument(std::size_t i) const;
   /// Of a number, a bool or an enumerator, which a demangled name spells "(type)number".
   [[nodiscard]] std::int64_t template_integer(std::size_t i) const;

@@ -1,4 +1,5 @@
 // y = (x + bias) * factor; bias may be null. A block a row; y and the copy are dense.
+#include "common/length.cuh"
 #include "common/types.cuh"
 #include "common/vector.cuh"
 
@@ -16,7 +17,8 @@ __global__ __launch_bounds__(128) void scale_reference(const T* x, const T* bias
 
 template <typename T, int Threads, int Vector>
 __global__ __launch_bounds__(Threads) void scale_tiled(const T* x, const T* bias, T* y, long long cols,
-                                                       long long stride, float factor) {
+                                                       long long stride, float factor, kiln::axis_length rows) {
+  if (blockIdx.x >= rows.read()) return;
   for (long long i = threadIdx.x * Vector; i < cols; i += Threads * Vector) {
     auto values = kiln::load<Vector>(x + blockIdx.x * stride + i);
 #pragma unroll
@@ -26,12 +28,16 @@ __global__ __launch_bounds__(Threads) void scale_tiled(const T* x, const T* bias
 }
 
 template <typename T>
-__global__ __launch_bounds__(32) void scale_copy(const T* x, T* copy, long long cols, long long stride) {
+__global__ __launch_bounds__(32) void scale_copy(const T* x, T* copy, long long cols, long long stride,
+                                                 kiln::axis_length rows) {
+  if (blockIdx.x >= rows.read()) return;
   for (long long i = threadIdx.x; i < cols; i += 32) copy[blockIdx.x * cols + i] = x[blockIdx.x * stride + i];
 }
 
 template <typename T>
-__global__ __launch_bounds__(32) void scale_plain(const T* copy, const T* bias, T* y, long long cols, float factor) {
+__global__ __launch_bounds__(32) void scale_plain(const T* copy, const T* bias, T* y, long long cols, float factor,
+                                                  kiln::axis_length rows) {
+  if (blockIdx.x >= rows.read()) return;
   for (long long i = threadIdx.x; i < cols; i += 32) {
     y[blockIdx.x * cols + i] = kiln::from_float<T>(scaled(copy[blockIdx.x * cols + i], bias, i, factor));
   }

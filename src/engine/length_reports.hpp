@@ -1,0 +1,44 @@
+// Where kernels tell of a length in device memory that is not within its bound: words of host memory, one for each op and axis.
+#pragma once
+
+#include <atomic>
+#include <cstddef>
+#include <cstdint>
+#include <mutex>
+#include <optional>
+
+#include "cuda/device.hpp"
+#include "kiln/problem.hpp"
+
+namespace kiln::engine {
+
+class LengthReports {
+ public:
+  LengthReports(const cuda::Context& context, std::size_t ops) : context_(context), ops_(ops) {}
+  ~LengthReports();
+  LengthReports(const LengthReports&) = delete;
+  LengthReports& operator=(const LengthReports&) = delete;
+
+  /// Allocates the words, once; off the capture path. Throws Error(out_of_memory, or driver_failed).
+  void open();
+  /// The device's address of an op's words, max_axes of them; 0 before open(). No lock.
+  [[nodiscard]] CUdeviceptr of(std::size_t op) const noexcept {
+    const std::uint64_t* words = words_.load(std::memory_order_acquire);
+    return words == nullptr ? 0 : reinterpret_cast<CUdeviceptr>(words + op * max_axes);
+  }
+
+  struct Report {
+    std::size_t op, axis;
+    std::int64_t length, bound;
+  };
+  /// The first one that stands, and takes it away.
+  std::optional<Report> take() noexcept;
+
+ private:
+  const cuda::Context& context_;
+  std::size_t ops_;
+  std::mutex mutex_;
+  std::atomic<std::uint64_t*> words_{nullptr};
+};
+
+}  // namespace kiln::engine
