@@ -53,6 +53,12 @@ bool varies(const spec::Op& op, const spec::Expression& expression) {
   });
 }
 
+/// Whether a launch of the pass may begin before its predecessor ends. Where devices cannot, it begins afterwards.
+bool is_programmatic(const spec::Op& op, const spec::Pass& pass, std::span<const std::int64_t> frame) {
+  const std::int64_t sm = frame[static_cast<std::size_t>(op.first_device_fact())];
+  return constant_of(pass.programmatic, frame, "programmatic") != 0 && sm >= spec::first_programmatic_sm;
+}
+
 }  // namespace
 
 std::optional<std::string> broken_fixed_constraint(const spec::Op& op, const spec::Implementation& implementation,
@@ -133,7 +139,7 @@ void Executable::load_passes(const spec::Op& op, std::span<const spec::Pass> pas
                   fmt::format("shared = {} is {} bytes, which no launch can have", pass.shared.text(), shared));
     module_.allow_shared(name, shared);
     loaded.config.sharedMemBytes = static_cast<unsigned>(shared);
-    load_attributes(loaded, pass, frame);
+    load_attributes(op, loaded, pass, frame);
     for (const spec::Argument& argument : pass.arguments)
       loaded.arguments.push_back(load_argument(op, argument, frame));
     passes_.push_back(std::move(loaded));
@@ -141,8 +147,8 @@ void Executable::load_passes(const spec::Op& op, std::span<const spec::Pass> pas
   }
 }
 
-void Executable::load_attributes(LoadedPass& loaded, const spec::Pass& pass,
-                                 std::span<const std::int64_t> frame) const {
+void Executable::load_attributes(const spec::Op& op, LoadedPass& loaded, const spec::Pass& pass,
+                                 std::span<const std::int64_t> frame) {
   const unsigned x = dimension_of(pass.cluster[0], frame, "cluster");
   const unsigned y = dimension_of(pass.cluster[1], frame, "cluster");
   const unsigned z = dimension_of(pass.cluster[2], frame, "cluster");
@@ -158,7 +164,7 @@ void Executable::load_attributes(LoadedPass& loaded, const spec::Pass& pass,
     attribute.id = CU_LAUNCH_ATTRIBUTE_COOPERATIVE;
     attribute.value.cooperative = 1;
   }
-  if (pass.programmatic) {
+  if (is_programmatic(op, pass, frame)) {
     CUlaunchAttribute& attribute = loaded.attributes[loaded.attribute_count++];
     attribute.id = CU_LAUNCH_ATTRIBUTE_PROGRAMMATIC_STREAM_SERIALIZATION;
     attribute.value.programmaticStreamSerializationAllowed = 1;

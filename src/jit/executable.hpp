@@ -94,7 +94,8 @@ class Executable {
 
   void load_passes(const spec::Op& op, std::span<const spec::Pass> passes, std::span<const std::int64_t> frame,
                    const Cubin& cubin);
-  void load_attributes(LoadedPass& loaded, const spec::Pass& pass, std::span<const std::int64_t> frame) const;
+  static void load_attributes(const spec::Op& op, LoadedPass& loaded, const spec::Pass& pass,
+                              std::span<const std::int64_t> frame);
   [[nodiscard]] LoadedArgument load_argument(const spec::Op& op, const spec::Argument& argument,
                                              std::span<const std::int64_t> frame) const;
   void load_constraints(const spec::Op& op, const spec::Implementation& implementation,

@@ -29,8 +29,9 @@ using kiln::max_selections;
 using kiln::max_tensors;
 inline constexpr int max_parameters = 16;
 inline constexpr int max_rank = 4;
-inline constexpr int max_arguments = 32;   // of one pass
-inline constexpr int max_tensor_maps = 4;  // of one pass
+inline constexpr int max_arguments = 32;                   // of one pass
+inline constexpr int max_tensor_maps = 4;                  // of one pass
+inline constexpr std::int64_t first_programmatic_sm = 90;  // older devices refuse programmatic launches
 
 enum class DType : std::uint8_t { bf16, f16, f32, f64, e4m3, e5m2, i8, u8, i32, i64 };
 std::string_view to_string(DType type) noexcept;
@@ -131,7 +132,7 @@ struct Pass {
   Expression shared;                  // dynamic shared memory, bytes; static
   std::vector<Argument> arguments;
   bool cooperative = false;
-  bool programmatic = false;  // may start before its predecessor ends (PDL)
+  Expression programmatic;  // static; not 0: may start before its predecessor ends (PDL), on devices that can
   std::optional<PassModel> model;
   int line = 0;
 };
@@ -139,6 +140,9 @@ struct Pass {
 struct Parameter {
   std::string name;
   std::vector<std::int64_t> values;  // in the manifest's order
+  /// It stands in `programmatic` and in constraints alone: its values are launches of one kernel, so a search takes one of them, and they
+  /// are compared where they differ (tune/launch_choice.hpp).
+  bool launch_only = false;
 };
 
 struct Workspace {

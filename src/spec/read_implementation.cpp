@@ -4,6 +4,7 @@
 #include <algorithm>
 #include <charconv>
 
+#include "spec/kernel_name.hpp"
 #include "spec/manifest_parts.hpp"
 #include "spec/text.hpp"
 
@@ -39,7 +40,7 @@ std::vector<std::string> read_options(const ManifestReader& reader, const TomlVa
 }
 
 Parameter read_parameter(const ManifestReader& reader, const std::string& name, const TomlValue& value) {
-  Parameter parameter{name, {}};
+  Parameter parameter{name, {}, false};
   const std::string what = fmt::format("a value of parameter '{}'", name);
   for (const TomlValue& each : reader.list(value, fmt::format("the values of parameter '{}'", name))) {
     const std::int64_t number = reader.integer(each, what);
@@ -146,6 +147,34 @@ void check_lengths(const ManifestReader& reader, const Op& op, const Implementat
   }
 }
 
+/// Whether the parameter in `slot` changes the kernel, its geometry, what it is given or what is expected of it.
+bool shapes(const Pass& pass, int slot, const Symbols& symbols) {
+  const auto uses = [&](const auto& expressions) {
+    return std::ranges::any_of(expressions, [&](const Expression& each) { return each.uses(slot); });
+  };
+  const auto is_shaped = [&](const Argument& argument) {
+    return argument.value.uses(slot) || uses(argument.box) || argument.swizzle.uses(slot);
+  };
+  const auto names = [&](const std::optional<Expression>& each) { return each && each->uses(slot); };
+  const auto estimated = [&](const PassModel& model) {
+    return names(model.operations) || names(model.read_bytes) || names(model.written_bytes) ||
+           names(model.memory_bytes) || names(model.shared_bytes) || names(model.bytes_in_flight) ||
+           names(model.registers);
+  };
+  return uses(parse_kernel_name(pass.kernel, symbols).placeholders) || names(pass.when) || uses(pass.grid) ||
+         uses(pass.block) || uses(pass.cluster) || pass.shared.uses(slot) ||
+         std::ranges::any_of(pass.arguments, is_shaped) || (pass.model && estimated(*pass.model));
+}
+
+bool is_launch_only(const Implementation& implementation, int slot) {
+  const auto& passes = implementation.passes;
+  return std::ranges::any_of(passes, [&](const Pass& pass) { return pass.programmatic.uses(slot); }) &&
+         std::ranges::none_of(passes, [&](const Pass& pass) { return shapes(pass, slot, implementation.symbols); }) &&
+         std::ranges::none_of(implementation.workspaces,
+                              [&](const Workspace& each) { return each.bytes.uses(slot); }) &&
+         std::ranges::none_of(implementation.alignment, [&](const auto& each) { return each.second.uses(slot); });
+}
+
 }  // namespace
 
 Implementation read_implementation(const ManifestReader& reader, const TomlValue& document, std::string_view name,
@@ -173,6 +202,9 @@ Implementation read_implementation(const ManifestReader& reader, const TomlValue
   implementation.passes =
       read_passes(reader, document, "the file", op, implementation.symbols, implementation.workspaces);
   check_lengths(reader, op, implementation);
+  for (std::size_t i = 0; i < implementation.parameters.size(); ++i)
+    implementation.parameters[i].launch_only =
+        is_launch_only(implementation, op.first_parameter() + static_cast<int>(i));
   return implementation;
 }
 

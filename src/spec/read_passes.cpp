@@ -145,6 +145,14 @@ Argument read_argument(const Scope& scope, const TomlValue& value) {
   return argument;
 }
 
+Expression read_programmatic(const Scope& scope, const TomlValue& value) {
+  if (value.kind == TomlValue::Kind::boolean) return Expression::constant(value.boolean ? 1 : 0);
+  if (value.kind != TomlValue::Kind::text)
+    scope.reader.fail(value.line, fmt::format("{} as 'programmatic'", value.described()),
+                      "true, false or an expression");
+  return scope.expression(value, "'programmatic'", Known::plan);
+}
+
 Pass read_pass(const Scope& scope, const TomlValue& value) {
   const ManifestReader& reader = scope.reader;
   constexpr std::string_view where = "a pass";
@@ -166,7 +174,8 @@ Pass read_pass(const Scope& scope, const TomlValue& value) {
                                   [](const Argument& argument) { return argument.kind == ArgumentKind::tensor_map; });
   check_count(reader, arguments.line, static_cast<std::size_t>(maps), max_tensor_maps, "TMA arguments");
   pass.cooperative = reader.boolean_or(value, "cooperative", false);
-  pass.programmatic = reader.boolean_or(value, "programmatic", false);
+  if (const TomlValue* programmatic = value.find("programmatic"))
+    pass.programmatic = read_programmatic(scope, *programmatic);
   if (const TomlValue* model = value.find("model")) {
     if (scope.of_reference) reader.fail(model->line, "'model' in a pass of the reference", "none: it is never timed");
     pass.model = read_pass_model(reader, *model, scope.op, scope.symbols);

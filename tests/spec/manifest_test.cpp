@@ -60,6 +60,58 @@ TEST_CASE("an implementation holds its parameters, geometry and arguments") {
   CHECK(pass.arguments[6].swizzle.constant_value() == 128);
 }
 
+TEST_CASE("a pass may start early always, never, or as an expression over static names says") {
+  testing::Folder folder = testing::scale_folder();
+  const auto programmatic = [&](const std::string& value) {
+    testing::Folder with = folder;
+    with.implementation += "programmatic = " + value + "\n";
+    const Op op = with.parse();
+    return op.implementations[0].passes[0].programmatic;
+  };
+  CHECK(folder.parse().implementations[0].passes[0].programmatic.constant_value() == 0);
+  CHECK(programmatic("false").constant_value() == 0);
+  CHECK(programmatic("true").constant_value() == 1);
+  CHECK(programmatic("\"threads > 128 && cols > 64\"").text() == "threads > 128 && cols > 64");
+}
+
+TEST_CASE("a parameter of `programmatic` and constraints alone changes the launch, any other the kernel") {
+  testing::Folder folder = testing::scale_folder();
+  folder.implementation =
+      testing::replaced(folder.implementation, "vector  = [2, 4, 8]", "vector  = [2, 4, 8]\npdl = [0, 1]");
+  folder.implementation = testing::replaced(folder.implementation, "vector  = 4\n", "vector  = 4\npdl = 0\n");
+  folder.implementation =
+      testing::replaced(folder.implementation, "\"threads <= 1024\"", "\"threads <= 1024\", \"pdl == 0 || sm >= 90\"");
+  const auto launch_only = [](const testing::Folder& of) {
+    std::vector<bool> which;
+    const Op op = of.parse();
+    for (const Parameter& each : op.implementations[0].parameters) which.push_back(each.launch_only);
+    return which;
+  };
+  const std::vector<bool> none = {false, false, false}, last = {false, false, true};
+  CHECK(launch_only(folder) == none);
+  folder.implementation += "programmatic = \"pdl && threads > 128\"\n";
+  CHECK(launch_only(folder) == last);
+  const std::pair<const char*, const char*> uses[] = {
+      {"{vector * 2}", "{vector * 2 + pdl}"},
+      {"\"ceil_div(rows, 4)\", \"2\"", "\"ceil_div(rows, 4)\", \"2 + pdl\""},
+      {"block   = [\"threads\"]", "block   = [\"threads\", \"1 + pdl\"]"},
+      {"cluster = [2]", "cluster = [\"2 + pdl\"]"},
+      {"shared  = \"threads * 4\"", "shared  = \"threads * 4 + pdl\""},
+      {"mode == \"plain\"", "mode == \"plain\" && pdl"},
+      {"\"ceil_div(rows, 2)\"", "\"ceil_div(rows, 2) + pdl\""},
+      {"[16, \"64\"]", "[16, \"64 - pdl\"]"},
+      {"\"rows * 4\"", "\"rows * (4 + pdl)\""},
+      {"x = \"vector * sizeof(dtype)\"", "x = \"vector * sizeof(dtype) + pdl\""}};
+  for (const auto& use : uses) {
+    testing::Folder with = folder;
+    with.implementation = testing::replaced(with.implementation, use.first, use.second);
+    CAPTURE(use.second);
+    CHECK(launch_only(with) == none);
+  }
+  folder.implementation += "[pass.model]\noperations = \"rows * (1 + pdl)\"\n";
+  CHECK(launch_only(folder) == none);
+}
+
 TEST_CASE("what a pass really does is read from the table that follows it") {
   testing::Folder folder = testing::scale_folder();
   CHECK_FALSE(folder.parse().implementations[0].passes[0].model.has_value());
