@@ -3,6 +3,7 @@
 #include <thread>
 
 #include "e2e/engine_fixture.hpp"
+#include "e2e/graph.hpp"
 
 namespace e2e {
 
@@ -13,34 +14,7 @@ using kiln::Origin;
 
 namespace {
 
-/// Captures what `work` enqueues on the machine's stream, and runs it once.
-class Graph {
- public:
-  template <typename Work>
-  Graph(const Machine& machine, int mode, Work work) : machine_(machine) {
-    REQUIRE(driver_call<kiln::Stream, int>("cuStreamBeginCapture_v2", machine.stream(), mode) == 0);
-    work();
-    REQUIRE(driver_call<kiln::Stream, CUgraph_st**>("cuStreamEndCapture", machine.stream(), &graph_) == 0);
-    REQUIRE(driver_call<CUgraphExec_st**, CUgraph_st*, unsigned long long>("cuGraphInstantiateWithFlags", &executable_,
-                                                                           graph_, 0ULL) == 0);
-  }
-  ~Graph() {
-    driver_call<CUgraphExec_st*>("cuGraphExecDestroy", executable_);
-    driver_call<CUgraph_st*>("cuGraphDestroy", graph_);
-  }
-  Graph(const Graph&) = delete;
-  Graph& operator=(const Graph&) = delete;
-  void replay() const {
-    REQUIRE(driver_call<CUgraphExec_st*, kiln::Stream>("cuGraphLaunch", executable_, machine_.stream()) == 0);
-  }
-
- private:
-  const Machine& machine_;
-  CUgraph_st* graph_ = nullptr;
-  CUgraphExec_st* executable_ = nullptr;
-};
-
-constexpr int global = 0, thread_local_ = 1, relaxed = 2;
+constexpr int global = Graph::global, thread_local_ = Graph::thread_local_, relaxed = Graph::relaxed;
 
 }  // namespace
 
