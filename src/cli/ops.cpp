@@ -93,7 +93,7 @@ void print_arguments(const spec::Op& op) {
                    each.minimum ? each.minimum->text() : ""});
     print("\n" + runtime.text());
   }
-  Table tensors({"tensor", "type", "shape", "strides", ""});
+  Table tensors({"tensor", "type", "shape", "strides", "", "when"});
   for (const spec::Tensor& each : op.tensors)
     tensors.row({each.name,
                  each.selection >= 0 ? op.selections[static_cast<std::size_t>(each.selection)].name
@@ -101,7 +101,8 @@ void print_arguments(const spec::Op& op) {
                  joined(each.shape), joined(each.strides),
                  each.output     ? (each.initialised ? "read and written" : "output")
                  : each.optional ? "optional"
-                                 : ""});
+                                 : "",
+                 each.when ? each.when->text() : ""});
   print("\n" + tensors.text());
 }
 
@@ -163,8 +164,11 @@ void print_op_json(const spec::Op& op, const Problem& problem, const Target& tar
   for (const spec::Runtime& each : op.runtime)
     json["runtime"].push_back({{"name", each.name}, {"type", name_of(each.type)}});
   for (const spec::Tensor& each : op.tensors)
-    json["tensors"].push_back(
-        {{"name", each.name}, {"shape", joined(each.shape)}, {"output", each.output}, {"optional", each.optional}});
+    json["tensors"].push_back({{"name", each.name},
+                               {"shape", joined(each.shape)},
+                               {"output", each.output},
+                               {"optional", each.optional},
+                               {"when", each.when ? each.when->text() : ""}});
   for (const Space& space : spaces) {
     Json implementation{{"name", space.implementation->name},
                         {"requires", space.implementation->requires_text},

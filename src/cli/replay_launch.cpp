@@ -30,16 +30,17 @@ class SharedTensors {
   void make_room(const Problem& problem) {
     const auto frame = spec::make_frame(op_, nullptr, problem, device_);
     for (std::size_t i = 0; i < bytes_.size(); ++i) {
+      if (!spec::Op::takes_part(op_.tensors[i], frame)) continue;
       const tune::TensorExtent extent = tune::extent_of(op_, op_.tensors[i], frame);
       bytes_[i] = std::max(bytes_[i], extent.elements * spec::size_of(extent.type));
       types_[i] = extent.type;
     }
   }
 
-  /// Optional tensors stay absent. Run-time values without a default get a small one.
+  /// Optional tensors stay absent, as do those that take part in none of the problems. Run-time values without a default get a small one.
   void allocate() {
     for (std::size_t i = 0; i < bytes_.size(); ++i) {
-      if (op_.tensors[i].optional) continue;
+      if (op_.tensors[i].optional || bytes_[i] == 0) continue;
       buffers_.emplace_back(bytes_[i]);
       if (!op_.tensors[i].output || op_.tensors[i].initialised) fill(buffers_.back(), types_[i]);
       arguments_.set(TensorId{static_cast<std::uint8_t>(i)}, reinterpret_cast<const void*>(buffers_.back().pointer()));

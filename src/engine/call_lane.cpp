@@ -101,8 +101,9 @@ std::optional<std::string> OpState::why_default_cannot_serve(const spec::Impleme
 /// The record's config is not legal at these sizes or addresses: the first implementation whose default is, serves.
 Origin OpState::launch_fallback(const PlanState& refused, const jit::CallFrame& frame, const Problem& problem,
                                 const Arguments& arguments, CUstream stream) {
+  const auto selected = spec::make_frame(op, nullptr, problem, engine.context.info().facts);
   for (std::size_t i = 0; i < op.tensors.size(); ++i)
-    if (arguments.tensors[i] == nullptr && !op.tensors[i].optional)
+    if (arguments.tensors[i] == nullptr && !op.tensors[i].optional && spec::Op::takes_part(op.tensors[i], selected))
       throw Error(ErrorKind::bad_input,
                   fmt::format("{}: tensor '{}' is missing (a null address); set it in the call's Arguments", op.name,
                               op.tensors[i].name));

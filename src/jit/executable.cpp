@@ -76,6 +76,7 @@ Executable::Executable(const spec::Op& op, const spec::Implementation& implement
   load_workspaces(implementation, frame);
   load_passes(op, implementation.passes, frame, cubin);
   for (const auto& [tensor, bytes] : implementation.alignment) {
+    if (!spec::Op::takes_part(op.tensors[static_cast<std::size_t>(tensor)], frame)) continue;
     const std::int64_t alignment = constant_of(bytes, frame, "alignment");
     if (alignment < 1 || (alignment & (alignment - 1)) != 0)
       throw Error(ErrorKind::bad_manifest, fmt::format("{}: alignment {} is {}, not a power of two",
@@ -121,7 +122,9 @@ void Executable::load_passes(const spec::Op& op, std::span<const spec::Pass> pas
                              std::span<const std::int64_t> frame, const Cubin& cubin) {
   for (const spec::Tensor& tensor : op.tensors) {
     tensor_names_.push_back(tensor.name);
-    alignment_.push_back({static_cast<std::uint64_t>(size_of(op.dtype_of(tensor, frame)) - 1), !tensor.optional});
+    const bool present = spec::Op::takes_part(tensor, frame);
+    alignment_.push_back({present ? static_cast<std::uint64_t>(size_of(op.dtype_of(tensor, frame)) - 1) : 0,
+                          present && !tensor.optional});
   }
   std::size_t name = 0;
   for (const spec::Pass& pass : passes) {

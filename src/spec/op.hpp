@@ -78,10 +78,11 @@ struct Tensor {
   int selection = -1;               // the type (index into selections) that gives the dtype, or -1
   DType dtype = DType::f32;         // when selection is -1
   Fill fill = Fill::normal;
-  double scale = 1.0;        // the fill is multiplied by it
-  bool output = false;       // poisoned with NaN before a verification, unless `initialised`
-  bool initialised = false;  // an output that is also read: filled before every launch that is checked
-  bool optional = false;     // may be absent (a null pointer)
+  double scale = 1.0;              // the fill is multiplied by it
+  bool output = false;             // poisoned with NaN before a verification, unless `initialised`
+  bool initialised = false;        // an output that is also read: filled before every launch that is checked
+  bool optional = false;           // may be absent (a null pointer)
+  std::optional<Expression> when;  // over types and choices: where it is 0 the tensor takes no part
 };
 
 /// |got - wanted| <= relative * |wanted| + absolute * rms(wanted), for each element of an output.
@@ -198,6 +199,10 @@ struct Op {
   [[nodiscard]] int first_parameter() const noexcept;
   [[nodiscard]] const Implementation* find(std::string_view implementation) const noexcept;
   [[nodiscard]] DType dtype_of(const Tensor& tensor, std::span<const std::int64_t> frame) const noexcept;
+  /// Whether a problem with these types and choices has the tensor at all.
+  [[nodiscard]] static bool takes_part(const Tensor& tensor, std::span<const std::int64_t> frame) noexcept {
+    return !tensor.when || tensor.when->evaluate(frame).truth();
+  }
 };
 
 /// Facts of a device that expressions may name, in frame order: sm (90 for compute capability 9.0), sm_count,

@@ -58,7 +58,8 @@ void read_fill(const ManifestReader& reader, const TomlValue& value, Tensor& ten
 
 Tensor read_tensor(const ManifestReader& reader, const std::string& name, const TomlValue& value, const Op& op) {
   const std::string where = fmt::format("tensor '{}'", name);
-  reader.check_keys(value, where, {"shape", "strides", "dtype", "fill", "scale", "output", "initialised", "optional"});
+  reader.check_keys(value, where,
+                    {"shape", "strides", "dtype", "fill", "scale", "output", "initialised", "optional", "when"});
   Tensor tensor;
   tensor.name = name;
   tensor.shape = read_sizes(reader, reader.required(value, where, "shape"), fmt::format("the shape of '{}'", name), op);
@@ -75,6 +76,8 @@ Tensor read_tensor(const ManifestReader& reader, const std::string& name, const 
   tensor.output = reader.boolean_or(value, "output", false);
   tensor.initialised = reader.boolean_or(value, "initialised", false);
   tensor.optional = reader.boolean_or(value, "optional", false);
+  if (const TomlValue* when = value.find("when"))
+    tensor.when = reader.expression(*when, fmt::format("'when' of '{}'", name), op.symbols, op, Known::device);
   if (tensor.initialised && !tensor.output)
     reader.fail(value.line, fmt::format("'initialised' on '{}'", name), "it on outputs only");
   return tensor;

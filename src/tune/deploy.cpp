@@ -80,6 +80,7 @@ std::vector<jit::Specialisation> verification(const spec::Op& op, const Problem&
   result.push_back(jit::specialise_reference(op, frame, arch));
   result.push_back(evict_kernel(arch));
   for (const spec::Tensor& tensor : op.tensors) {
+    if (!spec::Op::takes_part(tensor, frame)) continue;
     const spec::DType type = op.dtype_of(tensor, frame);
     result.push_back(fill_kernel(type, arch));
     if (tensor.output) {

@@ -64,9 +64,9 @@ struct VerificationCase::State {
   const spec::Op& op;
   spec::DeviceFacts device;
   Problem problem;
-  std::vector<TensorState> tensors;
-  Arguments arguments;            // for executables under trial
-  Arguments reference_arguments;  // outputs replaced by `wanted`
+  std::vector<TensorState> tensors;  // one a tensor of the op; nothing in it for one that takes no part
+  Arguments arguments;               // for executables under trial
+  Arguments reference_arguments;     // outputs replaced by `wanted`
   std::map<spec::DType, jit::Module> fill;
   std::map<spec::DType, jit::Module> compare;
   std::unique_ptr<jit::Executable> reference;
@@ -74,6 +74,10 @@ struct VerificationCase::State {
 
   State(const spec::Op& described, const spec::DeviceFacts& facts)
       : op(described), device(facts), tensors(described.tensors.size()) {}
+
+  [[nodiscard]] bool takes_part(std::size_t tensor) const {
+    return spec::Op::takes_part(op.tensors[tensor], spec::make_frame(op, nullptr, problem, device));
+  }
 
   void load(const std::string& arch, Cubins& cubins) {
     const auto frame = spec::make_frame(op, nullptr, problem, device);
@@ -84,6 +88,7 @@ struct VerificationCase::State {
       modules.emplace(type, jit::Module(cubin.image, cubin.lowered_names));
     };
     for (const spec::Tensor& tensor : op.tensors) {
+      if (!spec::Op::takes_part(tensor, frame)) continue;
       const spec::DType type = op.dtype_of(tensor, frame);
       module(fill, type, fill_kernel(type, arch));
       if (tensor.output) module(compare, type, compare_kernels(type, arch));
@@ -107,6 +112,7 @@ struct VerificationCase::State {
     std::int64_t total = 0;
     for (std::size_t i = 0; i < tensors.size(); ++i) {
       TensorState& state = tensors[i];
+      if (!takes_part(i)) continue;
       state.extent = extent_of(op, op.tensors[i], frame);
       state.offset = placement.offset_elements * size_of(state.extent.type);
       const std::int64_t bytes = state.offset + state.extent.elements * size_of(state.extent.type) + guard_bytes;
@@ -157,6 +163,7 @@ struct VerificationCase::State {
     fill_seed = seed;
     for (std::size_t i = 0; i < tensors.size(); ++i) {
       const spec::Tensor& tensor = op.tensors[i];
+      if (!takes_part(i)) continue;
       if (!tensor.output) fill_one(tensors[i].address(), tensors[i].extent.type, i, seed, stream);
       if (tensor.output && tensor.initialised)
         fill_one(tensors[i].wanted.pointer(), reference_type(tensors[i].extent.type), i, seed, stream);
@@ -251,7 +258,7 @@ void VerificationCase::retarget(const Problem& problem, std::uint64_t seed, CUst
 void VerificationCase::poison(CUstream stream) {
   State& state = *state_;
   for (std::size_t i = 0; i < state.tensors.size(); ++i) {
-    if (!state.op.tensors[i].output) continue;
+    if (!state.op.tensors[i].output || !state.takes_part(i)) continue;
     TensorState& tensor = state.tensors[i];
     tensor.data.fill_bytes(poison_byte, stream);
     if (state.op.tensors[i].initialised)
@@ -263,7 +270,7 @@ Check VerificationCase::check(CUstream stream) {
   Check all;
   all.right = true;
   for (std::size_t i = 0; i < state_->tensors.size(); ++i) {
-    if (!state_->op.tensors[i].output) continue;
+    if (!state_->op.tensors[i].output || !state_->takes_part(i)) continue;
     Check one = state_->check_output(i, stream);
     all.worst_error = std::max(all.worst_error, one.worst_error);
     if (!one.right) return one;

@@ -32,18 +32,14 @@ __device__ __forceinline__ unsigned short pack_e4m3(float first, float second) {
 /// Each element times `inverse`, the reciprocal of the scale.
 template <int N>
 __device__ __forceinline__ vec<e4m3, N> quantise(const vec<float, N>& values, float inverse) {
-  vec<e4m3, N> result;
   if constexpr (N == 1) {
-    result.at[0] = from_float<e4m3>(values.at[0] * inverse);
+    return {from_float<e4m3>(values.at[0] * inverse)};
   } else {
+    vec<unsigned short, N / 2> pairs;
 #pragma unroll
-    for (int i = 0; i < N; i += 2) {
-      const unsigned pair = pack_e4m3(values.at[i] * inverse, values.at[i + 1] * inverse);
-      result.at[i].bits = static_cast<unsigned char>(pair);
-      result.at[i + 1].bits = static_cast<unsigned char>(pair >> 8);
-    }
+    for (int i = 0; i < N / 2; ++i) pairs.at[i] = pack_e4m3(values.at[2 * i] * inverse, values.at[2 * i + 1] * inverse);
+    return __builtin_bit_cast(vec<e4m3, N>, pairs);
   }
-  return result;
 }
 
 /// The largest magnitude; 0 for nothing but NaN.
