@@ -56,6 +56,19 @@ void read_fill(const ManifestReader& reader, const TomlValue& value, Tensor& ten
   if (const TomlValue* scale = value.find("scale")) tensor.scale = reader.real(*scale, "'scale'");
 }
 
+// Memory does not move when a length on the device changes.
+void check_strides(const ManifestReader& reader, const Op& op, const Tensor& tensor, int line) {
+  for (std::size_t axis = 0; axis < op.axes.size(); ++axis) {
+    if (!op.axes[axis].on_device) continue;
+    for (const Expression& stride : tensor.strides)
+      if (stride.uses(static_cast<int>(axis)))
+        reader.fail(line,
+                    fmt::format("the stride '{}' of '{}' over axis '{}', whose length may be on the device",
+                                stride.text(), tensor.name, op.axes[axis].name),
+                    fmt::format("a run-time value, whose default may be '{}'", stride.text()));
+  }
+}
+
 Tensor read_tensor(const ManifestReader& reader, const std::string& name, const TomlValue& value, const Op& op) {
   const std::string where = fmt::format("tensor '{}'", name);
   reader.check_keys(value, where,
@@ -71,6 +84,7 @@ Tensor read_tensor(const ManifestReader& reader, const std::string& name, const 
                   fmt::format("{}, one for each dimension", tensor.shape.size()));
     }
   }
+  check_strides(reader, op, tensor, value.line);
   read_dtype(reader, reader.required(value, where, "dtype"), op, tensor);
   read_fill(reader, value, tensor);
   tensor.output = reader.boolean_or(value, "output", false);

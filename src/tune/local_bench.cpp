@@ -2,6 +2,7 @@
 
 #include <chrono>
 #include <map>
+#include <optional>
 #include <vector>
 
 #include "jit/executable.hpp"
@@ -19,8 +20,9 @@ class LocalBench final : public Bench {
       : settings_(settings), stopwatch_(settings.device.facts, settings.regime, settings.arch, cubins) {
     const Problem low = spec::low_corner(settings.op, settings.bucket);
     const auto seed = static_cast<std::uint64_t>(std::chrono::steady_clock::now().time_since_epoch().count());
-    if (!(low == settings.bucket)) add_case(low, cubins, seed);
-    add_case(settings.bucket, cubins, seed + 1);
+    if (const auto lengths = shorter(low)) add_case(*lengths, cubins, seed + 2, {.bound = low});
+    if (!(low == settings.bucket)) add_case(low, cubins, seed, {});
+    add_case(settings.bucket, cubins, seed + 1, {});
     prepared_ns_ = std::chrono::duration<double, std::nano>(std::chrono::steady_clock::now() - begun_).count();
   }
 
@@ -74,8 +76,17 @@ class LocalBench final : public Bench {
     TrialWorkspace workspace;
   };
 
-  void add_case(const Problem& problem, Cubins& cubins, std::uint64_t seed) {
-    cases_.emplace_back(settings_.op, problem, settings_.device.facts, settings_.arch, cubins, seed, stream_.handle());
+  /// About half of each length that may be on the device, so that whole blocks are past it; nothing when there is none, or all are 1.
+  [[nodiscard]] std::optional<Problem> shorter(const Problem& bound) const {
+    Problem lengths = bound;
+    for (std::size_t i = 0; i < settings_.op.axes.size(); ++i)
+      if (settings_.op.axes[i].on_device) lengths.axes[i] = (bound.axes[i] + 1) / 2;
+    return lengths == bound ? std::nullopt : std::optional(lengths);
+  }
+
+  void add_case(const Problem& problem, Cubins& cubins, std::uint64_t seed, const Placement& placement) {
+    cases_.emplace_back(settings_.op, problem, settings_.device.facts, settings_.arch, cubins, seed, stream_.handle(),
+                        placement);
   }
 
   bool is_right(Entrance& entrance, Live& live) {
@@ -83,7 +94,12 @@ class LocalBench final : public Bench {
       const Check check = each.verify(live.executable, live.workspace, stream_.handle());
       if (check.right) continue;
       entrance.verdict = store::Verdict::wrong_result;
-      entrance.reason = fmt::format("at {}: {}", spec::to_string(settings_.op, each.problem()), check.reason);
+      entrance.reason = fmt::format(
+          "at {}{}: {}", spec::to_string(settings_.op, each.problem()),
+          each.launched() == each.problem()
+              ? ""
+              : fmt::format(" on the device, launched for {}", spec::to_string(settings_.op, each.launched())),
+          check.reason);
       return false;
     }
     return true;

@@ -64,6 +64,8 @@ struct VerificationCase::State {
   const spec::Op& op;
   spec::DeviceFacts device;
   Problem problem;
+  Problem launched;                  // what candidates are given: `problem`, or the bound of its lengths
+  cuda::Buffer lengths;              // an int32 an axis
   std::vector<TensorState> tensors;  // one a tensor of the op; nothing in it for one that takes no part
   Arguments arguments;               // for executables under trial
   Arguments reference_arguments;     // outputs replaced by `wanted`
@@ -98,8 +100,43 @@ struct VerificationCase::State {
     reference = std::make_unique<jit::Executable>(op, frame, cubin.cubin);
   }
 
+  /// Lengths on the device, and the run-time values that the bound decides, which the reference is to be given too.
+  void bound_lengths(const Problem& bound, std::vector<std::int64_t>& frame) {
+    std::array<std::int32_t, max_axes> values{};
+    if (lengths.bytes() == 0) lengths = cuda::Buffer(sizeof values);
+    for (std::size_t i = 0; i < op.axes.size(); ++i) {
+      if (!op.axes[i].on_device) continue;
+      values[i] = static_cast<std::int32_t>(problem.axes[i]);
+      arguments.set(AxisId{static_cast<std::uint8_t>(i)},
+                    reinterpret_cast<const std::int32_t*>(lengths.pointer() + i * sizeof(std::int32_t)));
+    }
+    lengths.copy_from_host(values.data(), sizeof values);
+    const auto bounded = spec::make_frame(op, nullptr, bound, device);
+    for (std::size_t i = 0; i < op.runtime.size(); ++i) {
+      if (!op.runtime[i].default_integer) continue;
+      const auto slot = static_cast<std::size_t>(op.first_runtime()) + i;
+      const RuntimeId id{static_cast<std::uint8_t>(i), RuntimeId::Kind::integer};
+      frame[slot] = bounded[slot];
+      arguments.set(id, bounded[slot]);
+      reference_arguments.set(id, bounded[slot]);
+    }
+  }
+
+  /// Bytes of a tensor's memory for what is launched.
+  std::int64_t bytes_of(const spec::Tensor& tensor, const TensorExtent& extent, std::span<const std::int64_t> frame) {
+    std::int64_t elements = extent.elements;
+    if (!(launched == problem)) {
+      std::vector<std::int64_t> bounded(frame.begin(), frame.end());
+      std::copy_n(launched.axes.begin(), op.axes.size(), bounded.begin());
+      elements = extent_of(op, tensor, bounded).elements;
+    }
+    return elements * size_of(extent.type) + guard_bytes;
+  }
+
   void allocate(const Placement& placement) {
     auto frame = spec::make_frame(op, nullptr, problem, device);
+    launched = placement.bound.value_or(problem);
+    if (placement.bound) bound_lengths(*placement.bound, frame);
     for (const auto& [runtime, value] : placement.runtime) {
       frame[static_cast<std::size_t>(op.first_runtime()) + runtime.index] = value;
       arguments.set(runtime, value);
@@ -115,7 +152,7 @@ struct VerificationCase::State {
       if (!takes_part(i)) continue;
       state.extent = extent_of(op, op.tensors[i], frame);
       state.offset = placement.offset_elements * size_of(state.extent.type);
-      const std::int64_t bytes = state.offset + state.extent.elements * size_of(state.extent.type) + guard_bytes;
+      const std::int64_t bytes = state.offset + bytes_of(op.tensors[i], state.extent, frame);
       const std::int64_t wanted =
           op.tensors[i].output ? state.extent.elements * size_of(reference_type(state.extent.type)) : 0;
       total += bytes + wanted;
@@ -164,6 +201,7 @@ struct VerificationCase::State {
     for (std::size_t i = 0; i < tensors.size(); ++i) {
       const spec::Tensor& tensor = op.tensors[i];
       if (!takes_part(i)) continue;
+      if (!tensor.output && !(launched == problem)) tensors[i].data.fill_bytes(poison_byte, stream);
       if (!tensor.output) fill_one(tensors[i].address(), tensors[i].extent.type, i, seed, stream);
       if (tensor.output && tensor.initialised)
         fill_one(tensors[i].wanted.pointer(), reference_type(tensors[i].extent.type), i, seed, stream);
@@ -236,12 +274,13 @@ struct VerificationCase::State {
 };
 
 VerificationCase::VerificationCase(const spec::Op& op, const Problem& problem, const spec::DeviceFacts& device,
-                                   const std::string& arch, Cubins& cubins, std::uint64_t seed, CUstream stream)
+                                   const std::string& arch, Cubins& cubins, std::uint64_t seed, CUstream stream,
+                                   const Placement& placement)
     : state_(std::make_unique<State>(op, device)) {
   state_->problem = problem;
   state_->load(arch, cubins);
   state_->set_runtime();
-  retarget(problem, seed, stream);
+  retarget(problem, seed, stream, placement);
 }
 
 VerificationCase::~VerificationCase() = default;
@@ -280,14 +319,14 @@ Check VerificationCase::check(CUstream stream) {
 
 bool VerificationCase::admits(const jit::Executable& executable) const {
   jit::CallFrame frame;
-  return executable.fill(frame, state_->problem, state_->arguments) &&
+  return executable.fill(frame, state_->launched, state_->arguments) &&
          executable.admits(frame, state_->arguments) == jit::Admission::admitted;
 }
 
 void VerificationCase::launch(const jit::Executable& executable, const TrialWorkspace& workspace, CUstream stream) {
   jit::CallFrame frame;
-  if (!executable.fill(frame, state_->problem, state_->arguments))
-    throw Error(ErrorKind::bad_input, executable.explain_frame(state_->problem, state_->arguments));
+  if (!executable.fill(frame, state_->launched, state_->arguments))
+    throw Error(ErrorKind::bad_input, executable.explain_frame(state_->launched, state_->arguments));
   cuda::check(executable.launch(frame, state_->arguments, stream, workspace.pointer()), "launching a candidate");
 }
 
@@ -317,6 +356,7 @@ void TrialWorkspace::renew(CUstream stream) {
 
 const Arguments& VerificationCase::arguments() const noexcept { return state_->arguments; }
 const Problem& VerificationCase::problem() const noexcept { return state_->problem; }
+const Problem& VerificationCase::launched() const noexcept { return state_->launched; }
 
 std::int64_t VerificationCase::bytes() const noexcept {
   std::int64_t total = 0;

@@ -3,6 +3,7 @@
 
 #include <cstdint>
 #include <memory>
+#include <optional>
 #include <string>
 #include <utility>
 #include <vector>
@@ -25,6 +26,9 @@ struct Placement {
   std::int64_t offset_elements = 0;                         // every address is so many elements past its allocation
   bool leave_optional_out = false;                          // optional tensors are null
   std::vector<std::pair<RuntimeId, double>> reals;          // real run-time values
+  /// What candidates are launched with, memory and strides going by it: the case's own sizes are then lengths in device memory, for each
+  /// axis that may have them there.
+  std::optional<Problem> bound;
 };
 
 /// Device memory for one executable's workspace.
@@ -46,7 +50,7 @@ class VerificationCase {
   /// Allocates and fills the tensors of `problem`, runs the reference. The context must be current. `seed` decides the values.
   /// Throws Error(out_of_memory) naming op, problem and bytes; Error(compile_failed) for a reference that does not compile.
   VerificationCase(const spec::Op& op, const Problem& problem, const spec::DeviceFacts& device, const std::string& arch,
-                   Cubins& cubins, std::uint64_t seed, CUstream stream);
+                   Cubins& cubins, std::uint64_t seed, CUstream stream, const Placement& placement = {});
   ~VerificationCase();
   VerificationCase(VerificationCase&&) noexcept;
   VerificationCase(const VerificationCase&) = delete;
@@ -67,7 +71,8 @@ class VerificationCase {
   Check check(CUstream stream);
   [[nodiscard]] const Arguments& arguments() const noexcept;
   [[nodiscard]] const Problem& problem() const noexcept;
-  [[nodiscard]] std::int64_t bytes() const noexcept;  // device memory held
+  [[nodiscard]] const Problem& launched() const noexcept;  // the bound, where lengths are on the device
+  [[nodiscard]] std::int64_t bytes() const noexcept;       // device memory held
 
  private:
   struct State;

@@ -86,7 +86,8 @@ TEST_CASE("an implementation of several passes takes its length from the device 
   const Machine machine;
   const Engine engine(options("", kiln::MissPolicy::nearest));
   Call call(engine);
-  call.arguments.set(call.op.tensor("x"), call.x.address(4));  // for which no vectors serve: the copy in a workspace does
+  call.arguments.set(call.op.tensor("x"),
+                     call.x.address(4));  // for which no vectors serve: the copy in a workspace does
   call.arguments.set(call.op.tensor("y"), call.y.address());
   call.fill(bound);
   call.length.set(3);
