@@ -6,7 +6,6 @@ find_package(SQLite3 3.37 REQUIRED) # STRICT tables
 find_package(OpenSSL 3 REQUIRED COMPONENTS Crypto)
 find_package(PkgConfig REQUIRED)
 pkg_check_modules(KILN_ZSTD REQUIRED IMPORTED_TARGET libzstd)
-pkg_check_modules(KILN_XXHASH REQUIRED libxxhash)
 find_path(KILN_TOML_INCLUDE_DIR toml++/toml.h REQUIRED)
 
 # kiln_dependency(name library-file include-dirs link-libraries...): one INTERFACE target, static when asked for.
@@ -33,8 +32,6 @@ else()
 endif()
 
 # Header-only: nothing to carry along, and nothing that the users of a static kiln must find again.
-add_library(kiln_xxhash INTERFACE) # with XXH_INLINE_ALL
-target_include_directories(kiln_xxhash SYSTEM INTERFACE ${KILN_XXHASH_INCLUDE_DIRS})
 add_library(kiln_toml INTERFACE)
 target_include_directories(kiln_toml SYSTEM INTERFACE "${KILN_TOML_INCLUDE_DIR}")
 target_compile_definitions(kiln_toml INTERFACE TOML_HEADER_ONLY=1)

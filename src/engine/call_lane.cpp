@@ -6,7 +6,8 @@
 
 namespace kiln::engine {
 
-OpState::OpState(State& engine_state, const spec::Op& described) : engine(engine_state), op(described) {
+OpState::OpState(State& engine_state, const spec::Op& described)
+    : engine(engine_state), op(described), bucketing(described), hot(bucketing.form()) {
   for (std::size_t i = 0; i < op.axes.size(); ++i)
     if (op.axes[i].on_device) on_device_ |= 1U << i;
 }
@@ -31,7 +32,7 @@ void OpState::check_lengths(const Arguments& arguments) const {
 
 /// One launch in Histogram::stride comes here.
 void OpState::sample(const PlanState& plan, const Problem& problem) noexcept {
-  plan.samples.fetch_add(1, std::memory_order_relaxed);
+  if (is_stand_in(plan.origin)) plan.samples.fetch_add(1, std::memory_order_relaxed);
   if (!engine.histogram) return;
   engine.histogram->histogram.add(static_cast<std::uint32_t>(index()), problem);
 }
@@ -42,9 +43,12 @@ inline void OpState::count(const PlanState& plan, const Problem& problem, Origin
 }
 
 Origin OpState::launch(const Problem& problem, const Arguments& arguments, CUstream stream) {
-  if (!spec::is_valid(op, problem)) spec::check_problem(op, problem);  // throws, saying what is wrong
-  const PlanState* plan = hot.find(spec::bucket_of(op, problem));
-  if (plan == nullptr) plan = prepare(problem, stream);
+  spec::BucketWords bucket;
+  if (!bucketing.find(problem, bucket)) [[unlikely]]
+    spec::check_problem(op, problem);  // throws, saying what is wrong
+  const PlanState* plan = hot.find(bucket);
+  if (plan == nullptr) [[unlikely]]
+    plan = prepare(problem, stream);
   return launch_plan(*plan, problem, arguments, stream);
 }
 

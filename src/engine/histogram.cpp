@@ -2,7 +2,8 @@
 
 #include <thread>
 
-#include "engine/hot_table.hpp"
+#include "engine/thread_number.hpp"
+#include "spec/bucketing.hpp"
 
 namespace kiln::engine {
 namespace {
@@ -12,13 +13,13 @@ constexpr std::uint64_t being_written = 1;
 constexpr std::size_t longest_probe = 64;
 
 std::uint64_t tag_of(std::uint32_t op, const Problem& problem) noexcept {
-  const std::uint64_t hash = hash_of(problem) + op * 0x9E3779B97F4A7C15;
+  const std::uint64_t hash = spec::BucketForm{}.words_of(problem).hash + op * 0x9E3779B97F4A7C15;
   return hash <= being_written ? hash + 2 : hash;
 }
 
 }  // namespace
 
-Histogram::Histogram() {
+Histogram::Histogram() : stages_(thread_numbers) {
   for (Table& table : tables_) table.slots = std::vector<Slot>(capacity);
 }
 
@@ -53,15 +54,42 @@ Histogram::Slot* Histogram::find_or_claim(Table& table, std::uint32_t op, const 
 }
 
 void Histogram::add(std::uint32_t op, const Problem& problem) noexcept {
+  Stage& stage = stages_[thread_number()];
+  if (stage.busy.exchange(true,
+                          std::memory_order_acquire)) {  // by take(), or another thread without a number of its own
+    add_to_table({op, problem, stride});
+    return;
+  }
+  Row& row = stage.rows[tag_of(op, problem) % stage.rows.size()];
+  if (row.launches != 0 && row.op == op && row.problem == problem) {
+    row.launches += stride;
+  } else {
+    if (row.launches != 0) add_to_table(row);
+    row = {op, problem, stride};
+  }
+  stage.busy.store(false, std::memory_order_release);
+}
+
+void Histogram::add_to_table(const Row& row) noexcept {
   Table& table = enter();
-  if (Slot* slot = find_or_claim(table, op, problem))
-    slot->launches.fetch_add(stride, std::memory_order_relaxed);
+  if (Slot* slot = find_or_claim(table, row.op, row.problem))
+    slot->launches.fetch_add(row.launches, std::memory_order_relaxed);
   else
-    lost_.fetch_add(stride, std::memory_order_relaxed);
+    lost_.fetch_add(row.launches, std::memory_order_relaxed);
   leave(table);
 }
 
+void Histogram::empty(Stage& stage) noexcept {
+  while (stage.busy.exchange(true, std::memory_order_acquire)) std::this_thread::yield();
+  for (Row& row : stage.rows) {
+    if (row.launches != 0) add_to_table(row);
+    row.launches = 0;
+  }
+  stage.busy.store(false, std::memory_order_release);
+}
+
 std::vector<Histogram::Row> Histogram::take() {
+  for (Stage& stage : stages_) empty(stage);
   Table& table = tables_[active_.load()];
   active_.store(1 - active_.load());
   while (table.writers.load() != 0) std::this_thread::yield();

@@ -35,7 +35,7 @@ class Histogram {
   }
 
   Histogram();
-  /// Counts `stride` launches. From any thread; never waits for another.
+  /// Counts `stride` launches. From any thread; never waits for another, and mostly writes to memory of this thread's alone.
   void add(std::uint32_t op, const Problem& problem) noexcept;
   /// What was counted since the last take, a row a problem. One thread at a time; waits for counts under way, which are brief.
   std::vector<Row> take();
@@ -56,11 +56,20 @@ class Histogram {
     std::atomic<std::size_t> used{0};
     std::vector<Slot> slots;
   };
+  /// The counts of threads of one number on their way to a table, so that threads which launch the same problems meet there seldom.
+  struct alignas(128) Stage {
+    std::atomic<bool> busy{false};
+    std::array<Row, 16> rows;  // by hash; free: 0 launches
+  };
+  /// Adds to the table.
+  void add_to_table(const Row& row) noexcept;
+  void empty(Stage& stage) noexcept;
   /// The table that is written to; it is not taken before leave().
   Table& enter() noexcept;
   static void leave(Table& table) noexcept { table.writers.fetch_sub(1, std::memory_order_release); }
   static Slot* find_or_claim(Table& table, std::uint32_t op, const Problem& problem) noexcept;
 
+  std::vector<Stage> stages_;           // by thread_number
   std::array<Table, 2> tables_;         // one is written while the other is taken
   std::atomic<std::size_t> active_{0};  // index into tables_
   std::atomic<std::int64_t> lost_{0};

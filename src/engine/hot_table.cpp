@@ -1,8 +1,5 @@
 #include "engine/hot_table.hpp"
 
-#define XXH_INLINE_ALL
-#include <xxhash.h>
-
 namespace kiln::engine {
 namespace {
 
@@ -10,26 +7,9 @@ constexpr std::size_t first_slots = 64;
 
 }  // namespace
 
-std::uint64_t hash_of(const Problem& bucket) noexcept {
-  static_assert(std::has_unique_object_representations_v<Problem>, "the hash reads the bytes");
-  return XXH3_64bits(&bucket, sizeof bucket);
-}
-
-HotTable::HotTable() {
+HotTable::HotTable(spec::BucketForm form) : form_(form) {
   generations_.push_back(std::make_unique<Slots>(first_slots));
   current_.store(generations_.back().get(), std::memory_order_release);
-}
-
-HotTable::Entry* HotTable::probe(const Slots& slots, const Problem& bucket, std::uint64_t hash) noexcept {
-  for (std::size_t i = hash & slots.mask;; i = (i + 1) & slots.mask) {
-    Entry* entry = slots.slots[i].load(std::memory_order_acquire);
-    if (entry == nullptr || (entry->hash == hash && entry->bucket == bucket)) return entry;
-  }
-}
-
-const PlanState* HotTable::find(const Problem& bucket) const noexcept {
-  const Entry* entry = probe(*current_.load(std::memory_order_acquire), bucket, hash_of(bucket));
-  return entry == nullptr ? nullptr : entry->plan.load(std::memory_order_acquire);
 }
 
 void HotTable::place(Slots& slots, Entry& entry) noexcept {
@@ -46,13 +26,23 @@ void HotTable::grow() {
 }
 
 void HotTable::publish(const Problem& bucket, const PlanState* plan) {
-  const std::uint64_t hash = hash_of(bucket);
-  if (Entry* entry = probe(*generations_.back(), bucket, hash)) {
+  const spec::BucketWords words = form_.words_of(bucket);
+  if (Entry* entry = probe(*generations_.back(), words)) {
     entry->plan.store(plan, std::memory_order_release);
     return;
   }
   if (2 * (entries_.size() + 1) > generations_.back()->slots.size()) grow();
-  place(*generations_.back(), entries_.emplace_back(bucket, hash, plan));
+  place(*generations_.back(), entries_.emplace_back(words, plan));
+}
+
+std::size_t HotTable::probes(const Problem& bucket) const noexcept {
+  const spec::BucketWords words = form_.words_of(bucket);
+  const Slots& slots = *current_.load(std::memory_order_acquire);
+  for (std::size_t step = 0;; ++step) {
+    const Entry* entry = slots.slots[(words.hash + step) & slots.mask].load(std::memory_order_acquire);
+    if (entry == nullptr || (entry->hash == words.hash && form_.equal(entry->words.data(), words.words.data())))
+      return step + 1;
+  }
 }
 
 }  // namespace kiln::engine

@@ -113,8 +113,10 @@ Plan Op::plan(const Problem& problem, Stream stream) const {
 }
 
 Origin Plan::launch(const Problem& problem, const Arguments& arguments, Stream stream) const {
-  if (!spec::is_valid(op_->op, problem)) spec::check_problem(op_->op, problem);
-  if (!(spec::bucket_of(op_->op, problem) == state_->bucket))
+  spec::BucketWords bucket;
+  if (!op_->bucketing.find(problem, bucket)) [[unlikely]]
+    spec::check_problem(op_->op, problem);
+  if (!op_->bucketing.form().is(bucket, state_->bucket)) [[unlikely]]
     throw Error(ErrorKind::bad_input,
                 fmt::format("{}: the problem {} is not of this plan's bucket, {}", op_->op.name,
                             spec::to_string(op_->op, problem), spec::to_string(op_->op, state_->bucket)));

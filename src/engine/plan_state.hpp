@@ -69,9 +69,10 @@ struct PlanState {
   std::unique_ptr<Workspaces> workspaces;
   std::vector<LowerPart> lower_parts;  // of a bucket that is split, by edge
   std::size_t split_axis = 0;
-  const PlanState* replaced = nullptr;           // the stand-in that served before it
-  mutable std::atomic<bool> launched{false};     // its first launch counts as overlay or base, later ones as hot
-  mutable std::atomic<std::int64_t> samples{0};  // its launches, one in Histogram::stride
+  const PlanState* replaced = nullptr;        // the stand-in that served before it
+  mutable std::atomic<bool> launched{false};  // its first launch counts as overlay or base, later ones as hot
+  /// Of a stand-in: its launches, one in Histogram::stride. On a line of its own: the others are read at each launch.
+  alignas(64) mutable std::atomic<std::int64_t> samples{0};
 };
 
 }  // namespace kiln::engine

@@ -41,6 +41,7 @@ struct OpState {
 
   State& engine;
   const spec::Op& op;
+  const spec::Bucketing bucketing;
   HotTable hot;
 
  private:

@@ -2,6 +2,7 @@
 
 #include <doctest/doctest.h>
 
+#include <algorithm>
 #include <atomic>
 #include <thread>
 #include <vector>
@@ -41,6 +42,38 @@ TEST_CASE("selections tell buckets apart") {
   other.selections[0] = 1;
   table.publish(bucket(8), plan(1));
   CHECK(table.find(other) == nullptr);
+}
+
+TEST_CASE("buckets as ops have them lie apart: powers of two, multiples of 128, types") {
+  HotTable table({.axes = 3});
+  std::vector<Problem> buckets;
+  for (int m = 0; m < 16; ++m)
+    for (int n = 1; n <= 16; ++n)
+      for (int k = 7; k < 15; ++k)
+        for (std::uint8_t type = 0; type < 3; ++type) {
+          Problem bucket;
+          bucket.axes = {std::int64_t{1} << m, 128 * n, std::int64_t{1} << k};
+          bucket.selections[0] = type;
+          buckets.push_back(bucket);
+        }
+  for (const Problem& bucket : buckets) table.publish(bucket, plan(1));
+  std::size_t sum = 0, most = 0;
+  for (const Problem& bucket : buckets) {
+    sum += table.probes(bucket);
+    most = std::max(most, table.probes(bucket));
+  }
+  // At a load of 3/8 linear probing over random hashes looks at 1.3 entries in the mean (Knuth 6.4), and seldom at 20.
+  CHECK(static_cast<double>(sum) / static_cast<double>(buckets.size()) < 1.5);
+  CHECK(most < 40);
+}
+
+TEST_CASE("what an op does not have tells no buckets apart") {
+  HotTable table({.axes = 1, .selections = 0});
+  Problem other = bucket(8);
+  other.axes[1] = 5;
+  other.selections[3] = 9;
+  table.publish(bucket(8), plan(1));
+  CHECK(table.find(other) == plan(1));
 }
 
 TEST_CASE("a later plan takes an earlier one's place") {

@@ -1,0 +1,28 @@
+// A small number for each thread that launches, so that what threads write at each launch lies apart: counters, samples.
+#pragma once
+
+#include <cstdint>
+
+namespace kiln::engine {
+
+inline constexpr unsigned thread_numbers = 64;
+/// Of threads that have no number of their own: more than others live at once.
+inline constexpr unsigned shared_thread_number = 0;
+
+namespace detail {
+inline constexpr std::uint8_t no_thread_number = 255;
+// A plain byte, so that reading it costs no call: constinit has no guard.
+inline constinit thread_local std::uint8_t thread_number = no_thread_number;
+unsigned take_thread_number() noexcept;
+}  // namespace detail
+
+/// Under thread_numbers. One that is not shared is this thread's alone until it ends; what it wrote is then seen by the next thread of
+/// that number, so that such numbers' counters need no atomic addition. The first call in a thread may take a lock.
+inline unsigned thread_number() noexcept {
+  const std::uint8_t number = detail::thread_number;
+  if (number == detail::no_thread_number) [[unlikely]]
+    return detail::take_thread_number();
+  return number;
+}
+
+}  // namespace kiln::engine

@@ -1,0 +1,63 @@
+#include "spec/bucketing.hpp"
+
+#include <bit>
+#include <cassert>
+#include <limits>
+
+#include "spec/op.hpp"
+
+namespace kiln::spec {
+namespace {
+
+// Newton's iteration doubles the bits that hold: an odd number is its own inverse modulo 8.
+std::uint64_t inverse_of_odd(std::uint64_t odd) noexcept {
+  std::uint64_t inverse = odd;
+  for (int bits = 3; bits < 64; bits *= 2) inverse *= 2 - odd * inverse;
+  return inverse;
+}
+
+}  // namespace
+
+BucketWords BucketForm::words_of(const Problem& bucket) const noexcept {
+  BucketWords result{};
+  result.words[0] = std::bit_cast<std::uint64_t>(bucket.selections) & selections;
+  for (std::size_t i = 0; i < axes; ++i) result.words[1 + i] = static_cast<std::uint64_t>(bucket.axes[i]);
+  result.hash = hash(result.words.data());
+  return result;
+}
+
+Bucketing::AxisForm Bucketing::form_of(std::int64_t minimum, std::int64_t maximum, std::int64_t multiple,
+                                       const BucketPolicy& policy) {
+  AxisForm form;
+  form.minimum = static_cast<std::uint64_t>(minimum);
+  form.range = static_cast<std::uint64_t>(maximum) - form.minimum;
+  const auto divisor = static_cast<std::uint64_t>(multiple);
+  form.twos = std::countr_zero(divisor);
+  form.inverse = inverse_of_odd(divisor >> form.twos);
+  form.largest_quotient = std::numeric_limits<std::uint64_t>::max() / divisor;
+  form.kind = policy.kind;
+  form.policy = &policy;
+  return form;
+}
+
+Bucketing::Bucketing(const Op& op) : form_{op.axes.size(), 0} {
+  std::array<std::uint8_t, max_selections> mask{}, past{}, top{};
+  constexpr std::size_t top_bit = 128;
+  for (std::size_t i = 0; i < op.selections.size(); ++i) {
+    const std::size_t values = op.selections[i].values.size();
+    assert(values < top_bit);  // the reader of manifests allows 64
+    mask[i] = 0xFF;
+    past[i] = static_cast<std::uint8_t>(top_bit - values);
+    top[i] = top_bit;
+  }
+  form_.selections = std::bit_cast<std::uint64_t>(mask);
+  past_selections_ = std::bit_cast<std::uint64_t>(past);
+  top_of_selections_ = std::bit_cast<std::uint64_t>(top);
+  for (std::size_t i = 0; i < op.axes.size(); ++i) {
+    const Axis& axis = op.axes[i];
+    assert(axis.minimum >= 1);
+    axes_[i] = form_of(axis.minimum, axis.maximum, axis.multiple_of, axis.policy);
+  }
+}
+
+}  // namespace kiln::spec
