@@ -14,6 +14,7 @@
 #pragma once
 
 #include <cstdint>
+#include <limits>
 #include <memory>
 #include <optional>
 #include <span>
@@ -32,6 +33,14 @@ struct Value {
   [[nodiscard]] bool ok() const noexcept { return status == Status::ok; }
   /// True only for a value that could be computed and is not zero.
   [[nodiscard]] bool truth() const noexcept { return ok() && number != 0; }
+};
+
+/// What is known of a slot: from lowest to highest, both included. As made by default, nothing.
+struct Range {
+  std::int64_t lowest = std::numeric_limits<std::int64_t>::min();
+  std::int64_t highest = std::numeric_limits<std::int64_t>::max();
+  [[nodiscard]] bool single() const noexcept { return lowest == highest; }
+  bool operator==(const Range&) const = default;
 };
 
 /// The names that an expression may use; each has a slot in the frame (a flat array of int64) it is evaluated over.
@@ -80,12 +89,17 @@ class Expression {
   /// what remains uses only slots below first_known: the form that the call lane evaluates.
   [[nodiscard]] Expression specialise(std::span<const std::int64_t> frame, int first_known) const;
 
+  /// The same expression for frames whose slots lie in these ranges, one a slot: what has one value in all of them is folded. A
+  /// constraint that cannot break inside a bucket becomes the constant 1 so.
+  [[nodiscard]] Expression within(std::span<const Range> slots) const;
+
   [[nodiscard]] std::optional<std::int64_t> constant_value() const noexcept;
   [[nodiscard]] bool uses(int slot) const noexcept;
   [[nodiscard]] std::vector<int> slots() const;  // sorted, unique
   [[nodiscard]] const std::string& text() const noexcept { return text_; }
 
  private:
+  friend class Formula;  // formula.hpp
   struct Instruction {
     Operation operation;
     std::int64_t operand;

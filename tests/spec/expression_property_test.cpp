@@ -2,6 +2,7 @@
 #include <doctest/doctest.h>
 #include <rapidcheck.h>
 
+#include <algorithm>
 #include <array>
 #include <limits>
 #include <optional>
@@ -10,6 +11,7 @@
 
 #include "kiln/error.hpp"
 #include "spec/expression.hpp"
+#include "spec/formula.hpp"
 
 using namespace kiln;
 using namespace kiln::spec;
@@ -200,6 +202,71 @@ TEST_CASE("a specialised expression gives the value and status of the whole one,
     RC_ASSERT(got.status == wanted.status);
     RC_ASSERT(got.number == wanted.number);
   }));
+}
+
+TEST_CASE("an expression folded within ranges gives the value and status of the whole one everywhere in them") {
+  int folded = 0;
+  CHECK(rc::check([&] {
+    const std::string text = text_of(random_sample(4));
+    RC_LOG(text);
+    std::vector<Range> ranges;
+    for (int i = 0; i < names; ++i) {
+      const std::int64_t a = random_number(true), b = random_number(true);
+      ranges.push_back({std::min(a, b), std::max(a, b)});
+    }
+    const Expression whole = Expression::parse(text, symbols());
+    const Expression part = whole.within(ranges);
+    folded += part.constant_value() && !whole.constant_value() ? 1 : 0;
+    for (int i = 0; i < 20; ++i) {
+      std::vector<std::int64_t> frame;
+      for (const auto& [lowest, highest] : ranges) {
+        const int where = *rc::gen::inRange(0, 4);
+        const auto width = static_cast<std::uint64_t>(highest) - static_cast<std::uint64_t>(lowest);
+        const std::uint64_t inside = width == 0 ? 0 : *rc::gen::arbitrary<std::uint64_t>() % width;
+        frame.push_back(where == 0   ? lowest
+                        : where == 1 ? highest
+                                     : static_cast<std::int64_t>(static_cast<std::uint64_t>(lowest) + inside));
+      }
+      const Value wanted = whole.evaluate(frame), got = part.evaluate(frame);
+      RC_ASSERT(got.status == wanted.status);
+      RC_ASSERT(got.number == wanted.number);
+    }
+  }));
+  CHECK(folded > 5);
+}
+
+TEST_CASE("a formula gives the value of its expression, or none where that has none") {
+  CHECK(rc::check([] {
+    const std::string text = text_of(random_sample(*rc::gen::inRange(0, 4)));
+    RC_LOG(text);
+    const Expression expression = Expression::parse(text, symbols());
+    const Formula formula(expression);
+    const Formula copy = formula;
+    for (int i = 0; i < 20; ++i) {
+      const auto frame = random_frame();
+      const Value wanted = expression.evaluate(frame);
+      std::int64_t got = 0;
+      RC_ASSERT(formula.evaluate(frame, got) == wanted.ok());
+      if (wanted.ok()) RC_ASSERT(got == wanted.number);
+      RC_ASSERT(copy.truth(frame) == wanted.truth());
+    }
+  }));
+}
+
+TEST_CASE("a constraint over a bucketed size is settled by the bucket where it can be") {
+  const Symbols known = symbols();
+  const auto within = [&](const char* text, Range a) {
+    const std::vector<Range> ranges = {a, {}, {4096, 4096}, {}};
+    return Expression::parse(text, known).within(ranges).constant_value();
+  };
+  const Range bucket{513, 1024};
+  CHECK(within("64 <= max(16, pow2_ceil(a)) || b == 1", bucket) == 1);
+  CHECK(within("ceil_div(pow2_ceil(a), 128) * ceil_div(c, 128) <= 8 * 132", bucket) == 1);
+  CHECK(within("a > 1024 && b / 0 == 1", bucket) == 0);
+  CHECK(within("a <= 1000", bucket) == std::nullopt);
+  CHECK(within("b * 2 % 16 == 0", bucket) == std::nullopt);
+  CHECK(within("a * b == a * b", bucket) == std::nullopt);  // it may overflow
+  CHECK(within("a % 1024 < 1024", bucket) == 1);
 }
 
 TEST_CASE("parsing random text gives an expression or an error, never anything else") {
