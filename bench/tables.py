@@ -6,6 +6,8 @@ import json
 import pathlib
 import sys
 
+import tables_family
+
 folder = pathlib.Path(sys.argv[1])
 
 
@@ -99,8 +101,13 @@ def background():
            for row in rows("background.json")])
 
 
+def family():
+    tables_family.show(rows("family.json"), rows("family_peers.json") + rows("family_compiled.json"), table)
+
+
 made_from = {replay: "replay_verified.json", host_cost: "hit_latency.json", throughput: "throughput.json", search: "search.json",
-             compiles: "compile_rate.json", regret: "regret_gemm.json", background: "background.json"}
+             compiles: "compile_rate.json", regret: "regret_gemm.json", background: "background.json",
+             family: "family.json"}
 for show, needed in made_from.items():
     if (folder / needed).exists():
         show()

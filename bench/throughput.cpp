@@ -1,14 +1,24 @@
 // Device time of an op against a device copy of the same bytes, both with L2 flushed before each run.
 //
-//   bench_throughput [--base FILE] [--overlay FILE] OP axis=value... [, OP axis=value...]...
+//   bench_throughput [--base FILE]... [--overlay FILE] [--problems FILE] [OP name=value... [, OP name=value...]...]
 //
-// One JSON object a line: problem, implementation, config, nanoseconds, bytes/s and FLOP/s from the op's cost model, the copy's nanoseconds.
+// A problem is an op, a size for each axis, words for its types and choices, and run-time values where the op's defaults are not meant; FILE
+// holds one a line, # begins a remark. Tensors are made from the op's declaration and verified against its reference: an op needs no code here.
+// One JSON object a problem: what was launched, nanoseconds, bytes/s and FLOP/s from the op's cost model, the nanoseconds of a copy that moves
+// as many bytes, and the rate of a copy so large that only the memory decides. A problem that fails gives a line with the error, and exit 1.
 #include <fmt/format.h>
 
+#include <algorithm>
+#include <cmath>
+#include <fstream>
+#include <sstream>
 #include <string>
-#include <string_view>
 #include <vector>
 
+#include "cli/ops_found.hpp"
+#include "cli/output.hpp"
+#include "cli/problem_set.hpp"
+#include "cli/runtime_values.hpp"
 #include "cuda/device.hpp"
 #include "kiln/kiln.hpp"
 #include "spec/problem.hpp"
@@ -19,9 +29,15 @@
 
 namespace {
 
+using kiln::cli::Json;
+
+constexpr std::uint64_t seed = 20261121;
+constexpr std::int64_t large_copy_bytes = std::int64_t{1} << 31;  // read, and as many written
+constexpr kiln::tune::MeasureLimits limits{.budget_ns = 200e6, .minimum_samples = 51, .maximum_samples = 201};
+
 struct Asked {
   std::string op;
-  std::vector<kiln::spec::Setting> settings;
+  std::vector<std::string> words;  // name=value
 };
 
 struct Arguments {
@@ -29,24 +45,40 @@ struct Arguments {
   std::vector<Asked> asked;
 };
 
+std::vector<Asked> read_problems(const std::string& path) {
+  std::ifstream file(path);
+  if (!file) throw kiln::Error(kiln::ErrorKind::io, fmt::format("the problems {} cannot be read", path));
+  std::vector<Asked> problems;
+  for (std::string line; std::getline(file, line);) {
+    std::istringstream words(line.substr(0, line.find('#')));
+    Asked asked;
+    if (!(words >> asked.op)) continue;
+    for (std::string word; words >> word;) asked.words.push_back(word);
+    problems.push_back(std::move(asked));
+  }
+  return problems;
+}
+
 Arguments parse(int argc, char** argv) {
   Arguments result;
   bool new_problem = true;
   for (int i = 1; i < argc; ++i) {
     const std::string word = argv[i];
-    const std::size_t equals = word.find('=');
-    if (word == "--base" && i + 1 < argc)
+    if (word == "--base" && i + 1 < argc) {
       result.options.bases.emplace_back(argv[++i]);
-    else if (word == "--overlay" && i + 1 < argc)
+    } else if (word == "--overlay" && i + 1 < argc) {
       result.options.overlay = argv[++i];
-    else if (word == ",")
+    } else if (word == "--problems" && i + 1 < argc) {
+      const auto read = read_problems(argv[++i]);
+      result.asked.insert(result.asked.end(), read.begin(), read.end());
+    } else if (word == ",") {
       new_problem = true;
-    else if (new_problem)
-      result.asked.push_back({word, {}}), new_problem = false;
-    else if (equals != std::string::npos)
-      result.asked.back().settings.push_back({word.substr(0, equals), word.substr(equals + 1)});
-    else
-      throw kiln::Error(kiln::ErrorKind::bad_input, fmt::format("'{}' is neither an option nor axis=value", word));
+    } else if (new_problem) {
+      result.asked.push_back({word, {}});
+      new_problem = false;
+    } else {
+      result.asked.back().words.push_back(word);
+    }
   }
   return result;
 }
@@ -59,41 +91,58 @@ class Bench {
         scope_(context_),
         layers_({.bases = options.bases}),
         cubins_(layers_, pool_),
-        stopwatch_(context_.info().facts, kiln::Regime::cold_l2, kiln::jit::default_arch(context_.info().facts.sm()),
-                   cubins_),
-        ops_(kiln::spec::load_ops({})) {}
+        arch_(kiln::jit::default_arch(context_.info().facts.sm())),
+        stopwatch_(context_.info().facts, kiln::Regime::cold_l2, arch_, cubins_),
+        ops_(kiln::spec::load_ops({})),
+        large_copy_gb_s_(2.0 * large_copy_bytes / copy_ns(large_copy_bytes)) {}
 
-  void run(const Asked& asked) {
-    const kiln::Op op = engine_.op(asked.op);
-    const auto& described =
-        *std::find_if(ops_.begin(), ops_.end(), [&](const auto& each) { return each.name == asked.op; });
-    const kiln::Problem problem = kiln::spec::make_problem(described, asked.settings);
+  Json run(const Asked& asked) {
+    const kiln::spec::Op& described = kiln::cli::find_op(ops_, asked.op);
+    std::vector<std::string> words = asked.words;
+    const kiln::tune::Placement placement = kiln::cli::take_runtime_values(described, words);
+    const kiln::Problem problem = kiln::cli::parse_problem(described, words);
     const auto& facts = context_.info().facts;
-    kiln::tune::VerificationCase verified(described, problem, facts, kiln::jit::default_arch(facts.sm()), cubins_,
-                                          20261121, stream_.handle());
+    kiln::tune::VerificationCase tensors(described, problem, facts, arch_, cubins_, seed, stream_.handle());
+    if (!placement.runtime.empty() || !placement.reals.empty())
+      tensors.retarget(problem, seed, stream_.handle(), placement);
+
+    const kiln::Op op = engine_.op(asked.op);
     const kiln::Plan plan = op.plan(problem, stream_.handle());
-    verified.poison(stream_.handle());
-    op.launch(problem, verified.arguments(), stream_.handle());
-    const kiln::tune::Check check = verified.check(stream_.handle());
-    const auto limits = kiln::tune::MeasureLimits{.budget_ns = 200e6, .minimum_samples = 51, .maximum_samples = 201};
-    const auto cost = stopwatch_.measure([&](CUstream stream) { op.launch(problem, verified.arguments(), stream); },
-                                         stream_.handle(), limits);
-    const auto frame = kiln::spec::make_frame(described, nullptr, problem, facts);
-    const double bytes = static_cast<double>(described.cost_bytes.evaluate(frame).number);
-    const double flops = static_cast<double>(described.cost_flops.evaluate(frame).number);
-    const double copy_ns = copy(static_cast<std::int64_t>(bytes) / 2, limits);
-    fmt::print(
-        "{{\"bench\":\"throughput\",\"op\":\"{}\",\"problem\":\"{}\",\"implementation\":\"{}\",\"config\":\"{}\",\"right\":{},\"worst_error\":{:.3g},\"ns\":{:.0f},"
-        "\"low_ns\":{:.0f},\"high_ns\":{:.0f},\"gb_s\":{:.1f},\"tflop_s\":{:.2f},\"copy_ns\":{:.0f},\"of_copy\":{:.3f}}}\n",
-        asked.op, kiln::spec::to_string(described, problem), plan.implementation(), plan.config(), check.right,
-        check.worst_error, cost.median_ns, cost.low_ns, cost.high_ns, bytes / cost.median_ns,
-        flops / cost.median_ns / 1000, copy_ns, copy_ns / cost.median_ns);
+    tensors.poison(stream_.handle());
+    op.launch(problem, tensors.arguments(), stream_.handle());
+    const kiln::tune::Check check = tensors.check(stream_.handle());
     if (!check.right) throw kiln::Error(kiln::ErrorKind::wrong_result, check.reason);
+    const kiln::tune::Cost cost = stopwatch_.measure(
+        [&](CUstream stream) { op.launch(problem, tensors.arguments(), stream); }, stream_.handle(), limits);
+
+    const auto frame = kiln::spec::make_frame(described, nullptr, problem, facts);
+    const std::int64_t bytes = described.cost_bytes.evaluate(frame).number;
+    const std::int64_t flops = described.cost_flops.evaluate(frame).number;
+    const double same_bytes_ns = copy_ns(bytes / 2);
+    const double gb_s = static_cast<double>(bytes) / cost.median_ns;
+    return Json{{"problem", kiln::spec::to_string(described, problem)},
+                {"asked", fmt::format("{}", fmt::join(asked.words, " "))},
+                {"implementation", plan.implementation()},
+                {"config", plan.config()},
+                {"right", check.right},
+                {"worst_error", rounded(check.worst_error, 1e6)},
+                {"ns", std::llround(cost.median_ns)},
+                {"low_ns", std::llround(cost.low_ns)},
+                {"high_ns", std::llround(cost.high_ns)},
+                {"bytes", bytes},
+                {"gb_s", rounded(gb_s, 10)},
+                {"tflop_s", rounded(static_cast<double>(flops) / cost.median_ns / 1000, 100)},
+                {"copy_ns", std::llround(same_bytes_ns)},
+                {"of_copy", rounded(same_bytes_ns / cost.median_ns, 1000)},
+                {"large_copy_gb_s", rounded(large_copy_gb_s_, 10)},
+                {"of_large_copy", rounded(gb_s / large_copy_gb_s_, 1000)}};
   }
 
  private:
+  static double rounded(double value, double to) { return std::round(value * to) / to; }
+
   /// A device-to-device copy that reads and writes `bytes` each.
-  double copy(std::int64_t bytes, const kiln::tune::MeasureLimits& limits) {
+  double copy_ns(std::int64_t bytes) {
     const kiln::cuda::Buffer from(bytes), to(bytes);
     from.fill_bytes(0x3c, stream_.handle());
     const auto run = [&](CUstream stream) {
@@ -111,9 +160,23 @@ class Bench {
   kiln::jit::CompilePool pool_;
   kiln::tune::Cubins cubins_;
   kiln::cuda::Stream stream_;
+  std::string arch_;
   kiln::tune::Stopwatch stopwatch_;
   std::vector<kiln::spec::Op> ops_;
+  double large_copy_gb_s_;
 };
+
+/// False when the problem failed: its line then says why.
+bool run_and_print(Bench& bench, const Asked& asked) {
+  Json line{{"bench", "throughput"}, {"op", asked.op}};
+  try {
+    line.update(bench.run(asked));
+  } catch (const kiln::Error& error) {
+    line.update({{"problem", fmt::format("{}", fmt::join(asked.words, " "))}, {"error", error.what()}});
+  }
+  kiln::cli::print_json(line);
+  return !line.contains("error");
+}
 
 }  // namespace
 
@@ -121,10 +184,11 @@ int main(int argc, char** argv) {
   try {
     const Arguments arguments = parse(argc, argv);
     Bench bench(arguments.options);
-    for (const Asked& asked : arguments.asked) bench.run(asked);
-    return 0;
+    const auto failures = std::count_if(arguments.asked.begin(), arguments.asked.end(),
+                                        [&](const Asked& asked) { return !run_and_print(bench, asked); });
+    return failures == 0 ? 0 : 1;
   } catch (const kiln::Error& error) {
     fmt::print(stderr, "bench_throughput: {}\n", error.what());
-    return error.kind() == kiln::ErrorKind::wrong_result ? 1 : 3;
+    return 3;
   }
 }
