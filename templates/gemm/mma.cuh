@@ -8,11 +8,13 @@
 //
 // Ends of m, n and k are filled with zeros by the copies, which read nothing outside x and w. Copies move 16 bytes, so
 // rows of x and w as stored, their strides and addresses are multiples of 16 bytes; rows of y have aligned strides and
-// any length.
+// any length. Where x runs along m and its length is held on the device, the last copy may bring in what lies past it,
+// which meets only rows of y that are not written.
 #pragma once
 
 #include "choices.cuh"
 #include "common/dependent_launch.cuh"
+#include "common/length.cuh"
 #include "common/types.cuh"
 #include "common/vector.cuh"
 #include "operand_tile.cuh"
@@ -184,21 +186,23 @@ __device__ __forceinline__ void drain(const Accumulators<Tiles>& sums, float* st
 
 }  // namespace kiln::gemm
 
-/// grid (tiles of m * tiles of n, splits), block (warps * 32), dynamic shared memory as mma.toml says. x and w lie as
-/// `layout` says; `bias` ([n], may be null) and `y` ([m, n]) are used when split is 0, else `partial`, which is
-/// [splits, m, round_up(n, 8)]. Strides in elements.
+/// grid (tiles of m * tiles of n, splits) for the most rows there may be, block (warps * 32), dynamic shared memory as
+/// mma.toml says. x and w lie as `layout` says; `bias` ([n], may be null) and `y` ([m, n]) are used when split is 0,
+/// else `partial`, which is [splits, m, round_up(n, 8)]; m is the length that `rows` holds. Strides in elements.
 template <typename T, kiln::gemm::Layout layout, kiln::gemm::Activation activation, int tile_m, int tile_n, int tile_k,
           int warps, int stages, bool split>
 __global__ void __launch_bounds__(warps * 32, 1)
-    gemm_mma(const T* x, const T* w, const T* bias, T* y, float* partial, long long m, long long n, long long k,
-             long long x_stride, long long w_stride, long long y_stride, int group, int splits) {
+    gemm_mma(const T* x, const T* w, const T* bias, T* y, float* partial, kiln::axis_length rows, long long n,
+             long long k, long long x_stride, long long w_stride, long long y_stride, int group, int splits) {
   using namespace kiln::gemm;
   using Tiles = Tiling<layout, tile_m, tile_n, tile_k, warps, stages>;
-  if constexpr (split) kiln::launch_dependents();
   extern __shared__ __align__(128) char ring[];
+  kiln::wait_for_predecessor();
+  kiln::launch_dependents();
 
-  const int tiles_m = static_cast<int>((m + tile_m - 1) / tile_m),
-            tiles_n = static_cast<int>((n + tile_n - 1) / tile_n);
+  const int m = rows.read();
+  const int tiles_m = (m + tile_m - 1) / tile_m, tiles_n = static_cast<int>((n + tile_n - 1) / tile_n);
+  if (static_cast<int>(blockIdx.x) >= tiles_m * tiles_n) return;
   const TileIndex tile = tile_in_bands(static_cast<int>(blockIdx.x), tiles_m, tiles_n, group);
   const long long first_row = static_cast<long long>(tile.m) * tile_m,
                   first_column = static_cast<long long>(tile.n) * tile_n;
@@ -219,14 +223,15 @@ __global__ void __launch_bounds__(warps * 32, 1)
   Accumulators<Tiles> sums = {};
   multiply<T, Tiles>(sums, kiln::shared_address(ring), x_copy, w_copy, k_tiles);
 
+  const long long last_m = rows.read();  // again: a register held through the product is dear
   float* const staging = reinterpret_cast<float*>(ring + threadIdx.x / 32 * Tiles::staging_bytes);
   const long long warp_row = first_row + Tiles::warp_row() * Tiles::warp_m;
   const long long warp_column = first_column + Tiles::warp_column() * Tiles::warp_n;
   if constexpr (split) {
     const long long stride = partial_stride(n);
-    float* const to = partial + (blockIdx.y * m + warp_row) * stride + warp_column;
+    float* const to = partial + (blockIdx.y * last_m + warp_row) * stride + warp_column;
     drain<Tiles>(sums, staging, [&](int row, int column, const float(&values)[8]) {
-      if (warp_row + row >= m || warp_column + column >= n) return;
+      if (warp_row + row >= last_m || warp_column + column >= n) return;
       float4* const eight = reinterpret_cast<float4*>(to + row * stride + column);
       __stwb(eight, make_float4(values[0], values[1], values[2], values[3]));
       __stwb(eight + 1, make_float4(values[4], values[5], values[6], values[7]));
@@ -242,7 +247,7 @@ __global__ void __launch_bounds__(warps * 32, 1)
     }
     T* const to = y + warp_row * y_stride + warp_column;
     drain<Tiles>(sums, staging, [&](int row, int column, const float(&values)[8]) {
-      if (warp_row + row >= m) return;
+      if (warp_row + row >= last_m) return;
       finish<T, activation>(values, bias_values, to + row * y_stride + column, n - warp_column - column);
     });
   }
@@ -251,14 +256,15 @@ __global__ void __launch_bounds__(warps * 32, 1)
 /// y = activation(sum over splits of partial + bias): grid (ceil(m * ceil(n / 4) / 128)), block (128), four neighbours
 /// a thread. Splits are added in their order, so the result does not depend on which block finished first.
 template <typename T, kiln::gemm::Activation activation>
-__global__ void __launch_bounds__(128)
-    gemm_reduce(const float* partial, const T* bias, T* y, long long m, long long n, long long y_stride, int splits) {
+__global__ void __launch_bounds__(128) gemm_reduce(const float* partial, const T* bias, T* y, kiln::axis_length rows,
+                                                   long long n, long long y_stride, int splits) {
   using namespace kiln::gemm;
+  kiln::wait_for_predecessor();
+  const long long m = rows.read();
   const long long stride = partial_stride(n), groups = (n + 3) / 4, index = blockIdx.x * 128ll + threadIdx.x;
   const long long row = index / groups, column = index % groups * 4;
   if (row >= m) return;
 
-  kiln::wait_for_predecessor();
   float sums[4] = {};
   const float* from = partial + row * stride + column;
 #pragma unroll 4

@@ -6,6 +6,8 @@
 #pragma once
 
 #include "choices.cuh"
+#include "common/dependent_launch.cuh"
+#include "common/length.cuh"
 #include "common/types.cuh"
 #include "common/vector.cuh"
 
@@ -89,8 +91,8 @@ struct ThreadShare {
 /// Strides in elements; `vector` divides those of x and w, their rows' lengths and, in elements, their addresses.
 template <typename T, kiln::gemm::Layout layout, kiln::gemm::Activation activation, int tile_m, int tile_n, int vector>
 __global__ void __launch_bounds__(256, 2)
-    gemm_simt(const T* x, const T* w, const T* bias, T* y, long long m, long long n, long long k, long long x_stride,
-              long long w_stride, long long y_stride) {
+    gemm_simt(const T* x, const T* w, const T* bias, T* y, kiln::axis_length rows, long long n, long long k,
+              long long x_stride, long long w_stride, long long y_stride) {
   using namespace kiln::gemm;
   constexpr bool x_along_k = x_runs_along_k<layout>, w_along_k = w_runs_along_k<layout>;
   using XOperand = SimtOperand<T, tile_m, vector, x_along_k>;
@@ -99,8 +101,11 @@ __global__ void __launch_bounds__(256, 2)
   using Columns = ThreadShare<tile_n>;
   __shared__ __align__(16) float x_tile[2][simt_tile_k * XOperand::stride], w_tile[2][simt_tile_k * WOperand::stride];
 
-  const long long tiles_n = (n + tile_n - 1) / tile_n;
+  kiln::wait_for_predecessor();
+  kiln::launch_dependents();
+  const long long m = rows.read(), tiles_n = (n + tile_n - 1) / tile_n;
   const long long first_row = blockIdx.x / tiles_n * tile_m, first_column = blockIdx.x % tiles_n * tile_n;
+  if (first_row >= m) return;
   const int thread_row = threadIdx.x / 16, thread_column = threadIdx.x % 16;
   XOperand x_operand(x + first_row * (x_along_k ? x_stride : 1), x_stride, m - first_row, static_cast<int>(k));
   WOperand w_operand(w + first_column * (w_along_k ? w_stride : 1), w_stride, n - first_column, static_cast<int>(k));

@@ -23,6 +23,11 @@ double activate(std::int64_t activation, double value) {
 
 std::int64_t ceil_div(std::int64_t a, std::int64_t b) { return (a + b - 1) / b; }
 
+/// Elements from the first of a matrix to its last.
+std::int64_t extent(std::int64_t rows, std::int64_t columns, std::int64_t stride) {
+  return rows == 0 || columns == 0 ? 0 : (rows - 1) * stride + columns;
+}
+
 /// An operand as doubles, [outer, k] whichever way it lies in memory.
 struct Operand {
   std::int64_t outer, k;
@@ -32,7 +37,7 @@ struct Operand {
   static Operand read(const Invocation& call, std::size_t parameter, std::int64_t outer, std::int64_t k,
                       std::int64_t stride, bool along_k) {
     const std::int64_t rows = along_k ? outer : k, columns = along_k ? k : outer;
-    const T* from = call.required<T>(parameter, (rows - 1) * stride + columns);
+    const T* from = call.required<T>(parameter, extent(rows, columns, stride));
     Operand operand{outer, k, std::vector<double>(static_cast<std::size_t>(outer * k))};
     for (std::int64_t row = 0; row < rows; ++row) {
       for (std::int64_t column = 0; column < columns; ++column) {
@@ -45,16 +50,16 @@ struct Operand {
   [[nodiscard]] const double* row(std::int64_t i) const { return values.data() + i * k; }
 };
 
-/// The sizes that gemm's kernels have in common, and both operands. `first`: the parameter that holds m; n, k and the strides of
-/// x, w and y follow.
+/// The sizes that gemm's kernels have in common, and both operands. `rows`: m. `first`: the parameter that holds it; n, k and the
+/// strides of x, w and y follow.
 struct Product {
   std::int64_t m, n, k, y_stride;
   Operand x, w;
 
   template <typename T>
-  static Product read(const Invocation& call, std::size_t first) {
+  static Product read(const Invocation& call, std::int64_t rows, std::size_t first) {
     const std::int64_t layout = call.template_integer(1);
-    const std::int64_t m = call.integer(first), n = call.integer(first + 1), k = call.integer(first + 2);
+    const std::int64_t m = rows, n = call.integer(first + 1), k = call.integer(first + 2);
     return {m,
             n,
             k,
@@ -72,7 +77,7 @@ struct Product {
 template <typename T, typename Out>
 void write_whole(const Invocation& call, const Product& product) {
   const T* bias = call.device<T>(2, product.n);
-  Out* y = call.required<Out>(3, (product.m - 1) * product.y_stride + product.n);
+  Out* y = call.required<Out>(3, extent(product.m, product.n, product.y_stride));
   for (std::int64_t row = 0; row < product.m; ++row) {
     for (std::int64_t column = 0; column < product.n; ++column) {
       const double shift = bias == nullptr ? 0 : to_double(bias[column]);
@@ -121,20 +126,20 @@ void require_aligned(const Invocation& call, std::size_t parameter, std::int64_t
 // gemm_reference<T, layout, activation>(x, w, bias, float* y, m, n, k, strides)
 Traffic gemm_reference(const Invocation& call) {
   return with_element(call.type_argument(0), [&]<typename T>(T) {
-    const Product product = Product::read<T>(call, 4);
+    const Product product = Product::read<T>(call, call.integer(4), 4);
     require(call.geometry.grid[0] == ceil_div(product.n, 32), CUDA_ERROR_LAUNCH_FAILED);
     write_whole<T, float>(call, product);
     return traffic(product, sizeof(T), 0.01);
   });
 }
 
-// gemm_simt<T, layout, activation, tile_m, tile_n, vector>(x, w, bias, y, m, n, k, strides)
+// gemm_simt<T, layout, activation, tile_m, tile_n, vector>(x, w, bias, y, length of m, n, k, strides)
 Traffic gemm_simt(const Invocation& call) {
   return with_element(call.type_argument(0), [&]<typename T>(T) {
-    const Product product = Product::read<T>(call, 4);
+    const Product product = Product::read<T>(call, call.length(4), 4);
     const std::int64_t tile_m = call.template_integer(3), tile_n = call.template_integer(4),
                        vector = call.template_integer(5);
-    require(call.geometry.grid[0] == ceil_div(product.m, tile_m) * ceil_div(product.n, tile_n),
+    require(call.geometry.grid[0] >= ceil_div(product.m, tile_m) * ceil_div(product.n, tile_n),
             CUDA_ERROR_LAUNCH_FAILED);
     for (const std::size_t operand : {0, 1}) {
       require_aligned(call, operand, vector * static_cast<std::int64_t>(sizeof(T)));
@@ -145,15 +150,15 @@ Traffic gemm_simt(const Invocation& call) {
   });
 }
 
-// gemm_mma<T, layout, activation, tile_m, tile_n, tile_k, warps, stages, split>(x, w, bias, y, float* partial, m, n, k, strides,
+// gemm_mma<T, layout, activation, tile_m, tile_n, tile_k, warps, stages, split>(x, w, bias, y, float* partial, length of m, n, k, strides,
 // int group, int splits)
 Traffic gemm_mma(const Invocation& call) {
   return with_element(call.type_argument(0), [&]<typename T>(T) {
     const std::int64_t tile_m = call.template_integer(3), tile_n = call.template_integer(4),
                        tile_k = call.template_integer(5);
     const std::int64_t element = sizeof(T), splits = call.value<int>(12);
-    const Product product = Product::read<T>(call, 5);
-    require(call.geometry.grid[0] == ceil_div(product.m, tile_m) * ceil_div(product.n, tile_n) &&
+    const Product product = Product::read<T>(call, call.length(5), 5);
+    require(call.geometry.grid[0] >= ceil_div(product.m, tile_m) * ceil_div(product.n, tile_n) &&
                 call.geometry.grid[1] == splits,
             CUDA_ERROR_LAUNCH_FAILED);
     require(call.geometry.dynamic_shared >= call.template_integer(7) * (tile_m + tile_n) * tile_k * element,
@@ -171,15 +176,14 @@ Traffic gemm_mma(const Invocation& call) {
   });
 }
 
-// gemm_reduce<T, activation>(const float* partial, bias, y, m, n, y_stride, int splits)
+// gemm_reduce<T, activation>(const float* partial, bias, y, length of m, n, y_stride, int splits)
 Traffic gemm_reduce(const Invocation& call) {
   return with_element(call.type_argument(0), [&]<typename T>(T) {
-    const std::int64_t m = call.integer(3), n = call.integer(4), y_stride = call.integer(5),
-                       splits = call.value<int>(6);
+    const std::int64_t m = call.length(3), n = call.integer(4), y_stride = call.integer(5), splits = call.value<int>(6);
     const std::int64_t stride = ceil_div(n, 8) * 8;
     const auto* partial = call.required<float>(0, splits * m * stride);
     const T* bias = call.device<T>(1, n);
-    T* y = call.required<T>(2, (m - 1) * y_stride + n);
+    T* y = call.required<T>(2, extent(m, n, y_stride));
     const std::int64_t rows = std::min(m, call.geometry.blocks() * 128 / ceil_div(n, 4));
     for (std::int64_t row = 0; row < rows; ++row) {
       for (std::int64_t column = 0; column < n; ++column) {
