@@ -62,7 +62,7 @@ struct row_share {
   static __device__ __forceinline__ row_share load_if_aligned(bool aligned, const T* row, int cols, int thread,
                                                               int peel, T past_end) {
     row_share share;
-    share.front = thread < peel ? row[thread] : past_end;
+    share.front = thread < min(peel, cols) ? row[thread] : past_end;  // a row may be cut short before its first chunk
     const packed<T, N> blank = load_partial<N>(row, cols, cols, past_end);
 #pragma unroll
     for (int item = 0; item < Items; ++item) {
@@ -104,6 +104,24 @@ struct row_share {
     made.front = make(front);
 #pragma unroll
     for (int item = 0; item < Items; ++item) made.chunks[item] = pack(unpack<T, N>(chunks[item]).template map<U>(make));
+    return made;
+  }
+
+  /// A row of V of the elements of two rows of different types.
+  template <typename V, typename U, typename Make>
+  __device__ __forceinline__ row_share<V, Threads, N, Items> zip(const row_share<U, Threads, N, Items>& other,
+                                                                 Make make) const {
+    row_share<V, Threads, N, Items> made;
+    made.front = make(front, other.front);
+#pragma unroll
+    for (int item = 0; item < Items; ++item) {
+      const vec<T, N> mine = unpack<T, N>(chunks[item]);
+      const vec<U, N> theirs = unpack<U, N>(other.chunks[item]);
+      vec<V, N> result;
+#pragma unroll
+      for (int i = 0; i < N; ++i) result.at[i] = make(mine.at[i], theirs.at[i]);
+      made.chunks[item] = pack(result);
+    }
     return made;
   }
 

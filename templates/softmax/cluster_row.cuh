@@ -5,8 +5,9 @@
 
 #include "common/async_copy.cuh"
 #include "common/cluster.cuh"
-#include "common/row.cuh"
-#include "softmax_state.cuh"
+#include "common/dependent_launch.cuh"
+#include "common/length.cuh"
+#include "logits.cuh"
 
 namespace kiln {
 
@@ -16,12 +17,12 @@ struct cluster_exchange {
   float2 states[Blocks];
   unsigned long long barrier;
 
-  /// First of all, by every thread: the others may write here once this block runs.
+  /// Before anything that takes long, by every thread: the others may write here once this block runs.
   __device__ __forceinline__ void open() {
     if (threadIdx.x == 0) mbarrier_expect(&barrier, sizeof(states));
     cluster_arrive_relaxed();
   }
-  __device__ __forceinline__ softmax_state merged(const softmax_state& of_block) {
+  __device__ __forceinline__ softmax_state merged(const softmax_state& of_block, exponential exp) {
     cluster_wait();
     if (threadIdx.x < Blocks) {
       const unsigned to = mapa(&states[cluster_block_rank()], threadIdx.x);
@@ -30,58 +31,70 @@ struct cluster_exchange {
     mbarrier_wait(&barrier);
     softmax_state whole = softmax_state::empty();
 #pragma unroll
-    for (int i = 0; i < Blocks; ++i) whole = merge{}(whole, {states[i].x, states[i].y});
+    for (int i = 0; i < Blocks; ++i) whole = merge{exp}(whole, {states[i].x, states[i].y});
     return whole;
   }
 };
 
 /// Dynamic shared memory: 16 bytes for each of a block's chunks, which are one in Blocks of the row's. A thread reads
-/// only what it copied itself, so that the copies need no barrier.
-template <typename T, int Blocks, int Threads>
-__global__ __launch_bounds__(Threads) void softmax_cluster_row(const T* x, T* y, long long columns,
-                                                               long long x_row_stride, long long y_row_stride) {
+/// only what it copied itself, so that the copies need no barrier. For masks that have no tensor.
+template <typename T, int Blocks, int Threads, Mask mask>
+__global__ __launch_bounds__(Threads) void softmax_cluster_row(const T* x, T* y, axis_length rows, axis_length columns,
+                                                               long long x_row_stride, long long y_row_stride,
+                                                               long long queries, float scale) {
+  static_assert(mask == Mask::none || mask == Mask::causal);
   constexpr int n = 16 / sizeof(T);
   constexpr int warps = Threads / 32;
   constexpr int stride = Blocks * Threads * n;
   extern __shared__ uint4 chunks[];
   __shared__ softmax_state of_warps[warps];
   __shared__ cluster_exchange<Blocks> exchange;
+  wait_for_predecessor();
+  const int row = blockIdx.x / Blocks;
+  if (row >= rows.read()) return;
   if constexpr (Blocks > 1) exchange.open();
 
-  const int cols = static_cast<int>(columns);
-  const long long row = blockIdx.x / Blocks;
+  const int cols = columns.read();
   const int thread = blockIdx.x % Blocks * Threads + threadIdx.x;
   const T* source = x + row * x_row_stride;
   T* target = y + row * y_row_stride;
+  const row_logits<T, mask> logits(source, nullptr, nullptr, row, cols, 0, 1, queries, scale);
+  const int seen = logits.seen;
+  const exponential exp = logits.exp;
   const int peel = peel_of<n>(source, cols);
   const int begin = peel + thread * n;
   uint4* mine = chunks + threadIdx.x;
 
   const T masked = from_float<T>(-infinity());
-  for (int first = begin, i = 0; first < cols; first += stride, i += Threads) {
-    if (first + n <= cols) {
+  for (int first = begin, i = 0; first < seen; first += stride, i += Threads) {
+    if (first + n <= seen) {
       cp_async_16(shared_address(&mine[i]), source + first, true);
     } else {
-      mine[i] = load_partial<n>(source, first, cols, masked);
+      mine[i] = load_partial<n>(source, first, seen, masked);
     }
   }
   cp_async_commit();
-  const float front = to_float(thread < peel ? source[thread] : masked);
-  softmax_state state = softmax_state::of(front);
+  launch_dependents();
+  const float front = to_float(thread < min(peel, seen) ? source[thread] : masked);
+  softmax_state state = softmax_state::of(front, exp);
   cp_async_wait<0>();
-  for (int first = begin, i = 0; first < cols; first += stride, i += Threads) state.absorb(unpack<T, n>(mine[i]));
+  const auto as_float = [](T value) { return to_float(value); };
+  for (int first = begin, i = 0; first < seen; first += stride, i += Threads)
+    state.absorb(unpack<T, n>(mine[i]).template map<float>(as_float), exp);
 
-  state = block_reduce<warps>(warp_reduce(state, merge{}), softmax_state::empty(), merge{}, of_warps);
-  if constexpr (Blocks > 1) state = exchange.merged(state);
+  state = block_reduce<warps>(warp_reduce(state, merge{exp}), softmax_state::empty(), merge{exp}, of_warps);
+  if constexpr (Blocks > 1) state = exchange.merged(state, exp);
 
   const float origin = state.origin();
-  const float scale = state.scale_of(state);
-  if (thread < peel) target[thread] = from_float<T>(fast_exp(front - origin) * scale);
+  const float factor = state.scale_of(state, exp);
+  if (thread < peel) target[thread] = from_float<T>(exp(front - origin) * factor);
   const bool aligned = is_aligned<16>(target + peel);
   for (int first = begin, i = 0; first < cols; first += stride, i += Threads) {
-    vec<T, n> values = unpack<T, n>(mine[i]);
-#pragma unroll
-    for (int j = 0; j < n; ++j) values.at[j] = from_float<T>(fast_exp(to_float(values.at[j]) - origin) * scale);
+    vec<T, n> values = {};  // zeros where nothing is seen
+    if (mask == Mask::none || first < seen) {
+      values = unpack<T, n>(mine[i]).template map<T>(
+          [=](T value) { return from_float<T>(exp(to_float(value) - origin) * factor); });
+    }
     if (aligned && first + n <= cols) {
       store(target + first, values);
     } else {

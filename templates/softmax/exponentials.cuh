@@ -6,23 +6,25 @@
 
 namespace kiln {
 
-/// One exponential an element: they are taken from the group's own largest element, so that a row whose groups have
+/// One exponential an element: they are taken from the group's own largest logit, so that a row whose groups have
 /// yet to agree is corrected by one factor a group (softmax_state::scale_of).
-template <typename T, int Threads, int N, int Items, int Lanes = 32>
+template <int Threads, int N, int Items, int Lanes = 32>
 struct exponentials {
-  row_share<float, Threads, N, Items> values;
+  using share = row_share<float, Threads, N, Items>;
+  share values;
   softmax_state state;
+  exponential exp;
 
-  __device__ __forceinline__ explicit exponentials(const row_share<T, Threads, N, Items>& row) {
-    values = row.template map<float>([](T value) { return to_float(value); });
-    state = {warp_reduce<Lanes>(values.reduce(maximum{}), maximum{}), 0.0f};
+  __device__ __forceinline__ exponentials(const share& logits, exponential of) : exp(of) {
+    state = {warp_reduce<Lanes>(logits.reduce(maximum{}), maximum{}), 0.0f};
     const float origin = state.origin();
-    values = values.template map<float>([origin](float value) { return fast_exp(value - origin); });
+    values = logits.template map<float>([=](float logit) { return of(logit - origin); });
     state.sum = warp_reduce<Lanes>(values.reduce(add{}), add{});
   }
 
+  template <typename T>
   __device__ __forceinline__ row_share<T, Threads, N, Items> scaled(const softmax_state& whole) const {
-    const float scale = whole.scale_of(state);
+    const float scale = whole.scale_of(state, exp);
     return values.template map<T>([scale](float value) { return from_float<T>(value * scale); });
   }
 };
