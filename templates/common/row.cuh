@@ -43,7 +43,11 @@ struct row_share {
   static_assert(Threads >= N);
   using element = T;
   using chunk = vec<T, N>;
-  packed<T, N> chunks[Items];  // a register for each 16-bit element would be twice as many
+  static constexpr int n = N;
+  static constexpr int items = Items;
+  template <typename U>
+  using of = row_share<U, Threads, N, Items>;  // the same places of a row of U
+  packed<T, N> chunks[Items];                  // a register for each 16-bit element would be twice as many
   T front;
 
   static __device__ __forceinline__ int column(int thread, int peel, int item) {

@@ -1,25 +1,23 @@
 #pragma once
 
-#include "common/reduce.cuh"
-#include "common/types.cuh"
+#include "common/norm_reference.cuh"
 
 namespace kiln {
 
-/// A block of 256 threads a row, in double; y is float with the strides of the op's y.
-template <typename T>
-__global__ __launch_bounds__(256) void rms_norm_reference(const T* x, const T* weight, float* y, long long cols,
-                                                          long long x_row_stride, long long y_row_stride,
-                                                          float epsilon) {
-  __shared__ double scratch[8];
-  const T* source = x + blockIdx.x * x_row_stride;
-  float* target = y + blockIdx.x * y_row_stride;
-  double squares = 0;
-  for (long long i = threadIdx.x; i < cols; i += 256) squares += to_double(source[i]) * to_double(source[i]);
-  const double total = block_reduce<8>(warp_reduce(squares, add{}), 0.0, add{}, scratch);
-  const double rms = sqrt(total / static_cast<double>(cols) + static_cast<double>(epsilon));
-  for (long long i = threadIdx.x; i < cols; i += 256) {
-    target[i] = static_cast<float>(to_double(source[i]) / rms * to_double(weight[i]));
-  }
+/// Outputs are float, with the strides of the op's own.
+template <typename T, residual_mode Residual, quantise_mode Quantise>
+__global__ __launch_bounds__(256) void rms_norm_reference(const T* x, const T* residual, const T* weight,
+                                                          const float* y_scale, float* sum, float* y,
+                                                          float* y_quantised, float* y_block_scales, long long cols,
+                                                          long long x_row_stride, long long residual_row_stride,
+                                                          long long sum_row_stride, long long y_row_stride,
+                                                          long long block_scale_row_stride,
+                                                          long long block_scale_stride, float epsilon) {
+  const long long row = blockIdx.x;
+  reference_norm<norm_kind::rms, Residual, Quantise>(
+      x + row * x_row_stride, residual + row * residual_row_stride, weight, static_cast<const T*>(nullptr), y_scale,
+      sum + row * sum_row_stride, y + row * y_row_stride, y_quantised + row * y_row_stride,
+      y_block_scales + row * block_scale_row_stride, block_scale_stride, cols, epsilon);
 }
 
 }  // namespace kiln

@@ -2,22 +2,24 @@
 #pragma once
 
 #include "common/async_copy.cuh"
-#include "common/reduce.cuh"
-#include "common/row.cuh"
-#include "squares.cuh"
+#include "common/dependent_launch.cuh"
+#include "common/length.cuh"
+#include "common/norm.cuh"
 
 namespace kiln {
 
 /// Dynamic shared memory: 16 bytes for each of the row's chunks. A thread reads only what it copied itself, so that the
 /// copies need no barrier.
 template <typename T, int Threads>
-__global__ __launch_bounds__(Threads) void rms_norm_shared_row(const T* x, const T* weight, T* y, long long columns,
+__global__ __launch_bounds__(Threads) void rms_norm_shared_row(const T* x, const T* weight, T* y,
+                                                               axis_length rows_given, long long columns,
                                                                long long x_row_stride, long long y_row_stride,
                                                                float epsilon) {
   constexpr int n = 16 / sizeof(T);
-  constexpr int warps = Threads / 32;
   extern __shared__ uint4 chunks[];
-  __shared__ float scratch[warps];
+  __shared__ float scratch[row_sum_scratch<Threads>];
+  wait_for_predecessor();
+  if (blockIdx.x >= rows_given.read()) return;
   const int cols = static_cast<int>(columns);
   const int thread = threadIdx.x;
   const T zero = from_float<T>(0);
@@ -39,10 +41,11 @@ __global__ __launch_bounds__(Threads) void rms_norm_shared_row(const T* x, const
   float squares = to_float(front) * to_float(front);
   cp_async_wait<0>();
   for (int first = begin, i = 0; first < cols; first += Threads * n, i += Threads) {
-    squares += sum_of_squares(unpack<T, n>(mine[i]));
+    squares += unpack<T, n>(mine[i]).template map<float>(element_squared{}).reduce(add{});
   }
-  const float total = block_reduce<warps>(warp_reduce(squares, add{}), 0.0f, add{}, scratch);
-  const float scale = rsqrtf(total / static_cast<float>(cols) + epsilon);
+  launch_dependents();
+  row_sum<Threads> sum{scratch};
+  const float scale = rsqrtf(sum(squares) / static_cast<float>(cols) + epsilon);
 
   const auto normed = [scale](T value, T factor) { return from_float<T>(to_float(value) * scale * to_float(factor)); };
   if (thread < peel) target[thread] = normed(front, weight[thread]);

@@ -144,4 +144,79 @@ TEST_CASE("the example op is right at lengths around its vector") {
     check_all(fixture, op, fixture.problem(op, {{"count", count}, {"dtype", "f16"}}), {}, generator);
 }
 
+TEST_CASE("the fused norms are right with residuals and quantised outputs, at edge sizes in every type") {
+  Fixture fixture;
+  std::mt19937 generator(23);
+  for (const char* name : {"rms_norm", "layer_norm"}) {
+    const spec::Op& op = fixture.op(name);
+    for (const char* residual : {"none", "add"})
+      for (const char* quantise : {"none", "tensor", "block"})
+        for (const char* dtype : {"bf16", "f16", "f32"})
+          for (const auto& [rows, cols] :
+               {std::array{"5", "1"}, std::array{"67", "33"}, std::array{"3", "129"}, std::array{"1", "1000"},
+                std::array{"67", "4096"}, std::array{"5", "4099"}, std::array{"2", "20000"}, std::array{"1", "65536"}})
+            check_all(
+                fixture, op,
+                fixture.problem(
+                    op,
+                    {{"rows", rows}, {"cols", cols}, {"dtype", dtype}, {"residual", residual}, {"quantise", quantise}}),
+                {}, generator);
+  }
+}
+
+TEST_CASE("the norms' backward passes are right at edge sizes in every type") {
+  Fixture fixture;
+  std::mt19937 generator(29);
+  for (const char* name : {"rms_norm_backward", "layer_norm_backward"}) {
+    const spec::Op& op = fixture.op(name);
+    for (const char* residual : {"none", "add"})
+      for (const char* dtype : {"bf16", "f16", "f32"})
+        for (const auto& [rows, cols] :
+             {std::array{"5", "3"}, std::array{"67", "33"}, std::array{"1", "1000"}, std::array{"1037", "1024"},
+              std::array{"2000", "4096"}, std::array{"300", "4104"}, std::array{"5", "4099"}, std::array{"70", "16384"},
+              std::array{"9", "32768"}, std::array{"2", "131072"}})
+          check_all(fixture, op,
+                    fixture.problem(op, {{"rows", rows}, {"cols", cols}, {"dtype", dtype}, {"residual", residual}}), {},
+                    generator);
+  }
+}
+
+TEST_CASE("the fused norms and their backward passes are right with strides and unaligned addresses") {
+  Fixture fixture;
+  std::mt19937 generator(31);
+  for (const char* name : {"rms_norm", "layer_norm", "rms_norm_backward", "layer_norm_backward"}) {
+    const spec::Op& op = fixture.op(name);
+    for (const std::int64_t stride : {1037, 1048}) {
+      tune::Placement placement;
+      for (std::size_t i = 0; i < op.runtime.size(); ++i)
+        if (op.runtime[i].is_integer() && !op.runtime[i].name.starts_with("block_scale"))
+          placement.runtime.push_back({{static_cast<std::uint8_t>(i), RuntimeId::Kind::integer}, stride});
+      for (const char* dtype : {"bf16", "f32"})
+        for (const std::int64_t offset : {0, 1, 4, 8}) {
+          placement.offset_elements = offset;
+          std::vector<spec::Setting> settings = {
+              {"rows", "13"}, {"cols", "1000"}, {"dtype", dtype}, {"residual", "add"}};
+          const bool forward = !std::string_view(name).ends_with("_backward");
+          if (forward) settings.push_back({"quantise", offset == 1 ? "tensor" : offset == 4 ? "none" : "block"});
+          check_all(fixture, op, spec::make_problem(op, settings), placement, generator);
+        }
+    }
+  }
+}
+
+TEST_CASE("a column-major layout of block scales holds the same scales") {
+  Fixture fixture;
+  std::mt19937 generator(37);
+  const spec::Op& op = fixture.op("rms_norm");
+  tune::Placement placement;
+  for (std::size_t i = 0; i < op.runtime.size(); ++i) {
+    const RuntimeId id{static_cast<std::uint8_t>(i), RuntimeId::Kind::integer};
+    if (op.runtime[i].name == "block_scale_row_stride") placement.runtime.push_back({id, 1});
+    if (op.runtime[i].name == "block_scale_stride") placement.runtime.push_back({id, 64});
+  }
+  check_all(fixture, op,
+            fixture.problem(op, {{"rows", "61"}, {"cols", "1000"}, {"dtype", "bf16"}, {"quantise", "block"}}),
+            placement, generator);
+}
+
 }  // namespace kiln::gpu_tests

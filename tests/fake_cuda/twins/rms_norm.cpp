@@ -7,15 +7,21 @@
 namespace fake_cuda {
 namespace {
 
-/// `strides`: the parameter that holds x's stride; y's and epsilon follow.
+/// Where a kernel has its parameters.
+struct Places {
+  std::size_t weight, y, x_stride, y_stride, epsilon;
+};
+/// Of kernels with a residual and quantised outputs, which these twins do without; a reference has no length among its parameters.
+constexpr Places fused_reference = {2, 5, 9, 12, 15}, fused = {2, 5, 10, 13, 16}, plain = {1, 2, 5, 6, 7};
+
 template <typename T, typename Out>
-Traffic compute(const Invocation& call, RowLaunch launch, std::size_t strides) {
-  launch.x_stride = call.integer(strides);
-  launch.y_stride = call.integer(strides + 1);
-  const double epsilon = static_cast<double>(call.value<float>(strides + 2));
+Traffic compute(const Invocation& call, RowLaunch launch, const Places& places) {
+  launch.x_stride = call.integer(places.x_stride);
+  launch.y_stride = call.integer(places.y_stride);
+  const double epsilon = static_cast<double>(call.value<float>(places.epsilon));
   const T* x = call.required<T>(0, launch.x_extent());
-  const T* weight = call.required<T>(1, launch.covered);
-  Out* y = call.required<Out>(2, launch.y_extent());
+  const T* weight = call.required<T>(places.weight, launch.covered);
+  Out* y = call.required<Out>(places.y, launch.y_extent());
   for (std::int64_t row = 0; row < launch.rows; ++row) {
     const T* source = x + row * launch.x_stride;
     double squares = 0;
@@ -28,28 +34,39 @@ Traffic compute(const Invocation& call, RowLaunch launch, std::size_t strides) {
   return launch.traffic(call, sizeof(T));
 }
 
-Traffic compute_in_type(const Invocation& call, const RowLaunch& launch, std::size_t strides) {
-  return with_element(call.type_argument(0), [&]<typename T>(T) { return compute<T, T>(call, launch, strides); });
+/// `length`: the parameter that holds it.
+Traffic compute_in_type(const Invocation& call, RowLaunch launch, const Places& places, std::size_t length) {
+  launch.rows = std::min(launch.rows, call.length(length));
+  return with_element(call.type_argument(0), [&]<typename T>(T) { return compute<T, T>(call, launch, places); });
+}
+
+/// The last two template arguments are kiln::residual_mode and kiln::quantise_mode.
+const Invocation& plainly(const Invocation& call) {
+  const std::size_t arguments = call.name.arguments.size();
+  require(call.template_integer(arguments - 2) == 0 && call.template_integer(arguments - 1) == 0,
+          CUDA_ERROR_LAUNCH_FAILED);
+  return call;
 }
 
 }  // namespace
 
 Traffic rms_norm_reference(const Invocation& call) {
-  return with_element(call.type_argument(0),
-                      [&]<typename T>(T) { return compute<T, float>(call, reference(call, call.integer(3)), 4); });
+  return with_element(call.type_argument(0), [&]<typename T>(T) {
+    return compute<T, float>(plainly(call), reference(call, call.integer(8)), fused_reference);
+  });
 }
 Traffic rms_norm_block_row(const Invocation& call) {
-  return compute_in_type(call, block_row(call, call.integer(3)), 4);
+  return compute_in_type(plainly(call), block_row(call, call.integer(9)), fused, 8);
 }
 Traffic rms_norm_warp_row(const Invocation& call) {
-  return compute_in_type(call, warp_row(call, call.integer(3), call.integer(4)), 5);
+  return compute_in_type(plainly(call), warp_row(call, call.length(8), call.integer(9)), fused, 8);
 }
 /// rms_norm_shared_row<T, Threads>
 Traffic rms_norm_shared_row(const Invocation& call) {
-  return compute_in_type(call, shared_row(call, call.integer(3), 1, call.template_integer(1)), 4);
+  return compute_in_type(call, shared_row(call, call.integer(4), 1, call.template_integer(1)), plain, 3);
 }
 Traffic rms_norm_streaming(const Invocation& call) {
-  return compute_in_type(call, streaming(call, call.integer(3)), 4);
+  return compute_in_type(plainly(call), streaming(call, call.integer(9)), fused, 8);
 }
 
 }  // namespace fake_cuda

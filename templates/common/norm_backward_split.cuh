@@ -1,0 +1,92 @@
+// Backward of the norms in two readings, for rows of any length and alignment: by rows, then by columns.
+#pragma once
+
+#include "common/norm_backward.cuh"
+
+namespace kiln {
+
+/// A row's dx by a block, in pieces; returns its mean and scale. The row is read twice, and a third time for a mean.
+template <norm_kind Kind, residual_mode Residual, int Threads, int N, typename T>
+__device__ __forceinline__ float2 norm_backward_row(const norm_gradients<T>& tensors, long long row, int cols,
+                                                    float epsilon, float_pair* scratch) {
+  using share = row_share<T, Threads, N, 1>;
+  constexpr int stride = Threads * N;
+  const int thread = threadIdx.x;
+  const T zero = from_float<T>(0);
+  const T* const x = tensors.x + row * tensors.x_row_stride;
+  const T* const dy = tensors.dy + row * tensors.dy_row_stride;
+  const T* const d_sum = tensors.d_sum + row * tensors.d_sum_row_stride;
+  T* const dx = tensors.dx + row * tensors.dx_row_stride;
+  const int peel = peel_of<N>(x, cols);
+  // Only the first piece has a front; it ends where the second begins, at the phase of its chunks.
+  const auto peel_at = [&](int first) { return first == 0 ? peel : 0; };
+  const auto load = [&](const T* from, int first) {
+    return share::load_beside(from + first, cols - first, thread, peel_at(first), zero);
+  };
+
+  const auto measured = [&](auto measure) {
+    float_pair total{0, 0};
+    for (int first = 0; first < cols; first += peel_at(first) + stride) {
+      const share xs = load(x, first), dys = load(dy, first), weights = load(tensors.weight, first);
+      const auto add_one = [&](T x_one, T dy_one, T weight_one) {
+        total = total + measure(to_float(x_one), to_float(dy_one) * to_float(weight_one));
+      };
+      if (thread < peel_at(first)) add_one(xs.front, dys.front, weights.front);
+      const int inside = cols - first - share::column(thread, peel_at(first), 0);
+      const vec<T, N> x_chunk = unpack<T, N>(xs.chunks[0]), dy_chunk = unpack<T, N>(dys.chunks[0]),
+                      weight_chunk = unpack<T, N>(weights.chunks[0]);
+#pragma unroll
+      for (int i = 0; i < N; ++i)
+        if (i < inside) add_one(x_chunk.at[i], dy_chunk.at[i], weight_chunk.at[i]);
+    }
+    return total;
+  };
+  row_sum<Threads, float_pair> sum{scratch};
+  const gradient_statistics row_is = gradient_statistics_of<Kind>(measured, sum, cols, epsilon);
+
+  const auto gradient = [&](T x_one, T dy_one, T weight_one, T d_sum_one) {
+    float made = row_is.dx(to_float(dy_one) * to_float(weight_one), row_is.normed(to_float(x_one)));
+    if constexpr (Residual == residual_mode::add) made += to_float(d_sum_one);
+    return from_float<T>(made);
+  };
+  for (int first = 0; first < cols; first += peel_at(first) + stride) {
+    const share xs = load(x, first), dys = load(dy, first), weights = load(tensors.weight, first);
+    const share d_sums = Residual == residual_mode::add ? load(d_sum, first) : share{};
+    const vec<T, N> x_chunk = unpack<T, N>(xs.chunks[0]), dy_chunk = unpack<T, N>(dys.chunks[0]),
+                    weight_chunk = unpack<T, N>(weights.chunks[0]), d_sum_chunk = unpack<T, N>(d_sums.chunks[0]);
+    vec<T, N> made;
+#pragma unroll
+    for (int i = 0; i < N; ++i)
+      made.at[i] = gradient(x_chunk.at[i], dy_chunk.at[i], weight_chunk.at[i], d_sum_chunk.at[i]);
+    share made_share;
+    made_share.front = gradient(xs.front, dys.front, weights.front, d_sums.front);
+    made_share.chunks[0] = pack(made);
+    made_share.store_row(dx + first, cols - first, thread, peel_at(first));
+  }
+  return float2{row_is.mean, row_is.scale};
+}
+
+/// Partial sums over share blockIdx.y of the rows, of the column that is this thread's. partial: as norm_backward_sum reads it, gridDim.y
+/// parts, all of them written where there is a row for each.
+template <norm_kind Kind, typename T>
+__device__ __forceinline__ void norm_backward_columns(const T* x, const T* dy, const float2* statistics, float* partial,
+                                                      int rows, int cols, long long x_row_stride,
+                                                      long long dy_row_stride) {
+  const int column = blockIdx.x * blockDim.x + threadIdx.x;
+  const int parts = gridDim.y;
+  const int part = blockIdx.y;
+  if (column >= cols || part >= rows) return;
+  float weight_sum = 0, bias_sum = 0;
+#pragma unroll 8
+  for (int row = part; row < rows; row += parts) {
+    const float2 row_is = statistics[row];
+    const float given = to_float(dy[row * dy_row_stride + column]);
+    weight_sum += given * ((to_float(x[row * x_row_stride + column]) - row_is.x) * row_is.y);
+    bias_sum += given;
+  }
+  const long long stride = partial_stride(cols);
+  partial[part * stride + column] = weight_sum;
+  if constexpr (Kind == norm_kind::layer) partial[(parts + part) * stride + column] = bias_sum;
+}
+
+}  // namespace kiln

@@ -1,0 +1,37 @@
+// A block a row: the row is read once, kept in registers, and written once.
+#pragma once
+
+#include "common/length.cuh"
+#include "common/norm_forward.cuh"
+
+namespace kiln {
+
+template <typename T, int Threads, int N, int Items, residual_mode Residual, quantise_mode Quantise>
+__global__ __launch_bounds__(Threads) void layer_norm_block_row(
+    const T* x, const T* residual, const T* weight, const T* bias, const float* y_scale, T* sum, T* y,
+    e4m3* y_quantised, float* y_block_scales, axis_length rows_given, long long cols, long long x_row_stride,
+    long long residual_row_stride, long long sum_row_stride, long long y_row_stride, long long block_scale_row_stride,
+    long long block_scale_stride, float epsilon) {
+  __shared__ float scratch[row_sum_scratch<Threads>];
+  wait_for_predecessor();
+  if (blockIdx.x >= rows_given.read()) return;
+  const norm_tensors<T> tensors{x,
+                                residual,
+                                weight,
+                                bias,
+                                y_scale,
+                                sum,
+                                y,
+                                y_quantised,
+                                y_block_scales,
+                                x_row_stride,
+                                residual_row_stride,
+                                sum_row_stride,
+                                y_row_stride,
+                                block_scale_row_stride,
+                                block_scale_stride};
+  norm_resident_row<norm_kind::layer, Residual, Quantise, Threads, N, Items>(
+      tensors.from_row(blockIdx.x), static_cast<int>(cols), threadIdx.x, epsilon, scratch);
+}
+
+}  // namespace kiln

@@ -1,0 +1,39 @@
+// Several rows a block, each shared by up to a warp's lanes: no barrier, for rows too short to fill a block.
+#pragma once
+
+#include "common/length.cuh"
+#include "common/norm_forward.cuh"
+
+namespace kiln {
+
+template <typename T, int Threads, int Lanes, int N, int Items, residual_mode Residual, quantise_mode Quantise>
+__global__ __launch_bounds__(Threads) void layer_norm_warp_row(
+    const T* x, const T* residual, const T* weight, const T* bias, const float* y_scale, T* sum, T* y,
+    e4m3* y_quantised, float* y_block_scales, axis_length rows_given, long long cols, long long x_row_stride,
+    long long residual_row_stride, long long sum_row_stride, long long y_row_stride, long long block_scale_row_stride,
+    long long block_scale_stride, float epsilon) {
+  wait_for_predecessor();
+  const int rows = rows_given.read();
+  const int row = blockIdx.x * (Threads / Lanes) + threadIdx.x / Lanes;
+  if (blockIdx.x * (Threads / Lanes) >= rows) return;
+  const norm_tensors<T> tensors{x,
+                                residual,
+                                weight,
+                                bias,
+                                y_scale,
+                                sum,
+                                y,
+                                y_quantised,
+                                y_block_scales,
+                                x_row_stride,
+                                residual_row_stride,
+                                sum_row_stride,
+                                y_row_stride,
+                                block_scale_row_stride,
+                                block_scale_stride};
+  const int own = row < rows ? static_cast<int>(cols) : 0;  // lanes past the last row take part in shuffles only
+  norm_resident_row<norm_kind::layer, Residual, Quantise, Lanes, N, Items>(tensors.from_row(row), own,
+                                                                           threadIdx.x % Lanes, epsilon, nullptr);
+}
+
+}  // namespace kiln
