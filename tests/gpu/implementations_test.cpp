@@ -1,67 +1,9 @@
 // Every implementation against its op's reference: edge sizes, every type and choice, strides, offsets.
-#include <fmt/format.h>
-
 #include <random>
 
-#include "gpu/fixture.hpp"
+#include "gpu/check_implementations.hpp"
 
 namespace kiln::gpu_tests {
-namespace {
-
-constexpr std::size_t configs_tried = 3;  // of each implementation and problem, besides its default
-
-std::vector<spec::Config> sample(const spec::Implementation& implementation, std::vector<spec::Config> space,
-                                 std::mt19937& generator) {
-  std::shuffle(space.begin(), space.end(), generator);
-  if (space.size() > configs_tried) space.resize(configs_tried);
-  space.insert(space.begin(), implementation.default_config);
-  return space;
-}
-
-struct Candidate {
-  const spec::Implementation* implementation;
-  spec::Config config;
-};
-
-/// Every compile is begun before the first is waited for.
-std::vector<Candidate> candidates(Fixture& fixture, const spec::Op& op, const Problem& bucket,
-                                  std::mt19937& generator) {
-  std::vector<Candidate> result;
-  for (const spec::Implementation& implementation : op.implementations) {
-    if (spec::why_not_eligible(op, implementation, bucket, fixture.facts())) continue;
-    for (spec::Config& config :
-         sample(implementation, spec::search_space(op, implementation, bucket, fixture.facts()), generator)) {
-      const auto frame = spec::make_frame(op, &implementation, bucket, fixture.facts(), config);
-      if (jit::broken_fixed_constraint(op, implementation, frame)) continue;
-      fixture.cubins.prefetch(jit::specialise(op, implementation, frame, fixture.arch()));
-      result.push_back({&implementation, std::move(config)});
-    }
-  }
-  return result;
-}
-
-void check_all(Fixture& fixture, const spec::Op& op, const Problem& problem, const tune::Placement& placement,
-               std::mt19937& generator) {
-  const Problem bucket = spec::bucket_of(op, problem);
-  const std::vector<Candidate> tried = candidates(fixture, op, bucket, generator);
-  tune::VerificationCase verified(op, problem, fixture.facts(), fixture.arch(), fixture.cubins, generator(),
-                                  fixture.stream.handle());
-  verified.retarget(problem, generator(), fixture.stream.handle(), placement);
-  int launched = 0;
-  for (const Candidate& candidate : tried) {
-    const spec::Implementation& implementation = *candidate.implementation;
-    const jit::Executable executable = fixture.load(op, implementation, bucket, candidate.config);
-    if (!verified.admits(executable)) continue;
-    const tune::Check check = verified.verify(executable, fixture.stream.handle());
-    CHECK_MESSAGE(check.right,
-                  fmt::format("{} {} {} {}: {}", op.name, spec::to_string(op, problem), implementation.name,
-                              spec::to_string(implementation, candidate.config), check.reason));
-    ++launched;
-  }
-  CHECK_MESSAGE(launched > 0, fmt::format("nothing serves {} {}", op.name, spec::to_string(op, problem)));
-}
-
-}  // namespace
 
 TEST_CASE("rms_norm and softmax are right at edge sizes in every type") {
   Fixture fixture;
