@@ -63,7 +63,7 @@ TEST_CASE("a mistake in op.toml is named with its line") {
       {"max = 4096 }", "max = 4096, on_device = true }",
        "fast.toml:16: found no argument { length = \"rows\" }, though op.toml lets axis 'rows' be given on the device"},
       {"max = 65536, multiple_of = 8 }", "max = 65536, on_device = true }",
-       "found the stride 'cols' of 'y' over axis 'cols', whose length may be on the device, expected a run-time value"},
+       "found the stride '(cols)' of 'y' over axis 'cols', whose length may be on the device, expected a run-time value"},
       {"max = 4096 }", "max = 0 }", "op.toml:5: found the number 0 as 'max', expected 1 or more"},
       {"max = 4096 }", "multiple_of = 3, max = 4098 }",
        "op.toml:5: found multiple_of = 3 on axis 'rows', whose upper edges are powers of two"},
