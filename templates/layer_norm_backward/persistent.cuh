@@ -7,12 +7,12 @@
 
 namespace kiln {
 
-/// Blocks: that a multiprocessor holds at once. partial: for each of `parts` blocks the sums over its rows that make dweight, then the same for dbias.
+/// Blocks: that a multiprocessor holds at once. partial: for each block the sums over its rows that make dweight, then the same for dbias.
 template <typename T, int Threads, int Lanes, int Items, int Stages, int Blocks, residual_mode Residual>
 __global__ __launch_bounds__(Threads, Blocks) void layer_norm_backward_persistent(
     const T* x, const T* weight, const T* dy, const T* d_sum, T* dx, float* partial, axis_length rows_given,
     long long cols, long long x_row_stride, long long dy_row_stride, long long d_sum_row_stride,
-    long long dx_row_stride, float epsilon, int parts) {
+    long long dx_row_stride, float epsilon) {
   __shared__ float_pair scratch[row_sum_scratch<Lanes>];
   wait_for_predecessor();
   using rows_of = norm_backward_rows<norm_kind::layer, Residual, T, Threads, Lanes, Items, Stages>;
@@ -21,8 +21,7 @@ __global__ __launch_bounds__(Threads, Blocks) void layer_norm_backward_persisten
   const norm_gradients<T> tensors{
       x, weight, dy, d_sum, dx, x_row_stride, dy_row_stride, d_sum_row_stride, dx_row_stride};
   rows_of(tensors, rows, width)
-      .run(epsilon, partial + blockIdx.x * partial_stride(width), static_cast<long long>(parts) * partial_stride(width),
-           scratch);
+      .run(epsilon, partial + blockIdx.x * partial_stride(width), gridDim.x * partial_stride(width), scratch);
 }
 
 }  // namespace kiln

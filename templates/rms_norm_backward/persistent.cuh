@@ -7,7 +7,7 @@
 
 namespace kiln {
 
-/// Blocks: that a multiprocessor holds at once. partial: for each of `parts` blocks the sums over its rows that make dweight.
+/// Blocks: that a multiprocessor holds at once. partial: for each block the sums over its rows that make dweight.
 template <typename T, int Threads, int Lanes, int Items, int Stages, int Blocks, residual_mode Residual>
 __global__ __launch_bounds__(Threads, Blocks) void rms_norm_backward_persistent(
     const T* x, const T* weight, const T* dy, const T* d_sum, T* dx, float* partial, axis_length rows_given,

@@ -50,6 +50,20 @@ TEST_CASE("a tensor that is missing is named; an optional one may be") {
   CHECK(contains(error.what(), "'x'"));
 }
 
+TEST_CASE("a tensor is asked for under the choices that have it, and under no others") {
+  const Machine machine;
+  const Engine engine(options("", MissPolicy::nearest));
+  const kiln::Op op = engine.op("rms_norm");
+  const Floats x(8 * 64), weight(64), y(8 * 64);
+  const kiln::Arguments arguments =
+      op.arguments({{"x", x.address()}, {"weight", weight.address()}, {"y", y.address()}});
+  op.launch(op.problem({{"rows", 8}, {"cols", 64}, {"dtype", "f32"}}), arguments, machine.stream());
+  const kiln::Problem fused = op.problem({{"rows", 8}, {"cols", 64}, {"dtype", "f32"}, {"residual", "add"}});
+  const kiln::Error error = error_of([&] { op.launch(fused, arguments, machine.stream()); });
+  CHECK(error.kind() == ErrorKind::bad_input);
+  CHECK_MESSAGE(contains(error.what(), "'residual_in' is missing"), std::string(error.what()));
+}
+
 TEST_CASE("unknown names are refused with those that there are") {
   const Machine machine;
   const Engine engine(options(""));

@@ -86,6 +86,8 @@ TEST_CASE("a mistake in op.toml is named with its line") {
       {", output = true", "", "op.toml:14: found no tensor with output = true"},
       {"dtype = \"dtype\", output", "dtype = \"dtyp\", output",
        "op.toml:16: found 'dtyp' as the dtype of 'y' (did you mean 'dtype'?)"},
+      {"output = true", "output = true, when = \"cols > 8\"",
+       "op.toml:16: found the axis 'cols', which no device fixes, in 'when' of 'y'"},
       {"output = true", "output = 1", "op.toml:16: found the number 1 as 'output', expected true or false"},
       {"f32  = { relative = 1e-5, absolute = 1e-6 }", "", "op.toml:17: found no tolerance for 'f32'"},
       {"relative = 1e-5", "relative = nan", "expected 0 or more and below 1"},

@@ -3,6 +3,7 @@
 
 #include "kiln/error.hpp"
 #include "spec/op.hpp"
+#include "spec/problem.hpp"
 #include "spec_fixture.hpp"
 
 using namespace kiln;
@@ -110,6 +111,23 @@ TEST_CASE("a parameter of `programmatic` and constraints alone changes the launc
   }
   folder.implementation += "[pass.model]\noperations = \"rows * (1 + pdl)\"\n";
   CHECK(launch_only(folder) == none);
+}
+
+TEST_CASE("a tensor with a condition takes part under the types and choices that meet it") {
+  testing::Folder folder = testing::scale_folder();
+  folder.op = testing::replaced(
+      folder.op, "[tolerance]",
+      "limit = { shape = [\"1\"], dtype = \"f32\", when = 'mode == \"saturate\" && dtype == \"bf16\"' }\n[tolerance]");
+  const Op op = folder.parse();
+  const auto takes_part = [&](std::size_t tensor, const char* mode, const char* dtype) {
+    const std::vector<Setting> settings = {{"rows", "1"}, {"cols", "8"}, {"mode", mode}, {"dtype", dtype}};
+    const auto frame = make_frame(op, nullptr, make_problem(op, settings), testing::h200());
+    return Op::takes_part(op.tensors[tensor], frame);
+  };
+  CHECK(takes_part(2, "saturate", "bf16"));
+  CHECK_FALSE(takes_part(2, "plain", "bf16"));
+  CHECK_FALSE(takes_part(2, "saturate", "f32"));
+  CHECK(takes_part(1, "plain", "f32"));
 }
 
 TEST_CASE("what a pass really does is read from the table that follows it") {
