@@ -5,21 +5,25 @@ PEERS = {"torch": "torch", "compile": "torch.compile", "liger": "Liger", "quack"
 CLASSES = {"a decode step": (0, 32e6), "past L2": (32e6, 320e6), "large": (320e6, math.inf)}  # by bytes moved
 
 
-def words(row):
-    return row.get("asked", row.get("problem", "")).split()
+SIZES = ("rows", "cols", "tokens", "heads", "dim")
+LEFT_OUT = ("dtype", "rotary_dim", "queries")
+
+
+def asked(row):
+    return dict(word.split("=") for word in row.get("asked", row.get("problem", "")).split())
 
 
 def key(row):
-    return row["op"], tuple(words(row))
+    return row["op"], frozenset(asked(row).items())
 
 
 def label(row):
     """'rms_norm residual=add': what is asked beside sizes and type."""
-    return " ".join([row["op"], *(word for word in words(row) if not word.split("=")[1].isdigit() and not word.startswith("dtype="))])
+    return " ".join([row["op"], *(f"{name}={value}" for name, value in asked(row).items() if name not in SIZES + LEFT_OUT)])
 
 
 def sizes(row):
-    return " x ".join(word.split("=")[1] for word in words(row) if word.split("=")[1].isdigit())
+    return " x ".join(value for name, value in asked(row).items() if name in SIZES)
 
 
 def mean(values):

@@ -115,7 +115,9 @@ class Bench {
     const kiln::tune::Cost cost = stopwatch_.measure(
         [&](CUstream stream) { op.launch(problem, tensors.arguments(), stream); }, stream_.handle(), limits);
 
-    const auto frame = kiln::spec::make_frame(described, nullptr, problem, facts);
+    auto frame = kiln::spec::make_frame(described, nullptr, problem, facts);
+    for (const auto& [runtime, value] : placement.runtime)
+      frame[static_cast<std::size_t>(described.first_runtime()) + runtime.index] = value;
     const std::int64_t bytes = described.cost_bytes.evaluate(frame).number;
     const std::int64_t flops = described.cost_flops.evaluate(frame).number;
     const double same_bytes_ns = copy_ns(bytes / 2);

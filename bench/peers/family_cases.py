@@ -95,18 +95,20 @@ def norm(op, values, dtype, device):
 def softmax(op, values, dtype, device):
     backward = op.endswith("_backward")
     rows, cols, mask = values["rows"], values["cols"], values.get("mask", "none")
+    queries, scale = values.get("queries", rows), float(values.get("scale", 1))
 
-    def forward(x, mask=None, forbidden=None, scale=None):
-        x = x if scale is None else x * scale
-        x = x if mask is None else x + mask
-        x = x if forbidden is None else x.masked_fill(forbidden, float("-inf"))
+    def forward(x, bias=None, forbidden=None):
+        x = x if scale == 1 else x * scale
+        x = x if bias is None else x + bias
+        if forbidden is not None:
+            x = x.view(-1, queries, cols).masked_fill(forbidden, float("-inf")).view(rows, cols)
         return (torch.softmax(x, dim=-1),)
 
     inputs = {"x": normal(rows, cols, dtype=dtype, device=device, scale=2.0, grad=backward)}
     if mask == "additive":
-        inputs["mask"] = normal(rows, cols, dtype=dtype, device=device)
+        inputs["bias"] = normal(rows, cols, dtype=dtype, device=device)
     if mask == "causal":
-        inputs["forbidden"] = torch.ones(rows, cols, dtype=torch.bool, device=device).triu(1 + max(cols - rows, 0))
+        inputs["forbidden"] = torch.ones(queries, cols, dtype=torch.bool, device=device).triu(1 + cols - queries)
     gradients = (normal(rows, cols, dtype=dtype, device=device),) if backward else ()
     return Case(op, values, inputs, forward, gradients)
 
@@ -126,7 +128,7 @@ def swiglu(op, values, dtype, device):
 
 
 def quantise(op, values, dtype, device):
-    how = values.get("scale", "tensor")
+    how = values.get("scaling", "tensor")
 
     def forward(x, y_scale=None):
         return quantised(x, how, y_scale)
@@ -137,8 +139,28 @@ def quantise(op, values, dtype, device):
     return Case(op, values, inputs, forward)
 
 
-BUILDERS = {"rms_norm": norm, "layer_norm": norm, "rms_norm_backward": norm, "layer_norm_backward": norm,
-            "softmax": softmax, "softmax_backward": softmax, "swiglu": swiglu, "swiglu_backward": swiglu, "quantise": quantise}
+def rotary(op, values, dtype, device):
+    """Half as Hugging Face's Llama has it, interleaved as its GPT-J does: tables as wide as a head, in the type of x."""
+    tokens, heads, dim = values["tokens"], values["heads"], values["dim"]
+    backward, half = values.get("direction") == "backward", values.get("layout", "half") == "half"
+
+    def turned(x):
+        if half:
+            return torch.cat((-x[..., dim // 2:], x[..., :dim // 2]), dim=-1)
+        return torch.stack((-x[..., 1::2], x[..., ::2]), dim=-1).flatten(-2)
+
+    def forward(x, cos, sin):
+        return (x * cos.unsqueeze(1) + turned(x) * sin.unsqueeze(1),)
+
+    angles = torch.outer(torch.arange(tokens, device=device), 1e4 ** -(torch.arange(0, dim, 2, device=device) / dim))
+    angles = torch.cat((angles, angles), dim=-1) if half else angles.repeat_interleave(2, dim=-1)
+    inputs = {"x": normal(tokens, heads, dim, dtype=dtype, device=device, grad=backward), "cos": angles.cos().to(dtype), "sin": angles.sin().to(dtype)}
+    return Case(op, values, inputs, forward, (normal(tokens, heads, dim, dtype=dtype, device=device),) if backward else ())
+
+
+BUILDERS = {"rotary": rotary, "rms_norm": norm, "layer_norm": norm, "rms_norm_backward": norm,
+            "layer_norm_backward": norm, "softmax": softmax, "softmax_backward": softmax, "swiglu": swiglu, "swiglu_backward": swiglu,
+            "quantise": quantise}
 
 
 def build(op, values, device):
