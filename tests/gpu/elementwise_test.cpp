@@ -46,6 +46,17 @@ TEST_CASE("softmax is right under every mask and a scale, at ragged sizes in eve
       }
 }
 
+TEST_CASE("softmax is right where blocks take several long rows each, aligned or not") {
+  Fixture fixture;
+  std::mt19937 generator(33);
+  const spec::Op& op = fixture.op("softmax");
+  for (const char* mask : {"none", "causal"})
+    for (const char* dtype : {"bf16", "f32"})
+      for (const char* cols : {"9001", "20000", "65535", "128256"})
+        check_all(fixture, op, fixture.problem(op, {{"rows", "300"}, {"cols", cols}, {"dtype", dtype}, {"mask", mask}}),
+                  {}, generator);
+}
+
 TEST_CASE("softmax and its backward pass are right with strides and unaligned addresses under every mask") {
   Fixture fixture;
   std::mt19937 generator(37);
