@@ -130,7 +130,7 @@ struct norm_statistics {
 /// `measured(measure)` is this thread's sum of measure(element) over its part of the row, and may be asked for more than once. The mean
 /// is known before deviations from it are squared, so that a mean that is far from 0 costs no digits.
 template <norm_kind Kind, typename Measured, typename Sum>
-__device__ __forceinline__ norm_statistics statistics_of(Measured measured, Sum& sum, int cols, float epsilon) {
+__device__ __forceinline__ norm_statistics statistics_of(Measured& measured, Sum& sum, int cols, float epsilon) {
   const float count = static_cast<float>(cols);
   if constexpr (Kind == norm_kind::layer) {
     const float mean = sum(measured(element_itself{})) / count;

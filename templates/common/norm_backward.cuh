@@ -52,7 +52,7 @@ struct gradient_statistics {
 
 /// `measured(f)` is this thread's sum of f(x, g) over its part of the row, zeros past its end not among them.
 template <norm_kind Kind, typename Measured, typename Sum>
-__device__ __forceinline__ gradient_statistics gradient_statistics_of(Measured measured, Sum& sum, int cols,
+__device__ __forceinline__ gradient_statistics gradient_statistics_of(Measured& measured, Sum& sum, int cols,
                                                                       float epsilon) {
   const float count = static_cast<float>(cols);
   float_pair means{0, 0};
@@ -155,32 +155,38 @@ class norm_backward_rows {
     cp_async_commit();
   }
 
-  template <typename Sum>
-  __device__ __forceinline__ void take_row(int stage, int row, float epsilon, Sum& sum) {
-    const auto measured = [&](auto measure) {
+  /// What gradient_statistics_of asks of the row in a stage.
+  struct staged_row {
+    norm_backward_rows& rows;
+    int stage;
+
+    template <typename Measure>
+    __device__ __forceinline__ float_pair operator()(Measure measure) {
       float_pair total{0, 0};
 #pragma unroll
       for (int item = 0; item < Items; ++item) {
-        const int inside = cols_ - column(item);
-        const vec<T, n> x = unpack<T, n>(slot(stage, of_x, item));
-        const vec<T, n> dy = unpack<T, n>(slot(stage, of_dy, item));
-        const vec<T, n> weight = unpack<T, n>(weight_slot(item));
-        const auto add_up = [&](bool all) {
-#pragma unroll
-          for (int i = 0; i < n; ++i) {
-            const float_pair each = measure(to_float(x.at[i]), to_float(dy.at[i]) * to_float(weight.at[i]));
-            if (all || i < inside) total = total + each;
-          }
-        };
+        const vec<T, n> x = unpack<T, n>(rows.slot(stage, of_x, item));
+        const vec<T, n> dy = unpack<T, n>(rows.slot(stage, of_dy, item));
+        const vec<T, n> weight = unpack<T, n>(rows.weight_slot(item));
+        const int inside = rows.cols_ - rows.column(item);
         // Past its end a row has zeros, of which only deviations from a mean are none.
         if (Kind == norm_kind::rms || inside >= n) {
-          add_up(true);
+#pragma unroll
+          for (int i = 0; i < n; ++i)
+            total = total + measure(to_float(x.at[i]), to_float(dy.at[i]) * to_float(weight.at[i]));
         } else {
-          add_up(false);
+#pragma unroll
+          for (int i = 0; i < n; ++i)
+            if (i < inside) total = total + measure(to_float(x.at[i]), to_float(dy.at[i]) * to_float(weight.at[i]));
         }
       }
       return total;
-    };
+    }
+  };
+
+  template <typename Sum>
+  __device__ __forceinline__ void take_row(int stage, int row, float epsilon, Sum& sum) {
+    staged_row measured{*this, stage};
     const gradient_statistics row_is = gradient_statistics_of<Kind>(measured, sum, cols_, epsilon);
     if (row >= rows_) return;
     T* const target = tensors_.dx + row * tensors_.dx_row_stride;
@@ -219,16 +225,15 @@ class norm_backward_rows {
     if constexpr (rows_at_once > 1) {
       extern __shared__ uint4 norm_backward_chunks[];
       float4* const others = reinterpret_cast<float4*>(norm_backward_chunks) + lane_;
-      const auto place = [&](int group, int item, int quad) -> float4& {
-        return others[((group * Items + item) * quads + quad) * Lanes];
-      };
+      constexpr int each = Items * quads * Lanes;
       __syncthreads();
 #pragma unroll
       for (int item = 0; item < Items; ++item)
 #pragma unroll
         for (int quad = 0; quad < quads; ++quad) {
           const float* from = &sums[item].at[quad * 4];
-          if (group_ > 0) place(group_ - 1, item, quad) = float4{from[0], from[1], from[2], from[3]};
+          if (group_ > 0)
+            others[(group_ - 1) * each + (item * quads + quad) * Lanes] = float4{from[0], from[1], from[2], from[3]};
         }
       __syncthreads();
       if (group_ > 0) return;
@@ -237,7 +242,7 @@ class norm_backward_rows {
         for (int item = 0; item < Items; ++item)
 #pragma unroll
           for (int quad = 0; quad < quads; ++quad) {
-            const float4 other = place(group, item, quad);
+            const float4 other = others[group * each + (item * quads + quad) * Lanes];
             sums[item].at[quad * 4] += other.x;
             sums[item].at[quad * 4 + 1] += other.y;
             sums[item].at[quad * 4 + 2] += other.z;

@@ -5,63 +5,76 @@
 
 namespace kiln {
 
-/// A row's dx by a block, in pieces; returns its mean and scale. The row is read twice, and a third time for a mean.
-template <norm_kind Kind, residual_mode Residual, int Threads, int N, typename T>
-__device__ __forceinline__ float2 norm_backward_row(const norm_gradients<T>& tensors, long long row, int cols,
-                                                    float epsilon, float_pair* scratch) {
+/// A row of any length in pieces, which are what a block's threads hold at once.
+template <int Threads, int N, typename T>
+struct gradient_row {
   using share = row_share<T, Threads, N, 1>;
-  constexpr int stride = Threads * N;
-  const int thread = threadIdx.x;
-  const T zero = from_float<T>(0);
-  const T* const x = tensors.x + row * tensors.x_row_stride;
-  const T* const dy = tensors.dy + row * tensors.dy_row_stride;
-  const T* const d_sum = tensors.d_sum + row * tensors.d_sum_row_stride;
-  T* const dx = tensors.dx + row * tensors.dx_row_stride;
-  const int peel = peel_of<N>(x, cols);
-  // Only the first piece has a front; it ends where the second begins, at the phase of its chunks.
-  const auto peel_at = [&](int first) { return first == 0 ? peel : 0; };
-  const auto load = [&](const T* from, int first) {
-    return share::load_beside(from + first, cols - first, thread, peel_at(first), zero);
-  };
+  const T* x;
+  const T* weight;
+  const T* dy;
+  int cols, peel;
 
-  const auto measured = [&](auto measure) {
+  // Only the first piece has a front; it ends where the second begins, at the phase of its chunks.
+  __device__ __forceinline__ int peel_at(int first) const { return first == 0 ? peel : 0; }
+  __device__ __forceinline__ int after(int first) const { return first + peel_at(first) + Threads * N; }
+  __device__ __forceinline__ share load(const T* from, int first) const {
+    return share::load_beside(from + first, cols - first, threadIdx.x, peel_at(first), from_float<T>(0));
+  }
+
+  /// What gradient_statistics_of asks of a row.
+  template <typename Measure>
+  __device__ __forceinline__ float_pair operator()(Measure measure) {
     float_pair total{0, 0};
-    for (int first = 0; first < cols; first += peel_at(first) + stride) {
-      const share xs = load(x, first), dys = load(dy, first), weights = load(tensors.weight, first);
-      const auto add_one = [&](T x_one, T dy_one, T weight_one) {
-        total = total + measure(to_float(x_one), to_float(dy_one) * to_float(weight_one));
-      };
-      if (thread < peel_at(first)) add_one(xs.front, dys.front, weights.front);
-      const int inside = cols - first - share::column(thread, peel_at(first), 0);
+    for (int first = 0; first < cols; first = after(first)) {
+      const share xs = load(x, first), dys = load(dy, first), weights = load(weight, first);
+      const int front = peel_at(first);
+      if (threadIdx.x < front)
+        total = total + measure(to_float(xs.front), to_float(dys.front) * to_float(weights.front));
+      const int inside = cols - first - share::column(threadIdx.x, front, 0);
       const vec<T, N> x_chunk = unpack<T, N>(xs.chunks[0]), dy_chunk = unpack<T, N>(dys.chunks[0]),
                       weight_chunk = unpack<T, N>(weights.chunks[0]);
 #pragma unroll
       for (int i = 0; i < N; ++i)
-        if (i < inside) add_one(x_chunk.at[i], dy_chunk.at[i], weight_chunk.at[i]);
+        if (i < inside)
+          total = total + measure(to_float(x_chunk.at[i]), to_float(dy_chunk.at[i]) * to_float(weight_chunk.at[i]));
     }
     return total;
-  };
-  row_sum<Threads, float_pair> sum{scratch};
-  const gradient_statistics row_is = gradient_statistics_of<Kind>(measured, sum, cols, epsilon);
+  }
+};
 
-  const auto gradient = [&](T x_one, T dy_one, T weight_one, T d_sum_one) {
-    float made = row_is.dx(to_float(dy_one) * to_float(weight_one), row_is.normed(to_float(x_one)));
-    if constexpr (Residual == residual_mode::add) made += to_float(d_sum_one);
-    return from_float<T>(made);
-  };
-  for (int first = 0; first < cols; first += peel_at(first) + stride) {
-    const share xs = load(x, first), dys = load(dy, first), weights = load(tensors.weight, first);
-    const share d_sums = Residual == residual_mode::add ? load(d_sum, first) : share{};
+template <residual_mode Residual, typename T>
+__device__ __forceinline__ T gradient_of(const gradient_statistics& row_is, T x, T dy, T weight, T d_sum) {
+  float made = row_is.dx(to_float(dy) * to_float(weight), row_is.normed(to_float(x)));
+  if constexpr (Residual == residual_mode::add) made += to_float(d_sum);
+  return from_float<T>(made);
+}
+
+/// A row's dx by a block; returns its mean and scale. The row is read twice, and a third time for a mean.
+template <norm_kind Kind, residual_mode Residual, int Threads, int N, typename T>
+__device__ __forceinline__ float2 norm_backward_row(const norm_gradients<T>& tensors, long long row, int cols,
+                                                    float epsilon, float_pair* scratch) {
+  using pieces = gradient_row<Threads, N, T>;
+  using share = typename pieces::share;
+  const T* const x = tensors.x + row * tensors.x_row_stride;
+  const T* const d_sum = tensors.d_sum + row * tensors.d_sum_row_stride;
+  T* const dx = tensors.dx + row * tensors.dx_row_stride;
+  pieces whole{x, tensors.weight, tensors.dy + row * tensors.dy_row_stride, cols, peel_of<N>(x, cols)};
+  row_sum<Threads, float_pair> sum{scratch};
+  const gradient_statistics row_is = gradient_statistics_of<Kind>(whole, sum, cols, epsilon);
+
+  for (int first = 0; first < cols; first = whole.after(first)) {
+    const share xs = whole.load(x, first), dys = whole.load(whole.dy, first), weights = whole.load(whole.weight, first);
+    const share d_sums = Residual == residual_mode::add ? whole.load(d_sum, first) : share{};
     const vec<T, N> x_chunk = unpack<T, N>(xs.chunks[0]), dy_chunk = unpack<T, N>(dys.chunks[0]),
                     weight_chunk = unpack<T, N>(weights.chunks[0]), d_sum_chunk = unpack<T, N>(d_sums.chunks[0]);
     vec<T, N> made;
 #pragma unroll
     for (int i = 0; i < N; ++i)
-      made.at[i] = gradient(x_chunk.at[i], dy_chunk.at[i], weight_chunk.at[i], d_sum_chunk.at[i]);
+      made.at[i] = gradient_of<Residual>(row_is, x_chunk.at[i], dy_chunk.at[i], weight_chunk.at[i], d_sum_chunk.at[i]);
     share made_share;
-    made_share.front = gradient(xs.front, dys.front, weights.front, d_sums.front);
+    made_share.front = gradient_of<Residual>(row_is, xs.front, dys.front, weights.front, d_sums.front);
     made_share.chunks[0] = pack(made);
-    made_share.store_row(dx + first, cols - first, thread, peel_at(first));
+    made_share.store_row(dx + first, cols - first, threadIdx.x, whole.peel_at(first));
   }
   return float2{row_is.mean, row_is.scale};
 }

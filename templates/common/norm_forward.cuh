@@ -121,6 +121,17 @@ __device__ __forceinline__ float given_inverse(const norm_tensors<T>& row) {
   return Quantise == quantise_mode::tensor ? 1.0f / *row.y_scale : 0.0f;
 }
 
+/// What statistics_of asks of a row in registers.
+template <typename Share>
+struct resident_measures {
+  const Share& values;
+  int cols, thread, peel;
+  template <typename Measure>
+  __device__ __forceinline__ float operator()(Measure measure) {
+    return sum_within(values, cols, thread, peel, measure);
+  }
+};
+
 /// A row that its Threads threads hold in registers. cols is 0 for threads without a row, which take part in shuffles only.
 template <norm_kind Kind, residual_mode Residual, quantise_mode Quantise, int Threads, int N, int Items, typename T>
 __device__ __forceinline__ void norm_resident_row(const norm_tensors<T>& row, int cols, int thread, float epsilon,
@@ -133,55 +144,70 @@ __device__ __forceinline__ void norm_resident_row(const norm_tensors<T>& row, in
   launch_dependents();
   const share values = input.summed(row, cols, thread, peel);
   row_sum<Threads> sum{scratch};
-  const norm_statistics statistics = statistics_of<Kind>(
-      [&](auto measure) { return sum_within(values, cols, thread, peel, measure); }, sum, cols, epsilon);
+  resident_measures<share> measured{values, cols, thread, peel};
+  const norm_statistics statistics = statistics_of<Kind>(measured, sum, cols, epsilon);
   store_normed<Kind, Quantise>(row, values, affine, statistics, inverse, cols, thread, peel);
 }
 
-/// A row of any length by a block: read once for each of its statistics, and once to be scaled.
-template <norm_kind Kind, residual_mode Residual, quantise_mode Quantise, int Threads, int N, typename T>
-__device__ __forceinline__ void norm_streamed_row(const norm_tensors<T>& row, int cols, float epsilon, float* scratch) {
-  constexpr int items = 2;
-  constexpr int stride = Threads * N * items;
+/// A row of any length in pieces, which are what a block's threads hold at once: read once for each of its statistics, the first of which
+/// stores the sum with the residual, and once to be scaled.
+template <residual_mode Residual, int Threads, int N, typename T>
+struct streamed_row {
+  static constexpr int items = 2;
   using share = row_share<T, Threads, N, items>;
-  const int thread = threadIdx.x;
-  const float inverse = given_inverse<Quantise>(row);
-  const int peel = norm_peel<Quantise, N>(row.x, cols);
-  // Only the first piece has a front; it ends where the second begins, at the phase of its chunks.
-  const auto peel_at = [&](int first) { return first == 0 ? peel : 0; };
-  const auto after = [&](int first) { return first + peel_at(first) + stride; };
+  const norm_tensors<T>& row;
+  int cols, peel;
+  bool summed = Residual == residual_mode::none;
 
-  norm_tensors<T> summed = row;  // whose x is what is normalised, once the first reading has stored it
-  if constexpr (Residual == residual_mode::add) summed.x = row.sum;
-  const auto piece_of = [&](int first) {
-    return norm_input<share, residual_mode::none>::load(summed.from_column(first), cols - first, thread, peel_at(first))
+  // Only the first piece has a front; it ends where the second begins, at the phase of its chunks.
+  __device__ __forceinline__ int peel_at(int first) const { return first == 0 ? peel : 0; }
+  __device__ __forceinline__ int after(int first) const { return first + peel_at(first) + Threads * N * items; }
+
+  /// With column `first` as the first, of what is normalised once it has been stored.
+  __device__ __forceinline__ norm_tensors<T> tensors_at(int first) const {
+    norm_tensors<T> tensors = row;
+    if constexpr (Residual == residual_mode::add) tensors.x = row.sum;
+    return tensors.from_column(first);
+  }
+  __device__ __forceinline__ share piece_at(int first) const {
+    return norm_input<share, residual_mode::none>::load(tensors_at(first), cols - first, threadIdx.x, peel_at(first))
         .values;
-  };
-  bool stored = Residual == residual_mode::none;
-  const auto measured = [&](auto measure) {
+  }
+
+  template <typename Measure>
+  __device__ __forceinline__ float operator()(Measure measure) {
     float total = 0;
     for (int first = 0; first < cols; first = after(first)) {
       share values;
-      if (stored) {
-        values = piece_of(first);
+      if (summed) {
+        values = piece_at(first);
       } else {
-        const auto piece = row.from_column(first);
-        values = norm_input<share, Residual>::load(piece, cols - first, thread, peel_at(first))
-                     .summed(piece, cols - first, thread, peel_at(first));
+        const auto from = row.from_column(first);
+        values = norm_input<share, Residual>::load(from, cols - first, threadIdx.x, peel_at(first))
+                     .summed(from, cols - first, threadIdx.x, peel_at(first));
       }
-      total += sum_within(values, cols - first, thread, peel_at(first), measure);
+      total += sum_within(values, cols - first, threadIdx.x, peel_at(first), measure);
     }
-    stored = true;
+    summed = true;
     return total;
-  };
+  }
+};
+
+template <norm_kind Kind, residual_mode Residual, quantise_mode Quantise, int Threads, int N, typename T>
+__device__ __forceinline__ void norm_streamed_row(const norm_tensors<T>& row, int cols, float epsilon, float* scratch) {
+  using pieces = streamed_row<Residual, Threads, N, T>;
+  using share = typename pieces::share;
+  const float inverse = given_inverse<Quantise>(row);
+  pieces whole{row, cols, norm_peel<Quantise, N>(row.x, cols)};
   row_sum<Threads> sum{scratch};
-  const norm_statistics statistics = statistics_of<Kind>(measured, sum, cols, epsilon);
+  const norm_statistics statistics = statistics_of<Kind>(whole, sum, cols, epsilon);
   launch_dependents();
-  for (int first = 0; first < cols; first = after(first)) {
-    const auto piece = summed.from_column(first);
-    const share values = piece_of(first);
-    const auto affine = norm_affine<Kind, share>::load(piece, cols - first, thread, peel_at(first));
-    store_normed<Kind, Quantise>(piece, values, affine, statistics, inverse, cols - first, thread, peel_at(first));
+  for (int first = 0; first < cols; first = whole.after(first)) {
+    const int left = cols - first, peel = whole.peel_at(first), thread = threadIdx.x;
+    const auto tensors = whole.tensors_at(first);
+    const share values = whole.piece_at(first);
+    const auto affine = norm_affine<Kind, share>::load(tensors, left, thread, peel);
+    store_normed<Kind, Quantise>(tensors, values, affine, statistics, inverse, left, thread, peel);
   }
 }
 
