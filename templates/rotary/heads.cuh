@@ -49,6 +49,17 @@ __device__ __forceinline__ void turn(T& a, T& b, float cos, float sin) {
   b = from_float<T>(after * cos + before * sin);
 }
 
+/// Cosines and sines from one column on, of a position that is yet to be read.
+template <typename Index>
+struct angles {
+  const float* cos;
+  const float* sin;
+  long long row_stride;
+  const Index* position;
+
+  __device__ __forceinline__ long long row() const { return *position * row_stride; }
+};
+
 /// N neighbours of each head, and as many half a turn further where those are what they are paired with (`apart`
 /// elements), by `pairs` angles.
 template <typename T, Layout layout, Direction direction, int N, int Heads>
@@ -57,8 +68,8 @@ struct rotary_chunk {
   static_assert(pairs >= 1);
   static constexpr float sign = direction == Direction::forward ? 1.0f : -1.0f;
 
-  static __device__ __forceinline__ void turn_whole(const head_rows<T>& rows, int apart, const float* cos,
-                                                    const float* sin) {
+  template <typename Index>
+  static __device__ __forceinline__ void turn_whole(const head_rows<T>& rows, int apart, const angles<Index>& by) {
     packed<T, N> low[Heads], high[Heads];  // high: of halves only
 #pragma unroll
     for (int i = 0; i < Heads; ++i) {
@@ -66,7 +77,8 @@ struct rotary_chunk {
       low[i] = load_packed<N>(rows.x + i * rows.x_stride);
       if constexpr (layout == Layout::half) high[i] = load_packed<N>(rows.x + i * rows.x_stride + apart);
     }
-    const vec<float, pairs> c = load_floats<pairs>(cos), s = load_floats<pairs>(sin);
+    const long long table = by.row();  // after the loads that do not wait for it
+    const vec<float, pairs> c = load_floats<pairs>(by.cos + table), s = load_floats<pairs>(by.sin + table);
     launch_dependents();
 #pragma unroll
     for (int i = 0; i < Heads; ++i) {
@@ -87,8 +99,10 @@ struct rotary_chunk {
   }
 
   /// The first `count` pairs, element by element.
-  static __device__ __forceinline__ void turn_pairs(const head_rows<T>& rows, int apart, const float* cos,
-                                                    const float* sin, int count) {
+  template <typename Index>
+  static __device__ __forceinline__ void turn_pairs(const head_rows<T>& rows, int apart, const angles<Index>& by,
+                                                    int count) {
+    const float *cos = by.cos + by.row(), *sin = by.sin + by.row();
     constexpr int step = layout == Layout::half ? 1 : 2;
 #pragma unroll 1
     for (int pair = 0; pair < count; ++pair) {
@@ -154,15 +168,15 @@ __global__ __launch_bounds__(Threads) void rotary_heads(const T* x, const float*
     return;
   }
   const int first = chunk * N, first_pair = chunk * chunk_of::pairs;
-  const long long at = positions[token] * table_row_stride + first_pair;
+  const angles<Index> by{cos + first_pair, sin + first_pair, table_row_stride, positions + token};
   const head_rows<T> here = rows.from(first);
-  constexpr int table_bytes = (chunk_of::pairs < 4 ? chunk_of::pairs : 4) * 4;
+  constexpr int width = chunk_of::pairs < 4 ? chunk_of::pairs : 4;  // of a load of angles
   const bool whole = first + N <= turned && here.template aligned<N>() && (layout != Layout::half || half % N == 0) &&
-                     is_aligned<table_bytes>(cos + at) && is_aligned<table_bytes>(sin + at);
+                     table_row_stride % width == 0 && is_aligned<width * 4>(by.cos) && is_aligned<width * 4>(by.sin);
   if (whole) {
-    chunk_of::turn_whole(here, half, cos + at, sin + at);
+    chunk_of::turn_whole(here, half, by);
   } else {
-    chunk_of::turn_pairs(here, half, cos + at, sin + at, min(chunk_of::pairs, half - first_pair));
+    chunk_of::turn_pairs(here, half, by, min(chunk_of::pairs, half - first_pair));
   }
 }
 
