@@ -13,8 +13,8 @@ namespace kiln {
 enum class Scaling { tensor, block, dynamic };
 
 template <typename T, int N>
-__device__ __forceinline__ vec<float, N> as_floats(const packed<T, N>& chunk) {
-  return unpack<T, N>(chunk).template map<float>([](T value) { return to_float(value); });
+__device__ __forceinline__ vec<float, N> as_floats(const chunk_pieces<T, N>& chunk) {
+  return chunk.values().template map<float>([](T value) { return to_float(value); });
 }
 
 /// The scale of all of x, by the block that ends last. `partial` holds a float for each block, and `ended`, zero before and after,
@@ -32,10 +32,10 @@ __global__ __launch_bounds__(Threads) void quantise_find_scale(const T* x, float
   float largest = 0;
   for (unsigned block = blockIdx.x; order.template reaches<Threads, Items>(block); block += gridDim.x) {
     const auto share = order.template deal<Threads, Items>(block);
-    packed<T, N> chunks[Items];
+    chunk_pieces<T, N> chunks[Items];
     share.load(chunks, x, x_row_stride);
 #pragma unroll
-    for (int item = 0; item < Items; ++item) largest = fmaxf(largest, largest_magnitude(as_floats<T, N>(chunks[item])));
+    for (int item = 0; item < Items; ++item) largest = fmaxf(largest, largest_magnitude(as_floats(chunks[item])));
   }
   largest = block_reduce<warps>(warp_reduce(largest, maximum{}), 0.0f, maximum{}, scratch[0]);
   if (threadIdx.x == 0) {
@@ -68,23 +68,23 @@ __global__ __launch_bounds__(Threads) void quantise_chunks(const T* x, e4m3* y, 
                                                : chunk_order<N>::of(x, x_row_stride, rows, cols);
   if (!order.template reaches<Threads, Items>(block)) return;
   const auto share = order.template deal<Threads, Items>(block);
-  packed<T, N> chunks[Items];
+  chunk_pieces<T, N> chunks[Items];
   share.load(chunks, x, x_row_stride);
   const float inverse = scaling == Scaling::block ? 1.0f : 1.0f / *scale;
   launch_dependents();
 
 #pragma unroll
   for (int item = 0; item < Items; ++item) {
-    const vec<float, N> values = as_floats<T, N>(chunks[item]);
+    const vec<float, N> values = as_floats(chunks[item]);
     if constexpr (scaling == Scaling::block) {
       const block_scale own = shared_scale(values);
-      share.store(item, y, y_row_stride, quantise(values, own.inverse));
+      share.store(item, y, y_row_stride, chunk_pieces<e4m3, N>{quantise_packed(values, own.inverse)});
       if (share.firsts[item] % quantise_block == 0 && share.cols[item] != 0) {
         block_scales[share.rows[item] * block_scale_row_stride +
                      share.firsts[item] / quantise_block * block_scale_stride] = own.scale;
       }
     } else {
-      share.store(item, y, y_row_stride, quantise(values, inverse));
+      share.store(item, y, y_row_stride, chunk_pieces<e4m3, N>{quantise_packed(values, inverse)});
     }
   }
 }

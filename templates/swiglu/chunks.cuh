@@ -24,7 +24,7 @@ __global__ __launch_bounds__(Threads) void swiglu_chunks(const T* gate, const T*
                                                   : chunk_order<N>::of(gate, gate_row_stride, rows, cols);
   if (!order.template reaches<Threads, Items>(blockIdx.x)) return;
   const auto share = order.template deal<Threads, Items>(blockIdx.x);
-  packed<T, N> gates[Items], ups[Items];
+  chunk_pieces<T, N> gates[Items], ups[Items];
   share.load(gates, gate, gate_row_stride);
   share.load(ups, up, up_row_stride);
   const float inverse = mode == quantise_mode::tensor ? 1.0f / *y_scale : 1.0f;
@@ -32,7 +32,7 @@ __global__ __launch_bounds__(Threads) void swiglu_chunks(const T* gate, const T*
 
 #pragma unroll
   for (int item = 0; item < Items; ++item) {
-    const vec<T, N> g = unpack<T, N>(gates[item]), u = unpack<T, N>(ups[item]);
+    const vec<T, N> g = gates[item].values(), u = ups[item].values();
     vec<float, N> results;
 #pragma unroll
     for (int i = 0; i < N; ++i) {
@@ -40,12 +40,12 @@ __global__ __launch_bounds__(Threads) void swiglu_chunks(const T* gate, const T*
       results.at[i] = value * sigmoid(value) * to_float(u.at[i]);
     }
     if constexpr (mode == quantise_mode::none) {
-      share.store(item, y, y_row_stride, results.template map<T>([](float value) { return from_float<T>(value); }));
+      share.store(item, y, y_row_stride, chunk_pieces<T, N>::of([&](int i) { return from_float<T>(results.at[i]); }));
     } else if constexpr (mode == quantise_mode::tensor) {
-      share.store(item, y_quantised, y_row_stride, quantise(results, inverse));
+      share.store(item, y_quantised, y_row_stride, chunk_pieces<e4m3, N>{quantise_packed(results, inverse)});
     } else {
       const block_scale scale = shared_scale(results);
-      share.store(item, y_quantised, y_row_stride, quantise(results, scale.inverse));
+      share.store(item, y_quantised, y_row_stride, chunk_pieces<e4m3, N>{quantise_packed(results, scale.inverse)});
       if (share.firsts[item] % quantise_block == 0 && share.cols[item] != 0) {
         y_block_scales[share.rows[item] * block_scale_row_stride +
                        share.firsts[item] / quantise_block * block_scale_stride] = scale.scale;

@@ -18,7 +18,7 @@ __global__ __launch_bounds__(Threads) void swiglu_backward_chunks(const T* gate,
   const auto order = chunk_order<N>::of(gate, gate_row_stride, length.read(), static_cast<int>(columns));
   if (!order.template reaches<Threads, Items>(blockIdx.x)) return;
   const auto share = order.template deal<Threads, Items>(blockIdx.x);
-  packed<T, N> gates[Items], ups[Items], dys[Items];
+  chunk_pieces<T, N> gates[Items], ups[Items], dys[Items];
   share.load(gates, gate, gate_row_stride);
   share.load(ups, up, up_row_stride);
   share.load(dys, dy, dy_row_stride);
@@ -26,7 +26,7 @@ __global__ __launch_bounds__(Threads) void swiglu_backward_chunks(const T* gate,
 
 #pragma unroll
   for (int item = 0; item < Items; ++item) {
-    const vec<T, N> g = unpack<T, N>(gates[item]), u = unpack<T, N>(ups[item]), d = unpack<T, N>(dys[item]);
+    const vec<T, N> g = gates[item].values(), u = ups[item].values(), d = dys[item].values();
     vec<T, N> of_gate, of_up;
 #pragma unroll
     for (int i = 0; i < N; ++i) {
@@ -35,8 +35,8 @@ __global__ __launch_bounds__(Threads) void swiglu_backward_chunks(const T* gate,
       of_up.at[i] = from_float<T>(gradient * silu);
       of_gate.at[i] = from_float<T>(gradient * to_float(u.at[i]) * (slope + silu * (1.0f - slope)));
     }
-    share.store(item, dgate, dgate_row_stride, of_gate);
-    share.store(item, dup, dup_row_stride, of_up);
+    share.store(item, dgate, dgate_row_stride, chunk_pieces<T, N>::of([&](int i) { return of_gate.at[i]; }));
+    share.store(item, dup, dup_row_stride, chunk_pieces<T, N>::of([&](int i) { return of_up.at[i]; }));
   }
 }
 
