@@ -19,14 +19,15 @@ struct row_logits {
   const T* x;
   const T* bias;              // additive
   const unsigned char* keep;  // boolean
-  int seen;                   // columns before this one count; no others are read
+  int cols;                   // of the row
+  int seen;                   // columns before this one count; others are hardly read
   float scale;
   exponential exp;
 
   __device__ __forceinline__ row_logits(const T* row_of_x, const T* biases, const unsigned char* kept, int row,
-                                        int cols, long long mask_row_stride, long long mask_rows, long long queries,
+                                        int columns, long long mask_row_stride, long long mask_rows, long long queries,
                                         float scale_given)
-      : x(row_of_x), bias(nullptr), keep(nullptr), seen(cols), scale(scale_given) {
+      : x(row_of_x), bias(nullptr), keep(nullptr), cols(columns), seen(columns), scale(scale_given) {
     constexpr float log2_e = 1.4426950408889634f;
     exp.rate = !(scale > 0.0f) ? __uint_as_float(0x7fffffffu) : mask == Mask::additive ? log2_e : scale * log2_e;
     if constexpr (mask == Mask::causal) seen = max(0, min(cols, row % small(queries) + 1 + cols - small(queries)));
@@ -38,6 +39,7 @@ struct row_logits {
   template <int Threads, int N, int Items>
   __device__ __forceinline__ row_share<float, Threads, N, Items> load(int thread, int peel, int first = 0) const {
     using share = row_share<T, Threads, N, Items>;
+    if constexpr (mask == Mask::causal) return load_seen<Threads, N, Items>(thread, peel, first);
     const int cols = seen - first;
     const share values = share::load_row(x + first, cols, thread, peel, from_float<T>(-infinity()));
     if constexpr (mask == Mask::additive) {
@@ -52,6 +54,28 @@ struct row_logits {
     } else {
       return values.template map<float>([](T value) { return to_float(value); });
     }
+  }
+
+ private:
+  /// The chunk that `seen` falls into is read whole, and masked by the one thread that has it: element by element it
+  /// would be the last that a row waits for.
+  template <int Threads, int N, int Items>
+  __device__ __forceinline__ row_share<float, Threads, N, Items> load_seen(int thread, int peel, int first) const {
+    using share = row_share<T, Threads, N, Items>;
+    const int here = seen - first, whole = peel + (max(here - peel, 0) + N - 1) / N * N;
+    const share values = share::load_row(x + first, min(cols - first, whole), thread, peel, from_float<T>(-infinity()));
+    auto logits = values.template map<float>([](T value) { return to_float(value); });
+    if (thread >= here) logits.front = -infinity();
+#pragma unroll
+    for (int item = 0; item < Items; ++item) {
+      const int begin = share::column(thread, peel, item);
+      if (begin + N <= here || begin >= whole) continue;
+      vec<float, N> some = unpack<float, N>(logits.chunks[item]);
+#pragma unroll
+      for (int i = 0; i < N; ++i) some.at[i] = begin + i < here ? some.at[i] : -infinity();
+      logits.chunks[item] = pack(some);
+    }
+    return logits;
   }
 };
 
