@@ -20,7 +20,7 @@ struct row_logits {
   const T* bias;              // additive
   const unsigned char* keep;  // boolean
   int cols;                   // of the row
-  int seen;                   // columns before this one count; others are hardly read
+  int seen;                   // columns before this one count
   float scale;
   exponential exp;
 

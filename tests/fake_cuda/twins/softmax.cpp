@@ -10,11 +10,11 @@
 namespace fake_cuda {
 namespace {
 
-enum Mask { none, causal, additive, boolean };
+enum Mask { mask_none, mask_causal, mask_additive, mask_boolean };
 
 /// Parameters that all the kernels have, at different places.
 struct Masked {
-  std::int64_t mask = none, mask_stride = 0, mask_rows = 1, queries = 1;
+  std::int64_t mask = mask_none, mask_stride = 0, mask_rows = 1, queries = 1;
   float scale = 1;
   std::size_t y = 3;
 
@@ -33,8 +33,8 @@ Traffic compute(const Invocation& call, RowLaunch launch, const Masked& given, s
   launch.x_stride = call.integer(strides);
   launch.y_stride = call.integer(strides + 1);
   const T* x = call.required<T>(0, launch.x_extent());
-  const T* bias = given.mask == additive ? call.required<T>(1, given.mask_extent(launch)) : nullptr;
-  const auto* keep = given.mask == boolean ? call.required<unsigned char>(2, given.mask_extent(launch)) : nullptr;
+  const T* bias = given.mask == mask_additive ? call.required<T>(1, given.mask_extent(launch)) : nullptr;
+  const auto* keep = given.mask == mask_boolean ? call.required<unsigned char>(2, given.mask_extent(launch)) : nullptr;
   Out* y = call.required<Out>(given.y, launch.y_extent());
   constexpr double lowest = -std::numeric_limits<double>::infinity();
   std::vector<double> logits(static_cast<std::size_t>(launch.covered));
@@ -44,7 +44,7 @@ Traffic compute(const Invocation& call, RowLaunch launch, const Masked& given, s
     for (std::int64_t i = 0; i < launch.covered; ++i) {
       double& logit = logits[static_cast<std::size_t>(i)];
       logit = to_double(x[row * launch.x_stride + i]) * static_cast<double>(given.scale);
-      if (given.mask == causal && i > row % given.queries + launch.columns - given.queries) logit = lowest;
+      if (given.mask == mask_causal && i > row % given.queries + launch.columns - given.queries) logit = lowest;
       if (bias != nullptr) logit += to_double(bias[mask_row + i]);
       if (keep != nullptr && keep[mask_row + i] == 0) logit = lowest;
       largest = std::fmax(largest, logit);
