@@ -153,8 +153,8 @@ TEST_CASE("a column-major layout of block scales holds the same scales") {
   tune::Placement placement;
   for (std::size_t i = 0; i < op.runtime.size(); ++i) {
     const RuntimeId id{static_cast<std::uint8_t>(i), RuntimeId::Kind::integer};
-    if (op.runtime[i].name == "block_scale_row_stride") placement.runtime.push_back({id, 1});
-    if (op.runtime[i].name == "block_scale_stride") placement.runtime.push_back({id, 64});
+    if (op.runtime[i].name == "block_scale_row_stride") placement.runtime.emplace_back(id, 1);
+    if (op.runtime[i].name == "block_scale_stride") placement.runtime.emplace_back(id, 64);
   }
   check_all(fixture, op,
             fixture.problem(op, {{"rows", "61"}, {"cols", "1000"}, {"dtype", "bf16"}, {"quantise", "block"}}),
