@@ -54,18 +54,18 @@ struct gradient_statistics {
 template <norm_kind Kind, typename Measured, typename Sum>
 __device__ __forceinline__ gradient_statistics gradient_statistics_of(Measured& measured, Sum& sum, int cols,
                                                                       float epsilon) {
-  const float count = static_cast<float>(cols);
+  const float each = 1.0f / static_cast<float>(cols);  // the same for every row
   float_pair means{0, 0};
   if constexpr (Kind == norm_kind::layer) {
     means = sum(measured([](float x, float g) { return float_pair{x, g}; }));
-    means = {means.first / count, means.second / count};
+    means = {means.first * each, means.second * each};
   }
   const float mean = means.first;
   const float_pair products = sum(measured([mean](float x, float g) {
     return float_pair{(x - mean) * (x - mean), g * (x - mean)};
   }));
-  const float scale = rsqrtf(products.first / count + epsilon);
-  return {mean, scale, means.second, products.second / count * scale};
+  const float scale = rsqrtf(products.first * each + epsilon);
+  return {mean, scale, means.second, products.second * each * scale};
 }
 
 /// Rows that the blocks of a grid take in turn, Threads / Lanes rows at once, Stages turns of them under way in shared memory. A thread
