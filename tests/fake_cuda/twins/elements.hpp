@@ -44,6 +44,7 @@ struct SmallFloat {
  private:
   static int magnitude_bits(double value) {
     if (std::isnan(value)) return nan_bits;
+    if (value == 0) return 0;  // frexp gives it no exponent to be measured by
     const int overflow = saturates ? largest_bits : infinity_bits;
     if (std::isinf(value)) return overflow;
     int exponent = 0;
