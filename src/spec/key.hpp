@@ -22,17 +22,17 @@ Digest parse_digest(std::string_view text);
 /// SHA-256 over fields, each preceded by its length as 8 little-endian bytes, so that no two field lists agree.
 class Hasher {
  public:
-  Hasher();
-  ~Hasher();
-  Hasher(const Hasher& begun);  // goes on from what was hashed so far
-  Hasher& operator=(const Hasher&) = delete;
+  Hasher();  // a copy goes on from what was hashed so far
   Hasher& field(std::string_view text);
   Hasher& field(std::span<const std::byte> bytes);
   Hasher& field(std::int64_t number);
   Digest finish();
 
  private:
-  void* context_;
+  struct State {  // room for OpenSSL's, which stays out of this header
+    alignas(8) std::array<std::byte, 112> bytes;
+  };
+  State state_ = {};
 };
 
 using kiln::Regime;
