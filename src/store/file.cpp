@@ -13,8 +13,8 @@ SqliteFile::~SqliteFile() {
   if (session->owner != getpid()) return;
   try {
     constexpr int patience_ms = 100;  // counting is not worth a longer wait at the end of a process
-    session->connection.wait_at_most(patience_ms);
-    flush_usage();
+    if (session->connection.is_open()) session->connection.wait_at_most(patience_ms);
+    if (on_disk()) flush_usage();
   } catch (const std::exception&) {  // NOLINT(bugprone-empty-catch): only counts are lost
   }
   delete session;
@@ -22,14 +22,19 @@ SqliteFile::~SqliteFile() {
 
 std::unique_ptr<Session> SqliteFile::open_first() {
   Seal seal;
-  auto session = open_session(access_ == Access::read_only ? &seal : nullptr);
+  auto session = open_session(creation_, access_ == Access::read_only ? &seal : nullptr);
   for (const SealSignature& each : seal.signatures) signers_.push_back(each.key);
   signed_cubins_ = std::move(seal.cubins);
   return session;
 }
 
-std::unique_ptr<Session> SqliteFile::open_session(Seal* seal) const {
-  if (!on_disk()) return std::make_unique<Session>(open_in_memory(), Identity{});
+std::unique_ptr<Session> SqliteFile::open_session(Creation creation, Seal* seal) const {
+  const bool later = access_ == Access::read_write && creation == Creation::at_first_write;
+  if (!on_disk()) return std::make_unique<Session>(later ? Connection() : open_in_memory(), Identity{});
+  if (later && identity_of(path_) == Identity{}) {
+    check_can_be_made(path_);
+    return std::make_unique<Session>(Connection(), Identity{});
+  }
   if (access_ == Access::read_write) {
     create_if_missing(path_);
     if (const auto objection = file_objection(path_); !objection.empty())
@@ -42,7 +47,7 @@ std::unique_ptr<Session> SqliteFile::open_session(Seal* seal) const {
 Session& SqliteFile::session() {
   Session* current = session_.load();
   if (current->owner == getpid()) return *current;
-  auto fresh = open_session();
+  auto fresh = open_session(creation_);
   if (session_.compare_exchange_strong(current, fresh.get())) return *fresh.release();
   return *current;  // another thread of this child was first
 }
@@ -50,7 +55,16 @@ Session& SqliteFile::session() {
 // Someone may delete or replace an overlay while it is open; writing on into the nameless file would lose the rows.
 void SqliteFile::reopen_if_replaced(Session& session) const {
   if (!on_disk() || access_ == Access::read_only || identity_of(path_) == session.identity) return;
-  const auto fresh = open_session();
+  reopen(session, creation_);
+}
+
+void SqliteFile::reopen_for_writing(Session& session) const {
+  reopen_if_replaced(session);
+  if (!session.connection.is_open()) reopen(session, Creation::at_once);
+}
+
+void SqliteFile::reopen(Session& session, Creation creation) const {
+  const auto fresh = open_session(creation);
   session.connection = std::move(fresh->connection);
   session.identity = fresh->identity;
 }
@@ -73,11 +87,11 @@ void SqliteFile::refuse_unless_writable(std::string_view doing) const {
                 fmt::format("'{}' cannot be {}: it is open for reading only", path_.string(), doing));
 }
 
-std::unique_ptr<File> File::open(const fs::path& path, Access access, std::int64_t limit_bytes) {
+std::unique_ptr<File> File::open(const fs::path& path, Access access, std::int64_t limit_bytes, Creation creation) {
   const fs::path literal = literal_path(path);
   std::error_code failure;
   const fs::path resolved = access == Access::read_only ? fs::canonical(literal, failure) : literal;
-  return std::make_unique<SqliteFile>(failure ? literal : resolved, access, limit_bytes);
+  return std::make_unique<SqliteFile>(failure ? literal : resolved, access, limit_bytes, creation);
 }
 
 std::vector<CubinRow> File::cubins() {
@@ -88,6 +102,8 @@ std::vector<CubinRow> File::cubins() {
   return all;
 }
 
-std::unique_ptr<File> File::in_memory() { return std::make_unique<SqliteFile>(fs::path{}, Access::read_write, 0); }
+std::unique_ptr<File> File::in_memory() {
+  return std::make_unique<SqliteFile>(fs::path{}, Access::read_write, 0, Creation::at_first_write);
+}
 
 }  // namespace kiln::store

@@ -18,6 +18,8 @@
 namespace kiln::store {
 
 enum class Access : std::uint8_t { read_only, read_write };
+/// When a file that is missing is made. At the first write, a program that only reads starts without the disk: until then it is empty.
+enum class Creation : std::uint8_t { at_once, at_first_write };
 
 /// What a look-up met besides the answer; counted by reason, never silent.
 struct Counters {
@@ -74,8 +76,11 @@ class File {
   /// link and a file that others may write. Throws Error(bad_file) for a foreign file, another schema or a damaged one,
   /// Error(no_permission) or Error(io); the file's bytes are then unchanged.
   /// With `limit_bytes`, each write that takes the file past it prunes, least valuable rows first, down to nine tenths.
-  static std::unique_ptr<File> open(const std::filesystem::path& path, Access access, std::int64_t limit_bytes = 0);
-  /// A database in memory: what serves when no overlay can be written.
+  /// `creation` is for read_write. At the first write: a folder in which the file could not be made is refused now; what else keeps it from
+  /// being made, such as a full disk, is thrown by that write; and one that another process makes meanwhile is read.
+  static std::unique_ptr<File> open(const std::filesystem::path& path, Access access, std::int64_t limit_bytes = 0,
+                                    Creation creation = Creation::at_once);
+  /// A database in memory, made at the first write: what serves when no overlay can be written.
   static std::unique_ptr<File> in_memory();
   virtual ~File() = default;
 

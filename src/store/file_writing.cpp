@@ -205,7 +205,7 @@ void SqliteFile::compact() {
     Session& session = this->session();
     const std::lock_guard guard(session.mutex);
     reopen_if_replaced(session);
-    session.connection.compact();
+    if (session.connection.is_open()) session.connection.compact();
   } catch (const SqliteFailure& failure) {
     ++write_failures_;
     throw to_error(path_, "compacted", failure);

@@ -23,7 +23,7 @@ Layer in_memory(const fs::path& path, std::string refused) {
 Layer own(const fs::path& path, std::int64_t limit_bytes) {
   return {LayerKind::overlay,
           path,
-          File::open(path, Access::read_write, limit_bytes),
+          File::open(path, Access::read_write, limit_bytes, Creation::at_first_write),
           {},
           true,
           "the user's own overlay: it and its folder can be written by nobody else"};

@@ -23,9 +23,17 @@ class DamagedFile : public Error {
 Connection open_existing(const std::filesystem::path& path, Access access, Seal* seal = nullptr);
 Connection open_in_memory();
 
+/// What the file says of its tables and indices, in a fixed order.
+std::string tables_of(Connection& connection);
+/// Whether those are, by their digest, what a file of this version has.
+bool has_known_tables(std::uint32_t version, std::string_view tables);
+
 /// Makes an empty file under a temporary name beside `path` and renames it there, unless something has that name
 /// already.
 void create_if_missing(const std::filesystem::path& path);
+/// Throws Error(no_permission) or Error(io) where create_if_missing is sure to fail: what lies nearest to the path is no folder that this
+/// user may write.
+void check_can_be_made(const std::filesystem::path& path);
 /// Makes an empty file, which must not exist yet, with these permissions.
 void create_new(const std::filesystem::path& path, unsigned permissions);
 

@@ -69,6 +69,9 @@ enum class OpenMode : std::uint8_t { read_only, read_write, memory };
 
 class Connection {
  public:
+  /// To nothing: is_open() alone may be called.
+  Connection() noexcept = default;
+  [[nodiscard]] bool is_open() const noexcept { return database_ != nullptr; }
   /// Opens without reading: see header(). `path` is taken literally and must be absolute; it is not created.
   static Connection open(const std::string& path, OpenMode mode);
   /// A database in memory with the content of this one.

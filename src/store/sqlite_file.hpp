@@ -21,8 +21,8 @@ struct Session {
   Session(Connection opened, Identity found) : owner(getpid()), connection(std::move(opened)), identity(found) {}
   pid_t owner;
   std::mutex mutex;
-  Connection connection;
-  Identity identity;  // what stood under the path when it was opened
+  Connection connection;  // not open while there is no file yet
+  Identity identity;      // what stood under the path when it was opened
 
   using Use = std::pair<std::string, std::string>;  // source and key
   std::set<Use> noted;                              // rows that served this process
@@ -34,8 +34,12 @@ struct Session {
 
 class SqliteFile final : public File {
  public:
-  SqliteFile(std::filesystem::path path, Access access, std::int64_t limit_bytes)
-      : path_(std::move(path)), access_(access), limit_bytes_(limit_bytes), session_(open_first().release()) {}
+  SqliteFile(std::filesystem::path path, Access access, std::int64_t limit_bytes, Creation creation)
+      : path_(std::move(path)),
+        access_(access),
+        creation_(creation),
+        limit_bytes_(limit_bytes),
+        session_(open_first().release()) {}
   ~SqliteFile() override;
 
   std::optional<Record> find_record(std::string_view key, bool with_candidates, Counters* met) override {
@@ -140,9 +144,11 @@ class SqliteFile final : public File {
     return signers_.empty() ? nullptr : &signed_cubins_;
   }
   std::unique_ptr<Session> open_first();
-  std::unique_ptr<Session> open_session(Seal* seal = nullptr) const;
+  std::unique_ptr<Session> open_session(Creation creation, Seal* seal = nullptr) const;
   Session& session();
+  void reopen(Session& session, Creation creation) const;
   void reopen_if_replaced(Session& session) const;
+  void reopen_for_writing(Session& session) const;
   template <class Result, class Work>
   Result read(Work&& work, Counters* met = nullptr);
   template <class Result, class Work>
@@ -158,6 +164,7 @@ class SqliteFile final : public File {
 
   const std::filesystem::path path_;
   const Access access_;
+  const Creation creation_;
   const std::int64_t limit_bytes_;  // 0: none
   std::vector<PublicKey> signers_;
   DigestSet signed_cubins_;  // empty without signers
@@ -172,6 +179,7 @@ Result SqliteFile::read_and_set_aside(Work&& work, Counters& met) {
   Session& session = this->session();
   const std::lock_guard guard(session.mutex);
   reopen_if_replaced(session);
+  if (!session.connection.is_open()) return {};
   Flaws flaws;
   Result result = [&] {
     Transaction transaction(session.connection, Transaction::Kind::read);
@@ -219,7 +227,7 @@ Result SqliteFile::write(std::string_view doing, Work&& work) {
   try {
     Session& session = this->session();
     const std::lock_guard guard(session.mutex);
-    reopen_if_replaced(session);
+    reopen_for_writing(session);
     Transaction transaction(session.connection, Transaction::Kind::write);
     if constexpr (std::is_void_v<Result>) {
       work(session);
