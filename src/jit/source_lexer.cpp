@@ -38,6 +38,14 @@ int SourceLexer::take() noexcept {
   return c;
 }
 
+/// The character at hand, and those after it that belong, as far as they stand in one piece: a backslash may splice lines. None of them
+/// ends a line.
+template <class Belongs>
+void SourceLexer::skip_plain(Belongs belongs) noexcept {
+  do ++at_;
+  while (at_ < text_.size() && text_[at_] != '\\' && belongs(text_[at_]));
+}
+
 void SourceLexer::skip_line() noexcept {
   for (int c = take(); c != '\n' && c != -1; c = take()) {
   }
@@ -45,7 +53,11 @@ void SourceLexer::skip_line() noexcept {
 
 std::string SourceLexer::take_while(bool (*belongs)(int)) {
   std::string taken;
-  while (belongs(peek())) taken += static_cast<char>(take());
+  while (belongs(peek())) {
+    const std::size_t begin = at_;
+    skip_plain([belongs](char c) { return belongs(static_cast<unsigned char>(c)); });
+    taken.append(text_.substr(begin, at_ - begin));
+  }
   return taken;
 }
 
@@ -61,14 +73,14 @@ void SourceLexer::skip_blanks() {
   for (;;) {
     const int c = peek();
     if (is_blank(c)) {
-      take();
+      skip_plain(is_blank);
       continue;
     }
     if (c != '/') return;
     SourceLexer ahead = *this;
     ahead.take();
     if (ahead.peek() == '/') {
-      while (peek() != '\n' && peek() != -1) take();
+      while (peek() != '\n' && peek() != -1) skip_plain([](char each) { return each != '\n'; });
     } else if (ahead.peek() == '*') {
       ahead.take();
       *this = ahead;

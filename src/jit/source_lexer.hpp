@@ -40,6 +40,8 @@ class SourceLexer {
   int take() noexcept;
   void skip_blanks();
   void skip_block_comment();
+  template <class Belongs>
+  void skip_plain(Belongs belongs) noexcept;
   std::string take_while(bool (*belongs)(int));
   Token quoted(char quote);
   Token raw_string();
