@@ -50,7 +50,7 @@ std::vector<Asked> parse(int argc, char** argv) {
 double seconds_since(Clock::time_point begun) { return std::chrono::duration<double>(Clock::now() - begun).count(); }
 
 const kiln::spec::Op& op_named(const kiln::engine::State& state, const std::string& name) {
-  return *std::find_if(state.ops.begin(), state.ops.end(), [&](const auto& op) { return op.name == name; });
+  return state.ops[state.ops.find(name).value()];
 }
 
 /// One tune of every bucket, in an engine of its own that knows no file.
@@ -70,7 +70,7 @@ class Tune {
                                       kiln::spec::record_key(op, bucket, facts, kiln::Regime::cold_l2),
                                       state_.context.info(),
                                       kiln::Regime::cold_l2,
-                                      state_.arch,
+                                      state_.arch(),
                                       state_.options.search,
                                       state_.worker.get(),
                                       {},
@@ -109,7 +109,7 @@ class Comparison {
  public:
   Comparison(kiln::engine::State& state, const kiln::spec::Op& op, const kiln::Problem& bucket)
       : op_(op),
-        bench_(state.worker->bench(BenchSettings{op, bucket, state.context.info(), kiln::Regime::cold_l2, state.arch},
+        bench_(state.worker->bench(BenchSettings{op, bucket, state.context.info(), kiln::Regime::cold_l2, state.arch()},
                                    state.cubins)) {}
 
   /// The number under which it takes part.

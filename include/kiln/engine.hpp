@@ -171,7 +171,8 @@ class Engine {
   /// Throws Error(no_driver), Error(no_device), or Error(bad_manifest) for a manifest in a template path.
   explicit Engine(const Options& options = {});
 
-  /// Throws Error(bad_input) for an op that was not found, naming those that were.
+  /// Throws Error(bad_input) for an op that was not found, naming those that were. Under Loading::eager the first call for an op loads what
+  /// the files hold of it; what cannot be loaded is left to the first launch that needs it.
   [[nodiscard]] Op op(std::string_view name) const;
   [[nodiscard]] std::vector<std::string> ops() const;
 

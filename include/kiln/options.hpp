@@ -70,6 +70,13 @@ enum class Isolation : std::uint8_t {
   in_process,  // in threads of this process, and in its context: one crash of the compiler or one illegal address breaks it
 };
 
+/// When the machine code of a file's records is brought to the device.
+enum class Loading : std::uint8_t {
+  lazy,   // a bucket's at its first launch or plan
+  eager,  // all of an op's when Engine::op first gives it: every bucket that a file has a record of for this device and regime, and
+          // machine code. Nothing is compiled for it
+};
+
 struct Options {
   int device = 0;
   /// The user's own file, created when missing. Nothing: $KILN_CACHE, else kiln/overlay.kiln in the user's cache folder.
@@ -88,6 +95,7 @@ struct Options {
   /// The largest size of the overlay; 0: no limit.
   std::int64_t overlay_limit_bytes = std::int64_t{1} << 30;
   MissPolicy on_miss = MissPolicy::tune;
+  Loading loading = Loading::lazy;
   /// MissPolicy::background: the share of the GPU's time that tuning may take, over 0 and up to 1. While it tunes, the worker holds a
   /// context of its own and one bucket's tensors in the device's memory.
   double background_share = 0.05;

@@ -66,7 +66,7 @@ std::vector<Subject> subjects_of(engine::State& state, const Settings& settings,
   const spec::DeviceFacts& device = state.context.info().facts;
   std::vector<Subject> subjects;
   std::set<std::string> seen;
-  for (const spec::Op& op : state.ops) {
+  for (const spec::Op& op : state.ops.all()) {
     if (!settings.op.empty() && op.name != settings.op) continue;
     for (const auto& found : state.layers.records(op.name)) {
       const store::Record& record = found.value;

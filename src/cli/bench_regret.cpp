@@ -161,7 +161,7 @@ int run(const Globals& globals, const Settings& settings) {
   survey_of(find_op(ops, settings.op), settings);
   engine::State state(engine_options(globals));
   say_warnings(globals, state.layers);
-  const spec::Op& op = find_op(state.ops, settings.op);
+  const spec::Op& op = find_op(state.ops.all(), settings.op);
   const Survey survey = survey_of(op, settings);
   const Interrupt interrupt;
   const cuda::Context::Scope scope(state.context);

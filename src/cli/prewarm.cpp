@@ -185,7 +185,7 @@ std::vector<OpBucket> chosen_buckets(const Globals& globals, const Settings& set
 Target target_of(const engine::State& state) {
   Target target;
   target.facts = state.context.info().facts;
-  target.arch = state.arch;
+  target.arch = state.arch();
   target.about = state.context.info().name;
   return target;
 }
@@ -199,7 +199,7 @@ int tune_and_finish(const Globals& globals, const Settings& settings) {
         ErrorKind::bad_input,
         "the devices are of several classes and -o writes a file for one; prewarm without it, then kiln cache export --workload");
   engine::State& first = devices.first();
-  auto buckets = chosen_buckets(globals, settings, first.ops, first.context.info().facts, first.layers);
+  auto buckets = chosen_buckets(globals, settings, first.ops.all(), first.context.info().facts, first.layers);
   if (devices.size() > 1 && !settings.source.from_histogram) buckets = longest_first(buckets, first);
   const TuningResult tuned = tune_buckets(globals, devices, buckets, settings.force ? Again::all : Again::none);
   print_tuned(globals, tuned);

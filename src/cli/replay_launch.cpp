@@ -183,7 +183,7 @@ VerifyReport verify_trace(const Globals& globals, const Engine& engine, engine::
       tensors->retarget(entry->problem, seed, stream.handle());
     } else {
       tensors.reset();
-      tensors.emplace(*entry->op, entry->problem, tools.context.info().facts, tools.arch, tools.cubins, seed,
+      tensors.emplace(*entry->op, entry->problem, tools.context.info().facts, tools.arch(), tools.cubins, seed,
                       stream.handle());
     }
     last = entry;

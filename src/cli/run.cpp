@@ -55,7 +55,7 @@ Ran launch_and_time(engine::State& tools, const Op& op, const spec::Op& describe
                     const tune::Placement& placement, const Settings& settings) {
   const cuda::Stream stream;
   const auto seed = static_cast<std::uint64_t>(std::chrono::steady_clock::now().time_since_epoch().count());
-  tune::VerificationCase tensors(described, problem, tools.context.info().facts, tools.arch, tools.cubins, seed,
+  tune::VerificationCase tensors(described, problem, tools.context.info().facts, tools.arch(), tools.cubins, seed,
                                  stream.handle());
   if (!placement.runtime.empty() || !placement.reals.empty())
     tensors.retarget(problem, seed, stream.handle(), placement);
@@ -69,7 +69,7 @@ Ran launch_and_time(engine::State& tools, const Op& op, const spec::Op& describe
   if (!settings.no_verify) check = tensors.check(stream.handle());
   tune::MeasureLimits limits;
   if (settings.iterations > 0) limits.minimum_samples = limits.maximum_samples = settings.iterations;
-  tune::Stopwatch stopwatch(tools.context.info().facts, Regime::cold_l2, tools.arch, tools.cubins);
+  tune::Stopwatch stopwatch(tools.context.info().facts, Regime::cold_l2, tools.arch(), tools.cubins);
   const auto launch = [&](CUstream on) { op.launch(problem, arguments, on); };
   return {origin, plan, check, stopwatch.measure(launch, stream.handle(), limits)};
 }

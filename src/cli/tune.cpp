@@ -110,7 +110,7 @@ void print_renewed(const Globals& globals, const engine::Staleness& staleness, s
 
 int renew(const Globals& globals, const Settings& settings, const TuningDevices& devices) {
   engine::State& state = devices.first();
-  const std::span<const spec::Op> all = state.ops;
+  const std::span<const spec::Op> all = state.ops.all();
   const spec::Op* named = settings.op.empty() ? nullptr : &find_op(all, settings.op);
   const auto ops = named == nullptr ? all : std::span<const spec::Op>(named, 1);
   const auto staleness = engine::find_stale(ops, state.context.info().facts, state.options.regime, state.layers);
@@ -141,7 +141,7 @@ int run(const Globals& globals, const Settings& settings) {
   options.regime = settings.hot ? Regime::hot_l2 : Regime::cold_l2;
   const TuningDevices devices(globals, settings.devices, options);
   if (settings.stale) return renew(globals, settings, devices);
-  auto buckets = buckets_named(find_op(devices.first().ops, settings.op), settings.words);
+  auto buckets = buckets_named(find_op(devices.first().ops.all(), settings.op), settings.words);
   if (devices.size() > 1) buckets = longest_first(buckets, devices.first());
   const TuningResult result = tune_buckets(globals, devices, buckets, settings.force ? Again::all : Again::none);
   const int status = finish(globals, result, buckets.size() * devices.classes());

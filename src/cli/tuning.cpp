@@ -49,7 +49,7 @@ TunedBucket tune(engine::State& state, TuneProgress& progress, const OpBucket& b
       .key = lookup.key,
       .device = state.context.info(),
       .regime = state.options.regime,
-      .arch = state.arch,
+      .arch = state.arch(),
       .search = state.options.search,
       .worker = state.worker.get(),
       .stop_requested = stop,

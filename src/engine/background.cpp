@@ -172,7 +172,7 @@ Background::End Background::tune(const Wanted& wanted, const std::stop_token& st
                                   .key = lookup.key,
                                   .device = engine_.context.info(),
                                   .regime = engine_.options.regime,
-                                  .arch = engine_.arch,
+                                  .arch = engine_.arch(),
                                   .search = engine_.options.search,
                                   .worker = engine_.worker.get(),
                                   .stop_requested = [&] { return stop.stop_requested() || (user_stop && user_stop()); },

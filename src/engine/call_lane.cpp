@@ -12,7 +12,7 @@ OpState::OpState(State& engine_state, const spec::Op& described)
     if (op.axes[i].on_device) on_device_ |= 1U << i;
 }
 
-std::size_t OpState::index() const noexcept { return static_cast<std::size_t>(&op - engine.ops.data()); }
+std::size_t OpState::index() const noexcept { return static_cast<std::size_t>(&op - engine.ops.read_so_far().data()); }
 
 void OpState::check_lengths(const Arguments& arguments) const {
   for (std::size_t i = 0; i < max_axes; ++i) {

@@ -57,8 +57,7 @@ std::unique_ptr<tune::Worker> worker_for(const Options& options) {
 State::State(const Options& chosen)
     : options(chosen),
       context(chosen.device),
-      arch(jit::default_arch(context.info().facts.sm())),
-      ops(spec::load_ops(chosen.template_paths)),
+      ops(chosen.template_paths),
       layers(layer_settings(chosen)),
       pool(compile_settings(chosen)),
       cubins(layers, pool),
@@ -69,8 +68,8 @@ State::State(const Options& chosen)
     throw Error(ErrorKind::bad_input,
                 fmt::format("Options::background_share is {}, expected a share of the GPU's time, over 0 and up to 1",
                             options.background_share));
-  for (const spec::Op& op : ops) op_states.push_back(std::make_unique<OpState>(*this, op));
-  if (options.histogram) histogram = std::make_unique<HistogramKeeper>(ops, layers.overlay());
+  op_states_.resize(ops.size());
+  if (options.histogram) histogram = std::make_unique<HistogramKeeper>(ops.read_so_far(), layers.overlay());
   if (options.on_miss == MissPolicy::background) background = std::make_unique<Background>(*this);
 }
 
@@ -80,6 +79,21 @@ State::~State() {
     layers.overlay().note_usage(counters.usage());
   } catch (const std::exception&) {  // NOLINT(bugprone-empty-catch): only counts are lost
   }
+}
+
+OpState& State::op_state(std::size_t index) {
+  const spec::Op& op = ops[index];
+  const std::lock_guard lock(op_states_mutex_);
+  if (op_states_[index]) return *op_states_[index];
+  auto made = std::make_unique<OpState>(*this, op);
+  if (options.loading == Loading::eager) made->load_all();
+  op_states_[index] = std::move(made);
+  return *op_states_[index];
+}
+
+const std::string& State::arch() const {
+  std::call_once(arch_once_, [this] { arch_ = jit::default_arch(context.info().facts.sm()); });
+  return arch_;
 }
 
 void State::warn(const std::string& warning) {
@@ -99,15 +113,15 @@ std::vector<std::string> State::warnings() const {
 Engine::Engine(const Options& options) : state_(std::make_shared<engine::State>(options)) {}
 
 Op Engine::op(std::string_view name) const {
-  for (const auto& each : state_->op_states)
-    if (each->op.name == name) return Op(std::shared_ptr<engine::OpState>(state_, each.get()));
+  if (const auto index = state_->ops.find(name))
+    return Op(std::shared_ptr<engine::OpState>(state_, &state_->op_state(*index)));
   throw Error(ErrorKind::bad_input,
               fmt::format("there is no op {}; there are: {}", spec::quote(name), fmt::join(ops(), ", ")));
 }
 
 std::vector<std::string> Engine::ops() const {
   std::vector<std::string> names;
-  for (const spec::Op& op : state_->ops) names.push_back(op.name);
+  for (std::size_t i = 0; i < state_->ops.size(); ++i) names.push_back(state_->ops.name(i));
   return names;
 }
 
@@ -128,7 +142,7 @@ Stats Engine::stats() const {
 Explanation Engine::explain(const Op& op, const Problem& problem) const {
   const spec::Op& described = op.state_->op;
   spec::check_problem(described, problem);
-  return engine::explain(described, problem, state_->context.info().facts, state_->options.regime, state_->arch,
+  return engine::explain(described, problem, state_->context.info().facts, state_->options.regime, state_->arch(),
                          state_->layers, state_->cubins);
 }
 

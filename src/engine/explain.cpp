@@ -126,7 +126,10 @@ Explanation explain(const spec::Op& op, const Problem& problem, const spec::Devi
   explanation.config = spec::to_string(*lookup.implementation, lookup.config);
   explanation.passes = passes_of(op, lookup, problem, device);
   const auto frame = spec::make_frame(op, lookup.implementation, lookup.bucket, device, lookup.config);
-  explanation.cubin_found = cubins.find(jit::specialise(op, *lookup.implementation, frame, arch)).has_value();
+  const auto specialisation = jit::specialise(op, *lookup.implementation, frame, arch);
+  explanation.cubin_found = (lookup.record && cubins.accepts(lookup.record->value.provenance.compiler) &&
+                             cubins.find_under(lookup.record->value.provenance.compiler, specialisation)) ||
+                            cubins.find(specialisation);
   return explanation;
 }
 

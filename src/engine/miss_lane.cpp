@@ -17,6 +17,11 @@ constexpr auto lease_patience = std::chrono::minutes(5);
 
 }  // namespace
 
+void OpState::begin_serving() {
+  if (engine.histogram) engine.histogram->start();
+  if (on_device_ != 0) engine.length_reports.open();
+}
+
 const PlanState* OpState::prepare(const Problem& problem, CUstream stream) {
   const Problem bucket = spec::bucket_of(op, problem);
   if (const PlanState* plan = hot.find(bucket)) return plan;
@@ -27,8 +32,7 @@ const PlanState* OpState::prepare(const Problem& problem, CUstream stream) {
         fmt::format(
             "{} {} is not ready and the stream is capturing: nothing is tuned, compiled or loaded then; call Op::plan before the capture",
             op.name, spec::to_string(op, problem)));
-  if (engine.histogram) engine.histogram->start();
-  if (on_device_ != 0) engine.length_reports.open();
+  begin_serving();
   if (!engine.background) return build_once(problem);
   const PlanState* plan = nullptr;
   try {
@@ -76,7 +80,7 @@ std::unique_ptr<PlanState> OpState::build(const Problem& problem) {
   switch (engine.options.on_miss) {
     case MissPolicy::tune: return tune(lookup);
     case MissPolicy::background:
-    case MissPolicy::nearest: make_servable(lookup, op, facts, engine.arch, engine.cubins); return load(lookup);
+    case MissPolicy::nearest: make_servable(lookup, op, facts, engine.arch(), engine.cubins); return load(lookup);
     case MissPolicy::error: break;
   }
   throw Error(
@@ -105,7 +109,7 @@ std::unique_ptr<PlanState> OpState::tune(const Lookup& lookup) {
                                   .key = lookup.key,
                                   .device = engine.context.info(),
                                   .regime = engine.options.regime,
-                                  .arch = engine.arch,
+                                  .arch = engine.arch(),
                                   .search = engine.options.search,
                                   .worker = engine.worker.get(),
                                   .stop_requested = engine.options.stop_requested,
@@ -123,19 +127,28 @@ void OpState::adopt(const Lookup& lookup) {
   hot.publish(lookup.bucket, plans_.emplace_back(std::move(plan)).get());
 }
 
-/// From the files, or compiled and kept there; of a record, what the files lacked is counted.
-tune::KeyedCubin OpState::cubin_of(const jit::Specialisation& specialisation, bool of_record) {
+/// From the files, or compiled and kept there; of a record, what the files lacked is counted. The compiler that a record names is tried
+/// first: where there is no NVRTC, files need not be searched for the names of others.
+tune::KeyedCubin OpState::cubin_of(const spec::Implementation& implementation, std::span<const std::int64_t> frame,
+                                   const Lookup& lookup, Code code) {
   store::Counters met;
+  if (lookup.record && engine.cubins.accepts(lookup.record->value.provenance.compiler)) {
+    const auto timed = jit::specialise(op, implementation, frame, jit::target_arch(engine.context.info().facts.sm()));
+    if (auto found = engine.cubins.find_under(lookup.record->value.provenance.compiler, timed, &met))
+      return std::move(*found);
+  }
+  const jit::Specialisation specialisation = jit::specialise(op, implementation, frame, engine.arch());
   if (auto found = engine.cubins.find(specialisation, &met)) return std::move(*found);
-  if (of_record) engine.counters.count(reason_of(met, Miss::no_cubin));
+  if (code == Code::stored)
+    throw Error(ErrorKind::not_tuned, fmt::format("no file has machine code of {}", specialisation.label));
+  if (lookup.is_hit()) engine.counters.count(reason_of(met, Miss::no_cubin));
   return engine.cubins.compile_and_keep(specialisation);
 }
 
 /// A stored cubin that the driver refuses is set aside and compiled once more.
 jit::Executable OpState::load_executable(const spec::Implementation& implementation,
-                                         std::span<const std::int64_t> frame, bool of_record) {
-  const jit::Specialisation specialisation = jit::specialise(op, implementation, frame, engine.arch);
-  const tune::KeyedCubin cubin = cubin_of(specialisation, of_record);
+                                         std::span<const std::int64_t> frame, const Lookup& lookup, Code code) {
+  const tune::KeyedCubin cubin = cubin_of(implementation, frame, lookup, code);
   try {
     try {
       return {op, implementation, frame, cubin.cubin};
@@ -144,21 +157,23 @@ jit::Executable OpState::load_executable(const spec::Implementation& implementat
       engine.counters.count(Miss::refused_cubin);
       if (!engine.cubins.can_compile()) throw;
     }
+    const jit::Specialisation specialisation = jit::specialise(op, implementation, frame, engine.arch());
     return {op, implementation, frame, engine.cubins.replace(specialisation).cubin};
   } catch (const Error& error) {
     if (error.kind() != ErrorKind::driver_failed) throw;
-    throw Error(ErrorKind::driver_failed, fmt::format("{}: {}", specialisation.label, error.what()));
+    throw Error(ErrorKind::driver_failed, fmt::format("{}/{} {}: {}", op.name, implementation.name,
+                                                      spec::to_string(implementation, lookup.config), error.what()));
   }
 }
 
 /// With all parts of a bucket that is split. A lower part that cannot be made ready leaves its sizes to the one above it.
-std::unique_ptr<PlanState> OpState::load(const Lookup& lookup) {
-  auto plan = load_part(lookup);
+std::unique_ptr<PlanState> OpState::load(const Lookup& lookup, Code code) {
+  auto plan = load_part(lookup, code);
   for (std::int64_t i = 0; i < lookup.unusable_refinements; ++i) engine.counters.count(Miss::unusable);
   for (const tune::Refinement& each : lookup.refinements) {
     try {
       plan->split_axis = *spec::refined_axis(op);
-      plan->lower_parts.push_back({each.edge, load_part(lower_part(lookup, each))});
+      plan->lower_parts.push_back({each.edge, load_part(lower_part(lookup, each), code)});
     } catch (const Error& error) {
       engine.warn(fmt::format("{}: the record '{}' is left out: {}", op.name, each.record.key, error.what()));
     }
@@ -166,12 +181,12 @@ std::unique_ptr<PlanState> OpState::load(const Lookup& lookup) {
   return plan;
 }
 
-std::unique_ptr<PlanState> OpState::load_part(const Lookup& lookup) {
+std::unique_ptr<PlanState> OpState::load_part(const Lookup& lookup, Code code) {
   if (lookup.implementation == nullptr) throw Error(ErrorKind::not_tuned, lookup.why);
   const spec::Implementation& implementation = *lookup.implementation;
   const auto frame = spec::make_frame(op, &implementation, lookup.bucket, engine.context.info().facts, lookup.config);
-  auto plan = std::make_unique<PlanState>(lookup.bucket, load_executable(implementation, frame, lookup.is_hit()),
-                                          lookup.origin);
+  auto plan =
+      std::make_unique<PlanState>(lookup.bucket, load_executable(implementation, frame, lookup, code), lookup.origin);
   plan->implementation = implementation.name;
   plan->config = spec::to_string(implementation, lookup.config);
   plan->cost_ns = lookup.cost_ns;

@@ -18,6 +18,7 @@
 #include "engine/plan_state.hpp"
 #include "jit/compile_pool.hpp"
 #include "kiln/engine.hpp"
+#include "spec/catalogue.hpp"
 #include "store/layers.hpp"
 #include "tune/cubins.hpp"
 #include "tune/worker.hpp"
@@ -38,6 +39,8 @@ struct OpState {
   const PlanState* prepare(const Problem& problem, CUstream stream);
   /// Makes a bucket's record ready in place of what serves it now.
   void adopt(const Lookup& lookup);
+  /// Makes every record of the files ready that has machine code there; before anybody else has this op.
+  void load_all();
 
   State& engine;
   const spec::Op& op;
@@ -57,14 +60,18 @@ struct OpState {
   [[nodiscard]] std::optional<std::string> why_default_cannot_serve(const spec::Implementation& implementation,
                                                                     const Problem& bucket) const;
   const PlanState* fallback(const spec::Implementation& implementation, const Problem& bucket, CUstream stream);
+  /// What launches need besides plans.
+  void begin_serving();
   const PlanState* build_once(const Problem& problem);
   std::unique_ptr<PlanState> build(const Problem& problem);
   std::unique_ptr<PlanState> tune(const Lookup& lookup);
-  std::unique_ptr<PlanState> load(const Lookup& lookup);
-  std::unique_ptr<PlanState> load_part(const Lookup& lookup);
-  tune::KeyedCubin cubin_of(const jit::Specialisation& specialisation, bool of_record);
+  enum class Code : std::uint8_t { any, stored };  // what no file has is compiled, or is Error(not_tuned)
+  std::unique_ptr<PlanState> load(const Lookup& lookup, Code code = Code::any);
+  std::unique_ptr<PlanState> load_part(const Lookup& lookup, Code code);
+  tune::KeyedCubin cubin_of(const spec::Implementation& implementation, std::span<const std::int64_t> frame,
+                            const Lookup& lookup, Code code);
   jit::Executable load_executable(const spec::Implementation& implementation, std::span<const std::int64_t> frame,
-                                  bool of_record);
+                                  const Lookup& lookup, Code code);
 
   std::uint32_t on_device_ = 0;  // bit i: axis i may have its length on the device
   std::mutex mutex_;             // guards what follows, and publication
@@ -85,27 +92,33 @@ struct State {
   ~State();
   State(const State&) = delete;
   State& operator=(const State&) = delete;
+  /// What compiles are for, jit::default_arch: the first call opens NVRTC, which takes tens of milliseconds.
+  [[nodiscard]] const std::string& arch() const;
   /// Adds to what Engine::warnings says; once, however often.
   void warn(const std::string& warning);
+  /// Of an op of `ops`, made when it is first asked for. Throws as reading its manifest does.
+  OpState& op_state(std::size_t index);
   [[nodiscard]] std::vector<std::string> warnings() const;
 
   Options options;
   cuda::Context context;
-  std::string arch;
-  std::vector<spec::Op> ops;
+  spec::Catalogue ops;
   store::Layers layers;
   jit::CompilePool pool;
   tune::Cubins cubins;
   std::unique_ptr<tune::Worker> worker;  // where candidates run; null: here
   Counters counters;
   LengthReports length_reports;
-  std::unique_ptr<HistogramKeeper> histogram;       // null: launches are not counted by problem
-  std::mutex tune_mutex;                            // one tune at a time: timings must not meet
-  std::string holder;                               // of leases: this process and engine
-  std::vector<std::unique_ptr<OpState>> op_states;  // one an op, in the order of `ops`
-  std::unique_ptr<Background> background;           // of that policy, else null; last: its thread uses the others
+  std::unique_ptr<HistogramKeeper> histogram;  // null: launches are not counted by problem
+  std::mutex tune_mutex;                       // one tune at a time: timings must not meet
+  std::string holder;                          // of leases: this process and engine
+  std::unique_ptr<Background> background;      // of that policy, else null; last: its thread uses the others
 
  private:
+  mutable std::once_flag arch_once_;
+  mutable std::string arch_;
+  std::mutex op_states_mutex_;
+  std::vector<std::unique_ptr<OpState>> op_states_;  // in the order of `ops`; null for one that nobody asked for
   mutable std::mutex warnings_mutex_;
   std::vector<std::string> warnings_;
 };

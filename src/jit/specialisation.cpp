@@ -37,16 +37,17 @@ spec::Digest source_digest(const Specialisation& specialisation) {
   return hasher.finish();
 }
 
+// From 9.0 on, a target with the suffix has what is particular to the architecture, such as wgmma on 9.0.
+std::string target_arch(std::int64_t sm) { return "sm_" + std::to_string(sm) + (sm >= 90 ? "a" : ""); }
+
 std::string default_arch(std::int64_t sm) {
-  // From 9.0 on, a target with the suffix has what is particular to the architecture, such as wgmma on 9.0.
-  const auto target = [](std::int64_t number) { return "sm_" + std::to_string(number) + (number >= 90 ? "a" : ""); };
   const cuda::Nvrtc* nvrtc = cuda::Nvrtc::find();
-  if (nvrtc == nullptr) return target(sm);
+  if (nvrtc == nullptr) return target_arch(sm);
   const std::vector<std::string> known = supported_archs();
   const auto knows = [&](std::int64_t number) {
     return std::find(known.begin(), known.end(), "sm_" + std::to_string(number)) != known.end();
   };
-  if (knows(sm)) return target(sm);
+  if (knows(sm)) return target_arch(sm);
   // Code for an older minor revision of the same major one runs too, but without the suffix.
   for (std::int64_t older = sm - 1; older / 10 == sm / 10 && older > 0; --older) {
     if (knows(older)) return "sm_" + std::to_string(older);

@@ -58,7 +58,9 @@ spec::Digest source_digest(const Specialisation& specialisation);
 /// the advisory when ptxas ignored setmaxnreg or serialised wgmma (C7508, C7517, C7519: the kernel is wrong about itself).
 Cubin compile(const Specialisation& specialisation);
 
-/// "sm_90a" for compute capability 9.0, "sm_80" for 8.0: the most specific target that NVRTC knows.
+/// "sm_90a" for compute capability 9.0, "sm_80" for 8.0: the most specific target.
+std::string target_arch(std::int64_t sm);
+/// The same where NVRTC knows it, or there is no NVRTC; else an older minor revision's. Opens NVRTC.
 std::string default_arch(std::int64_t sm);
 /// Architectures that NVRTC can compile for, as "sm_80". Throws Error(no_nvrtc).
 std::vector<std::string> supported_archs();

@@ -7,8 +7,8 @@
 #include <iterator>
 
 #include "kiln/error.hpp"
+#include "spec/catalogue.hpp"
 #include "spec/embedded.hpp"
-#include "spec/op.hpp"
 
 namespace kiln::spec {
 namespace {
@@ -89,14 +89,14 @@ std::vector<SourceFile> embedded_in(std::string_view folder) {
   return files;
 }
 
-void load_built_in(std::vector<Op>& ops) {
+std::vector<std::string_view> built_in_names() {
+  std::vector<std::string_view> names;
   for (const EmbeddedFile& file : embedded_files()) {
     const std::size_t slash = file.path.find('/');
-    if (slash == std::string_view::npos || file.path.substr(slash + 1) != op_file) continue;
-    const std::string_view name = file.path.substr(0, slash);
-    if (std::ranges::find(ops, name, &Op::name) == ops.end())
-      ops.push_back(parse_op(name, "built-in", embedded_in(name)));
+    if (slash != std::string_view::npos && file.path.substr(slash + 1) == op_file)
+      names.push_back(file.path.substr(0, slash));
   }
+  return names;
 }
 
 }  // namespace
@@ -113,11 +113,37 @@ Op load_op(const fs::path& folder) {
 }
 
 std::vector<Op> load_ops(std::span<const fs::path> paths) {
-  std::vector<Op> ops;
-  for (const fs::path& path : paths) load_folder(path, ops);
-  for (const fs::path& path : environment_paths()) load_folder(path, ops);
-  load_built_in(ops);
-  return ops;
+  const Catalogue catalogue(paths);
+  const std::span<const Op> all = catalogue.all();
+  return {all.begin(), all.end()};
+}
+
+Catalogue::Catalogue(std::span<const fs::path> paths) {
+  for (const fs::path& path : paths) load_folder(path, ops_);
+  for (const fs::path& path : environment_paths()) load_folder(path, ops_);
+  first_built_in_ = ops_.size();
+  for (const Op& op : ops_) names_.push_back(op.name);
+  for (const std::string_view name : built_in_names())
+    if (!find(name)) names_.emplace_back(name);
+  ops_.resize(names_.size());
+  read_ = std::vector<std::once_flag>(names_.size() - first_built_in_);
+}
+
+const Op& Catalogue::operator[](std::size_t index) const {
+  const auto read = [&] { ops_[index] = parse_op(names_[index], "built-in", embedded_in(names_[index])); };
+  if (index >= first_built_in_) std::call_once(read_[index - first_built_in_], read);
+  return ops_[index];
+}
+
+std::optional<std::size_t> Catalogue::find(std::string_view name) const noexcept {
+  const auto found = std::ranges::find(names_, name);
+  if (found == names_.end()) return std::nullopt;
+  return static_cast<std::size_t>(found - names_.begin());
+}
+
+std::span<const Op> Catalogue::all() const {
+  for (std::size_t i = 0; i < ops_.size(); ++i) static_cast<void>((*this)[i]);
+  return ops_;
 }
 
 std::span<const SourceFile> common_headers() {

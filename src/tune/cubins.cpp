@@ -21,14 +21,18 @@ std::optional<KeyedCubin> Cubins::find(const jit::Specialisation& specialisation
     compilers = layers_.compilers();
   else
     compilers.push_back(own_compiler());
-  for (const std::string& compiler : compilers) {
-    const spec::Digest key = jit::cubin_key(specialisation, compiler);
-    if (auto found = layers_.find_cubin(key, met)) {
-      jit::Cubin cubin{std::move(found->value.image), std::move(found->value.lowered_names), {}, {}};
-      return KeyedCubin{key, compiler, std::move(cubin), true};
-    }
-  }
+  for (const std::string& compiler : compilers)
+    if (auto found = find_under(compiler, specialisation, met)) return found;
   return std::nullopt;
+}
+
+std::optional<KeyedCubin> Cubins::find_under(std::string_view compiler, const jit::Specialisation& specialisation,
+                                             store::Counters* met) {
+  const spec::Digest key = jit::cubin_key(specialisation, compiler);
+  auto found = layers_.find_cubin(key, met);
+  if (!found) return std::nullopt;
+  jit::Cubin cubin{std::move(found->value.image), std::move(found->value.lowered_names), {}, {}};
+  return KeyedCubin{key, std::string(compiler), std::move(cubin), true};
 }
 
 void Cubins::prefetch(const jit::Specialisation& specialisation) {

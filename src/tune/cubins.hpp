@@ -29,6 +29,12 @@ class Cubins {
   /// From a trusted layer: under this machine's compiler, or, where there is no NVRTC, under any compiler that a layer names.
   [[nodiscard]] std::optional<KeyedCubin> find(const jit::Specialisation& specialisation,
                                                store::Counters* met = nullptr);
+  /// Whether machine code that this compiler made may serve: it is this machine's own, or this machine has none.
+  [[nodiscard]] bool accepts(std::string_view compiler) { return own_compiler().empty() || own_compiler() == compiler; }
+  /// From a trusted layer, under this compiler alone.
+  [[nodiscard]] std::optional<KeyedCubin> find_under(std::string_view compiler,
+                                                     const jit::Specialisation& specialisation,
+                                                     store::Counters* met = nullptr);
   /// Begins a compile unless a layer has it, so that a later get() need not wait. Never throws for a template that does not compile.
   void prefetch(const jit::Specialisation& specialisation);
   /// Throws Error(no_nvrtc) when it must compile and cannot, Error(compile_failed) with the log.

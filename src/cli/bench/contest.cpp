@@ -18,7 +18,7 @@ class Contest {
  public:
   Contest(engine::State& state, const spec::Op& op, const Problem& problem, Regime regime)
       : state_(state), op_(op), problem_(problem) {
-    const tune::BenchSettings settings{op, problem, state.context.info(), regime, state.arch};
+    const tune::BenchSettings settings{op, problem, state.context.info(), regime, state.arch()};
     bench_ = state.worker ? state.worker->bench(settings, state.cubins) : tune::local_bench(settings, state.cubins);
   }
 
@@ -27,7 +27,7 @@ class Contest {
     const auto& device = state_.context.info().facts;
     const auto frame = spec::make_frame(op_, contender.implementation, problem_, device, contender.config);
     try {
-      const auto cubin = state_.cubins.get(jit::specialise(op_, *contender.implementation, frame, state_.arch));
+      const auto cubin = state_.cubins.get(jit::specialise(op_, *contender.implementation, frame, state_.arch()));
       const auto entrance = bench_->admit(number, {*contender.implementation, contender.config, cubin.cubin});
       timed.verdict = entrance.verdict;
       timed.reason = entrance.reason;

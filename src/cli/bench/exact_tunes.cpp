@@ -30,7 +30,7 @@ const ExactTune& ExactTunes::at(const Problem& problem) {
                                   .key = spec::record_key(exact_, problem, device.facts, state_.options.regime),
                                   .device = device,
                                   .regime = state_.options.regime,
-                                  .arch = state_.arch,
+                                  .arch = state_.arch(),
                                   .search = state_.options.search,
                                   .worker = state_.worker.get(),
                                   .stop_requested = Interrupt::requested,

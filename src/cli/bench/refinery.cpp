@@ -161,7 +161,7 @@ store::Record Refinery::record_at_edge(const store::Record& of_bucket) {
 void Refinery::publish(store::Found<store::Record> of_bucket) {
   const store::Record lower = record_at_edge(of_bucket.value);
   of_bucket.value.candidates = state_.layers.candidates_of(of_bucket);
-  tune::publish_split(op_, with_size(result_.edge), facts_, state_.arch, of_bucket.value, lower, state_.cubins);
+  tune::publish_split(op_, with_size(result_.edge), facts_, state_.arch(), of_bucket.value, lower, state_.cubins);
 }
 
 }  // namespace kiln::cli::bench
