@@ -105,9 +105,27 @@ def family():
     tables_family.show(rows("family.json"), rows("family_peers.json") + rows("family_compiled.json"), table)
 
 
+def cold_start():
+    body = []
+    for row in rows("cold_start.json") + rows("cold_start_peers.json"):
+        if "failed" not in row:
+            body.append([row["way"], f"{row['result_ms']:.1f}", row.get("over_context_ms", "-"), row.get("after_imports_and_context_ms", f"{row['result_ms'] - row['until_tensors_ms']:.2f}")])
+    table(["a process's first rms_norm", "ms from its start", "ms beyond a context alone", "ms from when context and tensors are there"], body)
+
+
+def plans():
+    body = []
+    for row in rows("plans.json"):
+        if "failed" not in row:
+            body.append([row["loading"], row["CUDA_MODULE_LOADING"], f"{row['all_ns'] / 1e6:.0f}", f"{row['ops_ns'] / 1e6:.0f}", f"{row['plan_p50_ns'] / 1000:.1f}",
+                         f"{row['plan_p99_ns'] / 1000:.1f}", f"{row['resident_bytes'] / 2**20:.0f}", f"{row['device_bytes'] / 2**20:.0f}"])
+    head = ["Loading", "CUDA_MODULE_LOADING", "ms in all", "ms in Engine::op", "us a plan, p50", "p99", "host MiB", "device MiB"]
+    table(head, body)
+
+
 made_from = {replay: "replay_verified.json", host_cost: "hit_latency.json", throughput: "throughput.json", search: "search.json",
              compiles: "compile_rate.json", regret: "regret_gemm.json", background: "background.json",
-             family: "family.json"}
+             family: "family.json", cold_start: "cold_start.json", plans: "plans.json"}
 for show, needed in made_from.items():
     if (folder / needed).exists():
         show()

@@ -1,0 +1,128 @@
+#include "cold/prepare.hpp"
+
+#include <fmt/format.h>
+
+#include <algorithm>
+#include <map>
+
+#include "cold/norm_case.hpp"
+#include "jit/compile_pool.hpp"
+#include "jit/executable.hpp"
+#include "kiln/kiln.hpp"
+#include "process/program.hpp"
+#include "spec/key.hpp"
+#include "store/transfer.hpp"
+#include "tune/cubins.hpp"
+
+namespace kiln::bench {
+namespace {
+
+namespace fs = std::filesystem;
+
+constexpr int row_counts = 15;
+
+/// Every legal config of every implementation, in the manifests' order.
+std::vector<std::pair<const spec::Implementation*, spec::Config>> choices(const spec::Op& op, const Problem& bucket,
+                                                                          const spec::DeviceFacts& device) {
+  std::vector<std::pair<const spec::Implementation*, spec::Config>> all;
+  for (const spec::Implementation& each : op.implementations)
+    if (!spec::why_not_eligible(op, each, bucket, device))
+      for (spec::Config& config : spec::search_space(op, each, bucket, device))
+        all.emplace_back(&each, std::move(config));
+  return all;
+}
+
+Problem bucket_of(const spec::Op& op, const PlanProblem& problem) {
+  const spec::Setting settings[] = {
+      {"rows", std::to_string(problem.rows)}, {"cols", std::to_string(problem.cols)}, {"dtype", problem.dtype}};
+  return spec::bucket_of(op, spec::make_problem(op, settings));
+}
+
+class PlansFile {
+ public:
+  PlansFile()
+      : context_(0),
+        arch_(jit::default_arch(context_.info().facts.sm())),
+        compiler_(jit::compiler_identity()),
+        pool_({0, process::find_worker({})}) {}
+
+  void add(const spec::Op& op, const Problem& bucket, std::size_t draw) {
+    const spec::DeviceFacts& device = context_.info().facts;
+    const auto all = choices(op, bucket, device);
+    const auto& [implementation, config] = all.at(draw % all.size());
+    const auto frame = spec::make_frame(op, implementation, bucket, device, config);
+    const auto specialisation = jit::specialise(op, *implementation, frame, arch_);
+    const spec::Digest key = jit::cubin_key(specialisation, compiler_);
+    if (cubins_.emplace(key, specialisation).second) pool_.submit(key, specialisation);
+    store::Record record;
+    record.key = spec::record_key(op, bucket, device, Regime::cold_l2);
+    record.op = op.name;
+    record.revision = op.revision;
+    record.device_class = device.device_class();
+    record.regime = spec::to_string(Regime::cold_l2);
+    record.bucket = spec::to_string(op, bucket);
+    record.implementation = implementation->name;
+    record.config = spec::to_string(*implementation, config);
+    record.cost_ns = record.low_ns = record.high_ns = record.baseline_ns = 1;  // nothing was measured
+    record.samples = 1;
+    record.source_digest = spec::to_hex(jit::source_digest(specialisation));
+    record.provenance.compiler = compiler_;
+    records_.push_back(std::move(record));
+  }
+
+  std::size_t write(const fs::path& file) {
+    fs::remove(file);
+    std::vector<store::CubinRow> rows;
+    for (const auto& [key, specialisation] : cubins_)
+      rows.push_back(tune::to_row(specialisation, {key, compiler_, pool_.submit(key, specialisation).get(), false}));
+    const auto opened = store::File::open(file, store::Access::read_write);
+    opened->put_all(records_, rows);
+    opened->write_all([](store::Writer& writer) { writer.seal(); });
+    return rows.size();
+  }
+
+ private:
+  cuda::Context context_;
+  std::string arch_, compiler_;
+  jit::CompilePool pool_;
+  std::map<spec::Digest, jit::Specialisation> cubins_;
+  std::vector<store::Record> records_;
+};
+
+}  // namespace
+
+fs::path make_shipped(const fs::path& folder) {
+  Options options;
+  options.overlay = folder / "tuned.kiln";
+  options.search.trials = 4;
+  const Engine engine(options);
+  const Op op = engine.op("rms_norm");
+  op.plan(op.problem({{"rows", norm_rows}, {"cols", norm_cols}, {"dtype", "bf16"}}));
+  const auto tuned = store::File::open(*options.overlay, store::Access::read_only);
+  store::export_file(*tuned, folder / "shipped.kiln", {}, true);
+  return folder / "shipped.kiln";
+}
+
+std::vector<PlanProblem> plan_problems(std::size_t count) {
+  std::vector<PlanProblem> all;
+  for (std::int64_t cols = 512; all.size() < count; cols += 256)
+    for (int power = 0; power < row_counts; ++power)
+      for (const char* op : {"rms_norm", "softmax"})
+        all.push_back({op, std::int64_t{1} << power, cols, power % 2 == 0 ? "bf16" : "f16"});
+  all.resize(count);
+  return all;
+}
+
+std::size_t make_plans(const fs::path& file, std::size_t count) {
+  constexpr std::size_t stride = 7919;  // prime: the draws meet every part of a space
+  const std::vector<spec::Op> ops = spec::load_ops({});
+  PlansFile plans;
+  std::size_t draw = 0;
+  for (const PlanProblem& problem : plan_problems(count)) {
+    const auto op = std::find_if(ops.begin(), ops.end(), [&](const auto& each) { return each.name == problem.op; });
+    plans.add(*op, bucket_of(*op, problem), draw += stride);
+  }
+  return plans.write(file);
+}
+
+}  // namespace kiln::bench
