@@ -137,7 +137,8 @@ void print_implementations(const std::vector<Space>& spaces) {
                                          format_count(space.combinations))
                            : "not eligible: " + space.why_not});
     for (const spec::Parameter& parameter : implementation.parameters)
-      facts.row({parameter.name, fmt::format("{}", fmt::join(parameter.values, " "))});
+      facts.row({parameter.name, fmt::format("{}{}", fmt::join(parameter.values, " "),
+                                             parameter.launch_only ? "  (of the launch, not the kernel)" : "")});
     for (const spec::Expression& constraint : implementation.constraints) facts.row({"constraint", constraint.text()});
     facts.row({"default", spec::to_string(implementation, implementation.default_config)});
     print(facts.text(2));

@@ -43,7 +43,7 @@ double tuning_ns(const OpBucket& bucket, engine::State& state) {
   double candidates = 0;
   for (const spec::Implementation& each : bucket.op->implementations)
     if (!spec::why_not_eligible(*bucket.op, each, bucket.bucket, facts))
-      candidates += static_cast<double>(spec::search_space(*bucket.op, each, bucket.bucket, facts).size());
+      candidates += static_cast<double>(spec::searched_space(*bucket.op, each, bucket.bucket, facts).size());
   constexpr double compile_ns = 50e6, launches = 300;
   return candidates * (compile_ns + launches * engine::expected_ns(*bucket.op, bucket.bucket, facts,
                                                                    state.options.regime, state.layers));

@@ -31,9 +31,10 @@ std::vector<std::string> passes_of(const spec::Op& op, const Lookup& lookup, con
   for (std::size_t i = 0; i < names.size(); ++i) {
     if (names[i].empty()) continue;
     const spec::Pass& pass = lookup.implementation->passes[i];
-    passes.push_back(fmt::format("{} grid{} block{} cluster{} shared {}", names[i], triple(pass.grid, frame),
+    const bool early = pass.programmatic.evaluate(frame).truth() && device.sm() >= spec::first_programmatic_sm;
+    passes.push_back(fmt::format("{} grid{} block{} cluster{} shared {}{}", names[i], triple(pass.grid, frame),
                                  triple(pass.block, frame), triple(pass.cluster, frame),
-                                 pass.shared.evaluate(frame).number));
+                                 pass.shared.evaluate(frame).number, early ? " programmatic" : ""));
   }
   return passes;
 }

@@ -227,6 +227,14 @@ std::string Executable::explain(const CallFrame& call, const Arguments& argument
   return {};
 }
 
+bool Executable::overlaps_predecessor() const noexcept {
+  if (passes_.empty()) return false;
+  const auto begin = passes_.front().attributes.begin(), end = begin + passes_.front().attribute_count;
+  return std::any_of(begin, end, [](const CUlaunchAttribute& each) {
+    return each.id == CU_LAUNCH_ATTRIBUTE_PROGRAMMATIC_STREAM_SERIALIZATION;
+  });
+}
+
 Resources Executable::resources() const {
   if (passes_.empty()) return {};
   Resources resources = module_.resources(0);

@@ -58,6 +58,8 @@ class Executable {
   [[nodiscard]] CUresult launch(const CallFrame& call, const Arguments& arguments, CUstream stream,
                                 CUdeviceptr workspace, CUdeviceptr reports = 0) const;
 
+  /// Whether its first pass may begin before what precedes it in the stream has ended.
+  [[nodiscard]] bool overlaps_predecessor() const noexcept;
   [[nodiscard]] std::int64_t workspace_bytes() const noexcept { return workspace_bytes_; }
   [[nodiscard]] bool workspace_zeroed() const noexcept { return workspace_zeroed_; }
   /// Of the first pass, with the largest spill of all passes.

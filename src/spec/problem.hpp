@@ -58,6 +58,15 @@ bool is_declared(const Implementation& implementation, std::span<const std::int6
 /// Every config that meets the constraints, in the order of the manifest (last parameter fastest).
 std::vector<Config> search_space(const Op& op, const Implementation& implementation, const Problem& problem,
                                  const DeviceFacts& device);
+/// Of the search space, a config for each kernel: of those that differ in launch-only parameters alone, the one that has their defaults,
+/// or the first where that is not legal.
+std::vector<Config> searched_space(const Op& op, const Implementation& implementation, const Problem& problem,
+                                   const DeviceFacts& device);
+/// The legal configs of the same kernel: `config` itself, then those that differ from it in launch-only parameters alone.
+std::vector<Config> launches_of(const Op& op, const Implementation& implementation, const Problem& problem,
+                                const DeviceFacts& device, const Config& config);
+/// The config with launch-only parameters at their defaults: the same for all configs of one kernel.
+Config kernel_config(const Implementation& implementation, Config config);
 /// "threads=256 vector=8"
 std::string to_string(const Implementation& implementation, std::span<const std::int64_t> config);
 /// Reads the same form. Nothing when a name or a value is not declared, or one is missing.

@@ -3,6 +3,7 @@
 
 #include <algorithm>
 #include <charconv>
+#include <map>
 
 #include "kiln/error.hpp"
 #include "spec/kernel_name.hpp"
@@ -92,6 +93,52 @@ std::vector<Config> search_space(const Op& op, const Implementation& implementat
     return true;
   });
   return configs;
+}
+
+std::vector<Config> searched_space(const Op& op, const Implementation& implementation, const Problem& problem,
+                                   const DeviceFacts& device) {
+  std::vector<Config> all = search_space(op, implementation, problem, device);
+  if (std::ranges::none_of(implementation.parameters, &Parameter::launch_only)) return all;
+  std::vector<Config> searched;
+  std::map<Config, std::size_t> place_of;  // by kernel
+  for (Config& config : all) {
+    Config kernel = kernel_config(implementation, config);
+    const bool is_usual = config == kernel;
+    const auto [known, is_new] = place_of.try_emplace(std::move(kernel), searched.size());
+    if (is_new)
+      searched.push_back(std::move(config));
+    else if (is_usual)
+      searched[known->second] = std::move(config);
+  }
+  return searched;
+}
+
+std::vector<Config> launches_of(const Op& op, const Implementation& implementation, const Problem& problem,
+                                const DeviceFacts& device, const Config& config) {
+  std::vector<Config> launches{config};
+  for (std::size_t i = 0; i < config.size(); ++i) {
+    if (!implementation.parameters[i].launch_only) continue;
+    const std::size_t before = launches.size();
+    for (const std::int64_t value : implementation.parameters[i].values) {
+      if (value == config[i]) continue;
+      for (std::size_t j = 0; j < before; ++j) {
+        launches.push_back(launches[j]);
+        launches.back()[i] = value;
+      }
+    }
+  }
+  launches.erase(std::remove_if(launches.begin() + 1, launches.end(),
+                                [&](const Config& each) {
+                                  return broken_constraint(op, implementation, problem, device, each).has_value();
+                                }),
+                 launches.end());
+  return launches;
+}
+
+Config kernel_config(const Implementation& implementation, Config config) {
+  for (std::size_t i = 0; i < config.size(); ++i)
+    if (implementation.parameters[i].launch_only) config[i] = implementation.default_config[i];
+  return config;
 }
 
 std::string to_string(const Implementation& implementation, std::span<const std::int64_t> config) {

@@ -46,6 +46,8 @@ class Bench {
   virtual Entrance admit(std::size_t candidate, const Trial& trial) = 0;
   /// `rounds` samples of each at the bucket's upper edge, in turns. Precondition: admitted. Throws as admit() does.
   virtual std::vector<Samples> sample(std::span<const std::size_t> candidates, std::int64_t rounds) = 0;
+  /// The same of chains: each sample is what one of many launches of the candidate takes that follow each other at once.
+  virtual std::vector<Samples> sample_chains(std::span<const std::size_t> candidates, std::int64_t rounds) = 0;
   /// Unloads it.
   virtual void drop(std::size_t candidate) = 0;
   /// How long preparing it kept the device, by the host's clock: filling tensors, running the reference.

@@ -25,7 +25,7 @@ Usable guess_for(const spec::Op& op, const Problem& problem, const spec::DeviceF
   double best_ns = std::numeric_limits<double>::infinity();
   for (const spec::Implementation& implementation : op.implementations) {
     if (!has_model(implementation) || spec::why_not_eligible(op, implementation, bucket, device)) continue;
-    for (spec::Config& config : spec::search_space(op, implementation, bucket, device)) {
+    for (spec::Config& config : spec::searched_space(op, implementation, bucket, device)) {
       const double ns = estimate(op, implementation, bucket, device, config, regime).ns;
       if (ns >= best_ns || spec::broken_constraint(op, implementation, problem, device, config)) continue;
       best_ns = ns;

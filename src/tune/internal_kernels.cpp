@@ -36,7 +36,10 @@ spec::DType reference_type(spec::DType type) noexcept {
 }
 
 jit::Specialisation fill_kernel(spec::DType type, const std::string& arch) {
-  return internal("fill.cuh", {fmt::format("kiln::fill_values<{}>", cpp_name(type))}, arch);
+  return internal(
+      "fill.cuh",
+      {fmt::format("kiln::fill_values<{}>", cpp_name(type)), fmt::format("kiln::refill_values<{}>", cpp_name(type))},
+      arch);
 }
 
 jit::Specialisation evict_kernel(const std::string& arch) { return internal("evict.cuh", {"kiln::evict_lines"}, arch); }

@@ -48,21 +48,15 @@ class LocalBench final : public Bench {
   }
 
   std::vector<Samples> sample(std::span<const std::size_t> candidates, std::int64_t rounds) override {
-    std::vector<Launch> launches;
-    for (std::size_t candidate : candidates)
-      launches.emplace_back([this, live = live_.at(candidate).get()](CUstream stream) {
-        cases_.back().launch(live->executable, live->workspace, stream);
-      });
-    std::vector<Samples> result(candidates.size());
-    try {
-      auto taken = stopwatch_.sample(launches, rounds, stream_.handle());
-      for (std::size_t i = 0; i < result.size(); ++i) result[i].ns = std::move(taken[i]);
-    } catch (const Error& error) {
-      // What else ran in these turns cannot be told from the one that failed.
-      const std::string reason = reason_for_rejecting(error, fmt::format("one of {}", candidates.size()));
-      for (Samples& each : result) each.failure = reason;
-    }
-    return result;
+    return take(candidates, [&](std::span<const Launch> launches) {
+      return stopwatch_.sample(launches, rounds, stream_.handle());
+    });
+  }
+
+  std::vector<Samples> sample_chains(std::span<const std::size_t> candidates, std::int64_t rounds) override {
+    return take(candidates, [&](std::span<const Launch> launches) {
+      return stopwatch_.sample_chains(launches, rounds, stream_.handle());
+    });
   }
 
   void drop(std::size_t candidate) override { live_.erase(candidate); }
@@ -75,6 +69,25 @@ class LocalBench final : public Bench {
     jit::Executable executable;
     TrialWorkspace workspace;
   };
+
+  template <class Measure>
+  std::vector<Samples> take(std::span<const std::size_t> candidates, const Measure& measure) {
+    std::vector<Launch> launches;
+    for (std::size_t candidate : candidates)
+      launches.emplace_back([this, live = live_.at(candidate).get()](CUstream stream) {
+        cases_.back().launch(live->executable, live->workspace, stream);
+      });
+    std::vector<Samples> result(candidates.size());
+    try {
+      auto taken = measure(launches);
+      for (std::size_t i = 0; i < result.size(); ++i) result[i].ns = std::move(taken[i]);
+    } catch (const Error& error) {
+      // What else ran in these turns cannot be told from the one that failed.
+      const std::string reason = reason_for_rejecting(error, fmt::format("one of {}", candidates.size()));
+      for (Samples& each : result) each.failure = reason;
+    }
+    return result;
+  }
 
   /// About half of each length that may be on the device, so that whole blocks are past it; nothing when there is none, or all are 1.
   [[nodiscard]] std::optional<Problem> shorter(const Problem& bound) const {

@@ -2,6 +2,7 @@
 
 #include <algorithm>
 #include <array>
+#include <cmath>
 
 #include "tune/internal_kernels.hpp"
 
@@ -10,7 +11,9 @@ namespace {
 
 constexpr std::size_t slots = 32;        // runs enqueued at once; the driver's queue holds a thousand pieces of work
 constexpr std::int64_t first_batch = 5;  // what the estimate of one run comes from
-constexpr double flush_ns = 40e3;        // about what it takes on an H200
+constexpr double chain_ns = 60e3;        // beside which the microsecond at a chain's ends is small
+constexpr std::int64_t least_links = 8, most_links = 96;  // of a few passes each: within the driver's queue
+constexpr double flush_ns = 40e3;                         // about what it takes on an H200
 constexpr unsigned flush_threads = 512, flush_blocks = 1056;
 constexpr std::int64_t piece_bytes = 16;
 
@@ -47,6 +50,19 @@ void Stopwatch::flush(CUstream stream) {
               "flushing L2");
 }
 
+/// The stream waits until the work is all enqueued.
+template <class Work>
+void Stopwatch::behind_gate(CUstream stream, const Work& work) {
+  gate_.close(stream);
+  try {
+    work();
+  } catch (...) {
+    gate_.open();
+    throw;
+  }
+  gate_.open();
+}
+
 void Stopwatch::enqueue(const Launch& launch, CUstream stream, std::size_t slot) {
   flush(stream);
   begins_[slot].record(stream);
@@ -60,17 +76,36 @@ std::vector<std::vector<double>> Stopwatch::sample(std::span<const Launch> launc
   const std::size_t total = launches.size() * static_cast<std::size_t>(rounds);
   for (std::size_t begin = 0; begin < total; begin += slots) {
     const std::size_t end = std::min(begin + slots, total);
-    gate_.close(stream);
-    try {
+    behind_gate(stream, [&] {
       for (std::size_t i = begin; i < end; ++i) enqueue(launches[whose_turn(i, launches.size())], stream, i - begin);
-    } catch (...) {
-      gate_.open();
-      throw;
-    }
-    gate_.open();
+    });
     ends_[end - 1 - begin].synchronize();
     for (std::size_t i = begin; i < end; ++i)
       samples[whose_turn(i, launches.size())].push_back(cuda::Event::elapsed_ns(begins_[i - begin], ends_[i - begin]));
+  }
+  return samples;
+}
+
+double Stopwatch::time_chain(const Launch& launch, std::int64_t links, CUstream stream) {
+  behind_gate(stream, [&] {
+    begins_.front().record(stream);
+    for (std::int64_t i = 0; i < links; ++i) launch(stream);
+    ends_.front().record(stream);
+  });
+  ends_.front().synchronize();
+  return cuda::Event::elapsed_ns(begins_.front(), ends_.front()) / static_cast<double>(links);
+}
+
+std::vector<std::vector<double>> Stopwatch::sample_chains(std::span<const Launch> launches, std::int64_t rounds,
+                                                          CUstream stream) {
+  std::vector<std::vector<double>> samples(launches.size());
+  if (launches.empty()) return samples;
+  for (const Launch& launch : launches) time_chain(launch, least_links, stream);  // instruction caches, and clocks
+  const double each = std::max(time_chain(launches.front(), least_links, stream), 1.0);
+  const auto links = std::clamp(static_cast<std::int64_t>(std::ceil(chain_ns / each)), least_links, most_links);
+  for (std::size_t i = 0; i < launches.size() * static_cast<std::size_t>(rounds); ++i) {
+    const std::size_t turn = whose_turn(i, launches.size());
+    samples[turn].push_back(time_chain(launches[turn], links, stream));
   }
   return samples;
 }

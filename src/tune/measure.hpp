@@ -33,11 +33,18 @@ class Stopwatch {
   /// `rounds` samples of each launch in nanoseconds, taken in turns, forwards in one round and backwards in the next, so that a
   /// clock that drifts meets them all alike. The stream is held back while the host enqueues.
   std::vector<std::vector<double>> sample(std::span<const Launch> launches, std::int64_t rounds, CUstream stream);
+  /// The same for launches that follow each other at once, as in a decode step: a sample is what one of a chain of equal launches takes,
+  /// with nothing between them, neither events nor a flush, so that what the tail of one and the head of the next overlap by shows.
+  std::vector<std::vector<double>> sample_chains(std::span<const Launch> launches, std::int64_t rounds,
+                                                 CUstream stream);
   /// One alone: a warm-up, then as many samples as the budget allows.
   Cost measure(const Launch& launch, CUstream stream, const MeasureLimits& limits);
 
  private:
   void enqueue(const Launch& launch, CUstream stream, std::size_t slot);
+  double time_chain(const Launch& launch, std::int64_t links, CUstream stream);
+  template <class Work>
+  void behind_gate(CUstream stream, const Work& work);
   void flush(CUstream stream);
 
   std::unique_ptr<jit::Module> evict_;

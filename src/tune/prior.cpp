@@ -58,6 +58,7 @@ void Prior::learn(const store::Record& record) {
     return;
 
   if (Usable winner = usable(op_, bucket_, device_, record); winner.implementation != nullptr) {
+    winner.config = spec::kernel_config(*winner.implementation, std::move(winner.config));
     const auto same = [&](const Choice& each) {
       return each.implementation == winner.implementation && each.config == winner.config;
     };
@@ -70,6 +71,7 @@ void Prior::learn(const store::Record& record) {
     if (implementation == nullptr || !(cost_ns > 0)) return;
     auto config = spec::parse_config(*implementation, text);
     if (!config) return;
+    config = spec::kernel_config(*implementation, std::move(*config));
     const double estimated = estimate(op_, *implementation, *bucket, *device, *config, regime_).ns;
     if (std::isfinite(estimated))
       measured.push_back({implementation, std::move(*config), std::log(cost_ns / estimated)});

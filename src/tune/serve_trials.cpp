@@ -55,6 +55,10 @@ nlohmann::json TrialService::answer(const nlohmann::json& message) {
     bucket.bench->drop(message.at("drop"));
     return {{"dropped", true}};
   }
+  if (message.contains("sample_chains")) {
+    const auto candidates = message.at("sample_chains").get<std::vector<std::size_t>>();
+    return to_json(bucket.bench->sample_chains(candidates, message.at("rounds")));
+  }
   const auto candidates = message.at("sample").get<std::vector<std::size_t>>();
   return to_json(bucket.bench->sample(candidates, message.at("rounds")));
 }

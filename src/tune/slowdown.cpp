@@ -20,6 +20,15 @@ std::optional<double> median(std::vector<double> values, std::size_t fewest) {
   return *middle;
 }
 
+/// The config as a search tries it: a launch that a record chose afterwards stands among its own candidates alone.
+std::string as_searched(const spec::Op& op, std::string_view name, std::string_view config) {
+  const spec::Implementation* implementation = op.find(name);
+  if (implementation == nullptr) return std::string(config);
+  auto parsed = spec::parse_config(*implementation, config);
+  if (!parsed) return std::string(config);
+  return spec::to_string(*implementation, spec::kernel_config(*implementation, std::move(*parsed)));
+}
+
 /// What a config took among a record's candidates over the least that one took.
 std::optional<double> fared(const store::Record& record, std::string_view implementation, std::string_view config) {
   double best = std::numeric_limits<double>::infinity(), own = best;
@@ -51,7 +60,8 @@ std::optional<double> transfer_slowdown(const spec::Op& op, std::span<const Know
     for (const Known& to : known) {
       const double apart = axis_distance(op, from.bucket, to.bucket) + device_distance(from.device, to.device);
       if (&from == &to || std::abs(apart - distance) > about_as_far) continue;
-      if (const auto slowdown = fared(to.record, from.record.implementation, from.record.config))
+      if (const auto slowdown = fared(to.record, from.record.implementation,
+                                      as_searched(op, from.record.implementation, from.record.config)))
         slowdowns.push_back(*slowdown);
     }
   }

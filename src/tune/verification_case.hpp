@@ -59,7 +59,7 @@ class VerificationCase {
   void retarget(const Problem& problem, std::uint64_t seed, CUstream stream, const Placement& placement = {});
 
   /// Poisons the outputs, launches, compares. An executable that does not admit this problem is wrong about nothing: Check::right with a
-  /// reason. Throws Error(driver_failed) when the launch breaks the context.
+  /// reason. One that may begin before its predecessor ends is launched so too. Throws Error(driver_failed) when the launch breaks the context.
   Check verify(const jit::Executable& executable, TrialWorkspace& workspace, CUstream stream);
   Check verify(const jit::Executable& executable, CUstream stream);
   /// Launches once, without a check: what measuring repeats. Precondition: admitted, and the workspace renewed once.
@@ -75,6 +75,8 @@ class VerificationCase {
   [[nodiscard]] std::int64_t bytes() const noexcept;       // device memory held
 
  private:
+  Check verify_overlapped(const jit::Executable& executable, TrialWorkspace& workspace, CUstream stream);
+
   struct State;
   std::unique_ptr<State> state_;
 };

@@ -56,17 +56,12 @@ class RemoteBench final : public Bench {
     return entrance;
   }
 
-  /// When the worker ends in the middle, each is asked for alone: whose turn it was cannot be told from outside.
   std::vector<Samples> sample(std::span<const std::size_t> candidates, std::int64_t rounds) override {
-    ready();
-    for (std::size_t candidate : candidates)
-      if (!admitted_.contains(candidate)) return one_by_one(candidates, rounds);
-    Answer answer =
-        ask({{"sample", std::vector<std::size_t>(candidates.begin(), candidates.end())}, {"rounds", rounds}});
-    if (answer.failure.empty()) return samples_from_json(answer.json);
-    if (candidates.size() > 1) return one_by_one(candidates, rounds);
-    admitted_.erase(candidates.front());
-    return {{{}, std::move(answer.failure)}};
+    return take("sample", candidates, rounds);
+  }
+
+  std::vector<Samples> sample_chains(std::span<const std::size_t> candidates, std::int64_t rounds) override {
+    return take("sample_chains", candidates, rounds);
   }
 
   void drop(std::size_t candidate) override {
@@ -103,12 +98,24 @@ class RemoteBench final : public Bench {
     return answer;
   }
 
-  std::vector<Samples> one_by_one(std::span<const std::size_t> candidates, std::int64_t rounds) {
+  /// When the worker ends in the middle, each is asked for alone: whose turn it was cannot be told from outside.
+  std::vector<Samples> take(const char* what, std::span<const std::size_t> candidates, std::int64_t rounds) {
+    ready();
+    for (std::size_t candidate : candidates)
+      if (!admitted_.contains(candidate)) return one_by_one(what, candidates, rounds);
+    Answer answer = ask({{what, std::vector<std::size_t>(candidates.begin(), candidates.end())}, {"rounds", rounds}});
+    if (answer.failure.empty()) return samples_from_json(answer.json);
+    if (candidates.size() > 1) return one_by_one(what, candidates, rounds);
+    admitted_.erase(candidates.front());
+    return {{{}, std::move(answer.failure)}};
+  }
+
+  std::vector<Samples> one_by_one(const char* what, std::span<const std::size_t> candidates, std::int64_t rounds) {
     std::vector<Samples> result;
     for (std::size_t i = 0; i < candidates.size(); ++i) {
       ready();
       if (admitted_.contains(candidates[i]))
-        result.push_back(std::move(sample(candidates.subspan(i, 1), rounds).front()));
+        result.push_back(std::move(take(what, candidates.subspan(i, 1), rounds).front()));
       else
         result.push_back({{}, "it failed when it was brought in again, into another worker"});
     }

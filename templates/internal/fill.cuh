@@ -6,9 +6,15 @@
 //       [-8, 8) (unsigned: [0, 16)) and scale is not used. index counts 0, 1, 2, ... and starts again at the largest
 //       count that the type holds exactly. Any grid and block: threads stride over the elements.
 //
+//   refill_values<T>(..., cycles)
+//       the same, late: it waits so many clock cycles before its first write, having let its successor begin, and ends after its
+//       predecessor. Launched with the right to begin early and few blocks, one after another, they are all still to write when what
+//       follows them begins: a kernel that does not wait for its inputs reads what was there before.
+//
 // Poison needs no kernel: bytes of 0xff are a NaN in every floating type.
 #pragma once
 
+#include "common/dependent_launch.cuh"
 #include "common/types.cuh"
 
 namespace kiln {
@@ -73,6 +79,18 @@ __global__ __launch_bounds__(1024) void fill_values(T* out, long long count, uns
   for (long long i = static_cast<long long>(blockIdx.x) * blockDim.x + threadIdx.x; i < count; i += threads) {
     out[i] = detail::filling<T>(detail::hash(seed, i), i, kind, scale);
   }
+}
+
+template <typename T>
+__global__ __launch_bounds__(1024) void refill_values(T* out, long long count, unsigned long long seed, int kind,
+                                                      float scale, long long cycles) {
+  launch_dependents();
+  for (const long long begin = clock64(); clock64() - begin < cycles;) {
+  }
+  const long long threads = static_cast<long long>(gridDim.x) * blockDim.x;
+  for (long long i = static_cast<long long>(blockIdx.x) * blockDim.x + threadIdx.x; i < count; i += threads)
+    out[i] = detail::filling<T>(detail::hash(seed, i), i, kind, scale);
+  wait_for_predecessor();
 }
 
 }  // namespace kiln

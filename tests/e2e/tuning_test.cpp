@@ -142,6 +142,58 @@ TEST_CASE("ops of a user's folder are tuned like built-in ones, tensor maps incl
   CHECK(query("launches tile_scale_tma") > 0);
 }
 
+TEST_CASE("the winner is launched early where that is faster in a chain, and only where it comes out right") {
+  const Machine machine;
+  const TemporaryFolder folder;
+  const auto tune = [&](const char* state) {
+    control(state);
+    kiln::Options chosen = options(folder / "overlay.kiln");
+    chosen.isolation = kiln::Isolation::in_process;
+    std::int64_t told = 0, total = 0;
+    chosen.on_tune = [&](const kiln::TuneEvent& event) {
+      told += event.kind == kiln::TuneEvent::Kind::candidate ? 1 : 0;
+      total = event.total;
+    };
+    const Engine engine(chosen);
+    const kiln::Op op = engine.op("early_scale");
+    const kiln::Problem problem = op.problem({{"rows", 64}, {"cols", 64}, {"dtype", "f32"}});
+    std::string config(op.plan(problem).config());
+    CHECK(told == 2);  // a launch of the winner is no candidate of the search
+    CHECK(total == 2);
+    return config;
+  };
+  const auto shown = [&] { return expect(0, "kiln --json cache show early_scale" + globals(folder)); };
+  SUBCASE("faster") {
+    CHECK(tune("overlap 600") == "threads=128 pdl=1");
+    const std::string explained = expect(0, "kiln explain early_scale rows=64 cols=64 dtype=f32" + globals(folder));
+    CHECK_MESSAGE(contains(explained, "shared 0 programmatic"), explained);
+    const std::string record = shown();
+    CHECK_MESSAGE(contains(record, "threads=128 pdl=0"), record);
+    CHECK_MESSAGE(contains(record, "of the time of its usual launch"), record);
+  }
+  SUBCASE("no faster") { CHECK(tune("overlap 0") == "threads=128 pdl=0"); }
+  SUBCASE("slower") { CHECK(tune("overlap -300") == "threads=128 pdl=0"); }
+  SUBCASE("wrong, for it does not wait for its inputs") {
+    CHECK(tune("overlap 600; kernel hasty scale_early") == "threads=128 pdl=0");
+    const std::string record = shown();
+    CHECK_MESSAGE(contains(record, "launched early behind what writes its inputs"), record);
+  }
+  SUBCASE("on a device that cannot") {
+    CHECK(tune("sm 80") == "threads=128 pdl=0");
+    control("sm 90");
+  }
+  control("heal; overlap 600");
+}
+
+TEST_CASE("a worker compares the launches of a winner as well") {
+  const Machine machine;
+  kiln::Options chosen = options("");
+  chosen.isolation = kiln::Isolation::worker;
+  const Engine engine(chosen);
+  const kiln::Op op = engine.op("early_scale");
+  CHECK(op.plan(op.problem({{"rows", 64}, {"cols", 64}, {"dtype", "f32"}})).config() == "threads=128 pdl=1");
+}
+
 TEST_CASE("without a record, policy error says which bucket is not tuned and launches nothing") {
   const Machine machine;
   const Engine engine(options("", MissPolicy::error));

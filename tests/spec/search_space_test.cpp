@@ -18,6 +18,25 @@ Problem problem(std::int64_t cols, std::uint8_t dtype, std::uint8_t mode = 0) {
 
 }  // namespace
 
+TEST_CASE("a search tries each kernel once, however many ways there are to launch it") {
+  testing::Folder folder = testing::scale_folder();
+  folder.implementation = testing::replaced(folder.implementation, "[parameters]", "[parameters]\npdl = [0, 1]");
+  folder.implementation = testing::replaced(folder.implementation, "[default]", "[default]\npdl = 1");
+  folder.implementation = testing::replaced(folder.implementation, "\"threads <= 1024\"",
+                                            "\"threads <= 1024\", \"pdl == 0 || vector < 8\"");
+  folder.implementation += "programmatic = \"pdl\"\n";
+  const Op op = folder.parse();
+  const Implementation& fast = *op.find("fast");
+  const Problem bf16 = problem(64, 0);
+  const std::vector<Config> kernels = {{1, 128, 2}, {1, 128, 4}, {0, 128, 8}, {1, 256, 2}, {1, 256, 4}, {0, 256, 8}};
+  CHECK(search_space(op, fast, bf16, testing::h200()).size() == 10);
+  const std::vector<Config> searched = searched_space(op, fast, bf16, testing::h200());
+  CHECK(std::is_permutation(searched.begin(), searched.end(), kernels.begin(), kernels.end()));
+  CHECK(launches_of(op, fast, bf16, testing::h200(), {1, 128, 2}) == std::vector<Config>{{1, 128, 2}, {0, 128, 2}});
+  CHECK(launches_of(op, fast, bf16, testing::h200(), {0, 128, 8}) == std::vector<Config>{{0, 128, 8}});
+  CHECK(kernel_config(fast, {0, 128, 8}) == Config{1, 128, 8});
+}
+
 TEST_CASE("the search space holds the legal configs in the manifest's order, the last parameter fastest") {
   const Op op = testing::scale_folder().parse();
   const Implementation& fast = op.implementations[0];

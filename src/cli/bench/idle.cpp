@@ -53,7 +53,7 @@ std::optional<Idle> idle_launch(const spec::Op& op, const Contender& contender, 
   std::vector<std::tuple<std::size_t, double, Contender>> wider;
   for (const spec::Implementation& implementation : op.implementations) {
     if (spec::why_not_eligible(op, implementation, problem, device)) continue;
-    for (spec::Config& config : spec::search_space(op, implementation, problem, device)) {
+    for (spec::Config& config : spec::searched_space(op, implementation, problem, device)) {
       Contender other{&implementation, std::move(config)};
       const std::int64_t blocks = blocks_of(op, other, problem, device);
       if (blocks < 2 * idle.blocks) continue;

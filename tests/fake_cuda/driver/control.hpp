@@ -3,10 +3,11 @@
 // A command is a list of statements separated by ';', each a list of words. The environment variable FAKE_CUDA holds one that
 // is obeyed when the library is loaded.
 //
-//   devices N | driver VERSION | sm N | multiprocessors N | l2 BYTES | memory BYTES | noise FRACTION     the machine
+//   devices N | driver VERSION | sm N | multiprocessors N | l2 BYTES | memory BYTES | noise FRACTION | overlap NS     the machine
 //   fail FUNCTION CODE [at N] [sticky]     call N of FUNCTION from now on (1 unless given) returns CODE; sticky: all after it too
 //   module CODE PATTERN                    a module that holds a kernel of that name is refused with CODE
 //   kernel wrong PATTERN                   the kernel writes a wrong value
+//   kernel hasty PATTERN                   the same where it may begin before its predecessor ends, for which it does not wait
 //   kernel fault PATTERN                   the kernel reads an illegal address, which breaks the context
 //   kernel hang PATTERN                    the kernel never ends
 //   kernel slow FACTOR PATTERN             the kernel takes FACTOR times as long

@@ -66,6 +66,8 @@ bool Faults::obey_kernel(std::span<const std::string_view> words, std::string_vi
   if (words.size() < 3) return false;
   if (words[1] == "wrong") {
     kernels_.push_back({KernelFault::Kind::wrong, 1, after_words(statement, 2)});
+  } else if (words[1] == "hasty") {
+    kernels_.push_back({KernelFault::Kind::hasty, 1, after_words(statement, 2)});
   } else if (words[1] == "fault") {
     kernels_.push_back({KernelFault::Kind::fault, 1, after_words(statement, 2)});
   } else if (words[1] == "hang") {

@@ -16,6 +16,7 @@ struct Settings {
   std::int64_t multiprocessors = 132;
   std::int64_t l2 = 62914560;                     // bytes
   std::int64_t memory = std::int64_t{140} << 30;  // bytes
+  std::int64_t overlap = 600;                     // ns that a launch saves which may begin before its predecessor ends
   double noise = 0.01;                            // of a kernel's time, either way
 
   /// "devices", "sm", ...: false for a name that there is not, or a value that is no number.

@@ -20,6 +20,7 @@ namespace {
 struct Attributes {
   std::int64_t cluster = 1;  // blocks
   bool cooperative = false;
+  bool programmatic = false;
 };
 
 Attributes read_attributes(const CUlaunchConfig& config) {
@@ -27,6 +28,8 @@ Attributes read_attributes(const CUlaunchConfig& config) {
   for (unsigned i = 0; i < config.numAttrs; ++i) {
     const CUlaunchAttribute& attribute = config.attrs[i];
     if (attribute.id == CU_LAUNCH_ATTRIBUTE_COOPERATIVE) read.cooperative = attribute.value.cooperative != 0;
+    if (attribute.id == CU_LAUNCH_ATTRIBUTE_PROGRAMMATIC_STREAM_SERIALIZATION)
+      read.programmatic = attribute.value.programmaticStreamSerializationAllowed != 0;
     if (attribute.id != CU_LAUNCH_ATTRIBUTE_CLUSTER_DIMENSION) continue;
     const auto& size = attribute.value.clusterDim;
     constexpr unsigned most = 1024;  // of one dimension: far more than any device has, so that the product is a number
@@ -51,7 +54,8 @@ void check_geometry(const CUlaunchConfig& config, const CUfunc_st& function, con
   require(config.sharedMemBytes <= function.max_dynamic_shared, CUDA_ERROR_INVALID_VALUE);
   const std::int64_t resident = fake_cuda::occupancy(function.kernel, threads, config.sharedMemBytes);
   require(resident > 0, CUDA_ERROR_LAUNCH_OUT_OF_RESOURCES);
-  require(attributes.cluster == 1 || machine.settings.sm >= 90, CUDA_ERROR_NOT_SUPPORTED);
+  const bool is_plain = attributes.cluster == 1 && !attributes.programmatic;
+  require(is_plain || machine.settings.sm >= 90, CUDA_ERROR_NOT_SUPPORTED);
   require(attributes.cluster <= (function.any_cluster_size ? 16 : 8), CUDA_ERROR_INVALID_CLUSTER_SIZE);
   require(!attributes.cooperative || blocks <= resident * machine.settings.multiprocessors,
           CUDA_ERROR_COOPERATIVE_LAUNCH_TOO_LARGE);
@@ -62,11 +66,12 @@ struct Launch {
   fake_cuda::KernelName name;
   fake_cuda::Geometry geometry;
   std::vector<std::vector<std::byte>> parameters;
+  bool programmatic = false;
 };
 
 Launch copy_launch(const CUlaunchConfig& config, const CUfunc_st& function, const Attributes& attributes,
                    void** parameters) {
-  Launch launch{function.name, {}, {}};
+  Launch launch{function.name, {}, {}, attributes.programmatic};
   launch.geometry.grid = {config.gridDimX, config.gridDimY, config.gridDimZ};
   launch.geometry.block = {config.blockDimX, config.blockDimY, config.blockDimZ};
   launch.geometry.cluster = attributes.cluster;
@@ -123,11 +128,15 @@ void run(Machine& machine, CUstream_st& stream, const Launch& launch) {
     }
     ns =
         time_of(twin->run(Invocation(launch.name, launch.geometry, launch.parameters, machine.heap, machine.settings)));
+    const bool early = launch.programmatic && stream.behind_kernel;
+    if (early) ns -= static_cast<double>(machine.settings.overlap);
     for (const fake_cuda::KernelFault& fault : faults) {
-      if (fault.kind == fake_cuda::KernelFault::Kind::wrong) write_wrong_value(machine, launch);
+      const bool hasty = early && fault.kind == fake_cuda::KernelFault::Kind::hasty;
+      if (hasty || fault.kind == fake_cuda::KernelFault::Kind::wrong) write_wrong_value(machine, launch);
       if (fault.kind == fake_cuda::KernelFault::Kind::slow) ns *= fault.factor;
     }
     advance(machine, stream, ns * noise_of(launch.name.full, times, machine.settings.noise));
+    stream.behind_kernel = true;
   } catch (const Failure& failure) {
     context.broken = failure.result;  // found by the calls that follow, as on a device
   }

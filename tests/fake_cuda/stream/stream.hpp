@@ -35,6 +35,7 @@ struct CUstream_st {
   CUctx_st* context;
   bool blocking;  // in order with the legacy stream
   double now_ns = 0;
+  bool behind_kernel = false;  // what ran last is a kernel, whose end the next one may overlap
   std::shared_ptr<fake_cuda::Capture> capture;
 };
 

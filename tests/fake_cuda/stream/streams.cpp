@@ -45,6 +45,7 @@ void advance(Machine& machine, CUstream_st& stream, double ns) {
     stream.now_ns = std::max(stream.now_ns, legacy.now_ns);
   }
   stream.now_ns += ns;
+  stream.behind_kernel = false;
 }
 
 }  // namespace fake_cuda

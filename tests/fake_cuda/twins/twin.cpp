@@ -10,6 +10,7 @@ namespace {
 
 constexpr Twin twins[] = {
     {"fill_values", fill_values},
+    {"refill_values", fill_values},
     {"evict_lines", evict_lines},
     {"compare_squares", compare_squares},
     {"compare_outputs", compare_outputs},
@@ -30,6 +31,7 @@ constexpr Twin twins[] = {
     {"gemm_reduce", gemm_reduce},
     {"scale_reference", scale_reference},
     {"scale_tiled", scale_tiled},
+    {"scale_early", scale_early},
     {"scale_copy", scale_copy},
     {"scale_plain", scale_plain},
     {"tile_scale_reference", tile_scale_reference},

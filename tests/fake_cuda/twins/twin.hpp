@@ -126,6 +126,7 @@ Traffic gemm_mma(const Invocation& call);
 Traffic gemm_reduce(const Invocation& call);
 Traffic scale_reference(const Invocation& call);
 Traffic scale_tiled(const Invocation& call);
+Traffic scale_early(const Invocation& call);
 Traffic scale_copy(const Invocation& call);
 Traffic scale_plain(const Invocation& call);
 Traffic tile_scale_reference(const Invocation& call);

@@ -1,0 +1,49 @@
+#include "tune/launch_choice.hpp"
+
+#include "tune/search.hpp"
+
+namespace kiln::tune {
+namespace {
+
+constexpr std::int64_t chain_rounds = 21;  // odd: the median is a sample
+constexpr std::int64_t apart_rounds = 15;
+
+}  // namespace
+
+LaunchChoice choose_launch(Bench& bench, std::size_t first_number, const spec::Implementation& implementation,
+                           const std::vector<spec::Config>& launches, const jit::Cubin& cubin) {
+  LaunchChoice choice;
+  std::vector<std::size_t> numbers;  // of those that came out right
+  for (const spec::Config& config : launches) {
+    const std::size_t number = first_number + choice.trials.size();
+    choice.trials.push_back({config, bench.admit(number, {implementation, config, cubin})});
+    if (choice.trials.back().entrance.verdict == store::Verdict::ok) numbers.push_back(number);
+  }
+  std::vector<Finalist> finalists(launches.size());
+  if (numbers.size() > 1) {
+    std::vector<Samples> samples = bench.sample_chains(numbers, chain_rounds);
+    for (std::size_t i = 0; i < numbers.size(); ++i) {
+      LaunchTrial& trial = choice.trials[numbers[i] - first_number];
+      if (!samples[i].failure.empty()) {
+        trial.entrance.verdict = store::Verdict::launch_failed;
+        trial.entrance.reason = std::move(samples[i].failure);
+      }
+      finalists[numbers[i] - first_number].samples_ns = std::move(samples[i].ns);
+    }
+  }
+  // A first one that failed here has come out right before: what became of it in this company says nothing about the others.
+  if (!finalists.front().samples_ns.empty()) choice.chosen = choose(finalists).value_or(0);
+  if (choice.chosen != 0) {
+    choice.of_usual = ratio(finalists[choice.chosen].samples_ns, finalists.front().samples_ns);
+    const std::size_t number = first_number + choice.chosen;
+    std::vector<Samples> apart = bench.sample({&number, 1}, apart_rounds);
+    if (apart.front().failure.empty())
+      choice.apart = summarise(apart.front().ns);
+    else
+      choice.chosen = 0;
+  }
+  for (const std::size_t number : numbers) bench.drop(number);
+  return choice;
+}
+
+}  // namespace kiln::tune
