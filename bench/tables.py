@@ -123,9 +123,36 @@ def plans():
     table(head, body)
 
 
+def chain():
+    """Microseconds a chain with the host out of the way (device_ns), then as a program meets it (ns)."""
+    peers = {}
+    for row in rows("chain_peers.json"):
+        peers.setdefault((row["n"], row["rows"]), {})[row["way"]] = row
+    own = {}
+    for row in rows("chain.json"):
+        own.setdefault((row["n"], row["rows"]), {})[row["way"], row["pdl"]] = row
+    us = lambda row, key="device_ns": f"{row[key] / 1000:.2f}" if row else "-"
+    over = lambda a, b, key="device_ns": f"{a[key] / b[key]:.2f}" if a and b else "-"
+    device, met = [], []
+    for (n, count), ways in own.items():
+        torch = peers.get((n, count), {})
+        compiled = [torch[way] for way in torch if way.startswith("torch.compile")]
+        best = min(compiled, key=lambda row: row["device_ns"]) if compiled else None
+        eager, step = (ways[way, "tuned"] for way in ("eager", "graph of 16"))
+        device.append([n, count] + [us(ways[way, pdl]) for way in ("eager", "graph of 16") for pdl in ("off", "tuned")] +
+                      [over(ways["eager", "off"], eager), us(torch.get("torch graph of 16")), over(torch.get("torch graph of 16"), step), us(best),
+                       over(best, ways["graph", "tuned"])])
+        met.append([n, count, us(eager, "ns"), us(eager, "host_ns"), us(ways["graph", "tuned"], "ns"), us(torch.get("torch eager"), "ns"),
+                    over(torch.get("torch eager"), eager, "ns"), us(torch.get("torch graph"), "ns"), us(best, "ns"), over(best, ways["graph", "tuned"], "ns")])
+    table(["rms_norm, gemm, softmax: n", "rows", "us: eager", "PDL", "graph of 16", "PDL", "eager / PDL", "torch graph of 16", "torch / Kiln",
+           "torch.compile", "torch.compile / Kiln graph"], device)
+    table(["as enqueued: n", "rows", "us: Kiln eager", "of the host", "Kiln graph", "torch eager", "torch / Kiln", "torch graph", "torch.compile",
+           "torch.compile / Kiln graph"], met)
+
+
 made_from = {replay: "replay_verified.json", host_cost: "hit_latency.json", throughput: "throughput.json", search: "search.json",
              compiles: "compile_rate.json", regret: "regret_gemm.json", background: "background.json",
-             family: "family.json", cold_start: "cold_start.json", plans: "plans.json"}
+             family: "family.json", cold_start: "cold_start.json", plans: "plans.json", chain: "chain.json"}
 for show, needed in made_from.items():
     if (folder / needed).exists():
         show()
