@@ -46,7 +46,7 @@ TEST_CASE("softmax is right under every mask and a scale, at ragged sizes in eve
       }
 }
 
-TEST_CASE("softmax is right where blocks take several long rows each, aligned or not") {
+TEST_CASE("softmax is right at long rows, more than there are multiprocessors, aligned or not") {
   Fixture fixture;
   std::mt19937 generator(33);
   const spec::Op& op = fixture.op("softmax");

@@ -92,19 +92,4 @@ Traffic softmax_cluster_row(const Invocation& call) {
                          4);
 }
 
-// softmax_resident_row<T, Threads, Shared, Held, mask>, with the same parameters: any number of blocks
-Traffic softmax_resident_row(const Invocation& call) {
-  const std::int64_t threads = call.template_integer(1),
-                     room = threads * 16 * (call.template_integer(2) + call.template_integer(3));
-  RowLaunch launch;
-  launch.rows = call.length(2);
-  launch.columns = call.length(3);
-  launch.covered = std::min(launch.columns, room / element_bytes(call.type_argument(0)));
-  launch.bytes_a_thread = static_cast<double>(room) / static_cast<double>(threads);
-  require(call.geometry.threads() == threads && call.geometry.dynamic_shared >= threads * 16 * call.template_integer(2),
-          CUDA_ERROR_LAUNCH_FAILED);
-  return compute_in_type(call, launch, {call.template_integer(4), 0, 1, call.integer(6), call.value<float>(7), 1}, 2,
-                         4);
-}
-
 }  // namespace fake_cuda

@@ -23,7 +23,6 @@ constexpr Twin twins[] = {
     {"softmax_block_row", softmax_block_row},
     {"softmax_warp_row", softmax_warp_row},
     {"softmax_cluster_row", softmax_cluster_row},
-    {"softmax_resident_row", softmax_resident_row},
     {"softmax_streaming", softmax_streaming},
     {"gemm_reference", gemm_reference},
     {"gemm_simt", gemm_simt},

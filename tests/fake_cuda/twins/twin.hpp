@@ -118,7 +118,6 @@ Traffic softmax_reference(const Invocation& call);
 Traffic softmax_block_row(const Invocation& call);
 Traffic softmax_warp_row(const Invocation& call);
 Traffic softmax_cluster_row(const Invocation& call);
-Traffic softmax_resident_row(const Invocation& call);
 Traffic softmax_streaming(const Invocation& call);
 Traffic gemm_reference(const Invocation& call);
 Traffic gemm_simt(const Invocation& call);
