@@ -88,19 +88,16 @@ __global__ __launch_bounds__(Threads) void softmax_cluster_row(const T* x, T* y,
   const float origin = state.origin();
   const float factor = state.scale_of(state, exp);
   if (thread < peel) target[thread] = from_float<T>(exp(front - origin) * factor);
-  const bool aligned = is_aligned<16>(target + peel);
-  for (int first = begin, i = 0; first < cols; first += stride, i += Threads) {
-    vec<T, n> values = {};  // zeros where nothing is seen
-    if (mask == Mask::none || first < seen) {
-      values = unpack<T, n>(mine[i]).template map<T>(
-          [=](T value) { return from_float<T>(exp(to_float(value) - origin) * factor); });
-    }
-    if (aligned && first + n <= cols) {
-      store(target + first, values);
-    } else {
-      store_partial<n>(target, first, cols, pack(values));
-    }
+  const auto result = [&](int first, int i) {
+    if (mask != Mask::none && first >= seen) return vec<T, n>{};  // zeros where nothing is seen
+    return unpack<T, n>(mine[i]).template map<T>(
+        [=](T value) { return from_float<T>(exp(to_float(value) - origin) * factor); });
+  };
+  int first = begin, i = 0;
+  if (is_aligned<16>(target + peel)) {
+    for (; first + n <= cols; first += stride, i += Threads) store(target + first, result(first, i));
   }
+  for (; first < cols; first += stride, i += Threads) store_partial<n>(target, first, cols, pack(result(first, i)));
 }
 
 }  // namespace kiln
