@@ -1,5 +1,5 @@
-// Matrices of one shape walked together, element by element: chunks of N neighbours of a row, dealt to the threads of a
-// grid in their order, whatever the strides and alignments. A chunk is one or more accesses of up to 16 bytes, its pieces.
+// Matrices of one shape walked together, element by element: chunks of N neighbours of a row, several to a thread, whatever
+// the strides and alignments. A chunk is one or more accesses of up to 16 bytes, its pieces.
 //
 // Chunks follow one matrix, whose rows may begin anywhere: where they do not all begin at a multiple of a piece, each row's
 // chunk 0 ends at the first such multiple. Of another matrix, or past a row's end, a piece is accessed element by element.
@@ -47,47 +47,42 @@ __device__ __forceinline__ T element(const packed<T, N>& word, int i) {
   }
 }
 
-/// The chunks of one thread.
-template <int N, int Items>
+/// The chunks of one thread, all of one row: Items of them, Lanes * N columns apart.
+template <int N, int Lanes, int Items>
 struct chunk_share {
-  int rows[Items], firsts[Items];  // a first column may be below 0; a row past the last one has no columns
-  int cols[Items];
+  int row;
+  int first;  // column of the first chunk; may be below 0
+  int cols;   // 0 past the last row
 
-  template <int Width>
-  __device__ __forceinline__ bool whole(int item, int piece) const {
-    const int first = firsts[item] + piece * Width;
-    return first >= 0 && first + Width <= cols[item];
-  }
+  __device__ __forceinline__ int column(int item) const { return first + item * Lanes * N; }
 
   /// Zeros for what the matrix does not have.
   template <typename T>
   __device__ __forceinline__ void load(chunk_pieces<T, N> (&to)[Items], const T* matrix, long long stride) const {
     constexpr int width = chunk_pieces<T, N>::width, pieces = chunk_pieces<T, N>::count;
+    const T* from = matrix + row * stride + first;
+    const bool aligned = is_aligned<width * sizeof(T)>(from);
     bool all = true;
 #pragma unroll
     for (int item = 0; item < Items; ++item) {
-      const T* from = matrix + rows[item] * stride + firsts[item];
-      const bool aligned = is_aligned<width * sizeof(T)>(from);
 #pragma unroll
       for (int piece = 0; piece < pieces; ++piece) {
         const bool one_access = aligned && whole<width>(item, piece);
         to[item].at[piece] = pack(vec<T, width>{});
-        if (one_access) to[item].at[piece] = load_packed<width>(from + piece * width);
-        all = all && (one_access || firsts[item] + piece * width >= cols[item]);
+        if (one_access) to[item].at[piece] = load_packed<width>(from + item * Lanes * N + piece * width);
+        all = all && (one_access || column(item) + piece * width >= cols);
       }
     }
     if (all) return;
 #pragma unroll
     for (int item = 0; item < Items; ++item) {
-      const T* from = matrix + rows[item] * stride + firsts[item];
-      const bool aligned = is_aligned<width * sizeof(T)>(from);
 #pragma unroll
       for (int piece = 0; piece < pieces; ++piece) {
         if (aligned && whole<width>(item, piece)) continue;
         vec<T, width> values = {};
 #pragma unroll
         for (int i = 0; i < width; ++i) {
-          if (has(item, piece * width + i)) values.at[i] = from[piece * width + i];
+          if (has(item, piece * width + i)) values.at[i] = from[item * Lanes * N + piece * width + i];
         }
         to[item].at[piece] = pack(values);
       }
@@ -97,8 +92,9 @@ struct chunk_share {
   template <typename T>
   __device__ __forceinline__ void store(int item, T* matrix, long long stride, const chunk_pieces<T, N>& chunk) const {
     constexpr int width = chunk_pieces<T, N>::width, pieces = chunk_pieces<T, N>::count;
-    T* to = matrix + rows[item] * stride + firsts[item];
+    T* to = matrix + row * stride + first;
     const bool aligned = is_aligned<width * sizeof(T)>(to);
+    to += item * Lanes * N;
 #pragma unroll
     for (int piece = 0; piece < pieces; ++piece) {
       if (aligned && whole<width>(item, piece)) {
@@ -113,56 +109,64 @@ struct chunk_share {
   }
 
  private:
+  template <int Width>
+  __device__ __forceinline__ bool whole(int item, int piece) const {
+    const int at = column(item) + piece * Width;
+    return at >= 0 && at + Width <= cols;
+  }
   __device__ __forceinline__ bool has(int item, int i) const {
-    return static_cast<unsigned>(firsts[item] + i) < static_cast<unsigned>(cols[item]);
+    return static_cast<unsigned>(column(item) + i) < static_cast<unsigned>(cols);
   }
 };
 
-/// The chunks of a matrix in their order: `a_row` of them in each row.
-template <int N>
-struct chunk_order {
-  unsigned a_row;
+/// How blocks of Threads share the chunks of a matrix out: Lanes neighbouring threads (a power of 2) take a row, or a tile
+/// of Lanes * Items of its chunks.
+template <int N, int Threads, int Lanes, int Items>
+struct chunk_tiles {
+  static_assert(Threads % Lanes == 0);
+  static constexpr int tile = Lanes * Items;  // chunks
   int rows, cols;
+  int a_row;           // chunks
   bool level;          // every row begins at a multiple of a piece
   unsigned width;      // of a piece
   unsigned phase;      // elements of the first row's beginning past such a multiple,
   unsigned row_phase;  // and how many more those of each row are than of the one before
 
-  /// After a matrix; the grid is to have a place for ceil(cols / N) + 1 chunks of each row.
+  /// After a matrix.
   template <typename T>
-  static __device__ __forceinline__ chunk_order of(const T* matrix, long long stride, int rows, int cols) {
+  static __device__ __forceinline__ chunk_tiles of(const T* matrix, long long stride, int rows, int cols) {
     constexpr unsigned width = chunk_pieces<T, N>::width;
     const unsigned phase = static_cast<unsigned>(reinterpret_cast<unsigned long long>(matrix) / sizeof(T)) % width;
     const unsigned row_phase = static_cast<unsigned>(stride) % width;
     const bool level = phase == 0 && row_phase == 0;
-    return {static_cast<unsigned>(cols + N - 1) / N + (level ? 0 : 1), rows, cols, level, width, phase, row_phase};
+    return {rows, cols, (cols + N - 1) / N + (level ? 0 : 1), level, width, phase, row_phase};
   }
-  /// From each row's first column on, in whole groups of `group` columns, so that a group's chunks belong to neighbouring
-  /// threads of one warp.
-  static __device__ __forceinline__ chunk_order in_groups(int group, int rows, int cols) {
-    return {static_cast<unsigned>((cols + group - 1) / group * (group / N)), rows, cols, true, 1, 0, 0};
+  /// From each row's first column on, in whole groups of `group` columns, whose chunks belong to neighbouring threads of
+  /// one warp.
+  static __device__ __forceinline__ chunk_tiles in_groups(int group, int rows, int cols) {
+    return {rows, cols, (cols + group - 1) / group * (group / N), true, 1, 0, 0};
   }
 
-  template <int Threads, int Items>
-  __device__ __forceinline__ bool reaches(unsigned block) const {
-    return static_cast<unsigned long long>(block) * (Threads * Items) <
-           static_cast<unsigned long long>(a_row) * static_cast<unsigned>(rows);
+  /// Blocks that a row, or the rows of one block, take: what the grid goes by. A row's chunks may be one tile more,
+  /// which its first block then takes too.
+  __device__ __forceinline__ unsigned blocks_across() const {
+    return static_cast<unsigned>((cols + N - 1) / N + tile - 1) / tile;
   }
-  /// What thread threadIdx.x of block `block` has; a warp's chunks are neighbours.
-  template <int Threads, int Items>
-  __device__ __forceinline__ chunk_share<N, Items> deal(unsigned block) const {
-    chunk_share<N, Items> share;
-    const unsigned long long begin = static_cast<unsigned long long>(block) * (Threads * Items);
-    const unsigned first_row = static_cast<unsigned>(begin / a_row), rest = static_cast<unsigned>(begin % a_row);
-#pragma unroll
-    for (int item = 0; item < Items; ++item) {
-      const unsigned index = rest + item * Threads + threadIdx.x, row = first_row + index / a_row;
-      share.rows[item] = static_cast<int>(row);
-      share.firsts[item] = static_cast<int>(index % a_row) * N;
-      if (!level) share.firsts[item] -= N - static_cast<int>((0u - phase - row * row_phase) % width);
-      share.cols[item] = row < static_cast<unsigned>(rows) ? cols : 0;
+  __device__ __forceinline__ unsigned blocks() const {
+    return static_cast<unsigned>(rows + Threads / Lanes - 1) / (Threads / Lanes) * blocks_across();
+  }
+  /// visit(share) for what thread threadIdx.x of block `block` has: the same number of times for all of a block.
+  template <typename Visit>
+  __device__ __forceinline__ void visit(unsigned block, Visit visit) const {
+    const unsigned across = blocks_across();
+    const unsigned row = block / across * (Threads / Lanes) + threadIdx.x / Lanes;
+    int lead = 0;
+    if (!level) lead = N - static_cast<int>((0u - phase - row * row_phase) % width);
+    for (int chunk = static_cast<int>(block % across) * tile; chunk < a_row; chunk += static_cast<int>(across) * tile) {
+      visit(chunk_share<N, Lanes, Items>{static_cast<int>(row),
+                                         (chunk + static_cast<int>(threadIdx.x % Lanes)) * N - lead,
+                                         row < static_cast<unsigned>(rows) ? cols : 0});
     }
-    return share;
   }
 };
 
