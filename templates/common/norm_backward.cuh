@@ -27,56 +27,80 @@ struct norm_gradients {
 /// Floats from one block's partial sums to the next one's.
 __device__ __forceinline__ long long partial_stride(int cols) { return (cols + 7) / 8 * 8; }
 
-/// Two sums made at once.
-struct float_pair {
-  float first, second;
-  __device__ __forceinline__ float_pair operator+(float_pair other) const {
-    return {first + other.first, second + other.second};
+/// Sums made at once.
+template <int N>
+struct float_sums {
+  float at[N];
+  __device__ __forceinline__ float_sums operator+(const float_sums& other) const {
+    float_sums sums;
+#pragma unroll
+    for (int i = 0; i < N; ++i) sums.at[i] = at[i] + other.at[i];
+    return sums;
   }
 };
-__device__ __forceinline__ float_pair shuffle_xor(float_pair value, int mask) {
-  return {shuffle_xor(value.first, mask), shuffle_xor(value.second, mask)};
+template <int N>
+__device__ __forceinline__ float_sums<N> shuffle_xor(const float_sums<N>& sums, int mask) {
+  float_sums<N> theirs;
+#pragma unroll
+  for (int i = 0; i < N; ++i) theirs.at[i] = shuffle_xor(sums.at[i], mask);
+  return theirs;
 }
+
+/// Shared memory of a block, and the sums over a row that Threads threads make in it.
+template <norm_kind Kind, int Threads>
+struct gradient_sums {
+  using products_type = float_sums<Kind == norm_kind::layer ? 3 : 2>;
+  struct scratch {
+    float means[Kind == norm_kind::layer ? row_sum_scratch<Threads> : 1];
+    products_type products[row_sum_scratch<Threads>];
+  };
+  row_sum<Threads> means;
+  row_sum<Threads, products_type> products;
+  __device__ __forceinline__ explicit gradient_sums(scratch& shared) : means{shared.means}, products{shared.products} {}
+};
 
 /// What a row's gradient is made with.
 struct gradient_statistics {
   float mean, scale;
-  float g_mean;       // 0 for rms_norm
-  float g_projected;  // mean(g * x^)
+  float shift;             // x^ = x * scale + shift
+  float constant, factor;  // dx = g * scale + x^ * factor + constant
 
-  __device__ __forceinline__ float normed(float x) const { return (x - mean) * scale; }
-  __device__ __forceinline__ float dx(float g, float normed) const {
-    return scale * (g - g_mean - normed * g_projected);
-  }
+  __device__ __forceinline__ float normed(float x) const { return x * scale + shift; }
+  __device__ __forceinline__ float dx(float g, float normed) const { return g * scale + (normed * factor + constant); }
 };
 
 /// `measured(f)` is this thread's sum of f(x, g) over its part of the row, zeros past its end not among them.
-template <norm_kind Kind, typename Measured, typename Sum>
-__device__ __forceinline__ gradient_statistics gradient_statistics_of(Measured& measured, Sum& sum, int cols,
+template <norm_kind Kind, typename Measured, typename Sums>
+__device__ __forceinline__ gradient_statistics gradient_statistics_of(Measured& measured, Sums& sums, int cols,
                                                                       float epsilon) {
+  using products_type = typename Sums::products_type;
   const float each = 1.0f / static_cast<float>(cols);  // the same for every row
-  float_pair means{0, 0};
   if constexpr (Kind == norm_kind::layer) {
-    means = sum(measured([](float x, float g) { return float_pair{x, g}; }));
-    means = {means.first * each, means.second * each};
+    const float mean = sums.means(measured([](float x, float) { return x; })) * each;
+    const products_type products = sums.products(measured([mean](float x, float g) {
+      return products_type{(x - mean) * (x - mean), g * (x - mean), g};
+    }));
+    const float scale = rsqrtf(products.at[0] * each + epsilon);
+    return {mean, scale, -mean * scale, -products.at[2] * each * scale, -products.at[1] * each * scale * scale};
+  } else {
+    const products_type products = sums.products(measured([](float x, float g) {
+      return products_type{x * x, g * x};
+    }));
+    const float scale = rsqrtf(products.at[0] * each + epsilon);
+    return {0, scale, 0, 0, -products.at[1] * each * scale * scale};
   }
-  const float mean = means.first;
-  const float_pair products = sum(measured([mean](float x, float g) {
-    return float_pair{(x - mean) * (x - mean), g * (x - mean)};
-  }));
-  const float scale = rsqrtf(products.first * each + epsilon);
-  return {mean, scale, means.second, products.second * each * scale};
 }
 
 /// Rows that the blocks of a grid take in turn, Threads / Lanes rows at once, Stages turns of them under way in shared memory. A thread
 /// reads only what it copied itself, always the same columns, so that copies need no barrier and sums over rows stay in registers. Rows
-/// begin at multiples of 16 bytes and have at most Lanes * Items chunks of 16 bytes.
+/// begin at multiples of 16 bytes and have at most Lanes * Items chunks of 16 bytes, just as many where they are Whole.
 ///
 /// Dynamic shared memory: 16 bytes for each of (Stages * inputs + 1) * Items * Threads chunks.
-template <norm_kind Kind, residual_mode Residual, typename T, int Threads, int Lanes, int Items, int Stages>
+template <norm_kind Kind, residual_mode Residual, typename T, int Threads, int Lanes, int Items, int Stages, bool Whole>
 class norm_backward_rows {
  public:
   static constexpr int rows_at_once = Threads / Lanes;
+  using sums_type = gradient_sums<Kind, Lanes>;
 
   __device__ __forceinline__ norm_backward_rows(const norm_gradients<T>& tensors, int rows, int cols)
       : tensors_(tensors), rows_(rows), cols_(cols) {
@@ -87,16 +111,17 @@ class norm_backward_rows {
   }
 
   /// partial: of this block; dbias follows dweight after `bias_partial` floats, for layer_norm.
-  __device__ __forceinline__ void run(float epsilon, float* partial, long long bias_partial, float_pair* scratch) {
+  __device__ __forceinline__ void run(float epsilon, float* partial, long long bias_partial,
+                                      typename sums_type::scratch& scratch) {
     const int step = gridDim.x * rows_at_once;
     int base = blockIdx.x * rows_at_once;
     prepare();
 #pragma unroll 1
     for (int stage = 0; stage < Stages; ++stage) copy_row(stage, base + group_ + stage * step);
-    row_sum<Lanes, float_pair> sum{scratch};
+    sums_type sums(scratch);
     for (int stage = 0; base < rows_; base += step) {
       cp_async_wait<Stages - 1>();
-      take_row(stage, base + group_, epsilon, sum);
+      take_row(stage, base + group_, epsilon, sums);
       copy_row(stage, base + group_ + Stages * step);
       stage = stage + 1 == Stages ? 0 : stage + 1;
     }
@@ -116,6 +141,7 @@ class norm_backward_rows {
   }
   __device__ __forceinline__ uint4& weight_slot(int item) { return mine_[(Stages * inputs * Items + item) * Threads]; }
   __device__ __forceinline__ int column(int item) const { return (item * Lanes + lane_) * n; }
+  __device__ __forceinline__ bool is_inside(int item) const { return Whole || column(item) + n <= cols_; }
 
   /// The weight's chunks, and zeros in the places of chunks past the row's end, which no copy ever fills.
   __device__ __forceinline__ void prepare() {
@@ -128,14 +154,14 @@ class norm_backward_rows {
                                                         : load_partial<n>(tensors_.weight, first, cols_, zero);
 #pragma unroll
       for (int i = 0; i < n; ++i) weight_sums_[item].at[i] = bias_sums_[item].at[i] = 0;
-      if (first < cols_) continue;
+      if (Whole || first < cols_) continue;
       for (int stage = 0; stage < Stages; ++stage)
         for (int input = 0; input < inputs; ++input) slot(stage, input, item) = uint4{0, 0, 0, 0};
     }
   }
 
   __device__ __forceinline__ void copy_chunk(uint4& to, const T* row, int first) {
-    if (first + n <= cols_) {
+    if (Whole || first + n <= cols_) {
       cp_async_16(shared_address(&to), row + first, true);
     } else if (first < cols_) {
       to = load_partial<n>(row, first, cols_, from_float<T>(0));
@@ -161,33 +187,31 @@ class norm_backward_rows {
     int stage;
 
     template <typename Measure>
-    __device__ __forceinline__ float_pair operator()(Measure measure) {
-      float_pair total{0, 0};
+    __device__ __forceinline__ auto operator()(Measure measure) {
+      decltype(measure(0.0f, 0.0f)) total{};
 #pragma unroll
       for (int item = 0; item < Items; ++item) {
-        const vec<T, n> x = unpack<T, n>(rows.slot(stage, of_x, item));
-        const vec<T, n> dy = unpack<T, n>(rows.slot(stage, of_dy, item));
-        const vec<T, n> weight = unpack<T, n>(rows.weight_slot(item));
-        const int inside = rows.cols_ - rows.column(item);
+        const vec<float, n> x = to_floats<T, n>(rows.slot(stage, of_x, item));
+        const vec<float, n> dy = to_floats<T, n>(rows.slot(stage, of_dy, item));
+        const vec<float, n> weight = to_floats<T, n>(rows.weight_slot(item));
         // Past its end a row has zeros, of which only deviations from a mean are none.
-        if (Kind == norm_kind::rms || inside >= n) {
+        const int inside = Kind == norm_kind::rms || rows.is_inside(item) ? n : rows.cols_ - rows.column(item);
+        if (inside == n) {
 #pragma unroll
-          for (int i = 0; i < n; ++i)
-            total = total + measure(to_float(x.at[i]), to_float(dy.at[i]) * to_float(weight.at[i]));
+          for (int i = 0; i < n; ++i) total = total + measure(x.at[i], dy.at[i] * weight.at[i]);
         } else {
 #pragma unroll
           for (int i = 0; i < n; ++i)
-            if (i < inside) total = total + measure(to_float(x.at[i]), to_float(dy.at[i]) * to_float(weight.at[i]));
+            if (i < inside) total = total + measure(x.at[i], dy.at[i] * weight.at[i]);
         }
       }
       return total;
     }
   };
 
-  template <typename Sum>
-  __device__ __forceinline__ void take_row(int stage, int row, float epsilon, Sum& sum) {
+  __device__ __forceinline__ void take_row(int stage, int row, float epsilon, sums_type& sums) {
     staged_row measured{*this, stage};
-    const gradient_statistics row_is = gradient_statistics_of<Kind>(measured, sum, cols_, epsilon);
+    const gradient_statistics row_is = gradient_statistics_of<Kind>(measured, sums, cols_, epsilon);
     if (row >= rows_) return;
     T* const target = tensors_.dx + row * tensors_.dx_row_stride;
 #pragma unroll
@@ -195,27 +219,27 @@ class norm_backward_rows {
   }
 
   __device__ __forceinline__ void take_chunk(int stage, int item, const gradient_statistics& row_is, T* target) {
-    const vec<T, n> x = unpack<T, n>(slot(stage, of_x, item));
-    const vec<T, n> dy = unpack<T, n>(slot(stage, of_dy, item));
-    const vec<T, n> weight = unpack<T, n>(weight_slot(item));
-    vec<T, n> d_sum{};
-    if constexpr (Residual == residual_mode::add) d_sum = unpack<T, n>(slot(stage, of_d_sum, item));
-    vec<T, n> dx;
+    const vec<float, n> x = to_floats<T, n>(slot(stage, of_x, item));
+    const vec<float, n> dy = to_floats<T, n>(slot(stage, of_dy, item));
+    const vec<float, n> weight = to_floats<T, n>(weight_slot(item));
+    vec<float, n> dx;
 #pragma unroll
     for (int i = 0; i < n; ++i) {
-      const float normed = row_is.normed(to_float(x.at[i]));
-      const float given = to_float(dy.at[i]);
-      float gradient = row_is.dx(given * to_float(weight.at[i]), normed);
-      if constexpr (Residual == residual_mode::add) gradient += to_float(d_sum.at[i]);
-      dx.at[i] = from_float<T>(gradient);
-      weight_sums_[item].at[i] += given * normed;
-      if constexpr (Kind == norm_kind::layer) bias_sums_[item].at[i] += given;
+      const float normed = row_is.normed(x.at[i]);
+      dx.at[i] = row_is.dx(dy.at[i] * weight.at[i], normed);
+      weight_sums_[item].at[i] += dy.at[i] * normed;
+      if constexpr (Kind == norm_kind::layer) bias_sums_[item].at[i] += dy.at[i];
+    }
+    if constexpr (Residual == residual_mode::add) {
+      const vec<float, n> d_sum = to_floats<T, n>(slot(stage, of_d_sum, item));
+#pragma unroll
+      for (int i = 0; i < n; ++i) dx.at[i] += d_sum.at[i];
     }
     const int first = column(item);
-    if (first + n <= cols_) {
-      store(target + first, dx);
+    if (is_inside(item)) {
+      store_packed<n>(target + first, from_floats<T, n>(dx));
     } else {
-      kiln::store_partial<n>(target, first, cols_, pack(dx));
+      kiln::store_partial<n>(target, first, cols_, from_floats<T, n>(dx));
     }
   }
 
@@ -252,7 +276,7 @@ class norm_backward_rows {
     }
 #pragma unroll
     for (int item = 0; item < Items; ++item) {
-      if (column(item) >= cols_) continue;
+      if (!Whole && column(item) >= cols_) continue;
 #pragma unroll
       for (int quad = 0; quad < quads; ++quad) {
         const float* from = &sums[item].at[quad * 4];

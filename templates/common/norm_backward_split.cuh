@@ -23,8 +23,8 @@ struct gradient_row {
 
   /// What gradient_statistics_of asks of a row.
   template <typename Measure>
-  __device__ __forceinline__ float_pair operator()(Measure measure) {
-    float_pair total{0, 0};
+  __device__ __forceinline__ auto operator()(Measure measure) {
+    decltype(measure(0.0f, 0.0f)) total{};
     for (int first = 0; first < cols; first = after(first)) {
       const share xs = load(x, first), dys = load(dy, first), weights = load(weight, first);
       const int front = peel_at(first);
@@ -52,15 +52,16 @@ __device__ __forceinline__ T gradient_of(const gradient_statistics& row_is, T x,
 /// A row's dx by a block; returns its mean and scale. The row is read twice, and a third time for a mean.
 template <norm_kind Kind, residual_mode Residual, int Threads, int N, typename T>
 __device__ __forceinline__ float2 norm_backward_row(const norm_gradients<T>& tensors, long long row, int cols,
-                                                    float epsilon, float_pair* scratch) {
+                                                    float epsilon,
+                                                    typename gradient_sums<Kind, Threads>::scratch& scratch) {
   using pieces = gradient_row<Threads, N, T>;
   using share = typename pieces::share;
   const T* const x = tensors.x + row * tensors.x_row_stride;
   const T* const d_sum = tensors.d_sum + row * tensors.d_sum_row_stride;
   T* const dx = tensors.dx + row * tensors.dx_row_stride;
   pieces whole{x, tensors.weight, tensors.dy + row * tensors.dy_row_stride, cols, peel_of<N>(x, cols)};
-  row_sum<Threads, float_pair> sum{scratch};
-  const gradient_statistics row_is = gradient_statistics_of<Kind>(whole, sum, cols, epsilon);
+  gradient_sums<Kind, Threads> sums(scratch);
+  const gradient_statistics row_is = gradient_statistics_of<Kind>(whole, sums, cols, epsilon);
 
   for (int first = 0; first < cols; first = whole.after(first)) {
     const share xs = whole.load(x, first), dys = whole.load(whole.dy, first), weights = whole.load(whole.weight, first);

@@ -42,30 +42,10 @@ __device__ __forceinline__ vec<e4m3, N> quantise(const vec<float, N>& values, fl
   }
 }
 
-/// The same as the word that one access moves, N from 4 to 16: 16 elements by themselves would not stay in registers.
-template <int N>
-__device__ __forceinline__ packed<e4m3, N> quantise_packed(const vec<float, N>& values, float inverse) {
-  vec<unsigned, N / 4> words;
-#pragma unroll
-  for (int i = 0; i < N; i += 4) {
-    const unsigned low = pack_e4m3(values.at[i] * inverse, values.at[i + 1] * inverse);
-    const unsigned high = pack_e4m3(values.at[i + 2] * inverse, values.at[i + 3] * inverse);
-    words.at[i / 4] = low | high << 16;
-  }
-  return __builtin_bit_cast(packed<e4m3, N>, words);
-}
-
 /// The largest magnitude; 0 for nothing but NaN.
 template <int N>
 __device__ __forceinline__ float largest_magnitude(const vec<float, N>& values) {
-  if constexpr (N > 8) {  // by halves: the loops of a longer reduction are not unrolled
-    vec<float, N / 2> larger;
-#pragma unroll
-    for (int i = 0; i < N / 2; ++i) larger.at[i] = fmaxf(fabsf(values.at[i]), fabsf(values.at[i + N / 2]));
-    return largest_magnitude(larger);
-  } else {
-    return values.template map<float>([](float value) { return fabsf(value); }).reduce(maximum{});
-  }
+  return values.template map<float>([](float value) { return fabsf(value); }).reduce(maximum{});
 }
 
 /// A block's scale, and what its elements are multiplied by.

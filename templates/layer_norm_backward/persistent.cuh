@@ -8,14 +8,14 @@
 namespace kiln {
 
 /// Blocks: that a multiprocessor holds at once. partial: for each block the sums over its rows that make dweight, then the same for dbias.
-template <typename T, int Threads, int Lanes, int Items, int Stages, int Blocks, residual_mode Residual>
+template <typename T, int Threads, int Lanes, int Items, int Stages, int Blocks, bool Whole, residual_mode Residual>
 __global__ __launch_bounds__(Threads, Blocks) void layer_norm_backward_persistent(
     const T* x, const T* weight, const T* dy, const T* d_sum, T* dx, float* partial, axis_length rows_given,
     long long cols, long long x_row_stride, long long dy_row_stride, long long d_sum_row_stride,
     long long dx_row_stride, float epsilon) {
-  __shared__ float_pair scratch[row_sum_scratch<Lanes>];
   wait_for_predecessor();
-  using rows_of = norm_backward_rows<norm_kind::layer, Residual, T, Threads, Lanes, Items, Stages>;
+  using rows_of = norm_backward_rows<norm_kind::layer, Residual, T, Threads, Lanes, Items, Stages, Whole>;
+  __shared__ typename rows_of::sums_type::scratch scratch;
   const int rows = rows_given.read(), width = static_cast<int>(cols);
   if (blockIdx.x * rows_of::rows_at_once >= rows) return;
   const norm_gradients<T> tensors{

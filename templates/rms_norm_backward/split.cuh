@@ -15,7 +15,7 @@ __global__ __launch_bounds__(Threads) void rms_norm_backward_row(const T* x, con
                                                                  long long x_row_stride, long long dy_row_stride,
                                                                  long long d_sum_row_stride, long long dx_row_stride,
                                                                  float epsilon) {
-  __shared__ float_pair scratch[row_sum_scratch<Threads>];
+  __shared__ typename gradient_sums<norm_kind::rms, Threads>::scratch scratch;
   wait_for_predecessor();
   if (blockIdx.x >= rows_given.read()) return;
   const norm_gradients<T> tensors{
