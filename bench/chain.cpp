@@ -60,7 +60,7 @@ Settings parse(int argc, char** argv) {
 class PlainCopy {
  public:
   explicit PlainCopy(const std::filesystem::path& tuned)
-      : path_(std::filesystem::temp_directory_path() / fmt::format("kiln-chain-{}.kiln", getpid())) {
+      : path_(tuned.string() + fmt::format(".plain-{}", getpid())) {  // in a folder that an overlay may lie in
     const auto from = kiln::store::File::open(tuned, kiln::store::Access::read_only);
     std::vector<kiln::store::Record> records;
     for (const kiln::spec::Op& op : kiln::spec::load_ops({}))
