@@ -127,38 +127,45 @@ void OpState::adopt(const Lookup& lookup) {
   hot.publish(lookup.bucket, plans_.emplace_back(std::move(plan)).get());
 }
 
-/// From the files, or compiled and kept there; of a record, what the files lacked is counted. The compiler that a record names is tried
-/// first: where there is no NVRTC, files need not be searched for the names of others.
-tune::KeyedCubin OpState::cubin_of(const spec::Implementation& implementation, std::span<const std::int64_t> frame,
-                                   const Lookup& lookup, Code code) {
+/// Loaded before, from the files, or compiled and kept there; of a record, what the files lacked is counted. The compiler that a record
+/// names is tried first: where there is no NVRTC, files need not be searched for the names of others.
+std::shared_ptr<jit::Module> OpState::module_of(const spec::Implementation& implementation,
+                                                std::span<const std::int64_t> frame, const Lookup& lookup, Code code) {
   store::Counters met;
   if (lookup.record && engine.cubins.accepts(lookup.record->value.provenance.compiler)) {
+    const std::string& compiler = lookup.record->value.provenance.compiler;
     const auto timed = jit::specialise(op, implementation, frame, jit::target_arch(engine.context.info().facts.sm()));
-    if (auto found = engine.cubins.find_under(lookup.record->value.provenance.compiler, timed, &met))
-      return std::move(*found);
+    if (auto loaded = engine.modules.find(jit::cubin_key(timed, compiler))) return loaded;
+    if (const auto found = engine.cubins.find_under(compiler, timed, &met))
+      return load_module(*found, implementation, frame);
   }
   const jit::Specialisation specialisation = jit::specialise(op, implementation, frame, engine.arch());
-  if (auto found = engine.cubins.find(specialisation, &met)) return std::move(*found);
+  if (const auto found = engine.cubins.find(specialisation, &met)) return load_module(*found, implementation, frame);
   if (code == Code::stored)
     throw Error(ErrorKind::not_tuned, fmt::format("no file has machine code of {}", specialisation.label));
   if (lookup.is_hit()) engine.counters.count(reason_of(met, Miss::no_cubin));
-  return engine.cubins.compile_and_keep(specialisation);
+  return load_module(engine.cubins.compile_and_keep(specialisation), implementation, frame);
 }
 
 /// A stored cubin that the driver refuses is set aside and compiled once more.
+std::shared_ptr<jit::Module> OpState::load_module(const tune::KeyedCubin& cubin,
+                                                  const spec::Implementation& implementation,
+                                                  std::span<const std::int64_t> frame) {
+  try {
+    return engine.modules.get(cubin.key, cubin.cubin);
+  } catch (const Error& error) {
+    if (error.kind() != ErrorKind::driver_failed || !cubin.from_store) throw;
+    engine.counters.count(Miss::refused_cubin);
+    if (!engine.cubins.can_compile()) throw;
+  }
+  const auto afresh = engine.cubins.replace(jit::specialise(op, implementation, frame, engine.arch()));
+  return engine.modules.get(afresh.key, afresh.cubin);
+}
+
 jit::Executable OpState::load_executable(const spec::Implementation& implementation,
                                          std::span<const std::int64_t> frame, const Lookup& lookup, Code code) {
-  const tune::KeyedCubin cubin = cubin_of(implementation, frame, lookup, code);
   try {
-    try {
-      return {op, implementation, frame, cubin.cubin};
-    } catch (const Error& error) {
-      if (error.kind() != ErrorKind::driver_failed || !cubin.from_store) throw;
-      engine.counters.count(Miss::refused_cubin);
-      if (!engine.cubins.can_compile()) throw;
-    }
-    const jit::Specialisation specialisation = jit::specialise(op, implementation, frame, engine.arch());
-    return {op, implementation, frame, engine.cubins.replace(specialisation).cubin};
+    return {op, implementation, frame, module_of(implementation, frame, lookup, code)};
   } catch (const Error& error) {
     if (error.kind() != ErrorKind::driver_failed) throw;
     throw Error(ErrorKind::driver_failed, fmt::format("{}/{} {}: {}", op.name, implementation.name,

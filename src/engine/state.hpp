@@ -17,6 +17,7 @@
 #include "engine/lookup.hpp"
 #include "engine/plan_state.hpp"
 #include "jit/compile_pool.hpp"
+#include "jit/modules.hpp"
 #include "kiln/engine.hpp"
 #include "spec/catalogue.hpp"
 #include "store/layers.hpp"
@@ -68,8 +69,10 @@ struct OpState {
   enum class Code : std::uint8_t { any, stored };  // what no file has is compiled, or is Error(not_tuned)
   std::unique_ptr<PlanState> load(const Lookup& lookup, Code code = Code::any);
   std::unique_ptr<PlanState> load_part(const Lookup& lookup, Code code);
-  tune::KeyedCubin cubin_of(const spec::Implementation& implementation, std::span<const std::int64_t> frame,
-                            const Lookup& lookup, Code code);
+  std::shared_ptr<jit::Module> module_of(const spec::Implementation& implementation,
+                                         std::span<const std::int64_t> frame, const Lookup& lookup, Code code);
+  std::shared_ptr<jit::Module> load_module(const tune::KeyedCubin& cubin, const spec::Implementation& implementation,
+                                           std::span<const std::int64_t> frame);
   jit::Executable load_executable(const spec::Implementation& implementation, std::span<const std::int64_t> frame,
                                   const Lookup& lookup, Code code);
 
@@ -102,6 +105,7 @@ struct State {
 
   Options options;
   cuda::Context context;
+  jit::Modules modules;
   spec::Catalogue ops;
   store::Layers layers;
   jit::CompilePool pool;

@@ -70,11 +70,15 @@ std::optional<std::string> broken_fixed_constraint(const spec::Op& op, const spe
 
 Executable::Executable(const spec::Op& op, const spec::Implementation& implementation,
                        std::span<const std::int64_t> frame, const Cubin& cubin)
-    : module_(cubin.image, cubin.lowered_names), op_(op.name), axes_(op.axes.size()), first_static_(op.first_static()) {
+    : Executable(op, implementation, frame, std::make_shared<Module>(cubin.image, cubin.lowered_names)) {}
+
+Executable::Executable(const spec::Op& op, const spec::Implementation& implementation,
+                       std::span<const std::int64_t> frame, std::shared_ptr<Module> module)
+    : module_(std::move(module)), op_(op.name), axes_(op.axes.size()), first_static_(op.first_static()) {
   load_runtime(op, frame);
   load_constraints(op, implementation, frame);
   load_workspaces(implementation, frame);
-  load_passes(op, implementation.passes, frame, cubin);
+  load_passes(op, implementation.passes, frame);
   for (const auto& [tensor, bytes] : implementation.alignment) {
     if (!spec::Op::takes_part(op.tensors[static_cast<std::size_t>(tensor)], frame)) continue;
     const std::int64_t alignment = constant_of(bytes, frame, "alignment");
@@ -87,9 +91,12 @@ Executable::Executable(const spec::Op& op, const spec::Implementation& implement
 }
 
 Executable::Executable(const spec::Op& op, std::span<const std::int64_t> frame, const Cubin& cubin)
-    : module_(cubin.image, cubin.lowered_names), op_(op.name), axes_(op.axes.size()), first_static_(op.first_static()) {
+    : module_(std::make_shared<Module>(cubin.image, cubin.lowered_names)),
+      op_(op.name),
+      axes_(op.axes.size()),
+      first_static_(op.first_static()) {
   load_runtime(op, frame);
-  load_passes(op, op.reference, frame, cubin);
+  load_passes(op, op.reference, frame);
 }
 
 void Executable::load_runtime(const spec::Op& op, std::span<const std::int64_t> frame) {
@@ -119,7 +126,7 @@ void Executable::load_workspaces(const spec::Implementation& implementation, std
 }
 
 void Executable::load_passes(const spec::Op& op, std::span<const spec::Pass> passes,
-                             std::span<const std::int64_t> frame, const Cubin& cubin) {
+                             std::span<const std::int64_t> frame) {
   for (const spec::Tensor& tensor : op.tensors) {
     tensor_names_.push_back(tensor.name);
     const bool present = spec::Op::takes_part(tensor, frame);
@@ -130,8 +137,8 @@ void Executable::load_passes(const spec::Op& op, std::span<const spec::Pass> pas
   for (const spec::Pass& pass : passes) {
     if (pass.when && constant_of(*pass.when, frame, "when") == 0) continue;
     LoadedPass loaded;
-    loaded.kernel = cubin.lowered_names.at(name);
-    loaded.function = module_.function(name);
+    loaded.kernel = module_->name(name);
+    loaded.function = module_->function(name);
     for (std::size_t i = 0; i < 3; ++i) loaded.grid[i] = pass.grid[i].specialise(frame, first_static_);
     loaded.config.blockDimX = dimension_of(pass.block[0], frame, "block");
     loaded.config.blockDimY = dimension_of(pass.block[1], frame, "block");
@@ -140,7 +147,7 @@ void Executable::load_passes(const spec::Op& op, std::span<const spec::Pass> pas
     if (shared < 0 || shared > std::numeric_limits<int>::max())
       throw Error(ErrorKind::bad_manifest,
                   fmt::format("shared = {} is {} bytes, which no launch can have", pass.shared.text(), shared));
-    module_.allow_shared(name, shared);
+    module_->allow_shared(name, shared);
     loaded.config.sharedMemBytes = static_cast<unsigned>(shared);
     load_attributes(op, loaded, pass, frame);
     for (const spec::Argument& argument : pass.arguments)
@@ -237,9 +244,9 @@ bool Executable::overlaps_predecessor() const noexcept {
 
 Resources Executable::resources() const {
   if (passes_.empty()) return {};
-  Resources resources = module_.resources(0);
+  Resources resources = module_->resources(0);
   for (std::size_t i = 1; i < passes_.size(); ++i)
-    resources.spill_bytes = std::max(resources.spill_bytes, module_.resources(i).spill_bytes);
+    resources.spill_bytes = std::max(resources.spill_bytes, module_->resources(i).spill_bytes);
   return resources;
 }
 
@@ -247,7 +254,7 @@ int Executable::occupancy() const {
   if (passes_.empty()) return 0;
   const CUlaunchConfig& config = passes_.front().config;
   const unsigned threads = config.blockDimX * config.blockDimY * config.blockDimZ;
-  return module_.occupancy(0, static_cast<int>(threads), config.sharedMemBytes);
+  return module_->occupancy(0, static_cast<int>(threads), config.sharedMemBytes);
 }
 
 std::int64_t Executable::blocks(const CallFrame& call) const noexcept {

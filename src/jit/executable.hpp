@@ -3,6 +3,7 @@
 
 #include <array>
 #include <cstdint>
+#include <memory>
 #include <optional>
 #include <span>
 #include <string>
@@ -39,6 +40,9 @@ class Executable {
   /// Throws Error(driver_failed), or Error(bad_manifest) for geometry that does not compute.
   Executable(const spec::Op& op, const spec::Implementation& implementation, std::span<const std::int64_t> frame,
              const Cubin& cubin);
+  /// The same with its cubin loaded already: one module may serve many executables.
+  Executable(const spec::Op& op, const spec::Implementation& implementation, std::span<const std::int64_t> frame,
+             std::shared_ptr<Module> module);
   /// The reference of an op: no constraints, no workspace.
   Executable(const spec::Op& op, std::span<const std::int64_t> frame, const Cubin& cubin);
 
@@ -94,8 +98,7 @@ class Executable {
     bool required = true;    // null is refused
   };
 
-  void load_passes(const spec::Op& op, std::span<const spec::Pass> passes, std::span<const std::int64_t> frame,
-                   const Cubin& cubin);
+  void load_passes(const spec::Op& op, std::span<const spec::Pass> passes, std::span<const std::int64_t> frame);
   static void load_attributes(const spec::Op& op, LoadedPass& loaded, const spec::Pass& pass,
                               std::span<const std::int64_t> frame);
   [[nodiscard]] LoadedArgument load_argument(const spec::Op& op, const spec::Argument& argument,
@@ -108,7 +111,7 @@ class Executable {
 
   void load_runtime(const spec::Op& op, std::span<const std::int64_t> frame);
 
-  Module module_;
+  std::shared_ptr<Module> module_;
   std::string op_;  // for messages
   std::size_t axes_ = 0;
   int first_static_ = 0;

@@ -56,7 +56,8 @@ std::string shared_maximum(CUfunction function) {
 
 }  // namespace
 
-Module::Module(std::span<const std::byte> image, std::span<const std::string> lowered_names) : module_(load(image)) {
+Module::Module(std::span<const std::byte> image, std::span<const std::string> lowered_names)
+    : module_(load(image)), names_(lowered_names.begin(), lowered_names.end()), allowed_(lowered_names.size()) {
   try {
     for (const std::string& name : lowered_names) {
       functions_.push_back(name.empty() ? nullptr : find_function(module_, name));
@@ -71,15 +72,6 @@ Module::~Module() {
   if (module_ != nullptr) Driver::find()->cuModuleUnload(module_);
 }
 
-Module::Module(Module&& other) noexcept
-    : module_(std::exchange(other.module_, nullptr)), functions_(std::move(other.functions_)) {}
-
-Module& Module::operator=(Module&& other) noexcept {
-  std::swap(module_, other.module_);
-  std::swap(functions_, other.functions_);
-  return *this;
-}
-
 Resources Module::resources(std::size_t index) const {
   const CUfunction function = functions_[index];
   if (function == nullptr) return {};
@@ -92,9 +84,14 @@ Resources Module::resources(std::size_t index) const {
 void Module::allow_shared(std::size_t index, std::int64_t bytes) {
   const CUfunction function = functions_[index];
   if (function == nullptr) return;
+  const std::lock_guard lock(raising_);
+  if (bytes <= allowed_[index]) return;
   const CUresult result = Driver::get().cuFuncSetAttribute(function, CU_FUNC_ATTRIBUTE_MAX_DYNAMIC_SHARED_SIZE_BYTES,
                                                            static_cast<int>(bytes));
-  if (result == CUDA_SUCCESS) return;
+  if (result == CUDA_SUCCESS) {
+    allowed_[index] = bytes;
+    return;
+  }
   check(result, ("allowing " + std::to_string(bytes) + " bytes of dynamic shared memory, where at most " +
                  shared_maximum(function) + " are to be had")
                     .c_str());

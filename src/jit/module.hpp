@@ -2,6 +2,7 @@
 #pragma once
 
 #include <cstddef>
+#include <mutex>
 #include <span>
 #include <string>
 #include <vector>
@@ -11,26 +12,29 @@
 
 namespace kiln::jit {
 
+/// Thread-safe.
 class Module {
  public:
   /// Loads eagerly; names are lowered names, an empty one gives a null function. Throws Error(driver_failed).
   Module(std::span<const std::byte> image, std::span<const std::string> lowered_names);
   ~Module();
-  Module(Module&& other) noexcept;
-  Module& operator=(Module&& other) noexcept;
   Module(const Module&) = delete;
   Module& operator=(const Module&) = delete;
 
   [[nodiscard]] CUfunction function(std::size_t index) const { return functions_[index]; }
+  [[nodiscard]] const std::string& name(std::size_t index) const { return names_.at(index); }
   [[nodiscard]] Resources resources(std::size_t index) const;
-  /// Raises the function's dynamic shared memory limit. Throws Error(driver_failed) naming the bytes and the maximum.
+  /// Raises the function's dynamic shared memory limit to this where it is lower. Throws Error(driver_failed) naming the bytes and the maximum.
   void allow_shared(std::size_t index, std::int64_t bytes);
   /// Resident blocks a multiprocessor.
   [[nodiscard]] int occupancy(std::size_t index, int threads, std::int64_t shared_bytes) const;
 
  private:
   CUmodule module_ = nullptr;
+  std::vector<std::string> names_;
   std::vector<CUfunction> functions_;
+  std::mutex raising_;
+  std::vector<std::int64_t> allowed_;  // bytes of dynamic shared memory, by function
 };
 
 }  // namespace kiln::jit

@@ -100,7 +100,7 @@ struct VerificationCase::State {
                             const jit::Specialisation& specialisation) {
       if (modules.contains(type)) return;
       const jit::Cubin cubin = cubins.get_and_keep(specialisation).cubin;
-      modules.emplace(type, jit::Module(cubin.image, cubin.lowered_names));
+      modules.try_emplace(type, cubin.image, cubin.lowered_names);
     };
     for (const spec::Tensor& tensor : op.tensors) {
       if (!spec::Op::takes_part(tensor, frame)) continue;

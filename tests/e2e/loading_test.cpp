@@ -43,6 +43,18 @@ TEST_CASE("under lazy loading a bucket's machine code is loaded at its first lau
   CHECK(loads() == before + 1);
 }
 
+TEST_CASE("buckets that run the same machine code load it once") {
+  const Machine machine;
+  const Engine engine(options("", MissPolicy::nearest));
+  const ScaleCall small(engine, 64, 128), large(engine, 256, 128);
+  const std::int64_t before = loads();
+  const kiln::Plan first = small.op.plan(small.problem), second = large.op.plan(large.problem);
+  REQUIRE(first.config() == second.config());
+  CHECK(loads() == before + 1);
+  small.launch(machine.stream());
+  large.launch(machine.stream());
+}
+
 TEST_CASE("under eager loading an op comes with what the files hold of it, and no launch of that loads anything") {
   const TemporaryFolder folder;
   const fs::path overlay = tuned(folder);

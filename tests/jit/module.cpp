@@ -1,5 +1,5 @@
 // With whatever driver there is: the fake one in the build's own tests, a real one where KILN_CUDA_LIBRARY is unset.
-#include "jit/module.hpp"
+#include "jit/modules.hpp"
 
 #include <doctest/doctest.h>
 
@@ -75,12 +75,32 @@ TEST_CASE("what is no cubin is an error that gives its size" * doctest::skip(can
   CHECK(holds(error.what(), "4096 bytes"));
 }
 
-TEST_CASE("a module moves, and what it is moved over is unloaded" * doctest::skip(cannot_load)) {
+TEST_CASE("one key is loaded once, for as long as anybody holds it" * doctest::skip(cannot_load)) {
   const Loaded loaded;
-  Module first(loaded.cubin.image, loaded.cubin.lowered_names);
-  Module second(loaded.cubin.image, loaded.cubin.lowered_names);
-  const CUfunction function = first.function(0);
-  second = std::move(first);
-  CHECK(second.function(0) == function);
-  CHECK(second.resources(0).max_threads == 128);
+  Modules modules;
+  const spec::Digest key = spec::Hasher().field("one").finish(), other = spec::Hasher().field("other").finish();
+  CHECK(modules.find(key) == nullptr);
+  auto first = modules.get(key, loaded.cubin);
+  CHECK(modules.get(key, loaded.cubin) == first);
+  CHECK(modules.find(key) == first);
+  CHECK(modules.get(other, loaded.cubin) != first);
+  CHECK(modules.find(other) == nullptr);
+  first.reset();
+  CHECK(modules.find(key) == nullptr);
+}
+
+TEST_CASE("dynamic shared memory that a function was allowed is not taken back for one that needs less" *
+          doctest::skip(cannot_load)) {
+  const Loaded loaded;
+  Module module(loaded.cubin.image, loaded.cubin.lowered_names);
+  const auto allowed = [&] {
+    int bytes = 0;
+    cuda::check(cuda::Driver::get().cuFuncGetAttribute(&bytes, CU_FUNC_ATTRIBUTE_MAX_DYNAMIC_SHARED_SIZE_BYTES,
+                                                       module.function(0)),
+                "reading a function's attribute");
+    return bytes;
+  };
+  module.allow_shared(0, 96 << 10);
+  module.allow_shared(0, 1024);
+  CHECK(allowed() == 96 << 10);
 }
