@@ -101,6 +101,11 @@ Identity identity_of(const std::filesystem::path& path) noexcept {
   return {status.st_dev, status.st_ino};
 }
 
+bool is_missing(const std::filesystem::path& path) noexcept {
+  struct stat status {};
+  return lstat(path.c_str(), &status) != 0 && (errno == ENOENT || errno == ENOTDIR);
+}
+
 void create_private_folders(const std::filesystem::path& folder) {
   if (folder.empty() || make_private_folder(folder)) return;
   if (errno == ENOENT && folder.has_relative_path()) {

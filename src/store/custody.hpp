@@ -39,6 +39,8 @@ struct Identity {
 };
 /// All zero when there is none.
 Identity identity_of(const std::filesystem::path& path) noexcept;
+/// True when there is nothing under the path, for certain: a disk that will not say is no reason to think so.
+bool is_missing(const std::filesystem::path& path) noexcept;
 
 /// Makes missing folders, for this user alone. Throws Error(no_permission) or Error(io).
 void create_private_folders(const std::filesystem::path& folder);

@@ -31,7 +31,7 @@ std::unique_ptr<Session> SqliteFile::open_first() {
 std::unique_ptr<Session> SqliteFile::open_session(Creation creation, Seal* seal) const {
   const bool later = access_ == Access::read_write && creation == Creation::at_first_write;
   if (!on_disk()) return std::make_unique<Session>(later ? Connection() : open_in_memory(), Identity{});
-  if (later && identity_of(path_) == Identity{}) {
+  if (later && is_missing(path_)) {
     check_can_be_made(path_);
     return std::make_unique<Session>(Connection(), Identity{});
   }

@@ -62,6 +62,7 @@ TEST_CASE("a file cannot wait for its first write where it could never be made")
   const Folder folder;
   std::ofstream(folder / "no_folder") << "text";
   CHECK_THROWS_WITH_AS(open_later(folder / "no_folder" / "a.kiln"), doctest::Contains("cannot be made"), Error);
+  CHECK_THROWS_WITH_AS(open_later(folder / std::string(300, 'n')), doctest::Contains("cannot be made"), Error);
 }
 
 TEST_CASE("layers whose overlay is only read leave nothing on the disk") {

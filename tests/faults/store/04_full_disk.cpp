@@ -76,8 +76,10 @@ bool live_on_a_small_disk(const fs::path& disk, std::size_t cubin_bytes) {
   right = right && !fs::exists(disk / "out.kiln") && all_rows_are_there(file, rows, cubin_bytes);
 
   Layers second({.overlay = disk / "second.kiln"});  // there is no room to begin one
-  right = right && second.warnings().size() == 1 && contains(second.warnings()[0], "in memory only");
-  second.overlay().put(sample_record("key"), nullptr);
+  const Record record = sample_record("key");
+  right = right && second.warnings().empty();
+  second.put_all({&record, 1}, {});
+  right = right && second.warnings().size() == 1 && contains(second.warnings()[0], "memory only");
   right = right && second.find_record("key");
 
   right = right && mount_disk(disk, "2m", MS_REMOUNT) && !put_is_refused(file, rows, cubin_bytes);
