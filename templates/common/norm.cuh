@@ -68,7 +68,10 @@ struct row_sum {
       constexpr int warps = Threads / 32;
       T* const where = scratch + half * warps;
       half ^= 1;
-      return block_reduce<warps>(warp_reduce(mine, add{}), T{}, add{}, where);
+      mine = warp_reduce(mine, add{});
+      if (threadIdx.x % 32 == 0) where[threadIdx.x / 32] = mine;
+      __syncthreads();
+      return warp_reduce<warps>(where[threadIdx.x % warps], add{});
     }
   }
 };

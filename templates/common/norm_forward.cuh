@@ -118,7 +118,107 @@ __device__ __forceinline__ void store_normed(const norm_tensors<T>& row, const S
 
 template <quantise_mode Quantise, typename T>
 __device__ __forceinline__ float given_inverse(const norm_tensors<T>& row) {
-  return Quantise == quantise_mode::tensor ? 1.0f / *row.y_scale : 0.0f;
+  return Quantise == quantise_mode::tensor ? reciprocal(*row.y_scale) : 0.0f;
+}
+
+/// A row of just Threads * N * Items columns whose accesses are all aligned (is_whole): without a question about where it ends, which would
+/// be most of the instructions.
+template <norm_kind Kind, residual_mode Residual, quantise_mode Quantise, int Threads, int N, int Items, typename T>
+__device__ __forceinline__ void norm_whole_row(const norm_tensors<T>& row, int thread, float epsilon, float* scratch) {
+  using chunk = words<T, N>;
+  constexpr int cols = Threads * N * Items;
+  constexpr float each = 1.0f / cols;
+  chunk xs[Items], residuals[Items], weights[Items], biases[Items];
+#pragma unroll
+  for (int item = 0; item < Items; ++item) {
+    const int column = (item * Threads + thread) * N;
+    xs[item] = chunk::load(row.x + column);
+    if constexpr (Residual == residual_mode::add) residuals[item] = chunk::load(row.residual + column);
+  }
+#pragma unroll
+  for (int item = 0; item < Items; ++item) {
+    const int column = (item * Threads + thread) * N;
+    weights[item] = chunk::load(row.weight + column);
+    if constexpr (Kind == norm_kind::layer)
+      biases[item] = row.bias != nullptr ? chunk::load(row.bias + column) : chunk::of(vec<float, N>{});
+  }
+  const float inverse = given_inverse<Quantise>(row);
+  launch_dependents();
+
+  vec<float, N> values[Items];
+  float total = 0;
+#pragma unroll
+  for (int item = 0; item < Items; ++item) {
+    values[item] = xs[item].floats();
+    if constexpr (Residual == residual_mode::add) {
+      const vec<float, N> others = residuals[item].floats();
+#pragma unroll
+      for (int i = 0; i < N; ++i) values[item].at[i] += others.at[i];
+      const chunk sums = chunk::of(values[item]);
+      sums.store(row.sum + (item * Threads + thread) * N);
+      values[item] = sums.floats();
+    }
+    if constexpr (Kind == norm_kind::layer) total += values[item].reduce(add{});
+  }
+  row_sum<Threads> sum{scratch};
+  const float mean = Kind == norm_kind::layer ? sum(total) * each : 0.0f;
+  vec<float, 4> squares{};
+#pragma unroll
+  for (int item = 0; item < Items; ++item) {
+#pragma unroll
+    for (int i = 0; i < N; ++i) {
+      float& value = values[item].at[i];
+      if constexpr (Kind == norm_kind::layer) value -= mean;
+      squares.at[i % 4] += value * value;
+    }
+  }
+  // Where no bias stands between the row's scale and that of what is stored, one product serves both: `after` is for the second.
+  constexpr bool folded = Quantise != quantise_mode::none && Kind == norm_kind::rms;
+  const float own_scale = rsqrtf(sum(squares.reduce(add{})) * each + epsilon);
+  const float before = folded ? 1.0f : own_scale, after = folded ? own_scale : 1.0f;
+
+#pragma unroll
+  for (int item = 0; item < Items; ++item) {
+    const int column = (item * Threads + thread) * N;
+    const vec<float, N> factors = weights[item].floats();
+    vec<float, N> results;
+#pragma unroll
+    for (int i = 0; i < N; ++i) results.at[i] = values[item].at[i] * before * factors.at[i];
+    if constexpr (Kind == norm_kind::layer) {
+      const vec<float, N> offsets = biases[item].floats();
+#pragma unroll
+      for (int i = 0; i < N; ++i) results.at[i] += offsets.at[i];
+    }
+    if constexpr (Quantise == quantise_mode::none) {
+      chunk::of(results).store(row.y + column);
+    } else if constexpr (Quantise == quantise_mode::tensor) {
+      store_packed<N>(row.y_quantised + column, quantise_packed(results, after * inverse));
+    } else {
+      const block_scale own = shared_scale(results, after);
+      if (column % quantise_block == 0)
+        row.y_block_scales[column / quantise_block * row.block_scale_stride] = own.scale;
+      store_packed<N>(row.y_quantised + column, quantise_packed(results, after * own.inverse));
+    }
+  }
+}
+
+/// The low bits are 0 of what every row begins at a multiple of.
+template <typename T>
+__device__ __forceinline__ unsigned low_bits(const T* first, long long stride) {
+  return static_cast<unsigned>(reinterpret_cast<unsigned long long>(first) | stride * sizeof(T));
+}
+
+/// Whether every row of `width` columns is one for norm_whole_row.
+template <norm_kind Kind, residual_mode Residual, quantise_mode Quantise, int Threads, int N, int Items, typename T>
+__device__ __forceinline__ bool is_whole(const norm_tensors<T>& tensors, int width) {
+  unsigned own = low_bits(tensors.x, tensors.x_row_stride) | low_bits(tensors.weight, 0);
+  if constexpr (Kind == norm_kind::layer) own |= low_bits(tensors.bias, 0);
+  if constexpr (Residual == residual_mode::add) {
+    own |= low_bits(tensors.residual, tensors.residual_row_stride) | low_bits(tensors.sum, tensors.sum_row_stride);
+  }
+  if constexpr (Quantise == quantise_mode::none) own |= low_bits(tensors.y, tensors.y_row_stride);
+  const unsigned quantised = Quantise == quantise_mode::none ? 0 : low_bits(tensors.y_quantised, tensors.y_row_stride);
+  return width == Threads * N * Items && own % words<T, N>::bytes == 0 && quantised % N == 0;
 }
 
 /// What statistics_of asks of a row in registers.
@@ -132,10 +232,11 @@ struct resident_measures {
   }
 };
 
-/// A row that its Threads threads hold in registers. cols is 0 for threads without a row, which take part in shuffles only.
+/// A row that its Threads threads hold in registers, whatever its length and alignment. cols is 0 for threads without a row, which take part
+/// in shuffles only.
 template <norm_kind Kind, residual_mode Residual, quantise_mode Quantise, int Threads, int N, int Items, typename T>
-__device__ __forceinline__ void norm_resident_row(const norm_tensors<T>& row, int cols, int thread, float epsilon,
-                                                  float* scratch) {
+__device__ __forceinline__ void norm_ragged_row(const norm_tensors<T>& row, int cols, int thread, float epsilon,
+                                                float* scratch) {
   using share = row_share<T, Threads, N, Items>;
   const float inverse = given_inverse<Quantise>(row);
   const int peel = norm_peel<Quantise, N>(row.x, cols);
@@ -147,6 +248,20 @@ __device__ __forceinline__ void norm_resident_row(const norm_tensors<T>& row, in
   resident_measures<share> measured{values, cols, thread, peel};
   const norm_statistics statistics = statistics_of<Kind>(measured, sum, cols, epsilon);
   store_normed<Kind, Quantise>(row, values, affine, statistics, inverse, cols, thread, peel);
+}
+
+/// Row `row` of those that a block has `rows` of, the first being `row_of_block`: all threads of a warp agree on how.
+template <norm_kind Kind, residual_mode Residual, quantise_mode Quantise, int Threads, int N, int Items, typename T>
+__device__ __forceinline__ void norm_resident_row(const norm_tensors<T>& tensors, long long row, bool present,
+                                                  bool all_present, int cols, int thread, float epsilon,
+                                                  float* scratch) {
+  constexpr bool always_whole = N * sizeof(T) > 16;  // which the manifest's constraints see to
+  const norm_tensors<T> own = tensors.from_row(row);
+  if (all_present && (always_whole || is_whole<Kind, Residual, Quantise, Threads, N, Items>(tensors, cols))) {
+    norm_whole_row<Kind, Residual, Quantise, Threads, N, Items>(own, thread, epsilon, scratch);
+  } else if constexpr (!always_whole) {
+    norm_ragged_row<Kind, Residual, Quantise, Threads, N, Items>(own, present ? cols : 0, thread, epsilon, scratch);
+  }
 }
 
 /// A row of any length in pieces, which are what a block's threads hold at once: read once for each of its statistics, the first of which

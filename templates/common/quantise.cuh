@@ -29,23 +29,41 @@ __device__ __forceinline__ unsigned short pack_e4m3(float first, float second) {
 #endif
 }
 
-/// Each element times `inverse`, the reciprocal of the scale.
+/// Each element times `inverse`, the reciprocal of the scale, as one word.
+template <int N>
+__device__ __forceinline__ packed<e4m3, N> quantise_packed(const vec<float, N>& values, float inverse) {
+  if constexpr (N == 1) {
+    return pack(vec<e4m3, 1>{from_float<e4m3>(values.at[0] * inverse)});
+  } else if constexpr (N == 2) {
+    return pack_e4m3(values.at[0] * inverse, values.at[1] * inverse);
+  } else {
+    vec<unsigned, N / 4> fours;
+#pragma unroll
+    for (int i = 0; i < N / 4; ++i) {
+      const float* four = &values.at[4 * i];
+      asm("mov.b32 %0, {%1, %2};"
+          : "=r"(fours.at[i])
+          : "h"(pack_e4m3(four[0] * inverse, four[1] * inverse)), "h"(pack_e4m3(four[2] * inverse, four[3] * inverse)));
+    }
+    return __builtin_bit_cast(packed<e4m3, N>, fours);
+  }
+}
 template <int N>
 __device__ __forceinline__ vec<e4m3, N> quantise(const vec<float, N>& values, float inverse) {
-  if constexpr (N == 1) {
-    return {from_float<e4m3>(values.at[0] * inverse)};
-  } else {
-    vec<unsigned short, N / 2> pairs;
-#pragma unroll
-    for (int i = 0; i < N / 2; ++i) pairs.at[i] = pack_e4m3(values.at[2 * i] * inverse, values.at[2 * i + 1] * inverse);
-    return __builtin_bit_cast(vec<e4m3, N>, pairs);
-  }
+  return unpack<e4m3, N>(quantise_packed(values, inverse));
 }
 
 /// The largest magnitude; 0 for nothing but NaN.
 template <int N>
 __device__ __forceinline__ float largest_magnitude(const vec<float, N>& values) {
   return values.template map<float>([](float value) { return fabsf(value); }).reduce(maximum{});
+}
+
+/// Within a unit in the last place.
+__device__ __forceinline__ float reciprocal(float value) {
+  float result;
+  asm("rcp.approx.f32 %0, %1;" : "=f"(result) : "f"(value));
+  return result;
 }
 
 /// A block's scale, and what its elements are multiplied by.
@@ -56,17 +74,17 @@ struct block_scale {
 
 __device__ __forceinline__ block_scale scale_of(float largest) {
   largest = fmaxf(largest, quantise_least);
-  float reciprocal;
-  asm("rcp.approx.f32 %0, %1;" : "=f"(reciprocal) : "f"(largest));
-  return {largest * (1.0f / e4m3_largest), e4m3_largest * reciprocal};
+  float result;  // of a number whose reciprocal is no subnormal, which would be flushed; larger ones saturate
+  asm("rcp.approx.ftz.f32 %0, %1;" : "=f"(result) : "f"(fminf(largest, 0x1p126f)));
+  return {largest * (1.0f / e4m3_largest), e4m3_largest * result};
 }
 
-/// The scale of the block that `values` are N neighbours of, the rest being in the 128 / N lanes beside, aligned. All
+/// The scale of the block that N `values`, times `factor`, are neighbours of, the rest being in the 128 / N lanes beside, aligned. All
 /// lanes of the warp must take part; elements past the row's end are 0.
 template <int N>
-__device__ __forceinline__ block_scale shared_scale(const vec<float, N>& values) {
+__device__ __forceinline__ block_scale shared_scale(const vec<float, N>& values, float factor = 1.0f) {
   static_assert(N >= quantise_block / 32, "a block is shared by the lanes of one warp");
-  return scale_of(warp_reduce<quantise_block / N>(largest_magnitude(values), maximum{}));
+  return scale_of(warp_reduce<quantise_block / N>(largest_magnitude(values), maximum{}) * factor);
 }
 
 }  // namespace kiln

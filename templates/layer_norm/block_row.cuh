@@ -31,7 +31,7 @@ __global__ __launch_bounds__(Threads) void layer_norm_block_row(
                                 block_scale_row_stride,
                                 block_scale_stride};
   norm_resident_row<norm_kind::layer, Residual, Quantise, Threads, N, Items>(
-      tensors.from_row(blockIdx.x), static_cast<int>(cols), threadIdx.x, epsilon, scratch);
+      tensors, blockIdx.x, true, true, static_cast<int>(cols), threadIdx.x, epsilon, scratch);
 }
 
 }  // namespace kiln

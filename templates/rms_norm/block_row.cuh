@@ -33,7 +33,7 @@ __global__ __launch_bounds__(Threads) void rms_norm_block_row(const T* x, const 
                                 block_scale_row_stride,
                                 block_scale_stride};
   norm_resident_row<norm_kind::rms, Residual, Quantise, Threads, N, Items>(
-      tensors.from_row(blockIdx.x), static_cast<int>(cols), threadIdx.x, epsilon, scratch);
+      tensors, blockIdx.x, true, true, static_cast<int>(cols), threadIdx.x, epsilon, scratch);
 }
 
 }  // namespace kiln

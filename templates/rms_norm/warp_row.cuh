@@ -16,8 +16,8 @@ __global__ __launch_bounds__(Threads) void rms_norm_warp_row(const T* x, const T
                                                              long long block_scale_stride, float epsilon) {
   wait_for_predecessor();
   const int rows = rows_given.read();
-  const int row = blockIdx.x * (Threads / Lanes) + threadIdx.x / Lanes;
-  if (blockIdx.x * (Threads / Lanes) >= rows) return;
+  const int first = blockIdx.x * (Threads / Lanes), row = first + threadIdx.x / Lanes;
+  if (first >= rows) return;
   const norm_tensors<T> tensors{x,
                                 residual,
                                 weight,
@@ -33,9 +33,9 @@ __global__ __launch_bounds__(Threads) void rms_norm_warp_row(const T* x, const T
                                 y_row_stride,
                                 block_scale_row_stride,
                                 block_scale_stride};
-  const int own = row < rows ? static_cast<int>(cols) : 0;  // lanes past the last row take part in shuffles only
-  norm_resident_row<norm_kind::rms, Residual, Quantise, Lanes, N, Items>(tensors.from_row(row), own,
-                                                                         threadIdx.x % Lanes, epsilon, nullptr);
+  const bool all_present = first + Threads / Lanes <= rows;
+  norm_resident_row<norm_kind::rms, Residual, Quantise, Lanes, N, Items>(
+      tensors, row, row < rows, all_present, static_cast<int>(cols), threadIdx.x % Lanes, epsilon, nullptr);
 }
 
 }  // namespace kiln
