@@ -95,8 +95,9 @@ TEST_CASE("the fused norms are right with residuals and quantised outputs, at ed
       for (const char* quantise : {"none", "tensor", "block"})
         for (const char* dtype : {"bf16", "f16", "f32"})
           for (const auto& [rows, cols] :
-               {std::array{"5", "1"}, std::array{"67", "33"}, std::array{"3", "129"}, std::array{"1", "1000"},
-                std::array{"67", "4096"}, std::array{"5", "4099"}, std::array{"2", "20000"}, std::array{"1", "65536"}})
+               {std::array{"5", "1"}, std::array{"67", "33"}, std::array{"3", "129"}, std::array{"67", "256"},
+                std::array{"1", "1000"}, std::array{"9", "1024"}, std::array{"67", "4096"}, std::array{"5", "4099"},
+                std::array{"2", "20000"}, std::array{"1", "65536"}})
             check_all(
                 fixture, op,
                 fixture.problem(
