@@ -79,19 +79,19 @@ TEST_CASE("of two timed in turns one is slower when it is in nearly every turn, 
 TEST_CASE("a split count of one that leaves most multiprocessors idle is seen, with configs of more blocks") {
   const Gemm gemm;
   const Problem problem = gemm.problem({"m=16", "n=256", "k=16384"});
-  const Contender clamped = gemm.mma("tile_m=16 tile_n=32 warps=2 tile_k=64 stages=6 splits=1 group=8");
+  const Contender clamped = gemm.mma("tile_m=16 tile_n=32 warps=2 tile_k=64 stages=6 splits=1 group=8 pdl=0");
   const auto idle = idle_launch(gemm.op, clamped, problem, gemm.device);
   REQUIRE(idle.has_value());
   CHECK(idle->blocks == 8);
   REQUIRE_FALSE(idle->wider.empty());
   const Contender& first = idle->wider.front();  // differs in the splits alone
-  CHECK(first.name() == "mma tile_m=16 tile_n=32 warps=2 tile_k=64 stages=6 splits=8 group=8");
+  CHECK(first.name() == "mma tile_m=16 tile_n=32 warps=2 tile_k=64 stages=6 splits=8 group=8 pdl=0");
   CHECK(blocks_of(gemm.op, first, problem, gemm.device) == 64);
 }
 
 TEST_CASE("a launch that fills the device, has nothing wider or next to no work is not called idle") {
   const Gemm gemm;
-  const Contender clamped = gemm.mma("tile_m=16 tile_n=32 warps=2 tile_k=64 stages=6 splits=1 group=8");
+  const Contender clamped = gemm.mma("tile_m=16 tile_n=32 warps=2 tile_k=64 stages=6 splits=1 group=8 pdl=0");
   CHECK_FALSE(idle_launch(gemm.op, clamped, gemm.problem({"m=16", "n=8192", "k=4096"}), gemm.device));  // 256 blocks
   CHECK_FALSE(idle_launch(gemm.op, clamped, gemm.problem({"m=1", "n=32", "k=64"}), gemm.device));
   const spec::Op one = kiln::testing::sample_op();  // its grid is its rows, whatever the config

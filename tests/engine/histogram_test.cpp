@@ -127,7 +127,7 @@ TEST_CASE("the keeper adds counts to the file by real problem, by its thread and
   const auto counted = kept.file->histogram();
   REQUIRE(counted.size() == 2);
   CHECK(counted[0].op == "rms_norm");
-  CHECK(counted[0].problem == "rows=100 cols=4096 dtype=bf16");
+  CHECK(counted[0].problem == "rows=100 cols=4096 dtype=bf16 residual=none quantise=none");
   CHECK(counted[0].launches == 2 * Histogram::stride);
   CHECK(counted[1].launches == Histogram::stride);
 }
@@ -147,7 +147,7 @@ TEST_CASE("a file that holds very many problems counts further ones at their buc
   for (const auto& row : kept.file->histogram())
     if (row.op == "rms_norm") counted[row.problem] = row.launches;
   CHECK(counted.size() == 2);
-  CHECK(counted["rows=128 cols=4096 dtype=bf16"] == 2 * Histogram::stride);
+  CHECK(counted["rows=128 cols=4096 dtype=bf16 residual=none quantise=none"] == 2 * Histogram::stride);
 }
 
 TEST_CASE("counts that the file cannot take now are kept for the next time") {
