@@ -79,7 +79,7 @@ TEST_CASE("a split count that was clamped to one is found once a wider launch is
       << R"({"key":"gemm@1 | m=pow2:16 n=exact:256 k=exact:4096 | dtype=bf16 layout=nt activation=none | )"
       << device_class << R"( | cold","op":"gemm","revision":1,"device_class":")" << device_class
       << R"(","regime":"cold","bucket":"m=16 n=256 k=4096 dtype=bf16 layout=nt activation=none","implementation":"mma",)"
-      << R"("config":"tile_m=16 tile_n=32 warps=2 tile_k=64 stages=6 splits=1 group=8","cost_ns":1e9,"low_ns":1e9,"high_ns":1e9,)"
+      << R"("config":"tile_m=16 tile_n=32 warps=2 tile_k=64 stages=6 splits=1 group=8 pdl=0","cost_ns":1e9,"low_ns":1e9,"high_ns":1e9,)"
       << R"("samples":41,"baseline_ns":1e9,"source_digest":")" << std::string(64, '0')
       << R"(","provenance":{"kiln_version":"0.1.0","device_name":"a fake","driver_version":13000,"compiler":"none",)"
       << R"("strategy":"exhaustive","unix_seconds":1},"candidates":[]})" << '\n';
