@@ -183,6 +183,7 @@ SAME_SIGNATURE(cuCtxSynchronize);
 SAME_SIGNATURE(cuStreamCreate);
 SAME_SIGNATURE(cuStreamDestroy_v2);
 SAME_SIGNATURE(cuStreamSynchronize);
+SAME_SIGNATURE(cuStreamGetCtx);
 SAME_SIGNATURE(cuStreamIsCapturing);
 SAME_SIGNATURE(cuStreamWaitEvent);
 SAME_SIGNATURE(cuEventCreate);

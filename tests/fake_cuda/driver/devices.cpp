@@ -113,6 +113,13 @@ CUresult cuDevicePrimaryCtxRelease_v2(CUdevice device) {
   return entry(__func__, [&](Machine& machine) { machine.release(device); });
 }
 
+CUresult cuDevicePrimaryCtxReset_v2(CUdevice device) {
+  return entry(__func__, [&](Machine& machine) {
+    machine.require_device(device);
+    if (machine.contexts.contains(device)) machine.empty(device);
+  });
+}
+
 CUresult cuCtxPushCurrent_v2(CUcontext context) {
   return entry(__func__, [&](Machine& machine) {
     const bool lives = std::any_of(machine.contexts.begin(), machine.contexts.end(),
@@ -147,5 +154,8 @@ CUresult cuCtxGetDevice(CUdevice* device) {
 }
 
 CUresult cuCtxSynchronize() {
-  return entry_in_context(__func__, [](Machine& machine, CUctx_st&) { fake_cuda::forbid_while_capturing(machine); });
+  return entry_in_context(__func__, [](Machine& machine, CUctx_st& context) {
+    fake_cuda::forbid_while_any_captures(machine, context);
+    fake_cuda::forbid_while_capturing(machine);
+  });
 }

@@ -13,6 +13,7 @@ extern "C" {
 #define FAKE_CUDA_DECLARE(presence, symbol, parameters) CUresult symbol parameters;
 KILN_CUDA_DRIVER_FUNCTIONS(FAKE_CUDA_DECLARE)
 #undef FAKE_CUDA_DECLARE
+CUresult cuDevicePrimaryCtxReset_v2(CUdevice device);  // for tests: Kiln never resets a device
 }
 #pragma GCC visibility pop
 

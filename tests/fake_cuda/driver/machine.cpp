@@ -42,12 +42,18 @@ void Machine::release(CUdevice device) {
   const auto found = contexts.find(device);
   require(found != contexts.end(), CUDA_ERROR_INVALID_CONTEXT);
   if (--found->second->retained > 0) return;
-  const CUcontext context = found->second.get();
+  empty(device);
+  contexts.erase(found);
+}
+
+void Machine::empty(CUdevice device) {
+  CUctx_st* context = contexts.at(device).get();
+  std::erase_if(captures, [&](const auto& capture) { return streams[capture->origin].context == context; });
   events.destroy_if([&](const CUevent_st& event) { return event.context == context; });
   streams.destroy_if([&](const CUstream_st& stream) { return stream.context == context; });
   modules.destroy_if([&](const CUmod_st& module) { return module.context == context; });
   heap.release_all(device);
-  contexts.erase(found);
+  context->broken = CUDA_SUCCESS;
 }
 
 bool Machine::obey(std::string_view command) {
@@ -74,6 +80,8 @@ std::int64_t Machine::answer(std::string_view question) const {
     return streams.count() + events.count() + modules.count() + graphs.count() + executables.count();
   if (word == "calls") return faults.calls(rest);
   if (word == "faults") return faults.effective();
+  if (word == "unsafe") return unsafe_calls;
+  if (word == "broken") return captures_broken;
   if (word == "contexts") return static_cast<std::int64_t>(contexts.size());
   if (word != "launches") return -1;
   std::int64_t count = 0;

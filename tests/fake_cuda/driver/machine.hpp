@@ -71,6 +71,8 @@ struct Machine {
   void require_device(CUdevice device) const;
   CUcontext retain(CUdevice device);
   void release(CUdevice device);
+  /// The primary context stays, and all that was made in it goes.
+  void empty(CUdevice device);
 
   /// Returns false, having done nothing, when any statement is not understood.
   bool obey(std::string_view command);
@@ -89,6 +91,7 @@ struct Machine {
   Handles<CUgraph_st> graphs;
   Handles<CUgraphExec_st> executables;
   std::vector<std::shared_ptr<Capture>> captures;          // under way
+  std::int64_t unsafe_calls = 0, captures_broken = 0;      // as control.hpp has them
   std::unordered_map<std::string, std::int64_t> launches;  // by kernel, template arguments and all
 
  private:

@@ -9,6 +9,7 @@
 using fake_cuda::enqueue;
 using fake_cuda::entry;
 using fake_cuda::entry_in_context;
+using fake_cuda::forbid_on_legacy_stream;
 using fake_cuda::forbid_while_capturing;
 using fake_cuda::Machine;
 using fake_cuda::require;
@@ -52,14 +53,16 @@ CUresult cuMemGetInfo_v2(std::size_t* free_bytes, std::size_t* total_bytes) {
 }
 
 CUresult cuMemcpyHtoD_v2(CUdeviceptr destination, const void* source, std::size_t bytes) {
-  return entry_in_context(__func__, [&](Machine& machine, CUctx_st&) {
+  return entry_in_context(__func__, [&](Machine& machine, CUctx_st& context) {
+    forbid_on_legacy_stream(machine, context);
     forbid_while_capturing(machine);
     std::memcpy(machine.heap.at(destination, as_signed(bytes)), source, bytes);
   });
 }
 
 CUresult cuMemcpyDtoH_v2(void* destination, CUdeviceptr source, std::size_t bytes) {
-  return entry_in_context(__func__, [&](Machine& machine, CUctx_st&) {
+  return entry_in_context(__func__, [&](Machine& machine, CUctx_st& context) {
+    forbid_on_legacy_stream(machine, context);
     forbid_while_capturing(machine);
     std::memcpy(destination, machine.heap.at(source, as_signed(bytes)), bytes);
   });

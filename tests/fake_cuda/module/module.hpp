@@ -18,6 +18,7 @@ struct CUfunc_st {
   fake_cuda::KernelName name;
   std::int64_t max_dynamic_shared = 0;  // bytes; raised by cuFuncSetAttribute
   bool any_cluster_size = false;        // beyond 8 blocks
+  bool loaded = false;  // lazily, as by default since CUDA 12: when it is asked for, asked about or launched
 };
 
 struct CUmod_st {
@@ -36,6 +37,9 @@ struct Machine;
 
 /// Throws Failure(CUDA_ERROR_INVALID_HANDLE) for a function whose module was unloaded.
 CUfunc_st& resolve(const Machine& machine, CUfunction function);
+
+/// Loads the function's code if it is not. A call that allocates, so captures may forbid it.
+void load(Machine& machine, CUfunc_st& function);
 
 /// Resident blocks a multiprocessor, by registers, threads and shared memory: 0 when not even one fits.
 std::int64_t occupancy(const CubinKernel& kernel, std::int64_t threads, std::int64_t dynamic_shared);

@@ -26,6 +26,12 @@ CUfunc_st& resolve(const Machine& machine, CUfunction function) {
   return *found;
 }
 
+void load(Machine& machine, CUfunc_st& function) {
+  if (function.loaded) return;
+  forbid_while_capturing(machine);
+  function.loaded = true;
+}
+
 std::int64_t occupancy(const CubinKernel& kernel, std::int64_t threads, std::int64_t dynamic_shared) {
   const std::int64_t warps = (threads + 31) / 32;
   const std::int64_t registers = (std::max<std::int64_t>(kernel.registers, 16) * 32 + 255) / 256 * 256 * warps;
@@ -88,12 +94,13 @@ CUresult cuModuleGetFunction(CUfunction* function, CUmodule module, const char* 
 }
 
 CUresult cuFuncLoad(CUfunction function) {
-  return entry_in_context(__func__, [&](Machine& machine, CUctx_st&) { resolve(machine, function); });
+  return entry_in_context(__func__, [&](Machine& machine, CUctx_st&) { load(machine, resolve(machine, function)); });
 }
 
 CUresult cuFuncGetAttribute(int* value, CUfunction_attribute attribute, CUfunction handle) {
   return entry_in_context(__func__, [&](Machine& machine, CUctx_st&) {
-    const CUfunc_st& function = resolve(machine, handle);
+    CUfunc_st& function = resolve(machine, handle);
+    load(machine, function);
     const auto answer = [&]() -> std::int64_t {
       switch (attribute) {
         case CU_FUNC_ATTRIBUTE_MAX_THREADS_PER_BLOCK: return function.kernel.max_threads;

@@ -19,24 +19,45 @@ thread_local CUstreamCaptureMode thread_mode = CU_STREAM_CAPTURE_MODE_GLOBAL;
 
 }  // namespace
 
+void invalidate(Machine& machine, Capture& capture) {
+  machine.captures_broken += capture.invalidated ? 0 : 1;
+  capture.invalidated = true;
+}
+
 void forbid_while_capturing(Machine& machine) {
-  if (thread_mode == CU_STREAM_CAPTURE_MODE_RELAXED) return;
-  bool forbidden = false;
+  bool forbidden = false, own = false;
   for (const auto& capture : machine.captures) {
+    const bool here = capture->thread == std::this_thread::get_id();
+    own = own || here;
     const bool applies =
-        capture->mode == CU_STREAM_CAPTURE_MODE_GLOBAL ||
-        (capture->mode == CU_STREAM_CAPTURE_MODE_THREAD_LOCAL && capture->thread == std::this_thread::get_id());
+        (here && capture->mode != CU_STREAM_CAPTURE_MODE_RELAXED && thread_mode != CU_STREAM_CAPTURE_MODE_RELAXED) ||
+        (capture->mode == CU_STREAM_CAPTURE_MODE_GLOBAL && thread_mode == CU_STREAM_CAPTURE_MODE_GLOBAL);
     if (!applies) continue;
-    capture->invalidated = true;
+    invalidate(machine, *capture);
     forbidden = true;
   }
+  machine.unsafe_calls += own ? 1 : 0;
   require(!forbidden, CUDA_ERROR_STREAM_CAPTURE_UNSUPPORTED);
 }
 
-void forbid_if_capturing(CUstream_st& stream) {
+void forbid_if_capturing(Machine& machine, CUstream_st& stream) {
   if (!stream.capture) return;
-  stream.capture->invalidated = true;
+  invalidate(machine, *stream.capture);
   throw Failure{CUDA_ERROR_STREAM_CAPTURE_UNSUPPORTED};
+}
+
+void forbid_while_any_captures(Machine& machine, const CUctx_st& context) {
+  machine.streams.for_each([&](CUstream_st& stream) {
+    if (stream.context == &context) forbid_if_capturing(machine, stream);
+  });
+}
+
+void forbid_on_legacy_stream(Machine& machine, const CUctx_st& context) {
+  machine.streams.for_each([&](CUstream_st& other) {
+    if (!other.capture || !other.blocking || other.context != &context) return;
+    invalidate(machine, *other.capture);
+    throw Failure{CUDA_ERROR_STREAM_CAPTURE_IMPLICIT};
+  });
 }
 
 }  // namespace fake_cuda

@@ -144,8 +144,9 @@ void run(Machine& machine, CUstream_st& stream, const Launch& launch) {
 
 void launch_kernel(Machine& machine, CUctx_st& context, const CUlaunchConfig& config, CUfunction handle,
                    void** parameters) {
-  const CUfunc_st& function = resolve(machine, handle);
+  CUfunc_st& function = resolve(machine, handle);
   require(function.module->context == &context, CUDA_ERROR_INVALID_CONTEXT);
+  load(machine, function);
   const Attributes attributes = read_attributes(config);
   check_geometry(config, function, attributes, machine);
   if (fake_cuda::find_twin(function.name.base) == nullptr) {

@@ -58,9 +58,15 @@ void enqueue(Machine& machine, CUctx_st& context, CUstream stream, Work work);
 /// The stream was busy for that long, after whatever it had to wait for.
 void advance(Machine& machine, CUstream_st& stream, double ns);
 
-/// What calls that may synchronise or allocate begin with: they end captures that forbid them.
+/// The capture gives no graph.
+void invalidate(Machine& machine, Capture& capture);
+/// What calls that may load or allocate begin with: they end captures that forbid them, unless the thread said that it knows
+/// (cuThreadExchangeStreamCaptureMode).
 void forbid_while_capturing(Machine& machine);
-/// What waiting for a stream begins with.
-void forbid_if_capturing(CUstream_st& stream);
+/// What waiting for a stream, or for a whole context, begins with: no mode allows it.
+void forbid_if_capturing(Machine& machine, CUstream_st& stream);
+void forbid_while_any_captures(Machine& machine, const CUctx_st& context);
+/// What uses the legacy stream, as every synchronous copy does: captures on streams in order with it end, in every mode.
+void forbid_on_legacy_stream(Machine& machine, const CUctx_st& context);
 
 }  // namespace fake_cuda

@@ -20,13 +20,7 @@ CUstream_st& resolve(Machine& machine, CUctx_st& context, CUstream stream) {
 
 void enqueue(Machine& machine, CUctx_st& context, CUstream handle, Work work) {
   CUstream_st& stream = resolve(machine, context, handle);
-  if (handle == nullptr) {
-    machine.streams.for_each([&](CUstream_st& other) {
-      if (!other.capture || !other.blocking || other.context != &context) return;
-      other.capture->invalidated = true;
-      throw Failure{CUDA_ERROR_STREAM_CAPTURE_IMPLICIT};
-    });
-  }
+  if (handle == nullptr) forbid_on_legacy_stream(machine, context);
   if (!stream.capture) {
     work(machine, stream);
     return;
@@ -66,7 +60,14 @@ CUresult cuStreamDestroy_v2(CUstream stream) {
 
 CUresult cuStreamSynchronize(CUstream stream) {
   return entry_in_context(__func__, [&](Machine& machine, CUctx_st& context) {
-    fake_cuda::forbid_if_capturing(resolve(machine, context, stream));
+    if (stream == nullptr) fake_cuda::forbid_on_legacy_stream(machine, context);
+    fake_cuda::forbid_if_capturing(machine, resolve(machine, context, stream));
+  });
+}
+
+CUresult cuStreamGetCtx(CUstream stream, CUcontext* context) {
+  return entry_in_context(__func__, [&](Machine& machine, CUctx_st& current) {
+    *context = stream == nullptr ? &current : machine.streams[stream].context;
   });
 }
 
@@ -87,7 +88,7 @@ CUresult cuStreamWaitEvent(CUstream handle, CUevent event, unsigned int) {
 /// Work runs when it is enqueued, so a stream never has anything to wait for; no time of the host's enters either.
 CUresult cuStreamWaitValue32_v2(CUstream stream, CUdeviceptr, std::uint32_t, unsigned int) {
   return entry_in_context(__func__, [&](Machine& machine, CUctx_st& context) {
-    fake_cuda::forbid_if_capturing(resolve(machine, context, stream));
+    fake_cuda::forbid_if_capturing(machine, resolve(machine, context, stream));
   });
 }
 
@@ -117,24 +118,24 @@ CUresult cuEventRecord(CUevent handle, CUstream stream) {
 
 namespace {
 
-void require_outside_capture(const CUevent_st& event) {
+void require_outside_capture(Machine& machine, const CUevent_st& event) {
   const auto capture = event.capture.lock();
   if (!capture) return;
-  capture->invalidated = true;
+  fake_cuda::invalidate(machine, *capture);
   throw fake_cuda::Failure{CUDA_ERROR_CAPTURED_EVENT};
 }
 
 }  // namespace
 
 CUresult cuEventSynchronize(CUevent event) {
-  return entry_in_context(__func__,
-                          [&](Machine& machine, CUctx_st&) { require_outside_capture(machine.events[event]); });
+  return entry_in_context(
+      __func__, [&](Machine& machine, CUctx_st&) { require_outside_capture(machine, machine.events[event]); });
 }
 
 CUresult cuEventQuery(CUevent event) {
   return entry_in_context(__func__, [&](Machine& machine, CUctx_st&) {
     fake_cuda::forbid_while_capturing(machine);
-    require_outside_capture(machine.events[event]);
+    require_outside_capture(machine, machine.events[event]);
   });
 }
 
