@@ -89,6 +89,14 @@ Context::Scope::~Scope() {
   Driver::find()->cuCtxPopCurrent_v2(&popped);
 }
 
+Context::Guest::Guest(const Context& context) noexcept
+    : pushed_(Driver::find()->cuCtxPushCurrent_v2(context.handle()) == CUDA_SUCCESS) {}
+
+Context::Guest::~Guest() {
+  CUcontext popped = nullptr;
+  if (pushed_) Driver::find()->cuCtxPopCurrent_v2(&popped);
+}
+
 Stream::Stream() { check(Driver::get().cuStreamCreate(&stream_, CU_STREAM_NON_BLOCKING), "creating a stream"); }
 
 Stream::~Stream() { Driver::find()->cuStreamDestroy_v2(stream_); }
@@ -118,13 +126,12 @@ void RelaxedCapture::exchange() noexcept {
     function->cuThreadExchangeStreamCaptureMode(&mode_);
 }
 
-bool is_capturing(CUstream stream) {
+CaptureState capture_state(CUstream stream) {
   CUstreamCaptureStatus status = CU_STREAM_CAPTURE_STATUS_NONE;
   const CUresult result = Driver::get().cuStreamIsCapturing(stream, &status);
-  // The legacy stream while another stream captures: work on it would break that capture.
-  if (result == CUDA_ERROR_STREAM_CAPTURE_IMPLICIT) return true;
+  if (result == CUDA_ERROR_STREAM_CAPTURE_IMPLICIT) return CaptureState::excluded;
   check(result, "asking whether a stream captures");
-  return status != CU_STREAM_CAPTURE_STATUS_NONE;
+  return status == CU_STREAM_CAPTURE_STATUS_NONE ? CaptureState::none : CaptureState::capturing;
 }
 
 }  // namespace kiln::cuda

@@ -14,6 +14,8 @@ namespace kiln::cuda {
 
 /// Throws Error(driver_failed, or out_of_memory) "WHAT: CUDA_ERROR_NAME (description)" unless result is CUDA_SUCCESS.
 void check(CUresult result, const char* what);
+/// "CUDA_ERROR_NAME (description)"
+std::string describe(CUresult result);
 
 struct DeviceInfo {
   int ordinal = 0;
@@ -42,6 +44,18 @@ class Context {
     ~Scope();
     Scope(const Scope&) = delete;
     Scope& operator=(const Scope&) = delete;
+  };
+
+  /// The same for destructors: where the driver refuses, as after a reset of the device, the thread keeps what it had.
+  class Guest {
+   public:
+    explicit Guest(const Context& context) noexcept;
+    ~Guest();
+    Guest(const Guest&) = delete;
+    Guest& operator=(const Guest&) = delete;
+
+   private:
+    bool pushed_;
   };
 
  private:
@@ -88,8 +102,11 @@ class Buffer {
   [[nodiscard]] CUdeviceptr pointer() const noexcept { return pointer_; }
   [[nodiscard]] std::int64_t bytes() const noexcept { return bytes_; }
   void fill_bytes(unsigned char value, CUstream stream) const;
-  void copy_to_host(void* destination, std::int64_t bytes) const;     // synchronous
-  void copy_from_host(const void* source, std::int64_t bytes) const;  // synchronous
+  // Synchronous. The first two go through the legacy stream, which breaks a capture on any stream that is in order with it.
+  void copy_to_host(void* destination, std::int64_t bytes) const;
+  void copy_from_host(const void* source, std::int64_t bytes) const;
+  void copy_to_host(void* destination, std::int64_t bytes, CUstream stream) const;
+  void copy_from_host(const void* source, std::int64_t bytes, CUstream stream) const;
 
  private:
   CUdeviceptr pointer_ = 0;
@@ -110,7 +127,14 @@ class RelaxedCapture {
   CUstreamCaptureMode mode_ = CU_STREAM_CAPTURE_MODE_RELAXED;  // what the thread had before, once exchanged
 };
 
-/// True while `stream` captures a graph (any mode). Cheap: one driver call.
-bool is_capturing(CUstream stream);
+enum class CaptureState : std::uint8_t {
+  none,
+  capturing,
+  excluded,  // the legacy stream, while a stream that is in order with it captures: any work on it would end that capture
+};
+/// Cheap: one driver call, which no capture minds.
+CaptureState capture_state(CUstream stream);
+/// True when nothing may be allocated, loaded or waited for on behalf of `stream`.
+inline bool is_capturing(CUstream stream) { return capture_state(stream) != CaptureState::none; }
 
 }  // namespace kiln::cuda

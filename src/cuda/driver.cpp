@@ -83,8 +83,7 @@ Driver Driver::open(const std::string& library_path) {
 const Driver& Driver::get() { return opened().get(); }
 const Driver* Driver::find() noexcept { return opened().find(); }
 
-void check(CUresult result, const char* what) {
-  if (result == CUDA_SUCCESS) return;
+std::string describe(CUresult result) {
   std::string found = "CUDA error " + std::to_string(static_cast<unsigned int>(result));
   if (const Driver* driver = Driver::find()) {
     const char* name = nullptr;
@@ -94,8 +93,13 @@ void check(CUresult result, const char* what) {
     if (name != nullptr) found = name;
     if (description != nullptr) found += " (" + std::string(description) + ")";
   }
+  return found;
+}
+
+void check(CUresult result, const char* what) {
+  if (result == CUDA_SUCCESS) return;
   const ErrorKind kind = result == CUDA_ERROR_OUT_OF_MEMORY ? ErrorKind::out_of_memory : ErrorKind::driver_failed;
-  throw Error(kind, std::string(what) + ": " + found);
+  throw Error(kind, std::string(what) + ": " + describe(result));
 }
 
 }  // namespace kiln::cuda

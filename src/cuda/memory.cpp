@@ -57,10 +57,28 @@ void Buffer::copy_to_host(void* destination, std::int64_t bytes) const {
   check(Driver::get().cuMemcpyDtoH_v2(destination, pointer_, static_cast<std::size_t>(bytes)), "copying to the host");
 }
 
+void Buffer::copy_to_host(void* destination, std::int64_t bytes, CUstream stream) const {
+  check_range("Copying a buffer to the host", bytes, bytes_);
+  if (bytes == 0) return;
+  const Driver& driver = Driver::get();
+  check(driver.cuMemcpyDtoHAsync_v2(destination, pointer_, static_cast<std::size_t>(bytes), stream),
+        "copying to the host");
+  check(driver.cuStreamSynchronize(stream), "copying to the host");
+}
+
 void Buffer::copy_from_host(const void* source, std::int64_t bytes) const {
   check_range("Copying from the host to a buffer", bytes, bytes_);
   if (bytes == 0) return;
   check(Driver::get().cuMemcpyHtoD_v2(pointer_, source, static_cast<std::size_t>(bytes)), "copying to the device");
+}
+
+void Buffer::copy_from_host(const void* source, std::int64_t bytes, CUstream stream) const {
+  check_range("Copying from the host to a buffer", bytes, bytes_);
+  if (bytes == 0) return;
+  const Driver& driver = Driver::get();
+  check(driver.cuMemcpyHtoDAsync_v2(pointer_, source, static_cast<std::size_t>(bytes), stream),
+        "copying to the device");
+  check(driver.cuStreamSynchronize(stream), "copying to the device");
 }
 
 }  // namespace kiln::cuda

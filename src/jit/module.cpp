@@ -29,9 +29,12 @@ CUfunction find_function(CUmodule module, const std::string& lowered_name) {
   CUfunction function = nullptr;
   check(driver.cuModuleGetFunction(&function, module, lowered_name.c_str()),
         ("finding the function " + lowered_name + " in its cubin").c_str());
-  // With lazy loading, the default since CUDA 12, the first launch would load the code; in a capture it could not.
-  if (driver.cuFuncLoad != nullptr)
-    check(driver.cuFuncLoad(function), ("loading the function " + lowered_name).c_str());
+  // With lazy loading, the default since CUDA 12, the first launch would load the code; in a capture it could not. Drivers before 12.4
+  // load it to answer for it.
+  int registers = 0;
+  check(driver.cuFuncLoad != nullptr ? driver.cuFuncLoad(function)
+                                     : driver.cuFuncGetAttribute(&registers, CU_FUNC_ATTRIBUTE_NUM_REGS, function),
+        ("loading the function " + lowered_name).c_str());
   return function;
 }
 

@@ -34,9 +34,10 @@ Stopwatch::Stopwatch(const spec::DeviceFacts& device, Regime regime, const std::
   const jit::Cubin cubin = cubins.get_and_keep(evict_kernel(arch)).cubin;
   evict_ = std::make_unique<jit::Module>(cubin.image, cubin.lowered_names);
   lines_ = cuda::Buffer(2 * std::max<std::int64_t>(device.l2_bytes(), std::int64_t{1} << 20) + piece_bytes);
-  lines_.fill_bytes(0, nullptr);
-  flush(nullptr);  // loads it: nothing may be loaded behind a closed gate
-  cuda::check(cuda::Driver::get().cuStreamSynchronize(nullptr), "cuStreamSynchronize");
+  const cuda::Stream stream;  // not the legacy one: another thread may be capturing a graph
+  lines_.fill_bytes(0, stream.handle());
+  flush(stream.handle());  // loads it: nothing may be loaded behind a closed gate
+  stream.synchronize();
 }
 
 void Stopwatch::flush(CUstream stream) {

@@ -114,7 +114,7 @@ struct VerificationCase::State {
   }
 
   /// Lengths on the device, and the run-time values that the bound decides, which the reference is to be given too.
-  void bound_lengths(const Problem& bound, std::vector<std::int64_t>& frame) {
+  void bound_lengths(const Problem& bound, std::vector<std::int64_t>& frame, CUstream stream) {
     std::array<std::int32_t, max_axes> values{};
     if (lengths.bytes() == 0) lengths = cuda::Buffer(sizeof values);
     for (std::size_t i = 0; i < op.axes.size(); ++i) {
@@ -123,7 +123,7 @@ struct VerificationCase::State {
       arguments.set(AxisId{static_cast<std::uint8_t>(i)},
                     reinterpret_cast<const std::int32_t*>(lengths.pointer() + i * sizeof(std::int32_t)));
     }
-    lengths.copy_from_host(values.data(), sizeof values);
+    lengths.copy_from_host(values.data(), sizeof values, stream);
     const auto bounded = spec::make_frame(op, nullptr, bound, device);
     for (std::size_t i = 0; i < op.runtime.size(); ++i) {
       if (!op.runtime[i].default_integer) continue;
@@ -146,10 +146,10 @@ struct VerificationCase::State {
     return elements * size_of(extent.type) + guard_bytes;
   }
 
-  void allocate(const Placement& placement) {
+  void allocate(const Placement& placement, CUstream stream) {
     auto frame = spec::make_frame(op, nullptr, problem, device);
     launched = placement.bound.value_or(problem);
-    if (placement.bound) bound_lengths(*placement.bound, frame);
+    if (placement.bound) bound_lengths(*placement.bound, frame, stream);
     for (const auto& [runtime, value] : placement.runtime) {
       frame[static_cast<std::size_t>(op.first_runtime()) + runtime.index] = value;
       arguments.set(runtime, value);
@@ -282,13 +282,12 @@ struct VerificationCase::State {
     const std::int64_t count = state.extent.count();
     launch_plain(module.function(0), count, squares.data(), stream);
     launch_plain(module.function(1), count, compare_parameters.data(), stream);
-    synchronize(stream);
     CompareResult compared{};
-    result.copy_to_host(&compared, sizeof compared);
-    return verdict(index, compared, count);
+    result.copy_to_host(&compared, sizeof compared, stream);
+    return verdict(index, compared, count, stream);
   }
 
-  Check verdict(std::size_t index, const CompareResult& compared, std::int64_t count) {
+  Check verdict(std::size_t index, const CompareResult& compared, std::int64_t count, CUstream stream) {
     const TensorState& state = tensors[index];
     const double rms = std::sqrt(compared.wanted_squares / static_cast<double>(count));
     Check check;
@@ -302,9 +301,10 @@ struct VerificationCase::State {
     }
     std::array<unsigned char, guard_bytes> guard{};
     const std::int64_t end = state.extent.elements * size_of(state.extent.type);
-    cuda::check(cuda::Driver::get().cuMemcpyDtoH_v2(guard.data(), state.address() + static_cast<CUdeviceptr>(end),
-                                                    guard.size()),
-                "cuMemcpyDtoH");
+    cuda::check(cuda::Driver::get().cuMemcpyDtoHAsync_v2(guard.data(), state.address() + static_cast<CUdeviceptr>(end),
+                                                         guard.size(), stream),
+                "cuMemcpyDtoHAsync");
+    synchronize(stream);
     check.right = std::all_of(guard.begin(), guard.end(), [](unsigned char byte) { return byte == poison_byte; });
     if (!check.right) check.reason = fmt::format("output '{}' was written past its end", op.tensors[index].name);
     return check;
@@ -329,7 +329,7 @@ VerificationCase::VerificationCase(VerificationCase&&) noexcept = default;
 void VerificationCase::retarget(const Problem& problem, std::uint64_t seed, CUstream stream,
                                 const Placement& placement) {
   state_->problem = problem;
-  state_->allocate(placement);
+  state_->allocate(placement, stream);
   state_->fill_all(seed, stream);
   state_->run_reference(stream);
 }
