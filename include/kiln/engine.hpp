@@ -73,10 +73,13 @@ struct Footprint {
   int blocks_per_multiprocessor = 0;  // resident at once
 };
 
-/// A record made ready: loaded functions and geometry. Valid as long as any copy of it or its Engine lives; one that a stand-in was made
-/// ready for stays that stand-in when its bucket has been tuned in the background since.
+/// A record made ready: loaded functions and geometry. Keeps what it needs of its Engine alive, and one that was moved from stays as it was;
+/// one that a stand-in was made ready for stays that stand-in when its bucket has been tuned in the background since.
 class Plan {
  public:
+  Plan(const Plan&) = default;
+  Plan& operator=(const Plan&) = default;
+  ~Plan() = default;
   /// Launches at the real size. The problem must be of this plan's bucket; throws Error(bad_input) otherwise. See Op::launch.
   Origin launch(const Problem& problem, const Arguments& arguments, Stream stream) const;
   [[nodiscard]] Origin origin() const noexcept;
@@ -95,9 +98,13 @@ class Plan {
   const engine::PlanState* state_;
 };
 
-/// One op of an engine. Cheap to copy; every member may be called from any thread.
+/// One op of an engine. Cheap to copy, and one that was moved from stays as it was; every member may be called from any thread.
 class Op {
  public:
+  Op(const Op&) = default;
+  Op& operator=(const Op&) = default;
+  ~Op() = default;
+
   using Setting = std::pair<std::string_view, std::variant<std::int64_t, std::string_view>>;
   using Argument = std::pair<std::string_view, std::variant<const void*, std::int64_t, double>>;
 
@@ -114,15 +121,22 @@ class Op {
   /// Throws Error(bad_input) for a name that the op does not have.
   [[nodiscard]] Arguments arguments(std::initializer_list<Argument> arguments = {}) const;
 
-  /// The call lane. A hot bucket costs no lock, allocation, string, file or clock. On a miss the engine's policy decides; on a
-  /// capturing stream a miss throws Error(capture) and leaves the capture as it was.
-  /// Throws Error(bad_input) for a size out of range, a missing tensor, an address that no implementation can serve, or a length on the
-  /// device that is null or of an axis that may not have one.
-  /// Launches are ordered by `stream` alone; workspaces are kept for each stream.
+  /// The call lane. A hot bucket costs no lock, allocation, string, file or clock. On a miss the engine's policy decides.
+  /// On a capturing stream nothing is tuned, compiled, loaded, allocated or waited for: what is not ready is served by the nearest bucket's
+  /// plan that is loaded and legal here (Origin::nearest; under MissPolicy::error by none), else refused with Error(capture). The
+  /// capture goes on either way, and a miss is queued under MissPolicy::background. Engine::prepare leaves nothing to miss.
+  /// Throws Error(bad_input) for a size out of range, a missing tensor, an address that no implementation can serve, a stream of another
+  /// context, or a length on the device that is null or of an axis that may not have one.
+  ///
+  /// Launches are ordered by `stream` alone. A launch uses the workspace that its plan has for `stream`; one that is captured, that of
+  /// the stream captured on, wherever its graph is launched. So a graph may run beside anything but what uses the same workspace:
+  /// launch it on the stream that it was captured on, or order it after that stream's launches of the same buckets (and after
+  /// other graphs captured on it) by an event. Capture on a stream of its own for each graph that is to run beside another. Keep the Engine,
+  /// an Op or a Plan of it until the last launch of a graph is done: it holds the machine code.
   Origin launch(const Problem& problem, const Arguments& arguments, Stream stream) const;
 
   /// Makes the bucket ready (look up, load, or tune, as the engine's policy says) without launching. For `stream`, its workspace too,
-  /// so that a capture on it finds everything in place.
+  /// so that a capture on it finds everything in place: also the default that serves where the record is not legal at this very size.
   Plan plan(const Problem& problem, Stream stream = nullptr) const;
 
  private:
@@ -165,9 +179,38 @@ struct LengthFault {
   std::int64_t bound = 0;
 };
 
-/// Thread-safe. Retains the device's primary context; keeps plans until it and all its Ops and Plans are gone.
+/// A problem that a launch would not hit, as things are.
+struct Gap {
+  std::string op;
+  std::string problem;  // "rows=500 cols=4096 dtype=bf16"; empty when the op has no such problem
+  std::string bucket;   // "rows=512 cols=4096 dtype=bf16"
+  /// What would serve it on a capturing stream: nearest, model or default; nothing when a capture would be refused it.
+  std::optional<Origin> serves;
+  bool workspace_missing = false;  // a plan is there, and has no workspace for the stream that was asked about
+  std::string why;                 // one sentence
+};
+
+/// What launches of some problems would find.
+struct Coverage {
+  std::int64_t total = 0;  // problems; buckets where none were named
+  std::int64_t hits = 0;   // a record's plan is loaded, legal at the problem's sizes, and has its workspace
+  std::vector<Gap> gaps;   // the others, in order
+  /// True when nothing would be refused on a capturing stream: stand-ins serve the gaps.
+  [[nodiscard]] bool capturable() const noexcept {
+    for (const Gap& gap : gaps)
+      if (!gap.serves) return false;
+    return true;
+  }
+};
+
+/// Thread-safe. Retains the device's primary context; keeps plans until it and all its Ops and Plans are gone. Made, used and ended while
+/// another thread captures a graph, it leaves that capture alone; only a launch on the legacy default stream, as any work on it, ends
+/// captures of streams that are in order with it.
 class Engine {
  public:
+  Engine(const Engine&) = default;
+  Engine& operator=(const Engine&) = default;
+  ~Engine() = default;
   /// Throws Error(no_driver), Error(no_device), or Error(bad_manifest) for a manifest in a template path.
   explicit Engine(const Options& options = {});
 
@@ -175,6 +218,16 @@ class Engine {
   /// the files hold of it; what cannot be loaded is left to the first launch that needs it.
   [[nodiscard]] Op op(std::string_view name) const;
   [[nodiscard]] std::vector<std::string> ops() const;
+
+  /// Makes every problem's bucket ready once, as Op::plan does, with workspaces for `stream`: a capture on it then finds all in place.
+  /// Goes on past what fails, and answers as `coverage` then would, the failures' reasons with it. Sizes are all it goes by: an address
+  /// less aligned than a record's config needs is served by a default that the first such launch loads, so launch that once before a capture.
+  /// Throws Error(capture) on a capturing stream, Error(bad_input) for another engine's op or another device's stream.
+  Coverage prepare(const Op& op, std::span<const Problem> problems, Stream stream = nullptr) const;
+  /// Which of them would not be hits on `stream`, what would serve each in a capture, and why. Loads, compiles and launches nothing.
+  [[nodiscard]] Coverage coverage(const Op& op, std::span<const Problem> problems, Stream stream = nullptr) const;
+  /// The same for each bucket that was made ready so far, at its largest sizes, without regard to workspaces.
+  [[nodiscard]] Coverage coverage() const;
 
   [[nodiscard]] Stats stats() const;
   [[nodiscard]] Explanation explain(const Op& op, const Problem& problem) const;
@@ -188,6 +241,7 @@ class Engine {
   [[nodiscard]] std::vector<std::string> warnings() const;
 
  private:
+  [[nodiscard]] engine::OpState& own(const Op& op) const;
   std::shared_ptr<engine::State> state_;
 };
 

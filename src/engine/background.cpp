@@ -46,6 +46,11 @@ Background::~Background() {
 }
 
 void Background::want(OpState& op, const Problem& bucket, const PlanState* stand_in) {
+  const std::pair<const OpState*, Problem> asked{&op, bucket};
+  {
+    const std::lock_guard lock(mutex_);
+    if (given_up_ || std::find(seen_.begin(), seen_.end(), asked) != seen_.end()) return;
+  }
   const double ns = expected_ns(op.op, bucket, engine_.context.info().facts, engine_.options.regime, engine_.layers);
   const std::lock_guard lock(mutex_);
   if (given_up_) return;
@@ -55,7 +60,6 @@ void Background::want(OpState& op, const Problem& bucket, const PlanState* stand
         "nothing is tuned in the background: candidates run in a worker process only, and there is none; name kiln-worker in Options::worker or KILN_WORKER, and leave Options::isolation automatic");
     return;
   }
-  const std::pair<const OpState*, Problem> asked{&op, bucket};
   if (std::find(seen_.begin(), seen_.end(), asked) == seen_.end()) {
     seen_.push_back(asked);
     queue_.push_back({&op, bucket, stand_in, ns, {}});

@@ -5,11 +5,17 @@
 #include "kiln/error.hpp"
 
 namespace kiln::engine {
+namespace {
+
+constexpr std::string_view no_workspace = "its plan has no workspace for this stream";
+
+}  // namespace
 
 OpState::OpState(State& engine_state, const spec::Op& described)
     : engine(engine_state), op(described), bucketing(described), hot(bucketing.form()) {
   for (std::size_t i = 0; i < op.axes.size(); ++i)
     if (op.axes[i].on_device) on_device_ |= 1U << i;
+  for (std::size_t i = 0; i < op.implementations.size(); ++i) fallbacks_.emplace_back(bucketing.form());
 }
 
 std::size_t OpState::index() const noexcept { return static_cast<std::size_t>(&op - engine.ops.read_so_far().data()); }
@@ -37,7 +43,7 @@ void OpState::sample(const PlanState& plan, const Problem& problem) noexcept {
   engine.histogram->histogram.add(static_cast<std::uint32_t>(index()), problem);
 }
 
-inline void OpState::count(const PlanState& plan, const Problem& problem, Origin origin) noexcept {
+void OpState::count(const PlanState& plan, const Problem& problem, Origin origin) noexcept {
   if (Histogram::is_sample(engine.counters.count(origin))) [[unlikely]]
     sample(plan, problem);
 }
@@ -48,7 +54,7 @@ Origin OpState::launch(const Problem& problem, const Arguments& arguments, CUstr
     spec::check_problem(op, problem);  // throws, saying what is wrong
   const PlanState* plan = hot.find(bucket);
   if (plan == nullptr) [[unlikely]]
-    plan = prepare(problem, stream);
+    return launch_missed(problem, arguments, stream);
   return launch_plan(*plan, problem, arguments, stream);
 }
 
@@ -61,7 +67,7 @@ Origin OpState::launch_plan(const PlanState& whole, const Problem& problem, cons
     throw Error(ErrorKind::bad_input, plan.executable.explain_frame(problem, arguments));
   if (plan.executable.admits(frame, arguments) != jit::Admission::admitted)
     return launch_fallback(plan, frame, problem, arguments, stream);
-  if (!run(plan, frame, arguments, stream)) return launch_plan(*plan.replaced, problem, arguments, stream);
+  if (!run(plan, frame, arguments, stream)) return launch_stand_in(problem, arguments, stream, no_workspace);
   const bool hit = plan.origin == Origin::overlay || plan.origin == Origin::base;
   const bool again = plan.launched.load(std::memory_order_relaxed);
   if (!again) plan.launched.store(true, std::memory_order_relaxed);
@@ -74,11 +80,8 @@ bool OpState::run(const PlanState& plan, const jit::CallFrame& frame, const Argu
   CUdeviceptr workspace = 0;
   if (plan.workspaces->bytes() > 0) {
     workspace = plan.workspaces->find(stream);
-    if (workspace == 0) {
-      const cuda::Context::Scope scope(engine.context);
-      if (plan.replaced != nullptr && cuda::is_capturing(stream)) return false;
-      workspace = plan.workspaces->make(stream);
-    }
+    if (workspace == 0) workspace = make_workspace(plan, stream);
+    if (workspace == 0) return false;
   }
   const CUdeviceptr reports = arguments.lengths_set != 0 ? engine.length_reports.of(index()) : 0;
   CUresult result = plan.executable.launch(frame, arguments, stream, workspace, reports);
@@ -86,50 +89,8 @@ bool OpState::run(const PlanState& plan, const jit::CallFrame& frame, const Argu
     const cuda::Context::Scope scope(engine.context);
     result = plan.executable.launch(frame, arguments, stream, workspace, reports);
   }
-  if (result != CUDA_SUCCESS)
-    cuda::check(result, fmt::format("launching {} {} {}", op.name, plan.implementation, plan.config).c_str());
+  if (result != CUDA_SUCCESS) refuse(plan, result, stream);
   return true;
-}
-
-/// What no size inside the bucket can mend.
-std::optional<std::string> OpState::why_default_cannot_serve(const spec::Implementation& implementation,
-                                                             const Problem& bucket) const {
-  const spec::DeviceFacts& facts = engine.context.info().facts;
-  if (auto why = spec::why_not_eligible(op, implementation, bucket, facts)) return why;
-  const auto frame = spec::make_frame(op, &implementation, bucket, facts, implementation.default_config);
-  if (auto broken = jit::broken_fixed_constraint(op, implementation, frame))
-    return fmt::format("the constraint '{}' does not hold", *broken);
-  return std::nullopt;
-}
-
-/// The record's config is not legal at these sizes or addresses: the first implementation whose default is, serves.
-Origin OpState::launch_fallback(const PlanState& refused, const jit::CallFrame& frame, const Problem& problem,
-                                const Arguments& arguments, CUstream stream) {
-  const auto selected = spec::make_frame(op, nullptr, problem, engine.context.info().facts);
-  for (std::size_t i = 0; i < op.tensors.size(); ++i)
-    if (arguments.tensors[i] == nullptr && !op.tensors[i].optional && spec::Op::takes_part(op.tensors[i], selected))
-      throw Error(ErrorKind::bad_input,
-                  fmt::format("{}: tensor '{}' is missing (a null address); set it in the call's Arguments", op.name,
-                              op.tensors[i].name));
-  std::string reasons =
-      fmt::format("{} {}: {}", refused.implementation, refused.config, refused.executable.explain(frame, arguments));
-  const Problem bucket = spec::bucket_of(op, problem);
-  for (const spec::Implementation& implementation : op.implementations) {
-    if (auto why = why_default_cannot_serve(implementation, bucket)) {
-      reasons += fmt::format("; default of {}: {}", implementation.name, *why);
-      continue;
-    }
-    const PlanState* plan = fallback(implementation, bucket, stream);
-    if (plan->executable.admits(frame, arguments) == jit::Admission::admitted) {
-      (void)run(*plan, frame, arguments, stream);  // it replaced nothing
-      engine.counters.count_constraint_fallback();
-      count(*plan, problem, Origin::default_);
-      return Origin::default_;
-    }
-    reasons += fmt::format("; default of {}: {}", implementation.name, plan->executable.explain(frame, arguments));
-  }
-  throw Error(ErrorKind::bad_input, fmt::format("{} {}: no implementation can serve this call: {}", op.name,
-                                                spec::to_string(op, problem), reasons));
 }
 
 }  // namespace kiln::engine

@@ -5,6 +5,7 @@ namespace kiln::engine {
 
 void OpState::load_all() {
   const cuda::Context::Scope scope(engine.context);
+  const cuda::RelaxedCapture relaxed;
   const spec::DeviceFacts& device = engine.context.info().facts;
   const Regime regime = engine.options.regime;
   for (const store::Found<store::Record>& found : engine.layers.records(op.name)) {

@@ -5,6 +5,7 @@
 
 #include <algorithm>
 
+#include "cuda/stream_owner.hpp"
 #include "engine/explain.hpp"
 #include "engine/state.hpp"
 #include "process/program.hpp"
@@ -74,7 +75,13 @@ State::State(const Options& chosen)
 }
 
 State::~State() {
+  // Another thread may be capturing a graph, which what follows must not end.
+  const cuda::RelaxedCapture relaxed;
   background.reset();
+  {
+    const cuda::Context::Guest guest(context);
+    op_states_.clear();
+  }
   try {
     layers.overlay().note_usage(counters.usage());
   } catch (const std::exception&) {  // NOLINT(bugprone-empty-catch): only counts are lost
@@ -89,6 +96,12 @@ OpState& State::op_state(std::size_t index) {
   if (options.loading == Loading::eager) made->load_all();
   op_states_[index] = std::move(made);
   return *op_states_[index];
+}
+
+void State::for_each_op(const std::function<void(OpState&)>& visit) {
+  const std::lock_guard lock(op_states_mutex_);
+  for (const auto& each : op_states_)
+    if (each) visit(*each);
 }
 
 const std::string& State::arch() const {
@@ -110,7 +123,16 @@ std::vector<std::string> State::warnings() const {
 
 }  // namespace engine
 
-Engine::Engine(const Options& options) : state_(std::make_shared<engine::State>(options)) {}
+namespace {
+
+std::shared_ptr<engine::State> make_state(const Options& options) {
+  const cuda::RelaxedCapture relaxed;
+  return std::make_shared<engine::State>(options);
+}
+
+}  // namespace
+
+Engine::Engine(const Options& options) : state_(make_state(options)) {}
 
 Op Engine::op(std::string_view name) const {
   if (const auto index = state_->ops.find(name))
@@ -146,12 +168,33 @@ Explanation Engine::explain(const Op& op, const Problem& problem) const {
                          state_->layers, state_->cubins);
 }
 
+engine::OpState& Engine::own(const Op& op) const {
+  if (&op.state_->engine == state_.get()) return *op.state_;
+  throw Error(ErrorKind::bad_input,
+              fmt::format("the op {} is of another engine; take it from this one's Engine::op", op.name()));
+}
+
+Coverage Engine::prepare(const Op& op, std::span<const Problem> problems, Stream stream) const {
+  return own(op).prepare_all(problems, stream);
+}
+
+Coverage Engine::coverage(const Op& op, std::span<const Problem> problems, Stream stream) const {
+  return own(op).cover(problems, stream);
+}
+
+Coverage Engine::coverage() const {
+  Coverage all;
+  state_->for_each_op([&](engine::OpState& each) { each.cover_ready(all); });
+  return all;
+}
+
 bool Engine::wait_for_tunes(std::chrono::milliseconds limit) const {
   return !state_->background || state_->background->wait(limit);
 }
 
 std::optional<LengthFault> Engine::check(Stream stream) const {
   const cuda::Context::Scope scope(state_->context);
+  cuda::require_own(state_->context, stream);
   if (cuda::is_capturing(stream))
     throw Error(ErrorKind::capture,
                 "Engine::check waits for its stream, which is capturing; call it once the graph was launched");

@@ -26,7 +26,7 @@ void LengthReports::open() {
 LengthReports::~LengthReports() {
   std::uint64_t* words = words_.load(std::memory_order_acquire);
   if (words == nullptr) return;
-  const cuda::Context::Scope scope(context_);
+  const cuda::Context::Guest guest(context_);
   const cuda::RelaxedCapture relaxed;
   cuda::Driver::find()->cuMemFreeHost(words);
 }

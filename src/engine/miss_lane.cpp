@@ -5,6 +5,7 @@
 #include <chrono>
 #include <thread>
 
+#include "cuda/stream_owner.hpp"
 #include "engine/lease.hpp"
 #include "engine/state.hpp"
 #include "kiln/error.hpp"
@@ -26,48 +27,77 @@ const PlanState* OpState::prepare(const Problem& problem, CUstream stream) {
   const Problem bucket = spec::bucket_of(op, problem);
   if (const PlanState* plan = hot.find(bucket)) return plan;
   const cuda::Context::Scope scope(engine.context);
+  cuda::require_own(engine.context, stream);
   if (cuda::is_capturing(stream))
     throw Error(
         ErrorKind::capture,
         fmt::format(
-            "{} {} is not ready and the stream is capturing: nothing is tuned, compiled or loaded then; call Op::plan before the capture",
+            "{} {} is not ready and the stream is capturing, during which nothing is tuned, compiled or loaded; call Engine::prepare with it before the capture",
             op.name, spec::to_string(op, problem)));
+  const cuda::RelaxedCapture relaxed;
   begin_serving();
-  if (!engine.background) return build_once(problem);
+  const auto build_it = [&] { return make_once(hot, bucket, [&] { return build(problem); }); };
+  if (!engine.background) return build_it();
   const PlanState* plan = nullptr;
   try {
-    plan = build_once(problem);
+    plan = build_it();
   } catch (const Error& error) {
     if (error.kind() == ErrorKind::not_tuned) engine.background->want(*this, bucket, nullptr);
     throw;
   }
-  // Once it is published: a tune that ended sooner would be hidden by its own stand-in.
+  // Once it is published, so that what it serves counts for it.
   if (is_stand_in(plan->origin)) engine.background->want(*this, bucket, plan);
   return plan;
 }
 
-const PlanState* OpState::build_once(const Problem& problem) {
+const PlanState* OpState::make_ready(const Problem& problem, CUstream stream) {
+  const PlanState* plan = prepare(problem, stream);
+  const cuda::Context::Scope scope(engine.context);
+  const cuda::RelaxedCapture relaxed;
+  const auto make_workspaces = [&](const PlanState& of) {
+    if (of.serves(stream)) return;
+    if (cuda::is_capturing(stream))
+      throw Error(
+          ErrorKind::capture,
+          fmt::format(
+              "{} {}: its plan has no workspace for this stream, which is capturing; call Engine::prepare with both before the capture",
+              op.name, spec::to_string(op, problem)));
+    of.make_workspaces(stream);
+  };
+  make_workspaces(*plan);
+  if (!broken_constraint(plan->at(problem), problem)) return plan;
+  const spec::Implementation* standing_in = default_at(problem);
+  if (standing_in == nullptr) return plan;
   const Problem bucket = spec::bucket_of(op, problem);
+  if (loaded_fallback(*standing_in, bucket) == nullptr && cuda::is_capturing(stream)) return plan;
+  make_workspaces(*fallback(*standing_in, bucket));
+  return plan;
+}
+
+const PlanState* OpState::make_once(HotTable& table, const Problem& bucket,
+                                    const std::function<std::unique_ptr<PlanState>()>& make) {
+  const std::pair<const HotTable*, Problem> making{&table, bucket};
   std::unique_lock lock(mutex_);
-  const auto busy = [&] { return std::find(in_flight_.begin(), in_flight_.end(), bucket) != in_flight_.end(); };
-  ready_.wait(lock, [&] { return !busy(); });
-  if (const PlanState* plan = hot.find(bucket)) return plan;
-  in_flight_.push_back(bucket);
+  ready_.wait(lock, [&] { return std::find(in_flight_.begin(), in_flight_.end(), making) == in_flight_.end(); });
+  if (const PlanState* plan = table.find(bucket)) return plan;
+  in_flight_.push_back(making);
   lock.unlock();
   std::unique_ptr<PlanState> plan;
   std::exception_ptr failure;
   try {
-    plan = build(problem);
+    plan = make();
   } catch (...) {
     failure = std::current_exception();
   }
   lock.lock();
-  std::erase(in_flight_, bucket);
+  std::erase(in_flight_, making);
   ready_.notify_all();
   if (failure) std::rethrow_exception(failure);
-  const PlanState* published = plans_.emplace_back(std::move(plan)).get();
-  hot.publish(bucket, published);
-  return published;
+  const PlanState* made = plans_.emplace_back(std::move(plan)).get();
+  // A tune in the background may have ended meanwhile: its stand-in must not hide the winner.
+  if (const PlanState* winner = table.find(bucket)) return winner;
+  table.publish(bucket, made);
+  return made;
 }
 
 std::unique_ptr<PlanState> OpState::build(const Problem& problem) {
@@ -121,9 +151,8 @@ std::unique_ptr<PlanState> OpState::tune(const Lookup& lookup) {
 
 void OpState::adopt(const Lookup& lookup) {
   auto plan = load(lookup);
+  if (const PlanState* before = hot.find(lookup.bucket)) plan->make_workspaces_as(*before);
   const std::lock_guard lock(mutex_);
-  plan->replaced = hot.find(lookup.bucket);
-  for (const PlanState::LowerPart& part : plan->lower_parts) part.plan->replaced = plan->replaced;
   hot.publish(lookup.bucket, plans_.emplace_back(std::move(plan)).get());
 }
 
@@ -194,33 +223,14 @@ std::unique_ptr<PlanState> OpState::load_part(const Lookup& lookup, Code code) {
   const auto frame = spec::make_frame(op, &implementation, lookup.bucket, engine.context.info().facts, lookup.config);
   auto plan =
       std::make_unique<PlanState>(lookup.bucket, load_executable(implementation, frame, lookup, code), lookup.origin);
+  plan->described = &implementation;
+  plan->values = lookup.config;
   plan->implementation = implementation.name;
   plan->config = spec::to_string(implementation, lookup.config);
   plan->cost_ns = lookup.cost_ns;
   plan->stale = lookup.stale;
   if (lookup.stale) engine.counters.count_stale();
   return plan;
-}
-
-const PlanState* OpState::fallback(const spec::Implementation& implementation, const Problem& bucket, CUstream stream) {
-  std::vector<std::int64_t> key(bucket.axes.begin(), bucket.axes.end());
-  key.insert(key.end(), bucket.selections.begin(), bucket.selections.end());
-  const std::lock_guard lock(mutex_);
-  auto& plan = fallbacks_[{implementation.name, std::move(key)}];
-  if (plan) return plan.get();
-  const cuda::Context::Scope scope(engine.context);
-  if (cuda::is_capturing(stream))
-    throw Error(
-        ErrorKind::capture,
-        fmt::format(
-            "{}: the default of '{}' must be loaded to serve this call and the stream is capturing; launch once before the capture",
-            op.name, implementation.name));
-  Lookup lookup;
-  lookup.bucket = bucket;
-  lookup.implementation = &implementation;
-  lookup.config = implementation.default_config;
-  plan = load(lookup);
-  return plan.get();
 }
 
 }  // namespace kiln::engine

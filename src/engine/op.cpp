@@ -106,10 +106,7 @@ Origin Op::launch(const Problem& problem, const Arguments& arguments, Stream str
 
 Plan Op::plan(const Problem& problem, Stream stream) const {
   spec::check_problem(state_->op, problem);
-  const engine::PlanState* plan = state_->prepare(problem, stream);
-  const cuda::Context::Scope scope(state_->engine.context);
-  plan->make_workspaces(stream);
-  return {state_, plan};
+  return {state_, state_->make_ready(problem, stream)};
 }
 
 Origin Plan::launch(const Problem& problem, const Arguments& arguments, Stream stream) const {
@@ -129,6 +126,7 @@ std::string_view Plan::config() const noexcept { return state_->config; }
 double Plan::cost_ns() const noexcept { return state_->cost_ns; }
 Footprint Plan::footprint() const {
   const cuda::Context::Scope scope(op_->engine.context);
+  const cuda::RelaxedCapture relaxed;
   const jit::Resources resources = state_->executable.resources();
   return {resources.registers, resources.spill_bytes, state_->executable.occupancy()};
 }

@@ -14,22 +14,33 @@
 
 namespace kiln::engine {
 
-/// Device memory for one plan's workspace, one block a stream. Reading takes no lock.
+/// Device memory for one plan's workspace, one block a stream. Reading takes no lock, and nothing is ever enqueued on those streams.
 class Workspaces {
  public:
   explicit Workspaces(std::int64_t bytes, bool zeroed) : bytes_(bytes), zeroed_(zeroed) {}
   /// The stream's block, or 0 when it has none yet.
   [[nodiscard]] CUdeviceptr find(CUstream stream) const noexcept;
-  /// Makes one when there is none. Throws Error(capture) on a capturing stream, Error(out_of_memory).
+  /// Whether a launch on the stream finds all that it needs.
+  [[nodiscard]] bool serves(CUstream stream) const noexcept { return bytes_ == 0 || find(stream) != 0; }
+  /// Makes one when there is none; one of no bytes notes the stream. Not for a capturing stream, on which nothing is allocated.
+  /// Throws Error(out_of_memory).
   CUdeviceptr make(CUstream stream);
+  /// One for each stream that `other` has or noted.
+  void make_as(const Workspaces& other);
   [[nodiscard]] std::int64_t bytes() const noexcept { return bytes_; }
 
  private:
+  /// A stream's handle, or what tells the threads apart whose default stream has one handle for all.
+  using Key = const void*;
   struct Block {
-    CUstream stream;
+    Key stream;
     cuda::Buffer buffer;
     Block* next;
   };
+  static Key key_of(CUstream stream) noexcept;
+  [[nodiscard]] const Block* block_of(Key stream) const noexcept;
+  CUdeviceptr make_keyed(Key stream);
+
   std::int64_t bytes_;
   bool zeroed_;
   std::mutex mutex_;
@@ -51,8 +62,12 @@ struct PlanState {
       if (problem.axes[split_axis] <= part.edge) return *part.plan;
     return *this;
   }
+  /// Whether launches on the stream find all parts' workspaces.
+  [[nodiscard]] bool serves(CUstream stream) const noexcept;
   /// The stream's workspaces of all parts, so that a capture finds them. Throws as Workspaces::make does.
   void make_workspaces(CUstream stream) const;
+  /// Those of the streams that another plan serves, so that no launch after a swap has to.
+  void make_workspaces_as(const PlanState& other) const;
 
   struct LowerPart {
     std::int64_t edge;
@@ -62,6 +77,8 @@ struct PlanState {
   Problem bucket;
   jit::Executable executable;
   Origin origin;
+  const spec::Implementation* described = nullptr;
+  spec::Config values;  // of its parameters
   std::string implementation;
   std::string config;
   double cost_ns = 0;
@@ -69,7 +86,6 @@ struct PlanState {
   std::unique_ptr<Workspaces> workspaces;
   std::vector<LowerPart> lower_parts;  // of a bucket that is split, by edge
   std::size_t split_axis = 0;
-  const PlanState* replaced = nullptr;        // the stand-in that served before it
   mutable std::atomic<bool> launched{false};  // its first launch counts as overlay or base, later ones as hot
   /// Of a stand-in: its launches, one in Histogram::stride. On a line of its own: the others are read at each launch.
   alignas(64) mutable std::atomic<std::int64_t> samples{0};

@@ -2,10 +2,15 @@
 #pragma once
 
 #include <condition_variable>
-#include <map>
+#include <deque>
+#include <functional>
 #include <memory>
 #include <mutex>
+#include <optional>
+#include <span>
 #include <string>
+#include <string_view>
+#include <utility>
 #include <vector>
 
 #include "cuda/device.hpp"
@@ -36,12 +41,20 @@ struct OpState {
   Origin launch(const Problem& problem, const Arguments& arguments, CUstream stream);
   Origin launch_plan(const PlanState& whole, const Problem& problem, const Arguments& arguments, CUstream stream);
 
-  // The miss lane (miss_lane.cpp): makes the bucket ready once, however many threads ask.
+  // The miss lane (miss_lane.cpp): makes the bucket ready once, however many threads ask. Throws Error(capture) on a capturing stream
+  // for one that is not.
   const PlanState* prepare(const Problem& problem, CUstream stream);
+  /// That, and what launches of the problem need besides, for its stream.
+  const PlanState* make_ready(const Problem& problem, CUstream stream);
   /// Makes a bucket's record ready in place of what serves it now.
   void adopt(const Lookup& lookup);
   /// Makes every record of the files ready that has machine code there; before anybody else has this op.
   void load_all();
+
+  // What a capture would find (coverage.cpp).
+  Coverage prepare_all(std::span<const Problem> problems, CUstream stream);
+  Coverage cover(std::span<const Problem> problems, CUstream stream);
+  void cover_ready(Coverage& coverage);
 
   State& engine;
   const spec::Op& op;
@@ -51,19 +64,51 @@ struct OpState {
  private:
   [[nodiscard]] std::size_t index() const noexcept;  // of the op in the engine
   void check_lengths(const Arguments& arguments) const;
-  /// False, and nothing is launched, on a capturing stream for which a plan that was swapped in has no workspace yet.
+  /// False, and nothing is launched, on a capturing stream that the plan has no workspace for.
   [[nodiscard]] bool run(const PlanState& plan, const jit::CallFrame& frame, const Arguments& arguments,
                          CUstream stream);
+  /// Throws what a launch that the driver refused comes to.
+  [[noreturn]] void refuse(const PlanState& plan, CUresult result, CUstream stream) const;
+  /// The workspace for a stream that has none yet; 0 when it is capturing.
+  [[nodiscard]] CUdeviceptr make_workspace(const PlanState& plan, CUstream stream);
   void count(const PlanState& plan, const Problem& problem, Origin origin) noexcept;
   void sample(const PlanState& plan, const Problem& problem) noexcept;
+  void require_tensors(const Problem& problem, const Arguments& arguments) const;
   Origin launch_fallback(const PlanState& refused, const jit::CallFrame& frame, const Problem& problem,
                          const Arguments& arguments, CUstream stream);
   [[nodiscard]] std::optional<std::string> why_default_cannot_serve(const spec::Implementation& implementation,
                                                                     const Problem& bucket) const;
-  const PlanState* fallback(const spec::Implementation& implementation, const Problem& bucket, CUstream stream);
+
+  // Where no plan of the bucket is there, or not all that it needs (capture_lane.cpp).
+  Origin launch_missed(const Problem& problem, const Arguments& arguments, CUstream stream);
+  /// On a capturing stream: another plan that is loaded, or Error(capture) with what is missing.
+  Origin launch_stand_in(const Problem& problem, const Arguments& arguments, CUstream stream, std::string_view missing);
+  /// Loaded plans that may serve the problem on this stream, the nearest bucket's first.
+  [[nodiscard]] std::vector<const PlanState*> stand_ins(const Problem& problem, CUstream stream);
+  /// The origin that a launch of the problem by a stand-in counts as.
+  [[nodiscard]] Origin origin_of(const PlanState& stand_in, const Problem& problem) const noexcept;
+  /// Throws Error(capture) where any launch would end another stream's capture, Error(bad_input) for another device's stream.
+  [[nodiscard]] bool captures(CUstream stream) const;
+
+  /// A default, loaded for a bucket; null when it is not there yet. No lock.
+  [[nodiscard]] const PlanState* loaded_fallback(const spec::Implementation& implementation,
+                                                 const Problem& bucket) const noexcept;
+  const PlanState* fallback(const spec::Implementation& implementation, const Problem& bucket);
+  /// The constraint that the plan's config breaks at these sizes, or nothing.
+  [[nodiscard]] std::optional<std::string> broken_constraint(const PlanState& plan, const Problem& problem) const;
+  /// The first implementation whose default is legal at these sizes, as a launch falls back to it; null: none is.
+  [[nodiscard]] const spec::Implementation* default_at(const Problem& problem) const;
+  std::optional<Gap> checked_gap_of(const Problem& problem, CUstream stream);
+  void describe_stand_in(Gap& gap, const Problem& problem, CUstream stream);
+  void begin_compiles(std::span<const Problem> problems);
+  std::optional<Gap> gap_of(const Problem& problem, std::optional<CUstream> stream);
+  [[nodiscard]] std::string why_not_ready(const Problem& problem) const;
+
+  /// What `table` has for the bucket, made and published by one thread if it has nothing, while others that ask wait.
+  const PlanState* make_once(HotTable& table, const Problem& bucket,
+                             const std::function<std::unique_ptr<PlanState>()>& make);
   /// What launches need besides plans.
   void begin_serving();
-  const PlanState* build_once(const Problem& problem);
   std::unique_ptr<PlanState> build(const Problem& problem);
   std::unique_ptr<PlanState> tune(const Lookup& lookup);
   enum class Code : std::uint8_t { any, stored };  // what no file has is compiled, or is Error(not_tuned)
@@ -79,10 +124,9 @@ struct OpState {
   std::uint32_t on_device_ = 0;  // bit i: axis i may have its length on the device
   std::mutex mutex_;             // guards what follows, and publication
   std::condition_variable ready_;
-  std::vector<Problem> in_flight_;  // buckets being made ready
-  std::vector<std::unique_ptr<PlanState>> plans_;
-  std::map<std::pair<std::string, std::vector<std::int64_t>>, std::unique_ptr<PlanState>>
-      fallbacks_;  // by implementation and bucket
+  std::vector<std::pair<const HotTable*, Problem>> in_flight_;  // being made
+  std::vector<std::unique_ptr<PlanState>> plans_;               // all, fallbacks and those that were replaced too
+  std::deque<HotTable> fallbacks_;                              // defaults, one table an implementation
 };
 
 /// Where candidates are to run; null: in this process. Throws Error(bad_input) when a worker is asked for and there is none.
@@ -101,6 +145,8 @@ struct State {
   void warn(const std::string& warning);
   /// Of an op of `ops`, made when it is first asked for. Throws as reading its manifest does.
   OpState& op_state(std::size_t index);
+  /// Those made so far.
+  void for_each_op(const std::function<void(OpState&)>& visit);
   [[nodiscard]] std::vector<std::string> warnings() const;
 
   Options options;

@@ -1,32 +1,61 @@
+#include <algorithm>
+
+#include "cuda/stream_owner.hpp"
 #include "engine/plan_state.hpp"
-#include "kiln/error.hpp"
 
 namespace kiln::engine {
 
-CUdeviceptr Workspaces::find(CUstream stream) const noexcept {
-  for (const Block* block = head_.load(std::memory_order_acquire); block != nullptr; block = block->next)
-    if (block->stream == stream) return block->buffer.pointer();
-  return 0;
+Workspaces::Key Workspaces::key_of(CUstream stream) noexcept {
+  thread_local const char here = 0;  // its address tells threads apart
+  return cuda::is_per_thread(stream) ? static_cast<Key>(&here) : stream;
 }
 
-CUdeviceptr Workspaces::make(CUstream stream) {
-  if (bytes_ == 0) return 0;
+const Workspaces::Block* Workspaces::block_of(Key stream) const noexcept {
+  const Block* block = head_.load(std::memory_order_acquire);
+  while (block != nullptr && block->stream != stream) block = block->next;
+  return block;
+}
+
+CUdeviceptr Workspaces::find(CUstream stream) const noexcept {
+  const Block* block = block_of(key_of(stream));
+  return block != nullptr ? block->buffer.pointer() : 0;
+}
+
+CUdeviceptr Workspaces::make(CUstream stream) { return make_keyed(key_of(stream)); }
+
+/// Zeroed on a stream of its own and waited for: a graph that is captured on one stream may be launched on another.
+CUdeviceptr Workspaces::make_keyed(Key stream) {
   const std::lock_guard lock(mutex_);
-  if (const CUdeviceptr existing = find(stream)) return existing;
-  if (cuda::is_capturing(stream))
-    throw Error(
-        ErrorKind::capture,
-        "the plan has no workspace for this stream yet, and nothing is allocated while it captures; call Op::plan(problem, stream) before the capture");
+  if (const Block* existing = block_of(stream)) return existing->buffer.pointer();
   cuda::Buffer buffer(bytes_);
-  if (zeroed_) buffer.fill_bytes(0, stream);
+  if (zeroed_ && bytes_ > 0) {
+    const cuda::Stream own;
+    buffer.fill_bytes(0, own.handle());
+    own.synchronize();
+  }
   Block& block = blocks_.emplace_back(Block{stream, std::move(buffer), head_.load(std::memory_order_relaxed)});
   head_.store(&block, std::memory_order_release);
   return block.buffer.pointer();
 }
 
+void Workspaces::make_as(const Workspaces& other) {
+  for (const Block* block = other.head_.load(std::memory_order_acquire); block != nullptr; block = block->next)
+    make_keyed(block->stream);
+}
+
+bool PlanState::serves(CUstream stream) const noexcept {
+  return workspaces->serves(stream) &&
+         std::ranges::all_of(lower_parts, [&](const LowerPart& part) { return part.plan->serves(stream); });
+}
+
 void PlanState::make_workspaces(CUstream stream) const {
   workspaces->make(stream);
   for (const LowerPart& part : lower_parts) part.plan->make_workspaces(stream);
+}
+
+void PlanState::make_workspaces_as(const PlanState& other) const {
+  workspaces->make_as(*other.workspaces);
+  for (const LowerPart& part : lower_parts) part.plan->make_workspaces_as(other);
 }
 
 }  // namespace kiln::engine

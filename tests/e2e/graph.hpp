@@ -5,18 +5,20 @@
 
 namespace e2e {
 
-/// Captures what `work` enqueues on the machine's stream, and runs it once.
+/// Captures what `work` enqueues on a stream, and runs it on that stream.
 class Graph {
  public:
   static constexpr int global = 0, thread_local_ = 1, relaxed = 2;  // CUstreamCaptureMode
   template <typename Work>
-  Graph(const Machine& machine, int mode, Work work) : machine_(machine) {
-    REQUIRE(driver_call<kiln::Stream, int>("cuStreamBeginCapture_v2", machine.stream(), mode) == 0);
+  Graph(kiln::Stream stream, int mode, Work work) : stream_(stream) {
+    REQUIRE(driver_call<kiln::Stream, int>("cuStreamBeginCapture_v2", stream, mode) == 0);
     work();
-    REQUIRE(driver_call<kiln::Stream, CUgraph_st**>("cuStreamEndCapture", machine.stream(), &graph_) == 0);
+    REQUIRE(driver_call<kiln::Stream, CUgraph_st**>("cuStreamEndCapture", stream, &graph_) == 0);
     REQUIRE(driver_call<CUgraphExec_st**, CUgraph_st*, unsigned long long>("cuGraphInstantiateWithFlags", &executable_,
                                                                            graph_, 0ULL) == 0);
   }
+  template <typename Work>
+  Graph(const Machine& machine, int mode, Work work) : Graph(machine.stream(), mode, work) {}
   ~Graph() {
     driver_call<CUgraphExec_st*>("cuGraphExecDestroy", executable_);
     driver_call<CUgraph_st*>("cuGraphDestroy", graph_);
@@ -24,11 +26,11 @@ class Graph {
   Graph(const Graph&) = delete;
   Graph& operator=(const Graph&) = delete;
   void replay() const {
-    REQUIRE(driver_call<CUgraphExec_st*, kiln::Stream>("cuGraphLaunch", executable_, machine_.stream()) == 0);
+    REQUIRE(driver_call<CUgraphExec_st*, kiln::Stream>("cuGraphLaunch", executable_, stream_) == 0);
   }
 
  private:
-  const Machine& machine_;
+  kiln::Stream stream_;
   CUgraph_st* graph_ = nullptr;
   CUgraphExec_st* executable_ = nullptr;
 };

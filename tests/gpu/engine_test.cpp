@@ -1,4 +1,4 @@
-// The whole path on a device: tune, replay, restart, capture.
+// The whole path on a device: tune, replay, restart.
 #include <fmt/format.h>
 
 #include <thread>
@@ -7,14 +7,6 @@
 
 namespace kiln::gpu_tests {
 namespace {
-
-Options options(MissPolicy policy, const std::filesystem::path& overlay) {
-  Options options;
-  options.on_miss = policy;
-  options.overlay = overlay;
-  options.template_paths = test_ops();
-  return options;
-}
 
 std::filesystem::path temporary_folder() {
   std::string name = (std::filesystem::temp_directory_path() / "kiln-gpu-XXXXXX").string();
@@ -56,35 +48,6 @@ TEST_CASE("one tune serves every length of its bucket, in this engine and in the
   CHECK(again.stats().overlay == 1);
   CHECK(again.stats().hot == 31);
   std::filesystem::remove_all(folder);
-}
-
-TEST_CASE("a capture meets a miss with an error and is not broken by it; a prepared plan is captured and replays") {
-  Fixture fixture;
-  const cuda::Driver& driver = cuda::Driver::get();
-  const Engine engine(options(MissPolicy::nearest, ""));
-  const Op op = engine.op("gemm");
-  const spec::Op& described = fixture.op("gemm");
-  const Problem problem = fixture.problem(described, {{"m", "64"}, {"n", "256"}, {"k", "512"}, {"dtype", "bf16"}});
-  Problem other = problem;
-  other[op.axis("m")] = 1000;
-  tune::VerificationCase verified(described, problem, fixture.facts(), fixture.arch(), fixture.cubins, 3,
-                                  fixture.stream.handle());
-  const CUstream stream = fixture.stream.handle();
-  op.plan(problem, stream);
-  verified.poison(stream);
-  fixture.stream.synchronize();
-  cuda::check(driver.cuStreamBeginCapture_v2(stream, CU_STREAM_CAPTURE_MODE_THREAD_LOCAL), "cuStreamBeginCapture");
-  CHECK_THROWS_AS(op.launch(other, verified.arguments(), stream), Error);
-  op.launch(problem, verified.arguments(), stream);
-  CUgraph graph = nullptr;
-  CUgraphExec executable = nullptr;
-  cuda::check(driver.cuStreamEndCapture(stream, &graph), "cuStreamEndCapture");
-  cuda::check(driver.cuGraphInstantiateWithFlags(&executable, graph, 0), "cuGraphInstantiate");
-  cuda::check(driver.cuGraphLaunch(executable, stream), "cuGraphLaunch");
-  const tune::Check check = verified.check(stream);
-  CHECK_MESSAGE(check.right, check.reason);
-  driver.cuGraphExecDestroy(executable);
-  driver.cuGraphDestroy(graph);
 }
 
 TEST_CASE("eight threads on one engine, each on its own stream, get right answers from one plan") {

@@ -25,6 +25,14 @@ inline std::vector<std::filesystem::path> test_ops() {
   return {root / "tests/ops", root / "examples/ops"};
 }
 
+inline Options options(MissPolicy policy, const std::filesystem::path& overlay) {
+  Options options;
+  options.on_miss = policy;
+  options.overlay = overlay;
+  options.template_paths = test_ops();
+  return options;
+}
+
 struct Fixture {
   cuda::Context context{0};
   cuda::Context::Scope scope{context};

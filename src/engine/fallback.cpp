@@ -1,0 +1,90 @@
+// The record's config is not legal at these sizes or addresses: a default serves.
+#include <fmt/format.h>
+
+#include "engine/state.hpp"
+#include "kiln/error.hpp"
+
+namespace kiln::engine {
+
+/// What no size inside the bucket can mend.
+std::optional<std::string> OpState::why_default_cannot_serve(const spec::Implementation& implementation,
+                                                             const Problem& bucket) const {
+  const spec::DeviceFacts& facts = engine.context.info().facts;
+  if (auto why = spec::why_not_eligible(op, implementation, bucket, facts)) return why;
+  const auto frame = spec::make_frame(op, &implementation, bucket, facts, implementation.default_config);
+  if (auto broken = jit::broken_fixed_constraint(op, implementation, frame))
+    return fmt::format("the constraint '{}' does not hold", *broken);
+  return std::nullopt;
+}
+
+const spec::Implementation* OpState::default_at(const Problem& problem) const {
+  const Problem bucket = spec::bucket_of(op, problem);
+  for (const spec::Implementation& each : op.implementations)
+    if (!why_default_cannot_serve(each, bucket) &&
+        !spec::broken_constraint(op, each, problem, engine.context.info().facts, each.default_config))
+      return &each;
+  return nullptr;
+}
+
+const PlanState* OpState::loaded_fallback(const spec::Implementation& implementation,
+                                          const Problem& bucket) const noexcept {
+  return fallbacks_[static_cast<std::size_t>(&implementation - op.implementations.data())].find(bucket);
+}
+
+const PlanState* OpState::fallback(const spec::Implementation& implementation, const Problem& bucket) {
+  if (const PlanState* loaded = loaded_fallback(implementation, bucket)) return loaded;
+  const cuda::Context::Scope scope(engine.context);
+  const cuda::RelaxedCapture relaxed;
+  return make_once(fallbacks_[static_cast<std::size_t>(&implementation - op.implementations.data())], bucket, [&] {
+    Lookup lookup;
+    lookup.bucket = bucket;
+    lookup.implementation = &implementation;
+    lookup.config = implementation.default_config;
+    return load(lookup);
+  });
+}
+
+void OpState::require_tensors(const Problem& problem, const Arguments& arguments) const {
+  const auto selected = spec::make_frame(op, nullptr, problem, engine.context.info().facts);
+  for (std::size_t i = 0; i < op.tensors.size(); ++i)
+    if (arguments.tensors[i] == nullptr && !op.tensors[i].optional && spec::Op::takes_part(op.tensors[i], selected))
+      throw Error(ErrorKind::bad_input,
+                  fmt::format("{}: tensor '{}' is missing (a null address); set it in the call's Arguments", op.name,
+                              op.tensors[i].name));
+}
+
+/// The first implementation whose default is legal serves; on a capturing stream, the first that is loaded.
+Origin OpState::launch_fallback(const PlanState& refused, const jit::CallFrame& frame, const Problem& problem,
+                                const Arguments& arguments, CUstream stream) {
+  require_tensors(problem, arguments);
+  std::string reasons =
+      fmt::format("{} {}: {}", refused.implementation, refused.config, refused.executable.explain(frame, arguments));
+  std::string missing;  // on a capturing stream
+  const Problem bucket = spec::bucket_of(op, problem);
+  for (const spec::Implementation& implementation : op.implementations) {
+    if (auto why = why_default_cannot_serve(implementation, bucket)) {
+      reasons += fmt::format("; default of {}: {}", implementation.name, *why);
+      continue;
+    }
+    const PlanState* plan = loaded_fallback(implementation, bucket);
+    if (plan == nullptr && captures(stream)) {
+      missing = fmt::format("{}; the default of {} is not loaded", reasons, implementation.name);
+      continue;
+    }
+    if (plan == nullptr) plan = fallback(implementation, bucket);
+    if (plan->executable.admits(frame, arguments) != jit::Admission::admitted) {
+      reasons += fmt::format("; default of {}: {}", implementation.name, plan->executable.explain(frame, arguments));
+    } else if (run(*plan, frame, arguments, stream)) {
+      engine.counters.count_constraint_fallback();
+      count(*plan, problem, Origin::default_);
+      return Origin::default_;
+    } else {
+      missing = fmt::format("{}; the default of {} has no workspace for this stream", reasons, implementation.name);
+    }
+  }
+  if (!missing.empty()) return launch_stand_in(problem, arguments, stream, missing);
+  throw Error(ErrorKind::bad_input, fmt::format("{} {}: no implementation can serve this call: {}", op.name,
+                                                spec::to_string(op, problem), reasons));
+}
+
+}  // namespace kiln::engine
