@@ -1,3 +1,4 @@
+// Which run-time value of a call does not hold, in words: what RuntimeForm answers with a bool.
 #include <fmt/format.h>
 
 #include <limits>
@@ -59,11 +60,6 @@ int fill_slots(CallFrame& call, std::span<const spec::Runtime> runtime, std::siz
 }
 
 }  // namespace
-
-bool Executable::fill(CallFrame& call, const Problem& problem, const Arguments& arguments) const noexcept {
-  Fault fault = Fault::none;
-  return fill_slots(call, runtime_, axes_, problem, arguments, fault) < 0;
-}
 
 std::string Executable::explain_frame(const Problem& problem, const Arguments& arguments) const {
   CallFrame call{};

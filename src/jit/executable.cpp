@@ -74,7 +74,11 @@ Executable::Executable(const spec::Op& op, const spec::Implementation& implement
 
 Executable::Executable(const spec::Op& op, const spec::Implementation& implementation,
                        std::span<const std::int64_t> frame, std::shared_ptr<Module> module)
-    : module_(std::move(module)), op_(op.name), axes_(op.axes.size()), first_static_(op.first_static()) {
+    : launch_kernel_(cuda::Driver::get().cuLaunchKernelEx),
+      module_(std::move(module)),
+      op_(op.name),
+      axes_(op.axes.size()),
+      first_static_(op.first_static()) {
   load_runtime(op, frame);
   load_constraints(op, implementation, frame);
   load_workspaces(implementation, frame);
@@ -88,15 +92,36 @@ Executable::Executable(const spec::Op& op, const spec::Implementation& implement
     auto& entry = alignment_[static_cast<std::size_t>(tensor)];
     entry.mask = std::max(entry.mask, static_cast<std::uint64_t>(alignment - 1));
   }
+  make_form(op, frame);
 }
 
 Executable::Executable(const spec::Op& op, std::span<const std::int64_t> frame, const Cubin& cubin)
-    : module_(std::make_shared<Module>(cubin.image, cubin.lowered_names)),
+    : launch_kernel_(cuda::Driver::get().cuLaunchKernelEx),
+      module_(std::make_shared<Module>(cubin.image, cubin.lowered_names)),
       op_(op.name),
       axes_(op.axes.size()),
       first_static_(op.first_static()) {
   load_runtime(op, frame);
   load_passes(op, op.reference, frame);
+  make_form(op, frame);
+}
+
+void Executable::make_form(const spec::Op& op, std::span<const std::int64_t> frame) {
+  for (std::size_t i = 0; i < axes_; ++i) {
+    const spec::Axis& axis = op.axes[i];
+    ranges_.push_back({axis.policy.low(frame[i], axis.minimum, axis.maximum), frame[i]});
+  }
+  ranges_.resize(axes_ + runtime_.size());
+  form_ = make_launch_form({ranges_, axes_, runtime_, constraints_, passes_});
+  for (std::size_t i = 0; i < alignment_.size(); ++i)
+    if (alignment_[i].mask != 0 || alignment_[i].required)
+      form_.tensors.push_back({alignment_[i].mask, alignment_[i].required ? 1U : 0U, static_cast<std::uint32_t>(i)});
+}
+
+bool Executable::covers(const Problem& problem) const noexcept {
+  for (std::size_t i = 0; i < axes_; ++i)
+    if (problem.axes[i] < ranges_[i].lowest || problem.axes[i] > ranges_[i].highest) return false;
+  return true;
 }
 
 void Executable::load_runtime(const spec::Op& op, std::span<const std::int64_t> frame) {
@@ -181,8 +206,8 @@ void Executable::load_attributes(const spec::Op& op, LoadedPass& loaded, const s
   }
 }
 
-Executable::LoadedArgument Executable::load_argument(const spec::Op& op, const spec::Argument& argument,
-                                                     std::span<const std::int64_t> frame) const {
+LoadedArgument Executable::load_argument(const spec::Op& op, const spec::Argument& argument,
+                                         std::span<const std::int64_t> frame) const {
   LoadedArgument loaded;
   loaded.kind = argument.kind;
   loaded.index = argument.index;
@@ -207,16 +232,6 @@ Executable::LoadedArgument Executable::load_argument(const spec::Op& op, const s
     default: break;
   }
   return loaded;
-}
-
-Admission Executable::admits(const CallFrame& call, const Arguments& arguments) const noexcept {
-  for (std::size_t i = 0; i < alignment_.size(); ++i) {
-    const auto address = reinterpret_cast<std::uint64_t>(arguments.tensors[i]);
-    if ((address & alignment_[i].mask) != 0 || (address == 0 && alignment_[i].required)) return Admission::tensor;
-  }
-  for (const spec::Expression& constraint : constraints_)
-    if (!constraint.evaluate(call.view()).truth()) return Admission::constraint;
-  return Admission::admitted;
 }
 
 std::string Executable::explain(const CallFrame& call, const Arguments& arguments) const {

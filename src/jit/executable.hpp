@@ -2,6 +2,7 @@
 #pragma once
 
 #include <array>
+#include <cassert>
 #include <cstdint>
 #include <memory>
 #include <optional>
@@ -9,6 +10,7 @@
 #include <string>
 #include <vector>
 
+#include "jit/launch_form.hpp"
 #include "jit/module.hpp"
 #include "jit/specialisation.hpp"
 #include "kiln/arguments.hpp"
@@ -26,17 +28,12 @@ Specialisation specialise_reference(const spec::Op& op, std::span<const std::int
 std::optional<std::string> broken_fixed_constraint(const spec::Op& op, const spec::Implementation& implementation,
                                                    std::span<const std::int64_t> frame);
 
-/// The dynamic part of a frame at one call: axes, then run-time values (integers as numbers, reals as bits).
-struct CallFrame {
-  std::array<std::int64_t, max_axes + max_runtime> slots;
-  [[nodiscard]] std::span<const std::int64_t> view() const noexcept { return slots; }
-};
-
 enum class Admission : std::uint8_t { admitted, constraint, tensor };
 
 class Executable {
  public:
-  /// Loads the cubin into the current context and folds every expression over `frame` (spec::make_frame at the bucket's upper edge).
+  /// Loads the cubin into the current context and folds every expression over `frame` (spec::make_frame at the bucket's upper edge) and
+  /// over what its bucket leaves open: problems of other buckets may not be launched.
   /// Throws Error(driver_failed), or Error(bad_manifest) for geometry that does not compute.
   Executable(const spec::Op& op, const spec::Implementation& implementation, std::span<const std::int64_t> frame,
              const Cubin& cubin);
@@ -48,11 +45,18 @@ class Executable {
 
   /// Fills the frame of one call: sizes, run-time values as given or by their defaults. False when a run-time value is under its
   /// minimum, does not fit its type, was not given and has no default, or overflows; explain_frame then says which.
-  [[nodiscard]] bool fill(CallFrame& call, const Problem& problem, const Arguments& arguments) const noexcept;
+  [[nodiscard]] bool fill(CallFrame& call, const Problem& problem, const Arguments& arguments) const noexcept {
+    assert(covers(problem));
+    return form_.fill(call, problem, arguments);
+  }
   [[nodiscard]] std::string explain_frame(const Problem& problem, const Arguments& arguments) const;
 
   /// Whether this config is legal for the real sizes and addresses. No allocation, no exception.
-  [[nodiscard]] Admission admits(const CallFrame& call, const Arguments& arguments) const noexcept;
+  [[nodiscard]] Admission admits(const CallFrame& call, const Arguments& arguments) const noexcept {
+    if (!form_.takes(arguments)) [[unlikely]]
+      return Admission::tensor;
+    return form_.holds(call, arguments) ? Admission::admitted : Admission::constraint;
+  }
   /// Why `admits` refuses: the constraint's text, or the tensor and the alignment that it needs.
   [[nodiscard]] std::string explain(const CallFrame& call, const Arguments& arguments) const;
 
@@ -64,6 +68,10 @@ class Executable {
 
   /// Whether its first pass may begin before what precedes it in the stream has ended.
   [[nodiscard]] bool overlaps_predecessor() const noexcept;
+  /// What each pass would give the driver. As launch otherwise.
+  [[nodiscard]] std::size_t passes() const noexcept { return passes_.size(); }
+  void arrange(std::size_t pass, const LaunchInput& input, PassCall& call) const;
+
   [[nodiscard]] std::int64_t workspace_bytes() const noexcept { return workspace_bytes_; }
   [[nodiscard]] bool workspace_zeroed() const noexcept { return workspace_zeroed_; }
   /// Of the first pass, with the largest spill of all passes.
@@ -74,25 +82,6 @@ class Executable {
   [[nodiscard]] std::int64_t blocks(const CallFrame& call) const noexcept;
 
  private:
-  struct LoadedArgument {
-    spec::ArgumentKind kind = spec::ArgumentKind::tensor;
-    int index = 0;            // tensor; slot of the call frame; value of `values`
-    std::int64_t offset = 0;  // workspace
-    spec::Expression value;
-    std::int64_t minimum = 0, maximum = 0;              // of value: what its type holds
-    std::vector<spec::Expression> shape, strides, box;  // tensor_map, outermost first
-    std::uint32_t swizzle = 0;
-    spec::DType dtype = spec::DType::f32;
-  };
-  struct LoadedPass {
-    CUfunction function = nullptr;
-    std::array<spec::Expression, 3> grid;
-    CUlaunchConfig config{};
-    std::array<CUlaunchAttribute, 3> attributes{};
-    unsigned attribute_count = 0;
-    std::vector<LoadedArgument> arguments;
-    std::string kernel;  // for messages
-  };
   struct Alignment {
     std::uint64_t mask = 0;  // address bits that must be 0
     bool required = true;    // null is refused
@@ -106,10 +95,18 @@ class Executable {
   void load_constraints(const spec::Op& op, const spec::Implementation& implementation,
                         std::span<const std::int64_t> frame);
   void load_workspaces(const spec::Implementation& implementation, std::span<const std::int64_t> frame);
-  [[nodiscard]] CUresult launch_pass(const LoadedPass& pass, const CallFrame& call, const Arguments& arguments,
-                                     CUstream stream, CUdeviceptr workspace, CUdeviceptr reports) const;
+  [[noreturn]] void refuse(const LoadedPass& pass, const CallFrame& call) const;
+  /// Whether the problem is of the bucket that this was made for.
+  [[nodiscard]] bool covers(const Problem& problem) const noexcept;
+  void make_form(const spec::Op& op, std::span<const std::int64_t> frame);
 
   void load_runtime(const spec::Op& op, std::span<const std::int64_t> frame);
+
+  // What launches read.
+  LaunchForm form_;
+  decltype(cuda::Driver::cuLaunchKernelEx) launch_kernel_;
+  std::int64_t workspace_bytes_ = 0;
+  bool workspace_zeroed_ = false;
 
   std::shared_ptr<Module> module_;
   std::string op_;  // for messages
@@ -121,8 +118,7 @@ class Executable {
   std::vector<Alignment> alignment_;           // one a tensor
   std::vector<std::string> tensor_names_;
   std::vector<std::int64_t> workspace_offsets_;
-  std::int64_t workspace_bytes_ = 0;
-  bool workspace_zeroed_ = false;
+  std::vector<spec::Range> ranges_;  // what the bucket leaves open of the call frame
 };
 
 }  // namespace kiln::jit

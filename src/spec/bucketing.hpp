@@ -38,15 +38,27 @@ struct BucketForm {
     for (std::size_t i = 0; i < axes; ++i) differing |= words.words[1 + i] ^ static_cast<std::uint64_t>(bucket.axes[i]);
     return differing == 0;
   }
-  /// Multiplications that do not wait for each other; the last one brings high bits, in which powers of two differ, down to where a
-  /// table looks.
+  /// Of a bucket's words, one after the other. Multiplications do not wait for each other; the last one brings high bits, in which
+  /// powers of two differ, down to where a table looks.
+  class Hash {
+   public:
+    explicit Hash(std::uint64_t first) noexcept : sum_(first * multipliers[0]) {}
+    void add(std::uint64_t word) noexcept { sum_ += word * *++multiplier_; }
+    [[nodiscard]] std::uint64_t finish() const noexcept {
+      constexpr std::uint64_t last = 0x9E3779B97F4A7C15;
+      __extension__ using Wide = unsigned __int128;
+      const Wide product = static_cast<Wide>(sum_ ^ (sum_ >> 32)) * last;
+      return static_cast<std::uint64_t>(product) ^ static_cast<std::uint64_t>(product >> 64);
+    }
+
+   private:
+    std::uint64_t sum_;
+    const std::uint64_t* multiplier_ = multipliers.data();
+  };
   [[nodiscard]] std::uint64_t hash(const std::uint64_t* words) const noexcept {
-    std::uint64_t sum = words[0] * multipliers[0];
-    for (std::size_t i = 1; i <= axes; ++i) sum += words[i] * multipliers[i];
-    constexpr std::uint64_t last = 0x9E3779B97F4A7C15;
-    __extension__ using Wide = unsigned __int128;
-    const Wide product = static_cast<Wide>(sum ^ (sum >> 32)) * last;
-    return static_cast<std::uint64_t>(product) ^ static_cast<std::uint64_t>(product >> 64);
+    Hash result(words[0]);
+    for (std::size_t i = 1; i <= axes; ++i) result.add(words[i]);
+    return result.finish();
   }
 
  private:
@@ -66,13 +78,16 @@ class Bucketing {
     const auto selections = std::bit_cast<std::uint64_t>(problem.selections);
     std::uint64_t wrong = ((selections + past_selections_) | selections) & top_of_selections_;
     bucket.words[0] = selections & form_.selections;
-    for (std::size_t i = 0; i < form_.axes; ++i) {
-      const AxisForm& axis = axes_[i];
-      const auto value = static_cast<std::uint64_t>(problem.axes[i]);
-      wrong |= static_cast<std::uint64_t>(!axis.takes(value));
-      bucket.words[1 + i] = axis.high(value);
+    BucketForm::Hash hash(bucket.words[0]);
+    const std::int64_t* value = problem.axes.data();
+    std::uint64_t* high = bucket.words.data();
+    for (const AxisForm *axis = axes_.data(), *end = axis + form_.axes; axis != end; ++axis, ++value) {
+      const auto size = static_cast<std::uint64_t>(*value);
+      wrong |= static_cast<std::uint64_t>(!axis->takes(size));
+      *++high = axis->high(size);
+      hash.add(*high);
     }
-    bucket.hash = form_.hash(bucket.words.data());
+    bucket.hash = hash.finish();
     return wrong == 0;
   }
 

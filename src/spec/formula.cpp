@@ -2,6 +2,8 @@
 
 #include <bit>
 
+#include "spec/expression_arithmetic.hpp"
+
 namespace kiln::spec {
 namespace {
 
@@ -29,13 +31,28 @@ bool stops_early(Operation operation) {
 }  // namespace
 
 Formula::Formula(const Expression& expression) {
-  if (append(*expression.tree_)) return;
+  Tail tail;
+  if (append(*expression.tree_, tail)) {
+    if (steps_ > 0) tail_ = std::make_shared<const Tail>(std::move(tail));
+    return;
+  }
   *this = Formula();
   start_ = Start::expression;
-  expression_ = std::make_shared<const Expression>(expression);
+  tail_ = std::make_shared<const Tail>(Tail{{}, expression});
 }
 
-bool Formula::append(const Node& node) {
+std::vector<Formula> Formula::conjuncts(const Expression& expression) {
+  const Node& node = *expression.tree_;
+  if (node.operation != Operation::logical_and) return {Formula(expression)};
+  std::vector<Formula> all;
+  for (const Tree& child : node.children) {
+    const std::vector<Formula> part = conjuncts(Expression(expression.text_, child));
+    all.insert(all.end(), part.begin(), part.end());
+  }
+  return all;
+}
+
+bool Formula::append(const Node& node, Tail& tail) {
   if (node.operation == Operation::constant) {
     constant_ = node.operand;
     return true;
@@ -46,17 +63,19 @@ bool Formula::append(const Node& node) {
     return true;
   }
   if (stops_early(node.operation)) return false;
-  if (node.children.size() == 1) return append(*node.children[0]) && append_step(node.operation, 0);
+  if (node.children.size() == 1) return append(*node.children[0], tail) && append_step(node.operation, 0, tail);
   const Node& left = *node.children[0];
   const Node& right = *node.children[1];
-  if (right.operation == Operation::constant) return append(left) && append_step(node.operation, right.operand);
+  if (right.operation == Operation::constant)
+    return append(left, tail) && append_step(node.operation, right.operand, tail);
   const auto other = turned(node.operation);
-  return other && left.operation == Operation::constant && append(right) && append_step(*other, left.operand);
+  return other && left.operation == Operation::constant && append(right, tail) &&
+         append_step(*other, left.operand, tail);
 }
 
-bool Formula::append_step(Operation operation, std::int64_t operand) {
-  if (steps_ == chain_.size()) return false;
-  Step& step = chain_[steps_++];
+bool Formula::append_step(Operation operation, std::int64_t operand, Tail& tail) {
+  if (steps_ == most_steps) return false;
+  Step& step = tail.chain[steps_++];
   step.operation = operation;
   step.operand = operand;
   const bool divides =
@@ -69,14 +88,36 @@ bool Formula::append_step(Operation operation, std::int64_t operand) {
 }
 
 bool Formula::same_chain(const Formula& other) const noexcept {
-  return start_ != Start::expression && start_ == other.start_ && steps_ == other.steps_ && slot_ == other.slot_ &&
-         constant_ == other.constant_ && chain_ == other.chain_;
+  if (start_ == Start::expression || start_ != other.start_ || steps_ != other.steps_) return false;
+  if (slot_ != other.slot_ || constant_ != other.constant_) return false;
+  return steps_ == 0 || tail_->chain == other.tail_->chain;
 }
 
-bool Formula::evaluate_expression(std::span<const std::int64_t> frame, std::int64_t& number) const noexcept {
-  const Value value = expression_->evaluate(frame);
-  number = value.number;
-  return value.ok();
+inline bool Formula::take(const Step& step, std::int64_t& value) noexcept {
+  if (step.shifts && value >= 0) {  // the processor's division takes longer than all the rest of a formula
+    const std::int64_t mask = (std::int64_t{1} << step.shift) - 1;
+    switch (step.operation) {
+      case Operation::ceil_div: value = (value >> step.shift) + ((value & mask) != 0); return true;
+      case Operation::divide: value >>= step.shift; return true;
+      default: value &= mask; return true;  // remainder
+    }
+  }
+  const Value result =
+      step.operation <= Operation::absolute ? apply(step.operation, value) : apply(step.operation, value, step.operand);
+  value = result.number;
+  return result.ok();
+}
+
+bool Formula::evaluate_tail(std::span<const std::int64_t> frame, std::int64_t& number) const noexcept {
+  if (start_ == Start::expression) {
+    const Value value = tail_->expression.evaluate(frame);
+    number = value.number;
+    return value.ok();
+  }
+  number = start_ == Start::slot ? frame[slot_] : constant_;
+  for (std::size_t i = 0; i < steps_; ++i)
+    if (!take(tail_->chain[i], number)) return false;
+  return true;
 }
 
 }  // namespace kiln::spec

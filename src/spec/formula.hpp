@@ -5,8 +5,10 @@
 #include <cstdint>
 #include <memory>
 #include <optional>
+#include <span>
+#include <vector>
 
-#include "spec/expression_arithmetic.hpp"
+#include "spec/expression.hpp"
 
 namespace kiln::spec {
 
@@ -17,14 +19,13 @@ class Formula {
   Formula() = default;  // 0
   /// Of an expression in its last form: specialised, and `within` what is known of its slots.
   explicit Formula(const Expression& expression);
+  /// Formulas that all hold (truth) where the expression holds, and only there: a && b are two.
+  static std::vector<Formula> conjuncts(const Expression& expression);
 
   /// The number that Expression::evaluate gives; false when it has no value. No allocation, no exception.
   [[nodiscard]] bool evaluate(std::span<const std::int64_t> frame, std::int64_t& number) const noexcept {
-    if (start_ == Start::expression) return evaluate_expression(frame, number);
-    std::int64_t value = start_ == Start::slot ? frame[slot_] : constant_;
-    for (std::size_t i = 0; i < steps_; ++i)
-      if (!take(chain_[i], value)) return false;
-    number = value;
+    if (tail_ != nullptr) return evaluate_tail(frame, number);
+    number = start_ == Start::slot ? frame[slot_] : constant_;
     return true;
   }
   /// Whether it has a value that is not zero.
@@ -41,38 +42,29 @@ class Formula {
  private:
   enum class Start : std::uint8_t { constant, slot, expression };
   struct Step {
-    Operation operation = Operation::constant;
-    std::uint8_t shift = 0;  // of a division by a power of two
-    bool shifts = false;
+    Operation operation{};
+    bool shifts = false;  // divides by a power of two
+    std::uint8_t shift = 0;
     std::int64_t operand = 0;
     bool operator==(const Step&) const = default;
   };
+  static constexpr std::size_t most_steps = 3;
+  struct Tail {
+    std::array<Step, most_steps> chain{};
+    Expression expression;  // of what is no chain
+  };
   /// Appends what leads from a slot or a number to this node; false when it is no chain.
-  bool append(const Node& node);
-  bool append_step(Operation operation, std::int64_t operand);
-  [[nodiscard]] bool evaluate_expression(std::span<const std::int64_t> frame, std::int64_t& number) const noexcept;
+  bool append(const Node& node, Tail& tail);
+  bool append_step(Operation operation, std::int64_t operand, Tail& tail);
+  /// Out of line: most formulas are a slot, and their callers stay small.
+  [[nodiscard]] bool evaluate_tail(std::span<const std::int64_t> frame, std::int64_t& number) const noexcept;
+  static bool take(const Step& step, std::int64_t& value) noexcept;
 
-  static bool take(const Step& step, std::int64_t& value) noexcept {
-    if (step.shifts && value >= 0) {  // the processor's division takes longer than all the rest of a formula
-      const std::int64_t mask = (std::int64_t{1} << step.shift) - 1;
-      switch (step.operation) {
-        case Operation::ceil_div: value = (value >> step.shift) + ((value & mask) != 0); return true;
-        case Operation::divide: value >>= step.shift; return true;
-        default: value &= mask; return true;  // remainder
-      }
-    }
-    const Value result = step.operation <= Operation::absolute ? apply(step.operation, value)
-                                                               : apply(step.operation, value, step.operand);
-    value = result.number;
-    return result.ok();
-  }
-
+  std::shared_ptr<const Tail> tail_;  // null for a number or a slot alone
+  std::int64_t constant_ = 0;
+  std::uint16_t slot_ = 0;
   Start start_ = Start::constant;
   std::uint8_t steps_ = 0;
-  std::uint16_t slot_ = 0;
-  std::int64_t constant_ = 0;
-  std::array<Step, 3> chain_{};
-  std::shared_ptr<const Expression> expression_;
 };
 
 }  // namespace kiln::spec

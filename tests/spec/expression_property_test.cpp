@@ -241,14 +241,16 @@ TEST_CASE("a formula gives the value of its expression, or none where that has n
     RC_LOG(text);
     const Expression expression = Expression::parse(text, symbols());
     const Formula formula(expression);
-    const Formula copy = formula;
+    const std::vector<Formula> parts = Formula::conjuncts(expression);
     for (int i = 0; i < 20; ++i) {
       const auto frame = random_frame();
       const Value wanted = expression.evaluate(frame);
       std::int64_t got = 0;
       RC_ASSERT(formula.evaluate(frame, got) == wanted.ok());
       if (wanted.ok()) RC_ASSERT(got == wanted.number);
-      RC_ASSERT(copy.truth(frame) == wanted.truth());
+      RC_ASSERT(formula.truth(frame) == wanted.truth());
+      RC_ASSERT(std::all_of(parts.begin(), parts.end(), [&](const Formula& each) { return each.truth(frame); }) ==
+                wanted.truth());
     }
   }));
 }

@@ -1,0 +1,186 @@
+#include "jit/launch_form.hpp"
+
+#include <algorithm>
+#include <bit>
+#include <limits>
+#include <set>
+
+namespace kiln::jit {
+namespace {
+
+spec::Range range_of_type(spec::RuntimeType type) {
+  switch (type) {
+    case spec::RuntimeType::i32:
+      return {std::numeric_limits<std::int32_t>::min(), std::numeric_limits<std::int32_t>::max()};
+    case spec::RuntimeType::u32: return {0, std::numeric_limits<std::uint32_t>::max()};
+    case spec::RuntimeType::u64: return {0, std::numeric_limits<std::int64_t>::max()};
+    default: return {};
+  }
+}
+
+std::int64_t real_bits(spec::RuntimeType type, double value) noexcept {
+  if (type == spec::RuntimeType::f32) return std::bit_cast<std::int32_t>(static_cast<float>(value));
+  return std::bit_cast<std::int64_t>(value);
+}
+
+/// Whether an integer's default is within its limits wherever it has a value.
+bool default_holds(const RuntimeForm& form) {
+  const auto value = form.value.constant_value();
+  const bool fits = form.lowest == std::numeric_limits<std::int64_t>::min() &&
+                    form.highest == std::numeric_limits<std::int64_t>::max();
+  if (!value) return fits && (!form.has_minimum || form.value.same_chain(form.minimum));
+  const auto minimum = form.has_minimum ? form.minimum.constant_value() : form.lowest;
+  return minimum && *value >= *minimum && *value >= form.lowest && *value <= form.highest;
+}
+
+RuntimeForm form_of(const spec::Runtime& runtime, std::span<const spec::Range> ranges) {
+  RuntimeForm form;
+  if (!runtime.is_integer()) {
+    form.given_holds = form.value_holds = true;
+    form.has_value = runtime.default_real.has_value();
+    if (form.has_value)
+      form.value = spec::Formula(spec::Expression::constant(real_bits(runtime.type, *runtime.default_real)));
+    return form;
+  }
+  const spec::Range limits = range_of_type(runtime.type);
+  form.lowest = limits.lowest;
+  form.highest = limits.highest;
+  form.has_minimum = runtime.minimum.has_value();
+  if (form.has_minimum) form.minimum = spec::Formula(runtime.minimum->within(ranges));
+  form.has_value = runtime.default_integer.has_value();
+  if (form.has_value) form.value = spec::Formula(runtime.default_integer->within(ranges));
+  form.value_holds = form.has_value && default_holds(form);
+  form.given_holds = !form.has_minimum && limits == spec::Range{};
+  return form;
+}
+
+std::vector<spec::Formula> open_constraints(std::span<const spec::Expression> constraints,
+                                            std::span<const spec::Range> ranges) {
+  std::vector<spec::Formula> open;
+  for (const spec::Expression& each : constraints)
+    for (spec::Formula& part : spec::Formula::conjuncts(each.within(ranges)))
+      if (part.constant_value().value_or(0) == 0) open.push_back(std::move(part));
+  return open;
+}
+
+/// Whether a constraint, or a default that may stand in one, is over this slot.
+bool is_used(const LaunchFormParts& parts, int slot) {
+  return std::any_of(parts.constraints.begin(), parts.constraints.end(),
+                     [&](const spec::Expression& each) { return each.uses(slot); }) ||
+         std::any_of(parts.runtime.begin(), parts.runtime.end(), [&](const spec::Runtime& each) {
+           return each.default_integer && each.default_integer->uses(slot);
+         });
+}
+
+/// Slots that the descriptor of a TMA argument depends on.
+std::vector<int> slots_of(const LoadedArgument& argument, std::span<const spec::Range> ranges) {
+  std::set<int> slots;
+  for (const auto* list : {&argument.shape, &argument.strides, &argument.box})
+    for (const spec::Expression& each : *list)
+      for (const int slot : each.within(ranges).slots()) slots.insert(slot);
+  return {slots.begin(), slots.end()};
+}
+
+class PassMaker {
+ public:
+  PassMaker(const LoadedPass& pass, std::span<const spec::Range> ranges) : ranges_(ranges) {
+    form_.config = pass.config;
+    form_.config.attrs = const_cast<CUlaunchAttribute*>(pass.attributes.data());
+    form_.config.numAttrs = pass.attribute_count;
+    form_.function = pass.function;
+    form_.kernel = &pass.kernel;
+    form_.constants.reserve(pass.arguments.size());
+    add_size(pass.grid[0], &CUlaunchConfig::gridDimX, most_grid_x);
+    add_size(pass.grid[1], &CUlaunchConfig::gridDimY, most_grid_yz);
+    add_size(pass.grid[2], &CUlaunchConfig::gridDimZ, most_grid_yz);
+    for (const LoadedArgument& argument : pass.arguments) form_.arguments.push_back(place(argument));
+  }
+  PassForm take() { return std::move(form_); }
+
+ private:
+  using Source = PassForm::Source;
+
+  void add_size(const spec::Expression& blocks, unsigned CUlaunchConfig::*dimension, std::int64_t most) {
+    const spec::Formula formula(blocks.within(ranges_));
+    const auto value = formula.constant_value();
+    if (value && *value >= 1 && *value <= most)
+      form_.config.*dimension = static_cast<unsigned>(*value);
+    else
+      form_.grid.push_back({dimension, most, formula});
+  }
+
+  static PassForm::Argument at(Source source, std::size_t offset) {
+    return {source, static_cast<std::uint16_t>(offset)};
+  }
+
+  PassForm::Argument constant(std::int64_t value) {
+    form_.constants.push_back(value);
+    return at(Source::constants, (form_.constants.size() - 1) * sizeof value);
+  }
+
+  /// An argument that the launch computes into element `to` of an array of ComputedArguments.
+  PassForm::Argument computed(PassForm::Computed how, std::size_t to, std::size_t array, std::size_t element) {
+    how.to = static_cast<std::uint8_t>(to);
+    form_.computed.push_back(std::move(how));
+    return at(Source::computed, array + to * element);
+  }
+
+  PassForm::Argument value(PassForm::Computed how) {
+    return computed(std::move(how), values_++, offsetof(ComputedArguments, values), sizeof(std::int64_t));
+  }
+
+  PassForm::Argument place(const LoadedArgument& argument) {
+    const auto index = static_cast<std::uint16_t>(argument.index);
+    switch (argument.kind) {
+      case spec::ArgumentKind::tensor: return at(Source::tensors, index * sizeof(const void*));
+      case spec::ArgumentKind::axis:
+      case spec::ArgumentKind::runtime: return at(Source::frame, index * sizeof(std::int64_t));
+      case spec::ArgumentKind::workspace: return value({argument.kind, 0, 0, argument.offset, {}, 0, 0});
+      case spec::ArgumentKind::expression: {
+        const spec::Formula formula(argument.value.within(ranges_));
+        const auto number = formula.constant_value();
+        if (number && *number >= argument.minimum && *number <= argument.maximum) return constant(*number);
+        return value({argument.kind, 0, 0, 0, formula, argument.minimum, argument.maximum});
+      }
+      case spec::ArgumentKind::length:
+        return computed({argument.kind, 0, index, 0, {}, 0, 0}, index, offsetof(ComputedArguments, lengths),
+                        sizeof(AxisLength));
+      case spec::ArgumentKind::tensor_map: break;
+    }
+    form_.maps.emplace_back(argument, slots_of(argument, ranges_));
+    return computed({argument.kind, 0, index, 0, {}, 0, 0}, form_.maps.size() - 1, offsetof(ComputedArguments, maps),
+                    sizeof(CUtensorMap));
+  }
+
+  std::span<const spec::Range> ranges_;
+  PassForm form_;
+  std::size_t values_ = 0;
+};
+
+}  // namespace
+
+LaunchForm make_launch_form(const LaunchFormParts& parts) {
+  LaunchForm form;
+  form.axes = parts.axes;
+  form.runtime_pieces = (parts.runtime.size() + LaunchForm::piece - 1) / LaunchForm::piece;
+  std::vector<spec::Range> at_defaults(parts.ranges.begin(), parts.ranges.end());
+  for (std::size_t i = 0; i < parts.runtime.size(); ++i) {
+    const RuntimeForm& each = form.runtime.emplace_back(form_of(parts.runtime[i], parts.ranges));
+    const auto constant = each.has_value && each.value_holds ? each.value.constant_value() : std::nullopt;
+    form.declared |= 1U << i;
+    form.defaults[i] = constant.value_or(0);
+    if (!constant) form.open_defaults |= 1U << i;
+    // A default may be over earlier ones: what is known of those may settle it.
+    if (!parts.runtime[i].default_integer) continue;
+    const auto value = parts.runtime[i].default_integer->within(at_defaults).constant_value();
+    if (value && each.has_value) at_defaults[parts.axes + i] = {*value, *value};
+  }
+  form.constraints = open_constraints(parts.constraints, parts.ranges);
+  form.constraints_at_defaults = open_constraints(parts.constraints, at_defaults);
+  for (std::size_t i = 0; i < parts.runtime.size(); ++i)
+    if (is_used(parts, static_cast<int>(parts.axes + i))) form.constrained |= 1U << i;
+  for (const LoadedPass& pass : parts.passes) form.passes.push_back(PassMaker(pass, parts.ranges).take());
+  return form;
+}
+
+}  // namespace kiln::jit

@@ -1,0 +1,35 @@
+// A pass and its arguments with static names folded, as the texts that they were: what launch forms are made of, and messages.
+#pragma once
+
+#include <array>
+#include <cstdint>
+#include <string>
+#include <vector>
+
+#include "cuda/driver_types.hpp"
+#include "spec/op.hpp"
+
+namespace kiln::jit {
+
+struct LoadedArgument {
+  spec::ArgumentKind kind = spec::ArgumentKind::tensor;
+  int index = 0;            // tensor; slot of the call frame
+  std::int64_t offset = 0;  // workspace
+  spec::Expression value;
+  std::int64_t minimum = 0, maximum = 0;              // of value: what its type holds
+  std::vector<spec::Expression> shape, strides, box;  // tensor_map, outermost first
+  std::uint32_t swizzle = 0;
+  spec::DType dtype = spec::DType::f32;
+};
+
+struct LoadedPass {
+  CUfunction function = nullptr;
+  std::array<spec::Expression, 3> grid;
+  CUlaunchConfig config{};
+  std::array<CUlaunchAttribute, 3> attributes{};
+  unsigned attribute_count = 0;
+  std::vector<LoadedArgument> arguments;
+  std::string kernel;  // for messages
+};
+
+}  // namespace kiln::jit

@@ -1,0 +1,251 @@
+// What a launch computes from its form against what the expressions of the manifest say.
+#include "jit/launch_form.hpp"
+
+#include <doctest/doctest.h>
+#include <rapidcheck.h>
+
+#include <algorithm>
+#include <cstring>
+#include <limits>
+#include <optional>
+#include <string>
+#include <vector>
+
+using namespace kiln;
+using namespace kiln::jit;
+using spec::Expression;
+using spec::Range;
+using spec::RuntimeType;
+
+namespace {
+
+constexpr std::int64_t most = std::numeric_limits<std::int64_t>::max();
+
+/// Two axes, m and n, then two run-time integers, s and t.
+spec::Symbols symbols() {
+  spec::Symbols result;
+  for (const char* name : {"m", "n", "s", "t"}) result.add(name);
+  return result;
+}
+constexpr std::size_t axes = 2;
+
+Expression random_expression(const std::vector<std::string>& texts) {
+  return Expression::parse(*rc::gen::elementOf(texts), symbols());
+}
+
+const std::vector<std::string> sizes = {"m",
+                                        "n",
+                                        "1",
+                                        "ceil_div(m, 64)",
+                                        "ceil_div(m, 48) * ceil_div(n, 32)",
+                                        "min(ceil_div(m, 8), 65535)",
+                                        "min(m, n)",
+                                        "m * n",
+                                        "m - 600",
+                                        "n / (m - 700)",
+                                        "m > n ? m : n",
+                                        "(m + n) % 17",
+                                        "s * 2",
+                                        "t"};
+const std::vector<std::string> conditions = {"s % 8 == 0",
+                                             "s * 2 % 16 == 0 && t * 2 % 16 == 0",
+                                             "pow2_ceil(m) <= 1024 || s == 1",
+                                             "m <= 900",
+                                             "t >= n && (m < 800 || s > t)",
+                                             "s / (t - 4096) < 100",
+                                             "n % 8 == 0",
+                                             "m * 0 == 1"};
+
+struct Case {
+  std::vector<Range> ranges = {{513, 1024}, {4096, 4096}, {}, {}};
+  std::vector<spec::Runtime> runtime;
+  std::vector<Expression> constraints;
+  LoadedPass pass;
+
+  static Case random() {
+    Case drawn;
+    drawn.draw();
+    return drawn;
+  }
+
+ private:
+  void draw() {
+    for (const char* name : {"s", "t"}) {
+      spec::Runtime each;
+      each.name = name;
+      each.type = *rc::gen::element(RuntimeType::i32, RuntimeType::i64, RuntimeType::u32, RuntimeType::u64);
+      const bool first = runtime.empty();
+      if (*rc::gen::inRange(0, 4) > 0)
+        each.default_integer =
+            random_expression(first ? std::vector<std::string>{"n", "m", "m * n", "-1"}
+                                    : std::vector<std::string>{"n", "s", "m + s", "4096 / (m - 513)"});
+      if (*rc::gen::arbitrary<bool>())
+        each.minimum = random_expression(first ? std::vector<std::string>{"n", "m", "1"}
+                                               : std::vector<std::string>{"n", "s", "m"});
+      runtime.push_back(each);
+    }
+    for (int i = *rc::gen::inRange(0, 4); i > 0; --i) constraints.push_back(random_expression(conditions));
+    for (Expression& each : pass.grid) each = random_expression(sizes);
+    pass.kernel = "kernel";
+    for (int i = *rc::gen::inRange(0, 6); i > 0; --i) pass.arguments.push_back(random_argument());
+  }
+
+  static LoadedArgument random_argument() {
+    LoadedArgument argument;
+    argument.kind =
+        *rc::gen::element(spec::ArgumentKind::tensor, spec::ArgumentKind::axis, spec::ArgumentKind::runtime,
+                          spec::ArgumentKind::workspace, spec::ArgumentKind::expression, spec::ArgumentKind::length);
+    argument.index = *rc::gen::inRange(0, 2);
+    if (argument.kind == spec::ArgumentKind::runtime) argument.index += axes;
+    argument.offset = 256 * *rc::gen::inRange(0, 4);
+    argument.value = random_expression(sizes);
+    argument.minimum = *rc::gen::element<std::int64_t>(0, -most - 1);
+    argument.maximum = *rc::gen::element<std::int64_t>(2147483647, most);
+    return argument;
+  }
+
+ public:
+  [[nodiscard]] LaunchForm form() const { return make_launch_form({ranges, axes, runtime, constraints, {&pass, 1}}); }
+};
+
+bool fits(RuntimeType type, std::int64_t value) {
+  switch (type) {
+    case RuntimeType::i32: return value == static_cast<std::int32_t>(value);
+    case RuntimeType::u32: return value >= 0 && value <= 4294967295;
+    case RuntimeType::u64: return value >= 0;
+    default: return true;
+  }
+}
+
+/// The frame as the manifest's expressions give it, or nothing.
+std::optional<CallFrame> frame_of(const Case& given, const Problem& problem, const Arguments& arguments) {
+  CallFrame frame{};
+  for (std::size_t i = 0; i < axes; ++i) frame.slots[i] = problem.axes[i];
+  for (std::size_t i = 0; i < given.runtime.size(); ++i) {
+    const spec::Runtime& each = given.runtime[i];
+    std::int64_t& slot = frame.slots[axes + i];
+    if ((arguments.runtime_set >> i & 1U) != 0) {
+      slot = arguments.runtime[i];
+    } else {
+      if (!each.default_integer) return std::nullopt;
+      const spec::Value value = each.default_integer->evaluate(frame.view());
+      if (!value.ok()) return std::nullopt;
+      slot = value.number;
+    }
+    if (!fits(each.type, slot)) return std::nullopt;
+    if (!each.minimum) continue;
+    const spec::Value least = each.minimum->evaluate(frame.view());
+    if (!least.ok() || slot < least.number) return std::nullopt;
+  }
+  return frame;
+}
+
+bool is_size(const spec::Value& value, std::int64_t largest) {
+  return value.ok() && value.number >= 1 && value.number <= largest;
+}
+
+bool can_launch(const LoadedPass& pass, const CallFrame& frame) {
+  for (const LoadedArgument& each : pass.arguments) {
+    if (each.kind != spec::ArgumentKind::expression) continue;
+    const spec::Value value = each.value.evaluate(frame.view());
+    if (!value.ok() || value.number < each.minimum || value.number > each.maximum) return false;
+  }
+  return is_size(pass.grid[0].evaluate(frame.view()), most_grid_x) &&
+         is_size(pass.grid[1].evaluate(frame.view()), most_grid_yz) &&
+         is_size(pass.grid[2].evaluate(frame.view()), most_grid_yz);
+}
+
+template <typename Number>
+Number at(const void* address) {
+  Number number;
+  std::memcpy(&number, address, sizeof number);
+  return number;
+}
+
+void check_argument(const LoadedArgument& argument, const LaunchInput& input, const void* parameter) {
+  const auto index = static_cast<std::size_t>(argument.index);
+  switch (argument.kind) {
+    case spec::ArgumentKind::tensor:
+      RC_ASSERT(at<std::uintptr_t>(parameter) == reinterpret_cast<std::uintptr_t>(input.arguments.tensors[index]));
+      break;
+    case spec::ArgumentKind::axis:
+    case spec::ArgumentKind::runtime: RC_ASSERT(at<std::int64_t>(parameter) == input.frame.slots[index]); break;
+    case spec::ArgumentKind::workspace:
+      RC_ASSERT(at<CUdeviceptr>(parameter) == input.workspace + static_cast<CUdeviceptr>(argument.offset));
+      break;
+    case spec::ArgumentKind::expression:
+      RC_ASSERT(at<std::int64_t>(parameter) == argument.value.evaluate(input.frame.view()).number);
+      break;
+    case spec::ArgumentKind::length: {
+      const auto length = at<AxisLength>(parameter);
+      RC_ASSERT(bool(length.on_device == input.arguments.lengths[index]));
+      RC_ASSERT(length.report == input.reports + 8 * index);
+      RC_ASSERT(length.bound == input.frame.slots[index]);
+      break;
+    }
+    default: RC_FAIL("no such argument");
+  }
+}
+
+}  // namespace
+
+TEST_CASE(
+    "a launch form fills, admits and arranges what the manifest's expressions say, and refuses what they refuse") {
+  int launched = 0, refused = 0;
+  CHECK(rc::check([&] {
+    const Case given = Case::random();
+    const LaunchForm form = given.form();
+    for (int i = 0; i < 20; ++i) {
+      Problem problem;
+      problem.axes = {*rc::gen::inRange<std::int64_t>(513, 1025), 4096};
+      Arguments arguments;
+      for (std::uint8_t each = 0; each < 2; ++each) {
+        arguments.tensors[each] = reinterpret_cast<const void*>(std::uintptr_t{4096} * (each + 1U));
+        if (*rc::gen::arbitrary<bool>())
+          arguments.set(RuntimeId{each, RuntimeId::Kind::integer},
+                        *rc::gen::element<std::int64_t>(4096, 4104, 4097, 0, -1, 1000, 5'000'000'000, most));
+      }
+      arguments.lengths[1] = reinterpret_cast<const std::int32_t*>(std::uintptr_t{64});
+
+      const auto wanted = frame_of(given, problem, arguments);
+      CallFrame frame;
+      RC_ASSERT(form.fill(frame, problem, arguments) == wanted.has_value());
+      if (!wanted) continue;
+      for (std::size_t slot = 0; slot < 4; ++slot) RC_ASSERT(frame.slots[slot] == wanted->slots[slot]);
+      RC_ASSERT(form.holds(frame, arguments) ==
+                std::all_of(given.constraints.begin(), given.constraints.end(),
+                            [&](const Expression& each) { return each.evaluate(frame.view()).truth(); }));
+
+      const LaunchInput input{frame, arguments, nullptr, 1 << 20, 1 << 16};
+      PassCall call;
+      const bool arranged = form.passes[0].arrange(input, call);
+      RC_ASSERT(arranged == can_launch(given.pass, frame));
+      ++(arranged ? launched : refused);
+      if (!arranged) continue;
+      RC_ASSERT(call.config.gridDimX == given.pass.grid[0].evaluate(frame.view()).number);
+      RC_ASSERT(call.config.gridDimY == given.pass.grid[1].evaluate(frame.view()).number);
+      RC_ASSERT(call.config.gridDimZ == given.pass.grid[2].evaluate(frame.view()).number);
+      for (std::size_t argument = 0; argument < given.pass.arguments.size(); ++argument)
+        check_argument(given.pass.arguments[argument], input, call.parameters[argument]);
+    }
+  }));
+  CHECK(launched > 50);
+  CHECK(refused > 50);
+}
+
+TEST_CASE("what a bucket settles is not looked at again at launches") {
+  Case given;
+  given.runtime.resize(1);
+  given.runtime[0].type = RuntimeType::i64;
+  given.runtime[0].default_integer = given.runtime[0].minimum = Expression::parse("n", symbols());
+  given.constraints = {Expression::parse("pow2_ceil(m) <= 1024 && s * 2 % 16 == 0", symbols())};
+  given.pass.grid = {Expression::parse("ceil_div(n, 32)", symbols()), Expression::parse("ceil_div(m, 8)", symbols()),
+                     Expression::constant(1)};
+  given.pass.arguments.clear();
+  const LaunchForm form = given.form();
+  CHECK(form.runtime[0].value_holds);
+  CHECK(form.constraints.size() == 1);          // the multiple of 16, when a stride is given
+  CHECK(form.constraints_at_defaults.empty());  // 4096 is one
+  CHECK(form.passes[0].grid.size() == 1);       // rows alone
+  CHECK(form.passes[0].config.gridDimX == 128);
+}
