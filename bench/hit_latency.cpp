@@ -1,29 +1,27 @@
-// Host time of a hot launch over a bare cuLaunchKernelEx of the same kernel with the same arguments.
+// Host time of a hot launch over a bare cuLaunchKernelEx of the same kernels with the same arguments, stage by stage and by threads.
 //
-//   bench_hit_latency [--base FILE]...
+//   bench_hit_latency [--base FILE]... [--overlay FILE] [--templates FOLDER]... ["OP axis=value..."]...
 //
-// The three ways are interleaved batch by batch, the stream synchronised between batches outside the timed span, so that the queue never fills
-// and drift meets all alike. One JSON object a line: way, median and best nanoseconds a launch over all batches.
+// The ways are interleaved batch by batch, the stream synchronised between batches outside the timed span, so that the queue never fills
+// and drift meets all alike. Stages are timed alone, in larger batches, with all that they read in cache. With several threads each has a
+// stream and arguments of its own, all on one engine, and each way is timed in all of them at once.
+// One JSON object a line: bench "hit_latency" (way, threads, median and best nanoseconds a launch over all batches; over_bare_ns and ratio
+// of medians; allocations), then bench "hit_stages" (median nanoseconds of each stage).
 #include <fmt/format.h>
 
-#include <algorithm>
 #include <array>
+#include <barrier>
 #include <chrono>
 #include <cstdlib>
 #include <functional>
 #include <new>
-#include <string_view>
-#include <vector>
+#include <thread>
 
-#include "cuda/device.hpp"
-#include "jit/executable.hpp"
-#include "kiln/kiln.hpp"
-#include "store/layers.hpp"
-#include "tune/cubins.hpp"
+#include "hot_call.hpp"
 
 namespace {
 
-std::size_t allocations = 0;  // counted by operator new below; this program has one thread while it counts
+thread_local std::size_t allocations = 0;  // counted by operator new below
 
 }  // namespace
 
@@ -32,137 +30,144 @@ void* operator new(std::size_t bytes) {
   if (void* memory = std::malloc(bytes)) return memory;
   throw std::bad_alloc();
 }
+void* operator new(std::size_t bytes, std::align_val_t alignment) {
+  ++allocations;
+  const auto step = static_cast<std::size_t>(alignment);
+  if (void* memory = std::aligned_alloc(step, (bytes + step - 1) / step * step)) return memory;
+  throw std::bad_alloc();
+}
 void operator delete(void* memory) noexcept { std::free(memory); }
 void operator delete(void* memory, std::size_t) noexcept { std::free(memory); }
+void operator delete(void* memory, std::align_val_t) noexcept { std::free(memory); }
+void operator delete(void* memory, std::size_t, std::align_val_t) noexcept { std::free(memory); }
 
 namespace {
 
+using bench::HotCall;
+using Launch = void (HotCall::*)() const;
+
 constexpr int launches_a_batch = 200;
-constexpr int batches = 301;
-constexpr std::int64_t cols = 4096;
-constexpr std::int64_t rows = 8;  // short, so that the device keeps up with the host
+constexpr int batches = 151;
+constexpr int stage_calls_a_batch = 2000;
+constexpr int stage_batches = 101;
+constexpr std::array<int, 4> thread_counts = {1, 2, 4, 8};
 
 struct Way {
-  std::string name;
-  std::function<void()> launch;
-  std::vector<double> ns;
-  std::size_t allocated = 0;
+  const char* name;
+  Launch launch;
 };
+constexpr std::array<Way, 3> ways = {Way{"bare cuLaunchKernelEx", &HotCall::launch_bare},
+                                     Way{"Op::launch, hot", &HotCall::launch_op},
+                                     Way{"Plan::launch", &HotCall::launch_plan}};
 
-void time_batch(Way& way, CUstream stream) {
-  const std::size_t before = allocations;
+double time_ns(const HotCall& call, Launch launch, int count) {
   const auto begin = std::chrono::steady_clock::now();
-  for (int i = 0; i < launches_a_batch; ++i) way.launch();
+  for (int i = 0; i < count; ++i) (call.*launch)();
   const auto end = std::chrono::steady_clock::now();
-  way.allocated += allocations - before;
-  kiln::cuda::check(kiln::cuda::Driver::get().cuStreamSynchronize(stream), "cuStreamSynchronize");
-  way.ns.push_back(std::chrono::duration<double, std::nano>(end - begin).count() / launches_a_batch);
+  return std::chrono::duration<double, std::nano>(end - begin).count() / count;
 }
 
-/// The kernel of a plan, loaded beside the engine, with its arguments laid out by hand: what a program without Kiln would do.
-class Bare {
- public:
-  Bare(const kiln::spec::Op& op, const kiln::spec::Implementation& implementation,
-       const std::vector<std::int64_t>& frame, const kiln::jit::Cubin& cubin, const kiln::Problem& problem,
-       const kiln::Arguments& arguments, CUstream stream)
-      : module_(cubin.image, cubin.lowered_names) {
-    const kiln::jit::Executable executable(op, implementation, frame, cubin);
-    if (!executable.fill(call_, problem, arguments))
-      throw kiln::Error(kiln::ErrorKind::bad_input, executable.explain_frame(problem, arguments));
-    const kiln::spec::Pass& pass = implementation.passes.at(0);
-    for (const kiln::spec::Argument& argument : pass.arguments) values_.push_back(value_of(op, argument, arguments));
-    for (std::int64_t& value : values_) parameters_.push_back(&value);
-    const auto number = [&](const kiln::spec::Expression& expression) {
-      return static_cast<unsigned>(expression.evaluate(frame).number);
-    };
-    config_.gridDimX = number(pass.grid[0]);
-    config_.gridDimY = config_.gridDimZ = 1;
-    config_.blockDimX = number(pass.block[0]);
-    config_.blockDimY = number(pass.block[1]);
-    config_.blockDimZ = number(pass.block[2]);
-    config_.sharedMemBytes = number(pass.shared);
-    config_.hStream = stream;
-    module_.allow_shared(0, config_.sharedMemBytes);
-  }
-  void launch() {
-    kiln::cuda::check(
-        kiln::cuda::Driver::get().cuLaunchKernelEx(&config_, module_.function(0), parameters_.data(), nullptr),
-        "cuLaunchKernelEx");
-  }
+double median_of(std::vector<double>& ns) {
+  std::sort(ns.begin(), ns.end());
+  return ns[ns.size() / 2];
+}
 
- private:
-  std::int64_t value_of(const kiln::spec::Op& op, const kiln::spec::Argument& argument,
-                        const kiln::Arguments& arguments) const {
-    const auto index = static_cast<std::size_t>(argument.index);
-    if (argument.kind == kiln::spec::ArgumentKind::tensor)
-      return reinterpret_cast<std::int64_t>(arguments.tensors[index]);
-    const std::size_t first =
-        argument.kind == kiln::spec::ArgumentKind::runtime ? static_cast<std::size_t>(op.first_runtime()) : 0;
-    return call_.slots[first + index];
-  }
-  kiln::jit::Module module_;
-  kiln::jit::CallFrame call_{};
-  std::vector<std::int64_t> values_;
-  std::vector<void*> parameters_;
-  CUlaunchConfig config_{};
+/// What one thread measured of each way.
+struct Measured {
+  std::array<std::vector<double>, ways.size()> ns;
+  std::array<std::size_t, ways.size()> allocated{};
 };
 
-kiln::Options options_from(int argc, char** argv) {
-  kiln::Options options;
-  for (int i = 1; i + 1 < argc; i += 2) {
-    if (std::string_view(argv[i]) == "--base") options.bases.emplace_back(argv[i + 1]);
-    if (std::string_view(argv[i]) == "--overlay") options.overlay = argv[i + 1];
+void measure_ways(const HotCall& call, std::barrier<>& together, Measured& measured) {
+  for (auto& each : measured.ns) each.reserve(batches);
+  for (int batch = -1; batch < batches; ++batch)  // the first is a warm-up
+    for (std::size_t way = 0; way < ways.size(); ++way) {
+      together.arrive_and_wait();
+      const std::size_t before = allocations;
+      const double ns = time_ns(call, ways[way].launch, launches_a_batch);
+      if (batch >= 0) {
+        measured.allocated[way] += allocations - before;
+        measured.ns[way].push_back(ns);
+      }
+      kiln::cuda::check(kiln::cuda::Driver::get().cuStreamSynchronize(call.stream), "cuStreamSynchronize");
+    }
+}
+
+void bench_ways(bench::Setting& setting, const bench::Asked& asked, int thread_count) {
+  std::vector<kiln::cuda::Stream> streams(static_cast<std::size_t>(thread_count));
+  std::vector<std::unique_ptr<HotCall>> calls;
+  for (const kiln::cuda::Stream& stream : streams)
+    calls.push_back(std::make_unique<HotCall>(setting, asked, stream.handle()));
+  std::vector<Measured> measured(streams.size());
+  std::barrier together(thread_count);
+  std::vector<std::jthread> threads;
+  for (std::size_t i = 0; i < streams.size(); ++i)
+    threads.emplace_back([&, i] {
+      const kiln::cuda::Context::Scope scope(setting.context);
+      measure_ways(*calls[i], together, measured[i]);
+    });
+  threads.clear();
+  double bare_ns = 0;
+  for (std::size_t way = 0; way < ways.size(); ++way) {
+    std::vector<double> ns;
+    std::size_t allocated = 0;
+    for (const Measured& each : measured) {
+      ns.insert(ns.end(), each.ns[way].begin(), each.ns[way].end());
+      allocated += each.allocated[way];
+    }
+    const double median = median_of(ns);
+    if (way == 0) bare_ns = median;
+    fmt::print(
+        "{{\"bench\":\"hit_latency\",\"op\":\"{}\",\"implementation\":\"{}\",\"passes\":{},\"way\":\"{}\",\"threads\":{},"
+        "\"median_ns\":{:.0f},\"best_ns\":{:.0f},\"over_bare_ns\":{:.0f},\"ratio\":{:.3f},\"allocations\":{},\"launches\":{}}}\n",
+        asked.op, calls[0]->plan.implementation(), calls[0]->passes(), ways[way].name, thread_count, median, ns.front(),
+        median - bare_ns, median / bare_ns, allocated, batches * launches_a_batch * thread_count);
   }
-  return options;
+}
+
+double stage_ns(const HotCall& call, Launch stage) {
+  std::vector<double> ns;
+  (void)time_ns(call, stage, stage_calls_a_batch);
+  for (int batch = 0; batch < stage_batches; ++batch) ns.push_back(time_ns(call, stage, stage_calls_a_batch));
+  return median_of(ns);
+}
+
+void bench_stages(bench::Setting& setting, const bench::Asked& asked) {
+  const kiln::cuda::Stream stream;
+  const HotCall call(setting, asked, stream.handle());
+  const double nothing = stage_ns(call, &HotCall::do_nothing);
+  const auto of = [&](Launch stage) { return stage_ns(call, stage) - nothing; };
+  fmt::print(
+      "{{\"bench\":\"hit_stages\",\"op\":\"{}\",\"bucket_ns\":{:.1f},\"look_up_ns\":{:.1f},\"frame_ns\":{:.1f},"
+      "\"admission_ns\":{:.1f},\"geometry_and_arguments_ns\":{:.1f}",
+      asked.op, of(&HotCall::find_bucket), of(&HotCall::look_up), of(&HotCall::fill_frame), of(&HotCall::admit),
+      of(&HotCall::arrange));
+  // What the cache saves: descriptors of more addresses than it keeps are made by the driver each time.
+  if (call.has_descriptors())
+    fmt::print(",\"geometry_arguments_and_new_descriptor_ns\":{:.1f}", of(&HotCall::arrange_elsewhere));
+  fmt::print("}}\n");
 }
 
 int measure(int argc, char** argv) {
-  const kiln::Options options = options_from(argc, argv);
-  const kiln::Engine engine(options);
-  const kiln::Op op = engine.op("rms_norm");
-  const kiln::Problem problem = op.problem({{"rows", rows}, {"cols", cols}, {"dtype", "bf16"}});
-  const kiln::cuda::Context context(options.device);
-  const kiln::cuda::Context::Scope scope(context);
-  const kiln::cuda::Stream stream;
-  const kiln::cuda::Buffer x(rows * cols * 2), weight(cols * 2), y(rows * cols * 2);
-  const auto address = [](const kiln::cuda::Buffer& buffer) { return reinterpret_cast<const void*>(buffer.pointer()); };
-  const kiln::Arguments arguments =
-      op.arguments({{"x", address(x)}, {"weight", address(weight)}, {"y", address(y)}, {"epsilon", 1e-6}});
-  const kiln::Plan plan = op.plan(problem);
-
-  const auto ops = kiln::spec::load_ops({});
-  const auto& described =
-      *std::find_if(ops.begin(), ops.end(), [](const auto& each) { return each.name == "rms_norm"; });
-  const kiln::spec::Implementation& implementation = *described.find(plan.implementation());
-  const auto config = *kiln::spec::parse_config(implementation, plan.config());
-  const auto frame = kiln::spec::make_frame(described, &implementation, problem, context.info().facts, config);
-  kiln::store::Layers layers(
-      {.overlay = options.overlay.value_or(kiln::store::default_overlay()), .bases = options.bases});
-  kiln::jit::CompilePool pool(1);
-  kiln::tune::Cubins cubins(layers, pool);
-  const auto cubin = cubins.get(
-      kiln::jit::specialise(described, implementation, frame, kiln::jit::default_arch(context.info().facts.sm())));
-  Bare bare(described, implementation, frame, cubin.cubin, problem, arguments, stream.handle());
-
-  std::array<Way, 3> ways = {Way{"bare cuLaunchKernelEx", [&] { bare.launch(); }, {}, 0},
-                             Way{"Op::launch, hot", [&] { op.launch(problem, arguments, stream.handle()); }, {}, 0},
-                             Way{"Plan::launch", [&] { plan.launch(problem, arguments, stream.handle()); }, {}, 0}};
-  for (Way& way : ways) {
-    time_batch(way, stream.handle());  // warm-up
-    way.ns.clear();
-    way.ns.reserve(batches);
-    way.allocated = 0;
+  kiln::Options options;
+  std::vector<bench::Asked> asked;
+  for (int i = 1; i < argc; ++i) {
+    const std::string_view word = argv[i];
+    if (word.starts_with("--") && i + 1 < argc) {
+      const char* value = argv[++i];
+      if (word == "--base") options.bases.emplace_back(value);
+      if (word == "--overlay") options.overlay = value;
+      if (word == "--templates") options.template_paths.emplace_back(value);
+    } else {
+      asked.push_back(bench::Asked::parse(word));
+    }
   }
-  for (int batch = 0; batch < batches; ++batch)
-    for (Way& way : ways) time_batch(way, stream.handle());
-  double bare_ns = 0;
-  for (Way& way : ways) {
-    std::sort(way.ns.begin(), way.ns.end());
-    const double median = way.ns[way.ns.size() / 2];
-    if (bare_ns == 0) bare_ns = median;
-    fmt::print(
-        "{{\"bench\":\"hit_latency\",\"way\":\"{}\",\"median_ns\":{:.0f},\"best_ns\":{:.0f},\"over_bare_ns\":{:.0f},\"allocations\":{},\"launches\":{}}}\n",
-        way.name, median, way.ns.front(), median - bare_ns, way.allocated, batches * launches_a_batch);
+  // Short, so that the device keeps up with the host.
+  if (asked.empty()) asked.push_back(bench::Asked::parse("rms_norm rows=8 cols=4096 dtype=bf16"));
+  bench::Setting setting(options);
+  for (const bench::Asked& each : asked) {
+    for (const int threads : thread_counts) bench_ways(setting, each, threads);
+    bench_stages(setting, each);
   }
   return 0;
 }

@@ -60,8 +60,15 @@ def replay():
 
 
 def host_cost():
-    table(["host cost of a launch", "median ns", "over bare"],
-          [[row["way"], row["median_ns"], row.get("over_bare_ns", "")] for row in rows("hit_latency.json") + rows("hit_latency_peers.json")])
+    measured = rows("hit_latency.json")
+    ways = [row for row in measured if row["bench"] == "hit_latency"] + rows("hit_latency_peers.json")
+    table(["host cost of a launch", "op", "threads", "median ns", "over bare", "of bare"],
+          [[row["way"], row.get("op", ""), row.get("threads", 1), row["median_ns"], row.get("over_bare_ns", ""), row.get("ratio", "")] for row in ways])
+    stages = [row for row in measured if row["bench"] == "hit_stages"]
+    if stages:
+        names = sorted({name for row in stages for name in row if name.endswith("_ns")}, key=lambda name: max(list(row).index(name) for row in stages if name in row))
+        table(["stage alone, ns", *(name.removesuffix("_ns").replace("_", " ") for name in names)],
+              [[row["op"], *(row.get(name, "") for name in names)] for row in stages])
 
 
 def search():

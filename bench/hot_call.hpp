@@ -1,0 +1,205 @@
+// One op of an engine made ready for hot launches, and beside it each stage of such a launch on its own.
+#pragma once
+
+#include <algorithm>
+#include <cstdint>
+#include <memory>
+#include <string>
+#include <string_view>
+#include <vector>
+
+#include "cuda/device.hpp"
+#include "engine/hot_table.hpp"
+#include "jit/executable.hpp"
+#include "kiln/kiln.hpp"
+#include "spec/bucketing.hpp"
+#include "store/layers.hpp"
+#include "tune/cubins.hpp"
+#include "tune/tensor_extent.hpp"
+
+namespace bench {
+
+/// Makes the compiler believe that the value is read.
+template <typename Value>
+inline void use(const Value& value) {
+  asm volatile("" : : "r"(&value) : "memory");
+}
+
+/// "gemm m=16 n=4096 k=4096 dtype=bf16"
+struct Asked {
+  std::string op;
+  std::vector<kiln::spec::Setting> settings;
+
+  static Asked parse(std::string_view text) {
+    Asked asked;
+    while (!text.empty()) {
+      const std::string word(text.substr(0, text.find(' ')));
+      text.remove_prefix(std::min(text.size(), word.size() + 1));
+      const std::size_t equals = word.find('=');
+      if (equals == std::string::npos)
+        asked.op = word;
+      else
+        asked.settings.push_back({word.substr(0, equals), word.substr(equals + 1)});
+    }
+    return asked;
+  }
+};
+
+/// What several of them share. Its context is current while it lives.
+class Setting {
+ public:
+  explicit Setting(const kiln::Options& options)
+      : engine(options),
+        context(options.device),
+        ops(kiln::spec::load_ops(options.template_paths)),
+        scope_(context),
+        layers_({.overlay = options.overlay.value_or(kiln::store::default_overlay()), .bases = options.bases}),
+        pool_(1),
+        cubins(layers_, pool_) {}
+
+  kiln::Engine engine;
+  kiln::cuda::Context context;
+  std::vector<kiln::spec::Op> ops;
+
+ private:
+  kiln::cuda::Context::Scope scope_;
+  kiln::store::Layers layers_;
+  kiln::jit::CompilePool pool_;
+
+ public:
+  kiln::tune::Cubins cubins;
+};
+
+class HotCall {
+ public:
+  HotCall(Setting& setting, const Asked& asked, CUstream on_stream)
+      : op(setting.engine.op(asked.op)),
+        described(*std::find_if(setting.ops.begin(), setting.ops.end(),
+                                [&](const auto& each) { return each.name == asked.op; })),
+        problem(kiln::spec::make_problem(described, asked.settings)),
+        plan(op.plan(problem, on_stream)),
+        stream(on_stream),
+        bucketing_(described),
+        table_(bucketing_.form()) {
+    make_arguments(setting);
+    load(setting);
+    arrange_all();
+    // A table with a few buckets in it, as an engine has.
+    kiln::Problem bucket = kiln::spec::bucket_of(described, problem);
+    table_.publish(bucket, reinterpret_cast<const kiln::engine::PlanState*>(this));
+    for (int i = 1; i < 32; ++i) {
+      bucket.axes[0] += 1;
+      table_.publish(bucket, reinterpret_cast<const kiln::engine::PlanState*>(this));
+    }
+    (void)bucketing_.find(problem, bucket_);
+  }
+  HotCall(const HotCall&) = delete;
+  HotCall& operator=(const HotCall&) = delete;
+
+  // The ways.
+  void launch_op() const { op.launch(problem, arguments, stream); }
+  void launch_plan() const { plan.launch(problem, arguments, stream); }
+  /// The same kernels with the same arguments, laid out beforehand.
+  void launch_bare() const {
+    for (const auto& call : calls_)
+      kiln::cuda::check(driver_(&call->config, call->function, const_cast<void**>(call->parameters.data()), nullptr),
+                        "cuLaunchKernelEx");
+  }
+
+  // The stages.
+  void do_nothing() const { use(*this); }
+  void find_bucket() const {
+    kiln::spec::BucketWords bucket;
+    use(bucketing_.find(problem, bucket));
+    use(bucket);
+  }
+  void look_up() const { use(table_.find(bucket_)); }
+  void fill_frame() const {
+    kiln::jit::CallFrame frame;
+    use(executable_->fill(frame, problem, arguments));
+    use(frame);
+  }
+  void admit() const { use(executable_->admits(frame_, arguments)); }
+  void arrange() const { arrange(arguments); }
+  /// With a first tensor that is at another address each time, more of them than descriptors are kept.
+  void arrange_elsewhere() const {
+    moved_.tensors[0] = static_cast<const char*>(arguments.tensors[0]) + 128 * (++turn_ % 512);
+    arrange(moved_);
+  }
+
+  kiln::Op op;
+  const kiln::spec::Op& described;
+  kiln::Problem problem;
+  kiln::Arguments arguments;
+  kiln::Plan plan;
+  CUstream stream;
+  [[nodiscard]] std::size_t passes() const { return executable_->passes(); }
+  [[nodiscard]] bool has_descriptors() const {
+    const auto& passes = described.find(plan.implementation())->passes;
+    return std::any_of(passes.begin(), passes.end(), [](const auto& pass) {
+      return std::any_of(pass.arguments.begin(), pass.arguments.end(),
+                         [](const auto& each) { return each.kind == kiln::spec::ArgumentKind::tensor_map; });
+    });
+  }
+
+ private:
+  void arrange(const kiln::Arguments& given) const {
+    const kiln::jit::LaunchInput input{frame_, given, stream, workspace_.pointer(), 0};
+    kiln::jit::PassCall call;
+    for (std::size_t pass = 0; pass < executable_->passes(); ++pass) {
+      executable_->arrange(pass, input, call);
+      use(call);
+    }
+  }
+
+  void make_arguments(const Setting& setting) {
+    for (std::size_t i = 0; i < described.runtime.size(); ++i) {
+      const kiln::spec::Runtime& each = described.runtime[i];
+      if (!each.is_integer() && !each.default_real) arguments.set(op.runtime(each.name), 1.0);
+    }
+    const auto frame = kiln::spec::make_frame(described, nullptr, problem, setting.context.info().facts);
+    for (std::size_t i = 0; i < described.tensors.size(); ++i) {
+      const kiln::spec::Tensor& tensor = described.tensors[i];
+      if (tensor.optional || !kiln::spec::Op::takes_part(tensor, frame)) continue;
+      const auto extent = kiln::tune::extent_of(described, tensor, frame);
+      buffers_.emplace_back(extent.elements * kiln::spec::size_of(extent.type) + 65536);
+      arguments.tensors[i] = reinterpret_cast<const void*>(buffers_.back().pointer());
+    }
+    moved_ = arguments;
+  }
+
+  /// The plan's executable once more, for its parts.
+  void load(Setting& setting) {
+    const kiln::spec::Implementation& implementation = *described.find(plan.implementation());
+    const auto& facts = setting.context.info().facts;
+    const auto frame = kiln::spec::make_frame(described, &implementation, kiln::spec::bucket_of(described, problem),
+                                              facts, *kiln::spec::parse_config(implementation, plan.config()));
+    const auto cubin = setting.cubins.get(
+        kiln::jit::specialise(described, implementation, frame, kiln::jit::default_arch(facts.sm())));
+    executable_ = std::make_unique<kiln::jit::Executable>(described, implementation, frame, cubin.cubin);
+    if (executable_->workspace_bytes() > 0) workspace_ = kiln::cuda::Buffer(executable_->workspace_bytes());
+    if (executable_->workspace_zeroed()) workspace_.fill_bytes(0, stream);
+    if (!executable_->fill(frame_, problem, arguments))
+      throw kiln::Error(kiln::ErrorKind::bad_input, executable_->explain_frame(problem, arguments));
+  }
+
+  void arrange_all() {
+    const kiln::jit::LaunchInput input{frame_, arguments, stream, workspace_.pointer(), 0};
+    for (std::size_t pass = 0; pass < executable_->passes(); ++pass)
+      executable_->arrange(pass, input, *calls_.emplace_back(std::make_unique<kiln::jit::PassCall>()));
+  }
+
+  decltype(kiln::cuda::Driver::cuLaunchKernelEx) driver_ = kiln::cuda::Driver::get().cuLaunchKernelEx;
+  kiln::spec::Bucketing bucketing_;
+  kiln::engine::HotTable table_;
+  kiln::spec::BucketWords bucket_;
+  std::vector<kiln::cuda::Buffer> buffers_;
+  std::unique_ptr<kiln::jit::Executable> executable_;
+  kiln::cuda::Buffer workspace_;
+  kiln::jit::CallFrame frame_;
+  std::vector<std::unique_ptr<kiln::jit::PassCall>> calls_;  // one a pass; a call points into itself
+  mutable kiln::Arguments moved_;
+  mutable std::size_t turn_ = 0;
+};
+
+}  // namespace bench
