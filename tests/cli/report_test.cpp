@@ -47,9 +47,11 @@ TEST_CASE("a report shows records, curves, candidates, rates, uses, what is stal
   CHECK(contains(page, "<td>hit: a plan in memory<td class=\"r\">900"));
   CHECK(contains(page, "the sources have changed"));
   CHECK(contains(page, "no such op, or device class, here"));
-  CHECK(
-      contains(page, "rows=131072 cols=4096 dtype=bf16 residual=none quantise=none<td class=\"r\">77<td class=\"r\">2"));  // both sizes, one bucket
-  CHECK_FALSE(contains(page, "rows=16 cols=4096 dtype=bf16 residual=none quantise=none<td class=\"r\">500"));              // not missing
+  CHECK(contains(
+      page,
+      "rows=131072 cols=4096 dtype=bf16 residual=none quantise=none<td class=\"r\">77<td class=\"r\">2"));  // both sizes, one bucket
+  CHECK_FALSE(
+      contains(page, "rows=16 cols=4096 dtype=bf16 residual=none quantise=none<td class=\"r\">500"));  // not missing
   CHECK(contains(page, "4.3 TB/s DRAM"));
 }
 
@@ -97,7 +99,9 @@ TEST_CASE("a report can be of one op or one device class; a device whose roof is
   CHECK(contains(page, "<b>1</b>"));
   CHECK(contains(page, "roof is not known to Kiln"));
   CHECK_FALSE(contains(page, "class=\"roof\""));
-  CHECK(contains(page, "rows=16 cols=4096 dtype=bf16 residual=none quantise=none<td class=\"r\">500"));  // of this device there is none
+  CHECK(contains(
+      page,
+      "rows=16 cols=4096 dtype=bf16 residual=none quantise=none<td class=\"r\">500"));  // of this device there is none
   CHECK_FALSE(contains(page_of(command, "--op rms_norm"), "evil"));
   check_refused(command.run("report -o x.html --op rms_nrom"), 2, "did you mean 'rms_norm'");
   check_refused(command.run("report -o x.html --device-class fast"), 2, "does not parse");
