@@ -85,6 +85,7 @@ TEST_CASE("a kernel can be made to write a wrong value, or to fault") {
 TEST_CASE("a captured launch runs when its graph does, with the parameters of the capture") {
   const Fixture fixture;
   const FillKernel kernel;
+  REQUIRE(driver().cuFuncLoad(kernel.function) == CUDA_SUCCESS);
   const CUdeviceptr out = fixture.upload(std::vector<float>(16, 0.0F));
   Capture capture(fixture);
   CHECK(kernel.launch(out, 16, 3, fixture.stream) == CUDA_SUCCESS);
