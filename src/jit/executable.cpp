@@ -107,12 +107,16 @@ Executable::Executable(const spec::Op& op, std::span<const std::int64_t> frame, 
 }
 
 void Executable::make_form(const spec::Op& op, std::span<const std::int64_t> frame) {
+  std::vector<spec::Range> bucket;
   for (std::size_t i = 0; i < axes_; ++i) {
     const spec::Axis& axis = op.axes[i];
-    ranges_.push_back({axis.policy.low(frame[i], axis.minimum, axis.maximum), frame[i]});
+    const bool exact = axis.policy.kind == spec::PolicyKind::exact;
+    ranges_.push_back(exact ? spec::Range{frame[i], frame[i]} : spec::Range{axis.minimum, axis.maximum});
+    bucket.push_back({axis.policy.low(frame[i], axis.minimum, axis.maximum), frame[i]});
   }
   ranges_.resize(axes_ + runtime_.size());
-  form_ = make_launch_form({ranges_, axes_, runtime_, constraints_, passes_});
+  bucket.resize(ranges_.size());
+  form_ = make_launch_form({ranges_, bucket, axes_, runtime_, constraints_, passes_});
   for (std::size_t i = 0; i < alignment_.size(); ++i)
     if (alignment_[i].mask != 0 || alignment_[i].required)
       form_.tensors.push_back({alignment_[i].mask, alignment_[i].required ? 1U : 0U, static_cast<std::uint32_t>(i)});

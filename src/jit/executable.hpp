@@ -33,7 +33,7 @@ enum class Admission : std::uint8_t { admitted, constraint, tensor };
 class Executable {
  public:
   /// Loads the cubin into the current context and folds every expression over `frame` (spec::make_frame at the bucket's upper edge) and
-  /// over what its bucket leaves open: problems of other buckets may not be launched.
+  /// over its exact axes: problems of other exact sizes may not be launched, those of other buckets may.
   /// Throws Error(driver_failed), or Error(bad_manifest) for geometry that does not compute.
   Executable(const spec::Op& op, const spec::Implementation& implementation, std::span<const std::int64_t> frame,
              const Cubin& cubin);
@@ -96,7 +96,7 @@ class Executable {
                         std::span<const std::int64_t> frame);
   void load_workspaces(const spec::Implementation& implementation, std::span<const std::int64_t> frame);
   [[noreturn]] void refuse(const LoadedPass& pass, const CallFrame& call) const;
-  /// Whether the problem is of the bucket that this was made for.
+  /// Whether the problem has the exact sizes that this was made for.
   [[nodiscard]] bool covers(const Problem& problem) const noexcept;
   void make_form(const spec::Op& op, std::span<const std::int64_t> frame);
 
@@ -118,7 +118,7 @@ class Executable {
   std::vector<Alignment> alignment_;           // one a tensor
   std::vector<std::string> tensor_names_;
   std::vector<std::int64_t> workspace_offsets_;
-  std::vector<spec::Range> ranges_;  // what the bucket leaves open of the call frame
+  std::vector<spec::Range> ranges_;  // what those of a problem leave open of the call frame
 };
 
 }  // namespace kiln::jit

@@ -162,10 +162,12 @@ class PassMaker {
 LaunchForm make_launch_form(const LaunchFormParts& parts) {
   LaunchForm form;
   form.axes = parts.axes;
+  for (std::size_t i = 0; i < parts.axes; ++i)
+    if (!parts.op[i].single()) form.bucket.push_back({i, parts.bucket[i].lowest, parts.bucket[i].highest});
   form.runtime_pieces = (parts.runtime.size() + LaunchForm::piece - 1) / LaunchForm::piece;
-  std::vector<spec::Range> at_defaults(parts.ranges.begin(), parts.ranges.end());
+  std::vector<spec::Range> at_defaults(parts.bucket.begin(), parts.bucket.end());
   for (std::size_t i = 0; i < parts.runtime.size(); ++i) {
-    const RuntimeForm& each = form.runtime.emplace_back(form_of(parts.runtime[i], parts.ranges));
+    const RuntimeForm& each = form.runtime.emplace_back(form_of(parts.runtime[i], parts.op));
     const auto constant = each.has_value && each.value_holds ? each.value.constant_value() : std::nullopt;
     form.declared |= 1U << i;
     form.defaults[i] = constant.value_or(0);
@@ -175,11 +177,12 @@ LaunchForm make_launch_form(const LaunchFormParts& parts) {
     const auto value = parts.runtime[i].default_integer->within(at_defaults).constant_value();
     if (value && each.has_value) at_defaults[parts.axes + i] = {*value, *value};
   }
-  form.constraints = open_constraints(parts.constraints, parts.ranges);
+  form.constraints = open_constraints(parts.constraints, parts.bucket);
+  form.constraints_elsewhere = open_constraints(parts.constraints, parts.op);
   form.constraints_at_defaults = open_constraints(parts.constraints, at_defaults);
   for (std::size_t i = 0; i < parts.runtime.size(); ++i)
     if (is_used(parts, static_cast<int>(parts.axes + i))) form.constrained |= 1U << i;
-  for (const LoadedPass& pass : parts.passes) form.passes.push_back(PassMaker(pass, parts.ranges).take());
+  for (const LoadedPass& pass : parts.passes) form.passes.push_back(PassMaker(pass, parts.op).take());
   return form;
 }
 

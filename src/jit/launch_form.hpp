@@ -133,9 +133,14 @@ struct LaunchForm {
   std::array<std::int64_t, max_runtime> defaults{};
   std::vector<RuntimeForm> runtime;
   std::vector<TensorForm> tensors;  // whose addresses must be looked at
-  std::vector<spec::Formula> constraints;
-  /// Those that are open when no run-time value of `constrained` is given, and the defaults hold.
-  std::vector<spec::Formula> constraints_at_defaults;
+  /// Constraints that a size of the bucket can break; then those that are open when no run-time value of `constrained` is given, and the
+  /// defaults hold; then those that any size of the op can break, for a plan that stands in for another bucket's.
+  std::vector<spec::Formula> constraints, constraints_at_defaults, constraints_elsewhere;
+  struct Bucketed {
+    std::size_t axis;
+    std::int64_t lowest, highest;
+  };
+  std::vector<Bucketed> bucket;   // the axes that are not exact
   std::uint32_t constrained = 0;  // bit i: run-time value i stands in a constraint
   std::vector<PassForm> passes;
 
@@ -161,16 +166,24 @@ struct LaunchForm {
     return true;
   }
   [[nodiscard]] bool holds(const CallFrame& call, const Arguments& arguments) const noexcept {
-    const auto& open = (arguments.runtime_set & constrained) == 0 ? constraints_at_defaults : constraints;
+    const auto& open = !is_inside(call)                             ? constraints_elsewhere
+                       : (arguments.runtime_set & constrained) == 0 ? constraints_at_defaults
+                                                                    : constraints;
     for (const spec::Formula& each : open)
       if (!each.truth(call.view())) return false;
     return true;
   }
+  [[nodiscard]] bool is_inside(const CallFrame& call) const noexcept {
+    for (const Bucketed& each : bucket)
+      if (call.slots[each.axis] < each.lowest || call.slots[each.axis] > each.highest) return false;
+    return true;
+  }
 };
 
-/// Of what an Executable has loaded. `ranges`: what the bucket leaves open of each slot of the call frame.
+/// Of what an Executable has loaded.
 struct LaunchFormParts {
-  std::span<const spec::Range> ranges;
+  std::span<const spec::Range> op;  // what any problem with its exact sizes leaves open of each slot of the call frame
+  std::span<const spec::Range> bucket;  // what its bucket leaves open
   std::size_t axes = 0;
   std::span<const spec::Runtime> runtime;         // defaults and minima specialised
   std::span<const spec::Expression> constraints;  // specialised

@@ -57,7 +57,7 @@ const std::vector<std::string> conditions = {"s % 8 == 0",
                                              "m * 0 == 1"};
 
 struct Case {
-  std::vector<Range> ranges = {{513, 1024}, {4096, 4096}, {}, {}};
+  std::vector<Range> any = {{1, 1 << 20}, {4096, 4096}, {}, {}}, bucket = {{513, 1024}, {4096, 4096}, {}, {}};
   std::vector<spec::Runtime> runtime;
   std::vector<Expression> constraints;
   LoadedPass pass;
@@ -105,7 +105,9 @@ struct Case {
   }
 
  public:
-  [[nodiscard]] LaunchForm form() const { return make_launch_form({ranges, axes, runtime, constraints, {&pass, 1}}); }
+  [[nodiscard]] LaunchForm form() const {
+    return make_launch_form({any, bucket, axes, runtime, constraints, {&pass, 1}});
+  }
 };
 
 bool fits(RuntimeType type, std::int64_t value) {
@@ -197,7 +199,9 @@ TEST_CASE(
     const LaunchForm form = given.form();
     for (int i = 0; i < 20; ++i) {
       Problem problem;
-      problem.axes = {*rc::gen::inRange<std::int64_t>(513, 1025), 4096};
+      const bool inside = *rc::gen::inRange(0, 4) > 0;  // else a plan that stands in for another bucket's
+      problem.axes = {inside ? *rc::gen::inRange<std::int64_t>(513, 1025) : *rc::gen::inRange<std::int64_t>(1, 5000),
+                      4096};
       Arguments arguments;
       for (std::uint8_t each = 0; each < 2; ++each) {
         arguments.tensors[each] = reinterpret_cast<const void*>(std::uintptr_t{4096} * (each + 1U));
@@ -244,7 +248,8 @@ TEST_CASE("what a bucket settles is not looked at again at launches") {
   given.pass.arguments.clear();
   const LaunchForm form = given.form();
   CHECK(form.runtime[0].value_holds);
-  CHECK(form.constraints.size() == 1);          // the multiple of 16, when a stride is given
+  CHECK(form.constraints.size() == 1);  // the multiple of 16, when a stride is given
+  CHECK(form.constraints_elsewhere.size() == 2);
   CHECK(form.constraints_at_defaults.empty());  // 4096 is one
   CHECK(form.passes[0].grid.size() == 1);       // rows alone
   CHECK(form.passes[0].config.gridDimX == 128);
