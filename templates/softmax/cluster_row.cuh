@@ -36,9 +36,18 @@ struct cluster_exchange {
   }
 };
 
-/// Dynamic shared memory: 16 bytes for each of a block's chunks, which are one in Blocks of the row's. A thread reads
-/// only what it copied itself, so that the copies need no barrier. For masks that have no tensor.
-template <typename T, int Blocks, int Threads, Mask mask>
+/// Waits for this thread's groups of copies in their turn, Pending + 1 of them, and calls `take` as each has arrived.
+template <int Pending, typename Take>
+__device__ __forceinline__ void take_in_turn(const Take& take) {
+  cp_async_wait<Pending>();
+  take();
+  if constexpr (Pending > 0) take_in_turn<Pending - 1>(take);
+}
+
+/// Dynamic shared memory: 16 bytes for each of a block's chunks, which are one in Blocks of the row's, and Groups * Chunks of
+/// them a thread's: the largest logit and the sum are found group by group, as they arrive. A thread reads only what it
+/// copied itself, so that the copies need no barrier. For masks that have no tensor.
+template <typename T, int Blocks, int Threads, int Groups, int Chunks, Mask mask>
 __global__ __launch_bounds__(Threads) void softmax_cluster_row(const T* x, T* y, axis_length rows, axis_length columns,
                                                                long long x_row_stride, long long y_row_stride,
                                                                long long queries, float scale) {
@@ -66,21 +75,29 @@ __global__ __launch_bounds__(Threads) void softmax_cluster_row(const T* x, T* y,
   uint4* mine = chunks + threadIdx.x;
 
   const T masked = from_float<T>(-infinity());
-  for (int first = begin, i = 0; first < seen; first += stride, i += Threads) {
-    if (first + n <= seen) {
-      cp_async_16(shared_address(&mine[i]), source + first, true);
-    } else {
-      mine[i] = load_partial<n>(source, first, seen, masked);
+  for (int group = 0; group < Groups; ++group) {
+#pragma unroll 1
+    for (int chunk = group * Chunks; chunk < (group + 1) * Chunks; ++chunk) {
+      const int first = begin + chunk * stride;
+      if (first + n <= seen) {
+        cp_async_16(shared_address(&mine[chunk * Threads]), source + first, true);
+      } else if (first < seen) {
+        mine[chunk * Threads] = load_partial<n>(source, first, seen, masked);
+      }
     }
+    cp_async_commit();
   }
-  cp_async_commit();
   launch_dependents();
   const float front = to_float(thread < min(peel, seen) ? source[thread] : masked);
   softmax_state state = softmax_state::of(front, exp);
-  cp_async_wait<0>();
-  const auto as_float = [](T value) { return to_float(value); };
-  for (int first = begin, i = 0; first < seen; first += stride, i += Threads)
-    state.absorb(unpack<T, n>(mine[i]).template map<float>(as_float), exp);
+  int taken = 0;
+  take_in_turn<Groups - 1>([&] {
+#pragma unroll 1
+    for (const int end = taken + Chunks; taken < end && begin + taken * stride < seen; ++taken) {
+      state.absorb(unpack<T, n>(mine[taken * Threads]).template map<float>([](T value) { return to_float(value); }),
+                   exp);
+    }
+  });
 
   state = block_reduce<warps>(warp_reduce(state, merge{exp}), softmax_state::empty(), merge{exp}, of_warps);
   if constexpr (Blocks > 1) state = exchange.merged(state, exp);

@@ -85,10 +85,10 @@ Traffic softmax_warp_row(const Invocation& call) {
 Traffic softmax_streaming(const Invocation& call) {
   return compute_in_type(call, streaming(call, call.length(5)), Masked::read(call, 3, 6), 4, 6);
 }
-// softmax_cluster_row<T, Blocks, Threads, mask>(x, y, rows, cols, strides of x and y, queries, scale): a cluster of blocks a row
+// softmax_cluster_row<T, Blocks, Threads, Groups, Chunks, mask>(x, y, rows, cols, strides of x and y, queries, scale): a cluster of blocks a row
 Traffic softmax_cluster_row(const Invocation& call) {
   const RowLaunch launch = shared_row(call, call.length(3), call.template_integer(1), call.template_integer(2));
-  return compute_in_type(call, launch, {call.template_integer(3), 0, 1, call.integer(6), call.value<float>(7), 1}, 2,
+  return compute_in_type(call, launch, {call.template_integer(5), 0, 1, call.integer(6), call.value<float>(7), 1}, 2,
                          4);
 }
 
