@@ -99,6 +99,8 @@ TEST_CASE("while another thread tunes, loads, makes and ends engines, captures o
   const BlockingStream blocking;
   ready.op.plan(ready.problem, blocking.handle());
   ready.op.plan(ready.problem, ready.stream);
+  ready.poison();
+  missed.poison();
   std::atomic<bool> over{false};
   std::atomic<int> failures{0};
   std::thread other([&] {
