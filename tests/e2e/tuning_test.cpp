@@ -189,6 +189,7 @@ TEST_CASE("a worker compares the launches of a winner as well") {
   const Machine machine;
   kiln::Options chosen = options("");
   chosen.isolation = kiln::Isolation::worker;
+  chosen.worker = std::filesystem::path(KILN_COMMAND).parent_path() / "kiln-worker";
   const Engine engine(chosen);
   const kiln::Op op = engine.op("early_scale");
   CHECK(op.plan(op.problem({{"rows", 64}, {"cols", 64}, {"dtype", "f32"}})).config() == "threads=128 pdl=1");

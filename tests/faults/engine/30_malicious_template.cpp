@@ -276,7 +276,7 @@ TEST_CASE("fault 30: an op whose template reads other files is refused by the co
         "kiln run scale rows=64 cols=128 dtype=f32 factor=2"}) {
     const Outcome outcome = shell(command + at);
     CHECK(outcome.status != 0);
-    CHECK_MESSAGE(contains(outcome.output, "scale.cuh(2)"), outcome.output);
+    CHECK_MESSAGE(contains(outcome.output, "scale.cuh(3)"), outcome.output);
     CHECK_FALSE(contains(outcome.output, "root:"));
   }
   tally(30, 3, "commands given an op that reads another file");
