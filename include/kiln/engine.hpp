@@ -135,7 +135,8 @@ class Op {
   /// an Op or a Plan of it until the last launch of a graph is done: it holds the machine code.
   Origin launch(const Problem& problem, const Arguments& arguments, Stream stream) const;
 
-  /// Makes the bucket ready (look up, load, or tune, as the engine's policy says) without launching. For `stream`, its workspace too,
+  /// Makes the bucket ready (look up, load, or tune, as the engine's policy says) without launching. For `stream` (where it is the
+  /// per-thread default stream: that of the calling thread), its workspace too,
   /// so that a capture on it finds everything in place: also the default that serves where the record is not legal at this very size.
   Plan plan(const Problem& problem, Stream stream = nullptr) const;
 

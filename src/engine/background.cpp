@@ -49,6 +49,9 @@ void Background::want(OpState& op, const Problem& bucket, const PlanState* stand
   const std::pair<const OpState*, Problem> asked{&op, bucket};
   {
     const std::lock_guard lock(mutex_);
+    if (stand_in != nullptr)  // a capture may have asked first, with nothing to count launches by
+      for (Wanted& each : queue_)
+        if (each.op == &op && each.bucket == bucket && each.stand_in == nullptr) each.stand_in = stand_in;
     if (given_up_ || std::find(seen_.begin(), seen_.end(), asked) != seen_.end()) return;
   }
   const double ns = expected_ns(op.op, bucket, engine_.context.info().facts, engine_.options.regime, engine_.layers);

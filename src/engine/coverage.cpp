@@ -134,7 +134,7 @@ Coverage OpState::prepare_all(std::span<const Problem> problems, CUstream stream
   {
     const cuda::Context::Scope scope(engine.context);
     cuda::require_own(engine.context, stream);
-    if (cuda::is_capturing(stream))
+    if (cuda::capture_state(stream) == cuda::CaptureState::capturing)
       throw Error(
           ErrorKind::capture,
           op.name +

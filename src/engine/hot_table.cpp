@@ -21,8 +21,8 @@ void HotTable::place(Slots& slots, Entry& entry) noexcept {
 void HotTable::grow() {
   auto larger = std::make_unique<Slots>(2 * generations_.back()->slots.size());
   for (Entry& entry : entries_) place(*larger, entry);
-  current_.store(larger.get(), std::memory_order_release);
   generations_.push_back(std::move(larger));
+  current_.store(generations_.back().get(), std::memory_order_release);
 }
 
 void HotTable::publish(const Problem& bucket, const PlanState* plan) {

@@ -16,6 +16,9 @@ namespace {
 
 constexpr auto lease_patience = std::chrono::minutes(5);
 
+/// By itself: what is made ready for the legacy stream, while one in order with it captures, enqueues nothing on it.
+bool is_captured(CUstream stream) { return cuda::capture_state(stream) == cuda::CaptureState::capturing; }
+
 }  // namespace
 
 void OpState::begin_serving() {
@@ -28,7 +31,7 @@ const PlanState* OpState::prepare(const Problem& problem, CUstream stream) {
   if (const PlanState* plan = hot.find(bucket)) return plan;
   const cuda::Context::Scope scope(engine.context);
   cuda::require_own(engine.context, stream);
-  if (cuda::is_capturing(stream))
+  if (is_captured(stream))
     throw Error(
         ErrorKind::capture,
         fmt::format(
@@ -55,21 +58,22 @@ const PlanState* OpState::make_ready(const Problem& problem, CUstream stream) {
   const cuda::Context::Scope scope(engine.context);
   const cuda::RelaxedCapture relaxed;
   const auto make_workspaces = [&](const PlanState& of) {
-    if (of.serves(stream)) return;
-    if (cuda::is_capturing(stream))
+    if (is_captured(stream)) {
+      if (of.serves(stream)) return;
       throw Error(
           ErrorKind::capture,
           fmt::format(
               "{} {}: its plan has no workspace for this stream, which is capturing; call Engine::prepare with both before the capture",
               op.name, spec::to_string(op, problem)));
-    of.make_workspaces(stream);
+    }
+    of.make_workspaces(stream);  // notes the stream too, for a plan that may take this one's place
   };
   make_workspaces(*plan);
   if (!broken_constraint(plan->at(problem), problem)) return plan;
   const spec::Implementation* standing_in = default_at(problem);
   if (standing_in == nullptr) return plan;
   const Problem bucket = spec::bucket_of(op, problem);
-  if (loaded_fallback(*standing_in, bucket) == nullptr && cuda::is_capturing(stream)) return plan;
+  if (loaded_fallback(*standing_in, bucket) == nullptr && is_captured(stream)) return plan;
   make_workspaces(*fallback(*standing_in, bucket));
   return plan;
 }
@@ -150,6 +154,7 @@ std::unique_ptr<PlanState> OpState::tune(const Lookup& lookup) {
 }
 
 void OpState::adopt(const Lookup& lookup) {
+  begin_serving();  // captures alone may have asked for the op so far
   auto plan = load(lookup);
   if (const PlanState* before = hot.find(lookup.bucket)) plan->make_workspaces_as(*before);
   const std::lock_guard lock(mutex_);

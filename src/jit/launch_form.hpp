@@ -120,7 +120,7 @@ struct PassForm {
   std::vector<TensorMaps> maps;  // by ComputedArguments::maps
   const std::string* kernel = nullptr;
 
-  /// False when a size or an argument is out of its limits. Throws Error(bad_input) for a descriptor that cannot be made.
+  /// False when a size or an argument is out of its limits. Throws as TensorMaps::make does.
   [[nodiscard]] bool arrange(const LaunchInput& input, PassCall& call) const;
 };
 

@@ -88,7 +88,8 @@ void Module::allow_shared(std::size_t index, std::int64_t bytes) {
   const CUfunction function = functions_[index];
   if (function == nullptr) return;
   const std::lock_guard lock(raising_);
-  if (bytes <= allowed_[index]) return;
+  for (std::size_t i = 0; i < functions_.size(); ++i)  // passes of one kernel have one function
+    if (functions_[i] == function && bytes <= allowed_[i]) return;
   const CUresult result = Driver::get().cuFuncSetAttribute(function, CU_FUNC_ATTRIBUTE_MAX_DYNAMIC_SHARED_SIZE_BYTES,
                                                            static_cast<int>(bytes));
   if (result == CUDA_SUCCESS) {

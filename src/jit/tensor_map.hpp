@@ -63,7 +63,8 @@ class TensorMaps {
     if (cache_ == nullptr) return false;
     return cache_->find(key_of(address, frame), map);
   }
-  /// Has the driver make it, and keeps it. Throws Error(bad_input) for what the copy engine cannot take, naming `kernel`.
+  /// Has the driver make it, and keeps it. Throws Error(bad_input) naming `kernel` for sizes that no descriptor can have, Error(driver_failed)
+  /// for an address or stride that the driver refuses.
   void make(const void* address, std::span<const std::int64_t> frame, const std::string& kernel,
             CUtensorMap& map) const;
 

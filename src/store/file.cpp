@@ -37,7 +37,9 @@ std::unique_ptr<Session> SqliteFile::open_session(Creation creation, Seal* seal)
   }
   if (access_ == Access::read_write) {
     create_if_missing(path_);
-    if (const auto objection = file_objection(path_); !objection.empty())
+    // An overlay that was not there when it was opened: nobody has looked yet at whose the folder is that has come since.
+    const auto objection = creation_ == Creation::at_first_write ? overlay_objection(path_) : file_objection(path_);
+    if (!objection.empty())
       throw Error(ErrorKind::no_permission, fmt::format("'{}' is not written to: {}", path_.string(), objection));
   }
   const Identity identity = identity_of(path_);

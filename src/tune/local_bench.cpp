@@ -1,5 +1,6 @@
 #include <fmt/format.h>
 
+#include <algorithm>
 #include <chrono>
 #include <map>
 #include <optional>
@@ -20,7 +21,9 @@ class LocalBench final : public Bench {
       : settings_(settings), stopwatch_(settings.device.facts, settings.regime, settings.arch, cubins) {
     const Problem low = spec::low_corner(settings.op, settings.bucket);
     const auto seed = static_cast<std::uint64_t>(std::chrono::steady_clock::now().time_since_epoch().count());
-    if (const auto lengths = shorter(low)) add_case(*lengths, cubins, seed + 2, {.bound = low});
+    Placement on_device;
+    on_device.bound = low;
+    if (const auto lengths = shorter(low)) add_case(*lengths, cubins, seed + 2, on_device);
     if (!(low == settings.bucket)) add_case(low, cubins, seed, {});
     add_case(settings.bucket, cubins, seed + 1, {});
     prepared_ns_ = std::chrono::duration<double, std::nano>(std::chrono::steady_clock::now() - begun_).count();
@@ -93,7 +96,8 @@ class LocalBench final : public Bench {
   [[nodiscard]] std::optional<Problem> shorter(const Problem& bound) const {
     Problem lengths = bound;
     for (std::size_t i = 0; i < settings_.op.axes.size(); ++i)
-      if (settings_.op.axes[i].on_device) lengths.axes[i] = (bound.axes[i] + 1) / 2;
+      if (const spec::Axis& axis = settings_.op.axes[i]; axis.on_device)
+        lengths.axes[i] = std::max(axis.minimum, (bound.axes[i] + 1) / 2);
     return lengths == bound ? std::nullopt : std::optional(lengths);
   }
 

@@ -185,7 +185,10 @@ TEST_CASE("the winner of a tune in the background has workspaces for the streams
   setenv("FAKE_CUDA", "kernel wrong scale_tiled", 1);  // of the worker: `plain`, which has a workspace, wins
   const Engine engine(with_worker(MissPolicy::background));
   const ScaleCall call(engine, 64, 128);
-  launch(call, machine.stream());
+  SUBCASE("a launch's") { launch(call, machine.stream()); }
+  SUBCASE("one that was prepared") {
+    static_cast<void>(engine.prepare(call.op, std::array{call.problem}, machine.stream()));
+  }
   REQUIRE(engine.wait_for_tunes(patience));
   unsetenv("FAKE_CUDA");
   REQUIRE(call.op.plan(call.problem).implementation() == "plain");
@@ -195,6 +198,24 @@ TEST_CASE("the winner of a tune in the background has workspaces for the streams
   call.poison();
   graph.replay();
   call.check();
+}
+
+TEST_CASE("for the default stream all can be made ready while a stream in order with it captures") {
+  const Machine machine;
+  const Engine engine(options("", MissPolicy::nearest));
+  const ScaleCall ready(engine, 64, 128), other(engine, 512, 128);
+  launch(ready, machine.stream());
+  kiln::Stream blocking = nullptr;
+  REQUIRE(driver_call<kiln::Stream*, unsigned>("cuStreamCreate", &blocking, 0U) == 0);
+  const Watch watch;
+  REQUIRE(driver_call<kiln::Stream, int>("cuStreamBeginCapture_v2", blocking, Graph::global) == 0);
+  CHECK(engine.prepare(other.op, std::array{other.problem}).total == 1);
+  static_cast<void>(other.op.plan(other.problem));
+  CUgraph_st* graph = nullptr;
+  REQUIRE(driver_call<kiln::Stream, CUgraph_st**>("cuStreamEndCapture", blocking, &graph) == 0);
+  driver_call<CUgraph_st*>("cuGraphDestroy", graph);
+  driver_call<kiln::Stream>("cuStreamDestroy_v2", blocking);
+  CHECK(watch.broken() == 0);
 }
 
 TEST_CASE("a capture does not wait for a bucket that another thread is making ready") {

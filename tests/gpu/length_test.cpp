@@ -99,7 +99,8 @@ class BoundedCall {
       std::fill(each.host.begin(), each.host.end(), poison);
       const auto bytes = static_cast<std::size_t>(size_of(each.extent.type));
       for_each_element(each, [&](std::size_t offset, std::span<const std::int64_t> at) {
-        if (inside(each, frame, at)) write_value(&each.host[offset * bytes], each.extent.type, generator());
+        if (inside(each, frame, at))
+          write_value(&each.host[offset * bytes], each.extent.type, static_cast<std::uint32_t>(generator()));
       });
       const bool initialised = described_.tensors[each.tensor].initialised;
       if (each.output && !initialised) std::fill(each.host.begin(), each.host.end(), untouched);

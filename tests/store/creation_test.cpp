@@ -37,6 +37,16 @@ TEST_CASE("a file that is made at its first write is empty until then, and is no
   CHECK(open_later(path)->find_record("key"));
 }
 
+TEST_CASE("a folder that others may write and that came after the opening is not written to") {
+  const Folder folder;
+  const fs::path path = folder / "later" / "a.kiln";
+  const auto file = open_later(path);
+  fs::create_directory(path.parent_path());
+  fs::permissions(path.parent_path(), fs::perms::all);
+  CHECK(refusal([&] { file->put(sample_record("key"), nullptr); }).find("its folder") != std::string::npos);
+  CHECK(!file->find_record("key"));
+}
+
 TEST_CASE("a file that another connection makes meanwhile is read, and written to") {
   const Folder folder;
   const auto waiting = open_later(folder / "a.kiln");
