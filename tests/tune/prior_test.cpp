@@ -74,7 +74,8 @@ TEST_CASE("what was measured in this very bucket is expected again") {
 
 TEST_CASE("a surface that the model does not foresee is learnt from two buckets beside it") {
   const spec::Op op = rows_op();
-  CHECK(rc::check("the config expected to be fastest is nearly so", [&op] {
+  int draws = 0, behind = 0;
+  CHECK(rc::check("the config expected to be fastest is nearly so", [&] {
     // Each config strays from the model by a factor of its own, each bucket by another.
     std::mt19937 random(*rc::gen::arbitrary<unsigned>());
     std::uniform_real_distribution<double> factor(-0.4, 0.4);
@@ -88,8 +89,12 @@ TEST_CASE("a surface that the model does not foresee is learnt from two buckets 
     const std::int64_t rows = std::int64_t{1} << *rc::gen::inRange(2, 14);
     const Prior prior = prior_of(
         op, sized(rows, 4096), {tuned(op, sized(rows / 2, 4096), surface), tuned(op, sized(rows * 2, 4096), surface)});
-    RC_ASSERT(regret(op, sized(rows, 4096), prior, surface) < 1.15);
+    const double slowdown = regret(op, sized(rows, 4096), prior, surface);
+    ++draws;
+    if (slowdown >= 1.1) ++behind;
+    RC_ASSERT(slowdown < 1.15);
   }));
+  CHECK(50 * behind <= draws);  // a rare draw among thousands passes 1.1
 }
 
 TEST_CASE("the nearer of two neighbours that disagree is believed") {
