@@ -1,6 +1,7 @@
 """The family's problems as torch users write them: tensors, a forward function, and gradients where the problem is a backward pass.
 
-The same functions on f32 copies of the tensors are what every peer's results are compared with.
+The same functions on f32 copies of the tensors are what every peer's results are compared with, but where a backward pass is given what its
+forward pass has rounded.
 """
 import dataclasses
 from typing import Callable
@@ -21,6 +22,7 @@ class Case:
     forward: Callable  # of the inputs, by name; a tuple of outputs
     gradients: tuple = ()  # of the outputs: the problem is then the backward pass
     tolerance: tuple = (2e-2, 2e-2)  # relative to the element, relative to the root mean square
+    rounded: Callable = None  # of the case: its results in f32 where the function on f32 copies would not round what the problem is given rounded
 
     def given(self, name, default="none"):
         return self.values.get(name, default)
@@ -41,6 +43,13 @@ class Case:
             return lambda: forward(**self.inputs)
         outputs = forward(**self.inputs)
         return lambda: torch.autograd.grad(outputs, self.leaves(), self.gradients, retain_graph=True)
+
+    def wanted(self):
+        """The results in f32."""
+        if self.rounded:
+            return self.rounded(self)
+        wide = self.copy(torch.float32)
+        return wide.launcher(wide.forward)()
 
 
 def normal(*shape, dtype, device, scale=1.0, mean=0.0, grad=False):
@@ -92,6 +101,16 @@ def norm(op, values, dtype, device):
     return Case(op, values, inputs, forward, gradients)
 
 
+def softmax_output(case):
+    """What softmax_backward is given: y as a forward pass stores it, in the type of x."""
+    return torch.softmax(case.inputs["x"].detach(), dim=-1)
+
+
+def softmax_backward(case):
+    y, dy = softmax_output(case).float(), case.gradients[0].float()
+    return (y * (dy - (y * dy).sum(dim=-1, keepdim=True)),)
+
+
 def softmax(op, values, dtype, device):
     backward = op.endswith("_backward")
     rows, cols, mask = values["rows"], values["cols"], values.get("mask", "none")
@@ -110,7 +129,7 @@ def softmax(op, values, dtype, device):
     if mask == "causal":
         inputs["forbidden"] = torch.ones(queries, cols, dtype=torch.bool, device=device).triu(1 + cols - queries)
     gradients = (normal(rows, cols, dtype=dtype, device=device),) if backward else ()
-    return Case(op, values, inputs, forward, gradients)
+    return Case(op, values, inputs, forward, gradients, rounded=softmax_backward if backward else None)
 
 
 def swiglu(op, values, dtype, device):
