@@ -2,7 +2,7 @@
 
     python3 bench/peers/chain.py [ROWS...]
 
-The same sizes and batches as bench_chain. Each way is compared with the chain in float64 before it is timed. torch's h and s are rounded to bf16
+The same sizes and batches as bench_chain. Each way is compared with the chain in float64 before it is timed; one that fails says why. torch's h and s are rounded to bf16
 on the way where it materialises them; a compiler that fuses may keep them in float32, which the tolerance allows.
 """
 import statistics
@@ -46,24 +46,27 @@ def captured(run, chains):
     return graph.replay, lambda: y
 
 
-def ways(x, weight, w):
-    """Name, chains a call, the call, where its result is."""
-    eager = lambda: chain(x, weight, w)
-    yield "torch eager", 1, eager, eager
-    for chains, name in ((1, "torch graph"), (CHAINS_A_STEP, f"torch graph of {CHAINS_A_STEP}")):
-        replay, result = captured(eager, chains)
-        yield name, chains, replay, result
+def compiled(mode, x, weight, w):
+    torch._dynamo.reset()
+    function = torch.compile(chain, mode=mode, dynamic=False)
+
+    def step():
+        torch.compiler.cudagraph_mark_step_begin()
+        return function(x, weight, w)
+
+    for _ in range(5):  # compiles, then records its graph
+        step()
+    return step, step
+
+
+def ways(*tensors):
+    """Name, chains a call, and what makes ready the call and says where its result is."""
+    eager = lambda: chain(*tensors)
+    yield "torch eager", 1, lambda: (eager, eager)
+    yield "torch graph", 1, lambda: captured(eager, 1)
+    yield f"torch graph of {CHAINS_A_STEP}", CHAINS_A_STEP, lambda: captured(eager, CHAINS_A_STEP)
     for mode in ("reduce-overhead", "max-autotune"):
-        torch._dynamo.reset()
-        compiled = torch.compile(chain, mode=mode, dynamic=False)
-
-        def step():
-            torch.compiler.cudagraph_mark_step_begin()
-            return compiled(x, weight, w)
-
-        for _ in range(5):  # compiles, then records its graph
-            step()
-        yield f"torch.compile {mode}", 1, step, step
+        yield f"torch.compile {mode}", 1, lambda: compiled(mode, *tensors)
 
 
 def batch(call, chains, held_back=False):
@@ -85,21 +88,32 @@ def worst_error(got, wanted):
     return ((got.double() - wanted).abs() / wanted).max().item()
 
 
+def timed(chains, make, wanted):
+    begun = time.perf_counter()
+    call, result = make()
+    call()
+    error = worst_error(result(), wanted)
+    ready_s = time.perf_counter() - begun
+    if not error <= TOLERANCE:
+        return {"reason": f"relative error {error:.3g}"}
+    batch(call, chains)
+    samples = [(*batch(call, chains), batch(call, chains, held_back=True)[0]) for _ in range(BATCHES)]
+    ns, host, device = (round(statistics.median(each)) for each in zip(*samples))
+    return {"ns": ns, "device_ns": device, "host_ns": host, "worst_error": float(f"{error:.3g}"), "ready_s": round(ready_s, 1)}
+
+
 @torch.inference_mode()
 def measure(rows, n):
     x = torch.randn(rows, HIDDEN, device="cuda", dtype=torch.bfloat16)
     weight = torch.randn(HIDDEN, device="cuda", dtype=torch.bfloat16)
     w = (torch.randn(n, HIDDEN, device="cuda") * HIDDEN**-0.5).bfloat16()
     wanted = exact(x, weight, w)
-    for name, chains, call, result in ways(x, weight, w):
-        call()
-        error = worst_error(result(), wanted)
-        if not error <= TOLERANCE:
-            sys.exit(f"{name}: rows={rows} n={n}: relative error {error:.3g}")
-        batch(call, chains)
-        samples = [(*batch(call, chains), batch(call, chains, held_back=True)[0]) for _ in range(BATCHES)]
-        ns, host, device = (round(statistics.median(each)) for each in zip(*samples))
-        emit(bench="chain", rows=rows, n=n, way=name, ns=ns, device_ns=device, host_ns=host, worst_error=float(f"{error:.3g}"))
+    for name, chains, make in ways(x, weight, w):
+        try:
+            row = timed(chains, make, wanted)
+        except Exception as error:  # whatever a compiler may raise: this way then has no figure here
+            row = {"reason": f"{type(error).__name__}: {error}".splitlines()[0]}
+        emit(bench="chain", rows=rows, n=n, way=name, **row)
 
 
 torch.manual_seed(20261121)

@@ -57,7 +57,9 @@ def child(way, began):
 
 def start(way):
     began = time.clock_gettime_ns(time.CLOCK_MONOTONIC)
-    done = subprocess.run([sys.executable, os.path.abspath(__file__), "--child", way, str(began)], capture_output=True, text=True, check=True)
+    done = subprocess.run([sys.executable, os.path.abspath(__file__), "--child", way, str(began)], capture_output=True, text=True)
+    if done.returncode != 0:
+        sys.exit(f"{way}: {done.stderr}")
     return json.loads(done.stdout)
 
 
