@@ -1,0 +1,240 @@
+// Matrix products of real models: Kiln's plan, the best of Kiln's own kernels, and cuBLASLt, in turns on the same tensors.
+//
+//   bench_gemm [--base FILE]... [--overlay FILE] [--own-overlay FILE] [--without NAME]... [--algorithms N] [--fast-accumulation]
+//              --problems FILE [name=value...]
+//
+// FILE holds "gemm m=M n=N k=K # name" a line; the words that follow (dtype=f16) go for all of them. What no file has a record of is tuned
+// on the way. Where the record names an implementation that --without leaves out (cublaslt, unless it is said), Kiln's own kernels are tuned
+// without it, into --own-overlay. The library gets 32 MiB of workspace and is asked for N algorithms (32): each is verified and timed, and the
+// fastest of those that come out right go on to the comparison, with the one that its heuristic puts first.
+//
+// Every result is compared with the op's reference in f64, element by element, before it is timed: with L2 flushed, forwards and backwards in
+// turns. One JSON object a shape. "kiln" is the plan, "own" Kiln's own kernels, "first" and "best" the library's; ratios are of times, over 1
+// where Kiln is faster, with intervals of 95 %. A shape that fails gives a line with the error, and exit 1.
+#include <fmt/format.h>
+
+#include <algorithm>
+#include <chrono>
+#include <cmath>
+
+#include "cli/ops_found.hpp"
+#include "cli/problem_set.hpp"
+#include "gemm/contest.hpp"
+#include "gemm/library.hpp"
+#include "gemm/restricted.hpp"
+#include "gemm/settings.hpp"
+#include "kiln/kiln.hpp"
+
+namespace {
+
+using bench::Contender;
+using kiln::cli::Json;
+using kiln::tune::VerificationCase;
+
+constexpr std::int64_t library_workspace_bytes = std::int64_t{32} << 20;
+constexpr std::int64_t screening_rounds = 3;  // of each algorithm of the library
+constexpr std::size_t finalists = 3;          // of those that came out right
+constexpr const char* first_algorithm = "algorithm 0";
+
+/// A file of its own, and no base: what is tuned there has keys that the whole op's records have too.
+kiln::Options own_options(const bench::GemmSettings& settings) {
+  kiln::Options options = settings.options;
+  options.overlay = settings.own_overlay;
+  options.bases.clear();
+  return options;
+}
+
+class Bench {
+ public:
+  explicit Bench(const bench::GemmSettings& settings)
+      : settings_(settings),
+        engine_(settings.options),
+        op_(engine_.op("gemm")),
+        context_(settings.options.device),
+        scope_(context_),
+        restricted_(own_options(settings), "gemm", settings.left_out),
+        layers_({.overlay = settings.options.overlay.value_or(kiln::store::default_overlay()),
+                 .bases = settings.options.bases}),
+        cubins_(layers_, pool_),
+        arch_(kiln::jit::default_arch(context_.info().facts.sm())),
+        stopwatch_(context_.info().facts, settings.options.regime, arch_, cubins_),
+        ops_(kiln::spec::load_ops(settings.options.template_paths)),
+        described_(kiln::cli::find_op(ops_, "gemm")),
+        library_(bench::Library::open()),
+        library_workspace_(library_workspace_bytes) {}
+
+  void run(const bench::Shape& shape, Json& line) {
+    std::vector<std::string> words = shape.words;
+    words.insert(words.end(), settings_.words.begin(), settings_.words.end());
+    const kiln::Problem problem = kiln::cli::parse_problem(described_, words);
+    line["problem"] = kiln::spec::to_string(described_, problem);
+    kiln::tune::Placement placement;
+    placement.leave_optional_out = true;
+    VerificationCase tensors(described_, problem, context_.info().facts, arch_, cubins_, ++seed_, stream_.handle(),
+                             placement);
+
+    std::vector<Contender> all{plan(tensors, line)};
+    std::optional<bench::RestrictedPlan> own;
+    if (is_left_out(line["implementation"].get<std::string>()))
+      all.push_back(own_plan(tensors, own.emplace(restricted_.plan(problem)), line));
+    const std::size_t kilns = all.size();
+    std::optional<bench::LibraryProduct> product;
+    if (library_) {
+      product.emplace(*library_, operands(tensors), library_workspace_, settings_.algorithms,
+                      settings_.fast_accumulation);
+      for (Contender& each : algorithms(tensors, *product, line)) all.push_back(std::move(each));
+    }
+    bench::time(all, stopwatch_, stream_.handle());
+    report(all, kilns, problem, line);
+  }
+
+ private:
+  [[nodiscard]] bool is_left_out(const std::string& implementation) const {
+    const auto& names = settings_.left_out;
+    return std::find(names.begin(), names.end(), implementation) != names.end();
+  }
+
+  static void require(const kiln::tune::Check& check) {
+    if (!check.right) throw kiln::Error(kiln::ErrorKind::wrong_result, check.reason);
+  }
+
+  Contender plan(VerificationCase& tensors, Json& line) {
+    const kiln::Stats before = engine_.stats();
+    const auto begun = std::chrono::steady_clock::now();
+    (void)op_.plan(tensors.problem(), stream_.handle());
+    const std::chrono::duration<double> seconds = std::chrono::steady_clock::now() - begun;
+    const kiln::Stats after = engine_.stats();
+    const kiln::Explanation answer = engine_.explain(op_, tensors.problem());
+    line["implementation"] = answer.implementation;
+    line["config"] = answer.config;
+    line["tunes"] = after.tunes - before.tunes;
+    line["compiles"] = after.compiles - before.compiles;
+    line["ready_ms"] = std::llround(seconds.count() * 1e3);
+    Contender plan{"kiln", [&](CUstream stream) { op_.launch(tensors.problem(), tensors.arguments(), stream); }};
+    const kiln::tune::Check check = bench::verify(tensors, plan.launch, stream_.handle());
+    require(check);
+    line["worst_error"] = check.worst_error;
+    return plan;
+  }
+
+  Contender own_plan(VerificationCase& tensors, bench::RestrictedPlan& own, Json& line) {
+    line["own_implementation"] = own.implementation;
+    line["own_config"] = own.config;
+    require(tensors.verify(own.executable, own.workspace, stream_.handle()));
+    return {"own", [&](CUstream stream) { tensors.launch(own.executable, own.workspace, stream); }};
+  }
+
+  /// x, w and y as the case has them, and scales if the op has such tensors.
+  [[nodiscard]] bench::Operands operands(const VerificationCase& tensors) const {
+    const auto frame = kiln::spec::make_frame(described_, nullptr, tensors.problem(), context_.info().facts);
+    bench::Operands operands;
+    for (std::size_t i = 0; i < described_.axes.size(); ++i)
+      for (const auto& [name, size] : {std::pair("m", &operands.m), {"n", &operands.n}, {"k", &operands.k}})
+        if (described_.axes[i].name == name) *size = frame[i];
+    for (std::size_t i = 0; i < described_.tensors.size(); ++i) {
+      const kiln::spec::Tensor& tensor = described_.tensors[i];
+      const void* address = tensors.arguments().tensors[i];
+      const kiln::spec::DType type = described_.dtype_of(tensor, frame);
+      if (tensor.name == "x") std::tie(operands.x, operands.x_type) = std::tie(address, type);
+      if (tensor.name == "w") std::tie(operands.w, operands.w_type) = std::tie(address, type);
+      if (tensor.name == "y") operands.y = const_cast<void*>(address), operands.y_type = type;
+      if (tensor.name == "x_scale") operands.x_scale = address;
+      if (tensor.name == "w_scale") operands.w_scale = address;
+    }
+    return operands;
+  }
+
+  /// Of the library's algorithms that come out right: the fastest few, and the heuristic's first.
+  std::vector<Contender> algorithms(VerificationCase& tensors, const bench::LibraryProduct& product, Json& line) {
+    std::vector<Contender> right;
+    std::int64_t wrong = 0, refused = 0;
+    for (std::size_t i = 0; i < product.algorithms(); ++i) {
+      Contender each{fmt::format("algorithm {}", i), [&product, i](CUstream stream) { product.launch(i, stream); }};
+      try {
+        if (bench::verify(tensors, each.launch, stream_.handle()).right)
+          right.push_back(std::move(each));
+        else
+          ++wrong;
+      } catch (const kiln::Error&) {
+        ++refused;
+      }
+    }
+    line["library"] = "cuBLASLt " + library_->version();
+    line["library_algorithms"] = product.algorithms();
+    line["library_wrong"] = wrong;
+    line["library_refused"] = refused;
+    bench::sample(right, screening_rounds, stopwatch_, stream_.handle());
+    std::stable_sort(right.begin(), right.end(), [](const auto& a, const auto& b) { return a.is_faster_than(b); });
+    std::vector<Contender> kept;
+    for (std::size_t i = 0; i < right.size(); ++i)
+      if (i < finalists || right[i].name == first_algorithm) kept.push_back(std::move(right[i]));
+    return kept;
+  }
+
+  /// `kilns`: how many of them are Kiln's, the plan and, where it is another one, the own; the others are the library's.
+  void report(const std::vector<Contender>& all, std::size_t kilns, const kiln::Problem& problem, Json& line) const {
+    const auto frame = kiln::spec::make_frame(described_, nullptr, problem, context_.info().facts);
+    const auto flops = static_cast<double>(described_.cost_flops.evaluate(frame).number);
+    Contender own = all[kilns - 1];
+    own.name = "own";
+    bench::put_time(line, "kiln", all.front(), flops);
+    bench::put_time(line, "own", own, flops);
+    const auto library = all.begin() + static_cast<std::ptrdiff_t>(kilns);
+    const auto against = [&](const std::string& name, const Contender& peer) {
+      line["library_" + name] = peer.name;
+      bench::put_time(line, name, peer, flops);
+      bench::put_ratio(line, peer, name, all.front());
+      bench::put_ratio(line, peer, name, own);
+    };
+    if (library == all.end()) return;
+    against("best",
+            *std::min_element(library, all.end(), [](const auto& a, const auto& b) { return a.is_faster_than(b); }));
+    const auto first = std::find_if(library, all.end(), [](const auto& each) { return each.name == first_algorithm; });
+    if (first != all.end()) against("first", *first);
+  }
+
+  const bench::GemmSettings& settings_;
+  kiln::Engine engine_;
+  kiln::Op op_;
+  kiln::cuda::Context context_;
+  kiln::cuda::Context::Scope scope_;
+  bench::RestrictedOp restricted_;
+  kiln::store::Layers layers_;
+  kiln::jit::CompilePool pool_;
+  kiln::tune::Cubins cubins_;
+  kiln::cuda::Stream stream_;
+  std::string arch_;
+  kiln::tune::Stopwatch stopwatch_;
+  std::vector<kiln::spec::Op> ops_;
+  const kiln::spec::Op& described_;
+  std::optional<bench::Library> library_;
+  kiln::cuda::Buffer library_workspace_;
+  std::uint64_t seed_ = 20261121;
+};
+
+/// False when the shape failed: its line then says why.
+bool run_and_print(Bench& bench, const bench::Shape& shape) {
+  Json line{{"bench", "gemm"}, {"name", shape.name}, {"problem", fmt::format("{}", fmt::join(shape.words, " "))}};
+  try {
+    bench.run(shape, line);
+  } catch (const kiln::Error& error) {
+    line["error"] = error.what();
+  }
+  kiln::cli::print_json(line);
+  return !line.contains("error");
+}
+
+}  // namespace
+
+int main(int argc, char** argv) {
+  try {
+    const bench::GemmSettings settings = bench::parse_gemm_settings(argc, argv);
+    Bench bench(settings);
+    const auto failures = std::count_if(settings.shapes.begin(), settings.shapes.end(),
+                                        [&](const auto& shape) { return !run_and_print(bench, shape); });
+    return failures == 0 ? 0 : 1;
+  } catch (const std::exception& error) {
+    fmt::print(stderr, "bench_gemm: {}\n", error.what());
+    return 3;
+  }
+}

@@ -1,0 +1,34 @@
+// An op without some of its implementations: what Kiln's own kernels do where a library would serve.
+#pragma once
+
+#include <span>
+#include <string>
+#include <string_view>
+
+#include "engine/state.hpp"
+#include "jit/executable.hpp"
+#include "tune/verification_case.hpp"
+
+namespace bench {
+
+/// What serves a problem of a restricted op.
+struct RestrictedPlan {
+  std::string implementation, config;
+  kiln::jit::Executable executable;
+  kiln::tune::TrialWorkspace workspace;
+};
+
+class RestrictedOp {
+ public:
+  /// `options.overlay` keeps what is tuned, and must be another file than that of the whole op: one key, two answers.
+  RestrictedOp(const kiln::Options& options, std::string_view op, std::span<const std::string> without);
+  /// By the record of its file, tuned first where there is none. The context must be current. Throws as tune::tune_bucket does.
+  RestrictedPlan plan(const kiln::Problem& problem);
+
+ private:
+  kiln::engine::Lookup look_up_or_tune(const kiln::Problem& problem);
+  kiln::engine::State state_;
+  kiln::spec::Op op_;
+};
+
+}  // namespace bench
