@@ -7,6 +7,7 @@ import pathlib
 import sys
 
 import tables_family
+import tables_gemm
 
 folder = pathlib.Path(sys.argv[1])
 
@@ -112,6 +113,12 @@ def family():
     tables_family.show(rows("family.json"), rows("family_peers.json") + rows("family_compiled.json"), table)
 
 
+def gemm():
+    for dtype in tables_gemm.LIMITS:
+        if measured := rows(f"gemm_{dtype}.json"):
+            tables_gemm.show(measured, rows(f"gemm_{dtype}_peers.json"), dtype, table)
+
+
 def cold_start():
     body = []
     for row in rows("cold_start.json") + rows("cold_start_peers.json"):
@@ -161,7 +168,7 @@ def chain():
 
 made_from = {replay: "replay_verified.json", host_cost: "hit_latency.json", throughput: "throughput.json", search: "search.json",
              compiles: "compile_rate.json", regret: "regret_gemm.json", background: "background.json",
-             family: "family.json", cold_start: "cold_start.json", plans: "plans.json", chain: "chain.json"}
+             family: "family.json", gemm: "gemm_bf16.json", cold_start: "cold_start.json", plans: "plans.json", chain: "chain.json"}
 for show, needed in made_from.items():
     if (folder / needed).exists():
         show()
