@@ -78,14 +78,14 @@ class Bench {
     if (is_left_out(line["implementation"].get<std::string>()))
       all.push_back(own_plan(tensors, own.emplace(restricted_.plan(problem)), line));
     const std::size_t kilns = all.size();
+    const bench::Operands operands = operands_of(tensors);
     std::optional<bench::LibraryProduct> product;
     if (library_) {
-      product.emplace(*library_, operands(tensors), library_workspace_, settings_.algorithms,
-                      settings_.fast_accumulation);
+      product.emplace(*library_, operands, library_workspace_, settings_.algorithms, settings_.fast_accumulation);
       for (Contender& each : algorithms(tensors, *product, line)) all.push_back(std::move(each));
     }
     bench::time(all, stopwatch_, stream_.handle());
-    report(all, kilns, problem, line);
+    report(all, kilns, operands, line);
   }
 
  private:
@@ -125,7 +125,7 @@ class Bench {
   }
 
   /// x, w and y as the case has them, and scales if the op has such tensors.
-  [[nodiscard]] bench::Operands operands(const VerificationCase& tensors) const {
+  [[nodiscard]] bench::Operands operands_of(const VerificationCase& tensors) const {
     const auto frame = kiln::spec::make_frame(described_, nullptr, tensors.problem(), context_.info().facts);
     bench::Operands operands;
     for (std::size_t i = 0; i < described_.axes.size(); ++i)
@@ -135,11 +135,20 @@ class Bench {
       const kiln::spec::Tensor& tensor = described_.tensors[i];
       const void* address = tensors.arguments().tensors[i];
       const kiln::spec::DType type = described_.dtype_of(tensor, frame);
-      if (tensor.name == "x") std::tie(operands.x, operands.x_type) = std::tie(address, type);
-      if (tensor.name == "w") std::tie(operands.w, operands.w_type) = std::tie(address, type);
-      if (tensor.name == "y") operands.y = const_cast<void*>(address), operands.y_type = type;
-      if (tensor.name == "x_scale") operands.x_scale = address;
-      if (tensor.name == "w_scale") operands.w_scale = address;
+      if (tensor.name == "x") {
+        operands.x = address;
+        operands.x_type = type;
+      } else if (tensor.name == "w") {
+        operands.w = address;
+        operands.w_type = type;
+      } else if (tensor.name == "y") {
+        operands.y = const_cast<void*>(address);
+        operands.y_type = type;
+      } else if (tensor.name == "x_scale") {
+        operands.x_scale = address;
+      } else if (tensor.name == "w_scale") {
+        operands.w_scale = address;
+      }
     }
     return operands;
   }
@@ -172,13 +181,14 @@ class Bench {
   }
 
   /// `kilns`: how many of them are Kiln's, the plan and, where it is another one, the own; the others are the library's.
-  void report(const std::vector<Contender>& all, std::size_t kilns, const kiln::Problem& problem, Json& line) const {
-    const auto frame = kiln::spec::make_frame(described_, nullptr, problem, context_.info().facts);
-    const auto flops = static_cast<double>(described_.cost_flops.evaluate(frame).number);
+  static void report(const std::vector<Contender>& all, std::size_t kilns, const bench::Operands& of, Json& line) {
+    const double flops = 2.0 * static_cast<double>(of.m) * static_cast<double>(of.n) * static_cast<double>(of.k);
+    const auto w_bytes = static_cast<double>(of.n * of.k * kiln::spec::size_of(of.w_type));
     Contender own = all[kilns - 1];
     own.name = "own";
     bench::put_time(line, "kiln", all.front(), flops);
     bench::put_time(line, "own", own, flops);
+    line["kiln_w_gb_s"] = std::llround(w_bytes / all.front().cost().median_ns);
     const auto library = all.begin() + static_cast<std::ptrdiff_t>(kilns);
     const auto against = [&](const std::string& name, const Contender& peer) {
       line["library_" + name] = peer.name;

@@ -13,7 +13,6 @@ import pathlib
 import plot_gemm
 
 LIMITS = {"bf16": 990, "f16": 990, "e4m3": 1980}  # TFLOP/s of an H200's data sheet, dense
-ELEMENT_BYTES = {"bf16": 2, "f16": 2, "e4m3": 1}
 CLASSES = {"1 to 64": (1, 64), "65 to 1024": (65, 1024), "1025 to 16384": (1025, 16384), "all": (1, math.inf)}
 BOUND_BY_W = 64  # rows of x, up to which reading W once is most of the work
 PEERS = {"triton": "Triton", "torch": "torch"}
@@ -41,11 +40,6 @@ def text(value, form=".2f"):
     return format(value, form) if value is not None else "-"
 
 
-def w_gb_s(row, dtype, whose="kiln"):
-    _, n, k = sizes(row)
-    return n * k * ELEMENT_BYTES[dtype] / row[f"{whose}_ns"]
-
-
 def times_of(peers):
     """By peer and sizes; those that came out wrong have no time that counts."""
     return {(row["peer"], (row["m"], row["n"], row["k"])): row["ns"] for row in peers if row.get("right")}
@@ -63,7 +57,7 @@ def summary_row(name, rows, dtype, times, own):
         cells.append(text(mean(times[peer, sizes(row)] / row["kiln_ns"] for row in rows if (peer, sizes(row)) in times)))
     highest = max(row["kiln_tflop_s"] for row in rows)
     bound_by_w = all(sizes(row)[0] <= BOUND_BY_W for row in rows)
-    return cells + [f"{highest:.0f}", f"{highest / LIMITS[dtype]:.0%}", text(mean(w_gb_s(row, dtype) for row in rows), ".0f") if bound_by_w else "-"]
+    return cells + [f"{highest:.0f}", f"{highest / LIMITS[dtype]:.0%}", text(mean(row["kiln_w_gb_s"] for row in rows), ".0f") if bound_by_w else "-"]
 
 
 def show(measured, peers, dtype, table):
@@ -91,7 +85,7 @@ def show_shapes(measured, peers, dtype, table):
         ratio = lambda name: f"{row[name]:.2f} ({row[name + '_low']:.2f} to {row[name + '_high']:.2f})" if name in row else "-"
         others = [times.get((peer, sizes(row))) for peer in PEERS]
         body.append([row["name"], " x ".join(map(str, sizes(row))), row["implementation"], f"{row['kiln_ns'] / 1000:.1f}", f"{row['kiln_tflop_s']:.0f}",
-                     f"{w_gb_s(row, dtype):.0f}", ratio("best_over_kiln"), *([ratio("best_over_own")] if any("own_implementation" in each for each in measured) else []),
+                     row["kiln_w_gb_s"], ratio("best_over_kiln"), *([ratio("best_over_own")] if any("own_implementation" in each for each in measured) else []),
                      ratio("first_over_kiln"), *(text(ns and ns / row["kiln_ns"]) for ns in others)])
     own = ["... / own kernels"] if any("own_implementation" in each for each in measured) else []
     table([f"{dtype}: layer", "m x n x k", "by", "us", "TFLOP/s", "GB/s of W", "cuBLASLt's best / Kiln", *own, "first / Kiln",

@@ -89,7 +89,11 @@ std::optional<Library> Library::open() {
   if (named == "none") return std::nullopt;
   std::string tried;
   const auto library = kiln::cuda::Library::open(named.empty() ? candidates() : std::vector{named}, tried);
-  if (!library) return std::nullopt;
+  if (!library)
+    throw kiln::Error(kiln::ErrorKind::io,
+                      "cuBLASLt could not be opened; set KILN_CUBLASLT_LIBRARY to libcublasLt.so, or to none for Kiln "
+                      "alone. Tried:" +
+                          tried);
   LibraryFunctions functions{};
   resolve(*library, "cublasLtGetVersion", functions.get_version);
   resolve(*library, "cublasLtCreate", functions.create);

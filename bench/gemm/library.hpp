@@ -17,8 +17,8 @@ struct LibraryFunctions;
 /// The library and a handle of it.
 class Library {
  public:
-  /// $KILN_CUBLASLT_LIBRARY, libcublasLt.so.13 or .so.12 of the loader's path, a toolkit, a Python wheel. Nothing where there is none,
-  /// and where that variable is "none". A context must be current. Throws Error(io) for one that is not as it is expected to be.
+  /// $KILN_CUBLASLT_LIBRARY, else libcublasLt.so.13 or .so.12 of the loader's path, a Python wheel, a toolkit; nothing where that variable
+  /// is "none". A context must be current. Throws Error(io) naming what was tried, or what it lacks.
   static std::optional<Library> open();
   [[nodiscard]] std::string version() const;  // "13.1.0"
   [[nodiscard]] const LibraryFunctions& functions() const noexcept { return *functions_; }
