@@ -1,0 +1,24 @@
+// Runs a kernel.
+#pragma once
+
+#include <cstdint>
+#include <functional>
+
+#include "emulator/vectors.hpp"
+
+namespace emulator {
+
+/// The clusters run one after another, the threads of one in turns.
+struct Launch {
+  dim3 grid, block;
+  unsigned shared_bytes = 0;  // dynamic
+  dim3 cluster = {};
+  /// 0: threads take turns, and what is asynchronous happens as late as it may. Others: orders of all kinds.
+  std::uint32_t seed = 0;
+};
+
+/// Calls `kernel` in every thread. Throws Fault for what a thread did wrong, for what was left undone at a block's end, and for a
+/// deadlock, with what each thread waits for.
+void launch(const Launch& launch, const std::function<void()>& kernel);
+
+}  // namespace emulator

@@ -1,0 +1,67 @@
+// Loads, stores and copies by single threads.
+#include <bit>
+
+#include "emulator/machine.hpp"
+#include "ptx/call.hpp"
+#include "ptx/instructions.hpp"
+
+namespace emulator::instructions {
+
+void mapa(Call& call) {
+  const unsigned rank = call.word(2);
+  if (rank >= current_cluster().blocks.size())
+    fault("mapa to block {} of a cluster of {}", rank, current_cluster().blocks.size());
+  call.set(SharedMemory::offset_of(call.word(1)) | rank << SharedMemory::rank_shift, 0);
+}
+
+/// f32 and b32, alone or as vectors.
+void ld_shared(Call& call) {
+  const std::size_t bytes = call.size(0) * sizeof(float);
+  const std::byte* from = call.has("shared::cluster") ? current_cluster().at(call.word(1), bytes, bytes)
+                                                      : own_shared(call.word(1), bytes, bytes);
+  for (std::size_t j = 0; j < call.size(0); ++j) {
+    float value = 0;
+    std::memcpy(&value, from + j * sizeof value, sizeof value);
+    call.set_number(value, 0, j);
+  }
+}
+
+/// Of two floats, which arrive at some later time.
+void st_async(Call& call) {
+  const unsigned to = call.word(0), barrier = call.word(2);
+  const uint2 values{call.word(1, 0), call.word(1, 1)};
+  Cluster& cluster = current_cluster();
+  Block& block = cluster.block_at(to);
+  if (&cluster.block_at(barrier) != &block) fault("st.async to one block reports to another's mbarrier");
+  Mbarrier& reported = block.mbarrier_at(SharedMemory::offset_of(barrier));
+  ++block.loads_in_flight;
+  cluster.in_flight.begin([&block, to, values, &reported] {
+    std::memcpy(block.shared.at(SharedMemory::offset_of(to), sizeof values, sizeof values), &values, sizeof values);
+    --block.loads_in_flight;
+    reported.complete(sizeof values);
+  });
+}
+
+/// Reads as many bytes of global memory as are asked for, and writes zeros for the others.
+void cp_async(Call& call) {
+  const std::size_t bytes = call.get(2), read = call.size() > 3 ? call.get(3) : bytes;
+  const auto from = call.get(1);
+  if (read > bytes) fault("cp.async reads {} bytes to write {}", read, bytes);
+  if (from % bytes != 0) fault("cp.async of {} bytes from address {:#x}", bytes, from);
+  std::byte* const to = own_shared(call.word(0), bytes, bytes);
+  Thread& thread = current();
+  thread.copies.add(thread.block->cluster.in_flight.begin([to, from, bytes, read] {
+    std::memset(to, 0, bytes);
+    if (read > 0) std::memcpy(to, std::bit_cast<const std::byte*>(from), read);
+  }));
+}
+
+void cp_async_commit(Call&) { current().copies.commit(); }
+
+void cp_async_wait(Call& call) {
+  Thread& thread = current();
+  if (call.has("wait_all")) thread.copies.commit();
+  thread.copies.wait(call.has("wait_all") ? 0 : call.get(0));
+}
+
+}  // namespace emulator::instructions

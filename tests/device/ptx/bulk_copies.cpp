@@ -1,0 +1,114 @@
+// The tensor memory accelerator.
+#include <memory>
+
+#include "emulator/machine.hpp"
+#include "emulator/tensor_map.hpp"
+#include "ptx/call.hpp"
+#include "ptx/instructions.hpp"
+
+namespace emulator::instructions {
+namespace {
+
+/// The box that [map, {x, y, ...}] names. The map is read at once: it may be the kernel's own parameter.
+struct Box {
+  TensorMap map;
+  std::int32_t at[5] = {};
+
+  Box(const Call& call, std::size_t operand) {
+    const auto address = call.get(operand);
+    if (address % 64 != 0) fault("a tensor map at address {:#x}, which is no multiple of 64", address);
+    std::memcpy(&map, std::bit_cast<const void*>(address), sizeof map);
+    if (!call.has(fmt::format("{}d", map.rank)) || call.size(operand) != map.rank + 1)
+      fault("{} with a tensor map of {} dimensions", call.instruction().opcode, map.rank);
+    for (std::uint32_t d = 0; d < map.rank; ++d) at[d] = static_cast<std::int32_t>(call.word(operand, d + 1));
+  }
+
+  /// visit(element in shared memory, in the tensor or null) where the box lies at `offset` of the block.
+  template <typename Visit>
+  void each(SharedMemory& shared, unsigned offset, Visit visit) const {
+    each_element(map, at, [&](std::size_t place, std::byte* global) {
+      visit(
+          shared.at(swizzled(offset + static_cast<unsigned>(place), map.swizzle), map.element_bytes, map.element_bytes),
+          global);
+    });
+  }
+};
+
+void check_alignment(unsigned offset) {
+  if (offset % 128 != 0) fault("a box in shared memory at {:#x}, which is no multiple of 128", offset);
+}
+
+/// To one block, at some later time; outside of the tensor lie zeros.
+void load(Block& block, const Box& box, unsigned offset, unsigned barrier_offset) {
+  Mbarrier& barrier = block.mbarrier_at(barrier_offset);
+  if (!barrier.fenced) fault("a load reports to an mbarrier which fence.mbarrier_init has not made known");
+  ++block.loads_in_flight;
+  block.cluster.in_flight.begin([&block, &barrier, box, offset] {
+    box.each(block.shared, offset, [&](std::byte* to, const std::byte* from) {
+      if (from == nullptr) {
+        std::memset(to, 0, box.map.element_bytes);
+      } else {
+        std::memcpy(to, from, box.map.element_bytes);
+      }
+    });
+    --block.loads_in_flight;
+    barrier.complete(static_cast<std::int64_t>(box.map.box_bytes()));
+  });
+}
+
+}  // namespace
+
+void tma_load(Call& call) {
+  Cluster& cluster = current_cluster();
+  const unsigned to = call.word(0), barrier = call.word(2);
+  const unsigned offset = SharedMemory::offset_of(to), barrier_offset = SharedMemory::offset_of(barrier);
+  const Box box(call, 1);
+  check_alignment(offset);
+  if (!call.has("multicast::cluster")) {
+    if (SharedMemory::rank_of(to) != SharedMemory::rank_of(barrier))
+      fault("a load to one block reports to another's mbarrier");
+    return load(cluster.block_at(to), box, offset, barrier_offset);
+  }
+  const unsigned ranks = call.word(3) & 0xffffu;
+  if (ranks == 0 || ranks >> cluster.blocks.size() != 0)
+    fault("a multicast to blocks {:#x} of a cluster of {}", ranks, cluster.blocks.size());
+  for (unsigned rank = 0; rank < cluster.blocks.size(); ++rank) {
+    if ((ranks >> rank & 1) != 0) load(cluster.block_at(rank << SharedMemory::rank_shift), box, offset, barrier_offset);
+  }
+}
+
+void tma_store(Call& call) {
+  const Box box(call, 0);
+  const unsigned from = call.word(1), offset = SharedMemory::offset_of(from);
+  check_alignment(offset);
+  static_cast<void>(own_shared(from, box.map.box_bytes(), 1));
+  Thread& thread = current();
+  Block& block = *thread.block;
+  const auto bytes = std::make_shared<std::vector<std::byte>>();
+  const TaskPointer read = block.cluster.in_flight.begin([&block, box, offset, bytes] {
+    box.each(block.shared, offset, [&](const std::byte* element, const std::byte*) {
+      bytes->insert(bytes->end(), element, element + box.map.element_bytes);
+    });
+  });
+  thread.store_reads.add(read);
+  thread.store_writes.add(block.cluster.in_flight.begin([read, box, bytes] {
+    read->run();
+    each_element(box.map, box.at, [&](std::size_t place, std::byte* to) {
+      if (to != nullptr) std::memcpy(to, bytes->data() + place, box.map.element_bytes);
+    });
+  }));
+}
+
+void bulk_commit(Call&) {
+  current().store_reads.commit();
+  current().store_writes.commit();
+}
+
+void bulk_wait(Call& call) {
+  current().store_reads.wait(call.get(0));
+  if (!call.has("read")) current().store_writes.wait(call.get(0));
+}
+
+void createpolicy(Call& call) { call.set(0, 0); }
+
+}  // namespace emulator::instructions
