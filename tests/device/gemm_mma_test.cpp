@@ -1,8 +1,6 @@
 #include <doctest/doctest.h>
 
-#include "emulator/cuda.hpp"
 #include "emulator/launch.hpp"
-// What kernels include comes after what they take for built in.
 #include "gemm/mma.cuh"
 #include "matrices.hpp"
 

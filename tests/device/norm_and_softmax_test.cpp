@@ -1,8 +1,6 @@
 #include <doctest/doctest.h>
 
-#include "emulator/cuda.hpp"
 #include "emulator/launch.hpp"
-// What kernels include comes after what they take for built in.
 #include "matrices.hpp"
 #include "rms_norm/block_row.cuh"
 #include "rms_norm/shared_row.cuh"

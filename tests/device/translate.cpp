@@ -1,6 +1,6 @@
 // translate FROM TO: device sources as C++ that a host compiler takes, files under FROM to the same places under TO.
 //
-// Three things of CUDA C++ are not a matter of definitions (emulator/cuda.hpp has those): asm statements become calls of the
+// What CUDA C++ has built in is defined in emulator/cuda.hpp, which each begins with. Two things take more than definitions: asm statements become calls of the
 // emulator's PTX, with operands that it can read and write; shared variables become references into the block's shared memory.
 #include <cstddef>
 #include <filesystem>
@@ -109,7 +109,8 @@ int main(int count, char** arguments) {
   for (const auto& entry : fs::recursive_directory_iterator(from)) {
     if (entry.path().extension() != ".cuh") continue;
     const fs::path target = to / fs::relative(entry.path(), from);
-    const std::string text = "#line 1 \"" + entry.path().string() + "\"\n" + translated(contents(entry.path()));
+    const std::string text = "#include \"emulator/cuda.hpp\"\n#line 1 \"" + entry.path().string() + "\"\n" +
+                             translated(contents(entry.path()));
     if (fs::exists(target) && contents(target) == text) continue;  // what includes it need not be compiled again
     fs::create_directories(target.parent_path());
     std::ofstream(target, std::ios::binary) << text;

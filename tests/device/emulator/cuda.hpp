@@ -1,4 +1,4 @@
-// What CUDA C++ has built in, for kernels that translate has made C++ of. Before their headers.
+// What CUDA C++ has built in, for kernels that translate has made C++ of.
 #pragma once
 
 #include <algorithm>
@@ -16,7 +16,6 @@
 #define __device__
 #define __host__
 #define __forceinline__ inline
-#define __noinline__
 #define __launch_bounds__(...)
 #define __grid_constant__
 #define __align__(bytes) alignas(bytes)

@@ -86,10 +86,14 @@ void run_ptx(const Program*& program, const char* text, std::span<Operand> opera
     static std::deque<Program> read;
     program = &read.emplace_back(filled_in(text, operands));
   }
+  run(*program, operands);
+}
+
+void run(const Program& program, std::span<Operand> operands) {
   maybe_pause();
   std::array<std::uint64_t, 16> locals{};
-  for (std::size_t next = 0; next < program->instructions.size();) {
-    const Instruction& instruction = program->instructions[next++];
+  for (std::size_t next = 0; next < program.instructions.size();) {
+    const Instruction& instruction = program.instructions[next++];
     if (instruction.guard >= 0 &&
         (locals[static_cast<std::size_t>(instruction.guard)] != 0) == instruction.guard_negated)
       continue;

@@ -63,6 +63,7 @@ class Call {
   std::span<std::uint64_t> locals_;
 };
 
+void run(const Program& program, std::span<Operand> operands);
 /// Runs `text`; `program` is its place's own, null at first.
 void run_ptx(const Program*& program, const char* text, std::span<Operand> operands);
 

@@ -26,7 +26,6 @@ class SharedMatrix {
         along_k_(along_k),
         format_(&format) {
     if ((descriptor >> 49 & 7) != 0) fault("the emulator knows no base offset in wgmma's descriptors");
-    if (!along_k && format.bits != 16) fault("wgmma takes {} along k only", format.name);
   }
 
   [[nodiscard]] float at(SharedMemory& shared, unsigned row, unsigned k) const {
@@ -77,7 +76,10 @@ struct Shape {
     if (parts[4] != fmt::format("m64n{}k{}", n, depth) || parts[5] != "f32" || n % 8 != 0 || n > 256)
       fault("{} with {} registers for the result", call.instruction().opcode, call.size(0));
     if (call.get(4) != 1 || call.get(5) != 1) fault("the emulator knows no negated operands of wgmma");
-    if (a.bits != 16) return;
+    const std::size_t majors = a.bits != 16 ? 0 : a_in_registers ? 1 : 2;
+    if (call.size() != 6 + majors)
+      fault("{} with {} operands, not {}", call.instruction().opcode, call.size(), 6 + majors);
+    if (majors == 0) return;
     if (!a_in_registers) a_along_k = call.get(6) == 0;
     b_along_k = call.get(a_in_registers ? 6 : 7) == 0;
   }

@@ -1,0 +1,156 @@
+#include <doctest/doctest.h>
+
+#include "emulator/launch.hpp"
+#include "instructions.hpp"
+
+namespace {
+
+constexpr std::uint32_t seeds[] = {0, 1, 2, 3, 4, 5, 6, 7};
+
+TEST_CASE("each thread of each block runs once, and knows where it is") {
+  std::vector<int> runs(2 * 3 * 4 * 5, 0);
+  emulator::launch({.grid = {2, 3}, .block = {4, 5}, .seed = 1}, [&] {
+    const unsigned block = blockIdx.y * gridDim.x + blockIdx.x, thread = threadIdx.y * blockDim.x + threadIdx.x;
+    ++runs[block * 20 + thread];
+  });
+  for (const int each : runs) CHECK(each == 1);
+}
+
+TEST_CASE("a race between warps shows under some order, and __syncthreads ends it") {
+  const auto stale_reads = [](bool synchronised) {
+    int stale = 0;
+    for (const std::uint32_t seed : seeds) {
+      emulator::launch({.grid = {1}, .block = {128}, .shared_bytes = 512, .seed = seed}, [&] {
+        auto* const values = emulator::dynamic_shared<float>();
+        __syncwarp();
+        values[threadIdx.x] = 1;
+        if (synchronised) __syncthreads();
+        stale += values[(threadIdx.x + 32) % 128] == 1 ? 0 : 1;
+      });
+    }
+    return stale;
+  };
+  CHECK(stale_reads(false) > 0);
+  CHECK(stale_reads(true) == 0);
+}
+
+TEST_CASE("lanes exchange values as their masks say") {
+  emulator::launch({.grid = {1}, .block = {48}, .seed = 3}, [] {
+    const unsigned lane = threadIdx.x % 32;
+    if (__shfl_xor_sync(0xffffffffu, lane, 5, 16) != (lane ^ 5)) emulator::fault("shfl.bfly");
+    if (__shfl_up_sync(0xffffffffu, lane, 1) != (lane == 0 ? 0 : lane - 1)) emulator::fault("shfl.up");
+    if (threadIdx.x < 32 && __ballot_sync(0xffffffffu, lane % 2 == 0) != 0x55555555u) emulator::fault("vote");
+    if (lane < 8 && __shfl_sync(0xffu, lane, 3) != 3) emulator::fault("shfl.idx");
+  });
+}
+
+TEST_CASE("a thread ends while others of its block go on to a barrier") {
+  emulator::launch({.grid = {1}, .block = {96}, .seed = 2}, [] {
+    if (threadIdx.x < 32) return;
+    __syncthreads();
+  });
+}
+
+TEST_CASE("a deadlock is reported with what each thread waits for") {
+  const auto run = [] {
+    emulator::launch({.grid = {1}, .block = {96}, .shared_bytes = 64}, [] {
+      const unsigned barrier = test::shared_address(emulator::dynamic_shared<char>());
+      if (threadIdx.x == 0) test::mbarrier_init(barrier, 2);
+      __syncthreads();
+      if (threadIdx.x < 32) return test::named_barrier_sync(3, 64);
+      if (threadIdx.x < 64) return __syncwarp(threadIdx.x == 40 ? 0xffffffffu : 0xfffffeffu);
+      if (threadIdx.x == 64) test::mbarrier_arrive_expect_tx(barrier, 128);
+      test::mbarrier_wait(barrier, 0);
+    });
+  };
+  CHECK_THROWS_WITH_AS(run(), doctest::Contains("threads 0 to 31: waits for barrier 3, to which 32 of 64 threads came"),
+                       emulator::Fault);
+  CHECK_THROWS_WITH_AS(run(),
+                       doctest::Contains("threads 40 to 40: waits for __syncwarp, to which 1 of 32 threads came"),
+                       emulator::Fault);
+  CHECK_THROWS_WITH_AS(
+      run(),
+      doctest::Contains(
+          "threads 64 to 95: waits for parity 0 of the mbarrier at 0x400, in whose phase 0 1 of 2 arrivals "
+          "and 128 bytes are missing"),
+      emulator::Fault);
+}
+
+TEST_CASE("threads of a warp that come to different instructions are a fault") {
+  CHECK_THROWS_WITH_AS(emulator::launch({.grid = {1}, .block = {32}},
+                                        [] {
+                                          if (threadIdx.x < 16) return __syncwarp();
+                                          __shfl_xor_sync(0xffffffffu, 1, 1);
+                                        }),
+                       doctest::Contains("comes to shfl.sync while others of its 32 wait at __syncwarp"),
+                       emulator::Fault);
+}
+
+TEST_CASE("mbarriers count arrivals and phases") {
+  for (const std::uint32_t seed : seeds) {
+    int sum = 0;
+    emulator::launch({.grid = {1}, .block = {64}, .shared_bytes = 16, .seed = seed}, [&] {
+      const unsigned full = test::shared_address(emulator::dynamic_shared<char>()), empty = full + 8;
+      if (threadIdx.x == 0) {
+        test::mbarrier_init(full, 32);
+        test::mbarrier_init(empty, 32);
+      }
+      __syncthreads();
+      for (unsigned phase = 0; phase < 6; ++phase) {  // one warp adds what the other sees
+        if (threadIdx.x < 32) {
+          test::mbarrier_wait(empty, phase % 2 ^ 1);
+          ++sum;
+          test::mbarrier_arrive(full);
+        } else {
+          test::mbarrier_wait(full, phase % 2);
+          if (sum != 32 * static_cast<int>(phase + 1)) emulator::fault("{} in phase {}", sum, phase);
+          test::mbarrier_arrive(empty);
+        }
+      }
+    });
+  }
+}
+
+TEST_CASE("what mbarriers are not made for is a fault") {
+  const auto run = [](void (*misuse)(unsigned barrier)) {
+    emulator::launch({.grid = {2}, .block = {32}, .shared_bytes = 64, .cluster = {2}}, [=] {
+      if (threadIdx.x == 0) misuse(test::shared_address(emulator::dynamic_shared<char>()));
+      test::cluster_sync();
+    });
+  };
+  CHECK_THROWS_WITH_AS(run([](unsigned barrier) { test::mbarrier_arrive(barrier); }),
+                       doctest::Contains("no mbarrier was made"), emulator::Fault);
+  CHECK_THROWS_WITH_AS(run([](unsigned barrier) { test::mbarrier_init(barrier + 4, 1); }),
+                       doctest::Contains("is no multiple of 8"), emulator::Fault);
+  CHECK_THROWS_WITH_AS(run([](unsigned barrier) {
+                         test::mbarrier_init(barrier, 1);
+                         test::mbarrier_arrive_expect_tx(barrier, 16);
+                         test::mbarrier_arrive(barrier);
+                       }),
+                       doctest::Contains("all 1 of its phase 0 have come"), emulator::Fault);
+  CHECK_THROWS_WITH_AS(run([](unsigned barrier) {
+                         test::mbarrier_init(barrier, 1);
+                         EMULATED_PTX("barrier.cluster.arrive.relaxed.aligned;");
+                         EMULATED_PTX("barrier.cluster.wait.aligned;");
+                         test::mbarrier_arrive_cluster(barrier, test::cluster_block_rank() ^ 1);
+                       }),
+                       doctest::Contains("fence.mbarrier_init has not made known"), emulator::Fault);
+}
+
+TEST_CASE("shared memory is NaN at first, and ends where the launch says") {
+  CHECK_THROWS_WITH_AS(emulator::launch({.grid = {1}, .block = {32}, .shared_bytes = 64},
+                                        [] {
+                                          const auto* const memory = emulator::dynamic_shared<float>();
+                                          if (!std::isnan(memory[threadIdx.x % 16])) emulator::fault("no NaN");
+                                          test::mbarrier_init(test::shared_address(memory) + 64, 1);
+                                        }),
+                       doctest::Contains("8 bytes at shared address 0x440 are outside of the block's, 0x400 to 0x440"),
+                       emulator::Fault);
+}
+
+TEST_CASE("an instruction that the emulator does not know is named") {
+  CHECK_THROWS_WITH_AS(emulator::launch({.grid = {1}, .block = {1}}, [] { EMULATED_PTX("frobnicate.b32;"); }),
+                       doctest::Contains("does not know the instruction frobnicate.b32"), emulator::Fault);
+}
+
+}  // namespace
