@@ -1,7 +1,8 @@
 // translate FROM TO: device sources as C++ that a host compiler takes, files under FROM to the same places under TO.
 //
-// What CUDA C++ has built in is defined in emulator/cuda.hpp, which each begins with. Two things take more than definitions: asm statements become calls of the
-// emulator's PTX, with operands that it can read and write; shared variables become references into the block's shared memory.
+// What CUDA C++ has built in is defined in emulator/cuda.hpp, which each begins with. Two things take more than definitions: asm
+// statements become calls of the emulator's PTX, with operands that it can read and write; shared variables become references into the
+// memory of the block.
 #include <cstddef>
 #include <filesystem>
 #include <fstream>
