@@ -22,12 +22,9 @@ std::shared_ptr<Accumulators> Warpgroup::accumulators(std::vector<float*> regist
 }
 
 void Warpgroup::begin(InFlight& in_flight, std::shared_ptr<Accumulators> to, std::function<void()> multiply) {
-  ++to->products;
-  products_.push_back([to, multiply = std::move(multiply)] {
-    multiply();
-    --to->products;
-  });
-  groups_.add(in_flight.begin([this, number = ++begun_] { run_through(number); }));
+  to->last = ++begun_;
+  products_.push_back(std::move(multiply));
+  groups_.add(in_flight.begin([this, number = begun_] { run_through(number); }));
 }
 
 void Warpgroup::run_through(std::uint64_t number) {
@@ -40,8 +37,10 @@ void Warpgroup::run_through(std::uint64_t number) {
 void Warpgroup::wait(unsigned thread, std::size_t pending) {
   groups_.wait(pending);
   fenced_.reset(thread);
+  // What has ended early, without having been waited for, is still not the thread's.
+  const std::uint64_t waited_for = pending < commits_.size() ? commits_[commits_.size() - 1 - pending] : 0;
   for (const auto& each : in_use_) {
-    if (each->products > 0 || each->returned.test(thread)) continue;
+    if (each->last > waited_for || each->returned.test(thread)) continue;
     const std::size_t count = each->registers.size() / 128;
     for (std::size_t i = thread * count; i < (thread + 1) * count; ++i) *each->registers[i] = each->values[i];
     each->returned.set(thread);

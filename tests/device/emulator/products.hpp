@@ -17,7 +17,7 @@ namespace emulator {
 struct Accumulators {
   std::vector<float*> registers;  // n / 2 of each thread
   std::vector<float> values;      // theirs
-  unsigned products = 0;          // under way
+  std::uint64_t last = 0;         // number of the last product
   std::bitset<128> returned;      // to which threads
 };
 
@@ -30,7 +30,10 @@ class Warpgroup {
   std::shared_ptr<Accumulators> accumulators(std::vector<float*> registers);
   /// `multiply` happens after all that were begun before it.
   void begin(InFlight& in_flight, std::shared_ptr<Accumulators> to, std::function<void()> multiply);
-  void commit() { groups_.commit(); }
+  void commit() {
+    groups_.commit();
+    commits_.push_back(begun_);
+  }
   void wait(unsigned thread, std::size_t pending);
   [[nodiscard]] bool under_way() const { return groups_.under_way(); }
 
@@ -41,6 +44,7 @@ class Warpgroup {
   std::vector<std::shared_ptr<Accumulators>> in_use_;
   std::deque<std::function<void()>> products_;
   std::uint64_t begun_ = 0, ended_ = 0;
+  std::vector<std::uint64_t> commits_;  // products begun before each
   Groups groups_;
 };
 
