@@ -103,7 +103,10 @@ Origin OpState::launch_stand_in(const Problem& problem, const Arguments& argumen
     jit::CallFrame frame;
     if (!plan->executable.fill(frame, problem, arguments))
       throw Error(ErrorKind::bad_input, plan->executable.explain_frame(problem, arguments));
-    if (plan->executable.admits(frame, arguments) != jit::Admission::admitted) continue;
+    // Looked at over all passes first: what one of them has put into the graph could not be taken back.
+    if (plan->executable.admits(frame, arguments) != jit::Admission::admitted ||
+        !plan->executable.fits(frame, arguments))
+      continue;
     if (!run(*plan, frame, arguments, stream)) continue;
     const Origin origin = origin_of(*plan, problem);
     count(*plan, problem, origin);

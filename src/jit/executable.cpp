@@ -179,6 +179,12 @@ void Executable::load_passes(const spec::Op& op, std::span<const spec::Pass> pas
     module_->allow_shared(name, shared);
     loaded.config.sharedMemBytes = static_cast<unsigned>(shared);
     load_attributes(op, loaded, pass, frame);
+    if (pass.cooperative) {
+      const auto threads =
+          static_cast<int>(loaded.config.blockDimX * loaded.config.blockDimY * loaded.config.blockDimZ);
+      const auto multiprocessors = static_cast<std::size_t>(op.first_device_fact()) + 1;
+      loaded.most_blocks = module_->occupancy(name, threads, shared) * frame[multiprocessors];
+    }
     for (const spec::Argument& argument : pass.arguments)
       loaded.arguments.push_back(load_argument(op, argument, frame));
     passes_.push_back(std::move(loaded));

@@ -60,6 +60,10 @@ class Executable {
   /// Why `admits` refuses: the constraint's text, or the tensor and the alignment that it needs.
   [[nodiscard]] std::string explain(const CallFrame& call, const Arguments& arguments) const;
 
+  /// Whether the driver takes a launch of every pass: grids, clusters, arguments, TMA descriptors. For who can ask another executable
+  /// instead; a launch finds out by itself. Precondition: admitted.
+  [[nodiscard]] bool fits(const CallFrame& call, const Arguments& arguments) const noexcept;
+
   /// Launches every pass. Precondition: admitted. `workspace` has workspace_bytes(); `reports` has a 64-bit word an axis, where kernels
   /// leave a length on the device that is past its bound, or is 0: nowhere. Gives the driver's answer, the first that is not
   /// CUDA_SUCCESS; throws Error(bad_input) for geometry that these sizes make impossible.

@@ -1,4 +1,6 @@
 // The end of the call lane: geometry from real sizes, arguments by address, the driver's launch.
+#include <algorithm>
+
 #include "jit/executable.hpp"
 #include "kiln/error.hpp"
 
@@ -29,6 +31,18 @@ inline bool compute(const PassForm& form, const PassForm::Computed& how, const L
   }
 }
 
+/// What the driver looks at beyond each size of the grid.
+bool takes_grid(const LoadedPass& pass, const CUlaunchConfig& config) {
+  const std::int64_t blocks_yz = std::int64_t{config.gridDimY} * config.gridDimZ;  // each within 16 bits
+  if (config.gridDimX > pass.most_blocks / blocks_yz) return false;
+  return std::all_of(
+      pass.attributes.begin(), pass.attributes.begin() + pass.attribute_count, [&](const CUlaunchAttribute& each) {
+        if (each.id != CU_LAUNCH_ATTRIBUTE_CLUSTER_DIMENSION) return true;
+        const auto& cluster = each.value.clusterDim;
+        return config.gridDimX % cluster.x == 0 && config.gridDimY % cluster.y == 0 && config.gridDimZ % cluster.z == 0;
+      });
+}
+
 }  // namespace
 
 bool PassForm::arrange(const LaunchInput& input, PassCall& call) const {
@@ -52,6 +66,18 @@ bool PassForm::arrange(const LaunchInput& input, PassCall& call) const {
 
 void Executable::arrange(std::size_t pass, const LaunchInput& input, PassCall& call) const {
   if (!form_.passes[pass].arrange(input, call)) refuse(passes_[pass], input.frame);
+}
+
+bool Executable::fits(const CallFrame& frame, const Arguments& arguments) const noexcept {
+  PassCall call;
+  try {
+    for (std::size_t i = 0; i < passes_.size(); ++i)
+      if (!form_.passes[i].arrange({frame, arguments, nullptr, 0, 0}, call) || !takes_grid(passes_[i], call.config))
+        return false;
+    return true;
+  } catch (const std::exception&) {  // a TMA descriptor that the driver refuses
+    return false;
+  }
 }
 
 CUresult Executable::launch(const CallFrame& frame, const Arguments& arguments, CUstream stream, CUdeviceptr workspace,

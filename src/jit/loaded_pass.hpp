@@ -3,6 +3,7 @@
 
 #include <array>
 #include <cstdint>
+#include <limits>
 #include <string>
 #include <vector>
 
@@ -28,6 +29,8 @@ struct LoadedPass {
   CUlaunchConfig config{};
   std::array<CUlaunchAttribute, 3> attributes{};
   unsigned attribute_count = 0;
+  std::int64_t most_blocks =
+      std::numeric_limits<std::int64_t>::max();  // of a cooperative launch: what the device holds at once
   std::vector<LoadedArgument> arguments;
   std::string kernel;  // for messages
 };

@@ -159,6 +159,21 @@ TEST_CASE("a plan with a workspace stands in for what its bucket covers, on stre
                         [&] { CHECK(error_of([&] { launch(smaller, other.stream); }).kind() == ErrorKind::capture); });
 }
 
+TEST_CASE("a plan whose grid the device cannot have at these sizes leaves a capture to the next that can stand in") {
+  const Machine machine;
+  const Engine engine(options(""));
+  ScaleCall far(engine, 64, 128), near(engine, 1024, 128), missed(engine, 2000, 128);
+  for (ScaleCall* each : {&far, &near, &missed}) each->op = engine.op("deep_scale");  // the same but for its grids
+  REQUIRE(far.op.plan(far.problem).implementation() == "flat");
+  control("kernel wrong scale_early<float, 128");
+  REQUIRE(near.op.plan(near.problem).implementation() == "deep");
+  control("heal");
+  const Graph graph(machine, Graph::global, [&] { CHECK(launch(missed, machine.stream()) == Origin::nearest); });
+  missed.poison();
+  graph.replay();
+  missed.check();
+}
+
 TEST_CASE("what a capture misses is tuned in the background, and serves the next one") {
   const Machine machine;
   const Engine engine(with_worker(MissPolicy::background));
