@@ -79,6 +79,7 @@ std::vector<jit::Specialisation> verification(const spec::Op& op, const Problem&
   std::vector<jit::Specialisation> result;
   result.push_back(jit::specialise_reference(op, frame, arch));
   result.push_back(evict_kernel(arch));
+  if (has_lengths(op)) result.push_back(late_copy_kernel(arch));
   for (const spec::Tensor& tensor : op.tensors) {
     if (!spec::Op::takes_part(tensor, frame)) continue;
     const spec::DType type = op.dtype_of(tensor, frame);

@@ -2,6 +2,8 @@
 
 #include <fmt/format.h>
 
+#include <algorithm>
+
 #include "kiln/error.hpp"
 #include "spec/embedded.hpp"
 
@@ -40,6 +42,12 @@ jit::Specialisation fill_kernel(spec::DType type, const std::string& arch) {
       "fill.cuh",
       {fmt::format("kiln::fill_values<{}>", cpp_name(type)), fmt::format("kiln::refill_values<{}>", cpp_name(type))},
       arch);
+}
+
+bool has_lengths(const spec::Op& op) noexcept { return std::ranges::any_of(op.axes, &spec::Axis::on_device); }
+
+jit::Specialisation late_copy_kernel(const std::string& arch) {
+  return internal("late_copy.cuh", {"kiln::copy_late"}, arch);
 }
 
 jit::Specialisation evict_kernel(const std::string& arch) { return internal("evict.cuh", {"kiln::evict_lines"}, arch); }

@@ -79,11 +79,13 @@ struct VerificationCase::State {
   Problem problem;
   Problem launched;                  // what candidates are given: `problem`, or the bound of its lengths
   cuda::Buffer lengths;              // an int32 an axis
+  cuda::Buffer true_lengths;         // what is written there late
   std::vector<TensorState> tensors;  // one a tensor of the op; nothing in it for one that takes no part
   Arguments arguments;               // for executables under trial
   Arguments reference_arguments;     // outputs replaced by `wanted`
   std::map<spec::DType, jit::Module> fill;
   std::map<spec::DType, jit::Module> compare;
+  std::optional<jit::Module> copy_late;  // of an op whose lengths may be on the device
   std::unique_ptr<jit::Executable> reference;
   cuda::Buffer result{static_cast<std::int64_t>(sizeof(CompareResult))};
 
@@ -102,6 +104,10 @@ struct VerificationCase::State {
       const jit::Cubin cubin = cubins.get_and_keep(specialisation).cubin;
       modules.try_emplace(type, cubin.image, cubin.lowered_names);
     };
+    if (has_lengths(op)) {
+      const jit::Cubin cubin = cubins.get_and_keep(late_copy_kernel(arch)).cubin;
+      copy_late.emplace(cubin.image, cubin.lowered_names);
+    }
     for (const spec::Tensor& tensor : op.tensors) {
       if (!spec::Op::takes_part(tensor, frame)) continue;
       const spec::DType type = op.dtype_of(tensor, frame);
@@ -116,7 +122,7 @@ struct VerificationCase::State {
   /// Lengths on the device, and the run-time values that the bound decides, which the reference is to be given too.
   void bound_lengths(const Problem& bound, std::vector<std::int64_t>& frame, CUstream stream) {
     std::array<std::int32_t, max_axes> values{};
-    if (lengths.bytes() == 0) lengths = cuda::Buffer(sizeof values);
+    if (lengths.bytes() == 0) lengths = cuda::Buffer(sizeof values), true_lengths = cuda::Buffer(sizeof values);
     for (std::size_t i = 0; i < op.axes.size(); ++i) {
       if (!op.axes[i].on_device) continue;
       values[i] = static_cast<std::int32_t>(problem.axes[i]);
@@ -124,6 +130,7 @@ struct VerificationCase::State {
                     reinterpret_cast<const std::int32_t*>(lengths.pointer() + i * sizeof(std::int32_t)));
     }
     lengths.copy_from_host(values.data(), sizeof values, stream);
+    true_lengths.copy_from_host(values.data(), sizeof values, stream);
     const auto bounded = spec::make_frame(op, nullptr, bound, device);
     for (std::size_t i = 0; i < op.runtime.size(); ++i) {
       if (!op.runtime[i].default_integer) continue;
@@ -232,11 +239,14 @@ struct VerificationCase::State {
   }
 
   void poison_inputs(CUstream stream) {
+  [[nodiscard]] bool is_bounded() const { return arguments.lengths_set != 0; }
+
     for (std::size_t i = 0; i < tensors.size(); ++i)
+    if (is_bounded()) lengths.fill_bytes(0, stream);  // of which nothing comes out right
       if (!op.tensors[i].output && takes_part(i)) tensors[i].data.fill_bytes(poison_byte, stream);
   }
 
-  /// Gives poisoned inputs their values back, by kernels that what follows may overtake.
+  /// Gives poisoned inputs and lengths their values back, by kernels that what follows may overtake.
   void refill_inputs(CUstream stream) {
     for (std::size_t i = 0; i < tensors.size(); ++i) {
       if (op.tensors[i].output || !takes_part(i)) continue;
@@ -247,6 +257,12 @@ struct VerificationCase::State {
                   parameters.data(), stream);
     }
   }
+    if (!is_bounded()) return;
+    CUdeviceptr to = lengths.pointer(), from = true_lengths.pointer();
+    int count = max_axes;
+    long long cycles = late_cycles;
+    std::array<void*, 4> parameters = {&to, &from, &count, &cycles};
+    launch_late(copy_late->function(0), 1, parameters.data(), stream);
 
   void run_reference(CUstream stream) {
     jit::CallFrame frame;

@@ -4,7 +4,7 @@
 
 namespace kiln::gpu_tests {
 
-TEST_CASE("an early launch that does not wait for its inputs is found out, and only when it is early") {
+TEST_CASE("an early launch that does not wait for its inputs or its length is found out, and only when it is early") {
   Fixture fixture;
   if (fixture.facts().sm() < spec::first_programmatic_sm) {
     MESSAGE("skipped: this device begins no launch early");
@@ -12,19 +12,25 @@ TEST_CASE("an early launch that does not wait for its inputs is found out, and o
   }
   const spec::Op& op = fixture.op("impatient");
   const spec::Implementation& doubled = *op.find("doubled");
-  for (const char* count : {"1", "1000", "65536", "16777216"}) {
-    const Problem problem = fixture.problem(op, {{"count", count}});
-    tune::VerificationCase verified(op, problem, fixture.facts(), fixture.arch(), fixture.cubins, 7,
-                                    fixture.stream.handle());
-    for (const spec::Config& config : spec::search_space(op, doubled, problem, fixture.facts())) {
-      const jit::Executable executable = fixture.load(op, doubled, problem, config);
-      const tune::Check check = verified.verify(executable, fixture.stream.handle());
-      const bool hasty = config == spec::Config{0, 1};
-      CHECK_MESSAGE(check.right != hasty, std::string(count), " ", spec::to_string(doubled, config), ": ",
-                    check.reason);
-      if (hasty) CHECK(check.reason.starts_with("launched early behind what writes its inputs"));
+  for (const char* count : {"1", "1000", "65536", "16777216"})
+    for (const bool on_device : {false, true}) {
+      const Problem bound = fixture.problem(op, {{"count", count}});
+      Problem problem = bound;
+      if (on_device) problem.axes[0] = (bound.axes[0] + 1) / 2;
+      tune::Placement placement;
+      if (on_device) placement.bound = bound;
+      tune::VerificationCase verified(op, problem, fixture.facts(), fixture.arch(), fixture.cubins, 7,
+                                      fixture.stream.handle(), placement);
+      for (const spec::Config& config : spec::search_space(op, doubled, bound, fixture.facts())) {
+        const bool waits = config[0] != 0, peeks = config[1] != 0, early = config[2] != 0;
+        const jit::Executable executable = fixture.load(op, doubled, bound, config);
+        const tune::Check check = verified.verify(executable, fixture.stream.handle());
+        const bool hasty = early && (!waits || (peeks && on_device));
+        CHECK_MESSAGE(check.right != hasty, std::string(count), on_device ? " on the device " : " ",
+                      spec::to_string(doubled, config), ": ", check.reason);
+        if (hasty) CHECK(check.reason.starts_with("launched early behind what writes its inputs"));
+      }
     }
-  }
 }
 
 }  // namespace kiln::gpu_tests

@@ -8,6 +8,7 @@
 //   module CODE PATTERN                    a module that holds a kernel of that name is refused with CODE
 //   kernel wrong PATTERN                   the kernel writes a wrong value
 //   kernel hasty PATTERN                   the same where it may begin before its predecessor ends, for which it does not wait
+//   kernel peeks PATTERN                   the kernel reads lengths on the device as they were before kiln::copy_late, behind which it may begin
 //   kernel fault PATTERN                   the kernel reads an illegal address, which breaks the context
 //   kernel hang PATTERN                    the kernel never ends
 //   kernel slow FACTOR PATTERN             the kernel takes FACTOR times as long

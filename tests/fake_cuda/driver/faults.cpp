@@ -73,6 +73,8 @@ bool Faults::obey_kernel(std::span<const std::string_view> words, std::string_vi
   } else if (words[1] == "hang") {
     kernels_.push_back({KernelFault::Kind::hang, 1, after_words(statement, 2)});
   } else if (double factor = 1; words[1] == "slow" && words.size() >= 4 && parse_number(words[2], factor)) {
+  } else if (words[1] == "peeks") {
+    kernels_.push_back({KernelFault::Kind::peeks, 1, after_words(statement, 2)});
     kernels_.push_back({KernelFault::Kind::slow, factor, after_words(statement, 3)});
   } else {
     return false;

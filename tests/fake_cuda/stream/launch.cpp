@@ -113,6 +113,19 @@ double time_of(const fake_cuda::Traffic& traffic) {
              traffic.efficiency;
 }
 
+CUstream_st::Overwritten overwritten_by(const Invocation& call) {
+  if (call.name.base != "copy_late") return {};
+  const auto count = call.value<int>(2);
+  const auto* words = call.required<std::int32_t>(0, count);
+  return {call.value<CUdeviceptr>(0), {words, words + count}};
+}
+
+void swap(const Machine& machine, CUstream_st::Overwritten& words) {
+  const auto bytes = static_cast<std::int64_t>(words.before.size() * sizeof(std::int32_t));
+  auto* memory = reinterpret_cast<std::int32_t*>(machine.heap.at(words.at, bytes, CUDA_ERROR_ILLEGAL_ADDRESS));
+  std::swap_ranges(words.before.begin(), words.before.end(), memory);
+}
+
 void run(Machine& machine, CUstream_st& stream, const Launch& launch) {
   CUctx_st& context = *stream.context;
   if (context.broken != CUDA_SUCCESS) return;
@@ -126,9 +139,17 @@ void run(Machine& machine, CUstream_st& stream, const Launch& launch) {
       require(fault.kind != fake_cuda::KernelFault::Kind::fault, CUDA_ERROR_ILLEGAL_ADDRESS);
       while (fault.kind == fake_cuda::KernelFault::Kind::hang) pause();
     }
-    ns =
-        time_of(twin->run(Invocation(launch.name, launch.geometry, launch.parameters, machine.heap, machine.settings)));
     const bool early = launch.programmatic && stream.behind_kernel;
+    const bool peeks = early && stream.overwritten.at != 0 &&
+                       std::any_of(faults.begin(), faults.end(), [](const fake_cuda::KernelFault& fault) {
+                         return fault.kind == fake_cuda::KernelFault::Kind::peeks;
+                       });
+    const Invocation call(launch.name, launch.geometry, launch.parameters, machine.heap, machine.settings);
+    CUstream_st::Overwritten overwritten = overwritten_by(call);
+    if (peeks) swap(machine, stream.overwritten);
+    ns = time_of(twin->run(call));
+    if (peeks) swap(machine, stream.overwritten);
+    stream.overwritten = std::move(overwritten);
     if (early) ns -= static_cast<double>(machine.settings.overlap);
     for (const fake_cuda::KernelFault& fault : faults) {
       const bool hasty = early && fault.kind == fake_cuda::KernelFault::Kind::hasty;

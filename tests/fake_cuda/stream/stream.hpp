@@ -36,6 +36,10 @@ struct CUstream_st {
   bool blocking;  // in order with the legacy stream
   double now_ns = 0;
   bool behind_kernel = false;  // what ran last is a kernel, whose end the next one may overlap
+  struct Overwritten {
+    CUdeviceptr at = 0;
+    std::vector<std::int32_t> before;
+  } overwritten;  // by the last kernel, if that was kiln::copy_late
   std::shared_ptr<fake_cuda::Capture> capture;
 };
 

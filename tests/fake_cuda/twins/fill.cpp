@@ -1,4 +1,5 @@
 // templates/internal/fill.cuh: fill_values<T>(out, count, seed, kind, scale); and what flushes L2.
+#include <algorithm>
 #include <cmath>
 
 #include "twins/elements.hpp"
@@ -62,6 +63,13 @@ Traffic fill_values(const Invocation& call) {
     }
     return Traffic{static_cast<double>(count) * sizeof(T), 0, 1};
   });
+}
+
+/// templates/internal/late_copy.cuh: copy_late(to, from, count, cycles).
+Traffic copy_late(const Invocation& call) {
+  const auto count = call.value<int>(2);
+  std::copy_n(call.required<const std::int32_t>(1, count), count, call.required<std::int32_t>(0, count));
+  return {2.0 * count * sizeof(std::int32_t), 0, 1};
 }
 
 /// templates/internal/evict.cuh: evict_lines(data, count, sink).

@@ -55,8 +55,7 @@ Traffic scale_tiled(const Invocation& call) {
 // Fastest with 128 threads.
 Traffic scale_early(const Invocation& call) {
   return with_element(call.type_argument(0), [&]<typename T>(T) {
-    Traffic traffic =
-        scale<T, T>(call, call.geometry.grid[0], 2, call.integer(3), call.integer(4), call.value<float>(5));
+    Traffic traffic = scale<T, T>(call, rows_of(call, 6), 2, call.integer(3), call.integer(4), call.value<float>(5));
     traffic.efficiency = call.template_integer(1) == 128 ? 0.01 : 0.005;
     return traffic;
   });

@@ -11,6 +11,7 @@ namespace {
 constexpr Twin twins[] = {
     {"fill_values", fill_values},
     {"refill_values", fill_values},
+    {"copy_late", copy_late},
     {"evict_lines", evict_lines},
     {"compare_squares", compare_squares},
     {"compare_outputs", compare_outputs},

@@ -106,6 +106,7 @@ double memory_efficiency(const Invocation& call, double bytes_a_thread);
 
 // The kernels that have a twin, a file each.
 Traffic fill_values(const Invocation& call);
+Traffic copy_late(const Invocation& call);
 Traffic evict_lines(const Invocation& call);
 Traffic compare_squares(const Invocation& call);
 Traffic compare_outputs(const Invocation& call);

@@ -1,5 +1,6 @@
 // y = (x + bias) * factor; bias may be null. A block a row; y is dense.
 #include "common/dependent_launch.cuh"
+#include "common/length.cuh"
 #include "common/types.cuh"
 
 template <typename T>
@@ -16,9 +17,10 @@ __global__ __launch_bounds__(128) void scale_reference(const T* x, const T* bias
 
 template <typename T, int Threads>
 __global__ __launch_bounds__(Threads) void scale_early(const T* x, const T* bias, T* y, long long cols,
-                                                       long long stride, float factor) {
+                                                       long long stride, float factor, kiln::axis_length rows) {
   kiln::wait_for_predecessor();
   kiln::launch_dependents();
+  if (blockIdx.x >= rows.read()) return;
   for (long long i = threadIdx.x; i < cols; i += Threads)
     y[blockIdx.x * cols + i] = kiln::from_float<T>(scaled(x[blockIdx.x * stride + i], bias, i, factor));
 }

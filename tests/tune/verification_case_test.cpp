@@ -1,0 +1,77 @@
+// Cases and the bench in this process, over the fake driver: what each launch is given, and who is blamed when one fails.
+#include "tune/verification_case.hpp"
+
+#include <array>
+#include <filesystem>
+
+#include "fake_cuda/fixture.hpp"
+#include "jit/compile_pool.hpp"
+#include "store/layers.hpp"
+#include "tune/bench.hpp"
+
+using namespace kiln;
+using namespace kiln::tune;
+using fake_cuda_tests::control;
+using fake_cuda_tests::query;
+
+namespace {
+
+/// An op of the tests with its first implementation.
+struct Room {
+  explicit Room(const char* name)
+      : op(spec::load_op(std::filesystem::path(KILN_SOURCE_DIR) / "tests/e2e/ops" / name)),
+        implementation(op.implementations.front()) {}
+  ~Room() { control("heal"); }
+  Room(const Room&) = delete;
+  Room& operator=(const Room&) = delete;
+
+  [[nodiscard]] const spec::DeviceFacts& facts() const { return context.info().facts; }
+  [[nodiscard]] std::string arch() const { return jit::default_arch(facts().sm()); }
+  [[nodiscard]] Problem problem(std::int64_t rows) const {
+    const std::array<spec::Setting, 3> settings = {{{"rows", std::to_string(rows)}, {"cols", "64"}, {"dtype", "f32"}}};
+    return spec::make_problem(op, settings);
+  }
+  jit::Cubin cubin(const Problem& bucket, const spec::Config& config) {
+    const auto frame = spec::make_frame(op, &implementation, bucket, facts(), config);
+    return cubins.get(jit::specialise(op, implementation, frame, arch())).cubin;
+  }
+  jit::Executable load(const Problem& bucket, const spec::Config& config) {
+    const auto frame = spec::make_frame(op, &implementation, bucket, facts(), config);
+    return {op, implementation, frame, cubin(bucket, config)};
+  }
+  VerificationCase case_of(const Problem& problem, const Placement& placement = {}) {
+    return {op, problem, facts(), arch(), cubins, 11, stream.handle(), placement};
+  }
+
+  cuda::Context context{0};
+  cuda::Context::Scope scope{context};
+  cuda::Stream stream;
+  store::Layers layers{store::LayerSettings{}};
+  jit::CompilePool pool;
+  Cubins cubins{layers, pool};
+  spec::Op op;
+  const spec::Implementation& implementation;
+};
+
+Placement bounded_by(const Problem& bound) {
+  Placement placement;
+  placement.bound = bound;
+  return placement;
+}
+
+}  // namespace
+
+TEST_CASE("a launch that may begin early and reads its length before it waits is found out") {
+  Room room("early_scale");
+  const Problem bound = room.problem(64);
+  VerificationCase verified = room.case_of(room.problem(32), bounded_by(bound));
+  const jit::Executable late = room.load(bound, {64, 0}), early = room.load(bound, {64, 1});
+  CHECK(verified.verify(early, room.stream.handle()).right);
+  control("kernel peeks scale_early");
+  CHECK(verified.verify(late, room.stream.handle()).right);
+  const Check check = verified.verify(early, room.stream.handle());
+  CHECK_FALSE(check.right);
+  CHECK_MESSAGE(check.reason.starts_with("launched early behind what writes its inputs"), check.reason);
+  control("heal");
+  CHECK(verified.verify(early, room.stream.handle()).right);  // its length is there again
+}
