@@ -154,6 +154,8 @@ struct VerificationCase::State {
   }
 
   void allocate(const Placement& placement, CUstream stream) {
+    arguments = reference_arguments = {};  // nothing of another placement
+    set_runtime();
     auto frame = spec::make_frame(op, nullptr, problem, device);
     launched = placement.bound.value_or(problem);
     if (placement.bound) bound_lengths(*placement.bound, frame, stream);
@@ -201,9 +203,8 @@ struct VerificationCase::State {
       const RuntimeId id{static_cast<std::uint8_t>(i), kind};
       constexpr double small = 1e-5;
       runtime.is_integer() ? arguments.set(id, std::int64_t{1}) : arguments.set(id, small);
-      reference_arguments.runtime = arguments.runtime;
-      reference_arguments.runtime_set = arguments.runtime_set;
     }
+    reference_arguments = arguments;
   }
 
   struct FillParameters {
@@ -238,11 +239,11 @@ struct VerificationCase::State {
     }
   }
 
-  void poison_inputs(CUstream stream) {
   [[nodiscard]] bool is_bounded() const { return arguments.lengths_set != 0; }
 
-    for (std::size_t i = 0; i < tensors.size(); ++i)
+  void poison_inputs(CUstream stream) {
     if (is_bounded()) lengths.fill_bytes(0, stream);  // of which nothing comes out right
+    for (std::size_t i = 0; i < tensors.size(); ++i)
       if (!op.tensors[i].output && takes_part(i)) tensors[i].data.fill_bytes(poison_byte, stream);
   }
 
@@ -256,13 +257,13 @@ struct VerificationCase::State {
       launch_late(fill.at(tensors[i].extent.type).function(1), static_cast<unsigned>(device.sm_count()),
                   parameters.data(), stream);
     }
-  }
     if (!is_bounded()) return;
     CUdeviceptr to = lengths.pointer(), from = true_lengths.pointer();
     int count = max_axes;
     long long cycles = late_cycles;
     std::array<void*, 4> parameters = {&to, &from, &count, &cycles};
     launch_late(copy_late->function(0), 1, parameters.data(), stream);
+  }
 
   void run_reference(CUstream stream) {
     jit::CallFrame frame;
@@ -335,7 +336,6 @@ VerificationCase::VerificationCase(const spec::Op& op, const Problem& problem, c
     : state_(std::make_unique<State>(op, device)) {
   state_->problem = problem;
   state_->load(arch, cubins);
-  state_->set_runtime();
   retarget(problem, seed, stream, placement);
 }
 

@@ -75,3 +75,22 @@ TEST_CASE("a launch that may begin early and reads its length before it waits is
   control("heal");
   CHECK(verified.verify(early, room.stream.handle()).right);  // its length is there again
 }
+
+TEST_CASE("a case that takes another problem keeps no length or stride of the one before") {
+  Room room("early_scale");
+  const Problem bound = room.problem(64), shorter = room.problem(32);
+  VerificationCase verified = room.case_of(shorter, bounded_by(bound));
+  const jit::Executable executable = room.load(bound, {64, 0});
+  REQUIRE(verified.verify(executable, room.stream.handle()).right);
+  verified.retarget(bound, 12, room.stream.handle());
+  CHECK(verified.arguments().lengths_set == 0);
+  CHECK(verified.verify(executable, room.stream.handle()).right);
+
+  Placement wide;
+  wide.runtime.push_back({RuntimeId{1, RuntimeId::Kind::integer}, 96});
+  verified.retarget(shorter, 13, room.stream.handle(), wide);
+  CHECK(verified.verify(executable, room.stream.handle()).right);
+  verified.retarget(shorter, 14, room.stream.handle());
+  CHECK((verified.arguments().runtime_set >> 1 & 1U) == 0);
+  CHECK(verified.verify(executable, room.stream.handle()).right);
+}
