@@ -85,9 +85,14 @@ class LocalBench final : public Bench {
       auto taken = measure(launches);
       for (std::size_t i = 0; i < result.size(); ++i) result[i].ns = std::move(taken[i]);
     } catch (const Error& error) {
-      // What else ran in these turns cannot be told from the one that failed.
-      const std::string reason = reason_for_rejecting(error, fmt::format("one of {}", candidates.size()));
-      for (Samples& each : result) each.failure = reason;
+      std::string reason = reason_for_rejecting(error, fmt::format("one of {}", candidates.size()));
+      if (candidates.size() == 1) {
+        result.front().failure = std::move(reason);
+        return result;
+      }
+      // Which of those that took turns failed shows when each is asked alone.
+      for (std::size_t i = 0; i < result.size(); ++i)
+        result[i] = std::move(take(candidates.subspan(i, 1), measure).front());
     }
     return result;
   }

@@ -94,3 +94,27 @@ TEST_CASE("a case that takes another problem keeps no length or stride of the on
   CHECK((verified.arguments().runtime_set >> 1 & 1U) == 0);
   CHECK(verified.verify(executable, room.stream.handle()).right);
 }
+
+TEST_CASE("of launches that take turns, the one that fails is blamed, and the others are timed") {
+  Room room("early_scale");
+  const Problem bucket = room.problem(64);
+  const auto bench = local_bench({room.op, bucket, room.context.info(), Regime::cold_l2, room.arch()}, room.cubins);
+  const std::array<std::size_t, 2> numbers = {7, 8};
+  const std::array<spec::Config, 2> configs = {{{64, 0}, {128, 0}}};
+  for (std::size_t i = 0; i < numbers.size(); ++i) {
+    const jit::Cubin cubin = room.cubin(bucket, configs[i]);
+    REQUIRE(bench->admit(numbers[i], {room.implementation, configs[i], cubin}).verdict == store::Verdict::ok);
+  }
+  for (const bool chains : {false, true}) {
+    CAPTURE(chains);
+    // In the turns, and again once the first is asked alone.
+    control("fail cuLaunchKernelEx CUDA_ERROR_INVALID_VALUE at 2; fail cuLaunchKernelEx CUDA_ERROR_INVALID_VALUE at 3");
+    const std::vector<Samples> samples = chains ? bench->sample_chains(numbers, 5) : bench->sample(numbers, 5);
+    control("heal");
+    REQUIRE(samples.size() == 2);
+    CHECK(samples[0].ns.empty());
+    CHECK(samples[0].failure.find("CUDA_ERROR_INVALID_VALUE") != std::string::npos);
+    CHECK(samples[1].ns.size() == 5);
+    CHECK(samples[1].failure.empty());
+  }
+}
