@@ -56,12 +56,34 @@ Origin OpState::launch_missed(const Problem& problem, const Arguments& arguments
     {
       const cuda::Context::Scope scope(engine.context);
       const cuda::RelaxedCapture relaxed;
-      plan->make_workspaces(stream);  // notes the stream too, for a plan that may take this one's place
+      make_workspaces(*plan, stream);
     }
     return launch_plan(*plan, problem, arguments, stream);
   }
   if (engine.background) engine.background->want(*this, spec::bucket_of(op, problem), nullptr);
   return launch_stand_in(problem, arguments, stream, "no plan of its bucket is ready");
+}
+
+void OpState::make_workspaces(const PlanState& plan, CUstream stream) {
+  plan.make_workspaces(stream);  // notes the stream too, for a plan that may take this one's place
+  make_missed_workspaces(plan);
+}
+
+void OpState::note_missed(const Problem& bucket, CUstream stream) {
+  const std::lock_guard lock(mutex_);  // held by nobody for longer than this
+  auto missed = std::ranges::find(missed_, bucket, &Missed::bucket);
+  if (missed == missed_.end()) missed = missed_.insert(missed_.end(), {bucket, std::make_unique<Workspaces>(0, false)});
+  missed->streams->make(stream);
+}
+
+void OpState::make_missed_workspaces(const PlanState& plan) {
+  const Workspaces* streams = nullptr;
+  {
+    const std::lock_guard lock(mutex_);
+    const auto missed = std::ranges::find(missed_, plan.bucket, &Missed::bucket);
+    if (missed != missed_.end()) streams = missed->streams.get();
+  }
+  if (streams != nullptr) plan.make_workspaces_as(*streams);
 }
 
 std::vector<const PlanState*> OpState::stand_ins(const Problem& problem, CUstream stream) {
@@ -97,6 +119,7 @@ Origin OpState::launch_stand_in(const Problem& problem, const Arguments& argumen
                                 std::string_view missing) {
   require_tensors(problem, arguments);
   if (arguments.lengths_set != 0) check_lengths(arguments);
+  note_missed(spec::bucket_of(op, problem), stream);
   const bool allowed = engine.options.on_miss != MissPolicy::error;
   const auto loaded = allowed ? stand_ins(problem, stream) : std::vector<const PlanState*>();
   for (const PlanState* plan : loaded) {

@@ -57,7 +57,7 @@ const PlanState* OpState::make_ready(const Problem& problem, CUstream stream) {
   const PlanState* plan = prepare(problem, stream);
   const cuda::Context::Scope scope(engine.context);
   const cuda::RelaxedCapture relaxed;
-  const auto make_workspaces = [&](const PlanState& of) {
+  const auto make_those = [&](const PlanState& of) {
     if (is_captured(stream)) {
       if (of.serves(stream)) return;
       throw Error(
@@ -66,15 +66,15 @@ const PlanState* OpState::make_ready(const Problem& problem, CUstream stream) {
               "{} {}: its plan has no workspace for this stream, which is capturing; call Engine::prepare with both before the capture",
               op.name, spec::to_string(op, problem)));
     }
-    of.make_workspaces(stream);  // notes the stream too, for a plan that may take this one's place
+    make_workspaces(of, stream);
   };
-  make_workspaces(*plan);
+  make_those(*plan);
   if (!broken_constraint(plan->at(problem), problem)) return plan;
   const spec::Implementation* standing_in = default_at(problem);
   if (standing_in == nullptr) return plan;
   const Problem bucket = spec::bucket_of(op, problem);
   if (loaded_fallback(*standing_in, bucket) == nullptr && is_captured(stream)) return plan;
-  make_workspaces(*fallback(*standing_in, bucket));
+  make_those(*fallback(*standing_in, bucket));
   return plan;
 }
 
@@ -156,9 +156,14 @@ std::unique_ptr<PlanState> OpState::tune(const Lookup& lookup) {
 void OpState::adopt(const Lookup& lookup) {
   begin_serving();  // captures alone may have asked for the op so far
   auto plan = load(lookup);
-  if (const PlanState* before = hot.find(lookup.bucket)) plan->make_workspaces_as(*before);
-  const std::lock_guard lock(mutex_);
-  hot.publish(lookup.bucket, plans_.emplace_back(std::move(plan)).get());
+  if (const PlanState* before = hot.find(lookup.bucket)) plan->make_workspaces_as(*before->workspaces);
+  make_missed_workspaces(*plan);
+  const PlanState& adopted = *plan;
+  {
+    const std::lock_guard lock(mutex_);
+    hot.publish(lookup.bucket, plans_.emplace_back(std::move(plan)).get());
+  }
+  make_missed_workspaces(adopted);  // of captures that looked just before
 }
 
 /// Loaded before, from the files, or compiled and kept there; of a record, what the files lacked is counted. The compiler that a record

@@ -66,8 +66,8 @@ struct PlanState {
   [[nodiscard]] bool serves(CUstream stream) const noexcept;
   /// The stream's workspaces of all parts, so that a capture finds them. Throws as Workspaces::make does.
   void make_workspaces(CUstream stream) const;
-  /// Those of the streams that another plan serves, so that no launch after a swap has to.
-  void make_workspaces_as(const PlanState& other) const;
+  /// Those of the streams that others serve or noted, so that no launch after a swap has to.
+  void make_workspaces_as(const Workspaces& others) const;
 
   struct LowerPart {
     std::int64_t edge;

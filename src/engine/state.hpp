@@ -83,6 +83,11 @@ struct OpState {
   Origin launch_missed(const Problem& problem, const Arguments& arguments, CUstream stream);
   /// On a capturing stream: another plan that is loaded, or Error(capture) with what is missing.
   Origin launch_stand_in(const Problem& problem, const Arguments& arguments, CUstream stream, std::string_view missing);
+  /// What the stream lacked is remembered, for when the bucket gets a plan.
+  void note_missed(const Problem& bucket, CUstream stream);
+  /// Off captures: a plan's workspaces for a stream, and for those whose captures missed its bucket.
+  void make_workspaces(const PlanState& plan, CUstream stream);
+  void make_missed_workspaces(const PlanState& plan);
   /// Loaded plans that may serve the problem on this stream, the nearest bucket's first.
   [[nodiscard]] std::vector<const PlanState*> stand_ins(const Problem& problem, CUstream stream);
   /// The origin that a launch of the problem by a stand-in counts as.
@@ -127,6 +132,11 @@ struct OpState {
   std::vector<std::pair<const HotTable*, Problem>> in_flight_;  // being made
   std::vector<std::unique_ptr<PlanState>> plans_;               // all, fallbacks and those that were replaced too
   std::deque<HotTable> fallbacks_;                              // defaults, one table an implementation
+  struct Missed {
+    Problem bucket;
+    std::unique_ptr<Workspaces> streams;  // of no bytes
+  };
+  std::vector<Missed> missed_;  // by captures
 };
 
 /// Where candidates are to run; null: in this process. Throws Error(bad_input) when a worker is asked for and there is none.

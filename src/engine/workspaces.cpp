@@ -53,9 +53,9 @@ void PlanState::make_workspaces(CUstream stream) const {
   for (const LowerPart& part : lower_parts) part.plan->make_workspaces(stream);
 }
 
-void PlanState::make_workspaces_as(const PlanState& other) const {
-  workspaces->make_as(*other.workspaces);
-  for (const LowerPart& part : lower_parts) part.plan->make_workspaces_as(other);
+void PlanState::make_workspaces_as(const Workspaces& others) const {
+  workspaces->make_as(others);
+  for (const LowerPart& part : lower_parts) part.plan->make_workspaces_as(others);
 }
 
 }  // namespace kiln::engine

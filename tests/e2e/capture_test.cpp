@@ -215,6 +215,50 @@ TEST_CASE("the winner of a tune in the background has workspaces for the streams
   call.check();
 }
 
+TEST_CASE("what captures alone asked for gets workspaces for their streams with its winner") {
+  const Machine machine;
+  setenv("FAKE_CUDA", "kernel wrong scale_tiled", 1);  // of the worker: `plain`, which has a workspace, wins
+  const Engine engine(with_worker(MissPolicy::background));
+  const ScaleCall call(engine, 64, 128);
+  const Graph refused(machine, Graph::global,
+                      [&] { CHECK(error_of([&] { launch(call, machine.stream()); }).kind() == ErrorKind::capture); });
+  REQUIRE(engine.wait_for_tunes(patience));
+  unsetenv("FAKE_CUDA");
+  const Watch watch;
+  const Graph graph(machine, Graph::global, [&] { CHECK(launch(call, machine.stream()) == Origin::overlay); });
+  CHECK(watch.unsafe() == 0);
+  call.poison();
+  graph.replay();
+  call.check();
+  REQUIRE(call.op.plan(call.problem).implementation() == "plain");
+}
+
+TEST_CASE("a plan that is made ready gets workspaces for the streams whose captures had missed it") {
+  const Machine machine;
+  const OnThread second(machine), third(machine);
+  control("kernel wrong scale_tiled");
+  const Engine engine(options(""));
+  const ScaleCall call(engine, 64, 128);
+  const auto refused_on = [&](kiln::Stream stream) {
+    const Graph graph(stream, Graph::global,
+                      [&] { CHECK(error_of([&] { launch(call, stream); }).kind() == ErrorKind::capture); });
+  };
+  const auto served_on = [&](kiln::Stream stream) {
+    const Graph graph(stream, Graph::global, [&] { CHECK_FALSE(is_stand_in(launch(call, stream))); });
+    call.poison();
+    graph.replay();
+    call.check();
+  };
+  refused_on(machine.stream());  // there is no plan
+  SUBCASE("by prepare") { CHECK(engine.prepare(call.op, std::array{call.problem}, second.stream).hits == 1); }
+  SUBCASE("by a launch") { launch(call, second.stream); }
+  served_on(machine.stream());
+  served_on(second.stream);
+  refused_on(third.stream);  // there is a plan, without a workspace for it
+  static_cast<void>(call.op.plan(call.problem, second.stream));
+  served_on(third.stream);
+}
+
 TEST_CASE("for the default stream all can be made ready while a stream in order with it captures") {
   const Machine machine;
   const Engine engine(options("", MissPolicy::nearest));
