@@ -64,12 +64,12 @@ State::State(const Options& chosen)
       cubins(layers, pool),
       worker(worker_for(chosen)),
       length_reports(context, ops.size()),
-      holder(fmt::format("{}/{}", ::getpid(), static_cast<const void*>(this))) {
+      holder(fmt::format("{}/{}", ::getpid(), static_cast<const void*>(this))),
+      op_states_(ops.size()) {
   if (!(options.background_share > 0 && options.background_share <= 1))
     throw Error(ErrorKind::bad_input,
                 fmt::format("Options::background_share is {}, expected a share of the GPU's time, over 0 and up to 1",
                             options.background_share));
-  op_states_.resize(ops.size());
   if (options.histogram) histogram = std::make_unique<HistogramKeeper>(ops.read_so_far(), layers.overlay());
   if (options.on_miss == MissPolicy::background) background = std::make_unique<Background>(*this);
 }
@@ -90,18 +90,20 @@ State::~State() {
 
 OpState& State::op_state(std::size_t index) {
   const spec::Op& op = ops[index];
-  const std::lock_guard lock(op_states_mutex_);
-  if (op_states_[index]) return *op_states_[index];
-  auto made = std::make_unique<OpState>(*this, op);
-  if (options.loading == Loading::eager) made->load_all();
-  op_states_[index] = std::move(made);
-  return *op_states_[index];
+  OpSlot& slot = op_states_[index];
+  std::call_once(slot.made, [&] {
+    auto made = std::make_unique<OpState>(*this, op);
+    if (options.loading == Loading::eager) made->load_all();
+    const std::lock_guard lock(op_states_mutex_);
+    slot.state = std::move(made);
+  });
+  return *slot.state;
 }
 
 void State::for_each_op(const std::function<void(OpState&)>& visit) {
   const std::lock_guard lock(op_states_mutex_);
-  for (const auto& each : op_states_)
-    if (each) visit(*each);
+  for (const OpSlot& each : op_states_)
+    if (each.state) visit(*each.state);
 }
 
 const std::string& State::arch() const {

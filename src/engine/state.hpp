@@ -177,8 +177,12 @@ struct State {
  private:
   mutable std::once_flag arch_once_;
   mutable std::string arch_;
-  std::mutex op_states_mutex_;
-  std::vector<std::unique_ptr<OpState>> op_states_;  // in the order of `ops`; null for one that nobody asked for
+  struct OpSlot {
+    std::once_flag made;             // by one thread, while those that ask for the same op wait, and no others
+    std::unique_ptr<OpState> state;  // null for one that nobody asked for
+  };
+  std::mutex op_states_mutex_;     // guards which are there
+  std::vector<OpSlot> op_states_;  // in the order of `ops`
   mutable std::mutex warnings_mutex_;
   std::vector<std::string> warnings_;
 };

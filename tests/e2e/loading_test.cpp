@@ -1,5 +1,8 @@
 // When files are made and machine code is loaded: what a process's start waits for.
+#include <thread>
+
 #include "e2e/command.hpp"
+#include "e2e/gate.hpp"
 
 namespace e2e {
 
@@ -70,6 +73,28 @@ TEST_CASE("under eager loading an op comes with what the files hold of it, and n
   CHECK(large.launch(machine.stream()) == Origin::hot);
   CHECK(loads() == after);
   CHECK(engine.stats().compiles == 0);
+}
+
+TEST_CASE("while an op's machine code is loaded eagerly, other ops are had") {
+  const TemporaryFolder folder;
+  const fs::path overlay = tuned(folder);
+  const Machine machine;
+  const Engine engine(loading(Loading::eager, overlay));
+  const std::int64_t before = loads();
+  control("hold cuModuleLoadDataEx");
+  std::jthread loading_one([&] { static_cast<void>(engine.op("scale")); });
+  while (loads() == before) std::this_thread::yield();
+  Gate had;
+  std::jthread having_another([&] {
+    static_cast<void>(engine.op("early_scale"));
+    had.open();
+  });
+  CHECK(had.wait());
+  CHECK(engine.coverage().total == 0);  // of what is there
+  control("heal");
+  loading_one.join();
+  having_another.join();
+  CHECK(engine.coverage().hits == 2);
 }
 
 TEST_CASE("eager loading compiles nothing: a record without machine code waits for its first launch") {

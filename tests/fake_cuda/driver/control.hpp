@@ -12,6 +12,7 @@
 //   kernel fault PATTERN                   the kernel reads an illegal address, which breaks the context
 //   kernel hang PATTERN                    the kernel never ends
 //   kernel slow FACTOR PATTERN             the kernel takes FACTOR times as long
+//   hold FUNCTION                          calls of FUNCTION wait until the machine is healed
 //   heal                                   no more faults
 //
 // CODE is a number or a name such as CUDA_ERROR_OUT_OF_MEMORY. PATTERN is the rest of the statement, a part of the demangled name as in

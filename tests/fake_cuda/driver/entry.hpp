@@ -23,8 +23,10 @@ namespace fake_cuda {
 template <typename Work>
 CUresult entry(const char* function, Work work) noexcept {
   Machine& machine = Machine::get();
-  const std::lock_guard lock(machine.mutex);
-  if (const auto failed = machine.faults.on_call(function)) return *failed;
+  std::unique_lock lock(machine.mutex);
+  const auto failed = machine.faults.on_call(function);
+  machine.healed.wait(lock, [&] { return !machine.faults.holds(function); });
+  if (failed) return *failed;
   if (!machine.initialised) return CUDA_ERROR_NOT_INITIALIZED;
   try {
     work(machine);

@@ -39,8 +39,13 @@ bool Faults::obey(std::string_view statement) {
     if (code) modules_.push_back({*code, after_words(statement, 2)});
     return code.has_value();
   }
+  if (words[0] == "hold" && words.size() == 2) {
+    held_.emplace_back(words[1]);
+    return true;
+  }
   if (words[0] != "heal") return false;
   calls_to_fail_.clear();
+  held_.clear();
   modules_.clear();
   kernels_.clear();
   return true;
@@ -68,13 +73,13 @@ bool Faults::obey_kernel(std::span<const std::string_view> words, std::string_vi
     kernels_.push_back({KernelFault::Kind::wrong, 1, after_words(statement, 2)});
   } else if (words[1] == "hasty") {
     kernels_.push_back({KernelFault::Kind::hasty, 1, after_words(statement, 2)});
+  } else if (words[1] == "peeks") {
+    kernels_.push_back({KernelFault::Kind::peeks, 1, after_words(statement, 2)});
   } else if (words[1] == "fault") {
     kernels_.push_back({KernelFault::Kind::fault, 1, after_words(statement, 2)});
   } else if (words[1] == "hang") {
     kernels_.push_back({KernelFault::Kind::hang, 1, after_words(statement, 2)});
   } else if (double factor = 1; words[1] == "slow" && words.size() >= 4 && parse_number(words[2], factor)) {
-  } else if (words[1] == "peeks") {
-    kernels_.push_back({KernelFault::Kind::peeks, 1, after_words(statement, 2)});
     kernels_.push_back({KernelFault::Kind::slow, factor, after_words(statement, 3)});
   } else {
     return false;
@@ -98,6 +103,10 @@ std::optional<CUresult> Faults::on_call(std::string_view function) {
     }
   }
   return std::nullopt;
+}
+
+bool Faults::holds(std::string_view function) const {
+  return std::find(held_.begin(), held_.end(), function) != held_.end();
 }
 
 std::optional<CUresult> Faults::on_module(std::span<const std::string> kernels) {

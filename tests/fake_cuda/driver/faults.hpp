@@ -24,11 +24,12 @@ struct KernelFault {
 
 class Faults {
  public:
-  /// Statements that begin with fail, module, kernel or heal; false for any other.
+  /// Statements that begin with fail, module, kernel, hold or heal; false for any other.
   bool obey(std::string_view statement);
 
   /// Counts the call; the code that it is to fail with, if it is.
   std::optional<CUresult> on_call(std::string_view function);
+  [[nodiscard]] bool holds(std::string_view function) const;
   std::optional<CUresult> on_module(std::span<const std::string> kernels);
   /// Those that this launch meets.
   std::vector<KernelFault> on_launch(std::string_view kernel);
@@ -52,6 +53,7 @@ class Faults {
 
   std::vector<CallFault> calls_to_fail_;
   std::vector<ModuleFault> modules_;
+  std::vector<std::string> held_;
   std::vector<KernelFault> kernels_;
   std::map<std::string, std::int64_t, std::less<>> calls_;
   std::int64_t effective_ = 0;

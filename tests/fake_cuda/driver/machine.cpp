@@ -96,7 +96,9 @@ std::int64_t Machine::answer(std::string_view question) const {
 int fake_cuda_control(const char* command) {
   fake_cuda::Machine& machine = fake_cuda::Machine::get();
   const std::lock_guard lock(machine.mutex);
-  return machine.obey(command) ? 0 : 1;
+  const bool understood = machine.obey(command);
+  machine.healed.notify_all();
+  return understood ? 0 : 1;
 }
 
 std::int64_t fake_cuda_query(const char* question) {

@@ -1,6 +1,7 @@
 // All the state of the fake driver: one machine a process, behind one lock.
 #pragma once
 
+#include <condition_variable>
 #include <cstddef>
 #include <cstdint>
 #include <map>
@@ -79,6 +80,7 @@ struct Machine {
   [[nodiscard]] std::int64_t answer(std::string_view question) const;
 
   std::mutex mutex;
+  std::condition_variable healed;
   bool initialised = false;
   Settings settings;
   Faults faults;
