@@ -59,19 +59,24 @@ def start(way):
     began = time.clock_gettime_ns(time.CLOCK_MONOTONIC)
     done = subprocess.run([sys.executable, os.path.abspath(__file__), "--child", way, str(began)], capture_output=True, text=True)
     if done.returncode != 0:
-        sys.exit(f"{way}: {done.stderr}")
+        raise RuntimeError(done.stderr.strip())
     return json.loads(done.stdout)
 
 
 def main():
     runs = int(sys.argv[1]) if len(sys.argv) > 1 else 10
-    ways = {"torch": [], "triton": []}
-    for each in range(-1, runs):
-        for way, stages in ways.items():
-            reached = start(way)
-            if each >= 0:
-                stages.append(reached)
     names = {"torch": "torch rms_norm", "triton": "Triton, warm disk cache"}
+    ways = {way: [] for way in names}
+    for each in range(-1, runs):
+        for way in list(ways):
+            try:
+                reached = start(way)
+            except RuntimeError as error:  # the other way goes on
+                print(json.dumps({"bench": "cold_start", "way": names[way], "failed": str(error)}), flush=True)
+                del ways[way]
+                continue
+            if each >= 0:
+                ways[way].append(reached)
     for way, runs_of_it in ways.items():
         median = {stage: statistics.median(run[stage] for run in runs_of_it) for stage in runs_of_it[0]}
         row = {"bench": "cold_start", "way": names[way], "runs": len(runs_of_it), "result_ms": round(median["result"], 2),
