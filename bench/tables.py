@@ -90,6 +90,13 @@ def compiles():
     table(["compiles a second", "in", *counts], [[*key, *(each.get(count, "-") for count in counts)] for key, each in rates.items()])
 
 
+def compile_times():
+    measured = [row for path in sorted(folder.glob("compile_time_*.json")) for row in rows(path.name)]
+    table(["one compile", "problem", "configs, of", "median ms", "95th percentile", "worst", "refused"],
+          [[f"{row['op']} {row['implementation']}", short(row["problem"]), f"{row['compiled']}, {row['space']}", row.get("median_ms", "-"),
+            row.get("p95_ms", "-"), row.get("worst_ms", "-"), row["refused"]] for row in measured])
+
+
 def regret():
     body = []
     for name in ("gemm", "rms_norm", "softmax"):
@@ -167,7 +174,7 @@ def chain():
 
 
 made_from = {replay: "replay_verified.json", host_cost: "hit_latency.json", throughput: "throughput.json", search: "search.json",
-             compiles: "compile_rate.json", regret: "regret_gemm.json", background: "background.json",
+             compiles: "compile_rate.json", compile_times: "compile_time_4096.json", regret: "regret_gemm.json", background: "background.json",
              family: "family.json", gemm: "gemm_bf16.json", cold_start: "cold_start.json", plans: "plans.json", chain: "chain.json"}
 for show, needed in made_from.items():
     if (folder / needed).exists():

@@ -68,6 +68,11 @@ def show(measured, peers, dtype, table):
     body = [summary_row(name, some, dtype, times, own) for name, some in classes.items() if some]
     table([f"{dtype}, rows of x", "shapes", "cuBLASLt's best / Kiln, geometric mean", "worst", *(["... / Kiln's own kernels", "worst"] if own else []),
            "cuBLASLt's first / Kiln", *(f"{name} / Kiln" for name in PEERS.values()), "TFLOP/s, highest", "of the limit", "GB/s of W, geometric mean"], body)
+    tuned = [row for row in rows if row["tunes"]]
+    if tuned:
+        ready = sorted(row["ready_ms"] / 1000 for row in tuned)
+        print(f"Tuned on the way: {len(tuned)} buckets in {sum(ready):.0f} s, median {ready[len(ready) // 2]:.2f} s, worst {ready[-1]:.2f} s, "
+              f"{sum(row['compiles'] for row in tuned)} compiles\n")
     for row in measured:
         if "error" in row:
             print(f"{row['name']} {row['problem']}: {row['error']}\n")
