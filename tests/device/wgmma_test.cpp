@@ -152,40 +152,51 @@ TEST_CASE("wgmma takes operands of 8 bits along k") {
   CHECK(error_of<kiln::e5m2>({"e5m2", 1, 64, 64, true, true}, 2) == 0);
 }
 
-/// One product of zeros, by a warpgroup whose threads do `before` and, while it is under way, `meanwhile` with the sums.
-template <typename Before, typename Meanwhile>
-void product_of_zeros(std::uint32_t seed, Before before, Meanwhile meanwhile) {
+/// Adds a product of zeros to 64 x 8 sums, as a group of its own.
+void add_zeros(float (&sums)[4]) {
+  char* const memory = emulator::dynamic_shared<char>();
+  const std::uint64_t descriptor =
+      (test::shared_address(memory) >> 4) | std::uint64_t{8} << 16 | std::uint64_t{16} << 32;
+  EMULATED_PTX("wgmma.mma_async.sync.aligned.m64n8k16.f32.bf16.bf16 {%0, %1, %2, %3}, %4, %4, 1, 1, 1, 0, 0;",
+               emulator::both(sums[0]), emulator::both(sums[1]), emulator::both(sums[2]), emulator::both(sums[3]),
+               emulator::in(descriptor));
+  test::wgmma_commit();
+}
+
+template <typename Body>
+void with_zeros_in_shared_memory(std::uint32_t seed, Body body) {
   emulator::launch({.grid = {1}, .block = {128}, .shared_bytes = 4096, .seed = seed}, [&] {
-    char* const memory = emulator::dynamic_shared<char>();
-    if (threadIdx.x == 0) std::memset(memory, 0, 4096);
+    if (threadIdx.x == 0) std::memset(emulator::dynamic_shared<char>(), 0, 4096);
     __syncthreads();
-    float sums[4] = {1, 1, 1, 1};
-    before();
-    const std::uint64_t descriptor =
-        (test::shared_address(memory) >> 4) | std::uint64_t{8} << 16 | std::uint64_t{16} << 32;
-    EMULATED_PTX("wgmma.mma_async.sync.aligned.m64n8k16.f32.bf16.bf16 {%0, %1, %2, %3}, %4, %4, 1, 1, 1, 0, 0;",
-                 emulator::both(sums[0]), emulator::both(sums[1]), emulator::both(sums[2]), emulator::both(sums[3]),
-                 emulator::in(descriptor));
-    test::wgmma_commit();
-    meanwhile(sums[0]);
-    test::wgmma_wait();
-    if (sums[0] != 1) emulator::fault("the sum is {}", sums[0]);
+    body();
   });
 }
 
-TEST_CASE("sums of wgmma are NaN until they are waited for") {
-  for (const std::uint32_t seed : {0u, 1u, 2u})
-    product_of_zeros(
-        seed, [] { test::wgmma_fence(); },
-        [](float sum) {
-          if (!std::isnan(sum)) emulator::fault("the sum is {} before it is waited for", sum);
-        });
+TEST_CASE("sums of wgmma are NaN until their own group is waited for") {
+  for (const std::uint32_t seed : {0u, 1u, 2u, 3u}) {
+    with_zeros_in_shared_memory(seed, [] {
+      float first[4] = {1, 1, 1, 1}, second[4] = {2, 2, 2, 2};
+      test::wgmma_fence();
+      add_zeros(first);
+      add_zeros(second);
+      if (!std::isnan(first[0])) emulator::fault("the sum is {} before it is waited for", first[0]);
+      EMULATED_PTX("wgmma.wait_group.sync.aligned 1;");
+      if (first[0] != 1 || !std::isnan(second[0])) emulator::fault("the sums are {} and {}", first[0], second[0]);
+      test::wgmma_wait();
+      if (second[0] != 2) emulator::fault("the sum is {}", second[0]);
+    });
+  }
 }
 
 TEST_CASE("wgmma without wgmma.fence is a fault") {
-  CHECK_THROWS_WITH_AS(product_of_zeros(
-                           0, [] {}, [](float) {}),
-                       doctest::Contains("wgmma without wgmma.fence"), emulator::Fault);
+  const auto run = [] {
+    with_zeros_in_shared_memory(0, [] {
+      float sums[4] = {1, 1, 1, 1};
+      add_zeros(sums);
+      test::wgmma_wait();
+    });
+  };
+  CHECK_THROWS_WITH_AS(run(), doctest::Contains("wgmma without wgmma.fence"), emulator::Fault);
 }
 
 }  // namespace

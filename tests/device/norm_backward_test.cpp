@@ -1,0 +1,143 @@
+#include <doctest/doctest.h>
+
+#include "kernels.hpp"
+#include "layer_norm_backward/persistent.cuh"
+#include "rms_norm_backward/persistent.cuh"
+#include "rms_norm_backward/split.cuh"
+
+namespace {
+
+using kiln::bf16;
+using kiln::residual_mode;
+using test::length;
+
+constexpr float epsilon = 1e-6f;
+constexpr std::int64_t rows = 11, columns = 179;
+
+/// Rows of a length on the device, short of their bound; gradients in double.
+struct Gradients {
+  bool layer;
+  int held = 9;
+  test::Matrix<bf16> x = test::Matrix<bf16>::random(rows, columns, 184, 1),
+                     dy = test::Matrix<bf16>::random(rows, columns, 192, 2);
+  test::Matrix<bf16> weight = test::Matrix<bf16>::random(1, columns, columns, 3),
+                     d_sum = test::Matrix<bf16>::random(rows, columns, 184, 4);
+  test::Matrix<bf16> dx{rows, columns, 184}, dweight{1, columns, columns}, dbias{1, columns, columns};
+
+  struct Statistics {
+    double mean = 0, scale = 0, g = 0, projected = 0;
+  };
+  Statistics statistics_of(std::int64_t row) {
+    Statistics is;
+    double squares = 0;
+    for (std::int64_t i = 0; layer && i < columns; ++i) is.mean += x.value(row, i) / columns;
+    for (std::int64_t i = 0; i < columns; ++i)
+      squares += (x.value(row, i) - is.mean) * (x.value(row, i) - is.mean) / columns;
+    is.scale = 1 / std::sqrt(squares + epsilon);
+    for (std::int64_t i = 0; i < columns; ++i) {
+      const double g = dy.value(row, i) * weight.value(0, i);
+      is.g += layer ? g / columns : 0;
+      is.projected += g * (x.value(row, i) - is.mean) * is.scale / columns;
+    }
+    return is;
+  }
+
+  double dx_error(bool with_residual) {
+    Statistics is;
+    return test::error_of(dx, held, [&](std::int64_t row, std::int64_t i) {
+      if (i == 0) is = statistics_of(row);
+      const double normed = (x.value(row, i) - is.mean) * is.scale;
+      return is.scale * (dy.value(row, i) * weight.value(0, i) - is.g - normed * is.projected) +
+             (with_residual ? d_sum.value(row, i) : 0);
+    });
+  }
+  double dweight_error() {
+    std::vector<double> sums(columns);
+    for (std::int64_t row = 0; row < held; ++row) {
+      const Statistics is = statistics_of(row);
+      for (std::int64_t i = 0; i < columns; ++i)
+        sums[static_cast<std::size_t>(i)] += dy.value(row, i) * (x.value(row, i) - is.mean) * is.scale;
+    }
+    return test::error_of(dweight, 1, [&](std::int64_t, std::int64_t i) { return sums[static_cast<std::size_t>(i)]; });
+  }
+  double dbias_error() {
+    return test::error_of(dbias, 1, [&](std::int64_t, std::int64_t i) {
+      double sum = 0;
+      for (std::int64_t row = 0; row < held; ++row) sum += dy.value(row, i);
+      return sum;
+    });
+  }
+};
+
+constexpr unsigned sum_blocks = (columns + 31) / 32;
+
+TEST_CASE("rms_norm_backward's persistent blocks take rows in turn, some blocks none, and their sums are added up") {
+  constexpr unsigned lanes = 32, threads = 64, stages = 2, blocks = 6;
+  for (const std::uint32_t seed : test::seeds) {
+    CAPTURE(seed);
+    Gradients of{.layer = false};
+    test::Matrix<float> partial(blocks, columns, 184);
+    emulator::launch(
+        {.grid = {blocks}, .block = {threads}, .shared_bytes = (3 * stages + 1) * threads * 16, .seed = seed}, [&] {
+          kiln::rms_norm_backward_persistent<bf16, threads, lanes, 1, stages, 1, false, residual_mode::add>(
+              of.x.data(), of.weight.data(), of.dy.data(), of.d_sum.data(), of.dx.data(), partial.data(),
+              length(rows, &of.held), columns, of.x.stride(), of.dy.stride(), of.d_sum.stride(), of.dx.stride(),
+              epsilon);
+        });
+    emulator::launch({.grid = {sum_blocks}, .block = {64}, .seed = seed}, [&] {
+      kiln::norm_backward_sum<bf16, 64, threads / lanes>(partial.data(), of.dweight.data(), of.dweight.data(),
+                                                         length(rows, &of.held), columns, blocks);
+    });
+    CHECK(of.dx_error(true) < 2e-2);
+    CHECK(of.dweight_error() < 2e-2);
+  }
+}
+
+TEST_CASE("layer_norm_backward's persistent blocks share a row among a whole block") {
+  constexpr unsigned threads = 64, stages = 3, blocks = 2;
+  for (const std::uint32_t seed : test::seeds) {
+    CAPTURE(seed);
+    Gradients of{.layer = true};
+    test::Matrix<float> partial(2 * blocks, columns, 184);
+    emulator::launch(
+        {.grid = {blocks}, .block = {threads}, .shared_bytes = (2 * stages + 1) * threads * 16, .seed = seed}, [&] {
+          kiln::layer_norm_backward_persistent<bf16, threads, threads, 1, stages, 1, false, residual_mode::none>(
+              of.x.data(), of.weight.data(), of.dy.data(), nullptr, of.dx.data(), partial.data(),
+              length(rows, &of.held), columns, of.x.stride(), of.dy.stride(), 0, of.dx.stride(), epsilon);
+        });
+    emulator::launch({.grid = {sum_blocks, 2}, .block = {64}, .seed = seed}, [&] {
+      kiln::norm_backward_sum<bf16, 64, 1>(partial.data(), of.dweight.data(), of.dbias.data(), length(rows, &of.held),
+                                           columns, blocks);
+    });
+    CHECK(of.dx_error(false) < 2e-2);
+    CHECK(of.dweight_error() < 2e-2);
+    CHECK(of.dbias_error() < 2e-2);
+  }
+}
+
+TEST_CASE("rms_norm_backward splits rows from columns") {
+  constexpr unsigned splits = 4;
+  for (const std::uint32_t seed : test::seeds) {
+    CAPTURE(seed);
+    Gradients of{.layer = false};
+    test::Matrix<float> partial(splits, columns, 184);
+    std::vector<float2> statistics(rows);
+    emulator::launch({.grid = {rows}, .block = {64}, .seed = seed}, [&] {
+      kiln::rms_norm_backward_row<bf16, 64, 2, residual_mode::none>(
+          of.x.data(), of.weight.data(), of.dy.data(), nullptr, of.dx.data(), statistics.data(), length(rows, &of.held),
+          columns, of.x.stride(), of.dy.stride(), 0, of.dx.stride(), epsilon);
+    });
+    emulator::launch({.grid = {(columns + 127) / 128, splits}, .block = {128}, .seed = seed}, [&] {
+      kiln::rms_norm_backward_columns<bf16>(of.x.data(), of.dy.data(), statistics.data(), partial.data(),
+                                            length(rows, &of.held), columns, of.x.stride(), of.dy.stride());
+    });
+    emulator::launch({.grid = {sum_blocks}, .block = {64}, .seed = seed}, [&] {
+      kiln::norm_backward_sum<bf16, 64, 1>(partial.data(), of.dweight.data(), of.dweight.data(), length(rows, &of.held),
+                                           columns, splits);
+    });
+    CHECK(of.dx_error(false) < 2e-2);
+    CHECK(of.dweight_error() < 2e-2);
+  }
+}
+
+}  // namespace
