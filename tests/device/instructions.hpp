@@ -56,6 +56,7 @@ inline void tma_load_multicast(unsigned to, const void* map, unsigned barrier, i
       emulator::in(to), emulator::in(map), emulator::in(barrier), emulator::in(x), emulator::in(y),
       emulator::in(blocks));
 }
+inline void fence_proxy_async() { EMULATED_PTX("fence.proxy.async.shared::cta;"); }
 inline void tma_store(const void* map, unsigned from, int x, int y) {
   EMULATED_PTX("cp.async.bulk.tensor.2d.global.shared::cta.bulk_group [%0, {%2, %3}], [%1];", emulator::in(map),
                emulator::in(from), emulator::in(x), emulator::in(y));

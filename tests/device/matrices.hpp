@@ -8,6 +8,7 @@
 #include <vector>
 
 #include "common/types.cuh"
+#include "ptx/formats.hpp"
 
 namespace test {
 
@@ -19,6 +20,22 @@ T nan_of() {
     T value;
     value.bits = static_cast<decltype(value.bits)>(-1);
     return value;
+  }
+}
+
+/// As a double; not by kiln::to_double, which the emulator has to run.
+template <typename T>
+double number_of(T value) {
+  if constexpr (std::is_arithmetic_v<T>) {
+    return static_cast<double>(value);
+  } else if constexpr (std::is_same_v<T, kiln::bf16>) {
+    return emulator::detail::decode<fake_cuda::Bf16>(value.bits);
+  } else if constexpr (std::is_same_v<T, kiln::f16>) {
+    return emulator::detail::decode<fake_cuda::F16>(value.bits);
+  } else if constexpr (std::is_same_v<T, kiln::e4m3>) {
+    return emulator::detail::decode<fake_cuda::E4m3>(value.bits);
+  } else {
+    return emulator::detail::decode<fake_cuda::E5m2>(value.bits);
   }
 }
 
@@ -49,14 +66,14 @@ class Matrix {
   [[nodiscard]] std::int64_t columns() const { return columns_; }
   [[nodiscard]] std::int64_t stride() const { return stride_; }
   T& at(std::int64_t row, std::int64_t column) { return data()[row * stride_ + column]; }
-  double value(std::int64_t row, std::int64_t column) { return kiln::to_double(at(row, column)); }
+  double value(std::int64_t row, std::int64_t column) { return number_of(at(row, column)); }
 
   /// What lies outside of the rows is as it was.
   [[nodiscard]] bool margins_untouched() const {
     for (std::int64_t i = 0; i < static_cast<std::int64_t>(elements_.size()); ++i) {
       const std::int64_t at = i - margin;
       if (at >= 0 && at < rows_ * stride_ && at % stride_ < columns_) continue;
-      if (!std::isnan(kiln::to_double(elements_[static_cast<std::size_t>(i)]))) return false;
+      if (!std::isnan(number_of(elements_[static_cast<std::size_t>(i)]))) return false;
     }
     return true;
   }

@@ -91,18 +91,34 @@ TEST_CASE("a multicast reaches each block of its mask, and reports to each block
   }
 }
 
-TEST_CASE("a store reads shared memory late: what is written there before it was waited for may be what it stores") {
+/// The first element that is stored after `write` has been to shared memory before and after the store was issued.
+template <typename Write>
+unsigned stored(Write write) {
   test::Matrix<bf16> y(1, 64, 64);
   const auto map = map_of(y, 64, 1, 0);
-  emulator::launch({.grid = {1}, .block = {32}, .shared_bytes = 128}, [&] {
+  emulator::launch({.grid = {1}, .block = {1}, .shared_bytes = 128}, [&] {
     auto* const memory = emulator::dynamic_shared<char>();
-    if (threadIdx.x != 0) return;
-    std::memset(memory, 0, 128);
+    write(memory, 0);
     test::tma_store(&map, test::shared_address(memory), 0, 0);
-    std::memset(memory, 1, 128);
+    write(memory, 1);
     test::tma_store_wait();
   });
-  CHECK(y.at(0, 0).bits == 0x0101);
+  return y.at(0, 0).bits;
+}
+
+TEST_CASE("a store reads shared memory late: what is written there before it was waited for may be what it stores") {
+  CHECK(stored([](char* memory, int value) {
+          std::memset(memory, value, 128);
+          test::fence_proxy_async();
+        }) == 0x0101);
+}
+
+TEST_CASE("a store does not see what no fence.proxy.async has published") {
+  CHECK(stored([](char* memory, int value) { std::memset(memory, value, 128); }) == 0xffff);
+  CHECK(stored([](char* memory, int value) {
+          std::memset(memory, value, 128);
+          if (value == 0) test::fence_proxy_async();
+        }) == 0);
 }
 
 TEST_CASE("a block that ends under its copies is a fault") {

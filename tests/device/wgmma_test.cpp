@@ -167,6 +167,7 @@ template <typename Body>
 void with_zeros_in_shared_memory(std::uint32_t seed, Body body) {
   emulator::launch({.grid = {1}, .block = {128}, .shared_bytes = 4096, .seed = seed}, [&] {
     if (threadIdx.x == 0) std::memset(emulator::dynamic_shared<char>(), 0, 4096);
+    test::fence_proxy_async();
     __syncthreads();
     body();
   });

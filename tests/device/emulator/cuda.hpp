@@ -71,6 +71,8 @@ void __stwb(T* to, T value) {
   *to = value;
 }
 
+inline int __ffs(int bits) { return bits == 0 ? 0 : std::countr_zero(static_cast<unsigned>(bits)) + 1; }
+
 inline std::size_t __cvta_generic_to_shared(const void* pointer) {
   return emulator::current_block().shared.address_of(pointer);
 }

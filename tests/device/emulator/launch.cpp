@@ -79,6 +79,14 @@ class Schedule {
     }
   }
 
+  static void check_copies_done(const Block& block) {
+    if (block.loads_in_flight > 0) fault("the block ends while loads into its shared memory are under way");
+    for (const auto& [offset, barrier] : block.mbarriers) {
+      if (barrier.bytes != 0)
+        fault("the block ends while its mbarrier at {:#x} counts {} bytes as yet to come", offset, barrier.bytes);
+    }
+  }
+
   /// Others may have waited for this thread to come, or to end.
   static void leave(Thread& thread) {
     Block& block = *thread.block;
@@ -86,8 +94,7 @@ class Schedule {
     const auto products = block.warpgroups.find(thread.number / 128);
     if (products != block.warpgroups.end() && products->second.under_way())
       fault("ends while products of its warpgroup are under way");
-    if (--block.live == 0 && block.loads_in_flight > 0)
-      fault("the block ends while loads into its shared memory are under way");
+    if (--block.live == 0) check_copies_done(block);
     for (NamedBarrier& barrier : block.barriers) barrier.settle(block.live);
     block.cluster.barrier.settle(block.cluster.live());
   }

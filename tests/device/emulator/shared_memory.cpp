@@ -22,8 +22,10 @@ void SharedMemory::Free::operator()(std::byte* bytes) const { ::operator delete(
 
 SharedMemory::SharedMemory(unsigned rank, unsigned dynamic_bytes) : rank_(rank), used_(reserved + dynamic_bytes) {
   check_capacity(used_);
-  bytes_.reset(static_cast<std::byte*>(::operator new(all, alignment_of_all)));
-  std::memset(bytes_.get(), 0xff, all);
+  for (auto* view : {&bytes_, &asynchronous_}) {
+    view->reset(static_cast<std::byte*>(::operator new(all, alignment_of_all)));
+    std::memset(view->get(), 0xff, used_);
+  }
 }
 
 std::byte* SharedMemory::variable(const void* key, std::size_t bytes) {
@@ -31,6 +33,7 @@ std::byte* SharedMemory::variable(const void* key, std::size_t bytes) {
   if (known != variables_.end()) return known->second;
   const std::size_t offset = (used_ + 127) / 128 * 128;
   check_capacity(offset + bytes);
+  std::memset(bytes_.get() + used_, 0xff, offset + bytes - used_);
   used_ = offset + bytes;
   return variables_[key] = bytes_.get() + offset;
 }
@@ -52,5 +55,11 @@ std::byte* SharedMemory::at(unsigned offset, std::size_t bytes, std::size_t alig
           used_);
   return bytes_.get() + offset;
 }
+
+std::byte* SharedMemory::asynchronous_at(unsigned offset, std::size_t bytes, std::size_t alignment) {
+  return asynchronous_.get() + (at(offset, bytes, alignment) - bytes_.get());
+}
+
+void SharedMemory::publish() { std::memcpy(asynchronous_.get() + reserved, bytes_.get() + reserved, used_ - reserved); }
 
 }  // namespace emulator

@@ -23,13 +23,11 @@ struct Box {
     for (std::uint32_t d = 0; d < map.rank; ++d) at[d] = static_cast<std::int32_t>(call.word(operand, d + 1));
   }
 
-  /// visit(element in shared memory, in the tensor or null) where the box lies at `offset` of the block.
+  /// visit(element's offset in shared memory, its address in the tensor or null) where the box begins at offset `first`.
   template <typename Visit>
-  void each(SharedMemory& shared, unsigned offset, Visit visit) const {
+  void each(unsigned first, Visit visit) const {
     each_element(map, at, [&](std::size_t place, std::byte* global) {
-      visit(
-          shared.at(swizzled(offset + static_cast<unsigned>(place), map.swizzle), map.element_bytes, map.element_bytes),
-          global);
+      visit(swizzled(first + static_cast<unsigned>(place), map.swizzle), global);
     });
   }
 };
@@ -44,11 +42,14 @@ void load(Block& block, const Box& box, unsigned offset, unsigned barrier_offset
   if (!barrier.fenced) fault("a load reports to an mbarrier which fence.mbarrier_init has not made known");
   ++block.loads_in_flight;
   block.cluster.in_flight.begin([&block, &barrier, box, offset] {
-    box.each(block.shared, offset, [&](std::byte* to, const std::byte* from) {
-      if (from == nullptr) {
-        std::memset(to, 0, box.map.element_bytes);
-      } else {
-        std::memcpy(to, from, box.map.element_bytes);
+    const std::size_t bytes = box.map.element_bytes;
+    box.each(offset, [&](unsigned to, const std::byte* from) {
+      for (std::byte* view : {block.shared.at(to, bytes, bytes), block.shared.asynchronous_at(to, bytes, bytes)}) {
+        if (from == nullptr) {
+          std::memset(view, 0, bytes);
+        } else {
+          std::memcpy(view, from, bytes);
+        }
       }
     });
     --block.loads_in_flight;
@@ -86,8 +87,10 @@ void tma_store(Call& call) {
   Block& block = *thread.block;
   const auto bytes = std::make_shared<std::vector<std::byte>>();
   const TaskPointer read = block.cluster.in_flight.begin([&block, box, offset, bytes] {
-    box.each(block.shared, offset, [&](const std::byte* element, const std::byte*) {
-      bytes->insert(bytes->end(), element, element + box.map.element_bytes);
+    const std::size_t width = box.map.element_bytes;
+    box.each(offset, [&](unsigned at, const std::byte*) {
+      const std::byte* const element = block.shared.asynchronous_at(at, width, width);
+      bytes->insert(bytes->end(), element, element + width);
     });
   });
   thread.store_reads.add(read);
@@ -108,6 +111,8 @@ void bulk_wait(Call& call) {
   current().store_reads.wait(call.get(0));
   if (!call.has("read")) current().store_writes.wait(call.get(0));
 }
+
+void fence_proxy_async(Call&) { current_block().shared.publish(); }
 
 void createpolicy(Call& call) { call.set(0, 0); }
 

@@ -2,7 +2,9 @@
 #pragma once
 
 #include <cstdint>
+#include <limits>
 #include <string_view>
+#include <vector>
 
 #include "emulator/fault.hpp"
 #include "twins/elements.hpp"
@@ -19,9 +21,17 @@ struct Format {
 
 namespace detail {
 
+/// From a table: products decode all that they multiply.
 template <typename T>
 float decode(std::uint32_t bits) {
-  return static_cast<float>(fake_cuda::to_double(T{static_cast<decltype(T::bits)>(bits)}));
+  using Bits = decltype(T::bits);
+  static const std::vector<float> values = [] {
+    std::vector<float> all;
+    for (std::uint32_t each = 0; each <= std::numeric_limits<Bits>::max(); ++each)
+      all.push_back(static_cast<float>(fake_cuda::to_double(T{static_cast<Bits>(each)})));
+    return all;
+  }();
+  return values[static_cast<Bits>(bits)];
 }
 template <typename T>
 std::uint32_t encode(float value) {

@@ -14,7 +14,8 @@ struct Entry {
   Instruction::Handler handler;
 };
 
-/// The first whose prefix fits. What changes the speed alone does nothing here, nor do fences, since writes are seen at once.
+/// The first whose prefix fits. What changes the speed alone does nothing here, nor do fences between threads, since
+/// writes are seen at once.
 constexpr Entry table[] = {
     {"mov.", is::mov},
     {"setp.", is::setp},
@@ -62,6 +63,7 @@ constexpr Entry table[] = {
     {"wgmma.commit_group.", is::wgmma_commit},
     {"wgmma.wait_group.", is::wgmma_wait},
 
+    {"fence.proxy.async", is::fence_proxy_async},
     {"createpolicy.", is::createpolicy},
     {"prefetch.", nothing},
     {"fence.", nothing},

@@ -33,7 +33,7 @@ class SharedMatrix {
     const unsigned address =
         start_ + (along_k_ ? offset(k * bytes, row, leading_, stride_) : offset_across(row * bytes, k));
     std::uint32_t element = 0;
-    std::memcpy(&element, shared.at(swizzled(address, swizzle_), bytes, bytes), bytes);
+    std::memcpy(&element, shared.asynchronous_at(swizzled(address, swizzle_), bytes, bytes), bytes);
     return format_->decode(element);
   }
 
