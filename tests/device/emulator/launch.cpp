@@ -7,6 +7,7 @@
 
 #include "emulator/cuda.hpp"
 #include "emulator/machine.hpp"
+#include "emulator/report.hpp"
 
 namespace emulator {
 namespace {
@@ -21,13 +22,15 @@ uint3 index_in(dim3 extent, unsigned number) {
 
 /// Which thread is next, and when what is in flight happens.
 struct Order {
-  explicit Order(std::uint32_t seed)
-      : random(seed), in_turn(seed == 0), in_flight_one_in(seed == 0 ? 0 : 1u << seed % 3 * 3) {}
+  explicit Order(std::uint32_t seed) : random(seed), in_turn(seed == 0) {
+    constexpr unsigned soon_or_late[] = {1, 8, 64};
+    if (!in_turn) in_flight_one_in = soon_or_late[seed % 3];
+  }
 
   std::minstd_rand random;
   bool in_turn;
-  unsigned in_flight_one_in;  // steps; 0: only where nothing else is left to do
-  unsigned favourite = 0;     // thread, and with it those that follow, which run as far as they get
+  unsigned in_flight_one_in = 0;  // steps of the schedule; 0: only where nothing else is left to do
+  unsigned favourite = 0;         // thread that goes first, and those that follow it, as far as they get
 
   bool chance(unsigned one_in) { return one_in != 0 && random() % one_in == 0; }
 };
@@ -46,7 +49,6 @@ class Schedule {
                         at.z * launch.cluster.z + within.z};
       cluster_.blocks.emplace_back(cluster_, rank, index, launch.block.count(), launch.shared_bytes);
     }
-    cluster_.random = &order_.random;
     for (Block& block : cluster_.blocks) {
       for (Thread& thread : block.threads) {
         thread.index = index_in(launch.block, thread.number);
@@ -62,7 +64,7 @@ class Schedule {
       if (Thread* next = ready()) {
         resume(*next);
       } else if (!cluster_.in_flight.run_one(order_.random)) {
-        fault("deadlock: {}", waiting());
+        fault("deadlock: {}", who_waits(cluster_));
       }
     }
     while (cluster_.in_flight.run_one(order_.random)) {
@@ -75,7 +77,7 @@ class Schedule {
       kernel_();
       leave(thread);
     } catch (const std::exception& error) {
-      fault_ = Fault(fmt::format("{}, thread {}: {}", name(*thread.block), thread.number, error.what()));
+      fault_ = Fault(fmt::format("{}, thread {}: {}", name_of(*thread.block), thread.number, error.what()));
     }
   }
 
@@ -120,26 +122,6 @@ class Schedule {
       if (!thread.fiber.ended() && (thread.wait == nullptr || thread.wait->over())) return &thread;
     }
     return nullptr;
-  }
-
-  static std::string name(const Block& block) {
-    return fmt::format("block ({}, {}, {})", block.index.x, block.index.y, block.index.z);
-  }
-  /// Neighbours that wait for the same thing together.
-  [[nodiscard]] std::string waiting() const {
-    std::string all;
-    for (const Block& block : cluster_.blocks) {
-      for (unsigned first = 0, last = 0; first < block.threads.size(); first = last + 1) {
-        const auto text = [&](unsigned i) {
-          const Thread& thread = block.threads[i];
-          return thread.fiber.ended() ? "ended" : "waits for " + thread.wait->text();
-        };
-        const std::string here = text(first);
-        for (last = first; last + 1 < block.threads.size() && text(last + 1) == here;) ++last;
-        all += fmt::format("\n  {}, threads {} to {}: {}", name(block), first, last, here);
-      }
-    }
-    return all;
   }
 
   const std::function<void()>& kernel_;

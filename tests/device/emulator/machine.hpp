@@ -4,7 +4,6 @@
 #include <array>
 #include <deque>
 #include <map>
-#include <random>
 #include <vector>
 
 #include "emulator/barriers.hpp"
@@ -58,7 +57,6 @@ struct Cluster {
   std::deque<Block> blocks;
   ClusterBarrier barrier;
   InFlight in_flight;
-  std::minstd_rand* random = nullptr;
 
   [[nodiscard]] unsigned live() const;
   /// The block that a shared address names. Throws Fault where there is none, or it has ended.

@@ -6,8 +6,8 @@
 
 namespace emulator {
 
-/// An operand of mma, or a in registers of wgmma: a lane's register holds neighbours in one row, of rows l / 4, those 8 further down
-/// (of a), and again as far right as four lanes reach. b's "rows" are its columns.
+/// An operand of mma, or a of wgmma in registers. A register of lane l holds neighbours of row l / 4, the l % 4th in the row. The next
+/// one is 8 rows further down (of a), the ones after are as far right as four lanes reach. What is called a row is a column of b.
 struct Fragments {
   const Format& format;
   std::size_t operand;

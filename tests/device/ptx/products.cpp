@@ -26,6 +26,8 @@ class SharedMatrix {
         along_k_(along_k),
         format_(&format) {
     if ((descriptor >> 49 & 7) != 0) fault("the emulator knows no base offset in wgmma's descriptors");
+    if (swizzle_ != 0 && start_ % (8 * swizzle_) >= swizzle_)
+      fault("wgmma's operand at {:#x} begins within the eight rows of a swizzle, which takes a base offset", start_);
   }
 
   [[nodiscard]] float at(SharedMemory& shared, unsigned row, unsigned k) const {
