@@ -131,8 +131,9 @@ class Op {
   /// Launches are ordered by `stream` alone. A launch uses the workspace that its plan has for `stream`; one that is captured, that of
   /// the stream captured on, wherever its graph is launched. So a graph may run beside anything but what uses the same workspace:
   /// launch it on the stream that it was captured on, or order it after that stream's launches of the same buckets (and after
-  /// other graphs captured on it) by an event. Capture on a stream of its own for each graph that is to run beside another. Keep the Engine,
-  /// an Op or a Plan of it until the last launch of a graph is done: it holds the machine code.
+  /// other graphs captured on it) by an event. Capture on a stream of its own for each graph that is to run beside another. Until the last
+  /// launch of a graph is done, keep the stream that it was captured on (of a per-thread default stream, the thread), whose workspace
+  /// another stream could get, and the Engine, an Op or a Plan of it, which holds the machine code.
   Origin launch(const Problem& problem, const Arguments& arguments, Stream stream) const;
 
   /// Makes the bucket ready (look up, load, or tune, as the engine's policy says) without launching. For `stream` (where it is the

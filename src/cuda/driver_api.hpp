@@ -31,6 +31,7 @@
   X(required, cuStreamCreate, (CUstream * stream, unsigned int flags))                                                 \
   X(required, cuStreamDestroy_v2, (CUstream stream))                                                                   \
   X(required, cuStreamSynchronize, (CUstream stream))                                                                  \
+  X(required, cuStreamQuery, (CUstream stream))                                                                        \
   X(required, cuStreamGetCtx, (CUstream stream, CUcontext * context))                                                  \
   X(required, cuStreamIsCapturing, (CUstream stream, CUstreamCaptureStatus * status))                                  \
   X(optional, cuStreamGetCaptureInfo_v2,                                                                               \

@@ -70,6 +70,7 @@ void OpState::make_workspaces(const PlanState& plan, CUstream stream) {
 }
 
 void OpState::note_missed(const Problem& bucket, CUstream stream) {
+  const cuda::Context::Scope scope(engine.context);
   const std::lock_guard lock(mutex_);  // held by nobody for longer than this
   auto missed = std::ranges::find(missed_, bucket, &Missed::bucket);
   if (missed == missed_.end()) missed = missed_.insert(missed_.end(), {bucket, std::make_unique<Workspaces>(0, false)});

@@ -22,22 +22,21 @@ class Workspaces {
   [[nodiscard]] CUdeviceptr find(CUstream stream) const noexcept;
   /// Whether a launch on the stream finds all that it needs.
   [[nodiscard]] bool serves(CUstream stream) const noexcept { return bytes_ == 0 || find(stream) != 0; }
-  /// Makes one when there is none; one of no bytes notes the stream. Not for a capturing stream, on which nothing is allocated.
-  /// Throws Error(out_of_memory).
+  /// Makes one in the current context when there is none; one of no bytes notes the stream. Not for a capturing stream, on which nothing
+  /// is allocated. Throws Error(out_of_memory).
   CUdeviceptr make(CUstream stream);
   /// One for each stream that `other` has or noted.
   void make_as(const Workspaces& other);
   [[nodiscard]] std::int64_t bytes() const noexcept { return bytes_; }
 
  private:
-  /// A stream's handle, or what tells the threads apart whose default stream has one handle for all.
-  using Key = const void*;
+  /// A stream's handle; thread_stream() for a thread's own default stream.
+  using Key = std::uintptr_t;
   struct Block {
     Key stream;
     cuda::Buffer buffer;
     Block* next;
   };
-  static Key key_of(CUstream stream) noexcept;
   [[nodiscard]] const Block* block_of(Key stream) const noexcept;
   CUdeviceptr make_keyed(Key stream);
 

@@ -2,13 +2,17 @@
 
 #include "cuda/stream_owner.hpp"
 #include "engine/plan_state.hpp"
+#include "engine/thread_stream.hpp"
 
 namespace kiln::engine {
 
-Workspaces::Key Workspaces::key_of(CUstream stream) noexcept {
-  thread_local const char here = 0;  // its address tells threads apart
-  return cuda::is_per_thread(stream) ? static_cast<Key>(&here) : stream;
+namespace {
+
+std::uintptr_t key_of(CUstream stream) noexcept {
+  return cuda::is_per_thread(stream) ? thread_stream() : reinterpret_cast<std::uintptr_t>(stream);
 }
+
+}  // namespace
 
 const Workspaces::Block* Workspaces::block_of(Key stream) const noexcept {
   const Block* block = head_.load(std::memory_order_acquire);
@@ -21,7 +25,10 @@ CUdeviceptr Workspaces::find(CUstream stream) const noexcept {
   return block != nullptr ? block->buffer.pointer() : 0;
 }
 
-CUdeviceptr Workspaces::make(CUstream stream) { return make_keyed(key_of(stream)); }
+CUdeviceptr Workspaces::make(CUstream stream) {
+  if (cuda::is_per_thread(stream)) note_thread_stream();
+  return make_keyed(key_of(stream));
+}
 
 /// Zeroed on a stream of its own and waited for: a graph that is captured on one stream may be launched on another.
 CUdeviceptr Workspaces::make_keyed(Key stream) {

@@ -9,6 +9,7 @@
 #include <mutex>
 #include <string>
 #include <string_view>
+#include <thread>
 #include <unordered_map>
 #include <vector>
 
@@ -29,6 +30,7 @@ struct CUctx_st {
   int retained = 0;
   CUresult broken = CUDA_SUCCESS;  // by a kernel: what every later call returns
   std::unique_ptr<CUstream_st> legacy_stream;
+  std::map<std::thread::id, CUstream_st> per_thread_streams;
 };
 
 namespace fake_cuda {

@@ -104,6 +104,7 @@ CUresult cuStreamEndCapture(CUstream handle, CUgraph* graph) {
     machine.streams.for_each([&](CUstream_st& stream) {
       if (stream.capture == capture) stream.capture = nullptr;
     });
+    resolve(machine, context, handle).capture = nullptr;  // a thread's own is not among those
     require(!capture->invalidated, CUDA_ERROR_STREAM_CAPTURE_INVALIDATED);
     *graph = machine.graphs.make(std::move(capture->nodes));
   });

@@ -11,8 +11,12 @@ using fake_cuda::resolve;
 
 namespace fake_cuda {
 
+constexpr std::uintptr_t per_thread_handle = 2;
+
 CUstream_st& resolve(Machine& machine, CUctx_st& context, CUstream stream) {
   if (stream == nullptr) return *context.legacy_stream;
+  if (reinterpret_cast<std::uintptr_t>(stream) == per_thread_handle)
+    return context.per_thread_streams.try_emplace(std::this_thread::get_id(), context, true).first->second;
   CUstream_st& found = machine.streams[stream];
   require(found.context == &context, CUDA_ERROR_INVALID_HANDLE);
   return found;
@@ -61,6 +65,13 @@ CUresult cuStreamDestroy_v2(CUstream stream) {
 CUresult cuStreamSynchronize(CUstream stream) {
   return entry_in_context(__func__, [&](Machine& machine, CUctx_st& context) {
     if (stream == nullptr) fake_cuda::forbid_on_legacy_stream(machine, context);
+    fake_cuda::forbid_if_capturing(machine, resolve(machine, context, stream));
+  });
+}
+
+/// Work runs when it is enqueued: a stream is busy only where a test says so (`fail`).
+CUresult cuStreamQuery(CUstream stream) {
+  return entry_in_context(__func__, [&](Machine& machine, CUctx_st& context) {
     fake_cuda::forbid_if_capturing(machine, resolve(machine, context, stream));
   });
 }

@@ -1,0 +1,96 @@
+#include "engine/thread_stream.hpp"
+
+#include <exception>
+#include <mutex>
+#include <utility>
+#include <vector>
+
+#include "cuda/device.hpp"
+
+namespace kiln::engine {
+namespace {
+
+struct Number {
+  std::uintptr_t value = 0;
+  CUcontext context =
+      nullptr;           // in which the stream was used: it goes with the number, as what was made there under it stays
+  bool several = false;  // more than one
+};
+
+struct Numbers {
+  std::mutex mutex;
+  std::uintptr_t next = 5;  // past the handles of the default streams
+  std::vector<Number> idle;
+};
+
+/// Of the process, as threads launch on several engines. Never destroyed: threads may end after statics are gone.
+Numbers& numbers() {
+  static auto& all = *new Numbers;
+  return all;
+}
+
+/// Whether the stream that this thread has in the context has nothing left to do. Only where that is current: another may be no more.
+bool is_idle_in(CUcontext context) noexcept {
+  constexpr std::uintptr_t per_thread_handle = 2;
+  const auto stream = reinterpret_cast<CUstream>(per_thread_handle);
+  const cuda::Driver* driver = cuda::Driver::find();
+  CUcontext current = nullptr;
+  if (driver == nullptr || driver->cuCtxGetCurrent(&current) != CUDA_SUCCESS || current != context) return false;
+  const cuda::RelaxedCapture relaxed;  // others may capture meanwhile
+  CUstreamCaptureStatus status = CU_STREAM_CAPTURE_STATUS_NONE;
+  return driver->cuStreamIsCapturing(stream, &status) == CUDA_SUCCESS && status == CU_STREAM_CAPTURE_STATUS_NONE &&
+         driver->cuStreamQuery(stream) == CUDA_SUCCESS;
+}
+
+constinit thread_local Number own;
+
+/// Gives the number back when its thread ends.
+struct Holder {
+  Holder() noexcept = default;
+  ~Holder() {
+    const Number number =
+        std::exchange(own, Number{});  // what still launches when other objects of the thread go takes a new one
+    if (number.context == nullptr || number.several || !is_idle_in(number.context)) return;
+    try {
+      const std::lock_guard lock(numbers().mutex);
+      numbers().idle.push_back(number);
+    } catch (const std::exception&) {  // NOLINT(bugprone-empty-catch): the number is used no more
+    }
+  }
+  Holder(const Holder&) = delete;
+  Holder& operator=(const Holder&) = delete;
+};
+
+void take() noexcept {
+  {
+    const std::lock_guard lock(numbers().mutex);
+    auto& idle = numbers().idle;
+    if (idle.empty()) {
+      own = {numbers().next, nullptr, false};
+      numbers().next += 2;
+    } else {
+      own = idle.back();
+      idle.pop_back();
+    }
+  }
+  thread_local const Holder holder;
+  static_cast<void>(holder);
+}
+
+}  // namespace
+
+std::uintptr_t thread_stream() noexcept {
+  if (own.value == 0) [[unlikely]]
+    take();
+  return own.value;
+}
+
+void note_thread_stream() noexcept {
+  static_cast<void>(thread_stream());
+  CUcontext current = nullptr;
+  if (cuda::Driver::get().cuCtxGetCurrent(&current) != CUDA_SUCCESS) return;
+  own.several = own.several || (own.context != nullptr && own.context != current);
+  own.context = current;
+}
+
+}  // namespace kiln::engine
