@@ -83,6 +83,7 @@ struct VerificationCase::State {
   std::vector<TensorState> tensors;  // one a tensor of the op; nothing in it for one that takes no part
   Arguments arguments;               // for executables under trial
   Arguments reference_arguments;     // outputs replaced by `wanted`
+  std::optional<std::pair<TensorId, TensorId>> in_place;
   std::map<spec::DType, jit::Module> fill;
   std::map<spec::DType, jit::Module> compare;
   std::optional<jit::Module> copy_late;  // of an op whose lengths may be on the device
@@ -190,6 +191,15 @@ struct VerificationCase::State {
       reference_arguments.tensors[i] =
           op.tensors[i].output ? reinterpret_cast<const void*>(state.wanted.pointer()) : arguments.tensors[i];
     }
+    in_place = placement.in_place;
+    if (in_place) arguments.tensors[in_place->second.index] = arguments.tensors[in_place->first.index];
+  }
+
+  /// The input's values, in the output that takes its place.
+  void fill_shared(CUstream stream) {
+    if (!in_place) return;
+    const TensorState& output = tensors[in_place->first.index];
+    fill_one(output.address(), output.extent.type, in_place->second.index, fill_seed, stream);
   }
 
   /// Run-time reals without a default get a small positive value: an epsilon, a scale.
@@ -245,13 +255,15 @@ struct VerificationCase::State {
     if (is_bounded()) lengths.fill_bytes(0, stream);  // of which nothing comes out right
     for (std::size_t i = 0; i < tensors.size(); ++i)
       if (!op.tensors[i].output && takes_part(i)) tensors[i].data.fill_bytes(poison_byte, stream);
+    if (in_place) tensors[in_place->first.index].data.fill_bytes(poison_byte, stream);
   }
 
   /// Gives poisoned inputs and lengths their values back, by kernels that what follows may overtake.
   void refill_inputs(CUstream stream) {
     for (std::size_t i = 0; i < tensors.size(); ++i) {
       if (op.tensors[i].output || !takes_part(i)) continue;
-      FillParameters fill_with = fill_parameters(tensors[i].address(), i, fill_seed);
+      const bool shared = in_place && in_place->second.index == i;
+      FillParameters fill_with = fill_parameters(tensors[shared ? in_place->first.index : i].address(), i, fill_seed);
       long long cycles = late_cycles;
       auto parameters = fill_with.pointers(&cycles);
       launch_late(fill.at(tensors[i].extent.type).function(1), static_cast<unsigned>(device.sm_count()),
@@ -359,6 +371,7 @@ void VerificationCase::poison(CUstream stream) {
     if (state.op.tensors[i].initialised)
       state.fill_one(tensor.address(), tensor.extent.type, i, state.fill_seed, stream);
   }
+  state.fill_shared(stream);
 }
 
 Check VerificationCase::check(CUstream stream) {
@@ -403,7 +416,7 @@ Check VerificationCase::verify(const jit::Executable& executable, TrialWorkspace
 Check VerificationCase::verify_overlapped(const jit::Executable& executable, TrialWorkspace& workspace,
                                           CUstream stream) {
   const auto& tensors = state_->op.tensors;
-  const bool can_repeat = std::ranges::none_of(tensors, &spec::Tensor::initialised);
+  const bool can_repeat = !state_->in_place && std::ranges::none_of(tensors, &spec::Tensor::initialised);
   Check result;
   for (int times = 1; times <= (can_repeat ? 2 : 1); ++times) {
     workspace.renew(stream);

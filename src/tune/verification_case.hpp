@@ -25,7 +25,9 @@ struct Placement {
   std::vector<std::pair<RuntimeId, std::int64_t>> runtime;  // integer run-time values, such as row strides
   std::int64_t offset_elements = 0;                         // every address is so many elements past its allocation
   bool leave_optional_out = false;                          // optional tensors are null
-  std::vector<std::pair<RuntimeId, double>> reals;          // real run-time values
+  /// An output and the input whose place it takes, of one type, shape and strides: one buffer for both, where the op promises that.
+  std::optional<std::pair<TensorId, TensorId>> in_place;
+  std::vector<std::pair<RuntimeId, double>> reals;  // real run-time values
   /// What candidates are launched with, memory and strides going by it: the case's own sizes are then lengths in device memory, for each
   /// axis that may have them there.
   std::optional<Problem> bound;

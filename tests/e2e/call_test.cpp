@@ -1,4 +1,5 @@
 // The call lane: real sizes and addresses, bad input, captures, threads.
+#include <algorithm>
 #include <atomic>
 #include <thread>
 
@@ -62,6 +63,19 @@ TEST_CASE("a tensor is asked for under the choices that have it, and under no ot
   const kiln::Error error = error_of([&] { op.launch(fused, arguments, machine.stream()); });
   CHECK(error.kind() == ErrorKind::bad_input);
   CHECK_MESSAGE(contains(error.what(), "'residual_in' is missing"), std::string(error.what()));
+}
+
+TEST_CASE("one buffer may be an input and the output that takes its place") {
+  const Machine machine;
+  const Engine engine(options(""));
+  const ScaleCall call(engine, 64, 128);
+  const std::vector<float> values = ramp(64 * 128);
+  const Floats both(values);
+  call.op.launch(call.problem, call.op.arguments({{"x", both.address()}, {"y", both.address()}, {"factor", 2.0}}),
+                 machine.stream());
+  machine.synchronize();
+  const std::vector<float> got = both.download();
+  CHECK(std::equal(got.begin(), got.end(), values.begin(), [](float a, float b) { return a == 2 * b; }));
 }
 
 TEST_CASE("unknown names are refused with those that there are") {

@@ -95,6 +95,28 @@ TEST_CASE("a case that takes another problem keeps no length or stride of the on
   CHECK(verified.verify(executable, room.stream.handle()).right);
 }
 
+TEST_CASE("an output that takes an input's place is verified with the input's values there, before each launch") {
+  Room room("early_scale");
+  Placement in_place;
+  in_place.in_place = {TensorId{2}, TensorId{0}};  // y takes x's
+  for (const bool bounded : {false, true}) {
+    CAPTURE(bounded);
+    if (bounded) in_place.bound = room.problem(64);
+    VerificationCase verified = room.case_of(room.problem(bounded ? 32 : 64), in_place);
+    CHECK(verified.arguments().tensors[0] == verified.arguments().tensors[2]);
+    const jit::Executable late = room.load(room.problem(64), {64, 0}), early = room.load(room.problem(64), {64, 1});
+    for (const jit::Executable* each : {&late, &early, &late}) {
+      const Check check = verified.verify(*each, room.stream.handle());
+      CHECK_MESSAGE(check.right, check.reason);
+    }
+    control("kernel hasty scale_early");
+    CHECK_FALSE(verified.verify(early, room.stream.handle()).right);
+    control("heal; kernel wrong scale_early");
+    CHECK_FALSE(verified.verify(late, room.stream.handle()).right);
+    control("heal");
+  }
+}
+
 TEST_CASE("of launches that take turns, the one that fails is blamed, and the others are timed") {
   Room room("early_scale");
   const Problem bucket = room.problem(64);
