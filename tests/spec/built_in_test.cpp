@@ -111,3 +111,16 @@ TEST_CASE("the shared headers are found by the names that sources include them b
   const auto headers = common_headers();
   CHECK(std::ranges::find(headers, "common/types.cuh", &SourceFile::name) != headers.end());
 }
+
+TEST_CASE("a scale of x's own costs no second reading of what L2 keeps of x") {
+  const std::vector<Op> ops = load_ops({});
+  const Op& op = *std::ranges::find(ops, "quantise", &Op::name);
+  const auto bytes = [&](const char* rows, const char* scaling) {
+    const std::vector<Setting> settings = {{"rows", rows}, {"cols", "4096"}, {"dtype", "bf16"}, {"scaling", scaling}};
+    return op.cost_bytes.evaluate(make_frame(op, nullptr, make_problem(op, settings), testing::h200())).number;
+  };
+  CHECK(bytes("16", "dynamic") == bytes("16", "tensor"));
+  CHECK(bytes("16", "tensor") == std::int64_t{3} * 16 * 4096);
+  const std::int64_t x = std::int64_t{2} * 65536 * 4096;
+  CHECK(bytes("65536", "dynamic") == bytes("65536", "tensor") + x - testing::h200().l2_bytes());
+}
