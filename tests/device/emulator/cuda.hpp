@@ -14,7 +14,6 @@
 
 #define __global__
 #define __device__
-#define __host__
 #define __forceinline__ inline
 #define __launch_bounds__(...)
 #define __grid_constant__
@@ -40,31 +39,17 @@ constexpr std::common_type_t<A, B> max(A a, B b) {
 }
 
 inline unsigned __float_as_uint(float value) { return std::bit_cast<unsigned>(value); }
-inline int __float_as_int(float value) { return std::bit_cast<int>(value); }
 inline float __uint_as_float(unsigned bits) { return std::bit_cast<float>(bits); }
-inline float __int_as_float(int bits) { return std::bit_cast<float>(bits); }
 inline long long __double_as_longlong(double value) { return std::bit_cast<long long>(value); }
 inline float __fadd_rn(float a, float b) { return a + b; }
 inline float __fsub_rn(float a, float b) { return a - b; }
-inline float __fmul_rn(float a, float b) { return a * b; }
-inline float __fmaf_rn(float a, float b, float c) { return std::fma(a, b, c); }
 inline float __fdividef(float a, float b) { return a / b; }
 inline float __expf(float value) { return std::exp(value); }
 inline float rsqrtf(float value) { return 1.0f / std::sqrt(value); }
-inline double rsqrt(double value) { return 1.0 / std::sqrt(value); }
-inline float rcbrtf(float value) { return 1.0f / std::cbrt(value); }
 
 template <typename T>
 T __ldg(const T* from) {
   return *from;
-}
-template <typename T>
-T __ldcs(const T* from) {
-  return *from;
-}
-template <typename T>
-void __stcs(T* to, T value) {
-  *to = value;
 }
 template <typename T>
 void __stwb(T* to, T value) {
@@ -99,16 +84,7 @@ T atomicMax(T* to, T value) {
   *to = std::max(before, value);
   return before;
 }
-template <typename T>
-T atomicExch(T* to, T value) {
-  emulator::maybe_pause();
-  const T before = *to;
-  *to = value;
-  return before;
-}
 inline void __threadfence() {}
-inline void __threadfence_block() {}
-inline void __nanosleep(unsigned) { emulator::maybe_pause(); }
 
 inline void __syncthreads() { EMULATED_PTX("bar.sync 0;"); }
 inline void __syncwarp(unsigned mask = 0xffffffffu) {
@@ -180,5 +156,3 @@ inline unsigned __ballot_sync(unsigned mask, bool vote) {
   });
   return mine.result;
 }
-inline bool __any_sync(unsigned mask, bool vote) { return __ballot_sync(mask, vote) != 0; }
-inline bool __all_sync(unsigned mask, bool vote) { return __ballot_sync(mask, !vote) == 0; }
