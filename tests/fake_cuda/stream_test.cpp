@@ -49,6 +49,21 @@ TEST_CASE("a launch runs the host twin on the real parameters and takes virtual 
   CHECK(elapsed_ns(begin, end) > 9 * once);
 }
 
+TEST_CASE("with a footprint, launches run no kernel") {
+  const Fixture fixture;
+  const FillKernel kernel;
+  const CUdeviceptr out = fixture.allocate(400);
+  CHECK(kernel.launch(out, 100, 2.5F, fixture.stream) == CUDA_SUCCESS);
+  for (const char* footprint : {"footprint 100", "footprint 65536"}) {
+    control(footprint);
+    CHECK(kernel.launch(out, 100, 7, fixture.stream) == CUDA_SUCCESS);
+  }
+  control("footprint 0");
+  CHECK(fixture.download<float>(out, 100) == std::vector<float>(100, 2.5F));
+  CHECK(kernel.launch(out, 100, 7, fixture.stream) == CUDA_SUCCESS);
+  CHECK(fixture.download<float>(out, 100) == std::vector<float>(100, 7));
+}
+
 TEST_CASE("a launch that the device could not hold is refused") {
   const Fixture fixture;
   const FillKernel kernel;

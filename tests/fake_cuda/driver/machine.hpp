@@ -19,6 +19,7 @@
 #include "driver/settings.hpp"
 #include "memory/heap.hpp"
 #include "module/module.hpp"
+#include "stream/footprint.hpp"
 #include "stream/graph.hpp"
 #include "stream/stream.hpp"
 
@@ -86,6 +87,7 @@ struct Machine {
   bool initialised = false;
   Settings settings;
   Faults faults;
+  Footprint footprint;
   Heap heap;
   std::map<void*, std::unique_ptr<std::byte[]>> host_memory;  // what a broken context can no longer free stays here
   std::unordered_map<CUdevice, std::unique_ptr<CUctx_st>> contexts;

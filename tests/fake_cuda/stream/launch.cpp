@@ -165,6 +165,8 @@ void run(Machine& machine, CUstream_st& stream, const Launch& launch) {
 
 void launch_kernel(Machine& machine, CUctx_st& context, const CUlaunchConfig& config, CUfunction handle,
                    void** parameters) {
+  if (machine.settings.footprint > 0)
+    return machine.footprint.walk(static_cast<std::size_t>(machine.settings.footprint));
   CUfunc_st& function = resolve(machine, handle);
   require(function.module->context == &context, CUDA_ERROR_INVALID_CONTEXT);
   load(machine, function);
