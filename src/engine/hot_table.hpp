@@ -50,7 +50,7 @@ class HotTable {
     for (std::size_t i = bucket.hash & slots.mask;; i = (i + 1) & slots.mask) {
       Entry* entry = slots.slots[i].load(std::memory_order_acquire);
       if (entry == nullptr) return nullptr;
-      if (entry->hash == bucket.hash && form_.equal(entry->words.data(), bucket.words.data())) return entry;
+      if (form_.equal(entry->words.data(), bucket.words.data())) return entry;
     }
   }
   static void place(Slots& slots, Entry& entry) noexcept;

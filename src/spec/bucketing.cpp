@@ -26,18 +26,40 @@ BucketWords BucketForm::words_of(const Problem& bucket) const noexcept {
   return result;
 }
 
-Bucketing::AxisForm Bucketing::form_of(std::int64_t minimum, std::int64_t maximum, std::int64_t multiple,
-                                       const BucketPolicy& policy) {
-  AxisForm form;
-  form.minimum = static_cast<std::uint64_t>(minimum);
-  form.range = static_cast<std::uint64_t>(maximum) - form.minimum;
-  const auto divisor = static_cast<std::uint64_t>(multiple);
+Bucketing::PlainAxis Bucketing::plain(const Axis& axis) noexcept {
+  PlainAxis form;
+  form.minimum = static_cast<std::uint64_t>(axis.minimum);
+  form.range = static_cast<std::uint64_t>(axis.maximum) - form.minimum;
+  form.below = static_cast<std::uint64_t>(axis.multiple_of) - 1;
+  form.rounds = axis.policy.kind == PolicyKind::pow2 ? ~std::uint64_t{0} : 0;
+  return form;
+}
+
+Bucketing::AnyAxis Bucketing::any(const Axis& axis) noexcept {
+  AnyAxis form;
+  form.minimum = static_cast<std::uint64_t>(axis.minimum);
+  form.range = static_cast<std::uint64_t>(axis.maximum) - form.minimum;
+  const auto divisor = static_cast<std::uint64_t>(axis.multiple_of);
   form.twos = std::countr_zero(divisor);
   form.inverse = inverse_of_odd(divisor >> form.twos);
   form.largest_quotient = std::numeric_limits<std::uint64_t>::max() / divisor;
-  form.kind = policy.kind;
-  form.policy = &policy;
+  form.policy = &axis.policy;
   return form;
+}
+
+bool Bucketing::find_any(const Problem& problem, BucketWords& bucket) const noexcept {
+  const auto selections = std::bit_cast<std::uint64_t>(problem.selections);
+  bool valid = wrong_selections(selections) == 0;
+  bucket.words[0] = selections & form_.selections;
+  for (std::size_t i = 0; i < form_.axes; ++i) {
+    const AnyAxis& axis = any_[i];
+    const auto size = static_cast<std::uint64_t>(problem.axes[i]);
+    valid = valid && axis.takes(size);
+    bucket.words[1 + i] = static_cast<std::uint64_t>(
+        axis.policy->high(problem.axes[i], static_cast<std::int64_t>(axis.minimum + axis.range)));
+  }
+  bucket.hash = form_.hash(bucket.words.data());
+  return valid;
 }
 
 Bucketing::Bucketing(const Op& op) : form_{op.axes.size(), 0} {
@@ -56,7 +78,10 @@ Bucketing::Bucketing(const Op& op) : form_{op.axes.size(), 0} {
   for (std::size_t i = 0; i < op.axes.size(); ++i) {
     const Axis& axis = op.axes[i];
     assert(axis.minimum >= 1);
-    axes_[i] = form_of(axis.minimum, axis.maximum, axis.multiple_of, axis.policy);
+    plain_[i] = plain(axis);
+    any_[i] = any(axis);
+    is_plain_ = is_plain_ && (axis.policy.kind == PolicyKind::exact || axis.policy.kind == PolicyKind::pow2) &&
+                std::has_single_bit(static_cast<std::uint64_t>(axis.multiple_of));
   }
 }
 

@@ -11,6 +11,7 @@
 
 namespace kiln::spec {
 
+struct Axis;
 struct Op;
 
 /// A bucket for hashing and comparing: its selections in one word, then the upper edge of each axis that the op has. What lies behind
@@ -28,44 +29,38 @@ struct BucketForm {
   [[nodiscard]] std::size_t words() const noexcept { return 1 + axes; }
   [[nodiscard]] BucketWords words_of(const Problem& bucket) const noexcept;
   [[nodiscard]] bool equal(const std::uint64_t* left, const std::uint64_t* right) const noexcept {
-    std::uint64_t differing = left[0] ^ right[0];
-    for (std::size_t i = 1; i <= axes; ++i) differing |= left[i] ^ right[i];
-    return differing == 0;
+    for (std::size_t i = 0; i <= axes; ++i)  // mostly equal, and short: left early, it is not unrolled
+      if (left[i] != right[i]) return false;
+    return true;
   }
   /// Whether `words` are this bucket's.
   [[nodiscard]] bool is(const BucketWords& words, const Problem& bucket) const noexcept {
-    std::uint64_t differing = words.words[0] ^ (std::bit_cast<std::uint64_t>(bucket.selections) & selections);
-    for (std::size_t i = 0; i < axes; ++i) differing |= words.words[1 + i] ^ static_cast<std::uint64_t>(bucket.axes[i]);
-    return differing == 0;
+    if (words.words[0] != (std::bit_cast<std::uint64_t>(bucket.selections) & selections)) return false;
+    for (std::size_t i = 0; i < axes; ++i)
+      if (words.words[1 + i] != static_cast<std::uint64_t>(bucket.axes[i])) return false;
+    return true;
   }
-  /// Of a bucket's words, one after the other. Multiplications do not wait for each other; the last one brings high bits, in which
-  /// powers of two differ, down to where a table looks.
+  /// Of a bucket's words, one after the other: a polynomial of them, in registers alone. The last multiplication brings high bits, in
+  /// which powers of two differ, down to where a table looks.
   class Hash {
    public:
-    explicit Hash(std::uint64_t first) noexcept : sum_(first * multipliers[0]) {}
-    void add(std::uint64_t word) noexcept { sum_ += word * *++multiplier_; }
+    explicit Hash(std::uint64_t first) noexcept : sum_(first) {}
+    void add(std::uint64_t word) noexcept { sum_ = sum_ * base + word; }
     [[nodiscard]] std::uint64_t finish() const noexcept {
-      constexpr std::uint64_t last = 0x9E3779B97F4A7C15;
       __extension__ using Wide = unsigned __int128;
-      const Wide product = static_cast<Wide>(sum_ ^ (sum_ >> 32)) * last;
+      const Wide product = static_cast<Wide>(sum_ ^ (sum_ >> 32)) * base;
       return static_cast<std::uint64_t>(product) ^ static_cast<std::uint64_t>(product >> 64);
     }
 
    private:
+    static constexpr std::uint64_t base = 0x9E3779B97F4A7C15;  // odd, and 2^64 over the golden ratio
     std::uint64_t sum_;
-    const std::uint64_t* multiplier_ = multipliers.data();
   };
   [[nodiscard]] std::uint64_t hash(const std::uint64_t* words) const noexcept {
     Hash result(words[0]);
     for (std::size_t i = 1; i <= axes; ++i) result.add(words[i]);
     return result.finish();
   }
-
- private:
-  /// Odd, and otherwise arbitrary: from the fractional parts of the square roots of the first primes, as SHA-512 has them.
-  static constexpr std::array<std::uint64_t, 1 + max_axes> multipliers = {
-      0x6A09E667F3BCC909, 0xBB67AE8584CAA73B, 0x3C6EF372FE94F82B, 0xA54FF53A5F1D36F1, 0x510E527FADE682D1,
-      0x9B05688C2B3E6C1F, 0x1F83D9ABFB41BD6B, 0x5BE0CD19137E2179, 0xCBBB9D5DC1059ED9};
 };
 
 class Bucketing {
@@ -75,17 +70,15 @@ class Bucketing {
 
   /// is_valid and bucket_of at once: false for what is_valid refuses. No allocation, no exception.
   [[nodiscard]] bool find(const Problem& problem, BucketWords& bucket) const noexcept {
+    if (!is_plain_) return find_any(problem, bucket);
     const auto selections = std::bit_cast<std::uint64_t>(problem.selections);
-    std::uint64_t wrong = ((selections + past_selections_) | selections) & top_of_selections_;
+    std::uint64_t wrong = wrong_selections(selections);
     bucket.words[0] = selections & form_.selections;
     BucketForm::Hash hash(bucket.words[0]);
-    const std::int64_t* value = problem.axes.data();
-    std::uint64_t* high = bucket.words.data();
-    for (const AxisForm *axis = axes_.data(), *end = axis + form_.axes; axis != end; ++axis, ++value) {
-      const auto size = static_cast<std::uint64_t>(*value);
-      wrong |= static_cast<std::uint64_t>(!axis->takes(size));
-      *++high = axis->high(size);
-      hash.add(*high);
+    for (std::size_t i = 0; i < form_.axes; ++i) {
+      const auto size = static_cast<std::uint64_t>(problem.axes[i]);
+      wrong |= plain_[i].wrong(size);
+      hash.add(bucket.words[1 + i] = plain_[i].high(size));
     }
     bucket.hash = hash.finish();
     return wrong == 0;
@@ -94,7 +87,29 @@ class Bucketing {
   [[nodiscard]] const BucketForm& form() const noexcept { return form_; }
 
  private:
-  struct AxisForm {
+  /// An axis that is exact or in powers of two, of multiples of a power of two: without a branch, since what a launch's branches
+  /// did before is forgotten when the driver is done.
+  struct PlainAxis {
+    std::uint64_t minimum = 1;
+    std::uint64_t range = 0;   // maximum - minimum
+    std::uint64_t below = 0;   // bits that no size may have: multiple_of - 1
+    std::uint64_t rounds = 0;  // all bits: to a power of two; none: exact
+
+    /// Not 0 for a size that the axis does not take.
+    [[nodiscard]] std::uint64_t wrong(std::uint64_t size) const noexcept {
+      return (size & below) | static_cast<std::uint64_t>(size - minimum > range);
+    }
+    /// BucketPolicy::high of a size that the axis takes; of another, any number.
+    [[nodiscard]] std::uint64_t high(std::uint64_t size) const noexcept {
+      const std::uint64_t before = size - 1;  // every bit under its highest, set: the next number is the power of two
+      const std::uint64_t under = ~std::uint64_t{0} >> std::countl_zero(2 * before | 1) >> 1;
+      const std::uint64_t power = (before | (under & rounds)) + 1;
+      const std::uint64_t maximum = minimum + range;
+      return power < maximum ? power : maximum;
+    }
+  };
+  /// Any other.
+  struct AnyAxis {
     std::uint64_t minimum = 1;
     std::uint64_t range = 0;  // maximum - minimum
     // value % multiple_of == 0, without a division: a multiple of the odd part times its inverse modulo 2^64 is the quotient, and
@@ -102,34 +117,28 @@ class Bucketing {
     std::uint64_t inverse = 1;
     std::uint64_t largest_quotient = ~std::uint64_t{0};
     int twos = 0;
-    PolicyKind kind = PolicyKind::exact;
     const BucketPolicy* policy = nullptr;
 
     [[nodiscard]] bool takes(std::uint64_t value) const noexcept {
       return value - minimum <= range && std::rotr(value * inverse, twos) <= largest_quotient;
     }
-    /// BucketPolicy::high of a value that the axis takes; of another, any number.
-    [[nodiscard]] std::uint64_t high(std::uint64_t value) const noexcept {
-      if (kind == PolicyKind::exact) return value;
-      const std::uint64_t maximum = minimum + range;
-      if (kind == PolicyKind::pow2) {
-        // The power of two at or above value; its highest bit is that of value - 1, doubled. 1 is its own.
-        const std::uint64_t power = value <= 1 ? 1 : std::uint64_t{2} << (63 - std::countl_zero(value - 1));
-        return power < maximum ? power : maximum;
-      }
-      return static_cast<std::uint64_t>(
-          policy->high(static_cast<std::int64_t>(value), static_cast<std::int64_t>(maximum)));
-    }
   };
-  static AxisForm form_of(std::int64_t minimum, std::int64_t maximum, std::int64_t multiple,
-                          const BucketPolicy& policy);
+  static PlainAxis plain(const Axis& axis) noexcept;
+  static AnyAxis any(const Axis& axis) noexcept;
+  /// The high bit of each selection that is past its last value.
+  [[nodiscard]] std::uint64_t wrong_selections(std::uint64_t selections) const noexcept {
+    return ((selections + past_selections_) | selections) & top_of_selections_;
+  }
+  [[nodiscard]] bool find_any(const Problem& problem, BucketWords& bucket) const noexcept;
 
   BucketForm form_;
   // Each index is under 128, and so is what each byte of `past_selections_` adds to it to reach 128 when it is past its last value:
   // no byte carries into the next.
   std::uint64_t past_selections_ = 0;
   std::uint64_t top_of_selections_ = 0;
-  std::array<AxisForm, max_axes> axes_;
+  bool is_plain_ = true;
+  std::array<PlainAxis, max_axes> plain_;  // where all axes are
+  std::array<AnyAxis, max_axes> any_;      // where one is not
 };
 
 }  // namespace kiln::spec
