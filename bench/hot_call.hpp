@@ -101,9 +101,11 @@ class HotCall {
   void launch_plan() const { plan.launch(problem, arguments, stream); }
   /// The same kernels with the same arguments, laid out beforehand.
   void launch_bare() const {
-    for (const auto& call : calls_)
-      kiln::cuda::check(driver_(&call->config, call->function, const_cast<void**>(call->parameters.data()), nullptr),
+    for (const auto& each : calls_) {
+      const kiln::jit::PassCall& call = each->call;
+      kiln::cuda::check(driver_(&call.config, call.function, const_cast<void**>(call.parameters.data()), nullptr),
                         "cuLaunchKernelEx");
+    }
   }
 
   // The stages.
@@ -184,11 +186,17 @@ class HotCall {
   }
 
   void arrange_all() {
-    const kiln::jit::LaunchInput input{frame_, arguments, stream, workspace_.pointer(), 0};
-    for (std::size_t pass = 0; pass < executable_->passes(); ++pass)
-      executable_->arrange(pass, input, *calls_.emplace_back(std::make_unique<kiln::jit::PassCall>()));
+    for (std::size_t pass = 0; pass < executable_->passes(); ++pass) {
+      auto& [frame, call] = *calls_.emplace_back(std::make_unique<Arranged>());
+      frame = frame_;
+      executable_->arrange(pass, {frame, arguments, stream, workspace_.pointer(), 0}, call);
+    }
   }
 
+  struct Arranged {
+    kiln::jit::CallFrame frame;
+    kiln::jit::PassCall call;  // points into the frame
+  };
   decltype(kiln::cuda::Driver::cuLaunchKernelEx) driver_ = kiln::cuda::Driver::get().cuLaunchKernelEx;
   kiln::spec::Bucketing bucketing_;
   kiln::engine::HotTable table_;
@@ -196,8 +204,8 @@ class HotCall {
   std::vector<kiln::cuda::Buffer> buffers_;
   std::unique_ptr<kiln::jit::Executable> executable_;
   kiln::cuda::Buffer workspace_;
-  kiln::jit::CallFrame frame_;
-  std::vector<std::unique_ptr<kiln::jit::PassCall>> calls_;  // one a pass; a call points into itself
+  mutable kiln::jit::CallFrame frame_;
+  std::vector<std::unique_ptr<Arranged>> calls_;  // one a pass
   mutable kiln::Arguments moved_;
   mutable std::size_t turn_ = 0;
 };

@@ -9,6 +9,41 @@ namespace {
 
 constexpr std::string_view no_workspace = "its plan has no workspace for this stream";
 
+/// A launch is counted on its way to the driver, when what counting touches is fetched beside all else; after it, these lines would be
+/// waited for alone. One that is not made is taken back.
+struct Counted {
+  Counted(Counters& of, const PlanState& launched)
+      : counters(of), plan(launched), origin(plan.count_as()), before(counters.count(origin)) {}
+  ~Counted() {
+    if (!made) [[unlikely]]
+      take_back(counters, plan, origin);
+  }
+  Counted(const Counted&) = delete;
+  Counted& operator=(const Counted&) = delete;
+  [[gnu::cold, gnu::noinline]] static void take_back(Counters& counters, const PlanState& plan,
+                                                     Origin origin) noexcept {
+    counters.take_back(origin);
+    plan.take_back(origin);
+  }
+
+  Counters& counters;
+  const PlanState& plan;
+  const Origin origin;
+  const std::int64_t before;  // launches of this origin in this thread's shard
+  bool made = false;
+};
+
+[[noreturn, gnu::cold, gnu::noinline]] void refuse_frame(const PlanState& plan, const Problem& problem,
+                                                         const Arguments& arguments) {
+  throw Error(ErrorKind::bad_input, plan.executable.explain_frame(problem, arguments));
+}
+
+[[noreturn, gnu::cold, gnu::noinline]] void refuse_problem(const spec::Op& op, const Problem& problem,
+                                                           const Problem& bucket) {
+  throw Error(ErrorKind::bad_input, fmt::format("{}: the problem {} is not of this plan's bucket, {}", op.name,
+                                                spec::to_string(op, problem), spec::to_string(op, bucket)));
+}
+
 }  // namespace
 
 OpState::OpState(State& engine_state, const spec::Op& described)
@@ -20,7 +55,7 @@ OpState::OpState(State& engine_state, const spec::Op& described)
 
 std::size_t OpState::index() const noexcept { return static_cast<std::size_t>(&op - engine.ops.read_so_far().data()); }
 
-void OpState::check_lengths(const Arguments& arguments) const {
+[[gnu::noinline]] void OpState::check_lengths(const Arguments& arguments) const {
   for (std::size_t i = 0; i < max_axes; ++i) {
     if ((arguments.lengths_set >> i & 1U) == 0) continue;
     if ((on_device_ >> i & 1U) == 0)
@@ -37,7 +72,7 @@ void OpState::check_lengths(const Arguments& arguments) const {
 }
 
 /// One launch in Histogram::stride comes here.
-void OpState::sample(const PlanState& plan, const Problem& problem) noexcept {
+[[gnu::noinline]] void OpState::sample(const PlanState& plan, const Problem& problem) noexcept {
   if (is_stand_in(plan.origin)) plan.samples.fetch_add(1, std::memory_order_relaxed);
   if (!engine.histogram) return;
   engine.histogram->histogram.add(static_cast<std::uint32_t>(index()), problem);
@@ -48,7 +83,7 @@ void OpState::count(const PlanState& plan, const Problem& problem, Origin origin
     sample(plan, problem);
 }
 
-Origin OpState::launch(const Problem& problem, const Arguments& arguments, CUstream stream) {
+inline Origin OpState::launch(const Problem& problem, const Arguments& arguments, CUstream stream) {
   spec::BucketWords bucket;
   if (!bucketing.find(problem, bucket)) [[unlikely]]
     spec::check_problem(op, problem);  // throws, saying what is wrong
@@ -58,39 +93,67 @@ Origin OpState::launch(const Problem& problem, const Arguments& arguments, CUstr
   return launch_plan(*plan, problem, arguments, stream);
 }
 
-Origin OpState::launch_plan(const PlanState& whole, const Problem& problem, const Arguments& arguments,
-                            CUstream stream) {
-  if (arguments.lengths_set != 0) check_lengths(arguments);
+/// Flat, so that what a hit executes lies in one piece and in order: it is read from caches further away, since the driver was in the nearest
+/// ones after the launch before.
+[[gnu::hot, gnu::flatten]] Origin OpState::launch_plan(const PlanState& whole, const Problem& problem,
+                                                       const Arguments& arguments, CUstream stream) {
+  if (arguments.lengths_set != 0) [[unlikely]]
+    check_lengths(arguments);
   const PlanState& plan = whole.at(problem);
   jit::CallFrame frame;
-  if (!plan.executable.fill(frame, problem, arguments))
-    throw Error(ErrorKind::bad_input, plan.executable.explain_frame(problem, arguments));
-  if (plan.executable.admits(frame, arguments) != jit::Admission::admitted)
+  if (!plan.executable.fill(frame, problem, arguments)) [[unlikely]]
+    refuse_frame(plan, problem, arguments);
+  if (plan.executable.admits(frame, arguments) != jit::Admission::admitted) [[unlikely]]
     return launch_fallback(plan, frame, problem, arguments, stream);
-  if (!run(plan, frame, arguments, stream)) return launch_stand_in(problem, arguments, stream, no_workspace);
-  const bool hit = plan.origin == Origin::overlay || plan.origin == Origin::base;
-  const bool again = plan.launched.load(std::memory_order_relaxed);
-  if (!again) plan.launched.store(true, std::memory_order_relaxed);
-  const Origin origin = hit && again ? Origin::hot : plan.origin;
-  count(plan, problem, origin);
-  return origin;
+  Counted counted(engine.counters, plan);
+  if (!run(plan, frame, arguments, stream)) [[unlikely]]
+    return launch_stand_in(problem, arguments, stream, no_workspace);
+  counted.made = true;
+  if (Histogram::is_sample(counted.before)) [[unlikely]]
+    sample(plan, problem);
+  return counted.origin;
 }
 
-bool OpState::run(const PlanState& plan, const jit::CallFrame& frame, const Arguments& arguments, CUstream stream) {
+bool OpState::run(const PlanState& plan, jit::CallFrame& frame, const Arguments& arguments, CUstream stream) {
   CUdeviceptr workspace = 0;
-  if (plan.workspaces->bytes() > 0) {
+  if (plan.executable.workspace_bytes() > 0) [[unlikely]] {
     workspace = plan.workspaces->find(stream);
     if (workspace == 0) workspace = make_workspace(plan, stream);
     if (workspace == 0) return false;
   }
   const CUdeviceptr reports = arguments.lengths_set != 0 ? engine.length_reports.of(index()) : 0;
   CUresult result = plan.executable.launch(frame, arguments, stream, workspace, reports);
-  if (result == CUDA_ERROR_INVALID_CONTEXT) {  // this thread has no current context, or another device's
-    const cuda::Context::Scope scope(engine.context);
-    result = plan.executable.launch(frame, arguments, stream, workspace, reports);
-  }
-  if (result != CUDA_SUCCESS) refuse(plan, result, stream);
+  if (result == CUDA_ERROR_INVALID_CONTEXT) [[unlikely]]
+    result = run_in_context(plan, frame, arguments, stream, workspace, reports);
+  if (result != CUDA_SUCCESS) [[unlikely]]
+    refuse(plan, result, stream);
   return true;
 }
 
+/// For a thread that has no current context, or another device's.
+[[gnu::cold, gnu::noinline]] CUresult OpState::run_in_context(const PlanState& plan, jit::CallFrame& frame,
+                                                              const Arguments& arguments, CUstream stream,
+                                                              CUdeviceptr workspace, CUdeviceptr reports) {
+  const cuda::Context::Scope scope(engine.context);
+  return plan.executable.launch(frame, arguments, stream, workspace, reports);
+}
+
 }  // namespace kiln::engine
+
+namespace kiln {
+
+[[gnu::hot, gnu::flatten]] Origin Op::launch(const Problem& problem, const Arguments& arguments, Stream stream) const {
+  return state_->launch(problem, arguments, stream);
+}
+
+[[gnu::hot, gnu::flatten]] Origin Plan::launch(const Problem& problem, const Arguments& arguments,
+                                               Stream stream) const {
+  spec::BucketWords bucket;
+  if (!op_->bucketing.find(problem, bucket)) [[unlikely]]
+    spec::check_problem(op_->op, problem);
+  if (!op_->bucketing.form().is(bucket, state_->bucket)) [[unlikely]]
+    engine::refuse_problem(op_->op, problem, state_->bucket);
+  return op_->launch_plan(*state_, problem, arguments, stream);
+}
+
+}  // namespace kiln

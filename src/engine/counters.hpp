@@ -32,6 +32,10 @@ class Counters {
     counter.store(before + 1, std::memory_order_relaxed);
     return before;
   }
+  /// Of a launch that was counted and then not made, by the same thread.
+  void take_back(Origin origin) noexcept {
+    shards_[thread_number()].origins[static_cast<std::size_t>(origin)].fetch_sub(1, std::memory_order_relaxed);
+  }
   void count_constraint_fallback() noexcept { constraint_fallbacks_.fetch_add(1, std::memory_order_relaxed); }
   void count_stale() noexcept { stale_.fetch_add(1, std::memory_order_relaxed); }
   void count(Miss miss) noexcept { misses_[static_cast<std::size_t>(miss)].fetch_add(1, std::memory_order_relaxed); }

@@ -54,7 +54,7 @@ void OpState::require_tensors(const Problem& problem, const Arguments& arguments
 }
 
 /// The first implementation whose default is legal serves; on a capturing stream, the first that is loaded.
-Origin OpState::launch_fallback(const PlanState& refused, const jit::CallFrame& frame, const Problem& problem,
+Origin OpState::launch_fallback(const PlanState& refused, jit::CallFrame& frame, const Problem& problem,
                                 const Arguments& arguments, CUstream stream) {
   require_tensors(problem, arguments);
   std::string reasons =

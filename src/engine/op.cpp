@@ -100,24 +100,9 @@ Arguments Op::arguments(std::initializer_list<Argument> arguments) const {
   return result;
 }
 
-Origin Op::launch(const Problem& problem, const Arguments& arguments, Stream stream) const {
-  return state_->launch(problem, arguments, stream);
-}
-
 Plan Op::plan(const Problem& problem, Stream stream) const {
   spec::check_problem(state_->op, problem);
   return {state_, state_->make_ready(problem, stream)};
-}
-
-Origin Plan::launch(const Problem& problem, const Arguments& arguments, Stream stream) const {
-  spec::BucketWords bucket;
-  if (!op_->bucketing.find(problem, bucket)) [[unlikely]]
-    spec::check_problem(op_->op, problem);
-  if (!op_->bucketing.form().is(bucket, state_->bucket)) [[unlikely]]
-    throw Error(ErrorKind::bad_input,
-                fmt::format("{}: the problem {} is not of this plan's bucket, {}", op_->op.name,
-                            spec::to_string(op_->op, problem), spec::to_string(op_->op, state_->bucket)));
-  return op_->launch_plan(*state_, problem, arguments, stream);
 }
 
 Origin Plan::origin() const noexcept { return state_->origin; }

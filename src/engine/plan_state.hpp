@@ -50,9 +50,9 @@ class Workspaces {
 /// Of a bucket, or of one part of a bucket that is split.
 struct PlanState {
   PlanState(Problem bucket_of_plan, jit::Executable loaded, Origin from)
-      : bucket(bucket_of_plan),
+      : origin(from),
         executable(std::move(loaded)),
-        origin(from),
+        bucket(bucket_of_plan),
         workspaces(std::make_unique<Workspaces>(executable.workspace_bytes(), executable.workspace_zeroed())) {}
 
   /// The part of the bucket that a problem of it lies in: a lower part's plan, or this one. No lock, no allocation.
@@ -73,9 +73,24 @@ struct PlanState {
     std::unique_ptr<PlanState> plan;
   };
 
-  Problem bucket;
-  jit::Executable executable;
+  /// What its next launch counts as: the first of a hit as overlay or base, later ones as hot.
+  [[nodiscard]] Origin count_as() const noexcept {
+    const Origin counted = counts_as.load(std::memory_order_relaxed);
+    if (counted == Origin::overlay || counted == Origin::base) [[unlikely]]
+      counts_as.store(Origin::hot, std::memory_order_relaxed);
+    return counted;
+  }
+  /// It was not made.
+  void take_back(Origin counted) const noexcept { counts_as.store(counted, std::memory_order_relaxed); }
+
+  // What launches read; the executable is laid out for them too.
+  std::vector<LowerPart> lower_parts;  // of a bucket that is split, by edge
+  std::size_t split_axis = 0;
   Origin origin;
+  mutable std::atomic<Origin> counts_as{origin};
+  jit::Executable executable;
+
+  Problem bucket;
   const spec::Implementation* described = nullptr;
   spec::Config values;  // of its parameters
   std::string implementation;
@@ -83,9 +98,6 @@ struct PlanState {
   double cost_ns = 0;
   bool stale = false;
   std::unique_ptr<Workspaces> workspaces;
-  std::vector<LowerPart> lower_parts;  // of a bucket that is split, by edge
-  std::size_t split_axis = 0;
-  mutable std::atomic<bool> launched{false};  // its first launch counts as overlay or base, later ones as hot
   /// Of a stand-in: its launches, one in Histogram::stride. On a line of its own: the others are read at each launch.
   alignas(64) mutable std::atomic<std::int64_t> samples{0};
 };

@@ -65,8 +65,9 @@ struct OpState {
   [[nodiscard]] std::size_t index() const noexcept;  // of the op in the engine
   void check_lengths(const Arguments& arguments) const;
   /// False, and nothing is launched, on a capturing stream that the plan has no workspace for.
-  [[nodiscard]] bool run(const PlanState& plan, const jit::CallFrame& frame, const Arguments& arguments,
-                         CUstream stream);
+  [[nodiscard]] bool run(const PlanState& plan, jit::CallFrame& frame, const Arguments& arguments, CUstream stream);
+  [[nodiscard]] CUresult run_in_context(const PlanState& plan, jit::CallFrame& frame, const Arguments& arguments,
+                                        CUstream stream, CUdeviceptr workspace, CUdeviceptr reports);
   /// Throws what a launch that the driver refused comes to.
   [[noreturn]] void refuse(const PlanState& plan, CUresult result, CUstream stream) const;
   /// The workspace for a stream that has none yet; 0 when it is capturing.
@@ -74,7 +75,7 @@ struct OpState {
   void count(const PlanState& plan, const Problem& problem, Origin origin) noexcept;
   void sample(const PlanState& plan, const Problem& problem) noexcept;
   void require_tensors(const Problem& problem, const Arguments& arguments) const;
-  Origin launch_fallback(const PlanState& refused, const jit::CallFrame& frame, const Problem& problem,
+  Origin launch_fallback(const PlanState& refused, jit::CallFrame& frame, const Problem& problem,
                          const Arguments& arguments, CUstream stream);
   [[nodiscard]] std::optional<std::string> why_default_cannot_serve(const spec::Implementation& implementation,
                                                                     const Problem& bucket) const;

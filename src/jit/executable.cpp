@@ -86,9 +86,9 @@ Executable::Executable(const spec::Op& op, const spec::Implementation& implement
   for (const auto& [tensor, bytes] : implementation.alignment) {
     if (!spec::Op::takes_part(op.tensors[static_cast<std::size_t>(tensor)], frame)) continue;
     const std::int64_t alignment = constant_of(bytes, frame, "alignment");
-    if (alignment < 1 || (alignment & (alignment - 1)) != 0)
-      throw Error(ErrorKind::bad_manifest, fmt::format("{}: alignment {} is {}, not a power of two",
-                                                       implementation.file, bytes.text(), alignment));
+    if (alignment < 1 || alignment > most_alignment || (alignment & (alignment - 1)) != 0)
+      throw Error(ErrorKind::bad_manifest, fmt::format("{}: alignment {} is {}, not a power of two of at most {}",
+                                                       implementation.file, bytes.text(), alignment, most_alignment));
     auto& entry = alignment_[static_cast<std::size_t>(tensor)];
     entry.mask = std::max(entry.mask, static_cast<std::uint64_t>(alignment - 1));
   }
@@ -119,7 +119,8 @@ void Executable::make_form(const spec::Op& op, std::span<const std::int64_t> fra
   form_ = make_launch_form({ranges_, bucket, axes_, runtime_, constraints_, passes_});
   for (std::size_t i = 0; i < alignment_.size(); ++i)
     if (alignment_[i].mask != 0 || alignment_[i].required)
-      form_.tensors.push_back({alignment_[i].mask, alignment_[i].required ? 1U : 0U, static_cast<std::uint32_t>(i)});
+      form_.tensors.push_back({static_cast<std::uint32_t>(alignment_[i].mask),
+                               static_cast<std::uint16_t>(alignment_[i].required), static_cast<std::uint16_t>(i)});
 }
 
 bool Executable::covers(const Problem& problem) const noexcept {

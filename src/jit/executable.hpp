@@ -30,7 +30,7 @@ std::optional<std::string> broken_fixed_constraint(const spec::Op& op, const spe
 
 enum class Admission : std::uint8_t { admitted, constraint, tensor };
 
-class Executable {
+class alignas(64) Executable {
  public:
   /// Loads the cubin into the current context and folds every expression over `frame` (spec::make_frame at the bucket's upper edge) and
   /// over its exact axes: problems of other exact sizes may not be launched, those of other buckets may.
@@ -61,14 +61,26 @@ class Executable {
   [[nodiscard]] std::string explain(const CallFrame& call, const Arguments& arguments) const;
 
   /// Whether the driver takes a launch of every pass: grids, clusters, arguments, TMA descriptors. For who can ask another executable
-  /// instead; a launch finds out by itself. Precondition: admitted.
-  [[nodiscard]] bool fits(const CallFrame& call, const Arguments& arguments) const noexcept;
+  /// instead; a launch finds out by itself. Precondition: as launch has it.
+  [[nodiscard]] bool fits(CallFrame& call, const Arguments& arguments) const noexcept;
 
-  /// Launches every pass. Precondition: admitted. `workspace` has workspace_bytes(); `reports` has a 64-bit word an axis, where kernels
-  /// leave a length on the device that is past its bound, or is 0: nowhere. Gives the driver's answer, the first that is not
-  /// CUDA_SUCCESS; throws Error(bad_input) for geometry that these sizes make impossible.
-  [[nodiscard]] CUresult launch(const CallFrame& call, const Arguments& arguments, CUstream stream,
-                                CUdeviceptr workspace, CUdeviceptr reports = 0) const;
+  /// Launches every pass. Precondition: filled for these arguments, and admitted. `workspace` has workspace_bytes(); `reports` has a
+  /// 64-bit word an axis, where kernels leave a length on the device that is past its bound, or is 0: nowhere. Gives the driver's answer,
+  /// the first that is not CUDA_SUCCESS; throws Error(bad_input) for geometry that these sizes make impossible.
+  [[nodiscard]] CUresult launch(CallFrame& call, const Arguments& arguments, CUstream stream, CUdeviceptr workspace,
+                                CUdeviceptr reports = 0) const {
+    const LaunchInput input{call, arguments, stream, workspace, reports};
+    PassCall to;
+    for (const PassForm& pass : form_.passes) {
+      if (!pass.arrange(input, to)) [[unlikely]]
+        refuse(pass, call);
+      const CUresult result =
+          launch_kernel_(&to.config, to.function, const_cast<void**>(to.parameters.data()), nullptr);
+      if (result != CUDA_SUCCESS) [[unlikely]]
+        return result;
+    }
+    return CUDA_SUCCESS;
+  }
 
   /// Whether its first pass may begin before what precedes it in the stream has ended.
   [[nodiscard]] bool overlaps_predecessor() const noexcept;
@@ -99,17 +111,19 @@ class Executable {
   void load_constraints(const spec::Op& op, const spec::Implementation& implementation,
                         std::span<const std::int64_t> frame);
   void load_workspaces(const spec::Implementation& implementation, std::span<const std::int64_t> frame);
-  [[noreturn]] void refuse(const LoadedPass& pass, const CallFrame& call) const;
+  /// Says which argument or size of the grid is out of its limits.
+  [[noreturn, gnu::cold]] void refuse(const PassForm& form, const CallFrame& call) const;
   /// Whether the problem has the exact sizes that this was made for.
   [[nodiscard]] bool covers(const Problem& problem) const noexcept;
   void make_form(const spec::Op& op, std::span<const std::int64_t> frame);
 
   void load_runtime(const spec::Op& op, std::span<const std::int64_t> frame);
 
-  // What launches read.
-  LaunchForm form_;
+  // What launches read, from the beginning of a cache line.
   decltype(cuda::Driver::cuLaunchKernelEx) launch_kernel_;
   std::int64_t workspace_bytes_ = 0;
+  LaunchForm form_;
+
   bool workspace_zeroed_ = false;
 
   std::shared_ptr<Module> module_;

@@ -1,4 +1,4 @@
-// The end of the call lane: geometry from real sizes, arguments by address, the driver's launch.
+// What few launches need of their forms, out of the way of those that do not; and what a launch that cannot be says.
 #include <algorithm>
 
 #include "jit/executable.hpp"
@@ -7,25 +7,20 @@
 namespace kiln::jit {
 namespace {
 
-inline bool compute(const PassForm& form, const PassForm::Computed& how, const LaunchInput& input,
-                    ComputedArguments& computed) {
+inline bool compute_one(const PassForm& form, const PassForm::Computed& how, const LaunchInput& input) {
+  CallFrame& to = input.frame;
   switch (how.kind) {
     case spec::ArgumentKind::workspace:
-      computed.values[how.to] = static_cast<std::int64_t>(input.workspace) + how.offset;
-      return true;
-    case spec::ArgumentKind::length:
-      computed.lengths[how.to] = {input.arguments.lengths[how.from],
-                                  input.reports == 0 ? 0 : input.reports + how.from * sizeof(std::uint64_t),
-                                  static_cast<std::int32_t>(input.frame.slots[how.from]), 0};
+      to.values[how.to] = static_cast<std::int64_t>(input.workspace) + how.offset;
       return true;
     case spec::ArgumentKind::tensor_map: {
       const void* address = input.arguments.tensors[how.from];
-      if (!form.maps[how.to].find(address, input.frame.view(), computed.maps[how.to])) [[unlikely]]
-        form.maps[how.to].make(address, input.frame.view(), *form.kernel, computed.maps[how.to]);
+      if (!form.maps[how.to].find(address, input.frame.view(), to.maps[how.to])) [[unlikely]]
+        form.maps[how.to].make(address, input.frame.view(), *form.kernel, to.maps[how.to]);
       return true;
     }
     default: {
-      std::int64_t& value = computed.values[how.to];
+      std::int64_t& value = to.values[how.to];
       return how.value.evaluate(input.frame.view(), value) && value >= how.minimum && value <= how.maximum;
     }
   }
@@ -45,30 +40,32 @@ bool takes_grid(const LoadedPass& pass, const CUlaunchConfig& config) {
 
 }  // namespace
 
-bool PassForm::arrange(const LaunchInput& input, PassCall& call) const {
+bool PassForm::compute(const LaunchInput& input) const {
+  std::copy(constants.begin(), constants.end(), input.frame.values.begin());
   for (const Computed& each : computed)
-    if (!compute(*this, each, input, call.computed)) return false;
-  call.function = function;
-  call.config = config;
-  call.config.hStream = input.stream;
-  for (const GridSize& size : grid) {
-    std::int64_t blocks = 0;
-    if (!size.blocks.evaluate(input.frame.view(), blocks) || blocks < 1 || blocks > size.most) return false;
-    call.config.*size.dimension = static_cast<unsigned>(blocks);
-  }
-  const std::array<const void*, 4> sources = {input.arguments.tensors.data(), input.frame.slots.data(),
-                                              constants.data(), &call.computed};
-  const void** parameter = call.parameters.data();
-  for (const Argument& each : arguments)
-    *parameter++ = static_cast<const std::byte*>(sources[static_cast<std::size_t>(each.source)]) + each.offset;
+    if (!compute_one(*this, each, input)) return false;
+  return true;
+}
+
+bool LaunchForm::fill_checked(std::size_t i, CallFrame& call, const Arguments& arguments) const noexcept {
+  return runtime[i].fill((arguments.runtime_set >> i & 1U) != 0, arguments.runtime[i], call.view(),
+                         call.slots[axes + i]);
+}
+
+bool LaunchForm::open_hold(const CallFrame& call, const Arguments& arguments) const noexcept {
+  const auto& open = !is_inside(call)                             ? constraints_elsewhere
+                     : (arguments.runtime_set & constrained) == 0 ? constraints_at_defaults
+                                                                  : constraints;
+  for (const spec::Formula& each : open)
+    if (!each.truth(call.view())) return false;
   return true;
 }
 
 void Executable::arrange(std::size_t pass, const LaunchInput& input, PassCall& call) const {
-  if (!form_.passes[pass].arrange(input, call)) refuse(passes_[pass], input.frame);
+  if (!form_.passes[pass].arrange(input, call)) refuse(form_.passes[pass], input.frame);
 }
 
-bool Executable::fits(const CallFrame& frame, const Arguments& arguments) const noexcept {
+bool Executable::fits(CallFrame& frame, const Arguments& arguments) const noexcept {
   PassCall call;
   try {
     for (std::size_t i = 0; i < passes_.size(); ++i)
@@ -80,23 +77,8 @@ bool Executable::fits(const CallFrame& frame, const Arguments& arguments) const 
   }
 }
 
-CUresult Executable::launch(const CallFrame& frame, const Arguments& arguments, CUstream stream, CUdeviceptr workspace,
-                            CUdeviceptr reports) const {
-  const LaunchInput input{frame, arguments, stream, workspace, reports};
-  PassCall call;
-  for (const PassForm& pass : form_.passes) {
-    if (!pass.arrange(input, call)) [[unlikely]]
-      refuse(passes_[static_cast<std::size_t>(&pass - form_.passes.data())], frame);
-    const CUresult result =
-        launch_kernel_(&call.config, call.function, const_cast<void**>(call.parameters.data()), nullptr);
-    if (result != CUDA_SUCCESS) [[unlikely]]
-      return result;
-  }
-  return CUDA_SUCCESS;
-}
-
-/// Says which argument or size of the grid is out of its limits.
-void Executable::refuse(const LoadedPass& pass, const CallFrame& call) const {
+void Executable::refuse(const PassForm& form, const CallFrame& call) const {
+  const LoadedPass& pass = passes_[static_cast<std::size_t>(&form - form_.passes.data())];
   for (const LoadedArgument& argument : pass.arguments)
     if (argument.kind == spec::ArgumentKind::expression)
       size_or_throw(argument.value, call.view(), argument.minimum, argument.maximum, pass.kernel, "an argument");

@@ -89,87 +89,84 @@ class PassMaker {
     form_.config.numAttrs = pass.attribute_count;
     form_.function = pass.function;
     form_.kernel = &pass.kernel;
-    form_.constants.reserve(pass.arguments.size());
-    add_size(pass.grid[0], &CUlaunchConfig::gridDimX, most_grid_x);
-    add_size(pass.grid[1], &CUlaunchConfig::gridDimY, most_grid_yz);
-    add_size(pass.grid[2], &CUlaunchConfig::gridDimZ, most_grid_yz);
-    for (const LoadedArgument& argument : pass.arguments) form_.arguments.push_back(place(argument));
+    add_size(pass.grid[0], &CUlaunchConfig::gridDimX);
+    add_size(pass.grid[1], &CUlaunchConfig::gridDimY);
+    add_size(pass.grid[2], &CUlaunchConfig::gridDimZ);
+    for (std::size_t i = 0; i < pass.arguments.size(); ++i)
+      form_.offsets[i] = static_cast<std::uint16_t>(place(pass.arguments[i]));
+    form_.argument_pieces = pieces(pass.arguments.size());
+    form_.computes = !form_.constants.empty() || !form_.computed.empty();
   }
   PassForm take() { return std::move(form_); }
 
  private:
-  using Source = PassForm::Source;
+  static std::uint8_t pieces(std::size_t count) {
+    return static_cast<std::uint8_t>((count + PassForm::piece - 1) / PassForm::piece);
+  }
 
-  void add_size(const spec::Expression& blocks, unsigned CUlaunchConfig::*dimension, std::int64_t most) {
-    const spec::Formula formula(blocks.within(ranges_));
-    const auto value = formula.constant_value();
-    if (value && *value >= 1 && *value <= most)
+  void add_size(const spec::Expression& blocks, unsigned CUlaunchConfig::*dimension) {
+    const PassForm::GridSize size{dimension, spec::Formula(blocks.within(ranges_))};
+    const auto value = size.blocks.constant_value();
+    if (value && *value >= 1 && *value <= size.most())
       form_.config.*dimension = static_cast<unsigned>(*value);
     else
-      form_.grid.push_back({dimension, most, formula});
+      form_.grid.push_back(size);
   }
 
-  static PassForm::Argument at(Source source, std::size_t offset) {
-    return {source, static_cast<std::uint16_t>(offset)};
+  /// The next element of CallFrame::values.
+  std::size_t value(std::int64_t constant) {
+    form_.constants.push_back(constant);
+    return offsetof(CallFrame, values) + (form_.constants.size() - 1) * sizeof constant;
   }
 
-  PassForm::Argument constant(std::int64_t value) {
-    form_.constants.push_back(value);
-    return at(Source::constants, (form_.constants.size() - 1) * sizeof value);
-  }
-
-  /// An argument that the launch computes into element `to` of an array of ComputedArguments.
-  PassForm::Argument computed(PassForm::Computed how, std::size_t to, std::size_t array, std::size_t element) {
-    how.to = static_cast<std::uint8_t>(to);
+  std::size_t computed(PassForm::Computed how) {
+    how.to = static_cast<std::uint8_t>(form_.constants.size());
     form_.computed.push_back(std::move(how));
-    return at(Source::computed, array + to * element);
+    return value(0);
   }
 
-  PassForm::Argument value(PassForm::Computed how) {
-    return computed(std::move(how), values_++, offsetof(ComputedArguments, values), sizeof(std::int64_t));
-  }
-
-  PassForm::Argument place(const LoadedArgument& argument) {
+  /// Where in CallFrame the argument lies.
+  std::size_t place(const LoadedArgument& argument) {
     const auto index = static_cast<std::uint16_t>(argument.index);
     switch (argument.kind) {
-      case spec::ArgumentKind::tensor: return at(Source::tensors, index * sizeof(const void*));
+      case spec::ArgumentKind::tensor: return offsetof(CallFrame, tensors) + index * sizeof(const void*);
       case spec::ArgumentKind::axis:
-      case spec::ArgumentKind::runtime: return at(Source::frame, index * sizeof(std::int64_t));
-      case spec::ArgumentKind::workspace: return value({argument.kind, 0, 0, argument.offset, {}, 0, 0});
+      case spec::ArgumentKind::runtime: return offsetof(CallFrame, slots) + index * sizeof(std::int64_t);
+      case spec::ArgumentKind::workspace: return computed({argument.kind, 0, 0, argument.offset, {}, 0, 0});
       case spec::ArgumentKind::expression: {
         const spec::Formula formula(argument.value.within(ranges_));
         const auto number = formula.constant_value();
-        if (number && *number >= argument.minimum && *number <= argument.maximum) return constant(*number);
-        return value({argument.kind, 0, 0, 0, formula, argument.minimum, argument.maximum});
+        if (number && *number >= argument.minimum && *number <= argument.maximum) return value(*number);
+        return computed({argument.kind, 0, 0, 0, formula, argument.minimum, argument.maximum});
       }
       case spec::ArgumentKind::length:
-        return computed({argument.kind, 0, index, 0, {}, 0, 0}, index, offsetof(ComputedArguments, lengths),
-                        sizeof(AxisLength));
+        form_.lengths = static_cast<std::uint8_t>(form_.lengths | 1U << index);
+        return offsetof(CallFrame, lengths) + index * sizeof(AxisLength);
       case spec::ArgumentKind::tensor_map: break;
     }
+    const std::size_t map = form_.maps.size();
     form_.maps.emplace_back(argument, slots_of(argument, ranges_));
-    return computed({argument.kind, 0, index, 0, {}, 0, 0}, form_.maps.size() - 1, offsetof(ComputedArguments, maps),
-                    sizeof(CUtensorMap));
+    form_.computed.push_back({argument.kind, static_cast<std::uint8_t>(map), index, 0, {}, 0, 0});
+    return offsetof(CallFrame, maps) + map * sizeof(CUtensorMap);
   }
 
   std::span<const spec::Range> ranges_;
   PassForm form_;
-  std::size_t values_ = 0;
 };
 
 }  // namespace
 
 LaunchForm make_launch_form(const LaunchFormParts& parts) {
   LaunchForm form;
-  form.axes = parts.axes;
+  form.axes = static_cast<std::uint8_t>(parts.axes);
   for (std::size_t i = 0; i < parts.axes; ++i)
     if (!parts.op[i].single()) form.bucket.push_back({i, parts.bucket[i].lowest, parts.bucket[i].highest});
-  form.runtime_pieces = (parts.runtime.size() + LaunchForm::piece - 1) / LaunchForm::piece;
   std::vector<spec::Range> at_defaults(parts.bucket.begin(), parts.bucket.end());
   for (std::size_t i = 0; i < parts.runtime.size(); ++i) {
     const RuntimeForm& each = form.runtime.emplace_back(form_of(parts.runtime[i], parts.op));
     const auto constant = each.has_value && each.value_holds ? each.value.constant_value() : std::nullopt;
     form.declared |= 1U << i;
+    if (each.given_holds) form.any_given |= 1U << i;
     form.defaults[i] = constant.value_or(0);
     if (!constant) form.open_defaults |= 1U << i;
     // A default may be over earlier ones: what is known of those may settle it.
@@ -179,10 +176,16 @@ LaunchForm make_launch_form(const LaunchFormParts& parts) {
   }
   form.constraints = open_constraints(parts.constraints, parts.bucket);
   form.constraints_elsewhere = open_constraints(parts.constraints, parts.op);
+  form.has_constraints = !form.constraints_elsewhere.empty();
   form.constraints_at_defaults = open_constraints(parts.constraints, at_defaults);
   for (std::size_t i = 0; i < parts.runtime.size(); ++i)
     if (is_used(parts, static_cast<int>(parts.axes + i))) form.constrained |= 1U << i;
-  for (const LoadedPass& pass : parts.passes) form.passes.push_back(PassMaker(pass, parts.op).take());
+  for (const LoadedPass& pass : parts.passes) {
+    form.passes.push_back(PassMaker(pass, parts.op).take());
+    for (const LoadedArgument& argument : pass.arguments)
+      if (argument.kind == spec::ArgumentKind::tensor && argument.index >= LaunchForm::few_tensors)
+        form.many_tensors = true;
+  }
   return form;
 }
 

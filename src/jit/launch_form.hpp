@@ -17,12 +17,6 @@
 
 namespace kiln::jit {
 
-/// The dynamic part of a frame at one call: axes, then run-time values (integers as numbers, reals as bits).
-struct CallFrame {
-  std::array<std::int64_t, max_axes + max_runtime> slots;
-  [[nodiscard]] std::span<const std::int64_t> view() const noexcept { return slots; }
-};
-
 /// kiln::axis_length of templates/common/length.cuh, as the device sees it.
 struct AxisLength {
   const std::int32_t* on_device;
@@ -32,27 +26,32 @@ struct AxisLength {
 };
 static_assert(sizeof(AxisLength) == 24);
 
-/// Arguments of one pass that are computed at each launch; the others lie in the call's Arguments, its frame, or the form.
-struct ComputedArguments {
-  std::array<CUtensorMap, spec::max_tensor_maps> maps;
+/// The dynamic part of a frame at one call, and what kernel arguments point into. Of each array as much is set as there is.
+struct CallFrame {
+  std::array<std::int64_t, max_axes + max_runtime>
+      slots;  // axes, then run-time values (integers as numbers, reals as bits)
+  std::array<const void*, max_tensors> tensors;
+  // What a pass computes for itself: the next one may write over it, since the driver has copied it.
   std::array<AxisLength, max_axes> lengths;
-  std::array<std::int64_t, spec::max_arguments> values;
+  std::array<std::int64_t, spec::max_arguments> values;  // of constants, expressions and workspaces
+  std::array<CUtensorMap, spec::max_tensor_maps> maps;
+
+  [[nodiscard]] std::span<const std::int64_t> view() const noexcept { return slots; }
 };
 
 inline constexpr std::int64_t most_grid_x = 2147483647;
 inline constexpr std::int64_t most_grid_yz = 65535;
 
-/// What cuLaunchKernelEx is given for one pass.
+/// What cuLaunchKernelEx is given for one pass. It points into the call's frame.
 struct PassCall {
   CUlaunchConfig config;
   CUfunction function;
   std::array<const void*, spec::max_arguments> parameters;
-  ComputedArguments computed;
 };
 
 /// What all passes of one launch are given.
 struct LaunchInput {
-  const CallFrame& frame;
+  CallFrame& frame;  // filled for this problem and these arguments
   const Arguments& arguments;
   CUstream stream;
   CUdeviceptr workspace;
@@ -84,55 +83,109 @@ struct RuntimeForm {
   }
 };
 
+inline constexpr std::int64_t most_alignment = std::int64_t{1} << 31;
+
 struct TensorForm {
-  std::uint64_t mask = 0;    // address bits that must be 0
-  std::uint32_t lowest = 0;  // 1: null is refused
-  std::uint32_t tensor = 0;
+  std::uint32_t mask = 0;    // address bits that must be 0
+  std::uint16_t lowest = 0;  // 1: null is refused
+  std::uint16_t tensor = 0;
 };
 
-struct PassForm {
-  /// Where an argument lies, and how far in.
-  enum class Source : std::uint8_t { tensors, frame, constants, computed };
-  struct Argument {
-    Source source;
-    std::uint16_t offset;  // bytes
-  };
+/// Up to `most` of them, in place.
+template <typename T, std::size_t most>
+class Few {
+ public:
+  void push_back(T item) { items_[count_++] = std::move(item); }
+  [[nodiscard]] const T* begin() const noexcept { return items_.data(); }
+  [[nodiscard]] const T* end() const noexcept { return items_.data() + count_; }
+  [[nodiscard]] std::size_t size() const noexcept { return count_; }
+
+ private:
+  std::size_t count_ = 0;
+  std::array<T, most> items_{};
+};
+
+/// In the order in which a launch reads it, from the beginning of a cache line: when the driver is done with the launch before, none of this
+/// is near the processor any more, and each line that a launch touches costs it nanoseconds.
+struct alignas(64) PassForm {
   struct Computed {
     spec::ArgumentKind kind;
-    std::uint8_t to;          // index into ComputedArguments
-    std::uint16_t from;       // tensor, or axis
+    std::uint8_t to;          // index into CallFrame::values, or maps
+    std::uint16_t from;       // tensor
     std::int64_t offset = 0;  // into the workspace
     spec::Formula value;
     std::int64_t minimum = 0, maximum = 0;  // of value
   };
   struct GridSize {
     unsigned CUlaunchConfig::*dimension;
-    std::int64_t most;
     spec::Formula blocks;
+    [[nodiscard]] std::int64_t most() const noexcept {
+      return dimension == &CUlaunchConfig::gridDimX ? most_grid_x : most_grid_yz;
+    }
   };
+  static constexpr std::size_t piece = 8;  // of arguments: whole pieces need no loop over single ones
 
   CUlaunchConfig config{};  // sizes that a bucket fixes are in place
   CUfunction function = nullptr;
-  std::vector<GridSize> grid;  // the others
-  std::vector<Argument> arguments;
+  std::array<std::uint16_t, spec::max_arguments> offsets{};  // of each argument, in bytes into CallFrame
+  std::uint8_t argument_pieces = 0;
+  std::uint8_t lengths = 0;             // bit i: axis i has one
+  bool computes = false;                // there are constants, or computed ones
+  Few<GridSize, 3> grid;                // the other sizes
+  std::vector<std::int64_t> constants;  // CallFrame::values, 0 where they are computed
   std::vector<Computed> computed;
-  std::vector<std::int64_t> constants;
-  std::vector<TensorMaps> maps;  // by ComputedArguments::maps
+  std::vector<TensorMaps> maps;  // by CallFrame::maps
   const std::string* kernel = nullptr;
 
   /// False when a size or an argument is out of its limits. Throws as TensorMaps::make does.
-  [[nodiscard]] bool arrange(const LaunchInput& input, PassCall& call) const;
+  [[nodiscard]] bool arrange(const LaunchInput& input, PassCall& call) const {
+    call.config = config;
+    call.config.hStream = input.stream;
+    call.function = function;
+    for (const GridSize& size : grid) {
+      std::int64_t blocks = 0;
+      if (!size.blocks.evaluate(input.frame.view(), blocks) || blocks < 1 || blocks > size.most()) [[unlikely]]
+        return false;
+      call.config.*size.dimension = static_cast<unsigned>(blocks);
+    }
+    if (computes) [[unlikely]] {
+      if (!compute(LaunchInput(input))) return false;  // a copy: the input itself stays in registers
+    }
+    for (unsigned left = lengths; left != 0; left &= left - 1)
+      arrange_length(input, static_cast<std::size_t>(std::countr_zero(left)));
+    const auto* const frame = reinterpret_cast<const std::byte*>(&input.frame);
+    const void** parameter = call.parameters.data();
+    const std::uint16_t* offset = offsets.data();
+    for (const std::uint16_t* const end = offset + argument_pieces * piece; offset != end; offset += piece) {
+      for (std::size_t i = 0; i < piece; ++i) parameter[i] = frame + offset[i];
+      parameter += piece;
+    }
+    return true;
+  }
+
+ private:
+  static void arrange_length(const LaunchInput& input, std::size_t axis) noexcept {
+    const CUdeviceptr report = input.reports + axis * sizeof(std::uint64_t);
+    input.frame.lengths[axis] = {input.arguments.lengths[axis], input.reports == 0 ? 0 : report,
+                                 static_cast<std::int32_t>(input.frame.slots[axis]), 0};
+  }
+  [[nodiscard]] bool compute(const LaunchInput& input) const;
 };
 
+/// Of all passes; laid out as a PassForm is.
 struct LaunchForm {
-  std::size_t axes = 0;
-  static constexpr std::size_t piece = 4;
-  std::size_t runtime_pieces = 0;   // that hold all run-time values
+  static constexpr int few_tensors = max_tensors / 2;
+
   std::uint32_t declared = 0;       // bit i: there is a run-time value i
   std::uint32_t open_defaults = 0;  // bit i: its default is not in `defaults`
+  std::uint32_t any_given = 0;      // bit i: what is given for it holds, whatever it is
+  std::uint8_t axes = 0;
+  bool many_tensors = false;     // kernels take one past few_tensors
+  bool has_constraints = false;  // of constraints_elsewhere, which hold wherever the others do
+  std::vector<PassForm> passes;
   std::array<std::int64_t, max_runtime> defaults{};
+  Few<TensorForm, max_tensors> tensors;  // whose addresses must be looked at
   std::vector<RuntimeForm> runtime;
-  std::vector<TensorForm> tensors;  // whose addresses must be looked at
   /// Constraints that a size of the bucket can break; then those that are open when no run-time value of `constrained` is given, and the
   /// defaults hold; then those that any size of the op can break, for a plan that stands in for another bucket's.
   std::vector<spec::Formula> constraints, constraints_at_defaults, constraints_elsewhere;
@@ -142,37 +195,46 @@ struct LaunchForm {
   };
   std::vector<Bucketed> bucket;   // the axes that are not exact
   std::uint32_t constrained = 0;  // bit i: run-time value i stands in a constraint
-  std::vector<PassForm> passes;
 
   [[nodiscard]] bool fill(CallFrame& call, const Problem& problem, const Arguments& arguments) const noexcept {
     // In whole pieces, which need no loop over single slots: what lies behind is written over.
+    constexpr std::size_t half = max_runtime / 2;
     std::memcpy(call.slots.data(), problem.axes.data(), sizeof problem.axes);
     std::int64_t* const values = call.slots.data() + axes;
-    for (std::size_t i = 0; i < runtime_pieces; ++i)
-      std::memcpy(values + i * piece, defaults.data() + i * piece, piece * sizeof(std::int64_t));
+    std::memcpy(values, defaults.data(), half * sizeof(std::int64_t));
+    if (declared >> half != 0) [[unlikely]]
+      std::memcpy(values + half, defaults.data() + half, half * sizeof(std::int64_t));
+    std::memcpy(call.tensors.data(), arguments.tensors.data(), few_tensors * sizeof(const void*));
+    if (many_tensors) [[unlikely]]
+      call.tensors = arguments.tensors;
     // In order: a default may be over values before it.
     for (std::uint32_t left = (arguments.runtime_set & declared) | open_defaults; left != 0; left &= left - 1) {
       const auto i = static_cast<std::size_t>(std::countr_zero(left));
-      if (!runtime[i].fill((arguments.runtime_set >> i & 1U) != 0, arguments.runtime[i], call.view(), values[i]))
+      if ((arguments.runtime_set & any_given) >> i & 1U) [[likely]]
+        values[i] = arguments.runtime[i];
+      else if (!fill_checked(i, call, arguments))
         return false;
     }
     return true;
   }
   [[nodiscard]] bool takes(const Arguments& arguments) const noexcept {
+    bool wrong = false;
     for (const TensorForm& each : tensors) {
       const auto address = reinterpret_cast<std::uint64_t>(arguments.tensors[each.tensor]);
-      if ((address & each.mask) != 0 || address < each.lowest) return false;
+      wrong |= ((address & each.mask) != 0) | (address < each.lowest);
     }
-    return true;
+    return !wrong;
   }
   [[nodiscard]] bool holds(const CallFrame& call, const Arguments& arguments) const noexcept {
-    const auto& open = !is_inside(call)                             ? constraints_elsewhere
-                       : (arguments.runtime_set & constrained) == 0 ? constraints_at_defaults
-                                                                    : constraints;
-    for (const spec::Formula& each : open)
-      if (!each.truth(call.view())) return false;
-    return true;
+    if (!has_constraints) [[likely]]
+      return true;
+    return open_hold(call, arguments);
   }
+
+ private:
+  /// Of a run-time value that is given, or has no constant default.
+  [[nodiscard]] bool fill_checked(std::size_t i, CallFrame& call, const Arguments& arguments) const noexcept;
+  [[nodiscard]] bool open_hold(const CallFrame& call, const Arguments& arguments) const noexcept;
   [[nodiscard]] bool is_inside(const CallFrame& call) const noexcept {
     for (const Bucketed& each : bucket)
       if (call.slots[each.axis] < each.lowest || call.slots[each.axis] > each.highest) return false;

@@ -33,6 +33,7 @@ bool stops_early(Operation operation) {
 Formula::Formula(const Expression& expression) {
   Tail tail;
   if (append(*expression.tree_, tail)) {
+    settle(tail);
     if (steps_ > 0) tail_ = std::make_shared<const Tail>(std::move(tail));
     return;
   }
@@ -87,6 +88,14 @@ bool Formula::append_step(Operation operation, std::int64_t operand, Tail& tail)
   return true;
 }
 
+void Formula::settle(const Tail& tail) noexcept {
+  std::size_t step = 0;
+  if (step < steps_ && tail.chain[step].operation == Operation::ceil_div && tail.chain[step].shifts)
+    shift_ = tail.chain[step++].shift;
+  if (step < steps_ && tail.chain[step].operation == Operation::multiply) times_ = tail.chain[step++].operand;
+  is_share_ = start_ == Start::slot && step == steps_;
+}
+
 bool Formula::same_chain(const Formula& other) const noexcept {
   if (start_ == Start::expression || start_ != other.start_ || steps_ != other.steps_) return false;
   if (slot_ != other.slot_ || constant_ != other.constant_) return false;
@@ -108,7 +117,7 @@ inline bool Formula::take(const Step& step, std::int64_t& value) noexcept {
   return result.ok();
 }
 
-bool Formula::evaluate_tail(std::span<const std::int64_t> frame, std::int64_t& number) const noexcept {
+bool Formula::evaluate_steps(std::span<const std::int64_t> frame, std::int64_t& number) const noexcept {
   if (start_ == Start::expression) {
     const Value value = tail_->expression.evaluate(frame);
     number = value.number;

@@ -128,6 +128,20 @@ TEST_CASE("a plan that was made ready is captured in every mode, and its graph r
   }
 }
 
+TEST_CASE("a launch that the driver refuses is not counted, and the one after it counts as the first") {
+  const Machine machine;
+  const Engine engine(options(""));
+  const ScaleCall call(engine, 64, 128);
+  static_cast<void>(call.op.plan(call.problem, machine.stream()));
+  control("fail cuLaunchKernelEx CUDA_ERROR_INVALID_VALUE");
+  static_cast<void>(error_of([&] { call.op.launch(call.problem, call.arguments, machine.stream()); }));
+  control("heal");
+  CHECK(engine.stats().launches() == 0);
+  CHECK(call.op.launch(call.problem, call.arguments, machine.stream()) == Origin::overlay);
+  CHECK(call.op.launch(call.problem, call.arguments, machine.stream()) == Origin::hot);
+  CHECK(engine.stats().launches() == 2);
+}
+
 TEST_CASE("a capture that needs a fallback that was not loaded is told so, and stays valid") {
   const Machine machine;
   const Engine engine(options(""));

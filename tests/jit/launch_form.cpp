@@ -254,3 +254,38 @@ TEST_CASE("what a bucket settles is not looked at again at launches") {
   CHECK(form.passes[0].grid.size() == 1);       // rows alone
   CHECK(form.passes[0].config.gridDimX == 128);
 }
+
+TEST_CASE("a call's frame holds every run-time value and every tensor, many or few") {
+  for (const std::size_t count : {1, 7, 8, 9, 16}) {
+    CAPTURE(count);
+    std::vector<Range> ranges = {{1, 64}};
+    ranges.resize(1 + count);
+    std::vector<spec::Runtime> runtime(count);
+    LoadedPass pass;
+    pass.grid = {Expression::constant(1), Expression::constant(1), Expression::constant(1)};
+    Arguments arguments;
+    for (std::size_t i = 0; i < count; ++i) {
+      runtime[i].type = RuntimeType::i64;
+      runtime[i].default_integer = Expression::constant(static_cast<std::int64_t>(100 + i));
+      pass.arguments.resize(2 *
+                            (i + 1));  // a tensor's, which is the kind that they are made as, and a run-time value's
+      pass.arguments[2 * i].index = static_cast<int>(i);
+      pass.arguments[2 * i + 1].kind = spec::ArgumentKind::runtime;
+      pass.arguments[2 * i + 1].index = static_cast<int>(1 + i);
+      arguments.tensors[i] = reinterpret_cast<const void*>(4096 * (i + 1));
+    }
+    const LaunchForm form = make_launch_form({ranges, ranges, 1, runtime, {}, {&pass, 1}});
+    arguments.set(RuntimeId{static_cast<std::uint8_t>(count - 1), RuntimeId::Kind::integer}, std::int64_t{7});
+    Problem problem;
+    problem.axes[0] = 3;
+    CallFrame frame;
+    REQUIRE(form.fill(frame, problem, arguments));
+    PassCall call;
+    REQUIRE(form.passes[0].arrange({frame, arguments, nullptr, 0, 0}, call));
+    CHECK(frame.slots[0] == 3);
+    for (std::size_t i = 0; i < count; ++i) {
+      CHECK(at<const void*>(call.parameters[2 * i]) == arguments.tensors[i]);
+      CHECK(at<std::size_t>(call.parameters[2 * i + 1]) == (i + 1 < count ? 100 + i : 7));
+    }
+  }
+}
