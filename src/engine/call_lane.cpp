@@ -83,7 +83,7 @@ void OpState::count(const PlanState& plan, const Problem& problem, Origin origin
     sample(plan, problem);
 }
 
-inline Origin OpState::launch(const Problem& problem, const Arguments& arguments, CUstream stream) {
+Origin OpState::launch(const Problem& problem, const Arguments& arguments, CUstream stream) {
   spec::BucketWords bucket;
   if (!bucketing.find(problem, bucket)) [[unlikely]]
     spec::check_problem(op, problem);  // throws, saying what is wrong

@@ -84,7 +84,13 @@ void OpState::make_missed_workspaces(const PlanState& plan) {
     const auto missed = std::ranges::find(missed_, plan.bucket, &Missed::bucket);
     if (missed != missed_.end()) streams = missed->streams.get();
   }
-  if (streams != nullptr) plan.make_workspaces_as(*streams);
+  if (streams == nullptr) return;
+  try {
+    plan.make_workspaces_as(*streams);
+  } catch (const Error& error) {
+    if (error.kind() != ErrorKind::out_of_memory)
+      throw;  // the caller lacks nothing; captures on those streams will be told
+  }
 }
 
 std::vector<const PlanState*> OpState::stand_ins(const Problem& problem, CUstream stream) {

@@ -57,6 +57,7 @@ void OpState::require_tensors(const Problem& problem, const Arguments& arguments
 Origin OpState::launch_fallback(const PlanState& refused, jit::CallFrame& frame, const Problem& problem,
                                 const Arguments& arguments, CUstream stream) {
   require_tensors(problem, arguments);
+  frame.tensors = arguments.tensors;  // what was refused may take fewer than what serves
   std::string reasons =
       fmt::format("{} {}: {}", refused.implementation, refused.config, refused.executable.explain(frame, arguments));
   std::string missing;  // on a capturing stream

@@ -80,8 +80,10 @@ struct PlanState {
       counts_as.store(Origin::hot, std::memory_order_relaxed);
     return counted;
   }
-  /// It was not made.
-  void take_back(Origin counted) const noexcept { counts_as.store(counted, std::memory_order_relaxed); }
+  /// It was not made: the next one is the first, if this one was.
+  void take_back(Origin counted) const noexcept {
+    if (counted != Origin::hot) counts_as.store(counted, std::memory_order_relaxed);
+  }
 
   // What launches read; the executable is laid out for them too.
   std::vector<LowerPart> lower_parts;  // of a bucket that is split, by edge

@@ -1,6 +1,8 @@
 // The call lane: real sizes and addresses, bad input, captures, threads.
 #include <algorithm>
 #include <atomic>
+#include <fstream>
+#include <iterator>
 #include <thread>
 
 #include "e2e/engine_fixture.hpp"
@@ -15,6 +17,23 @@ using kiln::Origin;
 
 namespace {
 
+/// tile_scale with so many tensors that x is the ninth: the winner takes it by a TMA descriptor, the default by its address.
+std::filesystem::path wide_op(const TemporaryFolder& folder) {
+  const std::filesystem::path to = folder / "ops";
+  std::filesystem::create_directories(to);
+  std::filesystem::copy(std::filesystem::path(KILN_SOURCE_DIR) / "tests/ops/tile_scale", to / "tile_scale");
+  std::ifstream in(to / "tile_scale/op.toml");
+  std::string text{std::istreambuf_iterator<char>(in), {}};
+  const std::size_t x = text.find("x = {"), y = text.find("y = {");
+  const std::string of_x = text.substr(x, y - x), of_y = text.substr(y, text.find('\n', y) + 1 - y);
+  std::string tensors = of_y;
+  for (int i = 1; i < 8; ++i)
+    tensors += "unused_" + std::to_string(i) + " = { shape = [\"1\"], dtype = \"dtype\", optional = true }\n";
+  text.replace(x, of_x.size() + of_y.size(), tensors + of_x);
+  std::ofstream(to / "tile_scale/op.toml") << text;
+  return to;
+}
+
 constexpr int global = Graph::global, thread_local_ = Graph::thread_local_, relaxed = Graph::relaxed;
 
 }  // namespace
@@ -25,6 +44,26 @@ TEST_CASE("an address that the winner cannot take is served by an implementation
   CHECK(ScaleCall(engine, 64, 128).launch(machine.stream()) == Origin::overlay);
   CHECK(ScaleCall(engine, 64, 128, 4).launch(machine.stream()) == Origin::default_);
   CHECK(engine.stats().constraint_fallbacks == 1);
+}
+
+TEST_CASE("what serves in place of a winner gets tensors that the winner does not take by address") {
+  const Machine machine;
+  const TemporaryFolder folder;
+  kiln::Options chosen = options("");
+  chosen.template_paths = {wide_op(folder)};
+  const Engine engine(chosen);
+  const Floats x(64 * 64), y(64 * 64);
+  const kiln::Op op = engine.op("tile_scale");
+  const kiln::Problem problem = op.problem({{"rows", 20}, {"cols", 64}, {"dtype", "f32"}});
+  const auto launch = [&](std::size_t misalignment) {
+    x.upload(ramp(20 * 64), misalignment);
+    return op.launch(problem, op.arguments({{"x", x.address(misalignment)}, {"y", y.address()}, {"scale", 3.0}}),
+                     machine.stream());
+  };
+  CHECK(launch(0) == Origin::overlay);
+  REQUIRE(op.plan(problem).implementation() == "tma");
+  CHECK(launch(4) == Origin::default_);
+  CHECK(y.download()[1000] == 3 * ramp(1001)[1000]);
 }
 
 TEST_CASE("an address that nothing can take is refused with the tensor and its alignment") {
