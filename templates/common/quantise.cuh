@@ -73,10 +73,10 @@ struct block_scale {
 };
 
 __device__ __forceinline__ block_scale scale_of(float largest) {
-  largest = fmaxf(largest, quantise_least);
-  float result;  // of a number whose reciprocal is no subnormal, which would be flushed; larger ones saturate
-  asm("rcp.approx.ftz.f32 %0, %1;" : "=f"(result) : "f"(fminf(largest, 0x1p126f)));
-  return {largest * (1.0f / e4m3_largest), e4m3_largest * result};
+  const float scale = fmaxf(largest, quantise_least) * (1.0f / e4m3_largest);
+  float inverse;  // never subnormal, which would be flushed; under an infinite scale, infinities still saturate
+  asm("rcp.approx.ftz.f32 %0, %1;" : "=f"(inverse) : "f"(fminf(scale, 0x1p126f)));
+  return {scale, inverse};
 }
 
 /// The scale of the block that N `values`, times `factor`, are neighbours of, the rest being in the 128 / N lanes beside, aligned. All

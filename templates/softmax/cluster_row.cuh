@@ -105,8 +105,9 @@ __global__ __launch_bounds__(Threads) void softmax_cluster_row(const T* x, T* y,
   const float origin = state.origin();
   const float factor = state.scale_of(state, exp);
   if (thread < peel) target[thread] = from_float<T>(exp(front - origin) * factor);
+  const T unseen = from_float<T>(0.0f * factor);  // 0, or NaN in a row that holds one
   const auto result = [&](int first, int i) {
-    if (mask != Mask::none && first >= seen) return vec<T, n>{};  // zeros where nothing is seen
+    if (mask != Mask::none && first >= seen) return vec<T, n>{}.template map<T>([=](T) { return unseen; });
     return unpack<T, n>(mine[i]).template map<T>(
         [=](T value) { return from_float<T>(exp(to_float(value) - origin) * factor); });
   };
