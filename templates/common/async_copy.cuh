@@ -1,12 +1,9 @@
-// Asynchronous copies from global to shared memory (sm_80 and later), and the shared address space they speak of.
+// Asynchronous copies from global to shared memory, 16 bytes a thread (sm_80 and later).
 #pragma once
 
-namespace kiln {
+#include "common/shared_memory.cuh"
 
-/// The 32-bit address that instructions on shared memory take.
-__device__ __forceinline__ unsigned shared_address(const void* pointer) {
-  return static_cast<unsigned>(__cvta_generic_to_shared(pointer));
-}
+namespace kiln {
 
 /// cp.async.cg.shared.global of 16 bytes, past L1; reads nothing and writes zeros when `read` is false. Both sides
 /// 16-byte aligned. All or nothing, which the instruction can do by a predicate: any other byte count costs address

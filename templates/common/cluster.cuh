@@ -1,7 +1,7 @@
 // Thread block clusters and distributed shared memory, named after the PTX that they wrap. sm_90 and later.
 #pragma once
 
-#include "common/async_copy.cuh"
+#include "common/shared_memory.cuh"
 
 namespace kiln {
 
@@ -18,11 +18,27 @@ __device__ __forceinline__ void cluster_arrive_relaxed() {
 }
 __device__ __forceinline__ void cluster_wait() { asm volatile("barrier.cluster.wait.aligned;" ::: "memory"); }
 
-/// The address of `local`, a shared variable of this block, in block `rank` of the cluster.
-__device__ __forceinline__ unsigned mapa(const void* local, unsigned rank) {
+/// Arrives with release: after cluster_wait, every thread of the cluster sees what this one wrote before.
+__device__ __forceinline__ void cluster_arrive() {
+  asm volatile("barrier.cluster.arrive.release.aligned;" ::: "memory");
+}
+
+/// The address in block `rank` of the cluster of what lies at shared address `local` in this one.
+__device__ __forceinline__ unsigned mapa(unsigned local, unsigned rank) {
   unsigned address;
-  asm("mapa.shared::cluster.u32 %0, %1, %2;" : "=r"(address) : "r"(shared_address(local)), "r"(rank));
+  asm("mapa.shared::cluster.u32 %0, %1, %2;" : "=r"(address) : "r"(local), "r"(rank));
   return address;
+}
+__device__ __forceinline__ unsigned mapa(const void* local, unsigned rank) { return mapa(shared_address(local), rank); }
+
+/// ld.shared::cluster.v4.f32 from an address that mapa gave, a multiple of 16.
+__device__ __forceinline__ float4 ld_shared_cluster(unsigned from) {
+  float4 values;
+  asm volatile("ld.shared::cluster.v4.f32 {%0, %1, %2, %3}, [%4];"
+               : "=f"(values.x), "=f"(values.y), "=f"(values.z), "=f"(values.w)
+               : "r"(from)
+               : "memory");
+  return values;
 }
 
 /// Makes `barrier` ready for one phase that completes when `bytes` bytes have come through st_async. For one thread; the

@@ -1,0 +1,98 @@
+// Boxes of tensors copied by the tensor memory accelerator (sm_90 and later).
+//
+// A tensor_map, taken as a `const __grid_constant__` parameter, holds a tensor's address, shape and strides, and the box that one copy
+// moves. Coordinates are elements and begin at the innermost dimension: x runs along memory. A load fills what lies outside of the
+// tensor with zeros, and counts it among the bytes that come; a store leaves it out. In shared memory a box lies densely, its
+// innermost row first; with the 128-byte swizzle these rows are 128 bytes, the box begins at a multiple of 1024, and the chunk of 16 bytes
+// at index c of row r lies at index c ^ (r & 7).
+//
+// One thread issues a copy for the block. Loads report their bytes to an mbarrier; stores are counted in groups by the thread that issues them.
+#pragma once
+
+#include "common/shared_memory.cuh"
+#include "common/types.cuh"
+
+namespace kiln {
+
+/// prefetch.tensormap: fetches the descriptor itself.
+__device__ __forceinline__ void prefetch_tensormap(const tensor_map* map) {
+  asm volatile("prefetch.tensormap [%0];" ::"l"(map) : "memory");
+}
+
+/// How long L2 keeps what a load brings.
+using cache_policy = unsigned long long;
+
+__device__ __forceinline__ cache_policy evict_first_policy() {
+  cache_policy policy;
+  asm("createpolicy.fractional.L2::evict_first.b64 %0, 1.0;" : "=l"(policy));
+  return policy;
+}
+__device__ __forceinline__ cache_policy evict_last_policy() {
+  cache_policy policy;
+  asm("createpolicy.fractional.L2::evict_last.b64 %0, 1.0;" : "=l"(policy));
+  return policy;
+}
+
+/// Loads the box at (x, y) to shared address `to`, and reports its bytes to `barrier`.
+__device__ __forceinline__ void tma_load_2d(unsigned to, const tensor_map* map, unsigned barrier, int x, int y) {
+  asm volatile(
+      "cp.async.bulk.tensor.2d.shared::cluster.global.mbarrier::complete_tx::bytes [%0], [%1, {%3, %4}], [%2];" ::"r"(
+          to),
+      "l"(map), "r"(barrier), "r"(x), "r"(y)
+      : "memory");
+}
+__device__ __forceinline__ void tma_load_2d(unsigned to, const tensor_map* map, unsigned barrier, int x, int y,
+                                            cache_policy policy) {
+  asm volatile(
+      "cp.async.bulk.tensor.2d.shared::cluster.global.mbarrier::complete_tx::bytes.L2::cache_hint "
+      "[%0], [%1, {%3, %4}], [%2], %5;" ::"r"(to),
+      "l"(map), "r"(barrier), "r"(x), "r"(y), "l"(policy)
+      : "memory");
+}
+
+/// The same to every block of the cluster whose rank is a bit of `blocks`: each gets the box at the address `to` of its own, and its
+/// bytes are reported to the barrier at `barrier` of its own.
+__device__ __forceinline__ void tma_load_2d_multicast(unsigned to, const tensor_map* map, unsigned barrier, int x,
+                                                      int y, unsigned short blocks) {
+  asm volatile(
+      "cp.async.bulk.tensor.2d.shared::cluster.global.mbarrier::complete_tx::bytes.multicast::cluster "
+      "[%0], [%1, {%3, %4}], [%2], %5;" ::"r"(to),
+      "l"(map), "r"(barrier), "r"(x), "r"(y), "h"(blocks)
+      : "memory");
+}
+__device__ __forceinline__ void tma_load_2d_multicast(unsigned to, const tensor_map* map, unsigned barrier, int x,
+                                                      int y, unsigned short blocks, cache_policy policy) {
+  asm volatile(
+      "cp.async.bulk.tensor.2d.shared::cluster.global.mbarrier::complete_tx::bytes.multicast::cluster.L2::cache_hint "
+      "[%0], [%1, {%3, %4}], [%2], %5, %6;" ::"r"(to),
+      "l"(map), "r"(barrier), "r"(x), "r"(y), "h"(blocks), "l"(policy)
+      : "memory");
+}
+
+/// Makes this thread's writes to shared memory seen by copies and wgmma, which go another way: before a barrier that the thread which issues
+/// them also comes to.
+__device__ __forceinline__ void fence_proxy_async() { asm volatile("fence.proxy.async.shared::cta;" ::: "memory"); }
+
+/// Stores shared memory from `from` as the box at (x, y).
+__device__ __forceinline__ void tma_store_2d(const tensor_map* map, unsigned from, int x, int y) {
+  asm volatile("cp.async.bulk.tensor.2d.global.shared::cta.bulk_group [%0, {%2, %3}], [%1];" ::"l"(map), "r"(from),
+               "r"(x), "r"(y)
+               : "memory");
+}
+
+/// The stores issued by this thread since the last commit become one group.
+__device__ __forceinline__ void tma_store_commit() { asm volatile("cp.async.bulk.commit_group;" ::: "memory"); }
+
+/// Waits until all but this thread's `pending` latest groups have read their shared memory, which may then be written.
+template <int pending>
+__device__ __forceinline__ void tma_store_wait_read() {
+  asm volatile("cp.async.bulk.wait_group.read %0;" ::"n"(pending) : "memory");
+}
+
+/// Waits until all but this thread's `pending` latest groups have written, as later kernels will see.
+template <int pending>
+__device__ __forceinline__ void tma_store_wait() {
+  asm volatile("cp.async.bulk.wait_group %0;" ::"n"(pending) : "memory");
+}
+
+}  // namespace kiln
