@@ -44,7 +44,7 @@ __device__ __forceinline__ unsigned long long wgmma_descriptor(unsigned address,
                                                                unsigned leading = 16) {
   constexpr unsigned long long swizzle_128 = 1ull << 62;
   return swizzle_128 | static_cast<unsigned long long>(stride >> 4) << 32 |
-         static_cast<unsigned long long>(leading >> 4) << 16 | (address & 0x3ffffu) >> 4;
+         static_cast<unsigned long long>(leading >> 4) << 16 | address >> 4;
 }
 
 namespace detail {

@@ -11,7 +11,7 @@
 
 namespace kiln::gemm {
 
-constexpr int least_of(int a, int b) { return a < b ? a : b; }
+__device__ constexpr int least_of(int a, int b) { return a < b ? a : b; }
 
 /// Of `width` neighbouring columns, what is the same in all rows: load it once where a thread meets them again.
 template <class Config, int width>

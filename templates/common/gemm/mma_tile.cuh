@@ -11,6 +11,7 @@
 
 #include "common/gemm/choices.cuh"
 #include "common/gemm/operand_tile.cuh"
+#include "common/gemm/tile_order.cuh"
 #include "common/types.cuh"
 #include "common/vector.cuh"
 
@@ -42,18 +43,6 @@ struct Tiling {
 /// Accumulators of a warp: m_steps x n_steps fragments of 16 x 16, each as two of 16 x 8.
 template <typename Tiles>
 using Accumulators = float[Tiles::m_steps][Tiles::n_steps * 2][4];
-
-struct TileIndex {
-  int m, n;
-};
-
-/// The order of tiles: bands of `group` rows of tiles, walked column by column, so that tiles that run together share x
-/// and w in L2.
-__device__ __forceinline__ TileIndex tile_in_bands(int index, int tiles_m, int tiles_n, int group) {
-  const int band = index / (group * tiles_n), first = band * group, within = index - first * tiles_n;
-  const int height = min(group, tiles_m - first);
-  return {first + within % height, within / height};
-}
 
 /// The product of the tiles of x and w from where the copies stand. All threads of the block take part.
 template <typename T, typename Tiles, typename XCopy, typename WCopy>

@@ -1,0 +1,315 @@
+// From the sums that a warpgroup holds to y, or to partial sums: through shared memory, where neighbours in a row of y meet.
+//
+// A warpgroup works by itself, on a piece of its part of the tile at a time: one 64-row product by up to 64 of its other dimension. A piece is
+// `rows` of y by `columns`, whichever of the two the product's 64 rows are.
+#pragma once
+
+#include "common/cluster.cuh"
+#include "common/gemm/epilogue.cuh"
+#include "common/gemm/wgmma_tile.cuh"
+#include "common/named_barrier.cuh"
+#include "common/reduce.cuh"
+#include "common/stmatrix.cuh"
+
+namespace kiln::gemm {
+
+template <typename Tiles>
+struct Piece {
+  static constexpr bool swap = Tiles::swap;
+  static constexpr int along_b =
+      least_of(64, Tiles::B::extent & -Tiles::B::extent);  // a power of two, so that pieces fill the tile
+  static constexpr int rows = swap ? along_b : wgmma_rows, columns = swap ? wgmma_rows : along_b;
+  static constexpr int of_product = Tiles::B::extent / along_b;
+  static constexpr int fragments = along_b / 8;  // of 64 x 8, 4 sums of a thread each
+
+  /// Of a warpgroup: a piece in f32, or two in 16 bits that are filled and stored in turns.
+  static constexpr int staging_bytes = rows * columns * 4;
+};
+
+__device__ __forceinline__ int warpgroup_thread() { return static_cast<int>(threadIdx.x) % warpgroup; }
+
+/// Of the consuming warpgroup alone, by barrier 1 or 2.
+__device__ __forceinline__ void warpgroup_sync() {
+  named_barrier_sync(static_cast<int>(threadIdx.x) / warpgroup, warpgroup);
+}
+
+/// Calls `each(row, column, sums)` for the pieces of this warpgroup's part of the tile at (row, column), with the piece's corner and the thread's
+/// sums of its fragments. `first`: of the warpgroup's rows of a in the tile.
+template <typename Tiles, typename Each>
+__device__ __forceinline__ void for_each_piece(const WgmmaSums<Tiles>& sums, int row, int column, int first,
+                                               Each each) {
+  using P = Piece<Tiles>;
+#pragma unroll
+  for (int i = 0; i < Tiles::row_blocks; ++i) {
+#pragma unroll
+    for (int piece = 0; piece < P::of_product; ++piece) {
+      const int along_a = first + i * wgmma_rows, along_b = piece * P::along_b;
+      each(row + (P::swap ? along_b : along_a), column + (P::swap ? along_a : along_b),
+           &sums[i][piece * P::fragments * 4]);
+    }
+  }
+}
+
+/// A piece of finished results of 16 bits in shared memory, as the copy engine takes it: rows whose chunks of 16 bytes are permuted.
+template <typename Tiles, typename Epilogue>
+struct RoundedPiece {
+  using P = Piece<Tiles>;
+  using Out = typename Epilogue::Out;
+  static constexpr int pitch = P::columns * 2, bytes = P::rows * pitch;
+  static_assert(sizeof(Out) == 2 && (pitch == 128 || pitch == 64 || pitch == 32));
+
+  static __device__ __forceinline__ unsigned offset(int row, int chunk) {
+    const int permutation = pitch == 128 ? row & 7 : pitch == 64 ? row >> 1 & 3 : row >> 2 & 1;
+    return row * pitch + (chunk ^ permutation) * 16;
+  }
+
+  /// Finishes and rounds what this thread holds of the piece at (row, column) of y.
+  static __device__ __forceinline__ void put(unsigned piece, const float* sums, int row, int column,
+                                             const Epilogue& epilogue) {
+    if constexpr (P::swap) {
+      put_transposed(piece, sums, row, column, epilogue);
+    } else {
+      put_straight(piece, sums, row, column, epilogue);
+    }
+  }
+
+  /// Stores the rows before `rows` of y, where the copy engine would store all.
+  static __device__ __forceinline__ void copy_rows(const char* piece, int row, int column, const Epilogue& epilogue) {
+    constexpr int chunks = pitch / 16;
+#pragma unroll 1
+    for (int i = warpgroup_thread(); i < P::rows * chunks && row + i / chunks < epilogue.rows; i += warpgroup) {
+      const int at = column + i % chunks * 8;
+      const auto values = load<8>(reinterpret_cast<const Out*>(piece + offset(i / chunks, i % chunks)));
+      Out* const to = epilogue.y + (row + i / chunks) * epilogue.y_stride + at;
+      if (at + 8 <= epilogue.columns) {
+        store(to, values);
+      } else {
+#pragma unroll
+        for (int j = 0; j < 8; ++j) {
+          if (at + j < epilogue.columns) to[j] = values.at[j];
+        }
+      }
+    }
+  }
+
+ private:
+  static __device__ __forceinline__ unsigned pair(float low, float high) { return from_floats<Out, 2>({low, high}); }
+
+  static __device__ __forceinline__ void put_straight(unsigned piece, const float* sums, int row, int column,
+                                                      const Epilogue& epilogue) {
+    const int lane = threadIdx.x % 32, first = warpgroup_thread() / 32 * 16;  // of the warp's 16 rows
+    const int upper = min(row + first + lane / 4, epilogue.rows - 1), lower = min(upper + 8, epilogue.rows - 1);
+    const auto of_lane = epilogue.template terms<2>(column + lane * 2 % P::columns);
+#pragma unroll
+    for (int i = 0; i < P::fragments; i += 2) {
+      unsigned matrices[4];
+#pragma unroll
+      for (int half = 0; half < 2; ++half) {
+        const float* const four = sums + (i + half) * 4;
+        const int pair_index = (i + half) * 4 + lane % 4, at = column + pair_index * 2;
+        const auto terms = from_lane(of_lane, pair_index);
+        const auto above = epilogue.template finish<2>(upper, at, terms, {four[0], four[1]});
+        const auto below = epilogue.template finish<2>(lower, at, terms, {four[2], four[3]});
+        matrices[half * 2] = pair(above.at[0], above.at[1]);
+        matrices[half * 2 + 1] = pair(below.at[0], below.at[1]);
+      }
+      stmatrix_x4(piece + offset(first + lane % 16, i + lane / 16), matrices);
+    }
+  }
+
+  /// Each lane has loaded the terms of two columns, which all rows of the piece need.
+  template <typename Terms>
+  static __device__ __forceinline__ Terms from_lane(const Terms& of_lane, int lane) {
+    Terms terms = {};
+#pragma unroll
+    for (int i = 0; i < 2; ++i) {
+      terms.shift[i] = __shfl_sync(full_warp, of_lane.shift[i], lane);
+      if constexpr (Terms::scaled) terms.factor[i] = __shfl_sync(full_warp, of_lane.factor[i], lane);
+    }
+    return terms;
+  }
+
+  /// The thread's sums are of two columns of y, which is what the 64 rows of the product are, and of neighbouring rows.
+  static __device__ __forceinline__ void put_transposed(unsigned piece, const float* sums, int row, int column,
+                                                        const Epilogue& epilogue) {
+    const int lane = threadIdx.x % 32, warp = warpgroup_thread() / 32;
+    const int left = column + warp * 16 + lane / 4, right = left + 8;
+    const auto left_terms = epilogue.template terms<1>(left), right_terms = epilogue.template terms<1>(right);
+    const auto finish_pair = [&](int at, int column, const decltype(left_terms)& terms, float first, float second) {
+      const int last = epilogue.rows - 1;
+      return pair(epilogue.template finish<1>(min(at, last), column, terms, {first}).at[0],
+                  epilogue.template finish<1>(min(at + 1, last), column, terms, {second}).at[0]);
+    };
+    const int stored_row = lane % 8 + lane / 16 * 8, chunk = warp * 2 + lane / 8 % 2;
+#pragma unroll
+    for (int i = 0; i < P::fragments; i += 2) {
+      unsigned matrices[4];
+#pragma unroll
+      for (int half = 0; half < 2 && i + half < P::fragments; ++half) {
+        const float* const four = sums + (i + half) * 4;
+        const int at = row + (i + half) * 8 + lane % 4 * 2;
+        matrices[half * 2] = finish_pair(at, left, left_terms, four[0], four[1]);
+        matrices[half * 2 + 1] = finish_pair(at, right, right_terms, four[2], four[3]);
+      }
+      if constexpr (P::fragments == 1) {
+        stmatrix_x2_trans(piece + offset(lane % 8, chunk), {matrices[0], matrices[1]});
+      } else {
+        stmatrix_x4_trans(piece + offset(i * 8 + stored_row, chunk), matrices);
+      }
+    }
+  }
+};
+
+/// Stores the warpgroup's part of the tile at (row, column) by TMA, whose copies go on while the warpgroup multiplies again. `turn` is
+/// which of the two buffers in `staging` comes next; it is kept from one tile to the next. `bounded`: y's rows end before those that `y_map` knows.
+template <typename Tiles, typename Epilogue>
+__device__ __forceinline__ void store_by_tma(const WgmmaSums<Tiles>& sums, const tensor_map* y_map, char* staging,
+                                             int& turn, int row, int column, int first, bool bounded,
+                                             const Epilogue& epilogue) {
+  using Rounded = RoundedPiece<Tiles, Epilogue>;
+  const bool issues = warpgroup_thread() == 0;
+  for_each_piece<Tiles>(sums, row, column, first, [&](int at_row, int at_column, const float* fragments) {
+    if (at_row >= epilogue.rows || at_column >= epilogue.columns) return;
+    char* const buffer = staging + turn * Rounded::bytes;
+    turn ^= 1;
+    if (issues) tma_store_wait_read<1>();  // of this buffer: only the other's may still be under way
+    warpgroup_sync();
+    Rounded::put(shared_address(buffer), fragments, at_row, at_column, epilogue);
+    fence_proxy_async();
+    warpgroup_sync();
+    if (bounded && at_row + Piece<Tiles>::rows > epilogue.rows) {
+      Rounded::copy_rows(buffer, at_row, at_column, epilogue);
+    } else if (issues) {
+      tma_store_2d(y_map, shared_address(buffer), at_column, at_row);
+    }
+    if (issues) tma_store_commit();
+  });
+}
+
+/// A piece of sums in shared memory, row by row. Each 8 neighbours stay together, but groups of a row are permuted against bank conflicts.
+template <typename Tiles>
+struct SumsPiece {
+  using P = Piece<Tiles>;
+  static constexpr int groups = P::columns / 8;
+
+  static __device__ __forceinline__ int offset(int row, int column) {  // floats
+    return row * P::columns + ((column / 8) ^ (row & (groups - 1))) * 8 + column % 8;
+  }
+
+  static __device__ __forceinline__ void put(float* piece, const float* sums) {
+    const int lane = threadIdx.x % 32, along_a = warpgroup_thread() / 32 * 16 + lane / 4, along_b = lane % 4 * 2;
+#pragma unroll
+    for (int i = 0; i < P::fragments; ++i) {
+#pragma unroll
+      for (int half = 0; half < 2; ++half) {
+        const int a = along_a + half * 8, b = along_b + i * 8;
+        const float first = sums[i * 4 + half * 2], second = sums[i * 4 + half * 2 + 1];
+        if constexpr (P::swap) {
+          piece[offset(b, a)] = first;
+          piece[offset(b + 1, a)] = second;
+        } else {
+          store(piece + offset(a, b), vec<float, 2>{first, second});
+        }
+      }
+    }
+  }
+
+  static __device__ __forceinline__ void get(float (&values)[8], const float* piece, int row, int group) {
+    const float* const from = piece + offset(row, group * 8);
+    const vec<float, 4> low = load<4>(from), high = load<4>(from + 4);
+#pragma unroll
+    for (int i = 0; i < 4; ++i) {
+      values[i] = low.at[i];
+      values[4 + i] = high.at[i];
+    }
+  }
+};
+
+/// Hands the warpgroup's part of the tile at (row, column) to `ending` by 8 neighbours, as `ending.store(row, column, terms, sums)`.
+template <typename Tiles, typename Ending>
+__device__ __forceinline__ void store_directly(const WgmmaSums<Tiles>& sums, char* staging, int row, int column,
+                                               int first, const Ending& ending) {
+  using Sums = SumsPiece<Tiles>;
+  float* const piece = reinterpret_cast<float*>(staging);
+  for_each_piece<Tiles>(sums, row, column, first, [&](int at_row, int at_column, const float* fragments) {
+    if (at_row >= ending.rows || at_column >= ending.columns) return;
+    warpgroup_sync();  // all have read the piece before
+    Sums::put(piece, fragments);
+    warpgroup_sync();
+    const int group = warpgroup_thread() % Sums::groups;  // the same in every row
+    const auto terms = ending.template terms<8>(at_column + group * 8);
+#pragma unroll 1
+    for (int i = warpgroup_thread() / Sums::groups; i < Piece<Tiles>::rows; i += warpgroup / Sums::groups) {
+      float values[8];
+      Sums::get(values, piece, i, group);
+      ending.template store<8>(at_row + i, at_column + group * 8, terms, values);
+    }
+  });
+}
+
+/// Where sums over a part of k go when a second pass adds them: a stand-in for an epilogue.
+struct PartialSums {
+  float* to;  // [rows, stride]
+  long long stride;
+  int rows;
+  long long columns;
+
+  struct none {};
+  template <int width>
+  __device__ __forceinline__ none terms(long long) const {
+    return {};
+  }
+  template <int width>
+  __device__ __forceinline__ void store(int row, long long column, none, const float (&sums)[width]) const {
+    if (row >= rows || column >= columns) return;
+#pragma unroll
+    for (int i = 0; i < width; i += 4)
+      __stwb(reinterpret_cast<float4*>(to + row * stride + column + i),
+             make_float4(sums[i], sums[i + 1], sums[i + 2], sums[i + 3]));
+  }
+};
+
+/// Adds the sums of the cluster's blocks, which hold the same tile for parts of k, in the order of their ranks, and stores the share of the tile
+/// that is this block's. `pieces` holds a tile in f32, and nothing is read or written there any more. For all consumers of the block.
+template <typename Tiles, typename Ending>
+__device__ __forceinline__ void store_over_cluster(const WgmmaSums<Tiles>& sums, char* pieces, int row, int column,
+                                                   int first, unsigned rank, const Ending& ending) {
+  using P = Piece<Tiles>;
+  using Sums = SumsPiece<Tiles>;
+  constexpr int count = Tiles::consumers * Tiles::row_blocks * P::of_product, threads = Tiles::consumers * warpgroup;
+  constexpr int groups = count * P::rows * Sums::groups;
+  float* const tile = reinterpret_cast<float*>(pieces);
+
+  float* mine = tile + first / wgmma_rows * P::of_product * P::rows * P::columns;
+  for_each_piece<Tiles>(sums, 0, 0, first, [&](int, int, const float* fragments) {
+    Sums::put(mine, fragments);
+    mine += P::rows * P::columns;
+  });
+  cluster_arrive();
+  cluster_wait();
+#pragma unroll 1
+  for (int i = static_cast<int>(rank) * threads + static_cast<int>(threadIdx.x) - warpgroup; i < groups;
+       i += threads * Tiles::cluster_k) {
+    const int piece = i / (P::rows * Sums::groups), in_piece = i % (P::rows * Sums::groups);
+    const int piece_row = in_piece / Sums::groups, group = in_piece % Sums::groups;
+    const int along_a = piece / P::of_product * wgmma_rows, along_b = piece % P::of_product * P::along_b;
+    const int at_row = row + (P::swap ? along_b : along_a) + piece_row;
+    const int at_column = column + (P::swap ? along_a : along_b) + group * 8;
+    if (at_row >= ending.rows || at_column >= ending.columns) continue;
+    const unsigned local = shared_address(tile + piece * P::rows * P::columns + Sums::offset(piece_row, group * 8));
+    float values[8] = {};
+#pragma unroll
+    for (int block = 0; block < Tiles::cluster_k; ++block) {
+      const unsigned from = mapa(local, block);
+      const float4 low = ld_shared_cluster(from), high = ld_shared_cluster(from + 16);
+      const float more[8] = {low.x, low.y, low.z, low.w, high.x, high.y, high.z, high.w};
+#pragma unroll
+      for (int j = 0; j < 8; ++j) values[j] += more[j];
+    }
+    ending.template store<8>(at_row, at_column, ending.template terms<8>(at_column), values);
+  }
+  cluster_arrive();  // the others may still read this block's sums
+  cluster_wait();
+}
+
+}  // namespace kiln::gemm

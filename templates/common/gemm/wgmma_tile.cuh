@@ -1,0 +1,215 @@
+// A tile of a product on the tensor cores of sm_90a: how wgmma reads operands that TMA writes, the ring that they pass through, and the
+// main loop.
+//
+// Of the two operands, wgmma takes one by 64 rows at a time (a) and the other whole (b). a is x and b is w, unless `swap`: then the
+// few rows of x are b, as wide as they need to be, and the result comes transposed.
+#pragma once
+
+#include "common/gemm/choices.cuh"
+#include "common/mbarrier.cuh"
+#include "common/tma.cuh"
+#include "common/types.cuh"
+#include "common/wgmma.cuh"
+
+namespace kiln::gemm {
+
+inline constexpr int wgmma_rows = 64;  // of a and of the result, of one instruction
+inline constexpr int warpgroup = 128;  // threads
+inline constexpr int span = 128;       // bytes of the swizzle: of a row of a box, and of a stage along k
+template <typename T>
+inline constexpr int stage_k = span / static_cast<int>(sizeof(T));  // elements of a stage
+
+/// One operand's part of a stage: `extent` of m or n by stage_k of k. Of the `shares` blocks of a cluster that multiply by it, each loads
+/// an equal part for all.
+///
+/// Where k runs along memory, rows of the tile are rows of shared memory, k innermost: one box. Else the tile is cut into columns of 64 elements
+/// along m or n, a box each of stage_k rows.
+template <typename T_, int extent_, bool along_k, int shares>
+struct StagedOperand {
+  using T = T_;
+  static constexpr int extent = extent_;
+  static constexpr int bytes = extent * span;
+  static constexpr major lies = along_k ? major::k : major::mn;
+
+  static constexpr int atom_bytes = 8 * span;  // 8 rows, after which the swizzle repeats
+  static constexpr int box_rows = (along_k ? extent : stage_k<T>) / shares;
+  static constexpr int column =
+      span / static_cast<int>(sizeof(T));  // elements of m or n that a box without along_k holds
+  static constexpr int column_bytes = stage_k<T> * span;
+  static_assert(box_rows % 8 == 0, "a box is whole atoms of the swizzle");
+  static_assert(along_k || (extent % column == 0 && sizeof(T) == 2));
+
+  /// Starts the copy of this block's share, to all who share it, from `outer` (of m or n) and `k` on.
+  static __device__ __forceinline__ void load(unsigned to, const tensor_map* map, unsigned full, int outer, int k,
+                                              int share) {
+    const int row = share * box_rows;
+    if constexpr (along_k) {
+      load_box(to + row * span, map, full, k, outer + row);
+    } else {
+#pragma unroll
+      for (int i = 0; i < extent / column; ++i)
+        load_box(to + i * column_bytes + row * span, map, full, outer + i * column, k + row);
+    }
+  }
+
+  /// For the product at `step` (32 bytes of k if it is the inner dimension, else as many elements of it) of the rows from `first`, a multiple of 64, on.
+  static __device__ __forceinline__ unsigned long long descriptor(unsigned tile, int first, int step) {
+    if constexpr (along_k) return wgmma_descriptor(tile + first * span + step * 32, atom_bytes);
+    return wgmma_descriptor(tile + first / column * column_bytes + step * 2 * atom_bytes, atom_bytes, column_bytes);
+  }
+
+ private:
+  static __device__ __forceinline__ void load_box(unsigned to, const tensor_map* map, unsigned full, int x, int y) {
+    if constexpr (shares == 1) {
+      tma_load_2d(to, map, full, x, y);
+    } else {
+      tma_load_2d_multicast(to, map, full, x, y, static_cast<unsigned short>((1 << shares) - 1));
+    }
+  }
+};
+
+namespace detail {
+template <bool first, typename A, typename B>
+struct choose {
+  using type = A;
+};
+template <typename A, typename B>
+struct choose<false, A, B> {
+  using type = B;
+};
+}  // namespace detail
+
+/// What a kernel is compiled for. A block is a warpgroup that loads and `consumers` that multiply: they share a tile, or
+/// take tiles in turns (`pingpong`), one storing while the other multiplies. The blocks of a cluster hold neighbouring tiles along m or n and
+/// load for each other what these share, or (cluster_k) hold parts of one tile along k.
+template <typename T, typename U, Layout layout, int tile_m_, int tile_n_, int stages_, int cluster_m_, int cluster_n_,
+          int cluster_k_, bool swap_, bool pingpong_>
+struct WgmmaTiling {
+  static constexpr int tile_m = tile_m_, tile_n = tile_n_, stages = stages_;
+  static constexpr int cluster_m = cluster_m_, cluster_n = cluster_n_, cluster_k = cluster_k_;
+  static constexpr int cluster = cluster_m * cluster_n * cluster_k;
+  static constexpr int shares = cluster_m * cluster_n;  // blocks that load for each other: all of the cluster or one
+  static constexpr bool swap = swap_, pingpong = pingpong_;
+  static_assert(cluster_m == 1 || cluster_n == 1);
+  static_assert(shares == 1 || cluster_k == 1);
+
+  using X = StagedOperand<T, tile_m, x_runs_along_k<layout>, cluster_n>;
+  using W = StagedOperand<U, tile_n, w_runs_along_k<layout>, cluster_m>;
+  using A = typename detail::choose<swap, W, X>::type;
+  using B = typename detail::choose<swap, X, W>::type;
+  static_assert(sizeof(T) == sizeof(U) && A::extent % wgmma_rows == 0);
+  static constexpr int tile_k = stage_k<T>;
+  static constexpr int k_steps = span / 32;
+  static constexpr int stage_bytes = X::bytes + W::bytes;
+
+  static constexpr int consumers = pingpong || A::extent > wgmma_rows ? 2 : 1;
+  static constexpr int threads = warpgroup * (1 + consumers);
+  /// 64-row products of one warpgroup.
+  static constexpr int row_blocks = A::extent / wgmma_rows / (pingpong ? 1 : consumers);
+  static_assert(row_blocks >= 1);
+};
+
+/// Of the consuming warpgroup: thread t holds of each 64-row product what common/wgmma.cuh says.
+template <typename Tiles>
+using WgmmaSums = float[Tiles::row_blocks][Tiles::B::extent / 2];
+
+/// The stages of a block in shared memory, and two barriers for each.
+///   full   completes a phase when the bytes of one stage have come; consumers wait for it. Its one arrival is the
+///          producer's, which announces the bytes; in a cluster some of them are copied by another block.
+///   empty  completes a phase when all warps that read the stage are done with it; the producer waits for it. In a cluster that
+///          loads for each other, it counts the warps of all blocks, for a producer writes into all of them.
+template <typename Tiles>
+struct Ring {
+  unsigned stages, barriers;  // shared addresses
+  static constexpr int bytes = Tiles::stages * Tiles::stage_bytes, barrier_bytes = Tiles::stages * 16;
+  static constexpr int readers = (Tiles::pingpong ? 1 : Tiles::consumers) * warpgroup / 32 * Tiles::shares;
+
+  __device__ __forceinline__ unsigned stage(int slot) const { return stages + slot * Tiles::stage_bytes; }
+  __device__ __forceinline__ unsigned full(int slot) const { return barriers + slot * 16; }
+  __device__ __forceinline__ unsigned empty(int slot) const { return barriers + slot * 16 + 8; }
+
+  /// For one thread.
+  __device__ __forceinline__ void make_barriers() const {
+    for (int slot = 0; slot < Tiles::stages; ++slot) {
+      mbarrier_init(full(slot), 1);
+      mbarrier_init(empty(slot), readers);
+    }
+    fence_mbarrier_init();
+  }
+
+  /// Says that this warp has read the stage.
+  __device__ __forceinline__ void release(int slot) const {
+    const unsigned lane = threadIdx.x % 32;
+    if constexpr (Tiles::shares == 1) {
+      if (lane == 0) mbarrier_arrive(empty(slot));
+    } else {
+      if (lane < Tiles::shares) mbarrier_arrive_cluster(empty(slot), lane);
+    }
+  }
+};
+
+/// Where the producer or a consumer stands in the ring.
+template <int stages>
+struct RingPosition {
+  int slot = 0;
+  unsigned parity = 0;  // of the slot's current use: the lowest bit of how often it was used before
+
+  __device__ __forceinline__ void advance() {
+    if (++slot == stages) {
+      slot = 0;
+      parity ^= 1;
+    }
+  }
+  __device__ __forceinline__ void advance(int uses) {
+    const int moved = slot + uses;
+    parity ^= moved / stages & 1;
+    slot = moved % stages;
+  }
+};
+
+/// One product of a stage: 64 rows of a, from `first` on, by all of b, at `step` of k.
+template <typename Tiles>
+__device__ __forceinline__ void multiply_step(float (&sums)[Tiles::B::extent / 2], unsigned stage, int first, int step,
+                                              bool accumulates) {
+  using A = typename Tiles::A;
+  using B = typename Tiles::B;
+  const unsigned x = stage, w = stage + Tiles::X::bytes;
+  wgmma<typename A::T, typename B::T, B::extent, A::lies, B::lies>(
+      sums, A::descriptor(Tiles::swap ? w : x, first, step), B::descriptor(Tiles::swap ? x : w, 0, step), accumulates);
+}
+
+/// Starts the products of `k_tiles` stages (at least one), by the rows of a from `first` on; the last are still under way and their stage
+/// still held when this returns.
+template <typename Tiles>
+__device__ __forceinline__ void start_products(WgmmaSums<Tiles>& sums, const Ring<Tiles>& ring,
+                                               RingPosition<Tiles::stages>& at, int first, int k_tiles) {
+  int held = at.slot;
+#pragma unroll 1
+  for (int tile = 0; tile < k_tiles; ++tile) {
+    mbarrier_wait(ring.full(at.slot), at.parity);
+    wgmma_fence();
+#pragma unroll
+    for (int step = 0; step < Tiles::k_steps; ++step) {
+#pragma unroll
+      for (int i = 0; i < Tiles::row_blocks; ++i)
+        multiply_step<Tiles>(sums[i], ring.stage(at.slot), first + i * wgmma_rows, step, tile + step > 0);
+    }
+    wgmma_commit_group();
+    wgmma_wait_group<1>();  // the products of the stage before
+    if (tile > 0) ring.release(held);
+    held = at.slot;
+    at.advance();
+  }
+}
+
+/// Waits for the last products, and gives their stage back.
+template <typename Tiles>
+__device__ __forceinline__ void finish_products(WgmmaSums<Tiles>& sums, const Ring<Tiles>& ring,
+                                                const RingPosition<Tiles::stages>& at) {
+  wgmma_wait_group<0>();
+#pragma unroll
+  for (int i = 0; i < Tiles::row_blocks; ++i) hold(sums[i]);
+  ring.release(at.slot == 0 ? Tiles::stages - 1 : at.slot - 1);
+}
+
+}  // namespace kiln::gemm
