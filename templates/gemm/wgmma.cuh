@@ -70,7 +70,7 @@ class WgmmaSchedule {
 template <typename Tiles>
 __device__ __forceinline__ void produce(const tensor_map* x_map, const tensor_map* w_map, const Ring<Tiles>& ring,
                                         const WgmmaSchedule<Tiles>& schedule) {
-  const int share = Tiles::shares == 1 ? 0 : static_cast<int>(cluster_block_rank());
+  const int rank = Tiles::shares == 1 ? 0 : static_cast<int>(cluster_block_rank());
   RingPosition<Tiles::stages> at;
   for (int index = schedule.first(); index < schedule.count(); index += schedule.step()) {
     const WgmmaWork work = schedule.at(index);
@@ -80,8 +80,8 @@ __device__ __forceinline__ void produce(const tensor_map* x_map, const tensor_ma
       mbarrier_wait(ring.empty(at.slot), at.parity ^ 1);
       mbarrier_arrive_expect_tx(ring.full(at.slot), Tiles::stage_bytes);
       const unsigned stage = ring.stage(at.slot), full = ring.full(at.slot);
-      Tiles::X::load(stage, x_map, full, work.row, k, share);
-      Tiles::W::load(stage + Tiles::X::bytes, w_map, full, work.column, k, share);
+      Tiles::X::load(stage, x_map, full, work.row, k, rank);
+      Tiles::W::load(stage + Tiles::X::bytes, w_map, full, work.column, k, rank);
     }
   }
   if constexpr (Tiles::shares > 1) {

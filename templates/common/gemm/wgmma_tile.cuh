@@ -39,10 +39,10 @@ struct StagedOperand {
   static_assert(box_rows % 8 == 0, "a box is whole atoms of the swizzle");
   static_assert(along_k || (extent % column == 0 && sizeof(T) == 2));
 
-  /// Starts the copy of this block's share, to all who share it, from `outer` (of m or n) and `k` on.
+  /// Starts the copy of this block's part, to all who share it, from `outer` (of m or n) and `k` on.
   static __device__ __forceinline__ void load(unsigned to, const tensor_map* map, unsigned full, int outer, int k,
-                                              int share) {
-    const int row = share * box_rows;
+                                              int rank) {
+    const int row = shares == 1 ? 0 : rank * box_rows;
     if constexpr (along_k) {
       load_box(to + row * span, map, full, k, outer + row);
     } else {

@@ -1,0 +1,227 @@
+#include <doctest/doctest.h>
+
+#include "emulator/cuda.hpp"
+#include "emulator/launch.hpp"
+#include "emulator/tensor_map.hpp"
+// What kernels include comes after what they take for built in.
+#include "gemm/wgmma.cuh"
+#include "matrices.hpp"
+
+namespace {
+
+using kiln::bf16;
+using kiln::f16;
+using kiln::tensor_map;
+using kiln::gemm::Layout;
+
+/// What a kernel is compiled for, as the parameters of wgmma.toml say it.
+struct Shape {
+  int tile_m, tile_n, stages;
+  int cluster_m = 1, cluster_n = 1, cluster_k = 1;
+  bool swap = false, pingpong = false;
+  int store = 0;
+  int splits = 1;
+};
+
+struct Problem {
+  std::int64_t m, n, k;
+  std::int64_t length = -1;  // on the device, where it is not m
+  unsigned clusters = 2;     // that take tiles in turns
+  std::uint32_t seed = 0;
+  int by_columns = 0;
+};
+
+template <typename T>
+tensor_map map_of(test::Matrix<T>& of, std::uint32_t box_rows, std::uint32_t box_columns, std::uint32_t swizzle) {
+  return emulator::tensor_map<tensor_map>(
+      of.data(), sizeof(T), {static_cast<std::uint32_t>(of.columns()), static_cast<std::uint32_t>(of.rows())},
+      {static_cast<std::uint64_t>(of.stride()) * sizeof(T)}, {box_columns, box_rows}, swizzle);
+}
+
+/// An operand as it lies, with rows that begin at multiples of 16 bytes.
+template <typename T>
+test::Matrix<T> stored(std::int64_t outer, std::int64_t k, bool along_k, std::uint32_t seed) {
+  const std::int64_t rows = along_k ? outer : k, columns = along_k ? k : outer;
+  return test::Matrix<T>::random(rows, columns, (columns + 47) / 16 * 16, seed);
+}
+
+template <typename T>
+void poison_rows(test::Matrix<T>& of, std::int64_t first, bool along_k) {
+  for (std::int64_t row = 0; row < of.rows(); ++row) {
+    for (std::int64_t column = 0; column < of.columns(); ++column) {
+      if ((along_k ? row : column) >= first) of.at(row, column) = test::nan_of<T>();
+    }
+  }
+}
+
+/// y = relu(x op(w) + bias) by gemm_wgmma, and gemm_reduce where the shape has splits: the largest distance from what is right once
+/// rounded. Infinite if anything else was written. x holds NaN past the length.
+template <typename T, typename U, typename Out, Layout layout, Shape shape>
+double error_of(const Problem& problem) {
+  using Config = kiln::gemm::Ending<Out, kiln::gemm::Activation::relu, kiln::gemm::Residual::none,
+                                    kiln::gemm::Scaling::none, kiln::gemm::Accumulate::no>;
+  using Tiles = kiln::gemm::WgmmaTiling<T, U, layout, shape.tile_m, shape.tile_n, shape.stages, shape.cluster_m,
+                                        shape.cluster_n, shape.cluster_k, shape.swap, shape.pingpong>;
+  using Piece = kiln::gemm::Piece<Tiles>;
+  const auto [m, n, k] = std::tuple(problem.m, problem.n, problem.k);
+  constexpr bool x_along_k = kiln::gemm::x_runs_along_k<layout>, w_along_k = kiln::gemm::w_runs_along_k<layout>;
+  auto x = stored<T>(m, k, x_along_k, 1);
+  auto w = stored<U>(n, k, w_along_k, 2);
+  auto bias = test::Matrix<Out>::random(1, n, n, 3);
+  test::Matrix<Out> y(m, n, shape.store == 1 ? n + 1 : (n + 15) / 8 * 8);
+  test::Matrix<float> partial(shape.splits * m, n, (n + 7) / 8 * 8);
+  const int held = static_cast<int>(problem.length);
+  const kiln::axis_length rows{problem.length < 0 ? nullptr : &held, nullptr, static_cast<int>(m), 0};
+  const std::int64_t length = problem.length < 0 ? m : problem.length;
+  poison_rows(x, length, x_along_k);
+
+  const tensor_map x_map = map_of(x, Tiles::X::box_rows, 128 / sizeof(T), 128);
+  const tensor_map w_map = map_of(w, Tiles::W::box_rows, 128 / sizeof(U), 128);
+  const tensor_map y_map = shape.store == 0 && sizeof(Out) == 2
+                               ? map_of(y, Piece::rows, Piece::columns, Piece::columns * sizeof(Out))
+                               : x_map;
+  const std::int64_t tiles = (m + shape.tile_m - 1) / shape.tile_m * ((n + shape.tile_n - 1) / shape.tile_n);
+  const unsigned clusters = shape.cluster_k > 1 ? static_cast<unsigned>(tiles) : problem.clusters;
+  emulator::launch(
+      {.grid = {clusters * Tiles::cluster},
+       .block = {Tiles::threads},
+       .shared_bytes = kiln::gemm::Ring<Tiles>::bytes + Tiles::consumers * Piece::staging_bytes +
+                       kiln::gemm::Ring<Tiles>::barrier_bytes,
+       .cluster = {Tiles::cluster},
+       .seed = problem.seed},
+      [&] {
+        gemm_wgmma<T, U, layout, Config, shape.tile_m, shape.tile_n, shape.stages, shape.cluster_m, shape.cluster_n,
+                   shape.cluster_k, shape.swap, shape.pingpong, shape.store, (shape.splits > 1)>(
+            x_map, w_map, y_map, y.data(), bias.data(), nullptr, nullptr, nullptr, nullptr, partial.data(), rows, n, k,
+            y.stride(), 0, 0, 0, 0, 0, 1.0f, 2, problem.by_columns, shape.splits);
+      });
+  if (shape.splits > 1) {
+    const auto threads = static_cast<unsigned>(m * ((n + 3) / 4));
+    emulator::launch({.grid = {(threads + 127) / 128}, .block = {128}, .seed = problem.seed}, [&] {
+      gemm_reduce<Config>(partial.data(), y.data(), bias.data(), nullptr, nullptr, nullptr, nullptr, rows, n,
+                          y.stride(), 0, 0, 0, 1.0f, shape.splits);
+    });
+  }
+
+  double largest = y.margins_untouched() ? 0 : INFINITY;
+  for (std::int64_t row = 0; row < m; ++row) {
+    for (std::int64_t column = 0; column < n; ++column) {
+      if (row >= length) {
+        if (!std::isnan(y.value(row, column))) return INFINITY;
+        continue;
+      }
+      double sum = bias.value(0, column);
+      for (std::int64_t i = 0; i < k; ++i)
+        sum += (x_along_k ? x.value(row, i) : x.value(i, row)) * (w_along_k ? w.value(column, i) : w.value(i, column));
+      const double right = kiln::to_double(kiln::from_float<Out>(static_cast<float>(std::max(sum, 0.0))));
+      largest = std::max(largest, test::distance(y.value(row, column), right));
+    }
+  }
+  return largest;
+}
+
+/// The same type throughout.
+template <Layout layout, Shape shape, typename T = bf16>
+double error_in(const Problem& problem) {
+  return error_of<T, T, T, layout, shape>(problem);
+}
+
+TEST_CASE("gemm_wgmma multiplies matrices that fill no whole tiles, whatever order threads and copies run in") {
+  for (const std::uint32_t seed : {0u, 1u, 2u, 3u}) {
+    CAPTURE(seed);
+    CHECK(error_in<Layout::nt, Shape{128, 64, 3}>({.m = 200, .n = 150, .k = 328, .seed = seed}) == 0);
+    CHECK(error_in<Layout::nt, Shape{64, 96, 4}, f16>({.m = 70, .n = 203, .k = 65, .seed = seed}) == 0);
+  }
+  CHECK(error_in<Layout::nt, Shape{256, 32, 2}>({.m = 300, .n = 40, .k = 7, .clusters = 1}) == 0);
+}
+
+TEST_CASE("gemm_wgmma takes operands in which m and n run along memory") {
+  CHECK(error_in<Layout::nn, Shape{64, 128, 3}>({.m = 67, .n = 200, .k = 130, .seed = 1}) == 0);
+  CHECK(error_in<Layout::tn, Shape{128, 64, 3}>({.m = 200, .n = 100, .k = 130, .seed = 2}) == 0);
+  CHECK(error_in<Layout::tt, Shape{128, 96, 3}, f16>({.m = 130, .n = 100, .k = 130, .seed = 3}) == 0);
+}
+
+TEST_CASE("gemm_wgmma's consumers take tiles in turns") {
+  for (const std::uint32_t seed : {0u, 1u, 2u, 3u}) {
+    CAPTURE(seed);
+    CHECK(error_in<Layout::nt, Shape{.tile_m = 64, .tile_n = 64, .stages = 3, .pingpong = true}>(
+              {.m = 200, .n = 150, .k = 328, .seed = seed}) == 0);
+  }
+  // A tile for one of the two, and for none.
+  CHECK(error_in<Layout::nt, Shape{.tile_m = 128, .tile_n = 64, .stages = 2, .pingpong = true}>(
+            {.m = 100, .n = 60, .k = 200, .clusters = 2, .seed = 4}) == 0);
+}
+
+TEST_CASE("the blocks of gemm_wgmma's clusters load for each other, along m and along n") {
+  for (const std::uint32_t seed : {0u, 1u, 2u, 3u}) {
+    CAPTURE(seed);
+    CHECK(error_in<Layout::nt, Shape{.tile_m = 64, .tile_n = 64, .stages = 3, .cluster_m = 2}>(
+              {.m = 200, .n = 150, .k = 200, .seed = seed}) == 0);
+    CHECK(error_in<Layout::tn, Shape{.tile_m = 128, .tile_n = 64, .stages = 2, .cluster_n = 2}>(
+              {.m = 200, .n = 150, .k = 200, .seed = seed, .by_columns = 1}) == 0);
+  }
+  CHECK(error_in<Layout::nn, Shape{.tile_m = 64, .tile_n = 64, .stages = 3, .cluster_m = 2, .pingpong = true}>(
+            {.m = 330, .n = 150, .k = 200, .seed = 5}) == 0);
+}
+
+TEST_CASE("gemm_wgmma gives few rows to the side of wgmma that may be short") {
+  for (const std::uint32_t seed : {0u, 1u, 2u}) {
+    CAPTURE(seed);
+    CHECK(error_in<Layout::nt, Shape{.tile_m = 8, .tile_n = 64, .stages = 4, .swap = true}>(
+              {.m = 5, .n = 150, .k = 328, .seed = seed}) == 0);
+    CHECK(error_in<Layout::nn, Shape{.tile_m = 16, .tile_n = 128, .stages = 4, .swap = true}, f16>(
+              {.m = 19, .n = 150, .k = 130, .seed = seed}) == 0);
+  }
+  CHECK(error_in<Layout::tn, Shape{.tile_m = 64, .tile_n = 64, .stages = 3, .swap = true}>(
+            {.m = 61, .n = 150, .k = 130, .seed = 3}) == 0);
+  CHECK(error_in<Layout::tt, Shape{.tile_m = 128, .tile_n = 64, .stages = 3, .swap = true, .pingpong = true}>(
+            {.m = 150, .n = 150, .k = 130, .seed = 4}) == 0);
+}
+
+TEST_CASE("gemm_wgmma shares k among the blocks of a cluster, or of the grid") {
+  for (const std::uint32_t seed : {0u, 1u, 2u}) {
+    CAPTURE(seed);
+    CHECK(error_in<Layout::nt, Shape{.tile_m = 16, .tile_n = 128, .stages = 4, .cluster_k = 4, .swap = true}>(
+              {.m = 13, .n = 150, .k = 328, .seed = seed}) == 0);
+    CHECK(error_in<Layout::nt, Shape{.tile_m = 64, .tile_n = 64, .stages = 4, .cluster_k = 2}>(
+              {.m = 70, .n = 150, .k = 328, .seed = seed}) == 0);
+    CHECK(error_in<Layout::nt, Shape{.tile_m = 64, .tile_n = 96, .stages = 4, .splits = 3}>(
+              {.m = 70, .n = 150, .k = 328, .seed = seed}) == 0);
+    CHECK(error_in<Layout::nt, Shape{.tile_m = 8, .tile_n = 64, .stages = 4, .swap = true, .splits = 2}>(
+              {.m = 3, .n = 150, .k = 328, .seed = seed}) == 0);
+  }
+}
+
+TEST_CASE("gemm_wgmma stores no row past a length on the device") {
+  for (const std::int64_t length : {0, 1, 64, 100, 130}) {
+    CAPTURE(length);
+    CHECK(error_in<Layout::nt, Shape{128, 64, 3}>({.m = 200, .n = 75, .k = 72, .length = length, .seed = 1}) == 0);
+    CHECK(error_in<Layout::tn, Shape{.tile_m = 64, .tile_n = 64, .stages = 3, .cluster_m = 2, .pingpong = true}>(
+              {.m = 200, .n = 75, .k = 72, .length = length, .seed = 2}) == 0);
+    CHECK(error_in<Layout::nt, Shape{.tile_m = 64, .tile_n = 64, .stages = 3, .swap = true, .store = 1}>(
+              {.m = 200, .n = 75, .k = 72, .length = length, .seed = 3}) == 0);
+    CHECK(error_in<Layout::nt, Shape{.tile_m = 32, .tile_n = 64, .stages = 3, .swap = true}>(
+              {.m = 200, .n = 75, .k = 72, .length = length, .seed = 4}) == 0);
+    CHECK(error_in<Layout::nt, Shape{.tile_m = 64, .tile_n = 64, .stages = 3, .cluster_k = 2}>(
+              {.m = 200, .n = 75, .k = 136, .length = length, .seed = 5}) == 0);
+    CHECK(error_in<Layout::nt, Shape{.tile_m = 64, .tile_n = 64, .stages = 3, .splits = 2}>(
+              {.m = 200, .n = 75, .k = 136, .length = length, .seed = 6}) == 0);
+  }
+}
+
+TEST_CASE("gemm_wgmma stores what TMA cannot") {
+  CHECK(error_in<Layout::nt, Shape{.tile_m = 64, .tile_n = 96, .stages = 3, .store = 1}>(
+            {.m = 70, .n = 101, .k = 72, .seed = 1}) == 0);
+  CHECK(error_of<bf16, bf16, float, Layout::nt, Shape{.tile_m = 128, .tile_n = 64, .stages = 3, .store = 8}>(
+            {.m = 130, .n = 101, .k = 72, .seed = 2}) == 0);
+}
+
+TEST_CASE("gemm_wgmma multiplies 8-bit floats, each 128 of k summed afresh") {
+  CHECK(error_of<kiln::e4m3, kiln::e5m2, bf16, Layout::nt, Shape{128, 64, 3}>(
+            {.m = 130, .n = 100, .k = 400, .seed = 1}) == 0);
+  CHECK(error_of<kiln::e4m3, kiln::e4m3, bf16, Layout::nt,
+                 Shape{.tile_m = 16, .tile_n = 64, .stages = 3, .cluster_k = 2, .swap = true}>(
+            {.m = 13, .n = 100, .k = 400, .seed = 2}) == 0);
+}
+
+}  // namespace
