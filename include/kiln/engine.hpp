@@ -114,7 +114,7 @@ class Op {
   [[nodiscard]] TensorId tensor(std::string_view name) const;
   [[nodiscard]] RuntimeId runtime(std::string_view name) const;
 
-  /// {{"rows", 1}, {"cols", 4096}, {"dtype", "bf16"}}. Every axis must be given; a type or choice left out takes its first value.
+  /// {{"rows", 1}, {"cols", 4096}, {"dtype", "bf16"}}. Every axis must be given; a type or choice left out takes its default.
   /// Throws Error(bad_input) naming the axis: unknown, missing, or out of its range.
   [[nodiscard]] Problem problem(std::initializer_list<Setting> settings) const;
   /// {{"x", x}, {"y", y}, {"epsilon", 1e-6}}; an axis by its name takes the device address of its length.

@@ -56,6 +56,25 @@ std::string joined(const std::vector<spec::Expression>& expressions) {
   return fmt::format("[{}]", fmt::join(texts, ", "));
 }
 
+/// "none", or "as dtype, but bf16 for e4m3".
+std::string default_text(const spec::Op& op, const spec::Selection& selection) {
+  if (selection.like < 0) return selection.values[selection.defaults[0]];
+  const spec::Selection& like = op.selections[static_cast<std::size_t>(selection.like)];
+  std::string text = "as " + like.name;
+  for (std::size_t i = 0; i < like.values.size(); ++i) {
+    const std::string& word = selection.values[selection.defaults[i]];
+    if (word != like.values[i])
+      text += fmt::format("{}{} for {}", text.find("but") == std::string::npos ? ", but " : ", ", word, like.values[i]);
+  }
+  return text;
+}
+
+std::string describe_output(const spec::Tensor& tensor) {
+  if (!tensor.initialised) return "output";
+  const std::string when = tensor.initialised->text();
+  return when == "1" ? "read and written" : fmt::format("output; read too when {}", when);
+}
+
 void print_axes(const spec::Op& op) {
   Table axes({"axis", "bucket", "> least", "> most", "> multiple of", "length on the device"});
   for (const spec::Axis& axis : op.axes)
@@ -63,9 +82,9 @@ void print_axes(const spec::Op& op) {
               format_count(axis.multiple_of), axis.on_device ? "may be" : "no"});
   print("\n" + axes.text());
   if (!op.selections.empty()) {
-    Table selections({"type or choice", "values"});
+    Table selections({"type or choice", "values", "unless given"});
     for (const spec::Selection& each : op.selections)
-      selections.row({each.name, fmt::format("{}", fmt::join(each.values, ", "))});
+      selections.row({each.name, fmt::format("{}", fmt::join(each.values, ", ")), default_text(op, each)});
     print("\n" + selections.text());
   }
 }
@@ -99,7 +118,7 @@ void print_arguments(const spec::Op& op) {
                  each.selection >= 0 ? op.selections[static_cast<std::size_t>(each.selection)].name
                                      : std::string(spec::to_string(each.dtype)),
                  joined(each.shape), joined(each.strides),
-                 each.output     ? (each.initialised ? "read and written" : "output")
+                 each.output     ? describe_output(each)
                  : each.optional ? "optional"
                                  : "",
                  each.when ? each.when->text() : ""});

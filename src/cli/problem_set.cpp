@@ -151,8 +151,6 @@ ProblemSet parse_problem_set(const spec::Op& op, std::span<const std::string> wo
   for (std::size_t i = 0; i < op.axes.size(); ++i)
     if (set.axes[i].empty())
       fail(op, fmt::format("axis '{}' is missing, expected {}=SIZE, a list or a range", names[i], names[i]));
-  for (auto& values : set.selections)
-    if (values.empty()) values.push_back(0);
   return set;
 }
 
@@ -169,8 +167,11 @@ std::vector<Problem> buckets_of(const spec::Op& op, const ProblemSet& set, std::
       }
     buckets = std::move(product);
   };
-  for (std::size_t i = 0; i < op.selections.size(); ++i)
+  for (std::size_t i = 0; i < op.selections.size(); ++i) {
     multiply(set.selections[i], [i](Problem& problem, std::uint8_t value) { problem.selections[i] = value; });
+    if (!set.selections[i].empty()) continue;
+    for (Problem& bucket : buckets) bucket.selections[i] = op.selections[i].default_beside(bucket);
+  }
   for (std::size_t i = 0; i < op.axes.size(); ++i)
     multiply(edges_of(op, i, set.axes[i], most), [i](Problem& problem, std::int64_t edge) { problem.axes[i] = edge; });
   return buckets;

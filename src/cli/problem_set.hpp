@@ -19,8 +19,9 @@ struct Range {
 };
 
 struct ProblemSet {
-  std::vector<std::vector<Range>> axes;               // one an axis of the op
-  std::vector<std::vector<std::uint8_t>> selections;  // one a type or choice: indices of its values
+  std::vector<std::vector<Range>> axes;  // one an axis of the op
+  std::vector<std::vector<std::uint8_t>>
+      selections;  // one a type or choice: indices of its values; none for its default
 };
 
 /// "name=value" as its two halves. Throws Error(bad_input) for a word of another form.
@@ -28,7 +29,7 @@ spec::Setting parse_setting(const std::string& word);
 std::vector<spec::Setting> parse_settings(std::span<const std::string> words);
 
 /// Throws Error(bad_input) for a word that does not parse, a name that the op lacks or that comes twice, an axis that is missing,
-/// and a size that the axis does not have. A selection that is left out takes its first value.
+/// and a size that the axis does not have. A selection that is left out takes its default.
 ProblemSet parse_problem_set(const spec::Op& op, std::span<const std::string> words);
 
 /// The distinct buckets, in rising order of the op's axes. Throws Error(bad_input) when there are more than `most`.

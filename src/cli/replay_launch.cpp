@@ -34,6 +34,8 @@ class SharedTensors {
       const tune::TensorExtent extent = tune::extent_of(op_, op_.tensors[i], frame);
       bytes_[i] = std::max(bytes_[i], extent.elements * spec::size_of(extent.type));
       types_[i] = extent.type;
+      initialised_[i] = initialised_[i] || spec::Op::is_initialised(op_.tensors[i], frame);
+      if (const auto& last = op_.tensors[i].last) last_[i] = std::max(last_[i], last->evaluate(frame).number);
     }
   }
 
@@ -42,7 +44,10 @@ class SharedTensors {
     for (std::size_t i = 0; i < bytes_.size(); ++i) {
       if (op_.tensors[i].optional || bytes_[i] == 0) continue;
       buffers_.emplace_back(bytes_[i]);
-      if (!op_.tensors[i].output || op_.tensors[i].initialised) fill(buffers_.back(), types_[i]);
+      if (op_.tensors[i].last)
+        fill_offsets(buffers_.back(), types_[i], last_[i]);
+      else if (!op_.tensors[i].output || initialised_[i])
+        fill(buffers_.back(), types_[i]);
       arguments_.set(TensorId{static_cast<std::uint8_t>(i)}, reinterpret_cast<const void*>(buffers_.back().pointer()));
     }
     for (std::size_t i = 0; i < op_.runtime.size(); ++i) {
@@ -71,9 +76,25 @@ class SharedTensors {
     }
   }
 
+  /// In equal steps up to the largest of the problems; for the others, kernels stop where their axis ends.
+  static void fill_offsets(const cuda::Buffer& buffer, spec::DType type, std::int64_t last) {
+    const std::int64_t count = buffer.bytes() / spec::size_of(type);
+    std::vector<std::int32_t> narrow;
+    std::vector<std::int64_t> wide;
+    for (std::int64_t i = 0; i < count; ++i) {
+      wide.push_back(last * i / std::max<std::int64_t>(count - 1, 1));
+      narrow.push_back(static_cast<std::int32_t>(wide.back()));
+    }
+    const void* values = type == spec::DType::i32 ? static_cast<const void*>(narrow.data()) : wide.data();
+    cuda::check(cuda::Driver::get().cuMemcpyHtoD_v2(buffer.pointer(), values, static_cast<std::size_t>(buffer.bytes())),
+                "cuMemcpyHtoD");
+  }
+
   const spec::Op& op_;
   const spec::DeviceFacts& device_;
   std::vector<std::int64_t> bytes_;
+  std::array<std::int64_t, max_tensors> last_{};
+  std::array<bool, max_tensors> initialised_{};
   std::array<spec::DType, max_tensors> types_{};
   std::vector<cuda::Buffer> buffers_;
   Arguments arguments_;

@@ -73,8 +73,11 @@ std::vector<Problem> draw_problems(const spec::Op& op, const ProblemSet& set, co
     Problem problem;
     for (std::size_t i = 0; i < set.axes.size(); ++i)
       problem.axes[i] = draw_size(op.axes[i], set.axes[i][source.index(set.axes[i].size())], draw, source);
-    for (std::size_t i = 0; i < set.selections.size(); ++i)
-      problem.selections[i] = set.selections[i][source.index(set.selections[i].size())];
+    for (std::size_t i = 0; i < set.selections.size(); ++i) {
+      const auto& values = set.selections[i];
+      const std::size_t drawn = source.index(std::max<std::size_t>(values.size(), 1));
+      problem.selections[i] = values.empty() ? op.selections[i].default_beside(problem) : values[drawn];
+    }
     if (spec::is_valid(op, problem) && seen.emplace(problem.axes, problem.selections).second) {
       problems.push_back(problem);
       repeated = 0;

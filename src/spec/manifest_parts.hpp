@@ -14,9 +14,9 @@ namespace kiln::spec {
 
 std::vector<Axis> read_axes(const ManifestReader& reader, const TomlValue& section);
 
-/// [types] and [choices], in this order in the frame.
-std::vector<Selection> read_types(const ManifestReader& reader, const TomlValue& section);
-std::vector<Selection> read_choices(const ManifestReader& reader, const TomlValue& section);
+/// [types] and [choices], in this order in the frame, added to what is there already.
+void read_types(const ManifestReader& reader, const TomlValue& section, std::vector<Selection>& selections);
+void read_choices(const ManifestReader& reader, const TomlValue& section, std::vector<Selection>& selections);
 
 /// Names and types of [runtime]; read_runtime_expressions adds the rest once op.symbols is complete.
 std::vector<Runtime> read_runtime(const ManifestReader& reader, const TomlValue& section);
@@ -27,7 +27,8 @@ RuntimeType read_runtime_type(const ManifestReader& reader, const TomlValue& val
 /// Need op.symbols, op.selections and op.runtime.
 std::vector<Tensor> read_tensors(const ManifestReader& reader, const TomlValue& section, const Op& op);
 /// A tolerance for each type that an output may have. `section` is null when the manifest has none.
-std::map<DType, Tolerance> read_tolerance(const ManifestReader& reader, const TomlValue* section, const Op& op);
+std::map<DType, std::vector<Tolerance>> read_tolerance(const ManifestReader& reader, const TomlValue* section,
+                                                       const Op& op);
 
 /// The passes in `table`, which is [reference] or an implementation's file. Need all of the op but its implementations.
 /// Only an implementation's pass may have a model.

@@ -18,4 +18,12 @@ DType Op::dtype_of(const Tensor& tensor, std::span<const std::int64_t> frame) co
   return selections[static_cast<std::size_t>(tensor.selection)].dtypes[chosen];
 }
 
+Tolerance Op::tolerance_of(DType type, std::span<const std::int64_t> frame) const {
+  const auto found = tolerance.find(type);
+  if (found == tolerance.end()) return {};
+  const auto counts = [&](const Tolerance& each) { return !each.when || each.when->evaluate(frame).truth(); };
+  const auto first = std::ranges::find_if(found->second, counts);
+  return first == found->second.end() ? Tolerance{} : *first;
+}
+
 }  // namespace kiln::spec

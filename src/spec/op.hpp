@@ -54,7 +54,13 @@ struct Selection {
   std::string name;
   std::vector<std::string> values;
   std::vector<DType> dtypes;  // of a type: one for each value; empty for a choice
+  /// What a caller who gives no value gets: the only one here, or, where `like` is an earlier selection, the one for its value.
+  std::vector<std::uint8_t> defaults = {0};
+  int like = -1;
   [[nodiscard]] bool is_type() const noexcept { return !dtypes.empty(); }
+  [[nodiscard]] std::uint8_t default_beside(const Problem& problem) const noexcept {
+    return defaults[like < 0 ? 0 : problem.selections[static_cast<std::size_t>(like)]];
+  }
 };
 
 enum class RuntimeType : std::uint8_t { f32, f64, i32, i64, u32, u64 };
@@ -69,7 +75,7 @@ struct Runtime {
   [[nodiscard]] bool is_integer() const noexcept { return type != RuntimeType::f32 && type != RuntimeType::f64; }
 };
 
-enum class Fill : std::uint8_t { normal, uniform, ones, zeros, index };
+enum class Fill : std::uint8_t { normal, uniform, ones, zeros, index, offsets };
 
 struct Tensor {
   std::string name;
@@ -78,17 +84,19 @@ struct Tensor {
   int selection = -1;               // the type (index into selections) that gives the dtype, or -1
   DType dtype = DType::f32;         // when selection is -1
   Fill fill = Fill::normal;
-  double scale = 1.0;              // the fill is multiplied by it
-  bool output = false;             // poisoned with NaN before a verification, unless `initialised`
-  bool initialised = false;        // an output that is also read: filled before every launch that is checked
-  bool optional = false;           // may be absent (a null pointer)
-  std::optional<Expression> when;  // over types and choices: where it is 0 the tensor takes no part
+  double scale = 1.0;                     // the fill is multiplied by it
+  std::optional<Expression> last;         // of offsets: what they end at
+  bool output = false;                    // poisoned with NaN before a verification, unless initialised
+  std::optional<Expression> initialised;  // over types and choices: an output that is also read where it is not 0
+  bool optional = false;                  // may be absent (a null pointer)
+  std::optional<Expression> when;         // over types and choices: where it is 0 the tensor takes no part
 };
 
 /// |got - wanted| <= relative * |wanted| + absolute * rms(wanted), for each element of an output.
 struct Tolerance {
   double relative = 0;
   double absolute = 0;
+  std::optional<Expression> when;  // over types and choices: where it is 0 the next one of the type counts
 };
 
 enum class ArgumentKind : std::uint8_t { tensor, axis, runtime, workspace, expression, tensor_map, length };
@@ -182,7 +190,7 @@ struct Op {
   std::vector<Selection> selections;
   std::vector<Runtime> runtime;
   std::vector<Tensor> tensors;
-  std::map<DType, Tolerance> tolerance;
+  std::map<DType, std::vector<Tolerance>> tolerance;  // the last of each type has no `when`
   std::string reference_source;
   bool reference_toolkit_headers = false;
   std::vector<Pass> reference;  // outputs are written as f32 (f64 for f64, the same type for integers)
@@ -199,9 +207,15 @@ struct Op {
   [[nodiscard]] int first_parameter() const noexcept;
   [[nodiscard]] const Implementation* find(std::string_view implementation) const noexcept;
   [[nodiscard]] DType dtype_of(const Tensor& tensor, std::span<const std::int64_t> frame) const noexcept;
-  /// Whether a problem with these types and choices has the tensor at all.
+  /// Of an output of this type, in a problem with these types and choices.
+  [[nodiscard]] Tolerance tolerance_of(DType type, std::span<const std::int64_t> frame) const;
+  /// Whether such a problem has the tensor at all.
   [[nodiscard]] static bool takes_part(const Tensor& tensor, std::span<const std::int64_t> frame) noexcept {
     return !tensor.when || tensor.when->evaluate(frame).truth();
+  }
+  /// Whether such a problem's output is read as well.
+  [[nodiscard]] static bool is_initialised(const Tensor& tensor, std::span<const std::int64_t> frame) noexcept {
+    return tensor.initialised && tensor.initialised->evaluate(frame).truth();
   }
 };
 

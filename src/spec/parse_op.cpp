@@ -56,8 +56,8 @@ void add_symbols(const ManifestReader& reader, const TomlValue& document, Op& op
 void read_names(const ManifestReader& reader, const TomlValue& document, Op& op) {
   op.axes = read_axes(reader, reader.required(document, "the file", "axes"));
   op.runtime = read_runtime(reader, section_or_empty(document, "runtime"));
-  op.selections = read_types(reader, section_or_empty(document, "types"));
-  std::ranges::move(read_choices(reader, section_or_empty(document, "choices")), std::back_inserter(op.selections));
+  read_types(reader, section_or_empty(document, "types"), op.selections);
+  read_choices(reader, section_or_empty(document, "choices"), op.selections);
   check_count(reader, 1, op.selections.size(), max_selections, "types and choices");
   add_symbols(reader, document, op);
   read_runtime_expressions(reader, section_or_empty(document, "runtime"), op);

@@ -98,6 +98,8 @@ Problem make_problem(const Op& op, std::span<const Setting> settings) {
   for (std::size_t i = 0; i < op.axes.size(); ++i) {
     if (!given[i]) fail(op, fmt::format("axis '{}' is missing, expected {}=SIZE", names[i], names[i]));
   }
+  for (std::size_t i = 0; i < op.selections.size(); ++i)
+    if (!given[op.axes.size() + i]) problem.selections[i] = op.selections[i].default_beside(problem);
   check_problem(op, problem);
   return problem;
 }

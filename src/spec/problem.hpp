@@ -25,7 +25,8 @@ struct Setting {
 };
 
 /// Throws Error(bad_input) naming the axis or selection: unknown, repeated, missing, not a number, under its minimum,
-/// past its maximum, not a multiple, or not one of its values. A selection that is left out takes its first value.
+/// past its maximum, not a multiple, or not one of its values. A selection that is left out takes its default, which
+/// is its first value unless the manifest says otherwise.
 Problem make_problem(const Op& op, std::span<const Setting> settings);
 /// The check of make_problem for numbers already in place. Throws Error(bad_input).
 void check_problem(const Op& op, const Problem& problem);

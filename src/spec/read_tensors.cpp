@@ -49,11 +49,35 @@ void read_dtype(const ManifestReader& reader, const TomlValue& value, const Op& 
   tensor.dtype = *dtype;
 }
 
-void read_fill(const ManifestReader& reader, const TomlValue& value, Tensor& tensor) {
+void read_fill(const ManifestReader& reader, const TomlValue& value, const Op& op, Tensor& tensor) {
   if (const TomlValue* fill = value.find("fill")) {
-    tensor.fill = static_cast<Fill>(reader.one_of(*fill, "a fill", {"normal", "uniform", "ones", "zeros", "index"}));
+    tensor.fill =
+        static_cast<Fill>(reader.one_of(*fill, "a fill", {"normal", "uniform", "ones", "zeros", "index", "offsets"}));
   }
   if (const TomlValue* scale = value.find("scale")) tensor.scale = reader.real(*scale, "'scale'");
+  if (const TomlValue* last = value.find("last"))
+    tensor.last = reader.expression(*last, fmt::format("'last' of '{}'", tensor.name), op.symbols, op, Known::launch);
+  const bool offsets = tensor.fill == Fill::offsets;
+  if (offsets != tensor.last.has_value())
+    reader.fail(value.line, fmt::format("'{}' {} 'last'", tensor.name, offsets ? "without" : "with"),
+                "fill = \"offsets\" and 'last', what they end at, or neither");
+  const bool whole = tensor.selection < 0 && (tensor.dtype == DType::i32 || tensor.dtype == DType::i64);
+  if (offsets && !whole)
+    reader.fail(value.line, fmt::format("offsets as the fill of '{}'", tensor.name), "a dtype of i32 or i64");
+}
+
+// true, false, or an expression.
+void read_initialised(const ManifestReader& reader, const TomlValue& table, const Op& op, Tensor& tensor) {
+  const TomlValue* value = table.find("initialised");
+  if (value == nullptr) return;
+  if (value->kind == TomlValue::Kind::boolean) {
+    if (reader.boolean(*value, "'initialised'")) tensor.initialised = Expression::constant(1);
+  } else {
+    tensor.initialised =
+        reader.expression(*value, fmt::format("'initialised' of '{}'", tensor.name), op.symbols, op, Known::device);
+  }
+  if (tensor.initialised && !tensor.output)
+    reader.fail(table.line, fmt::format("'initialised' on '{}'", tensor.name), "it on outputs only");
 }
 
 // Memory does not move when a length on the device changes.
@@ -71,8 +95,9 @@ void check_strides(const ManifestReader& reader, const Op& op, const Tensor& ten
 
 Tensor read_tensor(const ManifestReader& reader, const std::string& name, const TomlValue& value, const Op& op) {
   const std::string where = fmt::format("tensor '{}'", name);
-  reader.check_keys(value, where,
-                    {"shape", "strides", "dtype", "fill", "scale", "output", "initialised", "optional", "when"});
+  reader.check_keys(
+      value, where,
+      {"shape", "strides", "dtype", "fill", "scale", "last", "output", "initialised", "optional", "when"});
   Tensor tensor;
   tensor.name = name;
   tensor.shape = read_sizes(reader, reader.required(value, where, "shape"), fmt::format("the shape of '{}'", name), op);
@@ -86,26 +111,24 @@ Tensor read_tensor(const ManifestReader& reader, const std::string& name, const 
   }
   check_strides(reader, op, tensor, value.line);
   read_dtype(reader, reader.required(value, where, "dtype"), op, tensor);
-  read_fill(reader, value, tensor);
+  read_fill(reader, value, op, tensor);
   tensor.output = reader.boolean_or(value, "output", false);
-  tensor.initialised = reader.boolean_or(value, "initialised", false);
+  read_initialised(reader, value, op, tensor);
   tensor.optional = reader.boolean_or(value, "optional", false);
   if (const TomlValue* when = value.find("when"))
     tensor.when = reader.expression(*when, fmt::format("'when' of '{}'", name), op.symbols, op, Known::device);
-  if (tensor.initialised && !tensor.output)
-    reader.fail(value.line, fmt::format("'initialised' on '{}'", name), "it on outputs only");
   return tensor;
 }
 
 // A little more than the rounding of an output computed in f32 (in f64 for f64).
 Tolerance usual_tolerance(DType type) {
   switch (type) {
-    case DType::bf16: return {8e-3, 1e-3};
-    case DType::f16: return {1e-3, 1e-3};
-    case DType::f32: return {1e-5, 1e-6};
-    case DType::f64: return {1e-12, 1e-13};
-    case DType::e4m3: return {7e-2, 1e-2};
-    case DType::e5m2: return {1.4e-1, 1e-2};
+    case DType::bf16: return {8e-3, 1e-3, {}};
+    case DType::f16: return {1e-3, 1e-3, {}};
+    case DType::f32: return {1e-5, 1e-6, {}};
+    case DType::f64: return {1e-12, 1e-13, {}};
+    case DType::e4m3: return {7e-2, 1e-2, {}};
+    case DType::e5m2: return {1.4e-1, 1e-2, {}};
     default: return {};
   }
 }
@@ -118,6 +141,23 @@ double read_bound(const ManifestReader& reader, const TomlValue& table, std::str
   if (!(bound >= 0 && bound < 1))
     reader.fail(value.line, fmt::format("{} as '{}'", value.described(), key), "0 or more and below 1");
   return bound;
+}
+
+// One table, or a list of them, of which the first whose 'when' holds counts.
+std::vector<Tolerance> read_tolerances(const ManifestReader& reader, const TomlValue& value, const std::string& where,
+                                       const Op& op) {
+  const bool one = value.kind == TomlValue::Kind::table;
+  std::vector<Tolerance> read;
+  for (const TomlValue& each : one ? std::vector<TomlValue>{value} : reader.list(value, where)) {
+    reader.check_keys(each, where, {"relative", "absolute", "when"});
+    Tolerance tolerance{read_bound(reader, each, where, "relative"), read_bound(reader, each, where, "absolute"), {}};
+    if (const TomlValue* when = each.find("when"))
+      tolerance.when = reader.expression(*when, fmt::format("'when' of {}", where), op.symbols, op, Known::device);
+    read.push_back(std::move(tolerance));
+  }
+  if (read.empty() || read.back().when)
+    reader.fail(value.line, fmt::format("{} with nothing for what is left", where), "a last one without 'when'");
+  return read;
 }
 
 std::vector<DType> output_types(const Op& op) {
@@ -147,16 +187,15 @@ std::vector<Tensor> read_tensors(const ManifestReader& reader, const TomlValue& 
   return tensors;
 }
 
-std::map<DType, Tolerance> read_tolerance(const ManifestReader& reader, const TomlValue* section, const Op& op) {
-  std::map<DType, Tolerance> tolerance;
+std::map<DType, std::vector<Tolerance>> read_tolerance(const ManifestReader& reader, const TomlValue* section,
+                                                       const Op& op) {
+  std::map<DType, std::vector<Tolerance>> tolerance;
   if (section != nullptr) {
     for (const auto& [name, value] : reader.table(*section, "[tolerance]")) {
       const auto type = parse_dtype(name);
       if (!type)
         reader.fail(value.line, fmt::format("{} in [tolerance]", quote(name)), "an element type such as 'f32'");
-      const std::string where = fmt::format("the tolerance of '{}'", name);
-      reader.check_keys(value, where, {"relative", "absolute"});
-      tolerance[*type] = {read_bound(reader, value, where, "relative"), read_bound(reader, value, where, "absolute")};
+      tolerance[*type] = read_tolerances(reader, value, fmt::format("the tolerance of '{}'", name), op);
     }
   }
   for (const DType type : output_types(op)) {
@@ -164,7 +203,7 @@ std::map<DType, Tolerance> read_tolerance(const ManifestReader& reader, const To
       reader.fail(section->line, fmt::format("no tolerance for '{}', which an output may have", to_string(type)),
                   "one");
     }
-    tolerance.try_emplace(type, usual_tolerance(type));
+    tolerance.try_emplace(type, std::vector{usual_tolerance(type)});
   }
   return tolerance;
 }

@@ -86,7 +86,7 @@ std::vector<jit::Specialisation> verification(const spec::Op& op, const Problem&
     result.push_back(fill_kernel(type, arch));
     if (tensor.output) {
       result.push_back(compare_kernels(type, arch));
-      if (tensor.initialised) result.push_back(fill_kernel(reference_type(type), arch));
+      if (spec::Op::is_initialised(tensor, frame)) result.push_back(fill_kernel(reference_type(type), arch));
     }
   }
   return result;

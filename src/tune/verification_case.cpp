@@ -97,6 +97,10 @@ struct VerificationCase::State {
     return spec::Op::takes_part(op.tensors[tensor], spec::make_frame(op, nullptr, problem, device));
   }
 
+  [[nodiscard]] bool is_initialised(std::size_t tensor) const {
+    return spec::Op::is_initialised(op.tensors[tensor], spec::make_frame(op, nullptr, problem, device));
+  }
+
   void load(const std::string& arch, Cubins& cubins) {
     const auto frame = spec::make_frame(op, nullptr, problem, device);
     const auto module = [&](std::map<spec::DType, jit::Module>& modules, spec::DType type,
@@ -114,7 +118,8 @@ struct VerificationCase::State {
       const spec::DType type = op.dtype_of(tensor, frame);
       module(fill, type, fill_kernel(type, arch));
       if (tensor.output) module(compare, type, compare_kernels(type, arch));
-      if (tensor.initialised) module(fill, reference_type(type), fill_kernel(reference_type(type), arch));
+      if (spec::Op::is_initialised(tensor, frame))
+        module(fill, reference_type(type), fill_kernel(reference_type(type), arch));
     }
     const KeyedCubin cubin = cubins.get_and_keep(jit::specialise_reference(op, frame, arch));
     reference = std::make_unique<jit::Executable>(op, frame, cubin.cubin);
@@ -222,12 +227,16 @@ struct VerificationCase::State {
     long long count;
     unsigned long long seed;
     int kind;
-    float scale;
+    double scale;
     std::array<void*, 6> pointers(long long* cycles) { return {&pointer, &count, &seed, &kind, &scale, cycles}; }
   };
   [[nodiscard]] FillParameters fill_parameters(CUdeviceptr pointer, std::size_t tensor, std::uint64_t seed) const {
-    return {pointer, tensors[tensor].extent.elements, seed * 0x9e3779b97f4a7c15ULL + tensor,
-            static_cast<int>(op.tensors[tensor].fill), static_cast<float>(op.tensors[tensor].scale)};
+    const spec::Tensor& of = op.tensors[tensor];
+    const double scale =
+        of.last ? static_cast<double>(of.last->evaluate(spec::make_frame(op, nullptr, problem, device)).number)
+                : of.scale;
+    return {pointer, tensors[tensor].extent.elements, seed * 0x9e3779b97f4a7c15ULL + tensor, static_cast<int>(of.fill),
+            scale};
   }
 
   void fill_one(CUdeviceptr pointer, spec::DType type, std::size_t tensor, std::uint64_t seed, CUstream stream) {
@@ -244,7 +253,7 @@ struct VerificationCase::State {
       if (!takes_part(i)) continue;
       if (!tensor.output && !(launched == problem)) tensors[i].data.fill_bytes(poison_byte, stream);
       if (!tensor.output) fill_one(tensors[i].address(), tensors[i].extent.type, i, seed, stream);
-      if (tensor.output && tensor.initialised)
+      if (is_initialised(i))
         fill_one(tensors[i].wanted.pointer(), reference_type(tensors[i].extent.type), i, seed, stream);
     }
   }
@@ -294,8 +303,7 @@ struct VerificationCase::State {
       shape[4 - rank + i] = state.extent.shape[i];
       strides[4 - rank + i] = state.extent.strides[i];
     }
-    const auto found = op.tolerance.find(state.extent.type);
-    spec::Tolerance tolerance = found == op.tolerance.end() ? spec::Tolerance{} : found->second;
+    spec::Tolerance tolerance = op.tolerance_of(state.extent.type, spec::make_frame(op, nullptr, problem, device));
     cuda::check(driver.cuMemsetD8Async(result.pointer(), 0, offsetof(CompareResult, first_mismatch), stream),
                 "cuMemsetD8Async");
     cuda::check(driver.cuMemsetD8Async(result.pointer() + offsetof(CompareResult, first_mismatch), 0xff,
@@ -368,8 +376,7 @@ void VerificationCase::poison(CUstream stream) {
     if (!state.op.tensors[i].output || !state.takes_part(i)) continue;
     TensorState& tensor = state.tensors[i];
     tensor.data.fill_bytes(poison_byte, stream);
-    if (state.op.tensors[i].initialised)
-      state.fill_one(tensor.address(), tensor.extent.type, i, state.fill_seed, stream);
+    if (state.is_initialised(i)) state.fill_one(tensor.address(), tensor.extent.type, i, state.fill_seed, stream);
   }
   state.fill_shared(stream);
 }
@@ -415,8 +422,9 @@ Check VerificationCase::verify(const jit::Executable& executable, TrialWorkspace
 /// A launch that may begin before its predecessor ends must not show it: not behind kernels that write its inputs, nor behind itself.
 Check VerificationCase::verify_overlapped(const jit::Executable& executable, TrialWorkspace& workspace,
                                           CUstream stream) {
-  const auto& tensors = state_->op.tensors;
-  const bool can_repeat = !state_->in_place && std::ranges::none_of(tensors, &spec::Tensor::initialised);
+  const auto frame = spec::make_frame(state_->op, nullptr, state_->problem, state_->device);
+  const auto is_read = [&](const spec::Tensor& tensor) { return spec::Op::is_initialised(tensor, frame); };
+  const bool can_repeat = !state_->in_place && std::ranges::none_of(state_->op.tensors, is_read);
   Check result;
   for (int times = 1; times <= (can_repeat ? 2 : 1); ++times) {
     workspace.renew(stream);

@@ -1,10 +1,11 @@
 // Test inputs made on the device.
 //
-//   fill_values<T>(T* out, long long count, unsigned long long seed, int kind, float scale)
-//       kind is the order of spec::Fill: 0 normal, 1 uniform in [-1, 1), 2 ones, 3 zeros, 4 index. Floats are multiplied
-//       by scale and saturate; element i depends on seed and i only. Integers: normal and uniform give whole numbers in
-//       [-8, 8) (unsigned: [0, 16)) and scale is not used. index counts 0, 1, 2, ... and starts again at the largest
-//       count that the type holds exactly. Any grid and block: threads stride over the elements.
+//   fill_values<T>(T* out, long long count, unsigned long long seed, int kind, double scale)
+//       kind is the order of spec::Fill: 0 normal, 1 uniform in [-1, 1), 2 ones, 3 zeros, 4 index, 5 offsets. Floats are
+//       multiplied by scale and saturate; element i depends on seed and i only. Integers: normal and uniform give whole
+//       numbers in [-8, 8) (unsigned: [0, 16)) and scale is not used. index counts 0, 1, 2, ... and starts again at the
+//       largest count that the type holds exactly. offsets rise from 0 to scale in unequal steps, some of them empty where
+//       there are many. Any grid and block: threads stride over the elements.
 //
 //   refill_values<T>(..., cycles)
 //       the same, late: it waits so many clock cycles before its first write, having let its successor begin, and ends after its
@@ -58,8 +59,21 @@ inline constexpr long long exact_count<signed char> = 128;
 template <>
 inline constexpr long long exact_count<unsigned char> = 256;
 
+/// Element `index` of `count` that cut 0 .. last into parts of up to twice their average.
 template <typename T>
-__device__ __forceinline__ T filling(unsigned long long bits, long long index, int kind, float scale) {
+__device__ __forceinline__ T offset(unsigned long long bits, long long index, long long count, double last) {
+  if (index == 0) return T(0);
+  if (index == count - 1) return static_cast<T>(last);
+  const double at = static_cast<double>(index) + 0.5 * static_cast<double>(uniform(bits));
+  return static_cast<T>(last * at / static_cast<double>(count - 1));
+}
+
+template <typename T>
+__device__ __forceinline__ T filling(unsigned long long bits, long long index, long long count, int kind,
+                                     double scale) {
+  if constexpr (!is_float<T>) {
+    if (kind == 5) return offset<T>(bits, index, count, scale);
+  }
   if constexpr (exact_count<T> != 0) index %= exact_count<T>;
   if constexpr (is_float<T>) {
     const float value = kind == 0 ? normal(bits) : kind == 1 ? uniform(bits) : kind == 2 ? 1.0f : 0.0f;
@@ -74,22 +88,22 @@ __device__ __forceinline__ T filling(unsigned long long bits, long long index, i
 
 template <typename T>
 __global__ __launch_bounds__(1024) void fill_values(T* out, long long count, unsigned long long seed, int kind,
-                                                    float scale) {
+                                                    double scale) {
   const long long threads = static_cast<long long>(gridDim.x) * blockDim.x;
   for (long long i = static_cast<long long>(blockIdx.x) * blockDim.x + threadIdx.x; i < count; i += threads) {
-    out[i] = detail::filling<T>(detail::hash(seed, i), i, kind, scale);
+    out[i] = detail::filling<T>(detail::hash(seed, i), i, count, kind, scale);
   }
 }
 
 template <typename T>
 __global__ __launch_bounds__(1024) void refill_values(T* out, long long count, unsigned long long seed, int kind,
-                                                      float scale, long long cycles) {
+                                                      double scale, long long cycles) {
   launch_dependents();
   for (const long long begin = clock64(); clock64() - begin < cycles;) {
   }
   const long long threads = static_cast<long long>(gridDim.x) * blockDim.x;
   for (long long i = static_cast<long long>(blockIdx.x) * blockDim.x + threadIdx.x; i < count; i += threads)
-    out[i] = detail::filling<T>(detail::hash(seed, i), i, kind, scale);
+    out[i] = detail::filling<T>(detail::hash(seed, i), i, count, kind, scale);
   wait_for_predecessor();
 }
 

@@ -27,7 +27,7 @@ TEST_CASE("an op holds its axes, names, tensors and cost in the manifest's order
   CHECK(op.tensors[0].strides[0].text() == "stride");
   CHECK(op.tensors[1].strides[0].text() == "(cols)");
   CHECK(op.tensors[1].output);
-  CHECK(op.tolerance.at(DType::f32).relative == 1e-5);
+  CHECK(op.tolerance.at(DType::f32).front().relative == 1e-5);
   CHECK(op.reference_source == "reference.cuh");
   CHECK(op.cost_flops.text() == "rows * cols");
   CHECK(op.files.size() == 2);
@@ -171,5 +171,5 @@ TEST_CASE("without tolerances each type of an output has the usual one") {
   testing::Folder folder = testing::scale_folder();
   const std::size_t begin = folder.op.find("[tolerance]");
   folder.op.erase(begin, folder.op.find("[reference]") - begin);
-  CHECK(folder.parse().tolerance.at(DType::bf16).relative == 8e-3);
+  CHECK(folder.parse().tolerance.at(DType::bf16).front().relative == 8e-3);
 }

@@ -8,7 +8,7 @@
 namespace fake_cuda {
 namespace {
 
-enum Kind { normal, uniform, ones, zeros, index };
+enum Kind { normal, uniform, ones, zeros, index, offsets };
 
 /// Independent of the device's own bits: only the distributions are the same.
 std::uint64_t hash(std::uint64_t seed, std::uint64_t i) {
@@ -30,6 +30,13 @@ double real(std::uint64_t bits, int kind, std::int64_t i) {
   }
 }
 
+/// Rising from 0 to `last`.
+double offset(std::uint64_t bits, std::int64_t i, std::int64_t count, double last) {
+  if (i == 0) return 0;
+  if (i == count - 1) return last;
+  return last * (static_cast<double>(i) + real(bits, uniform, i) / 2) / static_cast<double>(count - 1);
+}
+
 /// How many whole numbers from 0 up a type holds exactly.
 template <typename T>
 constexpr std::int64_t exact_count() {
@@ -48,7 +55,7 @@ Traffic fill_values(const Invocation& call) {
   const std::int64_t count = call.integer(1);
   const auto seed = call.value<unsigned long long>(2);
   const int kind = call.value<int>(3);
-  const float scale = call.value<float>(4);
+  const double scale = call.value<double>(4);
   return with_element(call.type_argument(0), [&]<typename T>(T) {
     T* out = call.required<T>(0, count);
     for (std::int64_t i = 0; i < count; ++i) {
@@ -56,9 +63,13 @@ Traffic fill_values(const Invocation& call) {
       const std::int64_t place = i % exact_count<T>();
       if constexpr (std::is_integral_v<T>) {
         const int small = static_cast<int>(bits >> 60) - (std::is_signed_v<T> ? 8 : 0);
-        out[i] = static_cast<T>(kind <= uniform ? small : kind == ones ? 1 : kind == zeros ? 0 : place);
+        out[i] = kind == offsets ? static_cast<T>(offset(bits, i, count, scale))
+                                 : static_cast<T>(kind <= uniform ? small
+                                                  : kind == ones  ? 1
+                                                  : kind == zeros ? 0
+                                                                  : place);
       } else {
-        out[i] = from_double<T>(real(bits, kind, place) * static_cast<double>(scale));
+        out[i] = from_double<T>(real(bits, kind, place) * scale);
       }
     }
     return Traffic{static_cast<double>(count) * sizeof(T), 0, 1};
