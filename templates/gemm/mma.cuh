@@ -15,10 +15,6 @@ namespace kiln::gemm {
 /// Row length of the partial sums, so that every access of 4 of them is aligned.
 __device__ __forceinline__ long long partial_stride(long long n) { return (n + 7) / 8 * 8; }
 
-/// Rows of y begin at multiples of 16 bytes.
-template <typename Config>
-using AlignedEpilogue = epilogue<Config, 16 / sizeof(typename Config::out)>;
-
 }  // namespace kiln::gemm
 
 /// grid (tiles of m * tiles of n, splits) for the most rows there may be, block (warps * 32), dynamic shared memory as

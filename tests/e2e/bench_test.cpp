@@ -76,23 +76,25 @@ TEST_CASE("a split count that was clamped to one is found once a wider launch is
   const TemporaryFolder folder;
   const std::string device_class = value_of(expect(0, "kiln devices --json"), "device_class");
   std::ofstream(folder / "clamped.jsonl")
-      << R"({"key":"gemm@1 | m=pow2:16 n=exact:256 k=exact:4096 | dtype=bf16 layout=nt activation=none | )"
-      << device_class << R"( | cold","op":"gemm","revision":1,"device_class":")" << device_class
-      << R"(","regime":"cold","bucket":"m=16 n=256 k=4096 dtype=bf16 layout=nt activation=none","implementation":"mma",)"
+      << R"({"key":"gemm@2 | m=pow2:16 n=exact:256 k=exact:4096 | dtype=bf16 w_dtype=bf16 out=bf16 layout=nt activation=none residual=none scaling=none accumulate=no | )"
+      << device_class << R"( | cold","op":"gemm","revision":2,"device_class":")" << device_class
+      << R"(","regime":"cold","bucket":"m=16 n=256 k=4096 dtype=bf16 w_dtype=bf16 out=bf16 layout=nt activation=none residual=none scaling=none accumulate=no","implementation":"mma",)"
       << R"("config":"tile_m=16 tile_n=32 warps=2 tile_k=64 stages=6 splits=1 group=8 pdl=0","cost_ns":1e9,"low_ns":1e9,"high_ns":1e9,)"
       << R"("samples":41,"baseline_ns":1e9,"source_digest":")" << std::string(64, '0')
       << R"(","provenance":{"kiln_version":"0.1.0","device_name":"a fake","driver_version":13000,"compiler":"none",)"
       << R"("strategy":"exhaustive","unix_seconds":1},"candidates":[]})" << '\n';
   const std::string base = " --base " + (folder / "clamped.jsonl").string() + globals(folder);
   const std::string narrow =
-      "gemm_mma<kiln::bf16, (kiln::gemm::Layout)0, (kiln::gemm::Activation)0, 16, 32, 64, 2, 6, false";
+      "gemm_mma<kiln::bf16, (kiln::gemm::Layout)0, kiln::gemm::Ending<kiln::bf16, (kiln::gemm::Activation)0, "
+      "(kiln::gemm::Residual)0, (kiln::gemm::Scaling)0, (kiln::gemm::Accumulate)0>, 16, 32, 64, 2, 6, false";
   const std::string found = expect(1, "FAKE_CUDA='kernel slow 50 " + narrow + "' kiln bench records" + base);
   CHECK_MESSAGE(
       contains(found,
                "idle: 8 blocks on 132 multiprocessors; mma tile_m=16 tile_n=32 warps=2 tile_k=64 stages=6 splits="),
       found);
   const std::string wide =
-      "gemm_mma<kiln::bf16, (kiln::gemm::Layout)0, (kiln::gemm::Activation)0, 16, 32, 64, 2, 6, true";
+      "gemm_mma<kiln::bf16, (kiln::gemm::Layout)0, kiln::gemm::Ending<kiln::bf16, (kiln::gemm::Activation)0, "
+      "(kiln::gemm::Residual)0, (kiln::gemm::Scaling)0, (kiln::gemm::Accumulate)0>, 16, 32, 64, 2, 6, true";
   const std::string none = expect(0, "FAKE_CUDA='kernel slow 50 " + wide + "' kiln bench records" + base);
   CHECK_MESSAGE(contains(none, "8 blocks, and more are no faster"), none);
 }

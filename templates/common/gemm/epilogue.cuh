@@ -194,4 +194,8 @@ struct epilogue {
   }
 };
 
+/// Rows of y and of the residual begin at multiples of 16 bytes.
+template <typename Config>
+using AlignedEpilogue = epilogue<Config, 16 / sizeof(typename Config::out)>;
+
 }  // namespace kiln::gemm
