@@ -1,0 +1,160 @@
+// templates/gemm_batched and templates/gemm_grouped: many products in one launch.
+#include <algorithm>
+#include <array>
+
+#include "twins/elements.hpp"
+#include "twins/product.hpp"
+#include "twins/twin.hpp"
+
+namespace fake_cuda {
+namespace {
+
+void move(CUdeviceptr& address, std::int64_t elements, std::string_view type) {
+  if (address != 0) address += static_cast<CUdeviceptr>(elements * element_bytes(type));
+}
+
+Product typed(const Invocation& call, bool one_type) {
+  Product product;
+  const std::size_t layout = one_type ? 1 : 2;
+  product.x_type = call.type_argument(0);
+  product.w_type = call.type_argument(layout - 1);
+  product.layout = call.template_integer(layout);
+  product.ending = Ending::read(call, layout + 1);
+  return product;
+}
+
+/// What a kernel of one tile a block needs of its launch; `tiles` is the most that there may be.
+void require_tiles(const Invocation& call, std::int64_t tiles) {
+  require(call.geometry.grid[0] >= tiles, CUDA_ERROR_LAUNCH_FAILED);
+}
+
+void require_ring(const Invocation& call, const Product& product) {
+  const std::int64_t tile_m = call.template_integer(3), tile_n = call.template_integer(4),
+                     tile_k = call.template_integer(5), stages = call.template_integer(7);
+  require(call.geometry.dynamic_shared >= stages * (tile_m + tile_n) * tile_k * element_bytes(product.x_type),
+          CUDA_ERROR_ILLEGAL_ADDRESS);
+}
+
+Traffic whole(const Product& product, double products, double efficiency) {
+  Traffic traffic = product.traffic(efficiency);
+  traffic.bytes *= products;
+  traffic.flops *= products;
+  return traffic;
+}
+
+/// All products of a batch. `first`: the parameter of n; the distances between products follow those of one.
+Traffic run_batch(const Invocation& call, Product product, std::size_t first, std::int64_t products, bool block_scales,
+                  std::string_view y_type, double efficiency) {
+  std::size_t at = product.read_sizes(call, first, block_scales);
+  std::array<std::int64_t, 7> strides{};  // of x, w, y, bias, residual and the scales of x and w
+  for (std::int64_t& each : strides) each = call.integer(at++);
+  product.read_scale(call, at);
+  for (std::int64_t i = 0; i < products; ++i) {
+    Product own = product;
+    move(own.x, i * strides[0], product.x_type);
+    move(own.w, i * strides[1], product.w_type);
+    move(own.y, i * strides[2], y_type);
+    move(own.bias, i * strides[3], product.ending.out);
+    move(own.residual, i * strides[4], product.ending.out);
+    move(own.x_scale, i * strides[5], "float");
+    move(own.w_scale, i * strides[6], "float");
+    if (call.name.base == "gemm_batched_mma") own.require_aligned_rows();
+    own.run(call, y_type);
+  }
+  return whole(product, static_cast<double>(products), efficiency);
+}
+
+/// All groups' products. `first`: the parameter of n; the number of groups follows k.
+Traffic run_groups(const Invocation& call, Product product, std::size_t first, std::int64_t m, bool block_scales,
+                   std::string_view y_type, double efficiency) {
+  const bool is_reference = call.name.base == "gemm_grouped_reference";
+  product.n = call.integer(first);
+  product.k = call.integer(first + 1);
+  const std::int64_t groups = is_reference ? call.integer(first + 2) : call.value<int>(first + 2);
+  std::size_t at = product.read_strides(call, first + 3, block_scales);
+  const std::int64_t w_stride = call.integer(at), bias_stride = call.integer(at + 1),
+                     scale_stride = call.integer(at + 2);
+  product.read_scale(call, at + 3);
+  const int* offsets = call.required<int>(2, groups + 1);
+  const auto bounded = [&](std::int64_t i) { return std::clamp<std::int64_t>(offsets[i], 0, m); };
+  for (std::int64_t i = 0; i < groups; ++i) {
+    const std::int64_t begin = bounded(i);
+    Product own = product;
+    own.m = std::max<std::int64_t>(bounded(i + 1) - begin, 0);
+    if (own.m == 0) continue;
+    move(own.x, begin * product.x_stride, product.x_type);
+    move(own.y, begin * product.y_stride, y_type);
+    move(own.residual, begin * product.residual_stride, product.ending.out);
+    if (product.ending.scaling != by_tensor) move(own.x_scale, begin * product.x_scale_stride, "float");
+    move(own.w, i * w_stride, product.w_type);
+    move(own.bias, i * bias_stride, product.ending.out);
+    move(own.w_scale, i * scale_stride, "float");
+    if (call.name.base == "gemm_grouped_mma") own.require_aligned_rows();
+    own.run(call, y_type);
+  }
+  product.m = m;
+  return product.traffic(efficiency);
+}
+
+/// x, w and the offsets, then what the other kernels have after x and w.
+void read_grouped_addresses(const Invocation& call, Product& product) {
+  product.x = call.value<CUdeviceptr>(0);
+  product.w = call.value<CUdeviceptr>(1);
+  product.read_addresses(call, 3, false);
+}
+
+}  // namespace
+
+Traffic gemm_batched_reference(const Invocation& call) {
+  Product product = typed(call, false);
+  product.read_addresses(call, 0);
+  product.m = call.integer(8);
+  return run_batch(call, product, 9, call.geometry.grid[2], true, "float", 0.01);
+}
+
+Traffic gemm_batched_simt(const Invocation& call) {
+  Product product = typed(call, false);
+  product.read_addresses(call, 0);
+  product.m = call.length(8);
+  const std::int64_t tile_m = call.template_integer(4), tile_n = call.template_integer(5);
+  require_tiles(call, ceil_div(product.m, tile_m) * ceil_div(call.integer(9), tile_n));
+  return run_batch(call, product, 9, call.geometry.grid[1], true, product.ending.out,
+                   tile_efficiency(call, tile_m, tile_n, 0.08));
+}
+
+Traffic gemm_batched_mma(const Invocation& call) {
+  Product product = typed(call, true);
+  product.read_addresses(call, 0);
+  product.m = call.length(8);
+  const std::int64_t tile_m = call.template_integer(3), tile_n = call.template_integer(4);
+  require_tiles(call, ceil_div(product.m, tile_m) * ceil_div(call.integer(9), tile_n));
+  require_ring(call, product);
+  return run_batch(call, product, 9, call.geometry.grid[1], false, product.ending.out,
+                   tile_efficiency(call, tile_m, tile_n, 0.9));
+}
+
+Traffic gemm_grouped_reference(const Invocation& call) {
+  Product product = typed(call, false);
+  read_grouped_addresses(call, product);
+  const std::int64_t groups = call.integer(11);
+  return run_groups(call, product, 9, call.required<int>(2, groups + 1)[groups], true, "float", 0.01);
+}
+
+Traffic gemm_grouped_simt(const Invocation& call) {
+  Product product = typed(call, false);
+  read_grouped_addresses(call, product);
+  const std::int64_t tile_m = call.template_integer(4), tile_n = call.template_integer(5), m = call.length(9);
+  require_tiles(call, ceil_div(m, tile_m) * ceil_div(call.integer(10), tile_n));
+  return run_groups(call, product, 10, m, true, product.ending.out, tile_efficiency(call, tile_m, tile_n, 0.08));
+}
+
+Traffic gemm_grouped_mma(const Invocation& call) {
+  Product product = typed(call, true);
+  read_grouped_addresses(call, product);
+  const std::int64_t tile_m = call.template_integer(3), tile_n = call.template_integer(4), m = call.length(9);
+  require_tiles(call, ceil_div(m, tile_m) * ceil_div(call.integer(10), tile_n));
+  require_ring(call, product);
+  return run_groups(call, product, 10, m, false, product.ending.out, tile_efficiency(call, tile_m, tile_n, 0.9));
+}
+
+}  // namespace fake_cuda
