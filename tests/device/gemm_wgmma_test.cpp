@@ -54,36 +54,103 @@ void poison_rows(test::Matrix<T>& of, std::int64_t first, bool along_k) {
   }
 }
 
-/// y = relu(x op(w) + bias) by gemm_wgmma, and gemm_reduce where the shape has splits: the largest distance from what is right once
-/// rounded. Infinite if anything else was written. x holds NaN past the length.
-template <typename T, typename U, typename Out, Layout layout, Shape shape>
+using kiln::gemm::Accumulate;
+using kiln::gemm::Activation;
+using kiln::gemm::Ending;
+using kiln::gemm::Residual;
+using kiln::gemm::Scaling;
+
+template <typename Out, Scaling scaling = Scaling::none, Residual residual = Residual::none,
+          Accumulate accumulate = Accumulate::no>
+using Relu = Ending<Out, Activation::relu, residual, scaling, accumulate>;
+
+/// What a product is of, and what follows it.
+template <typename T, typename U, Layout layout, typename Config>
+struct Operands {
+  using Out = typename Config::out;
+  static constexpr bool x_along_k = kiln::gemm::x_runs_along_k<layout>, w_along_k = kiln::gemm::w_runs_along_k<layout>;
+  std::int64_t k, results;  // columns of y
+  test::Matrix<T> x;
+  test::Matrix<U> w;
+  test::Matrix<Out> bias, residual, y;
+  test::Matrix<float> x_scale, w_scale;  // of rows and columns, or of blocks of 128 of k as well
+
+  Operands(std::int64_t m, std::int64_t n, std::int64_t depth, std::int64_t y_stride)
+      : k(depth),
+        results(n / Config::joined),
+        x(stored<T>(m, k, x_along_k, 1)),
+        w(stored<U>(n, k, w_along_k, 2)),
+        bias(test::Matrix<Out>::random(1, n, n, 3)),
+        residual(test::Matrix<Out>::random(m, results, y_stride, 4)),
+        y(Config::accumulate == Accumulate::yes ? test::Matrix<Out>::random(m, results, y_stride, 5)
+                                                : test::Matrix<Out>(m, results, y_stride)),
+        x_scale(scales(m, 6)),
+        w_scale(scales(Config::scaling == Scaling::block ? (n + 127) / 128 : n, 7)) {}
+
+  /// Before rounding; y as it was before.
+  double z(std::int64_t row, std::int64_t column) {
+    double sum = 0;
+    for (std::int64_t i = 0; i < k; ++i) {
+      const double product =
+          (x_along_k ? x.value(row, i) : x.value(i, row)) * (w_along_k ? w.value(column, i) : w.value(i, column));
+      const bool blocks = Config::scaling == Scaling::block;
+      sum += blocks ? product * x_scale.value(row, i / 128) * w_scale.value(column / 128, i / 128) : product;
+    }
+    if (Config::scaling == Scaling::row) sum *= x_scale.value(row, 0) * w_scale.value(column, 0);
+    return sum + bias.value(0, column);
+  }
+  double right(std::int64_t row, std::int64_t column) {
+    double value = 0;
+    if constexpr (Config::activation == Activation::swiglu) {
+      const double gate = z(row, column * 2);
+      value = gate / (1 + std::exp(-gate)) * z(row, column * 2 + 1);
+    } else {
+      value = std::max(z(row, column), 0.0);
+    }
+    if (Config::residual == Residual::add) value += residual.value(row, column);
+    if (Config::accumulate == Accumulate::yes) value += y.value(row, column);
+    return kiln::to_double(kiln::from_float<Out>(static_cast<float>(value)));
+  }
+
+ private:
+  [[nodiscard]] test::Matrix<float> scales(std::int64_t count, std::uint32_t seed) const {
+    const std::int64_t columns = Config::scaling == Scaling::block ? (k + 127) / 128 : 1;
+    test::Matrix<float> made(count, columns, columns + 1);
+    for (std::int64_t i = 0; i < count * columns; ++i)
+      made.at(i / columns, i % columns) = static_cast<float>(1 << (i * seed + seed) % 3);
+    return made;
+  }
+};
+
+/// By gemm_wgmma, and gemm_reduce where the shape has splits: the largest distance of y from what is right. Infinite if anything
+/// else was written. x holds NaN past the length.
+template <typename T, typename U, typename Config, Layout layout, Shape shape>
 double error_of(const Problem& problem) {
-  using Config = kiln::gemm::Ending<Out, kiln::gemm::Activation::relu, kiln::gemm::Residual::none,
-                                    kiln::gemm::Scaling::none, kiln::gemm::Accumulate::no>;
+  using Out = typename Config::out;
   using Tiles = kiln::gemm::WgmmaTiling<T, U, layout, shape.tile_m, shape.tile_n, shape.stages, shape.cluster_m,
                                         shape.cluster_n, shape.cluster_k, shape.swap, shape.pingpong>;
   using Piece = kiln::gemm::Piece<Tiles>;
-  const auto [m, n, k] = std::tuple(problem.m, problem.n, problem.k);
-  constexpr bool x_along_k = kiln::gemm::x_runs_along_k<layout>, w_along_k = kiln::gemm::w_runs_along_k<layout>;
-  auto x = stored<T>(m, k, x_along_k, 1);
-  auto w = stored<U>(n, k, w_along_k, 2);
-  auto bias = test::Matrix<Out>::random(1, n, n, 3);
-  test::Matrix<Out> y(m, n, shape.store == 1 ? n + 1 : (n + 15) / 8 * 8);
-  test::Matrix<float> partial(shape.splits * m, n, (n + 7) / 8 * 8);
-  const int held = static_cast<int>(problem.length);
+  const std::int64_t m = problem.m, n = problem.n, length = problem.length < 0 ? m : problem.length;
+  const int held = static_cast<int>(length);
   const kiln::axis_length rows{problem.length < 0 ? nullptr : &held, nullptr, static_cast<int>(m), 0};
-  const std::int64_t length = problem.length < 0 ? m : problem.length;
-  poison_rows(x, length, x_along_k);
+  Operands<T, U, layout, Config> of(m, n, problem.k, shape.store == 1 ? n + 1 : (n + 15) / 8 * 8);
+  poison_rows(of.x, length, of.x_along_k);
+  std::vector<double> right;
+  for (std::int64_t i = 0; i < length * of.results; ++i) right.push_back(of.right(i / of.results, i % of.results));
+  std::vector<double> before;
+  for (std::int64_t i = length * of.results; i < m * of.results; ++i)
+    before.push_back(of.y.value(i / of.results, i % of.results));
 
-  const tensor_map x_map = map_of(x, Tiles::X::box_rows, 128 / sizeof(T), 128);
-  const tensor_map w_map = map_of(w, Tiles::W::box_rows, 128 / sizeof(U), 128);
+  const tensor_map x_map = map_of(of.x, Tiles::X::box_rows, 128 / sizeof(T), 128);
+  const tensor_map w_map = map_of(of.w, Tiles::W::box_rows, 128 / sizeof(U), 128);
   const tensor_map y_map = shape.store == 0 && sizeof(Out) == 2
-                               ? map_of(y, Piece::rows, Piece::columns, Piece::columns * sizeof(Out))
+                               ? map_of(of.y, Piece::rows, Piece::columns, Piece::columns * sizeof(Out))
                                : x_map;
-  const std::int64_t tiles = (m + shape.tile_m - 1) / shape.tile_m * ((n + shape.tile_n - 1) / shape.tile_n);
-  const unsigned clusters = shape.cluster_k > 1 ? static_cast<unsigned>(tiles) : problem.clusters;
+  test::Matrix<float> partial(shape.splits * m, n, (n + 7) / 8 * 8);
+  const auto tiles =
+      static_cast<unsigned>((m + shape.tile_m - 1) / shape.tile_m * ((n + shape.tile_n - 1) / shape.tile_n));
   emulator::launch(
-      {.grid = {clusters * Tiles::cluster},
+      {.grid = {(shape.cluster_k > 1 ? tiles : problem.clusters) * Tiles::cluster},
        .block = {Tiles::threads},
        .shared_bytes = kiln::gemm::Ring<Tiles>::bytes + Tiles::consumers * Piece::staging_bytes +
                        kiln::gemm::Ring<Tiles>::barrier_bytes,
@@ -92,29 +159,27 @@ double error_of(const Problem& problem) {
       [&] {
         gemm_wgmma<T, U, layout, Config, shape.tile_m, shape.tile_n, shape.stages, shape.cluster_m, shape.cluster_n,
                    shape.cluster_k, shape.swap, shape.pingpong, shape.store, (shape.splits > 1)>(
-            x_map, w_map, y_map, y.data(), bias.data(), nullptr, nullptr, nullptr, nullptr, partial.data(), rows, n, k,
-            y.stride(), 0, 0, 0, 0, 0, 1.0f, 2, problem.by_columns, shape.splits);
+            x_map, w_map, y_map, of.y.data(), of.bias.data(), of.residual.data(), of.x_scale.data(), of.w_scale.data(),
+            nullptr, partial.data(), rows, n, problem.k, of.y.stride(), of.residual.stride(), of.x_scale.stride(),
+            of.w_scale.stride(), 1, 1, 1.0f, 2, problem.by_columns, shape.splits);
       });
   if (shape.splits > 1) {
     const auto threads = static_cast<unsigned>(m * ((n + 3) / 4));
     emulator::launch({.grid = {(threads + 127) / 128}, .block = {128}, .seed = problem.seed}, [&] {
-      gemm_reduce<Config>(partial.data(), y.data(), bias.data(), nullptr, nullptr, nullptr, nullptr, rows, n,
-                          y.stride(), 0, 0, 0, 1.0f, shape.splits);
+      gemm_reduce<Config>(partial.data(), of.y.data(), of.bias.data(), of.residual.data(), of.x_scale.data(),
+                          of.w_scale.data(), nullptr, rows, n, of.y.stride(), of.residual.stride(), of.x_scale.stride(),
+                          of.w_scale.stride(), 1.0f, shape.splits);
     });
   }
 
-  double largest = y.margins_untouched() ? 0 : INFINITY;
-  for (std::int64_t row = 0; row < m; ++row) {
-    for (std::int64_t column = 0; column < n; ++column) {
-      if (row >= length) {
-        if (!std::isnan(y.value(row, column))) return INFINITY;
-        continue;
-      }
-      double sum = bias.value(0, column);
-      for (std::int64_t i = 0; i < k; ++i)
-        sum += (x_along_k ? x.value(row, i) : x.value(i, row)) * (w_along_k ? w.value(column, i) : w.value(i, column));
-      const double right = kiln::to_double(kiln::from_float<Out>(static_cast<float>(std::max(sum, 0.0))));
-      largest = std::max(largest, test::distance(y.value(row, column), right));
+  double largest = of.y.margins_untouched() ? 0 : INFINITY;
+  for (std::int64_t i = 0; i < m * of.results; ++i) {
+    const double found = of.y.value(i / of.results, i % of.results);
+    if (i < length * of.results) {
+      largest = std::max(largest, test::distance(found, right[static_cast<std::size_t>(i)]));
+    } else {
+      const double was = before[static_cast<std::size_t>(i - length * of.results)];
+      if (found != was && !(std::isnan(found) && std::isnan(was))) largest = INFINITY;
     }
   }
   return largest;
@@ -123,7 +188,7 @@ double error_of(const Problem& problem) {
 /// The same type throughout.
 template <Layout layout, Shape shape, typename T = bf16>
 double error_in(const Problem& problem) {
-  return error_of<T, T, T, layout, shape>(problem);
+  return error_of<T, T, Relu<T>, layout, shape>(problem);
 }
 
 TEST_CASE("gemm_wgmma multiplies matrices that fill no whole tiles, whatever order threads and copies run in") {
@@ -212,16 +277,40 @@ TEST_CASE("gemm_wgmma stores no row past a length on the device") {
 TEST_CASE("gemm_wgmma stores what TMA cannot") {
   CHECK(error_in<Layout::nt, Shape{.tile_m = 64, .tile_n = 96, .stages = 3, .store = 1}>(
             {.m = 70, .n = 101, .k = 72, .seed = 1}) == 0);
-  CHECK(error_of<bf16, bf16, float, Layout::nt, Shape{.tile_m = 128, .tile_n = 64, .stages = 3, .store = 8}>(
+  CHECK(error_of<bf16, bf16, Relu<float>, Layout::nt, Shape{.tile_m = 128, .tile_n = 64, .stages = 3, .store = 8}>(
             {.m = 130, .n = 101, .k = 72, .seed = 2}) == 0);
+  using SwiGlu = Ending<bf16, Activation::swiglu, Residual::none, Scaling::none, Accumulate::no>;
+  CHECK(error_of<bf16, bf16, SwiGlu, Layout::nt, Shape{.tile_m = 128, .tile_n = 64, .stages = 3, .store = 8}>(
+            {.m = 130, .n = 102, .k = 72, .seed = 3}) < 0.13);
 }
 
-TEST_CASE("gemm_wgmma multiplies 8-bit floats, each 128 of k summed afresh") {
-  CHECK(error_of<kiln::e4m3, kiln::e5m2, bf16, Layout::nt, Shape{128, 64, 3}>(
-            {.m = 130, .n = 100, .k = 400, .seed = 1}) == 0);
-  CHECK(error_of<kiln::e4m3, kiln::e4m3, bf16, Layout::nt,
-                 Shape{.tile_m = 16, .tile_n = 64, .stages = 3, .cluster_k = 2, .swap = true}>(
-            {.m = 13, .n = 100, .k = 400, .seed = 2}) == 0);
+TEST_CASE("gemm_wgmma adds a residual and what y holds, of rows before the length") {
+  using Added = Relu<bf16, Scaling::none, Residual::add, Accumulate::yes>;
+  CHECK(error_of<bf16, bf16, Added, Layout::nt, Shape{64, 64, 3}>(
+            {.m = 130, .n = 101, .k = 72, .length = 77, .seed = 1}) == 0);
+  CHECK(error_of<bf16, bf16, Added, Layout::nt, Shape{.tile_m = 16, .tile_n = 64, .stages = 3, .swap = true}>(
+            {.m = 20, .n = 101, .k = 72, .length = 19, .seed = 2}) == 0);
+  CHECK(error_of<bf16, bf16, Added, Layout::nt, Shape{.tile_m = 64, .tile_n = 64, .stages = 3, .cluster_k = 2}>(
+            {.m = 70, .n = 101, .k = 136, .length = 65, .seed = 3}) == 0);
+}
+
+template <Scaling scaling, Shape shape>
+double error_in_8_bits(const Problem& problem) {
+  return error_of<kiln::e4m3, kiln::e5m2, Relu<bf16, scaling>, Layout::nt, shape>(problem);
+}
+
+TEST_CASE("gemm_wgmma multiplies 8-bit floats, each 128 of k summed afresh and scaled") {
+  const Problem tall = {.m = 130, .n = 140, .k = 400, .seed = 1}, flat = {.m = 13, .n = 140, .k = 400, .seed = 2};
+  CHECK(error_in_8_bits<Scaling::none, Shape{128, 64, 3}>(tall) == 0);
+  CHECK(error_in_8_bits<Scaling::row, Shape{128, 64, 3}>(tall) == 0);
+  CHECK(error_in_8_bits<Scaling::block, Shape{128, 64, 3}>(tall) == 0);
+  CHECK(error_in_8_bits<Scaling::block, Shape{256, 128, 2}>(tall) == 0);
+  CHECK(error_in_8_bits<Scaling::block, Shape{.tile_m = 64, .tile_n = 256, .stages = 2}>(tall) == 0);
+  CHECK(error_in_8_bits<Scaling::row, Shape{.tile_m = 16, .tile_n = 64, .stages = 3, .swap = true}>(flat) == 0);
+  CHECK(error_in_8_bits<Scaling::block, Shape{.tile_m = 16, .tile_n = 128, .stages = 3, .cluster_k = 2, .swap = true}>(
+            flat) == 0);
+  CHECK(error_in_8_bits<Scaling::block, Shape{.tile_m = 8, .tile_n = 64, .stages = 3, .swap = true, .splits = 2}>(
+            flat) == 0);
 }
 
 }  // namespace

@@ -6,24 +6,6 @@
 #include "twins/twin.hpp"
 
 namespace fake_cuda {
-namespace {
-
-void write_partial(const Invocation& call, const Product& product, CUdeviceptr to, std::int64_t splits,
-                   std::int64_t k_a_split) {
-  const std::int64_t stride = ceil_div(product.n, 8) * 8;
-  auto* partial = call.at<float>(to, splits * product.m * stride);
-  for (std::int64_t split = 0; split < splits; ++split) {
-    const std::int64_t first = std::min(split * k_a_split, product.k), last = std::min(first + k_a_split, product.k);
-    const std::vector<double> sums = product.sums(call, first, last);
-    for (std::int64_t row = 0; row < product.m; ++row)
-      for (std::int64_t column = 0; column < product.n; ++column)
-        partial[(split * product.m + row) * stride + column] =
-            static_cast<float>(sums[static_cast<std::size_t>(row * product.n + column)]);
-  }
-}
-
-}  // namespace
-
 // gemm_reference<X, W, layout, Ending>(x, w, float* y, bias, residual, scales of x, w and y, m, sizes and distances, scale)
 Traffic gemm_reference(const Invocation& call) {
   Product product{Ending::read(call, 3), call.template_integer(2), call.type_argument(0), call.type_argument(1)};
@@ -71,8 +53,8 @@ Traffic gemm_mma(const Invocation& call) {
           CUDA_ERROR_ILLEGAL_ADDRESS);
   product.require_aligned_rows();
   if (call.template_integer(8) != 0) {
-    write_partial(call, product, call.value<CUdeviceptr>(8), splits,
-                  ceil_div(ceil_div(product.k, tile_k), splits) * tile_k);
+    product.write_partial(call, call.value<CUdeviceptr>(8), splits,
+                          ceil_div(ceil_div(product.k, tile_k), splits) * tile_k);
   } else {
     product.run(call, product.ending.out);
   }

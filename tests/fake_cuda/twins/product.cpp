@@ -181,6 +181,19 @@ void Product::finish(const Invocation& call, const std::vector<double>& sums, st
   write(call, y_type, to, results);
 }
 
+void Product::write_partial(const Invocation& call, CUdeviceptr to, std::int64_t splits, std::int64_t k_a_split) const {
+  const std::int64_t stride = ceil_div(n, 8) * 8;
+  auto* partial = call.at<float>(to, splits * m * stride);
+  for (std::int64_t split = 0; split < splits; ++split) {
+    const std::int64_t first = std::min(split * k_a_split, k), last = std::min(first + k_a_split, k);
+    const std::vector<double> parts = sums(call, first, last);
+    for (std::int64_t row = 0; row < m; ++row)
+      for (std::int64_t column = 0; column < n; ++column)
+        partial[(split * m + row) * stride + column] =
+            static_cast<float>(parts[static_cast<std::size_t>(row * n + column)]);
+  }
+}
+
 Traffic Product::traffic(double efficiency) const {
   const double rows = static_cast<double>(m), columns = static_cast<double>(n), depth = static_cast<double>(k);
   return {rows * depth * static_cast<double>(element_bytes(x_type)) +

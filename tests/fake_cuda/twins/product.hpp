@@ -48,6 +48,8 @@ struct Product {
   /// From the sums to y, whose elements are of type `y_type`: its own, or float for a reference.
   void finish(const Invocation& call, const std::vector<double>& sums, std::string_view y_type) const;
   void run(const Invocation& call, std::string_view y_type) const { finish(call, sums(call, 0, k), y_type); }
+  /// The sums of each split of k, [splits, m, round_up(n, 8)] floats.
+  void write_partial(const Invocation& call, CUdeviceptr to, std::int64_t splits, std::int64_t k_a_split) const;
 
   [[nodiscard]] Traffic traffic(double efficiency) const;
   /// x, w, y and the residual begin at multiples of 16 bytes, and so do their rows.

@@ -29,6 +29,7 @@ constexpr Twin twins[] = {
     {"gemm_simt", gemm_simt},
     {"gemm_mma", gemm_mma},
     {"gemm_reduce", gemm_reduce},
+    {"gemm_wgmma", gemm_wgmma},
     {"gemm_batched_reference", gemm_batched_reference},
     {"gemm_batched_simt", gemm_batched_simt},
     {"gemm_batched_mma", gemm_batched_mma},

@@ -1,0 +1,109 @@
+// templates/gemm/wgmma: x, w and y come as descriptors of the copy engine.
+#include <algorithm>
+
+#include "module/tensor_map.hpp"
+#include "twins/product.hpp"
+#include "twins/twin.hpp"
+
+namespace fake_cuda {
+namespace {
+
+/// The template arguments, in their order from the tile on.
+struct Shape {
+  std::int64_t tile_m, tile_n, stages, cluster_m, cluster_n, cluster_k, swap, pingpong, store, split;
+
+  static Shape read(const Invocation& call) {
+    Shape shape{};
+    std::size_t at = 4;
+    for (std::int64_t* each : {&shape.tile_m, &shape.tile_n, &shape.stages, &shape.cluster_m, &shape.cluster_n,
+                               &shape.cluster_k, &shape.swap, &shape.pingpong, &shape.store, &shape.split})
+      *each = call.template_integer(at++);
+    return shape;
+  }
+  [[nodiscard]] std::int64_t cluster() const { return cluster_m * cluster_n * cluster_k; }
+  [[nodiscard]] std::int64_t consumers() const { return pingpong != 0 || (swap != 0 ? tile_n : tile_m) > 64 ? 2 : 1; }
+};
+
+TensorMap map_at(const Invocation& call, std::size_t i) {
+  const auto raw = call.value<CUtensorMap>(i);
+  TensorMap map;
+  std::memcpy(&map, &raw, sizeof map);
+  require(map.magic == tensor_map_magic && map.rank == 2, CUDA_ERROR_LAUNCH_FAILED);
+  return map;
+}
+
+std::int64_t stride_of(const TensorMap& map, std::string_view type) {
+  return static_cast<std::int64_t>(map.stride_bytes[0]) / element_bytes(type);
+}
+
+/// `outer` by k in boxes of 128 bytes; where k runs along memory a box holds `rows` of outer, else the other way about.
+void check_operand(const TensorMap& map, std::string_view type, std::int64_t outer, std::int64_t k, bool along_k,
+                   std::int64_t rows, std::int64_t shares) {
+  const std::int64_t span = 128 / element_bytes(type);
+  require(
+      map.swizzle == CU_TENSOR_MAP_SWIZZLE_128B && map.box[0] == span && map.box[1] == (along_k ? rows : span) / shares,
+      CUDA_ERROR_LAUNCH_FAILED);
+  const auto inner = static_cast<std::int64_t>(map.shape[0]), lines = static_cast<std::int64_t>(map.shape[1]);
+  require((along_k ? inner : lines) == k && (along_k ? lines : inner) >= outer, CUDA_ERROR_LAUNCH_FAILED);
+}
+
+void check_launch(const Invocation& call, const Shape& shape, std::int64_t tiles, std::int64_t splits) {
+  const std::int64_t works = tiles * splits;
+  require(call.geometry.cluster == shape.cluster() && call.geometry.grid[0] % shape.cluster() == 0 &&
+              call.geometry.block[0] == 128 * (1 + shape.consumers()),
+          CUDA_ERROR_LAUNCH_FAILED);
+  require(shape.cluster_k == 1 || call.geometry.grid[0] >= works * shape.cluster_k, CUDA_ERROR_LAUNCH_FAILED);
+  require(call.geometry.dynamic_shared >= shape.stages * ((shape.tile_m + shape.tile_n) * 128 + 16),
+          CUDA_ERROR_ILLEGAL_ADDRESS);
+}
+
+/// By how evenly the tiles fall to the blocks, and how well a tile reuses what it loads.
+double efficiency(const Invocation& call, const Shape& shape, std::int64_t works) {
+  const std::int64_t blocks = call.geometry.grid[0], turns = ceil_div(works * shape.cluster_k, blocks);
+  const double busy = static_cast<double>(works * shape.cluster_k) / static_cast<double>(turns * blocks) *
+                      std::min(1.0, static_cast<double>(blocks) / call.settings.multiprocessors);
+  const double reuse = static_cast<double>(shape.tile_m * shape.tile_n) /
+                       static_cast<double>(shape.tile_m + shape.tile_n) / 86;  // 1 for 128 x 256
+  return std::clamp(busy * std::min(reuse, 1.0), 1e-4, 1.0);
+}
+
+}  // namespace
+
+// gemm_wgmma<T, U, layout, Ending, tile_m, tile_n, stages, cluster_m, cluster_n, cluster_k, swap, pingpong, store, split>(maps of x, w, y, y,
+// bias, residual, scales, float* partial, length of m, n, k, distances without those of x and w, scale, int group, by_columns, splits)
+Traffic gemm_wgmma(const Invocation& call) {
+  const Shape shape = Shape::read(call);
+  Product product{Ending::read(call, 3), call.template_integer(2), call.type_argument(0), call.type_argument(1)};
+  product.read_addresses(call, 3, false);
+  product.m = call.length(10);
+  std::size_t at = 11;
+  for (std::int64_t* each :
+       {&product.n, &product.k, &product.y_stride, &product.residual_stride, &product.x_scale_stride,
+        &product.w_scale_stride, &product.x_scale_k_stride, &product.w_scale_k_stride})
+    *each = call.integer(at++);
+  const std::size_t group = product.read_scale(call, at);
+  const std::int64_t splits = call.value<int>(group + 2);
+
+  const TensorMap x = map_at(call, 0), w = map_at(call, 1), y = map_at(call, 2);
+  product.x = x.address, product.x_stride = stride_of(x, product.x_type);
+  product.w = w.address, product.w_stride = stride_of(w, product.w_type);
+  check_operand(x, product.x_type, product.m, product.k, product.layout == nt || product.layout == nn, shape.tile_m,
+                shape.cluster_n);
+  check_operand(w, product.w_type, product.n, product.k, product.layout == nt || product.layout == tt, shape.tile_n,
+                shape.cluster_m);
+  if (shape.store == 0) {
+    require(y.address == product.y && stride_of(y, product.ending.out) == product.y_stride, CUDA_ERROR_LAUNCH_FAILED);
+  } else {
+    require(product.y_stride % shape.store == 0, CUDA_ERROR_MISALIGNED_ADDRESS);
+  }
+  const std::int64_t tiles = ceil_div(product.m, shape.tile_m) * ceil_div(product.n, shape.tile_n);
+  check_launch(call, shape, tiles, splits);
+  if (shape.split != 0) {
+    product.write_partial(call, call.value<CUdeviceptr>(9), splits, ceil_div(product.k, splits));
+  } else {
+    product.run(call, product.ending.out);
+  }
+  return product.traffic(efficiency(call, shape, tiles * splits));
+}
+
+}  // namespace fake_cuda
