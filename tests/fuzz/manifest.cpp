@@ -115,7 +115,10 @@ void check_at(const spec::Op& op, const spec::Problem& problem) try {
   for (const spec::Tensor& tensor : op.tensors) {
     for (const auto* sizes : {&tensor.shape, &tensor.strides})
       for (const spec::Expression& each : *sizes) check_specialised(op, each, frame);
-    require(spec::size_of(op.dtype_of(tensor, frame)) > 0, "a tensor has a type");
+    const spec::DType type = op.dtype_of(tensor, frame);
+    require(spec::size_of(type) > 0, "a tensor has a type");
+    if (!tensor.output) require(!spec::Op::is_initialised(tensor, frame), "only an output is read and written");
+    require(op.tolerance_of(type, frame).relative < 1, "a tolerance tells something");
   }
   check_specialised(op, op.cost_bytes, frame);
   check_specialised(op, op.cost_flops, frame);

@@ -68,6 +68,72 @@ TEST_CASE("gemm is right without its bias and at addresses that no vector load c
   check_all(fixture, op, problem, unaligned, generator);
 }
 
+TEST_CASE("gemm is right with all that may follow a product, in the types that it may be of") {
+  Fixture fixture;
+  std::mt19937 generator(41);
+  const spec::Op& op = fixture.op("gemm");
+  for (const auto& [dtype, w_dtype, out] :
+       {std::array{"bf16", "bf16", "f32"}, std::array{"f16", "f16", "e4m3"}, std::array{"e4m3", "e5m2", "bf16"},
+        std::array{"e4m3", "e4m3", "e4m3"}, std::array{"e5m2", "f32", "f16"}})
+    for (const char* scaling : {"none", "tensor", "row", "block"})
+      for (const auto& [activation, residual, accumulate] :
+           {std::array{"swiglu", "none", "no"}, std::array{"gelu", "add", "no"}, std::array{"none", "add", "yes"}})
+        for (const auto& [m, n, k] : {std::array{"129", "264", "528"}, std::array{"33", "31", "17"}})
+          check_all(fixture, op,
+                    fixture.problem(op, {{"m", m},
+                                         {"n", n},
+                                         {"k", k},
+                                         {"dtype", dtype},
+                                         {"w_dtype", w_dtype},
+                                         {"out", out},
+                                         {"scaling", scaling},
+                                         {"activation", activation},
+                                         {"residual", residual},
+                                         {"accumulate", accumulate}}),
+                    {}, generator);
+}
+
+TEST_CASE("scales of blocks that lie column by column are the same scales") {
+  Fixture fixture;
+  std::mt19937 generator(43);
+  const spec::Op& op = fixture.op("gemm");
+  tune::Placement placement;
+  for (std::size_t i = 0; i < op.runtime.size(); ++i) {
+    const RuntimeId id{static_cast<std::uint8_t>(i), RuntimeId::Kind::integer};
+    if (op.runtime[i].name == "x_scale_stride") placement.runtime.emplace_back(id, 1);
+    if (op.runtime[i].name == "x_scale_k_stride") placement.runtime.emplace_back(id, 96);
+  }
+  check_all(fixture, op,
+            fixture.problem(op, {{"m", "77"}, {"n", "264"}, {"k", "528"}, {"dtype", "e4m3"}, {"scaling", "block"}}),
+            placement, generator);
+}
+
+TEST_CASE("batches and groups of products are right in every layout, at ragged sizes") {
+  Fixture fixture;
+  std::mt19937 generator(47);
+  const spec::Op& batched = fixture.op("gemm_batched");
+  const spec::Op& grouped = fixture.op("gemm_grouped");
+  for (const auto& [dtype, scaling] : {std::array{"bf16", "none"}, std::array{"bf16", "row"},
+                                       std::array{"f32", "tensor"}, std::array{"e4m3", "block"}})
+    for (const char* activation : {"none", "swiglu"})
+      for (const auto& [m, n, k] : {std::array{"136", "264", "520"}, std::array{"33", "31", "17"}}) {
+        std::vector<spec::Setting> settings = {
+            {"m", m}, {"n", n}, {"k", k}, {"dtype", dtype}, {"scaling", scaling}, {"activation", activation}};
+        const auto with = [&](std::initializer_list<spec::Setting> more) {
+          std::vector<spec::Setting> all = settings;
+          all.insert(all.end(), more);
+          return all;
+        };
+        for (const char* layout : {"nt", "nn", "tn", "tt"})
+          check_all(fixture, batched, spec::make_problem(batched, with({{"batch", "5"}, {"layout", layout}})), {},
+                    generator);
+        for (const char* layout : {"nt", "nn"})
+          for (const char* groups : {"1", "6", "200"})
+            check_all(fixture, grouped, spec::make_problem(grouped, with({{"groups", groups}, {"layout", layout}})), {},
+                      generator);
+      }
+}
+
 TEST_CASE("an op from a folder with tensor maps is right, and its plain form serves where they cannot") {
   Fixture fixture;
   std::mt19937 generator(17);

@@ -58,7 +58,7 @@ class BoundedCall {
       op_.launch(lengths, eager_, stream);
       eager = outputs(stream);
       for (const Memory& each : memory_)
-        if (each.output) each.buffer.fill_bytes(untouched, stream);
+        if (each.output) each.buffer.copy_from_host(each.host.data(), each.buffer.bytes());
     }
     std::array<std::int32_t, max_axes> values{};
     for (std::size_t i = 0; i < described_.axes.size(); ++i) values[i] = static_cast<std::int32_t>(lengths.axes[i]);
@@ -102,8 +102,10 @@ class BoundedCall {
         if (inside(each, frame, at))
           write_value(&each.host[offset * bytes], each.extent.type, static_cast<std::uint32_t>(generator()));
       });
-      const bool initialised = described_.tensors[each.tensor].initialised;
-      if (each.output && !initialised) std::fill(each.host.begin(), each.host.end(), untouched);
+      const spec::Tensor& tensor = described_.tensors[each.tensor];
+      if (tensor.last) write_offsets(each, tensor.last->evaluate(frame).number);
+      if (each.output && !spec::Op::is_initialised(tensor, frame))
+        std::fill(each.host.begin(), each.host.end(), untouched);
       each.buffer.copy_from_host(each.host.data(), each.buffer.bytes());
     }
   }
@@ -119,6 +121,15 @@ class BoundedCall {
       case spec::DType::i32: put(static_cast<std::int32_t>(random % 16)); break;
       case spec::DType::i64: put(static_cast<std::int64_t>(random % 16)); break;
       default: *to = static_cast<unsigned char>(random % 64); break;
+    }
+  }
+
+  /// Unequal parts, in int32.
+  static void write_offsets(Memory& memory, std::int64_t last) {
+    const std::int64_t parts = memory.extent.count() - 1;
+    for (std::int64_t i = 0; i <= parts; ++i) {
+      const auto offset = static_cast<std::int32_t>(last * i * i / (parts * parts));
+      std::memcpy(&memory.host[static_cast<std::size_t>(i) * sizeof offset], &offset, sizeof offset);
     }
   }
 
@@ -163,7 +174,7 @@ class BoundedCall {
       for_each_element(each, [&](std::size_t offset, std::span<const std::int64_t> at) {
         if (inside(each, frame, at)) return;
         for (std::size_t i = 0; i < size; ++i)
-          if (bytes[offset * size + i] != (described_.tensors[each.tensor].initialised ? poison : untouched))
+          if (bytes[offset * size + i] != each.host[offset * size + i])
             found = fmt::format("padding of '{}' was written at [{}]", described_.tensors[each.tensor].name,
                                 fmt::join(at, ","));
       });

@@ -75,7 +75,7 @@ TEST_CASE("a bucket that was written before an op had a type is read with its de
 
 TEST_CASE("a mistake in a default is named with what could stand there") {
   check_refused(types, "dtype = { of = [\"bf16\", \"f32\"], default = \"f16\" }",
-                "op.toml:8: found 'f16' as the default of 'dtype', expected 'bf16' or 'f32'");
+                "op.toml:8: found 'f16' as the default of 'dtype' (did you mean 'bf16'?), expected 'bf16' or 'f32'");
   check_refused(types, "dtype = { default = \"f32\" }", "found no 'of' in 'dtype', expected one");
   check_refused(types, "dtype = { of = [\"bf16\"], defautl = \"bf16\" }", "did you mean 'default'?");
   check_refused(
