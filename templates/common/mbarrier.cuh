@@ -1,9 +1,9 @@
 // Barriers in shared memory that count arrivals of threads and bytes of asynchronous copies (sm_90 and later).
 //
-// A barrier is 8 bytes, aligned, and named by its shared address. Its phases are numbered from 0: one completes when all arrivals
-// that it was made for have come, and all bytes that were announced to it. `parity` is the lowest bit of a phase's number. A wait for
-// parity p returns once the phase with that parity has completed, which may be the current one's predecessor: so a
-// new barrier lets a wait for parity 1 pass at once, and holds one for parity 0.
+// A barrier is 8 bytes, aligned, and named by its shared address. Its phases are numbered from 0: one completes when
+// all arrivals that it was made for have come, and all bytes that were announced to it. `parity` is the lowest bit of a
+// phase's number. A wait for parity p returns once the phase with that parity has completed, which may be the current
+// one's predecessor: so a new barrier lets a wait for parity 1 pass at once, and holds one for parity 0.
 #pragma once
 
 #include "common/shared_memory.cuh"
@@ -25,8 +25,8 @@ __device__ __forceinline__ void mbarrier_arrive(unsigned barrier) {
   asm volatile("mbarrier.arrive.shared::cta.b64 _, [%0];" ::"r"(barrier) : "memory");
 }
 
-/// One arrival at the barrier of block `rank` of the cluster that lies where `barrier` lies in this block; `rank` may be this
-/// block's own. Releases what this thread has written to the cluster.
+/// One arrival at the barrier of block `rank` of the cluster that lies where `barrier` lies in this block; `rank` may
+/// be this block's own. Releases what this thread has written to the cluster.
 __device__ __forceinline__ void mbarrier_arrive_cluster(unsigned barrier, unsigned rank) {
   asm volatile(
       "{\n"
@@ -38,7 +38,8 @@ __device__ __forceinline__ void mbarrier_arrive_cluster(unsigned barrier, unsign
       : "memory");
 }
 
-/// One arrival, and `bytes` more that the current phase waits for. They may come from any block of the cluster, before or after.
+/// One arrival, and `bytes` more that the current phase waits for. They may come from any block of the cluster, before
+/// or after.
 __device__ __forceinline__ void mbarrier_arrive_expect_tx(unsigned barrier, unsigned bytes) {
   asm volatile("mbarrier.arrive.expect_tx.shared::cta.b64 _, [%0], %1;" ::"r"(barrier), "r"(bytes) : "memory");
 }

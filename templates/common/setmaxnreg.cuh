@@ -1,7 +1,8 @@
 // Registers moved between the warpgroups of a block (sm_90a).
 //
-// Every warp of a warpgroup executes the same one. The kernel is compiled for the registers that __launch_bounds__ leaves a thread; `registers`
-// is a multiple of 8 from 24 to 256. Without __launch_bounds__, ptxas ignores both (advisory C7508).
+// Every warp of a warpgroup executes the same one. The kernel is compiled for the registers that __launch_bounds__
+// leaves a thread; `registers` is a multiple of 8 from 24 to 256. Without __launch_bounds__, ptxas ignores both
+// (advisory C7508).
 #pragma once
 
 namespace kiln {

@@ -1,12 +1,13 @@
-// Asynchronous products of a warpgroup: d += a * b, with a 64 x k and b k x n in shared memory, d in f32 registers (sm_90a).
+// Asynchronous products of a warpgroup: d += a * b, with a 64 x k and b k x n in shared memory, d in f32 registers
+// (sm_90a).
 //
-// A warpgroup is four neighbouring warps, the first a multiple of 4; all of them call each function together. k is 32 bytes: 16 elements of
-// 16 bits, or 32 of 8. Thread t of the warpgroup holds of d, for j from 0 to n / 8 - 1,
+// A warpgroup is four neighbouring warps, the first a multiple of 4; all of them call each function together. k is 32
+// bytes: 16 elements of 16 bits, or 32 of 8. Thread t of the warpgroup holds of d, for j from 0 to n / 8 - 1,
 //   d[4 * j], d[4 * j + 1]      row 16 * (t / 32) + t % 32 / 4,  columns 8 * j + 2 * (t % 4) and the next
 //   d[4 * j + 2], d[4 * j + 3]  the same columns, 8 rows further down.
 //
-// The order of calls: wgmma_fence; wgmma as often as needed; wgmma_commit_group; wgmma_wait_group, with hold around it, before d is used or
-// what was read of shared memory is written again.
+// The order of calls: wgmma_fence; wgmma as often as needed; wgmma_commit_group; wgmma_wait_group, with hold around it,
+// before d is used or what was read of shared memory is written again.
 #pragma once
 
 #include "common/types.cuh"
@@ -25,7 +26,8 @@ __device__ __forceinline__ void wgmma_wait_group() {
   asm volatile("wgmma.wait_group.sync.aligned %0;" ::"n"(pending) : "memory");
 }
 
-/// Keeps the compiler from moving what it does with `d` across; no instruction. It does not know that products still write d.
+/// Keeps the compiler from moving what it does with `d` across; no instruction. It does not know that products still
+/// write d.
 template <int count>
 __device__ __forceinline__ void hold(float (&d)[count]) {
 #pragma unroll
@@ -35,11 +37,13 @@ __device__ __forceinline__ void hold(float (&d)[count]) {
 /// Which dimension of an operand runs along memory: k, or the other one (m of a, n of b). 8-bit types take k only.
 enum class major { k, mn };
 
-/// An operand in shared memory under the 128-byte swizzle, as TMA writes it: rows of 128 bytes in atoms of 8 rows, 1024 bytes, at multiples
-/// of 1024. Steps within a tile add to `address`.
-///   major::k   A row holds one m (or n): 128 bytes along k. Atoms follow each other along m at `stride` bytes. A step of k adds 32 bytes.
-///   major::mn  A row holds one k: 64 elements along m. Atoms follow each other along k at `stride` bytes, so that a step of k (two atoms)
-///              adds 2 * stride; the next 64 elements along m lie `leading` bytes on, which major::k has no use for.
+/// An operand in shared memory under the 128-byte swizzle, as TMA writes it: rows of 128 bytes in atoms of 8 rows, 1024
+/// bytes, at multiples of 1024. Steps within a tile add to `address`.
+///   major::k   A row holds one m (or n): 128 bytes along k. Atoms follow each other along m at `stride` bytes. A step of
+///              k adds 32 bytes.
+///   major::mn  A row holds one k: 64 elements along m. Atoms follow each other along k at `stride` bytes, so that a step
+///              of k (two atoms) adds 2 * stride; the next 64 elements along m lie `leading` bytes on, which major::k has
+///              no use for.
 __device__ __forceinline__ unsigned long long wgmma_descriptor(unsigned address, unsigned stride,
                                                                unsigned leading = 16) {
   constexpr unsigned long long swizzle_128 = 1ull << 62;
@@ -139,8 +143,8 @@ struct wgmma_modifiers<false, a, b> {
       : "l"(a_descriptor), "l"(b_descriptor), "r"(static_cast<int>(accumulates)),                                      \
         "C"(detail::wgmma_types<A, B>::text), "C"(detail::wgmma_modifiers<sizeof(A) == 2, a_major, b_major>::text))
 
-/// wgmma.mma_async: d = a * b, or d += a * b if `accumulates`, for n of 8 and the multiples of 16 up to 256. A and B are both bf16, both
-/// f16, or any of e4m3 and e5m2.
+/// wgmma.mma_async: d = a * b, or d += a * b if `accumulates`, for n of 8 and the multiples of 16 up to 256. A and B
+/// are both bf16, both f16, or any of e4m3 and e5m2.
 template <typename A, typename B, int n, major a_major = major::k, major b_major = major::k>
 __device__ __forceinline__ void wgmma(float (&d)[n / 2], unsigned long long a_descriptor,
                                       unsigned long long b_descriptor, bool accumulates) {

@@ -2,10 +2,10 @@
 
 #include "emulator/cuda.hpp"
 #include "emulator/launch.hpp"
-#include "emulator/tensor_map.hpp"
 // What kernels include comes after what they take for built in.
 #include "gemm/wgmma.cuh"
 #include "matrices.hpp"
+#include "operands.hpp"
 
 namespace {
 
@@ -13,6 +13,8 @@ using kiln::bf16;
 using kiln::f16;
 using kiln::tensor_map;
 using kiln::gemm::Layout;
+using test::map_of;
+using test::stored;
 
 /// What a kernel is compiled for, as the parameters of wgmma.toml say it.
 struct Shape {
@@ -30,20 +32,6 @@ struct Problem {
   std::uint32_t seed = 0;
   int by_columns = 0;
 };
-
-template <typename T>
-tensor_map map_of(test::Matrix<T>& of, std::uint32_t box_rows, std::uint32_t box_columns, std::uint32_t swizzle) {
-  return emulator::tensor_map<tensor_map>(
-      of.data(), sizeof(T), {static_cast<std::uint32_t>(of.columns()), static_cast<std::uint32_t>(of.rows())},
-      {static_cast<std::uint64_t>(of.stride()) * sizeof(T)}, {box_columns, box_rows}, swizzle);
-}
-
-/// An operand as it lies, with rows that begin at multiples of 16 bytes.
-template <typename T>
-test::Matrix<T> stored(std::int64_t outer, std::int64_t k, bool along_k, std::uint32_t seed) {
-  const std::int64_t rows = along_k ? outer : k, columns = along_k ? k : outer;
-  return test::Matrix<T>::random(rows, columns, (columns + 47) / 16 * 16, seed);
-}
 
 template <typename T>
 void poison_rows(test::Matrix<T>& of, std::int64_t first, bool along_k) {
@@ -122,8 +110,8 @@ struct Operands {
   }
 };
 
-/// By gemm_wgmma, and gemm_reduce where the shape has splits: the largest distance of y from what is right. Infinite if anything
-/// else was written. x holds NaN past the length.
+/// By gemm_wgmma, and gemm_reduce where the shape has splits: the largest distance of y from what is right. Infinite if
+/// anything else was written. x holds NaN past the length.
 template <typename T, typename U, typename Config, Layout layout, Shape shape>
 double error_of(const Problem& problem) {
   using Out = typename Config::out;

@@ -1,5 +1,6 @@
 // The main loop for 8-bit floats. Tensor cores keep few places of a sum of theirs, so each stage (128 of k) is summed
-// afresh and then added in f32, times the scales of its block where there are such. While one consumer adds, the other multiplies.
+// afresh and then added in f32, times the scales of its block where there are such. While one consumer adds, the other
+// multiplies.
 #pragma once
 
 #include "common/gemm/wgmma_tile.cuh"
@@ -67,7 +68,8 @@ struct StageScales {
   }
 };
 
-/// The products of stages `first_k` and on, `k_tiles` of them, times `scales`, of the rows of a from `first` on. All are done when it returns.
+/// The products of stages `first_k` and on, `k_tiles` of them, times `scales`, of the rows of a from `first` on. All
+/// are done when it returns.
 template <typename Tiles, typename Scales>
 __device__ __forceinline__ void promote_products(WgmmaSums<Tiles>& sums, const Ring<Tiles>& ring,
                                                  RingPosition<Tiles::stages>& at, int first, int first_k, int k_tiles,

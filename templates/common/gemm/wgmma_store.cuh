@@ -1,7 +1,8 @@
-// From the sums that a warpgroup holds to y, or to partial sums: through shared memory, where neighbours in a row of y meet.
+// From the sums that a warpgroup holds to y, or to partial sums: through shared memory, where neighbours in a row of y
+// meet.
 //
-// A warpgroup works by itself, on a piece of its part of the tile at a time: one 64-row product by up to 64 of its other dimension. A piece is
-// `rows` of y by `columns`, whichever of the two the product's 64 rows are.
+// A warpgroup works by itself, on a piece of its part of the tile at a time: one 64-row product by up to 64 of its
+// other dimension. A piece is `rows` of y by `columns`, whichever of the two the product's 64 rows are.
 #pragma once
 
 #include "common/cluster.cuh"
@@ -33,8 +34,8 @@ __device__ __forceinline__ void warpgroup_sync() {
   named_barrier_sync(static_cast<int>(threadIdx.x) / warpgroup, warpgroup);
 }
 
-/// Calls `each(row, column, sums)` for the pieces of this warpgroup's part of the tile at (row, column), with the piece's corner and the thread's
-/// sums of its fragments. `first`: of the warpgroup's rows of a in the tile.
+/// Calls `each(row, column, sums)` for the pieces of this warpgroup's part of the tile at (row, column), with the
+/// piece's corner and the thread's sums of its fragments. `first`: of the warpgroup's rows of a in the tile.
 template <typename Tiles, typename Each>
 __device__ __forceinline__ void for_each_piece(const WgmmaSums<Tiles>& sums, int row, int column, int first,
                                                Each each) {
@@ -50,7 +51,8 @@ __device__ __forceinline__ void for_each_piece(const WgmmaSums<Tiles>& sums, int
   }
 }
 
-/// A piece of finished results of 16 bits in shared memory, as the copy engine takes it: rows whose chunks of 16 bytes are permuted.
+/// A piece of finished results of 16 bits in shared memory, as the copy engine takes it: rows whose chunks of 16 bytes
+/// are permuted.
 template <typename Tiles, typename Epilogue>
 struct RoundedPiece {
   using P = Piece<Tiles>;
@@ -160,12 +162,18 @@ struct RoundedPiece {
   }
 };
 
-/// Stores the warpgroup's part of the tile at (row, column) by TMA, whose copies go on while the warpgroup multiplies again. `turn` is
-/// which of the two buffers in `staging` comes next; it is kept from one tile to the next. `bounded`: y's rows end before those that `y_map` knows.
+/// Where y lies for the copy engine: the product's first row, and its plane where there are several.
+struct StoredRows {
+  const tensor_map* map;
+  int first_row, plane;
+  bool bounded;  // the product's rows end before those that the map knows
+};
+
+/// Stores the warpgroup's part of the tile at (row, column) by TMA, whose copies go on while the warpgroup multiplies
+/// again. `turn` is which of the two buffers in `staging` comes next; it is kept from one tile to the next.
 template <typename Tiles, typename Epilogue>
-__device__ __forceinline__ void store_by_tma(const WgmmaSums<Tiles>& sums, const tensor_map* y_map, char* staging,
-                                             int& turn, int row, int column, int first, bool bounded,
-                                             const Epilogue& epilogue) {
+__device__ __forceinline__ void store_by_tma(const WgmmaSums<Tiles>& sums, const StoredRows& y, char* staging,
+                                             int& turn, int row, int column, int first, const Epilogue& epilogue) {
   using Rounded = RoundedPiece<Tiles, Epilogue>;
   const bool issues = warpgroup_thread() == 0;
   for_each_piece<Tiles>(sums, row, column, first, [&](int at_row, int at_column, const float* fragments) {
@@ -177,16 +185,21 @@ __device__ __forceinline__ void store_by_tma(const WgmmaSums<Tiles>& sums, const
     Rounded::put(shared_address(buffer), fragments, at_row, at_column, epilogue);
     fence_proxy_async();
     warpgroup_sync();
-    if (bounded && at_row + Piece<Tiles>::rows > epilogue.rows) {
+    if (y.bounded && at_row + Piece<Tiles>::rows > epilogue.rows) {
       Rounded::copy_rows(buffer, at_row, at_column, epilogue);
     } else if (issues) {
-      tma_store_2d(y_map, shared_address(buffer), at_column, at_row);
+      if constexpr (Tiles::y_planes) {
+        tma_store_3d(y.map, shared_address(buffer), at_column, y.first_row + at_row, y.plane);
+      } else {
+        tma_store_2d(y.map, shared_address(buffer), at_column, y.first_row + at_row);
+      }
     }
     if (issues) tma_store_commit();
   });
 }
 
-/// A piece of sums in shared memory, row by row. Each 8 neighbours stay together, but groups of a row are permuted against bank conflicts.
+/// A piece of sums in shared memory, row by row. Each 8 neighbours stay together, but groups of a row are permuted
+/// against bank conflicts.
 template <typename Tiles>
 struct SumsPiece {
   using P = Piece<Tiles>;
@@ -225,7 +238,8 @@ struct SumsPiece {
   }
 };
 
-/// Hands the warpgroup's part of the tile at (row, column) to `ending` by 8 neighbours, as `ending.store(row, column, terms, sums)`.
+/// Hands the warpgroup's part of the tile at (row, column) to `ending` by 8 neighbours, as `ending.store(row, column,
+/// terms, sums)`.
 template <typename Tiles, typename Ending>
 __device__ __forceinline__ void store_directly(const WgmmaSums<Tiles>& sums, char* staging, int row, int column,
                                                int first, const Ending& ending) {
@@ -269,8 +283,9 @@ struct PartialSums {
   }
 };
 
-/// Adds the sums of the cluster's blocks, which hold the same tile for parts of k, in the order of their ranks, and stores the share of the tile
-/// that is this block's. `pieces` holds a tile in f32, and nothing is read or written there any more. For all consumers of the block.
+/// Adds the sums of the cluster's blocks, which hold the same tile for parts of k, in the order of their ranks, and
+/// stores the share of the tile that is this block's. `pieces` holds a tile in f32, and nothing is read or written
+/// there any more. For all consumers of the block.
 template <typename Tiles, typename Ending>
 __device__ __forceinline__ void store_over_cluster(const WgmmaSums<Tiles>& sums, char* pieces, int row, int column,
                                                    int first, unsigned rank, const Ending& ending) {

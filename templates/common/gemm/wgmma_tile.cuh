@@ -1,8 +1,8 @@
-// A tile of a product on the tensor cores of sm_90a: how wgmma reads operands that TMA writes, the ring that they pass through, and the
-// main loop.
+// A tile of a product on the tensor cores of sm_90a: how wgmma reads operands that TMA writes, the ring that they pass
+// through, and the main loop.
 //
-// Of the two operands, wgmma takes one by 64 rows at a time (a) and the other whole (b). a is x and b is w, unless `swap`: then the
-// few rows of x are b, as wide as they need to be, and the result comes transposed.
+// Of the two operands, wgmma takes one by 64 rows at a time (a) and the other whole (b). a is x and b is w, unless
+// `swap`: then the few rows of x are b, as wide as they need to be, and the result comes transposed.
 #pragma once
 
 #include "common/gemm/choices.cuh"
@@ -19,12 +19,13 @@ inline constexpr int span = 128;       // bytes of the swizzle: of a row of a bo
 template <typename T>
 inline constexpr int stage_k = span / static_cast<int>(sizeof(T));  // elements of a stage
 
-/// One operand's part of a stage: `extent` of m or n by stage_k of k. Of the `shares` blocks of a cluster that multiply by it, each loads
-/// an equal part for all.
+/// One operand's part of a stage: `extent` of m or n by stage_k of k. Of the `shares` blocks of a cluster that multiply
+/// by it, each loads an equal part for all.
 ///
-/// Where k runs along memory, rows of the tile are rows of shared memory, k innermost: one box. Else the tile is cut into columns of 64 elements
-/// along m or n, a box each of stage_k rows.
-template <typename T_, int extent_, bool along_k, int shares>
+/// Where k runs along memory, rows of the tile are rows of shared memory, k innermost: one box. Else the tile is cut
+/// into columns of 64 elements along m or n, a box each of stage_k rows. `in_planes`: the operands of several products,
+/// of which the map's third dimension tells one.
+template <typename T_, int extent_, bool along_k, int shares, bool in_planes>
 struct StagedOperand {
   using T = T_;
   static constexpr int extent = extent_;
@@ -41,29 +42,36 @@ struct StagedOperand {
 
   /// Starts the copy of this block's part, to all who share it, from `outer` (of m or n) and `k` on.
   static __device__ __forceinline__ void load(unsigned to, const tensor_map* map, unsigned full, int outer, int k,
-                                              int rank) {
+                                              int plane, int rank) {
     const int row = shares == 1 ? 0 : rank * box_rows;
     if constexpr (along_k) {
-      load_box(to + row * span, map, full, k, outer + row);
+      load_box(to + row * span, map, full, k, outer + row, plane);
     } else {
 #pragma unroll
       for (int i = 0; i < extent / column; ++i)
-        load_box(to + i * column_bytes + row * span, map, full, outer + i * column, k + row);
+        load_box(to + i * column_bytes + row * span, map, full, outer + i * column, k + row, plane);
     }
   }
 
-  /// For the product at `step` (32 bytes of k if it is the inner dimension, else as many elements of it) of the rows from `first`, a multiple of 64, on.
+  /// For the product at `step` (32 bytes of k if it is the inner dimension, else as many elements of it) of the rows
+  /// from `first`, a multiple of 64, on.
   static __device__ __forceinline__ unsigned long long descriptor(unsigned tile, int first, int step) {
     if constexpr (along_k) return wgmma_descriptor(tile + first * span + step * 32, atom_bytes);
     return wgmma_descriptor(tile + first / column * column_bytes + step * 2 * atom_bytes, atom_bytes, column_bytes);
   }
 
  private:
-  static __device__ __forceinline__ void load_box(unsigned to, const tensor_map* map, unsigned full, int x, int y) {
-    if constexpr (shares == 1) {
-      tma_load_2d(to, map, full, x, y);
+  static __device__ __forceinline__ void load_box(unsigned to, const tensor_map* map, unsigned full, int x, int y,
+                                                  int plane) {
+    constexpr unsigned short blocks = (1 << shares) - 1;
+    if constexpr (in_planes && shares > 1) {
+      tma_load_3d_multicast(to, map, full, x, y, plane, blocks);
+    } else if constexpr (in_planes) {
+      tma_load_3d(to, map, full, x, y, plane);
+    } else if constexpr (shares > 1) {
+      tma_load_2d_multicast(to, map, full, x, y, blocks);
     } else {
-      tma_load_2d_multicast(to, map, full, x, y, static_cast<unsigned short>((1 << shares) - 1));
+      tma_load_2d(to, map, full, x, y);
     }
   }
 };
@@ -79,22 +87,23 @@ struct choose<false, A, B> {
 };
 }  // namespace detail
 
-/// What a kernel is compiled for. A block is a warpgroup that loads and `consumers` that multiply: they share a tile, or
-/// take tiles in turns (`pingpong`), one storing while the other multiplies. The blocks of a cluster hold neighbouring tiles along m or n and
-/// load for each other what these share, or (cluster_k) hold parts of one tile along k.
+/// What a kernel is compiled for. A block is a warpgroup that loads and `consumers` that multiply: they share a tile,
+/// or take tiles in turns (`pingpong`), one storing while the other multiplies. The blocks of a cluster hold
+/// neighbouring tiles along m or n and load for each other what these share, or (cluster_k) hold parts of one tile
+/// along k.
 template <typename T, typename U, Layout layout, int tile_m_, int tile_n_, int stages_, int cluster_m_, int cluster_n_,
-          int cluster_k_, bool swap_, bool pingpong_>
+          int cluster_k_, bool swap_, bool pingpong_, bool x_planes = false, bool w_planes = false>
 struct WgmmaTiling {
   static constexpr int tile_m = tile_m_, tile_n = tile_n_, stages = stages_;
   static constexpr int cluster_m = cluster_m_, cluster_n = cluster_n_, cluster_k = cluster_k_;
   static constexpr int cluster = cluster_m * cluster_n * cluster_k;
   static constexpr int shares = cluster_m * cluster_n;  // blocks that load for each other: all of the cluster or one
-  static constexpr bool swap = swap_, pingpong = pingpong_;
+  static constexpr bool swap = swap_, pingpong = pingpong_, y_planes = x_planes;
   static_assert(cluster_m == 1 || cluster_n == 1);
   static_assert(shares == 1 || cluster_k == 1);
 
-  using X = StagedOperand<T, tile_m, x_runs_along_k<layout>, cluster_n>;
-  using W = StagedOperand<U, tile_n, w_runs_along_k<layout>, cluster_m>;
+  using X = StagedOperand<T, tile_m, x_runs_along_k<layout>, cluster_n, x_planes>;
+  using W = StagedOperand<U, tile_n, w_runs_along_k<layout>, cluster_m, w_planes>;
   using A = typename detail::choose<swap, W, X>::type;
   using B = typename detail::choose<swap, X, W>::type;
   static_assert(sizeof(T) == sizeof(U) && A::extent % wgmma_rows == 0);
@@ -116,8 +125,8 @@ using WgmmaSums = float[Tiles::row_blocks][Tiles::B::extent / 2];
 /// The stages of a block in shared memory, and two barriers for each.
 ///   full   completes a phase when the bytes of one stage have come; consumers wait for it. Its one arrival is the
 ///          producer's, which announces the bytes; in a cluster some of them are copied by another block.
-///   empty  completes a phase when all warps that read the stage are done with it; the producer waits for it. In a cluster that
-///          loads for each other, it counts the warps of all blocks, for a producer writes into all of them.
+///   empty  completes a phase when all warps that read the stage are done with it; the producer waits for it. In a
+///          cluster that loads for each other, it counts the warps of all blocks, for a producer writes into all of them.
 template <typename Tiles>
 struct Ring {
   unsigned stages, barriers;  // shared addresses
@@ -178,8 +187,8 @@ __device__ __forceinline__ void multiply_step(float (&sums)[Tiles::B::extent / 2
       sums, A::descriptor(Tiles::swap ? w : x, first, step), B::descriptor(Tiles::swap ? x : w, 0, step), accumulates);
 }
 
-/// Starts the products of `k_tiles` stages (at least one), by the rows of a from `first` on; the last are still under way and their stage
-/// still held when this returns.
+/// Starts the products of `k_tiles` stages (at least one), by the rows of a from `first` on; the last are still under
+/// way and their stage still held when this returns.
 template <typename Tiles>
 __device__ __forceinline__ void start_products(WgmmaSums<Tiles>& sums, const Ring<Tiles>& ring,
                                                RingPosition<Tiles::stages>& at, int first, int k_tiles) {

@@ -1,0 +1,217 @@
+// A block of a kernel that multiplies by wgmma: who copies, who multiplies, in which order.
+#pragma once
+
+#include "common/dependent_launch.cuh"
+#include "common/elect.cuh"
+#include "common/gemm/tile_order.cuh"
+#include "common/gemm/wgmma_promoted.cuh"
+#include "common/gemm/wgmma_store.cuh"
+#include "common/setmaxnreg.cuh"
+
+namespace kiln::gemm {
+
+/// A tile of one product, or a part of it along k, by its corner; k in stages.
+struct WgmmaWork {
+  int row, column, first_k, k_tiles, split;
+  int first_row, rows;  // of x and y, that are the product's
+  int plane;            // which product
+};
+
+/// Which work a block has, in which order: that of its cluster, of which it takes the tile or part that its rank says.
+template <typename Tiles>
+class WgmmaSchedule {
+ public:
+  /// `by_columns`: bands of tiles are columns, of `group` tiles, and not rows.
+  __device__ __forceinline__ WgmmaSchedule(int m, long long n, long long k, int splits, int group, bool by_columns)
+      : rank_(Tiles::cluster == 1 ? 0 : static_cast<int>(cluster_block_rank())),
+        parts_(splits * Tiles::cluster_k),
+        rows_(m),
+        tiles_m_(ceil_div(ceil_div(m, Tiles::tile_m), Tiles::cluster_m)),
+        tiles_n_(ceil_div(ceil_div(n, Tiles::tile_n), Tiles::cluster_n)),
+        k_tiles_(ceil_div(k, Tiles::tile_k)),
+        splits_(splits),
+        group_(group),
+        by_columns_(by_columns) {}
+
+  __device__ __forceinline__ int first() const { return static_cast<int>(blockIdx.x) / Tiles::cluster; }
+  __device__ __forceinline__ int step() const { return static_cast<int>(gridDim.x) / Tiles::cluster; }
+  __device__ __forceinline__ int count() const { return tiles_m_ * tiles_n_ * splits_; }
+
+  __device__ __forceinline__ WgmmaWork at(int index) const {
+    const int split = index % splits_, part = split * Tiles::cluster_k + (Tiles::cluster_k == 1 ? 0 : rank_);
+    const TileIndex tile = of_cluster(index / splits_);
+    const int m = tile.m * Tiles::cluster_m + (Tiles::cluster_m == 1 ? 0 : rank_);
+    const int n = tile.n * Tiles::cluster_n + (Tiles::cluster_n == 1 ? 0 : rank_);
+    const int first_k = share(part), end_k = share(part + 1);
+    return {m * Tiles::tile_m, n * Tiles::tile_n, first_k, end_k - first_k, split, 0, rows_, 0};
+  }
+
+ private:
+  static __device__ __forceinline__ int ceil_div(long long a, int b) { return static_cast<int>((a + b - 1) / b); }
+
+  __device__ __forceinline__ TileIndex of_cluster(int index) const {
+    if (!by_columns_) return tile_in_bands(index, tiles_m_, tiles_n_, group_);
+    const TileIndex turned = tile_in_bands(index, tiles_n_, tiles_m_, group_);
+    return {turned.n, turned.m};
+  }
+  /// The first stage of a part. Parts are no more than stages, so none is empty.
+  __device__ __forceinline__ int share(int part) const { return k_tiles_ * part / parts_; }
+
+  int rank_, parts_, rows_, tiles_m_, tiles_n_, k_tiles_, splits_, group_;
+  bool by_columns_;
+};
+
+/// Copies the stages of all of the block's work to the ring. For one warp, of which one thread copies.
+template <typename Tiles, typename Schedule>
+__device__ __forceinline__ void produce(const tensor_map* x_map, const tensor_map* w_map, const Ring<Tiles>& ring,
+                                        const Schedule& schedule) {
+  const bool copies = elect_one();
+  const int rank = Tiles::shares == 1 ? 0 : static_cast<int>(cluster_block_rank());
+  RingPosition<Tiles::stages> at;
+  for (int index = schedule.first(); index < schedule.count(); index += schedule.step()) {
+    const WgmmaWork work = schedule.at(index);
+#pragma unroll 1
+    for (int tile = 0; copies && tile < work.k_tiles; ++tile, at.advance()) {
+      const int k = (work.first_k + tile) * Tiles::tile_k;
+      mbarrier_wait(ring.empty(at.slot), at.parity ^ 1);
+      mbarrier_arrive_expect_tx(ring.full(at.slot), Tiles::stage_bytes);
+      const unsigned stage = ring.stage(at.slot), full = ring.full(at.slot);
+      Tiles::X::load(stage, x_map, full, work.first_row + work.row, k, work.plane, rank);
+      Tiles::W::load(stage + Tiles::X::bytes, w_map, full, work.column, k, work.plane, rank);
+    }
+    __syncwarp();
+  }
+  if constexpr (Tiles::shares > 1) {
+    // Warps of the other block have yet to say here that they have read the last stages: until then this block must not
+    // end.
+    for (int slot = 0; copies && slot < Tiles::stages; ++slot, at.advance())
+      mbarrier_wait(ring.empty(at.slot), at.parity ^ 1);
+  }
+}
+
+/// Whose turn it is to multiply, in ping-pong: consumers 0 and 1 alternate, by barriers 3 and 4, so that one stores
+/// while the other has the tensor cores to itself.
+template <typename Tiles>
+struct Turns {
+  static constexpr int first_barrier = 3, threads = 2 * warpgroup;
+
+  /// Before the block's tile number `turn`, of which the first waits for nobody.
+  static __device__ __forceinline__ void take(int consumer, int turn) {
+    if (Tiles::pingpong && turn > 0) named_barrier_sync(first_barrier + consumer, threads);
+  }
+  /// After its last product is under way, if there is a next tile.
+  static __device__ __forceinline__ void pass(int consumer, bool more) {
+    if (Tiles::pingpong && more) named_barrier_arrive(first_barrier + (consumer ^ 1), threads);
+  }
+};
+
+/// Multiplies and hands each tile that is this warpgroup's to `store(sums, work, first)`, `first` being where its rows
+/// of a begin. `scales(work)` gives NoScales or StageScales.
+template <typename Tiles, typename Schedule, typename Scales, typename Store>
+__device__ __forceinline__ void consume(const Ring<Tiles>& ring, const Schedule& schedule, int consumer, Scales scales,
+                                        Store store) {
+  const int first = Tiles::pingpong ? 0 : consumer * Tiles::row_blocks * wgmma_rows;
+  RingPosition<Tiles::stages> at;
+  int turn = 0;
+#pragma unroll 1
+  for (int index = schedule.first(); index < schedule.count(); index += schedule.step(), ++turn) {
+    const WgmmaWork work = schedule.at(index);
+    if (Tiles::pingpong && turn % 2 != consumer) {
+      at.advance(work.k_tiles);
+      continue;
+    }
+    WgmmaSums<Tiles> sums;
+    const bool more = index + schedule.step() < schedule.count();
+    Turns<Tiles>::take(consumer, turn);
+    if constexpr (sizeof(typename Tiles::X::T) == 1) {
+      const auto of_work = scales(work);
+      promote_products<Tiles>(sums, ring, at, first, work.first_k, work.k_tiles,
+                              of_work.at(work.row, work.column, first));
+      Turns<Tiles>::pass(consumer, more);
+    } else {
+      start_products<Tiles>(sums, ring, at, first, work.k_tiles);
+      Turns<Tiles>::pass(consumer, more);
+      finish_products<Tiles>(sums, ring, at);
+    }
+    store(sums, work, first);
+  }
+}
+
+/// Registers: 168 a thread where the block has three warpgroups, of which the producer's needs few.
+template <typename Tiles>
+__device__ __forceinline__ void take_registers(bool produces) {
+  if constexpr (Tiles::consumers == 2) {
+    if (produces) {
+      setmaxnreg_dec<24>();
+    } else {
+      setmaxnreg_inc<240>();
+    }
+  }
+}
+
+template <typename Tiles>
+__device__ __forceinline__ void sync_cluster() {
+  if constexpr (Tiles::cluster > 1) {
+    cluster_arrive();
+    cluster_wait();
+  } else {
+    __syncthreads();
+  }
+}
+
+/// What a warpgroup stores its tiles through.
+struct WgmmaStaging {
+  char* ring;    // of the block, which cluster_k takes once it is read
+  char* pieces;  // of the warpgroup
+  int turn;      // of the two buffers in `pieces`
+};
+
+template <typename Tiles>
+inline constexpr int staging_bytes = Tiles::consumers* Piece<Tiles>::staging_bytes;
+
+/// A block of a kernel: makes the ring, waits for the kernel before, and multiplies what `make_schedule()` gives it, as
+/// `consume` says; store(sums, work, first, staging).
+template <typename Tiles, typename MakeSchedule, typename Scales, typename Store>
+__device__ __forceinline__ void wgmma_block(const tensor_map* x_map, const tensor_map* w_map,
+                                            MakeSchedule make_schedule, Scales scales, Store store) {
+  char* const shared = dynamic_shared();
+  const Ring<Tiles> ring{shared_address(shared), shared_address(shared) + Ring<Tiles>::bytes + staging_bytes<Tiles>};
+  if (threadIdx.x == 0) {
+    prefetch_tensormap(x_map);
+    prefetch_tensormap(w_map);
+    ring.make_barriers();
+  }
+  sync_cluster<Tiles>();
+  wait_for_predecessor();
+  launch_dependents();
+
+  const auto schedule = make_schedule();
+  const int of_block = __shfl_sync(full_warp, threadIdx.x / warpgroup, 0);  // seen to be the same in all lanes
+  take_registers<Tiles>(of_block == 0);
+  if (of_block == 0) {
+    if (threadIdx.x < 32) produce<Tiles>(x_map, w_map, ring, schedule);
+    return;
+  }
+  const int consumer = of_block - 1;
+  WgmmaStaging staging = {shared, shared + Ring<Tiles>::bytes + consumer * Piece<Tiles>::staging_bytes, 0};
+  consume<Tiles>(ring, schedule, consumer, scales, [&](const WgmmaSums<Tiles>& sums, const WgmmaWork& work, int first) {
+    store(sums, work, first, staging);
+  });
+  tma_store_wait<0>();  // y is written, and the staging read, before the block ends
+}
+
+/// The tile to y: by TMA if `by_tma`, else by threads.
+template <typename Tiles, bool by_tma, typename Epilogue>
+__device__ __forceinline__ void store_tile(const WgmmaSums<Tiles>& sums, const WgmmaWork& work, int first,
+                                           WgmmaStaging& staging, const StoredRows& y, const Epilogue& ending) {
+  if constexpr (Tiles::cluster_k > 1) {
+    named_barrier_sync(Turns<Tiles>::first_barrier, Tiles::consumers * warpgroup);  // the ring is read
+    store_over_cluster<Tiles>(sums, staging.ring, work.row, work.column, first, cluster_block_rank(), ending);
+  } else if constexpr (by_tma) {
+    store_by_tma<Tiles>(sums, y, staging.pieces, staging.turn, work.row, work.column, first, ending);
+  } else {
+    store_directly<Tiles>(sums, staging.pieces, work.row, work.column, first, ending);
+  }
+}
+
+}  // namespace kiln::gemm
