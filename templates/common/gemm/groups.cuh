@@ -41,6 +41,16 @@ __device__ __forceinline__ GroupTile find_group_tile(const int* offsets, int gro
   return {-1, 0, 0, 0};
 }
 
+/// How many there are. All lanes of a warp take part and get the same.
+__device__ __forceinline__ int count_group_tiles(const int* offsets, int groups, int m, int tile_m, int tiles_n) {
+  int tiles = 0;
+  for (int group = static_cast<int>(threadIdx.x) % 32; group < groups; group += 32) {
+    const int begin = min(max(offsets[group], 0), m), end = min(max(offsets[group + 1], begin), m);
+    tiles += (end - begin + tile_m - 1) / tile_m;
+  }
+  return warp_reduce(tiles, add{}) * tiles_n;
+}
+
 /// What one group's product has of its own: rows of x and y from `first_row` on, and its part of all that is [groups, ...].
 struct GroupStrides {
   long long w, bias, w_scale;

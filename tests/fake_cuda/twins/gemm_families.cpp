@@ -4,6 +4,7 @@
 
 #include "twins/elements.hpp"
 #include "twins/product.hpp"
+#include "twins/tensor_operand.hpp"
 #include "twins/twin.hpp"
 
 namespace fake_cuda {
@@ -64,18 +65,15 @@ Traffic run_batch(const Invocation& call, Product product, std::size_t first, st
   return whole(product, static_cast<double>(products), efficiency);
 }
 
-/// All groups' products. `first`: the parameter of n; the number of groups follows k.
-Traffic run_groups(const Invocation& call, Product product, std::size_t first, std::int64_t m, bool block_scales,
-                   std::string_view y_type, double efficiency) {
-  const bool is_reference = call.name.base == "gemm_grouped_reference";
-  product.n = call.integer(first);
-  product.k = call.integer(first + 1);
-  const std::int64_t groups = is_reference ? call.integer(first + 2) : call.value<int>(first + 2);
-  std::size_t at = product.read_strides(call, first + 3, block_scales);
-  const std::int64_t w_stride = call.integer(at), bias_stride = call.integer(at + 1),
-                     scale_stride = call.integer(at + 2);
-  product.read_scale(call, at + 3);
-  const int* offsets = call.required<int>(2, groups + 1);
+/// From one group's w, bias and scales to the next one's.
+struct GroupStrides {
+  std::int64_t w, bias, w_scale;
+};
+
+/// All groups' products; `offsets` is the parameter of the rows at which groups begin.
+Traffic multiply_groups(const Invocation& call, Product product, std::size_t offsets_at, std::int64_t groups,
+                        const GroupStrides& strides, std::int64_t m, std::string_view y_type, double efficiency) {
+  const int* offsets = call.required<int>(offsets_at, groups + 1);
   const auto bounded = [&](std::int64_t i) { return std::clamp<std::int64_t>(offsets[i], 0, m); };
   for (std::int64_t i = 0; i < groups; ++i) {
     const std::int64_t begin = bounded(i);
@@ -86,14 +84,27 @@ Traffic run_groups(const Invocation& call, Product product, std::size_t first, s
     move(own.y, begin * product.y_stride, y_type);
     move(own.residual, begin * product.residual_stride, product.ending.out);
     if (product.ending.scaling != by_tensor) move(own.x_scale, begin * product.x_scale_stride, "float");
-    move(own.w, i * w_stride, product.w_type);
-    move(own.bias, i * bias_stride, product.ending.out);
-    move(own.w_scale, i * scale_stride, "float");
+    move(own.w, i * strides.w, product.w_type);
+    move(own.bias, i * strides.bias, product.ending.out);
+    move(own.w_scale, i * strides.w_scale, "float");
     if (call.name.base == "gemm_grouped_mma") own.require_aligned_rows();
     own.run(call, y_type);
   }
   product.m = m;
   return product.traffic(efficiency);
+}
+
+/// The same for a kernel with x, w and the offsets as its first parameters. `first`: the parameter of n; the number of groups follows k.
+Traffic run_groups(const Invocation& call, Product product, std::size_t first, std::int64_t m, bool block_scales,
+                   std::string_view y_type, double efficiency) {
+  const bool is_reference = call.name.base == "gemm_grouped_reference";
+  product.n = call.integer(first);
+  product.k = call.integer(first + 1);
+  const std::int64_t groups = is_reference ? call.integer(first + 2) : call.value<int>(first + 2);
+  const std::size_t at = product.read_strides(call, first + 3, block_scales);
+  product.read_scale(call, at + 3);
+  return multiply_groups(call, product, 2, groups, {call.integer(at), call.integer(at + 1), call.integer(at + 2)}, m,
+                         y_type, efficiency);
 }
 
 /// x, w and the offsets, then what the other kernels have after x and w.
@@ -155,6 +166,38 @@ Traffic gemm_grouped_mma(const Invocation& call) {
   require_tiles(call, ceil_div(m, tile_m) * ceil_div(call.integer(10), tile_n));
   require_ring(call, product);
   return run_groups(call, product, 10, m, false, product.ending.out, tile_efficiency(call, tile_m, tile_n, 0.9));
+}
+
+// gemm_grouped_wgmma<T, U, layout, Ending, tile_m, tile_n, stages, swap, pingpong, store>(maps of x, w and y, offsets, y, bias, residual,
+// scales, length of m, n, k, int groups, distances without those of x and w, scale, int band)
+Traffic gemm_grouped_wgmma(const Invocation& call) {
+  Product product = typed(call, false);
+  const TensorMap x = map_at(call, 0, 2), w = map_at(call, 1, 3);
+  product.x = x.address, product.x_stride = stride_of(x, product.x_type);
+  product.w = w.address, product.w_stride = stride_of(w, product.w_type);
+  product.read_addresses(call, 4, false);
+  const std::int64_t m = call.length(10), groups = call.value<int>(13);
+  const std::int64_t tile_m = call.template_integer(4), tile_n = call.template_integer(5);
+  product.n = call.integer(11), product.k = call.integer(12);
+  GroupStrides strides{stride_of(w, product.w_type, 1), 0, 0};
+  std::size_t at = 14;
+  for (std::int64_t* each :
+       {&product.y_stride, &product.residual_stride, &product.x_scale_stride, &product.w_scale_stride,
+        &product.x_scale_k_stride, &product.w_scale_k_stride, &strides.bias, &strides.w_scale})
+    *each = call.integer(at++);
+  product.read_scale(call, at);
+  const bool along_k = product.layout == nt;
+  require(x.box[1] == tile_m && w.box[1] == (along_k ? tile_n : 64) && w.box[2] == 1 &&
+              w.shape[2] == static_cast<std::uint64_t>(groups) && x.shape[1] >= static_cast<std::uint64_t>(m),
+          CUDA_ERROR_LAUNCH_FAILED);
+  if (call.template_integer(9) == 0) {
+    const TensorMap y = map_at(call, 2, 2);
+    require(y.address == product.y && stride_of(y, product.ending.out) == product.y_stride, CUDA_ERROR_LAUNCH_FAILED);
+  }
+  require(call.geometry.dynamic_shared >= call.template_integer(6) * ((tile_m + tile_n) * 128 + 16),
+          CUDA_ERROR_ILLEGAL_ADDRESS);
+  return multiply_groups(call, product, 3, groups, strides, m, product.ending.out,
+                         tile_efficiency(call, tile_m, tile_n, 0.95));
 }
 
 }  // namespace fake_cuda

@@ -1,8 +1,8 @@
 // templates/gemm/wgmma: x, w and y come as descriptors of the copy engine.
 #include <algorithm>
 
-#include "module/tensor_map.hpp"
 #include "twins/product.hpp"
+#include "twins/tensor_operand.hpp"
 #include "twins/twin.hpp"
 
 namespace fake_cuda {
@@ -23,18 +23,6 @@ struct Shape {
   [[nodiscard]] std::int64_t cluster() const { return cluster_m * cluster_n * cluster_k; }
   [[nodiscard]] std::int64_t consumers() const { return pingpong != 0 || (swap != 0 ? tile_n : tile_m) > 64 ? 2 : 1; }
 };
-
-TensorMap map_at(const Invocation& call, std::size_t i) {
-  const auto raw = call.value<CUtensorMap>(i);
-  TensorMap map;
-  std::memcpy(&map, &raw, sizeof map);
-  require(map.magic == tensor_map_magic && map.rank == 2, CUDA_ERROR_LAUNCH_FAILED);
-  return map;
-}
-
-std::int64_t stride_of(const TensorMap& map, std::string_view type) {
-  return static_cast<std::int64_t>(map.stride_bytes[0]) / element_bytes(type);
-}
 
 /// `outer` by k in boxes of 128 bytes; where k runs along memory a box holds `rows` of outer, else the other way about.
 void check_operand(const TensorMap& map, std::string_view type, std::int64_t outer, std::int64_t k, bool along_k,
@@ -84,7 +72,7 @@ Traffic gemm_wgmma(const Invocation& call) {
   const std::size_t group = product.read_scale(call, at);
   const std::int64_t splits = call.value<int>(group + 2);
 
-  const TensorMap x = map_at(call, 0), w = map_at(call, 1), y = map_at(call, 2);
+  const TensorMap x = map_at(call, 0, 2), w = map_at(call, 1, 2), y = map_at(call, 2, 2);
   product.x = x.address, product.x_stride = stride_of(x, product.x_type);
   product.w = w.address, product.w_stride = stride_of(w, product.w_type);
   check_operand(x, product.x_type, product.m, product.k, product.layout == nt || product.layout == nn, shape.tile_m,

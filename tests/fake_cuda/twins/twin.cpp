@@ -36,6 +36,7 @@ constexpr Twin twins[] = {
     {"gemm_grouped_reference", gemm_grouped_reference},
     {"gemm_grouped_simt", gemm_grouped_simt},
     {"gemm_grouped_mma", gemm_grouped_mma},
+    {"gemm_grouped_wgmma", gemm_grouped_wgmma},
     {"scale_reference", scale_reference},
     {"scale_tiled", scale_tiled},
     {"scale_early", scale_early},

@@ -131,6 +131,7 @@ Traffic gemm_batched_mma(const Invocation& call);
 Traffic gemm_grouped_reference(const Invocation& call);
 Traffic gemm_grouped_simt(const Invocation& call);
 Traffic gemm_grouped_mma(const Invocation& call);
+Traffic gemm_grouped_wgmma(const Invocation& call);
 Traffic scale_reference(const Invocation& call);
 Traffic scale_tiled(const Invocation& call);
 Traffic scale_early(const Invocation& call);
