@@ -21,8 +21,9 @@ struct WgmmaWork {
 template <typename Tiles>
 class WgmmaSchedule {
  public:
-  /// `by_columns`: bands of tiles are columns, of `group` tiles, and not rows.
-  __device__ __forceinline__ WgmmaSchedule(int m, long long n, long long k, int splits, int group, bool by_columns)
+  /// `by_columns`: bands of tiles are columns, of `group` tiles, and not rows. `products`: planes, one after another.
+  __device__ __forceinline__ WgmmaSchedule(int m, long long n, long long k, int splits, int group, bool by_columns,
+                                           int products = 1)
       : rank_(Tiles::cluster == 1 ? 0 : static_cast<int>(cluster_block_rank())),
         parts_(splits * Tiles::cluster_k),
         rows_(m),
@@ -30,20 +31,23 @@ class WgmmaSchedule {
         tiles_n_(ceil_div(ceil_div(n, Tiles::tile_n), Tiles::cluster_n)),
         k_tiles_(ceil_div(k, Tiles::tile_k)),
         splits_(splits),
+        products_(products),
         group_(group),
         by_columns_(by_columns) {}
 
   __device__ __forceinline__ int first() const { return static_cast<int>(blockIdx.x) / Tiles::cluster; }
   __device__ __forceinline__ int step() const { return static_cast<int>(gridDim.x) / Tiles::cluster; }
-  __device__ __forceinline__ int count() const { return tiles_m_ * tiles_n_ * splits_; }
+  __device__ __forceinline__ int count() const { return tiles_m_ * tiles_n_ * splits_ * products_; }
 
   __device__ __forceinline__ WgmmaWork at(int index) const {
+    const int plane = Tiles::y_planes ? index / (tiles_m_ * tiles_n_ * splits_) : 0;
+    index -= plane * tiles_m_ * tiles_n_ * splits_;
     const int split = index % splits_, part = split * Tiles::cluster_k + (Tiles::cluster_k == 1 ? 0 : rank_);
     const TileIndex tile = of_cluster(index / splits_);
     const int m = tile.m * Tiles::cluster_m + (Tiles::cluster_m == 1 ? 0 : rank_);
     const int n = tile.n * Tiles::cluster_n + (Tiles::cluster_n == 1 ? 0 : rank_);
     const int first_k = share(part), end_k = share(part + 1);
-    return {m * Tiles::tile_m, n * Tiles::tile_n, first_k, end_k - first_k, split, 0, rows_, 0};
+    return {m * Tiles::tile_m, n * Tiles::tile_n, first_k, end_k - first_k, split, 0, rows_, plane};
   }
 
  private:
@@ -57,7 +61,7 @@ class WgmmaSchedule {
   /// The first stage of a part. Parts are no more than stages, so none is empty.
   __device__ __forceinline__ int share(int part) const { return k_tiles_ * part / parts_; }
 
-  int rank_, parts_, rows_, tiles_m_, tiles_n_, k_tiles_, splits_, group_;
+  int rank_, parts_, rows_, tiles_m_, tiles_n_, k_tiles_, splits_, products_, group_;
   bool by_columns_;
 };
 

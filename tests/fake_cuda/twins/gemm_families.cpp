@@ -43,13 +43,11 @@ Traffic whole(const Product& product, double products, double efficiency) {
   return traffic;
 }
 
-/// All products of a batch. `first`: the parameter of n; the distances between products follow those of one.
-Traffic run_batch(const Invocation& call, Product product, std::size_t first, std::int64_t products, bool block_scales,
-                  std::string_view y_type, double efficiency) {
-  std::size_t at = product.read_sizes(call, first, block_scales);
-  std::array<std::int64_t, 7> strides{};  // of x, w, y, bias, residual and the scales of x and w
-  for (std::int64_t& each : strides) each = call.integer(at++);
-  product.read_scale(call, at);
+/// From one product's tensors to the next one's: x, w, y, bias, residual and the scales of x and w.
+using BatchStrides = std::array<std::int64_t, 7>;
+
+Traffic multiply_batch(const Invocation& call, const Product& product, const BatchStrides& strides,
+                       std::int64_t products, std::string_view y_type, double efficiency) {
   for (std::int64_t i = 0; i < products; ++i) {
     Product own = product;
     move(own.x, i * strides[0], product.x_type);
@@ -63,6 +61,16 @@ Traffic run_batch(const Invocation& call, Product product, std::size_t first, st
     own.run(call, y_type);
   }
   return whole(product, static_cast<double>(products), efficiency);
+}
+
+/// All products of a batch. `first`: the parameter of n; the distances between products follow those of one.
+Traffic run_batch(const Invocation& call, Product product, std::size_t first, std::int64_t products, bool block_scales,
+                  std::string_view y_type, double efficiency) {
+  std::size_t at = product.read_sizes(call, first, block_scales);
+  BatchStrides strides{};
+  for (std::int64_t& each : strides) each = call.integer(at++);
+  product.read_scale(call, at);
+  return multiply_batch(call, product, strides, products, y_type, efficiency);
 }
 
 /// From one group's w, bias and scales to the next one's.
@@ -198,6 +206,40 @@ Traffic gemm_grouped_wgmma(const Invocation& call) {
           CUDA_ERROR_ILLEGAL_ADDRESS);
   return multiply_groups(call, product, 3, groups, strides, m, product.ending.out,
                          tile_efficiency(call, tile_m, tile_n, 0.95));
+}
+
+// gemm_batched_wgmma<T, U, layout, Ending, tile_m, tile_n, stages, cluster_m, cluster_n, swap, pingpong, store>(maps of x, w and y, y, bias,
+// residual, scales, length of m, n, k, distances without those of x and w, scale, int batch, int group)
+Traffic gemm_batched_wgmma(const Invocation& call) {
+  Product product = typed(call, false);
+  const TensorMap x = map_at(call, 0, 3), w = map_at(call, 1, 3);
+  product.x = x.address, product.x_stride = stride_of(x, product.x_type);
+  product.w = w.address, product.w_stride = stride_of(w, product.w_type);
+  product.read_addresses(call, 3, false);
+  product.m = call.length(9), product.n = call.integer(10), product.k = call.integer(11);
+  BatchStrides strides{stride_of(x, product.x_type, 1), stride_of(w, product.w_type, 1)};
+  std::size_t at = 12;
+  for (std::int64_t* each : {&product.y_stride, &product.residual_stride, &product.x_scale_stride,
+                             &product.w_scale_stride, &product.x_scale_k_stride, &product.w_scale_k_stride, &strides[2],
+                             &strides[3], &strides[4], &strides[5], &strides[6]})
+    *each = call.integer(at++);
+  const auto batch = call.value<int>(product.read_scale(call, at));
+  require(x.shape[2] == static_cast<std::uint64_t>(batch) && w.shape[2] == static_cast<std::uint64_t>(batch) &&
+              x.box[2] == 1 && w.box[2] == 1,
+          CUDA_ERROR_LAUNCH_FAILED);
+  const std::int64_t tile_m = call.template_integer(4), tile_n = call.template_integer(5);
+  if (call.template_integer(11) == 0) {
+    const TensorMap y = map_at(call, 2, 3);
+    require(y.address == product.y && stride_of(y, product.ending.out) == product.y_stride &&
+                stride_of(y, product.ending.out, 1) == strides[2],
+            CUDA_ERROR_LAUNCH_FAILED);
+  }
+  require(call.geometry.cluster == call.template_integer(7) * call.template_integer(8) &&
+              call.geometry.grid[0] % call.geometry.cluster == 0,
+          CUDA_ERROR_LAUNCH_FAILED);
+  require(call.geometry.dynamic_shared >= call.template_integer(6) * ((tile_m + tile_n) * 128 + 16),
+          CUDA_ERROR_ILLEGAL_ADDRESS);
+  return multiply_batch(call, product, strides, batch, product.ending.out, tile_efficiency(call, tile_m, tile_n, 0.95));
 }
 
 }  // namespace fake_cuda

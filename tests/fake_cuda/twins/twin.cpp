@@ -33,6 +33,7 @@ constexpr Twin twins[] = {
     {"gemm_batched_reference", gemm_batched_reference},
     {"gemm_batched_simt", gemm_batched_simt},
     {"gemm_batched_mma", gemm_batched_mma},
+    {"gemm_batched_wgmma", gemm_batched_wgmma},
     {"gemm_grouped_reference", gemm_grouped_reference},
     {"gemm_grouped_simt", gemm_grouped_simt},
     {"gemm_grouped_mma", gemm_grouped_mma},

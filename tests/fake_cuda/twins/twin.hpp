@@ -128,6 +128,7 @@ Traffic gemm_wgmma(const Invocation& call);
 Traffic gemm_batched_reference(const Invocation& call);
 Traffic gemm_batched_simt(const Invocation& call);
 Traffic gemm_batched_mma(const Invocation& call);
+Traffic gemm_batched_wgmma(const Invocation& call);
 Traffic gemm_grouped_reference(const Invocation& call);
 Traffic gemm_grouped_simt(const Invocation& call);
 Traffic gemm_grouped_mma(const Invocation& call);
