@@ -49,7 +49,7 @@ void check_launch(const Invocation& call, const Shape& shape, std::int64_t tiles
 double efficiency(const Invocation& call, const Shape& shape, std::int64_t works) {
   const std::int64_t blocks = call.geometry.grid[0], turns = ceil_div(works * shape.cluster_k, blocks);
   const double busy = static_cast<double>(works * shape.cluster_k) / static_cast<double>(turns * blocks) *
-                      std::min(1.0, static_cast<double>(blocks) / call.settings.multiprocessors);
+                      std::min(1.0, static_cast<double>(blocks) / static_cast<double>(call.settings.multiprocessors));
   const double reuse = static_cast<double>(shape.tile_m * shape.tile_n) /
                        static_cast<double>(shape.tile_m + shape.tile_n) / 86;  // 1 for 128 x 256
   return std::clamp(busy * std::min(reuse, 1.0), 1e-4, 1.0);
