@@ -53,4 +53,20 @@ __device__ __forceinline__ unsigned cvt_rn_x2(float low, float high) {
   return pair;
 }
 
+/// cvt.rn.f16x2.e4m3x2 or cvt.rn.f16x2.e5m2x2 (sm_89 and later): the two bytes of one half of a word, exactly. Hopper's
+/// mma.sync of 8-bit floats is made of these, of products of f16, and of additions one by one.
+template <typename T>
+__device__ __forceinline__ unsigned cvt_rn_f16x2(unsigned word, int half) {
+  static_assert(is_same<T, e4m3> || is_same<T, e5m2>);
+  unsigned short low, high;
+  asm("mov.b32 {%0, %1}, %2;" : "=h"(low), "=h"(high) : "r"(word));
+  unsigned pair;
+  if constexpr (is_same<T, e4m3>) {
+    asm("cvt.rn.f16x2.e4m3x2 %0, %1;" : "=r"(pair) : "h"(half == 0 ? low : high));
+  } else {
+    asm("cvt.rn.f16x2.e5m2x2 %0, %1;" : "=r"(pair) : "h"(half == 0 ? low : high));
+  }
+  return pair;
+}
+
 }  // namespace kiln

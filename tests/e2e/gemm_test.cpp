@@ -144,6 +144,9 @@ TEST_CASE("every type and choice of the products is tuned and verified, by the t
                    {{"m", 16}, {"n", 64}, {"k", 64}, {"dtype", "bf16"}, {"out", "e4m3"}, {"activation", "swiglu"}}) !=
           "simt");
   }
+  SUBCASE("few rows, of which the results have an odd length") {
+    CHECK(tuned_by("gemm", {{"m", 3}, {"n", 45}, {"k", 72}, {"dtype", "bf16"}}) == "stream");
+  }
   SUBCASE("a batch") {
     CHECK(tuned_by("gemm_batched",
                    {{"batch", 3}, {"m", 16}, {"n", 32}, {"k", 64}, {"dtype", "bf16"}, {"scaling", "tensor"}}) !=

@@ -55,6 +55,24 @@ TEST_CASE("gemm is right in every type, layout and activation, at ragged sizes")
               {}, generator);
 }
 
+TEST_CASE("products of few rows are right in every number of them, one by one and in groups") {
+  Fixture fixture;
+  std::mt19937 generator(12);
+  const spec::Op &one = fixture.op("gemm"), &grouped = fixture.op("gemm_grouped");
+  for (const char* m : {"1", "3", "8", "13", "32", "64"})
+    for (const auto& [dtype, scaling] : {std::array{"bf16", "none"}, std::array{"f16", "none"},
+                                         std::array{"e4m3", "row"}, std::array{"e5m2", "block"}})
+      for (const auto& [n, k] : {std::array{"45", "272"}, std::array{"520", "4096"}}) {
+        check_all(fixture, one,
+                  fixture.problem(one, {{"m", m}, {"n", n}, {"k", k}, {"dtype", dtype}, {"scaling", scaling}}), {},
+                  generator);
+        check_all(fixture, grouped,
+                  fixture.problem(
+                      grouped, {{"m", m}, {"n", n}, {"k", k}, {"groups", "5"}, {"dtype", dtype}, {"scaling", scaling}}),
+                  {}, generator);
+      }
+}
+
 TEST_CASE("gemm is right without its bias and at addresses that no vector load can take") {
   Fixture fixture;
   std::mt19937 generator(13);

@@ -36,6 +36,18 @@ Traffic gemm_simt(const Invocation& call) {
   return product.traffic(tile_efficiency(call, tile_m, tile_n, vector == 1 ? 0.08 : 0.1));
 }
 
+// gemm_stream<X, W, Ending, rows_of_x, warp_rows, warps_n, warps_k, stages, blocks, y_alignment>(the same)
+Traffic gemm_stream(const Invocation& call) {
+  Product product{Ending::read(call, 2), nt, call.type_argument(0), call.type_argument(1)};
+  product.read_addresses(call, 0);
+  product.m = call.length(8);
+  product.read_scale(call, product.read_sizes(call, 9, true));
+  require(product.m <= call.template_integer(3), CUDA_ERROR_LAUNCH_FAILED);
+  const double efficiency = stream_efficiency(call, product, 1);
+  product.run(call, product.ending.out);
+  return product.traffic(efficiency);
+}
+
 // gemm_mma<T, layout, Ending, tile_m, tile_n, tile_k, warps, stages, split>(x, w, y, bias, residual, scales, float* partial, length of m,
 // sizes and distances without those of blocks' scales, scale, int group, int splits)
 Traffic gemm_mma(const Invocation& call) {

@@ -222,4 +222,25 @@ double tile_efficiency(const Invocation& call, std::int64_t tile_m, std::int64_t
   return std::clamp(peak * busy * std::min(reuse, 1.0), 1e-4, 1.0);
 }
 
+double stream_efficiency(const Invocation& call, const Product& product, std::int64_t tiles_m) {
+  const std::int64_t rows_of_x = call.template_integer(3), warp_rows = call.template_integer(4),
+                     warps_n = call.template_integer(5), warps = warps_n * call.template_integer(6),
+                     blocks = call.template_integer(8), alignment = call.template_integer(9);
+  require(call.geometry.grid[0] >= tiles_m * ceil_div(product.n, warps_n * warp_rows) * blocks &&
+              call.geometry.cluster == blocks && call.geometry.block[0] == warps * 32,
+          CUDA_ERROR_LAUNCH_FAILED);
+  const std::int64_t rings = warps * call.template_integer(7) * (warp_rows + rows_of_x) * 128;
+  require(call.geometry.dynamic_shared >= rings, CUDA_ERROR_ILLEGAL_ADDRESS);
+  const auto require_multiples = [](CUdeviceptr address, std::int64_t stride, std::string_view type, std::int64_t of) {
+    require(address % static_cast<CUdeviceptr>(of) == 0 && stride * element_bytes(type) % of == 0,
+            CUDA_ERROR_MISALIGNED_ADDRESS);
+  };
+  require_multiples(product.x, product.x_stride, product.x_type, 16);
+  require_multiples(product.w, product.w_stride, product.w_type, 16);
+  const std::string& out = product.ending.out;
+  if (product.ending.joined() == 1) require_multiples(product.y, product.y_stride, out, alignment * element_bytes(out));
+  const double in_flight = static_cast<double>(call.geometry.blocks() * rings);
+  return std::clamp(in_flight / (65536.0 * static_cast<double>(call.settings.multiprocessors)), 1e-4, 0.9);
+}
+
 }  // namespace fake_cuda

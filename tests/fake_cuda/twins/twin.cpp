@@ -27,6 +27,7 @@ constexpr Twin twins[] = {
     {"softmax_streaming", softmax_streaming},
     {"gemm_reference", gemm_reference},
     {"gemm_simt", gemm_simt},
+    {"gemm_stream", gemm_stream},
     {"gemm_mma", gemm_mma},
     {"gemm_reduce", gemm_reduce},
     {"gemm_wgmma", gemm_wgmma},

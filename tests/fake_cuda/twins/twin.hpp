@@ -122,6 +122,7 @@ Traffic softmax_cluster_row(const Invocation& call);
 Traffic softmax_streaming(const Invocation& call);
 Traffic gemm_reference(const Invocation& call);
 Traffic gemm_simt(const Invocation& call);
+Traffic gemm_stream(const Invocation& call);
 Traffic gemm_mma(const Invocation& call);
 Traffic gemm_reduce(const Invocation& call);
 Traffic gemm_wgmma(const Invocation& call);
