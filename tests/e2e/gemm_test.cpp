@@ -156,6 +156,7 @@ TEST_CASE("every type and choice of the products is tuned and verified, by the t
             .empty());
   }
   SUBCASE("groups") {
+    CHECK(tuned_by("gemm_grouped", {{"m", 20}, {"n", 33}, {"k", 64}, {"groups", 5}, {"dtype", "f16"}}) == "stream");
     CHECK(tuned_by("gemm_grouped",
                    {{"m", 40}, {"n", 32}, {"k", 64}, {"groups", 5}, {"dtype", "bf16"}, {"activation", "swiglu"}}) !=
           "simt");

@@ -242,4 +242,15 @@ Traffic gemm_batched_wgmma(const Invocation& call) {
   return multiply_batch(call, product, strides, batch, product.ending.out, tile_efficiency(call, tile_m, tile_n, 0.95));
 }
 
+// gemm_grouped_stream<X, W, Ending, rows_of_x, warp_rows, warps_n, warps_k, stages, blocks, y_alignment>(as gemm_grouped_simt)
+Traffic gemm_grouped_stream(const Invocation& call) {
+  Product product{Ending::read(call, 2), nt, call.type_argument(0), call.type_argument(1)};
+  read_grouped_addresses(call, product);
+  product.n = call.integer(10);
+  product.read_strides(call, 13, true);
+  const std::int64_t m = call.length(9);
+  const double efficiency = stream_efficiency(call, product, ceil_div(m, call.template_integer(3)));
+  return run_groups(call, product, 10, m, true, product.ending.out, efficiency);
+}
+
 }  // namespace fake_cuda

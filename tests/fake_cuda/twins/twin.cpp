@@ -37,6 +37,7 @@ constexpr Twin twins[] = {
     {"gemm_batched_wgmma", gemm_batched_wgmma},
     {"gemm_grouped_reference", gemm_grouped_reference},
     {"gemm_grouped_simt", gemm_grouped_simt},
+    {"gemm_grouped_stream", gemm_grouped_stream},
     {"gemm_grouped_mma", gemm_grouped_mma},
     {"gemm_grouped_wgmma", gemm_grouped_wgmma},
     {"scale_reference", scale_reference},

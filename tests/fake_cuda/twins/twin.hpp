@@ -132,6 +132,7 @@ Traffic gemm_batched_mma(const Invocation& call);
 Traffic gemm_batched_wgmma(const Invocation& call);
 Traffic gemm_grouped_reference(const Invocation& call);
 Traffic gemm_grouped_simt(const Invocation& call);
+Traffic gemm_grouped_stream(const Invocation& call);
 Traffic gemm_grouped_mma(const Invocation& call);
 Traffic gemm_grouped_wgmma(const Invocation& call);
 Traffic scale_reference(const Invocation& call);
