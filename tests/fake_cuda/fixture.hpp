@@ -77,8 +77,8 @@ inline const kiln::jit::Cubin& fill_cubin(const std::string& arch = "sm_90a") {
   specialisation.files = std::vector<kiln::spec::SourceFile>{
       {"fill.cuh",
        "template <typename T> __global__ __launch_bounds__(256) void fill_values(T* out, long long count, "
-       "unsigned long long seed, int kind, float scale) {\n"
-       "  __shared__ float shared[64]; shared[threadIdx.x % 64] = scale; __syncthreads();\n"
+       "unsigned long long seed, int kind, double scale) {\n"
+       "  __shared__ float shared[64]; shared[threadIdx.x % 64] = static_cast<float>(scale); __syncthreads();\n"
        "  for (long long i = threadIdx.x; i < count; i += 256) out[i] = shared[i % 64] + seed + kind;\n}\n"}};
   specialisation.name_expressions = {"fill_values<float>"};
   specialisation.arch = arch;
@@ -94,7 +94,7 @@ struct FillKernel {
     REQUIRE(driver().cuModuleGetFunction(&function, module, fill_cubin().lowered_names.at(0).c_str()) == CUDA_SUCCESS);
   }
   /// Ones times `scale`.
-  [[nodiscard]] CUresult launch(CUdeviceptr out, long long count, float scale, CUstream stream,
+  [[nodiscard]] CUresult launch(CUdeviceptr out, long long count, double scale, CUstream stream,
                                 unsigned threads = 256) const {
     unsigned long long seed = 1;
     int kind = 2;
