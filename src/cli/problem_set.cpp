@@ -168,9 +168,11 @@ std::vector<Problem> buckets_of(const spec::Op& op, const ProblemSet& set, std::
     buckets = std::move(product);
   };
   for (std::size_t i = 0; i < op.selections.size(); ++i) {
-    multiply(set.selections[i], [i](Problem& problem, std::uint8_t value) { problem.selections[i] = value; });
-    if (!set.selections[i].empty()) continue;
-    for (Problem& bucket : buckets) bucket.selections[i] = op.selections[i].default_beside(bucket);
+    if (set.selections[i].empty()) {
+      for (Problem& bucket : buckets) bucket.selections[i] = op.selections[i].default_beside(bucket);
+    } else {
+      multiply(set.selections[i], [i](Problem& problem, std::uint8_t value) { problem.selections[i] = value; });
+    }
   }
   for (std::size_t i = 0; i < op.axes.size(); ++i)
     multiply(edges_of(op, i, set.axes[i], most), [i](Problem& problem, std::int64_t edge) { problem.axes[i] = edge; });
