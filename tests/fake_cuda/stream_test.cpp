@@ -37,14 +37,14 @@ TEST_CASE("a launch runs the host twin on the real parameters and takes virtual 
   REQUIRE(driver().cuEventCreate(&begin, 0) == CUDA_SUCCESS);
   REQUIRE(driver().cuEventCreate(&end, 0) == CUDA_SUCCESS);
   CHECK(driver().cuEventRecord(begin, fixture.stream) == CUDA_SUCCESS);
-  CHECK(kernel.launch(out, 100, 2.5F, fixture.stream) == CUDA_SUCCESS);
+  CHECK(kernel.launch(out, 100, 2.5, fixture.stream) == CUDA_SUCCESS);
   CHECK(driver().cuEventRecord(end, fixture.stream) == CUDA_SUCCESS);
   CHECK(fixture.download<float>(out, 100) == std::vector<float>(100, 2.5F));
   const double once = elapsed_ns(begin, end);
   CHECK(once > 1000);
   control("kernel slow 10 fill_values");
   CHECK(driver().cuEventRecord(begin, fixture.stream) == CUDA_SUCCESS);
-  CHECK(kernel.launch(out, 100, 2.5F, fixture.stream) == CUDA_SUCCESS);
+  CHECK(kernel.launch(out, 100, 2.5, fixture.stream) == CUDA_SUCCESS);
   CHECK(driver().cuEventRecord(end, fixture.stream) == CUDA_SUCCESS);
   CHECK(elapsed_ns(begin, end) > 9 * once);
 }
