@@ -64,6 +64,26 @@ TEST_CASE("quantise gives each 128 neighbours a scale, the last ones of a row to
   }
 }
 
+TEST_CASE("a block of numbers near the largest is scaled as any other, and one with an infinity keeps it") {
+  constexpr std::int64_t columns = 256;
+  test::Matrix<bf16> x(1, columns, columns);
+  for (std::int64_t i = 0; i < columns; ++i)
+    x.at(0, i) = kiln::from_float<bf16>(i < 128 ? 2.5e38f * static_cast<float>(i - 64) / 64 : static_cast<float>(i));
+  x.at(0, 130) = kiln::from_float<bf16>(INFINITY);
+  test::Matrix<e4m3> y(1, columns, columns);
+  test::Matrix<float> scales(1, 2, 2);
+  emulator::launch({.grid = {1}, .block = {64}}, [&] {
+    kiln::quantise_chunks<bf16, kiln::Scaling::block, 64, 64, 8, 1>(
+        x.data(), y.data(), nullptr, scales.data(), length(1), columns, x.stride(), y.stride(), scales.stride(), 1);
+  });
+  double largest = 0;
+  for (std::int64_t i = 0; i < 128; ++i)
+    largest = std::max(largest, std::abs(y.value(0, i) * scales.value(0, 0) - x.value(0, i)));
+  CHECK(largest < 2.5e38 * 1.01 / 28);  // half of the last place of the largest
+  CHECK(scales.value(0, 1) == INFINITY);
+  CHECK(y.value(0, 130) == 448);
+}
+
 TEST_CASE("swiglu takes halves of one buffer whose rows begin anywhere") {
   constexpr std::int64_t rows = 5, columns = 131;
   const int held = 4;

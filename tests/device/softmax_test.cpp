@@ -118,6 +118,25 @@ TEST_CASE("softmax's cluster_row agrees across the blocks of a cluster") {
   }
 }
 
+TEST_CASE("a row with a NaN that it sees is NaN everywhere, one that does not see it nowhere") {
+  for (const std::uint32_t seed : test::seeds) {
+    Rows of(3, 3001);
+    of.x.at(0, 5) = kiln::from_float<bf16>(NAN);
+    of.x.at(1, 3000) = kiln::from_float<bf16>(NAN);  // row 1 does not see it
+    emulator::launch({.grid = {12}, .block = {64}, .shared_bytes = 16 * 64 * 2, .cluster = {4}, .seed = seed}, [&] {
+      kiln::softmax_cluster_row<bf16, 4, 64, 2, 1, Mask::causal>(of.x.data(), of.y.data(), length(3), length(3001),
+                                                                 of.x.stride(), of.y.stride(), 3, scale);
+    });
+    int numbers = 0, nans_of_next = 0;
+    for (std::int64_t i = 0; i < 3001; ++i) {
+      numbers += std::isnan(of.y.value(0, i)) ? 0 : 1;
+      nans_of_next += std::isnan(of.y.value(1, i)) ? 1 : 0;
+    }
+    CHECK(numbers == 0);
+    CHECK(nans_of_next == 0);
+  }
+}
+
 TEST_CASE("softmax_backward takes rows by lanes, by blocks and in pieces") {
   for (const std::uint32_t seed : test::seeds) {
     Rows of(5, 203);  // x for y, and another for its gradient
