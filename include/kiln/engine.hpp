@@ -167,6 +167,7 @@ struct Explanation {
   std::string miss;  // why no record serves, as in Misses: "absent", "unusable", ...; empty when one does
   bool stale = false;
   bool cubin_found = false;  // its machine code needs no compile
+  std::string library;       // that computes it in place of kernels, such as "cublaslt 13.1.0"; else empty
   double cost_ns = 0;
   /// Its time over that of a tuned config: 1 for a hit; of a stand-in what others like it took, or the model's word; 0 when unknown.
   double expected_slowdown = 0;

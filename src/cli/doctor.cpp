@@ -8,6 +8,7 @@
 #include "cli/commands.hpp"
 #include "cli/output.hpp"
 #include "cli/units.hpp"
+#include "cuda/cublaslt_api.hpp"
 #include "cuda/device.hpp"
 #include "cuda/library.hpp"
 #include "cuda/nccl_api.hpp"
@@ -117,6 +118,15 @@ Finding nccl() {
   });
 }
 
+Finding cublaslt() {
+  return finding("cuBLASLt", ErrorKind::no_cublaslt,
+                 "records that were tuned to use it are passed over, and tunes try Kiln's own kernels alone", [] {
+                   const cuda::CublasLt& opened = cuda::CublasLt::get();
+                   return Finding{"cuBLASLt", State::ok, fmt::format("{}, {}", opened.version, opened.path),
+                                  "it competes for matrix products when they are tuned"};
+                 });
+}
+
 std::vector<Finding> devices() {
   std::vector<Finding> findings;
   try {
@@ -173,7 +183,7 @@ std::vector<Finding> examine(const Globals& globals) {
   std::vector<Finding> findings{driver()};
   const auto append = [&](std::vector<Finding> more) { findings.insert(findings.end(), more.begin(), more.end()); };
   append(devices());
-  append({nvrtc(), headers(), worker(), compiles(), nccl(), ops(globals)});
+  append({nvrtc(), headers(), worker(), compiles(), nccl(), cublaslt(), ops(globals)});
   append(files(globals));
   return findings;
 }

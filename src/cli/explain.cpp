@@ -45,6 +45,7 @@ Json json_of(const Explanation& explanation, const Target& target) {
             {"miss", explanation.miss.empty() ? Json() : Json(explanation.miss)},
             {"stale", explanation.stale},
             {"cubin_found", explanation.cubin_found},
+            {"library", explanation.library},
             {"cost_ns", explanation.cost_ns},
             {"expected_slowdown", explanation.expected_slowdown > 0 ? Json(explanation.expected_slowdown) : Json()},
             {"passes", explanation.passes}};
@@ -80,7 +81,9 @@ void print_text(const std::string& op, const Explanation& explanation, const Tar
     answer.row({"expected", explanation.expected_slowdown > 0
                                 ? fmt::format("{:.2f} times the time of a tuned config", explanation.expected_slowdown)
                                 : "how it compares with a tuned config is not known"});
-  if (!explanation.implementation.empty())
+  if (!explanation.library.empty())
+    answer.row({"library", explanation.library});
+  else if (!explanation.implementation.empty())
     answer.row({"machine code", explanation.cubin_found ? "in the files: no compile"
                                                         : "not in the files: compiled at the first launch"});
   for (const std::string& pass : explanation.passes) answer.row({"launches", pass});

@@ -144,22 +144,32 @@ std::vector<Space> spaces_of(const spec::Op& op, const Problem& problem, const s
   return spaces;
 }
 
+std::string what_there_is(const Space& space) {
+  if (space.implementation->is_library())
+    return fmt::format("eligible: where the library {} is found, it proposes configs when a bucket is tuned",
+                       space.implementation->library);
+  return fmt::format("eligible: {} configs of {} combinations meet the constraints",
+                     format_count(static_cast<std::int64_t>(space.configs)), format_count(space.combinations));
+}
+
+std::string default_of(const spec::Implementation& implementation) {
+  return implementation.is_library() ? "none: a library may be missing"
+                                     : spec::to_string(implementation, implementation.default_config);
+}
+
 void print_implementations(const std::vector<Space>& spaces) {
   for (const Space& space : spaces) {
     const spec::Implementation& implementation = *space.implementation;
     print(fmt::format("\nimplementation {}: {}\n", implementation.name, implementation.summary));
     Table facts({"", ""});
     if (!implementation.requires_text.empty()) facts.row({"requires", implementation.requires_text});
-    facts.row({"here", space.why_not.empty()
-                           ? fmt::format("eligible: {} configs of {} combinations meet the constraints",
-                                         format_count(static_cast<std::int64_t>(space.configs)),
-                                         format_count(space.combinations))
-                           : "not eligible: " + space.why_not});
+    facts.row({"here", space.why_not.empty() ? what_there_is(space) : "not eligible: " + space.why_not});
     for (const spec::Parameter& parameter : implementation.parameters)
-      facts.row({parameter.name, fmt::format("{}{}", fmt::join(parameter.values, " "),
-                                             parameter.launch_only ? "  (of the launch, not the kernel)" : "")});
+      if (!parameter.values.empty())
+        facts.row({parameter.name, fmt::format("{}{}", fmt::join(parameter.values, " "),
+                                               parameter.launch_only ? "  (of the launch, not the kernel)" : "")});
     for (const spec::Expression& constraint : implementation.constraints) facts.row({"constraint", constraint.text()});
-    facts.row({"default", spec::to_string(implementation, implementation.default_config)});
+    facts.row({"default", default_of(implementation)});
     print(facts.text(2));
   }
 }
@@ -195,7 +205,8 @@ void print_op_json(const spec::Op& op, const Problem& problem, const Target& tar
                         {"eligible", space.why_not.empty()},
                         {"why_not", space.why_not},
                         {"configs", space.configs},
-                        {"default", spec::to_string(*space.implementation, space.implementation->default_config)}};
+                        {"library", space.implementation->library},
+                        {"default", default_of(*space.implementation)}};
     for (const spec::Parameter& parameter : space.implementation->parameters)
       implementation["parameters"][parameter.name] = parameter.values;
     json["implementations"].push_back(std::move(implementation));

@@ -12,6 +12,7 @@ namespace {
 
 bool in_files(store::Layers& layers, std::span<const std::string> compilers,
               const jit::Specialisation& specialisation) {
+  if (specialisation.is_library()) return !jit::library_identity(specialisation.library).empty();
   return std::any_of(compilers.begin(), compilers.end(), [&](const std::string& compiler) {
     return layers.find_cubin(jit::cubin_key(specialisation, compiler)).has_value();
   });

@@ -106,28 +106,32 @@ Origin OpState::launch(const Problem& problem, const Arguments& arguments, CUstr
   if (plan.executable.admits(frame, arguments) != jit::Admission::admitted) [[unlikely]]
     return launch_fallback(plan, frame, problem, arguments, stream);
   Counted counted(engine.counters, plan);
-  if (!run(plan, frame, arguments, stream)) [[unlikely]]
+  if (const Run ran = run(plan, frame, arguments, stream); ran != Run::launched) [[unlikely]] {
+    if (ran == Run::refused) return launch_fallback(plan, frame, problem, arguments, stream);
     return launch_stand_in(problem, arguments, stream, no_workspace);
+  }
   counted.made = true;
   if (Histogram::is_sample(counted.before)) [[unlikely]]
     sample(plan, problem);
   return counted.origin;
 }
 
-bool OpState::run(const PlanState& plan, jit::CallFrame& frame, const Arguments& arguments, CUstream stream) {
+OpState::Run OpState::run(const PlanState& plan, jit::CallFrame& frame, const Arguments& arguments, CUstream stream) {
   CUdeviceptr workspace = 0;
   if (plan.executable.workspace_bytes() > 0) [[unlikely]] {
     workspace = plan.workspaces->find(stream);
     if (workspace == 0) workspace = make_workspace(plan, stream);
-    if (workspace == 0) return false;
+    if (workspace == 0) return Run::no_workspace;
   }
   const CUdeviceptr reports = arguments.lengths_set != 0 ? engine.length_reports.of(index()) : 0;
   CUresult result = plan.executable.launch(frame, arguments, stream, workspace, reports);
   if (result == CUDA_ERROR_INVALID_CONTEXT) [[unlikely]]
     result = run_in_context(plan, frame, arguments, stream, workspace, reports);
-  if (result != CUDA_SUCCESS) [[unlikely]]
+  if (result != CUDA_SUCCESS) [[unlikely]] {
+    if (result == CUDA_ERROR_NOT_SUPPORTED && plan.executable.is_library()) return Run::refused;
     refuse(plan, result, stream);
-  return true;
+  }
+  return Run::launched;
 }
 
 /// For a thread that has no current context, or another device's.

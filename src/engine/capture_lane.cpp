@@ -137,7 +137,7 @@ Origin OpState::launch_stand_in(const Problem& problem, const Arguments& argumen
     if (plan->executable.admits(frame, arguments) != jit::Admission::admitted ||
         !plan->executable.fits(frame, arguments))
       continue;
-    if (!run(*plan, frame, arguments, stream)) continue;
+    if (run(*plan, frame, arguments, stream) != Run::launched) continue;
     const Origin origin = origin_of(*plan, problem);
     count(*plan, problem, origin);
     return origin;

@@ -25,6 +25,7 @@ std::string triple(const std::array<spec::Expression, 3>& expressions, std::span
 
 std::vector<std::string> passes_of(const spec::Op& op, const Lookup& lookup, const Problem& problem,
                                    const spec::DeviceFacts& device) {
+  if (lookup.implementation->is_library()) return {"cublasLtMatmul"};
   const auto frame = spec::make_frame(op, lookup.implementation, problem, device, lookup.config);
   const auto names = spec::name_expressions(op, lookup.implementation->passes, lookup.implementation->symbols, frame);
   std::vector<std::string> passes;
@@ -126,6 +127,10 @@ Explanation explain(const spec::Op& op, const Problem& problem, const spec::Devi
   explanation.implementation = lookup.implementation->name;
   explanation.config = spec::to_string(*lookup.implementation, lookup.config);
   explanation.passes = passes_of(op, lookup, problem, device);
+  if (const std::string& library = lookup.implementation->library; !library.empty()) {
+    const std::string identity = jit::library_identity(library);
+    explanation.library = identity.empty() ? library + ", which is not here" : identity;
+  }
   const auto frame = spec::make_frame(op, lookup.implementation, lookup.bucket, device, lookup.config);
   const auto specialisation = jit::specialise(op, *lookup.implementation, frame, arch);
   explanation.cubin_found = (lookup.record && cubins.accepts(lookup.record->value.provenance.compiler) &&

@@ -10,6 +10,7 @@ namespace kiln::engine {
 std::optional<std::string> OpState::why_default_cannot_serve(const spec::Implementation& implementation,
                                                              const Problem& bucket) const {
   const spec::DeviceFacts& facts = engine.context.info().facts;
+  if (implementation.is_library()) return "a library has none";
   if (auto why = spec::why_not_eligible(op, implementation, bucket, facts)) return why;
   const auto frame = spec::make_frame(op, &implementation, bucket, facts, implementation.default_config);
   if (auto broken = jit::broken_fixed_constraint(op, implementation, frame))
@@ -75,7 +76,7 @@ Origin OpState::launch_fallback(const PlanState& refused, jit::CallFrame& frame,
     if (plan == nullptr) plan = fallback(implementation, bucket);
     if (plan->executable.admits(frame, arguments) != jit::Admission::admitted) {
       reasons += fmt::format("; default of {}: {}", implementation.name, plan->executable.explain(frame, arguments));
-    } else if (run(*plan, frame, arguments, stream)) {
+    } else if (run(*plan, frame, arguments, stream) == Run::launched) {
       engine.counters.count_constraint_fallback();
       count(*plan, problem, Origin::default_);
       return Origin::default_;

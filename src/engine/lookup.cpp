@@ -25,8 +25,7 @@ void use_refinements(Lookup& lookup, const spec::Op& op, const spec::DeviceFacts
   lookup.refinements = std::move(found.usable);
   lookup.unusable_refinements = found.unusable;
   for (tune::Refinement& each : lookup.refinements)
-    each.stale = each.record.source_digest !=
-                 present_source(op, *each.usable.implementation, each.at, device, each.usable.config);
+    each.stale = is_stale(op, each.usable, each.at, device, each.record);
 }
 
 /// The first layer's record that can serve; one that cannot does not hide those behind it.
@@ -45,8 +44,7 @@ bool use_record(Lookup& lookup, const spec::Op& op, const spec::DeviceFacts& dev
   }
   lookup.record_unusable.clear();
   const store::Record& record = lookup.record->value;
-  lookup.stale =
-      record.source_digest != present_source(op, *usable.implementation, lookup.bucket, device, usable.config);
+  lookup.stale = is_stale(op, usable, lookup.bucket, device, record);
   const bool overlay = layers.layers()[lookup.record->layer].kind == store::LayerKind::overlay;
   use(lookup, std::move(usable), overlay ? Origin::overlay : Origin::base, record.cost_ns,
       lookup.stale ? "the record was tuned from other sources; it serves until it is tuned again"
@@ -106,6 +104,15 @@ std::string present_source(const spec::Op& op, const spec::Implementation& imple
                            const spec::DeviceFacts& device, std::span<const std::int64_t> config) {
   const auto frame = spec::make_frame(op, &implementation, bucket, device, config);
   return spec::to_hex(jit::source_digest(jit::specialise(op, implementation, frame, {})));
+}
+
+bool is_stale(const spec::Op& op, const tune::Usable& usable, const Problem& bucket, const spec::DeviceFacts& device,
+              const store::Record& record) {
+  const spec::Implementation& implementation = *usable.implementation;
+  if (record.source_digest != present_source(op, implementation, bucket, device, usable.config)) return true;
+  if (!implementation.is_library()) return false;
+  const std::string identity = jit::library_identity(implementation.library);
+  return !identity.empty() && identity != record.provenance.compiler;
 }
 
 bool Lookup::is_stale_in_part() const noexcept {

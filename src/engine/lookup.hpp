@@ -64,6 +64,11 @@ std::optional<Nearest> nearest_record(const spec::Op& op, const Problem& problem
 void make_servable(Lookup& lookup, const spec::Op& op, const spec::DeviceFacts& device, const std::string& arch,
                    tune::Cubins& cubins);
 
+/// Whether a record was tuned from other sources than its config would be built from now, or by another version of the library that
+/// computes it.
+bool is_stale(const spec::Op& op, const tune::Usable& usable, const Problem& bucket, const spec::DeviceFacts& device,
+              const store::Record& record);
+
 /// The sources that a record's config would be built from now, as store::Record::source_digest has it.
 std::string present_source(const spec::Op& op, const spec::Implementation& implementation, const Problem& bucket,
                            const spec::DeviceFacts& device, std::span<const std::int64_t> config);

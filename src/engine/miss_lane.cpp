@@ -69,12 +69,19 @@ const PlanState* OpState::make_ready(const Problem& problem, CUstream stream) {
     make_workspaces(of, stream);
   };
   make_those(*plan);
-  if (!broken_constraint(plan->at(problem), problem)) return plan;
+  const PlanState& part = plan->at(problem);
+  const bool is_served = !broken_constraint(part, problem);
+  // What a library refuses is not known before it is launched, and a length on the device it never takes.
+  if (is_served && !part.executable.is_library()) return plan;
   const spec::Implementation* standing_in = default_at(problem);
   if (standing_in == nullptr) return plan;
   const Problem bucket = spec::bucket_of(op, problem);
   if (loaded_fallback(*standing_in, bucket) == nullptr && is_captured(stream)) return plan;
-  make_those(*fallback(*standing_in, bucket));
+  try {
+    make_those(*fallback(*standing_in, bucket));
+  } catch (const Error&) {
+    if (!is_served) throw;  // else most launches need none
+  }
   return plan;
 }
 
@@ -170,6 +177,7 @@ void OpState::adopt(const Lookup& lookup) {
 /// names is tried first: where there is no NVRTC, files need not be searched for the names of others.
 std::shared_ptr<jit::Module> OpState::module_of(const spec::Implementation& implementation,
                                                 std::span<const std::int64_t> frame, const Lookup& lookup, Code code) {
+  if (implementation.is_library()) return nullptr;
   store::Counters met;
   if (lookup.record && engine.cubins.accepts(lookup.record->value.provenance.compiler)) {
     const std::string& compiler = lookup.record->value.provenance.compiler;

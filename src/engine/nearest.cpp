@@ -51,8 +51,10 @@ std::optional<Nearest> nearest_record(const spec::Op& op, const Problem& problem
   }
   if (contenders.empty()) return std::nullopt;
   auto chosen = contenders.begin();
-  if (std::ranges::all_of(contenders,
-                          [](const Contender& each) { return tune::has_model(*each.usable.implementation); })) {
+  if (std::ranges::all_of(contenders, [](const Contender& each) {
+        const spec::Implementation& implementation = *each.usable.implementation;
+        return implementation.is_library() || tune::has_model(implementation);
+      })) {
     for (Contender& each : contenders) each.expected_ns = expected_ns(op, each, bucket, device, regime);
     chosen = std::ranges::min_element(contenders, {}, &Contender::expected_ns);
   }

@@ -74,8 +74,7 @@ Standing standing_of(std::span<const spec::Op> ops, const store::Record& record)
   if (!place.bucket) return Standing::stale;
   const tune::Usable usable = tune::usable(*place.op, *place.bucket, *place.device, record);
   if (usable.implementation == nullptr) return Standing::stale;
-  const auto source = present_source(*place.op, *usable.implementation, *place.bucket, *place.device, usable.config);
-  return source == record.source_digest ? Standing::present : Standing::stale;
+  return is_stale(*place.op, usable, *place.bucket, *place.device, record) ? Standing::stale : Standing::present;
 }
 
 std::vector<std::string> sources_asked_for(std::span<const spec::Op> ops, const store::Record& record) {

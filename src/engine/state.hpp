@@ -64,8 +64,12 @@ struct OpState {
  private:
   [[nodiscard]] std::size_t index() const noexcept;  // of the op in the engine
   void check_lengths(const Arguments& arguments) const;
-  /// False, and nothing is launched, on a capturing stream that the plan has no workspace for.
-  [[nodiscard]] bool run(const PlanState& plan, jit::CallFrame& frame, const Arguments& arguments, CUstream stream);
+  enum class Run : std::uint8_t {
+    launched,
+    no_workspace,  // for this stream, which is capturing; nothing is launched
+    refused,       // by a library, which does not take these sizes; nothing is launched
+  };
+  [[nodiscard]] Run run(const PlanState& plan, jit::CallFrame& frame, const Arguments& arguments, CUstream stream);
   [[nodiscard]] CUresult run_in_context(const PlanState& plan, jit::CallFrame& frame, const Arguments& arguments,
                                         CUstream stream, CUdeviceptr workspace, CUdeviceptr reports);
   /// Throws what a launch that the driver refused comes to.

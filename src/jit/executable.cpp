@@ -70,7 +70,8 @@ std::optional<std::string> broken_fixed_constraint(const spec::Op& op, const spe
 
 Executable::Executable(const spec::Op& op, const spec::Implementation& implementation,
                        std::span<const std::int64_t> frame, const Cubin& cubin)
-    : Executable(op, implementation, frame, std::make_shared<Module>(cubin.image, cubin.lowered_names)) {}
+    : Executable(op, implementation, frame,
+                 implementation.is_library() ? nullptr : std::make_shared<Module>(cubin.image, cubin.lowered_names)) {}
 
 Executable::Executable(const spec::Op& op, const spec::Implementation& implementation,
                        std::span<const std::int64_t> frame, std::shared_ptr<Module> module)
@@ -93,6 +94,10 @@ Executable::Executable(const spec::Op& op, const spec::Implementation& implement
     entry.mask = std::max(entry.mask, static_cast<std::uint64_t>(alignment - 1));
   }
   make_form(op, frame);
+  if (!implementation.is_library()) return;
+  library_ = std::make_unique<LibraryMatmul>(op, implementation, frame);
+  workspace_bytes_ = library_->workspace_bytes();
+  form_.host_lengths = ~0U;
 }
 
 Executable::Executable(const spec::Op& op, std::span<const std::int64_t> frame, const Cubin& cubin)
@@ -257,7 +262,8 @@ std::string Executable::explain(const CallFrame& call, const Arguments& argument
   for (const spec::Expression& constraint : constraints_)
     if (!constraint.evaluate(call.view()).truth())
       return fmt::format("the constraint '{}' does not hold", constraint.text());
-  return {};
+  if ((arguments.lengths_set & form_.host_lengths) != 0) return "a library takes no length in device memory";
+  return library_ != nullptr ? "the library does not take these sizes" : "";
 }
 
 bool Executable::overlaps_predecessor() const noexcept {

@@ -11,6 +11,7 @@
 #include <vector>
 
 #include "jit/launch_form.hpp"
+#include "jit/library_matmul.hpp"
 #include "jit/module.hpp"
 #include "jit/specialisation.hpp"
 #include "kiln/arguments.hpp"
@@ -37,7 +38,7 @@ class alignas(64) Executable {
   /// Throws Error(driver_failed), or Error(bad_manifest) for geometry that does not compute.
   Executable(const spec::Op& op, const spec::Implementation& implementation, std::span<const std::int64_t> frame,
              const Cubin& cubin);
-  /// The same with its cubin loaded already: one module may serve many executables.
+  /// The same with its cubin loaded already: one module may serve many executables. A library's needs none, neither here nor above.
   Executable(const spec::Op& op, const spec::Implementation& implementation, std::span<const std::int64_t> frame,
              std::shared_ptr<Module> module);
   /// The reference of an op: no constraints, no workspace.
@@ -66,7 +67,8 @@ class alignas(64) Executable {
 
   /// Launches every pass. Precondition: filled for these arguments, and admitted. `workspace` has workspace_bytes(); `reports` has a
   /// 64-bit word an axis, where kernels leave a length on the device that is past its bound, or is 0: nowhere. Gives the driver's answer,
-  /// the first that is not CUDA_SUCCESS; throws Error(bad_input) for geometry that these sizes make impossible.
+  /// the first that is not CUDA_SUCCESS, and CUDA_ERROR_NOT_SUPPORTED where a library does not take these sizes, which it is not asked
+  /// before; throws Error(bad_input) for geometry that these sizes make impossible.
   [[nodiscard]] CUresult launch(CallFrame& call, const Arguments& arguments, CUstream stream, CUdeviceptr workspace,
                                 CUdeviceptr reports = 0) const {
     const LaunchInput input{call, arguments, stream, workspace, reports};
@@ -79,6 +81,8 @@ class alignas(64) Executable {
       if (result != CUDA_SUCCESS) [[unlikely]]
         return result;
     }
+    if (library_ != nullptr) [[unlikely]]
+      return launch_library(LaunchInput(input));  // a copy: the input itself stays in registers
     return CUDA_SUCCESS;
   }
 
@@ -88,6 +92,8 @@ class alignas(64) Executable {
   [[nodiscard]] std::size_t passes() const noexcept { return passes_.size(); }
   void arrange(std::size_t pass, const LaunchInput& input, PassCall& call) const;
 
+  /// Whether a library computes it: it may refuse sizes when it is launched.
+  [[nodiscard]] bool is_library() const noexcept { return library_ != nullptr; }
   [[nodiscard]] std::int64_t workspace_bytes() const noexcept { return workspace_bytes_; }
   [[nodiscard]] bool workspace_zeroed() const noexcept { return workspace_zeroed_; }
   /// Of the first pass, with the largest spill of all passes.
@@ -116,11 +122,13 @@ class alignas(64) Executable {
   /// Whether the problem has the exact sizes that this was made for.
   [[nodiscard]] bool covers(const Problem& problem) const noexcept;
   void make_form(const spec::Op& op, std::span<const std::int64_t> frame);
+  [[nodiscard]] CUresult launch_library(const LaunchInput& input) const;
 
   void load_runtime(const spec::Op& op, std::span<const std::int64_t> frame);
 
   // What launches read, from the beginning of a cache line.
   decltype(cuda::Driver::cuLaunchKernelEx) launch_kernel_;
+  std::unique_ptr<LibraryMatmul> library_;  // in place of passes
   std::int64_t workspace_bytes_ = 0;
   LaunchForm form_;
 

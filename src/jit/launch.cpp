@@ -77,6 +77,8 @@ bool Executable::fits(CallFrame& frame, const Arguments& arguments) const noexce
   }
 }
 
+CUresult Executable::launch_library(const LaunchInput& input) const { return library_->launch(input); }
+
 void Executable::refuse(const PassForm& form, const CallFrame& call) const {
   const LoadedPass& pass = passes_[static_cast<std::size_t>(&form - form_.passes.data())];
   for (const LoadedArgument& argument : pass.arguments)

@@ -186,6 +186,7 @@ struct LaunchForm {
   std::array<std::int64_t, max_runtime> defaults{};
   Few<TensorForm, max_tensors> tensors;  // whose addresses must be looked at
   std::vector<RuntimeForm> runtime;
+  std::uint32_t host_lengths = 0;  // bit i: axis i may not have its length on the device
   /// Constraints that a size of the bucket can break; then those that are open when no run-time value of `constrained` is given, and the
   /// defaults hold; then those that any size of the op can break, for a plan that stands in for another bucket's.
   std::vector<spec::Formula> constraints, constraints_at_defaults, constraints_elsewhere;
@@ -218,7 +219,7 @@ struct LaunchForm {
     return true;
   }
   [[nodiscard]] bool takes(const Arguments& arguments) const noexcept {
-    bool wrong = false;
+    bool wrong = (arguments.lengths_set & host_lengths) != 0;
     for (const TensorForm& each : tensors) {
       const auto address = reinterpret_cast<std::uint64_t>(arguments.tensors[each.tensor]);
       wrong |= ((address & each.mask) != 0) | (address < each.lowest);

@@ -1,5 +1,7 @@
 #include <fmt/format.h>
 
+#include <algorithm>
+
 #include "jit/executable.hpp"
 
 namespace kiln::jit {
@@ -24,6 +26,11 @@ Specialisation specialise(const spec::Op& op, const spec::Implementation& implem
   Specialisation specialisation = make(op, implementation.passes, implementation.symbols, frame, std::move(arch));
   const auto config = frame.subspan(static_cast<std::size_t>(op.first_parameter()));
   specialisation.label = fmt::format("{}/{} {}", op.name, implementation.name, spec::to_string(implementation, config));
+  if (implementation.is_library()) {
+    specialisation.library = implementation.library;
+    const auto manifest = std::ranges::find(op.manifests, implementation.name + ".toml", &spec::SourceFile::name);
+    if (manifest != op.manifests.end()) specialisation.library_manifest = manifest->text;
+  }
   specialisation.entry = implementation.source;
   specialisation.options = implementation.options;
   specialisation.toolkit_headers = implementation.toolkit_headers;

@@ -38,6 +38,10 @@ std::vector<Pass> read_passes(const ManifestReader& reader, const TomlValue& tab
 /// [pass.model] of an implementation's pass.
 PassModel read_pass_model(const ManifestReader& reader, const TomlValue& section, const Op& op, const Symbols& symbols);
 
+/// What a manifest with `library` says besides: [matmul], and the library's own parameters.
+void read_library(const ManifestReader& reader, const TomlValue& document, const Op& op,
+                  Implementation& implementation);
+
 Implementation read_implementation(const ManifestReader& reader, const TomlValue& document, std::string_view name,
                                    const Op& op);
 

@@ -148,7 +148,7 @@ struct Pass {
 
 struct Parameter {
   std::string name;
-  std::vector<std::int64_t> values;  // in the manifest's order
+  std::vector<std::int64_t> values;  // in the manifest's order; none: any, which a library judges
   /// It stands in `programmatic` and in constraints alone: its values are launches of one kernel, so a search takes one of them, and they
   /// are compared where they differ (tune/launch_choice.hpp).
   bool launch_only = false;
@@ -163,13 +163,25 @@ struct Workspace {
 /// One value for each parameter, in the implementation's order.
 using Config = std::vector<std::int64_t>;
 
+/// d = a b + bias, or relu of that, in f32, as a library of the vendor's computes it: matrices of rank 2 in rows that lie dense, the sizes
+/// and leading dimensions being those of the tensors.
+struct Matmul {
+  int a = 0, b = 0, d = 0;              // tensors
+  int bias = -1;                        // one value a column of d, added where the launch gives it; -1: none
+  Expression transpose_a, transpose_b;  // static; not 0: it lies as [k, m]; as [n, k]
+  Expression relu;                      // static
+  Expression workspace;                 // static: bytes that a config may ask for
+};
+
 struct Implementation {
   std::string name;
   std::string file;  // manifest, as shown in messages
   std::string summary;
-  std::string source;                   // file name in the op's folder
-  bool toolkit_headers = false;         // the source includes CUDA toolkit headers
-  std::vector<std::string> options;     // further NVRTC options, from a fixed list
+  std::string source;                // file name in the op's folder; empty for a library's
+  std::string library;               // "cublaslt": no kernels; the library proposes configs and judges them; else empty
+  Matmul matmul;                     // of a library
+  bool toolkit_headers = false;      // the source includes CUDA toolkit headers
+  std::vector<std::string> options;  // further NVRTC options, from a fixed list
   std::optional<Expression> requires_;  // over types, choices and device facts
   std::string requires_text;
   std::vector<Parameter> parameters;
@@ -179,6 +191,9 @@ struct Implementation {
   std::vector<Workspace> workspaces;
   std::vector<Pass> passes;
   Symbols symbols;  // the op's, then the parameters
+
+  /// It may be missing on another machine, takes host lengths alone, and never stands in: it has no default.
+  [[nodiscard]] bool is_library() const noexcept { return !library.empty(); }
 };
 
 struct Op {

@@ -53,10 +53,11 @@ std::optional<std::string> why_not_eligible(const Op& op, const Implementation& 
 /// The first constraint that a config breaks at this problem, as its text, or nothing.
 std::optional<std::string> broken_constraint(const Op& op, const Implementation& implementation, const Problem& problem,
                                              const DeviceFacts& device, std::span<const std::int64_t> config);
-/// True when config has one declared value for each parameter.
+/// True when config has one declared value for each parameter; a library's takes any.
 bool is_declared(const Implementation& implementation, std::span<const std::int64_t> config) noexcept;
 
-/// Every config that meets the constraints, in the order of the manifest (last parameter fastest).
+/// Every config that meets the constraints, in the order of the manifest (last parameter fastest). None of a library's: it is asked
+/// itself (jit/library_matmul.hpp).
 std::vector<Config> search_space(const Op& op, const Implementation& implementation, const Problem& problem,
                                  const DeviceFacts& device);
 /// Of the search space, a config for each kernel: of those that differ in launch-only parameters alone, the one that has their defaults,

@@ -166,6 +166,21 @@ bool shapes(const Pass& pass, int slot, const Symbols& symbols) {
          std::ranges::any_of(pass.arguments, is_shaped) || (pass.model && estimated(*pass.model));
 }
 
+void read_kernels(const ManifestReader& reader, const TomlValue& document, const Op& op,
+                  Implementation& implementation) {
+  implementation.source = read_source(reader, document, fmt::format("{}.cuh", implementation.name), op);
+  implementation.toolkit_headers = reader.boolean_or(document, "toolkit_headers", false);
+  if (const TomlValue* options = document.find("options")) implementation.options = read_options(reader, *options);
+  if (const TomlValue* section = document.find("parameters")) read_parameters(reader, *section, op, implementation);
+  read_default_config(reader, document.find("default"), implementation);
+  if (const TomlValue* section = document.find("constraints")) read_constraints(reader, *section, op, implementation);
+  if (const TomlValue* section = document.find("align")) read_alignment(reader, *section, op, implementation);
+  if (const TomlValue* section = document.find("workspace")) read_workspaces(reader, *section, op, implementation);
+  implementation.passes =
+      read_passes(reader, document, "the file", op, implementation.symbols, implementation.workspaces);
+  check_lengths(reader, op, implementation);
+}
+
 bool is_launch_only(const Implementation& implementation, int slot) {
   const auto& passes = implementation.passes;
   return std::ranges::any_of(passes, [&](const Pass& pass) { return pass.programmatic.uses(slot); }) &&
@@ -179,29 +194,30 @@ bool is_launch_only(const Implementation& implementation, int slot) {
 
 Implementation read_implementation(const ManifestReader& reader, const TomlValue& document, std::string_view name,
                                    const Op& op) {
-  reader.check_keys(document, "the file",
-                    {"summary", "source", "requires", "toolkit_headers", "options", "parameters", "constraints",
-                     "align", "default", "workspace", "pass"});
   Implementation implementation;
   implementation.name = name;
   implementation.file = reader.file();
   implementation.symbols = op.symbols;
+  implementation.library = reader.text_or(document, "library", "");
+  if (implementation.is_library())
+    reader.check_keys(document, "the file of a library",
+                      {"summary", "library", "requires", "constraints", "align", "matmul"});
+  else
+    reader.check_keys(document, "the file",
+                      {"summary", "source", "library", "requires", "toolkit_headers", "options", "parameters",
+                       "constraints", "align", "default", "workspace", "pass"});
   implementation.summary = reader.text_or(document, "summary", "");
-  implementation.source = read_source(reader, document, fmt::format("{}.cuh", name), op);
-  implementation.toolkit_headers = reader.boolean_or(document, "toolkit_headers", false);
-  if (const TomlValue* options = document.find("options")) implementation.options = read_options(reader, *options);
   if (const TomlValue* condition = document.find("requires")) {
     implementation.requires_ = reader.expression(*condition, "'requires'", op.symbols, op, Known::device);
     implementation.requires_text = implementation.requires_->text();
   }
-  if (const TomlValue* section = document.find("parameters")) read_parameters(reader, *section, op, implementation);
-  read_default_config(reader, document.find("default"), implementation);
-  if (const TomlValue* section = document.find("constraints")) read_constraints(reader, *section, op, implementation);
-  if (const TomlValue* section = document.find("align")) read_alignment(reader, *section, op, implementation);
-  if (const TomlValue* section = document.find("workspace")) read_workspaces(reader, *section, op, implementation);
-  implementation.passes =
-      read_passes(reader, document, "the file", op, implementation.symbols, implementation.workspaces);
-  check_lengths(reader, op, implementation);
+  if (implementation.is_library()) {
+    if (const TomlValue* section = document.find("constraints")) read_constraints(reader, *section, op, implementation);
+    if (const TomlValue* section = document.find("align")) read_alignment(reader, *section, op, implementation);
+    read_library(reader, document, op, implementation);
+    return implementation;
+  }
+  read_kernels(reader, document, op, implementation);
   for (std::size_t i = 0; i < implementation.parameters.size(); ++i)
     implementation.parameters[i].launch_only =
         is_launch_only(implementation, op.first_parameter() + static_cast<int>(i));

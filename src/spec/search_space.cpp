@@ -58,6 +58,11 @@ std::optional<std::string> why_not_eligible(const Op& op, const Implementation& 
     return fmt::format("it requires {}, and this is {} with {}", implementation.requires_text, device.device_class(),
                        to_string(op, problem));
   }
+  if (implementation.is_library()) {
+    const auto broken = broken_constraint(op, implementation, problem, device, implementation.default_config);
+    if (!broken) return std::nullopt;
+    return fmt::format("its constraint {} does not hold at {}", *broken, to_string(op, problem));
+  }
   bool found = false;
   Walk(op, implementation, frame).run([&](const Config&) { return found = true, false; });
   if (found) return std::nullopt;
@@ -81,7 +86,8 @@ bool is_declared(const Implementation& implementation, std::span<const std::int6
   const auto& parameters = implementation.parameters;
   return std::equal(parameters.begin(), parameters.end(), config.begin(), config.end(),
                     [](const Parameter& parameter, std::int64_t value) {
-                      return std::ranges::find(parameter.values, value) != parameter.values.end();
+                      return parameter.values.empty() ||
+                             std::ranges::find(parameter.values, value) != parameter.values.end();
                     });
 }
 

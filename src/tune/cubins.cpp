@@ -1,8 +1,20 @@
 #include "tune/cubins.hpp"
 
+#include "jit/library_matmul.hpp"
 #include "kiln/error.hpp"
 
 namespace kiln::tune {
+
+namespace {
+
+/// What a library holds needs no machine code of ours.
+std::optional<KeyedCubin> in_library(const jit::Specialisation& specialisation) {
+  std::string identity = jit::library_identity(specialisation.library);
+  if (identity.empty()) return std::nullopt;
+  return KeyedCubin{{}, std::move(identity), {}, false};
+}
+
+}  // namespace
 
 const std::string& Cubins::own_compiler() {
   std::call_once(once_, [this] {
@@ -16,6 +28,7 @@ const std::string& Cubins::own_compiler() {
 }
 
 std::optional<KeyedCubin> Cubins::find(const jit::Specialisation& specialisation, store::Counters* met) {
+  if (specialisation.is_library()) return in_library(specialisation);
   std::vector<std::string> compilers;
   if (own_compiler().empty())
     compilers = layers_.compilers();
@@ -28,6 +41,7 @@ std::optional<KeyedCubin> Cubins::find(const jit::Specialisation& specialisation
 
 std::optional<KeyedCubin> Cubins::find_under(std::string_view compiler, const jit::Specialisation& specialisation,
                                              store::Counters* met) {
+  if (specialisation.is_library()) return in_library(specialisation);
   const spec::Digest key = jit::cubin_key(specialisation, compiler);
   auto found = layers_.find_cubin(key, met);
   if (!found) return std::nullopt;
@@ -36,7 +50,7 @@ std::optional<KeyedCubin> Cubins::find_under(std::string_view compiler, const ji
 }
 
 void Cubins::prefetch(const jit::Specialisation& specialisation) {
-  if (own_compiler().empty()) return;
+  if (specialisation.is_library() || own_compiler().empty()) return;
   try {
     const spec::Digest key = jit::cubin_key(specialisation, own_compiler());
     if (!layers_.find_cubin(key)) pool_.submit(key, specialisation);
@@ -46,6 +60,9 @@ void Cubins::prefetch(const jit::Specialisation& specialisation) {
 }
 
 KeyedCubin Cubins::compile(const jit::Specialisation& specialisation) {
+  if (specialisation.is_library())
+    throw Error(ErrorKind::no_cublaslt,
+                specialisation.label + ": the library " + specialisation.library + " is not here");
   const std::string compiler = jit::compiler_identity();  // throws no_nvrtc with what to do
   const spec::Digest key = jit::cubin_key(specialisation, compiler);
   return {key, compiler, pool_.submit(key, specialisation).get(), false};

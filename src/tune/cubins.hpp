@@ -21,7 +21,8 @@ struct KeyedCubin {
   bool from_store = false;
 };
 
-/// Thread-safe, like what it stands on.
+/// Thread-safe, like what it stands on. Of what a library computes it gives an empty cubin, with the library as its compiler, wherever
+/// the library is here.
 class Cubins {
  public:
   Cubins(store::Layers& layers, jit::CompilePool& pool) : layers_(layers), pool_(pool) {}

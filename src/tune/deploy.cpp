@@ -30,6 +30,13 @@ Usable usable(const spec::Op& op, const Problem& bucket, const spec::DeviceFacts
     result.why_not = fmt::format("its config breaks the constraint '{}'", *broken);
     return result;
   }
+  if (implementation->is_library()) {
+    const auto frame = spec::make_frame(op, implementation, bucket, device, *config);
+    if (auto why = jit::why_library_refuses(op, *implementation, frame)) {
+      result.why_not = std::move(*why);
+      return result;
+    }
+  }
   result.implementation = implementation;
   result.config = std::move(*config);
   return result;
@@ -38,7 +45,7 @@ Usable usable(const spec::Op& op, const Problem& bucket, const spec::DeviceFacts
 Usable default_for(const spec::Op& op, const Problem& problem, const spec::DeviceFacts& device) {
   Usable result;
   for (const spec::Implementation& implementation : op.implementations) {
-    if (spec::why_not_eligible(op, implementation, problem, device)) continue;
+    if (implementation.is_library() || spec::why_not_eligible(op, implementation, problem, device)) continue;
     if (spec::broken_constraint(op, implementation, problem, device, implementation.default_config)) continue;
     result.implementation = &implementation;
     result.config = implementation.default_config;
@@ -62,10 +69,11 @@ std::vector<jit::Specialisation> deployed(const spec::Op& op, const Problem& buc
     Usable served = usable(op, bucket, device, *record);
     winner = served.implementation;
     winning = std::move(served.config);
-    if (winner != nullptr) add(*winner, winning);
+    if (winner != nullptr && !winner->is_library()) add(*winner, winning);
   }
   for (const spec::Implementation& implementation : op.implementations) {
     if (&implementation == winner && implementation.default_config == winning) continue;
+    if (implementation.is_library()) continue;
     if (spec::why_not_eligible(op, implementation, bucket, device)) continue;
     if (spec::broken_constraint(op, implementation, bucket, device, implementation.default_config)) continue;
     add(implementation, implementation.default_config);

@@ -12,14 +12,16 @@
 namespace kiln::tune {
 
 /// The specialisations that launches of this bucket can need on `device`: the record's config, and each eligible
-/// implementation's default, so that a real size that breaks the record's constraints is served without a compile.
+/// implementation's default, so that a real size that breaks the record's constraints is served without a compile. Nothing for what a
+/// library computes, which no file can hold.
 std::vector<jit::Specialisation> deployed(const spec::Op& op, const Problem& bucket, const spec::DeviceFacts& device,
                                           const std::string& arch, const store::Record* record);
 /// What verifying an op's outputs needs: its reference, and the fill and compare kernels of its types.
 std::vector<jit::Specialisation> verification(const spec::Op& op, const Problem& bucket,
                                               const spec::DeviceFacts& device, const std::string& arch);
 
-/// The implementation and config of a record if they are declared and legal for this bucket on this device, or why not.
+/// The implementation and config of a record if they are declared and legal for this bucket on this device, or why not. Where a context is
+/// current, a library is asked whether it is here and takes the config.
 struct Usable {
   const spec::Implementation* implementation = nullptr;
   spec::Config config;

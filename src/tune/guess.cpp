@@ -16,7 +16,8 @@ constexpr double worth_a_compile = 0.95;  // of the default's time
 }  // namespace
 
 bool has_model(const spec::Implementation& implementation) noexcept {
-  return std::ranges::all_of(implementation.passes, [](const spec::Pass& pass) { return pass.model.has_value(); });
+  return !implementation.is_library() &&
+         std::ranges::all_of(implementation.passes, [](const spec::Pass& pass) { return pass.model.has_value(); });
 }
 
 Usable guess_for(const spec::Op& op, const Problem& problem, const spec::DeviceFacts& device, Regime regime) {

@@ -7,7 +7,8 @@
 
 namespace kiln::tune {
 
-/// True when every pass says what it does ([pass.model]), so that estimates may tell its configs apart.
+/// True when every pass says what it does ([pass.model]), so that estimates may tell its configs apart. A
+/// library says nothing.
 bool has_model(const spec::Implementation& implementation) noexcept;
 
 /// The config that the model expects to be fastest in the bucket of `problem`, of an eligible implementation that has a model; legal

@@ -157,6 +157,18 @@ BlockWork work_of(const spec::Op& op, const spec::Pass& pass, bool first, const 
   return work;
 }
 
+/// Nothing is known of how a library works: what the op must do, spread over all multiprocessors.
+BlockWork work_of_library(const spec::Op& op, const spec::DeviceFacts& device, Evaluation& value) {
+  const auto blocks = static_cast<double>(device.sm_count());
+  BlockWork work;
+  work.blocks = device.sm_count();
+  work.threads = 256;
+  work.unit = spec::Unit::mma;
+  work.operations = static_cast<double>(value(op.cost_flops)) / blocks;
+  work.read = work.memory = work.in_flight = std::max(1.0, static_cast<double>(value(op.cost_bytes)) / blocks);
+  return work;
+}
+
 }  // namespace
 
 Estimate estimate(const spec::Op& op, const spec::Implementation& implementation, const Problem& bucket,
@@ -166,6 +178,12 @@ Estimate estimate(const spec::Op& op, const spec::Implementation& implementation
   const bool in_l2 = regime == Regime::hot_l2 && value(op.cost_bytes) <= device.l2_bytes();  // what the run before left
   const double latency_ns = in_l2 ? l2_latency_ns : memory_latency_ns;
   Estimate result;
+  if (implementation.is_library()) {
+    BlockWork work = work_of_library(op, device, value);
+    if (in_l2) work.memory = 0;
+    const Time time = of_pass(work, device, rates, latency_ns);
+    return {value.ok ? time.ns + launch_ns : infinite, 1, work.blocks, 1, value.ok ? time.limit : "geometry"};
+  }
   double longest = -1;
   bool first = true;
   for (const spec::Pass& pass : implementation.passes) {

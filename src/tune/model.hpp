@@ -23,6 +23,7 @@ struct Estimate {
 /// A pass runs in waves of the blocks that are resident at once. A wave takes as long as its scarcest rate, or as one block takes
 /// by itself: to start, to wait for its first bytes, to stream the others with so many in flight, to write.
 /// Where a pass has no model: the first one has the op's cost, others none; reads are all in flight at once; a thread has 32 registers.
+/// A library has the op's cost.
 Estimate estimate(const spec::Op& op, const spec::Implementation& implementation, const Problem& bucket,
                   const spec::DeviceFacts& device, std::span<const std::int64_t> config,
                   Regime regime = Regime::cold_l2);

@@ -6,6 +6,7 @@
 #include <array>
 #include <chrono>
 #include <cmath>
+#include <limits>
 #include <set>
 #include <utility>
 
@@ -22,6 +23,8 @@ namespace {
 constexpr std::size_t neighbours_asked = 8;  // records whose measurements correct the model
 constexpr std::size_t favourites_asked = 2;  // of their winners, tried whatever is expected of them
 constexpr double longest_chained_ns = 1e6;   // launches overlap by microseconds
+constexpr std::size_t library_asked = 16;    // configs that a library is asked for
+constexpr std::size_t library_tried = 2;     // of those, its first, whatever is expected of them
 
 struct Entry {
   const spec::Implementation* implementation;
@@ -36,10 +39,20 @@ std::vector<std::int64_t> position_of(const spec::Op& op, const spec::Implementa
   std::vector<std::int64_t> position{&implementation - op.implementations.data()};
   for (std::size_t i = 0; i < config.size(); ++i) {
     const auto& values = implementation.parameters[i].values;
-    position.push_back(
-        std::count_if(values.begin(), values.end(), [&](std::int64_t value) { return value < config[i]; }));
+    if (values.empty())
+      position.push_back(config[i]);
+    else
+      position.push_back(
+          std::count_if(values.begin(), values.end(), [&](std::int64_t value) { return value < config[i]; }));
   }
   return position;
+}
+
+std::vector<spec::Config> space_of(const TuneRequest& request, const spec::Implementation& implementation) {
+  const spec::DeviceFacts& device = request.device.facts;
+  if (!implementation.is_library()) return spec::searched_space(request.op, implementation, request.bucket, device);
+  return jit::library_candidates(request.op, implementation,
+                                 spec::make_frame(request.op, &implementation, request.bucket, device), library_asked);
 }
 
 /// The baseline first, then each implementation's space in the manifest's order.
@@ -61,8 +74,7 @@ std::vector<Entry> candidates_of(const TuneRequest& request) {
   }
   for (const spec::Implementation& implementation : request.op.implementations) {
     if (spec::why_not_eligible(request.op, implementation, request.bucket, request.device.facts)) continue;
-    for (const spec::Config& config :
-         spec::searched_space(request.op, implementation, request.bucket, request.device.facts))
+    for (const spec::Config& config : space_of(request, implementation))
       if (&implementation != baseline.implementation || config != baseline.config) add(implementation, config);
   }
   return entries;
@@ -129,6 +141,12 @@ class Session {
         if (entries_[i].implementation == winner.implementation &&
             spec::kernel_config(*winner.implementation, entries_[i].config) == winner.config)
           outlook.favourites.push_back(i);
+    // No estimate tells a library's configs apart, but its own order does.
+    for (std::size_t i = 0, tried = 0; i < entries_.size() && tried < library_tried; ++i)
+      if (entries_[i].implementation->is_library()) {
+        outlook.favourites.push_back(i);
+        ++tried;
+      }
     return racing(std::move(outlook), {.trials = request_.search.trials, .seed = request_.search.seed});
   }
 
@@ -246,7 +264,10 @@ class Session {
 
   TuneResult finish() {
     std::vector<int> registers;
-    for (const Entry& entry : entries_) registers.push_back(entry.result.registers);
+    // A near-tie goes to what every machine has.
+    for (const Entry& entry : entries_)
+      registers.push_back(entry.implementation->is_library() ? std::numeric_limits<int>::max()
+                                                             : entry.result.registers);
     const auto chosen = search_->winner(registers);
     if (!chosen) {
       const Entry& first = entries_.front();
@@ -381,7 +402,8 @@ TuneResult tune_bucket(const TuneRequest& request, Cubins& cubins) {
 }
 
 void publish(const TuneRequest& request, const TuneResult& result, Cubins& cubins) {
-  std::vector<store::CubinRow> rows{to_row(result.specialisation, result.cubin)};
+  std::vector<store::CubinRow> rows;
+  if (!result.specialisation.is_library()) rows.push_back(to_row(result.specialisation, result.cubin));
   for (const jit::Specialisation& needed :
        deployed(request.op, request.bucket, request.device.facts, request.arch, &result.record))
     if (needed.label != result.specialisation.label) add_row(rows, needed, cubins);

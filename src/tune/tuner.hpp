@@ -34,7 +34,7 @@ struct TuneResult {
   KeyedCubin cubin;
 };
 
-/// Without a worker the context must be current. Candidates are verified at both ends of the bucket (the upper edge, and the lowest sizes, where tails are
+/// Without a worker, and for an op that a library can compute, the context must be current. Candidates are verified at both ends of the bucket (the upper edge, and the lowest sizes, where tails are
 /// ragged) before their time at the upper edge counts. Nothing is written: the caller publishes the result.
 /// Throws Error(not_tuned) when nothing is legal or nothing came out right, Error(interrupted) when asked to stop,
 /// Error(driver_failed) when a candidate broke the context that it shared (its name is in the message); in a worker it is rejected alone.

@@ -5,6 +5,7 @@
 #include <fstream>
 #include <string>
 
+#include "cuda/cublaslt_api.hpp"
 #include "cuda/device.hpp"
 #include "cuda/driver_api.hpp"
 #include "cuda/library.hpp"
@@ -107,7 +108,10 @@ TEST_CASE("an empty buffer needs no driver and an impossible one is refused") {
   CHECK(thrown_by([] { cuda::Buffer negative(-1); }).kind() == ErrorKind::bad_input);
 }
 
-TEST_CASE("NVRTC and NCCL can be hidden and misplaced, and say so") {
+TEST_CASE("NVRTC, NCCL and cuBLASLt can be hidden and misplaced, and say so") {
+  CHECK(thrown_by([] { cuda::CublasLt::open("none"); }).kind() == ErrorKind::no_cublaslt);
+  CHECK(holds(thrown_by([] { cuda::CublasLt::open("/nowhere/libcublasLt.so"); }).what(), "/nowhere/libcublasLt.so"));
+  CHECK(holds(thrown_by([] { cuda::CublasLt::open("libdl.so.2"); }).what(), "lacks cublasLtGetVersion"));
   CHECK(thrown_by([] { cuda::Nvrtc::open("none"); }).kind() == ErrorKind::no_nvrtc);
   CHECK(holds(thrown_by([] { cuda::Nvrtc::open("/nowhere/libnvrtc.so"); }).what(), "/nowhere/libnvrtc.so"));
   CHECK(holds(thrown_by([] { cuda::Nvrtc::open("libdl.so.2"); }).what(), "lacks nvrtcGetErrorString"));

@@ -30,7 +30,7 @@ inline std::vector<Candidate> candidates(Fixture& fixture, const spec::Op& op, c
                                          std::mt19937& generator) {
   std::vector<Candidate> result;
   for (const spec::Implementation& implementation : op.implementations) {
-    if (spec::why_not_eligible(op, implementation, bucket, fixture.facts())) continue;
+    if (implementation.is_library() || spec::why_not_eligible(op, implementation, bucket, fixture.facts())) continue;
     for (spec::Config& config :
          sample(implementation, spec::search_space(op, implementation, bucket, fixture.facts()), generator)) {
       const auto frame = spec::make_frame(op, &implementation, bucket, fixture.facts(), config);
@@ -42,7 +42,7 @@ inline std::vector<Candidate> candidates(Fixture& fixture, const spec::Op& op, c
   return result;
 }
 
-/// A sample of the configs of each implementation that is eligible, at `problem`'s sizes and as `placement` lays tensors.
+/// A sample of the configs of each implementation but a library's that is eligible, at `problem`'s sizes and as `placement` lays tensors.
 inline void check_all(Fixture& fixture, const spec::Op& op, const Problem& problem, const tune::Placement& placement,
                       std::mt19937& generator) {
   const Problem bucket = spec::bucket_of(op, problem);

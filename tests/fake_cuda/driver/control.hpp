@@ -20,6 +20,7 @@
 // "rms_norm_block_row<kiln::bf16, 256"; blanks count.
 #pragma once
 
+#include <cstddef>
 #include <cstdint>
 
 #pragma GCC visibility push(default)
@@ -37,9 +38,15 @@ int fake_cuda_control(const char* command);
 ///   unsafe        calls that allocate, free, load or synchronise, made by threads that were capturing themselves, in any mode
 std::int64_t fake_cuda_query(const char* question);
 
+/// For a library of the vendor's, which launches kernels of its own: the host twin that `name`, such as "vendor_matmul<4>", begins with, given
+/// these bytes by value. Each name is loaded lazily, at its first launch. Returns a CUresult.
+unsigned fake_cuda_launch(const char* name, struct CUstream_st* stream, const void* parameter, std::size_t bytes);
+
 }  // extern "C"
 #pragma GCC visibility pop
 
-/// The types of both, for those who look them up.
+/// The types of these, for those who look them up.
 using FakeCudaControl = int (*)(const char* command);
 using FakeCudaQuery = std::int64_t (*)(const char* question);
+using FakeCudaLaunch = unsigned (*)(const char* name, struct CUstream_st* stream, const void* parameter,
+                                    std::size_t bytes);

@@ -7,6 +7,7 @@
 #include <map>
 #include <memory>
 #include <mutex>
+#include <set>
 #include <string>
 #include <string_view>
 #include <thread>
@@ -99,6 +100,7 @@ struct Machine {
   std::vector<std::shared_ptr<Capture>> captures;          // under way
   std::int64_t unsafe_calls = 0, captures_broken = 0;      // as control.hpp has them
   std::unordered_map<std::string, std::int64_t> launches;  // by kernel, template arguments and all
+  std::set<std::string> library_kernels;                   // of fake_cuda_launch: loaded
 
  private:
   Machine();

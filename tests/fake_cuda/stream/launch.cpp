@@ -5,6 +5,7 @@
 #include <cmath>
 #include <cstring>
 
+#include "driver/control.hpp"
 #include "driver/entry.hpp"
 #include "twins/twin.hpp"
 
@@ -200,5 +201,17 @@ CUresult cuLaunchKernel(CUfunction function, unsigned int grid_x, unsigned int g
     launch_kernel(machine, context,
                   {grid_x, grid_y, grid_z, block_x, block_y, block_z, shared_bytes, stream, nullptr, 0}, function,
                   parameters);
+  });
+}
+
+unsigned fake_cuda_launch(const char* name, CUstream stream, const void* parameter, std::size_t bytes) {
+  return entry_in_context(__func__, [&](Machine& machine, CUctx_st& context) {
+    Launch launch{{name, std::string(name).substr(0, std::string_view(name).find('<')), {}, {}}, {}, {}, false};
+    require(fake_cuda::find_twin(launch.name.base) != nullptr, CUDA_ERROR_NOT_FOUND);
+    if (machine.library_kernels.insert(name).second) forbid_while_capturing(machine);
+    const auto* from = static_cast<const std::byte*>(parameter);
+    launch.parameters.emplace_back(from, from + bytes);
+    enqueue(machine, context, stream,
+            [launch = std::move(launch)](Machine& on, CUstream_st& run_on) { run(on, run_on, launch); });
   });
 }

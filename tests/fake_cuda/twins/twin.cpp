@@ -40,6 +40,7 @@ constexpr Twin twins[] = {
     {"gemm_grouped_stream", gemm_grouped_stream},
     {"gemm_grouped_mma", gemm_grouped_mma},
     {"gemm_grouped_wgmma", gemm_grouped_wgmma},
+    {"vendor_matmul", vendor_matmul},
     {"scale_reference", scale_reference},
     {"scale_tiled", scale_tiled},
     {"scale_early", scale_early},

@@ -135,6 +135,7 @@ Traffic gemm_grouped_simt(const Invocation& call);
 Traffic gemm_grouped_stream(const Invocation& call);
 Traffic gemm_grouped_mma(const Invocation& call);
 Traffic gemm_grouped_wgmma(const Invocation& call);
+Traffic vendor_matmul(const Invocation& call);
 Traffic scale_reference(const Invocation& call);
 Traffic scale_tiled(const Invocation& call);
 Traffic scale_early(const Invocation& call);

@@ -1,0 +1,120 @@
+#include "jit/library_matmul.hpp"
+
+#include <fmt/format.h>
+
+#include <algorithm>
+
+#include "cuda/device.hpp"
+#include "jit/library_algorithm.hpp"
+#include "kiln/error.hpp"
+#include "spec/problem.hpp"
+
+namespace kiln::jit {
+namespace {
+
+constexpr std::int64_t least_buffer = 256;
+
+std::span<const std::int64_t> config_in(const spec::Op& op, const spec::Implementation& implementation,
+                                        std::span<const std::int64_t> frame) {
+  return frame.subspan(static_cast<std::size_t>(op.first_parameter()), implementation.parameters.size());
+}
+
+CUcontext current_context() {
+  CUcontext context = nullptr;
+  if (const cuda::Driver* driver = cuda::Driver::find()) driver->cuCtxGetCurrent(&context);
+  return context;
+}
+
+CUresult as_driver_result(cublasStatus_t status) noexcept {
+  switch (status) {
+    case CUBLAS_STATUS_SUCCESS: return CUDA_SUCCESS;
+    case CUBLAS_STATUS_INVALID_VALUE:  // the workspace is too small, among other things
+    case CUBLAS_STATUS_ARCH_MISMATCH:
+    case CUBLAS_STATUS_NOT_SUPPORTED: return CUDA_ERROR_NOT_SUPPORTED;
+    case CUBLAS_STATUS_ALLOC_FAILED: return CUDA_ERROR_OUT_OF_MEMORY;
+    case CUBLAS_STATUS_EXECUTION_FAILED: return CUDA_ERROR_LAUNCH_FAILED;
+    default: return CUDA_ERROR_UNKNOWN;
+  }
+}
+
+}  // namespace
+
+std::string library_identity(const std::string& library) {
+  const cuda::CublasLt* opened = cuda::CublasLt::find();
+  return opened != nullptr ? library + " " + opened->version : std::string();
+}
+
+std::vector<spec::Config> library_candidates(const spec::Op& op, const spec::Implementation& implementation,
+                                             std::span<const std::int64_t> frame, std::size_t at_most) {
+  if (cuda::CublasLt::find() == nullptr) return {};
+  std::vector<spec::Config> configs;
+  try {
+    const LibraryProduct product(op, implementation, frame);
+    for (const CublasLtMatmulAlgo& each : propose(product, op, implementation, frame, at_most)) {
+      spec::Config config = config_of(product.library(), each);
+      if (std::ranges::find(configs, config) == configs.end() &&
+          check_config(product, implementation, frame, config).why_not.empty())
+        configs.push_back(std::move(config));
+    }
+  } catch (const Error& error) {
+    if (error.kind() != ErrorKind::no_cublaslt) throw;  // it is here and cannot be used
+  }
+  return configs;
+}
+
+std::optional<std::string> why_library_refuses(const spec::Op& op, const spec::Implementation& implementation,
+                                               std::span<const std::int64_t> frame) {
+  if (current_context() == nullptr) return std::nullopt;
+  if (cuda::CublasLt::find() == nullptr) return fmt::format("the library {} is not here", implementation.library);
+  try {
+    const LibraryProduct product(op, implementation, frame);
+    const Checked checked = check_config(product, implementation, frame, config_in(op, implementation, frame));
+    if (checked.why_not.empty()) return std::nullopt;
+    return fmt::format("{}: {}", library_identity(implementation.library), checked.why_not);
+  } catch (const Error& error) {
+    return error.what();
+  }
+}
+
+LibraryMatmul::LibraryMatmul(const spec::Op& op, const spec::Implementation& implementation,
+                             std::span<const std::int64_t> frame)
+    : product_(op, implementation, frame), context_(current_context()) {
+  const auto config = config_in(op, implementation, frame);
+  const Checked checked = check_config(product_, implementation, frame, config);
+  if (!checked.why_not.empty())
+    throw Error(ErrorKind::driver_failed, fmt::format("{} {}: {}", library_identity(implementation.library),
+                                                      spec::to_string(implementation, config), checked.why_not));
+  algorithm_ = checked.algorithm;
+  workspace_bytes_ = static_cast<std::int64_t>(checked.workspace_bytes);
+  load(frame);
+}
+
+/// Captured once into a graph that nobody launches: the library loads what it launches lazily, which another capture may forbid. No element
+/// is read or written, so that any address of the device's does. Where this fails, the first launch loads.
+void LibraryMatmul::load(std::span<const std::int64_t> frame) const {
+  const cuda::Driver& driver = cuda::Driver::get();
+  const cuda::Buffer somewhere(least_buffer + workspace_bytes_);
+  const cuda::Stream stream;
+  auto* const address = reinterpret_cast<void*>(somewhere.pointer());
+  LibraryProduct::Layouts layouts{};
+  if (!product_.lay_out(frame, layouts)) return;
+  if (driver.cuStreamBeginCapture_v2(stream.handle(), CU_STREAM_CAPTURE_MODE_RELAXED) != CUDA_SUCCESS) return;
+  for (const void* bias : {static_cast<const void*>(nullptr), static_cast<const void*>(address)})
+    if (bias == nullptr || product_.has_bias())
+      static_cast<void>(product_.multiply(layouts, {address, address, bias, address, address}, algorithm_,
+                                          static_cast<std::size_t>(workspace_bytes_), stream.handle()));
+  CUgraph graph = nullptr;
+  if (driver.cuStreamEndCapture(stream.handle(), &graph) == CUDA_SUCCESS) driver.cuGraphDestroy(graph);
+}
+
+CUresult LibraryMatmul::launch(const LaunchInput& input) const noexcept {
+  // Without a context the library would make one of its own choice.
+  if (current_context() != context_) return CUDA_ERROR_INVALID_CONTEXT;
+  LibraryProduct::Layouts layouts;
+  if (!product_.lay_out(input.frame.view(), layouts)) return CUDA_ERROR_NOT_SUPPORTED;
+  return as_driver_result(
+      product_.multiply(layouts, product_.addresses(input.arguments.tensors, reinterpret_cast<void*>(input.workspace)),
+                        algorithm_, static_cast<std::size_t>(workspace_bytes_), input.stream));
+}
+
+}  // namespace kiln::jit

@@ -1,0 +1,304 @@
+// cuBLASLt as an implementation of gemm: tuned, kept, launched, captured, and passed over where it is missing or another one.
+// tests/fake_cublaslt/cublaslt.cpp says what its four algorithms are.
+#include <map>
+#include <thread>
+
+#include "e2e/command.hpp"
+#include "e2e/graph.hpp"
+
+namespace e2e {
+
+using kiln::Engine;
+using kiln::ErrorKind;
+using kiln::MissPolicy;
+using kiln::Origin;
+
+namespace {
+
+constexpr const char* fastest =
+    "algorithm=4 tile=24 stages=8 splits=2 reduction=2 swizzle=1 custom=7 inner=3 cluster=5 extra=0";
+
+kiln::Options gemm_options(const std::filesystem::path& overlay, MissPolicy on_miss = MissPolicy::tune) {
+  kiln::Options chosen = options(overlay, on_miss);
+  chosen.search.trials = 5;  // the baseline, the library's first two, and two more
+  return chosen;
+}
+
+/// y = x w^T + bias in f32, checked after each launch.
+class GemmCall {
+ public:
+  static constexpr std::int64_t n = 48, k = 40, bound = 64;
+
+  explicit GemmCall(const Engine& engine, std::int64_t m = bound, const char* activation = "none")
+      : op(engine.op("gemm")),
+        problem(op.problem({{"m", m}, {"n", n}, {"k", k}, {"dtype", "f32"}, {"activation", activation}})),
+        rows_(m),
+        relu_(activation == std::string_view("relu")) {
+    arguments =
+        op.arguments({{"x", x_.address()}, {"w", w_.address()}, {"bias", bias_.address()}, {"y", y_.address()}});
+    poison();
+  }
+  Origin launch(kiln::Stream stream) const {
+    poison();
+    const Origin origin = op.launch(problem, arguments, stream);
+    check(rows_);
+    return origin;
+  }
+  void poison() const { y_.upload(std::vector<float>(bound * n, NAN)); }
+  /// The rows up to `rows` are computed, the others are as they were.
+  void check(std::int64_t rows, bool biased = true) const {
+    const std::vector<float> x = ramp(bound * k), w = ramp(n * k), bias = ramp(n), got = y_.download();
+    std::int64_t wrong = 0;
+    for (std::int64_t i = 0; i < bound * n; ++i) {
+      const float value = got[static_cast<std::size_t>(i)];
+      const std::int64_t row = i / n, column = i % n;
+      double sum = biased ? static_cast<double>(bias[static_cast<std::size_t>(column)]) : 0;
+      for (std::int64_t j = 0; j < k; ++j)
+        sum += static_cast<double>(x[static_cast<std::size_t>(row * k + j)]) *
+               static_cast<double>(w[static_cast<std::size_t>(column * k + j)]);
+      const double expected = relu_ && sum < 0 ? 0 : sum;
+      const bool right = row < rows ? std::fabs(static_cast<double>(value) - expected) <= 1e-3 * (1 + std::fabs(sum))
+                                    : std::isnan(value);
+      wrong += right ? 0 : 1;
+    }
+    CAPTURE(rows);
+    CHECK(wrong == 0);
+  }
+  [[nodiscard]] std::string implementation() const { return std::string(op.plan(problem).implementation()); }
+
+  kiln::Op op;
+  kiln::Problem problem;
+  kiln::Arguments arguments;
+
+ private:
+  std::int64_t rows_;
+  bool relu_;
+  Floats x_{ramp(bound * k)}, w_{ramp(n * k)}, bias_{ramp(n)}, y_{static_cast<std::size_t>(bound * n)};
+};
+
+kiln::Options child_options() {
+  const std::map<std::string, MissPolicy> policies = {
+      {"tune", MissPolicy::tune}, {"nearest", MissPolicy::nearest}, {"error", MissPolicy::error}};
+  kiln::Options chosen = gemm_options(std::getenv("E2E_OVERLAY"), policies.at(std::getenv("E2E_POLICY")));
+  if (const char* base = std::getenv("E2E_BASE")) chosen.bases = {base};
+  return chosen;
+}
+
+std::string in_child(const TemporaryFolder& folder, const char* policy, const char* library) {
+  return variable("E2E_OVERLAY", folder / "overlay.kiln") + variable("E2E_POLICY", policy) + library;
+}
+
+void tune_in(const TemporaryFolder& folder) {
+  const Machine machine;
+  const Engine engine(gemm_options(folder / "overlay.kiln"));
+  const GemmCall call(engine);
+  REQUIRE(call.launch(machine.stream()) == Origin::overlay);
+  REQUIRE(call.implementation() == "cublaslt");
+}
+
+}  // namespace
+
+TEST_CASE("the library's algorithms are tried, verified, and the best one is the record") {
+  const Machine machine;
+  const TemporaryFolder folder;
+  kiln::Options chosen = gemm_options(folder / "overlay.kiln");
+  chosen.search.strategy = kiln::Strategy::exhaustive;
+  std::map<std::string, std::string> verdicts;  // of the library's configs
+  chosen.on_tune = [&](const kiln::TuneEvent& event) {
+    if (event.kind == kiln::TuneEvent::Kind::candidate && event.implementation == "cublaslt")
+      verdicts[std::string(event.config).substr(0, 11)] = event.verdict;
+  };
+  const Engine engine(chosen);
+  const GemmCall call(engine);
+  CHECK(call.launch(machine.stream()) == Origin::overlay);
+  CHECK(call.launch(machine.stream()) == Origin::hot);
+  const kiln::Plan plan = call.op.plan(call.problem);
+  CHECK(plan.implementation() == "cublaslt");
+  CHECK(plan.config() == fastest);
+  CHECK(plan.workspace_bytes() == 2 * 64 * 48 * 4);
+  CHECK(verdicts == std::map<std::string, std::string>{
+                        {"algorithm=1", "ok"}, {"algorithm=3", "wrong_result"}, {"algorithm=4", "ok"}});
+  const kiln::Explanation explanation = engine.explain(call.op, call.problem);
+  CHECK(explanation.library == "cublaslt 13.0.0");
+  CHECK(explanation.config == fastest);
+  CHECK(query("launches vendor_matmul<4>") > 2);
+}
+
+TEST_CASE("a race tries what the library prefers, and a bias and an activation are the library's") {
+  const Machine machine;
+  const TemporaryFolder folder;
+  const Engine engine(gemm_options(folder / "overlay.kiln"));
+  const GemmCall call(engine, 64, "relu");
+  call.launch(machine.stream());
+  CHECK(call.implementation() == "cublaslt");
+  kiln::Arguments plain = call.arguments;
+  plain.set(call.op.tensor("bias"), nullptr);
+  call.poison();
+  CHECK(call.op.launch(call.problem, plain, machine.stream()) == Origin::hot);
+  call.check(64, false);
+  CHECK(GemmCall(engine, 40, "relu").launch(machine.stream()) == Origin::hot);
+  GemmCall(engine, 64, "gelu");  // another function than the library's
+  CHECK(engine.op("gemm").plan(GemmCall(engine, 64, "silu").problem).implementation() == "simt");
+}
+
+TEST_CASE("the library is given every layout as it lies") {
+  const Machine machine;
+  const TemporaryFolder folder;
+  const Engine engine(gemm_options(folder / "overlay.kiln"));
+  const kiln::Op op = engine.op("gemm");
+  for (const char* layout : {"nn", "tn", "tt"}) {
+    CAPTURE(layout);
+    const auto problem = op.problem({{"m", 64}, {"n", 24}, {"k", 40}, {"dtype", "f32"}, {"layout", layout}});
+    CHECK(op.plan(problem).implementation() == "cublaslt");  // verified against the reference
+  }
+}
+
+TEST_CASE("a launch that the library cannot take is served by a default and counted") {
+  const Machine machine;
+  const TemporaryFolder folder;
+  const Engine engine(gemm_options(folder / "overlay.kiln"));
+  const GemmCall call(engine);
+  call.launch(machine.stream());
+  SUBCASE("sizes that the algorithm refuses") {
+    CHECK(GemmCall(engine, 37).launch(machine.stream()) == Origin::default_);
+    CHECK(GemmCall(engine, 38).launch(machine.stream()) == Origin::hot);
+  }
+  SUBCASE("an address that is not aligned") {
+    kiln::Arguments arguments = call.arguments;
+    const Floats x(std::vector<float>(64 * 40 + 1, 0.0F));
+    arguments.set(call.op.tensor("x"), x.address(4));
+    CHECK(call.op.launch(call.problem, arguments, machine.stream()) == Origin::default_);
+  }
+  SUBCASE("a length in device memory") {
+    const Floats length(std::vector<float>(1, 0.0F));
+    const std::int32_t rows = 21;
+    REQUIRE(driver_call<unsigned long long, const void*, std::size_t>(
+                "cuMemcpyHtoD_v2", reinterpret_cast<unsigned long long>(length.address()), &rows, sizeof rows) == 0);
+    kiln::Arguments arguments = call.arguments;
+    arguments.set(call.op.axis("m"), static_cast<const std::int32_t*>(length.address()));
+    call.poison();
+    CHECK(call.op.launch(call.problem, arguments, machine.stream()) == Origin::default_);
+    call.check(rows);
+  }
+  CHECK(engine.stats().constraint_fallbacks == 1);
+}
+
+TEST_CASE("a graph captures the library's first launch, and a length on the device finds its default ready") {
+  const Machine machine;
+  const TemporaryFolder folder;
+  tune_in(folder);
+  const Engine engine(gemm_options(folder / "overlay.kiln", MissPolicy::error));
+  const GemmCall call(engine);
+  CHECK(engine.prepare(call.op, {&call.problem, 1}, machine.stream()).hits == 1);
+  const std::int64_t broken = query("broken"), unsafe = query("unsafe");
+  const Floats length(std::vector<float>(1, 0.0F));
+  kiln::Arguments on_device = call.arguments;
+  on_device.set(call.op.axis("m"), static_cast<const std::int32_t*>(length.address()));
+  const Graph graph(machine, Graph::global, [&] { call.op.launch(call.problem, call.arguments, machine.stream()); });
+  const Graph other(machine, Graph::global,
+                    [&] { CHECK(call.op.launch(call.problem, on_device, machine.stream()) == Origin::default_); });
+  CHECK(query("broken") == broken);
+  CHECK(query("unsafe") == unsafe);
+  call.poison();
+  graph.replay();
+  call.check(64);
+  call.poison();
+  other.replay();
+  call.check(0);
+}
+
+TEST_CASE("a thread without a context launches what the library computes") {
+  const Machine machine;
+  const TemporaryFolder folder;
+  const Engine engine(gemm_options(folder / "overlay.kiln"));
+  const GemmCall call(engine);
+  call.launch(machine.stream());
+  call.poison();
+  std::thread([&] { call.op.launch(call.problem, call.arguments, machine.stream()); }).join();
+  call.check(64);
+}
+
+TEST_CASE("child: the record serves" * doctest::skip()) {
+  const Machine machine;
+  const Engine engine(child_options());
+  const GemmCall call(engine);
+  CHECK(call.launch(machine.stream()) == Origin::overlay);
+  CHECK(call.launch(machine.stream()) == Origin::hot);
+  CHECK(call.op.plan(call.problem).config() == fastest);
+  CHECK(engine.stats().tunes + engine.stats().compiles == 0);
+  CHECK(engine.stats().stale == (std::getenv("FAKE_CUBLASLT_VERSION") != nullptr ? 1 : 0));
+}
+
+TEST_CASE("child: the base serves" * doctest::skip()) {
+  const Machine machine;
+  const Engine engine(child_options());
+  const GemmCall call(engine);
+  CHECK(call.launch(machine.stream()) == Origin::base);
+  CHECK(call.implementation() == "simt");
+}
+
+TEST_CASE("child: the record is unusable" * doctest::skip()) {
+  const Machine machine;
+  const Engine engine(child_options());
+  const GemmCall call(engine);
+  if (engine.explain(call.op, call.problem).origin == Origin::overlay) FAIL("the record serves");
+  const Origin origin = call.launch(machine.stream());
+  const bool tunes = std::string_view(std::getenv("E2E_POLICY")) == "tune";
+  CHECK((tunes ? origin == Origin::overlay : is_stand_in(origin)));
+  CHECK(call.implementation() != "cublaslt");
+  CHECK(engine.stats().misses.unusable == 1);
+}
+
+TEST_CASE("child: nothing serves" * doctest::skip()) {
+  const Machine machine;
+  const Engine engine(child_options());
+  const GemmCall call(engine);
+  const kiln::Error error = error_of([&] { call.launch(machine.stream()); });
+  CHECK(error.kind() == ErrorKind::not_tuned);
+  CHECK(contains(error.what(), "the library cublaslt is not here"));
+}
+
+TEST_CASE("a new process, even one without NVRTC, launches the algorithm that the record names") {
+  const TemporaryFolder folder;
+  tune_in(folder);
+  run_child("child: the record serves", in_child(folder, "error", ""));
+  run_child("child: the record serves", in_child(folder, "error", "KILN_NVRTC_LIBRARY=none"));
+}
+
+TEST_CASE("another version of the library serves what it takes, as stale, and passes over the rest") {
+  const TemporaryFolder folder;
+  tune_in(folder);
+  run_child("child: the record serves", in_child(folder, "error", "FAKE_CUBLASLT_VERSION=130102"));
+  run_child("child: the record is unusable",
+            in_child(folder, "nearest", "FAKE_CUBLASLT_VERSION=130102 FAKE_CUBLASLT_WITHOUT=4"));
+}
+
+TEST_CASE("a deployment without the library passes over its records") {
+  const TemporaryFolder folder;
+  tune_in(folder);
+  const char* none = "KILN_CUBLASLT_LIBRARY=none";
+  run_child("child: the record is unusable", in_child(folder, "nearest", none));
+  run_child("child: nothing serves", in_child(folder, "error", none));
+  const std::string words = "gemm m=64 n=48 k=40 dtype=f32";
+  expect(0, std::string(none) + " kiln tune " + words + globals(folder, "own.kiln"));
+  expect(0, "kiln cache export -o " + (folder / "base.kiln").string() + globals(folder, "own.kiln"));
+  run_child("child: the base serves",
+            in_child(folder, "error", none) + " " + variable("E2E_BASE", folder / "base.kiln"));
+  run_child("child: the record is unusable", in_child(folder, "tune", none));
+}
+
+TEST_CASE("the command names the library, its version and its algorithm") {
+  const TemporaryFolder folder;
+  tune_in(folder);
+  CHECK(contains(expect(0, "kiln doctor" + globals(folder)), "cuBLASLt: 13.0.0, "));
+  CHECK(contains(expect(0, "KILN_CUBLASLT_LIBRARY=none kiln doctor" + globals(folder)), "absent  cuBLASLt: "));
+  const std::string explained = expect(0, "kiln explain gemm m=50 n=48 k=40 dtype=f32" + globals(folder));
+  CHECK(contains(explained, fastest));
+  CHECK(contains(explained, "cublaslt 13.0.0"));
+  CHECK(contains(explained, "cublasLtMatmul"));
+  CHECK(contains(expect(0, "kiln ops gemm" + globals(folder)), "where the library cublaslt is found"));
+  expect(0, "kiln cache verify " + (folder / "overlay.kiln").string() + globals(folder));
+  expect(0, "kiln run gemm m=64 n=48 k=40 dtype=f32" + globals(folder));
+}
+
+}  // namespace e2e
