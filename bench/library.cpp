@@ -21,6 +21,7 @@
 #include "jit/library_algorithm.hpp"
 #include "kiln/error.hpp"
 #include "kiln/kiln.hpp"
+#include "tune/measure.hpp"
 #include "tune/verification_case.hpp"
 
 namespace {
@@ -64,10 +65,11 @@ class Bench {
     LibraryProduct::Layouts layouts{};
     if (!product.lay_out(frame, layouts)) throw kiln::Error(kiln::ErrorKind::bad_input, "the sizes do not compute");
     const auto algorithms = kiln::jit::propose(product, described, *implementation, frame, asked_for);
-    const auto at =
-        product.addresses(tensors.arguments().tensors, reinterpret_cast<void*>(workspace_.pointer()));  // NOLINT
+    LibraryProduct::Operands of =
+        product.operands(tensors.arguments(), frame, reinterpret_cast<void*>(workspace_.pointer()));
+    of.alpha = 1;  // a frame for no launch has no reals
     const auto multiply = [&](const CublasLtMatmulAlgo& algorithm, CUstream stream) {
-      if (product.multiply(layouts, at, algorithm, workspace_bytes, stream) != CUBLAS_STATUS_SUCCESS)
+      if (product.multiply(layouts, of, algorithm, workspace_bytes, stream) != CUBLAS_STATUS_SUCCESS)
         throw kiln::Error(kiln::ErrorKind::driver_failed, "cublasLtMatmul failed");
     };
 

@@ -60,11 +60,12 @@ CublasLtMatmulPreference preference_of(const cuda::CublasLt& library, const spec
   };
   const spec::Matmul& matmul = implementation.matmul;
   const std::uint32_t d = alignment_of(op, implementation, matmul.d, frame);
+  const std::uint32_t c = matmul.c < 0 ? d : alignment_of(op, implementation, matmul.c, frame);
   set(CUBLASLT_MATMUL_PREF_MAX_WORKSPACE_BYTES, static_cast<std::uint64_t>(most_workspace(implementation, frame)));
   set(CUBLASLT_MATMUL_PREF_REDUCTION_SCHEME_MASK, reductions);
   set(CUBLASLT_MATMUL_PREF_MIN_ALIGNMENT_A_BYTES, alignment_of(op, implementation, matmul.b, frame));
   set(CUBLASLT_MATMUL_PREF_MIN_ALIGNMENT_B_BYTES, alignment_of(op, implementation, matmul.a, frame));
-  set(CUBLASLT_MATMUL_PREF_MIN_ALIGNMENT_C_BYTES, d);
+  set(CUBLASLT_MATMUL_PREF_MIN_ALIGNMENT_C_BYTES, std::min(c, d));
   set(CUBLASLT_MATMUL_PREF_MIN_ALIGNMENT_D_BYTES, d);
   return preference;
 }
@@ -81,8 +82,8 @@ std::optional<CublasLtMatmulAlgo> algorithm_of(const LibraryProduct& product, st
   const cuda::CublasLt& library = product.library();
   if (config.front() < 0 || config.front() > std::numeric_limits<int>::max()) return std::nullopt;
   CublasLtMatmulAlgo algorithm{};
-  const auto [a, b, d] = product.types();
-  if (library.cublasLtMatmulAlgoInit(product.handle(), CUBLAS_COMPUTE_32F, CUDA_R_32F, a, b, d, d,
+  const auto [a, b, c, d] = product.types();
+  if (library.cublasLtMatmulAlgoInit(product.handle(), CUBLAS_COMPUTE_32F, CUDA_R_32F, a, b, c, d,
                                      static_cast<int>(config.front()), &algorithm) != CUBLAS_STATUS_SUCCESS)
     return std::nullopt;
   for (std::size_t i = 1; i < attributes.size(); ++i) {
@@ -108,7 +109,7 @@ std::vector<CublasLtMatmulAlgo> propose(const LibraryProduct& product, const spe
   std::vector<CublasLtMatmulHeuristicResult> results(at_most);
   int found = 0;
   const cublasStatus_t status =
-      product.library().cublasLtMatmulAlgoGetHeuristic(product.handle(), &description, &at.b, &at.a, &at.d, &at.d,
+      product.library().cublasLtMatmulAlgoGetHeuristic(product.handle(), &description, &at.b, &at.a, &at.c, &at.d,
                                                        &preference, static_cast<int>(at_most), results.data(), &found);
   if (status != CUBLAS_STATUS_SUCCESS) return {};
   results.resize(static_cast<std::size_t>(std::clamp(found, 0, static_cast<int>(at_most))));
@@ -130,7 +131,7 @@ Checked check_config(const LibraryProduct& product, const spec::Implementation& 
   checked.algorithm = *algorithm;
   for (CublasLtMatmulDesc each : {product.description(), product.description_without_bias()}) {
     CublasLtMatmulHeuristicResult result{};
-    const auto status = product.library().cublasLtMatmulAlgoCheck(product.handle(), &each, &at.b, &at.a, &at.d, &at.d,
+    const auto status = product.library().cublasLtMatmulAlgoCheck(product.handle(), &each, &at.b, &at.a, &at.c, &at.d,
                                                                   &checked.algorithm, &result);
     if (status != CUBLAS_STATUS_SUCCESS) checked.why_not = "it refuses the algorithm here: " + cuda::describe(status);
     checked.workspace_bytes = std::max(checked.workspace_bytes, result.workspace_bytes);

@@ -99,9 +99,9 @@ void LibraryMatmul::load(std::span<const std::int64_t> frame) const {
   LibraryProduct::Layouts layouts{};
   if (!product_.lay_out(frame, layouts)) return;
   if (driver.cuStreamBeginCapture_v2(stream.handle(), CU_STREAM_CAPTURE_MODE_RELAXED) != CUDA_SUCCESS) return;
-  for (const void* bias : {static_cast<const void*>(nullptr), static_cast<const void*>(address)})
-    if (bias == nullptr || product_.has_bias())
-      static_cast<void>(product_.multiply(layouts, {address, address, bias, address, address}, algorithm_,
+  for (const bool biased : {false, true})
+    if (!biased || product_.has_bias())
+      static_cast<void>(product_.multiply(layouts, product_.all_at(address, biased), algorithm_,
                                           static_cast<std::size_t>(workspace_bytes_), stream.handle()));
   CUgraph graph = nullptr;
   if (driver.cuStreamEndCapture(stream.handle(), &graph) == CUDA_SUCCESS) driver.cuGraphDestroy(graph);
@@ -112,9 +112,10 @@ CUresult LibraryMatmul::launch(const LaunchInput& input) const noexcept {
   if (current_context() != context_) return CUDA_ERROR_INVALID_CONTEXT;
   LibraryProduct::Layouts layouts;
   if (!product_.lay_out(input.frame.view(), layouts)) return CUDA_ERROR_NOT_SUPPORTED;
+  const auto operands =
+      product_.operands(input.arguments, input.frame.view(), reinterpret_cast<void*>(input.workspace));
   return as_driver_result(
-      product_.multiply(layouts, product_.addresses(input.arguments.tensors, reinterpret_cast<void*>(input.workspace)),
-                        algorithm_, static_cast<std::size_t>(workspace_bytes_), input.stream));
+      product_.multiply(layouts, operands, algorithm_, static_cast<std::size_t>(workspace_bytes_), input.stream));
 }
 
 }  // namespace kiln::jit

@@ -2,6 +2,7 @@
 
 #include <fmt/format.h>
 
+#include <bit>
 #include <optional>
 
 #include "kiln/error.hpp"
@@ -27,6 +28,20 @@ void must_succeed(cublasStatus_t status, const char* what) {
     throw Error(ErrorKind::driver_failed, fmt::format("cuBLASLt: {}: {}", what, cuda::describe(status)));
 }
 
+/// The tensor where these types and choices have it, else -1.
+int present(const spec::Op& op, int tensor, std::span<const std::int64_t> frame) {
+  return tensor >= 0 && spec::Op::takes_part(op.tensors[static_cast<std::size_t>(tensor)], frame) ? tensor : -1;
+}
+
+/// What is added to the product: c, d, or -1 for nothing.
+int added_to(const spec::Op& op, const spec::Matmul& matmul, std::span<const std::int64_t> frame) {
+  const int c = present(op, matmul.c, frame);
+  if (!spec::Op::is_initialised(op.tensors[static_cast<std::size_t>(matmul.d)], frame)) return c;
+  if (c < 0) return matmul.d;
+  throw Error(ErrorKind::bad_manifest,
+              op.name + ": cuBLASLt adds one matrix to a product, not c and d both; 'requires' must leave this out");
+}
+
 }  // namespace
 
 LibraryProduct::LibraryProduct(const spec::Op& op, const spec::Implementation& implementation,
@@ -36,9 +51,26 @@ LibraryProduct::LibraryProduct(const spec::Op& op, const spec::Implementation& i
       a_(matrix_of(op, implementation.matmul.a, frame)),
       b_(matrix_of(op, implementation.matmul.b, frame)),
       d_(matrix_of(op, implementation.matmul.d, frame)),
-      bias_(implementation.matmul.bias),
+      c_(d_),
+      adds_(false),
+      bias_(present(op, implementation.matmul.bias, frame)),
+      a_scale_(present(op, implementation.matmul.a_scale, frame)),
+      b_scale_(present(op, implementation.matmul.b_scale, frame)),
+      alpha_(implementation.matmul.alpha < 0 ? -1 : op.first_runtime() + implementation.matmul.alpha),
       plain_(describe(implementation.matmul, false, frame)),
-      biased_(describe(implementation.matmul, true, frame)) {}
+      biased_(plain_) {
+  if (const int added = added_to(op, implementation.matmul, frame); added >= 0) {
+    c_ = matrix_of(op, added, frame);
+    adds_ = true;
+  }
+  if (!has_bias()) return;
+  biased_ = describe(implementation.matmul, true, frame);
+  const auto type = library_type(op.dtype_of(op.tensors[static_cast<std::size_t>(bias_)], frame));
+  const auto value = static_cast<std::int32_t>(type.value_or(d_.type));
+  must_succeed(
+      library_->cublasLtMatmulDescSetAttribute(&biased_, CUBLASLT_MATMUL_DESC_BIAS_DATA_TYPE, &value, sizeof value),
+      "describing a bias");
+}
 
 LibraryProduct::Matrix LibraryProduct::matrix_of(const spec::Op& op, int tensor, std::span<const std::int64_t> frame) {
   const spec::Tensor& of = op.tensors[static_cast<std::size_t>(tensor)];
@@ -46,8 +78,8 @@ LibraryProduct::Matrix LibraryProduct::matrix_of(const spec::Op& op, int tensor,
   const auto type = library_type(dtype);
   if (!type)
     throw Error(ErrorKind::bad_manifest,
-                fmt::format("{}: tensor '{}' is {}, which cuBLASLt does not multiply; 'requires' must say so", op.name,
-                            of.name, to_string(dtype)));
+                fmt::format("{}: tensor '{}' is {}, which cuBLASLt does not multiply; 'requires' must leave this out",
+                            op.name, of.name, to_string(dtype)));
   const auto formula = [&](const spec::Expression& expression) {
     return spec::Formula(expression.specialise(frame, op.first_static()));
   };
@@ -73,6 +105,8 @@ CublasLtMatmulDesc LibraryProduct::describe(const spec::Matmul& matmul, bool bia
   set(CUBLASLT_MATMUL_DESC_EPILOGUE, biased ? (relu ? CUBLASLT_EPILOGUE_RELU_BIAS : CUBLASLT_EPILOGUE_BIAS)
                                             : (relu ? CUBLASLT_EPILOGUE_RELU : CUBLASLT_EPILOGUE_DEFAULT));
   if (biased) set(CUBLASLT_MATMUL_DESC_BIAS_POINTER, bias_alignment);
+  if (b_scale_ >= 0) set(CUBLASLT_MATMUL_DESC_A_SCALE_POINTER, bias_alignment);
+  if (a_scale_ >= 0) set(CUBLASLT_MATMUL_DESC_B_SCALE_POINTER, bias_alignment);
   return description;
 }
 
@@ -88,20 +122,48 @@ bool LibraryProduct::lay_out(const Matrix& matrix, std::span<const std::int64_t>
 }
 
 bool LibraryProduct::lay_out(std::span<const std::int64_t> frame, Layouts& layouts) const noexcept {
-  return lay_out(a_, frame, layouts.a) && lay_out(b_, frame, layouts.b) && lay_out(d_, frame, layouts.d);
+  if (!lay_out(a_, frame, layouts.a) || !lay_out(b_, frame, layouts.b) || !lay_out(d_, frame, layouts.d)) return false;
+  if (adds_ && c_.tensor != d_.tensor) return lay_out(c_, frame, layouts.c);
+  layouts.c = layouts.d;
+  return true;
 }
 
-cublasStatus_t LibraryProduct::multiply(Layouts& layouts, const Addresses& at, const CublasLtMatmulAlgo& algorithm,
+LibraryProduct::Operands LibraryProduct::operands(const Arguments& arguments, std::span<const std::int64_t> frame,
+                                                  void* workspace) const noexcept {
+  const auto at = [&](int tensor) {
+    return tensor < 0 ? nullptr : arguments.tensors[static_cast<std::size_t>(tensor)];
+  };
+  Operands of;
+  of.a = arguments.tensors[a_.tensor];
+  of.b = arguments.tensors[b_.tensor];
+  of.c = arguments.tensors[c_.tensor];
+  of.bias = at(bias_);
+  of.a_scale = at(a_scale_);
+  of.b_scale = at(b_scale_);
+  of.d = const_cast<void*>(arguments.tensors[d_.tensor]);
+  of.workspace = workspace;
+  if (alpha_ >= 0) of.alpha = std::bit_cast<float>(static_cast<std::uint32_t>(frame[static_cast<std::size_t>(alpha_)]));
+  return of;
+}
+
+LibraryProduct::Operands LibraryProduct::all_at(void* address, bool biased) const noexcept {
+  return {address, address, address, biased ? address : nullptr, address, address, address, address, 1};
+}
+
+cublasStatus_t LibraryProduct::multiply(Layouts& layouts, const Operands& of, const CublasLtMatmulAlgo& algorithm,
                                         std::size_t workspace_bytes, CUstream stream) const noexcept {
-  constexpr float one = 1, zero = 0;
-  CublasLtMatmulDesc description = at.bias != nullptr ? biased_ : plain_;
-  if (at.bias != nullptr) {
-    const cublasStatus_t status = library_->cublasLtMatmulDescSetAttribute(
-        &description, CUBLASLT_MATMUL_DESC_BIAS_POINTER, &at.bias, sizeof at.bias);
-    if (status != CUBLAS_STATUS_SUCCESS) return status;
-  }
-  return library_->cublasLtMatmul(handle_, &description, &one, at.b, &layouts.b, at.a, &layouts.a, &zero, at.d,
-                                  &layouts.d, at.d, &layouts.d, &algorithm, at.workspace, workspace_bytes, stream);
+  CublasLtMatmulDesc description = of.bias != nullptr ? biased_ : plain_;
+  const auto set = [&](cublasLtMatmulDescAttributes_t attribute, const void* address) {
+    return library_->cublasLtMatmulDescSetAttribute(&description, attribute, &address, sizeof address);
+  };
+  cublasStatus_t status = CUBLAS_STATUS_SUCCESS;
+  if (of.bias != nullptr) status = set(CUBLASLT_MATMUL_DESC_BIAS_POINTER, of.bias);
+  if (b_scale_ >= 0 && status == CUBLAS_STATUS_SUCCESS) status = set(CUBLASLT_MATMUL_DESC_A_SCALE_POINTER, of.b_scale);
+  if (a_scale_ >= 0 && status == CUBLAS_STATUS_SUCCESS) status = set(CUBLASLT_MATMUL_DESC_B_SCALE_POINTER, of.a_scale);
+  if (status != CUBLAS_STATUS_SUCCESS) return status;
+  const float beta = adds_ ? 1 : 0;
+  return library_->cublasLtMatmul(handle_, &description, &of.alpha, of.b, &layouts.b, of.a, &layouts.a, &beta, of.c,
+                                  &layouts.c, of.d, &layouts.d, &algorithm, of.workspace, workspace_bytes, stream);
 }
 
 }  // namespace kiln::jit

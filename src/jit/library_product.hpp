@@ -10,6 +10,7 @@
 #include <span>
 
 #include "cuda/cublaslt_api.hpp"
+#include "kiln/arguments.hpp"
 #include "spec/formula.hpp"
 #include "spec/op.hpp"
 
@@ -18,39 +19,44 @@ namespace kiln::jit {
 class LibraryProduct {
  public:
   struct Layouts {
-    CublasLtMatrixLayout a, b, d;
+    CublasLtMatrixLayout a, b, c, d;
   };
-  struct Addresses {
+  /// What one call is given. The bias may be null; a scale is where the product has one.
+  struct Operands {
     const void* a = nullptr;
     const void* b = nullptr;
+    const void* c = nullptr;
     const void* bias = nullptr;
+    const void* a_scale = nullptr;
+    const void* b_scale = nullptr;
     void* d = nullptr;
     void* workspace = nullptr;
+    float alpha = 1;
   };
 
-  /// With what `frame` (spec::make_frame) fixes. A context must be current. Throws Error(no_cublaslt), Error(bad_manifest) for a type
-  /// that the library does not have.
+  /// With what `frame` (spec::make_frame) fixes. A context must be current. Throws Error(no_cublaslt), Error(bad_manifest) for what the
+  /// library does not have, and 'requires' must leave out.
   LibraryProduct(const spec::Op& op, const spec::Implementation& implementation, std::span<const std::int64_t> frame);
 
   /// At the sizes of a frame, of which only its dynamic part is read. False when they do not compute.
   [[nodiscard]] bool lay_out(std::span<const std::int64_t> frame, Layouts& layouts) const noexcept;
   /// Enqueues it. No allocation and no lock but the library's own.
-  [[nodiscard]] cublasStatus_t multiply(Layouts& layouts, const Addresses& at, const CublasLtMatmulAlgo& algorithm,
+  [[nodiscard]] cublasStatus_t multiply(Layouts& layouts, const Operands& of, const CublasLtMatmulAlgo& algorithm,
                                         std::size_t workspace_bytes, CUstream stream) const noexcept;
-  /// The addresses of a launch whose tensors begin at `tensors`.
-  [[nodiscard]] Addresses addresses(std::span<const void* const> tensors, void* workspace) const noexcept {
-    return {tensors[a_.tensor], tensors[b_.tensor], bias_ < 0 ? nullptr : tensors[static_cast<std::size_t>(bias_)],
-            const_cast<void*>(tensors[d_.tensor]), workspace};
-  }
+  /// Those of a launch, with the dynamic part of its frame.
+  [[nodiscard]] Operands operands(const Arguments& arguments, std::span<const std::int64_t> frame,
+                                  void* workspace) const noexcept;
+  /// With every tensor at one address, with a bias or without: for calls that do not run.
+  [[nodiscard]] Operands all_at(void* address, bool biased) const noexcept;
 
   [[nodiscard]] const cuda::CublasLt& library() const noexcept { return *library_; }
   [[nodiscard]] cublasLtHandle_t handle() const noexcept { return handle_; }
   [[nodiscard]] bool has_bias() const noexcept { return bias_ >= 0; }
   /// With the bias where there is one.
-  [[nodiscard]] CublasLtMatmulDesc description() const noexcept { return bias_ < 0 ? plain_ : biased_; }
+  [[nodiscard]] CublasLtMatmulDesc description() const noexcept { return has_bias() ? biased_ : plain_; }
   [[nodiscard]] CublasLtMatmulDesc description_without_bias() const noexcept { return plain_; }
   /// Of the library's operands: its first is b.
-  [[nodiscard]] std::array<cudaDataType_t, 3> types() const noexcept { return {b_.type, a_.type, d_.type}; }
+  [[nodiscard]] std::array<cudaDataType_t, 4> types() const noexcept { return {b_.type, a_.type, c_.type, d_.type}; }
 
  private:
   struct Matrix {
@@ -67,8 +73,11 @@ class LibraryProduct {
   const cuda::CublasLt* library_;
   cublasLtHandle_t handle_;
   Matrix a_, b_, d_;
-  int bias_;                           // tensor, or -1
-  CublasLtMatmulDesc plain_, biased_;  // a launch copies one and sets the bias's address there
+  Matrix c_;                           // d itself where nothing is added
+  bool adds_;                          // c
+  int bias_, a_scale_, b_scale_;       // tensors, or -1
+  int alpha_;                          // slot of the frame, or -1
+  CublasLtMatmulDesc plain_, biased_;  // a launch copies one and sets addresses there
 };
 
 }  // namespace kiln::jit

@@ -163,11 +163,15 @@ struct Workspace {
 /// One value for each parameter, in the implementation's order.
 using Config = std::vector<std::int64_t>;
 
-/// d = a b + bias, or relu of that, in f32, as a library of the vendor's computes it: matrices of rank 2 in rows that lie dense, the sizes
-/// and leading dimensions being those of the tensors.
+/// d = alpha a_scale b_scale a b + c + bias, or relu of that, in f32, as a library of the vendor's computes it: matrices of rank 2 in rows that
+/// lie dense, the sizes and leading dimensions being those of the tensors. A tensor takes part where the op says so; c is d itself where
+/// the op says that d is initialised.
 struct Matmul {
   int a = 0, b = 0, d = 0;              // tensors
-  int bias = -1;                        // one value a column of d, added where the launch gives it; -1: none
+  int c = -1;                           // -1, here and below: none
+  int bias = -1;                        // one value a column of d, added where the launch gives it
+  int a_scale = -1, b_scale = -1;       // one f32 each
+  int alpha = -1;                       // an f32 run-time value
   Expression transpose_a, transpose_b;  // static; not 0: it lies as [k, m]; as [n, k]
   Expression relu;                      // static
   Expression workspace;                 // static: bytes that a config may ask for

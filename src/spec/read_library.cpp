@@ -19,21 +19,43 @@ struct MatmulReader {
   const TomlValue& section;
   const Op& op;
 
-  [[nodiscard]] int tensor(const TomlValue& value, std::size_t rank, bool output) const {
+  /// A tensor that `suits`; -1 for a key that is not there.
+  template <class Suits>
+  int tensor(std::string_view key, std::string_view expected, const Suits& suits) const {
+    const TomlValue* value = section.find(key);
+    if (value == nullptr) return -1;
     std::vector<std::string> names;
     for (const Tensor& each : op.tensors) names.push_back(each.name);
-    const std::size_t index = reader.one_of(value, "a tensor of [matmul]", names);
-    const Tensor& tensor = op.tensors[index];
-    if (tensor.shape.size() != rank || tensor.strides.back().constant_value() != 1 || tensor.output != output ||
-        tensor.initialised) {
-      reader.fail(value.line, fmt::format("{} in [matmul]", quote(tensor.name)),
-                  fmt::format("a tensor of rank {} whose last stride is 1, {}", rank,
-                              output ? "that is only written" : "that is only read"));
-    }
+    const std::size_t index = reader.one_of(*value, "a tensor of [matmul]", names);
+    if (!suits(op.tensors[index]))
+      reader.fail(value->line, fmt::format("{} as '{}' of [matmul]", quote(op.tensors[index].name), key), expected);
     return static_cast<int>(index);
   }
-  [[nodiscard]] int matrix(std::string_view key, bool output) const {
-    return tensor(reader.required(section, "[matmul]", key), 2, output);
+  [[nodiscard]] int dense(std::string_view key, std::size_t rank, bool output) const {
+    const std::string expected =
+        fmt::format("an {} of rank {} whose last stride is 1", output ? "output" : "input", rank);
+    return tensor(key, expected, [&](const Tensor& each) {
+      return each.shape.size() == rank && each.strides.back().constant_value() == 1 && each.output == output;
+    });
+  }
+  [[nodiscard]] int required_matrix(std::string_view key, bool output) const {
+    static_cast<void>(reader.required(section, "[matmul]", key));
+    return dense(key, 2, output);
+  }
+  [[nodiscard]] int scale(std::string_view key) const {
+    return tensor(key, "an input of f32",
+                  [](const Tensor& each) { return each.selection < 0 && each.dtype == DType::f32 && !each.output; });
+  }
+  [[nodiscard]] int real(std::string_view key) const {
+    const TomlValue* value = section.find(key);
+    if (value == nullptr) return -1;
+    std::vector<std::string> names;
+    for (const Runtime& each : op.runtime) names.push_back(each.name);
+    const std::size_t index = reader.one_of(*value, "a run-time value of [matmul]", names);
+    if (op.runtime[index].type != RuntimeType::f32)
+      reader.fail(value->line, fmt::format("{} as '{}' of [matmul]", quote(op.runtime[index].name), key),
+                  "a run-time value of f32");
+    return static_cast<int>(index);
   }
   [[nodiscard]] Expression expression(std::string_view key) const {
     const TomlValue* value = section.find(key);
@@ -50,13 +72,19 @@ void read_library(const ManifestReader& reader, const TomlValue& document, const
   if (implementation.library != "cublaslt")
     reader.fail(library.line, fmt::format("the library {}", quote(implementation.library)), "'cublaslt'");
   const TomlValue& section = reader.required(document, "the file of a library", "matmul");
-  reader.check_keys(section, "[matmul]", {"a", "b", "d", "bias", "transpose_a", "transpose_b", "relu", "workspace"});
+  reader.check_keys(
+      section, "[matmul]",
+      {"a", "b", "c", "d", "bias", "a_scale", "b_scale", "alpha", "transpose_a", "transpose_b", "relu", "workspace"});
   const MatmulReader read{reader, section, op};
   Matmul& matmul = implementation.matmul;
-  matmul.a = read.matrix("a", false);
-  matmul.b = read.matrix("b", false);
-  matmul.d = read.matrix("d", true);
-  if (const TomlValue* bias = section.find("bias")) matmul.bias = read.tensor(*bias, 1, false);
+  matmul.a = read.required_matrix("a", false);
+  matmul.b = read.required_matrix("b", false);
+  matmul.d = read.required_matrix("d", true);
+  matmul.c = read.dense("c", 2, false);
+  matmul.bias = read.dense("bias", 1, false);
+  matmul.a_scale = read.scale("a_scale");
+  matmul.b_scale = read.scale("b_scale");
+  matmul.alpha = read.real("alpha");
   matmul.transpose_a = read.expression("transpose_a");
   matmul.transpose_b = read.expression("transpose_b");
   matmul.relu = read.expression("relu");

@@ -24,7 +24,7 @@ kiln::Options gemm_options(const std::filesystem::path& overlay, MissPolicy on_m
   return chosen;
 }
 
-/// y = x w^T + bias in f32, checked after each launch.
+/// y = scale x w^T + bias in f32, checked after each launch.
 class GemmCall {
  public:
   static constexpr std::int64_t n = 48, k = 40, bound = 64;
@@ -46,7 +46,7 @@ class GemmCall {
   }
   void poison() const { y_.upload(std::vector<float>(bound * n, NAN)); }
   /// The rows up to `rows` are computed, the others are as they were.
-  void check(std::int64_t rows, bool biased = true) const {
+  void check(std::int64_t rows, bool biased = true, double scale = 1) const {
     const std::vector<float> x = ramp(bound * k), w = ramp(n * k), bias = ramp(n), got = y_.download();
     std::int64_t wrong = 0;
     for (std::int64_t i = 0; i < bound * n; ++i) {
@@ -54,7 +54,7 @@ class GemmCall {
       const std::int64_t row = i / n, column = i % n;
       double sum = biased ? static_cast<double>(bias[static_cast<std::size_t>(column)]) : 0;
       for (std::int64_t j = 0; j < k; ++j)
-        sum += static_cast<double>(x[static_cast<std::size_t>(row * k + j)]) *
+        sum += scale * static_cast<double>(x[static_cast<std::size_t>(row * k + j)]) *
                static_cast<double>(w[static_cast<std::size_t>(column * k + j)]);
       const double expected = relu_ && sum < 0 ? 0 : sum;
       const bool right = row < rows ? std::fabs(static_cast<double>(value) - expected) <= 1e-3 * (1 + std::fabs(sum))
@@ -139,6 +139,36 @@ TEST_CASE("a race tries what the library prefers, and a bias and an activation a
   CHECK(GemmCall(engine, 40, "relu").launch(machine.stream()) == Origin::hot);
   GemmCall(engine, 64, "gelu");  // another function than the library's
   CHECK(engine.op("gemm").plan(GemmCall(engine, 64, "silu").problem).implementation() == "simt");
+}
+
+TEST_CASE("a factor of the product is the launch's own") {
+  const Machine machine;
+  const TemporaryFolder folder;
+  const Engine engine(gemm_options(folder / "overlay.kiln"));
+  const GemmCall call(engine);
+  call.launch(machine.stream());
+  kiln::Arguments scaled = call.arguments;
+  scaled.set(call.op.runtime("scale"), -2.5);
+  call.poison();
+  CHECK(call.op.launch(call.problem, scaled, machine.stream()) == Origin::hot);
+  call.check(64, true, -2.5);
+}
+
+TEST_CASE("what is added to a product and scales of it are the library's where its order is the op's") {
+  const Machine machine;
+  const TemporaryFolder folder;
+  const Engine engine(gemm_options(folder / "overlay.kiln"));
+  const kiln::Op op = engine.op("gemm");
+  const auto winner = [&](const char* dtype, const char* name, const char* value, const char* activation) {
+    const auto problem =
+        op.problem({{"m", 64}, {"n", 48}, {"k", 48}, {"dtype", dtype}, {"activation", activation}, {name, value}});
+    return std::string(op.plan(problem).implementation());  // verified against the reference
+  };
+  CHECK(winner("f32", "residual", "add", "none") == "cublaslt");
+  CHECK(winner("f32", "accumulate", "yes", "none") == "cublaslt");
+  CHECK(winner("e4m3", "scaling", "tensor", "relu") == "cublaslt");
+  CHECK(winner("f32", "residual", "add", "relu") != "cublaslt");
+  CHECK(winner("e4m3", "scaling", "row", "none") != "cublaslt");
 }
 
 TEST_CASE("the library is given every layout as it lies") {

@@ -33,7 +33,8 @@ struct Layout {
   cudaDataType_t type;
 };
 struct Description {
-  const void* bias;
+  const void *bias, *a_scale, *b_scale;
+  std::int32_t bias_type;
   cublasOperation_t a, b;
   cublasLtEpilogue_t epilogue;
 };
@@ -86,13 +87,14 @@ const Known* find(int id) {
 
 struct Product {
   Description description;
-  Layout a, b, d;
+  Layout a, b, c, d;
   std::uint64_t m, n, k;
 };
 
 bool describe(const CublasLtMatmulDesc* description, const CublasLtMatrixLayout* a, const CublasLtMatrixLayout* b,
-              const CublasLtMatrixLayout* d, Product& product) {
-  product = {read<Description>(description), read<Layout>(a), read<Layout>(b), read<Layout>(d), 0, 0, 0};
+              const CublasLtMatrixLayout* c, const CublasLtMatrixLayout* d, Product& product) {
+  product = {
+      read<Description>(description), read<Layout>(a), read<Layout>(b), read<Layout>(c), read<Layout>(d), 0, 0, 0};
   const auto flip = [](Layout of, cublasOperation_t operation) {
     if (operation == CUBLAS_OP_T) std::swap(of.rows, of.columns);
     return of;
@@ -103,7 +105,8 @@ bool describe(const CublasLtMatmulDesc* description, const CublasLtMatrixLayout*
   product.k = left.columns;
   const auto fits = [](const Layout& of) { return of.leading >= static_cast<std::int64_t>(of.rows) && of.columns > 0; };
   return left.rows == product.m && right.columns == product.n && right.rows == product.k && product.k > 0 &&
-         fits(product.a) && fits(product.b) && fits(product.d);
+         fits(product.a) && fits(product.b) && fits(product.c) && fits(product.d) && product.c.rows == product.m &&
+         product.c.columns == product.n && product.c.type == product.d.type;
 }
 
 std::size_t workspace_of(const Algorithm& algorithm, const Product& product) {
@@ -160,7 +163,7 @@ cublasStatus_t cublasLtMatrixLayoutInit_internal(CublasLtMatrixLayout* layout, s
 cublasStatus_t cublasLtMatmulDescInit_internal(CublasLtMatmulDesc* desc, std::size_t size, cublasComputeType_t compute,
                                                cudaDataType_t scale) {
   if (size != sizeof *desc || compute != CUBLAS_COMPUTE_32F || scale != CUDA_R_32F) return CUBLAS_STATUS_INVALID_VALUE;
-  write(desc, Description{nullptr, CUBLAS_OP_N, CUBLAS_OP_N, CUBLASLT_EPILOGUE_DEFAULT});
+  write(desc, Description{nullptr, nullptr, nullptr, -1, CUBLAS_OP_N, CUBLAS_OP_N, CUBLASLT_EPILOGUE_DEFAULT});
   return CUBLAS_STATUS_SUCCESS;
 }
 
@@ -178,6 +181,9 @@ cublasStatus_t cublasLtMatmulDescSetAttribute(CublasLtMatmulDesc* desc, cublasLt
     case CUBLASLT_MATMUL_DESC_TRANSB: return set(description.b);
     case CUBLASLT_MATMUL_DESC_EPILOGUE: return set(description.epilogue);
     case CUBLASLT_MATMUL_DESC_BIAS_POINTER: return set(description.bias);
+    case CUBLASLT_MATMUL_DESC_A_SCALE_POINTER: return set(description.a_scale);
+    case CUBLASLT_MATMUL_DESC_B_SCALE_POINTER: return set(description.b_scale);
+    case CUBLASLT_MATMUL_DESC_BIAS_DATA_TYPE: return set(description.bias_type);
   }
   return CUBLAS_STATUS_INVALID_VALUE;
 }
@@ -209,7 +215,7 @@ cublasStatus_t cublasLtMatmulAlgoGetHeuristic(cublasLtHandle_t handle, CublasLtM
                                               CublasLtMatrixLayout* d, CublasLtMatmulPreference* preference, int asked,
                                               CublasLtMatmulHeuristicResult* results, int* found) {
   Product product{};
-  if (handle == nullptr || c == nullptr || !describe(desc, a, b, d, product)) return CUBLAS_STATUS_INVALID_VALUE;
+  if (handle == nullptr || !describe(desc, a, b, c, d, product)) return CUBLAS_STATUS_INVALID_VALUE;
   const auto preferred = read<Preference>(preference);
   *found = 0;
   for (const Known& each : known) {
@@ -258,7 +264,7 @@ cublasStatus_t cublasLtMatmulAlgoCheck(cublasLtHandle_t handle, CublasLtMatmulDe
                                        CublasLtMatrixLayout* b, CublasLtMatrixLayout* c, CublasLtMatrixLayout* d,
                                        const CublasLtMatmulAlgo* algo, CublasLtMatmulHeuristicResult* result) {
   Product product{};
-  if (handle == nullptr || c == nullptr || !describe(desc, a, b, d, product)) return CUBLAS_STATUS_INVALID_VALUE;
+  if (handle == nullptr || !describe(desc, a, b, c, d, product)) return CUBLAS_STATUS_INVALID_VALUE;
   const Known* found = known_as(algo);
   if (found == nullptr || found->algorithm.id == 2) return CUBLAS_STATUS_NOT_SUPPORTED;
   *result = {};
@@ -273,25 +279,28 @@ cublasStatus_t cublasLtMatmul(cublasLtHandle_t handle, CublasLtMatmulDesc* desc,
                               CublasLtMatrixLayout* d_layout, const CublasLtMatmulAlgo* algo, void* workspace,
                               std::size_t workspace_bytes, CUstream stream) {
   Product product{};
-  if (handle == nullptr || c != d || c_layout != d_layout || !describe(desc, a_layout, b_layout, d_layout, product))
+  if (handle == nullptr || !describe(desc, a_layout, b_layout, c_layout, d_layout, product))
     return CUBLAS_STATUS_INVALID_VALUE;
-  float one = 0, zero = 1;
-  std::memcpy(&one, alpha, sizeof one);
-  std::memcpy(&zero, beta, sizeof zero);
   const Description& description = product.description;
   const bool biased = (description.epilogue & CUBLASLT_EPILOGUE_BIAS) != 0;
   const Known* found = known_as(algo);
   if (found == nullptr || found->algorithm.id == 2 || (found->algorithm.id == 4 && product.n == 37))
     return CUBLAS_STATUS_NOT_SUPPORTED;
   const std::size_t needed = workspace_of(found->algorithm, product);
-  if (one != 1 || zero != 0 || needed > workspace_bytes || !is_aligned(a) || !is_aligned(b) || !is_aligned(d) ||
-      (biased && (description.bias == nullptr || !is_aligned(description.bias))))
+  if (needed > workspace_bytes || !is_aligned(a) || !is_aligned(b) || !is_aligned(c) || !is_aligned(d) ||
+      (biased && (description.bias == nullptr || !is_aligned(description.bias) ||
+                  description.bias_type != static_cast<std::int32_t>(product.d.type))))
     return CUBLAS_STATUS_INVALID_VALUE;
   const auto address = [](const void* pointer) { return reinterpret_cast<CUdeviceptr>(pointer); };
   fake_cuda::VendorMatmul matmul;
   matmul.a = address(a);
   matmul.b = address(b);
+  matmul.c = address(c);
   matmul.d = address(d);
+  std::memcpy(&matmul.alpha, alpha, sizeof matmul.alpha);
+  std::memcpy(&matmul.beta, beta, sizeof matmul.beta);
+  matmul.a_scale = address(description.a_scale);
+  matmul.b_scale = address(description.b_scale);
   matmul.bias = biased ? address(description.bias) : 0;
   matmul.workspace = address(workspace);
   matmul.workspace_bytes = static_cast<std::int64_t>(needed);
@@ -300,6 +309,7 @@ cublasStatus_t cublasLtMatmul(cublasLtHandle_t handle, CublasLtMatmulDesc* desc,
   matmul.k = static_cast<std::int64_t>(product.k);
   matmul.lda = product.a.leading;
   matmul.ldb = product.b.leading;
+  matmul.ldc = product.c.leading;
   matmul.ldd = product.d.leading;
   matmul.type_a = product.a.type;
   matmul.type_b = product.b.type;

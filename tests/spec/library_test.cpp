@@ -113,12 +113,15 @@ TEST_CASE("a mistake in a library's manifest is named with its line") {
       {"\"cublaslt\"", "\"cublas\"", "vendor.toml:1: found the library 'cublas', expected 'cublaslt'"},
       {"requires", "source = \"x.cuh\"\nrequires", "vendor.toml:2: found the unknown key 'source'"},
       {"a = \"x\"\n", "", "no 'a' in [matmul]"},
-      {"a = \"x\"", "a = \"b\"", "vendor.toml:8: found 'b' in [matmul], expected a tensor of rank 2"},
-      {"d = \"y\"", "d = \"x\"", "vendor.toml:10: found 'x' in [matmul], expected a tensor of rank 2"},
-      {"bias = \"b\"", "bias = \"w\"", "vendor.toml:11: found 'w' in [matmul], expected a tensor of rank 1"},
+      {"a = \"x\"", "a = \"b\"", "vendor.toml:8: found 'b' as 'a' of [matmul], expected an input of rank 2"},
+      {"d = \"y\"", "d = \"x\"", "vendor.toml:10: found 'x' as 'd' of [matmul], expected an output of rank 2"},
+      {"bias = \"b\"", "bias = \"w\"", "vendor.toml:11: found 'w' as 'bias' of [matmul], expected an input of rank 1"},
+      {"bias = \"b\"", "a_scale = \"b\"",
+       "vendor.toml:11: found 'b' as 'a_scale' of [matmul], expected an input of f32"},
+      {"bias = \"b\"", "alpha = \"b\"", "vendor.toml:11: found 'b' as a run-time value of [matmul]"},
       {"'layout == \"t\"'", "\"m > 1\"", "vendor.toml:12: found the axis 'm'"},
       {"workspace =", "wrkspace =", "vendor.toml:13: found the unknown key 'wrkspace' in [matmul]"},
-      {"\"m % 8 == 0\"", "\"tile == 0\"", "vendor.toml:4: found the unknown name 'tile'"},
+      {"\"m % 8 == 0\"", "\"tile == 0\"", "vendor.toml:4: in a constraint: found the unknown name 'tile'"},
   };
   for (const Mistake& mistake : mistakes) {
     const std::string message = refusal(testing::replaced(library_manifest, mistake.from, mistake.to));

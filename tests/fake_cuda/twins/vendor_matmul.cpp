@@ -43,13 +43,20 @@ Traffic vendor_matmul(const Invocation& call) {
       read(call, matmul.b, matmul.type_b, matmul.n, matmul.k, matmul.ldb, !matmul.transpose_b);
   if (matmul.workspace_bytes > 0) static_cast<void>(call.at<char>(matmul.workspace, matmul.workspace_bytes));
   with_element(name_of(matmul.type_d), [&]<typename T>(T) {
+    double scale = static_cast<double>(matmul.alpha);
+    for (const CUdeviceptr each : {matmul.a_scale, matmul.b_scale})
+      if (each != 0) scale *= static_cast<double>(*call.at<const float>(each, 1));
+    const T* c = matmul.beta == 0 ? nullptr : call.at<const T>(matmul.c, (matmul.n - 1) * matmul.ldc + matmul.m);
     const T* bias = matmul.bias == 0 ? nullptr : call.at<const T>(matmul.bias, matmul.m);
     T* d = call.at<T>(matmul.d, (matmul.n - 1) * matmul.ldd + matmul.m);
     for (std::int64_t column = 0; column < matmul.n; ++column)
       for (std::int64_t row = 0; row < matmul.m; ++row) {
-        double sum = bias == nullptr ? 0 : to_double(bias[row]);
+        double sum = 0;
         for (std::int64_t i = 0; i < matmul.k; ++i)
           sum += a[static_cast<std::size_t>(row * matmul.k + i)] * b[static_cast<std::size_t>(column * matmul.k + i)];
+        sum *= scale;
+        if (c != nullptr) sum += static_cast<double>(matmul.beta) * to_double(c[column * matmul.ldc + row]);
+        if (bias != nullptr) sum += to_double(bias[row]);
         if (matmul.wrong) sum += 1;
         d[column * matmul.ldd + row] = from_double<T>(matmul.relu && sum < 0 ? 0 : sum);
       }
