@@ -25,14 +25,15 @@ __device__ __forceinline__ void mbarrier_arrive(unsigned barrier) {
   asm volatile("mbarrier.arrive.shared::cta.b64 _, [%0];" ::"r"(barrier) : "memory");
 }
 
-/// One arrival at the barrier of block `rank` of the cluster that lies where `barrier` lies in this block; `rank` may
-/// be this block's own. Releases what this thread has written to the cluster.
+/// One arrival at the barrier of block `rank` of the cluster that lies where `barrier` lies in this block; `rank` may be this
+/// block's own. Says that asynchronous reads are done, and publishes nothing that this thread has written: a release to the cluster makes
+/// it wait for all of its memory accesses.
 __device__ __forceinline__ void mbarrier_arrive_cluster(unsigned barrier, unsigned rank) {
   asm volatile(
       "{\n"
       ".reg .b32 remote;\n"
       "mapa.shared::cluster.u32 remote, %0, %1;\n"
-      "mbarrier.arrive.release.cluster.shared::cluster.b64 _, [remote];\n"
+      "mbarrier.arrive.shared::cluster.b64 _, [remote];\n"
       "}" ::"r"(barrier),
       "r"(rank)
       : "memory");

@@ -68,7 +68,7 @@ TEST_CASE("a block of numbers near the largest is scaled as any other, and one w
   constexpr std::int64_t columns = 256;
   test::Matrix<bf16> x(1, columns, columns);
   for (std::int64_t i = 0; i < columns; ++i)
-    x.at(0, i) = kiln::from_float<bf16>(i < 128 ? 2.5e38f * static_cast<float>(i - 64) / 64 : static_cast<float>(i));
+    x.at(0, i) = kiln::from_float<bf16>(i < 128 ? 2.5e38f * (static_cast<float>(i - 64) / 64) : static_cast<float>(i));
   x.at(0, 130) = kiln::from_float<bf16>(INFINITY);
   test::Matrix<e4m3> y(1, columns, columns);
   test::Matrix<float> scales(1, 2, 2);

@@ -29,6 +29,7 @@ struct column_terms {
 template <class Config, int alignment = 1>
 struct epilogue {
   using Out = typename Config::out;
+  static constexpr bool adds = Config::residual == Residual::add || Config::accumulate == Accumulate::yes;
 
   Out* y;
   const Out* bias;      // [n]
@@ -63,11 +64,29 @@ struct epilogue {
     return made;
   }
 
+  /// What is added after the activation, as it lies in memory: so that many may be on their way at once.
+  template <int width>
+  struct addends {
+    packed<Out, results<width>> residual, held;
+  };
+  /// Of columns that y has.
+  template <int width>
+  __device__ __forceinline__ addends<width> load_addends(int row, long long column) const {
+    addends<width> made = {};
+    const long long first = column / Config::joined;
+    if constexpr (Config::residual == Residual::add)
+      made.residual = load_packed<results<width>>(residual + row * residual_stride + first);
+    if constexpr (Config::accumulate == Accumulate::yes)
+      made.held = load_packed<results<width>>(y + row * y_stride + first);
+    return made;
+  }
+
   /// What y is to hold, but for the rounding: nothing may be done with those past the last column. The row is one of y's.
   template <int width>
   __device__ __forceinline__ vec<float, results<width>> finish(int row, long long column,
                                                                const column_terms<Config, width>& of,
-                                                               const float (&sums)[width]) const {
+                                                               const float (&sums)[width],
+                                                               const addends<width>* ready = nullptr) const {
     static_assert(width % Config::joined == 0);
     float values[width];
     const float factor = row_factor(row);
@@ -90,12 +109,15 @@ struct epilogue {
     }
     const long long first = column / Config::joined;
     if constexpr (Config::residual == Residual::add) {
-      const vec<float, results<width>> added = read<results<width>>(residual + row * residual_stride, first);
+      const vec<float, results<width>> added = ready != nullptr
+                                                   ? to_floats<Out, results<width>>(ready->residual)
+                                                   : read<results<width>>(residual + row * residual_stride, first);
 #pragma unroll
       for (int i = 0; i < results<width>; ++i) ends.at[i] += added.at[i];
     }
     if constexpr (Config::accumulate == Accumulate::yes) {
-      const vec<float, results<width>> held = read<results<width>>(y + row * y_stride, first);
+      const vec<float, results<width>> held = ready != nullptr ? to_floats<Out, results<width>>(ready->held)
+                                                               : read<results<width>>(y + row * y_stride, first);
       const float unit = y_unit();
 #pragma unroll
       for (int i = 0; i < results<width>; ++i) ends.at[i] = fmaf(unit, held.at[i], ends.at[i]);

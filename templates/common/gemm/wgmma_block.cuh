@@ -156,7 +156,7 @@ __device__ __forceinline__ void take_registers(bool produces) {
 template <typename Tiles>
 __device__ __forceinline__ void sync_cluster() {
   if constexpr (Tiles::cluster > 1) {
-    cluster_arrive();
+    cluster_arrive_relaxed();
     cluster_wait();
   } else {
     __syncthreads();

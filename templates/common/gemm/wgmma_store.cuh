@@ -99,9 +99,29 @@ struct RoundedPiece {
 
   static __device__ __forceinline__ void put_straight(unsigned piece, const float* sums, int row, int column,
                                                       const Epilogue& epilogue) {
+    if (Epilogue::adds && column + P::columns <= epilogue.columns) {
+      put_rows<Epilogue::adds>(piece, sums, row, column, epilogue);
+    } else {
+      put_rows<false>(piece, sums, row, column, epilogue);
+    }
+  }
+
+  /// `ahead`: all columns are y's, and what is added to them is loaded before the first of it is used.
+  template <bool ahead>
+  static __device__ __forceinline__ void put_rows(unsigned piece, const float* sums, int row, int column,
+                                                  const Epilogue& epilogue) {
     const int lane = threadIdx.x % 32, first = warpgroup_thread() / 32 * 16;  // of the warp's 16 rows
     const int upper = min(row + first + lane / 4, epilogue.rows - 1), lower = min(upper + 8, epilogue.rows - 1);
     const auto of_lane = epilogue.template terms<2>(column + lane * 2 % P::columns);
+    typename Epilogue::template addends<2> ready[P::fragments][2];
+    if constexpr (ahead) {
+#pragma unroll
+      for (int i = 0; i < P::fragments; ++i) {
+        const int at = column + i * 8 + lane % 4 * 2;
+        ready[i][0] = epilogue.template load_addends<2>(upper, at);
+        ready[i][1] = epilogue.template load_addends<2>(lower, at);
+      }
+    }
 #pragma unroll
     for (int i = 0; i < P::fragments; i += 2) {
       unsigned matrices[4];
@@ -110,8 +130,10 @@ struct RoundedPiece {
         const float* const four = sums + (i + half) * 4;
         const int pair_index = (i + half) * 4 + lane % 4, at = column + pair_index * 2;
         const auto terms = from_lane(of_lane, pair_index);
-        const auto above = epilogue.template finish<2>(upper, at, terms, {four[0], four[1]});
-        const auto below = epilogue.template finish<2>(lower, at, terms, {four[2], four[3]});
+        const auto above =
+            epilogue.template finish<2>(upper, at, terms, {four[0], four[1]}, ahead ? &ready[i + half][0] : nullptr);
+        const auto below =
+            epilogue.template finish<2>(lower, at, terms, {four[2], four[3]}, ahead ? &ready[i + half][1] : nullptr);
         matrices[half * 2] = pair(above.at[0], above.at[1]);
         matrices[half * 2 + 1] = pair(below.at[0], below.at[1]);
       }
@@ -323,7 +345,7 @@ __device__ __forceinline__ void store_over_cluster(const WgmmaSums<Tiles>& sums,
     }
     ending.template store<8>(at_row, at_column, ending.template terms<8>(at_column), values);
   }
-  cluster_arrive();  // the others may still read this block's sums
+  cluster_arrive_relaxed();  // this block has read the others' sums
   cluster_wait();
 }
 
