@@ -44,11 +44,13 @@ enum class major { k, mn };
 ///   major::mn  A row holds one k: 64 elements along m. Atoms follow each other along k at `stride` bytes, so that a step
 ///              of k (two atoms) adds 2 * stride; the next 64 elements along m lie `leading` bytes on, which major::k has
 ///              no use for.
+/// Of a block in a cluster, bits of `address` past those of shared memory tell its rank: the descriptor has no place for
+/// them.
 __device__ __forceinline__ unsigned long long wgmma_descriptor(unsigned address, unsigned stride,
                                                                unsigned leading = 16) {
   constexpr unsigned long long swizzle_128 = 1ull << 62;
   return swizzle_128 | static_cast<unsigned long long>(stride >> 4) << 32 |
-         static_cast<unsigned long long>(leading >> 4) << 16 | address >> 4;
+         static_cast<unsigned long long>(leading >> 4) << 16 | (address & 0x3ffff) >> 4;
 }
 
 namespace detail {

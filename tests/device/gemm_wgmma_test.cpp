@@ -238,6 +238,8 @@ TEST_CASE("gemm_wgmma shares k among the blocks of a cluster, or of the grid") {
               {.m = 13, .n = 150, .k = 328, .seed = seed}) == 0);
     CHECK(error_in<Layout::nt, Shape{.tile_m = 64, .tile_n = 64, .stages = 4, .cluster_k = 2}>(
               {.m = 70, .n = 150, .k = 328, .seed = seed}) == 0);
+    CHECK(error_in<Layout::nn, Shape{.tile_m = 64, .tile_n = 128, .stages = 3, .cluster_k = 2}, f16>(
+              {.m = 70, .n = 264, .k = 328, .seed = seed}) == 0);
     CHECK(error_in<Layout::nt, Shape{.tile_m = 64, .tile_n = 96, .stages = 4, .splits = 3}>(
               {.m = 70, .n = 150, .k = 328, .seed = seed}) == 0);
     CHECK(error_in<Layout::nt, Shape{.tile_m = 8, .tile_n = 64, .stages = 4, .swap = true, .splits = 2}>(

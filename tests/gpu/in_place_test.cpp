@@ -21,7 +21,7 @@ tune::Placement in_place(const spec::Op& op, std::string_view output, std::strin
 
 /// One, odd, past a tile, with whole vectors and without, and more than a block holds.
 constexpr std::array<std::array<const char*, 2>, 6> ragged = {
-    {{"1", "2"}, {"5", "7"}, {"67", "129"}, {"33", "1024"}, {"3", "4097"}, {"2", "20000"}}};
+    {{"1", "3"}, {"5", "7"}, {"67", "129"}, {"33", "1024"}, {"3", "4097"}, {"2", "20000"}}};
 
 }  // namespace
 
