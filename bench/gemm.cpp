@@ -1,11 +1,12 @@
 // Matrix products of real models: Kiln's plan, the best of Kiln's own kernels, and cuBLASLt, in turns on the same tensors.
 //
 //   bench_gemm [--base FILE]... [--overlay FILE] [--own-overlay FILE] [--without NAME]... [--algorithms N] [--fast-accumulation]
-//              --problems FILE [name=value...]
+//              [--own-alone] [--refine] --problems FILE [name=value...]
 //
 // FILE holds "gemm m=M n=N k=K # name" a line; the words that follow (dtype=f16) go for all of them. What no file has a record of is tuned
 // on the way. Where the record names an implementation that --without leaves out (cublaslt, unless it is said), Kiln's own kernels are tuned
-// without it, into --own-overlay. The library gets 32 MiB of workspace and is asked for N algorithms (32): each is verified and timed, and the
+// without it, into --own-overlay; --own-alone: that alone is tuned, and is what Kiln launches. --refine: as kiln tune has it, before anything
+// is timed. The library gets 32 MiB of workspace and is asked for N algorithms (32): each is verified and timed, and the
 // fastest of those that come out right go on to the comparison, with the one that its heuristic puts first.
 //
 // Every result is compared with the op's reference in f64, element by element, before it is timed: with L2 flushed, forwards and backwards in
@@ -52,7 +53,8 @@ class Bench {
         op_(engine_.op("gemm")),
         context_(settings.options.device),
         scope_(context_),
-        restricted_(own_options(settings), "gemm", settings.left_out),
+        restricted_(own_options(settings), "gemm", settings.left_out, settings.refine),
+        whole_(settings.options, "gemm", {}, settings.refine),
         layers_({.overlay = settings.options.overlay.value_or(kiln::store::default_overlay()),
                  .bases = settings.options.bases}),
         cubins_(layers_, pool_),
@@ -73,10 +75,14 @@ class Bench {
     VerificationCase tensors(described_, problem, context_.info().facts, arch_, cubins_, ++seed_, stream_.handle(),
                              placement);
 
-    std::vector<Contender> all{plan(tensors, line)};
+    std::vector<Contender> all;
     std::optional<bench::RestrictedPlan> own;
-    if (is_left_out(line["implementation"].get<std::string>()))
+    if (!settings_.own_alone) all.push_back(plan(tensors, line));
+    if (settings_.own_alone || is_left_out(line["implementation"].get<std::string>())) {
+      const auto begun = std::chrono::steady_clock::now();
       all.push_back(own_plan(tensors, own.emplace(restricted_.plan(problem)), line));
+      if (settings_.own_alone) put_ready(line, own->tuned ? 1 : 0, own->compiles, begun);
+    }
     const std::size_t kilns = all.size();
     const bench::Operands operands = operands_of(tensors);
     std::optional<bench::LibraryProduct> product;
@@ -101,15 +107,13 @@ class Bench {
   Contender plan(VerificationCase& tensors, Json& line) {
     const kiln::Stats before = engine_.stats();
     const auto begun = std::chrono::steady_clock::now();
+    const bool tuned = settings_.refine && whole_.make_ready(tensors.problem());
     (void)op_.plan(tensors.problem(), stream_.handle());
-    const std::chrono::duration<double> seconds = std::chrono::steady_clock::now() - begun;
     const kiln::Stats after = engine_.stats();
+    put_ready(line, after.tunes - before.tunes + (tuned ? 1 : 0), after.compiles - before.compiles, begun);
     const kiln::Explanation answer = engine_.explain(op_, tensors.problem());
     line["implementation"] = answer.implementation;
     line["config"] = answer.config;
-    line["tunes"] = after.tunes - before.tunes;
-    line["compiles"] = after.compiles - before.compiles;
-    line["ready_ms"] = std::llround(seconds.count() * 1e3);
     Contender plan{"kiln", [&](CUstream stream) { op_.launch(tensors.problem(), tensors.arguments(), stream); }};
     const kiln::tune::Check check = bench::verify(tensors, plan.launch, stream_.handle());
     require(check);
@@ -117,10 +121,21 @@ class Bench {
     return plan;
   }
 
+  static void put_ready(Json& line, std::int64_t tunes, std::int64_t compiles,
+                        std::chrono::steady_clock::time_point begun) {
+    line["tunes"] = tunes;
+    line["compiles"] = compiles;
+    line["ready_ms"] =
+        std::llround(std::chrono::duration<double>(std::chrono::steady_clock::now() - begun).count() * 1e3);
+  }
+
   Contender own_plan(VerificationCase& tensors, bench::RestrictedPlan& own, Json& line) {
-    line["own_implementation"] = own.implementation;
-    line["own_config"] = own.config;
-    require(tensors.verify(own.executable, own.workspace, stream_.handle()));
+    const std::string prefix = settings_.own_alone ? "" : "own_";
+    line[prefix + "implementation"] = own.implementation;
+    line[prefix + "config"] = own.config;
+    const kiln::tune::Check check = tensors.verify(own.executable, own.workspace, stream_.handle());
+    require(check);
+    if (settings_.own_alone) line["worst_error"] = check.worst_error;
     return {"own", [&](CUstream stream) { tensors.launch(own.executable, own.workspace, stream); }};
   }
 
@@ -208,7 +223,7 @@ class Bench {
   kiln::Op op_;
   kiln::cuda::Context context_;
   kiln::cuda::Context::Scope scope_;
-  bench::RestrictedOp restricted_;
+  bench::RestrictedOp restricted_, whole_;
   kiln::store::Layers layers_;
   kiln::jit::CompilePool pool_;
   kiln::tune::Cubins cubins_;

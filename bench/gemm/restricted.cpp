@@ -2,11 +2,14 @@
 
 #include <algorithm>
 
+#include "cli/bench/refinery.hpp"
 #include "cli/ops_found.hpp"
 #include "tune/tuner.hpp"
 
 namespace bench {
 namespace {
+
+constexpr double worth_a_split = 0.03;  // as kiln tune --refine has it
 
 kiln::spec::Op without(kiln::spec::Op op, std::span<const std::string> left_out) {
   std::erase_if(op.implementations, [&](const kiln::spec::Implementation& each) {
@@ -17,37 +20,50 @@ kiln::spec::Op without(kiln::spec::Op op, std::span<const std::string> left_out)
 
 }  // namespace
 
-RestrictedOp::RestrictedOp(const kiln::Options& options, std::string_view op, std::span<const std::string> left_out)
-    : state_(options), op_(without(kiln::cli::find_op(state_.ops.all(), op), left_out)) {}
+RestrictedOp::RestrictedOp(const kiln::Options& options, std::string_view op, std::span<const std::string> left_out,
+                           bool refines)
+    : state_(options), refines_(refines), op_(without(kiln::cli::find_op(state_.ops.all(), op), left_out)) {}
 
-kiln::engine::Lookup RestrictedOp::look_up_or_tune(const kiln::Problem& problem) {
-  const auto& device = state_.context.info();
-  const kiln::Regime regime = state_.options.regime;
-  kiln::engine::Lookup found = kiln::engine::look_up(op_, problem, device.facts, regime, state_.layers, false);
-  if (found.is_hit()) return kiln::engine::part_at(op_, std::move(found), problem);
+kiln::engine::Lookup RestrictedOp::look_up(const kiln::Problem& problem) {
+  return kiln::engine::look_up(op_, problem, state_.context.info().facts, state_.options.regime, state_.layers, false);
+}
+
+void RestrictedOp::tune(const kiln::engine::Lookup& missed) {
   const kiln::tune::TuneRequest request{.op = op_,
-                                        .bucket = found.bucket,
-                                        .key = found.key,
-                                        .device = device,
-                                        .regime = regime,
+                                        .bucket = missed.bucket,
+                                        .key = missed.key,
+                                        .device = state_.context.info(),
+                                        .regime = state_.options.regime,
                                         .arch = state_.arch(),
                                         .search = state_.options.search,
                                         .worker = state_.worker.get(),
                                         .stop_requested = {},
                                         .on_event = {}};
   kiln::tune::publish(request, kiln::tune::tune_bucket(request, state_.cubins), state_.cubins);
-  return kiln::engine::look_up(op_, problem, device.facts, regime, state_.layers, false);
+}
+
+bool RestrictedOp::make_ready(const kiln::Problem& problem) {
+  const kiln::engine::Lookup found = look_up(problem);
+  if (!found.is_hit()) tune(found);
+  if (refines_) kiln::cli::bench::Refinery(state_, {&op_, found.bucket}).run(worth_a_split, [](const std::string&) {});
+  return !found.is_hit();
 }
 
 RestrictedPlan RestrictedOp::plan(const kiln::Problem& problem) {
-  const kiln::engine::Lookup found = look_up_or_tune(problem);
+  const std::int64_t before = state_.pool.compiled();
+  const bool tuned = make_ready(problem);
+  const kiln::engine::Lookup found = kiln::engine::part_at(op_, look_up(problem), problem);
   const kiln::spec::Implementation& implementation = *found.implementation;
   const auto frame =
       kiln::spec::make_frame(op_, &implementation, found.bucket, state_.context.info().facts, found.config);
   const auto cubin = state_.cubins.get(kiln::jit::specialise(op_, implementation, frame, state_.arch())).cubin;
   kiln::jit::Executable executable(op_, implementation, frame, cubin);
   kiln::tune::TrialWorkspace workspace(executable);
-  return {implementation.name, kiln::spec::to_string(implementation, found.config), std::move(executable),
+  return {implementation.name,
+          kiln::spec::to_string(implementation, found.config),
+          tuned,
+          state_.pool.compiled() - before,
+          std::move(executable),
           std::move(workspace)};
 }
 

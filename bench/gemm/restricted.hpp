@@ -14,6 +14,8 @@ namespace bench {
 /// What serves a problem of a restricted op.
 struct RestrictedPlan {
   std::string implementation, config;
+  bool tuned = false;         // on the way
+  std::int64_t compiles = 0;  // for that
   kiln::jit::Executable executable;
   kiln::tune::TrialWorkspace workspace;
 };
@@ -21,13 +23,18 @@ struct RestrictedPlan {
 class RestrictedOp {
  public:
   /// `options.overlay` keeps what is tuned, and must be another file than that of the whole op: one key, two answers.
-  RestrictedOp(const kiln::Options& options, std::string_view op, std::span<const std::string> without);
+  /// `refines`: a bucket is also tuned at its lowest length, and split where another config wins there, as kiln tune --refine does.
+  RestrictedOp(const kiln::Options& options, std::string_view op, std::span<const std::string> without, bool refines);
   /// By the record of its file, tuned first where there is none. The context must be current. Throws as tune::tune_bucket does.
   RestrictedPlan plan(const kiln::Problem& problem);
+  /// Tunes where there is no record. Whether there was none.
+  bool make_ready(const kiln::Problem& problem);
 
  private:
-  kiln::engine::Lookup look_up_or_tune(const kiln::Problem& problem);
+  kiln::engine::Lookup look_up(const kiln::Problem& problem);
+  void tune(const kiln::engine::Lookup& missed);
   kiln::engine::State state_;
+  bool refines_;
   kiln::spec::Op op_;
 };
 

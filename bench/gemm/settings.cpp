@@ -38,6 +38,10 @@ GemmSettings parse_gemm_settings(int argc, char** argv) {
     const std::string word = argv[i];
     if (word == "--fast-accumulation") {
       settings.fast_accumulation = true;
+    } else if (word == "--own-alone") {
+      settings.own_alone = true;
+    } else if (word == "--refine") {
+      settings.refine = true;
     } else if (!word.starts_with("--")) {
       settings.words.push_back(word);
     } else if (++i == argc) {

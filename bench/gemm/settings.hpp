@@ -22,6 +22,8 @@ struct GemmSettings {
   std::vector<Shape> shapes;
   int algorithms = 32;
   bool fast_accumulation = false;
+  bool own_alone = false;  // the plan is that of Kiln's own kernels, and the whole op is not tuned
+  bool refine = false;
 };
 
 /// Throws Error(bad_input) for a word that is unknown or lacks its value, Error(io) for a file that cannot be read.
