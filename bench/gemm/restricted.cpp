@@ -10,6 +10,7 @@ namespace bench {
 namespace {
 
 constexpr double worth_a_split = 0.03;  // as kiln tune --refine has it
+constexpr int most_parts = 3;
 
 kiln::spec::Op without(kiln::spec::Op op, std::span<const std::string> left_out) {
   std::erase_if(op.implementations, [&](const kiln::spec::Implementation& each) {
@@ -45,7 +46,8 @@ void RestrictedOp::tune(const kiln::engine::Lookup& missed) {
 bool RestrictedOp::make_ready(const kiln::Problem& problem) {
   const kiln::engine::Lookup found = look_up(problem);
   if (!found.is_hit()) tune(found);
-  if (refines_) kiln::cli::bench::Refinery(state_, {&op_, found.bucket}).run(worth_a_split, [](const std::string&) {});
+  if (refines_)
+    kiln::cli::bench::Refinery(state_, {&op_, found.bucket}).run(worth_a_split, most_parts, [](const std::string&) {});
   return !found.is_hit();
 }
 

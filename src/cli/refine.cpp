@@ -16,6 +16,7 @@
 namespace kiln::cli {
 namespace {
 
+using bench::Part;
 using bench::RefinedBucket;
 using bench::Refining;
 
@@ -31,43 +32,51 @@ std::string_view to_string(Refining refining) {
 
 const std::string& axis_of(const spec::Op& op) { return op.axes[*spec::refined_axis(op)].name; }
 
-Json json_of(const RefinedBucket& refined) {
+Json json_of(const RefinedBucket& refined, const Part& part) {
   const spec::Op& op = *refined.of.op;
   Json json{{"event", "refined"},
             {"op", op.name},
             {"bucket", spec::to_string(op, refined.of.bucket)},
             {"outcome", to_string(refined.refining)},
-            {"axis", axis_of(op)},
-            {"low", refined.low}};
-  if (!refined.why.empty()) json["why"] = refined.why;
-  if (!refined.lower.empty()) json["lower"] = refined.lower;
-  if (refined.edge > 0) json["edge"] = refined.edge;
-  if (refined.refining == Refining::split)
-    json.update({{"low_gain", refined.low_gain}, {"edge_gain", refined.edge_gain}});
+            {"axis", axis_of(op)}};
+  if (part.low > 0) json["low"] = part.low;
+  if (part.edge == 0) json["why"] = refined.why;
+  if (!part.config.empty()) json["lower"] = part.config;
+  if (part.edge > 0) json["edge"] = part.edge;
+  if (refined.refining == Refining::split) json.update({{"low_gain", part.low_gain}, {"edge_gain", part.edge_gain}});
   return json;
+}
+
+/// At least one of each bucket, for a line.
+std::vector<Part> parts_of(const RefinedBucket& refined) {
+  return refined.parts.empty() ? std::vector<Part>(1) : refined.parts;
+}
+
+std::string remark(const RefinedBucket& refined) {
+  return refined.refining == Refining::found ? "split before" : refined.refining == Refining::split ? "" : refined.why;
 }
 
 void print_refined(const Globals& globals, const std::vector<RefinedBucket>& all) {
   if (globals.json) {
-    for (const RefinedBucket& each : all) print_json(json_of(each));
+    for (const RefinedBucket& each : all)
+      for (const Part& part : parts_of(each)) print_json(json_of(each, part));
     return;
   }
   const auto percent = [](double share) { return fmt::format("{:.1f} %", 100 * share); };
   Table table({"bucket", "> split at", "lower config", "> gain at its lowest", "> gain at the edge", ""});
   for (const RefinedBucket& each : all) {
     const bool is_split = each.refining == Refining::split;
-    table.row({spec::to_string(*each.of.op, each.of.bucket), each.edge > 0 ? format_count(each.edge) : "-", each.lower,
-               is_split || each.low_gain != 0 ? percent(each.low_gain) : "-", is_split ? percent(each.edge_gain) : "-",
-               each.refining == Refining::found    ? "split before"
-               : each.refining == Refining::failed ? "failed: " + each.why
-                                                   : each.why});
+    for (const Part& part : parts_of(each))
+      table.row({spec::to_string(*each.of.op, each.of.bucket), part.edge > 0 ? format_count(part.edge) : "-",
+                 part.config, is_split || part.low_gain != 0 ? percent(part.low_gain) : "-",
+                 is_split ? percent(part.edge_gain) : "-", remark(each)});
   }
   print(table.text());
 }
 
 /// Refines one bucket after the other until it is interrupted.
-void refine_on(const Globals& globals, engine::State& state, std::span<const OpBucket> buckets, double threshold,
-               std::vector<RefinedBucket>& all) {
+void refine_on(const Globals& globals, engine::State& state, std::span<const OpBucket> buckets,
+               const RefineChoice& choice, std::vector<RefinedBucket>& all) {
   const cuda::Context::Scope scope(state.context);
   StatusLine line(!globals.json && !globals.quiet && is_terminal());
   for (std::size_t i = 0; i < buckets.size(); ++i) {
@@ -77,7 +86,7 @@ void refine_on(const Globals& globals, engine::State& state, std::span<const OpB
                             spec::to_string(*bucket.op, bucket.bucket), what));
     };
     try {
-      all.push_back(bench::Refinery(state, bucket).run(threshold, say));
+      all.push_back(bench::Refinery(state, bucket).run(choice.threshold, choice.most_parts, say));
     } catch (const Error& error) {
       line.clear();
       if (error.kind() == ErrorKind::interrupted) return state.pool.cancel();
@@ -85,7 +94,7 @@ void refine_on(const Globals& globals, engine::State& state, std::span<const OpB
       RefinedBucket failed;
       failed.of = bucket;
       failed.refining = Refining::failed;
-      failed.why = error.what();
+      failed.why = fmt::format("failed: {}", error.what());
       all.push_back(std::move(failed));
     }
   }
@@ -103,11 +112,11 @@ void check_refinable(const spec::Op& op) {
 }
 
 int refine_buckets(const Globals& globals, const TuningDevices& devices, std::span<const OpBucket> buckets,
-                   double threshold) {
+                   const RefineChoice& choice) {
   const Interrupt interrupt;
   std::vector<RefinedBucket> all;
   for (std::size_t i = 0; i < devices.classes() && !Interrupt::requested(); ++i)
-    refine_on(globals, devices.first_of_class(i), buckets, threshold, all);
+    refine_on(globals, devices.first_of_class(i), buckets, choice, all);
   print_refined(globals, all);
   if (Interrupt::requested()) {
     if (!globals.quiet)

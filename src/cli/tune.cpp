@@ -24,6 +24,7 @@ struct Settings {
   bool stale = false;
   bool refine = false;
   double threshold = 3;
+  int splits = 3;
   std::string devices;
   SearchChoice search;
 };
@@ -42,13 +43,17 @@ void declare(CLI::App& command, Settings& settings) {
       "all of them, or those of the op, or of the sizes");
   CLI::Option* refine = command.add_flag(
       "--refine", settings.refine,
-      "Then split each bucket, along the op's first axis that is not exact, at the size up to which another config beats the bucket's");
+      "Then split each bucket, along the op's first axis that is not exact, at the sizes up to which other configs beat the bucket's");
   command
       .add_option("--threshold", settings.threshold,
-                  "How much faster, in percent, another config must be at a bucket's lowest size; 3 unless given")
+                  "How much faster, in percent, another config must be at the lowest size of its part; 3 unless given")
       ->needs(refine)
       ->check(CLI::Validator(CLI::Range(0.0, 1000.0)).description(""))
       ->type_name("PERCENT");
+  command.add_option("--splits", settings.splits, "At most this many splits of a bucket; 3 unless given")
+      ->needs(refine)
+      ->check(CLI::Validator(CLI::Range(1, 15)).description(""))
+      ->type_name("N");
   declare_devices(command, settings.devices);
   declare_search(command, settings.search);
   command.add_flag("--hot-l2", settings.hot,
@@ -147,7 +152,7 @@ int run(const Globals& globals, const Settings& settings) {
   const int status = finish(globals, result, buckets.size() * devices.classes());
   if (!settings.refine || result.interrupted) return status;
   std::erase_if(buckets, [&](const OpBucket& bucket) { return failed_in(result, bucket); });
-  return std::max(status, refine_buckets(globals, devices, buckets, settings.threshold / 100));
+  return std::max(status, refine_buckets(globals, devices, buckets, {settings.threshold / 100, settings.splits}));
 }
 
 }  // namespace

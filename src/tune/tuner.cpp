@@ -410,11 +410,16 @@ void publish(const TuneRequest& request, const TuneResult& result, Cubins& cubin
   cubins.layers().put_anew({&result.record, 1}, rows);
 }
 
-void publish_split(const spec::Op& op, const Problem& edge, const spec::DeviceFacts& device, const std::string& arch,
-                   const store::Record& whole, const store::Record& lower, Cubins& cubins) {
+void publish_split(const spec::Op& op, const spec::DeviceFacts& device, const std::string& arch,
+                   const store::Record& whole, std::span<const LowerPart> lower, Cubins& cubins) {
+  std::vector<store::Record> records{whole};
   std::vector<store::CubinRow> rows;
-  for (const jit::Specialisation& needed : deployed(op, edge, device, arch, &lower)) add_row(rows, needed, cubins);
-  cubins.layers().put_anew(std::array{whole, lower}, rows);
+  for (const LowerPart& part : lower) {
+    records.push_back(part.record);
+    for (const jit::Specialisation& needed : deployed(op, part.edge, device, arch, &part.record))
+      add_row(rows, needed, cubins);
+  }
+  cubins.layers().put_anew(records, rows);
 }
 
 }  // namespace kiln::tune

@@ -46,10 +46,16 @@ TuneResult tune_bucket(const TuneRequest& request, Cubins& cubins);
 /// another config goes in the same transaction.
 void publish(const TuneRequest& request, const TuneResult& result, Cubins& cubins);
 
-/// Splits a bucket: writes the record of its lower part (spec::refined_key) with its machine code, and beside it that of the whole
-/// bucket, since a split holds only in the layer of the record that it was measured against. An earlier split of the bucket goes.
-/// `edge` is the bucket with its axis at the edge. One transaction.
-void publish_split(const spec::Op& op, const Problem& edge, const spec::DeviceFacts& device, const std::string& arch,
-                   const store::Record& whole, const store::Record& lower, Cubins& cubins);
+/// A part of a split bucket: it answers for the sizes up to `edge`, the bucket with its axis at that size.
+struct LowerPart {
+  Problem edge;
+  store::Record record;  // under spec::refined_key
+};
+
+/// Splits a bucket: writes the records of its lower parts with their machine code, and beside them that of the whole bucket,
+/// since a split holds only in the layer of the record that it was measured against. Earlier splits of the bucket go. One
+/// transaction.
+void publish_split(const spec::Op& op, const spec::DeviceFacts& device, const std::string& arch,
+                   const store::Record& whole, std::span<const LowerPart> lower, Cubins& cubins);
 
 }  // namespace kiln::tune

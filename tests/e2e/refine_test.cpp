@@ -49,6 +49,27 @@ TEST_CASE("--refine finds where another config begins to win, keeps it, and find
   CHECK_FALSE(contains(explained(folder, 70), "split"));
 }
 
+TEST_CASE(
+    "--refine splits a bucket where a third config wins between two others, unless one split is all it may have") {
+  const TemporaryFolder folder;
+  const std::string three =
+      "FAKE_CUDA='kernel slow 1.65 scale_tiled<float, 128, 4>;kernel slow 0.59 scale_tiled<float, 64, 1>' ";
+  const std::string refine = three + tune + " --refine --threshold 1 --json ";
+  const std::string said = expect(0, refine + globals(folder));
+  const std::size_t first = said.find(R"("outcome":"split")");
+  REQUIRE_MESSAGE(first != std::string::npos, said);
+  const std::size_t second = said.find(R"("outcome":"split")", first + 1);
+  REQUIRE_MESSAGE(second != std::string::npos, said);
+  CHECK(said.find(R"("outcome":"split")", second + 1) == std::string::npos);
+  const std::string lower = explained(folder, 70), middle = explained(folder, 96), upper = explained(folder, 128);
+  CHECK_MESSAGE(contains(lower, R"("config":"threads=64 vector=1")"), lower);
+  CHECK_MESSAGE(contains(middle, "the record of its lower part"), middle);
+  CHECK_FALSE(contains(middle, R"("config":"threads=64 vector=1")"));
+  CHECK_MESSAGE(contains(upper, R"("config":"threads=128 vector=4")"), upper);
+  expect(0, refine + "--force --splits 1" + globals(folder));
+  CHECK_FALSE(contains(explained(folder, 96), "the record of its lower part"));
+}
+
 TEST_CASE("--refine is refused where it cannot do anything") {
   const TemporaryFolder folder;
   expect(2, "kiln tune --stale --refine" + globals(folder));

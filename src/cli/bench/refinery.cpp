@@ -8,7 +8,6 @@
 #include "cli/interrupt.hpp"
 #include "engine/lease.hpp"
 #include "kiln/error.hpp"
-#include "tune/tuner.hpp"
 
 namespace kiln::cli::bench {
 namespace {
@@ -53,45 +52,63 @@ Refinery::Refinery(engine::State& state, const OpBucket& bucket)
       facts_(state.context.info().facts),
       tunes_(state, op_) {
   result_.of = bucket;
-  result_.low = spec::low_corner(op_, bucket.bucket).axes[axis_];
 }
 
-RefinedBucket Refinery::run(double threshold, const std::function<void(const std::string&)>& say) {
+RefinedBucket Refinery::run(double threshold, int most_parts, const Say& say) {
   const Problem& bucket = result_.of.bucket;
-  const std::string& axis = op_.axes[axis_].name;
   engine::Lease lease(state_.layers, spec::record_key(op_, bucket, facts_, state_.options.regime), state_.holder);
   if (!lease.wait(Interrupt::requested)) throw Error(ErrorKind::interrupted, "interrupted");
   const auto lookup = engine::look_up(op_, bucket, facts_, state_.options.regime, state_.layers, false);
   if (!lookup.is_hit()) throw Error(ErrorKind::not_tuned, "the bucket has no record that can serve");
-  if (!lookup.refinements.empty()) return found(lookup.refinements.back());
-  if (result_.low >= bucket.axes[axis_]) return whole("it has one size only");
+  if (!lookup.refinements.empty()) return found(lookup.refinements);
   own_ = tunes_.contender(lookup.record->value.implementation, lookup.record->value.config);
-  say(fmt::format("tuning {}={}", axis, result_.low));
-  lower_ = tunes_.at(with_size(result_.low)).winner;
-  if (lower_ == own_) return whole("its config is the best at its lowest size too");
-  result_.lower = lower_.name();
-  const Duel lowest = duel_at(result_.low);
-  if (lowest.is_fought()) result_.low_gain = lowest.gain();
-  if (!lowest.is_won_by(threshold)) return whole("at its lowest size nothing is faster by more than the threshold");
-  const auto wins = [&](std::int64_t size) {
-    say(fmt::format("comparing at {}={}", axis, size));
-    return duel_at(size).is_won_by(0);
-  };
-  result_.edge = last_winning(result_.low, bucket.axes[axis_], op_.axes[axis_].multiple_of, most_probes, wins);
+  const std::int64_t high = bucket.axes[axis_], step = op_.axes[axis_].multiple_of;
+  std::int64_t low = spec::low_corner(op_, bucket).axes[axis_];
+  if (low >= high) result_.why = "it has one size only";
+  for (int i = 0; i < most_parts && low < high; ++i) {
+    if (!split_off(low, threshold, lookup.record->value, say)) break;
+    low = result_.parts.back().edge + step;
+  }
+  if (lower_parts_.empty()) return result_;
   publish(*lookup.record);
   result_.refining = Refining::split;
   return result_;
 }
 
-RefinedBucket Refinery::whole(const std::string& why) {
-  result_.why = why;
-  return result_;
+bool Refinery::split_off(std::int64_t low, double threshold, const store::Record& of_bucket, const Say& say) {
+  const std::string& axis = op_.axes[axis_].name;
+  Part part;
+  part.low = low;
+  const auto nothing = [&](const char* why) {
+    result_.why = why;
+    if (result_.parts.empty()) result_.parts.push_back(part);
+    return false;
+  };
+  say(fmt::format("tuning {}={}", axis, low));
+  lower_ = tunes_.at(with_size(low)).winner;
+  if (lower_ == own_) return nothing("its config is the best at its lowest size too");
+  part.config = lower_.name();
+  const Duel lowest = duel_at(low);
+  if (lowest.is_fought()) part.low_gain = lowest.gain();
+  if (!lowest.is_won_by(threshold)) return nothing("at its lowest size nothing is faster by more than the threshold");
+  const auto wins = [&](std::int64_t size) {
+    say(fmt::format("comparing at {}={}", axis, size));
+    return duel_at(size).is_won_by(0);
+  };
+  part.edge = last_winning(low, result_.of.bucket.axes[axis_], op_.axes[axis_].multiple_of, most_probes, wins);
+  lower_parts_.push_back({with_size(part.edge), record_of(part, of_bucket)});
+  result_.parts.push_back(std::move(part));
+  return true;
 }
 
-RefinedBucket Refinery::found(const tune::Refinement& stored) {
+RefinedBucket Refinery::found(std::span<const tune::Refinement> stored) {
   result_.refining = Refining::found;
-  result_.edge = stored.edge;
-  result_.lower = fmt::format("{} {}", stored.record.implementation, stored.record.config);
+  std::int64_t low = spec::low_corner(op_, result_.of.bucket).axes[axis_];
+  for (const tune::Refinement& each : stored) {
+    result_.parts.push_back(
+        {low, each.edge, fmt::format("{} {}", each.record.implementation, each.record.config), 0, 0});
+    low = each.edge + op_.axes[axis_].multiple_of;
+  }
   return result_;
 }
 
@@ -125,22 +142,22 @@ Refinery::Duel Refinery::duel_at(std::int64_t size, bool with_default) const {
   return duel;
 }
 
-store::Record Refinery::record_at_edge(const store::Record& of_bucket) {
-  const Problem at = with_size(result_.edge);
-  const Duel duel = duel_at(result_.edge, true);
+store::Record Refinery::record_of(Part& part, const store::Record& of_bucket) {
+  const Problem at = with_size(part.edge);
+  const Duel duel = duel_at(part.edge, true);
   if (!duel.is_fought())
     throw Error(ErrorKind::wrong_result, fmt::format("at {} the two configs cannot be compared any more: {}",
                                                      spec::to_string(op_, at), duel.timed.front().reason));
-  result_.edge_gain = duel.gain();
+  part.edge_gain = duel.gain();
   const spec::Implementation& implementation = *op_.find(lower_.implementation->name);
   store::Record record = of_bucket;
-  record.key = spec::refined_key(of_bucket.key, op_.axes[axis_].name, result_.edge);
+  record.key = spec::refined_key(of_bucket.key, op_.axes[axis_].name, part.edge);
   record.bucket = spec::to_string(op_, at);
   record.implementation = implementation.name;
   record.config = spec::to_string(implementation, lower_.config);
   record.source_digest = engine::present_source(op_, implementation, at, facts_, lower_.config);
-  record.provenance = tunes_.at(with_size(result_.low)).provenance;
-  record.provenance.strategy += fmt::format(" at {}={}, bisected", op_.axes[axis_].name, result_.low);
+  record.provenance = tunes_.at(with_size(part.low)).provenance;
+  record.provenance.strategy += fmt::format(" at {}={}, bisected", op_.axes[axis_].name, part.low);
   record.baseline_ns = 0;
   record.candidates.clear();
   const tune::Usable usual = tune::default_for(tunes_.op(), at, facts_);
@@ -159,9 +176,8 @@ store::Record Refinery::record_at_edge(const store::Record& of_bucket) {
 }
 
 void Refinery::publish(store::Found<store::Record> of_bucket) {
-  const store::Record lower = record_at_edge(of_bucket.value);
   of_bucket.value.candidates = state_.layers.candidates_of(of_bucket);
-  tune::publish_split(op_, with_size(result_.edge), facts_, state_.arch(), of_bucket.value, lower, state_.cubins);
+  tune::publish_split(op_, facts_, state_.arch(), of_bucket.value, lower_parts_, state_.cubins);
 }
 
 }  // namespace kiln::cli::bench
