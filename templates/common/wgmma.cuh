@@ -53,6 +53,12 @@ __device__ __forceinline__ unsigned long long wgmma_descriptor(unsigned address,
          static_cast<unsigned long long>(leading >> 4) << 16 | (address & 0x3ffff) >> 4;
 }
 
+/// Of what lies `bytes` further on in the same shared memory. Only the low word changes, and by a constant if `bytes` is.
+__device__ __forceinline__ unsigned long long wgmma_descriptor_at(unsigned long long from, unsigned bytes) {
+  const unsigned high = static_cast<unsigned>(from >> 32), low = static_cast<unsigned>(from) + (bytes >> 4);
+  return static_cast<unsigned long long>(high) << 32 | low;
+}
+
 namespace detail {
 
 /// The end of the instruction's name, from k on.

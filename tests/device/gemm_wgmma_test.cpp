@@ -264,6 +264,19 @@ TEST_CASE("gemm_wgmma stores no row past a length on the device") {
   }
 }
 
+TEST_CASE("gemm_wgmma's consumers keep step with each other where rows end before some of their products") {
+  for (const std::uint32_t seed : {0u, 1u, 2u}) {
+    CAPTURE(seed);
+    // A consumer without rows; one with rows for one product of two, and of three; a tile of a cluster without rows.
+    CHECK(error_in<Layout::nt, Shape{128, 64, 3}>({.m = 129, .n = 150, .k = 328, .seed = seed}) == 0);
+    CHECK(error_in<Layout::tn, Shape{256, 64, 2}>({.m = 300, .n = 75, .k = 200, .clusters = 1, .seed = seed}) == 0);
+    CHECK(error_in<Layout::nt, Shape{.tile_m = 192, .tile_n = 64, .stages = 3, .pingpong = true}>(
+              {.m = 250, .n = 150, .k = 200, .seed = seed}) == 0);
+    CHECK(error_in<Layout::nn, Shape{.tile_m = 64, .tile_n = 64, .stages = 3, .cluster_m = 2, .pingpong = true}>(
+              {.m = 130, .n = 150, .k = 200, .seed = seed}) == 0);
+  }
+}
+
 TEST_CASE("gemm_wgmma stores what TMA cannot") {
   CHECK(error_in<Layout::nt, Shape{.tile_m = 64, .tile_n = 96, .stages = 3, .store = 1}>(
             {.m = 70, .n = 101, .k = 72, .seed = 1}) == 0);

@@ -109,12 +109,22 @@ struct Turns {
   }
 };
 
+/// How many of a warpgroup's 64-row products, whose rows of a begin at `first`, are of rows that y has. By a vote, so that
+/// the compiler sees that all lanes agree.
+template <typename Tiles>
+__device__ __forceinline__ int filled_products(const WgmmaWork& work, int first) {
+  if constexpr (Tiles::swap) return Tiles::row_blocks;  // a is w
+  const int product = threadIdx.x % 32, row = work.row + first + product * wgmma_rows;
+  return __popc(__ballot_sync(full_warp, product < Tiles::row_blocks && row < work.rows));
+}
+
 /// Multiplies and hands each tile that is this warpgroup's to `store(sums, work, first)`, `first` being where its rows
 /// of a begin. `scales(work)` gives NoScales or StageScales.
 template <typename Tiles, typename Schedule, typename Scales, typename Store>
 __device__ __forceinline__ void consume(const Ring<Tiles>& ring, const Schedule& schedule, int consumer, Scales scales,
                                         Store store) {
   const int first = Tiles::pingpong ? 0 : consumer * Tiles::row_blocks * wgmma_rows;
+  const auto operands = StageOperands<Tiles>::in(ring, first);
   RingPosition<Tiles::stages> at;
   int turn = 0;
 #pragma unroll 1
@@ -125,17 +135,18 @@ __device__ __forceinline__ void consume(const Ring<Tiles>& ring, const Schedule&
       continue;
     }
     WgmmaSums<Tiles> sums;
+    const int filled = filled_products<Tiles>(work, first);
     const bool more = index + schedule.step() < schedule.count();
     Turns<Tiles>::take(consumer, turn);
     if constexpr (sizeof(typename Tiles::X::T) == 1) {
       const auto of_work = scales(work);
-      promote_products<Tiles>(sums, ring, at, first, work.first_k, work.k_tiles,
+      promote_products<Tiles>(sums, ring, at, operands, work.first_k, work.k_tiles, filled,
                               of_work.at(work.row, work.column, first));
       Turns<Tiles>::pass(consumer, more);
     } else {
-      start_products<Tiles>(sums, ring, at, first, work.k_tiles);
+      const int held = start_filled_products<Tiles>(sums, ring, at, operands, work.k_tiles, filled);
       Turns<Tiles>::pass(consumer, more);
-      finish_products<Tiles>(sums, ring, at);
+      finish_products<Tiles>(sums, ring, held);
     }
     store(sums, work, first);
   }

@@ -68,12 +68,12 @@ struct StageScales {
   }
 };
 
-/// The products of stages `first_k` and on, `k_tiles` of them, times `scales`, of the rows of a from `first` on. All
-/// are done when it returns.
+/// The products of stages `first_k` and on, `k_tiles` of them, times `scales`, of the first `filled` 64-row products as
+/// start_filled_products says. All are done when it returns.
 template <typename Tiles, typename Scales>
 __device__ __forceinline__ void promote_products(WgmmaSums<Tiles>& sums, const Ring<Tiles>& ring,
-                                                 RingPosition<Tiles::stages>& at, int first, int first_k, int k_tiles,
-                                                 const Scales& scales) {
+                                                 RingPosition<Tiles::stages>& at, const StageOperands<Tiles>& operands,
+                                                 int first_k, int k_tiles, int filled, const Scales& scales) {
 #pragma unroll
   for (int i = 0; i < Tiles::row_blocks; ++i) {
 #pragma unroll
@@ -84,19 +84,24 @@ __device__ __forceinline__ void promote_products(WgmmaSums<Tiles>& sums, const R
   for (int tile = 0; tile < k_tiles; ++tile, at.advance()) {
     const auto next = scales.load(first_k + min(tile + 1, k_tiles - 1));
     mbarrier_wait(ring.full(at.slot), at.parity);
+    const StageOperands<Tiles> stage = operands.at(at.slot);
 #pragma unroll
     for (int i = 0; i < Tiles::row_blocks; ++i) {
+      if (i >= filled) break;
       float products[Tiles::B::extent / 2];
       wgmma_fence();
 #pragma unroll
-      for (int step = 0; step < Tiles::k_steps; ++step)
-        multiply_step<Tiles>(products, ring.stage(at.slot), first + i * wgmma_rows, step, step > 0);
+      for (int step = 0; step < Tiles::k_steps; ++step) stage.multiply(products, i, step, step > 0);
       wgmma_commit_group();
       wgmma_wait_group<0>();
       hold(products);
-      if (i == Tiles::row_blocks - 1) ring.release(at.slot);
+      if (i == min(filled, Tiles::row_blocks) - 1) ring.release(at.slot);
 #pragma unroll
       for (int j = 0; j < Tiles::B::extent / 2; ++j) sums[i][j] = fmaf(products[j], factors.of(i, j), sums[i][j]);
+    }
+    if (filled <= 0) {
+      __syncwarp();  // all lanes have seen the stage before one gives it back
+      ring.release(at.slot);
     }
     factors = next;
   }

@@ -53,11 +53,15 @@ struct StagedOperand {
     }
   }
 
-  /// For the product at `step` (32 bytes of k if it is the inner dimension, else as many elements of it) of the rows
-  /// from `first`, a multiple of 64, on.
-  static __device__ __forceinline__ unsigned long long descriptor(unsigned tile, int first, int step) {
-    if constexpr (along_k) return wgmma_descriptor(tile + first * span + step * 32, atom_bytes);
-    return wgmma_descriptor(tile + first / column * column_bytes + step * 2 * atom_bytes, atom_bytes, column_bytes);
+  /// Of a tile's first rows and k.
+  static __device__ __forceinline__ unsigned long long descriptor(unsigned tile) {
+    if constexpr (along_k) return wgmma_descriptor(tile, atom_bytes);
+    return wgmma_descriptor(tile, atom_bytes, column_bytes);
+  }
+  /// Bytes from there to what the product at `step` (32 bytes of k if it is the inner dimension, else as many elements
+  /// of it) of the rows from `first`, a multiple of 64, on takes.
+  static __device__ constexpr int offset(int first, int step) {
+    return along_k ? first * span + step * 32 : first / column * column_bytes + step * 2 * atom_bytes;
   }
 
  private:
@@ -176,49 +180,82 @@ struct RingPosition {
   }
 };
 
-/// One product of a stage: 64 rows of a, from `first` on, by all of b, at `step` of k.
+/// A warpgroup's operands in a stage: of a, its rows.
 template <typename Tiles>
-__device__ __forceinline__ void multiply_step(float (&sums)[Tiles::B::extent / 2], unsigned stage, int first, int step,
-                                              bool accumulates) {
+struct StageOperands {
   using A = typename Tiles::A;
   using B = typename Tiles::B;
-  const unsigned x = stage, w = stage + Tiles::X::bytes;
-  wgmma<typename A::T, typename B::T, B::extent, A::lies, B::lies>(
-      sums, A::descriptor(Tiles::swap ? w : x, first, step), B::descriptor(Tiles::swap ? x : w, 0, step), accumulates);
-}
+  unsigned long long a, b;  // descriptors
 
-/// Starts the products of `k_tiles` stages (at least one), by the rows of a from `first` on; the last are still under
-/// way and their stage still held when this returns.
-template <typename Tiles>
-__device__ __forceinline__ void start_products(WgmmaSums<Tiles>& sums, const Ring<Tiles>& ring,
-                                               RingPosition<Tiles::stages>& at, int first, int k_tiles) {
+  /// In the ring's first stage; `first`: of the rows of a in the tile.
+  static __device__ __forceinline__ StageOperands in(const Ring<Tiles>& ring, int first) {
+    const unsigned x = ring.stage(0), w = x + Tiles::X::bytes;
+    return {A::descriptor((Tiles::swap ? w : x) + A::offset(first, 0)), B::descriptor(Tiles::swap ? x : w)};
+  }
+  __device__ __forceinline__ StageOperands at(int slot) const {
+    return {wgmma_descriptor_at(a, slot * Tiles::stage_bytes), wgmma_descriptor_at(b, slot * Tiles::stage_bytes)};
+  }
+
+  /// The product of 64 of the rows, from row_block * 64 on, by all of b, at `step` of k.
+  __device__ __forceinline__ void multiply(float (&sums)[B::extent / 2], int row_block, int step,
+                                           bool accumulates) const {
+    wgmma<typename A::T, typename B::T, B::extent, A::lies, B::lies>(
+        sums, wgmma_descriptor_at(a, A::offset(row_block * wgmma_rows, step)),
+        wgmma_descriptor_at(b, B::offset(0, step)), accumulates);
+  }
+};
+
+/// Starts the products of `k_tiles` stages (at least one) by the first `row_blocks` times 64 rows; the last are still
+/// under way when this returns, and their stage, whose slot it returns, still held.
+template <typename Tiles, int row_blocks>
+__device__ __forceinline__ int start_products(WgmmaSums<Tiles>& sums, const Ring<Tiles>& ring,
+                                              RingPosition<Tiles::stages>& at, const StageOperands<Tiles>& operands,
+                                              int k_tiles) {
   int held = at.slot;
 #pragma unroll 1
   for (int tile = 0; tile < k_tiles; ++tile) {
     mbarrier_wait(ring.full(at.slot), at.parity);
-    wgmma_fence();
+    if constexpr (row_blocks > 0) {
+      const StageOperands<Tiles> stage = operands.at(at.slot);
+      wgmma_fence();
 #pragma unroll
-    for (int step = 0; step < Tiles::k_steps; ++step) {
+      for (int step = 0; step < Tiles::k_steps; ++step) {
 #pragma unroll
-      for (int i = 0; i < Tiles::row_blocks; ++i)
-        multiply_step<Tiles>(sums[i], ring.stage(at.slot), first + i * wgmma_rows, step, tile + step > 0);
+        for (int i = 0; i < row_blocks; ++i) stage.multiply(sums[i], i, step, tile + step > 0);
+      }
+      wgmma_commit_group();
+      wgmma_wait_group<1>();  // the products of the stage before
+    } else {
+      __syncwarp();  // all lanes have seen the stage before one gives it back
     }
-    wgmma_commit_group();
-    wgmma_wait_group<1>();  // the products of the stage before
     if (tile > 0) ring.release(held);
     held = at.slot;
     at.advance();
   }
+  return held;
+}
+
+/// The same where only the first `filled` of the warpgroup's 64-row products are of rows that y has: leaves out others,
+/// whose sums nothing may be done with. It is decided once a tile, for the compiler keeps products under way only along
+/// a way without branches; and between all, one and none, for each way is a loop to compile.
+template <typename Tiles>
+__device__ __forceinline__ int start_filled_products(WgmmaSums<Tiles>& sums, const Ring<Tiles>& ring,
+                                                     RingPosition<Tiles::stages>& at,
+                                                     const StageOperands<Tiles>& operands, int k_tiles, int filled) {
+  if (filled <= 0) return start_products<Tiles, 0>(sums, ring, at, operands, k_tiles);
+  if constexpr (Tiles::row_blocks > 1) {
+    if (filled == 1) return start_products<Tiles, 1>(sums, ring, at, operands, k_tiles);
+  }
+  return start_products<Tiles, Tiles::row_blocks>(sums, ring, at, operands, k_tiles);
 }
 
 /// Waits for the last products, and gives their stage back.
 template <typename Tiles>
-__device__ __forceinline__ void finish_products(WgmmaSums<Tiles>& sums, const Ring<Tiles>& ring,
-                                                const RingPosition<Tiles::stages>& at) {
+__device__ __forceinline__ void finish_products(WgmmaSums<Tiles>& sums, const Ring<Tiles>& ring, int held) {
   wgmma_wait_group<0>();
 #pragma unroll
   for (int i = 0; i < Tiles::row_blocks; ++i) hold(sums[i]);
-  ring.release(at.slot == 0 ? Tiles::stages - 1 : at.slot - 1);
+  ring.release(held);
 }
 
 }  // namespace kiln::gemm

@@ -57,6 +57,7 @@ void __stwb(T* to, T value) {
 }
 
 inline int __ffs(int bits) { return bits == 0 ? 0 : std::countr_zero(static_cast<unsigned>(bits)) + 1; }
+inline int __popc(unsigned bits) { return std::popcount(bits); }
 
 inline std::size_t __cvta_generic_to_shared(const void* pointer) {
   return emulator::current_block().shared.address_of(pointer);
