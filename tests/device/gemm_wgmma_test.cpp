@@ -23,6 +23,7 @@ struct Shape {
   bool swap = false, pingpong = false;
   int store = 0;
   int splits = 1;
+  bool tail = false;
 };
 
 struct Problem {
@@ -110,31 +111,23 @@ struct Operands {
   }
 };
 
-/// By gemm_wgmma, and gemm_reduce where the shape has splits: the largest distance of y from what is right. Infinite if
-/// anything else was written. x holds NaN past the length.
+/// y by gemm_wgmma, and gemm_reduce where the shape has splits or gemm_wgmma_tail where it has a tail. Whether nothing
+/// was written beside partial sums.
 template <typename T, typename U, typename Config, Layout layout, Shape shape>
-double error_of(const Problem& problem) {
+bool multiply(Operands<T, U, layout, Config>& of, const Problem& problem, const kiln::axis_length& rows) {
   using Out = typename Config::out;
   using Tiles = kiln::gemm::WgmmaTiling<T, U, layout, shape.tile_m, shape.tile_n, shape.stages, shape.cluster_m,
                                         shape.cluster_n, shape.cluster_k, shape.swap, shape.pingpong>;
   using Piece = kiln::gemm::Piece<Tiles>;
-  const std::int64_t m = problem.m, n = problem.n, length = problem.length < 0 ? m : problem.length;
-  const int held = static_cast<int>(length);
-  const kiln::axis_length rows{problem.length < 0 ? nullptr : &held, nullptr, static_cast<int>(m), 0};
-  Operands<T, U, layout, Config> of(m, n, problem.k, shape.store == 1 ? n + 1 : (n + 15) / 8 * 8);
-  poison_rows(of.x, length, of.x_along_k);
-  std::vector<double> right;
-  for (std::int64_t i = 0; i < length * of.results; ++i) right.push_back(of.right(i / of.results, i % of.results));
-  std::vector<double> before;
-  for (std::int64_t i = length * of.results; i < m * of.results; ++i)
-    before.push_back(of.y.value(i / of.results, i % of.results));
-
+  const std::int64_t m = problem.m, n = problem.n;
   const tensor_map x_map = map_of(of.x, Tiles::X::box_rows, 128 / sizeof(T), 128);
   const tensor_map w_map = map_of(of.w, Tiles::W::box_rows, 128 / sizeof(U), 128);
   const tensor_map y_map = shape.store == 0 && sizeof(Out) == 2
                                ? map_of(of.y, Piece::rows, Piece::columns, Piece::columns * sizeof(Out))
                                : x_map;
-  test::Matrix<float> partial(shape.splits * m, n, (n + 7) / 8 * 8);
+  constexpr std::int64_t tile = shape.tile_m * shape.tile_n;
+  test::Matrix<float> partial = shape.tail ? test::Matrix<float>(problem.clusters * Tiles::cluster, tile, tile)
+                                           : test::Matrix<float>(shape.splits * m, (n + 7) / 8 * 8, (n + 7) / 8 * 8);
   const auto tiles =
       static_cast<unsigned>((m + shape.tile_m - 1) / shape.tile_m * ((n + shape.tile_n - 1) / shape.tile_n));
   emulator::launch(
@@ -146,7 +139,7 @@ double error_of(const Problem& problem) {
        .seed = problem.seed},
       [&] {
         gemm_wgmma<T, U, layout, Config, shape.tile_m, shape.tile_n, shape.stages, shape.cluster_m, shape.cluster_n,
-                   shape.cluster_k, shape.swap, shape.pingpong, shape.store, (shape.splits > 1)>(
+                   shape.cluster_k, shape.swap, shape.pingpong, shape.store, (shape.splits > 1), shape.tail>(
             x_map, w_map, y_map, of.y.data(), of.bias.data(), of.residual.data(), of.x_scale.data(), of.w_scale.data(),
             nullptr, partial.data(), rows, n, problem.k, of.y.stride(), of.residual.stride(), of.x_scale.stride(),
             of.w_scale.stride(), 1, 1, 1.0f, 2, problem.by_columns, shape.splits);
@@ -159,8 +152,36 @@ double error_of(const Problem& problem) {
                           of.w_scale.stride(), 1.0f, shape.splits);
     });
   }
+  if constexpr (shape.tail) {
+    constexpr unsigned pieces = tile / (64 * std::min(16, shape.swap ? shape.tile_m : shape.tile_n));
+    constexpr int alignment = shape.store == 0 ? 16 / sizeof(Out) : shape.store;
+    emulator::launch(
+        {.grid = {problem.clusters / 2 * Tiles::cluster * pieces}, .block = {128}, .seed = problem.seed}, [&] {
+          gemm_wgmma_tail<T, Config, shape.tile_m, shape.tile_n, shape.cluster_m, shape.cluster_n, shape.swap,
+                          alignment>(partial.data(), of.y.data(), of.bias.data(), of.residual.data(), of.x_scale.data(),
+                                     of.w_scale.data(), nullptr, rows, n, problem.k, of.y.stride(),
+                                     of.residual.stride(), of.x_scale.stride(), of.w_scale.stride(), 1.0f, 2,
+                                     problem.by_columns, static_cast<int>(problem.clusters));
+        });
+  }
+  return of.y.margins_untouched() && partial.margins_untouched();
+}
 
-  double largest = of.y.margins_untouched() ? 0 : INFINITY;
+/// The largest distance of y from what is right. Infinite if anything else was written. x holds NaN past the length.
+template <typename T, typename U, typename Config, Layout layout, Shape shape>
+double error_of(const Problem& problem) {
+  const std::int64_t m = problem.m, n = problem.n, length = problem.length < 0 ? m : problem.length;
+  const int held = static_cast<int>(length);
+  const kiln::axis_length rows{problem.length < 0 ? nullptr : &held, nullptr, static_cast<int>(m), 0};
+  Operands<T, U, layout, Config> of(m, n, problem.k, shape.store == 1 ? n + 1 : (n + 15) / 8 * 8);
+  poison_rows(of.x, length, of.x_along_k);
+  std::vector<double> right;
+  for (std::int64_t i = 0; i < length * of.results; ++i) right.push_back(of.right(i / of.results, i % of.results));
+  std::vector<double> before;
+  for (std::int64_t i = length * of.results; i < m * of.results; ++i)
+    before.push_back(of.y.value(i / of.results, i % of.results));
+
+  double largest = multiply<T, U, Config, layout, shape>(of, problem, rows) ? 0 : INFINITY;
   for (std::int64_t i = 0; i < m * of.results; ++i) {
     const double found = of.y.value(i / of.results, i % of.results);
     if (i < length * of.results) {
@@ -314,6 +335,81 @@ TEST_CASE("gemm_wgmma multiplies 8-bit floats, each 128 of k summed afresh and s
             flat) == 0);
   CHECK(error_in_8_bits<Scaling::block, Shape{.tile_m = 8, .tile_n = 64, .stages = 3, .swap = true, .splits = 2}>(
             flat) == 0);
+}
+
+// Of bf16, parts have 8 stages of 64 at least.
+constexpr Shape tailed = {.tile_m = 64, .tile_n = 64, .stages = 3, .tail = true};
+constexpr Shape tailed_pingpong = {.tile_m = 64, .tile_n = 64, .stages = 3, .pingpong = true, .tail = true};
+
+TEST_CASE("gemm_wgmma shares the tiles of an unfilled last round along k") {
+  for (const std::uint32_t seed : {0u, 1u}) {
+    CAPTURE(seed);
+    // 6 tiles: all of a round of 20, in 3 parts each; the sixth in 2 or 3; a whole round; 2 rounds, of which none is shared.
+    for (const unsigned clusters : {20u, 5u, 6u, 4u}) {
+      CAPTURE(clusters);
+      CHECK(error_in<Layout::nt, tailed>({.m = 130, .n = 100, .k = 1580, .clusters = clusters, .seed = seed}) == 0);
+    }
+    CHECK(error_in<Layout::nt, tailed_pingpong>({.m = 130, .n = 140, .k = 1100, .clusters = 4, .seed = seed}) == 0);
+    CHECK(error_in<Layout::nt, Shape{.tile_m = 64, .tile_n = 64, .stages = 3, .cluster_m = 2, .tail = true}>(
+              {.m = 330, .n = 100, .k = 1100, .clusters = 4, .seed = seed, .by_columns = 1}) == 0);
+    CHECK(error_in<Layout::nt, Shape{.tile_m = 16, .tile_n = 128, .stages = 4, .swap = true, .tail = true}>(
+              {.m = 19, .n = 300, .k = 1100, .clusters = 5, .seed = seed}) == 0);
+  }
+  CHECK(error_in<Layout::nt, tailed>({.m = 130, .n = 100, .k = 1000, .clusters = 20}) == 0);  // too few stages
+  CHECK(error_in<Layout::tn,
+                 Shape{.tile_m = 192, .tile_n = 64, .stages = 2, .cluster_n = 2, .pingpong = true, .tail = true}>(
+            {.m = 200, .n = 260, .k = 1030, .clusters = 3, .seed = 3}) == 0);
+  CHECK(error_in<Layout::nn, Shape{.tile_m = 256, .tile_n = 64, .stages = 2, .tail = true}, f16>(
+            {.m = 300, .n = 100, .k = 1030, .clusters = 3, .seed = 4}) == 0);
+  CHECK(error_in<Layout::nt, Shape{.tile_m = 64, .tile_n = 96, .stages = 3, .tail = true}>(
+            {.m = 70, .n = 203, .k = 1030, .clusters = 5, .seed = 5}) == 0);
+  CHECK(error_in<Layout::tt, Shape{.tile_m = 64, .tile_n = 128, .stages = 3, .swap = true, .tail = true}>(
+            {.m = 70, .n = 203, .k = 1030, .clusters = 3, .seed = 6}) == 0);
+}
+
+TEST_CASE("what gemm_wgmma shares goes by the length on the device") {
+  for (const std::int64_t length : {0, 1, 64, 65, 128, 129, 200, 260}) {
+    CAPTURE(length);
+    CHECK(error_in<Layout::nt, tailed>({.m = 260, .n = 75, .k = 1040, .length = length, .clusters = 4, .seed = 1}) ==
+          0);
+    CHECK(error_in<Layout::nt, Shape{.tile_m = 64, .tile_n = 64, .stages = 3, .cluster_m = 2, .tail = true}>(
+              {.m = 260, .n = 75, .k = 1040, .length = length, .clusters = 2, .seed = 2}) == 0);
+  }
+}
+
+TEST_CASE("what follows a product follows one in parts") {
+  using Added = Relu<bf16, Scaling::none, Residual::add, Accumulate::yes>;
+  using SwiGlu = Ending<bf16, Activation::swiglu, Residual::none, Scaling::none, Accumulate::no>;
+  const Problem problem = {.m = 130, .n = 102, .k = 1040, .length = 129, .clusters = 5, .seed = 1};
+  CHECK(error_of<bf16, bf16, Added, Layout::nt, tailed>(problem) == 0);
+  CHECK(error_of<bf16, bf16, Relu<bf16>, Layout::nt,
+                 Shape{.tile_m = 64, .tile_n = 64, .stages = 3, .store = 1, .tail = true}>(problem) == 0);
+  CHECK(error_of<bf16, bf16, Relu<float>, Layout::nt,
+                 Shape{.tile_m = 64, .tile_n = 64, .stages = 3, .store = 4, .tail = true}>(problem) == 0);
+  CHECK(error_of<bf16, bf16, SwiGlu, Layout::nt,
+                 Shape{.tile_m = 64, .tile_n = 64, .stages = 3, .store = 8, .tail = true}>(problem) < 0.5);
+
+  const Problem in_8_bits = {.m = 130, .n = 140, .k = 2050, .length = 129, .clusters = 7, .seed = 1};
+  CHECK(error_in_8_bits<Scaling::row, Shape{.tile_m = 128, .tile_n = 64, .stages = 3, .tail = true}>(in_8_bits) == 0);
+  CHECK(error_in_8_bits<Scaling::block, Shape{.tile_m = 128, .tile_n = 64, .stages = 3, .tail = true}>(in_8_bits) == 0);
+}
+
+TEST_CASE("parts of k are added in their order, whatever order blocks run in") {
+  using Exact = Ending<float, Activation::none, Residual::none, Scaling::none, Accumulate::no>;
+  constexpr Shape shape = {.tile_m = 64, .tile_n = 64, .stages = 3, .store = 4, .tail = true};
+  std::vector<double> first;
+  for (const std::uint32_t seed : {0u, 1u, 2u, 3u}) {
+    CAPTURE(seed);
+    const Problem problem = {.m = 70, .n = 70, .k = 2048, .clusters = 16, .seed = seed};
+    Operands<bf16, bf16, Layout::nt, Exact> of(problem.m, problem.n, problem.k, 76);
+    for (std::int64_t i = 0; i < problem.k; ++i)  // products whose sums are rounded
+      of.x.at(69, i) = kiln::from_float<bf16>(std::sin(static_cast<float>(i)) * static_cast<float>(1 << i % 15));
+    CHECK(multiply<bf16, bf16, Exact, Layout::nt, shape>(of, problem, {nullptr, nullptr, 70, 0}));
+    std::vector<double> row;
+    for (std::int64_t i = 0; i < problem.n; ++i) row.push_back(of.y.value(69, i));
+    if (first.empty()) first = row;
+    CHECK(row == first);
+  }
 }
 
 }  // namespace

@@ -170,7 +170,7 @@ TEST_CASE("a limit of the manifest language is said where it is passed") {
   std::string parameters = "vector  = [2, 4, 8]";
   for (char name = 'a'; name < 'h'; ++name) parameters += std::string("\n") + name + " = [1, 2, 3, 4, 5, 6, 7, 8]";
   folder.implementation = testing::replaced(folder.implementation, "vector  = [2, 4, 8]", parameters);
-  check_refused(refusal(folder), "found a search space of more than a million configs before constraints");
+  check_refused(refusal(folder), "found a search space of more than four million configs before constraints");
 
   folder = testing::scale_folder();
   std::string arguments = "args    = [";

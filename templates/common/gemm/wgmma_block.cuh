@@ -15,9 +15,13 @@ struct WgmmaWork {
   int row, column, first_k, k_tiles, split;
   int first_row, rows;  // of x and y, that are the product's
   int plane;            // which product
+  int slot = -1;        // of the parts of tiles that are shared, over all blocks; none where the tile is whole
 };
 
 /// Which work a block has, in which order: that of its cluster, of which it takes the tile or part that its rank says.
+///
+/// Tiles from number `whole` on are shared: each is cut along k into `parts` equal parts, which are pieces of work of
+/// their own. They are all tiles where k is split, and none otherwise, unless share_tail finds some.
 template <typename Tiles>
 class WgmmaSchedule {
  public:
@@ -25,43 +29,64 @@ class WgmmaSchedule {
   __device__ __forceinline__ WgmmaSchedule(int m, long long n, long long k, int splits, int group, bool by_columns,
                                            int products = 1)
       : rank_(Tiles::cluster == 1 ? 0 : static_cast<int>(cluster_block_rank())),
-        parts_(splits * Tiles::cluster_k),
+        whole_(0),
+        parts_(splits),
         rows_(m),
         tiles_m_(ceil_div(ceil_div(m, Tiles::tile_m), Tiles::cluster_m)),
         tiles_n_(ceil_div(ceil_div(n, Tiles::tile_n), Tiles::cluster_n)),
         k_tiles_(ceil_div(k, Tiles::tile_k)),
-        splits_(splits),
         products_(products),
         group_(group),
         by_columns_(by_columns) {}
 
+  /// `clusters` take tiles in turns, one product's. If those of the last round leave half of them idle or more, shares
+  /// these tiles among all.
+  __device__ __forceinline__ void share_tail(int clusters) {
+    const int tail = tiles() % clusters;
+    parts_ = tail == 0 ? 1 : min(min(clusters / tail, most_parts), k_tiles_ / least_stages);
+    whole_ = parts_ > 1 ? tiles() - tail : tiles();
+  }
+
   __device__ __forceinline__ int first() const { return static_cast<int>(blockIdx.x) / Tiles::cluster; }
   __device__ __forceinline__ int step() const { return static_cast<int>(gridDim.x) / Tiles::cluster; }
-  __device__ __forceinline__ int count() const { return tiles_m_ * tiles_n_ * splits_ * products_; }
+  __device__ __forceinline__ int count() const { return whole_ + shared() * parts_; }
+  __device__ __forceinline__ int whole() const { return whole_; }
+  __device__ __forceinline__ int shared() const { return tiles() - whole_; }
+  __device__ __forceinline__ int parts() const { return parts_; }
 
-  __device__ __forceinline__ WgmmaWork at(int index) const {
-    const int plane = Tiles::y_planes ? index / (tiles_m_ * tiles_n_ * splits_) : 0;
-    index -= plane * tiles_m_ * tiles_n_ * splits_;
-    const int split = index % splits_, part = split * Tiles::cluster_k + (Tiles::cluster_k == 1 ? 0 : rank_);
-    const TileIndex tile = of_cluster(index / splits_);
-    const int m = tile.m * Tiles::cluster_m + (Tiles::cluster_m == 1 ? 0 : rank_);
-    const int n = tile.n * Tiles::cluster_n + (Tiles::cluster_n == 1 ? 0 : rank_);
-    const int first_k = share(part), end_k = share(part + 1);
-    return {m * Tiles::tile_m, n * Tiles::tile_n, first_k, end_k - first_k, split, 0, rows_, plane};
+  __device__ __forceinline__ WgmmaWork at(int index) const { return at(index, rank_); }
+  __device__ __forceinline__ WgmmaWork at(int index, int rank) const {
+    const int over = index - whole_, parts = over < 0 ? 1 : parts_, split = over < 0 ? 0 : over % parts;
+    const int tile_index = over < 0 ? index : whole_ + over / parts;
+    const int plane = Tiles::y_planes ? tile_index / (tiles_m_ * tiles_n_) : 0;
+    const TileIndex tile = of_cluster(tile_index - plane * tiles_m_ * tiles_n_);
+    const int m = tile.m * Tiles::cluster_m + (Tiles::cluster_m == 1 ? 0 : rank);
+    const int n = tile.n * Tiles::cluster_n + (Tiles::cluster_n == 1 ? 0 : rank);
+    const int part = split * Tiles::cluster_k + (Tiles::cluster_k == 1 ? 0 : rank);
+    const int first_k = share(part, parts), end_k = share(part + 1, parts);
+    const int slot = over < 0 ? -1 : over * Tiles::shares + (Tiles::shares == 1 ? 0 : rank);
+    return {m * Tiles::tile_m, n * Tiles::tile_n, first_k, end_k - first_k, split, 0, rows_, plane, slot};
   }
 
  private:
+  // Of a shared tail: shorter parts take less time than their sums take to be stored and read, and more of them wait
+  // longer in the second pass than they save here.
+  static constexpr int least_stages = 8, most_parts = 16;
+
   static __device__ __forceinline__ int ceil_div(long long a, int b) { return static_cast<int>((a + b - 1) / b); }
 
+  __device__ __forceinline__ int tiles() const { return tiles_m_ * tiles_n_ * products_; }
   __device__ __forceinline__ TileIndex of_cluster(int index) const {
     if (!by_columns_) return tile_in_bands(index, tiles_m_, tiles_n_, group_);
     const TileIndex turned = tile_in_bands(index, tiles_n_, tiles_m_, group_);
     return {turned.n, turned.m};
   }
   /// The first stage of a part. Parts are no more than stages, so none is empty.
-  __device__ __forceinline__ int share(int part) const { return k_tiles_ * part / parts_; }
+  __device__ __forceinline__ int share(int part, int parts) const {
+    return k_tiles_ * part / (parts * Tiles::cluster_k);
+  }
 
-  int rank_, parts_, rows_, tiles_m_, tiles_n_, k_tiles_, splits_, products_, group_;
+  int rank_, whole_, parts_, rows_, tiles_m_, tiles_n_, k_tiles_, products_, group_;
   bool by_columns_;
 };
 

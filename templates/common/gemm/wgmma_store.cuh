@@ -260,26 +260,32 @@ struct SumsPiece {
   }
 };
 
-/// Hands the warpgroup's part of the tile at (row, column) to `ending` by 8 neighbours, as `ending.store(row, column,
-/// terms, sums)`.
+/// Hands a piece of sums at (row, column), which all of the warpgroup have put there, to `ending` by 8 neighbours, as
+/// `ending.store(row, column, terms, sums)`.
+template <typename Tiles, typename Ending>
+__device__ __forceinline__ void store_piece(const float* piece, int row, int column, const Ending& ending) {
+  using Sums = SumsPiece<Tiles>;
+  const int group = warpgroup_thread() % Sums::groups;  // the same in every row
+  const auto terms = ending.template terms<8>(column + group * 8);
+#pragma unroll 1
+  for (int i = warpgroup_thread() / Sums::groups; i < Piece<Tiles>::rows; i += warpgroup / Sums::groups) {
+    float values[8];
+    Sums::get(values, piece, i, group);
+    ending.template store<8>(row + i, column + group * 8, terms, values);
+  }
+}
+
+/// Stores the warpgroup's part of the tile at (row, column) by threads, piece by piece.
 template <typename Tiles, typename Ending>
 __device__ __forceinline__ void store_directly(const WgmmaSums<Tiles>& sums, char* staging, int row, int column,
                                                int first, const Ending& ending) {
-  using Sums = SumsPiece<Tiles>;
   float* const piece = reinterpret_cast<float*>(staging);
   for_each_piece<Tiles>(sums, row, column, first, [&](int at_row, int at_column, const float* fragments) {
     if (at_row >= ending.rows || at_column >= ending.columns) return;
     warpgroup_sync();  // all have read the piece before
-    Sums::put(piece, fragments);
+    SumsPiece<Tiles>::put(piece, fragments);
     warpgroup_sync();
-    const int group = warpgroup_thread() % Sums::groups;  // the same in every row
-    const auto terms = ending.template terms<8>(at_column + group * 8);
-#pragma unroll 1
-    for (int i = warpgroup_thread() / Sums::groups; i < Piece<Tiles>::rows; i += warpgroup / Sums::groups) {
-      float values[8];
-      Sums::get(values, piece, i, group);
-      ending.template store<8>(at_row + i, at_column + group * 8, terms, values);
-    }
+    store_piece<Tiles>(piece, at_row, at_column, ending);
   });
 }
 

@@ -10,13 +10,13 @@ namespace {
 
 /// The template arguments, in their order from the tile on.
 struct Shape {
-  std::int64_t tile_m, tile_n, stages, cluster_m, cluster_n, cluster_k, swap, pingpong, store, split;
+  std::int64_t tile_m, tile_n, stages, cluster_m, cluster_n, cluster_k, swap, pingpong, store, split, tail;
 
   static Shape read(const Invocation& call) {
     Shape shape{};
     std::size_t at = 4;
     for (std::int64_t* each : {&shape.tile_m, &shape.tile_n, &shape.stages, &shape.cluster_m, &shape.cluster_n,
-                               &shape.cluster_k, &shape.swap, &shape.pingpong, &shape.store, &shape.split})
+                               &shape.cluster_k, &shape.swap, &shape.pingpong, &shape.store, &shape.split, &shape.tail})
       *each = call.template_integer(at++);
     return shape;
   }
@@ -45,10 +45,18 @@ void check_launch(const Invocation& call, const Shape& shape, std::int64_t tiles
           CUDA_ERROR_ILLEGAL_ADDRESS);
 }
 
+/// Parts of the last round's tiles: as many as share_tail of templates/common/gemm/wgmma_block.cuh makes, or 1.
+std::int64_t parts_of_tail(const Shape& shape, std::int64_t tiles, std::int64_t blocks, std::int64_t stages) {
+  const std::int64_t tail = shape.tail != 0 ? tiles % blocks : 0;
+  return tail == 0 ? 1 : std::max<std::int64_t>(1, std::min({blocks / tail, stages / 8, std::int64_t{16}}));
+}
+
 /// By how evenly the tiles fall to the blocks, and how well a tile reuses what it loads.
-double efficiency(const Invocation& call, const Shape& shape, std::int64_t works) {
-  const std::int64_t blocks = call.geometry.grid[0], turns = ceil_div(works * shape.cluster_k, blocks);
-  const double busy = static_cast<double>(works * shape.cluster_k) / static_cast<double>(turns * blocks) *
+double efficiency(const Invocation& call, const Shape& shape, std::int64_t works, std::int64_t tail_parts) {
+  const std::int64_t blocks = call.geometry.grid[0];
+  const double turns = tail_parts > 1 ? static_cast<double>(works / blocks) + 1 / static_cast<double>(tail_parts)
+                                      : static_cast<double>(ceil_div(works * shape.cluster_k, blocks));
+  const double busy = static_cast<double>(works * shape.cluster_k) / (turns * static_cast<double>(blocks)) *
                       std::min(1.0, static_cast<double>(blocks) / static_cast<double>(call.settings.multiprocessors));
   const double reuse = static_cast<double>(shape.tile_m * shape.tile_n) /
                        static_cast<double>(shape.tile_m + shape.tile_n) / 86;  // 1 for 128 x 256
@@ -57,8 +65,8 @@ double efficiency(const Invocation& call, const Shape& shape, std::int64_t works
 
 }  // namespace
 
-// gemm_wgmma<T, U, layout, Ending, tile_m, tile_n, stages, cluster_m, cluster_n, cluster_k, swap, pingpong, store, split>(maps of x, w, y, y,
-// bias, residual, scales, float* partial, length of m, n, k, distances without those of x and w, scale, int group, by_columns, splits)
+// gemm_wgmma<T, U, layout, Ending, tile_m, tile_n, stages, cluster_m, cluster_n, cluster_k, swap, pingpong, store, split, tail>(maps of x, w, y,
+// y, bias, residual, scales, float* partial, length of m, n, k, distances without those of x and w, scale, int group, by_columns, splits)
 Traffic gemm_wgmma(const Invocation& call) {
   const Shape shape = Shape::read(call);
   Product product{Ending::read(call, 3), call.template_integer(2), call.type_argument(0), call.type_argument(1)};
@@ -86,12 +94,33 @@ Traffic gemm_wgmma(const Invocation& call) {
   }
   const std::int64_t tiles = ceil_div(product.m, shape.tile_m) * ceil_div(product.n, shape.tile_n);
   check_launch(call, shape, tiles, splits);
+  const std::int64_t parts =
+      parts_of_tail(shape, tiles, call.geometry.grid[0], ceil_div(product.k, 128 / element_bytes(product.x_type)));
+  if (parts > 1) (void)call.required<float>(9, call.geometry.grid[0] * shape.tile_m * shape.tile_n);
   if (shape.split != 0) {
     product.write_partial(call, call.value<CUdeviceptr>(9), splits, ceil_div(product.k, splits));
   } else {
     product.run(call, product.ending.out);
   }
-  return product.traffic(efficiency(call, shape, tiles * splits));
+  return product.traffic(efficiency(call, shape, tiles * splits, parts));
+}
+
+// gemm_wgmma_tail<T, Ending, tile_m, tile_n, cluster_m, cluster_n, swap, alignment>(const float* partial, y, bias, residual, scales, length of
+// m, n, k, y_stride, residual_stride, x_scale_stride, w_scale_stride, scale, int group, by_columns, clusters)
+//
+// gemm_wgmma has written y whole; this is the time that the pass takes, and what it asks of its launch.
+Traffic gemm_wgmma_tail(const Invocation& call) {
+  const std::int64_t tile_m = call.template_integer(2), tile_n = call.template_integer(3),
+                     cluster_m = call.template_integer(4), cluster_n = call.template_integer(5),
+                     narrow = call.template_integer(6) != 0 ? tile_m : tile_n;
+  const std::int64_t m = call.length(7), n = call.integer(8), clusters = call.value<int>(17);
+  const std::int64_t tiles = ceil_div(m, tile_m * cluster_m) * ceil_div(n, tile_n * cluster_n);
+  const std::int64_t tail = tiles % clusters * 2 <= clusters ? tiles % clusters * cluster_m * cluster_n : 0;
+  const std::int64_t pieces = tile_m * tile_n / (64 * std::min<std::int64_t>(narrow, 16));
+  require(call.geometry.blocks() >= tail * pieces && call.geometry.block[0] == 128, CUDA_ERROR_LAUNCH_FAILED);
+  const std::int64_t floats = clusters * cluster_m * cluster_n * tile_m * tile_n;
+  (void)call.required<float>(0, floats);
+  return Traffic{tail == 0 ? 0.0 : static_cast<double>(floats) * 4, 0, 0.8};
 }
 
 }  // namespace fake_cuda
