@@ -50,7 +50,7 @@ struct Wgmma {
          .seed = seed},
         [&] {
           gemm_wgmma<T, T, Layout::nt, Config, shape.tile_m, shape.tile_n, WgmmaShape::stages, shape.cluster_m, 1,
-                     shape.cluster_k, shape.swap, shape.pingpong, stored, (shape.splits > 1)>(
+                     shape.cluster_k, shape.swap, shape.pingpong, stored, (shape.splits > 1), false>(
               x_map, w_map, y_map, p.y.data(), p.bias(), p.residual.data(), p.x_scale.data(), p.w_scale.data(),
               &p.y_scale, partial.data(), p.rows(), p.n, p.k, p.y_stride, p.y_stride, 1, 1, 1, 1, p.scale, 2, 0,
               shape.splits);
