@@ -1,6 +1,8 @@
 // The length of an axis that op.toml declares on_device: given by the launch, or held in device memory until the kernel runs.
 #pragma once
 
+#include "common/dependent_launch.cuh"
+
 namespace kiln {
 
 /// What `{ length = "axis" }` passes. Grids, strides and workspaces are sized by the bound; what lies past the length is neither read into
@@ -11,9 +13,10 @@ struct axis_length {
   int bound;
   int unused;
 
-  /// Between 0 and the bound. Any thread may call it, once the predecessor's writes may be seen (wait_for_predecessor).
+  /// Between 0 and the bound. Any thread may call it; where the length is in memory, it waits for the predecessor.
   __device__ __forceinline__ int read() const {
     if (on_device == nullptr) return bound;
+    wait_for_predecessor();
     const int length = *static_cast<const volatile int*>(on_device);
     if (length < 0 || length > bound) tell(length);
     return min(max(length, 0), bound);

@@ -56,7 +56,10 @@ __global__ void __launch_bounds__(
   using namespace kiln::gemm;
   using Tiles = WgmmaTiling<T, U, layout, tile_m, tile_n, stages, 1, 1, 1, swap, pingpong, false, true>;
   using Epilogue = epilogue<Config, stored == 0 ? 16 / sizeof(typename Config::out) : stored>;
-  const auto make_schedule = [&] { return GroupedSchedule<Tiles>(offsets, groups, rows.read(), n, k, band); };
+  const auto make_schedule = [&] {
+    kiln::wait_for_predecessor();  // for the offsets
+    return GroupedSchedule<Tiles>(offsets, groups, rows.read(), n, k, band);
+  };
   const auto ending_of = [&](const WgmmaWork& work) {
     const Epilogue all = {
         y,     bias, residual, x_scale, w_scale, y_scale, y_stride, residual_stride, x_scale_stride, w_scale_stride,

@@ -9,9 +9,12 @@ struct TileIndex {
 
 /// Bands of `group` rows of tiles, walked column by column, so that tiles that run together share x and w in L2.
 __device__ __forceinline__ TileIndex tile_in_bands(int index, int tiles_m, int tiles_n, int group) {
-  const int band = index / (group * tiles_n), first = band * group, within = index - first * tiles_n;
+  // Without signs, which division would have to look at.
+  const unsigned in_band = static_cast<unsigned>(group) * static_cast<unsigned>(tiles_n);
+  const int first = static_cast<int>(static_cast<unsigned>(index) / in_band) * group, within = index - first * tiles_n;
   const int height = min(group, tiles_m - first);
-  return {first + within % height, within / height};
+  const int column = static_cast<int>(static_cast<unsigned>(within) / static_cast<unsigned>(height));
+  return {first + within - column * height, column};
 }
 
 }  // namespace kiln::gemm

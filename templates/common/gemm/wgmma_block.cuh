@@ -90,15 +90,15 @@ class WgmmaSchedule {
   bool by_columns_;
 };
 
-/// Copies the stages of all of the block's work to the ring. For one warp, of which one thread copies.
+/// Copies the stages of all of the block's work to the ring, from `work` on, which is that at schedule.first() if there
+/// is any. For one warp, of which one thread copies.
 template <typename Tiles, typename Schedule>
 __device__ __forceinline__ void produce(const tensor_map* x_map, const tensor_map* w_map, const Ring<Tiles>& ring,
-                                        const Schedule& schedule) {
+                                        const Schedule& schedule, WgmmaWork work) {
   const bool copies = elect_one();
   const int rank = Tiles::shares == 1 ? 0 : static_cast<int>(cluster_block_rank());
   RingPosition<Tiles::stages> at;
-  for (int index = schedule.first(); index < schedule.count(); index += schedule.step()) {
-    const WgmmaWork work = schedule.at(index);
+  for (int index = schedule.first(); index < schedule.count();) {
 #pragma unroll 1
     for (int tile = 0; copies && tile < work.k_tiles; ++tile, at.advance()) {
       const int k = (work.first_k + tile) * Tiles::tile_k;
@@ -109,6 +109,8 @@ __device__ __forceinline__ void produce(const tensor_map* x_map, const tensor_ma
       Tiles::W::load(stage + Tiles::X::bytes, w_map, full, work.column, k, work.plane, rank);
     }
     __syncwarp();
+    index += schedule.step();
+    if (index < schedule.count()) work = schedule.at(index);
   }
   if constexpr (Tiles::shares > 1) {
     // Warps of the other block have yet to say here that they have read the last stages: until then this block must not
@@ -124,9 +126,9 @@ template <typename Tiles>
 struct Turns {
   static constexpr int first_barrier = 3, threads = 2 * warpgroup;
 
-  /// Before the block's tile number `turn`, of which the first waits for nobody.
-  static __device__ __forceinline__ void take(int consumer, int turn) {
-    if (Tiles::pingpong && turn > 0) named_barrier_sync(first_barrier + consumer, threads);
+  /// Before a tile; the block's first waits for nobody.
+  static __device__ __forceinline__ void take(int consumer, bool first_of_block) {
+    if (Tiles::pingpong && !first_of_block) named_barrier_sync(first_barrier + consumer, threads);
   }
   /// After its last product is under way, if there is a next tile.
   static __device__ __forceinline__ void pass(int consumer, bool more) {
@@ -143,37 +145,60 @@ __device__ __forceinline__ int filled_products(const WgmmaWork& work, int first)
   return __popc(__ballot_sync(full_warp, product < Tiles::row_blocks && row < work.rows));
 }
 
+/// The same. By reductions over the warp, so that the compiler sees that all lanes agree where the tile lies, as copies
+/// take it.
+__device__ __forceinline__ WgmmaWork agreed(WgmmaWork work) {
+  work.row = __reduce_max_sync(full_warp, work.row);
+  work.column = __reduce_max_sync(full_warp, work.column);
+  work.first_row = __reduce_max_sync(full_warp, work.first_row);
+  work.plane = __reduce_max_sync(full_warp, work.plane);
+  return work;
+}
+
 /// Multiplies and hands each tile that is this warpgroup's to `store(sums, work, first)`, `first` being where its rows
-/// of a begin. `scales(work)` gives NoScales or StageScales.
+/// of a begin. `work` is that at schedule.first() if there is any; `scales(work)` gives NoScales or StageScales.
 template <typename Tiles, typename Schedule, typename Scales, typename Store>
-__device__ __forceinline__ void consume(const Ring<Tiles>& ring, const Schedule& schedule, int consumer, Scales scales,
-                                        Store store) {
+__device__ __forceinline__ void consume(const Ring<Tiles>& ring, const Schedule& schedule, int consumer, WgmmaWork work,
+                                        Scales scales, Store store) {
   const int first = Tiles::pingpong ? 0 : consumer * Tiles::row_blocks * wgmma_rows;
   const auto operands = StageOperands<Tiles>::in(ring, first);
   RingPosition<Tiles::stages> at;
-  int turn = 0;
+  int index = schedule.first();
+  bool more = index < schedule.count();
+  const auto move_on = [&] {
+    index += schedule.step();
+    more = index < schedule.count();
+    if (more) work = agreed(schedule.at(index));
+  };
+  work = agreed(work);
+  if (Tiles::pingpong && consumer == 1) {  // the other's tile comes first
+    at.advance(work.k_tiles);
+    move_on();
+  }
 #pragma unroll 1
-  for (int index = schedule.first(); index < schedule.count(); index += schedule.step(), ++turn) {
-    const WgmmaWork work = schedule.at(index);
-    if (Tiles::pingpong && turn % 2 != consumer) {
-      at.advance(work.k_tiles);
-      continue;
-    }
+  for (bool first_of_block = consumer == 0; more; first_of_block = false) {
+    const WgmmaWork now = work;
     WgmmaSums<Tiles> sums;
-    const int filled = filled_products<Tiles>(work, first);
-    const bool more = index + schedule.step() < schedule.count();
-    Turns<Tiles>::take(consumer, turn);
+    const int filled = filled_products<Tiles>(now, first);
+    Turns<Tiles>::take(consumer, first_of_block);
+    int held = 0;
     if constexpr (sizeof(typename Tiles::X::T) == 1) {
-      const auto of_work = scales(work);
-      promote_products<Tiles>(sums, ring, at, operands, work.first_k, work.k_tiles, filled,
-                              of_work.at(work.row, work.column, first));
-      Turns<Tiles>::pass(consumer, more);
+      const auto of_tile = scales(now);
+      promote_products<Tiles>(sums, ring, at, operands, now.first_k, now.k_tiles, filled,
+                              of_tile.at(now.row, now.column, first));
     } else {
-      const int held = start_filled_products<Tiles>(sums, ring, at, operands, work.k_tiles, filled);
-      Turns<Tiles>::pass(consumer, more);
-      finish_products<Tiles>(sums, ring, held);
+      held = start_filled_products<Tiles>(sums, ring, at, operands, now.k_tiles, filled);
     }
-    store(sums, work, first);
+    Turns<Tiles>::pass(consumer, index + schedule.step() < schedule.count());
+
+    // While the last products are under way: the divisions that tell where the next tile lies take as long as some.
+    move_on();
+    if (Tiles::pingpong) {
+      at.advance(work.k_tiles);
+      move_on();
+    }
+    if constexpr (sizeof(typename Tiles::X::T) == 2) finish_products<Tiles>(sums, ring, held);
+    store(sums, now, first);
   }
 }
 
@@ -189,16 +214,6 @@ __device__ __forceinline__ void take_registers(bool produces) {
   }
 }
 
-template <typename Tiles>
-__device__ __forceinline__ void sync_cluster() {
-  if constexpr (Tiles::cluster > 1) {
-    cluster_arrive_relaxed();
-    cluster_wait();
-  } else {
-    __syncthreads();
-  }
-}
-
 /// What a warpgroup stores its tiles through.
 struct WgmmaStaging {
   char* ring;    // of the block, which cluster_k takes once it is read
@@ -210,7 +225,8 @@ template <typename Tiles>
 inline constexpr int staging_bytes = Tiles::consumers* Piece<Tiles>::staging_bytes;
 
 /// A block of a kernel: makes the ring, waits for the kernel before, and multiplies what `make_schedule()` gives it, as
-/// `consume` says; store(sums, work, first, staging).
+/// `consume` says; store(sums, work, first, staging). What make_schedule reads of memory it waits for itself: the other
+/// blocks of the cluster, and the kernel before, take their time while divisions tell where the first tile lies.
 template <typename Tiles, typename MakeSchedule, typename Scales, typename Store>
 __device__ __forceinline__ void wgmma_block(const tensor_map* x_map, const tensor_map* w_map,
                                             MakeSchedule make_schedule, Scales scales, Store store) {
@@ -221,22 +237,30 @@ __device__ __forceinline__ void wgmma_block(const tensor_map* x_map, const tenso
     prefetch_tensormap(w_map);
     ring.make_barriers();
   }
-  sync_cluster<Tiles>();
+  __syncwarp();
+  if constexpr (Tiles::cluster > 1) cluster_arrive_relaxed();
+  const auto schedule = make_schedule();
+  WgmmaWork work = {};
+  if (schedule.first() < schedule.count()) work = schedule.at(schedule.first());
+  if constexpr (Tiles::cluster > 1) {
+    cluster_wait();
+  } else {
+    __syncthreads();
+  }
   wait_for_predecessor();
   launch_dependents();
 
-  const auto schedule = make_schedule();
   const int of_block = __shfl_sync(full_warp, threadIdx.x / warpgroup, 0);  // seen to be the same in all lanes
   take_registers<Tiles>(of_block == 0);
   if (of_block == 0) {
-    if (threadIdx.x < 32) produce<Tiles>(x_map, w_map, ring, schedule);
+    if (threadIdx.x < 32) produce<Tiles>(x_map, w_map, ring, schedule, work);
     return;
   }
   const int consumer = of_block - 1;
   WgmmaStaging staging = {shared, shared + Ring<Tiles>::bytes + consumer * Piece<Tiles>::staging_bytes, 0};
-  consume<Tiles>(ring, schedule, consumer, scales, [&](const WgmmaSums<Tiles>& sums, const WgmmaWork& work, int first) {
-    store(sums, work, first, staging);
-  });
+  consume<Tiles>(
+      ring, schedule, consumer, work, scales,
+      [&](const WgmmaSums<Tiles>& sums, const WgmmaWork& of_tile, int first) { store(sums, of_tile, first, staging); });
   tma_store_wait<0>();  // y is written, and the staging read, before the block ends
 }
 

@@ -6,6 +6,7 @@
 #include <cmath>
 #include <cstddef>
 #include <cstring>
+#include <limits>
 #include <type_traits>
 
 #include "emulator/machine.hpp"
@@ -142,6 +143,16 @@ T __shfl_up_sync(unsigned mask, T value, int by, int width = 32) {
 template <typename T>
 T __shfl_down_sync(unsigned mask, T value, int by, int width = 32) {
   return emulator::shuffled(mask, value, width, [=](int lane) { return lane + by; });
+}
+inline int __reduce_max_sync(unsigned mask, int value) {
+  emulator::meet_in_warp("redux.sync", mask, value, [](const auto& lanes) {
+    int most = std::numeric_limits<int>::min();
+    for (const int* each : lanes) most = each == nullptr ? most : std::max(most, *each);
+    for (int* each : lanes) {
+      if (each != nullptr) *each = most;
+    }
+  });
+  return value;
 }
 inline unsigned __ballot_sync(unsigned mask, bool vote) {
   struct Lane {
