@@ -117,6 +117,7 @@ enum class Unit : std::uint8_t {
   instruction,  // of one thread
   fma,          // multiplications and additions of the ordinary cores
   mma,          // the same of the tensor cores, by mma.sync on 16-bit types
+  wgmma,        // and by wgmma
 };
 
 /// What a pass really does, padding and repetition included: all blocks together unless said otherwise. Only estimates of its
@@ -129,6 +130,7 @@ struct PassModel {
   std::optional<Expression> memory_bytes;     // between L2 and memory
   std::optional<Expression> shared_bytes;     // in and out of shared memory
   std::optional<Expression> bytes_in_flight;  // of one block: the reads that it has under way at once
+  std::optional<Expression> round_trips;      // of one block: how often it waits with nothing to do
   std::optional<Expression> registers;        // of one thread
 };
 

@@ -27,12 +27,15 @@ constexpr std::int64_t reserved_shared = 1024;  // of each block, by the system,
 constexpr std::int64_t register_granule = 8;    // registers of a thread are given in eights
 constexpr std::int64_t most_registers = 255;
 constexpr std::int64_t most_resident = 32;  // of a multiprocessor (CUDA C++ Programming Guide)
+// A cluster lies within a GPC, whose multiprocessors are some 16, in pairs; which of them are off differs from device to device.
+constexpr std::int64_t of_gpc = 16, of_pair = 2;
 
 /// What one block of a pass does, and how many there are.
 struct BlockWork {
-  std::int64_t blocks = 1, threads = 1, resident = 1;
+  std::int64_t blocks = 1, threads = 1, cluster = 1, resident = 1;
   spec::Unit unit = spec::Unit::fma;
-  double operations = 0, read = 0, written = 0, memory = 0, shared = 0, in_flight = 1;
+  double operations = 0, read = 0, written = 0, shared = 0, in_flight = 1, round_trips = 1;
+  double distinct = 0, memory = 0;  // bytes of lines that no other block moves, and of those between L2 and memory
 };
 
 struct Limit {
@@ -57,11 +60,15 @@ Time joint(const std::array<Limit, N>& limits) {
 // Warps that keep a multiprocessor's four partitions busy: one each for the tensor cores, two where instructions wait for each
 // other, as an arithmetic instruction's result takes four clocks and about half of them are independent.
 double share_of_rate(spec::Unit unit, double threads) {
-  return std::min(1.0, threads / (unit == spec::Unit::mma ? 128 : 256));
+  return std::min(1.0, threads / (unit == spec::Unit::mma || unit == spec::Unit::wgmma ? 128 : 256));
 }
 
+// Before a block's first bytes and after its last.
+double waiting_ns(const BlockWork& work, double latency_ns) { return block_start_ns + work.round_trips * latency_ns; }
+
+/// `first`: nothing of a wave before is under way while its blocks wait.
 Time wave(const BlockWork& work, const spec::DeviceFacts& device, const Throughput& rates, double latency_ns,
-          std::int64_t blocks) {
+          std::int64_t blocks, bool first) {
   const auto multiprocessors = static_cast<double>(device.sm_count());
   const double active = std::min(static_cast<double>(blocks), multiprocessors);
   const double each = std::ceil(static_cast<double>(blocks) / multiprocessors);  // blocks of the busiest
@@ -69,33 +76,44 @@ Time wave(const BlockWork& work, const spec::DeviceFacts& device, const Throughp
   const auto threads = static_cast<double>(work.threads);
   const double rate = rates.of(work.unit);
 
-  const Time together =
-      joint(std::array{Limit{each * work.operations / (rate * share_of_rate(work.unit, each * threads)), "computation"},
-                       Limit{each * work.shared / rates.shared_bytes, "shared memory"},
-                       Limit{each * (work.read + work.written) / l2_rate, "L2"},
-                       Limit{active * each * work.memory / rates.device_memory_bytes, "memory"}});
+  // What several multiprocessors read at once, as blocks that multiply by the same matrix do, L2 sends once: then their ports alone
+  // are the limit.
+  Time together = joint(std::array{
+      Limit{each * work.operations / (rate * share_of_rate(work.unit, each * threads)), "computation"},
+      Limit{each * work.shared / rates.shared_bytes, "shared memory"},
+      Limit{each * std::max((work.read + work.written) / rates.l2_port_bytes, work.distinct / l2_rate), "L2"},
+      Limit{active * each * work.memory / rates.device_memory_bytes, "memory"}});
+  if (first) together.ns += waiting_ns(work, latency_ns);
   const Time streaming = joint(
       std::array{Limit{work.operations / (rate * share_of_rate(work.unit, threads)), "computation"},
                  Limit{work.shared / rates.shared_bytes, "shared memory"}, Limit{work.read / rates.l2_port_bytes, "L2"},
                  Limit{work.read / work.in_flight * latency_ns, "latency"}});
   // Blocks of a wave end together, and so write together.
   const double writing = each * work.written * (1 / l2_rate + active / rates.device_memory_bytes);
-  const double alone = block_start_ns + latency_ns + streaming.ns + writing;
+  const double alone = waiting_ns(work, latency_ns) + streaming.ns + writing;
   if (together.ns >= alone) return together;
   return {alone, streaming.ns > alone / 2 ? streaming.limit : "latency"};
 }
 
+// Multiprocessors that clusters can fill: of each GPC, half a cluster's pairs are left on average.
+std::int64_t within_clusters(std::int64_t multiprocessors, std::int64_t cluster) {
+  return std::max(cluster,
+                  multiprocessors - multiprocessors / of_gpc * std::max<std::int64_t>(cluster - of_pair, 0) / 2);
+}
+
 Time of_pass(const BlockWork& work, const spec::DeviceFacts& device, const Throughput& rates, double latency_ns) {
-  const std::int64_t at_once = device.sm_count() * work.resident;
+  const std::int64_t at_once = within_clusters(device.sm_count(), work.cluster) * work.resident;
   const std::int64_t full = work.blocks / at_once, rest = work.blocks % at_once;
   Time time;
   if (full > 0) {
-    time = wave(work, device, rates, latency_ns, at_once);
-    time.ns *= static_cast<double>(full);
+    time = wave(work, device, rates, latency_ns, at_once, true);
+    if (full > 1) time.ns += static_cast<double>(full - 1) * wave(work, device, rates, latency_ns, at_once, false).ns;
   }
-  if (rest == 0) return time;
-  const Time tail = wave(work, device, rates, latency_ns, rest);
-  return {time.ns + tail.ns, tail.ns > time.ns ? tail.limit : time.limit};
+  if (rest > 0) {
+    const Time tail = wave(work, device, rates, latency_ns, rest, full == 0);
+    time = {time.ns + tail.ns, tail.ns > time.ns ? tail.limit : time.limit};
+  }
+  return time;
 }
 
 /// Evaluates expressions at one problem and config; `ok` turns false when one has no value.
@@ -139,6 +157,7 @@ BlockWork work_of(const spec::Op& op, const spec::Pass& pass, bool first, const 
   BlockWork work;
   work.blocks = value.volume(pass.grid);
   work.threads = value.volume(pass.block);
+  work.cluster = value.volume(pass.cluster);
   const std::int64_t shared = value(pass.shared);
   const auto registers = static_cast<std::int64_t>(value(model.registers, 32));
   value.ok = value.ok && shared <= device.shared_per_block();
@@ -151,9 +170,10 @@ BlockWork work_of(const spec::Op& op, const spec::Pass& pass, bool first, const 
       value(model.operations, first && !pass.model ? static_cast<double>(value(op.cost_flops)) : 0) / blocks;
   work.read = value(model.read_bytes, op_bytes) / blocks;
   work.written = value(model.written_bytes, 0) / blocks;
-  work.memory = value(model.memory_bytes, op_bytes) / blocks;
+  work.distinct = work.memory = value(model.memory_bytes, op_bytes) / blocks;
   work.shared = value(model.shared_bytes, 0) / blocks;
   work.in_flight = std::max(1.0, value(model.bytes_in_flight, work.read));
+  work.round_trips = value(model.round_trips, 1);
   return work;
 }
 
@@ -165,7 +185,8 @@ BlockWork work_of_library(const spec::Op& op, const spec::DeviceFacts& device, E
   work.threads = 256;
   work.unit = spec::Unit::mma;
   work.operations = static_cast<double>(value(op.cost_flops)) / blocks;
-  work.read = work.memory = work.in_flight = std::max(1.0, static_cast<double>(value(op.cost_bytes)) / blocks);
+  work.read = work.distinct = work.memory = work.in_flight =
+      std::max(1.0, static_cast<double>(value(op.cost_bytes)) / blocks);
   return work;
 }
 

@@ -21,7 +21,8 @@ struct Estimate {
 };
 
 /// A pass runs in waves of the blocks that are resident at once. A wave takes as long as its scarcest rate, or as one block takes
-/// by itself: to start, to wait for its first bytes, to stream the others with so many in flight, to write.
+/// by itself: to start, to wait for its first bytes, to stream the others with so many in flight, to write. In the first wave all
+/// wait for the first bytes.
 /// Where a pass has no model: the first one has the op's cost, others none; reads are all in flight at once; a thread has 32 registers.
 /// A library has the op's cost.
 Estimate estimate(const spec::Op& op, const spec::Implementation& implementation, const Problem& bucket,

@@ -7,7 +7,7 @@ namespace kiln::tune {
 
 /// Rates are of one multiprocessor a nanosecond, unless named otherwise.
 struct Throughput {
-  double instructions = 0, fma = 0, mma = 0;  // as spec::Unit counts them
+  double instructions = 0, fma = 0, mma = 0, wgmma = 0;  // as spec::Unit counts them
   double shared_bytes = 0;
   double l2_bytes = 0;             // when all multiprocessors ask
   double l2_port_bytes = 0;        // when few do

@@ -153,8 +153,8 @@ TEST_CASE("a mistake in an implementation's file is named with its line") {
       {"tma = \"x\"", "tma = \"rows\"", "found 'rows' as the tensor of a TMA argument"},
       {"swizzle = 128 }]", "swizzle = 128 }]\n[pass.model]\nread_byte = 1",
        "fast.toml:25: found the unknown key 'read_byte' in [pass.model] (did you mean 'read_bytes'?)"},
-      {"swizzle = 128 }]", "swizzle = 128 }]\n[pass.model]\nunit = \"wgmma\"",
-       "fast.toml:25: found 'wgmma' as 'unit' (did you mean 'mma'?), expected 'instruction', 'fma' or 'mma'"},
+      {"swizzle = 128 }]", "swizzle = 128 }]\n[pass.model]\nunit = \"mna\"",
+       "fast.toml:25: found 'mna' as 'unit' (did you mean 'mma'?), expected 'instruction', 'fma', 'mma' or 'wgmma'"},
       {"swizzle = 128 }]", "swizzle = 128 }]\n[pass.model]\noperations = \"rows * factor\"",
        "fast.toml:25: found the run-time value 'factor', which is no integer, in 'operations'"},
   };
