@@ -252,6 +252,32 @@ TEST_CASE("gemm_wgmma gives few rows to the side of wgmma that may be short") {
             {.m = 150, .n = 150, .k = 130, .seed = 4}) == 0);
 }
 
+TEST_CASE("gemm_wgmma's rows on the other side of wgmma may be any multiple of 16, and its columns too") {
+  for (const std::uint32_t seed : {0u, 1u}) {
+    CAPTURE(seed);
+    CHECK(error_in<Layout::nt, Shape{.tile_m = 144, .tile_n = 128, .stages = 3, .swap = true}>(
+              {.m = 129, .n = 150, .k = 200, .seed = seed}) == 0);
+    CHECK(error_in<Layout::nn, Shape{.tile_m = 80, .tile_n = 64, .stages = 4, .swap = true}, f16>(
+              {.m = 157, .n = 75, .k = 130, .seed = seed}) == 0);
+    CHECK(error_in<Layout::nt, Shape{.tile_m = 112, .tile_n = 64, .stages = 3, .cluster_k = 2, .swap = true}>(
+              {.m = 101, .n = 72, .k = 328, .seed = seed}) == 0);
+    CHECK(error_in<Layout::nt, Shape{.tile_m = 64, .tile_n = 144, .stages = 3}>(
+              {.m = 70, .n = 200, .k = 130, .seed = seed}) == 0);
+  }
+  CHECK(error_in<Layout::nt, Shape{.tile_m = 96, .tile_n = 128, .stages = 2, .cluster_n = 2, .swap = true}>(
+            {.m = 100, .n = 300, .k = 130, .seed = 2}) == 0);
+  CHECK(error_in<Layout::nt, Shape{.tile_m = 176, .tile_n = 64, .stages = 2, .cluster_m = 2, .swap = true}>(
+            {.m = 333, .n = 70, .k = 130, .seed = 3}) == 0);
+  CHECK(error_in<Layout::nt, Shape{.tile_m = 160, .tile_n = 256, .stages = 2, .swap = true}>(
+            {.m = 150, .n = 260, .k = 70, .seed = 4}) == 0);
+  CHECK(error_of<kiln::e4m3, kiln::e4m3, Relu<bf16, Scaling::block>, Layout::nt,
+                 Shape{.tile_m = 144, .tile_n = 128, .stages = 2, .swap = true}>(
+            {.m = 140, .n = 200, .k = 272, .seed = 5}) == 0);
+  CHECK(error_of<bf16, bf16, Relu<float>, Layout::nt,
+                 Shape{.tile_m = 80, .tile_n = 64, .stages = 2, .swap = true, .store = 4}>(
+            {.m = 75, .n = 68, .k = 130, .seed = 6}) == 0);
+}
+
 TEST_CASE("gemm_wgmma shares k among the blocks of a cluster, or of the grid") {
   for (const std::uint32_t seed : {0u, 1u, 2u}) {
     CAPTURE(seed);

@@ -2,7 +2,9 @@
 
 #include <doctest/doctest.h>
 
+#include <algorithm>
 #include <cmath>
+#include <limits>
 #include <string>
 
 using namespace kiln;
@@ -115,7 +117,41 @@ TEST_CASE("operations of the tensor cores take a fraction of the time of ordinar
         .ns;
   };
   CHECK(time("fma") > 5 * time("mma"));
+  CHECK(time("mma") > time("wgmma"));
   CHECK(time("instruction") > 1.5 * time("fma"));
+}
+
+TEST_CASE(
+    "what many multiprocessors read at once is limited by their ports alone, and what each reads for itself by L2 as well") {
+  const auto time = [](const char* bytes) {
+    return at(copy_op("", std::string("[pass.model]\nread_bytes = \"rows * cols * 100\"\nmemory_bytes = \"") + bytes +
+                              "\"\n"),
+              8192, 8192, h200(), {256, 0}, Regime::hot_l2)
+        .ns;
+  };
+  CHECK(time("rows * cols * 100") > 1.3 * time("rows * cols"));
+}
+
+TEST_CASE("each round trip costs a block a latency") {
+  const auto time = [](const char* times) {
+    return at(copy_op("", std::string("[pass.model]\nround_trips = ") + times + "\n"), 132, 4096).ns;
+  };
+  CHECK(time("1") == doctest::Approx(at(copy_op("", ""), 132, 4096).ns));
+  const double one_more = time("2") - time("1");
+  CHECK(one_more > 0);
+  CHECK(time("4") == doctest::Approx(time("1") + 3 * one_more));
+}
+
+TEST_CASE("clusters of many blocks need a second wave where as many blocks by themselves need none") {
+  const auto time = [](const char* blocks) {
+    return at(copy_op(std::string("shared = \"131072\"\ncluster = [\"") + blocks + "\"]",
+                      "[pass.model]\noperations = \"rows * 10000000\"\n"),
+              128, 64)
+        .ns;
+  };
+  CHECK(time("2") == time("1"));
+  CHECK(time("4") > 1.8 * time("1"));
+  CHECK(time("8") > 1.8 * time("1"));
 }
 
 TEST_CASE("more work never takes less time, nor does a smaller device") {
@@ -170,4 +206,36 @@ TEST_CASE("every config of the built-in ops at a model's sizes has an estimate")
       }
     }
   }
+}
+
+namespace {
+
+/// What is expected to be fastest of all configs of gemm for bf16 matrices.
+std::string best_of_gemm(std::int64_t m, std::int64_t n, std::int64_t k) {
+  const std::vector<spec::Op> ops = spec::load_ops({});
+  const spec::Op& op = *std::ranges::find(ops, "gemm", &spec::Op::name);
+  Problem problem;
+  problem.axes = {m, n, k};
+  std::string best;
+  double best_ns = std::numeric_limits<double>::infinity();
+  for (const spec::Implementation& implementation : op.implementations) {
+    if (implementation.is_library()) continue;
+    for (const spec::Config& config : spec::search_space(op, implementation, problem, h200())) {
+      const double ns = estimate(op, implementation, problem, h200(), config).ns;
+      if (ns >= best_ns) continue;
+      best_ns = ns;
+      best = implementation.name + " " + spec::to_string(implementation, config);
+    }
+  }
+  return best;
+}
+
+}  // namespace
+
+TEST_CASE("a product of rows between powers of two is expected to be fastest by a tile of their height") {
+  const auto has = [](const std::string& config, std::string_view part) { return config.find(part) != config.npos; };
+  CHECK(has(best_of_gemm(129, 28672, 4096), "wgmma tile_m=144"));
+  CHECK(has(best_of_gemm(100, 4096, 4096), "wgmma tile_m=112"));
+  CHECK(has(best_of_gemm(1, 4096, 4096), "stream"));
+  CHECK(has(best_of_gemm(64, 4096, 4096), "wgmma tile_m=64 tile_n=32"));
 }
