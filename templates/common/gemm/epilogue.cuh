@@ -69,15 +69,14 @@ struct epilogue {
   struct addends {
     packed<Out, results<width>> residual, held;
   };
-  /// Of columns that y has.
-  template <int width>
+  /// Of columns that y has, if `whole`; else those past its last are 0.
+  template <int width, bool whole>
   __device__ __forceinline__ addends<width> load_addends(int row, long long column) const {
     addends<width> made = {};
-    const long long first = column / Config::joined;
     if constexpr (Config::residual == Residual::add)
-      made.residual = load_packed<results<width>>(residual + row * residual_stride + first);
+      made.residual = load_results<results<width>, whole>(residual + row * residual_stride, column / Config::joined);
     if constexpr (Config::accumulate == Accumulate::yes)
-      made.held = load_packed<results<width>>(y + row * y_stride + first);
+      made.held = load_results<results<width>, whole>(y + row * y_stride, column / Config::joined);
     return made;
   }
 
@@ -176,6 +175,17 @@ struct epilogue {
       }
     }
     return values;
+  }
+
+  template <int count, bool whole>
+  __device__ __forceinline__ packed<Out, count> load_results(const Out* row, long long first) const {
+    if constexpr (whole) return load_packed<count>(row + first);
+    vec<Out, count> values = {};
+#pragma unroll
+    for (int i = 0; i < count; ++i) {
+      if (first + i < results_a_row()) values.at[i] = row[first + i];
+    }
+    return pack(values);
   }
 
   template <int count>

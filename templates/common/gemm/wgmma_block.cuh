@@ -56,8 +56,8 @@ class WgmmaSchedule {
 
   __device__ __forceinline__ WgmmaWork at(int index) const { return at(index, rank_); }
   __device__ __forceinline__ WgmmaWork at(int index, int rank) const {
-    const int over = index - whole_, parts = over < 0 ? 1 : parts_, split = over < 0 ? 0 : over % parts;
-    const int tile_index = over < 0 ? index : whole_ + over / parts;
+    const int over = index - whole_, parts = over < 0 ? 1 : parts_, split = parts == 1 ? 0 : over % parts;
+    const int tile_index = parts == 1 ? index : whole_ + over / parts;
     const int plane = Tiles::y_planes ? tile_index / (tiles_m_ * tiles_n_) : 0;
     const TileIndex tile = of_cluster(tile_index - plane * tiles_m_ * tiles_n_);
     const int m = tile.m * Tiles::cluster_m + (Tiles::cluster_m == 1 ? 0 : rank);
@@ -83,7 +83,8 @@ class WgmmaSchedule {
   }
   /// The first stage of a part. Parts are no more than stages, so none is empty.
   __device__ __forceinline__ int share(int part, int parts) const {
-    return k_tiles_ * part / (parts * Tiles::cluster_k);
+    if (part == 0) return 0;  // without a division where there is nothing to share
+    return part == parts * Tiles::cluster_k ? k_tiles_ : k_tiles_ * part / (parts * Tiles::cluster_k);
   }
 
   int rank_, whole_, parts_, rows_, tiles_m_, tiles_n_, k_tiles_, products_, group_;

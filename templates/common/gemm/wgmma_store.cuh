@@ -65,13 +65,20 @@ struct RoundedPiece {
     return row * pitch + (chunk ^ permutation) * 16;
   }
 
+  /// Of two columns of the piece, that each lane loads for all.
+  using Terms = decltype(Epilogue().template terms<2>(0));
+  static __device__ __forceinline__ Terms terms(int column, const Epilogue& epilogue) {
+    if constexpr (P::swap) return {};
+    return epilogue.template terms<2>(column + threadIdx.x % 32 * 2 % P::columns);
+  }
+
   /// Finishes and rounds what this thread holds of the piece at (row, column) of y.
-  static __device__ __forceinline__ void put(unsigned piece, const float* sums, int row, int column,
+  static __device__ __forceinline__ void put(unsigned piece, const float* sums, int row, int column, const Terms& terms,
                                              const Epilogue& epilogue) {
     if constexpr (P::swap) {
       put_transposed(piece, sums, row, column, epilogue);
     } else {
-      put_straight(piece, sums, row, column, epilogue);
+      put_straight(piece, sums, row, column, terms, epilogue);
     }
   }
 
@@ -95,33 +102,31 @@ struct RoundedPiece {
   }
 
  private:
+  /// What is added to a thread's sums of a piece, all loaded before the first of it is used. Columns are y's if `whole`.
+  struct Added {
+    typename Epilogue::template addends<2> at[P::fragments][2];
+  };
+  template <bool whole>
+  static __device__ __forceinline__ Added load_added(int upper, int lower, int column, const Epilogue& epilogue) {
+    Added added = {};
+#pragma unroll
+    for (int i = 0; i < P::fragments; ++i) {
+      const int at = column + i * 8 + threadIdx.x % 4 * 2;
+      added.at[i][0] = epilogue.template load_addends<2, whole>(upper, at);
+      added.at[i][1] = epilogue.template load_addends<2, whole>(lower, at);
+    }
+    return added;
+  }
+
   static __device__ __forceinline__ unsigned pair(float low, float high) { return from_floats<Out, 2>({low, high}); }
 
   static __device__ __forceinline__ void put_straight(unsigned piece, const float* sums, int row, int column,
-                                                      const Epilogue& epilogue) {
-    if (Epilogue::adds && column + P::columns <= epilogue.columns) {
-      put_rows<Epilogue::adds>(piece, sums, row, column, epilogue);
-    } else {
-      put_rows<false>(piece, sums, row, column, epilogue);
-    }
-  }
-
-  /// `ahead`: all columns are y's, and what is added to them is loaded before the first of it is used.
-  template <bool ahead>
-  static __device__ __forceinline__ void put_rows(unsigned piece, const float* sums, int row, int column,
-                                                  const Epilogue& epilogue) {
+                                                      const Terms& of_lane, const Epilogue& epilogue) {
     const int lane = threadIdx.x % 32, first = warpgroup_thread() / 32 * 16;  // of the warp's 16 rows
     const int upper = min(row + first + lane / 4, epilogue.rows - 1), lower = min(upper + 8, epilogue.rows - 1);
-    const auto of_lane = epilogue.template terms<2>(column + lane * 2 % P::columns);
-    typename Epilogue::template addends<2> ready[P::fragments][2];
-    if constexpr (ahead) {
-#pragma unroll
-      for (int i = 0; i < P::fragments; ++i) {
-        const int at = column + i * 8 + lane % 4 * 2;
-        ready[i][0] = epilogue.template load_addends<2>(upper, at);
-        ready[i][1] = epilogue.template load_addends<2>(lower, at);
-      }
-    }
+    const bool whole = !Epilogue::adds || column + P::columns <= epilogue.columns;
+    const Added added =
+        whole ? load_added<true>(upper, lower, column, epilogue) : load_added<false>(upper, lower, column, epilogue);
 #pragma unroll
     for (int i = 0; i < P::fragments; i += 2) {
       unsigned matrices[4];
@@ -130,10 +135,8 @@ struct RoundedPiece {
         const float* const four = sums + (i + half) * 4;
         const int pair_index = (i + half) * 4 + lane % 4, at = column + pair_index * 2;
         const auto terms = from_lane(of_lane, pair_index);
-        const auto above =
-            epilogue.template finish<2>(upper, at, terms, {four[0], four[1]}, ahead ? &ready[i + half][0] : nullptr);
-        const auto below =
-            epilogue.template finish<2>(lower, at, terms, {four[2], four[3]}, ahead ? &ready[i + half][1] : nullptr);
+        const auto above = epilogue.template finish<2>(upper, at, terms, {four[0], four[1]}, &added.at[i + half][0]);
+        const auto below = epilogue.template finish<2>(lower, at, terms, {four[2], four[3]}, &added.at[i + half][1]);
         matrices[half * 2] = pair(above.at[0], above.at[1]);
         matrices[half * 2 + 1] = pair(below.at[0], below.at[1]);
       }
@@ -141,8 +144,7 @@ struct RoundedPiece {
     }
   }
 
-  /// Each lane has loaded the terms of two columns, which all rows of the piece need.
-  template <typename Terms>
+  /// Each lane has the terms of two columns, which all rows of the piece need.
   static __device__ __forceinline__ Terms from_lane(const Terms& of_lane, int lane) {
     Terms terms = {};
 #pragma unroll
@@ -197,17 +199,23 @@ template <typename Tiles, typename Epilogue>
 __device__ __forceinline__ void store_by_tma(const WgmmaSums<Tiles>& sums, const StoredRows& y, char* staging,
                                              int& turn, int row, int column, int first, const Epilogue& epilogue) {
   using Rounded = RoundedPiece<Tiles, Epilogue>;
+  using P = Piece<Tiles>;
   const bool issues = warpgroup_thread() == 0;
+  typename Rounded::Terms terms[P::of_product];  // of all pieces before the first is finished
+#pragma unroll
+  for (int i = 0; i < P::of_product; ++i) terms[i] = Rounded::terms(column + i * P::columns, epilogue);
+  int piece = 0;
   for_each_piece<Tiles>(sums, row, column, first, [&](int at_row, int at_column, const float* fragments) {
+    const auto& of_piece = terms[piece++ % P::of_product];
     if (at_row >= epilogue.rows || at_column >= epilogue.columns) return;
     char* const buffer = staging + turn * Rounded::bytes;
     turn ^= 1;
     if (issues) tma_store_wait_read<1>();  // of this buffer: only the other's may still be under way
     warpgroup_sync();
-    Rounded::put(shared_address(buffer), fragments, at_row, at_column, epilogue);
+    Rounded::put(shared_address(buffer), fragments, at_row, at_column, of_piece, epilogue);
     fence_proxy_async();
     warpgroup_sync();
-    if (y.bounded && at_row + Piece<Tiles>::rows > epilogue.rows) {
+    if (y.bounded && at_row + P::rows > epilogue.rows) {
       Rounded::copy_rows(buffer, at_row, at_column, epilogue);
     } else if (issues) {
       if constexpr (Tiles::y_planes) {
