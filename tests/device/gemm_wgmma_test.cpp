@@ -340,6 +340,12 @@ TEST_CASE("gemm_wgmma adds a residual and what y holds, of rows before the lengt
             {.m = 130, .n = 101, .k = 72, .length = 77, .seed = 1}) == 0);
   CHECK(error_of<bf16, bf16, Added, Layout::nt, Shape{.tile_m = 16, .tile_n = 64, .stages = 3, .swap = true}>(
             {.m = 20, .n = 101, .k = 72, .length = 19, .seed = 2}) == 0);
+  // Where registers do not hold all that is added to a piece at once.
+  CHECK(error_of<bf16, bf16, Added, Layout::nt, Shape{.tile_m = 192, .tile_n = 128, .stages = 2, .pingpong = true}>(
+            {.m = 200, .n = 101, .k = 72, .length = 197, .seed = 4}) == 0);
+  using Scaled = Relu<bf16, Scaling::row, Residual::add, Accumulate::yes>;
+  CHECK(error_of<kiln::e4m3, kiln::e5m2, Scaled, Layout::nt, Shape{64, 64, 3}>(
+            {.m = 70, .n = 101, .k = 144, .seed = 5}) == 0);
   CHECK(error_of<bf16, bf16, Added, Layout::nt, Shape{.tile_m = 64, .tile_n = 64, .stages = 3, .cluster_k = 2}>(
             {.m = 70, .n = 101, .k = 136, .length = 65, .seed = 3}) == 0);
 }

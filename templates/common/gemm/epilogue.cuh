@@ -29,7 +29,8 @@ struct column_terms {
 template <class Config, int alignment = 1>
 struct epilogue {
   using Out = typename Config::out;
-  static constexpr bool adds = Config::residual == Residual::add || Config::accumulate == Accumulate::yes;
+  static constexpr int addends_count = (Config::residual == Residual::add) + (Config::accumulate == Accumulate::yes);
+  static constexpr bool adds = addends_count > 0;
 
   Out* y;
   const Out* bias;      // [n]

@@ -27,6 +27,10 @@ struct Piece {
   static constexpr int staging_bytes = rows * columns * 4;
 };
 
+/// Whether a thread's sums leave it few other registers.
+template <typename Tiles>
+inline constexpr bool many_sums = Tiles::row_blocks* Tiles::B::extent / 2 > 128;
+
 __device__ __forceinline__ int warpgroup_thread() { return static_cast<int>(threadIdx.x) % warpgroup; }
 
 /// Of the consuming warpgroup alone, by barrier 1 or 2.
@@ -102,15 +106,20 @@ struct RoundedPiece {
   }
 
  private:
-  /// What is added to a thread's sums of a piece, all loaded before the first of it is used. Columns are y's if `whole`.
+  /// Fragments of which what is added to them is loaded before the first of it is used: as many as registers allow.
+  static constexpr int batch = Epilogue::addends_count < 2 ? P::fragments
+                               : many_sums<Tiles>          ? 2
+                               : Terms::scaled             ? 4
+                                                           : P::fragments;
   struct Added {
-    typename Epilogue::template addends<2> at[P::fragments][2];
+    typename Epilogue::template addends<2> at[batch][2];
   };
+  /// From the fragment at `column` on, whose columns are y's if `whole`.
   template <bool whole>
   static __device__ __forceinline__ Added load_added(int upper, int lower, int column, const Epilogue& epilogue) {
     Added added = {};
 #pragma unroll
-    for (int i = 0; i < P::fragments; ++i) {
+    for (int i = 0; i < batch; ++i) {
       const int at = column + i * 8 + threadIdx.x % 4 * 2;
       added.at[i][0] = epilogue.template load_addends<2, whole>(upper, at);
       added.at[i][1] = epilogue.template load_addends<2, whole>(lower, at);
@@ -124,19 +133,23 @@ struct RoundedPiece {
                                                       const Terms& of_lane, const Epilogue& epilogue) {
     const int lane = threadIdx.x % 32, first = warpgroup_thread() / 32 * 16;  // of the warp's 16 rows
     const int upper = min(row + first + lane / 4, epilogue.rows - 1), lower = min(upper + 8, epilogue.rows - 1);
-    const bool whole = !Epilogue::adds || column + P::columns <= epilogue.columns;
-    const Added added =
-        whole ? load_added<true>(upper, lower, column, epilogue) : load_added<false>(upper, lower, column, epilogue);
+    const bool whole = column + P::columns <= epilogue.columns;
+    Added added = {};
 #pragma unroll
     for (int i = 0; i < P::fragments; i += 2) {
+      if (Epilogue::adds && i % batch == 0)
+        added = whole ? load_added<true>(upper, lower, column + i * 8, epilogue)
+                      : load_added<false>(upper, lower, column + i * 8, epilogue);
       unsigned matrices[4];
 #pragma unroll
       for (int half = 0; half < 2; ++half) {
         const float* const four = sums + (i + half) * 4;
         const int pair_index = (i + half) * 4 + lane % 4, at = column + pair_index * 2;
         const auto terms = from_lane(of_lane, pair_index);
-        const auto above = epilogue.template finish<2>(upper, at, terms, {four[0], four[1]}, &added.at[i + half][0]);
-        const auto below = epilogue.template finish<2>(lower, at, terms, {four[2], four[3]}, &added.at[i + half][1]);
+        const auto above =
+            epilogue.template finish<2>(upper, at, terms, {four[0], four[1]}, &added.at[(i + half) % batch][0]);
+        const auto below =
+            epilogue.template finish<2>(lower, at, terms, {four[2], four[3]}, &added.at[(i + half) % batch][1]);
         matrices[half * 2] = pair(above.at[0], above.at[1]);
         matrices[half * 2 + 1] = pair(below.at[0], below.at[1]);
       }
@@ -201,12 +214,14 @@ __device__ __forceinline__ void store_by_tma(const WgmmaSums<Tiles>& sums, const
   using Rounded = RoundedPiece<Tiles, Epilogue>;
   using P = Piece<Tiles>;
   const bool issues = warpgroup_thread() == 0;
-  typename Rounded::Terms terms[P::of_product];  // of all pieces before the first is finished
+  typename Rounded::Terms terms[P::of_product];
+  if constexpr (!many_sums<Tiles>) {  // of all pieces before the first is finished
 #pragma unroll
-  for (int i = 0; i < P::of_product; ++i) terms[i] = Rounded::terms(column + i * P::columns, epilogue);
+    for (int i = 0; i < P::of_product; ++i) terms[i] = Rounded::terms(column + i * P::columns, epilogue);
+  }
   int piece = 0;
   for_each_piece<Tiles>(sums, row, column, first, [&](int at_row, int at_column, const float* fragments) {
-    const auto& of_piece = terms[piece++ % P::of_product];
+    const auto of_piece = many_sums<Tiles> ? Rounded::terms(at_column, epilogue) : terms[piece++ % P::of_product];
     if (at_row >= epilogue.rows || at_column >= epilogue.columns) return;
     char* const buffer = staging + turn * Rounded::bytes;
     turn ^= 1;
