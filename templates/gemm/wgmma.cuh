@@ -78,8 +78,8 @@ __global__ void __launch_bounds__(kiln::gemm::WgmmaTiling<T, U, layout, tile_m, 
 }
 
 /// The end of the tiles that gemm_wgmma of the same parameters shares in its last round: adds the parts of each in the
-/// order of k, as `partial` has them. `clusters` is how many that pass has. grid: clusters / 2 at most, as many as may
-/// share a tile, times the blocks of one and the pieces of a tile, 64 rows of a by `along_b`; block (128).
+/// order of k, as `partial` has them. `clusters` is how many that pass has. Blocks take pieces in turns: grid is any
+/// number of them, block (128).
 template <typename T, typename Config, int tile_m, int tile_n, int cluster_m, int cluster_n, bool swap, int alignment>
 __global__ void __launch_bounds__(kiln::gemm::warpgroup, 5)
     gemm_wgmma_tail(const float* partial, typename Config::out* y, const typename Config::out* bias,
@@ -92,25 +92,28 @@ __global__ void __launch_bounds__(kiln::gemm::warpgroup, 5)
   using Fragments = SumsByFragment<Tiles>;
   using PieceTiling = typename Fragments::PieceTiling;
   __shared__ __align__(16) float staging[Fragments::piece_floats];
+  const int m = rows.read();
+  WgmmaSchedule<Tiles> schedule(m, n, k, 1, group, by_columns != 0);
+  schedule.share_tail(clusters);
   kiln::wait_for_predecessor();
   kiln::launch_dependents();
 
-  const int m = rows.read(), piece = static_cast<int>(blockIdx.x) % Fragments::pieces,
-            tile = static_cast<int>(blockIdx.x) / Fragments::pieces;
-  WgmmaSchedule<Tiles> schedule(m, n, k, 1, group, by_columns != 0);
-  schedule.share_tail(clusters);
-  if (tile / Tiles::shares >= schedule.shared()) return;
-  const WgmmaWork first_part =
-      schedule.at(schedule.whole() + tile / Tiles::shares * schedule.parts(), tile % Tiles::shares);
-  const int row = first_part.row + Fragments::row_of(piece), column = first_part.column + Fragments::column_of(piece);
-  if (row >= m || column >= n) return;
-
-  WgmmaSums<PieceTiling> sums;
-  Fragments::add(sums, partial, first_part.slot, schedule.parts(), piece);
   const epilogue<Config, alignment> ending = {
       y,     bias, residual, x_scale, w_scale, y_scale, y_stride, residual_stride, x_scale_stride, w_scale_stride,
       scale, m,    n};
-  SumsPiece<PieceTiling>::put(staging, sums[0]);
-  __syncthreads();
-  store_piece<PieceTiling>(staging, row, column, ending);
+  const int count = schedule.shared() * Tiles::shares * Fragments::pieces;
+#pragma unroll 1
+  for (int i = static_cast<int>(blockIdx.x); i < count; i += static_cast<int>(gridDim.x)) {
+    const int piece = i % Fragments::pieces, tile = i / Fragments::pieces;
+    const WgmmaWork part =
+        schedule.at(schedule.whole() + tile / Tiles::shares * schedule.parts(), tile % Tiles::shares);
+    const int row = part.row + Fragments::row_of(piece), column = part.column + Fragments::column_of(piece);
+    if (row >= m || column >= n) continue;
+    WgmmaSums<PieceTiling> sums;
+    Fragments::add(sums, partial, part.slot, schedule.parts(), piece);
+    __syncthreads();  // all have read the piece before
+    SumsPiece<PieceTiling>::put(staging, sums[0]);
+    __syncthreads();
+    store_piece<PieceTiling>(staging, row, column, ending);
+  }
 }

@@ -153,16 +153,13 @@ bool multiply(Operands<T, U, layout, Config>& of, const Problem& problem, const 
     });
   }
   if constexpr (shape.tail) {
-    constexpr unsigned pieces = tile / (64 * std::min(16, shape.swap ? shape.tile_m : shape.tile_n));
     constexpr int alignment = shape.store == 0 ? 16 / sizeof(Out) : shape.store;
-    emulator::launch(
-        {.grid = {problem.clusters / 2 * Tiles::cluster * pieces}, .block = {128}, .seed = problem.seed}, [&] {
-          gemm_wgmma_tail<T, Config, shape.tile_m, shape.tile_n, shape.cluster_m, shape.cluster_n, shape.swap,
-                          alignment>(partial.data(), of.y.data(), of.bias.data(), of.residual.data(), of.x_scale.data(),
-                                     of.w_scale.data(), nullptr, rows, n, problem.k, of.y.stride(),
-                                     of.residual.stride(), of.x_scale.stride(), of.w_scale.stride(), 1.0f, 2,
-                                     problem.by_columns, static_cast<int>(problem.clusters));
-        });
+    emulator::launch({.grid = {5}, .block = {128}, .seed = problem.seed}, [&] {
+      gemm_wgmma_tail<T, Config, shape.tile_m, shape.tile_n, shape.cluster_m, shape.cluster_n, shape.swap, alignment>(
+          partial.data(), of.y.data(), of.bias.data(), of.residual.data(), of.x_scale.data(), of.w_scale.data(),
+          nullptr, rows, n, problem.k, of.y.stride(), of.residual.stride(), of.x_scale.stride(), of.w_scale.stride(),
+          1.0f, 2, problem.by_columns, static_cast<int>(problem.clusters));
+    });
   }
   return of.y.margins_untouched() && partial.margins_untouched();
 }

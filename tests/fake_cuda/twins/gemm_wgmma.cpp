@@ -111,16 +111,13 @@ Traffic gemm_wgmma(const Invocation& call) {
 // gemm_wgmma has written y whole; this is the time that the pass takes, and what it asks of its launch.
 Traffic gemm_wgmma_tail(const Invocation& call) {
   const std::int64_t tile_m = call.template_integer(2), tile_n = call.template_integer(3),
-                     cluster_m = call.template_integer(4), cluster_n = call.template_integer(5),
-                     narrow = call.template_integer(6) != 0 ? tile_m : tile_n;
+                     cluster_m = call.template_integer(4), cluster_n = call.template_integer(5);
   const std::int64_t m = call.length(7), n = call.integer(8), clusters = call.value<int>(17);
-  const std::int64_t tiles = ceil_div(m, tile_m * cluster_m) * ceil_div(n, tile_n * cluster_n);
-  const std::int64_t tail = tiles % clusters * 2 <= clusters ? tiles % clusters * cluster_m * cluster_n : 0;
-  const std::int64_t pieces = tile_m * tile_n / (64 * std::min<std::int64_t>(narrow, 16));
-  require(call.geometry.blocks() >= tail * pieces && call.geometry.block[0] == 128, CUDA_ERROR_LAUNCH_FAILED);
+  const std::int64_t tail = ceil_div(m, tile_m * cluster_m) * ceil_div(n, tile_n * cluster_n) % clusters;
+  require(call.geometry.block[0] == 128, CUDA_ERROR_LAUNCH_FAILED);
   const std::int64_t floats = clusters * cluster_m * cluster_n * tile_m * tile_n;
   (void)call.required<float>(0, floats);
-  return Traffic{tail == 0 ? 0.0 : static_cast<double>(floats) * 4, 0, 0.8};
+  return Traffic{tail == 0 || tail * 2 > clusters ? 0.0 : static_cast<double>(floats) * 4, 0, 0.8};
 }
 
 }  // namespace fake_cuda
