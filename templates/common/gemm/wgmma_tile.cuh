@@ -235,17 +235,14 @@ __device__ __forceinline__ int start_products(WgmmaSums<Tiles>& sums, const Ring
   return held;
 }
 
-/// The same where only the first `filled` of the warpgroup's 64-row products are of rows that y has: leaves out others,
-/// whose sums nothing may be done with. It is decided once a tile, for the compiler keeps products under way only along
-/// a way without branches; and between all, one and none, for each way is a loop to compile.
+/// The same where `filled` of the warpgroup's 64-row products are of rows that y has: where none is, leaves all out, and
+/// nothing may be done with the sums. It is decided once a tile and between all and none, for ptxas keeps products under
+/// way only where the ways that meet after them are few.
 template <typename Tiles>
 __device__ __forceinline__ int start_filled_products(WgmmaSums<Tiles>& sums, const Ring<Tiles>& ring,
                                                      RingPosition<Tiles::stages>& at,
                                                      const StageOperands<Tiles>& operands, int k_tiles, int filled) {
   if (filled <= 0) return start_products<Tiles, 0>(sums, ring, at, operands, k_tiles);
-  if constexpr (Tiles::row_blocks > 1) {
-    if (filled == 1) return start_products<Tiles, 1>(sums, ring, at, operands, k_tiles);
-  }
   return start_products<Tiles, Tiles::row_blocks>(sums, ring, at, operands, k_tiles);
 }
 
