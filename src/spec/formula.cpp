@@ -90,9 +90,24 @@ bool Formula::append_step(Operation operation, std::int64_t operand, Tail& tail)
 
 void Formula::settle(const Tail& tail) noexcept {
   std::size_t step = 0;
-  if (step < steps_ && tail.chain[step].operation == Operation::ceil_div && tail.chain[step].shifts)
-    shift_ = tail.chain[step++].shift;
-  if (step < steps_ && tail.chain[step].operation == Operation::multiply) times_ = tail.chain[step++].operand;
+  // The operand of the next step, when it is this operation.
+  const auto next = [&](Operation operation, std::uint64_t lowest,
+                        std::uint64_t limit) -> std::optional<std::uint32_t> {
+    if (step == steps_ || tail.chain[step].operation != operation) return std::nullopt;
+    const auto operand = static_cast<std::uint64_t>(tail.chain[step].operand);
+    if (operand < lowest || operand >= limit) return std::nullopt;
+    ++step;
+    return static_cast<std::uint32_t>(operand);
+  };
+  if (const auto divisor = next(Operation::ceil_div, 1, share_limit)) {
+    rounds_up_by_ = *divisor - 1;
+    reciprocal_ = ((std::uint64_t{1} << 63) + rounds_up_by_) / *divisor;
+  }
+  while (const auto factor = next(Operation::multiply, 1, share_limit / times_)) times_ *= *factor;
+  if (const auto most = next(Operation::minimum, 0, share_limit)) {
+    most_ = *most;
+    while (const auto factor = next(Operation::multiply, 1, share_limit / scale_)) scale_ *= *factor;
+  }
   is_share_ = start_ == Start::slot && step == steps_;
 }
 

@@ -1,8 +1,10 @@
 // An expression as the call lane evaluates it: flat, without text or tree, at full speed for what manifests mostly say of a launch.
 #pragma once
 
+#include <algorithm>
 #include <array>
 #include <cstdint>
+#include <limits>
 #include <memory>
 #include <optional>
 #include <span>
@@ -12,9 +14,9 @@
 
 namespace kiln::spec {
 
-/// A number or a slot, then up to three operations with numbers: rows, ceil_div(rows, 64), min(ceil_div(m, 128) * 32, 65535),
-/// stride * 2 % 16 == 0. What is no such chain is evaluated as the Expression that it was. Of a grid mostly a share is left, a slot over
-/// a power of two and times a number (rows, ceil_div(m, 128) * 32), for which no operation is looked at.
+/// A number or a slot, then a few operations with numbers: rows, ceil_div(rows, 64), stride * 2 % 16 == 0. What is no such chain is
+/// evaluated as the Expression that it was. Of a grid mostly a share is left, a slot over a number, times a number, up to a number,
+/// times a number (rows, ceil_div(m, 192) * 32, min(ceil_div(m, 256) * 16, 66) * 2), for which no operation is looked at.
 class Formula {
  public:
   Formula() = default;  // 0
@@ -25,16 +27,16 @@ class Formula {
 
   /// The number that Expression::evaluate gives; false when it has no value. No allocation, no exception.
   [[nodiscard]] bool evaluate(std::span<const std::int64_t> frame, std::int64_t& number) const noexcept {
-    if (!is_share_ || frame[slot_] < 0) [[unlikely]] {
+    if (!is_share_ || static_cast<std::uint64_t>(frame[slot_]) >= share_limit) [[unlikely]] {
       std::int64_t stepped = 0;  // not `number`, which then stays in a register
       const bool has_value = evaluate_steps(frame, stepped);
       number = stepped;
       return has_value;
     }
-    // Under 2^63 each: no sum overflows.
-    const std::uint64_t last = (std::uint64_t{1} << shift_) - 1;
-    const std::uint64_t shares = (static_cast<std::uint64_t>(frame[slot_]) + last) >> shift_;
-    return !__builtin_mul_overflow(static_cast<std::int64_t>(shares), times_, &number);
+    // All are under share_limit, so that nothing overflows.
+    const auto shares = static_cast<std::int64_t>(divide(static_cast<std::uint64_t>(frame[slot_]) + rounds_up_by_));
+    number = std::min(shares * times_, most_) * scale_;
+    return true;
   }
   /// Whether it has a value that is not zero.
   [[nodiscard]] bool truth(std::span<const std::int64_t> frame) const noexcept {
@@ -56,7 +58,8 @@ class Formula {
     std::int64_t operand = 0;
     bool operator==(const Step&) const = default;
   };
-  static constexpr std::size_t most_steps = 3;
+  static constexpr std::size_t most_steps = 6;
+  static constexpr std::uint64_t share_limit = std::uint64_t{1} << 31;
   struct Tail {
     std::array<Step, most_steps> chain{};
     Expression expression;  // of what is no chain
@@ -64,15 +67,23 @@ class Formula {
   /// Appends what leads from a slot or a number to this node; false when it is no chain.
   bool append(const Node& node, Tail& tail);
   bool append_step(Operation operation, std::int64_t operand, Tail& tail);
-  /// Finds out whether it is ceil_div(slot, 2^shift) * times.
+  /// Finds out whether it is min(ceil_div(slot, divisor) * times, most) * scale.
   void settle(const Tail& tail) noexcept;
+  /// By the divisor, for numbers of 32 bits: the reciprocal is too large by less than 2^-63, of which 2^32 come to less than the
+  /// 1 / divisor that a quotient's fraction leaves free.
+  [[nodiscard]] std::uint64_t divide(std::uint64_t number) const noexcept {
+    __extension__ using Wide = unsigned __int128;
+    return static_cast<std::uint64_t>(Wide{2 * number} * reciprocal_ >> 64);
+  }
   /// Out of line: most formulas that a launch meets are such shares, and their callers stay small.
   [[nodiscard]] bool evaluate_steps(std::span<const std::int64_t> frame, std::int64_t& number) const noexcept;
   static bool take(const Step& step, std::int64_t& value) noexcept;
 
-  std::int64_t times_ = 1;
+  std::uint64_t reciprocal_ = std::uint64_t{1} << 63;  // 2^63 over the divisor, rounded up
+  std::int64_t most_ = std::numeric_limits<std::int64_t>::max();
+  std::uint32_t rounds_up_by_ = 0;  // divisor - 1
+  std::uint32_t times_ = 1, scale_ = 1;
   std::uint16_t slot_ = 0;
-  std::uint8_t shift_ = 0;
   bool is_share_ = false;
   Start start_ = Start::constant;
   std::uint8_t steps_ = 0;

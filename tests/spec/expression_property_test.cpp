@@ -1,5 +1,6 @@
 // Random expressions against an oracle of 128 bits.
 #include <doctest/doctest.h>
+#include <fmt/format.h>
 #include <rapidcheck.h>
 
 #include <algorithm>
@@ -254,6 +255,33 @@ TEST_CASE("a formula gives the value of its expression, or none where that has n
       RC_ASSERT(formula.truth(frame) == wanted.truth());
       RC_ASSERT(std::all_of(parts.begin(), parts.end(), [&](const Formula& each) { return each.truth(frame); }) ==
                 wanted.truth());
+    }
+  }));
+}
+
+TEST_CASE("a formula of a grid's form gives what the expression gives, whatever the divisor, the limit and the size") {
+  CHECK(rc::check([] {
+    const auto number = [] {
+      const std::int64_t power = std::int64_t{1} << *rc::gen::inRange(0, 34);
+      return std::max<std::int64_t>(0, power + *rc::gen::inRange(-3, 4)) * *rc::gen::element(1, 1, 3);
+    };
+    std::string text = "a";
+    if (*rc::gen::arbitrary<bool>()) text = fmt::format("ceil_div({}, {})", text, number());
+    for (int i = *rc::gen::inRange(0, 3); i > 0; --i) text += fmt::format(" * {}", number());
+    if (*rc::gen::arbitrary<bool>()) {
+      text = fmt::format("min({}, {})", text, number());
+      for (int i = *rc::gen::inRange(0, 3); i > 0; --i) text += fmt::format(" * {}", number());
+    }
+    RC_LOG(text);
+    const Expression expression = Expression::parse(text, symbols());
+    const Formula formula(expression);
+    for (int i = 0; i < 50; ++i) {
+      auto frame = random_frame();
+      frame[0] = number() * *rc::gen::element(1, 1, 1, -1);
+      const Value wanted = expression.evaluate(frame);
+      std::int64_t got = 0;
+      RC_ASSERT(formula.evaluate(frame, got) == wanted.ok());
+      if (wanted.ok()) RC_ASSERT(got == wanted.number);
     }
   }));
 }
