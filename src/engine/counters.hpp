@@ -8,7 +8,7 @@
 #include <string_view>
 #include <vector>
 
-#include "engine/thread_number.hpp"
+#include "jit/thread_number.hpp"
 #include "kiln/engine.hpp"
 #include "store/file.hpp"
 
@@ -25,16 +25,16 @@ class Counters {
  public:
   /// How often it was counted before, in this shard.
   std::int64_t count(Origin origin) noexcept {
-    const unsigned thread = thread_number();
+    const unsigned thread = jit::thread_number();
     std::atomic<std::int64_t>& counter = shards_[thread].origins[static_cast<std::size_t>(origin)];
-    if (thread == shared_thread_number) return counter.fetch_add(1, std::memory_order_relaxed);
+    if (thread == jit::shared_thread_number) return counter.fetch_add(1, std::memory_order_relaxed);
     const std::int64_t before = counter.load(std::memory_order_relaxed);  // no other thread writes it
     counter.store(before + 1, std::memory_order_relaxed);
     return before;
   }
   /// Of a launch that was counted and then not made, by the same thread.
   void take_back(Origin origin) noexcept {
-    shards_[thread_number()].origins[static_cast<std::size_t>(origin)].fetch_sub(1, std::memory_order_relaxed);
+    shards_[jit::thread_number()].origins[static_cast<std::size_t>(origin)].fetch_sub(1, std::memory_order_relaxed);
   }
   void count_constraint_fallback() noexcept { constraint_fallbacks_.fetch_add(1, std::memory_order_relaxed); }
   void count_stale() noexcept { stale_.fetch_add(1, std::memory_order_relaxed); }
@@ -49,7 +49,7 @@ class Counters {
   struct alignas(128) Shard {  // two lines: processors fetch them in pairs
     std::array<std::atomic<std::int64_t>, origin_count> origins{};
   };
-  std::array<Shard, thread_numbers> shards_;
+  std::array<Shard, jit::thread_numbers> shards_;
   std::atomic<std::int64_t> constraint_fallbacks_{0}, stale_{0}, tunes_{0};
   std::array<std::atomic<std::int64_t>, miss_kinds> misses_{};
 };

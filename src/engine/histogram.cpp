@@ -2,7 +2,7 @@
 
 #include <thread>
 
-#include "engine/thread_number.hpp"
+#include "jit/thread_number.hpp"
 #include "spec/bucketing.hpp"
 
 namespace kiln::engine {
@@ -19,7 +19,7 @@ std::uint64_t tag_of(std::uint32_t op, const Problem& problem) noexcept {
 
 }  // namespace
 
-Histogram::Histogram() : stages_(thread_numbers) {
+Histogram::Histogram() : stages_(jit::thread_numbers) {
   for (Table& table : tables_) table.slots = std::vector<Slot>(capacity);
 }
 
@@ -54,7 +54,7 @@ Histogram::Slot* Histogram::find_or_claim(Table& table, std::uint32_t op, const 
 }
 
 void Histogram::add(std::uint32_t op, const Problem& problem) noexcept {
-  Stage& stage = stages_[thread_number()];
+  Stage& stage = stages_[jit::thread_number()];
   if (stage.busy.exchange(true,
                           std::memory_order_acquire)) {  // by take(), or another thread without a number of its own
     add_to_table({op, problem, stride});

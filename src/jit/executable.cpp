@@ -121,7 +121,7 @@ void Executable::make_form(const spec::Op& op, std::span<const std::int64_t> fra
   }
   ranges_.resize(axes_ + runtime_.size());
   bucket.resize(ranges_.size());
-  form_ = make_launch_form({ranges_, bucket, axes_, runtime_, constraints_, passes_});
+  form_ = make_launch_form({ranges_, bucket, axes_, runtime_, constraints_, passes_, workspace_bytes_ > 0});
   for (std::size_t i = 0; i < alignment_.size(); ++i)
     if (alignment_[i].mask != 0 || alignment_[i].required)
       form_.tensors.push_back({static_cast<std::uint32_t>(alignment_[i].mask),

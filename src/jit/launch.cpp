@@ -7,23 +7,13 @@
 namespace kiln::jit {
 namespace {
 
-inline bool compute_one(const PassForm& form, const PassForm::Computed& how, const LaunchInput& input) {
-  CallFrame& to = input.frame;
-  switch (how.kind) {
-    case spec::ArgumentKind::workspace:
-      to.values[how.to] = static_cast<std::int64_t>(input.workspace) + how.offset;
-      return true;
-    case spec::ArgumentKind::tensor_map: {
-      const void* address = input.arguments.tensors[how.from];
-      if (!form.maps[how.to].find(address, input.frame.view(), to.maps[how.to])) [[unlikely]]
-        form.maps[how.to].make(address, input.frame.view(), *form.kernel, to.maps[how.to]);
-      return true;
-    }
-    default: {
-      std::int64_t& value = to.values[how.to];
-      return how.value.evaluate(input.frame.view(), value) && value >= how.minimum && value <= how.maximum;
-    }
+inline bool compute_one(const PassForm::Computed& how, const LaunchInput& input) {
+  std::int64_t& value = input.frame.values[how.to];
+  if (how.kind == spec::ArgumentKind::workspace) {
+    value = static_cast<std::int64_t>(input.workspace) + how.offset;
+    return true;
   }
+  return how.value.evaluate(input.frame.view(), value) && value >= how.minimum && value <= how.maximum;
 }
 
 /// What the driver looks at beyond each size of the grid.
@@ -41,10 +31,28 @@ bool takes_grid(const LoadedPass& pass, const CUlaunchConfig& config) {
 }  // namespace
 
 bool PassForm::compute(const LaunchInput& input) const {
-  std::copy(constants.begin(), constants.end(), input.frame.values.begin());
   for (const Computed& each : computed)
-    if (!compute_one(*this, each, input)) return false;
+    if (!compute_one(each, input)) return false;
   return true;
+}
+
+void PassForm::arrange_maps(const LaunchInput& input, PassCall& call) const {
+  const TensorMapCache::Entry* const own = made_maps->own();
+  for (const TensorMapForm& each : maps) {
+    const void* const address = input.arguments.tensors[each.tensor];
+    const CUtensorMap* map = TensorMapCache::find(own, each, address, input.frame.view());
+    if (map == nullptr) [[unlikely]]
+      map = make_map(each, address, input.frame);
+    call.parameters[each.parameter] = map;
+  }
+}
+
+[[gnu::cold, gnu::noinline]] const CUtensorMap* PassForm::make_map(const TensorMapForm& form, const void* address,
+                                                                   CallFrame& frame) const {
+  CUtensorMap& made = frame.maps[form.index];
+  make_tensor_map(*map_arguments[form.index], address, frame.view(), *kernel, made);
+  const CUtensorMap* const kept = made_maps->keep(form, address, frame.view(), made);
+  return kept != nullptr ? kept : &made;
 }
 
 bool LaunchForm::fill_checked(std::size_t i, CallFrame& call, const Arguments& arguments) const noexcept {

@@ -83,7 +83,8 @@ std::vector<int> slots_of(const LoadedArgument& argument, std::span<const spec::
 
 class PassMaker {
  public:
-  PassMaker(const LoadedPass& pass, std::span<const spec::Range> ranges) : ranges_(ranges) {
+  PassMaker(const LoadedPass& pass, const LaunchFormParts& parts)
+      : ranges_(parts.op), has_workspace_(parts.has_workspace) {
     form_.config = pass.config;
     form_.config.attrs = const_cast<CUlaunchAttribute*>(pass.attributes.data());
     form_.config.numAttrs = pass.attribute_count;
@@ -93,9 +94,12 @@ class PassMaker {
     add_size(pass.grid[1], &CUlaunchConfig::gridDimY);
     add_size(pass.grid[2], &CUlaunchConfig::gridDimZ);
     for (std::size_t i = 0; i < pass.arguments.size(); ++i)
-      form_.offsets[i] = static_cast<std::uint16_t>(place(pass.arguments[i]));
+      form_.offsets[i] = static_cast<std::uint16_t>(place(i, pass.arguments[i]));
     form_.argument_pieces = pieces(pass.arguments.size());
-    form_.computes = !form_.constants.empty() || !form_.computed.empty();
+    form_.constant_pieces = pieces(values_);
+    form_.computes = !form_.computed.empty();
+    form_.has_maps = form_.maps.size() > 0;
+    if (form_.has_maps) form_.made_maps = std::make_unique<TensorMapCache>(form_.maps.size());
   }
   PassForm take() { return std::move(form_); }
 
@@ -115,29 +119,30 @@ class PassMaker {
 
   /// The next element of CallFrame::values.
   std::size_t value(std::int64_t constant) {
-    form_.constants.push_back(constant);
-    return offsetof(CallFrame, values) + (form_.constants.size() - 1) * sizeof constant;
+    form_.constants[values_] = constant;
+    return offsetof(CallFrame, values) + values_++ * sizeof constant;
   }
 
   std::size_t computed(PassForm::Computed how) {
-    how.to = static_cast<std::uint8_t>(form_.constants.size());
+    how.to = static_cast<std::uint8_t>(values_);
     form_.computed.push_back(std::move(how));
     return value(0);
   }
 
-  /// Where in CallFrame the argument lies.
-  std::size_t place(const LoadedArgument& argument) {
+  /// Where in CallFrame the argument lies, while it is no descriptor that is kept.
+  std::size_t place(std::size_t parameter, const LoadedArgument& argument) {
     const auto index = static_cast<std::uint16_t>(argument.index);
     switch (argument.kind) {
       case spec::ArgumentKind::tensor: return offsetof(CallFrame, tensors) + index * sizeof(const void*);
       case spec::ArgumentKind::axis:
       case spec::ArgumentKind::runtime: return offsetof(CallFrame, slots) + index * sizeof(std::int64_t);
-      case spec::ArgumentKind::workspace: return computed({argument.kind, 0, 0, argument.offset, {}, 0, 0});
+      case spec::ArgumentKind::workspace:
+        return has_workspace_ ? computed({argument.kind, 0, argument.offset, {}, 0, 0}) : value(0);
       case spec::ArgumentKind::expression: {
         const spec::Formula formula(argument.value.within(ranges_));
         const auto number = formula.constant_value();
         if (number && *number >= argument.minimum && *number <= argument.maximum) return value(*number);
-        return computed({argument.kind, 0, 0, 0, formula, argument.minimum, argument.maximum});
+        return computed({argument.kind, 0, 0, formula, argument.minimum, argument.maximum});
       }
       case spec::ArgumentKind::length:
         form_.lengths = static_cast<std::uint8_t>(form_.lengths | 1U << index);
@@ -145,12 +150,31 @@ class PassMaker {
       case spec::ArgumentKind::tensor_map: break;
     }
     const std::size_t map = form_.maps.size();
-    form_.maps.emplace_back(argument, slots_of(argument, ranges_));
-    form_.computed.push_back({argument.kind, static_cast<std::uint8_t>(map), index, 0, {}, 0, 0});
+    form_.map_arguments[map] = &argument;
+    form_.maps.push_back(map_form(parameter, argument));
     return offsetof(CallFrame, maps) + map * sizeof(CUtensorMap);
   }
 
+  TensorMapForm map_form(std::size_t parameter, const LoadedArgument& argument) const {
+    TensorMapForm form;
+    form.parameter = static_cast<std::uint8_t>(parameter);
+    form.tensor = static_cast<std::uint8_t>(argument.index);
+    form.index = static_cast<std::uint8_t>(form_.maps.size());
+    const std::vector<int> slots = slots_of(argument, ranges_);
+    if (slots.size() > TensorMapForm::wide) return form;
+    form.key = slots.size() > TensorMapForm::narrow ? TensorMapForm::Key::wide : TensorMapForm::Key::narrow;
+    // The others are one that it depends on anyway, or one that no problem of the plan changes, if there is such a one.
+    const auto fixed =
+        std::find_if(ranges_.begin(), ranges_.end(), [](const spec::Range& each) { return each.single(); });
+    const auto settled = fixed == ranges_.end() ? 0 : fixed - ranges_.begin();
+    form.slots.fill(static_cast<std::uint8_t>(slots.empty() ? settled : slots[0]));
+    std::copy(slots.begin(), slots.end(), form.slots.begin());
+    return form;
+  }
+
   std::span<const spec::Range> ranges_;
+  bool has_workspace_;
+  std::size_t values_ = 0;  // of CallFrame::values, so far
   PassForm form_;
 };
 
@@ -181,7 +205,7 @@ LaunchForm make_launch_form(const LaunchFormParts& parts) {
   for (std::size_t i = 0; i < parts.runtime.size(); ++i)
     if (is_used(parts, static_cast<int>(parts.axes + i))) form.constrained |= 1U << i;
   for (const LoadedPass& pass : parts.passes) {
-    form.passes.push_back(PassMaker(pass, parts.op).take());
+    form.passes.push_back(PassMaker(pass, parts).take());
     for (const LoadedArgument& argument : pass.arguments)
       if (argument.kind == spec::ArgumentKind::tensor && argument.index >= LaunchForm::few_tensors)
         form.many_tensors = true;

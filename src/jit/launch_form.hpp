@@ -7,6 +7,7 @@
 #include <cstddef>
 #include <cstdint>
 #include <cstring>
+#include <memory>
 #include <span>
 #include <vector>
 
@@ -34,7 +35,7 @@ struct CallFrame {
   // What a pass computes for itself: the next one may write over it, since the driver has copied it.
   std::array<AxisLength, max_axes> lengths;
   std::array<std::int64_t, spec::max_arguments> values;  // of constants, expressions and workspaces
-  std::array<CUtensorMap, spec::max_tensor_maps> maps;
+  std::array<CUtensorMap, spec::max_tensor_maps> maps;   // those that are not kept
 
   [[nodiscard]] std::span<const std::int64_t> view() const noexcept { return slots; }
 };
@@ -42,7 +43,7 @@ struct CallFrame {
 inline constexpr std::int64_t most_grid_x = 2147483647;
 inline constexpr std::int64_t most_grid_yz = 65535;
 
-/// What cuLaunchKernelEx is given for one pass. It points into the call's frame.
+/// What cuLaunchKernelEx is given for one pass. It points into the call's frame, and at descriptors that the calling thread keeps.
 struct PassCall {
   CUlaunchConfig config;
   CUfunction function;
@@ -108,10 +109,10 @@ class Few {
 /// In the order in which a launch reads it, from the beginning of a cache line: when the driver is done with the launch before, none of this
 /// is near the processor any more, and each line that a launch touches costs it nanoseconds.
 struct alignas(64) PassForm {
+  /// An argument that is made at each launch: an address in the workspace, or a formula's value.
   struct Computed {
     spec::ArgumentKind kind;
-    std::uint8_t to;          // index into CallFrame::values, or maps
-    std::uint16_t from;       // tensor
+    std::uint8_t to;          // index into CallFrame::values
     std::int64_t offset = 0;  // into the workspace
     spec::Formula value;
     std::int64_t minimum = 0, maximum = 0;  // of value
@@ -123,21 +124,25 @@ struct alignas(64) PassForm {
       return dimension == &CUlaunchConfig::gridDimX ? most_grid_x : most_grid_yz;
     }
   };
-  static constexpr std::size_t piece = 8;  // of arguments: whole pieces need no loop over single ones
+  static constexpr std::size_t piece = 8;  // of arguments, and of constants: whole pieces need no loop over single ones
 
   CUlaunchConfig config{};  // sizes that a bucket fixes are in place
   CUfunction function = nullptr;
   std::array<std::uint16_t, spec::max_arguments> offsets{};  // of each argument, in bytes into CallFrame
   std::uint8_t argument_pieces = 0;
-  std::uint8_t lengths = 0;             // bit i: axis i has one
-  bool computes = false;                // there are constants, or computed ones
-  Few<GridSize, 3> grid;                // the other sizes
-  std::vector<std::int64_t> constants;  // CallFrame::values, 0 where they are computed
+  std::uint8_t constant_pieces = 0;
+  std::uint8_t lengths = 0;  // bit i: axis i has one
+  bool computes = false;     // there are computed ones
+  bool has_maps = false;
+  Few<GridSize, 3> grid;                                      // the other sizes
+  std::array<std::int64_t, spec::max_arguments> constants{};  // CallFrame::values, 0 where they are computed
+  Few<TensorMapForm, spec::max_tensor_maps> maps;
+  std::unique_ptr<TensorMapCache> made_maps;
   std::vector<Computed> computed;
-  std::vector<TensorMaps> maps;  // by CallFrame::maps
+  std::array<const LoadedArgument*, spec::max_tensor_maps> map_arguments{};
   const std::string* kernel = nullptr;
 
-  /// False when a size or an argument is out of its limits. Throws as TensorMaps::make does.
+  /// False when a size or an argument is out of its limits. Throws as make_tensor_map does.
   [[nodiscard]] bool arrange(const LaunchInput& input, PassCall& call) const {
     call.config = config;
     call.config.hStream = input.stream;
@@ -148,6 +153,8 @@ struct alignas(64) PassForm {
         return false;
       call.config.*size.dimension = static_cast<unsigned>(blocks);
     }
+    for (std::size_t at = 0; at < constant_pieces * piece; at += piece)
+      std::memcpy(&input.frame.values[at], &constants[at], piece * sizeof constants[0]);
     if (computes) [[unlikely]] {
       if (!compute(LaunchInput(input))) return false;  // a copy: the input itself stays in registers
     }
@@ -160,6 +167,8 @@ struct alignas(64) PassForm {
       for (std::size_t i = 0; i < piece; ++i) parameter[i] = frame + offset[i];
       parameter += piece;
     }
+    if (has_maps) [[unlikely]]
+      arrange_maps(LaunchInput(input), call);
     return true;
   }
 
@@ -170,6 +179,9 @@ struct alignas(64) PassForm {
                                  static_cast<std::int32_t>(input.frame.slots[axis]), 0};
   }
   [[nodiscard]] bool compute(const LaunchInput& input) const;
+  void arrange_maps(const LaunchInput& input, PassCall& call) const;
+  /// One that is not kept: where the driver finds it at this launch.
+  [[nodiscard]] const CUtensorMap* make_map(const TensorMapForm& form, const void* address, CallFrame& frame) const;
 };
 
 /// Of all passes; laid out as a PassForm is.
@@ -251,6 +263,7 @@ struct LaunchFormParts {
   std::span<const spec::Runtime> runtime;         // defaults and minima specialised
   std::span<const spec::Expression> constraints;  // specialised
   std::span<const LoadedPass> passes;             // stay where they are
+  bool has_workspace = true;                      // else a workspace's address is 0
 };
 LaunchForm make_launch_form(const LaunchFormParts& parts);
 

@@ -2,6 +2,8 @@
 
 #include <fmt/format.h>
 
+#include <algorithm>
+
 #include "cuda/device.hpp"
 #include "kiln/error.hpp"
 
@@ -68,44 +70,34 @@ std::int64_t size_or_throw(const spec::Expression& expression, std::span<const s
                   value.ok() ? fmt::to_string(value.number) : std::string(to_string(value.status)), minimum, maximum));
 }
 
-bool TensorMapCache::read(const Entry& entry, const Key& key, CUtensorMap& map) const noexcept {
-  const std::uint64_t version = entry.version.load(std::memory_order_acquire);
-  if (version % 2 != 0 || version == 0) return false;
-  std::uint64_t differing = 0;
-  for (std::size_t i = 0; i <= form_.axes; ++i)
-    differing |= entry.key[i].load(std::memory_order_acquire) ^ key.words[i];
-  if (differing != 0) return false;
-  for (std::size_t i = 0; i < entry.map.size(); ++i) map.opaque[i] = entry.map[i].load(std::memory_order_acquire);
-  return entry.version.load(std::memory_order_relaxed) == version;
+TensorMapCache::~TensorMapCache() = default;
+
+const CUtensorMap* TensorMapCache::keep(const TensorMapForm& form, const void* address,
+                                        std::span<const std::int64_t> frame, const CUtensorMap& map) {
+  const unsigned thread = thread_number();
+  if (form.key == TensorMapForm::Key::none || thread == shared_thread_number) return nullptr;
+  auto& own = own_[thread];
+  if (own == nullptr) own = std::make_unique<Entry[]>(descriptors_ * Entry::sets * Entry::ways);
+  const auto key = Entry::key_of<TensorMapForm::wide>(form, address, frame);
+  const bool narrow = form.key == TensorMapForm::Key::narrow;
+  Entry* const set = &own[narrow ? Entry::set_of(form, Entry::key_of<TensorMapForm::narrow>(form, address, frame))
+                                 : Entry::set_of(form, key)];
+  Entry& entry = set[1].kept_as < set[0].kept_as ? set[1] : set[0];
+  entry.kept_as = 1 + std::max(set[0].kept_as, set[1].kept_as);
+  entry.key = key;
+  entry.map = map;
+  return &entry.map;
 }
 
-void TensorMapCache::keep(const Key& key, const CUtensorMap& map) noexcept {
-  Entry* const set = &entries_[key.hash % sets * ways];
-  Entry& entry =
-      set[1].version.load(std::memory_order_relaxed) < set[0].version.load(std::memory_order_relaxed) ? set[1] : set[0];
-  std::uint64_t version = entry.version.load(std::memory_order_relaxed);
-  if (version % 2 != 0 || !entry.version.compare_exchange_strong(version, version + 1, std::memory_order_acquire))
-    return;
-  for (std::size_t i = 0; i <= form_.axes; ++i) entry.key[i].store(key.words[i], std::memory_order_release);
-  for (std::size_t i = 0; i < entry.map.size(); ++i) entry.map[i].store(map.opaque[i], std::memory_order_release);
-  entry.version.store(version + 2, std::memory_order_release);
-}
-
-TensorMaps::TensorMaps(const LoadedArgument& argument, const std::vector<int>& slots)
-    : argument_(&argument), slots_(slots.begin(), slots.end()) {
-  if (1 + slots_.size() <= TensorMapCache::most_words) cache_ = std::make_unique<TensorMapCache>(1 + slots_.size());
-}
-
-void TensorMaps::make(const void* address, std::span<const std::int64_t> frame, const std::string& kernel,
-                      CUtensorMap& map) const {
-  const TensorMapShape shape = tensor_map_shape(*argument_, frame, kernel);
+void make_tensor_map(const LoadedArgument& argument, const void* address, std::span<const std::int64_t> frame,
+                     const std::string& kernel, CUtensorMap& map) {
+  const TensorMapShape shape = tensor_map_shape(argument, frame, kernel);
   cuda::check(cuda::Driver::get().cuTensorMapEncodeTiled(
-                  &map, tensor_map_type(argument_->dtype), static_cast<std::uint32_t>(argument_->shape.size()),
+                  &map, tensor_map_type(argument.dtype), static_cast<std::uint32_t>(argument.shape.size()),
                   const_cast<void*>(address), shape.dimensions.data(), shape.stride_bytes.data(), shape.box.data(),
-                  shape.element_strides.data(), CU_TENSOR_MAP_INTERLEAVE_NONE, tensor_map_swizzle(argument_->swizzle),
+                  shape.element_strides.data(), CU_TENSOR_MAP_INTERLEAVE_NONE, tensor_map_swizzle(argument.swizzle),
                   CU_TENSOR_MAP_L2_PROMOTION_L2_256B, CU_TENSOR_MAP_FLOAT_OOB_FILL_NONE),
               "cuTensorMapEncodeTiled (is the address 16-byte aligned and each stride a multiple of 16 bytes?)");
-  if (cache_ != nullptr) cache_->keep(key_of(address, frame), map);
 }
 
 }  // namespace kiln::jit

@@ -2,84 +2,111 @@
 #pragma once
 
 #include <array>
-#include <atomic>
+#include <cstddef>
 #include <cstdint>
 #include <memory>
 #include <span>
-#include <vector>
+#include <string>
 
 #include "cuda/driver_types.hpp"
 #include "jit/loaded_pass.hpp"
-#include "spec/bucketing.hpp"
+#include "jit/thread_number.hpp"
 
 namespace kiln::jit {
 
-/// Descriptors by key, as many as fit. Readers and writers are any threads: a reader takes no lock, waits for nobody, writes nothing, and
-/// copies a descriptor as one writer left it or not at all.
-///
-/// Each entry is a seqlock over atomic words (Boehm, "Can seqlocks get along with programming language memory models?", 2012): its version
-/// is odd while it is written. Words are stored with release and loaded with acquire, so that who has read one of a newer version also
-/// sees that version; on x86 that costs nothing.
+/// A TMA argument as a launch reads it: where its descriptor goes, and what it depends on besides the tensor's address.
+struct TensorMapForm {
+  /// How many slots are looked at. Most descriptors depend on three at most, a matrix's rows, columns and stride.
+  enum class Key : std::uint8_t { none, narrow, wide };  // none: on more than a key holds
+  static constexpr std::size_t narrow = 3, wide = 6;
+
+  std::uint8_t parameter = 0;  // of the pass
+  std::uint8_t tensor = 0;
+  std::uint8_t index = 0;  // among the pass's descriptors
+  Key key = Key::none;
+  std::array<std::uint8_t, wide> slots{};  // of the call frame
+};
+
+/// The descriptors of a pass by what they depend on, as many as fit, those of each thread apart. So what a thread finds lies still until
+/// it makes another: the driver reads it in place, no thread waits for one, and nothing is written that another thread reads. By thread_number,
+/// whose lock is what the next thread of a number sees the last one's descriptors by. Threads that share a number keep none.
 class TensorMapCache {
  public:
-  static constexpr std::size_t most_words = 7;
-  struct Key {
-    std::array<std::uint64_t, most_words> words;
-    std::uint64_t hash;
-  };
-  /// Of keys with `words` words, 1 to most_words.
-  explicit TensorMapCache(std::size_t words) : form_{words - 1}, entries_(sets * ways) {}
+  struct Entry;
 
-  void finish(Key& key) const noexcept { key.hash = form_.hash(key.words.data()); }
-  [[nodiscard]] bool find(const Key& key, CUtensorMap& map) const noexcept {
-    const Entry* const set = &entries_[key.hash % sets * ways];
-    return read(set[0], key, map) || read(set[1], key, map);
-  }
-  /// In place of the descriptor of its set that was replaced less often. Does nothing while another thread writes there.
-  void keep(const Key& key, const CUtensorMap& map) noexcept;
+  /// Of a pass with so many descriptors.
+  explicit TensorMapCache(std::size_t descriptors) : descriptors_(descriptors) {}
+  ~TensorMapCache();
+  TensorMapCache(const TensorMapCache&) = delete;
+  TensorMapCache& operator=(const TensorMapCache&) = delete;
 
- private:
-  static constexpr std::size_t sets = 16, ways = 2;
-  struct alignas(64) Entry {                // three cache lines, of which a look that fails reads the first
-    std::atomic<std::uint64_t> version{0};  // 0: empty; odd: being written
-    std::array<std::atomic<std::uint64_t>, most_words> key{};
-    std::array<std::atomic<std::uint64_t>, sizeof(CUtensorMap) / sizeof(std::uint64_t)> map{};
-  };
-  /// What it leaves in `map` when it fails is no descriptor.
-  [[nodiscard]] bool read(const Entry& entry, const Key& key, CUtensorMap& map) const noexcept;
-
-  spec::BucketForm form_;
-  std::vector<Entry> entries_;
-};
-
-/// A TMA argument: what its descriptor depends on, and those that were made.
-class TensorMaps {
- public:
-  /// `argument` outlives this; `slots` of the call frame stand in its shape, strides and box.
-  TensorMaps(const LoadedArgument& argument, const std::vector<int>& slots);
-
-  /// Copies the descriptor for this address and frame; false when it must be made first.
-  [[nodiscard]] bool find(const void* address, std::span<const std::int64_t> frame, CUtensorMap& map) const noexcept {
-    if (cache_ == nullptr) return false;
-    return cache_->find(key_of(address, frame), map);
-  }
-  /// Has the driver make it, and keeps it. Throws Error(bad_input) naming `kernel` for sizes that no descriptor can have, Error(driver_failed)
-  /// for an address or stride that the driver refuses.
-  void make(const void* address, std::span<const std::int64_t> frame, const std::string& kernel,
-            CUtensorMap& map) const;
+  /// The calling thread's; null while it has none.
+  [[nodiscard]] const Entry* own() const noexcept { return own_[thread_number()].get(); }
+  /// The descriptor for this address and frame among a thread's `own`, or null: it must be made first.
+  [[nodiscard]] static const CUtensorMap* find(const Entry* own, const TensorMapForm& form, const void* address,
+                                               std::span<const std::int64_t> frame) noexcept;
+  /// Keeps one that was not found, in place of the one of its set that was kept earlier. Where it now lies, or null: it is not kept.
+  const CUtensorMap* keep(const TensorMapForm& form, const void* address, std::span<const std::int64_t> frame,
+                          const CUtensorMap& map);
 
  private:
-  [[nodiscard]] TensorMapCache::Key key_of(const void* address, std::span<const std::int64_t> frame) const noexcept {
-    TensorMapCache::Key key;
-    key.words[0] = reinterpret_cast<std::uint64_t>(address);
-    for (std::size_t i = 0; i < slots_.size(); ++i) key.words[1 + i] = static_cast<std::uint64_t>(frame[slots_[i]]);
-    cache_->finish(key);
-    return key;
-  }
-  const LoadedArgument* argument_;
-  std::vector<std::uint32_t> slots_;
-  std::unique_ptr<TensorMapCache> cache_;  // null: it depends on more than a key holds, and is made at each launch
+  std::size_t descriptors_;
+  std::array<std::unique_ptr<Entry[]>, thread_numbers> own_;  // each written by its thread alone
 };
+
+/// A line that a look reads, then what it gives.
+struct alignas(64) TensorMapCache::Entry {
+  static constexpr std::uint64_t no_address = ~std::uint64_t{0};
+  std::array<std::uint64_t, 1 + TensorMapForm::wide> key{no_address};
+  std::uint64_t kept_as = 0;  // what is kept later has a higher one
+  CUtensorMap map;
+
+  static constexpr int set_bits = 5;
+  static constexpr std::size_t ways = 2, sets = std::size_t{1} << set_bits;
+  /// The first of a key's set.
+  template <std::size_t words>
+  static std::size_t set_of(const TensorMapForm& form, const std::array<std::uint64_t, words>& key) noexcept {
+    constexpr std::uint64_t base = 0x9E3779B97F4A7C15;  // odd, and 2^64 over the golden ratio
+    std::uint64_t sum = 0;
+    for (const std::uint64_t word : key) sum = (sum + word) * base;
+    return (form.index * sets + (sum >> (64 - set_bits))) * ways;
+  }
+  /// Slots past those that it depends on are others once more, which does no harm.
+  template <std::size_t slots>
+  static std::array<std::uint64_t, 1 + slots> key_of(const TensorMapForm& form, const void* address,
+                                                     std::span<const std::int64_t> frame) noexcept {
+    std::array<std::uint64_t, 1 + slots> result;
+    result[0] = reinterpret_cast<std::uint64_t>(address);
+    for (std::size_t i = 0; i < slots; ++i) result[1 + i] = static_cast<std::uint64_t>(frame[form.slots[i]]);
+    return result;
+  }
+  template <std::size_t slots>
+  static const CUtensorMap* find(const Entry* own, const TensorMapForm& form, const void* address,
+                                 std::span<const std::int64_t> frame) noexcept {
+    const auto wanted = key_of<slots>(form, address, frame);
+    const Entry* const set = own + set_of(form, wanted);
+    for (std::size_t way = 0; way < ways; ++way) {
+      std::uint64_t differing = 0;
+      for (std::size_t i = 0; i < wanted.size(); ++i) differing |= set[way].key[i] ^ wanted[i];
+      if (differing == 0) return &set[way].map;
+    }
+    return nullptr;
+  }
+};
+
+inline const CUtensorMap* TensorMapCache::find(const Entry* own, const TensorMapForm& form, const void* address,
+                                               std::span<const std::int64_t> frame) noexcept {
+  if (own == nullptr) [[unlikely]]
+    return nullptr;
+  if (form.key == TensorMapForm::Key::narrow) [[likely]]
+    return Entry::find<TensorMapForm::narrow>(own, form, address, frame);
+  return form.key == TensorMapForm::Key::wide ? Entry::find<TensorMapForm::wide>(own, form, address, frame) : nullptr;
+}
+
+/// Has the driver make one in `map`. Throws Error(bad_input) naming `kernel` for sizes that no descriptor can have, Error(driver_failed) for an
+/// address or stride that the driver refuses.
+void make_tensor_map(const LoadedArgument& argument, const void* address, std::span<const std::int64_t> frame,
+                     const std::string& kernel, CUtensorMap& map);
 
 /// The number, or Error(bad_input) that names the kernel, what it is, and the limits.
 std::int64_t size_or_throw(const spec::Expression& expression, std::span<const std::int64_t> frame,

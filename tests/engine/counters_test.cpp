@@ -10,9 +10,9 @@
 
 using kiln::Origin;
 using kiln::engine::Counters;
-using kiln::engine::shared_thread_number;
-using kiln::engine::thread_number;
-using kiln::engine::thread_numbers;
+using kiln::jit::shared_thread_number;
+using kiln::jit::thread_number;
+using kiln::jit::thread_numbers;
 
 namespace {
 

@@ -2,23 +2,31 @@
 
 #include <doctest/doctest.h>
 
-#include <atomic>
+#include <array>
 #include <cstring>
+#include <mutex>
+#include <optional>
 #include <thread>
 #include <vector>
 
 using kiln::jit::TensorMapCache;
+using kiln::jit::TensorMapForm;
 
 namespace {
 
-constexpr std::size_t words = 3;
+using Frame = std::array<std::int64_t, 8>;
 
-TensorMapCache::Key key_of(const TensorMapCache& cache, std::uint64_t number) {
-  TensorMapCache::Key key{};
-  for (std::size_t i = 0; i < words; ++i) key.words[i] = number * (i + 1);
-  cache.finish(key);
-  return key;
+/// Of a descriptor that depends on the first slots of a frame.
+TensorMapForm form_of(TensorMapForm::Key key, std::uint8_t index = 0) {
+  TensorMapForm form;
+  form.key = key;
+  form.index = index;
+  form.slots = {0, 1, 2, 3, 4, 5};
+  return form;
 }
+constexpr TensorMapForm::Key narrow = TensorMapForm::Key::narrow, wide = TensorMapForm::Key::wide;
+
+const void* address_of(std::uint64_t number) { return reinterpret_cast<const void*>(number * 256); }
 
 /// Each word says the number and its own place.
 CUtensorMap map_of(std::uint64_t number) {
@@ -27,17 +35,26 @@ CUtensorMap map_of(std::uint64_t number) {
   return map;
 }
 
-bool is(const CUtensorMap& map, std::uint64_t number) {
+bool is(const CUtensorMap* map, std::uint64_t number) {
   const CUtensorMap expected = map_of(number);
-  return std::memcmp(map.opaque, expected.opaque, sizeof expected.opaque) == 0;
+  return map != nullptr && std::memcmp(map->opaque, expected.opaque, sizeof expected.opaque) == 0;
+}
+
+const CUtensorMap* find(const TensorMapCache& cache, const TensorMapForm& form, std::uint64_t number,
+                        const Frame& frame = {}) {
+  return TensorMapCache::find(cache.own(), form, address_of(number), frame);
+}
+
+const CUtensorMap* keep(TensorMapCache& cache, const TensorMapForm& form, std::uint64_t number,
+                        const Frame& frame = {}) {
+  return cache.keep(form, address_of(number), frame, map_of(number));
 }
 
 /// How many of the numbers 1 to last are kept.
-int kept(const TensorMapCache& cache, std::uint64_t last) {
+int kept(const TensorMapCache& cache, const TensorMapForm& form, std::uint64_t last) {
   int count = 0;
-  CUtensorMap map;
   for (std::uint64_t number = 1; number <= last; ++number)
-    if (cache.find(key_of(cache, number), map)) {
+    if (const CUtensorMap* map = find(cache, form, number)) {
       CHECK(is(map, number));
       ++count;
     }
@@ -47,69 +64,110 @@ int kept(const TensorMapCache& cache, std::uint64_t last) {
 }  // namespace
 
 TEST_CASE("a descriptor is found by all of its key and by nothing else") {
-  TensorMapCache cache(words);
-  CUtensorMap map;
-  CHECK_FALSE(cache.find(key_of(cache, 0), map));  // empty entries have a key of zeros
-  cache.keep(key_of(cache, 7), map_of(7));
-  REQUIRE(cache.find(key_of(cache, 7), map));
-  CHECK(is(map, 7));
-  for (std::size_t word = 0; word < words; ++word) {
-    TensorMapCache::Key other = key_of(cache, 7);
-    other.words[word] += 1;  // the same set: the hash stays
-    CHECK_FALSE(cache.find(other, map));
+  for (const auto& [key, slots] : {std::pair(narrow, TensorMapForm::narrow), std::pair(wide, TensorMapForm::wide)}) {
+    CAPTURE(slots);
+    TensorMapCache cache(1);
+    const TensorMapForm form = form_of(key);
+    CHECK(find(cache, form, 7) == nullptr);
+    const Frame frame = {1, 2, 3, 4, 5, 6, 7, 8};
+    CHECK(is(keep(cache, form, 7, frame), 7));
+    CHECK(is(find(cache, form, 7, frame), 7));
+    CHECK(find(cache, form, 8, frame) == nullptr);
+    CHECK(find(cache, form, 0) == nullptr);
+    for (std::size_t slot = 0; slot < frame.size(); ++slot) {
+      Frame other = frame;
+      other[slot] += 1;
+      CHECK(is(find(cache, form, 7, other), 7) == (slot >= slots));
+    }
   }
+}
+
+TEST_CASE("a descriptor is found for no address that none was kept for, whatever the sets hold") {
+  TensorMapCache cache(1);
+  const TensorMapForm form = form_of(narrow);
+  CHECK(keep(cache, form, 1) != nullptr);  // the sets are there now
+  for (std::uint64_t number = 2; number < 1'000; ++number) CHECK(find(cache, form, number) == nullptr);
+  CHECK(find(cache, form, 0) == nullptr);
 }
 
 TEST_CASE("many descriptors leave a bounded number, the last among them") {
-  TensorMapCache cache(words);
-  CUtensorMap map;
+  TensorMapCache cache(1);
+  const TensorMapForm form = form_of(narrow);
   for (std::uint64_t number = 1; number <= 10'000; ++number) {
-    cache.keep(key_of(cache, number), map_of(number));
-    REQUIRE(cache.find(key_of(cache, number), map));
+    REQUIRE(is(keep(cache, form, number), number));
+    REQUIRE(is(find(cache, form, number), number));
+    if (number > 1 && number <= 16) CHECK(kept(cache, form, number) >= 2);
   }
-  CHECK(kept(cache, 10'000) <= 32);
-  CHECK(kept(cache, 10'000) >= 24);
+  CHECK(kept(cache, form, 10'000) <= 64);
+  CHECK(kept(cache, form, 10'000) >= 48);
 }
 
-TEST_CASE("two descriptors that meet in a set are both kept while they alternate") {
-  TensorMapCache cache(words);
-  CUtensorMap map;
-  TensorMapCache::Key a = key_of(cache, 1), b = key_of(cache, 2);
-  b.hash = a.hash;
-  cache.keep(a, map_of(1));
-  cache.keep(b, map_of(2));
-  REQUIRE(cache.find(a, map));
-  CHECK(is(map, 1));
-  REQUIRE(cache.find(b, map));
-  CHECK(is(map, 2));
+TEST_CASE("what one descriptor of a pass is replaced by leaves the others where they lie") {
+  TensorMapCache cache(2);
+  const TensorMapForm first = form_of(narrow, 0), second = form_of(narrow, 1);
+  const CUtensorMap* const lies = keep(cache, first, 3);
+  for (std::uint64_t number = 1; number <= 1'000; ++number) CHECK(is(keep(cache, second, number), number));
+  CHECK(find(cache, first, 3) == lies);
+  CHECK(is(lies, 3));
 }
 
-TEST_CASE("readers get whole descriptors of their key while writers replace them") {
-  TensorMapCache cache(words);
+TEST_CASE("a descriptor that depends on more than a key holds is not kept") {
+  TensorMapCache cache(1);
+  const TensorMapForm form = form_of(TensorMapForm::Key::none);
+  CHECK(keep(cache, form, 1) == nullptr);
+  CHECK(keep(cache, form_of(narrow), 1) != nullptr);
+  CHECK(find(cache, form, 1) == nullptr);
+}
+
+TEST_CASE("each thread finds its own descriptors, in place and whole, while others keep theirs") {
+  TensorMapCache cache(1);
+  const TensorMapForm form = form_of(narrow);
   constexpr std::uint64_t numbers = 200;  // many more than there is room for
-  std::atomic<bool> stop{false}, torn{false};
-  std::atomic<std::int64_t> found{0};
-  std::vector<std::jthread> readers, writers;
-  for (int r = 0; r < 2; ++r)
-    readers.emplace_back([&] {
-      CUtensorMap map;
-      while (!stop)
-        for (std::uint64_t number = 1; number <= numbers; ++number)
-          if (cache.find(key_of(cache, number), map)) {
-            ++found;
-            if (!is(map, number)) torn = true;
-          }
-    });
-  for (std::uint64_t w = 0; w < 2; ++w)
-    writers.emplace_back([&, w] {
-      for (std::uint64_t turn = 0; turn < 20'000; ++turn) {
-        const std::uint64_t number = 1 + (turn * 7 + w * 3) % numbers;
-        cache.keep(key_of(cache, number), map_of(number));
+  std::mutex mutex;
+  int wrong = 0;
+  {
+    std::vector<std::jthread> threads;
+    for (std::uint64_t thread = 0; thread < 4; ++thread)
+      threads.emplace_back([&, thread] {
+        int wrong_here = 0;
+        for (std::uint64_t turn = 0; turn < 20'000; ++turn) {
+          const std::uint64_t number = 1 + (turn * 7 + thread * 3) % numbers;
+          const CUtensorMap* map = find(cache, form, number);
+          if (map == nullptr) map = keep(cache, form, number);
+          if (!is(map, number)) ++wrong_here;
+        }
+        const std::lock_guard lock(mutex);
+        wrong += wrong_here;
+      });
+  }
+  CHECK(wrong == 0);
+}
+
+TEST_CASE(
+    "threads that share a number keep no descriptors, and those that follow one that ended are served all the same") {
+  TensorMapCache cache(1);
+  const TensorMapForm form = form_of(narrow);
+  std::mutex hold;
+  std::vector<const CUtensorMap*> of_shared;
+  std::optional<std::unique_lock<std::mutex>> held(std::in_place, hold);
+  std::vector<std::jthread> threads;
+  std::mutex mutex;
+  for (unsigned i = 0; i < kiln::jit::thread_numbers + 8; ++i)
+    threads.emplace_back([&] {
+      const CUtensorMap* const map = keep(cache, form, 5);
+      if (kiln::jit::thread_number() == kiln::jit::shared_thread_number) {
+        const std::lock_guard lock(mutex);
+        of_shared.push_back(map);
       }
+      const std::lock_guard lock(hold);  // until all have begun
     });
-  writers.clear();
-  while (found == 0 && !torn) std::this_thread::yield();
-  stop = true;
-  readers.clear();
-  CHECK_FALSE(torn.load());
+  while (true) {
+    const std::lock_guard lock(mutex);
+    if (of_shared.size() >= 8) break;
+    std::this_thread::yield();
+  }
+  held.reset();
+  threads.clear();
+  for (const CUtensorMap* map : of_shared) CHECK(map == nullptr);
+  std::jthread([&] { CHECK(is(keep(cache, form, 9), 9)); });
 }

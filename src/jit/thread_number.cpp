@@ -1,10 +1,10 @@
-#include "engine/thread_number.hpp"
+#include "jit/thread_number.hpp"
 
 #include <bit>
 #include <limits>
 #include <mutex>
 
-namespace kiln::engine::detail {
+namespace kiln::jit::detail {
 namespace {
 
 // Of the process: a thread launches on several engines. Both are constant-initialised and trivially destroyed, since threads
@@ -41,4 +41,4 @@ unsigned take_thread_number() noexcept {
   return holder.number;
 }
 
-}  // namespace kiln::engine::detail
+}  // namespace kiln::jit::detail

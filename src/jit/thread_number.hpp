@@ -1,9 +1,9 @@
-// A small number for each thread that launches, so that what threads write at each launch lies apart: counters, samples.
+// A small number for each thread that launches, so that what launches write lies apart: counters, samples, descriptors.
 #pragma once
 
 #include <cstdint>
 
-namespace kiln::engine {
+namespace kiln::jit {
 
 inline constexpr unsigned thread_numbers = 64;
 /// Of threads that have no number of their own: more than others live at once.
@@ -25,4 +25,4 @@ inline unsigned thread_number() noexcept {
   return number;
 }
 
-}  // namespace kiln::engine
+}  // namespace kiln::jit
