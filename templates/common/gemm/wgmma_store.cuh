@@ -214,7 +214,7 @@ __device__ __forceinline__ void store_by_tma(const WgmmaSums<Tiles>& sums, const
   using Rounded = RoundedPiece<Tiles, Epilogue>;
   using P = Piece<Tiles>;
   const bool issues = warpgroup_thread() == 0;
-  typename Rounded::Terms terms[P::of_product];
+  typename Rounded::Terms terms[P::of_product] = {};
   if constexpr (!many_sums<Tiles>) {  // of all pieces before the first is finished
 #pragma unroll
     for (int i = 0; i < P::of_product; ++i) terms[i] = Rounded::terms(column + i * P::columns, epilogue);
