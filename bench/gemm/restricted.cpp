@@ -46,7 +46,8 @@ void RestrictedOp::tune(const kiln::engine::Lookup& missed) {
 bool RestrictedOp::make_ready(const kiln::Problem& problem) {
   const kiln::engine::Lookup found = look_up(problem);
   if (!found.is_hit()) tune(found);
-  if (refines_)
+  // A length at its bucket's end is served by the bucket's own config, whatever the lower ones are served by.
+  if (refines_ && !(problem == found.bucket))
     kiln::cli::bench::Refinery(state_, {&op_, found.bucket}).run(worth_a_split, most_parts, [](const std::string&) {});
   return !found.is_hit();
 }
