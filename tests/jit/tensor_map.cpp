@@ -64,7 +64,8 @@ int kept(const TensorMapCache& cache, const TensorMapForm& form, std::uint64_t l
 }  // namespace
 
 TEST_CASE("a descriptor is found by all of its key and by nothing else") {
-  for (const auto& [key, slots] : {std::pair(narrow, TensorMapForm::narrow), std::pair(wide, TensorMapForm::wide)}) {
+  for (const TensorMapForm::Key key : {narrow, wide}) {
+    const std::size_t slots = key == narrow ? TensorMapForm::narrow : TensorMapForm::wide;
     CAPTURE(slots);
     TensorMapCache cache(1);
     const TensorMapForm form = form_of(key);
