@@ -83,6 +83,7 @@ class Bench {
       all.push_back(own_plan(tensors, own.emplace(restricted_.plan(problem)), line));
       if (settings_.own_alone) put_ready(line, own->tuned ? 1 : 0, own->compiles, begun);
     }
+    all.front().name = "kiln";
     const std::size_t kilns = all.size();
     const bench::Operands operands = operands_of(tensors);
     std::optional<bench::LibraryProduct> product;
