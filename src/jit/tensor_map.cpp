@@ -3,6 +3,7 @@
 #include <fmt/format.h>
 
 #include <algorithm>
+#include <new>
 
 #include "cuda/device.hpp"
 #include "kiln/error.hpp"
@@ -77,7 +78,8 @@ const CUtensorMap* TensorMapCache::keep(const TensorMapForm& form, const void* a
   const unsigned thread = thread_number();
   if (form.key == TensorMapForm::Key::none || thread == shared_thread_number) return nullptr;
   auto& own = own_[thread];
-  if (own == nullptr) own = std::make_unique<Entry[]>(descriptors_ * Entry::sets * Entry::ways);
+  if (own == nullptr) own.reset(new (std::nothrow) Entry[descriptors_ * Entry::sets * Entry::ways]());
+  if (own == nullptr) return nullptr;  // a launch goes on without
   const auto key = Entry::key_of<TensorMapForm::wide>(form, address, frame);
   const bool narrow = form.key == TensorMapForm::Key::narrow;
   Entry* const set = &own[narrow ? Entry::set_of(form, Entry::key_of<TensorMapForm::narrow>(form, address, frame))
