@@ -6,6 +6,7 @@
 
 #include "cli/bench/judge.hpp"
 #include "cli/interrupt.hpp"
+#include "cli/tuning.hpp"
 #include "engine/lease.hpp"
 #include "kiln/error.hpp"
 
@@ -66,7 +67,13 @@ RefinedBucket Refinery::run(double threshold, int most_parts, const Say& say) {
   std::int64_t low = spec::low_corner(op_, bucket).axes[axis_];
   if (low >= high) result_.why = "it has one size only";
   for (int i = 0; i < most_parts && low < high; ++i) {
-    if (!split_off(low, threshold, lookup.record->value, say)) break;
+    try {
+      if (!split_off(low, threshold, lookup.record->value, say)) break;
+    } catch (const Error& error) {  // of this part: those before it were measured
+      const bool of_part = is_of_one_bucket(error.kind()) || error.kind() == ErrorKind::wrong_result;
+      if (lower_parts_.empty() || !of_part || error.kind() == ErrorKind::interrupted) throw;
+      break;
+    }
     low = result_.parts.back().edge + step;
   }
   if (lower_parts_.empty()) return result_;
@@ -96,7 +103,14 @@ bool Refinery::split_off(std::int64_t low, double threshold, const store::Record
     return duel_at(size).is_won_by(0);
   };
   part.edge = last_winning(low, result_.of.bucket.axes[axis_], op_.axes[axis_].multiple_of, most_probes, wins);
-  lower_parts_.push_back({with_size(part.edge), record_of(part, of_bucket)});
+  tune::LowerPart lower{with_size(part.edge), record_of(part, of_bucket)};
+  if (!result_.parts.empty() && result_.parts.back().config == part.config) {  // one part, which noise had ended early
+    part.low = result_.parts.back().low;
+    part.low_gain = result_.parts.back().low_gain;
+    result_.parts.pop_back();
+    lower_parts_.pop_back();
+  }
+  lower_parts_.push_back(std::move(lower));
   result_.parts.push_back(std::move(part));
   return true;
 }
