@@ -6,9 +6,8 @@
 // is stored.
 //
 // Few tiles are shared by several blocks, each with a part of k: those of a cluster add their sums in it (cluster_k),
-// or they go to a workspace (`split`) and gemm_reduce of mma.cuh adds them. Of more tiles than blocks, those of a last
-// round that leaves blocks idle can be shared by all (`tail`): parts of k again, which gemm_wgmma_tail adds. All in a
-// fixed order.
+// or they go to a workspace (`split`) and gemm_reduce of mma.cuh adds them. Those of a last round that leaves blocks idle
+// can be shared by all (`tail`): parts of k again, which gemm_wgmma_tail adds. All in a fixed order.
 #pragma once
 
 #include "common/gemm/wgmma_block.cuh"
@@ -19,7 +18,8 @@
 /// grid: blocks that run at once, a multiple of the cluster (with cluster_k: a cluster a tile); block, cluster and
 /// dynamic shared memory as wgmma.toml says. `y_map` is used if `stored` is 0; else that many elements of y are stored
 /// at once. Of the arguments after it, those up to `partial`, which is [splits, m, round_up(n, 8)] and takes the sums
-/// when `split`, and the strides are the epilogue's. `partial` is [blocks of the grid, tile_m * tile_n] if `tail`.
+/// when `split`, and the strides are the epilogue's. `partial` is [2 * blocks of the grid, tile_m * tile_n] if
+/// `tail`.
 template <typename T, typename U, kiln::gemm::Layout layout, typename Config, int tile_m, int tile_n, int stages,
           int cluster_m, int cluster_n, int cluster_k, bool swap, bool pingpong, int stored, bool split, bool tail>
 __global__ void __launch_bounds__(kiln::gemm::WgmmaTiling<T, U, layout, tile_m, tile_n, stages, cluster_m, cluster_n,
@@ -105,12 +105,12 @@ __global__ void __launch_bounds__(kiln::gemm::warpgroup, 5)
 #pragma unroll 1
   for (int i = static_cast<int>(blockIdx.x); i < count; i += static_cast<int>(gridDim.x)) {
     const int piece = i % Fragments::pieces, tile = i / Fragments::pieces;
-    const WgmmaWork part =
-        schedule.at(schedule.whole() + tile / Tiles::shares * schedule.parts(), tile % Tiles::shares);
-    const int row = part.row + Fragments::row_of(piece), column = part.column + Fragments::column_of(piece);
+    const auto shared = schedule.shared_at(tile / Tiles::shares, tile % Tiles::shares);
+    const int row = shared.tile.row + Fragments::row_of(piece),
+              column = shared.tile.column + Fragments::column_of(piece);
     if (row >= m || column >= n) continue;
     WgmmaSums<PieceTiling> sums;
-    Fragments::add(sums, partial, part.slot, schedule.parts(), piece);
+    Fragments::add(sums, partial, shared.slot, shared.parts, piece);
     __syncthreads();  // all have read the piece before
     SumsPiece<PieceTiling>::put(staging, sums[0]);
     __syncthreads();

@@ -15,13 +15,13 @@ struct WgmmaWork {
   int row, column, first_k, k_tiles, split;
   int first_row, rows;  // of x and y, that are the product's
   int plane;            // which product
-  int slot = -1;        // of the parts of tiles that are shared, over all blocks; none where the tile is whole
+  int slot = -1;        // for the sums of a part of a shared tile; none where the tile is whole
 };
 
 /// Which work a block has, in which order: that of its cluster, of which it takes the tile or part that its rank says.
 ///
-/// Tiles from number `whole` on are shared: each is cut along k into `parts` equal parts, which are pieces of work of
-/// their own. They are all tiles where k is split, and none otherwise, unless share_tail finds some.
+/// All tiles are cut along k into `splits` equal parts, which are pieces of work of their own; or those of the last round
+/// are shared (share_tail).
 template <typename Tiles>
 class WgmmaSchedule {
  public:
@@ -29,66 +29,105 @@ class WgmmaSchedule {
   __device__ __forceinline__ WgmmaSchedule(int m, long long n, long long k, int splits, int group, bool by_columns,
                                            int products = 1)
       : rank_(Tiles::cluster == 1 ? 0 : static_cast<int>(cluster_block_rank())),
-        whole_(0),
-        parts_(splits),
+        splits_(splits),
         rows_(m),
         tiles_m_(ceil_div(ceil_div(m, Tiles::tile_m), Tiles::cluster_m)),
         tiles_n_(ceil_div(ceil_div(n, Tiles::tile_n), Tiles::cluster_n)),
         k_tiles_(ceil_div(k, Tiles::tile_k)),
-        products_(products),
         group_(group),
-        by_columns_(by_columns) {}
+        by_columns_(by_columns),
+        count_(tiles_m_ * tiles_n_ * products * splits) {}
 
-  /// `clusters` take tiles in turns, one product's. If those of the last round leave half of them idle or more, shares
-  /// these tiles among all.
+  /// Of a product that has no splits: `clusters` take its tiles in turns. If the last round would leave enough of them
+  /// idle, the stages of its tiles, one tile's after another's, are cut into equal runs, of which each cluster takes
+  /// one: a part of one tile, or the end of one and the beginning of the next.
   __device__ __forceinline__ void share_tail(int clusters) {
-    const int tail = tiles() % clusters;
-    parts_ = tail == 0 ? 1 : min(min(clusters / tail, most_parts), k_tiles_ / least_stages);
-    whole_ = parts_ > 1 ? tiles() - tail : tiles();
+    const int tail = count_ % clusters;
+    const int run = max(max(ceil_div(static_cast<long long>(tail) * k_tiles_, clusters), least_run),
+                        ceil_div(k_tiles_, most_parts));
+    if (tail == 0 || k_tiles_ - run < least_saving) return;
+    shared_ = tail;
+    clusters_ = clusters;
+    run_ = run;
+    whole_ = count_ - tail;
+    const int begin = first() * run, end = min(begin + run, tail * k_tiles_);
+    count_ = whole_ + (begin >= end ? 0 : begin / k_tiles_ == (end - 1) / k_tiles_ ? 1 : 2) * clusters;
   }
 
   __device__ __forceinline__ int first() const { return static_cast<int>(blockIdx.x) / Tiles::cluster; }
   __device__ __forceinline__ int step() const { return static_cast<int>(gridDim.x) / Tiles::cluster; }
-  __device__ __forceinline__ int count() const { return whole_ + shared() * parts_; }
-  __device__ __forceinline__ int whole() const { return whole_; }
-  __device__ __forceinline__ int shared() const { return tiles() - whole_; }
-  __device__ __forceinline__ int parts() const { return parts_; }
+  /// This cluster's work has the indices below it, from first() on by step().
+  __device__ __forceinline__ int count() const { return count_; }
 
-  __device__ __forceinline__ WgmmaWork at(int index) const { return at(index, rank_); }
-  __device__ __forceinline__ WgmmaWork at(int index, int rank) const {
-    const int over = index - whole_, parts = over < 0 ? 1 : parts_, split = parts == 1 ? 0 : over % parts;
-    const int tile_index = parts == 1 ? index : whole_ + over / parts;
-    const int plane = Tiles::y_planes ? tile_index / (tiles_m_ * tiles_n_) : 0;
-    const TileIndex tile = of_cluster(tile_index - plane * tiles_m_ * tiles_n_);
-    const int m = tile.m * Tiles::cluster_m + (Tiles::cluster_m == 1 ? 0 : rank);
-    const int n = tile.n * Tiles::cluster_n + (Tiles::cluster_n == 1 ? 0 : rank);
-    const int part = split * Tiles::cluster_k + (Tiles::cluster_k == 1 ? 0 : rank);
-    const int first_k = share(part, parts), end_k = share(part + 1, parts);
-    const int slot = over < 0 ? -1 : over * Tiles::shares + (Tiles::shares == 1 ? 0 : rank);
-    return {m * Tiles::tile_m, n * Tiles::tile_n, first_k, end_k - first_k, split, 0, rows_, plane, slot};
+  __device__ __forceinline__ WgmmaWork at(int index) const {
+    if (run_ > 0 && index >= whole_) return of_run(index - whole_);
+    const int split = splits_ == 1 ? 0 : index % splits_, tile = splits_ == 1 ? index : index / splits_;
+    const int part = split * Tiles::cluster_k + (Tiles::cluster_k == 1 ? 0 : rank_);
+    const int first_k = share(part), end_k = share(part + 1);
+    WgmmaWork work = tile_at(tile, rank_);
+    work.first_k = first_k, work.k_tiles = end_k - first_k, work.split = split;
+    return work;
+  }
+
+  /// The tiles that are shared: in how many parts each, in which slots.
+  struct Shared {
+    WgmmaWork tile;
+    int slot, parts;  // the first slot; of the next part it is Tiles::shares further on
+  };
+  __device__ __forceinline__ int shared() const { return shared_; }
+  __device__ __forceinline__ Shared shared_at(int tile, int rank) const {
+    const int begin = tile * k_tiles_ / run_, last = ((tile + 1) * k_tiles_ - 1) / run_;
+    return {tile_at(whole_ + tile, rank), slot_of(begin, tile, rank), last - begin + 1};
   }
 
  private:
-  // Of a shared tail: shorter parts take less time than their sums take to be stored and read, and more of them wait
-  // longer in the second pass than they save here.
-  static constexpr int least_stages = 8, most_parts = 16;
+  // Of what is shared, in stages: shorter runs, and tiles in more parts, cost more in sums that are stored and read than
+  // they gain, and what is saved must be worth the second pass.
+  static constexpr int least_run = 8, most_parts = 16, least_saving = 16;
 
   static __device__ __forceinline__ int ceil_div(long long a, int b) { return static_cast<int>((a + b - 1) / b); }
 
-  __device__ __forceinline__ int tiles() const { return tiles_m_ * tiles_n_ * products_; }
+  /// The place of a tile of the cluster's, whose k is still to be said.
+  __device__ __forceinline__ WgmmaWork tile_at(int index, int rank) const {
+    const int plane = Tiles::y_planes ? index / (tiles_m_ * tiles_n_) : 0;
+    const TileIndex tile = of_cluster(index - plane * tiles_m_ * tiles_n_);
+    const int m = tile.m * Tiles::cluster_m + (Tiles::cluster_m == 1 ? 0 : rank);
+    const int n = tile.n * Tiles::cluster_n + (Tiles::cluster_n == 1 ? 0 : rank);
+    return {m * Tiles::tile_m, n * Tiles::tile_n, 0, 0, 0, 0, rows_, plane};
+  }
   __device__ __forceinline__ TileIndex of_cluster(int index) const {
     if (!by_columns_) return tile_in_bands(index, tiles_m_, tiles_n_, group_);
     const TileIndex turned = tile_in_bands(index, tiles_n_, tiles_m_, group_);
     return {turned.n, turned.m};
   }
-  /// The first stage of a part. Parts are no more than stages, so none is empty.
-  __device__ __forceinline__ int share(int part, int parts) const {
-    if (part == 0) return 0;  // without a division where there is nothing to share
-    return part == parts * Tiles::cluster_k ? k_tiles_ : k_tiles_ * part / (parts * Tiles::cluster_k);
+
+  /// What a run has of its first tile, for indices of the first round after the whole tiles, and of its second.
+  __device__ __forceinline__ WgmmaWork of_run(int over) const {
+    const bool second = over >= clusters_;
+    const int cluster = second ? over - clusters_ : over, begin = cluster * run_;
+    const int tile = begin / k_tiles_ + (second ? 1 : 0), of_tile = tile * k_tiles_;
+    WgmmaWork work = tile_at(whole_ + tile, rank_);
+    work.first_k = second ? 0 : begin - of_tile;
+    work.k_tiles = min(begin + run_ - of_tile, k_tiles_) - work.first_k;
+    work.slot = slot_of(cluster, tile, rank_);
+    return work;
+  }
+  /// Runs and tiles follow each other together, so each part has a slot of its own and a tile's are neighbours.
+  static __device__ __forceinline__ int slot_of(int run, int tile, int rank) {
+    return (run + tile) * Tiles::shares + (Tiles::shares == 1 ? 0 : rank);
   }
 
-  int rank_, whole_, parts_, rows_, tiles_m_, tiles_n_, k_tiles_, products_, group_;
+  /// The first stage of a part. Parts are no more than stages, so none is empty.
+  __device__ __forceinline__ int share(int part) const {
+    if (part == 0) return 0;  // without a division where there is nothing to share
+    const int parts = splits_ * Tiles::cluster_k;
+    return part == parts ? k_tiles_ : k_tiles_ * part / parts;
+  }
+
+  int rank_, splits_, rows_, tiles_m_, tiles_n_, k_tiles_, group_;
   bool by_columns_;
+  int count_;
+  int shared_ = 0, clusters_ = 0, run_ = 0, whole_ = 0;  // of the last round, if it is shared
 };
 
 /// Copies the stages of all of the block's work to the ring, from `work` on, which is that at schedule.first() if there

@@ -45,17 +45,19 @@ void check_launch(const Invocation& call, const Shape& shape, std::int64_t tiles
           CUDA_ERROR_ILLEGAL_ADDRESS);
 }
 
-/// Parts of the last round's tiles: as many as share_tail of templates/common/gemm/wgmma_block.cuh makes, or 1.
-std::int64_t parts_of_tail(const Shape& shape, std::int64_t tiles, std::int64_t blocks, std::int64_t stages) {
-  const std::int64_t tail = shape.tail != 0 ? tiles % blocks : 0;
-  return tail == 0 ? 1 : std::max<std::int64_t>(1, std::min({blocks / tail, stages / 8, std::int64_t{16}}));
+/// Stages of the last round that each block takes where it is shared, by share_tail of
+/// templates/common/gemm/wgmma_block.cuh; else 0.
+std::int64_t shared_run(std::int64_t tiles, std::int64_t blocks, std::int64_t stages) {
+  const std::int64_t tail = tiles % blocks;
+  const std::int64_t run = std::max({ceil_div(tail * stages, blocks), std::int64_t{8}, ceil_div(stages, 16)});
+  return tail == 0 || stages - run < 16 ? 0 : run;
 }
 
 /// By how evenly the tiles fall to the blocks, and how well a tile reuses what it loads.
-double efficiency(const Invocation& call, const Shape& shape, std::int64_t works, std::int64_t tail_parts) {
+/// `last_round`: of the last round's time, what it takes.
+double efficiency(const Invocation& call, const Shape& shape, std::int64_t works, double last_round) {
   const std::int64_t blocks = call.geometry.grid[0];
-  const double turns = tail_parts > 1 ? static_cast<double>(works / blocks) + 1 / static_cast<double>(tail_parts)
-                                      : static_cast<double>(ceil_div(works * shape.cluster_k, blocks));
+  const double turns = static_cast<double>(ceil_div(works * shape.cluster_k, blocks) - 1) + last_round;
   const double busy = static_cast<double>(works * shape.cluster_k) / (turns * static_cast<double>(blocks)) *
                       std::min(1.0, static_cast<double>(blocks) / static_cast<double>(call.settings.multiprocessors));
   const double reuse = static_cast<double>(shape.tile_m * shape.tile_n) /
@@ -94,15 +96,16 @@ Traffic gemm_wgmma(const Invocation& call) {
   }
   const std::int64_t tiles = ceil_div(product.m, shape.tile_m) * ceil_div(product.n, shape.tile_n);
   check_launch(call, shape, tiles, splits);
-  const std::int64_t parts =
-      parts_of_tail(shape, tiles, call.geometry.grid[0], ceil_div(product.k, 128 / element_bytes(product.x_type)));
-  if (parts > 1) (void)call.required<float>(9, call.geometry.grid[0] * shape.tile_m * shape.tile_n);
+  const std::int64_t blocks = call.geometry.grid[0], stages = ceil_div(product.k, 128 / element_bytes(product.x_type));
+  const std::int64_t run = shape.tail != 0 ? shared_run(tiles, blocks, stages) : 0;
+  if (shape.tail != 0) (void)call.required<float>(9, 2 * blocks * shape.tile_m * shape.tile_n);
   if (shape.split != 0) {
     product.write_partial(call, call.value<CUdeviceptr>(9), splits, ceil_div(product.k, splits));
   } else {
     product.run(call, product.ending.out);
   }
-  return product.traffic(efficiency(call, shape, tiles * splits, parts));
+  const double last_round = run == 0 ? 1 : static_cast<double>(run) / static_cast<double>(stages);
+  return product.traffic(efficiency(call, shape, tiles * splits, last_round));
 }
 
 // gemm_wgmma_tail<T, Ending, tile_m, tile_n, cluster_m, cluster_n, swap, alignment>(const float* partial, y, bias, residual, scales, length of
@@ -113,11 +116,12 @@ Traffic gemm_wgmma_tail(const Invocation& call) {
   const std::int64_t tile_m = call.template_integer(2), tile_n = call.template_integer(3),
                      cluster_m = call.template_integer(4), cluster_n = call.template_integer(5);
   const std::int64_t m = call.length(7), n = call.integer(8), clusters = call.value<int>(17);
-  const std::int64_t tail = ceil_div(m, tile_m * cluster_m) * ceil_div(n, tile_n * cluster_n) % clusters;
+  const std::int64_t tiles = ceil_div(m, tile_m * cluster_m) * ceil_div(n, tile_n * cluster_n);
   require(call.geometry.block[0] == 128, CUDA_ERROR_LAUNCH_FAILED);
   const std::int64_t floats = clusters * cluster_m * cluster_n * tile_m * tile_n;
-  (void)call.required<float>(0, floats);
-  return Traffic{tail == 0 || tail * 2 > clusters ? 0.0 : static_cast<double>(floats) * 4, 0, 0.8};
+  (void)call.required<float>(0, 2 * floats);
+  const std::int64_t stages = ceil_div(call.integer(9), 128 / element_bytes(call.type_argument(0)));
+  return Traffic{shared_run(tiles, clusters, stages) == 0 ? 0.0 : static_cast<double>(floats) * 4, 0, 0.8};
 }
 
 }  // namespace fake_cuda
