@@ -83,14 +83,23 @@ class Racing final : public Search {
     if (Ask more{hopeful(), more_rounds}; !std::exchange(heat_, {}).empty() && !more.candidates.empty()) return more;
     settle();
     heat_ = nominate();
-    if (!heat_.empty()) return Ask{heat_, 1};
+    if (!heat_.empty()) {
+      pace_with_leader();
+      return Ask{heat_, 1};
+    }
+    pacemaker_.reset();
     finals_.emplace(scores_);
     return finals_->next();
   }
 
   void report(std::size_t candidate, std::span<const double> samples_ns) override {
-    scores_.add(candidate, samples_ns);
-    if (!finals_) forecast_.learn(candidate, scores_.cost(candidate).median_ns);
+    if (finals_) return scores_.add(candidate, samples_ns);
+    if (candidate == pacemaker_) {
+      pace_.assign(samples_ns.begin(), samples_ns.end());
+      return;
+    }
+    scores_.add(candidate, at_pace(samples_ns));
+    forecast_.learn(candidate, scores_.cost(candidate).median_ns);
   }
   void hurry() override { hurried_ = true; }
   void reject(std::size_t candidate) override { scores_.reject(candidate); }
@@ -110,7 +119,23 @@ class Racing final : public Search {
   }
 
  private:
-  /// Of the heat, those that one sample leaves a chance.
+  /// Lets the leader run in the heat, first in each round, so that newcomers are compared with it as the clock is now: a device that
+  /// warms up under long kernels would leave the lead to those that came early.
+  void pace_with_leader() {
+    pace_.clear();
+    pacemaker_ = scores_.leader();
+    if (!pacemaker_) return;
+    reference_ns_ = scores_.cost(*pacemaker_).median_ns;
+    heat_.insert(heat_.begin(), *pacemaker_);
+  }
+  /// Samples of the heat as they would have been when the pacemaker took what the scores say.
+  [[nodiscard]] std::vector<double> at_pace(std::span<const double> samples_ns) const {
+    std::vector<double> result(samples_ns.begin(), samples_ns.end());
+    for (std::size_t i = 0; i < std::min(result.size(), pace_.size()); ++i) result[i] *= reference_ns_ / pace_[i];
+    return result;
+  }
+
+  /// Of the heat, those that one sample leaves a chance; nobody where that is the pacemaker alone.
   [[nodiscard]] std::vector<std::size_t> hopeful() const {
     std::vector<std::size_t> result;
     const auto leader = scores_.leader();
@@ -118,6 +143,7 @@ class Racing final : public Search {
       if (scores_.contends(candidate) &&
           scores_.cost(candidate).median_ns <= out_of_reach * scores_.cost(*leader).median_ns)
         result.push_back(candidate);
+    if (pacemaker_ && result.size() == 1 && result.front() == *pacemaker_) result.clear();
     return result;
   }
 
@@ -189,6 +215,9 @@ class Racing final : public Search {
   RacingLimits limits_;
   std::mt19937_64 random_;
   std::vector<std::size_t> heat_;
+  std::optional<std::size_t> pacemaker_;  // the leader when the heat began
+  double reference_ns_ = 0;               // its median then
+  std::vector<double> pace_;              // its samples of this ask
   bool hurried_ = false;
   std::int64_t heats_ = 0, tried_ = 0, settled_ = 0, idle_ = 0;
   double best_ns_ = std::numeric_limits<double>::infinity();

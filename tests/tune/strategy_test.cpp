@@ -99,6 +99,20 @@ TEST_CASE("candidates of the finals are timed in turns, so that a drifting clock
   CHECK(surface.run(*search) == 1U);
 }
 
+TEST_CASE("racing does not leave the lead to those that were timed before the clock fell") {
+  // Six candidates are tried before the best one, which by then looks slower than the baseline did.
+  Outlook outlook;
+  std::vector<double> truth;
+  for (int i = 0; i < 12; ++i) {
+    truth.push_back(i == 7 ? 0.95e5 : 1e5 + 1e3 * i);
+    outlook.expected_ns.push_back(i < 7 ? 1 : i == 7 ? 1.1 : 2);
+    outlook.position.push_back({0, i});
+  }
+  Surface surface(truth);
+  surface.drift = 0.01;
+  CHECK(surface.run(*racing(outlook, {})) == 7U);
+}
+
 TEST_CASE("a rejected candidate never wins, nor does anything when all are rejected") {
   Surface surface({1e5, 5e4, 6e4});
   surface.failing = {1};
