@@ -237,6 +237,8 @@ LoadedArgument Executable::load_argument(const spec::Op& op, const spec::Argumen
       std::tie(loaded.minimum, loaded.maximum) = limits_of(argument.type);
       break;
     case spec::ArgumentKind::tensor_map: {
+      loaded.absent = argument.when && constant_of(*argument.when, frame, "'when' of a TMA argument") == 0;
+      if (loaded.absent) break;
       const spec::Tensor& tensor = op.tensors[static_cast<std::size_t>(argument.index)];
       loaded.dtype = op.dtype_of(tensor, frame);
       loaded.swizzle = static_cast<std::uint32_t>(constant_of(argument.swizzle, frame, "swizzle"));

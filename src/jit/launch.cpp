@@ -7,6 +7,8 @@
 namespace kiln::jit {
 namespace {
 
+constexpr CUtensorMap no_map{};
+
 inline bool compute_one(const PassForm::Computed& how, const LaunchInput& input) {
   std::int64_t& value = input.frame.values[how.to];
   if (how.kind == spec::ArgumentKind::workspace) {
@@ -45,6 +47,7 @@ void PassForm::arrange_maps(const LaunchInput& input, PassCall& call) const {
       map = make_map(each, address, input.frame);
     call.parameters[each.parameter] = map;
   }
+  for (const std::uint8_t parameter : absent_maps) call.parameters[parameter] = &no_map;
 }
 
 [[gnu::cold, gnu::noinline]] const CUtensorMap* PassForm::make_map(const TensorMapForm& form, const void* address,

@@ -98,7 +98,7 @@ class PassMaker {
     form_.argument_pieces = pieces(pass.arguments.size());
     form_.constant_pieces = pieces(values_);
     form_.computes = !form_.computed.empty();
-    form_.has_maps = form_.maps.size() > 0;
+    form_.has_maps = form_.maps.size() + form_.absent_maps.size() > 0;
     if (form_.has_maps) form_.made_maps = std::make_unique<TensorMapCache>(form_.maps.size());
   }
   PassForm take() { return std::move(form_); }
@@ -129,7 +129,7 @@ class PassMaker {
     return value(0);
   }
 
-  /// Where in CallFrame the argument lies, while it is no descriptor that is kept.
+  /// Where in CallFrame the argument lies, while it is no descriptor that is kept or absent.
   std::size_t place(std::size_t parameter, const LoadedArgument& argument) {
     const auto index = static_cast<std::uint16_t>(argument.index);
     switch (argument.kind) {
@@ -148,6 +148,10 @@ class PassMaker {
         form_.lengths = static_cast<std::uint8_t>(form_.lengths | 1U << index);
         return offsetof(CallFrame, lengths) + index * sizeof(AxisLength);
       case spec::ArgumentKind::tensor_map: break;
+    }
+    if (argument.absent) {
+      form_.absent_maps.push_back(static_cast<std::uint8_t>(parameter));
+      return 0;
     }
     const std::size_t map = form_.maps.size();
     form_.map_arguments[map] = &argument;

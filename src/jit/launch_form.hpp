@@ -131,12 +131,13 @@ struct alignas(64) PassForm {
   std::array<std::uint16_t, spec::max_arguments> offsets{};  // of each argument, in bytes into CallFrame
   std::uint8_t argument_pieces = 0;
   std::uint8_t constant_pieces = 0;
-  std::uint8_t lengths = 0;  // bit i: axis i has one
-  bool computes = false;     // there are computed ones
-  bool has_maps = false;
+  std::uint8_t lengths = 0;                                   // bit i: axis i has one
+  bool computes = false;                                      // there are computed ones
+  bool has_maps = false;                                      // or absent ones
   Few<GridSize, 3> grid;                                      // the other sizes
   std::array<std::int64_t, spec::max_arguments> constants{};  // CallFrame::values, 0 where they are computed
   Few<TensorMapForm, spec::max_tensor_maps> maps;
+  Few<std::uint8_t, spec::max_tensor_maps> absent_maps;  // parameters that are given zeros
   std::unique_ptr<TensorMapCache> made_maps;
   std::vector<Computed> computed;
   std::array<const LoadedArgument*, spec::max_tensor_maps> map_arguments{};

@@ -21,6 +21,7 @@ struct LoadedArgument {
   std::vector<spec::Expression> shape, strides, box;  // tensor_map, outermost first
   std::uint32_t swizzle = 0;
   spec::DType dtype = spec::DType::f32;
+  bool absent = false;  // tensor_map: none is made
 };
 
 struct LoadedPass {

@@ -110,6 +110,7 @@ struct Argument {
   Expression value;                     // expression
   std::vector<Expression> box;          // tensor_map: elements, outermost first, one for each dimension
   Expression swizzle;                   // tensor_map: 0, 32, 64 or 128 bytes
+  std::optional<Expression> when;  // tensor_map; static: where it is 0 there is none, and the kernel is given zeros
 };
 
 /// What `PassModel::operations` counts.

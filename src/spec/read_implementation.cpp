@@ -152,10 +152,10 @@ bool shapes(const Pass& pass, int slot, const Symbols& symbols) {
   const auto uses = [&](const auto& expressions) {
     return std::ranges::any_of(expressions, [&](const Expression& each) { return each.uses(slot); });
   };
-  const auto is_shaped = [&](const Argument& argument) {
-    return argument.value.uses(slot) || uses(argument.box) || argument.swizzle.uses(slot);
-  };
   const auto names = [&](const std::optional<Expression>& each) { return each && each->uses(slot); };
+  const auto is_shaped = [&](const Argument& argument) {
+    return argument.value.uses(slot) || uses(argument.box) || argument.swizzle.uses(slot) || names(argument.when);
+  };
   const auto estimated = [&](const PassModel& model) {
     return names(model.operations) || names(model.read_bytes) || names(model.written_bytes) ||
            names(model.memory_bytes) || names(model.shared_bytes) || names(model.bytes_in_flight) ||

@@ -88,7 +88,7 @@ Argument read_named_argument(const Scope& scope, const TomlValue& value) {
 
 Argument read_tensor_map(const Scope& scope, const TomlValue& value) {
   const ManifestReader& reader = scope.reader;
-  reader.check_keys(value, "a TMA argument", {"tma", "box", "swizzle"});
+  reader.check_keys(value, "a TMA argument", {"tma", "box", "swizzle", "when"});
   std::vector<std::string> tensors;
   for (const Tensor& each : scope.op.tensors) tensors.push_back(each.name);
   Argument argument;
@@ -108,6 +108,7 @@ Argument read_tensor_map(const Scope& scope, const TomlValue& value) {
   if (bytes && *bytes != 0 && *bytes != 32 && *bytes != 64 && *bytes != 128) {
     reader.fail(value.line, fmt::format("{} as 'swizzle'", *bytes), "0, 32, 64 or 128 bytes");
   }
+  if (const TomlValue* when = value.find("when")) argument.when = scope.expression(*when, "'when'", Known::plan);
   return argument;
 }
 
@@ -132,7 +133,7 @@ Argument read_argument(const Scope& scope, const TomlValue& value) {
   if (value.find("tma") != nullptr) return read_tensor_map(scope, value);
   if (value.find("length") != nullptr) return read_length(scope, value);
   constexpr std::string_view where = "an argument";
-  scope.reader.check_keys(value, where, {"value", "type", "tma", "box", "swizzle", "length"});
+  scope.reader.check_keys(value, where, {"value", "type", "tma", "box", "swizzle", "when", "length"});
   Argument argument;
   argument.kind = ArgumentKind::expression;
   argument.value =

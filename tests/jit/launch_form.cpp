@@ -289,3 +289,27 @@ TEST_CASE("a call's frame holds every run-time value and every tensor, many or f
     }
   }
 }
+
+TEST_CASE("a kernel is given zeros for a descriptor that is not made, and its other arguments in their places") {
+  Case given;
+  given.pass.grid = {Expression::constant(1), Expression::constant(1), Expression::constant(1)};
+  given.pass.arguments.assign(3, {});
+  given.pass.arguments[1].kind = spec::ArgumentKind::tensor_map;
+  given.pass.arguments[1].absent = true;
+  given.pass.arguments[2].index = 1;
+  const LaunchForm form = given.form();
+  Arguments arguments;
+  for (std::uintptr_t each = 0; each < 2; ++each)
+    arguments.tensors[each] = reinterpret_cast<const void*>(4096 * (each + 1));
+  Problem problem;
+  problem.axes = {600, 4096};
+  CallFrame frame;
+  std::memset(&frame, 0xff, sizeof frame);
+  REQUIRE(form.fill(frame, problem, arguments));
+  PassCall call;
+  REQUIRE(form.passes[0].arrange({frame, arguments, nullptr, 0, 0}, call));
+  CHECK(at<const void*>(call.parameters[0]) == arguments.tensors[0]);
+  CHECK(at<const void*>(call.parameters[2]) == arguments.tensors[1]);
+  const CUtensorMap zeros{};
+  CHECK(std::memcmp(call.parameters[1], &zeros, sizeof zeros) == 0);
+}

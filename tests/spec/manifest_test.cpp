@@ -101,6 +101,7 @@ TEST_CASE("a parameter of `programmatic` and constraints alone changes the launc
       {"mode == \"plain\"", "mode == \"plain\" && pdl"},
       {"\"ceil_div(rows, 2)\"", "\"ceil_div(rows, 2) + pdl\""},
       {"[16, \"64\"]", "[16, \"64 - pdl\"]"},
+      {"swizzle = 128", "swizzle = 128, when = \"pdl\""},
       {"\"rows * 4\"", "\"rows * (4 + pdl)\""},
       {"x = \"vector * sizeof(dtype)\"", "x = \"vector * sizeof(dtype) + pdl\""}};
   for (const auto& use : uses) {
