@@ -168,6 +168,8 @@ void print_implementations(const std::vector<Space>& spaces) {
       if (!parameter.values.empty())
         facts.row({parameter.name, fmt::format("{}{}", fmt::join(parameter.values, " "),
                                                parameter.launch_only ? "  (of the launch, not the kernel)" : "")});
+    for (const spec::Symbols::Term& term : implementation.symbols.terms())
+      facts.row({"term", fmt::format("{} = {}", term.name, term.value.text())});
     for (const spec::Expression& constraint : implementation.constraints) facts.row({"constraint", constraint.text()});
     facts.row({"default", default_of(implementation)});
     print(facts.text(2));

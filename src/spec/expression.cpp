@@ -23,29 +23,43 @@ std::string_view to_string(Status status) noexcept {
   return "unknown";
 }
 
-int Symbols::add(Symbol symbol) {
-  if (!is_identifier(symbol.name)) {
+void Symbols::check_name(const std::string& name) const {
+  if (!is_identifier(name)) {
     throw Error(ErrorKind::bad_manifest,
                 fmt::format("found the name {}, expected a letter or underscore, then letters, digits "
                             "and underscores, at most {}",
-                            quote(symbol.name), max_name_length));
+                            quote(name), max_name_length));
   }
-  if (std::ranges::find(function_names(), symbol.name) != function_names().end()) {
+  if (std::ranges::find(function_names(), name) != function_names().end()) {
     throw Error(ErrorKind::bad_manifest,
-                fmt::format("found the name {}, which is a function, expected another name", quote(symbol.name)));
+                fmt::format("found the name {}, which is a function, expected another name", quote(name)));
   }
-  if (find(symbol.name)) {
+  if (find(name) || find_term(name) != nullptr) {
     throw Error(ErrorKind::bad_manifest,
-                fmt::format("found the name {} a second time, expected a name of its own", quote(symbol.name)));
+                fmt::format("found the name {} a second time, expected a name of its own", quote(name)));
   }
+}
+
+int Symbols::add(Symbol symbol) {
+  check_name(symbol.name);
   symbols_.push_back(std::move(symbol));
   return size() - 1;
+}
+
+void Symbols::define(std::string name, Expression value) {
+  check_name(name);
+  terms_.push_back({std::move(name), std::move(value)});
 }
 
 std::optional<int> Symbols::find(std::string_view name) const noexcept {
   const auto found = std::ranges::find(symbols_, name, &Symbol::name);
   if (found == symbols_.end()) return std::nullopt;
   return static_cast<int>(found - symbols_.begin());
+}
+
+const Expression* Symbols::find_term(std::string_view name) const noexcept {
+  const auto found = std::ranges::find(terms_, name, &Term::name);
+  return found != terms_.end() ? &found->value : nullptr;
 }
 
 Expression Expression::parse(std::string_view text, const Symbols& symbols) {

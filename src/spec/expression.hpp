@@ -5,12 +5,14 @@
 //   or         := and ('||' and)*            and   := equal ('&&' equal)*      (both short-circuit)
 //   equal      := compare (('=='|'!=') compare)*
 //   compare    := sum (('<'|'<='|'>'|'>=') sum)*
-//   sum        := term (('+'|'-') term)*     term  := unary (('*'|'/'|'%') unary)*
+//   sum        := product (('+'|'-') product)*
+//   product    := unary (('*'|'/'|'%') unary)*
 //   unary      := ('!'|'-') unary | primary
 //   primary    := integer | name | name '(' ternary (',' ternary)* ')' | '(' ternary ')' | '"' word '"'
 //
 // Functions: min, max (two or more), ceil_div, round_up, pow2_ceil, log2 (floor), is_pow2, abs, sizeof(type name).
-// A quoted word may only be compared (== or !=) with a name that is a type or a choice, and stands for its index.
+// A quoted word may only be compared (== or !=) with a name that is a type or a choice, and stands for its index. The name of a term
+// stands for the term's expression in parentheses: what is evaluated has no terms left.
 #pragma once
 
 #include <cstdint>
@@ -43,29 +45,11 @@ struct Range {
   bool operator==(const Range&) const = default;
 };
 
-/// The names that an expression may use; each has a slot in the frame (a flat array of int64) it is evaluated over.
-class Symbols {
- public:
-  struct Symbol {
-    std::string name;
-    std::vector<std::string> words;   // for a type or a choice: its values; the slot holds the index
-    std::vector<std::int64_t> sizes;  // for a type: bytes of each value; empty otherwise
-  };
-  /// Appends a symbol and returns its slot. Throws Error(bad_manifest) when the name is taken or is no identifier.
-  int add(Symbol symbol);
-  int add(std::string name) { return add(Symbol{std::move(name), {}, {}}); }
-  [[nodiscard]] std::optional<int> find(std::string_view name) const noexcept;
-  [[nodiscard]] const Symbol& operator[](int slot) const { return symbols_[static_cast<std::size_t>(slot)]; }
-  [[nodiscard]] int size() const noexcept { return static_cast<int>(symbols_.size()); }
-
- private:
-  std::vector<Symbol> symbols_;
-};
-
 inline constexpr int max_evaluation_stack = 32;  // deeper expressions are refused when they are parsed
 
 struct Node;  // syntax tree and its operations, in expression_tree.hpp
 enum class Operation : std::uint8_t;
+class Symbols;
 
 class Expression {
  public:
@@ -97,6 +81,7 @@ class Expression {
   [[nodiscard]] bool uses(int slot) const noexcept;
   [[nodiscard]] std::vector<int> slots() const;  // sorted, unique
   [[nodiscard]] const std::string& text() const noexcept { return text_; }
+  [[nodiscard]] const std::shared_ptr<const Node>& tree() const noexcept { return tree_; }
 
  private:
   friend class Formula;  // formula.hpp
@@ -118,6 +103,37 @@ class Expression {
   std::vector<Instruction> program_;
   Shape shape_ = Shape::program;
   std::int64_t operand_ = 0;  // of a shape that is no program
+};
+
+/// The names that an expression may use: symbols, each of which has a slot in the frame (a flat array of int64) that it is evaluated
+/// over, and terms, each of which stands for an expression over symbols.
+class Symbols {
+ public:
+  struct Symbol {
+    std::string name;
+    std::vector<std::string> words;   // for a type or a choice: its values; the slot holds the index
+    std::vector<std::int64_t> sizes;  // for a type: bytes of each value; empty otherwise
+  };
+  struct Term {
+    std::string name;
+    Expression value;
+  };
+  /// Appends a symbol and returns its slot. Throws Error(bad_manifest) when the name is taken or is no identifier.
+  int add(Symbol symbol);
+  int add(std::string name) { return add(Symbol{std::move(name), {}, {}}); }
+  /// Appends a term, whose value is over these symbols. Throws as add does.
+  void define(std::string name, Expression value);
+  [[nodiscard]] std::optional<int> find(std::string_view name) const noexcept;
+  [[nodiscard]] const Expression* find_term(std::string_view name) const noexcept;
+  [[nodiscard]] const Symbol& operator[](int slot) const { return symbols_[static_cast<std::size_t>(slot)]; }
+  [[nodiscard]] int size() const noexcept { return static_cast<int>(symbols_.size()); }
+  [[nodiscard]] std::span<const Term> terms() const noexcept { return terms_; }
+
+ private:
+  void check_name(const std::string& name) const;
+
+  std::vector<Symbol> symbols_;
+  std::vector<Term> terms_;
 };
 
 }  // namespace kiln::spec

@@ -1,3 +1,5 @@
+#include <fmt/format.h>
+
 #include <algorithm>
 #include <optional>
 
@@ -58,12 +60,20 @@ Tree make_constant(std::int64_t value) { return std::make_shared<const Node>(Nod
 Tree make_slot(int slot) { return std::make_shared<const Node>(Node{Operation::slot, slot, {}, 1}); }
 
 Tree make_node(Operation operation, std::vector<Tree> children) {
-  int depth = 0;
-  for (const Tree& child : children) depth = std::max(depth, child->depth);
+  int depth = 0, size = 1;
+  for (const Tree& child : children) {
+    depth = std::max(depth, child->depth);
+    size += child->size;
+  }
   if (depth >= max_tree_depth) {
     throw Error(ErrorKind::bad_expression, "found more operations in a row than 256, expected a shorter expression");
   }
-  return std::make_shared<const Node>(Node{operation, 0, std::move(children), depth + 1});
+  if (size > max_tree_size) {
+    throw Error(
+        ErrorKind::bad_expression,
+        fmt::format("found more than {} operations and names, those of terms included, expected fewer", max_tree_size));
+  }
+  return std::make_shared<const Node>(Node{operation, 0, std::move(children), depth + 1, size});
 }
 
 Tree fold(const Tree& tree, std::span<const std::int64_t> frame, int first_known) {

@@ -35,8 +35,8 @@ constexpr std::array equalities = {Operator{"==", Operation::equal}, Operator{"!
 constexpr std::array comparisons = {Operator{"<=", Operation::less_equal}, Operator{">=", Operation::greater_equal},
                                     Operator{"<", Operation::less}, Operator{">", Operation::greater}};
 constexpr std::array sums = {Operator{"+", Operation::add}, Operator{"-", Operation::subtract}};
-constexpr std::array terms = {Operator{"*", Operation::multiply}, Operator{"/", Operation::divide},
-                              Operator{"%", Operation::remainder}};
+constexpr std::array products = {Operator{"*", Operation::multiply}, Operator{"/", Operation::divide},
+                                 Operator{"%", Operation::remainder}};
 
 // What a primary turned out to be: a tree, which may be a plain name (named >= 0), or a quoted word, which has no tree.
 struct Operand {
@@ -98,10 +98,10 @@ class Parser {
     return chain(comparisons, [this] { return sum(); });
   }
   Operand sum() {
-    return chain(sums, [this] { return term(); });
+    return chain(sums, [this] { return product(); });
   }
-  Operand term() {
-    return chain(terms, [this] { return unary(); });
+  Operand product() {
+    return chain(products, [this] { return unary(); });
   }
 
   template <typename Operators, typename Next>
@@ -134,9 +134,9 @@ class Parser {
     const std::string_view name = identifier();
     if (name.empty()) fail(begin, here(), "a number, a name, '-', '!' or '('");
     if (take("(")) return call(name, begin);
-    const auto slot = symbols_.find(name);
-    if (!slot) fail(begin, "the unknown name " + quote(name) + did_you_mean(name, known_names()), known_list());
-    return {make_slot(*slot), *slot};
+    if (const auto slot = symbols_.find(name)) return {make_slot(*slot), *slot};
+    if (const Expression* term = symbols_.find_term(name)) return Operand(term->tree());
+    fail(begin, "the unknown name " + quote(name) + did_you_mean(name, known_names()), known_list());
   }
 
   Operand word(std::size_t begin) {
@@ -274,6 +274,7 @@ class Parser {
   std::vector<std::string> known_names() const {
     std::vector<std::string> names;
     for (int slot = 0; slot < symbols_.size(); ++slot) names.push_back(symbols_[slot].name);
+    for (const Symbols::Term& term : symbols_.terms()) names.push_back(term.name);
     return names;
   }
 

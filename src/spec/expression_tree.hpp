@@ -53,9 +53,11 @@ struct Node {
   std::int64_t operand = 0;
   std::vector<Tree> children;
   int depth = 1;
+  int size = 1;  // of nodes; one that several parents share, as those of terms are, counts for each
 };
 
 inline constexpr int max_tree_depth = 256;  // bounds the recursion of everything that walks a tree
+inline constexpr int max_tree_size = 4096;  // and its time: terms of terms grow by powers
 
 Tree make_constant(std::int64_t value);
 Tree make_slot(int slot);

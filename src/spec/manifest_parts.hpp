@@ -30,6 +30,9 @@ std::vector<Tensor> read_tensors(const ManifestReader& reader, const TomlValue& 
 std::map<DType, std::vector<Tolerance>> read_tolerance(const ManifestReader& reader, const TomlValue* section,
                                                        const Op& op);
 
+/// [terms] of an implementation, which become names in `symbols` as they are read. Needs the parameters there.
+void read_terms(const ManifestReader& reader, const TomlValue& section, const Op& op, Symbols& symbols);
+
 /// The passes in `table`, which is [reference] or an implementation's file. Need all of the op but its implementations.
 /// Only an implementation's pass may have a model.
 std::vector<Pass> read_passes(const ManifestReader& reader, const TomlValue& table, std::string_view where,
@@ -48,7 +51,7 @@ Implementation read_implementation(const ManifestReader& reader, const TomlValue
 /// The file name under `key`, which must be one of op.files.
 std::string read_source(const ManifestReader& reader, const TomlValue& table, std::string_view otherwise, const Op& op);
 
-/// Throws unless `name` is an identifier that no symbol, tensor or workspace of the op has.
+/// Throws unless `name` is an identifier that no symbol, term, tensor or workspace of the op has.
 void check_free_name(const ManifestReader& reader, const std::string& name, int line, const Op& op,
                      const Symbols& symbols, std::span<const Workspace> workspaces = {});
 void check_count(const ManifestReader& reader, int line, std::size_t count, int limit, std::string_view what);

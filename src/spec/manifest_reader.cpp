@@ -16,6 +16,17 @@ std::vector<std::string> as_strings(std::initializer_list<std::string_view> word
   return {words.begin(), words.end()};
 }
 
+// For a message about a slot that the text may not name itself.
+std::string by_term(const Expression& expression, const Symbols& symbols, int slot) {
+  const auto names = names_in(expression.text());
+  if (std::ranges::find(names, symbols[slot].name) != names.end()) return {};
+  for (const std::string_view name : names) {
+    const Expression* term = symbols.find_term(name);
+    if (term != nullptr && term->uses(slot)) return fmt::format(" by the term {}", quote(name));
+  }
+  return {};
+}
+
 }  // namespace
 
 void ManifestReader::fail(int line, std::string_view found, std::string_view expected) const {
@@ -105,6 +116,14 @@ int ManifestReader::add(Symbols& symbols, Symbols::Symbol symbol, int line) cons
   }
 }
 
+void ManifestReader::define(Symbols& symbols, const std::string& name, const Expression& value, int line) const {
+  try {
+    symbols.define(name, value);
+  } catch (const Error& error) {
+    throw Error(ErrorKind::bad_manifest, fmt::format("{}:{}: {}", file_, line, error.what()));
+  }
+}
+
 Expression ManifestReader::expression(const TomlValue& value, std::string_view what, const Symbols& symbols) const {
   if (value.kind == Kind::integer) return Expression::constant(value.integer);
   if (value.kind != Kind::text) {
@@ -129,7 +148,9 @@ void ManifestReader::check_known(const Expression& expression, std::string_view 
   for (const int slot : expression.slots()) {
     const std::string reason = why_not_known(symbols, op, slot, known);
     if (!reason.empty())
-      fail(line, fmt::format("{} in {} {}", reason, what, quote(expression.text())), "no such name there");
+      fail(line,
+           fmt::format("{} in {} {}{}", reason, what, quote(expression.text()), by_term(expression, symbols, slot)),
+           "no such name there");
   }
 }
 

@@ -49,8 +49,9 @@ class ManifestReader {
   [[nodiscard]] std::size_t one_of(const TomlValue& value, std::string_view what,
                                    const std::vector<std::string>& words) const;
 
-  /// Adds a symbol, with file and line when the name is refused.
+  /// Add a symbol or a term, with file and line when the name is refused.
   int add(Symbols& symbols, Symbols::Symbol symbol, int line) const;
+  void define(Symbols& symbols, const std::string& name, const Expression& value, int line) const;
 
   /// A text or an integer, parsed.
   [[nodiscard]] Expression expression(const TomlValue& value, std::string_view what, const Symbols& symbols) const;

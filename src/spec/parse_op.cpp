@@ -124,7 +124,8 @@ void check_free_name(const ManifestReader& reader, const std::string& name, int 
     reader.fail(line, fmt::format("the name {}", quote(name)),
                 "a letter or underscore, then letters, digits and underscores");
   }
-  const bool taken = symbols.find(name) || std::ranges::find(op.tensors, name, &Tensor::name) != op.tensors.end() ||
+  const bool taken = symbols.find(name) || symbols.find_term(name) != nullptr ||
+                     std::ranges::find(op.tensors, name, &Tensor::name) != op.tensors.end() ||
                      std::ranges::find(workspaces, name, &Workspace::name) != workspaces.end();
   if (taken) reader.fail(line, fmt::format("the name {} a second time", quote(name)), "a name of its own");
 }

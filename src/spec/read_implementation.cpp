@@ -172,6 +172,7 @@ void read_kernels(const ManifestReader& reader, const TomlValue& document, const
   implementation.toolkit_headers = reader.boolean_or(document, "toolkit_headers", false);
   if (const TomlValue* options = document.find("options")) implementation.options = read_options(reader, *options);
   if (const TomlValue* section = document.find("parameters")) read_parameters(reader, *section, op, implementation);
+  if (const TomlValue* section = document.find("terms")) read_terms(reader, *section, op, implementation.symbols);
   read_default_config(reader, document.find("default"), implementation);
   if (const TomlValue* section = document.find("constraints")) read_constraints(reader, *section, op, implementation);
   if (const TomlValue* section = document.find("align")) read_alignment(reader, *section, op, implementation);
@@ -204,7 +205,7 @@ Implementation read_implementation(const ManifestReader& reader, const TomlValue
                       {"summary", "library", "requires", "constraints", "align", "matmul"});
   else
     reader.check_keys(document, "the file",
-                      {"summary", "source", "library", "requires", "toolkit_headers", "options", "parameters",
+                      {"summary", "source", "library", "requires", "toolkit_headers", "options", "parameters", "terms",
                        "constraints", "align", "default", "workspace", "pass"});
   implementation.summary = reader.text_or(document, "summary", "");
   if (const TomlValue* condition = document.find("requires")) {

@@ -71,7 +71,7 @@ Argument read_named_argument(const Scope& scope, const TomlValue& value) {
       is(ArgumentKind::runtime, index_of(scope.op.runtime, name))) {
     return argument;
   }
-  if (scope.symbols.find(name)) {
+  if (scope.symbols.find(name) || scope.symbols.find_term(name) != nullptr) {
     scope.reader.fail(
         value.line, fmt::format("{} as an argument by name", quote(name)),
         fmt::format("{{ value = \"{}\", type = \"i32\" }} for what is no tensor, workspace, axis or run-time value",

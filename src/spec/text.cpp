@@ -34,6 +34,21 @@ bool is_identifier(std::string_view text) noexcept {
          std::all_of(text.begin(), text.end(), [](char c) { return is_letter(c) || is_digit(c); });
 }
 
+std::vector<std::string_view> names_in(std::string_view text) {
+  std::vector<std::string_view> names;
+  for (std::size_t at = 0; at < text.size();) {
+    std::size_t end = at + 1;
+    if (text[at] == '"') {
+      end = std::min(text.find('"', end), text.size() - 1) + 1;
+    } else if (is_letter(text[at]) || is_digit(text[at])) {
+      while (end < text.size() && (is_letter(text[end]) || is_digit(text[end]))) ++end;
+      if (is_letter(text[at])) names.push_back(text.substr(at, end - at));
+    }
+    at = end;
+  }
+  return names;
+}
+
 std::string quote(std::string_view text) {
   constexpr std::size_t shown = 80;
   std::string result = "'";

@@ -12,6 +12,9 @@ inline constexpr std::size_t max_name_length = 64;
 /// A letter or underscore, then letters, digits and underscores; at most max_name_length.
 bool is_identifier(std::string_view text) noexcept;
 
+/// The names in an expression's text, those of functions too; not what is quoted.
+std::vector<std::string_view> names_in(std::string_view text);
+
 /// 'text', with control characters as \xNN and anything past 80 characters left out.
 std::string quote(std::string_view text);
 
