@@ -82,7 +82,7 @@ Traffic gemm_wgmma(const Invocation& call) {
   const std::size_t group = product.read_scale(call, at);
   const std::int64_t splits = call.value<int>(group + 2);
 
-  const TensorMap x = map_at(call, 0, 2), w = map_at(call, 1, 2), y = map_at(call, 2, 2);
+  const TensorMap x = map_at(call, 0, 2), w = map_at(call, 1, 2);
   product.x = x.address, product.x_stride = stride_of(x, product.x_type);
   product.w = w.address, product.w_stride = stride_of(w, product.w_type);
   check_operand(x, product.x_type, product.m, product.k, product.layout == nt || product.layout == nn, shape.tile_m,
@@ -90,6 +90,7 @@ Traffic gemm_wgmma(const Invocation& call) {
   check_operand(w, product.w_type, product.n, product.k, product.layout == nt || product.layout == tt, shape.tile_n,
                 shape.cluster_m);
   if (shape.store == 0) {
+    const TensorMap y = map_at(call, 2, 2);
     require(y.address == product.y && stride_of(y, product.ending.out) == product.y_stride, CUDA_ERROR_LAUNCH_FAILED);
   } else {
     require(product.y_stride % shape.store == 0, CUDA_ERROR_MISALIGNED_ADDRESS);
