@@ -12,6 +12,7 @@
 //   kernel peeks PATTERN                   the kernel reads lengths on the device as they were before kiln::copy_late, behind which it may begin
 //   kernel fault PATTERN                   the kernel reads an illegal address, which breaks the context
 //   kernel hang PATTERN                    the kernel never ends
+//   kernel interrupt PATTERN               its next launch sends the process SIGINT, as Ctrl-C does
 //   kernel slow FACTOR PATTERN             the kernel takes FACTOR times as long
 //   hold FUNCTION                          calls of FUNCTION wait until the machine is healed
 //   heal                                   no more faults

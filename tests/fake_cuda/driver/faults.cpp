@@ -79,6 +79,8 @@ bool Faults::obey_kernel(std::span<const std::string_view> words, std::string_vi
     kernels_.push_back({KernelFault::Kind::fault, 1, after_words(statement, 2)});
   } else if (words[1] == "hang") {
     kernels_.push_back({KernelFault::Kind::hang, 1, after_words(statement, 2)});
+  } else if (words[1] == "interrupt") {
+    kernels_.push_back({KernelFault::Kind::interrupt, 1, after_words(statement, 2)});
   } else if (double factor = 1; words[1] == "slow" && words.size() >= 4 && parse_number(words[2], factor)) {
     kernels_.push_back({KernelFault::Kind::slow, factor, after_words(statement, 3)});
   } else {
@@ -121,10 +123,13 @@ std::optional<CUresult> Faults::on_module(std::span<const std::string> kernels) 
 }
 
 std::vector<KernelFault> Faults::on_launch(std::string_view kernel) {
+  const auto meets = [&](const KernelFault& fault) { return kernel.find(fault.pattern) != std::string_view::npos; };
   std::vector<KernelFault> met;
-  std::copy_if(kernels_.begin(), kernels_.end(), std::back_inserter(met),
-               [&](const KernelFault& fault) { return kernel.find(fault.pattern) != std::string_view::npos; });
+  std::copy_if(kernels_.begin(), kernels_.end(), std::back_inserter(met), meets);
   effective_ += static_cast<std::int64_t>(met.size());
+  std::erase_if(kernels_, [&](const KernelFault& fault) {  // a second one would end the process
+    return fault.kind == KernelFault::Kind::interrupt && meets(fault);
+  });
   return met;
 }
 

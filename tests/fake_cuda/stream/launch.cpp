@@ -3,6 +3,7 @@
 
 #include <algorithm>
 #include <cmath>
+#include <csignal>
 #include <cstring>
 
 #include "driver/control.hpp"
@@ -139,6 +140,7 @@ void run(Machine& machine, CUstream_st& stream, const Launch& launch) {
     for (const fake_cuda::KernelFault& fault : faults) {
       require(fault.kind != fake_cuda::KernelFault::Kind::fault, CUDA_ERROR_ILLEGAL_ADDRESS);
       while (fault.kind == fake_cuda::KernelFault::Kind::hang) pause();
+      if (fault.kind == fake_cuda::KernelFault::Kind::interrupt) static_cast<void>(std::raise(SIGINT));
     }
     const bool early = launch.programmatic && stream.behind_kernel;
     const bool peeks = early && stream.overwritten.at != 0 &&
