@@ -9,9 +9,6 @@
 namespace bench {
 namespace {
 
-constexpr double worth_a_split = 0.03;  // as kiln tune --refine has it
-constexpr int most_parts = 3;
-
 kiln::spec::Op without(kiln::spec::Op op, std::span<const std::string> left_out) {
   std::erase_if(op.implementations, [&](const kiln::spec::Implementation& each) {
     return std::find(left_out.begin(), left_out.end(), each.name) != left_out.end();
@@ -48,7 +45,7 @@ bool RestrictedOp::make_ready(const kiln::Problem& problem) {
   if (!found.is_hit()) tune(found);
   // A length at its bucket's end is served by the bucket's own config, whatever the lower ones are served by.
   if (refines_ && !(problem == found.bucket))
-    kiln::cli::bench::Refinery(state_, {&op_, found.bucket}).run(worth_a_split, most_parts, [](const std::string&) {});
+    kiln::cli::bench::Refinery(state_, {&op_, found.bucket}, {}).run([](const std::string&) {});
   return !found.is_hit();
 }
 

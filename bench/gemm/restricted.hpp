@@ -23,7 +23,7 @@ struct RestrictedPlan {
 class RestrictedOp {
  public:
   /// `options.overlay` keeps what is tuned, and must be another file than that of the whole op: one key, two answers.
-  /// `refines`: a bucket is also tuned at its lowest length, and split where another config wins there, as kiln tune --refine does.
+  /// `refines`: a bucket's quarters are tuned too and split off where that pays, as kiln tune --refine does.
   RestrictedOp(const kiln::Options& options, std::string_view op, std::span<const std::string> without, bool refines);
   /// By the record of its file, tuned first where there is none. The context must be current. Throws as tune::tune_bucket does.
   RestrictedPlan plan(const kiln::Problem& problem);

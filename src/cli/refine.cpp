@@ -3,8 +3,8 @@
 #include <fmt/format.h>
 
 #include <algorithm>
+#include <iterator>
 
-#include "cli/bench/refinery.hpp"
 #include "cli/exit_code.hpp"
 #include "cli/interrupt.hpp"
 #include "cli/output.hpp"
@@ -17,12 +17,14 @@ namespace kiln::cli {
 namespace {
 
 using bench::Part;
+using bench::RefineChoice;
 using bench::RefinedBucket;
 using bench::Refining;
 
 std::string_view to_string(Refining refining) {
   switch (refining) {
     case Refining::split: return "split";
+    case Refining::partly: return "partly";
     case Refining::found: return "found";
     case Refining::whole: return "whole";
     case Refining::failed: return "failed";
@@ -32,6 +34,10 @@ std::string_view to_string(Refining refining) {
 
 const std::string& axis_of(const spec::Op& op) { return op.axes[*spec::refined_axis(op)].name; }
 
+bool is_new(const RefinedBucket& refined) {
+  return refined.refining == Refining::split || refined.refining == Refining::partly;
+}
+
 Json json_of(const RefinedBucket& refined, const Part& part) {
   const spec::Op& op = *refined.of.op;
   Json json{{"event", "refined"},
@@ -39,11 +45,9 @@ Json json_of(const RefinedBucket& refined, const Part& part) {
             {"bucket", spec::to_string(op, refined.of.bucket)},
             {"outcome", to_string(refined.refining)},
             {"axis", axis_of(op)}};
-  if (part.low > 0) json["low"] = part.low;
-  if (part.edge == 0) json["why"] = refined.why;
-  if (!part.config.empty()) json["lower"] = part.config;
-  if (part.edge > 0) json["edge"] = part.edge;
-  if (refined.refining == Refining::split) json.update({{"low_gain", part.low_gain}, {"edge_gain", part.edge_gain}});
+  if (part.edge > 0) json.update({{"low", part.low}, {"edge", part.edge}, {"lower", part.config}});
+  if (is_new(refined)) json["edge_gain"] = part.gain;
+  if (!refined.why.empty()) json["why"] = refined.why;
   return json;
 }
 
@@ -53,7 +57,7 @@ std::vector<Part> parts_of(const RefinedBucket& refined) {
 }
 
 std::string remark(const RefinedBucket& refined) {
-  return refined.refining == Refining::found ? "split before" : refined.refining == Refining::split ? "" : refined.why;
+  return refined.refining == Refining::found ? "split before" : refined.why;
 }
 
 void print_refined(const Globals& globals, const std::vector<RefinedBucket>& all) {
@@ -62,15 +66,13 @@ void print_refined(const Globals& globals, const std::vector<RefinedBucket>& all
       for (const Part& part : parts_of(each)) print_json(json_of(each, part));
     return;
   }
-  const auto percent = [](double share) { return fmt::format("{:.1f} %", 100 * share); };
-  Table table({"bucket", "> split at", "lower config", "> gain at its lowest", "> gain at the edge", ""});
-  for (const RefinedBucket& each : all) {
-    const bool is_split = each.refining == Refining::split;
-    for (const Part& part : parts_of(each))
-      table.row({spec::to_string(*each.of.op, each.of.bucket), part.edge > 0 ? format_count(part.edge) : "-",
-                 part.config, is_split || part.low_gain != 0 ? percent(part.low_gain) : "-",
-                 is_split ? percent(part.edge_gain) : "-", remark(each)});
-  }
+  Table table({"bucket", "> from", "> to", "config of this part", "> gain at its end", ""});
+  for (const RefinedBucket& each : all)
+    for (const Part& part : parts_of(each)) {
+      const auto size = [&](std::int64_t value) { return part.edge > 0 ? format_count(value) : "-"; };
+      table.row({spec::to_string(*each.of.op, each.of.bucket), size(part.low), size(part.edge), part.config,
+                 is_new(each) ? fmt::format("{:.1f} %", 100 * part.gain) : "-", remark(each)});
+    }
   print(table.text());
 }
 
@@ -86,10 +88,11 @@ void refine_on(const Globals& globals, engine::State& state, std::span<const OpB
                             spec::to_string(*bucket.op, bucket.bucket), what));
     };
     try {
-      all.push_back(bench::Refinery(state, bucket).run(choice.threshold, choice.most_parts, say));
+      all.push_back(bench::Refinery(state, bucket, choice).run(say));
+      if (Interrupt::requested()) break;
     } catch (const Error& error) {
       line.clear();
-      if (error.kind() == ErrorKind::interrupted) return state.pool.cancel();
+      if (error.kind() == ErrorKind::interrupted) break;
       if (!is_of_one_bucket(error.kind()) && error.kind() != ErrorKind::wrong_result) throw;
       RefinedBucket failed;
       failed.of = bucket;
@@ -99,6 +102,7 @@ void refine_on(const Globals& globals, engine::State& state, std::span<const OpB
     }
   }
   line.clear();
+  if (Interrupt::requested()) state.pool.cancel();
 }
 
 }  // namespace
@@ -118,15 +122,17 @@ int refine_buckets(const Globals& globals, const TuningDevices& devices, std::sp
   for (std::size_t i = 0; i < devices.classes() && !Interrupt::requested(); ++i)
     refine_on(globals, devices.first_of_class(i), buckets, choice, all);
   print_refined(globals, all);
+  const auto count = [&](Refining refining) { return std::ranges::count(all, refining, &RefinedBucket::refining); };
+  const std::int64_t partly = count(Refining::partly);
   if (Interrupt::requested()) {
     if (!globals.quiet)
-      note(fmt::format("interrupted after {} of {} buckets were refined; they are kept, and the same command continues",
-                       all.size(), buckets.size() * devices.classes()));
+      note(fmt::format(
+          "interrupted after {} of {} buckets were refined; they are kept{}, and the same command continues",
+          std::ssize(all) - partly, buckets.size() * devices.classes(),
+          partly > 0 ? ", so are the parts of one that was begun" : ""));
     return exit_interrupted;
   }
-  const bool failed =
-      std::any_of(all.begin(), all.end(), [](const RefinedBucket& each) { return each.refining == Refining::failed; });
-  return failed ? exit_wrong : exit_good;
+  return partly + count(Refining::failed) > 0 ? exit_wrong : exit_good;
 }
 
 }  // namespace kiln::cli

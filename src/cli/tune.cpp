@@ -43,14 +43,15 @@ void declare(CLI::App& command, Settings& settings) {
       "all of them, or those of the op, or of the sizes");
   CLI::Option* refine = command.add_flag(
       "--refine", settings.refine,
-      "Then split each bucket, along the op's first axis that is not exact, at the sizes up to which other configs beat the bucket's");
+      "Then cut each bucket, along the op's first axis that is not exact, into equal parts, tune each at its upper end, and keep what beats the part above");
   command
-      .add_option("--threshold", settings.threshold,
-                  "How much faster, in percent, another config must be at the lowest size of its part; 3 unless given")
+      .add_option(
+          "--threshold", settings.threshold,
+          "How much faster, in percent, a part's config must be at its upper end than that of the part above; 3 unless given")
       ->needs(refine)
       ->check(CLI::Validator(CLI::Range(0.0, 1000.0)).description(""))
       ->type_name("PERCENT");
-  command.add_option("--splits", settings.splits, "At most this many splits of a bucket; 3 unless given")
+  command.add_option("--splits", settings.splits, "At how many sizes a bucket is cut; 3, for quarters, unless given")
       ->needs(refine)
       ->check(CLI::Validator(CLI::Range(1, 15)).description(""))
       ->type_name("N");

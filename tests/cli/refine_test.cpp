@@ -1,42 +1,175 @@
-// The bisection behind kiln tune --refine.
+// What kiln tune --refine decides: where a bucket is cut, and which parts keep the config tuned at their upper end.
 #include <doctest/doctest.h>
 #include <rapidcheck.h>
 
 #include <algorithm>
 #include <cstdint>
+#include <map>
+#include <vector>
 
-#include "cli/bench/refinery.hpp"
+#include "cli/bench/splitting.hpp"
+#include "kiln/error.hpp"
 
-using kiln::cli::bench::last_winning;
+namespace {
 
-TEST_CASE(
-    "the edge of a split is a size at which the lower config was seen to win, in few probes and no finer than the axis") {
+using kiln::Error;
+using kiln::ErrorKind;
+using kiln::cli::bench::Contender;
+using kiln::cli::bench::cuts_of;
+using kiln::cli::bench::Duel;
+using kiln::cli::bench::split;
+using kiln::cli::bench::Splitting;
+using kiln::cli::bench::Timed;
+using Sizes = std::vector<std::int64_t>;
+
+Contender config(std::int64_t number) { return {nullptr, {number}}; }
+
+Timed took(double ns) {
+  Timed timed;
+  timed.verdict = kiln::store::Verdict::ok;
+  timed.samples_ns.assign(11, ns);
+  return timed;
+}
+
+Duel duel_of(const Contender& tuned, double tuned_ns, const Contender& upper, double upper_ns) {
+  Duel duel;
+  duel.contenders = {tuned, upper};
+  duel.timed = {took(tuned_ns), took(upper_ns)};
+  duel.rival = 1;
+  return duel;
+}
+
+/// The time of each of three configs at the sizes of a bucket's cuts.
+const std::map<std::int64_t, std::vector<double>> times = {
+    {896, {100, 90, 120}},
+    {768, {95, 80, 79}},  // the third is a little faster than the second
+    {640, {90, 75, 60}},
+};
+
+std::int64_t fastest_at(std::int64_t size) {
+  const std::vector<double>& all = times.at(size);
+  return std::min_element(all.begin(), all.end()) - all.begin();
+}
+
+/// Splits at the cuts of (512, 1024], own being the first config; `at_cut` is called before each tune.
+template <class AtCut>
+Splitting split_by_times(double threshold, std::vector<Contender>& uppers, const AtCut& at_cut) {
+  const auto tune = [&](std::int64_t size) {
+    at_cut(size);
+    return config(fastest_at(size));
+  };
+  const auto duel = [&](std::int64_t size, const Contender& tuned, const Contender& upper) {
+    uppers.push_back(upper);
+    const auto ns = [&](const Contender& each) { return times.at(size)[static_cast<std::size_t>(each.config[0])]; };
+    return duel_of(tuned, ns(tuned), upper, ns(upper));
+  };
+  return split(cuts_of(513, 1024, 1, 3), config(0), threshold, tune, duel);
+}
+
+Sizes kept(const Splitting& splitting) {
+  Sizes edges;
+  for (const auto& tried : splitting.tried)
+    if (tried.is_kept) edges.push_back(tried.edge);
+  return edges;
+}
+
+}  // namespace
+
+TEST_CASE("a bucket is cut at equal sizes, from above to below") {
+  CHECK(cuts_of(513, 1024, 1, 3) == Sizes{896, 768, 640});
+  CHECK(cuts_of(513, 1024, 1, 1) == Sizes{768});
+  CHECK(cuts_of(65, 128, 1, 2) == Sizes{106, 85});
+  CHECK(cuts_of(72, 128, 8, 3) == Sizes{112, 96, 80});
+  CHECK(cuts_of(72, 128, 8, 2) == Sizes{104, 80});  // 106 and 85 are no multiples of 8
+}
+
+TEST_CASE("a bucket of few sizes is cut where it can be, and one of a single size nowhere") {
+  CHECK(cuts_of(1, 1, 1, 3).empty());
+  CHECK(cuts_of(2, 2, 1, 15).empty());
+  CHECK(cuts_of(3, 4, 1, 3) == Sizes{3});
+  CHECK(cuts_of(3, 4, 1, 1) == Sizes{3});
+  CHECK(cuts_of(5, 8, 1, 3) == Sizes{7, 6, 5});
+  CHECK(cuts_of(5, 8, 1, 15) == Sizes{7, 6, 5});
+  CHECK(cuts_of(40, 64, 8, 15) == Sizes{56, 48, 40});
+}
+
+TEST_CASE("every cut is a size inside its bucket, and no part is larger than its share by more than a step") {
   CHECK(rc::check([] {
     const std::int64_t step = *rc::gen::inRange<std::int64_t>(1, 65);
     const std::int64_t low = step * *rc::gen::inRange<std::int64_t>(1, 1000);
-    const std::int64_t high = low + *rc::gen::inRange<std::int64_t>(1, 5000);
-    const std::int64_t last = *rc::gen::inRange<std::int64_t>(low, high);
-    int asked = 0;
-    const std::int64_t edge = last_winning(low, high, step, 6, [&](std::int64_t size) {
-      ++asked;
-      RC_ASSERT(size > low);
-      RC_ASSERT(size < high);
-      RC_ASSERT(size % step == 0);
-      return size <= last;
-    });
-    RC_ASSERT(asked <= 6);
-    RC_ASSERT(edge >= low);
-    RC_ASSERT(edge <= last);
-    RC_ASSERT(edge % step == 0);
-    RC_ASSERT(last - edge <= std::max(step, (high - low) / 64 + 7 * step));
+    const std::int64_t high = low + step * *rc::gen::inRange<std::int64_t>(0, 2000);
+    const int splits = *rc::gen::inRange(1, 16);
+    const Sizes cuts = cuts_of(low, high, step, splits);
+    RC_ASSERT(cuts.size() <= static_cast<std::size_t>(splits));
+    std::int64_t above = high;
+    for (const std::int64_t cut : cuts) {
+      RC_ASSERT(cut % step == 0);
+      RC_ASSERT(cut >= low);
+      RC_ASSERT(cut < above);
+      RC_ASSERT(above - cut <= (high - low + step) / (splits + 1) + step);
+      above = cut;
+    }
+    RC_ASSERT(above - (low - step) <= (high - low + step) / (splits + 1) + step);
   }));
 }
 
-TEST_CASE("with probes enough the edge is exact") {
-  for (const std::int64_t last : {65, 66, 94, 126, 127}) {
-    CAPTURE(last);
-    CHECK(last_winning(65, 128, 1, 6, [&](std::int64_t size) { return size <= last; }) == last);
+TEST_CASE(
+    "a part is kept where its config beats that of the part above, and joined to it where it does not by enough") {
+  std::vector<Contender> uppers;
+  const Splitting splitting = split_by_times(0.03, uppers, [](std::int64_t) {});
+  REQUIRE(splitting.tried.size() == 3);
+  CHECK(kept(splitting) == Sizes{896, 640});
+  CHECK(splitting.tried[0].duel.gain() == doctest::Approx(100.0 / 90 - 1));
+  CHECK(splitting.tried[1].duel.gain() == doctest::Approx(80.0 / 79 - 1));
+  CHECK(splitting.tried[2].duel.gain() == doctest::Approx(75.0 / 60 - 1));
+  CHECK(uppers == std::vector<Contender>{config(0), config(1), config(1)});
+  CHECK(splitting.ended_by == nullptr);
+}
+
+TEST_CASE("a part with the config of the part above is joined to it without a comparison") {
+  std::vector<Contender> uppers;
+  const Splitting splitting = split_by_times(0.01, uppers, [](std::int64_t) {});
+  CHECK(kept(splitting) == Sizes{896, 768});
+  CHECK(splitting.tried.at(2).tuned == splitting.tried.at(1).tuned);
+  CHECK(uppers == std::vector<Contender>{config(0), config(1)});
+}
+
+TEST_CASE("a bucket whose parts win nowhere stays whole") {
+  std::vector<Contender> uppers;
+  CHECK(kept(split_by_times(0.6, uppers, [](std::int64_t) {})).empty());
+  CHECK(uppers == std::vector<Contender>{config(0), config(0), config(0)});
+}
+
+TEST_CASE("a part that fails, or is interrupted, ends the splitting and leaves the parts above it") {
+  for (const ErrorKind kind : {ErrorKind::not_tuned, ErrorKind::interrupted}) {
+    std::vector<Contender> uppers;
+    Sizes asked;
+    const Splitting splitting = split_by_times(0.01, uppers, [&](std::int64_t size) {
+      asked.push_back(size);
+      if (size == 768) throw Error(kind, "at 768");
+    });
+    CHECK(kept(splitting) == Sizes{896});
+    CHECK(asked == Sizes{896, 768});
+    CHECK(splitting.ended_at == 768);
+    CHECK_THROWS_WITH_AS(std::rethrow_exception(splitting.ended_by), "at 768", Error);
   }
-  CHECK(last_winning(72, 128, 8, 6, [](std::int64_t size) { return size <= 100; }) == 96);
-  CHECK(last_winning(65, 128, 1, 6, [](std::int64_t) { return false; }) == 65);
+}
+
+TEST_CASE("a duel is won beyond the threshold, or where nothing that is right would serve") {
+  Duel duel = duel_of(config(1), 100, config(0), 104);
+  CHECK(duel.is_won_by(0.03));
+  CHECK_FALSE(duel.is_won_by(0.05));
+  CHECK_FALSE(duel_of(config(1), 104, config(0), 100).is_won_by(0));
+  duel.rival = 0;  // nothing else can serve there
+  CHECK(duel.gain() == 0);
+  CHECK_FALSE(duel.is_won_by(0));
+  duel.is_walkover = true;
+  CHECK(duel.is_won_by(0.05));
+  Duel refused = duel_of(config(1), 100, config(0), 50);  // of the part above, which its library refuses
+  refused.timed[1].verdict = kiln::store::Verdict::launch_failed;
+  refused.contenders.push_back(config(2));
+  refused.timed.push_back(took(110));
+  refused.rival = 2;
+  CHECK(refused.gain() == doctest::Approx(0.1));
+  CHECK(refused.is_won_by(0.03));
 }

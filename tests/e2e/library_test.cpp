@@ -331,4 +331,15 @@ TEST_CASE("the command names the library, its version and its algorithm") {
   expect(0, "kiln run gemm m=64 n=48 k=40 dtype=f32" + globals(folder));
 }
 
+TEST_CASE(
+    "a bucket of the library's is split where the algorithm is refused: there the default is what there is to beat") {
+  const TemporaryFolder folder;
+  const std::string said = expect(
+      0, "kiln tune gemm m=64 n=48 k=40 dtype=f32 --refine --splits 5 --json" + globals(folder));  // 58, 53, 48, 42, 37
+  CHECK_MESSAGE(contains(said, R"("outcome":"split","axis":"m","low":33,"edge":37)"), said);
+  CHECK_FALSE(contains(said, R"("lower":"cublaslt algorithm=4)"));
+  CHECK_FALSE(contains(said, R"("edge_gain":0.0})"));
+  CHECK(contains(expect(0, "kiln explain gemm m=38 n=48 k=40 dtype=f32" + globals(folder)), fastest));
+}
+
 }  // namespace e2e

@@ -4,7 +4,6 @@
 
 #include <algorithm>
 
-#include "cli/bench/judge.hpp"
 #include "cli/interrupt.hpp"
 #include "cli/tuning.hpp"
 #include "engine/lease.hpp"
@@ -12,8 +11,6 @@
 
 namespace kiln::cli::bench {
 namespace {
-
-constexpr int most_probes = 6;  // the edge of (4096, 8192] to within 64
 
 store::Candidate candidate_of(const Contender& contender, const Timed& timed) {
   store::Candidate row;
@@ -29,159 +26,187 @@ store::Candidate candidate_of(const Contender& contender, const Timed& timed) {
   return row;
 }
 
+/// Refinery::untried left its mark.
+bool is_unfinished(std::span<const tune::Refinement> stored) {
+  return std::any_of(stored.begin(), stored.end(),
+                     [](const tune::Refinement& each) { return each.record.samples == 0; });
+}
+
+bool is_of_one_part(ErrorKind kind) {
+  return is_of_one_bucket(kind) || kind == ErrorKind::wrong_result || kind == ErrorKind::interrupted;
+}
+
 }  // namespace
 
-std::int64_t last_winning(std::int64_t low, std::int64_t high, std::int64_t step, int probes,
-                          const std::function<bool(std::int64_t)>& wins) {
-  for (; probes > 0 && high - low > step; --probes) {
-    const std::int64_t middle = low + std::max(step, (high - low) / 2 / step * step);
-    (wins(middle) ? low : high) = middle;
-  }
-  return low;
-}
-
-double Refinery::Duel::gain() const { return tune::ratio(timed[1].samples_ns, timed[0].samples_ns).median_ns - 1; }
-
-bool Refinery::Duel::is_won_by(double tolerance) const {
-  return is_fought() && is_slower(timed[1].samples_ns, timed[0].samples_ns, tolerance);
-}
-
-Refinery::Refinery(engine::State& state, const OpBucket& bucket)
+Refinery::Refinery(engine::State& state, const OpBucket& bucket, const RefineChoice& choice)
     : state_(state),
-      op_(*bucket.op),
-      axis_(spec::refined_axis(op_).value()),
+      choice_(choice),
+      tunes_(state, *bucket.op),
+      op_(tunes_.op()),
+      axis_(op_.axes[spec::refined_axis(op_).value()]),
+      axis_index_(spec::refined_axis(op_).value()),
       facts_(state.context.info().facts),
-      tunes_(state, op_) {
+      low_(spec::low_corner(op_, bucket.bucket).axes[axis_index_]) {
   result_.of = bucket;
 }
 
-RefinedBucket Refinery::run(double threshold, int most_parts, const Say& say) {
+RefinedBucket Refinery::run(const std::function<void(const std::string&)>& say) {
   const Problem& bucket = result_.of.bucket;
   engine::Lease lease(state_.layers, spec::record_key(op_, bucket, facts_, state_.options.regime), state_.holder);
   if (!lease.wait(Interrupt::requested)) throw Error(ErrorKind::interrupted, "interrupted");
   const auto lookup = engine::look_up(op_, bucket, facts_, state_.options.regime, state_.layers, false);
   if (!lookup.is_hit()) throw Error(ErrorKind::not_tuned, "the bucket has no record that can serve");
-  if (!lookup.refinements.empty()) return found(lookup.refinements);
-  own_ = tunes_.contender(lookup.record->value.implementation, lookup.record->value.config);
-  const std::int64_t high = bucket.axes[axis_], step = op_.axes[axis_].multiple_of;
-  std::int64_t low = spec::low_corner(op_, bucket).axes[axis_];
-  if (low >= high) result_.why = "it has one size only";
-  for (int i = 0; i < most_parts && low < high; ++i) {
-    try {
-      if (!split_off(low, threshold, lookup.record->value, say)) break;
-    } catch (const Error& error) {  // of this part: those before it were measured
-      const bool of_part = is_of_one_bucket(error.kind()) || error.kind() == ErrorKind::wrong_result;
-      if (lower_parts_.empty() || !of_part || error.kind() == ErrorKind::interrupted) throw;
-      break;
-    }
-    low = result_.parts.back().edge + step;
+  if (!lookup.refinements.empty() && !is_unfinished(lookup.refinements)) return found(lookup.refinements);
+  store::Record whole = lookup.record->value;
+  own_ = tunes_.contender(whole.implementation, whole.config);
+  const auto cuts = cuts_of(low_, bucket.axes[axis_index_], axis_.multiple_of, choice_.most_parts);
+  const Splitting splitting = try_cuts(cuts, say);
+  const std::vector<tune::LowerPart> parts = take(splitting, whole);
+  if (parts.empty() && splitting.ended_by) std::rethrow_exception(splitting.ended_by);
+  if (!parts.empty() || !lookup.refinements.empty()) {
+    whole.candidates = state_.layers.candidates_of(*lookup.record);
+    tune::publish_split(op_, facts_, state_.arch(), whole, parts, state_.cubins);
   }
-  if (lower_parts_.empty()) return result_;
-  publish(*lookup.record);
-  result_.refining = Refining::split;
+  if (splitting.ended_by) {
+    result_.refining = Refining::partly;
+    try {
+      std::rethrow_exception(splitting.ended_by);
+    } catch (const Error& error) {
+      if (!is_of_one_part(error.kind())) throw;
+      result_.why = fmt::format("not split up to {}={}: {}", axis_.name, splitting.ended_at, error.what());
+    }
+  } else if (!parts.empty()) {
+    result_.refining = Refining::split;
+  } else {
+    result_.why = why_whole(splitting);
+  }
   return result_;
 }
 
-bool Refinery::split_off(std::int64_t low, double threshold, const store::Record& of_bucket, const Say& say) {
-  const std::string& axis = op_.axes[axis_].name;
-  Part part;
-  part.low = low;
-  const auto nothing = [&](const char* why) {
-    result_.why = why;
-    if (result_.parts.empty()) result_.parts.push_back(part);
-    return false;
+Splitting Refinery::try_cuts(std::span<const std::int64_t> cuts, const std::function<void(const std::string&)>& say) {
+  const auto tune = [&](std::int64_t edge) {
+    say(fmt::format("tuning {}={}", axis_.name, edge));
+    return tunes_.at(with_size(edge)).winner;
   };
-  say(fmt::format("tuning {}={}", axis, low));
-  lower_ = tunes_.at(with_size(low)).winner;
-  if (lower_ == own_) return nothing("its config is the best at its lowest size too");
-  part.config = lower_.name();
-  const Duel lowest = duel_at(low);
-  if (lowest.is_fought()) part.low_gain = lowest.gain();
-  if (!lowest.is_won_by(threshold)) return nothing("at its lowest size nothing is faster by more than the threshold");
-  const auto wins = [&](std::int64_t size) {
-    say(fmt::format("comparing at {}={}", axis, size));
-    return duel_at(size).is_won_by(0);
+  const auto duel = [&](std::int64_t edge, const Contender& tuned, const Contender& upper) {
+    say(fmt::format("comparing at {}={}", axis_.name, edge));
+    return duel_at(edge, tuned, upper);
   };
-  part.edge = last_winning(low, result_.of.bucket.axes[axis_], op_.axes[axis_].multiple_of, most_probes, wins);
-  tune::LowerPart lower{with_size(part.edge), record_of(part, of_bucket)};
-  if (!result_.parts.empty() && result_.parts.back().config == part.config) {  // one part, which noise had ended early
-    part.low = result_.parts.back().low;
-    part.low_gain = result_.parts.back().low_gain;
-    result_.parts.pop_back();
-    lower_parts_.pop_back();
+  return split(cuts, own_, choice_.threshold, tune, duel);
+}
+
+/// Below the last edge the config of the part above it serves: where cuts were left untried, the bucket's own must come back.
+std::vector<tune::LowerPart> Refinery::take(const Splitting& splitting, const store::Record& of_bucket) {
+  std::vector<tune::LowerPart> parts;
+  std::int64_t lowest = low_;
+  if (splitting.ended_by) {
+    auto rest = untried(splitting.ended_at, of_bucket);
+    if (!rest) return parts;
+    parts.push_back(std::move(*rest));
+    lowest = splitting.ended_at + axis_.multiple_of;
   }
-  lower_parts_.push_back(std::move(lower));
-  result_.parts.push_back(std::move(part));
-  return true;
+  for (const Tried& tried : splitting.tried) {
+    if (!tried.is_kept) continue;
+    parts.push_back({with_size(tried.edge), record_of(tried, of_bucket)});
+    if (!result_.parts.empty()) result_.parts.back().low = tried.edge + axis_.multiple_of;
+    result_.parts.push_back({lowest, tried.edge, tried.tuned.name(), tried.duel.gain()});
+  }
+  std::ranges::reverse(result_.parts);
+  if (result_.parts.empty()) parts.clear();
+  return parts;
 }
 
 RefinedBucket Refinery::found(std::span<const tune::Refinement> stored) {
   result_.refining = Refining::found;
-  std::int64_t low = spec::low_corner(op_, result_.of.bucket).axes[axis_];
+  std::int64_t low = low_;
   for (const tune::Refinement& each : stored) {
-    result_.parts.push_back(
-        {low, each.edge, fmt::format("{} {}", each.record.implementation, each.record.config), 0, 0});
-    low = each.edge + op_.axes[axis_].multiple_of;
+    result_.parts.push_back({low, each.edge, fmt::format("{} {}", each.record.implementation, each.record.config), 0});
+    low = each.edge + axis_.multiple_of;
   }
   return result_;
 }
 
+std::string Refinery::why_whole(const Splitting& splitting) const {
+  if (splitting.tried.empty()) return "it has one size only";
+  std::string sizes;
+  const Tried* best = nullptr;
+  for (const Tried& tried : splitting.tried) {
+    sizes += fmt::format("{}{}", sizes.empty() ? "" : ", ", tried.edge);
+    if (tried.duel.rival != 0 && (best == nullptr || tried.duel.gain() > best->duel.gain())) best = &tried;
+  }
+  if (best == nullptr) return fmt::format("its config is the best at {}={} too", axis_.name, sizes);
+  return fmt::format("at {}={} nothing is faster by more than the threshold; most gains {} at {}, {:.1f} %", axis_.name,
+                     sizes, best->tuned.name(), best->edge, 100 * best->duel.gain());
+}
+
 Problem Refinery::with_size(std::int64_t size) const {
   Problem problem = result_.of.bucket;
-  problem.axes[axis_] = size;
+  problem.axes[axis_index_] = size;
   return problem;
 }
 
 bool Refinery::is_legal(const Contender& contender, const Problem& problem) const {
-  return !spec::why_not_eligible(tunes_.op(), *contender.implementation, problem, facts_) &&
-         !spec::broken_constraint(tunes_.op(), *contender.implementation, problem, facts_, contender.config);
+  return contender.implementation != nullptr &&
+         !spec::why_not_eligible(op_, *contender.implementation, problem, facts_) &&
+         !spec::broken_constraint(op_, *contender.implementation, problem, facts_, contender.config);
 }
 
-/// Where the bucket's own config is not legal the default serves, and is what there is to beat.
-Refinery::Duel Refinery::duel_at(std::int64_t size, bool with_default) const {
+Contender Refinery::default_at(const Problem& problem) const {
+  const tune::Usable usual = tune::default_for(op_, problem, facts_);
+  return {usual.implementation, usual.config};
+}
+
+/// Where the config of the part above is not legal, or its library refuses the size, the default serves and is what there is to beat.
+Duel Refinery::duel_at(std::int64_t size, const Contender& tuned, const Contender& upper) const {
   if (Interrupt::requested()) throw Error(ErrorKind::interrupted, "interrupted");
   const Problem problem = with_size(size);
   Duel duel;
-  if (!is_legal(lower_, problem)) return duel;
-  duel.contenders = {lower_};
-  const tune::Usable usual = tune::default_for(tunes_.op(), problem, facts_);
-  const Contender standard{usual.implementation, usual.config};
-  if (is_legal(own_, problem))
-    duel.contenders.push_back(own_);
-  else if (standard.implementation != nullptr)
-    duel.contenders.push_back(standard);
-  const bool is_new = std::find(duel.contenders.begin(), duel.contenders.end(), standard) == duel.contenders.end();
-  if (with_default && standard.implementation != nullptr && is_new) duel.contenders.push_back(standard);
-  duel.timed = contest(state_, tunes_.op(), problem, state_.options.regime, duel.contenders);
+  duel.contenders = {tuned};
+  const Contender standard = default_at(problem);
+  for (const Contender* other : {&upper, &standard})
+    if (is_legal(*other, problem) && std::ranges::find(duel.contenders, *other) == duel.contenders.end())
+      duel.contenders.push_back(*other);
+  duel.timed = contest(state_, op_, problem, state_.options.regime, duel.contenders);
+  if (!duel.timed.front().ok())
+    throw Error(ErrorKind::wrong_result,
+                fmt::format("{} was tuned for {} and cannot be compared there: {}", tuned.name(),
+                            spec::to_string(op_, problem), duel.timed.front().reason));
+  for (std::size_t i = duel.timed.size() - 1; i > 0; --i) {
+    if (duel.timed[i].ok()) duel.rival = i;
+    const bool is_wrong = duel.timed[i].verdict == store::Verdict::wrong_result;
+    duel.is_walkover = duel.is_walkover || (is_wrong && duel.contenders[i] == upper);
+  }
+  duel.is_walkover = duel.is_walkover || (duel.rival == 0 && tuned != standard);
   return duel;
 }
 
-store::Record Refinery::record_of(Part& part, const store::Record& of_bucket) {
-  const Problem at = with_size(part.edge);
-  const Duel duel = duel_at(part.edge, true);
-  if (!duel.is_fought())
-    throw Error(ErrorKind::wrong_result, fmt::format("at {} the two configs cannot be compared any more: {}",
-                                                     spec::to_string(op_, at), duel.timed.front().reason));
-  part.edge_gain = duel.gain();
-  const spec::Implementation& implementation = *op_.find(lower_.implementation->name);
+/// Without times.
+store::Record Refinery::record_at(std::int64_t edge, const Contender& serving, const store::Record& of_bucket) const {
+  const Problem at = with_size(edge);
   store::Record record = of_bucket;
-  record.key = spec::refined_key(of_bucket.key, op_.axes[axis_].name, part.edge);
+  record.key = spec::refined_key(of_bucket.key, axis_.name, edge);
   record.bucket = spec::to_string(op_, at);
-  record.implementation = implementation.name;
-  record.config = spec::to_string(implementation, lower_.config);
-  record.source_digest = engine::present_source(op_, implementation, at, facts_, lower_.config);
-  record.provenance = tunes_.at(with_size(part.low)).provenance;
-  record.provenance.strategy += fmt::format(" at {}={}, bisected", op_.axes[axis_].name, part.low);
+  record.implementation = serving.implementation->name;
+  record.config = spec::to_string(*serving.implementation, serving.config);
   record.baseline_ns = 0;
+  record.samples = 0;
   record.candidates.clear();
-  const tune::Usable usual = tune::default_for(tunes_.op(), at, facts_);
-  for (std::size_t i = 0; i < duel.timed.size(); ++i) {
-    store::Candidate row = candidate_of(duel.contenders[i], duel.timed[i]);
-    row.baseline = duel.contenders[i] == Contender{usual.implementation, usual.config};
+  return record;
+}
+
+store::Record Refinery::record_of(const Tried& tried, const store::Record& of_bucket) {
+  const Problem at = with_size(tried.edge);
+  store::Record record = record_at(tried.edge, tried.tuned, of_bucket);
+  record.source_digest = engine::present_source(op_, *tried.tuned.implementation, at, facts_, tried.tuned.config);
+  record.provenance = tunes_.at(at).provenance;
+  const Contender standard = default_at(at);
+  for (std::size_t i = 0; i < tried.duel.timed.size(); ++i) {
+    store::Candidate row = candidate_of(tried.duel.contenders[i], tried.duel.timed[i]);
+    row.baseline = tried.duel.contenders[i] == standard;
     if (row.baseline) record.baseline_ns = row.cost_ns;
     record.candidates.push_back(std::move(row));
   }
-  const tune::Cost& cost = duel.timed.front().cost;
+  const tune::Cost& cost = tried.duel.timed.front().cost;
   record.cost_ns = cost.median_ns;
   record.low_ns = cost.low_ns;
   record.high_ns = cost.high_ns;
@@ -189,9 +214,13 @@ store::Record Refinery::record_of(Part& part, const store::Record& of_bucket) {
   return record;
 }
 
-void Refinery::publish(store::Found<store::Record> of_bucket) {
-  of_bucket.value.candidates = state_.layers.candidates_of(of_bucket);
-  tune::publish_split(op_, facts_, state_.arch(), of_bucket.value, lower_parts_, state_.cubins);
+/// The bucket's own config up to there, with its time at the bucket's upper edge and of no samples; nothing where it cannot serve.
+std::optional<tune::LowerPart> Refinery::untried(std::int64_t edge, const store::Record& of_bucket) const {
+  const Problem at = with_size(edge);
+  if (tune::usable(op_, at, facts_, of_bucket).implementation == nullptr) return std::nullopt;
+  store::Record record = record_at(edge, own_, of_bucket);
+  record.provenance.strategy += fmt::format("; of the whole bucket, not tried up to {}={}", axis_.name, edge);
+  return tune::LowerPart{at, std::move(record)};
 }
 
 }  // namespace kiln::cli::bench

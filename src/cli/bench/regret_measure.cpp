@@ -12,7 +12,12 @@ namespace kiln::cli::bench {
 
 RegretMeasurement::RegretMeasurement(const Globals& globals, engine::State& state, const spec::Op& op, std::size_t axis,
                                      std::vector<spec::BucketPolicy> policies)
-    : globals_(globals), state_(state), op_(op), axis_(axis), policies_(std::move(policies)), tunes_(state, op) {
+    : globals_(globals),
+      state_(state),
+      op_(op),
+      axis_(axis),
+      policies_(std::move(policies)),
+      tunes_(state, with_exact_axes(op)) {
   if (policies_.empty()) policies_.push_back(op.axes[axis].policy);
 }
 

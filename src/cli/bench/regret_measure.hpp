@@ -3,8 +3,8 @@
 
 #include <vector>
 
-#include "cli/bench/exact_tunes.hpp"
 #include "cli/bench/regret.hpp"
+#include "cli/bench/scratch_tunes.hpp"
 #include "cli/session.hpp"
 
 namespace kiln::cli::bench {
@@ -28,7 +28,7 @@ class RegretMeasurement {
   const spec::Op& op_;
   std::size_t axis_;
   std::vector<spec::BucketPolicy> policies_;
-  ExactTunes tunes_;
+  ScratchTunes tunes_;
 };
 
 }  // namespace kiln::cli::bench

@@ -1,6 +1,8 @@
-#include "cli/bench/exact_tunes.hpp"
+#include "cli/bench/scratch_tunes.hpp"
 
 #include <fmt/format.h>
+
+#include <utility>
 
 #include "cli/interrupt.hpp"
 #include "kiln/error.hpp"
@@ -8,26 +10,29 @@
 
 namespace kiln::cli::bench {
 
-ExactTunes::ExactTunes(engine::State& state, const spec::Op& op) : state_(state), exact_(op) {
-  for (spec::Axis& each : exact_.axes) each.policy = {};
+spec::Op with_exact_axes(spec::Op op) {
+  for (spec::Axis& each : op.axes) each.policy = {};
+  return op;
 }
 
-Contender ExactTunes::contender(std::string_view implementation, std::string_view config) const {
-  const spec::Implementation* found = exact_.find(implementation);
+ScratchTunes::ScratchTunes(engine::State& state, spec::Op op) : state_(state), op_(std::move(op)) {}
+
+Contender ScratchTunes::contender(std::string_view implementation, std::string_view config) const {
+  const spec::Implementation* found = op_.find(implementation);
   const auto parsed = found == nullptr ? std::nullopt : spec::parse_config(*found, config);
   if (!parsed)
     throw Error(ErrorKind::not_tuned,
-                fmt::format("{} has no implementation and config '{} {}'", exact_.name, implementation, config));
+                fmt::format("{} has no implementation and config '{} {}'", op_.name, implementation, config));
   return {found, *parsed};
 }
 
-const ExactTune& ExactTunes::at(const Problem& problem) {
-  const std::string text = spec::to_string(exact_, problem);
+const ScratchTune& ScratchTunes::at(const Problem& problem) {
+  const std::string text = spec::to_string(op_, problem);
   if (const auto known = tuned_.find(text); known != tuned_.end()) return known->second;
   const auto& device = state_.context.info();
-  const tune::TuneRequest request{.op = exact_,
+  const tune::TuneRequest request{.op = op_,
                                   .bucket = problem,
-                                  .key = spec::record_key(exact_, problem, device.facts, state_.options.regime),
+                                  .key = spec::record_key(op_, problem, device.facts, state_.options.regime),
                                   .device = device,
                                   .regime = state_.options.regime,
                                   .arch = state_.arch(),
@@ -36,7 +41,7 @@ const ExactTune& ExactTunes::at(const Problem& problem) {
                                   .stop_requested = Interrupt::requested,
                                   .on_event = {}};
   const store::Record record = tune::tune_bucket(request, state_.cubins).record;
-  ExactTune tuned{contender(record.implementation, record.config), record.provenance};
+  ScratchTune tuned{contender(record.implementation, record.config), record.provenance};
   return tuned_.emplace(text, std::move(tuned)).first->second;
 }
 
