@@ -105,12 +105,11 @@ __global__ void __launch_bounds__(kiln::gemm::warpgroup, 5)
 #pragma unroll 1
   for (int i = static_cast<int>(blockIdx.x); i < count; i += static_cast<int>(gridDim.x)) {
     const int piece = i % Fragments::pieces, tile = i / Fragments::pieces;
-    const auto shared = schedule.shared_at(tile / Tiles::shares, tile % Tiles::shares);
-    const int row = shared.tile.row + Fragments::row_of(piece),
-              column = shared.tile.column + Fragments::column_of(piece);
+    const WgmmaWork shared = schedule.shared_at(tile / Tiles::shares, tile % Tiles::shares);
+    const int row = shared.row + Fragments::row_of(piece), column = shared.column + Fragments::column_of(piece);
     if (row >= m || column >= n) continue;
     WgmmaSums<PieceTiling> sums;
-    Fragments::add(sums, partial, shared.slot, shared.parts, piece);
+    Fragments::add(sums, partial, shared.slot, schedule.parts(), piece);
     __syncthreads();  // all have read the piece before
     SumsPiece<PieceTiling>::put(staging, sums[0]);
     __syncthreads();

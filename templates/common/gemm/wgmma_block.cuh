@@ -39,19 +39,26 @@ class WgmmaSchedule {
         count_(tiles_m_ * tiles_n_ * products * splits) {}
 
   /// Of a product that has no splits: `clusters` take its tiles in turns. If the last round would leave enough of them
-  /// idle, the stages of its tiles, one tile's after another's, are cut into equal runs, of which each cluster takes
-  /// one: a part of one tile, or the end of one and the beginning of the next.
+  /// idle, they help: each of its tiles is cut along k, the first part is for the cluster that would have had it all, and
+  /// the idle ones take the others: one each, or where they are few, each the second parts of `run` tiles. Parts of one
+  /// number begin at one place of k and are multiplied side by side, so that they find in L2 what others loaded.
   __device__ __forceinline__ void share_tail(int clusters) {
-    const int tail = count_ % clusters;
-    const int run = max(max(ceil_div(static_cast<long long>(tail) * k_tiles_, clusters), least_run),
-                        ceil_div(k_tiles_, most_parts));
-    if (tail == 0 || k_tiles_ - run < least_saving) return;
+    const int tail = count_ % clusters, idle = clusters - tail;
+    if (tail == 0) return;
+    const int run = ceil_div(tail, idle);
+    const int parts = run > 1 ? 2 : max(min(min(clusters / tail, most_parts), k_tiles_ / least_stages), 1);
+    const int first_part =
+        run > 1 ? ceil_div(static_cast<long long>(k_tiles_) * run, run + 1) : ceil_div(k_tiles_, parts);
+    if (k_tiles_ - first_part < least_saving) return;
     shared_ = tail;
     clusters_ = clusters;
+    parts_ = parts;
     run_ = run;
+    first_part_ = first_part;
     whole_ = count_ - tail;
-    const int begin = first() * run, end = min(begin + run, tail * k_tiles_);
-    count_ = whole_ + (begin >= end ? 0 : begin / k_tiles_ == (end - 1) / k_tiles_ ? 1 : 2) * clusters;
+    const int helper = first() - tail;
+    const int pieces = helper < 0 ? 1 : helper >= tail * (parts - 1) ? 0 : max(min(run, tail - helper % tail * run), 0);
+    count_ = whole_ + pieces * clusters;
   }
 
   __device__ __forceinline__ int first() const { return static_cast<int>(blockIdx.x) / Tiles::cluster; }
@@ -60,7 +67,7 @@ class WgmmaSchedule {
   __device__ __forceinline__ int count() const { return count_; }
 
   __device__ __forceinline__ WgmmaWork at(int index) const {
-    if (run_ > 0 && index >= whole_) return of_run(index - whole_);
+    if (parts_ > 0 && index >= whole_) return of_last_round(index - whole_);
     const int split = splits_ == 1 ? 0 : index % splits_, tile = splits_ == 1 ? index : index / splits_;
     const int part = split * Tiles::cluster_k + (Tiles::cluster_k == 1 ? 0 : rank_);
     const int first_k = share(part), end_k = share(part + 1);
@@ -69,21 +76,19 @@ class WgmmaSchedule {
     return work;
   }
 
-  /// The tiles that are shared: in how many parts each, in which slots.
-  struct Shared {
-    WgmmaWork tile;
-    int slot, parts;  // the first slot; of the next part it is Tiles::shares further on
-  };
+  /// The tiles that are shared, by their number among these; and of each the slots of its parts, Tiles::shares apart.
   __device__ __forceinline__ int shared() const { return shared_; }
-  __device__ __forceinline__ Shared shared_at(int tile, int rank) const {
-    const int begin = tile * k_tiles_ / run_, last = ((tile + 1) * k_tiles_ - 1) / run_;
-    return {tile_at(whole_ + tile, rank), slot_of(begin, tile, rank), last - begin + 1};
+  __device__ __forceinline__ int parts() const { return parts_; }
+  __device__ __forceinline__ WgmmaWork shared_at(int tile, int rank) const {
+    WgmmaWork work = tile_at(whole_ + tile, rank);
+    work.slot = slot_of(tile, 0, rank);
+    return work;
   }
 
  private:
-  // Of what is shared, in stages: shorter runs, and tiles in more parts, cost more in sums that are stored and read than
-  // they gain, and what is saved must be worth the second pass.
-  static constexpr int least_run = 8, most_parts = 16, least_saving = 16;
+  // Of what is shared, in stages: shorter parts take less time than their sums take to be stored and read, more of them
+  // wait longer in the second pass than they save here, and what is saved must be worth that pass.
+  static constexpr int least_stages = 8, most_parts = 16, least_saving = 16;
 
   static __device__ __forceinline__ int ceil_div(long long a, int b) { return static_cast<int>((a + b - 1) / b); }
 
@@ -101,20 +106,22 @@ class WgmmaSchedule {
     return {turned.n, turned.m};
   }
 
-  /// What a run has of its first tile, for indices of the first round after the whole tiles, and of its second.
-  __device__ __forceinline__ WgmmaWork of_run(int over) const {
-    const bool second = over >= clusters_;
-    const int cluster = second ? over - clusters_ : over, begin = cluster * run_;
-    const int tile = begin / k_tiles_ + (second ? 1 : 0), of_tile = tile * k_tiles_;
+  /// The part that a cluster takes first after the whole tiles, or those that follow it.
+  __device__ __forceinline__ WgmmaWork of_last_round(int over) const {
+    const int turn = over / clusters_, cluster = over - turn * clusters_, helper = cluster - shared_;
+    const int part = helper < 0 ? 0 : 1 + helper / shared_;
+    const int tile = helper < 0 ? cluster : helper % shared_ * run_ + turn;
     WgmmaWork work = tile_at(whole_ + tile, rank_);
-    work.first_k = second ? 0 : begin - of_tile;
-    work.k_tiles = min(begin + run_ - of_tile, k_tiles_) - work.first_k;
-    work.slot = slot_of(cluster, tile, rank_);
+    work.first_k = begin_of(part);
+    work.k_tiles = begin_of(part + 1) - work.first_k;
+    work.slot = slot_of(tile, part, rank_);
     return work;
   }
-  /// Runs and tiles follow each other together, so each part has a slot of its own and a tile's are neighbours.
-  static __device__ __forceinline__ int slot_of(int run, int tile, int rank) {
-    return (run + tile) * Tiles::shares + (Tiles::shares == 1 ? 0 : rank);
+  __device__ __forceinline__ int begin_of(int part) const {
+    return part == 0 ? 0 : first_part_ + (k_tiles_ - first_part_) * (part - 1) / (parts_ - 1);
+  }
+  __device__ __forceinline__ int slot_of(int tile, int part, int rank) const {
+    return (tile * parts_ + part) * Tiles::shares + (Tiles::shares == 1 ? 0 : rank);
   }
 
   /// The first stage of a part. Parts are no more than stages, so none is empty.
@@ -127,7 +134,8 @@ class WgmmaSchedule {
   int rank_, splits_, rows_, tiles_m_, tiles_n_, k_tiles_, group_;
   bool by_columns_;
   int count_;
-  int shared_ = 0, clusters_ = 0, run_ = 0, whole_ = 0;  // of the last round, if it is shared
+  int shared_ = 0, clusters_ = 0, parts_ = 0, run_ = 0, first_part_ = 0,
+      whole_ = 0;  // of the last round, if it is shared
 };
 
 /// Copies the stages of all of the block's work to the ring, from `work` on, which is that at schedule.first() if there

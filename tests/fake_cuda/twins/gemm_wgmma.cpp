@@ -45,12 +45,15 @@ void check_launch(const Invocation& call, const Shape& shape, std::int64_t tiles
           CUDA_ERROR_ILLEGAL_ADDRESS);
 }
 
-/// Stages of the last round that each block takes where it is shared, by share_tail of
+/// Stages of the last round that a block takes where it is shared, by share_tail of
 /// templates/common/gemm/wgmma_block.cuh; else 0.
-std::int64_t shared_run(std::int64_t tiles, std::int64_t blocks, std::int64_t stages) {
+std::int64_t shared_stages(std::int64_t tiles, std::int64_t blocks, std::int64_t stages) {
   const std::int64_t tail = tiles % blocks;
-  const std::int64_t run = std::max({ceil_div(tail * stages, blocks), std::int64_t{8}, ceil_div(stages, 16)});
-  return tail == 0 || stages - run < 16 ? 0 : run;
+  if (tail == 0) return 0;
+  const std::int64_t run = ceil_div(tail, blocks - tail);
+  const std::int64_t parts = std::max<std::int64_t>(1, std::min({blocks / tail, std::int64_t{16}, stages / 8}));
+  const std::int64_t longest = run > 1 ? ceil_div(stages * run, run + 1) : ceil_div(stages, parts);
+  return stages - longest < 16 ? 0 : longest;
 }
 
 /// By how evenly the tiles fall to the blocks, and how well a tile reuses what it loads.
@@ -98,14 +101,14 @@ Traffic gemm_wgmma(const Invocation& call) {
   const std::int64_t tiles = ceil_div(product.m, shape.tile_m) * ceil_div(product.n, shape.tile_n);
   check_launch(call, shape, tiles, splits);
   const std::int64_t blocks = call.geometry.grid[0], stages = ceil_div(product.k, 128 / element_bytes(product.x_type));
-  const std::int64_t run = shape.tail != 0 ? shared_run(tiles, blocks, stages) : 0;
+  const std::int64_t longest = shape.tail != 0 ? shared_stages(tiles, blocks, stages) : 0;
   if (shape.tail != 0) (void)call.required<float>(9, 2 * blocks * shape.tile_m * shape.tile_n);
   if (shape.split != 0) {
     product.write_partial(call, call.value<CUdeviceptr>(9), splits, ceil_div(product.k, splits));
   } else {
     product.run(call, product.ending.out);
   }
-  const double last_round = run == 0 ? 1 : static_cast<double>(run) / static_cast<double>(stages);
+  const double last_round = longest == 0 ? 1 : static_cast<double>(longest) / static_cast<double>(stages);
   return product.traffic(efficiency(call, shape, tiles * splits, last_round));
 }
 
@@ -122,7 +125,7 @@ Traffic gemm_wgmma_tail(const Invocation& call) {
   const std::int64_t floats = clusters * cluster_m * cluster_n * tile_m * tile_n;
   (void)call.required<float>(0, 2 * floats);
   const std::int64_t stages = ceil_div(call.integer(9), 128 / element_bytes(call.type_argument(0)));
-  return Traffic{shared_run(tiles, clusters, stages) == 0 ? 0.0 : static_cast<double>(floats) * 4, 0, 0.8};
+  return Traffic{shared_stages(tiles, clusters, stages) == 0 ? 0.0 : static_cast<double>(floats) * 4, 0, 0.8};
 }
 
 }  // namespace fake_cuda
