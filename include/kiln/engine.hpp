@@ -51,7 +51,7 @@ struct Stats {
   std::int64_t tunes = 0;                 // buckets tuned
   std::int64_t compiles = 0;              // specialisations compiled by NVRTC
   std::int64_t stale = 0;                 // records served though their sources have changed since
-  std::int64_t constraint_fallbacks = 0;  // launches whose record was not legal at the real problem
+  std::int64_t constraint_fallbacks = 0;  // launches that a default served: no record was legal at the sizes
   std::int64_t quarantined = 0;           // rows of the files that did not hold
   std::int64_t waiting = 0;               // buckets that are queued for, or in, a tune in the background
   double tuning_ns = 0;                   // that tunes in the background kept the GPU, at most
@@ -139,7 +139,8 @@ class Op {
 
   /// Makes the bucket ready (look up, load, or tune, as the engine's policy says) without launching. For `stream` (where it is the
   /// per-thread default stream: that of the calling thread), its workspace too,
-  /// so that a capture on it finds everything in place: also the default that serves where the record is not legal at this very size.
+  /// so that a capture on it finds everything in place: also what serves where the record is not legal at this very size, and where a
+  /// library, which takes no lengths on the device, has the record.
   Plan plan(const Problem& problem, Stream stream = nullptr) const;
 
  private:

@@ -10,6 +10,7 @@
 #include "cli/table.hpp"
 #include "cli/units.hpp"
 #include "kiln/error.hpp"
+#include "spec/key.hpp"
 
 namespace kiln::cli {
 
@@ -75,7 +76,9 @@ int list(const Globals& globals, const ListSettings& settings) {
                     {"baseline_ns", record.baseline_ns},
                     {"device_class", record.device_class},
                     {"regime", record.regime}});
-      table.row({record.op, record.bucket, record.implementation + " " + record.config, format_time(record.cost_ns),
+      const bool is_runner_up = spec::parse_runner_up_key(record.key).has_value();
+      table.row({record.op, record.bucket + (is_runner_up ? ", without a library" : ""),
+                 record.implementation + " " + record.config, format_time(record.cost_ns),
                  format_time(record.baseline_ns), record.device_class});
     }
     if (!globals.json)

@@ -49,10 +49,14 @@ class CompileProgress {
 std::vector<const store::Record*> stand_ins(const DeployedBucket& bucket, std::span<const DeployedBucket> buckets) {
   std::set<std::pair<std::string_view, std::string_view>> seen;
   std::vector<const store::Record*> records;
+  const auto add = [&](const store::Record& record) {
+    if (seen.emplace(record.implementation, record.config).second) records.push_back(&record);
+  };
   for (const DeployedBucket& other : buckets) {
     if (other.of.op != bucket.of.op || other.of.bucket.selections != bucket.of.bucket.selections || !other.record)
       continue;
-    if (seen.emplace(other.record->implementation, other.record->config).second) records.push_back(&*other.record);
+    add(*other.record);
+    for (const SpareRecord& spare : other.spares) add(spare.record);
   }
   return records;
 }
@@ -64,7 +68,9 @@ std::vector<DeployedBucket> deployed_buckets(std::span<const OpBucket> buckets, 
   std::vector<DeployedBucket> deployed;
   for (const OpBucket& bucket : buckets) {
     engine::Lookup lookup = engine::look_up(*bucket.op, bucket.bucket, device, regime, layers, false);
-    DeployedBucket each{bucket, std::nullopt, std::move(lookup.refinements), lookup.stale, {}};
+    DeployedBucket each{bucket, std::nullopt, std::move(lookup.refinements), {}, lookup.stale, {}};
+    add_spares(each.spares, bucket.bucket, lookup);
+    for (const tune::Refinement& lower : each.refinements) add_spares(each.spares, lower.at, lower);
     if (lookup.is_hit())
       each.record = std::move(lookup.record->value);
     else
@@ -89,6 +95,7 @@ std::vector<jit::Specialisation> needed_specialisations(std::span<const Deployed
     add(tune::verification(*op, problem, device, arch));
     for (const tune::Refinement& lower : bucket.refinements)
       add(tune::deployed(*op, lower.at, device, arch, &lower.record));
+    for (const SpareRecord& spare : bucket.spares) add(tune::deployed(*op, spare.at, device, arch, &spare.record));
     if (bucket.record) continue;
     for (const store::Record* each : stand_ins(bucket, buckets)) add(tune::deployed(*op, problem, device, arch, each));
   }
@@ -122,6 +129,7 @@ void write_deployment(const std::filesystem::path& path, std::span<const Deploye
   for (const DeployedBucket& bucket : buckets) {
     if (bucket.record) records.push_back(*bucket.record);
     for (const tune::Refinement& lower : bucket.refinements) records.push_back(lower.record);
+    for (const SpareRecord& spare : bucket.spares) records.push_back(spare.record);
   }
   const auto gathered = store::File::in_memory();
   gathered->put_all(records, cubins);

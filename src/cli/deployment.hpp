@@ -15,14 +15,28 @@
 
 namespace kiln::cli {
 
+/// A record that serves where another one of its bucket, or of a part of it, does not.
+struct SpareRecord {
+  Problem at;
+  store::Record record;
+};
+
 /// One bucket of a deployment. Without a record, another bucket's config or the op's default stands in (MissPolicy::nearest).
 struct DeployedBucket {
   OpBucket of;
   std::optional<store::Record> record;
   std::vector<tune::Refinement> refinements;  // of the record: configs of the bucket's lower parts
+  std::vector<SpareRecord> spares{};          // runner-ups, and what they serve in the place of
   bool stale = false;
   std::string missing;  // why there is no record, or empty
 };
+
+/// Of a bucket's answer, or of that for its part up to `at`.
+template <class Answer>
+void add_spares(std::vector<SpareRecord>& spares, const Problem& at, const Answer& answer) {
+  if (answer.runner_up) spares.push_back({at, answer.runner_up->record});
+  if (answer.passed_over) spares.push_back({at, *answer.passed_over});
+}
 
 std::vector<DeployedBucket> deployed_buckets(std::span<const OpBucket> buckets, const spec::DeviceFacts& device,
                                              Regime regime, store::Layers& layers);

@@ -30,8 +30,8 @@ std::vector<spec::DeviceFacts> devices_of(const Records& records) {
   return devices;
 }
 
-std::vector<store::Record> refinements_in(const Records& records, const std::string& record_key) {
-  const std::string prefix = spec::refined_key_prefix(record_key);
+std::vector<store::Record> records_under(const Records& records, const std::string& record_key) {
+  const std::string prefix = spec::prefix_under(record_key);
   std::vector<store::Record> found;
   for (auto at = records.lower_bound(prefix); at != records.end() && at->first.starts_with(prefix); ++at)
     found.push_back(at->second);
@@ -42,14 +42,17 @@ std::vector<DeployedBucket> buckets_in(const Records& records, std::span<const O
                                        const spec::DeviceFacts& device, Regime regime) {
   std::vector<DeployedBucket> found;
   for (const OpBucket& bucket : buckets) {
-    DeployedBucket each{bucket, std::nullopt, {}, false, {}};
+    DeployedBucket each{bucket, std::nullopt, {}, {}, false, {}};
     const std::string key = spec::record_key(*bucket.op, bucket.bucket, device, regime);
     const auto record = records.find(key);
     if (record != records.end() &&
         tune::usable(*bucket.op, bucket.bucket, device, record->second).implementation != nullptr) {
+      const auto beside = records_under(records, key);
       each.record = record->second;
-      each.refinements =
-          tune::refinements_of(*bucket.op, bucket.bucket, device, key, refinements_in(records, key)).usable;
+      each.refinements = tune::refinements_of(*bucket.op, bucket.bucket, device, key, beside).usable;
+      if (auto runner_up = tune::runner_up_of(*bucket.op, bucket.bucket, device, key, beside))
+        each.spares.push_back({bucket.bucket, std::move(runner_up->record)});
+      for (const tune::Refinement& lower : each.refinements) add_spares(each.spares, lower.at, lower);
     }
     found.push_back(std::move(each));
   }
@@ -78,6 +81,7 @@ struct Selecting {
         any = covered[i] = true;
         record_keys.insert(found[i].record->key);
         for (const tune::Refinement& lower : found[i].refinements) record_keys.insert(lower.record.key);
+        for (const SpareRecord& spare : found[i].spares) record_keys.insert(spare.record.key);
       }
       if (any) add_cubins(found, device);
     }

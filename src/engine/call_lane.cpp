@@ -71,6 +71,13 @@ std::size_t OpState::index() const noexcept { return static_cast<std::size_t>(&o
   }
 }
 
+[[gnu::noinline]] const PlanState& OpState::part_with_lengths(const PlanState& part, const Arguments& arguments,
+                                                              CUstream stream) {
+  check_lengths(arguments);
+  const PlanState* other = runner_up(part, stream);
+  return other != nullptr ? *other : part;
+}
+
 /// One launch in Histogram::stride comes here.
 [[gnu::noinline]] void OpState::sample(const PlanState& plan, const Problem& problem) noexcept {
   if (is_stand_in(plan.origin)) plan.samples.fetch_add(1, std::memory_order_relaxed);
@@ -97,9 +104,10 @@ Origin OpState::launch(const Problem& problem, const Arguments& arguments, CUstr
 /// ones after the launch before.
 [[gnu::hot, gnu::flatten]] Origin OpState::launch_plan(const PlanState& whole, const Problem& problem,
                                                        const Arguments& arguments, CUstream stream) {
+  const PlanState* part = &whole.at(problem);
   if (arguments.lengths_set != 0) [[unlikely]]
-    check_lengths(arguments);
-  const PlanState& plan = whole.at(problem);
+    part = &part_with_lengths(*part, arguments, stream);
+  const PlanState& plan = *part;
   jit::CallFrame frame;
   if (!plan.executable.fill(frame, problem, arguments)) [[unlikely]]
     refuse_frame(plan, problem, arguments);

@@ -105,9 +105,12 @@ std::vector<const PlanState*> OpState::stand_ins(const Problem& problem, CUstrea
     for (const auto& each : plans_) {
       if (!fixed_alike(op, each->bucket, bucket)) continue;
       const PlanState& part = each->at(problem);
-      const bool needs_none = part.workspaces->bytes() == 0;
-      if (needs_none || (covers(op, part.bucket, problem) && part.workspaces->serves(stream)))
-        near.push_back({&part, tune::axis_distance(op, part.bucket, bucket)});
+      for (const PlanState* plan : {&part, part.made_runner_up()}) {
+        if (plan == nullptr) continue;
+        const bool needs_none = plan->workspaces->bytes() == 0;
+        if (needs_none || (covers(op, plan->bucket, problem) && plan->workspaces->serves(stream)))
+          near.push_back({plan, tune::axis_distance(op, plan->bucket, bucket)});
+      }
     }
   }
   std::ranges::stable_sort(near, {},

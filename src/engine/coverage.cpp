@@ -44,7 +44,7 @@ std::optional<Gap> OpState::gap_of(const Problem& problem, std::optional<CUstrea
   const Problem bucket = spec::bucket_of(op, problem);
   gap.bucket = spec::to_string(op, bucket);
   const PlanState* whole = hot.find(bucket);
-  const PlanState* plan = whole != nullptr ? &whole->at(problem) : nullptr;  // what would serve
+  const PlanState* plan = whole != nullptr ? &serving(whole->at(problem), problem) : nullptr;
   if (plan == nullptr) {
     gap.why = why_not_ready(problem);
   } else if (const auto broken = broken_constraint(*plan, problem)) {
@@ -124,9 +124,12 @@ void OpState::begin_compiles(std::span<const Problem> problems) {
     seen.push_back(bucket);
     const spec::DeviceFacts& facts = engine.context.info().facts;
     const Lookup lookup = look_up(op, problem, facts, engine.options.regime, engine.layers);
-    if (lookup.implementation == nullptr) continue;
-    const auto frame = spec::make_frame(op, lookup.implementation, bucket, facts, lookup.config);
-    engine.cubins.prefetch(jit::specialise(op, *lookup.implementation, frame, engine.arch()));
+    const auto begin = [&](const Problem& at, const spec::Implementation& implementation, const spec::Config& config) {
+      const auto frame = spec::make_frame(op, &implementation, at, facts, config);
+      engine.cubins.prefetch(jit::specialise(op, implementation, frame, engine.arch()));
+    };
+    if (lookup.implementation != nullptr) begin(bucket, *lookup.implementation, lookup.config);
+    if (const auto& other = lookup.runner_up) begin(other->at, *other->usable.implementation, other->usable.config);
   }
 }
 

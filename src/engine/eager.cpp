@@ -17,8 +17,12 @@ void OpState::load_all() {
     if (!lookup.is_hit()) continue;
     try {
       auto plan = load(lookup, Code::stored);
-      const std::lock_guard lock(mutex_);
-      hot.publish(*bucket, plans_.emplace_back(std::move(plan)).get());
+      const PlanState& loaded = *plan;
+      {
+        const std::lock_guard lock(mutex_);
+        hot.publish(*bucket, plans_.emplace_back(std::move(plan)).get());
+      }
+      make_runner_ups(loaded, Code::stored);
     } catch (const Error&) {  // NOLINT(bugprone-empty-catch): the first launch that needs it meets the same and says so
     }
   }

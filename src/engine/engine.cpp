@@ -166,6 +166,7 @@ Stats Engine::stats() const {
 Explanation Engine::explain(const Op& op, const Problem& problem) const {
   const spec::Op& described = op.state_->op;
   spec::check_problem(described, problem);
+  const cuda::Context::Scope scope(state_->context);  // where a library is asked what it takes
   return engine::explain(described, problem, state_->context.info().facts, state_->options.regime, state_->arch(),
                          state_->layers, state_->cubins);
 }

@@ -56,22 +56,55 @@ LayerAnswer answer_of(const store::Layer& layer, const Lookup& lookup) {
   return answer;
 }
 
-/// look_up() answers for the bucket. At the real sizes its config may not be legal; the call lane then takes the first
+std::string name_of(const spec::Implementation& implementation, const spec::Config& config) {
+  return fmt::format("{} {}", implementation.name, spec::to_string(implementation, config));
+}
+
+/// look_up() answers for the bucket. At the real sizes its config may not be legal; the call lane then takes its runner-up or the first
 /// default that is.
 void fall_back_at(Lookup& lookup, const spec::Op& op, const Problem& problem, const spec::DeviceFacts& device) {
   if (lookup.implementation == nullptr) return;
   const auto broken = spec::broken_constraint(op, *lookup.implementation, problem, device, lookup.config);
   if (!broken) return;
+  const std::string refused =
+      fmt::format("{}, from the {}, breaks the constraint '{}' at this size",
+                  name_of(*lookup.implementation, lookup.config), to_string(lookup.origin), *broken);
+  if (lookup.runner_up && !spec::broken_constraint(op, *lookup.runner_up->usable.implementation, problem, device,
+                                                   lookup.runner_up->usable.config)) {
+    lookup = without_library(lookup);
+    lookup.why = refused + "; " + lookup.why;
+    return;
+  }
   tune::Usable standing_in = tune::default_for(op, problem, device);
-  lookup.why =
-      fmt::format("{} {}, from the {}, breaks the constraint '{}' at this size; {}", lookup.implementation->name,
-                  spec::to_string(*lookup.implementation, lookup.config), to_string(lookup.origin), *broken,
-                  standing_in.implementation != nullptr ? "the op's first legal default serves" : standing_in.why_not);
+  lookup.why = refused + "; " +
+               (standing_in.implementation != nullptr ? "the op's first legal default serves" : standing_in.why_not);
   lookup.implementation = standing_in.implementation;
   lookup.config = std::move(standing_in.config);
   lookup.origin = Origin::default_;
   lookup.stale = false;
   lookup.cost_ns = 0;
+  lookup.runner_up.reset();
+}
+
+/// Where there is no device the library was not asked whether it is here.
+void pass_over_missing_library(Lookup& lookup) {
+  if (!lookup.runner_up) return;
+  const std::string& library = lookup.implementation->library;
+  if (!jit::library_identity(library).empty()) return;
+  lookup = without_library(lookup);
+  lookup.record_unusable = fmt::format("the library {} is not here", library);
+}
+
+std::string why_of(const Lookup& lookup) {
+  std::string why = lookup.record_unusable.empty()
+                        ? lookup.why
+                        : fmt::format("the record cannot serve ({}); {}", lookup.record_unusable, lookup.why);
+  if (lookup.runner_up)
+    why += fmt::format("; a length on the device, and what the library refuses, goes to {}, {:.2f} us{}",
+                       name_of(*lookup.runner_up->usable.implementation, lookup.runner_up->usable.config),
+                       lookup.runner_up->record.cost_ns / 1000,
+                       lookup.runner_up->stale ? ", tuned from other sources" : "");
+  return why;
 }
 
 /// The model's word, where it tells this implementation's configs apart: the answer's estimate over its best one's.
@@ -114,11 +147,10 @@ Explanation explain(const spec::Op& op, const Problem& problem, const spec::Devi
   for (const store::Layer& layer : layers.layers()) explanation.layers.push_back(answer_of(layer, lookup));
   lookup = part_at(op, std::move(lookup), problem);
   explanation.key = lookup.key;
+  pass_over_missing_library(lookup);
   fall_back_at(lookup, op, problem, device);
   explanation.origin = lookup.origin;
-  explanation.why = lookup.record_unusable.empty()
-                        ? lookup.why
-                        : fmt::format("the record cannot serve ({}); {}", lookup.record_unusable, lookup.why);
+  explanation.why = why_of(lookup);
   explanation.miss = lookup.miss ? to_string(*lookup.miss) : std::string_view();
   explanation.stale = lookup.stale;
   explanation.cost_ns = lookup.cost_ns;

@@ -1,4 +1,4 @@
-// The record's config is not legal at these sizes or addresses: a default serves.
+// What a plan does not take, by its sizes, addresses or lengths on the device: the runner-up of a library serves it, else a default.
 #include <fmt/format.h>
 
 #include "engine/state.hpp"
@@ -45,6 +45,39 @@ const PlanState* OpState::fallback(const spec::Implementation& implementation, c
   });
 }
 
+const PlanState* OpState::make_runner_up(const PlanState& library, Code code) {
+  PlanState::RunnerUp& other = *library.runner_up;
+  const cuda::Context::Scope scope(engine.context);
+  const cuda::RelaxedCapture relaxed;
+  const std::lock_guard making(other.making);
+  if (other.settled.load(std::memory_order_relaxed)) return other.plan.get();
+  try {
+    other.plan = load_part(other.lookup, code);
+  } catch (const Error& error) {
+    if (code == Code::stored || error.kind() == ErrorKind::interrupted) throw;
+    engine.warn(fmt::format("{}: the record '{}' is left out: {}", op.name, other.lookup.key, error.what()));
+  }
+  other.settled.store(true, std::memory_order_release);
+  return other.plan.get();
+}
+
+void OpState::make_runner_ups(const PlanState& whole, Code code) {
+  if (whole.runner_up != nullptr) make_runner_up(whole, code);
+  for (const PlanState::LowerPart& part : whole.lower_parts) make_runner_ups(*part.plan, code);
+}
+
+const PlanState* OpState::runner_up(const PlanState& plan, CUstream stream) {
+  if (plan.runner_up == nullptr) return nullptr;
+  if (plan.runner_up->settled.load(std::memory_order_acquire)) return plan.made_runner_up();
+  return captures(stream) ? nullptr : make_runner_up(plan, Code::any);
+}
+
+const PlanState& OpState::serving(const PlanState& part, const Problem& problem) const {
+  const PlanState* other = part.made_runner_up();
+  if (other == nullptr || !broken_constraint(part, problem) || broken_constraint(*other, problem)) return part;
+  return *other;
+}
+
 void OpState::require_tensors(const Problem& problem, const Arguments& arguments) const {
   const auto selected = spec::make_frame(op, nullptr, problem, engine.context.info().facts);
   for (std::size_t i = 0; i < op.tensors.size(); ++i)
@@ -54,9 +87,11 @@ void OpState::require_tensors(const Problem& problem, const Arguments& arguments
                               op.tensors[i].name));
 }
 
-/// The first implementation whose default is legal serves; on a capturing stream, the first that is loaded.
-Origin OpState::launch_fallback(const PlanState& refused, jit::CallFrame& frame, const Problem& problem,
-                                const Arguments& arguments, CUstream stream) {
+/// The first implementation whose default is legal serves; on a capturing stream, the first that is loaded. What a library refuses is
+/// its runner-up's first.
+[[gnu::noinline]] Origin OpState::launch_fallback(const PlanState& refused, jit::CallFrame& frame,
+                                                  const Problem& problem, const Arguments& arguments, CUstream stream) {
+  if (const PlanState* other = runner_up(refused, stream)) return launch_plan(*other, problem, arguments, stream);
   require_tensors(problem, arguments);
   frame.tensors = arguments.tensors;  // what was refused may take fewer than what serves
   std::string reasons =

@@ -3,6 +3,7 @@
 #include <fmt/format.h>
 
 #include <algorithm>
+#include <utility>
 
 #include "jit/executable.hpp"
 #include "tune/guess.hpp"
@@ -19,37 +20,75 @@ void use(Lookup& lookup, tune::Usable usable, Origin origin, double cost_ns, std
   lookup.why = std::move(why);
 }
 
-void use_refinements(Lookup& lookup, const spec::Op& op, const spec::DeviceFacts& device, store::Layers& layers) {
-  if (!spec::refined_axis(op)) return;
-  auto found = tune::refinements_of(op, lookup.bucket, device, lookup.key, layers.refinements_of(*lookup.record));
-  lookup.refinements = std::move(found.usable);
-  lookup.unusable_refinements = found.unusable;
-  for (tune::Refinement& each : lookup.refinements)
-    each.stale = is_stale(op, each.usable, each.at, device, each.record);
+void judge(tune::RunnerUp& runner_up, const spec::Op& op, const spec::DeviceFacts& device) {
+  runner_up.stale = is_stale(op, runner_up.usable, runner_up.at, device, runner_up.record);
 }
 
-/// The first layer's record that can serve; one that cannot does not hide those behind it.
+void use_refinements(Lookup& lookup, const spec::Op& op, const spec::DeviceFacts& device,
+                     std::span<const store::Record> beside) {
+  if (!spec::refined_axis(op)) return;
+  auto found = tune::refinements_of(op, lookup.bucket, device, lookup.key, beside);
+  lookup.refinements = std::move(found.usable);
+  lookup.unusable_refinements = found.unusable;
+  for (tune::Refinement& each : lookup.refinements) {
+    each.stale = is_stale(op, each.usable, each.at, device, each.record);
+    if (each.runner_up) judge(*each.runner_up, op, device);
+  }
+}
+
+/// A layer's record with what holds beside it.
+struct Stored {
+  tune::Usable usable;
+  std::optional<tune::RunnerUp> runner_up;
+  std::vector<store::Record> beside;
+};
+
+/// The record cannot serve and its runner-up does.
+void use_runner_up(Lookup& lookup, Stored& stored) {
+  lookup.passed_over = std::exchange(lookup.record->value, std::move(stored.runner_up->record));
+  stored.usable = std::move(stored.runner_up->usable);
+  stored.runner_up.reset();
+}
+
+std::string why_runner_up_serves(std::string_view winner, double winner_ns, bool stale) {
+  return fmt::format("{} won with {:.2f} us; the fastest of the same tune without a library serves{}", winner,
+                     winner_ns / 1000, stale ? ", tuned from other sources, until the bucket is tuned again" : "");
+}
+
+std::string why_record_serves(const Lookup& lookup) {
+  if (lookup.passed_over)
+    return why_runner_up_serves(lookup.passed_over->implementation, lookup.passed_over->cost_ns, lookup.stale);
+  return lookup.stale ? "the record was tuned from other sources; it serves until it is tuned again"
+                      : "the record's config is legal in this bucket";
+}
+
+/// The first layer's record that can serve; one that cannot, nor its runner-up, does not hide those behind it.
 bool use_record(Lookup& lookup, const spec::Op& op, const spec::DeviceFacts& device, store::Layers& layers) {
   store::Counters met;
-  tune::Usable usable;
+  Stored stored;
   const auto can_serve = [&](const store::Found<store::Record>& found) {
-    usable = tune::usable(op, lookup.bucket, device, found.value);
-    if (usable.implementation == nullptr && lookup.record_unusable.empty()) lookup.record_unusable = usable.why_not;
-    return usable.implementation != nullptr;
+    stored.usable = tune::usable(op, lookup.bucket, device, found.value);
+    stored.beside = layers.records_under(found);
+    stored.runner_up = tune::runner_up_of(op, lookup.bucket, device, lookup.key, stored.beside);
+    const bool usable = stored.usable.implementation != nullptr;
+    if (!usable && (stored.runner_up || lookup.record_unusable.empty())) lookup.record_unusable = stored.usable.why_not;
+    if (usable) lookup.record_unusable.clear();
+    return usable || stored.runner_up;
   };
   lookup.record = layers.find_record(lookup.key, can_serve, &met);
   if (!lookup.record) {
     lookup.miss = lookup.record_unusable.empty() ? reason_of(met, Miss::absent) : Miss::unusable;
     return false;
   }
-  lookup.record_unusable.clear();
+  if (stored.usable.implementation == nullptr) use_runner_up(lookup, stored);
   const store::Record& record = lookup.record->value;
-  lookup.stale = is_stale(op, usable, lookup.bucket, device, record);
+  lookup.stale = is_stale(op, stored.usable, lookup.bucket, device, record);
+  if (stored.usable.implementation->is_library()) lookup.runner_up = std::move(stored.runner_up);
+  if (lookup.runner_up) judge(*lookup.runner_up, op, device);
   const bool overlay = layers.layers()[lookup.record->layer].kind == store::LayerKind::overlay;
-  use(lookup, std::move(usable), overlay ? Origin::overlay : Origin::base, record.cost_ns,
-      lookup.stale ? "the record was tuned from other sources; it serves until it is tuned again"
-                   : "the record's config is legal in this bucket");
-  use_refinements(lookup, op, device, layers);
+  use(lookup, std::move(stored.usable), overlay ? Origin::overlay : Origin::base, record.cost_ns,
+      why_record_serves(lookup));
+  use_refinements(lookup, op, device, stored.beside);
   return true;
 }
 
@@ -74,6 +113,7 @@ void use_nearest(Lookup& lookup, Nearest nearest, const spec::DeviceFacts& devic
       fmt::format("no usable record for this bucket; the nearest is {}{}, {:.1f} doublings away", record.bucket,
                   record.device_class == device.device_class() ? "" : " of " + record.device_class, nearest.distance);
   lookup.distance = nearest.distance;
+  lookup.runner_up = std::move(nearest.runner_up);
   use(lookup, std::move(nearest.usable), Origin::nearest, record.cost_ns, why);
 }
 
@@ -116,7 +156,10 @@ bool is_stale(const spec::Op& op, const tune::Usable& usable, const Problem& buc
 }
 
 bool Lookup::is_stale_in_part() const noexcept {
-  return stale || std::any_of(refinements.begin(), refinements.end(), [](const auto& each) { return each.stale; });
+  const auto is_stale_behind = [](const auto& answer) { return answer.runner_up && answer.runner_up->stale; };
+  return stale || is_stale_behind(*this) || std::any_of(refinements.begin(), refinements.end(), [&](const auto& each) {
+           return each.stale || is_stale_behind(each);
+         });
 }
 
 Lookup lower_part(const Lookup& whole, const tune::Refinement& lower) {
@@ -125,10 +168,32 @@ Lookup lower_part(const Lookup& whole, const tune::Refinement& lower) {
   part.key = lower.record.key;
   part.record = {lower.record, whole.record->layer};
   part.stale = lower.stale;
+  part.passed_over = lower.passed_over;
   use(part, lower.usable, whole.origin, lower.record.cost_ns,
       lower.stale ? "it was tuned from other sources and serves until the bucket is tuned again"
                   : "its config is legal there");
+  if (!lower.usable.implementation->is_library()) return part;
+  if (lower.runner_up)
+    part.runner_up = lower.runner_up;
+  else if (whole.implementation->is_library())
+    part.runner_up = whole.runner_up;
+  else
+    part.runner_up = {whole.bucket, whole.record->value, {whole.implementation, whole.config, {}}, whole.stale};
   return part;
+}
+
+Lookup without_library(const Lookup& lookup) {
+  const tune::RunnerUp& runner_up = *lookup.runner_up;
+  Lookup other;
+  other.bucket = runner_up.at;
+  other.key = runner_up.record.key;
+  if (lookup.record) other.record = {runner_up.record, lookup.record->layer};
+  other.miss = lookup.miss;
+  other.stale = runner_up.stale;
+  other.distance = lookup.distance;
+  use(other, runner_up.usable, lookup.origin, runner_up.record.cost_ns,
+      why_runner_up_serves(lookup.implementation->name, lookup.cost_ns, runner_up.stale));
+  return other;
 }
 
 Lookup part_at(const spec::Op& op, Lookup whole, const Problem& problem) {

@@ -73,16 +73,23 @@ const PlanState* OpState::make_ready(const Problem& problem, CUstream stream) {
   const bool is_served = !broken_constraint(part, problem);
   // What a library refuses is not known before it is launched, and a length on the device it never takes.
   if (is_served && !part.executable.is_library()) return plan;
-  const spec::Implementation* standing_in = default_at(problem);
-  if (standing_in == nullptr) return plan;
-  const Problem bucket = spec::bucket_of(op, problem);
-  if (loaded_fallback(*standing_in, bucket) == nullptr && is_captured(stream)) return plan;
   try {
-    make_those(*fallback(*standing_in, bucket));
+    if (const PlanState* other = standing_behind(part, problem, stream)) make_those(*other);
   } catch (const Error&) {
     if (!is_served) throw;  // else most launches need none
   }
   return plan;
+}
+
+const PlanState* OpState::standing_behind(const PlanState& part, const Problem& problem, CUstream stream) {
+  const bool may_make = !is_captured(stream);
+  const PlanState* other = part.made_runner_up();
+  if (other == nullptr && part.runner_up != nullptr && may_make) other = make_runner_up(part, Code::any);
+  if (other != nullptr && !broken_constraint(*other, problem)) return other;
+  const spec::Implementation* standing_in = default_at(problem);
+  if (standing_in == nullptr) return nullptr;
+  const Problem bucket = spec::bucket_of(op, problem);
+  return may_make ? fallback(*standing_in, bucket) : loaded_fallback(*standing_in, bucket);
 }
 
 const PlanState* OpState::make_once(HotTable& table, const Problem& bucket,
@@ -163,6 +170,8 @@ std::unique_ptr<PlanState> OpState::tune(const Lookup& lookup) {
 void OpState::adopt(const Lookup& lookup) {
   begin_serving();  // captures alone may have asked for the op so far
   auto plan = load(lookup);
+  // Captures that found what it replaces ready for a length on the device find this too.
+  if (on_device_ != 0) make_runner_ups(*plan, Code::any);
   if (const PlanState* before = hot.find(lookup.bucket)) plan->make_workspaces_as(*before->workspaces);
   make_missed_workspaces(*plan);
   const PlanState& adopted = *plan;
@@ -247,6 +256,7 @@ std::unique_ptr<PlanState> OpState::load_part(const Lookup& lookup, Code code) {
   plan->config = spec::to_string(implementation, lookup.config);
   plan->cost_ns = lookup.cost_ns;
   plan->stale = lookup.stale;
+  if (lookup.runner_up) plan->runner_up = std::make_unique<PlanState::RunnerUp>(without_library(lookup));
   if (lookup.stale) engine.counters.count_stale();
   return plan;
 }

@@ -19,6 +19,7 @@ constexpr double about_as_near = 1 + 1e-9;  // doublings
 struct Contender {
   tune::NearRecord near;
   tune::Usable usable;
+  std::optional<tune::RunnerUp> runner_up;
   double expected_ns = 0;
 };
 
@@ -33,6 +34,28 @@ double expected_ns(const spec::Op& op, const Contender& contender, const Problem
   return std::isfinite(expected) && expected > 0 ? expected : std::numeric_limits<double>::infinity();
 }
 
+/// The record as it serves the problem, or its runner-up where that alone is legal; nothing when neither is.
+std::optional<Contender> contender_of(const spec::Op& op, const Problem& problem, const spec::DeviceFacts& device,
+                                      tune::NearRecord near, store::Layers& layers) {
+  const auto is_legal = [&](const tune::Usable& usable) {
+    return usable.implementation != nullptr &&
+           !spec::broken_constraint(op, *usable.implementation, problem, device, usable.config);
+  };
+  const Problem bucket = spec::bucket_of(op, problem);
+  Contender contender{std::move(near), {}, {}, 0};
+  store::Record& record = contender.near.found.value;
+  contender.usable = tune::usable(op, bucket, device, record);
+  const bool usable = is_legal(contender.usable);
+  if (usable && !contender.usable.implementation->is_library()) return contender;
+  contender.runner_up = tune::runner_up_of(op, bucket, device, record.key, layers.records_under(contender.near.found));
+  if (usable) return contender;
+  if (!contender.runner_up || !is_legal(contender.runner_up->usable)) return std::nullopt;
+  record = std::move(contender.runner_up->record);
+  contender.usable = std::move(contender.runner_up->usable);
+  contender.runner_up.reset();
+  return contender;
+}
+
 }  // namespace
 
 std::optional<Nearest> nearest_record(const spec::Op& op, const Problem& problem, const spec::DeviceFacts& device,
@@ -44,10 +67,8 @@ std::optional<Nearest> nearest_record(const spec::Op& op, const Problem& problem
       const tune::NearRecord& first = contenders.front().near;
       if (near.same_device != first.same_device || near.distance > first.distance + about_as_near) break;
     }
-    tune::Usable usable = tune::usable(op, bucket, device, near.found.value);
-    if (usable.implementation == nullptr) continue;
-    if (spec::broken_constraint(op, *usable.implementation, problem, device, usable.config)) continue;
-    contenders.push_back({std::move(near), std::move(usable), 0});
+    if (auto contender = contender_of(op, problem, device, std::move(near), layers))
+      contenders.push_back(std::move(*contender));
   }
   if (contenders.empty()) return std::nullopt;
   auto chosen = contenders.begin();
@@ -58,7 +79,8 @@ std::optional<Nearest> nearest_record(const spec::Op& op, const Problem& problem
     for (Contender& each : contenders) each.expected_ns = expected_ns(op, each, bucket, device, regime);
     chosen = std::ranges::min_element(contenders, {}, &Contender::expected_ns);
   }
-  return Nearest{std::move(chosen->near.found.value), std::move(chosen->usable), chosen->near.distance};
+  return Nearest{std::move(chosen->near.found.value), std::move(chosen->usable), chosen->near.distance,
+                 std::move(chosen->runner_up)};
 }
 
 }  // namespace kiln::engine

@@ -9,6 +9,7 @@
 #include <vector>
 
 #include "cuda/device.hpp"
+#include "engine/lookup.hpp"
 #include "jit/executable.hpp"
 #include "kiln/engine.hpp"
 
@@ -73,6 +74,20 @@ struct PlanState {
     std::unique_ptr<PlanState> plan;
   };
 
+  /// Of a library's plan, what serves where the library does not. Made when that is first asked for (OpState::runner_up).
+  struct RunnerUp {
+    explicit RunnerUp(Lookup of) : lookup(std::move(of)) {}
+    Lookup lookup;
+    std::mutex making;
+    std::unique_ptr<PlanState> plan;   // null for one that could not be made
+    std::atomic<bool> settled{false};  // the plan does not change any more
+  };
+  /// It, if it is made. No lock, no allocation.
+  [[nodiscard]] const PlanState* made_runner_up() const noexcept {
+    const bool settled = runner_up != nullptr && runner_up->settled.load(std::memory_order_acquire);
+    return settled ? runner_up->plan.get() : nullptr;
+  }
+
   /// What its next launch counts as: the first of a hit as overlay or base, later ones as hot.
   [[nodiscard]] Origin count_as() const noexcept {
     const Origin counted = counts_as.load(std::memory_order_relaxed);
@@ -100,6 +115,7 @@ struct PlanState {
   double cost_ns = 0;
   bool stale = false;
   std::unique_ptr<Workspaces> workspaces;
+  std::unique_ptr<RunnerUp> runner_up;  // null where no library serves, or none was found beside it
   /// Of a stand-in: its launches, one in Histogram::stride. On a line of its own: the others are read at each launch.
   alignas(64) mutable std::atomic<std::int64_t> samples{0};
 };

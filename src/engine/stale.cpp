@@ -24,9 +24,11 @@ std::vector<Problem> recorded_buckets(const spec::Op& op, const spec::DeviceFact
   return buckets;
 }
 
-/// Whether a look-up can come by this record on the way to `problem`: by the key of its bucket, or as what refines that.
+/// Whether a look-up can come by this record on the way to `problem`: by the key of its bucket, as what refines that, or as the runner-up
+/// of either.
 bool is_asked_for(const spec::Op& op, const Problem& problem, const spec::DeviceFacts& device, Regime regime,
-                  const std::string& key) {
+                  std::string_view key) {
+  key = spec::parse_runner_up_key(key).value_or(key);
   if (spec::record_key(op, problem, device, regime) == key) return true;
   const Problem bucket = spec::bucket_of(op, problem);
   return tune::refined_problem(op, bucket, spec::record_key(op, bucket, device, regime), key) == problem;

@@ -78,7 +78,20 @@ struct OpState {
   [[nodiscard]] CUdeviceptr make_workspace(const PlanState& plan, CUstream stream);
   void count(const PlanState& plan, const Problem& problem, Origin origin) noexcept;
   void sample(const PlanState& plan, const Problem& problem) noexcept;
+  enum class Code : std::uint8_t { any, stored };  // what no file has is compiled, or is Error(not_tuned)
   void require_tensors(const Problem& problem, const Arguments& arguments) const;
+  /// The plan for launches with lengths on the device, once those are looked at: a library takes none.
+  [[nodiscard]] const PlanState& part_with_lengths(const PlanState& part, const Arguments& arguments, CUstream stream);
+  /// Of a library's plan, the one that serves where the library does not, made when it is not there; null for one that has none, and
+  /// where it is not there and the stream captures.
+  const PlanState* runner_up(const PlanState& plan, CUstream stream);
+  const PlanState* make_runner_up(const PlanState& library, Code code);
+  void make_runner_ups(const PlanState& whole, Code code);  // of all its parts
+  /// For what the part does not take: its runner-up, or a default. Null when nothing is legal, and for one that is not there while the
+  /// stream captures.
+  const PlanState* standing_behind(const PlanState& part, const Problem& problem, CUstream stream);
+  /// The part, or its runner-up where that is made and it alone is legal.
+  [[nodiscard]] const PlanState& serving(const PlanState& part, const Problem& problem) const;
   Origin launch_fallback(const PlanState& refused, jit::CallFrame& frame, const Problem& problem,
                          const Arguments& arguments, CUstream stream);
   [[nodiscard]] std::optional<std::string> why_default_cannot_serve(const spec::Implementation& implementation,
@@ -121,7 +134,6 @@ struct OpState {
   void begin_serving();
   std::unique_ptr<PlanState> build(const Problem& problem);
   std::unique_ptr<PlanState> tune(const Lookup& lookup);
-  enum class Code : std::uint8_t { any, stored };  // what no file has is compiled, or is Error(not_tuned)
   std::unique_ptr<PlanState> load(const Lookup& lookup, Code code = Code::any);
   std::unique_ptr<PlanState> load_part(const Lookup& lookup, Code code);
   std::shared_ptr<jit::Module> module_of(const spec::Implementation& implementation,

@@ -58,11 +58,13 @@ bool PlanState::serves(CUstream stream) const noexcept {
 void PlanState::make_workspaces(CUstream stream) const {
   workspaces->make(stream);
   for (const LowerPart& part : lower_parts) part.plan->make_workspaces(stream);
+  if (const PlanState* other = made_runner_up()) other->make_workspaces(stream);
 }
 
 void PlanState::make_workspaces_as(const Workspaces& others) const {
   workspaces->make_as(others);
   for (const LowerPart& part : lower_parts) part.plan->make_workspaces_as(others);
+  if (const PlanState* other = made_runner_up()) other->make_workspaces_as(others);
 }
 
 }  // namespace kiln::engine

@@ -18,6 +18,8 @@
 namespace kiln::spec {
 namespace {
 
+constexpr std::string_view runner_up_ending = " | without library";
+
 std::array<std::byte, 8> little_endian(std::uint64_t number) {
   std::array<std::byte, 8> bytes{};
   for (std::size_t i = 0; i < bytes.size(); ++i) bytes[i] = static_cast<std::byte>(number >> (8 * i));
@@ -97,10 +99,10 @@ std::string record_key(const Op& op, const Problem& bucket, const DeviceFacts& d
   return key + fmt::format(" | {} | {}", device.device_class(), to_string(regime));
 }
 
-std::string refined_key_prefix(std::string_view record_key) { return fmt::format("{} | ", record_key); }
+std::string prefix_under(std::string_view key) { return fmt::format("{} | ", key); }
 
 std::string refined_key(std::string_view record_key, std::string_view axis, std::int64_t edge) {
-  return fmt::format("{}{}<={}", refined_key_prefix(record_key), axis, edge);
+  return fmt::format("{}{}<={}", prefix_under(record_key), axis, edge);
 }
 
 std::optional<RefinedKey> parse_refined_key(std::string_view key) {
@@ -115,6 +117,13 @@ std::optional<RefinedKey> parse_refined_key(std::string_view key) {
   // Written again, so that no edge has two forms.
   const bool is_it = !refined.axis.empty() && refined.edge > 0 && fmt::to_string(refined.edge) == number;
   return is_it ? std::optional(refined) : std::nullopt;
+}
+
+std::string runner_up_key(std::string_view key) { return fmt::format("{}{}", key, runner_up_ending); }
+
+std::optional<std::string_view> parse_runner_up_key(std::string_view key) {
+  if (!key.ends_with(runner_up_ending)) return std::nullopt;
+  return key.substr(0, key.size() - runner_up_ending.size());
 }
 
 std::optional<std::size_t> refined_axis(const Op& op) noexcept {

@@ -110,7 +110,7 @@ class File {
   /// The same for many, in one transaction; `existing` says what becomes of a cubin that is already there.
   virtual void put_all(std::span<const Record> records, std::span<const CubinRow> cubins,
                        Existing existing = Existing::keep) = 0;
-  /// The same for records that were found anew: what refined those that they replace (spec::refined_key) goes with them.
+  /// The same for records that were found anew: what holds beside those that they replace (spec::prefix_under) goes with them.
   virtual void put_anew(std::span<const Record> records, std::span<const CubinRow> cubins) = 0;
   /// One transaction around `work`; nothing of it is in the file when it throws.
   virtual void write_all(const std::function<void(Writer&)>& work) = 0;

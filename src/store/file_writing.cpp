@@ -123,7 +123,7 @@ void SqliteFile::put_anew(std::span<const Record> records, std::span<const Cubin
   const auto checked = check_all(records);
   const auto packed = pack_all(cubins);
   publish([&](Session& session) {
-    for (const Record& record : checked) remove_records_under(session.connection, spec::refined_key_prefix(record.key));
+    for (const Record& record : checked) remove_records_under(session.connection, spec::prefix_under(record.key));
     Rows rows(session.connection);
     for (const Record& record : checked) rows.put(record);
     for (const Packed& each : packed) rows.put(each.cubin, each.digest, false);

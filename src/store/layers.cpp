@@ -151,11 +151,11 @@ std::vector<Candidate> Layers::candidates_of(const Found<Record>& found) {
   return ask(layers_[found.layer].file.get());
 }
 
-std::vector<Record> Layers::refinements_of(const Found<Record>& found, Counters* met) {
+std::vector<Record> Layers::records_under(const Found<Record>& found, Counters* met) {
   File* file = layers_[found.layer].file.get();
   // With the overlay's rows there may be this process's own, and those come first.
   if (File* own = memory(); own != nullptr && found.layer == 0 && own->find_record(found.value.key)) file = own;
-  return file->records_under(spec::refined_key_prefix(found.value.key), met);
+  return file->records_under(spec::prefix_under(found.value.key), met);
 }
 
 File& Layers::overlay() { return *layers_.front().file; }

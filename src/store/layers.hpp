@@ -65,9 +65,9 @@ class Layers {
   [[nodiscard]] std::vector<Found<Record>> records(std::string_view op);
   /// The candidates of a record that records() gave, of the same layer; none when it has none or is there no more.
   [[nodiscard]] std::vector<Candidate> candidates_of(const Found<Record>& found);
-  /// The records that refine one that find_record gave (spec::refined_key), of the same layer: those of another were found
-  /// beside another winner.
-  [[nodiscard]] std::vector<Record> refinements_of(const Found<Record>& found, Counters* met = nullptr);
+  /// The records that hold beside one that find_record or records() gave (spec::prefix_under), of the same layer: those of
+  /// another were found beside another winner.
+  [[nodiscard]] std::vector<Record> records_under(const Found<Record>& found, Counters* met = nullptr);
   [[nodiscard]] File& overlay();
   [[nodiscard]] std::span<const Layer> layers() const noexcept { return layers_; }
 

@@ -8,17 +8,19 @@
 #include <string_view>
 #include <vector>
 
-#include "tune/deploy.hpp"
+#include "tune/runner_up.hpp"
 
 namespace kiln::tune {
 
 /// The answer for the bucket's problems up to `edge` on spec::refined_axis(op), below any of a smaller edge.
 struct Refinement {
   std::int64_t edge = 0;
-  Problem at;  // the bucket, with its axis at the edge: what the config was timed at and is made ready for
-  store::Record record;
+  Problem at;            // the bucket, with its axis at the edge: what the config was timed at and is made ready for
+  store::Record record;  // the runner-up's, where that serves in the place of the one that was stored for the edge
   Usable usable;
   bool stale = false;
+  std::optional<RunnerUp> runner_up;         // of a record that a library computes
+  std::optional<store::Record> passed_over;  // the edge's own record, where it cannot serve and its runner-up does
 };
 
 struct Refinements {
@@ -31,9 +33,9 @@ struct Refinements {
 std::optional<Problem> refined_problem(const spec::Op& op, const Problem& bucket, std::string_view record_key,
                                        std::string_view key);
 
-/// What `records` are to the bucket whose record has the key `record_key`. The key alone says where one applies.
+/// What the records that hold beside the bucket's, whose key is `record_key`, make of it. The key alone says where one applies.
 Refinements refinements_of(const spec::Op& op, const Problem& bucket, const spec::DeviceFacts& device,
-                           std::string_view record_key, std::vector<store::Record> records);
+                           std::string_view record_key, std::span<const store::Record> beside);
 
 /// The one that answers for a problem of the bucket, or null: then the bucket's own record does.
 const Refinement* covering(const spec::Op& op, std::span<const Refinement> refinements, const Problem& problem);

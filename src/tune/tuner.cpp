@@ -277,10 +277,28 @@ class Session {
     }
     const KeyedCubin cubin = cubins_.get(entries_[*chosen].specialisation);
     const Entry winner = launched_best(entries_[*chosen], cubin.cubin);
-    TuneResult result{make_record(winner), winner.specialisation, cubin};
+    TuneResult result{make_record(winner), winner.specialisation, cubin, {}};
     result.record.provenance.compiler = result.cubin.compiler;
+    if (winner.implementation->is_library()) result.runner_up = runner_up();
     announce(TuneEvent::Kind::finished, &winner);
     return result;
+  }
+
+  /// Beside a library that won: the fastest that needs none.
+  std::optional<store::Record> runner_up() {
+    const Entry* fastest = nullptr;
+    for (const Entry& each : entries_) {
+      if (each.implementation->is_library() || each.result.verdict != store::Verdict::ok) continue;
+      if (!(each.result.cost_ns > 0)) continue;
+      if (fastest == nullptr || each.result.cost_ns < fastest->result.cost_ns) fastest = &each;
+    }
+    if (fastest == nullptr) return std::nullopt;
+    const KeyedCubin cubin = cubins_.get(fastest->specialisation);
+    store::Record record = make_record(launched_best(*fastest, cubin.cubin));
+    record.key = spec::runner_up_key(request_.key);
+    record.provenance.compiler = cubin.compiler;
+    record.candidates = launches_;  // all others stand among the winner's
+    return record;
   }
 
   /// The winner with the launch that is fastest behind another one.
@@ -402,17 +420,23 @@ TuneResult tune_bucket(const TuneRequest& request, Cubins& cubins) {
 }
 
 void publish(const TuneRequest& request, const TuneResult& result, Cubins& cubins) {
+  std::vector<store::Record> records{result.record};
+  if (result.runner_up) records.push_back(*result.runner_up);
   std::vector<store::CubinRow> rows;
   if (!result.specialisation.is_library()) rows.push_back(to_row(result.specialisation, result.cubin));
-  for (const jit::Specialisation& needed :
-       deployed(request.op, request.bucket, request.device.facts, request.arch, &result.record))
-    if (needed.label != result.specialisation.label) add_row(rows, needed, cubins);
-  cubins.layers().put_anew({&result.record, 1}, rows);
+  std::set<std::string> labels{result.specialisation.label};
+  for (const store::Record& record : records)
+    for (const jit::Specialisation& needed :
+         deployed(request.op, request.bucket, request.device.facts, request.arch, &record))
+      if (labels.insert(needed.label).second) add_row(rows, needed, cubins);
+  cubins.layers().put_anew(records, rows);
 }
 
 void publish_split(const spec::Op& op, const spec::DeviceFacts& device, const std::string& arch,
                    const store::Record& whole, std::span<const LowerPart> lower, Cubins& cubins) {
   std::vector<store::Record> records{whole};
+  if (auto runner_up = cubins.layers().find_record(spec::runner_up_key(whole.key)))
+    records.push_back(std::move(runner_up->value));
   std::vector<store::CubinRow> rows;
   for (const LowerPart& part : lower) {
     records.push_back(part.record);

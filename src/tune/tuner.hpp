@@ -2,6 +2,7 @@
 #pragma once
 
 #include <functional>
+#include <optional>
 #include <string>
 
 #include "spec/problem.hpp"
@@ -32,6 +33,7 @@ struct TuneResult {
   store::Record record;
   jit::Specialisation specialisation;  // of the winner
   KeyedCubin cubin;
+  std::optional<store::Record> runner_up;  // of a winner that a library computes, under spec::runner_up_key
 };
 
 /// Without a worker, and for an op that a library can compute, the context must be current. Candidates are verified at both ends of the bucket (the upper edge, and the lowest sizes, where tails are
@@ -41,8 +43,8 @@ struct TuneResult {
 /// Error(out_of_memory) naming the bucket when its tensors do not fit.
 TuneResult tune_bucket(const TuneRequest& request, Cubins& cubins);
 
-/// Writes the result to the overlay in one transaction: the record, the winner's machine code and that of the defaults, which serve
-/// real sizes that break the winner's constraints. They were compiled as candidates. What split the bucket between an earlier winner and
+/// Writes the result to the overlay in one transaction: the record, its runner-up, their machine code and that of the defaults, which
+/// serve real sizes that break the winner's constraints. They were compiled as candidates. What split the bucket between an earlier winner and
 /// another config goes in the same transaction.
 void publish(const TuneRequest& request, const TuneResult& result, Cubins& cubins);
 
@@ -52,8 +54,8 @@ struct LowerPart {
   store::Record record;  // under spec::refined_key
 };
 
-/// Splits a bucket: writes the records of its lower parts with their machine code, and beside them that of the whole bucket,
-/// since a split holds only in the layer of the record that it was measured against. Earlier splits of the bucket go. One
+/// Splits a bucket: writes the records of its lower parts with their machine code, and beside them that of the whole bucket with
+/// its runner-up, since a split holds only in the layer of the record that it was measured against. Earlier splits of the bucket go. One
 /// transaction.
 void publish_split(const spec::Op& op, const spec::DeviceFacts& device, const std::string& arch,
                    const store::Record& whole, std::span<const LowerPart> lower, Cubins& cubins);

@@ -1,5 +1,7 @@
 // cuBLASLt as an implementation of gemm: tuned, kept, launched, captured, and passed over where it is missing or another one.
 // tests/fake_cublaslt/cublaslt.cpp says what its four algorithms are.
+#include <fstream>
+#include <functional>
 #include <map>
 #include <thread>
 
@@ -84,9 +86,28 @@ kiln::Options child_options() {
   return chosen;
 }
 
-std::string in_child(const TemporaryFolder& folder, const char* policy, const char* library) {
+const std::string none = "KILN_CUBLASLT_LIBRARY=none";
+
+std::string in_child(const TemporaryFolder& folder, const char* policy, const std::string& library) {
   return variable("E2E_OVERLAY", folder / "overlay.kiln") + variable("E2E_POLICY", policy) + library;
 }
+
+/// The records of the overlay, each line of their text as `edit` leaves it; without their machine code.
+void edit_records(const TemporaryFolder& folder, const std::function<void(std::string&)>& edit) {
+  const std::string text = (folder / "records.jsonl").string();
+  expect(0, "kiln cache export --text -o " + text + globals(folder));
+  std::ifstream read(text);
+  std::string edited;
+  for (std::string line; std::getline(read, line);) {
+    edit(line);
+    edited += line + "\n";
+  }
+  std::ofstream(text) << edited;
+  std::filesystem::remove(folder / "overlay.kiln");
+  expect(0, "kiln cache import " + text + globals(folder));
+}
+
+bool is_runner_up(const std::string& line) { return contains(line, " | without library\""); }
 
 void tune_in(const TemporaryFolder& folder) {
   const Machine machine;
@@ -183,21 +204,23 @@ TEST_CASE("the library is given every layout as it lies") {
   }
 }
 
-TEST_CASE("a launch that the library cannot take is served by a default and counted") {
+TEST_CASE("a launch that the library cannot take is a hit of its runner-up") {
   const Machine machine;
   const TemporaryFolder folder;
   const Engine engine(gemm_options(folder / "overlay.kiln"));
   const GemmCall call(engine);
   call.launch(machine.stream());
+  const std::int64_t compiles = engine.stats().compiles;
   SUBCASE("sizes that the algorithm refuses") {
-    CHECK(GemmCall(engine, 37).launch(machine.stream()) == Origin::default_);
+    CHECK(GemmCall(engine, 37).launch(machine.stream()) == Origin::overlay);
+    CHECK(GemmCall(engine, 37).launch(machine.stream()) == Origin::hot);
     CHECK(GemmCall(engine, 38).launch(machine.stream()) == Origin::hot);
   }
   SUBCASE("an address that is not aligned") {
     kiln::Arguments arguments = call.arguments;
     const Floats x(std::vector<float>(64 * 40 + 1, 0.0F));
     arguments.set(call.op.tensor("x"), x.address(4));
-    CHECK(call.op.launch(call.problem, arguments, machine.stream()) == Origin::default_);
+    CHECK(call.op.launch(call.problem, arguments, machine.stream()) == Origin::overlay);
   }
   SUBCASE("a length in device memory") {
     const Floats length(std::vector<float>(1, 0.0F));
@@ -207,13 +230,17 @@ TEST_CASE("a launch that the library cannot take is served by a default and coun
     kiln::Arguments arguments = call.arguments;
     arguments.set(call.op.axis("m"), static_cast<const std::int32_t*>(length.address()));
     call.poison();
-    CHECK(call.op.launch(call.problem, arguments, machine.stream()) == Origin::default_);
+    CHECK(call.op.launch(call.problem, arguments, machine.stream()) == Origin::overlay);
+    call.check(rows);
+    call.poison();
+    CHECK(call.op.launch(call.problem, arguments, machine.stream()) == Origin::hot);
     call.check(rows);
   }
-  CHECK(engine.stats().constraint_fallbacks == 1);
+  CHECK(engine.stats().constraint_fallbacks == 0);
+  CHECK(engine.stats().compiles == compiles);
 }
 
-TEST_CASE("a graph captures the library's first launch, and a length on the device finds its default ready") {
+TEST_CASE("a graph captures the library's first launch, and a length on the device finds its runner-up ready") {
   const Machine machine;
   const TemporaryFolder folder;
   tune_in(folder);
@@ -226,7 +253,7 @@ TEST_CASE("a graph captures the library's first launch, and a length on the devi
   on_device.set(call.op.axis("m"), static_cast<const std::int32_t*>(length.address()));
   const Graph graph(machine, Graph::global, [&] { call.op.launch(call.problem, call.arguments, machine.stream()); });
   const Graph other(machine, Graph::global,
-                    [&] { CHECK(call.op.launch(call.problem, on_device, machine.stream()) == Origin::default_); });
+                    [&] { CHECK(call.op.launch(call.problem, on_device, machine.stream()) == Origin::overlay); });
   CHECK(query("broken") == broken);
   CHECK(query("unsafe") == unsafe);
   call.poison();
@@ -259,12 +286,22 @@ TEST_CASE("child: the record serves" * doctest::skip()) {
   CHECK(engine.stats().stale == (std::getenv("FAKE_CUBLASLT_VERSION") != nullptr ? 1 : 0));
 }
 
-TEST_CASE("child: the base serves" * doctest::skip()) {
+TEST_CASE("child: the runner-up serves" * doctest::skip()) {
   const Machine machine;
   const Engine engine(child_options());
   const GemmCall call(engine);
-  CHECK(call.launch(machine.stream()) == Origin::base);
+  const Origin origin = std::getenv("E2E_BASE") != nullptr ? Origin::base : Origin::overlay;
+  const bool has_code = std::getenv("E2E_NO_CODE") == nullptr;
+  CHECK(engine.explain(call.op, call.problem).origin == origin);
+  CHECK(call.launch(machine.stream()) == origin);
+  CHECK(call.launch(machine.stream()) == Origin::hot);
   CHECK(call.implementation() == "simt");
+  CHECK(engine.prepare(call.op, {&call.problem, 1}, machine.stream()).hits == 1);
+  const kiln::Stats stats = engine.stats();
+  CHECK(stats.tunes == 0);
+  CHECK(stats.compiles == (has_code ? 0 : 1));
+  CHECK(stats.misses.unusable + stats.misses.absent == 0);
+  CHECK(stats.stale == (std::getenv("E2E_STALE") != nullptr ? 1 : 0));
 }
 
 TEST_CASE("child: the record is unusable" * doctest::skip()) {
@@ -295,26 +332,83 @@ TEST_CASE("a new process, even one without NVRTC, launches the algorithm that th
   run_child("child: the record serves", in_child(folder, "error", "KILN_NVRTC_LIBRARY=none"));
 }
 
-TEST_CASE("another version of the library serves what it takes, as stale, and passes over the rest") {
+TEST_CASE("another version of the library serves what it takes, as stale, and the runner-up the rest") {
   const TemporaryFolder folder;
   tune_in(folder);
   run_child("child: the record serves", in_child(folder, "error", "FAKE_CUBLASLT_VERSION=130102"));
-  run_child("child: the record is unusable",
-            in_child(folder, "nearest", "FAKE_CUBLASLT_VERSION=130102 FAKE_CUBLASLT_WITHOUT=4"));
+  run_child("child: the runner-up serves",
+            in_child(folder, "error", "FAKE_CUBLASLT_VERSION=130102 FAKE_CUBLASLT_WITHOUT=4"));
 }
 
-TEST_CASE("a deployment without the library passes over its records") {
+TEST_CASE("where the library is missing the runner-up is a hit, without NVRTC too") {
   const TemporaryFolder folder;
   tune_in(folder);
-  const char* none = "KILN_CUBLASLT_LIBRARY=none";
+  for (const char* policy : {"error", "nearest", "tune"})
+    run_child("child: the runner-up serves", in_child(folder, policy, none));
+  run_child("child: the runner-up serves", in_child(folder, "error", none) + " KILN_NVRTC_LIBRARY=none");
+}
+
+TEST_CASE("a runner-up is shipped with its record and its machine code, in each form of a file") {
+  const TemporaryFolder folder;
+  tune_in(folder);
+  const std::string base = (folder / "base.kiln").string(), text = (folder / "records.jsonl").string();
+  const auto serve = [&](const std::string& more) {
+    const std::string empty = variable("E2E_OVERLAY", folder / "empty.kiln") + variable("E2E_POLICY", "error");
+    run_child("child: the runner-up serves", empty + none + " " + variable("E2E_BASE", base) + more);
+  };
+  SUBCASE("exported") {
+    expect(0, "kiln cache export --no-candidates -o " + base + globals(folder));
+    serve("KILN_NVRTC_LIBRARY=none");
+  }
+  SUBCASE("as text, with candidates") {
+    expect(0, "kiln cache export --text -o " + text + globals(folder));
+    expect(0, "kiln cache merge " + text + " -o " + base + globals(folder));
+    serve("E2E_NO_CODE=1");
+  }
+  SUBCASE("as text, without candidates") {
+    expect(0, "kiln cache export --text --no-candidates -o " + text + globals(folder));
+    expect(0, "kiln cache merge " + text + " -o " + base + globals(folder));
+    serve("E2E_NO_CODE=1");
+  }
+  SUBCASE("for a workload, made with the library or without it") {
+    const std::string workload = (folder / "workload.toml").string();
+    std::ofstream(workload)
+        << "[[workload]]\nop = \"gemm\"\naxes = { m = 64, n = 48, k = 40 }\ntypes = { dtype = \"f32\" }\n";
+    for (const std::string& where : {std::string(), none + " "}) {
+      expect(0, where + "kiln prewarm " + workload + " -o " + base + globals(folder));
+      serve("KILN_NVRTC_LIBRARY=none");
+    }
+    expect(0, "kiln cache export --force --workload " + workload + " -o " + base + globals(folder));
+    serve("KILN_NVRTC_LIBRARY=none");
+  }
+}
+
+TEST_CASE("a record without a runner-up is passed over where the library is missing") {
+  const TemporaryFolder folder;
+  tune_in(folder);
+  edit_records(folder, [](std::string& line) {
+    if (is_runner_up(line)) line.clear();
+  });
   run_child("child: the record is unusable", in_child(folder, "nearest", none));
   run_child("child: nothing serves", in_child(folder, "error", none));
-  const std::string words = "gemm m=64 n=48 k=40 dtype=f32";
-  expect(0, std::string(none) + " kiln tune " + words + globals(folder, "own.kiln"));
-  expect(0, "kiln cache export -o " + (folder / "base.kiln").string() + globals(folder, "own.kiln"));
-  run_child("child: the base serves",
-            in_child(folder, "error", none) + " " + variable("E2E_BASE", folder / "base.kiln"));
   run_child("child: the record is unusable", in_child(folder, "tune", none));
+}
+
+TEST_CASE("a runner-up from other sources serves as stale, and has its bucket tuned again") {
+  const TemporaryFolder folder;
+  tune_in(folder);
+  edit_records(folder, [](std::string& line) {
+    if (!is_runner_up(line)) return;
+    const std::string name = R"("source_digest":")";
+    line.replace(line.find(name) + name.size(), 8, "00000000");
+  });
+  CHECK(contains(expect(0, "kiln explain gemm m=64 n=48 k=40 dtype=f32" + globals(folder)),
+                 " us, tuned from other sources"));
+  run_child("child: the runner-up serves", in_child(folder, "error", none) + " E2E_STALE=1 E2E_NO_CODE=1");
+  const std::string tune = "kiln tune --stale --trials 5" + globals(folder);
+  CHECK(contains(expect(0, tune), "1 of 1 records of this device are stale, 1 renewed"));
+  run_child("child: the runner-up serves", in_child(folder, "error", none));
+  CHECK(contains(expect(0, tune), "0 of 1 records of this device are stale"));
 }
 
 TEST_CASE("the command names the library, its version and its algorithm") {
@@ -326,6 +420,12 @@ TEST_CASE("the command names the library, its version and its algorithm") {
   CHECK(contains(explained, fastest));
   CHECK(contains(explained, "cublaslt 13.0.0"));
   CHECK(contains(explained, "cublasLtMatmul"));
+  CHECK(contains(explained, "a length on the device, and what the library refuses, goes to simt "));
+  const std::string missed = expect(0, none + " kiln explain gemm m=50 n=48 k=40 dtype=f32" + globals(folder));
+  CHECK(contains(missed, "the library cublaslt is not here"));
+  CHECK(contains(missed, "cublaslt won with "));
+  CHECK(contains(missed, "the fastest of the same tune without a library serves"));
+  CHECK(contains(expect(0, "kiln cache ls" + globals(folder)), ", without a library"));
   CHECK(contains(expect(0, "kiln ops gemm" + globals(folder)), "where the library cublaslt is found"));
   expect(0, "kiln cache verify " + (folder / "overlay.kiln").string() + globals(folder));
   expect(0, "kiln run gemm m=64 n=48 k=40 dtype=f32" + globals(folder));

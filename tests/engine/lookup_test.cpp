@@ -45,6 +45,36 @@ struct Shelf {
   store::Layers layers{{}};
 };
 
+bool library_is_here() { return !jit::library_identity("cublaslt").empty(); }
+
+// With another implementation, `vendor`, which is `fast` as a library would compute it. Without a device no library is asked, so that
+// `vendor` can serve; `gone`, which the op does not declare, never can.
+struct VendorShelf : Shelf {
+  VendorShelf() : Shelf(false) {
+    spec::Implementation vendor = op.implementations.front();
+    vendor.name = "vendor";
+    vendor.library = "cublaslt";
+    op.implementations.push_back(std::move(vendor));
+  }
+  std::string key_of(const Problem& bucket) const { return spec::record_key(op, bucket, h200(), Regime::cold_l2); }
+  void put(const std::string& key, const Problem& at, const char* implementation, const spec::Config& config,
+           double cost_ns, bool stale = false) {
+    const spec::Implementation& like = op.implementations.front();
+    store::Record record = record_of(op, at, spec::to_string(like, config), cost_ns);
+    record.key = key;
+    record.implementation = implementation;
+    const spec::Implementation* declared = op.find(implementation);
+    if (declared != nullptr && declared->is_library())
+      record.provenance.compiler = jit::library_identity(declared->library);  // this very version, where there is one
+    if (declared != nullptr && !stale) record.source_digest = present_source(op, *declared, at, h200(), config);
+    layers.put_all(std::vector{record}, {});
+  }
+  void put(const Problem& bucket, const char* winner, bool stale_runner_up = false) {
+    put(key_of(bucket), bucket, winner, {256, 4}, 9000);
+    put(spec::runner_up_key(key_of(bucket)), bucket, "fast", {128, 2}, 10000, stale_runner_up);
+  }
+};
+
 }  // namespace
 
 TEST_CASE("the nearest record is the one fewest doublings away, not the one of the same volume") {
@@ -232,4 +262,130 @@ TEST_CASE("a split that says nothing about its bucket, or cannot serve there, is
   CHECK(found.refinements.empty());
   CHECK(found.unusable_refinements == 4);
   CHECK(shelf.explained(sized(520, 4096)).config == "threads=256 vector=4");
+}
+
+TEST_CASE("a record that cannot serve gives way to its runner-up, and that is a hit") {
+  const Problem bucket = sized(1024, 4096);
+  for (const bool stale : {false, true}) {
+    CAPTURE(stale);
+    VendorShelf shelf;
+    shelf.put(bucket, "gone", stale);
+    const Lookup found = shelf.at(sized(1000, 4096));
+    CHECK(found.origin == Origin::overlay);
+    CHECK_FALSE(found.miss);
+    CHECK(found.implementation->name == "fast");
+    CHECK(found.config == spec::Config{128, 2});
+    CHECK(found.cost_ns == 10000);
+    CHECK(found.stale == stale);
+    REQUIRE(found.passed_over);
+    CHECK(found.passed_over->implementation == "gone");
+    const Explanation explained = shelf.explained(sized(1000, 4096));
+    CHECK(explained.origin == Origin::overlay);
+    CHECK(explained.expected_slowdown == 1);
+    CHECK(explained.why.starts_with(
+        "the record cannot serve (its implementation 'gone' is not declared by the op); gone won with 9.00 us; "
+        "the fastest of the same tune without a library serves"));
+  }
+}
+
+TEST_CASE("beside a library's record stands its runner-up, whose age counts apart") {
+  const Problem bucket = sized(1024, 4096);
+  VendorShelf fresh, stale, own;
+  fresh.put(bucket, "vendor");
+  stale.put(bucket, "vendor", true);
+  own.put(bucket, "fast");
+  const Lookup found = fresh.at(bucket);
+  CHECK(found.implementation->name == "vendor");
+  CHECK_FALSE(found.passed_over);
+  CHECK_FALSE(found.is_stale_in_part());
+  REQUIRE(found.runner_up);
+  const Lookup other = without_library(found);
+  CHECK(other.is_hit());
+  CHECK(other.implementation->name == "fast");
+  CHECK(other.config == spec::Config{128, 2});
+  CHECK(other.record->value.key == fresh.key_of(bucket) + " | without library");
+  const std::string why = fresh.explained(bucket).why;
+  CAPTURE(why);
+  if (library_is_here())
+    CHECK(why.ends_with("what the library refuses, goes to fast threads=128 vector=2, 10.00 us"));
+  else
+    CHECK(why.starts_with("the record cannot serve (the library cublaslt is not here); vendor won with 9.00 us; "));
+  CHECK_FALSE(stale.at(bucket).stale);
+  CHECK(stale.at(bucket).is_stale_in_part());
+  CHECK_FALSE(own.at(bucket).runner_up);  // no library serves, so there is nothing to stand behind
+}
+
+TEST_CASE("where a library breaks a constraint at a size its runner-up serves that size") {
+  const Problem bucket = sized(1024, 4096);
+  VendorShelf shelf;
+  shelf.put(shelf.key_of(bucket), bucket, "vendor", {256, 8}, 9000);  // even rows only
+  shelf.put(spec::runner_up_key(shelf.key_of(bucket)), bucket, "fast", {128, 2}, 10000);
+  const Explanation odd = shelf.explained(sized(1001, 4096));
+  CHECK(odd.origin == Origin::overlay);
+  CHECK(odd.implementation == "fast");
+  CHECK(odd.config == "threads=128 vector=2");
+  CHECK(odd.cost_ns == 10000);
+  CHECK(shelf.explained(sized(1002, 4096)).implementation == (library_is_here() ? "vendor" : "fast"));
+}
+
+TEST_CASE("a part of a bucket has a runner-up of its own, or that of what serves above it") {
+  const Problem bucket = sized(1024, 4096), low = sized(600, 4096);
+  const auto split = [&](VendorShelf& shelf, const char* winner, bool with_runner_up) {
+    const std::string key = spec::refined_key(shelf.key_of(bucket), "rows", 600);
+    shelf.put(key, low, winner, {64, 1}, 4000);
+    if (with_runner_up) shelf.put(spec::runner_up_key(key), low, "fast", {32, 1}, 5000);
+  };
+  const auto lowest = [&](VendorShelf& shelf) { return part_at(shelf.op, shelf.at(low), low); };
+  SUBCASE("its own") {
+    VendorShelf shelf;
+    shelf.put(bucket, "vendor");
+    split(shelf, "vendor", true);
+    CHECK(lowest(shelf).config == spec::Config{64, 1});
+    CHECK(without_library(lowest(shelf)).config == spec::Config{32, 1});
+    CHECK(without_library(lowest(shelf)).bucket == low);
+    CHECK(shelf.at(low).unusable_refinements == 0);
+  }
+  SUBCASE("the bucket's") {
+    VendorShelf shelf;
+    shelf.put(bucket, "vendor");
+    split(shelf, "vendor", false);
+    CHECK(without_library(lowest(shelf)).config == spec::Config{128, 2});
+    CHECK(without_library(lowest(shelf)).bucket == bucket);
+  }
+  SUBCASE("the bucket's record, which needs no library") {
+    VendorShelf shelf;
+    shelf.put(shelf.key_of(bucket), bucket, "fast", {256, 4}, 9000);
+    split(shelf, "vendor", false);
+    CHECK(without_library(lowest(shelf)).config == spec::Config{256, 4});
+  }
+  SUBCASE("its own serves in its place") {
+    VendorShelf shelf;
+    shelf.put(bucket, "gone");
+    split(shelf, "gone", true);
+    CHECK(lowest(shelf).config == spec::Config{32, 1});
+    CHECK(shelf.at(low).refinements.front().passed_over->implementation == "gone");
+  }
+  SUBCASE("without one its sizes are those of the part above") {
+    VendorShelf shelf;
+    shelf.put(bucket, "gone");
+    split(shelf, "gone", false);
+    CHECK(lowest(shelf).config == spec::Config{128, 2});
+    CHECK(shelf.at(low).unusable_refinements == 1);
+  }
+}
+
+TEST_CASE("a near record that cannot serve gives way to its runner-up, which is no neighbour by itself") {
+  VendorShelf shelf;
+  shelf.put(sized(32, 4096), "gone");
+  shelf.put(spec::runner_up_key(shelf.key_of(sized(64, 4096))), sized(64, 4096), "fast", {64, 1}, 1);
+  const Lookup found = shelf.at(sized(64, 4096));
+  CHECK(found.origin == Origin::nearest);
+  CHECK(found.config == spec::Config{128, 2});
+  CHECK(found.cost_ns == 10000);
+  VendorShelf library;
+  library.put(sized(32, 4096), "vendor");
+  const Lookup stand_in = library.at(sized(64, 4096));
+  CHECK(stand_in.implementation->name == "vendor");
+  CHECK(without_library(stand_in).origin == Origin::nearest);
+  CHECK(without_library(stand_in).bucket == sized(64, 4096));
 }

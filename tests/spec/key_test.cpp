@@ -27,7 +27,7 @@ TEST_CASE("the key of a refinement holds its bucket's key, its axis and its edge
   const std::string whole = record_key(op, bucket, testing::h200(), Regime::cold_l2);
   const std::string lower = refined_key(whole, "rows", 300);
   CHECK(lower == whole + " | rows<=300");
-  CHECK(lower.starts_with(refined_key_prefix(whole)));
+  CHECK(lower.starts_with(prefix_under(whole)));
   CHECK(rc::check([&](const std::string& key, std::uint32_t size) {
     const std::int64_t edge = 1 + static_cast<std::int64_t>(size);
     const std::string text = refined_key(key, "rows", edge);
@@ -49,6 +49,17 @@ TEST_CASE("no other text is the key of a refinement") {
         "a | rows<=0", "a | rows<=5 ", "a | rows<=99999999999999999999", "a | rows=5"}) {
     CAPTURE(std::string(bad));
     CHECK_FALSE(parse_refined_key(bad));
+  }
+}
+
+TEST_CASE("the key of a runner-up holds the key of its record, which may be a refinement's, and is read back") {
+  for (const std::string key : {"a | cold", "a | cold | m<=5"}) {
+    const std::string text = runner_up_key(key);
+    CHECK(text == key + " | without library");
+    CHECK(text.starts_with(prefix_under("a | cold")));
+    CHECK(parse_runner_up_key(text) == key);
+    CHECK_FALSE(parse_runner_up_key(key));
+    CHECK_FALSE(parse_refined_key(text));
   }
 }
 

@@ -49,7 +49,7 @@ std::vector<std::string> refining(Layers& layers, const std::string& key) {
   std::vector<std::string> keys;
   const auto found = layers.find_record(key);
   REQUIRE(found);
-  for (const Record& record : layers.refinements_of(*found)) keys.push_back(record.key);
+  for (const Record& record : layers.records_under(*found)) keys.push_back(record.key);
   return keys;
 }
 

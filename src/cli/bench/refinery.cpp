@@ -56,6 +56,8 @@ RefinedBucket Refinery::run(const std::function<void(const std::string&)>& say) 
   if (!lease.wait(Interrupt::requested)) throw Error(ErrorKind::interrupted, "interrupted");
   const auto lookup = engine::look_up(op_, bucket, facts_, state_.options.regime, state_.layers, false);
   if (!lookup.is_hit()) throw Error(ErrorKind::not_tuned, "the bucket has no record that can serve");
+  if (lookup.passed_over)
+    throw Error(ErrorKind::not_tuned, "its record is of a library that cannot serve here; tune it again, with --force");
   if (!lookup.refinements.empty() && !is_unfinished(lookup.refinements)) return found(lookup.refinements);
   store::Record whole = lookup.record->value;
   own_ = tunes_.contender(whole.implementation, whole.config);
