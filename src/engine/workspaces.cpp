@@ -36,9 +36,9 @@ CUdeviceptr Workspaces::make_keyed(Key stream) {
   if (const Block* existing = block_of(stream)) return existing->buffer.pointer();
   cuda::Buffer buffer(bytes_);
   if (zeroed_ && bytes_ > 0) {
-    const cuda::Stream own;
-    buffer.fill_bytes(0, own.handle());
-    own.synchronize();
+    const cuda::Stream filling;
+    buffer.fill_bytes(0, filling.handle());
+    filling.synchronize();
   }
   Block& block = blocks_.emplace_back(Block{stream, std::move(buffer), head_.load(std::memory_order_relaxed)});
   head_.store(&block, std::memory_order_release);

@@ -12,7 +12,7 @@ namespace {
 
 constexpr auto patience = std::chrono::seconds(5);  // as long as a writer waits for another
 
-thread_local int depth = 0;  // guards of this thread, one inside the other
+thread_local int guards = 0;  // guards of this thread, one inside the other
 
 struct Gate {
   std::mutex mutex;
@@ -23,7 +23,7 @@ struct Gate {
 
 Gate& gate();
 
-int others_inside() { return gate().inside - (depth > 0 ? 1 : 0); }
+int others_inside() { return gate().inside - (guards > 0 ? 1 : 0); }
 
 // The mutex stays locked across the fork, so that the child, whose only thread this one is, finds the counts as they are.
 void before_fork() {
@@ -42,7 +42,7 @@ void after_fork_in_parent() {
 // Threads that waited are not there any more, and the condition is not to wait for them.
 void after_fork_in_child() {
   gate().forking = 0;
-  gate().inside = depth > 0 ? 1 : 0;
+  gate().inside = guards > 0 ? 1 : 0;
   std::construct_at(&gate().changed);
   gate().mutex.unlock();
 }
@@ -59,7 +59,7 @@ Gate& gate() {
 }  // namespace
 
 ForkGuard::ForkGuard() {
-  if (depth++ > 0) return;
+  if (guards++ > 0) return;
   Gate& shared = gate();
   std::unique_lock lock(shared.mutex);
   shared.changed.wait(lock, [&] { return shared.forking == 0; });
@@ -67,7 +67,7 @@ ForkGuard::ForkGuard() {
 }
 
 ForkGuard::~ForkGuard() {
-  if (--depth > 0) return;
+  if (--guards > 0) return;
   Gate& shared = gate();
   const std::lock_guard lock(shared.mutex);
   if (--shared.inside == 0 || shared.forking > 0) shared.changed.notify_all();

@@ -16,13 +16,13 @@ using kiln::testing::sample_op;
 
 namespace {
 
-std::vector<OpBucket> read(const std::vector<spec::Op>& ops, const std::string& text) {
+std::vector<OpBucket> read_workload(const std::vector<spec::Op>& ops, const std::string& text) {
   return buckets_of_workload(parse_workload(text, "w.toml"), "w.toml", ops);
 }
 
-std::string refusal(const std::string& text) {
+std::string workload_refusal(const std::string& text) {
   const std::vector<spec::Op> ops{sample_op()};
-  return message_of([&] { read(ops, text); });
+  return message_of([&] { read_workload(ops, text); });
 }
 
 std::vector<TraceEntry> trace(const std::vector<spec::Op>& ops, const std::string& text) {
@@ -34,7 +34,7 @@ std::vector<TraceEntry> trace(const std::vector<spec::Op>& ops, const std::strin
 
 TEST_CASE("a workload takes sizes, lists and text, and gives each bucket once") {
   const std::vector<spec::Op> ops{sample_op()};
-  const auto buckets = read(ops, R"([[workload]]
+  const auto buckets = read_workload(ops, R"([[workload]]
 op    = "twice"
 axes  = { rows = "1..4", cols = [8, "16..24"] }
 types = { dtype = ["bf16"] }
@@ -47,19 +47,19 @@ axes = { rows = 3, cols = 8 }
 }
 
 TEST_CASE("a mistake in a workload is named with its line") {
-  CHECK(refusal("[[workload]]\nop = \"twcie\"\naxes = { rows = 1, cols = 8 }\n")
+  CHECK(workload_refusal("[[workload]]\nop = \"twcie\"\naxes = { rows = 1, cols = 8 }\n")
             .find("w.toml:1: there is no op 'twcie' (did you mean 'twice'?)") != std::string::npos);
-  CHECK(refusal("\n[[workload]]\nop = \"twice\"\naxis = { rows = 1 }\n")
+  CHECK(workload_refusal("\n[[workload]]\nop = \"twice\"\naxis = { rows = 1 }\n")
             .find("w.toml:4: 'axis' is unknown (did you mean 'axes'?)") != std::string::npos);
-  CHECK(refusal("[[workload]]\nop = \"twice\"\naxes = { rows = 0, cols = 8 }\n")
+  CHECK(workload_refusal("[[workload]]\nop = \"twice\"\naxes = { rows = 0, cols = 8 }\n")
             .find("w.toml:1: op 'twice': axis 'rows' is 0") != std::string::npos);
-  CHECK(refusal("[[workload]]\naxes = { rows = 1 }\n").find("without 'op'") != std::string::npos);
-  CHECK(refusal("[[workload]]\nop = \"twice\"\naxes = { rows = 1.5, cols = 8 }\n").find("w.toml:3: expected a size") !=
+  CHECK(workload_refusal("[[workload]]\naxes = { rows = 1 }\n").find("without 'op'") != std::string::npos);
+  CHECK(workload_refusal("[[workload]]\nop = \"twice\"\naxes = { rows = 1.5, cols = 8 }\n")
+            .find("w.toml:3: expected a size") != std::string::npos);
+  CHECK(workload_refusal("[[workload]]\nop = \"twice\"\naxes = { rows = , cols = 8 }\n").find("w.toml:3: ") !=
         std::string::npos);
-  CHECK(refusal("[[workload]]\nop = \"twice\"\naxes = { rows = , cols = 8 }\n").find("w.toml:3: ") !=
-        std::string::npos);
-  CHECK(refusal("jobs = 3\n").find("w.toml:1: 'jobs' is unknown, expected [[workload]]") != std::string::npos);
-  CHECK(refusal("").find("expected at least one [[workload]]") != std::string::npos);
+  CHECK(workload_refusal("jobs = 3\n").find("w.toml:1: 'jobs' is unknown, expected [[workload]]") != std::string::npos);
+  CHECK(workload_refusal("").find("expected at least one [[workload]]") != std::string::npos);
 }
 
 TEST_CASE("a trace skips comments and empty lines, and remembers line numbers") {

@@ -26,7 +26,7 @@ std::vector<std::string> bucket_texts(const Words& words) {
   return texts;
 }
 
-std::string refusal(const Words& words) {
+std::string words_refusal(const Words& words) {
   return message_of([&] { bucket_texts(words); });
 }
 
@@ -53,20 +53,20 @@ TEST_CASE("types multiply the buckets, and one that is left out takes its first 
 }
 
 TEST_CASE("what does not parse is refused with one sentence that names it") {
-  CHECK(refusal({"rwos=1", "cols=8"}).find("'rwos' is unknown (did you mean 'rows'?)") != std::string::npos);
-  CHECK(refusal({"rows=1"}).find("axis 'cols' is missing") != std::string::npos);
-  CHECK(refusal({"rows=1", "rows=2", "cols=8"}).find("'rows' is given twice") != std::string::npos);
-  CHECK(refusal({"rows=0", "cols=8"}).find("'rows' is 0, expected 1 or more") != std::string::npos);
-  CHECK(refusal({"rows=-4", "cols=8"}).find("'rows' is -4, expected 1 or more") != std::string::npos);
-  CHECK(refusal({"rows=1..5000", "cols=8"}).find("'rows' is 5000, expected at most 4096") != std::string::npos);
-  CHECK(refusal({"rows=9..3", "cols=8"}).find("whose end comes before its beginning") != std::string::npos);
-  CHECK(refusal({"rows=1", "cols=9"}).find("'cols' is 9, expected a multiple of 8") != std::string::npos);
-  CHECK(refusal({"rows=1", "cols=9..15"}).find("there is no multiple of 8 from 9 to 15") != std::string::npos);
-  CHECK(refusal({"rows=99999999999999999999", "cols=8"}).find("which 64 bits cannot hold") != std::string::npos);
-  CHECK(refusal({"rows=1,", "cols=8"}).find("'rows' is ''") != std::string::npos);
-  CHECK(refusal({"rows=ten", "cols=8"}).find("'rows' is 'ten', expected a size") != std::string::npos);
-  CHECK(refusal({"rows", "cols=8"}).find("'rows' is not of the form name=value") != std::string::npos);
-  CHECK(refusal({"rows=1", "cols=8", "dtype=bf61"}).find("'bf61' (did you mean 'bf16'?)") != std::string::npos);
+  CHECK(words_refusal({"rwos=1", "cols=8"}).find("'rwos' is unknown (did you mean 'rows'?)") != std::string::npos);
+  CHECK(words_refusal({"rows=1"}).find("axis 'cols' is missing") != std::string::npos);
+  CHECK(words_refusal({"rows=1", "rows=2", "cols=8"}).find("'rows' is given twice") != std::string::npos);
+  CHECK(words_refusal({"rows=0", "cols=8"}).find("'rows' is 0, expected 1 or more") != std::string::npos);
+  CHECK(words_refusal({"rows=-4", "cols=8"}).find("'rows' is -4, expected 1 or more") != std::string::npos);
+  CHECK(words_refusal({"rows=1..5000", "cols=8"}).find("'rows' is 5000, expected at most 4096") != std::string::npos);
+  CHECK(words_refusal({"rows=9..3", "cols=8"}).find("whose end comes before its beginning") != std::string::npos);
+  CHECK(words_refusal({"rows=1", "cols=9"}).find("'cols' is 9, expected a multiple of 8") != std::string::npos);
+  CHECK(words_refusal({"rows=1", "cols=9..15"}).find("there is no multiple of 8 from 9 to 15") != std::string::npos);
+  CHECK(words_refusal({"rows=99999999999999999999", "cols=8"}).find("which 64 bits cannot hold") != std::string::npos);
+  CHECK(words_refusal({"rows=1,", "cols=8"}).find("'rows' is ''") != std::string::npos);
+  CHECK(words_refusal({"rows=ten", "cols=8"}).find("'rows' is 'ten', expected a size") != std::string::npos);
+  CHECK(words_refusal({"rows", "cols=8"}).find("'rows' is not of the form name=value") != std::string::npos);
+  CHECK(words_refusal({"rows=1", "cols=8", "dtype=bf61"}).find("'bf61' (did you mean 'bf16'?)") != std::string::npos);
 }
 
 TEST_CASE("a command for one problem refuses ranges and lists") {

@@ -13,12 +13,12 @@ using kiln::testing::Command;
 
 namespace {
 
-std::string read(const std::string& path) {
+std::string read_file(const std::string& path) {
   std::ifstream file(path);
   return {std::istreambuf_iterator<char>(file), {}};
 }
 
-bool contains(const std::string& text, const std::string& part) { return text.find(part) != std::string::npos; }
+bool holds(const std::string& text, const std::string& part) { return text.find(part) != std::string::npos; }
 
 std::size_t count(const std::string& text, const std::string& part) {
   std::size_t times = 0;
@@ -31,7 +31,7 @@ std::string page_of(const Command& command, const std::string& more = {}) {
   const auto ran =
       command.run("report -o '" + command.path("page.html") + "' --base '" + command.path("base.kiln") + "' " + more);
   CHECK_MESSAGE(ran.status == 0, ran.errors);
-  return read(command.path("page.html"));
+  return read_file(command.path("page.html"));
 }
 
 }  // namespace
@@ -40,19 +40,19 @@ TEST_CASE("a report shows records, curves, candidates, rates, uses, what is stal
   const Command command;
   const std::string page = page_of(command);
   for (const char* section : {"summary", "records", "length", "candidates", "roofline", "attention"})
-    CHECK_MESSAGE(contains(page, "<section id=\"" + std::string(section) + "\""), std::string(section));
-  CHECK(contains(page, "<b>7</b>"));                                      // records
-  CHECK(contains(page, "rows=256: 24.57 µs, default 36.85 µs (1.50×)"));  // a mark of the curve
-  CHECK(contains(page, "1 wrong result"));
-  CHECK(contains(page, "<td>hit: a plan in memory<td class=\"r\">900"));
-  CHECK(contains(page, "the sources have changed"));
-  CHECK(contains(page, "no such op, or device class, here"));
-  CHECK(contains(
+    CHECK_MESSAGE(holds(page, "<section id=\"" + std::string(section) + "\""), std::string(section));
+  CHECK(holds(page, "<b>7</b>"));                                      // records
+  CHECK(holds(page, "rows=256: 24.57 µs, default 36.85 µs (1.50×)"));  // a mark of the curve
+  CHECK(holds(page, "1 wrong result"));
+  CHECK(holds(page, "<td>hit: a plan in memory<td class=\"r\">900"));
+  CHECK(holds(page, "the sources have changed"));
+  CHECK(holds(page, "no such op, or device class, here"));
+  CHECK(holds(
       page,
       "rows=131072 cols=4096 dtype=bf16 residual=none quantise=none<td class=\"r\">77<td class=\"r\">2"));  // both sizes, one bucket
   CHECK_FALSE(
-      contains(page, "rows=16 cols=4096 dtype=bf16 residual=none quantise=none<td class=\"r\">500"));  // not missing
-  CHECK(contains(page, "4.3 TB/s DRAM"));
+      holds(page, "rows=16 cols=4096 dtype=bf16 residual=none quantise=none<td class=\"r\">500"));  // not missing
+  CHECK(holds(page, "4.3 TB/s DRAM"));
 }
 
 TEST_CASE(
@@ -62,17 +62,17 @@ TEST_CASE(
   CHECK(count(page, "<script") == 1);  // the page's own
   CHECK(count(page, "<img") == 0);
   CHECK(count(page, "&lt;script&gt;window.pwned = true&lt;/script&gt;") > 5);
-  CHECK(contains(page, "default-src 'none'; style-src 'sha256-"));
-  CHECK(contains(page, "script-src 'sha256-"));
-  CHECK_FALSE(contains(page, "unsafe-inline"));
-  CHECK_FALSE(contains(page, " style="));  // the policy would not let it
+  CHECK(holds(page, "default-src 'none'; style-src 'sha256-"));
+  CHECK(holds(page, "script-src 'sha256-"));
+  CHECK_FALSE(holds(page, "unsafe-inline"));
+  CHECK_FALSE(holds(page, " style="));  // the policy would not let it
 }
 
 TEST_CASE("a report asks for nothing from outside") {
   const Command command;
   const std::string page = page_of(command);
   for (const char* reference : {"http://", "https://", "src=\"", "@import", "url("})
-    CHECK_MESSAGE(!contains(page, reference), std::string(reference));
+    CHECK_MESSAGE(!holds(page, reference), std::string(reference));
 }
 
 TEST_CASE("the same files give the same report, from text as from a .kiln file but for their names") {
@@ -81,28 +81,28 @@ TEST_CASE("the same files give the same report, from text as from a .kiln file b
   CHECK(
       command.run("report -o '" + command.path("again.html") + "' --base '" + command.path("base.kiln") + "'").status ==
       0);
-  CHECK_MESSAGE(read(command.path("again.html")) == first, "the pages differ");
+  CHECK_MESSAGE(read_file(command.path("again.html")) == first, "the pages differ");
   const auto exported =
       command.run("cache export '" + command.path("base.kiln") + "' --text -o '" + command.path("base.jsonl") + "'");
   CHECK_MESSAGE(exported.status == 0, exported.errors);
   CHECK(
       command.run("report -o '" + command.path("text.html") + "' --base '" + command.path("base.jsonl") + "'").status ==
       0);
-  const std::string text = read(command.path("text.html"));
-  CHECK(contains(text, "base.jsonl"));
-  CHECK(contains(text, "rows=256: 24.57 µs, default 36.85 µs"));
+  const std::string text = read_file(command.path("text.html"));
+  CHECK(holds(text, "base.jsonl"));
+  CHECK(holds(text, "rows=256: 24.57 µs, default 36.85 µs"));
 }
 
 TEST_CASE("a report can be of one op or one device class; a device whose roof is not known has none drawn") {
   const Command command;
   const std::string page = page_of(command, std::string("--device-class ") + kiln::testing::h100);
-  CHECK(contains(page, "<b>1</b>"));
-  CHECK(contains(page, "roof is not known to Kiln"));
-  CHECK_FALSE(contains(page, "class=\"roof\""));
-  CHECK(contains(
+  CHECK(holds(page, "<b>1</b>"));
+  CHECK(holds(page, "roof is not known to Kiln"));
+  CHECK_FALSE(holds(page, "class=\"roof\""));
+  CHECK(holds(
       page,
       "rows=16 cols=4096 dtype=bf16 residual=none quantise=none<td class=\"r\">500"));  // of this device there is none
-  CHECK_FALSE(contains(page_of(command, "--op rms_norm"), "evil"));
+  CHECK_FALSE(holds(page_of(command, "--op rms_norm"), "evil"));
   check_refused(command.run("report -o x.html --op rms_nrom"), 2, "did you mean 'rms_norm'");
   check_refused(command.run("report -o x.html --device-class fast"), 2, "does not parse");
 }
@@ -110,10 +110,10 @@ TEST_CASE("a report can be of one op or one device class; a device whose roof is
 TEST_CASE("a report of empty files says what there is not") {
   const Command command;
   CHECK(command.run("report -o '" + command.path("page.html") + "'").status == 0);
-  const std::string page = read(command.path("page.html"));
-  CHECK(contains(page, "There is no record to show"));
-  CHECK(contains(page, "No launches were counted"));
-  CHECK(contains(page, "there is no curve to draw"));
+  const std::string page = read_file(command.path("page.html"));
+  CHECK(holds(page, "There is no record to show"));
+  CHECK(holds(page, "No launches were counted"));
+  CHECK(holds(page, "there is no curve to draw"));
 }
 
 TEST_CASE("a report of thousands of records leaves out what would make it unusable, and says so") {
@@ -131,8 +131,8 @@ TEST_CASE("a report of thousands of records leaves out what would make it unusab
   CHECK(
       command.run("report -o '" + command.path("page.html") + "' --base '" + command.path("many.kiln") + "'").status ==
       0);
-  const std::string page = read(command.path("page.html"));
-  CHECK(contains(page, "500 records are left out here"));
+  const std::string page = read_file(command.path("page.html"));
+  CHECK(holds(page, "500 records are left out here"));
   CHECK(page.size() < 3'000'000);
 }
 

@@ -30,7 +30,7 @@ class NoDeviceForWorkers {
   NoDeviceForWorkers& operator=(const NoDeviceForWorkers&) = delete;
 };
 
-void launch(const ScaleCall& call, const Machine& machine, int times = 1) {
+void launch_scale(const ScaleCall& call, const Machine& machine, int times = 1) {
   for (int i = 0; i < times; ++i) call.op.launch(call.problem, call.arguments, machine.stream());
 }
 
@@ -94,9 +94,9 @@ TEST_CASE("a graph that is captured meanwhile is neither broken by the swap nor 
   const Machine machine;
   const Engine engine(background(""));
   const ScaleCall call(engine, 64, 128);
-  launch(call, machine);
+  launch_scale(call, machine);
   REQUIRE(driver_call<kiln::Stream, int>("cuStreamBeginCapture_v2", machine.stream(), 0) == 0);
-  launch(call, machine);
+  launch_scale(call, machine);
   REQUIRE(engine.wait_for_tunes(patience));
   CHECK(call.op.launch(call.problem, call.arguments, machine.stream()) == Origin::overlay);
   CUgraph_st* graph = nullptr;
@@ -125,8 +125,8 @@ TEST_CASE("an engine that goes in mid-tune ends it, keeps nothing of it, and lea
       std::this_thread::sleep_for(std::chrono::milliseconds(30));  // seven candidates outlast what follows
     };
     const Engine engine(chosen);
-    launch(ScaleCall(engine, 64, 128), machine);
-    launch(ScaleCall(engine, 256, 128), machine);
+    launch_scale(ScaleCall(engine, 64, 128), machine);
+    launch_scale(ScaleCall(engine, 256, 128), machine);
     REQUIRE(tuning.wait());
   }
   CHECK(finished == 0);
@@ -142,8 +142,8 @@ TEST_CASE("two engines of one overlay tune a bucket once, and both are served by
   const TemporaryFolder folder;
   const Engine one(background(folder / "overlay.kiln")), other(background(folder / "overlay.kiln"));
   const ScaleCall here(one, 64, 128), there(other, 64, 128);
-  launch(here, machine);
-  launch(there, machine);
+  launch_scale(here, machine);
+  launch_scale(there, machine);
   REQUIRE(one.wait_for_tunes(patience));
   REQUIRE(other.wait_for_tunes(patience));
   CHECK(one.stats().tunes + other.stats().tunes == 1);
@@ -163,10 +163,10 @@ TEST_CASE("what is launched most is tuned first") {
     order.emplace_back(event.bucket);
   };
   const Engine engine(chosen);
-  launch(ScaleCall(engine, 8, 128), machine);
+  launch_scale(ScaleCall(engine, 8, 128), machine);
   REQUIRE(begun.wait());
-  launch(ScaleCall(engine, 64, 128), machine);
-  launch(ScaleCall(engine, 32, 128), machine, 300);
+  launch_scale(ScaleCall(engine, 64, 128), machine);
+  launch_scale(ScaleCall(engine, 32, 128), machine, 300);
   asked.open();
   REQUIRE(engine.wait_for_tunes(patience));
   REQUIRE(order.size() == 3);
@@ -179,14 +179,14 @@ TEST_CASE("a bucket whose tune fails is said once, not tried again, and served b
   const NoDeviceForWorkers hidden;
   const Engine engine(background(""));
   const ScaleCall call(engine, 64, 128);
-  launch(call, machine);
+  launch_scale(call, machine);
   REQUIRE(engine.wait_for_tunes(patience));
   CHECK(call.launch(machine.stream()) == Origin::default_);
-  launch(ScaleCall(engine, 64, 128), machine, 40);
+  launch_scale(ScaleCall(engine, 64, 128), machine, 40);
   REQUIRE(engine.wait_for_tunes(patience));
   REQUIRE(engine.warnings().size() == 1);
   CHECK(contains(engine.warnings()[0], "rows=64"));
-  launch(ScaleCall(engine, 256, 128), machine);
+  launch_scale(ScaleCall(engine, 256, 128), machine);
   REQUIRE(engine.wait_for_tunes(patience));
   CHECK(engine.warnings().size() == 2);
   CHECK(engine.stats().tunes == 0);
@@ -197,8 +197,8 @@ TEST_CASE("without a worker process nothing is tuned in the background, and that
   kiln::Options chosen = background("");
   chosen.isolation = kiln::Isolation::in_process;
   const Engine engine(chosen);
-  launch(ScaleCall(engine, 64, 128), machine);
-  launch(ScaleCall(engine, 256, 128), machine);
+  launch_scale(ScaleCall(engine, 64, 128), machine);
+  launch_scale(ScaleCall(engine, 256, 128), machine);
   CHECK(engine.wait_for_tunes(patience));
   CHECK(ScaleCall(engine, 64, 128).launch(machine.stream()) == Origin::default_);
   REQUIRE(engine.warnings().size() == 1);

@@ -13,7 +13,7 @@ using kiln::MissPolicy;
 
 namespace {
 
-void launch(const ScaleCall& call, kiln::Stream stream) { call.op.launch(call.problem, call.arguments, stream); }
+void launch_on(const ScaleCall& call, kiln::Stream stream) { call.op.launch(call.problem, call.arguments, stream); }
 
 /// A second device, with a stream.
 class OtherDevice {
@@ -52,9 +52,9 @@ TEST_CASE("a stream of another device is refused with whose it is, by hits, miss
   const Engine engine(options("", MissPolicy::nearest));
   const ScaleCall call(engine, 64, 128), missed(engine, 256, 128);
   call.launch(machine.stream());
-  check_foreign(error_of([&] { launch(call, other.stream()); }));
-  std::thread([&] { check_foreign(error_of([&] { launch(call, other.stream()); })); }).join();  // no current context
-  check_foreign(error_of([&] { launch(missed, other.stream()); }));
+  check_foreign(error_of([&] { launch_on(call, other.stream()); }));
+  std::thread([&] { check_foreign(error_of([&] { launch_on(call, other.stream()); })); }).join();  // no current context
+  check_foreign(error_of([&] { launch_on(missed, other.stream()); }));
   check_foreign(error_of([&] { static_cast<void>(missed.op.plan(missed.problem, other.stream())); }));
   const std::vector<kiln::Problem> problems = {missed.problem};
   check_foreign(error_of([&] { engine.prepare(missed.op, problems, other.stream()); }));
@@ -71,8 +71,8 @@ TEST_CASE("the null stream stays the default one of the engine's device, whichev
   call.poison();
   missed.poison();
   REQUIRE(driver_call<CUctx_st*>("cuCtxPushCurrent_v2", other.context()) == 0);
-  launch(call, nullptr);
-  launch(missed, nullptr);
+  launch_on(call, nullptr);
+  launch_on(missed, nullptr);
   REQUIRE(driver_call<CUctx_st**>("cuCtxPopCurrent_v2", nullptr) == 0);
   call.check();
   missed.check();
@@ -87,7 +87,7 @@ TEST_CASE("a stream that was destroyed is named as one that the driver does not 
   REQUIRE(driver_call<kiln::Stream*, unsigned>("cuStreamCreate", &gone, 1U) == 0);
   REQUIRE(driver_call<kiln::Stream>("cuStreamDestroy_v2", gone) == 0);
   for (const ScaleCall* each : {&call, &missed}) {
-    const Error error = error_of([&] { launch(*each, gone); });
+    const Error error = error_of([&] { launch_on(*each, gone); });
     CHECK(error.kind() == ErrorKind::bad_input);
     CHECK(contains(error.what(), "does not know the stream"));
   }

@@ -14,7 +14,7 @@ double launches_of(const std::string& stats, const std::string& problem) {
   return at == std::string::npos ? 0 : std::atof(stats.c_str() + at + before.size());
 }
 
-void launch(const Engine& engine, const Machine& machine, std::int64_t rows, int times) {
+void launch_rows(const Engine& engine, const Machine& machine, std::int64_t rows, int times) {
   const ScaleCall call(engine, rows, 128);
   for (int i = 0; i < times; ++i) call.op.launch(call.problem, call.arguments, machine.stream());
   machine.synchronize();
@@ -28,8 +28,8 @@ TEST_CASE("an engine leaves to the overlay which real problems it launched, in t
   {
     const Engine engine(options(folder / "overlay.kiln"));
     for (int turn = 0; turn < 100; ++turn) {
-      launch(engine, machine, 50, 24);
-      launch(engine, machine, 60, 8);
+      launch_rows(engine, machine, 50, 24);
+      launch_rows(engine, machine, 60, 8);
     }
     CHECK(engine.stats().uncounted == 0);
   }
@@ -45,7 +45,7 @@ TEST_CASE("an engine that is told to count no problems leaves none") {
     kiln::Options chosen = options(folder / "overlay.kiln");
     chosen.histogram = false;
     const Engine engine(chosen);
-    launch(engine, machine, 50, 200);
+    launch_rows(engine, machine, 50, 200);
   }
   CHECK(contains(expect(0, "kiln --json cache stats" + globals(folder)), R"("histogram_rows":0)"));
 }

@@ -78,7 +78,7 @@ class GemmCall {
   Floats x_{ramp(bound * k)}, w_{ramp(n * k)}, bias_{ramp(n)}, y_{static_cast<std::size_t>(bound * n)};
 };
 
-kiln::Options child_options() {
+kiln::Options gemm_child_options() {
   const std::map<std::string, MissPolicy> policies = {
       {"tune", MissPolicy::tune}, {"nearest", MissPolicy::nearest}, {"error", MissPolicy::error}};
   kiln::Options chosen = gemm_options(std::getenv("E2E_OVERLAY"), policies.at(std::getenv("E2E_POLICY")));
@@ -277,7 +277,7 @@ TEST_CASE("a thread without a context launches what the library computes") {
 
 TEST_CASE("child: the record serves" * doctest::skip()) {
   const Machine machine;
-  const Engine engine(child_options());
+  const Engine engine(gemm_child_options());
   const GemmCall call(engine);
   CHECK(call.launch(machine.stream()) == Origin::overlay);
   CHECK(call.launch(machine.stream()) == Origin::hot);
@@ -288,7 +288,7 @@ TEST_CASE("child: the record serves" * doctest::skip()) {
 
 TEST_CASE("child: the runner-up serves" * doctest::skip()) {
   const Machine machine;
-  const Engine engine(child_options());
+  const Engine engine(gemm_child_options());
   const GemmCall call(engine);
   const Origin origin = std::getenv("E2E_BASE") != nullptr ? Origin::base : Origin::overlay;
   const bool has_code = std::getenv("E2E_NO_CODE") == nullptr;
@@ -306,7 +306,7 @@ TEST_CASE("child: the runner-up serves" * doctest::skip()) {
 
 TEST_CASE("child: the record is unusable" * doctest::skip()) {
   const Machine machine;
-  const Engine engine(child_options());
+  const Engine engine(gemm_child_options());
   const GemmCall call(engine);
   if (engine.explain(call.op, call.problem).origin == Origin::overlay) FAIL("the record serves");
   const Origin origin = call.launch(machine.stream());
@@ -318,7 +318,7 @@ TEST_CASE("child: the record is unusable" * doctest::skip()) {
 
 TEST_CASE("child: nothing serves" * doctest::skip()) {
   const Machine machine;
-  const Engine engine(child_options());
+  const Engine engine(gemm_child_options());
   const GemmCall call(engine);
   const kiln::Error error = error_of([&] { call.launch(machine.stream()); });
   CHECK(error.kind() == ErrorKind::not_tuned);

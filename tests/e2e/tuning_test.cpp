@@ -145,7 +145,7 @@ TEST_CASE("ops of a user's folder are tuned like built-in ones, tensor maps incl
 TEST_CASE("the winner is launched early where that is faster in a chain, and only where it comes out right") {
   const Machine machine;
   const TemporaryFolder folder;
-  const auto tune = [&](const char* state) {
+  const auto tuned_in = [&](const char* state) {
     control(state);
     kiln::Options chosen = options(folder / "overlay.kiln");
     chosen.isolation = kiln::Isolation::in_process;
@@ -164,22 +164,22 @@ TEST_CASE("the winner is launched early where that is faster in a chain, and onl
   };
   const auto shown = [&] { return expect(0, "kiln --json cache show early_scale" + globals(folder)); };
   SUBCASE("faster") {
-    CHECK(tune("overlap 600") == "threads=128 pdl=1");
+    CHECK(tuned_in("overlap 600") == "threads=128 pdl=1");
     const std::string explained = expect(0, "kiln explain early_scale rows=64 cols=64 dtype=f32" + globals(folder));
     CHECK_MESSAGE(contains(explained, "shared 0 programmatic"), explained);
     const std::string record = shown();
     CHECK_MESSAGE(contains(record, "threads=128 pdl=0"), record);
     CHECK_MESSAGE(contains(record, "of the time of its usual launch"), record);
   }
-  SUBCASE("no faster") { CHECK(tune("overlap 0") == "threads=128 pdl=0"); }
-  SUBCASE("slower") { CHECK(tune("overlap -300") == "threads=128 pdl=0"); }
+  SUBCASE("no faster") { CHECK(tuned_in("overlap 0") == "threads=128 pdl=0"); }
+  SUBCASE("slower") { CHECK(tuned_in("overlap -300") == "threads=128 pdl=0"); }
   SUBCASE("wrong, for it does not wait for its inputs") {
-    CHECK(tune("overlap 600; kernel hasty scale_early") == "threads=128 pdl=0");
+    CHECK(tuned_in("overlap 600; kernel hasty scale_early") == "threads=128 pdl=0");
     const std::string record = shown();
     CHECK_MESSAGE(contains(record, "launched early behind what writes its inputs"), record);
   }
   SUBCASE("on a device that cannot") {
-    CHECK(tune("sm 80") == "threads=128 pdl=0");
+    CHECK(tuned_in("sm 80") == "threads=128 pdl=0");
     control("sm 90");
   }
   control("heal; overlap 600");

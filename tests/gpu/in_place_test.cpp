@@ -20,7 +20,7 @@ tune::Placement in_place(const spec::Op& op, std::string_view output, std::strin
 }
 
 /// One, odd, past a tile, with whole vectors and without, and more than a block holds.
-constexpr std::array<std::array<const char*, 2>, 6> ragged = {
+constexpr std::array<std::array<const char*, 2>, 6> ragged_in_place = {
     {{"1", "3"}, {"5", "7"}, {"67", "129"}, {"33", "1024"}, {"3", "4097"}, {"2", "20000"}}};
 
 }  // namespace
@@ -52,7 +52,7 @@ TEST_CASE("softmax's backward pass writes dx in dy's place") {
   std::mt19937 generator(67);
   const spec::Op& op = fixture.op("softmax_backward");
   for (const char* dtype : {"bf16", "f16", "f32"})
-    for (const auto& [rows, cols] : ragged)
+    for (const auto& [rows, cols] : ragged_in_place)
       check_all(fixture, op, fixture.problem(op, {{"rows", rows}, {"cols", cols}, {"dtype", dtype}}),
                 in_place(op, "dx", "dy"), generator);
 }
@@ -61,7 +61,7 @@ TEST_CASE("the norms write their sum in the place of the residual or of x, and t
   Fixture fixture;
   std::mt19937 generator(71);
   for (const char* dtype : {"bf16", "f32"})
-    for (const auto& [rows, cols] : ragged)
+    for (const auto& [rows, cols] : ragged_in_place)
       for (const char* norm : {"rms_norm", "layer_norm"}) {
         const spec::Op& op = fixture.op(norm);
         const spec::Op& backward = fixture.op(std::string(norm) + "_backward");

@@ -8,23 +8,23 @@
 namespace kiln::gpu_tests {
 namespace {
 
-using Bits = std::vector<std::uint16_t>;
+using Bf16s = std::vector<std::uint16_t>;
 
-Bits random_bf16(std::int64_t count, std::mt19937& generator) {
-  Bits values(static_cast<std::size_t>(count));
+Bf16s random_bf16(std::int64_t count, std::mt19937& generator) {
+  Bf16s values(static_cast<std::size_t>(count));
   for (std::uint16_t& each : values)  // of either sign, from 0.5 up to 2
     each = static_cast<std::uint16_t>((generator() & 0x8000U) | (0x3f00U + (generator() & 0xffU)));
   return values;
 }
 
-cuda::Buffer on_device(const Bits& values) {
-  cuda::Buffer buffer(static_cast<std::int64_t>(values.size() * sizeof(Bits::value_type)));
+cuda::Buffer on_device(const Bf16s& values) {
+  cuda::Buffer buffer(static_cast<std::int64_t>(values.size() * sizeof(Bf16s::value_type)));
   buffer.copy_from_host(values.data(), buffer.bytes());
   return buffer;
 }
 
-Bits on_host(const cuda::Buffer& buffer) {
-  Bits values(static_cast<std::size_t>(buffer.bytes()) / sizeof(Bits::value_type));
+Bf16s on_host(const cuda::Buffer& buffer) {
+  Bf16s values(static_cast<std::size_t>(buffer.bytes()) / sizeof(Bf16s::value_type));
   buffer.copy_to_host(values.data(), buffer.bytes());
   return values;
 }
@@ -45,7 +45,7 @@ TEST_CASE("the norms give the same, bit for bit, where the sum takes the place o
       constexpr std::int64_t rows = 11;
       const Op op = engine.op(name);
       const Problem problem = op.problem({{"rows", rows}, {"cols", cols}, {"dtype", "bf16"}, {"residual", "add"}});
-      const Bits x = random_bf16(rows * cols, generator), residual = random_bf16(rows * cols, generator);
+      const Bf16s x = random_bf16(rows * cols, generator), residual = random_bf16(rows * cols, generator);
       const cuda::Buffer weight = on_device(random_bf16(cols, generator));
       const auto run = [&](const cuda::Buffer& x_in, const cuda::Buffer& residual_in, const cuda::Buffer& sum) {
         const cuda::Buffer y = on_device(x);

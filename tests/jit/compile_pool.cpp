@@ -12,7 +12,9 @@ using namespace kiln::jit::test;
 
 namespace {
 
-spec::Digest key_of(const Specialisation& specialisation) { return cubin_key(specialisation, "some compiler"); }
+spec::Digest key_by_some_compiler(const Specialisation& specialisation) {
+  return cubin_key(specialisation, "some compiler");
+}
 
 /// Fails in the scan, so it needs no NVRTC.
 Specialisation refused(int number) {
@@ -27,9 +29,10 @@ TEST_CASE("a key that is asked for many times is compiled once" * doctest::skip(
   CompilePool pool(2);
   const Specialisation specialisation = scale_kernel();
   std::vector<std::shared_future<Cubin>> futures;
-  for (int ask = 0; ask < 16; ++ask) futures.push_back(pool.submit(key_of(specialisation), specialisation));
+  for (int ask = 0; ask < 16; ++ask)
+    futures.push_back(pool.submit(key_by_some_compiler(specialisation), specialisation));
   for (const auto& future : futures) CHECK(future.get().image == futures.front().get().image);
-  CHECK(pool.submit(key_of(specialisation), specialisation).get().lowered_names.size() == 1);
+  CHECK(pool.submit(key_by_some_compiler(specialisation), specialisation).get().lowered_names.size() == 1);
   CHECK(pool.compiled() == 1);
 }
 
@@ -38,7 +41,7 @@ TEST_CASE("different keys are compiled apart" * doctest::skip(!has_nvrtc())) {
   std::vector<std::shared_future<Cubin>> futures;
   for (int factor = 0; factor < 6; ++factor) {
     const Specialisation specialisation = scale_kernel(std::to_string(factor));
-    futures.push_back(pool.submit(key_of(specialisation), specialisation));
+    futures.push_back(pool.submit(key_by_some_compiler(specialisation), specialisation));
   }
   for (std::size_t i = 0; i < futures.size(); ++i) {
     CHECK(holds(futures[i].get().lowered_names[0], "Li" + std::to_string(i) + "E"));

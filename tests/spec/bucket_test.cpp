@@ -11,7 +11,7 @@ using namespace kiln::spec;
 
 namespace {
 
-constexpr std::int64_t largest = std::numeric_limits<std::int64_t>::max();
+constexpr std::int64_t largest_value = std::numeric_limits<std::int64_t>::max();
 
 const BucketPolicy exact{};
 const BucketPolicy pow2{PolicyKind::pow2, 0, {}, {}};
@@ -79,14 +79,15 @@ TEST_CASE("a policy's text names its edges") {
 TEST_CASE("no size overflows a bucket") {
   for (const BucketPolicy& policy : {exact, pow2, steps, edges}) {
     CAPTURE(policy.text());
-    for (const std::int64_t value : {largest, largest - 1, (std::int64_t{1} << 62) + 1, std::int64_t{1} << 62}) {
-      const std::int64_t high = policy.high(value, largest);
+    for (const std::int64_t value :
+         {largest_value, largest_value - 1, (std::int64_t{1} << 62) + 1, std::int64_t{1} << 62}) {
+      const std::int64_t high = policy.high(value, largest_value);
       CHECK(high >= value);
-      CHECK(policy.low(high, 1, largest) <= value);
+      CHECK(policy.low(high, 1, largest_value) <= value);
     }
     CHECK(policy.high(0, 100) >= 1);
     CHECK(policy.high(-1, 100) >= 1);
-    CHECK(policy.high(largest, 100) == 100);
+    CHECK(policy.high(largest_value, 100) == 100);
   }
 }
 

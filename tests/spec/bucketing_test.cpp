@@ -14,7 +14,7 @@ using namespace kiln::spec;
 
 namespace {
 
-constexpr std::int64_t largest = std::numeric_limits<std::int64_t>::max();
+constexpr std::int64_t largest_length = std::numeric_limits<std::int64_t>::max();
 
 /// A plain one is exact or in powers of two, and of multiples of a power of two.
 Axis random_axis(bool plain) {
@@ -25,7 +25,7 @@ Axis random_axis(bool plain) {
   axis.multiple_of = plain ? *rc::gen::element<std::int64_t>(1, 2, 8, std::int64_t{1} << 40)
                            : *rc::gen::element<std::int64_t>(1, 2, 3, 7, 8, 24, 48, 1000003, std::int64_t{1} << 40);
   axis.minimum = *rc::gen::inRange<std::int64_t>(1, 50);
-  axis.maximum = *rc::gen::element<std::int64_t>(64, 1000, 4096, 1000000, std::int64_t{1} << 62, largest);
+  axis.maximum = *rc::gen::element<std::int64_t>(64, 1000, 4096, 1000000, std::int64_t{1} << 62, largest_length);
   if (axis.policy.kind == PolicyKind::pow2_steps) {
     axis.policy.pow2_until = 256;
     axis.policy.steps = {{2048, 256}, {4096, 512}};
@@ -54,7 +54,7 @@ std::int64_t random_size(const Axis& axis) {
                                : *rc::gen::inRange<std::int64_t>(0, std::min<std::int64_t>(axis.maximum, 10000) + 2);
   if (any < 0 || *rc::gen::inRange(0, 8) == 0) return any;
   const std::int64_t down = any / axis.multiple_of * axis.multiple_of;
-  return down >= axis.minimum || down > largest - axis.multiple_of ? down : down + axis.multiple_of;
+  return down >= axis.minimum || down > largest_length - axis.multiple_of ? down : down + axis.multiple_of;
 }
 
 Problem random_problem(const Op& op) {

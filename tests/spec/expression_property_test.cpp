@@ -22,7 +22,7 @@ namespace {
 __extension__ using Wide = __int128;
 using Outcome = std::optional<Wide>;  // nothing: the expression has no value
 
-constexpr int names = 4;
+constexpr int name_count = 4;
 
 struct Operator {
   const char* sign;
@@ -63,7 +63,7 @@ std::int64_t random_number(bool negative_too) {
 Sample random_sample(int depth) {
   using Kind = Sample::Kind;
   if (depth == 0 || *rc::gen::inRange(0, 6) == 0) {
-    if (*rc::gen::arbitrary<bool>()) return {Kind::name, *rc::gen::inRange(0, names), {}};
+    if (*rc::gen::arbitrary<bool>()) return {Kind::name, *rc::gen::inRange(0, name_count), {}};
     return {Kind::number, random_number(false), {}};
   }
   Sample sample;
@@ -162,15 +162,15 @@ Outcome oracle(const Sample& sample, const std::vector<std::int64_t>& frame) {
   return sample.kind == Kind::binary ? combine(sign, *first, *second) : call(index, *first, *second);
 }
 
-Symbols symbols() {
+Symbols lettered_symbols() {
   Symbols result;
-  for (char name = 'a'; name < 'a' + names; ++name) result.add(std::string(1, name));
+  for (char name = 'a'; name < 'a' + name_count; ++name) result.add(std::string(1, name));
   return result;
 }
 
 std::vector<std::int64_t> random_frame() {
   std::vector<std::int64_t> frame;
-  for (int i = 0; i < names; ++i) frame.push_back(random_number(true));
+  for (int i = 0; i < name_count; ++i) frame.push_back(random_number(true));
   return frame;
 }
 
@@ -183,7 +183,7 @@ TEST_CASE("a random expression evaluates as in arithmetic without limits, or has
     const std::string text = text_of(sample);
     RC_LOG(text);
     const Outcome wanted = oracle(sample, frame);
-    const Value got = Expression::parse(text, symbols()).evaluate(frame);
+    const Value got = Expression::parse(text, lettered_symbols()).evaluate(frame);
     RC_ASSERT(got.ok() == wanted.has_value());
     if (wanted) RC_ASSERT(got.number == static_cast<std::int64_t>(*wanted));
   }));
@@ -192,10 +192,10 @@ TEST_CASE("a random expression evaluates as in arithmetic without limits, or has
 TEST_CASE("a specialised expression gives the value and status of the whole one, from fewer slots") {
   CHECK(rc::check([] {
     const auto frame = random_frame();
-    const int first_known = *rc::gen::inRange(0, names + 1);
+    const int first_known = *rc::gen::inRange(0, name_count + 1);
     const std::string text = text_of(random_sample(5));
     RC_LOG(text);
-    const Expression whole = Expression::parse(text, symbols());
+    const Expression whole = Expression::parse(text, lettered_symbols());
     const Expression part = whole.specialise(frame, first_known);
     for (const int slot : part.slots()) RC_ASSERT(slot < first_known);
     const Value wanted = whole.evaluate(frame);
@@ -211,11 +211,11 @@ TEST_CASE("an expression folded within ranges gives the value and status of the 
     const std::string text = text_of(random_sample(4));
     RC_LOG(text);
     std::vector<Range> ranges;
-    for (int i = 0; i < names; ++i) {
+    for (int i = 0; i < name_count; ++i) {
       const std::int64_t a = random_number(true), b = random_number(true);
       ranges.push_back({std::min(a, b), std::max(a, b)});
     }
-    const Expression whole = Expression::parse(text, symbols());
+    const Expression whole = Expression::parse(text, lettered_symbols());
     const Expression part = whole.within(ranges);
     folded += part.constant_value() && !whole.constant_value() ? 1 : 0;
     for (int i = 0; i < 20; ++i) {
@@ -243,7 +243,7 @@ TEST_CASE("a formula gives the value of its expression, or none where that has n
   CHECK(rc::check([] {
     const std::string text = text_of(random_sample(*rc::gen::inRange(0, 4)));
     RC_LOG(text);
-    const Expression expression = Expression::parse(text, symbols());
+    const Expression expression = Expression::parse(text, lettered_symbols());
     const Formula formula(expression);
     const std::vector<Formula> parts = Formula::conjuncts(expression);
     for (int i = 0; i < 20; ++i) {
@@ -273,7 +273,7 @@ TEST_CASE("a formula of a grid's form gives what the expression gives, whatever 
       for (int i = *rc::gen::inRange(0, 3); i > 0; --i) text += fmt::format(" * {}", number());
     }
     RC_LOG(text);
-    const Expression expression = Expression::parse(text, symbols());
+    const Expression expression = Expression::parse(text, lettered_symbols());
     const Formula formula(expression);
     for (int i = 0; i < 50; ++i) {
       auto frame = random_frame();
@@ -287,7 +287,7 @@ TEST_CASE("a formula of a grid's form gives what the expression gives, whatever 
 }
 
 TEST_CASE("a constraint over a bucketed size is settled by the bucket where it can be") {
-  const Symbols known = symbols();
+  const Symbols known = lettered_symbols();
   const auto within = [&](const char* text, Range a) {
     const std::vector<Range> ranges = {a, {}, {4096, 4096}, {}};
     return Expression::parse(text, known).within(ranges).constant_value();
@@ -305,7 +305,7 @@ TEST_CASE("a constraint over a bucketed size is settled by the bucket where it c
 TEST_CASE("parsing random text gives an expression or an error, never anything else") {
   CHECK(rc::check([](const std::string& noise) {
     try {
-      const Expression expression = Expression::parse(noise, symbols());
+      const Expression expression = Expression::parse(noise, lettered_symbols());
       (void)expression.evaluate(random_frame());
     } catch (const Error& error) {
       RC_ASSERT(error.kind() == ErrorKind::bad_expression);
@@ -315,7 +315,7 @@ TEST_CASE("parsing random text gives an expression or an error, never anything e
     const auto letters = rc::gen::elementOf(std::string("abcd0129()+-*/%<>=!&|?:,\" minsizeof"));
     const std::string near_miss = *rc::gen::container<std::string>(letters);
     try {
-      (void)Expression::parse(near_miss, symbols()).evaluate(random_frame());
+      (void)Expression::parse(near_miss, lettered_symbols()).evaluate(random_frame());
     } catch (const Error& error) {
       RC_ASSERT(error.kind() == ErrorKind::bad_expression);
     }

@@ -12,10 +12,10 @@ using namespace kiln::spec;
 
 namespace {
 
-constexpr std::int64_t largest = std::numeric_limits<std::int64_t>::max();
+constexpr std::int64_t largest_number = std::numeric_limits<std::int64_t>::max();
 constexpr std::int64_t smallest = std::numeric_limits<std::int64_t>::min();
 
-Symbols symbols() {
+Symbols launch_symbols() {
   Symbols result;
   result.add("rows");
   result.add("cols");
@@ -25,12 +25,12 @@ Symbols symbols() {
 }
 
 Value evaluate(std::string_view text, std::vector<std::int64_t> frame = {10, 3, 1, 0}) {
-  return Expression::parse(text, symbols()).evaluate(frame);
+  return Expression::parse(text, launch_symbols()).evaluate(frame);
 }
 
 std::string message_of(std::string_view text) {
   try {
-    Expression::parse(text, symbols());
+    Expression::parse(text, launch_symbols());
   } catch (const Error& error) {
     CHECK(error.kind() == ErrorKind::bad_expression);
     return error.what();
@@ -125,7 +125,7 @@ TEST_CASE("what 64 bits cannot hold has a status instead of a value") {
     const std::string text = each;
     CAPTURE(text);
     const std::string shifted = text == "-cols - 2" ? "-(cols + 1) - 1" : text;
-    const Value value = evaluate(shifted, {largest, smallest, 0, 0});
+    const Value value = evaluate(shifted, {largest_number, smallest, 0, 0});
     CHECK(to_string(value.status) == to_string(wanted));
     CHECK(value.truth() == (value.ok() && value.number != 0));
   }
@@ -184,12 +184,12 @@ TEST_CASE("text that would need a deep stack is refused when it is parsed") {
 }
 
 TEST_CASE("an expression without names is a constant, and knows its slots otherwise") {
-  CHECK(Expression::parse("4 * (2 + 1)", symbols()).constant_value() == 12);
-  CHECK(!Expression::parse("rows", symbols()).constant_value());
-  CHECK(!Expression::parse("1 / 0", symbols()).constant_value());
+  CHECK(Expression::parse("4 * (2 + 1)", launch_symbols()).constant_value() == 12);
+  CHECK(!Expression::parse("rows", launch_symbols()).constant_value());
+  CHECK(!Expression::parse("1 / 0", launch_symbols()).constant_value());
   CHECK(Expression().constant_value() == 0);
   CHECK(Expression::constant(7).evaluate({}).number == 7);
-  const Expression both = Expression::parse("sizeof(dtype) * rows + rows", symbols());
+  const Expression both = Expression::parse("sizeof(dtype) * rows + rows", launch_symbols());
   CHECK(both.slots() == std::vector<int>{0, 2});
   CHECK(both.uses(0));
   CHECK(!both.uses(1));
@@ -198,7 +198,7 @@ TEST_CASE("an expression without names is a constant, and knows its slots otherw
 TEST_CASE("a specialised expression keeps only the names below the first known") {
   const std::vector<std::int64_t> frame = {100, 8, 1, 0};
   const Expression grid =
-      Expression::parse("layout == \"nt\" ? ceil_div(rows, cols * sizeof(dtype)) : cols", symbols());
+      Expression::parse("layout == \"nt\" ? ceil_div(rows, cols * sizeof(dtype)) : cols", launch_symbols());
   const Expression launch = grid.specialise(frame, 1);
   CHECK(launch.slots() == std::vector<int>{0});
   CHECK(launch.evaluate(std::vector<std::int64_t>{100}).number == 4);

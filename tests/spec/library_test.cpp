@@ -56,7 +56,7 @@ Op parse(const std::string& manifest) {
   return parse_op("product", "/ops/product", files);
 }
 
-std::string refusal(const std::string& manifest) {
+std::string library_refusal(const std::string& manifest) {
   try {
     (void)parse(manifest);
   } catch (const Error& error) {
@@ -124,7 +124,7 @@ TEST_CASE("a mistake in a library's manifest is named with its line") {
       {"\"m % 8 == 0\"", "\"tile == 0\"", "vendor.toml:4: in a constraint: found the unknown name 'tile'"},
   };
   for (const Mistake& mistake : mistakes) {
-    const std::string message = refusal(testing::replaced(library_manifest, mistake.from, mistake.to));
+    const std::string message = library_refusal(testing::replaced(library_manifest, mistake.from, mistake.to));
     CAPTURE(message);
     CHECK(message.find(mistake.message) != std::string::npos);
   }

@@ -16,7 +16,7 @@ namespace {
 
 Op scale() { return testing::scale_folder().parse(); }
 
-std::string refusal(const std::vector<Setting>& settings) {
+std::string settings_refusal(const std::vector<Setting>& settings) {
   try {
     make_problem(scale(), settings);
   } catch (const Error& error) {
@@ -62,7 +62,7 @@ TEST_CASE("a wrong setting is refused with the name and what was expected") {
       {{{std::string("rows\0x", 6), "1"}}, "'rows\\x00x' is unknown"},
   };
   for (const auto& [settings, wanted] : cases) {
-    const std::string message = refusal(settings);
+    const std::string message = settings_refusal(settings);
     CAPTURE(message);
     CHECK(message.find(wanted) != std::string::npos);
     CHECK(message.size() < 400);

@@ -9,7 +9,7 @@ using namespace kiln::spec;
 
 namespace {
 
-Problem problem(std::int64_t cols, std::uint8_t dtype, std::uint8_t mode = 0) {
+Problem problem_of_cols(std::int64_t cols, std::uint8_t dtype, std::uint8_t mode = 0) {
   Problem result;
   result.axes = {64, cols};
   result.selections = {dtype, mode};
@@ -27,7 +27,7 @@ TEST_CASE("a search tries each kernel once, however many ways there are to launc
   folder.implementation += "programmatic = \"pdl\"\n";
   const Op op = folder.parse();
   const Implementation& fast = *op.find("fast");
-  const Problem bf16 = problem(64, 0);
+  const Problem bf16 = problem_of_cols(64, 0);
   const std::vector<Config> kernels = {{1, 128, 2}, {1, 128, 4}, {0, 128, 8}, {1, 256, 2}, {1, 256, 4}, {0, 256, 8}};
   CHECK(search_space(op, fast, bf16, testing::h200()).size() == 10);
   const std::vector<Config> searched = searched_space(op, fast, bf16, testing::h200());
@@ -40,26 +40,27 @@ TEST_CASE("a search tries each kernel once, however many ways there are to launc
 TEST_CASE("the search space holds the legal configs in the manifest's order, the last parameter fastest") {
   const Op op = testing::scale_folder().parse();
   const Implementation& fast = op.implementations[0];
-  CHECK(search_space(op, fast, problem(64, 0), testing::h200()) ==
+  CHECK(search_space(op, fast, problem_of_cols(64, 0), testing::h200()) ==
         std::vector<Config>{{128, 2}, {128, 4}, {128, 8}, {256, 2}, {256, 4}, {256, 8}});
-  CHECK(search_space(op, fast, problem(64, 1), testing::h200()) ==
+  CHECK(search_space(op, fast, problem_of_cols(64, 1), testing::h200()) ==
         std::vector<Config>{{128, 2}, {128, 4}, {256, 2}, {256, 4}});
 }
 
 TEST_CASE("the space is exactly what broken_constraint lets pass") {
   const Op op = testing::scale_folder().parse();
   const Implementation& fast = op.implementations[0];
-  const auto space = search_space(op, fast, problem(64, 1), testing::h200());
+  const auto space = search_space(op, fast, problem_of_cols(64, 1), testing::h200());
   std::size_t legal = 0;
   for (const std::int64_t threads : fast.parameters[0].values) {
     for (const std::int64_t vector : fast.parameters[1].values) {
       const Config config = {threads, vector};
       CHECK(is_declared(fast, config));
-      legal += !broken_constraint(op, fast, problem(64, 1), testing::h200(), config);
+      legal += !broken_constraint(op, fast, problem_of_cols(64, 1), testing::h200(), config);
     }
   }
   CHECK(space.size() == legal);
-  CHECK(broken_constraint(op, fast, problem(64, 1), testing::h200(), Config{128, 8}) == "vector * sizeof(dtype) <= 16");
+  CHECK(broken_constraint(op, fast, problem_of_cols(64, 1), testing::h200(), Config{128, 8}) ==
+        "vector * sizeof(dtype) <= 16");
   CHECK(!is_declared(fast, Config{128, 3}));
   CHECK(!is_declared(fast, Config{128}));
 }
@@ -67,14 +68,14 @@ TEST_CASE("the space is exactly what broken_constraint lets pass") {
 TEST_CASE("an implementation that cannot serve says why") {
   Op op = testing::scale_folder().parse();
   Implementation& fast = op.implementations[0];
-  CHECK(!why_not_eligible(op, fast, problem(64, 0), testing::h200()));
+  CHECK(!why_not_eligible(op, fast, problem_of_cols(64, 0), testing::h200()));
   DeviceFacts old = testing::h200();
   old.values[0] = 75;
-  CHECK(why_not_eligible(op, fast, problem(64, 0), old)->find("requires sm >= 80, and this is sm_75/") !=
+  CHECK(why_not_eligible(op, fast, problem_of_cols(64, 0), old)->find("requires sm >= 80, and this is sm_75/") !=
         std::string::npos);
   fast.parameters[1].values = {16};
   fast.default_config = {256, 16};
-  CHECK(why_not_eligible(op, fast, problem(64, 0), testing::h200())
+  CHECK(why_not_eligible(op, fast, problem_of_cols(64, 0), testing::h200())
             ->find("the default breaks vector * sizeof(dtype) <= 16") != std::string::npos);
 }
 
@@ -99,9 +100,9 @@ TEST_CASE("a kernel's name is filled with C++ types, words and integers, and is 
     return name_expressions(op, fast.passes, fast.symbols,
                             make_frame(op, &fast, at, testing::h200(), fast.default_config));
   };
-  CHECK(names(problem(64, 0)) == std::vector<std::string>{"scale_fast<kiln::bf16, 256, 8, Mode::plain>"});
-  CHECK(names(problem(64, 1)) == std::vector<std::string>{"scale_fast<float, 256, 8, Mode::plain>"});
-  CHECK(names(problem(64, 1, 1)) == std::vector<std::string>{""});
+  CHECK(names(problem_of_cols(64, 0)) == std::vector<std::string>{"scale_fast<kiln::bf16, 256, 8, Mode::plain>"});
+  CHECK(names(problem_of_cols(64, 1)) == std::vector<std::string>{"scale_fast<float, 256, 8, Mode::plain>"});
+  CHECK(names(problem_of_cols(64, 1, 1)) == std::vector<std::string>{""});
 }
 
 TEST_CASE("a placeholder without a value is an error that names it") {
@@ -109,7 +110,7 @@ TEST_CASE("a placeholder without a value is an error that names it") {
   folder.implementation = testing::replaced(folder.implementation, "{vector * 2}", "{vector / (threads - 256)}");
   const Op op = folder.parse();
   const Implementation& fast = op.implementations[0];
-  const auto frame = make_frame(op, &fast, problem(64, 0), testing::h200(), fast.default_config);
+  const auto frame = make_frame(op, &fast, problem_of_cols(64, 0), testing::h200(), fast.default_config);
   CHECK_THROWS_WITH_AS(name_expressions(op, fast.passes, fast.symbols, frame),
                        doctest::Contains("division by zero in the placeholder"), Error);
 }

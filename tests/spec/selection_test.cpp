@@ -39,7 +39,7 @@ std::string problem_of(const Op& op, std::vector<Setting> settings) {
   return to_string(op, make_problem(op, settings));
 }
 
-std::string refusal(const testing::Folder& folder) {
+std::string parse_refusal(const testing::Folder& folder) {
   try {
     static_cast<void>(folder.parse());
   } catch (const Error& error) {
@@ -49,7 +49,7 @@ std::string refusal(const testing::Folder& folder) {
 }
 
 void check_refused(std::string_view from, std::string_view to, const char* wanted) {
-  const std::string message = refusal(with(from, to));
+  const std::string message = parse_refusal(with(from, to));
   CAPTURE(wanted);
   CHECK_MESSAGE(message.find(wanted) != std::string::npos, message);
 }

@@ -9,7 +9,7 @@ namespace {
 constexpr std::int64_t day = 86400;
 
 /// Records and cubins named 0 to n-1, each cubin of 20 kB that do not compress to nothing.
-void fill(File& file, int rows) {
+void fill_rows(File& file, int rows) {
   for (int at = 0; at < rows; ++at) {
     const auto name = std::to_string(at);
     auto cubin = sample_cubin(name, 20000);
@@ -22,7 +22,7 @@ void fill(File& file, int rows) {
 TEST_CASE("look-ups are counted once a process for each row, and stay") {
   const Folder folder;
   const auto path = folder / "a.kiln";
-  fill(*File::open(path, Access::read_write), 2);
+  fill_rows(*File::open(path, Access::read_write), 2);
   for (int process = 0; process < 3; ++process) {
     const auto file = File::open(path, Access::read_write);
     for (int time = 0; time < 5; ++time) {
@@ -47,7 +47,7 @@ TEST_CASE("look-ups are counted once a process for each row, and stay") {
 
 TEST_CASE("what has served nothing for longer than asked goes, and its count with it") {
   const auto file = File::in_memory();
-  fill(*file, 4);
+  fill_rows(*file, 4);
   const std::int64_t now = std::time(nullptr);
   file->add_to_usage(
       {{"record", "key1", 1, now + 90 * day}, {"cubin", spec::to_hex(digest_named("2")), 1, now + 90 * day}});
@@ -73,7 +73,7 @@ TEST_CASE("what has served nothing for longer than asked goes, and its count wit
 
 TEST_CASE("records and cubins go by choice") {
   const auto file = File::in_memory();
-  fill(*file, 4);
+  fill_rows(*file, 4);
   PruneRule rule;
   rule.record = [](const Record& record) { return record.key == "key2"; };
   rule.cubin = [](const PackedCubin& cubin) { return cubin.key == digest_named("3"); };
@@ -88,7 +88,7 @@ TEST_CASE("records and cubins go by choice") {
 TEST_CASE(
     "a size is reached by losing candidates first, then the cubins of least use, and records only after the last cubin") {
   const auto file = File::in_memory();
-  fill(*file, 40);
+  fill_rows(*file, 40);
   const std::int64_t now = std::time(nullptr);
   for (const std::string name : {"3", "17"}) file->add_to_usage({{"cubin", spec::to_hex(digest_named(name)), 50, now}});
   file->add_to_usage({{"record", "key5", 50, now}});
@@ -137,7 +137,7 @@ TEST_CASE("compacting gives free pages back and keeps every row") {
   const Folder folder;
   const auto path = folder / "a.kiln";
   const auto file = File::open(path, Access::read_write);
-  fill(*file, 20);
+  fill_rows(*file, 20);
   const auto before = std::filesystem::file_size(path);
   for (int at = 0; at < 15; ++at) file->remove_record("key" + std::to_string(at));
   PruneRule rule;
@@ -154,7 +154,7 @@ TEST_CASE("compacting gives free pages back and keeps every row") {
 
 TEST_CASE("bytes are told by op") {
   const auto file = File::in_memory();
-  fill(*file, 3);
+  fill_rows(*file, 3);
   auto other = sample_cubin("kernel of Kiln's own");
   other.op = "";
   file->put_cubin(other);

@@ -10,7 +10,7 @@ namespace {
 
 namespace fs = std::filesystem;
 
-void fill(const fs::path& path) {
+void fill_file(const fs::path& path) {
   const auto file = File::open(path, Access::read_write);
   for (int at = 0; at < 100; ++at) {
     const auto cubin = sample_cubin(std::to_string(at));
@@ -28,7 +28,7 @@ std::string flaws_of(const Verification& found) {
 
 TEST_CASE("a sound file is verified, counted, and left as it was") {
   const Folder folder;
-  fill(folder / "a.kiln");
+  fill_file(folder / "a.kiln");
   const auto before = bytes_of(folder / "a.kiln");
   const Verification found = verify(folder / "a.kiln");
   CHECK_MESSAGE(found.is_sound(), flaws_of(found));
@@ -48,7 +48,7 @@ TEST_CASE("a sound file is verified, counted, and left as it was") {
 
 TEST_CASE("what does not hold is named with its table, its key and why") {
   const Folder folder;
-  fill(folder / "sound.kiln");
+  fill_file(folder / "sound.kiln");
   const auto flaws_after = [&](const std::string& sql) {
     const auto path = folder / "a.kiln";
     fs::copy_file(folder / "sound.kiln", path, fs::copy_options::overwrite_existing);
@@ -75,7 +75,7 @@ TEST_CASE("what does not hold is named with its table, its key and why") {
 
 TEST_CASE("counts of use whose rows are gone, and cubins without a record of their op, are notes") {
   const Folder folder;
-  fill(folder / "a.kiln");
+  fill_file(folder / "a.kiln");
   {
     const auto file = File::open(folder / "a.kiln", Access::read_write);
     file->remove_record("key3");
@@ -92,7 +92,7 @@ TEST_CASE("counts of use whose rows are gone, and cubins without a record of the
 
 TEST_CASE("every flaw is counted, and as many are named as asked for") {
   const Folder folder;
-  fill(folder / "a.kiln");
+  fill_file(folder / "a.kiln");
   run_sql(folder / "a.kiln", "UPDATE record SET samples = 1");
   const Verification found = verify(folder / "a.kiln", 3);
   CHECK(found.flaws == 100);
@@ -101,7 +101,7 @@ TEST_CASE("every flaw is counted, and as many are named as asked for") {
 
 TEST_CASE("a sealed file that lost a row does not hold, also a candidate") {
   const Folder folder;
-  fill(folder / "a.kiln");
+  fill_file(folder / "a.kiln");
   export_file(*File::open(folder / "a.kiln", Access::read_only), folder / "sealed.kiln", {}, false);
   CHECK(verify(folder / "sealed.kiln").is_sound());
   CHECK(verify(folder / "sealed.kiln").seal.manifest.size() == 3);
@@ -126,7 +126,7 @@ TEST_CASE("what is no .kiln file is refused whole") {
   const Folder folder;
   write_bytes(folder / "a.kiln", "not a database");
   CHECK(contains(refusal([&] { verify(folder / "a.kiln"); }), "bad_file: "));
-  fill(folder / "b.kiln");
+  fill_file(folder / "b.kiln");
   fs::resize_file(folder / "b.kiln", fs::file_size(folder / "b.kiln") - 4096);
   const auto refused = refusal([&] { verify(folder / "b.kiln"); });
   CHECK_MESSAGE(contains(refused, "bad_file: "), refused);
@@ -135,7 +135,7 @@ TEST_CASE("what is no .kiln file is refused whole") {
 
 TEST_CASE("wherever a byte is flipped, a file that is called sound gives the right rows") {
   const Folder folder;
-  fill(folder / "sound.kiln");
+  fill_file(folder / "sound.kiln");
   const std::string sound = bytes_of(folder / "sound.kiln");
   const auto path = folder / "a.kiln";
   int called_sound = 0, flawed = 0, refused = 0;

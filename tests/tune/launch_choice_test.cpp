@@ -53,10 +53,10 @@ class KnownBench final : public Bench {
   std::mt19937 random_{7};
 };
 
-const spec::Implementation implementation;
+const spec::Implementation bare_implementation;
 const std::vector<spec::Config> launches = {{128, 0}, {128, 1}};
 
-LaunchChoice choice_on(KnownBench& bench) { return choose_launch(bench, 40, implementation, launches, {}); }
+LaunchChoice choice_on(KnownBench& bench) { return choose_launch(bench, 40, bare_implementation, launches, {}); }
 
 }  // namespace
 

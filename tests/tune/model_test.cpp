@@ -7,14 +7,15 @@
 #include <limits>
 #include <string>
 
+#include "near_fixture.hpp"
+
 using namespace kiln;
 using kiln::tune::Estimate;
 using kiln::tune::estimate;
+using kiln::tune::testing::device_of;
+using kiln::tune::testing::h200;
 
 namespace {
-
-spec::DeviceFacts device_of(const char* text) { return *spec::DeviceFacts::from_device_class(text); }
-spec::DeviceFacts h200() { return device_of("sm_90/mp132/l2_62914560/smem_232448/bus_6016"); }
 
 // rows x cols copied by blocks of a row each; `pass` stands in its pass, `model` is its model.
 spec::Op copy_op(const std::string& pass, const std::string& model) {

@@ -19,10 +19,10 @@ using namespace kiln::tune::testing;
 
 namespace {
 
-using Surface = std::function<double(const Problem&, const spec::Config&)>;
+using CostSurface = std::function<double(const Problem&, const spec::Config&)>;
 
 // A record with every legal config as a candidate, timed by the surface.
-store::Record tuned(const spec::Op& op, const Problem& bucket, const Surface& surface,
+store::Record tuned(const spec::Op& op, const Problem& bucket, const CostSurface& surface,
                     const std::string& device_class = h200_class) {
   const spec::Implementation& fast = op.implementations.front();
   store::Record record = record_of(op, bucket, "", std::numeric_limits<double>::infinity(), device_class);
@@ -44,7 +44,7 @@ double modelled(const spec::Op& op, const Problem& bucket, const spec::Config& c
 }
 
 // What the config that is expected to be fastest takes, over what the fastest takes.
-double regret(const spec::Op& op, const Problem& bucket, const Prior& prior, const Surface& surface) {
+double regret(const spec::Op& op, const Problem& bucket, const Prior& prior, const CostSurface& surface) {
   const spec::Implementation& fast = op.implementations.front();
   const auto space = spec::search_space(op, fast, bucket, h200());
   const auto expected = [&](const spec::Config& config) { return prior.expected_ns(fast, config); };
@@ -63,7 +63,7 @@ TEST_CASE("without neighbours the expectation is the model's") {
 
 TEST_CASE("what was measured in this very bucket is expected again") {
   const spec::Op op = rows_op();
-  const Surface surface = [](const Problem&, const spec::Config& config) {
+  const CostSurface surface = [](const Problem&, const spec::Config& config) {
     return 5000.0 + static_cast<double>(config[0] % 7) * 400 + static_cast<double>(config[1]) * 90;
   };
   const Prior prior = prior_of(op, sized(64, 4096), {tuned(op, sized(64, 4096), surface)});
@@ -81,7 +81,7 @@ TEST_CASE("a surface that the model does not foresee is learnt from two buckets 
     std::uniform_real_distribution<double> factor(-0.4, 0.4);
     std::map<spec::Config, double> of_config;
     std::map<std::int64_t, double> of_bucket;
-    const Surface surface = [&](const Problem& bucket, const spec::Config& config) {
+    const CostSurface surface = [&](const Problem& bucket, const spec::Config& config) {
       const double own = of_config.try_emplace(config, factor(random)).first->second;
       const double all = of_bucket.try_emplace(bucket.axes[0], factor(random)).first->second;
       return modelled(op, bucket, config) * std::exp(own + all);
@@ -99,10 +99,10 @@ TEST_CASE("a surface that the model does not foresee is learnt from two buckets 
 
 TEST_CASE("the nearer of two neighbours that disagree is believed") {
   const spec::Op op = rows_op();
-  const Surface wide = [&](const Problem& bucket, const spec::Config& config) {
+  const CostSurface wide = [&](const Problem& bucket, const spec::Config& config) {
     return modelled(op, bucket, config) * (config[0] == 1024 ? 0.3 : 1);
   };
-  const Surface narrow = [&](const Problem& bucket, const spec::Config& config) {
+  const CostSurface narrow = [&](const Problem& bucket, const spec::Config& config) {
     return modelled(op, bucket, config) * (config[0] == 32 ? 0.3 : 1);
   };
   const spec::Implementation& fast = op.implementations.front();

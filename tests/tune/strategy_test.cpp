@@ -20,9 +20,9 @@ using kiln::tune::Search;
 namespace {
 
 /// A device that costs what a surface says, with a little noise and, now and then, an interruption.
-class Surface {
+class NoisySurface {
  public:
-  explicit Surface(std::vector<double> truth, unsigned seed = 1, double noise = 0.003)
+  explicit NoisySurface(std::vector<double> truth, unsigned seed = 1, double noise = 0.003)
       : truth_(std::move(truth)), random_(seed), noise_(noise) {}
 
   /// The winner; `tried` holds how many samples each candidate got.
@@ -82,7 +82,7 @@ struct Bowl {
 }  // namespace
 
 TEST_CASE("exhaustive search tries every candidate, the hopeless ones once") {
-  Surface surface({1e5, 5e4, 9e5, 5.2e4, 7e4});
+  NoisySurface surface({1e5, 5e4, 9e5, 5.2e4, 7e4});
   const auto search = exhaustive(5);
   CHECK(search->upcoming() == std::vector<std::size_t>{0, 1, 2, 3, 4});
   CHECK(surface.run(*search) == 1U);
@@ -93,7 +93,7 @@ TEST_CASE("exhaustive search tries every candidate, the hopeless ones once") {
 
 TEST_CASE("candidates of the finals are timed in turns, so that a drifting clock decides nothing") {
   // One after the other, the later one would look 4 % slower; it is 2 % faster.
-  Surface surface({1.02e5, 1e5});
+  NoisySurface surface({1.02e5, 1e5});
   surface.drift = 0.002;
   const auto search = exhaustive(2);
   CHECK(surface.run(*search) == 1U);
@@ -114,10 +114,10 @@ TEST_CASE("racing does not leave the lead to those that were timed before the cl
 }
 
 TEST_CASE("a rejected candidate never wins, nor does anything when all are rejected") {
-  Surface surface({1e5, 5e4, 6e4});
+  NoisySurface surface({1e5, 5e4, 6e4});
   surface.failing = {1};
   CHECK(surface.run(*exhaustive(3)) == 2U);
-  Surface none({1e5, 5e4});
+  NoisySurface none({1e5, 5e4});
   none.failing = {0, 1};
   CHECK_FALSE(none.run(*exhaustive(2)).has_value());
   Outlook outlook{{1, 1}, {}, {{0, 0}, {0, 1}}};
@@ -128,7 +128,7 @@ TEST_CASE("racing comes within 2 % of the best of a smooth surface with a third 
   CHECK(rc::check([] {
     const auto seed = *rc::gen::inRange(1U, 100000U);
     const Bowl bowl(seed);
-    Surface surface(bowl.truth, seed);
+    NoisySurface surface(bowl.truth, seed);
     const auto winner = surface.run(*racing(bowl.outlook, {.patience = 8, .seed = seed}));
     RC_ASSERT(winner.has_value());
     RC_ASSERT(surface.cost(*winner) <= 1.01 * surface.cost(0));
@@ -138,7 +138,7 @@ TEST_CASE("racing comes within 2 % of the best of a smooth surface with a third 
   constexpr unsigned surfaces = 200;
   for (unsigned seed = 1; seed <= surfaces; ++seed) {
     const Bowl bowl(seed);
-    Surface surface(bowl.truth, seed);
+    NoisySurface surface(bowl.truth, seed);
     const auto winner = surface.run(*racing(bowl.outlook, {.patience = 8, .seed = seed}));
     close += surface.cost(winner.value()) <= 1.02 * surface.best() ? 1 : 0;
     trials += surface.tried.size();
@@ -150,7 +150,7 @@ TEST_CASE("racing comes within 2 % of the best of a smooth surface with a third 
 TEST_CASE("what is expected is tried first, and a true expectation is confirmed with few trials") {
   Bowl bowl(7);
   bowl.outlook.expected_ns = bowl.truth;
-  Surface surface(bowl.truth);
+  NoisySurface surface(bowl.truth);
   const auto winner = surface.run(*racing(bowl.outlook, {}));
   CHECK(surface.cost(winner.value()) <= 1.01 * surface.best());
   CHECK(surface.tried.size() <= 12);
@@ -172,7 +172,7 @@ TEST_CASE("the baseline and the favourites are in the first heat, whatever is ex
 TEST_CASE("racing keeps to its number of trials") {
   for (std::int64_t trials : {1, 2, 5, 9, 100}) {
     const Bowl bowl(11);
-    Surface surface(bowl.truth);
+    NoisySurface surface(bowl.truth);
     CHECK(surface.run(*racing(bowl.outlook, {.trials = trials})).has_value());
     CHECK(surface.tried.size() <= static_cast<std::size_t>(trials));
   }
@@ -180,7 +180,7 @@ TEST_CASE("racing keeps to its number of trials") {
 
 TEST_CASE("in a hurry the best so far meet in the finals and nothing more is brought in") {
   const Bowl bowl(5);
-  Surface surface(bowl.truth);
+  NoisySurface surface(bowl.truth);
   const auto search = racing(bowl.outlook, {});
   surface.after_ask = [&] { search->hurry(); };
   CHECK(surface.run(*search).has_value());
@@ -189,7 +189,7 @@ TEST_CASE("in a hurry the best so far meet in the finals and nothing more is bro
 
 TEST_CASE("the same seed and costs give the same trials and winner") {
   const Bowl bowl(23);
-  Surface first(bowl.truth), second(bowl.truth);
+  NoisySurface first(bowl.truth), second(bowl.truth);
   CHECK(first.run(*racing(bowl.outlook, {.seed = 9})) == second.run(*racing(bowl.outlook, {.seed = 9})));
   CHECK(first.tried == second.tried);
 }
@@ -198,7 +198,7 @@ TEST_CASE("two tunes of one surface under different noise choose the same candid
   int same = 0;
   for (unsigned seed = 1; seed <= 100; ++seed) {
     const Bowl bowl(seed);
-    Surface one(bowl.truth, seed), two(bowl.truth, seed + 1000);
+    NoisySurface one(bowl.truth, seed), two(bowl.truth, seed + 1000);
     const auto first = one.run(*racing(bowl.outlook, {.patience = 8}));
     const auto second = two.run(*racing(bowl.outlook, {.patience = 8}));
     const double ratio = one.cost(first.value()) / two.cost(second.value());

@@ -20,7 +20,7 @@ enum class Attribute : std::uint8_t { max_threads = 0x05, frame_size = 0x11, par
 constexpr std::uint8_t format_sized = 4;  // a 16-bit size and that many bytes; others hold 16 bits in all
 
 template <typename T>
-T read(const std::byte* from) {
+T read_at(const std::byte* from) {
   T value;
   std::memcpy(&value, from, sizeof value);
   return value;
@@ -28,11 +28,11 @@ T read(const std::byte* from) {
 
 class Elf {
  public:
-  explicit Elf(const std::byte* image) : image_(image), header_(read<Elf64_Ehdr>(image)) {}
+  explicit Elf(const std::byte* image) : image_(image), header_(read_at<Elf64_Ehdr>(image)) {}
 
   [[nodiscard]] const Elf64_Ehdr& header() const { return header_; }
   [[nodiscard]] Elf64_Shdr section(std::size_t index) const {
-    return read<Elf64_Shdr>(image_ + header_.e_shoff + index * sizeof(Elf64_Shdr));
+    return read_at<Elf64_Shdr>(image_ + header_.e_shoff + index * sizeof(Elf64_Shdr));
   }
   [[nodiscard]] std::string_view section_name(const Elf64_Shdr& section) const {
     return reinterpret_cast<const char*>(image_ + this->section(header_.e_shstrndx).sh_offset + section.sh_name);
@@ -59,7 +59,7 @@ void for_each_attribute(std::span<const std::byte> info, Visit visit) {
   while (info.size() >= 4) {
     const auto format = static_cast<std::uint8_t>(info[0]);
     const auto attribute = static_cast<Attribute>(info[1]);
-    const std::size_t size = format == format_sized ? read<std::uint16_t>(&info[2]) : 0;
+    const std::size_t size = format == format_sized ? read_at<std::uint16_t>(&info[2]) : 0;
     if (info.size() < 4 + size) return;
     if (format == format_sized) visit(attribute, info.subspan(4, size));
     info = info.subspan(4 + size);
@@ -81,10 +81,10 @@ void read_own_info(std::span<const std::byte> info, CubinKernel& kernel) {
   std::map<std::uint16_t, std::int64_t> parameters;  // by ordinal
   for_each_attribute(info, [&](Attribute attribute, std::span<const std::byte> payload) {
     if (attribute == Attribute::parameter && payload.size() >= 12) {
-      parameters[read<std::uint16_t>(&payload[4])] = read<std::uint32_t>(&payload[8]) >> 18;
+      parameters[read_at<std::uint16_t>(&payload[4])] = read_at<std::uint32_t>(&payload[8]) >> 18;
     } else if (attribute == Attribute::max_threads && payload.size() >= 12) {
       kernel.max_threads = 1;
-      for (std::size_t i = 0; i < 12; i += 4) kernel.max_threads *= read<std::uint32_t>(&payload[i]);
+      for (std::size_t i = 0; i < 12; i += 4) kernel.max_threads *= read_at<std::uint32_t>(&payload[i]);
     }
   });
   for (const auto& [ordinal, bytes] : parameters) kernel.parameters.push_back(bytes);
@@ -93,9 +93,9 @@ void read_own_info(std::span<const std::byte> info, CubinKernel& kernel) {
 /// The attributes that .nv.info holds for all kernels: a symbol's index and a number each.
 void read_shared_info(std::span<const std::byte> info, std::uint32_t symbol, CubinKernel& kernel) {
   for_each_attribute(info, [&](Attribute attribute, std::span<const std::byte> payload) {
-    if (payload.size() < 8 || read<std::uint32_t>(&payload[0]) != symbol) return;
-    if (attribute == Attribute::register_count) kernel.registers = read<std::uint32_t>(&payload[4]);
-    if (attribute == Attribute::frame_size) kernel.local = read<std::uint32_t>(&payload[4]);
+    if (payload.size() < 8 || read_at<std::uint32_t>(&payload[0]) != symbol) return;
+    if (attribute == Attribute::register_count) kernel.registers = read_at<std::uint32_t>(&payload[4]);
+    if (attribute == Attribute::frame_size) kernel.local = read_at<std::uint32_t>(&payload[4]);
   });
 }
 
@@ -125,7 +125,7 @@ std::optional<Cubin> read_cubin(const void* image) {
     if (table.sh_type != SHT_SYMTAB) return;
     const std::span<const std::byte> symbols = elf.content(table);
     for (std::uint32_t i = 0; (i + 1) * sizeof(Elf64_Sym) <= symbols.size(); ++i) {
-      const auto symbol = read<Elf64_Sym>(&symbols[i * sizeof(Elf64_Sym)]);
+      const auto symbol = read_at<Elf64_Sym>(&symbols[i * sizeof(Elf64_Sym)]);
       if (ELF64_ST_TYPE(symbol.st_info) != STT_FUNC || (symbol.st_other & symbol_is_entry) == 0) continue;
       cubin.kernels.push_back(read_kernel(elf, elf.string(table.sh_link, symbol.st_name), i, cubin.sm));
     }

@@ -23,7 +23,7 @@ struct Place {
   }
 };
 
-std::vector<double> read(const Invocation& call, std::string_view type, const Place& place) {
+std::vector<double> read_elements(const Invocation& call, std::string_view type, const Place& place) {
   return with_element(type, [&]<typename T>(T) {
     std::vector<double> values;
     values.reserve(static_cast<std::size_t>(place.rows * place.columns));
@@ -45,7 +45,9 @@ void write(const Invocation& call, std::string_view type, const Place& place, co
   });
 }
 
-double read_one(const Invocation& call, CUdeviceptr address) { return read(call, "float", {address, 1, 1, 1})[0]; }
+double read_one(const Invocation& call, CUdeviceptr address) {
+  return read_elements(call, "float", {address, 1, 1, 1})[0];
+}
 
 /// What Out holds of a value.
 double rounded(std::string_view out, double value) {
@@ -55,13 +57,13 @@ double rounded(std::string_view out, double value) {
 /// An operand as [outer, k], whichever way it lies, times the scales of its blocks, which are of `outer_a_scale` by 128.
 std::vector<double> read_operand(const Invocation& call, std::string_view type, CUdeviceptr address, std::int64_t outer,
                                  std::int64_t k, std::int64_t stride, bool along_k) {
-  return read(call, type, along_k ? Place{address, outer, k, stride} : Place{address, outer, k, 1, stride});
+  return read_elements(call, type, along_k ? Place{address, outer, k, stride} : Place{address, outer, k, 1, stride});
 }
 
 void scale_blocks(const Invocation& call, std::vector<double>& values, std::int64_t outer, std::int64_t k,
                   std::int64_t outer_a_scale, Place scales) {
   scales.rows = ceil_div(outer, outer_a_scale), scales.columns = ceil_div(k, scaling_block);
-  const std::vector<double> factors = read(call, "float", scales);
+  const std::vector<double> factors = read_elements(call, "float", scales);
   for (std::int64_t row = 0; row < outer; ++row)
     for (std::int64_t column = 0; column < k; ++column)
       values[static_cast<std::size_t>(row * k + column)] *=
@@ -82,7 +84,7 @@ std::vector<double> side_scales(const Invocation& call, std::int64_t scaling, CU
                                 std::int64_t stride) {
   std::vector<double> factors(static_cast<std::size_t>(count), 1.0);
   if (scaling == by_tensor) std::ranges::fill(factors, read_one(call, address));
-  if (scaling == by_row) factors = read(call, "float", {address, count, 1, stride});
+  if (scaling == by_row) factors = read_elements(call, "float", {address, count, 1, stride});
   return factors;
 }
 
@@ -158,7 +160,7 @@ void Product::finish(const Invocation& call, const std::vector<double>& sums, st
   const auto row_factors = side_scales(call, ending.scaling, x_scale, m, x_scale_stride);
   const auto column_factors = side_scales(call, ending.scaling, w_scale, n, w_scale_stride);
   const auto shifts =
-      bias == 0 ? std::vector<double>(static_cast<std::size_t>(n)) : read(call, ending.out, {bias, n, 1, 1});
+      bias == 0 ? std::vector<double>(static_cast<std::size_t>(n)) : read_elements(call, ending.out, {bias, n, 1, 1});
   const auto z = [&](std::int64_t row, std::int64_t column) {
     const auto c = static_cast<std::size_t>(column);
     return scale * row_factors[static_cast<std::size_t>(row)] * column_factors[c] *
@@ -166,8 +168,8 @@ void Product::finish(const Invocation& call, const std::vector<double>& sums, st
            shifts[c];
   };
   std::vector<double> added(static_cast<std::size_t>(m * width)), held = added, results;
-  if (ending.residual != 0) added = read(call, ending.out, {residual, m, width, residual_stride});
-  if (ending.accumulate != 0) held = read(call, y_type, to);
+  if (ending.residual != 0) added = read_elements(call, ending.out, {residual, m, width, residual_stride});
+  if (ending.accumulate != 0) held = read_elements(call, y_type, to);
   for (std::int64_t row = 0; row < m; ++row) {
     for (std::int64_t column = 0; column < width; ++column) {
       const std::size_t at = results.size();

@@ -15,7 +15,7 @@ struct Places {
 constexpr Places fused_reference = {2, 5, 9, 12, 15}, fused = {2, 5, 10, 13, 16}, plain = {1, 2, 5, 6, 7};
 
 template <typename T, typename Out>
-Traffic compute(const Invocation& call, RowLaunch launch, const Places& places) {
+Traffic normalise(const Invocation& call, RowLaunch launch, const Places& places) {
   launch.x_stride = call.integer(places.x_stride);
   launch.y_stride = call.integer(places.y_stride);
   const double epsilon = static_cast<double>(call.value<float>(places.epsilon));
@@ -35,9 +35,9 @@ Traffic compute(const Invocation& call, RowLaunch launch, const Places& places) 
 }
 
 /// `length`: the parameter that holds it.
-Traffic compute_in_type(const Invocation& call, RowLaunch launch, const Places& places, std::size_t length) {
+Traffic normalise_in_type(const Invocation& call, RowLaunch launch, const Places& places, std::size_t length) {
   launch.rows = std::min(launch.rows, call.length(length));
-  return with_element(call.type_argument(0), [&]<typename T>(T) { return compute<T, T>(call, launch, places); });
+  return with_element(call.type_argument(0), [&]<typename T>(T) { return normalise<T, T>(call, launch, places); });
 }
 
 /// The last two template arguments are kiln::residual_mode and kiln::quantise_mode.
@@ -52,21 +52,21 @@ const Invocation& plainly(const Invocation& call) {
 
 Traffic rms_norm_reference(const Invocation& call) {
   return with_element(call.type_argument(0), [&]<typename T>(T) {
-    return compute<T, float>(plainly(call), reference(call, call.integer(8)), fused_reference);
+    return normalise<T, float>(plainly(call), reference(call, call.integer(8)), fused_reference);
   });
 }
 Traffic rms_norm_block_row(const Invocation& call) {
-  return compute_in_type(plainly(call), block_row(call, call.integer(9)), fused, 8);
+  return normalise_in_type(plainly(call), block_row(call, call.integer(9)), fused, 8);
 }
 Traffic rms_norm_warp_row(const Invocation& call) {
-  return compute_in_type(plainly(call), warp_row(call, call.length(8), call.integer(9)), fused, 8);
+  return normalise_in_type(plainly(call), warp_row(call, call.length(8), call.integer(9)), fused, 8);
 }
 /// rms_norm_shared_row<T, Threads>
 Traffic rms_norm_shared_row(const Invocation& call) {
-  return compute_in_type(call, shared_row(call, call.integer(4), 1, call.template_integer(1)), plain, 3);
+  return normalise_in_type(call, shared_row(call, call.integer(4), 1, call.template_integer(1)), plain, 3);
 }
 Traffic rms_norm_streaming(const Invocation& call) {
-  return compute_in_type(plainly(call), streaming(call, call.integer(9)), fused, 8);
+  return normalise_in_type(plainly(call), streaming(call, call.integer(9)), fused, 8);
 }
 
 }  // namespace fake_cuda

@@ -29,7 +29,7 @@ struct Masked {
 };
 
 template <typename T, typename Out>
-Traffic compute(const Invocation& call, RowLaunch launch, const Masked& given, std::size_t strides) {
+Traffic softmax_rows(const Invocation& call, RowLaunch launch, const Masked& given, std::size_t strides) {
   launch.x_stride = call.integer(strides);
   launch.y_stride = call.integer(strides + 1);
   const T* x = call.required<T>(0, launch.x_extent());
@@ -60,11 +60,11 @@ Traffic compute(const Invocation& call, RowLaunch launch, const Masked& given, s
   return launch.traffic(call, sizeof(T));
 }
 
-Traffic compute_in_type(const Invocation& call, RowLaunch launch, const Masked& given, std::size_t rows,
+Traffic softmax_in_type(const Invocation& call, RowLaunch launch, const Masked& given, std::size_t rows,
                         std::size_t strides) {
   launch.rows = std::min(launch.rows, call.length(rows));
   return with_element(call.type_argument(0),
-                      [&]<typename T>(T) { return compute<T, T>(call, launch, given, strides); });
+                      [&]<typename T>(T) { return softmax_rows<T, T>(call, launch, given, strides); });
 }
 
 }  // namespace
@@ -72,23 +72,23 @@ Traffic compute_in_type(const Invocation& call, RowLaunch launch, const Masked& 
 // softmax_reference<T, mask>(x, bias, keep, float* y, cols, strides of x and y and the mask, mask_rows, queries, scale)
 Traffic softmax_reference(const Invocation& call) {
   return with_element(call.type_argument(0), [&]<typename T>(T) {
-    return compute<T, float>(call, reference(call, call.integer(4)), Masked::read(call, 1, 5), 5);
+    return softmax_rows<T, float>(call, reference(call, call.integer(4)), Masked::read(call, 1, 5), 5);
   });
 }
 // The others have the lengths of rows and cols in the place of cols.
 Traffic softmax_block_row(const Invocation& call) {
-  return compute_in_type(call, block_row(call, call.length(5)), Masked::read(call, 4, 6), 4, 6);
+  return softmax_in_type(call, block_row(call, call.length(5)), Masked::read(call, 4, 6), 4, 6);
 }
 Traffic softmax_warp_row(const Invocation& call) {
-  return compute_in_type(call, warp_row(call, call.length(4), call.length(5)), Masked::read(call, 5, 6), 4, 6);
+  return softmax_in_type(call, warp_row(call, call.length(4), call.length(5)), Masked::read(call, 5, 6), 4, 6);
 }
 Traffic softmax_streaming(const Invocation& call) {
-  return compute_in_type(call, streaming(call, call.length(5)), Masked::read(call, 3, 6), 4, 6);
+  return softmax_in_type(call, streaming(call, call.length(5)), Masked::read(call, 3, 6), 4, 6);
 }
 // softmax_cluster_row<T, Blocks, Threads, Groups, Chunks, mask>(x, y, rows, cols, strides of x and y, queries, scale): a cluster of blocks a row
 Traffic softmax_cluster_row(const Invocation& call) {
   const RowLaunch launch = shared_row(call, call.length(3), call.template_integer(1), call.template_integer(2));
-  return compute_in_type(call, launch, {call.template_integer(5), 0, 1, call.integer(6), call.value<float>(7), 1}, 2,
+  return softmax_in_type(call, launch, {call.template_integer(5), 0, 1, call.integer(6), call.value<float>(7), 1}, 2,
                          4);
 }
 

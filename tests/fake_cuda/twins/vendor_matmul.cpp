@@ -21,8 +21,8 @@ std::string_view name_of(unsigned type) {
 }
 
 /// [outer, k], whichever way it lies.
-std::vector<double> read(const Invocation& call, CUdeviceptr pointer, unsigned type, std::int64_t outer, std::int64_t k,
-                         std::int64_t leading, bool along_k) {
+std::vector<double> read_matrix(const Invocation& call, CUdeviceptr pointer, unsigned type, std::int64_t outer,
+                                std::int64_t k, std::int64_t leading, bool along_k) {
   return with_element(name_of(type), [&]<typename T>(T) {
     const std::int64_t rows = along_k ? k : outer, columns = along_k ? outer : k;
     const T* from = call.at<const T>(pointer, (columns - 1) * leading + rows);
@@ -38,9 +38,10 @@ std::vector<double> read(const Invocation& call, CUdeviceptr pointer, unsigned t
 
 Traffic vendor_matmul(const Invocation& call) {
   const auto matmul = call.value<VendorMatmul>(0);
-  const std::vector<double> a = read(call, matmul.a, matmul.type_a, matmul.m, matmul.k, matmul.lda, matmul.transpose_a);
+  const std::vector<double> a =
+      read_matrix(call, matmul.a, matmul.type_a, matmul.m, matmul.k, matmul.lda, matmul.transpose_a);
   const std::vector<double> b =
-      read(call, matmul.b, matmul.type_b, matmul.n, matmul.k, matmul.ldb, !matmul.transpose_b);
+      read_matrix(call, matmul.b, matmul.type_b, matmul.n, matmul.k, matmul.ldb, !matmul.transpose_b);
   if (matmul.workspace_bytes > 0) static_cast<void>(call.at<char>(matmul.workspace, matmul.workspace_bytes));
   with_element(name_of(matmul.type_d), [&]<typename T>(T) {
     double scale = static_cast<double>(matmul.alpha);

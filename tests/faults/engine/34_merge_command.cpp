@@ -8,11 +8,11 @@ namespace {
 using store::bytes_of;
 
 /// Three sound files: one record in common, better founded in the second; one of its own each; the first with machine code.
-struct Files {
+struct TunedFiles {
   TemporaryFolder folder;
   fs::path a = tuned_overlay(folder, "a.kiln"), b = tuned_overlay(folder, "b.kiln"), c = folder / "c.kiln";
 
-  Files() {
+  TunedFiles() {
     add(a, 1, 100);
     change_record(b, [](store::Record& record) { record.samples *= 2; });
     add(b, 2, 200);
@@ -77,7 +77,7 @@ const std::vector<Hostile>& hostile_files() {
 }  // namespace
 
 TEST_CASE("fault 34: a merge is the same, byte for byte, in any order, repeated, or of merges") {
-  const Files files;
+  const TunedFiles files;
   const std::string all = files.merged({"a.kiln", "b.kiln", "c.kiln"});
   const auto kept = records_of(files.folder / "out.kiln");
   CHECK(kept.size() == 4);
@@ -105,7 +105,7 @@ TEST_CASE("fault 34: a merge is the same, byte for byte, in any order, repeated,
 }
 
 TEST_CASE("fault 34: a file that is refused ends a merge before anything is written, by name") {
-  const Files files;
+  const TunedFiles files;
   const std::string out = (files.folder / "out.kiln").string(), good = files.a.string();
   const std::string before = files.merged({"a.kiln", "c.kiln"});
   std::int64_t cases = 0;
@@ -137,7 +137,7 @@ TEST_CASE("fault 34: a file that is refused ends a merge before anything is writ
 }
 
 TEST_CASE("fault 34: rows that do not hold are left behind and said; forged ones that do hold give nothing to run") {
-  const Files files;
+  const TunedFiles files;
   store::run_sql(
       files.b,
       "UPDATE record SET cost_ns = 1 WHERE bucket LIKE 'rows=2 %'; UPDATE cubin SET lowered_names = '[\"evil\"]'");

@@ -13,14 +13,14 @@ namespace {
 
 constexpr int writers = 8;
 constexpr int kills = 400;
-constexpr std::size_t cubin_bytes = 9000;  // several pages, so that a commit is many writes
+constexpr std::size_t large_cubin_bytes = 9000;  // several pages, so that a commit is many writes
 
 /// What a writer reports once a put has returned; small enough for a pipe to take it whole.
 struct Commit {
   int writer = 0, number = 0;
 };
 
-std::string name_of(const Commit& commit) {
+std::string commit_name(const Commit& commit) {
   return std::to_string(commit.writer) + "/" + std::to_string(commit.number);
 }
 
@@ -28,8 +28,8 @@ pid_t start_writer(const std::filesystem::path& path, int writer, int pipe) {
   return in_child([&] {
     const auto file = File::open(path, Access::read_write);
     for (Commit commit{writer, 0};; ++commit.number) {
-      const auto name = name_of(commit);
-      const auto cubin = sample_cubin(name, cubin_bytes);
+      const auto name = commit_name(commit);
+      const auto cubin = sample_cubin(name, large_cubin_bytes);
       file->put(sample_record(name, commit.number), &cubin);
       if (write(pipe, &commit, sizeof commit) != sizeof commit) return false;
     }
@@ -77,14 +77,14 @@ TEST_CASE("fault 01: of eight writers that are killed at any moment every commit
   CHECK(stats.cubins == stats.records);
   CHECK(stats.candidates == 2 * stats.records);
   for (const Commit& commit : commits) {
-    const auto name = name_of(commit);
+    const auto name = commit_name(commit);
     const auto record = file->find_record(name, true);
     const auto cubin = file->find_cubin(digest_named(name));
     CAPTURE(name);
     REQUIRE(record);
     REQUIRE(cubin);
     CHECK(same(*record, sample_record(name, commit.number)));
-    CHECK(same(*cubin, sample_cubin(name, cubin_bytes)));
+    CHECK(same(*cubin, sample_cubin(name, large_cubin_bytes)));
   }
   CHECK(file->records({}, true).size() == static_cast<std::size_t>(stats.records));
   CHECK(file->counters().quarantined == 0);

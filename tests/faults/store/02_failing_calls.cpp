@@ -62,7 +62,7 @@ std::map<std::string, std::string> contents_of(const fs::path& folder) {
   return contents;
 }
 
-using Contents = std::map<std::string, std::string>;
+using FolderContents = std::map<std::string, std::string>;
 
 struct Prepared {
   explicit Prepared(const Operation& wanted) : operation(wanted) {
@@ -77,8 +77,8 @@ struct Prepared {
   }
   void copy_to(const Folder& to) const { fs::copy(folder.path(), to.path(), fs::copy_options::recursive); }
   /// Each file as it was or as it was to be; nothing half-way.
-  [[nodiscard]] bool is_all_or_nothing(const Contents& found) const {
-    const auto equals = [&](const std::string& name, const Contents& wanted) {
+  [[nodiscard]] bool is_all_or_nothing(const FolderContents& found) const {
+    const auto equals = [&](const std::string& name, const FolderContents& wanted) {
       const auto a = found.find(name), b = wanted.find(name);
       return a == found.end() || b == wanted.end() ? (a == found.end()) == (b == wanted.end()) : a->second == b->second;
     };
@@ -94,7 +94,7 @@ struct Prepared {
 
   const Operation& operation;
   Folder folder;
-  Contents before, after;
+  FolderContents before, after;
 };
 
 /// Afterwards the same object serves on, as if nothing had been.

@@ -16,15 +16,15 @@ namespace fs = std::filesystem;
 constexpr unsigned seed = 20261121;
 constexpr int losses_a_call = 4;
 
-struct Contents {
+struct StoredFiles {
   std::string overlay, exported;  // empty: there is no such file
-  bool operator==(const Contents&) const = default;
+  bool operator==(const StoredFiles&) const = default;
 };
 
 fs::path overlay_in(const fs::path& folder) { return folder / "deep" / "er" / "overlay.kiln"; }
 fs::path export_in(const fs::path& folder) { return folder / "out.kiln"; }
 
-Contents contents_in(const fs::path& folder) {
+StoredFiles contents_in(const fs::path& folder) {
   const auto content = [](const fs::path& path) { return fs::exists(path) ? content_of(path) : std::string(); };
   return {content(overlay_in(folder)), content(export_in(folder))};
 }
@@ -59,10 +59,10 @@ std::vector<Step> steps() {
 }
 
 /// What the files hold after the opening and after each step.
-std::vector<Contents> expected_contents() {
+std::vector<StoredFiles> expected_contents() {
   const Folder folder;
   const auto file = File::open(overlay_in(folder.path()), Access::read_write);
-  std::vector<Contents> expected = {contents_in(folder.path())};
+  std::vector<StoredFiles> expected = {contents_in(folder.path())};
   for (const Step& step : steps()) {
     step(*file, folder.path());
     expected.push_back(contents_in(folder.path()));
@@ -91,7 +91,7 @@ Recording record() {
 }
 
 /// Opens what the disk was left with as a program would on its next start: nothing may need setting aside.
-Contents start_again(const fs::path& folder) {
+StoredFiles start_again(const fs::path& folder) {
   Layers layers({.overlay = overlay_in(folder)});
   CHECK(layers.warnings().empty());
   CHECK(layers.overlay().records({}, true).size() == static_cast<std::size_t>(layers.overlay().stats().records));
@@ -117,9 +117,9 @@ TEST_CASE("fault 03: after a loss of power at any moment all that was committed 
       CAPTURE(loss);
       CAPTURE(committed);
       const auto found = start_again(folder.path());
-      const Contents& sure = expected[committed == 0 ? 0 : committed - 1];
-      const Contents& in_doubt = expected[std::min(committed, expected.size() - 1)];
-      const bool no_file_yet = committed == 0 && found == Contents{};
+      const StoredFiles& sure = expected[committed == 0 ? 0 : committed - 1];
+      const StoredFiles& in_doubt = expected[std::min(committed, expected.size() - 1)];
+      const bool no_file_yet = committed == 0 && found == StoredFiles{};
       const bool right = no_file_yet || found == sure || found == in_doubt;
       CHECK(right);
     }

@@ -6,7 +6,7 @@
 namespace kiln::store {
 namespace {
 
-constexpr int processes = 8;
+constexpr int racers = 8;
 constexpr int rounds = 10;
 
 /// What a process that wants a key ended with; its exit status.
@@ -38,7 +38,7 @@ TEST_CASE("fault 13: of eight processes that want one key at once one tunes, and
     const auto key = sample_key(round);
     int barrier[2];
     REQUIRE(pipe(barrier) == 0);
-    std::array<pid_t, processes> children{};
+    std::array<pid_t, racers> children{};
     for (pid_t& child : children)
       child = in_child([&]() -> bool {
         const auto file = File::open(path, Access::read_write);
@@ -58,7 +58,7 @@ TEST_CASE("fault 13: of eight processes that want one key at once one tunes, and
     }
     CAPTURE(round);
     CHECK(tuners == 1);
-    CHECK(waiters == processes - 1);
+    CHECK(waiters == racers - 1);
   }
   CHECK(File::open(path, Access::read_only)->stats().leases == 0);
   faults::tally(13, rounds, "keys that eight processes wanted at once");

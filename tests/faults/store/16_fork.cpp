@@ -9,7 +9,7 @@ namespace {
 
 constexpr int puts = 50;
 
-void put_many(File& file, const std::string& name) {
+void put_rows(File& file, const std::string& name) {
   for (int at = 0; at < puts; ++at) file.put(sample_record(name + std::to_string(at)), nullptr);
 }
 
@@ -20,14 +20,14 @@ TEST_CASE("fault 16: a child of fork opens its own connection, and both go on") 
   file->put(sample_record("before"), nullptr);
   const pid_t child = in_child([&] {
     if (!file->find_record("before")) return false;
-    put_many(*file, "child");
+    put_rows(*file, "child");
     const pid_t grandchild = in_child([&] {
-      put_many(*file, "grandchild");
+      put_rows(*file, "grandchild");
       return file->counters().write_failures == 0;
     });
     return exit_status(grandchild) == 0 && file->stats().records >= 1 + 2 * puts;
   });
-  put_many(*file, "parent");
+  put_rows(*file, "parent");
   CHECK(exit_status(child) == 0);
   CHECK(file->stats().records == 1 + 3 * puts);
   CHECK(file->counters().read_failures == 0);
