@@ -438,10 +438,13 @@ void publish_split(const spec::Op& op, const spec::DeviceFacts& device, const st
   if (auto runner_up = cubins.layers().find_record(spec::runner_up_key(whole.key)))
     records.push_back(std::move(runner_up->value));
   std::vector<store::CubinRow> rows;
+  const auto add = [&](const store::Record& record, const Problem& edge) {
+    records.push_back(record);
+    for (const jit::Specialisation& needed : deployed(op, edge, device, arch, &record)) add_row(rows, needed, cubins);
+  };
   for (const LowerPart& part : lower) {
-    records.push_back(part.record);
-    for (const jit::Specialisation& needed : deployed(op, part.edge, device, arch, &part.record))
-      add_row(rows, needed, cubins);
+    add(part.record, part.edge);
+    if (part.runner_up) add(*part.runner_up, part.edge);
   }
   cubins.layers().put_anew(records, rows);
 }

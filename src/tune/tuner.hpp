@@ -51,7 +51,8 @@ void publish(const TuneRequest& request, const TuneResult& result, Cubins& cubin
 /// A part of a split bucket: it answers for the sizes up to `edge`, the bucket with its axis at that size.
 struct LowerPart {
   Problem edge;
-  store::Record record;  // under spec::refined_key
+  store::Record record;                      // under spec::refined_key
+  std::optional<store::Record> runner_up{};  // of a record that a library computes
 };
 
 /// Splits a bucket: writes the records of its lower parts with their machine code, and beside them that of the whole bucket with

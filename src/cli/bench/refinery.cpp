@@ -109,7 +109,7 @@ std::vector<tune::LowerPart> Refinery::take(const Splitting& splitting, const st
   }
   for (const Tried& tried : splitting.tried) {
     if (!tried.is_kept) continue;
-    parts.push_back({with_size(tried.edge), record_of(tried, of_bucket)});
+    parts.push_back({with_size(tried.edge), record_of(tried, of_bucket), runner_up_of(tried, of_bucket)});
     if (!result_.parts.empty()) result_.parts.back().low = tried.edge + axis_.multiple_of;
     result_.parts.push_back({lowest, tried.edge, tried.tuned.name(), tried.duel.gain()});
   }
@@ -216,13 +216,21 @@ store::Record Refinery::record_of(const Tried& tried, const store::Record& of_bu
   return record;
 }
 
+/// As it was tuned at the edge, where a library won there.
+std::optional<store::Record> Refinery::runner_up_of(const Tried& tried, const store::Record& of_bucket) {
+  const Problem at = with_size(tried.edge);
+  auto record = tunes_.at(at).runner_up;
+  if (record) record->key = spec::runner_up_key(spec::refined_key(of_bucket.key, axis_.name, tried.edge));
+  return record;
+}
+
 /// The bucket's own config up to there, with its time at the bucket's upper edge and of no samples; nothing where it cannot serve.
 std::optional<tune::LowerPart> Refinery::untried(std::int64_t edge, const store::Record& of_bucket) const {
   const Problem at = with_size(edge);
   if (tune::usable(op_, at, facts_, of_bucket).implementation == nullptr) return std::nullopt;
   store::Record record = record_at(edge, own_, of_bucket);
   record.provenance.strategy += fmt::format("; of the whole bucket, not tried up to {}={}", axis_.name, edge);
-  return tune::LowerPart{at, std::move(record)};
+  return tune::LowerPart{at, std::move(record), {}};
 }
 
 }  // namespace kiln::cli::bench

@@ -59,6 +59,7 @@ class Refinery {
   [[nodiscard]] store::Record record_at(std::int64_t edge, const Contender& serving,
                                         const store::Record& of_bucket) const;
   store::Record record_of(const Tried& tried, const store::Record& of_bucket);
+  std::optional<store::Record> runner_up_of(const Tried& tried, const store::Record& of_bucket);
   [[nodiscard]] std::optional<tune::LowerPart> untried(std::int64_t edge, const store::Record& of_bucket) const;
 
   engine::State& state_;

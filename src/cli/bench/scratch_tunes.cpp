@@ -40,8 +40,9 @@ const ScratchTune& ScratchTunes::at(const Problem& problem) {
                                   .worker = state_.worker.get(),
                                   .stop_requested = Interrupt::requested,
                                   .on_event = {}};
-  const store::Record record = tune::tune_bucket(request, state_.cubins).record;
-  ScratchTune tuned{contender(record.implementation, record.config), record.provenance};
+  tune::TuneResult result = tune::tune_bucket(request, state_.cubins);
+  const store::Record& record = result.record;
+  ScratchTune tuned{contender(record.implementation, record.config), record.provenance, std::move(result.runner_up)};
   return tuned_.emplace(text, std::move(tuned)).first->second;
 }
 

@@ -2,6 +2,7 @@
 #pragma once
 
 #include <map>
+#include <optional>
 #include <string>
 #include <string_view>
 
@@ -15,6 +16,7 @@ spec::Op with_exact_axes(spec::Op op);
 struct ScratchTune {
   Contender winner;
   store::Provenance provenance;
+  std::optional<store::Record> runner_up;  // tune::TuneResult::runner_up
 };
 
 class ScratchTunes {
