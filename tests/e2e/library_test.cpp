@@ -86,7 +86,7 @@ kiln::Options gemm_child_options() {
   return chosen;
 }
 
-const std::string none = "KILN_CUBLASLT_LIBRARY=none";
+const std::string no_library = "KILN_CUBLASLT_LIBRARY=none";
 
 std::string in_child(const TemporaryFolder& folder, const char* policy, const std::string& library) {
   return variable("E2E_OVERLAY", folder / "overlay.kiln") + variable("E2E_POLICY", policy) + library;
@@ -344,8 +344,8 @@ TEST_CASE("where the library is missing the runner-up is a hit, without NVRTC to
   const TemporaryFolder folder;
   tune_in(folder);
   for (const char* policy : {"error", "nearest", "tune"})
-    run_child("child: the runner-up serves", in_child(folder, policy, none));
-  run_child("child: the runner-up serves", in_child(folder, "error", none) + " KILN_NVRTC_LIBRARY=none");
+    run_child("child: the runner-up serves", in_child(folder, policy, no_library));
+  run_child("child: the runner-up serves", in_child(folder, "error", no_library) + " KILN_NVRTC_LIBRARY=none");
 }
 
 TEST_CASE("a runner-up is shipped with its record and its machine code, in each form of a file") {
@@ -354,7 +354,7 @@ TEST_CASE("a runner-up is shipped with its record and its machine code, in each 
   const std::string base = (folder / "base.kiln").string(), text = (folder / "records.jsonl").string();
   const auto serve = [&](const std::string& more) {
     const std::string empty = variable("E2E_OVERLAY", folder / "empty.kiln") + variable("E2E_POLICY", "error");
-    run_child("child: the runner-up serves", empty + none + " " + variable("E2E_BASE", base) + more);
+    run_child("child: the runner-up serves", empty + no_library + " " + variable("E2E_BASE", base) + more);
   };
   SUBCASE("exported") {
     expect(0, "kiln cache export --no-candidates -o " + base + globals(folder));
@@ -374,7 +374,7 @@ TEST_CASE("a runner-up is shipped with its record and its machine code, in each 
     const std::string workload = (folder / "workload.toml").string();
     std::ofstream(workload)
         << "[[workload]]\nop = \"gemm\"\naxes = { m = 64, n = 48, k = 40 }\ntypes = { dtype = \"f32\" }\n";
-    for (const std::string& where : {std::string(), none + " "}) {
+    for (const std::string& where : {std::string(), no_library + " "}) {
       expect(0, where + "kiln prewarm " + workload + " -o " + base + globals(folder));
       serve("KILN_NVRTC_LIBRARY=none");
     }
@@ -389,9 +389,9 @@ TEST_CASE("a record without a runner-up is passed over where the library is miss
   edit_records(folder, [](std::string& line) {
     if (is_runner_up(line)) line.clear();
   });
-  run_child("child: the record is unusable", in_child(folder, "nearest", none));
-  run_child("child: nothing serves", in_child(folder, "error", none));
-  run_child("child: the record is unusable", in_child(folder, "tune", none));
+  run_child("child: the record is unusable", in_child(folder, "nearest", no_library));
+  run_child("child: nothing serves", in_child(folder, "error", no_library));
+  run_child("child: the record is unusable", in_child(folder, "tune", no_library));
 }
 
 TEST_CASE("a runner-up from other sources serves as stale, and has its bucket tuned again") {
@@ -404,10 +404,10 @@ TEST_CASE("a runner-up from other sources serves as stale, and has its bucket tu
   });
   CHECK(contains(expect(0, "kiln explain gemm m=64 n=48 k=40 dtype=f32" + globals(folder)),
                  " us, tuned from other sources"));
-  run_child("child: the runner-up serves", in_child(folder, "error", none) + " E2E_STALE=1 E2E_NO_CODE=1");
+  run_child("child: the runner-up serves", in_child(folder, "error", no_library) + " E2E_STALE=1 E2E_NO_CODE=1");
   const std::string tune = "kiln tune --stale --trials 5" + globals(folder);
   CHECK(contains(expect(0, tune), "1 of 1 records of this device are stale, 1 renewed"));
-  run_child("child: the runner-up serves", in_child(folder, "error", none));
+  run_child("child: the runner-up serves", in_child(folder, "error", no_library));
   CHECK(contains(expect(0, tune), "0 of 1 records of this device are stale"));
 }
 
@@ -421,7 +421,7 @@ TEST_CASE("the command names the library, its version and its algorithm") {
   CHECK(contains(explained, "cublaslt 13.0.0"));
   CHECK(contains(explained, "cublasLtMatmul"));
   CHECK(contains(explained, "a length on the device, and what the library refuses, goes to simt "));
-  const std::string missed = expect(0, none + " kiln explain gemm m=50 n=48 k=40 dtype=f32" + globals(folder));
+  const std::string missed = expect(0, no_library + " kiln explain gemm m=50 n=48 k=40 dtype=f32" + globals(folder));
   CHECK(contains(missed, "the library cublaslt is not here"));
   CHECK(contains(missed, "cublaslt won with "));
   CHECK(contains(missed, "the fastest of the same tune without a library serves"));
