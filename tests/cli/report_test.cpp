@@ -18,7 +18,7 @@ std::string read_file(const std::string& path) {
   return {std::istreambuf_iterator<char>(file), {}};
 }
 
-bool holds(const std::string& text, const std::string& part) { return text.find(part) != std::string::npos; }
+bool has(const std::string& text, const std::string& part) { return text.find(part) != std::string::npos; }
 
 std::size_t count(const std::string& text, const std::string& part) {
   std::size_t times = 0;
@@ -40,19 +40,18 @@ TEST_CASE("a report shows records, curves, candidates, rates, uses, what is stal
   const Command command;
   const std::string page = page_of(command);
   for (const char* section : {"summary", "records", "length", "candidates", "roofline", "attention"})
-    CHECK_MESSAGE(holds(page, "<section id=\"" + std::string(section) + "\""), std::string(section));
-  CHECK(holds(page, "<b>7</b>"));                                      // records
-  CHECK(holds(page, "rows=256: 24.57 µs, default 36.85 µs (1.50×)"));  // a mark of the curve
-  CHECK(holds(page, "1 wrong result"));
-  CHECK(holds(page, "<td>hit: a plan in memory<td class=\"r\">900"));
-  CHECK(holds(page, "the sources have changed"));
-  CHECK(holds(page, "no such op, or device class, here"));
-  CHECK(holds(
+    CHECK_MESSAGE(has(page, "<section id=\"" + std::string(section) + "\""), std::string(section));
+  CHECK(has(page, "<b>7</b>"));                                      // records
+  CHECK(has(page, "rows=256: 24.57 µs, default 36.85 µs (1.50×)"));  // a mark of the curve
+  CHECK(has(page, "1 wrong result"));
+  CHECK(has(page, "<td>hit: a plan in memory<td class=\"r\">900"));
+  CHECK(has(page, "the sources have changed"));
+  CHECK(has(page, "no such op, or device class, here"));
+  CHECK(has(
       page,
       "rows=131072 cols=4096 dtype=bf16 residual=none quantise=none<td class=\"r\">77<td class=\"r\">2"));  // both sizes, one bucket
-  CHECK_FALSE(
-      holds(page, "rows=16 cols=4096 dtype=bf16 residual=none quantise=none<td class=\"r\">500"));  // not missing
-  CHECK(holds(page, "4.3 TB/s DRAM"));
+  CHECK_FALSE(has(page, "rows=16 cols=4096 dtype=bf16 residual=none quantise=none<td class=\"r\">500"));  // not missing
+  CHECK(has(page, "4.3 TB/s DRAM"));
 }
 
 TEST_CASE(
@@ -62,17 +61,17 @@ TEST_CASE(
   CHECK(count(page, "<script") == 1);  // the page's own
   CHECK(count(page, "<img") == 0);
   CHECK(count(page, "&lt;script&gt;window.pwned = true&lt;/script&gt;") > 5);
-  CHECK(holds(page, "default-src 'none'; style-src 'sha256-"));
-  CHECK(holds(page, "script-src 'sha256-"));
-  CHECK_FALSE(holds(page, "unsafe-inline"));
-  CHECK_FALSE(holds(page, " style="));  // the policy would not let it
+  CHECK(has(page, "default-src 'none'; style-src 'sha256-"));
+  CHECK(has(page, "script-src 'sha256-"));
+  CHECK_FALSE(has(page, "unsafe-inline"));
+  CHECK_FALSE(has(page, " style="));  // the policy would not let it
 }
 
 TEST_CASE("a report asks for nothing from outside") {
   const Command command;
   const std::string page = page_of(command);
   for (const char* reference : {"http://", "https://", "src=\"", "@import", "url("})
-    CHECK_MESSAGE(!holds(page, reference), std::string(reference));
+    CHECK_MESSAGE(!has(page, reference), std::string(reference));
 }
 
 TEST_CASE("the same files give the same report, from text as from a .kiln file but for their names") {
@@ -89,20 +88,20 @@ TEST_CASE("the same files give the same report, from text as from a .kiln file b
       command.run("report -o '" + command.path("text.html") + "' --base '" + command.path("base.jsonl") + "'").status ==
       0);
   const std::string text = read_file(command.path("text.html"));
-  CHECK(holds(text, "base.jsonl"));
-  CHECK(holds(text, "rows=256: 24.57 µs, default 36.85 µs"));
+  CHECK(has(text, "base.jsonl"));
+  CHECK(has(text, "rows=256: 24.57 µs, default 36.85 µs"));
 }
 
 TEST_CASE("a report can be of one op or one device class; a device whose roof is not known has none drawn") {
   const Command command;
   const std::string page = page_of(command, std::string("--device-class ") + kiln::testing::h100);
-  CHECK(holds(page, "<b>1</b>"));
-  CHECK(holds(page, "roof is not known to Kiln"));
-  CHECK_FALSE(holds(page, "class=\"roof\""));
-  CHECK(holds(
+  CHECK(has(page, "<b>1</b>"));
+  CHECK(has(page, "roof is not known to Kiln"));
+  CHECK_FALSE(has(page, "class=\"roof\""));
+  CHECK(has(
       page,
       "rows=16 cols=4096 dtype=bf16 residual=none quantise=none<td class=\"r\">500"));  // of this device there is none
-  CHECK_FALSE(holds(page_of(command, "--op rms_norm"), "evil"));
+  CHECK_FALSE(has(page_of(command, "--op rms_norm"), "evil"));
   check_refused(command.run("report -o x.html --op rms_nrom"), 2, "did you mean 'rms_norm'");
   check_refused(command.run("report -o x.html --device-class fast"), 2, "does not parse");
 }
@@ -111,9 +110,9 @@ TEST_CASE("a report of empty files says what there is not") {
   const Command command;
   CHECK(command.run("report -o '" + command.path("page.html") + "'").status == 0);
   const std::string page = read_file(command.path("page.html"));
-  CHECK(holds(page, "There is no record to show"));
-  CHECK(holds(page, "No launches were counted"));
-  CHECK(holds(page, "there is no curve to draw"));
+  CHECK(has(page, "There is no record to show"));
+  CHECK(has(page, "No launches were counted"));
+  CHECK(has(page, "there is no curve to draw"));
 }
 
 TEST_CASE("a report of thousands of records leaves out what would make it unusable, and says so") {
@@ -132,7 +131,7 @@ TEST_CASE("a report of thousands of records leaves out what would make it unusab
       command.run("report -o '" + command.path("page.html") + "' --base '" + command.path("many.kiln") + "'").status ==
       0);
   const std::string page = read_file(command.path("page.html"));
-  CHECK(holds(page, "500 records are left out here"));
+  CHECK(has(page, "500 records are left out here"));
   CHECK(page.size() < 3'000'000);
 }
 
