@@ -108,7 +108,7 @@ TEST_CASE("racing does not leave the lead to those that were timed before the cl
     outlook.expected_ns.push_back(i < 7 ? 1 : i == 7 ? 1.1 : 2);
     outlook.position.push_back({0, i});
   }
-  Surface surface(truth);
+  NoisySurface surface(truth);
   surface.drift = 0.01;
   CHECK(surface.run(*racing(outlook, {})) == 7U);
 }
