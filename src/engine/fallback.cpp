@@ -91,8 +91,8 @@ void OpState::require_tensors(const Problem& problem, const Arguments& arguments
 /// its runner-up's first.
 [[gnu::noinline]] Origin OpState::launch_fallback(const PlanState& refused, jit::CallFrame& frame,
                                                   const Problem& problem, const Arguments& arguments, CUstream stream) {
-  if (const PlanState* other = runner_up(refused, stream)) return launch_plan(*other, problem, arguments, stream);
   require_tensors(problem, arguments);
+  if (const PlanState* other = runner_up(refused, stream)) return launch_plan(*other, problem, arguments, stream);
   frame.tensors = arguments.tensors;  // what was refused may take fewer than what serves
   std::string reasons =
       fmt::format("{} {}: {}", refused.implementation, refused.config, refused.executable.explain(frame, arguments));

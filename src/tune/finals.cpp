@@ -88,9 +88,10 @@ std::optional<Ask> Finals::next() {
 std::optional<std::size_t> Finals::winner(std::span<const int> registers) const {
   std::vector<Finalist> finalists(1);  // choose() wants the baseline first; without samples it is one that failed
   std::vector<std::size_t> indices{0};
+  // Who was eliminated has samples of the first rounds only, which the clock may have favoured: they count where nobody else is left.
+  const bool any_left = std::ranges::any_of(finalists_, [&](std::size_t each) { return scores_.contends(each); });
   for (std::size_t candidate : finalists_) {
-    // Who was eliminated has samples of the first rounds only, which the clock may have favoured.
-    if (!scores_.contends(candidate)) continue;
+    if (any_left && !scores_.contends(candidate)) continue;
     Finalist finalist{scores_.samples(candidate), registers[candidate]};
     if (candidate == 0) {
       finalists.front() = std::move(finalist);

@@ -79,6 +79,7 @@ class Racing final : public Search {
       : scores_(outlook.expected_ns.size()), forecast_(std::move(outlook)), limits_(limits), random_(limits.seed) {}
 
   std::optional<Ask> next() override {
+    pace_.clear();
     if (finals_) return finals_->next();
     if (Ask more{hopeful(), more_rounds}; !std::exchange(heat_, {}).empty() && !more.candidates.empty()) return more;
     settle();
@@ -122,7 +123,6 @@ class Racing final : public Search {
   /// Lets the leader run in the heat, first in each round, so that newcomers are compared with it as the clock is now: a device that
   /// warms up under long kernels would leave the lead to those that came early.
   void pace_with_leader() {
-    pace_.clear();
     pacemaker_ = scores_.leader();
     if (!pacemaker_) return;
     reference_ns_ = scores_.cost(*pacemaker_).median_ns;
@@ -131,7 +131,8 @@ class Racing final : public Search {
   /// Samples of the heat as they would have been when the pacemaker took what the scores say.
   [[nodiscard]] std::vector<double> at_pace(std::span<const double> samples_ns) const {
     std::vector<double> result(samples_ns.begin(), samples_ns.end());
-    for (std::size_t i = 0; i < std::min(result.size(), pace_.size()); ++i) result[i] *= reference_ns_ / pace_[i];
+    for (std::size_t i = 0; i < std::min(result.size(), pace_.size()); ++i)
+      result[i] *= reference_ns_ / std::max(pace_[i], 1.0);
     return result;
   }
 

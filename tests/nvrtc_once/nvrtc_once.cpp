@@ -82,7 +82,8 @@ std::string key_of(const _nvrtcProgram& program, const std::vector<std::string>&
 
 bool may_read_files(const std::vector<std::string>& options) {
   return std::any_of(options.begin(), options.end(), [](const std::string& option) {
-    return option.starts_with("-I") || option.starts_with("--include-path") || option.starts_with("--pre-include");
+    return option.starts_with("-I") || option.starts_with("--include-path") || option.starts_with("--pre-include") ||
+           option.starts_with("-include");
   });
 }
 

@@ -158,7 +158,8 @@ Contender Refinery::default_at(const Problem& problem) const {
   return {usual.implementation, usual.config};
 }
 
-/// Where the config of the part above is not legal, or its library refuses the size, the default serves and is what there is to beat.
+/// Where the config of the part above is not legal, or its library refuses the size, the default is what there is to beat, also where a
+/// runner-up would serve.
 Duel Refinery::duel_at(std::int64_t size, const Contender& tuned, const Contender& upper) const {
   if (Interrupt::requested()) throw Error(ErrorKind::interrupted, "interrupted");
   const Problem problem = with_size(size);
