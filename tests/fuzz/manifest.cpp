@@ -94,7 +94,7 @@ void check_passes(const spec::Op& op, std::span<const spec::Pass> passes, const 
 void check_space(const spec::Op& op, const spec::Implementation& implementation, const spec::Problem& problem) {
   std::size_t raw = 1;
   for (const spec::Parameter& parameter : implementation.parameters) raw *= parameter.values.size();
-  require(raw <= 4'000'000, "a search space is bounded");
+  require(raw <= 16'000'000, "a search space is bounded");
   constexpr std::size_t worth_walking = 4096;  // an input may cost no seconds
   if (raw > worth_walking) return;
   const auto reason = why_not_eligible(op, implementation, problem, device());

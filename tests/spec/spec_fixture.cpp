@@ -2,6 +2,8 @@
 
 #include <doctest/doctest.h>
 
+#include "kiln/error.hpp"
+
 namespace kiln::spec::testing {
 
 Folder scale_folder() {
@@ -65,6 +67,16 @@ std::string replaced(std::string text, std::string_view from, std::string_view t
   REQUIRE(at != std::string::npos);
   REQUIRE(text.find(from, at + 1) == std::string::npos);
   return text.replace(at, from.size(), to);
+}
+
+std::string refusal_of(const Folder& folder) {
+  try {
+    (void)folder.parse();
+  } catch (const Error& error) {
+    CHECK(error.kind() == ErrorKind::bad_manifest);
+    return error.what();
+  }
+  return "accepted";
 }
 
 }  // namespace kiln::spec::testing

@@ -21,16 +21,6 @@ testing::Folder with_terms(const std::string& lines,
   return folder;
 }
 
-std::string refusal_of(const testing::Folder& folder) {
-  try {
-    (void)folder.parse();
-  } catch (const Error& error) {
-    CHECK(error.kind() == ErrorKind::bad_manifest);
-    return error.what();
-  }
-  return "accepted";
-}
-
 /// What the one implementation makes of a config: its kernel's name, then every number that a launch or an estimate takes.
 std::pair<std::string, std::vector<std::int64_t>> meaning(const Op& op, const Problem& problem, const Config& config) {
   const Implementation& implementation = op.implementations.at(0);
@@ -135,7 +125,7 @@ TEST_CASE("a mistake in a term, or by one, is named with it") {
       {"a = 'mode + 0'\nb = 'a == \"plain\"'\n", "in the term 'b': found the word 'plain'"},
   };
   for (const Case& each : cases) {
-    const std::string message = refusal_of(with_terms(each.terms));
+    const std::string message = testing::refusal_of(with_terms(each.terms));
     CAPTURE(message);
     CAPTURE(each.message);
     CHECK(message.find(each.message) != std::string::npos);
@@ -151,7 +141,7 @@ TEST_CASE("a mistake in a term, or by one, is named with it") {
        "found 'part' as an argument by name, expected { value = \"part\", type = \"i32\" }"},
       {{"sm >= 80", "part > 1"}, "in 'requires': found the unknown name 'part'"}};
   for (const auto& [change, wanted] : uses) {
-    const std::string message = refusal_of(with_terms("part = \"ceil_div(rows, 2)\"\n", {change}));
+    const std::string message = testing::refusal_of(with_terms("part = \"ceil_div(rows, 2)\"\n", {change}));
     CAPTURE(message);
     CHECK(message.find(wanted) != std::string::npos);
   }
@@ -161,7 +151,7 @@ TEST_CASE("terms of terms are refused before they take long to compute") {
   std::string doubled = "t0 = \"threads + vector\"\n";
   for (int i = 1; i < 64; ++i)
     doubled += "t" + std::to_string(i) + " = \"t" + std::to_string(i - 1) + " * t" + std::to_string(i - 1) + "\"\n";
-  const std::string message = refusal_of(with_terms(doubled));
+  const std::string message = testing::refusal_of(with_terms(doubled));
   CAPTURE(message);
   CHECK(message.find("in the term 't11': found more than 4096 operations and names, those of terms included") !=
         std::string::npos);
