@@ -2,6 +2,7 @@
 
 #include <algorithm>
 #include <cmath>
+#include <utility>
 
 namespace kiln::tune {
 namespace {
@@ -10,7 +11,7 @@ constexpr double reach = 1.02;  // an interval that begins within this of the le
 constexpr std::size_t most_finalists = 8;
 constexpr std::int64_t burst = 7;  // rounds between two looks; six samples are the fewest with an interval of 95 %
 constexpr std::int64_t most_bursts = 5;
-constexpr double shared_budget_ns = 100e6;  // of all finalists' runs together; long kernels get fewer rounds
+constexpr double shared_budget_ns = 300e6;  // of all finalists' runs together; long kernels get fewer rounds
 
 }  // namespace
 
@@ -20,6 +21,10 @@ void Scoreboard::add(std::size_t candidate, std::span<const double> samples_ns) 
   entry.samples.insert(entry.samples.end(), samples_ns.begin(), samples_ns.end());
   std::vector<double> sorted = entry.samples;
   entry.cost = summarise(sorted);
+}
+
+void Scoreboard::rescale(std::size_t candidate, double factor) {
+  entries_[candidate].cost = times(entries_[candidate].cost, factor);
 }
 
 std::vector<std::size_t> Scoreboard::contenders() const {
@@ -60,7 +65,28 @@ Finals::Finals(Scoreboard& scores) : scores_(scores) {
   for (std::size_t candidate : finalists_) round_ns += scores.cost(candidate).median_ns;
   most_rounds_ =
       std::clamp(static_cast<std::int64_t>(shared_budget_ns / std::max(round_ns, 1.0)), burst + 2, most_bursts * burst);
-  for (std::size_t candidate : finalists_) scores_.forget_samples(candidate);
+  for (std::size_t candidate : finalists_) {
+    before_ns_.push_back(scores_.cost(candidate).median_ns);
+    scores_.forget_samples(candidate);
+  }
+}
+
+void Finals::level() {
+  std::vector<double> slower;
+  for (std::size_t i = 0; i < finalists_.size(); ++i)
+    if (scores_.contends(finalists_[i]) && !scores_.samples(finalists_[i]).empty())
+      slower.push_back(scores_.cost(finalists_[i]).median_ns / before_ns_[i]);
+  if (slower.empty()) return;
+  const double factor = summarise(slower).median_ns;
+  const std::size_t leader = scores_.leader().value();
+  for (std::size_t i = 0; i < scores_.size(); ++i) {
+    if (std::find(finalists_.begin(), finalists_.end(), i) == finalists_.end()) {
+      scores_.rescale(i, factor);
+    } else if (!scores_.contends(i) && !scores_.samples(i).empty()) {
+      const double behind = ratio(scores_.samples(i), scores_.samples(leader)).median_ns;
+      scores_.rescale(i, behind * scores_.cost(leader).median_ns / scores_.cost(i).median_ns);
+    }
+  }
 }
 
 /// Who is slower than the leader beyond the noise is out; the baseline too, since then it has been beaten.
@@ -80,7 +106,10 @@ std::optional<Ask> Finals::next() {
   // The winner's own interval is what the record keeps, so even one that nobody contests is measured to the end of a second burst.
   const std::int64_t wanted = ask.candidates.size() > 1 ? most_rounds_ : std::min(most_rounds_, 2 * burst);
   ask.rounds = std::min(burst, wanted - rounds_);
-  if (ask.candidates.empty() || ask.rounds <= 0) return std::nullopt;
+  if (ask.candidates.empty() || ask.rounds <= 0) {
+    if (!std::exchange(over_, true)) level();
+    return std::nullopt;
+  }
   rounds_ += ask.rounds;
   return ask;
 }

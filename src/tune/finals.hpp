@@ -19,6 +19,8 @@ class Scoreboard {
   void eliminate();
   /// Samples of other conditions, such as an earlier heat, do not enter the comparison that begins now.
   void forget_samples(std::size_t candidate) { entries_[candidate].samples.clear(); }
+  /// What it takes where everything takes `factor` times as long.
+  void rescale(std::size_t candidate, double factor);
 
   [[nodiscard]] std::size_t size() const noexcept { return entries_.size(); }
   [[nodiscard]] bool is_untried(std::size_t candidate) const {
@@ -56,10 +58,14 @@ class Finals {
 
  private:
   void eliminate();
+  /// At the end: what the others took in heats, and who was eliminated in early rounds, as it is beside what those who are left take now.
+  void level();
 
   Scoreboard& scores_;
   std::vector<std::size_t> finalists_;  // eliminated ones too
+  std::vector<double> before_ns_;       // what each took in heats
   std::int64_t rounds_ = 0, most_rounds_ = 0;
+  bool over_ = false;
 };
 
 }  // namespace kiln::tune

@@ -1,5 +1,7 @@
 #include "tune/launch_choice.hpp"
 
+#include <array>
+
 #include "tune/search.hpp"
 
 namespace kiln::tune {
@@ -35,10 +37,10 @@ LaunchChoice choose_launch(Bench& bench, std::size_t first_number, const spec::I
   if (!finalists.front().samples_ns.empty()) choice.chosen = choose(finalists).value_or(0);
   if (choice.chosen != 0) {
     choice.of_usual = ratio(finalists[choice.chosen].samples_ns, finalists.front().samples_ns);
-    const std::size_t number = first_number + choice.chosen;
-    std::vector<Samples> apart = bench.sample({&number, 1}, apart_rounds);
-    if (apart.front().failure.empty())
-      choice.apart = summarise(apart.front().ns);
+    const std::array<std::size_t, 2> both = {first_number, first_number + choice.chosen};
+    const std::vector<Samples> apart = bench.sample(both, apart_rounds);
+    if (apart[0].failure.empty() && apart[1].failure.empty())
+      choice.apart = ratio(apart[1].ns, apart[0].ns);
     else
       choice.chosen = 0;
   }

@@ -17,9 +17,9 @@ struct LaunchTrial {
 struct LaunchChoice {
   std::vector<LaunchTrial> trials;  // the winner as it was searched first
   std::size_t chosen = 0;
-  // Of one that is not the first:
-  Cost of_usual;  // how many times as long as the first it takes in a chain
-  Cost apart;     // of it alone, as candidates are timed
+  // Of one that is not the first, how many times as long as that it takes:
+  Cost of_usual;  // in a chain
+  Cost apart;  // alone, as candidates are timed, and in turns with it, for a chain leaves another clock than it found
 };
 
 /// Verifies each of `launches`, times them in turns in chains and compares them as finals do: the first stays unless another is faster

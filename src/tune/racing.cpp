@@ -153,10 +153,23 @@ class Racing final : public Search {
     const auto leader = scores_.leader();
     if (!leader) return;
     const double best = scores_.cost(*leader).median_ns;
-    idle_ = best < improvement * best_ns_ ? 0 : idle_ + tried_ - settled_;
+    const auto own = best_own();
+    const double best_of_own = own ? scores_.cost(*own).median_ns : std::numeric_limits<double>::infinity();
+    idle_ = best < improvement * best_ns_ || best_of_own < improvement * best_own_ns_ ? 0 : idle_ + tried_ - settled_;
     settled_ = tried_;
     best_ns_ = std::min(best_ns_, best);
+    best_own_ns_ = std::min(best_own_ns_, best_of_own);
     scores_.eliminate();
+  }
+  /// Of those that need no library: where one leads, the fastest of the others becomes its runner-up.
+  [[nodiscard]] std::optional<std::size_t> best_own() const {
+    const std::vector<std::size_t>& libraries = forecast_.outlook().of_libraries;
+    std::optional<std::size_t> best;
+    for (std::size_t i = 0; i < scores_.size(); ++i)
+      if (!scores_.cost(i).failed() && std::find(libraries.begin(), libraries.end(), i) == libraries.end() &&
+          (!best || scores_.cost(i).median_ns < scores_.cost(*best).median_ns))
+        best = i;
+    return best;
   }
 
   [[nodiscard]] std::vector<std::size_t> untried_by_expectation() const {
@@ -205,9 +218,9 @@ class Racing final : public Search {
   }
 
   [[nodiscard]] std::size_t place_of_neighbour(const std::vector<std::size_t>& ranked) const {
-    const auto leader = scores_.leader();
-    for (std::size_t i = 1; leader && i < ranked.size(); ++i)
-      if (forecast_.are_neighbours(ranked[i], *leader)) return i;
+    const auto of = best_own();  // a library's own order tells more of its configs
+    for (std::size_t i = 1; of && i < ranked.size(); ++i)
+      if (forecast_.are_neighbours(ranked[i], *of)) return i;
     return 1;
   }
 
@@ -221,7 +234,7 @@ class Racing final : public Search {
   std::vector<double> pace_;              // its samples of this ask
   bool hurried_ = false;
   std::int64_t heats_ = 0, tried_ = 0, settled_ = 0, idle_ = 0;
-  double best_ns_ = std::numeric_limits<double>::infinity();
+  double best_ns_ = std::numeric_limits<double>::infinity(), best_own_ns_ = std::numeric_limits<double>::infinity();
   std::optional<Finals> finals_;
 };
 

@@ -42,6 +42,13 @@ Cost summarise(std::span<double> samples) {
   return cost;
 }
 
+Cost times(Cost cost, double factor) noexcept {
+  cost.median_ns *= factor;
+  cost.low_ns *= factor;
+  cost.high_ns *= factor;
+  return cost;
+}
+
 Cost ratio(std::span<const double> a, std::span<const double> b) {
   std::vector<double> ratios(std::min(a.size(), b.size()));
   for (std::size_t i = 0; i < ratios.size(); ++i) ratios[i] = a[i] / std::max(b[i], 1.0);

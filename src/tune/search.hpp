@@ -26,6 +26,9 @@ struct Cost {
 /// Conover, Practical Nonparametric Statistics, 3.2). With fewer than six samples the interval is their range. Sorts `samples`.
 Cost summarise(std::span<double> samples);
 
+/// Of what takes `factor` times as long.
+Cost times(Cost cost, double factor) noexcept;
+
 /// How many times as long `a` took as `b`: the median over the rounds that both have, and its interval. Samples of one place were taken
 /// side by side, so that what slowed both, such as a clock, falls out.
 Cost ratio(std::span<const double> a, std::span<const double> b);
@@ -75,13 +78,15 @@ struct Outlook {
   std::vector<double> expected_ns;      // one a candidate; their ratios count, their scale does not
   std::vector<std::size_t> favourites;  // what won in buckets and on devices near this one, nearest first
   std::vector<std::vector<std::int64_t>>
-      position;  // implementation, then the place of each parameter's value in its list
+      position;                           // implementation, then the place of each parameter's value in its list
+  std::vector<std::size_t> of_libraries;  // those that another may have to stand in for
 };
 
 struct RacingLimits {
-  std::int64_t trials = 0;    // candidates brought in at most; 0: no limit
-  std::int64_t patience = 5;  // trials in a row that do not improve on the leader, before it is believed
-  std::uint64_t seed = 1;     // of the draws that look away from what is expected
+  std::int64_t trials = 0;  // candidates brought in at most; 0: no limit
+  /// Trials in a row that improve neither on the leader nor on the best that needs no library, before they are believed.
+  std::int64_t patience = 5;
+  std::uint64_t seed = 1;  // of the draws that look away from what is expected
 };
 /// Successive elimination: candidates enter in the order of what is expected of them, corrected after each heat by what their
 /// neighbours in the space turned out to cost; hopeless ones get a few samples, and those that may win meet in the finals.

@@ -24,7 +24,9 @@ constexpr std::size_t neighbours_asked = 8;  // records whose measurements corre
 constexpr std::size_t favourites_asked = 2;  // of their winners, tried whatever is expected of them
 constexpr double longest_chained_ns = 1e6;   // launches overlap by microseconds
 constexpr std::size_t library_asked = 16;    // configs that a library is asked for
-constexpr std::size_t library_tried = 2;     // of those, its first, whatever is expected of them
+// Trials: estimates do not tell neighbours apart that differ in their bands or clusters.
+constexpr std::int64_t patience = 8;
+constexpr std::size_t library_tried = 2;  // of those, its first, whatever is expected of them
 
 struct Entry {
   const spec::Implementation* implementation;
@@ -141,13 +143,14 @@ class Session {
         if (entries_[i].implementation == winner.implementation &&
             spec::kernel_config(*winner.implementation, entries_[i].config) == winner.config)
           outlook.favourites.push_back(i);
+    for (std::size_t i = 0; i < entries_.size(); ++i)
+      if (entries_[i].implementation->is_library()) outlook.of_libraries.push_back(i);
     // No estimate tells a library's configs apart, but its own order does.
-    for (std::size_t i = 0, tried = 0; i < entries_.size() && tried < library_tried; ++i)
-      if (entries_[i].implementation->is_library()) {
-        outlook.favourites.push_back(i);
-        ++tried;
-      }
-    return racing(std::move(outlook), {.trials = request_.search.trials, .seed = request_.search.seed});
+    for (const std::size_t each :
+         std::span(outlook.of_libraries).first(std::min(outlook.of_libraries.size(), library_tried)))
+      outlook.favourites.push_back(each);
+    return racing(std::move(outlook),
+                  {.trials = request_.search.trials, .patience = patience, .seed = request_.search.seed});
   }
 
   void prepare_bench() {
@@ -263,6 +266,8 @@ class Session {
   }
 
   TuneResult finish() {
+    for (std::size_t i = 0; i < entries_.size(); ++i)  // all by one clock now
+      if (entries_[i].result.verdict == store::Verdict::ok) note_cost(i);
     std::vector<int> registers;
     // A near-tie goes to what every machine has.
     for (const Entry& entry : entries_)
@@ -283,7 +288,7 @@ class Session {
       const Entry launched = launched_best(*own, of_own.cubin);
       if (launched.result.cost_ns > winner.result.cost_ns) {
         result.runner_up = runner_up_record(launched, of_own);
-      } else {  // its best launch, which the finals did not know, makes up for what it was behind
+      } else {  // as fast when it is launched as is best for it
         winner = launched;
         result = {make_record(winner), winner.specialisation, of_own, {}};
       }
@@ -293,19 +298,13 @@ class Session {
     return result;
   }
 
-  /// The fastest that needs no library: of those that came to the finals if there are any, for the others were timed few times, and by
-  /// another clock.
+  /// The fastest that needs no library, also of those that only ran in heats: the baseline comes to the finals however slow it is.
   [[nodiscard]] const Entry* fastest_own() const {
-    constexpr std::int64_t compared = 6;  // samples, of an interval of 95 %
-    const auto precedes = [&](const store::Candidate& a, const store::Candidate& b) {
-      const bool a_compared = a.samples >= compared, b_compared = b.samples >= compared;
-      return a_compared != b_compared ? a_compared : a.cost_ns < b.cost_ns;
-    };
     const Entry* fastest = nullptr;
     for (const Entry& each : entries_) {
       if (each.implementation->is_library() || each.result.verdict != store::Verdict::ok) continue;
       if (!(each.result.cost_ns > 0)) continue;
-      if (fastest == nullptr || precedes(each.result, fastest->result)) fastest = &each;
+      if (fastest == nullptr || each.result.cost_ns < fastest->result.cost_ns) fastest = &each;
     }
     return fastest;
   }
@@ -337,7 +336,7 @@ class Session {
       row.config = spec::to_string(implementation, launches[i]);
       row.verdict = choice.trials[i].entrance.verdict;
       row.reason = choice.trials[i].entrance.reason;
-      set_cost(row, i == choice.chosen ? choice.apart : Cost{0, 0, 0, 0});
+      set_cost(row, i == choice.chosen ? times(choice.apart, winner.result.cost_ns) : Cost{0, 0, 0, 0});
       launches_.push_back(std::move(row));
     }
     if (choice.chosen == 0) return winner;

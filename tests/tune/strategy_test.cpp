@@ -113,6 +113,27 @@ TEST_CASE("racing does not leave the lead to those that were timed before the cl
   CHECK(surface.run(*racing(outlook, {})) == 7U);
 }
 
+TEST_CASE("what only ran in heats is told by the clock of the finals, beside which it would look fast") {
+  Outlook outlook;
+  std::vector<double> truth;
+  for (int i = 0; i < 24; ++i) {
+    truth.push_back(i == 5 ? 0.8e5 : 1e5 + 1e3 * i);
+    outlook.expected_ns.push_back(1 + 0.01 * i);
+    outlook.position.push_back({0, i});
+  }
+  NoisySurface surface(truth);
+  surface.drift = 0.01;
+  const auto search = racing(outlook, {});
+  CHECK(surface.run(*search) == 5U);
+  std::size_t told = 0;
+  for (std::size_t i = 0; i < truth.size(); ++i) {
+    if (search->cost(i).failed()) continue;
+    ++told;
+    CHECK(search->cost(i).median_ns / search->cost(5).median_ns == doctest::Approx(truth[i] / truth[5]).epsilon(0.1));
+  }
+  CHECK(told > 5);
+}
+
 TEST_CASE("a rejected candidate never wins, nor does anything when all are rejected") {
   NoisySurface surface({1e5, 5e4, 6e4});
   surface.failing = {1};
