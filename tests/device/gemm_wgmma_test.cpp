@@ -233,6 +233,30 @@ TEST_CASE("the blocks of gemm_wgmma's clusters load for each other, along m and 
   }
   CHECK(error_in<Layout::nn, Shape{.tile_m = 64, .tile_n = 64, .stages = 3, .cluster_m = 2, .pingpong = true}>(
             {.m = 330, .n = 150, .k = 200, .seed = 5}) == 0);
+  // Four of them; the last rows' cluster has one block with rows.
+  CHECK(error_in<Layout::nt, Shape{.tile_m = 64, .tile_n = 32, .stages = 3, .cluster_m = 4}>(
+            {.m = 270, .n = 50, .k = 200, .seed = 6}) == 0);
+  CHECK(error_in<Layout::nt, Shape{.tile_m = 32, .tile_n = 64, .stages = 3, .cluster_n = 4, .swap = true}>(
+            {.m = 30, .n = 500, .k = 200, .seed = 7}) == 0);
+}
+
+TEST_CASE("three of gemm_wgmma's consumers share a tile of 192") {
+  for (const std::uint32_t seed : {0u, 1u, 2u}) {
+    CAPTURE(seed);
+    CHECK(error_in<Layout::nt, Shape{192, 64, 3}>({.m = 250, .n = 150, .k = 328, .seed = seed}) == 0);
+    CHECK(error_in<Layout::nt, Shape{.tile_m = 32, .tile_n = 192, .stages = 3, .swap = true}>(
+              {.m = 29, .n = 330, .k = 130, .seed = seed}) == 0);
+  }
+  // Wider than what one instruction takes beside three others' registers.
+  CHECK(error_in<Layout::nt, Shape{192, 256, 2}>({.m = 193, .n = 300, .k = 130, .clusters = 1, .seed = 3}) == 0);
+  CHECK(error_in<Layout::nt, Shape{192, 208, 2}, f16>({.m = 191, .n = 230, .k = 70, .clusters = 1, .seed = 4}) == 0);
+  CHECK(error_in<Layout::nt, Shape{.tile_m = 192, .tile_n = 64, .stages = 3, .cluster_n = 2}>(
+            {.m = 250, .n = 250, .k = 200, .seed = 5}) == 0);
+  CHECK(error_in<Layout::nt, Shape{.tile_m = 192, .tile_n = 64, .stages = 3, .tail = true}>(
+            {.m = 260, .n = 100, .k = 1600, .clusters = 3, .seed = 6}) == 0);
+  using Added = Relu<float, Scaling::none, Residual::add, Accumulate::yes>;
+  CHECK(error_of<bf16, bf16, Added, Layout::nt, Shape{.tile_m = 192, .tile_n = 64, .stages = 2, .store = 4}>(
+            {.m = 200, .n = 101, .k = 72, .length = 197, .seed = 7}) == 0);
 }
 
 TEST_CASE("gemm_wgmma gives few rows to the side of wgmma that may be short") {
@@ -364,6 +388,26 @@ TEST_CASE("gemm_wgmma multiplies 8-bit floats, each 128 of k summed afresh and s
             flat) == 0);
   CHECK(error_in_8_bits<Scaling::block, Shape{.tile_m = 8, .tile_n = 64, .stages = 3, .swap = true, .splits = 2}>(
             flat) == 0);
+}
+
+template <Scaling scaling, Shape shape>
+double largest_error_over_stages() {
+  double largest = 0;
+  for (const std::int64_t k : {100, 256, 300, 512, 600})  // one to five stages
+    largest = std::max(largest, error_in_8_bits<scaling, shape>(
+                                    {.m = 70, .n = 140, .k = k, .clusters = 1, .seed = static_cast<std::uint32_t>(k)}));
+  return largest;
+}
+
+TEST_CASE("gemm_wgmma adds a sum of 8-bit products while the next ones are under way, be the stages even or odd") {
+  CHECK(largest_error_over_stages<Scaling::block, Shape{64, 64, 3}>() == 0);  // a product for a stage
+  CHECK(largest_error_over_stages<Scaling::block, Shape{128, 128, 2}>() == 0);
+  CHECK(largest_error_over_stages<Scaling::row, Shape{128, 160, 2}>() == 0);    // two, by halves
+  CHECK(largest_error_over_stages<Scaling::row, Shape{256, 64, 2}>() == 0);     // two, of 64 rows
+  CHECK(largest_error_over_stages<Scaling::block, Shape{192, 128, 2}>() == 0);  // no room for a second
+  CHECK(largest_error_over_stages<Scaling::none, Shape{256, 128, 2}>() == 0);
+  // A consumer without rows.
+  CHECK(error_in_8_bits<Scaling::row, Shape{128, 64, 3}>({.m = 60, .n = 70, .k = 300, .seed = 1}) == 0);
 }
 
 // Of bf16, equal parts have 8 stages of 64 at least, and 16 are saved.

@@ -168,11 +168,11 @@ __device__ __forceinline__ void produce(const tensor_map* x_map, const tensor_ma
   }
 }
 
-/// Whose turn it is to multiply, in ping-pong: consumers 0 and 1 alternate, by barriers 3 and 4, so that one stores
+/// Whose turn it is to multiply, in ping-pong: consumers 0 and 1 alternate, by barriers 4 and 5, so that one stores
 /// while the other has the tensor cores to itself.
 template <typename Tiles>
 struct Turns {
-  static constexpr int first_barrier = 3, threads = 2 * warpgroup;
+  static constexpr int first_barrier = 4, threads = 2 * warpgroup;
 
   /// Before a tile; the block's first waits for nobody.
   static __device__ __forceinline__ void take(int consumer, bool first_of_block) {
@@ -250,14 +250,15 @@ __device__ __forceinline__ void consume(const Ring<Tiles>& ring, const Schedule&
   }
 }
 
-/// Registers: 168 a thread where the block has three warpgroups, of which the producer's needs few.
+/// Registers: 168 a thread where the block has three warpgroups and 128 where it has four; the producer's needs few.
 template <typename Tiles>
 __device__ __forceinline__ void take_registers(bool produces) {
-  if constexpr (Tiles::consumers == 2) {
+  constexpr int of_producer = Tiles::consumers == 3 ? 32 : 24, of_consumer = Tiles::consumers == 3 ? 160 : 240;
+  if constexpr (Tiles::consumers >= 2) {
     if (produces) {
-      setmaxnreg_dec<24>();
+      setmaxnreg_dec<of_producer>();
     } else {
-      setmaxnreg_inc<240>();
+      setmaxnreg_inc<of_consumer>();
     }
   }
 }

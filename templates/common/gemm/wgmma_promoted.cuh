@@ -1,6 +1,6 @@
 // The main loop for 8-bit floats. Tensor cores keep few places of a sum of theirs, so each stage (128 of k) is summed
-// afresh and then added in f32, times the scales of its block where there are such. While one consumer adds, the other
-// multiplies.
+// afresh and then added in f32, times the scales of its block where there are such. Meanwhile the next products are under
+// way, where registers allow it.
 #pragma once
 
 #include "common/gemm/wgmma_tile.cuh"
@@ -68,42 +68,180 @@ struct StageScales {
   }
 };
 
+/// How the products of a stage are cut into units, each summed in registers of its own and then added: 64 rows of a by
+/// all of b, or by half of it. Where a thread has room for two units, one is added while the next is multiplied.
+template <typename Tiles>
+struct PromotedUnits {
+  static constexpr int extent = Tiles::B::extent;
+  static constexpr int room = (Tiles::consumers == 3 ? 128 : 216) - Tiles::row_blocks * extent / 2;  // registers
+  static constexpr int halves = room < extent && extent >= 160 && extent % 32 == 0 ? 2 : 1;
+  static constexpr int width = extent / halves, count = Tiles::row_blocks * halves;  // of a stage
+  static constexpr bool ahead = room >= width && count <= 2;
+  using Products = float[width / 2];
+
+  static __device__ __forceinline__ void start(Products& products, const StageOperands<Tiles>& stage, int unit) {
+    wgmma_fence();
+#pragma unroll
+    for (int step = 0; step < Tiles::k_steps; ++step)
+      stage.template multiply_by<width>(products, unit / halves, step, step > 0, unit % halves * width);
+    wgmma_commit_group();
+  }
+  template <typename Factors>
+  static __device__ __forceinline__ void add(WgmmaSums<Tiles>& sums, Products& products, const Factors& factors,
+                                             int unit) {
+    const int i = unit / halves, first = unit % halves * (width / 2);
+    hold(products);
+#pragma unroll
+    for (int j = 0; j < width / 2; ++j)
+      sums[i][first + j] = fmaf(products[j], factors.of(i, first + j), sums[i][first + j]);
+  }
+};
+
+/// Waits for the stage where `at` stands.
+template <typename Tiles>
+__device__ __forceinline__ StageOperands<Tiles> next_stage(const Ring<Tiles>& ring,
+                                                           const RingPosition<Tiles::stages>& at,
+                                                           const StageOperands<Tiles>& operands) {
+  mbarrier_wait(ring.full(at.slot), at.parity);
+  return operands.at(at.slot);
+}
+
+/// promote_products for a stage of two units: the second of a stage is under way while the first is added, and the
+/// first of the next while the second is.
+template <typename Tiles, typename Scales>
+__device__ __forceinline__ void promote_pairs(WgmmaSums<Tiles>& sums, const Ring<Tiles>& ring,
+                                              RingPosition<Tiles::stages>& at, const StageOperands<Tiles>& operands,
+                                              int first_k, int k_tiles, const Scales& scales) {
+  using Units = PromotedUnits<Tiles>;
+  typename Units::Products first, second;
+  auto factors = scales.load(first_k);
+  StageOperands<Tiles> stage = next_stage(ring, at, operands);
+  Units::start(first, stage, 0);
+  int tile = 1;
+#pragma unroll 1
+  for (; tile < k_tiles; ++tile) {
+    const auto next = scales.load(first_k + tile);
+    const int held = at.slot;
+    Units::start(second, stage, 1);
+    wgmma_wait_group<1>();
+    Units::add(sums, first, factors, 0);
+    at.advance();
+    stage = next_stage(ring, at, operands);
+    Units::start(first, stage, 0);
+    wgmma_wait_group<1>();
+    ring.release(held);
+    Units::add(sums, second, factors, 1);
+    factors = next;
+  }
+  if (tile == k_tiles) {  // always: ptxas keeps products under way only where it cannot join this end with the loop
+    Units::start(second, stage, 1);
+    wgmma_wait_group<1>();
+    Units::add(sums, first, factors, 0);
+    wgmma_wait_group<0>();
+    ring.release(at.slot);
+    at.advance();
+    Units::add(sums, second, factors, 1);
+  } else {
+    wgmma_wait_group<0>();
+    Units::add(sums, first, factors, 0);
+  }
+}
+
+/// promote_products for a stage of one unit: that of the next stage is under way while one is added.
+template <typename Tiles, typename Scales>
+__device__ __forceinline__ void promote_in_turns(WgmmaSums<Tiles>& sums, const Ring<Tiles>& ring,
+                                                 RingPosition<Tiles::stages>& at, const StageOperands<Tiles>& operands,
+                                                 int first_k, int k_tiles, const Scales& scales) {
+  using Units = PromotedUnits<Tiles>;
+  typename Units::Products even, odd;
+  auto even_factors = scales.load(first_k);
+  int even_slot = at.slot;
+  Units::start(even, next_stage(ring, at, operands), 0);
+  at.advance();
+  int tile = 1;  // that comes next
+#pragma unroll 1
+  for (; tile + 1 < k_tiles; tile += 2) {
+    const auto odd_factors = scales.load(first_k + tile);
+    const int odd_slot = at.slot;
+    Units::start(odd, next_stage(ring, at, operands), 0);
+    at.advance();
+    wgmma_wait_group<1>();
+    ring.release(even_slot);
+    Units::add(sums, even, even_factors, 0);
+    even_factors = scales.load(first_k + tile + 1);
+    even_slot = at.slot;
+    Units::start(even, next_stage(ring, at, operands), 0);
+    at.advance();
+    wgmma_wait_group<1>();
+    ring.release(odd_slot);
+    Units::add(sums, odd, odd_factors, 0);
+  }
+  if (tile < k_tiles) {
+    const auto odd_factors = scales.load(first_k + tile);
+    const int odd_slot = at.slot;
+    Units::start(odd, next_stage(ring, at, operands), 0);
+    at.advance();
+    wgmma_wait_group<1>();
+    ring.release(even_slot);
+    Units::add(sums, even, even_factors, 0);
+    wgmma_wait_group<0>();
+    ring.release(odd_slot);
+    Units::add(sums, odd, odd_factors, 0);
+  } else {
+    wgmma_wait_group<0>();
+    ring.release(even_slot);
+    Units::add(sums, even, even_factors, 0);
+  }
+}
+
+/// promote_products where there is no room for a second unit: the other consumers multiply while this one adds.
+template <typename Tiles, typename Scales>
+__device__ __forceinline__ void promote_each(WgmmaSums<Tiles>& sums, const Ring<Tiles>& ring,
+                                             RingPosition<Tiles::stages>& at, const StageOperands<Tiles>& operands,
+                                             int first_k, int k_tiles, int filled, const Scales& scales) {
+  using Units = PromotedUnits<Tiles>;
+  auto factors = scales.load(first_k);
+#pragma unroll 1
+  for (int tile = 0; tile < k_tiles; ++tile, at.advance()) {
+    const auto next = scales.load(first_k + min(tile + 1, k_tiles - 1));
+    const StageOperands<Tiles> stage = next_stage(ring, at, operands);
+#pragma unroll
+    for (int unit = 0; unit < Units::count; ++unit) {
+      if (unit / Units::halves >= filled) break;
+      typename Units::Products products;
+      Units::start(products, stage, unit);
+      wgmma_wait_group<0>();
+      if (unit == min(filled, Tiles::row_blocks) * Units::halves - 1) ring.release(at.slot);
+      Units::add(sums, products, factors, unit);
+    }
+    factors = next;
+  }
+}
+
 /// The products of stages `first_k` and on, `k_tiles` of them, times `scales`, of the first `filled` 64-row products as
 /// start_filled_products says. All are done when it returns.
 template <typename Tiles, typename Scales>
 __device__ __forceinline__ void promote_products(WgmmaSums<Tiles>& sums, const Ring<Tiles>& ring,
                                                  RingPosition<Tiles::stages>& at, const StageOperands<Tiles>& operands,
                                                  int first_k, int k_tiles, int filled, const Scales& scales) {
+  using Units = PromotedUnits<Tiles>;
 #pragma unroll
   for (int i = 0; i < Tiles::row_blocks; ++i) {
 #pragma unroll
     for (int j = 0; j < Tiles::B::extent / 2; ++j) sums[i][j] = 0.0f;
   }
-  auto factors = scales.load(first_k);
-#pragma unroll 1
-  for (int tile = 0; tile < k_tiles; ++tile, at.advance()) {
-    const auto next = scales.load(first_k + min(tile + 1, k_tiles - 1));
-    mbarrier_wait(ring.full(at.slot), at.parity);
-    const StageOperands<Tiles> stage = operands.at(at.slot);
-#pragma unroll
-    for (int i = 0; i < Tiles::row_blocks; ++i) {
-      if (i >= filled) break;
-      float products[Tiles::B::extent / 2];
-      wgmma_fence();
-#pragma unroll
-      for (int step = 0; step < Tiles::k_steps; ++step) stage.multiply(products, i, step, step > 0);
-      wgmma_commit_group();
-      wgmma_wait_group<0>();
-      hold(products);
-      if (i == min(filled, Tiles::row_blocks) - 1) ring.release(at.slot);
-#pragma unroll
-      for (int j = 0; j < Tiles::B::extent / 2; ++j) sums[i][j] = fmaf(products[j], factors.of(i, j), sums[i][j]);
-    }
-    if (filled <= 0) {
+  if (filled <= 0) {
+    for (int tile = 0; tile < k_tiles; ++tile, at.advance()) {
+      mbarrier_wait(ring.full(at.slot), at.parity);
       __syncwarp();  // all lanes have seen the stage before one gives it back
       ring.release(at.slot);
     }
-    factors = next;
+  } else if constexpr (Units::ahead && Units::count == 2) {
+    promote_pairs<Tiles>(sums, ring, at, operands, first_k, k_tiles, scales);
+  } else if constexpr (Units::ahead) {
+    promote_in_turns<Tiles>(sums, ring, at, operands, first_k, k_tiles, scales);
+  } else {
+    promote_each<Tiles>(sums, ring, at, operands, first_k, k_tiles, filled, scales);
   }
 }
 

@@ -115,11 +115,14 @@ struct WgmmaTiling {
   static constexpr int k_steps = span / 32;
   static constexpr int stage_bytes = X::bytes + W::bytes;
 
-  static constexpr int consumers = pingpong || A::extent > wgmma_rows ? 2 : 1;
+  static constexpr int consumers = pingpong ? 2 : A::extent == 3 * wgmma_rows ? 3 : A::extent > wgmma_rows ? 2 : 1;
   static constexpr int threads = warpgroup * (1 + consumers);
   /// 64-row products of one warpgroup.
   static constexpr int row_blocks = A::extent / wgmma_rows / (pingpong ? 1 : consumers);
   static_assert(row_blocks >= 1);
+  /// Of b, what one instruction takes at most: ptxas wants its sums to fit the registers that a thread has of 65,536
+  /// before they are moved (C7602).
+  static constexpr int widest = consumers == 3 ? 192 : 256;
 };
 
 /// Of the consuming warpgroup: thread t holds of each 64-row product what common/wgmma.cuh says.
@@ -199,9 +202,21 @@ struct StageOperands {
   /// The product of 64 of the rows, from row_block * 64 on, by all of b, at `step` of k.
   __device__ __forceinline__ void multiply(float (&sums)[B::extent / 2], int row_block, int step,
                                            bool accumulates) const {
-    wgmma<typename A::T, typename B::T, B::extent, A::lies, B::lies>(
+    if constexpr (B::extent <= Tiles::widest) {
+      multiply_by<B::extent>(sums, row_block, step, accumulates, 0);
+    } else {
+      constexpr int first = (B::extent / 2 + 15) / 16 * 16, second = B::extent - first;
+      multiply_by<first>(reinterpret_cast<float(&)[first / 2]>(sums), row_block, step, accumulates, 0);
+      multiply_by<second>(reinterpret_cast<float(&)[second / 2]>(sums[first / 2]), row_block, step, accumulates, first);
+    }
+  }
+  /// By `width` of b from first_b on.
+  template <int width>
+  __device__ __forceinline__ void multiply_by(float (&sums)[width / 2], int row_block, int step, bool accumulates,
+                                              int first_b) const {
+    wgmma<typename A::T, typename B::T, width, A::lies, B::lies>(
         sums, wgmma_descriptor_at(a, A::offset(row_block * wgmma_rows, step)),
-        wgmma_descriptor_at(b, B::offset(0, step)), accumulates);
+        wgmma_descriptor_at(b, B::offset(first_b, step)), accumulates);
   }
 };
 
