@@ -1,12 +1,12 @@
 // Matrix products of real models: Kiln's plan, the best of Kiln's own kernels, and cuBLASLt, in turns on the same tensors.
 //
 //   bench_gemm [--base FILE]... [--overlay FILE] [--own-overlay FILE] [--without NAME]... [--algorithms N] [--fast-accumulation]
-//              [--own-alone] [--refine] --problems FILE [name=value...]
+//              [--own-alone] [--refine] [--splits N] --problems FILE [name=value...]
 //
 // FILE holds "gemm m=M n=N k=K # name" a line; the words that follow (dtype=f16) go for all of them. What no file has a record of is tuned
 // on the way. Where the record names an implementation that --without leaves out (cublaslt, unless it is said), Kiln's own kernels are tuned
-// without it, into --own-overlay; --own-alone: that alone is tuned, and is what Kiln launches. --refine: as kiln tune has it, before anything
-// is timed. The library gets 32 MiB of workspace and is asked for N algorithms (32): each is verified and timed, and the
+// without it, into --own-overlay; --own-alone: that alone is tuned, and is what Kiln launches. --refine and --splits: as kiln tune has them,
+// before anything is timed. The library gets 32 MiB of workspace and is asked for N algorithms (32): each is verified and timed, and the
 // fastest of those that come out right go on to the comparison, with the one that its heuristic puts first.
 //
 // Every result is compared with the op's reference in f64, element by element, before it is timed: with L2 flushed, forwards and backwards in
@@ -53,8 +53,8 @@ class Bench {
         op_(engine_.op("gemm")),
         context_(settings.options.device),
         scope_(context_),
-        restricted_(own_options(settings), "gemm", settings.left_out, settings.refine),
-        whole_(settings.options, "gemm", {}, settings.refine),
+        restricted_(own_options(settings), "gemm", settings.left_out, settings.splits),
+        whole_(settings.options, "gemm", {}, settings.splits),
         layers_({.overlay = settings.options.overlay.value_or(kiln::store::default_overlay()),
                  .bases = settings.options.bases}),
         cubins_(layers_, pool_),
@@ -108,7 +108,7 @@ class Bench {
   Contender plan(VerificationCase& tensors, Json& line) {
     const kiln::Stats before = engine_.stats();
     const auto begun = std::chrono::steady_clock::now();
-    const bool tuned = settings_.refine && whole_.make_ready(tensors.problem());
+    const bool tuned = settings_.splits > 0 && whole_.make_ready(tensors.problem());
     (void)op_.plan(tensors.problem(), stream_.handle());
     const kiln::Stats after = engine_.stats();
     put_ready(line, after.tunes - before.tunes + (tuned ? 1 : 0), after.compiles - before.compiles, begun);

@@ -19,8 +19,11 @@ kiln::spec::Op without(kiln::spec::Op op, std::span<const std::string> left_out)
 }  // namespace
 
 RestrictedOp::RestrictedOp(const kiln::Options& options, std::string_view op, std::span<const std::string> left_out,
-                           bool refines)
-    : state_(options), refines_(refines), op_(without(kiln::cli::find_op(state_.ops.all(), op), left_out)) {}
+                           int splits)
+    : state_(options),
+      splits_(splits),
+      is_restricted_(!left_out.empty()),
+      op_(without(kiln::cli::find_op(state_.ops.all(), op), left_out)) {}
 
 kiln::engine::Lookup RestrictedOp::look_up(const kiln::Problem& problem) {
   return kiln::engine::look_up(op_, problem, state_.context.info().facts, state_.options.regime, state_.layers, false);
@@ -44,8 +47,11 @@ bool RestrictedOp::make_ready(const kiln::Problem& problem) {
   const kiln::engine::Lookup found = look_up(problem);
   if (!found.is_hit()) tune(found);
   // A length at its bucket's end is served by the bucket's own config, whatever the lower ones are served by.
-  if (refines_ && !(problem == found.bucket))
-    kiln::cli::bench::Refinery(state_, {&op_, found.bucket}, {}).run([](const std::string&) {});
+  if (splits_ > 0 && !(problem == found.bucket)) {
+    kiln::cli::bench::RefineChoice choice{.most_parts = splits_};
+    if (is_restricted_) choice.lowest = problem.axes[kiln::spec::refined_axis(op_).value()];
+    kiln::cli::bench::Refinery(state_, {&op_, found.bucket}, choice).run([](const std::string&) {});
+  }
   return !found.is_hit();
 }
 

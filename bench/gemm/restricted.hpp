@@ -23,8 +23,8 @@ struct RestrictedPlan {
 class RestrictedOp {
  public:
   /// `options.overlay` keeps what is tuned, and must be another file than that of the whole op: one key, two answers.
-  /// `refines`: a bucket's quarters are tuned too and split off where that pays, as kiln tune --refine does.
-  RestrictedOp(const kiln::Options& options, std::string_view op, std::span<const std::string> without, bool refines);
+  /// `splits`: so many lower sizes of a bucket are tuned too and split off where that pays, as kiln tune --refine does.
+  RestrictedOp(const kiln::Options& options, std::string_view op, std::span<const std::string> without, int splits);
   /// By the record of its file, tuned first where there is none. The context must be current. Throws as tune::tune_bucket does.
   RestrictedPlan plan(const kiln::Problem& problem);
   /// Tunes where there is no record. Whether there was none.
@@ -34,7 +34,8 @@ class RestrictedOp {
   kiln::engine::Lookup look_up(const kiln::Problem& problem);
   void tune(const kiln::engine::Lookup& missed);
   kiln::engine::State state_;
-  bool refines_;
+  int splits_;
+  bool is_restricted_;  // its file is of no use to others, so it need not hold what nobody asks for
   kiln::spec::Op op_;
 };
 

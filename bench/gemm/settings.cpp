@@ -6,6 +6,7 @@
 #include <fstream>
 #include <sstream>
 
+#include "cli/bench/refinery.hpp"
 #include "kiln/error.hpp"
 
 namespace bench {
@@ -41,7 +42,7 @@ GemmSettings parse_gemm_settings(int argc, char** argv) {
     } else if (word == "--own-alone") {
       settings.own_alone = true;
     } else if (word == "--refine") {
-      settings.refine = true;
+      if (settings.splits == 0) settings.splits = kiln::cli::bench::RefineChoice().most_parts;
     } else if (!word.starts_with("--")) {
       settings.words.push_back(word);
     } else if (++i == argc) {
@@ -54,6 +55,8 @@ GemmSettings parse_gemm_settings(int argc, char** argv) {
       settings.own_overlay = argv[i];
     } else if (word == "--without") {
       settings.left_out.emplace_back(argv[i]);
+    } else if (word == "--splits") {
+      settings.splits = std::stoi(argv[i]);
     } else if (word == "--algorithms") {
       settings.algorithms = std::stoi(argv[i]);
     } else if (word == "--problems") {

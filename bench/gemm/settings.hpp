@@ -23,7 +23,7 @@ struct GemmSettings {
   int algorithms = 32;
   bool fast_accumulation = false;
   bool own_alone = false;  // the plan is that of Kiln's own kernels, and the whole op is not tuned
-  bool refine = false;
+  int splits = 0;          // of a bucket, as kiln tune --refine --splits has it; 0: none is refined
 };
 
 /// Throws Error(bad_input) for a word that is unknown or lacks its value, Error(io) for a file that cannot be read.

@@ -61,7 +61,8 @@ RefinedBucket Refinery::run(const std::function<void(const std::string&)>& say) 
   if (!lookup.refinements.empty() && !is_unfinished(lookup.refinements)) return found(lookup.refinements);
   store::Record whole = lookup.record->value;
   own_ = tunes_.contender(whole.implementation, whole.config);
-  const auto cuts = cuts_of(low_, bucket.axes[axis_index_], axis_.multiple_of, choice_.most_parts);
+  auto cuts = cuts_of(low_, bucket.axes[axis_index_], axis_.multiple_of, choice_.most_parts);
+  std::erase_if(cuts, [&](std::int64_t cut) { return cut < choice_.lowest; });
   const Splitting splitting = try_cuts(cuts, say);
   const std::vector<tune::LowerPart> parts = take(splitting, whole);
   if (parts.empty() && splitting.ended_by) std::rethrow_exception(splitting.ended_by);
@@ -129,7 +130,9 @@ RefinedBucket Refinery::found(std::span<const tune::Refinement> stored) {
 }
 
 std::string Refinery::why_whole(const Splitting& splitting) const {
-  if (splitting.tried.empty()) return "it has one size only";
+  if (splitting.tried.empty())
+    return choice_.lowest > low_ ? fmt::format("it was not to be cut below {}={}", axis_.name, choice_.lowest)
+                                 : "it has one size only";
   std::string sizes;
   const Tried* best = nullptr;
   for (const Tried& tried : splitting.tried) {

@@ -36,6 +36,7 @@ struct RefinedBucket {
 struct RefineChoice {
   double threshold = 0.03;  // how much faster a part's config must be than that of the part above
   int most_parts = 3;       // that are split off a bucket, at least 1
+  std::int64_t lowest = 0;  // size that is of interest: no part that ends below it is sought
 };
 
 /// One bucket that has a record. The context must be current.
