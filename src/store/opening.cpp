@@ -183,6 +183,15 @@ fs::path with_suffix(const fs::path& path, std::string_view suffix) {
   return longer;
 }
 
+/// Whether the file system of the folder takes the names of what is missing below it, the longest that is made on the way too.
+bool takes_names(const fs::path& folder, const fs::path& file) {
+  const long longest = pathconf(folder.c_str(), _PC_NAME_MAX);
+  const auto missing = with_suffix(file, ".new-journal").lexically_relative(folder);
+  return longest < 0 || std::ranges::all_of(missing, [&](const fs::path& name) {
+           return name.native().size() <= static_cast<std::size_t>(longest);
+         });
+}
+
 }  // namespace
 
 Error to_error(const fs::path& path, std::string_view doing, const SqliteFailure& failure) {
@@ -262,6 +271,8 @@ void check_can_be_made(const fs::path& path) {
   struct stat status {};
   if (stat(nearest.c_str(), &status) == 0 && !S_ISDIR(status.st_mode))
     errno = ENOTDIR;
+  else if (!takes_names(nearest, path))
+    errno = ENAMETOOLONG;
   else if (faccessat(AT_FDCWD, nearest.c_str(), W_OK | X_OK, AT_EACCESS) == 0)
     return;
   const bool refused = errno == EACCES || errno == EROFS || errno == EPERM;

@@ -127,10 +127,12 @@ TEST_CASE("fault 28: an odd file name is the name of a file, whatever it looks l
 
 TEST_CASE("fault 28: a path that can be no file's leaves memory and one warning; the command refuses it") {
   const Machine machine;
+  const TemporaryFolder folder;
   std::int64_t cases = 0;
   for (const std::string& path :
        {"/tmp/with\0nul.kiln"s, "/"s + std::string(5000, 'a'), std::string(1 << 20, 'b'), "/tmp/"s, "/dev/null"s,
-        "/proc/self/mem"s, "/nonexistent\n/x/../y"s + std::string(300, 'c')}) {
+        "/proc/self/mem"s, (folder / "none\n/x/../y").string() + std::string(300, 'c'),
+        (folder / "none" / std::string(250, 'd')).string()}) {
     CAPTURE(path.substr(0, 60));
     const Engine engine(e2e::options(path, MissPolicy::nearest));
     CHECK(engine.warnings().size() == 1);
@@ -141,6 +143,7 @@ TEST_CASE("fault 28: a path that can be no file's leaves memory and one warning;
     CHECK(Engine(based).warnings().size() == 1);
     ++cases;
   }
+  CHECK(fs::is_empty(folder / ""));
   const std::string longest = "/" + std::string(5000, 'a');
   for (const std::string& words : {"--base " + longest + " explain scale rows=64 cols=128", "cache ls " + longest,
                                    "--templates " + longest + " ops", "replay " + longest, "prewarm " + longest}) {
