@@ -4,6 +4,7 @@
 #include <algorithm>
 #include <functional>
 
+#include "faults/sanitizer.hpp"
 #include "faults/store/samples.hpp"
 #include "faults/tally.hpp"
 #include "store/opening.hpp"
@@ -84,14 +85,8 @@ std::int64_t peak_bytes() {
   return std::int64_t{usage.ru_maxrss} * 1024;
 }
 
-#if defined(__SANITIZE_ADDRESS__)
-constexpr bool keeps_what_is_freed = true;
-#elif defined(__has_feature)
-constexpr bool keeps_what_is_freed = __has_feature(address_sanitizer);
-#else
-constexpr bool keeps_what_is_freed = false;
-#endif
-constexpr std::int64_t bound = std::int64_t{keeps_what_is_freed ? 512 : 96} << 20;  // less than any of them would take
+// Less than any of them would take. AddressSanitizer keeps what is freed.
+constexpr std::int64_t bound = std::int64_t{faults::address_sanitizer ? 512 : 96} << 20;
 
 TEST_CASE(
     "fault 33: a compression bomb, and a size that does not fit, are misses under a right digest, in bounded memory") {

@@ -1,0 +1,14 @@
+// What tests must know of the sanitizer that they are built with.
+#pragma once
+
+namespace kiln::faults {
+
+#if defined(__SANITIZE_ADDRESS__)
+constexpr bool address_sanitizer = true;
+#elif defined(__has_feature)
+constexpr bool address_sanitizer = __has_feature(address_sanitizer);
+#else
+constexpr bool address_sanitizer = false;
+#endif
+
+}  // namespace kiln::faults
