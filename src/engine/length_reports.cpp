@@ -2,6 +2,8 @@
 
 #include <cstring>
 
+#include "kiln/error.hpp"
+
 namespace kiln::engine {
 namespace {
 
@@ -9,10 +11,25 @@ constexpr unsigned portable_and_mapped = 3;  // CU_MEMHOSTALLOC_PORTABLE | CU_ME
 
 }  // namespace
 
+// Deferred where no thread can be had.
+LengthReports::LengthReports(const cuda::Context& context, std::size_t ops)
+    : context_(context),
+      ops_(ops),
+      first_try_(std::async(std::launch::async | std::launch::deferred, [this] { allocate(); })) {}
+
 void LengthReports::open() {
   if (words_.load(std::memory_order_acquire) != nullptr) return;
   const std::lock_guard lock(mutex_);
-  if (words_.load(std::memory_order_relaxed) != nullptr) return;
+  if (first_try_.valid()) {
+    try {
+      return first_try_.get();
+    } catch (const Error&) {  // NOLINT(bugprone-empty-catch): said by the next try
+    }
+  }
+  if (words_.load(std::memory_order_relaxed) == nullptr) allocate();
+}
+
+void LengthReports::allocate() {
   const cuda::Context::Scope scope(context_);
   const cuda::RelaxedCapture relaxed;
   const std::size_t bytes = ops_ * max_axes * sizeof(std::uint64_t);
@@ -24,6 +41,7 @@ void LengthReports::open() {
 }
 
 LengthReports::~LengthReports() {
+  first_try_ = {};  // waits, if a thread of its own is at it
   std::uint64_t* words = words_.load(std::memory_order_acquire);
   if (words == nullptr) return;
   const cuda::Context::Guest guest(context_);

@@ -4,6 +4,7 @@
 #include <atomic>
 #include <cstddef>
 #include <cstdint>
+#include <future>
 #include <mutex>
 #include <optional>
 
@@ -14,12 +15,14 @@ namespace kiln::engine {
 
 class LengthReports {
  public:
-  LengthReports(const cuda::Context& context, std::size_t ops) : context_(context), ops_(ops) {}
+  /// Begins to allocate the words beside all else that a start has to do: the driver takes a millisecond for it.
+  LengthReports(const cuda::Context& context, std::size_t ops);
   ~LengthReports();
   LengthReports(const LengthReports&) = delete;
   LengthReports& operator=(const LengthReports&) = delete;
 
-  /// Allocates the words, once; off the capture path. Throws Error(out_of_memory, or driver_failed).
+  /// Waits until the words are there, and tries again where they could not be allocated; off the capture path. Throws Error(out_of_memory,
+  /// or driver_failed).
   void open();
   /// The device's address of an op's words, max_axes of them; 0 before open(). No lock.
   [[nodiscard]] CUdeviceptr of(std::size_t op) const noexcept {
@@ -35,10 +38,12 @@ class LengthReports {
   std::optional<Report> take() noexcept;
 
  private:
+  void allocate();
   const cuda::Context& context_;
   std::size_t ops_;
   std::mutex mutex_;
   std::atomic<std::uint64_t*> words_{nullptr};
+  std::future<void> first_try_;  // last: it ends before what it uses
 };
 
 }  // namespace kiln::engine

@@ -38,8 +38,13 @@ const PlanState* OpState::prepare(const Problem& problem, CUstream stream) {
             "{} {} is not ready and the stream is capturing, during which nothing is tuned, compiled or loaded; call Engine::prepare with it before the capture",
             op.name, spec::to_string(op, problem)));
   const cuda::RelaxedCapture relaxed;
-  begin_serving();
-  const auto build_it = [&] { return make_once(hot, bucket, [&] { return build(problem); }); };
+  const auto build_it = [&] {
+    return make_once(hot, bucket, [&] {
+      auto plan = build(problem);
+      begin_serving();
+      return plan;
+    });
+  };
   if (!engine.background) return build_it();
   const PlanState* plan = nullptr;
   try {
@@ -168,8 +173,8 @@ std::unique_ptr<PlanState> OpState::tune(const Lookup& lookup) {
 }
 
 void OpState::adopt(const Lookup& lookup) {
-  begin_serving();  // captures alone may have asked for the op so far
   auto plan = load(lookup);
+  begin_serving();  // captures alone may have asked for the op so far
   // Captures that found what it replaces ready for a length on the device find this too.
   if (on_device_ != 0) make_runner_ups(*plan, Code::any);
   if (const PlanState* before = hot.find(lookup.bucket)) plan->make_workspaces_as(*before->workspaces);

@@ -130,7 +130,7 @@ struct OpState {
   /// What `table` has for the bucket, made and published by one thread if it has nothing, while others that ask wait.
   const PlanState* make_once(HotTable& table, const Problem& bucket,
                              const std::function<std::unique_ptr<PlanState>()>& make);
-  /// What launches need besides plans.
+  /// What launches need besides plans, before one is published.
   void begin_serving();
   std::unique_ptr<PlanState> build(const Problem& problem);
   std::unique_ptr<PlanState> tune(const Lookup& lookup);
