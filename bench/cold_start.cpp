@@ -45,6 +45,7 @@ struct Way {
   Overlay overlay = Overlay::in_memory;
   bool large = false;
   std::map<std::string, std::vector<double>> ms = {};  // by stage
+  std::vector<double> page_faults = {};
   std::string failed = {};
 };
 
@@ -122,7 +123,10 @@ void start_once(Way& way, const Folder& folder, const std::string& large, bool c
   const auto stages = spawn(std::move(arguments), way.nvrtc);
   if (!stages) way.failed = "see standard error";
   if (!stages || !counted) return;
-  for (const auto& [stage, ns] : *stages) way.ms[stage].push_back(ns / 1e6);
+  for (const auto& [stage, ns] : *stages)
+    if (stage != page_faults) way.ms[stage].push_back(ns / 1e6);
+  if (const auto faults = stages->find(std::string(page_faults)); faults != stages->end())
+    way.page_faults.push_back(faults->second);
 }
 
 void print(const Way& way, double context_ms) {
@@ -136,6 +140,7 @@ void print(const Way& way, double context_ms) {
         all.size(), result, percentile(all, 0), percentile(all, 0.9), result - context_ms);
     for (const auto& [stage, ms] : way.ms)
       if (stage != "result") fmt::print(",\"until_{}_ms\":{:.2f}", stage, percentile(ms, 0.5));
+    fmt::print(",\"page_faults\":{:.0f}", percentile(way.page_faults, 0.5));
   }
   fmt::print("}}\n");
   std::fflush(stdout);

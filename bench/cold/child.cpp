@@ -41,6 +41,7 @@ void run_cold_start(const ColdStart& start) {
   stages.reached("context");
   NormCase norm;
   stages.reached("tensors");
+  const std::int64_t faults = Stages::page_faults();
   std::optional<Engine> engine;
   switch (start.work) {
     case Work::nothing: break;
@@ -55,6 +56,7 @@ void run_cold_start(const ColdStart& start) {
     case Work::kiln_compiling: engine = launch_by_kiln(start, norm, stream.handle(), stages); break;
   }
   stages.reached("launched");
+  fmt::print("{} {}\n", page_faults, Stages::page_faults() - faults);
   stream.synchronize();
   norm.fetch();
   stages.reached("result");

@@ -4,11 +4,15 @@
 #include <cstdint>
 #include <filesystem>
 #include <string>
+#include <string_view>
 #include <vector>
 
 #include "kiln/options.hpp"
 
 namespace kiln::bench {
+
+/// Under which a child tells them, from when its tensors are there until its first launch.
+constexpr std::string_view page_faults = "page_faults";
 
 /// What the child does once it has a context and the tensors.
 enum class Work : std::uint8_t {

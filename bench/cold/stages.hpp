@@ -2,6 +2,7 @@
 #pragma once
 
 #include <fmt/format.h>
+#include <sys/resource.h>
 #include <time.h>
 
 #include <cstdint>
@@ -24,6 +25,12 @@ class Stages {
   void reached(std::string_view stage) {
     const std::int64_t ns = now_ns() - began_ns_;
     fmt::print("{} {}\n", stage, ns);
+  }
+  /// Pages that this process has touched for the first time, or again after the kernel took them: each is a call of the kernel.
+  [[nodiscard]] static std::int64_t page_faults() {
+    rusage usage{};
+    getrusage(RUSAGE_SELF, &usage);
+    return usage.ru_minflt;
   }
 
  private:
