@@ -2,7 +2,6 @@
 
 #include <thread>
 
-#include "jit/thread_number.hpp"
 #include "spec/bucketing.hpp"
 
 namespace kiln::engine {
@@ -18,10 +17,6 @@ std::uint64_t tag_of(std::uint32_t op, const Problem& problem) noexcept {
 }
 
 }  // namespace
-
-Histogram::Histogram() : stages_(jit::thread_numbers) {
-  for (Table& table : tables_) table.slots = std::vector<Slot>(capacity);
-}
 
 // A writer announces itself, then looks again which table is active; take() makes the other one active, then looks for writers. In the one
 // order of sequential consistency one of the two sees the other.
@@ -40,11 +35,12 @@ Histogram::Slot* Histogram::find_or_claim(Table& table, std::uint32_t op, const 
   const std::uint64_t tag = tag_of(op, problem);
   for (std::size_t step = 0; step < longest_probe; ++step) {
     Slot& slot = table.slots[(tag + step) % capacity];
-    std::uint64_t seen = slot.tag.load(std::memory_order_acquire);
-    if (seen == free_slot && slot.tag.compare_exchange_strong(seen, being_written, std::memory_order_acquire)) {
+    std::uint64_t seen = slot.shared_tag().load(std::memory_order_acquire);
+    if (seen == free_slot &&
+        slot.shared_tag().compare_exchange_strong(seen, being_written, std::memory_order_acquire)) {
       slot.op = op;
       slot.problem = problem;
-      slot.tag.store(tag, std::memory_order_release);
+      slot.shared_tag().store(tag, std::memory_order_release);
       table.used.fetch_add(1, std::memory_order_relaxed);
       return &slot;
     }
@@ -55,8 +51,8 @@ Histogram::Slot* Histogram::find_or_claim(Table& table, std::uint32_t op, const 
 
 void Histogram::add(std::uint32_t op, const Problem& problem) noexcept {
   Stage& stage = stages_[jit::thread_number()];
-  if (stage.busy.exchange(true,
-                          std::memory_order_acquire)) {  // by take(), or another thread without a number of its own
+  if (stage.shared_busy().exchange(
+          true, std::memory_order_acquire)) {  // by take(), or another thread without a number of its own
     add_to_table({op, problem, stride});
     return;
   }
@@ -67,25 +63,25 @@ void Histogram::add(std::uint32_t op, const Problem& problem) noexcept {
     if (row.launches != 0) add_to_table(row);
     row = {op, problem, stride};
   }
-  stage.busy.store(false, std::memory_order_release);
+  stage.shared_busy().store(false, std::memory_order_release);
 }
 
 void Histogram::add_to_table(const Row& row) noexcept {
   Table& table = enter();
   if (Slot* slot = find_or_claim(table, row.op, row.problem))
-    slot->launches.fetch_add(row.launches, std::memory_order_relaxed);
+    slot->shared_launches().fetch_add(row.launches, std::memory_order_relaxed);
   else
     lost_.fetch_add(row.launches, std::memory_order_relaxed);
   leave(table);
 }
 
 void Histogram::empty(Stage& stage) noexcept {
-  while (stage.busy.exchange(true, std::memory_order_acquire)) std::this_thread::yield();
+  while (stage.shared_busy().exchange(true, std::memory_order_acquire)) std::this_thread::yield();
   for (Row& row : stage.rows) {
     if (row.launches != 0) add_to_table(row);
     row.launches = 0;
   }
-  stage.busy.store(false, std::memory_order_release);
+  stage.shared_busy().store(false, std::memory_order_release);
 }
 
 std::vector<Histogram::Row> Histogram::take() {
@@ -94,10 +90,11 @@ std::vector<Histogram::Row> Histogram::take() {
   active_.store(1 - active_.load());
   while (table.writers.load() != 0) std::this_thread::yield();
   std::vector<Row> rows;
+  if (table.used.load(std::memory_order_relaxed) == 0) return rows;
   for (Slot& slot : table.slots) {
-    if (slot.tag.load(std::memory_order_relaxed) == free_slot) continue;
-    rows.push_back({slot.op, slot.problem, slot.launches.exchange(0, std::memory_order_relaxed)});
-    slot.tag.store(free_slot, std::memory_order_relaxed);
+    if (slot.shared_tag().load(std::memory_order_relaxed) == free_slot) continue;
+    rows.push_back({slot.op, slot.problem, slot.shared_launches().exchange(0, std::memory_order_relaxed)});
+    slot.shared_tag().store(free_slot, std::memory_order_relaxed);
   }
   table.used.store(0, std::memory_order_relaxed);
   return rows;

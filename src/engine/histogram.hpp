@@ -6,9 +6,10 @@
 #include <cstddef>
 #include <cstdint>
 #include <limits>
-#include <memory>
 #include <vector>
 
+#include "engine/zeroed_array.hpp"
+#include "jit/thread_number.hpp"
 #include "kiln/problem.hpp"
 
 namespace kiln::engine {
@@ -34,7 +35,6 @@ class Histogram {
            std::numeric_limits<std::uint64_t>::max() / static_cast<std::uint64_t>(stride);
   }
 
-  Histogram();
   /// Counts `stride` launches. From any thread; never waits for another, and mostly writes to memory of this thread's alone.
   void add(std::uint32_t op, const Problem& problem) noexcept;
   /// What was counted since the last take, a row a problem. One thread at a time; waits for counts under way, which are brief.
@@ -46,20 +46,23 @@ class Histogram {
 
  private:
   struct Slot {
-    std::atomic<std::uint64_t> tag{0};  // 0: free; 1: its problem is being written; else the hash
-    std::atomic<std::int64_t> launches{0};
+    std::uint64_t tag;  // 0: free; 1: its problem is being written; else the hash
+    std::int64_t launches;
     Problem problem;
-    std::uint32_t op = 0;
+    std::uint32_t op;
+    [[nodiscard]] std::atomic_ref<std::uint64_t> shared_tag() noexcept { return std::atomic_ref(tag); }
+    [[nodiscard]] std::atomic_ref<std::int64_t> shared_launches() noexcept { return std::atomic_ref(launches); }
   };
   struct Table {
     std::atomic<std::int64_t> writers{0};
     std::atomic<std::size_t> used{0};
-    std::vector<Slot> slots;
+    ZeroedArray<Slot> slots{capacity};
   };
   /// The counts of threads of one number on their way to a table, so that threads which launch the same problems meet there seldom.
   struct alignas(128) Stage {
-    std::atomic<bool> busy{false};
+    bool busy;
     std::array<Row, 16> rows;  // by hash; free: 0 launches
+    [[nodiscard]] std::atomic_ref<bool> shared_busy() noexcept { return std::atomic_ref(busy); }
   };
   /// Adds to the table.
   void add_to_table(const Row& row) noexcept;
@@ -69,7 +72,7 @@ class Histogram {
   static void leave(Table& table) noexcept { table.writers.fetch_sub(1, std::memory_order_release); }
   static Slot* find_or_claim(Table& table, std::uint32_t op, const Problem& problem) noexcept;
 
-  std::vector<Stage> stages_;           // by thread_number
+  ZeroedArray<Stage> stages_{jit::thread_numbers};
   std::array<Table, 2> tables_;         // one is written while the other is taken
   std::atomic<std::size_t> active_{0};  // index into tables_
   std::atomic<std::int64_t> lost_{0};

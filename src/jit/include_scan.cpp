@@ -50,6 +50,8 @@ class TemplateScan {
 
   /// False at the end of the file.
   bool scan_line() {
+    while (lexer_.skip_harmless_line()) {
+    }
     Token token = lexer_.next();
     if (token.kind == TokenKind::identifier) refuse_header_units(token);
     if (token.kind == TokenKind::punctuation && token.text == "#") {

@@ -1,5 +1,7 @@
 #include "jit/source_lexer.hpp"
 
+#include <algorithm>
+#include <array>
 #include <utility>
 
 namespace kiln::jit {
@@ -11,6 +13,16 @@ bool continues_identifier(int c) { return begins_identifier(c) || is_digit(c); }
 bool is_exponent(char c) { return c == 'e' || c == 'E' || c == 'p' || c == 'P'; }
 bool is_blank(int c) { return c == ' ' || c == '\t' || c == '\v' || c == '\f' || c == '\r'; }
 bool is_header_character(int c) { return c != '>' && c != '"' && c != '\n' && c != -1; }
+
+/// Of which nothing can be made, whatever stands beside it, but blanks, names, numbers and operators.
+constexpr std::array<bool, 256> harmless = [] {
+  std::array<bool, 256> is{};
+  for (int c = ' '; c <= '~'; ++c) is[static_cast<std::size_t>(c)] = true;
+  for (const char c : {'\t', '\v', '\f', '\r'}) is[static_cast<unsigned char>(c)] = true;
+  for (const char c : {'"', '\'', '\\', '/', '_', '$', '@', '`'}) is[static_cast<unsigned char>(c)] = false;
+  return is;
+}();
+bool is_harmless(char c) { return harmless[static_cast<unsigned char>(c)]; }
 
 bool is_raw_prefix(std::string_view text) {
   for (const std::string_view prefix : {"R", "LR", "uR", "UR", "u8R"}) {
@@ -49,6 +61,33 @@ void SourceLexer::skip_plain(Belongs belongs) noexcept {
 void SourceLexer::skip_line() noexcept {
   for (int c = take(); c != '\n' && c != -1; c = take()) {
   }
+}
+
+bool SourceLexer::skip_harmless_line() noexcept {
+  const std::string_view rest = text_.substr(at_);
+  const std::size_t first = std::min(rest.find_first_not_of(" \t\v\f\r"), rest.size());
+  const std::string_view line = rest.substr(first);
+  if (line.empty() || line[0] == '#' || line[0] == '%' || line.starts_with("import") || line.starts_with("export"))
+    return false;
+  for (std::size_t at = 0; at < line.size(); ++at) {
+    const char c = line[at];
+    if (is_harmless(c)) continue;
+    if (c == '_' && at > 0 && continues_identifier(line[at - 1])) continue;
+    std::size_t end = at;
+    if (c == '/') {
+      if (line.substr(at, 2) != "//") {
+        if (line.substr(at, 2) == "/*" || line.substr(at, 2) == "/\\") return false;
+        continue;
+      }
+      end = std::min(line.find('\n', at), line.size());
+      if (line.substr(at, end - at).find('\\') != std::string_view::npos) return false;
+    }
+    if (end == line.size() || line[end] != '\n') return false;
+    at_ += first + end + 1;
+    ++line_;
+    return true;
+  }
+  return false;
 }
 
 std::string SourceLexer::take_while(bool (*belongs)(int)) {

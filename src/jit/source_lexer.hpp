@@ -34,6 +34,10 @@ class SourceLexer {
   std::optional<std::string> header_name();
   /// Past the end of the present line.
   void skip_line() noexcept;
+  /// From where a line begins past its end, if that can be seen without taking it apart: it is whole and holds neither a directive, nor a
+  /// literal, nor a comment but one that ends with it, nor a name that begins with an underscore, nor import or export at its beginning.
+  /// Else nothing is done, and false.
+  bool skip_harmless_line() noexcept;
 
  private:
   [[nodiscard]] int peek() noexcept;  // the next character past line splices, -1 at the end

@@ -29,7 +29,7 @@ Specialisation specialise(const spec::Op& op, const spec::Implementation& implem
   if (implementation.is_library()) {
     specialisation.library = implementation.library;
     const auto manifest = std::ranges::find(op.manifests, implementation.name + ".toml", &spec::SourceFile::name);
-    if (manifest != op.manifests.end()) specialisation.library_manifest = manifest->text;
+    if (manifest != op.manifests.end()) specialisation.library_manifest = manifest->text.str();
   }
   specialisation.entry = implementation.source;
   specialisation.options = implementation.options;

@@ -8,7 +8,7 @@ namespace kiln::spec {
 
 struct EmbeddedFile {
   std::string_view path;  // relative to templates/, such as "rms_norm/op.toml"
-  std::string_view text;
+  std::string_view text;  // followed by a zero
 };
 std::span<const EmbeddedFile> embedded_files() noexcept;
 

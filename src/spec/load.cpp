@@ -84,7 +84,7 @@ std::vector<SourceFile> embedded_in(std::string_view folder) {
   for (const EmbeddedFile& file : embedded_files()) {
     const std::size_t slash = file.path.find('/');
     if (file.path.substr(0, slash) == folder)
-      files.push_back({std::string(file.path.substr(slash + 1)), std::string(file.text)});
+      files.push_back({std::string(file.path.substr(slash + 1)), SourceText::of_static(file.text)});
   }
   return files;
 }

@@ -3,14 +3,40 @@
 
 #include <memory>
 #include <string>
+#include <string_view>
+#include <utility>
 #include <vector>
 
 namespace kiln::spec {
 
+/// The text of a file. Copies share it, and a text that the library itself holds is never copied, as each page of it that a process
+/// writes to costs its start some microseconds.
+class SourceText {
+ public:
+  SourceText(std::string text)  // NOLINT(google-explicit-constructor): a text is what this is
+      : owned_(std::make_shared<const std::string>(std::move(text))), text_(owned_->c_str()), size_(owned_->size()) {}
+  SourceText(const char* text) : SourceText(std::string(text)) {}  // NOLINT(google-explicit-constructor)
+  /// Of a text that outlives every copy and is followed by a zero.
+  static SourceText of_static(std::string_view text) noexcept { return SourceText(text.data(), text.size()); }
+
+  operator std::string_view() const noexcept { return {text_, size_}; }  // NOLINT(google-explicit-constructor)
+  [[nodiscard]] std::string str() const { return {text_, size_}; }
+  [[nodiscard]] const char* c_str() const noexcept { return text_; }
+  friend bool operator==(const SourceText& a, const SourceText& b) noexcept {
+    return std::string_view(a) == std::string_view(b);
+  }
+
+ private:
+  SourceText(const char* text, std::size_t size) noexcept : text_(text), size_(size) {}
+  std::shared_ptr<const std::string> owned_;  // null for a static text
+  const char* text_;
+  std::size_t size_;
+};
+
 /// A source file of an op's folder or of common/, by the name it is included by.
 struct SourceFile {
   std::string name;
-  std::string text;
+  SourceText text;
   friend bool operator==(const SourceFile&, const SourceFile&) = default;
 };
 

@@ -4,7 +4,12 @@
 
 #include <algorithm>
 
-// The library (3.3) asserts that a table's name begins well before it checks it, so that "[=]" would abort. Without the
+// Where the library (3.3) does not trust the standard library to read a float, as with GCC and Clang, it makes a stream for each.
+#include <version>
+#if defined(__cpp_lib_to_chars)
+#define TOML_FLOAT_CHARCONV 1
+#endif
+// It asserts that a table's name begins well before it checks it, so that "[=]" would abort. Without the
 // assertion its check follows, and throws; NDEBUG would instead have some compilers assume what is asserted.
 #undef NDEBUG
 #define TOML_ASSERT(expression) static_assert(true)

@@ -19,7 +19,7 @@ jit::Specialisation internal(const std::string& file, std::vector<std::string> n
   specialisation.arch = arch;
   for (const spec::EmbeddedFile& each : spec::embedded_files())
     if (each.path == "internal/" + file)
-      specialisation.files = std::vector<spec::SourceFile>{{file, std::string(each.text)}};
+      specialisation.files = std::vector<spec::SourceFile>{{file, spec::SourceText::of_static(each.text)}};
   if (specialisation.files.empty())
     throw Error(ErrorKind::bad_manifest, fmt::format("this build of the library lacks templates/internal/{}", file));
   return specialisation;

@@ -33,8 +33,9 @@ TEST_CASE("two compiles give the same bytes, wherever the op lies" * doctest::sk
   Specialisation here = scale_kernel();
   here.options = {"-lineinfo"};
   edit_files(here, [](auto& files) {
-    files[0].text +=
-        "__device__ const char* place() { return __FILE__; }\n__global__ void where(const char** p) { *p = place(); }\n";
+    append(
+        files[0],
+        "__device__ const char* place() { return __FILE__; }\n__global__ void where(const char** p) { *p = place(); }\n");
   });
   here.name_expressions.emplace_back("where");
   Specialisation there = here;
@@ -45,7 +46,7 @@ TEST_CASE("two compiles give the same bytes, wherever the op lies" * doctest::sk
 
 TEST_CASE("an error in a source names the user's file and line, in headers too" * doctest::skip(!has_nvrtc())) {
   Specialisation specialisation = scale_kernel();
-  edit_files(specialisation, [](auto& files) { files[1].text += "\n__device__ int broken() { return nonsense; }\n"; });
+  edit_files(specialisation, [](auto& files) { append(files[1], "\n__device__ int broken() { return nonsense; }\n"); });
   const Error error = thrown_by([&] { compile(specialisation); });
   CHECK(error.kind() == ErrorKind::compile_failed);
   CHECK(holds(error.what(), "/home/user/ops/scale/factor.cuh(5)"));

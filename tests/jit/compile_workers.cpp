@@ -128,7 +128,7 @@ TEST_CASE("a template that does not compile says the same from a process as from
   const Program program;
   CompilePool pool({.workers = 1, .program = program.path});
   Specialisation broken = scale_kernel();
-  edit_files(broken, [](auto& files) { files[1].text += "\n__device__ int broken() { return nonsense; }\n"; });
+  edit_files(broken, [](auto& files) { append(files[1], "\n__device__ int broken() { return nonsense; }\n"); });
   const Error here = thrown_by([&] { compile(broken); });
   const Error there = thrown_by([&] { compile_in(pool, broken); });
   CHECK(holds(there.what(), "factor.cuh"));

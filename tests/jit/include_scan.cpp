@@ -1,11 +1,15 @@
 // Which files a template asks for; what it may not ask for is in tests/faults/engine/30_malicious_template.cpp.
 #include <doctest/doctest.h>
+#include <rapidcheck.h>
 
+#include <algorithm>
+#include <optional>
 #include <string>
 #include <vector>
 
 #include "jit/include_closure.hpp"
 #include "jit/include_scan.hpp"
+#include "jit/source_lexer.hpp"
 #include "sources.hpp"
 
 using namespace kiln;
@@ -21,6 +25,24 @@ std::vector<std::string> names(const std::vector<Inclusion>& inclusions) {
 }
 
 using Names = std::vector<std::string>;
+
+/// The tokens up to the end of a line or of the text, that end included; nothing where the text is ambiguous.
+std::optional<std::vector<Token>> line_of(SourceLexer& lexer) {
+  std::vector<Token> tokens;
+  try {
+    do tokens.push_back(lexer.next());
+    while (tokens.back().kind != TokenKind::end_of_line && tokens.back().kind != TokenKind::end_of_file);
+  } catch (const AmbiguousSource&) {
+    return std::nullopt;
+  }
+  return tokens;
+}
+
+bool is_judged(const Token& token) {
+  return token.kind == TokenKind::literal || (token.kind == TokenKind::identifier && token.text.starts_with('_'));
+}
+
+bool is_same(const Token& a, const Token& b) { return a.kind == b.kind && a.text == b.text && a.line == b.line; }
 
 }  // namespace
 
@@ -72,6 +94,41 @@ TEST_CASE("what only looks like an include is none") {
     CAPTURE(text);
     CHECK(scan_template("k.cuh", text).empty());
   }
+}
+
+TEST_CASE("a line that is skipped whole holds nothing that is judged, and what follows it is read as it was") {
+  std::int64_t skipped_lines = 0;
+  CHECK(rc::check([&] {
+    const auto plain = rc::gen::element<std::string>("\n", "\n", "\r\n", " ", "a", "b_2", "1", "+", "(");
+    const auto odd = rc::gen::element<std::string>("_", "__DATE__", "1e", ".", "'", "\"", "\\", "/", "//", "/*", "*/",
+                                                   "#", "%:", "include", "import", "export", "R\"(", ")\"", "<x>", "$",
+                                                   "\x01", "\xc3", "\t");
+    const auto pieces = rc::gen::weightedOneOf<std::string>({{4, plain}, {1, odd}});
+    std::string text;
+    for (const std::string& piece : *rc::gen::container<std::vector<std::string>>(pieces)) text += piece;
+    RC_LOG() << text;
+    for (SourceLexer lexer(text);;) {
+      SourceLexer ahead = lexer;
+      const bool skips = ahead.skip_harmless_line();
+      const auto tokens = line_of(lexer);
+      if (skips) {
+        ++skipped_lines;
+        RC_ASSERT(tokens.has_value());
+        RC_ASSERT(tokens->back().kind == TokenKind::end_of_line);
+        RC_ASSERT(tokens->front().text != "#" && tokens->front().text != "import" && tokens->front().text != "export");
+        RC_ASSERT(std::none_of(tokens->begin(), tokens->end(), is_judged));
+        SourceLexer before = lexer;
+        const auto next = line_of(before), skipped_to = line_of(ahead);
+        RC_ASSERT(next.has_value() == skipped_to.has_value());
+        if (next) RC_ASSERT(std::equal(next->begin(), next->end(), skipped_to->begin(), skipped_to->end(), is_same));
+      }
+      if (!tokens || tokens->back().kind == TokenKind::end_of_file) return;
+    }
+  }));
+  CHECK(skipped_lines > 100);
+  SourceLexer plain("  int a_1 = b / c;  // \xc3\xa9 don't\nnext");
+  CHECK(plain.skip_harmless_line());
+  CHECK(plain.next().text == "next");
 }
 
 TEST_CASE("a line is counted through comments, splices and raw strings") {

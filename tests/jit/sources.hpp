@@ -31,6 +31,8 @@ void edit_files(Specialisation& specialisation, Edit edit) {
   specialisation.files = std::move(files);
 }
 
+inline void append(spec::SourceFile& file, const std::string& text) { file.text = file.text.str() + text; }
+
 /// One kernel in a header of its own, so that the include closure has two files.
 inline Specialisation scale_kernel(const std::string& factor = "3", const std::string& arch = "sm_80") {
   return specialise({{"scale.cuh",

@@ -26,7 +26,7 @@ class ScaleFolder {
     path = pattern;
     fs::create_directories(path / "scale");
     for (const SourceFile& file : testing::scale_folder().files())
-      std::ofstream(path / "scale" / file.name) << file.text;
+      std::ofstream(path / "scale" / file.name) << file.text.str();
     if (!op_toml.empty()) std::ofstream(path / "scale" / "op.toml") << op_toml;
   }
   ~ScaleFolder() { fs::remove_all(path); }

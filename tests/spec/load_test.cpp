@@ -32,7 +32,7 @@ class Directory {
 
   void write_op(const std::string& name, const testing::Folder& folder) const {
     fs::create_directories(path_ / name);
-    for (const SourceFile& file : folder.files()) std::ofstream(path_ / name / file.name) << file.text;
+    for (const SourceFile& file : folder.files()) std::ofstream(path_ / name / file.name) << file.text.str();
   }
 
  private:

@@ -163,7 +163,7 @@ TEST_CASE("without a list the implementations stand by name, and a list goes fir
       {"almost.toml", testing::replaced(folder.implementation, "requires = ", "source = \"fast.cuh\"\nrequires = ")});
   const auto names = [](const Op& op) { return std::vector{op.implementations[0].name, op.implementations[1].name}; };
   CHECK(names(parse_op("scale", "built-in", files)) == std::vector<std::string>{"almost", "fast"});
-  files[0].text = testing::replaced(files[0].text, "revision = 3", "revision = 3\nimplementations = [\"fast\"]");
+  files[0].text = testing::replaced(files[0].text.str(), "revision = 3", "revision = 3\nimplementations = [\"fast\"]");
   CHECK(names(parse_op("scale", "built-in", files)) == std::vector<std::string>{"fast", "almost"});
   CHECK(parse_op("scale", "built-in", files).implementations[0].file == "templates/scale/fast.toml");
 }

@@ -21,3 +21,15 @@ TEST_CASE("copies of a list of sources share what is kept with it, equal lists d
   CHECK(equal == first);
   CHECK(!(Sources({files[0]}) == first));
 }
+
+TEST_CASE("a text is shared by its copies, and one that the library holds is not copied at all") {
+  static constexpr std::string_view held = "int a;";
+  const SourceText borrowed = SourceText::of_static(held);
+  CHECK(borrowed.c_str() == held.data());
+  const SourceText owned = std::string("int a;");
+  const SourceText copy = owned;  // NOLINT(performance-unnecessary-copy-initialization)
+  CHECK(copy.c_str() == owned.c_str());
+  CHECK(copy == borrowed);
+  CHECK(std::string_view(SourceText("int b;")) == "int b;");
+  CHECK(!(SourceText("int b;") == owned));
+}

@@ -20,9 +20,11 @@ Files scale_files() {
 Files with(Files files, const std::string& name, const std::string& from, const std::string& to) {
   for (spec::SourceFile& file : files) {
     if (file.name != name) continue;
-    REQUIRE(file.text.find(from) != std::string::npos);
-    for (std::size_t at = file.text.find(from); at != std::string::npos; at = file.text.find(from, at + to.size()))
-      file.text.replace(at, from.size(), to);
+    std::string text = file.text.str();
+    REQUIRE(text.find(from) != std::string::npos);
+    for (std::size_t at = text.find(from); at != std::string::npos; at = text.find(from, at + to.size()))
+      text.replace(at, from.size(), to);
+    file.text = text;
   }
   return files;
 }
