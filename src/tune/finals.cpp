@@ -75,7 +75,7 @@ void Finals::level() {
   std::vector<double> slower;
   for (std::size_t i = 0; i < finalists_.size(); ++i)
     if (scores_.contends(finalists_[i]) && !scores_.samples(finalists_[i]).empty())
-      slower.push_back(scores_.cost(finalists_[i]).median_ns / before_ns_[i]);
+      slower.push_back(scores_.cost(finalists_[i]).median_ns / std::max(before_ns_[i], 1.0));
   if (slower.empty()) return;
   const double factor = summarise(slower).median_ns;
   const std::size_t leader = scores_.leader().value();
@@ -84,7 +84,7 @@ void Finals::level() {
       scores_.rescale(i, factor);
     } else if (!scores_.contends(i) && !scores_.samples(i).empty()) {
       const double behind = ratio(scores_.samples(i), scores_.samples(leader)).median_ns;
-      scores_.rescale(i, behind * scores_.cost(leader).median_ns / scores_.cost(i).median_ns);
+      scores_.rescale(i, behind * scores_.cost(leader).median_ns / std::max(scores_.cost(i).median_ns, 1.0));
     }
   }
 }

@@ -134,6 +134,19 @@ TEST_CASE("what only ran in heats is told by the clock of the finals, beside whi
   CHECK(told > 5);
 }
 
+TEST_CASE("costs stay finite where a clock is too coarse to see any") {
+  Outlook outlook;
+  for (int i = 0; i < 24; ++i) {
+    outlook.expected_ns.push_back(1 + 0.01 * i);
+    outlook.position.push_back({0, i});
+  }
+  NoisySurface surface(std::vector<double>(24, 0.0));
+  const auto search = racing(outlook, {});
+  CHECK(surface.run(*search).has_value());
+  for (std::size_t i = 0; i < 24; ++i)
+    if (!search->cost(i).failed()) CHECK(std::isfinite(search->cost(i).high_ns));
+}
+
 TEST_CASE("a rejected candidate never wins, nor does anything when all are rejected") {
   NoisySurface surface({1e5, 5e4, 6e4});
   surface.failing = {1};
