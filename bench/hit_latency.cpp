@@ -2,13 +2,14 @@
 //
 //   bench_hit_latency [--base FILE]... [--overlay FILE] [--templates FOLDER]... ["OP axis=value..."]...
 //
-// The ways are interleaved batch by batch, the stream synchronised between batches outside the timed span, so that the queue never fills
-// and drift meets all alike. Stages are timed alone, in larger batches, with all that they read in cache. With several threads each has a
+// The ways take turns batch by batch, each as often first as any other, the stream synchronised between batches outside the timed span, so
+// that the queue never fills and drift meets all alike; what a way costs over bare is the median of its differences to the bare batch of the
+// same round. The host launches for half a second before it measures, since its clock rises for as long. Stages are timed alone, in larger batches, with all that they read in cache. With several threads each has a
 // stream and arguments of its own, all on one engine, and each way is timed in all of them at once.
 // Over tests/fake_cuda with FAKE_CUDA="footprint 131072" a launch takes as long as a real one (2.5 to 3 us) and evicts as much from the
 // nearest caches: no GPU is needed to see what a hit costs that finds its code and data cold. Only ratios to another build's mean something.
-// One JSON object a line: bench "hit_latency" (way, threads, median and best nanoseconds a launch over all batches; over_bare_ns and ratio
-// of medians; allocations), then bench "hit_stages" (median nanoseconds of each stage).
+// One JSON object a line: bench "hit_latency" (way, threads, median and best nanoseconds a launch over all batches; over_bare_ns; ratio of
+// medians; allocations), then bench "hit_stages" (median nanoseconds of each stage).
 #include <fmt/format.h>
 
 #include <array>
@@ -16,6 +17,7 @@
 #include <chrono>
 #include <cstdlib>
 #include <functional>
+#include <iterator>
 #include <new>
 #include <thread>
 
@@ -49,7 +51,7 @@ using bench::HotCall;
 using Launch = void (HotCall::*)() const;
 
 constexpr int launches_a_batch = 200;
-constexpr int batches = 151;
+constexpr std::size_t batches = 150;  // as often of each order
 constexpr int stage_calls_a_batch = 2000;
 constexpr int stage_batches = 101;
 constexpr std::array<int, 4> thread_counts = {1, 2, 4, 8};
@@ -80,17 +82,26 @@ struct Measured {
   std::array<std::size_t, ways.size()> allocated{};
 };
 
+void warm_up(const HotCall& call) {
+  constexpr auto enough = std::chrono::milliseconds(500);
+  const auto end = std::chrono::steady_clock::now() + enough;
+  for (std::size_t way = 0; std::chrono::steady_clock::now() < end; way = (way + 1) % ways.size()) {
+    (void)time_ns(call, ways[way].launch, launches_a_batch);
+    kiln::cuda::check(kiln::cuda::Driver::get().cuStreamSynchronize(call.stream), "cuStreamSynchronize");
+  }
+}
+
 void measure_ways(const HotCall& call, std::barrier<>& together, Measured& measured) {
   for (auto& each : measured.ns) each.reserve(batches);
-  for (int batch = -1; batch < batches; ++batch)  // the first is a warm-up
-    for (std::size_t way = 0; way < ways.size(); ++way) {
+  warm_up(call);
+  for (std::size_t batch = 0; batch < batches; ++batch)
+    for (std::size_t turn = 0; turn < ways.size(); ++turn) {
+      const std::size_t way = (batch + turn) % ways.size();
       together.arrive_and_wait();
       const std::size_t before = allocations;
       const double ns = time_ns(call, ways[way].launch, launches_a_batch);
-      if (batch >= 0) {
-        measured.allocated[way] += allocations - before;
-        measured.ns[way].push_back(ns);
-      }
+      measured.allocated[way] += allocations - before;
+      measured.ns[way].push_back(ns);
       kiln::cuda::check(kiln::cuda::Driver::get().cuStreamSynchronize(call.stream), "cuStreamSynchronize");
     }
 }
@@ -111,10 +122,12 @@ void bench_ways(bench::Setting& setting, const bench::Asked& asked, int thread_c
   threads.clear();
   double bare_ns = 0;
   for (std::size_t way = 0; way < ways.size(); ++way) {
-    std::vector<double> ns;
+    std::vector<double> ns, over_bare;
     std::size_t allocated = 0;
     for (const Measured& each : measured) {
       ns.insert(ns.end(), each.ns[way].begin(), each.ns[way].end());
+      std::transform(each.ns[way].begin(), each.ns[way].end(), each.ns[0].begin(), std::back_inserter(over_bare),
+                     std::minus<>());
       allocated += each.allocated[way];
     }
     const double median = median_of(ns);
@@ -123,7 +136,7 @@ void bench_ways(bench::Setting& setting, const bench::Asked& asked, int thread_c
         "{{\"bench\":\"hit_latency\",\"op\":\"{}\",\"implementation\":\"{}\",\"passes\":{},\"way\":\"{}\",\"threads\":{},"
         "\"median_ns\":{:.0f},\"best_ns\":{:.0f},\"over_bare_ns\":{:.0f},\"ratio\":{:.3f},\"allocations\":{},\"launches\":{}}}\n",
         asked.op, calls[0]->plan.implementation(), calls[0]->passes(), ways[way].name, thread_count, median, ns.front(),
-        median - bare_ns, median / bare_ns, allocated, batches * launches_a_batch * thread_count);
+        median_of(over_bare), median / bare_ns, allocated, batches * launches_a_batch * thread_count);
   }
 }
 
