@@ -1,5 +1,6 @@
 #include "tune/cubins.hpp"
 
+#include "cuda/nvrtc_api.hpp"
 #include "jit/library_matmul.hpp"
 #include "kiln/error.hpp"
 
@@ -18,11 +19,7 @@ std::optional<KeyedCubin> in_library(const jit::Specialisation& specialisation) 
 
 const std::string& Cubins::own_compiler() {
   std::call_once(once_, [this] {
-    try {
-      compiler_ = jit::compiler_identity();
-    } catch (const Error& error) {
-      if (error.kind() != ErrorKind::no_nvrtc) throw;
-    }
+    if (cuda::Nvrtc::find() != nullptr) compiler_ = jit::compiler_identity();
   });
   return compiler_;
 }
