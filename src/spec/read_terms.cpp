@@ -24,6 +24,14 @@ void check_above(const ManifestReader& reader, const TomlEntry& term, std::span<
       fmt::format("only terms above it: move {} up, unless it is over {} in turn", quote(later->key), quote(term.key)));
 }
 
+/// A name in parentheses or spaces is still that name.
+std::string_view bare(std::string_view text) {
+  constexpr std::string_view around = " \t\r\n()";
+  const std::size_t begin = text.find_first_not_of(around);
+  if (begin == std::string_view::npos) return {};
+  return text.substr(begin, text.find_last_not_of(around) - begin + 1);
+}
+
 }  // namespace
 
 void read_terms(const ManifestReader& reader, const TomlValue& section, const Op& op, Symbols& symbols) {
@@ -34,10 +42,10 @@ void read_terms(const ManifestReader& reader, const TomlValue& section, const Op
     below = below.subspan(1);
     check_above(reader, term, below);
     const Expression value = reader.expression(term.value, fmt::format("the term {}", quote(term.key)), symbols);
-    const auto slot = symbols.find(value.text());
+    const std::string_view named = bare(value.text());
+    const auto slot = symbols.find(named);
     if (slot && !symbols[*slot].words.empty())
-      reader.fail(term.value.line,
-                  fmt::format("{}, a type or a choice, as the term {}", quote(value.text()), quote(term.key)),
+      reader.fail(term.value.line, fmt::format("{}, a type or a choice, as the term {}", quote(named), quote(term.key)),
                   "a number: words have no other names");
     reader.define(symbols, term.key, value, term.value.line);
   }

@@ -122,6 +122,7 @@ TEST_CASE("a mistake in a term, or by one, is named with it") {
       {"\"2a\" = 1\n", "fast.toml:8: found the name '2a', expected a letter"},
       {"a = 1.5\n", "expected an expression: a text or an integer"},
       {"a = 'mode'\n", "fast.toml:8: found 'mode', a type or a choice, as the term 'a', expected a number"},
+      {"a = ' (( dtype )) '\n", "fast.toml:8: found 'dtype', a type or a choice, as the term 'a', expected a number"},
       {"a = 'mode + 0'\nb = 'a == \"plain\"'\n", "in the term 'b': found the word 'plain'"},
   };
   for (const Case& each : cases) {
