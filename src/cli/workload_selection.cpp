@@ -45,14 +45,15 @@ std::vector<DeployedBucket> buckets_in(const Records& records, std::span<const O
     DeployedBucket each{bucket, std::nullopt, {}, {}, false, {}};
     const std::string key = spec::record_key(*bucket.op, bucket.bucket, device, regime);
     const auto record = records.find(key);
-    if (record != records.end() &&
-        tune::usable(*bucket.op, bucket.bucket, device, record->second).implementation != nullptr) {
+    if (record != records.end()) {
       const auto beside = records_under(records, key);
-      each.record = record->second;
-      each.refinements = tune::refinements_of(*bucket.op, bucket.bucket, device, key, beside).usable;
-      if (auto runner_up = tune::runner_up_of(*bucket.op, bucket.bucket, device, key, beside))
-        each.spares.push_back({bucket.bucket, std::move(runner_up->record)});
-      for (const tune::Refinement& lower : each.refinements) add_spares(each.spares, lower.at, lower);
+      tune::Answer answer = tune::answer_of(*bucket.op, bucket.bucket, device, record->second, beside);
+      if (answer.usable.implementation != nullptr) {
+        each.refinements = tune::refinements_of(*bucket.op, bucket.bucket, device, key, beside).usable;
+        add_spares(each.spares, bucket.bucket, answer);
+        for (const tune::Refinement& lower : each.refinements) add_spares(each.spares, lower.at, lower);
+        each.record = std::move(answer.record);
+      }
     }
     found.push_back(std::move(each));
   }

@@ -18,37 +18,15 @@ std::optional<Problem> refined_problem(const spec::Op& op, const Problem& bucket
   return is_inside ? std::optional(at) : std::nullopt;
 }
 
-namespace {
-
-/// An edge's record, or its runner-up where that alone can serve.
-Refinement refinement_of(const spec::Op& op, const Problem& at, const spec::DeviceFacts& device,
-                         const store::Record& record, std::span<const store::Record> beside) {
-  Refinement refinement;
-  refinement.at = at;
-  refinement.edge = at.axes[*spec::refined_axis(op)];
-  refinement.record = record;
-  refinement.usable = usable(op, at, device, record);
-  const bool usable_itself = refinement.usable.implementation != nullptr;
-  if (usable_itself && !refinement.usable.implementation->is_library()) return refinement;
-  refinement.runner_up = runner_up_of(op, at, device, record.key, beside);
-  if (usable_itself || !refinement.runner_up) return refinement;
-  refinement.passed_over = std::exchange(refinement.record, std::move(refinement.runner_up->record));
-  refinement.usable = std::move(refinement.runner_up->usable);
-  refinement.runner_up.reset();
-  return refinement;
-}
-
-}  // namespace
-
 Refinements refinements_of(const spec::Op& op, const Problem& bucket, const spec::DeviceFacts& device,
                            std::string_view record_key, std::span<const store::Record> beside) {
   Refinements all;
   for (const store::Record& record : beside) {
     if (spec::parse_runner_up_key(record.key)) continue;
     const auto at = refined_problem(op, bucket, record_key, record.key);
-    Refinement each = at ? refinement_of(op, *at, device, record, beside) : Refinement();
-    if (each.usable.implementation != nullptr)
-      all.usable.push_back(std::move(each));
+    Answer answer = at ? answer_of(op, *at, device, record, beside) : Answer();
+    if (answer.usable.implementation != nullptr)
+      all.usable.push_back({std::move(answer), at->axes[*spec::refined_axis(op)], *at, false});
     else
       ++all.unusable;
   }

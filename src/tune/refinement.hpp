@@ -13,14 +13,10 @@
 namespace kiln::tune {
 
 /// The answer for the bucket's problems up to `edge` on spec::refined_axis(op), below any of a smaller edge.
-struct Refinement {
+struct Refinement : Answer {
   std::int64_t edge = 0;
-  Problem at;            // the bucket, with its axis at the edge: what the config was timed at and is made ready for
-  store::Record record;  // the runner-up's, where that serves in the place of the one that was stored for the edge
-  Usable usable;
+  Problem at;  // the bucket, with its axis at the edge: what the config was timed at and is made ready for
   bool stale = false;
-  std::optional<RunnerUp> runner_up;         // of a record that a library computes
-  std::optional<store::Record> passed_over;  // the edge's own record, where it cannot serve and its runner-up does
 };
 
 struct Refinements {

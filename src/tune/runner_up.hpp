@@ -22,4 +22,14 @@ struct RunnerUp {
 std::optional<RunnerUp> runner_up_of(const spec::Op& op, const Problem& at, const spec::DeviceFacts& device,
                                      std::string_view key, std::span<const store::Record> beside);
 
+/// What answers where a record was stored: it, or its runner-up where that alone can serve.
+struct Answer {
+  store::Record record;
+  Usable usable;                             // without an implementation where neither can serve
+  std::optional<RunnerUp> runner_up;         // of a record that a library computes
+  std::optional<store::Record> passed_over;  // what was stored, where it cannot serve and its runner-up does
+};
+Answer answer_of(const spec::Op& op, const Problem& at, const spec::DeviceFacts& device, const store::Record& stored,
+                 std::span<const store::Record> beside);
+
 }  // namespace kiln::tune

@@ -107,6 +107,14 @@ void edit_records(const TemporaryFolder& folder, const std::function<void(std::s
   expect(0, "kiln cache import " + text + globals(folder));
 }
 
+/// The one bucket that tune_in tunes.
+std::string gemm_workload(const TemporaryFolder& folder) {
+  std::string path = (folder / "workload.toml").string();
+  std::ofstream(path)
+      << "[[workload]]\nop = \"gemm\"\naxes = { m = 64, n = 48, k = 40 }\ntypes = { dtype = \"f32\" }\n";
+  return path;
+}
+
 bool is_runner_up(const std::string& line) { return contains(line, " | without library\""); }
 
 void tune_in(const TemporaryFolder& folder) {
@@ -371,9 +379,7 @@ TEST_CASE("a runner-up is shipped with its record and its machine code, in each 
     serve("E2E_NO_CODE=1");
   }
   SUBCASE("for a workload, made with the library or without it") {
-    const std::string workload = (folder / "workload.toml").string();
-    std::ofstream(workload)
-        << "[[workload]]\nop = \"gemm\"\naxes = { m = 64, n = 48, k = 40 }\ntypes = { dtype = \"f32\" }\n";
+    const std::string workload = gemm_workload(folder);
     for (const std::string& where : {std::string(), no_library + " "}) {
       expect(0, where + "kiln prewarm " + workload + " -o " + base + globals(folder));
       serve("KILN_NVRTC_LIBRARY=none");
@@ -381,6 +387,23 @@ TEST_CASE("a runner-up is shipped with its record and its machine code, in each 
     expect(0, "kiln cache export --force --workload " + workload + " -o " + base + globals(folder));
     serve("KILN_NVRTC_LIBRARY=none");
   }
+}
+
+TEST_CASE("an export for a workload takes the runner-up whose record can serve nowhere") {
+  const TemporaryFolder folder;
+  tune_in(folder);
+  edit_records(folder, [](std::string& line) {
+    const std::string winner = R"("implementation":"cublaslt")";
+    const auto begin = line.find(winner);
+    if (begin != std::string::npos) line.replace(begin, winner.size(), R"("implementation":"of_another_release")");
+  });
+  run_child("child: the runner-up serves", in_child(folder, "error", no_library) + " E2E_NO_CODE=1");  // keeps it
+  const std::string workload = gemm_workload(folder), base = (folder / "base.kiln").string();
+  const std::string said = expect(0, "kiln cache export --workload " + workload + " -o " + base + globals(folder));
+  CHECK_MESSAGE(contains(said, " holds 2 records and "), said);
+  run_child("child: the runner-up serves", variable("E2E_OVERLAY", folder / "empty.kiln") +
+                                               variable("E2E_POLICY", "error") + no_library + " " +
+                                               variable("E2E_BASE", base) + "KILN_NVRTC_LIBRARY=none");
 }
 
 TEST_CASE("a record without a runner-up is passed over where the library is missing") {
