@@ -5,6 +5,17 @@
 #include "kiln/error.hpp"
 
 namespace kiln::engine {
+namespace {
+
+/// Whether the same may succeed later: for want of memory, of a thread, a process or a file, or because somebody stopped a compile.
+bool may_pass(const std::exception& failure) {
+  const auto* error = dynamic_cast<const Error*>(&failure);
+  if (error == nullptr) return true;  // the standard library's own, of what the machine lacks
+  return error->kind() == ErrorKind::out_of_memory || error->kind() == ErrorKind::io ||
+         error->kind() == ErrorKind::interrupted;
+}
+
+}  // namespace
 
 /// What no size inside the bucket can mend.
 std::optional<std::string> OpState::why_default_cannot_serve(const spec::Implementation& implementation,
@@ -49,13 +60,21 @@ const PlanState* OpState::make_runner_up(const PlanState& library, Code code) {
   PlanState::RunnerUp& other = *library.runner_up;
   const cuda::Context::Scope scope(engine.context);
   const cuda::RelaxedCapture relaxed;
+  const bool due = other.retry.is_due(Retry::Clock::now());
   const std::lock_guard making(other.making);
   if (other.settled.load(std::memory_order_relaxed)) return other.plan.get();
+  if (due && !other.retry.is_due(Retry::Clock::now())) return nullptr;  // who was waited for has just failed
   try {
     other.plan = load_part(other.lookup, code);
-  } catch (const Error& error) {
-    if (code == Code::stored || error.kind() == ErrorKind::interrupted) throw;
-    engine.warn(fmt::format("{}: the record '{}' is left out: {}", op.name, other.lookup.key, error.what()));
+  } catch (const std::exception& failure) {
+    if (code == Code::stored) throw;
+    const bool passing = may_pass(failure);
+    engine.warn(fmt::format("{}: the record '{}' is left out{}: {}", op.name, other.lookup.key,
+                            passing ? " for now" : "", failure.what()));
+    if (passing) {
+      other.retry.failed(Retry::Clock::now());
+      return nullptr;
+    }
   }
   other.settled.store(true, std::memory_order_release);
   return other.plan.get();
@@ -69,6 +88,7 @@ void OpState::make_runner_ups(const PlanState& whole, Code code) {
 const PlanState* OpState::runner_up(const PlanState& plan, CUstream stream) {
   if (plan.runner_up == nullptr) return nullptr;
   if (plan.runner_up->settled.load(std::memory_order_acquire)) return plan.made_runner_up();
+  if (!plan.runner_up->retry.is_due(Retry::Clock::now())) return nullptr;
   return captures(stream) ? nullptr : make_runner_up(plan, Code::any);
 }
 

@@ -10,6 +10,7 @@
 
 #include "cuda/device.hpp"
 #include "engine/lookup.hpp"
+#include "engine/retry.hpp"
 #include "jit/executable.hpp"
 #include "kiln/engine.hpp"
 
@@ -79,8 +80,9 @@ struct PlanState {
     explicit RunnerUp(Lookup of) : lookup(std::move(of)) {}
     Lookup lookup;
     std::mutex making;
-    std::unique_ptr<PlanState> plan;   // null for one that could not be made
+    std::unique_ptr<PlanState> plan;   // null for one that cannot be made, or could not be so far
     std::atomic<bool> settled{false};  // the plan does not change any more
+    Retry retry;                       // of one that could not be made for a moment
   };
   /// It, if it is made. No lock, no allocation.
   [[nodiscard]] const PlanState* made_runner_up() const noexcept {

@@ -83,8 +83,9 @@ struct OpState {
   /// The plan for launches with lengths on the device, once those are looked at: a library takes none.
   [[nodiscard]] const PlanState& part_with_lengths(const PlanState& part, const Arguments& arguments, CUstream stream);
   /// Of a library's plan, the one that serves where the library does not, made when it is not there; null for one that has none, and
-  /// where it is not there and the stream captures.
+  /// where it is not there and the stream captures, or the last try failed a moment ago.
   const PlanState* runner_up(const PlanState& plan, CUstream stream);
+  /// Tries now; null for one that cannot be made. What has no code in the files is an error where only that is asked for.
   const PlanState* make_runner_up(const PlanState& library, Code code);
   void make_runner_ups(const PlanState& whole, Code code);  // of all its parts
   /// For what the part does not take: its runner-up, or a default. Null when nothing is legal, and for one that is not there while the

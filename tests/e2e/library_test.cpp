@@ -1,5 +1,6 @@
 // cuBLASLt as an implementation of gemm: tuned, kept, launched, captured, and passed over where it is missing or another one.
 // tests/fake_cublaslt/cublaslt.cpp says what its four algorithms are.
+#include <chrono>
 #include <fstream>
 #include <functional>
 #include <map>
@@ -246,6 +247,66 @@ TEST_CASE("a launch that the library cannot take is a hit of its runner-up") {
   }
   CHECK(engine.stats().constraint_fallbacks == 0);
   CHECK(engine.stats().compiles == compiles);
+}
+
+TEST_CASE("a runner-up that could not be made for a moment is tried again, and not by each launch") {
+  using Clock = std::chrono::steady_clock;
+  constexpr std::chrono::milliseconds first_pause{100};
+  const TemporaryFolder folder;
+  tune_in(folder);
+  const Machine machine;
+  const Engine engine(gemm_options(folder / "overlay.kiln", MissPolicy::error));
+  const GemmCall refused(engine, 37);
+  const auto tries = [] { return query("calls cuModuleLoadDataEx"); };
+  control("fail cuModuleLoadDataEx CUDA_ERROR_OUT_OF_MEMORY");  // the runner-up's, then the default's is loaded
+  CHECK(refused.launch(machine.stream()) == Origin::default_);
+  control("fail cuModuleLoadDataEx CUDA_ERROR_OUT_OF_MEMORY sticky");
+  const auto begun = Clock::now();
+  const std::int64_t before = tries();
+  for (int i = 0; i < 100; ++i) refused.op.launch(refused.problem, refused.arguments, machine.stream());
+  CHECK(tries() - before <= (Clock::now() - begun) / first_pause + 1);
+  CHECK(engine.stats().constraint_fallbacks == 101);
+  REQUIRE(engine.warnings().size() == 1);
+  CHECK_MESSAGE(contains(engine.warnings()[0], "' is left out for now: "), engine.warnings()[0]);
+  control("heal");
+  Origin origin = Origin::default_;
+  while (origin == Origin::default_ && Clock::now() - begun < std::chrono::seconds(30)) {
+    std::this_thread::sleep_for(first_pause / 4);
+    origin = refused.launch(machine.stream());
+  }
+  CHECK(origin == Origin::overlay);
+  CHECK(refused.launch(machine.stream()) == Origin::hot);
+}
+
+TEST_CASE("a preparation tries the runner-up that could not be made for a moment at once") {
+  const TemporaryFolder folder;
+  tune_in(folder);
+  const Machine machine;
+  const Engine engine(gemm_options(folder / "overlay.kiln", MissPolicy::error));
+  const GemmCall refused(engine, 37);
+  control("fail cuModuleLoadDataEx CUDA_ERROR_OUT_OF_MEMORY sticky");
+  for (int i = 0; i < 10; ++i)
+    CHECK(error_of([&] { refused.op.launch(refused.problem, refused.arguments, machine.stream()); }).kind() ==
+          ErrorKind::out_of_memory);
+  control("heal");
+  engine.prepare(refused.op, {&refused.problem, 1}, machine.stream());
+  CHECK(refused.launch(machine.stream()) == Origin::overlay);
+}
+
+TEST_CASE("a runner-up that cannot be made is left alone") {
+  const TemporaryFolder folder;
+  tune_in(folder);
+  const Machine machine;
+  const Engine engine(gemm_options(folder / "overlay.kiln", MissPolicy::error));
+  const GemmCall refused(engine, 37);
+  control("module CUDA_ERROR_INVALID_IMAGE simt");
+  CHECK(error_of([&] { refused.op.launch(refused.problem, refused.arguments, machine.stream()); }).kind() ==
+        ErrorKind::driver_failed);
+  control("heal");
+  engine.prepare(refused.op, {&refused.problem, 1}, machine.stream());
+  CHECK(refused.launch(machine.stream()) == Origin::default_);
+  REQUIRE(engine.warnings().size() >= 1);
+  CHECK_MESSAGE(contains(engine.warnings()[0], "' is left out: "), engine.warnings()[0]);
 }
 
 TEST_CASE("a graph captures the library's first launch, and a length on the device finds its runner-up ready") {
