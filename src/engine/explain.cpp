@@ -86,17 +86,36 @@ void fall_back_at(Lookup& lookup, const spec::Op& op, const Problem& problem, co
   lookup.runner_up.reset();
 }
 
-/// Where there is no device the library was not asked whether it is here.
-void pass_over_missing_library(Lookup& lookup) {
-  if (!lookup.runner_up) return;
-  const std::string& library = lookup.implementation->library;
-  if (!jit::library_identity(library).empty()) return;
-  lookup = without_library(lookup);
-  lookup.record_unusable = fmt::format("the library {} is not here", library);
+/// Empty for an implementation that is no library's, and for one whose library is here.
+std::string why_missing(const spec::Implementation& implementation) {
+  const bool is_here = !implementation.is_library() || !jit::library_identity(implementation.library).empty();
+  return is_here ? std::string() : fmt::format("the library {} is not here", implementation.library);
+}
+
+/// Where there is no device, libraries were not asked whether they are here: as if they had been, the runner-ups of what they won serve.
+void pass_over_missing_library(Lookup& whole) {
+  std::vector<tune::Refinement> parts;
+  for (tune::Refinement& each : whole.refinements) {
+    if (std::string why = why_missing(*each.usable.implementation); !why.empty()) {
+      if (!each.runner_up) continue;  // its sizes are those of the part above
+      each.stale = each.runner_up->stale;
+      tune::pass_over(each, std::move(why));
+    }
+    parts.push_back(std::move(each));
+  }
+  const std::string why = whole.runner_up ? why_missing(*whole.implementation) : std::string();
+  if (!why.empty()) {
+    Lookup other = without_library(whole, why);
+    if (!whole.is_hit()) other.why = whole.why + "; " + other.why;
+    other.key = whole.key;
+    if (whole.record) other.passed_over = std::move(whole.record->value);
+    whole = std::move(other);
+  }
+  whole.refinements = std::move(parts);
 }
 
 std::string why_of(const Lookup& lookup) {
-  std::string why = lookup.record_unusable.empty()
+  std::string why = lookup.record_unusable.empty() || lookup.is_hit()
                         ? lookup.why
                         : fmt::format("the record cannot serve ({}); {}", lookup.record_unusable, lookup.why);
   if (lookup.runner_up)
@@ -140,6 +159,7 @@ double expected_slowdown(const spec::Op& op, const Lookup& lookup, const spec::D
 Explanation explain(const spec::Op& op, const Problem& problem, const spec::DeviceFacts& device, Regime regime,
                     const std::string& arch, store::Layers& layers, tune::Cubins& cubins) {
   Lookup lookup = look_up(op, problem, device, regime, layers);
+  pass_over_missing_library(lookup);
   make_servable(lookup, op, device, arch, cubins);
   Explanation explanation;
   explanation.problem = spec::to_string(op, problem);
@@ -147,7 +167,6 @@ Explanation explain(const spec::Op& op, const Problem& problem, const spec::Devi
   for (const store::Layer& layer : layers.layers()) explanation.layers.push_back(answer_of(layer, lookup));
   lookup = part_at(op, std::move(lookup), problem);
   explanation.key = lookup.key;
-  pass_over_missing_library(lookup);
   fall_back_at(lookup, op, problem, device);
   explanation.origin = lookup.origin;
   explanation.why = why_of(lookup);

@@ -50,16 +50,28 @@ void use_runner_up(Lookup& lookup, Stored& stored) {
   stored.runner_up.reset();
 }
 
-std::string why_runner_up_serves(std::string_view winner, double winner_ns, bool stale) {
-  return fmt::format("{} won with {:.2f} us; the fastest of the same tune without a library serves{}", winner,
-                     winner_ns / 1000, stale ? ", tuned from other sources, until the bucket is tuned again" : "");
+/// `why_not`: why the winner cannot serve, or empty.
+std::string why_runner_up_serves(std::string_view winner, double winner_ns, std::string_view why_not, bool stale) {
+  return fmt::format(
+      "the record's runner-up serves: {} won with {:.2f} us{}; this is the fastest of the same tune without a library{}",
+      winner, winner_ns / 1000, why_not.empty() ? "" : fmt::format(" and cannot serve ({})", why_not),
+      stale ? ", tuned from other sources, and serves until the bucket is tuned again" : "");
 }
 
 std::string why_record_serves(const Lookup& lookup) {
   if (lookup.passed_over)
-    return why_runner_up_serves(lookup.passed_over->implementation, lookup.passed_over->cost_ns, lookup.stale);
+    return why_runner_up_serves(lookup.passed_over->implementation, lookup.passed_over->cost_ns, lookup.record_unusable,
+                                lookup.stale);
   return lookup.stale ? "the record was tuned from other sources; it serves until it is tuned again"
                       : "the record's config is legal in this bucket";
+}
+
+std::string why_part_serves(const tune::Refinement& lower) {
+  if (lower.passed_over)
+    return why_runner_up_serves(lower.passed_over->implementation, lower.passed_over->cost_ns, lower.why_passed_over,
+                                lower.stale);
+  return lower.stale ? "it was tuned from other sources and serves until the bucket is tuned again"
+                     : "its config is legal there";
 }
 
 /// The first layer's record that can serve; one that cannot, nor its runner-up, does not hide those behind it.
@@ -169,9 +181,7 @@ Lookup lower_part(const Lookup& whole, const tune::Refinement& lower) {
   part.record = {lower.record, whole.record->layer};
   part.stale = lower.stale;
   part.passed_over = lower.passed_over;
-  use(part, lower.usable, whole.origin, lower.record.cost_ns,
-      lower.stale ? "it was tuned from other sources and serves until the bucket is tuned again"
-                  : "its config is legal there");
+  use(part, lower.usable, whole.origin, lower.record.cost_ns, why_part_serves(lower));
   if (!lower.usable.implementation->is_library()) return part;
   if (lower.runner_up)
     part.runner_up = lower.runner_up;
@@ -182,7 +192,7 @@ Lookup lower_part(const Lookup& whole, const tune::Refinement& lower) {
   return part;
 }
 
-Lookup without_library(const Lookup& lookup) {
+Lookup without_library(const Lookup& lookup, std::string_view why_not) {
   const tune::RunnerUp& runner_up = *lookup.runner_up;
   Lookup other;
   other.bucket = runner_up.at;
@@ -191,8 +201,10 @@ Lookup without_library(const Lookup& lookup) {
   other.miss = lookup.miss;
   other.stale = runner_up.stale;
   other.distance = lookup.distance;
+  const bool is_of_part_above = !spec::parse_runner_up_key(runner_up.record.key);
   use(other, runner_up.usable, lookup.origin, runner_up.record.cost_ns,
-      why_runner_up_serves(lookup.implementation->name, lookup.cost_ns, runner_up.stale));
+      is_of_part_above ? "the bucket's own record, which needs no library, serves"
+                       : why_runner_up_serves(lookup.implementation->name, lookup.cost_ns, why_not, runner_up.stale));
   return other;
 }
 
@@ -204,12 +216,14 @@ Lookup part_at(const spec::Op& op, Lookup whole, const Problem& problem) {
     splits += fmt::format("{}{}={}", splits.empty() ? "" : ", ", axis, each.edge);
   const tune::Refinement* lower = tune::covering(op, whole.refinements, problem);
   if (lower == nullptr) {
-    whole.why = fmt::format("the bucket is split at {}; the bucket's own record serves above: {}", splits, whole.why);
+    whole.why = fmt::format("the bucket is split at {}; {}{}", splits,
+                            whole.passed_over ? "above, " : "the bucket's own record serves above: ", whole.why);
     return whole;
   }
   Lookup part = lower_part(whole, *lower);
-  part.why = fmt::format("the bucket is split at {}; the record of its lower part, up to {}={}, serves: {}", splits,
-                         axis, lower->edge, part.why);
+  part.why = fmt::format("the bucket is split at {}; {} its lower part, up to {}={}, {}{}", splits,
+                         part.passed_over ? "in" : "the record of", axis, lower->edge,
+                         part.passed_over ? "" : "serves: ", part.why);
   return part;
 }
 

@@ -46,8 +46,8 @@ Lookup look_up(const spec::Op& op, const Problem& problem, const spec::DeviceFac
 /// The answer for one part of a bucket that is split: as of a bucket of its own, with the edge's sizes as `bucket`. Where a library won
 /// it and no runner-up of its own is there, what serves above it is its runner-up.
 Lookup lower_part(const Lookup& whole, const tune::Refinement& lower);
-/// The answer where the library of `lookup`, which has a runner-up, cannot serve.
-Lookup without_library(const Lookup& lookup);
+/// The answer where the library of `lookup`, which has a runner-up, cannot serve; `why_not` is for its `why`.
+Lookup without_library(const Lookup& lookup, std::string_view why_not = {});
 /// The answer for the part that `problem`, of this bucket, lies in. Where the bucket is split, `why` says at which sizes.
 Lookup part_at(const spec::Op& op, Lookup whole, const Problem& problem);
 

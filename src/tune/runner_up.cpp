@@ -16,15 +16,19 @@ std::optional<RunnerUp> runner_up_of(const spec::Op& op, const Problem& at, cons
 
 Answer answer_of(const spec::Op& op, const Problem& at, const spec::DeviceFacts& device, const store::Record& stored,
                  std::span<const store::Record> beside) {
-  Answer answer{stored, usable(op, at, device, stored), {}, {}};
+  Answer answer{stored, usable(op, at, device, stored), {}, {}, {}};
   const bool usable_itself = answer.usable.implementation != nullptr;
   if (usable_itself && !answer.usable.implementation->is_library()) return answer;
   answer.runner_up = runner_up_of(op, at, device, stored.key, beside);
-  if (usable_itself || !answer.runner_up) return answer;
+  if (!usable_itself && answer.runner_up) pass_over(answer, std::move(answer.usable.why_not));
+  return answer;
+}
+
+void pass_over(Answer& answer, std::string why) {
+  answer.why_passed_over = std::move(why);
   answer.passed_over = std::exchange(answer.record, std::move(answer.runner_up->record));
   answer.usable = std::move(answer.runner_up->usable);
   answer.runner_up.reset();
-  return answer;
 }
 
 }  // namespace kiln::tune

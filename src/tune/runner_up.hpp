@@ -4,6 +4,7 @@
 
 #include <optional>
 #include <span>
+#include <string>
 #include <string_view>
 
 #include "tune/deploy.hpp"
@@ -28,8 +29,11 @@ struct Answer {
   Usable usable;                             // without an implementation where neither can serve
   std::optional<RunnerUp> runner_up;         // of a record that a library computes
   std::optional<store::Record> passed_over;  // what was stored, where it cannot serve and its runner-up does
+  std::string why_passed_over;
 };
 Answer answer_of(const spec::Op& op, const Problem& at, const spec::DeviceFacts& device, const store::Record& stored,
                  std::span<const store::Record> beside);
+/// Has the runner-up, which is there, answer in its place.
+void pass_over(Answer& answer, std::string why);
 
 }  // namespace kiln::tune

@@ -282,9 +282,10 @@ TEST_CASE("a record that cannot serve gives way to its runner-up, and that is a 
     const Explanation explained = shelf.explained(sized(1000, 4096));
     CHECK(explained.origin == Origin::overlay);
     CHECK(explained.expected_slowdown == 1);
-    CHECK(explained.why.starts_with(
-        "the record cannot serve (its implementation 'gone' is not declared by the op); gone won with 9.00 us; "
-        "the fastest of the same tune without a library serves"));
+    CHECK(explained.why == std::string("the record's runner-up serves: gone won with 9.00 us and cannot serve (its "
+                                       "implementation 'gone' is not declared by the op); this is the fastest of the "
+                                       "same tune without a library") +
+                               (stale ? ", tuned from other sources, and serves until the bucket is tuned again" : ""));
   }
 }
 
@@ -309,7 +310,9 @@ TEST_CASE("beside a library's record stands its runner-up, whose age counts apar
   if (library_is_here())
     CHECK(why.ends_with("what the library refuses, goes to fast threads=128 vector=2, 10.00 us"));
   else
-    CHECK(why.starts_with("the record cannot serve (the library cublaslt is not here); vendor won with 9.00 us; "));
+    CHECK(why ==
+          "the record's runner-up serves: vendor won with 9.00 us and cannot serve (the library cublaslt is not here); "
+          "this is the fastest of the same tune without a library");
   CHECK_FALSE(stale.at(bucket).stale);
   CHECK(stale.at(bucket).is_stale_in_part());
   CHECK_FALSE(own.at(bucket).runner_up);  // no library serves, so there is nothing to stand behind
@@ -371,6 +374,33 @@ TEST_CASE("a part of a bucket has a runner-up of its own, or that of what serves
     split(shelf, "gone", false);
     CHECK(lowest(shelf).config == spec::Config{128, 2});
     CHECK(shelf.at(low).unusable_refinements == 1);
+  }
+}
+
+TEST_CASE("explain names the runner-up of the part that a size lies in, and why it serves") {
+  const Problem bucket = sized(1024, 4096), low = sized(600, 4096);
+  const std::string why_gone = " and cannot serve (its implementation 'gone' is not declared by the op); ";
+  const std::string why_missing = " and cannot serve (the library cublaslt is not here); ";
+  const std::string fastest = "this is the fastest of the same tune without a library";
+  for (const char* winner : {"gone", "vendor"}) {
+    if (winner == std::string_view("vendor") && library_is_here()) continue;
+    CAPTURE(winner);
+    VendorShelf shelf;
+    const std::string key = spec::refined_key(shelf.key_of(bucket), "rows", 600);
+    shelf.put(bucket, winner);
+    shelf.put(key, low, winner, {64, 1}, 4000);
+    shelf.put(spec::runner_up_key(key), low, "fast", {32, 1}, 5000);
+    shelf.put(spec::refined_key(shelf.key_of(bucket), "rows", 550), sized(550, 4096), winner, {64, 1}, 4000);
+    const std::string and_why = winner == std::string_view("gone") ? why_gone : why_missing;
+    const Explanation lower = shelf.explained(sized(520, 4096)), upper = shelf.explained(sized(601, 4096));
+    CHECK(lower.config == "threads=32 vector=1");
+    CHECK(lower.why ==
+          "the bucket is split at rows=600; in its lower part, up to rows=600, the record's runner-up serves: " +
+              std::string(winner) + " won with 4.00 us" + and_why + fastest);
+    CHECK(upper.config == "threads=128 vector=2");
+    CHECK(upper.why == "the bucket is split at rows=600; above, the record's runner-up serves: " + std::string(winner) +
+                           " won with 9.00 us" + and_why + fastest);
+    CHECK(upper.key == shelf.key_of(bucket));
   }
 }
 
