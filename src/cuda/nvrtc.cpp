@@ -69,7 +69,10 @@ Nvrtc Nvrtc::open(const std::string& library_path) {
 #define KILN_RESOLVE(symbol, parameters) resolve(*library, #symbol, nvrtc.symbol);
   KILN_NVRTC_FUNCTIONS(KILN_RESOLVE)
 #undef KILN_RESOLVE
-  nvrtc.nvrtcVersion(&nvrtc.major, &nvrtc.minor);
+  if (const nvrtcResult result = nvrtc.nvrtcVersion(&nvrtc.major, &nvrtc.minor); result != NVRTC_SUCCESS) {
+    throw Error(ErrorKind::no_nvrtc, "NVRTC at " + library->path() + " cannot be used: nvrtcVersion gave " +
+                                         nvrtc.nvrtcGetErrorString(result));
+  }
   nvrtc.path = library->path();
   nvrtc.build_id = library->build_id();
   open_builtins(nvrtc);

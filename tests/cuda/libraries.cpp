@@ -119,6 +119,13 @@ TEST_CASE("NVRTC, NCCL and cuBLASLt can be hidden and misplaced, and say so") {
   CHECK(holds(thrown_by([] { cuda::Nccl::open("/nowhere/libnccl.so.2"); }).what(), "/nowhere/libnccl.so.2"));
 }
 
+TEST_CASE("an NVRTC that cannot tell its version is none") {
+  const Variable nothing_behind_it("NVRTC_ONCE_REAL", "none");
+  const Error refused = thrown_by([] { cuda::Nvrtc::open(NVRTC_ONCE); });
+  CHECK(refused.kind() == ErrorKind::no_nvrtc);
+  CHECK(holds(refused.what(), "libnvrtc_once.so cannot be used: nvrtcVersion gave A compile is needed, but "));
+}
+
 TEST_CASE("NVRTC is found and identified by the build of its library" * doctest::skip(cuda::Nvrtc::find() == nullptr)) {
   const cuda::Nvrtc* nvrtc = cuda::Nvrtc::find();
   CHECK(nvrtc->major >= 12);

@@ -4,7 +4,8 @@
 //   NVRTC_ONCE        the folder of what was compiled: any number of builds and processes may share it
 //   NVRTC_ONCE_REAL   the path of the real library; where Kiln would find it unless set
 //
-// Failures are not remembered, nor programs that may read files of their own.
+// Failures are not remembered, nor programs that may read files of their own. Without a real library each call fails, so that Kiln
+// finds no NVRTC and the tests are skipped (main.cpp).
 #include <algorithm>
 #include <cstdlib>
 #include <cstring>
