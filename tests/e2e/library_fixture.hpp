@@ -1,0 +1,123 @@
+// gemm where cuBLASLt competes: a call of it that is checked, an overlay in which the library won, and processes that open it.
+// tests/fake_cublaslt/cublaslt.cpp says what its four algorithms are.
+#pragma once
+
+#include <fstream>
+#include <functional>
+#include <map>
+#include <string>
+
+#include "e2e/command.hpp"
+
+namespace e2e {
+
+inline constexpr const char* fastest =
+    "algorithm=4 tile=24 stages=8 splits=2 reduction=2 swizzle=1 custom=7 inner=3 cluster=5 extra=0";
+
+inline kiln::Options gemm_options(const std::filesystem::path& overlay,
+                                  kiln::MissPolicy on_miss = kiln::MissPolicy::tune) {
+  kiln::Options chosen = options(overlay, on_miss);
+  chosen.search.trials = 5;  // the baseline, the library's first two, and two more
+  return chosen;
+}
+
+/// y = scale x w^T + bias in f32, checked after each launch.
+class GemmCall {
+ public:
+  static constexpr std::int64_t n = 48, k = 40, bound = 64;
+
+  explicit GemmCall(const kiln::Engine& engine, std::int64_t m = bound, const char* activation = "none")
+      : op(engine.op("gemm")),
+        problem(op.problem({{"m", m}, {"n", n}, {"k", k}, {"dtype", "f32"}, {"activation", activation}})),
+        rows_(m),
+        relu_(activation == std::string_view("relu")) {
+    arguments =
+        op.arguments({{"x", x_.address()}, {"w", w_.address()}, {"bias", bias_.address()}, {"y", y_.address()}});
+    poison();
+  }
+  kiln::Origin launch(kiln::Stream stream) const {
+    poison();
+    const kiln::Origin origin = op.launch(problem, arguments, stream);
+    check(rows_);
+    return origin;
+  }
+  void poison() const { y_.upload(std::vector<float>(bound * n, NAN)); }
+  /// The rows up to `rows` are computed, the others are as they were.
+  void check(std::int64_t rows, bool biased = true, double scale = 1) const {
+    const std::vector<float> x = ramp(bound * k), w = ramp(n * k), bias = ramp(n), got = y_.download();
+    std::int64_t wrong = 0;
+    for (std::int64_t i = 0; i < bound * n; ++i) {
+      const float value = got[static_cast<std::size_t>(i)];
+      const std::int64_t row = i / n, column = i % n;
+      double sum = biased ? static_cast<double>(bias[static_cast<std::size_t>(column)]) : 0;
+      for (std::int64_t j = 0; j < k; ++j)
+        sum += scale * static_cast<double>(x[static_cast<std::size_t>(row * k + j)]) *
+               static_cast<double>(w[static_cast<std::size_t>(column * k + j)]);
+      const double expected = relu_ && sum < 0 ? 0 : sum;
+      const bool right = row < rows ? std::fabs(static_cast<double>(value) - expected) <= 1e-3 * (1 + std::fabs(sum))
+                                    : std::isnan(value);
+      wrong += right ? 0 : 1;
+    }
+    CAPTURE(rows);
+    CHECK(wrong == 0);
+  }
+  [[nodiscard]] std::string implementation() const { return std::string(op.plan(problem).implementation()); }
+
+  kiln::Op op;
+  kiln::Problem problem;
+  kiln::Arguments arguments;
+
+ private:
+  std::int64_t rows_;
+  bool relu_;
+  Floats x_{ramp(bound * k)}, w_{ramp(n * k)}, bias_{ramp(n)}, y_{static_cast<std::size_t>(bound * n)};
+};
+
+inline kiln::Options gemm_child_options() {
+  const std::map<std::string, kiln::MissPolicy> policies = {
+      {"tune", kiln::MissPolicy::tune}, {"nearest", kiln::MissPolicy::nearest}, {"error", kiln::MissPolicy::error}};
+  kiln::Options chosen = gemm_options(std::getenv("E2E_OVERLAY"), policies.at(std::getenv("E2E_POLICY")));
+  if (const char* base = std::getenv("E2E_BASE")) chosen.bases = {base};
+  return chosen;
+}
+
+inline const std::string no_library = "KILN_CUBLASLT_LIBRARY=none";
+
+inline std::string in_child(const TemporaryFolder& folder, const char* policy, const std::string& library) {
+  return variable("E2E_OVERLAY", folder / "overlay.kiln") + variable("E2E_POLICY", policy) + library;
+}
+
+/// The records of the overlay, each line of their text as `edit` leaves it; without their machine code.
+inline void edit_records(const TemporaryFolder& folder, const std::function<void(std::string&)>& edit) {
+  const std::string text = (folder / "records.jsonl").string();
+  expect(0, "kiln cache export --text -o " + text + globals(folder));
+  std::ifstream read(text);
+  std::string edited;
+  for (std::string line; std::getline(read, line);) {
+    edit(line);
+    edited += line + "\n";
+  }
+  std::ofstream(text) << edited;
+  std::filesystem::remove(folder / "overlay.kiln");
+  expect(0, "kiln cache import " + text + globals(folder));
+}
+
+/// The one bucket that tune_in tunes.
+inline std::string gemm_workload(const TemporaryFolder& folder) {
+  std::string path = (folder / "workload.toml").string();
+  std::ofstream(path)
+      << "[[workload]]\nop = \"gemm\"\naxes = { m = 64, n = 48, k = 40 }\ntypes = { dtype = \"f32\" }\n";
+  return path;
+}
+
+inline bool is_runner_up(const std::string& line) { return contains(line, " | without library\""); }
+
+inline void tune_in(const TemporaryFolder& folder) {
+  const Machine machine;
+  const kiln::Engine engine(gemm_options(folder / "overlay.kiln"));
+  const GemmCall call(engine);
+  REQUIRE(call.launch(machine.stream()) == kiln::Origin::overlay);
+  REQUIRE(call.implementation() == "cublaslt");
+}
+
+}  // namespace e2e
