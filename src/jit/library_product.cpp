@@ -3,7 +3,6 @@
 #include <fmt/format.h>
 
 #include <bit>
-#include <optional>
 
 #include "kiln/error.hpp"
 
@@ -11,17 +10,6 @@ namespace kiln::jit {
 namespace {
 
 constexpr std::uintptr_t bias_alignment = 16;  // told by an address, where none is read through
-
-std::optional<cudaDataType_t> library_type(spec::DType type) {
-  switch (type) {
-    case spec::DType::bf16: return CUDA_R_16BF;
-    case spec::DType::f16: return CUDA_R_16F;
-    case spec::DType::f32: return CUDA_R_32F;
-    case spec::DType::e4m3: return CUDA_R_8F_E4M3;
-    case spec::DType::e5m2: return CUDA_R_8F_E5M2;
-    default: return std::nullopt;
-  }
-}
 
 void must_succeed(cublasStatus_t status, const char* what) {
   if (status != CUBLAS_STATUS_SUCCESS)
@@ -43,6 +31,17 @@ int added_to(const spec::Op& op, const spec::Matmul& matmul, std::span<const std
 }
 
 }  // namespace
+
+std::optional<cudaDataType_t> library_type(spec::DType type) {
+  switch (type) {
+    case spec::DType::bf16: return CUDA_R_16BF;
+    case spec::DType::f16: return CUDA_R_16F;
+    case spec::DType::f32: return CUDA_R_32F;
+    case spec::DType::e4m3: return CUDA_R_8F_E4M3;
+    case spec::DType::e5m2: return CUDA_R_8F_E5M2;
+    default: return std::nullopt;
+  }
+}
 
 LibraryProduct::LibraryProduct(const spec::Op& op, const spec::Implementation& implementation,
                                std::span<const std::int64_t> frame)

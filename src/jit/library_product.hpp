@@ -7,6 +7,7 @@
 #include <array>
 #include <cstddef>
 #include <cstdint>
+#include <optional>
 #include <span>
 
 #include "cuda/cublaslt_api.hpp"
@@ -15,6 +16,9 @@
 #include "spec/op.hpp"
 
 namespace kiln::jit {
+
+/// Nothing for a type that the library does not multiply.
+std::optional<cudaDataType_t> library_type(spec::DType type);
 
 class LibraryProduct {
  public:

@@ -183,6 +183,7 @@ cublasStatus_t cublasLtMatmulDescSetAttribute(CublasLtMatmulDesc* desc, cublasLt
     case CUBLASLT_MATMUL_DESC_BIAS_POINTER: return set(description.bias);
     case CUBLASLT_MATMUL_DESC_A_SCALE_POINTER: return set(description.a_scale);
     case CUBLASLT_MATMUL_DESC_B_SCALE_POINTER: return set(description.b_scale);
+    case CUBLASLT_MATMUL_DESC_FAST_ACCUM: return size == 1 ? CUBLAS_STATUS_SUCCESS : CUBLAS_STATUS_INVALID_VALUE;
     case CUBLASLT_MATMUL_DESC_BIAS_DATA_TYPE: return set(description.bias_type);
   }
   return CUBLAS_STATUS_INVALID_VALUE;
