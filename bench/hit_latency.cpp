@@ -21,6 +21,7 @@
 #include <new>
 #include <thread>
 
+#include "command_line.hpp"
 #include "hot_call.hpp"
 
 namespace {
@@ -168,14 +169,11 @@ int measure(int argc, char** argv) {
   std::vector<bench::Asked> asked;
   for (int i = 1; i < argc; ++i) {
     const std::string_view word = argv[i];
-    if (word.starts_with("--") && i + 1 < argc) {
-      const char* value = argv[++i];
-      if (word == "--base") options.bases.emplace_back(value);
-      if (word == "--overlay") options.overlay = value;
-      if (word == "--templates") options.template_paths.emplace_back(value);
-    } else {
+    if (bench::take_file(argc, argv, i, options)) continue;
+    if (word == "--templates" && i + 1 < argc)
+      options.template_paths.emplace_back(argv[++i]);
+    else
       asked.push_back(bench::Asked::parse(word));
-    }
   }
   // Short, so that the device keeps up with the host.
   if (asked.empty()) asked.push_back(bench::Asked::parse("rms_norm rows=8 cols=4096 dtype=bf16"));

@@ -17,6 +17,7 @@
 #include "cli/ops_found.hpp"
 #include "cli/output.hpp"
 #include "cli/problem_set.hpp"
+#include "command_line.hpp"
 #include "cuda/device.hpp"
 #include "jit/library_algorithm.hpp"
 #include "kiln/error.hpp"
@@ -152,15 +153,8 @@ int main(int argc, char** argv) {
   try {
     kiln::Options options;
     std::vector<std::string> asked;
-    for (int i = 1; i < argc; ++i) {
-      const std::string word = argv[i];
-      if (word == "--base" && i + 1 < argc)
-        options.bases.emplace_back(argv[++i]);
-      else if (word == "--overlay" && i + 1 < argc)
-        options.overlay = argv[++i];
-      else
-        asked.push_back(word);
-    }
+    for (int i = 1; i < argc; ++i)
+      if (!bench::take_file(argc, argv, i, options)) asked.emplace_back(argv[i]);
     Bench bench(options);
     const auto failures =
         std::count_if(asked.begin(), asked.end(), [&](const std::string& each) { return !run_and_print(bench, each); });

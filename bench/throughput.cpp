@@ -10,8 +10,6 @@
 
 #include <algorithm>
 #include <cmath>
-#include <fstream>
-#include <sstream>
 #include <string>
 #include <vector>
 
@@ -19,6 +17,7 @@
 #include "cli/output.hpp"
 #include "cli/problem_set.hpp"
 #include "cli/runtime_values.hpp"
+#include "command_line.hpp"
 #include "cuda/device.hpp"
 #include "kiln/kiln.hpp"
 #include "spec/problem.hpp"
@@ -35,46 +34,24 @@ constexpr std::uint64_t seed = 20261121;
 constexpr std::int64_t large_copy_bytes = std::int64_t{1} << 31;  // read, and as many written
 constexpr kiln::tune::MeasureLimits limits{.budget_ns = 200e6, .minimum_samples = 51, .maximum_samples = 201};
 
-struct Asked {
-  std::string op;
-  std::vector<std::string> words;  // name=value
-};
-
 struct Arguments {
   kiln::Options options;
-  std::vector<Asked> asked;
+  std::vector<bench::WrittenProblem> asked;
 };
-
-std::vector<Asked> read_problems(const std::string& path) {
-  std::ifstream file(path);
-  if (!file) throw kiln::Error(kiln::ErrorKind::io, fmt::format("the problems {} cannot be read", path));
-  std::vector<Asked> problems;
-  for (std::string line; std::getline(file, line);) {
-    std::istringstream words(line.substr(0, line.find('#')));
-    Asked asked;
-    if (!(words >> asked.op)) continue;
-    for (std::string word; words >> word;) asked.words.push_back(word);
-    problems.push_back(std::move(asked));
-  }
-  return problems;
-}
 
 Arguments parse(int argc, char** argv) {
   Arguments result;
   bool new_problem = true;
   for (int i = 1; i < argc; ++i) {
     const std::string word = argv[i];
-    if (word == "--base" && i + 1 < argc) {
-      result.options.bases.emplace_back(argv[++i]);
-    } else if (word == "--overlay" && i + 1 < argc) {
-      result.options.overlay = argv[++i];
-    } else if (word == "--problems" && i + 1 < argc) {
-      const auto read = read_problems(argv[++i]);
+    if (bench::take_file(argc, argv, i, result.options)) continue;
+    if (word == "--problems" && i + 1 < argc) {
+      const auto read = bench::read_problems(argv[++i]);
       result.asked.insert(result.asked.end(), read.begin(), read.end());
     } else if (word == ",") {
       new_problem = true;
     } else if (new_problem) {
-      result.asked.push_back({word, {}});
+      result.asked.push_back({word, {}, {}});
       new_problem = false;
     } else {
       result.asked.back().words.push_back(word);
@@ -96,7 +73,7 @@ class Bench {
         ops_(kiln::spec::load_ops({})),
         large_copy_gb_s_(2.0 * large_copy_bytes / copy_ns(large_copy_bytes)) {}
 
-  Json run(const Asked& asked) {
+  Json run(const bench::WrittenProblem& asked) {
     const kiln::spec::Op& described = kiln::cli::find_op(ops_, asked.op);
     std::vector<std::string> words = asked.words;
     const kiln::tune::Placement placement = kiln::cli::take_runtime_values(described, words);
@@ -169,7 +146,7 @@ class Bench {
 };
 
 /// False when the problem failed: its line then says why.
-bool run_and_print(Bench& bench, const Asked& asked) {
+bool run_and_print(Bench& bench, const bench::WrittenProblem& asked) {
   Json line{{"bench", "throughput"}, {"op", asked.op}};
   try {
     line.update(bench.run(asked));
@@ -186,8 +163,9 @@ int main(int argc, char** argv) {
   try {
     const Arguments arguments = parse(argc, argv);
     Bench bench(arguments.options);
-    const auto failures = std::count_if(arguments.asked.begin(), arguments.asked.end(),
-                                        [&](const Asked& asked) { return !run_and_print(bench, asked); });
+    const auto failures =
+        std::count_if(arguments.asked.begin(), arguments.asked.end(),
+                      [&](const bench::WrittenProblem& asked) { return !run_and_print(bench, asked); });
     return failures == 0 ? 0 : 1;
   } catch (const kiln::Error& error) {
     fmt::print(stderr, "bench_throughput: {}\n", error.what());

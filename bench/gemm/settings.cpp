@@ -2,31 +2,21 @@
 
 #include <fmt/format.h>
 
-#include <algorithm>
-#include <fstream>
-#include <sstream>
+#include <utility>
 
 #include "cli/bench/refinery.hpp"
+#include "command_line.hpp"
 #include "kiln/error.hpp"
 
 namespace bench {
 namespace {
 
-/// "gemm m=1 n=6144 k=4096 # Llama 3 8B qkv" a line
-std::vector<Shape> read_shapes(const std::string& path) {
-  std::ifstream file(path);
-  if (!file) throw kiln::Error(kiln::ErrorKind::io, fmt::format("the problems {} cannot be read", path));
+std::vector<Shape> shapes_of(const std::string& path) {
   std::vector<Shape> shapes;
-  for (std::string line; std::getline(file, line);) {
-    const std::size_t end = std::min(line.find('#'), line.size());
-    std::istringstream words(line.substr(0, end)), remark(line.substr(std::min(end + 1, line.size())));
-    std::string op;
-    if (!(words >> op)) continue;
-    if (op != "gemm") throw kiln::Error(kiln::ErrorKind::bad_input, fmt::format("{} has {}, expected gemm", path, op));
-    Shape shape;
-    for (std::string word; words >> word;) shape.words.push_back(word);
-    std::getline(remark >> std::ws, shape.name);
-    shapes.push_back(std::move(shape));
+  for (WrittenProblem& each : read_problems(path)) {
+    if (each.op != "gemm")
+      throw kiln::Error(kiln::ErrorKind::bad_input, fmt::format("{} has {}, expected gemm", path, each.op));
+    shapes.push_back({std::move(each.remark), std::move(each.words)});
   }
   return shapes;
 }
@@ -45,12 +35,10 @@ GemmSettings parse_gemm_settings(int argc, char** argv) {
       if (settings.splits == 0) settings.splits = kiln::cli::bench::RefineChoice().most_parts;
     } else if (!word.starts_with("--")) {
       settings.words.push_back(word);
+    } else if (take_file(argc, argv, i, settings.options)) {
+      continue;
     } else if (++i == argc) {
       throw kiln::Error(kiln::ErrorKind::bad_input, fmt::format("{} is given without a value", word));
-    } else if (word == "--base") {
-      settings.options.bases.emplace_back(argv[i]);
-    } else if (word == "--overlay") {
-      settings.options.overlay = argv[i];
     } else if (word == "--own-overlay") {
       settings.own_overlay = argv[i];
     } else if (word == "--without") {
@@ -60,7 +48,7 @@ GemmSettings parse_gemm_settings(int argc, char** argv) {
     } else if (word == "--algorithms") {
       settings.algorithms = std::stoi(argv[i]);
     } else if (word == "--problems") {
-      settings.shapes = read_shapes(argv[i]);
+      settings.shapes = shapes_of(argv[i]);
     } else {
       throw kiln::Error(kiln::ErrorKind::bad_input,
                         fmt::format("{} is unknown; bench/gemm.cpp says what there is", word));

@@ -1,0 +1,54 @@
+// What the benches' command lines have in common.
+#pragma once
+
+#include <fmt/format.h>
+
+#include <algorithm>
+#include <fstream>
+#include <sstream>
+#include <string>
+#include <string_view>
+#include <vector>
+
+#include "kiln/error.hpp"
+#include "kiln/options.hpp"
+
+namespace bench {
+
+/// Takes --base FILE or --overlay FILE and leaves `i` at the file; false for another word. Throws Error(bad_input) where no file follows.
+inline bool take_file(int argc, char** argv, int& i, kiln::Options& options) {
+  const std::string_view word = argv[i];
+  if (word != "--base" && word != "--overlay") return false;
+  if (++i == argc) throw kiln::Error(kiln::ErrorKind::bad_input, fmt::format("{} is given without a value", word));
+  if (word == "--base")
+    options.bases.emplace_back(argv[i]);
+  else
+    options.overlay = argv[i];
+  return true;
+}
+
+/// "gemm m=1 n=6144 k=4096 # Llama 3 8B qkv"
+struct WrittenProblem {
+  std::string op;
+  std::vector<std::string> words;  // name=value
+  std::string remark;
+};
+
+/// One a line. Throws Error(io) for a file that cannot be read.
+inline std::vector<WrittenProblem> read_problems(const std::string& path) {
+  std::ifstream file(path);
+  if (!file) throw kiln::Error(kiln::ErrorKind::io, fmt::format("the problems {} cannot be read", path));
+  std::vector<WrittenProblem> problems;
+  for (std::string line; std::getline(file, line);) {
+    const std::size_t end = std::min(line.find('#'), line.size());
+    std::istringstream words(line.substr(0, end)), remark(line.substr(std::min(end + 1, line.size())));
+    WrittenProblem problem;
+    if (!(words >> problem.op)) continue;
+    for (std::string word; words >> word;) problem.words.push_back(word);
+    std::getline(remark >> std::ws, problem.remark);
+    problems.push_back(std::move(problem));
+  }
+  return problems;
+}
+
+}  // namespace bench
