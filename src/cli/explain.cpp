@@ -9,6 +9,7 @@
 #include "cli/target.hpp"
 #include "cli/units.hpp"
 #include "engine/explain.hpp"
+#include "spec/key.hpp"
 #include "tune/cubins.hpp"
 
 namespace kiln::cli {
@@ -54,6 +55,14 @@ Json json_of(const Explanation& explanation, const Target& target) {
   return json;
 }
 
+/// What a recorded time is of.
+std::string timed_at(const Explanation& explanation) {
+  if (explanation.origin == Origin::nearest) return "of the nearest bucket";
+  const std::string_view key = explanation.key;
+  const auto part = spec::parse_refined_key(spec::parse_runner_up_key(key).value_or(key));
+  return part ? fmt::format("at {}={}", part->axis, part->edge) : "at the bucket's upper edge";
+}
+
 void print_text(const std::string& op, const Explanation& explanation, const Target& target) {
   Table question({"", ""});
   question.row({"problem", fmt::format("{} {}", op, explanation.problem)});
@@ -74,9 +83,7 @@ void print_text(const std::string& op, const Explanation& explanation, const Tar
   answer.row({"because", explanation.why});
   if (!explanation.miss.empty()) answer.row({"miss", explanation.miss});
   if (explanation.cost_ns > 0)
-    answer.row({"time recorded", fmt::format("{}{}", format_time(explanation.cost_ns),
-                                             explanation.origin == Origin::nearest ? ", of the nearest bucket"
-                                                                                   : ", at the bucket's upper edge")});
+    answer.row({"time recorded", fmt::format("{}, {}", format_time(explanation.cost_ns), timed_at(explanation))});
   if (stand_in && !explanation.implementation.empty())
     answer.row({"expected", explanation.expected_slowdown > 0
                                 ? fmt::format("{:.2f} times the time of a tuned config", explanation.expected_slowdown)

@@ -77,6 +77,11 @@ TEST_CASE("--refine tunes quarters of a bucket, keeps the one where another conf
   CHECK(contains(lower, R"("cubin_found":true)"));
   CHECK_FALSE(contains(lower, own_config));
   CHECK_MESSAGE(contains(upper, own_config), upper);
+  const auto read = [&](const char* rows) {
+    return expect(0, std::string("kiln explain scale cols=128 dtype=f32 rows=") + rows + globals(folder));
+  };
+  CHECK(contains(read("70"), " us, at rows=80\n"));
+  CHECK(contains(read("81"), " us, at the bucket's upper edge\n"));
   CHECK(contains(refined(folder), "split before"));
   expect(0, "kiln cache verify " + (folder / "overlay.kiln").string());
   const std::string whole = refined(folder, "--force --threshold 50");
