@@ -449,12 +449,16 @@ void publish(const TuneRequest& request, const TuneResult& result, Cubins& cubin
 }
 
 void publish_split(const spec::Op& op, const spec::DeviceFacts& device, const std::string& arch,
-                   const store::Record& whole, std::span<const LowerPart> lower, Cubins& cubins) {
-  std::vector<store::Record> records{whole};
-  if (auto runner_up = cubins.layers().find_record(spec::runner_up_key(whole.key))) {
-    runner_up->value.candidates = cubins.layers().candidates_of(*runner_up);
-    records.push_back(std::move(runner_up->value));
-  }
+                   const store::Found<store::Record>& whole, std::span<const LowerPart> lower, Cubins& cubins) {
+  store::Layers& layers = cubins.layers();
+  std::vector<store::Record> records;
+  const auto add_stored = [&](store::Found<store::Record> stored) {
+    stored.value.candidates = layers.candidates_of(stored);
+    records.push_back(std::move(stored.value));
+  };
+  add_stored(whole);
+  for (store::Record& beside : layers.records_under(whole))
+    if (beside.key == spec::runner_up_key(whole.value.key)) add_stored({std::move(beside), whole.layer});
   std::vector<store::CubinRow> rows;
   const auto add = [&](const store::Record& record, const Problem& edge) {
     records.push_back(record);
@@ -464,7 +468,7 @@ void publish_split(const spec::Op& op, const spec::DeviceFacts& device, const st
     add(part.record, part.edge);
     if (part.runner_up) add(*part.runner_up, part.edge);
   }
-  cubins.layers().put_anew(records, rows);
+  layers.put_anew(records, rows);
 }
 
 }  // namespace kiln::tune

@@ -56,9 +56,9 @@ struct LowerPart {
 };
 
 /// Splits a bucket: writes the records of its lower parts with their machine code, and beside them that of the whole bucket with
-/// its runner-up, since a split holds only in the layer of the record that it was measured against. Earlier splits of the bucket go. One
-/// transaction.
+/// the runner-up that it has in its layer, since a split holds only in the layer of the record that it was measured against. Earlier
+/// splits of the bucket go. One transaction.
 void publish_split(const spec::Op& op, const spec::DeviceFacts& device, const std::string& arch,
-                   const store::Record& whole, std::span<const LowerPart> lower, Cubins& cubins);
+                   const store::Found<store::Record>& whole, std::span<const LowerPart> lower, Cubins& cubins);
 
 }  // namespace kiln::tune

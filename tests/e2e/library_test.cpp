@@ -161,4 +161,20 @@ TEST_CASE(
   CHECK(contains(expect(0, "kiln explain gemm m=38 n=48 k=40 dtype=f32" + globals(folder)), fastest));
 }
 
+TEST_CASE("a split takes along the runner-up that stands beside its record, not that of another file") {
+  const TemporaryFolder folder;
+  tune_in(folder);
+  std::filesystem::copy_file(folder / "overlay.kiln", folder / "base.kiln");
+  edit_records(folder, [](std::string& line) {
+    if (!is_runner_up(line)) return line.clear();
+    const std::string name = R"("config":")";
+    const std::size_t at = line.find(name) + name.size();
+    line.replace(at, line.find('"', at) - at, "tile_m=64 tile_n=64 vector=1 pdl=0");
+  });
+  const std::string base = " --base " + (folder / "base.kiln").string();
+  expect(0, "kiln tune gemm m=64 n=48 k=40 dtype=f32 --refine --splits 5" + base + globals(folder));
+  const std::string explained = expect(0, "kiln explain gemm m=64 n=48 k=40 dtype=f32" + globals(folder));
+  CHECK_MESSAGE(contains(explained, "goes to simt tile_m=16 tile_n=32"), explained);
+}
+
 }  // namespace e2e

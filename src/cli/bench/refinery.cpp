@@ -59,17 +59,15 @@ RefinedBucket Refinery::run(const std::function<void(const std::string&)>& say) 
   if (lookup.passed_over)
     throw Error(ErrorKind::not_tuned, "its record is of a library that cannot serve here; tune it again, with --force");
   if (!lookup.refinements.empty() && !is_unfinished(lookup.refinements)) return found(lookup.refinements);
-  store::Record whole = lookup.record->value;
+  const store::Record& whole = lookup.record->value;
   own_ = tunes_.contender(whole.implementation, whole.config);
   auto cuts = cuts_of(low_, bucket.axes[axis_index_], axis_.multiple_of, choice_.most_parts);
   std::erase_if(cuts, [&](std::int64_t cut) { return cut < choice_.lowest; });
   const Splitting splitting = try_cuts(cuts, say);
   const std::vector<tune::LowerPart> parts = take(splitting, whole);
   if (parts.empty() && splitting.ended_by) std::rethrow_exception(splitting.ended_by);
-  if (!parts.empty() || !lookup.refinements.empty()) {
-    whole.candidates = state_.layers.candidates_of(*lookup.record);
-    tune::publish_split(op_, facts_, state_.arch(), whole, parts, state_.cubins);
-  }
+  if (!parts.empty() || !lookup.refinements.empty())
+    tune::publish_split(op_, facts_, state_.arch(), *lookup.record, parts, state_.cubins);
   if (splitting.ended_by) {
     result_.refining = Refining::partly;
     try {
