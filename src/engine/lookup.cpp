@@ -174,6 +174,21 @@ bool Lookup::is_stale_in_part() const noexcept {
          });
 }
 
+namespace {
+
+/// What serves without a library above a part: of the parts above it, from the nearest on, then of the bucket, the first to have it.
+std::optional<tune::RunnerUp> without_library_above(const Lookup& whole, std::int64_t edge) {
+  for (const tune::Refinement& each : whole.refinements) {
+    if (each.edge <= edge) continue;
+    if (each.runner_up) return each.runner_up;
+    if (!each.usable.implementation->is_library()) return tune::RunnerUp{each.at, each.record, each.usable, each.stale};
+  }
+  if (whole.implementation->is_library()) return whole.runner_up;
+  return tune::RunnerUp{whole.bucket, whole.record->value, {whole.implementation, whole.config, {}}, whole.stale};
+}
+
+}  // namespace
+
 Lookup lower_part(const Lookup& whole, const tune::Refinement& lower) {
   Lookup part;
   part.bucket = lower.at;
@@ -182,13 +197,8 @@ Lookup lower_part(const Lookup& whole, const tune::Refinement& lower) {
   part.stale = lower.stale;
   part.passed_over = lower.passed_over;
   use(part, lower.usable, whole.origin, lower.record.cost_ns, why_part_serves(lower));
-  if (!lower.usable.implementation->is_library()) return part;
-  if (lower.runner_up)
-    part.runner_up = lower.runner_up;
-  else if (whole.implementation->is_library())
-    part.runner_up = whole.runner_up;
-  else
-    part.runner_up = {whole.bucket, whole.record->value, {whole.implementation, whole.config, {}}, whole.stale};
+  if (lower.usable.implementation->is_library())
+    part.runner_up = lower.runner_up ? lower.runner_up : without_library_above(whole, lower.edge);
   return part;
 }
 

@@ -361,6 +361,27 @@ TEST_CASE("a part of a bucket has a runner-up of its own, or that of what serves
     split(shelf, "vendor", false);
     CHECK(without_library(lowest(shelf)).config == spec::Config{256, 4});
   }
+  const auto split_above = [&](VendorShelf& shelf, const char* winner) {
+    const Problem middle = sized(800, 4096);
+    const std::string key = spec::refined_key(shelf.key_of(bucket), "rows", 800);
+    shelf.put(key, middle, winner, {512, 1}, 6000);
+    if (winner == std::string_view("vendor")) shelf.put(spec::runner_up_key(key), middle, "fast", {32, 2}, 7000);
+  };
+  SUBCASE("that of the part above") {
+    VendorShelf shelf;
+    shelf.put(bucket, "vendor");
+    split(shelf, "vendor", false);
+    split_above(shelf, "vendor");
+    CHECK(without_library(lowest(shelf)).config == spec::Config{32, 2});
+    CHECK(without_library(lowest(shelf)).bucket == sized(800, 4096));
+  }
+  SUBCASE("the part above, which needs no library") {
+    VendorShelf shelf;
+    shelf.put(bucket, "vendor");
+    split(shelf, "vendor", false);
+    split_above(shelf, "fast");
+    CHECK(without_library(lowest(shelf)).config == spec::Config{512, 1});
+  }
   SUBCASE("its own serves in its place") {
     VendorShelf shelf;
     shelf.put(bucket, "gone");
