@@ -17,6 +17,8 @@ using kiln::ErrorKind;
 using kiln::cli::bench::Contender;
 using kiln::cli::bench::cuts_of;
 using kiln::cli::bench::Duel;
+using kiln::cli::bench::find_rival;
+using kiln::cli::bench::Serving;
 using kiln::cli::bench::split;
 using kiln::cli::bench::Splitting;
 using kiln::cli::bench::Timed;
@@ -56,14 +58,16 @@ template <class AtCut>
 Splitting split_by_times(double threshold, std::vector<Contender>& uppers, const AtCut& at_cut) {
   const auto tune = [&](std::int64_t size) {
     at_cut(size);
-    return config(fastest_at(size));
+    return Serving{config(fastest_at(size)), {}};
   };
-  const auto duel = [&](std::int64_t size, const Contender& tuned, const Contender& upper) {
-    uppers.push_back(upper);
-    const auto ns = [&](const Contender& each) { return times.at(size)[static_cast<std::size_t>(each.config[0])]; };
-    return duel_of(tuned, ns(tuned), upper, ns(upper));
+  const auto duel = [&](std::int64_t size, const Serving& tuned, const Serving& upper) {
+    uppers.push_back(upper.config);
+    const auto ns = [&](const Serving& each) {
+      return times.at(size)[static_cast<std::size_t>(each.config.config[0])];
+    };
+    return duel_of(tuned.config, ns(tuned), upper.config, ns(upper));
   };
-  return split(cuts_of(513, 1024, 1, 3), config(0), threshold, tune, duel);
+  return split(cuts_of(513, 1024, 1, 3), {config(0), {}}, threshold, tune, duel);
 }
 
 Sizes kept(const Splitting& splitting) {
@@ -165,11 +169,52 @@ TEST_CASE("a duel is won beyond the threshold, or where nothing that is right wo
   CHECK_FALSE(duel.is_won_by(0));
   duel.is_walkover = true;
   CHECK(duel.is_won_by(0.05));
-  Duel refused = duel_of(config(1), 100, config(0), 50);  // of the part above, which its library refuses
-  refused.timed[1].verdict = kiln::store::Verdict::launch_failed;
-  refused.contenders.push_back(config(2));
-  refused.timed.push_back(took(110));
-  refused.rival = 2;
-  CHECK(refused.gain() == doctest::Approx(0.1));
-  CHECK(refused.is_won_by(0.03));
+}
+
+namespace {
+
+/// A config of an implementation that a library computes.
+Contender library_config(std::int64_t number) {
+  static const kiln::spec::Implementation library = [] {
+    kiln::spec::Implementation implementation;
+    implementation.library = "cublaslt";
+    return implementation;
+  }();
+  return {&library, {number}};
+}
+
+constexpr double refused = 0;
+
+/// A duel over these contenders and their times, in the order of Refinery::duel_at.
+Duel judged(const std::vector<std::pair<Contender, double>>& contenders, const Serving& upper) {
+  Duel duel;
+  for (const auto& [contender, ns] : contenders) {
+    duel.contenders.push_back(contender);
+    duel.timed.push_back(took(ns));
+    if (ns == refused) duel.timed.back().verdict = kiln::store::Verdict::launch_failed;
+  }
+  find_rival(duel, upper, config(9));  // the default
+  return duel;
+}
+
+}  // namespace
+
+TEST_CASE(
+    "what there is to beat is what would serve: where a library refuses the size, its runner-up, then the default") {
+  const Serving upper{library_config(4), config(2)};
+  const Duel taken = judged({{config(1), 100}, {library_config(4), 103}, {config(2), 105}, {config(9), 300}}, upper);
+  CHECK(taken.gain() == doctest::Approx(0.03));
+  const auto against = [&](double runner_up_ns) {
+    return judged({{config(1), 100}, {library_config(4), refused}, {config(2), runner_up_ns}, {config(9), 300}}, upper);
+  };
+  CHECK(against(110).gain() == doctest::Approx(0.1));
+  CHECK(against(110).is_won_by(0.03));
+  CHECK_FALSE(against(101).is_won_by(0.03));
+  CHECK(against(refused).gain() == doctest::Approx(2));
+  const Serving bare{library_config(4), {}};
+  CHECK(judged({{config(1), 100}, {library_config(4), refused}, {config(9), 300}}, bare).gain() == doctest::Approx(2));
+  CHECK(judged({{config(1), 100}, {library_config(4), refused}}, bare).is_walkover);
+  // What was tuned serves these sizes as it is.
+  const Duel nothing = judged({{config(2), 100}, {library_config(4), refused}, {config(9), 300}}, upper);
+  CHECK_FALSE(nothing.is_won_by(0));
 }

@@ -12,14 +12,6 @@ std::string read(const std::filesystem::path& path) {
   return {std::istreambuf_iterator<char>(file), {}};
 }
 
-/// What follows `name` in JSON, up to the next comma or quote.
-std::string value_of(const std::string& json, const std::string& name) {
-  const std::size_t at = json.find("\"" + name + "\":");
-  REQUIRE_MESSAGE(at != std::string::npos, json);
-  const std::size_t begin = json.find_first_not_of('"', at + name.size() + 3);
-  return json.substr(begin, json.find_first_of(",\"}", begin) - begin);
-}
-
 /// The same record, said to have taken a tenth of the time.
 void write_faster(const std::filesystem::path& from, const std::filesystem::path& to) {
   std::string text = read(from);

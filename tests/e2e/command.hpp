@@ -55,4 +55,12 @@ inline std::string variable(const char* name, const std::filesystem::path& value
   return std::string(name) + "='" + value.string() + "' ";
 }
 
+/// What follows `name` in JSON, up to the next comma or quote.
+inline std::string value_of(const std::string& json, const std::string& name) {
+  const std::size_t at = json.find("\"" + name + "\":");
+  REQUIRE_MESSAGE(at != std::string::npos, json);
+  const std::size_t begin = json.find_first_not_of('"', at + name.size() + 3);
+  return json.substr(begin, json.find_first_of(",\"}", begin) - begin);
+}
+
 }  // namespace e2e

@@ -90,7 +90,7 @@ inline std::string in_child(const TemporaryFolder& folder, const char* policy, c
 /// The records of the overlay, each line of their text as `edit` leaves it; without their machine code.
 inline void edit_records(const TemporaryFolder& folder, const std::function<void(std::string&)>& edit) {
   const std::string text = (folder / "records.jsonl").string();
-  expect(0, "kiln cache export --text -o " + text + globals(folder));
+  expect(0, "kiln cache export --text --force -o " + text + globals(folder));
   std::ifstream read(text);
   std::string edited;
   for (std::string line; std::getline(read, line);) {
@@ -111,6 +111,13 @@ inline std::string gemm_workload(const TemporaryFolder& folder) {
 }
 
 inline bool is_runner_up(const std::string& line) { return contains(line, " | without library\""); }
+
+inline constexpr const char* usual = "tile_m=64 tile_n=64 vector=1 pdl=0";  // the default of Kiln's own kernels
+
+inline void set_config(std::string& line, const std::string& config) {
+  const std::string from = R"("config":")" + value_of(line, "config");
+  line.replace(line.find(from), from.size(), R"("config":")" + config);
+}
 
 inline void tune_in(const TemporaryFolder& folder) {
   const Machine machine;

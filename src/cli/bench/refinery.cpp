@@ -60,7 +60,7 @@ RefinedBucket Refinery::run(const std::function<void(const std::string&)>& say) 
     throw Error(ErrorKind::not_tuned, "its record is of a library that cannot serve here; tune it again, with --force");
   if (!lookup.refinements.empty() && !is_unfinished(lookup.refinements)) return found(lookup.refinements);
   const store::Record& whole = lookup.record->value;
-  own_ = tunes_.contender(whole.implementation, whole.config);
+  own_ = serving_of(lookup);
   auto cuts = cuts_of(low_, bucket.axes[axis_index_], axis_.multiple_of, choice_.most_parts);
   std::erase_if(cuts, [&](std::int64_t cut) { return cut < choice_.lowest; });
   const Splitting splitting = try_cuts(cuts, say);
@@ -87,9 +87,11 @@ RefinedBucket Refinery::run(const std::function<void(const std::string&)>& say) 
 Splitting Refinery::try_cuts(std::span<const std::int64_t> cuts, const std::function<void(const std::string&)>& say) {
   const auto tune = [&](std::int64_t edge) {
     say(fmt::format("tuning {}={}", axis_.name, edge));
-    return tunes_.at(with_size(edge)).winner;
+    const ScratchTune& tuned = tunes_.at(with_size(edge));
+    const auto& own = tuned.runner_up;
+    return Serving{tuned.winner, own ? tunes_.contender(own->implementation, own->config) : Contender()};
   };
-  const auto duel = [&](std::int64_t edge, const Contender& tuned, const Contender& upper) {
+  const auto duel = [&](std::int64_t edge, const Serving& tuned, const Serving& upper) {
     say(fmt::format("comparing at {}={}", axis_.name, edge));
     return duel_at(edge, tuned, upper);
   };
@@ -110,7 +112,7 @@ std::vector<tune::LowerPart> Refinery::take(const Splitting& splitting, const st
     if (!tried.is_kept) continue;
     parts.push_back({with_size(tried.edge), record_of(tried, of_bucket), runner_up_of(tried, of_bucket)});
     if (!result_.parts.empty()) result_.parts.back().low = tried.edge + axis_.multiple_of;
-    result_.parts.push_back({lowest, tried.edge, tried.tuned.name(), tried.duel.gain()});
+    result_.parts.push_back({lowest, tried.edge, tried.tuned.config.name(), tried.duel.gain()});
   }
   std::ranges::reverse(result_.parts);
   if (result_.parts.empty()) parts.clear();
@@ -139,7 +141,7 @@ std::string Refinery::why_whole(const Splitting& splitting) const {
   }
   if (best == nullptr) return fmt::format("its config is the best at {}={} too", axis_.name, sizes);
   return fmt::format("at {}={} nothing is faster by more than the threshold; most gains {} at {}, {:.1f} %", axis_.name,
-                     sizes, best->tuned.name(), best->edge, 100 * best->duel.gain());
+                     sizes, best->tuned.config.name(), best->edge, 100 * best->duel.gain());
 }
 
 Problem Refinery::with_size(std::int64_t size) const {
@@ -154,33 +156,33 @@ bool Refinery::is_legal(const Contender& contender, const Problem& problem) cons
          !spec::broken_constraint(op_, *contender.implementation, problem, facts_, contender.config);
 }
 
+Serving Refinery::serving_of(const engine::Lookup& part) const {
+  const auto contender = [&](const store::Record& record) {
+    return tunes_.contender(record.implementation, record.config);
+  };
+  return {contender(part.record->value), part.runner_up ? contender(part.runner_up->record) : Contender()};
+}
+
 Contender Refinery::default_at(const Problem& problem) const {
   const tune::Usable usual = tune::default_for(op_, problem, facts_);
   return {usual.implementation, usual.config};
 }
 
-/// Where the config of the part above is not legal, or its library refuses the size, the default is what there is to beat, also where a
-/// runner-up would serve.
-Duel Refinery::duel_at(std::int64_t size, const Contender& tuned, const Contender& upper) const {
+Duel Refinery::duel_at(std::int64_t size, const Serving& tuned, const Serving& upper) const {
   if (Interrupt::requested()) throw Error(ErrorKind::interrupted, "interrupted");
   const Problem problem = with_size(size);
-  Duel duel;
-  duel.contenders = {tuned};
   const Contender standard = default_at(problem);
-  for (const Contender* other : {&upper, &standard})
+  Duel duel;
+  duel.contenders = {tuned.config};
+  for (const Contender* other : {&upper.config, &upper.runner_up, &standard})
     if (is_legal(*other, problem) && std::ranges::find(duel.contenders, *other) == duel.contenders.end())
       duel.contenders.push_back(*other);
   duel.timed = contest(state_, op_, problem, state_.options.regime, duel.contenders);
   if (!duel.timed.front().ok())
     throw Error(ErrorKind::wrong_result,
-                fmt::format("{} was tuned for {} and cannot be compared there: {}", tuned.name(),
+                fmt::format("{} was tuned for {} and cannot be compared there: {}", tuned.config.name(),
                             spec::to_string(op_, problem), duel.timed.front().reason));
-  for (std::size_t i = duel.timed.size() - 1; i > 0; --i) {
-    if (duel.timed[i].ok()) duel.rival = i;
-    const bool is_wrong = duel.timed[i].verdict == store::Verdict::wrong_result;
-    duel.is_walkover = duel.is_walkover || (is_wrong && duel.contenders[i] == upper);
-  }
-  duel.is_walkover = duel.is_walkover || (duel.rival == 0 && tuned != standard);
+  find_rival(duel, upper, standard);
   return duel;
 }
 
@@ -200,8 +202,9 @@ store::Record Refinery::record_at(std::int64_t edge, const Contender& serving, c
 
 store::Record Refinery::record_of(const Tried& tried, const store::Record& of_bucket) {
   const Problem at = with_size(tried.edge);
-  store::Record record = record_at(tried.edge, tried.tuned, of_bucket);
-  record.source_digest = engine::present_source(op_, *tried.tuned.implementation, at, facts_, tried.tuned.config);
+  store::Record record = record_at(tried.edge, tried.tuned.config, of_bucket);
+  const Contender& tuned = tried.tuned.config;
+  record.source_digest = engine::present_source(op_, *tuned.implementation, at, facts_, tuned.config);
   record.provenance = tunes_.at(at).provenance;
   const Contender standard = default_at(at);
   for (std::size_t i = 0; i < tried.duel.timed.size(); ++i) {
@@ -230,7 +233,7 @@ std::optional<store::Record> Refinery::runner_up_of(const Tried& tried, const st
 std::optional<tune::LowerPart> Refinery::untried(std::int64_t edge, const store::Record& of_bucket) const {
   const Problem at = with_size(edge);
   if (tune::usable(op_, at, facts_, of_bucket).implementation == nullptr) return std::nullopt;
-  store::Record record = record_at(edge, own_, of_bucket);
+  store::Record record = record_at(edge, own_.config, of_bucket);
   record.provenance.strategy += fmt::format("; of the whole bucket, not tried up to {}={}", axis_.name, edge);
   return tune::LowerPart{at, std::move(record), {}};
 }

@@ -55,8 +55,9 @@ class Refinery {
   [[nodiscard]] std::string why_whole(const Splitting& splitting) const;
   [[nodiscard]] Problem with_size(std::int64_t size) const;
   [[nodiscard]] bool is_legal(const Contender& contender, const Problem& problem) const;
+  [[nodiscard]] Serving serving_of(const engine::Lookup& part) const;
   [[nodiscard]] Contender default_at(const Problem& problem) const;
-  [[nodiscard]] Duel duel_at(std::int64_t size, const Contender& tuned, const Contender& upper) const;
+  [[nodiscard]] Duel duel_at(std::int64_t size, const Serving& tuned, const Serving& upper) const;
   [[nodiscard]] store::Record record_at(std::int64_t edge, const Contender& serving,
                                         const store::Record& of_bucket) const;
   store::Record record_of(const Tried& tried, const store::Record& of_bucket);
@@ -72,7 +73,7 @@ class Refinery {
   const spec::DeviceFacts& facts_;
   std::int64_t low_;
   RefinedBucket result_;
-  Contender own_;
+  Serving own_;  // the bucket's
 };
 
 }  // namespace kiln::cli::bench
