@@ -186,14 +186,14 @@ Contender library_config(std::int64_t number) {
 constexpr double refused = 0;
 
 /// A duel over these contenders and their times, in the order of Refinery::duel_at.
-Duel judged(const std::vector<std::pair<Contender, double>>& contenders, const Serving& upper) {
+Duel judged(const std::vector<std::pair<Contender, double>>& contenders, const Serving& tuned, const Serving& upper) {
   Duel duel;
   for (const auto& [contender, ns] : contenders) {
     duel.contenders.push_back(contender);
     duel.timed.push_back(took(ns));
     if (ns == refused) duel.timed.back().verdict = kiln::store::Verdict::launch_failed;
   }
-  find_rival(duel, upper, config(9));  // the default
+  find_rival(duel, tuned, upper, config(9));  // the default
   return duel;
 }
 
@@ -201,20 +201,64 @@ Duel judged(const std::vector<std::pair<Contender, double>>& contenders, const S
 
 TEST_CASE(
     "what there is to beat is what would serve: where a library refuses the size, its runner-up, then the default") {
-  const Serving upper{library_config(4), config(2)};
-  const Duel taken = judged({{config(1), 100}, {library_config(4), 103}, {config(2), 105}, {config(9), 300}}, upper);
+  const Serving tuned{config(1), {}}, upper{library_config(4), config(2)};
+  const Duel taken =
+      judged({{config(1), 100}, {library_config(4), 103}, {config(2), 105}, {config(9), 300}}, tuned, upper);
   CHECK(taken.gain() == doctest::Approx(0.03));
   const auto against = [&](double runner_up_ns) {
-    return judged({{config(1), 100}, {library_config(4), refused}, {config(2), runner_up_ns}, {config(9), 300}}, upper);
+    return judged({{config(1), 100}, {library_config(4), refused}, {config(2), runner_up_ns}, {config(9), 300}}, tuned,
+                  upper);
   };
   CHECK(against(110).gain() == doctest::Approx(0.1));
   CHECK(against(110).is_won_by(0.03));
   CHECK_FALSE(against(101).is_won_by(0.03));
   CHECK(against(refused).gain() == doctest::Approx(2));
   const Serving bare{library_config(4), {}};
-  CHECK(judged({{config(1), 100}, {library_config(4), refused}, {config(9), 300}}, bare).gain() == doctest::Approx(2));
-  CHECK(judged({{config(1), 100}, {library_config(4), refused}}, bare).is_walkover);
-  // What was tuned serves these sizes as it is.
-  const Duel nothing = judged({{config(2), 100}, {library_config(4), refused}, {config(9), 300}}, upper);
+  CHECK(judged({{config(1), 100}, {library_config(4), refused}, {config(9), 300}}, tuned, bare).gain() ==
+        doctest::Approx(2));
+  CHECK(judged({{config(1), 100}, {library_config(4), refused}}, tuned, bare).is_walkover);
+  const Serving same{config(2), {}};  // it serves these sizes as it is
+  const Duel nothing = judged({{config(2), 100}, {library_config(4), refused}, {config(9), 300}}, same, upper);
   CHECK_FALSE(nothing.is_won_by(0));
+}
+
+TEST_CASE("a part's runner-up is kept where it is faster than what would serve without the library anyway") {
+  const Serving tuned{library_config(4), config(1)};
+  const auto keeps = [&](double own_ns, double above_ns, const Serving& upper, const Contender& above) {
+    return judged({{library_config(4), 50}, {above, above_ns}, {config(9), 300}, {config(1), own_ns}}, tuned, upper)
+        .needs_runner_up;
+  };
+  const Serving own_kernel{config(2), {}}, library{library_config(3), config(2)};
+  for (const Serving& upper : {own_kernel, library}) {
+    CHECK(keeps(90, 100, upper, config(2)));
+    CHECK_FALSE(keeps(100, 90, upper, config(2)));
+    CHECK_FALSE(keeps(100, 100, upper, config(2)));
+    CHECK(keeps(200, refused, upper, config(2)));
+    CHECK_FALSE(keeps(400, refused, upper, config(2)));  // slower than the default
+    CHECK_FALSE(keeps(refused, 100, upper, config(2)));
+  }
+  const Serving same{library_config(3), config(1)};
+  CHECK_FALSE(judged({{library_config(4), 50}, {config(1), 90}, {config(9), 300}}, tuned, same).needs_runner_up);
+  const Serving of_default{library_config(4), config(9)}, bare{library_config(3), {}};
+  CHECK(judged({{library_config(4), 50}, {config(9), 300}}, of_default, bare).needs_runner_up);
+  CHECK_FALSE(
+      judged({{config(5), 50}, {config(2), 90}, {config(9), 300}}, {config(5), {}}, own_kernel).needs_runner_up);
+}
+
+TEST_CASE("below a part whose runner-up was not needed the one above it stands behind the library") {
+  std::vector<Serving> uppers;
+  const auto split_with = [&](bool needs_runner_up) {
+    uppers.clear();
+    const auto tune = [](std::int64_t size) { return Serving{library_config(size), config(size)}; };
+    const auto duel = [&](std::int64_t, const Serving& tuned, const Serving& upper) {
+      uppers.push_back(upper);
+      Duel won = duel_of(tuned.config, 50, upper.config, 100);
+      won.needs_runner_up = needs_runner_up;
+      return won;
+    };
+    split(Sizes{3, 2, 1}, {config(7), {}}, 0.03, tune, duel);
+    return uppers.back();
+  };
+  CHECK(split_with(true) == Serving{library_config(2), config(2)});
+  CHECK(split_with(false) == Serving{library_config(2), config(7)});
 }

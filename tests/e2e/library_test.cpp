@@ -181,4 +181,25 @@ TEST_CASE("a split takes along the runner-up that stands beside its record, not 
   CHECK_MESSAGE(contains(explained, "goes to simt tile_m=16 tile_n=32"), explained);
 }
 
+TEST_CASE("a part of a split bucket has a runner-up of its own only where that is faster than the bucket's") {
+  const auto of_part = [](const std::string& config_of_bucket) {
+    const TemporaryFolder folder;
+    tune_in(folder);
+    edit_records(folder, [&](std::string& line) {
+      if (is_runner_up(line)) set_config(line, config_of_bucket);
+    });
+    const std::string refine = "kiln tune gemm m=64 n=48 k=40 dtype=f32 --refine --splits 5";
+    CHECK(contains(expect(0, refine + " --json" + globals(folder)), R"("outcome":"split")"));
+    std::string config;
+    edit_records(folder, [&](std::string& line) {
+      if (is_runner_up(line) && contains(line, "m<=37")) config = value_of(line, "config");
+    });
+    return config;
+  };
+  const std::string own = of_part(usual);
+  CHECK(contains(own, "tile_m="));
+  CHECK(own != usual);
+  CHECK(of_part(own).empty());
+}
+
 }  // namespace e2e

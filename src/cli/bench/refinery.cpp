@@ -174,7 +174,7 @@ Duel Refinery::duel_at(std::int64_t size, const Serving& tuned, const Serving& u
   const Contender standard = default_at(problem);
   Duel duel;
   duel.contenders = {tuned.config};
-  for (const Contender* other : {&upper.config, &upper.runner_up, &standard})
+  for (const Contender* other : {&upper.config, &upper.runner_up, &standard, &tuned.runner_up})
     if (is_legal(*other, problem) && std::ranges::find(duel.contenders, *other) == duel.contenders.end())
       duel.contenders.push_back(*other);
   duel.timed = contest(state_, op_, problem, state_.options.regime, duel.contenders);
@@ -182,7 +182,7 @@ Duel Refinery::duel_at(std::int64_t size, const Serving& tuned, const Serving& u
     throw Error(ErrorKind::wrong_result,
                 fmt::format("{} was tuned for {} and cannot be compared there: {}", tuned.config.name(),
                             spec::to_string(op_, problem), duel.timed.front().reason));
-  find_rival(duel, upper, standard);
+  find_rival(duel, tuned, upper, standard);
   return duel;
 }
 
@@ -223,6 +223,7 @@ store::Record Refinery::record_of(const Tried& tried, const store::Record& of_bu
 
 /// As it was tuned at the edge, where a library won there.
 std::optional<store::Record> Refinery::runner_up_of(const Tried& tried, const store::Record& of_bucket) {
+  if (!tried.duel.needs_runner_up) return std::nullopt;
   const Problem at = with_size(tried.edge);
   auto record = tunes_.at(at).runner_up;
   if (record) record->key = spec::runner_up_key(spec::refined_key(of_bucket.key, axis_.name, tried.edge));

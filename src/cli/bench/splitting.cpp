@@ -33,8 +33,17 @@ std::optional<std::size_t> first_right(const Duel& duel, std::initializer_list<c
 Serving below(const Serving& upper, const Tried& kept) {
   Serving serving{kept.tuned.config, {}};
   if (is_of_library(kept.tuned.config))
-    serving.runner_up = kept.tuned.runner_up.implementation != nullptr ? kept.tuned.runner_up : without_library(upper);
+    serving.runner_up = kept.duel.needs_runner_up ? kept.tuned.runner_up : without_library(upper);
   return serving;
+}
+
+bool needs_runner_up(const Duel& duel, const Serving& tuned, const Serving& upper, const Contender& standard) {
+  const auto own = first_right(duel, {&tuned.runner_up});
+  if (!own) return false;
+  if (tuned.runner_up == without_library(upper)) return false;
+  const auto other = first_right(duel, {&without_library(upper), &standard});
+  if (!other || *other == *own) return true;  // the default, which is a stand-in until a record names it
+  return tune::ratio(duel.timed[*other].samples_ns, duel.timed[*own].samples_ns).median_ns > 1;
 }
 
 }  // namespace
@@ -58,7 +67,7 @@ bool Duel::is_won_by(double threshold) const {
   return is_walkover || (rival != 0 && is_slower(timed[rival].samples_ns, timed[0].samples_ns, threshold));
 }
 
-void find_rival(Duel& duel, const Serving& upper, const Contender& standard) {
+void find_rival(Duel& duel, const Serving& tuned, const Serving& upper, const Contender& standard) {
   const auto serving = first_right(duel, {&upper.config, &upper.runner_up, &standard});
   duel.rival = serving.value_or(0);
   const auto above = std::ranges::find(duel.contenders, upper.config);
@@ -66,6 +75,7 @@ void find_rival(Duel& duel, const Serving& upper, const Contender& standard) {
       above != duel.contenders.end() &&
       duel.timed[static_cast<std::size_t>(above - duel.contenders.begin())].verdict == store::Verdict::wrong_result;
   duel.is_walkover = !serving || is_wrong;
+  duel.needs_runner_up = needs_runner_up(duel, tuned, upper, standard);
 }
 
 Splitting split(std::span<const std::int64_t> edges, const Serving& own, double threshold,

@@ -22,12 +22,13 @@ struct Serving {
   bool operator==(const Serving&) const = default;
 };
 
-/// At one size: the config that was tuned there, then what would serve otherwise.
+/// At one size: the config that was tuned there, then what would serve otherwise, and its runner-up.
 struct Duel {
   std::vector<Contender> contenders;
   std::vector<Timed> timed;
-  std::size_t rival = 0;     // the contender that would serve; 0: none can, or the very config that was tuned
-  bool is_walkover = false;  // nothing else can serve, or what would comes out wrong
+  std::size_t rival = 0;         // the contender that would serve; 0: none can, or the very config that was tuned
+  bool is_walkover = false;      // nothing else can serve, or what would comes out wrong
+  bool needs_runner_up = false;  // the one that was tuned is faster than what would serve without the library
   /// 0.06: the rival takes 6 % longer; 0 without one.
   [[nodiscard]] double gain() const;
   [[nodiscard]] bool is_won_by(double threshold) const;
@@ -35,7 +36,7 @@ struct Duel {
 
 /// Says who the rival is, of contenders that were timed. At each size the first of these serves that is legal and right: the config of the
 /// part above, what stands behind its library, the default.
-void find_rival(Duel& duel, const Serving& upper, const Contender& standard);
+void find_rival(Duel& duel, const Serving& tuned, const Serving& upper, const Contender& standard);
 
 struct Tried {
   std::int64_t edge = 0;
