@@ -57,6 +57,9 @@ class Writer {
   virtual ~Writer() = default;
   [[nodiscard]] virtual std::optional<Record> find_record(std::string_view key) = 0;  // with its candidates
   [[nodiscard]] virtual std::optional<PackedCubin> find_cubin(const spec::Digest& key) = 0;
+  /// As File's.
+  [[nodiscard]] virtual std::vector<Record> records_under(std::string_view prefix) = 0;
+  virtual void remove_record(std::string_view key) = 0;
   /// Both replace what has the same key. Throw Error(bad_input) as File::put does.
   virtual void put(const Record& record) = 0;
   virtual void put(const PackedCubin& cubin) = 0;

@@ -34,6 +34,10 @@ class Rows {
     put_record(connection_, record);
     store::add_to_usage(connection_, {"record", record.key, 0, now_});
   }
+  void remove(std::string_view key) {
+    break_seal();
+    remove_record(connection_, key);
+  }
   void put(const PackedCubin& cubin, const spec::Digest& digest, bool replace) {
     break_seal();
     if (put_cubin(connection_, cubin, digest, replace))
@@ -59,6 +63,10 @@ class TableWriter final : public Writer {
   std::optional<PackedCubin> find_cubin(const spec::Digest& key) override {
     return find_packed(connection_, key, flaws_);
   }
+  std::vector<Record> records_under(std::string_view prefix) override {
+    return list_records_under(connection_, prefix, flaws_);
+  }
+  void remove_record(std::string_view key) override { rows_.remove(key); }
   void put(const Record& record) override;
   void put(const PackedCubin& cubin) override;
   void seal() override { write_manifest(connection_); }

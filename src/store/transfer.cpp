@@ -7,12 +7,15 @@
 #include <cerrno>
 #include <cstring>
 #include <istream>
+#include <map>
 #include <ostream>
+#include <vector>
 
 #include "store/custody.hpp"
 #include "store/json.hpp"
 #include "store/merge_order.hpp"
 #include "store/opening.hpp"
+#include "store/splits.hpp"
 #include "store/tables.hpp"
 
 namespace kiln::store {
@@ -40,12 +43,32 @@ bool is_selected(const PackedCubin& cubin, const Selection& selection) {
          (!selection.cubin_keys || selection.cubin_keys->contains(cubin.key));
 }
 
-/// Takes over what is better than, or missing from, the file that is written to.
+/// Takes over what is better than, or missing from, the file that is written to. Which of two splits of a bucket came farther only all
+/// rows of both say: they wait for settle().
 class Import {
  public:
   Import(Writer& to, TransferReport& report) : to_(to), report_(report) {}
 
-  void add(const Record& record) {
+  void add(Record record) {
+    if (const auto bucket = split_bucket(record.key)) {
+      splits_[std::string(*bucket)].push_back(std::move(record));
+      return;
+    }
+    take(record);
+  }
+  void add(const PackedCubin& cubin) {
+    const auto existing = to_.find_cubin(cubin.key);
+    if (existing && !is_better(cubin, *existing)) return;
+    to_.put(cubin);
+    ++report_.cubins;
+  }
+  void settle() {
+    for (const auto& [bucket, rows] : splits_) settle(bucket, rows);
+    splits_.clear();
+  }
+
+ private:
+  void take(const Record& record) {
     const auto existing = to_.find_record(record.key);
     if (existing && !is_better(record, *existing)) {
       ++report_.kept;
@@ -54,17 +77,25 @@ class Import {
     to_.put(record);
     ++(existing ? report_.replaced : report_.added);
   }
-  void add(const PackedCubin& cubin) {
-    const auto existing = to_.find_cubin(cubin.key);
-    if (existing && !is_better(cubin, *existing)) return;
-    to_.put(cubin);
-    ++report_.cubins;
+  void settle(const std::string& bucket, const std::vector<Record>& rows) {
+    const std::vector<Record> present = to_.records_under(spec::prefix_under(bucket));
+    const auto theirs = untried_up_to(bucket, rows), ours = untried_up_to(bucket, present);
+    if (theirs && ours && *ours < *theirs) {
+      report_.kept += static_cast<std::int64_t>(rows.size());
+      return;
+    }
+    if (theirs && ours && *theirs < *ours)
+      for (const Record& each : present)
+        if (split_bucket(each.key) == bucket) to_.remove_record(each.key);
+    for (const Record& each : rows) take(each);
   }
 
- private:
   Writer& to_;
   TransferReport& report_;
+  std::map<std::string, std::vector<Record>> splits_;  // by bucket
 };
+
+constexpr auto none_left_out = [](std::size_t, const auto&) { return false; };
 
 fs::path temporary_beside(const fs::path& path) {
   fs::path temporary = path;
@@ -101,16 +132,20 @@ void write_sealed(const fs::path& path, std::span<File* const> from, const Selec
   create_new(path, S_IRUSR | S_IWUSR | S_IRGRP | S_IROTH);
   Connection connection = open_existing(path, Access::read_write);
   Transaction transaction(connection, Transaction::Kind::write);
-  report.conflicts = merge<Record>(from, [&](Record record) {
+  FarthestSplits splits(from);
+  const auto put = [&](Record record) {
     if (!is_selected(record, selection)) return;
     if (!selection.candidates) record.candidates.clear();
     put_record(connection, record);
     ++report.added;
-  });
+  };
+  report.conflicts = merge<Record>(
+      from, put, [&](std::size_t file, const Record& record) { return splits.leaves_out(file, record.key); });
   if (selection.cubins) {
-    merge<PackedCubin>(suppliers_of_code(from, trust, report), [&](const PackedCubin& cubin) {
+    const auto put_code = [&](const PackedCubin& cubin) {
       if (is_selected(cubin, selection) && put_cubin(connection, cubin, digest_of(cubin), false)) ++report.cubins;
-    });
+    };
+    merge<PackedCubin>(suppliers_of_code(from, trust, report), put_code, none_left_out);
   }
   write_manifest(connection);
   transaction.commit();
@@ -161,6 +196,7 @@ TransferReport import_text(std::istream& from, const std::string& name, File& to
     for (std::int64_t number = 1; std::getline(from, line); ++number)
       if (!line.empty() && line != "\r") import.add(read_line(line, name, number));
     if (from.bad()) throw Error(ErrorKind::io, fmt::format("'{}' cannot be read to its end", name));
+    import.settle();
   });
   return report;
 }
@@ -192,8 +228,14 @@ TransferReport merge_into(File& from, File& to, const CodeTrust& trust) {
   const auto suppliers = suppliers_of_code(files, trust, report);
   to.write_all([&](Writer& writer) {
     Import import(writer, report);
-    merge<Record>(files, [&](const Record& record) { import.add(record); });
-    merge<PackedCubin>(suppliers, [&](const PackedCubin& cubin) { import.add(cubin); });
+    const auto add = [&](Record record) {
+      if (!split_bucket(record.key)) import.settle();  // by key: a bucket's parts follow each other
+      import.add(std::move(record));
+    };
+    merge<Record>(files, add, none_left_out);
+    import.settle();
+    merge<PackedCubin>(
+        suppliers, [&](const PackedCubin& cubin) { import.add(cubin); }, none_left_out);
   });
   return report;
 }

@@ -3,6 +3,7 @@
 #include <rapidcheck.h>
 
 #include <algorithm>
+#include <cstdlib>
 #include <sstream>
 
 #include "support.hpp"
@@ -219,6 +220,70 @@ TEST_CASE("machine code of a file that others may write is not merged or exporte
   report = export_file(*theirs, folder / "copy.kiln", {}, false);
   CHECK(report.untrusted_cubins == 2);
   CHECK(File::open(folder / "copy.kiln", Access::read_only)->stats().cubins == 0);
+}
+
+/// A bucket that is split at these edges; a negative one was left untried.
+std::unique_ptr<File> split_at(const std::vector<int>& edges, double cost_ns) {
+  auto file = File::in_memory();
+  file->put(sample_record("a", cost_ns), nullptr);
+  for (const int edge : edges) {
+    auto part = sample_record("a | m<=" + std::to_string(std::abs(edge)), cost_ns);
+    if (edge < 0) part.samples = 0;
+    file->put(part, nullptr);
+    part.key += " | without library";
+    file->put(part, nullptr);
+  }
+  return file;
+}
+
+/// The keys of what splits it, and its costs, whichever way the files are merged.
+std::string split_of(const std::vector<File*>& files) {
+  const Folder folder;
+  merge_files(files, folder / "all.kiln", {}, false);
+  const auto all = File::open(folder / "all.kiln", Access::read_only);
+  std::string text;
+  for (const Record& each : all->records_under("a | "))
+    if (!each.key.ends_with("library")) text += each.key.substr(7) + ":" + std::to_string(each.samples) + " ";
+  const auto one_by_one = File::in_memory(), as_text = File::in_memory();
+  for (File* file : files) {
+    merge_into(*file, *one_by_one);
+    std::istringstream lines(text_of(*file));
+    import_text(lines, "text", *as_text);
+  }
+  CHECK(text_of(*one_by_one) == text_of(*all));
+  CHECK(text_of(*as_text) == text_of(*all));
+  return text;
+}
+
+TEST_CASE("of splits of one bucket the one that came farthest is merged, and no other's parts") {
+  const auto check = [](File& farther, File& other, const std::string& expected) {
+    CHECK(split_of({&farther, &other}) == expected);
+    CHECK(split_of({&other, &farther}) == expected);
+    CHECK(split_of({&other, &farther, &other}) == expected);
+  };
+  const auto finished = split_at({96, 80}, 2), begun = split_at({112, -96}, 1), farther = split_at({104, -90}, 3);
+  check(*finished, *begun, "80:40 96:40 ");
+  check(*split_at({112}, 2), *begun, "112:40 ");
+  check(*farther, *begun, "104:40 90:0 ");
+  check(*finished, *farther, "80:40 96:40 ");
+  check(*begun, *split_at({}, 2), "112:40 96:0 ");
+  check(*finished, *split_at({104}, 1), "104:40 80:40 96:40 ");
+}
+
+TEST_CASE("lines of a text may come in any order, those of a split too") {
+  const auto begun = split_at({112, -96}, 1);
+  std::istringstream lines(text_of(*begun));
+  std::vector<std::string> all;
+  for (std::string line; std::getline(lines, line);) all.push_back(line);
+  do {
+    const auto into = split_at({104, -98}, 2);
+    std::string text;
+    for (const std::string& line : all) text += line + "\n";
+    std::istringstream shuffled(text);
+    import_text(shuffled, "text", *into);
+    CHECK(into->records_under("a | ").size() == 4);
+    CHECK(into->find_record("a | m<=96"));
+  } while (std::ranges::next_permutation(all).found);
 }
 
 }  // namespace

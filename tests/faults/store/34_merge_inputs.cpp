@@ -28,9 +28,10 @@ std::string content_of(File& file) {
 /// A file with a few rows of few keys, so that conflicts of every kind are common.
 std::unique_ptr<File> arbitrary_file() {
   auto file = File::in_memory();
-  for (int rows = *rc::gen::inRange(0, 6); rows > 0; --rows) {
-    auto record = sample_record("key" + std::to_string(*rc::gen::inRange(0, 3)), *rc::gen::inRange(0, 3));
-    record.samples = *rc::gen::inRange(1, 3);
+  for (int rows = *rc::gen::inRange(0, 8); rows > 0; --rows) {
+    const std::string part = *rc::gen::element<std::string>("", "", " | m<=5", " | m<=7", " | m<=7 | without library");
+    auto record = sample_record("key" + std::to_string(*rc::gen::inRange(0, 3)) + part, *rc::gen::inRange(0, 3));
+    record.samples = *rc::gen::inRange(part.empty() ? 1 : 0, 3);
     record.high_ns = record.cost_ns + *rc::gen::inRange(0, 2);
     record.config = *rc::gen::element<std::string>("a", "b");
     record.candidates.resize(*rc::gen::inRange<std::size_t>(0, 3));
