@@ -34,10 +34,6 @@ std::string_view to_string(Refining refining) {
 
 const std::string& axis_of(const spec::Op& op) { return op.axes[*spec::refined_axis(op)].name; }
 
-bool is_new(const RefinedBucket& refined) {
-  return refined.refining == Refining::split || refined.refining == Refining::partly;
-}
-
 Json json_of(const RefinedBucket& refined, const Part& part) {
   const spec::Op& op = *refined.of.op;
   Json json{{"event", "refined"},
@@ -46,7 +42,7 @@ Json json_of(const RefinedBucket& refined, const Part& part) {
             {"outcome", to_string(refined.refining)},
             {"axis", axis_of(op)}};
   if (part.edge > 0) json.update({{"low", part.low}, {"edge", part.edge}, {"lower", part.config}});
-  if (is_new(refined)) json["edge_gain"] = part.gain;
+  if (part.gain) json["edge_gain"] = *part.gain;
   if (!refined.why.empty()) json["why"] = refined.why;
   return json;
 }
@@ -71,7 +67,7 @@ void print_refined(const Globals& globals, const std::vector<RefinedBucket>& all
     for (const Part& part : parts_of(each)) {
       const auto size = [&](std::int64_t value) { return part.edge > 0 ? format_count(value) : "-"; };
       table.row({spec::to_string(*each.of.op, each.of.bucket), size(part.low), size(part.edge), part.config,
-                 is_new(each) ? fmt::format("{:.1f} %", 100 * part.gain) : "-", remark(each)});
+                 part.gain ? fmt::format("{:.1f} %", 100 * *part.gain) : "-", remark(each)});
     }
   print(table.text());
 }

@@ -134,6 +134,54 @@ TEST_CASE(
   CHECK(contains(expect(0, "FAKE_CUDA='" + fast + "' " + refine), R"("outcome":"found")"));
 }
 
+TEST_CASE(
+    "a split that ended early goes on where it did, and keeps what was measured above, however often it ends there") {
+  const TemporaryFolder folder;
+  const std::string options = with_trap(folder);
+  const std::string refine =
+      "kiln tune scale rows=128 cols=32 dtype=f32 --strategy exhaustive --refine --threshold 1 --json " + options;
+  const std::string fast = "kernel slow 0.4965 scale_tiled<float, 64, 1>",
+                    fast_config = R"("config":"threads=64 vector=1")";
+  const auto interrupted = [&](const std::string& faults) {
+    return expect(130,
+                  "KILN_WORKER=none FAKE_CUDA='" + faults + ";kernel interrupt scale_tiled<float, 32, 1>' " + refine);
+  };
+  const auto answer = [&](int rows) {
+    return expect(0, "kiln explain scale rows=" + std::to_string(rows) + " cols=32 dtype=f32 --json" + options);
+  };
+  SUBCASE("below a part") {
+    interrupted(fast);
+    const std::string again = interrupted("heal");  // by now another config would win at 112 rows
+    CHECK_MESSAGE(contains(again, R"("outcome":"partly","axis":"rows","low":97,"edge":112)"), again);
+    CHECK_FALSE(contains(again, "edge_gain"));
+    CHECK(contains(answer(112), fast_config));
+    CHECK(contains(answer(96), own_config));
+    const std::string done = expect(0, refine);
+    CHECK_MESSAGE(contains(done, R"("outcome":"split","axis":"rows","low":97,"edge":112)"), done);
+    CHECK(contains(answer(112), fast_config));
+    CHECK_FALSE(contains(answer(96), fast_config));
+  }
+  SUBCASE("below a part, at one that fails each time") {
+    for (const std::string& faults : {fast, std::string("heal")}) {
+      const std::string failing = "KILN_WORKER=none FAKE_CUDA='" + faults;
+      const std::string said = expect(5, failing + ";kernel fault scale_tiled<float, 32, 1>' " + refine);
+      CHECK_MESSAGE(contains(said, "candidate trap threads=32 vector=1 of scale broke the device context"), said);
+      CHECK(contains(answer(112), fast_config));
+      CHECK(contains(answer(96), own_config));
+    }
+    CHECK(contains(expect(0, refine), R"("outcome":"split","axis":"rows","low":97,"edge":112)"));
+  }
+  SUBCASE("below a part that was not kept") {
+    const std::string said = interrupted("heal");
+    CHECK_MESSAGE(contains(said, R"("outcome":"partly")"), said);
+    const std::string done = expect(0, "FAKE_CUDA='" + fast + "' " + refine);
+    CHECK_MESSAGE(contains(done, R"("outcome":"split","axis":"rows","low":65,"edge":96)"), done);
+    CHECK(contains(answer(112), own_config));
+  }
+  CHECK(contains(expect(0, refine), R"("outcome":"found")"));
+  expect(0, "kiln cache verify " + (folder / "overlay.kiln").string());
+}
+
 TEST_CASE("--refine is refused where it cannot do anything") {
   const TemporaryFolder folder;
   expect(2, "kiln tune --stale --refine" + globals(folder));

@@ -3,11 +3,13 @@
 #include <fmt/format.h>
 
 #include <algorithm>
+#include <utility>
 
 #include "cli/interrupt.hpp"
 #include "cli/tuning.hpp"
 #include "engine/lease.hpp"
 #include "kiln/error.hpp"
+#include "store/splits.hpp"
 
 namespace kiln::cli::bench {
 namespace {
@@ -24,12 +26,6 @@ store::Candidate candidate_of(const Contender& contender, const Timed& timed) {
   row.high_ns = timed.cost.high_ns;
   row.samples = timed.cost.samples;
   return row;
-}
-
-/// Refinery::untried left its mark.
-bool is_unfinished(std::span<const tune::Refinement> stored) {
-  return std::any_of(stored.begin(), stored.end(),
-                     [](const tune::Refinement& each) { return each.record.samples == 0; });
 }
 
 bool is_of_one_part(ErrorKind kind) {
@@ -58,16 +54,21 @@ RefinedBucket Refinery::run(const std::function<void(const std::string&)>& say) 
   if (!lookup.is_hit()) throw Error(ErrorKind::not_tuned, "the bucket has no record that can serve");
   if (lookup.passed_over)
     throw Error(ErrorKind::not_tuned, "its record is of a library that cannot serve here; tune it again, with --force");
-  if (!lookup.refinements.empty() && !is_unfinished(lookup.refinements)) return found(lookup.refinements);
-  const store::Record& whole = lookup.record->value;
-  own_ = serving_of(lookup);
+  const std::vector<store::Record> beside = state_.layers.records_under(*lookup.record);
+  const std::int64_t untried = store::untried_up_to(lookup.key, beside).value_or(0);
+  if (!lookup.refinements.empty() && untried == 0) return found(lookup.refinements);
+  own_ = upper_ = serving_of(lookup);
   auto cuts = cuts_of(low_, bucket.axes[axis_index_], axis_.multiple_of, choice_.most_parts);
   std::erase_if(cuts, [&](std::int64_t cut) { return cut < choice_.lowest; });
+  if (untried > 0) {
+    std::erase_if(cuts, [&](std::int64_t cut) { return cut > untried; });
+    if (cuts.empty() && !lookup.refinements.empty()) return found(lookup.refinements);
+    resume(lookup, beside, untried);
+  }
   const Splitting splitting = try_cuts(cuts, say);
-  const std::vector<tune::LowerPart> parts = take(splitting, whole);
+  const std::vector<tune::LowerPart> parts = take(splitting, lookup);
   if (parts.empty() && splitting.ended_by) std::rethrow_exception(splitting.ended_by);
-  if (!parts.empty() || !lookup.refinements.empty())
-    tune::publish_split(op_, facts_, state_.arch(), *lookup.record, parts, state_.cubins);
+  if (!parts.empty() || resumed_) tune::publish_split(op_, facts_, state_.arch(), *lookup.record, parts, state_.cubins);
   if (splitting.ended_by) {
     result_.refining = Refining::partly;
     try {
@@ -76,12 +77,30 @@ RefinedBucket Refinery::run(const std::function<void(const std::string&)>& say) 
       if (!is_of_one_part(error.kind())) throw;
       result_.why = fmt::format("not split up to {}={}: {}", axis_.name, splitting.ended_at, error.what());
     }
-  } else if (!parts.empty()) {
+  } else if (!result_.parts.empty()) {
     result_.refining = Refining::split;
   } else {
     result_.why = why_whole(splitting);
   }
   return result_;
+}
+
+void Refinery::resume(const engine::Lookup& lookup, std::span<const store::Record> beside, std::int64_t untried) {
+  resumed_ = true;
+  const auto stored = [&](const std::string& key) -> std::optional<store::Record> {
+    const auto found = std::ranges::find(beside, key, &store::Record::key);
+    if (found == beside.end()) return std::nullopt;
+    store::Record record = *found;
+    record.candidates = state_.layers.candidates_of({record, lookup.record->layer});
+    return record;
+  };
+  for (auto each = lookup.refinements.rbegin(); each != lookup.refinements.rend(); ++each) {
+    const std::string key = spec::refined_key(lookup.key, axis_.name, each->edge);
+    auto record = stored(key);
+    if (each->edge <= untried || !record || record->samples == 0) continue;
+    kept_.push_back({each->at, std::move(*record), stored(spec::runner_up_key(key))});
+    upper_ = serving_of(engine::lower_part(lookup, *each));
+  }
 }
 
 Splitting Refinery::try_cuts(std::span<const std::int64_t> cuts, const std::function<void(const std::string&)>& say) {
@@ -95,27 +114,29 @@ Splitting Refinery::try_cuts(std::span<const std::int64_t> cuts, const std::func
     say(fmt::format("comparing at {}={}", axis_.name, edge));
     return duel_at(edge, tuned, upper);
   };
-  return split(cuts, own_, choice_.threshold, tune, duel);
+  return split(cuts, upper_, choice_.threshold, tune, duel);
 }
 
 /// Below the last edge the config of the part above it serves: where cuts were left untried, the bucket's own must come back.
-std::vector<tune::LowerPart> Refinery::take(const Splitting& splitting, const store::Record& of_bucket) {
-  std::vector<tune::LowerPart> parts;
-  std::int64_t lowest = low_;
-  if (splitting.ended_by) {
-    auto rest = untried(splitting.ended_at, of_bucket);
-    if (!rest) return parts;
-    parts.push_back(std::move(*rest));
-    lowest = splitting.ended_at + axis_.multiple_of;
-  }
+std::vector<tune::LowerPart> Refinery::take(const Splitting& splitting, const engine::Lookup& lookup) {
+  std::vector<tune::LowerPart> parts = std::move(kept_);
+  const auto edge_of = [&](const tune::LowerPart& part) { return part.edge.axes[axis_index_]; };
+  for (const tune::LowerPart& each : parts)
+    result_.parts.push_back(
+        {0, edge_of(each), fmt::format("{} {}", each.record.implementation, each.record.config), {}});
+  const store::Record& of_bucket = lookup.record->value;
   for (const Tried& tried : splitting.tried) {
     if (!tried.is_kept) continue;
     parts.push_back({with_size(tried.edge), record_of(tried, of_bucket), runner_up_of(tried, of_bucket)});
-    if (!result_.parts.empty()) result_.parts.back().low = tried.edge + axis_.multiple_of;
-    result_.parts.push_back({lowest, tried.edge, tried.tuned.config.name(), tried.duel.gain()});
+    result_.parts.push_back({0, tried.edge, tried.tuned.config.name(), tried.duel.gain()});
   }
   std::ranges::reverse(result_.parts);
-  if (result_.parts.empty()) parts.clear();
+  std::int64_t low = splitting.ended_by ? splitting.ended_at + axis_.multiple_of : low_;
+  for (Part& each : result_.parts) each.low = std::exchange(low, each.edge + axis_.multiple_of);
+  if (!splitting.ended_by) return parts;
+  auto rest = resumed_ || !splitting.tried.empty() ? untried(splitting.ended_at, lookup) : std::nullopt;
+  if (!rest) return {};
+  parts.push_back(std::move(*rest));
   return parts;
 }
 
@@ -123,7 +144,7 @@ RefinedBucket Refinery::found(std::span<const tune::Refinement> stored) {
   result_.refining = Refining::found;
   std::int64_t low = low_;
   for (const tune::Refinement& each : stored) {
-    result_.parts.push_back({low, each.edge, fmt::format("{} {}", each.record.implementation, each.record.config), 0});
+    result_.parts.push_back({low, each.edge, fmt::format("{} {}", each.record.implementation, each.record.config), {}});
     low = each.edge + axis_.multiple_of;
   }
   return result_;
@@ -230,13 +251,27 @@ std::optional<store::Record> Refinery::runner_up_of(const Tried& tried, const st
   return record;
 }
 
-/// The bucket's own config up to there, with its time at the bucket's upper edge and of no samples; nothing where it cannot serve.
-std::optional<tune::LowerPart> Refinery::untried(std::int64_t edge, const store::Record& of_bucket) const {
+/// What serves without a split up to there, of no samples: the bucket's own config, with its time at the bucket's upper edge, and its
+/// runner-up; where that cannot serve, the runner-up or the default, without times. Nothing where none of them can.
+std::optional<tune::LowerPart> Refinery::untried(std::int64_t edge, const engine::Lookup& lookup) const {
   const Problem at = with_size(edge);
-  if (tune::usable(op_, at, facts_, of_bucket).implementation == nullptr) return std::nullopt;
-  store::Record record = record_at(edge, own_.config, of_bucket);
-  record.provenance.strategy += fmt::format("; of the whole bucket, not tried up to {}={}", axis_.name, edge);
-  return tune::LowerPart{at, std::move(record), {}};
+  const store::Record& of_bucket = lookup.record->value;
+  const bool is_own = tune::usable(op_, at, facts_, of_bucket).implementation != nullptr;
+  const bool has_runner_up = is_legal(own_.runner_up, at);
+  const Contender serving = is_own ? own_.config : has_runner_up ? own_.runner_up : default_at(at);
+  if (serving.implementation == nullptr) return std::nullopt;
+  tune::LowerPart part{at, record_at(edge, serving, of_bucket), {}};
+  part.record.provenance.strategy += fmt::format("; of the whole bucket, not tried up to {}={}", axis_.name, edge);
+  if (!is_own) {
+    part.record.cost_ns = part.record.low_ns = part.record.high_ns = 0;
+    part.record.source_digest = engine::present_source(op_, *serving.implementation, at, facts_, serving.config);
+  } else if (has_runner_up) {
+    part.runner_up = lookup.runner_up->record;
+    part.runner_up->key = spec::runner_up_key(part.record.key);
+    part.runner_up->bucket = part.record.bucket;
+    part.runner_up->samples = 0;
+  }
+  return part;
 }
 
 }  // namespace kiln::cli::bench

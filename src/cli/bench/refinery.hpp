@@ -22,7 +22,8 @@ enum class Refining { split, partly, found, whole, failed };
 struct Part {
   std::int64_t low = 0, edge = 0;  // sizes on spec::refined_axis
   std::string config;
-  double gain = 0;  // 0.06: at the edge, what serves the part above takes 6 % longer; 0 when not measured
+  std::optional<double>
+      gain;  // 0.06: at the edge, what serves the part above takes 6 % longer; nothing when not measured now
 };
 
 struct RefinedBucket {
@@ -44,13 +45,15 @@ class Refinery {
  public:
   Refinery(engine::State& state, const OpBucket& bucket, const RefineChoice& choice);
   /// Tries to split the bucket at each of cuts_of(). What was found is in the overlay, as far as it came: where a part fails or is
-  /// interrupted, those above it are kept. Throws as tune::tune_bucket does where there is none to keep.
+  /// interrupted, those above it are kept, and the next run goes on there. Throws as tune::tune_bucket does where nothing was tried.
   RefinedBucket run(const std::function<void(const std::string&)>& say);
 
  private:
+  /// Takes up the parts that an earlier run kept above what it left untried.
+  void resume(const engine::Lookup& lookup, std::span<const store::Record> beside, std::int64_t untried);
   Splitting try_cuts(std::span<const std::int64_t> cuts, const std::function<void(const std::string&)>& say);
   /// The parts that are kept, as records and in the result.
-  std::vector<tune::LowerPart> take(const Splitting& splitting, const store::Record& of_bucket);
+  std::vector<tune::LowerPart> take(const Splitting& splitting, const engine::Lookup& lookup);
   RefinedBucket found(std::span<const tune::Refinement> stored);
   [[nodiscard]] std::string why_whole(const Splitting& splitting) const;
   [[nodiscard]] Problem with_size(std::int64_t size) const;
@@ -62,7 +65,7 @@ class Refinery {
                                         const store::Record& of_bucket) const;
   store::Record record_of(const Tried& tried, const store::Record& of_bucket);
   std::optional<store::Record> runner_up_of(const Tried& tried, const store::Record& of_bucket);
-  [[nodiscard]] std::optional<tune::LowerPart> untried(std::int64_t edge, const store::Record& of_bucket) const;
+  [[nodiscard]] std::optional<tune::LowerPart> untried(std::int64_t edge, const engine::Lookup& lookup) const;
 
   engine::State& state_;
   RefineChoice choice_;
@@ -73,7 +76,10 @@ class Refinery {
   const spec::DeviceFacts& facts_;
   std::int64_t low_;
   RefinedBucket result_;
-  Serving own_;  // the bucket's
+  Serving own_;                        // the bucket's
+  Serving upper_;                      // what serves above the first cut that is tried
+  std::vector<tune::LowerPart> kept_;  // of an earlier run, from above to below
+  bool resumed_ = false;
 };
 
 }  // namespace kiln::cli::bench
