@@ -74,10 +74,24 @@ class Pruning {
   }
 
  private:
+  /// What holds beside it goes too: no look-up finds that without it.
   void remove_record(std::int64_t id) {
-    report_.candidates += candidates_of(id);
-    connection_.query("DELETE FROM record WHERE id = ?").bind(id).run();
-    ++report_.records;
+    for (const std::int64_t each : with_those_under(id)) {
+      report_.candidates += candidates_of(each);
+      connection_.query("DELETE FROM record WHERE id = ?").bind(each).run();
+      ++report_.records;
+    }
+  }
+  /// None when it is gone already.
+  std::vector<std::int64_t> with_those_under(std::int64_t id) {
+    std::vector<std::int64_t> ids;
+    // What follows the key and " | " comes before the key and " |!".
+    Query query = connection_.query(
+        "SELECT id FROM record WHERE id = ? UNION ALL SELECT it.id FROM record AS top CROSS JOIN record AS it "
+        "WHERE top.id = ? AND it.key >= top.key || ' | ' AND it.key < top.key || ' |!'");
+    query.bind(id).bind(id);
+    while (query.step()) ids.push_back(query.integer(0));
+    return ids;
   }
   void remove_cubin(std::int64_t id) {
     connection_.query("DELETE FROM cubin WHERE id = ?").bind(id).run();

@@ -28,7 +28,7 @@ const Sql& sql() {
                select + " WHERE op = ? ORDER BY unix_seconds DESC, key",
                select + " WHERE key > ? ORDER BY key",
                select + " WHERE key >= ? AND key < ? ORDER BY key",
-               select + " ORDER BY id",
+               select + " ORDER BY key",
                fmt::format("INSERT INTO record ({}digest) VALUES ({}?) RETURNING id", record.names, record.marks),
                select_candidate + " ORDER BY position",
                select_candidate + " AND position = ?",

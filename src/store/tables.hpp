@@ -31,7 +31,7 @@ std::vector<Record> list_records_after(Connection& connection, std::string_view 
 std::vector<Record> list_records_under(Connection& connection, std::string_view prefix, Flaws& flaws);
 void remove_records_under(Connection& connection, std::string_view prefix);
 
-/// Every record that holds, with its row's id, by id.
+/// Every record that holds, with its row's id, by key.
 void each_record(Connection& connection, const std::function<void(std::int64_t, const Record&)>& visit);
 
 /// With `accepted`, a row of any other digest counts as a flaw.

@@ -61,6 +61,38 @@ TEST_CASE("--stale takes what the present sources have outgrown, and nothing els
   CHECK(command.run("--json cache prune --stale " + path).output.find("\"records\":0") != std::string::npos);
 }
 
+TEST_CASE("--stale leaves no row that no look-up finds") {
+  const Command command;
+  const std::string path = command.path("a.kiln");
+  const auto row = [](const TunedRows& like, const std::string& under, bool stale = false) {
+    store::Record record = like.record;
+    record.key += under;
+    if (under.starts_with(" | rows<=")) record.bucket.replace(0, record.bucket.find(' '), "rows=" + under.substr(9, 3));
+    if (stale) record.source_digest = std::string(64, 'b');
+    return record;
+  };
+  const char *part = " | rows<=300", *runner_up = " | without library", *behind_part = " | rows<=300 | without library";
+  const TunedRows stale = tuned({"rows=512", "cols=4096"}), kept = tuned({"rows=512", "cols=8192"}),
+                  lone = tuned({"rows=512", "cols=2048"});
+  {
+    const auto file = File::open(path, Access::read_write);
+    for (const store::Record& each :
+         {row(stale, "", true), row(stale, part), row(stale, behind_part), row(stale, runner_up),  // all go
+          row(kept, ""), row(kept, part), row(kept, " | rows<=400", true),                         // but the last
+          row(kept, runner_up),  // behind one of Kiln's own
+          row(lone, part), row(lone, behind_part), row(lone, runner_up)})
+      file->put(each, nullptr);
+  }
+  const Ran ran = command.run("--json cache prune --no-compact --stale " + path);
+  CHECK_MESSAGE(ran.status == 0, ran.errors);
+  CHECK_MESSAGE(ran.output.find("\"records\":9") != std::string::npos, ran.output);
+  CHECK(ran.output.find(stale.record.key + runner_up) != std::string::npos);
+  const auto file = File::open(path, Access::read_only);
+  CHECK(file->stats().records == 2);
+  CHECK(file->find_record(kept.record.key));
+  CHECK(file->find_record(kept.record.key + part));
+}
+
 TEST_CASE("conditions narrow each other, and a device class takes only code that no other class runs") {
   const Command command;
   const std::string path = command.path("a.kiln");

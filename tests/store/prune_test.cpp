@@ -85,6 +85,43 @@ TEST_CASE("records and cubins go by choice") {
   CHECK(file->find_cubin(digest_named("2")));
 }
 
+TEST_CASE("what holds beside a record goes with it, and it stays without that") {
+  const auto fill = [](File& file) {
+    for (const char* key :
+         {"a", "a | m<=5", "a | m<=5 | without library", "a | without library", "a!", "aa", "b", "b | m<=5"})
+      file.put(sample_record(key), nullptr);
+  };
+  const auto left = [](File& file) {
+    std::vector<std::string> keys;
+    for (const Record& record : file.records()) keys.push_back(record.key);
+    std::ranges::sort(keys);
+    return keys;
+  };
+  using Keys = std::vector<std::string>;
+  const auto file = File::in_memory();
+  fill(*file);
+  PruneRule rule;
+  Keys asked;
+  rule.record = [&](const Record& record) {
+    asked.push_back(record.key);
+    return record.key == "a" || record.key == "a | m<=5" || record.key == "b | m<=5";
+  };
+  const PruneReport report = file->prune(rule);
+  CHECK(report.records == 5);
+  CHECK(report.candidates == 10);
+  CHECK(left(*file) == Keys{"a!", "aa", "b"});
+  CHECK(asked.size() == 8);
+  CHECK(std::ranges::is_sorted(asked));
+  fill(*file);
+  const std::int64_t later = std::time(nullptr) + 40 * day;
+  file->add_to_usage({{"record", "a | m<=5", 1, later}, {"record", "b", 1, later}});
+  PruneRule unused;
+  unused.unused_seconds = 30 * day;
+  unused.now = later;
+  CHECK(file->prune(unused).records == 7);
+  CHECK(left(*file) == Keys{"b"});
+}
+
 TEST_CASE(
     "a size is reached by losing candidates first, then the cubins of least use, and records only after the last cubin") {
   const auto file = File::in_memory();
