@@ -213,7 +213,7 @@ Lookup without_library(const Lookup& lookup, std::string_view why_not) {
   other.distance = lookup.distance;
   const bool is_of_part_above = !spec::parse_runner_up_key(runner_up.record.key);
   use(other, runner_up.usable, lookup.origin, runner_up.record.cost_ns,
-      is_of_part_above ? "the bucket's own record, which needs no library, serves"
+      is_of_part_above ? "the record above it, which needs no library, serves"
                        : why_runner_up_serves(lookup.implementation->name, lookup.cost_ns, why_not, runner_up.stale));
   return other;
 }
