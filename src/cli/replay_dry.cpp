@@ -38,9 +38,15 @@ Known look_up_bucket(const TraceEntry& entry, const Target& target, Regime regim
     const auto frame = spec::make_frame(*entry.op, &implementation, at, target.facts, config);
     return in_files(layers, compilers, jit::specialise(*entry.op, implementation, frame, target.arch));
   };
-  known.bucket.cubin_in_files = has_cubin(lookup.bucket, *lookup.implementation, lookup.config);
-  for (const tune::Refinement& lower : lookup.refinements)
-    if (!has_cubin(lower.at, *lower.usable.implementation, lower.usable.config)) known.bucket.cubin_in_files = false;
+  const auto has_code = [&](const engine::Lookup& part) {
+    if (has_cubin(part.bucket, *part.implementation, part.config)) return true;
+    // Of a library that is not here.
+    return part.runner_up && part.implementation->is_library() &&
+           has_cubin(part.runner_up->at, *part.runner_up->usable.implementation, part.runner_up->usable.config);
+  };
+  known.bucket.cubin_in_files = has_code(lookup) && std::ranges::all_of(lookup.refinements, [&](const auto& lower) {
+                                  return has_code(engine::lower_part(lookup, lower));
+                                });
   return known;
 }
 

@@ -253,6 +253,21 @@ TEST_CASE("a runner-up is shipped with its record and its machine code, in each 
   }
 }
 
+TEST_CASE("a dry replay without the library counts the machine code of the runner-up") {
+  const TemporaryFolder folder;
+  tune_in(folder);
+  const std::string trace = (folder / "one.trace").string();
+  std::ofstream(trace) << "gemm m=64 n=48 k=40 dtype=f32\n";
+  const std::string device_class = value_of(expect(0, "kiln devices --json"), "device_class");
+  const std::string replay =
+      no_library + " KILN_CUDA_LIBRARY=none kiln replay --json --dry-run --device-class " + device_class + " " + trace;
+  CHECK(contains(expect(0, replay + globals(folder)), R"("buckets_without_cubin":0,)"));
+  const std::string base = (folder / "base.kiln").string();
+  expect(0, "kiln cache export --no-cubins -o " + base + globals(folder));
+  const std::string from_base = " --overlay " + (folder / "empty.kiln").string() + " --base " + base;
+  CHECK(contains(expect(1, replay + from_base), R"("buckets_without_cubin":1,)"));
+}
+
 TEST_CASE("an export for a workload takes the runner-up whose record can serve nowhere") {
   const TemporaryFolder folder;
   tune_in(folder);
