@@ -112,16 +112,18 @@ bool is_any_above(std::string_view key, const Meets& meets) {
   return false;
 }
 
-/// Which records are stale, or such that no look-up finds them, and which sources the others still ask for. What it takes to know is looked up once for each record,
-/// before the file is locked.
+/// Which records are stale, or such that no look-up finds them, and which sources the others still ask for. What takes long to know is
+/// looked up once for each record, before the file is locked.
 class Judging {
  public:
   Judging(const Globals& globals, store::File& file) : ops_(load_ops(globals)) {
     for (const spec::Op& op : ops_) names_.insert(op.name);
-    for (const store::Record& record : file.records()) {
-      held_.insert(record.key);
-      if (judged(record).standing == engine::Standing::present && !is_of_library(record)) own_.insert(record.key);
-    }
+    for (const store::Record& record : file.records()) judged(record);
+  }
+  /// Every record of the file as it is pruned, by key: what others hold beside comes before them, and may have come since the constructor.
+  void meet(const store::Record& record) {
+    held_.insert(record.key);
+    if (judged(record).standing == engine::Standing::present && !is_of_library(record)) own_.insert(record.key);
   }
   bool is_stale(const store::Record& record) {
     return judged(record).standing == engine::Standing::stale || is_out_of_reach(record.key);
@@ -160,7 +162,7 @@ class Judging {
 
   std::vector<spec::Op> ops_;
   std::set<std::string> names_, kept_;
-  std::set<std::string> held_, own_;  // keys in the file; of those, of present records of Kiln's own kernels
+  std::set<std::string> held_, own_;  // keys that were met; of those, of present records of Kiln's own kernels
   std::map<std::array<std::string, 4>, Judged> known_;
 };
 
@@ -193,6 +195,7 @@ std::unique_ptr<ChosenRows> choose_rows(const Globals& globals, const PruneWords
   if (conditions.empty()) return chosen;
   rule.record = [conditions, judging, keys = &chosen->records,
                  gone = std::set<std::string>()](const store::Record& record) mutable {
+    if (judging) judging->meet(record);
     const bool goes =
         std::all_of(conditions.begin(), conditions.end(), [&](const Condition& each) { return each.record(record); }) ||
         is_any_above(record.key, [&](const std::string& above) { return gone.contains(above); });

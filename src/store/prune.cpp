@@ -134,7 +134,13 @@ class Pruning {
     const auto cubins = by_value(rows_of(connection_, cubin_rows, rule_.now), rule_.newest_cubin);
     shrink(bytes, records, &Pruning::remove_candidates);
     shrink(bytes, cubins, &Pruning::remove_cubin);
-    if (number(connection_, "SELECT count(*) FROM cubin") == 0) shrink(bytes, records, &Pruning::remove_record);
+    if (number(connection_, "SELECT count(*) FROM cubin") == 0) shrink(bytes, records, &Pruning::remove_older_record);
+  }
+
+  /// None that something newer holds beside.
+  void remove_older_record(std::int64_t id) {
+    const std::vector<std::int64_t> ids = with_those_under(id);
+    if (std::ranges::none_of(ids, [&](std::int64_t each) { return each > rule_.newest_record; })) remove_record(id);
   }
 
   void shrink(std::int64_t bytes, const std::vector<Row>& rows, void (Pruning::*remove)(std::int64_t)) {

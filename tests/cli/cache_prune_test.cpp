@@ -1,6 +1,7 @@
 // kiln cache prune, compact and export: which rows go, and which come along.
 #include <set>
 
+#include "cli/prune_rule.hpp"
 #include "command.hpp"
 #include "sample_op.hpp"
 #include "tuned_rows.hpp"
@@ -20,6 +21,26 @@ bool holds(const std::string& path, const spec::Digest& cubin) {
 }
 
 }  // namespace
+
+TEST_CASE("--stale leaves what came beside a record since it was decided") {
+  const Command command;
+  const std::string path = command.path("a.kiln");
+  const auto file = File::open(path, Access::read_write);
+  put(*file, tuned({"rows=512", "cols=4096"}));
+  const auto chosen = cli::choose_rows({}, {.stale = true}, *file);
+  TunedRows late = tuned({"rows=1024", "cols=4096"}), part = late;
+  put(*File::open(path, Access::read_write), late);
+  part.record.key += " | rows<=600";
+  part.record.bucket.replace(0, part.record.bucket.find(' '), "rows=600");
+  file->put(part.record, nullptr);
+  TunedRows alone = tuned({"rows=4096", "cols=4096"});
+  alone.record.key += " | rows<=3000";
+  alone.record.bucket.replace(0, alone.record.bucket.find(' '), "rows=3000");
+  file->put(alone.record, nullptr);
+  CHECK(file->prune(chosen->rule).records == 1);
+  CHECK(file->find_record(part.record.key));
+  CHECK(chosen->records == std::vector{alone.record.key});
+}
 
 TEST_CASE("--stale takes what the present sources have outgrown, and nothing else") {
   const Command command;

@@ -85,6 +85,18 @@ TEST_CASE("records and cubins go by choice") {
   CHECK(file->find_cubin(digest_named("2")));
 }
 
+TEST_CASE("a record goes for size alone only where nothing newer holds beside it") {
+  const auto file = File::in_memory();
+  for (const char* key : {"a", "b", "a | m<=5"}) file->put(sample_record(key), nullptr);
+  PruneRule rule;
+  rule.max_bytes = 1;
+  rule.newest_record = 2;
+  CHECK(file->prune(rule).records == 1);
+  CHECK(file->find_record("a"));
+  CHECK(file->find_record("a | m<=5"));
+  CHECK(!file->find_record("b"));
+}
+
 TEST_CASE("what holds beside a record goes with it, and it stays without that") {
   const auto fill = [](File& file) {
     for (const char* key :
