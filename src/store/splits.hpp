@@ -19,12 +19,12 @@ std::optional<std::string_view> split_bucket(std::string_view key);
 /// that came to its end, any size where there are runner-ups alone. Nothing where it is not split.
 std::optional<std::int64_t> untried_up_to(std::string_view bucket, std::span<const Record> rows);
 
-/// Of several files that split a bucket, those that came farthest: only their parts are merged. Others' would bring back what they left
-/// untried, or stand among parts that they were not measured against.
+/// Of several files that split a bucket, those that came farthest: only their parts are merged, as others' would bring back what they left
+/// untried. Of splits that came equally far, parts are merged key by key.
 class FarthestSplits {
  public:
   explicit FarthestSplits(std::span<File* const> files) : files_(files) {}
-  /// Whether the row of files[file] is left out. Cheap while rows come by key.
+  /// Whether the row of files[file] is left out. Cheap while rows come by key. Throws as File::records_after does.
   bool leaves_out(std::size_t file, std::string_view key);
 
  private:

@@ -4,6 +4,7 @@
 #include <sys/stat.h>
 #include <unistd.h>
 
+#include <algorithm>
 #include <cerrno>
 #include <cstring>
 #include <istream>
@@ -44,17 +45,27 @@ bool is_selected(const PackedCubin& cubin, const Selection& selection) {
 }
 
 /// Takes over what is better than, or missing from, the file that is written to. Which of two splits of a bucket came farther only all
-/// rows of both say: they wait for settle().
+/// rows of both say: they wait for settle(), or until a key comes again, as it does where one text follows another.
 class Import {
  public:
   Import(Writer& to, TransferReport& report) : to_(to), report_(report) {}
 
   void add(Record record) {
-    if (const auto bucket = split_bucket(record.key)) {
-      splits_[std::string(*bucket)].push_back(std::move(record));
-      return;
+    const auto bucket = split_bucket(record.key);
+    const auto waiting = splits_.find(std::string(bucket.value_or(record.key)));
+    if (waiting != splits_.end() && waiting->second.holds(record.key)) {
+      settle(waiting->first, waiting->second.rows);
+      splits_.erase(waiting);
+    } else if (waiting != splits_.end() && !bucket) {
+      waiting->second.has_bucket = true;
     }
-    take(record);
+    if (bucket) {
+      Waiting& split = splits_.try_emplace(std::string(*bucket), Waiting{{}, last_ == *bucket}).first->second;
+      split.rows.push_back(std::move(record));
+    } else {
+      last_ = record.key;
+      take(record);
+    }
   }
   void add(const PackedCubin& cubin) {
     const auto existing = to_.find_cubin(cubin.key);
@@ -63,11 +74,18 @@ class Import {
     ++report_.cubins;
   }
   void settle() {
-    for (const auto& [bucket, rows] : splits_) settle(bucket, rows);
+    for (const auto& [bucket, split] : splits_) settle(bucket, split.rows);
     splits_.clear();
   }
 
  private:
+  struct Waiting {
+    std::vector<Record> rows;
+    bool has_bucket = false;  // whether the bucket's own record came with them
+    [[nodiscard]] bool holds(std::string_view key) const {
+      return split_bucket(key) ? std::ranges::find(rows, key, &Record::key) != rows.end() : has_bucket;
+    }
+  };
   void take(const Record& record) {
     const auto existing = to_.find_record(record.key);
     if (existing && !is_better(record, *existing)) {
@@ -92,7 +110,8 @@ class Import {
 
   Writer& to_;
   TransferReport& report_;
-  std::map<std::string, std::vector<Record>> splits_;  // by bucket
+  std::map<std::string, Waiting> splits_;  // by bucket
+  std::string last_;                       // key that splits nothing
 };
 
 constexpr auto none_left_out = [](std::size_t, const auto&) { return false; };

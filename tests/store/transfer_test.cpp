@@ -270,6 +270,32 @@ TEST_CASE("of splits of one bucket the one that came farthest is merged, and no 
   check(*finished, *split_at({104}, 1), "104:40 80:40 96:40 ");
 }
 
+TEST_CASE("texts of two splits may follow each other in one") {
+  const auto finished = split_at({96, 80}, 2), begun = split_at({112, -104}, 1), other = split_at({112}, 3);
+  const auto check = [](File& first, File& second, const std::string& expected) {
+    const auto file = File::in_memory();
+    std::istringstream lines(text_of(first) + text_of(second));
+    import_text(lines, "text", *file);
+    CHECK(text_of(*file) == expected);
+  };
+  for (File* first : {begun.get(), other.get()}) {
+    const auto one_by_one = File::in_memory();
+    merge_into(*first, *one_by_one);
+    merge_into(*finished, *one_by_one);
+    check(*first, *finished, text_of(*one_by_one));
+    check(*finished, *first, text_of(*one_by_one));
+  }
+}
+
+TEST_CASE("an export counts no part of a bucket as used") {
+  const Folder folder;
+  const auto file = File::open(folder / "a.kiln", Access::read_write);
+  merge_into(*split_at({96, 80}, 2), *file);
+  export_file(*file, folder / "copy.kiln", {}, false);
+  file->flush_usage();
+  for (const Usage& each : file->usage()) CHECK_MESSAGE(each.uses == 0, each.key);
+}
+
 TEST_CASE("lines of a text may come in any order, those of a split too") {
   const auto begun = split_at({112, -96}, 1);
   std::istringstream lines(text_of(*begun));
