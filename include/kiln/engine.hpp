@@ -171,6 +171,8 @@ struct Explanation {
   bool cubin_found = false;  // its machine code needs no compile
   std::string library;       // that computes it in place of kernels, such as "cublaslt 13.1.0"; else empty
   double cost_ns = 0;
+  std::string
+      timed_at;  // what that is the time of: "at the bucket's upper edge", "at rows=80", "of the nearest bucket"
   /// Its time over that of a tuned config: 1 for a hit; of a stand-in what others like it took, or the model's word; 0 when unknown.
   double expected_slowdown = 0;
   std::vector<std::string> passes;  // "rms_norm_vectorized<...> grid 512 1 1 block 256 1 1 shared 0"

@@ -9,7 +9,6 @@
 #include "cli/target.hpp"
 #include "cli/units.hpp"
 #include "engine/explain.hpp"
-#include "spec/key.hpp"
 #include "tune/cubins.hpp"
 
 namespace kiln::cli {
@@ -48,19 +47,12 @@ Json json_of(const Explanation& explanation, const Target& target) {
             {"cubin_found", explanation.cubin_found},
             {"library", explanation.library},
             {"cost_ns", explanation.cost_ns},
+            {"timed_at", explanation.timed_at},
             {"expected_slowdown", explanation.expected_slowdown > 0 ? Json(explanation.expected_slowdown) : Json()},
             {"passes", explanation.passes}};
   for (const LayerAnswer& layer : explanation.layers)
     json["layers"].push_back({{"layer", layer.layer}, {"found", layer.found}, {"trust", layer.trust}});
   return json;
-}
-
-/// What a recorded time is of.
-std::string timed_at(const Explanation& explanation) {
-  if (explanation.origin == Origin::nearest) return "of the nearest bucket";
-  const std::string_view key = explanation.key;
-  const auto part = spec::parse_refined_key(spec::parse_runner_up_key(key).value_or(key));
-  return part ? fmt::format("at {}={}", part->axis, part->edge) : "at the bucket's upper edge";
 }
 
 void print_text(const std::string& op, const Explanation& explanation, const Target& target) {
@@ -83,7 +75,7 @@ void print_text(const std::string& op, const Explanation& explanation, const Tar
   answer.row({"because", explanation.why});
   if (!explanation.miss.empty()) answer.row({"miss", explanation.miss});
   if (explanation.cost_ns > 0)
-    answer.row({"time recorded", fmt::format("{}, {}", format_time(explanation.cost_ns), timed_at(explanation))});
+    answer.row({"time recorded", fmt::format("{}, {}", format_time(explanation.cost_ns), explanation.timed_at)});
   if (stand_in && !explanation.implementation.empty())
     answer.row({"expected", explanation.expected_slowdown > 0
                                 ? fmt::format("{:.2f} times the time of a tuned config", explanation.expected_slowdown)

@@ -7,6 +7,7 @@
 
 #include "engine/lookup.hpp"
 #include "jit/executable.hpp"
+#include "spec/key.hpp"
 #include "tune/guess.hpp"
 #include "tune/model.hpp"
 #include "tune/slowdown.hpp"
@@ -154,6 +155,15 @@ double expected_slowdown(const spec::Op& op, const Lookup& lookup, const spec::D
       .value_or(modelled_slowdown(op, lookup, device, regime));
 }
 
+/// A part that was not tried holds the time of its whole bucket.
+std::string timed_at(const Lookup& lookup) {
+  if (!lookup.record || lookup.cost_ns <= 0) return {};
+  if (lookup.origin == Origin::nearest) return "of the nearest bucket";
+  const store::Record& record = lookup.record->value;
+  const auto part = spec::parse_refined_key(spec::parse_runner_up_key(record.key).value_or(record.key));
+  return part && record.samples > 0 ? fmt::format("at {}={}", part->axis, part->edge) : "at the bucket's upper edge";
+}
+
 }  // namespace
 
 Explanation explain(const spec::Op& op, const Problem& problem, const spec::DeviceFacts& device, Regime regime,
@@ -173,6 +183,7 @@ Explanation explain(const spec::Op& op, const Problem& problem, const spec::Devi
   explanation.miss = lookup.miss ? to_string(*lookup.miss) : std::string_view();
   explanation.stale = lookup.stale;
   explanation.cost_ns = lookup.cost_ns;
+  explanation.timed_at = timed_at(lookup);
   explanation.expected_slowdown = expected_slowdown(op, lookup, device, regime, layers);
   if (lookup.implementation == nullptr) return explanation;
   explanation.implementation = lookup.implementation->name;

@@ -211,10 +211,13 @@ Lookup without_library(const Lookup& lookup, std::string_view why_not) {
   other.miss = lookup.miss;
   other.stale = runner_up.stale;
   other.distance = lookup.distance;
-  const bool is_of_part_above = !spec::parse_runner_up_key(runner_up.record.key);
+  const bool is_its_own = !lookup.record || runner_up.record.key == spec::runner_up_key(lookup.record->value.key);
+  const bool is_of_another = !is_its_own && spec::parse_runner_up_key(runner_up.record.key);
   use(other, runner_up.usable, lookup.origin, runner_up.record.cost_ns,
-      is_of_part_above ? "the record above it, which needs no library, serves"
-                       : why_runner_up_serves(lookup.implementation->name, lookup.cost_ns, why_not, runner_up.stale));
+      is_its_own ? why_runner_up_serves(lookup.implementation->name, lookup.cost_ns, why_not, runner_up.stale)
+                 : fmt::format("{} cannot serve, and the {} does", lookup.implementation->name,
+                               is_of_another ? "runner-up of the record above its own"
+                                             : "record above its own, which needs no library,"));
   return other;
 }
 

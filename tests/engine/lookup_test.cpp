@@ -374,6 +374,8 @@ TEST_CASE("a part of a bucket has a runner-up of its own, or that of what serves
     split_above(shelf, "vendor");
     CHECK(without_library(lowest(shelf)).config == spec::Config{32, 2});
     CHECK(without_library(lowest(shelf)).bucket == sized(800, 4096));
+    CHECK(without_library(lowest(shelf)).why ==
+          "vendor cannot serve, and the runner-up of the record above its own does");
   }
   SUBCASE("the part above, which needs no library") {
     VendorShelf shelf;
@@ -381,6 +383,8 @@ TEST_CASE("a part of a bucket has a runner-up of its own, or that of what serves
     split(shelf, "vendor", false);
     split_above(shelf, "fast");
     CHECK(without_library(lowest(shelf)).config == spec::Config{512, 1});
+    CHECK(without_library(lowest(shelf)).why ==
+          "vendor cannot serve, and the record above its own, which needs no library, does");
   }
   SUBCASE("its own serves in its place") {
     VendorShelf shelf;
