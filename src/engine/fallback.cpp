@@ -1,6 +1,9 @@
 // What a plan does not take, by its sizes, addresses or lengths on the device: the runner-up of a library serves it, else a default.
 #include <fmt/format.h>
 
+#include <new>
+#include <system_error>
+
 #include "engine/state.hpp"
 #include "kiln/error.hpp"
 
@@ -9,10 +12,16 @@ namespace {
 
 /// Whether the same may succeed later: for want of memory, of a thread, a process or a file, or because somebody stopped a compile.
 bool may_pass(const std::exception& failure) {
+  if (const auto* error = dynamic_cast<const Error*>(&failure))
+    return error->kind() == ErrorKind::out_of_memory || error->kind() == ErrorKind::io ||
+           error->kind() == ErrorKind::interrupted;
+  return dynamic_cast<const std::bad_alloc*>(&failure) != nullptr ||
+         dynamic_cast<const std::system_error*>(&failure) != nullptr;
+}
+
+bool is_interrupt(const std::exception& failure) {
   const auto* error = dynamic_cast<const Error*>(&failure);
-  if (error == nullptr) return true;  // the standard library's own, of what the machine lacks
-  return error->kind() == ErrorKind::out_of_memory || error->kind() == ErrorKind::io ||
-         error->kind() == ErrorKind::interrupted;
+  return error != nullptr && error->kind() == ErrorKind::interrupted;
 }
 
 }  // namespace
@@ -56,18 +65,17 @@ const PlanState* OpState::fallback(const spec::Implementation& implementation, c
   });
 }
 
-const PlanState* OpState::make_runner_up(const PlanState& library, Code code) {
+const PlanState* OpState::make_runner_up(const PlanState& library, Code code, Try when) {
   PlanState::RunnerUp& other = *library.runner_up;
   const cuda::Context::Scope scope(engine.context);
   const cuda::RelaxedCapture relaxed;
-  const bool due = other.retry.is_due(Retry::Clock::now());
   const std::lock_guard making(other.making);
   if (other.settled.load(std::memory_order_relaxed)) return other.plan.get();
-  if (due && !other.retry.is_due(Retry::Clock::now())) return nullptr;  // who was waited for has just failed
+  if (when == Try::if_due && !other.retry.is_due(Retry::Clock::now())) return nullptr;
   try {
     other.plan = load_part(other.lookup, code);
   } catch (const std::exception& failure) {
-    if (code == Code::stored) throw;
+    if (code == Code::stored || (when == Try::now && is_interrupt(failure))) throw;
     const bool passing = may_pass(failure);
     engine.warn(fmt::format("{}: the record '{}' is left out{}: {}", op.name, other.lookup.key,
                             passing ? " for now" : "", failure.what()));
@@ -89,7 +97,7 @@ const PlanState* OpState::runner_up(const PlanState& plan, CUstream stream) {
   if (plan.runner_up == nullptr) return nullptr;
   if (plan.runner_up->settled.load(std::memory_order_acquire)) return plan.made_runner_up();
   if (!plan.runner_up->retry.is_due(Retry::Clock::now())) return nullptr;
-  return captures(stream) ? nullptr : make_runner_up(plan, Code::any);
+  return captures(stream) ? nullptr : make_runner_up(plan, Code::any, Try::if_due);
 }
 
 const PlanState& OpState::serving(const PlanState& part, const Problem& problem) const {

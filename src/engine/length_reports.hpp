@@ -24,7 +24,7 @@ class LengthReports {
   /// Waits until the words are there, and tries again where they could not be allocated; off the capture path. Throws Error(out_of_memory,
   /// or driver_failed).
   void open();
-  /// The device's address of an op's words, max_axes of them; 0 before open(). No lock.
+  /// The device's address of an op's words, max_axes of them; 0 while they are not there, never after open(). No lock.
   [[nodiscard]] CUdeviceptr of(std::size_t op) const noexcept {
     const std::uint64_t* words = words_.load(std::memory_order_acquire);
     return words == nullptr ? 0 : reinterpret_cast<CUdeviceptr>(words + op * max_axes);

@@ -85,8 +85,10 @@ struct OpState {
   /// Of a library's plan, the one that serves where the library does not, made when it is not there; null for one that has none, and
   /// where it is not there and the stream captures, or the last try failed a moment ago.
   const PlanState* runner_up(const PlanState& plan, CUstream stream);
-  /// Tries now; null for one that cannot be made. What has no code in the files is an error where only that is asked for.
-  const PlanState* make_runner_up(const PlanState& library, Code code);
+  /// Null for one that cannot be made, or not for now. What has no code in the files is an error where only that is asked for, and so is a
+  /// stopped compile but for a launch, which asks if a try is due.
+  enum class Try : std::uint8_t { now, if_due };
+  const PlanState* make_runner_up(const PlanState& library, Code code, Try when = Try::now);
   void make_runner_ups(const PlanState& whole, Code code);  // of all its parts
   /// For what the part does not take: its runner-up, or a default. Null when nothing is legal, and for one that is not there while the
   /// stream captures.
@@ -131,7 +133,7 @@ struct OpState {
   /// What `table` has for the bucket, made and published by one thread if it has nothing, while others that ask wait.
   const PlanState* make_once(HotTable& table, const Problem& bucket,
                              const std::function<std::unique_ptr<PlanState>()>& make);
-  /// What launches need besides plans, before one is published.
+  /// What launches need besides plans, before the first of them.
   void begin_serving();
   std::unique_ptr<PlanState> build(const Problem& problem);
   std::unique_ptr<PlanState> tune(const Lookup& lookup);
