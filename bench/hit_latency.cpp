@@ -172,6 +172,8 @@ int measure(int argc, char** argv) {
     if (bench::take_file(argc, argv, i, options)) continue;
     if (word == "--templates" && i + 1 < argc)
       options.template_paths.emplace_back(argv[++i]);
+    else if (word.starts_with("--"))
+      throw kiln::Error(kiln::ErrorKind::bad_input, fmt::format("{} is no option, or lacks its value", word));
     else
       asked.push_back(bench::Asked::parse(word));
   }

@@ -16,6 +16,9 @@ class SourceText {
   SourceText(std::string text)  // NOLINT(google-explicit-constructor): a text is what this is
       : owned_(std::make_shared<const std::string>(std::move(text))), text_(owned_->c_str()), size_(owned_->size()) {}
   SourceText(const char* text) : SourceText(std::string(text)) {}  // NOLINT(google-explicit-constructor)
+  SourceText(const SourceText&) = default;  // and no move, after which the text would be another's
+  SourceText& operator=(const SourceText&) = default;
+  ~SourceText() = default;
   /// Of a text that outlives every copy and is followed by a zero.
   static SourceText of_static(std::string_view text) noexcept { return SourceText(text.data(), text.size()); }
 
