@@ -14,9 +14,10 @@ constexpr std::int64_t more_rounds = 2;  // of a heat, after the first, for thos
 constexpr double out_of_reach = 1.5;     // times the leader's median
 constexpr std::size_t first_heat = 4;    // besides the baseline: favourites, then the best expected
 constexpr std::size_t later_heat = 2;
-constexpr std::size_t compiles_ahead = 4;  // of those that are expected next: a compile takes longer than a heat
-constexpr std::int64_t heats_a_draw = 4;   // in each so many, one is drawn whatever is expected of it
-constexpr double improvement = 0.99;       // of the leader's median: less is no news
+constexpr std::size_t compiles_ahead =
+    10;                                   // of those that are expected next: a compile takes longer than several heats
+constexpr std::int64_t heats_a_draw = 4;  // in each so many, one is drawn whatever is expected of it
+constexpr double improvement = 0.99;      // of the leader's median: less is no news
 
 /// Expectations, corrected by what was measured: the logarithm of measured over expected is taken to vary slowly over the space, so a
 /// candidate's is the mean of those measured, weighted by how few steps away they are.
@@ -188,8 +189,16 @@ class Racing final : public Search {
       if (heat.size() <= first_heat && std::find(heat.begin(), heat.end(), candidate) == heat.end())
         heat.push_back(candidate);
     };
+    const auto is_near = [&](std::size_t candidate) {
+      return std::any_of(heat.begin() + 1, heat.end(),
+                         [&](std::size_t other) { return forecast_.are_neighbours(candidate, other); });
+    };
     for (std::size_t favourite : forecast_.outlook().favourites) add(favourite);
-    for (std::size_t candidate : untried_by_expectation()) add(candidate);
+    // One of each kind, for neighbours are expected to take about the same; and if there are too few kinds, any.
+    const std::vector<std::size_t> ranked = untried_by_expectation();
+    for (std::size_t candidate : ranked)
+      if (!is_near(candidate)) add(candidate);
+    for (std::size_t candidate : ranked) add(candidate);
     return heat;
   }
 
