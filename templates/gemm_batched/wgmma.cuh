@@ -25,7 +25,7 @@ __global__ void __launch_bounds__(kiln::gemm::WgmmaTiling<T, U, layout, tile_m, 
   using namespace kiln::gemm;
   using Tiles = WgmmaTiling<T, U, layout, tile_m, tile_n, stages, cluster_m, cluster_n, 1, swap, pingpong, true, true>;
   using Epilogue = epilogue<Config, stored == 0 ? 16 / sizeof(typename Config::out) : stored>;
-  const auto make_schedule = [&] { return WgmmaSchedule<Tiles>(rows.read(), n, k, 1, group, false, batch); };
+  const auto make_schedule = [&] { return WgmmaSchedule<Tiles>(rows.read(), n, k, group, false, batch); };
   const auto ending_of = [&](const WgmmaWork& work) {
     const Epilogue first = {y,
                             bias,

@@ -30,7 +30,7 @@ class GroupedSchedule {
     const GroupTile of = find_group_tile(offsets_, groups_, m_, Tiles::tile_m, tiles_n_, index);
     const int rows = of.end_row - of.first_row;
     const TileIndex tile = tile_in_bands(of.tile, (rows + Tiles::tile_m - 1) / Tiles::tile_m, tiles_n_, band_);
-    return {tile.m * Tiles::tile_m, tile.n * Tiles::tile_n, 0, k_tiles_, 0, of.first_row, rows, of.group};
+    return {tile.m * Tiles::tile_m, tile.n * Tiles::tile_n, 0, k_tiles_, of.first_row, rows, of.group};
   }
 
  private:

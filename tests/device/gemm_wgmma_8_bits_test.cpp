@@ -17,7 +17,7 @@ TEST_CASE("gemm_wgmma multiplies 8-bit floats, each 128 of k summed afresh and s
   CHECK(error_in_8_bits<Scaling::row, Shape{.tile_m = 16, .tile_n = 64, .stages = 3, .swap = true}>(flat) == 0);
   CHECK(error_in_8_bits<Scaling::block, Shape{.tile_m = 16, .tile_n = 128, .stages = 3, .cluster_k = 2, .swap = true}>(
             flat) == 0);
-  CHECK(error_in_8_bits<Scaling::block, Shape{.tile_m = 8, .tile_n = 64, .stages = 3, .swap = true, .splits = 2}>(
+  CHECK(error_in_8_bits<Scaling::block, Shape{.tile_m = 8, .tile_n = 64, .stages = 3, .cluster_k = 3, .swap = true}>(
             flat) == 0);
 }
 

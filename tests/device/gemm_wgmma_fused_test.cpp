@@ -17,7 +17,6 @@ struct WgmmaShape {
   int tile_m, tile_n;
   int cluster_m = 1, cluster_k = 1;
   bool swap = false, pingpong = false, aligned = true;
-  int splits = 1;
   static constexpr int stages = 4;
 };
 
@@ -38,29 +37,21 @@ struct Wgmma {
                            w_map = map_of(p.w, Of::W::box_rows, 128 / sizeof(T), 128);
     kiln::tensor_map y_map = x_map;
     if constexpr (by_tma) y_map = map_of(p.y, Piece::rows, Piece::columns, Piece::columns * sizeof(Out));
-    Matrix<float> partial(shape.splits * p.m, p.n, (p.n + 7) / 8 * 8);
     const auto tiles =
         static_cast<unsigned>((p.m + shape.tile_m - 1) / shape.tile_m * ((p.n + shape.tile_n - 1) / shape.tile_n));
-    emulator::launch(
-        {.grid = {(shape.cluster_k > 1 ? tiles : 2) * Of::cluster},
-         .block = {Of::threads},
-         .shared_bytes =
-             kiln::gemm::Ring<Of>::bytes + Of::consumers * Piece::staging_bytes + kiln::gemm::Ring<Of>::barrier_bytes,
-         .cluster = {Of::cluster},
-         .seed = seed},
-        [&] {
-          gemm_wgmma<T, T, Layout::nt, Config, shape.tile_m, shape.tile_n, WgmmaShape::stages, shape.cluster_m, 1,
-                     shape.cluster_k, shape.swap, shape.pingpong, stored, (shape.splits > 1), false>(
-              x_map, w_map, y_map, p.y.data(), p.bias(), p.residual.data(), p.x_scale.data(), p.w_scale.data(),
-              &p.y_scale, partial.data(), p.rows(), p.n, p.k, p.y_stride, p.y_stride, 1, 1, 1, 1, p.scale, 2, 0,
-              shape.splits);
-        });
-    if (shape.splits == 1) return;
-    const auto threads = static_cast<unsigned>(p.m * ((p.n + 3) / 4));
-    emulator::launch({.grid = {(threads + 127) / 128}, .block = {128}, .seed = seed}, [&] {
-      gemm_reduce<Config>(partial.data(), p.y.data(), p.bias(), p.residual.data(), p.x_scale.data(), p.w_scale.data(),
-                          &p.y_scale, p.rows(), p.n, p.y_stride, p.y_stride, 1, 1, p.scale, shape.splits);
-    });
+    emulator::launch({.grid = {(shape.cluster_k > 1 ? tiles : 2) * Of::cluster},
+                      .block = {Of::threads},
+                      .shared_bytes = kiln::gemm::Ring<Of>::bytes + Of::consumers * Piece::staging_bytes +
+                                      kiln::gemm::Ring<Of>::barrier_bytes,
+                      .cluster = {Of::cluster},
+                      .seed = seed},
+                     [&] {
+                       gemm_wgmma<T, T, Layout::nt, Config, shape.tile_m, shape.tile_n, WgmmaShape::stages,
+                                  shape.cluster_m, 1, shape.cluster_k, shape.swap, shape.pingpong, stored, false>(
+                           x_map, w_map, y_map, p.y.data(), p.bias(), p.residual.data(), p.x_scale.data(),
+                           p.w_scale.data(), &p.y_scale, nullptr, nullptr, p.rows(), p.n, p.k, p.y_stride, p.y_stride,
+                           1, 1, 1, 1, p.scale, 2, 0);
+                     });
   }
 };
 
@@ -70,7 +61,7 @@ using Loading = Wgmma<WgmmaShape{.tile_m = 64, .tile_n = 96, .cluster_m = 2}>;
 using Swapped = Wgmma<WgmmaShape{.tile_m = 16, .tile_n = 128, .swap = true}>;
 using SwappedInCluster = Wgmma<WgmmaShape{.tile_m = 16, .tile_n = 64, .cluster_k = 2, .swap = true}>;
 using InCluster = Wgmma<WgmmaShape{.tile_m = 64, .tile_n = 64, .cluster_k = 2}>;
-using Split = Wgmma<WgmmaShape{.tile_m = 64, .tile_n = 64, .splits = 3}>;
+using ThreeInCluster = Wgmma<WgmmaShape{.tile_m = 64, .tile_n = 64, .cluster_k = 3}>;
 using Unaligned = Wgmma<WgmmaShape{.tile_m = 64, .tile_n = 64, .aligned = false}>;
 
 TEST_CASE("what follows a product of gemm_wgmma gives the bits of its steps one by one") {
@@ -78,7 +69,7 @@ TEST_CASE("what follows a product of gemm_wgmma gives the bits of its steps one 
   CHECK(different_bits_in_any<Swapped, EndInBf16, EndInF16, EndInPairs>(13, 150, 328) == 0);
   CHECK(different_bits_in_any<InCluster, EndInBf16, EndInF16, EndInPairs>(70, 70, 328) == 0);
   CHECK(different_bits_in_any<SwappedInCluster, EndInBf16>(13, 70, 328) == 0);
-  CHECK(different_bits_in_any<Split, EndInBf16, EndInPairs>(70, 70, 328) == 0);
+  CHECK(different_bits_in_any<ThreeInCluster, EndInBf16, EndInPairs>(70, 70, 328) == 0);
   CHECK(different_bits_in_any<InTurns, EndInBf16>(133, 150, 136) == 0);
   CHECK(different_bits_in_any<Loading, EndInBf16>(133, 100, 136) == 0);
   CHECK(different_bits_in_any<Unaligned, EndInBf16>(70, 70, 136) == 0);
@@ -88,7 +79,7 @@ TEST_CASE("gemm_wgmma gives infinities and NaN to the rows and columns that they
   CHECK(wrong_where_not_finite<Whole, kiln::bf16>(133, 150, 136) == 0);
   CHECK(wrong_where_not_finite<Swapped, kiln::bf16>(13, 150, 328) == 0);
   CHECK(wrong_where_not_finite<InCluster, kiln::bf16>(70, 70, 328) == 0);
-  CHECK(wrong_where_not_finite<Split, kiln::bf16>(70, 70, 328) == 0);
+  CHECK(wrong_where_not_finite<ThreeInCluster, kiln::bf16>(70, 70, 328) == 0);
   CHECK(wrong_where_not_finite<Whole, kiln::e4m3>(133, 150, 272) == 0);
 }
 

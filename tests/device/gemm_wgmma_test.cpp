@@ -108,7 +108,7 @@ TEST_CASE("gemm_wgmma's rows on the other side of wgmma may be any multiple of 1
             {.m = 75, .n = 68, .k = 130, .seed = 6}) == 0);
 }
 
-TEST_CASE("gemm_wgmma shares k among the blocks of a cluster, or of the grid") {
+TEST_CASE("gemm_wgmma shares k among the blocks of a cluster") {
   for (const std::uint32_t seed : {0u, 1u, 2u}) {
     CAPTURE(seed);
     CHECK(error_in<Layout::nt, Shape{.tile_m = 16, .tile_n = 128, .stages = 4, .cluster_k = 4, .swap = true}>(
@@ -117,9 +117,9 @@ TEST_CASE("gemm_wgmma shares k among the blocks of a cluster, or of the grid") {
               {.m = 70, .n = 150, .k = 328, .seed = seed}) == 0);
     CHECK(error_in<Layout::nn, Shape{.tile_m = 64, .tile_n = 128, .stages = 3, .cluster_k = 2}, f16>(
               {.m = 70, .n = 264, .k = 328, .seed = seed}) == 0);
-    CHECK(error_in<Layout::nt, Shape{.tile_m = 64, .tile_n = 96, .stages = 4, .splits = 3}>(
+    CHECK(error_in<Layout::nt, Shape{.tile_m = 64, .tile_n = 96, .stages = 4, .cluster_k = 3}>(
               {.m = 70, .n = 150, .k = 328, .seed = seed}) == 0);
-    CHECK(error_in<Layout::nt, Shape{.tile_m = 8, .tile_n = 64, .stages = 4, .swap = true, .splits = 2}>(
+    CHECK(error_in<Layout::nt, Shape{.tile_m = 8, .tile_n = 64, .stages = 4, .cluster_k = 5, .swap = true}>(
               {.m = 3, .n = 150, .k = 328, .seed = seed}) == 0);
   }
 }
@@ -136,8 +136,6 @@ TEST_CASE("gemm_wgmma stores no row past a length on the device") {
               {.m = 200, .n = 75, .k = 72, .length = length, .seed = 4}) == 0);
     CHECK(error_in<Layout::nt, Shape{.tile_m = 64, .tile_n = 64, .stages = 3, .cluster_k = 2}>(
               {.m = 200, .n = 75, .k = 136, .length = length, .seed = 5}) == 0);
-    CHECK(error_in<Layout::nt, Shape{.tile_m = 64, .tile_n = 64, .stages = 3, .splits = 2}>(
-              {.m = 200, .n = 75, .k = 136, .length = length, .seed = 6}) == 0);
   }
 }
 

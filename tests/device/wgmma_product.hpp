@@ -28,7 +28,6 @@ struct Shape {
   int cluster_m = 1, cluster_n = 1, cluster_k = 1;
   bool swap = false, pingpong = false;
   int store = 0;
-  int splits = 1;
   bool tail = false;
 };
 
@@ -117,8 +116,7 @@ struct Operands {
   }
 };
 
-/// y by gemm_wgmma, and gemm_reduce where the shape has splits or gemm_wgmma_tail where it has a tail. Whether nothing
-/// was written beside partial sums.
+/// y by gemm_wgmma. Whether nothing was written beside partial sums, and all flags are lowered again.
 template <typename T, typename U, typename Config, Layout layout, Shape shape>
 bool multiply(Operands<T, U, layout, Config>& of, const Problem& problem, const kiln::axis_length& rows) {
   using Out = typename Config::out;
@@ -132,42 +130,27 @@ bool multiply(Operands<T, U, layout, Config>& of, const Problem& problem, const 
                                ? map_of(of.y, Piece::rows, Piece::columns, Piece::columns * sizeof(Out))
                                : x_map;
   constexpr std::int64_t tile = shape.tile_m * shape.tile_n;
-  test::Matrix<float> partial = shape.tail ? test::Matrix<float>(2 * problem.clusters * Tiles::cluster, tile, tile)
-                                           : test::Matrix<float>(shape.splits * m, (n + 7) / 8 * 8, (n + 7) / 8 * 8);
+  const std::int64_t slots = shape.tail ? problem.clusters * Tiles::cluster : 0;
+  test::Matrix<float> partial(slots, tile, tile);
+  std::vector<unsigned> raised(static_cast<std::size_t>(slots * 4), 0);
   const auto tiles =
       static_cast<unsigned>((m + shape.tile_m - 1) / shape.tile_m * ((n + shape.tile_n - 1) / shape.tile_n));
-  emulator::launch(
-      {.grid = {(shape.cluster_k > 1 ? tiles : problem.clusters) * Tiles::cluster},
-       .block = {Tiles::threads},
-       .shared_bytes = kiln::gemm::Ring<Tiles>::bytes + Tiles::consumers * Piece::staging_bytes +
-                       kiln::gemm::Ring<Tiles>::barrier_bytes,
-       .cluster = {Tiles::cluster},
-       .seed = problem.seed},
-      [&] {
-        gemm_wgmma<T, U, layout, Config, shape.tile_m, shape.tile_n, shape.stages, shape.cluster_m, shape.cluster_n,
-                   shape.cluster_k, shape.swap, shape.pingpong, shape.store, (shape.splits > 1), shape.tail>(
-            x_map, w_map, y_map, of.y.data(), of.bias.data(), of.residual.data(), of.x_scale.data(), of.w_scale.data(),
-            nullptr, partial.data(), rows, n, problem.k, of.y.stride(), of.residual.stride(), of.x_scale.stride(),
-            of.w_scale.stride(), 1, 1, 1.0f, 2, problem.by_columns, shape.splits);
-      });
-  if (shape.splits > 1) {
-    const auto threads = static_cast<unsigned>(m * ((n + 3) / 4));
-    emulator::launch({.grid = {(threads + 127) / 128}, .block = {128}, .seed = problem.seed}, [&] {
-      gemm_reduce<Config>(partial.data(), of.y.data(), of.bias.data(), of.residual.data(), of.x_scale.data(),
-                          of.w_scale.data(), nullptr, rows, n, of.y.stride(), of.residual.stride(), of.x_scale.stride(),
-                          of.w_scale.stride(), 1.0f, shape.splits);
-    });
-  }
-  if constexpr (shape.tail) {
-    constexpr int alignment = shape.store == 0 ? 16 / sizeof(Out) : shape.store;
-    emulator::launch({.grid = {5}, .block = {128}, .seed = problem.seed}, [&] {
-      gemm_wgmma_tail<T, Config, shape.tile_m, shape.tile_n, shape.cluster_m, shape.cluster_n, shape.swap, alignment>(
-          partial.data(), of.y.data(), of.bias.data(), of.residual.data(), of.x_scale.data(), of.w_scale.data(),
-          nullptr, rows, n, problem.k, of.y.stride(), of.residual.stride(), of.x_scale.stride(), of.w_scale.stride(),
-          1.0f, 2, problem.by_columns, static_cast<int>(problem.clusters));
-    });
-  }
-  return of.y.margins_untouched() && partial.margins_untouched();
+  emulator::launch({.grid = {(shape.cluster_k > 1 ? tiles : problem.clusters) * Tiles::cluster},
+                    .block = {Tiles::threads},
+                    .shared_bytes = kiln::gemm::Ring<Tiles>::bytes + Tiles::consumers * Piece::staging_bytes +
+                                    kiln::gemm::Ring<Tiles>::barrier_bytes,
+                    .cluster = {Tiles::cluster},
+                    .seed = problem.seed},
+                   [&] {
+                     gemm_wgmma<T, U, layout, Config, shape.tile_m, shape.tile_n, shape.stages, shape.cluster_m,
+                                shape.cluster_n, shape.cluster_k, shape.swap, shape.pingpong, shape.store, shape.tail>(
+                         x_map, w_map, y_map, of.y.data(), of.bias.data(), of.residual.data(), of.x_scale.data(),
+                         of.w_scale.data(), nullptr, partial.data(), raised.data(), rows, n, problem.k, of.y.stride(),
+                         of.residual.stride(), of.x_scale.stride(), of.w_scale.stride(), 1, 1, 1.0f, 2,
+                         problem.by_columns);
+                   });
+  const bool lowered = std::ranges::all_of(raised, [](unsigned flag) { return flag == 0; });
+  return of.y.margins_untouched() && partial.margins_untouched() && lowered;
 }
 
 /// The largest distance of y from what is right. Infinite if anything else was written. x holds NaN past the length.

@@ -12,36 +12,37 @@ namespace kiln::gemm {
 
 /// A tile of one product, or a part of it along k, by its corner; k in stages.
 struct WgmmaWork {
-  int row, column, first_k, k_tiles, split;
+  int row, column, first_k, k_tiles;
   int first_row, rows;  // of x and y, that are the product's
   int plane;            // which product
-  int slot = -1;        // for the sums of a part of a shared tile; none where the tile is whole
+  int slot =
+      -1;  // of a shared tile, whose first part takes the others' sums from there on; of another part, for its own
+  int others = 0;  // how many
 };
 
 /// Which work a block has, in which order: that of its cluster, of which it takes the tile or part that its rank says.
-///
-/// All tiles are cut along k into `splits` equal parts, which are pieces of work of their own; or those of the last round
-/// are shared (share_tail).
+/// The tiles of the last round may be shared (share_tail).
 template <typename Tiles>
 class WgmmaSchedule {
  public:
   /// `by_columns`: bands of tiles are columns, of `group` tiles, and not rows. `products`: planes, one after another.
-  __device__ __forceinline__ WgmmaSchedule(int m, long long n, long long k, int splits, int group, bool by_columns,
+  __device__ __forceinline__ WgmmaSchedule(int m, long long n, long long k, int group, bool by_columns,
                                            int products = 1)
       : rank_(Tiles::cluster == 1 ? 0 : static_cast<int>(cluster_block_rank())),
-        splits_(splits),
         rows_(m),
         tiles_m_(ceil_div(ceil_div(m, Tiles::tile_m), Tiles::cluster_m)),
         tiles_n_(ceil_div(ceil_div(n, Tiles::tile_n), Tiles::cluster_n)),
         k_tiles_(ceil_div(k, Tiles::tile_k)),
         group_(group),
         by_columns_(by_columns),
-        count_(tiles_m_ * tiles_n_ * products * splits) {}
+        count_(tiles_m_ * tiles_n_ * products) {}
 
-  /// Of a product that has no splits: `clusters` take its tiles in turns. If the last round would leave enough of them
-  /// idle, they help: each of its tiles is cut along k, the first part is for the cluster that would have had it all, and
-  /// the idle ones take the others: one each, or where they are few, each the second parts of `run` tiles. Parts of one
-  /// number begin at one place of k and are multiplied side by side, so that they find in L2 what others loaded.
+  /// `clusters` take the tiles in turns. If the last round would leave enough of them idle, they help: each of its tiles is
+  /// cut along k, the first part is for the cluster that would have had it all and that adds up the others, and the idle
+  /// ones take these: one each, or where they are few, each the second parts of `run` tiles. Parts of one number begin at
+  /// one place of k and are multiplied side by side, so that they find in L2 what others loaded.
+  ///
+  /// Who helps has a lower number than who waits for it, and so is never the one that has yet to start.
   __device__ __forceinline__ void share_tail(int clusters) {
     const int tail = count_ % clusters, idle = clusters - tail;
     if (tail == 0) return;
@@ -56,8 +57,9 @@ class WgmmaSchedule {
     run_ = run;
     first_part_ = first_part;
     whole_ = count_ - tail;
-    const int helper = first() - tail;
-    const int pieces = helper < 0 ? 1 : helper >= tail * (parts - 1) ? 0 : max(min(run, tail - helper % tail * run), 0);
+    const int pieces = first() >= idle                 ? 1
+                       : first() >= tail * (parts - 1) ? 0
+                                                       : max(min(run, tail - first() % tail * run), 0);
     count_ = whole_ + pieces * clusters;
   }
 
@@ -68,37 +70,26 @@ class WgmmaSchedule {
 
   __device__ __forceinline__ WgmmaWork at(int index) const {
     if (parts_ > 0 && index >= whole_) return of_last_round(index - whole_);
-    const int split = splits_ == 1 ? 0 : index % splits_, tile = splits_ == 1 ? index : index / splits_;
-    const int part = split * Tiles::cluster_k + (Tiles::cluster_k == 1 ? 0 : rank_);
-    const int first_k = share(part), end_k = share(part + 1);
-    WgmmaWork work = tile_at(tile, rank_);
-    work.first_k = first_k, work.k_tiles = end_k - first_k, work.split = split;
-    return work;
-  }
-
-  /// The tiles that are shared, by their number among these; and of each the slots of its parts, Tiles::shares apart.
-  __device__ __forceinline__ int shared() const { return shared_; }
-  __device__ __forceinline__ int parts() const { return parts_; }
-  __device__ __forceinline__ WgmmaWork shared_at(int tile, int rank) const {
-    WgmmaWork work = tile_at(whole_ + tile, rank);
-    work.slot = slot_of(tile, 0, rank);
+    WgmmaWork work = tile_at(index);
+    work.first_k = Tiles::cluster_k == 1 ? 0 : k_tiles_ * rank_ / Tiles::cluster_k;
+    work.k_tiles = (Tiles::cluster_k == 1 ? k_tiles_ : k_tiles_ * (rank_ + 1) / Tiles::cluster_k) - work.first_k;
     return work;
   }
 
  private:
-  // Of what is shared, in stages: shorter parts take less time than their sums take to be stored and read, more of them
-  // wait longer in the second pass than they save here, and what is saved must be worth that pass.
-  static constexpr int least_stages = 8, most_parts = 16, least_saving = 16;
+  // Of what is shared, in stages: shorter parts take less time than their sums take to be stored and read, who adds up more
+  // of them takes longer to than they save, and what is saved must be worth the wait for them.
+  static constexpr int least_stages = 8, most_parts = 8, least_saving = 8;
 
   static __device__ __forceinline__ int ceil_div(long long a, int b) { return static_cast<int>((a + b - 1) / b); }
 
   /// The place of a tile of the cluster's, whose k is still to be said.
-  __device__ __forceinline__ WgmmaWork tile_at(int index, int rank) const {
+  __device__ __forceinline__ WgmmaWork tile_at(int index) const {
     const int plane = Tiles::y_planes ? index / (tiles_m_ * tiles_n_) : 0;
     const TileIndex tile = of_cluster(index - plane * tiles_m_ * tiles_n_);
-    const int m = tile.m * Tiles::cluster_m + (Tiles::cluster_m == 1 ? 0 : rank);
-    const int n = tile.n * Tiles::cluster_n + (Tiles::cluster_n == 1 ? 0 : rank);
-    return {m * Tiles::tile_m, n * Tiles::tile_n, 0, 0, 0, 0, rows_, plane};
+    const int m = tile.m * Tiles::cluster_m + (Tiles::cluster_m == 1 ? 0 : rank_);
+    const int n = tile.n * Tiles::cluster_n + (Tiles::cluster_n == 1 ? 0 : rank_);
+    return {m * Tiles::tile_m, n * Tiles::tile_n, 0, 0, 0, rows_, plane};
   }
   __device__ __forceinline__ TileIndex of_cluster(int index) const {
     if (!by_columns_) return tile_in_bands(index, tiles_m_, tiles_n_, group_);
@@ -108,53 +99,66 @@ class WgmmaSchedule {
 
   /// The part that a cluster takes first after the whole tiles, or those that follow it.
   __device__ __forceinline__ WgmmaWork of_last_round(int over) const {
-    const int turn = over / clusters_, cluster = over - turn * clusters_, helper = cluster - shared_;
-    const int part = helper < 0 ? 0 : 1 + helper / shared_;
-    const int tile = helper < 0 ? cluster : helper % shared_ * run_ + turn;
-    WgmmaWork work = tile_at(whole_ + tile, rank_);
+    const int idle = clusters_ - shared_, turn = over / clusters_, cluster = over - turn * clusters_;
+    const bool helps = cluster < idle;
+    const int part = helps ? 1 + cluster / shared_ : 0, tile = helps ? cluster % shared_ * run_ + turn : cluster - idle;
+    WgmmaWork work = tile_at(whole_ + tile);
     work.first_k = begin_of(part);
     work.k_tiles = begin_of(part + 1) - work.first_k;
-    work.slot = slot_of(tile, part, rank_);
+    work.slot = (tile * (parts_ - 1) + (helps ? part - 1 : 0)) * Tiles::shares + (Tiles::shares == 1 ? 0 : rank_);
+    work.others = helps ? 0 : parts_ - 1;
     return work;
   }
   __device__ __forceinline__ int begin_of(int part) const {
     return part == 0 ? 0 : first_part_ + (k_tiles_ - first_part_) * (part - 1) / (parts_ - 1);
   }
-  __device__ __forceinline__ int slot_of(int tile, int part, int rank) const {
-    return (tile * parts_ + part) * Tiles::shares + (Tiles::shares == 1 ? 0 : rank);
-  }
 
-  /// The first stage of a part. Parts are no more than stages, so none is empty.
-  __device__ __forceinline__ int share(int part) const {
-    if (part == 0) return 0;  // without a division where there is nothing to share
-    const int parts = splits_ * Tiles::cluster_k;
-    return part == parts ? k_tiles_ : k_tiles_ * part / parts;
-  }
-
-  int rank_, splits_, rows_, tiles_m_, tiles_n_, k_tiles_, group_;
+  int rank_, rows_, tiles_m_, tiles_n_, k_tiles_, group_;
   bool by_columns_;
   int count_;
   int shared_ = 0, clusters_ = 0, parts_ = 0, run_ = 0, first_part_ = 0,
       whole_ = 0;  // of the last round, if it is shared
 };
 
-/// Copies the stages of all of the block's work to the ring, from `work` on, which is that at schedule.first() if there
-/// is any. For one warp, of which one thread copies.
+/// Starts the copies of a stage, which is the one at `tile` of the work. For one thread.
+template <typename Tiles>
+__device__ __forceinline__ void copy_stage(const tensor_map* x_map, const tensor_map* w_map, const Ring<Tiles>& ring,
+                                           int slot, const WgmmaWork& work, int tile, int rank) {
+  const int k = (work.first_k + tile) * Tiles::tile_k;
+  const unsigned stage = ring.stage(slot), full = ring.full(slot);
+  mbarrier_arrive_expect_tx(full, Tiles::stage_bytes);
+  Tiles::X::load(stage, x_map, full, work.first_row + work.row, k, work.plane, rank);
+  Tiles::W::load(stage + Tiles::X::bytes, w_map, full, work.column, k, work.plane, rank);
+}
+
+/// The first stages of the block's first work: they are copied before the block goes its several ways,
+/// for the code of those comes from memory too.
+template <typename Tiles>
+__device__ __forceinline__ int begun_stages(const WgmmaWork& work) {
+  return min(least_of(Tiles::stages, 4), work.k_tiles);
+}
+template <typename Tiles>
+__device__ __forceinline__ void begin_stages(const tensor_map* x_map, const tensor_map* w_map, const Ring<Tiles>& ring,
+                                             const WgmmaWork& work, int rank) {
+  if (!elect_one()) return;
+#pragma unroll 1
+  for (int tile = 0; tile < begun_stages<Tiles>(work); ++tile) copy_stage(x_map, w_map, ring, tile, work, tile, rank);
+}
+
+/// Copies the other stages of all of the block's work to the ring, from `work` on, which is that at schedule.first() if
+/// there is any. For one warp, of which one thread copies.
 template <typename Tiles, typename Schedule>
 __device__ __forceinline__ void produce(const tensor_map* x_map, const tensor_map* w_map, const Ring<Tiles>& ring,
-                                        const Schedule& schedule, WgmmaWork work) {
+                                        const Schedule& schedule, WgmmaWork work, int rank) {
   const bool copies = elect_one();
-  const int rank = Tiles::shares == 1 ? 0 : static_cast<int>(cluster_block_rank());
+  int tile = begun_stages<Tiles>(work);
   RingPosition<Tiles::stages> at;
-  for (int index = schedule.first(); index < schedule.count();) {
+  at.advance(tile);
+  for (int index = schedule.first(); index < schedule.count(); tile = 0) {
 #pragma unroll 1
-    for (int tile = 0; copies && tile < work.k_tiles; ++tile, at.advance()) {
-      const int k = (work.first_k + tile) * Tiles::tile_k;
+    for (; copies && tile < work.k_tiles; ++tile, at.advance()) {
       mbarrier_wait(ring.empty(at.slot), at.parity ^ 1);
-      mbarrier_arrive_expect_tx(ring.full(at.slot), Tiles::stage_bytes);
-      const unsigned stage = ring.stage(at.slot), full = ring.full(at.slot);
-      Tiles::X::load(stage, x_map, full, work.first_row + work.row, k, work.plane, rank);
-      Tiles::W::load(stage + Tiles::X::bytes, w_map, full, work.column, k, work.plane, rank);
+      copy_stage(x_map, w_map, ring, at.slot, work, tile, rank);
     }
     __syncwarp();
     index += schedule.step();
@@ -274,43 +278,49 @@ template <typename Tiles>
 inline constexpr int staging_bytes = Tiles::consumers* Piece<Tiles>::staging_bytes;
 
 /// A block of a kernel: makes the ring, waits for the kernel before, and multiplies what `make_schedule()` gives it, as
-/// `consume` says; store(sums, work, first, staging). What make_schedule reads of memory it waits for itself: the other
-/// blocks of the cluster, and the kernel before, take their time while divisions tell where the first tile lies.
+/// `consume` says; store(sums, work, first, staging). What make_schedule reads of memory it waits for itself.
 template <typename Tiles, typename MakeSchedule, typename Scales, typename Store>
 __device__ __forceinline__ void wgmma_block(const tensor_map* x_map, const tensor_map* w_map,
                                             MakeSchedule make_schedule, Scales scales, Store store) {
   char* const shared = dynamic_shared();
   const Ring<Tiles> ring{shared_address(shared), shared_address(shared) + Ring<Tiles>::bytes + staging_bytes<Tiles>};
-  if (threadIdx.x == 0) {
+  const int rank = Tiles::shares == 1 ? 0 : static_cast<int>(cluster_block_rank());
+  const int warp = __shfl_sync(full_warp, threadIdx.x / 32, 0);  // seen to be the same in all lanes
+  if (warp == 0) {
+    ring.make_barriers();
+    if constexpr (Tiles::shares == 1) named_barrier_arrive(0, Tiles::threads);
+  } else if (threadIdx.x == 32) {
     prefetch_tensormap(x_map);
     prefetch_tensormap(w_map);
-    ring.make_barriers();
   }
-  __syncwarp();
-  if constexpr (Tiles::cluster > 1) cluster_arrive_relaxed();
+  // Divisions tell where the first tile lies, while the barriers are made, here and in the blocks that load for this one.
+  if constexpr (Tiles::shares > 1) cluster_arrive_relaxed();
   const auto schedule = make_schedule();
   WgmmaWork work = {};
   if (schedule.first() < schedule.count()) work = schedule.at(schedule.first());
-  if constexpr (Tiles::cluster > 1) {
+  if constexpr (Tiles::shares > 1) {
     cluster_wait();
-  } else {
-    __syncthreads();
+  } else if (warp != 0) {
+    named_barrier_sync(0, Tiles::threads);
   }
   wait_for_predecessor();
+  if (warp == 0) begin_stages(x_map, w_map, ring, work, rank);
+  __syncwarp();
   launch_dependents();
 
-  const int of_block = __shfl_sync(full_warp, threadIdx.x / warpgroup, 0);  // seen to be the same in all lanes
+  // Not of `warp`: ptxas would ignore setmaxnreg.
+  const int of_block = __shfl_sync(full_warp, threadIdx.x / warpgroup, 0);
   take_registers<Tiles>(of_block == 0);
   if (of_block == 0) {
-    if (threadIdx.x < 32) produce<Tiles>(x_map, w_map, ring, schedule, work);
+    if (warp == 0) produce(x_map, w_map, ring, schedule, work, rank);
     return;
   }
   const int consumer = of_block - 1;
   WgmmaStaging staging = {shared, shared + Ring<Tiles>::bytes + consumer * Piece<Tiles>::staging_bytes, 0};
   consume<Tiles>(
       ring, schedule, consumer, work, scales,
-      [&](const WgmmaSums<Tiles>& sums, const WgmmaWork& of_tile, int first) { store(sums, of_tile, first, staging); });
-  tma_store_wait<0>();  // y is written, and the staging read, before the block ends
+      [&](WgmmaSums<Tiles>& sums, const WgmmaWork& of_tile, int first) { store(sums, of_tile, first, staging); });
+  tma_store_wait_read<0>();  // the staging is read before the block ends
 }
 
 /// The tile to y: by TMA if `by_tma`, else by threads.

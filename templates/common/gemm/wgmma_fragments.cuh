@@ -1,79 +1,72 @@
-// Sums of a tile in memory for a pass that goes on with them, in the order in which threads hold them: all accesses are
-// 16 bytes a thread and whole lines a warp, and neither side needs shared memory.
+// Sums of a part of a tile, handed to the block that adds them up: in memory, in the order in which threads hold them, so
+// that each thread reads what the same thread of the other block wrote, all accesses are 16 bytes a thread and whole
+// lines a warp, and neither side needs shared memory.
 #pragma once
 
+#include "common/flag.cuh"
 #include "common/gemm/wgmma_store.cuh"
 
 namespace kiln::gemm {
 
 /// A slot holds a tile: 64-row product by product, and of one [B::extent / 8][128 threads] fragments of 4 sums.
-///
-/// They are added up by pieces, each for a warpgroup of its own: 64 rows of a by up to 16 of b, so that there are many
-/// even where the tiles are few.
 template <typename Tiles>
 struct SumsByFragment {
-  static constexpr int of_product = Tiles::B::extent / 8, along_b = least_of(16, Tiles::B::extent);
-  static constexpr int pieces_of_product = Tiles::B::extent / along_b;
-  static constexpr int piece_floats = wgmma_rows * along_b;
-  static constexpr int pieces = Tiles::A::extent / wgmma_rows * pieces_of_product;
-  static_assert(Tiles::B::extent % along_b == 0);
+  static constexpr int flags = 4;  // of a slot: one for each warpgroup that shares a tile, three at most
 
-  /// A piece as a tiling, whose tile it is.
-  using PieceTiling =
-      WgmmaTiling<typename Tiles::X::T, typename Tiles::X::T, Layout::nt, Tiles::swap ? along_b : wgmma_rows,
-                  Tiles::swap ? wgmma_rows : along_b, 1, 1, 1, 1, Tiles::swap, false>;
-
-  static __device__ __forceinline__ int row_of(int piece) { return Tiles::swap ? in_b(piece) : in_a(piece); }
-  static __device__ __forceinline__ int column_of(int piece) { return Tiles::swap ? in_a(piece) : in_b(piece); }
-
-  /// What a warpgroup holds, whose rows of a begin at `first`.
-  static __device__ __forceinline__ void store(float* slots, int slot, int first, const WgmmaSums<Tiles>& sums) {
-    float4* const to = reinterpret_cast<float4*>(slots) + fragment(slot, first / wgmma_rows * of_product);
+  /// What a warpgroup holds, whose rows of a begin at `first`, to a slot, for the same warpgroup of who takes them.
+  static __device__ __forceinline__ void hand_over(float* slots, unsigned* raised, int slot, int first,
+                                                   const WgmmaSums<Tiles>& sums) {
+    float4* const to = reinterpret_cast<float4*>(slots) + fragment(slot, first);
 #pragma unroll
-    for (int i = 0; i < Tiles::row_blocks; ++i) {
-#pragma unroll
-      for (int j = 0; j < of_product; ++j) {
-        const float* const four = &sums[i][j * 4];
-        __stwb(to + (i * of_product + j) * warpgroup, make_float4(four[0], four[1], four[2], four[3]));
-      }
+    for (int i = 0; i < count; ++i) {
+      const float* const four = &sums[i / of_product][i % of_product * 4];
+      __stwb(to + i * warpgroup, make_float4(four[0], four[1], four[2], four[3]));
     }
+    warpgroup_sync();
+    if (warpgroup_thread() == 0) flag_raise(raised + flag(slot, first));
   }
 
-  /// The sums of a piece over `count` slots of this block, in their order.
-  static __device__ __forceinline__ void add(WgmmaSums<PieceTiling>& sums, const float* slots, int slot, int count,
-                                             int piece) {
-    constexpr int batch = 8;  // loaded before the first is added: so few threads wait for memory once, not each time
-    const float* from = slots + fragment(slot, piece * of_piece) * 4;
-#pragma unroll
-    for (int i = 0; i < of_piece * 4; ++i) sums[0][i] = 0.0f;
+  /// Waits for `parts` slots, Tiles::shares apart, and adds them up in their order.
+  static __device__ __forceinline__ void take(const float* slots, unsigned* raised, int slot, int first, int parts,
+                                              WgmmaSums<Tiles>& sums) {
 #pragma unroll 1
-    for (; count > 0; count -= batch, from += batch * next_floats) {
-      vec<float, 4> loaded[batch][of_piece] = {};
-#pragma unroll
-      for (int i = 0; i < batch; ++i) {
-#pragma unroll
-        for (int j = 0; j < of_piece; ++j) {
-          if (i < count) loaded[i][j] = load<4>(from + i * next_floats + j * warpgroup * 4);
-        }
-      }
-#pragma unroll
-      for (int i = 0; i < batch; ++i) {
-#pragma unroll
-        for (int j = 0; j < of_piece * 4; ++j) sums[0][j] += loaded[i][j / 4].at[j % 4];
-      }
+    for (; parts > 0; --parts, slot += Tiles::shares) {
+      if (warpgroup_thread() == 0) flag_take(raised + flag(slot, first));
+      warpgroup_sync();
+      add(reinterpret_cast<const float4*>(slots) + fragment(slot, first), sums);
     }
   }
 
  private:
-  static constexpr int of_piece = along_b / 8;
-  static constexpr int slot_floats = Tiles::tile_m * Tiles::tile_n;
-  static constexpr int next_floats = slot_floats * Tiles::shares;  // parts of one tile are as many slots apart
+  static constexpr int of_product = Tiles::B::extent / 8, count = Tiles::row_blocks * of_product;
+  /// Fragments that are loaded before the first is added, by the registers that the sums leave of take_registers'.
+  static constexpr int registers = (Tiles::consumers == 3 ? 160 : 240) - count * 4 - 32;
+  static constexpr int batch = registers >= 64 ? least_of(count, 16) : registers >= 32 ? 8 : 4;
 
-  static __device__ __forceinline__ int in_a(int piece) { return piece / pieces_of_product * wgmma_rows; }
-  static __device__ __forceinline__ int in_b(int piece) { return piece % pieces_of_product * along_b; }
+  static __device__ __forceinline__ void add(const float4* from, WgmmaSums<Tiles>& sums) {
+#pragma unroll
+    for (int begin = 0; begin < count; begin += batch) {
+      float4 loaded[batch];
+#pragma unroll
+      for (int i = 0; i < batch && begin + i < count; ++i) loaded[i] = __ldcg(from + (begin + i) * warpgroup);
+#pragma unroll
+      for (int i = 0; i < batch && begin + i < count; ++i) {
+        float* const four = &sums[(begin + i) / of_product][(begin + i) % of_product * 4];
+        four[0] += loaded[i].x;
+        four[1] += loaded[i].y;
+        four[2] += loaded[i].z;
+        four[3] += loaded[i].w;
+      }
+    }
+  }
+
   /// Of this thread, in a slot.
   static __device__ __forceinline__ long long fragment(int slot, int first) {
-    return slot * (slot_floats / 4ll) + first * warpgroup + warpgroup_thread();
+    return slot * (Tiles::tile_m * Tiles::tile_n / 4ll) + first / wgmma_rows * of_product * warpgroup +
+           warpgroup_thread();
+  }
+  static __device__ __forceinline__ int flag(int slot, int first) {
+    return slot * flags + first / (wgmma_rows * Tiles::row_blocks);
   }
 };
 

@@ -1,4 +1,4 @@
-// From the sums that a warpgroup holds to y, or to partial sums: through shared memory, where neighbours in a row of y
+// From the sums that a warpgroup holds to y: through shared memory, where neighbours in a row of y
 // meet.
 //
 // A warpgroup works by itself, on a piece of its part of the tile at a time: one 64-row product by up to 64 of its
@@ -23,8 +23,11 @@ struct Piece {
   static constexpr int of_product = Tiles::B::extent / along_b;
   static constexpr int fragments = along_b / 8;  // of 64 x 8, 4 sums of a thread each
 
-  /// Of a warpgroup: a piece in f32, or two in 16 bits that are filled and stored in turns.
-  static constexpr int staging_bytes = rows * columns * 4;
+  /// Pieces that are filled and stored at once, so that the warpgroup meets once for all.
+  static constexpr int most_at_once = least_of(Tiles::consumers == 3 ? 32 : 64, Tiles::B::extent);  // of b
+  static constexpr int at_once = along_b > most_at_once ? 1 : most_at_once / along_b;
+  /// Of a warpgroup: a piece in f32, or twice as many as are stored at once in 16 bits.
+  static constexpr int staging_bytes = at_once * rows * columns * 4;
 };
 
 /// Whether a thread's sums leave it few other registers.
@@ -206,38 +209,60 @@ struct StoredRows {
   bool bounded;  // the product's rows end before those that the map knows
 };
 
+/// A piece that all of the warpgroup have filled, to (row, column) of y. `issues`: by this thread, if the copy engine can.
+template <typename Tiles, typename Epilogue>
+__device__ __forceinline__ void store_rounded(const StoredRows& y, const char* piece, bool issues, int row, int column,
+                                              const Epilogue& epilogue) {
+  using P = Piece<Tiles>;
+  if (row >= epilogue.rows || column >= epilogue.columns) return;
+  if (y.bounded && row + P::rows > epilogue.rows) {
+    RoundedPiece<Tiles, Epilogue>::copy_rows(piece, row, column, epilogue);
+  } else if (issues) {
+    if constexpr (Tiles::y_planes) {
+      tma_store_3d(y.map, shared_address(piece), column, y.first_row + row, y.plane);
+    } else {
+      tma_store_2d(y.map, shared_address(piece), column, y.first_row + row);
+    }
+  }
+}
+
 /// Stores the warpgroup's part of the tile at (row, column) by TMA, whose copies go on while the warpgroup multiplies
-/// again. `turn` is which of the two buffers in `staging` comes next; it is kept from one tile to the next.
+/// again. `turn` is which of the two halves of `staging` comes next; it is kept from one tile to the next.
 template <typename Tiles, typename Epilogue>
 __device__ __forceinline__ void store_by_tma(const WgmmaSums<Tiles>& sums, const StoredRows& y, char* staging,
                                              int& turn, int row, int column, int first, const Epilogue& epilogue) {
   using Rounded = RoundedPiece<Tiles, Epilogue>;
   using P = Piece<Tiles>;
-  const bool issues = warpgroup_thread() == 0;
+  static_assert(P::at_once <= warpgroup / 32);
+  const int warp = warpgroup_thread() / 32;  // issues one of the pieces that are stored at once
+  const bool issues = warp < P::at_once && threadIdx.x % 32 == 0;
   typename Rounded::Terms terms[P::of_product] = {};
   if constexpr (!many_sums<Tiles>) {  // of all pieces before the first is finished
 #pragma unroll
     for (int i = 0; i < P::of_product; ++i) terms[i] = Rounded::terms(column + i * P::columns, epilogue);
   }
-  int piece = 0;
+  int piece = 0;  // of the product
   for_each_piece<Tiles>(sums, row, column, first, [&](int at_row, int at_column, const float* fragments) {
-    const auto of_piece = many_sums<Tiles> ? Rounded::terms(at_column, epilogue) : terms[piece++ % P::of_product];
-    if (at_row >= epilogue.rows || at_column >= epilogue.columns) return;
-    char* const buffer = staging + turn * Rounded::bytes;
+    const int in_turn = piece % P::at_once;
+    const bool last = in_turn == P::at_once - 1 || piece == P::of_product - 1;
+    const auto of_piece = many_sums<Tiles> ? Rounded::terms(at_column, epilogue) : terms[piece];
+    piece = piece == P::of_product - 1 ? 0 : piece + 1;
+    char* const half = staging + turn * (P::at_once * Rounded::bytes);
+    if (in_turn == 0) {
+      if (issues) tma_store_wait_read<1>();  // of this half: only the other's may still be under way
+      warpgroup_sync();
+    }
+    if (at_row < epilogue.rows && at_column < epilogue.columns)
+      Rounded::put(shared_address(half + in_turn * Rounded::bytes), fragments, at_row, at_column, of_piece, epilogue);
+    if (!last) return;
     turn ^= 1;
-    if (issues) tma_store_wait_read<1>();  // of this buffer: only the other's may still be under way
-    warpgroup_sync();
-    Rounded::put(shared_address(buffer), fragments, at_row, at_column, of_piece, epilogue);
     fence_proxy_async();
     warpgroup_sync();
-    if (y.bounded && at_row + P::rows > epilogue.rows) {
-      Rounded::copy_rows(buffer, at_row, at_column, epilogue);
-    } else if (issues) {
-      if constexpr (Tiles::y_planes) {
-        tma_store_3d(y.map, shared_address(buffer), at_column, y.first_row + at_row, y.plane);
-      } else {
-        tma_store_2d(y.map, shared_address(buffer), at_column, y.first_row + at_row);
-      }
+#pragma unroll
+    for (int i = 0; i <= in_turn; ++i) {
+      const int back = (in_turn - i) * P::along_b;
+      store_rounded<Tiles>(y, half + i * Rounded::bytes, issues && warp == i, at_row - (P::swap ? back : 0),
+                           at_column - (P::swap ? 0 : back), epilogue);
     }
     if (issues) tma_store_commit();
   });
@@ -311,28 +336,6 @@ __device__ __forceinline__ void store_directly(const WgmmaSums<Tiles>& sums, cha
     store_piece<Tiles>(piece, at_row, at_column, ending);
   });
 }
-
-/// Where sums over a part of k go when a second pass adds them: a stand-in for an epilogue.
-struct PartialSums {
-  float* to;  // [rows, stride]
-  long long stride;
-  int rows;
-  long long columns;
-
-  struct none {};
-  template <int width>
-  __device__ __forceinline__ none terms(long long) const {
-    return {};
-  }
-  template <int width>
-  __device__ __forceinline__ void store(int row, long long column, none, const float (&sums)[width]) const {
-    if (row >= rows || column >= columns) return;
-#pragma unroll
-    for (int i = 0; i < width; i += 4)
-      __stwb(reinterpret_cast<float4*>(to + row * stride + column + i),
-             make_float4(sums[i], sums[i + 1], sums[i + 2], sums[i + 3]));
-  }
-};
 
 /// Adds the sums of the cluster's blocks, which hold the same tile for parts of k, in the order of their ranks, and
 /// stores the share of the tile that is this block's. `pieces` holds a tile in f32, and nothing is read or written

@@ -144,13 +144,16 @@ struct Ring {
   __device__ __forceinline__ unsigned full(int slot) const { return barriers + slot * 16; }
   __device__ __forceinline__ unsigned empty(int slot) const { return barriers + slot * 16 + 8; }
 
-  /// For one thread.
+  /// For one warp.
   __device__ __forceinline__ void make_barriers() const {
-    for (int slot = 0; slot < Tiles::stages; ++slot) {
+    static_assert(Tiles::stages <= 32);
+    const int slot = threadIdx.x % 32;
+    if (slot < Tiles::stages) {
       mbarrier_init(full(slot), 1);
       mbarrier_init(empty(slot), readers);
+      fence_mbarrier_init();
     }
-    fence_mbarrier_init();
+    __syncwarp();
   }
 
   /// Says that this warp has read the stage.

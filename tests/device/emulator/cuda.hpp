@@ -53,6 +53,10 @@ T __ldg(const T* from) {
   return *from;
 }
 template <typename T>
+T __ldcg(const T* from) {
+  return *from;
+}
+template <typename T>
 void __stwb(T* to, T value) {
   *to = value;
 }

@@ -6,6 +6,18 @@
 #include "ptx/instructions.hpp"
 
 namespace emulator::instructions {
+namespace {
+
+struct Raised final : Wait {
+  explicit Raised(const unsigned* of) : flag(of) {}
+  [[nodiscard]] bool over() override { return *flag != 0; }
+  [[nodiscard]] std::string text() const override {
+    return fmt::format("the flag at {}", static_cast<const void*>(flag));
+  }
+  const unsigned* flag;
+};
+
+}  // namespace
 
 void mapa(Call& call) {
   const unsigned rank = call.word(2);
@@ -25,6 +37,16 @@ void ld_shared(Call& call) {
     call.set_number(value, 0, j);
   }
 }
+
+/// Kernels read flags until they are raised: so this waits until it is.
+void ld_acquire(Call& call) {
+  const auto* const flag = std::bit_cast<const unsigned*>(call.get(1));
+  await(Raised(flag));
+  call.set(*flag, 0);
+}
+
+/// Writes are seen at once.
+void st_release(Call& call) { *std::bit_cast<unsigned*>(call.get(0)) = call.word(1); }
 
 /// Of two floats, which arrive at some later time.
 void st_async(Call& call) {

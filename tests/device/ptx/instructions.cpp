@@ -27,6 +27,8 @@ constexpr Entry table[] = {
 
     {"mapa.shared::cluster.u32", is::mapa},
     {"ld.shared", is::ld_shared},
+    {"ld.acquire.gpu.global.u32", is::ld_acquire},
+    {"st.release.gpu.global.u32", is::st_release},
     {"st.async.", is::st_async},
     {"cp.async.bulk.commit_group", is::bulk_commit},
     {"cp.async.bulk.wait_group", is::bulk_wait},

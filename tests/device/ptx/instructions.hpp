@@ -23,6 +23,8 @@ void ex2(Call&);
 // accesses.cpp
 void mapa(Call&);
 void ld_shared(Call&);
+void ld_acquire(Call&);
+void st_release(Call&);
 void st_async(Call&);
 void cp_async(Call&);
 void cp_async_commit(Call&);

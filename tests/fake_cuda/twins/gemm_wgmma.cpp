@@ -10,13 +10,13 @@ namespace {
 
 /// The template arguments, in their order from the tile on.
 struct Shape {
-  std::int64_t tile_m, tile_n, stages, cluster_m, cluster_n, cluster_k, swap, pingpong, store, split, tail;
+  std::int64_t tile_m, tile_n, stages, cluster_m, cluster_n, cluster_k, swap, pingpong, store, tail;
 
   static Shape read(const Invocation& call) {
     Shape shape{};
     std::size_t at = 4;
     for (std::int64_t* each : {&shape.tile_m, &shape.tile_n, &shape.stages, &shape.cluster_m, &shape.cluster_n,
-                               &shape.cluster_k, &shape.swap, &shape.pingpong, &shape.store, &shape.split, &shape.tail})
+                               &shape.cluster_k, &shape.swap, &shape.pingpong, &shape.store, &shape.tail})
       *each = call.template_integer(at++);
     return shape;
   }
@@ -35,12 +35,11 @@ void check_operand(const TensorMap& map, std::string_view type, std::int64_t out
   require((along_k ? inner : lines) == k && (along_k ? lines : inner) >= outer, CUDA_ERROR_LAUNCH_FAILED);
 }
 
-void check_launch(const Invocation& call, const Shape& shape, std::int64_t tiles, std::int64_t splits) {
-  const std::int64_t works = tiles * splits;
+void check_launch(const Invocation& call, const Shape& shape, std::int64_t tiles) {
   require(call.geometry.cluster == shape.cluster() && call.geometry.grid[0] % shape.cluster() == 0 &&
               call.geometry.block[0] == 128 * (1 + shape.consumers()),
           CUDA_ERROR_LAUNCH_FAILED);
-  require(shape.cluster_k == 1 || call.geometry.grid[0] >= works * shape.cluster_k, CUDA_ERROR_LAUNCH_FAILED);
+  require(shape.cluster_k == 1 || call.geometry.grid[0] >= tiles * shape.cluster_k, CUDA_ERROR_LAUNCH_FAILED);
   require(call.geometry.dynamic_shared >= shape.stages * ((shape.tile_m + shape.tile_n) * 128 + 16),
           CUDA_ERROR_ILLEGAL_ADDRESS);
 }
@@ -51,9 +50,9 @@ std::int64_t shared_stages(std::int64_t tiles, std::int64_t blocks, std::int64_t
   const std::int64_t tail = tiles % blocks;
   if (tail == 0) return 0;
   const std::int64_t run = ceil_div(tail, blocks - tail);
-  const std::int64_t parts = std::max<std::int64_t>(1, std::min({blocks / tail, std::int64_t{16}, stages / 8}));
+  const std::int64_t parts = std::max<std::int64_t>(1, std::min({blocks / tail, std::int64_t{8}, stages / 8}));
   const std::int64_t longest = run > 1 ? ceil_div(stages * run, run + 1) : ceil_div(stages, parts);
-  return stages - longest < 16 ? 0 : longest;
+  return stages - longest < 8 ? 0 : longest;
 }
 
 /// By how evenly the tiles fall to the blocks, and how well a tile reuses what it loads.
@@ -70,20 +69,19 @@ double efficiency(const Invocation& call, const Shape& shape, std::int64_t works
 
 }  // namespace
 
-// gemm_wgmma<T, U, layout, Ending, tile_m, tile_n, stages, cluster_m, cluster_n, cluster_k, swap, pingpong, store, split, tail>(maps of x, w, y,
-// y, bias, residual, scales, float* partial, length of m, n, k, distances without those of x and w, scale, int group, by_columns, splits)
+// gemm_wgmma<T, U, layout, Ending, tile_m, tile_n, stages, cluster_m, cluster_n, cluster_k, swap, pingpong, store, tail>(maps of x, w, y,
+// y, bias, residual, scales, float* partial, unsigned* raised, length of m, n, k, distances without those of x and w, scale, int group, by_columns)
 Traffic gemm_wgmma(const Invocation& call) {
   const Shape shape = Shape::read(call);
   Product product{Ending::read(call, 3), call.template_integer(2), call.type_argument(0), call.type_argument(1)};
   product.read_addresses(call, 3, false);
-  product.m = call.length(10);
-  std::size_t at = 11;
+  product.m = call.length(11);
+  std::size_t at = 12;
   for (std::int64_t* each :
        {&product.n, &product.k, &product.y_stride, &product.residual_stride, &product.x_scale_stride,
         &product.w_scale_stride, &product.x_scale_k_stride, &product.w_scale_k_stride})
     *each = call.integer(at++);
-  const std::size_t group = product.read_scale(call, at);
-  const std::int64_t splits = call.value<int>(group + 2);
+  product.read_scale(call, at);
 
   const TensorMap x = map_at(call, 0, 2), w = map_at(call, 1, 2);
   product.x = x.address, product.x_stride = stride_of(x, product.x_type);
@@ -99,33 +97,18 @@ Traffic gemm_wgmma(const Invocation& call) {
     require(product.y_stride % shape.store == 0, CUDA_ERROR_MISALIGNED_ADDRESS);
   }
   const std::int64_t tiles = ceil_div(product.m, shape.tile_m) * ceil_div(product.n, shape.tile_n);
-  check_launch(call, shape, tiles, splits);
+  check_launch(call, shape, tiles);
   const std::int64_t blocks = call.geometry.grid[0], stages = ceil_div(product.k, 128 / element_bytes(product.x_type));
   const std::int64_t longest = shape.tail != 0 ? shared_stages(tiles, blocks, stages) : 0;
-  if (shape.tail != 0) (void)call.required<float>(9, 2 * blocks * shape.tile_m * shape.tile_n);
-  if (shape.split != 0) {
-    product.write_partial(call, call.value<CUdeviceptr>(9), splits, ceil_div(product.k, splits));
-  } else {
-    product.run(call, product.ending.out);
+  if (shape.tail != 0) {
+    (void)call.required<float>(9, blocks * shape.tile_m * shape.tile_n);
+    const auto* const raised = call.required<unsigned>(10, blocks * 4);
+    require(std::all_of(raised, raised + blocks * 4, [](unsigned flag) { return flag == 0; }),
+            CUDA_ERROR_LAUNCH_FAILED);
   }
+  product.run(call, product.ending.out);
   const double last_round = longest == 0 ? 1 : static_cast<double>(longest) / static_cast<double>(stages);
-  return product.traffic(efficiency(call, shape, tiles * splits, last_round));
-}
-
-// gemm_wgmma_tail<T, Ending, tile_m, tile_n, cluster_m, cluster_n, swap, alignment>(const float* partial, y, bias, residual, scales, length of
-// m, n, k, y_stride, residual_stride, x_scale_stride, w_scale_stride, scale, int group, by_columns, clusters)
-//
-// gemm_wgmma has written y whole; this is the time that the pass takes, and what it asks of its launch.
-Traffic gemm_wgmma_tail(const Invocation& call) {
-  const std::int64_t tile_m = call.template_integer(2), tile_n = call.template_integer(3),
-                     cluster_m = call.template_integer(4), cluster_n = call.template_integer(5);
-  const std::int64_t m = call.length(7), n = call.integer(8), clusters = call.value<int>(17);
-  const std::int64_t tiles = ceil_div(m, tile_m * cluster_m) * ceil_div(n, tile_n * cluster_n);
-  require(call.geometry.block[0] == 128, CUDA_ERROR_LAUNCH_FAILED);
-  const std::int64_t floats = clusters * cluster_m * cluster_n * tile_m * tile_n;
-  (void)call.required<float>(0, 2 * floats);
-  const std::int64_t stages = ceil_div(call.integer(9), 128 / element_bytes(call.type_argument(0)));
-  return Traffic{shared_stages(tiles, clusters, stages) == 0 ? 0.0 : static_cast<double>(floats) * 4, 0, 0.8};
+  return product.traffic(efficiency(call, shape, tiles, last_round));
 }
 
 }  // namespace fake_cuda

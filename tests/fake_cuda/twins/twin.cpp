@@ -31,7 +31,6 @@ constexpr Twin twins[] = {
     {"gemm_mma", gemm_mma},
     {"gemm_reduce", gemm_reduce},
     {"gemm_wgmma", gemm_wgmma},
-    {"gemm_wgmma_tail", gemm_wgmma_tail},
     {"gemm_batched_reference", gemm_batched_reference},
     {"gemm_batched_simt", gemm_batched_simt},
     {"gemm_batched_mma", gemm_batched_mma},

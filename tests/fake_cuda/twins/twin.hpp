@@ -126,7 +126,6 @@ Traffic gemm_stream(const Invocation& call);
 Traffic gemm_mma(const Invocation& call);
 Traffic gemm_reduce(const Invocation& call);
 Traffic gemm_wgmma(const Invocation& call);
-Traffic gemm_wgmma_tail(const Invocation& call);
 Traffic gemm_batched_reference(const Invocation& call);
 Traffic gemm_batched_simt(const Invocation& call);
 Traffic gemm_batched_mma(const Invocation& call);
