@@ -1,6 +1,7 @@
 // Problem -> bucket in one walk over the axes and selections that an op has: the first thing that the call lane does.
 #pragma once
 
+#include <algorithm>
 #include <array>
 #include <bit>
 #include <cstddef>
@@ -101,11 +102,11 @@ class Bucketing {
     }
     /// BucketPolicy::high of a size that the axis takes; of another, any number.
     [[nodiscard]] std::uint64_t high(std::uint64_t size) const noexcept {
-      const std::uint64_t before = size - 1;  // every bit under its highest, set: the next number is the power of two
-      const std::uint64_t under = ~std::uint64_t{0} >> std::countl_zero(2 * before | 1) >> 1;
-      const std::uint64_t power = (before | (under & rounds)) + 1;
+      // Of 2 * size - 1 the highest bit alone is the power of two that `size` rounds up to.
+      const std::uint64_t power = std::uint64_t{1} << (63 - std::countl_zero(2 * size - 1));
+      const std::uint64_t edge = std::max(size, power & rounds);
       const std::uint64_t maximum = minimum + range;
-      return power < maximum ? power : maximum;
+      return std::min(edge, maximum);
     }
   };
   /// Any other.
