@@ -117,11 +117,11 @@ class HotCall {
   }
   void look_up() const { use(table_.find(bucket_)); }
   void fill_frame() const {
-    kiln::jit::CallFrame frame;
-    use(executable_->fill(frame, problem, arguments));
-    use(frame);
+    kiln::jit::KeptCall* const kept = executable_->kept_call();
+    use(executable_->fill(kept->frame, problem, arguments));
+    use(kept->frame);
   }
-  void admit() const { use(executable_->admits(frame_, arguments)); }
+  void admit() const { use(executable_->admits(kept_->frame, arguments)); }
   void arrange() const { arrange(arguments); }
   /// With a first tensor that is at another address each time, more of them than descriptors are kept.
   void arrange_elsewhere() const {
@@ -146,11 +146,10 @@ class HotCall {
 
  private:
   void arrange(const kiln::Arguments& given) const {
-    const kiln::jit::LaunchInput input{frame_, given, stream, workspace_.pointer(), 0};
-    kiln::jit::PassCall call;
+    const kiln::jit::LaunchInput input{kept_->frame, given, stream, workspace_.pointer(), 0};
     for (std::size_t pass = 0; pass < executable_->passes(); ++pass) {
-      executable_->arrange(pass, input, call);
-      use(call);
+      executable_->arrange(pass, input, kept_->passes[pass]);
+      use(kept_->passes[pass]);
     }
   }
 
@@ -181,14 +180,16 @@ class HotCall {
     executable_ = std::make_unique<kiln::jit::Executable>(described, implementation, frame, cubin.cubin);
     if (executable_->workspace_bytes() > 0) workspace_ = kiln::cuda::Buffer(executable_->workspace_bytes());
     if (executable_->workspace_zeroed()) workspace_.fill_bytes(0, stream);
-    if (!executable_->fill(frame_, problem, arguments))
+    kept_ = executable_->kept_call();
+    if (!executable_->fill(kept_->frame, problem, arguments))
       throw kiln::Error(kiln::ErrorKind::bad_input, executable_->explain_frame(problem, arguments));
   }
 
   void arrange_all() {
     for (std::size_t pass = 0; pass < executable_->passes(); ++pass) {
       auto& [frame, call] = *calls_.emplace_back(std::make_unique<Arranged>());
-      frame = frame_;
+      frame = kept_->frame;
+      executable_->link(pass, frame, call);
       executable_->arrange(pass, {frame, arguments, stream, workspace_.pointer(), 0}, call);
     }
   }
@@ -204,7 +205,7 @@ class HotCall {
   std::vector<kiln::cuda::Buffer> buffers_;
   std::unique_ptr<kiln::jit::Executable> executable_;
   kiln::cuda::Buffer workspace_;
-  mutable kiln::jit::CallFrame frame_;
+  kiln::jit::KeptCall* kept_ = nullptr;           // of the thread that made this, which the stages are timed in
   std::vector<std::unique_ptr<Arranged>> calls_;  // one a pass
   mutable kiln::Arguments moved_;
   mutable std::size_t turn_ = 0;

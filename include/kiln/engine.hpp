@@ -121,8 +121,8 @@ class Op {
   /// Throws Error(bad_input) for a name that the op does not have.
   [[nodiscard]] Arguments arguments(std::initializer_list<Argument> arguments = {}) const;
 
-  /// The call lane. A hot bucket costs no lock, allocation, string, file or clock, but that a thread's first launch of a plan with TMA
-  /// descriptors makes room for 64 of each, 12 KiB of the process's memory. On a miss the engine's policy decides.
+  /// The call lane. A hot bucket costs no lock, allocation, string, file or clock, but that a thread's first launch of a plan makes
+  /// room for what its later ones find again: 2 KiB of the process's memory, 12 more for each TMA descriptor. On a miss the engine's policy decides.
   /// On a capturing stream nothing is tuned, compiled, loaded, allocated on the device or waited for: what is not ready is served by the nearest bucket's
   /// plan that is loaded and legal here (Origin::nearest; under MissPolicy::error by none), else refused with Error(capture). The
   /// capture goes on either way, and a miss is queued under MissPolicy::background. Engine::prepare leaves nothing to miss.

@@ -108,13 +108,27 @@ Origin OpState::launch(const Problem& problem, const Arguments& arguments, CUstr
   if (arguments.lengths_set != 0) [[unlikely]]
     part = &part_with_lengths(*part, arguments, stream);
   const PlanState& plan = *part;
+  if (jit::KeptCall* const kept = plan.executable.kept_call()) [[likely]]
+    return launch_in(kept->frame, kept, plan, problem, arguments, stream);
+  return launch_in_scratch(plan, problem, arguments, stream);
+}
+
+/// For a thread that keeps no calls. Apart, so that the frame takes no room among what other launches touch.
+[[gnu::cold, gnu::noinline]] Origin OpState::launch_in_scratch(const PlanState& plan, const Problem& problem,
+                                                               const Arguments& arguments, CUstream stream) {
   jit::CallFrame frame;
+  return launch_in(frame, nullptr, plan, problem, arguments, stream);
+}
+
+[[gnu::always_inline]] inline Origin OpState::launch_in(jit::CallFrame& frame, jit::KeptCall* kept,
+                                                        const PlanState& plan, const Problem& problem,
+                                                        const Arguments& arguments, CUstream stream) {
   if (!plan.executable.fill(frame, problem, arguments)) [[unlikely]]
     refuse_frame(plan, problem, arguments);
   if (plan.executable.admits(frame, arguments) != jit::Admission::admitted) [[unlikely]]
     return launch_fallback(plan, frame, problem, arguments, stream);
   Counted counted(engine.counters, plan);
-  if (const Run ran = run(plan, frame, arguments, stream); ran != Run::launched) [[unlikely]] {
+  if (const Run ran = run(plan, frame, arguments, stream, kept); ran != Run::launched) [[unlikely]] {
     if (ran == Run::refused) return launch_fallback(plan, frame, problem, arguments, stream);
     return launch_stand_in(problem, arguments, stream, no_workspace);
   }
@@ -124,7 +138,8 @@ Origin OpState::launch(const Problem& problem, const Arguments& arguments, CUstr
   return counted.origin;
 }
 
-OpState::Run OpState::run(const PlanState& plan, jit::CallFrame& frame, const Arguments& arguments, CUstream stream) {
+OpState::Run OpState::run(const PlanState& plan, jit::CallFrame& frame, const Arguments& arguments, CUstream stream,
+                          jit::KeptCall* kept) {
   CUdeviceptr workspace = 0;
   if (plan.executable.workspace_bytes() > 0) [[unlikely]] {
     workspace = plan.workspaces->find(stream);
@@ -132,7 +147,8 @@ OpState::Run OpState::run(const PlanState& plan, jit::CallFrame& frame, const Ar
     if (workspace == 0) return Run::no_workspace;
   }
   const CUdeviceptr reports = arguments.lengths_set != 0 ? engine.length_reports.of(index()) : 0;
-  CUresult result = plan.executable.launch(frame, arguments, stream, workspace, reports);
+  CUresult result = kept != nullptr ? plan.executable.launch(*kept, arguments, stream, workspace, reports)
+                                    : plan.executable.launch(frame, arguments, stream, workspace, reports);
   if (result == CUDA_ERROR_INVALID_CONTEXT) [[unlikely]]
     result = run_in_context(plan, frame, arguments, stream, workspace, reports);
   if (result != CUDA_SUCCESS) [[unlikely]] {

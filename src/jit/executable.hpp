@@ -10,6 +10,7 @@
 #include <string>
 #include <vector>
 
+#include "jit/kept_calls.hpp"
 #include "jit/launch_form.hpp"
 #include "jit/library_matmul.hpp"
 #include "jit/module.hpp"
@@ -44,6 +45,9 @@ class alignas(64) Executable {
   /// The reference of an op: no constraints, no workspace.
   Executable(const spec::Op& op, std::span<const std::int64_t> frame, const Cubin& cubin);
 
+  /// The calling thread's call, for launches without one of their own: as KeptCalls::own.
+  [[nodiscard]] KeptCall* kept_call() const noexcept { return kept_calls_.own(form_.passes); }
+
   /// Fills the frame of one call: sizes, run-time values as given or by their defaults. False when a run-time value is under its
   /// minimum, does not fit its type, was not given and has no default, or overflows; explain_frame then says which.
   [[nodiscard]] bool fill(CallFrame& call, const Problem& problem, const Arguments& arguments) const noexcept {
@@ -70,14 +74,14 @@ class alignas(64) Executable {
   /// the first that is not CUDA_SUCCESS, and CUDA_ERROR_NOT_SUPPORTED where a library does not take these sizes, which it is not asked
   /// before; throws Error(bad_input) for geometry that these sizes make impossible.
   [[nodiscard]] CUresult launch(CallFrame& call, const Arguments& arguments, CUstream stream, CUdeviceptr workspace,
-                                CUdeviceptr reports = 0) const {
-    const LaunchInput input{call, arguments, stream, workspace, reports};
-    PassCall to;
+                                CUdeviceptr reports = 0) const;
+  /// The same in the frame of a kept_call(), whose calls are linked already.
+  [[nodiscard]] CUresult launch(KeptCall& kept, const Arguments& arguments, CUstream stream, CUdeviceptr workspace,
+                                CUdeviceptr reports) const {
+    const LaunchInput input{kept.frame, arguments, stream, workspace, reports};
+    PassCall* call = kept.passes.get();
     for (const PassForm& pass : form_.passes) {
-      if (!pass.arrange(input, to)) [[unlikely]]
-        refuse(pass, call);
-      const CUresult result =
-          launch_kernel_(&to.config, to.function, const_cast<void**>(to.parameters.data()), nullptr);
+      const CUresult result = launch_pass(pass, input, *call++);
       if (result != CUDA_SUCCESS) [[unlikely]]
         return result;
     }
@@ -88,8 +92,9 @@ class alignas(64) Executable {
 
   /// Whether its first pass may begin before what precedes it in the stream has ended.
   [[nodiscard]] bool overlaps_predecessor() const noexcept;
-  /// What each pass would give the driver. As launch otherwise.
   [[nodiscard]] std::size_t passes() const noexcept { return passes_.size(); }
+  /// What each pass would give the driver, in a call that is linked to the input's frame. As launch otherwise.
+  void link(std::size_t pass, const CallFrame& frame, PassCall& call) const noexcept;
   void arrange(std::size_t pass, const LaunchInput& input, PassCall& call) const;
 
   /// Whether a library computes it: it may refuse sizes when it is launched.
@@ -117,6 +122,11 @@ class alignas(64) Executable {
   void load_constraints(const spec::Op& op, const spec::Implementation& implementation,
                         std::span<const std::int64_t> frame);
   void load_workspaces(const spec::Implementation& implementation, std::span<const std::int64_t> frame);
+  [[nodiscard]] CUresult launch_pass(const PassForm& pass, const LaunchInput& input, PassCall& linked) const {
+    if (!pass.arrange(input, linked)) [[unlikely]]
+      refuse(pass, input.frame);
+    return launch_kernel_(&linked.config, linked.function, const_cast<void**>(linked.parameters.data()), nullptr);
+  }
   /// Says which argument or size of the grid is out of its limits.
   [[noreturn, gnu::cold]] void refuse(const PassForm& form, const CallFrame& call) const;
   /// Whether the problem has the exact sizes that this was made for.
@@ -131,6 +141,7 @@ class alignas(64) Executable {
   std::unique_ptr<LibraryMatmul> library_;  // in place of passes
   std::int64_t workspace_bytes_ = 0;
   LaunchForm form_;
+  KeptCalls kept_calls_;
 
   bool workspace_zeroed_ = false;
 

@@ -32,6 +32,14 @@ bool takes_grid(const LoadedPass& pass, const CUlaunchConfig& config) {
 
 }  // namespace
 
+void PassForm::link(const CallFrame& frame, PassCall& call) const noexcept {
+  call.config = config;
+  call.function = function;
+  const auto* const begin = reinterpret_cast<const std::byte*>(&frame);
+  for (std::size_t i = 0; i < arguments; ++i) call.parameters[i] = begin + offsets[i];
+  for (const std::uint8_t parameter : absent_maps) call.parameters[parameter] = &no_map;
+}
+
 bool PassForm::compute(const LaunchInput& input) const {
   for (const Computed& each : computed)
     if (!compute_one(each, input)) return false;
@@ -47,7 +55,6 @@ void PassForm::arrange_maps(const LaunchInput& input, PassCall& call) const {
       map = make_map(each, address, input.frame);
     call.parameters[each.parameter] = map;
   }
-  for (const std::uint8_t parameter : absent_maps) call.parameters[parameter] = &no_map;
 }
 
 [[gnu::cold, gnu::noinline]] const CUtensorMap* PassForm::make_map(const TensorMapForm& form, const void* address,
@@ -72,6 +79,10 @@ bool LaunchForm::open_hold(const CallFrame& call, const Arguments& arguments) co
   return true;
 }
 
+void Executable::link(std::size_t pass, const CallFrame& frame, PassCall& call) const noexcept {
+  form_.passes[pass].link(frame, call);
+}
+
 void Executable::arrange(std::size_t pass, const LaunchInput& input, PassCall& call) const {
   if (!form_.passes[pass].arrange(input, call)) refuse(form_.passes[pass], input.frame);
 }
@@ -79,13 +90,26 @@ void Executable::arrange(std::size_t pass, const LaunchInput& input, PassCall& c
 bool Executable::fits(CallFrame& frame, const Arguments& arguments) const noexcept {
   PassCall call;
   try {
-    for (std::size_t i = 0; i < passes_.size(); ++i)
+    for (std::size_t i = 0; i < passes_.size(); ++i) {
+      link(i, frame, call);
       if (!form_.passes[i].arrange({frame, arguments, nullptr, 0, 0}, call) || !takes_grid(passes_[i], call.config))
         return false;
+    }
     return true;
   } catch (const std::exception&) {  // a TMA descriptor that the driver refuses
     return false;
   }
+}
+
+CUresult Executable::launch(CallFrame& call, const Arguments& arguments, CUstream stream, CUdeviceptr workspace,
+                            CUdeviceptr reports) const {
+  const LaunchInput input{call, arguments, stream, workspace, reports};
+  PassCall linked;
+  for (const PassForm& pass : form_.passes) {
+    pass.link(call, linked);
+    if (const CUresult result = launch_pass(pass, input, linked); result != CUDA_SUCCESS) return result;
+  }
+  return library_ != nullptr ? launch_library(input) : CUDA_SUCCESS;
 }
 
 CUresult Executable::launch_library(const LaunchInput& input) const { return library_->launch(input); }

@@ -95,19 +95,14 @@ class PassMaker {
     add_size(pass.grid[2], &CUlaunchConfig::gridDimZ);
     for (std::size_t i = 0; i < pass.arguments.size(); ++i)
       form_.offsets[i] = static_cast<std::uint16_t>(place(i, pass.arguments[i]));
-    form_.argument_pieces = pieces(pass.arguments.size());
-    form_.constant_pieces = pieces(values_);
+    form_.arguments = pass.arguments.size();
+    form_.constant_pieces = static_cast<std::uint8_t>((values_ + PassForm::piece - 1) / PassForm::piece);
     form_.computes = !form_.computed.empty();
-    form_.has_maps = form_.maps.size() + form_.absent_maps.size() > 0;
-    if (form_.has_maps) form_.made_maps = std::make_unique<TensorMapCache>(form_.maps.size());
+    if (form_.maps.size() > 0) form_.made_maps = std::make_unique<TensorMapCache>(form_.maps.size());
   }
   PassForm take() { return std::move(form_); }
 
  private:
-  static std::uint8_t pieces(std::size_t count) {
-    return static_cast<std::uint8_t>((count + PassForm::piece - 1) / PassForm::piece);
-  }
-
   void add_size(const spec::Expression& blocks, unsigned CUlaunchConfig::*dimension) {
     const PassForm::GridSize size{dimension, spec::Formula(blocks.within(ranges_))};
     const auto value = size.blocks.constant_value();

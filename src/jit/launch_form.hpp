@@ -43,7 +43,8 @@ struct CallFrame {
 inline constexpr std::int64_t most_grid_x = 2147483647;
 inline constexpr std::int64_t most_grid_yz = 65535;
 
-/// What cuLaunchKernelEx is given for one pass. It points into the call's frame, and at descriptors that the calling thread keeps.
+/// What cuLaunchKernelEx is given for one pass. It points into the frame that it is linked to (PassForm::link), and at descriptors that the
+/// calling thread keeps.
 struct PassCall {
   CUlaunchConfig config;
   CUfunction function;
@@ -124,30 +125,33 @@ struct alignas(64) PassForm {
       return dimension == &CUlaunchConfig::gridDimX ? most_grid_x : most_grid_yz;
     }
   };
-  static constexpr std::size_t piece = 8;  // of arguments, and of constants: whole pieces need no loop over single ones
+  static constexpr std::size_t piece = 8;  // of constants: whole pieces need no loop over single ones
 
-  CUlaunchConfig config{};  // sizes that a bucket fixes are in place
-  CUfunction function = nullptr;
-  std::array<std::uint16_t, spec::max_arguments> offsets{};  // of each argument, in bytes into CallFrame
-  std::uint8_t argument_pieces = 0;
+  // What each launch reads.
   std::uint8_t constant_pieces = 0;
-  std::uint8_t lengths = 0;                                   // bit i: axis i has one
-  bool computes = false;                                      // there are computed ones
-  bool has_maps = false;                                      // or absent ones
-  Few<GridSize, 3> grid;                                      // the other sizes
-  std::array<std::int64_t, spec::max_arguments> constants{};  // CallFrame::values, 0 where they are computed
+  std::uint8_t lengths = 0;  // bit i: axis i has one
+  bool computes = false;     // there are computed ones
+  Few<GridSize, 3> grid;     // sizes that a bucket leaves open
   Few<TensorMapForm, spec::max_tensor_maps> maps;
-  Few<std::uint8_t, spec::max_tensor_maps> absent_maps;  // parameters that are given zeros
   std::unique_ptr<TensorMapCache> made_maps;
+  std::array<std::int64_t, spec::max_arguments> constants{};  // CallFrame::values, 0 where they are computed
   std::vector<Computed> computed;
   std::array<const LoadedArgument*, spec::max_tensor_maps> map_arguments{};
   const std::string* kernel = nullptr;
+  // What linking reads.
+  CUlaunchConfig config{};  // sizes that a bucket fixes are in place
+  CUfunction function = nullptr;
+  std::size_t arguments = 0;
+  std::array<std::uint16_t, spec::max_arguments> offsets{};  // of each argument, in bytes into CallFrame
+  Few<std::uint8_t, spec::max_tensor_maps> absent_maps;      // parameters that are given zeros
 
-  /// False when a size or an argument is out of its limits. Throws as make_tensor_map does.
+  /// Writes into a call what is the same at each launch with this frame: most of it, addresses in the frame above all.
+  void link(const CallFrame& frame, PassCall& call) const noexcept;
+
+  /// Writes the rest into a call that is linked to the input's frame. False when a size or an argument is out of its limits. Throws as
+  /// make_tensor_map does.
   [[nodiscard]] bool arrange(const LaunchInput& input, PassCall& call) const {
-    call.config = config;
     call.config.hStream = input.stream;
-    call.function = function;
     for (const GridSize& size : grid) {
       std::int64_t blocks = 0;
       if (!size.blocks.evaluate(input.frame.view(), blocks) || blocks < 1 || blocks > size.most()) [[unlikely]]
@@ -161,14 +165,7 @@ struct alignas(64) PassForm {
     }
     for (unsigned left = lengths; left != 0; left &= left - 1)
       arrange_length(input, static_cast<std::size_t>(std::countr_zero(left)));
-    const auto* const frame = reinterpret_cast<const std::byte*>(&input.frame);
-    const void** parameter = call.parameters.data();
-    const std::uint16_t* offset = offsets.data();
-    for (const std::uint16_t* const end = offset + argument_pieces * piece; offset != end; offset += piece) {
-      for (std::size_t i = 0; i < piece; ++i) parameter[i] = frame + offset[i];
-      parameter += piece;
-    }
-    if (has_maps) [[unlikely]]
+    if (maps.size() != 0) [[unlikely]]
       arrange_maps(LaunchInput(input), call);
     return true;
   }

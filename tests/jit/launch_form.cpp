@@ -222,6 +222,7 @@ TEST_CASE(
 
       const LaunchInput input{frame, arguments, nullptr, 1 << 20, 1 << 16};
       PassCall call;
+      form.passes[0].link(frame, call);
       const bool arranged = form.passes[0].arrange(input, call);
       RC_ASSERT(arranged == can_launch(given.pass, frame));
       ++(arranged ? launched : refused);
@@ -281,6 +282,7 @@ TEST_CASE("a call's frame holds every run-time value and every tensor, many or f
     CallFrame frame;
     REQUIRE(form.fill(frame, problem, arguments));
     PassCall call;
+    form.passes[0].link(frame, call);
     REQUIRE(form.passes[0].arrange({frame, arguments, nullptr, 0, 0}, call));
     CHECK(frame.slots[0] == 3);
     for (std::size_t i = 0; i < count; ++i) {
@@ -307,6 +309,7 @@ TEST_CASE("a kernel is given zeros for a descriptor that is not made, and its ot
   std::memset(&frame, 0xff, sizeof frame);
   REQUIRE(form.fill(frame, problem, arguments));
   PassCall call;
+  form.passes[0].link(frame, call);
   REQUIRE(form.passes[0].arrange({frame, arguments, nullptr, 0, 0}, call));
   CHECK(at<const void*>(call.parameters[0]) == arguments.tensors[0]);
   CHECK(at<const void*>(call.parameters[2]) == arguments.tensors[1]);
