@@ -4,12 +4,14 @@
 //
 // The ways take turns batch by batch, each as often first as any other, the stream synchronised between batches outside the timed span, so
 // that the queue never fills and drift meets all alike; what a way costs over bare is the median of its differences to the bare batch of the
-// same round. The host launches for half a second before it measures, since its clock rises for as long. Stages are timed alone, in larger batches, with all that they read in cache. With several threads each has a
+// same round. The host launches for half a second before it measures, since its clock rises for as long. Stages are timed alone, in larger
+// batches that take turns too, with all that they read in cache. Hosts change their clock, or give a neighbour half of a core: lines are
+// compared by multiply_ns, a multiplication in a chain of them between the batches, which is three cycles of most processors. With several threads each has a
 // stream and arguments of its own, all on one engine, and each way is timed in all of them at once.
 // Over tests/fake_cuda with FAKE_CUDA="footprint 131072" a launch takes as long as a real one (2.5 to 3 us) and evicts as much from the
 // nearest caches: no GPU is needed to see what a hit costs that finds its code and data cold. Only ratios to another build's mean something.
 // One JSON object a line: bench "hit_latency" (way, threads, median and best nanoseconds a launch over all batches; over_bare_ns; ratio of
-// medians; allocations), then bench "hit_stages" (median nanoseconds of each stage).
+// medians; allocations; multiply_ns), then bench "hit_stages" (median nanoseconds of each stage; multiply_ns).
 #include <fmt/format.h>
 
 #include <array>
@@ -19,6 +21,7 @@
 #include <functional>
 #include <iterator>
 #include <new>
+#include <span>
 #include <thread>
 
 #include "command_line.hpp"
@@ -72,6 +75,19 @@ double time_ns(const HotCall& call, Launch launch, int count) {
   return std::chrono::duration<double, std::nano>(end - begin).count() / count;
 }
 
+/// What one multiplication takes that waits for the one before: so many cycles, whatever else the host does.
+double multiply_ns() {
+  constexpr int count = 2000;
+  std::uint64_t value = 3;
+  const auto begin = std::chrono::steady_clock::now();
+  for (int i = 0; i < count; ++i) {
+    value *= 0x9E3779B97F4A7C15;  // no number that shifts and additions would do for
+    asm volatile("" : "+r"(value));
+  }
+  const auto end = std::chrono::steady_clock::now();
+  return std::chrono::duration<double, std::nano>(end - begin).count() / count;
+}
+
 double median_of(std::vector<double>& ns) {
   std::sort(ns.begin(), ns.end());
   return ns[ns.size() / 2];
@@ -81,6 +97,7 @@ double median_of(std::vector<double>& ns) {
 struct Measured {
   std::array<std::vector<double>, ways.size()> ns;
   std::array<std::size_t, ways.size()> allocated{};
+  std::vector<double> multiply_ns;
 };
 
 void warm_up(const HotCall& call) {
@@ -94,8 +111,10 @@ void warm_up(const HotCall& call) {
 
 void measure_ways(const HotCall& call, std::barrier<>& together, Measured& measured) {
   for (auto& each : measured.ns) each.reserve(batches);
+  measured.multiply_ns.reserve(batches);
   warm_up(call);
-  for (std::size_t batch = 0; batch < batches; ++batch)
+  for (std::size_t batch = 0; batch < batches; ++batch) {
+    measured.multiply_ns.push_back(multiply_ns());
     for (std::size_t turn = 0; turn < ways.size(); ++turn) {
       const std::size_t way = (batch + turn) % ways.size();
       together.arrive_and_wait();
@@ -105,6 +124,7 @@ void measure_ways(const HotCall& call, std::barrier<>& together, Measured& measu
       measured.ns[way].push_back(ns);
       kiln::cuda::check(kiln::cuda::Driver::get().cuStreamSynchronize(call.stream), "cuStreamSynchronize");
     }
+  }
 }
 
 void bench_ways(bench::Setting& setting, const bench::Asked& asked, int thread_count) {
@@ -121,6 +141,10 @@ void bench_ways(bench::Setting& setting, const bench::Asked& asked, int thread_c
       measure_ways(*calls[i], together, measured[i]);
     });
   threads.clear();
+  std::vector<double> multiplied;
+  for (const Measured& each : measured)
+    multiplied.insert(multiplied.end(), each.multiply_ns.begin(), each.multiply_ns.end());
+  const double multiply = median_of(multiplied);
   double bare_ns = 0;
   for (std::size_t way = 0; way < ways.size(); ++way) {
     std::vector<double> ns, over_bare;
@@ -135,33 +159,39 @@ void bench_ways(bench::Setting& setting, const bench::Asked& asked, int thread_c
     if (way == 0) bare_ns = median;
     fmt::print(
         "{{\"bench\":\"hit_latency\",\"op\":\"{}\",\"implementation\":\"{}\",\"passes\":{},\"way\":\"{}\",\"threads\":{},"
-        "\"median_ns\":{:.0f},\"best_ns\":{:.0f},\"over_bare_ns\":{:.0f},\"ratio\":{:.3f},\"allocations\":{},\"launches\":{}}}\n",
+        "\"median_ns\":{:.0f},\"best_ns\":{:.0f},\"over_bare_ns\":{:.0f},\"ratio\":{:.3f},\"allocations\":{},\"launches\":{},\"multiply_ns\":{:.3f}}}\n",
         asked.op, calls[0]->plan.implementation(), calls[0]->passes(), ways[way].name, thread_count, median, ns.front(),
-        median_of(over_bare), median / bare_ns, allocated, batches * launches_a_batch * thread_count);
+        median_of(over_bare), median / bare_ns, allocated, batches * launches_a_batch * thread_count, multiply);
   }
 }
 
-double stage_ns(const HotCall& call, Launch stage) {
-  std::vector<double> ns;
-  (void)time_ns(call, stage, stage_calls_a_batch);
-  for (int batch = 0; batch < stage_batches; ++batch) ns.push_back(time_ns(call, stage, stage_calls_a_batch));
-  return median_of(ns);
-}
+struct Stage {
+  const char* name;
+  Launch stage;
+};
+constexpr std::array<Stage, 7> stages = {
+    Stage{"nothing", &HotCall::do_nothing}, Stage{"bucket_ns", &HotCall::find_bucket},
+    Stage{"look_up_ns", &HotCall::look_up}, Stage{"frame_ns", &HotCall::fill_frame},
+    Stage{"admission_ns", &HotCall::admit}, Stage{"geometry_and_arguments_ns", &HotCall::arrange},
+    // What the cache saves: descriptors of more addresses than it keeps are made by the driver each time.
+    Stage{"geometry_arguments_and_new_descriptor_ns", &HotCall::arrange_elsewhere}};
 
 void bench_stages(bench::Setting& setting, const bench::Asked& asked) {
   const kiln::cuda::Stream stream;
   const HotCall call(setting, asked, stream.handle());
-  const double nothing = stage_ns(call, &HotCall::do_nothing);
-  const auto of = [&](Launch stage) { return stage_ns(call, stage) - nothing; };
-  fmt::print(
-      "{{\"bench\":\"hit_stages\",\"op\":\"{}\",\"bucket_ns\":{:.1f},\"look_up_ns\":{:.1f},\"frame_ns\":{:.1f},"
-      "\"admission_ns\":{:.1f},\"geometry_and_arguments_ns\":{:.1f}",
-      asked.op, of(&HotCall::find_bucket), of(&HotCall::look_up), of(&HotCall::fill_frame), of(&HotCall::admit),
-      of(&HotCall::arrange));
-  // What the cache saves: descriptors of more addresses than it keeps are made by the driver each time.
-  if (call.has_descriptors())
-    fmt::print(",\"geometry_arguments_and_new_descriptor_ns\":{:.1f}", of(&HotCall::arrange_elsewhere));
-  fmt::print("}}\n");
+  const std::span<const Stage> timed =
+      std::span(stages).first(call.has_descriptors() ? stages.size() : stages.size() - 1);
+  std::array<std::vector<double>, stages.size()> ns;
+  std::vector<double> multiplied;
+  for (int batch = 0; batch < stage_batches; ++batch) {
+    multiplied.push_back(multiply_ns());
+    for (std::size_t i = 0; i < timed.size(); ++i) ns[i].push_back(time_ns(call, timed[i].stage, stage_calls_a_batch));
+  }
+  const double nothing = median_of(ns[0]);
+  fmt::print("{{\"bench\":\"hit_stages\",\"op\":\"{}\"", asked.op);
+  for (std::size_t i = 1; i < timed.size(); ++i)
+    fmt::print(",\"{}\":{:.1f}", timed[i].name, median_of(ns[i]) - nothing);
+  fmt::print(",\"multiply_ns\":{:.3f}}}\n", median_of(multiplied));
 }
 
 int measure(int argc, char** argv) {
