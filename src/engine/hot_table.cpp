@@ -3,7 +3,7 @@
 namespace kiln::engine {
 namespace {
 
-constexpr std::size_t first_slots = 64;
+constexpr std::size_t first_slots = 4;  // half a KiB: most tables stay small
 
 }  // namespace
 
@@ -12,35 +12,47 @@ HotTable::HotTable(spec::BucketForm form) : form_(form) {
   current_.store(generations_.back().get(), std::memory_order_release);
 }
 
-void HotTable::place(Slots& slots, Entry& entry) noexcept {
-  std::size_t i = entry.hash & slots.mask;
-  while (slots.slots[i].load(std::memory_order_relaxed) != nullptr) i = (i + 1) & slots.mask;
-  slots.slots[i].store(&entry, std::memory_order_release);
+HotTable::Slot& HotTable::slot_of(Slots& slots, const spec::BucketWords& bucket) const noexcept {
+  std::size_t i = bucket.hash & slots.mask;
+  while (slots.slots[i].plan.load(std::memory_order_relaxed) != nullptr &&
+         !form_.equal(slots.slots[i].words.data(), bucket.words.data()))
+    i = (i + 1) & slots.mask;
+  return slots.slots[i];
 }
 
 void HotTable::grow() {
   auto larger = std::make_unique<Slots>(2 * generations_.back()->slots.size());
-  for (Entry& entry : entries_) place(*larger, entry);
+  for (const Slot& each : generations_.back()->slots) {
+    const PlanState* const plan = each.plan.load(std::memory_order_relaxed);
+    if (plan == nullptr) continue;
+    Slot& slot = slot_of(*larger, {each.words, form_.hash(each.words.data())});
+    slot.words = each.words;
+    slot.plan.store(plan, std::memory_order_relaxed);
+  }
   generations_.push_back(std::move(larger));
   current_.store(generations_.back().get(), std::memory_order_release);
 }
 
 void HotTable::publish(const Problem& bucket, const PlanState* plan) {
   const spec::BucketWords words = form_.words_of(bucket);
-  if (Entry* entry = probe(*generations_.back(), words)) {
-    entry->plan.store(plan, std::memory_order_release);
-    return;
+  Slot* slot = &slot_of(*generations_.back(), words);
+  if (slot->plan.load(std::memory_order_relaxed) == nullptr) {
+    if (2 * (size_ + 1) > generations_.back()->slots.size()) {
+      grow();
+      slot = &slot_of(*generations_.back(), words);
+    }
+    slot->words = words.words;
+    ++size_;
   }
-  if (2 * (entries_.size() + 1) > generations_.back()->slots.size()) grow();
-  place(*generations_.back(), entries_.emplace_back(words, plan));
+  slot->plan.store(plan, std::memory_order_release);
 }
 
 std::size_t HotTable::probes(const Problem& bucket) const noexcept {
   const spec::BucketWords words = form_.words_of(bucket);
   const Slots& slots = *current_.load(std::memory_order_acquire);
   for (std::size_t step = 0;; ++step) {
-    const Entry* entry = slots.slots[(words.hash + step) & slots.mask].load(std::memory_order_acquire);
-    if (entry == nullptr || (entry->hash == words.hash && form_.equal(entry->words.data(), words.words.data())))
+    const Slot& slot = slots.slots[(words.hash + step) & slots.mask];
+    if (slot.plan.load(std::memory_order_acquire) == nullptr || form_.equal(slot.words.data(), words.words.data()))
       return step + 1;
   }
 }

@@ -1,13 +1,13 @@
 // Bucket -> plan. Readers take no lock and never wait; writers are serialised by their caller.
 //
-// Open addressing over atomic pointers. Entries are never moved or freed while the table lives: a reader that holds an old array
-// still finds everything that was published before it began.
+// Open addressing over slots that hold their buckets themselves, so that a reader waits for one line on its way to the plan. A slot that
+// is taken keeps its bucket, and arrays live as long as the table: a reader that holds an old one still finds everything that was
+// published before it began.
 #pragma once
 
 #include <atomic>
 #include <cstddef>
 #include <cstdint>
-#include <deque>
 #include <memory>
 #include <vector>
 
@@ -24,41 +24,37 @@ class HotTable {
   explicit HotTable(spec::BucketForm form = {});
   /// The plan published for this bucket, or null. No lock, no allocation.
   [[nodiscard]] const PlanState* find(const spec::BucketWords& bucket) const noexcept {
-    const Entry* entry = probe(*current_.load(std::memory_order_acquire), bucket);
-    return entry == nullptr ? nullptr : entry->plan.load(std::memory_order_acquire);
+    const Slots& slots = *current_.load(std::memory_order_acquire);
+    for (std::size_t i = bucket.hash & slots.mask;; i = (i + 1) & slots.mask) {
+      const Slot& slot = slots.slots[i];
+      const PlanState* const plan = slot.plan.load(std::memory_order_acquire);
+      if (plan == nullptr || form_.equal(slot.words.data(), bucket.words.data())) return plan;
+    }
   }
   [[nodiscard]] const PlanState* find(const Problem& bucket) const noexcept { return find(form_.words_of(bucket)); }
   /// Publishes a plan, in place of any earlier one of the bucket. One writer at a time.
   void publish(const Problem& bucket, const PlanState* plan);
-  [[nodiscard]] std::size_t size() const noexcept { return entries_.size(); }
+  [[nodiscard]] std::size_t size() const noexcept { return size_; }
   /// How many entries a reader looks at to find this bucket, or that it is not there.
   [[nodiscard]] std::size_t probes(const Problem& bucket) const noexcept;
 
  private:
-  struct alignas(64) Entry {  // of up to five axes: one cache line
-    std::uint64_t hash;
-    std::atomic<const PlanState*> plan;
+  struct alignas(64) Slot {                       // of up to six axes: one line
+    std::atomic<const PlanState*> plan{nullptr};  // null: free. Written after the words
     std::array<std::uint64_t, 1 + max_axes> words;
-    Entry(const spec::BucketWords& bucket, const PlanState* p) : hash(bucket.hash), plan(p), words(bucket.words) {}
   };
   struct Slots {
     explicit Slots(std::size_t count) : mask(count - 1), slots(count) {}
     std::size_t mask;
-    std::vector<std::atomic<Entry*>> slots;
+    std::vector<Slot> slots;
   };
-  [[nodiscard]] Entry* probe(const Slots& slots, const spec::BucketWords& bucket) const noexcept {
-    for (std::size_t i = bucket.hash & slots.mask;; i = (i + 1) & slots.mask) {
-      Entry* entry = slots.slots[i].load(std::memory_order_acquire);
-      if (entry == nullptr) return nullptr;
-      if (form_.equal(entry->words.data(), bucket.words.data())) return entry;
-    }
-  }
-  static void place(Slots& slots, Entry& entry) noexcept;
+  /// Where the bucket is, or is to go.
+  [[nodiscard]] Slot& slot_of(Slots& slots, const spec::BucketWords& bucket) const noexcept;
   void grow();
 
   std::atomic<const Slots*> current_;
   spec::BucketForm form_;
-  std::deque<Entry> entries_;
+  std::size_t size_ = 0;
   std::vector<std::unique_ptr<Slots>> generations_;  // the last is current; earlier ones may still be read
 };
 
