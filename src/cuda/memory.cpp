@@ -69,7 +69,10 @@ void Buffer::copy_to_host(void* destination, std::int64_t bytes, CUstream stream
 void Buffer::copy_from_host(const void* source, std::int64_t bytes) const {
   check_range("Copying from the host to a buffer", bytes, bytes_);
   if (bytes == 0) return;
-  check(Driver::get().cuMemcpyHtoD_v2(pointer_, source, static_cast<std::size_t>(bytes)), "copying to the device");
+  const Driver& driver = Driver::get();
+  check(driver.cuMemcpyHtoD_v2(pointer_, source, static_cast<std::size_t>(bytes)), "copying to the device");
+  // What is small may only have been copied aside by then, and streams of their own wait for no other.
+  check(driver.cuStreamSynchronize(nullptr), "copying to the device");
 }
 
 void Buffer::copy_from_host(const void* source, std::int64_t bytes, CUstream stream) const {
