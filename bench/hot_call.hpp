@@ -179,7 +179,7 @@ class HotCall {
         kiln::jit::specialise(described, implementation, frame, kiln::jit::default_arch(facts.sm())));
     executable_ = std::make_unique<kiln::jit::Executable>(described, implementation, frame, cubin.cubin);
     if (executable_->workspace_bytes() > 0) workspace_ = kiln::cuda::Buffer(executable_->workspace_bytes());
-    if (executable_->workspace_zeroed()) workspace_.fill_bytes(0, stream);
+    if (!executable_->zeroed_ranges().empty()) workspace_.fill_bytes(0, stream);
     kept_ = executable_->kept_call();
     if (!executable_->fill(kept_->frame, problem, arguments))
       throw kiln::Error(kiln::ErrorKind::bad_input, executable_->explain_frame(problem, arguments));

@@ -134,7 +134,8 @@ class Op {
   /// launch it on the stream that it was captured on, or order it after that stream's launches of the same buckets (and after
   /// other graphs captured on it) by an event. Capture on a stream of its own for each graph that is to run beside another. Until the last
   /// launch of a graph is done, keep the stream that it was captured on (of a per-thread default stream, the thread), whose workspace
-  /// another stream could get, and the Engine, an Op or a Plan of it, which holds the machine code.
+  /// another stream could get, and the Engine, an Op or a Plan of it, which holds the machine code. Two launches at once in one
+  /// workspace give wrong results, and kernels whose blocks wait for each other may never end.
   Origin launch(const Problem& problem, const Arguments& arguments, Stream stream) const;
 
   /// Makes the bucket ready (look up, load, or tune, as the engine's policy says) without launching. For `stream` (where it is the

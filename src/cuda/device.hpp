@@ -102,6 +102,7 @@ class Buffer {
   [[nodiscard]] CUdeviceptr pointer() const noexcept { return pointer_; }
   [[nodiscard]] std::int64_t bytes() const noexcept { return bytes_; }
   void fill_bytes(unsigned char value, CUstream stream) const;
+  void fill_bytes(unsigned char value, std::int64_t offset, std::int64_t bytes, CUstream stream) const;
   // Synchronous. The first two go through the legacy stream, which breaks a capture on any stream that is in order with it.
   void copy_to_host(void* destination, std::int64_t bytes) const;
   void copy_from_host(const void* source, std::int64_t bytes) const;

@@ -46,9 +46,14 @@ Buffer& Buffer::operator=(Buffer&& other) noexcept {
   return *this;
 }
 
-void Buffer::fill_bytes(unsigned char value, CUstream stream) const {
-  if (bytes_ == 0) return;
-  check(Driver::get().cuMemsetD8Async(pointer_, value, static_cast<std::size_t>(bytes_), stream), "filling a buffer");
+void Buffer::fill_bytes(unsigned char value, CUstream stream) const { fill_bytes(value, 0, bytes_, stream); }
+
+void Buffer::fill_bytes(unsigned char value, std::int64_t offset, std::int64_t bytes, CUstream stream) const {
+  check_range("Filling a buffer", offset + bytes, bytes_);
+  if (bytes == 0) return;
+  check(Driver::get().cuMemsetD8Async(pointer_ + static_cast<CUdeviceptr>(offset), value,
+                                      static_cast<std::size_t>(bytes), stream),
+        "filling a buffer");
 }
 
 void Buffer::copy_to_host(void* destination, std::int64_t bytes) const {

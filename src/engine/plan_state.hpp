@@ -55,7 +55,7 @@ struct PlanState {
       : origin(from),
         executable(std::move(loaded)),
         bucket(bucket_of_plan),
-        workspaces(std::make_unique<Workspaces>(executable.workspace_bytes(), executable.workspace_zeroed())) {}
+        workspaces(std::make_unique<Workspaces>(executable.workspace_bytes(), !executable.zeroed_ranges().empty())) {}
 
   /// The part of the bucket that a problem of it lies in: a lower part's plan, or this one. No lock, no allocation.
   [[nodiscard]] const PlanState& at(const Problem& problem) const noexcept {

@@ -155,8 +155,8 @@ void Executable::load_workspaces(const spec::Implementation& implementation, std
       throw Error(ErrorKind::bad_manifest,
                   fmt::format("{}: workspace {} comes to {} bytes", implementation.file, workspace.name, bytes));
     workspace_offsets_.push_back(workspace_bytes_);
+    if (workspace.zeroed && bytes > 0) zeroed_ranges_.push_back({workspace_bytes_, bytes});
     workspace_bytes_ += round_up(bytes, 256);
-    workspace_zeroed_ = workspace_zeroed_ || workspace.zeroed;
   }
 }
 

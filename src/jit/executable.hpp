@@ -100,7 +100,11 @@ class alignas(64) Executable {
   /// Whether a library computes it: it may refuse sizes when it is launched.
   [[nodiscard]] bool is_library() const noexcept { return library_ != nullptr; }
   [[nodiscard]] std::int64_t workspace_bytes() const noexcept { return workspace_bytes_; }
-  [[nodiscard]] bool workspace_zeroed() const noexcept { return workspace_zeroed_; }
+  /// The parts of the workspace that are zero before the first launch, and after each.
+  struct Range {
+    std::int64_t offset, bytes;
+  };
+  [[nodiscard]] std::span<const Range> zeroed_ranges() const noexcept { return zeroed_ranges_; }
   /// Of the first pass, with the largest spill of all passes.
   [[nodiscard]] Resources resources() const;
   /// Blocks of the first pass that one multiprocessor holds at once.
@@ -143,8 +147,6 @@ class alignas(64) Executable {
   LaunchForm form_;
   KeptCalls kept_calls_;
 
-  bool workspace_zeroed_ = false;
-
   std::shared_ptr<Module> module_;
   std::string op_;  // for messages
   std::size_t axes_ = 0;
@@ -155,6 +157,7 @@ class alignas(64) Executable {
   std::vector<Alignment> alignment_;           // one a tensor
   std::vector<std::string> tensor_names_;
   std::vector<std::int64_t> workspace_offsets_;
+  std::vector<Range> zeroed_ranges_;
   std::vector<spec::Range> ranges_;  // what those of a problem leave open of the call frame
 };
 

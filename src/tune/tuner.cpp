@@ -24,9 +24,7 @@ constexpr std::size_t neighbours_asked = 8;  // records whose measurements corre
 constexpr std::size_t favourites_asked = 2;  // of their winners, tried whatever is expected of them
 constexpr double longest_chained_ns = 1e6;   // launches overlap by microseconds
 constexpr std::size_t library_asked = 16;    // configs that a library is asked for
-// Trials: estimates do not tell neighbours apart that differ in their bands or clusters.
-constexpr std::int64_t patience = 8;
-constexpr std::size_t library_tried = 2;  // of those, its first, whatever is expected of them
+constexpr std::size_t library_tried = 2;     // of those, its first, whatever is expected of them
 
 struct Entry {
   const spec::Implementation* implementation;
@@ -149,8 +147,7 @@ class Session {
     for (const std::size_t each :
          std::span(outlook.of_libraries).first(std::min(outlook.of_libraries.size(), library_tried)))
       outlook.favourites.push_back(each);
-    return racing(std::move(outlook),
-                  {.trials = request_.search.trials, .patience = patience, .seed = request_.search.seed});
+    return racing(std::move(outlook), {.trials = request_.search.trials, .seed = request_.search.seed});
   }
 
   void prepare_bench() {

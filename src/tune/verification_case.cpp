@@ -415,18 +415,33 @@ Check VerificationCase::verify(const jit::Executable& executable, TrialWorkspace
   poison(stream);
   launch(executable, workspace, stream);
   result = check(stream);
+  if (result.right && !executable.zeroed_ranges().empty() && can_repeat())
+    result = verify_repeated(executable, workspace, stream);
   if (!result.right || !executable.overlaps_predecessor()) return result;
   return verify_overlapped(executable, workspace, stream);
+}
+
+bool VerificationCase::can_repeat() const {
+  const auto frame = spec::make_frame(state_->op, nullptr, state_->problem, state_->device);
+  const auto is_read = [&](const spec::Tensor& tensor) { return spec::Op::is_initialised(tensor, frame); };
+  return !state_->in_place && std::ranges::none_of(state_->op.tensors, is_read);
+}
+
+/// A launch must leave zeros where it found them, for the next one.
+Check VerificationCase::verify_repeated(const jit::Executable& executable, TrialWorkspace& workspace, CUstream stream) {
+  poison(stream);
+  launch(executable, workspace, stream);
+  Check result = check(stream);
+  if (!result.right)
+    result.reason = fmt::format("launched again in the workspace that a launch has left: {}", result.reason);
+  return result;
 }
 
 /// A launch that may begin before its predecessor ends must not show it: not behind kernels that write its inputs, nor behind itself.
 Check VerificationCase::verify_overlapped(const jit::Executable& executable, TrialWorkspace& workspace,
                                           CUstream stream) {
-  const auto frame = spec::make_frame(state_->op, nullptr, state_->problem, state_->device);
-  const auto is_read = [&](const spec::Tensor& tensor) { return spec::Op::is_initialised(tensor, frame); };
-  const bool can_repeat = !state_->in_place && std::ranges::none_of(state_->op.tensors, is_read);
   Check result;
-  for (int times = 1; times <= (can_repeat ? 2 : 1); ++times) {
+  for (int times = 1, most = can_repeat() ? 2 : 1; times <= most; ++times) {
     workspace.renew(stream);
     poison(stream);
     state_->poison_inputs(stream);
@@ -448,11 +463,13 @@ Check VerificationCase::verify(const jit::Executable& executable, CUstream strea
 }
 
 TrialWorkspace::TrialWorkspace(const jit::Executable& executable)
-    : bytes_(executable.workspace_bytes()), zeroed_(executable.workspace_zeroed()) {}
+    : bytes_(executable.workspace_bytes()),
+      zeroed_(executable.zeroed_ranges().begin(), executable.zeroed_ranges().end()) {}
 
 void TrialWorkspace::renew(CUstream stream) {
   if (buffer_.bytes() < bytes_) buffer_ = cuda::Buffer(bytes_);
-  buffer_.fill_bytes(zeroed_ ? 0 : poison_byte, stream);
+  buffer_.fill_bytes(poison_byte, stream);
+  for (const jit::Executable::Range& range : zeroed_) buffer_.fill_bytes(0, range.offset, range.bytes, stream);
 }
 
 const Arguments& VerificationCase::arguments() const noexcept { return state_->arguments; }

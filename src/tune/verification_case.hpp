@@ -43,7 +43,7 @@ class TrialWorkspace {
 
  private:
   std::int64_t bytes_;
-  bool zeroed_;
+  std::vector<jit::Executable::Range> zeroed_;
   cuda::Buffer buffer_;
 };
 
@@ -77,6 +77,9 @@ class VerificationCase {
   [[nodiscard]] std::int64_t bytes() const noexcept;       // device memory held
 
  private:
+  /// Whether launches that follow each other over the same tensors give the same.
+  [[nodiscard]] bool can_repeat() const;
+  Check verify_repeated(const jit::Executable& executable, TrialWorkspace& workspace, CUstream stream);
   Check verify_overlapped(const jit::Executable& executable, TrialWorkspace& workspace, CUstream stream);
 
   struct State;
