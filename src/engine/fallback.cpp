@@ -117,9 +117,11 @@ void OpState::require_tensors(const Problem& problem, const Arguments& arguments
 
 /// The first implementation whose default is legal serves; on a capturing stream, the first that is loaded. What a library refuses is
 /// its runner-up's first.
-[[gnu::noinline]] Origin OpState::launch_fallback(const PlanState& refused, jit::CallFrame& frame,
+[[gnu::noinline]] Origin OpState::launch_fallback(const PlanState& refused, const jit::CallFrame& filled,
                                                   const Problem& problem, const Arguments& arguments, CUstream stream) {
   require_tensors(problem, arguments);
+  jit::CallFrame frame =
+      filled;  // the thread's own is the next launch's, which may come while something is compiled here
   if (const PlanState* other = runner_up(refused, stream)) return launch_plan(*other, problem, arguments, stream);
   frame.tensors = arguments.tensors;  // what was refused may take fewer than what serves
   std::string reasons =

@@ -100,7 +100,7 @@ struct OpState {
   const PlanState* standing_behind(const PlanState& part, const Problem& problem, CUstream stream);
   /// The part, or its runner-up where that is made and it alone is legal.
   [[nodiscard]] const PlanState& serving(const PlanState& part, const Problem& problem) const;
-  Origin launch_fallback(const PlanState& refused, jit::CallFrame& frame, const Problem& problem,
+  Origin launch_fallback(const PlanState& refused, const jit::CallFrame& filled, const Problem& problem,
                          const Arguments& arguments, CUstream stream);
   [[nodiscard]] std::optional<std::string> why_default_cannot_serve(const spec::Implementation& implementation,
                                                                     const Problem& bucket) const;
