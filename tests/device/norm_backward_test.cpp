@@ -1,7 +1,9 @@
 #include <doctest/doctest.h>
 
 #include "kernels.hpp"
+#include "layer_norm_backward/bulk.cuh"
 #include "layer_norm_backward/persistent.cuh"
+#include "rms_norm_backward/bulk.cuh"
 #include "rms_norm_backward/persistent.cuh"
 #include "rms_norm_backward/split.cuh"
 
@@ -12,17 +14,18 @@ using kiln::residual_mode;
 using test::length;
 
 constexpr float epsilon = 1e-6f;
-constexpr std::int64_t rows = 11, columns = 179;
+constexpr std::int64_t rows = 11;
 
 /// Rows of a length on the device, short of their bound; gradients in double.
 struct Gradients {
   bool layer;
+  std::int64_t columns = 179;
   int held = 9;
-  test::Matrix<bf16> x = test::Matrix<bf16>::random(rows, columns, 184, 1),
-                     dy = test::Matrix<bf16>::random(rows, columns, 192, 2);
+  test::Matrix<bf16> x = test::Matrix<bf16>::random(rows, columns, columns / 8 * 8 + 8, 1),
+                     dy = test::Matrix<bf16>::random(rows, columns, columns / 8 * 8 + 16, 2);
   test::Matrix<bf16> weight = test::Matrix<bf16>::random(1, columns, columns, 3),
-                     d_sum = test::Matrix<bf16>::random(rows, columns, 184, 4);
-  test::Matrix<bf16> dx{rows, columns, 184}, dweight{1, columns, columns}, dbias{1, columns, columns};
+                     d_sum = test::Matrix<bf16>::random(rows, columns, columns / 8 * 8 + 8, 4);
+  test::Matrix<bf16> dx{rows, columns, columns / 8 * 8 + 8}, dweight{1, columns, columns}, dbias{1, columns, columns};
 
   struct Statistics {
     double mean = 0, scale = 0, g = 0, projected = 0;
@@ -52,7 +55,7 @@ struct Gradients {
     });
   }
   double dweight_error() {
-    std::vector<double> sums(columns);
+    std::vector<double> sums(static_cast<std::size_t>(columns));
     for (std::int64_t row = 0; row < held; ++row) {
       const Statistics is = statistics_of(row);
       for (std::int64_t i = 0; i < columns; ++i)
@@ -69,6 +72,7 @@ struct Gradients {
   }
 };
 
+constexpr std::int64_t columns = 179;
 constexpr unsigned sum_blocks = (columns + 31) / 32;
 
 TEST_CASE("rms_norm_backward's persistent blocks take rows in turn, some blocks none, and their sums are added up") {
@@ -112,6 +116,46 @@ TEST_CASE("layer_norm_backward's persistent blocks share a row among a whole blo
     CHECK(of.dx_error(false) < 2e-2);
     CHECK(of.dweight_error() < 2e-2);
     CHECK(of.dbias_error() < 2e-2);
+  }
+}
+
+TEST_CASE(
+    "the bulk blocks of both norms' backward take rows that are copied whole, fewer than may be under way among them") {
+  constexpr unsigned threads = 64, stages = 3, width = 2 * threads * 8;
+  for (const unsigned blocks : {2u, 4u, 12u}) {
+    for (const std::uint32_t seed : test::seeds) {
+      CAPTURE(blocks);
+      CAPTURE(seed);
+      Gradients rms{.layer = false, .columns = width}, layer{.layer = true, .columns = width};
+      test::Matrix<float> partial(2 * blocks, width, width);
+      emulator::launch({.grid = {blocks}, .block = {threads}, .shared_bytes = 3 * stages * width * 2, .seed = seed},
+                       [&] {
+                         kiln::rms_norm_backward_bulk<bf16, threads, 2, stages, 1, residual_mode::add>(
+                             rms.x.data(), rms.weight.data(), rms.dy.data(), rms.d_sum.data(), rms.dx.data(),
+                             partial.data(), length(rows, &rms.held), width, rms.x.stride(), rms.dy.stride(),
+                             rms.d_sum.stride(), rms.dx.stride(), epsilon);
+                       });
+      emulator::launch({.grid = {width / 32}, .block = {64}, .seed = seed}, [&] {
+        kiln::norm_backward_sum<bf16, 64, 1>(partial.data(), rms.dweight.data(), rms.dweight.data(),
+                                             length(rows, &rms.held), width, blocks);
+      });
+      CHECK(rms.dx_error(true) < 2e-2);
+      CHECK(rms.dweight_error() < 2e-2);
+
+      emulator::launch(
+          {.grid = {blocks}, .block = {threads}, .shared_bytes = 2 * stages * width * 2, .seed = seed}, [&] {
+            kiln::layer_norm_backward_bulk<bf16, threads, 2, stages, 1, residual_mode::none>(
+                layer.x.data(), layer.weight.data(), layer.dy.data(), nullptr, layer.dx.data(), partial.data(),
+                length(rows, &layer.held), width, layer.x.stride(), layer.dy.stride(), 0, layer.dx.stride(), epsilon);
+          });
+      emulator::launch({.grid = {width / 32, 2}, .block = {64}, .seed = seed}, [&] {
+        kiln::norm_backward_sum<bf16, 64, 1>(partial.data(), layer.dweight.data(), layer.dbias.data(),
+                                             length(rows, &layer.held), width, blocks);
+      });
+      CHECK(layer.dx_error(false) < 2e-2);
+      CHECK(layer.dweight_error() < 2e-2);
+      CHECK(layer.dbias_error() < 2e-2);
+    }
   }
 }
 

@@ -1,7 +1,10 @@
 #include <doctest/doctest.h>
 
+#include <vector>
+
 #include "kernels.hpp"
 #include "layer_norm/block_row.cuh"
+#include "layer_norm/bulk.cuh"
 #include "rms_norm/block_row.cuh"
 #include "rms_norm/shared_row.cuh"
 #include "rms_norm/streaming.cuh"
@@ -112,6 +115,56 @@ TEST_CASE("layer_norm adds the residual, normalises the rounded sum and quantise
         largest = std::max(largest, test::distance(y.value(row, i) * scales.value(row, i / 128), right(row, i)));
     }
     CHECK(largest < 0.15);  // half of the last place of e4m3 below 4
+  }
+}
+
+TEST_CASE("layer_norm's bulk blocks take rows that are copied whole, and quantise them by blocks of 128") {
+  constexpr unsigned threads = 64, stages = 2, columns = 2 * threads * 8;
+  constexpr std::int64_t bound = 9, scales_a_row = columns / 128;
+  const int held = 7;
+  for (const unsigned blocks : {1u, 2u, 9u}) {
+    for (const std::uint32_t seed : test::seeds) {
+      CAPTURE(blocks);
+      CAPTURE(seed);
+      auto x = test::Matrix<bf16>::random(bound, columns, columns + 8, 1);
+      auto weight = test::Matrix<bf16>::random(1, columns, columns, 2),
+           bias = test::Matrix<bf16>::random(1, columns, columns, 3);
+      test::Matrix<kiln::e4m3> quantised(bound, columns, columns + 16);
+      test::Matrix<float> scales(bound, scales_a_row, scales_a_row);
+      test::Matrix<bf16> y(bound, columns, columns + 8);
+      emulator::launch({.grid = {blocks}, .block = {threads}, .shared_bytes = stages * columns * 2, .seed = seed}, [&] {
+        kiln::layer_norm_bulk<bf16, threads, 16, 1, stages, 1, quantise_mode::block>(
+            x.data(), weight.data(), bias.data(), nullptr, nullptr, quantised.data(), scales.data(),
+            length(bound, &held), x.stride(), quantised.stride(), scales.stride(), 1, epsilon);
+      });
+      emulator::launch({.grid = {blocks}, .block = {threads}, .shared_bytes = stages * columns * 2, .seed = seed}, [&] {
+        kiln::layer_norm_bulk<bf16, threads, 8, 2, stages, 1, quantise_mode::none>(
+            x.data(), weight.data(), nullptr, nullptr, y.data(), nullptr, nullptr, length(bound, &held), x.stride(),
+            y.stride(), 0, 0, epsilon);
+      });
+      std::vector<double> right(columns);
+      const auto normalise = [&](std::int64_t row) {
+        double mean = 0, squares = 0;
+        for (std::int64_t i = 0; i < columns; ++i) mean += x.value(row, i) / columns;
+        for (std::int64_t i = 0; i < columns; ++i)
+          squares += (x.value(row, i) - mean) * (x.value(row, i) - mean) / columns;
+        for (std::int64_t i = 0; i < columns; ++i)
+          right[static_cast<std::size_t>(i)] =
+              (x.value(row, i) - mean) / std::sqrt(squares + epsilon) * weight.value(0, i);
+      };
+      CHECK(test::error_of(y, held, [&](std::int64_t row, std::int64_t i) {
+              if (i == 0) normalise(row);
+              return right[static_cast<std::size_t>(i)];
+            }) < 2e-2);
+      double largest = quantised.margins_untouched() && scales.margins_untouched() ? 0 : INFINITY;
+      for (std::int64_t row = 0; row < held; ++row) {
+        normalise(row);
+        for (std::int64_t i = 0; i < columns; ++i)
+          largest = std::max(largest, test::distance(quantised.value(row, i) * scales.value(row, i / 128),
+                                                     right[static_cast<std::size_t>(i)] + bias.value(0, i)));
+      }
+      CHECK(largest < 0.15);  // half of the last place of e4m3 below 4
+    }
   }
 }
 

@@ -59,6 +59,25 @@ void load(Block& block, const Box& box, unsigned offset, unsigned barrier_offset
 
 }  // namespace
 
+/// cp.async.bulk [to], [from], bytes, [barrier]: neighbours, to this block at some later time.
+void bulk_load(Call& call) {
+  const unsigned to = call.word(0), bytes = call.word(2), barrier_offset = SharedMemory::offset_of(call.word(3));
+  const auto from = call.get(1);
+  if (to % 16 != 0 || from % 16 != 0 || bytes % 16 != 0)
+    fault("a bulk copy of {} bytes from {:#x} to {:#x}, not all multiples of 16", bytes, from, to);
+  static_cast<void>(own_shared(to, bytes, 16));
+  Block& block = current_block();
+  Mbarrier& barrier = block.mbarrier_at(barrier_offset);
+  if (!barrier.fenced) fault("a load reports to an mbarrier which fence.mbarrier_init has not made known");
+  ++block.loads_in_flight;
+  block.cluster.in_flight.begin([&block, &barrier, offset = SharedMemory::offset_of(to), from, bytes] {
+    for (std::byte* view : {block.shared.at(offset, bytes, 16), block.shared.asynchronous_at(offset, bytes, 16)})
+      std::memcpy(view, std::bit_cast<const void*>(from), bytes);
+    --block.loads_in_flight;
+    barrier.complete(static_cast<std::int64_t>(bytes));
+  });
+}
+
 void tma_load(Call& call) {
   Cluster& cluster = current_cluster();
   const unsigned to = call.word(0), barrier = call.word(2);

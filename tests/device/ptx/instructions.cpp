@@ -33,6 +33,7 @@ constexpr Entry table[] = {
     {"cp.async.bulk.commit_group", is::bulk_commit},
     {"cp.async.bulk.wait_group", is::bulk_wait},
     {"cp.async.bulk.prefetch.", nothing},
+    {"cp.async.bulk.shared::cluster.global.", is::bulk_load},
     {"cp.async.bulk.tensor.1d.global", is::tma_store},
     {"cp.async.bulk.tensor.2d.global", is::tma_store},
     {"cp.async.bulk.tensor.3d.global", is::tma_store},

@@ -47,6 +47,7 @@ void mbarrier_arrive_expect_tx(Call&);
 void mbarrier_expect_tx(Call&);
 void mbarrier_wait(Call&);
 // bulk_copies.cpp
+void bulk_load(Call&);
 void tma_load(Call&);
 void tma_store(Call&);
 void bulk_commit(Call&);
