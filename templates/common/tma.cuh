@@ -87,6 +87,15 @@ __device__ __forceinline__ void tma_load_3d_multicast(unsigned to, const tensor_
       : "memory");
 }
 
+/// Brings the box at (x, y) to L2 alone.
+__device__ __forceinline__ void tma_prefetch_2d(const tensor_map* map, int x, int y) {
+  asm volatile("cp.async.bulk.prefetch.tensor.2d.L2.global [%0, {%1, %2}];" ::"l"(map), "r"(x), "r"(y) : "memory");
+}
+__device__ __forceinline__ void tma_prefetch_3d(const tensor_map* map, int x, int y, int z) {
+  asm volatile("cp.async.bulk.prefetch.tensor.3d.L2.global [%0, {%1, %2, %3}];" ::"l"(map), "r"(x), "r"(y), "r"(z)
+               : "memory");
+}
+
 /// Makes this thread's writes to shared memory seen by copies and wgmma, which go another way: before a barrier that
 /// the thread which issues them also comes to.
 __device__ __forceinline__ void fence_proxy_async() { asm volatile("fence.proxy.async.shared::cta;" ::: "memory"); }
@@ -111,12 +120,6 @@ __device__ __forceinline__ void tma_store_commit() { asm volatile("cp.async.bulk
 template <int pending>
 __device__ __forceinline__ void tma_store_wait_read() {
   asm volatile("cp.async.bulk.wait_group.read %0;" ::"n"(pending) : "memory");
-}
-
-/// Waits until all but this thread's `pending` latest groups have written, as later kernels will see.
-template <int pending>
-__device__ __forceinline__ void tma_store_wait() {
-  asm volatile("cp.async.bulk.wait_group %0;" ::"n"(pending) : "memory");
 }
 
 }  // namespace kiln

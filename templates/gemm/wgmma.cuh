@@ -11,13 +11,12 @@
 #pragma once
 
 #include "common/gemm/wgmma_block.cuh"
-#include "common/gemm/wgmma_fragments.cuh"
 #include "common/length.cuh"
 
 /// grid: blocks that run at once, a multiple of the cluster (with cluster_k: a cluster a tile); block, cluster and
 /// dynamic shared memory as wgmma.toml says. `y_map` is used if `stored` is 0; else that many elements of y are stored
-/// at once. `partial` and `raised`, which is zero before and after, are [blocks of the grid] of tiles and of flags, for
-/// `tail`. What is no length of these is the epilogue's.
+/// at once. `partial` and `raised`, which is zero before and after, are [blocks of the grid] of tiles and of
+/// SharedTiles::flags, for `tail`. What is no length of these is the epilogue's.
 template <typename T, typename U, kiln::gemm::Layout layout, typename Config, int tile_m, int tile_n, int stages,
           int cluster_m, int cluster_n, int cluster_k, bool swap, bool pingpong, int stored, bool tail>
 __global__ void __launch_bounds__(kiln::gemm::WgmmaTiling<T, U, layout, tile_m, tile_n, stages, cluster_m, cluster_n,
@@ -47,13 +46,6 @@ __global__ void __launch_bounds__(kiln::gemm::WgmmaTiling<T, U, layout, tile_m, 
     }
   };
   const auto store = [&](WgmmaSums<Tiles>& sums, const WgmmaWork& work, int first, WgmmaStaging& staging) {
-    if constexpr (tail) {
-      if (work.slot >= 0 && work.others == 0) {
-        SumsByFragment<Tiles>::hand_over(partial, raised, work.slot, first, sums);
-        return;
-      }
-      SumsByFragment<Tiles>::take(partial, raised, work.slot, first, work.others, sums);
-    }
     const Epilogue ending = {y,
                              bias,
                              residual,
@@ -69,5 +61,9 @@ __global__ void __launch_bounds__(kiln::gemm::WgmmaTiling<T, U, layout, tile_m, 
                              n};
     store_tile<Tiles, stored == 0>(sums, work, first, staging, {&y_map, 0, 0, work.rows < rows.bound}, ending);
   };
-  wgmma_block<Tiles>(&x_map, &w_map, make_schedule, scales, store);
+  if constexpr (tail) {
+    wgmma_block<Tiles>(&x_map, &w_map, make_schedule, scales, SharedTiles<Tiles>{partial, raised}, store);
+  } else {
+    wgmma_block<Tiles>(&x_map, &w_map, make_schedule, scales, WholeTiles(), store);
+  }
 }

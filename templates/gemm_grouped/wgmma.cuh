@@ -79,5 +79,5 @@ __global__ void __launch_bounds__(
   const auto store = [&](const WgmmaSums<Tiles>& sums, const WgmmaWork& work, int first, WgmmaStaging& staging) {
     store_tile<Tiles, stored == 0>(sums, work, first, staging, {&y_map, work.first_row, 0, true}, ending_of(work));
   };
-  wgmma_block<Tiles>(&x_map, &w_map, make_schedule, scales, store);
+  wgmma_block<Tiles>(&x_map, &w_map, make_schedule, scales, WholeTiles(), store);
 }

@@ -4,21 +4,12 @@
 #include "common/dependent_launch.cuh"
 #include "common/elect.cuh"
 #include "common/gemm/tile_order.cuh"
+#include "common/gemm/wgmma_parts.cuh"
 #include "common/gemm/wgmma_promoted.cuh"
 #include "common/gemm/wgmma_store.cuh"
 #include "common/setmaxnreg.cuh"
 
 namespace kiln::gemm {
-
-/// A tile of one product, or a part of it along k, by its corner; k in stages.
-struct WgmmaWork {
-  int row, column, first_k, k_tiles;
-  int first_row, rows;  // of x and y, that are the product's
-  int plane;            // which product
-  int slot =
-      -1;  // of a shared tile, whose first part takes the others' sums from there on; of another part, for its own
-  int others = 0;  // how many
-};
 
 /// Which work a block has, in which order: that of its cluster, of which it takes the tile or part that its rank says.
 /// The tiles of the last round may be shared (share_tail).
@@ -79,7 +70,7 @@ class WgmmaSchedule {
  private:
   // Of what is shared, in stages: shorter parts take less time than their sums take to be stored and read, who adds up more
   // of them takes longer to than they save, and what is saved must be worth the wait for them.
-  static constexpr int least_stages = 8, most_parts = 8, least_saving = 8;
+  static constexpr int least_stages = 8, most_parts = 8, least_saving = 16;
 
   static __device__ __forceinline__ int ceil_div(long long a, int b) { return static_cast<int>((a + b - 1) / b); }
 
@@ -92,9 +83,9 @@ class WgmmaSchedule {
     return {m * Tiles::tile_m, n * Tiles::tile_n, 0, 0, 0, rows_, plane};
   }
   __device__ __forceinline__ TileIndex of_cluster(int index) const {
-    if (!by_columns_) return tile_in_bands(index, tiles_m_, tiles_n_, group_);
-    const TileIndex turned = tile_in_bands(index, tiles_n_, tiles_m_, group_);
-    return {turned.n, turned.m};
+    const TileIndex tile =
+        tile_in_bands(index, by_columns_ ? tiles_n_ : tiles_m_, by_columns_ ? tiles_m_ : tiles_n_, group_);
+    return by_columns_ ? TileIndex{tile.n, tile.m} : tile;
   }
 
   /// The part that a cluster takes first after the whole tiles, or those that follow it.
@@ -131,27 +122,31 @@ __device__ __forceinline__ void copy_stage(const tensor_map* x_map, const tensor
   Tiles::W::load(stage + Tiles::X::bytes, w_map, full, work.column, k, work.plane, rank);
 }
 
-/// The first stages of the block's first work: they are copied before the block goes its several ways,
-/// for the code of those comes from memory too.
+/// The first stage of the block's first work: it is copied before the block goes its several ways, for the code of those
+/// comes from memory too. No more than one, for what is asked for at once comes at once.
 template <typename Tiles>
-__device__ __forceinline__ int begun_stages(const WgmmaWork& work) {
-  return min(least_of(Tiles::stages, 4), work.k_tiles);
-}
-template <typename Tiles>
-__device__ __forceinline__ void begin_stages(const tensor_map* x_map, const tensor_map* w_map, const Ring<Tiles>& ring,
+__device__ __forceinline__ void begin_copies(const tensor_map* x_map, const tensor_map* w_map, const Ring<Tiles>& ring,
                                              const WgmmaWork& work, int rank) {
-  if (!elect_one()) return;
-#pragma unroll 1
-  for (int tile = 0; tile < begun_stages<Tiles>(work); ++tile) copy_stage(x_map, w_map, ring, tile, work, tile, rank);
+  if (elect_one() && work.k_tiles > 0) copy_stage(x_map, w_map, ring, 0, work, 0, rank);
 }
 
-/// Copies the other stages of all of the block's work to the ring, from `work` on, which is that at schedule.first() if
-/// there is any. For one warp, of which one thread copies.
-template <typename Tiles, typename Schedule>
+/// Brings what the first stages take of w to L2, while blocks that load for each other wait for each other, or for the
+/// kernel before: that may still write it, which L2 sees.
+template <typename Tiles>
+__device__ __forceinline__ void prefetch_stages(const tensor_map* w_map, const WgmmaWork& work, int rank) {
+  if (!elect_one()) return;
+#pragma unroll 1
+  for (int tile = 0; tile < min(2, work.k_tiles); ++tile)
+    Tiles::W::prefetch(w_map, work.column, (work.first_k + tile) * Tiles::tile_k, work.plane, rank);
+}
+
+/// Copies the other stages of all of the block's work to the ring, and what others add to it, from `work` on, which is
+/// that at schedule.first() if there is any. For one warp, of which one thread copies.
+template <typename Tiles, typename Schedule, typename Parts>
 __device__ __forceinline__ void produce(const tensor_map* x_map, const tensor_map* w_map, const Ring<Tiles>& ring,
-                                        const Schedule& schedule, WgmmaWork work, int rank) {
+                                        const Schedule& schedule, WgmmaWork work, int rank, const Parts& parts) {
   const bool copies = elect_one();
-  int tile = begun_stages<Tiles>(work);
+  int tile = min(1, work.k_tiles);
   RingPosition<Tiles::stages> at;
   at.advance(tile);
   for (int index = schedule.first(); index < schedule.count(); tile = 0) {
@@ -159,6 +154,9 @@ __device__ __forceinline__ void produce(const tensor_map* x_map, const tensor_ma
     for (; copies && tile < work.k_tiles; ++tile, at.advance()) {
       mbarrier_wait(ring.empty(at.slot), at.parity ^ 1);
       copy_stage(x_map, w_map, ring, at.slot, work, tile, rank);
+    }
+    if constexpr (Parts::any) {
+      if (copies) parts.copy(ring, at, work);
     }
     __syncwarp();
     index += schedule.step();
@@ -207,12 +205,12 @@ __device__ __forceinline__ WgmmaWork agreed(WgmmaWork work) {
   return work;
 }
 
-/// Multiplies and hands each tile that is this warpgroup's to `store(sums, work, first)`, `first` being where its rows
-/// of a begin. `work` is that at schedule.first() if there is any; `scales(work)` gives NoScales or StageScales.
-template <typename Tiles, typename Schedule, typename Scales, typename Store>
-__device__ __forceinline__ void consume(const Ring<Tiles>& ring, const Schedule& schedule, int consumer, WgmmaWork work,
-                                        Scales scales, Store store) {
-  const int first = Tiles::pingpong ? 0 : consumer * Tiles::row_blocks * wgmma_rows;
+/// Multiplies and hands each tile that is this warpgroup's to `store(sums, work)`. `first`: where the warpgroup's rows of
+/// a begin. `work` is that at schedule.first() if there is any; `scales(work)` gives NoScales or StageScales; `parts` are
+/// WholeTiles or SharedTiles.
+template <typename Tiles, typename Schedule, typename Scales, typename Parts, typename Store>
+__device__ __forceinline__ void consume(const Ring<Tiles>& ring, const Schedule& schedule, int consumer, int first,
+                                        WgmmaWork work, Scales scales, const Parts& parts, Store store) {
   const auto operands = StageOperands<Tiles>::in(ring, first);
   RingPosition<Tiles::stages> at;
   int index = schedule.first();
@@ -224,7 +222,7 @@ __device__ __forceinline__ void consume(const Ring<Tiles>& ring, const Schedule&
   };
   work = agreed(work);
   if (Tiles::pingpong && consumer == 1) {  // the other's tile comes first
-    at.advance(work.k_tiles);
+    at.advance(parts.stages(work));
     move_on();
   }
 #pragma unroll 1
@@ -244,13 +242,22 @@ __device__ __forceinline__ void consume(const Ring<Tiles>& ring, const Schedule&
     Turns<Tiles>::pass(consumer, index + schedule.step() < schedule.count());
 
     // While the last products are under way: the divisions that tell where the next tile lies take as long as some.
+    RingPosition<Tiles::stages> at_parts = at;
+    if constexpr (Parts::any) at.advance(parts.stages(now) - now.k_tiles);
     move_on();
     if (Tiles::pingpong) {
-      at.advance(work.k_tiles);
+      at.advance(parts.stages(work));
       move_on();
     }
     if constexpr (sizeof(typename Tiles::X::T) == 2) finish_products<Tiles>(sums, ring, held);
-    store(sums, now, first);
+    if constexpr (Parts::any) {
+      if (now.slot >= 0 && now.others == 0) {
+        parts.hand_over(now, first, sums);
+        continue;
+      }
+      parts.add(ring, at_parts, now, first, sums);
+    }
+    store(sums, now);
   }
 }
 
@@ -267,21 +274,15 @@ __device__ __forceinline__ void take_registers(bool produces) {
   }
 }
 
-/// What a warpgroup stores its tiles through.
-struct WgmmaStaging {
-  char* ring;    // of the block, which cluster_k takes once it is read
-  char* pieces;  // of the warpgroup
-  int turn;      // of the two buffers in `pieces`
-};
-
 template <typename Tiles>
 inline constexpr int staging_bytes = Tiles::consumers* Piece<Tiles>::staging_bytes;
 
 /// A block of a kernel: makes the ring, waits for the kernel before, and multiplies what `make_schedule()` gives it, as
 /// `consume` says; store(sums, work, first, staging). What make_schedule reads of memory it waits for itself.
-template <typename Tiles, typename MakeSchedule, typename Scales, typename Store>
+template <typename Tiles, typename MakeSchedule, typename Scales, typename Parts, typename Store>
 __device__ __forceinline__ void wgmma_block(const tensor_map* x_map, const tensor_map* w_map,
-                                            MakeSchedule make_schedule, Scales scales, Store store) {
+                                            MakeSchedule make_schedule, Scales scales, const Parts& parts,
+                                            Store store) {
   char* const shared = dynamic_shared();
   const Ring<Tiles> ring{shared_address(shared), shared_address(shared) + Ring<Tiles>::bytes + staging_bytes<Tiles>};
   const int rank = Tiles::shares == 1 ? 0 : static_cast<int>(cluster_block_rank());
@@ -298,13 +299,14 @@ __device__ __forceinline__ void wgmma_block(const tensor_map* x_map, const tenso
   const auto schedule = make_schedule();
   WgmmaWork work = {};
   if (schedule.first() < schedule.count()) work = schedule.at(schedule.first());
+  if (warp == 1) prefetch_stages<Tiles>(w_map, work, rank);
   if constexpr (Tiles::shares > 1) {
     cluster_wait();
   } else if (warp != 0) {
     named_barrier_sync(0, Tiles::threads);
   }
   wait_for_predecessor();
-  if (warp == 0) begin_stages(x_map, w_map, ring, work, rank);
+  if (warp == 0) begin_copies(x_map, w_map, ring, work, rank);
   __syncwarp();
   launch_dependents();
 
@@ -312,14 +314,13 @@ __device__ __forceinline__ void wgmma_block(const tensor_map* x_map, const tenso
   const int of_block = __shfl_sync(full_warp, threadIdx.x / warpgroup, 0);
   take_registers<Tiles>(of_block == 0);
   if (of_block == 0) {
-    if (warp == 0) produce(x_map, w_map, ring, schedule, work, rank);
+    if (warp == 0) produce(x_map, w_map, ring, schedule, work, rank, parts);
     return;
   }
-  const int consumer = of_block - 1;
+  const int consumer = of_block - 1, first = Tiles::pingpong ? 0 : consumer * Tiles::row_blocks * wgmma_rows;
   WgmmaStaging staging = {shared, shared + Ring<Tiles>::bytes + consumer * Piece<Tiles>::staging_bytes, 0};
-  consume<Tiles>(
-      ring, schedule, consumer, work, scales,
-      [&](WgmmaSums<Tiles>& sums, const WgmmaWork& of_tile, int first) { store(sums, of_tile, first, staging); });
+  consume<Tiles>(ring, schedule, consumer, first, work, scales, parts,
+                 [&](WgmmaSums<Tiles>& sums, const WgmmaWork& of_tile) { store(sums, of_tile, first, staging); });
   tma_store_wait_read<0>();  // the staging is read before the block ends
 }
 
@@ -331,7 +332,7 @@ __device__ __forceinline__ void store_tile(const WgmmaSums<Tiles>& sums, const W
     named_barrier_sync(Turns<Tiles>::first_barrier, Tiles::consumers * warpgroup);  // the ring is read
     store_over_cluster<Tiles>(sums, staging.ring, work.row, work.column, first, cluster_block_rank(), ending);
   } else if constexpr (by_tma) {
-    store_by_tma<Tiles>(sums, y, staging.pieces, staging.turn, work.row, work.column, first, ending);
+    store_by_tma<Tiles>(sums, y, staging, work.row, work.column, first, ending);
   } else {
     store_directly<Tiles>(sums, staging.pieces, work.row, work.column, first, ending);
   }

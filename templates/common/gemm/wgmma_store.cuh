@@ -30,13 +30,20 @@ struct Piece {
   static constexpr int staging_bytes = at_once * rows * columns * 4;
 };
 
+/// What a warpgroup stores its tiles through.
+struct WgmmaStaging {
+  char* ring;    // of the block, which cluster_k takes once it is read
+  char* pieces;  // of the warpgroup
+  int turn;      // of the two halves of `pieces`
+};
+
 /// Whether a thread's sums leave it few other registers.
 template <typename Tiles>
 inline constexpr bool many_sums = Tiles::row_blocks* Tiles::B::extent / 2 > 128;
 
 __device__ __forceinline__ int warpgroup_thread() { return static_cast<int>(threadIdx.x) % warpgroup; }
 
-/// Of the consuming warpgroup alone, by barrier 1 or 2.
+/// Of the consuming warpgroup alone, by barrier 1, 2 or 3.
 __device__ __forceinline__ void warpgroup_sync() {
   named_barrier_sync(static_cast<int>(threadIdx.x) / warpgroup, warpgroup);
 }
@@ -227,10 +234,10 @@ __device__ __forceinline__ void store_rounded(const StoredRows& y, const char* p
 }
 
 /// Stores the warpgroup's part of the tile at (row, column) by TMA, whose copies go on while the warpgroup multiplies
-/// again. `turn` is which of the two halves of `staging` comes next; it is kept from one tile to the next.
+/// again.
 template <typename Tiles, typename Epilogue>
-__device__ __forceinline__ void store_by_tma(const WgmmaSums<Tiles>& sums, const StoredRows& y, char* staging,
-                                             int& turn, int row, int column, int first, const Epilogue& epilogue) {
+__device__ __forceinline__ void store_by_tma(const WgmmaSums<Tiles>& sums, const StoredRows& y, WgmmaStaging& staging,
+                                             int row, int column, int first, const Epilogue& epilogue) {
   using Rounded = RoundedPiece<Tiles, Epilogue>;
   using P = Piece<Tiles>;
   static_assert(P::at_once <= warpgroup / 32);
@@ -247,7 +254,7 @@ __device__ __forceinline__ void store_by_tma(const WgmmaSums<Tiles>& sums, const
     const bool last = in_turn == P::at_once - 1 || piece == P::of_product - 1;
     const auto of_piece = many_sums<Tiles> ? Rounded::terms(at_column, epilogue) : terms[piece];
     piece = piece == P::of_product - 1 ? 0 : piece + 1;
-    char* const half = staging + turn * (P::at_once * Rounded::bytes);
+    char* const half = staging.pieces + staging.turn * (P::at_once * Rounded::bytes);
     if (in_turn == 0) {
       if (issues) tma_store_wait_read<1>();  // of this half: only the other's may still be under way
       warpgroup_sync();
@@ -255,7 +262,7 @@ __device__ __forceinline__ void store_by_tma(const WgmmaSums<Tiles>& sums, const
     if (at_row < epilogue.rows && at_column < epilogue.columns)
       Rounded::put(shared_address(half + in_turn * Rounded::bytes), fragments, at_row, at_column, of_piece, epilogue);
     if (!last) return;
-    turn ^= 1;
+    staging.turn ^= 1;
     fence_proxy_async();
     warpgroup_sync();
 #pragma unroll

@@ -5,6 +5,7 @@
 // `swap`: then the few rows of x are b, as wide as they need to be, and the result comes transposed.
 #pragma once
 
+#include "common/elect.cuh"
 #include "common/gemm/choices.cuh"
 #include "common/mbarrier.cuh"
 #include "common/tma.cuh"
@@ -53,6 +54,17 @@ struct StagedOperand {
     }
   }
 
+  /// The same part to L2 alone.
+  static __device__ __forceinline__ void prefetch(const tensor_map* map, int outer, int k, int plane, int rank) {
+    const int row = shares == 1 ? 0 : rank * box_rows;
+    if constexpr (along_k) {
+      prefetch_box(map, k, outer + row, plane);
+    } else {
+#pragma unroll
+      for (int i = 0; i < extent / column; ++i) prefetch_box(map, outer + i * column, k + row, plane);
+    }
+  }
+
   /// Of a tile's first rows and k.
   static __device__ __forceinline__ unsigned long long descriptor(unsigned tile) {
     if constexpr (along_k) return wgmma_descriptor(tile, atom_bytes);
@@ -76,6 +88,13 @@ struct StagedOperand {
       tma_load_2d_multicast(to, map, full, x, y, blocks);
     } else {
       tma_load_2d(to, map, full, x, y);
+    }
+  }
+  static __device__ __forceinline__ void prefetch_box(const tensor_map* map, int x, int y, int plane) {
+    if constexpr (in_planes) {
+      tma_prefetch_3d(map, x, y, plane);
+    } else {
+      tma_prefetch_2d(map, x, y);
     }
   }
 };
@@ -144,13 +163,14 @@ struct Ring {
   __device__ __forceinline__ unsigned full(int slot) const { return barriers + slot * 16; }
   __device__ __forceinline__ unsigned empty(int slot) const { return barriers + slot * 16 + 8; }
 
-  /// For one warp.
+  /// For one warp, of which one thread makes all: several would take turns.
   __device__ __forceinline__ void make_barriers() const {
-    static_assert(Tiles::stages <= 32);
-    const int slot = threadIdx.x % 32;
-    if (slot < Tiles::stages) {
-      mbarrier_init(full(slot), 1);
-      mbarrier_init(empty(slot), readers);
+    if (elect_one()) {
+#pragma unroll
+      for (int slot = 0; slot < Tiles::stages; ++slot) {
+        mbarrier_init(full(slot), 1);
+        mbarrier_init(empty(slot), readers);
+      }
       fence_mbarrier_init();
     }
     __syncwarp();
@@ -254,7 +274,7 @@ __device__ __forceinline__ int start_products(WgmmaSums<Tiles>& sums, const Ring
 }
 
 /// The same where `filled` of the warpgroup's 64-row products are of rows that y has: where none is, leaves all out, and
-/// nothing may be done with the sums. It is decided once a tile and between all and none, for ptxas keeps products under
+/// the sums are anything. It is decided once a tile and between all and none, for ptxas keeps products under
 /// way only where the ways that meet after them are few.
 template <typename Tiles>
 __device__ __forceinline__ int start_filled_products(WgmmaSums<Tiles>& sums, const Ring<Tiles>& ring,

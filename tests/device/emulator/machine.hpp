@@ -29,6 +29,7 @@ struct Thread {
   bool arrived_at_cluster = false;   // and has yet to wait
   Groups copies;                     // cp.async
   Groups store_reads, store_writes;  // bulk stores: of shared memory, to global memory
+  bool acquired = false;             // a flag, and has yet to make what it guards seen by bulk copies
 
   [[nodiscard]] unsigned lane() const { return number % 32; }
 };

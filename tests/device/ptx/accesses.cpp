@@ -43,6 +43,7 @@ void ld_acquire(Call& call) {
   const auto* const flag = std::bit_cast<const unsigned*>(call.get(1));
   await(Raised(flag));
   call.set(*flag, 0);
+  current().acquired = true;
 }
 
 /// Writes are seen at once.

@@ -65,6 +65,7 @@ void bulk_load(Call& call) {
   const auto from = call.get(1);
   if (to % 16 != 0 || from % 16 != 0 || bytes % 16 != 0)
     fault("a bulk copy of {} bytes from {:#x} to {:#x}, not all multiples of 16", bytes, from, to);
+  if (current().acquired) fault("a bulk copy after a flag was acquired, and no fence.proxy.async.global in between");
   static_cast<void>(own_shared(to, bytes, 16));
   Block& block = current_block();
   Mbarrier& barrier = block.mbarrier_at(barrier_offset);
@@ -132,6 +133,7 @@ void bulk_wait(Call& call) {
 }
 
 void fence_proxy_async(Call&) { current_block().shared.publish(); }
+void fence_proxy_async_global(Call&) { current().acquired = false; }
 
 void createpolicy(Call& call) { call.set(0, 0); }
 

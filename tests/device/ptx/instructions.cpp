@@ -66,6 +66,7 @@ constexpr Entry table[] = {
     {"wgmma.commit_group.", is::wgmma_commit},
     {"wgmma.wait_group.", is::wgmma_wait},
 
+    {"fence.proxy.async.global", is::fence_proxy_async_global},
     {"fence.proxy.async", is::fence_proxy_async},
     {"createpolicy.", is::createpolicy},
     {"prefetch.", nothing},

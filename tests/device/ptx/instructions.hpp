@@ -53,6 +53,7 @@ void tma_store(Call&);
 void bulk_commit(Call&);
 void bulk_wait(Call&);
 void fence_proxy_async(Call&);
+void fence_proxy_async_global(Call&);
 void createpolicy(Call&);
 // products.cpp
 void wgmma_fence(Call&);

@@ -52,7 +52,7 @@ std::int64_t shared_stages(std::int64_t tiles, std::int64_t blocks, std::int64_t
   const std::int64_t run = ceil_div(tail, blocks - tail);
   const std::int64_t parts = std::max<std::int64_t>(1, std::min({blocks / tail, std::int64_t{8}, stages / 8}));
   const std::int64_t longest = run > 1 ? ceil_div(stages * run, run + 1) : ceil_div(stages, parts);
-  return stages - longest < 8 ? 0 : longest;
+  return stages - longest < 16 ? 0 : longest;
 }
 
 /// By how evenly the tiles fall to the blocks, and how well a tile reuses what it loads.
