@@ -6,9 +6,10 @@
 #pragma once
 
 #include <atomic>
+#include <bit>
 #include <cstddef>
 #include <cstdint>
-#include <memory>
+#include <deque>
 #include <vector>
 
 #include "kiln/problem.hpp"
@@ -24,12 +25,12 @@ class HotTable {
   explicit HotTable(spec::BucketForm form = {});
   /// The plan published for this bucket, or null. No lock, no allocation.
   [[nodiscard]] const PlanState* find(const spec::BucketWords& bucket) const noexcept {
-    const Slots& slots = *current_.load(std::memory_order_acquire);
-    for (std::size_t i = bucket.hash & slots.mask;; i = (i + 1) & slots.mask) {
-      const Slot& slot = slots.slots[i];
-      const PlanState* const plan = slot.plan.load(std::memory_order_acquire);
-      if (plan == nullptr || form_.equal(slot.words.data(), bucket.words.data())) return plan;
-    }
+    const View slots(current_.load(std::memory_order_acquire));
+    const Slot& slot = slots[slots.first(bucket.hash)];
+    const PlanState* const plan = slot.plan.load(std::memory_order_acquire);
+    if (plan == nullptr || form_.equal(slot.words.data(), bucket.words.data())) [[likely]]
+      return plan;
+    return find_behind(slots, bucket);
   }
   [[nodiscard]] const PlanState* find(const Problem& bucket) const noexcept { return find(form_.words_of(bucket)); }
   /// Publishes a plan, in place of any earlier one of the bucket. One writer at a time.
@@ -43,19 +44,34 @@ class HotTable {
     std::atomic<const PlanState*> plan{nullptr};  // null: free. Written after the words
     std::array<std::uint64_t, 1 + max_axes> words;
   };
-  struct Slots {
-    explicit Slots(std::size_t count) : mask(count - 1), slots(count) {}
-    std::size_t mask;
-    std::vector<Slot> slots;
+  /// Where slots lie and how many there are, a power of two, in one word, so that a reader waits for none between the table and its slot: their
+  /// address, and in the bits that it leaves free how many of a hash's are not looked at.
+  class View {
+   public:
+    explicit View(std::uintptr_t word) noexcept : word_(word) {}
+    explicit View(const std::vector<Slot>& slots) noexcept
+        : word_(reinterpret_cast<std::uintptr_t>(slots.data()) | (65U - std::bit_width(slots.size()))) {}
+    [[nodiscard]] std::uintptr_t word() const noexcept { return word_; }
+    [[nodiscard]] std::size_t first(std::uint64_t hash) const noexcept { return hash >> (word_ & free_bits); }
+    [[nodiscard]] std::size_t after(std::size_t i) const noexcept { return i == first(~std::uint64_t{0}) ? 0 : i + 1; }
+    [[nodiscard]] const Slot& operator[](std::size_t i) const noexcept {
+      return reinterpret_cast<const Slot*>(word_ & ~free_bits)[i];
+    }
+
+   private:
+    static constexpr std::uintptr_t free_bits = alignof(Slot) - 1;
+    std::uintptr_t word_;
   };
+  /// The plan of a bucket that is not in the first slot looked at.
+  [[nodiscard]] const PlanState* find_behind(View slots, const spec::BucketWords& bucket) const noexcept;
   /// Where the bucket is, or is to go.
-  [[nodiscard]] Slot& slot_of(Slots& slots, const spec::BucketWords& bucket) const noexcept;
+  [[nodiscard]] Slot& slot_of(std::vector<Slot>& slots, const spec::BucketWords& bucket) const noexcept;
   void grow();
 
-  std::atomic<const Slots*> current_;
+  std::atomic<std::uintptr_t> current_;  // a View
   spec::BucketForm form_;
   std::size_t size_ = 0;
-  std::vector<std::unique_ptr<Slots>> generations_;  // the last is current; earlier ones may still be read
+  std::deque<std::vector<Slot>> generations_;  // the last is current; earlier ones may still be read
 };
 
 }  // namespace kiln::engine

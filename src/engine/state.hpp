@@ -59,7 +59,7 @@ struct OpState {
   State& engine;
   const spec::Op& op;
   const spec::Bucketing bucketing;
-  HotTable hot;
+  alignas(64) HotTable hot;  // what a look reads of it: one line
 
  private:
   [[nodiscard]] std::size_t index() const noexcept;  // of the op in the engine

@@ -30,8 +30,10 @@ struct BucketForm {
   [[nodiscard]] std::size_t words() const noexcept { return 1 + axes; }
   [[nodiscard]] BucketWords words_of(const Problem& bucket) const noexcept;
   [[nodiscard]] bool equal(const std::uint64_t* left, const std::uint64_t* right) const noexcept {
-    for (std::size_t i = 0; i <= axes; ++i)  // mostly equal, and short: left early, it is not unrolled
+    std::size_t i = axes;
+    do  // mostly equal, and short: left early, it is not unrolled
       if (left[i] != right[i]) return false;
+    while (i-- != 0);
     return true;
   }
   /// Whether `words` are this bucket's.
@@ -41,8 +43,8 @@ struct BucketForm {
       if (words.words[1 + i] != static_cast<std::uint64_t>(bucket.axes[i])) return false;
     return true;
   }
-  /// Of a bucket's words, one after the other: a polynomial of them, in registers alone. The last multiplication brings high bits, in
-  /// which powers of two differ, down to where a table looks.
+  /// Of a bucket's words, one after the other: a polynomial of them, in registers alone. The last multiplication brings low bits up, and
+  /// high ones, in which powers of two differ, down: tables look at either end.
   class Hash {
    public:
     explicit Hash(std::uint64_t first) noexcept : sum_(first) {}
@@ -103,7 +105,7 @@ class Bucketing {
     /// BucketPolicy::high of a size that the axis takes; of another, any number.
     [[nodiscard]] std::uint64_t high(std::uint64_t size) const noexcept {
       // Of 2 * size - 1 the highest bit alone is the power of two that `size` rounds up to.
-      const std::uint64_t power = std::uint64_t{1} << (63 - std::countl_zero(2 * size - 1));
+      const std::uint64_t power = std::uint64_t{1} << (63 ^ std::countl_zero(2 * size - 1));
       const std::uint64_t edge = std::max(size, power & rounds);
       const std::uint64_t maximum = minimum + range;
       return std::min(edge, maximum);
