@@ -148,8 +148,8 @@ class HotCall {
   void arrange(const kiln::Arguments& given) const {
     const kiln::jit::LaunchInput input{kept_->frame, given, stream, workspace_.pointer(), 0};
     for (std::size_t pass = 0; pass < executable_->passes(); ++pass) {
-      executable_->arrange(pass, input, kept_->passes[pass]);
-      use(kept_->passes[pass]);
+      executable_->arrange(pass, input, kept_->passes()[pass]);
+      use(kept_->passes()[pass]);
     }
   }
 

@@ -46,7 +46,9 @@ class alignas(64) Executable {
   Executable(const spec::Op& op, std::span<const std::int64_t> frame, const Cubin& cubin);
 
   /// The calling thread's call, for launches without one of their own: as KeptCalls::own.
-  [[nodiscard]] KeptCall* kept_call() const noexcept { return kept_calls_.own(form_.passes); }
+  [[nodiscard]] KeptCall* kept_call(unsigned thread = thread_number()) const noexcept {
+    return kept_calls_.own(form_.passes, thread);
+  }
 
   /// Fills the frame of one call: sizes, run-time values as given or by their defaults. False when a run-time value is under its
   /// minimum, does not fit its type, was not given and has no default, or overflows; explain_frame then says which.
@@ -79,14 +81,14 @@ class alignas(64) Executable {
   [[nodiscard]] CUresult launch(KeptCall& kept, const Arguments& arguments, CUstream stream, CUdeviceptr workspace,
                                 CUdeviceptr reports) const {
     const LaunchInput input{kept.frame, arguments, stream, workspace, reports};
-    PassCall* call = kept.passes.get();
+    if (form_.passes.empty()) [[unlikely]]
+      return launch_library(LaunchInput(input));  // a copy: the input itself stays in registers
+    PassCall* call = kept.passes();
     for (const PassForm& pass : form_.passes) {
       const CUresult result = launch_pass(pass, input, *call++);
       if (result != CUDA_SUCCESS) [[unlikely]]
         return result;
     }
-    if (library_ != nullptr) [[unlikely]]
-      return launch_library(LaunchInput(input));  // a copy: the input itself stays in registers
     return CUDA_SUCCESS;
   }
 
@@ -94,7 +96,7 @@ class alignas(64) Executable {
   [[nodiscard]] bool overlaps_predecessor() const noexcept;
   [[nodiscard]] std::size_t passes() const noexcept { return passes_.size(); }
   /// What each pass would give the driver, in a call that is linked to the input's frame. As launch otherwise.
-  void link(std::size_t pass, const CallFrame& frame, PassCall& call) const noexcept;
+  void link(std::size_t pass, CallFrame& frame, PassCall& call) const noexcept;
   void arrange(std::size_t pass, const LaunchInput& input, PassCall& call) const;
 
   /// Whether a library computes it: it may refuse sizes when it is launched.
@@ -142,11 +144,11 @@ class alignas(64) Executable {
 
   // What launches read, from the beginning of a cache line.
   decltype(cuda::Driver::cuLaunchKernelEx) launch_kernel_;
-  std::unique_ptr<LibraryMatmul> library_;  // in place of passes
   std::int64_t workspace_bytes_ = 0;
   LaunchForm form_;
   KeptCalls kept_calls_;
 
+  std::unique_ptr<LibraryMatmul> library_;  // in place of passes
   std::shared_ptr<Module> module_;
   std::string op_;  // for messages
   std::size_t axes_ = 0;

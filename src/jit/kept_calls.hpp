@@ -3,6 +3,7 @@
 
 #include <array>
 #include <memory>
+#include <new>
 #include <vector>
 
 #include "jit/launch_form.hpp"
@@ -10,20 +11,28 @@
 
 namespace kiln::jit {
 
-/// A frame, and for each pass a call that is linked to it.
-struct KeptCall {
+/// A frame, and behind it for each pass a call that is linked to it: one piece of memory, in which a launch finds all by one address.
+class KeptCall {
+ public:
+  /// Null where there is no memory for it.
+  [[nodiscard]] static KeptCall* make(const std::vector<PassForm>& passes) noexcept;
+  void operator delete(void* memory) noexcept { ::operator delete (memory, std::align_val_t{alignof(KeptCall)}); }
+  [[nodiscard]] PassCall* passes() noexcept { return reinterpret_cast<PassCall*>(this + 1); }
+  [[nodiscard]] const PassCall* passes() const noexcept { return reinterpret_cast<const PassCall*>(this + 1); }
+
   CallFrame frame;
-  std::unique_ptr<PassCall[]> passes;
+
+ private:
+  KeptCall() = default;
 };
 
 /// One a thread, by thread_number, whose lock is what the next thread of a number sees the last one's by. Threads that share a number keep
 /// none: they link a call of their own at each launch.
 class KeptCalls {
  public:
-  /// The calling thread's, linked to these passes, which are the same at each call and stay where they are. A thread's first look allocates
-  /// it, later ones do not. Null for a thread that keeps none, and where there is no memory for it.
-  [[nodiscard]] KeptCall* own(const std::vector<PassForm>& passes) const noexcept {
-    const unsigned thread = thread_number();
+  /// The calling thread's, whose number is `thread`, linked to these passes, which are the same at each call and stay where they are. A
+  /// thread's first look allocates it, later ones do not. Null for a thread that keeps none, and where there is no memory for it.
+  [[nodiscard]] KeptCall* own(const std::vector<PassForm>& passes, unsigned thread = thread_number()) const noexcept {
     KeptCall* const kept = own_[thread].get();
     if (kept == nullptr) [[unlikely]]
       return make(thread, passes);

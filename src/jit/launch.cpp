@@ -32,7 +32,9 @@ bool takes_grid(const LoadedPass& pass, const CUlaunchConfig& config) {
 
 }  // namespace
 
-void PassForm::link(const CallFrame& frame, PassCall& call) const noexcept {
+void PassForm::link(CallFrame& frame, PassCall& call) const noexcept {
+  for (std::size_t i = first_value; i < past_values; ++i) frame.values[i] = constants[i];
+  for (AxisLength& length : frame.lengths) length.unused = 0;
   call.config = config;
   call.function = function;
   const auto* const begin = reinterpret_cast<const std::byte*>(&frame);
@@ -40,13 +42,31 @@ void PassForm::link(const CallFrame& frame, PassCall& call) const noexcept {
   for (const std::uint8_t parameter : absent_maps) call.parameters[parameter] = &no_map;
 }
 
-bool PassForm::compute(const LaunchInput& input) const {
+[[gnu::noinline]] bool PassForm::arrange_any(const LaunchInput& input, PassCall& call) const {
+  for (const GridSize& size : grid) {
+    std::int64_t blocks = 0;
+    if (!size.blocks.evaluate(input.frame.view(), blocks) || !size.set(blocks, call.config)) return false;
+  }
+  for (unsigned left = lengths; left != 0; left &= left - 1)
+    arrange_length(input, static_cast<std::size_t>(std::countr_zero(left)));
+  return arrange_more(input, call);
+}
+
+bool PassForm::arrange_more(const LaunchInput& input, PassCall& call) const {
+  for (std::size_t at = 0; at < constant_pieces * piece; at += piece)
+    std::memcpy(&input.frame.values[at], &constants[at], piece * sizeof constants[0]);
+  if (!compute(input)) return false;
+  if (maps.size() != 0) arrange_maps(input, call);
+  return true;
+}
+
+inline bool PassForm::compute(const LaunchInput& input) const {
   for (const Computed& each : computed)
     if (!compute_one(each, input)) return false;
   return true;
 }
 
-void PassForm::arrange_maps(const LaunchInput& input, PassCall& call) const {
+inline void PassForm::arrange_maps(const LaunchInput& input, PassCall& call) const {
   const TensorMapCache::Entry* const own = made_maps->own();
   for (const TensorMapForm& each : maps) {
     const void* const address = input.arguments.tensors[each.tensor];
@@ -79,7 +99,7 @@ bool LaunchForm::open_hold(const CallFrame& call, const Arguments& arguments) co
   return true;
 }
 
-void Executable::link(std::size_t pass, const CallFrame& frame, PassCall& call) const noexcept {
+void Executable::link(std::size_t pass, CallFrame& frame, PassCall& call) const noexcept {
   form_.passes[pass].link(frame, call);
 }
 
@@ -109,10 +129,12 @@ CUresult Executable::launch(CallFrame& call, const Arguments& arguments, CUstrea
     pass.link(call, linked);
     if (const CUresult result = launch_pass(pass, input, linked); result != CUDA_SUCCESS) return result;
   }
-  return library_ != nullptr ? launch_library(input) : CUDA_SUCCESS;
+  return launch_library(input);
 }
 
-CUresult Executable::launch_library(const LaunchInput& input) const { return library_->launch(input); }
+CUresult Executable::launch_library(const LaunchInput& input) const {
+  return library_ != nullptr ? library_->launch(input) : CUDA_SUCCESS;
+}
 
 void Executable::refuse(const PassForm& form, const CallFrame& call) const {
   const LoadedPass& pass = passes_[static_cast<std::size_t>(&form - form_.passes.data())];

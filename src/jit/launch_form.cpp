@@ -83,31 +83,34 @@ std::vector<int> slots_of(const LoadedArgument& argument, std::span<const spec::
 
 class PassMaker {
  public:
-  PassMaker(const LoadedPass& pass, const LaunchFormParts& parts)
-      : ranges_(parts.op), has_workspace_(parts.has_workspace) {
+  /// Its values lie in CallFrame::values from `first_value` on.
+  PassMaker(const LoadedPass& pass, const LaunchFormParts& parts, std::size_t first_value)
+      : ranges_(parts.op), has_workspace_(parts.has_workspace), values_(first_value) {
+    form_.first_value = static_cast<std::uint8_t>(first_value);
     form_.config = pass.config;
     form_.config.attrs = const_cast<CUlaunchAttribute*>(pass.attributes.data());
     form_.config.numAttrs = pass.attribute_count;
     form_.function = pass.function;
     form_.kernel = &pass.kernel;
-    add_size(pass.grid[0], &CUlaunchConfig::gridDimX);
-    add_size(pass.grid[1], &CUlaunchConfig::gridDimY);
-    add_size(pass.grid[2], &CUlaunchConfig::gridDimZ);
+    add_size(pass.grid[0], offsetof(CUlaunchConfig, gridDimX), most_grid_x, form_.config.gridDimX);
+    add_size(pass.grid[1], offsetof(CUlaunchConfig, gridDimY), most_grid_yz, form_.config.gridDimY);
+    add_size(pass.grid[2], offsetof(CUlaunchConfig, gridDimZ), most_grid_yz, form_.config.gridDimZ);
     for (std::size_t i = 0; i < pass.arguments.size(); ++i)
       form_.offsets[i] = static_cast<std::uint16_t>(place(i, pass.arguments[i]));
     form_.arguments = pass.arguments.size();
-    form_.constant_pieces = static_cast<std::uint8_t>((values_ + PassForm::piece - 1) / PassForm::piece);
-    form_.computes = !form_.computed.empty();
+    form_.past_values = static_cast<std::uint8_t>(values_);
+    form_.has_more = !form_.computed.empty() || form_.maps.size() > 0;
     if (form_.maps.size() > 0) form_.made_maps = std::make_unique<TensorMapCache>(form_.maps.size());
   }
   PassForm take() { return std::move(form_); }
 
  private:
-  void add_size(const spec::Expression& blocks, unsigned CUlaunchConfig::*dimension) {
-    const PassForm::GridSize size{dimension, spec::Formula(blocks.within(ranges_))};
+  void add_size(const spec::Expression& blocks, std::size_t offset, std::int64_t most, unsigned& dimension) {
+    const PassForm::GridSize size{static_cast<std::uint32_t>(offset), static_cast<std::uint32_t>(most),
+                                  spec::Formula(blocks.within(ranges_))};
     const auto value = size.blocks.constant_value();
-    if (value && *value >= 1 && *value <= size.most())
-      form_.config.*dimension = static_cast<unsigned>(*value);
+    if (value && *value >= 1 && *value <= most)
+      dimension = static_cast<unsigned>(*value);
     else
       form_.grid.push_back(size);
   }
@@ -173,9 +176,36 @@ class PassMaker {
 
   std::span<const spec::Range> ranges_;
   bool has_workspace_;
-  std::size_t values_ = 0;  // of CallFrame::values, so far
+  std::size_t values_;  // of CallFrame::values, so far
   PassForm form_;
 };
+
+LaunchForm::Bucketed bucketed(std::size_t axis, const spec::Range& range) {
+  const auto lowest = static_cast<std::uint64_t>(range.lowest);
+  return {lowest, static_cast<std::uint64_t>(range.highest) - lowest, axis};
+}
+
+bool has_value(const LoadedArgument& argument) {
+  return argument.kind == spec::ArgumentKind::workspace || argument.kind == spec::ArgumentKind::expression;
+}
+
+/// Each pass's values behind those of the one before, so that no launch has to write what is constant; where there is no room for that,
+/// each over the others'.
+std::vector<PassForm> pass_forms(const LaunchFormParts& parts) {
+  std::size_t values = 0;
+  for (const LoadedPass& pass : parts.passes)
+    values += static_cast<std::size_t>(std::count_if(pass.arguments.begin(), pass.arguments.end(), has_value));
+  const bool apart = values <= spec::max_arguments;
+  std::vector<PassForm> forms;
+  for (const LoadedPass& pass : parts.passes) {
+    const std::size_t first = apart && !forms.empty() ? forms.back().past_values : 0;
+    PassForm& form = forms.emplace_back(PassMaker(pass, parts, first).take());
+    if (apart) continue;
+    form.constant_pieces = static_cast<std::uint8_t>((form.past_values + PassForm::piece - 1) / PassForm::piece);
+    form.has_more = form.has_more || form.constant_pieces > 0;
+  }
+  return forms;
+}
 
 }  // namespace
 
@@ -183,7 +213,7 @@ LaunchForm make_launch_form(const LaunchFormParts& parts) {
   LaunchForm form;
   form.axes = static_cast<std::uint8_t>(parts.axes);
   for (std::size_t i = 0; i < parts.axes; ++i)
-    if (!parts.op[i].single()) form.bucket.push_back({i, parts.bucket[i].lowest, parts.bucket[i].highest});
+    if (!parts.op[i].single()) form.bucket.push_back(bucketed(i, parts.bucket[i]));
   std::vector<spec::Range> at_defaults(parts.bucket.begin(), parts.bucket.end());
   for (std::size_t i = 0; i < parts.runtime.size(); ++i) {
     const RuntimeForm& each = form.runtime.emplace_back(form_of(parts.runtime[i], parts.op));
@@ -201,14 +231,16 @@ LaunchForm make_launch_form(const LaunchFormParts& parts) {
   form.constraints_elsewhere = open_constraints(parts.constraints, parts.op);
   form.has_constraints = !form.constraints_elsewhere.empty();
   form.constraints_at_defaults = open_constraints(parts.constraints, at_defaults);
+  form.holds_inside = form.constraints_at_defaults.empty();
   for (std::size_t i = 0; i < parts.runtime.size(); ++i)
     if (is_used(parts, static_cast<int>(parts.axes + i))) form.constrained |= 1U << i;
-  for (const LoadedPass& pass : parts.passes) {
-    form.passes.push_back(PassMaker(pass, parts).take());
+  form.passes = pass_forms(parts);
+  for (const LoadedPass& pass : parts.passes)
     for (const LoadedArgument& argument : pass.arguments)
       if (argument.kind == spec::ArgumentKind::tensor && argument.index >= LaunchForm::few_tensors)
         form.many_tensors = true;
-  }
+  form.many_values = parts.runtime.size() > LaunchForm::few_values;
+  form.has_many = form.many_values || form.many_tensors;
   return form;
 }
 

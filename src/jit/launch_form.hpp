@@ -32,8 +32,8 @@ struct CallFrame {
   std::array<std::int64_t, max_axes + max_runtime>
       slots;  // axes, then run-time values (integers as numbers, reals as bits)
   std::array<const void*, max_tensors> tensors;
-  // What a pass computes for itself: the next one may write over it, since the driver has copied it.
   std::array<AxisLength, max_axes> lengths;
+  // What a pass computes for itself: the next one may write over it, since the driver has copied it.
   std::array<std::int64_t, spec::max_arguments> values;  // of constants, expressions and workspaces
   std::array<CUtensorMap, spec::max_tensor_maps> maps;   // those that are not kept
 
@@ -45,9 +45,9 @@ inline constexpr std::int64_t most_grid_yz = 65535;
 
 /// What cuLaunchKernelEx is given for one pass. It points into the frame that it is linked to (PassForm::link), and at descriptors that the
 /// calling thread keeps.
-struct PassCall {
+struct alignas(64) PassCall {
   CUlaunchConfig config;
-  CUfunction function;
+  CUfunction function;  // on one line with the config
   std::array<const void*, spec::max_arguments> parameters;
 };
 
@@ -119,22 +119,29 @@ struct alignas(64) PassForm {
     std::int64_t minimum = 0, maximum = 0;  // of value
   };
   struct GridSize {
-    unsigned CUlaunchConfig::*dimension;
+    std::uint32_t offset;  // of the dimension, in bytes into CUlaunchConfig
+    std::uint32_t most;
     spec::Formula blocks;
-    [[nodiscard]] std::int64_t most() const noexcept {
-      return dimension == &CUlaunchConfig::gridDimX ? most_grid_x : most_grid_yz;
+    /// Writes the value of `blocks` into a launch's config; false when it is out of its limits.
+    [[nodiscard]] bool set(std::int64_t size, CUlaunchConfig& config) const noexcept {
+      if (static_cast<std::uint64_t>(size) - 1 >= most) [[unlikely]]
+        return false;
+      const auto dimension = static_cast<unsigned>(size);
+      std::memcpy(reinterpret_cast<std::byte*>(&config) + offset, &dimension, sizeof dimension);
+      return true;
     }
   };
   static constexpr std::size_t piece = 8;  // of constants: whole pieces need no loop over single ones
 
   // What each launch reads.
-  std::uint8_t constant_pieces = 0;
-  std::uint8_t lengths = 0;  // bit i: axis i has one
-  bool computes = false;     // there are computed ones
-  Few<GridSize, 3> grid;     // sizes that a bucket leaves open
+  std::uint8_t lengths = 0;          // bit i: axis i has one
+  bool has_more = false;             // any of what stands behind `grid`
+  Few<GridSize, 3> grid;             // sizes that a bucket leaves open
+  std::uint8_t constant_pieces = 0;  // 0 too where no other pass writes where they are linked
   Few<TensorMapForm, spec::max_tensor_maps> maps;
   std::unique_ptr<TensorMapCache> made_maps;
-  std::array<std::int64_t, spec::max_arguments> constants{};  // CallFrame::values, 0 where they are computed
+  std::array<std::int64_t, spec::max_arguments>
+      constants{};  // CallFrame::values, 0 where they are computed or another pass's
   std::vector<Computed> computed;
   std::array<const LoadedArgument*, spec::max_tensor_maps> map_arguments{};
   const std::string* kernel = nullptr;
@@ -142,40 +149,40 @@ struct alignas(64) PassForm {
   CUlaunchConfig config{};  // sizes that a bucket fixes are in place
   CUfunction function = nullptr;
   std::size_t arguments = 0;
+  std::uint8_t first_value = 0, past_values = 0;             // of constants
   std::array<std::uint16_t, spec::max_arguments> offsets{};  // of each argument, in bytes into CallFrame
   Few<std::uint8_t, spec::max_tensor_maps> absent_maps;      // parameters that are given zeros
 
-  /// Writes into a call what is the same at each launch with this frame: most of it, addresses in the frame above all.
-  void link(const CallFrame& frame, PassCall& call) const noexcept;
+  /// Writes into a frame and a call what is the same at each launch with them: most of the call, addresses in the frame above all.
+  void link(CallFrame& frame, PassCall& call) const noexcept;
 
   /// Writes the rest into a call that is linked to the input's frame. False when a size or an argument is out of its limits. Throws as
   /// make_tensor_map does.
   [[nodiscard]] bool arrange(const LaunchInput& input, PassCall& call) const {
     call.config.hStream = input.stream;
+    // Calls nothing, so that what a launch works with stays in registers.
     for (const GridSize& size : grid) {
       std::int64_t blocks = 0;
-      if (!size.blocks.evaluate(input.frame.view(), blocks) || blocks < 1 || blocks > size.most()) [[unlikely]]
-        return false;
-      call.config.*size.dimension = static_cast<unsigned>(blocks);
-    }
-    for (std::size_t at = 0; at < constant_pieces * piece; at += piece)
-      std::memcpy(&input.frame.values[at], &constants[at], piece * sizeof constants[0]);
-    if (computes) [[unlikely]] {
-      if (!compute(LaunchInput(input))) return false;  // a copy: the input itself stays in registers
+      if (!size.blocks.evaluate_share(input.frame.view(), blocks) || !size.set(blocks, call.config)) [[unlikely]]
+        return arrange_any(LaunchInput(input), call);  // a copy: the input itself stays in registers
     }
     for (unsigned left = lengths; left != 0; left &= left - 1)
       arrange_length(input, static_cast<std::size_t>(std::countr_zero(left)));
-    if (maps.size() != 0) [[unlikely]]
-      arrange_maps(LaunchInput(input), call);
-    return true;
+    return !has_more || arrange_more(LaunchInput(input), call);
   }
 
  private:
   static void arrange_length(const LaunchInput& input, std::size_t axis) noexcept {
     const CUdeviceptr report = input.reports + axis * sizeof(std::uint64_t);
-    input.frame.lengths[axis] = {input.arguments.lengths[axis], input.reports == 0 ? 0 : report,
-                                 static_cast<std::int32_t>(input.frame.slots[axis]), 0};
+    AxisLength& length = input.frame.lengths[axis];
+    length.on_device = input.arguments.lengths[axis];
+    length.report = input.reports == 0 ? 0 : report;
+    length.bound = static_cast<std::int32_t>(input.frame.slots[axis]);
   }
+  /// The same whatever its sizes are.
+  [[nodiscard]] bool arrange_any(const LaunchInput& input, PassCall& call) const;
+  /// Constants, what is computed, descriptors.
+  [[nodiscard]] bool arrange_more(const LaunchInput& input, PassCall& call) const;
   [[nodiscard]] bool compute(const LaunchInput& input) const;
   void arrange_maps(const LaunchInput& input, PassCall& call) const;
   /// One that is not kept: where the driver finds it at this launch.
@@ -184,40 +191,48 @@ struct alignas(64) PassForm {
 
 /// Of all passes; laid out as a PassForm is.
 struct LaunchForm {
-  static constexpr int few_tensors = max_tensors / 2;
+  static constexpr int few_values = max_runtime / 2, few_tensors = max_tensors / 2;
 
+  struct Bucketed {
+    std::uint64_t lowest = 0, range = 0;
+    std::size_t axis = 0;
+  };
+
+  // A line with what stands before it in an Executable.
   std::uint32_t declared = 0;       // bit i: there is a run-time value i
   std::uint32_t open_defaults = 0;  // bit i: its default is not in `defaults`
   std::uint32_t any_given = 0;      // bit i: what is given for it holds, whatever it is
+  std::uint32_t host_lengths = 0;   // bit i: axis i may not have its length on the device
+  std::uint32_t constrained = 0;    // bit i: run-time value i stands in a constraint
   std::uint8_t axes = 0;
+  bool has_many = false;         // either of these
+  bool many_values = false;      // run-time values past few_values
   bool many_tensors = false;     // kernels take one past few_tensors
   bool has_constraints = false;  // of constraints_elsewhere, which hold wherever the others do
+  bool holds_inside = false;     // no constraints_at_defaults
   std::vector<PassForm> passes;
-  std::array<std::int64_t, max_runtime> defaults{};
+  // A line of up to six tensors.
   Few<TensorForm, max_tensors> tensors;  // whose addresses must be looked at
   std::vector<RuntimeForm> runtime;
-  std::uint32_t host_lengths = 0;  // bit i: axis i may not have its length on the device
-  /// Constraints that a size of the bucket can break; then those that are open when no run-time value of `constrained` is given, and the
-  /// defaults hold; then those that any size of the op can break, for a plan that stands in for another bucket's.
-  std::vector<spec::Formula> constraints, constraints_at_defaults, constraints_elsewhere;
-  struct Bucketed {
-    std::size_t axis;
-    std::int64_t lowest, highest;
-  };
-  std::vector<Bucketed> bucket;   // the axes that are not exact
-  std::uint32_t constrained = 0;  // bit i: run-time value i stands in a constraint
+  /// Constraints that any size of the op can break, for a plan that stands in for another bucket's; below those that a size of the bucket can
+  /// break, then those that are open when no run-time value of `constrained` is given, and the defaults hold.
+  std::vector<spec::Formula> constraints_elsewhere;
+  // A line.
+  std::array<std::int64_t, max_runtime> defaults{};
+  Few<Bucketed, max_axes> bucket;  // the axes that are not exact
+  std::vector<spec::Formula> constraints, constraints_at_defaults;
 
   [[nodiscard]] bool fill(CallFrame& call, const Problem& problem, const Arguments& arguments) const noexcept {
     // In whole pieces, which need no loop over single slots: what lies behind is written over.
-    constexpr std::size_t half = max_runtime / 2;
     std::memcpy(call.slots.data(), problem.axes.data(), sizeof problem.axes);
     std::int64_t* const values = call.slots.data() + axes;
-    std::memcpy(values, defaults.data(), half * sizeof(std::int64_t));
-    if (declared >> half != 0) [[unlikely]]
-      std::memcpy(values + half, defaults.data() + half, half * sizeof(std::int64_t));
+    std::memcpy(values, defaults.data(), few_values * sizeof defaults[0]);
     std::memcpy(call.tensors.data(), arguments.tensors.data(), few_tensors * sizeof(const void*));
-    if (many_tensors) [[unlikely]]
-      call.tensors = arguments.tensors;
+    if (has_many) [[unlikely]] {
+      if (many_values)
+        std::memcpy(values + few_values, defaults.data() + few_values, (max_runtime - few_values) * sizeof defaults[0]);
+      if (many_tensors) call.tensors = arguments.tensors;
+    }
     // In order: a default may be over values before it.
     for (std::uint32_t left = (arguments.runtime_set & declared) | open_defaults; left != 0; left &= left - 1) {
       const auto i = static_cast<std::size_t>(std::countr_zero(left));
@@ -229,16 +244,18 @@ struct LaunchForm {
     return true;
   }
   [[nodiscard]] bool takes(const Arguments& arguments) const noexcept {
-    bool wrong = (arguments.lengths_set & host_lengths) != 0;
+    std::uint32_t bits = arguments.lengths_set & host_lengths, nulls = 0;
     for (const TensorForm& each : tensors) {
       const auto address = reinterpret_cast<std::uint64_t>(arguments.tensors[each.tensor]);
-      wrong |= ((address & each.mask) != 0) | (address < each.lowest);
+      bits |= static_cast<std::uint32_t>(address) & each.mask;
+      nulls += static_cast<std::uint32_t>(address < each.lowest);
     }
-    return !wrong;
+    return (bits | nulls) == 0;
   }
   [[nodiscard]] bool holds(const CallFrame& call, const Arguments& arguments) const noexcept {
     if (!has_constraints) [[likely]]
       return true;
+    if (holds_inside && (arguments.runtime_set & constrained) == 0 && is_inside(call)) return true;
     return open_hold(call, arguments);
   }
 
@@ -248,7 +265,7 @@ struct LaunchForm {
   [[nodiscard]] bool open_hold(const CallFrame& call, const Arguments& arguments) const noexcept;
   [[nodiscard]] bool is_inside(const CallFrame& call) const noexcept {
     for (const Bucketed& each : bucket)
-      if (call.slots[each.axis] < each.lowest || call.slots[each.axis] > each.highest) return false;
+      if (static_cast<std::uint64_t>(call.slots[each.axis]) - each.lowest > each.range) return false;
     return true;
   }
 };

@@ -108,7 +108,7 @@ void Formula::settle(const Tail& tail) noexcept {
     most_ = *most;
     while (const auto factor = next(Operation::multiply, 1, share_limit / scale_)) scale_ *= *factor;
   }
-  is_share_ = start_ == Start::slot && step == steps_;
+  if (start_ == Start::slot && step == steps_) shares_below_ = share_limit;
 }
 
 bool Formula::same_chain(const Formula& other) const noexcept {

@@ -27,14 +27,20 @@ class Formula {
 
   /// The number that Expression::evaluate gives; false when it has no value. No allocation, no exception.
   [[nodiscard]] bool evaluate(std::span<const std::int64_t> frame, std::int64_t& number) const noexcept {
-    if (!is_share_ || static_cast<std::uint64_t>(frame[slot_]) >= share_limit) [[unlikely]] {
-      std::int64_t stepped = 0;  // not `number`, which then stays in a register
-      const bool has_value = evaluate_steps(frame, stepped);
-      number = stepped;
-      return has_value;
-    }
+    if (evaluate_share(frame, number)) [[likely]]
+      return true;
+    std::int64_t stepped = 0;  // not `number`, which then stays in a register
+    const bool has_value = evaluate_steps(frame, stepped);
+    number = stepped;
+    return has_value;
+  }
+  /// The same where it is a share, of a slot that is not large; else false, though it may have a value. Calls nothing.
+  [[nodiscard]] bool evaluate_share(std::span<const std::int64_t> frame, std::int64_t& number) const noexcept {
+    const auto slot = static_cast<std::uint64_t>(frame[slot_]);
+    if (slot >= shares_below_) [[unlikely]]
+      return false;
     // All are under share_limit, so that nothing overflows.
-    const auto shares = static_cast<std::int64_t>(divide(static_cast<std::uint64_t>(frame[slot_]) + rounds_up_by_));
+    const auto shares = static_cast<std::int64_t>(divide(slot + rounds_up_by_));
     number = std::min(shares * times_, most_) * scale_;
     return true;
   }
@@ -83,8 +89,8 @@ class Formula {
   std::int64_t most_ = std::numeric_limits<std::int64_t>::max();
   std::uint32_t rounds_up_by_ = 0;  // divisor - 1
   std::uint32_t times_ = 1, scale_ = 1;
+  std::uint32_t shares_below_ = 0;  // a share of slots under this, which is share_limit, or 0 for what is no share
   std::uint16_t slot_ = 0;
-  bool is_share_ = false;
   Start start_ = Start::constant;
   std::uint8_t steps_ = 0;
   std::int64_t constant_ = 0;

@@ -39,15 +39,15 @@ TEST_CASE("a thread finds its own call again, linked to its frame, and no other 
   REQUIRE(mine != nullptr);
   CHECK(calls.own(passes) == mine);
   for (std::size_t pass = 0; pass < 2; ++pass) {
-    CHECK(mine->passes[pass].config.blockDimX == 32);
+    CHECK(mine->passes()[pass].config.blockDimX == 32);
     for (std::size_t i = 0; i < passes[pass].arguments; ++i)
-      CHECK(mine->passes[pass].parameters[i] == &mine->frame.tensors[i]);
+      CHECK(mine->passes()[pass].parameters[i] == &mine->frame.tensors[i]);
   }
   std::jthread([&] {
     const KeptCall* const theirs = calls.own(passes);
     REQUIRE(theirs != nullptr);
     CHECK(theirs != mine);
-    CHECK(theirs->passes[1].parameters[2] == &theirs->frame.tensors[2]);
+    CHECK(theirs->passes()[1].parameters[2] == &theirs->frame.tensors[2]);
   }).join();
 }
 

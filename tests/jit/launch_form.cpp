@@ -292,6 +292,39 @@ TEST_CASE("a call's frame holds every run-time value and every tensor, many or f
   }
 }
 
+TEST_CASE(
+    "every pass finds its own constants at each launch, whether all passes' have room in the frame at once or not") {
+  for (const std::size_t count : {5, 20}) {
+    CAPTURE(count);
+    const std::vector<Range> ranges = {{1, 64}};
+    std::vector<LoadedPass> passes(3);
+    for (std::size_t pass = 0; pass < passes.size(); ++pass) {
+      passes[pass].grid = {Expression::constant(1), Expression::constant(1), Expression::constant(1)};
+      passes[pass].arguments.resize(count);
+      for (std::size_t i = 0; i < count; ++i) {
+        passes[pass].arguments[i].kind = spec::ArgumentKind::expression;
+        passes[pass].arguments[i].value = i == 0 ? Expression::parse("m * 1000", symbols())
+                                                 : Expression::constant(static_cast<std::int64_t>(100 * pass + i));
+        passes[pass].arguments[i].maximum = most;
+      }
+    }
+    const LaunchForm form = make_launch_form({ranges, ranges, 1, {}, {}, passes});
+    CallFrame frame;
+    std::vector<PassCall> calls(passes.size());
+    for (std::size_t pass = 0; pass < passes.size(); ++pass) form.passes[pass].link(frame, calls[pass]);
+    for (const std::int64_t m : {3, 7}) {
+      Problem problem;
+      problem.axes[0] = m;
+      REQUIRE(form.fill(frame, problem, {}));
+      for (std::size_t pass = 0; pass < passes.size(); ++pass) {
+        REQUIRE(form.passes[pass].arrange({frame, {}, nullptr, 0, 0}, calls[pass]));
+        CHECK(at<std::int64_t>(calls[pass].parameters[0]) == 1000 * m);
+        for (std::size_t i = 1; i < count; ++i) CHECK(at<std::size_t>(calls[pass].parameters[i]) == 100 * pass + i);
+      }
+    }
+  }
+}
+
 TEST_CASE("a kernel is given zeros for a descriptor that is not made, and its other arguments in their places") {
   Case given;
   given.pass.grid = {Expression::constant(1), Expression::constant(1), Expression::constant(1)};
