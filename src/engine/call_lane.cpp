@@ -12,11 +12,15 @@ constexpr std::string_view no_workspace = "its plan has no workspace for this st
 /// A launch is counted on its way to the driver, when what counting touches is fetched beside all else; after it, these lines would be
 /// waited for alone. One that is not made is taken back.
 struct Counted {
-  Counted(Counters& of, const PlanState& launched)
-      : counters(of), plan(launched), origin(plan.count_as()), before(counters.count(origin)) {}
+  /// `own`: whether no other thread has this one's number.
+  Counted(State& of, const PlanState& launched, unsigned thread, bool own)
+      : engine(of),
+        plan(launched),
+        origin(plan.count_as()),
+        before(own ? engine.counters.count_own(origin, thread) : engine.counters.count(origin)) {}
   ~Counted() {
     if (!made) [[unlikely]]
-      take_back(counters, plan, origin);
+      take_back(engine.counters, plan, origin);
   }
   Counted(const Counted&) = delete;
   Counted& operator=(const Counted&) = delete;
@@ -26,7 +30,7 @@ struct Counted {
     plan.take_back(origin);
   }
 
-  Counters& counters;
+  State& engine;
   const PlanState& plan;
   const Origin origin;
   const std::int64_t before;  // launches of this origin in this thread's shard
@@ -108,8 +112,9 @@ Origin OpState::launch(const Problem& problem, const Arguments& arguments, CUstr
   if (arguments.lengths_set != 0) [[unlikely]]
     part = &part_with_lengths(*part, arguments, stream);
   const PlanState& plan = *part;
-  if (jit::KeptCall* const kept = plan.executable.kept_call()) [[likely]]
-    return launch_in(kept->frame, kept, plan, problem, arguments, stream);
+  const unsigned thread = jit::thread_number();
+  if (jit::KeptCall* const kept = plan.executable.kept_call(thread)) [[likely]]
+    return launch_in(kept->frame, kept, thread, plan, problem, arguments, stream);
   return launch_in_scratch(plan, problem, arguments, stream);
 }
 
@@ -117,17 +122,17 @@ Origin OpState::launch(const Problem& problem, const Arguments& arguments, CUstr
 [[gnu::cold, gnu::noinline]] Origin OpState::launch_in_scratch(const PlanState& plan, const Problem& problem,
                                                                const Arguments& arguments, CUstream stream) {
   jit::CallFrame frame;
-  return launch_in(frame, nullptr, plan, problem, arguments, stream);
+  return launch_in(frame, nullptr, jit::shared_thread_number, plan, problem, arguments, stream);
 }
 
-[[gnu::always_inline]] inline Origin OpState::launch_in(jit::CallFrame& frame, jit::KeptCall* kept,
+[[gnu::always_inline]] inline Origin OpState::launch_in(jit::CallFrame& frame, jit::KeptCall* kept, unsigned thread,
                                                         const PlanState& plan, const Problem& problem,
                                                         const Arguments& arguments, CUstream stream) {
   if (!plan.executable.fill(frame, problem, arguments)) [[unlikely]]
     refuse_frame(plan, problem, arguments);
   if (plan.executable.admits(frame, arguments) != jit::Admission::admitted) [[unlikely]]
     return launch_fallback(plan, frame, problem, arguments, stream);
-  Counted counted(engine.counters, plan);
+  Counted counted(engine, plan, thread, kept != nullptr);
   if (const Run ran = run(plan, frame, arguments, stream, kept); ran != Run::launched) [[unlikely]] {
     if (ran == Run::refused) return launch_fallback(plan, frame, problem, arguments, stream);
     return launch_stand_in(problem, arguments, stream, no_workspace);

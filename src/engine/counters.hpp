@@ -26,8 +26,13 @@ class Counters {
   /// How often it was counted before, in this shard.
   std::int64_t count(Origin origin) noexcept {
     const unsigned thread = jit::thread_number();
+    if (thread == jit::shared_thread_number)
+      return shards_[thread].origins[static_cast<std::size_t>(origin)].fetch_add(1, std::memory_order_relaxed);
+    return count_own(origin, thread);
+  }
+  /// The same for the calling thread's number, when it shares it with no other.
+  std::int64_t count_own(Origin origin, unsigned thread) noexcept {
     std::atomic<std::int64_t>& counter = shards_[thread].origins[static_cast<std::size_t>(origin)];
-    if (thread == jit::shared_thread_number) return counter.fetch_add(1, std::memory_order_relaxed);
     const std::int64_t before = counter.load(std::memory_order_relaxed);  // no other thread writes it
     counter.store(before + 1, std::memory_order_relaxed);
     return before;

@@ -52,8 +52,8 @@ class Workspaces {
 /// Of a bucket, or of one part of a bucket that is split.
 struct PlanState {
   PlanState(Problem bucket_of_plan, jit::Executable loaded, Origin from)
-      : origin(from),
-        executable(std::move(loaded)),
+      : executable(std::move(loaded)),
+        origin(from),
         bucket(bucket_of_plan),
         workspaces(std::make_unique<Workspaces>(executable.workspace_bytes(), !executable.zeroed_ranges().empty())) {}
 
@@ -93,8 +93,10 @@ struct PlanState {
   /// What its next launch counts as: the first of a hit as overlay or base, later ones as hot.
   [[nodiscard]] Origin count_as() const noexcept {
     const Origin counted = counts_as.load(std::memory_order_relaxed);
-    if (counted == Origin::overlay || counted == Origin::base) [[unlikely]]
-      counts_as.store(Origin::hot, std::memory_order_relaxed);
+    if (counted != Origin::hot) [[unlikely]] {
+      if (counted == Origin::overlay || counted == Origin::base)
+        counts_as.store(Origin::hot, std::memory_order_relaxed);
+    }
     return counted;
   }
   /// It was not made: the next one is the first, if this one was.
@@ -103,11 +105,11 @@ struct PlanState {
   }
 
   // What launches read; the executable is laid out for them too.
+  jit::Executable executable;
   std::vector<LowerPart> lower_parts;  // of a bucket that is split, by edge
   std::size_t split_axis = 0;
   Origin origin;
   mutable std::atomic<Origin> counts_as{origin};
-  jit::Executable executable;
 
   Problem bucket;
   const spec::Implementation* described = nullptr;

@@ -69,8 +69,8 @@ struct OpState {
     no_workspace,  // for this stream, which is capturing; nothing is launched
     refused,       // by a library, which does not take these sizes; nothing is launched
   };
-  Origin launch_in(jit::CallFrame& frame, jit::KeptCall* kept, const PlanState& plan, const Problem& problem,
-                   const Arguments& arguments, CUstream stream);
+  Origin launch_in(jit::CallFrame& frame, jit::KeptCall* kept, unsigned thread, const PlanState& plan,
+                   const Problem& problem, const Arguments& arguments, CUstream stream);
   Origin launch_in_scratch(const PlanState& plan, const Problem& problem, const Arguments& arguments, CUstream stream);
   /// `kept` is the call that the frame is of, if it is of one.
   [[nodiscard]] Run run(const PlanState& plan, jit::CallFrame& frame, const Arguments& arguments, CUstream stream,

@@ -11,8 +11,8 @@ inline constexpr unsigned shared_thread_number = 0;
 
 namespace detail {
 inline constexpr std::uint8_t no_thread_number = 255;
-// A plain byte, so that reading it costs no call: constinit has no guard.
-inline constinit thread_local std::uint8_t thread_number = no_thread_number;
+// A plain byte, so that reading it costs no call: constinit has no guard, and the model no look-up where Kiln is in a shared object.
+[[gnu::tls_model("initial-exec")]] inline constinit thread_local std::uint8_t thread_number = no_thread_number;
 unsigned take_thread_number() noexcept;
 }  // namespace detail
 
