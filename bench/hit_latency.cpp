@@ -7,7 +7,8 @@
 // same round. The host launches for half a second before it measures, since its clock rises for as long. Stages are timed alone, in larger
 // batches that take turns too, with all that they read in cache. Hosts change their clock, or give a neighbour half of a core: lines are
 // compared by multiply_ns, a multiplication in a chain of them between the batches, which is three cycles of most processors. With several threads each has a
-// stream and arguments of its own, all on one engine, and each way is timed in all of them at once.
+// stream and arguments of its own, all on one engine, and each way is timed in all of them at once. Threads wait for each other in the driver: what
+// any work between two launches costs there, the way "bare after 50 multiplications" says, which touches no memory.
 // Over tests/fake_cuda with FAKE_CUDA="footprint 131072" a launch takes as long as a real one (2.5 to 3 us) and evicts as much from the
 // nearest caches: no GPU is needed to see what a hit costs that finds its code and data cold. Only ratios to another build's mean something.
 // One JSON object a line: bench "hit_latency" (way, threads, median and best nanoseconds a launch over all batches; over_bare_ns; ratio of
@@ -55,7 +56,7 @@ using bench::HotCall;
 using Launch = void (HotCall::*)() const;
 
 constexpr int launches_a_batch = 200;
-constexpr std::size_t batches = 150;  // as often of each order
+constexpr std::size_t batches = 152;  // as often of each order
 constexpr int stage_calls_a_batch = 2000;
 constexpr int stage_batches = 101;
 constexpr std::array<int, 4> thread_counts = {1, 2, 4, 8};
@@ -64,9 +65,9 @@ struct Way {
   const char* name;
   Launch launch;
 };
-constexpr std::array<Way, 3> ways = {Way{"bare cuLaunchKernelEx", &HotCall::launch_bare},
-                                     Way{"Op::launch, hot", &HotCall::launch_op},
-                                     Way{"Plan::launch", &HotCall::launch_plan}};
+constexpr std::array<Way, 4> ways = {
+    Way{"bare cuLaunchKernelEx", &HotCall::launch_bare}, Way{"Op::launch, hot", &HotCall::launch_op},
+    Way{"Plan::launch", &HotCall::launch_plan}, Way{"bare after 50 multiplications", &HotCall::launch_bare_after_work}};
 
 double time_ns(const HotCall& call, Launch launch, int count) {
   const auto begin = std::chrono::steady_clock::now();
@@ -78,12 +79,8 @@ double time_ns(const HotCall& call, Launch launch, int count) {
 /// What one multiplication takes that waits for the one before: so many cycles, whatever else the host does.
 double multiply_ns() {
   constexpr int count = 2000;
-  std::uint64_t value = 3;
   const auto begin = std::chrono::steady_clock::now();
-  for (int i = 0; i < count; ++i) {
-    value *= 0x9E3779B97F4A7C15;  // no number that shifts and additions would do for
-    asm volatile("" : "+r"(value));
-  }
+  bench::multiply(count);
   const auto end = std::chrono::steady_clock::now();
   return std::chrono::duration<double, std::nano>(end - begin).count() / count;
 }

@@ -25,6 +25,15 @@ inline void use(const Value& value) {
   asm volatile("" : : "r"(&value) : "memory");
 }
 
+/// So many multiplications, each of which waits for the one before.
+inline void multiply(int count) {
+  std::uint64_t value = 3;
+  for (int i = 0; i < count; ++i) {
+    value *= 0x9E3779B97F4A7C15;  // no number that shifts and additions would do for
+    asm volatile("" : "+r"(value));
+  }
+}
+
 /// "gemm m=16 n=4096 k=4096 dtype=bf16"
 struct Asked {
   std::string op;
@@ -106,6 +115,11 @@ class HotCall {
       kiln::cuda::check(driver_(&call.config, call.function, const_cast<void**>(call.parameters.data()), nullptr),
                         "cuLaunchKernelEx");
     }
+  }
+  /// That, some 50 ns after the launch before: with several threads, what work between launches costs that shares nothing.
+  void launch_bare_after_work() const {
+    multiply(50);
+    launch_bare();
   }
 
   // The stages.
