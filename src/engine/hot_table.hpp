@@ -28,9 +28,11 @@ class HotTable {
     const View slots(current_.load(std::memory_order_acquire));
     const Slot& slot = slots[slots.first(bucket.hash)];
     const PlanState* const plan = slot.plan.load(std::memory_order_acquire);
-    if (plan == nullptr || form_.equal(slot.words.data(), bucket.words.data())) [[likely]]
-      return plan;
-    return find_behind(slots, bucket);
+    if (plan == nullptr) [[unlikely]]
+      return nullptr;
+    if (!form_.equal(slot.words.data(), bucket.words.data())) [[unlikely]]
+      return find_behind(slots, bucket);
+    return plan;
   }
   [[nodiscard]] const PlanState* find(const Problem& bucket) const noexcept { return find(form_.words_of(bucket)); }
   /// Publishes a plan, in place of any earlier one of the bucket. One writer at a time.

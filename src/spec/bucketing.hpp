@@ -30,10 +30,8 @@ struct BucketForm {
   [[nodiscard]] std::size_t words() const noexcept { return 1 + axes; }
   [[nodiscard]] BucketWords words_of(const Problem& bucket) const noexcept;
   [[nodiscard]] bool equal(const std::uint64_t* left, const std::uint64_t* right) const noexcept {
-    std::size_t i = axes;
-    do  // mostly equal, and short: left early, it is not unrolled
+    for (std::size_t i = 0; i <= axes; ++i)  // mostly equal, and short: left early, it is not unrolled
       if (left[i] != right[i]) return false;
-    while (i-- != 0);
     return true;
   }
   /// Whether `words` are this bucket's.
