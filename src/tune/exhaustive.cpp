@@ -41,8 +41,8 @@ class Exhaustive final : public Search {
       if (scores_.is_untried(i)) rest.push_back(i);
     return rest;
   }
-  [[nodiscard]] std::optional<std::size_t> winner(std::span<const int> registers) const override {
-    return finals_ ? finals_->winner(registers) : std::nullopt;
+  [[nodiscard]] std::optional<std::size_t> winner(std::span<const Burden> burdens) const override {
+    return finals_ ? finals_->winner(burdens) : std::nullopt;
   }
 
  private:

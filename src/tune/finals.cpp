@@ -114,14 +114,14 @@ std::optional<Ask> Finals::next() {
   return ask;
 }
 
-std::optional<std::size_t> Finals::winner(std::span<const int> registers) const {
+std::optional<std::size_t> Finals::winner(std::span<const Burden> burdens) const {
   std::vector<Finalist> finalists(1);  // choose() wants the baseline first; without samples it is one that failed
   std::vector<std::size_t> indices{0};
   // Who was eliminated has samples of the first rounds only, which the clock may have favoured: they count where nobody else is left.
   const bool any_left = std::ranges::any_of(finalists_, [&](std::size_t each) { return scores_.contends(each); });
   for (std::size_t candidate : finalists_) {
     if (any_left && !scores_.contends(candidate)) continue;
-    Finalist finalist{scores_.samples(candidate), registers[candidate]};
+    Finalist finalist{scores_.samples(candidate), burdens[candidate]};
     if (candidate == 0) {
       finalists.front() = std::move(finalist);
     } else {

@@ -54,7 +54,7 @@ class Finals {
   /// Of the contenders, those whose interval comes near the leader's, and the baseline; the others are beaten.
   explicit Finals(Scoreboard& scores);
   [[nodiscard]] std::optional<Ask> next();
-  [[nodiscard]] std::optional<std::size_t> winner(std::span<const int> registers) const;
+  [[nodiscard]] std::optional<std::size_t> winner(std::span<const Burden> burdens) const;
 
  private:
   void eliminate();

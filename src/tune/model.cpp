@@ -203,17 +203,18 @@ Estimate estimate(const spec::Op& op, const spec::Implementation& implementation
     BlockWork work = work_of_library(op, device, value);
     if (in_l2) work.memory = 0;
     const Time time = of_pass(work, device, rates, latency_ns);
-    return {value.ok ? time.ns + launch_ns : infinite, 1, work.blocks, 1, value.ok ? time.limit : "geometry"};
+    return {value.ok ? time.ns + launch_ns : infinite, 1, work.blocks, 1, 0, value.ok ? time.limit : "geometry"};
   }
   double longest = -1;
   bool first = true;
   for (const spec::Pass& pass : implementation.passes) {
     if (pass.when && value(*pass.when) == 0) continue;
     BlockWork work = work_of(op, pass, first, device, value);
-    if (!value.ok) return {infinite, 0, 0, 0, "geometry"};
+    if (!value.ok) return {infinite, 0, 0, 0, 0, "geometry"};
     if (in_l2) work.memory = 0;
     const Time time = of_pass(work, device, rates, first ? latency_ns : l2_latency_ns);
     result.ns += time.ns + (first ? launch_ns : dependent_launch_ns);
+    result.read_bytes += work.read * static_cast<double>(work.blocks);
     first = false;
     if (time.ns <= longest) continue;
     longest = time.ns;

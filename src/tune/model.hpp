@@ -17,6 +17,7 @@ struct Estimate {
   double waves = 0;
   std::int64_t blocks = 0;
   int blocks_per_multiprocessor = 0;  // resident at once, by shared memory, threads and registers
+  double read_bytes = 0;              // of all passes, what their blocks read of L2 and memory
   std::string_view limit;             // "computation", "shared memory", "L2", "memory" or "latency"
 };
 

@@ -116,8 +116,8 @@ class Racing final : public Search {
         likely.push_back(candidate);
     return likely;
   }
-  [[nodiscard]] std::optional<std::size_t> winner(std::span<const int> registers) const override {
-    return finals_ ? finals_->winner(registers) : std::nullopt;
+  [[nodiscard]] std::optional<std::size_t> winner(std::span<const Burden> burdens) const override {
+    return finals_ ? finals_->winner(burdens) : std::nullopt;
   }
 
  private:

@@ -2,6 +2,7 @@
 
 #include <algorithm>
 #include <cmath>
+#include <utility>
 
 namespace kiln {
 
@@ -15,6 +16,11 @@ namespace kiln::tune {
 namespace {
 
 constexpr double near_tie = 1.01;
+constexpr double much_less = 0.9;
+
+bool reads_less(const Burden& a, const Burden& b) {
+  return a.read_bytes > 0 && a.read_bytes < much_less * b.read_bytes;
+}
 
 double median_of(const Finalist& candidate) {
   std::vector<double> sorted = candidate.samples_ns;
@@ -62,15 +68,20 @@ std::optional<std::size_t> choose(std::span<const Finalist> candidates) {
   if (leader == candidates.end() || leader->samples_ns.empty()) return std::nullopt;
   const auto against_leader = [&](const Finalist& each) { return ratio(each.samples_ns, leader->samples_ns); };
   const Finalist& baseline = candidates.front();
-  if (!baseline.samples_ns.empty() && against_leader(baseline).low_ns <= 1) return 0;
-  auto best = static_cast<std::size_t>(leader - candidates.begin());
+  const bool baseline_ties = !baseline.samples_ns.empty() && against_leader(baseline).low_ns <= 1;
+  std::size_t best = baseline_ties ? 0 : static_cast<std::size_t>(leader - candidates.begin());
   for (std::size_t i = 0; i < candidates.size(); ++i) {
     if (candidates[i].samples_ns.empty()) continue;
     const Cost behind = against_leader(candidates[i]);
     if (behind.median_ns > near_tie || behind.low_ns > 1) continue;
-    const bool lighter = candidates[i].registers < candidates[best].registers ||
-                         (candidates[i].registers == candidates[best].registers && i < best);
-    if (lighter) best = i;
+    const Burden &burden = candidates[i].burden, &least = candidates[best].burden;
+    const bool stays = baseline_ties && best == 0;
+    if (reads_less(burden, least)) {
+      best = i;
+    } else if (!reads_less(least, burden) && !stays &&
+               std::pair(burden.registers, i) < std::pair(least.registers, best)) {
+      best = i;
+    }
   }
   return best;
 }

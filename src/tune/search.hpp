@@ -33,14 +33,20 @@ Cost times(Cost cost, double factor) noexcept;
 /// side by side, so that what slowed both, such as a clock, falls out.
 Cost ratio(std::span<const double> a, std::span<const double> b);
 
+/// What a candidate asks of the device, by which near-ties are decided.
+struct Burden {
+  double read_bytes = 0;  // by the model, what all blocks read of L2 and memory; 0: not known
+  int registers = 0;      // a thread
+};
 /// What the choice looks at, a candidate each: samples round by round, none of one that failed.
 struct Finalist {
   std::vector<double> samples_ns;
-  int registers = 0;
+  Burden burden;
 };
 /// The winner's index. The lowest median leads; the baseline (index 0) stays unless it is slower than the leader beyond the noise, that
-/// is unless the interval of their ratio lies above 1; among candidates within 1 % of the leader and not slower beyond the noise, the
-/// fewest registers win, then the lowest index. Nothing when all failed.
+/// is unless the interval of their ratio lies above 1. Candidates within 1 % of the leader and not slower beyond the noise tie with it:
+/// of them one that reads less by a tenth wins, for at a bucket's edge blocks run in step and share what L2 sends, which at other
+/// lengths they do not; then the baseline, then the fewest registers, then the lowest index. Nothing when all failed.
 std::optional<std::size_t> choose(std::span<const Finalist> candidates);
 
 /// What a search asks of the bench: to bring these candidates in if they are not yet (compile, load, verify), then `rounds` samples of
@@ -67,7 +73,7 @@ class Search {
   [[nodiscard]] virtual std::vector<std::size_t> upcoming() const = 0;
   [[nodiscard]] virtual const Cost& cost(std::size_t candidate) const = 0;
   /// choose() among those that came as far as the last comparison, whose samples were taken side by side.
-  [[nodiscard]] virtual std::optional<std::size_t> winner(std::span<const int> registers) const = 0;
+  [[nodiscard]] virtual std::optional<std::size_t> winner(std::span<const Burden> burdens) const = 0;
 };
 
 /// Every candidate once, in order, each with samples for an interval of its own; then the finals.

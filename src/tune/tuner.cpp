@@ -14,6 +14,7 @@
 #include "kiln/error.hpp"
 #include "tune/deploy.hpp"
 #include "tune/launch_choice.hpp"
+#include "tune/model.hpp"
 #include "tune/neighbours.hpp"
 #include "tune/prior.hpp"
 
@@ -265,12 +266,9 @@ class Session {
   TuneResult finish() {
     for (std::size_t i = 0; i < entries_.size(); ++i)  // all by one clock now
       if (entries_[i].result.verdict == store::Verdict::ok) note_cost(i);
-    std::vector<int> registers;
-    // A near-tie goes to what every machine has.
-    for (const Entry& entry : entries_)
-      registers.push_back(entry.implementation->is_library() ? std::numeric_limits<int>::max()
-                                                             : entry.result.registers);
-    const auto chosen = search_->winner(registers);
+    std::vector<Burden> burdens;
+    for (const Entry& entry : entries_) burdens.push_back(burden_of(entry));
+    const auto chosen = search_->winner(burdens);
     if (!chosen) {
       const Entry& first = entries_.front();
       throw Error(ErrorKind::not_tuned, fmt::format("{} {}: none of {} candidates came out right; the first, {} {}: {}",
@@ -293,6 +291,16 @@ class Session {
     result.record.provenance.compiler = result.cubin.compiler;
     announce(TuneEvent::Kind::finished, &winner);
     return result;
+  }
+
+  /// A library's is the largest: a near-tie goes to what every machine has.
+  [[nodiscard]] Burden burden_of(const Entry& entry) const {
+    if (entry.implementation->is_library())
+      return {std::numeric_limits<double>::infinity(), std::numeric_limits<int>::max()};
+    if (entry.result.verdict != store::Verdict::ok) return {};
+    const Estimate expected = estimate(request_.op, *entry.implementation, request_.bucket, request_.device.facts,
+                                       entry.config, request_.regime);
+    return {expected.read_bytes, entry.result.registers};
   }
 
   /// The fastest that needs no library, also of those that only ran in heats: the baseline comes to the finals however slow it is.

@@ -16,7 +16,7 @@ namespace {
 /// Samples around a median, evenly spread over twice the half width, in an order that no other finalist shares.
 Finalist timed(double median, double half_width, int registers = 32) {
   constexpr int samples = 21;
-  Finalist finalist{{}, registers};
+  Finalist finalist{{}, {0, registers}};
   for (int i = 0; i < samples; ++i)
     finalist.samples_ns.push_back(median + half_width * ((i * 8) % samples - 10) / 10.0);
   std::shuffle(finalist.samples_ns.begin(), finalist.samples_ns.end(),
@@ -83,14 +83,26 @@ TEST_CASE("what slows both alike, such as a clock, leaves their ratio") {
   const Cost cost = kiln::tune::ratio(slow, fast);
   CHECK(cost.low_ns == doctest::Approx(1.01));
   CHECK(cost.high_ns == doctest::Approx(1.01));
-  CHECK(choose(std::vector<Finalist>{{slow, 32}, {fast, 32}}) == 1U);
+  CHECK(choose(std::vector<Finalist>{{slow, {0, 32}}, {fast, {0, 32}}}) == 1U);
 }
 
 TEST_CASE("near-ties go to the fewest registers, then to the lowest index") {
-  const auto level = [](double cost, int registers) { return Finalist{std::vector<double>(21, cost), registers}; };
+  const auto level = [](double cost, int registers) { return Finalist{std::vector<double>(21, cost), {0, registers}}; };
   CHECK(choose(std::vector<Finalist>{level(100, 32), timed(50.1, 2, 64), timed(50, 2, 128), timed(50.05, 2, 64)}) ==
         1U);
   CHECK(choose(std::vector<Finalist>{level(100, 32), level(50.4, 16), level(50, 128)}) == 2U);
+}
+
+TEST_CASE("a near-tie goes to what reads less, whatever its registers, and the baseline only by that") {
+  const auto reading = [](double cost, double bytes, int registers = 32) {
+    Finalist finalist = timed(cost, 2, registers);
+    finalist.burden.read_bytes = bytes;
+    return finalist;
+  };
+  CHECK(choose(std::vector<Finalist>{reading(100, 9), reading(100.1, 6, 64), reading(100.2, 8, 16)}) == 1U);
+  CHECK(choose(std::vector<Finalist>{reading(100, 9), reading(100.1, 8.5, 16)}) == 0U);
+  CHECK(choose(std::vector<Finalist>{reading(100, 9), reading(100.1, 0, 16)}) == 0U);  // of which nothing is known
+  CHECK(choose(std::vector<Finalist>{reading(120, 5), reading(100, 9), reading(100.1, 5, 64), reading(108, 2)}) == 2U);
 }
 
 TEST_CASE("two tunes of one surface under different noise choose the same candidate") {
@@ -102,7 +114,7 @@ TEST_CASE("two tunes of one surface under different noise choose the same candid
       for (double truth : {100.0, 80.0, 60.0, 40.0, 90.0}) {
         std::vector<double> samples(21);
         std::generate(samples.begin(), samples.end(), [&] { return truth * (1 + std::abs(noise(generator))); });
-        finalists.push_back({samples, 32});
+        finalists.push_back({samples, {0, 32}});
       }
       return choose(finalists);
     };

@@ -40,7 +40,7 @@ class NoisySurface {
       }
       if (after_ask) after_ask();
     }
-    return search.winner(std::vector<int>(truth_.size(), 32));
+    return search.winner(std::vector<kiln::tune::Burden>(truth_.size(), {0, 32}));
   }
   [[nodiscard]] double cost(std::size_t candidate) const { return truth_[candidate]; }
   [[nodiscard]] double best() const { return *std::min_element(truth_.begin(), truth_.end()); }
