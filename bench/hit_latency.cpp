@@ -128,7 +128,8 @@ void bench_ways(bench::Setting& setting, const bench::Asked& asked, int thread_c
   std::vector<kiln::cuda::Stream> streams(static_cast<std::size_t>(thread_count));
   std::vector<std::unique_ptr<HotCall>> calls;
   for (const kiln::cuda::Stream& stream : streams)
-    calls.push_back(std::make_unique<HotCall>(setting, asked, stream.handle()));
+    calls.push_back(
+        std::make_unique<HotCall>(setting, asked, stream.handle(), calls.empty() ? nullptr : calls.front().get()));
   std::vector<Measured> measured(streams.size());
   std::barrier together(thread_count);
   std::vector<std::jthread> threads;

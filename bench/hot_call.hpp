@@ -81,7 +81,8 @@ class Setting {
 
 class HotCall {
  public:
-  HotCall(Setting& setting, const Asked& asked, CUstream on_stream)
+  /// `like`: of another thread, whose machine code this one launches too, as the threads of an engine do.
+  HotCall(Setting& setting, const Asked& asked, CUstream on_stream, const HotCall* like = nullptr)
       : op(setting.engine.op(asked.op)),
         described(*std::find_if(setting.ops.begin(), setting.ops.end(),
                                 [&](const auto& each) { return each.name == asked.op; })),
@@ -91,7 +92,8 @@ class HotCall {
         bucketing_(described),
         table_(bucketing_.form()) {
     make_arguments(setting);
-    load(setting);
+    executable_ = like != nullptr ? like->executable_ : load(setting);
+    prepare();
     arrange_all();
     // A table with a few buckets in it, as an engine has.
     kiln::Problem bucket = kiln::spec::bucket_of(described, problem);
@@ -184,14 +186,17 @@ class HotCall {
   }
 
   /// The plan's executable once more, for its parts.
-  void load(Setting& setting) {
+  [[nodiscard]] std::shared_ptr<kiln::jit::Executable> load(Setting& setting) const {
     const kiln::spec::Implementation& implementation = *described.find(plan.implementation());
     const auto& facts = setting.context.info().facts;
     const auto frame = kiln::spec::make_frame(described, &implementation, kiln::spec::bucket_of(described, problem),
                                               facts, *kiln::spec::parse_config(implementation, plan.config()));
     const auto cubin = setting.cubins.get(
         kiln::jit::specialise(described, implementation, frame, kiln::jit::default_arch(facts.sm())));
-    executable_ = std::make_unique<kiln::jit::Executable>(described, implementation, frame, cubin.cubin);
+    return std::make_shared<kiln::jit::Executable>(described, implementation, frame, cubin.cubin);
+  }
+
+  void prepare() {
     if (executable_->workspace_bytes() > 0) workspace_ = kiln::cuda::Buffer(executable_->workspace_bytes());
     if (!executable_->zeroed_ranges().empty()) workspace_.fill_bytes(0, stream);
     kept_ = executable_->kept_call();
@@ -217,7 +222,7 @@ class HotCall {
   kiln::engine::HotTable table_;
   kiln::spec::BucketWords bucket_;
   std::vector<kiln::cuda::Buffer> buffers_;
-  std::unique_ptr<kiln::jit::Executable> executable_;
+  std::shared_ptr<kiln::jit::Executable> executable_;
   kiln::cuda::Buffer workspace_;
   kiln::jit::KeptCall* kept_ = nullptr;           // of the thread that made this, which the stages are timed in
   std::vector<std::unique_ptr<Arranged>> calls_;  // one a pass
