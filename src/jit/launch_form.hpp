@@ -33,9 +33,10 @@ struct CallFrame {
       slots;  // axes, then run-time values (integers as numbers, reals as bits)
   std::array<const void*, max_tensors> tensors;
   std::array<AxisLength, max_axes> lengths;
-  // What a pass computes for itself: the next one may write over it, since the driver has copied it.
-  std::array<std::int64_t, spec::max_arguments> values;  // of constants, expressions and workspaces
-  std::array<CUtensorMap, spec::max_tensor_maps> maps;   // those that are not kept
+  /// Of constants, expressions and workspaces. Each pass has its own where all fit, so that constants stay from launch to launch.
+  std::array<std::int64_t, spec::max_arguments> values;
+  std::array<CUtensorMap, spec::max_tensor_maps>
+      maps;  // those that are not kept: of one pass, since the driver has copied them then
 
   [[nodiscard]] std::span<const std::int64_t> view() const noexcept { return slots; }
 };

@@ -25,7 +25,7 @@ class Formula {
   /// Formulas that all hold (truth) where the expression holds, and only there: a && b are two.
   static std::vector<Formula> conjuncts(const Expression& expression);
 
-  /// The number that Expression::evaluate gives; false when it has no value. No allocation, no exception.
+  /// The number that Expression::evaluate gives; false when it has no value. No allocation, no exception. The frame has a slot at least.
   [[nodiscard]] bool evaluate(std::span<const std::int64_t> frame, std::int64_t& number) const noexcept {
     if (evaluate_share(frame, number)) [[likely]]
       return true;

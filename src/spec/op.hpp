@@ -127,6 +127,7 @@ struct PassModel {
   std::optional<Expression> operations;
   Unit unit = Unit::fma;
   std::optional<Expression> read_bytes;       // by multiprocessors, from L2 or memory
+  std::optional<Expression> traffic_bytes;    // the same, where read_bytes takes each block for the one that reads most
   std::optional<Expression> written_bytes;    // by multiprocessors, at the end of each block
   std::optional<Expression> memory_bytes;     // between L2 and memory
   std::optional<Expression> shared_bytes;     // in and out of shared memory

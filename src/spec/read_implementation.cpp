@@ -158,9 +158,9 @@ bool shapes(const Pass& pass, int slot, const Symbols& symbols) {
     return argument.value.uses(slot) || uses(argument.box) || argument.swizzle.uses(slot) || names(argument.when);
   };
   const auto estimated = [&](const PassModel& model) {
-    return names(model.operations) || names(model.read_bytes) || names(model.written_bytes) ||
-           names(model.memory_bytes) || names(model.shared_bytes) || names(model.bytes_in_flight) ||
-           names(model.round_trips) || names(model.registers);
+    return names(model.operations) || names(model.read_bytes) || names(model.traffic_bytes) ||
+           names(model.written_bytes) || names(model.memory_bytes) || names(model.shared_bytes) ||
+           names(model.bytes_in_flight) || names(model.round_trips) || names(model.registers);
   };
   return uses(parse_kernel_name(pass.kernel, symbols).placeholders) || names(pass.when) || uses(pass.grid) ||
          uses(pass.block) || uses(pass.cluster) || pass.shared.uses(slot) ||

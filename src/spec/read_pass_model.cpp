@@ -7,8 +7,8 @@ PassModel read_pass_model(const ManifestReader& reader, const TomlValue& section
                           const Symbols& symbols) {
   constexpr std::string_view where = "[pass.model]";
   reader.check_keys(section, where,
-                    {"operations", "unit", "read_bytes", "written_bytes", "memory_bytes", "shared_bytes",
-                     "bytes_in_flight", "round_trips", "registers"});
+                    {"operations", "unit", "read_bytes", "traffic_bytes", "written_bytes", "memory_bytes",
+                     "shared_bytes", "bytes_in_flight", "round_trips", "registers"});
   PassModel model;
   const auto read = [&](std::string_view key, std::optional<Expression>& into) {
     if (const TomlValue* value = section.find(key))
@@ -16,6 +16,7 @@ PassModel read_pass_model(const ManifestReader& reader, const TomlValue& section
   };
   read("operations", model.operations);
   read("read_bytes", model.read_bytes);
+  read("traffic_bytes", model.traffic_bytes);
   read("written_bytes", model.written_bytes);
   read("memory_bytes", model.memory_bytes);
   read("shared_bytes", model.shared_bytes);

@@ -35,6 +35,7 @@ struct BlockWork {
   std::int64_t blocks = 1, threads = 1, cluster = 1, resident = 1;
   spec::Unit unit = spec::Unit::fma;
   double operations = 0, read = 0, written = 0, shared = 0, in_flight = 1, round_trips = 1;
+  double traffic = 0;               // of all blocks
   double distinct = 0, memory = 0;  // bytes of lines that no other block moves, and of those between L2 and memory
 };
 
@@ -168,7 +169,9 @@ BlockWork work_of(const spec::Op& op, const spec::Pass& pass, bool first, const 
   work.unit = model.unit;
   work.operations =
       value(model.operations, first && !pass.model ? static_cast<double>(value(op.cost_flops)) : 0) / blocks;
-  work.read = value(model.read_bytes, op_bytes) / blocks;
+  const double read = value(model.read_bytes, op_bytes);
+  work.read = read / blocks;
+  work.traffic = value(model.traffic_bytes, read);
   work.written = value(model.written_bytes, 0) / blocks;
   work.distinct = work.memory = value(model.memory_bytes, op_bytes) / blocks;
   work.shared = value(model.shared_bytes, 0) / blocks;
@@ -214,7 +217,7 @@ Estimate estimate(const spec::Op& op, const spec::Implementation& implementation
     if (in_l2) work.memory = 0;
     const Time time = of_pass(work, device, rates, first ? latency_ns : l2_latency_ns);
     result.ns += time.ns + (first ? launch_ns : dependent_launch_ns);
-    result.read_bytes += work.read * static_cast<double>(work.blocks);
+    result.read_bytes += work.traffic;
     first = false;
     if (time.ns <= longest) continue;
     longest = time.ns;

@@ -2,6 +2,7 @@
 
 #include <algorithm>
 #include <cmath>
+#include <limits>
 #include <utility>
 
 namespace kiln {
@@ -17,10 +18,6 @@ namespace {
 
 constexpr double near_tie = 1.01;
 constexpr double much_less = 0.9;
-
-bool reads_less(const Burden& a, const Burden& b) {
-  return a.read_bytes > 0 && a.read_bytes < much_less * b.read_bytes;
-}
 
 double median_of(const Finalist& candidate) {
   std::vector<double> sorted = candidate.samples_ns;
@@ -67,23 +64,20 @@ std::optional<std::size_t> choose(std::span<const Finalist> candidates) {
   });
   if (leader == candidates.end() || leader->samples_ns.empty()) return std::nullopt;
   const auto against_leader = [&](const Finalist& each) { return ratio(each.samples_ns, leader->samples_ns); };
-  const Finalist& baseline = candidates.front();
-  const bool baseline_ties = !baseline.samples_ns.empty() && against_leader(baseline).low_ns <= 1;
-  std::size_t best = baseline_ties ? 0 : static_cast<std::size_t>(leader - candidates.begin());
+  std::vector<std::size_t> tied;
+  double least_bytes = std::numeric_limits<double>::infinity();  // of those of which they are known
   for (std::size_t i = 0; i < candidates.size(); ++i) {
     if (candidates[i].samples_ns.empty()) continue;
     const Cost behind = against_leader(candidates[i]);
-    if (behind.median_ns > near_tie || behind.low_ns > 1) continue;
-    const Burden &burden = candidates[i].burden, &least = candidates[best].burden;
-    const bool stays = baseline_ties && best == 0;
-    if (reads_less(burden, least)) {
-      best = i;
-    } else if (!reads_less(least, burden) && !stays &&
-               std::pair(burden.registers, i) < std::pair(least.registers, best)) {
-      best = i;
-    }
+    if (behind.low_ns > 1 || (i > 0 && behind.median_ns > near_tie)) continue;
+    tied.push_back(i);
+    if (candidates[i].burden.read_bytes > 0) least_bytes = std::min(least_bytes, candidates[i].burden.read_bytes);
   }
-  return best;
+  std::erase_if(tied, [&](std::size_t i) { return least_bytes < much_less * candidates[i].burden.read_bytes; });
+  if (tied.front() == 0) return 0;
+  return *std::min_element(tied.begin(), tied.end(), [&](std::size_t a, std::size_t b) {
+    return std::pair(candidates[a].burden.registers, a) < std::pair(candidates[b].burden.registers, b);
+  });
 }
 
 }  // namespace kiln::tune

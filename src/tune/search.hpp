@@ -35,7 +35,7 @@ Cost ratio(std::span<const double> a, std::span<const double> b);
 
 /// What a candidate asks of the device, by which near-ties are decided.
 struct Burden {
-  double read_bytes = 0;  // by the model, what all blocks read of L2 and memory; 0: not known
+  double read_bytes = 0;  // by its manifest, what all blocks read of L2 and memory; 0: not known
   int registers = 0;      // a thread
 };
 /// What the choice looks at, a candidate each: samples round by round, none of one that failed.
@@ -43,10 +43,10 @@ struct Finalist {
   std::vector<double> samples_ns;
   Burden burden;
 };
-/// The winner's index. The lowest median leads; the baseline (index 0) stays unless it is slower than the leader beyond the noise, that
-/// is unless the interval of their ratio lies above 1. Candidates within 1 % of the leader and not slower beyond the noise tie with it:
-/// of them one that reads less by a tenth wins, for at a bucket's edge blocks run in step and share what L2 sends, which at other
-/// lengths they do not; then the baseline, then the fewest registers, then the lowest index. Nothing when all failed.
+/// The winner's index. The lowest median leads. Candidates within 1 % of it and not slower beyond the noise, that is unless the interval
+/// of their ratio lies above 1, tie with it, and the baseline (index 0) does within the noise however far it is behind. Of them those
+/// are left that read within a ninth of the least: at a bucket's edge blocks run in step and share what L2 sends, which at other
+/// lengths they do not. Then the baseline wins, else the fewest registers, then the lowest index. Nothing when all failed.
 std::optional<std::size_t> choose(std::span<const Finalist> candidates);
 
 /// What a search asks of the bench: to bring these candidates in if they are not yet (compile, load, verify), then `rounds` samples of

@@ -27,20 +27,21 @@ struct Gradients {
                      d_sum = test::Matrix<bf16>::random(rows, columns, columns / 8 * 8 + 8, 4);
   test::Matrix<bf16> dx{rows, columns, columns / 8 * 8 + 8}, dweight{1, columns, columns}, dbias{1, columns, columns};
 
+  [[nodiscard]] double count() const { return static_cast<double>(columns); }
   struct Statistics {
     double mean = 0, scale = 0, g = 0, projected = 0;
   };
   Statistics statistics_of(std::int64_t row) {
     Statistics is;
     double squares = 0;
-    for (std::int64_t i = 0; layer && i < columns; ++i) is.mean += x.value(row, i) / columns;
+    for (std::int64_t i = 0; layer && i < columns; ++i) is.mean += x.value(row, i) / count();
     for (std::int64_t i = 0; i < columns; ++i)
-      squares += (x.value(row, i) - is.mean) * (x.value(row, i) - is.mean) / columns;
+      squares += (x.value(row, i) - is.mean) * (x.value(row, i) - is.mean) / count();
     is.scale = 1 / std::sqrt(squares + epsilon);
     for (std::int64_t i = 0; i < columns; ++i) {
       const double g = dy.value(row, i) * weight.value(0, i);
-      is.g += layer ? g / columns : 0;
-      is.projected += g * (x.value(row, i) - is.mean) * is.scale / columns;
+      is.g += layer ? g / count() : 0;
+      is.projected += g * (x.value(row, i) - is.mean) * is.scale / count();
     }
     return is;
   }

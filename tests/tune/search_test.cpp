@@ -103,6 +103,12 @@ TEST_CASE("a near-tie goes to what reads less, whatever its registers, and the b
   CHECK(choose(std::vector<Finalist>{reading(100, 9), reading(100.1, 8.5, 16)}) == 0U);
   CHECK(choose(std::vector<Finalist>{reading(100, 9), reading(100.1, 0, 16)}) == 0U);  // of which nothing is known
   CHECK(choose(std::vector<Finalist>{reading(120, 5), reading(100, 9), reading(100.1, 5, 64), reading(108, 2)}) == 2U);
+  // Who reads least sets the limit for all, whatever the order and whoever leads.
+  CHECK(choose(std::vector<Finalist>{reading(100, 9), reading(100.1, 8, 64), reading(100.2, 8.5, 16)}) == 2U);
+  CHECK(choose(std::vector<Finalist>{reading(100, 9.5), reading(100.1, 8.5, 16), reading(100.2, 8, 64)}) == 1U);
+  for (const double lead : {-0.02, 0.0, 0.02})
+    CHECK(choose(std::vector<Finalist>{
+              {}, reading(100 + lead, 100, 8), reading(100, 92, 16), reading(100 - lead, 85, 32)}) == 2U);
 }
 
 TEST_CASE("two tunes of one surface under different noise choose the same candidate") {
