@@ -35,7 +35,7 @@ struct BlockWork {
   std::int64_t blocks = 1, threads = 1, cluster = 1, resident = 1;
   spec::Unit unit = spec::Unit::fma;
   double operations = 0, read = 0, written = 0, shared = 0, in_flight = 1, round_trips = 1;
-  double traffic = 0;               // of all blocks
+  double traffic = 0;               // what all blocks read, if the manifest says it
   double distinct = 0, memory = 0;  // bytes of lines that no other block moves, and of those between L2 and memory
 };
 
@@ -169,9 +169,8 @@ BlockWork work_of(const spec::Op& op, const spec::Pass& pass, bool first, const 
   work.unit = model.unit;
   work.operations =
       value(model.operations, first && !pass.model ? static_cast<double>(value(op.cost_flops)) : 0) / blocks;
-  const double read = value(model.read_bytes, op_bytes);
-  work.read = read / blocks;
-  work.traffic = value(model.traffic_bytes, read);
+  work.read = value(model.read_bytes, op_bytes) / blocks;
+  work.traffic = value(model.traffic_bytes ? model.traffic_bytes : model.read_bytes, 0);
   work.written = value(model.written_bytes, 0) / blocks;
   work.distinct = work.memory = value(model.memory_bytes, op_bytes) / blocks;
   work.shared = value(model.shared_bytes, 0) / blocks;
@@ -209,7 +208,7 @@ Estimate estimate(const spec::Op& op, const spec::Implementation& implementation
     return {value.ok ? time.ns + launch_ns : infinite, 1, work.blocks, 1, 0, value.ok ? time.limit : "geometry"};
   }
   double longest = -1;
-  bool first = true;
+  bool first = true, all_say_reads = true;
   for (const spec::Pass& pass : implementation.passes) {
     if (pass.when && value(*pass.when) == 0) continue;
     BlockWork work = work_of(op, pass, first, device, value);
@@ -218,6 +217,7 @@ Estimate estimate(const spec::Op& op, const spec::Implementation& implementation
     const Time time = of_pass(work, device, rates, first ? latency_ns : l2_latency_ns);
     result.ns += time.ns + (first ? launch_ns : dependent_launch_ns);
     result.read_bytes += work.traffic;
+    all_say_reads = all_say_reads && work.traffic > 0;
     first = false;
     if (time.ns <= longest) continue;
     longest = time.ns;
@@ -226,6 +226,7 @@ Estimate estimate(const spec::Op& op, const spec::Implementation& implementation
     result.waves = static_cast<double>(work.blocks) / static_cast<double>(device.sm_count() * work.resident);
     result.limit = time.limit;
   }
+  if (!all_say_reads) result.read_bytes = 0;
   return result;
 }
 

@@ -17,8 +17,8 @@ struct Estimate {
   double waves = 0;
   std::int64_t blocks = 0;
   int blocks_per_multiprocessor = 0;  // resident at once, by shared memory, threads and registers
-  double read_bytes = 0;              // of all passes, what their blocks read of L2 and memory
-  std::string_view limit;             // "computation", "shared memory", "L2", "memory" or "latency"
+  double read_bytes = 0;   // of all passes, what their blocks read of L2 and memory; 0 where one does not say
+  std::string_view limit;  // "computation", "shared memory", "L2", "memory" or "latency"
 };
 
 /// A pass runs in waves of the blocks that are resident at once. A wave takes as long as its scarcest rate, or as one block takes

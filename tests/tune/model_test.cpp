@@ -85,6 +85,16 @@ TEST_CASE("without a model the op's cost and the geometry make the estimate") {
   CHECK(smallest.ns < 10000);
 }
 
+TEST_CASE("what all blocks read is what the manifest says, and nothing where it does not") {
+  CHECK(at(copy_op("", ""), 128, 64).read_bytes == 0);
+  CHECK(at(copy_op("", "[pass.model]\noperations = \"rows\"\n"), 128, 64).read_bytes == 0);
+  CHECK(at(copy_op("", "[pass.model]\nread_bytes = \"rows * 1000\"\n"), 128, 64).read_bytes == 128000);
+  const spec::Op in_rounds =
+      copy_op("", "[pass.model]\nread_bytes = \"rows * 1000\"\ntraffic_bytes = \"rows * 600\"\n");
+  CHECK(at(in_rounds, 128, 64).read_bytes == 76800);
+  CHECK(at(in_rounds, 128, 64).ns == at(copy_op("", "[pass.model]\nread_bytes = \"rows * 1000\"\n"), 128, 64).ns);
+}
+
 TEST_CASE("the residency of blocks is bounded by shared memory, threads and registers") {
   const spec::Op op = copy_op("shared = \"shared\"", "[pass.model]\nregisters = \"threads > 256 ? 64 : 40\"\n");
   CHECK(at(op, 4096, 4096, h200(), {256, 0}).blocks_per_multiprocessor == 6);      // 65536 / (40 * 256)
