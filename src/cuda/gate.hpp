@@ -18,6 +18,18 @@ class Gate {
   /// before that, and nothing that waits for the stream.
   void close(CUstream stream);
   void open() noexcept;
+  /// What `work` enqueues on the stream begins when all of it is enqueued.
+  template <class Work>
+  void hold(CUstream stream, const Work& work) {
+    close(stream);
+    try {
+      work();
+    } catch (...) {
+      open();
+      throw;
+    }
+    open();
+  }
 
  private:
   volatile std::uint32_t* word_ = nullptr;

@@ -51,19 +51,6 @@ void Stopwatch::flush(CUstream stream) {
               "flushing L2");
 }
 
-/// The stream waits until the work is all enqueued.
-template <class Work>
-void Stopwatch::behind_gate(CUstream stream, const Work& work) {
-  gate_.close(stream);
-  try {
-    work();
-  } catch (...) {
-    gate_.open();
-    throw;
-  }
-  gate_.open();
-}
-
 void Stopwatch::enqueue(const Launch& launch, CUstream stream, std::size_t slot) {
   flush(stream);
   begins_[slot].record(stream);
@@ -77,7 +64,7 @@ std::vector<std::vector<double>> Stopwatch::sample(std::span<const Launch> launc
   const std::size_t total = launches.size() * static_cast<std::size_t>(rounds);
   for (std::size_t begin = 0; begin < total; begin += slots) {
     const std::size_t end = std::min(begin + slots, total);
-    behind_gate(stream, [&] {
+    gate_.hold(stream, [&] {
       for (std::size_t i = begin; i < end; ++i) enqueue(launches[whose_turn(i, launches.size())], stream, i - begin);
     });
     ends_[end - 1 - begin].synchronize();
@@ -88,7 +75,7 @@ std::vector<std::vector<double>> Stopwatch::sample(std::span<const Launch> launc
 }
 
 double Stopwatch::time_chain(const Launch& launch, std::int64_t links, CUstream stream) {
-  behind_gate(stream, [&] {
+  gate_.hold(stream, [&] {
     begins_.front().record(stream);
     for (std::int64_t i = 0; i < links; ++i) launch(stream);
     ends_.front().record(stream);

@@ -43,8 +43,6 @@ class Stopwatch {
  private:
   void enqueue(const Launch& launch, CUstream stream, std::size_t slot);
   double time_chain(const Launch& launch, std::int64_t links, CUstream stream);
-  template <class Work>
-  void behind_gate(CUstream stream, const Work& work);
   void flush(CUstream stream);
 
   std::unique_ptr<jit::Module> evict_;

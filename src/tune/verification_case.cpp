@@ -8,6 +8,7 @@
 #include <cstddef>
 #include <map>
 
+#include "cuda/gate.hpp"
 #include "kiln/error.hpp"
 #include "tune/internal_kernels.hpp"
 #include "tune/tensor_extent.hpp"
@@ -20,7 +21,7 @@ constexpr unsigned char poison_byte = 0xff;  // a NaN in every floating type
 constexpr unsigned fill_threads = 256;
 constexpr unsigned late_threads = 64;  // a block a multiprocessor: a launch beside one for each tensor finds room
 constexpr long long late_cycles =
-    150'000;  // some 80 us: by then all that is to follow is enqueued, and has begun if it can
+    150'000;  // some 80 us: by then what follows has begun if it can
 
 /// templates/internal/compare.cuh, compare_result.
 struct CompareResult {
@@ -89,6 +90,7 @@ struct VerificationCase::State {
   std::optional<jit::Module> copy_late;  // of an op whose lengths may be on the device
   std::unique_ptr<jit::Executable> reference;
   cuda::Buffer result{static_cast<std::int64_t>(sizeof(CompareResult))};
+  cuda::Gate gate;  // so that a launch meets what it may overtake, however slow the host is
 
   State(const spec::Op& described, const spec::DeviceFacts& facts)
       : op(described), device(facts), tensors(described.tensors.size()) {}
@@ -446,8 +448,10 @@ Check VerificationCase::verify_overlapped(const jit::Executable& executable, Tri
     poison(stream);
     state_->poison_inputs(stream);
     synchronize(stream);  // so that refilling follows nothing that it might overtake
-    state_->refill_inputs(stream);
-    for (int i = 0; i < times; ++i) launch(executable, workspace, stream);
+    state_->gate.hold(stream, [&] {
+      state_->refill_inputs(stream);
+      for (int i = 0; i < times; ++i) launch(executable, workspace, stream);
+    });
     result = check(stream);
     if (result.right) continue;
     result.reason =

@@ -25,7 +25,7 @@ TEST_CASE("an early launch that does not wait for its inputs or its length is fo
         const bool waits = config[0] != 0, peeks = config[1] != 0, early = config[2] != 0;
         const jit::Executable executable = fixture.load(op, doubled, bound, config);
         const tune::Check check = verified.verify(executable, fixture.stream.handle());
-        const bool hasty = early && (!waits || (peeks && on_device));
+        const bool hasty = early && (on_device ? peeks : !waits);
         CHECK_MESSAGE(check.right != hasty, std::string(count), on_device ? " on the device " : " ",
                       spec::to_string(doubled, config), ": ", check.reason);
         if (hasty) CHECK(check.reason.starts_with("launched early behind what writes its inputs"));
