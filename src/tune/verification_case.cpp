@@ -19,9 +19,8 @@ namespace {
 constexpr std::int64_t guard_bytes = 256;    // after each output: a write past the end shows
 constexpr unsigned char poison_byte = 0xff;  // a NaN in every floating type
 constexpr unsigned fill_threads = 256;
-constexpr unsigned late_threads = 64;  // a block a multiprocessor: a launch beside one for each tensor finds room
-constexpr long long late_cycles =
-    150'000;  // some 80 us: by then what follows has begun if it can
+constexpr unsigned late_threads = 64;       // a block a multiprocessor: a launch beside one for each tensor finds room
+constexpr long long late_cycles = 150'000;  // some 80 us: by then what follows has begun if it can
 
 /// templates/internal/compare.cuh, compare_result.
 struct CompareResult {

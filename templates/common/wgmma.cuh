@@ -108,34 +108,51 @@ struct wgmma_modifiers<false, a, b> {
 #define KILN_TEXT_32 KILN_TEXT_16 ", %8, %9, %10, %11, %12, %13, %14, %15"
 #define KILN_TEXT_48 KILN_TEXT_32 ", %16, %17, %18, %19, %20, %21, %22, %23"
 #define KILN_TEXT_64 KILN_TEXT_48 ", %24, %25, %26, %27, %28, %29, %30, %31"
+#define KILN_TEXT_72 KILN_TEXT_64 ", %32, %33, %34, %35"
 #define KILN_TEXT_80 KILN_TEXT_64 ", %32, %33, %34, %35, %36, %37, %38, %39"
+#define KILN_TEXT_88 KILN_TEXT_80 ", %40, %41, %42, %43"
 #define KILN_TEXT_96 KILN_TEXT_80 ", %40, %41, %42, %43, %44, %45, %46, %47"
+#define KILN_TEXT_104 KILN_TEXT_96 ", %48, %49, %50, %51"
 #define KILN_TEXT_112 KILN_TEXT_96 ", %48, %49, %50, %51, %52, %53, %54, %55"
+#define KILN_TEXT_120 KILN_TEXT_112 ", %56, %57, %58, %59"
 #define KILN_TEXT_128 KILN_TEXT_112 ", %56, %57, %58, %59, %60, %61, %62, %63"
+#define KILN_TEXT_136 KILN_TEXT_128 ", %64, %65, %66, %67"
 #define KILN_TEXT_144 KILN_TEXT_128 ", %64, %65, %66, %67, %68, %69, %70, %71"
+#define KILN_TEXT_152 KILN_TEXT_144 ", %72, %73, %74, %75"
 #define KILN_TEXT_160 KILN_TEXT_144 ", %72, %73, %74, %75, %76, %77, %78, %79"
+#define KILN_TEXT_168 KILN_TEXT_160 ", %80, %81, %82, %83"
 #define KILN_TEXT_176 KILN_TEXT_160 ", %80, %81, %82, %83, %84, %85, %86, %87"
+#define KILN_TEXT_184 KILN_TEXT_176 ", %88, %89, %90, %91"
 #define KILN_TEXT_192 KILN_TEXT_176 ", %88, %89, %90, %91, %92, %93, %94, %95"
+#define KILN_TEXT_200 KILN_TEXT_192 ", %96, %97, %98, %99"
 #define KILN_TEXT_208 KILN_TEXT_192 ", %96, %97, %98, %99, %100, %101, %102, %103"
 #define KILN_TEXT_224 KILN_TEXT_208 ", %104, %105, %106, %107, %108, %109, %110, %111"
 #define KILN_TEXT_240 KILN_TEXT_224 ", %112, %113, %114, %115, %116, %117, %118, %119"
 #define KILN_TEXT_256 KILN_TEXT_240 ", %120, %121, %122, %123, %124, %125, %126, %127"
-#define KILN_OPERANDS_8 "+f"(d[0]), "+f"(d[1]), "+f"(d[2]), "+f"(d[3])
-#define KILN_EIGHT(i)                                                                                         \
-  "+f"(d[i]), "+f"(d[i + 1]), "+f"(d[i + 2]), "+f"(d[i + 3]), "+f"(d[i + 4]), "+f"(d[i + 5]), "+f"(d[i + 6]), \
-      "+f"(d[i + 7])
+#define KILN_FOUR(i) "+f"(d[i]), "+f"(d[i + 1]), "+f"(d[i + 2]), "+f"(d[i + 3])
+#define KILN_EIGHT(i) KILN_FOUR(i), KILN_FOUR(i + 4)
+#define KILN_OPERANDS_8 KILN_FOUR(0)
 #define KILN_OPERANDS_16 KILN_EIGHT(0)
 #define KILN_OPERANDS_32 KILN_OPERANDS_16, KILN_EIGHT(8)
 #define KILN_OPERANDS_48 KILN_OPERANDS_32, KILN_EIGHT(16)
 #define KILN_OPERANDS_64 KILN_OPERANDS_48, KILN_EIGHT(24)
+#define KILN_OPERANDS_72 KILN_OPERANDS_64, KILN_FOUR(32)
 #define KILN_OPERANDS_80 KILN_OPERANDS_64, KILN_EIGHT(32)
+#define KILN_OPERANDS_88 KILN_OPERANDS_80, KILN_FOUR(40)
 #define KILN_OPERANDS_96 KILN_OPERANDS_80, KILN_EIGHT(40)
+#define KILN_OPERANDS_104 KILN_OPERANDS_96, KILN_FOUR(48)
 #define KILN_OPERANDS_112 KILN_OPERANDS_96, KILN_EIGHT(48)
+#define KILN_OPERANDS_120 KILN_OPERANDS_112, KILN_FOUR(56)
 #define KILN_OPERANDS_128 KILN_OPERANDS_112, KILN_EIGHT(56)
+#define KILN_OPERANDS_136 KILN_OPERANDS_128, KILN_FOUR(64)
 #define KILN_OPERANDS_144 KILN_OPERANDS_128, KILN_EIGHT(64)
+#define KILN_OPERANDS_152 KILN_OPERANDS_144, KILN_FOUR(72)
 #define KILN_OPERANDS_160 KILN_OPERANDS_144, KILN_EIGHT(72)
+#define KILN_OPERANDS_168 KILN_OPERANDS_160, KILN_FOUR(80)
 #define KILN_OPERANDS_176 KILN_OPERANDS_160, KILN_EIGHT(80)
+#define KILN_OPERANDS_184 KILN_OPERANDS_176, KILN_FOUR(88)
 #define KILN_OPERANDS_192 KILN_OPERANDS_176, KILN_EIGHT(88)
+#define KILN_OPERANDS_200 KILN_OPERANDS_192, KILN_FOUR(96)
 #define KILN_OPERANDS_208 KILN_OPERANDS_192, KILN_EIGHT(96)
 #define KILN_OPERANDS_224 KILN_OPERANDS_208, KILN_EIGHT(104)
 #define KILN_OPERANDS_240 KILN_OPERANDS_224, KILN_EIGHT(112)
@@ -151,25 +168,34 @@ struct wgmma_modifiers<false, a, b> {
       : "l"(a_descriptor), "l"(b_descriptor), "r"(static_cast<int>(accumulates)),                                      \
         "C"(detail::wgmma_types<A, B>::text), "C"(detail::wgmma_modifiers<sizeof(A) == 2, a_major, b_major>::text))
 
-/// wgmma.mma_async: d = a * b, or d += a * b if `accumulates`, for n of 8 and the multiples of 16 up to 256. A and B
-/// are both bf16, both f16, or any of e4m3 and e5m2.
+/// wgmma.mma_async: d = a * b, or d += a * b if `accumulates`. n: 8, 16, 32, 48, the multiples of 8 from 64 to 208, and
+/// those of 16 from there to 256. A and B are both bf16, both f16, or any of e4m3 and e5m2.
 template <typename A, typename B, int n, major a_major = major::k, major b_major = major::k>
 __device__ __forceinline__ void wgmma(float (&d)[n / 2], unsigned long long a_descriptor,
                                       unsigned long long b_descriptor, bool accumulates) {
-  static_assert(n == 8 || (n % 16 == 0 && n >= 16 && n <= 256));
+  static_assert(n == 8 || (n % 16 == 0 && n >= 16 && n <= 256) || (n % 8 == 0 && n > 64 && n < 208));
   if constexpr (n == 8) KILN_WGMMA(8, 4, 5, 6, 7, 8);
   if constexpr (n == 16) KILN_WGMMA(16, 8, 9, 10, 11, 12);
   if constexpr (n == 32) KILN_WGMMA(32, 16, 17, 18, 19, 20);
   if constexpr (n == 48) KILN_WGMMA(48, 24, 25, 26, 27, 28);
   if constexpr (n == 64) KILN_WGMMA(64, 32, 33, 34, 35, 36);
+  if constexpr (n == 72) KILN_WGMMA(72, 36, 37, 38, 39, 40);
   if constexpr (n == 80) KILN_WGMMA(80, 40, 41, 42, 43, 44);
+  if constexpr (n == 88) KILN_WGMMA(88, 44, 45, 46, 47, 48);
   if constexpr (n == 96) KILN_WGMMA(96, 48, 49, 50, 51, 52);
+  if constexpr (n == 104) KILN_WGMMA(104, 52, 53, 54, 55, 56);
   if constexpr (n == 112) KILN_WGMMA(112, 56, 57, 58, 59, 60);
+  if constexpr (n == 120) KILN_WGMMA(120, 60, 61, 62, 63, 64);
   if constexpr (n == 128) KILN_WGMMA(128, 64, 65, 66, 67, 68);
+  if constexpr (n == 136) KILN_WGMMA(136, 68, 69, 70, 71, 72);
   if constexpr (n == 144) KILN_WGMMA(144, 72, 73, 74, 75, 76);
+  if constexpr (n == 152) KILN_WGMMA(152, 76, 77, 78, 79, 80);
   if constexpr (n == 160) KILN_WGMMA(160, 80, 81, 82, 83, 84);
+  if constexpr (n == 168) KILN_WGMMA(168, 84, 85, 86, 87, 88);
   if constexpr (n == 176) KILN_WGMMA(176, 88, 89, 90, 91, 92);
+  if constexpr (n == 184) KILN_WGMMA(184, 92, 93, 94, 95, 96);
   if constexpr (n == 192) KILN_WGMMA(192, 96, 97, 98, 99, 100);
+  if constexpr (n == 200) KILN_WGMMA(200, 100, 101, 102, 103, 104);
   if constexpr (n == 208) KILN_WGMMA(208, 104, 105, 106, 107, 108);
   if constexpr (n == 224) KILN_WGMMA(224, 112, 113, 114, 115, 116);
   if constexpr (n == 240) KILN_WGMMA(240, 120, 121, 122, 123, 124);

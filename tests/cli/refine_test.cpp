@@ -53,9 +53,11 @@ std::int64_t fastest_at(std::int64_t size) {
   return std::min_element(all.begin(), all.end()) - all.begin();
 }
 
+bool always(std::int64_t, const Serving&) { return true; }
+
 /// Splits at the cuts of (512, 1024], own being the first config; `at_cut` is called before each tune.
-template <class AtCut>
-Splitting split_by_times(double threshold, std::vector<Contender>& uppers, const AtCut& at_cut) {
+template <class AtCut, class Worth>
+Splitting split_by_times(double threshold, std::vector<Contender>& uppers, const AtCut& at_cut, const Worth& worth) {
   const auto tune = [&](std::int64_t size) {
     at_cut(size);
     return Serving{config(fastest_at(size)), {}};
@@ -67,7 +69,11 @@ Splitting split_by_times(double threshold, std::vector<Contender>& uppers, const
     };
     return duel_of(tuned.config, ns(tuned), upper.config, ns(upper));
   };
-  return split(cuts_of(513, 1024, 1, 3), {config(0), {}}, threshold, tune, duel);
+  return split(cuts_of(513, 1024, 1, 3), {config(0), {}}, threshold, worth, tune, duel);
+}
+template <class AtCut>
+Splitting split_by_times(double threshold, std::vector<Contender>& uppers, const AtCut& at_cut) {
+  return split_by_times(threshold, uppers, at_cut, always);
 }
 
 Sizes kept(const Splitting& splitting) {
@@ -128,6 +134,23 @@ TEST_CASE(
   CHECK(splitting.tried[2].duel.gain() == doctest::Approx(75.0 / 60 - 1));
   CHECK(uppers == std::vector<Contender>{config(0), config(1), config(1)});
   CHECK(splitting.ended_by == nullptr);
+}
+
+TEST_CASE("a cut that is not worth it is not tried, and what serves above it is asked about further down") {
+  std::vector<Contender> uppers;
+  Sizes tuned;
+  std::vector<Serving> asked;
+  const auto worth = [&](std::int64_t size, const Serving& serving) {
+    asked.push_back(serving);
+    return size != 768;
+  };
+  const Splitting splitting = split_by_times(
+      0.03, uppers, [&](std::int64_t size) { tuned.push_back(size); }, worth);
+  CHECK(tuned == Sizes{896, 640});
+  CHECK(kept(splitting) == Sizes{896, 640});
+  REQUIRE(asked.size() == 3);
+  CHECK(asked[0].config == config(0));
+  CHECK(asked[2].config == config(1));
 }
 
 TEST_CASE("a part with the config of the part above is joined to it without a comparison") {
@@ -256,7 +279,7 @@ TEST_CASE("below a part whose runner-up was not needed the one above it stands b
       won.needs_runner_up = needs_runner_up;
       return won;
     };
-    split(Sizes{3, 2, 1}, {config(7), {}}, 0.03, tune, duel);
+    split(Sizes{3, 2, 1}, {config(7), {}}, 0.03, always, tune, duel);
     return uppers.back();
   };
   CHECK(split_with(true) == Serving{library_config(2), config(2)});

@@ -82,7 +82,7 @@ TEST_CASE("gemm_wgmma gives few rows to the side of wgmma that may be short") {
             {.m = 150, .n = 150, .k = 130, .seed = 4}) == 0);
 }
 
-TEST_CASE("gemm_wgmma's rows on the other side of wgmma may be any multiple of 16, and its columns too") {
+TEST_CASE("gemm_wgmma's rows on the other side of wgmma may be multiples of 8, and its columns of 16") {
   for (const std::uint32_t seed : {0u, 1u}) {
     CAPTURE(seed);
     CHECK(error_in<Layout::nt, Shape{.tile_m = 144, .tile_n = 128, .stages = 3, .swap = true}>(
@@ -106,6 +106,26 @@ TEST_CASE("gemm_wgmma's rows on the other side of wgmma may be any multiple of 1
   CHECK(error_of<bf16, bf16, Relu<float>, Layout::nt,
                  Shape{.tile_m = 80, .tile_n = 64, .stages = 2, .swap = true, .store = 4}>(
             {.m = 75, .n = 68, .k = 130, .seed = 6}) == 0);
+}
+
+TEST_CASE("gemm_wgmma stores rows of odd multiples of 8 by pieces of 8, some at once") {
+  for (const std::uint32_t seed : {0u, 1u}) {
+    CAPTURE(seed);
+    CHECK(error_in<Layout::nt, Shape{.tile_m = 88, .tile_n = 192, .stages = 2, .cluster_m = 2, .swap = true}>(
+              {.m = 171, .n = 200, .k = 130, .seed = seed}) == 0);
+    CHECK(error_in<Layout::nt, Shape{.tile_m = 136, .tile_n = 128, .stages = 2, .swap = true}, f16>(
+              {.m = 129, .n = 150, .k = 70, .seed = seed}) == 0);
+  }
+  CHECK(error_in<Layout::nt, Shape{.tile_m = 152, .tile_n = 256, .stages = 2, .swap = true}>(
+            {.m = 160, .n = 264, .k = 70, .seed = 2}) == 0);
+  CHECK(error_in<Layout::nt, Shape{.tile_m = 104, .tile_n = 64, .stages = 3, .cluster_k = 2, .swap = true}>(
+            {.m = 101, .n = 72, .k = 328, .seed = 3}) == 0);
+  CHECK(error_of<kiln::e4m3, kiln::e4m3, Relu<bf16, Scaling::row>, Layout::nt,
+                 Shape{.tile_m = 88, .tile_n = 128, .stages = 2, .swap = true}>(
+            {.m = 87, .n = 200, .k = 272, .seed = 4}) == 0);
+  CHECK(error_of<bf16, bf16, Relu<float>, Layout::nt,
+                 Shape{.tile_m = 88, .tile_n = 64, .stages = 2, .swap = true, .store = 4}>(
+            {.m = 85, .n = 68, .k = 130, .seed = 5}) == 0);
 }
 
 TEST_CASE("gemm_wgmma shares k among the blocks of a cluster") {

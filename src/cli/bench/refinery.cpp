@@ -10,6 +10,8 @@
 #include "engine/lease.hpp"
 #include "kiln/error.hpp"
 #include "store/splits.hpp"
+#include "tune/guess.hpp"
+#include "tune/model.hpp"
 
 namespace kiln::cli::bench {
 namespace {
@@ -27,6 +29,8 @@ store::Candidate candidate_of(const Contender& contender, const Timed& timed) {
   row.samples = timed.cost.samples;
   return row;
 }
+
+constexpr int finer = 4;  // parts for one that is asked for, where the model says that it pays
 
 bool is_of_one_part(ErrorKind kind) {
   return is_of_one_bucket(kind) || kind == ErrorKind::wrong_result || kind == ErrorKind::interrupted;
@@ -58,7 +62,7 @@ RefinedBucket Refinery::run(const std::function<void(const std::string&)>& say) 
   const std::int64_t untried = store::untried_up_to(lookup.key, beside).value_or(0);
   if (!lookup.refinements.empty() && untried == 0) return found(lookup.refinements);
   own_ = upper_ = serving_of(lookup);
-  auto cuts = cuts_of(low_, bucket.axes[axis_index_], axis_.multiple_of, choice_.most_parts);
+  auto cuts = cuts_of(low_, bucket.axes[axis_index_], axis_.multiple_of, finer * (choice_.most_parts + 1) - 1);
   std::erase_if(cuts, [&](std::int64_t cut) { return cut < choice_.lowest; });
   if (untried > 0) {
     std::erase_if(cuts, [&](std::int64_t cut) { return cut > untried; });
@@ -104,6 +108,11 @@ void Refinery::resume(const engine::Lookup& lookup, std::span<const store::Recor
 }
 
 Splitting Refinery::try_cuts(std::span<const std::int64_t> cuts, const std::function<void(const std::string&)>& say) {
+  const auto asked_for = cuts_of(low_, result_.of.bucket.axes[axis_index_], axis_.multiple_of, choice_.most_parts);
+  const auto worth = [&](std::int64_t edge, const Serving& upper) {
+    return std::ranges::find(asked_for, edge) != asked_for.end() ||
+           expected_gain(edge, upper.config) > choice_.threshold;
+  };
   const auto tune = [&](std::int64_t edge) {
     say(fmt::format("tuning {}={}", axis_.name, edge));
     const ScratchTune& tuned = tunes_.at(with_size(edge));
@@ -114,7 +123,7 @@ Splitting Refinery::try_cuts(std::span<const std::int64_t> cuts, const std::func
     say(fmt::format("comparing at {}={}", axis_.name, edge));
     return duel_at(edge, tuned, upper);
   };
-  return split(cuts, upper_, choice_.threshold, tune, duel);
+  return split(cuts, upper_, choice_.threshold, worth, tune, duel);
 }
 
 /// Below the last edge the config of the part above it serves: where cuts were left untried, the bucket's own must come back.
@@ -175,6 +184,23 @@ bool Refinery::is_legal(const Contender& contender, const Problem& problem) cons
   return contender.implementation != nullptr &&
          !spec::why_not_eligible(op_, *contender.implementation, problem, facts_) &&
          !spec::broken_constraint(op_, *contender.implementation, problem, facts_, contender.config);
+}
+
+/// 0.06: the model expects it to take 6 % longer at this size than the fastest. 0 of what has no model.
+double Refinery::expected_gain(std::int64_t size, const Contender& serving) const {
+  const Problem problem = with_size(size);
+  if (!is_legal(serving, problem) || !tune::has_model(*serving.implementation)) return 0;
+  const auto estimate = [&](const spec::Implementation& implementation, std::span<const std::int64_t> config) {
+    return tune::estimate(op_, implementation, problem, facts_, config, state_.options.regime).ns;
+  };
+  const double served = estimate(*serving.implementation, serving.config);
+  double best = served;
+  for (const spec::Implementation& each : op_.implementations) {
+    if (!tune::has_model(each) || spec::why_not_eligible(op_, each, problem, facts_)) continue;
+    for (const spec::Config& config : spec::searched_space(op_, each, problem, facts_))
+      best = std::min(best, estimate(each, config));
+  }
+  return served / best - 1;
 }
 
 Serving Refinery::serving_of(const engine::Lookup& part) const {

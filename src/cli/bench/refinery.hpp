@@ -36,7 +36,7 @@ struct RefinedBucket {
 /// As kiln tune --refine has it unless told otherwise.
 struct RefineChoice {
   double threshold = 0.03;  // how much faster a part's config must be than that of the part above
-  int most_parts = 3;       // that are split off a bucket, at least 1
+  int most_parts = 3;       // that are split off a bucket whatever the model expects, at least 1
   std::int64_t lowest = 0;  // size that is of interest: no part that ends below it is sought
 };
 
@@ -44,7 +44,8 @@ struct RefineChoice {
 class Refinery {
  public:
   Refinery(engine::State& state, const OpBucket& bucket, const RefineChoice& choice);
-  /// Tries to split the bucket at each of cuts_of(). What was found is in the overlay, as far as it came: where a part fails or is
+  /// Tries to split the bucket at each of cuts_of(), and at those of four times as many parts where the model expects the config of the
+  /// part above to be slower than another by more than the threshold. What was found is in the overlay, as far as it came: where a part fails or is
   /// interrupted, those above it are kept, and the next run goes on there. Throws as tune::tune_bucket does where nothing was tried.
   RefinedBucket run(const std::function<void(const std::string&)>& say);
 
@@ -58,6 +59,7 @@ class Refinery {
   [[nodiscard]] std::string why_whole(const Splitting& splitting) const;
   [[nodiscard]] Problem with_size(std::int64_t size) const;
   [[nodiscard]] bool is_legal(const Contender& contender, const Problem& problem) const;
+  [[nodiscard]] double expected_gain(std::int64_t size, const Contender& serving) const;
   [[nodiscard]] Serving serving_of(const engine::Lookup& part) const;
   [[nodiscard]] Contender default_at(const Problem& problem) const;
   [[nodiscard]] Duel duel_at(std::int64_t size, const Serving& tuned, const Serving& upper) const;

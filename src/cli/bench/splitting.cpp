@@ -79,11 +79,13 @@ void find_rival(Duel& duel, const Serving& tuned, const Serving& upper, const Co
 }
 
 Splitting split(std::span<const std::int64_t> edges, const Serving& own, double threshold,
+                const std::function<bool(std::int64_t, const Serving&)>& worth,
                 const std::function<Serving(std::int64_t)>& tune,
                 const std::function<Duel(std::int64_t, const Serving&, const Serving&)>& duel) {
   Splitting result;
   Serving upper = own;
   for (const std::int64_t edge : edges) {
+    if (!worth(edge, upper)) continue;
     Tried tried;
     tried.edge = edge;
     try {

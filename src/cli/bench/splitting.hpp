@@ -54,8 +54,10 @@ struct Splitting {
 
 /// A config is good from the size that it was tuned for down to the next: costs are stairs that rise at multiples of a tile. So at each
 /// edge one is tuned. It is kept if it beats what serves the part above, `own` at first, by more than `threshold` and beyond
-/// noise; else that serves this part too. `duel` is asked with the edge, what was tuned and what serves the part above.
+/// noise; else that serves this part too. `duel` is asked with the edge, what was tuned and what serves the part above. Edges that are not
+/// `worth` it, of which it is asked with what would serve there, are left out.
 Splitting split(std::span<const std::int64_t> edges, const Serving& own, double threshold,
+                const std::function<bool(std::int64_t, const Serving&)>& worth,
                 const std::function<Serving(std::int64_t)>& tune,
                 const std::function<Duel(std::int64_t, const Serving&, const Serving&)>& duel);
 

@@ -24,8 +24,10 @@ struct Piece {
   static constexpr int fragments = along_b / 8;  // of 64 x 8, 4 sums of a thread each
 
   /// Pieces that are filled and stored at once, so that the warpgroup meets once for all.
-  static constexpr int most_at_once = least_of(Tiles::consumers == 3 ? 32 : 64, Tiles::B::extent);  // of b
+  static constexpr int most_at_once =
+      least_of(Tiles::consumers == 3 || Tiles::B::extent % 16 != 0 ? 32 : 64, Tiles::B::extent);  // of b
   static constexpr int at_once = along_b > most_at_once ? 1 : most_at_once / along_b;
+  static_assert(at_once <= warpgroup / 32);  // a warp copies one
   /// Of a warpgroup: a piece in f32, or twice as many as are stored at once in 16 bits.
   static constexpr int staging_bytes = at_once * rows * columns * 4;
 };
@@ -79,18 +81,28 @@ struct RoundedPiece {
     return row * pitch + (chunk ^ permutation) * 16;
   }
 
-  /// Of two columns of the piece, that each lane loads for all.
-  using Terms = decltype(Epilogue().template terms<2>(0));
+  /// What a lane loads for the sums of a piece: of two columns for all lanes or, where sums of a thread are of two columns
+  /// alone, of these.
+  using OfOne = decltype(Epilogue().template terms<1>(0));
+  struct OfTwo {
+    OfOne left, right;
+  };
+  using Terms = typename detail::choose<P::swap, OfTwo, decltype(Epilogue().template terms<2>(0))>::type;
   static __device__ __forceinline__ Terms terms(int column, const Epilogue& epilogue) {
-    if constexpr (P::swap) return {};
-    return epilogue.template terms<2>(column + threadIdx.x % 32 * 2 % P::columns);
+    const int lane = threadIdx.x % 32;
+    if constexpr (P::swap) {
+      const int left = column + warpgroup_thread() / 32 * 16 + lane / 4;
+      return {epilogue.template terms<1>(left), epilogue.template terms<1>(left + 8)};
+    } else {
+      return epilogue.template terms<2>(column + lane * 2 % P::columns);
+    }
   }
 
   /// Finishes and rounds what this thread holds of the piece at (row, column) of y.
   static __device__ __forceinline__ void put(unsigned piece, const float* sums, int row, int column, const Terms& terms,
                                              const Epilogue& epilogue) {
     if constexpr (P::swap) {
-      put_transposed(piece, sums, row, column, epilogue);
+      put_transposed(piece, sums, row, column, terms, epilogue);
     } else {
       put_straight(piece, sums, row, column, terms, epilogue);
     }
@@ -102,15 +114,13 @@ struct RoundedPiece {
 #pragma unroll 1
     for (int i = warpgroup_thread(); i < P::rows * chunks && row + i / chunks < epilogue.rows; i += warpgroup) {
       const int at = column + i % chunks * 8;
-      const auto values = load<8>(reinterpret_cast<const Out*>(piece + offset(i / chunks, i % chunks)));
+      const Out* const from = reinterpret_cast<const Out*>(piece + offset(i / chunks, i % chunks));
       Out* const to = epilogue.y + (row + i / chunks) * epilogue.y_stride + at;
       if (at + 8 <= epilogue.columns) {
-        store(to, values);
+        store(to, load<8>(from));
       } else {
-#pragma unroll
-        for (int j = 0; j < 8; ++j) {
-          if (at + j < epilogue.columns) to[j] = values.at[j];
-        }
+#pragma unroll 1
+        for (int j = 0; at + j < epilogue.columns; ++j) to[j] = from[j];
       }
     }
   }
@@ -119,7 +129,7 @@ struct RoundedPiece {
   /// Fragments of which what is added to them is loaded before the first of it is used: as many as registers allow.
   static constexpr int batch = Epilogue::addends_count < 2 ? P::fragments
                                : many_sums<Tiles>          ? 2
-                               : Terms::scaled             ? 4
+                               : OfOne::scaled             ? 4
                                                            : P::fragments;
   struct Added {
     typename Epilogue::template addends<2> at[batch][2];
@@ -173,21 +183,20 @@ struct RoundedPiece {
 #pragma unroll
     for (int i = 0; i < 2; ++i) {
       terms.shift[i] = __shfl_sync(full_warp, of_lane.shift[i], lane);
-      if constexpr (Terms::scaled) terms.factor[i] = __shfl_sync(full_warp, of_lane.factor[i], lane);
+      if constexpr (OfOne::scaled) terms.factor[i] = __shfl_sync(full_warp, of_lane.factor[i], lane);
     }
     return terms;
   }
 
   /// The thread's sums are of two columns of y, which is what the 64 rows of the product are, and of neighbouring rows.
   static __device__ __forceinline__ void put_transposed(unsigned piece, const float* sums, int row, int column,
-                                                        const Epilogue& epilogue) {
+                                                        const Terms& terms, const Epilogue& epilogue) {
     const int lane = threadIdx.x % 32, warp = warpgroup_thread() / 32;
     const int left = column + warp * 16 + lane / 4, right = left + 8;
-    const auto left_terms = epilogue.template terms<1>(left), right_terms = epilogue.template terms<1>(right);
-    const auto finish_pair = [&](int at, int column, const decltype(left_terms)& terms, float first, float second) {
+    const auto finish_pair = [&](int at, int column, const OfOne& of, float first, float second) {
       const int last = epilogue.rows - 1;
-      return pair(epilogue.template finish<1>(min(at, last), column, terms, {first}).at[0],
-                  epilogue.template finish<1>(min(at + 1, last), column, terms, {second}).at[0]);
+      return pair(epilogue.template finish<1>(min(at, last), column, of, {first}).at[0],
+                  epilogue.template finish<1>(min(at + 1, last), column, of, {second}).at[0]);
     };
     const int stored_row = lane % 8 + lane / 16 * 8, chunk = warp * 2 + lane / 8 % 2;
 #pragma unroll
@@ -197,8 +206,8 @@ struct RoundedPiece {
       for (int half = 0; half < 2 && i + half < P::fragments; ++half) {
         const float* const four = sums + (i + half) * 4;
         const int at = row + (i + half) * 8 + lane % 4 * 2;
-        matrices[half * 2] = finish_pair(at, left, left_terms, four[0], four[1]);
-        matrices[half * 2 + 1] = finish_pair(at, right, right_terms, four[2], four[3]);
+        matrices[half * 2] = finish_pair(at, left, terms.left, four[0], four[1]);
+        matrices[half * 2 + 1] = finish_pair(at, right, terms.right, four[2], four[3]);
       }
       if constexpr (P::fragments == 1) {
         stmatrix_x2_trans(piece + offset(lane % 8, chunk), {matrices[0], matrices[1]});
@@ -216,20 +225,30 @@ struct StoredRows {
   bool bounded;  // the product's rows end before those that the map knows
 };
 
-/// A piece that all of the warpgroup have filled, to (row, column) of y. `issues`: by this thread, if the copy engine can.
+/// `count` pieces that all of the warpgroup have filled and that follow each other along b, of which the first is for
+/// (row, column) of y. `by_rows`: y has not all their rows, and the copy engine does not know. `warp`: of the warpgroup.
 template <typename Tiles, typename Epilogue>
-__device__ __forceinline__ void store_rounded(const StoredRows& y, const char* piece, bool issues, int row, int column,
-                                              const Epilogue& epilogue) {
+__device__ __forceinline__ void store_rounded(const StoredRows& y, const char* pieces, int count, bool by_rows, int row,
+                                              int column, int warp, const Epilogue& epilogue) {
   using P = Piece<Tiles>;
-  if (row >= epilogue.rows || column >= epilogue.columns) return;
-  if (y.bounded && row + P::rows > epilogue.rows) {
-    RoundedPiece<Tiles, Epilogue>::copy_rows(piece, row, column, epilogue);
-  } else if (issues) {
-    if constexpr (Tiles::y_planes) {
-      tma_store_3d(y.map, shared_address(piece), column, y.first_row + row, y.plane);
-    } else {
-      tma_store_2d(y.map, shared_address(piece), column, y.first_row + row);
+  using Rounded = RoundedPiece<Tiles, Epilogue>;
+  const auto row_of = [&](int i) { return row + (P::swap ? i * P::along_b : 0); };
+  const auto column_of = [&](int i) { return column + (P::swap ? 0 : i * P::along_b); };
+  const auto is_in_y = [&](int i) { return row_of(i) < epilogue.rows && column_of(i) < epilogue.columns; };
+  if (__builtin_expect(by_rows, false)) {
+#pragma unroll 1
+    for (int i = 0; i < count && is_in_y(i); ++i)
+      Rounded::copy_rows(pieces + i * Rounded::bytes, row_of(i), column_of(i), epilogue);
+  } else if (threadIdx.x % 32 == 0) {  // of each warp: one piece
+    if (warp < count && is_in_y(warp)) {
+      const unsigned from = shared_address(pieces + warp * Rounded::bytes);
+      if constexpr (Tiles::y_planes) {
+        tma_store_3d(y.map, from, column_of(warp), y.first_row + row_of(warp), y.plane);
+      } else {
+        tma_store_2d(y.map, from, column_of(warp), y.first_row + row_of(warp));
+      }
     }
+    tma_store_commit();
   }
 }
 
@@ -240,11 +259,11 @@ __device__ __forceinline__ void store_by_tma(const WgmmaSums<Tiles>& sums, const
                                              int row, int column, int first, const Epilogue& epilogue) {
   using Rounded = RoundedPiece<Tiles, Epilogue>;
   using P = Piece<Tiles>;
-  static_assert(P::at_once <= warpgroup / 32);
-  const int warp = warpgroup_thread() / 32;  // issues one of the pieces that are stored at once
-  const bool issues = warp < P::at_once && threadIdx.x % 32 == 0;
-  typename Rounded::Terms terms[P::of_product] = {};
-  if constexpr (!many_sums<Tiles>) {  // of all pieces before the first is finished
+  const int warp = __shfl_sync(full_warp, warpgroup_thread() / 32, 0);  // seen to be the same in all lanes
+  const bool by_rows = y.bounded && row + Tiles::tile_m > epilogue.rows;
+  constexpr bool all_terms = !P::swap && !many_sums<Tiles>;  // of all pieces before the first is finished
+  typename Rounded::Terms terms[all_terms ? P::of_product : 1] = {};
+  if constexpr (all_terms) {
 #pragma unroll
     for (int i = 0; i < P::of_product; ++i) terms[i] = Rounded::terms(column + i * P::columns, epilogue);
   }
@@ -252,11 +271,12 @@ __device__ __forceinline__ void store_by_tma(const WgmmaSums<Tiles>& sums, const
   for_each_piece<Tiles>(sums, row, column, first, [&](int at_row, int at_column, const float* fragments) {
     const int in_turn = piece % P::at_once;
     const bool last = in_turn == P::at_once - 1 || piece == P::of_product - 1;
-    const auto of_piece = many_sums<Tiles> ? Rounded::terms(at_column, epilogue) : terms[piece];
+    if (!all_terms && (!P::swap || piece == 0)) terms[0] = Rounded::terms(at_column, epilogue);
+    const auto of_piece = terms[all_terms ? piece : 0];
     piece = piece == P::of_product - 1 ? 0 : piece + 1;
     char* const half = staging.pieces + staging.turn * (P::at_once * Rounded::bytes);
     if (in_turn == 0) {
-      if (issues) tma_store_wait_read<1>();  // of this half: only the other's may still be under way
+      if (threadIdx.x % 32 == 0) tma_store_wait_read<1>();  // of this half: only the other's may still be under way
       warpgroup_sync();
     }
     if (at_row < epilogue.rows && at_column < epilogue.columns)
@@ -265,13 +285,9 @@ __device__ __forceinline__ void store_by_tma(const WgmmaSums<Tiles>& sums, const
     staging.turn ^= 1;
     fence_proxy_async();
     warpgroup_sync();
-#pragma unroll
-    for (int i = 0; i <= in_turn; ++i) {
-      const int back = (in_turn - i) * P::along_b;
-      store_rounded<Tiles>(y, half + i * Rounded::bytes, issues && warp == i, at_row - (P::swap ? back : 0),
-                           at_column - (P::swap ? 0 : back), epilogue);
-    }
-    if (issues) tma_store_commit();
+    const int back = in_turn * P::along_b;
+    store_rounded<Tiles>(y, half, in_turn + 1, by_rows, at_row - (P::swap ? back : 0), at_column - (P::swap ? 0 : back),
+                         warp, epilogue);
   });
 }
 
