@@ -97,7 +97,7 @@ struct SharedTiles {
           for (int j = 0; j < 4; ++j) four[j] += more.at[j];
         }
         __syncwarp();
-        ring.release(at.slot);
+        ring.release(at.slot);  // these were ordinary reads, but a shared tile is its cluster's last work
         at.advance();
       }
     }
