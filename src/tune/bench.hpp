@@ -3,6 +3,7 @@
 
 #include <cstdint>
 #include <memory>
+#include <optional>
 #include <span>
 #include <string>
 #include <vector>
@@ -41,12 +42,14 @@ struct Samples {
 class Bench {
  public:
   virtual ~Bench() = default;
-  /// Loads a candidate under a number of the caller's choice and verifies it at both ends of the bucket. Throws Error(driver_failed)
-  /// when the candidate broke the context that it shares with the caller, Error(out_of_memory).
+  /// Loads a candidate under a number of the caller's choice and verifies it at both ends of the bucket and at BenchSettings::inside.
+  /// Throws Error(driver_failed) when the candidate broke the context that it shares with the caller, Error(out_of_memory).
   virtual Entrance admit(std::size_t candidate, const Trial& trial) = 0;
   /// `rounds` samples of each at the bucket's upper edge, in turns. Precondition: admitted. Throws as admit() does.
   virtual std::vector<Samples> sample(std::span<const std::size_t> candidates, std::int64_t rounds) = 0;
-  /// The same of chains: each sample is what one of many launches of the candidate takes that follow each other at once.
+  /// The same at BenchSettings::inside: neither samples nor a failure of those that are not legal there, and of all without such sizes.
+  virtual std::vector<Samples> sample_inside(std::span<const std::size_t> candidates, std::int64_t rounds) = 0;
+  /// As sample() of chains: each sample is what one of many launches of the candidate takes that follow each other at once.
   virtual std::vector<Samples> sample_chains(std::span<const std::size_t> candidates, std::int64_t rounds) = 0;
   /// Unloads it.
   virtual void drop(std::size_t candidate) = 0;
@@ -60,6 +63,7 @@ struct BenchSettings {
   const cuda::DeviceInfo& device;
   Regime regime = Regime::cold_l2;
   std::string arch;
+  std::optional<Problem> inside{};  // spec::inner_problem
 };
 
 /// In the current context: allocates and fills the tensors, runs the reference. Throws as VerificationCase does.

@@ -31,10 +31,16 @@ class Exhaustive final : public Search {
   void report(std::size_t candidate, std::span<const double> samples_ns) override {
     scores_.add(candidate, samples_ns);
   }
+  void report_inside(std::size_t candidate, std::span<const double> samples_ns) override {
+    finals_->report_inside(candidate, samples_ns);
+  }
   void hurry() override { current_ = scores_.size(); }
   void reject(std::size_t candidate) override { scores_.reject(candidate); }
   [[nodiscard]] bool contends(std::size_t candidate) const override { return scores_.contends(candidate); }
   [[nodiscard]] const Cost& cost(std::size_t candidate) const override { return scores_.cost(candidate); }
+  [[nodiscard]] double weighed_ns(std::size_t candidate) const override {
+    return finals_ ? finals_->weighed_ns(candidate) : scores_.cost(candidate).median_ns;
+  }
   [[nodiscard]] std::vector<std::size_t> upcoming() const override {
     std::vector<std::size_t> rest;
     for (std::size_t i = current_; i < scores_.size(); ++i)

@@ -89,20 +89,68 @@ void Finals::level() {
   }
 }
 
-/// Who is slower than the leader beyond the noise is out; the baseline too, since then it has been beaten.
+void Finals::report_inside(std::size_t candidate, std::span<const double> samples_ns) {
+  std::vector<double>& samples = inside_[candidate];
+  samples.insert(samples.end(), samples_ns.begin(), samples_ns.end());
+}
+
+std::span<const double> Finals::inside_of(std::size_t candidate) const {
+  const auto own = inside_.find(candidate), baseline = inside_.find(0);
+  if (own == inside_.end() || scores_.is_rejected(candidate)) return {};
+  if (!own->second.empty() || baseline == inside_.end() || scores_.is_rejected(0)) return own->second;
+  return baseline->second;
+}
+
+std::vector<double> Finals::figures_of(std::size_t candidate) const {
+  const std::vector<double>& edge = scores_.samples(candidate);
+  const auto inside = inside_of(candidate);
+  return inside.empty() ? edge : geometric_mean(edge, inside);
+}
+
+std::vector<std::size_t> Finals::comparable(std::vector<std::size_t> candidates) const {
+  const auto is_of_both = [&](std::size_t each) { return !inside_of(each).empty(); };
+  if (std::ranges::any_of(candidates, is_of_both))
+    std::erase_if(candidates, [&](std::size_t each) { return !is_of_both(each); });
+  return candidates;
+}
+
+std::vector<std::size_t> Finals::contenders() const {
+  std::vector<std::size_t> left = finalists_;
+  std::erase_if(left, [&](std::size_t each) { return !scores_.contends(each); });
+  return left;
+}
+
+bool Finals::baseline_stands_in() const {
+  return std::ranges::any_of(contenders(), [&](std::size_t each) {
+    const auto own = inside_.find(each);
+    return own != inside_.end() && own->second.empty() && !inside_of(each).empty();
+  });
+}
+
+/// Who is slower than the leader beyond the noise is out; the baseline too, since then it has been beaten, unless its samples are needed.
 void Finals::eliminate() {
+  const std::vector<std::size_t> before = contenders(), left = comparable(before);
+  if (left.empty()) return;
+  for (std::size_t candidate : before)
+    if (std::ranges::find(left, candidate) == left.end()) scores_.beat(candidate);
+  std::vector<std::vector<double>> figures;
+  for (std::size_t candidate : left) figures.push_back(figures_of(candidate));
+  const auto leader =
+      std::ranges::min_element(figures, {}, [](std::vector<double> each) { return summarise(each).median_ns; });
+  for (std::size_t i = 0; i < left.size(); ++i)
+    if (left[i] != 0 && ratio(figures[i], *leader).low_ns > 1) scores_.beat(left[i]);
+  if (left.front() == 0 && ratio(figures.front(), *leader).low_ns > 1 && !baseline_stands_in()) scores_.beat(0);
+}
+
+double Finals::weighed_ns(std::size_t candidate) const {
   const auto leader = scores_.leader();
-  if (!leader) return;
-  for (std::size_t candidate : finalists_)
-    if (scores_.contends(candidate) && ratio(scores_.samples(candidate), scores_.samples(*leader)).low_ns > 1)
-      scores_.beat(candidate);
+  if (!leader || inside_of(candidate).empty() || inside_of(*leader).empty()) return scores_.cost(candidate).median_ns;
+  return ratio(figures_of(candidate), figures_of(*leader)).median_ns * scores_.cost(*leader).median_ns;
 }
 
 std::optional<Ask> Finals::next() {
   if (rounds_ > 0) eliminate();
-  Ask ask;
-  for (std::size_t candidate : finalists_)
-    if (scores_.contends(candidate)) ask.candidates.push_back(candidate);
+  Ask ask{contenders(), 0, true};
   // The winner's own interval is what the record keeps, so even one that nobody contests is measured to the end of a second burst.
   const std::int64_t wanted = ask.candidates.size() > 1 ? most_rounds_ : std::min(most_rounds_, 2 * burst);
   ask.rounds = std::min(burst, wanted - rounds_);
@@ -118,10 +166,9 @@ std::optional<std::size_t> Finals::winner(std::span<const Burden> burdens) const
   std::vector<Finalist> finalists(1);  // choose() wants the baseline first; without samples it is one that failed
   std::vector<std::size_t> indices{0};
   // Who was eliminated has samples of the first rounds only, which the clock may have favoured: they count where nobody else is left.
-  const bool any_left = std::ranges::any_of(finalists_, [&](std::size_t each) { return scores_.contends(each); });
-  for (std::size_t candidate : finalists_) {
-    if (any_left && !scores_.contends(candidate)) continue;
-    Finalist finalist{scores_.samples(candidate), burdens[candidate]};
+  const std::vector<std::size_t> left = contenders();
+  for (std::size_t candidate : comparable(left.empty() ? finalists_ : left)) {
+    Finalist finalist{figures_of(candidate), burdens[candidate]};
     if (candidate == 0) {
       finalists.front() = std::move(finalist);
     } else {

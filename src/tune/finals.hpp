@@ -1,6 +1,7 @@
 // Samples by candidate, and the last comparison: those that may win and the baseline, side by side, until they are told apart.
 #pragma once
 
+#include <map>
 #include <vector>
 
 #include "tune/search.hpp"
@@ -54,16 +55,29 @@ class Finals {
   /// Of the contenders, those whose interval comes near the leader's, and the baseline; the others are beaten.
   explicit Finals(Scoreboard& scores);
   [[nodiscard]] std::optional<Ask> next();
+  void report_inside(std::size_t candidate, std::span<const double> samples_ns);
   [[nodiscard]] std::optional<std::size_t> winner(std::span<const Burden> burdens) const;
+  [[nodiscard]] double weighed_ns(std::size_t candidate) const;  // Search::weighed_ns
 
  private:
   void eliminate();
+  /// What it takes at the second length. Of one that is not legal there, what the baseline takes, since a default serves in its place: a
+  /// kernel that takes multiples of 8 alone is so not put out by one that is slow at all lengths. Nothing where the baseline has no
+  /// samples there either.
+  [[nodiscard]] std::span<const double> inside_of(std::size_t candidate) const;
+  /// What is compared, round by round: the geometric mean of both lengths, or the edge alone where nothing is known of the second.
+  [[nodiscard]] std::vector<double> figures_of(std::size_t candidate) const;
+  /// Of these, those whose figures are of both lengths; all where no figure is.
+  [[nodiscard]] std::vector<std::size_t> comparable(std::vector<std::size_t> candidates) const;
+  [[nodiscard]] std::vector<std::size_t> contenders() const;
+  [[nodiscard]] bool baseline_stands_in() const;
   /// At the end: what the others took in heats, and who was eliminated in early rounds, as it is beside what those who are left take now.
   void level();
 
   Scoreboard& scores_;
-  std::vector<std::size_t> finalists_;  // eliminated ones too
-  std::vector<double> before_ns_;       // what each took in heats
+  std::vector<std::size_t> finalists_;                 // eliminated ones too
+  std::vector<double> before_ns_;                      // what each took in heats
+  std::map<std::size_t, std::vector<double>> inside_;  // samples at the second length
   std::int64_t rounds_ = 0, most_rounds_ = 0;
   bool over_ = false;
 };

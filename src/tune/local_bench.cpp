@@ -25,6 +25,10 @@ class LocalBench final : public Bench {
     on_device.bound = low;
     if (const auto lengths = shorter(low)) add_case(*lengths, cubins, seed + 2, on_device);
     if (!(low == settings.bucket)) add_case(low, cubins, seed, {});
+    if (settings.inside) {
+      if (!(*settings.inside == low)) add_case(*settings.inside, cubins, seed + 3, {});
+      inside_ = cases_.size() - 1;
+    }
     add_case(settings.bucket, cubins, seed + 1, {});
     prepared_ns_ = std::chrono::duration<double, std::nano>(std::chrono::steady_clock::now() - begun_).count();
   }
@@ -51,13 +55,28 @@ class LocalBench final : public Bench {
   }
 
   std::vector<Samples> sample(std::span<const std::size_t> candidates, std::int64_t rounds) override {
-    return take(candidates, [&](std::span<const Launch> launches) {
+    return take(cases_.back(), candidates, [&](std::span<const Launch> launches) {
       return stopwatch_.sample(launches, rounds, stream_.handle());
     });
   }
 
+  std::vector<Samples> sample_inside(std::span<const std::size_t> candidates, std::int64_t rounds) override {
+    std::vector<Samples> result(candidates.size());
+    std::vector<std::size_t> legal;
+    for (const std::size_t candidate : candidates)
+      if (inside_ && cases_[*inside_].admits(live_.at(candidate)->executable)) legal.push_back(candidate);
+    if (legal.empty()) return result;
+    std::vector<Samples> taken = take(cases_[*inside_], legal, [&](std::span<const Launch> launches) {
+      return stopwatch_.sample(launches, rounds, stream_.handle());
+    });
+    for (std::size_t i = 0; i < legal.size(); ++i)
+      result[static_cast<std::size_t>(std::ranges::find(candidates, legal[i]) - candidates.begin())] =
+          std::move(taken[i]);
+    return result;
+  }
+
   std::vector<Samples> sample_chains(std::span<const std::size_t> candidates, std::int64_t rounds) override {
-    return take(candidates, [&](std::span<const Launch> launches) {
+    return take(cases_.back(), candidates, [&](std::span<const Launch> launches) {
       return stopwatch_.sample_chains(launches, rounds, stream_.handle());
     });
   }
@@ -74,11 +93,11 @@ class LocalBench final : public Bench {
   };
 
   template <class Measure>
-  std::vector<Samples> take(std::span<const std::size_t> candidates, const Measure& measure) {
+  std::vector<Samples> take(VerificationCase& at, std::span<const std::size_t> candidates, const Measure& measure) {
     std::vector<Launch> launches;
     for (std::size_t candidate : candidates)
-      launches.emplace_back([this, live = live_.at(candidate).get()](CUstream stream) {
-        cases_.back().launch(live->executable, live->workspace, stream);
+      launches.emplace_back([&at, live = live_.at(candidate).get()](CUstream stream) {
+        at.launch(live->executable, live->workspace, stream);
       });
     std::vector<Samples> result(candidates.size());
     try {
@@ -92,7 +111,7 @@ class LocalBench final : public Bench {
       }
       // Which of those that took turns failed shows when each is asked alone.
       for (std::size_t i = 0; i < result.size(); ++i)
-        result[i] = std::move(take(candidates.subspan(i, 1), measure).front());
+        result[i] = std::move(take(at, candidates.subspan(i, 1), measure).front());
     }
     return result;
   }
@@ -152,6 +171,7 @@ class LocalBench final : public Bench {
   Stopwatch stopwatch_;
   cuda::Stream stream_;
   std::vector<VerificationCase> cases_;  // the last is the upper edge
+  std::optional<std::size_t> inside_;    // of them
   std::map<std::size_t, std::unique_ptr<Live>> live_;
 };
 

@@ -103,10 +103,16 @@ class Racing final : public Search {
     scores_.add(candidate, at_pace(samples_ns));
     forecast_.learn(candidate, scores_.cost(candidate).median_ns);
   }
+  void report_inside(std::size_t candidate, std::span<const double> samples_ns) override {
+    finals_->report_inside(candidate, samples_ns);
+  }
   void hurry() override { hurried_ = true; }
   void reject(std::size_t candidate) override { scores_.reject(candidate); }
   [[nodiscard]] bool contends(std::size_t candidate) const override { return scores_.contends(candidate); }
   [[nodiscard]] const Cost& cost(std::size_t candidate) const override { return scores_.cost(candidate); }
+  [[nodiscard]] double weighed_ns(std::size_t candidate) const override {
+    return finals_ ? finals_->weighed_ns(candidate) : scores_.cost(candidate).median_ns;
+  }
   [[nodiscard]] std::vector<std::size_t> upcoming() const override {
     if (is_over()) return {};
     std::vector<std::size_t> likely = heats_ == 0 ? nominate_first() : std::vector<std::size_t>();

@@ -58,6 +58,12 @@ Cost ratio(std::span<const double> a, std::span<const double> b) {
   return summarise(ratios);
 }
 
+std::vector<double> geometric_mean(std::span<const double> a, std::span<const double> b) {
+  std::vector<double> means(std::min(a.size(), b.size()));
+  for (std::size_t i = 0; i < means.size(); ++i) means[i] = std::sqrt(a[i] * b[i]);
+  return means;
+}
+
 std::optional<std::size_t> choose(std::span<const Finalist> candidates) {
   const auto leader = std::min_element(candidates.begin(), candidates.end(), [](const Finalist& a, const Finalist& b) {
     return median_of(a) < median_of(b);

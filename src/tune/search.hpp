@@ -33,12 +33,16 @@ Cost times(Cost cost, double factor) noexcept;
 /// side by side, so that what slowed both, such as a clock, falls out.
 Cost ratio(std::span<const double> a, std::span<const double> b);
 
+/// The geometric mean of what a candidate took at two lengths, round by round. The ratio of two candidates' means is the mean of their
+/// ratios at each length, so that neither length weighs more, however much longer it takes.
+std::vector<double> geometric_mean(std::span<const double> a, std::span<const double> b);
+
 /// What a candidate asks of the device, by which near-ties are decided.
 struct Burden {
   double read_bytes = 0;  // by its manifest, what all blocks read of L2 and memory; 0: not known
   int registers = 0;      // a thread
 };
-/// What the choice looks at, a candidate each: samples round by round, none of one that failed.
+/// What the choice looks at, a candidate each: samples round by round, or what stands for them, none of one that failed.
 struct Finalist {
   std::vector<double> samples_ns;
   Burden burden;
@@ -54,6 +58,7 @@ std::optional<std::size_t> choose(std::span<const Finalist> candidates);
 struct Ask {
   std::vector<std::size_t> candidates;
   std::int64_t rounds = 0;
+  bool inside = false;  // as many again at the bucket's second length, if it has one, reported apart
 };
 
 /// Decides what is timed next and when enough is known. Candidates are indices; index 0 is the baseline.
@@ -63,6 +68,8 @@ class Search {
   /// Nothing when the search is over. Each candidate of an ask is reported or rejected before the next one.
   [[nodiscard]] virtual std::optional<Ask> next() = 0;
   virtual void report(std::size_t candidate, std::span<const double> samples_ns) = 0;
+  /// Of an Ask::inside, after report(): no samples of one that is not legal there. Never called where the bucket has one length only.
+  virtual void report_inside(std::size_t candidate, std::span<const double> samples_ns) = 0;
   /// Time is short: nothing more is brought in, and the finals follow.
   virtual void hurry() = 0;
   /// It did not compile, came out wrong, or failed.
@@ -71,7 +78,10 @@ class Search {
   [[nodiscard]] virtual bool contends(std::size_t candidate) const = 0;
   /// What next() will likely bring in, likeliest first, so that compiles can begin: none that may well not be tried.
   [[nodiscard]] virtual std::vector<std::size_t> upcoming() const = 0;
+  /// At the bucket's upper edge.
   [[nodiscard]] virtual const Cost& cost(std::size_t candidate) const = 0;
+  /// The same, of one that was sampled at the second length as it compares with the leader at both.
+  [[nodiscard]] virtual double weighed_ns(std::size_t candidate) const = 0;
   /// choose() among those that came as far as the last comparison, whose samples were taken side by side.
   [[nodiscard]] virtual std::optional<std::size_t> winner(std::span<const Burden> burdens) const = 0;
 };

@@ -12,7 +12,7 @@ namespace {
 struct Bucket {
   explicit Bucket(Begin asked) : begin(std::move(asked)), context(begin.device), scope(context), cubins(layers, pool) {
     layers.put_all({}, begin.cubins);
-    bench = local_bench({begin.op, begin.bucket, context.info(), begin.regime, begin.arch}, cubins);
+    bench = local_bench({begin.op, begin.bucket, context.info(), begin.regime, begin.arch, begin.inside}, cubins);
   }
 
   Begin begin;
@@ -54,6 +54,10 @@ nlohmann::json TrialService::answer(const nlohmann::json& message) {
   if (message.contains("drop")) {
     bucket.bench->drop(message.at("drop"));
     return {{"dropped", true}};
+  }
+  if (message.contains("sample_inside")) {
+    const auto candidates = message.at("sample_inside").get<std::vector<std::size_t>>();
+    return to_json(bucket.bench->sample_inside(candidates, message.at("rounds")));
   }
   if (message.contains("sample_chains")) {
     const auto candidates = message.at("sample_chains").get<std::vector<std::size_t>>();

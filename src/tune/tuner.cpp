@@ -81,6 +81,12 @@ std::vector<Entry> candidates_of(const TuneRequest& request) {
   return entries;
 }
 
+std::optional<Problem> inside_of(const TuneRequest& request) {
+  Problem low = spec::low_corner(request.op, request.bucket);
+  if (request.lowest > 0) low.axes[spec::refined_axis(request.op).value()] = request.lowest;
+  return spec::inner_problem(request.op, low, request.bucket);
+}
+
 void set_cost(store::Candidate& result, const Cost& cost) {
   result.cost_ns = cost.median_ns;
   result.low_ns = cost.low_ns;
@@ -94,6 +100,7 @@ class Session {
       : request_(request),
         cubins_(cubins),
         bucket_text_(spec::to_string(request.op, request.bucket)),
+        inside_(inside_of(request)),
         entries_(candidates_of(request)) {
     if (entries_.empty())
       throw Error(ErrorKind::not_tuned,
@@ -152,7 +159,8 @@ class Session {
   }
 
   void prepare_bench() {
-    const BenchSettings settings{request_.op, request_.bucket, request_.device, request_.regime, request_.arch};
+    const BenchSettings settings{request_.op,     request_.bucket, request_.device,
+                                 request_.regime, request_.arch,   inside_};
     bench_ = request_.worker != nullptr ? request_.worker->bench(settings, cubins_) : local_bench(settings, cubins_);
     // Not all that it took: a worker's start and the compiles that it waits for leave the device alone.
     if (request_.pace) request_.pace(bench_->prepared_ns());
@@ -231,13 +239,33 @@ class Session {
         search_->report(candidate, samples[i].ns);
         best_ns_ = std::min(best_ns_, search_->cost(candidate).median_ns);
       } else {
-        entries_[candidate].result.verdict = store::Verdict::launch_failed;
-        entries_[candidate].result.reason = samples[i].failure;
-        search_->reject(candidate);
-        loaded_.erase(candidate);
+        reject_ill(candidate, samples[i].failure);
       }
       note_cost(candidate);
     }
+    if (ask.inside && inside_) take_samples_inside(ask);
+  }
+
+  void take_samples_inside(Ask ask) {
+    std::erase_if(ask.candidates, [&](std::size_t candidate) { return !is_in(candidate); });
+    if (ask.candidates.empty()) return;
+    std::vector<Samples> samples;
+    paced([&] { samples = bench_->sample_inside(ask.candidates, ask.rounds); });
+    for (std::size_t i = 0; i < samples.size(); ++i) {
+      if (samples[i].failure.empty()) {
+        search_->report_inside(ask.candidates[i], samples[i].ns);
+      } else {
+        reject_ill(ask.candidates[i], samples[i].failure);
+        note_cost(ask.candidates[i]);
+      }
+    }
+  }
+
+  void reject_ill(std::size_t candidate, const std::string& failure) {
+    entries_[candidate].result.verdict = store::Verdict::launch_failed;
+    entries_[candidate].result.reason = failure;
+    search_->reject(candidate);
+    loaded_.erase(candidate);
   }
 
   /// Those brought in that the search now turns away from: they have the samples that they get for a start.
@@ -278,10 +306,11 @@ class Session {
     const KeyedCubin cubin = cubins_.get(entries_[*chosen].specialisation);
     Entry winner = launched_best(entries_[*chosen], cubin.cubin);
     TuneResult result{make_record(winner), winner.specialisation, cubin, {}};
-    if (const Entry* own = winner.implementation->is_library() ? fastest_own() : nullptr) {
-      const KeyedCubin of_own = cubins_.get(own->specialisation);
-      const Entry launched = launched_best(*own, of_own.cubin);
-      if (launched.result.cost_ns > winner.result.cost_ns) {
+    if (const auto own = winner.implementation->is_library() ? fastest_own() : std::nullopt) {
+      const KeyedCubin of_own = cubins_.get(entries_[*own].specialisation);
+      const Entry launched = launched_best(entries_[*own], of_own.cubin);
+      const double gain = launched.result.cost_ns / entries_[*own].result.cost_ns;
+      if (gain * search_->weighed_ns(*own) > search_->weighed_ns(*chosen)) {
         result.runner_up = runner_up_record(launched, of_own);
       } else {  // as fast when it is launched as is best for it
         winner = launched;
@@ -304,12 +333,13 @@ class Session {
   }
 
   /// The fastest that needs no library, also of those that only ran in heats: the baseline comes to the finals however slow it is.
-  [[nodiscard]] const Entry* fastest_own() const {
-    const Entry* fastest = nullptr;
-    for (const Entry& each : entries_) {
+  [[nodiscard]] std::optional<std::size_t> fastest_own() const {
+    std::optional<std::size_t> fastest;
+    for (std::size_t i = 0; i < entries_.size(); ++i) {
+      const Entry& each = entries_[i];
       if (each.implementation->is_library() || each.result.verdict != store::Verdict::ok) continue;
       if (!(each.result.cost_ns > 0)) continue;
-      if (fastest == nullptr || each.result.cost_ns < fastest->result.cost_ns) fastest = &each;
+      if (!fastest || search_->weighed_ns(i) < search_->weighed_ns(*fastest)) fastest = i;
     }
     return fastest;
   }
@@ -407,6 +437,7 @@ class Session {
   const TuneRequest& request_;
   Cubins& cubins_;
   std::string bucket_text_;
+  std::optional<Problem> inside_;
   std::vector<Entry> entries_;
   std::unique_ptr<Search> search_;
   std::unique_ptr<Bench> bench_;

@@ -27,6 +27,7 @@ struct TuneRequest {
   /// Called after each stretch of device work with how long it kept the device, in nanoseconds of the host's clock; a tune beside a
   /// service sleeps here.
   std::function<void(double)> pace{};
+  std::int64_t lowest = 0;  // of a part of a split bucket, its lowest size on spec::refined_axis; 0: that of the bucket
 };
 
 struct TuneResult {
@@ -37,7 +38,8 @@ struct TuneResult {
 };
 
 /// Without a worker, and for an op that a library can compute, the context must be current. Candidates are verified at both ends of the bucket (the upper edge, and the lowest sizes, where tails are
-/// ragged) before their time at the upper edge counts. Nothing is written: the caller publishes the result.
+/// ragged) and at an odd length inside before their time counts: at the upper edge, which records keep, and in the finals at that
+/// length too. Nothing is written: the caller publishes the result.
 /// Throws Error(not_tuned) when nothing is legal or nothing came out right, Error(interrupted) when asked to stop,
 /// Error(driver_failed) when a candidate broke the context that it shared (its name is in the message); in a worker it is rejected alone.
 /// Error(out_of_memory) naming the bucket when its tensors do not fit.

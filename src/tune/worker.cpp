@@ -60,6 +60,10 @@ class RemoteBench final : public Bench {
     return take("sample", candidates, rounds);
   }
 
+  std::vector<Samples> sample_inside(std::span<const std::size_t> candidates, std::int64_t rounds) override {
+    return take("sample_inside", candidates, rounds);
+  }
+
   std::vector<Samples> sample_chains(std::span<const std::size_t> candidates, std::int64_t rounds) override {
     return take("sample_chains", candidates, rounds);
   }

@@ -45,6 +45,7 @@ Json to_json(const BenchSettings& settings, const std::vector<store::CubinRow>& 
             {"device", settings.device.ordinal},
             {"hot_l2", settings.regime == Regime::hot_l2},
             {"arch", settings.arch},
+            {"inside", settings.inside ? Json(settings.inside->axes) : Json()},
             {"cubins", Json::array()}};
   for (const store::CubinRow& row : cubins) json["cubins"].push_back(to_json(row));
   return json;
@@ -59,6 +60,10 @@ Begin begin_from_json(const Json& json) {
   begin.device = json.at("device");
   begin.regime = json.at("hot_l2").get<bool>() ? Regime::hot_l2 : Regime::cold_l2;
   begin.arch = json.at("arch");
+  if (const Json& inside = json.at("inside"); !inside.is_null()) {
+    begin.inside = begin.bucket;
+    inside.get_to(begin.inside->axes);
+  }
   for (const Json& row : json.at("cubins")) begin.cubins.push_back(cubin_from_json(row));
   return begin;
 }

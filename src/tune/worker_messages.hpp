@@ -2,6 +2,7 @@
 #pragma once
 
 #include <nlohmann/json.hpp>
+#include <optional>
 #include <string>
 #include <vector>
 
@@ -16,6 +17,7 @@ struct Begin {
   int device = 0;
   Regime regime = Regime::cold_l2;
   std::string arch;
+  std::optional<Problem> inside;
   std::vector<store::CubinRow> cubins;
 };
 nlohmann::json to_json(const BenchSettings& settings, const std::vector<store::CubinRow>& cubins);

@@ -29,6 +29,9 @@ class KnownBench final : public Bench {
   std::vector<Samples> sample(std::span<const std::size_t> candidates, std::int64_t rounds) override {
     return taken(candidates, rounds, [](std::size_t) { return 9000.0; });
   }
+  std::vector<Samples> sample_inside(std::span<const std::size_t> candidates, std::int64_t) override {
+    return std::vector<Samples>(candidates.size());
+  }
   std::vector<Samples> sample_chains(std::span<const std::size_t> candidates, std::int64_t rounds) override {
     return taken(candidates, rounds, [&](std::size_t candidate) { return chain_ns_.at(candidate); });
   }

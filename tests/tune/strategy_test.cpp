@@ -30,7 +30,7 @@ class NoisySurface {
     while (const auto ask = search.next()) {
       std::map<std::size_t, std::vector<double>> samples;
       for (std::int64_t round = 0; round < ask->rounds; ++round)
-        for (std::size_t candidate : ask->candidates) samples[candidate].push_back(sample(candidate));
+        for (std::size_t candidate : ask->candidates) samples[candidate].push_back(sample(truth_[candidate]));
       for (std::size_t candidate : ask->candidates) {
         tried[candidate] += ask->rounds;
         if (failing.contains(candidate))
@@ -38,6 +38,7 @@ class NoisySurface {
         else
           search.report(candidate, samples[candidate]);
       }
+      if (ask->inside && !inside.empty()) report_inside(search, *ask);
       if (after_ask) after_ask();
     }
     return search.winner(std::vector<kiln::tune::Burden>(truth_.size(), {0, 32}));
@@ -46,15 +47,31 @@ class NoisySurface {
   [[nodiscard]] double best() const { return *std::min_element(truth_.begin(), truth_.end()); }
 
   std::map<std::size_t, std::int64_t> tried;
-  std::set<std::size_t> failing;
+  std::set<std::size_t> failing, failing_inside;
+  std::map<std::size_t, double>
+      inside;  // costs at the second length, of those that are legal there; empty where there is none
+  std::map<std::size_t, std::int64_t> tried_inside;
   double drift = 0;  // of the clock, a sample
   std::function<void()> after_ask;
 
  private:
-  double sample(std::size_t candidate) {
+  void report_inside(Search& search, const Ask& ask) {
+    for (std::size_t candidate : ask.candidates) {
+      if (failing.contains(candidate)) continue;
+      std::vector<double> samples;
+      for (std::int64_t round = 0; inside.contains(candidate) && round < ask.rounds; ++round)
+        samples.push_back(sample(inside.at(candidate)));
+      tried_inside[candidate] += static_cast<std::int64_t>(samples.size());
+      if (failing_inside.contains(candidate))
+        search.reject(candidate);
+      else
+        search.report_inside(candidate, samples);
+    }
+  }
+  double sample(double truth) {
     clock_ += drift;
     const bool interrupted = std::uniform_int_distribution<int>(0, 60)(random_) == 0;
-    return truth_[candidate] * (1 + clock_) * (1 + noise_ * std::abs(normal_(random_)) + (interrupted ? 0.3 : 0));
+    return truth * (1 + clock_) * (1 + noise_ * std::abs(normal_(random_)) + (interrupted ? 0.3 : 0));
   }
   std::vector<double> truth_;
   std::mt19937 random_;
@@ -97,6 +114,60 @@ TEST_CASE("candidates of the finals are timed in turns, so that a drifting clock
   surface.drift = 0.002;
   const auto search = exhaustive(2);
   CHECK(surface.run(*search) == 1U);
+}
+
+TEST_CASE(
+    "of those that tie at the edge, the one that is fast at the second length wins, and costs stay those of the edge") {
+  const std::vector<double> truth = {2e5, 0.98e5, 1e5, 3e5};
+  for (const bool races : {false, true}) {
+    CAPTURE(races);
+    const auto search = races ? racing({{1, 1, 1, 1}, {}, {{0, 0}, {0, 1}, {0, 2}, {0, 3}}, {}}, {}) : exhaustive(4);
+    NoisySurface surface(truth);
+    surface.inside = {{0, 1.5e5}, {1, 0.96e5}, {2, 0.8e5}, {3, 1e3}};
+    CHECK(surface.run(*search) == 2U);
+    for (const std::size_t each : {1U, 2U})
+      CHECK(search->cost(each).median_ns == doctest::Approx(truth[each]).epsilon(0.01));
+    CHECK(search->weighed_ns(1) / search->weighed_ns(2) == doctest::Approx(std::sqrt(0.98 * 0.96 / 0.8)).epsilon(0.01));
+    CHECK_FALSE(surface.tried_inside.contains(3));  // no finalist
+    for (const auto& [candidate, times] : surface.tried_inside) CHECK(times < surface.tried[candidate]);
+  }
+}
+
+TEST_CASE("where the baseline is the better one at both lengths together it stays") {
+  NoisySurface surface({1e5, 0.98e5});
+  surface.inside = {{0, 0.8e5}, {1, 0.96e5}};
+  CHECK(surface.run(*exhaustive(2)) == 0U);
+}
+
+TEST_CASE("a config that is not legal at the second length has the baseline's time there") {
+  NoisySurface surface({1.5e5, 0.98e5, 1e5, 0.99e5});
+  SUBCASE("and loses to one of about its own time that is") {
+    surface.inside = {{0, 1.3e5}, {2, 0.9e5}};
+    CHECK(surface.run(*exhaustive(4)) == 2U);
+  }
+  SUBCASE("and wins where all that are fast are like it") {
+    surface.inside = {{0, 1.3e5}};
+    CHECK(surface.run(*exhaustive(4)) == 1U);
+  }
+  SUBCASE("or is out where the baseline has none, and another has") {
+    surface.inside = {{2, 0.9e5}};
+    CHECK(surface.run(*exhaustive(4)) == 2U);
+  }
+  SUBCASE("and is compared at the edge where none has any") {
+    surface.inside = {{7, 1.0}};
+    CHECK(surface.run(*exhaustive(4)) == 1U);
+  }
+}
+
+TEST_CASE("what fails at the second length never wins, nor do its samples there count for others") {
+  NoisySurface surface({1.5e5, 0.99e5, 1e5});
+  surface.inside = {{0, 1.3e5}, {1, 0.9e5}};
+  surface.failing_inside = {1};
+  CHECK(surface.run(*exhaustive(3)) == 2U);
+  NoisySurface alone({1.5e5, 0.9e5});
+  alone.inside = {{0, 1.3e5}, {1, 0.9e5}};
+  alone.failing_inside = {0, 1};
+  CHECK_FALSE(alone.run(*exhaustive(2)).has_value());
 }
 
 TEST_CASE("racing does not leave the lead to those that were timed before the clock fell") {

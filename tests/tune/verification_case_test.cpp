@@ -140,3 +140,31 @@ TEST_CASE("of launches that take turns, the one that fails is blamed, and the ot
     CHECK(samples[1].failure.empty());
   }
 }
+
+TEST_CASE("candidates are verified and timed at a second length, those that are legal there") {
+  Room room("scale");
+  const Problem bucket = room.problem(64);
+  Problem inside = room.problem(53);
+  inside.axes[1] = 63;  // no multiple of a vector of 4
+  const std::array<std::size_t, 2> numbers = {3, 5};
+  const std::array<spec::Config, 2> configs = {{{128, 4}, {128, 1}}};
+  const auto bench_at = [&](const std::optional<Problem>& second) {
+    return local_bench({room.op, bucket, room.context.info(), Regime::cold_l2, room.arch(), second}, room.cubins);
+  };
+  const auto admit = [&](Bench& bench, std::size_t i) {
+    return bench.admit(numbers[i], {room.implementation, configs[i], room.cubin(bucket, configs[i])});
+  };
+  const auto bench = bench_at(inside), without = bench_at(std::nullopt);
+  for (std::size_t i = 0; i < numbers.size(); ++i) {
+    REQUIRE(admit(*bench, i).verdict == store::Verdict::ok);
+    REQUIRE(admit(*without, i).verdict == store::Verdict::ok);
+  }
+  control("kernel odd 10 scale_tiled");
+  const std::vector<Samples> at_edge = bench->sample(numbers, 5), second = bench->sample_inside(numbers, 5);
+  REQUIRE(second.size() == 2);
+  CHECK(second[0].ns.empty());
+  CHECK(second[0].failure.empty());
+  REQUIRE(second[1].ns.size() == 5);
+  CHECK(second[1].ns.front() > 5 * at_edge[1].ns.front());
+  CHECK(without->sample_inside(numbers, 5)[1].ns.empty());
+}

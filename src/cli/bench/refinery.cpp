@@ -3,6 +3,7 @@
 #include <fmt/format.h>
 
 #include <algorithm>
+#include <functional>
 #include <utility>
 
 #include "cli/interrupt.hpp"
@@ -115,7 +116,9 @@ Splitting Refinery::try_cuts(std::span<const std::int64_t> cuts, const std::func
   };
   const auto tune = [&](std::int64_t edge) {
     say(fmt::format("tuning {}={}", axis_.name, edge));
-    const ScratchTune& tuned = tunes_.at(with_size(edge));
+    const auto next = std::ranges::upper_bound(cuts, edge, std::greater<>());
+    const std::int64_t lowest = next == cuts.end() ? low_ : *next + axis_.multiple_of;
+    const ScratchTune& tuned = tunes_.at(with_size(edge), lowest);
     const auto& own = tuned.runner_up;
     return Serving{tuned.winner, own ? tunes_.contender(own->implementation, own->config) : Contender()};
   };

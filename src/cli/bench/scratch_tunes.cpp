@@ -26,7 +26,7 @@ Contender ScratchTunes::contender(std::string_view implementation, std::string_v
   return {found, *parsed};
 }
 
-const ScratchTune& ScratchTunes::at(const Problem& problem) {
+const ScratchTune& ScratchTunes::at(const Problem& problem, std::int64_t lowest) {
   const std::string text = spec::to_string(op_, problem);
   if (const auto known = tuned_.find(text); known != tuned_.end()) return known->second;
   const auto& device = state_.context.info();
@@ -39,7 +39,8 @@ const ScratchTune& ScratchTunes::at(const Problem& problem) {
                                   .search = state_.options.search,
                                   .worker = state_.worker.get(),
                                   .stop_requested = Interrupt::requested,
-                                  .on_event = {}};
+                                  .on_event = {},
+                                  .lowest = lowest};
   tune::TuneResult result = tune::tune_bucket(request, state_.cubins);
   const store::Record& record = result.record;
   ScratchTune tuned{contender(record.implementation, record.config), record.provenance, std::move(result.runner_up)};

@@ -24,8 +24,9 @@ class ScratchTunes {
   ScratchTunes(engine::State& state, spec::Op op);
   /// What the contenders are configs of, and contests between them are held over.
   [[nodiscard]] const spec::Op& op() const noexcept { return op_; }
-  /// As a bucket with these upper edges, tuned once for each problem. Throws as tune::tune_bucket does.
-  const ScratchTune& at(const Problem& problem);
+  /// As a bucket with these upper edges, or a part of one (tune::TuneRequest::lowest), tuned once for each problem. Throws as
+  /// tune::tune_bucket does.
+  const ScratchTune& at(const Problem& problem, std::int64_t lowest = 0);
   /// A record's words as a contender of op(). Throws Error(not_tuned) when they are not declared.
   [[nodiscard]] Contender contender(std::string_view implementation, std::string_view config) const;
 

@@ -14,6 +14,7 @@
 //   kernel hang PATTERN                    the kernel never ends
 //   kernel interrupt PATTERN               its next launch sends the process SIGINT, as Ctrl-C does
 //   kernel slow FACTOR PATTERN             the kernel takes FACTOR times as long
+//   kernel odd FACTOR PATTERN              the same where it is launched with an odd number of blocks
 //   kernel prompt FACTOR PATTERN           the same where it may begin before its predecessor ends, whatever that is
 //   hold FUNCTION                          calls of FUNCTION wait until the machine is healed
 //   heal                                   no more faults

@@ -83,6 +83,8 @@ bool Faults::obey_kernel(std::span<const std::string_view> words, std::string_vi
     kernels_.push_back({KernelFault::Kind::interrupt, 1, after_words(statement, 2)});
   } else if (double factor = 1; words[1] == "slow" && words.size() >= 4 && parse_number(words[2], factor)) {
     kernels_.push_back({KernelFault::Kind::slow, factor, after_words(statement, 3)});
+  } else if (words[1] == "odd" && words.size() >= 4 && parse_number(words[2], factor)) {
+    kernels_.push_back({KernelFault::Kind::odd, factor, after_words(statement, 3)});
   } else if (words[1] == "prompt" && words.size() >= 4 && parse_number(words[2], factor)) {
     kernels_.push_back({KernelFault::Kind::prompt, factor, after_words(statement, 3)});
   } else {

@@ -17,7 +17,7 @@ namespace fake_cuda {
 std::optional<CUresult> parse_result(std::string_view text);
 
 struct KernelFault {
-  enum class Kind : std::uint8_t { wrong, hasty, peeks, fault, hang, interrupt, slow, prompt } kind = Kind::wrong;
+  enum class Kind : std::uint8_t { wrong, hasty, peeks, fault, hang, interrupt, slow, odd, prompt } kind = Kind::wrong;
   double factor = 1;
   std::string pattern;
 };

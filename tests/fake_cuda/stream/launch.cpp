@@ -158,7 +158,8 @@ void run(Machine& machine, CUstream_st& stream, const Launch& launch) {
       const bool hasty = early && fault.kind == fake_cuda::KernelFault::Kind::hasty;
       if (hasty || fault.kind == fake_cuda::KernelFault::Kind::wrong) write_wrong_value(machine, launch);
       const bool prompt = launch.programmatic && fault.kind == fake_cuda::KernelFault::Kind::prompt;
-      if (prompt || fault.kind == fake_cuda::KernelFault::Kind::slow) ns *= fault.factor;
+      const bool odd = launch.geometry.blocks() % 2 == 1 && fault.kind == fake_cuda::KernelFault::Kind::odd;
+      if (prompt || odd || fault.kind == fake_cuda::KernelFault::Kind::slow) ns *= fault.factor;
     }
     advance(machine, stream, ns * noise_of(launch.name.full, times, machine.settings.noise));
     stream.behind_kernel = true;
