@@ -42,7 +42,7 @@ struct Samples {
 class Bench {
  public:
   virtual ~Bench() = default;
-  /// Loads a candidate under a number of the caller's choice and verifies it at both ends of the bucket and at BenchSettings::inside.
+  /// Loads a candidate under a number of the caller's choice and verifies it at both ends of the bucket.
   /// Throws Error(driver_failed) when the candidate broke the context that it shares with the caller, Error(out_of_memory).
   virtual Entrance admit(std::size_t candidate, const Trial& trial) = 0;
   /// `rounds` samples of each at the bucket's upper edge, in turns. Precondition: admitted. Throws as admit() does.

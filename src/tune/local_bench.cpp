@@ -25,10 +25,6 @@ class LocalBench final : public Bench {
     on_device.bound = low;
     if (const auto lengths = shorter(low)) add_case(*lengths, cubins, seed + 2, on_device);
     if (!(low == settings.bucket)) add_case(low, cubins, seed, {});
-    if (settings.inside) {
-      if (!(*settings.inside == low)) add_case(*settings.inside, cubins, seed + 3, {});
-      inside_ = cases_.size() - 1;
-    }
     add_case(settings.bucket, cubins, seed + 1, {});
     prepared_ns_ = std::chrono::duration<double, std::nano>(std::chrono::steady_clock::now() - begun_).count();
   }
@@ -55,7 +51,7 @@ class LocalBench final : public Bench {
   }
 
   std::vector<Samples> sample(std::span<const std::size_t> candidates, std::int64_t rounds) override {
-    return take(cases_.back(), candidates, [&](std::span<const Launch> launches) {
+    return take(settings_.bucket, candidates, [&](std::span<const Launch> launches) {
       return stopwatch_.sample(launches, rounds, stream_.handle());
     });
   }
@@ -64,9 +60,10 @@ class LocalBench final : public Bench {
     std::vector<Samples> result(candidates.size());
     std::vector<std::size_t> legal;
     for (const std::size_t candidate : candidates)
-      if (inside_ && cases_[*inside_].admits(live_.at(candidate)->executable)) legal.push_back(candidate);
+      if (settings_.inside && cases_.back().admits_at(*settings_.inside, live_.at(candidate)->executable))
+        legal.push_back(candidate);
     if (legal.empty()) return result;
-    std::vector<Samples> taken = take(cases_[*inside_], legal, [&](std::span<const Launch> launches) {
+    std::vector<Samples> taken = take(*settings_.inside, legal, [&](std::span<const Launch> launches) {
       return stopwatch_.sample(launches, rounds, stream_.handle());
     });
     for (std::size_t i = 0; i < legal.size(); ++i)
@@ -76,7 +73,7 @@ class LocalBench final : public Bench {
   }
 
   std::vector<Samples> sample_chains(std::span<const std::size_t> candidates, std::int64_t rounds) override {
-    return take(cases_.back(), candidates, [&](std::span<const Launch> launches) {
+    return take(settings_.bucket, candidates, [&](std::span<const Launch> launches) {
       return stopwatch_.sample_chains(launches, rounds, stream_.handle());
     });
   }
@@ -93,11 +90,11 @@ class LocalBench final : public Bench {
   };
 
   template <class Measure>
-  std::vector<Samples> take(VerificationCase& at, std::span<const std::size_t> candidates, const Measure& measure) {
+  std::vector<Samples> take(const Problem& at, std::span<const std::size_t> candidates, const Measure& measure) {
     std::vector<Launch> launches;
     for (std::size_t candidate : candidates)
-      launches.emplace_back([&at, live = live_.at(candidate).get()](CUstream stream) {
-        at.launch(live->executable, live->workspace, stream);
+      launches.emplace_back([this, &at, live = live_.at(candidate).get()](CUstream stream) {
+        cases_.back().launch_at(at, live->executable, live->workspace, stream);
       });
     std::vector<Samples> result(candidates.size());
     try {
@@ -171,7 +168,6 @@ class LocalBench final : public Bench {
   Stopwatch stopwatch_;
   cuda::Stream stream_;
   std::vector<VerificationCase> cases_;  // the last is the upper edge
-  std::optional<std::size_t> inside_;    // of them
   std::map<std::size_t, std::unique_ptr<Live>> live_;
 };
 

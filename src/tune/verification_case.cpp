@@ -395,15 +395,24 @@ Check VerificationCase::check(CUstream stream) {
 }
 
 bool VerificationCase::admits(const jit::Executable& executable) const {
+  return admits_at(state_->launched, executable);
+}
+
+bool VerificationCase::admits_at(const Problem& smaller, const jit::Executable& executable) const {
   jit::CallFrame frame;
-  return executable.fill(frame, state_->launched, state_->arguments) &&
+  return executable.fill(frame, smaller, state_->arguments) &&
          executable.admits(frame, state_->arguments) == jit::Admission::admitted;
 }
 
 void VerificationCase::launch(const jit::Executable& executable, const TrialWorkspace& workspace, CUstream stream) {
+  launch_at(state_->launched, executable, workspace, stream);
+}
+
+void VerificationCase::launch_at(const Problem& smaller, const jit::Executable& executable,
+                                 const TrialWorkspace& workspace, CUstream stream) {
   jit::CallFrame frame;
-  if (!executable.fill(frame, state_->launched, state_->arguments))
-    throw Error(ErrorKind::bad_input, executable.explain_frame(state_->launched, state_->arguments));
+  if (!executable.fill(frame, smaller, state_->arguments))
+    throw Error(ErrorKind::bad_input, executable.explain_frame(smaller, state_->arguments));
   cuda::check(executable.launch(frame, state_->arguments, stream, workspace.pointer()), "launching a candidate");
 }
 

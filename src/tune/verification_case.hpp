@@ -67,6 +67,10 @@ class VerificationCase {
   /// Launches once, without a check: what measuring repeats. Precondition: admitted, and the workspace renewed once.
   void launch(const jit::Executable& executable, const TrialWorkspace& workspace, CUstream stream);
   [[nodiscard]] bool admits(const jit::Executable& executable) const;
+  /// The same at sizes that need no more memory, in the memory of these: to be timed, for what it computes there is of nothing.
+  void launch_at(const Problem& smaller, const jit::Executable& executable, const TrialWorkspace& workspace,
+                 CUstream stream);
+  [[nodiscard]] bool admits_at(const Problem& smaller, const jit::Executable& executable) const;
 
   /// To verify what some other launcher did: poison, launch with arguments(), check.
   void poison(CUstream stream);

@@ -112,7 +112,7 @@ Splitting Refinery::try_cuts(std::span<const std::int64_t> cuts, const std::func
   const auto asked_for = cuts_of(low_, result_.of.bucket.axes[axis_index_], axis_.multiple_of, choice_.most_parts);
   const auto worth = [&](std::int64_t edge, const Serving& upper) {
     return std::ranges::find(asked_for, edge) != asked_for.end() ||
-           expected_gain(edge, upper.config) > choice_.threshold;
+           expected_gain(edge, upper.config) > 2 * choice_.threshold;  // it is no measurement
   };
   const auto tune = [&](std::int64_t edge) {
     say(fmt::format("tuning {}={}", axis_.name, edge));
