@@ -1,8 +1,8 @@
 """The tables of gemm: Kiln beside cuBLASLt, Triton and torch, by how many rows x has.
 
-    python3 bench/tables_gemm.py FOLDER [--shapes] [--plot FOLDER]
+    python3 bench/tables_gemm.py FOLDER [--peers FOLDER] [--shapes] [--plot FOLDER]
 
-Reads gemm_TYPE.json by bench_gemm and gemm_TYPE_peers.json by peers/gemm_triton.py. --shapes: each shape on a line, too. --plot: gemm_TYPE.svg, the
+Reads gemm_TYPE.json by bench_gemm and gemm_TYPE_peers.json by peers/gemm_triton.py. --peers: these are in another folder. --shapes: each shape on a line, too. --plot: gemm_TYPE.svg, the
 ratio to cuBLASLt's best over m. All ratios are of times, over 1 where Kiln is faster.
 """
 import argparse
@@ -107,11 +107,12 @@ def print_table(head, body):
 def main():
     options = argparse.ArgumentParser()
     options.add_argument("folder", type=pathlib.Path)
+    options.add_argument("--peers", type=pathlib.Path)
     options.add_argument("--shapes", action="store_true")
     options.add_argument("--plot", type=pathlib.Path)
     asked = options.parse_args()
     for dtype in LIMITS:
-        measured, peers = read(asked.folder / f"gemm_{dtype}.json"), read(asked.folder / f"gemm_{dtype}_peers.json")
+        measured, peers = read(asked.folder / f"gemm_{dtype}.json"), read((asked.peers or asked.folder) / f"gemm_{dtype}_peers.json")
         if not measured:
             continue
         show(measured, peers, dtype, print_table)
