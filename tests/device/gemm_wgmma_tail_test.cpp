@@ -44,8 +44,9 @@ TEST_CASE("gemm_wgmma shares the stages of an unfilled last round's tiles") {
             {.m = 70, .n = 203, .k = 1560, .clusters = 13, .seed = 5}) == 0);
   CHECK(error_in<Layout::nt, Shape{.tile_m = 80, .tile_n = 128, .stages = 3, .swap = true, .tail = true}>(
             {.m = 90, .n = 203, .k = 1560, .clusters = 13, .seed = 5}) == 0);
-  CHECK(error_in<Layout::nt, Shape{.tile_m = 88, .tile_n = 192, .stages = 3, .cluster_m = 2, .swap = true, .tail = true}>(
-            {.m = 170, .n = 500, .k = 2200, .clusters = 5, .seed = 21}) == 0);
+  CHECK(
+      error_in<Layout::nt, Shape{.tile_m = 88, .tile_n = 192, .stages = 3, .cluster_m = 2, .swap = true, .tail = true}>(
+          {.m = 170, .n = 500, .k = 2200, .clusters = 5, .seed = 21}) == 0);
   CHECK(error_in<Layout::tt, Shape{.tile_m = 64, .tile_n = 128, .stages = 3, .swap = true, .tail = true}>(
             {.m = 70, .n = 203, .k = 1560, .clusters = 13, .seed = 6}) == 0);
 }

@@ -156,6 +156,10 @@ TEST_CASE("gemm_wgmma stores no row past a length on the device") {
               {.m = 200, .n = 75, .k = 72, .length = length, .seed = 4}) == 0);
     CHECK(error_in<Layout::nt, Shape{.tile_m = 64, .tile_n = 64, .stages = 3, .cluster_k = 2}>(
               {.m = 200, .n = 75, .k = 136, .length = length, .seed = 5}) == 0);
+    CHECK(error_in<Layout::nt, Shape{.tile_m = 88, .tile_n = 64, .stages = 3, .swap = true}>(
+              {.m = 200, .n = 75, .k = 72, .length = length, .seed = 6}) == 0);
+    CHECK(error_in<Layout::nt, Shape{.tile_m = 128, .tile_n = 80, .stages = 3}>(
+              {.m = 200, .n = 75, .k = 72, .length = length, .seed = 7}) == 0);
   }
 }
 
