@@ -51,7 +51,10 @@ void declare(CLI::App& command, Settings& settings) {
       ->needs(refine)
       ->check(CLI::Validator(CLI::Range(0.0, 1000.0)).description(""))
       ->type_name("PERCENT");
-  command.add_option("--splits", settings.splits, "At how many sizes a bucket is cut; 3, for quarters, unless given")
+  command
+      .add_option(
+          "--splits", settings.splits,
+          "At how many sizes a bucket is cut in any case, and between them where a gain is expected; 3, for quarters, unless given")
       ->needs(refine)
       ->check(CLI::Validator(CLI::Range(1, 15)).description(""))
       ->type_name("N");
