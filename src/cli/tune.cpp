@@ -43,7 +43,7 @@ void declare(CLI::App& command, Settings& settings) {
       "all of them, or those of the op, or of the sizes");
   CLI::Option* refine = command.add_flag(
       "--refine", settings.refine,
-      "Then cut each bucket, along the op's first axis that is not exact, into equal parts, tune each at its upper end, and keep what beats the part above");
+      "Then cut each bucket, along the op's first axis that is not exact, into equal parts, and finer ones where a gain is expected, tune each at its upper end, and keep what beats the part above");
   command
       .add_option(
           "--threshold", settings.threshold,

@@ -38,8 +38,7 @@ struct TuneResult {
 };
 
 /// Without a worker, and for an op that a library can compute, the context must be current. Candidates are verified at both ends of the bucket (the upper edge, and the lowest sizes, where tails are
-/// ragged) and at an odd length inside before their time counts: at the upper edge, which records keep, and in the finals at that
-/// length too. Nothing is written: the caller publishes the result.
+/// ragged) before their time counts: at the upper edge, which records keep, and in the finals at an odd length inside too. Nothing is written: the caller publishes the result.
 /// Throws Error(not_tuned) when nothing is legal or nothing came out right, Error(interrupted) when asked to stop,
 /// Error(driver_failed) when a candidate broke the context that it shared (its name is in the message); in a worker it is rejected alone.
 /// Error(out_of_memory) naming the bucket when its tensors do not fit.

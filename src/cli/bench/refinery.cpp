@@ -4,6 +4,7 @@
 
 #include <algorithm>
 #include <functional>
+#include <limits>
 #include <utility>
 
 #include "cli/interrupt.hpp"
@@ -116,8 +117,11 @@ Splitting Refinery::try_cuts(std::span<const std::int64_t> cuts, const std::func
   };
   const auto tune = [&](std::int64_t edge) {
     say(fmt::format("tuning {}={}", axis_.name, edge));
-    const auto next = std::ranges::upper_bound(cuts, edge, std::greater<>());
-    const std::int64_t lowest = next == cuts.end() ? low_ : *next + axis_.multiple_of;
+    // Of a part that was asked for, finer cuts are the exception.
+    const bool is_asked_for = std::ranges::find(asked_for, edge) != asked_for.end();
+    const std::span<const std::int64_t> all = is_asked_for ? asked_for : cuts;
+    const auto next = std::ranges::upper_bound(all, edge, std::greater<>());
+    const std::int64_t lowest = next == all.end() ? low_ : *next + axis_.multiple_of;
     const ScratchTune& tuned = tunes_.at(with_size(edge), lowest);
     const auto& own = tuned.runner_up;
     return Serving{tuned.winner, own ? tunes_.contender(own->implementation, own->config) : Contender()};
@@ -189,10 +193,11 @@ bool Refinery::is_legal(const Contender& contender, const Problem& problem) cons
          !spec::broken_constraint(op_, *contender.implementation, problem, facts_, contender.config);
 }
 
-/// 0.06: the model expects it to take 6 % longer at this size than the fastest. 0 of what has no model.
+/// 0.06: the model expects it to take 6 % longer at this size than the fastest. 0 of what has no model, infinite of what is not legal there.
 double Refinery::expected_gain(std::int64_t size, const Contender& serving) const {
   const Problem problem = with_size(size);
-  if (!is_legal(serving, problem) || !tune::has_model(*serving.implementation)) return 0;
+  if (!is_legal(serving, problem)) return std::numeric_limits<double>::infinity();  // something else serves there
+  if (!tune::has_model(*serving.implementation)) return 0;
   const auto estimate = [&](const spec::Implementation& implementation, std::span<const std::int64_t> config) {
     return tune::estimate(op_, implementation, problem, facts_, config, state_.options.regime).ns;
   };

@@ -85,10 +85,10 @@ Splitting split(std::span<const std::int64_t> edges, const Serving& own, double 
   Splitting result;
   Serving upper = own;
   for (const std::int64_t edge : edges) {
-    if (!worth(edge, upper)) continue;
     Tried tried;
     tried.edge = edge;
     try {
+      if (!worth(edge, upper)) continue;
       tried.tuned = tune(edge);
       if (tried.tuned.config != upper.config) tried.duel = duel(edge, tried.tuned, upper);
     } catch (const Error&) {  // of this part: those above it were measured

@@ -239,17 +239,15 @@ __device__ __forceinline__ void store_rounded(const StoredRows& y, const char* p
 #pragma unroll 1
     for (int i = 0; i < count && is_in_y(i); ++i)
       Rounded::copy_rows(pieces + i * Rounded::bytes, row_of(i), column_of(i), epilogue);
-  } else if (threadIdx.x % 32 == 0) {  // of each warp: one piece
-    if (warp < count && is_in_y(warp)) {
-      const unsigned from = shared_address(pieces + warp * Rounded::bytes);
-      if constexpr (Tiles::y_planes) {
-        tma_store_3d(y.map, from, column_of(warp), y.first_row + row_of(warp), y.plane);
-      } else {
-        tma_store_2d(y.map, from, column_of(warp), y.first_row + row_of(warp));
-      }
+  } else if (threadIdx.x % 32 == 0 && warp < count && is_in_y(warp)) {  // of each warp: one piece
+    const unsigned from = shared_address(pieces + warp * Rounded::bytes);
+    if constexpr (Tiles::y_planes) {
+      tma_store_3d(y.map, from, column_of(warp), y.first_row + row_of(warp), y.plane);
+    } else {
+      tma_store_2d(y.map, from, column_of(warp), y.first_row + row_of(warp));
     }
-    tma_store_commit();
   }
+  if (threadIdx.x % 32 == 0) tma_store_commit();  // a group a round, also where it is empty: waits count them
 }
 
 /// Stores the warpgroup's part of the tile at (row, column) by TMA, whose copies go on while the warpgroup multiplies
