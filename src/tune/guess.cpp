@@ -20,27 +20,30 @@ bool has_model(const spec::Implementation& implementation) noexcept {
          std::ranges::all_of(implementation.passes, [](const spec::Pass& pass) { return pass.model.has_value(); });
 }
 
-Usable guess_for(const spec::Op& op, const Problem& problem, const spec::DeviceFacts& device, Regime regime) {
-  const Problem bucket = spec::bucket_of(op, problem);
-  Usable best;
-  double best_ns = std::numeric_limits<double>::infinity();
+Expected fastest_expected(const spec::Op& op, const Problem& bucket, const Problem& problem,
+                          const spec::DeviceFacts& device, Regime regime) {
+  Expected best{nullptr, {}, std::numeric_limits<double>::infinity()};
   for (const spec::Implementation& implementation : op.implementations) {
     if (!has_model(implementation) || spec::why_not_eligible(op, implementation, bucket, device)) continue;
     for (spec::Config& config : spec::searched_space(op, implementation, bucket, device)) {
       const double ns = estimate(op, implementation, bucket, device, config, regime).ns;
-      if (ns >= best_ns || spec::broken_constraint(op, implementation, problem, device, config)) continue;
-      best_ns = ns;
-      best.implementation = &implementation;
-      best.config = std::move(config);
+      if (ns >= best.ns || spec::broken_constraint(op, implementation, problem, device, config)) continue;
+      best = {&implementation, std::move(config), ns};
     }
   }
+  return best;
+}
+
+Usable guess_for(const spec::Op& op, const Problem& problem, const spec::DeviceFacts& device, Regime regime) {
+  const Problem bucket = spec::bucket_of(op, problem);
+  Expected best = fastest_expected(op, bucket, problem, device, regime);
   const auto none = [](std::string why) { return Usable{nullptr, {}, std::move(why)}; };
   if (best.implementation == nullptr) return none(fmt::format("no config of '{}' has an estimate", op.name));
   const Usable otherwise = default_for(op, problem, device);
   if (otherwise.implementation != nullptr && has_model(*otherwise.implementation) &&
-      estimate(op, *otherwise.implementation, bucket, device, otherwise.config, regime).ns * worth_a_compile <= best_ns)
+      estimate(op, *otherwise.implementation, bucket, device, otherwise.config, regime).ns * worth_a_compile <= best.ns)
     return none("the default is expected to be as fast as any");
-  return best;
+  return {best.implementation, std::move(best.config), {}};
 }
 
 }  // namespace kiln::tune

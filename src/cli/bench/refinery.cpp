@@ -111,15 +111,14 @@ void Refinery::resume(const engine::Lookup& lookup, std::span<const store::Recor
 
 Splitting Refinery::try_cuts(std::span<const std::int64_t> cuts, const std::function<void(const std::string&)>& say) {
   const auto asked_for = cuts_of(low_, result_.of.bucket.axes[axis_index_], axis_.multiple_of, choice_.most_parts);
+  const auto is_asked_for = [&](std::int64_t edge) { return std::ranges::find(asked_for, edge) != asked_for.end(); };
   const auto worth = [&](std::int64_t edge, const Serving& upper) {
-    return std::ranges::find(asked_for, edge) != asked_for.end() ||
-           expected_gain(edge, upper.config) > 2 * choice_.threshold;  // it is no measurement
+    return is_asked_for(edge) || expected_gain(edge, upper.config) > 2 * choice_.threshold;  // it is no measurement
   };
   const auto tune = [&](std::int64_t edge) {
     say(fmt::format("tuning {}={}", axis_.name, edge));
     // Of a part that was asked for, finer cuts are the exception.
-    const bool is_asked_for = std::ranges::find(asked_for, edge) != asked_for.end();
-    const std::span<const std::int64_t> all = is_asked_for ? asked_for : cuts;
+    const std::span<const std::int64_t> all = is_asked_for(edge) ? asked_for : cuts;
     const auto next = std::ranges::upper_bound(all, edge, std::greater<>());
     const std::int64_t lowest = next == all.end() ? low_ : *next + axis_.multiple_of;
     const ScratchTune& tuned = tunes_.at(with_size(edge), lowest);
@@ -198,17 +197,9 @@ double Refinery::expected_gain(std::int64_t size, const Contender& serving) cons
   const Problem problem = with_size(size);
   if (!is_legal(serving, problem)) return std::numeric_limits<double>::infinity();  // something else serves there
   if (!tune::has_model(*serving.implementation)) return 0;
-  const auto estimate = [&](const spec::Implementation& implementation, std::span<const std::int64_t> config) {
-    return tune::estimate(op_, implementation, problem, facts_, config, state_.options.regime).ns;
-  };
-  const double served = estimate(*serving.implementation, serving.config);
-  double best = served;
-  for (const spec::Implementation& each : op_.implementations) {
-    if (!tune::has_model(each) || spec::why_not_eligible(op_, each, problem, facts_)) continue;
-    for (const spec::Config& config : spec::searched_space(op_, each, problem, facts_))
-      best = std::min(best, estimate(each, config));
-  }
-  return served / best - 1;
+  const Regime regime = state_.options.regime;
+  const double served = tune::estimate(op_, *serving.implementation, problem, facts_, serving.config, regime).ns;
+  return served / tune::fastest_expected(op_, problem, problem, facts_, regime).ns - 1;
 }
 
 Serving Refinery::serving_of(const engine::Lookup& part) const {
