@@ -96,7 +96,7 @@ Argument read_tensor_map(const Scope& scope, const TomlValue& value) {
   argument.index = static_cast<int>(reader.one_of(*value.find("tma"), "the tensor of a TMA argument", tensors));
   const TomlValue& box = reader.required(value, "a TMA argument", "box");
   for (const TomlValue& each : reader.list(box, "'box'"))
-    argument.box.push_back(scope.expression(each, "'box'", Known::plan));
+    argument.box.push_back(scope.expression(each, "'box'", Known::launch));
   const std::size_t rank = scope.op.tensors[static_cast<std::size_t>(argument.index)].shape.size();
   if (argument.box.size() != rank) {
     reader.fail(box.line, fmt::format("{} entries in 'box'", argument.box.size()),

@@ -62,8 +62,8 @@ __global__ void __launch_bounds__(kiln::gemm::WgmmaTiling<T, U, layout, tile_m, 
     store_tile<Tiles, stored == 0>(sums, work, first, staging, {&y_map, 0, 0, work.rows < rows.bound}, ending);
   };
   if constexpr (tail) {
-    wgmma_block<Tiles>(&x_map, &w_map, make_schedule, scales, SharedTiles<Tiles>{partial, raised}, store);
+    wgmma_block<Tiles>(&x_map, &w_map, rows.bound, make_schedule, scales, SharedTiles<Tiles>{partial, raised}, store);
   } else {
-    wgmma_block<Tiles>(&x_map, &w_map, make_schedule, scales, WholeTiles(), store);
+    wgmma_block<Tiles>(&x_map, &w_map, rows.bound, make_schedule, scales, WholeTiles(), store);
   }
 }

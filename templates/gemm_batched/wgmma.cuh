@@ -58,5 +58,5 @@ __global__ void __launch_bounds__(kiln::gemm::WgmmaTiling<T, U, layout, tile_m, 
     store_tile<Tiles, stored == 0>(sums, work, first, staging, {&y_map, 0, work.plane, work.rows < rows.bound},
                                    ending_of(work));
   };
-  wgmma_block<Tiles>(&x_map, &w_map, make_schedule, scales, WholeTiles(), store);
+  wgmma_block<Tiles>(&x_map, &w_map, rows.bound, make_schedule, scales, WholeTiles(), store);
 }

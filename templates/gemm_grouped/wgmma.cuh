@@ -17,6 +17,7 @@ class GroupedSchedule {
       : offsets_(offsets),
         groups_(groups),
         m_(m),
+        columns_(n),
         tiles_n_(static_cast<int>((n + Tiles::tile_n - 1) / Tiles::tile_n)),
         k_tiles_(static_cast<int>((k + Tiles::tile_k - 1) / Tiles::tile_k)),
         band_(band),
@@ -30,12 +31,15 @@ class GroupedSchedule {
     const GroupTile of = find_group_tile(offsets_, groups_, m_, Tiles::tile_m, tiles_n_, index);
     const int rows = of.end_row - of.first_row;
     const TileIndex tile = tile_in_bands(of.tile, (rows + Tiles::tile_m - 1) / Tiles::tile_m, tiles_n_, band_);
-    return {tile.m * Tiles::tile_m, tile.n * Tiles::tile_n, 0, k_tiles_, of.first_row, rows, of.group};
+    return copied_inside<Tiles>(
+        {tile.m * Tiles::tile_m, tile.n * Tiles::tile_n, 0, k_tiles_, of.first_row, rows, of.group}, columns_);
   }
 
  private:
   const int* offsets_;
-  int groups_, m_, tiles_n_, k_tiles_, band_, count_;
+  int groups_, m_;
+  long long columns_;
+  int tiles_n_, k_tiles_, band_, count_;
 };
 
 }  // namespace kiln::gemm
@@ -79,5 +83,5 @@ __global__ void __launch_bounds__(
   const auto store = [&](const WgmmaSums<Tiles>& sums, const WgmmaWork& work, int first, WgmmaStaging& staging) {
     store_tile<Tiles, stored == 0>(sums, work, first, staging, {&y_map, work.first_row, 0, true}, ending_of(work));
   };
-  wgmma_block<Tiles>(&x_map, &w_map, make_schedule, scales, WholeTiles(), store);
+  wgmma_block<Tiles>(&x_map, &w_map, rows.bound, make_schedule, scales, WholeTiles(), store);
 }

@@ -39,7 +39,7 @@ double error_of(std::int64_t m, std::int64_t n, std::int64_t k, int length, std:
     for (std::int64_t i = 0; i < x.columns(); ++i)
       if ((x_along_k ? row % m : i) >= length) x.at(row, i) = test::nan_of<bf16>();
 
-  const kiln::tensor_map x_map = test::map_of_planes(x, batch, Tiles::X::box_rows, 64, 128);
+  const kiln::tensor_map x_map = test::map_of_planes(x, batch, Tiles::X::rows_of_box(static_cast<int>(m)), 64, 128);
   const kiln::tensor_map w_map = test::map_of_planes(w, batch, Tiles::W::box_rows, 64, 128);
   const kiln::tensor_map y_map =
       shape.store == 0 ? test::map_of_planes(y, batch, Piece::rows, Piece::columns, Piece::columns * 2) : x_map;

@@ -47,7 +47,7 @@ double error_of(std::vector<int> offsets, std::int64_t rows, std::int64_t n, std
   for (std::int64_t row = 0; row < rows; ++row)
     for (std::int64_t i = 0; group_of(row) < 0 && i < k; ++i) x.at(row, i) = test::nan_of<T>();
 
-  const kiln::tensor_map x_map = test::map_of(x, Tiles::X::box_rows, 128 / sizeof(T), 128);
+  const kiln::tensor_map x_map = test::map_of(x, Tiles::X::rows_of_box(static_cast<int>(rows)), 128 / sizeof(T), 128);
   const kiln::tensor_map w_map = test::map_of_planes(w, groups, Tiles::W::box_rows, 128 / sizeof(T), 128);
   const kiln::tensor_map y_map =
       shape.store == 0 ? test::map_of(y, Piece::rows, Piece::columns, Piece::columns * sizeof(bf16)) : x_map;

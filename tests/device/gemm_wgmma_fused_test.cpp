@@ -33,7 +33,7 @@ struct Wgmma {
     constexpr int stored = by_tma ? 0 : shape.aligned ? 16 / sizeof(Out) : 1;
     using Of = Tiles<T>;
     using Piece = kiln::gemm::Piece<Of>;
-    const kiln::tensor_map x_map = map_of(p.x, Of::X::box_rows, 128 / sizeof(T), 128),
+    const kiln::tensor_map x_map = map_of(p.x, Of::X::rows_of_box(static_cast<int>(p.x.rows())), 128 / sizeof(T), 128),
                            w_map = map_of(p.w, Of::W::box_rows, 128 / sizeof(T), 128);
     kiln::tensor_map y_map = x_map;
     if constexpr (by_tma) y_map = map_of(p.y, Piece::rows, Piece::columns, Piece::columns * sizeof(Out));

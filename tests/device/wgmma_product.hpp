@@ -124,7 +124,7 @@ bool multiply(Operands<T, U, layout, Config>& of, const Problem& problem, const 
                                         shape.cluster_n, shape.cluster_k, shape.swap, shape.pingpong>;
   using Piece = kiln::gemm::Piece<Tiles>;
   const std::int64_t m = problem.m, n = problem.n;
-  const tensor_map x_map = map_of(of.x, Tiles::X::box_rows, 128 / sizeof(T), 128);
+  const tensor_map x_map = map_of(of.x, Tiles::X::rows_of_box(rows.bound), 128 / sizeof(T), 128);
   const tensor_map w_map = map_of(of.w, Tiles::W::box_rows, 128 / sizeof(U), 128);
   const tensor_map y_map = shape.store == 0 && sizeof(Out) == 2
                                ? map_of(of.y, Piece::rows, Piece::columns, Piece::columns * sizeof(Out))

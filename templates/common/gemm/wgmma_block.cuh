@@ -11,6 +11,27 @@
 
 namespace kiln::gemm {
 
+template <typename Tiles>
+inline constexpr int staging_bytes = Tiles::consumers* Piece<Tiles>::staging_bytes;
+
+/// How far a tile's products may begin into what was copied of an operand (rows_before): what they read past it is of the
+/// stages and the staging that follow.
+template <typename Tiles>
+struct EdgeLimits {
+  static constexpr int whole = 64;
+  static constexpr int w = staging_bytes<Tiles> / span / whole * whole;
+  static constexpr int x = least_of(Tiles::tile_m, (Tiles::W::bytes + staging_bytes<Tiles>) / span / whole * whole);
+};
+
+/// The same work with its copies inside of the operands, which end with the product's rows and at `columns`.
+template <typename Tiles>
+__device__ __forceinline__ WgmmaWork copied_inside(WgmmaWork work, long long columns) {
+  work.x_back =
+      rows_before<typename Tiles::X>(work.first_row + work.row, work.first_row + work.rows, EdgeLimits<Tiles>::x);
+  work.w_back = rows_before<typename Tiles::W>(work.column, columns, EdgeLimits<Tiles>::w);
+  return work;
+}
+
 /// Which work a block has, in which order: that of its cluster, of which it takes the tile or part that its rank says.
 /// The tiles of the last round may be shared (share_tail).
 template <typename Tiles>
@@ -21,6 +42,7 @@ class WgmmaSchedule {
                                            int products = 1)
       : rank_(Tiles::cluster == 1 ? 0 : static_cast<int>(cluster_block_rank())),
         rows_(m),
+        columns_(n),
         tiles_m_(ceil_div(ceil_div(m, Tiles::tile_m), Tiles::cluster_m)),
         tiles_n_(ceil_div(ceil_div(n, Tiles::tile_n), Tiles::cluster_n)),
         k_tiles_(ceil_div(k, Tiles::tile_k)),
@@ -80,7 +102,7 @@ class WgmmaSchedule {
     const TileIndex tile = of_cluster(index - plane * tiles_m_ * tiles_n_);
     const int m = tile.m * Tiles::cluster_m + (Tiles::cluster_m == 1 ? 0 : rank_);
     const int n = tile.n * Tiles::cluster_n + (Tiles::cluster_n == 1 ? 0 : rank_);
-    return {m * Tiles::tile_m, n * Tiles::tile_n, 0, 0, 0, rows_, plane};
+    return copied_inside<Tiles>({m * Tiles::tile_m, n * Tiles::tile_n, 0, 0, 0, rows_, plane}, columns_);
   }
   __device__ __forceinline__ TileIndex of_cluster(int index) const {
     const TileIndex tile =
@@ -104,7 +126,9 @@ class WgmmaSchedule {
     return part == 0 ? 0 : first_part_ + (k_tiles_ - first_part_) * (part - 1) / (parts_ - 1);
   }
 
-  int rank_, rows_, tiles_m_, tiles_n_, k_tiles_, group_;
+  int rank_, rows_;
+  long long columns_;
+  int tiles_m_, tiles_n_, k_tiles_, group_;
   bool by_columns_;
   int count_;
   int shared_ = 0, clusters_ = 0, parts_ = 0, run_ = 0, first_part_ = 0,
@@ -114,20 +138,20 @@ class WgmmaSchedule {
 /// Starts the copies of a stage, which is the one at `tile` of the work. For one thread.
 template <typename Tiles>
 __device__ __forceinline__ void copy_stage(const tensor_map* x_map, const tensor_map* w_map, const Ring<Tiles>& ring,
-                                           int slot, const WgmmaWork& work, int tile, int rank) {
+                                           int slot, const WgmmaWork& work, int tile, int rank, int x_box) {
   const int k = (work.first_k + tile) * Tiles::tile_k;
   const unsigned stage = ring.stage(slot), full = ring.full(slot);
-  mbarrier_arrive_expect_tx(full, Tiles::stage_bytes);
-  Tiles::X::load(stage, x_map, full, work.first_row + work.row, k, work.plane, rank);
-  Tiles::W::load(stage + Tiles::X::bytes, w_map, full, work.column, k, work.plane, rank);
+  mbarrier_arrive_expect_tx(full, Tiles::X::bytes_in(x_box) + Tiles::W::bytes);
+  Tiles::X::load(stage, x_map, full, work.first_row + work.row - work.x_back, k, work.plane, rank, x_box);
+  Tiles::W::load(stage + Tiles::X::bytes, w_map, full, work.column - work.w_back, k, work.plane, rank);
 }
 
 /// The first stage of the block's first work: it is copied before the block goes its several ways, for the code of those
 /// comes from memory too. No more than one, for what is asked for at once comes at once.
 template <typename Tiles>
 __device__ __forceinline__ void begin_copies(const tensor_map* x_map, const tensor_map* w_map, const Ring<Tiles>& ring,
-                                             const WgmmaWork& work, int rank) {
-  if (elect_one() && work.k_tiles > 0) copy_stage(x_map, w_map, ring, 0, work, 0, rank);
+                                             const WgmmaWork& work, int rank, int x_box) {
+  if (elect_one() && work.k_tiles > 0) copy_stage(x_map, w_map, ring, 0, work, 0, rank, x_box);
 }
 
 /// Brings what the first stages take of w to L2, while blocks that load for each other wait for each other, or for the
@@ -137,14 +161,15 @@ __device__ __forceinline__ void prefetch_stages(const tensor_map* w_map, const W
   if (!elect_one()) return;
 #pragma unroll 1
   for (int tile = 0; tile < min(2, work.k_tiles); ++tile)
-    Tiles::W::prefetch(w_map, work.column, (work.first_k + tile) * Tiles::tile_k, work.plane, rank);
+    Tiles::W::prefetch(w_map, work.column - work.w_back, (work.first_k + tile) * Tiles::tile_k, work.plane, rank);
 }
 
 /// Copies the other stages of all of the block's work to the ring, and what others add to it, from `work` on, which is
 /// that at schedule.first() if there is any. For one warp, of which one thread copies.
 template <typename Tiles, typename Schedule, typename Parts>
 __device__ __forceinline__ void produce(const tensor_map* x_map, const tensor_map* w_map, const Ring<Tiles>& ring,
-                                        const Schedule& schedule, WgmmaWork work, int rank, const Parts& parts) {
+                                        const Schedule& schedule, WgmmaWork work, int rank, int x_box,
+                                        const Parts& parts) {
   const bool copies = elect_one();
   int tile = min(1, work.k_tiles);
   RingPosition<Tiles::stages> at;
@@ -153,7 +178,7 @@ __device__ __forceinline__ void produce(const tensor_map* x_map, const tensor_ma
 #pragma unroll 1
     for (; copies && tile < work.k_tiles; ++tile, at.advance()) {
       mbarrier_wait(ring.empty(at.slot), at.parity ^ 1);
-      copy_stage(x_map, w_map, ring, at.slot, work, tile, rank);
+      copy_stage(x_map, w_map, ring, at.slot, work, tile, rank, x_box);
     }
     if constexpr (Parts::any) {
       if (copies) parts.copy(ring, at, work);
@@ -202,6 +227,8 @@ __device__ __forceinline__ WgmmaWork agreed(WgmmaWork work) {
   work.column = __reduce_max_sync(full_warp, work.column);
   work.first_row = __reduce_max_sync(full_warp, work.first_row);
   work.plane = __reduce_max_sync(full_warp, work.plane);
+  work.x_back = __reduce_max_sync(full_warp, work.x_back);
+  work.w_back = __reduce_max_sync(full_warp, work.w_back);
   return work;
 }
 
@@ -211,7 +238,7 @@ __device__ __forceinline__ WgmmaWork agreed(WgmmaWork work) {
 template <typename Tiles, typename Schedule, typename Scales, typename Parts, typename Store>
 __device__ __forceinline__ void consume(const Ring<Tiles>& ring, const Schedule& schedule, int consumer, int first,
                                         WgmmaWork work, Scales scales, const Parts& parts, Store store) {
-  const auto operands = StageOperands<Tiles>::in(ring, first);
+  const auto in_ring = StageOperands<Tiles>::in(ring, first);
   RingPosition<Tiles::stages> at;
   int index = schedule.first();
   bool more = index < schedule.count();
@@ -228,6 +255,7 @@ __device__ __forceinline__ void consume(const Ring<Tiles>& ring, const Schedule&
 #pragma unroll 1
   for (bool first_of_block = consumer == 0; more; first_of_block = false) {
     const WgmmaWork now = work;
+    const auto operands = in_ring.from(min(now.x_back, EdgeLimits<Tiles>::x), min(now.w_back, EdgeLimits<Tiles>::w));
     WgmmaSums<Tiles> sums;
     const int filled = filled_products<Tiles>(now, first);
     Turns<Tiles>::take(consumer, first_of_block);
@@ -274,18 +302,16 @@ __device__ __forceinline__ void take_registers(bool produces) {
   }
 }
 
-template <typename Tiles>
-inline constexpr int staging_bytes = Tiles::consumers* Piece<Tiles>::staging_bytes;
-
 /// A block of a kernel: makes the ring, waits for the kernel before, and multiplies what `make_schedule()` gives it, as
-/// `consume` says; store(sums, work, first, staging). What make_schedule reads of memory it waits for itself.
+/// `consume` says; store(sums, work, first, staging). `x_rows` is what x_map has. What make_schedule reads of memory it waits for itself.
 template <typename Tiles, typename MakeSchedule, typename Scales, typename Parts, typename Store>
-__device__ __forceinline__ void wgmma_block(const tensor_map* x_map, const tensor_map* w_map,
+__device__ __forceinline__ void wgmma_block(const tensor_map* x_map, const tensor_map* w_map, int x_rows,
                                             MakeSchedule make_schedule, Scales scales, const Parts& parts,
                                             Store store) {
   char* const shared = dynamic_shared();
   const Ring<Tiles> ring{shared_address(shared), shared_address(shared) + Ring<Tiles>::bytes + staging_bytes<Tiles>};
   const int rank = Tiles::shares == 1 ? 0 : static_cast<int>(cluster_block_rank());
+  const int x_box = Tiles::X::rows_of_box(x_rows);
   const int warp = __shfl_sync(full_warp, threadIdx.x / 32, 0);  // seen to be the same in all lanes
   if (warp == 0) {
     ring.make_barriers();
@@ -306,7 +332,7 @@ __device__ __forceinline__ void wgmma_block(const tensor_map* x_map, const tenso
     named_barrier_sync(0, Tiles::threads);
   }
   wait_for_predecessor();
-  if (warp == 0) begin_copies(x_map, w_map, ring, work, rank);
+  if (warp == 0) begin_copies(x_map, w_map, ring, work, rank, x_box);
   __syncwarp();
   launch_dependents();
 
@@ -314,7 +340,7 @@ __device__ __forceinline__ void wgmma_block(const tensor_map* x_map, const tenso
   const int of_block = __shfl_sync(full_warp, threadIdx.x / warpgroup, 0);
   take_registers<Tiles>(of_block == 0);
   if (of_block == 0) {
-    if (warp == 0) produce(x_map, w_map, ring, schedule, work, rank, parts);
+    if (warp == 0) produce(x_map, w_map, ring, schedule, work, rank, x_box, parts);
     return;
   }
   const int consumer = of_block - 1, first = Tiles::pingpong ? 0 : consumer * Tiles::row_blocks * wgmma_rows;

@@ -16,6 +16,7 @@ struct WgmmaWork {
   int row, column, first_k, k_tiles;
   int first_row, rows;  // of x and y, that are the product's
   int plane;            // which product
+  int x_back, w_back;   // how far before its corner its copies of x and w begin (rows_before)
   int slot =
       -1;  // of a shared tile, whose first part takes the others' sums from there on; of another part, for its own
   int others = 0;  // how many

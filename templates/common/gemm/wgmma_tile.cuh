@@ -41,10 +41,17 @@ struct StagedOperand {
   static_assert(box_rows % 8 == 0, "a box is whole atoms of the swizzle");
   static_assert(along_k || (extent % column == 0 && sizeof(T) == 2));
 
+  /// The rows of a box of the map, of an operand of `all` along m or n: those of a tile, or fewer where all are fewer.
+  static __device__ __forceinline__ int rows_of_box(int all) {
+    return along_k ? min(box_rows, (all + 8 * shares - 1) / (8 * shares) * 8) : box_rows;
+  }
+  /// What comes of it in a stage, in boxes of so many rows.
+  static __device__ __forceinline__ int bytes_in(int box) { return bytes / box_rows * box; }
+
   /// Starts the copy of this block's part, to all who share it, from `outer` (of m or n) and `k` on.
   static __device__ __forceinline__ void load(unsigned to, const tensor_map* map, unsigned full, int outer, int k,
-                                              int plane, int rank) {
-    const int row = shares == 1 ? 0 : rank * box_rows;
+                                              int plane, int rank, int box = box_rows) {
+    const int row = shares == 1 ? 0 : rank * box;
     if constexpr (along_k) {
       load_box(to + row * span, map, full, k, outer + row, plane);
     } else {
@@ -98,6 +105,22 @@ struct StagedOperand {
     }
   }
 };
+
+/// What lies outside of a tensor TMA fills with zeros, and takes two to four times as long over a row of them as over one
+/// that it reads: 129 rows in tiles of 128 took twice the time of 256. So boxes lie inside of operands but for seven rows:
+/// where all of x is one tile, they are as high as x (rows_of_box), and else those of the last tile begin before it.
+///
+/// How far before `outer` the copies of a tile begin whose operand ends at `end`. The products then begin at the tile's own rows, and what they take
+/// after these is whatever follows in shared memory: it comes out where y has nothing. No more than `most`, for the same
+/// reason, unless none of the tile is inside.
+template <typename Operand>
+__device__ __forceinline__ int rows_before(long long outer, long long end, int most) {
+  constexpr int whole = Operand::lies == major::k ? 8 : Operand::column;  // what keeps the swizzle, and boxes apart
+  const long long lacking = outer + Operand::extent - end;
+  if (lacking <= 0) return 0;
+  const long long back = min(lacking, outer) / whole * whole;
+  return static_cast<int>(outer < end ? min(back, static_cast<long long>(most)) : back);
+}
 
 namespace detail {
 template <bool first, typename A, typename B>
@@ -220,6 +243,11 @@ struct StageOperands {
   }
   __device__ __forceinline__ StageOperands at(int slot) const {
     return {wgmma_descriptor_at(a, slot * Tiles::stage_bytes), wgmma_descriptor_at(b, slot * Tiles::stage_bytes)};
+  }
+  /// Of a tile whose x and w begin so many rows or columns into what was copied.
+  __device__ __forceinline__ StageOperands from(int x_back, int w_back) const {
+    return {wgmma_descriptor_at(a, (Tiles::swap ? w_back : x_back) * span),
+            wgmma_descriptor_at(b, (Tiles::swap ? x_back : w_back) * span)};
   }
 
   /// The product of 64 of the rows, from row_block * 64 on, by all of b, at `step` of k.

@@ -195,7 +195,8 @@ Traffic gemm_grouped_wgmma(const Invocation& call) {
     *each = call.integer(at++);
   product.read_scale(call, at);
   const bool along_k = product.layout == nt;
-  require(x.box[1] == tile_m && w.box[1] == (along_k ? tile_n : 64) && w.box[2] == 1 &&
+  const auto held = std::min(tile_m, ceil_div(static_cast<std::int64_t>(x.shape[1]), 8) * 8);
+  require(x.box[1] == held && w.box[1] == (along_k ? tile_n : 64) && w.box[2] == 1 &&
               w.shape[2] == static_cast<std::uint64_t>(groups) && x.shape[1] >= static_cast<std::uint64_t>(m),
           CUDA_ERROR_LAUNCH_FAILED);
   if (call.template_integer(9) == 0) {

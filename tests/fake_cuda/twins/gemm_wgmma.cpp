@@ -28,10 +28,10 @@ struct Shape {
 void check_operand(const TensorMap& map, std::string_view type, std::int64_t outer, std::int64_t k, bool along_k,
                    std::int64_t rows, std::int64_t shares) {
   const std::int64_t span = 128 / element_bytes(type);
+  const auto inner = static_cast<std::int64_t>(map.shape[0]), lines = static_cast<std::int64_t>(map.shape[1]);
   require(
       map.swizzle == CU_TENSOR_MAP_SWIZZLE_128B && map.box[0] == span && map.box[1] == (along_k ? rows : span) / shares,
       CUDA_ERROR_LAUNCH_FAILED);
-  const auto inner = static_cast<std::int64_t>(map.shape[0]), lines = static_cast<std::int64_t>(map.shape[1]);
   require((along_k ? inner : lines) == k && (along_k ? lines : inner) >= outer, CUDA_ERROR_LAUNCH_FAILED);
 }
 
@@ -86,8 +86,11 @@ Traffic gemm_wgmma(const Invocation& call) {
   const TensorMap x = map_at(call, 0, 2), w = map_at(call, 1, 2);
   product.x = x.address, product.x_stride = stride_of(x, product.x_type);
   product.w = w.address, product.w_stride = stride_of(w, product.w_type);
-  check_operand(x, product.x_type, product.m, product.k, product.layout == nt || product.layout == nn, shape.tile_m,
-                shape.cluster_n);
+  // No higher than x is, but for what whole atoms of eight rows need.
+  const std::int64_t x_rows =
+      ceil_div(static_cast<std::int64_t>(x.shape[1]), 8 * shape.cluster_n) * 8 * shape.cluster_n;
+  check_operand(x, product.x_type, product.m, product.k, product.layout == nt || product.layout == nn,
+                std::min(shape.tile_m, x_rows), shape.cluster_n);
   check_operand(w, product.w_type, product.n, product.k, product.layout == nt || product.layout == tt, shape.tile_n,
                 shape.cluster_m);
   if (shape.store == 0) {
