@@ -102,7 +102,7 @@ struct RacingLimits {
   std::int64_t trials = 0;  // candidates brought in at most; 0: no limit
   /// Trials in a row that improve neither on the leader nor on the best that needs no library, before they are believed: estimates do
   /// not tell apart those that differ in their bands or clusters.
-  std::int64_t patience = 12;
+  std::int64_t patience = 16;
   std::uint64_t seed = 1;  // of the draws that look away from what is expected
 };
 /// Successive elimination: candidates enter in the order of what is expected of them, corrected after each heat by what their
