@@ -11,7 +11,7 @@
 namespace kiln::spec {
 namespace {
 
-constexpr std::int64_t max_raw_space = 16'000'000;  // configs before constraints
+constexpr std::int64_t max_raw_space = 64'000'000;  // configs before constraints, which prune while configs are made
 
 // The NVRTC options that a manifest may ask for: none names a file or defines a macro.
 bool is_allowed_option(std::string_view option) {
@@ -62,7 +62,7 @@ void read_parameters(const ManifestReader& reader, const TomlValue& section, con
     implementation.parameters.push_back(read_parameter(reader, name, value));
     configs *= static_cast<std::int64_t>(implementation.parameters.back().values.size());
     if (configs > max_raw_space) {
-      reader.fail(section.line, "a search space of more than sixteen million configs before constraints",
+      reader.fail(section.line, "a search space of more than sixty-four million configs before constraints",
                   "fewer values");
     }
   }
