@@ -103,6 +103,15 @@ TEST_CASE("gemm_grouped_wgmma multiplies each group's rows by its w, and writes 
   CHECK(error_of<bf16, Layout::nt, Shape{64, 64, 3}>(std::vector<int>(41, 0), 8, 75, 72, 5) == 0);  // no rows at all
 }
 
+TEST_CASE("gemm_grouped_wgmma takes an x of fewer rows than a tile, whose groups begin anywhere") {
+  for (const int rows : {1, 9, 41, 100}) {
+    const std::vector<int> groups = {0, rows / 3, rows / 3, rows / 2, rows};
+    CHECK(error_of<bf16, Layout::nt, Shape{128, 64, 3}>(groups, rows, 75, 136, 1) == 0);
+    CHECK(error_of<bf16, Layout::nt, Shape{.tile_m = 64, .tile_n = 64, .stages = 3, .swap = true}>(groups, rows, 75,
+                                                                                                   136, 2) == 0);
+  }
+}
+
 TEST_CASE("gemm_grouped_wgmma's block that stores a tile by rows lets what TMA still reads be") {
   const std::vector<int> ragged = {0, 64, 94, 158, 170, 234}, few = {0, 16, 30, 46, 51, 67, 70, 86, 91};
   for (const std::uint32_t seed : {0u, 1u}) {  // 0: a copy is under way until it is waited for

@@ -18,9 +18,12 @@ inline constexpr int staging_bytes = Tiles::consumers* Piece<Tiles>::staging_byt
 /// stages and the staging that follow.
 template <typename Tiles>
 struct EdgeLimits {
-  static constexpr int whole = 64;
-  static constexpr int w = staging_bytes<Tiles> / span / whole * whole;
-  static constexpr int x = least_of(Tiles::tile_m, (Tiles::W::bytes + staging_bytes<Tiles>) / span / whole * whole);
+  template <typename Operand>
+  static __device__ constexpr int within(int bytes) {
+    return least_of(Operand::extent, bytes / span) / Operand::whole * Operand::whole;
+  }
+  static constexpr int x = within<typename Tiles::X>(Tiles::W::bytes + staging_bytes<Tiles>);
+  static constexpr int w = within<typename Tiles::W>(staging_bytes<Tiles>);
 };
 
 /// The same work with its copies inside of the operands, which end with the product's rows and at `columns`.
@@ -255,6 +258,7 @@ __device__ __forceinline__ void consume(const Ring<Tiles>& ring, const Schedule&
 #pragma unroll 1
   for (bool first_of_block = consumer == 0; more; first_of_block = false) {
     const WgmmaWork now = work;
+    // Of a tile wholly outside anything will do that lies in shared memory.
     const auto operands = in_ring.from(min(now.x_back, EdgeLimits<Tiles>::x), min(now.w_back, EdgeLimits<Tiles>::w));
     WgmmaSums<Tiles> sums;
     const int filled = filled_products<Tiles>(now, first);

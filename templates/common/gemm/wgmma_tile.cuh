@@ -38,6 +38,8 @@ struct StagedOperand {
   static constexpr int column =
       span / static_cast<int>(sizeof(T));  // elements of m or n that a box without along_k holds
   static constexpr int column_bytes = stage_k<T> * span;
+  static constexpr int whole = along_k ? 8 : column;  // rows or elements that an operand may be moved by
+  static_assert(along_k || column_bytes == column * span, "moved by as many bytes as an operand along k is");
   static_assert(box_rows % 8 == 0, "a box is whole atoms of the swizzle");
   static_assert(along_k || (extent % column == 0 && sizeof(T) == 2));
 
@@ -107,18 +109,18 @@ struct StagedOperand {
 };
 
 /// What lies outside of a tensor TMA fills with zeros, and takes two to four times as long over a row of them as over one
-/// that it reads: 129 rows in tiles of 128 took twice the time of 256. So boxes lie inside of operands but for seven rows:
-/// where all of x is one tile, they are as high as x (rows_of_box), and else those of the last tile begin before it.
+/// that it reads: 129 rows in tiles of 128 took twice the time of 256. So boxes lie inside of operands, but for what whole
+/// atoms or columns need: where all of x is one tile, they are as high as x (rows_of_box), and else those of the last tile
+/// begin before it.
 ///
-/// How far before `outer` the copies of a tile begin whose operand ends at `end`. The products then begin at the tile's own rows, and what they take
-/// after these is whatever follows in shared memory: it comes out where y has nothing. No more than `most`, for the same
-/// reason, unless none of the tile is inside.
+/// This is how far before `outer` the copies of a tile begin whose operand ends at `end`. The products then begin at the
+/// tile's own rows, and what they take after these is whatever follows in shared memory: it comes out where y has nothing.
+/// `most` keeps that within the block's shared memory; of a tile that lies wholly outside only the copies count.
 template <typename Operand>
 __device__ __forceinline__ int rows_before(long long outer, long long end, int most) {
-  constexpr int whole = Operand::lies == major::k ? 8 : Operand::column;  // what keeps the swizzle, and boxes apart
   const long long lacking = outer + Operand::extent - end;
   if (lacking <= 0) return 0;
-  const long long back = min(lacking, outer) / whole * whole;
+  const long long back = min(lacking, outer) / Operand::whole * Operand::whole;
   return static_cast<int>(outer < end ? min(back, static_cast<long long>(most)) : back);
 }
 

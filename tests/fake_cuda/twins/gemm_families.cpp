@@ -229,6 +229,11 @@ Traffic gemm_batched_wgmma(const Invocation& call) {
               x.box[2] == 1 && w.box[2] == 1,
           CUDA_ERROR_LAUNCH_FAILED);
   const std::int64_t tile_m = call.template_integer(4), tile_n = call.template_integer(5);
+  const std::int64_t of_x = 8 * call.template_integer(8);  // rows that all who share a box need in whole atoms
+  if (product.layout == nt || product.layout == nn)
+    require(x.box[1] * call.template_integer(8) ==
+                std::min(tile_m, ceil_div(static_cast<std::int64_t>(x.shape[1]), of_x) * of_x),
+            CUDA_ERROR_LAUNCH_FAILED);
   if (call.template_integer(11) == 0) {
     const TensorMap y = map_at(call, 2, 3);
     require(y.address == product.y && stride_of(y, product.ending.out) == product.y_stride &&
