@@ -15,6 +15,23 @@ TEST_CASE("gemm_wgmma multiplies matrices that fill no whole tiles, whatever ord
   CHECK(error_in<Layout::nt, Shape{256, 32, 2}>({.m = 300, .n = 40, .k = 7, .clusters = 1}) == 0);
 }
 
+TEST_CASE("gemm_wgmma's boxes lie inside of x and w, but for what fills eight rows") {
+  for (const std::int64_t m : {129, 200, 257}) {
+    CAPTURE(m);
+    const Problem problem{.m = m, .n = 150, .k = 72};
+    CHECK(rows_outside<Layout::nt, Shape{128, 64, 3}>(problem) < 8);
+    CHECK(rows_outside<Layout::nt, Shape{.tile_m = 80, .tile_n = 64, .stages = 3, .cluster_m = 2, .swap = true}>(
+              problem) < 8);
+    CHECK(rows_outside<Layout::nt, Shape{.tile_m = 64, .tile_n = 64, .stages = 3, .cluster_n = 4}>(problem) < 8);
+  }
+  for (const std::int64_t m : {1, 33, 60}) {  // x in one tile
+    CAPTURE(m);
+    const Problem problem{.m = m, .n = 150, .k = 72};
+    CHECK(rows_outside<Layout::nt, Shape{.tile_m = 64, .tile_n = 64, .stages = 3, .swap = true}>(problem) < 8);
+    CHECK(rows_outside<Layout::nt, Shape{128, 64, 3}>(problem) < 8);
+  }
+}
+
 TEST_CASE("gemm_wgmma takes operands in which m and n run along memory") {
   CHECK(error_in<Layout::nn, Shape{64, 128, 3}>({.m = 67, .n = 200, .k = 130, .seed = 1}) == 0);
   CHECK(error_in<Layout::tn, Shape{128, 64, 3}>({.m = 200, .n = 100, .k = 130, .seed = 2}) == 0);

@@ -116,9 +116,14 @@ struct Operands {
   }
 };
 
-/// y by gemm_wgmma. Whether nothing was written beside partial sums, and all flags are lowered again.
+struct Multiplied {
+  bool nothing_else;  // was written beside partial sums, and all flags are lowered again
+  emulator::Account account;
+};
+
+/// y by gemm_wgmma.
 template <typename T, typename U, typename Config, Layout layout, Shape shape>
-bool multiply(Operands<T, U, layout, Config>& of, const Problem& problem, const kiln::axis_length& rows) {
+Multiplied multiply(Operands<T, U, layout, Config>& of, const Problem& problem, const kiln::axis_length& rows) {
   using Out = typename Config::out;
   using Tiles = kiln::gemm::WgmmaTiling<T, U, layout, shape.tile_m, shape.tile_n, shape.stages, shape.cluster_m,
                                         shape.cluster_n, shape.cluster_k, shape.swap, shape.pingpong>;
@@ -135,22 +140,22 @@ bool multiply(Operands<T, U, layout, Config>& of, const Problem& problem, const 
   std::vector<unsigned> raised(static_cast<std::size_t>(slots * 4), 0);
   const auto tiles =
       static_cast<unsigned>((m + shape.tile_m - 1) / shape.tile_m * ((n + shape.tile_n - 1) / shape.tile_n));
-  emulator::launch({.grid = {(shape.cluster_k > 1 ? tiles : problem.clusters) * Tiles::cluster},
-                    .block = {Tiles::threads},
-                    .shared_bytes = kiln::gemm::Ring<Tiles>::bytes + Tiles::consumers * Piece::staging_bytes +
-                                    kiln::gemm::Ring<Tiles>::barrier_bytes,
-                    .cluster = {Tiles::cluster},
-                    .seed = problem.seed},
-                   [&] {
-                     gemm_wgmma<T, U, layout, Config, shape.tile_m, shape.tile_n, shape.stages, shape.cluster_m,
-                                shape.cluster_n, shape.cluster_k, shape.swap, shape.pingpong, shape.store, shape.tail>(
-                         x_map, w_map, y_map, of.y.data(), of.bias.data(), of.residual.data(), of.x_scale.data(),
-                         of.w_scale.data(), nullptr, partial.data(), raised.data(), rows, n, problem.k, of.y.stride(),
-                         of.residual.stride(), of.x_scale.stride(), of.w_scale.stride(), 1, 1, 1.0f, 2,
-                         problem.by_columns);
-                   });
+  const auto account = emulator::launch(
+      {.grid = {(shape.cluster_k > 1 ? tiles : problem.clusters) * Tiles::cluster},
+       .block = {Tiles::threads},
+       .shared_bytes = kiln::gemm::Ring<Tiles>::bytes + Tiles::consumers * Piece::staging_bytes +
+                       kiln::gemm::Ring<Tiles>::barrier_bytes,
+       .cluster = {Tiles::cluster},
+       .seed = problem.seed},
+      [&] {
+        gemm_wgmma<T, U, layout, Config, shape.tile_m, shape.tile_n, shape.stages, shape.cluster_m, shape.cluster_n,
+                   shape.cluster_k, shape.swap, shape.pingpong, shape.store, shape.tail>(
+            x_map, w_map, y_map, of.y.data(), of.bias.data(), of.residual.data(), of.x_scale.data(), of.w_scale.data(),
+            nullptr, partial.data(), raised.data(), rows, n, problem.k, of.y.stride(), of.residual.stride(),
+            of.x_scale.stride(), of.w_scale.stride(), 1, 1, 1.0f, 2, problem.by_columns);
+      });
   const bool lowered = std::ranges::all_of(raised, [](unsigned flag) { return flag == 0; });
-  return of.y.margins_untouched() && partial.margins_untouched() && lowered;
+  return {of.y.margins_untouched() && partial.margins_untouched() && lowered, account};
 }
 
 /// The largest distance of y from what is right. Infinite if anything else was written. x holds NaN past the length.
@@ -167,7 +172,7 @@ double error_of(const Problem& problem) {
   for (std::int64_t i = length * of.results; i < m * of.results; ++i)
     before.push_back(of.y.value(i / of.results, i % of.results));
 
-  double largest = multiply<T, U, Config, layout, shape>(of, problem, rows) ? 0 : INFINITY;
+  double largest = multiply<T, U, Config, layout, shape>(of, problem, rows).nothing_else ? 0 : INFINITY;
   for (std::int64_t i = 0; i < m * of.results; ++i) {
     const double found = of.y.value(i / of.results, i % of.results);
     if (i < length * of.results) {
@@ -178,6 +183,14 @@ double error_of(const Problem& problem) {
     }
   }
   return largest;
+}
+
+/// Of a box of x or w, most rows outside of it.
+template <Layout layout, Shape shape, typename T = bf16>
+std::uint32_t rows_outside(const Problem& problem) {
+  Operands<T, T, layout, Relu<T>> of(problem.m, problem.n, problem.k, (problem.n + 15) / 8 * 8);
+  return multiply<T, T, Relu<T>, layout, shape>(of, problem, {nullptr, nullptr, static_cast<int>(problem.m), 0})
+      .account.most_rows_outside;
 }
 
 /// The same type throughout.

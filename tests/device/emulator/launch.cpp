@@ -1,5 +1,6 @@
 #include "emulator/launch.hpp"
 
+#include <algorithm>
 #include <exception>
 #include <memory>
 #include <optional>
@@ -58,7 +59,7 @@ class Schedule {
     }
   }
 
-  void run() {
+  Account run() {
     while (cluster_.live() > 0) {
       if (order_.chance(order_.in_flight_one_in)) cluster_.in_flight.run_one(order_.random);
       if (Thread* next = ready()) {
@@ -69,6 +70,7 @@ class Schedule {
     }
     while (cluster_.in_flight.run_one(order_.random)) {
     }
+    return {cluster_.most_rows_outside};
   }
 
  private:
@@ -154,7 +156,7 @@ void maybe_pause() {
   if (running != nullptr && !current_order->in_turn && current_order->chance(8)) running->fiber.pause();
 }
 
-void launch(const Launch& launch, const std::function<void()>& kernel) {
+Account launch(const Launch& launch, const std::function<void()>& kernel) {
   if (launch.grid.x % launch.cluster.x != 0 || launch.grid.y % launch.cluster.y != 0 ||
       launch.grid.z % launch.cluster.z != 0)
     fault("a grid of {} x {} x {} blocks is no whole number of its clusters", launch.grid.x, launch.grid.y,
@@ -165,8 +167,11 @@ void launch(const Launch& launch, const std::function<void()>& kernel) {
   current_order = &order;
   const unsigned blocks = launch.cluster.count();
   const auto stacks = std::make_unique_for_overwrite<std::byte[]>(blocks * launch.block.count() * stack_bytes);
+  Account account;
   for (unsigned cluster = 0; cluster < launch.grid.count() / blocks; ++cluster)
-    Schedule(launch, kernel, order, stacks.get(), cluster).run();
+    account.most_rows_outside = std::max(
+        account.most_rows_outside, Schedule(launch, kernel, order, stacks.get(), cluster).run().most_rows_outside);
+  return account;
 }
 
 }  // namespace emulator

@@ -17,8 +17,14 @@ struct Launch {
   std::uint32_t seed = 0;
 };
 
+/// What a launch did that no result shows.
+struct Account {
+  /// Of a box that TMA loaded, most rows that lie outside of the tensor: the hardware takes longer over these than over others.
+  std::uint32_t most_rows_outside = 0;
+};
+
 /// Calls `kernel` in every thread. Throws Fault for what a thread did wrong, for what was left undone at a block's end, and for a
 /// deadlock, with what each thread waits for.
-void launch(const Launch& launch, const std::function<void()>& kernel);
+Account launch(const Launch& launch, const std::function<void()>& kernel);
 
 }  // namespace emulator

@@ -58,6 +58,7 @@ struct Cluster {
   std::deque<Block> blocks;
   ClusterBarrier barrier;
   InFlight in_flight;
+  std::uint32_t most_rows_outside = 0;  // of a box that was loaded
 
   [[nodiscard]] unsigned live() const;
   /// The block that a shared address names. Throws Fault where there is none, or it has ended.

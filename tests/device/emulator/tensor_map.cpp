@@ -39,4 +39,15 @@ TensorMap describe(const void* base, std::size_t element_bytes, const std::vecto
   return map;
 }
 
+std::uint32_t rows_outside(const TensorMap& map, const std::int32_t (&at)[5]) {
+  std::int64_t rows = 1, inside = 1;
+  for (std::uint32_t d = 1; d < map.rank; ++d) {
+    const std::int64_t begin = std::max<std::int64_t>(at[d], 0);
+    const std::int64_t end = std::min(std::int64_t{at[d]} + map.box[d], std::int64_t{map.extents[d]});
+    rows *= map.box[d];
+    inside *= std::max<std::int64_t>(end - begin, 0);
+  }
+  return static_cast<std::uint32_t>(rows - inside);
+}
+
 }  // namespace emulator

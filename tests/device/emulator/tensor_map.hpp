@@ -38,6 +38,9 @@ inline unsigned swizzled(unsigned address, unsigned swizzle) {
   return chunks == 0 ? address : address ^ (address >> 7 & (chunks - 1)) << 4;
 }
 
+/// Rows of the box at `at` that lie outside of the tensor; a row runs along the innermost dimension.
+std::uint32_t rows_outside(const TensorMap& map, const std::int32_t (&at)[5]);
+
 /// visit(element's place in the box in bytes, its address or null outside of the tensor) for the box at `at`.
 template <typename Visit>
 void each_element(const TensorMap& map, const std::int32_t (&at)[5], Visit visit) {

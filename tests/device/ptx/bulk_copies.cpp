@@ -1,4 +1,5 @@
 // The tensor memory accelerator.
+#include <algorithm>
 #include <memory>
 
 #include "emulator/machine.hpp"
@@ -85,6 +86,7 @@ void tma_load(Call& call) {
   const unsigned offset = SharedMemory::offset_of(to), barrier_offset = SharedMemory::offset_of(barrier);
   const Box box(call, 1);
   check_alignment(offset);
+  cluster.most_rows_outside = std::max(cluster.most_rows_outside, rows_outside(box.map, box.at));
   if (!call.has("multicast::cluster")) {
     if (SharedMemory::rank_of(to) != SharedMemory::rank_of(barrier))
       fault("a load to one block reports to another's mbarrier");
