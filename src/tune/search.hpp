@@ -49,8 +49,8 @@ struct Finalist {
 };
 /// The winner's index. The lowest median leads. Candidates within 1 % of it and not slower beyond the noise, that is unless the interval
 /// of their ratio lies above 1, tie with it, and the baseline (index 0) does within the noise however far it is behind. Of them those
-/// are left that read within a ninth of the least: at a bucket's edge blocks run in step and share what L2 sends, which at other
-/// lengths they do not. Then the baseline wins, else the fewest registers, then the lowest index. Nothing when all failed.
+/// are left that read within a ninth of the least: what a clock that gives way to power, or a neighbour on the device, leaves of L2 and
+/// memory differs from run to run, and who reads less feels it less. Then the baseline wins, else the fewest registers, then the lowest index. Nothing when all failed.
 std::optional<std::size_t> choose(std::span<const Finalist> candidates);
 
 /// What a search asks of the bench: to bring these candidates in if they are not yet (compile, load, verify), then `rounds` samples of
