@@ -21,7 +21,10 @@ struct Shape {
     return shape;
   }
   [[nodiscard]] std::int64_t cluster() const { return cluster_m * cluster_n * cluster_k; }
-  [[nodiscard]] std::int64_t consumers() const { return pingpong != 0 || (swap != 0 ? tile_n : tile_m) > 64 ? 2 : 1; }
+  [[nodiscard]] std::int64_t consumers() const {
+    const std::int64_t a_rows = swap != 0 ? tile_n : tile_m;
+    return pingpong != 0 || a_rows == 256 ? 2 : a_rows / 64;
+  }
 };
 
 /// `outer` by k in boxes of 128 bytes; where k runs along memory a box holds `rows` of outer, else the other way about.
