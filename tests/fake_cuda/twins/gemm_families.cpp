@@ -195,8 +195,7 @@ Traffic gemm_grouped_wgmma(const Invocation& call) {
     *each = call.integer(at++);
   product.read_scale(call, at);
   const bool along_k = product.layout == nt;
-  const auto held = std::min(tile_m, ceil_div(static_cast<std::int64_t>(x.shape[1]), 8) * 8);
-  require(x.box[1] == held && w.box[1] == (along_k ? tile_n : 64) && w.box[2] == 1 &&
+  require(x.box[1] == x_box_rows(x, tile_m, 1) && w.box[1] == (along_k ? tile_n : 64) && w.box[2] == 1 &&
               w.shape[2] == static_cast<std::uint64_t>(groups) && x.shape[1] >= static_cast<std::uint64_t>(m),
           CUDA_ERROR_LAUNCH_FAILED);
   if (call.template_integer(9) == 0) {
@@ -229,11 +228,8 @@ Traffic gemm_batched_wgmma(const Invocation& call) {
               x.box[2] == 1 && w.box[2] == 1,
           CUDA_ERROR_LAUNCH_FAILED);
   const std::int64_t tile_m = call.template_integer(4), tile_n = call.template_integer(5);
-  const std::int64_t of_x = 8 * call.template_integer(8);  // rows that all who share a box need in whole atoms
   if (product.layout == nt || product.layout == nn)
-    require(x.box[1] * call.template_integer(8) ==
-                std::min(tile_m, ceil_div(static_cast<std::int64_t>(x.shape[1]), of_x) * of_x),
-            CUDA_ERROR_LAUNCH_FAILED);
+    require(x.box[1] == x_box_rows(x, tile_m, call.template_integer(8)), CUDA_ERROR_LAUNCH_FAILED);
   if (call.template_integer(11) == 0) {
     const TensorMap y = map_at(call, 2, 3);
     require(y.address == product.y && stride_of(y, product.ending.out) == product.y_stride &&

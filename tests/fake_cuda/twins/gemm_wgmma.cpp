@@ -27,13 +27,13 @@ struct Shape {
   }
 };
 
-/// `outer` by k in boxes of 128 bytes; where k runs along memory a box holds `rows` of outer, else the other way about.
+/// `outer` by k in boxes of 128 bytes; where k runs along memory a box holds `rows` of outer, else a share of as many of k.
 void check_operand(const TensorMap& map, std::string_view type, std::int64_t outer, std::int64_t k, bool along_k,
                    std::int64_t rows, std::int64_t shares) {
   const std::int64_t span = 128 / element_bytes(type);
   const auto inner = static_cast<std::int64_t>(map.shape[0]), lines = static_cast<std::int64_t>(map.shape[1]);
   require(
-      map.swizzle == CU_TENSOR_MAP_SWIZZLE_128B && map.box[0] == span && map.box[1] == (along_k ? rows : span) / shares,
+      map.swizzle == CU_TENSOR_MAP_SWIZZLE_128B && map.box[0] == span && map.box[1] == (along_k ? rows : span / shares),
       CUDA_ERROR_LAUNCH_FAILED);
   require((along_k ? inner : lines) == k && (along_k ? lines : inner) >= outer, CUDA_ERROR_LAUNCH_FAILED);
 }
@@ -89,13 +89,10 @@ Traffic gemm_wgmma(const Invocation& call) {
   const TensorMap x = map_at(call, 0, 2), w = map_at(call, 1, 2);
   product.x = x.address, product.x_stride = stride_of(x, product.x_type);
   product.w = w.address, product.w_stride = stride_of(w, product.w_type);
-  // No higher than x is, but for what whole atoms of eight rows need.
-  const std::int64_t x_rows =
-      ceil_div(static_cast<std::int64_t>(x.shape[1]), 8 * shape.cluster_n) * 8 * shape.cluster_n;
   check_operand(x, product.x_type, product.m, product.k, product.layout == nt || product.layout == nn,
-                std::min(shape.tile_m, x_rows), shape.cluster_n);
-  check_operand(w, product.w_type, product.n, product.k, product.layout == nt || product.layout == tt, shape.tile_n,
-                shape.cluster_m);
+                x_box_rows(x, shape.tile_m, shape.cluster_n), shape.cluster_n);
+  check_operand(w, product.w_type, product.n, product.k, product.layout == nt || product.layout == tt,
+                shape.tile_n / shape.cluster_m, shape.cluster_m);
   if (shape.store == 0) {
     const TensorMap y = map_at(call, 2, 2);
     require(y.address == product.y && stride_of(y, product.ending.out) == product.y_stride, CUDA_ERROR_LAUNCH_FAILED);
