@@ -10,7 +10,7 @@
 namespace kiln::gpu_tests {
 namespace {
 
-constexpr std::int64_t edge = 64, other_size = 256, products = 8;
+constexpr std::int64_t edge = 64, other_size = 256, few_products = 8;
 constexpr unsigned char untouched = 0xab, poison = 0xff;
 
 /// One call of an op at a bucket's edge: its tensors in memory, how far each is filled, the graph of a launch whose lengths are on the device.
@@ -203,8 +203,7 @@ class BoundedCall {
   CUgraphExec graph_ = nullptr;
 };
 
-/// Of products few, for the host fills and compares element by element.
-Problem edge_problem(const spec::Op& op) {
+Problem edge_problem(const spec::Op& op, std::int64_t products) {
   Problem problem;
   for (std::size_t i = 0; i < op.axes.size(); ++i) {
     const spec::Axis& axis = op.axes[i];
@@ -214,12 +213,13 @@ Problem edge_problem(const spec::Op& op) {
   return problem;
 }
 
-/// The first values of all types and choices, then each other value of one of them.
+/// The first values of all types and choices, with more products than blocks run at once; then each other value of one of them, of few
+/// products, for the host fills and compares element by element.
 std::vector<Problem> variants(const spec::Op& op) {
-  std::vector<Problem> all{edge_problem(op)};
+  std::vector<Problem> all{edge_problem(op, other_size)};
   for (std::size_t i = 0; i < op.selections.size(); ++i)
     for (std::size_t value = 1; value < op.selections[i].values.size(); ++value) {
-      Problem problem = all.front();
+      Problem problem = edge_problem(op, few_products);
       problem.selections[i] = static_cast<std::uint8_t>(value);
       all.push_back(problem);
     }
