@@ -94,8 +94,8 @@ struct PlanState {
   [[nodiscard]] Origin count_as() const noexcept {
     const Origin counted = counts_as.load(std::memory_order_relaxed);
     if (counted != Origin::hot) [[unlikely]] {
-      if (counted == Origin::overlay || counted == Origin::base)
-        counts_as.store(Origin::hot, std::memory_order_relaxed);
+      if (counted == Origin::overlay || counted == Origin::base)  // of threads that are here at once, one is the first
+        return counts_as.exchange(Origin::hot, std::memory_order_relaxed);
     }
     return counted;
   }
