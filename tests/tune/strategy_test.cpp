@@ -265,6 +265,26 @@ TEST_CASE("what is expected is tried first, and a true expectation is confirmed 
   CHECK(std::find(first->candidates.begin(), first->candidates.end(), best) != first->candidates.end());
 }
 
+TEST_CASE("of configs that nothing tells apart beforehand one is tried before the search goes on to another kind") {
+  // Sixteen kinds of tile by eight orders, which change nothing; the fastest kind is expected to be among the slow ones.
+  Outlook outlook;
+  std::vector<double> truth;
+  for (int kind = 0; kind < 16; ++kind)
+    for (int order = 0; order < 8; ++order) {
+      outlook.position.push_back({0, kind, order});
+      outlook.expected_ns.push_back(1e5 * (1 + 0.001 * kind));
+      truth.push_back(kind == 9 ? 0.9e5 : 1e5);
+    }
+  for (unsigned seed = 0; seed < 10; ++seed) {
+    NoisySurface surface(truth, seed);
+    const auto search = racing(outlook, {.seed = seed});
+    const auto winner = surface.run(*search);
+    REQUIRE(winner.has_value());
+    CHECK(truth[*winner] == 0.9e5);
+    CHECK(surface.tried.size() < truth.size() / 2);
+  }
+}
+
 TEST_CASE("the baseline and the favourites are in the first heat, whatever is expected of them") {
   Bowl bowl(3);
   bowl.outlook.favourites = {17, 42};
