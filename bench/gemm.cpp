@@ -10,8 +10,9 @@
 // fastest of those that come out right go on to the comparison, with the one that its heuristic puts first.
 //
 // Every result is compared with the op's reference in f64, element by element, before it is timed: with L2 flushed, forwards and backwards in
-// turns. One JSON object a shape. "kiln" is the plan, "own" Kiln's own kernels, "first" and "best" the library's; ratios are of times, over 1
-// where Kiln is faster, with intervals of 95 %. A shape that fails gives a line with the error, and exit 1.
+// turns, with pauses after long ones, so that nobody's clock is what another's power has left. Long ones are then timed alone and without
+// pauses too: "sustained". One JSON object a shape. "kiln" is the plan, "own" Kiln's own kernels, "first" and "best" the library's; ratios are
+// of times, over 1 where Kiln is faster, with intervals of 95 %. A shape that fails gives a line with the error, and exit 1.
 #include <fmt/format.h>
 
 #include <algorithm>
@@ -92,6 +93,9 @@ class Bench {
       for (Contender& each : algorithms(tensors, *product, line)) all.push_back(std::move(each));
     }
     bench::time(all, stopwatch_, stream_.handle());
+    for (std::size_t i = 0; i < kilns; ++i) bench::sustain(all[i], stream_.handle());
+    if (all.size() > kilns)
+      bench::sustain(*fastest(all.begin() + static_cast<std::ptrdiff_t>(kilns), all.end()), stream_.handle());
     report(all, kilns, operands, line);
   }
 
@@ -196,6 +200,11 @@ class Bench {
     return kept;
   }
 
+  template <class Iterator>
+  static Iterator fastest(Iterator begin, Iterator end) {
+    return std::min_element(begin, end, [](const auto& a, const auto& b) { return a.is_faster_than(b); });
+  }
+
   /// `kilns`: how many of them are Kiln's, the plan and, where it is another one, the own; the others are the library's.
   static void report(const std::vector<Contender>& all, std::size_t kilns, const bench::Operands& of, Json& line) {
     const double flops = 2.0 * static_cast<double>(of.m) * static_cast<double>(of.n) * static_cast<double>(of.k);
@@ -213,8 +222,7 @@ class Bench {
       bench::put_ratio(line, peer, name, own);
     };
     if (library == all.end()) return;
-    against("best",
-            *std::min_element(library, all.end(), [](const auto& a, const auto& b) { return a.is_faster_than(b); }));
+    against("best", *fastest(library, all.end()));
     const auto first = std::find_if(library, all.end(), [](const auto& each) { return each.name == first_algorithm; });
     if (first != all.end()) against("first", *first);
   }

@@ -31,7 +31,8 @@ class Stopwatch {
   /// Cubins::get_and_keep does.
   Stopwatch(const spec::DeviceFacts& device, Regime regime, const std::string& arch, Cubins& cubins);
   /// `rounds` samples of each launch in nanoseconds, taken in turns, forwards in one round and backwards in the next, so that a
-  /// clock that drifts meets them all alike. The stream is held back while the host enqueues.
+  /// clock that drifts meets them all alike. The stream is held back while the host enqueues. After long ones the device rests, so
+  /// that it keeps its highest clock.
   std::vector<std::vector<double>> sample(std::span<const Launch> launches, std::int64_t rounds, CUstream stream);
   /// The same for launches that follow each other at once, as in a decode step: a sample is what one of a chain of equal launches takes,
   /// with nothing between them, neither events nor a flush, so that what the tail of one and the head of the next overlap by shows.
