@@ -18,7 +18,7 @@ class GroupedSchedule {
       : offsets_(offsets),
         groups_(groups),
         m_(m),
-        columns_(n),
+        columns_(static_cast<int>(n)),
         tiles_n_(static_cast<int>((n + Tiles::tile_n - 1) / Tiles::tile_n)),
         k_tiles_(static_cast<int>((k + Tiles::tile_k - 1) / Tiles::tile_k)),
         band_(band),
@@ -38,8 +38,7 @@ class GroupedSchedule {
 
  private:
   const int* offsets_;
-  int groups_, m_;
-  long long columns_;
+  int groups_, m_, columns_;
   int tiles_n_, k_tiles_, band_, count_;
 };
 

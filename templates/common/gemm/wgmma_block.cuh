@@ -28,7 +28,7 @@ struct EdgeLimits {
 
 /// The same work with its copies inside of the operands, which end with the product's rows and at `columns`.
 template <typename Tiles>
-__device__ __forceinline__ WgmmaWork copied_inside(WgmmaWork work, long long columns) {
+__device__ __forceinline__ WgmmaWork copied_inside(WgmmaWork work, int columns) {
   work.x_back =
       rows_before<typename Tiles::X>(work.first_row + work.row, work.first_row + work.rows, EdgeLimits<Tiles>::x);
   work.w_back = rows_before<typename Tiles::W>(work.column, columns, EdgeLimits<Tiles>::w);
@@ -45,10 +45,10 @@ class WgmmaSchedule {
                                            int products = 1)
       : rank_(Tiles::cluster == 1 ? 0 : static_cast<int>(cluster_block_rank())),
         rows_(m),
-        columns_(n),
-        tiles_m_(ceil_div(ceil_div(m, Tiles::tile_m), Tiles::cluster_m)),
-        tiles_n_(ceil_div(ceil_div(n, Tiles::tile_n), Tiles::cluster_n)),
-        k_tiles_(ceil_div(k, Tiles::tile_k)),
+        columns_(static_cast<int>(n)),
+        tiles_m_(ceil_div(m, Tiles::tile_m * Tiles::cluster_m)),
+        tiles_n_(ceil_div(columns_, Tiles::tile_n * Tiles::cluster_n)),
+        k_tiles_(ceil_div(static_cast<int>(k), Tiles::tile_k)),
         group_(group),
         by_columns_(by_columns),
         count_(tiles_m_ * tiles_n_ * products) {}
@@ -64,8 +64,7 @@ class WgmmaSchedule {
     if (tail == 0) return;
     const int run = ceil_div(tail, idle);
     const int parts = run > 1 ? 2 : max(min(min(clusters / tail, most_parts), k_tiles_ / least_stages), 1);
-    const int first_part =
-        run > 1 ? ceil_div(static_cast<long long>(k_tiles_) * run, run + 1) : ceil_div(k_tiles_, parts);
+    const int first_part = run > 1 ? ceil_div(k_tiles_ * run, run + 1) : ceil_div(k_tiles_, parts);
     if (k_tiles_ - first_part < least_saving) return;
     shared_ = tail;
     clusters_ = clusters;
@@ -97,7 +96,10 @@ class WgmmaSchedule {
   // of them takes longer to than they save, and what is saved must be worth the wait for them.
   static constexpr int least_stages = 8, most_parts = 8, least_saving = 16;
 
-  static __device__ __forceinline__ int ceil_div(long long a, int b) { return static_cast<int>((a + b - 1) / b); }
+  /// Of what is not negative. Without signs, and in 32 bits: the first copy waits for it.
+  static __device__ __forceinline__ int ceil_div(int a, int b) {
+    return static_cast<int>((static_cast<unsigned>(a) + static_cast<unsigned>(b) - 1) / static_cast<unsigned>(b));
+  }
 
   /// The place of a tile of the cluster's, whose k is still to be said.
   __device__ __forceinline__ WgmmaWork tile_at(int index) const {
@@ -129,8 +131,7 @@ class WgmmaSchedule {
     return part == 0 ? 0 : first_part_ + (k_tiles_ - first_part_) * (part - 1) / (parts_ - 1);
   }
 
-  int rank_, rows_;
-  long long columns_;
+  int rank_, rows_, columns_;
   int tiles_m_, tiles_n_, k_tiles_, group_;
   bool by_columns_;
   int count_;
@@ -318,26 +319,25 @@ __device__ __forceinline__ void wgmma_block(const tensor_map* x_map, const tenso
   const int x_box = Tiles::X::rows_of_box(x_rows);
   const int warp = __shfl_sync(full_warp, threadIdx.x / 32, 0);  // seen to be the same in all lanes
   if (warp == 0) {
-    ring.make_barriers();
-    if constexpr (Tiles::shares == 1) named_barrier_arrive(0, Tiles::threads);
-  } else if (threadIdx.x == 32) {
-    prefetch_tensormap(x_map);
-    prefetch_tensormap(w_map);
+    ring.template make_barriers<0, 1>();
+  } else if (warp == 1) {
+    if (elect_one()) {
+      prefetch_tensormap(x_map);
+      prefetch_tensormap(w_map);
+    }
+    ring.template make_barriers<1, Tiles::stages>();
   }
-  // Divisions tell where the first tile lies, while the barriers are made, here and in the blocks that load for this one.
+  // Divisions tell where the first tile lies, while barriers are made, here and in the blocks that load for this one.
   if constexpr (Tiles::shares > 1) cluster_arrive_relaxed();
   const auto schedule = make_schedule();
   WgmmaWork work = {};
   if (schedule.first() < schedule.count()) work = schedule.at(schedule.first());
   if (warp == 1) prefetch_stages<Tiles>(w_map, work, rank);
-  if constexpr (Tiles::shares > 1) {
-    cluster_wait();
-  } else if (warp != 0) {
-    named_barrier_sync(0, Tiles::threads);
-  }
+  if constexpr (Tiles::shares > 1) cluster_wait();
   wait_for_predecessor();
-  if (warp == 0) begin_copies(x_map, w_map, ring, work, rank, x_box);
+  if (warp == 0) begin_copies(x_map, w_map, ring, work, rank, x_box);  // by a barrier of its own making
   __syncwarp();
+  if constexpr (Tiles::shares == 1) named_barrier_sync(0, Tiles::threads);
   launch_dependents();
 
   // Not of `warp`: ptxas would ignore setmaxnreg.

@@ -117,11 +117,9 @@ struct StagedOperand {
 /// tile's own rows, and what they take after these is whatever follows in shared memory: it comes out where y has nothing.
 /// `most` keeps that within the block's shared memory; of a tile that lies wholly outside only the copies count.
 template <typename Operand>
-__device__ __forceinline__ int rows_before(long long outer, long long end, int most) {
-  const long long lacking = outer + Operand::extent - end;
-  if (lacking <= 0) return 0;
-  const long long back = min(lacking, outer) / Operand::whole * Operand::whole;
-  return static_cast<int>(outer < end ? min(back, static_cast<long long>(most)) : back);
+__device__ __forceinline__ int rows_before(int outer, int end, int most) {
+  const int back = max(min(outer + Operand::extent - end, outer), 0) / Operand::whole * Operand::whole;
+  return outer < end ? min(back, most) : back;
 }
 
 namespace detail {
@@ -188,11 +186,12 @@ struct Ring {
   __device__ __forceinline__ unsigned full(int slot) const { return barriers + slot * 16; }
   __device__ __forceinline__ unsigned empty(int slot) const { return barriers + slot * 16 + 8; }
 
-  /// For one warp, of which one thread makes all: several would take turns.
+  /// Those of the stages from `first` to before `end`, for one warp, of which one thread makes all: several would take turns.
+  template <int first, int end>
   __device__ __forceinline__ void make_barriers() const {
     if (elect_one()) {
 #pragma unroll
-      for (int slot = 0; slot < Tiles::stages; ++slot) {
+      for (int slot = first; slot < end; ++slot) {
         mbarrier_init(full(slot), 1);
         mbarrier_init(empty(slot), readers);
       }
