@@ -2,6 +2,7 @@
 
 #include <algorithm>
 #include <cmath>
+#include <numeric>
 
 namespace bench {
 namespace {
@@ -9,9 +10,9 @@ namespace {
 constexpr std::int64_t warm_rounds = 3;
 constexpr double budget_ns = 100e6, flush_ns = 40e3;  // a flush of an H200's L2 takes about that
 constexpr std::int64_t least_rounds = 11, most_rounds = 41;
-constexpr double long_ns = 100e3;                              // shorter ones leave the device too much rest
-constexpr double until_sustained_ns = 200e6, kept_ns = 100e6;  // an H200's clock comes down in 50 to 90 ms
-constexpr std::int64_t least_runs = 16;                        // enqueued at once
+constexpr double long_ns = 100e3;                             // shorter ones leave the device too much rest
+constexpr double until_sustained_ns = 150e6, kept_ns = 50e6;  // an H200's clock comes down in 50 to 90 ms
+constexpr std::int64_t least_runs = 16;                       // enqueued at once
 
 /// A run's time, of as many as take `wanted_ns`.
 double time_runs(const kiln::tune::Launch& launch, double each_ns, double wanted_ns, CUstream stream) {
@@ -43,8 +44,19 @@ void sample(std::vector<Contender>& all, std::int64_t rounds, kiln::tune::Stopwa
   std::vector<kiln::tune::Launch> launches;
   for (const Contender& each : all) launches.push_back(each.launch);
   if (launches.empty()) return;
-  auto samples = stopwatch.sample(launches, rounds, stream);
-  for (std::size_t i = 0; i < all.size(); ++i) all[i].samples_ns = std::move(samples[i]);
+  for (Contender& each : all) each.samples_ns.clear();
+  kiln::tune::Batches batches(0);
+  while (rounds > 0) {
+    const std::int64_t now = batches.rounds(rounds);
+    const auto samples = stopwatch.sample(launches, now, stream);
+    double busy_ns = 0;
+    for (std::size_t i = 0; i < all.size(); ++i) {
+      all[i].samples_ns.insert(all[i].samples_ns.end(), samples[i].begin(), samples[i].end());
+      busy_ns = std::accumulate(samples[i].begin(), samples[i].end(), busy_ns);
+    }
+    batches.rest_after(now, all.size() * static_cast<std::size_t>(now), busy_ns);
+    rounds -= now;
+  }
 }
 
 void time(std::vector<Contender>& all, kiln::tune::Stopwatch& stopwatch, CUstream stream) {
@@ -55,11 +67,14 @@ void time(std::vector<Contender>& all, kiln::tune::Stopwatch& stopwatch, CUstrea
   sample(all, std::clamp(affordable, least_rounds, most_rounds) | 1, stopwatch, stream);  // odd: the median is a sample
 }
 
-void sustain(Contender& contender, CUstream stream) {
-  const double once = contender.cost().median_ns;
-  if (once < long_ns) return;
-  time_runs(contender.launch, once, until_sustained_ns, stream);
-  contender.sustained_ns = time_runs(contender.launch, once, kept_ns, stream);
+void sustain(std::vector<Contender>& all, CUstream stream) {
+  for (std::size_t turn = 0; turn < 2 * all.size(); ++turn) {
+    Contender& each = all[turn < all.size() ? turn : 2 * all.size() - 1 - turn];
+    const double once = each.cost().median_ns;
+    if (once < long_ns) continue;
+    time_runs(each.launch, once, until_sustained_ns, stream);
+    each.sustained_ns += time_runs(each.launch, once, kept_ns, stream) / 2;
+  }
 }
 
 void put_time(kiln::cli::Json& line, const std::string& name, const Contender& contender, double flops) {
@@ -80,8 +95,6 @@ void put_ratio(kiln::cli::Json& line, const Contender& over, const std::string& 
   line[name] = rounded(ratio.median_ns, 1e4);
   line[name + "_low"] = rounded(ratio.low_ns, 1e4);
   line[name + "_high"] = rounded(ratio.high_ns, 1e4);
-  if (over.sustained_ns > 0 && under.sustained_ns > 0)
-    line[name + "_sustained"] = rounded(over.sustained_ns / under.sustained_ns, 1e4);
 }
 
 }  // namespace bench

@@ -28,9 +28,9 @@ void sample(std::vector<Contender>& all, std::int64_t rounds, kiln::tune::Stopwa
 /// A few, then as many as a budget allows, which are kept.
 void time(std::vector<Contender>& all, kiln::tune::Stopwatch& stopwatch, CUstream stream);
 
-/// Times it by itself, without pauses or flushes, once the device has been so busy with it that its clock is down to what its power
-/// allows; nothing where a run is too short to bring it there.
-void sustain(Contender& contender, CUstream stream);
+/// Times each by itself, forwards and backwards, without pauses or flushes, once the device has been so busy with it that its clock is down
+/// to what its power allows; not those whose runs are too short to bring it there.
+void sustain(std::vector<Contender>& all, CUstream stream);
 
 /// "kiln_ns" and the ends of its interval; with `flops`, "kiln_tflop_s" too.
 void put_time(kiln::cli::Json& line, const std::string& name, const Contender& contender, double flops);

@@ -19,10 +19,9 @@ constexpr double flush_ns = 40e3;                         // about what it takes
 constexpr unsigned flush_threads = 512, flush_blocks = 1056;
 constexpr std::int64_t piece_bytes = 16;
 
-// Long products draw more than a device may take for long: an H200 keeps its highest clock for some 50 ms and then lowers it by a seventh,
-// for whoever comes next. In turns, one is then slower for what the one before it drew. So they run for a while, and then nobody for longer.
-constexpr double longest_batch_ns = 10e6, unnoticed_ns = 1e6;
-constexpr double rest_per_run = 1.5;  // times as long as they ran
+constexpr double longest_batch_ns = 10e6, unnoticed_ns = 1e6;  // of what brings an H200's clock down
+constexpr double beyond_help_ns = 20e6;                        // of one run
+constexpr double rest_per_run = 1.5;                           // times as long as it ran
 
 /// The run of this place when `launches` take turns.
 std::size_t whose_turn(std::size_t place, std::size_t launches) {
@@ -30,12 +29,18 @@ std::size_t whose_turn(std::size_t place, std::size_t launches) {
   return round % 2 == 0 ? within : launches - 1 - within;
 }
 
-void let_rest(double busy_ns) {
-  if (busy_ns > unnoticed_ns)
-    std::this_thread::sleep_for(std::chrono::duration<double, std::nano>(rest_per_run * busy_ns));
+}  // namespace
+
+std::int64_t Batches::rounds(std::int64_t left) const {
+  if (round_ns_ <= 0) return std::min<std::int64_t>(1, left);
+  return std::clamp(static_cast<std::int64_t>(std::min(longest_batch_ns / round_ns_, 1e6)), std::int64_t{1}, left);
 }
 
-}  // namespace
+void Batches::rest_after(std::int64_t rounds, std::size_t runs, double busy_ns) {
+  round_ns_ = std::max(busy_ns / static_cast<double>(std::max<std::int64_t>(rounds, 1)), 1.0);
+  if (busy_ns < unnoticed_ns || busy_ns > beyond_help_ns * static_cast<double>(runs)) return;
+  std::this_thread::sleep_for(std::chrono::duration<double, std::nano>(rest_per_run * busy_ns));
+}
 
 Stopwatch::Stopwatch(const spec::DeviceFacts& device, Regime regime, const std::string& arch, Cubins& cubins) {
   for (std::size_t i = 0; i < slots; ++i) {
@@ -74,22 +79,14 @@ std::vector<std::vector<double>> Stopwatch::sample(std::span<const Launch> launc
                                                    CUstream stream) {
   std::vector<std::vector<double>> samples(launches.size());
   const std::size_t total = launches.size() * static_cast<std::size_t>(rounds);
-  std::size_t batch = std::min(slots, launches.size());  // a run of each, until it is known how long they take
-  for (std::size_t begin = 0, end = 0; begin < total; begin = end) {
-    end = std::min(begin + batch, total);
+  for (std::size_t begin = 0; begin < total; begin += slots) {
+    const std::size_t end = std::min(begin + slots, total);
     gate_.hold(stream, [&] {
       for (std::size_t i = begin; i < end; ++i) enqueue(launches[whose_turn(i, launches.size())], stream, i - begin);
     });
     ends_[end - 1 - begin].synchronize();
-    double busy_ns = 0;
-    for (std::size_t i = begin; i < end; ++i) {
-      const double taken = cuda::Event::elapsed_ns(begins_[i - begin], ends_[i - begin]);
-      samples[whose_turn(i, launches.size())].push_back(taken);
-      busy_ns += taken;
-    }
-    let_rest(busy_ns);
-    const double each = std::max(busy_ns / static_cast<double>(end - begin), 1.0);
-    batch = std::clamp(static_cast<std::size_t>(longest_batch_ns / each), std::size_t{1}, slots);
+    for (std::size_t i = begin; i < end; ++i)
+      samples[whose_turn(i, launches.size())].push_back(cuda::Event::elapsed_ns(begins_[i - begin], ends_[i - begin]));
   }
   return samples;
 }

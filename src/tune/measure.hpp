@@ -19,6 +19,22 @@ namespace kiln::tune {
 /// Enqueues one run.
 using Launch = std::function<void(CUstream)>;
 
+/// Parts rounds of runs in turns so that the device keeps its highest clock. Long products draw more than it may take for long: an H200
+/// lowers its clock by a seventh after some 50 ms, for whoever comes next, and then each is slower for what the one before it drew. So it
+/// runs for a while, and rests for longer.
+class Batches {
+ public:
+  /// `round_ns` is what a round is expected to take; 0 where nothing is known.
+  explicit Batches(double round_ns) : round_ns_(round_ns) {}
+  /// How many of the rounds that are `left` are to be run at once, at least one.
+  [[nodiscard]] std::int64_t rounds(std::int64_t left) const;
+  /// Of so many rounds and runs that took `busy_ns` together: sleeps, unless they were short or so long that no rest would help.
+  void rest_after(std::int64_t rounds, std::size_t runs, double busy_ns);
+
+ private:
+  double round_ns_;
+};
+
 struct MeasureLimits {
   double budget_ns = 25e6;
   std::int64_t minimum_samples = 9;
@@ -31,8 +47,7 @@ class Stopwatch {
   /// Cubins::get_and_keep does.
   Stopwatch(const spec::DeviceFacts& device, Regime regime, const std::string& arch, Cubins& cubins);
   /// `rounds` samples of each launch in nanoseconds, taken in turns, forwards in one round and backwards in the next, so that a
-  /// clock that drifts meets them all alike. The stream is held back while the host enqueues. After long ones the device rests, so
-  /// that it keeps its highest clock.
+  /// clock that drifts meets them all alike. The stream is held back while the host enqueues.
   std::vector<std::vector<double>> sample(std::span<const Launch> launches, std::int64_t rounds, CUstream stream);
   /// The same for launches that follow each other at once, as in a decode step: a sample is what one of a chain of equal launches takes,
   /// with nothing between them, neither events nor a flush, so that what the tail of one and the head of the next overlap by shows.

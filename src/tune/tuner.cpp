@@ -7,6 +7,7 @@
 #include <chrono>
 #include <cmath>
 #include <limits>
+#include <numeric>
 #include <set>
 #include <utility>
 
@@ -229,10 +230,34 @@ class Session {
     return false;
   }
 
+  using Sampling = std::vector<Samples> (Bench::*)(std::span<const std::size_t>, std::int64_t);
+  /// All rounds, in batches between which the device rests; until one fails.
+  std::vector<Samples> sample(Sampling sampling, std::span<const std::size_t> candidates, std::int64_t rounds) {
+    std::vector<Samples> all(candidates.size());
+    const double known = std::isfinite(best_ns_) ? best_ns_ * static_cast<double>(candidates.size()) : 0;
+    Batches batches(known);
+    for (bool failed = false; rounds > 0 && !failed;) {
+      check_stop();
+      const std::int64_t now = batches.rounds(rounds);
+      std::vector<Samples> some;
+      paced([&] { some = (bench_.get()->*sampling)(candidates, now); });
+      std::size_t runs = 0;
+      double busy_ns = 0;
+      for (std::size_t i = 0; i < all.size(); ++i) {
+        all[i].ns.insert(all[i].ns.end(), some[i].ns.begin(), some[i].ns.end());
+        all[i].failure = some[i].failure;
+        failed = failed || !some[i].failure.empty();
+        runs += some[i].ns.size();
+        busy_ns = std::accumulate(some[i].ns.begin(), some[i].ns.end(), busy_ns);
+      }
+      batches.rest_after(now, runs, busy_ns);
+      rounds -= now;
+    }
+    return all;
+  }
+
   void take_samples(const Ask& ask) {
-    check_stop();
-    std::vector<Samples> samples;
-    paced([&] { samples = bench_->sample(ask.candidates, ask.rounds); });
+    const std::vector<Samples> samples = sample(&Bench::sample, ask.candidates, ask.rounds);
     for (std::size_t i = 0; i < samples.size(); ++i) {
       const std::size_t candidate = ask.candidates[i];
       if (samples[i].failure.empty()) {
@@ -249,8 +274,7 @@ class Session {
   void take_samples_inside(Ask ask) {
     std::erase_if(ask.candidates, [&](std::size_t candidate) { return !is_in(candidate); });
     if (ask.candidates.empty()) return;
-    std::vector<Samples> samples;
-    paced([&] { samples = bench_->sample_inside(ask.candidates, ask.rounds); });
+    const std::vector<Samples> samples = sample(&Bench::sample_inside, ask.candidates, ask.rounds);
     for (std::size_t i = 0; i < samples.size(); ++i) {
       if (samples[i].failure.empty()) {
         search_->report_inside(ask.candidates[i], samples[i].ns);

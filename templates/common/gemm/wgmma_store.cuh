@@ -30,7 +30,7 @@ struct Piece {
   /// Of a warpgroup: a piece in f32, or two halves of pieces in 16 bits, filled in turns; where all of the tile fits into both, at once.
   static constexpr int staging_bytes = in_half * rows * columns * 4;
   static constexpr bool whole_tile =
-      Tiles::row_blocks == 1 && of_product <= 2 * in_half && of_product <= warpgroup / 32;
+      Tiles::row_blocks == 1 && of_product > in_half&& of_product <= 2 * in_half&& of_product <= warpgroup / 32;
   static constexpr int at_once = whole_tile ? of_product : in_half;
   static_assert(at_once <= warpgroup / 32);  // a warp copies one
 };
