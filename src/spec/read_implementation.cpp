@@ -11,8 +11,6 @@
 namespace kiln::spec {
 namespace {
 
-constexpr std::int64_t max_raw_space = 64'000'000;  // configs before constraints, which prune while configs are made
-
 // The NVRTC options that a manifest may ask for: none names a file or defines a macro.
 bool is_allowed_option(std::string_view option) {
   constexpr std::array<std::string_view, 4> plain = {"--use_fast_math", "-lineinfo", "--fmad=false",
@@ -55,16 +53,10 @@ Parameter read_parameter(const ManifestReader& reader, const std::string& name, 
 
 void read_parameters(const ManifestReader& reader, const TomlValue& section, const Op& op,
                      Implementation& implementation) {
-  std::int64_t configs = 1;
   for (const auto& [name, value] : reader.table(section, "[parameters]")) {
     check_free_name(reader, name, value.line, op, implementation.symbols);
     reader.add(implementation.symbols, {name, {}, {}}, value.line);
     implementation.parameters.push_back(read_parameter(reader, name, value));
-    configs *= static_cast<std::int64_t>(implementation.parameters.back().values.size());
-    if (configs > max_raw_space) {
-      reader.fail(section.line, "a search space of more than sixty-four million configs before constraints",
-                  "fewer values");
-    }
   }
   check_count(reader, section.line, implementation.parameters.size(), max_parameters, "parameters");
 }

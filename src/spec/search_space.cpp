@@ -12,12 +12,17 @@
 namespace kiln::spec {
 namespace {
 
+constexpr std::int64_t most_steps = 1'000'000;  // of one walk, some 0.1 s; wgmma's longest has 21,000
+
 // Visits every legal config in the manifest's order until `visit` returns false. A constraint is checked as soon as the
-// last parameter that it names has a value, which prunes all that share the refused prefix.
+// last parameter that it names has a value, which prunes all that share the refused prefix. How many configs there are before that says
+// little of how long it takes, so it is the steps that are bounded: every value that is given to a parameter is one.
 class Walk {
  public:
   Walk(const Op& op, const Implementation& implementation, std::vector<std::int64_t> frame)
       : parameters_(implementation.parameters),
+        op_(op),
+        implementation_(implementation),
         first_(static_cast<std::size_t>(op.first_parameter())),
         frame_(std::move(frame)),
         checks_(parameters_.size() + 1) {
@@ -28,8 +33,10 @@ class Walk {
     }
   }
 
+  /// Throws Error(bad_manifest) when it takes too many steps.
   template <typename Visit>
   bool run(Visit visit, std::size_t bound = 0) {
+    if (++steps_ > most_steps) give_up();
     for (const Expression* constraint : checks_[bound]) {
       if (!constraint->evaluate(frame_).truth()) return true;
     }
@@ -43,7 +50,19 @@ class Walk {
   }
 
  private:
+  [[noreturn]] void give_up() const {
+    throw Error(
+        ErrorKind::bad_manifest,
+        fmt::format(
+            "{} of op {}: its parameters take more than {} steps to go through; declare fewer values, or constraints that "
+            "name the first parameters alone, so that they refuse many configs at once",
+            implementation_.name, op_.name, most_steps));
+  }
+
   const std::vector<Parameter>& parameters_;
+  const Op& op_;
+  const Implementation& implementation_;
+  std::int64_t steps_ = 0;
   std::size_t first_;
   std::vector<std::int64_t> frame_;
   std::vector<std::vector<const Expression*>> checks_;  // by how many parameters are bound when it can be checked

@@ -46,6 +46,28 @@ TEST_CASE("the search space holds the legal configs in the manifest's order, the
         std::vector<Config>{{128, 2}, {128, 4}, {256, 2}, {256, 4}});
 }
 
+TEST_CASE("it is the walk through a space that is bounded, not how many configs there are before constraints") {
+  testing::Folder folder = testing::scale_folder();
+  std::string parameters = "[parameters]", chosen = "[default]", few = "\"threads <= 1024\"";
+  for (char name = 'a'; name < 'm'; ++name) {
+    parameters += std::string("\n") + name + " = [1, 2, 3, 4, 5, 6, 7, 8]";
+    chosen += std::string("\n") + name + " = 1";
+    few += std::string(", \"") + name + " <= 2\"";
+  }
+  folder.implementation = testing::replaced(folder.implementation, "[parameters]", parameters);
+  folder.implementation = testing::replaced(folder.implementation, "[default]", chosen);
+  const Op all = folder.parse();
+  const Problem problem = problem_of_cols(64, 0);
+  const Implementation& unbounded = *all.find("fast");
+  CHECK_FALSE(why_not_eligible(all, unbounded, problem, testing::h200()).has_value());
+  CHECK_THROWS_WITH_AS(search_space(all, unbounded, problem, testing::h200()),
+                       doctest::Contains("fast of op scale: its parameters take more than 1000000 steps"), Error);
+
+  folder.implementation = testing::replaced(folder.implementation, "\"threads <= 1024\"", few);
+  const Op some = folder.parse();  // as many before constraints
+  CHECK(search_space(some, *some.find("fast"), problem, testing::h200()).size() == 4096 * 6);
+}
+
 TEST_CASE("the space is exactly what broken_constraint lets pass") {
   const Op op = testing::scale_folder().parse();
   const Implementation& fast = op.implementations[0];
