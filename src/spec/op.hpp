@@ -28,6 +28,8 @@ using kiln::max_runtime;
 using kiln::max_selections;
 using kiln::max_tensors;
 inline constexpr int max_parameters = 16;
+inline constexpr std::int64_t most_search_steps =
+    1'000'000;  // of a walk through a space, some 0.1 s; wgmma's longest has 21,000
 inline constexpr int max_rank = 4;
 inline constexpr int max_arguments = 32;                   // of one pass
 inline constexpr int max_tensor_maps = 4;                  // of one pass

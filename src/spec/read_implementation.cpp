@@ -94,6 +94,22 @@ void read_constraints(const ManifestReader& reader, const TomlValue& section, co
   }
 }
 
+/// Parameters that no constraint names multiply whatever the others leave, so that it can be said here that these are too many.
+void check_free_parameters(const ManifestReader& reader, const TomlValue& section, const Op& op,
+                           const Implementation& implementation) {
+  std::int64_t configs = 1;
+  for (std::size_t i = 0; i < implementation.parameters.size(); ++i) {
+    const int slot = op.first_parameter() + static_cast<int>(i);
+    const bool named = std::ranges::any_of(implementation.constraints, [slot](const Expression& constraint) {
+      return std::ranges::binary_search(constraint.slots(), slot);
+    });
+    if (!named) configs *= static_cast<std::int64_t>(implementation.parameters[i].values.size());
+    if (configs > most_search_steps)
+      reader.fail(section.line, "a search space of more than a million configs by parameters that no constraint names",
+                  "fewer values, or a constraint");
+  }
+}
+
 void read_alignment(const ManifestReader& reader, const TomlValue& section, const Op& op,
                     Implementation& implementation) {
   for (const auto& [name, value] : reader.table(section, "[align]")) {
@@ -168,6 +184,8 @@ void read_kernels(const ManifestReader& reader, const TomlValue& document, const
   if (const TomlValue* section = document.find("terms")) read_terms(reader, *section, op, implementation.symbols);
   read_default_config(reader, document.find("default"), implementation);
   if (const TomlValue* section = document.find("constraints")) read_constraints(reader, *section, op, implementation);
+  if (const TomlValue* section = document.find("parameters"))
+    check_free_parameters(reader, *section, op, implementation);
   if (const TomlValue* section = document.find("align")) read_alignment(reader, *section, op, implementation);
   if (const TomlValue* section = document.find("workspace")) read_workspaces(reader, *section, op, implementation);
   implementation.passes =

@@ -12,8 +12,6 @@
 namespace kiln::spec {
 namespace {
 
-constexpr std::int64_t most_steps = 1'000'000;  // of one walk, some 0.1 s; wgmma's longest has 21,000
-
 // Visits every legal config in the manifest's order until `visit` returns false. A constraint is checked as soon as the
 // last parameter that it names has a value, which prunes all that share the refused prefix. How many configs there are before that says
 // little of how long it takes, so it is the steps that are bounded: every value that is given to a parameter is one.
@@ -36,7 +34,7 @@ class Walk {
   /// Throws Error(bad_manifest) when it takes too many steps.
   template <typename Visit>
   bool run(Visit visit, std::size_t bound = 0) {
-    if (++steps_ > most_steps) give_up();
+    if (++steps_ > most_search_steps) give_up();
     for (const Expression* constraint : checks_[bound]) {
       if (!constraint->evaluate(frame_).truth()) return true;
     }
@@ -56,7 +54,7 @@ class Walk {
         fmt::format(
             "{} of op {}: its parameters take more than {} steps to go through; declare fewer values, or constraints that "
             "name the first parameters alone, so that they refuse many configs at once",
-            implementation_.name, op_.name, most_steps));
+            implementation_.name, op_.name, most_search_steps));
   }
 
   const std::vector<Parameter>& parameters_;

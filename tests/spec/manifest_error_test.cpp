@@ -157,6 +157,18 @@ TEST_CASE("a mistake in an implementation's file is named with its line") {
 
 TEST_CASE("a limit of the manifest language is said where it is passed") {
   testing::Folder folder = testing::scale_folder();
+  std::string parameters = "vector  = [2, 4, 8]";
+  std::string chosen = "[default]";
+  for (char name = 'a'; name < 'i'; ++name) {
+    parameters += std::string("\n") + name + " = [1, 2, 3, 4, 5, 6, 7, 8]";
+    chosen += std::string("\n") + name + " = 1";
+  }
+  folder.implementation = testing::replaced(folder.implementation, "vector  = [2, 4, 8]", parameters);
+  folder.implementation = testing::replaced(folder.implementation, "[default]", chosen);
+  check_says(testing::refusal_of(folder),
+             "found a search space of more than a million configs by parameters that no constraint names");
+
+  folder = testing::scale_folder();
   std::string arguments = "args    = [";
   for (int i = 0; i < 32; ++i) arguments += "\"x\", ";
   folder.implementation = testing::replaced(folder.implementation, "args    = [", arguments);

@@ -48,15 +48,18 @@ TEST_CASE("the search space holds the legal configs in the manifest's order, the
 
 TEST_CASE("it is the walk through a space that is bounded, not how many configs there are before constraints") {
   testing::Folder folder = testing::scale_folder();
-  std::string parameters = "[parameters]", chosen = "[default]", few = "\"threads <= 1024\"";
+  std::string parameters = "[parameters]", chosen = "[default]", all_legal = "\"threads <= 1024\"", few = all_legal;
   for (char name = 'a'; name < 'm'; ++name) {
     parameters += std::string("\n") + name + " = [1, 2, 3, 4, 5, 6, 7, 8]";
     chosen += std::string("\n") + name + " = 1";
+    all_legal += std::string(", \"") + name + " <= 8\"";
     few += std::string(", \"") + name + " <= 2\"";
   }
   folder.implementation = testing::replaced(folder.implementation, "[parameters]", parameters);
   folder.implementation = testing::replaced(folder.implementation, "[default]", chosen);
-  const Op all = folder.parse();
+  testing::Folder unpruned = folder;
+  unpruned.implementation = testing::replaced(folder.implementation, "\"threads <= 1024\"", all_legal);
+  const Op all = unpruned.parse();
   const Problem problem = problem_of_cols(64, 0);
   const Implementation& unbounded = *all.find("fast");
   CHECK_FALSE(why_not_eligible(all, unbounded, problem, testing::h200()).has_value());
