@@ -2,7 +2,6 @@
 
 #include <algorithm>
 #include <cmath>
-#include <numeric>
 
 namespace bench {
 namespace {
@@ -45,18 +44,15 @@ void sample(std::vector<Contender>& all, std::int64_t rounds, kiln::tune::Stopwa
   for (const Contender& each : all) launches.push_back(each.launch);
   if (launches.empty()) return;
   for (Contender& each : all) each.samples_ns.clear();
-  kiln::tune::Batches batches(0);
-  while (rounds > 0) {
-    const std::int64_t now = batches.rounds(rounds);
+  kiln::tune::in_batches(rounds, 0, [&](std::int64_t now) {
     const auto samples = stopwatch.sample(launches, now, stream);
-    double busy_ns = 0;
+    kiln::tune::Busy busy;
     for (std::size_t i = 0; i < all.size(); ++i) {
       all[i].samples_ns.insert(all[i].samples_ns.end(), samples[i].begin(), samples[i].end());
-      busy_ns = std::accumulate(samples[i].begin(), samples[i].end(), busy_ns);
+      busy.add(samples[i]);
     }
-    batches.rest_after(now, all.size() * static_cast<std::size_t>(now), busy_ns);
-    rounds -= now;
-  }
+    return busy;
+  });
 }
 
 void time(std::vector<Contender>& all, kiln::tune::Stopwatch& stopwatch, CUstream stream) {

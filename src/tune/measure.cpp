@@ -4,6 +4,7 @@
 #include <array>
 #include <chrono>
 #include <cmath>
+#include <numeric>
 #include <thread>
 
 #include "tune/internal_kernels.hpp"
@@ -31,15 +32,23 @@ std::size_t whose_turn(std::size_t place, std::size_t launches) {
 
 }  // namespace
 
-std::int64_t Batches::rounds(std::int64_t left) const {
-  if (round_ns_ <= 0) return std::min<std::int64_t>(1, left);
-  return std::clamp(static_cast<std::int64_t>(std::min(longest_batch_ns / round_ns_, 1e6)), std::int64_t{1}, left);
+void Busy::add(std::span<const double> samples_ns) {
+  runs += samples_ns.size();
+  ns = std::accumulate(samples_ns.begin(), samples_ns.end(), ns);
 }
 
-void Batches::rest_after(std::int64_t rounds, std::size_t runs, double busy_ns) {
-  round_ns_ = std::max(busy_ns / static_cast<double>(std::max<std::int64_t>(rounds, 1)), 1.0);
-  if (busy_ns < unnoticed_ns || busy_ns > beyond_help_ns * static_cast<double>(runs)) return;
-  std::this_thread::sleep_for(std::chrono::duration<double, std::nano>(rest_per_run * busy_ns));
+void in_batches(std::int64_t rounds, double round_ns, const std::function<Busy(std::int64_t)>& take) {
+  while (rounds > 0) {
+    const double fit = round_ns > 0 ? longest_batch_ns / round_ns : 1;
+    const std::int64_t now =
+        fit < static_cast<double>(rounds) ? std::max(static_cast<std::int64_t>(fit), std::int64_t{1}) : rounds;
+    const Busy busy = take(now);
+    if (busy.runs == 0) return;
+    rounds -= now;
+    round_ns = std::max(busy.ns / static_cast<double>(now), 1.0);
+    if (busy.ns >= unnoticed_ns && busy.ns <= beyond_help_ns * static_cast<double>(busy.runs))
+      std::this_thread::sleep_for(std::chrono::duration<double, std::nano>(rest_per_run * busy.ns));
+  }
 }
 
 Stopwatch::Stopwatch(const spec::DeviceFacts& device, Regime regime, const std::string& arch, Cubins& cubins) {
@@ -116,8 +125,19 @@ std::vector<std::vector<double>> Stopwatch::sample_chains(std::span<const Launch
 }
 
 Cost Stopwatch::measure(const Launch& launch, CUstream stream, const MeasureLimits& limits) {
-  const auto take = [&](std::int64_t rounds) { return sample({&launch, 1}, rounds, stream).front(); };
-  take(1);  // instruction caches, and clocks when the device was idle
+  double each_ns = 0;
+  const auto take = [&](std::int64_t rounds) {
+    std::vector<double> samples;
+    in_batches(rounds, each_ns, [&](std::int64_t now) {
+      const std::vector<double> some = sample({&launch, 1}, now, stream).front();
+      samples.insert(samples.end(), some.begin(), some.end());
+      Busy busy;
+      busy.add(some);
+      return busy;
+    });
+    return samples;
+  };
+  each_ns = take(1).front();  // instruction caches, and clocks when the device was idle
   std::vector<double> samples = take(first_batch);
   const double each = std::max(*std::min_element(samples.begin(), samples.end()), 1000.0) + (evict_ ? flush_ns : 0.0);
   const auto wanted =

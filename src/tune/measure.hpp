@@ -19,21 +19,17 @@ namespace kiln::tune {
 /// Enqueues one run.
 using Launch = std::function<void(CUstream)>;
 
-/// Parts rounds of runs in turns so that the device keeps its highest clock. Long products draw more than it may take for long: an H200
-/// lowers its clock by a seventh after some 50 ms, for whoever comes next, and then each is slower for what the one before it drew. So it
-/// runs for a while, and rests for longer.
-class Batches {
- public:
-  /// `round_ns` is what a round is expected to take; 0 where nothing is known.
-  explicit Batches(double round_ns) : round_ns_(round_ns) {}
-  /// How many of the rounds that are `left` are to be run at once, at least one.
-  [[nodiscard]] std::int64_t rounds(std::int64_t left) const;
-  /// Of so many rounds and runs that took `busy_ns` together: sleeps, unless they were short or so long that no rest would help.
-  void rest_after(std::int64_t rounds, std::size_t runs, double busy_ns);
-
- private:
-  double round_ns_;
+/// Runs that kept the device busy for so long.
+struct Busy {
+  std::size_t runs = 0;
+  double ns = 0;
+  void add(std::span<const double> samples_ns);
 };
+/// Calls `take` for `rounds` rounds of runs, in batches between which the device rests, so that it keeps its highest clock. Long products
+/// draw more than it may take for long: an H200 lowers its clock by a seventh after some 50 ms, for whoever comes next, and then each is
+/// slower for what the one before it drew. `round_ns`: what a round is expected to take, 0 where nothing is known. Ends early where
+/// nothing was run.
+void in_batches(std::int64_t rounds, double round_ns, const std::function<Busy(std::int64_t)>& take);
 
 struct MeasureLimits {
   double budget_ns = 25e6;

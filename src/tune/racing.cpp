@@ -3,6 +3,8 @@
 #include <cmath>
 #include <numeric>
 #include <random>
+#include <set>
+#include <span>
 #include <utility>
 
 #include "tune/finals.hpp"
@@ -122,19 +124,14 @@ class Racing final : public Search {
       if (likely.size() < wanted && std::ranges::find(likely, candidate) == likely.end()) likely.push_back(candidate);
     };
     // As nominate_next goes on: beside each that tells something new, a neighbour of the leader.
-    std::vector<double> seen = expected_of_tried();
-    const auto leader = best_own();
     auto near = ranked.begin();
-    for (const std::size_t candidate : ranked) {
-      const double expected = forecast_.outlook().expected_ns[candidate];
-      const auto place = std::ranges::lower_bound(seen, expected);
-      if (place != seen.end() && *place == expected) continue;
-      seen.insert(place, expected);
+    const auto leader = best_own();
+    for (const std::size_t candidate : news_of(ranked)) {
+      if (likely.size() >= wanted) break;
       add(candidate);
       near = std::find_if(near, ranked.end(),
                           [&](std::size_t each) { return leader && forecast_.are_neighbours(each, *leader); });
       if (near != ranked.end()) add(*near++);
-      if (likely.size() >= wanted) break;
     }
     for (std::size_t candidate : ranked) add(candidate);
     return likely;
@@ -244,24 +241,27 @@ class Racing final : public Search {
   std::vector<std::size_t> nominate_next() {
     std::vector<std::size_t> ranked = untried_by_expectation();
     if (ranked.size() <= later_heat) return ranked;
-    const std::vector<double> tried = expected_of_tried();
-    const auto news = std::ranges::find_if(ranked, [&](std::size_t each) {
-      return !std::ranges::binary_search(tried, forecast_.outlook().expected_ns[each]);
-    });
-    if (news != ranked.end()) std::rotate(ranked.begin(), news, news + 1);
+    if (const auto news = news_of(ranked); !news.empty()) {
+      const auto first = std::ranges::find(ranked, news.front());
+      std::rotate(ranked.begin(), first, first + 1);
+    }
     const std::size_t other = heats_ % heats_a_draw == 0
                                   ? std::uniform_int_distribution<std::size_t>(1, ranked.size() / 2)(random_)
                                   : place_of_neighbour(ranked);
     return {ranked.front(), ranked[other]};
   }
-  /// What was expected of those that were tried, in order. Of which as much is expected, to the bit, the model cannot tell from them, as it
-  /// cannot in what order tiles are walked. Such configs are many, and a search that takes them in turn ends before it has seen another tile.
-  [[nodiscard]] std::vector<double> expected_of_tried() const {
-    std::vector<double> result;
+  /// The first of each kind of which none was tried. Of one kind are those of which as much was expected, to the bit: the model cannot tell
+  /// them apart, as it cannot in what order tiles are walked. Such configs are many, and a search that takes them in turn ends before it
+  /// has seen another tile.
+  [[nodiscard]] std::vector<std::size_t> news_of(std::span<const std::size_t> ranked) const {
+    const std::vector<double>& expected = forecast_.outlook().expected_ns;
+    std::set<double> seen;
     for (std::size_t i = 0; i < scores_.size(); ++i)
-      if (!scores_.is_untried(i) && !scores_.is_rejected(i)) result.push_back(forecast_.outlook().expected_ns[i]);
-    std::ranges::sort(result);
-    return result;
+      if (!scores_.is_untried(i) && !scores_.is_rejected(i)) seen.insert(expected[i]);
+    std::vector<std::size_t> news;
+    for (const std::size_t candidate : ranked)
+      if (seen.insert(expected[candidate]).second) news.push_back(candidate);
+    return news;
   }
 
   [[nodiscard]] std::size_t place_of_neighbour(const std::vector<std::size_t>& ranked) const {

@@ -7,7 +7,6 @@
 #include <chrono>
 #include <cmath>
 #include <limits>
-#include <numeric>
 #include <set>
 #include <utility>
 
@@ -234,25 +233,21 @@ class Session {
   /// All rounds, in batches between which the device rests; until one fails.
   std::vector<Samples> sample(Sampling sampling, std::span<const std::size_t> candidates, std::int64_t rounds) {
     std::vector<Samples> all(candidates.size());
-    const double known = std::isfinite(best_ns_) ? best_ns_ * static_cast<double>(candidates.size()) : 0;
-    Batches batches(known);
-    for (bool failed = false; rounds > 0 && !failed;) {
+    const double round_ns = std::isfinite(best_ns_) ? best_ns_ * static_cast<double>(candidates.size()) : 0;
+    in_batches(rounds, round_ns, [&](std::int64_t now) {
       check_stop();
-      const std::int64_t now = batches.rounds(rounds);
       std::vector<Samples> some;
       paced([&] { some = (bench_.get()->*sampling)(candidates, now); });
-      std::size_t runs = 0;
-      double busy_ns = 0;
+      Busy busy;
+      bool failed = false;
       for (std::size_t i = 0; i < all.size(); ++i) {
         all[i].ns.insert(all[i].ns.end(), some[i].ns.begin(), some[i].ns.end());
         all[i].failure = some[i].failure;
         failed = failed || !some[i].failure.empty();
-        runs += some[i].ns.size();
-        busy_ns = std::accumulate(some[i].ns.begin(), some[i].ns.end(), busy_ns);
+        busy.add(some[i].ns);
       }
-      batches.rest_after(now, runs, busy_ns);
-      rounds -= now;
-    }
+      return failed ? Busy() : busy;
+    });
     return all;
   }
 
