@@ -26,13 +26,10 @@ struct Piece {
   /// Pieces that are filled and stored at once, so that the warpgroup meets once for all.
   static constexpr int most_at_once =
       least_of(Tiles::consumers == 3 || Tiles::B::extent % 16 != 0 ? 32 : 64, Tiles::B::extent);  // of b
-  static constexpr int in_half = along_b > most_at_once ? 1 : most_at_once / along_b;
-  /// Of a warpgroup: a piece in f32, or two halves of pieces in 16 bits, filled in turns; where all of the tile fits into both, at once.
-  static constexpr int staging_bytes = in_half * rows * columns * 4;
-  static constexpr bool whole_tile =
-      Tiles::row_blocks == 1 && of_product > in_half&& of_product <= 2 * in_half&& of_product <= warpgroup / 32;
-  static constexpr int at_once = whole_tile ? of_product : in_half;
+  static constexpr int at_once = along_b > most_at_once ? 1 : most_at_once / along_b;
   static_assert(at_once <= warpgroup / 32);  // a warp copies one
+  /// Of a warpgroup: a piece in f32, or twice as many as are stored at once in 16 bits.
+  static constexpr int staging_bytes = at_once * rows * columns * 4;
 };
 
 /// What a warpgroup stores its tiles through.
@@ -275,10 +272,9 @@ __device__ __forceinline__ void store_by_tma(const WgmmaSums<Tiles>& sums, const
     if (!all_terms && (!P::swap || piece == 0)) terms[0] = Rounded::terms(at_column, epilogue);
     const auto of_piece = terms[all_terms ? piece : 0];
     piece = piece == P::of_product - 1 ? 0 : piece + 1;
-    char* const half = staging.pieces + (P::whole_tile ? 0 : staging.turn * (P::at_once * Rounded::bytes));
+    char* const half = staging.pieces + staging.turn * (P::at_once * Rounded::bytes);
     if (in_turn == 0) {
-      // Of this half, where there are two: only the other's may still be under way.
-      if (threadIdx.x % 32 == 0) tma_store_wait_read<P::whole_tile ? 0 : 1>();
+      if (threadIdx.x % 32 == 0) tma_store_wait_read<1>();  // of this half: only the other's may still be under way
       warpgroup_sync();
     }
     if (at_row < epilogue.rows && at_column < epilogue.columns)
@@ -381,36 +377,26 @@ __device__ __forceinline__ void store_over_cluster(const WgmmaSums<Tiles>& sums,
   });
   cluster_arrive();
   cluster_wait();
-  // Two groups at a time, for another block's shared memory is far away.
-  constexpr int step = threads * Tiles::cluster_k;
 #pragma unroll 1
   for (int i = static_cast<int>(rank) * threads + static_cast<int>(threadIdx.x) - warpgroup; i < groups;
-       i += 2 * step) {
-    float values[2][8] = {};
-    int at_row[2], at_column[2];
+       i += threads * Tiles::cluster_k) {
+    const int piece = i / (P::rows * Sums::groups), in_piece = i % (P::rows * Sums::groups);
+    const int piece_row = in_piece / Sums::groups, group = in_piece % Sums::groups;
+    const int along_a = piece / P::of_product * wgmma_rows, along_b = piece % P::of_product * P::along_b;
+    const int at_row = row + (P::swap ? along_b : along_a) + piece_row;
+    const int at_column = column + (P::swap ? along_a : along_b) + group * 8;
+    if (at_row >= ending.rows || at_column >= ending.columns) continue;
+    const unsigned local = shared_address(tile + piece * P::rows * P::columns + Sums::offset(piece_row, group * 8));
+    float values[8] = {};
 #pragma unroll
-    for (int each = 0; each < 2; ++each) {
-      const int index = min(i + each * step, groups - 1);
-      const int piece = index / (P::rows * Sums::groups), in_piece = index % (P::rows * Sums::groups);
-      const int piece_row = in_piece / Sums::groups, group = in_piece % Sums::groups;
-      const int along_a = piece / P::of_product * wgmma_rows, along_b = piece % P::of_product * P::along_b;
-      at_row[each] = row + (P::swap ? along_b : along_a) + piece_row;
-      at_column[each] = column + (P::swap ? along_a : along_b) + group * 8;
-      const unsigned local = shared_address(tile + piece * P::rows * P::columns + Sums::offset(piece_row, group * 8));
+    for (int block = 0; block < Tiles::cluster_k; ++block) {
+      const unsigned from = mapa(local, block);
+      const float4 low = ld_shared_cluster(from), high = ld_shared_cluster(from + 16);
+      const float more[8] = {low.x, low.y, low.z, low.w, high.x, high.y, high.z, high.w};
 #pragma unroll
-      for (int block = 0; block < Tiles::cluster_k; ++block) {
-        const unsigned from = mapa(local, block);
-        const float4 low = ld_shared_cluster(from), high = ld_shared_cluster(from + 16);
-        const float more[8] = {low.x, low.y, low.z, low.w, high.x, high.y, high.z, high.w};
-#pragma unroll
-        for (int j = 0; j < 8; ++j) values[each][j] += more[j];
-      }
+      for (int j = 0; j < 8; ++j) values[j] += more[j];
     }
-#pragma unroll
-    for (int each = 0; each < 2; ++each)
-      if (i + each * step < groups && at_row[each] < ending.rows && at_column[each] < ending.columns)
-        ending.template store<8>(at_row[each], at_column[each], ending.template terms<8>(at_column[each]),
-                                 values[each]);
+    ending.template store<8>(at_row, at_column, ending.template terms<8>(at_column), values);
   }
   cluster_arrive_relaxed();  // this block has read the others' sums
   cluster_wait();
