@@ -32,7 +32,7 @@ store::Candidate candidate_of(const Contender& contender, const Timed& timed) {
   return row;
 }
 
-constexpr int finer = 4;  // parts for one that is asked for, where the model says that it pays
+constexpr int finer = 8;  // parts for one that is asked for, where the model says that it pays
 
 bool is_of_one_part(ErrorKind kind) {
   return is_of_one_bucket(kind) || kind == ErrorKind::wrong_result || kind == ErrorKind::interrupted;
@@ -113,7 +113,7 @@ Splitting Refinery::try_cuts(std::span<const std::int64_t> cuts, const std::func
   const auto asked_for = cuts_of(low_, result_.of.bucket.axes[axis_index_], axis_.multiple_of, choice_.most_parts);
   const auto is_asked_for = [&](std::int64_t edge) { return std::ranges::find(asked_for, edge) != asked_for.end(); };
   const auto worth = [&](std::int64_t edge, const Serving& upper) {
-    return is_asked_for(edge) || expected_gain(edge, upper.config) > 2 * choice_.threshold;  // it is no measurement
+    return is_asked_for(edge) || expected_gain(edge, upper.config) > choice_.threshold;
   };
   const auto tune = [&](std::int64_t edge) {
     say(fmt::format("tuning {}={}", axis_.name, edge));

@@ -44,9 +44,10 @@ struct RefineChoice {
 class Refinery {
  public:
   Refinery(engine::State& state, const OpBucket& bucket, const RefineChoice& choice);
-  /// Tries to split the bucket at each of cuts_of(), and at those of four times as many parts where the model expects the config of the
-  /// part above to be slower than another by more than twice the threshold. What was found is in the overlay, as far as it came: where a part fails or is
-  /// interrupted, those above it are kept, and the next run goes on there. Throws as tune::tune_bucket does where nothing was tried.
+  /// Tries to split the bucket at each of cuts_of(), and at those of eight times as many parts where the model expects the config of
+  /// the part above to be slower than another by more than the threshold. What was found is in the overlay, as far as it came: where a
+  /// part fails or is interrupted, those above it are kept, and the next run goes on there. Throws as tune::tune_bucket does where
+  /// nothing was tried.
   RefinedBucket run(const std::function<void(const std::string&)>& say);
 
  private:
