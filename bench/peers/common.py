@@ -7,11 +7,25 @@ import torch
 
 _flush = None
 CYCLES_PER_NS = 2  # of the fastest clock, rounded up: a pause is at least as long as asked
+BATCH_NS, REST = 10e6, 1.5  # tune::in_batches: what is run at a time, and how many times as long the device rests, to keep its highest clock
+
+
+def timed(launch, pause, runs):
+    """Nanoseconds of each of so many runs."""
+    pairs = [(torch.cuda.Event(enable_timing=True), torch.cuda.Event(enable_timing=True)) for _ in range(runs)]
+    for begin, end in pairs:
+        torch.cuda._sleep(pause)
+        torch.sum(_flush[0], dim=0, out=_flush[1])  # by reading, as Kiln does: a fill would leave lines to be written back
+        begin.record()
+        launch()
+        end.record()
+    torch.cuda.synchronize()
+    return [begin.elapsed_time(end) * 1e6 for begin, end in pairs]
 
 
 def device_ns(launch, samples=51):
     """Median device time of `launch`, L2 flushed before each run, events around it. Before each run the stream pauses for as long as the
-    host takes to enqueue it, so that host time is not measured: Kiln's stopwatch holds the stream back too."""
+    host takes to enqueue it, so that host time is not measured: Kiln's stopwatch holds the stream back too. Long ones rest as Kiln's do."""
     global _flush
     if _flush is None:
         _flush = torch.zeros(32 << 20, dtype=torch.int32, device="cuda"), torch.empty((), dtype=torch.int64, device="cuda")
@@ -21,15 +35,13 @@ def device_ns(launch, samples=51):
     launch()
     host_ns = time.perf_counter_ns() - begun
     pause = int((2 * host_ns + 50_000) * CYCLES_PER_NS)
-    pairs = [(torch.cuda.Event(enable_timing=True), torch.cuda.Event(enable_timing=True)) for _ in range(samples)]
-    for begin, end in pairs:
-        torch.cuda._sleep(pause)
-        torch.sum(_flush[0], dim=0, out=_flush[1])  # by reading, as Kiln does: a fill would leave lines to be written back
-        begin.record()
-        launch()
-        end.record()
-    torch.cuda.synchronize()
-    return statistics.median(begin.elapsed_time(end) * 1e6 for begin, end in pairs)
+    once = timed(launch, pause, 1)[0]
+    taken = []
+    while len(taken) < samples:
+        batch = timed(launch, pause, min(samples - len(taken), max(1, int(BATCH_NS / once))))
+        time.sleep(REST * sum(batch) / 1e9)
+        taken += batch
+    return statistics.median(taken)
 
 
 def parse(line):
