@@ -7,11 +7,13 @@ import torch
 
 _flush = None
 CYCLES_PER_NS = 2  # of the fastest clock, rounded up: a pause is at least as long as asked
-BATCH_NS, REST = 10e6, 1.5  # tune::in_batches: what is run at a time, and how many times as long the device rests, to keep its highest clock
+# As tune::in_batches has it: what is run at a time, and how many times as long the device rests, to keep its highest clock; of shorter batches
+# and of longer runs it does not.
+BATCH_NS, REST, UNNOTICED_NS, BEYOND_HELP_NS = 10e6, 1.5, 1e6, 20e6
 
 
-def timed(launch, pause, runs):
-    """Nanoseconds of each of so many runs."""
+def samples_of(launch, pause, runs):
+    """Nanoseconds of each of so many runs. Once device_ns has made what it flushes by."""
     pairs = [(torch.cuda.Event(enable_timing=True), torch.cuda.Event(enable_timing=True)) for _ in range(runs)]
     for begin, end in pairs:
         torch.cuda._sleep(pause)
@@ -35,12 +37,14 @@ def device_ns(launch, samples=51):
     launch()
     host_ns = time.perf_counter_ns() - begun
     pause = int((2 * host_ns + 50_000) * CYCLES_PER_NS)
-    once = timed(launch, pause, 1)[0]
-    taken = []
+    taken, each = [], samples_of(launch, pause, 1)[0]
     while len(taken) < samples:
-        batch = timed(launch, pause, min(samples - len(taken), max(1, int(BATCH_NS / once))))
-        time.sleep(REST * sum(batch) / 1e9)
+        batch = samples_of(launch, pause, min(samples - len(taken), max(1, int(BATCH_NS / max(each, 1)))))
         taken += batch
+        busy = sum(batch)
+        each = busy / len(batch)
+        if busy >= UNNOTICED_NS and each <= BEYOND_HELP_NS:
+            time.sleep(REST * busy / 1e9)
     return statistics.median(taken)
 
 

@@ -17,6 +17,5 @@ __global__ void __launch_bounds__(kiln::gemm::exact_threads)
   const ExactOperand<W, w_runs_along_k<layout>, Config::scaling, scaling_block> columns = {
       w, w_scale, w_stride, w_scale_stride, w_scale_k_stride, n, k};
   const ExactEnding<Config> ending = {y, bias, residual, y_scale, y_stride, residual_stride, scale, m, n};
-  for (long long first_row = 1ll * exact_tile * blockIdx.y; first_row < m; first_row += 1ll * exact_tile * gridDim.y)
-    exact_product(rows, columns, first_row, 1ll * exact_tile * blockIdx.x, ending);
+  multiply_exactly(rows, columns, 0, ending);
 }

@@ -40,6 +40,5 @@ __global__ void __launch_bounds__(kiln::gemm::exact_threads)
                                       scale,
                                       m,
                                       n};
-  for (long long first_row = 1ll * exact_tile * blockIdx.y; first_row < m; first_row += 1ll * exact_tile * gridDim.y)
-    exact_product(rows, columns, first_row, 1ll * exact_tile * blockIdx.x, ending);
+  multiply_exactly(rows, columns, 0, ending);
 }

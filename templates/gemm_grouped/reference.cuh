@@ -31,8 +31,6 @@ __global__ void __launch_bounds__(kiln::gemm::exact_threads)
                                         y_stride, residual_stride,
                                         scale,    end,
                                         n};
-    for (long long first_row = offsets[group] + 1ll * exact_tile * blockIdx.y; first_row < end;
-         first_row += 1ll * exact_tile * gridDim.y)
-      exact_product(rows, columns, first_row, 1ll * exact_tile * blockIdx.x, ending);
+    multiply_exactly(rows, columns, offsets[group], ending);
   }
 }

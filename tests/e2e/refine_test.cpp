@@ -197,6 +197,17 @@ TEST_CASE("the second length at which a part's configs are compared lies in the 
   CHECK(contains(said, R"("low":65,"edge":88,"lower":"tiled)"));  // where it is not legal, a finer cut is tried
 }
 
+TEST_CASE("where the config of the part above is not legal, a thirty-second of the bucket is cut off") {
+  const TemporaryFolder folder;
+  const std::string said =
+      expect(0,
+             "FAKE_CUDA='kernel slow 0.4 scale_tiled<float, 32, 1>' kiln tune scale rows=128 cols=32 dtype=f32 "
+             "--strategy exhaustive --refine --threshold 0.5 --json " +
+                 with_trap(folder, 90));
+  CHECK_MESSAGE(contains(said, R"("low":91,"edge":96,"lower":"trap threads=32 vector=1")"), said);
+  CHECK_MESSAGE(contains(said, R"("low":65,"edge":90,"lower":"tiled)"), said);
+}
+
 TEST_CASE("--refine is refused where it cannot do anything") {
   const TemporaryFolder folder;
   expect(2, "kiln tune --stale --refine" + globals(folder));

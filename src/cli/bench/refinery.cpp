@@ -117,7 +117,7 @@ Splitting Refinery::try_cuts(std::span<const std::int64_t> cuts, const std::func
   };
   const auto tune = [&](std::int64_t edge) {
     say(fmt::format("tuning {}={}", axis_.name, edge));
-    // Of a part that was asked for, finer cuts are the exception.
+    // A part that was asked for may reach down to the next of these; a finer one is for few sizes.
     const std::span<const std::int64_t> all = is_asked_for(edge) ? asked_for : cuts;
     const auto next = std::ranges::upper_bound(all, edge, std::greater<>());
     const std::int64_t lowest = next == all.end() ? low_ : *next + axis_.multiple_of;

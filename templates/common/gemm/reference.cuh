@@ -1,6 +1,6 @@
 // Products and what follows them in f64, as the references of gemm and its like have them: blocks of 16 x 16 threads, which
 // multiply a tile of 64 x 64, 16 elements each: a thread that had one would read two operands from shared memory for each
-// product, which takes an SM of an H200 six times as long as the product.
+// product, which by count takes an H200 six times as long as the product.
 #pragma once
 
 #include "common/gemm/choices.cuh"
@@ -11,6 +11,7 @@ namespace kiln::gemm {
 inline constexpr int exact_side = 16, exact_each = 4;          // threads along either side of a block, elements of each
 inline constexpr int exact_tile = exact_side * exact_each;     // of the product, along either side
 inline constexpr int exact_threads = exact_side * exact_side;  // of a block
+inline constexpr int exact_k = 16;                             // that are multiplied between two barriers
 
 /// x or w, seen as [outer, k] whichever way it lies, with its scales: one for all, one for each of `outer`, or one for each
 /// `outer_a_scale` of them and 128 of k.
@@ -32,41 +33,40 @@ struct ExactOperand {
   }
 };
 
-inline constexpr int exact_k = 16;                  // of a tile of an operand
-using ExactTile = double[exact_k][exact_tile + 1];  // [k][row of the product, or column]
+using ExactSlice = double[exact_k][exact_tile + 1];  // of an operand: [k][row of the product, or column]
 
 /// threadIdx.x runs along memory, whichever way the operand lies.
 template <typename Operand>
-__device__ void fill_exactly(ExactTile& tile, const Operand& operand, long long first, long long first_k) {
+__device__ void fill_exactly(ExactSlice& slice, const Operand& operand, long long first, long long first_k) {
   const int tx = threadIdx.x, ty = threadIdx.y;
   for (int i = 0; i < exact_each; ++i) {
     const int outer = (Operand::runs_along_k ? ty : tx) + i * exact_side, at_k = Operand::runs_along_k ? tx : ty;
-    tile[at_k][outer] = operand.at(first + outer, first_k + at_k);
+    slice[at_k][outer] = operand.at(first + outer, first_k + at_k);
   }
 }
 
 /// Hands the tile of the product at (first_row, first_column) to `ending`. All threads of the block take part; a thread's
 /// elements are `exact_side` apart, so that neighbouring lanes have neighbouring columns.
 template <typename Rows, typename Columns, typename Ending>
-__device__ void exact_product(const Rows& rows, const Columns& columns, long long first_row, long long first_column,
-                              const Ending& ending) {
-  __shared__ ExactTile row_tile, column_tile;
+__device__ void multiply_tile_exactly(const Rows& rows, const Columns& columns, long long first_row,
+                                      long long first_column, const Ending& ending) {
+  __shared__ ExactSlice of_rows, of_columns;
   const int tx = threadIdx.x, ty = threadIdx.y;
   double sums[exact_each][exact_each] = {};
   for (long long first_k = 0; first_k < rows.k; first_k += exact_k) {
-    fill_exactly(row_tile, rows, first_row, first_k);
-    fill_exactly(column_tile, columns, first_column, first_k);
+    fill_exactly(of_rows, rows, first_row, first_k);
+    fill_exactly(of_columns, columns, first_column, first_k);
     __syncthreads();
 #pragma unroll 4
     for (int k = 0; k < exact_k; ++k) {
-      double of_columns[exact_each];
+      double column[exact_each];
 #pragma unroll
-      for (int j = 0; j < exact_each; ++j) of_columns[j] = column_tile[k][tx + j * exact_side];
+      for (int j = 0; j < exact_each; ++j) column[j] = of_columns[k][tx + j * exact_side];
 #pragma unroll
       for (int i = 0; i < exact_each; ++i) {
-        const double of_row = row_tile[k][ty + i * exact_side];
+        const double row = of_rows[k][ty + i * exact_side];
 #pragma unroll
-        for (int j = 0; j < exact_each; ++j) sums[i][j] += of_row * of_columns[j];
+        for (int j = 0; j < exact_each; ++j) sums[i][j] += row * column[j];
       }
     }
     __syncthreads();
@@ -77,6 +77,15 @@ __device__ void exact_product(const Rows& rows, const Columns& columns, long lon
     for (int j = 0; j < exact_each; ++j)
       ending.store(first_row + ty + i * exact_side, first_column + tx + j * exact_side, sums[i][j]);
   }
+}
+
+/// The block's part of the product from `first_row` on: columns by blockIdx.x, and of the tiles below each other each
+/// gridDim.y-th.
+template <typename Rows, typename Columns, typename Ending>
+__device__ void multiply_exactly(const Rows& rows, const Columns& columns, long long first_row, const Ending& ending) {
+  constexpr long long tile = exact_tile;
+  for (long long row = first_row + tile * blockIdx.y; row < rows.outer; row += tile * gridDim.y)
+    multiply_tile_exactly(rows, columns, row, tile * blockIdx.x, ending);
 }
 
 template <Activation activation>

@@ -128,6 +128,7 @@ Traffic gemm_batched_reference(const Invocation& call) {
   Product product = typed(call, false);
   product.read_addresses(call, 0);
   product.m = call.integer(8);
+  require_reference(call, call.integer(9));
   return run_batch(call, product, 9, call.geometry.grid[2], true, "float", 0.01);
 }
 
@@ -155,6 +156,7 @@ Traffic gemm_batched_mma(const Invocation& call) {
 Traffic gemm_grouped_reference(const Invocation& call) {
   Product product = typed(call, false);
   read_grouped_addresses(call, product);
+  require_reference(call, call.integer(9));
   const std::int64_t groups = call.integer(11);
   return run_groups(call, product, 9, call.required<int>(2, groups + 1)[groups], true, "float", 0.01);
 }

@@ -245,4 +245,9 @@ double stream_efficiency(const Invocation& call, const Product& product, std::in
   return std::clamp(in_flight / (65536.0 * static_cast<double>(call.settings.multiprocessors)), 1e-4, 0.9);
 }
 
+void require_reference(const Invocation& call, std::int64_t n) {
+  const bool is_whole = call.geometry.grid[0] == ceil_div(n, 64);
+  require(is_whole && call.geometry.block == std::array<std::int64_t, 3>{16, 16, 1}, CUDA_ERROR_LAUNCH_FAILED);
+}
+
 }  // namespace fake_cuda
