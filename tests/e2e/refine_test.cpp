@@ -208,6 +208,23 @@ TEST_CASE("where the config of the part above is not legal, a thirty-second of t
   CHECK_MESSAGE(contains(said, R"("low":65,"edge":90,"lower":"tiled)"), said);
 }
 
+TEST_CASE(
+    "finer parts are tried where the model expects the config from above to be slower by more than the threshold") {
+  const TemporaryFolder folder;
+  const std::filesystem::path op = folder / "ops/scale";
+  std::filesystem::create_directories(op.parent_path());
+  std::filesystem::copy(std::filesystem::path(KILN_SOURCE_DIR) / "tests/e2e/ops/scale", op);
+  std::ofstream(op / "tiled.toml", std::ios::app)
+      << "[pass.model]\nread_bytes = \"(vector == 4 ? 104 : 100) * 10000000\"\n";  // of which the memory is all
+  const auto split = [&](const char* threshold) {
+    return expect(0, std::string(slow) + tune + " --force --refine --json --threshold " + threshold + " --overlay " +
+                         (folder / "overlay.kiln").string() + " --templates " + op.parent_path().string());
+  };
+  const std::string finer = split("3"), quarters = split("4.5");
+  CHECK_MESSAGE(contains(finer, R"("low":65,"edge":88,)"), finer);
+  CHECK_MESSAGE(contains(quarters, R"("low":65,"edge":80,)"), quarters);
+}
+
 TEST_CASE("--refine is refused where it cannot do anything") {
   const TemporaryFolder folder;
   expect(2, "kiln tune --stale --refine" + globals(folder));
