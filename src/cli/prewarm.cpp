@@ -201,7 +201,7 @@ int tune_and_finish(const Globals& globals, const Settings& settings) {
   engine::State& first = devices.first();
   auto buckets = chosen_buckets(globals, settings, first.ops.all(), first.context.info().facts, first.layers);
   if (devices.size() > 1 && !settings.source.from_histogram) buckets = longest_first(buckets, first);
-  const TuningResult tuned = tune_buckets(globals, devices, buckets, settings.force ? Again::all : Again::none);
+  const TuningResult tuned = tune_buckets(globals, devices, buckets, {settings.force ? Again::all : Again::none});
   print_tuned(globals, tuned);
   if (tuned.interrupted)
     throw Error(ErrorKind::interrupted,

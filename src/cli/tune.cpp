@@ -130,7 +130,7 @@ int renew(const Globals& globals, const Settings& settings, const TuningDevices&
     if (settings.words.empty() || std::any_of(asked.begin(), asked.end(), is_it))
       buckets.push_back({stale.op, stale.bucket});
   }
-  const TuningResult result = tune_buckets(globals, devices, buckets, Again::stale);
+  const TuningResult result = tune_buckets(globals, devices, buckets, {Again::stale});
   const int status = buckets.empty() ? exit_good : finish(globals, result, buckets.size());
   print_renewed(globals, staleness, buckets.size(), result);
   return status;
@@ -152,7 +152,8 @@ int run(const Globals& globals, const Settings& settings) {
   if (settings.stale) return renew(globals, settings, devices);
   auto buckets = buckets_named(find_op(devices.first().ops.all(), settings.op), settings.words);
   if (devices.size() > 1) buckets = longest_first(buckets, devices.first());
-  const TuningResult result = tune_buckets(globals, devices, buckets, settings.force ? Again::all : Again::none);
+  const TuningResult result = tune_buckets(
+      globals, devices, buckets, {settings.force ? Again::all : Again::none, settings.refine ? settings.splits : 0});
   const int status = finish(globals, result, buckets.size() * devices.classes());
   if (!settings.refine || result.interrupted) return status;
   std::erase_if(buckets, [&](const OpBucket& bucket) { return failed_in(result, bucket); });

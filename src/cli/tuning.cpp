@@ -8,6 +8,7 @@
 #include <optional>
 #include <thread>
 
+#include "cli/bench/splitting.hpp"
 #include "cli/cost.hpp"
 #include "cli/interrupt.hpp"
 #include "cli/output.hpp"
@@ -35,14 +36,14 @@ bool is_enough(const engine::Lookup& lookup, Again again) {
   return lookup.is_hit() && again != Again::all && !(again == Again::stale && lookup.is_stale_in_part());
 }
 
-TunedBucket tune(engine::State& state, TuneProgress& progress, const OpBucket& bucket, Again again,
+TunedBucket tune(engine::State& state, TuneProgress& progress, const OpBucket& bucket, const TuningChoice& choice,
                  const std::function<bool()>& stop) {
   engine::Lookup lookup = look_up(state, bucket);
-  if (is_enough(lookup, again)) return found(bucket, lookup);
+  if (is_enough(lookup, choice.again)) return found(bucket, lookup);
   engine::Lease lease(state.layers, lookup.key, state.holder);
   if (!lease.wait(stop)) throw Error(ErrorKind::interrupted, "interrupted while another process tunes the same bucket");
   lookup = look_up(state, bucket);  // another process may have finished meanwhile
-  if (is_enough(lookup, again)) return found(bucket, lookup);
+  if (is_enough(lookup, choice.again)) return found(bucket, lookup);
   const tune::TuneRequest request{
       .op = *bucket.op,
       .bucket = bucket.bucket,
@@ -53,7 +54,8 @@ TunedBucket tune(engine::State& state, TuneProgress& progress, const OpBucket& b
       .search = state.options.search,
       .worker = state.worker.get(),
       .stop_requested = stop,
-      .on_event = [&](const TuneEvent& event) { progress.on(event, state.options.device); }};
+      .on_event = [&](const TuneEvent& event) { progress.on(event, state.options.device); },
+      .lowest = choice.splits > 0 ? bench::top_part_from(*bucket.op, bucket.bucket, choice.splits) : 0};
   tune::TuneResult result = tune::tune_bucket(request, state.cubins);
   tune::publish(request, result, state.cubins);
   result.record.candidates.clear();
@@ -91,10 +93,11 @@ std::string gain(const store::Record& record) {
 /// Buckets that several devices share out among themselves: each device class goes through all of them.
 class Job {
  public:
-  Job(const Globals& globals, const TuningDevices& devices, std::span<const OpBucket> buckets, Again again)
+  Job(const Globals& globals, const TuningDevices& devices, std::span<const OpBucket> buckets,
+      const TuningChoice& choice)
       : devices_(devices),
         buckets_(buckets),
-        again_(again),
+        choice_(choice),
         next_(devices.classes(), 0),
         tuned_(devices.classes() * buckets.size()),
         progress_(globals, static_cast<std::int64_t>(tuned_.size()), devices.ordinals()) {}
@@ -145,7 +148,7 @@ class Job {
     TunedBucket tuned;
     try {
       if (stop()) throw Error(ErrorKind::interrupted, "interrupted");
-      tuned = tune(state, progress_, bucket, again_, stop);
+      tuned = tune(state, progress_, bucket, choice_, stop);
     } catch (const Error& error) {
       progress_.clear();
       if (!is_of_one_bucket(error.kind())) throw;
@@ -169,7 +172,7 @@ class Job {
 
   const TuningDevices& devices_;
   std::span<const OpBucket> buckets_;
-  Again again_;
+  TuningChoice choice_;
   std::mutex mutex_;  // guards what follows
   std::vector<std::size_t> next_;
   std::vector<std::optional<TunedBucket>> tuned_;  // class by class
@@ -187,9 +190,9 @@ bool is_of_one_bucket(ErrorKind kind) noexcept {
 }
 
 TuningResult tune_buckets(const Globals& globals, const TuningDevices& devices, std::span<const OpBucket> buckets,
-                          Again again) {
+                          const TuningChoice& choice) {
   const Interrupt interrupt;
-  Job job(globals, devices, buckets, again);
+  Job job(globals, devices, buckets, choice);
   job.run();
   return job.result();
 }

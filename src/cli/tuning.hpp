@@ -33,11 +33,17 @@ struct TuningResult {
 /// Which buckets are tuned although they have a usable record.
 enum class Again { none, stale, all };
 
-/// Tunes each bucket that has no usable record, and those of `again`. What is finished is in the overlay, whatever comes after.
+struct TuningChoice {
+  Again again = Again::none;
+  int splits =
+      0;  // parts that bench::Refinery will try to split off each: its own config is tuned for what lies above them
+};
+
+/// Tunes each bucket that has no usable record, and those of `choice.again`. What is finished is in the overlay, whatever comes after.
 /// A bucket in which nothing comes out right is reported as failed and the rest go on. Throws what ends them all.
 /// Of several devices each takes the next bucket when it is done with its last. A bucket is tuned once for each device class.
 TuningResult tune_buckets(const Globals& globals, const TuningDevices& devices, std::span<const OpBucket> buckets,
-                          Again again);
+                          const TuningChoice& choice);
 
 /// One bucket's failure leaves the others their chance; a machine's, or a broken context's, does not.
 bool is_of_one_bucket(ErrorKind kind) noexcept;

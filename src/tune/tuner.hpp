@@ -27,7 +27,8 @@ struct TuneRequest {
   /// Called after each stretch of device work with how long it kept the device, in nanoseconds of the host's clock; a tune beside a
   /// service sleeps here.
   std::function<void(double)> pace{};
-  std::int64_t lowest = 0;  // of a part of a split bucket, its lowest size on spec::refined_axis; 0: that of the bucket
+  /// On spec::refined_axis, the lowest size that the second length is chosen for: where other configs serve below it. 0: the bucket's.
+  std::int64_t lowest = 0;
 };
 
 struct TuneResult {

@@ -36,9 +36,9 @@ std::string explained(const TemporaryFolder& folder, int rows, const std::string
                        globals(folder));
 }
 
-/// Global options that give `scale` one more implementation, which is legal above `rows` and to 96 rows alone and whose
+/// Global options that give `scale` one more implementation, which is legal above `rows` and to `last` rows alone and whose
 /// kernel is scale_tiled<T, 32, 1>.
-std::string with_trap(const TemporaryFolder& folder, int rows = 80) {
+std::string with_trap(const TemporaryFolder& folder, int rows = 80, int last = 96) {
   const std::filesystem::path from = std::filesystem::path(KILN_SOURCE_DIR) / "tests/e2e/ops/scale";
   const std::filesystem::path to = folder / "ops/scale";
   std::filesystem::create_directories(to.parent_path());
@@ -56,7 +56,8 @@ std::string with_trap(const TemporaryFolder& folder, int rows = 80) {
   replace(trap, "[64, 128, 256]", "[32]");
   replace(trap, "[1, 4]", "[1]");
   replace(trap, "threads = 64", "threads = 32");
-  replace(trap, "all = [", "all = [\"rows > " + std::to_string(rows) + R"(", "rows <= 96", )");
+  replace(trap, "all = [",
+          "all = [\"rows > " + std::to_string(rows) + "\", \"rows <= " + std::to_string(last) + "\", ");
   std::ofstream(to / "op.toml") << op;
   std::ofstream(to / "trap.toml") << trap;
   return " --overlay " + (folder / "overlay.kiln").string() + " --templates " + to.parent_path().string() + " ";
@@ -195,6 +196,20 @@ TEST_CASE("the second length at which a part's configs are compared lies in the 
                  options);
   CHECK_MESSAGE(contains(said, R"("low":89,"edge":96,"lower":"trap threads=32 vector=1")"), said);
   CHECK(contains(said, R"("low":65,"edge":88,"lower":"tiled)"));  // where it is not legal, a finer cut is tried
+}
+
+TEST_CASE("of a bucket that is to be split, its own config is tuned for the uppermost part") {
+  const TemporaryFolder folder;
+  const std::string options = with_trap(folder, 110, 128);
+  const auto own = [&](const char* more) {
+    expect(0, std::string("FAKE_CUDA='kernel slow 0.36 scale_tiled<float, 32, 1>' kiln tune scale rows=128 cols=32 "
+                          "dtype=f32 --strategy exhaustive --force") +
+                  more + options);
+    return value_of(expect(0, "kiln explain scale rows=128 cols=32 dtype=f32 --json" + options), "implementation");
+  };
+  // The fastest at 128 rows, by less than 2 %. Of the whole bucket it is not legal at the second length, 107, but at that of the upper quarter, 117.
+  CHECK(own("") == "tiled");
+  CHECK(own(" --refine") == "trap");
 }
 
 TEST_CASE("where the config of the part above is not legal, a thirty-second of the bucket is cut off") {

@@ -42,7 +42,7 @@ Contender RegretMeasurement::shared_config(const Problem& problem, const spec::B
     quiet.quiet = true;
     quiet.json = false;
     const OpBucket missing{&op_, bucket};
-    const TuningResult tuned = tune_buckets(quiet, TuningDevices(state_), {&missing, 1}, Again::none);
+    const TuningResult tuned = tune_buckets(quiet, TuningDevices(state_), {&missing, 1}, {Again::none});
     if (tuned.interrupted) throw Error(ErrorKind::interrupted, "interrupted");
     if (tuned.buckets.front().outcome == Outcome::failed)
       throw Error(ErrorKind::not_tuned, tuned.buckets.front().reason);

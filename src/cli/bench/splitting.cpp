@@ -59,6 +59,13 @@ std::vector<std::int64_t> cuts_of(std::int64_t low, std::int64_t high, std::int6
   return cuts;
 }
 
+std::int64_t top_part_from(const spec::Op& op, const Problem& bucket, int splits) {
+  const std::size_t axis = spec::refined_axis(op).value();
+  const std::int64_t step = op.axes[axis].multiple_of, low = spec::low_corner(op, bucket).axes[axis];
+  const std::vector<std::int64_t> cuts = cuts_of(low, bucket.axes[axis], step, splits);
+  return cuts.empty() ? low : cuts.front() + step;
+}
+
 double Duel::gain() const {
   return rival == 0 ? 0 : tune::ratio(timed[rival].samples_ns, timed[0].samples_ns).median_ns - 1;
 }
