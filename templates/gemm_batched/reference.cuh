@@ -1,11 +1,11 @@
-// gemm_batched in f64, for verification: a 32 x 32 tile of one product a block, one element a thread.
+// gemm_batched in f64, for verification: a 64 x 64 tile of one product a block.
 #pragma once
 
 #include "common/gemm/reference.cuh"
 
-/// grid (ceil(n / 32), any number of rows of tiles, products), block (32, 32). Strides in elements.
+/// grid (ceil(n / 64), any number of rows of tiles, products), block (16, 16). Strides in elements.
 template <typename X, typename W, kiln::gemm::Layout layout, typename Config>
-__global__ void __launch_bounds__(1024)
+__global__ void __launch_bounds__(kiln::gemm::exact_threads)
     gemm_batched_reference(const X* x, const W* w, float* y, const typename Config::out* bias,
                            const typename Config::out* residual, const float* x_scale, const float* w_scale,
                            const float* y_scale, long long m, long long n, long long k, long long x_stride,
@@ -40,7 +40,5 @@ __global__ void __launch_bounds__(1024)
                                       scale,
                                       m,
                                       n};
-  for (long long first_row = 32ll * blockIdx.y; first_row < m; first_row += 32ll * gridDim.y)
-    ending.store(first_row + threadIdx.y, 32ll * blockIdx.x + threadIdx.x,
-                 exact_sum(rows, columns, first_row, 32ll * blockIdx.x));
+  multiply_exactly(rows, columns, 0, ending);
 }

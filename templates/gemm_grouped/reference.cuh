@@ -1,11 +1,11 @@
-// gemm_grouped in f64, for verification: a 32 x 32 tile of one group's product a block at a time, one element a thread.
+// gemm_grouped in f64, for verification: a 64 x 64 tile of one group's product a block at a time.
 #pragma once
 
 #include "common/gemm/reference.cuh"
 
-/// grid (ceil(n / 32), any number of rows of tiles), block (32, 32). Strides in elements.
+/// grid (ceil(n / 64), any number of rows of tiles), block (16, 16). Strides in elements.
 template <typename X, typename W, kiln::gemm::Layout layout, typename Config>
-__global__ void __launch_bounds__(1024)
+__global__ void __launch_bounds__(kiln::gemm::exact_threads)
     gemm_grouped_reference(const X* x, const W* w, const int* offsets, float* y, const typename Config::out* bias,
                            const typename Config::out* residual, const float* x_scale, const float* w_scale,
                            const float* y_scale, long long n, long long k, long long groups, long long x_stride,
@@ -31,8 +31,6 @@ __global__ void __launch_bounds__(1024)
                                         y_stride, residual_stride,
                                         scale,    end,
                                         n};
-    for (long long first_row = offsets[group] + 32ll * blockIdx.y; first_row < end; first_row += 32ll * gridDim.y)
-      ending.store(first_row + threadIdx.y, 32ll * blockIdx.x + threadIdx.x,
-                   exact_sum(rows, columns, first_row, 32ll * blockIdx.x));
+    multiply_exactly(rows, columns, offsets[group], ending);
   }
 }

@@ -56,7 +56,7 @@ double batched_error(By by, const Sizes& of, std::uint32_t seed = 1) {
           p.k_blocks, 1, 1, x_step, w_step, y_step, of.n, residual_step, p.x_scales, p.w_scales, p.scale);
     });
   } else {
-    emulator::launch({.grid = {static_cast<unsigned>(of.n + 31) / 32, 1, batch}, .block = {32, 32}}, [&] {
+    emulator::launch({.grid = {static_cast<unsigned>(of.n + 63) / 64, 1, batch}, .block = {16, 16}}, [&] {
       gemm_batched_reference<T, T, layout, Config>(
           p.x.data(), p.w.data(), floats.data(), p.bias.data(), p.residual.data(), p.x_scale.data(), p.w_scale.data(),
           &p.y_scale, of.m, of.n, of.k, p.x.stride(), p.w.stride(), p.y.stride(), p.residual.stride(), p.k_blocks,
@@ -90,7 +90,7 @@ double grouped_error(By by, const Sizes& of, std::uint32_t seed = 1) {
           p.residual.stride(), p.k_blocks, p.k_blocks, 1, 1, w_step, of.n, p.w_scales, p.scale);
     });
   } else {
-    emulator::launch({.grid = {static_cast<unsigned>(of.n + 31) / 32, 1}, .block = {32, 32}}, [&] {
+    emulator::launch({.grid = {static_cast<unsigned>(of.n + 63) / 64, 1}, .block = {16, 16}}, [&] {
       gemm_grouped_reference<T, T, layout, Config>(
           p.x.data(), p.w.data(), of.offsets.data(), floats.data(), p.bias.data(), p.residual.data(), p.x_scale.data(),
           p.w_scale.data(), &p.y_scale, of.n, of.k, groups, p.x.stride(), p.w.stride(), p.y.stride(),

@@ -16,7 +16,7 @@ double reference_error(Products<X, W, layout, Config>& p, const Sizes& of, unsig
   for (std::int64_t row = 0; row < of.m; ++row)
     for (std::int64_t column = 0; column < p.width; ++column)
       reference.at(row, column) = static_cast<float>(p.held.value(row, column));
-  emulator::launch({.grid = {static_cast<unsigned>(of.n + 31) / 32, rows_of_blocks}, .block = {32, 32}}, [&] {
+  emulator::launch({.grid = {static_cast<unsigned>(of.n + 63) / 64, rows_of_blocks}, .block = {16, 16}}, [&] {
     gemm_reference<X, W, layout, Config>(p.x.data(), p.w.data(), reference.data(), p.bias.data(), p.residual.data(),
                                          p.x_scale.data(), p.w_scale.data(), &p.y_scale, of.m, of.n, of.k, p.x.stride(),
                                          p.w.stride(), p.y.stride(), p.residual.stride(), p.k_blocks, p.k_blocks, 1, 1,
@@ -40,7 +40,7 @@ double simt_error(const Sizes& of, std::uint32_t seed = 0) {
 }
 
 TEST_CASE("gemm_reference takes the tiles below each other in turns") {
-  const Sizes of{200, 67, 19};  // 7 x 3 tiles, the last of either not full
+  const Sizes of{200, 67, 19};  // 4 x 2 tiles, the last of either not full
   using Swiglu = Ends<kiln::bf16, Activation::swiglu, Residual::add, Scaling::none, Accumulate::yes>;
   Products<kiln::bf16, kiln::bf16, Layout::tn, Swiglu> p(of);
   for (const unsigned rows_of_blocks : {1, 2, 3}) CHECK(reference_error(p, of, rows_of_blocks) <= 1);

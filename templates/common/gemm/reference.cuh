@@ -1,11 +1,17 @@
-// Products and what follows them in f64, as the references of gemm and its like have them: blocks of 32 x 32 threads, one
-// element of the product each.
+// Products and what follows them in f64, as the references of gemm and its like have them: blocks of 16 x 16 threads, which
+// multiply a tile of 64 x 64, 16 elements each: a thread that had one would read two operands from shared memory for each
+// product, which by count takes an H200 six times as long as the product.
 #pragma once
 
 #include "common/gemm/choices.cuh"
 #include "common/types.cuh"
 
 namespace kiln::gemm {
+
+inline constexpr int exact_side = 16, exact_each = 4;          // threads along either side of a block, elements of each
+inline constexpr int exact_tile = exact_side * exact_each;     // of the product, along either side
+inline constexpr int exact_threads = exact_side * exact_side;  // of a block
+inline constexpr int exact_k = 16;                             // that are multiplied between two barriers
 
 /// x or w, seen as [outer, k] whichever way it lies, with its scales: one for all, one for each of `outer`, or one for each
 /// `outer_a_scale` of them and 128 of k.
@@ -27,23 +33,59 @@ struct ExactOperand {
   }
 };
 
-/// The product at (first_row + threadIdx.y, first_column + threadIdx.x). All threads of the block take part.
-template <typename Rows, typename Columns>
-__device__ double exact_sum(const Rows& rows, const Columns& columns, long long first_row, long long first_column) {
-  __shared__ double row_tile[32][33], column_tile[32][33];  // [row of the product, or column][k]
+using ExactSlice = double[exact_k][exact_tile + 1];  // of an operand: [k][row of the product, or column]
+
+/// threadIdx.x runs along memory, whichever way the operand lies.
+template <typename Operand>
+__device__ void fill_exactly(ExactSlice& slice, const Operand& operand, long long first, long long first_k) {
   const int tx = threadIdx.x, ty = threadIdx.y;
-  // threadIdx.x runs along memory, whichever way an operand lies.
-  const int row = Rows::runs_along_k ? ty : tx, row_k = Rows::runs_along_k ? tx : ty;
-  const int column = Columns::runs_along_k ? ty : tx, column_k = Columns::runs_along_k ? tx : ty;
-  double sum = 0;
-  for (long long first_k = 0; first_k < rows.k; first_k += 32) {
-    row_tile[row][row_k] = rows.at(first_row + row, first_k + row_k);
-    column_tile[column][column_k] = columns.at(first_column + column, first_k + column_k);
+  for (int i = 0; i < exact_each; ++i) {
+    const int outer = (Operand::runs_along_k ? ty : tx) + i * exact_side, at_k = Operand::runs_along_k ? tx : ty;
+    slice[at_k][outer] = operand.at(first + outer, first_k + at_k);
+  }
+}
+
+/// Hands the tile of the product at (first_row, first_column) to `ending`. All threads of the block take part; a thread's
+/// elements are `exact_side` apart, so that neighbouring lanes have neighbouring columns.
+template <typename Rows, typename Columns, typename Ending>
+__device__ void multiply_tile_exactly(const Rows& rows, const Columns& columns, long long first_row,
+                                      long long first_column, const Ending& ending) {
+  __shared__ ExactSlice of_rows, of_columns;
+  const int tx = threadIdx.x, ty = threadIdx.y;
+  double sums[exact_each][exact_each] = {};
+  for (long long first_k = 0; first_k < rows.k; first_k += exact_k) {
+    fill_exactly(of_rows, rows, first_row, first_k);
+    fill_exactly(of_columns, columns, first_column, first_k);
     __syncthreads();
-    for (int i = 0; i < 32; ++i) sum += row_tile[ty][i] * column_tile[tx][i];
+#pragma unroll 4
+    for (int k = 0; k < exact_k; ++k) {
+      double column[exact_each];
+#pragma unroll
+      for (int j = 0; j < exact_each; ++j) column[j] = of_columns[k][tx + j * exact_side];
+#pragma unroll
+      for (int i = 0; i < exact_each; ++i) {
+        const double row = of_rows[k][ty + i * exact_side];
+#pragma unroll
+        for (int j = 0; j < exact_each; ++j) sums[i][j] += row * column[j];
+      }
+    }
     __syncthreads();
   }
-  return sum;
+#pragma unroll
+  for (int i = 0; i < exact_each; ++i) {
+#pragma unroll
+    for (int j = 0; j < exact_each; ++j)
+      ending.store(first_row + ty + i * exact_side, first_column + tx + j * exact_side, sums[i][j]);
+  }
+}
+
+/// The block's part of the product from `first_row` on: columns by blockIdx.x, and of the tiles below each other each
+/// gridDim.y-th.
+template <typename Rows, typename Columns, typename Ending>
+__device__ void multiply_exactly(const Rows& rows, const Columns& columns, long long first_row, const Ending& ending) {
+  constexpr long long tile = exact_tile;
+  for (long long row = first_row + tile * blockIdx.y; row < rows.outer; row += tile * gridDim.y)
+    multiply_tile_exactly(rows, columns, row, tile * blockIdx.x, ending);
 }
 
 template <Activation activation>

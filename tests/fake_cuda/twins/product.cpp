@@ -246,8 +246,8 @@ double stream_efficiency(const Invocation& call, const Product& product, std::in
 }
 
 void require_reference(const Invocation& call, std::int64_t n) {
-  const bool is_whole = call.geometry.grid[0] == ceil_div(n, 32);
-  require(is_whole && call.geometry.block == std::array<std::int64_t, 3>{32, 32, 1}, CUDA_ERROR_LAUNCH_FAILED);
+  const bool is_whole = call.geometry.grid[0] == ceil_div(n, 64);
+  require(is_whole && call.geometry.block == std::array<std::int64_t, 3>{16, 16, 1}, CUDA_ERROR_LAUNCH_FAILED);
 }
 
 }  // namespace fake_cuda

@@ -59,7 +59,7 @@ struct Product {
 std::int64_t ceil_div(std::int64_t a, std::int64_t b);
 /// How much of the device is busy, by whole waves of tiles, and how well a tile of that size reuses what it loads.
 double tile_efficiency(const Invocation& call, std::int64_t tile_m, std::int64_t tile_n, double peak);
-/// The launch is as templates/common/gemm/reference.cuh needs it: 32 x 32 threads for each 32 columns of the product.
+/// The launch is as templates/common/gemm/reference.cuh needs it: 16 x 16 threads for each 64 columns of the product.
 void require_reference(const Invocation& call, std::int64_t n);
 /// tile_efficiency for templates/common/gemm/stream_tile.cuh, by the bytes on their way from memory. The kernel's template arguments after
 /// the Ending are rows_of_x, warp_rows, warps_n, warps_k, stages, blocks and y_alignment; `tiles_m` is the least that the launch is
