@@ -43,7 +43,7 @@ void declare(CLI::App& command, Settings& settings) {
       "all of them, or those of the op, or of the sizes");
   CLI::Option* refine = command.add_flag(
       "--refine", settings.refine,
-      "Then cut each bucket, along the op's first axis that is not exact, into equal parts, and finer ones where a gain is expected, tune each at its upper end, and keep what beats the part above");
+      "Cut each bucket, along the op's first axis that is not exact, into equal parts, and finer ones where a gain is expected, tune each at its upper end, and keep what beats the part above; buckets without a record, or all with --force, are first tuned for their uppermost part");
   command
       .add_option(
           "--threshold", settings.threshold,
@@ -152,8 +152,10 @@ int run(const Globals& globals, const Settings& settings) {
   if (settings.stale) return renew(globals, settings, devices);
   auto buckets = buckets_named(find_op(devices.first().ops.all(), settings.op), settings.words);
   if (devices.size() > 1) buckets = longest_first(buckets, devices.first());
-  const TuningResult result = tune_buckets(
-      globals, devices, buckets, {settings.force ? Again::all : Again::none, settings.refine ? settings.splits : 0});
+  TuningChoice choice{settings.force ? Again::all : Again::none};
+  if (settings.refine)
+    choice.lowest = [&](const OpBucket& each) { return bench::top_part_from(*each.op, each.bucket, settings.splits); };
+  const TuningResult result = tune_buckets(globals, devices, buckets, choice);
   const int status = finish(globals, result, buckets.size() * devices.classes());
   if (!settings.refine || result.interrupted) return status;
   std::erase_if(buckets, [&](const OpBucket& bucket) { return failed_in(result, bucket); });

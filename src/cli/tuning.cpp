@@ -8,7 +8,6 @@
 #include <optional>
 #include <thread>
 
-#include "cli/bench/splitting.hpp"
 #include "cli/cost.hpp"
 #include "cli/interrupt.hpp"
 #include "cli/output.hpp"
@@ -44,18 +43,17 @@ TunedBucket tune(engine::State& state, TuneProgress& progress, const OpBucket& b
   if (!lease.wait(stop)) throw Error(ErrorKind::interrupted, "interrupted while another process tunes the same bucket");
   lookup = look_up(state, bucket);  // another process may have finished meanwhile
   if (is_enough(lookup, choice.again)) return found(bucket, lookup);
-  const tune::TuneRequest request{
-      .op = *bucket.op,
-      .bucket = bucket.bucket,
-      .key = lookup.key,
-      .device = state.context.info(),
-      .regime = state.options.regime,
-      .arch = state.arch(),
-      .search = state.options.search,
-      .worker = state.worker.get(),
-      .stop_requested = stop,
-      .on_event = [&](const TuneEvent& event) { progress.on(event, state.options.device); },
-      .lowest = choice.splits > 0 ? bench::top_part_from(*bucket.op, bucket.bucket, choice.splits) : 0};
+  const tune::TuneRequest request{.op = *bucket.op,
+                                  .bucket = bucket.bucket,
+                                  .key = lookup.key,
+                                  .device = state.context.info(),
+                                  .regime = state.options.regime,
+                                  .arch = state.arch(),
+                                  .search = state.options.search,
+                                  .worker = state.worker.get(),
+                                  .stop_requested = stop,
+                                  .on_event = [&](const TuneEvent& event) { progress.on(event, state.options.device); },
+                                  .lowest = choice.lowest ? choice.lowest(bucket) : 0};
   tune::TuneResult result = tune::tune_bucket(request, state.cubins);
   tune::publish(request, result, state.cubins);
   result.record.candidates.clear();

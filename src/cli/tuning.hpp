@@ -1,6 +1,8 @@
 // Bringing buckets to a record: those that have one are found, the others are tuned and published one by one.
 #pragma once
 
+#include <cstdint>
+#include <functional>
 #include <span>
 #include <string>
 #include <vector>
@@ -35,8 +37,7 @@ enum class Again { none, stale, all };
 
 struct TuningChoice {
   Again again = Again::none;
-  int splits =
-      0;  // parts that bench::Refinery will try to split off each: its own config is tuned for what lies above them
+  std::function<std::int64_t(const OpBucket&)> lowest{};  // tune::TuneRequest::lowest of each bucket; null: 0
 };
 
 /// Tunes each bucket that has no usable record, and those of `choice.again`. What is finished is in the overlay, whatever comes after.

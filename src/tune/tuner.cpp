@@ -423,13 +423,18 @@ class Session {
         request_.device.name,
         request_.device.driver_version,
         {},
-        fmt::format("{}, {} of {} candidates{}", to_string(request_.search.strategy), done_, entries_.size(),
-                    launch_gain_),
+        fmt::format("{}, {} of {} candidates{}{}", to_string(request_.search.strategy), done_, entries_.size(),
+                    launch_gain_, of_part()),
         std::chrono::duration_cast<std::chrono::seconds>(std::chrono::system_clock::now().time_since_epoch()).count()};
     for (const Entry& entry : entries_)
       if (entry.result.verdict != store::Verdict::not_timed) record.candidates.push_back(entry.result);
     record.candidates.insert(record.candidates.end(), launches_.begin(), launches_.end());
     return record;
+  }
+
+  [[nodiscard]] std::string of_part() const {
+    if (request_.lowest <= 0) return {};
+    return fmt::format("; for {} from {} on", request_.op.axes[*spec::refined_axis(request_.op)].name, request_.lowest);
   }
 
   void announce(TuneEvent::Kind kind, const Entry* entry) {

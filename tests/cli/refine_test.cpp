@@ -22,6 +22,7 @@ using kiln::cli::bench::Serving;
 using kiln::cli::bench::split;
 using kiln::cli::bench::Splitting;
 using kiln::cli::bench::Timed;
+using kiln::cli::bench::top_part_from;
 using Sizes = std::vector<std::int64_t>;
 
 Contender config(std::int64_t number) { return {nullptr, {number}}; }
@@ -91,6 +92,15 @@ TEST_CASE("a bucket is cut at equal sizes, from above to below") {
   CHECK(cuts_of(65, 128, 1, 2) == Sizes{106, 85});
   CHECK(cuts_of(72, 128, 8, 3) == Sizes{112, 96, 80});
   CHECK(cuts_of(72, 128, 8, 2) == Sizes{104, 80});  // 106 and 85 are no multiples of 8
+}
+
+TEST_CASE("what lies above all cuts begins a step above the first") {
+  CHECK(top_part_from(513, 1024, 1, 3) == 897);
+  CHECK(top_part_from(513, 1024, 1, 15) == 993);
+  CHECK(top_part_from(72, 128, 8, 3) == 120);
+  CHECK(top_part_from(3, 4, 1, 1) == 4);
+  CHECK(top_part_from(513, 1024, 1, 0) == 0);
+  CHECK(top_part_from(2, 2, 1, 3) == 0);
 }
 
 TEST_CASE("a bucket of few sizes is cut where it can be, and one of a single size nowhere") {

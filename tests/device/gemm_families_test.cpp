@@ -68,7 +68,7 @@ double batched_error(By by, const Sizes& of, std::uint32_t seed = 1) {
 }
 
 template <typename T, Layout layout, class Config>
-double grouped_error(By by, const Sizes& of, std::uint32_t seed = 1) {
+double grouped_error(By by, const Sizes& of, std::uint32_t seed = 1, unsigned rows_of_blocks = 1) {
   Products<T, T, layout, Config> p(of);
   auto floats = held_as_floats(p);
   const auto groups = static_cast<int>(of.weights());
@@ -90,7 +90,7 @@ double grouped_error(By by, const Sizes& of, std::uint32_t seed = 1) {
           p.residual.stride(), p.k_blocks, p.k_blocks, 1, 1, w_step, of.n, p.w_scales, p.scale);
     });
   } else {
-    emulator::launch({.grid = {static_cast<unsigned>(of.n + 63) / 64, 1}, .block = {16, 16}}, [&] {
+    emulator::launch({.grid = {static_cast<unsigned>(of.n + 63) / 64, rows_of_blocks}, .block = {16, 16}}, [&] {
       gemm_grouped_reference<T, T, layout, Config>(
           p.x.data(), p.w.data(), of.offsets.data(), floats.data(), p.bias.data(), p.residual.data(), p.x_scale.data(),
           p.w_scale.data(), &p.y_scale, of.n, of.k, groups, p.x.stride(), p.w.stride(), p.y.stride(),
@@ -128,6 +128,12 @@ TEST_CASE("groups of rows meet their own weights, whether they are empty, unequa
     CHECK(grouped_error<kiln::f16, Layout::nn, Tensor>(by, {.m = 20, .n = 72, .k = 40, .offsets = {0, 7, 20}}) <= 1.01);
   for (const By by : {By::simt, By::reference})
     CHECK(grouped_error<kiln::e4m3, Layout::nt, Blocks>(by, {.m = 9, .n = 130, .k = 135, .offsets = {0, 4, 9}}) <= 1);
+}
+
+TEST_CASE("gemm_grouped_reference takes a group's tiles below each other in turns") {
+  const Sizes of{.m = 200, .n = 67, .k = 19, .offsets = {0, 150, 150, 200}};  // 3, none and 1 tiles
+  for (const unsigned rows_of_blocks : {1, 2, 3})
+    CHECK(grouped_error<kiln::bf16, Layout::nt, Rich>(By::reference, of, 1, rows_of_blocks) <= 1.01);
 }
 
 TEST_CASE("a block finds its group among more groups than a warp has lanes") {

@@ -198,18 +198,24 @@ TEST_CASE("the second length at which a part's configs are compared lies in the 
   CHECK(contains(said, R"("low":65,"edge":88,"lower":"tiled)"));  // where it is not legal, a finer cut is tried
 }
 
-TEST_CASE("of a bucket that is to be split, its own config is tuned for the uppermost part") {
+TEST_CASE("of a bucket that is to be split and has no record, its own config is tuned for the uppermost part") {
   const TemporaryFolder folder;
   const std::string options = with_trap(folder, 110, 128);
-  const auto own = [&](const char* more) {
-    expect(0, std::string("FAKE_CUDA='kernel slow 0.36 scale_tiled<float, 32, 1>' kiln tune scale rows=128 cols=32 "
-                          "dtype=f32 --strategy exhaustive --force") +
-                  more + options);
-    return value_of(expect(0, "kiln explain scale rows=128 cols=32 dtype=f32 --json" + options), "implementation");
+  const auto own = [&](const std::string& more) {
+    expect(0,
+           "FAKE_CUDA='kernel slow 0.36 scale_tiled<float, 32, 1>' kiln tune scale rows=128 cols=32 dtype=f32 "
+           "--strategy exhaustive " +
+               more + options);
+    return expect(0, "kiln explain scale rows=128 cols=32 dtype=f32 --json" + options) +
+           expect(0, "kiln cache export --text --no-candidates" + options);
   };
-  // The fastest at 128 rows, by less than 2 %. Of the whole bucket it is not legal at the second length, 107, but at that of the upper quarter, 117.
-  CHECK(own("") == "tiled");
-  CHECK(own(" --refine") == "trap");
+  // The fastest at 128 rows, by less than 2 %. Of the whole bucket it is not legal at the second length, 107, but at that of the upper quarter, 123.
+  const std::string whole = own(""), before = own("--refine"), split = own("--refine --force");
+  CHECK(value_of(whole, "implementation") == "tiled");
+  CHECK_FALSE(contains(whole, "for rows from"));
+  CHECK(value_of(before, "implementation") == "tiled");
+  CHECK(value_of(split, "implementation") == "trap");
+  CHECK_MESSAGE(contains(split, "; for rows from 113 on"), split);
 }
 
 TEST_CASE("where the config of the part above is not legal, a thirty-second of the bucket is cut off") {

@@ -40,6 +40,11 @@ bool is_of_one_part(ErrorKind kind) {
 
 }  // namespace
 
+std::int64_t top_part_from(const spec::Op& op, const Problem& bucket, int splits) {
+  const std::size_t axis = spec::refined_axis(op).value();
+  return top_part_from(spec::low_corner(op, bucket).axes[axis], bucket.axes[axis], op.axes[axis].multiple_of, splits);
+}
+
 Refinery::Refinery(engine::State& state, const OpBucket& bucket, const RefineChoice& choice)
     : state_(state),
       choice_(choice),

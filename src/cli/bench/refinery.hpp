@@ -40,6 +40,10 @@ struct RefineChoice {
   std::int64_t lowest = 0;  // size that is of interest: no part that ends below it is sought
 };
 
+/// Of a bucket that will be cut at `splits` sizes (RefineChoice::most_parts) and has no record yet: the tune::TuneRequest::lowest of its
+/// own config, which is certain to serve the uppermost of these parts alone. The op must have a spec::refined_axis.
+std::int64_t top_part_from(const spec::Op& op, const Problem& bucket, int splits);
+
 /// One bucket that has a record. The context must be current.
 class Refinery {
  public:

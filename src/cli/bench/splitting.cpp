@@ -59,11 +59,9 @@ std::vector<std::int64_t> cuts_of(std::int64_t low, std::int64_t high, std::int6
   return cuts;
 }
 
-std::int64_t top_part_from(const spec::Op& op, const Problem& bucket, int splits) {
-  const std::size_t axis = spec::refined_axis(op).value();
-  const std::int64_t step = op.axes[axis].multiple_of, low = spec::low_corner(op, bucket).axes[axis];
-  const std::vector<std::int64_t> cuts = cuts_of(low, bucket.axes[axis], step, splits);
-  return cuts.empty() ? low : cuts.front() + step;
+std::int64_t top_part_from(std::int64_t low, std::int64_t high, std::int64_t step, int splits) {
+  const std::vector<std::int64_t> cuts = cuts_of(low, high, step, splits);
+  return cuts.empty() ? 0 : cuts.front() + step;
 }
 
 double Duel::gain() const {

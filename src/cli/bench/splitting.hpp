@@ -15,9 +15,8 @@ namespace kiln::cli::bench {
 /// sizes into one part more than `splits`, at multiples of `step`, of which `low` is one. Fewer where it has fewer sizes.
 std::vector<std::int64_t> cuts_of(std::int64_t low, std::int64_t high, std::int64_t step, int splits);
 
-/// The lowest size of the uppermost part of a bucket that is cut so on spec::refined_axis: what its own config is tuned for, since a part
-/// below may have another (tune::TuneRequest::lowest).
-std::int64_t top_part_from(const spec::Op& op, const Problem& bucket, int splits);
+/// The lowest size above all of these cuts; 0 where nothing is cut.
+std::int64_t top_part_from(std::int64_t low, std::int64_t high, std::int64_t step, int splits);
 
 /// What answers for a part. Contenders without an implementation stand for none.
 struct Serving {
