@@ -64,20 +64,11 @@ class Tune {
     for (const Asked& each : asked) {
       const kiln::spec::Op& op = op_named(state_, each.op);
       const kiln::Problem bucket = kiln::spec::bucket_of(op, kiln::spec::make_problem(op, each.settings));
-      const auto& facts = state_.context.info().facts;
-      kiln::tune::TuneRequest request{op,
-                                      bucket,
-                                      kiln::spec::record_key(op, bucket, facts, kiln::Regime::cold_l2),
-                                      state_.context.info(),
-                                      kiln::Regime::cold_l2,
-                                      state_.arch(),
-                                      state_.options.search,
-                                      state_.worker.get(),
-                                      {},
-                                      [&](const kiln::TuneEvent& event) {
-                                        if (event.kind == kiln::TuneEvent::Kind::begun) space += event.total;
-                                      },
-                                      [&](double ns) { device_seconds += ns * 1e-9; }};
+      kiln::tune::TuneRequest request = state_.tune_request(op, bucket);
+      request.on_event = [&](const kiln::TuneEvent& event) {
+        if (event.kind == kiln::TuneEvent::Kind::begun) space += event.total;
+      };
+      request.pace = [&](double ns) { device_seconds += ns * 1e-9; };
       auto result = kiln::tune::tune_bucket(request, state_.cubins);
       kiln::tune::publish(request, result, state_.cubins);
       trials += static_cast<std::int64_t>(result.record.candidates.size());

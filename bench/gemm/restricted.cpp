@@ -30,17 +30,8 @@ kiln::engine::Lookup RestrictedOp::look_up(const kiln::Problem& problem) {
 }
 
 void RestrictedOp::tune(const kiln::engine::Lookup& missed) {
-  const kiln::tune::TuneRequest request{.op = op_,
-                                        .bucket = missed.bucket,
-                                        .key = missed.key,
-                                        .device = state_.context.info(),
-                                        .regime = state_.options.regime,
-                                        .arch = state_.arch(),
-                                        .search = state_.options.search,
-                                        .worker = state_.worker.get(),
-                                        .stop_requested = {},
-                                        .on_event = {},
-                                        .lowest = kiln::cli::bench::top_part_from(op_, missed.bucket, splits_)};
+  kiln::tune::TuneRequest request = state_.tune_request(op_, missed.bucket);
+  request.lowest = kiln::cli::bench::top_part_from(op_, missed.bucket, splits_);
   kiln::tune::publish(request, kiln::tune::tune_bucket(request, state_.cubins), state_.cubins);
 }
 

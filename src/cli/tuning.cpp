@@ -43,17 +43,10 @@ TunedBucket tune(engine::State& state, TuneProgress& progress, const OpBucket& b
   if (!lease.wait(stop)) throw Error(ErrorKind::interrupted, "interrupted while another process tunes the same bucket");
   lookup = look_up(state, bucket);  // another process may have finished meanwhile
   if (is_enough(lookup, choice.again)) return found(bucket, lookup);
-  const tune::TuneRequest request{.op = *bucket.op,
-                                  .bucket = bucket.bucket,
-                                  .key = lookup.key,
-                                  .device = state.context.info(),
-                                  .regime = state.options.regime,
-                                  .arch = state.arch(),
-                                  .search = state.options.search,
-                                  .worker = state.worker.get(),
-                                  .stop_requested = stop,
-                                  .on_event = [&](const TuneEvent& event) { progress.on(event, state.options.device); },
-                                  .lowest = choice.lowest ? choice.lowest(bucket) : 0};
+  tune::TuneRequest request = state.tune_request(*bucket.op, bucket.bucket);
+  request.stop_requested = stop;
+  request.on_event = [&](const TuneEvent& event) { progress.on(event, state.options.device); };
+  if (choice.lowest) request.lowest = choice.lowest(bucket);
   tune::TuneResult result = tune::tune_bucket(request, state.cubins);
   tune::publish(request, result, state.cubins);
   result.record.candidates.clear();

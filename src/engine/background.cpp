@@ -174,17 +174,9 @@ Background::End Background::tune(const Wanted& wanted, const std::stop_token& st
   const std::lock_guard lock(engine_.tune_mutex);
   if (!engine_.worker) engine_.worker = worker_for(engine_.options);
   if (!engine_.worker) throw Error(ErrorKind::bad_input, "kiln-worker is not there any more");
-  const tune::TuneRequest request{.op = op.op,
-                                  .bucket = wanted.bucket,
-                                  .key = lookup.key,
-                                  .device = engine_.context.info(),
-                                  .regime = engine_.options.regime,
-                                  .arch = engine_.arch(),
-                                  .search = engine_.options.search,
-                                  .worker = engine_.worker.get(),
-                                  .stop_requested = [&] { return stop.stop_requested() || (user_stop && user_stop()); },
-                                  .on_event = engine_.options.on_tune,
-                                  .pace = [&](double device_ns) { pacer_.spend(device_ns, stop); }};
+  tune::TuneRequest request = engine_.tune_request(op.op, wanted.bucket);
+  request.stop_requested = [&] { return stop.stop_requested() || (user_stop && user_stop()); };
+  request.pace = [&](double device_ns) { pacer_.spend(device_ns, stop); };
   tune::publish(request, tune::tune_bucket(request, compiling_->cubins), compiling_->cubins);
   adopt_stored();
   engine_.counters.count_tune();

@@ -111,6 +111,20 @@ const std::string& State::arch() const {
   return arch_;
 }
 
+tune::TuneRequest State::tune_request(const spec::Op& op, const Problem& bucket) const {
+  const cuda::DeviceInfo& device = context.info();
+  return {.op = op,
+          .bucket = bucket,
+          .key = spec::record_key(op, bucket, device.facts, options.regime),
+          .device = device,
+          .regime = options.regime,
+          .arch = arch(),
+          .search = options.search,
+          .worker = worker.get(),
+          .stop_requested = options.stop_requested,
+          .on_event = options.on_tune};
+}
+
 void State::warn(const std::string& warning) {
   const std::lock_guard lock(warnings_mutex_);
   if (std::find(warnings_.begin(), warnings_.end(), warning) == warnings_.end()) warnings_.push_back(warning);

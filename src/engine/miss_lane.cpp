@@ -157,16 +157,7 @@ std::unique_ptr<PlanState> OpState::tune(const Lookup& lookup) {
       look_up(op, lookup.bucket, engine.context.info().facts, engine.options.regime, engine.layers, false);
   if (again.is_hit()) return load(again);
   const std::lock_guard lock(engine.tune_mutex);
-  const tune::TuneRequest request{.op = op,
-                                  .bucket = lookup.bucket,
-                                  .key = lookup.key,
-                                  .device = engine.context.info(),
-                                  .regime = engine.options.regime,
-                                  .arch = engine.arch(),
-                                  .search = engine.options.search,
-                                  .worker = engine.worker.get(),
-                                  .stop_requested = engine.options.stop_requested,
-                                  .on_event = engine.options.on_tune};
+  const tune::TuneRequest request = engine.tune_request(op, lookup.bucket);
   tune::publish(request, tune::tune_bucket(request, engine.cubins), engine.cubins);
   engine.counters.count_tune();
   return load(look_up(op, lookup.bucket, engine.context.info().facts, engine.options.regime, engine.layers, false));

@@ -27,6 +27,7 @@
 #include "spec/catalogue.hpp"
 #include "store/layers.hpp"
 #include "tune/cubins.hpp"
+#include "tune/tuner.hpp"
 #include "tune/worker.hpp"
 
 namespace kiln::engine {
@@ -176,6 +177,8 @@ struct State {
   State& operator=(const State&) = delete;
   /// What compiles are for, jit::default_arch: the first call opens NVRTC, which takes tens of milliseconds.
   [[nodiscard]] const std::string& arch() const;
+  /// To tune a bucket here, where candidates of this engine run and as its options say. `op` is referred to.
+  [[nodiscard]] tune::TuneRequest tune_request(const spec::Op& op, const Problem& bucket) const;
   /// Adds to what Engine::warnings says; once, however often.
   void warn(const std::string& warning);
   /// Of an op of `ops`, made when it is first asked for. Throws as reading its manifest does.

@@ -29,18 +29,10 @@ Contender ScratchTunes::contender(std::string_view implementation, std::string_v
 const ScratchTune& ScratchTunes::at(const Problem& problem, std::int64_t lowest) {
   const std::string text = spec::to_string(op_, problem);
   if (const auto known = tuned_.find(text); known != tuned_.end()) return known->second;
-  const auto& device = state_.context.info();
-  const tune::TuneRequest request{.op = op_,
-                                  .bucket = problem,
-                                  .key = spec::record_key(op_, problem, device.facts, state_.options.regime),
-                                  .device = device,
-                                  .regime = state_.options.regime,
-                                  .arch = state_.arch(),
-                                  .search = state_.options.search,
-                                  .worker = state_.worker.get(),
-                                  .stop_requested = Interrupt::requested,
-                                  .on_event = {},
-                                  .lowest = lowest};
+  tune::TuneRequest request = state_.tune_request(op_, problem);
+  request.stop_requested = Interrupt::requested;
+  request.on_event = {};
+  request.lowest = lowest;
   tune::TuneResult result = tune::tune_bucket(request, state_.cubins);
   const store::Record& record = result.record;
   ScratchTune tuned{contender(record.implementation, record.config), record.provenance, std::move(result.runner_up)};
