@@ -2,8 +2,8 @@
 //
 //   bench_cache_file FOLDER CUBINS.kiln [RECORDS]
 //
-// Makes two files of RECORDS (100000) records each, a quarter of their keys in common, each record with eight candidates and a cubin of its
-// own: an image of CUBINS.kiln, stamped with its number. One JSON object a line; times are medians unless they are named otherwise.
+// Makes two files of RECORDS (100000) records each, a quarter of their keys in common, each record with three choices, eight candidates and a
+// cubin of its own: an image of CUBINS.kiln, stamped with its number. One JSON object a line; times are medians unless they are named otherwise.
 #include <fmt/format.h>
 #include <sqlite3.h>
 #include <sys/resource.h>
@@ -43,19 +43,16 @@ Record record_of(std::int64_t number, double cost_ns) {
   record.device_class = "sm_90/mp132/l2_62914560/smem_232448/bus_6016";
   record.regime = "cold";
   record.bucket = fmt::format("m={} n={} k=4096 layout=nt dtype=bf16", 1 << (number % 15), 8 * (number / 15 + 1));
-  record.implementation = "mma";
-  record.config = "tile_m=128 tile_n=128 tile_k=32 stages=4 warps_m=2 warps_n=4 splits=1";
-  record.cost_ns = cost_ns;
-  record.low_ns = cost_ns * 0.99;
-  record.high_ns = cost_ns * 1.01;
-  record.samples = 41;
   record.baseline_ns = cost_ns * 1.4;
-  record.source_digest = std::string(64, 'a');
-  record.provenance = {"0.1.0",      "NVIDIA H200", 13000, "nvrtc 13.0 build 65be0db342ad51a06876e71e210bccc5aa8322cf",
-                       "exhaustive", 1790000000};
+  record.provenance = {"0.1.0", "NVIDIA H200", 13000, "exhaustive", 1790000000};
+  const std::string config = "tile_m=128 tile_n=128 tile_k=32 stages=4 warps_m=2 warps_n=4 splits=1";
+  for (int choice = 0; choice < 3; ++choice)
+    record.choices.push_back({Role::fastest, fmt::format("m={}..{}", 8 * choice + 1, 8 * choice + 8), "mma", config,
+                              cost_ns, cost_ns * 0.99, cost_ns * 1.01, 41, std::string(64, 'a'),
+                              "nvrtc 13.0 build 65be0db342ad51a06876e71e210bccc5aa8322cf"});
   for (int candidate = 0; candidate < 8; ++candidate)
     record.candidates.push_back(
-        {"mma", record.config, Verdict::ok, "", cost_ns, cost_ns, cost_ns, 41, 128, 0, candidate == 0});
+        {"mma", config, "m=24", Verdict::ok, "", cost_ns, cost_ns, cost_ns, 41, 128, 0, candidate == 0});
   return record;
 }
 
@@ -93,7 +90,7 @@ fs::path plain_file(const fs::path& folder, std::int64_t number, const char* suf
 void make_plain_files(const fs::path& folder, std::int64_t count, const std::vector<CubinRow>& images) {
   for (std::int64_t number = 0; number < count; ++number) {
     fs::create_directories(plain_file(folder, number, "").parent_path());
-    std::ofstream(plain_file(folder, number, ".json")) << record_of(number, 1000).config;
+    std::ofstream(plain_file(folder, number, ".json")) << record_of(number, 1000).choices[0].config;
     const auto cubin = cubin_of(number, images);
     std::ofstream(plain_file(folder, number, ".cubin"), std::ios::binary)
         .write(reinterpret_cast<const char*>(cubin.image.data()), static_cast<std::streamsize>(cubin.image.size()));
@@ -156,6 +153,8 @@ void merge_by_sql(const fs::path& a, const fs::path& b, const fs::path& to) {
       "ATTACH '{}' AS b; BEGIN;"
       "CREATE TEMP TABLE fresh AS SELECT id, key FROM b.record WHERE key NOT IN (SELECT key FROM main.record);"
       "INSERT INTO main.record SELECT NULL, {} FROM b.record WHERE id IN (SELECT id FROM fresh);"
+      "INSERT INTO main.choice SELECT main.record.id, {} FROM b.choice JOIN fresh ON fresh.id = b.choice.record "
+      "JOIN main.record ON main.record.key = fresh.key;"
       "INSERT INTO main.candidate SELECT main.record.id, {} FROM b.candidate JOIN fresh ON fresh.id = b.candidate.record "
       "JOIN main.record ON main.record.key = fresh.key;"
       "CREATE TEMP TABLE code AS SELECT id, key FROM b.cubin WHERE key NOT IN (SELECT key FROM main.cubin);"
@@ -164,10 +163,11 @@ void merge_by_sql(const fs::path& a, const fs::path& b, const fs::path& to) {
       "INSERT INTO main.image SELECT main.cubin.id, frame FROM b.image JOIN code ON code.id = b.image.cubin JOIN main.cubin ON "
       "main.cubin.key = code.key; COMMIT",
       b.string(),
-      "key, op, revision, device_class, regime, bucket, implementation, config, cost_ns, low_ns, high_ns, samples, baseline_ns, "
-      "source_digest, kiln_version, device_name, driver_version, compiler, strategy, unix_seconds, digest",
-      "position, b.candidate.implementation, b.candidate.config, verdict, reason, b.candidate.cost_ns, b.candidate.low_ns, "
-      "b.candidate.high_ns, b.candidate.samples, registers, spill_bytes, baseline, b.candidate.digest");
+      "key, op, revision, device_class, regime, bucket, baseline_ns, kiln_version, device_name, driver_version, strategy, "
+      "unix_seconds, digest",
+      "position, role, sizes, implementation, config, cost_ns, low_ns, high_ns, samples, source_digest, compiler",
+      "position, implementation, config, sizes, verdict, reason, cost_ns, low_ns, high_ns, samples, registers, spill_bytes, "
+      "baseline, b.candidate.digest");
   char* error = nullptr;
   if (sqlite3_open(to.c_str(), &database) != SQLITE_OK ||
       sqlite3_exec(database, sql.c_str(), nullptr, nullptr, &error) != SQLITE_OK)

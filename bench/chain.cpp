@@ -65,12 +65,14 @@ class PlainCopy {
     std::vector<kiln::store::Record> records;
     for (const kiln::spec::Op& op : kiln::spec::load_ops({}))
       for (kiln::store::Record& record : from->records(op.name)) {
-        const kiln::spec::Implementation* implementation = op.find(record.implementation);
-        if (implementation == nullptr) continue;
-        auto config = kiln::spec::parse_config(*implementation, record.config);
-        if (!config) continue;
-        config = kiln::spec::kernel_config(*implementation, std::move(*config));
-        record.config = kiln::spec::to_string(*implementation, *config);
+        for (kiln::store::Choice& choice : record.choices) {
+          const kiln::spec::Implementation* implementation = op.find(choice.implementation);
+          if (implementation == nullptr) continue;
+          auto config = kiln::spec::parse_config(*implementation, choice.config);
+          if (!config) continue;
+          config = kiln::spec::kernel_config(*implementation, std::move(*config));
+          choice.config = kiln::spec::to_string(*implementation, *config);
+        }
         records.push_back(std::move(record));
       }
     const auto to = kiln::store::File::open(path_, kiln::store::Access::read_write);

@@ -1,13 +1,12 @@
 // Matrix products of real models: Kiln's plan, the best of Kiln's own kernels, and cuBLASLt, in turns on the same tensors.
 //
-//   bench_gemm [--base FILE]... [--overlay FILE] [--own-overlay FILE] [--without NAME]... [--algorithms N] [--fast-accumulation]
-//              [--own-alone] [--refine] [--splits N] --problems FILE [name=value...]
+//   bench_gemm [--base FILE]... [--overlay FILE] [--stand-ins FILE] [--algorithms N] [--fast-accumulation] --problems FILE [name=value...]
 //
 // FILE holds "gemm m=M n=N k=K # name" a line; the words that follow (dtype=f16) go for all of them. What no file has a record of is tuned
-// on the way. Where the record names an implementation that --without leaves out (cublaslt, unless it is said), Kiln's own kernels are tuned
-// without it, into --own-overlay; --own-alone: that alone is tuned, and is what Kiln launches. --refine and --splits: as kiln tune has them,
-// before anything is timed. The library gets 32 MiB of workspace and is asked for N algorithms (32): each is verified and timed, and the
-// fastest of those that come out right go on to the comparison, with the one that its heuristic puts first.
+// on the way, as a first launch does; with --stand-ins another engine, which tunes nothing and has that FILE alone, launches what its
+// policy `nearest` answers. Where the record's answer for a length
+// is a library's, the record's own kernel for it is timed as well. The library gets 32 MiB of workspace and is asked for N algorithms (32):
+// each is verified and timed, and the fastest of those that come out right go on to the comparison, with the one that its heuristic puts first.
 //
 // Every result is compared with the op's reference in f64, element by element, before it is timed: with L2 flushed, forwards and backwards in
 // turns, with pauses after long ones, so that nobody's clock is what another's power has left. Long ones are then timed alone and without
@@ -18,14 +17,16 @@
 #include <algorithm>
 #include <chrono>
 #include <cmath>
+#include <memory>
+#include <optional>
 
 #include "cli/ops_found.hpp"
 #include "cli/problem_set.hpp"
-#include "gemm/contest.hpp"
+#include "contest.hpp"
 #include "gemm/library.hpp"
-#include "gemm/restricted.hpp"
 #include "gemm/settings.hpp"
 #include "kiln/kiln.hpp"
+#include "tune/serving.hpp"
 
 namespace {
 
@@ -38,13 +39,12 @@ constexpr std::int64_t screening_rounds = 3;  // of each algorithm of the librar
 constexpr std::size_t finalists = 3;          // of those that came out right
 constexpr const char* first_algorithm = "algorithm 0";
 
-/// A file of its own, and no base: what is tuned there has keys that the whole op's records have too.
-kiln::Options own_options(const bench::GemmSettings& settings) {
-  kiln::Options options = settings.options;
-  options.overlay = settings.own_overlay;
-  options.bases.clear();
-  return options;
-}
+/// The record's own kernel for a problem, where a library has the record's answer.
+struct OwnKernel {
+  kiln::tune::Serving serving;
+  kiln::jit::Executable executable;
+  kiln::tune::TrialWorkspace workspace;
+};
 
 class Bench {
  public:
@@ -54,8 +54,6 @@ class Bench {
         op_(engine_.op("gemm")),
         context_(settings.options.device),
         scope_(context_),
-        restricted_(own_options(settings), "gemm", settings.left_out, settings.splits),
-        whole_(settings.options, "gemm", {}, settings.splits),
         layers_({.overlay = settings.options.overlay.value_or(kiln::store::default_overlay()),
                  .bases = settings.options.bases}),
         cubins_(layers_, pool_),
@@ -76,15 +74,14 @@ class Bench {
     VerificationCase tensors(described_, problem, context_.info().facts, arch_, cubins_, ++seed_, stream_.handle(),
                              placement);
 
-    std::vector<Contender> all;
-    std::optional<bench::RestrictedPlan> own;
-    if (!settings_.own_alone) all.push_back(plan(tensors, line));
-    if (settings_.own_alone || is_left_out(line["implementation"].get<std::string>())) {
-      const auto begun = std::chrono::steady_clock::now();
-      all.push_back(own_plan(tensors, own.emplace(restricted_.plan(problem)), line));
-      if (settings_.own_alone) put_ready(line, own->tuned ? 1 : 0, own->compiles, begun);
+    std::vector<Contender> all{plan(tensors, line)};
+    if (!settings_.stand_ins.empty()) all.push_back(stand_in(tensors, line));
+    const auto own = own_kernel(problem, line);
+    if (own) {
+      const kiln::tune::Check check = tensors.verify(own->executable, own->workspace, stream_.handle());
+      require(check);
+      all.push_back({"own", [&](CUstream stream) { tensors.launch(own->executable, own->workspace, stream); }});
     }
-    all.front().name = "kiln";
     const std::size_t kilns = all.size();
     const bench::Operands operands = operands_of(tensors);
     std::optional<bench::LibraryProduct> product;
@@ -98,11 +95,6 @@ class Bench {
   }
 
  private:
-  [[nodiscard]] bool is_left_out(const std::string& implementation) const {
-    const auto& names = settings_.left_out;
-    return std::find(names.begin(), names.end(), implementation) != names.end();
-  }
-
   static void require(const kiln::tune::Check& check) {
     if (!check.right) throw kiln::Error(kiln::ErrorKind::wrong_result, check.reason);
   }
@@ -110,13 +102,13 @@ class Bench {
   Contender plan(VerificationCase& tensors, Json& line) {
     const kiln::Stats before = engine_.stats();
     const auto begun = std::chrono::steady_clock::now();
-    const bool tuned = settings_.splits > 0 && whole_.make_ready(tensors.problem());
     (void)op_.plan(tensors.problem(), stream_.handle());
     const kiln::Stats after = engine_.stats();
-    put_ready(line, after.tunes - before.tunes + (tuned ? 1 : 0), after.compiles - before.compiles, begun);
+    put_ready(line, after.tunes - before.tunes, after.compiles - before.compiles, begun);
     const kiln::Explanation answer = engine_.explain(op_, tensors.problem());
     line["implementation"] = answer.implementation;
     line["config"] = answer.config;
+    line["origin"] = to_string(answer.origin);
     Contender plan{"kiln", [&](CUstream stream) { op_.launch(tensors.problem(), tensors.arguments(), stream); }};
     const kiln::tune::Check check = bench::verify(tensors, plan.launch, stream_.handle());
     require(check);
@@ -132,14 +124,48 @@ class Bench {
         std::llround(std::chrono::duration<double>(std::chrono::steady_clock::now() - begun).count() * 1e3);
   }
 
-  Contender own_plan(VerificationCase& tensors, bench::RestrictedPlan& own, Json& line) {
-    const std::string prefix = settings_.own_alone ? "" : "own_";
-    line[prefix + "implementation"] = own.implementation;
-    line[prefix + "config"] = own.config;
-    const kiln::tune::Check check = tensors.verify(own.executable, own.workspace, stream_.handle());
-    require(check);
-    if (settings_.own_alone) line["worst_error"] = check.worst_error;
-    return {"own", [&](CUstream stream) { tensors.launch(own.executable, own.workspace, stream); }};
+  Contender stand_in(VerificationCase& tensors, Json& line) {
+    if (!untuned_) {
+      kiln::Options options;
+      options.overlay = "";
+      options.bases = {settings_.stand_ins};
+      options.on_miss = kiln::MissPolicy::nearest;
+      untuned_.emplace(options);
+    }
+    const kiln::Op op = untuned_->op("gemm");
+    const kiln::Explanation answer = untuned_->explain(op, tensors.problem());
+    line["stand_in"] = answer.implementation + " " + answer.config;
+    line["stand_in_origin"] = to_string(answer.origin);
+    line["stand_in_expected"] = answer.expected_slowdown;
+    Contender launched{"stand_in",
+                       [op, &tensors](CUstream stream) { op.launch(tensors.problem(), tensors.arguments(), stream); }};
+    require(bench::verify(tensors, launched.launch, stream_.handle()));
+    return launched;
+  }
+
+  /// Nothing where no library has the answer, and where there is no record.
+  std::unique_ptr<OwnKernel> own_kernel(const kiln::Problem& problem, Json& line) {
+    const kiln::spec::DeviceFacts& device = context_.info().facts;
+    const kiln::Problem bucket = kiln::spec::bucket_of(described_, problem);
+    const auto record =
+        layers_.find_record(kiln::spec::record_key(described_, bucket, device, settings_.options.regime));
+    if (!record) return nullptr;
+    const kiln::tune::Servings servings = kiln::tune::servings_of(described_, bucket, device, record->value);
+    const auto serving_at = [&](const std::vector<kiln::tune::Serving>& role) {
+      return std::ranges::find_if(role, [&](const auto& each) { return each.region.contains(described_, problem); });
+    };
+    const auto fastest = serving_at(servings.fastest), own = serving_at(servings.without_library);
+    if (fastest == servings.fastest.end() || !fastest->usable.implementation->is_library() ||
+        own == servings.without_library.end())
+      return nullptr;
+    line["own_implementation"] = own->choice.implementation;
+    line["own_config"] = own->choice.config;
+    const kiln::spec::Implementation& implementation = *own->usable.implementation;
+    const auto frame = kiln::spec::make_frame(described_, &implementation, own->at(), device, own->usable.config);
+    const auto cubin = cubins_.get(kiln::jit::specialise(described_, implementation, frame, arch_)).cubin;
+    kiln::jit::Executable executable(described_, implementation, frame, cubin);
+    kiln::tune::TrialWorkspace workspace(executable);
+    return std::make_unique<OwnKernel>(OwnKernel{*own, std::move(executable), std::move(workspace)});
   }
 
   /// x, w and y as the case has them, and scales if the op has such tensors.
@@ -198,12 +224,17 @@ class Bench {
     return kept;
   }
 
-  /// `kilns`: how many of them are Kiln's, the plan and, where it is another one, the own; the others are the library's.
+  /// `kilns`: how many of them are Kiln's: the plan, what stands in, and the own kernel, where they are there; the others are the library's.
   static void report(const std::vector<Contender>& all, std::size_t kilns, const bench::Operands& of, Json& line) {
     const double flops = 2.0 * static_cast<double>(of.m) * static_cast<double>(of.n) * static_cast<double>(of.k);
     const auto w_bytes = static_cast<double>(of.n * of.k * kiln::spec::size_of(of.w_type));
-    Contender own = all[kilns - 1];
+    Contender own = all[kilns - 1].name == "own" ? all[kilns - 1] : all.front();
     own.name = "own";
+    for (std::size_t i = 1; i < kilns; ++i)
+      if (all[i].name == "stand_in") {
+        bench::put_time(line, "stand_in", all[i], flops);
+        bench::put_ratio(line, all[i], "stand_in", all.front());
+      }
     bench::put_time(line, "kiln", all.front(), flops);
     bench::put_time(line, "own", own, flops);
     line["kiln_w_gb_s"] = std::llround(w_bytes / all.front().cost().median_ns);
@@ -230,9 +261,9 @@ class Bench {
   const bench::GemmSettings& settings_;
   kiln::Engine engine_;
   kiln::Op op_;
+  std::optional<kiln::Engine> untuned_;
   kiln::cuda::Context context_;
   kiln::cuda::Context::Scope scope_;
-  bench::RestrictedOp restricted_, whole_;
   kiln::store::Layers layers_;
   kiln::jit::CompilePool pool_;
   kiln::tune::Cubins cubins_;

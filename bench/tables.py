@@ -1,4 +1,4 @@
-"""The README's tables, from a folder that bench/run-h200 wrote: those whose files are there.
+"""The README's tables, from a folder that bench/run wrote: those whose files are there.
 
     python3 bench/tables.py bench/results/2026-11-21-h200
 """
@@ -72,16 +72,6 @@ def host_cost():
               [[row["op"], *(row.get(name, "") for name in names)] for row in stages])
 
 
-def search():
-    tunes = [row for row in rows("search.json") if "tune" in row]
-    table(["40 buckets of gemm", "wall s", "device kept, s", "compiles", "candidates", "of"],
-          [[row["tune"], row["wall_s"], row["device_s"], row["compiles"], row["trials"], row["space"]] for row in tunes])
-    for row in rows("search.json"):
-        if "regret_p95" in row:
-            print(f"Regret: median {row['regret_median']:.2%}, 95th percentile {row['regret_p95']:.2%}, worst {row['regret_worst']:.2%}; "
-                  f"two tunes: {row['same']} the same, {row['tied']} tied, {row['different']} different\n")
-
-
 def compiles():
     rates = {}
     for row in rows("compile_rate.json"):
@@ -95,18 +85,6 @@ def compile_times():
     table(["one compile", "problem", "configs, of", "median ms", "95th percentile", "worst", "refused"],
           [[f"{row['op']} {row['implementation']}", short(row["problem"]), f"{row['compiled']}, {row['space']}", row.get("median_ms", "-"),
             row.get("p95_ms", "-"), row.get("worst_ms", "-"), row["refused"]] for row in measured])
-
-
-def regret():
-    body = []
-    for name in ("gemm", "rms_norm", "softmax"):
-        parts = [(row["policy"], row) for row in rows(f"regret_{name}.json")]
-        parts += [("pow2, before --refine", row) for row in rows(f"refine_before_{name}.json")]
-        parts += [("pow2, after --refine", row) for row in rows(f"refine_after_{name}.json")]
-        for policy, row in parts:
-            if row["event"] == "summary" and row["from"] is None:
-                body.append([name, policy, f"{row['median']:.1%}", f"{row['p95']:.1%}", f"{row['worst']:.1%}", row["worst_length"]])
-    table(["op", "buckets", "regret, median", "95th percentile", "worst", "at length"], body)
 
 
 def background():
@@ -173,8 +151,7 @@ def chain():
            "torch.compile / Kiln graph"], met)
 
 
-made_from = {replay: "replay_verified.json", host_cost: "hit_latency.json", throughput: "throughput.json", search: "search.json",
-             compiles: "compile_rate.json", compile_times: "compile_time_4096.json", regret: "regret_gemm.json", background: "background.json",
+made_from = {replay: "replay_verified.json", host_cost: "hit_latency.json", throughput: "throughput.json", compiles: "compile_rate.json", compile_times: "compile_time_4096.json", background: "background.json",
              family: "family.json", gemm: "gemm_bf16.json", cold_start: "cold_start.json", plans: "plans.json", chain: "chain.json"}
 for show, needed in made_from.items():
     if (folder / needed).exists():

@@ -1,190 +1,211 @@
-// What a tune costs and what it finds: racing, twice, and exhaustive search over the same buckets, each from nothing; then the winners
-// side by side on fresh data.
+// What a tune costs, whether two of them agree, and what a bucket's configs lose against one tuned for the very length.
 //
-//   bench_tuning OP axis=value... [, OP axis=value...]...
+//   bench_tuning [--lengths N] [--seed S] [--exact] --problems FILE
 //
-// One JSON object a tune of all buckets: seconds of wall clock, seconds in which the device was kept, compiles, candidates; one a bucket:
-// how much slower the racing winner is than the best of all winners, and whether the two racing tunes agree.
+// FILE holds a problem a line, "gemm m=1024 n=4096 k=4096 dtype=bf16", which names its bucket. Each bucket is tuned twice from nothing by a first
+// launch's defaults, in two engines with different seeds. At N lengths of the bucket (20), drawn at random, what each engine launches is verified and
+// then timed in turns with the other, L2 flushed; with --exact, also with a config tuned for that length alone. One JSON object a length (times over that
+// of the fastest) and one a bucket: seconds of each tune, candidates, configs kept.
 #include <fmt/format.h>
 
-#include <algorithm>
 #include <chrono>
-#include <map>
-#include <numeric>
-#include <set>
+#include <memory>
+#include <random>
 
+#include "cli/ops_found.hpp"
+#include "cli/problem_set.hpp"
+#include "command_line.hpp"
+#include "contest.hpp"
 #include "engine/state.hpp"
-#include "tune/deploy.hpp"
+#include "kiln/kiln.hpp"
+#include "spec/region.hpp"
 #include "tune/tuner.hpp"
 
 namespace {
 
-using kiln::tune::BenchSettings;
-using Clock = std::chrono::steady_clock;
+using bench::Contender;
+using kiln::cli::Json;
+using kiln::tune::VerificationCase;
 
-struct Asked {
-  std::string op;
-  std::vector<kiln::spec::Setting> settings;
+struct Settings {
+  std::int64_t lengths = 20;
+  std::uint64_t seed = 1;
+  bool exact = false;
+  std::vector<bench::WrittenProblem> problems;
 };
 
-std::vector<Asked> parse(int argc, char** argv) {
-  std::vector<Asked> asked;
-  bool new_problem = true;
+Settings parse(int argc, char** argv) {
+  Settings settings;
   for (int i = 1; i < argc; ++i) {
     const std::string word = argv[i];
-    const std::size_t equals = word.find('=');
-    if (word == ",") {
-      new_problem = true;
-    } else if (new_problem) {
-      asked.push_back({word, {}});
-      new_problem = false;
-    } else if (equals != std::string::npos) {
-      asked.back().settings.push_back({word.substr(0, equals), word.substr(equals + 1)});
+    if (word == "--exact") {
+      settings.exact = true;
+    } else if (++i == argc) {
+      throw kiln::Error(kiln::ErrorKind::bad_input, fmt::format("{} is given without a value", word));
+    } else if (word == "--lengths") {
+      settings.lengths = std::stoll(argv[i]);
+    } else if (word == "--seed") {
+      settings.seed = std::stoull(argv[i]);
+    } else if (word == "--problems") {
+      settings.problems = bench::read_problems(argv[i]);
     } else {
-      throw kiln::Error(kiln::ErrorKind::bad_input, fmt::format("'{}' is not axis=value", word));
+      throw kiln::Error(kiln::ErrorKind::bad_input,
+                        fmt::format("{} is unknown; bench/tuning.cpp says what there is", word));
     }
   }
-  return asked;
+  return settings;
 }
 
-double seconds_since(Clock::time_point begun) { return std::chrono::duration<double>(Clock::now() - begun).count(); }
-
-const kiln::spec::Op& op_named(const kiln::engine::State& state, const std::string& name) {
-  return state.ops[state.ops.find(name).value()];
+kiln::Options options_of(std::uint64_t seed) {
+  kiln::Options options;
+  options.overlay = "";
+  options.search.seed = seed;
+  return options;
 }
 
-/// One tune of every bucket, in an engine of its own that knows no file.
-class Tune {
+/// The op with every axis in buckets of one size, so that a tune is for that size alone.
+kiln::spec::Op exact(kiln::spec::Op op) {
+  for (kiln::spec::Axis& axis : op.axes) axis.policy.kind = kiln::spec::PolicyKind::exact;
+  return op;
+}
+
+double seconds_since(std::chrono::steady_clock::time_point begun) {
+  return std::chrono::duration<double>(std::chrono::steady_clock::now() - begun).count();
+}
+
+/// An engine that knows no file, and so tunes what it is first asked for.
+struct Tuned {
+  explicit Tuned(std::uint64_t seed) : engine(options_of(seed)) {}
+  double tune(const std::string& op, const kiln::Problem& bucket) {
+    const auto begun = std::chrono::steady_clock::now();
+    (void)engine.op(op).plan(bucket);
+    return seconds_since(begun);
+  }
+  kiln::Engine engine;
+};
+
+/// A config for one problem.
+class Exact {
  public:
-  Tune(const std::string& name, kiln::Strategy strategy, std::span<const Asked> asked) : state_(options(strategy)) {
-    const kiln::cuda::Context::Scope scope(state_.context);
-    const auto begun = Clock::now();
-    double device_seconds = 0;
-    std::int64_t trials = 0, space = 0;
-    for (const Asked& each : asked) {
-      const kiln::spec::Op& op = op_named(state_, each.op);
-      const kiln::Problem bucket = kiln::spec::bucket_of(op, kiln::spec::make_problem(op, each.settings));
-      kiln::tune::TuneRequest request = state_.tune_request(op, bucket);
-      request.on_event = [&](const kiln::TuneEvent& event) {
-        if (event.kind == kiln::TuneEvent::Kind::begun) space += event.total;
-      };
-      request.pace = [&](double ns) { device_seconds += ns * 1e-9; };
-      auto result = kiln::tune::tune_bucket(request, state_.cubins);
-      kiln::tune::publish(request, result, state_.cubins);
-      trials += static_cast<std::int64_t>(result.record.candidates.size());
-      results_.push_back(std::move(result));
-    }
-    fmt::print(R"({{"tune":"{}","buckets":{},"wall_s":{:.2f},"device_s":{:.2f},"compiles":{},"trials":{},"space":{}}})"
-               "\n",
-               name, asked.size(), seconds_since(begun), device_seconds, state_.cubins.compiled(), trials, space);
-    std::fflush(stdout);
+  explicit Exact(kiln::engine::State& state) : state_(state) {}
+  void tune(const kiln::spec::Op& described, const kiln::Problem& problem) {
+    op_ = exact(described);
+    kiln::tune::TuneRequest request = state_.tune_request(op_, problem);
+    const kiln::tune::TuneResult result = kiln::tune::tune_bucket(request, state_.cubins);
+    const kiln::store::Choice& choice = result.record.at_edge();
+    const auto usable =
+        kiln::tune::usable(op_, problem, state_.context.info().facts, choice.implementation, choice.config);
+    config = choice.implementation + " " + choice.config;
+    const auto frame =
+        kiln::spec::make_frame(op_, usable.implementation, problem, state_.context.info().facts, usable.config);
+    const auto cubin =
+        state_.cubins.get(kiln::jit::specialise(op_, *usable.implementation, frame, state_.arch())).cubin;
+    executable = std::make_unique<kiln::jit::Executable>(op_, *usable.implementation, frame, cubin);
+    workspace = std::make_unique<kiln::tune::TrialWorkspace>(*executable);
   }
-
-  [[nodiscard]] const kiln::tune::TuneResult& result(std::size_t bucket) const { return results_[bucket]; }
-  [[nodiscard]] kiln::engine::State& state() noexcept { return state_; }
+  std::string config;
+  std::unique_ptr<kiln::jit::Executable> executable;
+  std::unique_ptr<kiln::tune::TrialWorkspace> workspace;
 
  private:
-  static kiln::Options options(kiln::Strategy strategy) {
-    kiln::Options options;
-    options.overlay = "";
-    options.search.strategy = strategy;
-    return options;
+  kiln::engine::State& state_;
+  kiln::spec::Op op_;
+};
+
+class Bench {
+ public:
+  explicit Bench(const Settings& settings)
+      : settings_(settings),
+        state_(options_of(1)),
+        scope_(state_.context),
+        stopwatch_(state_.context.info().facts, state_.options.regime, state_.arch(), state_.cubins),
+        exact_(state_),
+        random_(settings.seed) {}
+
+  void run(const bench::WrittenProblem& written) {
+    const kiln::spec::Op& op = kiln::cli::find_op(state_.ops.all(), written.op);
+    const kiln::Problem bucket = kiln::spec::bucket_of(op, kiln::cli::parse_problem(op, written.words));
+    Json line{{"bench", "tuning"}, {"op", op.name}, {"bucket", kiln::spec::to_string(op, bucket)}};
+    line["first_s"] = first_.tune(op.name, bucket);
+    line["second_s"] = second_.tune(op.name, bucket);
+    kiln::cli::print_json(line);
+    for (std::int64_t i = 0; i < settings_.lengths; ++i) compare(op, drawn(op, bucket));
   }
 
+ private:
+  kiln::Problem drawn(const kiln::spec::Op& op, const kiln::Problem& bucket) {
+    kiln::Problem problem = bucket;
+    const kiln::Problem low = kiln::spec::low_corner(op, bucket);
+    for (const std::size_t axis : kiln::spec::open_axes(op)) {
+      const std::int64_t multiple = op.axes[axis].multiple_of;
+      std::uniform_int_distribution<std::int64_t> any((low.axes[axis] + multiple - 1) / multiple,
+                                                      bucket.axes[axis] / multiple);
+      problem.axes[axis] = any(random_) * multiple;
+    }
+    return problem;
+  }
+
+  void compare(const kiln::spec::Op& op, const kiln::Problem& problem) {
+    kiln::tune::Placement placement;
+    placement.leave_optional_out = true;
+    VerificationCase tensors(op, problem, state_.context.info().facts, state_.arch(), state_.cubins, ++draws_,
+                             stream_.handle(), placement);
+    Json line{{"bench", "tuning"}, {"op", op.name}, {"problem", kiln::spec::to_string(op, problem)}};
+    std::vector<Contender> all;
+    const auto add = [&](const std::string& name, const kiln::Engine& engine) {
+      const kiln::Op launched = engine.op(op.name);
+      const kiln::Explanation answer = engine.explain(launched, problem);
+      line[name] = answer.implementation + " " + answer.config;
+      all.push_back({name, [launched, &tensors](CUstream stream) {
+                       launched.launch(tensors.problem(), tensors.arguments(), stream);
+                     }});
+    };
+    add("first", first_.engine);
+    add("second", second_.engine);
+    if (settings_.exact) {
+      exact_.tune(op, problem);
+      line["exact"] = exact_.config;
+      all.push_back({"exact", [&](CUstream stream) { tensors.launch(*exact_.executable, *exact_.workspace, stream); }});
+      exact_.workspace->renew(stream_.handle());
+    }
+    for (const Contender& each : all)
+      if (const auto check = bench::verify(tensors, each.launch, stream_.handle()); !check.right)
+        throw kiln::Error(kiln::ErrorKind::wrong_result, each.name + ": " + check.reason);
+    bench::time(all, stopwatch_, stream_.handle());
+    for (const Contender& each : all) {
+      bench::put_time(line, each.name, each, 0);
+      if (&each != &all.back()) bench::put_ratio(line, each, each.name, all.back());
+    }
+    kiln::cli::print_json(line);
+  }
+
+  const Settings& settings_;
+  Tuned first_{1}, second_{2};
   kiln::engine::State state_;
-  std::vector<kiln::tune::TuneResult> results_;
+  kiln::cuda::Context::Scope scope_;
+  kiln::cuda::Stream stream_;
+  kiln::tune::Stopwatch stopwatch_;
+  Exact exact_;
+  std::mt19937_64 random_;
+  std::uint64_t draws_ = 20261123;
 };
-
-/// Winners of one bucket, and others that came close, in turns on tensors with new values.
-class Comparison {
- public:
-  Comparison(kiln::engine::State& state, const kiln::spec::Op& op, const kiln::Problem& bucket)
-      : op_(op),
-        bench_(state.worker->bench(BenchSettings{op, bucket, state.context.info(), kiln::Regime::cold_l2, state.arch()},
-                                   state.cubins)) {}
-
-  /// The number under which it takes part.
-  std::size_t add(const kiln::tune::TuneResult& result) {
-    const auto& record = result.record;
-    const auto known = names_.find(record.implementation + record.config);
-    if (known != names_.end()) return known->second;
-    const std::size_t id = names_.size();
-    names_.emplace(record.implementation + record.config, id);
-    const auto& implementation = *op_.find(record.implementation);
-    const auto config = *kiln::spec::parse_config(implementation, record.config);
-    const auto entrance = bench_->admit(id, {implementation, config, result.cubin.cubin});
-    if (entrance.verdict != kiln::store::Verdict::ok)
-      throw kiln::Error(kiln::ErrorKind::driver_failed, entrance.reason);
-    return id;
-  }
-  void run() {
-    std::vector<std::size_t> ids(names_.size());
-    std::iota(ids.begin(), ids.end(), 0);
-    constexpr std::int64_t rounds = 41;
-    samples_ = bench_->sample(ids, rounds);
-  }
-  [[nodiscard]] kiln::tune::Cost ratio(std::size_t a, std::size_t b) const {
-    return kiln::tune::ratio(samples_[a].ns, samples_[b].ns);
-  }
-
- private:
-  const kiln::spec::Op& op_;
-  std::unique_ptr<kiln::tune::Bench> bench_;
-  std::map<std::string, std::size_t> names_;
-  std::vector<kiln::tune::Samples> samples_;
-};
-
-double quantile(std::vector<double> values, double share) {
-  std::sort(values.begin(), values.end());
-  return values[std::min(values.size() - 1, static_cast<std::size_t>(share * static_cast<double>(values.size())))];
-}
-
-void compare(std::span<const Asked> asked, Tune& first, const Tune& second, const Tune& full) {
-  kiln::engine::State& state = first.state();
-  const kiln::cuda::Context::Scope scope(state.context);
-  std::vector<double> regrets, speedups;
-  int same = 0, tied = 0;
-  for (std::size_t i = 0; i < asked.size(); ++i) {
-    const kiln::spec::Op& op = op_named(state, asked[i].op);
-    const kiln::Problem bucket = kiln::spec::bucket_of(op, kiln::spec::make_problem(op, asked[i].settings));
-    Comparison comparison(state, op, bucket);
-    const std::size_t a = comparison.add(first.result(i)), b = comparison.add(second.result(i)),
-                      c = comparison.add(full.result(i));
-    comparison.run();
-    const double best = std::min({1.0, comparison.ratio(b, a).median_ns, comparison.ratio(c, a).median_ns});
-    const double regret = 1 / best - 1;
-    const kiln::tune::Cost against = comparison.ratio(b, a);
-    const bool agree = a == b, close = against.low_ns <= 1.01 && against.high_ns >= 0.99;
-    same += agree ? 1 : 0;
-    tied += !agree && close ? 1 : 0;
-    regrets.push_back(regret);
-    speedups.push_back(comparison.ratio(a, c).median_ns);
-    fmt::print(
-        R"({{"bucket":"{} {}","racing":"{}","again":"{}","exhaustive":"{}","trials":{},"regret":{:.4f},"against_exhaustive":{:.4f},"agreement":"{}"}})"
-        "\n",
-        op.name, kiln::spec::to_string(op, bucket), first.result(i).record.config, second.result(i).record.config,
-        full.result(i).record.config, first.result(i).record.candidates.size(), regret, speedups.back(),
-        agree ? "same" : (close ? "tied" : "different"));
-  }
-  fmt::print(
-      R"({{"buckets":{},"regret_median":{:.4f},"regret_p95":{:.4f},"regret_worst":{:.4f},"against_exhaustive_median":{:.4f},"same":{},"tied":{},"different":{}}})"
-      "\n",
-      asked.size(), quantile(regrets, 0.5), quantile(regrets, 0.95), quantile(regrets, 1), quantile(speedups, 0.5),
-      same, tied, static_cast<int>(asked.size()) - same - tied);
-}
 
 }  // namespace
 
 int main(int argc, char** argv) try {
-  const std::vector<Asked> asked = parse(argc, argv);
-  if (asked.empty())
-    throw kiln::Error(kiln::ErrorKind::bad_input, "bench_tuning OP axis=value... [, OP axis=value...]...");
-  Tune first("racing", kiln::Strategy::racing, asked);
-  const Tune second("racing again", kiln::Strategy::racing, asked);
-  const Tune full("exhaustive", kiln::Strategy::exhaustive, asked);
-  compare(asked, first, second, full);
-  return 0;
+  const Settings settings = parse(argc, argv);
+  Bench bench(settings);
+  int status = 0;
+  for (const bench::WrittenProblem& each : settings.problems) {
+    try {
+      bench.run(each);
+    } catch (const kiln::Error& error) {
+      kiln::cli::print_json(Json{{"bench", "tuning"}, {"op", each.op}, {"error", error.what()}});
+      status = 1;
+    }
+  }
+  return status;
 } catch (const std::exception& error) {
   fmt::print(stderr, "bench_tuning: {}\n", error.what());
-  return 1;
+  return 3;
 }

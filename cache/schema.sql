@@ -4,7 +4,7 @@
 
 -- "KILN"
 PRAGMA application_id = 0x4b494c4e;
-PRAGMA user_version = 2;
+PRAGMA user_version = 3;
 
 -- Facts about the file itself, such as which version of Kiln made it.
 CREATE TABLE meta (
@@ -13,7 +13,8 @@ CREATE TABLE meta (
   digest BLOB NOT NULL
 ) STRICT, WITHOUT ROWID;
 
--- The stored answer for (op, bucket, device class, timing regime). Costs are nanoseconds of device time.
+-- The stored answer for (op, bucket, device class, timing regime): what its choices have in common. Its digest covers them too.
+-- Costs are nanoseconds of device time.
 CREATE TABLE record (
   id INTEGER PRIMARY KEY,
   key TEXT NOT NULL UNIQUE,
@@ -22,30 +23,40 @@ CREATE TABLE record (
   device_class TEXT NOT NULL,
   regime TEXT NOT NULL,
   bucket TEXT NOT NULL,
-  implementation TEXT NOT NULL,
-  config TEXT NOT NULL,
-  cost_ns REAL NOT NULL,
-  low_ns REAL NOT NULL,
-  high_ns REAL NOT NULL,
-  samples INTEGER NOT NULL,
   baseline_ns REAL NOT NULL,
-  source_digest TEXT NOT NULL,
   kiln_version TEXT NOT NULL,
   device_name TEXT NOT NULL,
   driver_version INTEGER NOT NULL,
-  compiler TEXT NOT NULL,
   strategy TEXT NOT NULL,
   unix_seconds INTEGER NOT NULL,
   digest BLOB NOT NULL
 ) STRICT;
 CREATE INDEX record_by_op ON record (op);
 
--- Every trial that led to a record, the winner's included.
+-- The configs of a record, each with its role and the sizes that it serves. No digest of their own: see record.
+CREATE TABLE choice (
+  record INTEGER NOT NULL REFERENCES record (id) ON DELETE CASCADE,
+  position INTEGER NOT NULL,
+  role TEXT NOT NULL,
+  sizes TEXT NOT NULL,
+  implementation TEXT NOT NULL,
+  config TEXT NOT NULL,
+  cost_ns REAL NOT NULL,
+  low_ns REAL NOT NULL,
+  high_ns REAL NOT NULL,
+  samples INTEGER NOT NULL,
+  source_digest TEXT NOT NULL,
+  compiler TEXT NOT NULL,
+  PRIMARY KEY (record, position)
+) STRICT, WITHOUT ROWID;
+
+-- Every trial that led to a record, at each of the sizes where it was timed; those of its choices included.
 CREATE TABLE candidate (
   record INTEGER NOT NULL REFERENCES record (id) ON DELETE CASCADE,
   position INTEGER NOT NULL,
   implementation TEXT NOT NULL,
   config TEXT NOT NULL,
+  sizes TEXT NOT NULL,
   verdict TEXT NOT NULL,
   reason TEXT NOT NULL,
   cost_ns REAL NOT NULL,
@@ -59,7 +70,7 @@ CREATE TABLE candidate (
   PRIMARY KEY (record, position)
 ) STRICT, WITHOUT ROWID;
 
--- Machine code by what determines it. op is empty for Kiln's own kernels; source_digest is that of the records that it
+-- Machine code by what determines it. op is empty for Kiln's own kernels; source_digest is that of the choices that it
 -- serves. Names are JSON arrays. The machine code itself stands in a table of its own, so that seals, statistics and
 -- pruning read no pages of it.
 CREATE TABLE cubin (

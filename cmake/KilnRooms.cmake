@@ -59,13 +59,11 @@ function(kiln_embed_templates room)
   set_source_files_properties("${generated}" PROPERTIES SKIP_UNITY_BUILD_INCLUSION ON)
 endfunction()
 
-# cache/schema.sql and cache/versions/ become part of the library: room NAME's schema.cpp.in, with the texts filled in when CMake runs.
+# cache/schema.sql becomes part of the library: room NAME's schema.cpp.in, with the text filled in when CMake runs.
 function(kiln_embed_schema room)
   set(schema "${PROJECT_SOURCE_DIR}/cache/schema.sql")
-  set(schema_1 "${PROJECT_SOURCE_DIR}/cache/versions/1.sql")
-  set_property(DIRECTORY APPEND PROPERTY CMAKE_CONFIGURE_DEPENDS "${schema}" "${schema_1}")
+  set_property(DIRECTORY APPEND PROPERTY CMAKE_CONFIGURE_DEPENDS "${schema}")
   file(READ "${schema}" KILN_SCHEMA_SQL)
-  file(READ "${schema_1}" KILN_SCHEMA_SQL_1)
   configure_file("${PROJECT_SOURCE_DIR}/src/${room}/schema.cpp.in" "${PROJECT_BINARY_DIR}/generated/schema.cpp" @ONLY)
   target_sources(kiln_${room} PRIVATE "${PROJECT_BINARY_DIR}/generated/schema.cpp")
 endfunction()

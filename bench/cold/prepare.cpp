@@ -11,6 +11,7 @@
 #include "kiln/kiln.hpp"
 #include "process/program.hpp"
 #include "spec/key.hpp"
+#include "spec/region.hpp"
 #include "store/transfer.hpp"
 #include "tune/cubins.hpp"
 
@@ -61,12 +62,16 @@ class PlansFile {
     record.device_class = device.device_class();
     record.regime = spec::to_string(Regime::cold_l2);
     record.bucket = spec::to_string(op, bucket);
-    record.implementation = implementation->name;
-    record.config = spec::to_string(*implementation, config);
-    record.cost_ns = record.low_ns = record.high_ns = record.baseline_ns = 1;  // nothing was measured
-    record.samples = 1;
-    record.source_digest = spec::to_hex(jit::source_digest(specialisation));
-    record.provenance.compiler = compiler_;
+    record.baseline_ns = 1;  // nothing was measured
+    store::Choice choice;
+    choice.sizes = spec::to_string(op, spec::whole_of(op, bucket));
+    choice.implementation = implementation->name;
+    choice.config = spec::to_string(*implementation, config);
+    choice.cost_ns = choice.low_ns = choice.high_ns = 1;
+    choice.samples = 1;
+    choice.source_digest = spec::to_hex(jit::source_digest(specialisation));
+    choice.compiler = compiler_;
+    record.choices.push_back(std::move(choice));
     records_.push_back(std::move(record));
   }
 

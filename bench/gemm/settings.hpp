@@ -1,7 +1,6 @@
 // What bench_gemm is asked for.
 #pragma once
 
-#include <filesystem>
 #include <string>
 #include <vector>
 
@@ -16,14 +15,11 @@ struct Shape {
 
 struct GemmSettings {
   kiln::Options options;
-  std::filesystem::path own_overlay;  // empty: in memory
-  std::vector<std::string> left_out;  // implementations that are not Kiln's own kernels
-  std::vector<std::string> words;     // of every problem: dtype=f16
+  std::vector<std::string> words;  // of every problem: dtype=f16
   std::vector<Shape> shapes;
+  std::string stand_ins;  // a file whose records, and the model, answer where nothing is tuned; empty: not asked
   int algorithms = 32;
   bool fast_accumulation = false;
-  bool own_alone = false;  // the plan is that of Kiln's own kernels, and the whole op is not tuned
-  int splits = 0;          // of a bucket, as kiln tune --refine --splits has it; 0: none is refined
 };
 
 /// Throws Error(bad_input) for a word that is unknown or lacks its value, Error(io) for a file that cannot be read.

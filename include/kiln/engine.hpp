@@ -33,11 +33,11 @@ inline constexpr std::size_t origin_count = 6;
 std::string_view to_string(Origin origin) noexcept;  // "hot", "overlay", "base", "nearest", "model", "default"
 constexpr bool is_stand_in(Origin origin) noexcept { return origin >= Origin::nearest; }
 
-/// What the tune lane looked for in the files and could not use, a count a reason. The call lane's hits are not looked up.
+/// What the miss path looked for in the files and could not use, a count a reason. Hits are not looked up.
 struct Misses {
   std::int64_t absent = 0;  // no file has a record of the bucket
   std::int64_t unusable =
-      0;  // a record is there, and its config is not declared, or not legal in its bucket on this device
+      0;  // a record is there, and none of its configs is declared and legal in its bucket on this device
   std::int64_t damaged = 0;     // a row of the record or of its machine code did not hold, and was set aside
   std::int64_t unreadable = 0;  // the file system, or another process's lock, refused
   std::int64_t no_cubin =
@@ -45,13 +45,13 @@ struct Misses {
   std::int64_t refused_cubin = 0;  // its machine code is there and the driver refused it
 };
 
-/// Launches by origin, and what the tune lane did, since the engine was made.
+/// Launches by origin, and what the miss path did, since the engine was made.
 struct Stats {
   std::int64_t hot = 0, overlay = 0, base = 0, nearest = 0, model = 0, default_ = 0;
   std::int64_t tunes = 0;                 // buckets tuned
   std::int64_t compiles = 0;              // specialisations compiled by NVRTC
-  std::int64_t stale = 0;                 // records served though their sources have changed since
-  std::int64_t constraint_fallbacks = 0;  // launches that a default served: no record was legal at the sizes
+  std::int64_t stale = 0;                 // buckets served though the sources of a config have changed since
+  std::int64_t constraint_fallbacks = 0;  // launches that a default served: no other answer was legal at the sizes
   std::int64_t quarantined = 0;           // rows of the files that did not hold
   std::int64_t waiting = 0;               // buckets that are queued for, or in, a tune in the background
   double tuning_ns = 0;                   // that tunes in the background kept the GPU, at most
@@ -73,8 +73,8 @@ struct Footprint {
   int blocks_per_multiprocessor = 0;  // resident at once
 };
 
-/// A record made ready: loaded functions and geometry. Keeps what it needs of its Engine alive, and one that was moved from stays as it was;
-/// one that a stand-in was made ready for stays that stand-in when its bucket has been tuned in the background since.
+/// A bucket's record made ready: loaded functions and geometry of each config that its sizes pick. Keeps what it needs of its Engine alive. A
+/// moved-from Plan remains valid. One that a stand-in was made ready for stays that stand-in when its bucket has been tuned in the background since.
 class Plan {
  public:
   Plan(const Plan&) = default;
@@ -82,6 +82,7 @@ class Plan {
   ~Plan() = default;
   /// Launches at the real size. The problem must be of this plan's bucket; throws Error(bad_input) otherwise. See Op::launch.
   Origin launch(const Problem& problem, const Arguments& arguments, Stream stream) const;
+  // Of the config that serves the bucket's upper edge; other sizes may have others (Engine::explain).
   [[nodiscard]] Origin origin() const noexcept;
   [[nodiscard]] std::string_view implementation() const noexcept;
   [[nodiscard]] std::string_view config() const noexcept;  // "threads=256 vector=8"
@@ -98,7 +99,7 @@ class Plan {
   const engine::PlanState* state_;
 };
 
-/// One op of an engine. Cheap to copy, and one that was moved from stays as it was; every member may be called from any thread.
+/// One op of an engine. Cheap to copy; a moved-from Op remains valid. Every member may be called from any thread.
 class Op {
  public:
   Op(const Op&) = default;
@@ -121,7 +122,7 @@ class Op {
   /// Throws Error(bad_input) for a name that the op does not have.
   [[nodiscard]] Arguments arguments(std::initializer_list<Argument> arguments = {}) const;
 
-  /// The call lane. A hot bucket costs no lock, allocation, string, file or clock, but that a thread's first launch of a plan makes
+  /// The hit path. A hot bucket costs no lock, allocation, string, file or clock, but that a thread's first launch of a plan makes
   /// room for what its later ones find again: 2 KiB of the process's memory, 12 more for each TMA descriptor. On a miss the engine's policy decides.
   /// On a capturing stream nothing is tuned, compiled, loaded, allocated on the device or waited for: what is not ready is served by the nearest bucket's
   /// plan that is loaded and legal here (Origin::nearest; under MissPolicy::error by none), else refused with Error(capture). The
@@ -146,6 +147,7 @@ class Op {
 
  private:
   friend class Engine;
+  friend class Tuner;
   explicit Op(std::shared_ptr<engine::OpState> state) : state_(std::move(state)) {}
   std::shared_ptr<engine::OpState> state_;
 };
@@ -174,7 +176,8 @@ struct Explanation {
   double cost_ns = 0;
   std::string
       timed_at;  // what that is the time of: "at the bucket's upper edge", "at rows=80", "of the nearest bucket"
-  /// Its time over that of a tuned config: 1 for a hit; of a stand-in what others like it took, or the model's word; 0 when unknown.
+  /// Its time over that of a tuned config: 1 for a hit; of a stand-in what others like it took, else the model's word, else at most what the
+  /// op's cost allows; 0 when nothing serves.
   double expected_slowdown = 0;
   std::vector<std::string> passes;  // "rms_norm_vectorized<...> grid 512 1 1 block 256 1 1 shared 0"
 };
@@ -249,6 +252,7 @@ class Engine {
   [[nodiscard]] std::vector<std::string> warnings() const;
 
  private:
+  friend class Tuner;
   [[nodiscard]] engine::OpState& own(const Op& op) const;
   std::shared_ptr<engine::State> state_;
 };

@@ -12,3 +12,4 @@
 #include "kiln/error.hpp"
 #include "kiln/options.hpp"
 #include "kiln/problem.hpp"
+#include "kiln/tuner.hpp"

@@ -100,7 +100,7 @@ struct Options {
   /// context of its own and one bucket's tensors in the device's memory.
   double background_share = 0.05;
   /// Count which real problems are launched, one launch in 16, and keep the counts in the overlay: `kiln prewarm --from-histogram`
-  /// and `kiln coverage` go by them. A thread of the engine writes them each minute; the call lane pays a few instructions.
+  /// and `kiln coverage` go by them. A thread of the engine writes them each minute; the hit path pays a few instructions.
   bool histogram = true;
   Regime regime = Regime::cold_l2;
   SearchSettings search;

@@ -2,6 +2,7 @@
 #include <fmt/format.h>
 
 #include <algorithm>
+#include <iterator>
 #include <set>
 
 #include "cli/bench.hpp"
@@ -11,11 +12,13 @@
 #include "cli/natural_order.hpp"
 #include "cli/ops_found.hpp"
 #include "cli/output.hpp"
+#include "cli/record_facts.hpp"
 #include "cli/table.hpp"
-#include "cli/tuning.hpp"
 #include "cli/units.hpp"
-#include "engine/lookup.hpp"
+#include "engine/resolver.hpp"
+#include "engine/tuner.hpp"
 #include "kiln/error.hpp"
+#include "tune/serving.hpp"
 
 namespace kiln::cli {
 namespace {
@@ -43,18 +46,21 @@ void declare(CLI::App& command, Settings& settings) {
       ->type_name("PERCENT");
 }
 
-/// A record of this device that serves.
+/// A choice of a record of this device that can serve.
 struct Subject {
   const spec::Op* op = nullptr;
   Problem bucket;
   Regime regime = Regime::cold_l2;
-  store::Record record;
-  Contender winner;
+  std::string key;
+  double baseline_ns = 0;  // stored, where it is of the sizes that this is timed at
+  tune::Serving serving;
+  [[nodiscard]] const Problem& at() const noexcept { return serving.at(); }
+  [[nodiscard]] Contender config() const { return {serving.usable.implementation, serving.usable.config}; }
 };
 
 /// What came of timing it again.
 struct Checked {
-  Timed now, baseline;  // the default's is empty where it is the winner, or nothing is legal
+  Timed now, baseline;  // the default's is empty where it is the config, or nothing is legal
   std::int64_t blocks = 0,
                wider_blocks = 0;  // of a launch that leaves most multiprocessors idle, and of the fastest wider one
   double wider_ns = 0;
@@ -62,45 +68,76 @@ struct Checked {
   std::vector<std::string> findings;
 };
 
-std::vector<Subject> subjects_of(engine::State& state, const Settings& settings, std::int64_t& unusable) {
+struct Subjects {
+  std::vector<Subject> all;  // record by record
+  std::int64_t records = 0;
+  std::int64_t unusable = 0;  // choices of these records, and of others that have no more
+};
+
+/// The records that look-ups find, with all choices of each that can serve here.
+std::vector<std::vector<Subject>> servings_by_record(engine::State& state, const std::string& op_name,
+                                                     std::int64_t& unusable) {
   const spec::DeviceFacts& device = state.context.info().facts;
-  std::vector<Subject> subjects;
+  std::vector<std::vector<Subject>> by_record;
   std::set<std::string> seen;
   for (const spec::Op& op : state.ops.all()) {
-    if (!settings.op.empty() && op.name != settings.op) continue;
-    for (const auto& found : state.layers.records(op.name)) {
-      const store::Record& record = found.value;
-      const Regime regime = record.regime == spec::to_string(Regime::hot_l2) ? Regime::hot_l2 : Regime::cold_l2;
-      const auto bucket = engine::parse_bucket(op, record.bucket);
-      if (!bucket || spec::record_key(op, *bucket, device, regime) != record.key || !seen.insert(record.key).second)
+    if (!op_name.empty() && op.name != op_name) continue;
+    for (const auto& listed : state.layers.records(op.name)) {
+      const Regime regime = listed.value.regime == spec::to_string(Regime::hot_l2) ? Regime::hot_l2 : Regime::cold_l2;
+      const auto bucket = spec::parse_bucket(op, listed.value.bucket);
+      if (!bucket || spec::record_key(op, *bucket, device, regime) != listed.value.key ||
+          !seen.insert(listed.value.key).second)
         continue;
-      engine::Lookup lookup = engine::look_up(op, *bucket, device, regime, state.layers, false);
-      if (lookup.is_hit())
-        subjects.push_back(
-            {&op, *bucket, regime, std::move(lookup.record->value), {lookup.implementation, lookup.config}});
-      else
-        ++unusable;
+      const engine::Resolution found = engine::resolve(op, *bucket, device, regime, state.layers, false);
+      const store::Record& record = found.is_hit() ? found.record->value : listed.value;
+      tune::Servings servings = tune::servings_of(op, *bucket, device, record);
+      unusable += servings.unusable;
+      if (!servings.any()) continue;
+      std::vector<Subject>& subjects = by_record.emplace_back();
+      for (auto* role : {&servings.fastest, &servings.without_library})
+        for (tune::Serving& each : *role) {
+          const double baseline_ns = each.at() == *bucket ? record.baseline_ns : 0.0;
+          subjects.push_back({&op, *bucket, regime, record.key, baseline_ns, std::move(each)});
+        }
     }
   }
-  std::sort(subjects.begin(), subjects.end(),
-            [](const Subject& a, const Subject& b) { return reads_before(a.record.key, b.record.key); });
-  if (settings.limit > 0 && subjects.size() > settings.limit) subjects.resize(settings.limit);
+  std::ranges::sort(by_record, [](const auto& a, const auto& b) { return reads_before(a[0].key, b[0].key); });
+  return by_record;
+}
+
+Subjects subjects_of(engine::State& state, const Settings& settings) {
+  Subjects subjects;
+  auto by_record = servings_by_record(state, settings.op, subjects.unusable);
+  if (settings.limit > 0 && by_record.size() > settings.limit) by_record.resize(settings.limit);
+  subjects.records = static_cast<std::int64_t>(by_record.size());
+  for (auto& record : by_record) std::ranges::move(record, std::back_inserter(subjects.all));
   return subjects;
 }
 
-void judge_speed(Checked& checked, const Subject& subject, const std::optional<store::Record>& earlier,
+/// What another file has for the same sizes, as a choice of the same role that ends where this one does.
+std::optional<store::Choice> earlier_of(const Subject& subject, store::File* against) {
+  const auto record = against == nullptr ? std::nullopt : against->find_record(subject.key);
+  if (!record) return std::nullopt;
+  for (const store::Choice& each : record->choices) {
+    const auto region = spec::parse_region(*subject.op, subject.bucket, each.sizes);
+    if (each.role == subject.serving.choice.role && region && region->high == subject.at()) return each;
+  }
+  return std::nullopt;
+}
+
+void judge_speed(Checked& checked, const Subject& subject, const std::optional<store::Choice>& earlier,
                  double tolerance) {
-  const auto say_slower = [&](const store::Record& then, std::string_view what) {
+  const double drift = bench::change_of(checked.baseline.cost, subject.baseline_ns);
+  const auto say_slower = [&](const store::Choice& then, std::string_view what) {
     if (!bench::is_slower(checked.now.cost, then, tolerance)) return;
     std::string text = fmt::format("{} than {} ({})", format_ratio(bench::change_of(checked.now.cost, then.cost_ns)),
                                    what, format_time(then.cost_ns));
-    const double drift = bench::change_of(checked.baseline.cost, then.baseline_ns);
     if (drift > 1 + tolerance)
       text +=
           fmt::format("; the default takes {} as long as well, so the machine may have changed", format_ratio(drift));
     checked.findings.push_back("slower: " + text);
   };
-  say_slower(subject.record, "stored");
+  say_slower(subject.serving.choice, "stored");
   if (earlier) say_slower(*earlier, "in the file compared with");
   if (checked.baseline.ok() && bench::is_slower(checked.now.samples_ns, checked.baseline.samples_ns, tolerance))
     checked.findings.push_back(
@@ -114,7 +151,7 @@ void judge_idle(Checked& checked, std::span<const Contender> wider, std::span<co
     if (!timed[i].ok() || !bench::is_slower(checked.now.samples_ns, timed[i].samples_ns, tolerance)) continue;
     if (checked.wider_blocks > 0 && timed[i].cost.median_ns >= checked.wider_ns) continue;
     if (checked.wider_blocks > 0) checked.findings.pop_back();
-    checked.wider_blocks = bench::blocks_of(*subject.op, wider[i], subject.bucket, device);
+    checked.wider_blocks = bench::blocks_of(*subject.op, wider[i], subject.at(), device);
     checked.wider_ns = timed[i].cost.median_ns;
     checked.findings.push_back(fmt::format("idle: {} blocks on {} multiprocessors; {} has {} and takes {}",
                                            checked.blocks, device.sm_count(), wider[i].name(), checked.wider_blocks,
@@ -124,15 +161,15 @@ void judge_idle(Checked& checked, std::span<const Contender> wider, std::span<co
 
 Checked check(engine::State& state, const Subject& subject, store::File* against, double tolerance) {
   const spec::DeviceFacts& device = state.context.info().facts;
-  std::vector<Contender> contenders{subject.winner};
-  const tune::Usable usual = tune::default_for(*subject.op, subject.bucket, device);
+  std::vector<Contender> contenders{subject.config()};
+  const tune::Usable usual = tune::default_for(*subject.op, subject.at(), device);
   const Contender baseline{usual.implementation, usual.config};
-  const bool has_baseline = usual.implementation != nullptr && baseline != subject.winner;
+  const bool has_baseline = usual.implementation != nullptr && baseline != subject.config();
   if (has_baseline) contenders.push_back(baseline);
-  const auto idle = bench::idle_launch(*subject.op, subject.winner, subject.bucket, device);
+  const auto idle = bench::idle_launch(*subject.op, subject.config(), subject.at(), device);
   const std::size_t first_wider = contenders.size();
   if (idle) contenders.insert(contenders.end(), idle->wider.begin(), idle->wider.end());
-  const auto timed = bench::contest(state, *subject.op, subject.bucket, subject.regime, contenders);
+  const auto timed = bench::contest(state, *subject.op, subject.at(), subject.regime, contenders);
   Checked checked;
   checked.now = timed.front();
   if (has_baseline) checked.baseline = timed[1];
@@ -141,7 +178,7 @@ Checked check(engine::State& state, const Subject& subject, store::File* against
                                            checked.now.reason.substr(0, checked.now.reason.find('\n'))));
     return checked;
   }
-  const auto earlier = against == nullptr ? std::nullopt : against->find_record(subject.record.key);
+  const auto earlier = earlier_of(subject, against);
   if (earlier) checked.against_ns = earlier->cost_ns;
   judge_speed(checked, subject, earlier, tolerance);
   if (idle) {
@@ -153,14 +190,17 @@ Checked check(engine::State& state, const Subject& subject, store::File* against
 }
 
 Json json_of(const Subject& subject, const Checked& checked) {
-  return {{"event", "record"},
-          {"key", subject.record.key},
-          {"config", subject.winner.name()},
-          {"stored_ns", subject.record.cost_ns},
+  const store::Choice& stored = subject.serving.choice;
+  return {{"event", "choice"},
+          {"key", subject.key},
+          {"role", to_string(stored.role)},
+          {"sizes", stored.sizes},
+          {"config", config_of(stored)},
+          {"stored_ns", stored.cost_ns},
           {"now_ns", checked.now.ok() ? Json(checked.now.cost.median_ns) : Json()},
           {"low_ns", checked.now.ok() ? Json(checked.now.cost.low_ns) : Json()},
           {"high_ns", checked.now.ok() ? Json(checked.now.cost.high_ns) : Json()},
-          {"default_stored_ns", subject.record.baseline_ns},
+          {"default_stored_ns", subject.baseline_ns > 0 ? Json(subject.baseline_ns) : Json()},
           {"default_now_ns", checked.baseline.ok() ? Json(checked.baseline.cost.median_ns) : Json()},
           {"against_ns", checked.against_ns > 0 ? Json(checked.against_ns) : Json()},
           {"few_blocks", checked.blocks > 0 ? Json(checked.blocks) : Json()},
@@ -168,9 +208,11 @@ Json json_of(const Subject& subject, const Checked& checked) {
 }
 
 void add_row(Table& table, const Subject& subject, const Checked& checked) {
-  table.row({subject.op->name, subject.record.bucket, subject.winner.name(), format_time(subject.record.cost_ns),
-             checked.now.ok() ? format_time(checked.now.cost.median_ns) : "-",
-             format_ratio(bench::change_of(checked.now.cost, subject.record.cost_ns)),
+  const store::Choice& stored = subject.serving.choice;
+  table.row({subject.op->name, spec::to_string(*subject.op, subject.bucket),
+             stored.sizes + (stored.role == store::Role::fastest ? "" : " without library"), config_of(stored),
+             format_time(stored.cost_ns), checked.now.ok() ? format_time(checked.now.cost.median_ns) : "-",
+             format_ratio(bench::change_of(checked.now.cost, stored.cost_ns)),
              checked.baseline.ok() ? format_time(checked.baseline.cost.median_ns) : "",
              checked.findings.empty()
                  ? (checked.blocks > 0 ? fmt::format("{} blocks, and more are no faster", checked.blocks) : "")
@@ -182,7 +224,7 @@ Checked check_or_say(engine::State& state, const Subject& subject, store::File* 
   try {
     return check(state, subject, against, tolerance);
   } catch (const Error& error) {
-    if (!is_of_one_bucket(error.kind())) throw;
+    if (!engine::is_of_one_bucket(error.kind())) throw;
     Checked checked;
     checked.findings.push_back(fmt::format("not timed: {}", error.what()));
     return checked;
@@ -196,13 +238,14 @@ int run(const Globals& globals, const Settings& settings) {
   say_warnings(globals, state.layers);
   const Interrupt interrupt;
   const cuda::Context::Scope scope(state.context);
-  std::int64_t unusable = 0, found = 0, done = 0;
-  const auto subjects = subjects_of(state, settings, unusable);
+  const Subjects subjects = subjects_of(state, settings);
+  std::int64_t found = 0, done = 0;
   StatusLine line(!globals.json && !globals.quiet && is_terminal());
-  Table table({"op", "bucket", "config", "> stored", "> now", "> change", "> default now", "found"});
-  for (const Subject& subject : subjects) {
+  Table table({"op", "bucket", "sizes", "config", "> stored", "> now", "> change", "> default now", "found"});
+  for (const Subject& subject : subjects.all) {
     if (Interrupt::requested()) break;
-    line.show(fmt::format("{}/{} {} {}", ++done, subjects.size(), subject.op->name, subject.record.bucket));
+    line.show(fmt::format("{}/{} {} {} {}", ++done, subjects.all.size(), subject.op->name,
+                          spec::to_string(*subject.op, subject.bucket), subject.serving.choice.sizes));
     const Checked checked = check_or_say(state, subject, against.get(), settings.tolerance_percent / 100);
     found += checked.findings.empty() ? 0 : 1;
     if (globals.json) print_json(json_of(subject, checked));
@@ -210,13 +253,18 @@ int run(const Globals& globals, const Settings& settings) {
   }
   line.clear();
   if (globals.json)
-    print_json({{"event", "checked"}, {"records", done}, {"found", found}, {"unusable", unusable}});
+    print_json({{"event", "checked"},
+                {"records", subjects.records},
+                {"configs", done},
+                {"found", found},
+                {"unusable", subjects.unusable}});
   else
-    print(fmt::format("{}{} records of this device were timed again, {} with a finding\n",
-                      table.empty() ? "" : table.text() + "\n", format_count(done), format_count(found)));
-  if (unusable > 0 && !globals.json && !globals.quiet)
-    note(fmt::format("{} more cannot serve: their config is not declared or not legal; kiln tune replaces them",
-                     unusable));
+    print(fmt::format("{}{} configs of {} records of this device were timed again, {} with a finding\n",
+                      table.empty() ? "" : table.text() + "\n", format_count(done), format_count(subjects.records),
+                      format_count(found)));
+  if (subjects.unusable > 0 && !globals.json && !globals.quiet)
+    note(fmt::format("{} configs cannot serve: they are not declared or not legal; kiln tune replaces them",
+                     subjects.unusable));
   if (Interrupt::requested()) return exit_interrupted;
   return found > 0 ? exit_wrong : exit_good;
 }
@@ -227,7 +275,8 @@ void add_bench_records(CLI::App& app, Chosen& chosen) {
   CLI::App* command = add_command<Settings>(
       app, chosen, "records", "Time the records of this device again, and name those that do not hold", declare, run);
   command->footer(
-      "Each record's config is verified on fresh data and timed in turns with the op's default. Found are: configs that come out\n"
+      "Each config of each record is verified on fresh data and timed in turns with the op's default, at the largest sizes that it\n"
+      "serves. Found are: configs that come out\n"
       "wrong; those slower than stored, or than in FILE, with intervals that do not meet and by more than the tolerance; those that\n"
       "the default beats; and launches that leave most multiprocessors idle while a config with more blocks is faster.\n"
       "Examples:\n  kiln bench records --base release.kiln\n  kiln bench records --op gemm --limit 20 --against last-release.jsonl\n"

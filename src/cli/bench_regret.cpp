@@ -1,4 +1,4 @@
-// kiln bench regret: what sharing a config over a bucket costs at real lengths.
+// kiln bench regret: what sharing a record over a bucket costs at real lengths.
 #include <fmt/format.h>
 
 #include <algorithm>
@@ -12,8 +12,8 @@
 #include "cli/output.hpp"
 #include "cli/problem_set.hpp"
 #include "cli/table.hpp"
-#include "cli/tuning.hpp"
 #include "cli/units.hpp"
+#include "engine/tuner.hpp"
 #include "kiln/error.hpp"
 
 namespace kiln::cli {
@@ -97,11 +97,11 @@ Json json_of(const Regret& regret) {
 std::string percent(double share) { return fmt::format("{:.1f} %", 100 * share); }
 
 void print_lengths(const std::vector<Regret>& regrets) {
-  Table table({"policy", "problem", "> bucket's edge", "> with its config", "> with its own", "> regret", ""});
+  Table table({"policy", "problem", "> bucket's edge", "> as launched", "> with its own", "> regret", ""});
   for (const Regret& each : regrets)
     table.row({each.policy, each.problem, format_count(each.edge), format_time(each.shared_ns),
                format_time(each.own_ns), percent(each.regret),
-               each.fell_back            ? "not legal here: the default serves"
+               each.fell_back            ? "no config of the record is legal here: the default serves"
                : each.shared == each.own ? "the same config"
                                          : ""});
   print(table.text() + "\n");
@@ -159,13 +159,15 @@ Survey survey_of(const spec::Op& op, const Settings& settings) {
 int run(const Globals& globals, const Settings& settings) {
   const std::vector<spec::Op> ops = load_ops(globals);
   survey_of(find_op(ops, settings.op), settings);
-  engine::State state(engine_options(globals));
+  Options options = engine_options(globals);
+  options.stop_requested = Interrupt::requested;
+  engine::State state(options);
   say_warnings(globals, state.layers);
   const spec::Op& op = find_op(state.ops.all(), settings.op);
   const Survey survey = survey_of(op, settings);
   const Interrupt interrupt;
   const cuda::Context::Scope scope(state.context);
-  bench::RegretMeasurement measurement(globals, state, op, survey.axis, survey.policies);
+  bench::RegretMeasurement measurement(state, op, survey.axis, survey.policies);
   StatusLine line(!globals.json && !globals.quiet && is_terminal());
   std::vector<Regret> regrets;
   std::size_t failed = 0, done = 0;
@@ -180,7 +182,7 @@ int run(const Globals& globals, const Settings& settings) {
     } catch (const Error& error) {
       line.clear();
       if (error.kind() == ErrorKind::interrupted) break;
-      if (!is_of_one_bucket(error.kind()) && error.kind() != ErrorKind::wrong_result) throw;
+      if (!engine::is_of_one_bucket(error.kind()) && error.kind() != ErrorKind::wrong_result) throw;
       ++failed;
       note(fmt::format("{} is left out: {}", spec::to_string(op, problem), error.what()));
     }
@@ -196,10 +198,10 @@ int run(const Globals& globals, const Settings& settings) {
 
 void add_bench_regret(CLI::App& app, Chosen& chosen) {
   CLI::App* command = add_command<Settings>(app, chosen, "regret",
-                                            "What sharing a config over a bucket costs at real lengths", declare, run);
+                                            "What sharing a record over a bucket costs at real lengths", declare, run);
   command->footer(
-      "At each length the config of its bucket (from the files, or tuned and kept) is timed in turns with one tuned for that very\n"
-      "length (not kept), both verified on fresh data. Regret is how much longer the bucket's takes.\n"
+      "At each length the config that a launch takes from its bucket's record (from the files, or tuned and kept) is timed in turns\n"
+      "with one tuned for that very length (not kept), both verified on fresh data. Regret is how much longer the former takes.\n"
       "Examples:\n  kiln bench regret gemm m=1..16384 n=4096 k=4096 dtype=bf16\n"
       "  kiln bench regret rms_norm rows=256..8192 cols=4096 --policy pow2 --policy pow2_steps:1024,8192/1024\n"
       "Exit status 1: some lengths could not be measured.");

@@ -7,10 +7,10 @@
 
 #include "cli/natural_order.hpp"
 #include "cli/output.hpp"
+#include "cli/record_facts.hpp"
 #include "cli/table.hpp"
 #include "cli/units.hpp"
 #include "kiln/error.hpp"
-#include "spec/key.hpp"
 
 namespace kiln::cli {
 
@@ -63,23 +63,29 @@ int list(const Globals& globals, const ListSettings& settings) {
     auto records = each.file->records(settings.op);
     std::sort(records.begin(), records.end(),
               [](const store::Record& a, const store::Record& b) { return reads_before(a.key, b.key); });
-    Table table({"op", "bucket", "winner", "> time", "> default", "device class"});
+    Table table({"op", "bucket", "fastest at its edge", "> time", "> default", "> configs", "device class"});
     for (const store::Record& record : records) {
+      const store::Choice& edge = record.at_edge();
+      const store::Choice* without_library = edge_without_library(record);
+      const std::size_t configs = configs_of(record);
       if (globals.json)
         print_json({{"file", each.name},
                     {"key", record.key},
                     {"op", record.op},
                     {"bucket", record.bucket},
-                    {"implementation", record.implementation},
-                    {"config", record.config},
-                    {"cost_ns", record.cost_ns},
+                    {"implementation", edge.implementation},
+                    {"config", edge.config},
+                    {"cost_ns", edge.cost_ns},
                     {"baseline_ns", record.baseline_ns},
+                    {"configs", configs},
+                    {"without_library", without_library != nullptr ? Json(config_of(*without_library)) : Json()},
                     {"device_class", record.device_class},
                     {"regime", record.regime}});
-      const bool is_runner_up = spec::parse_runner_up_key(record.key).has_value();
-      table.row({record.op, record.bucket + (is_runner_up ? ", without a library" : ""),
-                 record.implementation + " " + record.config, format_time(record.cost_ns),
-                 format_time(record.baseline_ns), record.device_class});
+      table.row({record.op, record.bucket, config_of(edge), format_time(edge.cost_ns), format_time(record.baseline_ns),
+                 format_count(static_cast<std::int64_t>(configs)), record.device_class});
+      if (without_library != nullptr)
+        table.row({record.op, record.bucket + ", without a library", config_of(*without_library),
+                   format_time(without_library->cost_ns), format_time(record.baseline_ns), "", record.device_class});
     }
     if (!globals.json)
       print(fmt::format("{}: {} records\n{}\n", each.name, format_count(static_cast<std::int64_t>(records.size())),

@@ -1,4 +1,4 @@
-// Compacting, for the commands that make room.
+// Compacting, for the commands that take rows away.
 #pragma once
 
 #include <cstdint>

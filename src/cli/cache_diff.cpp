@@ -6,6 +6,7 @@
 
 #include "cli/cache.hpp"
 #include "cli/output.hpp"
+#include "cli/record_facts.hpp"
 #include "cli/table.hpp"
 #include "cli/units.hpp"
 #include "store/diff.hpp"
@@ -25,30 +26,51 @@ void declare(CLI::App& command, Settings& settings) {
   command.add_flag("--exit-code", settings.exit_code, "Exit with 1 when the files differ");
 }
 
+/// What one file has for some sizes.
+struct Side {
+  std::string config;
+  double cost_ns = 0, low_ns = 0, high_ns = 0;
+};
+
+std::optional<Side> side_of(const store::Choice* choice) {
+  if (choice == nullptr) return std::nullopt;
+  return Side{config_of(*choice), choice->cost_ns, choice->low_ns, choice->high_ns};
+}
+
 /// A change as it is printed; the records that it came from are gone by then.
 struct Row {
   store::Change change = store::Change::same;
   double ratio = 0;
-  bool other_winner = false, intervals_overlap = false;
+  bool intervals_overlap = false;
   std::string key, op, bucket, device_class;
-  struct Side {
-    std::string winner;
-    double cost_ns = 0, low_ns = 0, high_ns = 0;
+  std::optional<Side> before, after;  // at the upper edge
+  struct Part {
+    store::Role role = store::Role::fastest;
+    std::string sizes;
+    std::optional<Side> before, after;
+    bool intervals_overlap = false;
   };
-  std::optional<Side> before, after;
+  std::vector<Part> parts{};  // sizes that are served otherwise, or in another time
   std::vector<store::EnvironmentChange> environment;
 };
 
-std::optional<Row::Side> side_of(const store::Record* record) {
-  if (record == nullptr) return std::nullopt;
-  return Row::Side{record->implementation + " " + record->config, record->cost_ns, record->low_ns, record->high_ns};
-}
-
 Row row_of(const store::RecordChange& change) {
   const store::Record& record = change.either();
-  return {change.change,     change.cost_ratio, change.other_winner, change.intervals_overlap, record.key,
-          record.op,         record.bucket,     record.device_class, side_of(change.before),   side_of(change.after),
-          change.environment};
+  const auto edge_of = [](const store::Record* of) { return side_of(of == nullptr ? nullptr : &of->at_edge()); };
+  Row row{.change = change.change,
+          .ratio = change.cost_ratio,
+          .intervals_overlap = change.intervals_overlap,
+          .key = record.key,
+          .op = record.op,
+          .bucket = record.bucket,
+          .device_class = record.device_class,
+          .before = edge_of(change.before),
+          .after = edge_of(change.after),
+          .environment = change.environment};
+  for (const store::ChoiceChange& each : change.choices)
+    row.parts.push_back(
+        {each.either().role, each.either().sizes, side_of(each.before), side_of(each.after), each.intervals_overlap});
+  return row;
 }
 
 struct Comparison {
@@ -71,9 +93,9 @@ Comparison compare(const Settings& settings) {
   return result;
 }
 
-Json json_of(const std::optional<Row::Side>& side) {
+Json json_of(const std::optional<Side>& side) {
   if (!side) return nullptr;
-  return {{"winner", side->winner}, {"cost_ns", side->cost_ns}, {"low_ns", side->low_ns}, {"high_ns", side->high_ns}};
+  return {{"config", side->config}, {"cost_ns", side->cost_ns}, {"low_ns", side->low_ns}, {"high_ns", side->high_ns}};
 }
 
 void print_json_rows(const Comparison& comparison) {
@@ -83,9 +105,15 @@ void print_json_rows(const Comparison& comparison) {
               {"before", json_of(row.before)},
               {"after", json_of(row.after)},
               {"cost_ratio", row.ratio > 0 ? Json(row.ratio) : Json(nullptr)},
-              {"other_winner", row.other_winner},
               {"intervals_overlap", row.intervals_overlap},
+              {"choices", Json::array()},
               {"environment", Json::array()}};
+    for (const Row::Part& each : row.parts)
+      json["choices"].push_back({{"role", to_string(each.role)},
+                                 {"sizes", each.sizes},
+                                 {"before", json_of(each.before)},
+                                 {"after", json_of(each.after)},
+                                 {"intervals_overlap", each.intervals_overlap}});
     for (const store::EnvironmentChange& each : row.environment)
       json["environment"].push_back({{"name", each.name}, {"before", each.before}, {"after", each.after}});
     print_json(json);
@@ -100,20 +128,29 @@ void print_json_rows(const Comparison& comparison) {
                summary.geometric_mean_ratio > 0 ? Json(summary.geometric_mean_ratio) : Json(nullptr)}});
 }
 
-std::string winners(const Row& row) {
-  if (!row.before) return row.after->winner;
-  if (!row.after || !row.other_winner) return row.before->winner;
-  return fmt::format("{} -> {}", row.before->winner, row.after->winner);
+std::string configs(const std::optional<Side>& before, const std::optional<Side>& after) {
+  if (!before || !after) return before ? before->config : after ? after->config : "";
+  return before->config == after->config ? before->config : fmt::format("{} -> {}", before->config, after->config);
 }
 
+std::string time_of(const std::optional<Side>& side) { return side ? format_time(side->cost_ns) : ""; }
+
 void print_text(const Comparison& comparison) {
-  Table table({"change", "op", "bucket", "> A", "> B", "> B / A", "", "winner", "device class"});
-  for (const Row& row : comparison.rows)
-    table.row({std::string(to_string(row.change)), row.op, row.bucket,
-               row.before ? format_time(row.before->cost_ns) : "", row.after ? format_time(row.after->cost_ns) : "",
+  Table table({"change", "op", "bucket", "> A", "> B", "> B / A", "", "config", "device class"});
+  for (const Row& row : comparison.rows) {
+    table.row({std::string(to_string(row.change)), row.op, row.bucket, time_of(row.before), time_of(row.after),
                row.ratio > 0 ? format_ratio(row.ratio) : "",
-               row.before && row.after && row.intervals_overlap ? "within the intervals" : "", winners(row),
-               row.device_class});
+               row.before && row.after && row.intervals_overlap ? "within the intervals" : "",
+               configs(row.before, row.after), row.device_class});
+    for (const Row::Part& each : row.parts) {
+      if (each.sizes.empty()) continue;  // all of the bucket, which the row says
+      const bool both = each.before && each.after && each.before->cost_ns > 0;
+      table.row({"", "", fmt::format("  {}{}", each.sizes, each.role == store::Role::fastest ? "" : " without library"),
+                 time_of(each.before), time_of(each.after),
+                 both ? format_ratio(each.after->cost_ns / each.before->cost_ns) : "",
+                 both && each.intervals_overlap ? "within the intervals" : "", configs(each.before, each.after)});
+    }
+  }
   if (!table.empty()) print(table.text() + "\n");
   for (const auto& [change, records] : comparison.environment)
     print(fmt::format("{} ({} records)\n", change, format_count(records)));
@@ -139,8 +176,8 @@ void add_cache_diff(CLI::App& cache, Chosen& chosen) {
       cache, chosen, "diff", "Records that B gained, lost or has otherwise than A, the worst cost ratio first", declare,
       run);
   command->footer(
-      "A record of both is changed when its winner is another one, or when its 95 % intervals do not overlap. Machine code is\n"
-      "not compared. With --json: an object a record, then one of \"event\": \"summary\".\n"
+      "A record of both is changed when other configs serve its sizes, or when its 95 % intervals do not overlap. Times are those\n"
+      "at the bucket's upper edge. Machine code is not compared. With --json: an object a record, then one of \"event\": \"summary\".\n"
       "Example:\n  kiln cache diff release-1.kiln release-2.kiln --exit-code\n"
       "Exit status 0, also when they differ; with --exit-code 1 then.");
 }

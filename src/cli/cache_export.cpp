@@ -35,7 +35,7 @@ void declare(CLI::App& command, Settings& settings) {
       ->type_name("WORKLOAD.toml");
   command.add_flag("--no-cubins", settings.no_cubins,
                    "Records alone: the machine code is compiled where they are used");
-  command.add_flag("--no-candidates", settings.no_candidates, "Winners alone");
+  command.add_flag("--no-candidates", settings.no_candidates, "Without the timings of the candidates that were tried");
   command.add_flag("--force", settings.force, "Replace an output that exists");
 }
 
@@ -56,8 +56,8 @@ void say_exported(const Globals& globals, const std::string& output, const store
                 {"cubins", report.cubins},
                 {"untrusted_cubins", report.untrusted_cubins}});
   else if (!globals.quiet)
-    note(fmt::format("{} holds {} records and {} cubins, {}", output, format_count(report.added),
-                     format_count(report.cubins), format_bytes(static_cast<std::int64_t>(fs::file_size(output)))));
+    note(fmt::format("{} holds {} and {}, {}", output, counted(report.added, "record"), counted(report.cubins, "cubin"),
+                     format_bytes(static_cast<std::int64_t>(fs::file_size(output)))));
 }
 
 void export_text(store::File& from, const Settings& settings, const store::Selection& selection) {

@@ -3,17 +3,20 @@
 #include <fmt/format.h>
 
 #include <algorithm>
-#include <cmath>
 #include <limits>
+#include <map>
 
 #include "cli/cache.hpp"
 #include "cli/candidate_plot.hpp"
+#include "cli/natural_order.hpp"
 #include "cli/ops_found.hpp"
 #include "cli/output.hpp"
 #include "cli/problem_set.hpp"
+#include "cli/record_facts.hpp"
 #include "cli/table.hpp"
 #include "cli/units.hpp"
 #include "kiln/error.hpp"
+#include "store/json.hpp"
 
 namespace kiln::cli {
 namespace {
@@ -39,75 +42,79 @@ std::string when(std::int64_t unix_seconds) {
 }
 
 Json json_of(const std::string& file, const store::Record& record) {
-  Json json{{"file", file},
-            {"key", record.key},
-            {"implementation", record.implementation},
-            {"config", record.config},
-            {"cost_ns", record.cost_ns},
-            {"low_ns", record.low_ns},
-            {"high_ns", record.high_ns},
-            {"samples", record.samples},
-            {"baseline_ns", record.baseline_ns},
-            {"source_digest", record.source_digest},
-            {"kiln_version", record.provenance.kiln_version},
-            {"device_name", record.provenance.device_name},
-            {"driver_version", record.provenance.driver_version},
-            {"compiler", record.provenance.compiler},
-            {"strategy", record.provenance.strategy},
-            {"unix_seconds", record.provenance.unix_seconds},
-            {"candidates", Json::array()}};
-  for (const store::Candidate& each : record.candidates)
-    json["candidates"].push_back({{"implementation", each.implementation},
-                                  {"config", each.config},
-                                  {"verdict", to_string(each.verdict)},
-                                  {"reason", each.reason},
-                                  {"cost_ns", each.cost_ns},
-                                  {"low_ns", each.low_ns},
-                                  {"high_ns", each.high_ns},
-                                  {"samples", each.samples},
-                                  {"registers", each.registers},
-                                  {"spill_bytes", each.spill_bytes},
-                                  {"baseline", each.baseline}});
+  Json json{{"file", file}};
+  json.update(Json::parse(store::to_json(record)));
   return json;
 }
 
-void print_candidates(std::vector<store::Candidate> candidates) {
-  const auto rank = [](const store::Candidate& each) {
-    return each.verdict == store::Verdict::ok ? each.cost_ns : std::numeric_limits<double>::infinity();
-  };
-  std::stable_sort(candidates.begin(), candidates.end(),
-                   [&](const store::Candidate& a, const store::Candidate& b) { return rank(a) < rank(b); });
-  Table table({"candidate", "> time", "> 95 % interval", "> samples", "> registers", "> spill", ""});
-  for (const store::Candidate& each : candidates) {
+/// Who serves which sizes.
+void print_choices(const store::Record& record) {
+  constexpr std::size_t digest_shown = 12;
+  Table table({"serves", "as", "config", "> time at their end", "> 95 % interval", "> samples", "built by", "sources"});
+  for (const store::Choice& each : record.choices)
+    table.row({each.sizes.empty() ? "all" : each.sizes,
+               each.role == store::Role::fastest ? "fastest" : "without library", config_of(each),
+               format_time(each.cost_ns), fmt::format("{} .. {}", format_time(each.low_ns), format_time(each.high_ns)),
+               format_count(each.samples), each.compiler, each.source_digest.substr(0, digest_shown)});
+  print(table.text(2));
+}
+
+/// The trials of one candidate.
+struct CandidateRow {
+  std::map<std::string, std::string> cells;  // by length
+  const store::Candidate* any = nullptr;
+  double rank_ns = std::numeric_limits<double>::infinity();  // its time at the upper edge
+  std::string reason;
+};
+
+void print_candidates(const store::Record& record) {
+  std::map<std::string, CandidateRow> rows;
+  std::vector<std::string> lengths;
+  for (const store::Candidate& each : record.candidates) {
+    CandidateRow& row = rows[each.implementation + " " + each.config];
     const bool ok = each.verdict == store::Verdict::ok;
-    table.row({each.implementation + " " + each.config,
-               ok ? format_time(each.cost_ns) : std::string(to_string(each.verdict)),
-               ok ? fmt::format("{} .. {}", format_time(each.low_ns), format_time(each.high_ns)) : "",
-               ok ? format_count(each.samples) : "", each.registers > 0 ? format_count(each.registers) : "",
-               each.spill_bytes > 0 ? format_bytes(each.spill_bytes) : "",
-               each.baseline ? "the default" : each.reason.substr(0, each.reason.find('\n'))});
+    row.any = &each;
+    row.cells[each.sizes] = ok ? format_time(each.cost_ns) : std::string(to_string(each.verdict));
+    if (ok && is_at_edge(record, each)) row.rank_ns = each.cost_ns;
+    if (!ok && row.reason.empty()) row.reason = each.reason.substr(0, each.reason.find('\n'));
+    if (std::ranges::find(lengths, each.sizes) == lengths.end()) lengths.push_back(each.sizes);
   }
-  print(fmt::format("  {} candidates, the fastest first:\n{}", candidates.size(), table.text(4)));
+  std::ranges::sort(lengths, reads_before);
+  std::vector<std::pair<std::string, CandidateRow>> order(rows.begin(), rows.end());
+  std::ranges::stable_sort(order, {}, [](const auto& each) { return each.second.rank_ns; });
+  std::vector<std::string> headings{"candidate"};
+  for (const std::string& each : lengths) headings.push_back("> " + (each.empty() ? "time" : each));
+  headings.insert(headings.end(), {"> registers", "> spill", ""});
+  Table table(headings);
+  for (const auto& [name, row] : order) {
+    std::vector<std::string> cells{name};
+    for (const std::string& each : lengths) cells.push_back(row.cells.contains(each) ? row.cells.at(each) : "");
+    const bool serves = std::ranges::find(record.choices, name, config_of) != record.choices.end();
+    cells.insert(cells.end(), {row.any->registers > 0 ? format_count(row.any->registers) : "",
+                               row.any->spill_bytes > 0 ? format_bytes(row.any->spill_bytes) : "",
+                               serves              ? "serves"
+                               : row.any->baseline ? "the default"
+                                                   : row.reason});
+    table.row(std::move(cells));
+  }
+  print(fmt::format("  {} candidates, the fastest at the upper edge first:\n{}", rows.size(), table.text(4)));
 }
 
 void print_record(const std::string& file, const store::Record& record) {
   Table table({"", ""});
   table.row({"file", file});
-  table.row({"winner", fmt::format("{} {}", record.implementation, record.config)});
-  table.row({"time", fmt::format("{} (95 % interval {} to {}, {} samples)", format_time(record.cost_ns),
-                                 format_time(record.low_ns), format_time(record.high_ns), record.samples)});
+  const double edge_ns = record.at_edge().cost_ns;
   if (record.baseline_ns > 0)
-    table.row({"default", fmt::format("{}, {}", format_time(record.baseline_ns),
-                                      format_ratio(record.baseline_ns / record.cost_ns))});
+    table.row({"default", fmt::format("{} at the upper edge, {}", format_time(record.baseline_ns),
+                                      format_ratio(record.baseline_ns / edge_ns))});
   const store::Provenance& from = record.provenance;
-  table.row(
-      {"tuned", fmt::format("{}, on {}, driver {}, {}, kiln {}, {} search", when(from.unix_seconds), from.device_name,
-                            from.driver_version, from.compiler, from.kiln_version, from.strategy)});
-  table.row({"sources", record.source_digest});
+  table.row({"tuned", fmt::format("{}, on {}, driver {}, kiln {}, {}", when(from.unix_seconds), from.device_name,
+                                  from.driver_version, from.kiln_version, from.strategy)});
   print(fmt::format("{}\n{}", record.key, table.text(2)));
-  if (!record.candidates.empty()) print_candidates(record.candidates);
+  print_choices(record);
+  if (!record.candidates.empty()) print_candidates(record);
   if (const auto bars = plot(record, terminal_width()); !bars.empty())
-    print(fmt::format("  Their times; = is the 95 % interval:\n{}", bars));
+    print(fmt::format("  Their times at the upper edge; = is the 95 % interval:\n{}", bars));
   print("\n");
 }
 
@@ -145,7 +152,9 @@ int run(const Globals& globals, const Settings& settings) {
 
 void add_cache_show(CLI::App& cache, Chosen& chosen) {
   CLI::App* command = add_command<Settings>(
-      cache, chosen, "show", "A record in full: how it was found, and every candidate by its time", declare, run);
+      cache, chosen, "show",
+      "A record in full: which config serves which sizes, how it was found, and every candidate by its times", declare,
+      run);
   command->footer(
       "Examples:\n  kiln cache show rms_norm rows=512 cols=4096\n  kiln cache show gemm@1 --file h200.jsonl\n"
       "Exit status 1: no file holds such a record.");

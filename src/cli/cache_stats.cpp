@@ -59,6 +59,7 @@ Json json_of(const std::string& name, store::File& file) {
   const Uses uses(file.usage());
   Json json{{"file", name},
             {"records", stats.records},
+            {"choices", stats.choices},
             {"candidates", stats.candidates},
             {"cubins", stats.cubins},
             {"cubin_bytes", stats.cubin_bytes},
@@ -91,7 +92,8 @@ Json json_of(const std::string& name, store::File& file) {
 void print_counts(const store::File& file, const store::FileStats& stats) {
   Table table({"", ""});
   table.row({"records", format_count(stats.records)});
-  table.row({"candidates timed", format_count(stats.candidates)});
+  table.row({"configs that they keep", format_count(stats.choices)});
+  table.row({"timings of candidates", format_count(stats.candidates)});
   table.row({"cubins", fmt::format("{}, {} ({} compressed)", format_count(stats.cubins),
                                    format_bytes(stats.cubin_image_bytes), format_bytes(stats.cubin_bytes))});
   table.row({"problems in the histogram", format_count(stats.histogram_rows)});

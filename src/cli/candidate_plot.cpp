@@ -6,6 +6,7 @@
 #include <cmath>
 #include <vector>
 
+#include "cli/record_facts.hpp"
 #include "cli/units.hpp"
 
 namespace kiln::cli {
@@ -19,14 +20,15 @@ constexpr double most_times_the_fastest = 5;
 std::vector<const Candidate*> timed_by_cost(const store::Record& record) {
   std::vector<const Candidate*> timed;
   for (const Candidate& each : record.candidates)
-    if (each.verdict == store::Verdict::ok && each.cost_ns > 0) timed.push_back(&each);
+    if (each.verdict == store::Verdict::ok && each.cost_ns > 0 && is_at_edge(record, each)) timed.push_back(&each);
   std::stable_sort(timed.begin(), timed.end(),
                    [](const Candidate* a, const Candidate* b) { return a->cost_ns < b->cost_ns; });
   return timed;
 }
 
 bool won(const store::Record& record, const Candidate& candidate) {
-  return candidate.implementation == record.implementation && candidate.config == record.config;
+  const store::Choice& edge = record.at_edge();
+  return candidate.implementation == edge.implementation && candidate.config == edge.config;
 }
 
 std::string cut(std::string text, std::size_t width) {
@@ -55,9 +57,9 @@ class Plot {
     }
     if (!timed_.empty()) longest_ns_ = std::min(longest_ns_, most_times_the_fastest * timed_.front()->cost_ns);
     constexpr std::size_t around = 4 + 2 + 2 + 9 + 2 + 11;  // indent, gaps, the time and "the default"
-    const std::size_t room = std::max<std::size_t>(width, around + 30) - around;
-    label_ = std::min(longest_label, room / 2);
-    cells_ = room - label_;
+    const std::size_t columns = std::max<std::size_t>(width, around + 30) - around;
+    label_ = std::min(longest_label, columns / 2);
+    cells_ = columns - label_;
   }
 
   [[nodiscard]] std::string text() const {
@@ -85,7 +87,7 @@ class Plot {
   }
 
   [[nodiscard]] std::string line(const Candidate& candidate) const {
-    const char* mark = won(record_, candidate) ? "the winner" : candidate.baseline ? "the default" : "";
+    const char* mark = won(record_, candidate) ? "serves" : candidate.baseline ? "the default" : "";
     std::string line =
         fmt::format("    {:<{}}  {:<{}}  {:>9}  {}", cut(label(candidate), label_), label_,
                     bar_of(candidate, longest_ns_, cells_), cells_, format_time(candidate.cost_ns), mark);

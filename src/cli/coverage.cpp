@@ -7,7 +7,7 @@
 #include "cli/table.hpp"
 #include "cli/target.hpp"
 #include "cli/units.hpp"
-#include "engine/lookup.hpp"
+#include "engine/resolver.hpp"
 #include "kiln/error.hpp"
 
 namespace kiln::cli {
@@ -39,7 +39,7 @@ void declare(CLI::App& command, Settings& settings) {
 
 struct Covered {
   const Demand* demand = nullptr;
-  engine::Lookup lookup;
+  engine::Resolution found;
 };
 
 struct Coverage {
@@ -52,10 +52,10 @@ Coverage cover(const Demands& demands, const Target& target, store::Layers& laye
   Coverage coverage;
   for (const Demand& demand : demands.buckets) {
     Covered each{&demand,
-                 engine::look_up(*demand.of.op, demand.of.bucket, target.facts, Regime::cold_l2, layers, false)};
-    if (each.lookup.is_hit()) {
+                 engine::resolve(*demand.of.op, demand.of.bucket, target.facts, Regime::cold_l2, layers, false)};
+    if (each.found.is_hit()) {
       ++coverage.hits;
-      coverage.stale += each.lookup.stale ? 1 : 0;
+      coverage.stale += each.found.is_stale() ? 1 : 0;
       coverage.launches += demands.launch_share(demand);
       coverage.time += demands.time_share(demand);
     }
@@ -68,9 +68,10 @@ Coverage cover(const Demands& demands, const Target& target, store::Layers& laye
   return coverage;
 }
 
-std::string answer_of(const engine::Lookup& lookup) {
-  if (lookup.is_hit()) return fmt::format("{}{}", to_string(lookup.origin), lookup.stale ? ", stale" : "");
-  return lookup.record_unusable.empty() ? "no record" : "its record cannot serve: " + lookup.record_unusable;
+std::string answer_of(const engine::Resolution& found) {
+  if (found.is_hit())
+    return fmt::format("{}{}", to_string(found.answers.front().origin), found.is_stale() ? ", stale" : "");
+  return found.unusable.empty() ? "no record" : "its record cannot serve: " + found.unusable;
 }
 
 void print_json_coverage(const Demands& demands, const Coverage& coverage, const Target& target) {
@@ -78,9 +79,9 @@ void print_json_coverage(const Demands& demands, const Coverage& coverage, const
     print_json({{"event", "bucket"},
                 {"op", each.demand->of.op->name},
                 {"bucket", spec::to_string(*each.demand->of.op, each.demand->of.bucket)},
-                {"hit", each.lookup.is_hit()},
-                {"stale", each.lookup.stale},
-                {"answer", answer_of(each.lookup)},
+                {"hit", each.found.is_hit()},
+                {"stale", each.found.is_stale()},
+                {"answer", answer_of(each.found)},
                 {"launches", each.demand->launches},
                 {"launch_share", demands.launch_share(*each.demand)},
                 {"time_share", demands.time_share(*each.demand)}});
@@ -100,10 +101,10 @@ void print_text_coverage(const Settings& settings, const Demands& demands, const
                          const Target& target) {
   Table table({"op", "bucket", "> launches", "> of time", ""});
   for (const Covered& each : coverage.buckets)
-    if (settings.all || !each.lookup.is_hit())
+    if (settings.all || !each.found.is_hit())
       table.row({each.demand->of.op->name, spec::to_string(*each.demand->of.op, each.demand->of.bucket),
                  format_share(demands.launch_share(*each.demand)), format_share(demands.time_share(*each.demand)),
-                 answer_of(each.lookup)});
+                 answer_of(each.found)});
   if (!table.empty()) print(table.text() + "\n");
   const std::string stale = coverage.stale > 0 ? fmt::format(" ({} stale)", coverage.stale) : std::string();
   const std::string what = demands.counted ? fmt::format("of about {} launches counted", format_count(demands.launches))

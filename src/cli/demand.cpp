@@ -6,7 +6,6 @@
 #include <map>
 
 #include "engine/estimate.hpp"
-#include "engine/lookup.hpp"
 #include "kiln/error.hpp"
 
 namespace kiln::cli {
@@ -24,7 +23,7 @@ Tally count_histogram(const std::vector<store::HistogramRow>& rows, std::span<co
   std::map<std::pair<const spec::Op*, std::string>, std::pair<OpBucket, Counted>> buckets;
   for (const store::HistogramRow& row : rows) {
     const auto op = std::find_if(ops.begin(), ops.end(), [&](const spec::Op& each) { return each.name == row.op; });
-    const auto problem = op == ops.end() ? std::nullopt : engine::parse_bucket(*op, row.problem);
+    const auto problem = op == ops.end() ? std::nullopt : spec::parse_bucket(*op, row.problem);
     if (!problem) {
       unknown += row.launches;
       continue;

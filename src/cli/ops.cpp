@@ -171,6 +171,7 @@ void print_implementations(const std::vector<Space>& spaces) {
     for (const spec::Symbols::Term& term : implementation.symbols.terms())
       facts.row({"term", fmt::format("{} = {}", term.name, term.value.text())});
     for (const spec::Expression& constraint : implementation.constraints) facts.row({"constraint", constraint.text()});
+    for (const spec::Expression& condition : implementation.search) facts.row({"search", condition.text()});
     facts.row({"default", default_of(implementation)});
     print(facts.text(2));
   }

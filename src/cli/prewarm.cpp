@@ -2,16 +2,18 @@
 #include <fmt/format.h>
 
 #include <algorithm>
+#include <functional>
 
 #include "cli/commands.hpp"
 #include "cli/demand.hpp"
-#include "cli/deployment.hpp"
+#include "cli/interrupt.hpp"
 #include "cli/output.hpp"
 #include "cli/search_choice.hpp"
 #include "cli/table.hpp"
 #include "cli/target.hpp"
 #include "cli/tuning.hpp"
 #include "cli/units.hpp"
+#include "engine/deployment.hpp"
 #include "kiln/error.hpp"
 #include "process/program.hpp"
 
@@ -70,78 +72,88 @@ void check_output(const Globals& globals, const std::string& output) {
     throw Error(ErrorKind::bad_input, fmt::format("the output {} is a .kiln file, so its name ends in .kiln", output));
 }
 
-struct Totals {
-  std::int64_t missing = 0, stale = 0, image_bytes = 0;
+constexpr int bar_width = 30;
 
-  Totals(std::span<const DeployedBucket> buckets, const DeployedCubins& cubins) {
-    for (const DeployedBucket& bucket : buckets) {
-      missing += bucket.record ? 0 : 1;
-      stale += bucket.stale ? 1 : 0;
-    }
-    for (const store::CubinRow& row : cubins.rows) image_bytes += static_cast<std::int64_t>(row.image.size());
+/// A bar on a terminal; elsewhere a line for each tenth.
+class CompileProgress {
+ public:
+  explicit CompileProgress(const Globals& globals)
+      : plain_(!globals.json && !globals.quiet && !is_terminal()),
+        line_(!globals.json && !globals.quiet && is_terminal()) {}
+
+  void on(const CompileStep& step) {
+    const double seconds = seconds_now() - begun_;
+    const auto done = static_cast<double>(step.done), total = static_cast<double>(step.total);
+    const double left = step.done > 0 ? seconds / done * (total - done) : 0;
+    line_.show(fmt::format("machine code {} {}/{}  {} left  {}", bar(done, total, bar_width), step.done, step.total,
+                           format_wait(left), step.label));
+    const std::int64_t tenth = 10 * step.done / step.total;
+    if (!plain_ || tenth == tenth_) return;
+    tenth_ = tenth;
+    note(fmt::format("machine code {}/{}, {} left", step.done, step.total, format_wait(left)));
   }
+
+ private:
+  bool plain_;
+  std::int64_t tenth_ = 0;
+  double begun_ = seconds_now();
+  StatusLine line_;
 };
 
-void print_json_prewarmed(const Settings& settings, const Target& target, std::span<const DeployedBucket> buckets,
-                          const DeployedCubins& cubins, const Totals& totals) {
+/// The line of the progress is gone before anything else is printed.
+Deployment show_compiles(const Globals& globals,
+                         const std::function<Deployment(const std::function<void(const CompileStep&)>&)>& deploy) {
+  const Interrupt interrupt;
+  CompileProgress progress(globals);
+  return deploy([&](const CompileStep& step) { progress.on(step); });
+}
+
+void print_json_prewarmed(const Settings& settings, const Deployment& deployment) {
   Json json{{"event", "prewarmed"},
-            {"device_class", target.facts.device_class()},
-            {"arch", target.arch},
-            {"buckets", buckets.size()},
-            {"records", static_cast<std::int64_t>(buckets.size()) - totals.missing},
-            {"stale", totals.stale},
+            {"device_class", deployment.device_class},
+            {"arch", deployment.arch},
+            {"buckets", deployment.buckets},
+            {"records", deployment.buckets - static_cast<std::int64_t>(deployment.missing.size())},
+            {"stale", deployment.stale},
             {"missing", Json::array()},
-            {"cubins", cubins.rows.size()},
-            {"compiled", cubins.compiled},
-            {"image_bytes", totals.image_bytes},
+            {"cubins", deployment.cubins},
+            {"compiled", deployment.compiled},
+            {"image_bytes", deployment.image_bytes},
             {"file", settings.output}};
-  for (const DeployedBucket& bucket : buckets)
-    if (!bucket.record)
-      json["missing"].push_back({{"op", bucket.of.op->name},
-                                 {"bucket", spec::to_string(*bucket.of.op, bucket.of.bucket)},
-                                 {"reason", bucket.missing}});
+  for (const Deployment::Missing& each : deployment.missing)
+    json["missing"].push_back({{"op", each.op}, {"bucket", each.bucket}, {"reason", each.why}});
   print_json(json);
 }
 
-void print_missing(std::span<const DeployedBucket> buckets, std::int64_t missing) {
+void print_missing(const Deployment& deployment) {
   Table table({"op", "bucket", "why"});
-  for (const DeployedBucket& bucket : buckets)
-    if (!bucket.record)
-      table.row({bucket.of.op->name, spec::to_string(*bucket.of.op, bucket.of.bucket), bucket.missing});
+  for (const Deployment::Missing& each : deployment.missing) table.row({each.op, each.bucket, each.why});
   print(fmt::format(
       "\nWithout a record, {} of {} buckets. Under the miss policy `nearest` another bucket's config or the op's default stands in, and its machine code is included:\n{}",
-      missing, buckets.size(), table.text(2)));
+      deployment.missing.size(), deployment.buckets, table.text(2)));
 }
 
-void print_text_prewarmed(const Settings& settings, const Target& target, std::span<const DeployedBucket> buckets,
-                          const DeployedCubins& cubins, const Totals& totals) {
-  const auto with_record = static_cast<std::int64_t>(buckets.size()) - totals.missing;
-  const auto from_files = static_cast<std::int64_t>(cubins.rows.size()) - cubins.compiled;
-  const std::string stale = totals.stale > 0 ? fmt::format(" ({} stale)", totals.stale) : std::string();
+void print_text_prewarmed(const Settings& settings, const std::string& about, const Deployment& deployment) {
+  const auto with_record = deployment.buckets - static_cast<std::int64_t>(deployment.missing.size());
+  const std::string stale = deployment.stale > 0 ? fmt::format(" ({} stale)", deployment.stale) : std::string();
   Table table({"", ""});
-  table.row({"device class", fmt::format("{} ({})", target.facts.device_class(), target.about)});
-  table.row({"architecture", target.arch});
-  table.row({"buckets", fmt::format("{}, of which {} have a record{}", buckets.size(), with_record, stale)});
-  table.row({"machine code", fmt::format("{} cubins, {}: {} compiled now, {} from the files", cubins.rows.size(),
-                                         format_bytes(totals.image_bytes), cubins.compiled, from_files)});
+  table.row({"device class", fmt::format("{} ({})", deployment.device_class, about)});
+  table.row({"architecture", deployment.arch});
+  table.row({"buckets", fmt::format("{}, of which {} have a record{}", deployment.buckets, with_record, stale)});
+  table.row({"machine code", fmt::format("{} cubins, {}: {} compiled now, {} from the files", deployment.cubins,
+                                         format_bytes(deployment.image_bytes), deployment.compiled,
+                                         deployment.cubins - deployment.compiled)});
   const std::string& output = settings.output;
   table.row({"kept in", output.empty() ? "the overlay"
                                        : fmt::format("{} ({})", output,
                                                      format_bytes(static_cast<std::int64_t>(fs::file_size(output))))});
   print(table.text());
-  if (totals.missing > 0) print_missing(buckets, totals.missing);
+  if (!deployment.missing.empty()) print_missing(deployment);
 }
 
-int finish(const Globals& globals, const Settings& settings, const Target& target, std::span<const OpBucket> buckets,
-           store::Layers& layers, tune::Cubins& cubins, jit::CompilePool& pool) {
-  const auto deployed = deployed_buckets(buckets, target.facts, Regime::cold_l2, layers);
-  const auto needed = needed_specialisations(deployed, target.facts, target.arch);
-  const DeployedCubins made = bring_cubins(globals, needed, cubins, pool);
-  if (!settings.output.empty()) write_deployment(settings.output, deployed, made.rows);
-  const Totals totals(deployed, made);
-  globals.json ? print_json_prewarmed(settings, target, deployed, made, totals)
-               : print_text_prewarmed(settings, target, deployed, made, totals);
-  return totals.missing > 0 ? exit_wrong : exit_good;
+int finish(const Globals& globals, const Settings& settings, const std::string& about, const Deployment& deployment) {
+  globals.json ? print_json_prewarmed(settings, deployment) : print_text_prewarmed(settings, about, deployment);
+  return deployment.missing.empty() ? exit_good : exit_wrong;
 }
 
 /// What is asked for, the most time first, and how much of all each bucket and those before it come to.
@@ -182,37 +194,30 @@ std::vector<OpBucket> chosen_buckets(const Globals& globals, const Settings& set
   return buckets;
 }
 
-Target target_of(const engine::State& state) {
-  Target target;
-  target.facts = state.context.info().facts;
-  target.arch = state.arch();
-  target.about = state.context.info().name;
-  return target;
-}
-
 int tune_and_finish(const Globals& globals, const Settings& settings) {
   Options options = engine_options(globals);
   options.search = search_settings(settings.search);
-  const TuningDevices devices(globals, settings.devices, options);
+  const Tuner tuner = make_tuner(globals, settings.devices, options);
+  engine::TunerState& devices = engine::state_of(tuner);
   if (devices.classes() > 1 && !settings.output.empty())
     throw Error(
         ErrorKind::bad_input,
         "the devices are of several classes and -o writes a file for one; prewarm without it, then kiln cache export --workload");
   engine::State& first = devices.first();
-  auto buckets = chosen_buckets(globals, settings, first.ops.all(), first.context.info().facts, first.layers);
-  if (devices.size() > 1 && !settings.source.from_histogram) buckets = longest_first(buckets, first);
-  const TuningResult tuned = tune_buckets(globals, devices, buckets, {settings.force ? Again::all : Again::none});
-  print_tuned(globals, tuned);
-  if (tuned.interrupted)
-    throw Error(ErrorKind::interrupted,
-                fmt::format("interrupted after {} of {} buckets; they are kept, and the same command continues",
-                            tuned.buckets.size(), buckets.size() * devices.classes()));
+  const auto buckets = chosen_buckets(globals, settings, first.ops.all(), first.context.info().facts, first.layers);
+  const TuneReport tuned =
+      tune_buckets(globals, tuner, buckets,
+                   {.retune = settings.force ? Retune::all : Retune::none, .in_order = settings.source.from_histogram});
+  print_tuned(globals, tuner, tuned);
+  if (tuned.interrupted) throw Error(ErrorKind::interrupted, interruption_of(tuned));
   int status = exit_good;
   for (std::size_t number = 0; number < devices.classes(); ++number) {
     if (!globals.json) print("\n");
-    engine::State& state = devices.first_of_class(number);
-    status =
-        std::max(status, finish(globals, settings, target_of(state), buckets, state.layers, state.cubins, state.pool));
+    const Deployment deployment = show_compiles(globals, [&](const auto& on_step) {
+      return engine::deploy(devices, number, buckets, settings.output, {.on_compile = on_step});
+    });
+    const std::string& about = devices.first_of_class[number]->state->context.info().name;
+    status = std::max(status, finish(globals, settings, about, deployment));
   }
   return status;
 }
@@ -223,7 +228,17 @@ int compile_and_finish(const Globals& globals, const Settings& settings, std::sp
   jit::CompilePool pool({.program = process::find_worker({})});
   tune::Cubins cubins(layers, pool);
   const auto buckets = chosen_buckets(globals, settings, ops, target.facts, layers);
-  return finish(globals, settings, target, buckets, layers, cubins, pool);
+  const Deployment deployment = show_compiles(globals, [&](const auto& on_step) {
+    return engine::deploy(buckets, settings.output,
+                          {.device = target.facts,
+                           .arch = target.arch,
+                           .layers = layers,
+                           .cubins = cubins,
+                           .pool = pool,
+                           .stop_requested = Interrupt::requested,
+                           .on_step = on_step});
+  });
+  return finish(globals, settings, target.about, deployment);
 }
 
 int run(const Globals& globals, const Settings& settings) {

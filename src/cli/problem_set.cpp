@@ -72,46 +72,6 @@ std::uint8_t parse_word(const spec::Op& op, const spec::Selection& selection, co
   return static_cast<std::uint8_t>(found - selection.values.begin());
 }
 
-/// The smallest size of the axis at or above `value`, which is at most its maximum, a multiple itself.
-std::int64_t next_legal(const spec::Axis& axis, std::int64_t value) {
-  const std::int64_t least = std::max(value, axis.minimum);
-  const std::int64_t excess = least % axis.multiple_of;
-  return excess == 0 ? least : least + (axis.multiple_of - excess);
-}
-
-Problem smallest_problem(const spec::Op& op) {
-  Problem problem;
-  for (std::size_t i = 0; i < op.axes.size(); ++i) problem.axes[i] = next_legal(op.axes[i], op.axes[i].minimum);
-  return problem;
-}
-
-/// The upper edges that the ranges of one axis touch, rising.
-std::vector<std::int64_t> edges_of(const spec::Op& op, std::size_t index, std::span<const Range> ranges,
-                                   std::size_t most) {
-  const spec::Axis& axis = op.axes[index];
-  Problem probe = smallest_problem(op);
-  std::vector<std::int64_t> edges;
-  for (const Range& range : ranges) {
-    std::int64_t value = next_legal(axis, range.low);
-    if (value > range.high)
-      fail(op, fmt::format("axis '{}': there is no multiple of {} from {} to {}", axis.name, axis.multiple_of,
-                           range.low, range.high));
-    for (;;) {
-      probe.axes[index] = value;
-      const std::int64_t edge = spec::bucket_of(op, probe).axes[index];
-      edges.push_back(edge);
-      if (edges.size() > most)
-        fail(op, fmt::format("axis '{}' names more than {} buckets; give a shorter range or a list", axis.name, most));
-      if (edge >= range.high) break;  // before the next size is formed: after the last one there may be no number
-      value = next_legal(axis, edge + 1);
-      if (value > range.high) break;
-    }
-  }
-  std::sort(edges.begin(), edges.end());
-  edges.erase(std::unique(edges.begin(), edges.end()), edges.end());
-  return edges;
-}
-
 }  // namespace
 
 spec::Setting parse_setting(const std::string& word) {
@@ -154,31 +114,6 @@ ProblemSet parse_problem_set(const spec::Op& op, std::span<const std::string> wo
   return set;
 }
 
-std::vector<Problem> buckets_of(const spec::Op& op, const ProblemSet& set, std::size_t most) {
-  std::vector<Problem> buckets{Problem{}};
-  const auto multiply = [&](const auto& values, auto place) {
-    if (buckets.size() * values.size() > most)
-      fail(op, fmt::format("more than {} buckets are named; give shorter ranges or lists", most));
-    std::vector<Problem> product;
-    for (const Problem& bucket : buckets)
-      for (const auto value : values) {
-        product.push_back(bucket);
-        place(product.back(), value);
-      }
-    buckets = std::move(product);
-  };
-  for (std::size_t i = 0; i < op.selections.size(); ++i) {
-    if (set.selections[i].empty()) {
-      for (Problem& bucket : buckets) bucket.selections[i] = op.selections[i].default_beside(bucket);
-    } else {
-      multiply(set.selections[i], [i](Problem& problem, std::uint8_t value) { problem.selections[i] = value; });
-    }
-  }
-  for (std::size_t i = 0; i < op.axes.size(); ++i)
-    multiply(edges_of(op, i, set.axes[i], most), [i](Problem& problem, std::int64_t edge) { problem.axes[i] = edge; });
-  return buckets;
-}
-
 Problem parse_problem(const spec::Op& op, std::span<const std::string> words) {
   const std::vector<spec::Setting> settings = parse_settings(words);
   for (const spec::Setting& setting : settings)
@@ -195,7 +130,7 @@ Problem sample_problem(const spec::Op& op, std::span<const std::string> words) {
                     [&](const spec::Setting& setting) { return setting.name == axis.name; }))
       continue;
     constexpr std::int64_t typical = 4096;
-    const std::int64_t size = std::min(next_legal(axis, typical), axis.maximum - axis.maximum % axis.multiple_of);
+    const std::int64_t size = std::min(spec::next_legal(axis, typical), axis.maximum - axis.maximum % axis.multiple_of);
     settings.push_back({axis.name, std::to_string(size)});
   }
   return spec::make_problem(op, settings);

@@ -9,20 +9,13 @@
 #include <string>
 #include <vector>
 
-#include "spec/problem.hpp"
+#include "spec/problem_set.hpp"
 
 namespace kiln::cli {
 
-struct Range {
-  std::int64_t low = 0, high = 0;  // both included
-  bool operator==(const Range&) const = default;
-};
-
-struct ProblemSet {
-  std::vector<std::vector<Range>> axes;  // one an axis of the op
-  std::vector<std::vector<std::uint8_t>>
-      selections;  // one a type or choice: indices of its values; none for its default
-};
+using spec::buckets_of;
+using spec::ProblemSet;
+using Range = spec::SizeRange;
 
 /// "name=value" as its two halves. Throws Error(bad_input) for a word of another form.
 spec::Setting parse_setting(const std::string& word);
@@ -31,9 +24,6 @@ std::vector<spec::Setting> parse_settings(std::span<const std::string> words);
 /// Throws Error(bad_input) for a word that does not parse, a name that the op lacks or that comes twice, an axis that is missing,
 /// and a size that the axis does not have. A selection that is left out takes its default.
 ProblemSet parse_problem_set(const spec::Op& op, std::span<const std::string> words);
-
-/// The distinct buckets, in rising order of the op's axes. Throws Error(bad_input) when there are more than `most`.
-std::vector<Problem> buckets_of(const spec::Op& op, const ProblemSet& set, std::size_t most = 10000);
 
 /// One problem. Throws Error(bad_input) as spec::make_problem does, and for ranges and lists.
 Problem parse_problem(const spec::Op& op, std::span<const std::string> words);

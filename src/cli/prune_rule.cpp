@@ -3,7 +3,6 @@
 #include <fmt/format.h>
 
 #include <algorithm>
-#include <array>
 #include <charconv>
 #include <ctime>
 #include <map>
@@ -97,39 +96,17 @@ Condition unused_for(std::int64_t seconds, std::int64_t now, store::File& file) 
           [is_unused](const store::PackedCubin& cubin) { return is_unused("cubin", spec::to_hex(cubin.key)); }};
 }
 
-/// The key of the record that one with this key holds beside.
-std::optional<std::string_view> key_above(std::string_view key) {
-  if (const auto winner = spec::parse_runner_up_key(key)) return winner;
-  const auto refined = spec::parse_refined_key(key);
-  return refined ? std::optional(refined->record_key) : std::nullopt;
-}
-
-/// Whether one of the records that it holds beside, or beside which those hold, meets the condition.
-template <class Meets>
-bool is_any_above(std::string_view key, const Meets& meets) {
-  for (auto above = key_above(key); above; above = key_above(*above))
-    if (meets(std::string(*above))) return true;
-  return false;
-}
-
-/// Which records are stale, or such that no look-up finds them, and which sources the others still ask for. What takes long to know is
-/// looked up once for each record, before the file is locked.
+/// Which records are stale, and which sources the others still ask for. What takes long to know is looked up once for each record,
+/// before the file is locked.
 class Judging {
  public:
   Judging(const Globals& globals, store::File& file) : ops_(load_ops(globals)) {
     for (const spec::Op& op : ops_) names_.insert(op.name);
     for (const store::Record& record : file.records()) judged(record);
   }
-  /// Every record of the file as it is pruned, by key: what others hold beside comes before them, and may have come since the constructor.
-  void meet(const store::Record& record) {
-    held_.insert(record.key);
-    if (judged(record).standing == engine::Standing::present && !is_of_library(record)) own_.insert(record.key);
-  }
-  bool is_stale(const store::Record& record) {
-    return judged(record).standing == engine::Standing::stale || is_out_of_reach(record.key);
-  }
+  bool is_stale(const store::Record& record) { return judged(record).standing == engine::Standing::stale; }
   void keep(const store::Record& record) {
-    kept_.insert(record.source_digest);
+    for (const store::Choice& each : record.choices) kept_.insert(each.source_digest);
     const auto& sources = judged(record).sources;
     kept_.insert(sources.begin(), sources.end());
   }
@@ -142,28 +119,18 @@ class Judging {
     engine::Standing standing = engine::Standing::unknown;
     std::vector<std::string> sources;
   };
-  [[nodiscard]] bool is_of_library(const store::Record& record) const {
-    const auto op = std::ranges::find(ops_, record.op, &spec::Op::name);
-    const spec::Implementation* implementation = op == ops_.end() ? nullptr : op->find(record.implementation);
-    return implementation != nullptr && implementation->is_library();
-  }
-  /// Beside no record, or a runner-up behind what needs no library.
-  [[nodiscard]] bool is_out_of_reach(std::string_view key) const {
-    const auto winner = spec::parse_runner_up_key(key);
-    return (winner && own_.contains(std::string(*winner))) ||
-           is_any_above(key, [&](const std::string& above) { return !held_.contains(above); });
-  }
   const Judged& judged(const store::Record& record) {
-    const auto [found, fresh] =
-        known_.try_emplace({record.key, record.implementation, record.config, record.source_digest});
+    std::string identity = record.key;
+    for (const store::Choice& each : record.choices)
+      identity += fmt::format("\n{}\n{}\n{}\n{}", each.sizes, each.implementation, each.config, each.source_digest);
+    const auto [found, fresh] = known_.try_emplace(std::move(identity));
     if (fresh) found->second = {engine::standing_of(ops_, record), engine::sources_asked_for(ops_, record)};
     return found->second;
   }
 
   std::vector<spec::Op> ops_;
   std::set<std::string> names_, kept_;
-  std::set<std::string> held_, own_;  // keys that were met; of those, of present records of Kiln's own kernels
-  std::map<std::array<std::string, 4>, Judged> known_;
+  std::map<std::string, Judged> known_;  // another tune of a key is judged afresh
 };
 
 void check(const PruneWords& words) {
@@ -193,13 +160,10 @@ std::unique_ptr<ChosenRows> choose_rows(const Globals& globals, const PruneWords
     conditions.push_back({[judging](const store::Record& record) { return judging->is_stale(record); },
                           [judging](const store::PackedCubin& cubin) { return judging->is_unasked(cubin); }});
   if (conditions.empty()) return chosen;
-  rule.record = [conditions, judging, keys = &chosen->records,
-                 gone = std::set<std::string>()](const store::Record& record) mutable {
-    if (judging) judging->meet(record);
+  rule.record = [conditions, judging, keys = &chosen->records](const store::Record& record) {
     const bool goes =
-        std::all_of(conditions.begin(), conditions.end(), [&](const Condition& each) { return each.record(record); }) ||
-        is_any_above(record.key, [&](const std::string& above) { return gone.contains(above); });
-    if (goes) keys->push_back(*gone.insert(record.key).first);
+        std::all_of(conditions.begin(), conditions.end(), [&](const Condition& each) { return each.record(record); });
+    if (goes) keys->push_back(record.key);
     if (!goes && judging) judging->keep(record);
     return goes;
   };

@@ -13,7 +13,7 @@
 namespace kiln::cli {
 
 struct PruneWords {
-  std::string unused, op, device_class, max_size;
+  std::string unused{}, op{}, device_class{}, max_size{};
   bool stale = false, other_devices = false;
 };
 

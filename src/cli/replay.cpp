@@ -48,15 +48,16 @@ int launch(const Globals& globals, const Settings& settings, std::span<const Tra
   Options options = engine_options(globals);
   engine::State tools(options);  // for tensors and references: the engine's own counts stay those of the launches
   const Counts counts = count(trace);
-  TuneProgress progress(globals, counts.buckets);
+  TuneProgress progress(globals, 1);
+  std::int64_t begun = 0;
   options.on_miss = settings.policy == "tune"         ? MissPolicy::tune
                     : settings.policy == "background" ? MissPolicy::background
                     : settings.policy == "nearest"    ? MissPolicy::nearest
                                                       : MissPolicy::error;
   options.stop_requested = Interrupt::requested;
   options.on_tune = [&](const TuneEvent& event) {
-    if (event.kind == TuneEvent::Kind::begun) progress.count_bucket();
-    progress.on(event);
+    if (event.kind == TuneEvent::Kind::begun) ++begun;
+    progress.on({event, options.device, begun, counts.buckets});
   };
   const Engine engine(options);
   if (!globals.quiet)

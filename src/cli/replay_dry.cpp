@@ -4,7 +4,7 @@
 #include <map>
 #include <utility>
 
-#include "engine/lookup.hpp"
+#include "engine/resolver.hpp"
 #include "jit/executable.hpp"
 
 namespace kiln::cli {
@@ -22,31 +22,21 @@ using BucketName = std::pair<const spec::Op*, std::string>;
 
 struct Known {
   DryBucket bucket;
-  engine::Lookup lookup;
+  engine::Resolution found;
+  std::map<const engine::Answer*, bool> has_code;  // of the answers that problems came to
 };
 
-Known look_up_bucket(const TraceEntry& entry, const Target& target, Regime regime, store::Layers& layers,
-                     std::span<const std::string> compilers) {
-  Known known;
-  known.lookup = engine::look_up(*entry.op, entry.problem, target.facts, regime, layers);
-  const engine::Lookup& lookup = known.lookup;
-  known.bucket = {entry.op,     lookup.bucket, lookup.origin, lookup.implementation != nullptr,
-                  lookup.stale, false,         lookup.miss,   0};
-  if (lookup.implementation == nullptr) return known;
-  const auto has_cubin = [&](const Problem& at, const spec::Implementation& implementation,
-                             const spec::Config& config) {
-    const auto frame = spec::make_frame(*entry.op, &implementation, at, target.facts, config);
-    return in_files(layers, compilers, jit::specialise(*entry.op, implementation, frame, target.arch));
-  };
-  const auto has_code = [&](const engine::Lookup& part) {
-    if (has_cubin(part.bucket, *part.implementation, part.config)) return true;
-    // Of a library that is not here.
-    return part.runner_up && part.implementation->is_library() &&
-           has_cubin(part.runner_up->at, *part.runner_up->usable.implementation, part.runner_up->usable.config);
-  };
-  known.bucket.cubin_in_files = has_code(lookup) && std::ranges::all_of(lookup.refinements, [&](const auto& lower) {
-                                  return has_code(engine::lower_part(lookup, lower));
-                                });
+Known look_up_bucket(const TraceEntry& entry, const Target& target, Regime regime, store::Layers& layers) {
+  Known known{{}, engine::resolve(*entry.op, entry.problem, target.facts, regime, layers), {}};
+  const engine::Resolution& found = known.found;
+  const bool served = !found.answers.empty();
+  known.bucket = {.op = entry.op,
+                  .bucket = found.bucket,
+                  .origin = served ? found.answers.front().origin : Origin::default_,
+                  .served = served,
+                  .stale = found.is_stale(),
+                  .cubin_in_files = served,
+                  .miss = found.miss};
   return known;
 }
 
@@ -58,17 +48,20 @@ DryReport look_up_trace(std::span<const TraceEntry> trace, const Target& target,
   DryReport report;
   for (const TraceEntry& entry : trace) {
     const BucketName name{entry.op, spec::to_string(*entry.op, spec::bucket_of(*entry.op, entry.problem))};
-    auto found = known.find(name);
-    if (found == known.end())
-      found = known.emplace(name, look_up_bucket(entry, target, regime, layers, compilers)).first;
-    ++found->second.bucket.problems;
-    const engine::Lookup& lookup = found->second.lookup;
-    const tune::Refinement* lower = tune::covering(*entry.op, lookup.refinements, entry.problem);
-    const auto* implementation = lower != nullptr ? lower->usable.implementation : lookup.implementation;
-    const spec::Config& config = lower != nullptr ? lower->usable.config : lookup.config;
-    if (implementation != nullptr &&
-        spec::broken_constraint(*entry.op, *implementation, entry.problem, target.facts, config))
-      ++report.constraint_fallbacks;
+    auto place = known.find(name);
+    if (place == known.end()) place = known.emplace(name, look_up_bucket(entry, target, regime, layers)).first;
+    Known& each = place->second;
+    ++each.bucket.problems;
+    const engine::Answer* answer = engine::serving(*entry.op, each.found, entry.problem, target.facts);
+    if (answer == nullptr) continue;
+    if (each.found.is_hit() && !answer->is_hit()) ++report.constraint_fallbacks;
+    const auto [code, is_new] = each.has_code.try_emplace(answer);
+    if (is_new) {
+      const auto frame = spec::make_frame(*entry.op, answer->implementation, answer->at, target.facts, answer->config);
+      code->second =
+          in_files(layers, compilers, jit::specialise(*entry.op, *answer->implementation, frame, target.arch));
+    }
+    each.bucket.cubin_in_files = each.bucket.cubin_in_files && code->second;
   }
   for (auto& [name, each] : known) report.buckets.push_back(each.bucket);
   std::sort(report.buckets.begin(), report.buckets.end(), [](const DryBucket& a, const DryBucket& b) {

@@ -23,7 +23,7 @@ struct DryBucket {
   Origin origin = Origin::default_;
   bool served = false;  // something is legal there
   bool stale = false;
-  bool cubin_in_files = false;       // of what would be launched
+  bool cubin_in_files = false;       // of what each problem would launch
   std::optional<engine::Miss> miss;  // why no record serves
   std::int64_t problems = 0;
   [[nodiscard]] bool is_hit() const noexcept { return origin == Origin::overlay || origin == Origin::base; }
@@ -32,7 +32,7 @@ struct DryBucket {
 
 struct DryReport {
   std::vector<DryBucket> buckets;
-  std::int64_t constraint_fallbacks = 0;  // problems whose bucket's config is not legal at their real size
+  std::int64_t constraint_fallbacks = 0;  // problems at whose real size no config of their bucket's record is legal
 };
 
 /// A cubin counts as found whichever NVRTC it was compiled by: this machine need not be the one that will launch.

@@ -6,6 +6,7 @@
 #include <chrono>
 #include <map>
 #include <optional>
+#include <set>
 #include <tuple>
 
 #include "cli/interrupt.hpp"
@@ -21,34 +22,44 @@ namespace {
 constexpr std::size_t batch = 256;  // a device queues about 1024 launches before the host must wait
 constexpr int bar_width = 30;
 
-/// One op's tensors, large enough for every problem of the trace.
+/// One op's tensors, large enough for every problem of the trace. A tensor has memory of its own for each type that it has among them: what
+/// is an index in one type would lie far outside in another.
 class SharedTensors {
  public:
-  SharedTensors(const spec::Op& op, const spec::DeviceFacts& device)
-      : op_(op), device_(device), bytes_(op.tensors.size()) {}
+  SharedTensors(const spec::Op& op, const spec::DeviceFacts& device) : op_(op), device_(device) {}
 
-  void make_room(const Problem& problem) {
+  void add(const Problem& problem) {
     const auto frame = spec::make_frame(op_, nullptr, problem, device_);
-    for (std::size_t i = 0; i < bytes_.size(); ++i) {
-      if (!spec::Op::takes_part(op_.tensors[i], frame)) continue;
-      const tune::TensorExtent extent = tune::extent_of(op_, op_.tensors[i], frame);
-      bytes_[i] = std::max(bytes_[i], extent.elements * spec::size_of(extent.type));
-      types_[i] = extent.type;
-      initialised_[i] = initialised_[i] || spec::Op::is_initialised(op_.tensors[i], frame);
-      if (const auto& last = op_.tensors[i].last) last_[i] = std::max(last_[i], last->evaluate(frame).number);
+    for (std::size_t i = 0; i < op_.tensors.size(); ++i) {
+      const spec::Tensor& tensor = op_.tensors[i];
+      if (tensor.optional || !spec::Op::takes_part(tensor, frame)) continue;
+      const tune::TensorExtent extent = tune::extent_of(op_, tensor, frame);
+      Shared& shared = shared_[{i, extent.type}];
+      shared.bytes = std::max(shared.bytes, extent.elements * spec::size_of(extent.type));
+      shared.filled = shared.filled || !tensor.output || spec::Op::is_initialised(tensor, frame);
+      if (tensor.last) shared.last = std::max(shared.last, tensor.last->evaluate(frame).number);
     }
   }
 
-  /// Optional tensors stay absent, as do those that take part in none of the problems. Run-time values without a default get a small one.
   void allocate() {
-    for (std::size_t i = 0; i < bytes_.size(); ++i) {
-      if (op_.tensors[i].optional || bytes_[i] == 0) continue;
-      buffers_.emplace_back(bytes_[i]);
-      if (op_.tensors[i].last)
-        fill_offsets(buffers_.back(), types_[i], last_[i]);
-      else if (!op_.tensors[i].output || initialised_[i])
-        fill(buffers_.back(), types_[i]);
-      arguments_.set(TensorId{static_cast<std::uint8_t>(i)}, reinterpret_cast<const void*>(buffers_.back().pointer()));
+    for (auto& [key, shared] : shared_) {
+      const auto& [tensor, type] = key;
+      shared.buffer.emplace(shared.bytes);
+      if (op_.tensors[tensor].last)
+        fill_offsets(*shared.buffer, type, shared.last);
+      else if (shared.filled)
+        fill(*shared.buffer, type);
+    }
+  }
+
+  /// Optional tensors stay absent, as do those that take no part. Run-time values without a default get a small one.
+  [[nodiscard]] Arguments arguments(const Problem& problem) const {
+    Arguments arguments;
+    const auto frame = spec::make_frame(op_, nullptr, problem, device_);
+    for (std::size_t i = 0; i < op_.tensors.size(); ++i) {
+      if (op_.tensors[i].optional || !spec::Op::takes_part(op_.tensors[i], frame)) continue;
+      const Shared& shared = shared_.at({i, op_.dtype_of(op_.tensors[i], frame)});
+      arguments.set(TensorId{static_cast<std::uint8_t>(i)}, reinterpret_cast<const void*>(shared.buffer->pointer()));
     }
     for (std::size_t i = 0; i < op_.runtime.size(); ++i) {
       const spec::Runtime& value = op_.runtime[i];
@@ -57,11 +68,10 @@ class SharedTensors {
                         : value.type == spec::RuntimeType::f64 ? RuntimeId::Kind::real64
                                                                : RuntimeId::Kind::real32;
       const RuntimeId id{static_cast<std::uint8_t>(i), kind};
-      value.is_integer() ? arguments_.set(id, std::int64_t{1}) : arguments_.set(id, 1e-5);
+      value.is_integer() ? arguments.set(id, std::int64_t{1}) : arguments.set(id, 1e-5);
     }
+    return arguments;
   }
-
-  [[nodiscard]] const Arguments& arguments() const noexcept { return arguments_; }
 
  private:
   static void fill(const cuda::Buffer& buffer, spec::DType type) {
@@ -90,21 +100,22 @@ class SharedTensors {
                 "cuMemcpyHtoD");
   }
 
+  struct Shared {
+    std::int64_t bytes = 0, last = 0;
+    bool filled = false;
+    std::optional<cuda::Buffer> buffer;
+  };
   const spec::Op& op_;
   const spec::DeviceFacts& device_;
-  std::vector<std::int64_t> bytes_;
-  std::array<std::int64_t, max_tensors> last_{};
-  std::array<bool, max_tensors> initialised_{};
-  std::array<spec::DType, max_tensors> types_{};
-  std::vector<cuda::Buffer> buffers_;
-  Arguments arguments_;
+  std::map<std::pair<std::size_t, spec::DType>, Shared> shared_;  // by tensor and type
 };
 
 /// What a launch needs, made before the clock starts.
 struct Ready {
   const Op* op;
   const Problem* problem;
-  const Arguments* arguments;
+  Arguments arguments;
+  bool is_first;  // of its bucket
 };
 
 struct Stage {
@@ -115,12 +126,60 @@ struct Stage {
   Stage(const Engine& engine, const spec::DeviceFacts& device, std::span<const TraceEntry> trace) {
     for (const TraceEntry& entry : trace) {
       ops.try_emplace(entry.op, engine.op(entry.op->name));
-      tensors.try_emplace(entry.op, *entry.op, device).first->second.make_room(entry.problem);
+      tensors.try_emplace(entry.op, *entry.op, device).first->second.add(entry.problem);
     }
     for (auto& [op, each] : tensors) each.allocate();
-    for (const TraceEntry& entry : trace)
-      launches.push_back({&ops.at(entry.op), &entry.problem, &tensors.at(entry.op).arguments()});
+    std::set<std::pair<const spec::Op*, std::string>> seen;
+    for (const TraceEntry& entry : trace) {
+      const bool is_first =
+          seen.emplace(entry.op, spec::to_string(*entry.op, spec::bucket_of(*entry.op, entry.problem))).second;
+      launches.push_back({&ops.at(entry.op), &entry.problem, tensors.at(entry.op).arguments(entry.problem), is_first});
+    }
   }
+};
+
+/// Launches of buckets that were launched before, timed on the device in runs: what stalls the host between two launches would leave the
+/// device idle, so that a run ends before it.
+class Runs {
+ public:
+  Runs(const cuda::Stream& stream, LaunchReport& report) : stream_(stream), report_(report) {}
+
+  void launch(const Ready& ready) {
+    if (ready.is_first) end();
+    if (!ready.is_first && launches_ == 0) begin_.record(stream_.handle());
+    const auto before = std::chrono::steady_clock::now();
+    const Origin origin = ready.op->launch(*ready.problem, ready.arguments, stream_.handle());
+    const std::chrono::duration<double, std::nano> took = std::chrono::steady_clock::now() - before;
+    report_.host_ns[static_cast<std::size_t>(origin)].push_back(took.count());
+    const bool stalled = ready.is_first || took.count() > stall_ns;
+    if (stalled) {
+      ++report_.stalls;
+      report_.stall_ns += took.count();
+    }
+    if (ready.is_first) return stream_.synchronize();
+    ++launches_;
+    stalled_ = stalled_ || stalled;
+  }
+
+  void end() {
+    if (launches_ == 0) return;
+    end_.record(stream_.handle());
+    end_.synchronize();
+    if (!stalled_) {
+      report_.device_ns += cuda::Event::elapsed_ns(begin_, end_);
+      report_.device_launches += launches_;
+    }
+    launches_ = 0;
+    stalled_ = false;
+  }
+
+ private:
+  static constexpr double stall_ns = 1e6;  // no launch of a plan that is ready takes as long: a default was loaded, say
+  const cuda::Stream& stream_;
+  LaunchReport& report_;
+  cuda::Event begin_, end_;
+  std::int64_t launches_ = 0;  // of the run
+  bool stalled_ = false;
 };
 
 void stop_if_asked(const char* what, std::size_t done, std::size_t total) {
@@ -157,29 +216,22 @@ LaunchReport launch_trace(const Globals& globals, const Engine& engine, engine::
   const Interrupt interrupt;
   const cuda::Context::Scope scope(tools.context);
   const cuda::Stream stream;
-  const cuda::Event begin, end;
   const Stage stage(engine, tools.context.info().facts, trace);
   StatusLine line(!globals.json && !globals.quiet && is_terminal());
   LaunchReport report;
   for (auto& each : report.host_ns) each.reserve(trace.size());
-  for (std::size_t first = 0; first < trace.size(); first += batch) {
-    stop_if_asked("launching", first, trace.size());
-    line.show(fmt::format("launching {} {}/{}",
-                          bar(static_cast<double>(first), static_cast<double>(trace.size()), bar_width), first,
-                          trace.size()));
-    stream.synchronize();
-    begin.record(stream.handle());
-    for (std::size_t i = first; i < std::min(first + batch, trace.size()); ++i) {
-      const Ready& ready = stage.launches[i];
-      const auto before = std::chrono::steady_clock::now();
-      const Origin origin = ready.op->launch(*ready.problem, *ready.arguments, stream.handle());
-      const std::chrono::duration<double, std::nano> took = std::chrono::steady_clock::now() - before;
-      report.host_ns[static_cast<std::size_t>(origin)].push_back(took.count());
+  Runs runs(stream, report);
+  for (std::size_t i = 0; i < trace.size(); ++i) {
+    if (i % batch == 0) {
+      stop_if_asked("launching", i, trace.size());
+      line.show(fmt::format("launching {} {}/{}",
+                            bar(static_cast<double>(i), static_cast<double>(trace.size()), bar_width), i,
+                            trace.size()));
+      runs.end();
     }
-    end.record(stream.handle());
-    end.synchronize();
-    report.device_ns += cuda::Event::elapsed_ns(begin, end);
+    runs.launch(stage.launches[i]);
   }
+  runs.end();
   report.stats = engine.stats();
   return report;
 }

@@ -83,7 +83,10 @@ void print_json_launches(const Counts& counts, const LaunchReport& report, const
               {"quarantined", stats.quarantined},
               {"misses", json_of(stats.misses)},
               {"host_ns", total_ns(times)},
-              {"device_ns", report.device_ns}});
+              {"stalls", report.stalls},
+              {"stall_ns", report.stall_ns},
+              {"device_ns", report.device_ns},
+              {"device_launches", report.device_launches}});
 }
 
 void print_text_launches(const Counts& counts, const LaunchReport& report, const std::vector<HostTimes>& times) {
@@ -102,8 +105,11 @@ void print_text_launches(const Counts& counts, const LaunchReport& report, const
   if (stats.constraint_fallbacks > 0)
     totals.row({"left to the default, the record not being legal", format_count(stats.constraint_fallbacks)});
   if (stats.quarantined > 0) totals.row({"rows of the files that did not hold", format_count(stats.quarantined)});
-  totals.row({"host time", format_time(total_ns(times))});
-  totals.row({"device time", format_time(report.device_ns)});
+  totals.row({"host time without stalls", format_time(total_ns(times) - report.stall_ns)});
+  totals.row({"stalls", fmt::format("{} in {} launches: tunes, compiles and first loads", format_time(report.stall_ns),
+                                    format_count(report.stalls))});
+  totals.row({"device time", fmt::format("{} of {} launches that did not stall", format_time(report.device_ns),
+                                         format_count(report.device_launches))});
   print(fmt::format("{}\n\n{}\n{}", sentence(counts), origins.text(), totals.text()));
 }
 

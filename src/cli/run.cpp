@@ -5,11 +5,11 @@
 #include <limits>
 
 #include "cli/commands.hpp"
-#include "cli/cost.hpp"
 #include "cli/interrupt.hpp"
 #include "cli/ops_found.hpp"
 #include "cli/output.hpp"
 #include "cli/problem_set.hpp"
+#include "cli/record_facts.hpp"
 #include "cli/runtime_values.hpp"
 #include "cli/table.hpp"
 #include "cli/tune_progress.hpp"
@@ -135,12 +135,11 @@ int run(const Globals& globals, const Settings& settings) {
   const Problem problem = parse_problem(described, words);
   const Interrupt interrupt;
   TuneProgress progress(globals, 1);
-  progress.count_bucket();
   Options options = engine_options(globals);
   engine::State tools(
       options);  // for the reference and its tensors: the engine's own counts stay those of the launches
   options.stop_requested = Interrupt::requested;
-  options.on_tune = [&](const TuneEvent& event) { progress.on(event); };
+  options.on_tune = [&](const TuneEvent& event) { progress.on({event, options.device, 1, 1}); };
   const Engine engine(options);
   if (!globals.quiet)
     for (const std::string& warning : engine.warnings()) note(warning);

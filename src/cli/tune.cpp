@@ -7,9 +7,9 @@
 #include "cli/ops_found.hpp"
 #include "cli/output.hpp"
 #include "cli/problem_set.hpp"
-#include "cli/refine.hpp"
 #include "cli/search_choice.hpp"
 #include "cli/tuning.hpp"
+#include "cli/workload.hpp"
 #include "engine/stale.hpp"
 #include "kiln/error.hpp"
 
@@ -22,9 +22,6 @@ struct Settings {
   bool force = false;
   bool hot = false;
   bool stale = false;
-  bool refine = false;
-  double threshold = 3;
-  int splits = 3;
   std::string devices;
   SearchChoice search;
 };
@@ -41,23 +38,6 @@ void declare(CLI::App& command, Settings& settings) {
       "--stale", settings.stale,
       "Tune again exactly the records of this device that were tuned from other sources than the present ones: "
       "all of them, or those of the op, or of the sizes");
-  CLI::Option* refine = command.add_flag(
-      "--refine", settings.refine,
-      "Cut each bucket, along the op's first axis that is not exact, into equal parts, and finer ones where a gain is expected, tune each at its upper end, and keep what beats the part above; buckets without a record, or all with --force, are first tuned for their uppermost part");
-  command
-      .add_option(
-          "--threshold", settings.threshold,
-          "How much faster, in percent, a part's config must be at its upper end than that of the part above; 3 unless given")
-      ->needs(refine)
-      ->check(CLI::Validator(CLI::Range(0.0, 1000.0)).description(""))
-      ->type_name("PERCENT");
-  command
-      .add_option(
-          "--splits", settings.splits,
-          "At how many sizes a bucket is cut in any case, and between them where a gain is expected; 3, for quarters, unless given")
-      ->needs(refine)
-      ->check(CLI::Validator(CLI::Range(1, 15)).description(""))
-      ->type_name("N");
   declare_devices(command, settings.devices);
   declare_search(command, settings.search);
   command.add_flag("--hot-l2", settings.hot,
@@ -69,14 +49,10 @@ void check(const Settings& settings, std::span<const spec::Op> ops) {
   const auto refuse = [](const char* message) { throw Error(ErrorKind::bad_input, message); };
   if (settings.stale && settings.force)
     refuse("--force and --stale were given together; --force is every record anyway");
-  if (settings.stale && settings.refine)
-    refuse(
-        "--refine and --stale were given together; --stale ends the splits of what it tunes again, --refine then finds them");
   if (settings.op.empty() && !settings.stale) refuse("op is required; see kiln tune --help");
   if (settings.op.empty()) return;
   const spec::Op& op = find_op(ops, settings.op);
   if (settings.words.empty() && !settings.stale) refuse("sizes is required; see kiln tune --help");
-  if (settings.refine) check_refinable(op);
   if (!settings.words.empty()) parse_problem_set(op, settings.words);
 }
 
@@ -86,23 +62,20 @@ std::vector<OpBucket> buckets_named(const spec::Op& op, std::span<const std::str
   return buckets;
 }
 
-int finish(const Globals& globals, const TuningResult& result, std::size_t buckets) {
-  print_tuned(globals, result);
-  if (result.interrupted) {
-    if (!globals.quiet)
-      note(fmt::format("interrupted after {} of {} buckets; they are kept, and the same command continues",
-                       result.buckets.size(), buckets));
+int finish(const Globals& globals, const Tuner& tuner, const TuneReport& report) {
+  print_tuned(globals, tuner, report);
+  if (report.interrupted) {
+    if (!globals.quiet) note(interruption_of(report));
     return exit_interrupted;
   }
-  const bool failed = std::any_of(result.buckets.begin(), result.buckets.end(),
-                                  [](const TunedBucket& bucket) { return bucket.outcome == Outcome::failed; });
+  const bool failed =
+      std::ranges::find(report.buckets, TunedBucket::Outcome::failed, &TunedBucket::outcome) != report.buckets.end();
   return failed ? exit_wrong : exit_good;
 }
 
 void print_renewed(const Globals& globals, const engine::Staleness& staleness, std::size_t stale,
-                   const TuningResult& result) {
-  const auto renewed = std::count_if(result.buckets.begin(), result.buckets.end(),
-                                     [](const TunedBucket& bucket) { return bucket.outcome == Outcome::tuned; });
+                   const TuneReport& report) {
+  const auto renewed = std::ranges::count(report.buckets, TunedBucket::Outcome::tuned, &TunedBucket::outcome);
   if (globals.json)
     return print_json({{"event", "stale"},
                        {"records", staleness.records},
@@ -117,29 +90,21 @@ void print_renewed(const Globals& globals, const engine::Staleness& staleness, s
                     staleness.unusable));
 }
 
-int renew(const Globals& globals, const Settings& settings, const TuningDevices& devices) {
-  engine::State& state = devices.first();
+int renew(const Globals& globals, const Settings& settings, const Tuner& tuner) {
+  engine::State& state = engine::state_of(tuner).first();
   const std::span<const spec::Op> all = state.ops.all();
   const spec::Op* named = settings.op.empty() ? nullptr : &find_op(all, settings.op);
   const auto ops = named == nullptr ? all : std::span<const spec::Op>(named, 1);
   const auto staleness = engine::find_stale(ops, state.context.info().facts, state.options.regime, state.layers);
   const auto asked = settings.words.empty() ? std::vector<OpBucket>() : buckets_named(*named, settings.words);
   std::vector<OpBucket> buckets;
-  for (const engine::Staleness::Bucket& stale : staleness.stale) {
-    const auto is_it = [&](const OpBucket& each) { return each.bucket == stale.bucket; };
-    if (settings.words.empty() || std::any_of(asked.begin(), asked.end(), is_it))
+  for (const engine::Staleness::Bucket& stale : staleness.stale)
+    if (settings.words.empty() || std::ranges::find(asked, stale.bucket, &OpBucket::bucket) != asked.end())
       buckets.push_back({stale.op, stale.bucket});
-  }
-  const TuningResult result = tune_buckets(globals, devices, buckets, {Again::stale});
-  const int status = buckets.empty() ? exit_good : finish(globals, result, buckets.size());
-  print_renewed(globals, staleness, buckets.size(), result);
+  const TuneReport report = tune_buckets(globals, tuner, buckets, {.retune = Retune::stale});
+  const int status = buckets.empty() ? exit_good : finish(globals, tuner, report);
+  print_renewed(globals, staleness, buckets.size(), report);
   return status;
-}
-
-bool failed_in(const TuningResult& result, const OpBucket& bucket) {
-  return std::any_of(result.buckets.begin(), result.buckets.end(), [&](const TunedBucket& each) {
-    return each.outcome == Outcome::failed && each.of.bucket == bucket.bucket;
-  });
 }
 
 int run(const Globals& globals, const Settings& settings) {
@@ -148,29 +113,22 @@ int run(const Globals& globals, const Settings& settings) {
   Options options = engine_options(globals);
   options.search = search_settings(settings.search);
   options.regime = settings.hot ? Regime::hot_l2 : Regime::cold_l2;
-  const TuningDevices devices(globals, settings.devices, options);
-  if (settings.stale) return renew(globals, settings, devices);
-  auto buckets = buckets_named(find_op(devices.first().ops.all(), settings.op), settings.words);
-  if (devices.size() > 1) buckets = longest_first(buckets, devices.first());
-  TuningChoice choice{settings.force ? Again::all : Again::none};
-  if (settings.refine)
-    choice.lowest = [&](const OpBucket& each) { return bench::top_part_from(*each.op, each.bucket, settings.splits); };
-  const TuningResult result = tune_buckets(globals, devices, buckets, choice);
-  const int status = finish(globals, result, buckets.size() * devices.classes());
-  if (!settings.refine || result.interrupted) return status;
-  std::erase_if(buckets, [&](const OpBucket& bucket) { return failed_in(result, bucket); });
-  return std::max(status, refine_buckets(globals, devices, buckets, {settings.threshold / 100, settings.splits}));
+  const Tuner tuner = make_tuner(globals, settings.devices, options);
+  if (settings.stale) return renew(globals, settings, tuner);
+  const auto buckets = buckets_named(find_op(engine::state_of(tuner).first().ops.all(), settings.op), settings.words);
+  return finish(globals, tuner,
+                tune_buckets(globals, tuner, buckets, {.retune = settings.force ? Retune::all : Retune::none}));
 }
 
 }  // namespace
 
 void add_tune(CLI::App& app, Chosen& chosen) {
   CLI::App* command = add_command<Settings>(
-      app, chosen, "tune", "Find the best config for every bucket that some sizes touch", declare, run);
+      app, chosen, "tune", "Find the fastest configs for every bucket that some sizes touch", declare, run);
   command->footer(
       "Examples:\n  kiln tune rms_norm rows=1..16384 cols=4096,8192 dtype=bf16\n  kiln tune gemm m=1..16384 n=4096 k=4096 layout=nt\n"
-      "  kiln tune gemm m=1..16384 n=4096 k=4096 --refine     lengths below a split are served by their own config\n"
-      "  kiln tune --stale                                    after an op's source was changed\n"
+      "  kiln tune --stale                             after an op's source was changed\n"
+      "A record keeps a few configs and says which of them serves which sizes of its bucket.\n"
       "Ctrl-C ends it cleanly: finished buckets are kept, and the same command continues.");
 }
 

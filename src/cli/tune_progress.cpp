@@ -2,8 +2,6 @@
 
 #include <fmt/format.h>
 
-#include <array>
-
 #include <string_view>
 
 #include "cli/units.hpp"
@@ -22,6 +20,25 @@ std::string_view name_of(TuneEvent::Kind kind) {
   return "unknown";
 }
 
+Json json_of(const TuneStep& step) {
+  const TuneEvent& event = step.event;
+  Json json{{"event", name_of(event.kind)}, {"op", event.op},          {"bucket", event.bucket},
+            {"bucket_number", step.number}, {"buckets", step.buckets}, {"device", step.device},
+            {"done", event.done},           {"total", event.total}};
+  if (event.kind != TuneEvent::Kind::begun) {
+    json["implementation"] = event.implementation;
+    json["config"] = event.config;
+    json["cost_ns"] = event.cost_ns;
+    json["best_ns"] = event.best_ns;
+    json["baseline_ns"] = event.baseline_ns;
+  }
+  if (event.kind == TuneEvent::Kind::candidate) {
+    json["verdict"] = event.verdict;
+    if (!event.reason.empty()) json["reason"] = event.reason;
+  }
+  return json;
+}
+
 }  // namespace
 
 std::string progress_text(const TuneEvent& event, double seconds) {
@@ -37,53 +54,34 @@ std::string progress_text(const TuneEvent& event, double seconds) {
   return text;
 }
 
-TuneProgress::TuneProgress(const Globals& globals, std::int64_t buckets)
-    : TuneProgress(globals, buckets, std::array{globals.device}) {}
-
-TuneProgress::TuneProgress(const Globals& globals, std::int64_t buckets, std::span<const int> devices)
+TuneProgress::TuneProgress(const Globals& globals, std::size_t devices)
     : json_(globals.json),
       quiet_(globals.quiet),
-      buckets_(buckets),
-      line_(!globals.json && !globals.quiet && is_terminal()) {
-  for (const int device : devices) devices_[device];
+      several_(devices > 1),
+      line_(!globals.json && !globals.quiet && is_terminal()) {}
+
+std::string TuneProgress::prefix(const TuneStep& step) const {
+  const std::string number = fmt::format("[{}/{}] ", step.number, step.buckets);
+  return several_ ? fmt::format("{}GPU {}: ", number, step.device) : number;
 }
 
-void TuneProgress::count_bucket(int device) {
+void TuneProgress::on(const TuneStep& step) {
   const std::lock_guard lock(mutex_);
-  devices_[device].bucket = ++bucket_;
+  if (step.event.kind == TuneEvent::Kind::begun) devices_[step.device].begun = seconds_now();
+  if (json_) return print_json(json_of(step));
+  if (!quiet_) draw(step);
 }
 
-void TuneProgress::clear() {
-  const std::lock_guard lock(mutex_);
-  line_.clear();
-}
-
-std::string TuneProgress::prefix(int device) const {
-  const std::string number = fmt::format("[{}/{}] ", devices_.at(device).bucket, buckets_);
-  return devices_.size() > 1 ? fmt::format("{}GPU {}: ", number, device) : number;
-}
-
-std::string TuneProgress::line_of_all() const {
-  std::string text = fmt::format("[{}/{}]", bucket_, buckets_);
-  for (const auto& [device, on] : devices_)
-    if (!on.doing.empty()) text += fmt::format("  {}: {}", device, on.doing);
-  return text;
-}
-
-void TuneProgress::on(const TuneEvent& event, int device) {
-  const std::lock_guard lock(mutex_);
-  if (event.kind == TuneEvent::Kind::begun) devices_[device].begun = seconds_now();
-  if (json_) return emit_json(event, device);
-  if (!quiet_) draw(event, device);
-}
-
-void TuneProgress::draw(const TuneEvent& event, int device) {
-  OnDevice& on = devices_[device];
+void TuneProgress::draw(const TuneStep& step) {
+  const TuneEvent& event = step.event;
+  OnDevice& on = devices_[step.device];
   const double seconds = seconds_now() - on.begun;
   if (event.kind != TuneEvent::Kind::finished) {
     on.doing = fmt::format("{} {} {}/{}", event.op, event.bucket, event.done, event.total);
-    line_.show(devices_.size() > 1 ? line_of_all() : prefix(device) + progress_text(event, seconds),
-               event.kind == TuneEvent::Kind::begun);
+    std::string all = fmt::format("[{}/{}]", step.number, step.buckets);
+    for (const auto& [device, each] : devices_)
+      if (!each.doing.empty()) all += fmt::format("  {}: {}", device, each.doing);
+    line_.show(several_ ? all : prefix(step) + progress_text(event, seconds), event.kind == TuneEvent::Kind::begun);
     return;
   }
   on.doing.clear();
@@ -91,27 +89,8 @@ void TuneProgress::draw(const TuneEvent& event, int device) {
   const std::string gain = event.baseline_ns > 0 ? fmt::format(", {} of the default's speed",
                                                                format_ratio(event.baseline_ns / event.cost_ns))
                                                  : std::string();
-  fmt::print(stderr, "{}{} {}  {} {}  {}{}  ({} candidates in {})\n", prefix(device), event.op, event.bucket,
+  fmt::print(stderr, "{}{} {}  {} {}  {}{}  ({} candidates in {})\n", prefix(step), event.op, event.bucket,
              event.implementation, event.config, format_time(event.cost_ns), gain, event.total, format_wait(seconds));
-}
-
-void TuneProgress::emit_json(const TuneEvent& event, int device) const {
-  Json json{{"event", name_of(event.kind)}, {"op", event.op},
-            {"bucket", event.bucket},       {"bucket_number", devices_.at(device).bucket},
-            {"buckets", buckets_},          {"device", device},
-            {"done", event.done},           {"total", event.total}};
-  if (event.kind != TuneEvent::Kind::begun) {
-    json["implementation"] = event.implementation;
-    json["config"] = event.config;
-    json["cost_ns"] = event.cost_ns;
-    json["best_ns"] = event.best_ns;
-    json["baseline_ns"] = event.baseline_ns;
-  }
-  if (event.kind == TuneEvent::Kind::candidate) {
-    json["verdict"] = event.verdict;
-    if (!event.reason.empty()) json["reason"] = event.reason;
-  }
-  print_json(json);
 }
 
 }  // namespace kiln::cli

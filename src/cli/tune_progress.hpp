@@ -4,43 +4,30 @@
 #include <cstdint>
 #include <map>
 #include <mutex>
-#include <span>
 #include <string>
 
 #include "cli/output.hpp"
 #include "cli/session.hpp"
-#include "kiln/options.hpp"
+#include "kiln/tuner.hpp"
 
 namespace kiln::cli {
 
 class TuneProgress {
  public:
-  /// `buckets`: how many will come, for "3/15".
-  TuneProgress(const Globals& globals, std::int64_t buckets);
-  /// Buckets are tuned on these devices at once, and told apart in what is shown.
-  TuneProgress(const Globals& globals, std::int64_t buckets, std::span<const int> devices);
-  /// Of the bucket that comes next on a device, or is passed over. This and the others may be called by a thread a device.
-  void count_bucket(int device);
-  void on(const TuneEvent& event, int device);
-  void count_bucket() { count_bucket(devices_.begin()->first); }
-  void on(const TuneEvent& event) { on(event, devices_.begin()->first); }
-  void clear();
+  /// Of several devices each is told apart in what is shown.
+  TuneProgress(const Globals& globals, std::size_t devices);
+  /// Thread-safe.
+  void on(const TuneStep& step);
 
  private:
   struct OnDevice {
-    std::int64_t bucket = 0;
     double begun = 0;   // seconds, of its present bucket
     std::string doing;  // "gemm m=64 ... 20/52"
   };
-  void emit_json(const TuneEvent& event, int device) const;
-  void draw(const TuneEvent& event, int device);
-  [[nodiscard]] std::string prefix(int device) const;
-  [[nodiscard]] std::string line_of_all() const;
+  void draw(const TuneStep& step);
+  [[nodiscard]] std::string prefix(const TuneStep& step) const;
 
-  bool json_;
-  bool quiet_;
-  std::int64_t buckets_;
-  std::int64_t bucket_ = 0;
+  bool json_, quiet_, several_;
   std::mutex mutex_;
   std::map<int, OnDevice> devices_;
   StatusLine line_;

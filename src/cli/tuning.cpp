@@ -3,214 +3,136 @@
 #include <fmt/format.h>
 
 #include <algorithm>
-#include <atomic>
-#include <mutex>
-#include <optional>
-#include <thread>
+#include <charconv>
 
-#include "cli/cost.hpp"
 #include "cli/interrupt.hpp"
 #include "cli/output.hpp"
+#include "cli/record_facts.hpp"
 #include "cli/table.hpp"
 #include "cli/tune_progress.hpp"
 #include "cli/units.hpp"
-#include "engine/lease.hpp"
-#include "engine/lookup.hpp"
+#include "cuda/device.hpp"
 #include "kiln/error.hpp"
-#include "tune/tuner.hpp"
 
 namespace kiln::cli {
 namespace {
 
-engine::Lookup look_up(engine::State& state, const OpBucket& bucket) {
-  return engine::look_up(*bucket.op, bucket.bucket, state.context.info().facts, state.options.regime, state.layers,
-                         false);
+std::vector<int> every_device() {
+  std::vector<int> ordinals;
+  for (const cuda::DeviceInfo& each : cuda::devices()) ordinals.push_back(each.ordinal);
+  return ordinals;
 }
 
-TunedBucket found(const OpBucket& bucket, const engine::Lookup& lookup) {
-  return {bucket, Outcome::found, lookup.origin, lookup.stale, lookup.record->value, {}, {}};
+std::vector<int> parse_ordinals(const std::string& text) {
+  std::vector<int> ordinals;
+  const char* at = text.data();
+  const char* const end = at + text.size();
+  for (;;) {
+    int ordinal = 0;
+    const auto [rest, error] = std::from_chars(at, end, ordinal);
+    if (error != std::errc{} || ordinal < 0 || (rest != end && *rest != ','))
+      throw Error(ErrorKind::bad_input,
+                  fmt::format("--devices is '{}', expected all, or ordinals such as 0,1,3", text));
+    ordinals.push_back(ordinal);
+    if (rest == end) return ordinals;
+    at = rest + 1;
+  }
 }
 
-bool is_enough(const engine::Lookup& lookup, Again again) {
-  return lookup.is_hit() && again != Again::all && !(again == Again::stale && lookup.is_stale_in_part());
+std::string_view to_string(TunedBucket::Outcome outcome) {
+  switch (outcome) {
+    case TunedBucket::Outcome::found: return "found";
+    case TunedBucket::Outcome::tuned: return "tuned";
+    case TunedBucket::Outcome::failed: return "failed";
+  }
+  return "unknown";
 }
 
-TunedBucket tune(engine::State& state, TuneProgress& progress, const OpBucket& bucket, const TuningChoice& choice,
-                 const std::function<bool()>& stop) {
-  engine::Lookup lookup = look_up(state, bucket);
-  if (is_enough(lookup, choice.again)) return found(bucket, lookup);
-  engine::Lease lease(state.layers, lookup.key, state.holder);
-  if (!lease.wait(stop)) throw Error(ErrorKind::interrupted, "interrupted while another process tunes the same bucket");
-  lookup = look_up(state, bucket);  // another process may have finished meanwhile
-  if (is_enough(lookup, choice.again)) return found(bucket, lookup);
-  tune::TuneRequest request = state.tune_request(*bucket.op, bucket.bucket);
-  request.stop_requested = stop;
-  request.on_event = [&](const TuneEvent& event) { progress.on(event, state.options.device); };
-  if (choice.lowest) request.lowest = choice.lowest(bucket);
-  tune::TuneResult result = tune::tune_bucket(request, state.cubins);
-  tune::publish(request, result, state.cubins);
-  result.record.candidates.clear();
-  return {bucket, Outcome::tuned, Origin::overlay, false, std::move(result.record), {}, {}};
+Rates rates_at_edge(const spec::Op& op, const TunedBucket& bucket) {
+  const auto facts = spec::DeviceFacts::from_device_class(bucket.device_class);
+  return facts ? rates_of(op, bucket.bucket, *facts, bucket.cost_ns) : Rates{};
 }
 
-Json json_of(const TunedBucket& bucket) {
+Json json_of(const spec::Op& op, const TunedBucket& bucket) {
   Json json{{"event", "result"},
-            {"op", bucket.of.op->name},
-            {"bucket", spec::to_string(*bucket.of.op, bucket.of.bucket)},
-            {"outcome", bucket.outcome == Outcome::tuned   ? "tuned"
-                        : bucket.outcome == Outcome::found ? "found"
-                                                           : "failed"}};
-  if (bucket.outcome == Outcome::failed) {
+            {"op", bucket.op},
+            {"bucket", spec::to_string(op, bucket.bucket)},
+            {"outcome", to_string(bucket.outcome)}};
+  if (bucket.outcome == TunedBucket::Outcome::failed) {
     json["reason"] = bucket.reason;
     return json;
   }
-  const store::Record& record = bucket.record;
-  const Rates rates = rates_of(*bucket.of.op, bucket.of.bucket, bucket.device, record.cost_ns);
+  const Rates rates = rates_at_edge(op, bucket);
   json.update({{"origin", to_string(bucket.origin)},
                {"stale", bucket.stale},
-               {"implementation", record.implementation},
-               {"config", record.config},
-               {"cost_ns", record.cost_ns},
-               {"baseline_ns", record.baseline_ns},
+               {"implementation", bucket.implementation},
+               {"config", bucket.config},
+               {"configs", bucket.configs},
+               {"cost_ns", bucket.cost_ns},
+               {"baseline_ns", bucket.baseline_ns},
                {"bytes_per_second", rates.bytes_per_second},
                {"flops_per_second", rates.flops_per_second}});
   return json;
 }
 
-std::string gain(const store::Record& record) {
-  return record.baseline_ns > 0 ? format_ratio(record.baseline_ns / record.cost_ns) : "-";
+void add_row(Table& table, const spec::Op& op, const TunedBucket& bucket) {
+  const std::string text = spec::to_string(op, bucket.bucket);
+  if (bucket.outcome == TunedBucket::Outcome::failed) return table.row({bucket.op, text, "failed: " + bucket.reason});
+  const Rates rates = rates_at_edge(op, bucket);
+  const std::string from = bucket.outcome == TunedBucket::Outcome::tuned
+                               ? "tuned now"
+                               : fmt::format("from the {}{}", to_string(bucket.origin), bucket.stale ? ", stale" : "");
+  table.row({bucket.op, text, bucket.implementation + " " + bucket.config, format_count(bucket.configs),
+             format_time(bucket.cost_ns), format_time(bucket.baseline_ns),
+             bucket.baseline_ns > 0 ? format_ratio(bucket.baseline_ns / bucket.cost_ns) : "-",
+             format_bandwidth(rates.bytes_per_second), format_throughput(rates.flops_per_second), from});
 }
-
-/// Buckets that several devices share out among themselves: each device class goes through all of them.
-class Job {
- public:
-  Job(const Globals& globals, const TuningDevices& devices, std::span<const OpBucket> buckets,
-      const TuningChoice& choice)
-      : devices_(devices),
-        buckets_(buckets),
-        choice_(choice),
-        next_(devices.classes(), 0),
-        tuned_(devices.classes() * buckets.size()),
-        progress_(globals, static_cast<std::int64_t>(tuned_.size()), devices.ordinals()) {}
-
-  void run() {
-    std::vector<std::jthread> others;
-    for (std::size_t i = 1; i < devices_.size(); ++i) others.emplace_back([this, i] { serve(i); });
-    serve(0);
-  }
-
-  TuningResult result() {
-    if (failure_) std::rethrow_exception(failure_);
-    TuningResult result;
-    result.interrupted = interrupted_;
-    for (auto& each : tuned_)
-      if (each) result.buckets.push_back(std::move(*each));
-    return result;
-  }
-
- private:
-  /// The place in `tuned_` of what this device is to do next.
-  std::optional<std::size_t> take(std::size_t device) {
-    const std::lock_guard lock(mutex_);
-    std::size_t& next = next_[devices_.class_of(device)];
-    if (next == buckets_.size()) return std::nullopt;
-    return devices_.class_of(device) * buckets_.size() + next++;
-  }
-
-  void serve(std::size_t device) {
-    engine::State& state = devices_.state(device);
-    try {
-      const cuda::Context::Scope scope(state.context);
-      while (const auto place = take(device)) {
-        progress_.count_bucket(state.options.device);
-        TunedBucket tuned = tune_one(state, buckets_[*place % buckets_.size()]);
-        const std::lock_guard lock(mutex_);
-        tuned_[*place] = std::move(tuned);
-      }
-    } catch (const Error& error) {
-      end(state, error.kind() == ErrorKind::interrupted);
-    } catch (...) {
-      end(state, false);
-    }
-  }
-
-  TunedBucket tune_one(engine::State& state, const OpBucket& bucket) {
-    const auto stop = [this] { return Interrupt::requested() || stopped_; };
-    TunedBucket tuned;
-    try {
-      if (stop()) throw Error(ErrorKind::interrupted, "interrupted");
-      tuned = tune(state, progress_, bucket, choice_, stop);
-    } catch (const Error& error) {
-      progress_.clear();
-      if (!is_of_one_bucket(error.kind())) throw;
-      tuned = {bucket, Outcome::failed, Origin::overlay, false, {}, error.what(), {}};
-    }
-    tuned.device = state.context.info().facts;
-    return tuned;
-  }
-
-  /// In a handler: what ends one device's work ends that of all.
-  void end(engine::State& state, bool interrupted) {
-    progress_.clear();
-    state.pool.cancel();
-    const std::lock_guard lock(mutex_);
-    if (interrupted)
-      interrupted_ = true;
-    else if (!failure_)
-      failure_ = std::current_exception();
-    stopped_ = true;
-  }
-
-  const TuningDevices& devices_;
-  std::span<const OpBucket> buckets_;
-  TuningChoice choice_;
-  std::mutex mutex_;  // guards what follows
-  std::vector<std::size_t> next_;
-  std::vector<std::optional<TunedBucket>> tuned_;  // class by class
-  bool interrupted_ = false;
-  std::exception_ptr failure_;
-  std::atomic<bool> stopped_ = false;
-  TuneProgress progress_;
-};
 
 }  // namespace
 
-bool is_of_one_bucket(ErrorKind kind) noexcept {
-  return kind == ErrorKind::not_tuned || kind == ErrorKind::compile_failed || kind == ErrorKind::out_of_memory ||
-         kind == ErrorKind::bad_manifest;
+void declare_devices(CLI::App& command, std::string& devices) {
+  command
+      .add_option(
+          "--devices", devices,
+          "Share the buckets out over these GPUs: all, or ordinals (0,1,3). They fill one overlay; a bucket is tuned once for "
+          "each class of device among them")
+      ->type_name("all|N,N...");
 }
 
-TuningResult tune_buckets(const Globals& globals, const TuningDevices& devices, std::span<const OpBucket> buckets,
-                          const TuningChoice& choice) {
+Tuner make_tuner(const Globals& globals, const std::string& devices, Options options) {
+  const std::vector<int> ordinals = devices.empty()    ? std::vector{globals.device}
+                                    : devices == "all" ? every_device()
+                                                       : parse_ordinals(devices);
+  options.stop_requested = Interrupt::requested;
+  Tuner tuner(options, ordinals);
+  say_warnings(globals, engine::state_of(tuner).first().layers);
+  return tuner;
+}
+
+TuneReport tune_buckets(const Globals& globals, const Tuner& tuner, std::span<const engine::OpBucket> buckets,
+                        TuneChoice choice) {
   const Interrupt interrupt;
-  Job job(globals, devices, buckets, choice);
-  job.run();
-  return job.result();
+  TuneProgress progress(globals, engine::state_of(tuner).devices.size());
+  choice.on_step = [&](const TuneStep& step) { progress.on(step); };
+  return engine::tune_all(engine::state_of(tuner), buckets, choice);
 }
 
-void print_tuned(const Globals& globals, const TuningResult& result) {
-  Table table({"op", "bucket", "winner", "> time", "> default", "> gain", "> bandwidth", "> throughput", ""});
-  for (const TunedBucket& bucket : result.buckets) {
-    const std::string text = spec::to_string(*bucket.of.op, bucket.of.bucket);
-    if (globals.json) {
-      print_json(json_of(bucket));
-    } else if (bucket.outcome == Outcome::failed) {
-      table.row({bucket.of.op->name, text, "failed: " + bucket.reason});
-    } else {
-      const store::Record& record = bucket.record;
-      const Rates rates = rates_of(*bucket.of.op, bucket.of.bucket, bucket.device, record.cost_ns);
-      const std::string from = bucket.outcome == Outcome::tuned ? "tuned now"
-                                                                : fmt::format("from the {}{}", to_string(bucket.origin),
-                                                                              bucket.stale ? ", stale" : "");
-      table.row({bucket.of.op->name, text, record.implementation + " " + record.config, format_time(record.cost_ns),
-                 format_time(record.baseline_ns), gain(record), format_bandwidth(rates.bytes_per_second),
-                 format_throughput(rates.flops_per_second), from});
-    }
+std::string interruption_of(const TuneReport& report) {
+  return fmt::format("interrupted after {} of {} buckets; they are kept, and the same command continues",
+                     report.buckets.size(), report.wanted);
+}
+
+void print_tuned(const Globals& globals, const Tuner& tuner, const TuneReport& report) {
+  Table table({"op", "bucket", "fastest at its edge", "> configs", "> time", "> default", "> gain", "> bandwidth",
+               "> throughput", ""});
+  const engine::State& state = engine::state_of(tuner).first();
+  for (const TunedBucket& bucket : report.buckets) {
+    const spec::Op& op = engine::op_named(state, bucket.op);
+    globals.json ? print_json(json_of(op, bucket)) : add_row(table, op, bucket);
   }
   if (globals.json) return;
   print(table.text());
-  const auto stale = std::count_if(result.buckets.begin(), result.buckets.end(),
-                                   [](const TunedBucket& bucket) { return bucket.stale; });
+  const auto stale = std::ranges::count_if(report.buckets, &TunedBucket::stale);
   if (stale > 0 && !globals.quiet)
     note(fmt::format(
         "{} of these records are stale: tuned from other sources than the present ones; they serve, and kiln tune --stale tunes them again",

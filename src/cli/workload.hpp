@@ -11,7 +11,7 @@
 #include <string_view>
 #include <vector>
 
-#include "spec/problem.hpp"
+#include "engine/tuning.hpp"
 
 namespace kiln::cli {
 
@@ -24,10 +24,7 @@ struct WorkloadEntry {
 /// Throws Error(bad_input) "NAME:LINE: ..." for text that is no workload.
 std::vector<WorkloadEntry> parse_workload(std::string_view text, const std::string& name);
 
-struct OpBucket {
-  const spec::Op* op = nullptr;
-  Problem bucket;
-};
+using engine::OpBucket;
 
 /// The distinct buckets of a file, entry by entry. Throws Error(bad_input) "NAME:LINE: ...", or Error(io).
 std::vector<OpBucket> buckets_of_workload(std::span<const WorkloadEntry> entries, const std::string& name,

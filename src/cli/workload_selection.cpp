@@ -3,10 +3,10 @@
 #include <algorithm>
 #include <map>
 
-#include "cli/deployment.hpp"
+#include "engine/deployment.hpp"
 #include "jit/specialisation.hpp"
 #include "spec/key.hpp"
-#include "tune/deploy.hpp"
+#include "tune/serving.hpp"
 
 namespace kiln::cli {
 namespace {
@@ -30,32 +30,14 @@ std::vector<spec::DeviceFacts> devices_of(const Records& records) {
   return devices;
 }
 
-std::vector<store::Record> records_under(const Records& records, const std::string& record_key) {
-  const std::string prefix = spec::prefix_under(record_key);
-  std::vector<store::Record> found;
-  for (auto at = records.lower_bound(prefix); at != records.end() && at->first.starts_with(prefix); ++at)
-    found.push_back(at->second);
-  return found;
-}
-
-std::vector<DeployedBucket> buckets_in(const Records& records, std::span<const OpBucket> buckets,
-                                       const spec::DeviceFacts& device, Regime regime) {
-  std::vector<DeployedBucket> found;
+std::vector<engine::DeployedBucket> buckets_in(const Records& records, std::span<const OpBucket> buckets,
+                                               const spec::DeviceFacts& device, Regime regime) {
+  std::vector<engine::DeployedBucket> found;
   for (const OpBucket& bucket : buckets) {
-    DeployedBucket each{bucket, std::nullopt, {}, {}, false, {}};
-    const std::string key = spec::record_key(*bucket.op, bucket.bucket, device, regime);
-    const auto record = records.find(key);
-    if (record != records.end()) {
-      const auto beside = records_under(records, key);
-      tune::Answer answer = tune::answer_of(*bucket.op, bucket.bucket, device, record->second, beside);
-      if (answer.usable.implementation != nullptr) {
-        each.refinements = tune::refinements_of(*bucket.op, bucket.bucket, device, key, beside).usable;
-        add_spares(each.spares, bucket.bucket, answer);
-        for (const tune::Refinement& lower : each.refinements) add_spares(each.spares, lower.at, lower);
-        each.record = std::move(answer.record);
-      }
-    }
-    found.push_back(std::move(each));
+    engine::DeployedBucket& each = found.emplace_back(engine::DeployedBucket{bucket, std::nullopt, false, {}});
+    const auto record = records.find(spec::record_key(*bucket.op, bucket.bucket, device, regime));
+    if (record != records.end() && tune::servings_of(*bucket.op, bucket.bucket, device, record->second).any())
+      each.record = record->second;
   }
   return found;
 }
@@ -81,18 +63,16 @@ struct Selecting {
         if (!found[i].record) continue;
         any = covered[i] = true;
         record_keys.insert(found[i].record->key);
-        for (const tune::Refinement& lower : found[i].refinements) record_keys.insert(lower.record.key);
-        for (const SpareRecord& spare : found[i].spares) record_keys.insert(spare.record.key);
       }
-      if (any) add_cubins(found, device);
+      if (any) add_cubins(found, device, regime);
     }
     coverage.buckets += static_cast<std::int64_t>(buckets.size());
     coverage.missing += std::count(covered.begin(), covered.end(), false);
   }
-  void add_cubins(std::span<const DeployedBucket> found, const spec::DeviceFacts& device) {
+  void add_cubins(std::span<const engine::DeployedBucket> found, const spec::DeviceFacts& device, Regime regime) {
     if (compilers.empty()) return;
     for (const std::string& arch : archs_for(device.sm()))
-      for (const jit::Specialisation& needed : needed_specialisations(found, device, arch))
+      for (const jit::Specialisation& needed : engine::needed_specialisations(found, device, arch, regime))
         for (const std::string& compiler : compilers) cubin_keys.insert(jit::cubin_key(needed, compiler));
   }
 

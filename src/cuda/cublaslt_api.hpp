@@ -55,10 +55,15 @@ typedef enum : std::uint32_t {
   CUBLASLT_REDUCTION_SCHEME_COMPUTE_TYPE = 2
 } cublasLtReductionScheme_t;
 typedef enum : unsigned int {
+  CUBLASLT_MATRIX_LAYOUT_BATCH_COUNT = 5,
+  CUBLASLT_MATRIX_LAYOUT_STRIDED_BATCH_OFFSET = 6
+} cublasLtMatrixLayoutAttribute_t;
+typedef enum : unsigned int {
   CUBLASLT_MATMUL_DESC_TRANSA = 3,
   CUBLASLT_MATMUL_DESC_TRANSB = 4,
   CUBLASLT_MATMUL_DESC_EPILOGUE = 7,
   CUBLASLT_MATMUL_DESC_BIAS_POINTER = 8,
+  CUBLASLT_MATMUL_DESC_BIAS_BATCH_STRIDE = 10,
   CUBLASLT_MATMUL_DESC_A_SCALE_POINTER = 17,
   CUBLASLT_MATMUL_DESC_B_SCALE_POINTER = 18,
   CUBLASLT_MATMUL_DESC_FAST_ACCUM = 25,
@@ -98,6 +103,8 @@ struct CublasLtMatmulHeuristicResult {
   X(cublasLtCreate, (cublasLtHandle_t * handle))                                                                      \
   X(cublasLtMatrixLayoutInit_internal, (CublasLtMatrixLayout * layout, std::size_t size, cudaDataType_t type,         \
                                         std::uint64_t rows, std::uint64_t columns, std::int64_t leading_dimension))   \
+  X(cublasLtMatrixLayoutSetAttribute,                                                                                 \
+    (CublasLtMatrixLayout * layout, cublasLtMatrixLayoutAttribute_t attribute, const void* value, std::size_t size))  \
   X(cublasLtMatmulDescInit_internal,                                                                                  \
     (CublasLtMatmulDesc * desc, std::size_t size, cublasComputeType_t compute, cudaDataType_t scale))                 \
   X(cublasLtMatmulDescSetAttribute,                                                                                   \

@@ -6,10 +6,9 @@
 
 #include "cuda/device.hpp"
 #include "engine/estimate.hpp"
-#include "engine/lease.hpp"
 #include "engine/state.hpp"
+#include "engine/tuning.hpp"
 #include "kiln/error.hpp"
-#include "tune/tuner.hpp"
 
 namespace kiln::engine {
 namespace {
@@ -89,11 +88,13 @@ std::int64_t Background::compiled() const {
   return compiling_ ? compiling_->cubins.compiled() : 0;
 }
 
-/// The most wanted bucket that no other process is tuning: by launches times time; the call lane's samples count.
+/// The most wanted bucket that no other process is tuning: by launches times time; the hit path's samples count.
 bool Background::take_next(std::unique_lock<std::mutex>& lock, const std::stop_token& stop, Wanted& next) {
   const auto worth = [](const Wanted& each) {
-    const std::int64_t samples = each.stand_in != nullptr ? each.stand_in->samples.load(std::memory_order_relaxed) : 0;
-    return static_cast<double>(samples + 1) * each.expected_ns;
+    std::int64_t samples = 1;
+    if (each.stand_in != nullptr)
+      for (const PlanState* plan : each.stand_in->of.made()) samples += plan->samples.load(std::memory_order_relaxed);
+    return static_cast<double>(samples) * each.expected_ns;
   };
   while (!stop.stop_requested()) {
     const auto now = Clock::now();
@@ -132,7 +133,10 @@ void Background::serve(const std::stop_token& stop) {
     changed_.notify_all();
     if (!queue_.empty()) continue;
     lock.unlock();
-    engine_.worker.reset();  // its context and tensors took memory that is the service's again
+    {
+      const std::lock_guard tuning(engine_.tune_mutex);  // a Tuner of this engine may be using it
+      engine_.worker.reset();  // its context and tensors took memory that is the service's again
+    }
     lock.lock();
   }
 }
@@ -158,29 +162,18 @@ Background::End Background::try_to_tune(const Wanted& wanted, const std::stop_to
 
 Background::End Background::tune(const Wanted& wanted, const std::stop_token& stop) {
   OpState& op = *wanted.op;
-  const spec::DeviceFacts& facts = engine_.context.info().facts;
   const cuda::Context::Scope scope(engine_.context);
-  const auto& user_stop = engine_.options.stop_requested;
-  Lookup lookup;
-  const auto adopt_stored = [&] {
-    lookup = look_up(op.op, wanted.bucket, facts, engine_.options.regime, engine_.layers, false);
-    if (lookup.is_hit()) op.adopt(lookup);
-    return lookup.is_hit();
-  };
-  Lease lease(engine_.layers, spec::record_key(op.op, wanted.bucket, facts, engine_.options.regime), engine_.holder);
-  const bool held = lease.acquire();
-  if (adopt_stored()) return End::done;  // another process, or another engine of this one, was there before
-  if (!held) return End::held_elsewhere;
-  const std::lock_guard lock(engine_.tune_mutex);
-  if (!engine_.worker) engine_.worker = worker_for(engine_.options);
-  if (!engine_.worker) throw Error(ErrorKind::bad_input, "kiln-worker is not there any more");
-  tune::TuneRequest request = engine_.tune_request(op.op, wanted.bucket);
-  request.stop_requested = [&] { return stop.stop_requested() || (user_stop && user_stop()); };
-  request.pace = [&](double device_ns) { pacer_.spend(device_ns, stop); };
-  tune::publish(request, tune::tune_bucket(request, compiling_->cubins), compiling_->cubins);
-  adopt_stored();
-  engine_.counters.count_tune();
-  return End::done;
+  TuneAsked asked;
+  asked.patience = std::chrono::milliseconds(0);
+  asked.only_in_worker = true;
+  asked.cubins = &compiling_->cubins;
+  asked.stop_requested = [&] { return stop.stop_requested(); };
+  asked.pace = [&](double device_ns) { pacer_.spend(device_ns, stop); };
+  asked.adopt = [&](const Resolution& tuned) { op.adopt(tuned); };
+  const TuneOutcome outcome = tune_once(engine_, op.op, wanted.bucket, asked);
+  // Another process, or another engine of this one, was there before.
+  if (outcome.end == TuneOutcome::End::found) op.adopt(outcome.resolution);
+  return outcome.end == TuneOutcome::End::held_elsewhere ? End::held_elsewhere : End::done;
 }
 
 }  // namespace kiln::engine

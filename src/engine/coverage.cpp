@@ -5,6 +5,7 @@
 #include <optional>
 
 #include "cuda/stream_owner.hpp"
+#include "engine/op_state.hpp"
 #include "engine/state.hpp"
 #include "kiln/error.hpp"
 
@@ -23,43 +24,71 @@ void join(std::string& sentence, const std::string& more) { sentence += (sentenc
 
 }  // namespace
 
-std::optional<std::string> OpState::broken_constraint(const PlanState& plan, const Problem& problem) const {
-  return spec::broken_constraint(op, *plan.described, problem, engine.context.info().facts, plan.values);
+OpState::Served OpState::served(const BucketPlans& of, const Problem& problem, bool own_only, std::size_t from) const {
+  Served found{of.answers().size(), nullptr, {}};
+  for (std::size_t i = from; i < of.answers().size(); ++i) {
+    const Answer& answer = of.answers()[i];
+    const PlanSlot& slot = of.slot(i);
+    const bool cannot_be_made = slot.settled.load(std::memory_order_acquire) && slot.plan == nullptr;
+    if (cannot_be_made || (own_only && answer.implementation->is_library())) continue;
+    if (!answer.region.contains(op, problem)) continue;
+    if (found.first == nullptr) found.first = &answer;
+    const auto refused = why_not(op, answer, problem, engine.context.info().facts);
+    if (refused && found.first == &answer) found.refused = *refused;
+    if (refused) continue;
+    found.index = i;
+    break;
+  }
+  return found;
 }
 
 std::string OpState::why_not_ready(const Problem& problem) const {
-  const Lookup lookup = look_up(op, problem, engine.context.info().facts, engine.options.regime, engine.layers, false);
-  if (lookup.is_hit())
-    return fmt::format("its record of the {}, {} {}, is not loaded", to_string(lookup.origin),
-                       lookup.implementation->name, spec::to_string(*lookup.implementation, lookup.config));
-  return lookup.record_unusable.empty() ? "its bucket has no record"
-                                        : "its bucket's record cannot serve: " + lookup.record_unusable;
+  const Resolution resolution = resolve(problem, false);
+  const Answer* answer = serving(op, resolution, problem, engine.context.info().facts);
+  if (answer != nullptr && answer->is_hit())
+    return fmt::format("its record of the {}, {}, is not loaded", to_string(answer->origin), name_of(*answer));
+  if (resolution.is_hit()) return "its record is not loaded";
+  return resolution.unusable.empty() ? "its bucket has no record"
+                                     : "its bucket's record cannot serve: " + resolution.unusable;
 }
 
-/// Nothing for a hit. Without a stream, workspaces are left out.
+const PlanState* OpState::describe_plan(Gap& gap, BucketPlans& of, const Problem& problem) const {
+  const Served found = served(of, problem);
+  const bool serves = found.index < of.answers().size();
+  const Answer* const answer = serves ? &of.answers()[found.index] : nullptr;
+  const PlanState* const plan = serves ? of.slot(found.index).made() : nullptr;
+  const bool is_plain_hit = plan != nullptr && answer->is_hit();
+  if (found.first == nullptr) {
+    gap.why = "no config is legal there";
+  } else if (!found.refused.empty() && !is_plain_hit) {
+    gap.why =
+        fmt::format("{} {}, and {}", name_of(*found.first), found.refused,
+                    answer == nullptr                    ? "no default is legal there"
+                    : answer->origin == Origin::default_ ? "the default of " + answer->implementation->name + " serves"
+                                                         : name_of(*answer) + " serves");
+    if (answer != nullptr && plan == nullptr) gap.why += ", which is not loaded";
+  } else if (plan == nullptr) {
+    gap.why = name_of(*answer) + " serves, which is not loaded";
+  } else if (is_stand_in(answer->origin)) {
+    gap.why = fmt::format("its bucket has no record; {} stands in", name_of(*answer));
+  }
+  return plan;
+}
+
 std::optional<Gap> OpState::gap_of(const Problem& problem, std::optional<CUstream> stream) {
   Gap gap;
   gap.op = op.name;
   gap.problem = spec::to_string(op, problem);
   const Problem bucket = spec::bucket_of(op, problem);
   gap.bucket = spec::to_string(op, bucket);
-  const PlanState* whole = hot.find(bucket);
-  const PlanState* plan = whole != nullptr ? &serving(whole->at(problem), problem) : nullptr;
-  if (plan == nullptr) {
+  const PlanState* plan = nullptr;
+  if (const PlanState* edge = plans.hot.find(bucket))
+    plan = describe_plan(gap, edge->of, problem);
+  else
     gap.why = why_not_ready(problem);
-  } else if (const auto broken = broken_constraint(*plan, problem)) {
-    const spec::Implementation* other = default_at(problem);
-    gap.why = fmt::format("{} {} breaks the constraint '{}' at this size, and {}", plan->implementation, plan->config,
-                          *broken,
-                          other == nullptr ? "no default is legal there" : "the default of " + other->name + " serves");
-    plan = other != nullptr ? loaded_fallback(*other, bucket) : nullptr;
-    if (other != nullptr && plan == nullptr) gap.why += ", which is not loaded";
-  } else if (is_stand_in(plan->origin)) {
-    gap.why = fmt::format("its bucket has no record; {} {} stands in", plan->implementation, plan->config);
-  }
   if (plan != nullptr && stream && !plan->workspaces->serves(*stream)) {
     gap.workspace_missing = true;
-    join(gap.why, fmt::format("{} {} has no workspace for this stream", plan->implementation, plan->config));
+    join(gap.why, name_of(plan->answer) + " has no workspace for this stream");
     plan = nullptr;
   }
   if (plan != nullptr && gap.why.empty()) return std::nullopt;
@@ -74,9 +103,11 @@ std::optional<Gap> OpState::gap_of(const Problem& problem, std::optional<CUstrea
 void OpState::describe_stand_in(Gap& gap, const Problem& problem, CUstream stream) {
   if (engine.options.on_miss != MissPolicy::error)
     for (const PlanState* each : stand_ins(problem, stream)) {
-      if (broken_constraint(*each, problem)) continue;
+      const Answer& answer = each->answer;
+      if (spec::broken_constraint(op, *answer.implementation, problem, engine.context.info().facts, answer.config))
+        continue;
       gap.serves = origin_of(*each, problem);
-      return join(gap.why, fmt::format("in a capture {} {} of {} would stand in", each->implementation, each->config,
+      return join(gap.why, fmt::format("in a capture {} of {} would stand in", name_of(answer),
                                        spec::to_string(op, each->bucket)));
     }
   join(gap.why, "a capture would be refused it");
@@ -103,11 +134,9 @@ Coverage OpState::cover(std::span<const Problem> problems, CUstream stream) {
 
 void OpState::cover_ready(Coverage& coverage) {
   std::vector<Problem> buckets;
-  {
-    const std::lock_guard lock(mutex_);
-    for (const auto& plan : plans_)
-      if (hot.find(plan->bucket) == plan.get()) buckets.push_back(plan->bucket);
-  }
+  plans.for_each([&](const BucketPlans& each) {
+    if (plans.hot.find(each.resolution.bucket) == each.edge) buckets.push_back(each.resolution.bucket);
+  });
   for (const Problem& bucket : buckets) add(coverage, gap_of(bucket, std::nullopt));
 }
 
@@ -115,21 +144,14 @@ void OpState::cover_ready(Coverage& coverage) {
 void OpState::begin_compiles(std::span<const Problem> problems) {
   const bool stand_ins =
       engine.options.on_miss == MissPolicy::nearest || engine.options.on_miss == MissPolicy::background;
-  if (!stand_ins || !engine.cubins.can_compile()) return;
+  if (!stand_ins) return;
   std::vector<Problem> seen;
   for (const Problem& problem : problems) {
     if (!spec::is_valid(op, problem)) continue;
     const Problem bucket = spec::bucket_of(op, problem);
-    if (hot.find(bucket) != nullptr || std::find(seen.begin(), seen.end(), bucket) != seen.end()) continue;
+    if (plans.hot.find(bucket) != nullptr || std::find(seen.begin(), seen.end(), bucket) != seen.end()) continue;
     seen.push_back(bucket);
-    const spec::DeviceFacts& facts = engine.context.info().facts;
-    const Lookup lookup = look_up(op, problem, facts, engine.options.regime, engine.layers);
-    const auto begin = [&](const Problem& at, const spec::Implementation& implementation, const spec::Config& config) {
-      const auto frame = spec::make_frame(op, &implementation, at, facts, config);
-      engine.cubins.prefetch(jit::specialise(op, implementation, frame, engine.arch()));
-    };
-    if (lookup.implementation != nullptr) begin(bucket, *lookup.implementation, lookup.config);
-    if (const auto& other = lookup.runner_up) begin(other->at, *other->usable.implementation, other->usable.config);
+    plans.begin_compiles(resolve(bucket, true));
   }
 }
 
@@ -160,7 +182,7 @@ Coverage OpState::prepare_all(std::span<const Problem> problems, CUstream stream
     } catch (const Error& error) {
       if (error.kind() == ErrorKind::interrupted) throw;
       failure = error.what();
-      if (hot.find(bucket) == nullptr) failed.emplace_back(bucket, failure);
+      if (plans.hot.find(bucket) == nullptr) failed.emplace_back(bucket, failure);
     }
   }
   Coverage coverage;

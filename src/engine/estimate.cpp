@@ -6,6 +6,7 @@
 
 #include "spec/key.hpp"
 #include "tune/deploy.hpp"
+#include "tune/model.hpp"
 #include "tune/neighbours.hpp"
 #include "tune/prior.hpp"
 
@@ -31,15 +32,19 @@ double bound_ns(const spec::Op& op, const Problem& problem, const spec::DeviceFa
 double expected_at_edge(const spec::Op& op, const Problem& bucket, const spec::DeviceFacts& device, Regime regime,
                         store::Layers& layers) {
   const auto near = tune::neighbours(layers, op, bucket, device, regime, near_enough);
-  if (!near.empty() && near.front().cost_ns > 0 && near.front().key == spec::record_key(op, bucket, device, regime))
-    return near.front().cost_ns;
+  if (!near.empty() && near.front().key == spec::record_key(op, bucket, device, regime) &&
+      near.front().at_edge().cost_ns > 0)
+    return near.front().at_edge().cost_ns;
   const tune::Prior prior(op, bucket, device, regime, near);
+  const auto expected = [&](const spec::Implementation& implementation, const spec::Config& config) {
+    return prior.correction(implementation, config) *
+           tune::estimate(op, implementation, bucket, device, config, regime).ns;
+  };
   double best = std::numeric_limits<double>::infinity();
   for (const tune::Prior::Choice& choice : prior.transferred(near_enough))
-    best = std::min(best, prior.expected_ns(*choice.implementation, choice.config));
-  const tune::Usable fallback = tune::default_for(op, bucket, device);
-  if (fallback.implementation != nullptr)
-    best = std::min(best, prior.expected_ns(*fallback.implementation, fallback.config));
+    best = std::min(best, expected(*choice.implementation, choice.config));
+  const tune::Usable otherwise = tune::default_for(op, bucket, device);
+  if (otherwise.implementation != nullptr) best = std::min(best, expected(*otherwise.implementation, otherwise.config));
   return best;
 }
 

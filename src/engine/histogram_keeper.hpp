@@ -31,7 +31,7 @@ class HistogramKeeper {
   HistogramKeeper(const HistogramKeeper&) = delete;
   HistogramKeeper& operator=(const HistogramKeeper&) = delete;
 
-  /// Begins the thread, once: the tune lane calls it when there is something to launch.
+  /// Begins the thread, once: the miss path calls it when there is something to launch.
   void start();
   /// Adds what was counted to the overlay. What cannot be written now is kept for the next time, within bounds, and nothing is said:
   /// only counts are at stake.

@@ -106,9 +106,9 @@ Plan Op::plan(const Problem& problem, Stream stream) const {
 }
 
 Origin Plan::origin() const noexcept { return state_->origin; }
-std::string_view Plan::implementation() const noexcept { return state_->implementation; }
+std::string_view Plan::implementation() const noexcept { return state_->answer.implementation->name; }
 std::string_view Plan::config() const noexcept { return state_->config; }
-double Plan::cost_ns() const noexcept { return state_->cost_ns; }
+double Plan::cost_ns() const noexcept { return state_->answer.cost_ns; }
 Footprint Plan::footprint() const {
   const cuda::Context::Scope scope(op_->engine.context);
   const cuda::RelaxedCapture relaxed;

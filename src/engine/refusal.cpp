@@ -1,15 +1,16 @@
-// What a launch comes to that the driver refused.
+// Maps a failed launch to kiln::Error.
 #include <fmt/format.h>
 
 #include "cuda/stream_owner.hpp"
+#include "engine/op_state.hpp"
 #include "engine/state.hpp"
 #include "kiln/error.hpp"
 
 namespace kiln::engine {
 
 void OpState::refuse(const PlanState& plan, CUresult result, CUstream stream) const {
-  const std::string what =
-      fmt::format("launching {} {} {}: {}", op.name, plan.implementation, plan.config, cuda::describe(result));
+  const std::string what = fmt::format("launching {} {} {}: {}", op.name, plan.answer.implementation->name, plan.config,
+                                       cuda::describe(result));
   switch (result) {
     case CUDA_ERROR_STREAM_CAPTURE_IMPLICIT:
       throw Error(

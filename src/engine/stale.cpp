@@ -3,6 +3,8 @@
 #include <algorithm>
 #include <set>
 
+#include "tune/serving.hpp"
+
 namespace kiln::engine {
 namespace {
 
@@ -24,21 +26,11 @@ std::vector<Problem> recorded_buckets(const spec::Op& op, const spec::DeviceFact
   return buckets;
 }
 
-/// Whether a look-up can come by this record on the way to `problem`: by the key of its bucket, as what refines that, or as the runner-up
-/// of either.
-bool is_asked_for(const spec::Op& op, const Problem& problem, const spec::DeviceFacts& device, Regime regime,
-                  std::string_view key) {
-  key = spec::parse_runner_up_key(key).value_or(key);
-  if (spec::record_key(op, problem, device, regime) == key) return true;
-  const Problem bucket = spec::bucket_of(op, problem);
-  return tune::refined_problem(op, bucket, spec::record_key(op, bucket, device, regime), key) == problem;
-}
-
 /// Where a record stands among the present ops.
 struct Place {
   const spec::Op* op = nullptr;  // null: not loaded
   std::optional<spec::DeviceFacts> device;
-  std::optional<Problem> bucket;  // or a split bucket's edge; nothing when no look-up can form the record's key
+  std::optional<Problem> bucket;  // nothing when no look-up can form the record's key
 };
 
 Place place_of(std::span<const spec::Op> ops, const store::Record& record) {
@@ -50,7 +42,7 @@ Place place_of(std::span<const spec::Op> ops, const store::Record& record) {
   if (!place.device) return place;
   const auto bucket = parse_bucket(*op, record.bucket);
   const Regime regime = record.regime == spec::to_string(Regime::hot_l2) ? Regime::hot_l2 : Regime::cold_l2;
-  if (bucket && is_asked_for(*op, *bucket, *place.device, regime, record.key)) place.bucket = bucket;
+  if (bucket && spec::record_key(*op, *bucket, *place.device, regime) == record.key) place.bucket = bucket;
   return place;
 }
 
@@ -61,10 +53,10 @@ Staleness find_stale(std::span<const spec::Op> ops, const spec::DeviceFacts& dev
   Staleness staleness;
   for (const spec::Op& op : ops) {
     for (const Problem& bucket : recorded_buckets(op, device, regime, layers)) {
-      const Lookup lookup = look_up(op, bucket, device, regime, layers, false);
+      const Resolution resolution = resolve(op, bucket, device, regime, layers, false);
       ++staleness.records;
-      if (!lookup.is_hit()) ++staleness.unusable;
-      if (lookup.is_hit() && lookup.is_stale_in_part()) staleness.stale.push_back({&op, bucket});
+      if (!resolution.is_hit()) ++staleness.unusable;
+      if (resolution.is_stale()) staleness.stale.push_back({&op, bucket});
     }
   }
   return staleness;
@@ -74,9 +66,13 @@ Standing standing_of(std::span<const spec::Op> ops, const store::Record& record)
   const Place place = place_of(ops, record);
   if (place.op == nullptr || !place.device) return Standing::unknown;
   if (!place.bucket) return Standing::stale;
-  const tune::Usable usable = tune::usable(*place.op, *place.bucket, *place.device, record);
-  if (usable.implementation == nullptr) return Standing::stale;
-  return is_stale(*place.op, usable, *place.bucket, *place.device, record) ? Standing::stale : Standing::present;
+  const tune::Servings servings = tune::servings_of(*place.op, *place.bucket, *place.device, record);
+  if (!servings.any() || servings.unusable > 0) return Standing::stale;
+  for (const auto* role : {&servings.fastest, &servings.without_library})
+    for (const tune::Serving& each : *role)
+      if (is_stale(*place.op, *each.usable.implementation, each.usable.config, each.at(), *place.device, each.choice))
+        return Standing::stale;
+  return Standing::present;
 }
 
 std::vector<std::string> sources_asked_for(std::span<const spec::Op> ops, const store::Record& record) {

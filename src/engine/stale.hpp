@@ -6,7 +6,7 @@
 #include <string>
 #include <vector>
 
-#include "engine/lookup.hpp"
+#include "engine/resolver.hpp"
 
 namespace kiln::engine {
 
@@ -26,15 +26,15 @@ Staleness find_stale(std::span<const spec::Op> ops, const spec::DeviceFacts& dev
 
 /// What the present ops would still ask of a stored record, on whichever device.
 enum class Standing : std::uint8_t {
-  present,  // tuned from the present sources
+  present,  // all its choices were tuned from the present sources
   stale,    // from others, or for a bucket, an implementation or a config that its op has no more
   unknown,  // its op is not among these, or its device class does not parse
 };
 
 Standing standing_of(std::span<const spec::Op> ops, const store::Record& record);
 
-/// The source digests (hex) of all machine code that launching and verifying the record's bucket asks for now: its config's, if
-/// it is still legal, the defaults' and the reference's. Empty when the op has no such bucket any more.
+/// The source digests (hex) of all machine code that launching and verifying the record's bucket asks for now: its configs', where they
+/// are still legal, the defaults' and the reference's. Empty when the op has no such bucket any more.
 std::vector<std::string> sources_asked_for(std::span<const spec::Op> ops, const store::Record& record);
 
 }  // namespace kiln::engine

@@ -1,7 +1,6 @@
-#include <algorithm>
+#include "engine/workspaces.hpp"
 
 #include "cuda/stream_owner.hpp"
-#include "engine/plan_state.hpp"
 #include "engine/thread_stream.hpp"
 
 namespace kiln::engine {
@@ -48,23 +47,6 @@ CUdeviceptr Workspaces::make_keyed(Key stream) {
 void Workspaces::make_as(const Workspaces& other) {
   for (const Block* block = other.head_.load(std::memory_order_acquire); block != nullptr; block = block->next)
     make_keyed(block->stream);
-}
-
-bool PlanState::serves(CUstream stream) const noexcept {
-  return workspaces->serves(stream) &&
-         std::ranges::all_of(lower_parts, [&](const LowerPart& part) { return part.plan->serves(stream); });
-}
-
-void PlanState::make_workspaces(CUstream stream) const {
-  workspaces->make(stream);
-  for (const LowerPart& part : lower_parts) part.plan->make_workspaces(stream);
-  if (const PlanState* other = made_runner_up()) other->make_workspaces(stream);
-}
-
-void PlanState::make_workspaces_as(const Workspaces& others) const {
-  workspaces->make_as(others);
-  for (const LowerPart& part : lower_parts) part.plan->make_workspaces_as(others);
-  if (const PlanState* other = made_runner_up()) other->make_workspaces_as(others);
 }
 
 }  // namespace kiln::engine

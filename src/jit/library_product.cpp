@@ -3,6 +3,7 @@
 #include <fmt/format.h>
 
 #include <bit>
+#include <limits>
 
 #include "kiln/error.hpp"
 
@@ -28,6 +29,11 @@ int added_to(const spec::Op& op, const spec::Matmul& matmul, std::span<const std
   if (c < 0) return matmul.d;
   throw Error(ErrorKind::bad_manifest,
               op.name + ": cuBLASLt adds one matrix to a product, not c and d both; 'requires' must leave this out");
+}
+
+/// What of an expression is open until a launch.
+spec::Formula formula_of(const spec::Op& op, const spec::Expression& expression, std::span<const std::int64_t> frame) {
+  return spec::Formula(expression.specialise(frame, op.first_static()));
 }
 
 }  // namespace
@@ -56,15 +62,26 @@ LibraryProduct::LibraryProduct(const spec::Op& op, const spec::Implementation& i
       a_scale_(present(op, implementation.matmul.a_scale, frame)),
       b_scale_(present(op, implementation.matmul.b_scale, frame)),
       alpha_(implementation.matmul.alpha < 0 ? -1 : op.first_runtime() + implementation.matmul.alpha),
+      batched_(op.tensors[d_.tensor].shape.size() == 3),
       plain_(describe(implementation.matmul, false, frame)),
       biased_(plain_) {
   if (const int added = added_to(op, implementation.matmul, frame); added >= 0) {
     c_ = matrix_of(op, added, frame);
     adds_ = true;
   }
+  if (batched_) batch_ = formula_of(op, op.tensors[d_.tensor].shape[0], frame);
   if (!has_bias()) return;
   biased_ = describe(implementation.matmul, true, frame);
-  const auto type = library_type(op.dtype_of(op.tensors[static_cast<std::size_t>(bias_)], frame));
+  const spec::Tensor& bias = op.tensors[static_cast<std::size_t>(bias_)];
+  if (batched_) {
+    bias_stride_ = formula_of(op, bias.strides[0], frame);
+    std::int64_t stride = 0;
+    if (bias_stride_.evaluate(frame, stride))
+      must_succeed(library_->cublasLtMatmulDescSetAttribute(&biased_, CUBLASLT_MATMUL_DESC_BIAS_BATCH_STRIDE, &stride,
+                                                            sizeof stride),
+                   "describing a bias");
+  }
+  const auto type = library_type(op.dtype_of(bias, frame));
   const auto value = static_cast<std::int32_t>(type.value_or(d_.type));
   must_succeed(
       library_->cublasLtMatmulDescSetAttribute(&biased_, CUBLASLT_MATMUL_DESC_BIAS_DATA_TYPE, &value, sizeof value),
@@ -79,10 +96,11 @@ LibraryProduct::Matrix LibraryProduct::matrix_of(const spec::Op& op, int tensor,
     throw Error(ErrorKind::bad_manifest,
                 fmt::format("{}: tensor '{}' is {}, which cuBLASLt does not multiply; 'requires' must leave this out",
                             op.name, of.name, to_string(dtype)));
-  const auto formula = [&](const spec::Expression& expression) {
-    return spec::Formula(expression.specialise(frame, op.first_static()));
-  };
-  return {static_cast<std::size_t>(tensor), *type, formula(of.shape[1]), formula(of.shape[0]), formula(of.strides[0])};
+  const std::size_t outer = of.shape.size() - 2;  // 1 in a batch
+  return {
+      static_cast<std::size_t>(tensor),           *type,
+      formula_of(op, of.shape[outer + 1], frame), formula_of(op, of.shape[outer], frame),
+      formula_of(op, of.strides[outer], frame),   outer == 0 ? spec::Formula() : formula_of(op, of.strides[0], frame)};
 }
 
 CublasLtMatmulDesc LibraryProduct::describe(const spec::Matmul& matmul, bool biased,
@@ -109,20 +127,34 @@ CublasLtMatmulDesc LibraryProduct::describe(const spec::Matmul& matmul, bool bia
   return description;
 }
 
-bool LibraryProduct::lay_out(const Matrix& matrix, std::span<const std::int64_t> frame,
+bool LibraryProduct::lay_out(const Matrix& matrix, std::span<const std::int64_t> frame, std::int32_t batch,
                              CublasLtMatrixLayout& layout) const noexcept {
-  std::int64_t rows = 0, columns = 0, stride = 0;
+  std::int64_t rows = 0, columns = 0, stride = 0, batch_stride = 0;
   if (!matrix.rows.evaluate(frame, rows) || !matrix.columns.evaluate(frame, columns) ||
-      !matrix.stride.evaluate(frame, stride))
+      !matrix.stride.evaluate(frame, stride) || !matrix.batch_stride.evaluate(frame, batch_stride))
     return false;
-  return library_->cublasLtMatrixLayoutInit_internal(
-             &layout, sizeof layout, matrix.type, static_cast<std::uint64_t>(rows), static_cast<std::uint64_t>(columns),
-             stride) == CUBLAS_STATUS_SUCCESS;
+  if (library_->cublasLtMatrixLayoutInit_internal(&layout, sizeof layout, matrix.type, static_cast<std::uint64_t>(rows),
+                                                  static_cast<std::uint64_t>(columns), stride) != CUBLAS_STATUS_SUCCESS)
+    return false;
+  if (!batched_) return true;
+  const auto set = [&](cublasLtMatrixLayoutAttribute_t attribute, const auto& value) {
+    return library_->cublasLtMatrixLayoutSetAttribute(&layout, attribute, &value, sizeof value) ==
+           CUBLAS_STATUS_SUCCESS;
+  };
+  return set(CUBLASLT_MATRIX_LAYOUT_BATCH_COUNT, batch) &&
+         set(CUBLASLT_MATRIX_LAYOUT_STRIDED_BATCH_OFFSET, batch_stride);
 }
 
 bool LibraryProduct::lay_out(std::span<const std::int64_t> frame, Layouts& layouts) const noexcept {
-  if (!lay_out(a_, frame, layouts.a) || !lay_out(b_, frame, layouts.b) || !lay_out(d_, frame, layouts.d)) return false;
-  if (adds_ && c_.tensor != d_.tensor) return lay_out(c_, frame, layouts.c);
+  std::int64_t count = 1;
+  if (batched_ && (!batch_.evaluate(frame, count) || !bias_stride_.evaluate(frame, layouts.bias_stride) || count < 1 ||
+                   count > std::numeric_limits<std::int32_t>::max()))
+    return false;
+  const auto batch = static_cast<std::int32_t>(count);
+  if (!lay_out(a_, frame, batch, layouts.a) || !lay_out(b_, frame, batch, layouts.b) ||
+      !lay_out(d_, frame, batch, layouts.d))
+    return false;
+  if (adds_ && c_.tensor != d_.tensor) return lay_out(c_, frame, batch, layouts.c);
   layouts.c = layouts.d;
   return true;
 }
@@ -152,11 +184,13 @@ LibraryProduct::Operands LibraryProduct::all_at(void* address, bool biased) cons
 cublasStatus_t LibraryProduct::multiply(Layouts& layouts, const Operands& of, const CublasLtMatmulAlgo& algorithm,
                                         std::size_t workspace_bytes, CUstream stream) const noexcept {
   CublasLtMatmulDesc description = of.bias != nullptr ? biased_ : plain_;
-  const auto set = [&](cublasLtMatmulDescAttributes_t attribute, const void* address) {
-    return library_->cublasLtMatmulDescSetAttribute(&description, attribute, &address, sizeof address);
+  const auto set = [&](cublasLtMatmulDescAttributes_t attribute, const auto& value) {
+    return library_->cublasLtMatmulDescSetAttribute(&description, attribute, &value, sizeof value);
   };
   cublasStatus_t status = CUBLAS_STATUS_SUCCESS;
   if (of.bias != nullptr) status = set(CUBLASLT_MATMUL_DESC_BIAS_POINTER, of.bias);
+  if (of.bias != nullptr && batched_ && status == CUBLAS_STATUS_SUCCESS)
+    status = set(CUBLASLT_MATMUL_DESC_BIAS_BATCH_STRIDE, layouts.bias_stride);
   if (b_scale_ >= 0 && status == CUBLAS_STATUS_SUCCESS) status = set(CUBLASLT_MATMUL_DESC_A_SCALE_POINTER, of.b_scale);
   if (a_scale_ >= 0 && status == CUBLAS_STATUS_SUCCESS) status = set(CUBLASLT_MATMUL_DESC_B_SCALE_POINTER, of.a_scale);
   if (status != CUBLAS_STATUS_SUCCESS) return status;

@@ -1,7 +1,8 @@
 // A product as cuBLASLt is told of it.
 //
 // Row-major d[m, n] = op(a) op(b) is, to a library that counts in columns, the transpose of it: d^T = op(b)^T op(a)^T. So b goes first,
-// each matrix of [rows, columns] is one of [columns, rows] with the same leading dimension, and the bias runs along its rows.
+// each matrix of [rows, columns] is one of [columns, rows] with the same leading dimension, and the bias runs along its rows. A batch of
+// products lies at distances of its own from one matrix, and one bias, to the next.
 #pragma once
 
 #include <array>
@@ -24,6 +25,7 @@ class LibraryProduct {
  public:
   struct Layouts {
     CublasLtMatrixLayout a, b, c, d;
+    std::int64_t bias_stride;  // from one product's bias to the next
   };
   /// What one call is given. The bias may be null; a scale is where the product has one.
   struct Operands {
@@ -67,9 +69,10 @@ class LibraryProduct {
     std::size_t tensor = 0;
     cudaDataType_t type = CUDA_R_32F;
     spec::Formula rows, columns, stride;
+    spec::Formula batch_stride;  // 0 for one product
   };
   [[nodiscard]] static Matrix matrix_of(const spec::Op& op, int tensor, std::span<const std::int64_t> frame);
-  [[nodiscard]] bool lay_out(const Matrix& matrix, std::span<const std::int64_t> frame,
+  [[nodiscard]] bool lay_out(const Matrix& matrix, std::span<const std::int64_t> frame, std::int32_t batch,
                              CublasLtMatrixLayout& layout) const noexcept;
   [[nodiscard]] CublasLtMatmulDesc describe(const spec::Matmul& matmul, bool biased,
                                             std::span<const std::int64_t> frame) const;
@@ -81,6 +84,8 @@ class LibraryProduct {
   bool adds_;                          // c
   int bias_, a_scale_, b_scale_;       // tensors, or -1
   int alpha_;                          // slot of the frame, or -1
+  bool batched_;                       // matrices are of rank 3
+  spec::Formula batch_, bias_stride_;  // of a batch
   CublasLtMatmulDesc plain_, biased_;  // a launch copies one and sets addresses there
 };
 

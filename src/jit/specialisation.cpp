@@ -33,7 +33,7 @@ spec::Digest cubin_key(const Specialisation& specialisation, std::string_view co
 
 spec::Digest source_digest(const Specialisation& specialisation) {
   if (specialisation.is_library())
-    return spec::Hasher().field(specialisation.library).field(specialisation.library_manifest).finish();
+    return spec::Hasher().field(specialisation.library).field(specialisation.library_product).finish();
   spec::Hasher hasher(known_closure(specialisation)->source_digest);
   hash_list(hasher, specialisation.name_expressions);
   return hasher.finish();

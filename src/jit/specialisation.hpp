@@ -24,8 +24,8 @@ struct Specialisation {
   std::vector<std::string> options;  // beyond the architecture and the fixed ones
   std::string arch;                  // "sm_90a"
   bool toolkit_headers = false;
-  std::string library;           // in place of all the above but for op and label: nothing is compiled
-  std::string library_manifest;  // what asks the library
+  std::string library;          // in place of all the above but for op and label: nothing is compiled
+  std::string library_product;  // what it is asked for
 
   [[nodiscard]] bool is_library() const noexcept { return !library.empty(); }
 };
@@ -55,8 +55,9 @@ std::string compiler_identity();
 
 /// Content of closure, name expressions, options, architecture and compiler. Never a path, time stamp or program name.
 spec::Digest cubin_key(const Specialisation& specialisation, std::string_view compiler);
-/// Content of closure and name expressions alone: tells whether a record was tuned from the present source. Of a library's, of its
-/// manifest: its version is no source, but what the record says that it was tuned with (store::Provenance::compiler).
+/// Content of closure and name expressions alone, never a manifest's constraints or comments: tells whether a record was tuned from the
+/// present source. Of a library's, what its manifest asks it for: its version is no source, but what the record says that it was tuned
+/// with (store::Provenance::compiler).
 spec::Digest source_digest(const Specialisation& specialisation);
 
 /// Throws Error(no_nvrtc), or Error(compile_failed) with NVRTC's log, file names and lines being the user's own, or naming

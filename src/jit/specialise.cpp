@@ -1,7 +1,5 @@
 #include <fmt/format.h>
 
-#include <algorithm>
-
 #include "jit/executable.hpp"
 
 namespace kiln::jit {
@@ -19,6 +17,19 @@ Specialisation make(const spec::Op& op, std::span<const spec::Pass> passes, cons
   return specialisation;
 }
 
+/// [matmul] of a manifest, but for the workspace that a config may ask for, which changes no result.
+std::string product_of(const spec::Op& op, const spec::Matmul& matmul) {
+  const auto tensor = [&](int index) {
+    return index < 0 ? std::string_view("none") : std::string_view(op.tensors[static_cast<std::size_t>(index)].name);
+  };
+  const std::string_view alpha =
+      matmul.alpha < 0 ? "1" : std::string_view(op.runtime[static_cast<std::size_t>(matmul.alpha)].name);
+  return fmt::format("a={} b={} c={} d={} bias={} a_scale={} b_scale={} alpha={} transpose_a={} transpose_b={} relu={}",
+                     tensor(matmul.a), tensor(matmul.b), tensor(matmul.c), tensor(matmul.d), tensor(matmul.bias),
+                     tensor(matmul.a_scale), tensor(matmul.b_scale), alpha, matmul.transpose_a.text(),
+                     matmul.transpose_b.text(), matmul.relu.text());
+}
+
 }  // namespace
 
 Specialisation specialise(const spec::Op& op, const spec::Implementation& implementation,
@@ -28,8 +39,7 @@ Specialisation specialise(const spec::Op& op, const spec::Implementation& implem
   specialisation.label = fmt::format("{}/{} {}", op.name, implementation.name, spec::to_string(implementation, config));
   if (implementation.is_library()) {
     specialisation.library = implementation.library;
-    const auto manifest = std::ranges::find(op.manifests, implementation.name + ".toml", &spec::SourceFile::name);
-    if (manifest != op.manifests.end()) specialisation.library_manifest = manifest->text.str();
+    specialisation.library_product = product_of(op, implementation.matmul);
   }
   specialisation.entry = implementation.source;
   specialisation.options = implementation.options;

@@ -7,9 +7,7 @@
 #define OPENSSL_SUPPRESS_DEPRECATED
 #include <openssl/sha.h>
 
-#include <algorithm>
 #include <bit>
-#include <charconv>
 #include <new>
 
 #include "kiln/error.hpp"
@@ -17,8 +15,6 @@
 
 namespace kiln::spec {
 namespace {
-
-constexpr std::string_view runner_up_ending = " | without library";
 
 std::array<std::byte, 8> little_endian(std::uint64_t number) {
   std::array<std::byte, 8> bytes{};
@@ -97,40 +93,6 @@ std::string record_key(const Op& op, const Problem& bucket, const DeviceFacts& d
     key += fmt::format(" {}={}", op.selections[i].name, op.selections[i].values[bucket.selections[i]]);
   }
   return key + fmt::format(" | {} | {}", device.device_class(), to_string(regime));
-}
-
-std::string prefix_under(std::string_view key) { return fmt::format("{} | ", key); }
-
-std::string refined_key(std::string_view record_key, std::string_view axis, std::int64_t edge) {
-  return fmt::format("{}{}<={}", prefix_under(record_key), axis, edge);
-}
-
-std::optional<RefinedKey> parse_refined_key(std::string_view key) {
-  const std::size_t bar = key.rfind(" | ");
-  if (bar == std::string_view::npos) return std::nullopt;
-  RefinedKey refined{key.substr(0, bar), key.substr(bar + 3), 0};
-  const std::size_t sign = refined.axis.find("<=");
-  if (sign == std::string_view::npos) return std::nullopt;
-  const std::string_view number = refined.axis.substr(sign + 2);
-  refined.axis = refined.axis.substr(0, sign);
-  std::from_chars(number.data(), number.data() + number.size(), refined.edge);
-  // Written again, so that no edge has two forms.
-  const bool is_it = !refined.axis.empty() && refined.edge > 0 && fmt::to_string(refined.edge) == number;
-  return is_it ? std::optional(refined) : std::nullopt;
-}
-
-std::string runner_up_key(std::string_view key) { return fmt::format("{}{}", key, runner_up_ending); }
-
-std::optional<std::string_view> parse_runner_up_key(std::string_view key) {
-  if (!key.ends_with(runner_up_ending)) return std::nullopt;
-  return key.substr(0, key.size() - runner_up_ending.size());
-}
-
-std::optional<std::size_t> refined_axis(const Op& op) noexcept {
-  const auto is_bucketed = [](const Axis& axis) { return axis.policy.kind != PolicyKind::exact; };
-  const auto found = std::find_if(op.axes.begin(), op.axes.end(), is_bucketed);
-  if (found == op.axes.end()) return std::nullopt;
-  return static_cast<std::size_t>(found - op.axes.begin());
 }
 
 Digest record_digest(std::string_view record_key) { return Hasher().field("kiln record").field(record_key).finish(); }

@@ -42,23 +42,4 @@ std::string_view to_string(Regime regime) noexcept;  // "cold", "hot"
 std::string record_key(const Op& op, const Problem& bucket, const DeviceFacts& device, Regime regime);
 Digest record_digest(std::string_view record_key);
 
-/// A refinement splits a bucket: "RECORD_KEY | m<=6144" answers for its problems up to m = 6144, where another config is faster.
-struct RefinedKey {
-  std::string_view record_key;  // of the bucket
-  std::string_view axis;
-  std::int64_t edge = 0;
-};
-std::string refined_key(std::string_view record_key, std::string_view axis, std::int64_t edge);
-/// Nothing for the key of a bucket, and for a text that refined_key does not make.
-std::optional<RefinedKey> parse_refined_key(std::string_view key);
-/// The runner-up of a record that a library won: "KEY | without library" is the fastest config that needs none. KEY may be a
-/// refinement's.
-std::string runner_up_key(std::string_view key);
-/// KEY; nothing for a text that runner_up_key does not make.
-std::optional<std::string_view> parse_runner_up_key(std::string_view key);
-/// What the keys of a record's refinements, its runner-up and theirs begin with, and no others.
-std::string prefix_under(std::string_view key);
-/// The axis along which buckets are split: the first with a policy other than exact. Nothing when there is none.
-std::optional<std::size_t> refined_axis(const Op& op) noexcept;
-
 }  // namespace kiln::spec

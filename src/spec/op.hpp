@@ -155,8 +155,8 @@ struct Pass {
 struct Parameter {
   std::string name;
   std::vector<std::int64_t> values;  // in the manifest's order; none: any, which a library judges
-  /// It stands in `programmatic` and in constraints alone: its values are launches of one kernel, so a search takes one of them, and they
-  /// are compared where they differ (tune/launch_choice.hpp).
+  /// It stands in `programmatic`, [constraints] and [search] alone: its values are launches of one kernel, so a search takes one of them,
+  /// and they are compared where they differ (tune/launch_choice.hpp).
   bool launch_only = false;
 };
 
@@ -170,12 +170,12 @@ struct Workspace {
 using Config = std::vector<std::int64_t>;
 
 /// d = alpha a_scale b_scale a b + c + bias, or relu of that, in f32, as a library of the vendor's computes it: matrices of rank 2 in rows that
-/// lie dense, the sizes and leading dimensions being those of the tensors. A tensor takes part where the op says so; c is d itself where
-/// the op says that d is initialised.
+/// lie dense, the sizes and leading dimensions being those of the tensors; or all of rank 3, as many products as the outermost size says.
+/// A tensor takes part where the op says so; c is d itself where the op says that d is initialised.
 struct Matmul {
   int a = 0, b = 0, d = 0;              // tensors
   int c = -1;                           // -1, here and below: none
-  int bias = -1;                        // one value a column of d, added where the launch gives it
+  int bias = -1;                        // one value a column of d, of each product, added where the launch gives it
   int a_scale = -1, b_scale = -1;       // one f32 each
   int alpha = -1;                       // an f32 run-time value
   Expression transpose_a, transpose_b;  // static; not 0: it lies as [k, m]; as [n, k]
@@ -195,7 +195,8 @@ struct Implementation {
   std::optional<Expression> requires_;  // over types, choices and device facts
   std::string requires_text;
   std::vector<Parameter> parameters;
-  std::vector<Expression> constraints;                // over everything but runtime reals
+  std::vector<Expression> constraints;  // what a config must meet to serve; over everything but runtime reals
+  std::vector<Expression> search;       // and to be tried by a tune besides; likewise
   std::vector<std::pair<int, Expression>> alignment;  // tensor index, bytes that its pointer must be a multiple of
   Config default_config;
   std::vector<Workspace> workspaces;

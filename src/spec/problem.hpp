@@ -61,8 +61,8 @@ std::optional<std::string> broken_constraint(const Op& op, const Implementation&
 /// True when config has one declared value for each parameter; a library's takes any.
 bool is_declared(const Implementation& implementation, std::span<const std::int64_t> config) noexcept;
 
-/// Every config that meets the constraints, in the order of the manifest (last parameter fastest). None of a library's: it is asked
-/// itself (jit/library_matmul.hpp). Throws Error(bad_manifest) where going through them takes more than most_search_steps.
+/// Every config that meets [constraints] and [search], in the order of the manifest (last parameter fastest); the default may be outside
+/// it, and so may a config of a record. None of a library's: it is asked itself (jit/library_matmul.hpp). Throws Error(bad_manifest) where going through them takes more than most_search_steps.
 std::vector<Config> search_space(const Op& op, const Implementation& implementation, const Problem& problem,
                                  const DeviceFacts& device);
 /// Of the search space, a config for each kernel: of those that differ in launch-only parameters alone, the one that has their defaults,

@@ -85,28 +85,38 @@ void read_default_config(const ManifestReader& reader, const TomlValue* section,
   }
 }
 
-void read_constraints(const ManifestReader& reader, const TomlValue& section, const Op& op,
-                      Implementation& implementation) {
-  reader.check_keys(section, "[constraints]", {"all"});
-  for (const TomlValue& each : reader.list(reader.required(section, "[constraints]", "all"), "'all'")) {
-    implementation.constraints.push_back(
-        reader.expression(each, "a constraint", implementation.symbols, op, Known::launch));
-  }
+/// `all` of [constraints] or [search]; none where the file has no such table.
+std::vector<Expression> read_conditions(const ManifestReader& reader, const TomlValue& document, std::string_view name,
+                                        std::string_view what, const Op& op, const Symbols& symbols) {
+  std::vector<Expression> conditions;
+  const TomlValue* section = document.find(name);
+  if (section == nullptr) return conditions;
+  const std::string where = fmt::format("[{}]", name);
+  reader.check_keys(*section, where, {"all"});
+  for (const TomlValue& each : reader.list(reader.required(*section, where, "all"), "'all'"))
+    conditions.push_back(reader.expression(each, what, symbols, op, Known::launch));
+  return conditions;
 }
 
-/// Parameters that no constraint names multiply whatever the others leave, so that it can be said here that these are too many.
+std::vector<Expression> read_constraints(const ManifestReader& reader, const TomlValue& document, const Op& op,
+                                         const Symbols& symbols) {
+  return read_conditions(reader, document, "constraints", "a constraint", op, symbols);
+}
+
+/// Parameters that no condition names multiply whatever the others leave, so that it can be said here that these are too many.
 void check_free_parameters(const ManifestReader& reader, const TomlValue& section, const Op& op,
                            const Implementation& implementation) {
   std::int64_t configs = 1;
   for (std::size_t i = 0; i < implementation.parameters.size(); ++i) {
     const int slot = op.first_parameter() + static_cast<int>(i);
-    const bool named = std::ranges::any_of(implementation.constraints, [slot](const Expression& constraint) {
-      return std::ranges::binary_search(constraint.slots(), slot);
-    });
-    if (!named) configs *= static_cast<std::int64_t>(implementation.parameters[i].values.size());
+    const auto names = [slot](const Expression& condition) { return condition.uses(slot); };
+    if (std::ranges::none_of(implementation.constraints, names) && std::ranges::none_of(implementation.search, names))
+      configs *= static_cast<std::int64_t>(implementation.parameters[i].values.size());
     if (configs > most_search_steps)
-      reader.fail(section.line, "a search space of more than a million configs by parameters that no constraint names",
-                  "fewer values, or a constraint");
+      reader.fail(
+          section.line,
+          "a search space of more than a million configs by parameters that neither [constraints] nor [search] names",
+          "fewer values, or a condition");
   }
 }
 
@@ -183,7 +193,9 @@ void read_kernels(const ManifestReader& reader, const TomlValue& document, const
   if (const TomlValue* section = document.find("parameters")) read_parameters(reader, *section, op, implementation);
   if (const TomlValue* section = document.find("terms")) read_terms(reader, *section, op, implementation.symbols);
   read_default_config(reader, document.find("default"), implementation);
-  if (const TomlValue* section = document.find("constraints")) read_constraints(reader, *section, op, implementation);
+  implementation.constraints = read_constraints(reader, document, op, implementation.symbols);
+  implementation.search =
+      read_conditions(reader, document, "search", "a condition of [search]", op, implementation.symbols);
   if (const TomlValue* section = document.find("parameters"))
     check_free_parameters(reader, *section, op, implementation);
   if (const TomlValue* section = document.find("align")) read_alignment(reader, *section, op, implementation);
@@ -217,14 +229,14 @@ Implementation read_implementation(const ManifestReader& reader, const TomlValue
   else
     reader.check_keys(document, "the file",
                       {"summary", "source", "library", "requires", "toolkit_headers", "options", "parameters", "terms",
-                       "constraints", "align", "default", "workspace", "pass"});
+                       "constraints", "search", "align", "default", "workspace", "pass"});
   implementation.summary = reader.text_or(document, "summary", "");
   if (const TomlValue* condition = document.find("requires")) {
     implementation.requires_ = reader.expression(*condition, "'requires'", op.symbols, op, Known::device);
     implementation.requires_text = implementation.requires_->text();
   }
   if (implementation.is_library()) {
-    if (const TomlValue* section = document.find("constraints")) read_constraints(reader, *section, op, implementation);
+    implementation.constraints = read_constraints(reader, document, op, implementation.symbols);
     if (const TomlValue* section = document.find("align")) read_alignment(reader, *section, op, implementation);
     read_library(reader, document, op, implementation);
     return implementation;

@@ -38,9 +38,24 @@ struct MatmulReader {
       return each.shape.size() == rank && each.strides.back().constant_value() == 1 && each.output == output;
     });
   }
+  /// Of rank 2, or of rank 3 where d is.
+  [[nodiscard]] std::size_t rank() const {
+    const TomlValue& value = reader.required(section, "[matmul]", "d");
+    const auto d = std::ranges::find(op.tensors, value.text, &Tensor::name);
+    return d != op.tensors.end() && d->shape.size() == 3 ? 3 : 2;
+  }
   [[nodiscard]] int required_matrix(std::string_view key, bool output) const {
     static_cast<void>(reader.required(section, "[matmul]", key));
-    return dense(key, 2, output);
+    return dense(key, rank(), output);
+  }
+  /// A tensor of rank 3 whose outermost size is another than d's would be another number of products.
+  void check_batch(std::string_view key, int index, int d) const {
+    if (index < 0 || rank() == 2) return;
+    const auto batch = [&](int of) { return op.tensors[static_cast<std::size_t>(of)].shape.front().text(); };
+    if (batch(index) != batch(d))
+      reader.fail(section.find(key)->line,
+                  fmt::format("'{}' of [matmul] as {} matrices where d is {}", key, batch(index), batch(d)),
+                  "as many as d");
   }
   [[nodiscard]] int scale(std::string_view key) const {
     return tensor(key, "an input of f32",
@@ -80,8 +95,10 @@ void read_library(const ManifestReader& reader, const TomlValue& document, const
   matmul.a = read.required_matrix("a", false);
   matmul.b = read.required_matrix("b", false);
   matmul.d = read.required_matrix("d", true);
-  matmul.c = read.dense("c", 2, false);
-  matmul.bias = read.dense("bias", 1, false);
+  matmul.c = read.dense("c", read.rank(), false);
+  matmul.bias = read.dense("bias", read.rank() - 1, false);
+  for (const auto& [key, tensor] : {std::pair("a", matmul.a), {"b", matmul.b}, {"c", matmul.c}, {"bias", matmul.bias}})
+    read.check_batch(key, tensor, matmul.d);
   matmul.a_scale = read.scale("a_scale");
   matmul.b_scale = read.scale("b_scale");
   matmul.alpha = read.real("alpha");

@@ -12,32 +12,36 @@
 namespace kiln::spec {
 namespace {
 
-// Visits every legal config in the manifest's order until `visit` returns false. A constraint is checked as soon as the
-// last parameter that it names has a value, which prunes all that share the refused prefix. How many configs there are before that says
-// little of how long it takes, so it is the steps that are bounded: every value that is given to a parameter is one.
+// Visits, in the manifest's order, every config that meets the constraints and `further` conditions, until `visit` returns false. A
+// condition is checked as soon as the last parameter that it names has a value, which prunes all that share the refused prefix. How many
+// configs there are before that says little of how long it takes, so it is the steps that are bounded: every value that is given to a
+// parameter is one.
 class Walk {
  public:
-  Walk(const Op& op, const Implementation& implementation, std::vector<std::int64_t> frame)
+  Walk(const Op& op, const Implementation& implementation, std::vector<std::int64_t> frame,
+       std::span<const Expression> further)
       : parameters_(implementation.parameters),
         op_(op),
         implementation_(implementation),
         first_(static_cast<std::size_t>(op.first_parameter())),
         frame_(std::move(frame)),
         checks_(parameters_.size() + 1) {
-    for (const Expression& constraint : implementation.constraints) {
-      const std::vector<int> slots = constraint.slots();
-      const bool free = slots.empty() || slots.back() < op.first_parameter();
-      checks_[free ? 0 : static_cast<std::size_t>(slots.back()) - first_ + 1].push_back(&constraint);
+    std::vector<Range> known;
+    for (const std::int64_t value : frame_) known.push_back({value, value});
+    for (std::size_t i = 0; i < parameters_.size(); ++i) {
+      const auto [lowest, highest] = std::ranges::minmax(parameters_[i].values);
+      known[first_ + i] = {lowest, highest};
     }
+    for (const std::span<const Expression> list : {std::span(implementation.constraints), further})
+      for (const Expression& each : list) add(each.within(known));
   }
 
   /// Throws Error(bad_manifest) when it takes too many steps.
   template <typename Visit>
   bool run(Visit visit, std::size_t bound = 0) {
     if (++steps_ > most_search_steps) give_up();
-    for (const Expression* constraint : checks_[bound]) {
-      if (!constraint->evaluate(frame_).truth()) return true;
-    }
+    for (const Expression& condition : checks_[bound])
+      if (!condition.evaluate(frame_).truth()) return true;
     if (bound == parameters_.size())
       return visit(Config(frame_.begin() + static_cast<std::ptrdiff_t>(first_), frame_.end()));
     for (const std::int64_t value : parameters_[bound].values) {
@@ -48,11 +52,17 @@ class Walk {
   }
 
  private:
+  void add(Expression condition) {
+    const std::vector<int> slots = condition.slots();
+    const std::size_t bound = slots.empty() ? 0 : static_cast<std::size_t>(slots.back()) - first_ + 1;
+    if (condition.constant_value().value_or(0) == 0) checks_[bound].push_back(std::move(condition));
+  }
+
   [[noreturn]] void give_up() const {
     throw Error(
         ErrorKind::bad_manifest,
         fmt::format(
-            "{} of op {}: its parameters take more than {} steps to go through; declare fewer values, or constraints that "
+            "{} of op {}: its parameters take more than {} steps to go through; declare fewer values, or conditions that "
             "name the first parameters alone, so that they refuse many configs at once",
             implementation_.name, op_.name, most_search_steps));
   }
@@ -63,7 +73,7 @@ class Walk {
   std::int64_t steps_ = 0;
   std::size_t first_;
   std::vector<std::int64_t> frame_;
-  std::vector<std::vector<const Expression*>> checks_;  // by how many parameters are bound when it can be checked
+  std::vector<std::vector<Expression>> checks_;  // by how many parameters are bound when it can be checked
 };
 
 }  // namespace
@@ -75,17 +85,14 @@ std::optional<std::string> why_not_eligible(const Op& op, const Implementation& 
     return fmt::format("it requires {}, and this is {} with {}", implementation.requires_text, device.device_class(),
                        to_string(op, problem));
   }
-  if (implementation.is_library()) {
-    const auto broken = broken_constraint(op, implementation, problem, device, implementation.default_config);
-    if (!broken) return std::nullopt;
-    return fmt::format("its constraint {} does not hold at {}", *broken, to_string(op, problem));
-  }
-  bool found = false;
-  Walk(op, implementation, frame).run([&](const Config&) { return found = true, false; });
-  if (found) return std::nullopt;
   const auto broken = broken_constraint(op, implementation, problem, device, implementation.default_config);
-  return fmt::format("no config meets its constraints at {}; the default breaks {}", to_string(op, problem),
-                     broken.value_or("none"));
+  if (!broken) return std::nullopt;  // so that no walk is needed where nearly every problem is
+  if (implementation.is_library())
+    return fmt::format("its constraint {} does not hold at {}", *broken, to_string(op, problem));
+  bool found = false;
+  Walk(op, implementation, frame, {}).run([&](const Config&) { return found = true, false; });
+  if (found) return std::nullopt;
+  return fmt::format("no config meets its constraints at {}; the default breaks {}", to_string(op, problem), *broken);
 }
 
 std::optional<std::string> broken_constraint(const Op& op, const Implementation& implementation, const Problem& problem,
@@ -111,10 +118,12 @@ bool is_declared(const Implementation& implementation, std::span<const std::int6
 std::vector<Config> search_space(const Op& op, const Implementation& implementation, const Problem& problem,
                                  const DeviceFacts& device) {
   std::vector<Config> configs;
-  Walk(op, implementation, make_frame(op, &implementation, problem, device)).run([&](Config config) {
-    configs.push_back(std::move(config));
-    return true;
-  });
+  if (implementation.is_library()) return configs;
+  Walk(op, implementation, make_frame(op, &implementation, problem, device), implementation.search)
+      .run([&](Config config) {
+        configs.push_back(std::move(config));
+        return true;
+      });
   return configs;
 }
 

@@ -25,6 +25,7 @@ struct Binder {
   Query& query;
   void operator()(const char*, const std::string& text) const { query.bind(std::string_view(text)); }
   void operator()(const char*, Verdict verdict) const { query.bind(to_string(verdict)); }
+  void operator()(const char*, Role role) const { query.bind(to_string(role)); }
   void operator()(const char*, std::integral auto number) const { query.bind(static_cast<std::int64_t>(number)); }
   void operator()(const char*, double number) const { query.bind(number); }
 };
@@ -38,6 +39,7 @@ struct ColumnReader {
   void operator()(const char*, Verdict& verdict) {
     verdict = parse_verdict(query.text(column++)).value_or(Verdict::not_timed);
   }
+  void operator()(const char*, Role& role) { role = parse_role(query.text(column++)).value_or(Role::fastest); }
   void operator()(const char*, bool& truth) { truth = query.integer(column++) != 0; }
   void operator()(const char*, std::integral auto& number) {
     number = static_cast<std::remove_reference_t<decltype(number)>>(query.integer(column++));

@@ -1,22 +1,62 @@
 #include "store/diff.hpp"
 
+#include <algorithm>
 #include <cmath>
+#include <set>
+#include <string_view>
 
 #include "store/merge_order.hpp"
 
 namespace kiln::store {
 namespace {
 
-std::vector<EnvironmentChange> environment_changes(const Provenance& before, const Provenance& after) {
+/// The distinct compilers of a record's choices, sorted: "cublaslt 13.0.2, nvrtc 13.0".
+std::string compilers_of(const Record& record) {
+  std::set<std::string_view> distinct;
+  for (const Choice& choice : record.choices) distinct.insert(choice.compiler);
+  std::string text;
+  for (const std::string_view each : distinct) text.append(text.empty() ? "" : ", ").append(each);
+  return text;
+}
+
+std::vector<EnvironmentChange> environment_changes(const Record& before, const Record& after) {
   std::vector<EnvironmentChange> changes;
   const auto compare = [&](const char* name, const std::string& a, const std::string& b) {
     if (a != b) changes.push_back({name, a, b});
   };
-  compare("driver", std::to_string(before.driver_version), std::to_string(after.driver_version));
-  compare("compiler", before.compiler, after.compiler);
-  compare("kiln", before.kiln_version, after.kiln_version);
-  compare("device", before.device_name, after.device_name);
+  const Provenance &from = before.provenance, &to = after.provenance;
+  compare("driver", std::to_string(from.driver_version), std::to_string(to.driver_version));
+  compare("compiler", compilers_of(before), compilers_of(after));
+  compare("kiln", from.kiln_version, to.kiln_version);
+  compare("device", from.device_name, to.device_name);
   return changes;
+}
+
+const Choice* find_choice(const Record& record, const Choice& like) {
+  const auto found = std::ranges::find_if(
+      record.choices, [&](const Choice& each) { return each.role == like.role && each.sizes == like.sizes; });
+  return found == record.choices.end() ? nullptr : &*found;
+}
+
+ChoiceChange compare(const Choice& before, const Choice& after) {
+  return {&before, &after, before.implementation != after.implementation || before.config != after.config,
+          before.low_ns <= after.high_ns && after.low_ns <= before.high_ns};
+}
+
+void compare_choices(RecordChange& result) {
+  result.intervals_overlap = true;
+  for (const Choice& before : result.before->choices) {
+    const Choice* after = find_choice(*result.after, before);
+    const ChoiceChange change = after != nullptr ? compare(before, *after) : ChoiceChange{&before};
+    result.other_choices = result.other_choices || after == nullptr || change.other_config;
+    result.intervals_overlap = result.intervals_overlap && (after == nullptr || change.intervals_overlap);
+    if (after == nullptr || change.other_config || !change.intervals_overlap) result.choices.push_back(change);
+  }
+  for (const Choice& after : result.after->choices) {
+    if (find_choice(*result.before, after) != nullptr) continue;
+    result.other_choices = true;
+    result.choices.push_back({nullptr, &after});
+  }
 }
 
 /// The next key's record from whichever file holds it, or from both.
@@ -81,11 +121,11 @@ RecordChange compare(const Record* before, const Record* after) {
     result.change = before == nullptr ? Change::gained : Change::lost;
     return result;
   }
-  result.other_winner = before->implementation != after->implementation || before->config != after->config;
-  result.intervals_overlap = before->low_ns <= after->high_ns && after->low_ns <= before->high_ns;
-  if (before->cost_ns > 0 && after->cost_ns > 0) result.cost_ratio = after->cost_ns / before->cost_ns;
-  result.environment = environment_changes(before->provenance, after->provenance);
-  if (result.other_winner || !result.intervals_overlap) result.change = Change::changed;
+  compare_choices(result);
+  const double from = before->at_edge().cost_ns, to = after->at_edge().cost_ns;
+  if (from > 0 && to > 0) result.cost_ratio = to / from;
+  result.environment = environment_changes(*before, *after);
+  if (!result.choices.empty()) result.change = Change::changed;
   return result;
 }
 

@@ -10,6 +10,7 @@
 namespace kiln::store {
 
 std::optional<Verdict> parse_verdict(std::string_view word) noexcept;
+std::optional<Role> parse_role(std::string_view word) noexcept;
 
 template <class R, class Visitor>
 void each_answer_field(R& record, Visitor&& visit) {
@@ -19,14 +20,21 @@ void each_answer_field(R& record, Visitor&& visit) {
   visit("device_class", record.device_class);
   visit("regime", record.regime);
   visit("bucket", record.bucket);
-  visit("implementation", record.implementation);
-  visit("config", record.config);
-  visit("cost_ns", record.cost_ns);
-  visit("low_ns", record.low_ns);
-  visit("high_ns", record.high_ns);
-  visit("samples", record.samples);
   visit("baseline_ns", record.baseline_ns);
-  visit("source_digest", record.source_digest);
+}
+
+template <class C, class Visitor>
+void each_choice_field(C& choice, Visitor&& visit) {
+  visit("role", choice.role);
+  visit("sizes", choice.sizes);
+  visit("implementation", choice.implementation);
+  visit("config", choice.config);
+  visit("cost_ns", choice.cost_ns);
+  visit("low_ns", choice.low_ns);
+  visit("high_ns", choice.high_ns);
+  visit("samples", choice.samples);
+  visit("source_digest", choice.source_digest);
+  visit("compiler", choice.compiler);
 }
 
 template <class P, class Visitor>
@@ -34,12 +42,11 @@ void each_provenance_field(P& provenance, Visitor&& visit) {
   visit("kiln_version", provenance.kiln_version);
   visit("device_name", provenance.device_name);
   visit("driver_version", provenance.driver_version);
-  visit("compiler", provenance.compiler);
   visit("strategy", provenance.strategy);
   visit("unix_seconds", provenance.unix_seconds);
 }
 
-/// A record's row; its candidates are rows of their own.
+/// A record's row; its choices and candidates are rows of their own.
 template <class R, class Visitor>
 void each_record_field(R& record, Visitor&& visit) {
   each_answer_field(record, visit);
@@ -50,6 +57,7 @@ template <class C, class Visitor>
 void each_candidate_field(C& candidate, Visitor&& visit) {
   visit("implementation", candidate.implementation);
   visit("config", candidate.config);
+  visit("sizes", candidate.sizes);
   visit("verdict", candidate.verdict);
   visit("reason", candidate.reason);
   visit("cost_ns", candidate.cost_ns);

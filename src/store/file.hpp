@@ -37,12 +37,12 @@ struct HistogramRow {
 /// Of one op, or of Kiln's own kernels when the name is empty.
 struct OpBytes {
   std::string op;
-  std::int64_t records = 0, record_bytes = 0;  // with their candidates
+  std::int64_t records = 0, record_bytes = 0;  // with their choices and candidates
   std::int64_t cubins = 0, cubin_bytes = 0;    // compressed
 };
 
 struct FileStats {
-  std::int64_t records = 0, cubins = 0, candidates = 0, leases = 0, histogram_rows = 0, quarantined = 0;
+  std::int64_t records = 0, choices = 0, cubins = 0, candidates = 0, leases = 0, histogram_rows = 0, quarantined = 0;
   std::int64_t cubin_bytes = 0;        // compressed
   std::int64_t cubin_image_bytes = 0;  // uncompressed
   std::int64_t file_bytes = 0;
@@ -57,9 +57,6 @@ class Writer {
   virtual ~Writer() = default;
   [[nodiscard]] virtual std::optional<Record> find_record(std::string_view key) = 0;  // with its candidates
   [[nodiscard]] virtual std::optional<PackedCubin> find_cubin(const spec::Digest& key) = 0;
-  /// As File's.
-  [[nodiscard]] virtual std::vector<Record> records_under(std::string_view prefix) = 0;
-  virtual void remove_record(std::string_view key) = 0;
   /// Both replace what has the same key. Throw Error(bad_input) as File::put does.
   virtual void put(const Record& record) = 0;
   virtual void put(const PackedCubin& cubin) = 0;
@@ -93,8 +90,6 @@ class File {
   [[nodiscard]] virtual std::optional<CubinRow> find_cubin(const spec::Digest& key, Counters* met = nullptr) = 0;
   /// Newest source first; for inspection and for exports. Rows whose digest fails are skipped and counted.
   [[nodiscard]] virtual std::vector<Record> records(std::string_view op = {}, bool with_candidates = false) = 0;
-  /// Those whose key begins so, by key, without candidates; `prefix` is not empty and ends in ASCII. Like find_record.
-  [[nodiscard]] virtual std::vector<Record> records_under(std::string_view prefix, Counters* met = nullptr) = 0;
   /// For transfers: at most `limit` rows whose key comes after the one given, by key, records with their candidates, the
   /// cubins' payloads checked; fewer than `limit` are the last ones. Unlike the look-ups these throw Error(io) or Error(bad_file),
   /// so that a failure is not taken for the end.
@@ -113,8 +108,6 @@ class File {
   /// The same for many, in one transaction; `existing` says what becomes of a cubin that is already there.
   virtual void put_all(std::span<const Record> records, std::span<const CubinRow> cubins,
                        Existing existing = Existing::keep) = 0;
-  /// The same for records that were found anew: what holds beside those that they replace (spec::prefix_under) goes with them.
-  virtual void put_anew(std::span<const Record> records, std::span<const CubinRow> cubins) = 0;
   /// One transaction around `work`; nothing of it is in the file when it throws.
   virtual void write_all(const std::function<void(Writer&)>& work) = 0;
   virtual bool remove_record(std::string_view key) = 0;

@@ -34,10 +34,6 @@ class Rows {
     put_record(connection_, record);
     store::add_to_usage(connection_, {"record", record.key, 0, now_});
   }
-  void remove(std::string_view key) {
-    break_seal();
-    remove_record(connection_, key);
-  }
   void put(const PackedCubin& cubin, const spec::Digest& digest, bool replace) {
     break_seal();
     if (put_cubin(connection_, cubin, digest, replace))
@@ -63,10 +59,6 @@ class TableWriter final : public Writer {
   std::optional<PackedCubin> find_cubin(const spec::Digest& key) override {
     return find_packed(connection_, key, flaws_);
   }
-  std::vector<Record> records_under(std::string_view prefix) override {
-    return list_records_under(connection_, prefix, flaws_);
-  }
-  void remove_record(std::string_view key) override { rows_.remove(key); }
   void put(const Record& record) override;
   void put(const PackedCubin& cubin) override;
   void seal() override { write_manifest(connection_); }
@@ -116,7 +108,7 @@ std::vector<Record> check_all(std::span<const Record> records) {
 
 }  // namespace
 
-// In both puts, everything that can be wrong or slow (checks, compression) comes before the lock.
+// Everything that can be wrong or slow (checks, compression) comes before the lock.
 void SqliteFile::put_all(std::span<const Record> records, std::span<const CubinRow> cubins, Existing existing) {
   const auto checked = check_all(records);
   const auto packed = pack_all(cubins);
@@ -124,17 +116,6 @@ void SqliteFile::put_all(std::span<const Record> records, std::span<const CubinR
     Rows rows(session.connection);
     for (const Record& record : checked) rows.put(record);
     for (const Packed& each : packed) rows.put(each.cubin, each.digest, existing == Existing::replace);
-  });
-}
-
-void SqliteFile::put_anew(std::span<const Record> records, std::span<const CubinRow> cubins) {
-  const auto checked = check_all(records);
-  const auto packed = pack_all(cubins);
-  publish([&](Session& session) {
-    for (const Record& record : checked) remove_records_under(session.connection, spec::prefix_under(record.key));
-    Rows rows(session.connection);
-    for (const Record& record : checked) rows.put(record);
-    for (const Packed& each : packed) rows.put(each.cubin, each.digest, false);
   });
 }
 

@@ -1,5 +1,7 @@
 #include "store/integrity.hpp"
 
+#include <fmt/core.h>
+
 #include <algorithm>
 #include <bit>
 #include <cmath>
@@ -19,6 +21,7 @@ struct DigestVisitor {
   spec::Hasher& hasher;
   void operator()(const char*, const std::string& text) const { hasher.field(std::string_view(text)); }
   void operator()(const char*, Verdict verdict) const { hasher.field(to_string(verdict)); }
+  void operator()(const char*, Role role) const { hasher.field(to_string(role)); }
   void operator()(const char*, std::integral auto number) const { hasher.field(static_cast<std::int64_t>(number)); }
   // SQLite stores -0.0 as the integer 0; adding 0.0 makes them one here too.
   void operator()(const char*, double number) const { hasher.field(std::bit_cast<std::int64_t>(number + 0.0)); }
@@ -30,6 +33,7 @@ struct FlawVisitor {
     if (!is_utf8(text)) flaw = std::string(name) + " is not UTF-8";
   }
   void operator()(const char*, Verdict) const {}
+  void operator()(const char*, Role) const {}
   void operator()(const char*, bool) const {}
   void operator()(const char*, std::integral auto) const {}
   void operator()(const char* name, double number) const {
@@ -76,6 +80,8 @@ spec::Digest digest_of(const Record& record) {
   spec::Hasher hasher;
   hasher.field(std::string_view("record"));
   each_record_field(record, DigestVisitor{hasher});
+  hasher.field(static_cast<std::int64_t>(record.choices.size()));
+  for (const Choice& choice : record.choices) each_choice_field(choice, DigestVisitor{hasher});
   return hasher.finish();
 }
 
@@ -94,11 +100,22 @@ spec::Digest digest_of(const PackedCubin& packed) {
   return hasher.finish();
 }
 
+std::string flaw_of(const Choice& choice) {
+  std::string flaw;
+  each_choice_field(choice, FlawVisitor{flaw});
+  if (choice.samples < 0) flaw = "samples is negative";
+  return flaw;
+}
+
 std::string flaw_of(const Record& record) {
   std::string flaw;
   each_record_field(record, FlawVisitor{flaw});
   if (record.key.empty()) flaw = "key is empty";
-  if (record.samples < 0) flaw = "samples is negative";
+  if (record.choices.size() > max_choices) return fmt::format("it has more than {} choices", max_choices);
+  if (std::ranges::find(record.choices, Role::fastest, &Choice::role) == record.choices.end())
+    return "no choice is the fastest";
+  for (const Choice& choice : record.choices)
+    if (const auto of_choice = flaw_of(choice); !of_choice.empty()) flaw = "a choice's " + of_choice;
   return flaw;
 }
 

@@ -3,7 +3,8 @@
 //
 // digest := SHA-256 over fields as spec::Hasher takes them: the table's name, then each column in the order of
 //           cache/schema.sql, without id and digest. A REAL counts as the 64 bits of its IEEE 754 form, a truth value
-//           as 0 or 1. A candidate's columns are preceded by its record's key and its position.
+//           as 0 or 1. A record's columns are followed by the number of its choices and, choice by choice, theirs from
+//           role on. A candidate's columns are preceded by its record's key and its position.
 #pragma once
 
 #include <functional>
@@ -26,6 +27,7 @@ spec::Digest digest_of(const PackedCubin& packed);
 
 /// Why Kiln would not write this, or an empty string.
 std::string flaw_of(const Record& record);  // without its candidates
+std::string flaw_of(const Choice& choice);
 std::string flaw_of(const Candidate& candidate);
 std::string flaw_of(const PackedCubin& packed);
 

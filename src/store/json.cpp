@@ -20,6 +20,7 @@ using Json = nlohmann::ordered_json;
 struct JsonWriter {
   Json& object;
   void operator()(const char* name, Verdict value) const { object[name] = to_string(value); }
+  void operator()(const char* name, Role value) const { object[name] = to_string(value); }
   template <class T>
   void operator()(const char* name, const T& value) const {
     object[name] = value;
@@ -50,12 +51,8 @@ class JsonReader {
       refuse(fmt::format("field '{}' is {}, which is too small", name, number));
     value = static_cast<T>(number);
   }
-  void operator()(const char* name, Verdict& value) {
-    const auto word = get(name, &Json::is_string, "a string").get<std::string>();
-    const auto verdict = parse_verdict(word);
-    if (!verdict) refuse(fmt::format("field '{}' is '{}', which is no verdict", name, word));
-    value = *verdict;
-  }
+  void operator()(const char* name, Verdict& value) { read_word(name, value, parse_verdict, "verdict"); }
+  void operator()(const char* name, Role& value) { read_word(name, value, parse_role, "role"); }
 
   /// A part that is an object or an array of its own.
   const Json& part(const char* name, bool (Json::*is)() const noexcept, const char* expected) {
@@ -69,6 +66,13 @@ class JsonReader {
   }
 
  private:
+  template <class T>
+  void read_word(const char* name, T& value, std::optional<T> (*parse)(std::string_view) noexcept, const char* what) {
+    const auto word = get(name, &Json::is_string, "a string").get<std::string>();
+    const auto found = parse(word);
+    if (!found) refuse(fmt::format("field '{}' is '{}', which is no {}", name, word, what));
+    value = *found;
+  }
   const Json& get(const char* name, bool (Json::*is)() const noexcept, const char* expected) {
     asked_.insert(name);
     const auto found = object_.find(name);
@@ -81,7 +85,7 @@ class JsonReader {
   std::set<std::string, std::less<>> asked_;
 };
 
-constexpr int deepest = 2;  // a record's object, its array of candidates, one of them
+constexpr int deepest = 2;  // a record's object, its array of choices or candidates, one of them
 
 Json parse(std::string_view text) {
   // A repeated field would silently take its last value.
@@ -108,6 +112,9 @@ Json parse(std::string_view text) {
 std::string to_json(const Record& record) {
   Json line = Json::object();
   each_answer_field(record, JsonWriter{line});
+  Json& choices = line["choices"] = Json::array();
+  for (const Choice& choice : record.choices)
+    each_choice_field(choice, JsonWriter{choices.emplace_back(Json::object())});
   each_provenance_field(record.provenance, JsonWriter{line["provenance"]});
   if (!record.candidates.empty()) {
     Json& candidates = line["candidates"] = Json::array();
@@ -122,6 +129,11 @@ Record record_from_json(std::string_view line) {
   Record record;
   JsonReader reader(parsed);
   each_answer_field(record, reader);
+  for (const Json& each : reader.part("choices", &Json::is_array, "an array")) {
+    JsonReader choice(each);
+    each_choice_field(record.choices.emplace_back(), choice);
+    choice.expect_no_more();
+  }
   JsonReader provenance(reader.part("provenance", &Json::is_object, "an object"));
   each_provenance_field(record.provenance, provenance);
   provenance.expect_no_more();

@@ -151,13 +151,6 @@ std::vector<Candidate> Layers::candidates_of(const Found<Record>& found) {
   return ask(layers_[found.layer].file.get());
 }
 
-std::vector<Record> Layers::records_under(const Found<Record>& found, Counters* met) {
-  File* file = layers_[found.layer].file.get();
-  // With the overlay's rows there may be this process's own, and those come first.
-  if (File* own = memory(); own != nullptr && found.layer == 0 && own->find_record(found.value.key)) file = own;
-  return file->records_under(spec::prefix_under(found.value.key), met);
-}
-
 File& Layers::overlay() { return *layers_.front().file; }
 
 File& Layers::degrade(const Error& error) {
@@ -176,15 +169,6 @@ void Layers::put_all(std::span<const Record> records, std::span<const CubinRow> 
   } catch (const Error& error) {
     if (error.kind() == ErrorKind::bad_input) throw;
     degrade(error).put_all(records, cubins, existing);
-  }
-}
-
-void Layers::put_anew(std::span<const Record> records, std::span<const CubinRow> cubins) {
-  try {
-    return overlay().put_anew(records, cubins);
-  } catch (const Error& error) {
-    if (error.kind() == ErrorKind::bad_input) throw;
-    degrade(error).put_anew(records, cubins);
   }
 }
 

@@ -65,17 +65,12 @@ class Layers {
   [[nodiscard]] std::vector<Found<Record>> records(std::string_view op);
   /// The candidates of a record that records() gave, of the same layer; none when it has none or is there no more.
   [[nodiscard]] std::vector<Candidate> candidates_of(const Found<Record>& found);
-  /// The records that hold beside one that find_record or records() gave (spec::prefix_under), of the same layer: those of
-  /// another were found beside another winner.
-  [[nodiscard]] std::vector<Record> records_under(const Found<Record>& found, Counters* met = nullptr);
   [[nodiscard]] File& overlay();
   [[nodiscard]] std::span<const Layer> layers() const noexcept { return layers_; }
 
   /// File::put_all on the overlay. When it cannot be written, by a full disk say, the rows serve this process from its
   /// memory instead, and warnings() says so once. Throws only Error(bad_input).
   void put_all(std::span<const Record> records, std::span<const CubinRow> cubins, Existing existing = Existing::keep);
-  /// File::put_anew, in the same way.
-  void put_anew(std::span<const Record> records, std::span<const CubinRow> cubins);
   /// File::acquire_lease on the overlay. When it cannot be written no process can be told, and each tunes for itself.
   bool acquire_lease(std::string_view key, std::string_view holder, std::int64_t term_seconds);
   /// What cannot be released now is tried again later, at the latest when the layers are closed.

@@ -8,6 +8,7 @@ namespace kiln::store {
 
 inline constexpr std::int64_t max_image_bytes = std::int64_t{64} << 20;  // of a cubin, uncompressed
 inline constexpr std::size_t max_names_bytes = std::size_t{2} << 20;     // of a cubin's function names, as JSON
+inline constexpr std::size_t max_choices = 4096;                         // of a record
 inline constexpr int max_row_bytes = 72 << 20;  // an incompressible image and the row's other columns
 
 }  // namespace kiln::store

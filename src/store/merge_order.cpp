@@ -24,10 +24,22 @@ spec::Digest digest_of_candidates(const Record& record) {
   return hasher.finish();
 }
 
+double relative_interval(const Choice& choice) {
+  if (choice.cost_ns <= 0) return std::numeric_limits<double>::infinity();
+  return std::max(choice.high_ns - choice.low_ns, 0.0) /
+         choice.cost_ns;  // not below 0: means of both infinities have no order
+}
+
+/// Means, so that a record does not come before another one for having more choices.
 auto foundation(const Record& record) {
-  const double relative =
-      record.cost_ns > 0 ? (record.high_ns - record.low_ns) / record.cost_ns : std::numeric_limits<double>::infinity();
-  return std::tuple(-record.samples, relative);
+  double choices = 0, samples = 0, interval = 0;
+  for (const Choice& choice : record.choices) {
+    if (choice.role != Role::fastest) continue;
+    ++choices;
+    samples += static_cast<double>(choice.samples);
+    interval += relative_interval(choice);
+  }
+  return std::tuple(-samples / choices, interval / choices);
 }
 
 template <class T>

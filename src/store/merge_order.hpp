@@ -10,8 +10,8 @@
 namespace kiln::store {
 
 /// Total orders over the rows of one key, so that what is kept depends neither on sides nor on sequence: of records the one
-/// with more samples, then the smaller interval relative to its cost, then the smaller digest, then more candidates, then
-/// the smaller digest of those; of cubins the one with the smaller digest. The rows of splits are chosen by bucket before: splits.hpp.
+/// with more samples a choice, then the smaller interval relative to its cost, both as means over the choices of Role::fastest,
+/// then the smaller digest, then more candidates, then the smaller digest of those; of cubins the one with the smaller digest.
 enum class Preference : std::int8_t { first, second, neither };  // neither: the rows are the same
 Preference prefer(const Record& a, const Record& b);
 Preference prefer(const PackedCubin& a, const PackedCubin& b);
@@ -42,20 +42,16 @@ class Cursor {
   bool ended_ = false;
 };
 
-/// Calls `use` with the best row of each key over all files, by key, but for the rows for which `leaves_out(file, row)` is true. Returns
-/// for how many keys the files hold different rows.
-template <class Row, class Use, class LeavesOut>
-std::int64_t merge(std::span<File* const> files, Use&& use, LeavesOut&& leaves_out) {
+/// Calls `use` with the best row of each key over all files, by key. Returns for how many keys the files hold different rows.
+template <class Row, class Use>
+std::int64_t merge(std::span<File* const> files, Use&& use) {
   std::int64_t conflicts = 0;
   std::vector<Cursor<Row>> cursors;
   for (File* file : files) cursors.emplace_back(*file);
   for (;;) {
     Cursor<Row>* first = nullptr;
-    for (std::size_t file = 0; file < cursors.size(); ++file) {
-      Cursor<Row>& each = cursors[file];
-      while (each.front() != nullptr && leaves_out(file, *each.front())) each.take();
+    for (Cursor<Row>& each : cursors)
       if (each.front() != nullptr && (first == nullptr || each.front()->key < first->front()->key)) first = &each;
-    }
     if (first == nullptr) return conflicts;
     Row best = first->take();
     bool conflict = false;

@@ -11,7 +11,6 @@
 #include <cstring>
 
 #include "store/custody.hpp"
-#include "store/migration.hpp"
 #include "store/schema.hpp"
 #include "store/tables.hpp"
 
@@ -45,10 +44,8 @@ struct Header {
   [[nodiscard]] std::int64_t page_size() const { return integer(16, 2) == 1 ? 65536 : integer(16, 2); }
 };
 
-/// Of tables_of a file that schema_sql(version) made.
-constexpr std::array<std::string_view, schema_version> known_tables = {
-    "9b09e8cc50bc7995c961ed49e2a414f460bddb1de04a9a86a4cb3a7ffdaca166",
-    "5cab4f88f77f5df952f72241c2d3db26b78e39115f3b467cebbd18dc0ce774ce"};
+/// Of tables_of a file that schema_sql() made.
+constexpr std::string_view known_tables = "324812d71367f4d8d1fe78bd67b74f32440c524fa1f596ff3d73f6278d98ebb6";
 
 constexpr std::int64_t smallest_database = 512;  // one page of the smallest size
 
@@ -60,7 +57,19 @@ constexpr std::int64_t smallest_database = 512;  // one page of the smallest siz
   throw DamagedFile(fmt::format("'{}' is damaged: {}", path.string(), found));
 }
 
-void judge_header(const fs::path& path, const Connection& connection) {
+void judge_version(const fs::path& path, std::uint32_t version, const Format& format) {
+  if (version > format.version)
+    refuse(path, fmt::format("its format is version {} and this Kiln reads up to {}; use a newer Kiln", version,
+                             format.version));
+  if (version == 0) damaged(path, "its format version is 0");
+  if (version < format.oldest())
+    refuse(path,
+           fmt::format("its format is version {} and this Kiln reads none before {}; move it away, and tune again or "
+                       "import a .jsonl of this version",
+                       version, format.oldest()));
+}
+
+void judge_header(const fs::path& path, const Connection& connection, const Format& format) {
   const std::int64_t size = connection.file_size();
   if (size == 0) damaged(path, "it is empty");
   Header header;
@@ -77,11 +86,7 @@ void judge_header(const fs::path& path, const Connection& connection) {
     refuse(path,
            "it is in WAL mode, where rows can stand in a side file that was left behind; run: "
            "sqlite3 FILE 'PRAGMA journal_mode = DELETE'");
-  if (header.integer(60, 4) > schema_version)
-    refuse(path, fmt::format("its format is version {} and this Kiln reads up to {}; use a newer Kiln",
-                             header.integer(60, 4), schema_version));
-  if (schema_sql(header.integer(60, 4)).empty())
-    damaged(path, fmt::format("its format version is {}", header.integer(60, 4)));
+  judge_version(path, header.integer(60, 4), format);
   constexpr std::uint32_t utf8 = 1;
   constexpr std::uint32_t newest_schema_format = 4;
   if (header.integer(44, 4) > newest_schema_format) damaged(path, "its tables are in a form that SQLite does not know");
@@ -97,39 +102,34 @@ void judge_size(const fs::path& path, const Connection& connection) {
     damaged(path, fmt::format("it has {} bytes and its header states {}; was it copied in part?", size, stated));
 }
 
-std::uint32_t version_of(Connection& connection) {
-  Query query = connection.query("PRAGMA user_version");
-  return query.step() ? static_cast<std::uint32_t>(query.integer(0)) : 0;
-}
-
 /// To make tables to compare with costs a millisecond, so it is done only where the digest says nothing: an SQLite that keeps the
 /// statements in another form.
-void judge_tables(const fs::path& path, Connection& connection) {
+void judge_tables(const fs::path& path, Connection& connection, const Format& format) {
   const std::uint32_t version = version_of(connection);
   const std::string tables = tables_of(connection);
-  if (has_known_tables(version, tables)) return;
+  if (version == schema_version && has_known_tables(tables)) return;
   Connection reference = Connection::open({}, OpenMode::memory);
-  reference.execute_script(schema_sql(version));
+  reference.execute_script(format.schema_of(version));
   if (tables != tables_of(reference))
     damaged(path, fmt::format("its tables are not those of a .kiln file of version {}", version));
 }
 
 /// A file that may be written is brought to the present version; of any other a copy in memory is, at each opening.
-Connection migrated(Connection connection, Access access) {
-  if (version_of(connection) == schema_version) return connection;
+Connection migrated(Connection connection, Access access, const Format& format) {
+  if (version_of(connection) == format.version) return connection;
   if (access == Access::read_only) connection = Connection::copy_in_memory(connection);
   Transaction transaction(connection, Transaction::Kind::write);
-  if (version_of(connection) != schema_version) migrate_from_1(connection);  // another process may have been faster
+  migrate(connection, format);  // unless another process was faster
   transaction.commit();
   return connection;
 }
 
-Seal judge_seal(const fs::path& path, Connection& connection) {
+Seal judge_seal(const fs::path& path, Connection& connection, const Format& format) {
   Seal seal = read_seal(connection);
   if (seal.flaw.empty()) seal.flaw = content_flaw(connection, SealedTables::answers, seal);
   if (!seal.flaw.empty()) damaged(path, seal.flaw);
   // Digests change with the version, so that a signature says nothing about the rows as they will be read.
-  if (version_of(connection) != schema_version) return {};
+  if (version_of(connection) != format.version) return {};
   return seal;
 }
 
@@ -210,12 +210,11 @@ std::string tables_of(Connection& connection) {
   return tables;
 }
 
-bool has_known_tables(std::uint32_t version, std::string_view tables) {
-  return version >= 1 && version <= schema_version &&
-         spec::to_hex(spec::Hasher().field(tables).finish()) == known_tables[version - 1];
+bool has_known_tables(std::string_view tables) {
+  return spec::to_hex(spec::Hasher().field(tables).finish()) == known_tables;
 }
 
-Connection open_existing(const fs::path& path, Access access, Seal* seal) {
+Connection open_existing(const fs::path& path, Access access, Seal* seal, const Format& format) {
   const ForkGuard no_fork;
   if (struct stat status{}; lstat(path.c_str(), &status) == 0 && !S_ISREG(status.st_mode))
     refuse(path, "it is not a regular file");
@@ -223,18 +222,18 @@ Connection open_existing(const fs::path& path, Access access, Seal* seal) {
   try {
     const bool writing = access == Access::read_write;
     Connection connection = Connection::open(path.native(), writing ? OpenMode::read_write : OpenMode::read_only);
-    judge_header(path, connection);
+    judge_header(path, connection, format);
     if (writing && connection.is_read_only())
       throw Error(ErrorKind::no_permission,
                   fmt::format("'{}' cannot be written: it opens for reading only", path.string()));
     // Less than EXTRA leaves the journal's removal, which is the commit, to be undone by a loss of power.
     connection.execute_script("PRAGMA cache_size = -8192; PRAGMA synchronous = EXTRA");  // KiB
     Transaction transaction(connection, Transaction::Kind::read);
-    judge_tables(path, connection);
+    judge_tables(path, connection, format);
     judge_size(path, connection);
-    if (seal != nullptr) *seal = judge_seal(path, connection);
+    if (seal != nullptr) *seal = judge_seal(path, connection, format);
     transaction.commit();
-    return migrated(std::move(connection), access);
+    return migrated(std::move(connection), access, format);
   } catch (const SqliteFailure& failure) {
     if (failure.damaged()) damaged(path, failure.what());
     throw to_error(path, "opened", failure);

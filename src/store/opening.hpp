@@ -5,6 +5,7 @@
 
 #include "kiln/error.hpp"
 #include "store/file.hpp"
+#include "store/migration.hpp"
 #include "store/seal.hpp"
 #include "store/sqlite.hpp"
 
@@ -19,14 +20,16 @@ class DamagedFile : public Error {
 /// All below take a path from literal_path().
 
 /// Opens a file that exists, after a check of its header, its size and its tables, and with `seal` also of its seal,
-/// which is then known. Throws as File::open does, and DamagedFile where the file is Kiln's own but damaged.
-Connection open_existing(const std::filesystem::path& path, Access access, Seal* seal = nullptr);
+/// which is then known. A file of an earlier version of `format` is brought to the present one when it may be written, else a copy of it
+/// in memory. Throws as File::open does, and DamagedFile where the file is Kiln's own but damaged.
+Connection open_existing(const std::filesystem::path& path, Access access, Seal* seal = nullptr,
+                         const Format& format = present_format());
 Connection open_in_memory();
 
 /// What the file says of its tables and indices, in a fixed order.
 std::string tables_of(Connection& connection);
-/// Whether those are, by their digest, what a file of this version has.
-bool has_known_tables(std::uint32_t version, std::string_view tables);
+/// Whether those are, by their digest, what a file of the present version has.
+bool has_known_tables(std::string_view tables);
 
 /// Makes an empty file under a temporary name beside `path` and renames it there, unless something has that name
 /// already.

@@ -31,10 +31,12 @@ double weight(std::int64_t uses, std::int64_t last_use, std::int64_t now) {
   return static_cast<double>(std::max<std::int64_t>(uses, 1)) / (1 + age / seconds_a_day);
 }
 
-// A record's share of the file is about its text; a cubin's is its image.
+// The time that a record saves is that of its choice for the bucket's upper edge (Record::at_edge), where the default was timed too. Its share
+// of the file is about its text; a cubin's is its image.
 constexpr std::string_view record_rows =
-    "SELECT id, coalesce(uses, 0), coalesce(last_use, 0), max(baseline_ns - cost_ns, 0), "
-    "length(record.key) + length(config) + length(compiler) + 256 FROM record "
+    "SELECT id, coalesce(uses, 0), coalesce(last_use, 0), max(baseline_ns - coalesce((SELECT cost_ns FROM choice "
+    "WHERE record = id AND role = 'fastest' ORDER BY position DESC LIMIT 1), baseline_ns), 0), length(record.key) + 256 + "
+    "coalesce((SELECT sum(length(config) + length(compiler) + 192) FROM choice WHERE record = id), 0) FROM record "
     "LEFT JOIN usage ON source = 'record' AND usage.key = record.key ORDER BY id";
 // Compiling takes about as long whatever the size, so that cubins are compared by uses a byte.
 constexpr std::string_view cubin_rows =
@@ -74,24 +76,10 @@ class Pruning {
   }
 
  private:
-  /// What holds beside it goes too: no look-up finds that without it.
   void remove_record(std::int64_t id) {
-    for (const std::int64_t each : with_those_under(id)) {
-      report_.candidates += candidates_of(each);
-      connection_.query("DELETE FROM record WHERE id = ?").bind(each).run();
-      ++report_.records;
-    }
-  }
-  /// None when it is gone already.
-  std::vector<std::int64_t> with_those_under(std::int64_t id) {
-    std::vector<std::int64_t> ids;
-    // What follows the key and " | " comes before the key and " |!".
-    Query query = connection_.query(
-        "SELECT id FROM record WHERE id = ? UNION ALL SELECT it.id FROM record AS top CROSS JOIN record AS it "
-        "WHERE top.id = ? AND it.key >= top.key || ' | ' AND it.key < top.key || ' |!'");
-    query.bind(id).bind(id);
-    while (query.step()) ids.push_back(query.integer(0));
-    return ids;
+    report_.candidates += candidates_of(id);
+    connection_.query("DELETE FROM record WHERE id = ?").bind(id).run();
+    ++report_.records;
   }
   void remove_cubin(std::int64_t id) {
     connection_.query("DELETE FROM cubin WHERE id = ?").bind(id).run();
@@ -134,13 +122,7 @@ class Pruning {
     const auto cubins = by_value(rows_of(connection_, cubin_rows, rule_.now), rule_.newest_cubin);
     shrink(bytes, records, &Pruning::remove_candidates);
     shrink(bytes, cubins, &Pruning::remove_cubin);
-    if (number(connection_, "SELECT count(*) FROM cubin") == 0) shrink(bytes, records, &Pruning::remove_older_record);
-  }
-
-  /// None that something newer holds beside.
-  void remove_older_record(std::int64_t id) {
-    const std::vector<std::int64_t> ids = with_those_under(id);
-    if (std::ranges::none_of(ids, [&](std::int64_t each) { return each > rule_.newest_record; })) remove_record(id);
+    if (number(connection_, "SELECT count(*) FROM cubin") == 0) shrink(bytes, records, &Pruning::remove_record);
   }
 
   void shrink(std::int64_t bytes, const std::vector<Row>& rows, void (Pruning::*remove)(std::int64_t)) {

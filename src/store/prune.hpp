@@ -14,7 +14,7 @@ namespace kiln::store {
 
 struct PruneRule {
   /// A record for which this is true goes, and so does a cubin; nothing: none goes for its own sake. Every record is asked
-  /// about, once, by key, before any cubin is. With a record, here and below, goes what holds beside it (spec::prefix_under).
+  /// about, once, by key, before any cubin is.
   std::function<bool(const Record&)> record;
   std::function<bool(const PackedCubin&)> cubin;  // without its image
   /// Rows that have served nothing for longer than this, as far as the file knows, go.

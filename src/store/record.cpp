@@ -22,4 +22,19 @@ std::optional<Verdict> parse_verdict(std::string_view word) noexcept {
   return std::nullopt;
 }
 
+std::string_view to_string(Role role) noexcept { return role == Role::fastest ? "fastest" : "without_library"; }
+
+std::optional<Role> parse_role(std::string_view word) noexcept {
+  for (const Role role : {Role::fastest, Role::without_library})
+    if (to_string(role) == word) return role;
+  return std::nullopt;
+}
+
+const Choice& Record::at_edge() const noexcept {
+  const Choice* last = &choices.front();
+  for (const Choice& each : choices)
+    if (each.role == Role::fastest) last = &each;
+  return *last;
+}
+
 }  // namespace kiln::store

@@ -1,39 +1,40 @@
 #include <fmt/core.h>
 
 #include "store/columns.hpp"
+#include "store/limits.hpp"
 #include "store/tables.hpp"
 
 namespace kiln::store {
 namespace {
 
 struct Sql {
-  std::string find, read, list, list_op, list_after, list_under, list_all, insert, candidates, candidate,
+  std::string find, read, list, list_op, list_after, list_all, insert, choices, insert_choice, candidates, candidate,
       insert_candidate;
 };
 
 const Sql& sql() {
   static const Sql texts = [] {
     const Record empty_record;
+    const Choice empty_choice;
     const Candidate empty_candidate;
-    Columns record, candidate;
+    Columns record, choice, candidate;
     each_record_field(empty_record, record);
+    each_choice_field(empty_choice, choice);
     each_candidate_field(empty_candidate, candidate);
     const auto select = fmt::format("SELECT id, {}digest FROM record", record.names);
     const auto select_candidate =
         fmt::format("SELECT position, {}digest FROM candidate WHERE record = ?", candidate.names);
-    // Candidates are inserted over those that a damaged file has for the id of no record.
-    return Sql{select + " WHERE key = ?",
-               select + " WHERE id = ?",
-               select + " ORDER BY unix_seconds DESC, key",
-               select + " WHERE op = ? ORDER BY unix_seconds DESC, key",
-               select + " WHERE key > ? ORDER BY key",
-               select + " WHERE key >= ? AND key < ? ORDER BY key",
+    return Sql{select + " WHERE key = ?", select + " WHERE id = ?", select + " ORDER BY unix_seconds DESC, key",
+               select + " WHERE op = ? ORDER BY unix_seconds DESC, key", select + " WHERE key > ? ORDER BY key",
                select + " ORDER BY key",
                fmt::format("INSERT INTO record ({}digest) VALUES ({}?) RETURNING id", record.names, record.marks),
-               select_candidate + " ORDER BY position",
-               select_candidate + " AND position = ?",
-               fmt::format("INSERT OR REPLACE INTO candidate (record, position, {}digest) VALUES (?, ?, {}?)",
-                           candidate.names, candidate.marks)};
+               // One more than there may be tells that there are too many.
+               fmt::format("SELECT {}position FROM choice WHERE record = ? ORDER BY position LIMIT {}", choice.names,
+                           max_choices + 1),
+               fmt::format("INSERT INTO choice ({}record, position) VALUES ({}?, ?)", choice.names, choice.marks),
+               select_candidate + " ORDER BY position", select_candidate + " AND position = ?",
+               fmt::format("INSERT INTO candidate (record, position, {}digest) VALUES (?, ?, {}?)", candidate.names,
+                           candidate.marks)};
   }();
   return texts;
 }
@@ -44,11 +45,18 @@ struct RecordRow {
   std::string flaw;
 };
 
-RecordRow read_record(const Query& query) {
+void read_choices(Connection& connection, std::int64_t id, std::vector<Choice>& choices) {
+  Query query = connection.query(sql().choices);
+  query.bind(id);
+  while (query.step()) each_choice_field(choices.emplace_back(), ColumnReader{query, 0});
+}
+
+RecordRow read_record(Connection& connection, const Query& query) {
   RecordRow row;
   row.id = query.integer(0);
   ColumnReader reader{query, 1};
   each_record_field(row.record, reader);
+  read_choices(connection, row.id, row.record.choices);
   row.flaw = same_bytes(query.blob(reader.column), digest_of(row.record)) ? flaw_of(row.record) : digest_mismatch;
   return row;
 }
@@ -57,7 +65,7 @@ Flaw flaw_at(const RecordRow& row) {
   const auto remove = [id = row.id](Connection& connection) {
     {
       Query query = connection.query(sql().read);
-      if (!query.bind(id).step() || read_record(query).flaw.empty()) return false;
+      if (!query.bind(id).step() || read_record(connection, query).flaw.empty()) return false;
     }
     connection.query("DELETE FROM record WHERE id = ?").bind(id).run();
     return true;
@@ -114,11 +122,10 @@ void put_candidate(Connection& connection, std::int64_t id, const std::string& k
   query.bind(std::span<const std::byte>(digest)).run();
 }
 
-/// The least text that comes after all that begin with the prefix.
-std::string end_of(std::string_view prefix) {
-  std::string end(prefix);
-  ++end.back();
-  return end;
+void put_choice(Connection& connection, std::int64_t id, std::int64_t position, const Choice& choice) {
+  Query query = connection.query(sql().insert_choice);
+  each_choice_field(choice, Binder{query});
+  query.bind(id).bind(position).run();
 }
 
 std::int64_t insert_record(Connection& connection, const Record& record) {
@@ -136,7 +143,7 @@ std::int64_t insert_record(Connection& connection, const Record& record) {
 std::optional<Record> find_record(Connection& connection, std::string_view key, bool with_candidates, Flaws& flaws) {
   Query query = connection.query(sql().find);
   if (!query.bind(key).step()) return std::nullopt;
-  RecordRow row = read_record(query);
+  RecordRow row = read_record(connection, query);
   // A damaged index can lead to another key's sound row.
   if (row.flaw.empty() && row.record.key != key) row.flaw = digest_mismatch;
   if (!row.flaw.empty()) {
@@ -152,7 +159,7 @@ std::vector<Record> list_records(Connection& connection, std::string_view op, bo
   Query query = connection.query(op.empty() ? sql().list : sql().list_op);
   if (!op.empty()) query.bind(op);
   while (query.step()) {
-    RecordRow row = read_record(query);
+    RecordRow row = read_record(connection, query);
     if (!row.flaw.empty()) {
       flaws.push_back(flaw_at(row));
       continue;
@@ -169,7 +176,7 @@ std::vector<Record> list_records_after(Connection& connection, std::string_view 
   Query query = connection.query(sql().list_after);
   query.bind(after);
   while (static_cast<std::int64_t>(records.size()) < limit && query.step()) {
-    RecordRow row = read_record(query);
+    RecordRow row = read_record(connection, query);
     if (!row.flaw.empty()) {
       flaws.push_back(flaw_at(row));
       continue;
@@ -180,36 +187,21 @@ std::vector<Record> list_records_after(Connection& connection, std::string_view 
   return records;
 }
 
-std::vector<Record> list_records_under(Connection& connection, std::string_view prefix, Flaws& flaws) {
-  std::vector<Record> records;
-  const std::string end = end_of(prefix);
-  Query query = connection.query(sql().list_under);
-  query.bind(prefix).bind(std::string_view(end));
-  while (query.step()) {
-    RecordRow row = read_record(query);
-    if (row.flaw.empty())
-      records.push_back(std::move(row.record));
-    else
-      flaws.push_back(flaw_at(row));
-  }
-  return records;
-}
-
-void remove_records_under(Connection& connection, std::string_view prefix) {
-  const std::string end = end_of(prefix);
-  connection.query("DELETE FROM record WHERE key >= ? AND key < ?").bind(prefix).bind(std::string_view(end)).run();
-}
-
 void each_record(Connection& connection, const std::function<void(std::int64_t, const Record&)>& visit) {
   Query query = connection.query(sql().list_all);
   while (query.step())
-    if (const RecordRow row = read_record(query); row.flaw.empty()) visit(row.id, row.record);
+    if (const RecordRow row = read_record(connection, query); row.flaw.empty()) visit(row.id, row.record);
 }
 
 void put_record(Connection& connection, const Record& record) {
   remove_record(connection, record.key);
   const std::int64_t id = insert_record(connection, record);
+  // What a damaged file holds for the id of no record would pass for this one's.
+  connection.query("DELETE FROM choice WHERE record = ?").bind(id).run();
+  connection.query("DELETE FROM candidate WHERE record = ?").bind(id).run();
   std::int64_t position = 0;
+  for (const Choice& choice : record.choices) put_choice(connection, id, position++, choice);
+  position = 0;
   for (const Candidate& candidate : record.candidates) put_candidate(connection, id, record.key, position++, candidate);
 }
 

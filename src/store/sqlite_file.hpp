@@ -65,16 +65,6 @@ class SqliteFile final : public File {
     return read<std::vector<Record>>(
         [&](Session& s, Flaws& flaws) { return list_records(s.connection, op, with_candidates, flaws); });
   }
-  std::vector<Record> records_under(std::string_view prefix, Counters* met) override {
-    return read<std::vector<Record>>(
-        [&](Session& session, Flaws& flaws) {
-          auto records = list_records_under(session.connection, prefix, flaws);
-          if (access_ == Access::read_write)
-            for (const Record& record : records) session.note("record", record.key);
-          return records;
-        },
-        met);
-  }
   std::vector<Record> records_after(std::string_view key, std::int64_t limit) override {
     return read_or_throw<std::vector<Record>>(
         [&](Session& s, Flaws& flaws) { return list_records_after(s.connection, key, limit, flaws); });
@@ -102,7 +92,6 @@ class SqliteFile final : public File {
   }
 
   void put_all(std::span<const Record> records, std::span<const CubinRow> cubins, Existing existing) override;
-  void put_anew(std::span<const Record> records, std::span<const CubinRow> cubins) override;
   void write_all(const std::function<void(Writer&)>& work) override;
   bool remove_record(std::string_view key) override {
     return write<bool>("changed", [&](Session& s) {

@@ -17,6 +17,7 @@ FileStats read_stats(Connection& connection) {
   FileStats stats;
   stats.records = count(connection, "SELECT count(*) FROM record");
   stats.cubins = count(connection, "SELECT count(*) FROM cubin");
+  stats.choices = count(connection, "SELECT count(*) FROM choice");
   stats.candidates = count(connection, "SELECT count(*) FROM candidate");
   stats.leases = count(connection, "SELECT count(*) FROM lease");
   stats.histogram_rows = count(connection, "SELECT count(*) FROM histogram");
@@ -33,8 +34,9 @@ std::vector<OpBytes> read_bytes_by_op(Connection& connection) {
   std::map<std::string, OpBytes> ops;
   {
     Query query = connection.query(
-        "SELECT op, count(*), sum(length(key) + length(bucket) + length(config) + length(compiler) + 256 + (SELECT "
-        "count(*) * 160 FROM candidate WHERE record = id)) FROM record GROUP BY op");
+        "SELECT op, count(*), sum(length(key) + length(bucket) + 256 + (SELECT coalesce(sum(length(config) + "
+        "length(compiler) + 192), 0) FROM choice WHERE record = id) + (SELECT count(*) * 160 FROM candidate "
+        "WHERE record = id)) FROM record GROUP BY op");
     while (query.step()) {
       OpBytes& of = ops[std::string(query.text(0))];
       of.records = query.integer(1);

@@ -27,10 +27,6 @@ bool remove_record(Connection& connection, std::string_view key);
 std::vector<Record> list_records_after(Connection& connection, std::string_view after, std::int64_t limit,
                                        Flaws& flaws);
 
-/// Those whose key begins with `prefix`, by key, without candidates. The prefix ends in ASCII.
-std::vector<Record> list_records_under(Connection& connection, std::string_view prefix, Flaws& flaws);
-void remove_records_under(Connection& connection, std::string_view prefix);
-
 /// Every record that holds, with its row's id, by key.
 void each_record(Connection& connection, const std::function<void(std::int64_t, const Record&)>& visit);
 

@@ -8,7 +8,6 @@
 #include <cerrno>
 #include <cstring>
 #include <istream>
-#include <map>
 #include <ostream>
 #include <vector>
 
@@ -16,7 +15,6 @@
 #include "store/json.hpp"
 #include "store/merge_order.hpp"
 #include "store/opening.hpp"
-#include "store/splits.hpp"
 #include "store/tables.hpp"
 
 namespace kiln::store {
@@ -44,49 +42,12 @@ bool is_selected(const PackedCubin& cubin, const Selection& selection) {
          (!selection.cubin_keys || selection.cubin_keys->contains(cubin.key));
 }
 
-/// Takes over what is better than, or missing from, the file that is written to. Which of two splits of a bucket came farther only all
-/// rows of both say: they wait for settle(), or until a key comes again, as it does where one text follows another.
+/// Takes over what is better than, or missing from, the file that is written to.
 class Import {
  public:
   Import(Writer& to, TransferReport& report) : to_(to), report_(report) {}
 
-  void add(Record record) {
-    const auto bucket = split_bucket(record.key);
-    const auto waiting = splits_.find(std::string(bucket.value_or(record.key)));
-    if (waiting != splits_.end() && waiting->second.holds(record.key)) {
-      settle(waiting->first, waiting->second.rows);
-      splits_.erase(waiting);
-    } else if (waiting != splits_.end() && !bucket) {
-      waiting->second.has_bucket = true;
-    }
-    if (bucket) {
-      Waiting& split = splits_.try_emplace(std::string(*bucket), Waiting{{}, last_ == *bucket}).first->second;
-      split.rows.push_back(std::move(record));
-    } else {
-      last_ = record.key;
-      take(record);
-    }
-  }
-  void add(const PackedCubin& cubin) {
-    const auto existing = to_.find_cubin(cubin.key);
-    if (existing && !is_better(cubin, *existing)) return;
-    to_.put(cubin);
-    ++report_.cubins;
-  }
-  void settle() {
-    for (const auto& [bucket, split] : splits_) settle(bucket, split.rows);
-    splits_.clear();
-  }
-
- private:
-  struct Waiting {
-    std::vector<Record> rows;
-    bool has_bucket = false;  // whether the bucket's own record came with them
-    [[nodiscard]] bool holds(std::string_view key) const {
-      return split_bucket(key) ? std::ranges::find(rows, key, &Record::key) != rows.end() : has_bucket;
-    }
-  };
-  void take(const Record& record) {
+  void add(const Record& record) {
     const auto existing = to_.find_record(record.key);
     if (existing && !is_better(record, *existing)) {
       ++report_.kept;
@@ -95,26 +56,17 @@ class Import {
     to_.put(record);
     ++(existing ? report_.replaced : report_.added);
   }
-  void settle(const std::string& bucket, const std::vector<Record>& rows) {
-    const std::vector<Record> present = to_.records_under(spec::prefix_under(bucket));
-    const auto theirs = untried_up_to(bucket, rows), ours = untried_up_to(bucket, present);
-    if (theirs && ours && *ours < *theirs) {
-      report_.kept += static_cast<std::int64_t>(rows.size());
-      return;
-    }
-    if (theirs && ours && *theirs < *ours)
-      for (const Record& each : present)
-        if (split_bucket(each.key) == bucket) to_.remove_record(each.key);
-    for (const Record& each : rows) take(each);
+  void add(const PackedCubin& cubin) {
+    const auto existing = to_.find_cubin(cubin.key);
+    if (existing && !is_better(cubin, *existing)) return;
+    to_.put(cubin);
+    ++report_.cubins;
   }
 
+ private:
   Writer& to_;
   TransferReport& report_;
-  std::map<std::string, Waiting> splits_;  // by bucket
-  std::string last_;                       // key that splits nothing
 };
-
-constexpr auto none_left_out = [](std::size_t, const auto&) { return false; };
 
 fs::path temporary_beside(const fs::path& path) {
   fs::path temporary = path;
@@ -151,20 +103,18 @@ void write_sealed(const fs::path& path, std::span<File* const> from, const Selec
   create_new(path, S_IRUSR | S_IWUSR | S_IRGRP | S_IROTH);
   Connection connection = open_existing(path, Access::read_write);
   Transaction transaction(connection, Transaction::Kind::write);
-  FarthestSplits splits(from);
   const auto put = [&](Record record) {
     if (!is_selected(record, selection)) return;
     if (!selection.candidates) record.candidates.clear();
     put_record(connection, record);
     ++report.added;
   };
-  report.conflicts = merge<Record>(
-      from, put, [&](std::size_t file, const Record& record) { return splits.leaves_out(file, record.key); });
+  report.conflicts = merge<Record>(from, put);
   if (selection.cubins) {
     const auto put_code = [&](const PackedCubin& cubin) {
       if (is_selected(cubin, selection) && put_cubin(connection, cubin, digest_of(cubin), false)) ++report.cubins;
     };
-    merge<PackedCubin>(suppliers_of_code(from, trust, report), put_code, none_left_out);
+    merge<PackedCubin>(suppliers_of_code(from, trust, report), put_code);
   }
   write_manifest(connection);
   transaction.commit();
@@ -215,7 +165,6 @@ TransferReport import_text(std::istream& from, const std::string& name, File& to
     for (std::int64_t number = 1; std::getline(from, line); ++number)
       if (!line.empty() && line != "\r") import.add(read_line(line, name, number));
     if (from.bad()) throw Error(ErrorKind::io, fmt::format("'{}' cannot be read to its end", name));
-    import.settle();
   });
   return report;
 }
@@ -247,14 +196,8 @@ TransferReport merge_into(File& from, File& to, const CodeTrust& trust) {
   const auto suppliers = suppliers_of_code(files, trust, report);
   to.write_all([&](Writer& writer) {
     Import import(writer, report);
-    const auto add = [&](Record record) {
-      if (!split_bucket(record.key)) import.settle();  // by key: a bucket's parts follow each other
-      import.add(std::move(record));
-    };
-    merge<Record>(files, add, none_left_out);
-    import.settle();
-    merge<PackedCubin>(
-        suppliers, [&](const PackedCubin& cubin) { import.add(cubin); }, none_left_out);
+    merge<Record>(files, [&](const Record& record) { import.add(record); });
+    merge<PackedCubin>(suppliers, [&](const PackedCubin& cubin) { import.add(cubin); });
   });
   return report;
 }

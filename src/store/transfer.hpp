@@ -40,8 +40,8 @@ TransferReport import_text(std::istream& from, const std::string& name, File& to
 /// `overwrite`. The same content gives the same bytes.
 TransferReport export_file(File& from, const std::filesystem::path& to, const Selection& selection, bool overwrite,
                            const CodeTrust& trust = {});
-/// The same from several files at once: of each key the row that merge_order.hpp finds better, whatever their order, and of each split
-/// bucket the parts of the files whose split came farthest. Rows are verified before they count; memory stays bounded.
+/// The same from several files at once: of each key the row that merge_order.hpp finds better, whatever their order. Rows are verified before
+/// they count; memory stays bounded.
 TransferReport merge_files(std::span<File* const> from, const std::filesystem::path& to, const Selection& selection,
                            bool overwrite, const CodeTrust& trust = {});
 /// Takes over, in one transaction, what is better than, or missing from, `to`: commutative and idempotent.

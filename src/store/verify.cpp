@@ -8,7 +8,6 @@
 #include "store/columns.hpp"
 #include "store/custody.hpp"
 #include "store/opening.hpp"
-#include "store/schema.hpp"
 #include "store/tables.hpp"
 
 namespace kiln::store {
@@ -16,8 +15,8 @@ namespace {
 
 namespace fs = std::filesystem;
 
-constexpr std::array<const char*, 10> tables = {"meta",  "record", "candidate", "cubin",    "image",
-                                                "lease", "usage",  "histogram", "manifest", "quarantine"};
+constexpr std::array<const char*, 11> tables = {"meta",  "record", "choice",    "candidate", "cubin",     "image",
+                                                "lease", "usage",  "histogram", "manifest",  "quarantine"};
 
 std::int64_t number(Connection& connection, const std::string& sql) {
   Query query = connection.query(sql);
@@ -37,17 +36,17 @@ void check_meta(Connection& connection, Flaws& flaws) {
 /// One pass over a file. A table that SQLite itself cannot read to its end is one flaw, and the next one is tried.
 class Verifying {
  public:
-  Verifying(const fs::path& path, std::size_t most)
-      : path_(path), most_(most), rows_(open_existing(path, Access::read_only)) {}
+  Verifying(const fs::path& path, std::size_t most, const Format& format)
+      : path_(path), most_(most), format_(format), rows_(open_existing(path, Access::read_only, nullptr, format)) {}
 
   Verification run() {
     // What reads rows reads those of an earlier version as brought to the present one, in memory; the file is as it is.
     Connection raw = Connection::open(path_.native(), OpenMode::read_only);
     const Transaction transaction(raw, Transaction::Kind::read);
-    result_.version = static_cast<std::uint32_t>(number(raw, "PRAGMA user_version"));
+    result_.version = version_of(raw);
     attempt("file", [&] { check_structure(raw); });
     attempt("manifest", [&] { check_seal(raw); });
-    if (result_.version != schema_version) take_migration_flaws(raw);
+    if (result_.version != format_.version) take_migration_flaws(raw);
     check_rows();
     attempt("file", [&] { note_contents(); });
     note_custody();
@@ -100,7 +99,7 @@ class Verifying {
     while (query.step()) add(std::string(query.text(0)), std::string(query.text(1)), std::string(query.text(2)));
     result_.notes.push_back(
         fmt::format("its format is version {}, the present one is {}; it is brought there when it is next written",
-                    result_.version, schema_version));
+                    result_.version, format_.version));
   }
 
   /// A damaged index may lead back to where it began, hence the second condition of each loop.
@@ -161,16 +160,17 @@ class Verifying {
 
   const fs::path& path_;
   const std::size_t most_;
+  const Format& format_;
   Connection rows_;
   Verification result_;
 };
 
 }  // namespace
 
-Verification verify(const fs::path& path, std::size_t most_flaws) {
+Verification verify(const fs::path& path, std::size_t most_flaws, const Format& format) {
   const fs::path literal = literal_path(path);
   try {
-    return Verifying(literal, most_flaws).run();
+    return Verifying(literal, most_flaws, format).run();
   } catch (const SqliteFailure& failure) {
     throw to_error(literal, "read", failure);
   }

@@ -6,6 +6,7 @@
 #include <string>
 #include <vector>
 
+#include "store/migration.hpp"
 #include "store/seal.hpp"
 
 namespace kiln::store {
@@ -29,10 +30,11 @@ struct Verification {
   [[nodiscard]] bool is_sound() const noexcept { return flaws == 0; }
 };
 
-/// Opens the file for reading only and does not change it. Checked are: SQLite's own structure and indexes; that candidates and
-/// images belong to a record and a cubin; each row's digest and values; that machine code unpacks; the seal and its
+/// Opens the file for reading only and does not change it. Checked are: SQLite's own structure and indexes; that choices,
+/// candidates and images belong to a record and a cubin; each row's digest and values; that machine code unpacks; the seal and its
 /// signatures. Memory stays bounded. Throws as File::open does for a file that is refused whole, and Error(io) when it cannot
 /// be read.
-Verification verify(const std::filesystem::path& path, std::size_t most_flaws = 20);
+Verification verify(const std::filesystem::path& path, std::size_t most_flaws = 20,
+                    const Format& format = present_format());
 
 }  // namespace kiln::store

@@ -3,7 +3,6 @@
 
 #include <cstdint>
 #include <memory>
-#include <optional>
 #include <span>
 #include <string>
 #include <vector>
@@ -18,11 +17,12 @@
 
 namespace kiln::tune {
 
-/// One candidate as it is tried.
+/// One candidate as it is tried. `at`: the largest of the lengths at which it is legal, which it is made ready for.
 struct Trial {
   const spec::Implementation& implementation;
   std::span<const std::int64_t> config;
   const jit::Cubin& cubin;
+  const Problem& at;
 };
 
 /// What became of it when it was brought in. Only one that came out right may be sampled.
@@ -33,7 +33,7 @@ struct Entrance {
   std::int64_t spill_bytes = 0;
 };
 
-/// Device time of one candidate's runs, or why there is none: it fell ill after it had come out right.
+/// Device time of one candidate's runs, or why there is none: it failed after it had come out right.
 struct Samples {
   std::vector<double> ns;
   std::string failure;
@@ -45,12 +45,11 @@ class Bench {
   /// Loads a candidate under a number of the caller's choice and verifies it at both ends of the bucket.
   /// Throws Error(driver_failed) when the candidate broke the context that it shares with the caller, Error(out_of_memory).
   virtual Entrance admit(std::size_t candidate, const Trial& trial) = 0;
-  /// `rounds` samples of each at the bucket's upper edge, in turns. Precondition: admitted. Throws as admit() does.
-  virtual std::vector<Samples> sample(std::span<const std::size_t> candidates, std::int64_t rounds) = 0;
-  /// The same at BenchSettings::inside: neither samples nor a failure of those that are not legal there, and of all without such sizes.
-  virtual std::vector<Samples> sample_inside(std::span<const std::size_t> candidates, std::int64_t rounds) = 0;
-  /// As sample() of chains: each sample is what one of many launches of the candidate takes that follow each other at once.
-  virtual std::vector<Samples> sample_chains(std::span<const std::size_t> candidates, std::int64_t rounds) = 0;
+  /// `rounds` samples of each point, in turns; neither samples nor a failure of one that is not legal there. Precondition: candidates are
+  /// admitted. Throws as admit() does.
+  virtual std::vector<Samples> sample(std::span<const Point> points, std::int64_t rounds) = 0;
+  /// The same of chains: each sample is what one of many launches takes that follow each other at once.
+  virtual std::vector<Samples> sample_chains(std::span<const Point> points, std::int64_t rounds) = 0;
   /// Unloads it.
   virtual void drop(std::size_t candidate) = 0;
   /// How long preparing it kept the device, by the host's clock: filling tensors, running the reference.
@@ -63,7 +62,7 @@ struct BenchSettings {
   const cuda::DeviceInfo& device;
   Regime regime = Regime::cold_l2;
   std::string arch;
-  std::optional<Problem> inside{};  // spec::inner_problem
+  std::vector<Problem> lengths;  // Point::length numbers them; none is larger than the bucket
 };
 
 /// In the current context: allocates and fills the tensors, runs the reference. Throws as VerificationCase does.

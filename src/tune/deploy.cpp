@@ -3,35 +3,38 @@
 #include <fmt/format.h>
 
 #include <algorithm>
+#include <utility>
 
 #include "spec/text.hpp"
 #include "tune/internal_kernels.hpp"
+#include "tune/serving.hpp"
 
 namespace kiln::tune {
 
-Usable usable(const spec::Op& op, const Problem& bucket, const spec::DeviceFacts& device, const store::Record& record) {
+Usable usable(const spec::Op& op, const Problem& problem, const spec::DeviceFacts& device, std::string_view name,
+              std::string_view config_text) {
   Usable result;
-  const spec::Implementation* implementation = op.find(record.implementation);
+  const spec::Implementation* implementation = op.find(name);
   if (implementation == nullptr) {
-    result.why_not = fmt::format("its implementation {} is not declared by the op", spec::quote(record.implementation));
+    result.why_not = fmt::format("its implementation {} is not declared by the op", spec::quote(name));
     return result;
   }
-  auto config = spec::parse_config(*implementation, record.config);
+  auto config = spec::parse_config(*implementation, config_text);
   if (!config) {
-    result.why_not = fmt::format("its config {} is outside the declared space of '{}'", spec::quote(record.config),
+    result.why_not = fmt::format("its config {} is outside the declared space of '{}'", spec::quote(config_text),
                                  implementation->name);
     return result;
   }
-  if (auto why = spec::why_not_eligible(op, *implementation, bucket, device)) {
-    result.why_not = fmt::format("'{}' cannot serve here: {}", record.implementation, *why);
+  if (auto why = spec::why_not_eligible(op, *implementation, problem, device)) {
+    result.why_not = fmt::format("'{}' cannot serve here: {}", name, *why);
     return result;
   }
-  if (auto broken = spec::broken_constraint(op, *implementation, bucket, device, *config)) {
+  if (auto broken = spec::broken_constraint(op, *implementation, problem, device, *config)) {
     result.why_not = fmt::format("its config breaks the constraint '{}'", *broken);
     return result;
   }
   if (implementation->is_library()) {
-    const auto frame = spec::make_frame(op, implementation, bucket, device, *config);
+    const auto frame = spec::make_frame(op, implementation, problem, device, *config);
     if (auto why = jit::why_library_refuses(op, *implementation, frame)) {
       result.why_not = std::move(*why);
       return result;
@@ -59,25 +62,23 @@ Usable default_for(const spec::Op& op, const Problem& problem, const spec::Devic
 std::vector<jit::Specialisation> deployed(const spec::Op& op, const Problem& bucket, const spec::DeviceFacts& device,
                                           const std::string& arch, const store::Record* record) {
   std::vector<jit::Specialisation> result;
-  const auto add = [&](const spec::Implementation& implementation, const spec::Config& config) {
-    const auto frame = spec::make_frame(op, &implementation, bucket, device, config);
+  std::vector<std::pair<const spec::Implementation*, spec::Config>> added;
+  const auto add_once = [&](const Problem& at, const spec::Implementation& implementation, const spec::Config& config) {
+    if (implementation.is_library() || std::ranges::find(added, std::pair(&implementation, config)) != added.end())
+      return;
+    added.emplace_back(&implementation, config);
+    const auto frame = spec::make_frame(op, &implementation, at, device, config);
     result.push_back(jit::specialise(op, implementation, frame, arch));
   };
-  const spec::Implementation* winner = nullptr;
-  spec::Config winning;
   if (record != nullptr) {
-    Usable served = usable(op, bucket, device, *record);
-    winner = served.implementation;
-    winning = std::move(served.config);
-    if (winner != nullptr && !winner->is_library()) add(*winner, winning);
+    const Servings servings = servings_of(op, bucket, device, *record);
+    for (const auto* role : {&servings.fastest, &servings.without_library})
+      for (const Serving& each : *role) add_once(each.at(), *each.usable.implementation, each.usable.config);
   }
-  for (const spec::Implementation& implementation : op.implementations) {
-    if (&implementation == winner && implementation.default_config == winning) continue;
-    if (implementation.is_library()) continue;
-    if (spec::why_not_eligible(op, implementation, bucket, device)) continue;
-    if (spec::broken_constraint(op, implementation, bucket, device, implementation.default_config)) continue;
-    add(implementation, implementation.default_config);
-  }
+  for (const spec::Implementation& implementation : op.implementations)
+    if (!implementation.is_library() && !spec::why_not_eligible(op, implementation, bucket, device) &&
+        !spec::broken_constraint(op, implementation, bucket, device, implementation.default_config))
+      add_once(bucket, implementation, implementation.default_config);
   return result;
 }
 

@@ -2,6 +2,7 @@
 #pragma once
 
 #include <string>
+#include <string_view>
 #include <vector>
 
 #include "jit/executable.hpp"
@@ -11,8 +12,8 @@
 
 namespace kiln::tune {
 
-/// The specialisations that launches of this bucket can need on `device`: the record's config, and each eligible
-/// implementation's default, so that a real size that breaks the record's constraints is served without a compile. Nothing for what a
+/// The specialisations that launches of this bucket can need on `device`: the record's configs, and each eligible
+/// implementation's default, so that a real size that breaks a config's constraints is served without a compile. Nothing for what a
 /// library computes, which no file can hold.
 std::vector<jit::Specialisation> deployed(const spec::Op& op, const Problem& bucket, const spec::DeviceFacts& device,
                                           const std::string& arch, const store::Record* record);
@@ -20,14 +21,15 @@ std::vector<jit::Specialisation> deployed(const spec::Op& op, const Problem& buc
 std::vector<jit::Specialisation> verification(const spec::Op& op, const Problem& bucket,
                                               const spec::DeviceFacts& device, const std::string& arch);
 
-/// The implementation and config of a record if they are declared and legal for this bucket on this device, or why not. Where a context is
-/// current, a library is asked whether it is here and takes the config.
+/// An implementation and config by their stored texts, if they are declared and legal for this problem on this device, or why not. Where a
+/// context is current, a library is asked whether it is here and takes the config.
 struct Usable {
   const spec::Implementation* implementation = nullptr;
   spec::Config config;
   std::string why_not;
 };
-Usable usable(const spec::Op& op, const Problem& bucket, const spec::DeviceFacts& device, const store::Record& record);
+Usable usable(const spec::Op& op, const Problem& problem, const spec::DeviceFacts& device,
+              std::string_view implementation, std::string_view config);
 
 /// The first implementation whose default is legal for this problem, or null with no config.
 Usable default_for(const spec::Op& op, const Problem& problem, const spec::DeviceFacts& device);

@@ -1,6 +1,6 @@
 #include <algorithm>
 
-#include "tune/finals.hpp"
+#include "tune/last_comparison.hpp"
 
 namespace kiln::tune {
 namespace {
@@ -8,38 +8,37 @@ namespace {
 constexpr double far_out_of_reach = 4;    // times the leader's median, in the first run
 constexpr double hopeless = 1.5;          // the same, in the fastest of the first runs
 constexpr std::int64_t first_rounds = 5;  // what the estimate of one run comes from
-constexpr double budget_ns = 25e6;        // of one candidate
+constexpr double budget_ns = 25e6;        // of one candidate at one length
 constexpr std::int64_t least_rounds = 9, most_rounds = 21;
 
 class Exhaustive final : public Search {
  public:
-  explicit Exhaustive(std::size_t candidates) : scores_(candidates) {}
+  explicit Exhaustive(Outlook outlook)
+      : outlook_(std::move(outlook)), scores_(outlook_.candidates(), outlook_.lengths()), taken_(outlook_.lengths()) {}
 
   std::optional<Ask> next() override {
-    for (; current_ < scores_.size(); ++current_, taken_ = 0) {
-      const std::int64_t more = rounds_deserved() - taken_;
-      if (more > 0) {
-        taken_ += more;
-        return Ask{{current_}, more};
+    for (; current_ < scores_.size(); ++current_, length_ = 0) {
+      for (; length_ < scores_.lengths(); ++length_) {
+        const Point point{current_, length_};
+        const std::int64_t more = rounds_deserved(point) - taken_[length_];
+        if (more <= 0) continue;
+        taken_[length_] += more;
+        return Ask{{point}, more};
       }
       scores_.eliminate();
+      std::ranges::fill(taken_, 0);
     }
-    if (!finals_) finals_.emplace(scores_);
-    return finals_->next();
+    if (!last_) last_.emplace(scores_, outlook_.of_libraries);
+    return last_->next();
   }
 
-  void report(std::size_t candidate, std::span<const double> samples_ns) override {
-    scores_.add(candidate, samples_ns);
-  }
-  void report_inside(std::size_t candidate, std::span<const double> samples_ns) override {
-    finals_->report_inside(candidate, samples_ns);
-  }
+  void report(Point point, std::span<const double> samples_ns) override { scores_.add(point, samples_ns); }
   void hurry() override { current_ = scores_.size(); }
   void reject(std::size_t candidate) override { scores_.reject(candidate); }
   [[nodiscard]] bool contends(std::size_t candidate) const override { return scores_.contends(candidate); }
-  [[nodiscard]] const Cost& cost(std::size_t candidate) const override { return scores_.cost(candidate); }
-  [[nodiscard]] double weighed_ns(std::size_t candidate) const override {
-    return finals_ ? finals_->weighed_ns(candidate) : scores_.cost(candidate).median_ns;
+  [[nodiscard]] const Cost& cost(Point point) const override { return scores_.cost(point); }
+  [[nodiscard]] std::vector<Comparison> comparisons() const override {
+    return last_ ? last_->comparisons() : std::vector<Comparison>(scores_.lengths());
   }
   [[nodiscard]] std::vector<std::size_t> upcoming() const override {
     std::vector<std::size_t> rest;
@@ -47,32 +46,32 @@ class Exhaustive final : public Search {
       if (scores_.is_untried(i)) rest.push_back(i);
     return rest;
   }
-  [[nodiscard]] std::optional<std::size_t> winner(std::span<const Burden> burdens) const override {
-    return finals_ ? finals_->winner(burdens) : std::nullopt;
-  }
 
  private:
-  /// How many samples the current candidate is worth, after those that it has.
-  [[nodiscard]] std::int64_t rounds_deserved() const {
-    if (taken_ == 0) return 1;
-    if (!scores_.contends(current_)) return 0;
-    const Cost& cost = scores_.cost(current_);
-    const double best = scores_.cost(*scores_.leader()).median_ns;
-    if (taken_ < first_rounds) return cost.median_ns > far_out_of_reach * best ? taken_ : first_rounds;
-    if (taken_ == first_rounds && cost.low_ns <= hopeless * best)
+  /// How many samples the point is worth in all, by those that it has.
+  [[nodiscard]] std::int64_t rounds_deserved(Point point) const {
+    const std::int64_t taken = taken_[point.length];
+    if (!outlook_.legal[point.candidate][point.length] || scores_.is_rejected(point.candidate)) return 0;
+    if (taken == 0) return 1;
+    if (!scores_.contends(point)) return 0;
+    const Cost& cost = scores_.cost(point);
+    const double best = scores_.best_ns(point.length);
+    if (taken < first_rounds) return cost.median_ns > far_out_of_reach * best ? taken : first_rounds;
+    if (taken == first_rounds && cost.low_ns <= hopeless * best)
       return std::clamp(static_cast<std::int64_t>(budget_ns / std::max(cost.median_ns, 1.0)), least_rounds,
                         most_rounds);
-    return taken_;
+    return taken;
   }
 
+  Outlook outlook_;
   Scoreboard scores_;
-  std::size_t current_ = 0;
-  std::int64_t taken_ = 0;  // samples of the current one
-  std::optional<Finals> finals_;
+  std::size_t current_ = 0, length_ = 0;
+  std::vector<std::int64_t> taken_;  // samples of the current one, by length
+  std::optional<LastComparison> last_;
 };
 
 }  // namespace
 
-std::unique_ptr<Search> exhaustive(std::size_t candidates) { return std::make_unique<Exhaustive>(candidates); }
+std::unique_ptr<Search> exhaustive(Outlook outlook) { return std::make_unique<Exhaustive>(std::move(outlook)); }
 
 }  // namespace kiln::tune

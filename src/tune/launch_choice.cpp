@@ -12,39 +12,39 @@ constexpr std::int64_t apart_rounds = 15;
 
 }  // namespace
 
-LaunchChoice choose_launch(Bench& bench, std::size_t first_number, const spec::Implementation& implementation,
-                           const std::vector<spec::Config>& launches, const jit::Cubin& cubin) {
+LaunchChoice choose_launch(Bench& bench, std::size_t first_number, std::size_t length, const Kernel& kernel,
+                           const std::vector<spec::Config>& launches) {
   LaunchChoice choice;
-  std::vector<std::size_t> numbers;  // of those that came out right
+  std::vector<Point> points;  // of those that came out right
   for (const spec::Config& config : launches) {
     const std::size_t number = first_number + choice.trials.size();
-    choice.trials.push_back({config, bench.admit(number, {implementation, config, cubin})});
-    if (choice.trials.back().entrance.verdict == store::Verdict::ok) numbers.push_back(number);
+    choice.trials.push_back({config, bench.admit(number, {kernel.implementation, config, kernel.cubin, kernel.at})});
+    if (choice.trials.back().entrance.verdict == store::Verdict::ok) points.push_back({number, length});
   }
   std::vector<Finalist> finalists(launches.size());
-  if (numbers.size() > 1) {
-    std::vector<Samples> samples = bench.sample_chains(numbers, chain_rounds);
-    for (std::size_t i = 0; i < numbers.size(); ++i) {
-      LaunchTrial& trial = choice.trials[numbers[i] - first_number];
+  if (points.size() > 1) {
+    std::vector<Samples> samples = bench.sample_chains(points, chain_rounds);
+    for (std::size_t i = 0; i < points.size(); ++i) {
+      LaunchTrial& trial = choice.trials[points[i].candidate - first_number];
       if (!samples[i].failure.empty()) {
         trial.entrance.verdict = store::Verdict::launch_failed;
         trial.entrance.reason = std::move(samples[i].failure);
       }
-      finalists[numbers[i] - first_number].samples_ns = std::move(samples[i].ns);
+      finalists[points[i].candidate - first_number].samples_ns = std::move(samples[i].ns);
     }
   }
   // A first one that failed here has come out right before: what became of it in this company says nothing about the others.
   if (!finalists.front().samples_ns.empty()) choice.chosen = choose(finalists).value_or(0);
   if (choice.chosen != 0) {
     choice.of_usual = ratio(finalists[choice.chosen].samples_ns, finalists.front().samples_ns);
-    const std::array<std::size_t, 2> both = {first_number, first_number + choice.chosen};
+    const std::array<Point, 2> both = {Point{first_number, length}, Point{first_number + choice.chosen, length}};
     const std::vector<Samples> apart = bench.sample(both, apart_rounds);
-    if (apart[0].failure.empty() && apart[1].failure.empty())
+    if (!apart[0].ns.empty() && !apart[1].ns.empty())
       choice.apart = ratio(apart[1].ns, apart[0].ns);
     else
       choice.chosen = 0;
   }
-  for (const std::size_t number : numbers) bench.drop(number);
+  for (const Point& each : points) bench.drop(each.candidate);
   return choice;
 }
 

@@ -22,7 +22,14 @@ struct LaunchChoice {
   Cost apart;  // alone, as candidates are timed, and in turns with it, for a chain leaves another clock than it found
 };
 
-/// Verifies each of `launches`, times them in turns in chains and compares them as finals do: the first stays unless another is faster
+/// What all launches have in common.
+struct Kernel {
+  const spec::Implementation& implementation;
+  const jit::Cubin& cubin;
+  const Problem& at;  // Trial::at
+};
+
+/// Verifies each of `launches`, times them in turns in chains and compares them as choose() does: the first stays unless another is faster
 /// beyond the noise.
 ///
 /// A launch that may begin early gains where the tail of its predecessor overlaps its head, which nothing shows that times a launch
@@ -31,8 +38,8 @@ struct LaunchChoice {
 /// not, and equal launches find their inputs in L2, whatever the regime. So the choice is right for launches that follow each other at
 /// once, as in a decode step, and costs nothing elsewhere: behind an idle stream either begins as soon.
 ///
-/// `first_number` and those after it number the launches on the bench, where they are dropped again. `cubin` is that of them all.
-LaunchChoice choose_launch(Bench& bench, std::size_t first_number, const spec::Implementation& implementation,
-                           const std::vector<spec::Config>& launches, const jit::Cubin& cubin);
+/// They are compared at one length of the bench. `first_number` and those after it number them there, where they are dropped again.
+LaunchChoice choose_launch(Bench& bench, std::size_t first_number, std::size_t length, const Kernel& kernel,
+                           const std::vector<spec::Config>& launches);
 
 }  // namespace kiln::tune

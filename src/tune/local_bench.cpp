@@ -35,7 +35,7 @@ class LocalBench final : public Bench {
         fmt::format("{} {}", trial.implementation.name, spec::to_string(trial.implementation, trial.config));
     try {
       const auto frame =
-          spec::make_frame(settings_.op, &trial.implementation, settings_.bucket, settings_.device.facts, trial.config);
+          spec::make_frame(settings_.op, &trial.implementation, trial.at, settings_.device.facts, trial.config);
       auto live = std::make_unique<Live>(jit::Executable(settings_.op, trial.implementation, frame, trial.cubin));
       const jit::Resources resources = live->executable.resources();
       entrance.registers = resources.registers;
@@ -50,30 +50,14 @@ class LocalBench final : public Bench {
     return entrance;
   }
 
-  std::vector<Samples> sample(std::span<const std::size_t> candidates, std::int64_t rounds) override {
-    return take(settings_.bucket, candidates, [&](std::span<const Launch> launches) {
+  std::vector<Samples> sample(std::span<const Point> points, std::int64_t rounds) override {
+    return take_legal(points, [&](std::span<const Launch> launches) {
       return stopwatch_.sample(launches, rounds, stream_.handle());
     });
   }
 
-  std::vector<Samples> sample_inside(std::span<const std::size_t> candidates, std::int64_t rounds) override {
-    std::vector<Samples> result(candidates.size());
-    std::vector<std::size_t> legal;
-    for (const std::size_t candidate : candidates)
-      if (settings_.inside && cases_.back().admits_at(*settings_.inside, live_.at(candidate)->executable))
-        legal.push_back(candidate);
-    if (legal.empty()) return result;
-    std::vector<Samples> taken = take(*settings_.inside, legal, [&](std::span<const Launch> launches) {
-      return stopwatch_.sample(launches, rounds, stream_.handle());
-    });
-    for (std::size_t i = 0; i < legal.size(); ++i)
-      result[static_cast<std::size_t>(std::ranges::find(candidates, legal[i]) - candidates.begin())] =
-          std::move(taken[i]);
-    return result;
-  }
-
-  std::vector<Samples> sample_chains(std::span<const std::size_t> candidates, std::int64_t rounds) override {
-    return take(settings_.bucket, candidates, [&](std::span<const Launch> launches) {
+  std::vector<Samples> sample_chains(std::span<const Point> points, std::int64_t rounds) override {
+    return take_legal(points, [&](std::span<const Launch> launches) {
       return stopwatch_.sample_chains(launches, rounds, stream_.handle());
     });
   }
@@ -90,25 +74,43 @@ class LocalBench final : public Bench {
   };
 
   template <class Measure>
-  std::vector<Samples> take(const Problem& at, std::span<const std::size_t> candidates, const Measure& measure) {
+  std::vector<Samples> take_legal(std::span<const Point> points, const Measure& measure) {
+    std::vector<Samples> result(points.size());
+    std::vector<Point> legal;
+    std::vector<std::size_t> places;
+    for (std::size_t i = 0; i < points.size(); ++i) {
+      if (!cases_.back().admits_at(settings_.lengths.at(points[i].length), live_.at(points[i].candidate)->executable))
+        continue;
+      legal.push_back(points[i]);
+      places.push_back(i);
+    }
+    if (legal.empty()) return result;
+    std::vector<Samples> taken = take(legal, measure);
+    for (std::size_t i = 0; i < legal.size(); ++i) result[places[i]] = std::move(taken[i]);
+    return result;
+  }
+
+  template <class Measure>
+  std::vector<Samples> take(std::span<const Point> points, const Measure& measure) {
     std::vector<Launch> launches;
-    for (std::size_t candidate : candidates)
-      launches.emplace_back([this, &at, live = live_.at(candidate).get()](CUstream stream) {
-        cases_.back().launch_at(at, live->executable, live->workspace, stream);
-      });
-    std::vector<Samples> result(candidates.size());
+    for (const Point& point : points)
+      launches.emplace_back(
+          [this, &at = settings_.lengths.at(point.length), live = live_.at(point.candidate).get()](CUstream stream) {
+            cases_.back().launch_at(at, live->executable, live->workspace, stream);
+          });
+    std::vector<Samples> result(points.size());
     try {
       auto taken = measure(launches);
       for (std::size_t i = 0; i < result.size(); ++i) result[i].ns = std::move(taken[i]);
     } catch (const Error& error) {
-      std::string reason = reason_for_rejecting(error, fmt::format("one of {}", candidates.size()));
-      if (candidates.size() == 1) {
+      std::string reason = reason_for_rejecting(error, fmt::format("one of {}", points.size()));
+      if (points.size() == 1) {
         result.front().failure = std::move(reason);
         return result;
       }
       // Which of those that took turns failed shows when each is asked alone.
       for (std::size_t i = 0; i < result.size(); ++i)
-        result[i] = std::move(take(at, candidates.subspan(i, 1), measure).front());
+        result[i] = std::move(take(points.subspan(i, 1), measure).front());
     }
     return result;
   }
@@ -128,6 +130,11 @@ class LocalBench final : public Bench {
   }
 
   bool is_right(Entrance& entrance, Live& live) {
+    if (std::ranges::none_of(cases_, [&](const VerificationCase& each) { return each.admits(live.executable); })) {
+      entrance.verdict = store::Verdict::launch_failed;
+      entrance.reason = "it is not legal at either end of the bucket, where candidates are verified";
+      return false;
+    }
     for (VerificationCase& each : cases_) {
       const Check check = each.verify(live.executable, live.workspace, stream_.handle());
       if (check.right) continue;

@@ -21,8 +21,9 @@ constexpr unsigned flush_threads = 512, flush_blocks = 1056;
 constexpr std::int64_t piece_bytes = 16;
 
 constexpr double longest_batch_ns = 10e6, unnoticed_ns = 1e6;  // of what brings an H200's clock down
-constexpr double beyond_help_ns = 20e6;                        // of one run
-constexpr double rest_per_run = 1.5;                           // times as long as it ran
+constexpr double short_ns = 50e3;        // of one run: between such, flushes give the device its rest
+constexpr double beyond_help_ns = 20e6;  // of one run
+constexpr double rest_per_run = 1.5;     // times as long as it ran
 
 /// The run of this place when `launches` take turns.
 std::size_t whose_turn(std::size_t place, std::size_t launches) {
@@ -46,7 +47,8 @@ void in_batches(std::int64_t rounds, double round_ns, const std::function<Busy(s
     if (busy.runs == 0) return;
     rounds -= now;
     round_ns = std::max(busy.ns / static_cast<double>(now), 1.0);
-    if (busy.ns >= unnoticed_ns && busy.ns <= beyond_help_ns * static_cast<double>(busy.runs))
+    const double each_ns = busy.ns / static_cast<double>(busy.runs);
+    if (busy.ns >= unnoticed_ns && each_ns >= short_ns && each_ns <= beyond_help_ns)
       std::this_thread::sleep_for(std::chrono::duration<double, std::nano>(rest_per_run * busy.ns));
   }
 }

@@ -38,8 +38,6 @@ std::vector<NearRecord> near_records(store::Layers& layers, const spec::Op& op, 
   for (store::Found<store::Record>& found : layers.records(op.name)) {
     const store::Record& record = found.value;
     if (record.revision != op.revision || record.regime != spec::to_string(regime)) continue;
-    if (spec::parse_runner_up_key(record.key)) continue;  // it comes with the record that it stands behind
-    if (record.samples == 0 && spec::parse_refined_key(record.key)) continue;  // of a part that was not timed
     const auto other = spec::parse_bucket(op, record.bucket);
     if (!other || other->selections != bucket.selections) continue;
     const auto facts = spec::DeviceFacts::from_device_class(record.device_class);

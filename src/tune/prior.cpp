@@ -4,6 +4,7 @@
 #include <cmath>
 
 #include "spec/key.hpp"
+#include "spec/region.hpp"
 #include "tune/deploy.hpp"
 #include "tune/model.hpp"
 #include "tune/neighbours.hpp"
@@ -33,7 +34,9 @@ double config_distance(std::span<const std::int64_t> a, std::span<const std::int
 struct Measured {
   const spec::Implementation* implementation;
   spec::Config config;
-  double log_ratio;  // of measured to estimated
+  double sum = 0;  // over its samples, of the logarithm of measured over estimated
+  int samples = 0;
+  double log_ratio = 0;  // the mean
 };
 
 double median_ratio(std::vector<Measured> all) {
@@ -57,29 +60,32 @@ void Prior::learn(const store::Record& record) {
       !bucket || bucket->selections != bucket_.selections || !device)
     return;
 
-  if (Usable winner = usable(op_, bucket_, device_, record); winner.implementation != nullptr) {
-    winner.config = spec::kernel_config(*winner.implementation, std::move(winner.config));
-    const auto same = [&](const Choice& each) {
-      return each.implementation == winner.implementation && each.config == winner.config;
-    };
-    if (std::ranges::none_of(winners_, same)) winners_.push_back({winner.implementation, std::move(winner.config)});
-  }
-
+  learn_winners(record);
   std::vector<Measured> measured;
-  const auto measure = [&](std::string_view name, std::string_view text, double cost_ns) {
+  const auto measure = [&](std::string_view name, std::string_view text, const Problem& at, double cost_ns) {
     const spec::Implementation* implementation = op_.find(name);
     if (implementation == nullptr || !(cost_ns > 0)) return;
     auto config = spec::parse_config(*implementation, text);
     if (!config) return;
     config = spec::kernel_config(*implementation, std::move(*config));
-    const double estimated = estimate(op_, *implementation, *bucket, *device, *config, regime_).ns;
-    if (std::isfinite(estimated))
-      measured.push_back({implementation, std::move(*config), std::log(cost_ns / estimated)});
+    const double estimated = estimate(op_, *implementation, at, *device, *config, regime_).ns;
+    if (!std::isfinite(estimated)) return;
+    const auto same = std::ranges::find_if(measured, [&](const Measured& each) {
+      return each.implementation == implementation && each.config == *config;
+    });
+    Measured& of = same != measured.end() ? *same : measured.emplace_back(Measured{implementation, std::move(*config)});
+    of.sum += std::log(cost_ns / estimated);
+    ++of.samples;
   };
   for (const store::Candidate& each : record.candidates)
-    if (each.verdict == store::Verdict::ok) measure(each.implementation, each.config, each.cost_ns);
-  if (measured.empty()) measure(record.implementation, record.config, record.cost_ns);
+    if (const auto at = spec::parse_open_sizes(op_, *bucket, each.sizes); at && each.verdict == store::Verdict::ok)
+      measure(each.implementation, each.config, *at, each.cost_ns);
+  if (measured.empty())
+    for (const store::Choice& each : record.choices)
+      if (const auto region = spec::parse_region(op_, *bucket, each.sizes))
+        measure(each.implementation, each.config, region->high, each.cost_ns);
   if (measured.empty()) return;
+  for (Measured& each : measured) each.log_ratio = each.sum / each.samples;
 
   // Apart from each other: that all of a bucket takes longer than estimated says nothing about one of its configs.
   const double distance = axis_distance(op_, *bucket, bucket_) + device_distance(*device, device_);
@@ -90,7 +96,20 @@ void Prior::learn(const store::Record& record) {
     points_.push_back({each.implementation, std::move(each.config), each.log_ratio - offset, weight});
 }
 
-double Prior::expected_ns(const spec::Implementation& implementation, std::span<const std::int64_t> config) const {
+void Prior::learn_winners(const store::Record& record) {
+  const auto add = [&](const store::Choice& choice) {
+    Usable winner = usable(op_, bucket_, device_, choice.implementation, choice.config);
+    if (winner.implementation == nullptr || winner.implementation->is_library()) return;
+    winner.config = spec::kernel_config(*winner.implementation, std::move(winner.config));
+    const auto same = [&](const Choice& each) {
+      return each.implementation == winner.implementation && each.config == winner.config;
+    };
+    if (std::ranges::none_of(winners_, same)) winners_.push_back({winner.implementation, std::move(winner.config)});
+  };
+  for (auto each = record.choices.rbegin(); each != record.choices.rend(); ++each) add(*each);
+}
+
+double Prior::correction(const spec::Implementation& implementation, std::span<const std::int64_t> config) const {
   double sum = 0, weights = weight_of_model;
   for (const Point& point : points_) {
     if (point.implementation != &implementation) continue;
@@ -101,7 +120,7 @@ double Prior::expected_ns(const spec::Implementation& implementation, std::span<
     weights += weight;
   }
   const double offset = offset_weight_ > 0 ? offset_sum_ / offset_weight_ : 0;
-  return estimate(op_, implementation, bucket_, device_, config, regime_).ns * std::exp(offset + sum / weights);
+  return std::exp(offset + sum / weights);
 }
 
 std::vector<Prior::Choice> Prior::transferred(std::size_t at_most) const {

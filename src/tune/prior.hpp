@@ -17,16 +17,17 @@ class Prior {
   Prior(const spec::Op& op, const Problem& bucket, const spec::DeviceFacts& device, Regime regime,
         std::span<const store::Record> neighbours);
 
-  /// Nanoseconds. The model's estimate times what measurements of the same and of similar configs in near buckets were to their
-  /// estimates; without any, the model's alone. Infinite where estimate() is.
-  [[nodiscard]] double expected_ns(const spec::Implementation& implementation,
-                                   std::span<const std::int64_t> config) const;
+  /// What the model's estimate of a config is to be multiplied by: what measurements of the same and of similar configs in near buckets
+  /// were to their estimates; 1 without any.
+  [[nodiscard]] double correction(const spec::Implementation& implementation,
+                                  std::span<const std::int64_t> config) const;
 
   struct Choice {
     const spec::Implementation* implementation = nullptr;
     spec::Config config;
   };
-  /// The distinct winners of the neighbours that are legal in this bucket, in the order of the neighbours.
+  /// The distinct configs that serve the neighbours and are legal in this bucket, in the order of the neighbours; of one neighbour, that of
+  /// the upper edge first.
   [[nodiscard]] std::vector<Choice> transferred(std::size_t at_most) const;
 
  private:
@@ -37,6 +38,7 @@ class Prior {
     double excess = 0, weight = 0;
   };
   void learn(const store::Record& record);
+  void learn_winners(const store::Record& record);
 
   const spec::Op& op_;
   Problem bucket_;

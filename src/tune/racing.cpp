@@ -1,52 +1,62 @@
 // Racing: a few samples each for those that are expected to be fast, expectations corrected by what their neighbours cost.
 #include <algorithm>
 #include <cmath>
-#include <numeric>
+#include <map>
 #include <random>
 #include <set>
 #include <span>
 #include <utility>
 
-#include "tune/finals.hpp"
+#include "tune/last_comparison.hpp"
 
 namespace kiln::tune {
 namespace {
 
-constexpr std::int64_t more_rounds = 2;  // of a heat, after the first, for those that are not hopeless
-constexpr double out_of_reach = 1.5;     // times the leader's median
-constexpr std::size_t first_heat = 4;    // besides the baseline: favourites, then the best expected
-constexpr std::size_t later_heat = 2;
+constexpr std::int64_t more_rounds = 2;     // after a newcomer's first sample, where it is not hopeless
+constexpr double out_of_reach = 1.3;        // times the best at a length: so far behind, one sample is enough
+constexpr double worth_a_sample = 1.25;     // times the best at a length, as is expected of a newcomer
+constexpr std::size_t first_newcomers = 4;  // besides the baseline: favourites, then the best expected
+constexpr std::size_t most_newcomers = 12;  // of the first round besides favourites: the best expected of each length
 constexpr std::size_t compiles_ahead =
-    10;                                   // of those that are expected next: a compile takes longer than several heats
-constexpr std::int64_t heats_a_draw = 4;  // in each so many, one is drawn whatever is expected of it
-constexpr double improvement = 0.99;      // of the leader's median: less is no news
+    10;  // of those that are expected next: a compile takes longer than several rounds
+constexpr std::int64_t rounds_a_draw = 4;  // in each so many, one is drawn whatever is expected of it
+constexpr double about_as_fast = 1.05;     // as LastComparison has it, and a little more
+constexpr double most_drift = 1.25;        // of a clock between two rounds; beyond, a sample was disturbed
+constexpr double improvement = 0.99;       // of the best at a length: less is no news
+constexpr double improvement_of_few = 0.03,
+                 improvement_of_many = 0.005;  // over several lengths in all; of many, a length
 
 /// Expectations, corrected by what was measured: the logarithm of measured over expected is taken to vary slowly over the space, so a
-/// candidate's is the mean of those measured, weighted by how few steps away they are.
+/// candidate's is the mean of those measured, weighted by how few steps away they are. It is one number for all lengths: between them the
+/// model is trusted.
 class Forecast {
  public:
-  explicit Forecast(Outlook outlook) : outlook_(std::move(outlook)) {
+  explicit Forecast(Outlook outlook) : outlook_(std::move(outlook)), lasting_(outlook_.candidates()) {
     // Of what no estimate can be made, nothing good is expected.
-    double worst = 1;
-    for (double each : outlook_.expected_ns)
-      if (std::isfinite(each)) worst = std::max(worst, each);
-    for (double& each : outlook_.expected_ns)
-      if (!std::isfinite(each) || each <= 0) each = 2 * worst;
+    for (std::size_t length = 0; length < outlook_.lengths(); ++length) {
+      double worst = 1;
+      for (const auto& each : outlook_.expected_ns)
+        if (std::isfinite(each[length])) worst = std::max(worst, each[length]);
+      for (auto& each : outlook_.expected_ns)
+        if (!std::isfinite(each[length]) || each[length] <= 0) each[length] = 2 * worst;
+    }
+    for (std::size_t i = 0; i < lasting_.size(); ++i)
+      for (const double each : outlook_.expected_ns[i]) lasting_[i].kind += std::log(each);
   }
 
-  void learn(std::size_t candidate, double measured_ns) {
-    known_.push_back({candidate, std::log(measured_ns / outlook_.expected_ns[candidate])});
+  void learn(Point point, double measured_ns) {
+    Lasting& of = lasting_[point.candidate];
+    of.residual_sum += std::log(measured_ns / outlook_.expected_ns[point.candidate][point.length]);
+    if (of.residuals++ == 0) known_.push_back(point.candidate);
+    ++news_;
   }
-  [[nodiscard]] double expected_ns(std::size_t candidate) const {
-    double weights = 0, sum = 0;
-    for (const Known& each : known_) {
-      const double weight = std::exp(-distance(candidate, each.candidate));
-      weights += weight;
-      sum += weight * each.residual;
-    }
-    return outlook_.expected_ns[candidate] * (weights > 0 ? std::exp(sum / weights) : 1.0);
+  [[nodiscard]] double expected_ns(Point point) const {
+    return outlook_.expected_ns[point.candidate][point.length] * correction(point.candidate);
   }
+  [[nodiscard]] bool is_legal(Point point) const { return outlook_.legal[point.candidate][point.length]; }
   [[nodiscard]] const Outlook& outlook() const noexcept { return outlook_; }
+  /// Equal for candidates of which as much is expected, to the bit: the model cannot tell them apart.
+  [[nodiscard]] double kind(std::size_t candidate) const { return lasting_[candidate].kind; }
   /// Whether they differ in one parameter alone, by however many steps.
   [[nodiscard]] bool are_neighbours(std::size_t a, std::size_t b) const {
     const auto& x = outlook_.position[a];
@@ -58,10 +68,26 @@ class Forecast {
   }
 
  private:
-  struct Known {
-    std::size_t candidate;
-    double residual;
+  struct Lasting {
+    double kind = 0;
+    double residual_sum = 0;
+    int residuals = 0;
+    mutable double correction = 1;
+    mutable std::int64_t as_of = 0;  // news_
   };
+  [[nodiscard]] double correction(std::size_t candidate) const {
+    const Lasting& of = lasting_[candidate];
+    if (of.as_of == news_) return of.correction;
+    double weights = 0, sum = 0;
+    for (const std::size_t each : known_) {
+      const double weight = std::exp(-distance(candidate, each));
+      weights += weight;
+      sum += weight * lasting_[each].residual_sum / lasting_[each].residuals;
+    }
+    of.correction = weights > 0 ? std::exp(sum / weights) : 1.0;
+    of.as_of = news_;
+    return of.correction;
+  }
   [[nodiscard]] double distance(std::size_t a, std::size_t b) const {
     const auto& x = outlook_.position[a];
     const auto& y = outlook_.position[b];
@@ -73,61 +99,67 @@ class Forecast {
   }
 
   Outlook outlook_;
-  std::vector<Known> known_;
+  std::vector<Lasting> lasting_;
+  std::vector<std::size_t> known_;  // candidates with residuals
+  std::int64_t news_ = 0;
 };
 
 class Racing final : public Search {
  public:
   Racing(Outlook outlook, const RacingLimits& limits)
-      : scores_(outlook.expected_ns.size()), forecast_(std::move(outlook)), limits_(limits), random_(limits.seed) {}
+      : scores_(outlook.candidates(), outlook.lengths()),
+        forecast_(std::move(outlook)),
+        limits_(limits),
+        random_(limits.seed),
+        seen_(scores_.lengths()) {}
 
   std::optional<Ask> next() override {
     pace_.clear();
-    if (finals_) return finals_->next();
-    if (Ask more{hopeful(), more_rounds}; !std::exchange(heat_, {}).empty() && !more.candidates.empty()) return more;
+    if (last_) return last_->next();
+    if (Ask more = paced(hopeful(std::exchange(newcomers_, {})), more_rounds); !more.points.empty()) return more;
     settle();
-    heat_ = nominate();
-    if (!heat_.empty()) {
-      pace_with_leader();
-      return Ask{heat_, 1};
-    }
-    pacemaker_.reset();
-    finals_.emplace(scores_);
-    return finals_->next();
+    newcomers_ = nominate();
+    if (!newcomers_.empty()) return paced(worthwhile(newcomers_), 1);
+    pacemakers_.clear();
+    last_.emplace(scores_, forecast_.outlook().of_libraries);
+    return last_->next();
   }
 
-  void report(std::size_t candidate, std::span<const double> samples_ns) override {
-    if (finals_) return scores_.add(candidate, samples_ns);
-    if (candidate == pacemaker_) {
-      pace_.assign(samples_ns.begin(), samples_ns.end());
+  void report(Point point, std::span<const double> samples_ns) override {
+    if (last_) return scores_.add(point, samples_ns);
+    if (const auto pacemaker = pacemakers_.find(point.length);
+        pacemaker != pacemakers_.end() && pacemaker->second == point.candidate) {
+      pace_[point.length].assign(samples_ns.begin(), samples_ns.end());
       return;
     }
-    scores_.add(candidate, at_pace(samples_ns));
-    forecast_.learn(candidate, scores_.cost(candidate).median_ns);
-  }
-  void report_inside(std::size_t candidate, std::span<const double> samples_ns) override {
-    finals_->report_inside(candidate, samples_ns);
+    scores_.add(point, at_pace(point.length, samples_ns));
+    if (!samples_ns.empty()) forecast_.learn(point, scores_.cost(point).median_ns);
   }
   void hurry() override { hurried_ = true; }
   void reject(std::size_t candidate) override { scores_.reject(candidate); }
-  [[nodiscard]] bool contends(std::size_t candidate) const override { return scores_.contends(candidate); }
-  [[nodiscard]] const Cost& cost(std::size_t candidate) const override { return scores_.cost(candidate); }
-  [[nodiscard]] double weighed_ns(std::size_t candidate) const override {
-    return finals_ ? finals_->weighed_ns(candidate) : scores_.cost(candidate).median_ns;
+  [[nodiscard]] bool contends(std::size_t candidate) const override {
+    return scores_.contends(candidate) || (!last_ && may_serve(candidate));
+  }
+  [[nodiscard]] const Cost& cost(Point point) const override { return scores_.cost(point); }
+  [[nodiscard]] std::vector<Comparison> comparisons() const override {
+    return last_ ? last_->comparisons() : std::vector<Comparison>(scores_.lengths());
   }
   [[nodiscard]] std::vector<std::size_t> upcoming() const override {
     if (is_over()) return {};
-    std::vector<std::size_t> likely = heats_ == 0 ? nominate_first() : std::vector<std::size_t>();
-    const std::size_t wanted = likely.size() + compiles_ahead;
-    const std::vector<std::size_t> ranked = untried_by_expectation();
+    if (rounds_ == 0) return nominate_first();
+    // Of several lengths, a round is as many as compile at once, and what others would be depends on it.
+    std::vector<std::size_t> likely;
+    if (scores_.lengths() > 1) return likely;
+    const std::vector<std::size_t> ranked = untried_by_promise();
     const auto add = [&](std::size_t candidate) {
-      if (likely.size() < wanted && std::ranges::find(likely, candidate) == likely.end()) likely.push_back(candidate);
+      if (likely.size() < compiles_ahead && std::ranges::find(likely, candidate) == likely.end())
+        likely.push_back(candidate);
     };
-    // As nominate_next goes on: beside each that tells something new, a neighbour of the leader.
+    // As nominate_next goes on: beside each that tells something new, a neighbour of the best.
     auto near = ranked.begin();
-    const auto leader = best_own();
+    const auto leader = best_own(0);
     for (const std::size_t candidate : news_of(ranked)) {
-      if (likely.size() >= wanted) break;
+      if (likely.size() >= compiles_ahead) break;
       add(candidate);
       near = std::find_if(near, ranked.end(),
                           [&](std::size_t each) { return leader && forecast_.are_neighbours(each, *leader); });
@@ -136,67 +168,143 @@ class Racing final : public Search {
     for (std::size_t candidate : ranked) add(candidate);
     return likely;
   }
-  [[nodiscard]] std::optional<std::size_t> winner(std::span<const Burden> burdens) const override {
-    return finals_ ? finals_->winner(burdens) : std::nullopt;
-  }
 
  private:
-  /// Lets the leader run in the heat, first in each round, so that newcomers are compared with it as the clock is now: a device that
+  /// Where newcomers take their first samples: wherever they are legal and may come near the best.
+  [[nodiscard]] std::vector<Point> worthwhile(std::span<const std::size_t> candidates) const {
+    std::vector<Point> points;
+    for (std::size_t length = 0; length < scores_.lengths(); ++length) {
+      const double limit = worth_a_sample * scores_.best_ns(length);
+      for (const std::size_t candidate : candidates)
+        if (const Point point{candidate, length}; forecast_.is_legal(point) && forecast_.expected_ns(point) <= limit)
+          points.push_back(point);
+    }
+    // Each is seen somewhere: where it promises most.
+    for (const std::size_t candidate : candidates)
+      if (std::ranges::find(points, candidate, &Point::candidate) == points.end())
+        if (const auto best = most_promising(candidate)) points.push_back(*best);
+    return points;
+  }
+  [[nodiscard]] std::optional<Point> most_promising(std::size_t candidate) const {
+    std::optional<Point> best;
+    double least = std::numeric_limits<double>::infinity();
+    for (std::size_t length = 0; length < scores_.lengths(); ++length) {
+      const Point point{candidate, length};
+      if (!forecast_.is_legal(point)) continue;
+      const double behind = forecast_.expected_ns(point) / reference_ns(length);
+      if (best && behind >= least) continue;
+      best = point;
+      least = behind;
+    }
+    return best;
+  }
+  /// What a candidate is held against at a length: the best that was measured, or expected where nothing was.
+  [[nodiscard]] double reference_ns(std::size_t length) const {
+    if (const double best = scores_.best_ns(length); std::isfinite(best)) return best;
+    double least = std::numeric_limits<double>::infinity();
+    for (std::size_t i = 0; i < scores_.size(); ++i)
+      if (forecast_.is_legal({i, length})) least = std::min(least, forecast_.outlook().expected_ns[i][length]);
+    return least;
+  }
+
+  /// Lets the leader of each length run first in each round, so that newcomers are compared with it as the clock is now: a device that
   /// warms up under long kernels would leave the lead to those that came early.
-  void pace_with_leader() {
-    pacemaker_ = scores_.leader();
-    if (!pacemaker_) return;
-    reference_ns_ = scores_.cost(*pacemaker_).median_ns;
-    heat_.insert(heat_.begin(), *pacemaker_);
+  Ask paced(const std::vector<Point>& points, std::int64_t rounds) {
+    Ask ask{{}, rounds};
+    pacemakers_.clear();
+    for (const Point& each : points) {
+      if (pacemakers_.contains(each.length)) continue;
+      const auto leader = scores_.leader(each.length);
+      if (!leader || std::ranges::find(points, Point{*leader, each.length}) != points.end()) continue;
+      pacemakers_.emplace(each.length, *leader);
+      pace_as_scored_[each.length] = scores_.best_ns(each.length);
+      ask.points.push_back({*leader, each.length});
+    }
+    ask.points.insert(ask.points.end(), points.begin(), points.end());
+    std::ranges::stable_sort(ask.points, {}, &Point::length);  // what is compared runs side by side
+    return ask;
   }
-  /// Samples of the heat as they would have been when the pacemaker took what the scores say.
-  [[nodiscard]] std::vector<double> at_pace(std::span<const double> samples_ns) const {
+  /// Samples as they would have been when the pacemaker took what the scores say.
+  [[nodiscard]] std::vector<double> at_pace(std::size_t length, std::span<const double> samples_ns) const {
     std::vector<double> result(samples_ns.begin(), samples_ns.end());
-    for (std::size_t i = 0; i < std::min(result.size(), pace_.size()); ++i)
-      result[i] *= reference_ns_ / std::max(pace_[i], 1.0);
+    const auto pace = pace_.find(length);
+    if (pace == pace_.end()) return result;
+    for (std::size_t i = 0; i < std::min(result.size(), pace->second.size()); ++i)
+      result[i] *= std::clamp(pace_as_scored_.at(length) / std::max(pace->second[i], 1.0), 1 / most_drift, most_drift);
     return result;
   }
 
-  /// Of the heat, those that one sample leaves a chance; nobody where that is the pacemaker alone.
-  [[nodiscard]] std::vector<std::size_t> hopeful() const {
-    std::vector<std::size_t> result;
-    const auto leader = scores_.leader();
-    for (std::size_t candidate : heat_)
-      if (scores_.contends(candidate) &&
-          scores_.cost(candidate).median_ns <= out_of_reach * scores_.cost(*leader).median_ns)
-        result.push_back(candidate);
-    if (pacemaker_ && result.size() == 1 && result.front() == *pacemaker_) result.clear();
+  /// Of the newcomers, where one sample leaves them a chance.
+  [[nodiscard]] std::vector<Point> hopeful(const std::vector<std::size_t>& newcomers) const {
+    std::vector<Point> result;
+    for (std::size_t length = 0; length < scores_.lengths(); ++length)
+      for (std::size_t candidate : newcomers)
+        if (const Point point{candidate, length};
+            scores_.contends(point) && scores_.cost(point).median_ns <= out_of_reach * scores_.best_ns(length))
+          result.push_back(point);
     return result;
   }
 
-  /// After a heat: who is out, and whether it brought anything.
+  struct Best {
+    double any_ns = std::numeric_limits<double>::infinity(), own_ns = any_ns;
+  };
+  /// After a round of newcomers: who is out, and whether it brought anything.
   void settle() {
-    const auto leader = scores_.leader();
-    if (!leader) return;
-    const double best = scores_.cost(*leader).median_ns;
-    const auto own = best_own();
-    const double best_of_own = own ? scores_.cost(*own).median_ns : std::numeric_limits<double>::infinity();
-    idle_ = best < improvement * best_ns_ || best_of_own < improvement * best_own_ns_ ? 0 : idle_ + tried_ - settled_;
+    double gain = 0;
+    const auto improve = [&](double& before, double now) {
+      if (!std::isfinite(now)) return;
+      if (std::isfinite(before) && now < improvement * before) gain += std::log(before / now);
+      if (!std::isfinite(before)) gain = std::numeric_limits<double>::infinity();
+      before = std::min(before, now);
+    };
+    for (std::size_t length = 0; length < scores_.lengths(); ++length) {
+      improve(seen_[length].any_ns, scores_.best_ns(length));
+      const auto own = best_own(length);
+      if (own) improve(seen_[length].own_ns, scores_.cost({*own, length}).median_ns);
+    }
+    // Of many lengths one alone improves by chance more often.
+    const auto lengths = static_cast<double>(scores_.lengths());
+    const bool is_news = gain > (lengths > 1 ? std::max(improvement_of_few, lengths * improvement_of_many) : 0);
+    idle_ = is_news ? 0 : idle_ + tried_ - settled_;
     settled_ = tried_;
-    best_ns_ = std::min(best_ns_, best);
-    best_own_ns_ = std::min(best_own_ns_, best_of_own);
     scores_.eliminate();
   }
-  /// Of those that need no library: where one leads, the fastest of the others becomes its runner-up.
-  [[nodiscard]] std::optional<std::size_t> best_own() const {
+  /// Where it is about as fast as the best, or as the best without a library, it takes part in the last comparison.
+  [[nodiscard]] bool may_serve(std::size_t candidate) const {
+    for (std::size_t length = 0; length < scores_.lengths(); ++length) {
+      const Cost& cost = scores_.cost({candidate, length});
+      if (cost.failed()) continue;
+      const auto own = best_own(length);
+      const double best = own ? scores_.cost({*own, length}).median_ns : scores_.best_ns(length);
+      if (cost.median_ns <= about_as_fast * best) return true;
+    }
+    return false;
+  }
+  /// Of those that need no library: where one leads, the fastest of the others serves without it.
+  [[nodiscard]] std::optional<std::size_t> best_own(std::size_t length) const {
     const std::vector<std::size_t>& libraries = forecast_.outlook().of_libraries;
     std::optional<std::size_t> best;
-    for (std::size_t i = 0; i < scores_.size(); ++i)
-      if (!scores_.cost(i).failed() && std::find(libraries.begin(), libraries.end(), i) == libraries.end() &&
-          (!best || scores_.cost(i).median_ns < scores_.cost(*best).median_ns))
+    for (std::size_t i = 0; i < scores_.size(); ++i) {
+      const Cost& cost = scores_.cost({i, length});
+      if (!cost.failed() && std::ranges::find(libraries, i) == libraries.end() &&
+          (!best || cost.median_ns < scores_.cost({*best, length}).median_ns))
         best = i;
+    }
     return best;
   }
 
-  [[nodiscard]] std::vector<std::size_t> untried_by_expectation() const {
+  [[nodiscard]] std::vector<std::size_t> untried_by_promise() const {
+    std::vector<double> reference;
+    for (std::size_t length = 0; length < scores_.lengths(); ++length) reference.push_back(reference_ns(length));
     std::vector<std::pair<double, std::size_t>> ranked;
-    for (std::size_t i = 0; i < scores_.size(); ++i)
-      if (scores_.is_untried(i)) ranked.emplace_back(forecast_.expected_ns(i), i);
+    for (std::size_t i = 0; i < scores_.size(); ++i) {
+      if (!scores_.is_untried(i)) continue;
+      double least = std::numeric_limits<double>::infinity();
+      for (std::size_t length = 0; length < reference.size(); ++length)
+        if (forecast_.is_legal({i, length}))
+          least = std::min(least, forecast_.expected_ns({i, length}) / reference[length]);
+      ranked.emplace_back(least, i);
+    }
     std::sort(ranked.begin(), ranked.end());
     std::vector<std::size_t> order;
     for (const auto& each : ranked) order.push_back(each.second);
@@ -204,85 +312,108 @@ class Racing final : public Search {
   }
 
   [[nodiscard]] std::vector<std::size_t> nominate_first() const {
-    std::vector<std::size_t> heat{0};
+    std::vector<std::size_t> first{0};
+    std::size_t most = first_newcomers;
     const auto add = [&](std::size_t candidate) {
-      if (heat.size() <= first_heat && std::find(heat.begin(), heat.end(), candidate) == heat.end())
-        heat.push_back(candidate);
+      if (first.size() <= most && std::find(first.begin(), first.end(), candidate) == first.end())
+        first.push_back(candidate);
     };
     const auto is_near = [&](std::size_t candidate) {
-      return std::any_of(heat.begin() + 1, heat.end(),
+      return std::any_of(first.begin() + 1, first.end(),
                          [&](std::size_t other) { return forecast_.are_neighbours(candidate, other); });
     };
-    for (std::size_t favourite : forecast_.outlook().favourites) add(favourite);
+    for (std::size_t favourite : forecast_.outlook().favourites)
+      if (std::find(first.begin(), first.end(), favourite) == first.end()) first.push_back(favourite);
+    // What the model favours at each length.
+    if (scores_.lengths() > 1) most = first.size() + most_newcomers;
+    for (std::size_t length = scores_.lengths(); scores_.lengths() > 1 && length-- > 0;) {
+      std::optional<std::size_t> best;
+      for (std::size_t i = 0; i < scores_.size(); ++i)
+        if (forecast_.is_legal({i, length}) && scores_.is_untried(i) &&
+            (!best || forecast_.expected_ns({i, length}) < forecast_.expected_ns({*best, length})))
+          best = i;
+      if (best) add(*best);
+    }
+    most = std::max(first_newcomers, first.size() - 1);
     // One of each kind, for neighbours are expected to take about the same; and if there are too few kinds, any.
-    const std::vector<std::size_t> ranked = untried_by_expectation();
+    const std::vector<std::size_t> ranked = untried_by_promise();
     for (std::size_t candidate : ranked)
       if (!is_near(candidate)) add(candidate);
     for (std::size_t candidate : ranked) add(candidate);
-    return heat;
+    return first;
   }
 
   [[nodiscard]] bool is_over() const {
-    return finals_ || hurried_ || (limits_.trials > 0 && tried_ >= limits_.trials) ||
-           (idle_ >= limits_.patience && scores_.leader());
+    return last_ || hurried_ || (limits_.trials > 0 && tried_ >= limits_.trials) ||
+           (idle_ >= limits_.patience && scores_.leader(scores_.lengths() - 1));
   }
 
   std::vector<std::size_t> nominate() {
     if (is_over()) return {};
-    std::vector<std::size_t> heat = heats_++ == 0 ? nominate_first() : nominate_next();
-    if (limits_.trials > 0 && tried_ + static_cast<std::int64_t>(heat.size()) > limits_.trials)
-      heat.resize(static_cast<std::size_t>(limits_.trials - tried_));
-    tried_ += static_cast<std::int64_t>(heat.size());
-    return heat;
+    std::vector<std::size_t> round = rounds_++ == 0 ? nominate_first() : nominate_next();
+    if (limits_.trials > 0 && tried_ + static_cast<std::int64_t>(round.size()) > limits_.trials)
+      round.resize(static_cast<std::size_t>(limits_.trials - tried_));
+    tried_ += static_cast<std::int64_t>(round.size());
+    return round;
   }
 
-  /// The best expected of those that tell something new; and beside it the leader's best expected neighbour, or, now and then, any of
-  /// the better half.
+  /// The most promising of those that tell something new; and beside it the best one's most promising neighbour, or, now and then, any
+  /// of the better half. Of several lengths, eight such pairs: a round
+  /// waits for its compiles, which run at once.
   std::vector<std::size_t> nominate_next() {
-    std::vector<std::size_t> ranked = untried_by_expectation();
-    if (ranked.size() <= later_heat) return ranked;
-    if (const auto news = news_of(ranked); !news.empty()) {
-      const auto first = std::ranges::find(ranked, news.front());
-      std::rotate(ranked.begin(), first, first + 1);
+    std::vector<std::size_t> ranked = untried_by_promise(), chosen;
+    const std::vector<std::size_t> news = news_of(ranked);
+    const std::size_t pairs = scores_.lengths() > 1 ? 8 : 1;
+    const auto take = [&](std::vector<std::size_t>::iterator which) {
+      chosen.push_back(*which);
+      ranked.erase(which);
+    };
+    for (std::size_t pair = 0; pair < pairs && !ranked.empty(); ++pair) {
+      const auto tells =
+          std::ranges::find_if(news, [&](std::size_t each) { return std::ranges::find(ranked, each) != ranked.end(); });
+      take(tells != news.end() ? std::ranges::find(ranked, *tells) : ranked.begin());
+      if (ranked.empty()) break;
+      const bool draws = pair == 0 && rounds_ % rounds_a_draw == 0 && ranked.size() > 1;
+      take(draws ? ranked.begin() + std::uniform_int_distribution<std::ptrdiff_t>(
+                                        0, static_cast<std::ptrdiff_t>(ranked.size() / 2))(random_)
+                 : neighbour_of_best(ranked, static_cast<std::size_t>(rounds_) * pairs + pair));
     }
-    const std::size_t other = heats_ % heats_a_draw == 0
-                                  ? std::uniform_int_distribution<std::size_t>(1, ranked.size() / 2)(random_)
-                                  : place_of_neighbour(ranked);
-    return {ranked.front(), ranked[other]};
+    return chosen;
   }
-  /// The first of each kind of which none was tried. Of one kind are those of which as much was expected, to the bit: the model cannot tell
-  /// them apart, as it cannot in what order tiles are walked. Such configs are many, and a search that takes them in turn ends before it
-  /// has seen another tile.
+  /// The first of each kind of which none was tried. Such configs as the model cannot tell apart, as it cannot in what order tiles are
+  /// walked, are many, and a search that takes them in turn ends before it has seen another tile.
   [[nodiscard]] std::vector<std::size_t> news_of(std::span<const std::size_t> ranked) const {
-    const std::vector<double>& expected = forecast_.outlook().expected_ns;
     std::set<double> seen;
     for (std::size_t i = 0; i < scores_.size(); ++i)
-      if (!scores_.is_untried(i) && !scores_.is_rejected(i)) seen.insert(expected[i]);
+      if (!scores_.is_untried(i) && !scores_.is_rejected(i)) seen.insert(forecast_.kind(i));
     std::vector<std::size_t> news;
     for (const std::size_t candidate : ranked)
-      if (seen.insert(expected[candidate]).second) news.push_back(candidate);
+      if (seen.insert(forecast_.kind(candidate)).second) news.push_back(candidate);
     return news;
   }
 
-  [[nodiscard]] std::size_t place_of_neighbour(const std::vector<std::size_t>& ranked) const {
-    const auto of = best_own();  // a library's own order tells more of its configs
-    for (std::size_t i = 1; of && i < ranked.size(); ++i)
-      if (forecast_.are_neighbours(ranked[i], *of)) return i;
-    return 1;
+  /// Of the best at each length in turn, from the bucket's upper edge down; else the most promising.
+  [[nodiscard]] std::vector<std::size_t>::iterator neighbour_of_best(std::vector<std::size_t>& ranked,
+                                                                     std::size_t turn) const {
+    // A library's own order tells more of its configs.
+    const auto of = best_own(scores_.lengths() - 1 - turn % scores_.lengths());
+    const auto near =
+        std::ranges::find_if(ranked, [&](std::size_t each) { return of && forecast_.are_neighbours(each, *of); });
+    return near != ranked.end() ? near : ranked.begin();
   }
 
   Scoreboard scores_;
   Forecast forecast_;
   RacingLimits limits_;
   std::mt19937_64 random_;
-  std::vector<std::size_t> heat_;
-  std::optional<std::size_t> pacemaker_;  // the leader when the heat began
-  double reference_ns_ = 0;               // its median then
-  std::vector<double> pace_;              // its samples of this ask
+  std::vector<std::size_t> newcomers_;
+  std::map<std::size_t, std::size_t> pacemakers_;    // by length: the leader when the round began
+  std::map<std::size_t, double> pace_as_scored_;     // its median then
+  std::map<std::size_t, std::vector<double>> pace_;  // its samples of this ask
   bool hurried_ = false;
-  std::int64_t heats_ = 0, tried_ = 0, settled_ = 0, idle_ = 0;
-  double best_ns_ = std::numeric_limits<double>::infinity(), best_own_ns_ = std::numeric_limits<double>::infinity();
-  std::optional<Finals> finals_;
+  std::int64_t rounds_ = 0, tried_ = 0, settled_ = 0, idle_ = 0;
+  std::vector<Best> seen_;  // by length
+  std::optional<LastComparison> last_;
 };
 
 }  // namespace

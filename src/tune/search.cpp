@@ -58,30 +58,29 @@ Cost ratio(std::span<const double> a, std::span<const double> b) {
   return summarise(ratios);
 }
 
-std::vector<double> geometric_mean(std::span<const double> a, std::span<const double> b) {
-  std::vector<double> means(std::min(a.size(), b.size()));
-  for (std::size_t i = 0; i < means.size(); ++i) means[i] = std::sqrt(a[i] * b[i]);
-  return means;
-}
-
-std::optional<std::size_t> choose(std::span<const Finalist> candidates) {
+std::vector<std::size_t> tied(std::span<const Finalist> candidates) {
   const auto leader = std::min_element(candidates.begin(), candidates.end(), [](const Finalist& a, const Finalist& b) {
     return median_of(a) < median_of(b);
   });
-  if (leader == candidates.end() || leader->samples_ns.empty()) return std::nullopt;
-  const auto against_leader = [&](const Finalist& each) { return ratio(each.samples_ns, leader->samples_ns); };
   std::vector<std::size_t> tied;
+  if (leader == candidates.end() || leader->samples_ns.empty()) return tied;
   double least_bytes = std::numeric_limits<double>::infinity();  // of those of which they are known
   for (std::size_t i = 0; i < candidates.size(); ++i) {
     if (candidates[i].samples_ns.empty()) continue;
-    const Cost behind = against_leader(candidates[i]);
+    const Cost behind = ratio(candidates[i].samples_ns, leader->samples_ns);
     if (behind.low_ns > 1 || (i > 0 && behind.median_ns > near_tie)) continue;
     tied.push_back(i);
     if (candidates[i].burden.read_bytes > 0) least_bytes = std::min(least_bytes, candidates[i].burden.read_bytes);
   }
   std::erase_if(tied, [&](std::size_t i) { return least_bytes < much_less * candidates[i].burden.read_bytes; });
-  if (tied.front() == 0) return 0;
-  return *std::min_element(tied.begin(), tied.end(), [&](std::size_t a, std::size_t b) {
+  return tied;
+}
+
+std::optional<std::size_t> choose(std::span<const Finalist> candidates) {
+  const std::vector<std::size_t> level = tied(candidates);
+  if (level.empty()) return std::nullopt;
+  if (level.front() == 0) return 0;
+  return *std::min_element(level.begin(), level.end(), [&](std::size_t a, std::size_t b) {
     return std::pair(candidates[a].burden.registers, a) < std::pair(candidates[b].burden.registers, b);
   });
 }

@@ -33,10 +33,6 @@ Cost times(Cost cost, double factor) noexcept;
 /// side by side, so that what slowed both, such as a clock, falls out.
 Cost ratio(std::span<const double> a, std::span<const double> b);
 
-/// The geometric mean of what a candidate took at two lengths, round by round. The ratio of two candidates' means is the mean of their
-/// ratios at each length, so that neither length weighs more, however much longer it takes.
-std::vector<double> geometric_mean(std::span<const double> a, std::span<const double> b);
-
 /// What a candidate asks of the device, by which near-ties are decided.
 struct Burden {
   double read_bytes = 0;  // by its manifest, what all blocks read of L2 and memory; 0: not known
@@ -52,25 +48,41 @@ struct Finalist {
 /// are left that read within a ninth of the least: what a clock that gives way to power, or a neighbour on the device, leaves of L2 and
 /// memory differs from run to run, and who reads less feels it less. Then the baseline wins, else the fewest registers, then the lowest index. Nothing when all failed.
 std::optional<std::size_t> choose(std::span<const Finalist> candidates);
+/// Those that tie so, in order, before the last sentence decides.
+std::vector<std::size_t> tied(std::span<const Finalist> candidates);
+
+/// The candidates that were compared at one length, with samples of the same rounds.
+struct Compared {
+  std::size_t candidate = 0;
+  std::vector<double> samples_ns;
+};
+using Comparison = std::vector<Compared>;
+
+/// A candidate at one of the lengths of a bucket, both by number. The last length is the bucket's upper edge.
+struct Point {
+  std::size_t candidate = 0;
+  std::size_t length = 0;
+  bool operator==(const Point&) const = default;
+};
 
 /// What a search asks of the bench: to bring these candidates in if they are not yet (compile, load, verify), then `rounds` samples of
-/// each, interleaved, so that a clock that drifts meets them all alike.
+/// each point, interleaved, so that a clock that drifts meets them all alike.
 struct Ask {
-  std::vector<std::size_t> candidates;
+  std::vector<Point> points;
   std::int64_t rounds = 0;
-  bool inside = false;  // as many again at the bucket's second length, if it has one, reported apart
+  bool rests =
+      false;  // the device rests between batches of them, so that it keeps its highest clock (tune/measure.hpp)
 };
 
 /// Decides what is timed next and when enough is known. Candidates are indices; index 0 is the baseline.
 class Search {
  public:
   virtual ~Search() = default;
-  /// Nothing when the search is over. Each candidate of an ask is reported or rejected before the next one.
+  /// Nothing when the search is over. Each point of an ask is reported, or its candidate rejected, before the next one.
   [[nodiscard]] virtual std::optional<Ask> next() = 0;
-  virtual void report(std::size_t candidate, std::span<const double> samples_ns) = 0;
-  /// Of an Ask::inside, after report(): no samples of one that is not legal there. Never called where the bucket has one length only.
-  virtual void report_inside(std::size_t candidate, std::span<const double> samples_ns) = 0;
-  /// Time is short: nothing more is brought in, and the finals follow.
+  /// No samples: it could not be launched at that length.
+  virtual void report(Point point, std::span<const double> samples_ns) = 0;
+  /// Time is short: nothing more is brought in, and the last comparison follows.
   virtual void hurry() = 0;
   /// It did not compile, came out wrong, or failed.
   virtual void reject(std::size_t candidate) = 0;
@@ -78,35 +90,37 @@ class Search {
   [[nodiscard]] virtual bool contends(std::size_t candidate) const = 0;
   /// What next() will likely bring in, likeliest first, so that compiles can begin: none that may well not be tried.
   [[nodiscard]] virtual std::vector<std::size_t> upcoming() const = 0;
-  /// At the bucket's upper edge.
-  [[nodiscard]] virtual const Cost& cost(std::size_t candidate) const = 0;
-  /// The same, of one that was sampled at the second length as it compares with the leader at both.
-  [[nodiscard]] virtual double weighed_ns(std::size_t candidate) const = 0;
-  /// choose() among those that came as far as the last comparison, whose samples were taken side by side.
-  [[nodiscard]] virtual std::optional<std::size_t> winner(std::span<const Burden> burdens) const = 0;
+  [[nodiscard]] virtual const Cost& cost(Point point) const = 0;
+  /// By length, what came as far as the last comparison there, whose samples were taken side by side. Empty where nothing came out right.
+  [[nodiscard]] virtual std::vector<Comparison> comparisons() const = 0;
 };
-
-/// Every candidate once, in order, each with samples for an interval of its own; then the finals.
-std::unique_ptr<Search> exhaustive(std::size_t candidates);
 
 /// What is known of the candidates before any is tried.
 struct Outlook {
-  std::vector<double> expected_ns;      // one a candidate; their ratios count, their scale does not
-  std::vector<std::size_t> favourites;  // what won in buckets and on devices near this one, nearest first
+  /// By candidate, then length: nanoseconds, whose ratios count, not their scale. Infinite where no estimate can be made.
+  std::vector<std::vector<double>> expected_ns;
+  std::vector<std::vector<bool>> legal;  // the same; what is not legal at a length is not asked for there
+  std::vector<std::size_t> favourites;   // what won in buckets and on devices near this one, nearest first
   std::vector<std::vector<std::int64_t>>
       position;                           // implementation, then the place of each parameter's value in its list
-  std::vector<std::size_t> of_libraries;  // those that another may have to stand in for
+  std::vector<std::size_t> of_libraries;  // candidates that another may have to stand in for
+  [[nodiscard]] std::size_t candidates() const noexcept { return expected_ns.size(); }
+  [[nodiscard]] std::size_t lengths() const noexcept { return expected_ns.empty() ? 0 : expected_ns.front().size(); }
 };
+
+/// Every candidate once, in order, at each of its lengths, with samples for intervals of its own; then the last comparison.
+std::unique_ptr<Search> exhaustive(Outlook outlook);
 
 struct RacingLimits {
   std::int64_t trials = 0;  // candidates brought in at most; 0: no limit
-  /// Trials in a row that improve neither on the leader nor on the best that needs no library, before they are believed: estimates do
-  /// not tell apart those that differ in their bands or clusters.
+  /// Trials in a row that improve neither on the best at any length nor on the best that needs no library, before they are believed:
+  /// estimates do not tell apart those that differ in their bands or clusters.
   std::int64_t patience = 16;
   std::uint64_t seed = 1;  // of the draws that look away from what is expected
 };
-/// Successive elimination: candidates enter in the order of what is expected of them, corrected after each heat by what their
-/// neighbours in the space turned out to cost; hopeless ones get a few samples, and those that may win meet in the finals.
+/// Successive elimination: candidates enter in the order of what is expected of them at the length where they promise most, corrected
+/// after each round of newcomers by what their neighbours in the space turned out to cost. Each is timed at the lengths where it may win;
+/// hopeless ones get a sample, and those that may win somewhere meet in the last comparison.
 std::unique_ptr<Search> racing(Outlook outlook, const RacingLimits& limits);
 
 }  // namespace kiln::tune

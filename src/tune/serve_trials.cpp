@@ -12,7 +12,7 @@ namespace {
 struct Bucket {
   explicit Bucket(Begin asked) : begin(std::move(asked)), context(begin.device), scope(context), cubins(layers, pool) {
     layers.put_all({}, begin.cubins);
-    bench = local_bench({begin.op, begin.bucket, context.info(), begin.regime, begin.arch, begin.inside}, cubins);
+    bench = local_bench({begin.op, begin.bucket, context.info(), begin.regime, begin.arch, begin.lengths}, cubins);
   }
 
   Begin begin;
@@ -48,23 +48,17 @@ nlohmann::json TrialService::answer(const nlohmann::json& message) {
   }
   Bucket& bucket = state_->bucket.value();
   if (message.contains("admit")) {
-    const OwnedTrial trial = trial_from_json(bucket.begin.op, message);
-    return to_json(bucket.bench->admit(message.at("admit"), {*trial.implementation, trial.config, trial.cubin}));
+    const OwnedTrial trial = trial_from_json(bucket.begin.op, bucket.begin.bucket, message);
+    return to_json(
+        bucket.bench->admit(message.at("admit"), {*trial.implementation, trial.config, trial.cubin, trial.at}));
   }
   if (message.contains("drop")) {
     bucket.bench->drop(message.at("drop"));
     return {{"dropped", true}};
   }
-  if (message.contains("sample_inside")) {
-    const auto candidates = message.at("sample_inside").get<std::vector<std::size_t>>();
-    return to_json(bucket.bench->sample_inside(candidates, message.at("rounds")));
-  }
-  if (message.contains("sample_chains")) {
-    const auto candidates = message.at("sample_chains").get<std::vector<std::size_t>>();
-    return to_json(bucket.bench->sample_chains(candidates, message.at("rounds")));
-  }
-  const auto candidates = message.at("sample").get<std::vector<std::size_t>>();
-  return to_json(bucket.bench->sample(candidates, message.at("rounds")));
+  if (message.contains("sample_chains"))
+    return to_json(bucket.bench->sample_chains(points_from_json(message.at("sample_chains")), message.at("rounds")));
+  return to_json(bucket.bench->sample(points_from_json(message.at("sample")), message.at("rounds")));
 }
 
 }  // namespace kiln::tune

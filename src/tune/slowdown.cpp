@@ -3,8 +3,11 @@
 #include <algorithm>
 #include <cmath>
 #include <limits>
+#include <map>
 
 #include "tune/guess.hpp"
+#include "tune/model.hpp"
+#include "tune/throughput.hpp"
 
 namespace kiln::tune {
 namespace {
@@ -29,16 +32,27 @@ std::string as_searched(const spec::Op& op, std::string_view name, std::string_v
   return spec::to_string(*implementation, spec::kernel_config(*implementation, std::move(*parsed)));
 }
 
-/// What a config took among a record's candidates over the least that one took.
+/// What a config took among a record's candidates over the least that one took there: the mean over the lengths at which it was timed, in
+/// logarithms.
 std::optional<double> fared(const store::Record& record, std::string_view implementation, std::string_view config) {
-  double best = std::numeric_limits<double>::infinity(), own = best;
+  struct Length {
+    double best = std::numeric_limits<double>::infinity(), own = best;
+  };
+  std::map<std::string_view, Length> lengths;
   for (const store::Candidate& each : record.candidates) {
     if (each.verdict != store::Verdict::ok || !(each.cost_ns > 0)) continue;
-    best = std::min(best, each.cost_ns);
-    if (each.implementation == implementation && each.config == config) own = each.cost_ns;
+    Length& length = lengths[each.sizes];
+    length.best = std::min(length.best, each.cost_ns);
+    if (each.implementation == implementation && each.config == config) length.own = each.cost_ns;
   }
-  if (!std::isfinite(own)) return std::nullopt;
-  return own / best;
+  double sum = 0;
+  int timed = 0;
+  for (const auto& [sizes, length] : lengths) {
+    if (!std::isfinite(length.own)) continue;
+    sum += std::log(length.own / length.best);
+    ++timed;
+  }
+  return timed > 0 ? std::optional(std::exp(sum / timed)) : std::nullopt;
 }
 
 }  // namespace
@@ -60,8 +74,9 @@ std::optional<double> transfer_slowdown(const spec::Op& op, std::span<const Know
     for (const Known& to : known) {
       const double apart = axis_distance(op, from.bucket, to.bucket) + device_distance(from.device, to.device);
       if (&from == &to || std::abs(apart - distance) > about_as_far) continue;
-      if (const auto slowdown = fared(to.record, from.record.implementation,
-                                      as_searched(op, from.record.implementation, from.record.config)))
+      const store::Choice& winner = from.record.at_edge();
+      if (const auto slowdown =
+              fared(to.record, winner.implementation, as_searched(op, winner.implementation, winner.config)))
         slowdowns.push_back(*slowdown);
     }
   }
@@ -71,10 +86,11 @@ std::optional<double> transfer_slowdown(const spec::Op& op, std::span<const Know
 std::optional<double> default_slowdown(const spec::Op& op, std::span<const Known> known, const Usable& standing_in) {
   std::vector<double> slowdowns;
   for (const Known& each : known) {
-    if (!(each.record.baseline_ns > 0) || !(each.record.cost_ns > 0)) continue;
+    const double best_ns = each.record.at_edge().cost_ns;
+    if (!(each.record.baseline_ns > 0) || !(best_ns > 0)) continue;
     const Usable baseline = default_for(op, each.bucket, each.device);
     if (baseline.implementation == standing_in.implementation && baseline.config == standing_in.config)
-      slowdowns.push_back(each.record.baseline_ns / each.record.cost_ns);
+      slowdowns.push_back(each.record.baseline_ns / best_ns);
   }
   return median(std::move(slowdowns), 1);
 }
@@ -90,6 +106,25 @@ std::optional<double> guess_slowdown(const spec::Op& op, std::span<const Known> 
       slowdowns.push_back(*slowdown);
   }
   return median(std::move(slowdowns), 1);
+}
+
+double slowdown_over_bound(const spec::Op& op, const Usable& standing_in, const Problem& at,
+                           const spec::DeviceFacts& device, Regime regime) {
+  const spec::Implementation& implementation = *standing_in.implementation;
+  const Throughput rates = throughput_of(device);
+  const auto frame = spec::make_frame(op, nullptr, at, device);
+  const auto amount = [&](const spec::Expression& expression) {
+    const spec::Value value = expression.evaluate(frame);
+    return value.ok() ? static_cast<double>(value.number) : 0.0;
+  };
+  spec::Unit unit = spec::Unit::fma;
+  for (const spec::Pass& pass : implementation.passes)
+    if (pass.model && pass.model->operations) unit = pass.model->unit;
+  const double flops_a_ns = 2 * rates.of(unit) * static_cast<double>(device.sm_count());
+  const double bound_ns =
+      std::max(amount(op.cost_bytes) / rates.device_memory_bytes, amount(op.cost_flops) / flops_a_ns);
+  const double ratio = estimate(op, implementation, at, device, standing_in.config, regime).ns / bound_ns;
+  return std::isfinite(ratio) ? std::max(ratio, 1.0) : 1.0;
 }
 
 }  // namespace kiln::tune

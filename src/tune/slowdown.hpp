@@ -31,4 +31,9 @@ std::optional<double> default_slowdown(const spec::Op& op, std::span<const Known
 /// Of the model's guess.
 std::optional<double> guess_slowdown(const spec::Op& op, std::span<const Known> known, Regime regime);
 
+/// Where nothing is known: the model's estimate over what the op's cost takes at the device's rates, which no config falls short of. So at
+/// most that, and never under 1; 1 where the cost does not compute.
+double slowdown_over_bound(const spec::Op& op, const Usable& standing_in, const Problem& at,
+                           const spec::DeviceFacts& device, Regime regime);
+
 }  // namespace kiln::tune

@@ -1,9 +1,9 @@
-// Tunes one bucket: every candidate verified, then timed, then a choice that is published with its cubin.
+// Tunes one bucket: every candidate verified, then timed at several lengths, then a few that are published with their cubins.
 #pragma once
 
 #include <functional>
-#include <optional>
 #include <string>
+#include <vector>
 
 #include "spec/problem.hpp"
 #include "store/record.hpp"
@@ -27,40 +27,31 @@ struct TuneRequest {
   /// Called after each stretch of device work with how long it kept the device, in nanoseconds of the host's clock; a tune beside a
   /// service sleeps here.
   std::function<void(double)> pace{};
-  /// On spec::refined_axis, the lowest size that the second length is chosen for: where other configs serve below it. 0: the bucket's.
-  std::int64_t lowest = 0;
+};
+
+/// A kernel with its machine code.
+struct Made {
+  jit::Specialisation specialisation;
+  KeyedCubin cubin;
 };
 
 struct TuneResult {
   store::Record record;
-  jit::Specialisation specialisation;  // of the winner
-  KeyedCubin cubin;
-  std::optional<store::Record> runner_up;  // of a winner that a library computes, under spec::runner_up_key
+  std::vector<Made> made;  // what the record's choices launch, each kernel once; none of a library
 };
 
-/// Without a worker, and for an op that a library can compute, the context must be current. Candidates are verified at both ends of the bucket (the upper edge, and the lowest sizes, where tails are
-/// ragged) before their time counts: at the upper edge, which records keep, and in the finals at an odd length inside too. Nothing is written: the caller publishes the result.
+/// Candidates are timed at several lengths of the bucket (tune/lengths.hpp), and the few configs that leave least to be gained over the
+/// whole bucket become the record's choices (tune/portfolio.hpp). They are verified at both ends of the bucket (the upper edge, and the
+/// lowest sizes, where tails are ragged) before their time counts. Nothing is written: the caller publishes the result, so that a tune
+/// that was interrupted leaves the bucket as it was.
+/// Without a worker, and for an op that a library can compute, the context must be current.
 /// Throws Error(not_tuned) when nothing is legal or nothing came out right, Error(interrupted) when asked to stop,
 /// Error(driver_failed) when a candidate broke the context that it shared (its name is in the message); in a worker it is rejected alone.
 /// Error(out_of_memory) naming the bucket when its tensors do not fit.
 TuneResult tune_bucket(const TuneRequest& request, Cubins& cubins);
 
-/// Writes the result to the overlay in one transaction: the record, its runner-up, their machine code and that of the defaults, which
-/// serve real sizes that break the winner's constraints. They were compiled as candidates. What split the bucket between an earlier winner and
-/// another config goes in the same transaction.
+/// Writes the result to the overlay in one transaction: the record with all its choices, their machine code, and that of the defaults,
+/// which serve real sizes that break a choice's constraints. They were compiled as candidates.
 void publish(const TuneRequest& request, const TuneResult& result, Cubins& cubins);
-
-/// A part of a split bucket: it answers for the sizes up to `edge`, the bucket with its axis at that size.
-struct LowerPart {
-  Problem edge;
-  store::Record record;                      // under spec::refined_key
-  std::optional<store::Record> runner_up{};  // of a record that a library computes
-};
-
-/// Splits a bucket: writes the records of its lower parts with their machine code, and beside them that of the whole bucket with
-/// the runner-up that it has in its layer, since a split holds only in the layer of the record that it was measured against. Earlier
-/// splits of the bucket go. One transaction.
-void publish_split(const spec::Op& op, const spec::DeviceFacts& device, const std::string& arch,
-                   const store::Found<store::Record>& whole, std::span<const LowerPart> lower, Cubins& cubins);
 
 }  // namespace kiln::tune

@@ -56,16 +56,12 @@ class RemoteBench final : public Bench {
     return entrance;
   }
 
-  std::vector<Samples> sample(std::span<const std::size_t> candidates, std::int64_t rounds) override {
-    return take("sample", candidates, rounds);
+  std::vector<Samples> sample(std::span<const Point> points, std::int64_t rounds) override {
+    return take("sample", points, rounds);
   }
 
-  std::vector<Samples> sample_inside(std::span<const std::size_t> candidates, std::int64_t rounds) override {
-    return take("sample_inside", candidates, rounds);
-  }
-
-  std::vector<Samples> sample_chains(std::span<const std::size_t> candidates, std::int64_t rounds) override {
-    return take("sample_chains", candidates, rounds);
+  std::vector<Samples> sample_chains(std::span<const Point> points, std::int64_t rounds) override {
+    return take("sample_chains", points, rounds);
   }
 
   void drop(std::size_t candidate) override {
@@ -103,23 +99,23 @@ class RemoteBench final : public Bench {
   }
 
   /// When the worker ends in the middle, each is asked for alone: whose turn it was cannot be told from outside.
-  std::vector<Samples> take(const char* what, std::span<const std::size_t> candidates, std::int64_t rounds) {
+  std::vector<Samples> take(const char* what, std::span<const Point> points, std::int64_t rounds) {
     ready();
-    for (std::size_t candidate : candidates)
-      if (!admitted_.contains(candidate)) return one_by_one(what, candidates, rounds);
-    Answer answer = ask({{what, std::vector<std::size_t>(candidates.begin(), candidates.end())}, {"rounds", rounds}});
+    for (const Point& point : points)
+      if (!admitted_.contains(point.candidate)) return one_by_one(what, points, rounds);
+    Answer answer = ask({{what, to_json(points)}, {"rounds", rounds}});
     if (answer.failure.empty()) return samples_from_json(answer.json);
-    if (candidates.size() > 1) return one_by_one(what, candidates, rounds);
-    admitted_.erase(candidates.front());
+    if (points.size() > 1) return one_by_one(what, points, rounds);
+    admitted_.erase(points.front().candidate);
     return {{{}, std::move(answer.failure)}};
   }
 
-  std::vector<Samples> one_by_one(const char* what, std::span<const std::size_t> candidates, std::int64_t rounds) {
+  std::vector<Samples> one_by_one(const char* what, std::span<const Point> points, std::int64_t rounds) {
     std::vector<Samples> result;
-    for (std::size_t i = 0; i < candidates.size(); ++i) {
+    for (std::size_t i = 0; i < points.size(); ++i) {
       ready();
-      if (admitted_.contains(candidates[i]))
-        result.push_back(std::move(take(what, candidates.subspan(i, 1), rounds).front()));
+      if (admitted_.contains(points[i].candidate))
+        result.push_back(std::move(take(what, points.subspan(i, 1), rounds).front()));
       else
         result.push_back({{}, "it failed when it was brought in again, into another worker"});
     }

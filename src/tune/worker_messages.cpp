@@ -45,8 +45,9 @@ Json to_json(const BenchSettings& settings, const std::vector<store::CubinRow>& 
             {"device", settings.device.ordinal},
             {"hot_l2", settings.regime == Regime::hot_l2},
             {"arch", settings.arch},
-            {"inside", settings.inside ? Json(settings.inside->axes) : Json()},
+            {"lengths", Json::array()},
             {"cubins", Json::array()}};
+  for (const Problem& length : settings.lengths) json["lengths"].push_back(length.axes);
   for (const store::CubinRow& row : cubins) json["cubins"].push_back(to_json(row));
   return json;
 }
@@ -60,9 +61,9 @@ Begin begin_from_json(const Json& json) {
   begin.device = json.at("device");
   begin.regime = json.at("hot_l2").get<bool>() ? Regime::hot_l2 : Regime::cold_l2;
   begin.arch = json.at("arch");
-  if (const Json& inside = json.at("inside"); !inside.is_null()) {
-    begin.inside = begin.bucket;
-    inside.get_to(begin.inside->axes);
+  for (const Json& axes : json.at("lengths")) {
+    begin.lengths.push_back(begin.bucket);
+    axes.get_to(begin.lengths.back().axes);
   }
   for (const Json& row : json.at("cubins")) begin.cubins.push_back(cubin_from_json(row));
   return begin;
@@ -72,19 +73,34 @@ Json to_json(std::size_t candidate, const Trial& trial) {
   return {{"admit", candidate},
           {"implementation", trial.implementation.name},
           {"config", std::vector<std::int64_t>(trial.config.begin(), trial.config.end())},
+          {"axes", trial.at.axes},
           {"image", process::to_json(std::span<const std::byte>(trial.cubin.image))},
           {"lowered", trial.cubin.lowered_names}};
 }
 
-OwnedTrial trial_from_json(const spec::Op& op, const Json& json) {
+OwnedTrial trial_from_json(const spec::Op& op, const Problem& bucket, const Json& json) {
   OwnedTrial trial;
   trial.implementation = op.find(json.at("implementation").get<std::string>());
   if (trial.implementation == nullptr)
     throw Error(ErrorKind::bad_input, "the worker was asked for an implementation that the op does not have");
   trial.config = json.at("config").get<spec::Config>();
+  trial.at = bucket;
+  json.at("axes").get_to(trial.at.axes);
   trial.cubin.image = process::bytes_from_json(json.at("image"));
   trial.cubin.lowered_names = json.at("lowered").get<std::vector<std::string>>();
   return trial;
+}
+
+Json to_json(std::span<const Point> points) {
+  Json list = Json::array();
+  for (const Point& each : points) list.push_back({each.candidate, each.length});
+  return list;
+}
+
+std::vector<Point> points_from_json(const Json& json) {
+  std::vector<Point> points;
+  for (const Json& each : json) points.push_back({each.at(0), each.at(1)});
+  return points;
 }
 
 Json to_json(const Entrance& entrance) {

@@ -2,7 +2,6 @@
 #pragma once
 
 #include <nlohmann/json.hpp>
-#include <optional>
 #include <string>
 #include <vector>
 
@@ -17,7 +16,7 @@ struct Begin {
   int device = 0;
   Regime regime = Regime::cold_l2;
   std::string arch;
-  std::optional<Problem> inside;
+  std::vector<Problem> lengths;
   std::vector<store::CubinRow> cubins;
 };
 nlohmann::json to_json(const BenchSettings& settings, const std::vector<store::CubinRow>& cubins);
@@ -29,8 +28,13 @@ struct OwnedTrial {
   const spec::Implementation* implementation = nullptr;
   spec::Config config;
   jit::Cubin cubin;
+  Problem at;
 };
-OwnedTrial trial_from_json(const spec::Op& op, const nlohmann::json& json);
+/// `bucket`: whose exact axes and selections `at` has.
+OwnedTrial trial_from_json(const spec::Op& op, const Problem& bucket, const nlohmann::json& json);
+
+nlohmann::json to_json(std::span<const Point> points);
+std::vector<Point> points_from_json(const nlohmann::json& json);
 
 nlohmann::json to_json(const Entrance& entrance);
 Entrance entrance_from_json(const nlohmann::json& json);

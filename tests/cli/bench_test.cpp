@@ -16,12 +16,12 @@ using kiln::testing::message_of;
 
 namespace {
 
-store::Record stored(double cost_ns) {
-  store::Record record;
-  record.cost_ns = cost_ns;
-  record.low_ns = cost_ns * 0.98;
-  record.high_ns = cost_ns * 1.02;
-  return record;
+store::Choice stored(double cost_ns) {
+  store::Choice choice;
+  choice.cost_ns = cost_ns;
+  choice.low_ns = cost_ns * 0.98;
+  choice.high_ns = cost_ns * 1.02;
+  return choice;
 }
 
 tune::Cost timed(double low_ns, double median_ns, double high_ns) { return {median_ns, low_ns, high_ns, 41}; }
@@ -55,7 +55,7 @@ Regret regret_of(std::int64_t length, double regret) {
 
 }  // namespace
 
-TEST_CASE("a record is slower only when the intervals do not meet and the change is past the tolerance") {
+TEST_CASE("a config is slower than stored only when the intervals do not meet and the change is past the tolerance") {
   CHECK(is_slower(timed(1190, 1200, 1210), stored(1000), 0.05));
   CHECK_FALSE(is_slower(timed(1015, 1200, 1210), stored(1000), 0.05));  // the intervals meet
   CHECK_FALSE(is_slower(timed(1025, 1040, 1050), stored(1000), 0.05));  // within the tolerance

@@ -22,33 +22,13 @@ bool holds(const std::string& path, const spec::Digest& cubin) {
 
 }  // namespace
 
-TEST_CASE("--stale leaves what came beside a record since it was decided") {
-  const Command command;
-  const std::string path = command.path("a.kiln");
-  const auto file = File::open(path, Access::read_write);
-  put(*file, tuned({"rows=512", "cols=4096"}));
-  const auto chosen = cli::choose_rows({}, {.stale = true}, *file);
-  TunedRows late = tuned({"rows=1024", "cols=4096"}), part = late;
-  put(*File::open(path, Access::read_write), late);
-  part.record.key += " | rows<=600";
-  part.record.bucket.replace(0, part.record.bucket.find(' '), "rows=600");
-  file->put(part.record, nullptr);
-  TunedRows alone = tuned({"rows=4096", "cols=4096"});
-  alone.record.key += " | rows<=3000";
-  alone.record.bucket.replace(0, alone.record.bucket.find(' '), "rows=3000");
-  file->put(alone.record, nullptr);
-  CHECK(file->prune(chosen->rule).records == 1);
-  CHECK(file->find_record(part.record.key));
-  CHECK(chosen->records == std::vector{alone.record.key});
-}
-
 TEST_CASE("--stale takes what the present sources have outgrown, and nothing else") {
   const Command command;
   const std::string path = command.path("a.kiln");
   const TunedRows present = tuned({"rows=512", "cols=4096"});
   TunedRows stale = tuned({"rows=1024", "cols=4096"}), gone = tuned({"rows=2048", "cols=4096"}),
             unknown = tuned({"rows=4096", "cols=4096"});
-  stale.record.source_digest = std::string(64, 'b');
+  stale.record.choices[0].source_digest = std::string(64, 'b');
   gone.record.key = "rms_norm@0" + gone.record.key.substr(10);  // of an earlier revision
   gone.record.revision = 0;
   unknown.record.key = "unheard_of" + unknown.record.key.substr(8);
@@ -82,36 +62,22 @@ TEST_CASE("--stale takes what the present sources have outgrown, and nothing els
   CHECK(command.run("--json cache prune --stale " + path).output.find("\"records\":0") != std::string::npos);
 }
 
-TEST_CASE("--stale leaves no row that no look-up finds") {
+TEST_CASE("--stale takes a record when one of its configs was tuned from other sources, and judges what came since") {
   const Command command;
   const std::string path = command.path("a.kiln");
-  const auto row = [](const TunedRows& like, const std::string& under, bool stale = false) {
-    store::Record record = like.record;
-    record.key += under;
-    if (under.starts_with(" | rows<=")) record.bucket.replace(0, record.bucket.find(' '), "rows=" + under.substr(9, 3));
-    if (stale) record.source_digest = std::string(64, 'b');
-    return record;
-  };
-  const char *part = " | rows<=300", *runner_up = " | without library", *behind_part = " | rows<=300 | without library";
-  const TunedRows stale = tuned({"rows=512", "cols=4096"}), kept = tuned({"rows=512", "cols=8192"}),
-                  lone = tuned({"rows=512", "cols=2048"});
-  {
-    const auto file = File::open(path, Access::read_write);
-    for (const store::Record& each :
-         {row(stale, "", true), row(stale, part), row(stale, behind_part), row(stale, runner_up),  // all go
-          row(kept, ""), row(kept, part), row(kept, " | rows<=400", true),                         // but the last
-          row(kept, runner_up),  // behind one of Kiln's own
-          row(lone, part), row(lone, behind_part), row(lone, runner_up)})
-      file->put(each, nullptr);
-  }
-  const Ran ran = command.run("--json cache prune --no-compact --stale " + path);
-  CHECK_MESSAGE(ran.status == 0, ran.errors);
-  CHECK_MESSAGE(ran.output.find("\"records\":9") != std::string::npos, ran.output);
-  CHECK(ran.output.find(stale.record.key + runner_up) != std::string::npos);
-  const auto file = File::open(path, Access::read_only);
-  CHECK(file->stats().records == 2);
-  CHECK(file->find_record(kept.record.key));
-  CHECK(file->find_record(kept.record.key + part));
+  const auto file = File::open(path, Access::read_write);
+  TunedRows half = tuned({"rows=512", "cols=4096"});
+  store::Choice low = half.record.choices[0];
+  low.sizes = "rows=257..300";
+  low.source_digest = std::string(64, 'b');
+  half.record.choices[0].sizes = "rows=301..512";
+  half.record.choices.insert(half.record.choices.begin(), low);
+  put(*file, half);
+  const auto chosen = cli::choose_rows({}, {.stale = true}, *file);
+  put(*File::open(path, Access::read_write), tuned({"rows=1024", "cols=4096"}));
+  CHECK(file->prune(chosen->rule).records == 1);
+  CHECK(chosen->records == std::vector{half.record.key});
+  CHECK(file->find_record(tuned({"rows=1024", "cols=4096"}).record.key));
 }
 
 TEST_CASE("conditions narrow each other, and a device class takes only code that no other class runs") {

@@ -35,6 +35,14 @@ store::Candidate candidate(int threads, double cost_ns) {
   return result;
 }
 
+store::Record record_of(const std::string& config) {
+  store::Record record;
+  record.choices.emplace_back();
+  record.choices[0].implementation = "block_row";
+  record.choices[0].config = config;
+  return record;
+}
+
 std::vector<std::string> lines_of(const std::string& text) {
   std::vector<std::string> lines;
   for (std::size_t at = 0; at < text.size();) {
@@ -73,7 +81,7 @@ TEST_CASE("a merge takes .kiln and text, in any order to the same bytes, and say
   const Command command;
   const std::string a = command.path("a.kiln"), b = command.path("b.kiln"), text = command.path("c.jsonl");
   TunedRows slower = tuned({"rows=64", "cols=64"}, h200, 2000);
-  slower.record.samples = 7;
+  slower.record.choices[0].samples = 7;
   write(a, {tuned({"rows=64", "cols=64"}), tuned({"rows=128", "cols=64"})});
   write(b, {slower, tuned({"rows=256", "cols=64"})});
   REQUIRE(command.run("cache export --text " + b + " -o " + text).status == 0);
@@ -83,7 +91,7 @@ TEST_CASE("a merge takes .kiln and text, in any order to the same bytes, and say
   CHECK(contains(merged.output, "\"records\":3,\"conflicts\":1,"));
   CHECK(command.run("cache merge " + text + " " + b + " " + a + " " + b + " -o " + two).status == 0);
   CHECK(bytes_of(one) == bytes_of(two));
-  CHECK(File::open(one, Access::read_only)->find_record(slower.record.key)->cost_ns == 1000);
+  CHECK(File::open(one, Access::read_only)->find_record(slower.record.key)->at_edge().cost_ns == 1000);
   check_refused(command.run("cache merge " + a + " -o " + one), 2, "one.kiln exists");
   check_refused(command.run("cache merge " + a + " -o " + command.path("x.jsonl")), 2, "its name ends in .kiln");
   CHECK(command.run("cache merge " + one + " " + a + " --force -o " + one).status == 0);
@@ -97,7 +105,6 @@ TEST_CASE("rows that do not hold are left behind by a merge, and named by verify
   const std::string a = command.path("a.kiln");
   write(a, {tuned({"rows=64", "cols=64"}), tuned({"rows=128", "cols=64"})});
   std::string bytes = bytes_of(a);
-  const std::string config = tuned({"rows=128", "cols=64"}).record.device_class;
   const std::size_t at = bytes.find("exhaustive");
   REQUIRE(at != std::string::npos);
   bytes[at] = 'E';
@@ -170,10 +177,8 @@ TEST_CASE("stats tell bytes by op, what served, and misses by reason") {
   CHECK(contains(json, "\"launches\":{\"overlay\":1200},\"misses\":{\"no record\":3},\"record_uses\":1"));
 }
 
-TEST_CASE("a plot shows the winner, the default and how sure their times are") {
-  store::Record record;
-  record.implementation = "block_row";
-  record.config = "threads=64";
+TEST_CASE("a plot shows what serves the upper edge, the default and how sure their times are") {
+  store::Record record = record_of("threads=64");
   record.candidates = {candidate(256, 2000), candidate(64, 1000), candidate(128, 90000)};
   record.candidates[0].baseline = true;
   auto failed = candidate(512, 1);
@@ -182,19 +187,17 @@ TEST_CASE("a plot shows the winner, the default and how sure their times are") {
   const auto lines = lines_of(cli::plot(record, 80));
   REQUIRE(lines.size() == 3);
   CHECK(contains(lines[0], "threads=64 "));
-  CHECK(contains(lines[0], "1.000 us  the winner"));
+  CHECK(contains(lines[0], "1.000 us  serves"));
   CHECK(contains(lines[1], "2.000 us  the default"));
   CHECK(contains(lines[2], ">   90.00 us"));  // cut off
   const auto count = [](const std::string& line, char c) { return std::count(line.begin(), line.end(), c); };
   CHECK(std::abs(count(lines[1], '#') - 2 * count(lines[0], '#')) <= 2 + count(lines[0], '='));
   for (const std::string& line : lines) CHECK(line.size() <= 80);
-  CHECK(cli::plot(store::Record{}, 80).empty());
+  CHECK(cli::plot(record_of("threads=64"), 80).empty());
 }
 
-TEST_CASE("a plot of many candidates folds the middle, but not the winner or the default") {
-  store::Record record;
-  record.implementation = "block_row";
-  record.config = "threads=70";
+TEST_CASE("a plot of many candidates folds the middle, but not what serves or the default") {
+  store::Record record = record_of("threads=70");
   for (int at = 0; at < 100; ++at) record.candidates.push_back(candidate(at + 1, 1000 + 10 * at));
   record.candidates[40].baseline = true;
   const std::string text = cli::plot(record, 100);
@@ -206,11 +209,42 @@ TEST_CASE("a plot of many candidates folds the middle, but not the winner or the
   for (const std::string& line : lines_of(text)) CHECK(line.size() <= 100);
 }
 
+TEST_CASE(
+    "show says which config serves which sizes and how long candidates took at each length, and ls how many there are") {
+  const Command command;
+  const std::string path = command.path("a.kiln");
+  TunedRows rows = tuned({"rows=64", "cols=64"});
+  store::Choice low = rows.record.choices[0];
+  rows.record.choices[0].sizes = "rows=49..64";
+  low.sizes = "rows=33..48";
+  low.config = "threads=512";
+  low.cost_ns = 700;
+  rows.record.choices.insert(rows.record.choices.begin(), low);
+  for (const auto& [sizes, cost_ns] : {std::pair("rows=48", 700.0), std::pair("rows=64", 1300.0)}) {
+    rows.record.candidates.push_back(candidate(512, cost_ns));
+    rows.record.candidates.back().sizes = sizes;
+  }
+  write(path, {rows});
+  const auto lines = lines_of(command.run("cache show rms_norm --file " + path).output);
+  const auto line_with = [&](const std::string& part) {
+    const auto found = std::ranges::find_if(lines, [&](const std::string& each) { return contains(each, part); });
+    return found == lines.end() ? std::string() : *found;
+  };
+  CHECK(contains(line_with("rows=33..48"), "fastest"));
+  CHECK(contains(line_with("rows=33..48"), "threads=512"));
+  CHECK(contains(line_with("rows=33..48"), "700 ns"));
+  CHECK(contains(line_with("candidate  "), "rows=48"));
+  CHECK(contains(line_with("1.300 us"), "700 ns"));
+  const std::string listed = command.run("--json cache ls " + path).output;
+  CHECK(contains(listed, "\"configs\":2"));
+}
+
 TEST_CASE("show draws the candidates, but not with --json") {
   const Command command;
   const std::string path = command.path("a.kiln");
   TunedRows rows = tuned({"rows=64", "cols=64"});
   rows.record.candidates = {candidate(64, 1000), candidate(128, 1100)};
+  for (store::Candidate& each : rows.record.candidates) each.sizes = "rows=64";
   write(path, {rows});
   CHECK(contains(command.run("cache show rms_norm --file " + path).output, "= is the 95 % interval"));
   const Ran json = command.run("--json cache show rms_norm rows=50 cols=64 --file " + path);

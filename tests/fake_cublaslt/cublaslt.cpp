@@ -29,11 +29,13 @@ namespace {
 
 struct Layout {
   std::uint64_t rows, columns;
-  std::int64_t leading;
+  std::int64_t leading, batch_stride;
   cudaDataType_t type;
+  std::int32_t batch;
 };
 struct Description {
   const void *bias, *a_scale, *b_scale;
+  std::int64_t bias_stride;
   std::int32_t bias_type;
   cublasOperation_t a, b;
   cublasLtEpilogue_t epilogue;
@@ -104,13 +106,16 @@ bool describe(const CublasLtMatmulDesc* description, const CublasLtMatrixLayout*
   product.n = product.d.columns;
   product.k = left.columns;
   const auto fits = [](const Layout& of) { return of.leading >= static_cast<std::int64_t>(of.rows) && of.columns > 0; };
-  return left.rows == product.m && right.columns == product.n && right.rows == product.k && product.k > 0 &&
-         fits(product.a) && fits(product.b) && fits(product.c) && fits(product.d) && product.c.rows == product.m &&
-         product.c.columns == product.n && product.c.type == product.d.type;
+  const auto counts = [&](const Layout& of) { return of.batch == product.d.batch; };
+  return product.d.batch > 0 && counts(product.a) && counts(product.b) && counts(product.c) && left.rows == product.m &&
+         right.columns == product.n && right.rows == product.k && product.k > 0 && fits(product.a) && fits(product.b) &&
+         fits(product.c) && fits(product.d) && product.c.rows == product.m && product.c.columns == product.n &&
+         product.c.type == product.d.type;
 }
 
 std::size_t workspace_of(const Algorithm& algorithm, const Product& product) {
-  return algorithm.splits > 1 ? static_cast<std::size_t>(algorithm.splits) * product.m * product.n * 4 : 0;
+  return algorithm.splits > 1 ? static_cast<std::size_t>(algorithm.splits * product.d.batch) * product.m * product.n * 4
+                              : 0;
 }
 
 /// An algorithm is what the library made of it, all of it: a value that was set otherwise names another one, which it does not have.
@@ -156,14 +161,30 @@ cublasStatus_t cublasLtCreate(cublasLtHandle_t* handle) {
 cublasStatus_t cublasLtMatrixLayoutInit_internal(CublasLtMatrixLayout* layout, std::size_t size, cudaDataType_t type,
                                                  std::uint64_t rows, std::uint64_t columns, std::int64_t leading) {
   if (size != sizeof *layout) return CUBLAS_STATUS_INVALID_VALUE;
-  write(layout, Layout{rows, columns, leading, type});
+  write(layout, Layout{rows, columns, leading, 0, type, 1});
   return CUBLAS_STATUS_SUCCESS;
+}
+
+cublasStatus_t cublasLtMatrixLayoutSetAttribute(CublasLtMatrixLayout* opaque, cublasLtMatrixLayoutAttribute_t attribute,
+                                                const void* value, std::size_t size) {
+  auto layout = read<Layout>(opaque);
+  const auto set = [&](auto& field) {
+    if (size != sizeof field) return CUBLAS_STATUS_INVALID_VALUE;
+    std::memcpy(&field, value, size);
+    write(opaque, layout);
+    return CUBLAS_STATUS_SUCCESS;
+  };
+  switch (attribute) {
+    case CUBLASLT_MATRIX_LAYOUT_BATCH_COUNT: return set(layout.batch);
+    case CUBLASLT_MATRIX_LAYOUT_STRIDED_BATCH_OFFSET: return set(layout.batch_stride);
+  }
+  return CUBLAS_STATUS_INVALID_VALUE;
 }
 
 cublasStatus_t cublasLtMatmulDescInit_internal(CublasLtMatmulDesc* desc, std::size_t size, cublasComputeType_t compute,
                                                cudaDataType_t scale) {
   if (size != sizeof *desc || compute != CUBLAS_COMPUTE_32F || scale != CUDA_R_32F) return CUBLAS_STATUS_INVALID_VALUE;
-  write(desc, Description{nullptr, nullptr, nullptr, -1, CUBLAS_OP_N, CUBLAS_OP_N, CUBLASLT_EPILOGUE_DEFAULT});
+  write(desc, Description{nullptr, nullptr, nullptr, 0, -1, CUBLAS_OP_N, CUBLAS_OP_N, CUBLASLT_EPILOGUE_DEFAULT});
   return CUBLAS_STATUS_SUCCESS;
 }
 
@@ -181,6 +202,7 @@ cublasStatus_t cublasLtMatmulDescSetAttribute(CublasLtMatmulDesc* desc, cublasLt
     case CUBLASLT_MATMUL_DESC_TRANSB: return set(description.b);
     case CUBLASLT_MATMUL_DESC_EPILOGUE: return set(description.epilogue);
     case CUBLASLT_MATMUL_DESC_BIAS_POINTER: return set(description.bias);
+    case CUBLASLT_MATMUL_DESC_BIAS_BATCH_STRIDE: return set(description.bias_stride);
     case CUBLASLT_MATMUL_DESC_A_SCALE_POINTER: return set(description.a_scale);
     case CUBLASLT_MATMUL_DESC_B_SCALE_POINTER: return set(description.b_scale);
     case CUBLASLT_MATMUL_DESC_FAST_ACCUM: return size == 1 ? CUBLAS_STATUS_SUCCESS : CUBLAS_STATUS_INVALID_VALUE;
@@ -308,6 +330,12 @@ cublasStatus_t cublasLtMatmul(cublasLtHandle_t handle, CublasLtMatmulDesc* desc,
   matmul.m = static_cast<std::int64_t>(product.m);
   matmul.n = static_cast<std::int64_t>(product.n);
   matmul.k = static_cast<std::int64_t>(product.k);
+  matmul.batch = product.d.batch;
+  matmul.stride_a = product.a.batch_stride;
+  matmul.stride_b = product.b.batch_stride;
+  matmul.stride_c = product.c.batch_stride;
+  matmul.stride_d = product.d.batch_stride;
+  matmul.stride_bias = description.bias_stride;
   matmul.lda = product.a.leading;
   matmul.ldb = product.b.leading;
   matmul.ldc = product.c.leading;

@@ -72,7 +72,7 @@ std::size_t repair_header(std::span<std::uint8_t> data) {
   put_big_endian(data, 20, 1, 0);
   put_big_endian(data, 28, 4, static_cast<std::uint32_t>(pages));
   put_big_endian(data, 56, 4, 1);
-  if (data[63] != 1) put_big_endian(data, 60, 4, store::schema_version);
+  put_big_endian(data, 60, 4, store::schema_version);
   put_big_endian(data, 68, 4, store::application_id);
   std::memcpy(data.data() + 92, data.data() + 24, 4);  // the page count is valid for this change counter
   return pages * template_page_size;

@@ -4,8 +4,6 @@
 
 #include "sample_rows.hpp"
 #include "store/file.hpp"
-#include "store/integrity.hpp"
-#include "store/schema.hpp"
 #include "store/transfer.hpp"
 #include "support.hpp"
 
@@ -27,25 +25,6 @@ std::string with_small_pages(const fs::path& path) {
   return read_bytes(path);
 }
 
-/// Records as they still are, and a cubin with the digest that it had in version 1.
-std::string make_version_1(const fs::path& full, const fs::path& path) {
-  const store::PackedCubin cubin = pack(sample_cubin("one"));
-  spec::Hasher hasher;
-  hasher.field("cubin").field(std::span<const std::byte>(cubin.key));
-  for (const auto* text : {&cubin.label, &cubin.arch, &cubin.compiler, &cubin.name_expressions, &cubin.lowered_names})
-    hasher.field(std::string_view(*text));
-  const auto digest = hasher.field(cubin.image_bytes).field(std::span<const std::byte>(cubin.image)).finish();
-  run_sql(path,
-          std::string(store::schema_sql(1)) + "ATTACH '" + full.native() +
-              "' AS full; INSERT INTO meta SELECT * FROM full.meta; INSERT INTO record SELECT * FROM "
-              "full.record; INSERT INTO candidate SELECT * FROM full.candidate; INSERT INTO cubin SELECT id, key, "
-              "x'" +
-              spec::to_hex(digest) +
-              "', label, arch, compiler, name_expressions, lowered_names, image_bytes, frame FROM full.cubin "
-              "JOIN full.image ON cubin = id");
-  return with_small_pages(path);
-}
-
 std::vector<std::string> make_templates() {
   const Scratch folder;
   const fs::path full = folder / "full.kiln", sealed = folder / "sealed.kiln", empty = folder / "empty.kiln";
@@ -60,8 +39,7 @@ std::vector<std::string> make_templates() {
     export_file(*file, sealed, {}, false);
     store::File::open(empty, store::Access::read_write);
   }
-  const std::string version_1 = make_version_1(full, folder / "version_1.kiln");
-  return {with_small_pages(full), with_small_pages(sealed), with_small_pages(empty), version_1};
+  return {with_small_pages(full), with_small_pages(sealed), with_small_pages(empty)};
 }
 
 }  // namespace

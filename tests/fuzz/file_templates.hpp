@@ -9,7 +9,7 @@ namespace kiln::fuzz {
 
 inline constexpr std::size_t template_page_size = 512;  // SQLite's smallest: whole files of a few KiB
 
-/// An overlay with rows, an exported file with its manifest, an empty file, and one of version 1.
+/// An overlay with rows, an exported file with its manifest, and an empty file.
 const std::vector<std::string>& file_templates();
 
 }  // namespace kiln::fuzz

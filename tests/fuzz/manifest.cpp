@@ -98,11 +98,15 @@ void check_space(const spec::Op& op, const spec::Implementation& implementation,
   constexpr std::size_t worth_walking = 4096;  // an input may cost no seconds
   if (raw > worth_walking) return;
   const auto reason = why_not_eligible(op, implementation, problem, device());
-  const auto configs = search_space(op, implementation, problem, device());
-  require(configs.size() <= raw, "a search space holds each config once");
-  if (!reason) require(!configs.empty(), "an eligible implementation has a config");
-  for (const spec::Config& config : configs) {
-    require(is_declared(implementation, config), "a config of the search space is declared");
+  spec::Implementation unsearched = implementation;
+  unsearched.search.clear();
+  const auto legal = search_space(op, unsearched, problem, device());
+  require(legal.size() <= raw, "a search space holds each config once");
+  if (!reason) require(!legal.empty(), "an eligible implementation has a config");
+  for (const spec::Config& config : search_space(op, implementation, problem, device()))
+    require(!broken_constraint(op, implementation, problem, device(), config), "what is worth trying is legal");
+  for (const spec::Config& config : legal) {
+    require(is_declared(implementation, config), "a legal config is declared");
     require(!broken_constraint(op, implementation, problem, device(), config), "and breaks no constraint");
     require(parse_config(implementation, to_string(implementation, config)) == config, "and reads back from its text");
   }

@@ -93,7 +93,7 @@ void RawFile::execute(const char* sql) {
 
 void RawFile::clear() {
   execute(
-      "DELETE FROM candidate; DELETE FROM record; DELETE FROM image; DELETE FROM cubin; DELETE FROM lease; "
+      "DELETE FROM choice; DELETE FROM candidate; DELETE FROM record; DELETE FROM image; DELETE FROM cubin; DELETE FROM lease; "
       "DELETE FROM histogram; DELETE FROM usage; DELETE FROM quarantine; DELETE FROM manifest; DELETE FROM signature");
 }
 
@@ -132,6 +132,18 @@ std::optional<std::int64_t> RawFile::insert(const std::string& table, const Row&
   statement.bind(++at, Blob(digest.begin(), digest.end()));
   if (sqlite3_step(statement.handle) != SQLITE_DONE) return std::nullopt;
   return sqlite3_last_insert_rowid(database_);
+}
+
+bool RawFile::insert_plain(const std::string& table, const Row& row) {
+  std::string columns, marks;
+  for (const NamedCell& each : row) {
+    columns += (columns.empty() ? "" : ", ") + each.column;
+    marks += marks.empty() ? "?" : ", ?";
+  }
+  const Statement statement(database_, "INSERT INTO " + table + " (" + columns + ") VALUES (" + marks + ")");
+  int at = 0;
+  for (const NamedCell& each : row) statement.bind(++at, each.cell);
+  return sqlite3_step(statement.handle) == SQLITE_DONE;
 }
 
 void RawFile::insert_image(std::int64_t cubin, const Blob& frame) {

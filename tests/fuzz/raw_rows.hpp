@@ -43,6 +43,8 @@ class RawFile {
   /// SQLite refuses it, as it does a NaN; else the new row's id.
   std::optional<std::int64_t> insert(const std::string& table, const Row& row, const std::vector<Cell>& before = {},
                                      const std::vector<Cell>& after = {});
+  /// Inserts a row of a table whose rows have no digest. False when SQLite refuses it.
+  bool insert_plain(const std::string& table, const Row& row);
   void insert_image(std::int64_t cubin, const Blob& frame);
   void execute(const char* sql);
 

@@ -1,6 +1,6 @@
 // The payloads of rows whose digests are right, and lines of exported text. The first byte says which:
 //
-//   r  records with candidates    c  cubins    o  leases, the histogram and usage    anything else: text to import
+//   r  records with choices and candidates    c  cubins    o  leases, the histogram and usage    anything else: text to import
 //
 // A sound row is read as it was written and survives export and import; any other is set aside, once.
 #include <algorithm>
@@ -8,6 +8,7 @@
 #include <cmath>
 #include <cstdint>
 #include <limits>
+#include <optional>
 #include <sstream>
 #include <string>
 #include <string_view>
@@ -39,6 +40,9 @@ struct Comparison {
   void operator()(const char* name, store::Verdict value) {
     same &= cell_of(row, name) == Cell(std::string(to_string(value)));
   }
+  void operator()(const char* name, store::Role value) {
+    same &= cell_of(row, name) == Cell(std::string(to_string(value)));
+  }
   void operator()(const char* name, std::integral auto value) {
     same &= cell_of(row, name) == Cell(static_cast<std::int64_t>(value));
   }
@@ -60,8 +64,15 @@ bool is_believable(const Row& row) {
 }
 
 bool is_sound_record(const Row& row) {
-  return is_believable(row) && !std::get<std::string>(cell_of(row, "key")).empty() &&
-         std::get<std::int64_t>(cell_of(row, "samples")) >= 0 && holds_int(row, "driver_version");
+  return is_believable(row) && !std::get<std::string>(cell_of(row, "key")).empty() && holds_int(row, "driver_version");
+}
+
+std::optional<store::Role> role_of(const Row& choice) {
+  return store::parse_role(std::get<std::string>(cell_of(choice, "role")));
+}
+
+bool is_sound_choice(const Row& row) {
+  return is_believable(row) && std::get<std::int64_t>(cell_of(row, "samples")) >= 0 && role_of(row);
 }
 
 bool is_sound_candidate(const Row& row) {
@@ -118,20 +129,62 @@ void add_candidates(FuzzedDataProvider& data, Files& files, const Row& row, std:
   }
 }
 
+std::vector<Row> random_choices(FuzzedDataProvider& data, Files& files) {
+  std::vector<Row> choices;
+  for (std::int64_t position = 0; position < 4 && data.ConsumeIntegralInRange(0, 3) > 0; ++position) {
+    Row choice =
+        files.raw.random_row("choice", data, {{"record", Cell(std::int64_t{0})}, {"position", Cell(position)}});
+    if (data.ConsumeIntegralInRange(0, 7) > 0)
+      std::ranges::find(choice, "role", &NamedCell::column)->cell =
+          std::string(to_string(data.PickValueInArray({store::Role::fastest, store::Role::without_library})));
+    choices.push_back(std::move(choice));
+  }
+  return choices;
+}
+
+/// Their number and, from role on, their fields: what a record's digest covers after its own.
+std::vector<Cell> digested(const std::vector<Row>& choices) {
+  std::vector<Cell> cells = {Cell(static_cast<std::int64_t>(choices.size()))};
+  for (const Row& choice : choices)
+    for (const NamedCell& each : choice)
+      if (each.column != "record" && each.column != "position") cells.push_back(each.cell);
+  return cells;
+}
+
+/// False when one of them is refused by SQLite, as a NaN is: then it is missing.
+bool add_choices(Files& files, std::int64_t id, std::vector<Row>& choices) {
+  bool all = true;
+  for (Row& choice : choices) {
+    std::ranges::find(choice, "record", &NamedCell::column)->cell = id;
+    all = files.raw.insert_plain("choice", choice) && all;
+  }
+  return all;
+}
+
 void check_record(FuzzedDataProvider& data, Files& files) {
   const Row row = files.raw.random_row("record", data);
+  std::vector<Row> choices = random_choices(data, files);
   std::vector<Row> candidates;
+  bool sound = is_sound_record(row) && std::ranges::all_of(choices, is_sound_choice) &&
+               std::ranges::any_of(choices, [](const Row& each) { return role_of(each) == store::Role::fastest; });
   files.raw.execute("BEGIN");
-  const auto id = files.raw.insert("record", row);
+  const auto id = files.raw.insert("record", row, {}, digested(choices));
+  if (id) sound = add_choices(files, *id, choices) && sound;
   if (id) add_candidates(data, files, row, *id, candidates);
   files.raw.execute("COMMIT");
   if (!id) return;
   const auto found = files.file->find_record(std::get<std::string>(cell_of(row, "key")), true);
-  require(found.has_value() == is_sound_record(row), "a record is found if and only if it is sound");
+  require(found.has_value() == sound, "a record is found if and only if it and its choices are sound");
   if (!found) return;
   Comparison comparison{row};
   each_record_field(*found, comparison);
   require(comparison.same, "a record is read as it was written");
+  require(found->choices.size() == choices.size(), "a record is read with all its choices");
+  for (std::size_t i = 0; i < choices.size(); ++i) {
+    Comparison each{choices[i]};
+    each_choice_field(found->choices[i], each);
+    require(each.same, "a choice is read as it was written");
+  }
   require(found->candidates.size() == candidates.size(), "sound candidates are read, and no others");
   for (std::size_t i = 0; i < candidates.size(); ++i) {
     Comparison each{candidates[i]};

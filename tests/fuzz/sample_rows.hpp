@@ -14,17 +14,15 @@ inline store::Record sample_record(const std::string& key) {
   record.device_class = "sm_90/mp132";
   record.regime = "cold";
   record.bucket = "rows=512";
-  record.implementation = "fast";
-  record.config = "threads=256";
-  record.cost_ns = 1234.5;
-  record.low_ns = 1200;
-  record.high_ns = 1300.25;
-  record.samples = 40;
   record.baseline_ns = 2000;
-  record.source_digest = std::string(64, 'a');
-  record.provenance = {"0.1.0", "a device", 13000, "nvrtc 13.0", "exhaustive", 1790000000};
-  record.candidates = {{"fast", "threads=256", store::Verdict::ok, "", 1234.5, 1200, 1300.25, 40, 32, 0, false},
-                       {"fast", "threads=64", store::Verdict::wrong_result, "y[3] is nan", 0, 0, 0, 0, 40, 16, true}};
+  record.provenance = {"0.1.0", "a device", 13000, "exhaustive", 1790000000};
+  const std::string digest(64, 'a');
+  record.choices = {
+      {store::Role::fastest, "rows=257..300", "fast", "threads=64", 900, 890, 910, 40, digest, "nvrtc 13.0"},
+      {store::Role::fastest, "rows=301..512", "fast", "threads=256", 1234.5, 1200, 1300.25, 40, digest, "nvrtc 13.0"}};
+  record.candidates = {
+      {"fast", "threads=256", "rows=512", store::Verdict::ok, "", 1234.5, 1200, 1300.25, 40, 32, 0, false},
+      {"fast", "threads=64", "rows=512", store::Verdict::wrong_result, "y[3] is nan", 0, 0, 0, 0, 40, 16, true}};
   return record;
 }
 

@@ -10,7 +10,27 @@
 
 namespace kiln::gpu_tests {
 
-inline constexpr std::size_t configs_tried = 3;  // of each implementation and problem, besides its default
+inline constexpr std::size_t configs_tried = 3;    // of each implementation and problem, besides its default
+inline constexpr std::size_t configs_outside = 1;  // and of those that no tune would try
+
+inline constexpr int draws = 2000;  // of configs of which few are legal
+
+/// Legal configs that no tune would try, and that a record may name all the same.
+inline std::vector<spec::Config> outside_search(const spec::Op& op, const spec::Implementation& implementation,
+                                                const Problem& bucket, const spec::DeviceFacts& device,
+                                                std::mt19937& generator) {
+  std::vector<spec::Config> found;
+  for (int draw = 0; draw < draws && found.size() < configs_outside && !implementation.search.empty(); ++draw) {
+    spec::Config config;
+    for (const spec::Parameter& each : implementation.parameters)
+      config.push_back(each.values[generator() % each.values.size()]);
+    if (spec::broken_constraint(op, implementation, bucket, device, config)) continue;
+    const auto frame = spec::make_frame(op, &implementation, bucket, device, config);
+    const auto holds = [&](const spec::Expression& each) { return each.evaluate(frame).truth(); };
+    if (!std::ranges::all_of(implementation.search, holds)) found.push_back(std::move(config));
+  }
+  return found;
+}
 
 inline std::vector<spec::Config> sample(const spec::Implementation& implementation, std::vector<spec::Config> space,
                                         std::mt19937& generator) {
@@ -31,8 +51,11 @@ inline std::vector<Candidate> candidates(Fixture& fixture, const spec::Op& op, c
   std::vector<Candidate> result;
   for (const spec::Implementation& implementation : op.implementations) {
     if (implementation.is_library() || spec::why_not_eligible(op, implementation, bucket, fixture.facts())) continue;
-    for (spec::Config& config :
-         sample(implementation, spec::search_space(op, implementation, bucket, fixture.facts()), generator)) {
+    std::vector<spec::Config> tried =
+        sample(implementation, spec::search_space(op, implementation, bucket, fixture.facts()), generator);
+    for (spec::Config& config : outside_search(op, implementation, bucket, fixture.facts(), generator))
+      tried.push_back(std::move(config));
+    for (spec::Config& config : tried) {
       const auto frame = spec::make_frame(op, &implementation, bucket, fixture.facts(), config);
       if (jit::broken_fixed_constraint(op, implementation, frame)) continue;
       fixture.cubins.prefetch(jit::specialise(op, implementation, frame, fixture.arch()));

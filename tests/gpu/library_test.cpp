@@ -59,6 +59,57 @@ TEST_CASE("what cuBLASLt proposes is made again from its config, and is right at
         }
 }
 
+TEST_CASE(
+    "what cuBLASLt proposes for a batch is right at both ends of a bucket, packed, apart and with one w for all") {
+  Fixture fixture;
+  if (!is_here()) return;
+  const spec::Op& op = fixture.op("gemm_batched");
+  const spec::Implementation& library = *op.find("cublaslt");
+  const auto apart = [&](std::int64_t w, std::int64_t others, std::int64_t bias) {
+    tune::Placement placement;
+    for (std::size_t i = 0; i < op.runtime.size(); ++i) {
+      const RuntimeId id{static_cast<std::uint8_t>(i), RuntimeId::Kind::integer};
+      const std::string& name = op.runtime[i].name;
+      if (name == "x_batch_stride" || name == "y_batch_stride") placement.runtime.emplace_back(id, others);
+      if (name == "w_batch_stride") placement.runtime.emplace_back(id, w);
+      if (name == "bias_batch_stride") placement.runtime.emplace_back(id, bias);
+    }
+    return placement;
+  };
+  const std::int64_t most = std::int64_t{512} * 520 + 64;
+  const std::array placements = {tune::Placement(), apart(most, most, 528), apart(0, most, 0)};
+  for (const char* dtype : {"bf16", "f16", "f32"})
+    for (const char* layout : {"nt", "nn", "tn", "tt"})
+      for (const char* activation : {"none", "relu"})
+        for (const auto& [batch, m] : {std::array{"1", "64"}, std::array{"16", "256"}, std::array{"64", "16"}}) {
+          const Problem bucket = fixture.problem(op, {{"batch", batch},
+                                                      {"m", m},
+                                                      {"n", "520"},
+                                                      {"k", "264"},
+                                                      {"dtype", dtype},
+                                                      {"layout", layout},
+                                                      {"activation", activation}});
+          const auto frame = spec::make_frame(op, &library, bucket, fixture.facts());
+          const auto configs = jit::library_candidates(op, library, frame, 4);
+          const std::string what = spec::to_string(op, bucket);
+          CHECK_MESSAGE(!configs.empty(), what);
+          for (const Problem& at : {bucket, spec::low_corner(op, bucket)}) {
+            tune::VerificationCase verified(op, at, fixture.facts(), fixture.arch(), fixture.cubins, 5,
+                                            fixture.stream.handle());
+            for (const tune::Placement& placement : placements) {
+              verified.retarget(at, 6, fixture.stream.handle(), placement);
+              for (const spec::Config& config : configs) {
+                const jit::Executable executable = fixture.load(op, library, bucket, config);
+                if (!verified.admits(executable)) continue;
+                const tune::Check check = verified.verify(executable, fixture.stream.handle());
+                CHECK_MESSAGE(check.right, fmt::format("{} {} at {}: {}", what, spec::to_string(library, config),
+                                                       spec::to_string(op, at), check.reason));
+              }
+            }
+          }
+        }
+}
+
 TEST_CASE("a capture holds the first launch of an algorithm of cuBLASLt's, in every mode") {
   Fixture fixture;
   if (!is_here()) return;

@@ -12,6 +12,8 @@ using namespace kiln::spec;
 
 namespace {
 
+const DeviceFacts a100 = *DeviceFacts::from_device_class("sm_80/mp108/l2_41943040/smem_166912/bus_5120");
+
 Problem sized(const Op& op, std::int64_t first, std::int64_t others) {
   Problem problem;
   for (std::size_t i = 0; i < op.axes.size(); ++i) {
@@ -97,15 +99,38 @@ TEST_CASE(
   }
 }
 
-TEST_CASE("the default of at least one implementation of each built-in op is legal for a model's sizes") {
-  for (const Op& op : load_ops({})) {
-    Problem problem;
-    for (std::size_t i = 0; i < op.axes.size(); ++i) problem.axes[i] = 4096;
-    const bool legal = std::ranges::any_of(op.implementations, [&](const Implementation& each) {
-      return !each.is_library() && !broken_constraint(op, each, problem, testing::h200(), each.default_config);
-    });
-    CHECK_MESSAGE(legal, op.name);
-  }
+TEST_CASE("what launches early on a Hopper is legal on an A100 as the same kernel without that") {
+  int legal = 0;
+  for (const Op& op : load_ops({}))
+    for (const Implementation& each : op.implementations) {
+      const auto pdl = std::ranges::find(each.parameters, "pdl", &Parameter::name);
+      if (pdl == each.parameters.end()) continue;
+      CAPTURE(op.name + "/" + each.name);
+      CHECK(pdl->launch_only);
+      Config early = each.default_config;
+      early[static_cast<std::size_t>(pdl - each.parameters.begin())] = 1;
+      for (const Problem& problem : usual_problems(op)) {
+        if (why_not_eligible(op, each, problem, a100) ||
+            broken_constraint(op, each, problem, a100, each.default_config))
+          continue;
+        CHECK(broken_constraint(op, each, problem, a100, early) == "pdl == 0 || sm >= 90");
+        CHECK_FALSE(broken_constraint(op, each, problem, a100, kernel_config(each, early)));
+        ++legal;
+      }
+    }
+  CHECK(legal > 500);
+}
+
+TEST_CASE("a default of each built-in op is legal for each usual problem, on an A100 too") {
+  for (const Op& op : load_ops({}))
+    for (const Problem& problem : usual_problems(op))
+      for (const DeviceFacts& device : {testing::h200(), a100}) {
+        const bool legal = std::ranges::any_of(op.implementations, [&](const Implementation& each) {
+          return !each.is_library() && !why_not_eligible(op, each, problem, device) &&
+                 !broken_constraint(op, each, problem, device, each.default_config);
+        });
+        CHECK_MESSAGE(legal, op.name << " " << to_string(op, problem) << " on " << device.device_class());
+      }
 }
 
 TEST_CASE("the shared headers are found by the names that sources include them by") {

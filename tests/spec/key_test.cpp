@@ -20,58 +20,6 @@ TEST_CASE("a record key is canonical text that a person can read") {
   CHECK(record_key(op, bucket, testing::h200(), Regime::hot_l2).ends_with("| hot"));
 }
 
-TEST_CASE("the key of a refinement holds its bucket's key, its axis and its edge, and is read back") {
-  const Op op = testing::scale_folder().parse();
-  Problem bucket;
-  bucket.axes = {512, 4096};
-  const std::string whole = record_key(op, bucket, testing::h200(), Regime::cold_l2);
-  const std::string lower = refined_key(whole, "rows", 300);
-  CHECK(lower == whole + " | rows<=300");
-  CHECK(lower.starts_with(prefix_under(whole)));
-  CHECK(rc::check([&](const std::string& key, std::uint32_t size) {
-    const std::int64_t edge = 1 + static_cast<std::int64_t>(size);
-    const std::string text = refined_key(key, "rows", edge);
-    const auto refined = parse_refined_key(text);
-    RC_ASSERT(refined.has_value());
-    RC_ASSERT(refined->record_key == key);
-    RC_ASSERT(refined->axis == "rows");
-    RC_ASSERT(refined->edge == edge);
-  }));
-}
-
-TEST_CASE("no other text is the key of a refinement") {
-  const Op op = testing::scale_folder().parse();
-  Problem bucket;
-  bucket.axes = {512, 4096};
-  CHECK_FALSE(parse_refined_key(record_key(op, bucket, testing::h200(), Regime::cold_l2)));
-  for (const char* bad :
-       {"", "rows<=5", "a | rows", "a | <=5", "a | rows<=", "a | rows<=05", "a | rows<=+5", "a | rows<=-5",
-        "a | rows<=0", "a | rows<=5 ", "a | rows<=99999999999999999999", "a | rows=5"}) {
-    CAPTURE(std::string(bad));
-    CHECK_FALSE(parse_refined_key(bad));
-  }
-}
-
-TEST_CASE("the key of a runner-up holds the key of its record, which may be a refinement's, and is read back") {
-  for (const std::string key : {"a | cold", "a | cold | m<=5"}) {
-    const std::string text = runner_up_key(key);
-    CHECK(text == key + " | without library");
-    CHECK(text.starts_with(prefix_under("a | cold")));
-    CHECK(parse_runner_up_key(text) == key);
-    CHECK_FALSE(parse_runner_up_key(key));
-    CHECK_FALSE(parse_refined_key(text));
-  }
-}
-
-TEST_CASE("buckets are split along the first axis that is not exact") {
-  Op op = testing::scale_folder().parse();
-  CHECK(refined_axis(op) == 0);
-  std::swap(op.axes[0], op.axes[1]);
-  CHECK(refined_axis(op) == 1);
-  op.axes[1].policy = {};
-  CHECK_FALSE(refined_axis(op));
-}
-
 TEST_CASE("fields are hashed with their lengths, so no two lists of fields agree") {
   CHECK(Hasher().field("ab").field("c").finish() != Hasher().field("a").field("bc").finish());
   CHECK(Hasher().field("abc").finish() != Hasher().field("abc").field("").finish());

@@ -103,6 +103,29 @@ TEST_CASE("a library is eligible where its conditions hold, and its space is its
   CHECK(why_not_eligible(op, vendor, problem, old)->find("requires sm >= 80") != std::string::npos);
 }
 
+TEST_CASE("matrices of rank 3 are a batch of products, all of the same number") {
+  const std::string with_batch =
+      testing::replaced(product_op, "m = { bucket", "batch = { bucket = \"pow2\", max = 64 }\nm = { bucket");
+  const auto batched = [&](const char* x_shape) {
+    std::string text = testing::replaced(with_batch, "[\"m\", \"k\"]", x_shape);
+    text = testing::replaced(text, ", on_device = true", "");
+    text = testing::replaced(text, "shape = ['layout", "shape = [\"batch\", 'layout");
+    text = testing::replaced(text, "[\"n\"]", "[\"batch\", \"n\"]");
+    text = testing::replaced(text, "[\"m\", \"n\"]", "[\"batch\", \"m\", \"n\"]");
+    const std::vector<SourceFile> files{
+        {"op.toml", text}, {"vendor.toml", library_manifest}, {"reference.cuh", "// reference"}};
+    return parse_op("product", "/ops/product", files);
+  };
+  const Op op = batched("[\"batch\", \"m\", \"k\"]");
+  CHECK(op.implementations.front().matmul.a == 0);
+  CHECK(op.implementations.front().matmul.bias == 2);
+  CHECK_THROWS_WITH_AS(batched("[\"m\", \"k\"]"),
+                       doctest::Contains("found 'x' as 'a' of [matmul], expected an input of rank 3"), Error);
+  CHECK_THROWS_WITH_AS(
+      batched("[\"batch + 1\", \"m\", \"k\"]"),
+      doctest::Contains("found 'a' of [matmul] as batch + 1 matrices where d is batch, expected as many as d"), Error);
+}
+
 TEST_CASE("a mistake in a library's manifest is named with its line") {
   struct Mistake {
     const char* from;
@@ -112,6 +135,7 @@ TEST_CASE("a mistake in a library's manifest is named with its line") {
   const Mistake mistakes[] = {
       {"\"cublaslt\"", "\"cublas\"", "vendor.toml:1: found the library 'cublas', expected 'cublaslt'"},
       {"requires", "source = \"x.cuh\"\nrequires", "vendor.toml:2: found the unknown key 'source'"},
+      {"[align]", "[search]\nall = []\n[align]", "vendor.toml:5: found the unknown key 'search'"},
       {"a = \"x\"\n", "", "no 'a' in [matmul]"},
       {"a = \"x\"", "a = \"b\"", "vendor.toml:8: found 'b' as 'a' of [matmul], expected an input of rank 2"},
       {"d = \"y\"", "d = \"x\"", "vendor.toml:10: found 'x' as 'd' of [matmul], expected an output of rank 2"},

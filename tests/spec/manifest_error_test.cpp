@@ -121,6 +121,13 @@ TEST_CASE("a mistake in an implementation's file is named with its line") {
       {"vector  = [2, 4, 8]", "vector  = [2, 4, 8]\nx = [1]", "fast.toml:7: found the name 'x' a second time"},
       {"\"threads <= 1024\"", "\"threads <= factor\"",
        "fast.toml:8: found the run-time value 'factor', which is no integer"},
+      {"[align]", "[search]\nall = [\"threads <= factor\"]\n[align]",
+       "fast.toml:10: found the run-time value 'factor', which is no integer"},
+      {"[align]", "[search]\nall = [\"threads <\"]\n[align]", "fast.toml:10: in a condition of [search]: found"},
+      {"[align]", "[search]\nall = [\"thread <= 64\"]\n[align]",
+       "fast.toml:10: in a condition of [search]: found the unknown name 'thread' (did you mean 'threads'?)"},
+      {"[align]", "[search]\nany = []\n[align]", "fast.toml:10: found the unknown key 'any' in [search]"},
+      {"[align]", "[search]\n[align]", "fast.toml:9: found no 'all' in [search]"},
       {"x = \"vector * sizeof(dtype)\"", "z = \"vector * sizeof(dtype)\"", "fast.toml:10: found 'z' in [align]"},
       {"vector  = 4", "vector  = 3",
        "fast.toml:13: found vector = 3 in [default], expected one of its values: 2, 4, 8"},
@@ -165,8 +172,9 @@ TEST_CASE("a limit of the manifest language is said where it is passed") {
   }
   folder.implementation = testing::replaced(folder.implementation, "vector  = [2, 4, 8]", parameters);
   folder.implementation = testing::replaced(folder.implementation, "[default]", chosen);
-  check_says(testing::refusal_of(folder),
-             "found a search space of more than a million configs by parameters that no constraint names");
+  check_says(
+      testing::refusal_of(folder),
+      "found a search space of more than a million configs by parameters that neither [constraints] nor [search] names");
 
   folder = testing::scale_folder();
   std::string arguments = "args    = [";

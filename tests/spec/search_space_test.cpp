@@ -71,6 +71,49 @@ TEST_CASE("it is the walk through a space that is bounded, not how many configs 
   CHECK(search_space(some, *some.find("fast"), problem, testing::h200()).size() == 4096 * 6);
 }
 
+TEST_CASE("what [search] leaves out is not tried, and is legal all the same") {
+  testing::Folder folder = testing::scale_folder();
+  folder.implementation = testing::replaced(folder.implementation, "[align]",
+                                            "[search]\nall = [\"vector >= 4\", \"rows < 4096\"]\n[align]");
+  const Op op = folder.parse();
+  const Implementation& fast = op.implementations[0];
+  Problem problem = problem_of_cols(64, 0);
+  const DeviceFacts device = testing::h200();
+  CHECK(search_space(op, fast, problem, device) == std::vector<Config>{{128, 4}, {128, 8}, {256, 4}, {256, 8}});
+  CHECK_FALSE(broken_constraint(op, fast, problem, device, Config{128, 2}));
+  CHECK(launches_of(op, fast, problem, device, {128, 2}) == std::vector<Config>{{128, 2}});
+  problem.axes[0] = 4096;  // here nothing is worth trying
+  CHECK(search_space(op, fast, problem, device).empty());
+  CHECK_FALSE(why_not_eligible(op, fast, problem, device));
+}
+
+TEST_CASE("a parameter that only launches differ by may stand in [search]") {
+  testing::Folder folder = testing::scale_folder();
+  folder.implementation = testing::replaced(folder.implementation, "[parameters]", "[parameters]\npdl = [0, 1]");
+  folder.implementation = testing::replaced(folder.implementation, "[default]", "[default]\npdl = 0");
+  folder.implementation =
+      testing::replaced(folder.implementation, "[align]", "[search]\nall = [\"pdl == 1 || vector < 8\"]\n[align]");
+  folder.implementation += "programmatic = \"pdl\"\n";
+  const Op op = folder.parse();
+  const Implementation& fast = *op.find("fast");
+  REQUIRE(fast.parameters.front().launch_only);
+  const Problem bf16 = problem_of_cols(64, 0);
+  const std::vector<Config> kernels = {{0, 128, 2}, {0, 128, 4}, {1, 128, 8}, {0, 256, 2}, {0, 256, 4}, {1, 256, 8}};
+  const std::vector<Config> searched = searched_space(op, fast, bf16, testing::h200());
+  CHECK(std::is_permutation(searched.begin(), searched.end(), kernels.begin(), kernels.end()));
+  CHECK(launches_of(op, fast, bf16, testing::h200(), {1, 128, 8}) == std::vector<Config>{{1, 128, 8}, {0, 128, 8}});
+}
+
+TEST_CASE("an implementation whose default is not legal is eligible by another config") {
+  testing::Folder folder = testing::scale_folder();
+  folder.implementation = testing::replaced(folder.implementation, "vector  = 4\n", "vector  = 8\n");
+  const Op op = folder.parse();
+  const Implementation& fast = op.implementations[0];
+  const Problem f32 = problem_of_cols(64, 1);
+  REQUIRE(broken_constraint(op, fast, f32, testing::h200(), fast.default_config));
+  CHECK_FALSE(why_not_eligible(op, fast, f32, testing::h200()));
+}
+
 TEST_CASE("the space is exactly what broken_constraint lets pass") {
   const Op op = testing::scale_folder().parse();
   const Implementation& fast = op.implementations[0];

@@ -9,7 +9,7 @@ namespace kiln::store {
 namespace {
 
 struct Seen {
-  std::map<std::string, RecordChange> by_key;  // without its records
+  std::map<std::string, RecordChange> by_key;  // without its records and choices
   DiffSummary summary;
 };
 
@@ -22,6 +22,7 @@ Seen differences(File& before, File& after) {
     last = key;
     RecordChange copy = change;
     copy.before = copy.after = nullptr;
+    copy.choices.clear();
     seen.by_key.emplace(key, std::move(copy));
   });
   return seen;
@@ -38,7 +39,7 @@ TEST_CASE("records are gained, lost, changed or the same") {
   after->put(sample_record("within", 1015), nullptr);
   auto other = sample_record("winner", 1000);
   before->put(other, nullptr);
-  other.config = "threads=128 vector=8";
+  other.choices[1].config = "algorithm=8";
   after->put(other, nullptr);
 
   const Seen seen = differences(*before, *after);
@@ -49,8 +50,9 @@ TEST_CASE("records are gained, lost, changed or the same") {
   CHECK(change("slower") == Change::changed);
   CHECK(change("within") == Change::same);
   CHECK(change("winner") == Change::changed);
-  CHECK(seen.by_key.at("winner").other_winner);
+  CHECK(seen.by_key.at("winner").other_choices);
   CHECK(seen.by_key.at("winner").intervals_overlap);
+  CHECK_FALSE(seen.by_key.at("slower").other_choices);
   CHECK_FALSE(seen.by_key.at("slower").intervals_overlap);
   CHECK(seen.by_key.at("slower").cost_ratio == doctest::Approx(2));
   CHECK(seen.by_key.at("lost").cost_ratio == 0);
@@ -74,17 +76,60 @@ TEST_CASE("a file does not differ from itself, nor two empty files") {
   CHECK(differences(*empty, *empty).summary.geometric_mean_ratio == 0);
 }
 
+TEST_CASE("records that differ in one choice are told apart by it") {
+  const auto before = sample_record("key", 1000);
+  CHECK(compare(&before, &before).choices.empty());
+  auto after = before;
+  after.choices[0].config = "threads=128 vector=8";
+  auto change = compare(&before, &after);
+  CHECK(change.change == Change::changed);
+  CHECK(change.other_choices);
+  CHECK(change.cost_ratio == 1);
+  REQUIRE(change.choices.size() == 1);
+  CHECK(change.choices[0].before == &before.choices[0]);
+  CHECK(change.choices[0].after == &after.choices[0]);
+  CHECK(change.choices[0].other_config);
+  CHECK(change.choices[0].intervals_overlap);
+
+  after = before;
+  after.choices[2] = sample_choice(Role::without_library, "rows=257..512", "vectorized", "threads=256 vector=8", 2000);
+  change = compare(&before, &after);
+  CHECK(change.change == Change::changed);
+  CHECK_FALSE(change.other_choices);
+  CHECK_FALSE(change.intervals_overlap);
+  REQUIRE(change.choices.size() == 1);
+  CHECK(change.choices[0].either().role == Role::without_library);
+
+  after = before;
+  after.choices[0].sizes = "rows=257..400";
+  change = compare(&before, &after);
+  CHECK(change.change == Change::changed);
+  CHECK(change.other_choices);
+  CHECK(change.intervals_overlap);  // of those whose sizes both have
+  REQUIRE(change.choices.size() == 2);
+  CHECK(change.choices[0].after == nullptr);
+  CHECK(change.choices[0].either().sizes == "rows=257..384");
+  CHECK(change.choices[1].before == nullptr);
+  CHECK(change.choices[1].either().sizes == "rows=257..400");
+
+  after = before;
+  after.choices.pop_back();
+  CHECK(compare(&before, &after).change == Change::changed);
+  CHECK(compare(&after, &before).change == Change::changed);
+}
+
 TEST_CASE("what differs in the environment is named") {
   const auto before = sample_record("key");
   auto after = before;
   after.provenance.driver_version = 13010;
-  after.provenance.compiler = "nvrtc 13.1";
+  for (const std::size_t own : {0, 2}) after.choices[own].compiler = "nvrtc 13.1";
   const auto change = compare(&before, &after);
   REQUIRE(change.environment.size() == 2);
   CHECK(change.environment[0].name == "driver");
   CHECK(change.environment[0].before == "13000");
   CHECK(change.environment[0].after == "13010");
-  CHECK(change.environment[1].after == "nvrtc 13.1");
+  CHECK(change.environment[1].before == "library 13.0, nvrtc 13.0");
+  CHECK(change.environment[1].after == "library 13.0, nvrtc 13.1");
   CHECK(compare(&before, &before).environment.empty());
 }
 

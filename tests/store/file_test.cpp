@@ -4,6 +4,7 @@
 #include <thread>
 
 #include "store/custody.hpp"
+#include "store/limits.hpp"
 #include "support.hpp"
 
 namespace kiln::store {
@@ -18,6 +19,7 @@ TEST_CASE("a record and its cubin come back as they were put, in this and in the
     file->put(record, &cubin);
     CHECK(same(file->find_record("key", true).value(), record));
     CHECK(file->find_record("key")->candidates.empty());
+    CHECK(file->find_record("key")->choices.size() == 3);
   }
   for (const Access access : {Access::read_write, Access::read_only}) {
     const auto file = File::open(folder / "a.kiln", access);
@@ -28,6 +30,7 @@ TEST_CASE("a record and its cubin come back as they were put, in this and in the
     CHECK(file->compilers() == std::vector<std::string>{"nvrtc 13.0"});
     const auto stats = file->stats();
     CHECK(stats.records == 1);
+    CHECK(stats.choices == 3);
     CHECK(stats.candidates == 2);
     CHECK(stats.cubins == 1);
     CHECK(stats.cubin_image_bytes == 3000);
@@ -36,21 +39,43 @@ TEST_CASE("a record and its cubin come back as they were put, in this and in the
   }
 }
 
-TEST_CASE("a put replaces the record and its candidates, and keeps a cubin that is there") {
+TEST_CASE("a put replaces the record, its choices and its candidates, and keeps a cubin that is there") {
   const auto file = File::in_memory();
   auto record = sample_record("key");
   auto cubin = sample_cubin("cubin");
   file->put(record, &cubin);
-  record.config = "threads=512 vector=8";
+  record.choices[0].config = "threads=512 vector=8";
+  record.choices.pop_back();
   record.candidates.pop_back();
   cubin.label = "another label";
   file->put(record, &cubin);
   CHECK(same(file->find_record("key", true).value(), record));
   CHECK(file->find_cubin(cubin.key)->label == "rms_norm cubin");
+  CHECK(file->stats().choices == 2);
   CHECK(file->stats().candidates == 1);
   CHECK(file->remove_record("key"));
   CHECK(!file->remove_record("key"));
+  CHECK(file->stats().choices == 0);
   CHECK(file->stats().candidates == 0);
+}
+
+TEST_CASE("a record's choices come back in their order, however many and of whatever role") {
+  const auto file = File::in_memory();
+  auto record = sample_record("many");
+  record.choices.clear();
+  for (int at = 0; at < 40; ++at) {
+    const std::string sizes = "rows=" + std::to_string(8 * at + 1) + ".." + std::to_string(8 * at + 8);
+    record.choices.push_back(
+        sample_choice(at < 25 ? Role::fastest : Role::without_library, sizes, "vectorized", "threads=64", 100 + at));
+  }
+  file->put(record, nullptr);
+  const auto found = file->find_record("many", true);
+  REQUIRE(found);
+  CHECK(same(*found, record));
+  CHECK(found->at_edge().cost_ns == 124);  // the last of those that are the fastest of all
+  const auto listed = file->records();
+  REQUIRE(listed.size() == 1);
+  CHECK(listed[0].choices.size() == 40);
 }
 
 TEST_CASE("records are listed newest first, and by op") {
@@ -75,15 +100,26 @@ TEST_CASE("what could not be believed when read is refused when written, and not
   const auto cubin = sample_cubin("cubin");
   for (const double cost : {std::nan(""), -1.0, std::numeric_limits<double>::infinity()}) {
     auto record = sample_record("key");
-    record.cost_ns = cost;
-    CHECK(contains(refusal([&] { file->put(record, &cubin); }), "bad_input: the record 'key' is not stored: cost_ns"));
+    record.choices[2].cost_ns = cost;
+    CHECK(contains(refusal([&] { file->put(record, &cubin); }),
+                   "bad_input: the record 'key' is not stored: a choice's cost_ns"));
+    record = sample_record("key");
+    record.baseline_ns = cost;
+    CHECK(contains(refusal([&] { file->put(record, &cubin); }), "the record 'key' is not stored: baseline_ns"));
     record = sample_record("key");
     record.candidates[1].high_ns = cost;
     CHECK(contains(refusal([&] { file->put(record, &cubin); }), "high_ns"));
   }
   auto record = sample_record("key");
-  record.config = "\xff";
+  record.choices[1].config = "\xff";
   CHECK(contains(refusal([&] { file->put(record, nullptr); }), "config is not UTF-8"));
+  record = with_samples(sample_record("key"), -1);
+  CHECK(contains(refusal([&] { file->put(record, nullptr); }), "samples is negative"));
+  record = sample_record("key");
+  std::erase_if(record.choices, [](const Choice& each) { return each.role == Role::fastest; });
+  CHECK(contains(refusal([&] { file->put(record, nullptr); }), "no choice is the fastest"));
+  record.choices.assign(max_choices + 1, sample_record("key").choices[0]);
+  CHECK(contains(refusal([&] { file->put(record, nullptr); }), "more than 4096 choices"));
   CubinRow huge = sample_cubin("huge", 0);
   huge.image.resize((std::size_t{64} << 20) + 1);
   CHECK(contains(refusal([&] { file->put_cubin(huge); }), "the limit is 67108864"));
@@ -102,10 +138,10 @@ TEST_CASE("a candidate's reason may quote any bytes; it is made text") {
 TEST_CASE("extreme values keep every bit") {
   const auto file = File::in_memory();
   auto record = sample_record("key", 0.1);
-  record.low_ns = std::numeric_limits<double>::denorm_min();
-  record.high_ns = std::numeric_limits<double>::max();
-  record.baseline_ns = -0.0;
-  record.samples = std::numeric_limits<std::int64_t>::max();
+  record.choices[0].low_ns = std::numeric_limits<double>::denorm_min();
+  record.choices[0].high_ns = std::numeric_limits<double>::max();
+  record.choices[1].cost_ns = record.baseline_ns = -0.0;
+  record.choices[0].samples = std::numeric_limits<std::int64_t>::max();
   record.revision = std::numeric_limits<std::int64_t>::min();
   record.provenance.driver_version = std::numeric_limits<int>::min();
   file->put(record, nullptr);

@@ -10,18 +10,78 @@
 using namespace kiln;
 using namespace kiln::store;
 
-TEST_CASE("candidates of no record do not keep a record from being stored with its own") {
+TEST_CASE("choices and candidates of no record do not keep a record from being stored with its own") {
   const Folder folder;
   const auto path = folder / "overlay.kiln";
   const auto file = File::open(path, Access::read_write);
   file->put(sample_record("first"), nullptr);
-  run_sql(path,
-          "INSERT INTO candidate SELECT record + 1, position, implementation, 'left over', verdict, reason, cost_ns, "
-          "low_ns, high_ns, samples, registers, spill_bytes, baseline, digest FROM candidate");
+  run_sql(
+      path,
+      "INSERT INTO candidate SELECT record + 1, position, implementation, 'left over', sizes, verdict, reason, cost_ns, "
+      "low_ns, high_ns, samples, registers, spill_bytes, baseline, digest FROM candidate;"
+      "INSERT INTO choice SELECT record + 1, position + 2, role, sizes, implementation, 'left over', cost_ns, low_ns, "
+      "high_ns, samples, source_digest, compiler FROM choice");
   file->put(sample_record("second"), nullptr);
   const auto found = file->find_record("second", true);
   REQUIRE(found);
   CHECK(same(*found, sample_record("second")));
+  CHECK(file->stats().choices == 6);
+}
+
+TEST_CASE("a choice that was changed, lost, added or moved makes its whole record a miss, which is set aside once") {
+  const std::string insert =
+      "INSERT INTO choice SELECT 1, 9, role, sizes, implementation, config, cost_ns, low_ns, high_ns, "
+      "samples, source_digest, compiler FROM choice WHERE ";
+  for (const std::string& change :
+       {std::string("UPDATE choice SET config = 'threads=1' WHERE record = 1 AND position = 0"),
+        std::string("UPDATE choice SET sizes = 'rows=257..385' WHERE record = 1 AND position = 0"),
+        std::string("UPDATE choice SET role = 'fastest' WHERE record = 1 AND position = 2"),
+        std::string("UPDATE choice SET role = 'slowest' WHERE record = 1 AND position = 2"),
+        std::string("UPDATE choice SET compiler = 'nvrtc 12.9' WHERE record = 1 AND position = 2"),
+        std::string("DELETE FROM choice WHERE record = 1 AND position = 0"),
+        std::string("DELETE FROM choice WHERE record = 1 AND position = 2"),
+        std::string("DELETE FROM choice WHERE record = 1"), insert + "record = 1 AND position = 0",
+        insert + "record = 2 AND position = 2",
+        std::string("UPDATE choice SET position = 8 WHERE record = 1 AND position = 0"),
+        std::string("UPDATE record SET baseline_ns = 1 WHERE id = 1")}) {
+    CAPTURE(change);
+    const Folder folder;
+    const auto path = folder / "a.kiln";
+    {
+      const auto file = File::open(path, Access::read_write);
+      file->put(sample_record("hit"), nullptr);
+      file->put(sample_record("sound"), nullptr);
+    }
+    run_sql(path, change);
+    const auto base = File::open(path, Access::read_only);
+    CHECK(!base->find_record("hit"));
+    CHECK(base->records().size() == 1);
+    CHECK(base->stats().records == 2);
+    const auto file = File::open(path, Access::read_write);
+    CHECK(!file->find_record("hit"));
+    CHECK(file->counters().quarantined == 1);
+    CHECK(!file->find_record("hit"));
+    CHECK(file->counters().quarantined == 1);
+    CHECK(file->stats().quarantined == 1);
+    CHECK(file->stats().choices == 3);
+    CHECK(same(file->find_record("sound", true).value(), sample_record("sound")));
+    file->put(sample_record("hit"), nullptr);
+    CHECK(file->find_record("hit"));
+  }
+}
+
+TEST_CASE("a record of more choices than Kiln writes is a miss") {
+  const Folder folder;
+  const auto path = folder / "a.kiln";
+  const auto file = File::open(path, Access::read_write);
+  file->put(sample_record("hit"), nullptr);
+  run_sql(
+      path,
+      "WITH RECURSIVE more(at) AS (SELECT 10 UNION ALL SELECT at + 1 FROM more WHERE at < 100000) INSERT INTO choice "
+      "SELECT 1, at, role, sizes, implementation, config, cost_ns, low_ns, high_ns, samples, source_digest, compiler "
+      "FROM choice, more WHERE position = 0");
+  CHECK(!file->find_record("hit"));
+  CHECK(file->stats().choices == 0);
 }
 
 namespace {

@@ -33,7 +33,7 @@ TEST_CASE("the overlay answers before the bases, and the bases in their order") 
   Layers layers({.overlay = folder / "overlay.kiln", .bases = bases});
   CHECK(layers.warnings().empty());
   REQUIRE(layers.layers().size() == 3);
-  CHECK(layers.find_record("both")->value.cost_ns == 1);
+  CHECK(layers.find_record("both")->value.at_edge().cost_ns == 1);
   CHECK(layers.find_record("both")->layer == 1);
   CHECK(layers.find_record("second")->layer == 2);
   CHECK(!layers.find_record("none"));
@@ -43,42 +43,6 @@ TEST_CASE("the overlay answers before the bases, and the bases in their order") 
   CHECK(layers.records("rms_norm").front().layer == 0);
   CHECK(layers.find_cubin(digest_named("both"))->layer == 1);
   CHECK(layers.compilers() == std::vector<std::string>{"nvrtc 13.0"});
-}
-
-std::vector<std::string> refining(Layers& layers, const std::string& key) {
-  std::vector<std::string> keys;
-  const auto found = layers.find_record(key);
-  REQUIRE(found);
-  for (const Record& record : layers.records_under(*found)) keys.push_back(record.key);
-  return keys;
-}
-
-TEST_CASE("what refines a record is of the record's own layer, and no other record's") {
-  using Keys = std::vector<std::string>;
-  const Folder folder;
-  const fs::path base = base_with(folder, "base.kiln", "a", 1);
-  for (const char* key : {"a | m<=5", "a | m<=12", "a |", "a! | m<=5", "aa | m<=5"})
-    File::open(base, Access::read_write)->put(sample_record(key, 1), nullptr);
-  Layers layers({.overlay = folder / "overlay.kiln", .bases = {base}});
-  CHECK(refining(layers, "a") == Keys{"a | m<=12", "a | m<=5"});
-  layers.overlay().put(sample_record("a | m<=7"), nullptr);
-  CHECK(refining(layers, "a") == Keys{"a | m<=12", "a | m<=5"});
-  layers.overlay().put(sample_record("a"), nullptr);
-  CHECK(refining(layers, "a") == Keys{"a | m<=7"});
-}
-
-TEST_CASE("a record that is found anew ends what refined the one before, and nothing else") {
-  const Folder folder;
-  Layers layers({.overlay = folder / "overlay.kiln"});
-  for (const char* key : {"a", "a | m<=5", "b", "b | m<=5"}) layers.overlay().put(sample_record(key), nullptr);
-  layers.put_anew(std::vector{sample_record("a", 2), sample_record("a | m<=3")}, {});
-  CHECK(layers.find_record("a")->value.cost_ns == 2);
-  CHECK(refining(layers, "a") == std::vector<std::string>{"a | m<=3"});
-  CHECK(refining(layers, "b") == std::vector<std::string>{"b | m<=5"});
-  auto bad = sample_record("b", 2);
-  bad.samples = -1;
-  CHECK_THROWS_AS(layers.put_anew(std::vector{bad}, {}), Error);
-  CHECK(refining(layers, "b") == std::vector<std::string>{"b | m<=5"});
 }
 
 TEST_CASE("a base that others may write supplies records and no machine code") {

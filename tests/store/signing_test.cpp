@@ -96,7 +96,9 @@ TEST_CASE("a file with a row that does not hold, or with a broken seal, is not s
     CHECK(bytes_of(path) == before);
     write_bytes(path, good);
   };
-  not_signed("UPDATE record SET config = 'threads=1' WHERE key = 'a'", "its record 'a' does not hold");
+  not_signed("UPDATE record SET regime = 'hot' WHERE key = 'a'", "its record 'a' does not hold");
+  not_signed("UPDATE choice SET config = 'threads=1' WHERE record = 2", "its record 'a' does not hold");
+  not_signed("DELETE FROM choice WHERE record = 2 AND position = 1", "its record 'a' does not hold");
   not_signed("UPDATE candidate SET reason = 'x'", "its candidate 'a #0' does not hold");
   not_signed("UPDATE cubin SET label = 'x'", "does not hold: its digest");
   sign(path, key);
@@ -112,7 +114,7 @@ TEST_CASE("a row that is set aside takes the seal with it, so that the file stay
   const Folder folder;
   const auto path = unsealed_file(folder);
   sign(path, PrivateKey::read(make_keys(folder, "one").secret));
-  run_sql(path, "UPDATE record SET cost_ns = 1 WHERE key = 'a'");
+  run_sql(path, "UPDATE choice SET cost_ns = 1 WHERE record = 2");
   CHECK(!File::open(path, Access::read_write)->find_record("a"));
   const auto file = File::open(path, Access::read_only);
   CHECK(file->signers().empty());

@@ -44,6 +44,22 @@ class Folder {
   std::filesystem::path path_;
 };
 
+inline Choice sample_choice(Role role, const std::string& sizes, const std::string& implementation,
+                            const std::string& config, double cost_ns) {
+  const bool is_library = implementation == "library";
+  return {role,
+          sizes,
+          implementation,
+          config,
+          cost_ns,
+          cost_ns * 0.99,
+          cost_ns * 1.01,
+          40,
+          std::string(64, 'a'),
+          is_library ? "library 13.0" : "nvrtc 13.0"};
+}
+
+/// Two choices of all and one without the library; `cost_ns` is that of the bucket's upper edge.
 inline Record sample_record(const std::string& key, double cost_ns = 1234.5) {
   Record record;
   record.key = key;
@@ -52,19 +68,22 @@ inline Record sample_record(const std::string& key, double cost_ns = 1234.5) {
   record.device_class = "sm_90/mp132";
   record.regime = "cold";
   record.bucket = "rows=512 cols=4096 dtype=bf16";
-  record.implementation = "vectorized";
-  record.config = "threads=256 vector=8";
-  record.cost_ns = cost_ns;
-  record.low_ns = cost_ns * 0.99;
-  record.high_ns = cost_ns * 1.01;
-  record.samples = 40;
   record.baseline_ns = cost_ns * 1.5;
-  record.source_digest = std::string(64, 'a');
-  record.provenance = {"0.1.0", "NVIDIA H200", 13000, "nvrtc 13.0", "exhaustive", 1790000000};
-  record.candidates = {
-      {"vectorized", "threads=256 vector=8", Verdict::ok, "", cost_ns, cost_ns * 0.99, cost_ns * 1.01, 40, 32, 0,
-       false},
-      {"vectorized", "threads=64 vector=2", Verdict::wrong_result, "y[3] is nan", 0, 0, 0, 0, 40, 16, true}};
+  record.provenance = {"0.1.0", "NVIDIA H200", 13000, "exhaustive", 1790000000};
+  record.choices = {
+      sample_choice(Role::fastest, "rows=257..384", "vectorized", "threads=256 vector=8", cost_ns * 0.75),
+      sample_choice(Role::fastest, "rows=385..512", "library", "algorithm=7", cost_ns),
+      sample_choice(Role::without_library, "rows=257..512", "vectorized", "threads=256 vector=8", cost_ns * 1.25)};
+  record.candidates = {{"vectorized", "threads=256 vector=8", "rows=512", Verdict::ok, "", cost_ns, cost_ns * 0.99,
+                        cost_ns * 1.01, 40, 32, 0, false},
+                       {"vectorized", "threads=64 vector=2", "rows=512", Verdict::wrong_result, "y[3] is nan", 0, 0, 0,
+                        0, 40, 16, true}};
+  return record;
+}
+
+/// The record with so many samples of each choice, so that a merge finds it better or worse.
+inline Record with_samples(Record record, std::int64_t samples) {
+  for (Choice& choice : record.choices) choice.samples = samples;
   return record;
 }
 
@@ -88,20 +107,26 @@ inline CubinRow sample_cubin(const std::string& name, std::size_t bytes = 3000) 
 }
 
 inline bool same(const Candidate& a, const Candidate& b) {
-  return a.implementation == b.implementation && a.config == b.config && a.verdict == b.verdict &&
+  return a.implementation == b.implementation && a.config == b.config && a.sizes == b.sizes && a.verdict == b.verdict &&
          a.reason == b.reason && a.cost_ns == b.cost_ns && a.low_ns == b.low_ns && a.high_ns == b.high_ns &&
          a.samples == b.samples && a.registers == b.registers && a.spill_bytes == b.spill_bytes &&
          a.baseline == b.baseline;
 }
 
+inline bool same(const Choice& a, const Choice& b) {
+  return a.role == b.role && a.sizes == b.sizes && a.implementation == b.implementation && a.config == b.config &&
+         a.cost_ns == b.cost_ns && a.low_ns == b.low_ns && a.high_ns == b.high_ns && a.samples == b.samples &&
+         a.source_digest == b.source_digest && a.compiler == b.compiler;
+}
+
 inline bool same(const Record& a, const Record& b) {
   const Provenance &p = a.provenance, &q = b.provenance;
   return a.key == b.key && a.op == b.op && a.revision == b.revision && a.device_class == b.device_class &&
-         a.regime == b.regime && a.bucket == b.bucket && a.implementation == b.implementation && a.config == b.config &&
-         a.cost_ns == b.cost_ns && a.low_ns == b.low_ns && a.high_ns == b.high_ns && a.samples == b.samples &&
-         a.baseline_ns == b.baseline_ns && a.source_digest == b.source_digest && p.kiln_version == q.kiln_version &&
-         p.device_name == q.device_name && p.driver_version == q.driver_version && p.compiler == q.compiler &&
+         a.regime == b.regime && a.bucket == b.bucket && a.baseline_ns == b.baseline_ns &&
+         p.kiln_version == q.kiln_version && p.device_name == q.device_name && p.driver_version == q.driver_version &&
          p.strategy == q.strategy && p.unix_seconds == q.unix_seconds &&
+         std::equal(a.choices.begin(), a.choices.end(), b.choices.begin(), b.choices.end(),
+                    [](const Choice& x, const Choice& y) { return same(x, y); }) &&
          std::equal(a.candidates.begin(), a.candidates.end(), b.candidates.begin(), b.candidates.end(),
                     [](const Candidate& x, const Candidate& y) { return same(x, y); });
 }

@@ -72,13 +72,20 @@ TEST_CASE("any record survives a file and its text") {
     const auto cost = [] { return std::abs(*rc::gen::arbitrary<double>()); };
     Record record = sample_record("k" + word());
     record.op = word();
-    record.config = word();
+    record.choices.resize(1 + *rc::gen::inRange<std::size_t>(0, 3), record.choices[0]);
+    for (Choice& choice : record.choices) {
+      choice.role = *rc::gen::element(Role::fastest, Role::without_library);
+      choice.sizes = word();
+      choice.config = word();
+      choice.compiler = word();
+      choice.cost_ns = cost();
+      choice.low_ns = cost();
+      choice.high_ns = cost();
+      choice.samples = std::abs(*rc::gen::arbitrary<std::int32_t>());
+    }
+    record.choices[0].role = Role::fastest;
     record.provenance.device_name = word() + "\xc3\xa9";
-    record.cost_ns = cost();
-    record.low_ns = cost();
-    record.high_ns = cost();
     record.revision = *rc::gen::arbitrary<std::int64_t>();
-    record.samples = std::abs(*rc::gen::arbitrary<std::int32_t>());
     record.candidates[1].reason = word();
     record.candidates[1].cost_ns = cost();
     const auto file = File::in_memory();
@@ -112,10 +119,18 @@ TEST_CASE("a line that does not hold is named, and nothing is written") {
   refused(with("\"samples\":40,", ""), "field 'samples' is missing");
   refused(with("\"samples\":40,", "\"samples\":\"40\","), "field 'samples' is string, expected an integer");
   refused(with("\"samples\":40,", "\"samples\":18446744073709551615,"), "past the largest number");
-  refused(with("\"samples\":40,", "\"samples\":-1,"), "samples is negative");
+  refused(with("\"samples\":40,", "\"samples\":-1,"), "a choice's samples is negative");
   refused(with("\"samples\":40,", "\"samples\":40,\"samples\":41,"), "field 'samples' is given twice");
   refused(with("\"samples\":40,", "\"samples\":40,\"colour\":1,"), "field 'colour' is unknown");
   refused(with("\"driver_version\":13000", "\"driver_version\":9999999999"), "past the largest number");
+  refused(with("\"role\":\"fastest\"", "\"role\":\"slowest\""), "'slowest', which is no role");
+  refused(with("\"choices\":[", "\"choices\":[],\"none\":["), "field 'none' is unknown");
+  refused(with("\"choices\":[", "\"none\":["), "field 'choices' is missing");
+  refused(with("\"choices\":[", "\"choices\":[5,"), "found number, expected an object");
+  refused(
+      "{\"key\":\"old\",\"op\":\"rms_norm\",\"revision\":3,\"device_class\":\"sm_90\",\"regime\":\"cold\",\"bucket\":"
+      "\"rows=1\",\"implementation\":\"vectorized\",\"config\":\"threads=1\"}",
+      "field 'baseline_ns' is missing");
   refused(with("\"verdict\":\"ok\"", "\"verdict\":\"fine\""), "'fine', which is no verdict");
   refused(with("\"key\":\"key 0\"", "\"key\":\"\""), "key is empty");
   refused(with("\"baseline_ns\":0.0", "\"baseline_ns\":-2"), "baseline_ns is not a finite number");
@@ -154,9 +169,7 @@ TEST_CASE("files of the same content, written in other orders, are exported as t
 TEST_CASE("a merge of several files says for how many keys they hold different records") {
   const Folder folder;
   const auto a = sample(3), b = sample(4), c = File::in_memory();
-  auto better = sample_record("key 1", 77);
-  better.samples = 41;
-  c->put(better, nullptr);
+  c->put(with_samples(sample_record("key 1", 77), 41), nullptr);
   File* const files[] = {a.get(), b.get(), c.get()};
   const auto report = merge_files(files, folder / "all.kiln", {}, false);
   CHECK(report.added == 4);
@@ -165,7 +178,7 @@ TEST_CASE("a merge of several files says for how many keys they hold different r
   File* const others[] = {c.get(), b.get(), a.get()};
   CHECK(merge_files(others, folder / "again.kiln", {}, false).conflicts == 1);
   CHECK(bytes_of(folder / "again.kiln") == bytes_of(folder / "all.kiln"));
-  CHECK(File::open(folder / "all.kiln", Access::read_only)->find_record("key 1")->cost_ns == 77);
+  CHECK(File::open(folder / "all.kiln", Access::read_only)->find_record("key 1")->at_edge().cost_ns == 77);
 }
 
 TEST_CASE("an export leaves out what was not selected") {
@@ -194,15 +207,13 @@ TEST_CASE("an export replaces a file only when told to, and leaves it whole when
 TEST_CASE("a merge keeps the better of two records and all cubins") {
   const auto ours = sample(3);
   const auto theirs = sample(4);
-  auto better = sample_record("key 1", 77);
-  better.samples = 41;
-  theirs->put(better, nullptr);
+  theirs->put(with_samples(sample_record("key 1", 77), 41), nullptr);
   const auto report = merge_into(*theirs, *ours);
   CHECK(report.added == 1);
   CHECK(report.replaced == 1);
   CHECK(report.kept == 2);
   CHECK(report.cubins == 1);
-  CHECK(ours->find_record("key 1")->cost_ns == 77);
+  CHECK(ours->find_record("key 1")->at_edge().cost_ns == 77);
   CHECK(merge_into(*theirs, *ours).kept == 4);
 }
 
@@ -222,94 +233,36 @@ TEST_CASE("machine code of a file that others may write is not merged or exporte
   CHECK(File::open(folder / "copy.kiln", Access::read_only)->stats().cubins == 0);
 }
 
-/// A bucket that is split at these edges; a negative one was left untried.
-std::unique_ptr<File> split_at(const std::vector<int>& edges, double cost_ns) {
-  auto file = File::in_memory();
-  file->put(sample_record("a", cost_ns), nullptr);
-  for (const int edge : edges) {
-    auto part = sample_record("a | m<=" + std::to_string(std::abs(edge)), cost_ns);
-    if (edge < 0) part.samples = 0;
-    file->put(part, nullptr);
-    part.key += " | without library";
-    file->put(part, nullptr);
-  }
-  return file;
-}
-
-/// The keys of what splits it, and its costs, whichever way the files are merged.
-std::string split_of(const std::vector<File*>& files) {
-  const Folder folder;
-  merge_files(files, folder / "all.kiln", {}, false);
-  const auto all = File::open(folder / "all.kiln", Access::read_only);
-  std::string text;
-  for (const Record& each : all->records_under("a | "))
-    if (!each.key.ends_with("library")) text += each.key.substr(7) + ":" + std::to_string(each.samples) + " ";
-  const auto one_by_one = File::in_memory(), as_text = File::in_memory();
-  for (File* file : files) {
-    merge_into(*file, *one_by_one);
-    std::istringstream lines(text_of(*file));
-    import_text(lines, "text", *as_text);
-  }
-  CHECK(text_of(*one_by_one) == text_of(*all));
-  CHECK(text_of(*as_text) == text_of(*all));
-  return text;
-}
-
-TEST_CASE("of splits of one bucket the one that came farthest is merged, and no other's parts") {
-  const auto check = [](File& farther, File& other, const std::string& expected) {
-    CHECK(split_of({&farther, &other}) == expected);
-    CHECK(split_of({&other, &farther}) == expected);
-    CHECK(split_of({&other, &farther, &other}) == expected);
+TEST_CASE("of records that differ in one choice a merge keeps the better founded one, whichever way it is made") {
+  const auto merged = [](const Record& a, const Record& b) {
+    const auto one = File::in_memory(), other = File::in_memory();
+    one->put(a, nullptr);
+    other->put(b, nullptr);
+    const auto both_ways = [](File& from, File& to) {
+      const auto into = File::in_memory();
+      merge_into(to, *into);
+      merge_into(from, *into);
+      return into->find_record("key", true).value();
+    };
+    const Record found = both_ways(*one, *other);
+    CHECK(same(found, both_ways(*other, *one)));
+    return found;
   };
-  const auto finished = split_at({96, 80}, 2), begun = split_at({112, -96}, 1), farther = split_at({104, -90}, 3);
-  check(*finished, *begun, "80:40 96:40 ");
-  check(*split_at({112}, 2), *begun, "112:40 ");
-  check(*farther, *begun, "104:40 90:0 ");
-  check(*finished, *farther, "80:40 96:40 ");
-  check(*begun, *split_at({}, 2), "112:40 96:0 ");
-  check(*finished, *split_at({104}, 1), "104:40 80:40 96:40 ");
-}
-
-TEST_CASE("texts of two splits may follow each other in one") {
-  const auto finished = split_at({96, 80}, 2), begun = split_at({112, -104}, 1), other = split_at({112}, 3);
-  const auto check = [](File& first, File& second, const std::string& expected) {
-    const auto file = File::in_memory();
-    std::istringstream lines(text_of(first) + text_of(second));
-    import_text(lines, "text", *file);
-    CHECK(text_of(*file) == expected);
-  };
-  for (File* first : {begun.get(), other.get()}) {
-    const auto one_by_one = File::in_memory();
-    merge_into(*first, *one_by_one);
-    merge_into(*finished, *one_by_one);
-    check(*first, *finished, text_of(*one_by_one));
-    check(*finished, *first, text_of(*one_by_one));
-  }
-}
-
-TEST_CASE("an export counts no part of a bucket as used") {
-  const Folder folder;
-  const auto file = File::open(folder / "a.kiln", Access::read_write);
-  merge_into(*split_at({96, 80}, 2), *file);
-  export_file(*file, folder / "copy.kiln", {}, false);
-  file->flush_usage();
-  for (const Usage& each : file->usage()) CHECK_MESSAGE(each.uses == 0, each.key);
-}
-
-TEST_CASE("lines of a text may come in any order, those of a split too") {
-  const auto begun = split_at({112, -96}, 1);
-  std::istringstream lines(text_of(*begun));
-  std::vector<std::string> all;
-  for (std::string line; std::getline(lines, line);) all.push_back(line);
-  do {
-    const auto into = split_at({104, -98}, 2);
-    std::string text;
-    for (const std::string& line : all) text += line + "\n";
-    std::istringstream shuffled(text);
-    import_text(shuffled, "text", *into);
-    CHECK(into->records_under("a | ").size() == 4);
-    CHECK(into->find_record("a | m<=96"));
-  } while (std::ranges::next_permutation(all).found);
+  const auto record = sample_record("key");
+  auto other = record;
+  other.choices[0].config = "threads=128 vector=8";
+  other.choices[0].samples = 41;
+  CHECK(same(merged(record, other), other));  // more samples on the mean
+  other.choices[0].samples = 40;
+  other.choices[0].high_ns += 10;
+  CHECK(same(merged(record, other), record));  // a wider interval
+  other = record;
+  other.choices[2].samples = 1000;  // the choices without the library do not count
+  other.choices[0].low_ns -= 1;
+  CHECK(same(merged(record, other), record));
+  other = record;
+  other.choices.insert(other.choices.begin(), with_samples(record, 20).choices[0]);
+  CHECK(same(merged(record, other), record));  // more choices, fewer samples each
 }
 
 }  // namespace

@@ -13,6 +13,8 @@ using namespace kiln::tune;
 
 namespace {
 
+constexpr std::size_t length = 3;  // at which they are compared
+
 /// Chains and single runs cost what was set, with a little noise.
 class KnownBench final : public Bench {
  public:
@@ -26,14 +28,11 @@ class KnownBench final : public Bench {
     if (!wrong.contains(candidate)) held.insert(candidate);
     return entrance;
   }
-  std::vector<Samples> sample(std::span<const std::size_t> candidates, std::int64_t rounds) override {
-    return taken(candidates, rounds, [](std::size_t) { return 9000.0; });
+  std::vector<Samples> sample(std::span<const Point> points, std::int64_t rounds) override {
+    return taken(points, rounds, [](std::size_t) { return 9000.0; });
   }
-  std::vector<Samples> sample_inside(std::span<const std::size_t> candidates, std::int64_t) override {
-    return std::vector<Samples>(candidates.size());
-  }
-  std::vector<Samples> sample_chains(std::span<const std::size_t> candidates, std::int64_t rounds) override {
-    return taken(candidates, rounds, [&](std::size_t candidate) { return chain_ns_.at(candidate); });
+  std::vector<Samples> sample_chains(std::span<const Point> points, std::int64_t rounds) override {
+    return taken(points, rounds, [&](std::size_t candidate) { return chain_ns_.at(candidate); });
   }
   void drop(std::size_t candidate) override { held.erase(candidate); }
   [[nodiscard]] double prepared_ns() const override { return 0; }
@@ -43,12 +42,13 @@ class KnownBench final : public Bench {
 
  private:
   template <typename Truth>
-  std::vector<Samples> taken(std::span<const std::size_t> candidates, std::int64_t rounds, const Truth& truth) {
-    std::vector<Samples> samples(candidates.size());
-    for (std::size_t i = 0; i < candidates.size(); ++i) {
-      if (failing.contains(candidates[i])) samples[i].failure = "it broke";
+  std::vector<Samples> taken(std::span<const Point> points, std::int64_t rounds, const Truth& truth) {
+    std::vector<Samples> samples(points.size());
+    for (std::size_t i = 0; i < points.size(); ++i) {
+      CHECK(points[i].length == length);
+      if (failing.contains(points[i].candidate)) samples[i].failure = "it broke";
       for (std::int64_t round = 0; round < rounds && samples[i].failure.empty(); ++round)
-        samples[i].ns.push_back(truth(candidates[i]) * std::uniform_real_distribution<double>(1, 1.01)(random_));
+        samples[i].ns.push_back(truth(points[i].candidate) * std::uniform_real_distribution<double>(1, 1.01)(random_));
     }
     return samples;
   }
@@ -59,7 +59,9 @@ class KnownBench final : public Bench {
 const spec::Implementation bare_implementation;
 const std::vector<spec::Config> launches = {{128, 0}, {128, 1}};
 
-LaunchChoice choice_on(KnownBench& bench) { return choose_launch(bench, 40, bare_implementation, launches, {}); }
+LaunchChoice choice_on(KnownBench& bench) {
+  return choose_launch(bench, 40, length, {bare_implementation, {}, {}}, launches);
+}
 
 }  // namespace
 

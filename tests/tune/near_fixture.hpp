@@ -8,6 +8,7 @@
 
 #include "spec/key.hpp"
 #include "spec/problem.hpp"
+#include "spec/region.hpp"
 #include "store/record.hpp"
 
 namespace kiln::tune::testing {
@@ -88,15 +89,21 @@ inline store::Record record_of(const spec::Op& op, const Problem& bucket, const 
   record.device_class = device_class;
   record.regime = spec::to_string(Regime::cold_l2);
   record.bucket = spec::to_string(op, bucket);
-  record.implementation = "fast";
-  record.config = config;
-  record.cost_ns = record.low_ns = record.high_ns = record.baseline_ns = cost_ns;
-  record.samples = 9;
+  record.baseline_ns = cost_ns;
+  store::Choice choice;
+  choice.sizes = spec::to_string(op, spec::whole_of(op, bucket));
+  choice.implementation = "fast";
+  choice.config = config;
+  choice.cost_ns = choice.low_ns = choice.high_ns = cost_ns;
+  choice.samples = 9;
+  record.choices.push_back(choice);
   return record;
 }
 
-inline store::Candidate candidate_of(const std::string& config, double cost_ns) {
+/// Timed at the upper edge of the bucket of so many rows.
+inline store::Candidate candidate_of(std::int64_t rows, const std::string& config, double cost_ns) {
   store::Candidate candidate;
+  candidate.sizes = "rows=" + std::to_string(rows);
   candidate.implementation = "fast";
   candidate.config = config;
   candidate.cost_ns = candidate.low_ns = candidate.high_ns = cost_ns;

@@ -41,7 +41,8 @@ TEST_CASE("neighbours are the nearest of this device, then those of similar ones
   store::Layers layers({});
   const auto put = [&](std::int64_t rows, const char* device_class) {
     store::Record record = record_of(op, sized(rows, 4096), "threads=256 vector=4", 1000, device_class);
-    record.candidates = {candidate_of("threads=256 vector=4", 1000), candidate_of("threads=128 vector=4", 1100)};
+    record.candidates = {candidate_of(rows, "threads=256 vector=4", 1000),
+                         candidate_of(rows, "threads=128 vector=4", 1100)};
     layers.put_all(std::vector{record}, {});
   };
   put(64, a100_class);

@@ -27,10 +27,11 @@ store::Record tuned(const spec::Op& op, const Problem& bucket, const CostSurface
   const spec::Implementation& fast = op.implementations.front();
   store::Record record = record_of(op, bucket, "", std::numeric_limits<double>::infinity(), device_class);
   for (const spec::Config& config : spec::search_space(op, fast, bucket, device_of(device_class))) {
-    record.candidates.push_back(candidate_of(spec::to_string(fast, config), surface(bucket, config)));
-    if (record.candidates.back().cost_ns >= record.cost_ns) continue;
-    record.cost_ns = record.candidates.back().cost_ns;
-    record.config = record.candidates.back().config;
+    record.candidates.push_back(candidate_of(bucket.axes[0], spec::to_string(fast, config), surface(bucket, config)));
+    store::Choice& choice = record.choices.front();
+    if (record.candidates.back().cost_ns >= choice.cost_ns) continue;
+    choice.cost_ns = record.candidates.back().cost_ns;
+    choice.config = record.candidates.back().config;
   }
   return record;
 }
@@ -43,13 +44,17 @@ double modelled(const spec::Op& op, const Problem& bucket, const spec::Config& c
   return estimate(op, op.implementations.front(), bucket, h200(), config).ns;
 }
 
+double expected(const Prior& prior, const spec::Op& op, const Problem& bucket, const spec::Config& config) {
+  return modelled(op, bucket, config) * prior.correction(op.implementations.front(), config);
+}
+
 // What the config that is expected to be fastest takes, over what the fastest takes.
 double regret(const spec::Op& op, const Problem& bucket, const Prior& prior, const CostSurface& surface) {
   const spec::Implementation& fast = op.implementations.front();
   const auto space = spec::search_space(op, fast, bucket, h200());
-  const auto expected = [&](const spec::Config& config) { return prior.expected_ns(fast, config); };
+  const auto expects = [&](const spec::Config& config) { return expected(prior, op, bucket, config); };
   const auto taken = [&](const spec::Config& config) { return surface(bucket, config); };
-  return taken(*std::ranges::min_element(space, {}, expected)) / taken(*std::ranges::min_element(space, {}, taken));
+  return taken(*std::ranges::min_element(space, {}, expects)) / taken(*std::ranges::min_element(space, {}, taken));
 }
 
 }  // namespace
@@ -57,7 +62,7 @@ double regret(const spec::Op& op, const Problem& bucket, const Prior& prior, con
 TEST_CASE("without neighbours the expectation is the model's") {
   const spec::Op op = rows_op();
   const Prior prior = prior_of(op, sized(64, 4096), {});
-  CHECK(prior.expected_ns(op.implementations.front(), spec::Config{128, 4}) == modelled(op, sized(64, 4096), {128, 4}));
+  CHECK(prior.correction(op.implementations.front(), spec::Config{128, 4}) == 1);
   CHECK(prior.transferred(4).empty());
 }
 
@@ -68,7 +73,7 @@ TEST_CASE("what was measured in this very bucket is expected again") {
   };
   const Prior prior = prior_of(op, sized(64, 4096), {tuned(op, sized(64, 4096), surface)});
   for (const spec::Config& config : spec::search_space(op, op.implementations.front(), sized(64, 4096), h200()))
-    CHECK(prior.expected_ns(op.implementations.front(), config) ==
+    CHECK(expected(prior, op, sized(64, 4096), config) ==
           doctest::Approx(surface(sized(64, 4096), config)).epsilon(0.1));
 }
 
@@ -107,8 +112,7 @@ TEST_CASE("the nearer of two neighbours that disagree is believed") {
   };
   const spec::Implementation& fast = op.implementations.front();
   const auto prefers_wide = [&](const Prior& prior) {
-    return prior.expected_ns(fast, spec::Config{1024, 1}) / modelled(op, sized(64, 4096), {1024, 1}) <
-           prior.expected_ns(fast, spec::Config{32, 1}) / modelled(op, sized(64, 4096), {32, 1});
+    return prior.correction(fast, spec::Config{1024, 1}) < prior.correction(fast, spec::Config{32, 1});
   };
   CHECK(prefers_wide(
       prior_of(op, sized(64, 4096), {tuned(op, sized(128, 4096), wide), tuned(op, sized(1024, 4096), narrow)})));
@@ -127,15 +131,14 @@ TEST_CASE("a config that was not measured is judged by those like it") {
   });
   std::erase_if(record.candidates, [](const store::Candidate& each) { return each.config == "threads=1024 vector=2"; });
   const Prior prior = prior_of(op, sized(64, 4096), {record});
-  const double expected = prior.expected_ns(op.implementations.front(), spec::Config{1024, 2});
-  CHECK(expected > 2 * modelled(op, sized(64, 4096), {1024, 2}));
+  CHECK(prior.correction(op.implementations.front(), spec::Config{1024, 2}) > 2);
 }
 
 TEST_CASE("candidates that failed teach nothing, nor do records of another revision, regime or type") {
   const spec::Op op = rows_op();
   const double plain = modelled(op, sized(64, 4096), {128, 4});
   store::Record failed = record_of(op, sized(64, 4096), "threads=128 vector=4", 0);
-  failed.candidates = {candidate_of("threads=128 vector=4", 100 * plain)};
+  failed.candidates = {candidate_of(64, "threads=128 vector=4", 100 * plain)};
   failed.candidates[0].verdict = store::Verdict::wrong_result;
   store::Record revised = record_of(op, sized(64, 4096), "threads=128 vector=4", 100 * plain);
   revised.revision = 1;
@@ -145,7 +148,7 @@ TEST_CASE("candidates that failed teach nothing, nor do records of another revis
   other_type.selections[0] = 1;
   const store::Record typed = record_of(op, other_type, "threads=128 vector=4", 100 * plain);
   const Prior prior = prior_of(op, sized(64, 4096), {failed, revised, hot, typed});
-  CHECK(prior.expected_ns(op.implementations.front(), spec::Config{128, 4}) == plain);
+  CHECK(prior.correction(op.implementations.front(), spec::Config{128, 4}) == 1);
 }
 
 TEST_CASE("winners of neighbours are transferred once each, in their order, when they are legal here") {
@@ -161,4 +164,33 @@ TEST_CASE("winners of neighbours are transferred once each, in their order, when
   CHECK(transferred[1].config == spec::Config{64, 2});
   CHECK(transferred[0].implementation == &op.implementations.front());
   CHECK(prior_of(op, sized(64, 4096), records).transferred(1).size() == 1);
+}
+
+TEST_CASE("samples at several lengths of a bucket teach as much as the mean of them") {
+  const spec::Op op = rows_op();
+  const auto at = [&](std::int64_t rows, double factor) {
+    return candidate_of(rows, "threads=128 vector=4", factor * modelled(op, sized(rows, 4096), {128, 4}));
+  };
+  store::Record several = record_of(op, sized(64, 4096), "threads=128 vector=4", 1);
+  store::Record one = several;
+  several.candidates = {at(40, 2), at(64, 8),
+                        candidate_of(64, "threads=32 vector=1", modelled(op, sized(64, 4096), {32, 1}))};
+  one.candidates = {at(64, 4), several.candidates[2]};
+  const spec::Implementation& fast = op.implementations.front();
+  CHECK(prior_of(op, sized(64, 4096), {several}).correction(fast, spec::Config{128, 4}) ==
+        doctest::Approx(prior_of(op, sized(64, 4096), {one}).correction(fast, spec::Config{128, 4})));
+}
+
+TEST_CASE("of a record of several configs all are transferred, that of the upper edge first") {
+  const spec::Op op = rows_op();
+  store::Record record = record_of(op, sized(128, 4096), "threads=256 vector=4", 1000);
+  store::Choice lower = record.choices.front();
+  lower.config = "threads=64 vector=2";
+  lower.sizes = "rows=65..96";
+  record.choices.front().sizes = "rows=97..128";
+  record.choices.insert(record.choices.begin(), lower);
+  const auto transferred = prior_of(op, sized(64, 4096), {record}).transferred(8);
+  REQUIRE(transferred.size() == 2);
+  CHECK(transferred[0].config == spec::Config{256, 4});
+  CHECK(transferred[1].config == spec::Config{64, 2});
 }

@@ -9,7 +9,6 @@
 using kiln::tune::choose;
 using kiln::tune::Cost;
 using kiln::tune::Finalist;
-using kiln::tune::geometric_mean;
 using kiln::tune::summarise;
 
 namespace {
@@ -85,19 +84,6 @@ TEST_CASE("what slows both alike, such as a clock, leaves their ratio") {
   CHECK(cost.low_ns == doctest::Approx(1.01));
   CHECK(cost.high_ns == doctest::Approx(1.01));
   CHECK(choose(std::vector<Finalist>{{slow, {0, 32}}, {fast, {0, 32}}}) == 1U);
-}
-
-TEST_CASE(
-    "what wins the edge by 2 % and loses the second length by 20 % is not chosen, however much shorter that takes") {
-  for (const double scale : {0.01, 1.0, 100.0}) {
-    const auto both = [&](double edge, double inside) {
-      return Finalist{geometric_mean(timed(edge, 1).samples_ns, timed(scale * inside, scale).samples_ns), {0, 32}};
-    };
-    CHECK(choose(std::vector<Finalist>{both(200, 200), both(98, 120), both(100, 100)}) == 2U);
-    CHECK(choose(std::vector<Finalist>{both(200, 200), both(70, 120), both(100, 100)}) == 1U);
-    CHECK(choose(std::vector<Finalist>{both(98, 120), both(100, 100)}) == 1U);  // the baseline like any other
-    CHECK(choose(std::vector<Finalist>{both(100, 100), both(98, 120)}) == 0U);
-  }
 }
 
 TEST_CASE("near-ties go to the fewest registers, then to the lowest index") {

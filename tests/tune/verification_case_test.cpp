@@ -120,18 +120,20 @@ TEST_CASE("an output that takes an input's place is verified with the input's va
 TEST_CASE("of launches that take turns, the one that fails is blamed, and the others are timed") {
   Room room("early_scale");
   const Problem bucket = room.problem(64);
-  const auto bench = local_bench({room.op, bucket, room.context.info(), Regime::cold_l2, room.arch()}, room.cubins);
-  const std::array<std::size_t, 2> numbers = {7, 8};
+  const auto bench =
+      local_bench({room.op, bucket, room.context.info(), Regime::cold_l2, room.arch(), {bucket}}, room.cubins);
+  const std::array<Point, 2> points = {Point{7, 0}, Point{8, 0}};
   const std::array<spec::Config, 2> configs = {{{64, 0}, {128, 0}}};
-  for (std::size_t i = 0; i < numbers.size(); ++i) {
+  for (std::size_t i = 0; i < points.size(); ++i) {
     const jit::Cubin cubin = room.cubin(bucket, configs[i]);
-    REQUIRE(bench->admit(numbers[i], {room.implementation, configs[i], cubin}).verdict == store::Verdict::ok);
+    REQUIRE(bench->admit(points[i].candidate, {room.implementation, configs[i], cubin, bucket}).verdict ==
+            store::Verdict::ok);
   }
   for (const bool chains : {false, true}) {
     CAPTURE(chains);
     // In the turns, and again once the first is asked alone.
     control("fail cuLaunchKernelEx CUDA_ERROR_INVALID_VALUE at 2; fail cuLaunchKernelEx CUDA_ERROR_INVALID_VALUE at 3");
-    const std::vector<Samples> samples = chains ? bench->sample_chains(numbers, 5) : bench->sample(numbers, 5);
+    const std::vector<Samples> samples = chains ? bench->sample_chains(points, 5) : bench->sample(points, 5);
     control("heal");
     REQUIRE(samples.size() == 2);
     CHECK(samples[0].ns.empty());
@@ -141,30 +143,41 @@ TEST_CASE("of launches that take turns, the one that fails is blamed, and the ot
   }
 }
 
-TEST_CASE("candidates are timed at a second length, those that are legal there") {
+TEST_CASE("candidates are timed at each length of a bucket where they are legal") {
   Room room("scale");
   const Problem bucket = room.problem(64);
   Problem inside = room.problem(53);
   inside.axes[1] = 63;  // no multiple of a vector of 4
-  const std::array<std::size_t, 2> numbers = {3, 5};
   const std::array<spec::Config, 2> configs = {{{128, 4}, {128, 1}}};
-  const auto bench_at = [&](const std::optional<Problem>& second) {
-    return local_bench({room.op, bucket, room.context.info(), Regime::cold_l2, room.arch(), second}, room.cubins);
+  const auto bench =
+      local_bench({room.op, bucket, room.context.info(), Regime::cold_l2, room.arch(), {inside, bucket}}, room.cubins);
+  const auto admit = [&](std::size_t number, const spec::Config& config) {
+    return bench->admit(number, {room.implementation, config, room.cubin(bucket, config), bucket});
   };
-  const auto admit = [&](Bench& bench, std::size_t i) {
-    return bench.admit(numbers[i], {room.implementation, configs[i], room.cubin(bucket, configs[i])});
-  };
-  const auto bench = bench_at(inside), without = bench_at(std::nullopt);
-  for (std::size_t i = 0; i < numbers.size(); ++i) {
-    REQUIRE(admit(*bench, i).verdict == store::Verdict::ok);
-    REQUIRE(admit(*without, i).verdict == store::Verdict::ok);
-  }
+  REQUIRE(admit(3, configs[0]).verdict == store::Verdict::ok);
+  REQUIRE(admit(5, configs[1]).verdict == store::Verdict::ok);
   control("kernel odd 10 scale_tiled");
-  const std::vector<Samples> at_edge = bench->sample(numbers, 5), second = bench->sample_inside(numbers, 5);
-  REQUIRE(second.size() == 2);
-  CHECK(second[0].ns.empty());
-  CHECK(second[0].failure.empty());
-  REQUIRE(second[1].ns.size() == 5);
-  CHECK(second[1].ns.front() > 5 * at_edge[1].ns.front());
-  CHECK(without->sample_inside(numbers, 5)[1].ns.empty());
+  const std::vector<Point> points = {{3, 0}, {5, 0}, {3, 1}, {5, 1}};
+  const std::vector<Samples> samples = bench->sample(points, 5);
+  control("heal");
+  REQUIRE(samples.size() == 4);
+  CHECK(samples[0].ns.empty());
+  CHECK(samples[0].failure.empty());
+  for (const std::size_t each : {1U, 2U, 3U}) REQUIRE(samples[each].ns.size() == 5);
+  CHECK(samples[1].ns.front() > 5 * samples[3].ns.front());
+}
+
+TEST_CASE("a candidate that is legal at neither end of the bucket is not taken, for nothing verifies it") {
+  Room room("scale");
+  Problem bucket = room.problem(64);
+  const auto bench =
+      local_bench({room.op, bucket, room.context.info(), Regime::cold_l2, room.arch(), {bucket}}, room.cubins);
+  const spec::Config config = {128, 4};
+  const jit::Cubin cubin = room.cubin(bucket, config);
+  Problem odd = bucket;
+  odd.axes[1] = 63;
+  const auto other = local_bench({room.op, odd, room.context.info(), Regime::cold_l2, room.arch(), {odd}}, room.cubins);
+  const Entrance entrance = other->admit(1, {room.implementation, config, cubin, bucket});
+  CHECK(entrance.verdict == store::Verdict::launch_failed);
+  CHECK(entrance.reason.find("not legal at either end") != std::string::npos);
 }

@@ -18,7 +18,7 @@ class Contest {
  public:
   Contest(engine::State& state, const spec::Op& op, const Problem& problem, Regime regime)
       : state_(state), op_(op), problem_(problem) {
-    const tune::BenchSettings settings{op, problem, state.context.info(), regime, state.arch()};
+    const tune::BenchSettings settings{op, problem_, state.context.info(), regime, state.arch(), {problem_}};
     bench_ = state.worker ? state.worker->bench(settings, state.cubins) : tune::local_bench(settings, state.cubins);
   }
 
@@ -28,7 +28,7 @@ class Contest {
     const auto frame = spec::make_frame(op_, contender.implementation, problem_, device, contender.config);
     try {
       const auto cubin = state_.cubins.get(jit::specialise(op_, *contender.implementation, frame, state_.arch()));
-      const auto entrance = bench_->admit(number, {*contender.implementation, contender.config, cubin.cubin});
+      const auto entrance = bench_->admit(number, {*contender.implementation, contender.config, cubin.cubin, problem_});
       timed.verdict = entrance.verdict;
       timed.reason = entrance.reason;
     } catch (const Error& error) {
@@ -56,13 +56,13 @@ class Contest {
 
  private:
   void sample(std::vector<Timed>& all, std::int64_t rounds) {
-    std::vector<std::size_t> numbers;
+    std::vector<tune::Point> points;
     for (std::size_t i = 0; i < all.size(); ++i)
-      if (all[i].ok()) numbers.push_back(i);
-    if (numbers.empty()) return;
-    auto taken = bench_->sample(numbers, rounds);
-    for (std::size_t i = 0; i < numbers.size(); ++i) {
-      Timed& timed = all[numbers[i]];
+      if (all[i].ok()) points.push_back({.candidate = i, .length = 0});
+    if (points.empty()) return;
+    auto taken = bench_->sample(points, rounds);
+    for (std::size_t i = 0; i < points.size(); ++i) {
+      Timed& timed = all[points[i].candidate];
       timed.samples_ns = std::move(taken[i].ns);
       if (!timed.samples_ns.empty()) continue;
       timed.verdict = store::Verdict::launch_failed;

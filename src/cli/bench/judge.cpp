@@ -2,7 +2,7 @@
 
 namespace kiln::cli::bench {
 
-bool is_slower(const tune::Cost& now, const store::Record& then, double tolerance) {
+bool is_slower(const tune::Cost& now, const store::Choice& then, double tolerance) {
   return !now.failed() && then.cost_ns > 0 && now.low_ns > then.high_ns &&
          now.median_ns > then.cost_ns * (1 + tolerance);
 }

@@ -1,4 +1,4 @@
-// What sharing a config over a bucket costs, from times alone.
+// What sharing a record over a bucket costs, from times alone.
 #pragma once
 
 #include <cstdint>
@@ -13,10 +13,10 @@ struct Regret {
   std::string policy;
   std::string problem;  // "m=300 n=4096 k=4096 dtype=bf16"
   std::int64_t length = 0, edge = 0;
-  std::string shared, own;           // configs: of the bucket, and tuned for this very length
+  std::string shared, own;  // configs: that a launch takes from the bucket's record, and tuned for this very length
   double shared_ns = 0, own_ns = 0;  // equal where the configs are
-  double regret = 0;  // 0.03: the bucket's config takes 3 % longer. Under 0 where a tune had found less than the best.
-  bool fell_back = false;  // the bucket's config is not legal at this length, and the default serves
+  double regret = 0;       // 0.03: the bucket's takes 3 % longer. Under 0 where a tune had found less than the best.
+  bool fell_back = false;  // no config of the record is legal at this length, and the default serves
 };
 
 struct RegretSummary {

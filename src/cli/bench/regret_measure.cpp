@@ -4,84 +4,81 @@
 
 #include <algorithm>
 
-#include "cli/tuning.hpp"
-#include "engine/lookup.hpp"
+#include "engine/resolver.hpp"
+#include "engine/tuning.hpp"
 #include "kiln/error.hpp"
+#include "tune/serving.hpp"
+#include "tune/tuner.hpp"
 
 namespace kiln::cli::bench {
 
-RegretMeasurement::RegretMeasurement(const Globals& globals, engine::State& state, const spec::Op& op, std::size_t axis,
+RegretMeasurement::RegretMeasurement(engine::State& state, const spec::Op& op, std::size_t axis,
                                      std::vector<spec::BucketPolicy> policies)
-    : globals_(globals),
-      state_(state),
-      op_(op),
-      axis_(axis),
-      policies_(std::move(policies)),
-      tunes_(state, with_exact_axes(op)) {
-  if (policies_.empty()) policies_.push_back(op.axes[axis].policy);
+    : state_(state), op_(op), axis_(axis), policies_(std::move(policies)), exact_{op, {}} {
+  for (spec::Axis& each : exact_.op.axes) each.policy = {};
+  for (const spec::BucketPolicy& policy : policies_)
+    variants_.push_back({op, {}}), variants_.back().op.axes[axis].policy = policy;
 }
 
-/// Only the length is raised to its bucket's edge: the other sizes are what they are.
-Problem RegretMeasurement::edge_of(const Problem& problem, const spec::BucketPolicy& policy) const {
-  Problem edge = problem;
-  edge.axes[axis_] = policy.high(problem.axes[axis_], op_.axes[axis_].maximum);
-  return edge;
+const store::Record& RegretMeasurement::tuned(Variant& variant, const Problem& bucket) {
+  const std::string text = spec::to_string(variant.op, bucket);
+  if (const auto known = variant.records.find(text); known != variant.records.end()) return known->second;
+  tune::TuneRequest request = state_.tune_request(variant.op, bucket);
+  return variant.records.emplace(text, tune::tune_bucket(request, state_.cubins).record).first->second;
 }
 
-/// What serves the problem under a policy; under the op's own also by the lower part of a bucket that is split.
-Contender RegretMeasurement::shared_config(const Problem& problem, const spec::BucketPolicy& policy) {
-  const Problem edge = edge_of(problem, policy);
-  const Problem bucket = spec::bucket_of(op_, edge);
-  if (policy != op_.axes[axis_].policy || bucket != edge) return tunes_.at(edge).winner;
-  const auto look_up = [&] {
-    return engine::look_up(op_, bucket, state_.context.info().facts, state_.options.regime, state_.layers, false);
-  };
-  engine::Lookup lookup = look_up();
-  if (!lookup.is_hit()) {
-    Globals quiet = globals_;
-    quiet.quiet = true;
-    quiet.json = false;
-    const OpBucket missing{&op_, bucket};
-    const TuningResult tuned = tune_buckets(quiet, TuningDevices(state_), {&missing, 1}, {Again::none});
-    if (tuned.interrupted) throw Error(ErrorKind::interrupted, "interrupted");
-    if (tuned.buckets.front().outcome == Outcome::failed)
-      throw Error(ErrorKind::not_tuned, tuned.buckets.front().reason);
-    lookup = look_up();
-  }
-  lookup = engine::part_at(op_, std::move(lookup), problem);
-  return tunes_.contender(lookup.record->value.implementation, lookup.record->value.config);
+Contender RegretMeasurement::contender(std::string_view implementation, const std::string& config) const {
+  const spec::Implementation* found = exact_.op.find(implementation);
+  const auto parsed = found == nullptr ? std::nullopt : spec::parse_config(*found, config);
+  if (!parsed)
+    throw Error(ErrorKind::not_tuned,
+                fmt::format("{} has no implementation and config '{} {}'", op_.name, implementation, config));
+  return {found, *parsed};
+}
+
+/// What a launch takes, once the bucket is tuned.
+RegretMeasurement::Picked RegretMeasurement::pick_own(const Problem& problem) {
+  const auto outcome = engine::tune_once(state_, op_, spec::bucket_of(op_, problem), {});
+  const engine::Answer* answer = engine::serving(op_, outcome.resolution, problem, state_.context.info().facts);
+  if (answer == nullptr) throw Error(ErrorKind::not_tuned, "nothing is legal at " + spec::to_string(op_, problem));
+  return {contender(answer->implementation->name, spec::to_string(*answer->implementation, answer->config)),
+          !answer->is_hit()};
+}
+
+/// The same of a record that no file holds.
+RegretMeasurement::Picked RegretMeasurement::pick(Variant& variant, const Problem& problem) {
+  const spec::DeviceFacts& device = state_.context.info().facts;
+  const Problem bucket = spec::bucket_of(variant.op, problem);
+  const tune::Servings servings = tune::servings_of(variant.op, bucket, device, tuned(variant, bucket));
+  for (const auto* role : {&servings.fastest, &servings.without_library})
+    for (const tune::Serving& each : *role)
+      if (each.region.contains(variant.op, problem) &&
+          !spec::broken_constraint(variant.op, *each.usable.implementation, problem, device, each.usable.config))
+        return {contender(each.choice.implementation, each.choice.config), false};
+  const tune::Usable usual = tune::default_for(exact_.op, problem, device);
+  if (usual.implementation == nullptr) throw Error(ErrorKind::not_tuned, usual.why_not);
+  return {{usual.implementation, usual.config}, true};
 }
 
 std::vector<Regret> RegretMeasurement::at(const Problem& problem) {
-  const spec::DeviceFacts& device = state_.context.info().facts;
-  std::vector<Contender> contenders{tunes_.at(problem).winner};
-  std::vector<std::size_t> places;  // of each policy's config among the contenders
+  const store::Choice& own = tuned(exact_, problem).at_edge();
+  std::vector<Contender> contenders{contender(own.implementation, own.config)};
+  std::vector<std::size_t> places;  // of what each policy picks among the contenders
   std::vector<Regret> regrets;
-  for (const spec::BucketPolicy& policy : policies_) {
-    const Problem edge = edge_of(problem, policy);
-    Contender shared = shared_config(problem, policy);
-    Regret regret{policy.text(),
-                  spec::to_string(op_, problem),
-                  problem.axes[axis_],
-                  edge.axes[axis_],
-                  shared.name(),
-                  contenders.front().name(),
-                  0,
-                  0,
-                  0,
-                  false};
-    if (spec::broken_constraint(tunes_.op(), *shared.implementation, problem, device, shared.config)) {
-      const tune::Usable usual = tune::default_for(tunes_.op(), problem, device);
-      if (usual.implementation == nullptr) throw Error(ErrorKind::not_tuned, usual.why_not);
-      shared = {usual.implementation, usual.config};
-      regret.fell_back = true;
-    }
-    const auto known = std::find(contenders.begin(), contenders.end(), shared);
+  for (std::size_t i = 0; i < policies_.size(); ++i) {
+    const Picked picked = policies_[i] == op_.axes[axis_].policy ? pick_own(problem) : pick(variants_[i], problem);
+    const auto known = std::ranges::find(contenders, picked.config);
     places.push_back(static_cast<std::size_t>(known - contenders.begin()));
-    if (known == contenders.end()) contenders.push_back(std::move(shared));
-    regrets.push_back(std::move(regret));
+    regrets.push_back({.policy = policies_[i].text(),
+                       .problem = spec::to_string(op_, problem),
+                       .length = problem.axes[axis_],
+                       .edge = policies_[i].high(problem.axes[axis_], op_.axes[axis_].maximum),
+                       .shared = picked.config.name(),
+                       .own = contenders.front().name(),
+                       .fell_back = picked.fell_back});
+    if (known == contenders.end()) contenders.push_back(picked.config);
   }
-  const auto timed = contest(state_, tunes_.op(), problem, state_.options.regime, contenders);
+  const auto timed = contest(state_, exact_.op, problem, state_.options.regime, contenders);
   for (std::size_t i = 0; i < regrets.size(); ++i) {
     const Timed& shared = timed[places[i]];
     for (const Timed* each : {&shared, &timed.front()})

@@ -1,34 +1,45 @@
-// Measures regret: the config of a length's bucket against one tuned for that very length.
+// Measures regret: what serves a length in its bucket against a config tuned for that very length.
 #pragma once
 
+#include <map>
 #include <vector>
 
+#include "cli/bench/contest.hpp"
 #include "cli/bench/regret.hpp"
-#include "cli/bench/scratch_tunes.hpp"
-#include "cli/session.hpp"
 
 namespace kiln::cli::bench {
 
 class RegretMeasurement {
  public:
-  /// `axis`: an index into op.axes. Without policies the op's own counts, whose records are looked up, or tuned and published, as
-  /// kiln tune would; configs for other policies, and for single lengths, are tuned and forgotten.
-  RegretMeasurement(const Globals& globals, engine::State& state, const spec::Op& op, std::size_t axis,
+  /// `axis`: an index into op.axes. Buckets of the op's own policy are looked up, or tuned and published, as kiln tune would; those of
+  /// other policies, and single lengths, are tuned and forgotten.
+  RegretMeasurement(engine::State& state, const spec::Op& op, std::size_t axis,
                     std::vector<spec::BucketPolicy> policies);
 
   /// One for each policy at this problem's real sizes. Throws as tune::tune_bucket does.
   std::vector<Regret> at(const Problem& problem);
 
  private:
-  [[nodiscard]] Problem edge_of(const Problem& problem, const spec::BucketPolicy& policy) const;
-  Contender shared_config(const Problem& problem, const spec::BucketPolicy& policy);
+  /// An op with other policies, and the records of its buckets so far.
+  struct Variant {
+    spec::Op op;
+    std::map<std::string, store::Record> records;
+  };
+  struct Picked {
+    Contender config;  // of `exact_`
+    bool fell_back = false;
+  };
+  const store::Record& tuned(Variant& variant, const Problem& bucket);
+  [[nodiscard]] Contender contender(std::string_view implementation, const std::string& config) const;
+  Picked pick_own(const Problem& problem);
+  Picked pick(Variant& variant, const Problem& problem);
 
-  const Globals& globals_;
   engine::State& state_;
   const spec::Op& op_;
   std::size_t axis_;
   std::vector<spec::BucketPolicy> policies_;
-  ScratchTunes tunes_;
+  Variant exact_;                  // every length a bucket of its own
+  std::vector<Variant> variants_;  // by policy
 };
 
 }  // namespace kiln::cli::bench

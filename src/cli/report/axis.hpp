@@ -33,7 +33,7 @@ class LogAxis {
   double from_, scale_;
 };
 
-/// Powers of ten, with 2 and 5 between them where there is room; never more than about twenty.
+/// Powers of ten, with 2 and 5 between them where they fit; never more than about twenty.
 std::vector<Tick> decimal_ticks(const Interval& range);
 /// Powers of two, evenly spaced, at most `most`.
 std::vector<Tick> binary_ticks(const Interval& range, int most);

@@ -29,8 +29,8 @@ LogAxis axis_of(const std::vector<const Entry*>& entries) {
   for (const Entry* entry : entries) {
     const auto& costs = entry->trials->costs_ns;
     if (costs.empty()) continue;
-    range.low = std::clamp(costs.front() / entry->record.cost_ns / 1.01, 0.5, range.low);
-    range.high = std::clamp(costs.back() / entry->record.cost_ns * 1.02, range.high, most_times);
+    range.low = std::clamp(costs.front() / entry->record.at_edge().cost_ns / 1.01, 0.5, range.low);
+    range.high = std::clamp(costs.back() / entry->record.at_edge().cost_ns * 1.02, range.high, most_times);
   }
   return {range, margin, width - margin};
 }
@@ -71,17 +71,18 @@ std::string bars_of(const std::vector<double>& costs_ns, double winner_ns, const
 
 void draw_strip(std::string& out, const Entry& entry, const LogAxis& axis) {
   const store::Record& record = entry.record;
+  const double winner_ns = record.at_edge().cost_ns;
   const auto& costs = entry.trials->costs_ns;
   append(
       out,
       "<svg class=\"strip\" viewBox=\"0 0 {:.0f} {:.0f}\" role=\"img\"><title>{} candidates timed, {} to {}; the winner {}, the default {}</title>",
       width, height, costs.size(), costs.empty() ? "-" : time_of(costs.front()),
-      costs.empty() ? "-" : time_of(costs.back()), time_of(record.cost_ns),
+      costs.empty() ? "-" : time_of(costs.back()), time_of(winner_ns),
       record.baseline_ns > 0 ? time_of(record.baseline_ns) : "not known");
   append(out, "<path class=\"axis\" d=\"M{:.0f} {:.1f}H{:.0f}\"/>", margin, height - 0.5, width - margin);
-  if (!costs.empty()) append(out, "<path class=\"bars\" d=\"{}\"/>", bars_of(costs, record.cost_ns, axis));
+  if (!costs.empty()) append(out, "<path class=\"bars\" d=\"{}\"/>", bars_of(costs, winner_ns, axis));
   if (record.baseline_ns > 0) {
-    const double x = place(axis, record.baseline_ns / record.cost_ns);
+    const double x = place(axis, record.baseline_ns / winner_ns);
     append(out, "<path class=\"at baseline\" d=\"M{:.1f} 0V{:.0f}\"/>", x, height);
   }
   append(out, "<path class=\"at winner\" d=\"M{:.1f} 0V{:.0f}\"/></svg>", axis.at(1), height);
@@ -107,7 +108,7 @@ void draw_row(std::string& out, const Series& series, const Entry& entry, const 
   append(
       out,
       "<td class=\"r\" data-label=\"winner\">{}<td class=\"r\" data-label=\"gain\">{}<td class=\"r\" data-label=\"timed\">{}<td data-label=\"failed\" class=\"{}\"",
-      time_of(entry.record.cost_ns), ratio_of(gain_of(entry.record)), trials.costs_ns.size(),
+      time_of(entry.record.at_edge().cost_ns), ratio_of(gain_of(entry.record)), trials.costs_ns.size(),
       failures.empty() ? "quiet" : "bad");
   append(out, ">{}", failures.empty() ? "none" : failures);
   if (!trials.reason.empty()) append(out, "<small>{}</small>", Text{clipped(trials.reason, 120)});
@@ -152,14 +153,14 @@ void draw_candidates(std::string& out, const Content& content, const std::vector
     drawn += shown;
   }
   if (drawn == 0)
-    out += "<p class=\"note\">These files hold winners alone: shipped files may leave the candidates out.</p>\n";
+    out += "<p class=\"note\">These files hold no candidates: shipped files may leave the candidates out.</p>\n";
   else
     out +=
         "<p class=\"legend\"><span><svg class=\"key\" viewBox=\"0 0 22 14\" aria-hidden=\"true\"><path class=\"bars\" d=\"M3 13v-5h4v5zM8 13v-11h4v11zM13 13v-7h4v7z\"/></svg> how many candidates took this long</span>"
         "<span><svg class=\"key\" viewBox=\"0 0 22 14\" aria-hidden=\"true\"><path class=\"at winner\" d=\"M11 0V14\"/></svg> the winner</span>"
         "<span><svg class=\"key\" viewBox=\"0 0 22 14\" aria-hidden=\"true\"><path class=\"at baseline\" d=\"M11 0V14\"/></svg> the default</span></p>\n";
   out += groups;
-  say_left_out(out, left_out, "buckets are", "<code>--op</code> makes room for one op's");
+  say_left_out(out, left_out, "buckets are", "<code>--op</code> shows one op's");
   out += "</section>\n";
 }
 

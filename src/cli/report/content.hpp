@@ -24,9 +24,16 @@ struct Source {
 
 /// The candidates of one record.
 struct Trials {
-  std::vector<double> costs_ns;            // of those that came out right, rising
+  std::vector<double> costs_ns;            // at the bucket's upper edge, of those that came out right, rising
   std::array<std::int64_t, 5> verdicts{};  // how many, by store::Verdict
   std::string reason;                      // of the first that failed
+};
+
+/// What serves some sizes, and how long it takes there.
+struct TimedSizes {
+  Problem at;
+  double cost_ns = 0, baseline_ns = 0;  // 0 where that of the default is not known
+  std::string config;                   // "block_row threads=256"
 };
 
 /// One answer: the first file's record of a key.
@@ -36,8 +43,10 @@ struct Entry {
   engine::Standing standing = engine::Standing::unknown;
   const spec::Op* op = nullptr;  // null when no present op forms the record's key; then what follows is empty
   spec::DeviceFacts device;
-  Problem bucket;                // upper edges
-  double bytes = 0, flops = 0;   // that one launch moves and computes at the upper edge; 0 where the op does not say
+  Problem bucket;               // upper edges
+  double bytes = 0, flops = 0;  // that one launch moves and computes at the upper edge; 0 where the op does not say
+  /// By size, the last one the upper edge: where candidates were timed, else the upper ends of the choices' sizes.
+  std::vector<TimedSizes> times;
   std::optional<Trials> trials;  // nothing where the file has none, or too many records came before
 };
 

@@ -2,6 +2,7 @@
 
 #include <fmt/chrono.h>
 
+#include "cli/record_facts.hpp"
 #include "cli/report/html.hpp"
 #include "cli/units.hpp"
 
@@ -16,17 +17,20 @@ std::string time_of(double ns) {
 std::string ratio_of(double ratio) { return ratio > 0 ? fmt::format("{:.2f}×", ratio) : "–"; }
 
 double gain_of(const store::Record& record) {
-  return record.baseline_ns > 0 && record.cost_ns > 0 ? record.baseline_ns / record.cost_ns : 0.0;
+  const double cost_ns = record.at_edge().cost_ns;
+  return record.baseline_ns > 0 && cost_ns > 0 ? record.baseline_ns / cost_ns : 0.0;
 }
 
-std::string winner_of(const store::Record& record) { return clipped(record.implementation + " " + record.config); }
+std::string winner_of(const store::Record& record) {
+  const std::size_t others = configs_of(record) - 1;
+  return clipped(config_of(record.at_edge())) + (others > 0 ? fmt::format(" and {} more", others) : "");
+}
 
-std::string words_of(const Entry& entry, std::string_view where) {
-  const store::Record& record = entry.record;
-  std::string words = fmt::format("{}: {}", where, time_of(record.cost_ns));
-  if (const double gain = gain_of(record); gain > 0)
-    words += fmt::format(", default {} ({})", time_of(record.baseline_ns), ratio_of(gain));
-  return words + " · " + winner_of(record);
+std::string words_of(const TimedSizes& timed, std::string_view where) {
+  std::string words = fmt::format("{}: {}", where, time_of(timed.cost_ns));
+  if (timed.baseline_ns > 0)
+    words += fmt::format(", default {} ({})", time_of(timed.baseline_ns), ratio_of(timed.baseline_ns / timed.cost_ns));
+  return words + " · " + clipped(timed.config);
 }
 
 std::string date_of(std::int64_t unix_seconds) {

@@ -1,11 +1,14 @@
 // From files to values. Candidates are read record by record, so that memory stays bounded.
 #include <algorithm>
+#include <array>
+#include <map>
 #include <set>
 #include <unordered_set>
 
 #include "cli/natural_order.hpp"
+#include "cli/record_facts.hpp"
 #include "cli/report/content.hpp"
-#include "engine/lookup.hpp"
+#include "spec/region.hpp"
 
 namespace kiln::cli::report {
 namespace {
@@ -29,7 +32,7 @@ void place(Entry& entry, std::span<const spec::Op> ops) {
       std::find_if(ops.begin(), ops.end(), [&](const spec::Op& each) { return each.name == entry.record.op; });
   const auto device = spec::DeviceFacts::from_device_class(entry.record.device_class);
   if (op == ops.end() || !device) return;
-  const auto bucket = engine::parse_bucket(*op, entry.record.bucket);
+  const auto bucket = spec::parse_bucket(*op, entry.record.bucket);
   const Regime regime = entry.record.regime == spec::to_string(Regime::hot_l2) ? Regime::hot_l2 : Regime::cold_l2;
   if (!bucket || spec::record_key(*op, *bucket, *device, regime) != entry.record.key) return;
   entry.op = &*op;
@@ -38,6 +41,36 @@ void place(Entry& entry, std::span<const spec::Op> ops) {
   const auto frame = spec::make_frame(*op, nullptr, *bucket, *device);
   entry.bytes = amount(op->cost_bytes, frame);
   entry.flops = amount(op->cost_flops, frame);
+}
+
+/// Choices give the time at the upper ends of their sizes, candidates that at other sizes too.
+void take_times(Entry& entry, std::span<const store::Candidate> candidates) {
+  if (entry.op == nullptr) return;
+  std::map<std::array<std::int64_t, max_axes>, TimedSizes> times;
+  std::vector<std::pair<spec::Region, const store::Choice*>> choices;
+  for (const store::Choice& each : entry.record.choices) {
+    const auto region = spec::parse_region(*entry.op, entry.bucket, each.sizes);
+    if (each.role != store::Role::fastest || !region) continue;
+    choices.emplace_back(*region, &each);
+    times[region->high.axes] = {region->high, each.cost_ns, 0, config_of(each)};
+  }
+  for (const store::Candidate& each : candidates) {
+    const auto at = spec::parse_open_sizes(*entry.op, entry.bucket, each.sizes);
+    if (!at || each.verdict != store::Verdict::ok) continue;
+    TimedSizes& timed = times[at->axes];
+    timed.at = *at;
+    if (each.baseline) timed.baseline_ns = each.cost_ns;
+    for (const auto& [region, choice] : choices)
+      if (region.contains(*entry.op, *at) && choice->implementation == each.implementation &&
+          choice->config == each.config) {
+        timed.cost_ns = each.cost_ns;
+        timed.config = config_of(*choice);
+      }
+  }
+  for (auto& [sizes, timed] : times) {
+    if (timed.at == entry.bucket) timed.baseline_ns = entry.record.baseline_ns;
+    if (timed.cost_ns > 0) entry.times.push_back(std::move(timed));
+  }
 }
 
 void take_records(Content& content, store::Layers& layers, const Filter& filter) {
@@ -61,11 +94,16 @@ void take_records(Content& content, store::Layers& layers, const Filter& filter)
 
 void take_trials(Entry& entry, store::File& file) {
   const auto record = file.find_record(entry.record.key, true);
+  take_times(entry,
+             record ? std::span<const store::Candidate>(record->candidates) : std::span<const store::Candidate>());
   if (!record || record->candidates.empty()) return;
   Trials trials;
+  std::set<std::pair<std::string_view, std::string_view>> seen;
   for (const store::Candidate& each : record->candidates) {
-    ++trials.verdicts[static_cast<std::size_t>(each.verdict)];
-    if (each.verdict == store::Verdict::ok && each.cost_ns > 0) trials.costs_ns.push_back(each.cost_ns);
+    const bool is_first = seen.emplace(each.implementation, each.config).second;
+    if (is_first) ++trials.verdicts[static_cast<std::size_t>(each.verdict)];
+    if (each.verdict == store::Verdict::ok && each.cost_ns > 0 && is_at_edge(entry.record, each))
+      trials.costs_ns.push_back(each.cost_ns);
     if (each.verdict != store::Verdict::ok && trials.reason.empty()) trials.reason = each.reason;
   }
   std::sort(trials.costs_ns.begin(), trials.costs_ns.end());
@@ -120,7 +158,7 @@ void take_missing(Content& content, store::Layers& layers, const Filter& filter)
       ++content.counted_problems;
       const auto op = std::find_if(content.ops.begin(), content.ops.end(),
                                    [&](const spec::Op& each) { return each.name == row.op; });
-      const auto problem = op == content.ops.end() ? std::nullopt : engine::parse_bucket(*op, row.problem);
+      const auto problem = op == content.ops.end() ? std::nullopt : spec::parse_bucket(*op, row.problem);
       if (!problem) {
         ++content.unreadable_problems;
         continue;
@@ -156,7 +194,10 @@ Content gather(std::vector<spec::Op> ops, store::Layers& layers, const std::vect
   take_records(content, layers, filter);
   for (std::size_t i = 0; i < content.entries.size(); ++i) {
     place(content.entries[i], content.ops);
-    if (i < most_with_trials) take_trials(content.entries[i], *layers.layers()[content.entries[i].source].file);
+    if (i < most_with_trials)
+      take_trials(content.entries[i], *layers.layers()[content.entries[i].source].file);
+    else
+      take_times(content.entries[i], {});
   }
   content.devices = device_names(content.entries);
   if (!filter.device_class.empty()) content.devices.try_emplace(filter.device_class, filter.device_class);

@@ -12,13 +12,26 @@ namespace {
 
 constexpr std::size_t most_charts_of_op = 12, most_charts = 48, most_points = 200, most_edges = 64;
 
+/// What was timed along the series' axis, the other axes at their upper edges; by length.
+std::vector<const TimedSizes*> times_of(const Series& series) {
+  std::vector<const TimedSizes*> times;
+  for (const Entry* entry : series.points)
+    for (const TimedSizes& each : entry->times) {
+      Problem edge = each.at;
+      edge.axes[series.axis] = entry->bucket.axes[series.axis];
+      if (edge == entry->bucket) times.push_back(&each);
+    }
+  std::ranges::stable_sort(times, {}, [&](const TimedSizes* each) { return each->at.axes[series.axis]; });
+  return times;
+}
+
 struct Scales {
   Interval lengths, times;
   void add(const Series& series) {
-    for (const Entry* entry : series.points) {
-      lengths.add(static_cast<double>(series.length(*entry)));
-      times.add(entry->record.cost_ns);
-      times.add(entry->record.baseline_ns);
+    for (const TimedSizes* each : times_of(series)) {
+      lengths.add(static_cast<double>(each->at.axes[series.axis]));
+      times.add(each->cost_ns);
+      times.add(each->baseline_ns);
     }
   }
 };
@@ -47,10 +60,10 @@ void draw_edges(std::string& out, const Series& series, const Frame& frame, cons
 void draw_curve(std::string& out, const Series& series, const LogAxis& x, const LogAxis& y, bool baseline) {
   std::string path;
   std::size_t drawn = 0;
-  for (const Entry* entry : series.points) {
-    const double ns = baseline ? entry->record.baseline_ns : entry->record.cost_ns;
+  for (const TimedSizes* each : times_of(series)) {
+    const double ns = baseline ? each->baseline_ns : each->cost_ns;
     if (!(ns > 0) || drawn >= most_points) continue;
-    append(path, "{}{:.1f} {:.1f}", drawn++ == 0 ? 'M' : 'L', x.at(static_cast<double>(series.length(*entry))),
+    append(path, "{}{:.1f} {:.1f}", drawn++ == 0 ? 'M' : 'L', x.at(static_cast<double>(each->at.axes[series.axis])),
            y.at(ns));
   }
   append(out, "<path class=\"curve {}\" d=\"{}\"/>\n", baseline ? "baseline" : "winner", path);
@@ -58,13 +71,14 @@ void draw_curve(std::string& out, const Series& series, const LogAxis& x, const 
 
 void draw_points(std::string& out, const Series& series, const LogAxis& x, const LogAxis& y) {
   std::size_t drawn = 0;
-  for (const Entry* entry : series.points) {
+  for (const TimedSizes* each : times_of(series)) {
     if (drawn++ >= most_points) break;
-    const double at = x.at(static_cast<double>(series.length(*entry)));
-    const std::string where = fmt::format("{}={}", series.length_axis().name, series.length(*entry));
-    if (entry->record.baseline_ns > 0)
-      append(out, "<path class=\"dot baseline\" d=\"M{:.1f} {:.1f}h0\"/>", at, y.at(entry->record.baseline_ns));
-    draw_mark(out, at, y.at(entry->record.cost_ns), 3.6, 0, "winner", words_of(*entry, where));
+    const std::int64_t length = each->at.axes[series.axis];
+    const double at = x.at(static_cast<double>(length));
+    if (each->baseline_ns > 0)
+      append(out, "<path class=\"dot baseline\" d=\"M{:.1f} {:.1f}h0\"/>", at, y.at(each->baseline_ns));
+    draw_mark(out, at, y.at(each->cost_ns), 3.6, 0, "winner",
+              words_of(*each, fmt::format("{}={}", series.length_axis().name, length)));
   }
 }
 
@@ -72,13 +86,14 @@ void draw_table(std::string& out, const Series& series) {
   open_details(out, "Table");
   append(
       out,
-      "<table class=\"small\"><thead><tr><th scope=\"col\" class=\"r\">{}<th scope=\"col\" class=\"r\">Time<th scope=\"col\" class=\"r\">Default<th scope=\"col\">Winner</thead><tbody>\n",
+      "<table class=\"small\"><thead><tr><th scope=\"col\" class=\"r\">{}<th scope=\"col\" class=\"r\">Time<th scope=\"col\" class=\"r\">Default<th scope=\"col\">Config</thead><tbody>\n",
       Text{series.length_axis().name});
-  for (std::size_t i = 0; i < std::min(series.points.size(), most_points); ++i) {
-    const store::Record& record = series.points[i]->record;
+  std::size_t drawn = 0;
+  for (const TimedSizes* each : times_of(series)) {
+    if (drawn++ >= most_points) break;
     append(out, "<tr><th scope=\"row\" class=\"r\">{}<td class=\"r\">{}<td class=\"r\">{}<td class=\"config\">{}\n",
-           series.length(*series.points[i]), time_of(record.cost_ns),
-           record.baseline_ns > 0 ? time_of(record.baseline_ns) : "–", Text{winner_of(record)});
+           each->at.axes[series.axis], time_of(each->cost_ns), each->baseline_ns > 0 ? time_of(each->baseline_ns) : "–",
+           Text{clipped(each->config)});
   }
   out += "</tbody></table>\n";
   close_details(out);
@@ -103,8 +118,8 @@ void draw_chart(std::string& out, const Series& series, const Content& content, 
   close_chart(out);
   out += "<p class=\"readout\" aria-live=\"polite\"></p>\n";
   draw_table(out, series);
-  say_left_out(out, series.points.size() - std::min(series.points.size(), most_points), "points are",
-               "the longest ones");
+  const std::size_t points = times_of(series).size();
+  say_left_out(out, points - std::min(points, most_points), "points are", "the longest ones");
   out += "</figure>\n";
 }
 
@@ -132,9 +147,9 @@ void draw_lengths(std::string& out, const Content& content, const std::vector<Se
     out += "<p class=\"note\">No two records differ in a length alone, so there is no curve to draw.</p>\n";
   else
     out +=
-        "<p class=\"legend\"><span><svg class=\"key\" viewBox=\"0 0 22 14\" aria-hidden=\"true\"><path class=\"curve winner\" d=\"M0 7H22\"/><path class=\"mark winner\" d=\"M7.4 7a3.6 3.6 0 1 0 7.2 0a3.6 3.6 0 1 0 -7.2 0z\"/></svg> the winner</span>"
+        "<p class=\"legend\"><span><svg class=\"key\" viewBox=\"0 0 22 14\" aria-hidden=\"true\"><path class=\"curve winner\" d=\"M0 7H22\"/><path class=\"mark winner\" d=\"M7.4 7a3.6 3.6 0 1 0 7.2 0a3.6 3.6 0 1 0 -7.2 0z\"/></svg> the config that serves the length</span>"
         "<span><svg class=\"key\" viewBox=\"0 0 22 14\" aria-hidden=\"true\"><path class=\"curve baseline\" d=\"M0 7H22\"/><path class=\"dot baseline\" d=\"M11 7h0\"/></svg> the default</span>"
-        "<span><svg class=\"key\" viewBox=\"0 0 22 14\" aria-hidden=\"true\"><path class=\"edge\" d=\"M11 0V14\"/></svg> a bucket's edge, where it is timed</span></p>\n";
+        "<span><svg class=\"key\" viewBox=\"0 0 22 14\" aria-hidden=\"true\"><path class=\"edge\" d=\"M11 0V14\"/></svg> a bucket's edge</span></p>\n";
   std::size_t drawn = 0, left_out = 0;
   for (const auto& curves : by_op) {
     Scales scales;
@@ -148,7 +163,7 @@ void draw_lengths(std::string& out, const Content& content, const std::vector<Se
     for (const Series* series : chosen) draw_chart(out, *series, content, scales);
     out += "</div>\n";
   }
-  say_left_out(out, left_out, "charts are", "those with the fewest points; <code>--op</code> makes room for one op's");
+  say_left_out(out, left_out, "charts are", "those with the fewest points; <code>--op</code> shows one op's");
   out += "</section>\n";
 }
 

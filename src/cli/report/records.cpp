@@ -70,7 +70,8 @@ void draw_row(std::string& out, const Entry& entry, const Content& content) {
   const store::Record& record = entry.record;
   append(out, "<tr><th scope=\"row\">{}<td class=\"bucket\">{}{}", Text{clipped(record.op, 60)},
          Text{clipped(record.bucket)}, record.regime == "cold" ? "" : " <small>warm L2</small>");
-  number_cell(out, record.cost_ns, time_of(record.cost_ns));
+  const double cost_ns = record.at_edge().cost_ns;
+  number_cell(out, cost_ns, time_of(cost_ns));
   const double gain = gain_of(record);
   number_cell(out, gain, ratio_of(gain));
   const Reached reached = reached_by(entry);

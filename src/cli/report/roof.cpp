@@ -45,7 +45,7 @@ std::string_view dtype_of(const Entry& entry) {
 
 Reached reached_by(const Entry& entry) {
   constexpr double absurd = 1e21;  // a cost that no device has
-  const double seconds = entry.record.cost_ns * 1e-9;
+  const double seconds = entry.record.at_edge().cost_ns * 1e-9;
   if (!(seconds > 0) || entry.bytes / seconds > absurd || entry.flops / seconds > absurd) return {};
   return {entry.bytes / seconds, entry.flops / seconds};
 }

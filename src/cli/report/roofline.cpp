@@ -182,7 +182,7 @@ void draw_plane(std::string& out, const Plane& plane) {
       "<p class=\"readout\" aria-live=\"polite\"></p></figure>\n<figure class=\"figure\"><figcaption>Bytes/s reached</figcaption>\n";
   drawing.bytes();
   out += "<p class=\"readout\" aria-live=\"polite\"></p></figure></div>\n";
-  say_left_out(out, plane.points.size() - drawing.shown(), "points are", "<code>--op</code> makes room for one op's");
+  say_left_out(out, plane.points.size() - drawing.shown(), "points are", "<code>--op</code> shows one op's");
 }
 
 }  // namespace

@@ -69,7 +69,8 @@ void add_series_of(const spec::Op& op, const std::vector<const Entry*>& entries,
 std::vector<Series> series_of(const Content& content) {
   std::map<const spec::Op*, std::vector<const Entry*>> by_op;
   for (const Entry& entry : content.entries)
-    if (entry.op != nullptr && entry.record.cost_ns > 0 && !entry.op->axes.empty()) by_op[entry.op].push_back(&entry);
+    if (entry.op != nullptr && entry.record.at_edge().cost_ns > 0 && !entry.op->axes.empty())
+      by_op[entry.op].push_back(&entry);
   std::vector<Series> all;
   for (const spec::Op& op : content.ops)
     if (const auto entries = by_op.find(&op); entries != by_op.end()) add_series_of(op, entries->second, all);

@@ -27,7 +27,7 @@ struct Gains {
     for (const Entry& entry : entries)
       if (const double gain = gain_of(entry.record); gain > 0) {
         all.push_back(gain);
-        if (entry.record.baseline_ns <= entry.record.cost_ns) ++kept;
+        if (entry.record.baseline_ns <= entry.record.at_edge().cost_ns) ++kept;
       }
     std::sort(all.begin(), all.end());
   }

@@ -19,6 +19,7 @@ void spread_over_buckets(const fs::path& overlay, const spec::Op& op) {
       bucket.axes[1] = cols;
       record.bucket = spec::to_string(op, bucket);
       record.key = spec::record_key(op, bucket, h200(), Regime::cold_l2);
+      one_choice(record);
       records.push_back(std::move(record));
     }
   file->put_all(records, {});

@@ -36,8 +36,9 @@ const std::vector<Forged>& forged() {
 
 void forge(const fs::path& path, const Forged& what) {
   change_record(path, [&](store::Record& record) {
-    record.implementation = what.implementation;
-    record.config = what.config;
+    store::Choice& choice = one_choice(record);
+    choice.implementation = what.implementation;
+    choice.config = what.config;
   });
 }
 
@@ -103,7 +104,7 @@ TEST_CASE("fault 24: a tune puts a sound record in the place of an impossible on
   CHECK(engine.stats().tunes == 1);
   CHECK(engine.stats().misses.unusable == 1);
   REQUIRE(records_of(overlay).size() == 1);
-  CHECK(records_of(overlay)[0].config == "threads=128 vector=4");
+  CHECK(records_of(overlay)[0].at_edge().config == "threads=128 vector=4");
   tally(24, 1, "impossible configs renewed by a tune");
 }
 

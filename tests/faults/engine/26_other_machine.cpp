@@ -7,11 +7,12 @@ namespace {
 /// Tuned elsewhere: the same records, and their machine code as another NVRTC would have keyed it.
 void rekey_for(const fs::path& path, const std::string& compiler) {
   const spec::Op op = scale_op();
-  const store::Record record = records_of(path).at(0);
+  store::Record record = records_of(path).at(0);
+  one_choice(record);
   const auto machine_code = [&] {
     const auto file = store::File::open(path, store::Access::read_only);
     std::vector<store::CubinRow> rows;
-    const auto winner = *spec::parse_config(*op.find("tiled"), record.config);
+    const auto winner = *spec::parse_config(*op.find("tiled"), record.at_edge().config);
     for (const auto& [name, config] : {std::pair("tiled", winner), std::pair("tiled", op.find("tiled")->default_config),
                                        std::pair("plain", op.find("plain")->default_config)}) {
       const jit::Specialisation specialisation = specialisation_of(op, name, config);
@@ -96,7 +97,7 @@ TEST_CASE(
     near.axes[0] *= 2;
     record.key = spec::record_key(op, near, h200(), Regime::cold_l2);
     record.bucket = spec::to_string(op, near);
-    record.config = "threads=256 vector=1";
+    one_choice(record).config = "threads=256 vector=1";
     file->put(record, nullptr);
   }
   run_child("child: without NVRTC a stand-in without machine code gives way to the default",

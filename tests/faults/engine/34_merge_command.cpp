@@ -14,7 +14,7 @@ struct TunedFiles {
 
   TunedFiles() {
     add(a, 1, 100);
-    change_record(b, [](store::Record& record) { record.samples *= 2; });
+    change_record(b, [](store::Record& record) { one_choice(record).samples *= 2; });
     add(b, 2, 200);
     add(c, 2, 150);
     add(c, 4, 300);
@@ -26,9 +26,10 @@ struct TunedFiles {
     bucket.axes[0] = rows;
     record.bucket = spec::to_string(op, bucket);
     record.key = spec::record_key(op, bucket, h200(), Regime::cold_l2);
-    record.cost_ns = cost_ns;
-    record.low_ns = 0.9 * cost_ns;
-    record.high_ns = 1.1 * cost_ns;
+    store::Choice& choice = one_choice(record);
+    choice.cost_ns = cost_ns;
+    choice.low_ns = 0.9 * cost_ns;
+    choice.high_ns = 1.1 * cost_ns;
     store::File::open(path, store::Access::read_write)->put(record, nullptr);
   }
   /// Merges files of the folder, by name, and gives the output's bytes.
@@ -140,18 +141,18 @@ TEST_CASE("fault 34: rows that do not hold are left behind and said; forged ones
   const TunedFiles files;
   store::run_sql(
       files.b,
-      "UPDATE record SET cost_ns = 1 WHERE bucket LIKE 'rows=2 %'; UPDATE cubin SET lowered_names = '[\"evil\"]'");
+      "UPDATE record SET baseline_ns = 1 WHERE bucket LIKE 'rows=2 %'; UPDATE cubin SET lowered_names = '[\"evil\"]'");
   const std::string said = expect(0, "kiln cache merge --force --json -o " + (files.folder / "out.kiln").string() +
                                          " " + files.b.string() + " " + files.a.string());
   CHECK_MESSAGE(!contains(said, R"("flawed_rows":0)"), said);
   const auto kept = records_of(files.folder / "out.kiln");
   CHECK(kept.size() == 2);
-  for (const store::Record& record : kept) CHECK(record.cost_ns > 1);
+  for (const store::Record& record : kept) CHECK(record.baseline_ns > 1);
   // Better founded, it says, and of a config that the op does not declare: merged by the rule, served to nobody.
   const fs::path overlay = tuned_overlay(files.folder, "overlay.kiln");
   change_record(files.a, [](store::Record& record) {
-    record.samples = 1 << 30;
-    record.config = "threads=96 vector=4";
+    one_choice(record).samples = 1 << 30;
+    one_choice(record).config = "threads=96 vector=4";
   });
   expect(0, "kiln cache merge " + files.a.string() + " --overlay " + overlay.string());
   const Machine machine;

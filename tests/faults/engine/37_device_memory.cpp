@@ -60,8 +60,9 @@ TEST_CASE("fault 37: a workspace that cannot be had is an error of that launch a
   const TemporaryFolder folder;
   const fs::path overlay = tuned_overlay(folder);
   change_record(overlay, [](store::Record& record) {  // of the implementation that needs a workspace
-    record.implementation = "plain";
-    record.config = "";
+    store::Choice& choice = one_choice(record);
+    choice.implementation = "plain";
+    choice.config = "";
   });
   const Engine engine(e2e::options(overlay, MissPolicy::error));
   const ScaleCall call(engine, 64, 128);

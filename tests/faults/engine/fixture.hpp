@@ -7,7 +7,7 @@
 #include "cuda/device.hpp"
 #include "cuda/nvrtc_api.hpp"
 #include "e2e/command.hpp"
-#include "engine/lookup.hpp"
+#include "engine/resolver.hpp"
 #include "faults/tally.hpp"
 #include "jit/executable.hpp"
 #include "spec/problem.hpp"
@@ -84,6 +84,15 @@ inline jit::Specialisation specialisation_of(const spec::Op& op, std::string_vie
                                              const spec::Config& config) {
   const spec::Implementation& found = *op.find(implementation);
   return jit::specialise(op, found, spec::make_frame(op, &found, tuned_bucket(op), h200(), config), "sm_90a");
+}
+
+/// Leaves a record of `scale` the choice of its upper edge, for all sizes.
+inline store::Choice& one_choice(store::Record& record) {
+  const spec::Op op = scale_op();
+  store::Choice choice = record.at_edge();
+  choice.sizes = spec::to_string(op, spec::whole_of(op, *spec::parse_bucket(op, record.bucket)));
+  record.choices = {choice};
+  return record.choices.front();
 }
 
 inline std::vector<store::Record> records_of(const fs::path& path) {

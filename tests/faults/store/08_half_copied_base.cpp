@@ -24,7 +24,8 @@ bool is_refused_or_right(const fs::path& path, std::int64_t& refused) {
   try {
     const auto file = File::open(path, Access::read_only);
     for (const Record& record : file->records({}, true))
-      if (record.candidates.size() == 2 && !same(record, sample_record(record.key, record.cost_ns))) return false;
+      if (record.candidates.size() == 2 && !same(record, sample_record(record.key, record.at_edge().cost_ns)))
+        return false;
     for (int at = 0; at < 20; ++at)
       if (const auto cubin = file->find_cubin(digest_named(std::to_string(at))))
         if (!same(*cubin, sample_cubin_at(at, 3000))) return false;

@@ -77,7 +77,7 @@ TEST_CASE(
   const Folder folder;
   const auto path = sample_file(folder / "sample.kiln");
   run_sql(path,
-          "UPDATE record SET config = 'threads=1024 vector=8' WHERE key = 'key1';"
+          "UPDATE choice SET config = 'threads=1024 vector=8' WHERE record = 2 AND position = 1;"
           "UPDATE candidate SET cost_ns = 1 WHERE position = 0;"
           "UPDATE cubin SET lowered_names = '[\"evil\"]' WHERE id = 2");
   const auto before = bytes_of(path);

@@ -104,7 +104,7 @@ TEST_CASE("fault 15: writers wait for a long reader, and all come through") {
 TEST_CASE("fault 15: connections that set rows aside at once do not block each other") {
   const Folder folder;
   const auto path = sample_file(folder / "a.kiln", 40);
-  run_sql(path, "UPDATE record SET config = 'threads=1'");
+  run_sql(path, "UPDATE choice SET config = 'threads=1'");
   constexpr int readers = 4;
   std::vector<std::thread> threads;
   std::atomic<std::int64_t> failures = 0;

@@ -44,7 +44,7 @@ TEST_CASE("fault 21: a write by another process is seen though the file's time d
     }));
     CHECK(status == 0);
     forget_times(folder.path());
-    CHECK(file->find_record("key0")->cost_ns == at);
+    CHECK(file->find_record("key0")->at_edge().cost_ns == at);
   }
   faults::tally(21, 20, "writes that leave no time");
 }

@@ -12,16 +12,19 @@ namespace kiln::store {
 namespace {
 
 constexpr double infinity = std::numeric_limits<double>::infinity();
-constexpr std::array costs = {&Record::cost_ns, &Record::low_ns, &Record::high_ns, &Record::baseline_ns};
+constexpr std::array<double* (*)(Record&), 4> costs = {[](Record& record) { return &record.baseline_ns; },
+                                                       [](Record& record) { return &record.choices[0].cost_ns; },
+                                                       [](Record& record) { return &record.choices[1].low_ns; },
+                                                       [](Record& record) { return &record.choices[2].high_ns; }};
 
 TEST_CASE("fault 24: a cost that is negative or infinite is a miss even under a right digest, and set aside once") {
   std::int64_t cases = 0;
   for (const double bad : {-1.0, -infinity, infinity, -std::numeric_limits<double>::denorm_min()})
-    for (double Record::*cost : costs) {
+    for (const auto cost : costs) {
       const Folder folder;
       const auto path = sample_file(folder / "a.kiln");
       auto record = sample_record("key1");
-      record.*cost = bad;
+      *cost(record) = bad;
       {
         Connection connection = open_existing(path, Access::read_write);
         put_record(connection, record);  // digest and all, past the checks of File::put

@@ -41,19 +41,25 @@ TEST_CASE("fault 25: machine code moved to another cubin's row is a miss") {
   faults::tally(25, 3, "images under other cubins");
 }
 
-TEST_CASE("fault 25: a record or a candidate moved under another key is a miss") {
+TEST_CASE("fault 25: a record, its choices or a candidate moved under another key is a miss") {
   const Folder folder;
-  const auto path = sample_file(folder / "a.kiln");
-  run_sql(path,
-          "UPDATE record SET key = 'x' WHERE key = 'key0'; UPDATE record SET key = 'key0' WHERE key = 'key1';"
-          "UPDATE record SET key = 'key1' WHERE key = 'x';"
-          "UPDATE candidate SET position = 5 WHERE record = 3 AND position = 1");
+  const auto path = sample_file(folder / "a.kiln", 5);
+  run_sql(
+      path,
+      "UPDATE record SET key = 'x' WHERE key = 'key0'; UPDATE record SET key = 'key0' WHERE key = 'key1';"
+      "UPDATE record SET key = 'key1' WHERE key = 'x';"
+      "UPDATE candidate SET position = 5 WHERE record = 3 AND position = 1;"
+      "CREATE TEMP TABLE c AS SELECT * FROM choice WHERE record IN (4, 5); DELETE FROM choice WHERE record IN (4, 5);"
+      "INSERT INTO choice SELECT 9 - record, position, role, sizes, implementation, config, cost_ns, low_ns, high_ns, "
+      "samples, source_digest, compiler FROM c");
   const auto file = File::open(path, Access::read_only);
   CHECK(!file->find_record("key0"));
   CHECK(!file->find_record("key1"));
   CHECK(file->find_record("key2", true)->candidates.size() == 1);
-  CHECK(file->counters().quarantined == 3);
-  faults::tally(25, 3, "records and candidates under other keys");
+  CHECK(!file->find_record("key3"));
+  CHECK(!file->find_record("key4"));
+  CHECK(file->counters().quarantined == 5);
+  faults::tally(25, 5, "records, choices and candidates under other keys");
 }
 
 }  // namespace

@@ -30,8 +30,8 @@ std::vector<std::string> hostile_names(std::size_t longest) {
 /// Every text of a record, a cubin, a lease and a count.
 void fill(const std::string& name, Record& record, CubinRow& cubin) {
   record = sample_record(name);
-  record.op = record.device_class = record.bucket = record.implementation = record.config = record.provenance.compiler =
-      name;
+  record.op = record.device_class = record.bucket = name;
+  for (Choice& each : record.choices) each.sizes = each.implementation = each.config = each.compiler = name;
   record.candidates[0].reason = record.candidates[1].config = name;
   cubin = sample_cubin(name);
   cubin.op = cubin.label = cubin.arch = cubin.compiler = name;

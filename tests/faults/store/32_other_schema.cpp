@@ -16,7 +16,8 @@ TEST_CASE("fault 32: other tables, views, triggers, indexes or columns are refus
       "CREATE VIRTUAL TABLE extra USING fts5(a)",
       "CREATE TABLE t (a INTEGER PRIMARY KEY AUTOINCREMENT); DROP TABLE t",  // leaves sqlite_sequence
       "ALTER TABLE record ADD COLUMN extra TEXT",
-      "ALTER TABLE record RENAME COLUMN config TO setting",
+      "ALTER TABLE choice ADD COLUMN extra TEXT",
+      "ALTER TABLE choice RENAME COLUMN config TO setting",
       "DROP TABLE signature",
       "DROP INDEX record_by_op",
       "DROP TABLE lease; CREATE VIEW lease AS SELECT 1 AS record_key",

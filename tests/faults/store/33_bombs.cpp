@@ -121,7 +121,7 @@ TEST_CASE("fault 33: a row larger than any that Kiln writes is a miss, in bounde
   const Folder folder;
   const auto path = sample_file(folder / "a.kiln", 3);
   run_sql(path, "UPDATE image SET frame = zeroblob(" + std::to_string(row_bytes) + ") WHERE cubin = 1;" +
-                    "UPDATE record SET config = " + text + " WHERE key = 'key1';" +
+                    "UPDATE record SET bucket = " + text + " WHERE key = 'key1';" +
                     "UPDATE candidate SET reason = " + text + " WHERE record = 3 AND position = 0");
   const int status = exit_status(in_child([&] {
     const auto before = peak_bytes();
@@ -144,17 +144,40 @@ TEST_CASE("fault 33: a row larger than any that Kiln writes is a miss, in bounde
   faults::tally(33, 4, "rows past every limit");
 }
 
+TEST_CASE("fault 33: a choice larger than any that Kiln writes is a miss, in memory bounded by its own size") {
+  constexpr std::int64_t row_bytes = 80'000'000;
+  const Folder folder;
+  const auto path = sample_file(folder / "a.kiln", 3);
+  run_sql(path, "UPDATE choice SET config = printf('%.*c', " + std::to_string(row_bytes) +
+                    ", 'x') WHERE record = 2 AND position = 0");
+  const int status = exit_status(in_child([&] {
+    const auto before = peak_bytes();
+    const auto base = File::open(path, Access::read_only);
+    if (base->find_record("key1") || !base->find_record("key0") || !base->find_record("key2")) return false;
+    return base->counters().quarantined == 1 && peak_bytes() - before < row_bytes + bound;
+  }));
+  CHECK(status == 0);
+  const auto file = File::open(path, Access::read_write);
+  CHECK(!file->find_record("key1"));
+  file->put(sample_record_at(1), nullptr);
+  CHECK(file->find_record("key1"));
+  faults::tally(33, 2, "choices past every limit");
+}
+
 TEST_CASE("fault 33: what could not be stored again is refused when it is put") {
   const auto file = File::in_memory();
   CubinRow huge = sample_cubin("huge", 0);
   huge.image.resize((std::size_t{64} << 20) + 1);
   CHECK(contains(refusal([&] { file->put_cubin(huge); }), "the limit is 67108864"));
   auto record = sample_record("key");
-  record.config = std::string(std::size_t{80} << 20, 'x');
+  record.bucket = std::string(std::size_t{80} << 20, 'x');
+  CHECK(!refusal([&] { file->put(record, nullptr); }).empty());
+  record = sample_record("key");
+  record.choices[0].config = std::string(std::size_t{80} << 20, 'x');
   CHECK(!refusal([&] { file->put(record, nullptr); }).empty());
   CHECK(file->stats().records == 0);
   CHECK(file->stats().cubins == 0);
-  faults::tally(33, 2, "rows that are too large to put");
+  faults::tally(33, 3, "rows that are too large to put");
 }
 
 }  // namespace

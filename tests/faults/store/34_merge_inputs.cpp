@@ -29,13 +29,16 @@ std::string content_of(File& file) {
 std::unique_ptr<File> arbitrary_file() {
   auto file = File::in_memory();
   for (int rows = *rc::gen::inRange(0, 8); rows > 0; --rows) {
-    const std::string part = *rc::gen::element<std::string>("", "", " | m<=5", " | m<=7", " | m<=7 | without library");
-    auto record = sample_record("key" + std::to_string(*rc::gen::inRange(0, 3)) + part, *rc::gen::inRange(0, 3));
-    record.samples = *rc::gen::inRange(part.empty() ? 1 : 0, 3);
-    record.high_ns = record.cost_ns + *rc::gen::inRange(0, 2);
-    record.config = *rc::gen::element<std::string>("a", "b");
+    auto record = sample_record("key" + std::to_string(*rc::gen::inRange(0, 3)), *rc::gen::inRange(0, 3));
+    record.choices.resize(*rc::gen::inRange<std::size_t>(1, 4));
+    for (Choice& choice : record.choices) {
+      choice.samples = *rc::gen::inRange(0, 3);
+      choice.high_ns = choice.cost_ns + *rc::gen::inRange(-1, 2);
+      if (choice.high_ns < 0) choice.high_ns = 0;
+      choice.config = *rc::gen::element<std::string>("a", "b");
+    }
     record.candidates.resize(*rc::gen::inRange<std::size_t>(0, 3));
-    auto cubin = sample_cubin(record.config, 10);
+    auto cubin = sample_cubin(record.choices[0].config, 10);
     cubin.label = std::to_string(*rc::gen::inRange(0, 3));
     file->put(record, &cubin);
   }
@@ -94,7 +97,7 @@ TEST_CASE("fault 34: rows that do not hold are not merged, and the others are") 
   const Folder folder;
   const auto damaged = sample_file(folder / "damaged.kiln", 6);
   run_sql(damaged,
-          "UPDATE record SET samples = 1000000, config = 'evil' WHERE key = 'key1';"
+          "UPDATE choice SET samples = 1000000, config = 'evil' WHERE record = 2;"
           "UPDATE candidate SET reason = 'evil' WHERE record = 3 AND position = 0;"
           "UPDATE cubin SET lowered_names = '[\"evil\"]' WHERE id = 4;"
           "UPDATE image SET frame = x'28b52ffd' WHERE cubin = 5;"

@@ -1,9 +1,13 @@
 #include "faults/store/operations.hpp"
 
+#include <algorithm>
 #include <sstream>
 
 #include "faults/store/samples.hpp"
+#include "store/custody.hpp"
 #include "store/layers.hpp"
+#include "store/made_up_format.hpp"
+#include "store/opening.hpp"
 #include "store/transfer.hpp"
 
 namespace kiln::store {
@@ -18,21 +22,14 @@ void prepare_sample(const fs::path& folder) { sample_file(folder / "a.kiln", sto
 void prepare_two(const fs::path& folder) {
   prepare_sample(folder);
   const auto other = File::open(folder / "b.kiln", Access::read_write);
-  auto better = sample_record_at(1);
-  better.samples = 99;
   const auto cubin = sample_cubin_at(7);
-  other->put(better, nullptr);
+  other->put(with_samples(sample_record_at(1), 99), nullptr);
   other->put(sample_record_at(7), &cubin);
 }
 
 void prepare_damage(const fs::path& folder) {
   prepare_sample(folder);
-  run_sql(folder / "a.kiln", "UPDATE record SET config = 'threads=1' WHERE key = 'key1'");
-}
-
-void prepare_version_1(const fs::path& folder) {
-  fs::copy_file(fs::path(KILN_VERSIONS) / "1.db", folder / "a.kiln");
-  fs::permissions(folder / "a.kiln", fs::perms::owner_read | fs::perms::owner_write);
+  run_sql(folder / "a.kiln", "UPDATE choice SET config = 'threads=1' WHERE record = 2 AND position = 1");
 }
 
 /// With pages to give back.
@@ -79,7 +76,8 @@ Outcome list_rows(Scene& scene) {
   const auto records = scene.file->records({}, true);
   if (records.empty()) return missed(scene, *scene.file);
   for (const Record& record : records)
-    if (!same(record, sample_record(record.key, record.cost_ns))) return wrong(scene, "another record in the list");
+    if (!same(record, sample_record(record.key, record.at_edge().cost_ns)))
+      return wrong(scene, "another record in the list");
   const auto cubins = scene.file->cubins();
   if (cubins.empty()) return missed(scene, *scene.file);
   const bool all = records.size() == stored && cubins.size() == stored;
@@ -127,13 +125,19 @@ Outcome merge_both(Scene& scene) {
   return Outcome::done;
 }
 
-/// The rows of version 1, whichever way they were brought to the present one.
-Outcome open_version_1(Scene& scene, Access access) {
-  scene.file = File::open(scene.folder / "a.kiln", access);
-  const auto records = scene.file->records({}, true);
-  if (records.empty()) return missed(scene, *scene.file);
-  return records.size() == 3 && scene.file->cubins().size() == 5 ? Outcome::done
-                                                                 : wrong(scene, "rows of version 1 are lost");
+/// Opens the file as a Kiln does whose format is a version further.
+Outcome migrate_sample(Scene& scene, Access access) try {
+  Connection connection = open_existing(literal_path(scene.folder / "a.kiln"), access, nullptr, made_up_format());
+  const Transaction transaction(connection, Transaction::Kind::read);
+  Flaws flaws;
+  const auto records = list_records(connection, {}, true, flaws);
+  const auto is_migrated = [](const Record& each) { return each.regime == made_up_regime && each.choices.size() == 3; };
+  return flaws.empty() && records.size() == stored && std::ranges::all_of(records, is_migrated)
+             ? Outcome::done
+             : wrong(scene, "rows of the version before are lost");
+} catch (const SqliteFailure& failure) {
+  scene.said = failure.what();
+  return Outcome::missed;
 }
 
 Outcome prune_one(Scene& scene) {
@@ -199,9 +203,8 @@ std::span<const Operation> operations() {
        }},
       {"merge", prepare_two, false, merge_other},
       {"merge into a new file", prepare_two, false, merge_both},
-      {"migrate", prepare_version_1, true, [](Scene& scene) { return open_version_1(scene, Access::read_write); }},
-      {"migrate a copy", prepare_version_1, true,
-       [](Scene& scene) { return open_version_1(scene, Access::read_only); }},
+      {"migrate", prepare_sample, true, [](Scene& scene) { return migrate_sample(scene, Access::read_write); }},
+      {"migrate a copy", prepare_sample, true, [](Scene& scene) { return migrate_sample(scene, Access::read_only); }},
       {"prune", prepare_sample, false, prune_one},
       {"compact", prepare_gaps, false, [](Scene& scene) { return scene.file->compact(), Outcome::done; }},
       {"write what was used", prepare_sample, false, write_usage},

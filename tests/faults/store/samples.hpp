@@ -15,7 +15,7 @@ inline std::string sample_key(int at) { return "key" + std::to_string(at); }
 inline Record sample_record_at(int at) { return sample_record(sample_key(at), 100 + at); }
 inline CubinRow sample_cubin_at(int at, std::size_t bytes = 500) { return sample_cubin(std::to_string(at), bytes); }
 
-/// A file of `records` records, each with two candidates and a cubin.
+/// A file of `records` records, each with three choices, two candidates and a cubin. Their numbers are 1, 2, ...
 inline std::filesystem::path sample_file(const std::filesystem::path& path, int records = 3,
                                          std::size_t cubin_bytes = 500) {
   std::vector<Record> all;
@@ -49,17 +49,20 @@ inline std::string rows_of(const std::filesystem::path& path, const std::string&
 
 /// What a file holds, to compare by: each row by its key and digest, or whatever of it does not vary from run to run.
 inline std::string content_of(const std::filesystem::path& path) {
-  return rows_of(path,
-                 "PRAGMA quick_check;"
-                 "SELECT 'record', key, hex(digest) FROM record ORDER BY key;"
-                 "SELECT 'candidate', key, position, hex(candidate.digest) FROM candidate JOIN record ON id = record "
-                 "ORDER BY key, position;"
-                 "SELECT 'cubin', hex(key), hex(digest) FROM cubin ORDER BY key;"
-                 "SELECT 'lease', record_key, holder FROM lease ORDER BY record_key;"
-                 "SELECT 'histogram', op, problem, launches FROM histogram ORDER BY op, problem;"
-                 "SELECT 'quarantine', source, key FROM quarantine ORDER BY id;"
-                 "SELECT 'manifest', source, hex(digest) FROM manifest ORDER BY source;"
-                 "SELECT 'image', hex(key), length(frame) FROM cubin LEFT JOIN image ON cubin = id ORDER BY key;");
+  return rows_of(
+      path,
+      "PRAGMA quick_check; PRAGMA user_version;"
+      "SELECT 'record', key, hex(digest) FROM record ORDER BY key;"
+      "SELECT 'choice', key, position, role, sizes, config, cost_ns, samples FROM choice JOIN record ON id = record "
+      "ORDER BY key, position;"
+      "SELECT 'candidate', key, position, hex(candidate.digest) FROM candidate JOIN record ON id = record "
+      "ORDER BY key, position;"
+      "SELECT 'cubin', hex(key), hex(digest) FROM cubin ORDER BY key;"
+      "SELECT 'lease', record_key, holder FROM lease ORDER BY record_key;"
+      "SELECT 'histogram', op, problem, launches FROM histogram ORDER BY op, problem;"
+      "SELECT 'quarantine', source, key FROM quarantine ORDER BY id;"
+      "SELECT 'manifest', source, hex(digest) FROM manifest ORDER BY source;"
+      "SELECT 'image', hex(key), length(frame) FROM cubin LEFT JOIN image ON cubin = id ORDER BY key;");
 }
 
 inline std::string quick_check(const std::filesystem::path& path) { return rows_of(path, "PRAGMA quick_check"); }

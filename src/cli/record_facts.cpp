@@ -1,0 +1,42 @@
+#include "cli/record_facts.hpp"
+
+#include <set>
+#include <sstream>
+
+namespace kiln::cli {
+
+std::string config_of(const store::Choice& choice) { return choice.implementation + " " + choice.config; }
+
+const store::Choice* edge_without_library(const store::Record& record) {
+  const store::Choice* last = nullptr;
+  for (const store::Choice& each : record.choices)
+    if (each.role == store::Role::without_library) last = &each;
+  return last;
+}
+
+std::size_t configs_of(const store::Record& record) {
+  std::set<std::string> names;
+  for (const store::Choice& each : record.choices)
+    if (each.role == store::Role::fastest) names.insert(config_of(each));
+  return names.size();
+}
+
+bool is_at_edge(const store::Record& record, const store::Candidate& candidate) {
+  std::istringstream sizes(candidate.sizes);
+  const std::string bucket = ' ' + record.bucket + ' ';
+  for (std::string size; sizes >> size;)
+    if (bucket.find(' ' + size + ' ') == std::string::npos) return false;
+  return true;
+}
+
+Rates rates_of(const spec::Op& op, const Problem& problem, const spec::DeviceFacts& device, double ns) {
+  if (!(ns > 0)) return {};
+  const auto frame = spec::make_frame(op, nullptr, problem, device);
+  const auto per_second = [&](const spec::Expression& amount) {
+    const spec::Value value = amount.evaluate(frame);
+    return value.ok() ? static_cast<double>(value.number) / (ns * 1e-9) : 0.0;
+  };
+  return {per_second(op.cost_bytes), per_second(op.cost_flops)};
+}
+
+}  // namespace kiln::cli

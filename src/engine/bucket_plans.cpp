@@ -1,0 +1,53 @@
+#include "engine/bucket_plans.hpp"
+
+#include <algorithm>
+#include <utility>
+
+namespace kiln::engine {
+
+BucketPlans::BucketPlans(Resolution resolved) : resolution(std::move(resolved)) {
+  for (const Answer& answer : resolution.answers) {
+    const auto shared = std::ranges::find_if(slots, [&](const PlanSlot& slot) {
+      const Answer& other = *slot.answer;
+      return other.implementation == answer.implementation && other.config == answer.config &&
+             other.origin == answer.origin && other.at == answer.at;
+    });
+    PlanSlot& slot = shared != slots.end() ? *shared : slots.emplace_back(answer);
+    // The plan's time is that of the sizes that it is made ready for.
+    if (slot.answer->region.high != answer.at && answer.region.high == answer.at) slot.answer = &answer;
+    slots_of_answers.push_back(&slot);
+  }
+}
+
+std::vector<PlanSlot*> BucketPlans::slots_for(const spec::Op& op, const Problem& problem, const PlanState* refused) {
+  std::vector<PlanSlot*> found;
+  for (std::size_t i = 0; i < slots_of_answers.size(); ++i)
+    if (resolution.answers[i].region.contains(op, problem) && std::ranges::find(found, &slot(i)) == found.end())
+      found.push_back(&slot(i));
+  const auto last =
+      std::ranges::find_if(found, [&](const PlanSlot* each) { return refused != nullptr && each->made() == refused; });
+  if (last != found.end()) found.erase(found.begin(), last + 1);
+  return found;
+}
+
+std::vector<const PlanState*> BucketPlans::made() const {
+  std::vector<const PlanState*> plans;
+  for (const PlanSlot& each : slots)
+    if (const PlanState* plan = each.made()) plans.push_back(plan);
+  return plans;
+}
+
+bool BucketPlans::serves(CUstream stream) const noexcept {
+  if (edge->sizes == nullptr) return edge->workspaces->serves(stream);
+  return std::ranges::all_of(sizes->cells(), [&](const PlanState* plan) { return plan->workspaces->serves(stream); });
+}
+
+void BucketPlans::make_workspaces(CUstream stream) const {
+  for (const PlanState* plan : made()) plan->workspaces->make(stream);
+}
+
+void BucketPlans::make_workspaces_as(const Workspaces& others) const {
+  for (const PlanState* plan : made()) plan->workspaces->make_as(others);
+}
+
+}  // namespace kiln::engine

@@ -1,0 +1,51 @@
+#include "engine/capture_guard.hpp"
+
+#include <algorithm>
+
+#include "cuda/stream_owner.hpp"
+#include "kiln/error.hpp"
+
+namespace kiln::engine {
+
+bool CaptureGuard::captures(CUstream stream) const {
+  const cuda::Context::Scope scope(context_);
+  cuda::require_own(context_, stream);
+  const cuda::CaptureState state = cuda::capture_state(stream);
+  if (state == cuda::CaptureState::excluded)
+    throw Error(
+        ErrorKind::capture,
+        op_ +
+            ": a launch on the legacy default stream would end the capture of a stream that is in order with it; launch on a stream made with CU_STREAM_NON_BLOCKING, or after the capture");
+  return state == cuda::CaptureState::capturing;
+}
+
+void CaptureGuard::note_missed(const Problem& bucket, CUstream stream) {
+  const cuda::Context::Scope scope(context_);
+  const std::lock_guard lock(mutex_);
+  auto missed = std::ranges::find(missed_, bucket, &Missed::bucket);
+  if (missed == missed_.end()) missed = missed_.insert(missed_.end(), {bucket, std::make_unique<Workspaces>(0, false)});
+  missed->streams->make(stream);
+}
+
+void CaptureGuard::make_workspaces(const BucketPlans& plans, CUstream stream) {
+  plans.make_workspaces(stream);  // notes the stream too, for plans that may take the place of these
+  make_missed_workspaces(plans);
+}
+
+void CaptureGuard::make_missed_workspaces(const BucketPlans& plans) {
+  const Workspaces* streams = nullptr;
+  {
+    const std::lock_guard lock(mutex_);
+    const auto missed = std::ranges::find(missed_, plans.resolution.bucket, &Missed::bucket);
+    if (missed != missed_.end()) streams = missed->streams.get();
+  }
+  if (streams == nullptr) return;
+  try {
+    plans.make_workspaces_as(*streams);
+  } catch (const Error& error) {
+    if (error.kind() != ErrorKind::out_of_memory)
+      throw;  // the caller lacks nothing; captures on those streams will be told
+  }
+}
+
+}  // namespace kiln::engine

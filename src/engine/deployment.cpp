@@ -1,0 +1,98 @@
+#include "engine/deployment.hpp"
+
+#include <fmt/format.h>
+
+#include <set>
+
+#include "kiln/error.hpp"
+#include "store/transfer.hpp"
+#include "tune/deploy.hpp"
+
+namespace kiln::engine {
+
+std::vector<DeployedBucket> deployed_buckets(std::span<const OpBucket> buckets, const spec::DeviceFacts& device,
+                                             Regime regime, store::Layers& layers) {
+  std::vector<DeployedBucket> deployed;
+  for (const OpBucket& bucket : buckets) {
+    Resolution found = resolve(*bucket.op, bucket.bucket, device, regime, layers, false);
+    DeployedBucket& each = deployed.emplace_back(DeployedBucket{bucket, std::nullopt, found.is_stale(), {}});
+    if (found.is_hit())
+      each.record = std::move(found.record->value);
+    else
+      each.missing = found.unusable.empty() ? "no record" : "its record cannot serve: " + found.unusable;
+  }
+  return deployed;
+}
+
+std::vector<jit::Specialisation> needed_specialisations(std::span<const DeployedBucket> buckets,
+                                                        const spec::DeviceFacts& device, const std::string& arch,
+                                                        Regime regime) {
+  // As the deployment will answer: from its own records alone.
+  store::Layers shipped{{}};
+  for (const DeployedBucket& each : buckets)
+    if (each.record) shipped.put_all({&*each.record, 1}, {});
+  std::vector<jit::Specialisation> needed;
+  std::set<spec::Digest> seen;
+  const auto add = [&](std::vector<jit::Specialisation> specialisations) {
+    for (jit::Specialisation& each : specialisations)
+      if (seen.insert(jit::cubin_key(each, "any compiler")).second) needed.push_back(std::move(each));
+  };
+  for (const DeployedBucket& bucket : buckets) {
+    const auto& [op, problem] = bucket.of;
+    add(specialisations_of(*op, resolve(*op, problem, device, regime, shipped), device, arch));
+    add(tune::verification(*op, problem, device, arch));
+  }
+  return needed;
+}
+
+DeployedCubins bring_cubins(std::span<const jit::Specialisation> needed, tune::Cubins& cubins, jit::CompilePool& pool,
+                            const std::function<bool()>& stop_requested,
+                            const std::function<void(const CompileStep&)>& on_step) {
+  for (const jit::Specialisation& each : needed) cubins.prefetch(each);
+  DeployedCubins result;
+  for (std::size_t i = 0; i < needed.size(); ++i) {
+    if (on_step) on_step({needed[i].label, static_cast<std::int64_t>(i), static_cast<std::int64_t>(needed.size())});
+    if (stop_requested && stop_requested()) {
+      pool.cancel();
+      throw Error(ErrorKind::interrupted,
+                  fmt::format("interrupted with {} of {} cubins made; they are kept, and asking again continues", i,
+                              needed.size()));
+    }
+    const tune::KeyedCubin cubin = cubins.get_and_keep(needed[i]);
+    if (!cubin.from_store) ++result.compiled;
+    result.rows.push_back(tune::to_row(needed[i], cubin));
+  }
+  return result;
+}
+
+void write_deployment(const std::filesystem::path& path, std::span<const DeployedBucket> buckets,
+                      std::span<const store::CubinRow> cubins) {
+  std::vector<store::Record> records;
+  for (const DeployedBucket& bucket : buckets)
+    if (bucket.record) records.push_back(*bucket.record);
+  const auto gathered = store::File::in_memory();
+  gathered->put_all(records, cubins);
+  store::export_file(*gathered, path, {}, true);
+}
+
+Deployment deploy(std::span<const OpBucket> buckets, const std::filesystem::path& path, const DeploymentPlace& place) {
+  const auto deployed = deployed_buckets(buckets, place.device, place.regime, place.layers);
+  const auto needed = needed_specialisations(deployed, place.device, place.arch, place.regime);
+  const DeployedCubins made = bring_cubins(needed, place.cubins, place.pool, place.stop_requested, place.on_step);
+  if (!path.empty()) write_deployment(path, deployed, made.rows);
+  Deployment result;
+  result.device_class = place.device.device_class();
+  result.arch = place.arch;
+  result.buckets = static_cast<std::int64_t>(buckets.size());
+  result.cubins = static_cast<std::int64_t>(made.rows.size());
+  result.compiled = made.compiled;
+  for (const DeployedBucket& each : deployed) {
+    if (each.stale) ++result.stale;
+    if (!each.record)
+      result.missing.push_back({each.of.op->name, spec::to_string(*each.of.op, each.of.bucket), each.missing});
+  }
+  for (const store::CubinRow& row : made.rows) result.image_bytes += static_cast<std::int64_t>(row.image.size());
+  return result;
+}
+
+}  // namespace kiln::engine

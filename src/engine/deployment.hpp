@@ -1,0 +1,62 @@
+// What a deployable file is made of: the records of some buckets, and every cubin that their launches can need. Needs no device.
+#pragma once
+
+#include <filesystem>
+#include <functional>
+#include <optional>
+#include <span>
+#include <string>
+#include <vector>
+
+#include "engine/tuning.hpp"
+#include "store/layers.hpp"
+#include "tune/cubins.hpp"
+
+namespace kiln::engine {
+
+/// One bucket of a deployment. Without a record, another bucket's config or the op's default stands in (MissPolicy::nearest).
+struct DeployedBucket {
+  OpBucket of;
+  std::optional<store::Record> record;
+  bool stale = false;
+  std::string missing;  // why there is no record, or empty
+};
+
+std::vector<DeployedBucket> deployed_buckets(std::span<const OpBucket> buckets, const spec::DeviceFacts& device,
+                                             Regime regime, store::Layers& layers);
+
+/// The distinct specialisations that launching and verifying these buckets can need: of all answers that the resolver gives from these
+/// records, stand-ins where a bucket has none.
+std::vector<jit::Specialisation> needed_specialisations(std::span<const DeployedBucket> buckets,
+                                                        const spec::DeviceFacts& device, const std::string& arch,
+                                                        Regime regime);
+
+struct DeployedCubins {
+  std::vector<store::CubinRow> rows;
+  std::int64_t compiled = 0;  // the others came from the files
+};
+/// From the files, else compiled and kept in the overlay, so that the same call continues one that was stopped. Throws
+/// Error(interrupted), Error(no_nvrtc) or Error(compile_failed).
+DeployedCubins bring_cubins(std::span<const jit::Specialisation> needed, tune::Cubins& cubins, jit::CompilePool& pool,
+                            const std::function<bool()>& stop_requested,
+                            const std::function<void(const CompileStep&)>& on_step);
+
+/// Writes the file beside `path` and renames it into place.
+void write_deployment(const std::filesystem::path& path, std::span<const DeployedBucket> buckets,
+                      std::span<const store::CubinRow> cubins);
+
+/// Where a deployment's machine code comes from and who watches.
+struct DeploymentPlace {
+  const spec::DeviceFacts& device;
+  std::string arch;
+  Regime regime = Regime::cold_l2;
+  store::Layers& layers;
+  tune::Cubins& cubins;
+  jit::CompilePool& pool;
+  std::function<bool()> stop_requested{};
+  std::function<void(const CompileStep&)> on_step{};
+};
+/// All of that for these buckets; `path` may be empty: the overlay then holds it all, and no file is written.
+Deployment deploy(std::span<const OpBucket> buckets, const std::filesystem::path& path, const DeploymentPlace& place);
+
+}  // namespace kiln::engine

@@ -1,0 +1,196 @@
+#include "engine/plan_store.hpp"
+
+#include <fmt/format.h>
+
+#include <algorithm>
+#include <new>
+#include <system_error>
+
+#include "engine/state.hpp"
+#include "kiln/error.hpp"
+
+namespace kiln::engine {
+namespace {
+
+/// Whether the same may succeed later: for want of memory, of a thread, a process or a file, or because somebody stopped a compile.
+bool may_pass(const std::exception& failure) {
+  if (const auto* error = dynamic_cast<const Error*>(&failure))
+    return error->kind() == ErrorKind::out_of_memory || error->kind() == ErrorKind::io ||
+           error->kind() == ErrorKind::interrupted;
+  return dynamic_cast<const std::bad_alloc*>(&failure) != nullptr ||
+         dynamic_cast<const std::system_error*>(&failure) != nullptr;
+}
+
+bool is_interrupt(const std::exception& failure) {
+  const auto* error = dynamic_cast<const Error*>(&failure);
+  return error != nullptr && error->kind() == ErrorKind::interrupted;
+}
+
+}  // namespace
+
+const PlanState* PlanStore::make_once(const Problem& bucket,
+                                      const std::function<std::unique_ptr<BucketPlans>()>& make) {
+  std::unique_lock lock(mutex_);
+  ready_.wait(lock, [&] { return std::ranges::find(in_flight_, bucket) == in_flight_.end(); });
+  if (const PlanState* plan = hot.find(bucket)) return plan;
+  in_flight_.push_back(bucket);
+  lock.unlock();
+  std::unique_ptr<BucketPlans> plans;
+  std::exception_ptr failure;
+  try {
+    plans = make();
+  } catch (...) {
+    failure = std::current_exception();
+  }
+  lock.lock();
+  std::erase(in_flight_, bucket);
+  ready_.notify_all();
+  if (failure) std::rethrow_exception(failure);
+  const PlanState* made = plans_.emplace_back(std::move(plans))->edge;
+  // A tune in the background may have ended meanwhile: its stand-in must not hide the winner.
+  if (const PlanState* winner = hot.find(bucket)) return winner;
+  hot.publish(bucket, made);
+  return made;
+}
+
+void PlanStore::publish(std::unique_ptr<BucketPlans> plans) {
+  const std::lock_guard lock(mutex_);
+  const BucketPlans& published = *plans_.emplace_back(std::move(plans));
+  hot.publish(published.resolution.bucket, published.edge);
+}
+
+void PlanStore::for_each(const std::function<void(BucketPlans&)>& visit) {
+  const std::lock_guard lock(mutex_);  // held by nobody for longer than this
+  for (const auto& plans : plans_) visit(*plans);
+}
+
+/// Loaded before, from the files, or compiled and kept there; of a record, what the files lacked is counted. The compiler that a record
+/// names is tried first: where there is no NVRTC, files need not be searched for the names of others.
+std::shared_ptr<jit::Module> PlanStore::module_of(const Answer& answer, std::span<const std::int64_t> frame,
+                                                  Code code) {
+  const spec::Implementation& implementation = *answer.implementation;
+  if (implementation.is_library()) return nullptr;
+  store::Counters met;
+  if (!answer.compiler.empty() && engine_.cubins.accepts(answer.compiler)) {
+    const auto timed = jit::specialise(op_, implementation, frame, jit::target_arch(engine_.context.info().facts.sm()));
+    if (auto loaded = engine_.modules.find(jit::cubin_key(timed, answer.compiler))) return loaded;
+    if (const auto found = engine_.cubins.find_under(answer.compiler, timed, &met))
+      return load_module(*found, answer, frame);
+  }
+  const jit::Specialisation specialisation = jit::specialise(op_, implementation, frame, engine_.arch());
+  if (const auto found = engine_.cubins.find(specialisation, &met)) return load_module(*found, answer, frame);
+  if (code == Code::stored)
+    throw Error(ErrorKind::not_tuned, fmt::format("no file has machine code of {}", specialisation.label));
+  if (answer.is_hit()) engine_.counters.count(reason_of(met, Miss::no_cubin));
+  return load_module(engine_.cubins.compile_and_keep(specialisation), answer, frame);
+}
+
+/// A stored cubin that the driver refuses is set aside and compiled once more.
+std::shared_ptr<jit::Module> PlanStore::load_module(const tune::KeyedCubin& cubin, const Answer& answer,
+                                                    std::span<const std::int64_t> frame) {
+  try {
+    return engine_.modules.get(cubin.key, cubin.cubin);
+  } catch (const Error& error) {
+    if (error.kind() != ErrorKind::driver_failed || !cubin.from_store) throw;
+    engine_.counters.count(Miss::refused_cubin);
+    if (!engine_.cubins.can_compile()) throw;
+  }
+  const auto afresh = engine_.cubins.replace(jit::specialise(op_, *answer.implementation, frame, engine_.arch()));
+  return engine_.modules.get(afresh.key, afresh.cubin);
+}
+
+jit::Executable PlanStore::load_executable(const Answer& answer, std::span<const std::int64_t> frame, Code code) {
+  try {
+    return {op_, *answer.implementation, frame, module_of(answer, frame, code)};
+  } catch (const Error& error) {
+    if (error.kind() != ErrorKind::driver_failed) throw;
+    throw Error(ErrorKind::driver_failed,
+                fmt::format("{}/{} {}: {}", op_.name, answer.implementation->name,
+                            spec::to_string(*answer.implementation, answer.config), error.what()));
+  }
+}
+
+std::unique_ptr<PlanState> PlanStore::load_plan(const Answer& answer, BucketPlans& of, Code code) {
+  const auto frame =
+      spec::make_frame(op_, answer.implementation, answer.at, engine_.context.info().facts, answer.config);
+  auto plan = std::make_unique<PlanState>(of, of.resolution.bucket, answer, load_executable(answer, frame, code));
+  if (answer.stale && !of.is_stale.exchange(true)) engine_.counters.count_stale();
+  return plan;
+}
+
+const PlanState* PlanStore::make(PlanSlot& slot, BucketPlans& of, Code code, Try when) {
+  if (slot.settled.load(std::memory_order_acquire)) return slot.plan.get();
+  if (when == Try::if_due && !slot.retry.is_due(Retry::Clock::now())) return nullptr;
+  const cuda::Context::Scope scope(engine_.context);
+  const cuda::RelaxedCapture relaxed;
+  const std::lock_guard making(slot.making);
+  if (slot.settled.load(std::memory_order_relaxed)) return slot.plan.get();
+  if (when == Try::if_due && !slot.retry.is_due(Retry::Clock::now())) return nullptr;
+  const Answer& answer = *slot.answer;
+  try {
+    slot.plan = load_plan(answer, of, code);
+  } catch (const std::exception& failure) {
+    const bool is_last_resort = answer.origin == Origin::default_;
+    if (code == Code::stored || is_last_resort || (when == Try::now && is_interrupt(failure))) throw;
+    const bool passing = may_pass(failure);
+    engine_.warn(fmt::format("{} {}: {} {} is left out{}: {}", op_.name, spec::to_string(op_, of.resolution.bucket),
+                             answer.implementation->name, spec::to_string(*answer.implementation, answer.config),
+                             passing ? " for now" : "", failure.what()));
+    if (passing) {
+      slot.retry.failed(Retry::Clock::now());
+      return nullptr;
+    }
+  }
+  slot.settled.store(true, std::memory_order_release);
+  return slot.plan.get();
+}
+
+void PlanStore::make_without_library(BucketPlans& plans, Code code) {
+  const auto answers = plans.answers();
+  if (std::ranges::none_of(answers, [](const Answer& each) { return each.implementation->is_library(); })) return;
+  for (std::size_t i = 0; i < answers.size(); ++i)
+    if (answers[i].role == store::Role::without_library && !answers[i].is_beyond) make(plans.slot(i), plans, code);
+}
+
+void PlanStore::begin_compiles(const Resolution& resolution) {
+  if (!engine_.cubins.can_compile()) return;
+  for (const Answer* answer : picked_by_size(op_, resolution)) {
+    if (answer->implementation->is_library()) continue;
+    const auto frame =
+        spec::make_frame(op_, answer->implementation, answer->at, engine_.context.info().facts, answer->config);
+    engine_.cubins.prefetch(jit::specialise(op_, *answer->implementation, frame, engine_.arch()));
+  }
+}
+
+/// The first answer for a size whose plan can be made serves it. One that failed is not tried for each cell that it is an answer for.
+SizeTable PlanStore::size_table(BucketPlans& plans, Code code) {
+  std::vector<spec::Region> regions;
+  for (const Answer& each : plans.answers()) regions.push_back(each.region);
+  std::vector<const PlanSlot*> failed;
+  return {op_, plans.resolution.bucket, regions, [&](const Problem& problem) {
+            for (PlanSlot* slot : plans.slots_for(op_, problem)) {
+              if (std::ranges::find(failed, slot) != failed.end()) continue;
+              if (const PlanState* plan = make(*slot, plans, code)) return plan;
+              failed.push_back(slot);
+            }
+            return plans.edge;
+          }};
+}
+
+std::unique_ptr<BucketPlans> PlanStore::load(Resolution resolution, Code code) {
+  if (resolution.answers.empty()) throw Error(ErrorKind::not_tuned, resolution.why_none);
+  auto plans = std::make_unique<BucketPlans>(std::move(resolution));
+  const auto at_edge = plans->slots_for(op_, plans->resolution.bucket);
+  PlanSlot& first = at_edge.empty() ? plans->slots.front() : *at_edge.front();
+  const std::int64_t compiled = engine_.cubins.compiled();
+  if (code == Code::any && !plans->resolution.is_hit()) begin_compiles(plans->resolution);
+  first.plan = load_plan(*first.answer, *plans, code);
+  first.settled.store(true, std::memory_order_release);
+  if (code == Code::any && engine_.cubins.compiled() != compiled) begin_compiles(plans->resolution);
+  plans->edge = first.plan.get();
+  plans->sizes.emplace(size_table(*plans, code));
+  if (!plans->sizes->is_uniform()) first.plan->sizes = plans->sizes->words();
+  return plans;
+}
+
+}  // namespace kiln::engine

@@ -1,0 +1,306 @@
+#include "engine/resolver.hpp"
+
+#include <fmt/format.h>
+
+#include <algorithm>
+#include <set>
+#include <utility>
+
+#include "engine/near_answers.hpp"
+#include "jit/executable.hpp"
+#include "tune/serving.hpp"
+
+namespace kiln::engine {
+namespace {
+
+std::string library_missing(const spec::Implementation& implementation) {
+  const bool is_here = !implementation.is_library() || !jit::library_identity(implementation.library).empty();
+  return is_here ? std::string() : fmt::format("the library {} is not here", implementation.library);
+}
+
+/// What of the record can serve. Where no context is current, libraries were not asked whether they are here.
+tune::Servings servings_here(const spec::Op& op, const Problem& bucket, const spec::DeviceFacts& device,
+                             const store::Record& record) {
+  tune::Servings servings = tune::servings_of(op, bucket, device, record);
+  std::erase_if(servings.fastest, [&](const tune::Serving& each) {
+    std::string missing = library_missing(*each.usable.implementation);
+    if (missing.empty()) return false;
+    ++servings.unusable;
+    if (servings.why_not.empty()) servings.why_not = std::move(missing);
+    return true;
+  });
+  return servings;
+}
+
+struct HitContext {
+  const spec::Op& op;
+  const spec::DeviceFacts& device;
+  const store::Record& record;
+  const Problem& bucket;
+  Origin origin;
+  std::string_view unusable;  // why a choice of the record cannot serve; empty when all can
+};
+
+/// Why the fastest choice for these sizes does not serve, where it was left out.
+std::string why_passed_over(const HitContext& hit, const tune::Serving& serving) {
+  if (hit.unusable.empty()) return {};
+  for (const store::Choice& each : hit.record.choices) {
+    const auto region = spec::parse_region(hit.op, hit.bucket, each.sizes);
+    if (each.role != store::Role::fastest || !region || !region->contains(hit.op, serving.region.high)) continue;
+    const spec::Implementation* implementation = hit.op.find(each.implementation);
+    if (implementation == nullptr || implementation->is_library())
+      return fmt::format("{}, the fastest with {:.2f} us, cannot serve ({}); ", each.implementation,
+                         each.cost_ns / 1000, hit.unusable);
+  }
+  return {};
+}
+
+std::string why_choice_serves(const HitContext& hit, const tune::Serving& serving, bool stale) {
+  const bool is_only = std::ranges::count(hit.record.choices, serving.choice.role, &store::Choice::role) == 1;
+  const std::string sizes = is_only ? "" : fmt::format(" for {}", serving.choice.sizes);
+  std::string why;
+  if (serving.choice.role == store::Role::fastest)
+    why = is_only ? "the record's config is legal in this bucket" : fmt::format("the record's config{}", sizes);
+  else
+    why =
+        fmt::format("{}this is the fastest of the same tune without a library{}", why_passed_over(hit, serving), sizes);
+  if (stale) why += "; it was tuned from other sources, and serves until it is tuned again";
+  return why;
+}
+
+std::string timed_at(const spec::Op& op, const Problem& bucket, const Problem& at) {
+  return at == bucket ? "at the bucket's upper edge" : "at " + spec::open_sizes(op, at);
+}
+
+Answer answer_of(const HitContext& hit, const tune::Serving& serving) {
+  Answer answer;
+  answer.origin = hit.origin;
+  answer.role = serving.choice.role;
+  answer.region = serving.region;
+  answer.at = serving.at();
+  answer.implementation = serving.usable.implementation;
+  answer.config = serving.usable.config;
+  answer.cost_ns = serving.choice.cost_ns;
+  answer.timed_at = timed_at(hit.op, hit.bucket, serving.at());
+  answer.compiler = serving.choice.compiler;
+  answer.stale = is_stale(hit.op, *answer.implementation, answer.config, answer.at, hit.device, serving.choice);
+  answer.why = why_choice_serves(hit, serving, answer.stale);
+  return answer;
+}
+
+bool same_config(const Answer& left, const Answer& right) {
+  return left.implementation == right.implementation && left.config == right.config;
+}
+
+Problem largest(const Problem& left, const Problem& right) {
+  Problem result = left;
+  for (std::size_t i = 0; i < result.axes.size(); ++i) result.axes[i] = std::max(left.axes[i], right.axes[i]);
+  return result;
+}
+
+/// Answers of one config are made ready once, for the largest sizes of them all. Whether a library takes sizes is known only of those that
+/// it was asked about.
+void share_plans(std::vector<Answer>& answers, const spec::Op& op, const spec::DeviceFacts& device) {
+  for (Answer& each : answers) {
+    Problem at = each.at;
+    bool was_asked = false;
+    for (const Answer& other : answers)
+      if (same_config(each, other)) at = largest(at, other.region.high);
+    for (const Answer& other : answers) was_asked = was_asked || (same_config(each, other) && other.region.high == at);
+    const bool is_legal = was_asked || (!each.implementation->is_library() &&
+                                        !spec::broken_constraint(op, *each.implementation, at, device, each.config));
+    if (is_legal) each.at = at;
+  }
+}
+
+/// The record's own kernels beyond their sizes, the upper ones first: for a size that breaks a constraint of what was chosen for it, and
+/// where a choice cannot serve here.
+std::vector<Answer> beyond(const std::vector<Answer>& answers, const spec::Op& op, const Problem& bucket,
+                           const spec::DeviceFacts& device) {
+  std::vector<Answer> result;
+  const spec::Region whole = spec::whole_of(op, bucket);
+  for (auto each = answers.rbegin(); each != answers.rend(); ++each) {
+    if (each->implementation->is_library() || each->region == whole) continue;
+    if (std::ranges::any_of(result, [&](const Answer& other) { return same_config(*each, other); })) continue;
+    if (spec::broken_constraint(op, *each->implementation, bucket, device, each->config)) continue;
+    Answer& answer = result.emplace_back(*each);
+    answer.region = whole;
+    answer.at = bucket;
+    answer.is_beyond = true;
+    answer.why = fmt::format("the record's config for {} serves beyond its sizes", spec::to_string(op, each->region));
+  }
+  return result;
+}
+
+/// What no size inside the bucket can mend.
+bool can_be_legal(const spec::Op& op, const spec::Implementation& implementation, const Problem& bucket,
+                  const spec::DeviceFacts& device) {
+  if (implementation.is_library() || spec::why_not_eligible(op, implementation, bucket, device)) return false;
+  const auto frame = spec::make_frame(op, &implementation, bucket, device, implementation.default_config);
+  return !jit::broken_fixed_constraint(op, implementation, frame);
+}
+
+void add_defaults(Resolution& resolution, const spec::Op& op, const spec::DeviceFacts& device) {
+  const spec::Region whole = spec::whole_of(op, resolution.bucket);
+  const bool is_first = resolution.answers.empty();
+  for (const spec::Implementation& each : op.implementations) {
+    if (!can_be_legal(op, each, resolution.bucket, device)) continue;
+    Answer answer;
+    answer.region = whole;
+    answer.at = resolution.bucket;
+    answer.implementation = &each;
+    answer.config = each.default_config;
+    answer.why = is_first ? "no record is near, and the model promises nothing better; the op's first legal default"
+                          : "the op's first legal default serves";
+    resolution.answers.push_back(std::move(answer));
+  }
+}
+
+/// The first layer's record that has a choice that can serve; one that has none does not hide those behind it.
+void use_record(Resolution& resolution, const spec::Op& op, const spec::DeviceFacts& device, store::Layers& layers) {
+  store::Counters met;
+  tune::Servings servings;
+  std::string passed_over;
+  const auto can_serve = [&](const store::Found<store::Record>& found) {
+    servings = servings_here(op, resolution.bucket, device, found.value);
+    if (!servings.any() && passed_over.empty()) passed_over = servings.why_not;
+    return servings.any();
+  };
+  resolution.record = layers.find_record(resolution.key, can_serve, &met);
+  if (!resolution.record) {
+    resolution.unusable = std::move(passed_over);
+    resolution.miss = resolution.unusable.empty() ? reason_of(met, Miss::absent) : Miss::unusable;
+    return;
+  }
+  resolution.unusable = std::move(servings.why_not);
+  resolution.unusable_choices = servings.unusable;
+  const bool overlay = layers.layers()[resolution.record->layer].kind == store::LayerKind::overlay;
+  const HitContext hit{op,
+                       device,
+                       resolution.record->value,
+                       resolution.bucket,
+                       overlay ? Origin::overlay : Origin::base,
+                       resolution.unusable};
+  std::vector<Answer>& answers = resolution.answers;
+  for (const auto* role : {&servings.fastest, &servings.without_library})
+    for (const tune::Serving& each : *role) answers.push_back(answer_of(hit, each));
+  share_plans(answers, op, device);
+  std::ranges::move(beyond(answers, op, resolution.bucket, device), std::back_inserter(answers));
+}
+
+}  // namespace
+
+std::string name_of(const Answer& answer) {
+  return fmt::format("{} {}", answer.implementation->name, spec::to_string(*answer.implementation, answer.config));
+}
+
+bool Resolution::is_stale() const noexcept { return std::ranges::any_of(answers, &Answer::stale); }
+
+Resolution resolve(const spec::Op& op, const Problem& problem, const spec::DeviceFacts& device, Regime regime,
+                   store::Layers& layers, bool stand_ins) {
+  Resolution resolution;
+  resolution.bucket = spec::bucket_of(op, problem);
+  resolution.key = spec::record_key(op, resolution.bucket, device, regime);
+  use_record(resolution, op, device, layers);
+  if (!resolution.is_hit() && !stand_ins) return resolution;
+  if (!resolution.is_hit()) {
+    resolution.answers = near_answers(op, resolution.bucket, device, regime, layers);
+    share_plans(resolution.answers, op, device);
+  }
+  add_defaults(resolution, op, device);
+  if (resolution.answers.empty()) resolution.why_none = tune::default_for(op, resolution.bucket, device).why_not;
+  return resolution;
+}
+
+std::optional<std::string> why_not(const spec::Op& op, const Answer& answer, const Problem& problem,
+                                   const spec::DeviceFacts& device) {
+  if (!answer.region.contains(op, problem)) return fmt::format("it serves {}", spec::to_string(op, answer.region));
+  if (const auto broken = spec::broken_constraint(op, *answer.implementation, problem, device, answer.config))
+    return fmt::format("breaks the constraint '{}' at this size", *broken);
+  if (!answer.implementation->is_library()) return std::nullopt;
+  const auto frame = spec::make_frame(op, answer.implementation, problem, device, answer.config);
+  if (auto refused = jit::why_library_refuses(op, *answer.implementation, frame))
+    return fmt::format("is not taken at this size: {}", *refused);
+  return std::nullopt;
+}
+
+const Answer* serving(const spec::Op& op, const Resolution& resolution, const Problem& problem,
+                      const spec::DeviceFacts& device, std::size_t from) {
+  for (std::size_t i = from; i < resolution.answers.size(); ++i)
+    if (!why_not(op, resolution.answers[i], problem, device)) return &resolution.answers[i];
+  return nullptr;
+}
+
+const Answer* serving_without_library(const spec::Op& op, const Resolution& resolution, const Problem& problem,
+                                      const spec::DeviceFacts& device) {
+  for (const Answer& each : resolution.answers)
+    if (!each.implementation->is_library() && !why_not(op, each, problem, device)) return &each;
+  return nullptr;
+}
+
+std::vector<const Answer*> picked_by_size(const spec::Op& op, const Resolution& resolution) {
+  std::vector<const Answer*> picked;
+  for (const Answer& each : resolution.answers) {
+    const auto is_taken = [&](const Problem& problem) {
+      return std::ranges::any_of(picked, [&](const Answer* before) { return before->region.contains(op, problem); });
+    };
+    if (!is_taken(each.region.low) || !is_taken(each.region.high)) picked.push_back(&each);
+  }
+  return picked;
+}
+
+bool has_code(const spec::Op& op, const Answer& answer, const spec::DeviceFacts& device, const std::string& arch,
+              tune::Cubins& cubins) {
+  if (answer.implementation->is_library()) return true;
+  const auto frame = spec::make_frame(op, answer.implementation, answer.at, device, answer.config);
+  const auto specialisation = jit::specialise(op, *answer.implementation, frame, arch);
+  if (!answer.compiler.empty() && cubins.accepts(answer.compiler) && cubins.find_under(answer.compiler, specialisation))
+    return true;
+  return cubins.find(specialisation).has_value();
+}
+
+void leave_servable(Resolution& resolution, const spec::Op& op, const spec::DeviceFacts& device,
+                    const std::string& arch, tune::Cubins& cubins) {
+  const auto needs_code = [](const Answer& each) {
+    return each.origin == Origin::nearest || each.origin == Origin::model;
+  };
+  if (std::ranges::none_of(resolution.answers, needs_code) || cubins.can_compile()) return;
+  std::string left_out;
+  std::erase_if(resolution.answers, [&](const Answer& each) {
+    if (!needs_code(each) || has_code(op, each, device, arch, cubins)) return false;
+    if (left_out.empty()) left_out = each.why;
+    return true;
+  });
+  if (left_out.empty() || resolution.answers.empty() || resolution.answers.front().origin != Origin::default_) return;
+  resolution.answers.front().why = fmt::format(
+      "no file has machine code of what would stand in ({}), and there is no NVRTC; the op's first legal default",
+      left_out);
+}
+
+std::vector<jit::Specialisation> specialisations_of(const spec::Op& op, const Resolution& resolution,
+                                                    const spec::DeviceFacts& device, const std::string& arch) {
+  std::vector<jit::Specialisation> result;
+  std::set<std::pair<const spec::Implementation*, spec::Config>> seen;
+  for (const Answer& each : resolution.answers) {
+    if (each.implementation->is_library() || !seen.emplace(each.implementation, each.config).second) continue;
+    const auto frame = spec::make_frame(op, each.implementation, each.at, device, each.config);
+    result.push_back(jit::specialise(op, *each.implementation, frame, arch));
+  }
+  return result;
+}
+
+std::string present_source(const spec::Op& op, const spec::Implementation& implementation, const Problem& at,
+                           const spec::DeviceFacts& device, std::span<const std::int64_t> config) {
+  const auto frame = spec::make_frame(op, &implementation, at, device, config);
+  return spec::to_hex(jit::source_digest(jit::specialise(op, implementation, frame, {})));
+}
+
+bool is_stale(const spec::Op& op, const spec::Implementation& implementation, const spec::Config& config,
+              const Problem& at, const spec::DeviceFacts& device, const store::Choice& choice) {
+  if (choice.source_digest != present_source(op, implementation, at, device, config)) return true;
+  if (!implementation.is_library()) return false;
+  const std::string identity = jit::library_identity(implementation.library);
+  return !identity.empty() && identity != choice.compiler;
+}
+
+}  // namespace kiln::engine

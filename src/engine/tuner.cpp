@@ -1,0 +1,340 @@
+#include "engine/tuner.hpp"
+
+#include <fmt/format.h>
+
+#include <algorithm>
+#include <atomic>
+#include <optional>
+#include <set>
+#include <thread>
+
+#include "engine/deployment.hpp"
+#include "engine/estimate.hpp"
+#include "engine/op_state.hpp"
+#include "kiln/error.hpp"
+#include "spec/problem_set.hpp"
+#include "spec/text.hpp"
+
+namespace kiln::engine {
+namespace {
+
+/// What tuning a bucket takes, in nanoseconds, roughly: each candidate is compiled and verified, then timed a few hundred times.
+double tuning_ns(const OpBucket& bucket, State& state) {
+  const spec::DeviceFacts& facts = state.context.info().facts;
+  double candidates = 0;
+  for (const spec::Implementation& each : bucket.op->implementations)
+    if (!spec::why_not_eligible(*bucket.op, each, bucket.bucket, facts))
+      candidates += static_cast<double>(spec::searched_space(*bucket.op, each, bucket.bucket, facts).size());
+  constexpr double compile_ns = 50e6, launches = 300;
+  return candidates *
+         (compile_ns + launches * expected_ns(*bucket.op, bucket.bucket, facts, state.options.regime, state.layers));
+}
+
+/// Indices of the buckets in the order that leaves the least idle time at the end: what takes longest to tune comes first.
+std::vector<std::size_t> order_of(std::span<const OpBucket> buckets, TunerState& tuner, bool as_they_come) {
+  std::vector<std::size_t> order(buckets.size());
+  for (std::size_t i = 0; i < order.size(); ++i) order[i] = i;
+  if (as_they_come || tuner.devices.size() == 1) return order;
+  std::vector<double> times;
+  for (const OpBucket& each : buckets) times.push_back(tuning_ns(each, tuner.first()));
+  std::ranges::stable_sort(order, std::greater<>(), [&](std::size_t i) { return times[i]; });
+  return order;
+}
+
+/// An engine that serves the bucket already goes on with its new record.
+void adopt(State& state, std::string_view op, const Resolution& resolution) {
+  OpState& own = state.op_state(index_of(state, op));
+  if (own.plans.hot.find(resolution.bucket) != nullptr) own.adopt(resolution);
+}
+
+TunedBucket described(const TuneOutcome& outcome) {
+  if (!outcome.resolution.is_hit())
+    throw Error(ErrorKind::not_tuned, "its new record cannot be read back: " + outcome.resolution.unusable);
+  const store::Found<store::Record>& found = *outcome.resolution.record;
+  const store::Choice& edge = found.value.at_edge();
+  std::set<std::pair<std::string_view, std::string_view>> configs;
+  for (const store::Choice& each : found.value.choices)
+    if (each.role == store::Role::fastest) configs.emplace(each.implementation, each.config);
+  TunedBucket tuned;
+  tuned.outcome = outcome.end == TuneOutcome::End::tuned ? TunedBucket::Outcome::tuned : TunedBucket::Outcome::found;
+  tuned.origin = outcome.resolution.answers.front().origin;
+  tuned.stale = outcome.resolution.is_stale();
+  tuned.implementation = edge.implementation;
+  tuned.config = edge.config;
+  tuned.configs = static_cast<std::int64_t>(configs.size());
+  tuned.cost_ns = edge.cost_ns;
+  tuned.baseline_ns = found.value.baseline_ns;
+  return tuned;
+}
+
+/// Buckets that several devices share out among themselves: each class of device goes through all of them.
+class Job {
+ public:
+  Job(TunerState& tuner, std::span<const OpBucket> buckets, const TuneChoice& choice)
+      : tuner_(tuner),
+        buckets_(buckets),
+        choice_(choice),
+        order_(order_of(buckets, tuner, choice.in_order)),
+        next_(tuner.classes(), 0),
+        tuned_(tuner.classes() * buckets.size()) {}
+
+  TuneReport run() {
+    {
+      std::vector<std::jthread> others;
+      for (std::size_t i = 1; i < tuner_.devices.size(); ++i)
+        others.emplace_back([this, i] { serve(*tuner_.devices[i]); });
+      serve(*tuner_.devices.front());
+    }
+    if (failure_) std::rethrow_exception(failure_);
+    TuneReport report;
+    report.wanted = static_cast<std::int64_t>(tuned_.size());
+    report.interrupted = interrupted_;
+    for (auto& each : tuned_)
+      if (each) report.buckets.push_back(std::move(*each));
+    return report;
+  }
+
+ private:
+  struct Taken {
+    std::size_t place = 0;    // in `tuned_`
+    std::int64_t number = 0;  // TuneStep::number
+  };
+
+  std::optional<Taken> take(std::size_t device_class) {
+    const std::lock_guard lock(mutex_);
+    std::size_t& next = next_[device_class];
+    if (next == buckets_.size()) return std::nullopt;
+    return Taken{device_class * buckets_.size() + order_[next++], ++number_};
+  }
+
+  void serve(TunerDevice& device) {
+    try {
+      // Other threads may capture graphs meanwhile.
+      const cuda::RelaxedCapture relaxed;
+      const cuda::Context::Scope scope(device.state->context);
+      while (const auto taken = take(device.device_class)) {
+        TunedBucket tuned = tune(device, buckets_[taken->place % buckets_.size()], taken->number);
+        const std::lock_guard lock(mutex_);
+        tuned_[taken->place] = std::move(tuned);
+      }
+    } catch (const Error& error) {
+      end(device, error.kind() == ErrorKind::interrupted);
+    } catch (...) {
+      end(device, false);
+    }
+  }
+
+  TunedBucket tune(TunerDevice& device, const OpBucket& bucket, std::int64_t number) {
+    State& state = *device.state;
+    TunedBucket tuned;
+    try {
+      TuneAsked asked{.retune = choice_.retune,
+                      .cubins = &device.cubins,
+                      .stop_requested = [this] { return is_stopped(); },
+                      .on_event = [&](const TuneEvent& event) { tell(device, event, number); }};
+      if (device.is_shared) asked.adopt = [&](const Resolution& found) { adopt(state, bucket.op->name, found); };
+      tuned = described(tune_once(state, *bucket.op, bucket.bucket, asked));
+    } catch (const Error& error) {
+      if (!is_of_one_bucket(error.kind())) throw;
+      tuned.reason = error.what();
+    }
+    tuned.op = bucket.op->name;
+    tuned.bucket = bucket.bucket;
+    tuned.device_class = state.context.info().facts.device_class();
+    return tuned;
+  }
+
+  [[nodiscard]] bool is_stopped() const { return choice_.stop.stop_requested() || ended_; }
+
+  void tell(const TunerDevice& device, const TuneEvent& event, std::int64_t number) {
+    if (!choice_.on_step) return;
+    const std::lock_guard lock(telling_);
+    choice_.on_step({event, device.state->options.device, number, static_cast<std::int64_t>(tuned_.size())});
+  }
+
+  /// In a handler: what ends one device's work ends that of all.
+  void end(TunerDevice& device, bool is_interrupt) {
+    device.pool.cancel();
+    const std::lock_guard lock(mutex_);
+    if (!is_interrupt && !failure_) failure_ = std::current_exception();
+    interrupted_ = true;
+    ended_ = true;
+  }
+
+  TunerState& tuner_;
+  std::span<const OpBucket> buckets_;
+  const TuneChoice& choice_;
+  std::vector<std::size_t> order_;
+  std::mutex telling_;
+  std::mutex mutex_;  // guards what follows
+  std::vector<std::size_t> next_;
+  std::int64_t number_ = 0;
+  std::vector<std::optional<TunedBucket>> tuned_;  // class by class, in the order of `buckets_`
+  bool interrupted_ = false;
+  std::exception_ptr failure_;
+  std::atomic<bool> ended_ = false;
+};
+
+Options options_for(const Options& options, int ordinal, std::size_t devices) {
+  Options own = options;
+  own.device = ordinal;
+  const auto cores = static_cast<std::size_t>(jit::compiles_at_once(options.compile_workers));
+  own.compile_workers = static_cast<int>(std::max<std::size_t>(1, cores / devices));
+  return own;
+}
+
+}  // namespace
+
+TunerDevice::TunerDevice(std::shared_ptr<State> engine, bool shared)
+    : state(std::move(engine)),
+      is_shared(shared),
+      pool(compile_settings(state->options)),
+      cubins(state->layers, pool) {}
+
+TunerState::TunerState(const Options& options, std::span<const int> ordinals) {
+  const auto refuse = [](const std::string& message) { throw Error(ErrorKind::bad_input, message); };
+  if (ordinals.empty()) refuse("a Tuner was asked for on no device; name one, or leave the list out");
+  if (ordinals.size() > 1 && options.overlay && options.overlay->empty())
+    refuse("several devices fill one overlay, so it must be a file: an empty path keeps it in memory");
+  const cuda::RelaxedCapture relaxed;
+  for (std::size_t i = 0; i < ordinals.size(); ++i) {
+    if (std::ranges::find(ordinals.first(i), ordinals[i]) != ordinals.first(i).end())
+      refuse(fmt::format("the device {} is named twice", ordinals[i]));
+    add(std::make_shared<State>(options_for(options, ordinals[i], ordinals.size())), false);
+  }
+}
+
+TunerState::TunerState(std::shared_ptr<State> engine) { add(std::move(engine), true); }
+
+void TunerState::add(std::shared_ptr<State> state, bool is_shared) {
+  const std::string device_class = state->context.info().facts.device_class();
+  TunerDevice& device = *devices.emplace_back(std::make_unique<TunerDevice>(std::move(state), is_shared));
+  const auto known = std::ranges::find(first_of_class, device_class, [](const TunerDevice* each) {
+    return each->state->context.info().facts.device_class();
+  });
+  device.device_class = static_cast<std::size_t>(known - first_of_class.begin());
+  if (known == first_of_class.end()) first_of_class.push_back(&device);
+}
+
+std::size_t index_of(const State& state, std::string_view name) {
+  if (const auto index = state.ops.find(name)) return *index;
+  std::vector<std::string> names;
+  for (std::size_t i = 0; i < state.ops.size(); ++i) names.push_back(state.ops.name(i));
+  throw Error(ErrorKind::bad_input,
+              fmt::format("there is no op {}; there are: {}", spec::quote(name), fmt::join(names, ", ")));
+}
+
+const spec::Op& op_named(const State& state, std::string_view name) { return state.ops[index_of(state, name)]; }
+
+TunerState& state_of(const Tuner& tuner) noexcept { return *tuner.state_; }
+
+bool is_of_one_bucket(ErrorKind kind) noexcept {
+  return kind == ErrorKind::not_tuned || kind == ErrorKind::compile_failed || kind == ErrorKind::out_of_memory ||
+         kind == ErrorKind::bad_manifest;
+}
+
+std::vector<OpBucket> buckets_of(TunerState& tuner, std::span<const Demand> demands) {
+  State& state = tuner.first();
+  std::vector<OpBucket> buckets;
+  std::set<std::pair<const spec::Op*, std::string>> seen;
+  for (const Demand& each : demands) {
+    const spec::Op& op = op_named(state, each.op);
+    spec::check_problem(op, each.problem);
+    const Problem bucket = spec::bucket_of(op, each.problem);
+    if (seen.emplace(&op, spec::to_string(op, bucket)).second) buckets.push_back({&op, bucket});
+  }
+  return buckets;
+}
+
+TuneReport tune_all(TunerState& tuner, std::span<const OpBucket> buckets, const TuneChoice& choice) {
+  const std::lock_guard lock(tuner.working);
+  return Job(tuner, buckets, choice).run();
+}
+
+Deployment deploy(TunerState& tuner, std::size_t device_class, std::span<const OpBucket> buckets,
+                  const std::filesystem::path& path, const TuneChoice& choice) {
+  const std::lock_guard lock(tuner.working);
+  TunerDevice& device = *tuner.first_of_class[device_class];
+  State& state = *device.state;
+  const cuda::RelaxedCapture relaxed;
+  const cuda::Context::Scope scope(state.context);  // where a library is asked what it takes
+  const auto& own_stop = state.options.stop_requested;
+  return deploy(buckets, path,
+                {.device = state.context.info().facts,
+                 .arch = state.arch(),
+                 .regime = state.options.regime,
+                 .layers = state.layers,
+                 .cubins = device.cubins,
+                 .pool = device.pool,
+                 .stop_requested = [&] { return choice.stop.stop_requested() || (own_stop && own_stop()); },
+                 .on_step = choice.on_compile});
+}
+
+}  // namespace kiln::engine
+
+namespace kiln {
+
+Tuner::Tuner(const Options& options) : Tuner(options, {&options.device, 1}) {}
+
+Tuner::Tuner(const Options& options, std::span<const int> devices)
+    : state_(std::make_shared<engine::TunerState>(options, devices)) {}
+
+Tuner::Tuner(const Engine& engine) : state_(std::make_shared<engine::TunerState>(engine.state_)) {}
+
+Op Tuner::op(std::string_view name) const {
+  const auto& state = state_->devices.front()->state;
+  return Op(std::shared_ptr<engine::OpState>(state, &state->op_state(engine::index_of(*state, name))));
+}
+
+std::vector<Demand> Tuner::between(std::string_view op, const Problem& low, const Problem& high) const {
+  const spec::Op& described = engine::op_named(state_->first(), op);
+  const auto refuse = [&](const std::string& message) {
+    throw Error(ErrorKind::bad_input, fmt::format("op '{}': {}", op, message));
+  };
+  for (const Problem* each : {&low, &high}) spec::check_problem(described, *each);
+  if (low.selections != high.selections) refuse("the two problems differ in a type or a choice, expected the same");
+  spec::ProblemSet set;
+  for (std::size_t i = 0; i < described.axes.size(); ++i) {
+    if (low.axes[i] > high.axes[i])
+      refuse(fmt::format("axis '{}' is {} in the lower problem and {} in the upper one", described.axes[i].name,
+                         low.axes[i], high.axes[i]));
+    set.axes.push_back({{low.axes[i], high.axes[i]}});
+  }
+  for (std::size_t i = 0; i < described.selections.size(); ++i) set.selections.push_back({low.selections[i]});
+  std::vector<Demand> demands;
+  for (const Problem& bucket : spec::buckets_of(described, set)) demands.push_back({described.name, bucket});
+  return demands;
+}
+
+TuneReport Tuner::tune(std::span<const Demand> demands, const TuneChoice& choice) const {
+  return engine::tune_all(*state_, engine::buckets_of(*state_, demands), choice);
+}
+
+Prewarmed Tuner::prewarm(std::span<const Demand> demands, const TuneChoice& choice) const {
+  const auto buckets = engine::buckets_of(*state_, demands);
+  Prewarmed result{engine::tune_all(*state_, buckets, choice), {}};
+  for (std::size_t i = 0; i < state_->classes() && !result.tuned.interrupted; ++i)
+    result.deployments.push_back(engine::deploy(*state_, i, buckets, {}, choice));
+  return result;
+}
+
+Deployment Tuner::deploy(std::span<const Demand> demands, const std::filesystem::path& path,
+                         const TuneChoice& choice) const {
+  if (state_->classes() > 1)
+    throw Error(ErrorKind::bad_input,
+                "the devices are of several classes and a file to deploy is for one; deploy with a Tuner for each");
+  if (path.extension() != ".kiln")
+    throw Error(ErrorKind::bad_input,
+                fmt::format("the file to deploy is '{}', expected a name that ends in .kiln", path.string()));
+  return engine::deploy(*state_, 0, engine::buckets_of(*state_, demands), path, choice);
+}
+
+std::vector<std::string> Tuner::warnings() const {
+  std::vector<std::string> all;
+  for (const auto& device : state_->devices)
+    for (std::string& each : device->state->warnings())
+      if (std::ranges::find(all, each) == all.end()) all.push_back(std::move(each));
+  return all;
+}
+
+}  // namespace kiln

@@ -1,0 +1,54 @@
+// What stands behind kiln::Tuner: the GPUs that it tunes on, each with an engine's state of its own; all fill one overlay.
+#pragma once
+
+#include <memory>
+#include <mutex>
+#include <span>
+#include <vector>
+
+#include "engine/state.hpp"
+#include "engine/tuning.hpp"
+#include "kiln/tuner.hpp"
+
+namespace kiln::engine {
+
+struct TunerDevice {
+  explicit TunerDevice(std::shared_ptr<State> engine, bool is_shared);
+  std::shared_ptr<State> state;
+  bool is_shared;  // with an Engine, whose launches go on meanwhile
+  jit::CompilePool
+      pool;  // apart from the engine's, where a launch would wait behind candidates, and a stop would drop its compiles
+  tune::Cubins cubins;
+  std::size_t device_class = 0;  // number, in the order of the devices
+};
+
+struct TunerState {
+  TunerState(const Options& options, std::span<const int> ordinals);
+  explicit TunerState(std::shared_ptr<State> engine);
+  [[nodiscard]] State& first() const noexcept { return *devices.front()->state; }
+  [[nodiscard]] std::size_t classes() const noexcept { return first_of_class.size(); }
+
+  std::vector<std::unique_ptr<TunerDevice>> devices;
+  std::vector<TunerDevice*> first_of_class;
+  std::mutex working;  // held by what tunes or compiles
+
+ private:
+  void add(std::shared_ptr<State> state, bool is_shared);
+};
+
+/// Throws Error(bad_input) naming the ops that there are.
+std::size_t index_of(const State& state, std::string_view name);
+const spec::Op& op_named(const State& state, std::string_view name);
+
+/// The distinct buckets of some demands, as the first device's ops have them. Throws Error(bad_input).
+std::vector<OpBucket> buckets_of(TunerState& tuner, std::span<const Demand> demands);
+/// Tuner::tune. The ops of the buckets outlive the call.
+TuneReport tune_all(TunerState& tuner, std::span<const OpBucket> buckets, const TuneChoice& choice);
+/// Tuner::deploy for one class of device; `path` may be empty.
+Deployment deploy(TunerState& tuner, std::size_t device_class, std::span<const OpBucket> buckets,
+                  const std::filesystem::path& path, const TuneChoice& choice);
+
+/// One bucket's failure leaves the others their chance; a machine's, or a broken context's, does not.
+bool is_of_one_bucket(ErrorKind kind) noexcept;
+
+}  // namespace kiln::engine

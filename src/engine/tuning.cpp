@@ -1,0 +1,77 @@
+#include "engine/tuning.hpp"
+
+#include <fmt/format.h>
+
+#include <mutex>
+#include <thread>
+
+#include "engine/lease.hpp"
+#include "engine/state.hpp"
+#include "kiln/error.hpp"
+#include "tune/tuner.hpp"
+
+namespace kiln::engine {
+namespace {
+
+bool is_enough(const Resolution& resolution, Retune retune) {
+  return resolution.is_hit() && retune != Retune::all && !(retune == Retune::stale && resolution.is_stale());
+}
+
+/// What is asked for beside what the engine's options say.
+tune::TuneRequest request_of(State& state, const spec::Op& op, const Problem& bucket, const TuneAsked& asked) {
+  tune::TuneRequest request = state.tune_request(op, bucket);
+  if (asked.stop_requested)
+    request.stop_requested = [own = request.stop_requested, other = asked.stop_requested] {
+      return (own && own()) || other();
+    };
+  if (asked.on_event)
+    request.on_event = [own = request.on_event, other = asked.on_event](const TuneEvent& event) {
+      if (own) own(event);
+      other(event);
+    };
+  request.pace = asked.pace;
+  return request;
+}
+
+}  // namespace
+
+TuneOutcome tune_once(State& state, const spec::Op& op, const Problem& bucket, const TuneAsked& asked) {
+  using Clock = std::chrono::steady_clock;
+  const auto stored = [&] {
+    return resolve(op, bucket, state.context.info().facts, state.options.regime, state.layers, false);
+  };
+  const auto stop_if_asked = [&] {
+    const auto& own = state.options.stop_requested;
+    if ((own && own()) || (asked.stop_requested && asked.stop_requested()))
+      throw Error(ErrorKind::interrupted,
+                  fmt::format("{} {} is not tuned: the tune was asked to stop", op.name, spec::to_string(op, bucket)));
+  };
+  const Clock::time_point begun = Clock::now();
+  TuneOutcome outcome{TuneOutcome::End::found, stored()};
+  Lease lease(state.layers, outcome.resolution.key, state.holder);
+  while (!is_enough(outcome.resolution, asked.retune)) {
+    stop_if_asked();
+    const bool is_held = lease.acquire();
+    outcome.resolution = stored();  // another process may have published it meanwhile
+    if (is_held) break;
+    if (!is_enough(outcome.resolution, asked.retune) && Clock::now() - begun >= asked.patience) {
+      outcome.end = TuneOutcome::End::held_elsewhere;
+      return outcome;
+    }
+    std::this_thread::sleep_for(lease_poll);
+  }
+  if (is_enough(outcome.resolution, asked.retune)) return outcome;
+  const std::lock_guard lock(state.tune_mutex);
+  stop_if_asked();
+  if (!state.worker) state.worker = worker_for(state.options);
+  if (!state.worker && asked.only_in_worker) throw Error(ErrorKind::bad_input, "kiln-worker is not there any more");
+  const tune::TuneRequest request = request_of(state, op, bucket, asked);
+  tune::Cubins& cubins = asked.cubins != nullptr ? *asked.cubins : state.cubins;
+  tune::publish(request, tune::tune_bucket(request, cubins), cubins);
+  outcome = {TuneOutcome::End::tuned, stored()};
+  if (asked.adopt && outcome.resolution.is_hit()) asked.adopt(outcome.resolution);
+  state.counters.count_tune();
+  return outcome;
+}
+
+}  // namespace kiln::engine

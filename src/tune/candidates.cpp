@@ -1,0 +1,252 @@
+#include "tune/candidates.hpp"
+
+#include <algorithm>
+#include <cmath>
+#include <limits>
+#include <optional>
+#include <set>
+#include <utility>
+
+#include "jit/executable.hpp"
+#include "tune/deploy.hpp"
+#include "tune/model.hpp"
+#include "tune/prior.hpp"
+
+namespace kiln::tune {
+namespace {
+
+constexpr std::size_t transferred = 4;  // configs that won near this bucket, tried whatever is expected of them
+constexpr std::size_t library_asked =
+    2;  // algorithms that a library proposes for a size, of which the first is tried in any case
+constexpr std::int64_t library_sizes = 48;
+constexpr std::size_t stairs_of = 6;  // configs at each length whose stairs are looked at
+constexpr std::int64_t sizes_looked_at = 64;
+constexpr std::size_t most_entries = 600;  // a search that goes by expectations tries far fewer
+
+/// Ends of an op's open axis, by what one launch takes: inside a bucket of long launches a block more or less changes little.
+struct Ends {
+  double up_to_ns;
+  std::size_t even, more;
+};
+constexpr Ends ends_by_time[] = {{1e5, 16, 8}, {3e5, 12, 6}, {1e6, 6, 3},
+                                 {3e6, 3, 1},  {2e7, 2, 0},  {std::numeric_limits<double>::infinity(), 1, 0}};
+
+class Gathering {
+ public:
+  Gathering(const CandidatesRequest& request, std::span<const store::Record> neighbours)
+      : request_(request), prior_(request.op, request.bucket, request.device, request.regime, neighbours) {}
+
+  Candidates gather() {
+    const Usable baseline = default_for(request_.op, request_.bucket, request_.device);
+    if (baseline.implementation != nullptr) {
+      add(*baseline.implementation, baseline.config);
+      result_.has_baseline = true;
+    }
+    add_space(request_.bucket);
+    double best_ns = std::numeric_limits<double>::infinity();
+    for (const Entry& each : result_.entries) best_ns = std::min(best_ns, expected_ns(each, request_.bucket));
+    const Ends& most = *std::ranges::find_if(
+        ends_by_time, [&](const Ends& each) { return !std::isfinite(best_ns) || best_ns <= each.up_to_ns; });
+    result_.lengths = even_lengths(request_.op, request_.bucket, most.even);
+    const std::vector<Problem>& problems = result_.lengths.problems;
+    if (problems.size() > 2) add_space(problems[problems.size() / 2]);
+    if (problems.size() > 1) add_space(problems.front());
+    if (result_.lengths.axes.size() == 1 && most.more > 0)
+      result_.lengths = with_ends(request_.op, request_.bucket, result_.lengths,
+                                  stairs_of_fastest(result_.lengths.ends.front(), most.more));
+    if (!request_.all) leave_out_hopeless();
+    add_library_configs(most.more);
+    finish();
+    return std::move(result_);
+  }
+
+ private:
+  void add(const spec::Implementation& implementation, const spec::Config& config) {
+    if (!seen_.emplace(&implementation, config).second) return;
+    Entry entry;
+    entry.implementation = &implementation;
+    entry.config = config;
+    result_.entries.push_back(std::move(entry));
+  }
+
+  /// In the manifest's order.
+  void add_space(const Problem& at) {
+    for (const spec::Implementation& implementation : request_.op.implementations) {
+      if (implementation.is_library() || spec::why_not_eligible(request_.op, implementation, at, request_.device))
+        continue;
+      for (const spec::Config& config : spec::searched_space(request_.op, implementation, at, request_.device))
+        add(implementation, config);
+    }
+  }
+
+  /// The lengths, and on a single open axis sizes between them: a library has stairs of its own, and asking costs no compile.
+  [[nodiscard]] std::vector<Problem> sizes_asked_of_library(std::size_t more) const {
+    if (result_.lengths.axes.size() != 1 || more == 0) return result_.lengths.problems;
+    const std::size_t axis = result_.lengths.axes.front();
+    const std::int64_t low = spec::low_corner(request_.op, request_.bucket).axes[axis];
+    const std::int64_t width = request_.bucket.axes[axis] - low + 1, multiple = request_.op.axes[axis].multiple_of;
+    std::vector<std::int64_t> between;
+    for (std::int64_t i = 1; i < std::min(width, library_sizes); ++i)
+      if (const std::int64_t size = low - 1 + width * i / library_sizes; size >= low)
+        between.push_back(size - size % multiple);
+    return with_ends(request_.op, request_.bucket, result_.lengths, between).problems;
+  }
+
+  /// Of each size the algorithms that it proposes; and up to `more` ends where what it puts first changes.
+  void add_library_configs(std::size_t more) {
+    for (const spec::Implementation& implementation : request_.op.implementations) {
+      if (!implementation.is_library()) continue;
+      std::vector<std::int64_t> changes;
+      std::optional<spec::Config> first;
+      std::int64_t before = 0;
+      for (const Problem& at : sizes_asked_of_library(more)) {
+        if (spec::why_not_eligible(request_.op, implementation, at, request_.device)) continue;
+        const auto configs =
+            jit::library_candidates(request_.op, implementation,
+                                    spec::make_frame(request_.op, &implementation, at, request_.device), library_asked);
+        if (configs.empty()) continue;
+        // No estimate tells a library's configs apart, but its own order does.
+        library_firsts_.emplace(&implementation, configs.front());
+        for (const spec::Config& config : configs) add(implementation, config);
+        if (first && *first != configs.front()) changes.push_back(before);
+        first = configs.front();
+        if (!result_.lengths.axes.empty()) before = at.axes[result_.lengths.axes.front()];
+      }
+      if (result_.lengths.axes.size() != 1 || more == 0) continue;
+      std::vector<std::int64_t> some;
+      const std::size_t count = std::min(more, changes.size());
+      for (std::size_t i = 0; i < count; ++i) some.push_back(changes[i * changes.size() / count]);
+      result_.lengths = with_ends(request_.op, request_.bucket, result_.lengths, some);
+    }
+  }
+
+  /// Keeps those that are expected to come nearest to the best somewhere, in the manifest's order.
+  void leave_out_hopeless() {
+    std::vector<Entry>& entries = result_.entries;
+    if (entries.size() <= most_entries) return;
+    const std::vector<Problem>& problems = result_.lengths.problems;
+    std::vector<double> behind(entries.size(), std::numeric_limits<double>::infinity());
+    for (const std::size_t length : {std::size_t{0}, problems.size() / 2, problems.size() - 1}) {
+      std::vector<double> ns;
+      for (const Entry& each : entries) ns.push_back(expected_ns(each, problems[length]));
+      const double best = *std::ranges::min_element(ns);
+      for (std::size_t i = 0; i < ns.size(); ++i) behind[i] = std::min(behind[i], ns[i] / best);
+    }
+    std::vector<double> ranked = behind;
+    std::ranges::nth_element(ranked, ranked.begin() + most_entries);
+    const double limit = ranked[most_entries];
+    std::vector<Entry> kept;
+    for (std::size_t i = 0; i < entries.size(); ++i)
+      if ((i == 0 && result_.has_baseline) || behind[i] < limit) kept.push_back(std::move(entries[i]));
+    entries = std::move(kept);
+  }
+
+  [[nodiscard]] double expected_ns(const Entry& entry, const Problem& at) const {
+    return estimate(request_.op, *entry.implementation, at, request_.device, entry.config, request_.regime).ns *
+           prior_.correction(*entry.implementation, entry.config);
+  }
+
+  [[nodiscard]] bool is_legal(const Entry& entry, const Problem& at) const {
+    if (spec::why_not_eligible(request_.op, *entry.implementation, at, request_.device) ||
+        spec::broken_constraint(request_.op, *entry.implementation, at, request_.device, entry.config))
+      return false;
+    return !entry.implementation->is_library() ||
+           !jit::why_library_refuses(
+               request_.op, *entry.implementation,
+               spec::make_frame(request_.op, entry.implementation, at, request_.device, entry.config));
+  }
+
+  [[nodiscard]] std::vector<std::int64_t> stairs_of_fastest(const std::vector<std::int64_t>& ends,
+                                                            std::size_t at_most) const {
+    const std::size_t axis = result_.lengths.axes.front();
+    const std::int64_t multiple = request_.op.axes[axis].multiple_of;
+    const std::int64_t low = spec::low_corner(request_.op, request_.bucket).axes[axis];
+    const std::int64_t width = ends.back() - low + 1, steps = std::min(width, sizes_looked_at);
+    std::set<std::int64_t> sizes(ends.begin(), ends.end());
+    for (std::int64_t i = 1; i < steps; ++i)
+      if (const std::int64_t size = low - 1 + width * i / steps; size >= low) sizes.insert(size - size % multiple);
+    sizes.erase(sizes.begin(), sizes.lower_bound(low));
+    std::set<std::size_t> looked_at;
+    for (const Problem& at : result_.lengths.problems) {
+      std::vector<std::pair<double, std::size_t>> ranked;
+      for (std::size_t i = 0; i < result_.entries.size(); ++i)
+        if (const double ns = expected_ns(result_.entries[i], at); std::isfinite(ns)) ranked.emplace_back(ns, i);
+      const auto some = static_cast<std::ptrdiff_t>(std::min(ranked.size(), stairs_of));
+      std::ranges::partial_sort(ranked, ranked.begin() + some);
+      for (auto each = ranked.begin(); each != ranked.begin() + some; ++each)
+        if (is_legal(result_.entries[each->second], at)) looked_at.insert(each->second);
+    }
+    const std::vector<std::int64_t> all(sizes.begin(), sizes.end());
+    std::vector<std::vector<double>> ns;
+    for (const std::size_t i : looked_at) {
+      std::vector<double>& row = ns.emplace_back();
+      for (const std::int64_t size : all) {
+        Problem at = request_.bucket;
+        at.axes[axis] = size;
+        const bool legal = !spec::broken_constraint(request_.op, *result_.entries[i].implementation, at,
+                                                    request_.device, result_.entries[i].config);
+        row.push_back(legal ? expected_ns(result_.entries[i], at) : std::numeric_limits<double>::infinity());
+      }
+    }
+    return ns.empty() ? std::vector<std::int64_t>() : stairs(all, ns, ends, at_most);
+  }
+
+  /// What is legal where, what is expected, and each one's place in the space; what is legal nowhere goes.
+  void finish() {
+    Outlook& outlook = result_.outlook;
+    const std::vector<Problem>& problems = result_.lengths.problems;
+    std::vector<Entry> kept;
+    for (Entry& entry : result_.entries) {
+      std::vector<bool> legal;
+      std::vector<double> expected;
+      for (const Problem& at : problems) {
+        legal.push_back(is_legal(entry, at));
+        expected.push_back(legal.back() ? expected_ns(entry, at) : std::numeric_limits<double>::infinity());
+        if (legal.back()) entry.at = at;
+      }
+      if (std::ranges::find(legal, true) == legal.end()) continue;
+      const auto frame = spec::make_frame(request_.op, entry.implementation, entry.at, request_.device, entry.config);
+      entry.specialisation = jit::specialise(request_.op, *entry.implementation, frame, request_.arch);
+      outlook.legal.push_back(std::move(legal));
+      outlook.expected_ns.push_back(std::move(expected));
+      outlook.position.push_back(position_of(entry));
+      if (entry.implementation->is_library()) outlook.of_libraries.push_back(kept.size());
+      kept.push_back(std::move(entry));
+    }
+    result_.entries = std::move(kept);
+    const auto favour = [&](const spec::Implementation* implementation, const spec::Config& config) {
+      for (std::size_t i = 0; i < result_.entries.size(); ++i)
+        if (result_.entries[i].implementation == implementation &&
+            spec::kernel_config(*implementation, result_.entries[i].config) == config)
+          outlook.favourites.push_back(i);
+    };
+    for (const Prior::Choice& each : prior_.transferred(transferred)) favour(each.implementation, each.config);
+    for (const auto& [implementation, config] : library_firsts_)
+      favour(implementation, spec::kernel_config(*implementation, config));
+  }
+
+  [[nodiscard]] std::vector<std::int64_t> position_of(const Entry& entry) const {
+    std::vector<std::int64_t> position{entry.implementation - request_.op.implementations.data()};
+    for (std::size_t i = 0; i < entry.config.size(); ++i) {
+      const auto& values = entry.implementation->parameters[i].values;
+      if (values.empty())
+        position.push_back(entry.config[i]);
+      else
+        position.push_back(std::ranges::count_if(values, [&](std::int64_t value) { return value < entry.config[i]; }));
+    }
+    return position;
+  }
+
+  const CandidatesRequest& request_;
+  Prior prior_;
+  Candidates result_;
+  std::set<std::pair<const spec::Implementation*, spec::Config>> seen_, library_firsts_;
+};
+
+}  // namespace
+
+Candidates candidates_of(const CandidatesRequest& request, std::span<const store::Record> neighbours) {
+  return Gathering(request, neighbours).gather();
+}
+
+}  // namespace kiln::tune

@@ -1,0 +1,256 @@
+#include "tune/conclusion.hpp"
+
+#include <fmt/format.h>
+
+#include <algorithm>
+#include <chrono>
+#include <limits>
+#include <map>
+#include <utility>
+
+#include "jit/executable.hpp"
+#include "kiln/error.hpp"
+#include "tune/launch_choice.hpp"
+#include "tune/model.hpp"
+
+namespace kiln::tune {
+namespace {
+
+constexpr double longest_chained_ns = 1e5;  // launches overlap by microseconds
+constexpr double near_tie = 1.01;           // as choose() has it
+
+class Conclusion {
+ public:
+  explicit Conclusion(const Tried& tried)
+      : tried_(tried),
+        request_(tried.request),
+        entries_(tried.candidates.entries),
+        lengths_(tried.candidates.lengths) {}
+
+  TuneResult conclude() {
+    std::vector<std::vector<Standing>> all, own;
+    for (const Comparison& each : tried_.search.comparisons()) {
+      const std::size_t length = all.size();
+      all.push_back(standings_at(length, each));
+      Comparison without = each;
+      std::erase_if(without, [&](const Compared& compared) { return is_library(compared.candidate); });
+      own.push_back(standings_at(length, without));
+    }
+    Assignment fastest = choose_configs(all);
+    if (std::ranges::none_of(fastest, [](const auto& each) { return each.has_value(); })) throw_nothing_right();
+    Assignment without_library;
+    if (uses_library(fastest)) without_library = choose_configs(own);
+    choose_launches(fastest);
+    choose_launches(without_library);
+    if (!without_library.empty()) prefer_own(fastest, without_library);
+    if (!uses_library(fastest)) without_library.clear();
+    return result_of(fastest, without_library);
+  }
+
+ private:
+  /// How a config is launched best, and what that gains.
+  struct Launched {
+    spec::Config config;
+    double gain = 1;  // its time over that of the config as it was searched
+    std::string note;
+    std::vector<std::pair<spec::Config, Entrance>> others;
+  };
+
+  [[nodiscard]] bool is_library(std::size_t candidate) const {
+    return entries_[candidate].implementation->is_library();
+  }
+  [[nodiscard]] bool uses_library(const Assignment& assignment) const {
+    return std::ranges::any_of(assignment, [&](const auto& each) { return each && is_library(*each); });
+  }
+
+  [[noreturn]] void throw_nothing_right() const {
+    const Entry& first = entries_.front();
+    throw Error(ErrorKind::not_tuned, fmt::format("{} {}: none of {} candidates came out right; the first, {} {}: {}",
+                                                  request_.op.name, spec::to_string(request_.op, request_.bucket),
+                                                  tried_.brought_in, first.implementation->name,
+                                                  spec::to_string(*first.implementation, first.config), first.reason));
+  }
+
+  /// A library's burden is the largest: a near-tie goes to what every machine has.
+  [[nodiscard]] Burden burden_of(std::size_t length, std::size_t candidate) const {
+    if (is_library(candidate)) return {std::numeric_limits<double>::infinity(), std::numeric_limits<int>::max()};
+    const Entry& entry = entries_[candidate];
+    const Estimate expected = estimate(request_.op, *entry.implementation, lengths_.problems[length],
+                                       request_.device.facts, entry.config, request_.regime);
+    return {expected.read_bytes, entry.registers};
+  }
+
+  [[nodiscard]] std::vector<Standing> standings_at(std::size_t length, const Comparison& comparison) const {
+    std::vector<Standing> result =
+        standings(comparison, [&](std::size_t candidate) { return burden_of(length, candidate); });
+    const bool own_ties = std::ranges::any_of(
+        result, [&](const Standing& each) { return !is_library(each.candidate) && each.behind <= near_tie; });
+    for (Standing& each : result)
+      if (own_ties && is_library(each.candidate)) {
+        each.ties = false;
+        each.behind = std::max(each.behind, 2 * near_tie - 1);
+      }
+    return result;
+  }
+
+  [[nodiscard]] Cost cost_at(std::size_t candidate, std::size_t length) const {
+    const Cost& cost = tried_.search.cost({candidate, length});
+    if (!cost.failed()) return cost;
+    // It serves a length that nothing was compared at: the next one that it was timed at stands for it.
+    for (std::size_t i = length + 1; i < lengths_.problems.size(); ++i)
+      if (const Cost& next = tried_.search.cost({candidate, i}); !next.failed()) return next;
+    for (std::size_t i = length; i-- > 0;)
+      if (const Cost& next = tried_.search.cost({candidate, i}); !next.failed()) return next;
+    return {0, 0, 0, 0};
+  }
+
+  /// Of each config, at the largest length that it serves.
+  void choose_launches(const Assignment& assignment) {
+    for (std::size_t length = assignment.size(); length-- > 0;)
+      if (assignment[length] && !launched_.contains(*assignment[length]))
+        launched_.emplace(*assignment[length], launched_best(*assignment[length], length));
+  }
+
+  Launched launched_best(std::size_t candidate, std::size_t length) {
+    const Entry& entry = entries_[candidate];
+    Launched best{entry.config, 1, {}};
+    const auto launches =
+        spec::launches_of(request_.op, *entry.implementation, entry.at, request_.device.facts, entry.config);
+    // Elsewhere the launches are the same, or what they can differ by is lost in what each takes.
+    if (launches.size() < 2 || request_.device.facts.sm() < spec::first_programmatic_sm ||
+        cost_at(candidate, length).median_ns > longest_chained_ns)
+      return best;
+    const KeyedCubin cubin = tried_.cubins.get(entry.specialisation);
+    LaunchChoice choice;
+    tried_.paced([&] {
+      choice = choose_launch(tried_.bench, entries_.size(), length, {*entry.implementation, cubin.cubin, entry.at},
+                             launches);
+    });
+    for (std::size_t i = 1; i < choice.trials.size(); ++i)
+      if (i != choice.chosen && choice.trials[i].entrance.verdict != store::Verdict::ok)
+        best.others.emplace_back(launches[i], choice.trials[i].entrance);
+    if (choice.chosen == 0) return best;
+    best.config = launches[choice.chosen];
+    best.gain = choice.apart.median_ns;
+    best.note = fmt::format(" (in a chain {:.3f} of the time of its usual launch)", choice.of_usual.median_ns);
+    return best;
+  }
+
+  /// Where an own kernel, launched as is best for it, is as fast as a library that was ahead of it.
+  void prefer_own(Assignment& fastest, const Assignment& without_library) const {
+    for (std::size_t i = 0; i < fastest.size(); ++i)
+      if (fastest[i] && is_library(*fastest[i]) && without_library[i] &&
+          cost_at(*without_library[i], i).median_ns * launched_.at(*without_library[i]).gain <=
+              cost_at(*fastest[i], i).median_ns)
+        fastest[i] = without_library[i];
+  }
+
+  TuneResult result_of(const Assignment& fastest, const Assignment& without_library) {
+    TuneResult result;
+    result.record = record_of();
+    if (fastest.back()) result.record.provenance.strategy += launched_.at(*fastest.back()).note;
+    add_choices(result, store::Role::fastest, fastest);
+    add_choices(result, store::Role::without_library, without_library);
+    add_candidates(result.record);
+    return result;
+  }
+
+  void add_choices(TuneResult& result, store::Role role, const Assignment& assignment) {
+    for (const Interval& each : intervals(request_.op, request_.bucket, lengths_, assignment)) {
+      const Entry& entry = entries_[each.candidate];
+      const Launched& launched = launched_.at(each.candidate);
+      const KeyedCubin cubin = tried_.cubins.get(entry.specialisation);
+      const Cost cost = times(cost_at(each.candidate, each.length), launched.gain);
+      store::Choice choice;
+      choice.role = role;
+      choice.sizes = spec::to_string(request_.op, each.region);
+      choice.implementation = entry.implementation->name;
+      choice.config = spec::to_string(*entry.implementation, launched.config);
+      choice.cost_ns = cost.median_ns;
+      choice.low_ns = cost.low_ns;
+      choice.high_ns = cost.high_ns;
+      choice.samples = cost.samples;
+      choice.source_digest = spec::to_hex(jit::source_digest(entry.specialisation));
+      choice.compiler = cubin.compiler;
+      result.record.choices.push_back(std::move(choice));
+      const auto is_made = std::ranges::any_of(
+          result.made, [&](const Made& made) { return made.specialisation.label == entry.specialisation.label; });
+      if (!is_made && !is_library(each.candidate)) result.made.push_back({entry.specialisation, cubin});
+    }
+  }
+
+  /// A row for each length at which it was timed; one for what was rejected.
+  void add_candidates(store::Record& record) const {
+    for (std::size_t i = 0; i < entries_.size(); ++i) {
+      const Entry& entry = entries_[i];
+      if (entry.verdict == store::Verdict::not_timed) continue;
+      store::Candidate row;
+      row.implementation = entry.implementation->name;
+      row.config = spec::to_string(*entry.implementation, entry.config);
+      row.verdict = entry.verdict;
+      row.reason = entry.reason;
+      row.registers = entry.registers;
+      row.spill_bytes = entry.spill_bytes;
+      row.baseline = i == 0 && tried_.candidates.has_baseline;
+      if (entry.verdict != store::Verdict::ok) {
+        row.sizes = spec::open_sizes(request_.op, request_.bucket);
+        record.candidates.push_back(std::move(row));
+        continue;
+      }
+      for (std::size_t length = 0; length < lengths_.problems.size(); ++length) {
+        const Cost& cost = tried_.search.cost({i, length});
+        if (cost.failed()) continue;
+        row.sizes = spec::open_sizes(request_.op, lengths_.problems[length]);
+        row.cost_ns = cost.median_ns;
+        row.low_ns = cost.low_ns;
+        row.high_ns = cost.high_ns;
+        row.samples = cost.samples;
+        record.candidates.push_back(row);
+      }
+    }
+    for (const auto& [candidate, launched] : launched_)
+      for (const auto& [config, entrance] : launched.others) {
+        store::Candidate row;
+        row.implementation = entries_[candidate].implementation->name;
+        row.config = spec::to_string(*entries_[candidate].implementation, config);
+        row.sizes = spec::open_sizes(request_.op, request_.bucket);
+        row.verdict = entrance.verdict;
+        row.reason = entrance.reason;
+        row.registers = entrance.registers;
+        row.spill_bytes = entrance.spill_bytes;
+        record.candidates.push_back(std::move(row));
+      }
+  }
+
+  [[nodiscard]] store::Record record_of() const {
+    store::Record record;
+    record.key = request_.key;
+    record.op = request_.op.name;
+    record.revision = request_.op.revision;
+    record.device_class = request_.device.facts.device_class();
+    record.regime = spec::to_string(request_.regime);
+    record.bucket = spec::to_string(request_.op, request_.bucket);
+    const Cost& baseline = tried_.search.cost({0, lengths_.problems.size() - 1});
+    record.baseline_ns = tried_.candidates.has_baseline && !baseline.failed() ? baseline.median_ns : 0;
+    const std::string lengths =
+        lengths_.problems.size() > 1 ? fmt::format(" at {} lengths", lengths_.problems.size()) : std::string();
+    record.provenance = {
+        KILN_VERSION, request_.device.name, request_.device.driver_version,
+        fmt::format("{}, {} of {} candidates{}", to_string(request_.search.strategy), tried_.brought_in,
+                    entries_.size(), lengths),
+        std::chrono::duration_cast<std::chrono::seconds>(std::chrono::system_clock::now().time_since_epoch()).count()};
+    return record;
+  }
+
+  const Tried& tried_;
+  const TuneRequest& request_;
+  const std::vector<Entry>& entries_;
+  const Lengths& lengths_;
+  std::map<std::size_t, Launched> launched_;
+};
+
+}  // namespace
+
+TuneResult conclude(const Tried& tried) { return Conclusion(tried).conclude(); }
+
+}  // namespace kiln::tune

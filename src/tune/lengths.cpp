@@ -1,0 +1,142 @@
+#include "tune/lengths.hpp"
+
+#include <algorithm>
+#include <limits>
+#include <optional>
+
+namespace kiln::tune {
+namespace {
+
+constexpr std::int64_t finest_step = 8;
+constexpr double worth_an_end = 1.015;
+constexpr double same_stair = 1.004;
+
+std::size_t most_ends(std::size_t axes) { return axes == 1 ? 16 : axes == 2 ? 4 : 2; }
+
+std::vector<std::int64_t> even_ends(const spec::Axis& axis, std::int64_t low, std::int64_t high, std::size_t at_most) {
+  const std::int64_t width = high - low + 1;
+  const auto parts = std::clamp<std::int64_t>(width / finest_step, 1, static_cast<std::int64_t>(at_most));
+  std::vector<std::int64_t> ends;
+  for (std::int64_t i = 1; i <= parts; ++i) {
+    std::int64_t end = low - 1 + width / parts * i + width % parts * i / parts;
+    end = i == parts ? high : end - end % axis.multiple_of;
+    if (end >= low && (ends.empty() || end > ends.back())) ends.push_back(end);
+  }
+  return ends;
+}
+
+void combine(const Problem& bucket, Lengths& lengths) {
+  lengths.problems.assign(1, bucket);
+  for (std::size_t i = 0; i < lengths.axes.size(); ++i) {
+    std::vector<Problem> more;
+    for (const Problem& each : lengths.problems)
+      for (const std::int64_t end : lengths.ends[i]) {
+        more.push_back(each);
+        more.back().axes[lengths.axes[i]] = end;
+      }
+    lengths.problems = std::move(more);
+  }
+}
+
+/// By size, the config that is fastest there, and its time.
+struct Fastest {
+  std::size_t config = 0;
+  double ns = std::numeric_limits<double>::infinity();
+};
+std::vector<Fastest> envelope(std::size_t sizes, std::span<const std::vector<double>> ns) {
+  std::vector<Fastest> fastest(sizes);
+  for (std::size_t c = 0; c < ns.size(); ++c)
+    for (std::size_t i = 0; i < sizes; ++i)
+      if (ns[c][i] < fastest[i].ns) fastest[i] = {c, ns[c][i]};
+  return fastest;
+}
+
+}  // namespace
+
+Lengths even_lengths(const spec::Op& op, const Problem& bucket, std::size_t at_most) {
+  Lengths lengths{spec::open_axes(op), {}, {}};
+  const Problem low = spec::low_corner(op, bucket);
+  const std::size_t most = std::min(most_ends(lengths.axes.size()), at_most);
+  for (const std::size_t axis : lengths.axes)
+    lengths.ends.push_back(even_ends(op.axes[axis], low.axes[axis], bucket.axes[axis], most));
+  combine(bucket, lengths);
+  return lengths;
+}
+
+Lengths with_ends(const spec::Op&, const Problem& bucket, const Lengths& lengths, std::span<const std::int64_t> ends) {
+  Lengths more = lengths;
+  more.ends.front().insert(more.ends.front().end(), ends.begin(), ends.end());
+  std::ranges::sort(more.ends.front());
+  more.ends.front().erase(std::ranges::unique(more.ends.front()).begin(), more.ends.front().end());
+  combine(bucket, more);
+  return more;
+}
+
+std::vector<std::int64_t> stairs(std::span<const std::int64_t> sizes, std::span<const std::vector<double>> ns,
+                                 std::vector<std::int64_t> ends, std::size_t at_most) {
+  const std::vector<Fastest> fastest = envelope(sizes.size(), ns);
+  std::vector<std::int64_t> added;
+  while (added.size() < at_most) {
+    double worst = worth_an_end;
+    std::optional<std::size_t> where;
+    std::size_t next = 0;  // the end that serves
+    for (std::size_t i = 0; i < sizes.size(); ++i) {
+      const std::int64_t end = *std::ranges::lower_bound(ends, sizes[i]);
+      const auto at_end = static_cast<std::size_t>(std::ranges::lower_bound(sizes, end) - sizes.begin());
+      const double behind = ns[fastest[at_end].config][i] / fastest[i].ns;
+      if (!(behind > worst)) continue;
+      worst = behind;
+      where = i;
+      next = at_end;
+    }
+    if (!where) break;
+    const std::vector<double>& best = ns[fastest[*where].config];
+    std::size_t stair = *where;
+    while (stair + 1 < next && best[stair + 1] <= same_stair * best[*where]) ++stair;
+    added.push_back(sizes[stair]);
+    ends.insert(std::ranges::lower_bound(ends, sizes[stair]), sizes[stair]);
+  }
+  return added;
+}
+
+std::vector<Interval> intervals(const spec::Op& op, const Problem& bucket, const Lengths& lengths,
+                                const Assignment& assignment) {
+  const Problem low = spec::low_corner(op, bucket);
+  Assignment filled = assignment;
+  for (std::size_t i = filled.size(); i-- > 0;)
+    if (!filled[i] && i + 1 < filled.size()) filled[i] = filled[i + 1];
+  for (std::size_t i = 1; i < filled.size(); ++i)
+    if (!filled[i]) filled[i] = filled[i - 1];
+  std::vector<Interval> result;
+  for (std::size_t i = 0; i < filled.size(); ++i) {
+    if (!filled[i]) continue;
+    Interval own{{low, lengths.problems[i]}, *filled[i], i};
+    for (std::size_t a = 0; a < lengths.axes.size(); ++a) {
+      const auto at = std::ranges::lower_bound(lengths.ends[a], own.region.high.axes[lengths.axes[a]]);
+      if (at != lengths.ends[a].begin()) own.region.low.axes[lengths.axes[a]] = *std::prev(at) + 1;
+    }
+    // Joined along the last axis, and whole rows of it along the others.
+    bool is_joined = true;
+    while (is_joined) {
+      is_joined = false;
+      for (auto each = result.rbegin(); each != result.rend() && !is_joined; ++each) {
+        if (each->candidate != own.candidate) continue;
+        std::size_t different = 0, along = 0;
+        for (const std::size_t axis : lengths.axes)
+          if (each->region.low.axes[axis] != own.region.low.axes[axis] ||
+              each->region.high.axes[axis] != own.region.high.axes[axis]) {
+            ++different;
+            along = axis;
+          }
+        if (different != 1 || each->region.high.axes[along] + 1 != own.region.low.axes[along]) continue;
+        own.region.low.axes[along] = each->region.low.axes[along];
+        result.erase(std::next(each).base());
+        is_joined = true;
+      }
+    }
+    result.push_back(own);
+  }
+  return result;
+}
+
+}  // namespace kiln::tune

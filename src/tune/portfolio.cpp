@@ -1,0 +1,148 @@
+#include "tune/portfolio.hpp"
+
+#include <algorithm>
+#include <array>
+#include <cmath>
+#include <limits>
+#include <optional>
+#include <set>
+#include <tuple>
+#include <utility>
+
+namespace kiln::tune {
+namespace {
+
+constexpr double as_good = 1.007;
+constexpr std::array widened = {0.0,  0.01, 0.02, 0.03, 0.05,
+                                0.08, 0.12, 0.2,  0.5,  std::numeric_limits<double>::infinity()};
+constexpr double behind_step = 0.005;  // differences of the mean that do not count
+
+using Lengths = std::span<const std::vector<Standing>>;
+
+const Standing* find(const std::vector<Standing>& length, std::size_t candidate) {
+  const auto found = std::ranges::find(length, candidate, &Standing::candidate);
+  return found == length.end() ? nullptr : &*found;
+}
+
+bool is_allowed(const Standing& standing, double tolerance) {
+  return standing.ties || standing.behind <= 1 + tolerance;
+}
+
+/// The candidate that covers most of the lengths that are open, or nothing when none covers any.
+std::optional<std::size_t> best_cover(Lengths lengths, const std::vector<bool>& covered, double tolerance) {
+  std::set<std::size_t> candidates;
+  for (const auto& length : lengths)
+    for (const Standing& each : length) candidates.insert(each.candidate);
+  std::optional<std::size_t> best;
+  std::tuple<std::size_t, bool, double, int> least;
+  for (const std::size_t candidate : candidates) {
+    std::size_t left = 0;
+    double behind = 0, served = 0;
+    int registers = 0;
+    for (std::size_t i = 0; i < lengths.size(); ++i) {
+      if (covered[i]) continue;
+      const Standing* standing = find(lengths[i], candidate);
+      if (standing == nullptr || !is_allowed(*standing, tolerance)) {
+        ++left;
+        continue;
+      }
+      behind += std::log(standing->behind);
+      registers = standing->registers;
+      ++served;
+    }
+    if (served == 0) continue;
+    // Ties are not ranked by what noise makes of them.
+    const double mean = tolerance > 0 ? std::floor(behind / served / behind_step) : 0;
+    const std::tuple rank(left, candidate != 0, mean, registers);
+    if (best && !(rank < least)) continue;
+    best = candidate;
+    least = rank;
+  }
+  return best;
+}
+
+/// Nothing where some length that has candidates cannot be covered within the tolerance.
+std::optional<std::vector<std::size_t>> cover(Lengths lengths, double tolerance) {
+  std::vector<bool> covered(lengths.size());
+  for (std::size_t i = 0; i < lengths.size(); ++i) covered[i] = lengths[i].empty();
+  std::vector<std::size_t> chosen;
+  while (const auto next = best_cover(lengths, covered, tolerance)) {
+    chosen.push_back(*next);
+    for (std::size_t i = 0; i < lengths.size(); ++i) {
+      const Standing* standing = find(lengths[i], *next);
+      if (standing != nullptr && is_allowed(*standing, tolerance)) covered[i] = true;
+    }
+  }
+  if (std::ranges::find(covered, false) != covered.end()) return std::nullopt;
+  return chosen;
+}
+
+Assignment assign(Lengths lengths, std::span<const std::size_t> chosen) {
+  Assignment assignment(lengths.size());
+  std::optional<std::size_t> above;
+  for (std::size_t i = lengths.size(); i-- > 0;) {
+    const Standing* best = nullptr;
+    for (const std::size_t each : chosen)
+      if (const Standing* standing = find(lengths[i], each);
+          standing != nullptr && (best == nullptr || standing->behind < best->behind))
+        best = standing;
+    if (best == nullptr) continue;
+    const Standing* same = above ? find(lengths[i], *above) : nullptr;
+    const bool stays = same != nullptr && same->behind <= as_good * best->behind;
+    // At a length of its own a tie is decided as elsewhere, by the order in which they were chosen.
+    const auto first_tie = std::ranges::find_if(chosen, [&](std::size_t each) {
+      const Standing* standing = find(lengths[i], each);
+      return standing != nullptr && standing->ties && standing->behind <= as_good * best->behind;
+    });
+    assignment[i] = stays ? *above : first_tie != chosen.end() ? *first_tie : best->candidate;
+    above = assignment[i];
+  }
+  return assignment;
+}
+
+}  // namespace
+
+std::vector<Standing> standings(const Comparison& comparison,
+                                const std::function<Burden(std::size_t candidate)>& burden_of) {
+  // tied() wants the baseline first; without samples it is one that failed.
+  std::vector<Finalist> finalists(1);
+  std::vector<std::size_t> candidates{0};
+  double best_ns = std::numeric_limits<double>::infinity();
+  const std::vector<double>* best = nullptr;
+  for (const Compared& each : comparison) {
+    Finalist finalist{each.samples_ns, burden_of(each.candidate)};
+    std::vector<double> sorted = each.samples_ns;
+    if (const double ns = summarise(sorted).median_ns; ns < best_ns) {
+      best_ns = ns;
+      best = &each.samples_ns;
+    }
+    if (each.candidate == 0) {
+      finalists.front() = std::move(finalist);
+    } else {
+      finalists.push_back(std::move(finalist));
+      candidates.push_back(each.candidate);
+    }
+  }
+  const std::vector<std::size_t> level = tied(finalists);
+  std::vector<Standing> result;
+  for (std::size_t i = 0; i < finalists.size(); ++i) {
+    if (finalists[i].samples_ns.empty()) continue;
+    const double behind = ratio(finalists[i].samples_ns, *best).median_ns;
+    result.push_back({candidates[i], std::max(behind, 1.0), std::ranges::find(level, i) != level.end(),
+                      finalists[i].burden.registers});
+  }
+  return result;
+}
+
+Assignment choose_configs(Lengths lengths, std::size_t at_most) {
+  std::vector<std::size_t> chosen;
+  for (const double tolerance : widened) {
+    auto covers = cover(lengths, tolerance);
+    if (!covers) continue;
+    chosen = std::move(*covers);
+    if (chosen.size() <= at_most) break;
+  }
+  return assign(lengths, chosen);
+}
+
+}  // namespace kiln::tune

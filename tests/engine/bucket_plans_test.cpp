@@ -1,0 +1,47 @@
+// Which answers share a plan, and in which order plans are tried for a size.
+#include "engine/bucket_plans.hpp"
+
+#include "engine/shelf.hpp"
+
+using namespace kiln;
+using namespace kiln::engine;
+using namespace kiln::engine::testing;
+
+namespace {
+
+const Problem bucket = sized(1024, 4096);
+
+struct Plans {
+  Plans() {
+    shelf.put(bucket, std::vector<Chosen>{{"rows=513..600", "threads=64 vector=1", 3000},
+                                          {"rows=601..700", "threads=128 vector=2", 4000},
+                                          {"rows=701..800", "threads=64 vector=1", 5000},
+                                          {"rows=801..1024", "threads=256 vector=4", 6000}});
+  }
+  Shelf shelf{false};
+};
+
+}  // namespace
+
+TEST_CASE("answers of one config share a slot, whose answer is that of the largest sizes") {
+  Plans of;
+  BucketPlans plans(of.shelf.at(bucket));
+  REQUIRE(plans.answers().size() == 8);  // four, three configs beyond their sizes, and the default
+  CHECK(plans.slots.size() == 6);        // of the largest the choice is the one beyond its sizes too
+  CHECK(&plans.slot(0) == &plans.slot(2));
+  CHECK(&plans.slot(3) == &plans.slot(4));
+  CHECK(plans.slot(0).answer->cost_ns == 5000);
+  CHECK(plans.slot(0).answer->at == sized(800, 4096));
+  CHECK(plans.slot(0).made() == nullptr);
+}
+
+TEST_CASE("the slots for a size are those of the answers that hold it, in order and each once") {
+  Plans of;
+  BucketPlans plans(of.shelf.at(bucket));
+  const auto low = plans.slots_for(of.shelf.op, sized(520, 4096));
+  REQUIRE(low.size() == 5);
+  CHECK(low.front() == &plans.slot(0));
+  CHECK(low.back()->answer->origin == Origin::default_);
+  CHECK(plans.slots_for(of.shelf.op, sized(650, 4096)).front() == &plans.slot(1));
+  CHECK(plans.slots_for(of.shelf.op, sized(750, 4096)).front() == &plans.slot(0));
+}

@@ -1,0 +1,60 @@
+// Workspaces by stream, and what a capturing stream lacked. With whatever driver there is: the fake one in the build's own tests.
+#include "engine/capture_guard.hpp"
+
+#include <doctest/doctest.h>
+
+#include "cuda/driver_api.hpp"
+#include "engine/workspaces.hpp"
+#include "kiln/error.hpp"
+
+using namespace kiln;
+using namespace kiln::engine;
+
+namespace {
+
+const bool no_driver = cuda::Driver::find() == nullptr;
+
+struct Here {
+  cuda::Context context{0};
+  cuda::Context::Scope scope{context};
+  cuda::Stream first, second;
+};
+
+}  // namespace
+
+TEST_CASE("a stream gets a workspace of its own once, and finds it again" * doctest::skip(no_driver)) {
+  const Here here;
+  Workspaces workspaces(1024, true);
+  CHECK(workspaces.find(here.first.handle()) == 0);
+  CHECK_FALSE(workspaces.serves(here.first.handle()));
+  const CUdeviceptr made = workspaces.make(here.first.handle());
+  CHECK(made != 0);
+  CHECK(workspaces.make(here.first.handle()) == made);
+  CHECK(workspaces.find(here.first.handle()) == made);
+  CHECK(workspaces.serves(here.first.handle()));
+  CHECK_FALSE(workspaces.serves(here.second.handle()));
+  CHECK(workspaces.make(here.second.handle()) != made);
+}
+
+TEST_CASE("workspaces are made for the streams that others have or noted" * doctest::skip(no_driver)) {
+  const Here here;
+  Workspaces noted(0, false), own(1024, false);
+  noted.make(here.first.handle());
+  CHECK(noted.serves(here.second.handle()));  // one of no bytes serves any stream
+  own.make_as(noted);
+  CHECK(own.serves(here.first.handle()));
+  CHECK_FALSE(own.serves(here.second.handle()));
+}
+
+TEST_CASE("a stream is asked whether it captures" * doctest::skip(no_driver)) {
+  const Here here;
+  const CaptureGuard guard(here.context, "rows");
+  CHECK_FALSE(guard.captures(here.first.handle()));
+  const cuda::Driver& driver = cuda::Driver::get();
+  REQUIRE(driver.cuStreamBeginCapture_v2(here.first.handle(), CU_STREAM_CAPTURE_MODE_RELAXED) == CUDA_SUCCESS);
+  CHECK(guard.captures(here.first.handle()));
+  CHECK_FALSE(guard.captures(here.second.handle()));
+  CUgraph graph = nullptr;
+  REQUIRE(driver.cuStreamEndCapture(here.first.handle(), &graph) == CUDA_SUCCESS);
+  driver.cuGraphDestroy(graph);
+}

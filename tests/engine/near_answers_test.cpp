@@ -1,0 +1,225 @@
+// What stands in for a record that is missing, and how much slower that is expected to be.
+#include "engine/near_answers.hpp"
+
+#include <limits>
+
+#include "engine/shelf.hpp"
+#include "tune/model.hpp"
+
+using namespace kiln;
+using namespace kiln::engine;
+using namespace kiln::engine::testing;
+
+namespace {
+
+double modelled(const spec::Op& op, const Problem& bucket, const spec::Config& config,
+                const spec::DeviceFacts& device = h200()) {
+  return tune::estimate(op, op.implementations.front(), bucket, device, config).ns;
+}
+
+/// rows_op() with a parameter of the launch alone, as `pdl` of the built-in ops: 1 is not legal before sm_90.
+spec::Op early_op() {
+  spec::Op op = rows_op(false);
+  std::vector<spec::SourceFile> files = op.manifests;
+  files.insert(files.end(), op.files.begin(), op.files.end());
+  for (spec::SourceFile& file : files) {
+    if (file.name != "fast.toml") continue;
+    std::string text = file.text.str();
+    const auto replace = [&](const std::string& from, const std::string& to) {
+      text.replace(text.find(from), from.size(), to);
+    };
+    replace("[parameters]\n", "[parameters]\npdl = [0, 1]\n");
+    replace("all = [", "all = [\"pdl == 0 || sm >= 90\", ");
+    replace("[default]\n", "[default]\npdl = 0\n");
+    replace("args   = [\"x\", \"y\"]\n", "args   = [\"x\", \"y\"]\nprogrammatic = \"pdl\"\n");
+    file.text = text;
+  }
+  return spec::parse_op("rows", "/ops/rows", files);
+}
+
+}  // namespace
+
+TEST_CASE("the nearest record is the one fewest doublings away, not the one of the same volume") {
+  Shelf shelf(false);
+  shelf.put(sized(4096, 64), "threads=32 vector=2", 1000);
+  shelf.put(sized(256, 4096), "threads=256 vector=4", 9000);
+  const Answer found = shelf.serves(sized(64, 4096));  // 2^18 elements, as many as the first has
+  CHECK(found.origin == Origin::nearest);
+  CHECK(found.config == spec::Config{256, 4});
+  CHECK(found.distance == 2);
+  CHECK(found.cost_ns == 9000);
+  CHECK(found.timed_at == "of the nearest bucket");
+  CHECK(found.why ==
+        "no usable record for this bucket; the nearest is rows=256 cols=4096 dtype=f32, 2.0 doublings away");
+}
+
+TEST_CASE("of records that lie about as near, the one expected to be fastest here serves") {
+  const Problem small = sized(32, 4096), large = sized(128, 4096);
+  for (const bool small_is_better : {false, true}) {
+    CAPTURE(small_is_better);
+    Shelf shelf;
+    shelf.put(small, "threads=1024 vector=1", modelled(shelf.op, small, {1024, 1}) * (small_is_better ? 0.2 : 5));
+    shelf.put(large, "threads=256 vector=4", modelled(shelf.op, large, {256, 4}));
+    CHECK((shelf.serves(sized(64, 4096)).config == spec::Config{1024, 1}) == small_is_better);
+    // Two doublings further, nothing is expected of a record: the near one serves.
+    Shelf farther;
+    farther.put(small, "threads=1024 vector=1", modelled(farther.op, small, {1024, 1}) * (small_is_better ? 0.2 : 5));
+    farther.put(sized(1024, 4096), "threads=256 vector=4", modelled(farther.op, sized(1024, 4096), {256, 4}));
+    CHECK(farther.serves(sized(64, 4096)).config == spec::Config{1024, 1});
+  }
+}
+
+TEST_CASE("a size that breaks the constraints of the nearest record goes to the next near one") {
+  Shelf shelf(false);
+  shelf.put(sized(32, 4096), "threads=256 vector=8", 1000);  // even rows only
+  shelf.put(sized(1024, 4096), "threads=128 vector=4", 1000);
+  CHECK(shelf.serves(sized(64, 4096)).config == spec::Config{256, 8});
+  CHECK(shelf.serves(sized(63, 4096)).config == spec::Config{128, 4});
+  CHECK(shelf.serves(sized(63, 4096)).origin == Origin::nearest);
+}
+
+TEST_CASE("the same bucket of a near device serves before other buckets of that device") {
+  Shelf shelf;
+  const Problem bucket = sized(64, 4096);
+  const auto h100 = device_of(h100_class);
+  // By the model and its time, the other bucket's config would be the better one.
+  shelf.put(bucket, "threads=1024 vector=1", 3 * modelled(shelf.op, bucket, {1024, 1}));
+  shelf.put(sized(128, 4096), "threads=256 vector=4", 0.1 * modelled(shelf.op, sized(128, 4096), {256, 4}));
+  const Answer found = shelf.serves(bucket, h100);
+  CHECK(found.config == spec::Config{1024, 1});
+  CHECK(found.timed_at == "of the nearest device");
+  CHECK(found.why ==
+        std::string("no usable record for this bucket; the same bucket's of ") + h200_class + ", 0.5 doublings away");
+}
+
+TEST_CASE("the same bucket of a device keeps its intervals; so does a near bucket of the same lengths") {
+  for (const std::int64_t cols : {4096, 8192}) {
+    CAPTURE(cols);
+    Shelf shelf(false);
+    shelf.put(sized(1024, cols), std::vector<Chosen>{{"rows=513..700", "threads=64 vector=1"},
+                                                     {"rows=701..1024", "threads=256 vector=4"}});
+    const auto device = device_of(cols == 4096 ? h100_class : h200_class);
+    CHECK(shelf.serves(sized(700, 4096), device).config == spec::Config{64, 1});
+    CHECK(shelf.serves(sized(701, 4096), device).config == spec::Config{256, 4});
+    CHECK(shelf.serves(sized(700, 4096), device).origin == Origin::nearest);
+    // Of another length no interval holds: the choice for the upper edge comes first.
+    CHECK(shelf.serves(sized(2000, 4096), device).config == spec::Config{256, 4});
+  }
+}
+
+TEST_CASE("this device's near bucket and the same bucket of a like device meet by expected time") {
+  const Problem bucket = sized(64, 4096), near = sized(128, 4096);
+  const auto h100 = device_of(h100_class);
+  for (const bool own_is_better : {false, true}) {
+    CAPTURE(own_is_better);
+    Shelf shelf;
+    shelf.put(bucket, "threads=256 vector=4", modelled(shelf.op, bucket, {256, 4}));
+    shelf.put(near, "threads=128 vector=4", modelled(shelf.op, near, {128, 4}, h100) * (own_is_better ? 0.2 : 5),
+              h100_class);
+    CHECK((shelf.serves(bucket, h100).config == spec::Config{128, 4}) == own_is_better);
+  }
+  Shelf silent(false);  // the model says nothing: the same bucket first
+  silent.put(bucket, "threads=256 vector=4", 1000);
+  silent.put(near, "threads=128 vector=4", 100, h100_class);
+  CHECK(silent.serves(bucket, h100).config == spec::Config{256, 4});
+}
+
+TEST_CASE("another architecture's record serves behind this device's own, and its same bucket before its other ones") {
+  Shelf shelf(false);
+  shelf.put(sized(64, 4096), "threads=64 vector=4", 1000, a100_class);
+  shelf.put(sized(128, 4096), "threads=128 vector=4", 1000, a100_class);
+  CHECK(shelf.serves(sized(64, 4096)).config == spec::Config{64, 4});
+  shelf.put(sized(4096, 4096), "threads=512 vector=4", 1000);
+  CHECK(shelf.serves(sized(64, 4096)).config == spec::Config{512, 4});
+}
+
+TEST_CASE("what is launched early elsewhere is launched as usual where that is not legal") {
+  Shelf shelf(early_op());
+  const Problem bucket = sized(64, 4096);
+  shelf.put(bucket, std::vector<Chosen>{{"", "pdl=1 threads=256 vector=4"}});
+  const Answer hopper = shelf.serves(bucket, device_of(h100_class)),
+               ampere = shelf.serves(bucket, device_of(a100_class));
+  CHECK(hopper.config == spec::Config{1, 256, 4});
+  CHECK(ampere.origin == Origin::nearest);
+  CHECK(ampere.config == spec::Config{0, 256, 4});
+  CHECK(ampere.why.ends_with(", launched as usual: not early on this device"));
+}
+
+TEST_CASE("where no record is near, what the model expects to be fastest stands in") {
+  Shelf shelf;
+  shelf.put(sized(64, 8192), "threads=1024 vector=8", 1000);  // longer than the row that is asked for
+  const Answer guess = shelf.serves(sized(63, 4096));
+  CHECK(guess.origin == Origin::model);
+  CHECK(guess.cost_ns == 0);
+  const spec::Implementation& fast = *guess.implementation;
+  CHECK_FALSE(spec::broken_constraint(shelf.op, fast, sized(63, 4096), h200(), guess.config).has_value());
+  CHECK_FALSE(spec::broken_constraint(shelf.op, fast, sized(64, 4096), h200(), guess.config).has_value());
+  double best = std::numeric_limits<double>::infinity();
+  for (const spec::Config& config : spec::search_space(shelf.op, fast, sized(64, 4096), h200()))
+    if (config[1] < 8) best = std::min(best, modelled(shelf.op, sized(64, 4096), config));
+  CHECK(modelled(shelf.op, sized(64, 4096), guess.config) == best);
+  CHECK(best < 0.9 * modelled(shelf.op, sized(64, 4096), fast.default_config));
+}
+
+TEST_CASE("a record that is far away gives way to the model where that promises much more") {
+  Shelf shelf;
+  shelf.put(sized(1, 4096), "threads=32 vector=1", 1000);
+  CHECK(shelf.serves(sized(4, 4096)).origin == Origin::nearest);
+  const Answer far = shelf.serves(sized(64, 4096));
+  CHECK(far.origin == Origin::model);
+  CHECK(far.why.starts_with("the nearest record is 6.0 doublings away; "));
+  // What the model expects to be about as fast goes on serving.
+  Shelf good;
+  good.put(sized(1, 4096), spec::to_string(*far.implementation, far.config), 1000);
+  CHECK(good.serves(sized(64, 4096)).origin == Origin::nearest);
+}
+
+TEST_CASE("where the model has nothing to say, or nothing better, the default stands in") {
+  Shelf silent(false);
+  const Answer unknown = silent.serves(sized(64, 4096));
+  CHECK(unknown.origin == Origin::default_);
+  CHECK(unknown.why == "no record is near, and the model promises nothing better; the op's first legal default");
+  Shelf shelf;
+  CHECK(shelf.serves(sized(2, 32)).origin == Origin::default_);  // a row as long as the default's threads
+}
+
+TEST_CASE("a near record is expected to be as slow as winners were in buckets as far from their own") {
+  Shelf shelf;
+  // Each bucket has a winner of its own, which takes 1.3 times the best time in any other.
+  const char* winners[] = {"threads=128 vector=4", "threads=256 vector=4", "threads=512 vector=4",
+                           "threads=1024 vector=4"};
+  for (int i = 0; i < 4; ++i) {
+    store::Record record = record_of(shelf.op, sized(16 << i, 4096), winners[i], 1000);
+    record.baseline_ns = 3500;
+    for (int each = 0; each < 4; ++each)
+      record.candidates.push_back(candidate_of(16 << i, winners[each], each == i ? 1000 : 1300));
+    shelf.layers.put_all(std::vector{record}, {});
+  }
+  const Explanation stand_in = shelf.explained(sized(256, 4096));
+  CHECK(stand_in.origin == Origin::nearest);
+  CHECK(stand_in.expected_slowdown == doctest::Approx(1.3));
+  CHECK(stand_in.miss == "absent");
+}
+
+TEST_CASE("without candidates the model says how much slower a near record is") {
+  Shelf shelf;
+  shelf.put(sized(32, 4096), "threads=32 vector=1", 1000);
+  const Explanation stand_in = shelf.explained(sized(64, 4096));
+  CHECK(stand_in.origin == Origin::nearest);
+  CHECK(stand_in.expected_slowdown > 1.1);
+}
+
+TEST_CASE("a default is expected to be as slow as it was elsewhere; where nothing was timed the cost bounds it") {
+  Shelf shelf(false);
+  CHECK(shelf.explained(sized(64, 4096)).expected_slowdown >= 1);
+  store::Record record = record_of(shelf.op, sized(64, 8192), "threads=1024 vector=8", 1000);
+  record.baseline_ns = 2500;
+  shelf.layers.put_all(std::vector{record}, {});
+  const Explanation stand_in = shelf.explained(sized(64, 4096));
+  CHECK(stand_in.origin == Origin::default_);
+  CHECK(stand_in.expected_slowdown == 2.5);
+  Shelf guessing;
+  const Explanation guess = guessing.explained(sized(64, 4096));
+  CHECK(guess.origin == Origin::model);
+  CHECK(guess.expected_slowdown >= 1);
+}

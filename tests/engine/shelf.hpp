@@ -1,0 +1,85 @@
+// An op, and a file in memory that holds records of it: for tests of what the resolver answers. No device, no machine code.
+#pragma once
+
+#include <doctest/doctest.h>
+
+#include <string>
+#include <vector>
+
+#include "engine/explain.hpp"
+#include "engine/resolver.hpp"
+#include "tune/near_fixture.hpp"
+
+namespace kiln::engine::testing {
+
+using namespace kiln::tune::testing;
+
+inline constexpr const char* h100_class = "sm_90/mp132/l2_52428800/smem_232448/bus_5120";
+inline constexpr const char* a100_class = "sm_80/mp108/l2_41943040/smem_166912/bus_5120";
+
+/// A choice as tests write it; `config` as "threads=256 vector=4".
+struct Chosen {
+  std::string sizes;
+  std::string config;
+  double cost_ns = 1000;
+  std::string implementation = "fast";
+  store::Role role = store::Role::fastest;
+  bool stale = false;
+};
+
+class Shelf {
+ public:
+  explicit Shelf(bool with_model = true) : Shelf(rows_op(with_model)) {}
+  explicit Shelf(spec::Op described) : op(std::move(described)) {}
+
+  void put(const Problem& bucket, const std::string& config, double cost_ns, const char* device_class = h200_class) {
+    layers.put_all(std::vector{record_of(op, bucket, config, cost_ns, device_class)}, {});
+  }
+  void put(const Problem& bucket, const std::vector<Chosen>& choices, const char* device_class = h200_class) {
+    store::Record record = record_of(op, bucket, "", 0, device_class);
+    record.baseline_ns = 20000;
+    record.choices.clear();
+    for (const Chosen& each : choices) record.choices.push_back(choice_of(bucket, each, device_of(device_class)));
+    layers.put_all(std::vector{record}, {});
+  }
+  [[nodiscard]] std::string key_of(const Problem& bucket) const {
+    return spec::record_key(op, bucket, h200(), Regime::cold_l2);
+  }
+  Resolution at(const Problem& problem, bool stand_ins = true, const spec::DeviceFacts& device = h200()) {
+    return resolve(op, problem, device, Regime::cold_l2, layers, stand_ins);
+  }
+  /// The answer that serves the problem.
+  Answer serves(const Problem& problem, const spec::DeviceFacts& device = h200()) {
+    const Resolution resolution = at(problem, true, device);
+    const Answer* answer = serving(op, resolution, problem, device);
+    REQUIRE(answer != nullptr);
+    return *answer;
+  }
+  Explanation explained(const Problem& problem, const spec::DeviceFacts& device = h200()) {
+    jit::CompilePool pool(1);
+    tune::Cubins cubins(layers, pool);
+    return explain(op, problem, device, Regime::cold_l2, "sm_90a", layers, cubins);
+  }
+
+  spec::Op op;
+  store::Layers layers{{}};
+
+ private:
+  store::Choice choice_of(const Problem& bucket, const Chosen& chosen, const spec::DeviceFacts& device) const {
+    store::Choice choice;
+    choice.role = chosen.role;
+    choice.sizes = chosen.sizes.empty() ? spec::to_string(op, spec::whole_of(op, bucket)) : chosen.sizes;
+    choice.implementation = chosen.implementation;
+    choice.config = chosen.config;
+    choice.cost_ns = choice.low_ns = choice.high_ns = chosen.cost_ns;
+    choice.samples = 9;
+    const spec::Implementation* declared = op.find(chosen.implementation);
+    if (declared == nullptr) return choice;
+    if (declared->is_library()) choice.compiler = jit::library_identity(declared->library);  // this very version
+    const auto config = spec::parse_config(*declared, chosen.config);
+    if (config && !chosen.stale) choice.source_digest = present_source(op, *declared, bucket, device, *config);
+    return choice;
+  }
+};
+
+}  // namespace kiln::engine::testing

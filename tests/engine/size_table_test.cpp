@@ -1,0 +1,103 @@
+// The plan for a real size, by bounds on one axis and on two.
+#include "engine/size_table.hpp"
+
+#include <doctest/doctest.h>
+
+#include <algorithm>
+
+#include "tune/near_fixture.hpp"
+
+using namespace kiln;
+using namespace kiln::engine;
+using namespace kiln::tune::testing;
+
+namespace {
+
+/// Never looked into: a table hands out addresses.
+const PlanState* plan(std::uintptr_t number) { return reinterpret_cast<const PlanState*>(64 * number); }
+
+/// rows and cols both in powers of two.
+spec::Op two_axes() {
+  spec::Op op = rows_op();
+  op.axes[1].policy = op.axes[0].policy;
+  return op;
+}
+
+spec::Region region(Problem low, Problem high) { return {low, high}; }
+
+struct Grid {
+  spec::Op op = two_axes();
+  Problem bucket = sized(1024, 2048);
+  std::vector<spec::Region> regions;
+  const PlanState* first_with(const Problem& problem) const {
+    for (std::size_t i = 0; i < regions.size(); ++i)
+      if (regions[i].contains(op, problem)) return plan(i + 1);
+    return plan(99);
+  }
+  SizeTable table() const {
+    return {op, bucket, regions, [this](const Problem& problem) { return first_with(problem); }};
+  }
+  void check() const {
+    const SizeTable made = table();
+    for (std::int64_t rows = 513; rows <= 1024; rows += rows % 7 + 1)
+      for (std::int64_t cols = 1025; cols <= 2048; cols += cols % 11 + 1) {
+        const Problem problem = sized(rows, cols);
+        CAPTURE(rows);
+        CAPTURE(cols);
+        REQUIRE(&SizeTable::pick(made.words(), problem) == first_with(problem));
+      }
+  }
+};
+
+}  // namespace
+
+TEST_CASE("one plan for all sizes needs no table") {
+  Grid grid;
+  grid.regions = {spec::whole_of(grid.op, grid.bucket)};
+  CHECK(grid.table().is_uniform());
+  CHECK(grid.table().cells() == std::vector{plan(1)});
+  grid.regions = {spec::whole_of(grid.op, grid.bucket), region(sized(600, 1025), sized(700, 2048))};  // hidden
+  CHECK(grid.table().is_uniform());
+}
+
+TEST_CASE("each size of an axis finds the plan of its interval, also outside the bucket") {
+  Grid grid;
+  grid.regions = {region(sized(513, 1025), sized(600, 2048)), region(sized(601, 1025), sized(700, 2048)),
+                  region(sized(701, 1025), sized(1024, 2048))};
+  const SizeTable table = grid.table();
+  const auto at = [&](std::int64_t rows) { return &SizeTable::pick(table.words(), sized(rows, 1500)); };
+  CHECK(at(513) == plan(1));
+  CHECK(at(600) == plan(1));
+  CHECK(at(601) == plan(2));
+  CHECK(at(700) == plan(2));
+  CHECK(at(701) == plan(3));
+  CHECK(at(1024) == plan(3));
+  CHECK(at(1) == plan(1));
+  CHECK(at(9000) == plan(3));
+  CHECK(table.cells() == std::vector{plan(1), plan(2), plan(3)});
+}
+
+TEST_CASE("two open axes are looked up each by itself") {
+  Grid grid;
+  grid.regions = {region(sized(513, 1025), sized(600, 1500)), region(sized(513, 1501), sized(600, 2048)),
+                  region(sized(601, 1025), sized(1024, 1200)), region(sized(601, 1201), sized(1024, 2048))};
+  grid.check();
+}
+
+TEST_CASE("an earlier region hides what it shares with a later one, and sizes without any have the last resort") {
+  Grid grid;
+  grid.regions = {region(sized(600, 1100), sized(700, 1800)), region(sized(650, 1025), sized(900, 1500)),
+                  region(sized(513, 1600), sized(1024, 2048))};
+  grid.check();
+}
+
+TEST_CASE("bounds that part nothing are left out") {
+  Grid grid;
+  grid.regions = {region(sized(513, 1025), sized(600, 2048)), region(sized(601, 1025), sized(1024, 2048))};
+  const SizeTable table(grid.op, grid.bucket, grid.regions,
+                        [&](const Problem& problem) { return problem.axes[0] <= 600 ? plan(1) : plan(2); });
+  CHECK(table.cells().size() == 2);
+  // The rows' bound parts nothing when both halves have one plan.
+  const SizeTable same(grid.op, grid.bucket, grid.regions, [](const Problem&) { return plan(1); });
+  CHECK(same.is_uniform());
+}

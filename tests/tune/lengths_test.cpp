@@ -1,0 +1,117 @@
+#include "tune/lengths.hpp"
+
+#include <doctest/doctest.h>
+#include <rapidcheck.h>
+
+#include <algorithm>
+
+#include "near_fixture.hpp"
+
+using namespace kiln;
+using namespace kiln::tune;
+using namespace kiln::tune::testing;
+
+namespace {
+
+std::vector<std::int64_t> ends_of(std::int64_t rows, std::size_t at_most = 8) {
+  return even_lengths(rows_op(), sized(rows, 4096), at_most).ends.front();
+}
+
+/// rows and cols both in buckets.
+spec::Op two_open_axes() {
+  const spec::Op one = rows_op();
+  std::vector<spec::SourceFile> files = one.manifests;
+  files.insert(files.end(), one.files.begin(), one.files.end());
+  for (spec::SourceFile& file : files)
+    if (file.name == "op.toml") {
+      std::string text = file.text.str();
+      const std::string exact = "cols = { bucket = \"exact\"";
+      text.replace(text.find(exact), exact.size(), "cols = { bucket = \"pow2\"");
+      file.text = text;
+    }
+  return spec::parse_op("rows", "/ops/rows", files);
+}
+
+}  // namespace
+
+TEST_CASE("a bucket's lengths are as many equal parts of it, at multiples of eight where it has as many") {
+  CHECK(ends_of(1024) == std::vector<std::int64_t>{576, 640, 704, 768, 832, 896, 960, 1024});
+  CHECK(ends_of(1024, 16).size() == 16);
+  CHECK(ends_of(64) == std::vector<std::int64_t>{40, 48, 56, 64});
+  CHECK(ends_of(16) == std::vector<std::int64_t>{16});
+  CHECK(ends_of(1) == std::vector<std::int64_t>{1});
+  CHECK(ends_of(1024, 2) == std::vector<std::int64_t>{768, 1024});
+}
+
+TEST_CASE("an op without open axes has one length, its bucket") {
+  spec::Op op = rows_op();
+  op.axes[0].policy.kind = spec::PolicyKind::exact;
+  const Lengths lengths = even_lengths(op, sized(100, 4096), 8);
+  CHECK(lengths.problems == std::vector{sized(100, 4096)});
+  const auto all = intervals(op, sized(100, 4096), lengths, {3});
+  REQUIRE(all.size() == 1);
+  CHECK(all[0].candidate == 3);
+  CHECK(spec::to_string(op, all[0].region).empty());
+}
+
+TEST_CASE("neighbouring lengths of one config are one interval, which ends at a length that it was timed at") {
+  const spec::Op op = rows_op();
+  const Problem bucket = sized(64, 4096);
+  const Lengths lengths = even_lengths(op, bucket, 8);
+  const auto all = intervals(op, bucket, lengths, {5, 5, 2, 2});
+  REQUIRE(all.size() == 2);
+  CHECK(spec::to_string(op, all[0].region) == "rows=33..48");
+  CHECK(all[0].candidate == 5);
+  CHECK(all[0].length == 1);
+  CHECK(spec::to_string(op, all[1].region) == "rows=49..64");
+  const auto filled = intervals(op, bucket, lengths, {std::nullopt, 1, std::nullopt, 2});
+  REQUIRE(filled.size() == 2);
+  CHECK(spec::to_string(op, filled[0].region) == "rows=33..48");
+  CHECK(spec::to_string(op, filled[1].region) == "rows=49..64");
+  CHECK(intervals(op, bucket, lengths, Assignment(4)).empty());
+}
+
+TEST_CASE("intervals cover every size of a bucket once, whatever serves which length, on one axis or two") {
+  const spec::Op one = rows_op(), two = two_open_axes();
+  CHECK(rc::check([&] {
+    const spec::Op& op = *rc::gen::arbitrary<bool>() ? one : two;
+    const Problem bucket = spec::bucket_of(op, sized(*rc::gen::inRange(1, 3000), *rc::gen::inRange(1, 3000)));
+    const Lengths lengths = even_lengths(op, bucket, 8);
+    Assignment assignment;
+    for (std::size_t i = 0; i < lengths.problems.size(); ++i)
+      assignment.emplace_back(*rc::gen::inRange<std::size_t>(0, 3));
+    const auto all = intervals(op, bucket, lengths, assignment);
+    const Problem low = spec::low_corner(op, bucket);
+    for (int draw = 0; draw < 20; ++draw) {
+      Problem problem = bucket;
+      for (const std::size_t axis : lengths.axes)
+        problem.axes[axis] = *rc::gen::inRange(low.axes[axis], bucket.axes[axis] + 1);
+      const auto serves =
+          std::ranges::count_if(all, [&](const Interval& each) { return each.region.contains(op, problem); });
+      RC_ASSERT(serves == 1);
+    }
+    RC_ASSERT(all.back().region.high == bucket);
+    for (const Interval& each : all) {
+      RC_ASSERT(each.region.high == lengths.problems[each.length]);
+      RC_ASSERT(assignment[each.length] == each.candidate);
+      RC_ASSERT(spec::parse_region(op, bucket, spec::to_string(op, each.region)) == each.region);
+    }
+  }));
+}
+
+TEST_CASE("an end is added where the stair of the config that is fastest there ends") {
+  // Tiles of 100 and of 160 rows, a round each; large ones are dearer by less than their size.
+  const std::vector<std::int64_t> sizes = {20, 40, 60, 80, 100, 120, 140, 160, 180, 200, 220, 240, 260, 280, 300, 320};
+  std::vector<double> small, large;
+  for (const std::int64_t size : sizes) {
+    small.push_back(static_cast<double>((size + 99) / 100) * 10);
+    large.push_back(static_cast<double>((size + 159) / 160) * 14);
+  }
+  const std::vector<std::vector<double>> ns = {small, large};
+  // At 320 the large one serves (28); up to 100 the small one takes 10 instead of 14, up to 200 it takes 20 instead of 28.
+  const auto added = stairs(sizes, ns, {320}, 8);
+  CHECK(std::ranges::find(added, 100) != added.end());
+  CHECK(std::ranges::find(added, 200) != added.end());
+  CHECK(stairs(sizes, ns, {320}, 1).size() == 1);
+  CHECK(stairs(sizes, std::vector<std::vector<double>>{small}, {320}, 8).empty());
+}
