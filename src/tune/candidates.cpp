@@ -15,9 +15,8 @@
 namespace kiln::tune {
 namespace {
 
-constexpr std::size_t transferred = 4;  // configs that won near this bucket, tried whatever is expected of them
-constexpr std::size_t library_asked =
-    2;  // algorithms that a library proposes for a size, of which the first is tried in any case
+constexpr std::size_t transferred = 4;    // configs that won near this bucket, tried whatever is expected of them
+constexpr std::size_t library_asked = 8;  // algorithms of a library for a length; its first is tried in any case
 constexpr std::int64_t library_sizes = 48;
 constexpr std::size_t stairs_of = 6;  // configs at each length whose stairs are looked at
 constexpr std::int64_t sizes_looked_at = 64;
@@ -101,9 +100,10 @@ class Gathering {
       std::int64_t before = 0;
       for (const Problem& at : sizes_asked_of_library(more)) {
         if (spec::why_not_eligible(request_.op, implementation, at, request_.device)) continue;
-        const auto configs =
-            jit::library_candidates(request_.op, implementation,
-                                    spec::make_frame(request_.op, &implementation, at, request_.device), library_asked);
+        const auto& lengths = result_.lengths.problems;
+        const bool is_length = std::ranges::find(lengths, at) != lengths.end();
+        const auto frame = spec::make_frame(request_.op, &implementation, at, request_.device);
+        const auto configs = jit::library_candidates(request_.op, implementation, frame, is_length ? library_asked : 1);
         if (configs.empty()) continue;
         // No estimate tells a library's configs apart, but its own order does.
         library_firsts_.emplace(&implementation, configs.front());

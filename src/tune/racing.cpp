@@ -19,10 +19,12 @@ constexpr std::size_t first_newcomers = 4;  // besides the baseline: favourites,
 constexpr std::size_t most_newcomers = 12;  // of the first round besides favourites: the best expected of each length
 constexpr std::size_t compiles_ahead =
     10;  // of those that are expected next: a compile takes longer than several rounds
-constexpr std::int64_t rounds_a_draw = 4;  // in each so many, one is drawn whatever is expected of it
-constexpr double about_as_fast = 1.05;     // as LastComparison has it, and a little more
-constexpr double most_drift = 1.25;        // of a clock between two rounds; beyond, a sample was disturbed
-constexpr double improvement = 0.99;       // of the best at a length: less is no news
+constexpr std::int64_t rounds_a_draw = 4;     // in each so many, one is drawn whatever is expected of it
+constexpr std::size_t library_newcomers = 4;  // of a round
+constexpr double near_best = 1.1;             // times the best at a length
+constexpr double about_as_fast = 1.05;        // as LastComparison has it, and a little more
+constexpr double most_drift = 1.25;           // of a clock between two rounds; beyond, a sample was disturbed
+constexpr double improvement = 0.99;          // of the best at a length: less is no news
 constexpr double improvement_of_few = 0.03,
                  improvement_of_many = 0.005;  // over several lengths in all; of many, a length
 
@@ -378,7 +380,22 @@ class Racing final : public Search {
                                         0, static_cast<std::ptrdiff_t>(ranked.size() / 2))(random_)
                  : neighbour_of_best(ranked, static_cast<std::size_t>(rounds_) * pairs + pair));
     }
+    // A library's own order tells its algorithms apart, and none takes a compile: where one comes near the best, its others follow.
+    if (const auto& libraries = forecast_.outlook().of_libraries; is_near_best(libraries)) {
+      std::size_t more = library_newcomers;
+      for (const std::size_t each : libraries)
+        if (more > 0 && scores_.is_untried(each) && std::ranges::find(chosen, each) == chosen.end()) {
+          chosen.push_back(each);
+          --more;
+        }
+    }
     return chosen;
+  }
+  [[nodiscard]] bool is_near_best(std::span<const std::size_t> candidates) const {
+    for (std::size_t length = 0; length < scores_.lengths(); ++length)
+      for (const std::size_t each : candidates)
+        if (scores_.cost({each, length}).median_ns <= near_best * scores_.best_ns(length)) return true;
+    return false;
   }
   /// The first of each kind of which none was tried. Such configs as the model cannot tell apart, as it cannot in what order tiles are
   /// walked, are many, and a search that takes them in turn ends before it has seen another tile.

@@ -9,14 +9,14 @@ using namespace kiln::engine::testing;
 
 namespace {
 
-const Problem bucket = sized(1024, 4096);
+const Problem plans_bucket = sized(1024, 4096);
 
 struct Plans {
   Plans() {
-    shelf.put(bucket, std::vector<Chosen>{{"rows=513..600", "threads=64 vector=1", 3000},
-                                          {"rows=601..700", "threads=128 vector=2", 4000},
-                                          {"rows=701..800", "threads=64 vector=1", 5000},
-                                          {"rows=801..1024", "threads=256 vector=4", 6000}});
+    shelf.put(plans_bucket, std::vector<Chosen>{{"rows=513..600", "threads=64 vector=1", 3000},
+                                                {"rows=601..700", "threads=128 vector=2", 4000},
+                                                {"rows=701..800", "threads=64 vector=1", 5000},
+                                                {"rows=801..1024", "threads=256 vector=4", 6000}});
   }
   Shelf shelf{false};
 };
@@ -25,7 +25,7 @@ struct Plans {
 
 TEST_CASE("answers of one config share a slot, whose answer is that of the largest sizes") {
   Plans of;
-  BucketPlans plans(of.shelf.at(bucket));
+  BucketPlans plans(of.shelf.at(plans_bucket));
   REQUIRE(plans.answers().size() == 8);  // four, three configs beyond their sizes, and the default
   CHECK(plans.slots.size() == 6);        // of the largest the choice is the one beyond its sizes too
   CHECK(&plans.slot(0) == &plans.slot(2));
@@ -37,7 +37,7 @@ TEST_CASE("answers of one config share a slot, whose answer is that of the large
 
 TEST_CASE("the slots for a size are those of the answers that hold it, in order and each once") {
   Plans of;
-  BucketPlans plans(of.shelf.at(bucket));
+  BucketPlans plans(of.shelf.at(plans_bucket));
   const auto low = plans.slots_for(of.shelf.op, sized(520, 4096));
   REQUIRE(low.size() == 5);
   CHECK(low.front() == &plans.slot(0));

@@ -24,7 +24,7 @@ Shelf vendor_shelf() {
   return Shelf(std::move(op));
 }
 
-const Problem bucket = sized(1024, 4096);
+const Problem tall = sized(1024, 4096);
 
 std::vector<Chosen> with_library(const char* winner) {
   return {{"rows=513..700", "threads=64 vector=1", 4000, winner},
@@ -37,29 +37,29 @@ std::vector<Chosen> with_library(const char* winner) {
 
 TEST_CASE("each size is served by the choice whose interval holds it") {
   Shelf shelf(false);
-  shelf.put(bucket, std::vector<Chosen>{{"rows=513..600", "threads=64 vector=1", 4000},
-                                        {"rows=601..700", "threads=128 vector=2", 5000},
-                                        {"rows=701..1024", "threads=256 vector=4", 9000}});
+  shelf.put(tall, std::vector<Chosen>{{"rows=513..600", "threads=64 vector=1", 4000},
+                                      {"rows=601..700", "threads=128 vector=2", 5000},
+                                      {"rows=701..1024", "threads=256 vector=4", 9000}});
   CHECK(shelf.serves(sized(513, 4096)).config == spec::Config{64, 1});
   CHECK(shelf.serves(sized(600, 4096)).config == spec::Config{64, 1});
   CHECK(shelf.serves(sized(601, 4096)).config == spec::Config{128, 2});
   CHECK(shelf.serves(sized(700, 4096)).config == spec::Config{128, 2});
   CHECK(shelf.serves(sized(701, 4096)).config == spec::Config{256, 4});
-  CHECK(shelf.serves(bucket).config == spec::Config{256, 4});
+  CHECK(shelf.serves(tall).config == spec::Config{256, 4});
   const Answer middle = shelf.serves(sized(650, 4096));
   CHECK(middle.at == sized(700, 4096));
   CHECK(middle.cost_ns == 5000);
   CHECK(middle.timed_at == "at rows=700");
   CHECK(middle.why == "the record's config for rows=601..700");
-  CHECK(shelf.serves(bucket).timed_at == "at the bucket's upper edge");
+  CHECK(shelf.serves(tall).timed_at == "at the bucket's upper edge");
 }
 
 TEST_CASE("choices of one config are made ready for the largest of their sizes") {
   Shelf shelf(false);
-  shelf.put(bucket, std::vector<Chosen>{{"rows=513..600", "threads=64 vector=1"},
-                                        {"rows=601..700", "threads=128 vector=2"},
-                                        {"rows=701..800", "threads=64 vector=1"},
-                                        {"rows=801..1024", "threads=256 vector=4"}});
+  shelf.put(tall, std::vector<Chosen>{{"rows=513..600", "threads=64 vector=1"},
+                                      {"rows=601..700", "threads=128 vector=2"},
+                                      {"rows=701..800", "threads=64 vector=1"},
+                                      {"rows=801..1024", "threads=256 vector=4"}});
   CHECK(shelf.serves(sized(520, 4096)).at == sized(800, 4096));
   CHECK(shelf.serves(sized(750, 4096)).at == sized(800, 4096));
   CHECK(shelf.serves(sized(650, 4096)).at == sized(700, 4096));
@@ -67,7 +67,7 @@ TEST_CASE("choices of one config are made ready for the largest of their sizes")
 
 TEST_CASE("the order of the answers is the record's choices, its kernels beyond their sizes, and the defaults") {
   Shelf shelf(false);
-  shelf.put(bucket,
+  shelf.put(tall,
             std::vector<Chosen>{{"rows=513..700", "threads=64 vector=1"}, {"rows=701..1024", "threads=256 vector=4"}});
   const Resolution found = shelf.at(sized(520, 4096));
   REQUIRE(found.answers.size() == 5);
@@ -86,7 +86,7 @@ TEST_CASE("the order of the answers is the record's choices, its kernels beyond 
 
 TEST_CASE("a size that breaks a choice's constraint goes to another choice of the record, else to a default") {
   Shelf shelf(false);
-  shelf.put(bucket,
+  shelf.put(tall,
             std::vector<Chosen>{{"rows=513..700", "threads=64 vector=8"}, {"rows=701..1024", "threads=256 vector=4"}});
   CHECK(shelf.serves(sized(600, 4096)).config == spec::Config{64, 8});
   const Answer odd = shelf.serves(sized(601, 4096));  // vectors of 8 take even rows only
@@ -96,16 +96,16 @@ TEST_CASE("a size that breaks a choice's constraint goes to another choice of th
         "fast threads=64 vector=8, from the overlay, breaks the constraint 'vector < 8 || rows % 2 == 0' at this size; "
         "the record's config for rows=701..1024 serves beyond its sizes");
   Shelf alone(false);
-  alone.put(bucket, "threads=64 vector=8", 1000);
+  alone.put(tall, "threads=64 vector=8", 1000);
   CHECK(alone.serves(sized(601, 4096)).origin == Origin::default_);
   CHECK(alone.explained(sized(601, 4096)).why.ends_with("; the op's first legal default serves"));
 }
 
 TEST_CASE("a choice that is not declared, or not legal, leaves its sizes to the record's others") {
   Shelf shelf(false);
-  shelf.put(bucket, std::vector<Chosen>{{"rows=513..600", "threads=7 vector=1"},    // not declared
-                                        {"rows=601..701", "threads=256 vector=8"},  // not legal at its upper end
-                                        {"rows=702..1024", "threads=256 vector=4"}});
+  shelf.put(tall, std::vector<Chosen>{{"rows=513..600", "threads=7 vector=1"},    // not declared
+                                      {"rows=601..701", "threads=256 vector=8"},  // not legal at its upper end
+                                      {"rows=702..1024", "threads=256 vector=4"}});
   const Resolution found = shelf.at(sized(520, 4096));
   CHECK(found.is_hit());
   CHECK(found.unusable_choices == 2);
@@ -116,13 +116,13 @@ TEST_CASE("a choice that is not declared, or not legal, leaves its sizes to the 
 
 TEST_CASE("a record of which nothing can serve is unusable, and does not hide the next layer's") {
   Shelf shelf(false);
-  shelf.put(bucket, "threads=7 vector=1", 1000);
-  const Resolution found = shelf.at(bucket, false);
+  shelf.put(tall, "threads=7 vector=1", 1000);
+  const Resolution found = shelf.at(tall, false);
   CHECK_FALSE(found.is_hit());
   CHECK(found.miss == Miss::unusable);
   CHECK(found.unusable.find("outside the declared space") != std::string::npos);
   CHECK(found.answers.empty());
-  CHECK(shelf.explained(bucket).why.starts_with("the record cannot serve ("));
+  CHECK(shelf.explained(tall).why.starts_with("the record cannot serve ("));
 }
 
 TEST_CASE("a look-up that wants no stand-in gets none") {
@@ -138,14 +138,14 @@ TEST_CASE("where a library cannot serve, the record's choices without a library 
     if (winner == std::string_view("vendor") && library_is_here()) continue;
     CAPTURE(winner);
     Shelf shelf = vendor_shelf();
-    shelf.put(bucket, with_library(winner));
+    shelf.put(tall, with_library(winner));
     const Answer low = shelf.serves(sized(600, 4096)), high = shelf.serves(sized(601, 4096));
     CHECK(low.origin == Origin::overlay);
     CHECK(low.config == spec::Config{32, 1});
     CHECK(high.config == spec::Config{128, 2});
     CHECK(high.cost_ns == 10000);
-    CHECK_FALSE(shelf.at(bucket).miss);
-    const Explanation explained = shelf.explained(bucket);
+    CHECK_FALSE(shelf.at(tall).miss);
+    const Explanation explained = shelf.explained(tall);
     CHECK(explained.expected_slowdown == 1);
     const std::string reason = winner == std::string_view("gone")
                                    ? "its implementation 'gone' is not declared by the op"
@@ -158,19 +158,19 @@ TEST_CASE("where a library cannot serve, the record's choices without a library 
 TEST_CASE("behind a library's choice stand those that need none, for lengths on the device and what it refuses") {
   if (!library_is_here()) return;
   Shelf shelf = vendor_shelf();
-  shelf.put(bucket, with_library("vendor"));
-  const Resolution found = shelf.at(bucket);
+  shelf.put(tall, with_library("vendor"));
+  const Resolution found = shelf.at(tall);
   const Answer* own = serving_without_library(shelf.op, found, sized(650, 4096), h200());
   CHECK(shelf.serves(sized(650, 4096)).implementation->name == "vendor");
   REQUIRE(own != nullptr);
   CHECK(own->config == spec::Config{128, 2});
-  CHECK(shelf.explained(bucket).why.ends_with("what the library refuses, goes to fast threads=128 vector=2, 10.00 us"));
+  CHECK(shelf.explained(tall).why.ends_with("what the library refuses, goes to fast threads=128 vector=2, 10.00 us"));
 }
 
 TEST_CASE("where a library breaks a constraint at a size, the choice without a library serves that size") {
   Shelf shelf = vendor_shelf();
-  shelf.put(bucket, std::vector<Chosen>{{"", "threads=256 vector=8", 9000, "vendor"},  // even rows only
-                                        {"", "threads=128 vector=2", 10000, "fast", without_library}});
+  shelf.put(tall, std::vector<Chosen>{{"", "threads=256 vector=8", 9000, "vendor"},  // even rows only
+                                      {"", "threads=128 vector=2", 10000, "fast", without_library}});
   CHECK(shelf.serves(sized(1001, 4096)).config == spec::Config{128, 2});
   CHECK(shelf.serves(sized(1001, 4096)).origin == Origin::overlay);
   CHECK(shelf.serves(sized(1002, 4096)).implementation->name == (library_is_here() ? "vendor" : "fast"));
@@ -178,8 +178,8 @@ TEST_CASE("where a library breaks a constraint at a size, the choice without a l
 
 TEST_CASE("of a near record that a library won, its own kernel stands in where the library is not asked") {
   Shelf shelf = vendor_shelf();
-  shelf.put(bucket, with_library("vendor"));
-  const Answer like = shelf.serves(bucket, device_of(h100_class));  // another class, and no context
+  shelf.put(tall, with_library("vendor"));
+  const Answer like = shelf.serves(tall, device_of(h100_class));  // another class, and no context
   CHECK(like.origin == Origin::nearest);
   CHECK(like.implementation->name == "fast");
   CHECK(like.config == spec::Config{128, 2});
@@ -189,17 +189,17 @@ TEST_CASE("a record is stale when one of its choices is, and that one alone says
   Shelf shelf(false);
   std::vector<Chosen> choices{{"rows=513..700", "threads=64 vector=1"}, {"rows=701..1024", "threads=256 vector=4"}};
   choices[0].stale = true;
-  shelf.put(bucket, choices);
-  CHECK(shelf.at(bucket).is_stale());
+  shelf.put(tall, choices);
+  CHECK(shelf.at(tall).is_stale());
   CHECK(shelf.serves(sized(600, 4096)).stale);
-  CHECK_FALSE(shelf.serves(bucket).stale);
+  CHECK_FALSE(shelf.serves(tall).stale);
   CHECK(find_stale({&shelf.op, 1}, h200(), Regime::cold_l2, shelf.layers).stale.size() == 1);
-  CHECK(standing_of({&shelf.op, 1}, shelf.at(bucket).record->value) == Standing::stale);
+  CHECK(standing_of({&shelf.op, 1}, shelf.at(tall).record->value) == Standing::stale);
   Shelf fresh(false);
   choices[0].stale = false;
-  fresh.put(bucket, choices);
-  CHECK_FALSE(fresh.at(bucket).is_stale());
-  CHECK(standing_of({&fresh.op, 1}, fresh.at(bucket).record->value) == Standing::present);
+  fresh.put(tall, choices);
+  CHECK_FALSE(fresh.at(tall).is_stale());
+  CHECK(standing_of({&fresh.op, 1}, fresh.at(tall).record->value) == Standing::present);
 }
 
 TEST_CASE("a hit is expected to take a tuned config's time") {

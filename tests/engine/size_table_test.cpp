@@ -14,7 +14,7 @@ using namespace kiln::tune::testing;
 namespace {
 
 /// Never looked into: a table hands out addresses.
-const PlanState* plan(std::uintptr_t number) { return reinterpret_cast<const PlanState*>(64 * number); }
+const PlanState* numbered(std::uintptr_t number) { return reinterpret_cast<const PlanState*>(64 * number); }
 
 /// rows and cols both in powers of two.
 spec::Op two_axes() {
@@ -31,8 +31,8 @@ struct Grid {
   std::vector<spec::Region> regions;
   const PlanState* first_with(const Problem& problem) const {
     for (std::size_t i = 0; i < regions.size(); ++i)
-      if (regions[i].contains(op, problem)) return plan(i + 1);
-    return plan(99);
+      if (regions[i].contains(op, problem)) return numbered(i + 1);
+    return numbered(99);
   }
   SizeTable table() const {
     return {op, bucket, regions, [this](const Problem& problem) { return first_with(problem); }};
@@ -55,7 +55,7 @@ TEST_CASE("one plan for all sizes needs no table") {
   Grid grid;
   grid.regions = {spec::whole_of(grid.op, grid.bucket)};
   CHECK(grid.table().is_uniform());
-  CHECK(grid.table().cells() == std::vector{plan(1)});
+  CHECK(grid.table().cells() == std::vector{numbered(1)});
   grid.regions = {spec::whole_of(grid.op, grid.bucket), region(sized(600, 1025), sized(700, 2048))};  // hidden
   CHECK(grid.table().is_uniform());
 }
@@ -66,15 +66,15 @@ TEST_CASE("each size of an axis finds the plan of its interval, also outside the
                   region(sized(701, 1025), sized(1024, 2048))};
   const SizeTable table = grid.table();
   const auto at = [&](std::int64_t rows) { return &SizeTable::pick(table.words(), sized(rows, 1500)); };
-  CHECK(at(513) == plan(1));
-  CHECK(at(600) == plan(1));
-  CHECK(at(601) == plan(2));
-  CHECK(at(700) == plan(2));
-  CHECK(at(701) == plan(3));
-  CHECK(at(1024) == plan(3));
-  CHECK(at(1) == plan(1));
-  CHECK(at(9000) == plan(3));
-  CHECK(table.cells() == std::vector{plan(1), plan(2), plan(3)});
+  CHECK(at(513) == numbered(1));
+  CHECK(at(600) == numbered(1));
+  CHECK(at(601) == numbered(2));
+  CHECK(at(700) == numbered(2));
+  CHECK(at(701) == numbered(3));
+  CHECK(at(1024) == numbered(3));
+  CHECK(at(1) == numbered(1));
+  CHECK(at(9000) == numbered(3));
+  CHECK(table.cells() == std::vector{numbered(1), numbered(2), numbered(3)});
 }
 
 TEST_CASE("two open axes are looked up each by itself") {
@@ -95,9 +95,9 @@ TEST_CASE("bounds that part nothing are left out") {
   Grid grid;
   grid.regions = {region(sized(513, 1025), sized(600, 2048)), region(sized(601, 1025), sized(1024, 2048))};
   const SizeTable table(grid.op, grid.bucket, grid.regions,
-                        [&](const Problem& problem) { return problem.axes[0] <= 600 ? plan(1) : plan(2); });
+                        [&](const Problem& problem) { return problem.axes[0] <= 600 ? numbered(1) : numbered(2); });
   CHECK(table.cells().size() == 2);
   // The rows' bound parts nothing when both halves have one plan.
-  const SizeTable same(grid.op, grid.bucket, grid.regions, [](const Problem&) { return plan(1); });
+  const SizeTable same(grid.op, grid.bucket, grid.regions, [](const Problem&) { return numbered(1); });
   CHECK(same.is_uniform());
 }
