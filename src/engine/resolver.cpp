@@ -119,15 +119,16 @@ std::vector<Answer> beyond(const std::vector<Answer>& answers, const spec::Op& o
                            const spec::DeviceFacts& device) {
   std::vector<Answer> result;
   const spec::Region whole = spec::whole_of(op, bucket);
-  for (auto each = answers.rbegin(); each != answers.rend(); ++each) {
-    if (each->implementation->is_library() || each->region == whole) continue;
-    if (std::ranges::any_of(result, [&](const Answer& other) { return same_config(*each, other); })) continue;
-    if (spec::broken_constraint(op, *each->implementation, bucket, device, each->config)) continue;
-    Answer& answer = result.emplace_back(*each);
+  for (std::size_t i = answers.size(); i-- > 0;) {
+    const Answer& each = answers[i];
+    if (each.implementation->is_library() || each.region == whole) continue;
+    if (std::ranges::any_of(result, [&](const Answer& other) { return same_config(each, other); })) continue;
+    if (spec::broken_constraint(op, *each.implementation, bucket, device, each.config)) continue;
+    Answer& answer = result.emplace_back(each);
     answer.region = whole;
     answer.at = bucket;
     answer.is_beyond = true;
-    answer.why = fmt::format("the record's config for {} serves beyond its sizes", spec::to_string(op, each->region));
+    answer.why = fmt::format("the record's config for {} serves beyond its sizes", spec::to_string(op, each.region));
   }
   return result;
 }

@@ -74,7 +74,7 @@ void LastComparison::take_in() {
     }
   }
   std::ranges::sort(taken);
-  taken.erase(std::ranges::unique(taken).begin(), taken.end());
+  taken.erase(std::unique(taken.begin(), taken.end()), taken.end());
   for (std::size_t length = 0; length < lengths; ++length) {
     const double best = scores_.best_ns(length);
     for (const std::size_t i : taken) {

@@ -67,7 +67,7 @@ Lengths with_ends(const spec::Op&, const Problem& bucket, const Lengths& lengths
   Lengths more = lengths;
   more.ends.front().insert(more.ends.front().end(), ends.begin(), ends.end());
   std::ranges::sort(more.ends.front());
-  more.ends.front().erase(std::ranges::unique(more.ends.front()).begin(), more.ends.front().end());
+  more.ends.front().erase(std::unique(more.ends.front().begin(), more.ends.front().end()), more.ends.front().end());
   combine(bucket, more);
   return more;
 }

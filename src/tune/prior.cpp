@@ -106,7 +106,7 @@ void Prior::learn_winners(const store::Record& record) {
     };
     if (std::ranges::none_of(winners_, same)) winners_.push_back({winner.implementation, std::move(winner.config)});
   };
-  for (auto each = record.choices.rbegin(); each != record.choices.rend(); ++each) add(*each);
+  for (std::size_t i = record.choices.size(); i-- > 0;) add(record.choices[i]);
 }
 
 double Prior::correction(const spec::Implementation& implementation, std::span<const std::int64_t> config) const {
