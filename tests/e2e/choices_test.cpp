@@ -66,7 +66,6 @@ TEST_CASE("a record with three intervals launches each size by its own config") 
       {33, "scale_tiled<float, 64, 1>"},  {40, "scale_tiled<float, 64, 1>"},  {41, "scale_tiled<float, 128, 4>"},
       {50, "scale_tiled<float, 128, 4>"}, {51, "scale_tiled<float, 256, 1>"}, {64, "scale_tiled<float, 256, 1>"}};
   for (const auto& [rows, kernel] : expected) {
-    CAPTURE(rows);
     const ScaleCall call(engine, rows, 128);
     const std::int64_t before = launches(kernel);
     CHECK_FALSE(is_stand_in(call.launch(machine.stream())));
