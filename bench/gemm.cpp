@@ -54,7 +54,7 @@ class Bench {
         op_(engine_.op("gemm")),
         context_(settings.options.device),
         scope_(context_),
-        layers_({.overlay = settings.options.overlay.value_or(kiln::store::default_overlay()),
+        layers_({.overlay = settings.options.overlay ? settings.options.overlay : kiln::store::default_overlay(),
                  .bases = settings.options.bases}),
         cubins_(layers_, pool_),
         arch_(kiln::jit::default_arch(context_.info().facts.sm())),

@@ -62,7 +62,8 @@ class Setting {
         context(options.device),
         ops(kiln::spec::load_ops(options.template_paths)),
         scope_(context),
-        layers_({.overlay = options.overlay.value_or(kiln::store::default_overlay()), .bases = options.bases}),
+        layers_(
+            {.overlay = options.overlay ? options.overlay : kiln::store::default_overlay(), .bases = options.bases}),
         pool_(1),
         cubins(layers_, pool_) {}
 

@@ -69,7 +69,7 @@ struct TuneChoice {
 struct TunedBucket {
   enum class Outcome : std::uint8_t {
     found,   // it had a usable record
-    tuned,   // its record is in the overlay
+    tuned,   // it has a new record; see `kept`
     failed,  // nothing is legal or came out right; its files are as they were
   };
   std::string op;
@@ -78,12 +78,14 @@ struct TunedBucket {
   Outcome outcome = Outcome::failed;
   Origin origin = Origin::overlay;  // where its record lies: overlay or base
   bool stale = false;               // a config of it was tuned from other sources
-  std::string implementation;       // that serves the bucket's upper edge, and what follows with it
-  std::string config;               // "threads=256 vector=8"
-  std::int64_t configs = 0;         // distinct ones that serve the bucket
-  double cost_ns = 0;               // median device time at the upper edge
-  double baseline_ns = 0;           // of the op's default there; 0 where it is not legal
-  std::string reason;               // why it failed
+  bool kept =
+      false;  // tuned: read back from the overlay's file once all buckets were done; else warnings() says why not
+  std::string implementation;  // that serves the bucket's upper edge, and what follows with it
+  std::string config;          // "threads=256 vector=8"
+  std::int64_t configs = 0;    // distinct ones that serve the bucket
+  double cost_ns = 0;          // median device time at the upper edge
+  double baseline_ns = 0;      // of the op's default there; 0 where it is not legal
+  std::string reason;          // why it failed
 };
 
 struct TuneReport {
@@ -144,7 +146,7 @@ class Tuner {
   [[nodiscard]] std::vector<Demand> between(std::string_view op, const Problem& low, const Problem& high) const;
 
   /// Tunes each bucket that has no usable record, and those of `choice.retune`. Each finished bucket is in the overlay at once, in one
-  /// transaction; one in work when the tune is stopped, or fails, is as it was. A bucket in which nothing comes out right is reported as
+  /// transaction, or, where the overlay cannot be written, in memory and not `kept`; one in work when the tune is stopped, or fails, is as it was. A bucket in which nothing comes out right is reported as
   /// failed and the others go on. Throws Error(bad_input) for a demand that is no problem of its op, before anything is tuned, and what
   /// ends all tunes, such as Error(no_nvrtc) or a broken context's Error(driver_failed).
   TuneReport tune(std::span<const Demand> demands, const TuneChoice& choice = {}) const;

@@ -11,6 +11,7 @@
 #include "cli/table.hpp"
 #include "cli/units.hpp"
 #include "kiln/error.hpp"
+#include "spec/text.hpp"
 
 namespace kiln::cli {
 
@@ -33,9 +34,23 @@ std::vector<NamedFile> files_to_show(const Globals& globals, const std::string& 
   return files;
 }
 
+void check_op(const Globals& globals, const std::vector<NamedFile>& files, const std::string& op) {
+  if (op.empty()) return;
+  std::vector<std::string> known;
+  for (const spec::Op& each : load_ops(globals)) known.push_back(each.name);
+  for (const NamedFile& each : files)
+    for (const store::OpBytes& held : each.file->bytes_by_op()) known.push_back(held.op);
+  if (std::find(known.begin(), known.end(), op) == known.end())
+    throw Error(ErrorKind::bad_input,
+                fmt::format("there is no op {}{}", spec::quote(op), spec::did_you_mean(op, known)));
+}
+
 std::unique_ptr<store::File> open_to_change(const Globals& globals, const std::string& file) {
-  const std::filesystem::path path = file.empty() ? layer_settings(globals).overlay : std::filesystem::path(file);
-  if (path.empty()) throw Error(ErrorKind::bad_input, "there is no overlay: name a file, or set KILN_CACHE or HOME");
+  const auto overlay = layer_settings(globals).overlay;
+  if (file.empty() && !overlay)
+    throw Error(ErrorKind::io, "there is no overlay: name a file, or set KILN_CACHE or HOME");
+  const std::filesystem::path path = file.empty() ? *overlay : std::filesystem::path(file);
+  if (path.empty()) throw Error(ErrorKind::bad_input, "the overlay is in memory, as its empty path asks; name a file");
   if (!std::filesystem::exists(path))
     throw Error(ErrorKind::bad_input, fmt::format("the file {} does not exist", path.string()));
   if (is_text(path))
@@ -59,7 +74,9 @@ void declare_list(CLI::App& command, ListSettings& settings) {
 
 int list(const Globals& globals, const ListSettings& settings) {
   std::optional<store::Layers> layers;
-  for (const NamedFile& each : files_to_show(globals, settings.file, layers)) {
+  const std::vector<NamedFile> files = files_to_show(globals, settings.file, layers);
+  check_op(globals, files, settings.op);
+  for (const NamedFile& each : files) {
     auto records = each.file->records(settings.op);
     std::sort(records.begin(), records.end(),
               [](const store::Record& a, const store::Record& b) { return reads_before(a.key, b.key); });

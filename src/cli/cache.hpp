@@ -22,6 +22,9 @@ struct NamedFile {
 std::vector<NamedFile> files_to_show(const Globals& globals, const std::string& file,
                                      std::optional<store::Layers>& layers);
 
+/// Throws Error(bad_input), naming the nearest, for an op that neither is loaded nor has a row in these files. Empty: any.
+void check_op(const Globals& globals, const std::vector<NamedFile>& files, const std::string& op);
+
 /// `file`, or the overlay when it is empty, for writing. Throws Error(bad_input) when there is none, and as File::open does.
 std::unique_ptr<store::File> open_to_change(const Globals& globals, const std::string& file);
 

@@ -25,6 +25,7 @@ void declare(CLI::App& command, Settings& settings) {
   command.add_flag("--text", settings.text,
                    "JSON lines that a diff can review, instead of a .kiln file; without cubins");
   command.add_option("-o,--output", settings.output, "Where to; text goes to the standard output unless this is given")
+      ->check(output_name())
       ->type_name("FILE");
   command.add_option("--op", settings.op, "Only this op")->type_name("OP");
   command.add_option("--device-class", settings.device_class, "Only this device class")->type_name("CLASS");
@@ -73,8 +74,12 @@ int run(const Globals& globals, const Settings& settings) {
   check(settings);
   std::optional<store::Layers> layers;
   const auto files = files_to_show(globals, settings.file, layers);
+  if (layers && !layers->layers().front().refused.empty())
+    throw Error(ErrorKind::io, fmt::format("nothing is exported: {}", layers->layers().front().refused));
+  check_op(globals, files, settings.op);
   store::File& from = *files.front().file;  // the overlay comes first
   store::Selection selection{settings.op, settings.device_class, !settings.no_cubins, !settings.no_candidates};
+  selection.must_hold_records = true;
   WorkloadCoverage coverage;
   if (!settings.workload.empty()) {
     const std::vector<spec::Op> ops = load_ops(globals);

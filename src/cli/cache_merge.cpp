@@ -4,6 +4,7 @@
 #include <fstream>
 
 #include "cli/cache.hpp"
+#include "cli/kept.hpp"
 #include "cli/output.hpp"
 #include "cli/units.hpp"
 #include "kiln/error.hpp"
@@ -37,6 +38,7 @@ void declare_merge(CLI::App& command, Settings& settings) {
       .add_option(
           "-o,--output", settings.output,
           "The file to write, .kiln, sealed; it may be one of those that are read. Without it: into the overlay")
+      ->check(output_name())
       ->type_name("FILE");
   command.add_flag("--force", settings.force, "Replace an output that exists");
 }
@@ -72,9 +74,12 @@ Brought bring(const std::string& path, store::File& to, const store::CodeTrust& 
 
 int into_overlay(const Globals& globals, const Settings& settings) {
   store::Layers layers = open_layers(globals);
+  require_kept(layers, "what is imported");
   const store::CodeTrust trust = code_trust(globals);
+  std::int64_t added = 0;
   for (const std::string& path : settings.files) {
     const auto& [report, flawed_rows] = bring(path, layers.overlay(), trust);
+    added += report.added;
     if (globals.json) {
       print_json({{"event", "imported"},
                   {"file", path},
@@ -92,6 +97,8 @@ int into_overlay(const Globals& globals, const Settings& settings) {
     say_left_behind(globals, path, report.untrusted_cubins);
     say_flawed(globals, path, flawed_rows);
   }
+  require_kept(layers, "what was imported");
+  if (layers.overlay().stats().records < added) refuse_unkept("what was imported", {});
   return exit_good;
 }
 
@@ -114,7 +121,8 @@ int into_file(const Globals& globals, const Settings& settings) {
     files.push_back(open_records(path));
     inputs.push_back(files.back().get());
   }
-  const auto report = store::merge_files(inputs, settings.output, {}, settings.force, code_trust(globals));
+  const auto report =
+      store::merge_files(inputs, settings.output, {.must_hold_records = true}, settings.force, code_trust(globals));
   std::int64_t flawed_rows = 0;
   for (std::size_t i = 0; i < files.size(); ++i) {
     const std::int64_t flawed = files[i]->counters().quarantined;

@@ -3,9 +3,9 @@
 
 #include <algorithm>
 #include <csignal>
-#include <cstdio>
 #include <filesystem>
 #include <new>
+#include <sstream>
 #include <string_view>
 
 #include "cli/commands.hpp"
@@ -35,7 +35,8 @@ Files are asked in this order: the overlay (yours; --overlay, else $KILN_CACHE, 
 
 Exit status: 0 good, 1 something is wrong or missing (a wrong result, a bucket without a record), 2 bad input,
 3 this machine lacks something (driver, device, memory, NVRTC, NCCL), 4 a file was refused or may not be touched,
-5 a compile or the driver failed, 130 interrupted.)";
+ or the overlay does not keep what was found, 5 a compile or the driver failed, 130 interrupted,
+ 141 nobody reads the output any more (| head).)";
 
 void declare_globals(CLI::App& app, Globals& globals) {
   app.add_flag("--json", globals.json,
@@ -60,15 +61,6 @@ void declare_globals(CLI::App& app, Globals& globals) {
                  "A folder of op folders, asked before the built-in ops; may be repeated")
       ->allow_extra_args(false)
       ->type_name("DIR");
-}
-
-void say_error(bool json, std::string_view kind, std::string_view message) {
-  if (json) {
-    const Json error = {{"error", {{"kind", kind}, {"message", message}}}};
-    fmt::print(stderr, "{}\n", error.dump(-1, ' ', false, Json::error_handler_t::replace));
-  } else {
-    note(message);
-  }
 }
 
 /// The command that was probably meant, for a first word that is none.
@@ -101,7 +93,6 @@ int run_chosen(Chosen& chosen) {
     const ImportedBases imported(chosen.globals);
     return chosen.run(chosen.globals);
   } catch (const Error& error) {
-    std::fflush(stdout);
     say_error(chosen.globals.json, to_string(error.kind()), error.what());
     return exit_code_of(error.kind());
   } catch (const std::filesystem::filesystem_error& error) {  // such as a name that is too long to ask for
@@ -116,10 +107,16 @@ int run_chosen(Chosen& chosen) {
   }
 }
 
-int main(int argc, char** argv) {
-  std::signal(SIGXFSZ, SIG_IGN);  // a write past the file-size limit is an error like any other
-  CLI::App app(summary, "kiln");
-  Chosen chosen;
+/// What --help and --version ask for.
+int show_asked(const CLI::App& app, const CLI::Success& asked) {
+  std::ostringstream output, errors;
+  const int status = app.exit(asked, output, errors);
+  print(output.str());
+  say(errors.str());
+  return status;
+}
+
+int run_command(CLI::App& app, Chosen& chosen, int argc, char** argv) {
   app.footer(epilogue);
   app.set_version_flag("--version", std::string("kiln " KILN_VERSION));
   app.fallthrough();
@@ -135,11 +132,19 @@ int main(int argc, char** argv) {
   try {
     app.parse(argc, argv);
   } catch (const CLI::Success& asked) {  // --help, --version
-    return app.exit(asked);
+    return show_asked(app, asked);
   } catch (const CLI::ParseError& error) {
     return bad_usage(app, error, argc, argv);
   }
   return run_chosen(chosen);
+}
+
+int main(int argc, char** argv) {
+  std::signal(SIGXFSZ, SIG_IGN);  // a write past the file-size limit is an error like any other
+  open_output();
+  CLI::App app(summary, "kiln");
+  Chosen chosen;
+  return close_output(run_command(app, chosen, argc, argv), chosen.globals.json);
 }
 
 }  // namespace

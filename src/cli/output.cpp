@@ -5,24 +5,79 @@
 #include <unistd.h>
 
 #include <algorithm>
+#include <atomic>
+#include <cerrno>
 #include <chrono>
+#include <csignal>
 #include <cstdio>
 #include <cstdlib>
+#include <cstring>
 #include <filesystem>
 #include <fstream>
 
+#include "cli/exit_code.hpp"
 #include "kiln/error.hpp"
+#include "process/descriptors.hpp"
 
 namespace kiln::cli {
+namespace {
 
-void print(std::string_view text) { fmt::print(stdout, "{}", text); }
+std::atomic<int> lost_output = 0;  // errno of the first write to the standard output that failed
 
-void print_json(const Json& json) {
-  fmt::print(stdout, "{}\n", json.dump(-1, ' ', false, Json::error_handler_t::replace));
-  std::fflush(stdout);
+void lose_output() noexcept {
+  int none = 0;
+  lost_output.compare_exchange_strong(none, errno != 0 ? errno : EIO);
 }
 
-void note(std::string_view text) { fmt::print(stderr, "kiln: {}\n", text); }
+void flush_output() noexcept {
+  if (lost_output == 0 && std::fflush(stdout) != 0) lose_output();
+}
+
+/// Some file systems tell only at a close that there was no space.
+void close_a_copy_of_output() noexcept {
+  const int copy = ::dup(STDOUT_FILENO);
+  if (lost_output == 0 && copy >= 0 && ::close(copy) != 0) lose_output();
+}
+
+std::string line_of(const Json& json) { return json.dump(-1, ' ', false, Json::error_handler_t::replace) + "\n"; }
+
+}  // namespace
+
+void open_output() noexcept {
+  process::hold_standard_descriptors();
+  std::signal(SIGPIPE, SIG_IGN);
+}
+
+int close_output(int status, bool json) {
+  flush_output();
+  close_a_copy_of_output();
+  if (lost_output == 0) return status;
+  if (lost_output == EPIPE) return exit_broken_pipe;
+  say_error(json, to_string(ErrorKind::io),
+            fmt::format("the standard output cannot be written: {}; part of what was to be printed is lost",
+                        std::strerror(lost_output)));
+  return exit_refused;
+}
+
+void print(std::string_view text) noexcept {
+  if (lost_output == 0 && std::fwrite(text.data(), 1, text.size(), stdout) != text.size()) lose_output();
+}
+
+void print_json(const Json& json) {
+  print(line_of(json));
+  flush_output();
+}
+
+void say(std::string_view text) noexcept {
+  [[maybe_unused]] const std::size_t written = std::fwrite(text.data(), 1, text.size(), stderr);
+}
+
+void note(std::string_view text) { say(fmt::format("kiln: {}\n", text)); }
+
+void say_error(bool json, std::string_view kind, std::string_view text) {
+  flush_output();
+  json ? say(line_of({{"error", {{"kind", kind}, {"message", text}}}})) : note(text);
+}
 
 void write_text(const std::string& path, std::string_view text) {
   const std::string beside = path + ".new";
@@ -58,15 +113,13 @@ void StatusLine::show(std::string_view text, bool now) {
   drawn_ = true;
   winsize size{};
   const std::size_t width = ::ioctl(STDERR_FILENO, TIOCGWINSZ, &size) == 0 && size.ws_col > 1 ? size.ws_col - 1U : 79U;
-  fmt::print(stderr, "\r{}\x1b[K", text.substr(0, width));
-  std::fflush(stderr);
+  say(fmt::format("\r{}\x1b[K", text.substr(0, width)));
 }
 
 void StatusLine::clear() {
   if (!drawn_) return;
   drawn_ = false;
-  fmt::print(stderr, "\r\x1b[K");
-  std::fflush(stderr);
+  say("\r\x1b[K");
 }
 
 std::string bar(double done, double total, int width) {

@@ -1,4 +1,7 @@
-// Results go to the standard output; progress, notes and errors to the standard error.
+// The standard streams: results go to the standard output; progress, notes and errors to the standard error. Nothing here
+// throws or ends the process when a stream cannot be written: what the command does is done all the same.
+//   standard error    what cannot be written is let go, and the exit status is as without it
+//   standard output   the first failure is kept, what follows is let go, and close_output() tells it at the end
 #pragma once
 
 #include <nlohmann/json.hpp>
@@ -9,11 +12,21 @@ namespace kiln::cli {
 
 using Json = nlohmann::ordered_json;
 
-void print(std::string_view text);
+/// Once, before anything is opened: SIGPIPE is ignored, and no file gets the descriptor of a stream that is closed.
+void open_output() noexcept;
+/// Once, at the end. The exit status: `status`, unless part of the output is lost. Then it is exit_broken_pipe when nobody reads
+/// the output any more, without a word; else exit_refused, with a sentence.
+int close_output(int status, bool json);
+
+void print(std::string_view text) noexcept;
 /// One JSON object, one line.
 void print_json(const Json& json);
 /// "kiln: TEXT" on the standard error.
 void note(std::string_view text);
+/// The same; as {"error": {...}} when `json`. What was printed stands before it.
+void say_error(bool json, std::string_view kind, std::string_view text);
+/// Text on the standard error as it is.
+void say(std::string_view text) noexcept;
 /// The whole file or nothing: written beside `path` and renamed into place. Throws Error(io).
 void write_text(const std::string& path, std::string_view text);
 

@@ -7,6 +7,7 @@
 #include "cli/commands.hpp"
 #include "cli/demand.hpp"
 #include "cli/interrupt.hpp"
+#include "cli/kept.hpp"
 #include "cli/output.hpp"
 #include "cli/search_choice.hpp"
 #include "cli/table.hpp"
@@ -38,7 +39,7 @@ void declare(CLI::App& command, Settings& settings) {
   command
       .add_option("--top", settings.top,
                   "Only the buckets that take most time, until they come to this many in a hundred of it")
-      ->check(CLI::Validator(CLI::Range(0.0, 100.0)).description(""))
+      ->check(percentage())
       ->type_name("PERCENT");
   command.add_option("--limit", settings.limit, "Only this many buckets, those that take most time")
       ->check(CLI::Validator(CLI::PositiveNumber).description(""))
@@ -55,6 +56,7 @@ void declare(CLI::App& command, Settings& settings) {
       ->type_name("CLASS");
   command
       .add_option("-o,--output", settings.output, "Write a file to deploy: these records and all their machine code")
+      ->check(output_name())
       ->type_name("FILE");
   command.add_flag("--force", settings.force, "Tune again where there is a record already");
 }
@@ -62,7 +64,7 @@ void declare(CLI::App& command, Settings& settings) {
 /// An output is derived and may be written again; a file that was read here may not be lost to it.
 void check_output(const Globals& globals, const std::string& output) {
   std::vector<fs::path> inputs(globals.bases.begin(), globals.bases.end());
-  inputs.push_back(globals.overlay ? fs::path(*globals.overlay) : store::default_overlay());
+  if (const auto overlay = layer_settings(globals).overlay) inputs.push_back(*overlay);
   std::error_code ignored;
   for (const fs::path& input : inputs)
     if (!output.empty() && fs::equivalent(input, output, ignored))
@@ -108,7 +110,7 @@ Deployment show_compiles(const Globals& globals,
   return deploy([&](const CompileStep& step) { progress.on(step); });
 }
 
-void print_json_prewarmed(const Settings& settings, const Deployment& deployment) {
+void print_json_prewarmed(const Settings& settings, const Deployment& deployment, bool kept) {
   Json json{{"event", "prewarmed"},
             {"device_class", deployment.device_class},
             {"arch", deployment.arch},
@@ -119,7 +121,8 @@ void print_json_prewarmed(const Settings& settings, const Deployment& deployment
             {"cubins", deployment.cubins},
             {"compiled", deployment.compiled},
             {"image_bytes", deployment.image_bytes},
-            {"file", settings.output}};
+            {"file", settings.output},
+            {"kept", kept}};
   for (const Deployment::Missing& each : deployment.missing)
     json["missing"].push_back({{"op", each.op}, {"bucket", each.bucket}, {"reason", each.why}});
   print_json(json);
@@ -133,7 +136,7 @@ void print_missing(const Deployment& deployment) {
       deployment.missing.size(), deployment.buckets, table.text(2)));
 }
 
-void print_text_prewarmed(const Settings& settings, const std::string& about, const Deployment& deployment) {
+void print_text_prewarmed(const Settings& settings, const std::string& about, const Deployment& deployment, bool kept) {
   const auto with_record = deployment.buckets - static_cast<std::int64_t>(deployment.missing.size());
   const std::string stale = deployment.stale > 0 ? fmt::format(" ({} stale)", deployment.stale) : std::string();
   Table table({"", ""});
@@ -144,15 +147,19 @@ void print_text_prewarmed(const Settings& settings, const std::string& about, co
                                          format_bytes(deployment.image_bytes), deployment.compiled,
                                          deployment.cubins - deployment.compiled)});
   const std::string& output = settings.output;
-  table.row({"kept in", output.empty() ? "the overlay"
-                                       : fmt::format("{} ({})", output,
-                                                     format_bytes(static_cast<std::int64_t>(fs::file_size(output))))});
+  const auto in_file = [&] {
+    return fmt::format("{} ({})", output, format_bytes(static_cast<std::int64_t>(fs::file_size(output))));
+  };
+  if (kept) table.row({"kept in", output.empty() ? "the overlay" : in_file()});
   print(table.text());
   if (!deployment.missing.empty()) print_missing(deployment);
 }
 
-int finish(const Globals& globals, const Settings& settings, const std::string& about, const Deployment& deployment) {
-  globals.json ? print_json_prewarmed(settings, deployment) : print_text_prewarmed(settings, about, deployment);
+/// `kept`: the output, or without one the overlay, holds it all.
+int finish(const Globals& globals, const Settings& settings, const std::string& about, const Deployment& deployment,
+           bool kept) {
+  globals.json ? print_json_prewarmed(settings, deployment, kept)
+               : print_text_prewarmed(settings, about, deployment, kept);
   return deployment.missing.empty() ? exit_good : exit_wrong;
 }
 
@@ -209,16 +216,22 @@ int tune_and_finish(const Globals& globals, const Settings& settings) {
       tune_buckets(globals, tuner, buckets,
                    {.retune = settings.force ? Retune::all : Retune::none, .in_order = settings.source.from_histogram});
   print_tuned(globals, tuner, tuned);
+  if (tuned.interrupted) require_kept(devices, tuned);
   if (tuned.interrupted) throw Error(ErrorKind::interrupted, interruption_of(tuned));
   int status = exit_good;
+  std::string why;
   for (std::size_t number = 0; number < devices.classes(); ++number) {
     if (!globals.json) print("\n");
     const Deployment deployment = show_compiles(globals, [&](const auto& on_step) {
       return engine::deploy(devices, number, buckets, settings.output, {.on_compile = on_step});
     });
     const std::string& about = devices.first_of_class[number]->state->context.info().name;
-    status = std::max(status, finish(globals, settings, about, deployment));
+    why = settings.output.empty() ? not_kept(devices) : std::string();
+    const bool is_kept = why.empty() && (!settings.output.empty() || lost_records(tuned) == 0);
+    status = std::max(status, finish(globals, settings, about, deployment, is_kept));
   }
+  require_kept(devices, tuned);
+  if (!why.empty()) refuse_unkept("what was pre-warmed", why);
   return status;
 }
 
@@ -238,7 +251,10 @@ int compile_and_finish(const Globals& globals, const Settings& settings, std::sp
                            .stop_requested = Interrupt::requested,
                            .on_step = on_step});
   });
-  return finish(globals, settings, target.about, deployment);
+  const std::string why = settings.output.empty() ? layers.not_kept() : std::string();
+  const int status = finish(globals, settings, target.about, deployment, why.empty());
+  if (!why.empty()) refuse_unkept("what was pre-warmed", why);
+  return status;
 }
 
 int run(const Globals& globals, const Settings& settings) {

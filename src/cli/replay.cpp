@@ -5,6 +5,7 @@
 
 #include "cli/commands.hpp"
 #include "cli/interrupt.hpp"
+#include "cli/kept.hpp"
 #include "cli/output.hpp"
 #include "cli/replay_dry.hpp"
 #include "cli/replay_launch.hpp"
@@ -64,9 +65,12 @@ int launch(const Globals& globals, const Settings& settings, std::span<const Tra
     for (const std::string& warning : engine.warnings()) note(warning);
   LaunchReport report = launch_trace(globals, engine, tools, trace);
   print_launches(globals, counts, report);
-  if (!settings.verify) return exit_good;
-  const VerifyReport verified = verify_trace(globals, engine, tools, trace);
-  print_verified(globals, verified);
+  VerifyReport verified;
+  if (settings.verify) {
+    verified = verify_trace(globals, engine, tools, trace);
+    print_verified(globals, verified);
+  }
+  require_tunes_kept(engine);
   return verified.wrong.empty() ? exit_good : exit_wrong;
 }
 

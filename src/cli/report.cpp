@@ -19,6 +19,7 @@ struct Settings {
 void declare(CLI::App& command, Settings& settings) {
   command.add_option("-o,--output", settings.output, "The page to write; one that exists is replaced")
       ->required()
+      ->check(output_name())
       ->type_name("FILE.html");
   command.add_option("--op", settings.op, "Only this op")->type_name("OP");
   command.add_option("--device-class", settings.device_class, "Only this device class")->type_name("CLASS");

@@ -6,6 +6,7 @@
 
 #include "cli/commands.hpp"
 #include "cli/interrupt.hpp"
+#include "cli/kept.hpp"
 #include "cli/ops_found.hpp"
 #include "cli/output.hpp"
 #include "cli/problem_set.hpp"
@@ -148,6 +149,7 @@ int run(const Globals& globals, const Settings& settings) {
   const Rates rates = rates_of(described, problem, tools.context.info().facts, ran.cost.median_ns);
   globals.json ? print_json_ran(settings, described, problem, ran, rates)
                : print_text_ran(settings, described, problem, ran, rates);
+  require_tunes_kept(engine);
   return ran.check.right ? exit_good : exit_wrong;
 }
 

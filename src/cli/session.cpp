@@ -72,8 +72,9 @@ Options engine_options(const Globals& globals) {
 std::vector<spec::Op> load_ops(const Globals& globals) { return spec::load_ops(paths_of(globals.templates)); }
 
 store::LayerSettings layer_settings(const Globals& globals) {
-  return {globals.overlay ? fs::path(*globals.overlay) : store::default_overlay(), paths_of(globals.bases),
-          policy_of(globals), store::key_folders(paths_of(globals.trusted_keys)), Options{}.overlay_limit_bytes};
+  return {globals.overlay ? std::optional<fs::path>(*globals.overlay) : store::default_overlay(),
+          paths_of(globals.bases), policy_of(globals), store::key_folders(paths_of(globals.trusted_keys)),
+          Options{}.overlay_limit_bytes};
 }
 
 store::CodeTrust code_trust(const Globals& globals) {

@@ -43,7 +43,9 @@ void declare(CLI::App& command, Settings& settings) {
   command.add_option("--seed", settings.draw.seed, "The same seed gives the same stream")
       ->capture_default_str()
       ->type_name("N");
-  command.add_option("-o,--output", settings.output, "Write here instead of to the standard output")->type_name("FILE");
+  command.add_option("-o,--output", settings.output, "Write here instead of to the standard output")
+      ->check(output_name())
+      ->type_name("FILE");
 }
 
 std::string text_of(const Settings& settings, const spec::Op& op, const std::vector<Problem>& problems) {

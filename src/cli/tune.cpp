@@ -4,6 +4,7 @@
 #include <algorithm>
 
 #include "cli/commands.hpp"
+#include "cli/kept.hpp"
 #include "cli/ops_found.hpp"
 #include "cli/output.hpp"
 #include "cli/problem_set.hpp"
@@ -64,6 +65,7 @@ std::vector<OpBucket> buckets_named(const spec::Op& op, std::span<const std::str
 
 int finish(const Globals& globals, const Tuner& tuner, const TuneReport& report) {
   print_tuned(globals, tuner, report);
+  require_kept(engine::state_of(tuner), report);
   if (report.interrupted) {
     if (!globals.quiet) note(interruption_of(report));
     return exit_interrupted;

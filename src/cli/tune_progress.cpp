@@ -89,8 +89,9 @@ void TuneProgress::draw(const TuneStep& step) {
   const std::string gain = event.baseline_ns > 0 ? fmt::format(", {} of the default's speed",
                                                                format_ratio(event.baseline_ns / event.cost_ns))
                                                  : std::string();
-  fmt::print(stderr, "{}{} {}  {} {}  {}{}  ({} candidates in {})\n", prefix(step), event.op, event.bucket,
-             event.implementation, event.config, format_time(event.cost_ns), gain, event.total, format_wait(seconds));
+  say(fmt::format("{}{} {}  {} {}  {}{}  ({} candidates in {})\n", prefix(step), event.op, event.bucket,
+                  event.implementation, event.config, format_time(event.cost_ns), gain, event.total,
+                  format_wait(seconds)));
 }
 
 }  // namespace kiln::cli

@@ -72,6 +72,7 @@ Json json_of(const spec::Op& op, const TunedBucket& bucket) {
                {"baseline_ns", bucket.baseline_ns},
                {"bytes_per_second", rates.bytes_per_second},
                {"flops_per_second", rates.flops_per_second}});
+  if (bucket.outcome == TunedBucket::Outcome::tuned) json["kept"] = bucket.kept;
   return json;
 }
 
@@ -80,7 +81,7 @@ void add_row(Table& table, const spec::Op& op, const TunedBucket& bucket) {
   if (bucket.outcome == TunedBucket::Outcome::failed) return table.row({bucket.op, text, "failed: " + bucket.reason});
   const Rates rates = rates_at_edge(op, bucket);
   const std::string from = bucket.outcome == TunedBucket::Outcome::tuned
-                               ? "tuned now"
+                               ? (bucket.kept ? "tuned now" : "tuned, not kept")
                                : fmt::format("from the {}{}", to_string(bucket.origin), bucket.stale ? ", stale" : "");
   table.row({bucket.op, text, bucket.implementation + " " + bucket.config, format_count(bucket.configs),
              format_time(bucket.cost_ns), format_time(bucket.baseline_ns),

@@ -38,7 +38,7 @@ std::int64_t parse_quantity(std::string_view text, std::span<const Unit> units, 
   if (error == std::errc{} && unit != units.end() && number >= 0 && number * unit->size < most)
     return static_cast<std::int64_t>(std::llround(number * unit->size));
   throw Error(ErrorKind::bad_input,
-              fmt::format("{} is {}, expected a form such as {}", what, spec::quote(text), example));
+              fmt::format("{} is {}, expected a number and its unit, such as {}", what, spec::quote(text), example));
 }
 
 }  // namespace
@@ -96,8 +96,7 @@ std::string format_wait(double seconds) {
 }
 
 std::int64_t parse_bytes(std::string_view text, std::string_view what) {
-  constexpr std::array<Unit, 9> units = {{{"", 1},
-                                          {"B", 1},
+  constexpr std::array<Unit, 8> units = {{{"B", 1},
                                           {"kB", 1e3},
                                           {"MB", 1e6},
                                           {"GB", 1e9},

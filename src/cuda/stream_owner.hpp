@@ -1,4 +1,4 @@
-// Whose a stream is: looked at where a launch failed and off the call lane, never on a hit.
+// Whose a stream is: looked at where a launch failed and off the hit path, never on a hit.
 #pragma once
 
 #include <optional>

@@ -6,6 +6,7 @@
 
 #include "cuda/device.hpp"
 #include "engine/estimate.hpp"
+#include "engine/miss_path.hpp"
 #include "engine/state.hpp"
 #include "engine/tuning.hpp"
 #include "kiln/error.hpp"
@@ -169,10 +170,10 @@ Background::End Background::tune(const Wanted& wanted, const std::stop_token& st
   asked.cubins = &compiling_->cubins;
   asked.stop_requested = [&] { return stop.stop_requested(); };
   asked.pace = [&](double device_ns) { pacer_.spend(device_ns, stop); };
-  asked.adopt = [&](const Resolution& tuned) { op.adopt(tuned); };
+  asked.adopt = [&](const Resolution& tuned) { adopt(op, tuned); };
   const TuneOutcome outcome = tune_once(engine_, op.op, wanted.bucket, asked);
   // Another process, or another engine of this one, was there before.
-  if (outcome.end == TuneOutcome::End::found) op.adopt(outcome.resolution);
+  if (outcome.end == TuneOutcome::End::found) adopt(op, outcome.resolution);
   return outcome.end == TuneOutcome::End::held_elsewhere ? End::held_elsewhere : End::done;
 }
 

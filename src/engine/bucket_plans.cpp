@@ -30,6 +30,25 @@ std::vector<PlanSlot*> BucketPlans::slots_for(const spec::Op& op, const Problem&
   return found;
 }
 
+BucketPlans::Served BucketPlans::served(const spec::Op& op, const spec::DeviceFacts& device, const Problem& problem,
+                                        bool own_only, std::size_t from) const {
+  Served found{answers().size(), nullptr, {}};
+  for (std::size_t i = from; i < answers().size(); ++i) {
+    const Answer& answer = answers()[i];
+    const PlanSlot& its = slot(i);
+    const bool cannot_be_made = its.settled.load(std::memory_order_acquire) && its.plan == nullptr;
+    if (cannot_be_made || (own_only && answer.implementation->is_library())) continue;
+    if (!answer.region.contains(op, problem)) continue;
+    if (found.first == nullptr) found.first = &answer;
+    const auto refused = why_not(op, answer, problem, device);
+    if (refused && found.first == &answer) found.refused = *refused;
+    if (refused) continue;
+    found.index = i;
+    break;
+  }
+  return found;
+}
+
 std::vector<const PlanState*> BucketPlans::made() const {
   std::vector<const PlanState*> plans;
   for (const PlanSlot& each : slots)

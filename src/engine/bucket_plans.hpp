@@ -7,6 +7,7 @@
 #include <mutex>
 #include <optional>
 #include <span>
+#include <string>
 #include <vector>
 
 #include "engine/plan_state.hpp"
@@ -42,6 +43,16 @@ struct BucketPlans {
   /// The slots of the answers whose regions hold the problem, in order, each once. From behind `refused` on, when it is one of them.
   [[nodiscard]] std::vector<PlanSlot*> slots_for(const spec::Op& op, const Problem& problem,
                                                  const PlanState* refused = nullptr);
+  /// The answer that serves a problem of the bucket, as far as sizes and what can be made tell, and the first that sizes alone pick, with why
+  /// that one does not serve.
+  struct Served {
+    std::size_t index = 0;  // of the answer; as many as there are where none serves
+    const Answer* first = nullptr;
+    std::string refused;  // empty where the first serves
+  };
+  /// From the given answer on; `own_only`: of those that need no library.
+  [[nodiscard]] Served served(const spec::Op& op, const spec::DeviceFacts& device, const Problem& problem,
+                              bool own_only = false, std::size_t from = 0) const;
   /// The plans that launches by size find, each once, and those that were made besides.
   [[nodiscard]] std::vector<const PlanState*> made() const;
   /// Whether launches on the stream find the workspaces of all plans that they pick by size.

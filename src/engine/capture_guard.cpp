@@ -27,7 +27,16 @@ void CaptureGuard::note_missed(const Problem& bucket, CUstream stream) {
   missed->streams->make(stream);
 }
 
+CUdeviceptr CaptureGuard::make_workspace(Workspaces& workspaces, CUstream stream) const {
+  if (captures(stream)) return 0;
+  const cuda::Context::Scope scope(context_);
+  const cuda::RelaxedCapture relaxed;
+  return workspaces.make(stream);
+}
+
 void CaptureGuard::make_workspaces(const BucketPlans& plans, CUstream stream) {
+  const cuda::Context::Scope scope(context_);
+  const cuda::RelaxedCapture relaxed;
   plans.make_workspaces(stream);  // notes the stream too, for plans that may take the place of these
   make_missed_workspaces(plans);
 }

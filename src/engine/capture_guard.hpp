@@ -21,6 +21,8 @@ class CaptureGuard {
   [[nodiscard]] bool captures(CUstream stream) const;
   /// What the stream lacked is remembered, for when the bucket gets plans.
   void note_missed(const Problem& bucket, CUstream stream);
+  /// The workspace for a stream that has none yet; 0 when it is capturing.
+  [[nodiscard]] CUdeviceptr make_workspace(Workspaces& workspaces, CUstream stream) const;
   /// Off captures: the plans' workspaces for a stream, and for those whose captures missed their bucket.
   void make_workspaces(const BucketPlans& plans, CUstream stream);
   void make_missed_workspaces(const BucketPlans& plans);

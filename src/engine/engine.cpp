@@ -6,7 +6,9 @@
 #include <algorithm>
 
 #include "cuda/stream_owner.hpp"
+#include "engine/coverage.hpp"
 #include "engine/explain.hpp"
+#include "engine/miss_path.hpp"
 #include "engine/state.hpp"
 #include "process/program.hpp"
 #include "spec/text.hpp"
@@ -31,8 +33,8 @@ namespace engine {
 namespace {
 
 store::LayerSettings layer_settings(const Options& options) {
-  return {options.overlay.value_or(store::default_overlay()), options.bases, store::trust_policy(options.trust),
-          store::key_folders(options.trusted_keys), options.overlay_limit_bytes};
+  return {options.overlay ? options.overlay : store::default_overlay(), options.bases,
+          store::trust_policy(options.trust), store::key_folders(options.trusted_keys), options.overlay_limit_bytes};
 }
 
 }  // namespace
@@ -89,11 +91,10 @@ State::~State() {
 }
 
 OpState& State::op_state(std::size_t index) {
-  const spec::Op& op = ops[index];
   OpSlot& slot = op_states_[index];
   std::call_once(slot.made, [&] {
-    auto made = std::make_unique<OpState>(*this, op);
-    if (options.loading == Loading::eager) made->load_all();
+    auto made = std::make_unique<OpState>(*this, index);
+    if (options.loading == Loading::eager) load_all(*made);
     const std::lock_guard lock(op_states_mutex_);
     slot.state = std::move(made);
   });
@@ -192,16 +193,16 @@ engine::OpState& Engine::own(const Op& op) const {
 }
 
 Coverage Engine::prepare(const Op& op, std::span<const Problem> problems, Stream stream) const {
-  return own(op).prepare_all(problems, stream);
+  return engine::prepare_all(own(op), problems, stream);
 }
 
 Coverage Engine::coverage(const Op& op, std::span<const Problem> problems, Stream stream) const {
-  return own(op).cover(problems, stream);
+  return engine::cover(own(op), problems, stream);
 }
 
 Coverage Engine::coverage() const {
   Coverage all;
-  state_->for_each_op([&](engine::OpState& each) { each.cover_ready(all); });
+  state_->for_each_op([&](engine::OpState& each) { engine::cover_ready(each, all); });
   return all;
 }
 

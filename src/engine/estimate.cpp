@@ -41,7 +41,7 @@ double expected_at_edge(const spec::Op& op, const Problem& bucket, const spec::D
            tune::estimate(op, implementation, bucket, device, config, regime).ns;
   };
   double best = std::numeric_limits<double>::infinity();
-  for (const tune::Prior::Choice& choice : prior.transferred(near_enough))
+  for (const tune::Winner& choice : prior.transferred(near_enough))
     best = std::min(best, expected(*choice.implementation, choice.config));
   const tune::Usable otherwise = tune::default_for(op, bucket, device);
   if (otherwise.implementation != nullptr) best = std::min(best, expected(*otherwise.implementation, otherwise.config));

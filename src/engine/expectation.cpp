@@ -10,17 +10,17 @@
 namespace kiln::engine {
 namespace {
 
-/// The answer's estimate over that of the config which the model expects to be fastest; nothing where the model cannot tell its
+// Where no candidates were kept to learn from: the median over gemm's records on an H100, each served without those of its n and k.
+constexpr double usual_guess = 1.05;
+
+/// The answer's estimate over that of the config which the model expects to be fastest there; nothing where the model cannot tell its
 /// implementation's configs apart.
-std::optional<double> modelled_slowdown(const spec::Op& op, const Answer& answer, const Problem& bucket,
-                                        const spec::DeviceFacts& device, Regime regime) {
+std::optional<double> modelled_slowdown(const spec::Op& op, const Answer& answer, const spec::DeviceFacts& device,
+                                        Regime regime) {
   if (!tune::has_model(*answer.implementation)) return std::nullopt;
-  const tune::Usable best = tune::guess_for(op, bucket, device, regime);
-  if (best.implementation == nullptr) return 1;
-  const auto ns = [&](const spec::Implementation& implementation, const spec::Config& config) {
-    return tune::estimate(op, implementation, bucket, device, config, regime).ns;
-  };
-  const double ratio = ns(*answer.implementation, answer.config) / ns(*best.implementation, best.config);
+  const tune::Expected best = tune::fastest_expected(op, answer.at, answer.at, device, regime);
+  const double ratio =
+      tune::estimate(op, *answer.implementation, answer.at, device, answer.config, regime).ns / best.ns;
   return std::isfinite(ratio) ? std::optional(std::max(ratio, 1.0)) : std::nullopt;
 }
 
@@ -34,11 +34,10 @@ double expected_slowdown(const spec::Op& op, const Answer& answer, const Problem
   std::optional<double> expected;
   switch (answer.origin) {
     case Origin::nearest: expected = tune::transfer_slowdown(op, known, answer.distance); break;
-    case Origin::model: expected = tune::guess_slowdown(op, known, regime); break;
+    case Origin::model: return tune::guess_slowdown(op, known, regime).value_or(usual_guess);
     default: expected = tune::default_slowdown(op, known, usable); break;
   }
-  // Of its own choice the model knows none better.
-  if (!expected && answer.origin != Origin::model) expected = modelled_slowdown(op, answer, bucket, device, regime);
+  if (!expected) expected = modelled_slowdown(op, answer, device, regime);
   return expected ? *expected : tune::slowdown_over_bound(op, usable, answer.at, device, regime);
 }
 

@@ -3,29 +3,23 @@
 #include <fmt/format.h>
 
 #include <algorithm>
-#include <cmath>
-#include <limits>
 #include <tuple>
 #include <utility>
 
 #include "cuda/device.hpp"
 #include "tune/guess.hpp"
-#include "tune/model.hpp"
 #include "tune/neighbours.hpp"
-#include "tune/serving.hpp"
 
 namespace kiln::engine {
 namespace {
 
-// Between buckets that are about as far, such as the next smaller and the next larger one, distance does not tell which serves
-// better; how blocks fill the device does. H200, each bucket of gemm served by the others: a 95th percentile of 1.06 of the
-// best time with this, of 1.48 by distance alone.
-constexpr double about_as_near = 1 + 1e-9;  // doublings
-// How many doublings away a record's config may be outdone by one that was never measured, and by how much the model must expect
-// that. H200, gemm served by buckets three and more doublings away: a 95th percentile of 1.15 of the best time, 1.35 and
-// more without; nearer, records do better than the model.
-constexpr double far_away = 2;
-constexpr double outdone_by = 1.25;
+// How many doublings away a record's configs are tried beside what the model alone proposes. H100, gemm: see tune/guess.cpp; two and four are
+// about as good.
+constexpr double near_enough = 3;
+// How many doublings away one config that serves all lengths serves these too. H200, records of ten other ops, each served by the others: this finds the config that a tune found
+// in 6 of 10, the model in 4.
+constexpr double steady_within = 1;
+constexpr std::size_t most_winners = 96;  // each takes microseconds to estimate
 // Each is a config that some launch may have compiled; further ones are there for sizes that the first ones refuse.
 constexpr std::size_t most_answers = 8;
 
@@ -49,36 +43,19 @@ bool is_current_device(const spec::DeviceFacts& device) {
   return cuda::device_info(ordinal).facts.device_class() == device.device_class();
 }
 
-/// Answers of one record that stand or fall together, and the time that the first of them is expected to take at the bucket's upper edge.
-struct Group {
-  std::vector<Answer> answers;
-  double expected_ns = 0;
-};
-
-double expected_ns(const Asked& asked, const tune::NearRecord& near, const tune::Serving& serving) {
-  const spec::Implementation& implementation = *serving.usable.implementation;
-  const spec::Config& config = serving.usable.config;
-  const auto timed = spec::parse_region(asked.op, near.bucket, serving.choice.sizes);
-  const Problem& there_at = timed ? timed->high : near.bucket;
-  const Problem& here_at =
-      spec::open_sizes(asked.op, near.bucket) == spec::open_sizes(asked.op, asked.bucket) ? serving.at() : asked.bucket;
-  const double here = tune::estimate(asked.op, implementation, here_at, asked.device, config, asked.regime).ns;
-  const double there = tune::estimate(asked.op, implementation, there_at, near.device, config, asked.regime).ns;
-  const double expected = serving.choice.cost_ns * (here / there);
-  return std::isfinite(expected) && expected > 0 ? expected : std::numeric_limits<double>::infinity();
+bool is_same_bucket(const Asked& asked, const tune::NearRecord& near) {
+  return near.found.value.bucket == asked.bucket_text;
 }
 
-bool has_estimate(const spec::Implementation& implementation) {
-  return implementation.is_library() || tune::has_model(implementation);
-}
-
-/// The record with its choices as this device may launch them.
+/// The record with its choices as this device may launch them. A library's algorithm is left to its own bucket: H100, gemm: at other n and k one
+/// takes 1.4 to 2.1 times the best time.
 store::Record adapted(const Asked& asked, const tune::NearRecord& near) {
   store::Record record = near.found.value;
   record.candidates.clear();
   std::erase_if(record.choices, [&](const store::Choice& choice) {
     const spec::Implementation* implementation = asked.op.find(choice.implementation);
-    return implementation != nullptr && implementation->is_library() && !near.same_device && !asked.is_current;
+    return implementation != nullptr && implementation->is_library() &&
+           (!is_same_bucket(asked, near) || (!near.same_device && !asked.is_current));
   });
   for (store::Choice& choice : record.choices) {
     const spec::Implementation* implementation = asked.op.find(choice.implementation);
@@ -107,39 +84,11 @@ std::string why_near(const Asked& asked, const tune::NearRecord& near, const tun
 }
 
 Answer answer_of(const Asked& asked, const tune::NearRecord& near, const tune::Serving& serving) {
-  Answer answer;
-  answer.origin = Origin::nearest;
-  answer.role = serving.choice.role;
-  answer.region = serving.region;
-  answer.at = serving.at();
-  answer.implementation = serving.usable.implementation;
-  answer.config = serving.usable.config;
-  answer.cost_ns = serving.choice.cost_ns;
+  Answer answer = answer_from(serving, Origin::nearest);
   answer.timed_at = near.found.value.bucket == asked.bucket_text ? "of the nearest device" : "of the nearest bucket";
-  answer.compiler = serving.choice.compiler;
   answer.distance = near.distance;
   answer.why = why_near(asked, near, serving);
   return answer;
-}
-
-/// One group where the record's intervals hold here too, else one for each of its choices, fastest first.
-std::vector<Group> groups_of(const Asked& asked, const tune::NearRecord& near) {
-  const tune::Servings servings = tune::servings_of(asked.op, asked.bucket, asked.device, adapted(asked, near));
-  const bool has_intervals = spec::open_sizes(asked.op, near.bucket) == spec::open_sizes(asked.op, asked.bucket);
-  std::vector<Group> groups;
-  for (const auto* role : {&servings.fastest, &servings.without_library})
-    for (const tune::Serving& serving : *role) {
-      const double ns = expected_ns(asked, near, serving);
-      if (groups.empty() || !has_intervals) groups.emplace_back();
-      groups.back().answers.push_back(answer_of(asked, near, serving));
-      const bool is_fastest = has_intervals && serving.choice.role == store::Role::fastest;
-      if (is_fastest || groups.back().answers.size() == 1) groups.back().expected_ns = ns;  // at last the upper edge's
-    }
-  return groups;
-}
-
-bool is_same_bucket(const Asked& asked, const tune::NearRecord& near) {
-  return near.found.value.bucket == asked.bucket_text;
 }
 
 /// 0: this device's own, and the same bucket of a device of its architecture; 1: the same bucket of another; 2: the others.
@@ -149,13 +98,32 @@ int tier_of(const Asked& asked, const tune::NearRecord& near) {
   return same ? 1 : 2;
 }
 
-/// The records in the order of their tiers, in each the same bucket first, then by distance, then as they were.
+/// Whether the record is of the same sizes, of a device of this architecture.
+bool is_measured(const Asked& asked, const tune::NearRecord& near) {
+  return is_same_bucket(asked, near) && tier_of(asked, near) == 0;
+}
+
+/// Whether the record is of this device and of open axes that are a doubling shorter or longer, and one config serves all its lengths.
+bool is_steady(const Asked& asked, const tune::NearRecord& near) {
+  if (!near.same_device || near.distance > steady_within) return false;
+  for (std::size_t i = 0; i < asked.op.axes.size(); ++i)
+    if (asked.op.axes[i].policy.kind == spec::PolicyKind::exact && near.bucket.axes[i] != asked.bucket.axes[i])
+      return false;
+  std::vector<tune::Winner> winners;
+  tune::add_winners(winners, asked.op, asked.bucket, asked.device, near.found.value);
+  return winners.size() == 1;
+}
+
+/// The records in the order of their tiers, in each the same bucket first, then those that are steady, then by distance, then as they were.
 std::vector<tune::NearRecord> in_tiers(const Asked& asked, std::vector<tune::NearRecord> near) {
-  const auto place = [&](const tune::NearRecord& each) {
-    return std::tuple(tier_of(asked, each), !is_same_bucket(asked, each), each.distance);
-  };
-  std::ranges::stable_sort(near, {}, place);
-  return near;
+  std::vector<std::tuple<int, bool, bool, double, std::size_t>> places;
+  for (std::size_t i = 0; i < near.size(); ++i)
+    places.emplace_back(tier_of(asked, near[i]), !is_same_bucket(asked, near[i]), !is_steady(asked, near[i]),
+                        near[i].distance, i);
+  std::ranges::sort(places);
+  std::vector<tune::NearRecord> ordered;
+  for (const auto& each : places) ordered.push_back(std::move(near[std::get<std::size_t>(each)]));
+  return ordered;
 }
 
 /// Whether some answer is legal at both ends of the bucket: then it is legal nearly everywhere in it.
@@ -167,96 +135,79 @@ bool serves_all(const Asked& asked, const std::vector<Answer>& answers) {
   });
 }
 
-void append(std::vector<Answer>& answers, std::vector<Group>& groups) {
-  for (Group& group : groups) {
-    if (answers.size() >= most_answers) return;
-    for (Answer& answer : group.answers) {
-      const bool is_known = std::ranges::any_of(answers, [&](const Answer& each) {
-        return each.implementation == answer.implementation && each.config == answer.config &&
-               each.region == answer.region;
-      });
-      if (!is_known) answers.push_back(std::move(answer));
-    }
-  }
-}
-
-/// Records that are about as near as the first of them: their choices are compared by expected time.
-struct Meeting {
-  int tier = 0;
-  std::optional<double> nearest;  // distance of the first that is not the same bucket's
-  const tune::NearRecord* same_bucket = nullptr;
-  std::vector<Group> groups;
-
-  [[nodiscard]] bool takes(const Asked& asked, const tune::NearRecord& near) const {
-    if (groups.empty()) return true;
-    if (tier_of(asked, near) != tier) return false;
-    return is_same_bucket(asked, near) || !nearest || near.distance <= *nearest + about_as_near;
-  }
-  /// The nearest device's record serves the same bucket; those of farther ones add nothing.
-  [[nodiscard]] bool is_superseded(const Asked& asked, const tune::NearRecord& near) const {
-    return same_bucket != nullptr && is_same_bucket(asked, near) && tier_of(asked, near) == tier &&
-           near.device.device_class() != same_bucket->device.device_class();
-  }
-  void add(const Asked& asked, const tune::NearRecord& near, std::vector<Group> more) {
-    tier = tier_of(asked, near);
-    const bool same = is_same_bucket(asked, near);
-    if (same && same_bucket == nullptr) same_bucket = &near;
-    if (!same && !nearest) nearest = near.distance;
-    std::ranges::move(more, std::back_inserter(groups));
-  }
-  /// Behind the others, where all have an estimate those that take least first.
-  void end(std::vector<Answer>& answers) {
-    const auto is_estimated = [](const Group& group) { return has_estimate(*group.answers.front().implementation); };
-    if (std::ranges::all_of(groups, is_estimated)) std::ranges::stable_sort(groups, {}, &Group::expected_ns);
-    append(answers, groups);
-    *this = {};
-  }
+struct NearAnswers {
+  std::vector<Answer> answers;  // in the order in which they are tried
+  const tune::NearRecord* first = nullptr;
 };
 
-std::vector<Answer> answers_of(const Asked& asked, const std::vector<tune::NearRecord>& near) {
-  std::vector<Answer> answers;
-  Meeting meeting;
-  for (const tune::NearRecord& each : near) {
-    if (meeting.is_superseded(asked, each)) continue;
-    if (!meeting.takes(asked, each)) {
-      meeting.end(answers);
-      if (serves_all(asked, answers) || answers.size() >= most_answers) return answers;
-    }
-    if (auto groups = groups_of(asked, each); !groups.empty()) meeting.add(asked, each, std::move(groups));
-  }
-  meeting.end(answers);
-  return answers;
-}
-
-bool is_outdone(const Asked& asked, const Answer& nearest, const tune::Usable& guess) {
-  if (guess.implementation == nullptr || !tune::has_model(*nearest.implementation)) return false;
-  const auto ns = [&](const spec::Implementation& implementation, const spec::Config& config) {
-    return tune::estimate(asked.op, implementation, asked.bucket, asked.device, config, asked.regime).ns;
+/// The records' own intervals where these hold here too, else all choices for all sizes.
+NearAnswers answers_of(const Asked& asked, const std::vector<tune::NearRecord>& near) {
+  NearAnswers found;
+  const auto add = [&](Answer answer) {
+    const bool is_known = std::ranges::any_of(found.answers, [&](const Answer& each) {
+      return each.implementation == answer.implementation && each.config == answer.config &&
+             each.region == answer.region;
+    });
+    if (!is_known) found.answers.push_back(std::move(answer));
   };
-  return ns(*nearest.implementation, nearest.config) > outdone_by * ns(*guess.implementation, guess.config);
+  const tune::NearRecord* same_bucket = nullptr;  // of farther devices nothing is added
+  for (const tune::NearRecord& each : near) {
+    const bool is_same = is_same_bucket(asked, each);
+    if (is_same && same_bucket != nullptr && each.device.device_class() != same_bucket->device.device_class()) continue;
+    const tune::Servings servings = tune::servings_of(asked.op, asked.bucket, asked.device, adapted(asked, each));
+    if (!servings.any()) continue;
+    if (is_same && same_bucket == nullptr) same_bucket = &each;
+    if (found.first == nullptr) found.first = &each;
+    for (const auto* role : {&servings.fastest, &servings.without_library})
+      for (const tune::Serving& serving : *role) add(answer_of(asked, each, serving));
+    if (serves_all(asked, found.answers) || found.answers.size() >= most_answers) break;
+  }
+  return found;
 }
 
-Answer answer_of(const Asked& asked, tune::Usable guess, std::string why) {
+/// What serves this device's near buckets and those of its like, nearest first.
+std::vector<tune::Winner> winners_of(const Asked& asked, const std::vector<tune::NearRecord>& near) {
+  std::vector<tune::Winner> winners;
+  for (const tune::NearRecord& each : near)
+    if (each.distance <= near_enough && winners.size() < most_winners)
+      tune::add_winners(winners, asked.op, asked.bucket, asked.device, each.found.value);
+  return winners;
+}
+
+Answer answer_of(const tune::Winner& config, const spec::Region& region, std::string why) {
   Answer answer;
   answer.origin = Origin::model;
-  answer.region = spec::whole_of(asked.op, asked.bucket);
-  answer.at = asked.bucket;
-  answer.implementation = guess.implementation;
-  answer.config = std::move(guess.config);
-  answer.why = std::move(why) + "; of what is legal the model expects this to be the fastest";
+  answer.region = region;
+  answer.at = region.high;
+  answer.implementation = config.implementation;
+  answer.config = config.config;
+  answer.why = std::move(why);
   return answer;
 }
 
-/// The model's choice, and where the lowest sizes of the bucket break its constraints the best of those that hold there too.
-std::vector<Answer> guesses(const Asked& asked, tune::Usable guess, const std::string& why) {
-  if (guess.implementation == nullptr) return {};
-  const Problem low = spec::low_corner(asked.op, asked.bucket);
-  const bool is_partial =
-      spec::broken_constraint(asked.op, *guess.implementation, low, asked.device, guess.config).has_value();
-  std::vector<Answer> answers{answer_of(asked, std::move(guess), why)};
+/// The model's choices, and where the lowest sizes of one break its constraints the best of those that hold in the whole bucket.
+std::vector<Answer> guesses(const Asked& asked, const std::vector<tune::NearRecord>& near) {
+  const std::string why = near.empty()
+                              ? "no record is near"
+                              : fmt::format("the nearest record is {:.1f} doublings away", near.front().distance);
+  std::vector<Answer> answers;
+  bool is_partial = false;
+  for (const tune::Guess& guess :
+       tune::guesses_for(asked.op, asked.bucket, asked.device, asked.regime, winners_of(asked, near))) {
+    const std::string_view known = guess.has_won ? ", which serves a near bucket," : "";
+    answers.push_back(
+        answer_of(guess.of, guess.region,
+                  fmt::format("{}; of what is legal the model expects this{} to be the fastest", why, known)));
+    is_partial = is_partial || spec::broken_constraint(asked.op, *guess.of.implementation, guess.region.low,
+                                                       asked.device, guess.of.config);
+  }
   if (!is_partial) return answers;
-  tune::Usable everywhere = tune::guess_for(asked.op, low, asked.device, asked.regime);
-  if (everywhere.implementation != nullptr) answers.push_back(answer_of(asked, std::move(everywhere), why));
+  const spec::Region whole = spec::whole_of(asked.op, asked.bucket);
+  tune::Expected everywhere = tune::fastest_expected(asked.op, asked.bucket, whole.low, asked.device, asked.regime);
+  if (everywhere.implementation != nullptr)
+    answers.push_back(
+        answer_of({everywhere.implementation, std::move(everywhere.config)}, whole,
+                  why + "; of what is legal in the whole bucket the model expects this to be the fastest"));
   return answers;
 }
 
@@ -265,17 +216,18 @@ std::vector<Answer> guesses(const Asked& asked, tune::Usable guess, const std::s
 std::vector<Answer> near_answers(const spec::Op& op, const Problem& bucket, const spec::DeviceFacts& device,
                                  Regime regime, store::Layers& layers) {
   const Asked asked{op, bucket, device, regime, spec::to_string(op, bucket), is_current_device(device)};
-  auto near = answers_of(asked, in_tiers(asked, tune::near_records(layers, op, bucket, device, regime)));
-  if (!near.empty() && near.front().distance <= far_away) return near;
-  tune::Usable guess = tune::guess_for(op, bucket, device, regime);
-  const bool model_first = near.empty() || is_outdone(asked, near.front(), guess);
-  const std::string why = near.empty()
-                              ? "no record is near"
-                              : fmt::format("the nearest record is {:.1f} doublings away", near.front().distance);
-  std::vector<Answer> answers = guesses(asked, std::move(guess), why);
-  answers.insert(model_first ? answers.end() : answers.begin(), std::make_move_iterator(near.begin()),
-                 std::make_move_iterator(near.end()));
-  return answers;
+  const auto near = in_tiers(asked, tune::near_records(layers, op, bucket, device, regime));
+  NearAnswers nearest = answers_of(asked, near);
+  if (nearest.first != nullptr && (is_measured(asked, *nearest.first) || is_steady(asked, *nearest.first) ||
+                                   !tune::has_model(*nearest.answers.front().implementation)))
+    return std::move(nearest.answers);
+  std::vector<Answer> expected = guesses(asked, near);
+  if (expected.empty()) return std::move(nearest.answers);
+  const tune::Usable otherwise = tune::default_for(op, bucket, device);
+  const bool is_default = std::ranges::all_of(expected, [&](const Answer& each) {
+    return each.implementation == otherwise.implementation && each.config == otherwise.config;
+  });
+  return is_default ? std::vector<Answer>() : std::move(expected);
 }
 
 }  // namespace kiln::engine

@@ -7,13 +7,12 @@
 
 namespace kiln::engine {
 
-/// In the order in which they are tried. The same bucket of the nearest device comes before other buckets of that device. It meets
-/// this device's own near buckets by expected time: recorded time times what the model makes of the way from there. Which of the
-/// two is the better guess depends on how far the bucket is and how alike the devices are, and the model sees both. Another architecture's
-/// records come behind this device's own, which the model does not compare well. A record that is more than two doublings away gives way to the
-/// model's choice where that is expected to be much faster.
-/// Of another device's record a library's choices stand in only where a context of `device` is current, so that the library could be asked; what is launched
-/// early there, and may not be here, is launched as usual.
+/// In the order in which they are tried. The same bucket's record of the nearest device of this architecture serves first, with its intervals; then this device's record
+/// of open axes a doubling shorter or longer, where one config serves all its lengths. Without one the
+/// model chooses a config for each of several lengths of the bucket, and counts what serves near buckets for more than the rest. Where the model says nothing, the
+/// nearest records serve: this device's own, then the same bucket of another architecture, then the others.
+/// A library's choices stand in for their own bucket alone, of another device only where a context of `device` is current, so that the library could be asked;
+/// what is launched early there, and may not be here, is launched as usual.
 std::vector<Answer> near_answers(const spec::Op& op, const Problem& bucket, const spec::DeviceFacts& device,
                                  Regime regime, store::Layers& layers);
 

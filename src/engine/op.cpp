@@ -1,8 +1,34 @@
 #include <fmt/format.h>
 
+#include "engine/miss_path.hpp"
 #include "engine/state.hpp"
 #include "kiln/engine.hpp"
 #include "spec/text.hpp"
+
+namespace kiln::engine {
+
+OpState::OpState(State& engine_state, std::size_t index_in_engine)
+    : engine(engine_state),
+      op(engine_state.ops[index_in_engine]),
+      bucketing(op),
+      plans(engine_state, op, bucketing.form()),
+      captures(engine_state.context, op.name),
+      index(static_cast<std::uint32_t>(index_in_engine)) {
+  for (std::size_t i = 0; i < op.axes.size(); ++i)
+    if (op.axes[i].on_device) on_device |= 1U << i;
+}
+
+const spec::DeviceFacts& OpState::device() const noexcept { return engine.context.info().facts; }
+
+Resolution OpState::resolve(const Problem& problem, bool stand_ins) const {
+  return engine::resolve(op, problem, device(), engine.options.regime, engine.layers, stand_ins);
+}
+
+bool OpState::takes_stand_ins() const noexcept {
+  return engine.options.on_miss == MissPolicy::nearest || engine.options.on_miss == MissPolicy::background;
+}
+
+}  // namespace kiln::engine
 
 namespace kiln {
 namespace {
@@ -102,7 +128,7 @@ Arguments Op::arguments(std::initializer_list<Argument> arguments) const {
 
 Plan Op::plan(const Problem& problem, Stream stream) const {
   spec::check_problem(state_->op, problem);
-  return {state_, state_->make_ready(problem, stream)};
+  return {state_, engine::make_ready(*state_, problem, stream)};
 }
 
 Origin Plan::origin() const noexcept { return state_->origin; }

@@ -8,7 +8,6 @@
 
 #include "engine/near_answers.hpp"
 #include "jit/executable.hpp"
-#include "tune/serving.hpp"
 
 namespace kiln::engine {
 namespace {
@@ -73,16 +72,8 @@ std::string timed_at(const spec::Op& op, const Problem& bucket, const Problem& a
 }
 
 Answer answer_of(const HitContext& hit, const tune::Serving& serving) {
-  Answer answer;
-  answer.origin = hit.origin;
-  answer.role = serving.choice.role;
-  answer.region = serving.region;
-  answer.at = serving.at();
-  answer.implementation = serving.usable.implementation;
-  answer.config = serving.usable.config;
-  answer.cost_ns = serving.choice.cost_ns;
+  Answer answer = answer_from(serving, hit.origin);
   answer.timed_at = timed_at(hit.op, hit.bucket, serving.at());
-  answer.compiler = serving.choice.compiler;
   answer.stale = is_stale(hit.op, *answer.implementation, answer.config, answer.at, hit.device, serving.choice);
   answer.why = why_choice_serves(hit, serving, answer.stale);
   return answer;
@@ -190,6 +181,19 @@ void use_record(Resolution& resolution, const spec::Op& op, const spec::DeviceFa
 }
 
 }  // namespace
+
+Answer answer_from(const tune::Serving& serving, Origin origin) {
+  Answer answer;
+  answer.origin = origin;
+  answer.role = serving.choice.role;
+  answer.region = serving.region;
+  answer.at = serving.at();
+  answer.implementation = serving.usable.implementation;
+  answer.config = serving.usable.config;
+  answer.cost_ns = serving.choice.cost_ns;
+  answer.compiler = serving.choice.compiler;
+  return answer;
+}
 
 std::string name_of(const Answer& answer) {
   return fmt::format("{} {}", answer.implementation->name, spec::to_string(*answer.implementation, answer.config));

@@ -13,6 +13,7 @@
 #include "store/layers.hpp"
 #include "tune/cubins.hpp"
 #include "tune/deploy.hpp"
+#include "tune/serving.hpp"
 
 namespace kiln::engine {
 
@@ -34,6 +35,9 @@ struct Answer {
   std::string why;         // one sentence
   [[nodiscard]] bool is_hit() const noexcept { return origin == Origin::overlay || origin == Origin::base; }
 };
+
+/// What a record's choice says of itself; where its time was taken, how far it is from and why it serves are the caller's to add.
+Answer answer_from(const tune::Serving& serving, Origin origin);
 
 /// "vectorized threads=256 vector=8"
 std::string name_of(const Answer& answer);

@@ -10,8 +10,9 @@
 
 #include "engine/deployment.hpp"
 #include "engine/estimate.hpp"
-#include "engine/op_state.hpp"
+#include "engine/miss_path.hpp"
 #include "kiln/error.hpp"
+#include "spec/key.hpp"
 #include "spec/problem_set.hpp"
 #include "spec/text.hpp"
 
@@ -44,7 +45,7 @@ std::vector<std::size_t> order_of(std::span<const OpBucket> buckets, TunerState&
 /// An engine that serves the bucket already goes on with its new record.
 void adopt(State& state, std::string_view op, const Resolution& resolution) {
   OpState& own = state.op_state(index_of(state, op));
-  if (own.plans.hot.find(resolution.bucket) != nullptr) own.adopt(resolution);
+  if (own.plans.hot.find(resolution.bucket) != nullptr) adopt(own, resolution);
 }
 
 TunedBucket described(const TuneOutcome& outcome) {
@@ -86,6 +87,7 @@ class Job {
       serve(*tuner_.devices.front());
     }
     if (failure_) std::rethrow_exception(failure_);
+    read_back();
     TuneReport report;
     report.wanted = static_cast<std::int64_t>(tuned_.size());
     report.interrupted = interrupted_;
@@ -142,6 +144,17 @@ class Job {
     tuned.bucket = bucket.bucket;
     tuned.device_class = state.context.info().facts.device_class();
     return tuned;
+  }
+
+  /// The overlay's file may have been unwritable, or emptied by someone since.
+  void read_back() {
+    for (std::size_t place = 0; place < tuned_.size(); ++place) {
+      if (!tuned_[place] || tuned_[place]->outcome != TunedBucket::Outcome::tuned) continue;
+      State& state = *tuner_.first_of_class[place / buckets_.size()]->state;
+      const OpBucket& of = buckets_[place % buckets_.size()];
+      const auto key = spec::record_key(*of.op, of.bucket, state.context.info().facts, state.options.regime);
+      tuned_[place]->kept = state.layers.keeps(key);
+    }
   }
 
   [[nodiscard]] bool is_stopped() const { return choice_.stop.stop_requested() || ended_; }

@@ -148,6 +148,8 @@ void CompilePool::interrupt() {
   if (state_->processes) state_->processes->interrupt();
 }
 
+std::size_t CompilePool::at_once() const noexcept { return state_->most; }
+
 std::int64_t CompilePool::compiled() const noexcept {
   const std::lock_guard lock(state_->mutex);
   return state_->compiled;

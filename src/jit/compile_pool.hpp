@@ -39,6 +39,7 @@ class CompilePool {
   void cancel();
   /// For the end: that, and what is under way in processes, or is asked for later, throws the same.
   void interrupt();
+  [[nodiscard]] std::size_t at_once() const noexcept;
   [[nodiscard]] std::int64_t compiled() const noexcept;  // compiles that ended, well or badly
 
  private:

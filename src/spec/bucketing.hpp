@@ -1,4 +1,4 @@
-// Problem -> bucket in one walk over the axes and selections that an op has: the first thing that the call lane does.
+// Problem -> bucket in one walk over the axes and selections that an op has: the first thing that the hit path does.
 #pragma once
 
 #include <algorithm>

@@ -70,7 +70,7 @@ class Expression {
   }
 
   /// The same expression with the slots of [first_known, frame.size()) replaced by their values and folded, so that
-  /// what remains uses only slots below first_known: the form that the call lane evaluates.
+  /// what remains uses only slots below first_known: the form that the hit path evaluates.
   [[nodiscard]] Expression specialise(std::span<const std::int64_t> frame, int first_known) const;
 
   /// The same expression for frames whose slots lie in these ranges, one a slot: what has one value in all of them is folded. A

@@ -1,4 +1,4 @@
-// What each operation means, in 64 bits with every overflow seen. Inline: evaluation stands in the call lane.
+// What each operation means, in 64 bits with every overflow seen. Inline: evaluation stands in the hit path.
 #pragma once
 
 #include <bit>

@@ -1,4 +1,4 @@
-// An expression as the call lane evaluates it: flat, without text or tree, at full speed for what manifests mostly say of a launch.
+// An expression as the hit path evaluates it: flat, without text or tree, at full speed for what manifests mostly say of a launch.
 #pragma once
 
 #include <algorithm>

@@ -10,9 +10,6 @@
 #include <bit>
 #include <new>
 
-#include "kiln/error.hpp"
-#include "spec/text.hpp"
-
 namespace kiln::spec {
 namespace {
 
@@ -28,13 +25,6 @@ SHA256_CTX* as_context(State& state) noexcept {
   return std::launder(reinterpret_cast<SHA256_CTX*>(&state));
 }
 
-int hex_digit(char c) {
-  if (c >= '0' && c <= '9') return c - '0';
-  if (c >= 'a' && c <= 'f') return c - 'a' + 10;
-  if (c >= 'A' && c <= 'F') return c - 'A' + 10;
-  return -1;
-}
-
 }  // namespace
 
 std::string to_hex(const Digest& digest) {
@@ -45,19 +35,6 @@ std::string to_hex(const Digest& digest) {
     text += "0123456789abcdef"[std::to_integer<unsigned>(byte) & 15];
   }
   return text;
-}
-
-Digest parse_digest(std::string_view text) {
-  Digest digest;
-  bool good = text.size() == 2 * digest.size();
-  for (std::size_t i = 0; good && i < digest.size(); ++i) {
-    const int high = hex_digit(text[2 * i]);
-    const int low = hex_digit(text[2 * i + 1]);
-    good = high >= 0 && low >= 0;
-    digest[i] = static_cast<std::byte>(good ? 16 * high + low : 0);
-  }
-  if (!good) throw Error(ErrorKind::bad_input, "found " + quote(text) + " as a digest, expected 64 hexadecimal digits");
-  return digest;
 }
 
 Hasher::Hasher() { SHA256_Init(::new (&state_) SHA256_CTX); }
@@ -94,7 +71,5 @@ std::string record_key(const Op& op, const Problem& bucket, const DeviceFacts& d
   }
   return key + fmt::format(" | {} | {}", device.device_class(), to_string(regime));
 }
-
-Digest record_digest(std::string_view record_key) { return Hasher().field("kiln record").field(record_key).finish(); }
 
 }  // namespace kiln::spec

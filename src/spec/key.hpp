@@ -16,8 +16,6 @@ namespace kiln::spec {
 
 using Digest = std::array<std::byte, 32>;
 std::string to_hex(const Digest& digest);
-/// Throws Error(bad_input) unless text is 64 hexadecimal digits.
-Digest parse_digest(std::string_view text);
 
 /// SHA-256 over fields, each preceded by its length as 8 little-endian bytes, so that no two field lists agree.
 class Hasher {
@@ -40,6 +38,5 @@ std::string_view to_string(Regime regime) noexcept;  // "cold", "hot"
 
 /// "rms_norm@1 | rows=pow2:512 cols=exact:4096 | dtype=bf16 | sm_90/mp132/... | cold"
 std::string record_key(const Op& op, const Problem& bucket, const DeviceFacts& device, Regime regime);
-Digest record_digest(std::string_view record_key);
 
 }  // namespace kiln::spec

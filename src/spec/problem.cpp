@@ -172,22 +172,6 @@ Problem low_corner(const Op& op, const Problem& bucket) noexcept {
   return corner;
 }
 
-std::optional<Problem> inner_problem(const Op& op, const Problem& low, const Problem& edge) noexcept {
-  std::optional<std::size_t> moved;
-  for (std::size_t i = 0; i < op.axes.size(); ++i) {
-    if (low.axes[i] / op.axes[i].multiple_of >= edge.axes[i] / op.axes[i].multiple_of) continue;
-    if (!moved || (op.axes[i].on_device && !op.axes[*moved].on_device)) moved = i;
-  }
-  if (!moved) return std::nullopt;
-  const std::int64_t step = op.axes[*moved].multiple_of;
-  const std::int64_t first = low.axes[*moved] / step, last = edge.axes[*moved] / step;
-  std::int64_t count = first + 2 * (last - first) / 3;
-  if (count % 2 == 0) count += count + 1 < last ? 1 : count > first ? -1 : 0;
-  Problem inner = edge;
-  inner.axes[*moved] = count * step;
-  return inner;
-}
-
 std::vector<std::int64_t> make_frame(const Op& op, const Implementation* implementation, const Problem& problem,
                                      const DeviceFacts& device, std::span<const std::int64_t> config) {
   std::vector<std::int64_t> frame(problem.axes.begin(),

@@ -41,11 +41,6 @@ std::optional<Problem> parse_bucket(const Op& op, std::string_view text);
 Problem bucket_of(const Op& op, const Problem& problem) noexcept;
 /// The smallest problem of a bucket, made awkward: the lowest value of each bucketed axis (multiples respected).
 Problem low_corner(const Op& op, const Problem& bucket) noexcept;
-/// A problem between the lowest one and the upper edge of a bucket, or of a part of one, at which tiles are not full: one axis is about two
-/// thirds of the way up, at an odd number of its multiples where there is one below the edge, and the others are at the edge, so that what
-/// they are aligned to holds. The axis is the first that has room and may have its length in device memory, else the first that has
-/// room. Nothing where none has.
-std::optional<Problem> inner_problem(const Op& op, const Problem& low, const Problem& edge) noexcept;
 
 /// A frame for `implementation` (or for the op alone when null): axes and selections of the problem, device facts, the
 /// config's parameters; run-time integers take their defaults where they have one and 0 elsewhere, reals are 0.

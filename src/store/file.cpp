@@ -9,6 +9,11 @@ namespace fs = std::filesystem;
 
 // A child of fork leaves the parent's connection alone, even to close it.
 SqliteFile::~SqliteFile() {
+  held_.reset();  // before its connection
+  if (counts_for_ != nullptr) {
+    counts_for_->quarantined_ += quarantined_.load();
+    counts_for_->read_failures_ += read_failures_.load();
+  }
   Session* session = session_.load();
   if (session->owner != getpid()) return;
   try {
@@ -69,6 +74,26 @@ void SqliteFile::reopen(Session& session, Creation creation) const {
   const auto fresh = open_session(creation);
   session.connection = std::move(fresh->connection);
   session.identity = fresh->identity;
+}
+
+std::unique_ptr<File> SqliteFile::snapshot() {
+  if (!on_disk()) return nullptr;
+  {
+    Session& session = this->session();
+    const std::lock_guard guard(session.mutex);
+    reopen_if_replaced(session);
+    if (!session.connection.is_open()) return nullptr;
+  }
+  auto frozen = std::make_unique<SqliteFile>(path_, Access::read_only, 0, Creation::at_once);
+  try {
+    Connection& connection = frozen->session().connection;
+    frozen->held_.emplace(connection, Transaction::Kind::read);
+    frozen->counts_for_ = this;
+    (void)read_stats(connection);  // SQLite takes the moment of the first read
+  } catch (const SqliteFailure& failure) {
+    throw to_error(path_, "read", failure);
+  }
+  return frozen;
 }
 
 void SqliteFile::set_aside(Session& session, const Flaws& flaws) {

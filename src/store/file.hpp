@@ -95,6 +95,10 @@ class File {
   /// so that a failure is not taken for the end.
   [[nodiscard]] virtual std::vector<Record> records_after(std::string_view key, std::int64_t limit) = 0;
   [[nodiscard]] virtual std::vector<PackedCubin> cubins_after(std::span<const std::byte> key, std::int64_t limit) = 0;
+  /// The file as it is at this moment, to read from only; null for one in memory, or that is not made yet. What other connections
+  /// commit waits while it lives, so that it should not live for long; nor may it outlive this file, whose counters() it adds to at its end.
+  /// Throws as open() does.
+  [[nodiscard]] virtual std::unique_ptr<File> snapshot() = 0;
   /// All of them, by key. Throws as cubins_after does.
   [[nodiscard]] std::vector<CubinRow> cubins();
   /// The distinct compilers of its cubins: what a machine without NVRTC tries, one after the other, to form a cubin

@@ -16,6 +16,9 @@ namespace {
 
 namespace fs = std::filesystem;
 
+constexpr const char* no_place =
+    "there is no overlay: none of KILN_CACHE, XDG_CACHE_HOME and HOME names a place for one";
+
 Layer in_memory(const fs::path& path, std::string refused) {
   return {LayerKind::overlay, path, File::in_memory(), std::move(refused), true, "it is in this process's memory"};
 }
@@ -59,7 +62,12 @@ Layer open_stand_in(const fs::path& path, std::string_view kind, std::int64_t li
 }
 
 Layer open_overlay(const LayerSettings& settings, std::vector<std::string>& warnings) {
-  const fs::path& path = settings.overlay;
+  constexpr const char* in_memory_only = "records of this process are kept in memory only";
+  if (!settings.overlay) {
+    warnings.push_back(fmt::format("{}; {}", no_place, in_memory_only));
+    return in_memory({}, no_place);
+  }
+  const fs::path& path = *settings.overlay;
   if (path.empty()) return in_memory(path, {});
   try {
     const fs::path literal = literal_path(path);
@@ -67,7 +75,7 @@ Layer open_overlay(const LayerSettings& settings, std::vector<std::string>& warn
       return open_stand_in(literal, kind, settings.overlay_limit_bytes, warnings);
     return open_overlay_at(literal, settings.overlay_limit_bytes, warnings);
   } catch (const Error& error) {
-    warnings.push_back(fmt::format("{}; records of this process are kept in memory only", error.what()));
+    warnings.push_back(fmt::format("{}; {}", error.what(), in_memory_only));
     return in_memory(path, error.what());
   }
 }
@@ -169,7 +177,29 @@ void Layers::put_all(std::span<const Record> records, std::span<const CubinRow> 
   } catch (const Error& error) {
     if (error.kind() == ErrorKind::bad_input) throw;
     degrade(error).put_all(records, cubins, existing);
+    const std::lock_guard guard(memory_->mutex);
+    memory_->lost_rows = error.what();
   }
+}
+
+std::string Layers::not_kept() const {
+  const Layer& overlay = layers_.front();
+  const fs::path& path = overlay.file->path();
+  if (!overlay.refused.empty()) return overlay.refused;
+  if (path.empty()) return "the overlay is in memory, as its empty path asks";
+  try {
+    if (!is_missing(path)) File::open(path, Access::read_only);
+  } catch (const Error& error) {
+    return error.what();
+  }
+  const std::lock_guard guard(memory_->mutex);
+  return memory_->lost_rows;
+}
+
+bool Layers::keeps(std::string_view key) {
+  if (File* file = memory(); file != nullptr && file->find_record(key, true))
+    return false;  // an older one may be in the file
+  return !overlay().path().empty() && overlay().find_record(key, true).has_value();
 }
 
 bool Layers::acquire_lease(std::string_view key, std::string_view holder, std::int64_t term_seconds) {
@@ -218,7 +248,7 @@ std::vector<std::string> Layers::warnings() const {
   return all;
 }
 
-fs::path default_overlay() {
+std::optional<fs::path> default_overlay() {
   const auto variable = [](const char* name) {
     const char* value = std::getenv(name);
     return value != nullptr ? fs::path(value) : fs::path();
@@ -227,7 +257,7 @@ fs::path default_overlay() {
   // The XDG specification has a relative path ignored.
   if (const auto cache = variable("XDG_CACHE_HOME"); cache.is_absolute()) return cache / "kiln" / "overlay.kiln";
   if (const auto home = variable("HOME"); home.is_absolute()) return home / ".cache" / "kiln" / "overlay.kiln";
-  return {};
+  return std::nullopt;
 }
 
 }  // namespace kiln::store

@@ -30,7 +30,7 @@ struct Layer {
 };
 
 struct LayerSettings {
-  std::filesystem::path overlay = {};
+  std::optional<std::filesystem::path> overlay = std::filesystem::path();  // nothing: there is no place for one
   std::vector<std::filesystem::path> bases = {};
   TrustPolicy trust = TrustPolicy::owner;
   std::vector<std::filesystem::path> key_folders = {};  // see key_ring.hpp
@@ -47,7 +47,7 @@ class Layers {
  public:
   /// A damaged overlay is set aside under another name and begun again. One that cannot be opened, or that others could
   /// have written, is replaced by one in memory. warnings() says so once. A base that cannot be opened is left out and
-  /// named. An empty overlay path: in memory, without a warning.
+  /// named. An empty overlay path: in memory, without a warning; no path: in memory, with one.
   explicit Layers(const LayerSettings& settings);
   ~Layers();
   Layers(Layers&&) noexcept = default;
@@ -76,6 +76,12 @@ class Layers {
   /// What cannot be released now is tried again later, at the latest when the layers are closed.
   void release_lease(std::string_view key, std::string_view holder);
 
+  /// Why the overlay's file does not hold all that was put; empty when it does. Asked at the end of work that promised to keep something: the
+  /// file is opened once more, as the next process will open it.
+  [[nodiscard]] std::string not_kept() const;
+  /// Whether the overlay's file holds the record of the key that was put last. It is read back; false for an overlay in memory.
+  [[nodiscard]] bool keeps(std::string_view key);
+
   /// What was left out, set aside, or could not be read or written since: each said once, in the order it was met.
   [[nodiscard]] std::vector<std::string> warnings() const;
 
@@ -85,7 +91,8 @@ class Layers {
     std::mutex mutex;
     std::unique_ptr<File> file;
     std::atomic<File*> opened = nullptr;
-    std::string why;
+    std::string why;        // the first failure, with what follows from it
+    std::string lost_rows;  // the last failure of a put; empty while none failed
   };
   /// Leases that a failing disk kept from being released. They would hold others up for their term: this process lives.
   struct Unreleased {
@@ -105,8 +112,8 @@ class Layers {
   std::unique_ptr<Unreleased> unreleased_;
 };
 
-/// $KILN_CACHE, else $XDG_CACHE_HOME/kiln/overlay.kiln, else $HOME/.cache/kiln/overlay.kiln; empty when none can be
+/// $KILN_CACHE, else $XDG_CACHE_HOME/kiln/overlay.kiln, else $HOME/.cache/kiln/overlay.kiln; nothing when none can be
 /// formed.
-std::filesystem::path default_overlay();
+std::optional<std::filesystem::path> default_overlay();
 
 }  // namespace kiln::store

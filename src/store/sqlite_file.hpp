@@ -74,6 +74,7 @@ class SqliteFile final : public File {
       return list_cubins_after(s.connection, key, limit, flaws, accepted_cubins());
     });
   }
+  std::unique_ptr<File> snapshot() override;
   std::vector<std::string> compilers() override {
     return read<std::vector<std::string>>([](Session& s, Flaws&) { return list_compilers(s.connection); });
   }
@@ -158,6 +159,8 @@ class SqliteFile final : public File {
   std::vector<PublicKey> signers_;
   DigestSet signed_cubins_;  // empty without signers
   std::atomic<Session*> session_;
+  std::optional<Transaction> held_;   // of a snapshot: read in throughout
+  SqliteFile* counts_for_ = nullptr;  // of a snapshot: whose it is
   std::atomic<std::int64_t> quarantined_ = 0, read_failures_ = 0, write_failures_ = 0;
 };
 
@@ -170,7 +173,8 @@ Result SqliteFile::read_and_set_aside(Work&& work, Counters& met) {
   reopen_if_replaced(session);
   if (!session.connection.is_open()) return {};
   Flaws flaws;
-  Result result = [&] {
+  Result result = [&]() -> Result {
+    if (held_) return work(session, flaws);
     Transaction transaction(session.connection, Transaction::Kind::read);
     Result found = work(session, flaws);
     transaction.commit();

@@ -8,9 +8,11 @@
 #include <cerrno>
 #include <cstring>
 #include <istream>
+#include <memory>
 #include <ostream>
 #include <vector>
 
+#include "spec/text.hpp"
 #include "store/custody.hpp"
 #include "store/json.hpp"
 #include "store/merge_order.hpp"
@@ -86,6 +88,27 @@ struct Unpublished {
   }
 };
 
+/// The files as they are at one moment each, so that records and machine code that go along belong together.
+class Snapshots {
+ public:
+  explicit Snapshots(std::span<File* const> files) {
+    for (File* file : files) {
+      kept_.push_back(file->snapshot());
+      files_.push_back(kept_.back() ? kept_.back().get() : file);
+    }
+  }
+  [[nodiscard]] std::span<File* const> files() const noexcept { return files_; }
+
+ private:
+  std::vector<std::unique_ptr<File>> kept_;
+  std::vector<File*> files_;
+};
+
+bool are_same(const File& a, const File& b) {
+  std::error_code failure;
+  return &a == &b || (!a.path().empty() && fs::equivalent(a.path(), b.path(), failure));
+}
+
 /// Of the files given, those whose machine code may be copied; what the others hold is counted as left behind.
 std::vector<File*> suppliers_of_code(std::span<File* const> files, const CodeTrust& trust, TransferReport& report) {
   std::vector<File*> suppliers;
@@ -122,6 +145,16 @@ void write_sealed(const fs::path& path, std::span<File* const> from, const Selec
   throw to_error(path, "written", failure);
 }
 
+void check_holds_records(const TransferReport& report, const Selection& selection, const std::string& from) {
+  if (report.added > 0 || !selection.must_hold_records) return;
+  std::string of;
+  if (!selection.op.empty()) of += fmt::format(" of the op {}", spec::quote(selection.op));
+  if (!selection.device_class.empty())
+    of += fmt::format(" for the device class {}", spec::quote(selection.device_class));
+  if (selection.record_keys) of += " that was asked for";
+  throw Error(ErrorKind::bad_input, fmt::format("nothing is written: no record{} is in {}", of, from));
+}
+
 /// Throws Error(bad_input) unless a file may be put there.
 void check_target(const fs::path& target, bool overwrite) {
   struct stat status {};
@@ -147,13 +180,18 @@ Record read_line(const std::string& line, const std::string& name, std::int64_t 
 }  // namespace
 
 void export_text(File& from, std::ostream& to, const Selection& selection) {
-  Cursor<Record> records(from);
+  TransferReport report;
+  File* const files[] = {&from};
+  const Snapshots snapshots(files);
+  Cursor<Record> records(*snapshots.files().front());
   while (records.front() != nullptr) {
     Record record = records.take();
     if (!is_selected(record, selection)) continue;
     if (!selection.candidates) record.candidates.clear();
     to << to_json(record) << '\n';
+    ++report.added;
   }
+  check_holds_records(report, selection, fmt::format("'{}'", from.path().string()));
   if (!to) throw Error(ErrorKind::io, "the exported text cannot be written; is the disk full?");
 }
 
@@ -175,7 +213,12 @@ TransferReport merge_files(std::span<File* const> from, const fs::path& to, cons
   check_target(target, overwrite);
   TransferReport report;
   Unpublished temporary{temporary_beside(target)};
-  write_sealed(temporary.path, from, selection, trust, report);
+  {
+    const Snapshots snapshots(from);
+    write_sealed(temporary.path, snapshots.files(), selection, trust, report);
+  }
+  check_holds_records(report, selection,
+                      from.size() == 1 ? fmt::format("'{}'", from.front()->path().string()) : "the files given");
   if (rename(temporary.path.c_str(), target.c_str()) != 0)
     throw Error(ErrorKind::io, fmt::format("'{}' cannot be put in place: {}", target.string(), std::strerror(errno)));
   temporary.path.clear();
@@ -191,12 +234,13 @@ TransferReport export_file(File& from, const fs::path& to, const Selection& sele
 
 TransferReport merge_into(File& from, File& to, const CodeTrust& trust) {
   TransferReport report;
-  if (&from == &to) return report;
+  if (are_same(from, to)) return report;
   File* const files[] = {&from};
-  const auto suppliers = suppliers_of_code(files, trust, report);
+  const Snapshots snapshots(files);
+  const auto suppliers = suppliers_of_code(snapshots.files(), trust, report);
   to.write_all([&](Writer& writer) {
     Import import(writer, report);
-    merge<Record>(files, [&](const Record& record) { import.add(record); });
+    merge<Record>(snapshots.files(), [&](const Record& record) { import.add(record); });
     merge<PackedCubin>(suppliers, [&](const PackedCubin& cubin) { import.add(cubin); });
   });
   return report;

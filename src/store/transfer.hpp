@@ -21,6 +21,7 @@ struct Selection {
   /// What a workload needs, say; nothing: all.
   std::optional<std::set<std::string>> record_keys = {};
   std::optional<std::set<spec::Digest>> cubin_keys = {};
+  bool must_hold_records = false;  // throw Error(bad_input) rather than write a file without one
 };
 struct TransferReport {
   std::int64_t added = 0, replaced = 0, kept = 0, cubins = 0;
@@ -28,7 +29,8 @@ struct TransferReport {
   std::int64_t untrusted_cubins = 0;  // left behind: a copy in the user's own file would pass for the user's own code
 };
 
-/// Machine code goes along only from files that `trust` lets supply it.
+/// Machine code goes along only from files that `trust` lets supply it. What is read is of one moment of each file, whoever writes to it
+/// meanwhile.
 
 /// JSON lines, sorted by key, one record a line, no cubins: the same content gives the same bytes. Lossless for what it
 /// holds.

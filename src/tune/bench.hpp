@@ -42,6 +42,8 @@ struct Samples {
 class Bench {
  public:
   virtual ~Bench() = default;
+  /// Point::length numbers them; none is larger than the bucket. Before anything is admitted.
+  virtual void set_lengths(std::vector<Problem> lengths) = 0;
   /// Loads a candidate under a number of the caller's choice and verifies it at both ends of the bucket.
   /// Throws Error(driver_failed) when the candidate broke the context that it shares with the caller, Error(out_of_memory).
   virtual Entrance admit(std::size_t candidate, const Trial& trial) = 0;
@@ -62,7 +64,6 @@ struct BenchSettings {
   const cuda::DeviceInfo& device;
   Regime regime = Regime::cold_l2;
   std::string arch;
-  std::vector<Problem> lengths;  // Point::length numbers them; none is larger than the bucket
 };
 
 /// In the current context: allocates and fills the tensors, runs the reference. Throws as VerificationCase does.

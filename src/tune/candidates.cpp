@@ -3,6 +3,7 @@
 #include <algorithm>
 #include <cmath>
 #include <limits>
+#include <map>
 #include <optional>
 #include <set>
 #include <utility>
@@ -50,10 +51,10 @@ class Gathering {
     const std::vector<Problem>& problems = result_.lengths.problems;
     if (problems.size() > 2) add_space(problems[problems.size() / 2]);
     if (problems.size() > 1) add_space(problems.front());
+    if (!request_.all) leave_out_hopeless();
     if (result_.lengths.axes.size() == 1 && most.more > 0)
       result_.lengths = with_ends(request_.op, request_.bucket, result_.lengths,
                                   stairs_of_fastest(result_.lengths.ends.front(), most.more));
-    if (!request_.all) leave_out_hopeless();
     add_library_configs(most.more);
     finish();
     return std::move(result_);
@@ -65,6 +66,7 @@ class Gathering {
     Entry entry;
     entry.implementation = &implementation;
     entry.config = config;
+    entry.correction = prior_.correction(implementation, config);
     result_.entries.push_back(std::move(entry));
   }
 
@@ -143,7 +145,7 @@ class Gathering {
 
   [[nodiscard]] double expected_ns(const Entry& entry, const Problem& at) const {
     return estimate(request_.op, *entry.implementation, at, request_.device, entry.config, request_.regime).ns *
-           prior_.correction(*entry.implementation, entry.config);
+           entry.correction;
   }
 
   [[nodiscard]] bool is_legal(const Entry& entry, const Problem& at) const {
@@ -196,6 +198,7 @@ class Gathering {
     Outlook& outlook = result_.outlook;
     const std::vector<Problem>& problems = result_.lengths.problems;
     std::vector<Entry> kept;
+    std::map<std::pair<const spec::Implementation*, std::vector<std::string>>, std::size_t> kernels;
     for (Entry& entry : result_.entries) {
       std::vector<bool> legal;
       std::vector<double> expected;
@@ -210,6 +213,9 @@ class Gathering {
       outlook.legal.push_back(std::move(legal));
       outlook.expected_ns.push_back(std::move(expected));
       outlook.position.push_back(position_of(entry));
+      outlook.kernel.push_back(
+          kernels.emplace(std::pair(entry.implementation, entry.specialisation.name_expressions), kernels.size())
+              .first->second);
       if (entry.implementation->is_library()) outlook.of_libraries.push_back(kept.size());
       kept.push_back(std::move(entry));
     }
@@ -220,7 +226,7 @@ class Gathering {
             spec::kernel_config(*implementation, result_.entries[i].config) == config)
           outlook.favourites.push_back(i);
     };
-    for (const Prior::Choice& each : prior_.transferred(transferred)) favour(each.implementation, each.config);
+    for (const Winner& each : prior_.transferred(transferred)) favour(each.implementation, each.config);
     for (const auto& [implementation, config] : library_firsts_)
       favour(implementation, spec::kernel_config(*implementation, config));
   }

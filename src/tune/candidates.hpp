@@ -17,6 +17,7 @@ struct Entry {
   spec::Config config;
   Problem at;  // the largest length at which it is legal, which it is made ready for
   jit::Specialisation specialisation;
+  double correction = 1;  // of the model's estimates, by what was measured near this bucket
   // What became of it.
   store::Verdict verdict = store::Verdict::not_timed;
   std::string reason;

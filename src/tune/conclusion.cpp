@@ -22,14 +22,11 @@ constexpr double near_tie = 1.01;           // as choose() has it
 class Conclusion {
  public:
   explicit Conclusion(const Tried& tried)
-      : tried_(tried),
-        request_(tried.request),
-        entries_(tried.candidates.entries),
-        lengths_(tried.candidates.lengths) {}
+      : tried_(tried), request_(tried.request), entries_(tried.candidates.entries), lengths_(tried.measured.lengths) {}
 
   TuneResult conclude() {
     std::vector<std::vector<Standing>> all, own;
-    for (const Comparison& each : tried_.search.comparisons()) {
+    for (const Comparison& each : tried_.measured.comparisons) {
       const std::size_t length = all.size();
       all.push_back(standings_at(length, each));
       Comparison without = each;
@@ -85,22 +82,27 @@ class Conclusion {
         standings(comparison, [&](std::size_t candidate) { return burden_of(length, candidate); });
     const bool own_ties = std::ranges::any_of(
         result, [&](const Standing& each) { return !is_library(each.candidate) && each.behind <= near_tie; });
-    for (Standing& each : result)
+    for (Standing& each : result) {
+      each.has_code = !is_library(each.candidate);
       if (own_ties && is_library(each.candidate)) {
         each.ties = false;
         each.behind = std::max(each.behind, 2 * near_tie - 1);
       }
+    }
     return result;
   }
 
+  [[nodiscard]] const Cost& cost_of(std::size_t candidate, std::size_t length) const {
+    return tried_.measured.costs[candidate][length];
+  }
   [[nodiscard]] Cost cost_at(std::size_t candidate, std::size_t length) const {
-    const Cost& cost = tried_.search.cost({candidate, length});
+    const Cost& cost = cost_of(candidate, length);
     if (!cost.failed()) return cost;
     // It serves a length that nothing was compared at: the next one that it was timed at stands for it.
     for (std::size_t i = length + 1; i < lengths_.problems.size(); ++i)
-      if (const Cost& next = tried_.search.cost({candidate, i}); !next.failed()) return next;
+      if (const Cost& next = cost_of(candidate, i); !next.failed()) return next;
     for (std::size_t i = length; i-- > 0;)
-      if (const Cost& next = tried_.search.cost({candidate, i}); !next.failed()) return next;
+      if (const Cost& next = cost_of(candidate, i); !next.failed()) return next;
     return {0, 0, 0, 0};
   }
 
@@ -113,7 +115,8 @@ class Conclusion {
 
   Launched launched_best(std::size_t candidate, std::size_t length) {
     const Entry& entry = entries_[candidate];
-    Launched best{entry.config, 1, {}};
+    Launched best;
+    best.config = entry.config;
     const auto launches =
         spec::launches_of(request_.op, *entry.implementation, entry.at, request_.device.facts, entry.config);
     // Elsewhere the launches are the same, or what they can differ by is lost in what each takes.
@@ -198,7 +201,7 @@ class Conclusion {
         continue;
       }
       for (std::size_t length = 0; length < lengths_.problems.size(); ++length) {
-        const Cost& cost = tried_.search.cost({i, length});
+        const Cost& cost = cost_of(i, length);
         if (cost.failed()) continue;
         row.sizes = spec::open_sizes(request_.op, lengths_.problems[length]);
         row.cost_ns = cost.median_ns;
@@ -230,7 +233,7 @@ class Conclusion {
     record.device_class = request_.device.facts.device_class();
     record.regime = spec::to_string(request_.regime);
     record.bucket = spec::to_string(request_.op, request_.bucket);
-    const Cost& baseline = tried_.search.cost({0, lengths_.problems.size() - 1});
+    const Cost& baseline = cost_of(0, lengths_.problems.size() - 1);
     record.baseline_ns = tried_.candidates.has_baseline && !baseline.failed() ? baseline.median_ns : 0;
     const std::string lengths =
         lengths_.problems.size() > 1 ? fmt::format(" at {} lengths", lengths_.problems.size()) : std::string();

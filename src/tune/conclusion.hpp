@@ -9,11 +9,18 @@
 
 namespace kiln::tune {
 
+/// What was measured: at each length, what was compared there and what each candidate takes.
+struct Measured {
+  Lengths lengths;
+  std::vector<Comparison> comparisons;
+  std::vector<std::vector<Cost>> costs;  // by candidate, then length
+};
+
 /// What a tune has in hand when its search is over.
 struct Tried {
   const TuneRequest& request;
   const Candidates& candidates;
-  const Search& search;
+  const Measured& measured;
   Bench& bench;
   Cubins& cubins;
   /// Runs a stretch of device work, as TuneRequest::pace asks; throws Error(interrupted) before it when asked to stop.

@@ -36,6 +36,7 @@ class Cubins {
   [[nodiscard]] std::optional<KeyedCubin> find_under(std::string_view compiler,
                                                      const jit::Specialisation& specialisation,
                                                      store::Counters* met = nullptr);
+  [[nodiscard]] std::size_t compiles_at_once() const noexcept { return pool_.at_once(); }
   /// Begins a compile unless a layer has it, so that a later get() need not wait. Never throws for a template that does not compile.
   void prefetch(const jit::Specialisation& specialisation);
   /// Throws Error(no_nvrtc) when it must compile and cannot, Error(compile_failed) with the log.

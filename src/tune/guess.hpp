@@ -1,9 +1,12 @@
-// What the model would choose where nothing near was ever measured.
+// What the model would choose where the bucket itself was never measured.
 #pragma once
 
+#include <span>
+#include <vector>
+
 #include "kiln/options.hpp"
-#include "spec/problem.hpp"
-#include "tune/deploy.hpp"
+#include "spec/region.hpp"
+#include "tune/neighbours.hpp"
 
 namespace kiln::tune {
 
@@ -16,15 +19,21 @@ struct Expected {
   spec::Config config;
   double ns = 0;
 };
-
-/// What the model expects to be fastest at the upper edge of `bucket`, of configs of eligible implementations that have a model, which are
-/// legal there and at `problem`.
-Expected fastest_expected(const spec::Op& op, const Problem& bucket, const Problem& problem,
+/// What the model expects to be fastest at `at`, of configs of eligible implementations that have a model, which are legal there and at
+/// `problem` of the same bucket.
+Expected fastest_expected(const spec::Op& op, const Problem& at, const Problem& problem,
                           const spec::DeviceFacts& device, Regime regime);
 
-/// The config that the model expects to be fastest in the bucket of `problem`, of an eligible implementation that has a model; legal
-/// at the bucket's upper edge and at `problem`. Null, with the reason, when no implementation has a model, when nothing is legal,
-/// or when it promises too little over the default to be worth a compile.
-Usable guess_for(const spec::Op& op, const Problem& problem, const spec::DeviceFacts& device, Regime regime);
+/// A config for some sizes of a bucket.
+struct Guess {
+  spec::Region region;
+  Winner of;
+  bool has_won = false;  // it is one of the winners
+};
+/// Configs that are expected to be fastest, each for sizes of its own, in the order of these; all together for all sizes of the bucket. They are of implementations that have a
+/// model, and a few as a record's are. What has won in a near bucket counts for more than what the model alone speaks for. Each is legal at the upper end of
+/// its sizes. The default is among them where nothing promises enough more to be worth a compile. Empty when no implementation has a model, and when nothing is legal.
+std::vector<Guess> guesses_for(const spec::Op& op, const Problem& bucket, const spec::DeviceFacts& device,
+                               Regime regime, std::span<const Winner> winners = {});
 
 }  // namespace kiln::tune

@@ -29,6 +29,8 @@ class LocalBench final : public Bench {
     prepared_ns_ = std::chrono::duration<double, std::nano>(std::chrono::steady_clock::now() - begun_).count();
   }
 
+  void set_lengths(std::vector<Problem> lengths) override { lengths_ = std::move(lengths); }
+
   Entrance admit(std::size_t candidate, const Trial& trial) override {
     Entrance entrance;
     const std::string name =
@@ -79,8 +81,7 @@ class LocalBench final : public Bench {
     std::vector<Point> legal;
     std::vector<std::size_t> places;
     for (std::size_t i = 0; i < points.size(); ++i) {
-      if (!cases_.back().admits_at(settings_.lengths.at(points[i].length), live_.at(points[i].candidate)->executable))
-        continue;
+      if (!cases_.back().admits_at(lengths_.at(points[i].length), live_.at(points[i].candidate)->executable)) continue;
       legal.push_back(points[i]);
       places.push_back(i);
     }
@@ -95,7 +96,7 @@ class LocalBench final : public Bench {
     std::vector<Launch> launches;
     for (const Point& point : points)
       launches.emplace_back(
-          [this, &at = settings_.lengths.at(point.length), live = live_.at(point.candidate).get()](CUstream stream) {
+          [this, &at = lengths_.at(point.length), live = live_.at(point.candidate).get()](CUstream stream) {
             cases_.back().launch_at(at, live->executable, live->workspace, stream);
           });
     std::vector<Samples> result(points.size());
@@ -172,6 +173,7 @@ class LocalBench final : public Bench {
   std::chrono::steady_clock::time_point begun_ = std::chrono::steady_clock::now();
   double prepared_ns_ = 0;
   BenchSettings settings_;
+  std::vector<Problem> lengths_;
   Stopwatch stopwatch_;
   cuda::Stream stream_;
   std::vector<VerificationCase> cases_;  // the last is the upper edge

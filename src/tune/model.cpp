@@ -230,4 +230,24 @@ Estimate estimate(const spec::Op& op, const spec::Implementation& implementation
   return result;
 }
 
+std::vector<bool> modelled_parameters(const spec::Op& op, const spec::Implementation& implementation) {
+  std::vector<bool> used(implementation.parameters.size());
+  const auto look_at = [&](const spec::Expression& expression) {
+    for (std::size_t i = 0; i < used.size(); ++i)
+      if (expression.uses(op.first_parameter() + static_cast<int>(i))) used[i] = true;
+  };
+  for (const spec::Pass& pass : implementation.passes) {
+    for (const auto* triple : {&pass.grid, &pass.block, &pass.cluster}) std::ranges::for_each(*triple, look_at);
+    look_at(pass.shared);
+    if (pass.when) look_at(*pass.when);
+    if (!pass.model) continue;
+    for (const auto spec::PassModel::*each :
+         {&spec::PassModel::operations, &spec::PassModel::read_bytes, &spec::PassModel::traffic_bytes,
+          &spec::PassModel::written_bytes, &spec::PassModel::memory_bytes, &spec::PassModel::shared_bytes,
+          &spec::PassModel::bytes_in_flight, &spec::PassModel::round_trips, &spec::PassModel::registers})
+      if (const auto& said = (*pass.model).*each) look_at(*said);
+  }
+  return used;
+}
+
 }  // namespace kiln::tune

@@ -5,6 +5,7 @@
 #include <cstdint>
 #include <span>
 #include <string_view>
+#include <vector>
 
 #include "kiln/options.hpp"
 #include "spec/problem.hpp"
@@ -29,5 +30,8 @@ struct Estimate {
 Estimate estimate(const spec::Op& op, const spec::Implementation& implementation, const Problem& bucket,
                   const spec::DeviceFacts& device, std::span<const std::int64_t> config,
                   Regime regime = Regime::cold_l2);
+
+/// Of each parameter, whether estimates may depend on it: configs that differ in the others alone are not told apart.
+std::vector<bool> modelled_parameters(const spec::Op& op, const spec::Implementation& implementation);
 
 }  // namespace kiln::tune

@@ -6,6 +6,7 @@
 #include <tuple>
 
 #include "spec/key.hpp"
+#include "tune/deploy.hpp"
 
 namespace kiln::tune {
 namespace {
@@ -49,6 +50,19 @@ std::vector<NearRecord> near_records(store::Layers& layers, const spec::Op& op, 
     return std::tuple<bool, double, const std::string&>(!each.same_device, each.distance, each.found.value.key);
   });
   return near;
+}
+
+void add_winners(std::vector<Winner>& winners, const spec::Op& op, const Problem& bucket,
+                 const spec::DeviceFacts& device, const store::Record& record) {
+  for (std::size_t i = record.choices.size(); i-- > 0;) {
+    const store::Choice& choice = record.choices[i];
+    const spec::Implementation* implementation = op.find(choice.implementation);
+    if (implementation == nullptr || implementation->is_library()) continue;
+    Usable served = usable(op, bucket, device, choice.implementation, choice.config);
+    if (served.implementation == nullptr) continue;
+    Winner winner{implementation, spec::kernel_config(*implementation, std::move(served.config))};
+    if (std::ranges::find(winners, winner) == winners.end()) winners.push_back(std::move(winner));
+  }
 }
 
 std::vector<store::Record> neighbours(store::Layers& layers, const spec::Op& op, const Problem& bucket,

@@ -30,6 +30,16 @@ struct NearRecord {
 std::vector<NearRecord> near_records(store::Layers& layers, const spec::Op& op, const Problem& bucket,
                                      const spec::DeviceFacts& device, Regime regime);
 
+/// A config of one of Kiln's own kernels, launched as a search tries it.
+struct Winner {
+  const spec::Implementation* implementation = nullptr;
+  spec::Config config;
+  bool operator==(const Winner&) const = default;
+};
+/// Adds the record's configs that are legal in `bucket`, each once, that of the record's upper edge first.
+void add_winners(std::vector<Winner>& winners, const spec::Op& op, const Problem& bucket,
+                 const spec::DeviceFacts& device, const store::Record& record);
+
 /// The first `at_most` of them, each key once, with the candidates that were kept.
 std::vector<store::Record> neighbours(store::Layers& layers, const spec::Op& op, const Problem& bucket,
                                       const spec::DeviceFacts& device, Regime regime, std::size_t at_most);

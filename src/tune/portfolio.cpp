@@ -134,13 +134,26 @@ std::vector<Standing> standings(const Comparison& comparison,
   return result;
 }
 
+namespace {
+
+std::size_t with_code(Lengths lengths, std::span<const std::size_t> chosen) {
+  return static_cast<std::size_t>(std::ranges::count_if(chosen, [&](std::size_t candidate) {
+    return std::ranges::any_of(lengths, [&](const auto& length) {
+      const Standing* standing = find(length, candidate);
+      return standing != nullptr && standing->has_code;
+    });
+  }));
+}
+
+}  // namespace
+
 Assignment choose_configs(Lengths lengths, std::size_t at_most) {
   std::vector<std::size_t> chosen;
   for (const double tolerance : widened) {
     auto covers = cover(lengths, tolerance);
     if (!covers) continue;
     chosen = std::move(*covers);
-    if (chosen.size() <= at_most) break;
+    if (with_code(lengths, chosen) <= at_most) break;
   }
   return assign(lengths, chosen);
 }

@@ -5,9 +5,7 @@
 
 #include "spec/key.hpp"
 #include "spec/region.hpp"
-#include "tune/deploy.hpp"
 #include "tune/model.hpp"
-#include "tune/neighbours.hpp"
 
 namespace kiln::tune {
 namespace {
@@ -60,7 +58,7 @@ void Prior::learn(const store::Record& record) {
       !bucket || bucket->selections != bucket_.selections || !device)
     return;
 
-  learn_winners(record);
+  add_winners(winners_, op_, bucket_, device_, record);
   std::vector<Measured> measured;
   const auto measure = [&](std::string_view name, std::string_view text, const Problem& at, double cost_ns) {
     const spec::Implementation* implementation = op_.find(name);
@@ -96,19 +94,6 @@ void Prior::learn(const store::Record& record) {
     points_.push_back({each.implementation, std::move(each.config), each.log_ratio - offset, weight});
 }
 
-void Prior::learn_winners(const store::Record& record) {
-  const auto add = [&](const store::Choice& choice) {
-    Usable winner = usable(op_, bucket_, device_, choice.implementation, choice.config);
-    if (winner.implementation == nullptr || winner.implementation->is_library()) return;
-    winner.config = spec::kernel_config(*winner.implementation, std::move(winner.config));
-    const auto same = [&](const Choice& each) {
-      return each.implementation == winner.implementation && each.config == winner.config;
-    };
-    if (std::ranges::none_of(winners_, same)) winners_.push_back({winner.implementation, std::move(winner.config)});
-  };
-  for (std::size_t i = record.choices.size(); i-- > 0;) add(record.choices[i]);
-}
-
 double Prior::correction(const spec::Implementation& implementation, std::span<const std::int64_t> config) const {
   double sum = 0, weights = weight_of_model;
   for (const Point& point : points_) {
@@ -123,7 +108,7 @@ double Prior::correction(const spec::Implementation& implementation, std::span<c
   return std::exp(offset + sum / weights);
 }
 
-std::vector<Prior::Choice> Prior::transferred(std::size_t at_most) const {
+std::vector<Winner> Prior::transferred(std::size_t at_most) const {
   return {winners_.begin(), winners_.begin() + static_cast<std::ptrdiff_t>(std::min(at_most, winners_.size()))};
 }
 

@@ -7,6 +7,7 @@
 #include "kiln/options.hpp"
 #include "spec/problem.hpp"
 #include "store/record.hpp"
+#include "tune/neighbours.hpp"
 
 namespace kiln::tune {
 
@@ -22,13 +23,9 @@ class Prior {
   [[nodiscard]] double correction(const spec::Implementation& implementation,
                                   std::span<const std::int64_t> config) const;
 
-  struct Choice {
-    const spec::Implementation* implementation = nullptr;
-    spec::Config config;
-  };
   /// The distinct configs that serve the neighbours and are legal in this bucket, in the order of the neighbours; of one neighbour, that of
   /// the upper edge first.
-  [[nodiscard]] std::vector<Choice> transferred(std::size_t at_most) const;
+  [[nodiscard]] std::vector<Winner> transferred(std::size_t at_most) const;
 
  private:
   /// A measured config of a neighbour: by how much, as a logarithm, it strayed from its estimate further than its bucket did.
@@ -38,13 +35,12 @@ class Prior {
     double excess = 0, weight = 0;
   };
   void learn(const store::Record& record);
-  void learn_winners(const store::Record& record);
 
   const spec::Op& op_;
   Problem bucket_;
   spec::DeviceFacts device_;
   Regime regime_;
-  std::vector<Choice> winners_;
+  std::vector<Winner> winners_;
   std::vector<Point> points_;
   double offset_sum_ = 0, offset_weight_ = 0;  // of the buckets' own straying
 };

@@ -13,20 +13,21 @@ namespace kiln::tune {
 namespace {
 
 constexpr std::int64_t more_rounds = 2;     // after a newcomer's first sample, where it is not hopeless
-constexpr double out_of_reach = 1.3;        // times the best at a length: so far behind, one sample is enough
-constexpr double worth_a_sample = 1.25;     // times the best at a length, as is expected of a newcomer
+constexpr double out_of_reach = 1.2;        // times the best at a length: so far behind, one sample is enough
+constexpr double worth_a_sample = 1.2;      // times the best at a length, as is expected of a newcomer
 constexpr std::size_t first_newcomers = 4;  // besides the baseline: favourites, then the best expected
 constexpr std::size_t most_newcomers = 12;  // of the first round besides favourites: the best expected of each length
 constexpr std::size_t compiles_ahead =
     10;  // of those that are expected next: a compile takes longer than several rounds
 constexpr std::int64_t rounds_a_draw = 4;     // in each so many, one is drawn whatever is expected of it
-constexpr std::size_t library_newcomers = 4;  // of a round
+constexpr std::size_t most_pairs = 8;         // of a round: some of them share machine code with those tried before
+constexpr std::size_t library_newcomers = 3;  // of a round
 constexpr double near_best = 1.1;             // times the best at a length
 constexpr double about_as_fast = 1.05;        // as LastComparison has it, and a little more
 constexpr double most_drift = 1.25;           // of a clock between two rounds; beyond, a sample was disturbed
 constexpr double improvement = 0.99;          // of the best at a length: less is no news
 constexpr double improvement_of_few = 0.03,
-                 improvement_of_many = 0.005;  // over several lengths in all; of many, a length
+                 improvement_of_many = 0.008;  // over several lengths in all; of many, a length
 
 /// Expectations, corrected by what was measured: the logarithm of measured over expected is taken to vary slowly over the space, so a
 /// candidate's is the mean of those measured, weighted by how few steps away they are. It is one number for all lengths: between them the
@@ -42,6 +43,7 @@ class Forecast {
       for (auto& each : outlook_.expected_ns)
         if (!std::isfinite(each[length]) || each[length] <= 0) each[length] = 2 * worst;
     }
+    for (std::size_t i = outlook_.kernel.size(); i < lasting_.size(); ++i) outlook_.kernel.push_back(i);
     for (std::size_t i = 0; i < lasting_.size(); ++i)
       for (const double each : outlook_.expected_ns[i]) lasting_[i].kind += std::log(each);
   }
@@ -118,9 +120,13 @@ class Racing final : public Search {
   std::optional<Ask> next() override {
     pace_.clear();
     if (last_) return last_->next();
-    if (Ask more = paced(hopeful(std::exchange(newcomers_, {})), more_rounds); !more.points.empty()) return more;
+    if (!std::exchange(is_settling_, true))
+      if (Ask more = paced(hopeful(newcomers_), more_rounds); !more.points.empty()) return more;
     settle();
-    newcomers_ = nominate();
+    is_settling_ = false;
+    newcomers_ = has_ended() ? std::vector<std::size_t>() : std::exchange(queued_, {});
+    if (newcomers_.empty()) newcomers_ = nominate();
+    if (scores_.lengths() > 1) queued_ = nominate();
     if (!newcomers_.empty()) return paced(worthwhile(newcomers_), 1);
     pacemakers_.clear();
     last_.emplace(scores_, forecast_.outlook().of_libraries);
@@ -147,11 +153,11 @@ class Racing final : public Search {
     return last_ ? last_->comparisons() : std::vector<Comparison>(scores_.lengths());
   }
   [[nodiscard]] std::vector<std::size_t> upcoming() const override {
-    if (is_over()) return {};
+    if (has_ended()) return {};
     if (rounds_ == 0) return nominate_first();
-    // Of several lengths, a round is as many as compile at once, and what others would be depends on it.
+    if (scores_.lengths() > 1) return queued_;
+    if (has_tried_all_it_may()) return {};
     std::vector<std::size_t> likely;
-    if (scores_.lengths() > 1) return likely;
     const std::vector<std::size_t> ranked = untried_by_promise();
     const auto add = [&](std::size_t candidate) {
       if (likely.size() < compiles_ahead && std::ranges::find(likely, candidate) == likely.end())
@@ -267,8 +273,7 @@ class Racing final : public Search {
     // Of many lengths one alone improves by chance more often.
     const auto lengths = static_cast<double>(scores_.lengths());
     const bool is_news = gain > (lengths > 1 ? std::max(improvement_of_few, lengths * improvement_of_many) : 0);
-    idle_ = is_news ? 0 : idle_ + tried_ - settled_;
-    settled_ = tried_;
+    idle_ = is_news ? 0 : idle_ + static_cast<std::int64_t>(newcomers_.size());
     scores_.eliminate();
   }
   /// Where it is about as fast as the best, or as the best without a library, it takes part in the last comparison.
@@ -300,7 +305,7 @@ class Racing final : public Search {
     for (std::size_t length = 0; length < scores_.lengths(); ++length) reference.push_back(reference_ns(length));
     std::vector<std::pair<double, std::size_t>> ranked;
     for (std::size_t i = 0; i < scores_.size(); ++i) {
-      if (!scores_.is_untried(i)) continue;
+      if (!is_open(i)) continue;
       double least = std::numeric_limits<double>::infinity();
       for (std::size_t length = 0; length < reference.size(); ++length)
         if (forecast_.is_legal({i, length}))
@@ -331,7 +336,7 @@ class Racing final : public Search {
     for (std::size_t length = scores_.lengths(); scores_.lengths() > 1 && length-- > 0;) {
       std::optional<std::size_t> best;
       for (std::size_t i = 0; i < scores_.size(); ++i)
-        if (forecast_.is_legal({i, length}) && scores_.is_untried(i) &&
+        if (forecast_.is_legal({i, length}) && is_open(i) &&
             (!best || forecast_.expected_ns({i, length}) < forecast_.expected_ns({*best, length})))
           best = i;
       if (best) add(*best);
@@ -345,13 +350,18 @@ class Racing final : public Search {
     return first;
   }
 
-  [[nodiscard]] bool is_over() const {
-    return last_ || hurried_ || (limits_.trials > 0 && tried_ >= limits_.trials) ||
-           (idle_ >= limits_.patience && scores_.leader(scores_.lengths() - 1));
+  [[nodiscard]] bool has_ended() const {
+    return last_ || hurried_ || (idle_ >= limits_.patience && scores_.leader(scores_.lengths() - 1));
+  }
+  [[nodiscard]] bool has_tried_all_it_may() const { return limits_.trials > 0 && tried_ >= limits_.trials; }
+  /// Not tried, and not about to be.
+  [[nodiscard]] bool is_open(std::size_t candidate) const {
+    return scores_.is_untried(candidate) && std::ranges::find(newcomers_, candidate) == newcomers_.end() &&
+           std::ranges::find(queued_, candidate) == queued_.end();
   }
 
   std::vector<std::size_t> nominate() {
-    if (is_over()) return {};
+    if (has_ended() || has_tried_all_it_may()) return {};
     std::vector<std::size_t> round = rounds_++ == 0 ? nominate_first() : nominate_next();
     if (limits_.trials > 0 && tried_ + static_cast<std::int64_t>(round.size()) > limits_.trials)
       round.resize(static_cast<std::size_t>(limits_.trials - tried_));
@@ -360,17 +370,20 @@ class Racing final : public Search {
   }
 
   /// The most promising of those that tell something new; and beside it the best one's most promising neighbour, or, now and then, any
-  /// of the better half. Of several lengths, eight such pairs: a round
-  /// waits for its compiles, which run at once.
+  /// of the better half. Of several lengths, some such pairs, as many
+  /// as compile at once beside those of the round before, which is still to be timed.
   std::vector<std::size_t> nominate_next() {
     std::vector<std::size_t> ranked = untried_by_promise(), chosen;
     const std::vector<std::size_t> news = news_of(ranked);
-    const std::size_t pairs = scores_.lengths() > 1 ? 8 : 1;
+    const std::size_t pairs = scores_.lengths() > 1 ? most_pairs : 1;
+    std::set<std::size_t> compiled = kernels_seen();
+    std::size_t compiles = 0;
     const auto take = [&](std::vector<std::size_t>::iterator which) {
+      if (compiled.insert(forecast_.outlook().kernel[*which]).second) ++compiles;
       chosen.push_back(*which);
       ranked.erase(which);
     };
-    for (std::size_t pair = 0; pair < pairs && !ranked.empty(); ++pair) {
+    for (std::size_t pair = 0; pair < pairs && compiles < compiles_a_round() && !ranked.empty(); ++pair) {
       const auto tells =
           std::ranges::find_if(news, [&](std::size_t each) { return std::ranges::find(ranked, each) != ranked.end(); });
       take(tells != news.end() ? std::ranges::find(ranked, *tells) : ranked.begin());
@@ -384,12 +397,20 @@ class Racing final : public Search {
     if (const auto& libraries = forecast_.outlook().of_libraries; is_near_best(libraries)) {
       std::size_t more = library_newcomers;
       for (const std::size_t each : libraries)
-        if (more > 0 && scores_.is_untried(each) && std::ranges::find(chosen, each) == chosen.end()) {
+        if (more > 0 && is_open(each) && std::ranges::find(chosen, each) == chosen.end()) {
           chosen.push_back(each);
           --more;
         }
     }
     return chosen;
+  }
+  /// Of several lengths two rounds are under way at a time.
+  [[nodiscard]] std::size_t compiles_a_round() const { return std::max<std::size_t>(limits_.compiles_at_once / 2, 2); }
+  [[nodiscard]] std::set<std::size_t> kernels_seen() const {
+    std::set<std::size_t> seen;
+    for (std::size_t i = 0; i < scores_.size(); ++i)
+      if (!is_open(i)) seen.insert(forecast_.outlook().kernel[i]);
+    return seen;
   }
   [[nodiscard]] bool is_near_best(std::span<const std::size_t> candidates) const {
     for (std::size_t length = 0; length < scores_.lengths(); ++length)
@@ -402,7 +423,7 @@ class Racing final : public Search {
   [[nodiscard]] std::vector<std::size_t> news_of(std::span<const std::size_t> ranked) const {
     std::set<double> seen;
     for (std::size_t i = 0; i < scores_.size(); ++i)
-      if (!scores_.is_untried(i) && !scores_.is_rejected(i)) seen.insert(forecast_.kind(i));
+      if (!is_open(i) && !scores_.is_rejected(i)) seen.insert(forecast_.kind(i));
     std::vector<std::size_t> news;
     for (const std::size_t candidate : ranked)
       if (seen.insert(forecast_.kind(candidate)).second) news.push_back(candidate);
@@ -423,12 +444,14 @@ class Racing final : public Search {
   Forecast forecast_;
   RacingLimits limits_;
   std::mt19937_64 random_;
-  std::vector<std::size_t> newcomers_;
+  std::vector<std::size_t> newcomers_;               // of this round
+  std::vector<std::size_t> queued_;                  // of the next one: of several lengths, chosen a round ahead
   std::map<std::size_t, std::size_t> pacemakers_;    // by length: the leader when the round began
   std::map<std::size_t, double> pace_as_scored_;     // its median then
   std::map<std::size_t, std::vector<double>> pace_;  // its samples of this ask
+  bool is_settling_ = true;                          // the newcomers have all their samples
   bool hurried_ = false;
-  std::int64_t rounds_ = 0, tried_ = 0, settled_ = 0, idle_ = 0;
+  std::int64_t rounds_ = 0, tried_ = 0, idle_ = 0;
   std::vector<Best> seen_;  // by length
   std::optional<LastComparison> last_;
 };

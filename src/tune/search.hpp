@@ -70,8 +70,6 @@ struct Point {
 struct Ask {
   std::vector<Point> points;
   std::int64_t rounds = 0;
-  bool rests =
-      false;  // the device rests between batches of them, so that it keeps its highest clock (tune/measure.hpp)
 };
 
 /// Decides what is timed next and when enough is known. Candidates are indices; index 0 is the baseline.
@@ -104,6 +102,7 @@ struct Outlook {
   std::vector<std::vector<std::int64_t>>
       position;                           // implementation, then the place of each parameter's value in its list
   std::vector<std::size_t> of_libraries;  // candidates that another may have to stand in for
+  std::vector<std::size_t> kernel;        // by candidate: equal where they share machine code; empty where none do
   [[nodiscard]] std::size_t candidates() const noexcept { return expected_ns.size(); }
   [[nodiscard]] std::size_t lengths() const noexcept { return expected_ns.empty() ? 0 : expected_ns.front().size(); }
 };
@@ -112,6 +111,7 @@ struct Outlook {
 std::unique_ptr<Search> exhaustive(Outlook outlook);
 
 struct RacingLimits {
+  std::size_t compiles_at_once = 16;
   std::int64_t trials = 0;  // candidates brought in at most; 0: no limit
   /// Trials in a row that improve neither on the best at any length nor on the best that needs no library, before they are believed:
   /// estimates do not tell apart those that differ in their bands or clusters.

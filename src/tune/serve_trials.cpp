@@ -12,7 +12,7 @@ namespace {
 struct Bucket {
   explicit Bucket(Begin asked) : begin(std::move(asked)), context(begin.device), scope(context), cubins(layers, pool) {
     layers.put_all({}, begin.cubins);
-    bench = local_bench({begin.op, begin.bucket, context.info(), begin.regime, begin.arch, begin.lengths}, cubins);
+    bench = local_bench({begin.op, begin.bucket, context.info(), begin.regime, begin.arch}, cubins);
   }
 
   Begin begin;
@@ -47,6 +47,10 @@ nlohmann::json TrialService::answer(const nlohmann::json& message) {
     return {{"ready", true}, {"prepared_ns", state_->bucket->bench->prepared_ns()}};
   }
   Bucket& bucket = state_->bucket.value();
+  if (message.contains("lengths")) {
+    bucket.bench->set_lengths(lengths_from_json(bucket.begin.bucket, message.at("lengths")));
+    return {{"known", true}};
+  }
   if (message.contains("admit")) {
     const OwnedTrial trial = trial_from_json(bucket.begin.op, bucket.begin.bucket, message);
     return to_json(

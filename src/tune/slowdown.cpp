@@ -2,6 +2,7 @@
 
 #include <algorithm>
 #include <cmath>
+#include <functional>
 #include <limits>
 #include <map>
 
@@ -13,6 +14,7 @@ namespace kiln::tune {
 namespace {
 
 constexpr std::size_t most_known = 24;
+constexpr std::size_t most_guessed = 8;      // each guess takes milliseconds
 constexpr std::size_t fewest_pairs = 3;      // fewer say nothing
 constexpr double about_as_far = 0.5 + 1e-9;  // doublings
 
@@ -32,9 +34,9 @@ std::string as_searched(const spec::Op& op, std::string_view name, std::string_v
   return spec::to_string(*implementation, spec::kernel_config(*implementation, std::move(*parsed)));
 }
 
-/// What a config took among a record's candidates over the least that one took there: the mean over the lengths at which it was timed, in
+/// What some candidates of a record took over the least that one took there: the mean over the lengths at which one of them was timed, in
 /// logarithms.
-std::optional<double> fared(const store::Record& record, std::string_view implementation, std::string_view config) {
+std::optional<double> fared(const store::Record& record, const std::function<bool(const store::Candidate&)>& is_one) {
   struct Length {
     double best = std::numeric_limits<double>::infinity(), own = best;
   };
@@ -43,7 +45,7 @@ std::optional<double> fared(const store::Record& record, std::string_view implem
     if (each.verdict != store::Verdict::ok || !(each.cost_ns > 0)) continue;
     Length& length = lengths[each.sizes];
     length.best = std::min(length.best, each.cost_ns);
-    if (each.implementation == implementation && each.config == config) length.own = each.cost_ns;
+    if (is_one(each)) length.own = each.cost_ns;
   }
   double sum = 0;
   int timed = 0;
@@ -75,9 +77,11 @@ std::optional<double> transfer_slowdown(const spec::Op& op, std::span<const Know
       const double apart = axis_distance(op, from.bucket, to.bucket) + device_distance(from.device, to.device);
       if (&from == &to || std::abs(apart - distance) > about_as_far) continue;
       const store::Choice& winner = from.record.at_edge();
-      if (const auto slowdown =
-              fared(to.record, winner.implementation, as_searched(op, winner.implementation, winner.config)))
-        slowdowns.push_back(*slowdown);
+      const std::string config = as_searched(op, winner.implementation, winner.config);
+      const auto slowdown = fared(to.record, [&](const store::Candidate& each) {
+        return each.implementation == winner.implementation && each.config == config;
+      });
+      if (slowdown) slowdowns.push_back(*slowdown);
     }
   }
   return median(std::move(slowdowns), fewest_pairs);
@@ -97,13 +101,17 @@ std::optional<double> default_slowdown(const spec::Op& op, std::span<const Known
 
 std::optional<double> guess_slowdown(const spec::Op& op, std::span<const Known> known, Regime regime) {
   std::vector<double> slowdowns;
-  for (const Known& each : known) {
+  for (const Known& each : known.first(std::min(known.size(), most_guessed))) {
     if (each.record.candidates.empty()) continue;
-    const Usable guess = guess_for(op, each.bucket, each.device, regime);
-    if (guess.implementation == nullptr) continue;
-    if (const auto slowdown =
-            fared(each.record, guess.implementation->name, spec::to_string(*guess.implementation, guess.config)))
-      slowdowns.push_back(*slowdown);
+    const std::vector<Guess> guesses = guesses_for(op, each.bucket, each.device, regime);
+    const auto slowdown = fared(each.record, [&](const store::Candidate& candidate) {
+      const auto at = spec::parse_open_sizes(op, each.bucket, candidate.sizes);
+      return at && std::ranges::any_of(guesses, [&](const Guess& guess) {
+               return guess.region.contains(op, *at) && guess.of.implementation->name == candidate.implementation &&
+                      spec::to_string(*guess.of.implementation, guess.of.config) == candidate.config;
+             });
+    });
+    if (slowdown) slowdowns.push_back(*slowdown);
   }
   return median(std::move(slowdowns), 1);
 }

@@ -28,7 +28,7 @@ std::vector<Known> known_near(store::Layers& layers, const spec::Op& op, const P
 std::optional<double> transfer_slowdown(const spec::Op& op, std::span<const Known> known, double distance);
 /// Of the default, in buckets where the same one is the baseline.
 std::optional<double> default_slowdown(const spec::Op& op, std::span<const Known> known, const Usable& standing_in);
-/// Of the model's guess.
+/// Of the model's guesses, each at the sizes that it is for.
 std::optional<double> guess_slowdown(const spec::Op& op, std::span<const Known> known, Regime regime);
 
 /// Where nothing is known: the model's estimate over what the op's cost takes at the device's rates, which no config falls short of. So at

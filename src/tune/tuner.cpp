@@ -5,6 +5,7 @@
 #include <algorithm>
 #include <chrono>
 #include <cmath>
+#include <future>
 #include <limits>
 #include <set>
 #include <utility>
@@ -13,6 +14,7 @@
 #include "tune/conclusion.hpp"
 #include "tune/deploy.hpp"
 #include "tune/neighbours.hpp"
+#include "tune/switches.hpp"
 
 namespace kiln::tune {
 namespace {
@@ -20,6 +22,8 @@ namespace {
 constexpr double longest_round_ns = 10e6;  // of lengths that are sampled together
 constexpr std::chrono::milliseconds idle_after{20};
 constexpr std::int64_t warm_runs = 2;
+constexpr double long_ns = 3e5;  // of a launch whose time three samples tell
+constexpr std::int64_t few_probes = 3, many_probes = 7;
 constexpr std::size_t neighbours_asked = 8;  // records whose measurements correct the model
 
 Candidates candidates_for(const TuneRequest& request, Cubins& cubins) {
@@ -38,6 +42,7 @@ class Session {
       : request_(request),
         cubins_(cubins),
         bucket_text_(spec::to_string(request.op, request.bucket)),
+        preparing_(begin_bench()),
         candidates_(candidates_for(request, cubins)) {
     if (candidates_.entries.empty())
       throw Error(ErrorKind::not_tuned,
@@ -45,14 +50,12 @@ class Session {
                               request.device.facts.device_class()));
     search_ = request.search.strategy == Strategy::exhaustive
                   ? exhaustive(candidates_.outlook)
-                  : racing(candidates_.outlook, {.trials = request.search.trials, .seed = request.search.seed});
+                  : racing(candidates_.outlook, {.compiles_at_once = cubins.compiles_at_once(),
+                                                 .trials = request.search.trials,
+                                                 .seed = request.search.seed});
   }
 
   TuneResult run() {
-    // Before any candidate: nothing can be verified without the reference.
-    for (const jit::Specialisation& needed :
-         verification(request_.op, request_.bucket, request_.device.facts, request_.arch))
-      cubins_.prefetch(needed);
     prefetch_upcoming();
     announce(TuneEvent::Kind::begun, nullptr);
     prepare_bench();
@@ -61,14 +64,16 @@ class Session {
       check_time();
       for (const Point& point : ask->points)
         if (!is_in(point.candidate)) cubins_.prefetch(entry(point.candidate).specialisation);
+      prefetch_upcoming();
       std::erase_if(ask->points,
                     [&](const Point& point) { return !is_in(point.candidate) && !bring_in(point.candidate); });
-      prefetch_upcoming();
       if (!ask->points.empty()) take_samples(*ask);
       let_go_of_beaten();
     }
     announce_settled({});
-    TuneResult result = conclude({request_, candidates_, *search_, *bench_, cubins_,
+    const Measured measured = part_intervals();
+    bench_->set_lengths(measured.lengths.problems);
+    TuneResult result = conclude({request_, candidates_, measured, *bench_, cubins_,
                                   [&](const std::function<void()>& work) {
                                     check_stop();
                                     paced(work);
@@ -83,10 +88,21 @@ class Session {
 
   [[nodiscard]] Entry& entry(std::size_t candidate) { return candidates_.entries[candidate]; }
 
+  /// Nothing can be verified without the reference, so it is compiled first. A worker gets ready while candidates are gathered.
+  std::future<std::unique_ptr<Bench>> begin_bench() {
+    for (const jit::Specialisation& needed :
+         verification(request_.op, request_.bucket, request_.device.facts, request_.arch))
+      cubins_.prefetch(needed);
+    const auto begin = [this] {
+      const BenchSettings settings{request_.op, request_.bucket, request_.device, request_.regime, request_.arch};
+      return request_.worker != nullptr ? request_.worker->bench(settings, cubins_) : local_bench(settings, cubins_);
+    };
+    return std::async(request_.worker != nullptr ? std::launch::async : std::launch::deferred, begin);
+  }
+
   void prepare_bench() {
-    const BenchSettings settings{request_.op,     request_.bucket, request_.device,
-                                 request_.regime, request_.arch,   candidates_.lengths.problems};
-    bench_ = request_.worker != nullptr ? request_.worker->bench(settings, cubins_) : local_bench(settings, cubins_);
+    bench_ = preparing_.get();
+    bench_->set_lengths(candidates_.lengths.problems);
     // Not all that it took: a worker's start and the compiles that it waits for leave the device alone.
     if (request_.pace) request_.pace(bench_->prepared_ns());
   }
@@ -157,16 +173,16 @@ class Session {
   }
 
   /// All rounds, in batches between which the device rests; until one fails. What is compared, the points of one length, is in one batch.
-  std::vector<Samples> sample(const Ask& ask) {
+  std::vector<Samples> sample(std::span<const Point> points, std::int64_t rounds,
+                              const std::function<double(Point)>& expected) {
     std::vector<Samples> all;
-    warm_up(ask.points.front());
-    const std::span<const Point> points = ask.points;
+    warm_up(points.front());
     for (std::size_t begin = 0; begin < points.size();) {
       std::size_t end = begin;
       double round_ns = 0;
       while (end < points.size() && (round_ns < longest_round_ns || points[end].length == points[end - 1].length))
-        round_ns += expected_ns(points[end++]);
-      for (Samples& each : sample_some(points.subspan(begin, end - begin), ask.rounds, round_ns))
+        round_ns += expected(points[end++]);
+      for (Samples& each : sample_some(points.subspan(begin, end - begin), rounds, round_ns))
         all.push_back(std::move(each));
       begin = end;
     }
@@ -206,7 +222,8 @@ class Session {
   }
 
   void take_samples(const Ask& ask) {
-    const std::vector<Samples> samples = sample(ask);
+    const std::vector<Samples> samples =
+        sample(ask.points, ask.rounds, [&](Point point) { return expected_ns(point); });
     for (std::size_t i = 0; i < samples.size(); ++i) {
       const Point point = ask.points[i];
       if (samples[i].failure.empty())
@@ -218,6 +235,59 @@ class Session {
     for (const Point& point : ask.points)
       if (const Cost& cost = search_->cost(point); point.length == edge && !cost.failed())
         best_ns_ = std::min(best_ns_, cost.median_ns);
+  }
+
+  /// What the search measured; and where another candidate is the fastest inside an interval of the only open axis, that size as a length.
+  Measured part_intervals() {
+    Measured measured{candidates_.lengths, search_->comparisons(), {}};
+    const std::size_t searched = measured.comparisons.size();
+    for (std::size_t i = 0; i < candidates_.entries.size(); ++i) {
+      std::vector<Cost>& costs = measured.costs.emplace_back();
+      for (std::size_t length = 0; length < searched; ++length) costs.push_back(search_->cost({i, length}));
+    }
+    if (measured.lengths.axes.size() != 1 || searched < 2 || measured.comparisons.back().empty()) return measured;
+    const std::size_t axis = measured.lengths.axes.front();
+    const std::vector<std::int64_t>& ends = measured.lengths.ends.front();
+    Switches switches(spec::low_corner(request_.op, request_.bucket).axes[axis], request_.op.axes[axis].multiple_of,
+                      ends, measured.comparisons, candidates_.outlook.of_libraries);
+    const double longest_ns = search_->cost({measured.comparisons.back().front().candidate, searched - 1}).median_ns;
+    for (auto probes = switches.next(); !probes.empty(); probes = switches.next())
+      sample_probes(switches, probes, axis, longest_ns);
+    merge(measured, switches.found());
+    return measured;
+  }
+
+  void sample_probes(Switches& switches, std::vector<Probe>& probes, std::size_t axis, double longest_ns) {
+    std::erase_if(probes, [&](const Probe& probe) { return !is_in(probe.candidate); });
+    if (probes.empty()) return;
+    std::vector<Problem> sizes;
+    std::vector<Point> points;
+    for (const Probe& probe : probes) {
+      if (sizes.empty() || sizes.back().axes[axis] != probe.size)
+        sizes.emplace_back(request_.bucket).axes[axis] = probe.size;
+      points.push_back({probe.candidate, sizes.size() - 1});
+    }
+    bench_->set_lengths(sizes);
+    const std::int64_t rounds = longest_ns > long_ns ? few_probes : many_probes;
+    const std::vector<Samples> samples = sample(points, rounds, [&](Point) { return longest_ns; });
+    for (std::size_t i = 0; i < probes.size(); ++i) switches.report(probes[i], samples[i].ns);
+  }
+
+  void merge(Measured& measured, const std::vector<std::pair<std::int64_t, Comparison>>& found) const {
+    std::vector<std::int64_t> sizes;
+    for (const auto& each : found) sizes.push_back(each.first);
+    std::vector<std::int64_t> ends = measured.lengths.ends.front();
+    measured.lengths = with_ends(request_.op, request_.bucket, measured.lengths, sizes);
+    for (const auto& [size, comparison] : found) {
+      const auto place = std::ranges::lower_bound(ends, size) - ends.begin();
+      ends.insert(ends.begin() + place, size);
+      for (std::vector<Cost>& costs : measured.costs) costs.insert(costs.begin() + place, Cost());
+      for (const Compared& each : comparison) {
+        std::vector<double> sorted = each.samples_ns;
+        measured.costs[each.candidate][static_cast<std::size_t>(place)] = summarise(sorted);
+      }
+      measured.comparisons.insert(measured.comparisons.begin() + place, comparison);
+    }
   }
 
   void reject_failed(std::size_t candidate, const std::string& failure) {
@@ -292,12 +362,13 @@ class Session {
   const TuneRequest& request_;
   Cubins& cubins_;
   std::string bucket_text_;
+  Clock::time_point begun_ = Clock::now(), sampled_ = begun_;
+  std::future<std::unique_ptr<Bench>> preparing_;
   Candidates candidates_;
   std::unique_ptr<Search> search_;
   std::unique_ptr<Bench> bench_;
   std::set<std::size_t> loaded_;
-  std::vector<std::size_t> fresh_;  // brought in and not yet announced
-  Clock::time_point begun_ = Clock::now(), sampled_ = begun_;
+  std::vector<std::size_t> fresh_;         // brought in and not yet announced
   std::int64_t done_ = 0, announced_ = 0;  // brought in; told of
   double best_ns_ = std::numeric_limits<double>::infinity();
 };

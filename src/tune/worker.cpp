@@ -41,6 +41,11 @@ class RemoteBench final : public Bench {
     begin();
   }
 
+  void set_lengths(std::vector<Problem> lengths) override {
+    lengths_ = {{"lengths", to_json(std::span<const Problem>(lengths))}};
+    if (worker_.has_bucket) ask(lengths_);
+  }
+
   Entrance admit(std::size_t candidate, const Trial& trial) override {
     ready();
     nlohmann::json message = to_json(candidate, trial);
@@ -126,6 +131,7 @@ class RemoteBench final : public Bench {
   void ready() {
     while (!worker_.has_bucket) {
       begin();
+      ask(lengths_);
       for (auto each = admitted_.begin(); each != admitted_.end() && worker_.has_bucket;) {
         const Answer answer = ask(each->second);
         const bool in = answer.failure.empty() && entrance_from_json(answer.json).verdict == store::Verdict::ok;
@@ -161,7 +167,7 @@ class RemoteBench final : public Bench {
 
   Worker::State& worker_;
   std::string op_;
-  nlohmann::json begin_;
+  nlohmann::json begin_, lengths_;
   double prepared_ns_ = 0;
   std::map<std::size_t, nlohmann::json> admitted_;  // as they were brought in
 };

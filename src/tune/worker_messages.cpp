@@ -45,9 +45,7 @@ Json to_json(const BenchSettings& settings, const std::vector<store::CubinRow>& 
             {"device", settings.device.ordinal},
             {"hot_l2", settings.regime == Regime::hot_l2},
             {"arch", settings.arch},
-            {"lengths", Json::array()},
             {"cubins", Json::array()}};
-  for (const Problem& length : settings.lengths) json["lengths"].push_back(length.axes);
   for (const store::CubinRow& row : cubins) json["cubins"].push_back(to_json(row));
   return json;
 }
@@ -61,12 +59,20 @@ Begin begin_from_json(const Json& json) {
   begin.device = json.at("device");
   begin.regime = json.at("hot_l2").get<bool>() ? Regime::hot_l2 : Regime::cold_l2;
   begin.arch = json.at("arch");
-  for (const Json& axes : json.at("lengths")) {
-    begin.lengths.push_back(begin.bucket);
-    axes.get_to(begin.lengths.back().axes);
-  }
   for (const Json& row : json.at("cubins")) begin.cubins.push_back(cubin_from_json(row));
   return begin;
+}
+
+Json to_json(std::span<const Problem> lengths) {
+  Json list = Json::array();
+  for (const Problem& length : lengths) list.push_back(length.axes);
+  return list;
+}
+
+std::vector<Problem> lengths_from_json(const Problem& bucket, const Json& json) {
+  std::vector<Problem> lengths;
+  for (const Json& axes : json) axes.get_to(lengths.emplace_back(bucket).axes);
+  return lengths;
 }
 
 Json to_json(std::size_t candidate, const Trial& trial) {

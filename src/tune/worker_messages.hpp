@@ -2,6 +2,7 @@
 #pragma once
 
 #include <nlohmann/json.hpp>
+#include <span>
 #include <string>
 #include <vector>
 
@@ -16,11 +17,14 @@ struct Begin {
   int device = 0;
   Regime regime = Regime::cold_l2;
   std::string arch;
-  std::vector<Problem> lengths;
   std::vector<store::CubinRow> cubins;
 };
 nlohmann::json to_json(const BenchSettings& settings, const std::vector<store::CubinRow>& cubins);
 Begin begin_from_json(const nlohmann::json& json);
+
+nlohmann::json to_json(std::span<const Problem> lengths);
+/// `bucket`: whose exact axes and selections they have.
+std::vector<Problem> lengths_from_json(const Problem& bucket, const nlohmann::json& json);
 
 nlohmann::json to_json(std::size_t candidate, const Trial& trial);
 /// The owner of what a Trial refers to.

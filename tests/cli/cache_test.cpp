@@ -56,16 +56,16 @@ std::vector<std::string> lines_of(const std::string& text) {
 }  // namespace
 
 TEST_CASE("sizes and durations are read with their units") {
-  CHECK(cli::parse_bytes("4096", "size") == 4096);
+  CHECK(cli::parse_bytes("4096B", "size") == 4096);
   CHECK(cli::parse_bytes("500MB", "size") == 500'000'000);
   CHECK(cli::parse_bytes("1.5 GB", "size") == 1'500'000'000);
   CHECK(cli::parse_bytes("2MiB", "size") == 2 << 20);
   CHECK(cli::parse_seconds("90d", "age") == 90 * 86400);
   CHECK(cli::parse_seconds("12h", "age") == 43200);
-  for (const char* bad : {"", "MB", "-1MB", "1 000", "nan", "inf", "1e99GB", "99999999999GB", "5mb"})
+  for (const char* bad : {"", "5", "MB", "-1MB", "1 000", "nan", "inf", "1e99GB", "99999999999GB", "5mb"})
     CHECK_MESSAGE(contains(message_of([&] { cli::parse_bytes(bad, "size"); }), "size is "), bad);
   for (const char* bad : {"90", "1y", "d", "-5d"})
-    CHECK_MESSAGE(contains(message_of([&] { cli::parse_seconds(bad, "age"); }), "expected a form"), bad);
+    CHECK_MESSAGE(contains(message_of([&] { cli::parse_seconds(bad, "age"); }), "expected a number and its unit"), bad);
 }
 
 TEST_CASE("an export past the file-size limit is an error, and leaves nothing") {

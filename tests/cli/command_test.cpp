@@ -23,6 +23,17 @@ TEST_CASE("no command, an unknown command and an unknown option are bad usage") 
 
 TEST_CASE("a wrong op, axis or size is bad input, wherever it is given") {
   const Command command;
+  for (const char* words : {"trace rms_norm rows=1 cols=64 -o ", "report -o ", "cache export --text -o ",
+                            "cache merge a.kiln -o ", "prewarm w.toml -o "}) {
+    CAPTURE(std::string(words));
+    check_refused(command.run(words + std::string("''")), 2, "the output's name is empty");
+    check_refused(command.run(words + command.path("none/there.kiln")), 2, "does not exist; make it, or name another");
+  }
+  check_refused(command.run("coverage w.toml --require nan"), 2, "nan is not a number from 0 to 100");
+  check_refused(command.run("prewarm w.toml --top nan"), 2, "nan is not a number from 0 to 100");
+  check_refused(command.run("cache ls --op rmsnorm"), 2, "there is no op 'rmsnorm' (did you mean 'rms_norm'?)");
+  check_refused(command.run("cache export --text --op rmsnorm"), 2,
+                "there is no op 'rmsnorm' (did you mean 'rms_norm'?)");
   check_refused(command.run("ops rmsnorm"), 2, "there is no op 'rmsnorm' (did you mean 'rms_norm'?)");
   check_refused(command.run("tune rms_norm rows=0 cols=4096"), 2, "axis 'rows' is 0, expected 1 or more");
   check_refused(command.run("run rms_norm rows=1..5 cols=4096"), 2, "this command takes one problem");

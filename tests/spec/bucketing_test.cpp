@@ -71,7 +71,7 @@ Problem random_problem(const Op& op) {
 
 }  // namespace
 
-TEST_CASE("the walk of the call lane finds the bucket that bucket_of finds, and refuses what is_valid refuses") {
+TEST_CASE("the walk of the hit path finds the bucket that bucket_of finds, and refuses what is_valid refuses") {
   int valid = 0, refused = 0;
   CHECK(rc::check([&] {
     const Op op = random_op();

@@ -43,6 +43,21 @@ TEST_CASE("a length where another config is faster beyond a tie gets it") {
   CHECK(serving({{0, 100, 90}, {0, 200, 210}, {0, 300, 330}}) == Assignment{2, 1, 1});
 }
 
+TEST_CASE("what has no machine code is kept wherever it is faster, however many there are") {
+  std::vector<std::vector<double>> lengths;
+  for (int l = 0; l < 12; ++l) {
+    std::vector<double> times{150};
+    for (int c = 0; c < 12; ++c) times.push_back(c == l ? 100 : 120);
+    lengths.push_back(times);
+  }
+  auto all = standings_of(lengths);
+  CHECK(distinct(choose_configs(all)) <= most_configs);
+  for (auto& length : all)
+    for (Standing& each : length) each.has_code = each.candidate == 0;
+  const Assignment assignment = choose_configs(all);
+  for (std::size_t l = 0; l < 12; ++l) CHECK(assignment[l] == l + 1);
+}
+
 TEST_CASE("no more configs are kept than asked for, and those that leave the least regret") {
   // Four candidates, each the best at one length, 4 % behind at its neighbours and 20 % elsewhere.
   std::vector<std::vector<double>> lengths;

@@ -120,8 +120,8 @@ TEST_CASE("an output that takes an input's place is verified with the input's va
 TEST_CASE("of launches that take turns, the one that fails is blamed, and the others are timed") {
   Room room("early_scale");
   const Problem bucket = room.problem(64);
-  const auto bench =
-      local_bench({room.op, bucket, room.context.info(), Regime::cold_l2, room.arch(), {bucket}}, room.cubins);
+  const auto bench = local_bench({room.op, bucket, room.context.info(), Regime::cold_l2, room.arch()}, room.cubins);
+  bench->set_lengths({bucket});
   const std::array<Point, 2> points = {Point{7, 0}, Point{8, 0}};
   const std::array<spec::Config, 2> configs = {{{64, 0}, {128, 0}}};
   for (std::size_t i = 0; i < points.size(); ++i) {
@@ -149,8 +149,8 @@ TEST_CASE("candidates are timed at each length of a bucket where they are legal"
   Problem inside = room.problem(53);
   inside.axes[1] = 63;  // no multiple of a vector of 4
   const std::array<spec::Config, 2> configs = {{{128, 4}, {128, 1}}};
-  const auto bench =
-      local_bench({room.op, bucket, room.context.info(), Regime::cold_l2, room.arch(), {inside, bucket}}, room.cubins);
+  const auto bench = local_bench({room.op, bucket, room.context.info(), Regime::cold_l2, room.arch()}, room.cubins);
+  bench->set_lengths({inside, bucket});
   const auto admit = [&](std::size_t number, const spec::Config& config) {
     return bench->admit(number, {room.implementation, config, room.cubin(bucket, config), bucket});
   };
@@ -170,13 +170,14 @@ TEST_CASE("candidates are timed at each length of a bucket where they are legal"
 TEST_CASE("a candidate that is legal at neither end of the bucket is not taken, for nothing verifies it") {
   Room room("scale");
   Problem bucket = room.problem(64);
-  const auto bench =
-      local_bench({room.op, bucket, room.context.info(), Regime::cold_l2, room.arch(), {bucket}}, room.cubins);
+  const auto bench = local_bench({room.op, bucket, room.context.info(), Regime::cold_l2, room.arch()}, room.cubins);
+  bench->set_lengths({bucket});
   const spec::Config config = {128, 4};
   const jit::Cubin cubin = room.cubin(bucket, config);
   Problem odd = bucket;
   odd.axes[1] = 63;
-  const auto other = local_bench({room.op, odd, room.context.info(), Regime::cold_l2, room.arch(), {odd}}, room.cubins);
+  const auto other = local_bench({room.op, odd, room.context.info(), Regime::cold_l2, room.arch()}, room.cubins);
+  other->set_lengths({odd});
   const Entrance entrance = other->admit(1, {room.implementation, config, cubin, bucket});
   CHECK(entrance.verdict == store::Verdict::launch_failed);
   CHECK(entrance.reason.find("not legal at either end") != std::string::npos);

@@ -18,8 +18,9 @@ class Contest {
  public:
   Contest(engine::State& state, const spec::Op& op, const Problem& problem, Regime regime)
       : state_(state), op_(op), problem_(problem) {
-    const tune::BenchSettings settings{op, problem_, state.context.info(), regime, state.arch(), {problem_}};
+    const tune::BenchSettings settings{op, problem_, state.context.info(), regime, state.arch()};
     bench_ = state.worker ? state.worker->bench(settings, state.cubins) : tune::local_bench(settings, state.cubins);
+    bench_->set_lengths({problem_});
   }
 
   Timed admit(std::size_t number, const Contender& contender) {

@@ -12,7 +12,7 @@ constexpr int rounds = 10;
 /// What a process that wants a key ended with; its exit status.
 enum Role : int { tuned = 10, waited = 11, lost = 12 };
 
-/// Holds the lease, tunes and publishes; or looks for the answer until a bound, as the miss lane does.
+/// Holds the lease, tunes and publishes; or looks for the answer until a bound, as the miss path does.
 Role want(File& file, const std::string& key) {
   if (file.find_record(key)) return waited;
   if (file.acquire_lease(key, std::to_string(getpid()), 60)) {

@@ -1,0 +1,49 @@
+#include "cli/kept.hpp"
+
+#include <fmt/format.h>
+
+#include <algorithm>
+
+#include "cli/units.hpp"
+#include "kiln/error.hpp"
+
+namespace kiln::cli {
+
+std::int64_t lost_records(const TuneReport& report) {
+  return std::count_if(report.buckets.begin(), report.buckets.end(), [](const TunedBucket& each) {
+    return each.outcome == TunedBucket::Outcome::tuned && !each.kept;
+  });
+}
+
+std::string not_kept(const engine::TunerState& tuner) {
+  for (const auto& device : tuner.devices)
+    if (std::string why = device->state->layers.not_kept(); !why.empty()) return why;
+  return {};
+}
+
+void refuse_unkept(std::string_view what, std::string_view why) {
+  throw Error(
+      ErrorKind::io,
+      fmt::format(
+          "the overlay does not keep {}: {}; mend that, or name another file with --overlay, and run this again", what,
+          why.empty() ? "another process has changed the overlay meanwhile" : why));
+}
+
+void require_kept(const store::Layers& layers, std::string_view what) {
+  if (const std::string why = layers.not_kept(); !why.empty()) refuse_unkept(what, why);
+}
+
+void require_kept(const engine::TunerState& tuner, const TuneReport& report) {
+  const auto tuned = std::count_if(report.buckets.begin(), report.buckets.end(),
+                                   [](const TunedBucket& each) { return each.outcome == TunedBucket::Outcome::tuned; });
+  if (const auto lost = lost_records(report); lost > 0)
+    refuse_unkept(fmt::format("{} of {}", lost, counted(tuned, "tuned record")), not_kept(tuner));
+}
+
+void require_tunes_kept(const Engine& engine) {
+  const std::int64_t tunes = engine.stats().tunes;
+  if (tunes == 0) return;
+  require_kept(engine::state_of(Tuner(engine)).first().layers, counted(tunes, "tuned bucket"));
+}
+
+}  // namespace kiln::cli

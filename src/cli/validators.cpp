@@ -1,0 +1,32 @@
+#include <fmt/format.h>
+
+#include <charconv>
+#include <filesystem>
+
+#include "cli/commands.hpp"
+
+namespace kiln::cli {
+
+CLI::Validator output_name() {
+  const auto check = [](std::string& name) -> std::string {
+    if (name.empty()) return "the output's name is empty";
+    const auto folder = std::filesystem::path(name).parent_path();
+    std::error_code ignored;
+    if (folder.empty() || std::filesystem::is_directory(folder, ignored)) return {};
+    return fmt::format("the folder of {} does not exist; make it, or name another", name);
+  };
+  return CLI::Validator(check, "");
+}
+
+CLI::Validator percentage() {
+  const auto check = [](std::string& text) -> std::string {
+    double percent = -1;
+    const char* const end = text.data() + text.size();
+    const auto [rest, error] = std::from_chars(text.data(), end, percent);
+    if (error == std::errc{} && rest == end && percent >= 0 && percent <= 100) return {};
+    return fmt::format("{} is not a number from 0 to 100", text);
+  };
+  return CLI::Validator(check, "");
+}
+
+}  // namespace kiln::cli
