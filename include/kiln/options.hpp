@@ -82,7 +82,7 @@ struct Options {
   /// The user's own file, created when missing. Nothing: $KILN_CACHE, else kiln/overlay.kiln in the user's cache folder.
   /// Empty path: kept in memory.
   std::optional<std::filesystem::path> overlay;
-  /// Tuned files that were shipped, asked in order after the overlay. Never written.
+  /// Tuned files that were shipped, .kiln or .jsonl (text, without machine code), asked in order after the overlay. Never written.
   std::vector<std::filesystem::path> bases;
   /// Folders that hold op folders, asked before KILN_TEMPLATE_PATH and the built-in ops.
   std::vector<std::filesystem::path> template_paths;

@@ -235,6 +235,7 @@ int run(const Globals& globals, const Settings& settings) {
   if (!settings.op.empty()) find_op(load_ops(globals), settings.op);
   const auto against = settings.against.empty() ? nullptr : open_records(settings.against);
   engine::State state(engine_options(globals));
+  require_bases(state.layers);
   say_warnings(globals, state.layers);
   const Interrupt interrupt;
   const cuda::Context::Scope scope(state.context);

@@ -162,6 +162,7 @@ int run(const Globals& globals, const Settings& settings) {
   Options options = engine_options(globals);
   options.stop_requested = Interrupt::requested;
   engine::State state(options);
+  require_bases(state.layers);
   say_warnings(globals, state.layers);
   const spec::Op& op = find_op(state.ops.all(), settings.op);
   const Survey survey = survey_of(op, settings);

@@ -12,6 +12,7 @@
 #include "cli/units.hpp"
 #include "kiln/error.hpp"
 #include "spec/text.hpp"
+#include "store/transfer.hpp"
 
 namespace kiln::cli {
 
@@ -53,7 +54,7 @@ std::unique_ptr<store::File> open_to_change(const Globals& globals, const std::s
   if (path.empty()) throw Error(ErrorKind::bad_input, "the overlay is in memory, as its empty path asks; name a file");
   if (!std::filesystem::exists(path))
     throw Error(ErrorKind::bad_input, fmt::format("the file {} does not exist", path.string()));
-  if (is_text(path))
+  if (store::is_text(path))
     throw Error(ErrorKind::bad_input,
                 fmt::format("{} is text; take it into a .kiln file with kiln cache merge {} -o FILE.kiln first",
                             path.string(), path.string()));

@@ -1,8 +1,6 @@
 // kiln cache import and merge: records of several files in one.
 #include <fmt/format.h>
 
-#include <fstream>
-
 #include "cli/cache.hpp"
 #include "cli/kept.hpp"
 #include "cli/output.hpp"
@@ -61,15 +59,9 @@ struct Brought {
 };
 
 Brought bring(const std::string& path, store::File& to, const store::CodeTrust& trust) {
-  if (!fs::exists(path)) throw Error(ErrorKind::bad_input, fmt::format("the file {} does not exist", path));
-  if (!is_text(path)) {
-    const auto from = store::File::open(path, store::Access::read_only);
-    const store::TransferReport report = store::merge_into(*from, to, trust);
-    return {report, from->counters().quarantined};
-  }
-  std::ifstream text(path);
-  if (!text) throw Error(ErrorKind::io, fmt::format("{} cannot be read", path));
-  return {store::import_text(text, path, to), 0};
+  const auto from = open_records(path);
+  const store::TransferReport report = store::merge_into(*from, to, trust);
+  return {report, from->counters().quarantined};
 }
 
 int into_overlay(const Globals& globals, const Settings& settings) {

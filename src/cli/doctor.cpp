@@ -143,7 +143,8 @@ std::vector<Finding> devices() {
 }
 
 std::vector<Finding> files(const Globals& globals) {
-  const store::Layers layers = open_layers(globals);
+  const store::Layers layers(layer_settings(globals));
+  say_warnings(globals, layers);
   std::vector<Finding> findings;
   for (const store::Layer& layer : layers.layers()) {
     const bool overlay = layer.kind == store::LayerKind::overlay;

@@ -93,7 +93,8 @@ int run(const Globals& globals, const Settings& settings) {
   const std::vector<spec::Op> ops = load_ops(globals);
   const spec::Op& op = find_op(ops, settings.op);
   const Problem problem = parse_problem(op, settings.words);
-  store::Layers layers = open_layers(globals);
+  store::Layers layers(layer_settings(globals));  // one that is refused is part of the explanation
+  say_warnings(globals, layers);
   const Target target = choose_target(globals, settings.target, layers, true);
   jit::CompilePool pool(1);
   tune::Cubins cubins(layers, pool);

@@ -2,6 +2,7 @@
 
 #include <fmt/format.h>
 #include <sys/ioctl.h>
+#include <sys/stat.h>
 #include <unistd.h>
 
 #include <algorithm>
@@ -12,12 +13,12 @@
 #include <cstdio>
 #include <cstdlib>
 #include <cstring>
-#include <filesystem>
-#include <fstream>
 
 #include "cli/exit_code.hpp"
 #include "kiln/error.hpp"
 #include "process/descriptors.hpp"
+#include "store/custody.hpp"
+#include "store/output_file.hpp"
 
 namespace kiln::cli {
 namespace {
@@ -80,15 +81,11 @@ void say_error(bool json, std::string_view kind, std::string_view text) {
 }
 
 void write_text(const std::string& path, std::string_view text) {
-  const std::string beside = path + ".new";
-  std::ofstream file(beside, std::ios::binary);
-  file << text;
-  file.close();
-  std::error_code error;
-  if (file) std::filesystem::rename(beside, path, error);
-  if (file && !error) return;
-  std::filesystem::remove(beside, error);
-  throw Error(ErrorKind::io, fmt::format("{} cannot be written; is its folder there, and yours?", path));
+  struct stat given {
+  }, output{};
+  const bool both = ::stat(path.c_str(), &given) == 0 && ::fstat(STDOUT_FILENO, &output) == 0;
+  if (both && given.st_dev == output.st_dev && given.st_ino == output.st_ino) return print(text);  // -o /dev/stdout
+  store::write_text(store::literal_path(path), text);
 }
 
 bool is_terminal() {

@@ -27,7 +27,7 @@ void note(std::string_view text);
 void say_error(bool json, std::string_view kind, std::string_view text);
 /// Text on the standard error as it is.
 void say(std::string_view text) noexcept;
-/// The whole file or nothing: written beside `path` and renamed into place. Throws Error(io).
+/// As store::write_text; to the standard output where the path leads there.
 void write_text(const std::string& path, std::string_view text);
 
 /// True when the standard error is a terminal that can redraw a line.

@@ -60,6 +60,7 @@ int launch(const Globals& globals, const Settings& settings, std::span<const Tra
     if (event.kind == TuneEvent::Kind::begun) ++begun;
     progress.on({event, options.device, begun, counts.buckets});
   };
+  require_bases(tools.layers);
   const Engine engine(options);
   if (!globals.quiet)
     for (const std::string& warning : engine.warnings()) note(warning);

@@ -27,7 +27,7 @@ void declare(CLI::App& command, Settings& settings) {
 
 std::vector<std::string> names_of(const Globals& globals) {
   std::vector<std::string> names{""};  // the overlay goes by its path
-  names.insert(names.end(), globals.base_names.begin(), globals.base_names.end());
+  names.insert(names.end(), globals.bases.begin(), globals.bases.end());
   return names;
 }
 

@@ -141,6 +141,7 @@ int run(const Globals& globals, const Settings& settings) {
       options);  // for the reference and its tensors: the engine's own counts stay those of the launches
   options.stop_requested = Interrupt::requested;
   options.on_tune = [&](const TuneEvent& event) { progress.on({event, options.device, 1, 1}); };
+  require_bases(tools.layers);
   const Engine engine(options);
   if (!globals.quiet)
     for (const std::string& warning : engine.warnings()) note(warning);

@@ -1,9 +1,6 @@
 #include "cli/session.hpp"
 
 #include <fmt/format.h>
-#include <unistd.h>
-
-#include <fstream>
 
 #include "cli/output.hpp"
 #include "kiln/error.hpp"
@@ -14,12 +11,6 @@ namespace {
 
 namespace fs = std::filesystem;
 
-void import_into(store::File& file, const fs::path& path) {
-  std::ifstream text(path);
-  if (!text) throw Error(ErrorKind::io, fmt::format("{} cannot be read", path.string()));
-  store::import_text(text, path.string(), file);
-}
-
 std::vector<fs::path> paths_of(const std::vector<std::string>& texts) { return {texts.begin(), texts.end()}; }
 
 TrustPolicy policy_of(const Globals& globals) {
@@ -28,34 +19,11 @@ TrustPolicy policy_of(const Globals& globals) {
 
 }  // namespace
 
-void ImportedBases::PrivateFolder::make() {
-  if (!path.empty()) return;
-  const fs::path parent = fs::temp_directory_path();
-  std::string pattern = (parent / "kiln-XXXXXX").string();
-  if (::mkdtemp(pattern.data()) == nullptr)
-    throw Error(ErrorKind::io,
-                fmt::format("no folder can be made in {}; set TMPDIR to a place that can be written", parent.string()));
-  path = pattern;
-}
-
-ImportedBases::PrivateFolder::~PrivateFolder() {
-  std::error_code ignored;
-  if (!path.empty()) fs::remove_all(path, ignored);
-}
-
-ImportedBases::ImportedBases(Globals& globals) {
-  globals.base_names = globals.bases;
-  for (std::size_t i = 0; i < globals.bases.size(); ++i) {
-    std::string& base = globals.bases[i];
+void check_bases_exist(const Globals& globals) {
+  for (const std::string& base : globals.bases)
     if (!fs::exists(base))
       throw Error(ErrorKind::bad_input,
                   fmt::format("the base {} does not exist; give the path of a .kiln or .jsonl file", base));
-    if (!is_text(base)) continue;
-    folder_.make();
-    const fs::path built = folder_.path / fmt::format("{}.{}.kiln", fs::path(base).stem().string(), i);
-    import_into(*store::File::open(built, store::Access::read_write), base);
-    base = built.string();
-  }
 }
 
 Options engine_options(const Globals& globals) {
@@ -88,8 +56,15 @@ store::CodeTrust code_trust(const Globals& globals) {
 
 store::Layers open_layers(const Globals& globals) {
   store::Layers layers(layer_settings(globals));
+  require_bases(layers);
   say_warnings(globals, layers);
   return layers;
+}
+
+void require_bases(const store::Layers& layers) {
+  for (const store::Layer& layer : layers.layers())
+    if (layer.kind == store::LayerKind::base && !layer.refused.empty())
+      throw Error(ErrorKind::bad_file, fmt::format("a base cannot be used: {}", layer.refused));
 }
 
 void say_warnings(const Globals& globals, const store::Layers& layers) {
@@ -97,14 +72,9 @@ void say_warnings(const Globals& globals, const store::Layers& layers) {
   for (const std::string& warning : layers.warnings()) note(warning);
 }
 
-bool is_text(const fs::path& path) { return path.extension() == ".jsonl"; }
-
 std::unique_ptr<store::File> open_records(const fs::path& path) {
   if (!fs::exists(path)) throw Error(ErrorKind::bad_input, fmt::format("the file {} does not exist", path.string()));
-  if (!is_text(path)) return store::File::open(path, store::Access::read_only);
-  auto file = store::File::in_memory();
-  import_into(*file, path);
-  return file;
+  return store::is_text(path) ? store::read_text(path) : store::File::open(path, store::Access::read_only);
 }
 
 }  // namespace kiln::cli

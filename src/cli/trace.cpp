@@ -1,13 +1,10 @@
 // kiln trace: a stream of distinct problems, drawn at random, for kiln replay.
 #include <fmt/format.h>
 
-#include <fstream>
-
 #include "cli/commands.hpp"
 #include "cli/ops_found.hpp"
 #include "cli/output.hpp"
 #include "cli/trace_draw.hpp"
-#include "kiln/error.hpp"
 
 namespace kiln::cli {
 namespace {
@@ -61,14 +58,7 @@ int run(const Globals& globals, const Settings& settings) {
   Draw draw = settings.draw;
   draw.distribution = settings.distribution == "uniform" ? Distribution::uniform : Distribution::lognormal;
   const std::string text = text_of(settings, op, draw_problems(op, parse_problem_set(op, settings.words), draw));
-  if (settings.output.empty()) {
-    print(text);
-    return exit_good;
-  }
-  std::ofstream file(settings.output);
-  file << text;
-  file.close();
-  if (!file) throw Error(ErrorKind::io, fmt::format("the trace {} cannot be written", settings.output));
+  settings.output.empty() ? print(text) : write_text(settings.output, text);
   return exit_good;
 }
 

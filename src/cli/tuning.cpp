@@ -106,7 +106,9 @@ Tuner make_tuner(const Globals& globals, const std::string& devices, Options opt
                                                        : parse_ordinals(devices);
   options.stop_requested = Interrupt::requested;
   Tuner tuner(options, ordinals);
-  say_warnings(globals, engine::state_of(tuner).first().layers);
+  const store::Layers& layers = engine::state_of(tuner).first().layers;
+  require_bases(layers);
+  say_warnings(globals, layers);
   return tuner;
 }
 

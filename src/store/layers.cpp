@@ -9,6 +9,7 @@
 #include "store/custody.hpp"
 #include "store/file_system.hpp"
 #include "store/opening.hpp"
+#include "store/transfer.hpp"
 #include "store/trust.hpp"
 
 namespace kiln::store {
@@ -83,6 +84,11 @@ Layer open_overlay(const LayerSettings& settings, std::vector<std::string>& warn
 Layer open_base(const fs::path& path, const CodeTrust& trust, std::vector<std::string>& warnings) {
   Layer layer{LayerKind::base, path, nullptr, {}, false, {}};
   try {
+    if (is_text(path)) {
+      layer.file = read_text(path);
+      layer.trust = "configurations only: text holds no machine code";
+      return layer;
+    }
     layer.file = File::open(path, Access::read_only);
     const auto [trusted, why] = judge_code(*layer.file, trust);
     layer.trusted_for_code = trusted;

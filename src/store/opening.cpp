@@ -11,6 +11,7 @@
 #include <cstring>
 
 #include "store/custody.hpp"
+#include "store/output_file.hpp"
 #include "store/schema.hpp"
 #include "store/tables.hpp"
 
@@ -186,7 +187,7 @@ fs::path with_suffix(const fs::path& path, std::string_view suffix) {
 /// Whether the file system of the folder takes the names of what is missing below it, the longest that is made on the way too.
 bool takes_names(const fs::path& folder, const fs::path& file) {
   const long longest = pathconf(folder.c_str(), _PC_NAME_MAX);
-  const auto missing = with_suffix(file, ".new-journal").lexically_relative(folder);
+  const auto missing = with_suffix(file, "-journal").lexically_relative(folder);
   return longest < 0 || std::ranges::all_of(missing, [&](const fs::path& name) {
            return name.native().size() <= static_cast<std::size_t>(longest);
          });
@@ -246,23 +247,26 @@ Connection open_in_memory() {
   return connection;
 }
 
-void create_new(const fs::path& path, unsigned permissions) {
+Connection create_in(const OutputFile& output, unsigned permissions) {
+  const std::string path = output.path().string();
   const int descriptor = open(path.c_str(), O_RDWR | O_CREAT | O_EXCL | O_NOFOLLOW | O_CLOEXEC, permissions);
   if (descriptor < 0) {
     const bool refused = errno == EACCES || errno == EPERM || errno == EROFS;
     throw Error(refused ? ErrorKind::no_permission : ErrorKind::io,
-                fmt::format("'{}' cannot be made: {}", path.string(), std::strerror(errno)));
+                fmt::format("'{}' cannot be made: {}", output.target().string(), std::strerror(errno)));
   }
   close(descriptor);
   try {
-    Connection connection = Connection::open(path.native(), OpenMode::read_write);
+    Connection connection = Connection::open(path, OpenMode::read_write);
     connection.execute_script("PRAGMA page_size = 4096; PRAGMA journal_mode = DELETE; PRAGMA synchronous = EXTRA");
     write_schema(connection);
+    return connection;
   } catch (const SqliteFailure& failure) {
-    unlink(path.c_str());
-    throw to_error(path, "made", failure);
+    throw to_error(output.target(), "made", failure);
   }
 }
+
+void remove_journal_of(const fs::path& path) noexcept { unlink(with_suffix(path, "-journal").c_str()); }
 
 void check_can_be_made(const fs::path& path) {
   fs::path nearest = path.parent_path();
@@ -281,17 +285,14 @@ void check_can_be_made(const fs::path& path) {
 
 void create_if_missing(const fs::path& path) {
   if (is_taken(path)) return;
+  check_can_be_made(path);
   create_private_folders(path.parent_path());
   const FolderLock lock(path.parent_path());
   if (is_taken(path)) return;
-  const fs::path temporary = with_suffix(path, ".new");
-  unlink(temporary.c_str());
-  unlink(with_suffix(temporary, "-journal").c_str());
-  create_new(temporary, S_IRUSR | S_IWUSR);
-  // The journal of a file that was deleted must not be played back into the new one.
-  unlink(with_suffix(path, "-journal").c_str());
-  rename_or_throw(temporary, path);
-  lock.sync();
+  OutputFile output(path);
+  create_in(output, S_IRUSR | S_IWUSR);
+  remove_journal_of(path);
+  output.publish(Existing::keep);
 }
 
 fs::path set_aside_if_damaged(const fs::path& path) {

@@ -6,6 +6,7 @@
 #include "kiln/error.hpp"
 #include "store/file.hpp"
 #include "store/migration.hpp"
+#include "store/output_file.hpp"
 #include "store/seal.hpp"
 #include "store/sqlite.hpp"
 
@@ -37,8 +38,10 @@ void create_if_missing(const std::filesystem::path& path);
 /// Throws Error(no_permission) or Error(io) where create_if_missing is sure to fail: what lies nearest to the path is no folder that this
 /// user may write.
 void check_can_be_made(const std::filesystem::path& path);
-/// Makes an empty file, which must not exist yet, with these permissions.
-void create_new(const std::filesystem::path& path, unsigned permissions);
+/// Makes an empty .kiln file at output.path(), with these permissions. Throws Error(no_permission) or Error(io), naming the target.
+Connection create_in(const OutputFile& output, unsigned permissions);
+/// Of a file that was deleted or is about to be replaced: SQLite would play it back into the new one.
+void remove_journal_of(const std::filesystem::path& path) noexcept;
 
 /// Renames a file that open_existing finds damaged, and its journal, to the first free "NAME.damaged-N"; returns that
 /// name, or an empty path when the file turned out to be sound: another process was faster.

@@ -2,11 +2,11 @@
 
 #include <fmt/core.h>
 #include <sys/stat.h>
-#include <unistd.h>
 
 #include <algorithm>
 #include <cerrno>
 #include <cstring>
+#include <fstream>
 #include <istream>
 #include <memory>
 #include <ostream>
@@ -17,6 +17,7 @@
 #include "store/json.hpp"
 #include "store/merge_order.hpp"
 #include "store/opening.hpp"
+#include "store/output_file.hpp"
 #include "store/tables.hpp"
 
 namespace kiln::store {
@@ -70,24 +71,6 @@ class Import {
   TransferReport& report_;
 };
 
-fs::path temporary_beside(const fs::path& path) {
-  fs::path temporary = path;
-  temporary += fmt::format(".{}.tmp", getpid());
-  return temporary;
-}
-
-/// Removes the file, and what SQLite may have left beside it, unless it was published.
-struct Unpublished {
-  fs::path path;
-  ~Unpublished() {
-    if (path.empty()) return;
-    fs::path journal = path;
-    journal += "-journal";
-    unlink(path.c_str());
-    unlink(journal.c_str());
-  }
-};
-
 /// The files as they are at one moment each, so that records and machine code that go along belong together.
 class Snapshots {
  public:
@@ -121,10 +104,9 @@ std::vector<File*> suppliers_of_code(std::span<File* const> files, const CodeTru
   return suppliers;
 }
 
-void write_sealed(const fs::path& path, std::span<File* const> from, const Selection& selection, const CodeTrust& trust,
-                  TransferReport& report) try {
-  create_new(path, S_IRUSR | S_IWUSR | S_IRGRP | S_IROTH);
-  Connection connection = open_existing(path, Access::read_write);
+void write_sealed(const OutputFile& output, std::span<File* const> from, const Selection& selection,
+                  const CodeTrust& trust, TransferReport& report) try {
+  Connection connection = create_in(output, S_IRUSR | S_IWUSR | S_IRGRP | S_IROTH);
   Transaction transaction(connection, Transaction::Kind::write);
   const auto put = [&](Record record) {
     if (!is_selected(record, selection)) return;
@@ -142,7 +124,7 @@ void write_sealed(const fs::path& path, std::span<File* const> from, const Selec
   write_manifest(connection);
   transaction.commit();
 } catch (const SqliteFailure& failure) {
-  throw to_error(path, "written", failure);
+  throw to_error(output.target(), "written", failure);
 }
 
 void check_holds_records(const TransferReport& report, const Selection& selection, const std::string& from) {
@@ -153,17 +135,6 @@ void check_holds_records(const TransferReport& report, const Selection& selectio
     of += fmt::format(" for the device class {}", spec::quote(selection.device_class));
   if (selection.record_keys) of += " that was asked for";
   throw Error(ErrorKind::bad_input, fmt::format("nothing is written: no record{} is in {}", of, from));
-}
-
-/// Throws Error(bad_input) unless a file may be put there.
-void check_target(const fs::path& target, bool overwrite) {
-  struct stat status {};
-  if (lstat(target.c_str(), &status) != 0) return;
-  if (!overwrite)
-    throw Error(ErrorKind::bad_input,
-                fmt::format("'{}' exists; allow it to be overwritten, or name another file", target.string()));
-  if (!S_ISREG(status.st_mode))
-    throw Error(ErrorKind::bad_input, fmt::format("'{}' is not a regular file and is not replaced", target.string()));
 }
 
 /// A line of text as a record, once all of it holds.
@@ -178,6 +149,16 @@ Record read_line(const std::string& line, const std::string& name, std::int64_t 
 }
 
 }  // namespace
+
+bool is_text(const fs::path& path) { return path.extension() == ".jsonl"; }
+
+std::unique_ptr<File> read_text(const fs::path& path) {
+  std::ifstream text(path);
+  if (!text) throw Error(ErrorKind::io, fmt::format("'{}' cannot be read: {}", path.string(), std::strerror(errno)));
+  auto file = File::in_memory();
+  import_text(text, path.string(), *file);
+  return file;
+}
 
 void export_text(File& from, std::ostream& to, const Selection& selection) {
   TransferReport report;
@@ -210,19 +191,17 @@ TransferReport import_text(std::istream& from, const std::string& name, File& to
 TransferReport merge_files(std::span<File* const> from, const fs::path& to, const Selection& selection, bool overwrite,
                            const CodeTrust& trust) {
   const fs::path target = literal_path(to);
-  check_target(target, overwrite);
+  check_target(target, overwrite ? Existing::replace : Existing::keep);
   TransferReport report;
-  Unpublished temporary{temporary_beside(target)};
+  OutputFile output(target);
   {
     const Snapshots snapshots(from);
-    write_sealed(temporary.path, snapshots.files(), selection, trust, report);
+    write_sealed(output, snapshots.files(), selection, trust, report);
   }
   check_holds_records(report, selection,
                       from.size() == 1 ? fmt::format("'{}'", from.front()->path().string()) : "the files given");
-  if (rename(temporary.path.c_str(), target.c_str()) != 0)
-    throw Error(ErrorKind::io, fmt::format("'{}' cannot be put in place: {}", target.string(), std::strerror(errno)));
-  temporary.path.clear();
-  FolderLock(target.parent_path()).sync();
+  if (overwrite) remove_journal_of(target);
+  if (!output.publish(overwrite ? Existing::replace : Existing::keep)) check_target(target, Existing::keep);
   return report;
 }
 

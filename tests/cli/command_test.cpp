@@ -99,6 +99,9 @@ TEST_CASE("files that are missing, foreign or in the way are refused by name") {
   check_refused(command.run("cache ls " + command.path("foreign.kiln", "not a database, certainly not one of kiln's")),
                 4, "foreign.kiln");
   check_refused(command.run("cache import " + command.path("bad.jsonl", "{}\n")), 2, "bad.jsonl:1");
+  check_refused(command.run("cache ls --base " + command.path("bad.jsonl")), 4, "bad.jsonl:1");
+  check_refused(command.run("-q report -o " + command.path("x.html") + " --base " + command.path("bad.kiln", "text")),
+                4, "it is not a .kiln file");
   check_refused(command.run("cache export --text -o " + command.path("there.jsonl", "precious")), 2,
                 "there.jsonl exists");
   check_refused(

@@ -84,6 +84,21 @@ TEST_CASE("a base that cannot be opened is left out and named, and the rest serv
   CHECK(layers.find_record("key")->layer == 2);
 }
 
+TEST_CASE("a base may be text: its records serve, and a line that does not hold refuses all of it") {
+  const Folder folder;
+  const fs::path good = folder / "good.jsonl", bad = folder / "bad.jsonl";
+  {
+    std::ofstream text(good);
+    export_text(*File::open(base_with(folder, "base.kiln", "key", 1), Access::read_only), text, {});
+  }
+  write_bytes(bad, bytes_of(good) + "{}\n");
+  Layers layers({.bases = {good, bad}});
+  CHECK(layers.find_record("key")->layer == 1);
+  CHECK(!layers.layers()[1].trusted_for_code);
+  CHECK(contains(only_warning(layers), bad.string() + ":2: "));
+  CHECK(layers.layers()[2].file == nullptr);
+}
+
 TEST_CASE("no overlay path means memory, without a warning") {
   Layers layers(LayerSettings{});
   CHECK(layers.warnings().empty());

@@ -33,11 +33,6 @@ std::string name_of(int process, int thread, std::int64_t number) {
   return std::to_string(process) + "/" + std::to_string(thread) + "/" + std::to_string(number);
 }
 
-std::chrono::seconds duration() {
-  const char* seconds = std::getenv("KILN_HAMMER_SECONDS");
-  return std::chrono::seconds(seconds != nullptr ? std::atoi(seconds) : 5);
-}
-
 /// One thread of one process: its own rows, everybody's counts, a few leases that all of them want.
 class Worker {
  public:
@@ -144,9 +139,9 @@ class Worker {
 
 /// Half of the threads share one object, the others have one each.
 bool hammer(const fs::path& path, Ledger& ledger, int process) {
-  alarm(static_cast<unsigned>(duration().count()) + 60);  // what is stuck ends by this, and fails the test
+  alarm(static_cast<unsigned>(hammer_time(5).count()) + 60);  // what is stuck ends by this, and fails the test
   const auto shared = File::open(path, Access::read_write);
-  const auto end = Clock::now() + duration();
+  const auto end = Clock::now() + hammer_time(5);
   std::vector<std::thread> running;
   for (int thread = 0; thread < threads; ++thread)
     running.emplace_back([&, thread] {

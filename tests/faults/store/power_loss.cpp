@@ -71,8 +71,11 @@ void Recorder::after(const Attempt& attempt) {
       requests_.push_back({.kind = Kind::make_folder, .path = relative(attempt.path), .to = {}, .bytes = {}});
       return;
     case Call::rename:
-      requests_.push_back(
-          {.kind = Kind::rename, .path = relative(attempt.path), .to = relative(attempt.to), .bytes = {}});
+      requests_.push_back({.kind = Kind::rename,
+                           .node = node_named(attempt.to),
+                           .path = relative(attempt.path),
+                           .to = relative(attempt.to),
+                           .bytes = {}});
       return;
     case Call::status:
     case Call::read:
@@ -100,6 +103,12 @@ void Recorder::after_sync(int file) {
     requests_.push_back({.kind = Request::Kind::sync_folder, .path = relative(path), .to = {}, .bytes = {}});
 }
 
+int Recorder::node_named(const std::string& path) const {
+  struct stat status {};
+  stat(path.c_str(), &status);
+  return nodes_.at(status.st_ino);
+}
+
 int Recorder::node_of(int file) {
   struct stat status {};
   fstat(file, &status);
@@ -125,11 +134,12 @@ void Disk::take(const Request& request) {
   }
 }
 
-// Only the entries of that folder: a folder made inside another is an entry of the outer one.
+// Only the entries of that folder: a folder made inside another is an entry of the outer one, and a file that was renamed is one of
+// the folder that it came to.
 void Disk::sync_folder(const std::string& path) {
   std::vector<Request> rest;
   for (Request& each : pending_names_) {
-    if (parent_of(each.path) == path)
+    if (parent_of(each.kind == Request::Kind::rename ? each.to : each.path) == path)
       change_names(names_, each);
     else
       rest.push_back(std::move(each));
@@ -137,18 +147,14 @@ void Disk::sync_folder(const std::string& path) {
   pending_names_ = std::move(rest);
 }
 
-// Of requests that were left out others may lack their file: a name that was never made is not renamed.
 void Disk::change_names(Names& names, const Request& request) {
   switch (request.kind) {
     case Request::Kind::make: names[request.path] = request.node; return;
     case Request::Kind::make_folder: names[request.path] = a_folder; return;
     case Request::Kind::unlink: names.erase(request.path); return;
     case Request::Kind::rename:
-      if (const auto from = names.find(request.path); from != names.end()) {
-        const int node = from->second;
-        names.erase(from);
-        names[request.to] = node;
-      }
+      names.erase(request.path);
+      names[request.to] = request.node;
       return;
     default: return;
   }

@@ -37,6 +37,7 @@ class Recorder : public Watcher {
   void after_open(const Attempt& attempt);
   void after_sync(int file);
   int node_of(int file);
+  [[nodiscard]] int node_named(const std::string& path) const;
 
   std::filesystem::path folder_;
   std::vector<Request> requests_;

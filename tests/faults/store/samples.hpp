@@ -3,6 +3,8 @@
 
 #include <sqlite3.h>
 
+#include <chrono>
+#include <cstdlib>
 #include <string>
 #include <string_view>
 #include <utility>
@@ -10,6 +12,12 @@
 #include "store/support.hpp"
 
 namespace kiln::store {
+
+/// For how long processes go at a file: $KILN_HAMMER_SECONDS, else `usual` seconds.
+inline std::chrono::seconds hammer_time(int usual) {
+  const char* seconds = std::getenv("KILN_HAMMER_SECONDS");
+  return std::chrono::seconds(seconds != nullptr ? std::atoi(seconds) : usual);
+}
 
 inline std::string sample_key(int at) { return "key" + std::to_string(at); }
 inline Record sample_record_at(int at) { return sample_record(sample_key(at), 100 + at); }

@@ -159,6 +159,11 @@ int rename(const char* from, const char* to) noexcept {
   return faults::pass({.call = Call::rename, .path = from, .to = to},
                       [&] { return renameat(AT_FDCWD, from, AT_FDCWD, to); });
 }
+int renameat2(int from_folder, const char* from, int to_folder, const char* to, unsigned flags) noexcept {
+  return faults::pass({.call = Call::rename, .path = from, .to = to}, [&] {
+    return static_cast<int>(syscall(SYS_renameat2, from_folder, from, to_folder, to, flags));
+  });
+}
 int mkdir(const char* path, mode_t mode) noexcept {
   return faults::pass({.call = Call::make_folder, .path = path}, [&] { return mkdirat(AT_FDCWD, path, mode); });
 }
