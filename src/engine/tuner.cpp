@@ -341,6 +341,11 @@ Deployment Tuner::deploy(std::span<const Demand> demands, const std::filesystem:
   if (path.extension() != ".kiln")
     throw Error(ErrorKind::bad_input,
                 fmt::format("the file to deploy is '{}', expected a name that ends in .kiln", path.string()));
+  std::error_code ignored;
+  if (!path.parent_path().empty() && !std::filesystem::is_directory(path.parent_path(), ignored))
+    throw Error(
+        ErrorKind::bad_input,
+        fmt::format("the folder of the file to deploy, '{}', does not exist; make it, or name another", path.string()));
   return engine::deploy(*state_, 0, engine::buckets_of(*state_, demands), path, choice);
 }
 
