@@ -216,7 +216,8 @@ struct Coverage {
 
 /// Thread-safe. Retains the device's primary context; keeps plans until it and all its Ops and Plans are gone. Made, used and ended while
 /// another thread captures a graph, it leaves that capture alone; only a launch on the legacy default stream, as any work on it, ends
-/// captures of streams that are in order with it.
+/// captures of streams that are in order with it. CUDA does not work in a child of fork: there, what its parent's Engines, Ops
+/// and Plans are asked to do, and making a new Engine, throws Error(driver_failed). Destroying them leaves the parent's work alone.
 class Engine {
  public:
   Engine(const Engine&) = default;

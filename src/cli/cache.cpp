@@ -114,6 +114,18 @@ int list(const Globals& globals, const ListSettings& settings) {
 
 }  // namespace
 
+void say_left_behind(const Globals& globals, const std::string& what, std::int64_t untrusted_cubins) {
+  if (untrusted_cubins > 0 && !globals.quiet)
+    note(fmt::format(
+        "{} cubins of {} were left behind, since the trust policy does not let that supply machine code; they are compiled when they are needed",
+        untrusted_cubins, what));
+}
+
+void say_flawed(const Globals& globals, const std::string& path, std::int64_t rows) {
+  if (rows > 0 && !globals.quiet)
+    note(fmt::format("{} rows of {} did not hold and were left behind; kiln cache verify names them", rows, path));
+}
+
 void add_cache(CLI::App& app, Chosen& chosen) {
   CLI::App* cache =
       app.add_subcommand("cache", "What the files hold: list, show, compare, merge, export, prune, verify, sign");

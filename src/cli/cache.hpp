@@ -28,6 +28,10 @@ void check_op(const Globals& globals, const std::vector<NamedFile>& files, const
 /// `file`, or the overlay when it is empty, for writing. Throws Error(bad_input) when there is none, and as File::open does.
 std::unique_ptr<store::File> open_to_change(const Globals& globals, const std::string& file);
 
+/// For people: machine code and rows that a transfer did not take along. `what` names the file or files.
+void say_left_behind(const Globals& globals, const std::string& what, std::int64_t untrusted_cubins);
+void say_flawed(const Globals& globals, const std::string& path, std::int64_t rows);
+
 void add_cache_stats(CLI::App& cache, Chosen& chosen);
 void add_cache_show(CLI::App& cache, Chosen& chosen);
 void add_cache_diff(CLI::App& cache, Chosen& chosen);

@@ -49,16 +49,22 @@ void check(const Settings& settings) {
                 fmt::format("{} exists; give another name, or --force to replace it", settings.output));
 }
 
-void say_exported(const Globals& globals, const std::string& output, const store::TransferReport& report) {
-  if (globals.json)
+void say_exported(const Globals& globals, const Settings& settings, const store::TransferReport& report,
+                  std::int64_t flawed_rows) {
+  const std::string& output = settings.output;
+  if (globals.json) {
     print_json({{"event", "exported"},
                 {"file", output},
                 {"records", report.added},
                 {"cubins", report.cubins},
-                {"untrusted_cubins", report.untrusted_cubins}});
-  else if (!globals.quiet)
+                {"untrusted_cubins", report.untrusted_cubins},
+                {"flawed_rows", flawed_rows}});
+    return;
+  }
+  if (!globals.quiet)
     note(fmt::format("{} holds {} and {}, {}", output, counted(report.added, "record"), counted(report.cubins, "cubin"),
                      format_bytes(static_cast<std::int64_t>(fs::file_size(output)))));
+  say_left_behind(globals, settings.file, report.untrusted_cubins);
 }
 
 void export_text(store::File& from, const Settings& settings, const store::Selection& selection) {
@@ -85,13 +91,18 @@ int run(const Globals& globals, const Settings& settings) {
     const std::vector<spec::Op> ops = load_ops(globals);
     coverage = select_workload(from, read_workload(settings.workload, ops), selection);
   }
+  // The overlay's were set aside as they were met; a file's are met again.
+  const std::int64_t met_before = settings.file.empty() ? 0 : from.counters().quarantined;
+  const auto flawed_rows = [&] { return from.counters().quarantined - met_before; };
   if (settings.text) {
     export_text(from, settings, selection);
   } else {
     // The overlay is the user's own under any policy.
     const auto trust = settings.file.empty() ? store::CodeTrust{} : code_trust(globals);
-    say_exported(globals, settings.output, store::export_file(from, settings.output, selection, settings.force, trust));
+    const auto report = store::export_file(from, settings.output, selection, settings.force, trust);
+    say_exported(globals, settings, report, flawed_rows());
   }
+  if (!globals.json) say_flawed(globals, files.front().name, flawed_rows());
   if (coverage.missing == 0) return exit_good;
   if (!globals.quiet)
     note(fmt::format("{} of {} buckets of {} have no record in {}", coverage.missing, coverage.buckets,

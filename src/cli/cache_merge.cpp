@@ -41,18 +41,6 @@ void declare_merge(CLI::App& command, Settings& settings) {
   command.add_flag("--force", settings.force, "Replace an output that exists");
 }
 
-void say_left_behind(const Globals& globals, const std::string& what, std::int64_t untrusted_cubins) {
-  if (untrusted_cubins > 0 && !globals.quiet)
-    note(fmt::format(
-        "{} cubins of {} were left behind, since the trust policy does not let that supply machine code; they are compiled when they are needed",
-        untrusted_cubins, what));
-}
-
-void say_flawed(const Globals& globals, const std::string& path, std::int64_t rows) {
-  if (rows > 0 && !globals.quiet)
-    note(fmt::format("{} rows of {} did not hold and were left behind; kiln cache verify names them", rows, path));
-}
-
 struct Brought {
   store::TransferReport report;
   std::int64_t flawed_rows = 0;

@@ -4,6 +4,8 @@
 
 #include <algorithm>
 #include <chrono>
+#include <cstring>
+#include <limits>
 #include <map>
 #include <optional>
 #include <set>
@@ -21,6 +23,11 @@ namespace {
 
 constexpr std::size_t batch = 256;  // a device queues about 1024 launches before the host must wait
 constexpr int bar_width = 30;
+
+bool is_integer(spec::DType type) noexcept {
+  using enum spec::DType;
+  return type == i8 || type == u8 || type == i32 || type == i64;
+}
 
 /// One op's tensors, large enough for every problem of the trace. A tensor has memory of its own for each type that it has among them: what
 /// is an index in one type would lie far outside in another.
@@ -47,6 +54,8 @@ class SharedTensors {
       shared.buffer.emplace(shared.bytes);
       if (op_.tensors[tensor].last)
         fill_offsets(*shared.buffer, type, shared.last);
+      else if (op_.tensors[tensor].fill == spec::Fill::index && is_integer(type))
+        fill_indices(*shared.buffer, type);
       else if (shared.filled)
         fill(*shared.buffer, type);
     }
@@ -88,16 +97,27 @@ class SharedTensors {
 
   /// In equal steps up to the largest of the problems; for the others, kernels stop where their axis ends.
   static void fill_offsets(const cuda::Buffer& buffer, spec::DType type, std::int64_t last) {
+    fill_integers(buffer, type, [last](std::int64_t i, std::int64_t count) {
+      return last * i / std::max<std::int64_t>(count - 1, 1);
+    });
+  }
+
+  /// Each its own place, as a verification has it: so what a problem reads of them is within its own sizes.
+  static void fill_indices(const cuda::Buffer& buffer, spec::DType type) {
+    const std::int64_t largest = std::numeric_limits<std::int64_t>::max() >> (64 - 8 * spec::size_of(type));
+    fill_integers(buffer, type, [largest](std::int64_t i, std::int64_t) { return i & largest; });
+  }
+
+  template <class Value>
+  static void fill_integers(const cuda::Buffer& buffer, spec::DType type, Value value_at) {
+    const auto size = static_cast<std::size_t>(spec::size_of(type));
+    std::vector<std::byte> values(static_cast<std::size_t>(buffer.bytes()));
     const std::int64_t count = buffer.bytes() / spec::size_of(type);
-    std::vector<std::int32_t> narrow;
-    std::vector<std::int64_t> wide;
     for (std::int64_t i = 0; i < count; ++i) {
-      wide.push_back(last * i / std::max<std::int64_t>(count - 1, 1));
-      narrow.push_back(static_cast<std::int32_t>(wide.back()));
+      const std::int64_t value = value_at(i, count);
+      std::memcpy(&values[static_cast<std::size_t>(i) * size], &value, size);  // little-endian
     }
-    const void* values = type == spec::DType::i32 ? static_cast<const void*>(narrow.data()) : wide.data();
-    cuda::check(cuda::Driver::get().cuMemcpyHtoD_v2(buffer.pointer(), values, static_cast<std::size_t>(buffer.bytes())),
-                "cuMemcpyHtoD");
+    cuda::check(cuda::Driver::get().cuMemcpyHtoD_v2(buffer.pointer(), values.data(), values.size()), "cuMemcpyHtoD");
   }
 
   struct Shared {
@@ -138,6 +158,12 @@ struct Stage {
   }
 };
 
+/// "launch 3 (line 5), scale rows=16 cols=128 dtype=f32"
+std::string name_of(std::span<const TraceEntry> trace, const TraceEntry& entry) {
+  return fmt::format("launch {} (line {}), {} {}", &entry - trace.data() + 1, entry.line, entry.op->name,
+                     spec::to_string(*entry.op, entry.problem));
+}
+
 /// Launches of buckets that were launched before, timed on the device in runs: what stalls the host between two launches would leave the
 /// device idle, so that a run ends before it.
 class Runs {
@@ -146,6 +172,49 @@ class Runs {
 
   void launch(const Ready& ready) {
     if (ready.is_first) end();
+    launching_ = true;
+    launch_one(ready);
+    launching_ = false;
+  }
+
+  void end() {
+    if (launches_ == 0) return;
+    end_.record(stream_.handle());
+    end_.synchronize();
+    if (!stalled_) {
+      report_.device_ns += cuda::Event::elapsed_ns(begin_, end_);
+      report_.device_launches += launches_;
+    }
+    launches_ = 0;
+    stalled_ = false;
+  }
+
+  /// Throws `failure` with the launch that it is of, where `launched` of the trace were made before it. A fault on the device is noticed by
+  /// later calls, so that it may be of any launch since the device was last waited for.
+  [[noreturn]] void name(const Error& failure, std::span<const TraceEntry> trace, std::size_t launched) const {
+    const std::size_t first = launched - static_cast<std::size_t>(launches_);
+    std::string which;
+    if (launching_ && (first == launched || !is_broken()))
+      which = name_of(trace, trace[launched]);
+    else if (first + 1 >= launched)
+      which = name_of(trace, trace[first]) + ", failed on the device";
+    else
+      which = fmt::format(
+          "one of the launches {} to {} failed on the device (kiln run launches a problem by itself), "
+          "the first of them {}, the last {}",
+          first + 1, launched, name_of(trace, trace[first]), name_of(trace, trace[launched - 1]));
+    throw Error(failure.kind(), fmt::format("{}: {}", which, failure.what()));
+  }
+
+ private:
+  static constexpr double stall_ns = 1e6;  // no launch of a plan that is ready takes as long: a default was loaded, say
+
+  /// Whether the device has failed, so that every call does.
+  [[nodiscard]] bool is_broken() const {
+    return cuda::Driver::get().cuStreamSynchronize(stream_.handle()) != CUDA_SUCCESS;
+  }
+
+  void launch_one(const Ready& ready) {
     if (!ready.is_first && launches_ == 0) begin_.record(stream_.handle());
     const auto before = std::chrono::steady_clock::now();
     const Origin origin = ready.op->launch(*ready.problem, ready.arguments, stream_.handle());
@@ -161,25 +230,12 @@ class Runs {
     stalled_ = stalled_ || stalled;
   }
 
-  void end() {
-    if (launches_ == 0) return;
-    end_.record(stream_.handle());
-    end_.synchronize();
-    if (!stalled_) {
-      report_.device_ns += cuda::Event::elapsed_ns(begin_, end_);
-      report_.device_launches += launches_;
-    }
-    launches_ = 0;
-    stalled_ = false;
-  }
-
- private:
-  static constexpr double stall_ns = 1e6;  // no launch of a plan that is ready takes as long: a default was loaded, say
   const cuda::Stream& stream_;
   LaunchReport& report_;
   cuda::Event begin_, end_;
   std::int64_t launches_ = 0;  // of the run
   bool stalled_ = false;
+  bool launching_ = false;  // a launch has begun, and is not counted yet
 };
 
 void stop_if_asked(const char* what, std::size_t done, std::size_t total) {
@@ -221,17 +277,23 @@ LaunchReport launch_trace(const Globals& globals, const Engine& engine, engine::
   LaunchReport report;
   for (auto& each : report.host_ns) each.reserve(trace.size());
   Runs runs(stream, report);
-  for (std::size_t i = 0; i < trace.size(); ++i) {
-    if (i % batch == 0) {
-      stop_if_asked("launching", i, trace.size());
-      line.show(fmt::format("launching {} {}/{}",
-                            bar(static_cast<double>(i), static_cast<double>(trace.size()), bar_width), i,
-                            trace.size()));
-      runs.end();
+  std::size_t launched = 0;
+  try {
+    for (; launched < trace.size(); ++launched) {
+      if (launched % batch == 0) {
+        stop_if_asked("launching", launched, trace.size());
+        line.show(fmt::format("launching {} {}/{}",
+                              bar(static_cast<double>(launched), static_cast<double>(trace.size()), bar_width),
+                              launched, trace.size()));
+        runs.end();
+      }
+      runs.launch(stage.launches[launched]);
     }
-    runs.launch(stage.launches[i]);
+    runs.end();
+  } catch (const Error& failure) {
+    if (failure.kind() == ErrorKind::interrupted) throw;
+    runs.name(failure, trace, launched);
   }
-  runs.end();
   report.stats = engine.stats();
   return report;
 }
@@ -252,18 +314,23 @@ VerifyReport verify_trace(const Globals& globals, const Engine& engine, engine::
     line.show(fmt::format("verifying {} {}/{}  {} wrong",
                           bar(static_cast<double>(report.verified), static_cast<double>(entries.size()), bar_width),
                           report.verified, entries.size(), report.wrong.size()));
-    if (tensors && last->op == entry->op && case_of(*last) == case_of(*entry)) {
-      tensors->retarget(entry->problem, seed, stream.handle());
-    } else {
-      tensors.reset();
-      tensors.emplace(*entry->op, entry->problem, tools.context.info().facts, tools.arch(), tools.cubins, seed,
-                      stream.handle());
+    try {
+      if (tensors && last->op == entry->op && case_of(*last) == case_of(*entry)) {
+        tensors->retarget(entry->problem, seed, stream.handle());
+      } else {
+        tensors.reset();
+        tensors.emplace(*entry->op, entry->problem, tools.context.info().facts, tools.arch(), tools.cubins, seed,
+                        stream.handle());
+      }
+      last = entry;
+      tensors->poison(stream.handle());
+      engine.op(entry->op->name).launch(entry->problem, tensors->arguments(), stream.handle());
+      const tune::Check check = tensors->check(stream.handle());
+      if (!check.right) report.wrong.push_back({entry, check.reason});
+    } catch (const Error& failure) {
+      if (failure.kind() == ErrorKind::interrupted) throw;
+      throw Error(failure.kind(), fmt::format("verifying {}: {}", name_of(trace, *entry), failure.what()));
     }
-    last = entry;
-    tensors->poison(stream.handle());
-    engine.op(entry->op->name).launch(entry->problem, tensors->arguments(), stream.handle());
-    const tune::Check check = tensors->check(stream.handle());
-    if (!check.right) report.wrong.push_back({entry, check.reason});
   }
   return report;
 }

@@ -47,7 +47,14 @@ std::set<std::string> classes_in(const store::Layers& layers, std::int64_t sm) {
 Target make_target(const spec::DeviceFacts& facts, const TargetChoice& choice, std::string about) {
   Target target;
   target.facts = facts;
-  target.arch = choice.arch.empty() ? jit::default_arch(facts.sm()) : choice.arch;
+  // Engines look for no other, and what is particular to an architecture, such as Hopper's wgmma, is in no other.
+  const std::string own = jit::target_arch(facts.sm());
+  if (!choice.arch.empty() && choice.arch != own)
+    throw Error(
+        ErrorKind::bad_input,
+        fmt::format("the architecture {} was asked for, and launches on such a device look for code for {}; name that",
+                    choice.arch, own));
+  target.arch = choice.arch.empty() ? jit::default_arch(facts.sm()) : own;
   target.about = std::move(about);
   return target;
 }

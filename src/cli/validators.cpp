@@ -1,6 +1,9 @@
 #include <fmt/format.h>
+#include <unistd.h>
 
+#include <cerrno>
 #include <charconv>
+#include <cstring>
 #include <filesystem>
 
 #include "cli/commands.hpp"
@@ -10,10 +13,13 @@ namespace kiln::cli {
 CLI::Validator output_name() {
   const auto check = [](std::string& name) -> std::string {
     if (name.empty()) return "the output's name is empty";
-    const auto folder = std::filesystem::path(name).parent_path();
+    auto folder = std::filesystem::path(name).parent_path();
+    if (folder.empty()) folder = ".";
     std::error_code ignored;
-    if (folder.empty() || std::filesystem::is_directory(folder, ignored)) return {};
-    return fmt::format("the folder of {} does not exist; make it, or name another", name);
+    if (!std::filesystem::is_directory(folder, ignored))
+      return fmt::format("the folder of {} does not exist; make it, or name another", name);
+    if (std::filesystem::exists(name, ignored) || access(folder.c_str(), W_OK | X_OK) == 0) return {};
+    return fmt::format("the folder of {} may not be written ({}); name another", name, std::strerror(errno));
   };
   return CLI::Validator(check, "");
 }

@@ -1,5 +1,7 @@
 #include "cuda/device.hpp"
 
+#include <pthread.h>
+
 #include <array>
 #include <cmath>
 
@@ -7,6 +9,14 @@
 
 namespace kiln::cuda {
 namespace {
+
+constinit bool forked = false;  // written where there is one thread
+
+/// From the first Context on: who forks before that has a child that may use CUDA.
+void watch_forks() {
+  static const int watched = pthread_atfork(nullptr, nullptr, [] { forked = true; });
+  if (watched != 0) throw Error(ErrorKind::out_of_memory, "There is no memory to be told of forks.");
+}
 
 std::int64_t attribute(CUdevice device, CUdevice_attribute which) {
   int value = 0;
@@ -41,7 +51,25 @@ CUdevice device_at(int ordinal) {
   return device;
 }
 
+/// Of the device that a context is to be made on.
+DeviceInfo info_for_context(int ordinal) {
+  require_not_forked();
+  watch_forks();
+  return device_info(ordinal);
+}
+
 }  // namespace
+
+bool is_forked() noexcept { return forked; }
+
+void require_not_forked() {
+  if (forked) [[unlikely]]
+    throw Error(
+        ErrorKind::driver_failed,
+        "This process was forked from one that had an engine, and CUDA does not work in such a child: nothing can be "
+        "launched or made ready here. Fork before the first engine is made, or begin the child as a new program (exec; "
+        "the start method 'spawn' of Python's multiprocessing).");
+}
 
 DeviceInfo device_info(int ordinal) {
   const Driver& driver = Driver::get();
@@ -70,7 +98,7 @@ std::vector<DeviceInfo> devices() {
   return all;
 }
 
-Context::Context(int ordinal) : info_(device_info(ordinal)) {
+Context::Context(int ordinal) : info_(info_for_context(ordinal)) {
   check(Driver::get().cuDevicePrimaryCtxRetain(&context_, device_at(ordinal)), "retaining a device's primary context");
 }
 
@@ -81,6 +109,7 @@ Context::~Context() {
 }
 
 Context::Scope::Scope(const Context& context) {
+  require_not_forked();
   check(Driver::get().cuCtxPushCurrent_v2(context.handle()), "making a context current");
 }
 

@@ -17,6 +17,12 @@ void check(CUresult result, const char* what);
 /// "CUDA_ERROR_NAME (description)"
 std::string describe(CUresult result);
 
+/// Whether this process was forked from one that had a Context. CUDA does not work in such a child, the parent's other threads are not
+/// there, and what they had locked stays locked: only destructors that do nothing, and refusals, are safe.
+[[nodiscard]] bool is_forked() noexcept;
+/// Throws Error(driver_failed) in such a child.
+void require_not_forked();
+
 struct DeviceInfo {
   int ordinal = 0;
   std::string name;  // for people, never for keys
@@ -28,7 +34,8 @@ struct DeviceInfo {
 std::vector<DeviceInfo> devices();
 DeviceInfo device_info(int ordinal);
 
-/// The device's primary context, retained; `Scope` makes it current on this thread and restores what was.
+/// The device's primary context, retained; `Scope` makes it current on this thread and restores what was. Neither can be made in a forked
+/// child (is_forked).
 class Context {
  public:
   explicit Context(int ordinal);

@@ -125,6 +125,7 @@ void begin_compiles(OpState& state, std::span<const Problem> problems) {
 }  // namespace
 
 Coverage cover(OpState& state, std::span<const Problem> problems, CUstream stream) {
+  cuda::require_not_forked();
   Coverage coverage;
   for (const Problem& problem : problems) add(coverage, checked_gap_of(state, problem, stream));
   return coverage;

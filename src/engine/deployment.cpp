@@ -16,10 +16,13 @@ std::vector<DeployedBucket> deployed_buckets(std::span<const OpBucket> buckets, 
   for (const OpBucket& bucket : buckets) {
     Resolution found = resolve(*bucket.op, bucket.bucket, device, regime, layers, false);
     DeployedBucket& each = deployed.emplace_back(DeployedBucket{bucket, std::nullopt, found.is_stale(), {}});
-    if (found.is_hit())
+    if (found.is_hit()) {
       each.record = std::move(found.record->value);
-    else
-      each.missing = found.unusable.empty() ? "no record" : "its record cannot serve: " + found.unusable;
+      continue;
+    }
+    each.missing = found.unusable.empty() ? "no record" : "its record cannot serve: " + found.unusable;
+    const std::string why_none = tune::default_for(*bucket.op, bucket.bucket, device).why_not;
+    if (!why_none.empty()) each.missing += "; " + why_none;
   }
   return deployed;
 }
@@ -39,7 +42,9 @@ std::vector<jit::Specialisation> needed_specialisations(std::span<const Deployed
   };
   for (const DeployedBucket& bucket : buckets) {
     const auto& [op, problem] = bucket.of;
-    add(specialisations_of(*op, resolve(*op, problem, device, regime, shipped), device, arch));
+    const Resolution answers = resolve(*op, problem, device, regime, shipped);
+    if (answers.answers.empty()) continue;  // nothing can be launched there, nor verified
+    add(specialisations_of(*op, answers, device, arch));
     add(tune::verification(*op, problem, device, arch));
   }
   return needed;

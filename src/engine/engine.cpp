@@ -91,6 +91,7 @@ State::~State() {
 }
 
 OpState& State::op_state(std::size_t index) {
+  cuda::require_not_forked();
   OpSlot& slot = op_states_[index];
   std::call_once(slot.made, [&] {
     auto made = std::make_unique<OpState>(*this, index);
@@ -102,6 +103,7 @@ OpState& State::op_state(std::size_t index) {
 }
 
 void State::for_each_op(const std::function<void(OpState&)>& visit) {
+  cuda::require_not_forked();
   const std::lock_guard lock(op_states_mutex_);
   for (const OpSlot& each : op_states_)
     if (each.state) visit(*each.state);
@@ -132,6 +134,7 @@ void State::warn(const std::string& warning) {
 }
 
 std::vector<std::string> State::warnings() const {
+  cuda::require_not_forked();
   std::vector<std::string> all = layers.warnings();
   const std::lock_guard lock(warnings_mutex_);
   all.insert(all.end(), warnings_.begin(), warnings_.end());
@@ -144,7 +147,7 @@ namespace {
 
 std::shared_ptr<engine::State> make_state(const Options& options) {
   const cuda::RelaxedCapture relaxed;
-  return std::make_shared<engine::State>(options);
+  return engine::make_owned<engine::State>(options);
 }
 
 }  // namespace
@@ -165,6 +168,7 @@ std::vector<std::string> Engine::ops() const {
 }
 
 Stats Engine::stats() const {
+  cuda::require_not_forked();
   Stats stats = state_->counters.read();
   stats.compiles = state_->cubins.compiled();
   for (const store::Layer& layer : state_->layers.layers())
@@ -207,6 +211,7 @@ Coverage Engine::coverage() const {
 }
 
 bool Engine::wait_for_tunes(std::chrono::milliseconds limit) const {
+  cuda::require_not_forked();
   return !state_->background || state_->background->wait(limit);
 }
 

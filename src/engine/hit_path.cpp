@@ -90,9 +90,10 @@ struct Counted {
   return launch_stand_in(state, problem, arguments, stream, no_workspace);
 }
 
-/// For a thread that keeps no calls. Apart, so that the frame takes no room among what other launches touch.
+/// For a thread that keeps no calls, as none does in a forked child. Apart, so that the frame takes no room among what other launches touch.
 [[gnu::cold, gnu::noinline]] Origin launch_in_scratch(OpState& state, const PlanState& plan, const Problem& problem,
                                                       const Arguments& arguments, CUstream stream) {
+  cuda::require_not_forked();
   jit::CallFrame frame;
   return launch_in(state, frame, nullptr, jit::shared_thread_number, plan, problem, arguments, stream);
 }

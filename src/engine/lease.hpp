@@ -8,6 +8,7 @@
 #include <thread>
 #include <utility>
 
+#include "cuda/device.hpp"
 #include "store/layers.hpp"
 
 namespace kiln::engine {
@@ -16,13 +17,13 @@ inline constexpr std::int64_t lease_seconds =
     600;  // a tune of one bucket takes seconds; a dead holder is noticed before
 inline constexpr auto lease_poll = std::chrono::milliseconds(50);
 
-/// Held from acquire() until it ends.
+/// Held from acquire() until it ends. Its parent's is not a forked child's to release.
 class Lease {
  public:
   Lease(store::Layers& layers, std::string key, std::string holder)
       : layers_(layers), key_(std::move(key)), holder_(std::move(holder)) {}
   ~Lease() {
-    if (held_) layers_.release_lease(key_, holder_);
+    if (held_ && !cuda::is_forked()) layers_.release_lease(key_, holder_);
   }
   Lease(const Lease&) = delete;
   Lease& operator=(const Lease&) = delete;

@@ -80,4 +80,14 @@ struct State {
   std::vector<std::string> warnings_;
 };
 
+/// As std::make_shared, but that a forked child (cuda::is_forked) lets go of it as it is: its threads are not there to be joined, its processes
+/// and leases are the parent's, and its locks may stay locked.
+template <class Owned, class... Given>
+std::shared_ptr<Owned> make_owned(Given&&... given) {
+  auto made = std::make_unique<Owned>(std::forward<Given>(given)...);
+  return {made.release(), [](Owned* owned) {
+            if (!cuda::is_forked()) delete owned;
+          }};
+}
+
 }  // namespace kiln::engine

@@ -50,7 +50,7 @@ struct Holder {
   ~Holder() {
     const Number number =
         std::exchange(own, Number{});  // what still launches when other objects of the thread go takes a new one
-    if (number.context == nullptr || number.several || !is_idle_in(number.context)) return;
+    if (number.context == nullptr || number.several || cuda::is_forked() || !is_idle_in(number.context)) return;
     try {
       const std::lock_guard lock(numbers().mutex);
       numbers().idle.push_back(number);

@@ -213,7 +213,7 @@ TunerState::TunerState(const Options& options, std::span<const int> ordinals) {
   for (std::size_t i = 0; i < ordinals.size(); ++i) {
     if (std::ranges::find(ordinals.first(i), ordinals[i]) != ordinals.first(i).end())
       refuse(fmt::format("the device {} is named twice", ordinals[i]));
-    add(std::make_shared<State>(options_for(options, ordinals[i], ordinals.size())), false);
+    add(make_owned<State>(options_for(options, ordinals[i], ordinals.size())), false);
   }
 }
 
@@ -260,12 +260,14 @@ std::vector<OpBucket> buckets_of(TunerState& tuner, std::span<const Demand> dema
 }
 
 TuneReport tune_all(TunerState& tuner, std::span<const OpBucket> buckets, const TuneChoice& choice) {
+  cuda::require_not_forked();
   const std::lock_guard lock(tuner.working);
   return Job(tuner, buckets, choice).run();
 }
 
 Deployment deploy(TunerState& tuner, std::size_t device_class, std::span<const OpBucket> buckets,
                   const std::filesystem::path& path, const TuneChoice& choice) {
+  cuda::require_not_forked();
   const std::lock_guard lock(tuner.working);
   TunerDevice& device = *tuner.first_of_class[device_class];
   State& state = *device.state;
@@ -290,9 +292,9 @@ namespace kiln {
 Tuner::Tuner(const Options& options) : Tuner(options, {&options.device, 1}) {}
 
 Tuner::Tuner(const Options& options, std::span<const int> devices)
-    : state_(std::make_shared<engine::TunerState>(options, devices)) {}
+    : state_(engine::make_owned<engine::TunerState>(options, devices)) {}
 
-Tuner::Tuner(const Engine& engine) : state_(std::make_shared<engine::TunerState>(engine.state_)) {}
+Tuner::Tuner(const Engine& engine) : state_(engine::make_owned<engine::TunerState>(engine.state_)) {}
 
 Op Tuner::op(std::string_view name) const {
   const auto& state = state_->devices.front()->state;
@@ -339,6 +341,11 @@ Deployment Tuner::deploy(std::span<const Demand> demands, const std::filesystem:
   if (path.extension() != ".kiln")
     throw Error(ErrorKind::bad_input,
                 fmt::format("the file to deploy is '{}', expected a name that ends in .kiln", path.string()));
+  std::error_code ignored;
+  if (!path.parent_path().empty() && !std::filesystem::is_directory(path.parent_path(), ignored))
+    throw Error(
+        ErrorKind::bad_input,
+        fmt::format("the folder of the file to deploy, '{}', does not exist; make it, or name another", path.string()));
   return engine::deploy(*state_, 0, engine::buckets_of(*state_, demands), path, choice);
 }
 

@@ -1,6 +1,7 @@
 #include <algorithm>
 #include <array>
 #include <cctype>
+#include <utility>
 
 #include "cuda/nvrtc_api.hpp"
 #include "jit/compile_options.hpp"
@@ -118,6 +119,38 @@ class Program {
   nvrtcProgram program_ = nullptr;
 };
 
+/// What `text` has between `before` and `after`; empty where it has not.
+std::string_view between(std::string_view text, std::string_view before, std::string_view after) {
+  const std::size_t at = text.find(before);
+  if (at == std::string_view::npos) return {};
+  text.remove_prefix(at + before.size());
+  return text.substr(0, text.find(after));
+}
+
+/// What the target lacks, where ptxas complains of nothing else; else empty.
+///
+///   ptxas application ptx input, line 648; error   : Feature '.bf16' requires .target sm_80 or higher
+///   ptxas application ptx input, line 480; error   : Instruction 'wgmma.fence' not supported on .target 'sm_90'
+///   ptxas fatal   : Ptx assembly aborted due to errors
+std::string why_not_for(const std::string& arch, std::string_view log) {
+  std::string_view feature, newer;
+  while (!log.empty()) {
+    const std::string_view line = log.substr(0, log.find('\n'));
+    log.remove_prefix(std::min(line.size() + 1, log.size()));
+    if (line.find("error ") == std::string_view::npos) continue;
+    const std::string_view needs = between(line, "' requires .target ", " or higher");
+    if (needs.empty() && line.find("' not supported on .target ") == std::string_view::npos) return {};
+    if (feature.empty()) feature = between(line, "'", "'");
+    if (std::pair(needs.size(), needs) > std::pair(newer.size(), newer)) newer = needs;
+  }
+  if (feature.empty()) return {};
+  const std::string lacks = "its code has what " + arch + " has not, such as " + std::string(feature) + "; ";
+  if (!newer.empty()) return lacks + std::string(newer) + " or higher has it: choose another type or device.";
+  if (std::isdigit(static_cast<unsigned char>(arch.back())) != 0)
+    return lacks + arch + "a has what is particular to that architecture.";
+  return lacks + "leave the implementation out there by its 'requires'.";
+}
+
 /// Empty name expressions stand for passes that are left out.
 void compile_program(Program& program, const Specialisation& specialisation, const Closure& closure) {
   std::vector<std::string> options = byte_determining_options(specialisation);
@@ -127,9 +160,12 @@ void compile_program(Program& program, const Specialisation& specialisation, con
   nvrtcResult result = program.compile(isolated);
   if (result == NVRTC_ERROR_INVALID_OPTION) result = program.compile(options);
   if (result == NVRTC_SUCCESS) return;
+  const std::string asked = "Compiling " + specialisation.label + " for " + specialisation.arch + " failed";
+  const std::string log = program.log();
+  if (const std::string why = why_not_for(specialisation.arch, log); !why.empty())
+    throw Error(ErrorKind::compile_failed, asked + ": " + why);
   throw Error(result == NVRTC_ERROR_OUT_OF_MEMORY ? ErrorKind::out_of_memory : ErrorKind::compile_failed,
-              "Compiling " + specialisation.label + " for " + specialisation.arch + " failed (" +
-                  Nvrtc::get().nvrtcGetErrorString(result) + "):\n" + program.log());
+              asked + " (" + Nvrtc::get().nvrtcGetErrorString(result) + "):\n" + log);
 }
 
 void check_advisories(const std::string& log, const Specialisation& specialisation) {

@@ -1,8 +1,12 @@
 #include "jit/thread_number.hpp"
 
+#include <pthread.h>
+
 #include <bit>
 #include <limits>
 #include <mutex>
+
+#include "cuda/device.hpp"
 
 namespace kiln::jit::detail {
 namespace {
@@ -13,9 +17,13 @@ std::mutex numbers_mutex;
 std::uint64_t free_numbers = std::numeric_limits<std::uint64_t>::max() - 1;  // a bit a number, all but the shared one
 static_assert(thread_numbers == std::numeric_limits<std::uint64_t>::digits && shared_thread_number == 0);
 
-/// Gives the number back when its thread ends. The lock is what the next thread sees the counts by.
+/// Gives the number back when its thread ends. The lock is what the next thread sees the counts by; in a forked child a thread that is not
+/// there may hold it.
 struct Holder {
   Holder() noexcept {
+    // A child asks again for its thread's number, and may be given none.
+    static const int asks_again = pthread_atfork(nullptr, nullptr, [] { thread_number = no_thread_number; });
+    static_cast<void>(asks_again);
     const std::lock_guard lock(numbers_mutex);
     if (free_numbers == 0) return;
     number = static_cast<unsigned>(std::countr_zero(free_numbers));
@@ -23,7 +31,7 @@ struct Holder {
   }
   ~Holder() {
     thread_number = shared_thread_number;  // for what other objects of the thread still launch when they are destroyed
-    if (number == shared_thread_number) return;
+    if (number == shared_thread_number || cuda::is_forked()) return;
     const std::lock_guard lock(numbers_mutex);
     free_numbers |= std::uint64_t{1} << number;
   }
@@ -36,6 +44,7 @@ struct Holder {
 }  // namespace
 
 unsigned take_thread_number() noexcept {
+  if (cuda::is_forked()) return shared_thread_number;
   thread_local const Holder holder;
   thread_number = static_cast<std::uint8_t>(holder.number);
   return holder.number;

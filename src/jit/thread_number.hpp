@@ -6,7 +6,8 @@
 namespace kiln::jit {
 
 inline constexpr unsigned thread_numbers = 64;
-/// Of threads that have no number of their own: more than others live at once.
+/// Of threads that have no number of their own: more than others live at once, and all of a child that was forked from a process with a
+/// context (cuda::is_forked), so that a launch there leaves the path of a hit without a hit having to ask.
 inline constexpr unsigned shared_thread_number = 0;
 
 namespace detail {

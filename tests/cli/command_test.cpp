@@ -29,6 +29,10 @@ TEST_CASE("a wrong op, axis or size is bad input, wherever it is given") {
     check_refused(command.run(words + std::string("''")), 2, "the output's name is empty");
     check_refused(command.run(words + command.path("none/there.kiln")), 2, "does not exist; make it, or name another");
   }
+  // Before anything is tuned for it. Who is root may write everywhere.
+  const std::string as_nobody = ::geteuid() == 0 ? "setpriv --reuid=65534 --regid=65534 --clear-groups env " : "";
+  check_refused(command.run("prewarm w.toml -o /kiln-out.kiln", as_nobody), 2,
+                "the folder of /kiln-out.kiln may not be written");
   check_refused(command.run("coverage w.toml --require nan"), 2, "nan is not a number from 0 to 100");
   check_refused(command.run("prewarm w.toml --top nan"), 2, "nan is not a number from 0 to 100");
   check_refused(command.run("cache ls --op rmsnorm"), 2, "there is no op 'rmsnorm' (did you mean 'rms_norm'?)");
@@ -42,6 +46,9 @@ TEST_CASE("a wrong op, axis or size is bad input, wherever it is given") {
   check_refused(command.run("explain rms_norm rows=1 cols=64 --device-class H200"), 2,
                 "the device class 'H200' does not parse");
   check_refused(command.run("ops rms_norm --arch 90"), 2, "the architecture '90' does not parse");
+  check_refused(
+      command.run("ops rms_norm --arch sm_90"), 2,
+      "the architecture sm_90 was asked for, and launches on such a device look for code for sm_90a; name that");
 }
 
 TEST_CASE("a machine without a driver is told so, with the exit status for what is lacking") {
@@ -89,6 +96,18 @@ TEST_CASE("explain and a dry replay need no device") {
                                    command.path("t.trace", "rms_norm rows=137 cols=4096\n"));
   CHECK(replayed.status == 1);
   CHECK(replayed.output.find("Nothing was launched") == 0);
+}
+
+TEST_CASE("a bucket that nothing can serve on a device is said to be so, and nothing is compiled for it") {
+  const Command command;
+  const std::string workload =
+      command.path("w.toml", "[[workload]]\nop = \"rms_norm\"\naxes = { rows = 16, cols = 4096 }\n");
+  const Ran ran = command.run("prewarm " + workload + " --device-class sm_75/mp72/l2_6291456/smem_65536/bus_384 -o " +
+                              command.path("out.kiln"));
+  CAPTURE(ran.errors);
+  CHECK(ran.status == 1);
+  CHECK(ran.output.find("0 cubins") != std::string::npos);
+  CHECK(ran.output.find("no record; no implementation of 'rms_norm' has a default that is legal") != std::string::npos);
 }
 
 TEST_CASE("files that are missing, foreign or in the way are refused by name") {

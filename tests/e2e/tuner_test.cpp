@@ -86,6 +86,9 @@ TEST_CASE("what cannot be asked of a Tuner is refused before anything is tuned")
   const std::array demands{Demand{"scale", large}, Demand{"scale", none}};
   refused(error_of([&] { tuner.tune(demands); }), "rows");
   refused(error_of([&] { tuner.deploy(demands, folder / "deployed.jsonl"); }), ".kiln");
+  const std::array good{Demand{"scale", large}};
+  refused(error_of([&] { tuner.deploy(good, folder / "none/deployed.kiln"); }),
+          "does not exist; make it, or name another");
   refused(error_of([&] { Tuner(options(""), std::array{0, 0}); }), "in memory");
   refused(error_of([&] { Tuner(options(folder / "overlay.kiln"), std::array{0, 0}); }), "named twice");
   CHECK(count(tuner.tune(std::array{Demand{"scale", large}}), End::tuned) == 1);  // nothing was before

@@ -55,6 +55,25 @@ TEST_CASE("an error in a source names the user's file and line, in headers too" 
   CHECK(holds(error.what(), "sm_80"));
 }
 
+TEST_CASE("code for a newer architecture, or for one in particular, is refused in a sentence" *
+          doctest::skip(!has_nvrtc())) {
+  const auto refused = [](const char* arch, const std::string& statement) {
+    const std::string kernel = "template <int> __global__ void a(unsigned short* x, float y) { " + statement + " }";
+    return std::string(thrown_by([&] { compile(specialise({{"a.cuh", kernel}}, {"a<1>"}, arch)); }).what());
+  };
+  const std::string bf16 = R"(asm volatile("cvt.rn.bf16.f32 %0, %1;" : "=h"(x[0]) : "f"(y));)";
+  const std::string wgmma = R"(asm volatile("wgmma.fence.sync.aligned;" ::: "memory");)";
+  CHECK(
+      refused("sm_75", bf16) ==
+      "Compiling scale/plain factor=3 for sm_75 failed: its code has what sm_75 has not, such as .bf16; sm_80 or higher has "
+      "it: choose another type or device.");
+  CHECK(
+      refused("sm_90", wgmma) ==
+      "Compiling scale/plain factor=3 for sm_90 failed: its code has what sm_90 has not, such as wgmma.fence; sm_90a has "
+      "what is particular to that architecture.");
+  CHECK(holds(refused("sm_75", bf16 + R"(asm volatile("no.such.thing;");)"), "ptxas"));
+}
+
 TEST_CASE("a name expression that does not resolve is named" * doctest::skip(!has_nvrtc())) {
   CHECK(holds(thrown_by([] { compile(scale_kernel("unheard_of")); }).what(), "unheard_of"));
 }

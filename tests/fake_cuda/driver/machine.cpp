@@ -20,8 +20,8 @@ Machine::Machine() {
   std::abort();
 }
 
-std::vector<CUcontext>& context_stack() noexcept {
-  thread_local std::vector<CUcontext> stack;
+ContextStack& context_stack() noexcept {
+  constinit thread_local static ContextStack stack;
   return stack;
 }
 

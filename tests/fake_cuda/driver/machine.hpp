@@ -1,6 +1,7 @@
 // All the state of the fake driver: one machine a process, behind one lock.
 #pragma once
 
+#include <array>
 #include <condition_variable>
 #include <cstddef>
 #include <cstdint>
@@ -106,7 +107,23 @@ struct Machine {
   Machine();
 };
 
+/// Without a destructor: engines that are static are destroyed after the objects of their thread.
+class ContextStack {
+ public:
+  [[nodiscard]] bool empty() const noexcept { return size_ == 0; }
+  [[nodiscard]] CUcontext back() const noexcept { return contexts_[size_ - 1]; }
+  void push_back(CUcontext context) {
+    require(size_ < contexts_.size(), CUDA_ERROR_OUT_OF_MEMORY);
+    contexts_[size_++] = context;
+  }
+  void pop_back() noexcept { --size_; }
+
+ private:
+  std::array<CUcontext, 64> contexts_{};
+  std::size_t size_ = 0;
+};
+
 /// The contexts that this thread pushed; the last is current.
-std::vector<CUcontext>& context_stack() noexcept;
+ContextStack& context_stack() noexcept;
 
 }  // namespace fake_cuda

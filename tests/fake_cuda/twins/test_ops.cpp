@@ -129,6 +129,23 @@ Traffic tile_scale_tma(const Invocation& call) {
   });
 }
 
+/// gather_rows<T, Index>(table, positions, y, rows), of tests/faults/engine/55_mixed_trace.cpp: y[i] = table[positions[i]].
+Traffic gather_rows(const Invocation& call) {
+  return with_element(call.type_argument(0), [&]<typename T>(T) {
+    return with_element(call.type_argument(1), [&]<typename Index>(Index) {
+      const std::int64_t rows = call.integer(3);
+      const auto* positions = call.required<Index>(1, rows);
+      T* y = call.required<T>(2, rows);
+      for (std::int64_t i = 0; i < rows; ++i) {
+        const auto position = static_cast<std::int64_t>(to_double(positions[i]));
+        require(position >= 0 && position < rows, CUDA_ERROR_ILLEGAL_ADDRESS);
+        y[i] = call.required<T>(0, rows)[position];
+      }
+      return Traffic{static_cast<double>(rows) * (2 * sizeof(T) + sizeof(Index)), 0, 0.1};
+    });
+  });
+}
+
 namespace {
 
 double squared_relu_of(double x, float scale) {

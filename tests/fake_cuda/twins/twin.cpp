@@ -49,6 +49,7 @@ constexpr Twin twins[] = {
     {"tile_scale_reference", tile_scale_reference},
     {"tile_scale_plain", tile_scale_plain},
     {"tile_scale_tma", tile_scale_tma},
+    {"gather_rows", gather_rows},
     {"squared_relu_reference", squared_relu_reference},
     {"squared_relu", squared_relu},
 };

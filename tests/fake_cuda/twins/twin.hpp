@@ -144,6 +144,7 @@ Traffic scale_plain(const Invocation& call);
 Traffic tile_scale_reference(const Invocation& call);
 Traffic tile_scale_plain(const Invocation& call);
 Traffic tile_scale_tma(const Invocation& call);
+Traffic gather_rows(const Invocation& call);
 Traffic squared_relu_reference(const Invocation& call);
 Traffic squared_relu(const Invocation& call);
 
