@@ -3,12 +3,12 @@
 
 #include <algorithm>
 #include <cstdlib>
-#include <fstream>
-#include <iterator>
 
 #include "kiln/error.hpp"
 #include "spec/catalogue.hpp"
 #include "spec/embedded.hpp"
+#include "spec/limits.hpp"
+#include "spec/text_file.hpp"
 
 namespace kiln::spec {
 namespace {
@@ -17,12 +17,8 @@ namespace fs = std::filesystem;
 
 constexpr std::string_view op_file = "op.toml";
 
-std::string read_text(const fs::path& path) {
-  std::ifstream file(path, std::ios::binary);
-  std::string text{std::istreambuf_iterator<char>(file), {}};
-  if (!file.is_open() || file.bad())
-    throw Error(ErrorKind::io, fmt::format("cannot read the template file '{}'", path.string()));
-  return text;
+std::string read_template(const fs::path& path) {
+  return read_text_file(path, path.extension() == ".toml" ? max_toml_bytes : max_source_bytes);
 }
 
 std::vector<fs::path> entries_of(const fs::path& folder) {
@@ -107,7 +103,7 @@ Op load_op(const fs::path& folder) {
   for (const fs::path& path : entries_of(clean)) {
     if (path.extension() != ".toml" && path.extension() != ".cuh") continue;
     check_own_file(path, clean);
-    files.push_back({path.filename().string(), read_text(path)});
+    files.push_back({path.filename().string(), read_template(path)});
   }
   return parse_op(clean.filename().string(), clean.string(), files);
 }
