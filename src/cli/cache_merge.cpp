@@ -1,8 +1,6 @@
 // kiln cache import and merge: records of several files in one.
 #include <fmt/format.h>
 
-#include <fstream>
-
 #include "cli/cache.hpp"
 #include "cli/kept.hpp"
 #include "cli/output.hpp"
@@ -67,9 +65,7 @@ Brought bring(const std::string& path, store::File& to, const store::CodeTrust& 
     const store::TransferReport report = store::merge_into(*from, to, trust);
     return {report, from->counters().quarantined};
   }
-  std::ifstream text(path);
-  if (!text) throw Error(ErrorKind::io, fmt::format("{} cannot be read", path));
-  return {store::import_text(text, path, to), 0};
+  return {import_from(path, to), 0};
 }
 
 int into_overlay(const Globals& globals, const Settings& settings) {

@@ -7,18 +7,12 @@
 
 #include "cli/output.hpp"
 #include "kiln/error.hpp"
-#include "store/transfer.hpp"
+#include "spec/text_file.hpp"
 
 namespace kiln::cli {
 namespace {
 
 namespace fs = std::filesystem;
-
-void import_into(store::File& file, const fs::path& path) {
-  std::ifstream text(path);
-  if (!text) throw Error(ErrorKind::io, fmt::format("{} cannot be read", path.string()));
-  store::import_text(text, path.string(), file);
-}
 
 std::vector<fs::path> paths_of(const std::vector<std::string>& texts) { return {texts.begin(), texts.end()}; }
 
@@ -53,7 +47,7 @@ ImportedBases::ImportedBases(Globals& globals) {
     if (!is_text(base)) continue;
     folder_.make();
     const fs::path built = folder_.path / fmt::format("{}.{}.kiln", fs::path(base).stem().string(), i);
-    import_into(*store::File::open(built, store::Access::read_write), base);
+    import_from(base, *store::File::open(built, store::Access::read_write));
     base = built.string();
   }
 }
@@ -99,11 +93,18 @@ void say_warnings(const Globals& globals, const store::Layers& layers) {
 
 bool is_text(const fs::path& path) { return path.extension() == ".jsonl"; }
 
+store::TransferReport import_from(const fs::path& path, store::File& to) {
+  spec::check_regular_file(path);
+  std::ifstream text(path);
+  if (!text) throw Error(ErrorKind::io, fmt::format("{} cannot be read", path.string()));
+  return store::import_text(text, path.string(), to);
+}
+
 std::unique_ptr<store::File> open_records(const fs::path& path) {
   if (!fs::exists(path)) throw Error(ErrorKind::bad_input, fmt::format("the file {} does not exist", path.string()));
   if (!is_text(path)) return store::File::open(path, store::Access::read_only);
   auto file = store::File::in_memory();
-  import_into(*file, path);
+  import_from(path, *file);
   return file;
 }
 

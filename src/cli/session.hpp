@@ -9,6 +9,7 @@
 #include "kiln/options.hpp"
 #include "spec/op.hpp"
 #include "store/layers.hpp"
+#include "store/transfer.hpp"
 #include "store/trust.hpp"
 
 namespace kiln::cli {
@@ -53,6 +54,8 @@ store::CodeTrust code_trust(const Globals& globals);
 store::Layers open_layers(const Globals& globals);
 void say_warnings(const Globals& globals, const store::Layers& layers);
 
+/// Adds the records of a .jsonl file. Throws Error(bad_input) as import_text does, and for what is no regular file.
+store::TransferReport import_from(const std::filesystem::path& path, store::File& to);
 /// Reads text as a .kiln file in memory, or opens the file, by its name.
 std::unique_ptr<store::File> open_records(const std::filesystem::path& path);
 bool is_text(const std::filesystem::path& path);
