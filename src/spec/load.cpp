@@ -17,8 +17,11 @@ namespace fs = std::filesystem;
 
 constexpr std::string_view op_file = "op.toml";
 
+/// A byte order mark is no part of the text.
 std::string read_template(const fs::path& path) {
-  return read_text_file(path, path.extension() == ".toml" ? max_toml_bytes : max_source_bytes);
+  constexpr std::string_view mark = "\xEF\xBB\xBF";
+  std::string text = read_text_file(path, path.extension() == ".toml" ? max_toml_bytes : max_source_bytes);
+  return text.starts_with(mark) ? text.substr(mark.size()) : text;
 }
 
 std::vector<fs::path> entries_of(const fs::path& folder) {
