@@ -4,7 +4,6 @@
 
 #include "cli/output.hpp"
 #include "kiln/error.hpp"
-#include "store/transfer.hpp"
 
 namespace kiln::cli {
 namespace {

@@ -9,6 +9,7 @@
 #include "kiln/options.hpp"
 #include "spec/op.hpp"
 #include "store/layers.hpp"
+#include "store/transfer.hpp"
 #include "store/trust.hpp"
 
 namespace kiln::cli {

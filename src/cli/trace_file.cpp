@@ -9,13 +9,15 @@
 #include "cli/ops_found.hpp"
 #include "cli/problem_set.hpp"
 #include "kiln/error.hpp"
+#include "spec/limits.hpp"
+#include "spec/text_file.hpp"
 
 namespace kiln::cli {
 
 std::vector<TraceEntry> parse_trace(std::istream& text, const std::string& name, std::span<const spec::Op> ops) {
   std::vector<TraceEntry> entries;
   std::string line;
-  for (int number = 1; std::getline(text, line); ++number) {
+  for (int number = 1; spec::read_line(text, line, spec::max_trace_line_bytes, name, number); ++number) {
     std::istringstream words(line.substr(0, line.find('#')));
     std::string op_name;
     if (!(words >> op_name)) continue;
@@ -33,6 +35,7 @@ std::vector<TraceEntry> parse_trace(std::istream& text, const std::string& name,
 
 std::vector<TraceEntry> read_trace(const std::string& path, std::span<const spec::Op> ops) {
   if (path == "-") return parse_trace(std::cin, "standard input", ops);
+  spec::check_regular_file(path);
   std::ifstream file(path);
   if (!file) throw Error(ErrorKind::io, fmt::format("the trace {} cannot be read; is the path right?", path));
   return parse_trace(file, path, ops);

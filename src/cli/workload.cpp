@@ -1,75 +1,77 @@
 #include "cli/workload.hpp"
 
 #include <fmt/format.h>
-#include <toml++/toml.h>
 
 #include <algorithm>
-#include <array>
-#include <fstream>
-#include <sstream>
 
 #include "cli/ops_found.hpp"
 #include "cli/problem_set.hpp"
 #include "kiln/error.hpp"
+#include "spec/limits.hpp"
 #include "spec/text.hpp"
+#include "spec/text_file.hpp"
+#include "spec/toml_document.hpp"
 
 namespace kiln::cli {
 namespace {
+
+using spec::TomlEntry;
+using spec::TomlValue;
+using Kind = TomlValue::Kind;
 
 class Reader {
  public:
   explicit Reader(const std::string& name) : name_(name) {}
 
-  std::vector<WorkloadEntry> entries(const toml::table& file) const {
+  std::vector<WorkloadEntry> entries(const TomlValue& file) const {
     std::vector<WorkloadEntry> entries;
-    for (const auto& [key, node] : file)
-      if (key.str() != "workload")
-        fail(node, fmt::format("{} is unknown, expected [[workload]]", spec::quote(key.str())));
-    const toml::array* list = file["workload"].as_array();
-    if (list == nullptr) fail(file, "expected at least one [[workload]]");
-    for (const toml::node& node : *list) {
-      const toml::table* table = node.as_table();
-      if (table == nullptr) fail(node, "expected a table [[workload]]");
-      entries.push_back(entry(*table));
+    for (const TomlEntry& each : file.entries)
+      if (each.key != "workload")
+        fail(each.value, fmt::format("{} is unknown, expected [[workload]]", spec::quote(each.key)));
+    const TomlValue* list = file.find("workload");
+    if (list == nullptr || list->kind != Kind::array) fail(file, "expected at least one [[workload]]");
+    for (const TomlValue& each : list->items) {
+      if (each.kind != Kind::table) fail(each, "expected a table [[workload]]");
+      entries.push_back(entry(each));
     }
     return entries;
   }
 
  private:
-  [[noreturn]] void fail(const toml::node& node, const std::string& message) const {
-    throw Error(ErrorKind::bad_input, fmt::format("{}:{}: {}", name_, node.source().begin.line, message));
+  [[noreturn]] void fail(const TomlValue& value, const std::string& message) const {
+    throw Error(ErrorKind::bad_input, fmt::format("{}:{}: {}", name_, value.line, message));
   }
 
-  WorkloadEntry entry(const toml::table& table) const {
+  WorkloadEntry entry(const TomlValue& table) const {
     WorkloadEntry entry;
-    entry.line = static_cast<int>(table.source().begin.line);
-    for (const auto& [key, node] : table) {
-      if (key.str() == "op") {
-        if (!node.is_string()) fail(node, "'op' is no text, expected the name of an op");
-        entry.op = node.as_string()->get();
-      } else if (key.str() == "axes" || key.str() == "types") {
-        if (!node.is_table()) fail(node, fmt::format("'{}' is no table, expected {{ name = value, ... }}", key.str()));
-        for (const auto& [name, value] : *node.as_table())
-          entry.words.push_back(fmt::format("{}={}", name.str(), items(value)));
+    entry.line = table.line;
+    for (const auto& [key, value] : table.entries) {
+      if (key == "op") {
+        if (value.kind != Kind::text) fail(value, "'op' is no text, expected the name of an op");
+        entry.op = value.text;
+      } else if (key == "axes" || key == "types") {
+        if (value.kind != Kind::table)
+          fail(value, fmt::format("'{}' is no table, expected {{ name = value, ... }}", key));
+        for (const auto& [name, items] : value.entries)
+          entry.words.push_back(fmt::format("{}={}", name, joined(items)));
       } else {
-        fail(node, fmt::format("{} is unknown{}, expected op, axes or types", spec::quote(key.str()),
-                               spec::did_you_mean(key.str(), {"op", "axes", "types"})));
+        fail(value, fmt::format("{} is unknown{}, expected op, axes or types", spec::quote(key),
+                                spec::did_you_mean(key, {"op", "axes", "types"})));
       }
     }
     if (entry.op.empty()) fail(table, "a [[workload]] without 'op'");
     return entry;
   }
 
-  std::string items(const toml::node& node) const {
-    if (const auto* text = node.as_string()) return text->get();
-    if (const auto* number = node.as_integer()) return std::to_string(number->get());
-    const toml::array* list = node.as_array();
-    if (list == nullptr || list->empty())
-      fail(node, "expected a size, a word, text such as \"1..4096\", or a list of them");
+  std::string joined(const TomlValue& value) const {
+    if (value.kind == Kind::text) return value.text;
+    if (value.kind == Kind::integer) return std::to_string(value.integer);
+    if (value.kind != Kind::array || value.items.empty())
+      fail(value, "expected a size, a word, text such as \"1..4096\", or a list of them");
     std::vector<std::string> parts;
-    for (const toml::node& each : *list) {
-      if (each.is_array()) fail(each, "expected a size, a word or text, not a list in a list");
-      parts.push_back(items(each));
+    for (const TomlValue& each : value.items) {
+      if (each.kind == Kind::array) fail(each, "expected a size, a word or text, not a list in a list");
+      parts.push_back(joined(each));
     }
     return fmt::format("{}", fmt::join(parts, ","));
   }
@@ -81,9 +83,9 @@ class Reader {
 
 std::vector<WorkloadEntry> parse_workload(std::string_view text, const std::string& name) {
   try {
-    return Reader(name).entries(toml::parse(text, name));
-  } catch (const toml::parse_error& error) {
-    throw Error(ErrorKind::bad_input, fmt::format("{}:{}: {}", name, error.source().begin.line, error.description()));
+    return Reader(name).entries(spec::parse_toml(name, text));
+  } catch (const Error& error) {
+    throw Error(ErrorKind::bad_input, error.what());
   }
 }
 
@@ -105,12 +107,7 @@ std::vector<OpBucket> buckets_of_workload(std::span<const WorkloadEntry> entries
 }
 
 std::vector<OpBucket> read_workload(const std::string& path, std::span<const spec::Op> ops) {
-  std::ifstream file(path);
-  std::ostringstream text;
-  if (file) text << file.rdbuf();
-  if (!file || file.bad())
-    throw Error(ErrorKind::io, fmt::format("the workload {} cannot be read; is the path right?", path));
-  return buckets_of_workload(parse_workload(text.str(), path), path, ops);
+  return buckets_of_workload(parse_workload(spec::read_text_file(path, spec::max_toml_bytes), path), path, ops);
 }
 
 }  // namespace kiln::cli

@@ -8,6 +8,7 @@
 #include <utility>
 
 #include "cuda/device.hpp"
+#include "jit/parameters.hpp"
 #include "kiln/error.hpp"
 
 namespace kiln::jit {
@@ -83,7 +84,7 @@ Executable::Executable(const spec::Op& op, const spec::Implementation& implement
   load_runtime(op, frame);
   load_constraints(op, implementation, frame);
   load_workspaces(implementation, frame);
-  load_passes(op, implementation.passes, frame);
+  load_passes(op, &implementation, frame);
   for (const auto& [tensor, bytes] : implementation.alignment) {
     if (!spec::Op::takes_part(op.tensors[static_cast<std::size_t>(tensor)], frame)) continue;
     const std::int64_t alignment = constant_of(bytes, frame, "alignment");
@@ -107,7 +108,7 @@ Executable::Executable(const spec::Op& op, std::span<const std::int64_t> frame, 
       axes_(op.axes.size()),
       first_static_(op.first_static()) {
   load_runtime(op, frame);
-  load_passes(op, op.reference, frame);
+  load_passes(op, nullptr, frame);
   make_form(op, frame);
 }
 
@@ -160,7 +161,7 @@ void Executable::load_workspaces(const spec::Implementation& implementation, std
   }
 }
 
-void Executable::load_passes(const spec::Op& op, std::span<const spec::Pass> passes,
+void Executable::load_passes(const spec::Op& op, const spec::Implementation* implementation,
                              std::span<const std::int64_t> frame) {
   for (const spec::Tensor& tensor : op.tensors) {
     tensor_names_.push_back(tensor.name);
@@ -169,8 +170,9 @@ void Executable::load_passes(const spec::Op& op, std::span<const spec::Pass> pas
                           present && !tensor.optional});
   }
   std::size_t name = 0;
-  for (const spec::Pass& pass : passes) {
+  for (const spec::Pass& pass : implementation != nullptr ? implementation->passes : op.reference) {
     if (pass.when && constant_of(*pass.when, frame, "when") == 0) continue;
+    if (const auto& parameters = module_->parameters(name)) check_arguments(op, implementation, pass, *parameters);
     LoadedPass loaded;
     loaded.kernel = module_->name(name);
     loaded.function = module_->function(name);

@@ -36,7 +36,7 @@ class alignas(64) Executable {
  public:
   /// Loads the cubin into the current context and folds every expression over `frame` (spec::make_frame at the bucket's upper edge) and
   /// over its exact axes: problems of other exact sizes may not be launched, those of other buckets may.
-  /// Throws Error(driver_failed), or Error(bad_manifest) for geometry that does not compute.
+  /// Throws Error(driver_failed), or Error(bad_manifest) for geometry that does not compute and for arguments that the kernels do not take.
   Executable(const spec::Op& op, const spec::Implementation& implementation, std::span<const std::int64_t> frame,
              const Cubin& cubin);
   /// The same with its cubin loaded already: one module may serve many executables. A library's needs none, neither here nor above.
@@ -120,7 +120,8 @@ class alignas(64) Executable {
     bool required = true;    // null is refused
   };
 
-  void load_passes(const spec::Op& op, std::span<const spec::Pass> passes, std::span<const std::int64_t> frame);
+  /// Of the op's reference when there is no implementation.
+  void load_passes(const spec::Op& op, const spec::Implementation* implementation, std::span<const std::int64_t> frame);
   static void load_attributes(const spec::Op& op, LoadedPass& loaded, const spec::Pass& pass,
                               std::span<const std::int64_t> frame);
   [[nodiscard]] LoadedArgument load_argument(const spec::Op& op, const spec::Argument& argument,

@@ -4,6 +4,7 @@
 #include <utility>
 
 #include "cuda/device.hpp"
+#include "jit/parameters.hpp"
 #include "kiln/error.hpp"
 
 namespace kiln::jit {
@@ -64,6 +65,7 @@ Module::Module(std::span<const std::byte> image, std::span<const std::string> lo
   try {
     for (const std::string& name : lowered_names) {
       functions_.push_back(name.empty() ? nullptr : find_function(module_, name));
+      parameters_.push_back(parameter_sizes(image, name));
     }
   } catch (...) {
     Driver::get().cuModuleUnload(module_);

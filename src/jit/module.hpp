@@ -3,6 +3,7 @@
 
 #include <cstddef>
 #include <mutex>
+#include <optional>
 #include <span>
 #include <string>
 #include <vector>
@@ -23,6 +24,10 @@ class Module {
 
   [[nodiscard]] CUfunction function(std::size_t index) const { return functions_[index]; }
   [[nodiscard]] const std::string& name(std::size_t index) const { return names_.at(index); }
+  /// Bytes of each parameter, where the cubin tells (parameter_sizes).
+  [[nodiscard]] const std::optional<std::vector<std::int64_t>>& parameters(std::size_t index) const {
+    return parameters_[index];
+  }
   [[nodiscard]] Resources resources(std::size_t index) const;
   /// Raises the function's dynamic shared memory limit to this where it is lower. Throws Error(driver_failed) naming the bytes and the maximum.
   void allow_shared(std::size_t index, std::int64_t bytes);
@@ -33,6 +38,7 @@ class Module {
   CUmodule module_ = nullptr;
   std::vector<std::string> names_;
   std::vector<CUfunction> functions_;
+  std::vector<std::optional<std::vector<std::int64_t>>> parameters_;
   std::mutex raising_;
   std::vector<std::int64_t> allowed_;  // bytes of dynamic shared memory, by function
 };

@@ -3,12 +3,12 @@
 
 #include <algorithm>
 #include <cstdlib>
-#include <fstream>
-#include <iterator>
 
 #include "kiln/error.hpp"
 #include "spec/catalogue.hpp"
 #include "spec/embedded.hpp"
+#include "spec/limits.hpp"
+#include "spec/text_file.hpp"
 
 namespace kiln::spec {
 namespace {
@@ -17,12 +17,11 @@ namespace fs = std::filesystem;
 
 constexpr std::string_view op_file = "op.toml";
 
-std::string read_text(const fs::path& path) {
-  std::ifstream file(path, std::ios::binary);
-  std::string text{std::istreambuf_iterator<char>(file), {}};
-  if (!file.is_open() || file.bad())
-    throw Error(ErrorKind::io, fmt::format("cannot read the template file '{}'", path.string()));
-  return text;
+/// A byte order mark is no part of the text.
+std::string read_template(const fs::path& path) {
+  constexpr std::string_view mark = "\xEF\xBB\xBF";
+  std::string text = read_text_file(path, path.extension() == ".toml" ? max_toml_bytes : max_source_bytes);
+  return text.starts_with(mark) ? text.substr(mark.size()) : text;
 }
 
 std::vector<fs::path> entries_of(const fs::path& folder) {
@@ -107,7 +106,7 @@ Op load_op(const fs::path& folder) {
   for (const fs::path& path : entries_of(clean)) {
     if (path.extension() != ".toml" && path.extension() != ".cuh") continue;
     check_own_file(path, clean);
-    files.push_back({path.filename().string(), read_text(path)});
+    files.push_back({path.filename().string(), read_template(path)});
   }
   return parse_op(clean.filename().string(), clean.string(), files);
 }

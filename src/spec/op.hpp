@@ -245,6 +245,9 @@ struct Op {
   }
 };
 
+/// A file of the op's folder as messages show it; of a built-in one, by its place in the source tree.
+std::string shown_file(const Op& op, std::string_view file);
+
 /// Facts of a device that expressions may name, in frame order: sm (90 for compute capability 9.0), sm_count,
 /// shared_per_block (opt-in maximum, bytes), shared_per_sm, registers_per_sm, threads_per_sm, l2_bytes.
 struct DeviceFacts {

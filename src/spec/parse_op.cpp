@@ -105,13 +105,12 @@ const SourceFile& file_of(std::span<const SourceFile> files, const std::string& 
   return *std::ranges::find(files, name, &SourceFile::name);
 }
 
-// Built-in folders are shown by their place in the source tree.
-std::string shown(const Op& op, std::string_view file) {
+}  // namespace
+
+std::string shown_file(const Op& op, std::string_view file) {
   return op.folder == "built-in" ? fmt::format("templates/{}/{}", op.name, file)
                                  : fmt::format("{}/{}", op.folder, file);
 }
-
-}  // namespace
 
 void check_count(const ManifestReader& reader, int line, std::size_t count, int limit, std::string_view what) {
   if (count > static_cast<std::size_t>(limit))
@@ -146,7 +145,7 @@ Op parse_op(std::string_view name, std::string_view folder, std::span<const Sour
   Op op;
   op.name = name;
   op.folder = folder;
-  const ManifestReader reader(shown(op, op_file));
+  const ManifestReader reader(shown_file(op, op_file));
   if (!is_identifier(name))
     reader.fail(1, fmt::format("a folder named {}", quote(name)), "letters, digits and underscores");
   if (std::ranges::find(files, op_file, &SourceFile::name) == files.end())
@@ -171,7 +170,7 @@ Op parse_op(std::string_view name, std::string_view folder, std::span<const Sour
 
   for (const std::string& each : implementation_names(reader, document, files)) {
     const std::string file = each + std::string(toml_suffix);
-    const ManifestReader its_reader(shown(op, file));
+    const ManifestReader its_reader(shown_file(op, file));
     if (!is_identifier(each))
       its_reader.fail(1, fmt::format("an implementation named {}", quote(each)), "letters, digits and underscores");
     op.implementations.push_back(

@@ -125,10 +125,10 @@ Axis read_axis(const ManifestReader& reader, const std::string& name, const Toml
 
 std::vector<Axis> read_axes(const ManifestReader& reader, const TomlValue& section) {
   std::vector<Axis> axes;
+  check_count(reader, section.line, section.entries.size(), max_axes, "axes");
   for (const TomlEntry& entry : reader.table(section, "[axes]"))
     axes.push_back(read_axis(reader, entry.key, entry.value));
   if (axes.empty()) reader.fail(section.line, "no axis", "one or more");
-  check_count(reader, section.line, axes.size(), max_axes, "axes");
   return axes;
 }
 

@@ -53,12 +53,12 @@ Parameter read_parameter(const ManifestReader& reader, const std::string& name, 
 
 void read_parameters(const ManifestReader& reader, const TomlValue& section, const Op& op,
                      Implementation& implementation) {
+  check_count(reader, section.line, section.entries.size(), max_parameters, "parameters");
   for (const auto& [name, value] : reader.table(section, "[parameters]")) {
     check_free_name(reader, name, value.line, op, implementation.symbols);
     reader.add(implementation.symbols, {name, {}, {}}, value.line);
     implementation.parameters.push_back(read_parameter(reader, name, value));
   }
-  check_count(reader, section.line, implementation.parameters.size(), max_parameters, "parameters");
 }
 
 void read_default_config(const ManifestReader& reader, const TomlValue* section, Implementation& implementation) {

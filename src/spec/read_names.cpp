@@ -27,17 +27,17 @@ const TomlValue& listed_values(const ManifestReader& reader, const TomlEntry& en
 std::vector<std::string> read_words(const ManifestReader& reader, const TomlEntry& entry) {
   const std::string what = fmt::format("a value of '{}'", entry.key);
   std::vector<std::string> words;
-  for (const TomlValue& each :
-       reader.list(listed_values(reader, entry), fmt::format("the values of '{}'", entry.key))) {
+  const auto& list = reader.list(listed_values(reader, entry), fmt::format("the values of '{}'", entry.key));
+  if (list.empty() || list.size() > max_words) {
+    reader.fail(entry.value.line, fmt::format("{} values of '{}'", list.size(), entry.key),
+                fmt::format("1 to {}", max_words));
+  }
+  for (const TomlValue& each : list) {
     const std::string& word = reader.text(each, what);
     if (!is_identifier(word)) reader.fail(each.line, fmt::format("{} as {}", quote(word), what), "an identifier");
     if (std::ranges::find(words, word) != words.end())
       reader.fail(each.line, quote(word) + " twice", "each value once");
     words.push_back(word);
-  }
-  if (words.empty() || words.size() > max_words) {
-    reader.fail(entry.value.line, fmt::format("{} values of '{}'", words.size(), entry.key),
-                fmt::format("1 to {}", max_words));
   }
   return words;
 }
@@ -140,6 +140,7 @@ RuntimeType read_runtime_type(const ManifestReader& reader, const TomlValue& val
 
 std::vector<Runtime> read_runtime(const ManifestReader& reader, const TomlValue& section) {
   std::vector<Runtime> values;
+  check_count(reader, section.line, section.entries.size(), max_runtime, "run-time values");
   for (const auto& [name, value] : reader.table(section, "[runtime]")) {
     Runtime runtime;
     runtime.name = name;
@@ -152,7 +153,6 @@ std::vector<Runtime> read_runtime(const ManifestReader& reader, const TomlValue&
     }
     values.push_back(std::move(runtime));
   }
-  check_count(reader, section.line, values.size(), max_runtime, "run-time values");
   return values;
 }
 

@@ -177,11 +177,11 @@ std::vector<DType> output_types(const Op& op) {
 
 std::vector<Tensor> read_tensors(const ManifestReader& reader, const TomlValue& section, const Op& op) {
   std::vector<Tensor> tensors;
+  check_count(reader, section.line, section.entries.size(), max_tensors, "tensors");
   for (const auto& [name, value] : reader.table(section, "[tensors]")) {
     check_free_name(reader, name, value.line, op, op.symbols);
     tensors.push_back(read_tensor(reader, name, value, op));
   }
-  check_count(reader, section.line, tensors.size(), max_tensors, "tensors");
   if (std::ranges::none_of(tensors, &Tensor::output))
     reader.fail(section.line, "no tensor with output = true", "one or more");
   return tensors;

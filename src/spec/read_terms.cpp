@@ -3,6 +3,7 @@
 
 #include <algorithm>
 
+#include "spec/limits.hpp"
 #include "spec/manifest_parts.hpp"
 #include "spec/text.hpp"
 
@@ -36,6 +37,7 @@ std::string_view bare(std::string_view text) {
 
 void read_terms(const ManifestReader& reader, const TomlValue& section, const Op& op, Symbols& symbols) {
   std::span<const TomlEntry> below = reader.table(section, "[terms]");
+  check_count(reader, section.line, below.size(), max_terms, "terms");
   for (const TomlEntry& entry : below) check_free_name(reader, entry.key, entry.value.line, op, symbols);
   while (!below.empty()) {
     const TomlEntry& term = below.front();

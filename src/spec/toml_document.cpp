@@ -25,6 +25,7 @@
 #include <toml++/toml.h>
 
 #include "kiln/error.hpp"
+#include "spec/limits.hpp"
 #include "spec/text.hpp"
 
 namespace kiln::spec {
@@ -32,51 +33,109 @@ namespace {
 
 using Kind = TomlValue::Kind;
 
+[[noreturn]] void refuse(std::string_view file, std::int64_t line, std::string_view found, std::size_t most) {
+  throw Error(ErrorKind::bad_manifest, fmt::format("{}:{}: found {}, expected at most {}", file, line, found, most));
+}
+
+/// Returns the index of the last character of the quoted text that begins at `at`; of one without an end, where TOML has it end.
+std::size_t end_of_text(std::string_view text, std::size_t at) {
+  const char mark = text[at];
+  const std::string_view three = mark == '"' ? R"(""")" : "'''";
+  const bool is_long = text.substr(at).starts_with(three);
+  for (at += is_long ? three.size() : 1; at < text.size(); ++at) {
+    if (mark == '"' && text[at] == '\\') {
+      ++at;
+    } else if (!is_long) {
+      if (text[at] == mark || text[at] == '\n') return at;
+    } else if (text.substr(at).starts_with(three)) {
+      at += three.size() - 1;
+      for (int inside = 0; inside < 2 && text.substr(at + 1).starts_with(mark); ++inside) ++at;
+      return at;
+    }
+  }
+  return at;
+}
+
+/// The library descends by recursion and bounds no key. What stands before a text's first mistake, where the library stops, is counted here as
+/// the library reads it.
+void check_depth(std::string_view file, std::string_view text) {
+  std::size_t parts = 1, dots = 0, nesting = 0;
+  for (std::size_t at = 0; at < text.size(); ++at) {
+    const auto line = [&] {
+      return 1 + std::count(text.begin(), text.begin() + static_cast<std::ptrdiff_t>(at), '\n');
+    };
+    const char c = text[at];
+    if (c == '"' || c == '\'')
+      at = end_of_text(text, at);
+    else if (c == '#')
+      at = std::min(text.find('\n', at), text.size());
+    if (c == '.' && ++parts > max_key_parts) refuse(file, line(), "a key of many parts", max_key_parts);
+    if (c == '.' && ++dots > max_toml_entries)  // the library looks for a table that a key names among all of these
+      refuse(file, line(), "many dots in keys and numbers", max_toml_entries);
+    if (std::string_view("=,[]{}#\n").find(c) != std::string_view::npos) parts = 1;
+    if ((c == '[' || c == '{') && ++nesting > max_toml_nesting)
+      refuse(file, line(), "lists and tables deep inside each other", max_toml_nesting);
+    if ((c == ']' || c == '}') && nesting > 0) --nesting;
+  }
+}
+
 struct Position {
   toml::source_position at;
   TomlEntry entry;
 };
 
-TomlValue convert(const toml::node& node, int line_of_key);
+class Conversion {
+ public:
+  explicit Conversion(std::string_view file) : file_(file) {}
 
-// The library keeps tables sorted by name; a manifest's order has a meaning, so it is restored from the keys' positions.
-std::vector<TomlEntry> entries_of(const toml::table& table) {
-  std::vector<Position> positions;
-  for (const auto& [key, node] : table) {
-    const auto at = key.source().begin;
-    positions.push_back({at, {std::string(key.str()), convert(node, static_cast<int>(at.line))}});
+  TomlValue convert(const toml::node& node, int line_of_key) const {
+    TomlValue value;
+    value.line = std::max(static_cast<int>(node.source().begin.line), line_of_key);
+    if (const auto* text = node.as_string()) {
+      value.kind = Kind::text;
+      value.text = text->get();
+    } else if (const auto* integer = node.as_integer()) {
+      value.kind = Kind::integer;
+      value.integer = integer->get();
+    } else if (const auto* real = node.as_floating_point()) {
+      value.kind = Kind::real;
+      value.real = real->get();
+    } else if (const auto* boolean = node.as_boolean()) {
+      value.kind = Kind::boolean;
+      value.boolean = boolean->get();
+    } else if (const auto* array = node.as_array()) {
+      value.kind = Kind::array;
+      check_entries(array->size(), "a list", value.line);
+      for (const toml::node& each : *array) value.items.push_back(convert(each, value.line));
+    } else if (const auto* table = node.as_table()) {
+      check_entries(table->size(), "a table", value.line);
+      value.entries = entries_of(*table);
+    } else {
+      value.kind = Kind::time;
+    }
+    return value;
   }
-  std::ranges::stable_sort(positions, [](const Position& a, const Position& b) { return a.at < b.at; });
-  std::vector<TomlEntry> entries;
-  for (Position& each : positions) entries.push_back(std::move(each.entry));
-  return entries;
-}
 
-TomlValue convert(const toml::node& node, int line_of_key) {
-  TomlValue value;
-  value.line = std::max(static_cast<int>(node.source().begin.line), line_of_key);
-  if (const auto* text = node.as_string()) {
-    value.kind = Kind::text;
-    value.text = text->get();
-  } else if (const auto* integer = node.as_integer()) {
-    value.kind = Kind::integer;
-    value.integer = integer->get();
-  } else if (const auto* real = node.as_floating_point()) {
-    value.kind = Kind::real;
-    value.real = real->get();
-  } else if (const auto* boolean = node.as_boolean()) {
-    value.kind = Kind::boolean;
-    value.boolean = boolean->get();
-  } else if (const auto* array = node.as_array()) {
-    value.kind = Kind::array;
-    for (const toml::node& each : *array) value.items.push_back(convert(each, value.line));
-  } else if (const auto* table = node.as_table()) {
-    value.entries = entries_of(*table);
-  } else {
-    value.kind = Kind::time;
+ private:
+  void check_entries(std::size_t count, std::string_view what, int line) const {
+    if (count > max_toml_entries) refuse(file_, line, fmt::format("{} of {}", what, count), max_toml_entries);
   }
-  return value;
-}
+
+  // The library keeps tables sorted by name; a manifest's order has a meaning, so it is restored from the keys' positions.
+  std::vector<TomlEntry> entries_of(const toml::table& table) const {
+    std::vector<Position> positions;
+    for (const auto& [key, node] : table) {
+      const auto at = key.source().begin;
+      positions.push_back({at, {std::string(key.str()), convert(node, static_cast<int>(at.line))}});
+    }
+    std::ranges::stable_sort(positions, [](const Position& a, const Position& b) { return a.at < b.at; });
+    std::vector<TomlEntry> entries;
+    for (Position& each : positions) entries.push_back(std::move(each.entry));
+    return entries;
+  }
+
+  std::string_view file_;
+};
 
 }  // namespace
 
@@ -99,8 +158,10 @@ std::string TomlValue::described() const {
 }
 
 TomlValue parse_toml(std::string_view file, std::string_view text) {
+  if (text.size() > max_toml_bytes) refuse(file, 1, fmt::format("{} bytes", text.size()), max_toml_bytes);
+  check_depth(file, text);
   try {
-    return convert(toml::parse(text), 1);
+    return Conversion(file).convert(toml::parse(text), 1);
   } catch (const toml::parse_error& error) {
     throw Error(ErrorKind::bad_manifest,
                 fmt::format("{}:{}: {}", file, error.source().begin.line, error.description()));

@@ -31,7 +31,7 @@ struct TomlEntry {
   TomlValue value;
 };
 
-/// Throws Error(bad_manifest): "FILE:LINE: what the TOML library says".
+/// Throws Error(bad_manifest): "FILE:LINE: what the TOML library says", or which of spec/limits.hpp's bounds the text passes.
 TomlValue parse_toml(std::string_view file, std::string_view text);
 
 }  // namespace kiln::spec

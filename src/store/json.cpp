@@ -8,6 +8,7 @@
 
 #include "kiln/error.hpp"
 #include "store/fields.hpp"
+#include "store/limits.hpp"
 
 namespace kiln::store {
 namespace {
@@ -90,12 +91,16 @@ constexpr int deepest = 2;  // a record's object, its array of choices or candid
 Json parse(std::string_view text) {
   // A repeated field would silently take its last value.
   std::vector<std::set<std::string>> open;
-  const auto callback = [&open](int depth, nlohmann::json::parse_event_t event, Json& parsed) {
+  std::size_t values = 0;
+  const auto callback = [&open, &values](int depth, nlohmann::json::parse_event_t event, Json& parsed) {
     using Event = nlohmann::json::parse_event_t;
     if (depth > deepest && (event == Event::object_start || event == Event::array_start))
       refuse(fmt::format("more than {} objects or arrays stand inside each other", deepest + 1));
+    if (event == Event::value && ++values > max_values) refuse(fmt::format("more than {} values", max_values));
     if (event == Event::object_start) open.emplace_back();
     if (event == Event::object_end) open.pop_back();
+    if (event == Event::key && open.back().size() == max_fields)  // each is looked for among all before it
+      refuse(fmt::format("an object has more than {} fields", max_fields));
     if (event == Event::key && !open.back().insert(parsed.get<std::string>()).second)
       refuse(fmt::format("field '{}' is given twice", parsed.get<std::string>()));
     return true;

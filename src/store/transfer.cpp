@@ -13,8 +13,10 @@
 #include <vector>
 
 #include "spec/text.hpp"
+#include "spec/text_file.hpp"
 #include "store/custody.hpp"
 #include "store/json.hpp"
+#include "store/limits.hpp"
 #include "store/merge_order.hpp"
 #include "store/opening.hpp"
 #include "store/output_file.hpp"
@@ -153,6 +155,7 @@ Record read_line(const std::string& line, const std::string& name, std::int64_t 
 bool is_text(const fs::path& path) { return path.extension() == ".jsonl"; }
 
 std::unique_ptr<File> read_text(const fs::path& path) {
+  spec::check_regular_file(path);
   std::ifstream text(path);
   if (!text) throw Error(ErrorKind::io, fmt::format("'{}' cannot be read: {}", path.string(), std::strerror(errno)));
   auto file = File::in_memory();
@@ -181,7 +184,7 @@ TransferReport import_text(std::istream& from, const std::string& name, File& to
   to.write_all([&](Writer& writer) {
     Import import(writer, report);
     std::string line;
-    for (std::int64_t number = 1; std::getline(from, line); ++number)
+    for (std::int64_t number = 1; spec::read_line(from, line, max_line_bytes, name, number); ++number)
       if (!line.empty() && line != "\r") import.add(read_line(line, name, number));
     if (from.bad()) throw Error(ErrorKind::io, fmt::format("'{}' cannot be read to its end", name));
   });

@@ -40,7 +40,7 @@ void export_text(File& from, std::ostream& to, const Selection& selection);
 TransferReport import_text(std::istream& from, const std::string& name, File& to);
 /// Whether the path is that of text, by its name.
 bool is_text(const std::filesystem::path& path);
-/// The records of a .jsonl file, in memory. Throws as import_text does, and Error(io).
+/// The records of a .jsonl file, in memory. Throws as import_text does, Error(bad_input) for what is no regular file, and Error(io).
 std::unique_ptr<File> read_text(const std::filesystem::path& path);
 /// Writes a new .kiln file beside `to`, seals it with a manifest and renames it into place; an existing file needs
 /// `overwrite`. The same content gives the same bytes.

@@ -79,3 +79,15 @@ TEST_CASE("a folder that does not exist is an error that names it") {
   const Directory empty;
   CHECK_THROWS_WITH_AS(load_op(empty.path()), doctest::Contains("found no op.toml in the folder"), Error);
 }
+
+TEST_CASE("a byte order mark before a manifest or a source is no part of it") {
+  const Directory plain, marked;
+  const testing::Folder folder = testing::scale_folder();
+  plain.write_op("scale", folder);
+  marked.write_op("scale", folder);
+  for (const SourceFile& file : folder.files())
+    std::ofstream(marked.path() / "scale" / file.name) << "\xEF\xBB\xBF" << file.text.str();
+  const Op with = load_op(marked.path() / "scale"), without = load_op(plain.path() / "scale");
+  CHECK(with.files == without.files);
+  CHECK(with.manifests == without.manifests);
+}

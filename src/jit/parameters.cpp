@@ -1,0 +1,147 @@
+#include "jit/parameters.hpp"
+
+#include <elf.h>
+#include <fmt/format.h>
+
+#include <algorithm>
+#include <cstring>
+#include <map>
+#include <type_traits>
+
+#include "jit/launch_form.hpp"
+#include "kiln/error.hpp"
+
+namespace kiln::jit {
+namespace {
+
+using Bytes = std::span<const std::byte>;
+
+/// Zeros past the end: a table that is cut off then contradicts itself.
+template <typename T>
+T read_at(Bytes bytes, std::size_t at) noexcept {
+  T value{};
+  if (at <= bytes.size() && sizeof value <= bytes.size() - at) std::memcpy(&value, bytes.data() + at, sizeof value);
+  return value;
+}
+
+Bytes part_of(Bytes bytes, std::size_t at, std::size_t size) noexcept {
+  return at <= bytes.size() && size <= bytes.size() - at ? bytes.subspan(at, size) : Bytes();
+}
+
+/// Empty when the file has none of this name.
+Bytes section_of(Bytes image, const std::string& name) {
+  const auto header = read_at<Elf64_Ehdr>(image, 0);
+  if (std::memcmp(header.e_ident, ELFMAG, SELFMAG) != 0 || header.e_ident[EI_CLASS] != ELFCLASS64) return {};
+  const auto section = [&](std::size_t index) {
+    return read_at<Elf64_Shdr>(image, header.e_shoff + index * sizeof(Elf64_Shdr));
+  };
+  const auto content = [&](const Elf64_Shdr& of) { return part_of(image, of.sh_offset, of.sh_size); };
+  const Bytes names = content(section(header.e_shstrndx));
+  for (std::size_t i = 0; i < header.e_shnum; ++i) {
+    const Elf64_Shdr each = section(i);
+    const Bytes its_name = part_of(names, each.sh_name, name.size() + 1);
+    if (!its_name.empty() && std::memcmp(its_name.data(), name.c_str(), its_name.size()) == 0) return content(each);
+  }
+  return {};
+}
+
+/// Attributes of .nv.info, as cuobjdump -elf names them.
+enum class Attribute : std::uint8_t {
+  kparam_info = 0x17,      // u32 index, u16 ordinal, u16 offset, u32 of which the upper 14 bits are the size
+  kparam_info_v2 = 0x45,   // u32 index, u16 ordinal, u16 offset, u16 size: of kernels with large parameters
+  cbank_param_size = 0x19  // u16: bytes of all
+};
+constexpr std::uint8_t format_sized = 4;  // a 16-bit size and that many bytes; the others hold 16 bits in all
+
+struct Parameter {
+  std::int64_t offset, bytes;
+};
+
+std::string argument_name(const spec::Op& op, const spec::Implementation* implementation,
+                          const spec::Argument& argument) {
+  const auto index = static_cast<std::size_t>(argument.index);
+  switch (argument.kind) {
+    case spec::ArgumentKind::tensor: return op.tensors[index].name;
+    case spec::ArgumentKind::axis: return op.axes[index].name;
+    case spec::ArgumentKind::runtime: return op.runtime[index].name;
+    case spec::ArgumentKind::workspace: return implementation->workspaces[index].name;
+    case spec::ArgumentKind::expression: return argument.value.text();
+    case spec::ArgumentKind::tensor_map: return "tma = " + op.tensors[index].name;
+    case spec::ArgumentKind::length: return "length = " + op.axes[index].name;
+  }
+  return {};
+}
+
+std::int64_t bytes_of(spec::RuntimeType type) {
+  const bool is_wide =
+      type == spec::RuntimeType::f64 || type == spec::RuntimeType::i64 || type == spec::RuntimeType::u64;
+  return is_wide ? 8 : 4;
+}
+
+}  // namespace
+
+std::optional<std::vector<std::int64_t>> parameter_sizes(Bytes image, std::string_view lowered_name) {
+  Bytes info = section_of(image, ".nv.info." + std::string(lowered_name));
+  if (info.empty()) return std::nullopt;
+  std::map<std::uint16_t, Parameter> table;  // by ordinal
+  std::int64_t all = 0;
+  while (info.size() >= 4) {
+    const bool is_sized = static_cast<std::uint8_t>(info[0]) == format_sized;
+    const auto attribute = static_cast<Attribute>(info[1]);
+    const auto number = read_at<std::uint16_t>(info, 2);
+    const Bytes payload = is_sized ? part_of(info, 4, number) : Bytes();
+    if (attribute == Attribute::cbank_param_size) all = number;
+    if (is_sized && (attribute == Attribute::kparam_info || attribute == Attribute::kparam_info_v2)) {
+      const std::int64_t bytes = attribute == Attribute::kparam_info ? read_at<std::uint32_t>(payload, 8) >> 18
+                                                                     : read_at<std::uint16_t>(payload, 8);
+      table[read_at<std::uint16_t>(payload, 4)] = {read_at<std::uint16_t>(payload, 6), bytes};
+    }
+    info = info.subspan(std::min(info.size(), 4 + (is_sized ? std::size_t{number} : 0)));
+  }
+  // A form that is not known would give too few, or others than its own sum.
+  std::vector<std::int64_t> sizes;
+  std::int64_t end = 0;
+  for (const auto& [ordinal, parameter] : table) {
+    if (ordinal != sizes.size() || parameter.offset < end) return std::nullopt;
+    end = parameter.offset + parameter.bytes;
+    sizes.push_back(parameter.bytes);
+  }
+  if (end != all) return std::nullopt;
+  return sizes;
+}
+
+std::int64_t passed_bytes(const spec::Op& op, const spec::Argument& argument) {
+  switch (argument.kind) {
+    case spec::ArgumentKind::runtime: return bytes_of(op.runtime[static_cast<std::size_t>(argument.index)].type);
+    case spec::ArgumentKind::expression: return bytes_of(argument.type);
+    case spec::ArgumentKind::tensor_map: return sizeof(CUtensorMap);
+    case spec::ArgumentKind::length: return sizeof(AxisLength);
+    default: return 8;  // addresses, axes
+  }
+}
+
+void check_arguments(const spec::Op& op, const spec::Implementation* implementation, const spec::Pass& pass,
+                     std::span<const std::int64_t> parameters) {
+  const auto refuse = [&](const std::string& found) {
+    throw Error(ErrorKind::bad_manifest,
+                fmt::format("{}:{}: the kernel {} {}; make 'args' what the kernel is declared with",
+                            implementation != nullptr ? implementation->file : spec::shown_file(op, "op.toml"),
+                            pass.line, pass.kernel, found));
+  };
+  const std::size_t given = pass.arguments.size();
+  for (std::size_t i = 0; i < std::min(given, parameters.size()); ++i) {
+    const std::int64_t bytes = passed_bytes(op, pass.arguments[i]);
+    if (bytes != parameters[i])
+      refuse(fmt::format("takes {} bytes as argument {}, and '{}' has {}", parameters[i], i + 1,
+                         argument_name(op, implementation, pass.arguments[i]), bytes));
+  }
+  if (given < parameters.size())
+    refuse(fmt::format("takes {} arguments, and 'args' has {}: argument {} of {} bytes is missing", parameters.size(),
+                       given, given + 1, parameters[given]));
+  if (given > parameters.size())
+    refuse(fmt::format("takes {} arguments, and 'args' has {}: argument {}, '{}', is one too many", parameters.size(),
+                       given, parameters.size() + 1,
+                       argument_name(op, implementation, pass.arguments[parameters.size()])));
+}
+
+}  // namespace kiln::jit
