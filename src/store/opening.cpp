@@ -11,6 +11,7 @@
 #include <cstring>
 
 #include "store/custody.hpp"
+#include "store/holder.hpp"
 #include "store/schema.hpp"
 #include "store/tables.hpp"
 
@@ -198,8 +199,13 @@ Error to_error(const fs::path& path, std::string_view doing, const SqliteFailure
   if (failure.damaged())
     return Error(ErrorKind::bad_file,
                  fmt::format("'{}' cannot be {}: it is damaged ({})", path.string(), doing, failure.what()));
+  if (failure.is_locked()) {
+    const auto who = locker_in_words(path);
+    return Error(ErrorKind::io, fmt::format("'{}' cannot be {}: {} by {}; try again when that is done", path.string(),
+                                            doing, failure.what(), who.empty() ? "another process" : who));
+  }
   return Error(failure.forbidden() ? ErrorKind::no_permission : ErrorKind::io,
-               fmt::format("'{}' cannot be {}: {}", path.string(), doing, failure.what()));
+               fmt::format("'{}' cannot be {}: {}", path.string(), doing, failure.in_words()));
 }
 
 std::string tables_of(Connection& connection) {
