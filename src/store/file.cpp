@@ -128,10 +128,8 @@ void SqliteFile::refuse_unless_writable(std::string_view doing) const {
 }
 
 std::unique_ptr<File> File::open(const fs::path& path, Access access, std::int64_t limit_bytes, Creation creation) {
-  const fs::path literal = literal_path(path);
-  std::error_code failure;
-  const fs::path resolved = access == Access::read_only ? fs::canonical(literal, failure) : literal;
-  return std::make_unique<SqliteFile>(failure ? literal : resolved, access, limit_bytes, creation);
+  return std::make_unique<SqliteFile>(access == Access::read_only ? readable_path(path) : literal_path(path), access,
+                                      limit_bytes, creation);
 }
 
 std::vector<CubinRow> File::cubins() {
