@@ -1,6 +1,8 @@
 // The right to tune a key among processes.
 #pragma once
 
+#include <unistd.h>
+
 #include <chrono>
 #include <condition_variable>
 #include <cstdint>
@@ -24,6 +26,10 @@ class Lease {
   Lease(store::Layers& layers, std::string key, std::string holder, std::int64_t term_seconds = lease_seconds)
       : layers_(layers), key_(std::move(key)), holder_(std::move(holder)), term_seconds_(term_seconds) {}
   ~Lease() {
+    if (getpid() != owner_) {  // a child of fork has neither the lease nor the thread
+      if (renewing_.joinable()) renewing_.detach();
+      return;
+    }
     renewing_ = {};  // it is over before the lease is
     if (held_) layers_.release_lease(key_, holder_);
   }
@@ -50,6 +56,7 @@ class Lease {
   store::Layers& layers_;
   std::string key_, holder_;
   std::int64_t term_seconds_;
+  const pid_t owner_ = getpid();
   bool held_ = false;
   std::jthread renewing_;
 };

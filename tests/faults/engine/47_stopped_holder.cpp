@@ -119,6 +119,24 @@ TEST_CASE("fault 47: a holder that lives keeps its lease for longer than a term,
   tally(47, 1, "leases that were renewed");
 }
 
+TEST_CASE("fault 47: a child of fork neither waits for the renewal of its parent's lease nor gives the lease back") {
+  const TemporaryFolder folder;
+  store::Layers mine({.overlay = folder / "overlay.kiln"}), theirs({.overlay = folder / "overlay.kiln"});
+  auto lease = std::make_unique<engine::Lease>(mine, "key", "mine");
+  REQUIRE(lease->acquire());
+  const pid_t child = fork();
+  if (child == 0) {
+    alarm(10);
+    lease.reset();
+    _exit(0);
+  }
+  int status = -1;
+  waitpid(child, &status, 0);
+  CHECK(status == 0);
+  CHECK(!theirs.acquire_lease("key", "theirs", 2));
+  tally(47, 1, "forks of a process that holds a lease");
+}
+
 TEST_CASE("fault 47: a command obeys Ctrl-C at once while a stopped process holds the overlay's lock") {
   for (const std::string command : {"run", "tune"}) {
     const TemporaryFolder folder;
