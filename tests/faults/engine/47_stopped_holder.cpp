@@ -64,12 +64,12 @@ struct HeldLock {
   store::Transaction transaction;
 };
 
-/// Seconds until a command that waits has ended after a SIGINT, as which it must count.
+/// A command that waits ends within moments of a SIGINT, and its status says so.
 void check_ends_at_once(Running& command) {
   const auto begun = Clock::now();
   command.interrupt();
   CHECK(command.status() == 130);
-  CHECK(Clock::now() - begun < 2s);
+  CHECK(Clock::now() - begun < 3s);
 }
 
 }  // namespace
@@ -108,9 +108,9 @@ TEST_CASE("fault 47: a holder that lives keeps its lease for longer than a term,
   const TemporaryFolder folder;
   store::Layers mine({.overlay = folder / "overlay.kiln"}), theirs({.overlay = folder / "overlay.kiln"});
   {
-    engine::Lease lease(mine, "key", "mine", 2);
+    engine::Lease lease(mine, "key", "mine", 3);
     REQUIRE(lease.acquire());
-    for (int tenths = 0; tenths < 32; ++tenths) {
+    for (int tenths = 0; tenths < 42; ++tenths) {
       CHECK(!theirs.acquire_lease("key", "theirs", 2));
       std::this_thread::sleep_for(100ms);
     }
