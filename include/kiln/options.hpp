@@ -49,13 +49,18 @@ enum class TrustPolicy : std::uint8_t {
 
 /// One step of a tune, for those who watch.
 struct TuneEvent {
-  enum class Kind : std::uint8_t { begun, candidate, finished } kind = Kind::begun;
+  enum class Kind : std::uint8_t {
+    waiting,  // another process or engine tunes the same bucket: `reason` says which. Told once, when it takes longer than a moment
+    begun,
+    candidate,
+    finished
+  } kind = Kind::begun;
   std::string_view op;
   std::string_view bucket;          // "rows=512 cols=4096 dtype=bf16"
   std::string_view implementation;  // of the candidate; of the winner when finished
   std::string_view config;
   std::string_view verdict;  // "ok", "wrong_result", ...
-  std::string_view reason;   // for every verdict but ok
+  std::string_view reason;   // for every verdict but ok; who is waited for
   std::int64_t done = 0;     // candidates tried
   std::int64_t total = 0;    // candidates in all
   double cost_ns = 0;        // of the candidate; of the winner when finished
@@ -117,7 +122,8 @@ struct Options {
   std::int64_t compile_memory_bytes = std::int64_t{4} << 30;
   /// A candidate that takes longer than this in a worker is stopped and rejected.
   std::chrono::milliseconds candidate_limit{60'000};
-  /// Asked between candidates; true ends a tune with Error(interrupted). What was finished is kept.
+  /// Asked between candidates, and while another process holds what is waited for, on whichever thread does; true ends a tune with
+  /// Error(interrupted). What was finished is kept.
   std::function<bool()> stop_requested;
   /// Called on the thread that tunes.
   std::function<void(const TuneEvent&)> on_tune;

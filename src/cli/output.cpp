@@ -13,10 +13,12 @@
 #include <cstdio>
 #include <cstdlib>
 #include <cstring>
+#include <new>
 
 #include "cli/exit_code.hpp"
 #include "kiln/error.hpp"
 #include "process/descriptors.hpp"
+#include "spec/text.hpp"
 #include "store/custody.hpp"
 #include "store/output_file.hpp"
 
@@ -40,6 +42,10 @@ void close_a_copy_of_output() noexcept {
   if (lost_output == 0 && copy >= 0 && ::close(copy) != 0) lose_output();
 }
 
+void write_errors(std::string_view text) noexcept {
+  [[maybe_unused]] const std::size_t written = std::fwrite(text.data(), 1, text.size(), stderr);
+}
+
 std::string line_of(const Json& json) { return json.dump(-1, ' ', false, Json::error_handler_t::replace) + "\n"; }
 
 }  // namespace
@@ -60,8 +66,11 @@ int close_output(int status, bool json) {
   return exit_refused;
 }
 
-void print(std::string_view text) noexcept {
-  if (lost_output == 0 && std::fwrite(text.data(), 1, text.size(), stdout) != text.size()) lose_output();
+void print(std::string_view text) noexcept try {
+  const std::string shown = spec::printable(text);
+  if (lost_output == 0 && std::fwrite(shown.data(), 1, shown.size(), stdout) != shown.size()) lose_output();
+} catch (const std::bad_alloc&) {
+  lose_output();
 }
 
 void print_json(const Json& json) {
@@ -69,8 +78,9 @@ void print_json(const Json& json) {
   flush_output();
 }
 
-void say(std::string_view text) noexcept {
-  [[maybe_unused]] const std::size_t written = std::fwrite(text.data(), 1, text.size(), stderr);
+void say(std::string_view text) noexcept try {
+  write_errors(spec::printable(text));
+} catch (const std::bad_alloc&) {  // NOLINT(bugprone-empty-catch): what cannot be written is let go
 }
 
 void note(std::string_view text) { say(fmt::format("kiln: {}\n", text)); }
@@ -110,13 +120,13 @@ void StatusLine::show(std::string_view text, bool now) {
   drawn_ = true;
   winsize size{};
   const std::size_t width = ::ioctl(STDERR_FILENO, TIOCGWINSZ, &size) == 0 && size.ws_col > 1 ? size.ws_col - 1U : 79U;
-  say(fmt::format("\r{}\x1b[K", text.substr(0, width)));
+  write_errors(fmt::format("\r{}\x1b[K", spec::printable(text, spec::Lines::escaped).substr(0, width)));
 }
 
 void StatusLine::clear() {
   if (!drawn_) return;
   drawn_ = false;
-  say("\r\x1b[K");
+  write_errors("\r\x1b[K");
 }
 
 std::string bar(double done, double total, int width) {

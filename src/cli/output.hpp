@@ -2,6 +2,7 @@
 // throws or ends the process when a stream cannot be written: what the command does is done all the same.
 //   standard error    what cannot be written is let go, and the exit status is as without it
 //   standard output   the first failure is kept, what follows is let go, and close_output() tells it at the end
+// What comes from files, names and messages may be hostile: all text is escaped here as spec::printable does.
 #pragma once
 
 #include <nlohmann/json.hpp>
@@ -25,7 +26,7 @@ void print_json(const Json& json);
 void note(std::string_view text);
 /// The same; as {"error": {...}} when `json`. What was printed stands before it.
 void say_error(bool json, std::string_view kind, std::string_view text);
-/// Text on the standard error as it is.
+/// Text on the standard error, with nothing before it.
 void say(std::string_view text) noexcept;
 /// As store::write_text; to the standard output where the path leads there.
 void write_text(const std::string& path, std::string_view text);

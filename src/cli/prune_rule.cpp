@@ -23,12 +23,14 @@ struct Condition {
   std::function<bool(const store::PackedCubin&)> cubin;
 };
 
-Condition of_op(const std::string& op, store::File& file) {
-  std::vector<std::string> held;
-  for (const store::OpBytes& each : file.bytes_by_op()) held.push_back(each.op);
-  if (std::find(held.begin(), held.end(), op) == held.end())
-    throw Error(ErrorKind::bad_input,
-                fmt::format("the file holds nothing of an op {}{}", spec::quote(op), spec::did_you_mean(op, held)));
+/// What was pruned before may be pruned again: only a name that is like a known one is taken for a slip.
+Condition of_op(const Globals& globals, const std::string& op, store::File& file) {
+  std::vector<std::string> known;
+  for (const store::OpBytes& each : file.bytes_by_op()) known.push_back(each.op);
+  for (const spec::Op& each : load_ops(globals)) known.push_back(each.name);
+  const auto meant = spec::did_you_mean(op, known);
+  if (!meant.empty() && std::find(known.begin(), known.end(), op) == known.end())
+    throw Error(ErrorKind::bad_input, fmt::format("the file holds nothing of an op {}{}", spec::quote(op), meant));
   return {[op](const store::Record& record) { return record.op == op; },
           [op](const store::PackedCubin& cubin) { return cubin.op == op; }};
 }
@@ -56,7 +58,7 @@ std::int64_t capability_of_class(const std::string& device_class) {
 
 Condition of_device(const std::string& device_class, store::File& file) {
   auto others = classes_of(file);
-  if (others.erase(device_class) == 0)
+  if (others.erase(device_class) == 0 && !spec::DeviceFacts::from_device_class(device_class))
     throw Error(ErrorKind::bad_input, fmt::format("the file holds no record for the device class {}; it holds {}",
                                                   spec::quote(device_class), fmt::join(others, ", ")));
   return {[device_class](const store::Record& record) { return record.device_class == device_class; },
@@ -85,7 +87,8 @@ Condition unused_for(std::int64_t seconds, std::int64_t now, store::File& file) 
   std::map<std::pair<std::string, std::string>, std::int64_t> last_uses;
   for (const store::Usage& row : file.usage())
     if (row.source == "record" || row.source == "cubin") last_uses[{row.source, row.key}] = row.last_use;
-  if (last_uses.empty())
+  const auto stats = file.stats();
+  if (last_uses.empty() && stats.records + stats.cubins > 0)
     throw Error(ErrorKind::bad_input,
                 "--unused goes by counts of use, and this file holds none: it never was an overlay");
   const auto is_unused = [=, last_uses = std::move(last_uses)](const char* source, const std::string& key) {
@@ -152,7 +155,7 @@ std::unique_ptr<ChosenRows> choose_rows(const Globals& globals, const PruneWords
   if (!words.max_size.empty()) rule.max_bytes = parse_bytes(words.max_size, "--max-size");
   std::vector<Condition> conditions;
   if (!words.unused.empty()) conditions.push_back(unused_for(parse_seconds(words.unused, "--unused"), rule.now, file));
-  if (!words.op.empty()) conditions.push_back(of_op(words.op, file));
+  if (!words.op.empty()) conditions.push_back(of_op(globals, words.op, file));
   if (!words.device_class.empty()) conditions.push_back(of_device(words.device_class, file));
   if (words.other_devices) conditions.push_back(of_other_devices(globals));
   const auto judging = words.stale ? std::make_shared<Judging>(globals, file) : nullptr;

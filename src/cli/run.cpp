@@ -134,7 +134,6 @@ int run(const Globals& globals, const Settings& settings) {
   std::vector<std::string> words = settings.words;
   const tune::Placement placement = take_runtime_values(described, words);
   const Problem problem = parse_problem(described, words);
-  const Interrupt interrupt;
   TuneProgress progress(globals, 1);
   Options options = engine_options(globals);
   engine::State tools(
@@ -143,6 +142,7 @@ int run(const Globals& globals, const Settings& settings) {
   options.on_tune = [&](const TuneEvent& event) { progress.on({event, options.device, 1, 1}); };
   require_bases(tools.layers);
   const Engine engine(options);
+  const Interrupt interrupt;  // what is opened before waits for a lock, and may be ended as ever
   if (!globals.quiet)
     for (const std::string& warning : engine.warnings()) note(warning);
   const cuda::Context::Scope scope(tools.context);

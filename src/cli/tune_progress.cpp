@@ -13,6 +13,7 @@ constexpr int bar_width = 20;
 
 std::string_view name_of(TuneEvent::Kind kind) {
   switch (kind) {
+    case TuneEvent::Kind::waiting: return "waiting";
     case TuneEvent::Kind::begun: return "begun";
     case TuneEvent::Kind::candidate: return "candidate";
     case TuneEvent::Kind::finished: return "finished";
@@ -25,7 +26,8 @@ Json json_of(const TuneStep& step) {
   Json json{{"event", name_of(event.kind)}, {"op", event.op},          {"bucket", event.bucket},
             {"bucket_number", step.number}, {"buckets", step.buckets}, {"device", step.device},
             {"done", event.done},           {"total", event.total}};
-  if (event.kind != TuneEvent::Kind::begun) {
+  if (event.kind == TuneEvent::Kind::waiting) json["reason"] = event.reason;
+  if (event.kind == TuneEvent::Kind::candidate || event.kind == TuneEvent::Kind::finished) {
     json["implementation"] = event.implementation;
     json["config"] = event.config;
     json["cost_ns"] = event.cost_ns;
@@ -74,6 +76,10 @@ void TuneProgress::on(const TuneStep& step) {
 
 void TuneProgress::draw(const TuneStep& step) {
   const TuneEvent& event = step.event;
+  if (event.kind == TuneEvent::Kind::waiting) {
+    line_.clear();
+    return note(fmt::format("{} {} waits: {}", event.op, event.bucket, event.reason));
+  }
   OnDevice& on = devices_[step.device];
   const double seconds = seconds_now() - on.begun;
   if (event.kind != TuneEvent::Kind::finished) {

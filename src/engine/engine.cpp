@@ -72,6 +72,7 @@ State::State(const Options& chosen)
     throw Error(ErrorKind::bad_input,
                 fmt::format("Options::background_share is {}, expected a share of the GPU's time, over 0 and up to 1",
                             options.background_share));
+  if (options.stop_requested) layers.overlay().stop_waiting_when(options.stop_requested);
   if (options.histogram) histogram = std::make_unique<HistogramKeeper>(ops.read_so_far(), layers.overlay());
   if (options.on_miss == MissPolicy::background) background = std::make_unique<Background>(*this);
 }

@@ -1,9 +1,12 @@
 // The right to tune a key among processes.
 #pragma once
 
+#include <unistd.h>
+
 #include <chrono>
+#include <condition_variable>
 #include <cstdint>
-#include <functional>
+#include <mutex>
 #include <string>
 #include <thread>
 #include <utility>
@@ -13,34 +16,50 @@
 
 namespace kiln::engine {
 
-inline constexpr std::int64_t lease_seconds =
-    600;  // a tune of one bucket takes seconds; a dead holder is noticed before
+/// How long a holder that is stopped holds others up. One that lives renews its lease each third of that; one that is dead is noticed
+/// before.
+inline constexpr std::int64_t lease_seconds = 30;
 inline constexpr auto lease_poll = std::chrono::milliseconds(50);
 
 /// Held from acquire() until it ends. Its parent's is not a forked child's to release.
 class Lease {
  public:
-  Lease(store::Layers& layers, std::string key, std::string holder)
-      : layers_(layers), key_(std::move(key)), holder_(std::move(holder)) {}
+  Lease(store::Layers& layers, std::string key, std::string holder, std::int64_t term_seconds = lease_seconds)
+      : layers_(layers), key_(std::move(key)), holder_(std::move(holder)), term_seconds_(term_seconds) {}
   ~Lease() {
-    if (held_ && !cuda::is_forked()) layers_.release_lease(key_, holder_);
+    if (getpid() != owner_) {  // a child of fork has neither the lease nor the thread
+      if (renewing_.joinable()) renewing_.detach();
+      return;
+    }
+    renewing_ = {};  // it is over before the lease is
+    if (held_) layers_.release_lease(key_, holder_);
   }
   Lease(const Lease&) = delete;
   Lease& operator=(const Lease&) = delete;
-  bool acquire() { return held_ = layers_.acquire_lease(key_, holder_, lease_seconds); }
-  /// Acquires, however long another process holds it. False when `stop` said so.
-  bool wait(const std::function<bool()>& stop) {
-    while (!acquire()) {
-      if (stop()) return false;
-      std::this_thread::sleep_for(lease_poll);
-    }
-    return true;
+  bool acquire() {
+    held_ = layers_.acquire_lease(key_, holder_, term_seconds_);
+    if (held_) renewing_ = std::jthread([this](const std::stop_token& stop) { renew(stop); });
+    return held_;
   }
+  /// Who has it, as store::File::lease_holder says.
+  [[nodiscard]] std::string holder() { return layers_.lease_holder(key_); }
 
  private:
+  void renew(const std::stop_token& stop) {
+    std::mutex mutex;
+    std::unique_lock lock(mutex);
+    std::condition_variable_any wake;
+    const auto third = std::chrono::milliseconds(1000 * term_seconds_ / 3);
+    while (!wake.wait_for(lock, stop, third, [&] { return stop.stop_requested(); }))
+      layers_.renew_lease(key_, holder_, term_seconds_);
+  }
+
   store::Layers& layers_;
   std::string key_, holder_;
+  std::int64_t term_seconds_;
+  const pid_t owner_ = getpid();
   bool held_ = false;
+  std::jthread renewing_;
 };
 
 }  // namespace kiln::engine

@@ -60,6 +60,9 @@ void make_serving(OpState& state, BucketPlans& of, const Problem& problem, CUstr
 std::unique_ptr<BucketPlans> tune_missed(OpState& state, const Resolution& missed) {
   TuneOutcome outcome = tune_once(state.engine, state.op, missed.bucket, {.patience = lease_patience});
   if (outcome.end != TuneOutcome::End::held_elsewhere) return state.plans.load(std::move(outcome.resolution));
+  state.engine.warn(fmt::format("{} {} is served by a stand-in: for {} minutes {} has been tuning it", state.op.name,
+                                spec::to_string(state.op, missed.bucket), lease_patience.count(),
+                                outcome.holder.empty() ? "another process" : outcome.holder));
   Resolution stand_in = state.resolve(missed.bucket, true);
   leave_servable(stand_in, state.op, state.device(), state.engine.arch(), state.engine.cubins);
   return state.plans.load(std::move(stand_in));

@@ -33,6 +33,23 @@ tune::TuneRequest request_of(State& state, const spec::Op& op, const Problem& bu
   return request;
 }
 
+constexpr auto untold_wait = std::chrono::milliseconds(500);  // most buckets are tuned by then
+
+void tell_who_is_waited_for(const State& state, const spec::Op& op, const Problem& bucket, const TuneAsked& asked,
+                            const std::string& holder) {
+  if (holder.empty()) return;  // it is free by now
+  const std::string text = spec::to_string(op, bucket);
+  const std::string reason =
+      fmt::format("{} is tuning it; one that is stopped is waited for {} s at most", holder, lease_seconds);
+  TuneEvent event;
+  event.kind = TuneEvent::Kind::waiting;
+  event.op = op.name;
+  event.bucket = text;
+  event.reason = reason;
+  if (state.options.on_tune) state.options.on_tune(event);
+  if (asked.on_event) asked.on_event(event);
+}
+
 }  // namespace
 
 TuneOutcome tune_once(State& state, const spec::Op& op, const Problem& bucket, const TuneAsked& asked) {
@@ -49,6 +66,7 @@ TuneOutcome tune_once(State& state, const spec::Op& op, const Problem& bucket, c
   const Clock::time_point begun = Clock::now();
   TuneOutcome outcome{TuneOutcome::End::found, stored()};
   Lease lease(state.layers, outcome.resolution.key, state.holder);
+  bool is_told = false;
   while (!is_enough(outcome.resolution, asked.retune)) {
     stop_if_asked();
     const bool is_held = lease.acquire();
@@ -56,7 +74,12 @@ TuneOutcome tune_once(State& state, const spec::Op& op, const Problem& bucket, c
     if (is_held) break;
     if (!is_enough(outcome.resolution, asked.retune) && Clock::now() - begun >= asked.patience) {
       outcome.end = TuneOutcome::End::held_elsewhere;
+      outcome.holder = lease.holder();
       return outcome;
+    }
+    if (!is_told && Clock::now() - begun >= untold_wait) {
+      tell_who_is_waited_for(state, op, bucket, asked, lease.holder());
+      is_told = true;
     }
     std::this_thread::sleep_for(lease_poll);
   }

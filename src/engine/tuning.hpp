@@ -33,6 +33,7 @@ struct TuneAsked {
 struct TuneOutcome {
   enum class End { found, tuned, held_elsewhere } end = End::found;
   Resolution resolution;  // of the bucket as it is then, without stand-ins; a hit unless it is held elsewhere
+  std::string holder{};   // held elsewhere: by whom, as store::File::lease_holder says
 };
 
 /// A bucket that has a usable record, of those that `retune` spares, is left as it is. Holds State::tune_mutex while it tunes. Without a

@@ -18,15 +18,41 @@ namespace {
 
 constexpr mode_t written_by_others = S_IWGRP | S_IWOTH;
 
-bool is_ours(const struct stat& status) { return status.st_uid == geteuid() || status.st_uid == 0; }
-
-/// What stands against trusting one file or folder.
-std::string ownership_objection(std::string_view what, const std::filesystem::path& path, const struct stat& status) {
-  if (!is_ours(status))
+/// What stands against trusting one file or folder. `owner` is trusted beside this user and root.
+std::string ownership_objection(std::string_view what, const std::filesystem::path& path, const struct stat& status,
+                                uid_t owner = 0) {
+  if (status.st_uid != geteuid() && status.st_uid != 0 && status.st_uid != owner)
     return fmt::format("{} '{}' belongs to user {}, not to this user or root", what, path.string(), status.st_uid);
-  if ((status.st_mode & written_by_others) != 0)
-    return fmt::format("{} '{}' can be written by others (mode {:04o}); run: chmod go-w '{}'", what, path.string(),
-                       status.st_mode & 07777U, path.string());
+  if ((status.st_mode & written_by_others) == 0) return {};
+  const bool is_shared_on_purpose = (status.st_mode & S_ISVTX) != 0;  // such as /tmp
+  const auto what_to_do =
+      is_shared_on_purpose ? "use a folder of your own" : fmt::format("run: chmod go-w '{}'", path.string());
+  return fmt::format("{} '{}' can be written by others (mode {:04o}); {}", what, path.string(), status.st_mode & 07777U,
+                     what_to_do);
+}
+
+/// Whoever may write the folder could put a journal there at any time; one that is there may be older than the folder's mode.
+std::string surroundings_objection(const std::filesystem::path& path, uid_t owner) {
+  struct stat status {};
+  const auto folder = path.parent_path();
+  if (stat(folder.c_str(), &status) == 0)
+    if (auto objection = ownership_objection("its folder", folder, status, owner); !objection.empty()) return objection;
+  auto journal = path;
+  journal += "-journal";
+  if (lstat(journal.c_str(), &status) != 0) return {};
+  if (!S_ISREG(status.st_mode))
+    return fmt::format("its journal '{}' is not a regular file; remove it", journal.string());
+  return ownership_objection("its journal", journal, status, owner);
+}
+
+/// What stands against the file itself. `status` is its own when it exists.
+std::string own_objection(const std::filesystem::path& path, struct stat& status) {
+  if (lstat(path.c_str(), &status) != 0) return {};
+  if (S_ISLNK(status.st_mode)) return "it is a symbolic link; name the file that it leads to";
+  if (!S_ISREG(status.st_mode)) return "it is not a regular file";
+  if (status.st_nlink > 1)
+    return fmt::format("it has {} names (hard links); copy it to a file of its own", status.st_nlink);
+  if ((status.st_mode & written_by_others) != 0) return ownership_objection("it", path, status);
   return {};
 }
 
@@ -63,23 +89,25 @@ std::filesystem::path literal_path(const std::filesystem::path& path) {
   return (failure ? absolute.parent_path() : folder) / absolute.filename();
 }
 
+std::filesystem::path readable_path(const std::filesystem::path& path) {
+  const auto literal = literal_path(path);
+  std::error_code failure;
+  const auto resolved = std::filesystem::canonical(literal, failure);
+  return failure ? literal : resolved;
+}
+
 std::string file_objection(const std::filesystem::path& path) {
   struct stat status {};
-  if (lstat(path.c_str(), &status) != 0) return {};
-  if (S_ISLNK(status.st_mode)) return "it is a symbolic link; name the file that it leads to";
-  if (!S_ISREG(status.st_mode)) return "it is not a regular file";
-  if (status.st_nlink > 1)
-    return fmt::format("it has {} names (hard links); copy it to a file of its own", status.st_nlink);
-  if ((status.st_mode & written_by_others) != 0) return ownership_objection("it", path, status);
-  return {};
+  if (auto objection = own_objection(path, status); !objection.empty()) return objection;
+  return surroundings_objection(path, status.st_uid);
 }
 
 std::string overlay_objection(const std::filesystem::path& path) {
-  if (auto objection = file_objection(path); !objection.empty()) return objection;
   struct stat status {};
+  if (auto objection = own_objection(path, status); !objection.empty()) return objection;
   if (lstat(path.c_str(), &status) == 0)
     if (auto objection = ownership_objection("it", path, status); !objection.empty()) return objection;
-  return folder_objection(path.parent_path());
+  return surroundings_objection(path, 0);
 }
 
 Trust owner_trust(const std::filesystem::path& path) {

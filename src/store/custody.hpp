@@ -14,11 +14,14 @@ namespace kiln::store {
 /// in its place is seen. Throws Error(bad_input) for an empty path or one that holds a NUL.
 std::filesystem::path literal_path(const std::filesystem::path& path);
 
-/// Why the file itself may not be written to (a link, not a regular file, writable by others), or an empty string. A
-/// file that does not exist is fine.
+/// The path that is opened for reading only: that of the file which literal_path() leads to by whatever links.
+std::filesystem::path readable_path(const std::filesystem::path& path);
+
+/// Why a file may not be written to, or an empty string: it is a link, not a regular file, or others may write it, its folder or its
+/// journal, which SQLite would play back into it. A file that does not exist is fine. Folder and journal may belong to the file's
+/// owner too, who needs no journal to change it.
 std::string file_objection(const std::filesystem::path& path);
-/// The same for an overlay, whose machine code is loaded: file and folder must belong to this user (or root) and be
-/// writable by nobody else.
+/// The same for an overlay, whose machine code is loaded: file, folder and journal must belong to this user (or root).
 std::string overlay_objection(const std::filesystem::path& path);
 
 /// Why others could put files of their own into a folder, or an empty string.

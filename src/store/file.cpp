@@ -41,20 +41,25 @@ std::unique_ptr<Session> SqliteFile::open_session(Creation creation, Seal* seal)
     return std::make_unique<Session>(Connection(), Identity{});
   }
   if (access_ == Access::read_write) {
+    refuse_what_others_write();
     create_if_missing(path_);
-    // An overlay that was not there when it was opened: nobody has looked yet at whose the folder is that has come since.
-    const auto objection = creation_ == Creation::at_first_write ? overlay_objection(path_) : file_objection(path_);
-    if (!objection.empty())
-      throw Error(ErrorKind::no_permission, fmt::format("'{}' is not written to: {}", path_.string(), objection));
+    refuse_what_others_write();  // its folder may have come meanwhile
   }
   const Identity identity = identity_of(path_);
   return std::make_unique<Session>(open_existing(path_, access_, seal), identity);
+}
+
+void SqliteFile::refuse_what_others_write() const {
+  const auto objection = creation_ == Creation::at_first_write ? overlay_objection(path_) : file_objection(path_);
+  if (!objection.empty())
+    throw Error(ErrorKind::no_permission, fmt::format("'{}' is not written to: {}", path_.string(), objection));
 }
 
 Session& SqliteFile::session() {
   Session* current = session_.load();
   if (current->owner == getpid()) return *current;
   auto fresh = open_session(creation_);
+  if (fresh->connection.is_open()) fresh->connection.stop_waiting_when(stop_waiting_);
   if (session_.compare_exchange_strong(current, fresh.get())) return *fresh.release();
   return *current;  // another thread of this child was first
 }
@@ -73,7 +78,15 @@ void SqliteFile::reopen_for_writing(Session& session) const {
 void SqliteFile::reopen(Session& session, Creation creation) const {
   const auto fresh = open_session(creation);
   session.connection = std::move(fresh->connection);
+  if (session.connection.is_open()) session.connection.stop_waiting_when(stop_waiting_);
   session.identity = fresh->identity;
+}
+
+void SqliteFile::stop_waiting_when(std::function<bool()> stop) {
+  Session& session = this->session();
+  const std::lock_guard guard(session.mutex);
+  stop_waiting_ = std::move(stop);
+  if (session.connection.is_open()) session.connection.stop_waiting_when(stop_waiting_);
 }
 
 std::unique_ptr<File> SqliteFile::snapshot() {
@@ -115,10 +128,8 @@ void SqliteFile::refuse_unless_writable(std::string_view doing) const {
 }
 
 std::unique_ptr<File> File::open(const fs::path& path, Access access, std::int64_t limit_bytes, Creation creation) {
-  const fs::path literal = literal_path(path);
-  std::error_code failure;
-  const fs::path resolved = access == Access::read_only ? fs::canonical(literal, failure) : literal;
-  return std::make_unique<SqliteFile>(failure ? literal : resolved, access, limit_bytes, creation);
+  return std::make_unique<SqliteFile>(access == Access::read_only ? readable_path(path) : literal_path(path), access,
+                                      limit_bytes, creation);
 }
 
 std::vector<CubinRow> File::cubins() {

@@ -120,6 +120,10 @@ class File {
   /// taken.
   virtual bool acquire_lease(std::string_view key, std::string_view holder, std::int64_t term_seconds) = 0;
   virtual void release_lease(std::string_view key, std::string_view holder) = 0;
+  /// Who has the lease, in words such as "process 1234 (kiln), which is stopped"; empty when nobody has.
+  [[nodiscard]] virtual std::string lease_holder(std::string_view key) = 0;
+  /// While another process holds the file's lock, `stop` is asked: a wait ends a fifth of a second after it began once it says true.
+  virtual void stop_waiting_when(std::function<bool()> stop) = 0;
 
   virtual void add_to_histogram(const std::vector<HistogramRow>& rows) = 0;
   [[nodiscard]] virtual std::vector<HistogramRow> histogram() = 0;

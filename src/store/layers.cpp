@@ -226,6 +226,13 @@ void Layers::release_lease(std::string_view key, std::string_view holder) {
   release_what_is_left();
 }
 
+void Layers::renew_lease(std::string_view key, std::string_view holder, std::int64_t term_seconds) noexcept {
+  try {
+    overlay().acquire_lease(key, holder, term_seconds);
+  } catch (const std::exception&) {  // NOLINT(bugprone-empty-catch): see the header
+  }
+}
+
 void Layers::release_what_is_left() noexcept {
   try {
     const std::lock_guard guard(unreleased_->mutex);

@@ -75,6 +75,10 @@ class Layers {
   bool acquire_lease(std::string_view key, std::string_view holder, std::int64_t term_seconds);
   /// What cannot be released now is tried again later, at the latest when the layers are closed.
   void release_lease(std::string_view key, std::string_view holder);
+  /// Begins the term of a lease that this holder has anew. What fails is tried again by the next call.
+  void renew_lease(std::string_view key, std::string_view holder, std::int64_t term_seconds) noexcept;
+  /// File::lease_holder of the overlay.
+  [[nodiscard]] std::string lease_holder(std::string_view key) { return overlay().lease_holder(key); }
 
   /// Why the overlay's file does not hold all that was put; empty when it does. Asked at the end of work that promised to keep something: the
   /// file is opened once more, as the next process will open it.

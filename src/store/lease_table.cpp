@@ -6,9 +6,9 @@
 #include <ctime>
 #include <filesystem>
 #include <fstream>
-#include <sstream>
 
 #include "store/columns.hpp"
+#include "store/holder.hpp"
 #include "store/tables.hpp"
 
 namespace kiln::store {
@@ -34,23 +34,6 @@ std::string first_line(const std::string& path) {
   std::string line;
   std::getline(file, line);
   return line;
-}
-
-/// proc(5): "pid (comm) state ppid ... starttime"; comm may hold anything, so the fields are counted from its last ')'.
-/// Nothing when there is no such process, or only its remains.
-std::optional<std::int64_t> start_of_process(std::int64_t pid) {
-  const std::string line = first_line(fmt::format("/proc/{}/stat", pid));
-  const auto after_name = line.rfind(')');
-  if (after_name == std::string::npos) return std::nullopt;
-  std::istringstream fields(line.substr(after_name + 1));
-  std::string state, skipped;
-  fields >> state;
-  if (state == "Z" || state == "X") return std::nullopt;
-  constexpr int fields_before_start = 18;  // ppid (4) to itrealvalue (21)
-  for (int field = 0; field < fields_before_start; ++field) fields >> skipped;
-  std::int64_t start = 0;
-  if (!(fields >> start)) return std::nullopt;
-  return start;
 }
 
 std::string pid_namespace() {
@@ -137,6 +120,14 @@ bool acquire_lease(Connection& connection, std::string_view key, std::string_vie
   if (found && found->holder != holder && holds(*found, wanted)) return false;
   put_lease(connection, wanted);
   return true;
+}
+
+std::string lease_holder(Connection& connection, std::string_view key) {
+  const auto found = find_lease(connection, key);
+  if (!found) return {};
+  if (found->pid_namespace != pid_namespace())
+    return fmt::format("a process of another container, where its number is {},", found->pid);
+  return found->pid == getpid() ? "another engine of this process" : process_in_words(found->pid);
 }
 
 void release_lease(Connection& connection, std::string_view key, std::string_view holder) {

@@ -11,6 +11,7 @@
 #include <cstring>
 
 #include "store/custody.hpp"
+#include "store/holder.hpp"
 #include "store/output_file.hpp"
 #include "store/schema.hpp"
 #include "store/tables.hpp"
@@ -58,6 +59,17 @@ constexpr std::int64_t smallest_database = 512;  // one page of the smallest siz
   throw DamagedFile(fmt::format("'{}' is damaged: {}", path.string(), found));
 }
 
+bool is_taken(const fs::path& path) {
+  struct stat status {};
+  return lstat(path.c_str(), &status) == 0;
+}
+
+fs::path with_suffix(const fs::path& path, std::string_view suffix) {
+  fs::path longer = path;
+  longer += suffix;
+  return longer;
+}
+
 void judge_version(const fs::path& path, std::uint32_t version, const Format& format) {
   if (version > format.version)
     refuse(path, fmt::format("its format is version {} and this Kiln reads up to {}; use a newer Kiln", version,
@@ -92,6 +104,15 @@ void judge_header(const fs::path& path, const Connection& connection, const Form
   constexpr std::uint32_t newest_schema_format = 4;
   if (header.integer(44, 4) > newest_schema_format) damaged(path, "its tables are in a form that SQLite does not know");
   if (header.integer(56, 4) != utf8) damaged(path, "its text is not stored as UTF-8");
+}
+
+/// SQLite reads rows from a write-ahead log whatever the header says.
+void judge_side_file(const fs::path& path) {
+  if (const fs::path log = with_suffix(path, "-wal"); is_taken(log))
+    refuse(
+        path,
+        fmt::format("'{}' lies beside it, whose rows SQLite would put over its own; Kiln makes no such file: remove it",
+                    log.string()));
 }
 
 // Only under a lock: a writer changes the size and the header one after the other.
@@ -173,17 +194,6 @@ void rename_or_throw(const fs::path& from, const fs::path& to) {
                 fmt::format("'{}' cannot be renamed to '{}': {}", from.string(), to.string(), std::strerror(errno)));
 }
 
-bool is_taken(const fs::path& path) {
-  struct stat status {};
-  return lstat(path.c_str(), &status) == 0;
-}
-
-fs::path with_suffix(const fs::path& path, std::string_view suffix) {
-  fs::path longer = path;
-  longer += suffix;
-  return longer;
-}
-
 /// Whether the file system of the folder takes the names of what is missing below it, the longest that is made on the way too.
 bool takes_names(const fs::path& folder, const fs::path& file) {
   const long longest = pathconf(folder.c_str(), _PC_NAME_MAX);
@@ -199,8 +209,13 @@ Error to_error(const fs::path& path, std::string_view doing, const SqliteFailure
   if (failure.damaged())
     return Error(ErrorKind::bad_file,
                  fmt::format("'{}' cannot be {}: it is damaged ({})", path.string(), doing, failure.what()));
+  if (failure.is_locked()) {
+    const auto who = locker_in_words(path);
+    return Error(ErrorKind::io, fmt::format("'{}' cannot be {}: {} by {}; try again when that is done", path.string(),
+                                            doing, failure.what(), who.empty() ? "another process" : who));
+  }
   return Error(failure.forbidden() ? ErrorKind::no_permission : ErrorKind::io,
-               fmt::format("'{}' cannot be {}: {}", path.string(), doing, failure.what()));
+               fmt::format("'{}' cannot be {}: {}", path.string(), doing, failure.in_words()));
 }
 
 std::string tables_of(Connection& connection) {
@@ -224,6 +239,7 @@ Connection open_existing(const fs::path& path, Access access, Seal* seal, const 
     const bool writing = access == Access::read_write;
     Connection connection = Connection::open(path.native(), writing ? OpenMode::read_write : OpenMode::read_only);
     judge_header(path, connection, format);
+    judge_side_file(path);
     if (writing && connection.is_read_only())
       throw Error(ErrorKind::no_permission,
                   fmt::format("'{}' cannot be written: it opens for reading only", path.string()));

@@ -69,11 +69,10 @@ void read_manifest(Connection& connection, Seal& seal) {
 void read_signatures(Connection& connection, Seal& seal) {
   const auto message = message_of(connection, seal);
   const bool whole = seal.flaw.empty() && !seal.manifest.empty();
-  constexpr std::size_t most = 64;  // each costs a check of tens of microseconds
   Query query = connection.query("SELECT public_key, signature FROM signature ORDER BY public_key");
   while (query.step()) {
-    if (seal.signatures.size() == most) {
-      seal.flaw = fmt::format("it holds more than {} signatures", most);
+    if (seal.signatures.size() == most_signatures) {
+      seal.flaw = fmt::format("it holds more than {} signatures", most_signatures);
       return;
     }
     SealSignature found;

@@ -41,6 +41,9 @@ struct SealSignature {
   bool valid = false;
 };
 
+/// Each costs a check of tens of microseconds when the file is opened.
+inline constexpr std::size_t most_signatures = 64;
+
 struct Seal {
   std::vector<ManifestRow> manifest;      // of record, candidate and cubin; empty: the file is not sealed
   std::vector<SealSignature> signatures;  // by public key

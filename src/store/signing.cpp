@@ -2,6 +2,8 @@
 
 #include <fmt/core.h>
 
+#include <algorithm>
+
 #include "kiln/error.hpp"
 #include "store/custody.hpp"
 #include "store/opening.hpp"
@@ -57,6 +59,13 @@ SigningReport sign(const fs::path& path, const PrivateKey& key) {
     Transaction transaction(connection, Transaction::Kind::write);
     const bool had_none = read_seal(connection).manifest.empty();
     const Seal seal = sealed_content(literal, connection);
+    const auto is_same = [&](const SealSignature& each) { return each.key == key.public_key(); };
+    if (seal.signatures.size() >= most_signatures && std::ranges::none_of(seal.signatures, is_same))
+      throw Error(
+          ErrorKind::bad_input,
+          fmt::format(
+              "'{}' is not signed: it holds {} signatures, as many as a file may; an export of it begins without any",
+              literal.string(), seal.signatures.size()));
     write_signature(connection, key.public_key(), key.sign(message_of(connection, seal)));
     transaction.commit();
     return {fingerprint(key.public_key()), seal.manifest[0].rows, seal.manifest[1].rows, seal.manifest[2].rows,
@@ -79,15 +88,15 @@ std::vector<SignatureState> signature_states(const Seal& seal, const KeyRing& ke
 }
 
 std::vector<SignatureState> signature_states(const fs::path& path, const KeyRing& keys) {
-  const fs::path literal = literal_path(path);
-  Connection connection = open_existing(literal, Access::read_only);
+  const fs::path resolved = readable_path(path);
+  Connection connection = open_existing(resolved, Access::read_only);
   try {
     Transaction transaction(connection, Transaction::Kind::read);
     const Seal seal = read_seal(connection);
     transaction.commit();
     return signature_states(seal, keys);
   } catch (const SqliteFailure& failure) {
-    throw to_error(literal, "read", failure);
+    throw to_error(resolved, "read", failure);
   }
 }
 

@@ -1,11 +1,13 @@
 #include "store/sqlite.hpp"
 
+#include <fmt/core.h>
 #include <sqlite3.h>
 
 #include <algorithm>
 #include <cerrno>
 #include <chrono>
 #include <cstdint>
+#include <cstring>
 #include <limits>
 #include <random>
 #include <thread>
@@ -29,13 +31,19 @@ bool disk_failed(sqlite3* database) {
 
 /// SQLite calls this while another connection holds the lock. Its own handler sleeps longer the longer it has waited, so that
 /// among many writers those that come last are served first and some never; here each try has the same chance.
-int try_again(void* milliseconds, int tries) {
-  using Clock = std::chrono::steady_clock;
+int try_again(void* context, int tries) {
   constexpr int shortest_us = 500, longest_us = 4000;
-  thread_local Clock::time_point deadline;
+  constexpr std::chrono::milliseconds short_wait{200};  // for a writer that lives: a commit takes a few syncs
   thread_local std::minstd_rand random(std::random_device{}());
-  if (tries == 0) deadline = Clock::now() + std::chrono::milliseconds(reinterpret_cast<std::intptr_t>(milliseconds));
-  if (Clock::now() >= deadline) return 0;
+  auto& patience = *static_cast<Patience*>(context);
+  const auto now = Patience::Clock::now();
+  if (tries == 0) patience.begun = now;
+  const auto limit = patience.begun < patience.short_until ? std::min(patience.limit, short_wait) : patience.limit;
+  const auto waited = now - patience.begun;
+  if (waited >= limit || (waited >= short_wait && patience.stop && patience.stop())) {
+    patience.short_until = now + patience.limit;
+    return 0;
+  }
   std::this_thread::sleep_for(
       std::chrono::microseconds(std::uniform_int_distribution(shortest_us, longest_us)(random)));
   return 1;
@@ -44,7 +52,10 @@ int try_again(void* milliseconds, int tries) {
 [[noreturn]] void fail(sqlite3* database, int code) {
   if ((code & 0xff) == SQLITE_CORRUPT && disk_failed(database))
     throw SqliteFailure(SQLITE_IOERR_READ, sqlite3_errstr(SQLITE_IOERR));
-  throw SqliteFailure(code, database != nullptr ? sqlite3_errmsg(database) : sqlite3_errstr(code));
+  if (database == nullptr) throw SqliteFailure(code, sqlite3_errstr(code));
+  const int primary = code & 0xff;  // SQLite keeps an errno for these two alone
+  const bool has_errno = primary == SQLITE_CANTOPEN || primary == SQLITE_IOERR;
+  throw SqliteFailure(code, sqlite3_errmsg(database), has_errno ? sqlite3_system_errno(database) : 0);
 }
 
 void check(sqlite3* database, int code) {
@@ -67,9 +78,32 @@ bool SqliteFailure::damaged() const noexcept {
 
 bool SqliteFailure::too_big() const noexcept { return (code_ & 0xff) == SQLITE_TOOBIG; }
 
+bool SqliteFailure::is_locked() const noexcept { return (code_ & 0xff) == SQLITE_BUSY; }
+
 bool SqliteFailure::forbidden() const noexcept {
   const int primary = code_ & 0xff;
-  return primary == SQLITE_READONLY || primary == SQLITE_PERM || primary == SQLITE_AUTH || primary == SQLITE_CANTOPEN;
+  return primary == SQLITE_READONLY || primary == SQLITE_PERM || primary == SQLITE_AUTH ||
+         (primary == SQLITE_CANTOPEN && !is_disk_full() && !has_too_many_files());
+}
+
+bool SqliteFailure::is_disk_full() const noexcept {
+  return (code_ & 0xff) == SQLITE_FULL || system_error_ == ENOSPC || system_error_ == EDQUOT;
+}
+
+bool SqliteFailure::has_too_many_files() const noexcept { return system_error_ == EMFILE || system_error_ == ENFILE; }
+
+std::string SqliteFailure::in_words() const {
+  std::string words = what();
+  if (is_disk_full()) return "the disk is full, or this user's share of it; free some space there";
+  if (has_too_many_files()) return "too many files are open; close some, or raise the limit (ulimit -n)";
+  if (code_ == SQLITE_READONLY_ROLLBACK)
+    return "a journal lies beside it, as a process leaves that dies in the middle of a write; the next command that writes to "
+           "the file takes that write back: kiln cache compact FILE";
+  if (code_ == SQLITE_READONLY_DIRECTORY) return "its folder does not let this user make the journal";
+  if (system_error_ != 0) words += fmt::format(": {}", std::strerror(system_error_));
+  if (system_error_ == EFBIG) return words + "; raise the limit of a file's size (ulimit -f)";
+  if (forbidden()) return words + "; let this user read and write the file, its folder and the journal beside it";
+  return words;
 }
 
 Query::~Query() {
@@ -161,8 +195,11 @@ Connection Connection::copy_in_memory(Connection& from) {
 }
 
 void Connection::wait_at_most(int milliseconds) {
-  sqlite3_busy_handler(database_.get(), try_again, reinterpret_cast<void*>(std::intptr_t{milliseconds}));
+  patience_->limit = std::chrono::milliseconds(milliseconds);
+  sqlite3_busy_handler(database_.get(), try_again, patience_.get());
 }
+
+void Connection::stop_waiting_when(std::function<bool()> stop) { patience_->stop = std::move(stop); }
 
 void Connection::compact() {
   sqlite3_limit(database_.get(), SQLITE_LIMIT_ATTACHED, 1);  // VACUUM attaches the file that it writes to

@@ -1,8 +1,10 @@
 // SQLite as Kiln uses it: bound parameters only, statements prepared once, failures as exceptions.
 #pragma once
 
+#include <chrono>
 #include <cstddef>
 #include <cstdint>
+#include <functional>
 #include <memory>
 #include <span>
 #include <stdexcept>
@@ -22,16 +24,24 @@ namespace kiln::store {
 /// An SQLite call that failed. A File turns it into a kiln::Error, or into a miss.
 class SqliteFailure : public std::runtime_error {
  public:
-  SqliteFailure(int code, const std::string& message) : std::runtime_error(message), code_(code) {}
+  /// `system_error` is the errno of the call that failed, or 0.
+  SqliteFailure(int code, const std::string& message, int system_error = 0)
+      : std::runtime_error(message), code_(code), system_error_(system_error) {}
   /// The file's content is at fault, not the machine: reading it again will fail again.
   [[nodiscard]] bool damaged() const noexcept;
   /// The row is larger than any that Kiln writes.
   [[nodiscard]] bool too_big() const noexcept;
+  /// Another connection holds the lock.
+  [[nodiscard]] bool is_locked() const noexcept;
   /// The file system lets this process read but not write.
   [[nodiscard]] bool forbidden() const noexcept;
+  /// What was found and what to do, for a message.
+  [[nodiscard]] std::string in_words() const;
 
  private:
-  int code_;
+  [[nodiscard]] bool is_disk_full() const noexcept;
+  [[nodiscard]] bool has_too_many_files() const noexcept;
+  int code_, system_error_;
 };
 
 /// One use of a prepared statement: binds in order, steps, and is reset at the end so that no lock outlives it.
@@ -65,12 +75,20 @@ class Query {
   int bound_ = 0;
 };
 
+/// How long one connection waits for another's lock.
+struct Patience {
+  using Clock = std::chrono::steady_clock;
+  std::chrono::milliseconds limit{};
+  std::function<bool()> stop;
+  Clock::time_point begun, short_until;
+};
+
 enum class OpenMode : std::uint8_t { read_only, read_write, memory };
 
 class Connection {
  public:
   /// To nothing: is_open() alone may be called.
-  Connection() noexcept = default;
+  Connection() = default;
   [[nodiscard]] bool is_open() const noexcept { return database_ != nullptr; }
   /// Opens without reading: see header(). `path` is taken literally and must be absolute; it is not created.
   static Connection open(const std::string& path, OpenMode mode);
@@ -82,8 +100,11 @@ class Connection {
   /// Statements without parameters or rows, such as a schema.
   void execute_script(std::string_view sql);
   [[nodiscard]] std::int64_t changes() const noexcept;
-  /// For another process's lock.
+  /// For another process's lock. Once that was waited for in vain, the waits of as long a time after it are short: what holds it may be
+  /// stopped.
   void wait_at_most(int milliseconds);
+  /// Asked while it waits, see File::stop_waiting_when.
+  void stop_waiting_when(std::function<bool()> stop);
   /// VACUUM: gives free pages back to the file system and lays the rest out in order. Outside any transaction.
   void compact();
   /// True when the file system let SQLite open the file for reading only.
@@ -105,10 +126,11 @@ class Connection {
     using is_transparent = void;
     std::size_t operator()(std::string_view text) const noexcept { return std::hash<std::string_view>{}(text); }
   };
-  explicit Connection(sqlite3* database) noexcept : database_(database) {}
+  explicit Connection(sqlite3* database) : database_(database) {}
   [[nodiscard]] std::unique_ptr<sqlite3_stmt, Finalize> prepare(std::string_view sql) const;
   void configure(OpenMode mode);
 
+  std::unique_ptr<Patience> patience_ = std::make_unique<Patience>();  // SQLite has its address
   std::unique_ptr<sqlite3, Close> database_;
   std::unordered_map<std::string, std::unique_ptr<sqlite3_stmt, Finalize>, Hash, std::equal_to<>> statements_;
 };

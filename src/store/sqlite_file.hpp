@@ -107,6 +107,10 @@ class SqliteFile final : public File {
   void release_lease(std::string_view key, std::string_view holder) override {
     write<void>("released", [&](Session& s) { store::release_lease(s.connection, key, holder); });
   }
+  std::string lease_holder(std::string_view key) override {
+    return read<std::string>([&](Session& s, Flaws&) { return store::lease_holder(s.connection, key); });
+  }
+  void stop_waiting_when(std::function<bool()> stop) override;
   void add_to_histogram(const std::vector<HistogramRow>& rows) override {
     write<void>("changed", [&](Session& s) {
       for (const HistogramRow& row : rows) store::add_to_histogram(s.connection, row);
@@ -150,6 +154,7 @@ class SqliteFile final : public File {
   template <class Work>
   void publish(Work&& work);
   void refuse_unless_writable(std::string_view doing) const;
+  void refuse_what_others_write() const;
   void set_aside(Session& session, const Flaws& flaws);
 
   const std::filesystem::path path_;
@@ -157,7 +162,8 @@ class SqliteFile final : public File {
   const Creation creation_;
   const std::int64_t limit_bytes_;  // 0: none
   std::vector<PublicKey> signers_;
-  DigestSet signed_cubins_;  // empty without signers
+  DigestSet signed_cubins_;             // empty without signers
+  std::function<bool()> stop_waiting_;  // under the session's mutex
   std::atomic<Session*> session_;
   std::optional<Transaction> held_;   // of a snapshot: read in throughout
   SqliteFile* counts_for_ = nullptr;  // of a snapshot: whose it is

@@ -46,6 +46,7 @@ std::vector<std::string> list_compilers(Connection& connection);
 bool put_cubin(Connection& connection, const PackedCubin& cubin, const spec::Digest& digest, bool replace);
 
 bool acquire_lease(Connection& connection, std::string_view key, std::string_view holder, std::int64_t term_seconds);
+std::string lease_holder(Connection& connection, std::string_view key);
 void release_lease(Connection& connection, std::string_view key, std::string_view holder);
 void check_leases(Connection& connection, Flaws& flaws);
 

@@ -168,11 +168,11 @@ class Verifying {
 }  // namespace
 
 Verification verify(const fs::path& path, std::size_t most_flaws, const Format& format) {
-  const fs::path literal = literal_path(path);
+  const fs::path resolved = readable_path(path);
   try {
-    return Verifying(literal, most_flaws, format).run();
+    return Verifying(resolved, most_flaws, format).run();
   } catch (const SqliteFailure& failure) {
-    throw to_error(literal, "read", failure);
+    throw to_error(resolved, "read", failure);
   }
 }
 

@@ -104,6 +104,22 @@ TEST_CASE("conditions narrow each other, and a device class takes only code that
   CHECK(holds(path, old.key));
 }
 
+TEST_CASE("what was pruned may be pruned again: nothing goes, and that is good") {
+  const Command command;
+  const std::string path = command.path("a.kiln");
+  const TunedRows rows = tuned({"rows=512", "cols=4096"});
+  for (const std::string& what : {std::string("--op rms_norm"), "--device-class " + rows.record.device_class,
+                                  std::string("--unused 0d"), std::string("--max-size 1kB")}) {
+    put(*File::open(path, Access::read_write), rows);
+    for (int run = 0; run < 2; ++run) {
+      const Ran ran = command.run("cache prune " + path + " " + what);
+      CAPTURE(what);
+      CHECK_MESSAGE(ran.status == 0, ran.errors);
+    }
+  }
+  CHECK(command.run("cache prune " + path + " --op my_own_operation").status == 0);
+}
+
 TEST_CASE("words that choose nothing, or that do not parse, are refused and change nothing") {
   const Command command;
   const std::string path = command.path("a.kiln");

@@ -30,6 +30,13 @@ class Deployment {
   [[nodiscard]] std::string open() const { return (folder_ / "keys/release.pem").string(); }
   [[nodiscard]] std::string keys() const { return (folder_ / "keys").string(); }
   [[nodiscard]] const TemporaryFolder& folder() const { return folder_; }
+  /// Where nobody else may write, as it must be.
+  std::string sign(const std::string& more = "") const {
+    fs::permissions(folder_ / "shared", fs::perms::owner_all);
+    std::string said = expect(0, "kiln cache sign " + more + base() + " --key " + secret());
+    fs::permissions(folder_ / "shared", fs::perms::all);
+    return said;
+  }
   [[nodiscard]] std::string explain(const std::string& more) const {
     return expect(0, "kiln explain scale rows=64 cols=128 dtype=f32 --base " + base() + " " + more +
                          globals(folder_, "none.kiln"));
@@ -74,7 +81,7 @@ TEST_CASE("a signed file serves machine code from a folder that anybody may writ
   const Deployment deployment;
   const std::string trusting = "--trusted-keys " + deployment.keys() + " ";
   CHECK(deployment.replay(trusting).status != 0);
-  const std::string said = expect(0, "kiln cache sign " + deployment.base() + " --key " + deployment.secret());
+  const std::string said = deployment.sign();
   CHECK(contains(said, " is signed: 1 records"));
   const std::string fingerprint = expect(
       0, "openssl pkey -pubin -in " + deployment.open() + " -outform DER | openssl dgst -sha256 -r | cut -c1-64");
@@ -94,7 +101,7 @@ TEST_CASE("a signed file serves machine code from a folder that anybody may writ
 TEST_CASE("the keys and the policy come from the environment too, and a wrong policy is bad input") {
   if (lacks_openssl()) return;
   const Deployment deployment;
-  expect(0, "kiln cache sign --json " + deployment.base() + " --key " + deployment.secret());
+  deployment.sign("--json ");
   ::setenv("KILN_TRUSTED_KEYS", deployment.keys().c_str(), 1);
   ::setenv("KILN_TRUST", "signed", 1);
   CHECK(contains(deployment.explain(""), "signed by release ("));
@@ -109,7 +116,7 @@ TEST_CASE("a signed file that was changed is refused, and a revoked key's file g
   if (lacks_openssl()) return;
   const Deployment deployment;
   const std::string trusting = "--trusted-keys " + deployment.keys() + " ";
-  expect(0, "kiln cache sign " + deployment.base() + " --key " + deployment.secret());
+  deployment.sign();
   fs::create_directories(deployment.keys() + "/revoked");
   fs::copy(deployment.open(), deployment.keys() + "/revoked/release.pem");
   CHECK(deployment.replay(trusting).status != 0);

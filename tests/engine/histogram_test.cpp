@@ -152,7 +152,9 @@ TEST_CASE("a file that holds very many problems counts further ones at their buc
 
 TEST_CASE("counts that the file cannot take now are kept for the next time") {
   const Kept kept;
-  const auto path = std::filesystem::temp_directory_path() / ("kiln-histogram-" + std::to_string(::getpid()) + ".kiln");
+  std::string folder = (std::filesystem::temp_directory_path() / "kiln-histogram-XXXXXX").string();
+  REQUIRE(::mkdtemp(folder.data()) != nullptr);
+  const auto path = std::filesystem::path(folder) / "a.kiln";
   (void)kiln::store::File::open(path, kiln::store::Access::read_write);
   {
     const auto closed = kiln::store::File::open(path, kiln::store::Access::read_only);
@@ -162,5 +164,5 @@ TEST_CASE("counts that the file cannot take now are kept for the next time") {
     keeper.flush();
     CHECK(keeper.lost() == 0);
   }
-  std::filesystem::remove(path);
+  std::filesystem::remove_all(folder);
 }

@@ -27,10 +27,16 @@ fs::path shared_base(const Folder& folder) {
   return path;
 }
 
+/// Files are written where nobody else may, and then shared.
+template <class Work>
+void before_it_is_shared(const fs::path& file, Work&& work) {
+  fs::permissions(file.parent_path(), fs::perms::owner_all);
+  work();
+  fs::permissions(file.parent_path(), fs::perms::all);
+}
+
 void sign_with(const fs::path& file, const fs::path& key) {
-  const auto folder = fs::status(file.parent_path()).permissions();
-  sign(file, PrivateKey::read(key));
-  CHECK(fs::status(file.parent_path()).permissions() == folder);
+  before_it_is_shared(file, [&] { sign(file, PrivateKey::read(key)); });
 }
 
 LayerSettings with_keys(const Folder& folder, const fs::path& base, TrustPolicy policy = TrustPolicy::owner) {
@@ -157,7 +163,7 @@ TEST_CASE("a file that is sealed anew by somebody without the key supplies confi
   const auto keys = make_keys(folder, "release");
   sign_with(base, keys.secret);
   const auto evil = sample_cubin("one", 4000);
-  File::open(base, Access::read_write)->put_all({}, {&evil, 1}, Existing::replace);
+  before_it_is_shared(base, [&] { File::open(base, Access::read_write)->put_all({}, {&evil, 1}, Existing::replace); });
   const auto other = make_keys(folder, "other");
   sign_with(base, other.secret);
   fs::remove(other.open);
@@ -177,7 +183,7 @@ TEST_CASE("machine code that is swapped after the opening is not loaded, nor in 
   const auto evil = sample_cubin("one", 4000);
   const auto added = sample_cubin("three");
   const std::vector<CubinRow> cubins = {evil, added};
-  File::open(base, Access::read_write)->put_all({}, cubins, Existing::replace);
+  before_it_is_shared(base, [&] { File::open(base, Access::read_write)->put_all({}, cubins, Existing::replace); });
   const auto guarded = [&] {
     return !supplies_code(layers) && !layers.find_cubin(digest_named("three")) &&
            layers.find_cubin(digest_named("two"));

@@ -6,32 +6,12 @@
 #include <new>
 
 #include "cli/units.hpp"
+#include "spec/text.hpp"
 
 namespace kiln::cli::report {
 namespace {
 
 constexpr std::string_view replacement = "\xEF\xBF\xBD";  // U+FFFD
-
-/// Bytes of the well-formed character that `text` begins with; 0 when there is none.
-std::size_t character_at(std::string_view text) {
-  const auto byte = [&](std::size_t at) { return static_cast<unsigned char>(text[at]); };
-  const unsigned first = byte(0);
-  const std::size_t length = first < 0x80   ? 1
-                             : first < 0xC2 ? 0
-                             : first < 0xE0 ? 2
-                             : first < 0xF0 ? 3
-                             : first < 0xF5 ? 4
-                                            : 0;
-  if (length == 0 || length > text.size()) return 0;
-  for (std::size_t i = 1; i < length; ++i)
-    if ((byte(i) & 0xC0U) != 0x80) return 0;
-  if (length > 2) {
-    const unsigned second = byte(1);
-    if ((first == 0xE0 && second < 0xA0) || (first == 0xED && second > 0x9F)) return 0;
-    if ((first == 0xF0 && second < 0x90) || (first == 0xF4 && second > 0x8F)) return 0;
-  }
-  return length;
-}
 
 std::string_view entity(char c) {
   switch (c) {
@@ -52,7 +32,7 @@ std::string escaped(std::string_view text) {
   std::string out;
   out.reserve(text.size());
   while (!text.empty()) {
-    const std::size_t length = character_at(text);
+    const std::size_t length = spec::character_at(text);
     const auto first = static_cast<unsigned char>(text.front());
     if (const auto named = entity(text.front()); !named.empty())
       out += named;

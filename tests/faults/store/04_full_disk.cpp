@@ -50,7 +50,9 @@ bool all_rows_are_there(File& file, int rows, std::size_t cubin_bytes) {
 
 bool put_is_refused(File& file, int at, std::size_t cubin_bytes) {
   const auto cubin = sample_cubin_at(at, cubin_bytes);
-  return contains(refusal([&] { file.put(sample_record_at(at), &cubin); }), "io: ");
+  const auto said = refusal([&] { file.put(sample_record_at(at), &cubin); });
+  return contains(said, "io: ") &&
+         contains(said, "the disk is full, or this user's share of it; free some space there");
 }
 
 void take_the_rest(const fs::path& path) {
