@@ -11,7 +11,6 @@
 #include <thread>
 #include <utility>
 
-#include "cuda/device.hpp"
 #include "store/layers.hpp"
 
 namespace kiln::engine {
