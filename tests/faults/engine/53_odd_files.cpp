@@ -106,7 +106,7 @@ TEST_CASE("fault 53: a pipe or a device among the files of an op is refused by n
       fs::create_symlink(files.path(odd, "toml"), path);
       const Outcome outcome = files.command("ops --templates " + op.root().string());
       CAPTURE(outcome.output);
-      CHECK(outcome.status == reader.status);
+      CHECK(outcome.status == 2);
       CHECK(contains(outcome.output, path.string()));
       CHECK(contains(outcome.output, "expected a regular file"));
     }
