@@ -1,4 +1,4 @@
-"""README's table of faults, from what the fault tests counted.
+"""The table of docs/faults.md, from what the fault tests counted.
 
     KILN_FAULT_TALLY=$PWD/tally.tsv ctest --preset debug -R faults && python3 bench/fault_table.py tally.tsv
 
@@ -19,7 +19,12 @@ FAULTS = {
     27: "the driver refuses a valid cubin", 28: "SQL metacharacters, NUL, newlines, 1 MB names", 29: "paths that look like URIs",
     30: "templates that reach for files", 31: "code smuggled through names", 32: "views, triggers, extra tables", 33: "oversized blobs, compression bombs",
     34: "hostile or reordered merges", 35: "a candidate that hangs or faults", 36: "a compile that fails or throws", 37: "out of device memory while tuning",
-    38: "Ctrl-C in a pre-warm",
+    38: "Ctrl-C in a pre-warm", 39: "an overlay that keeps nothing", 40: "an export of nothing over a release", 41: "standard error closed, full or unread",
+    42: "standard output closed, full or unread", 43: "writers with equal process ids", 44: "killed writers, again and again",
+    45: "a stranger's journal beside a file", 46: "outputs named as links, devices or others' files", 47: "the holder of a lease or a lock is stopped",
+    48: "export and merge beside writers", 49: "keys and lists without end in a manifest", 50: "the 65th signature", 51: "terminal escapes in names and texts",
+    52: "bases behind links", 53: "texts that are pipes, devices or one endless line", 54: "fork after an engine was made",
+    55: "traces of mixed types, launches that fault", 56: "args that are not the kernel's parameters",
 }
 
 cases = collections.Counter()

@@ -6,6 +6,7 @@
 #include <random>
 #include <set>
 
+#include "faults/sanitizer.hpp"
 #include "jit/executable.hpp"
 #include "sources.hpp"
 #include "spec/catalogue.hpp"
@@ -69,7 +70,9 @@ TEST_CASE("of an image that is damaged or cut off nothing is told, and nothing b
     static_cast<void>(ask(cubin.image.size(), generator() % cubin.image.size(), std::byte(generator() | 1U)));
 }
 
-TEST_CASE("the built-in ops' manifests give each kernel what it takes" * doctest::skip(!has_nvrtc())) {
+// Compiles take it 20 s; under sanitizers it would compile nothing else.
+TEST_CASE("the built-in ops' manifests give each kernel what it takes" *
+          doctest::skip(!has_nvrtc() || faults::address_sanitizer || faults::thread_sanitizer)) {
   spec::DeviceFacts device;
   device.values = {90, 132, 232448, 233472, 65536, 2048, 62914560};
   const auto check = [](const spec::Op& op, const spec::Implementation* implementation,
