@@ -85,7 +85,7 @@ enum class Loading : std::uint8_t {
 struct Options {
   int device = 0;
   /// The user's own file, created when missing. Nothing: $KILN_CACHE, else kiln/overlay.kiln in the user's cache folder.
-  /// Empty path: kept in memory.
+  /// Empty path: kept in memory. One of the user's own that may only be read is asked as the first base, and nothing is kept.
   std::optional<std::filesystem::path> overlay;
   /// Tuned files that were shipped, .kiln or .jsonl (text, without machine code), asked in order after the overlay. Never written.
   std::vector<std::filesystem::path> bases;

@@ -12,6 +12,7 @@
 #include "cli/units.hpp"
 #include "kiln/error.hpp"
 #include "spec/text.hpp"
+#include "store/custody.hpp"
 #include "store/transfer.hpp"
 
 namespace kiln::cli {
@@ -20,6 +21,21 @@ std::string name_of(const store::Layer& layer) {
   return fmt::format("{} {}", layer.kind == store::LayerKind::overlay ? "overlay" : "base",
                      layer.path.empty() ? "(in memory)" : layer.path.string());
 }
+
+namespace {
+
+/// A user who names an overlay does not want an empty one shown in its place.
+void require_named_overlay(const Globals& globals, const store::Layers& layers) {
+  const std::span<const store::Layer> found = layers.layers();
+  if (!globals.overlay || found.front().refused.empty()) return;
+  const bool read_as_base = std::any_of(found.begin() + 1, found.end(), [&](const store::Layer& each) {
+    return each.file && store::identity_of(each.path) == store::identity_of(found.front().path);
+  });
+  if (!read_as_base)
+    throw Error(ErrorKind::bad_file, fmt::format("the overlay cannot be used: {}", found.front().refused));
+}
+
+}  // namespace
 
 std::vector<NamedFile> files_to_show(const Globals& globals, const std::string& file,
                                      std::optional<store::Layers>& layers) {
@@ -30,6 +46,7 @@ std::vector<NamedFile> files_to_show(const Globals& globals, const std::string& 
     return files;
   }
   layers.emplace(open_layers(globals));
+  require_named_overlay(globals, *layers);
   for (const store::Layer& layer : layers->layers())
     if (layer.file) files.push_back({name_of(layer), nullptr, layer.file.get()});
   return files;

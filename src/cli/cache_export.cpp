@@ -24,7 +24,9 @@ void declare(CLI::App& command, Settings& settings) {
   command.add_option("file", settings.file, "Export this file instead of the overlay")->type_name("FILE");
   command.add_flag("--text", settings.text,
                    "JSON lines that a diff can review, instead of a .kiln file; without cubins");
-  command.add_option("-o,--output", settings.output, "Where to; text goes to the standard output unless this is given")
+  command
+      .add_option("-o,--output", settings.output,
+                  "Where to; text goes to the standard output unless this is given, or for -")
       ->check(output_name())
       ->type_name("FILE");
   command.add_option("--op", settings.op, "Only this op")->type_name("OP");
@@ -44,7 +46,11 @@ void check(const Settings& settings) {
   if (!settings.text && settings.output.empty())
     throw Error(ErrorKind::bad_input,
                 "a .kiln file cannot go to the standard output: name it with -o, or ask for --text");
-  if (!settings.output.empty() && fs::exists(settings.output) && !settings.force)
+  if (!settings.text && fs::path(settings.output).extension() != ".kiln")
+    throw Error(ErrorKind::bad_input,
+                fmt::format("the output {} is a .kiln file, so its name ends in .kiln; --text makes text of it",
+                            settings.output));
+  if (settings.output != "-" && !settings.output.empty() && fs::exists(settings.output) && !settings.force)
     throw Error(ErrorKind::bad_input,
                 fmt::format("{} exists; give another name, or --force to replace it", settings.output));
 }

@@ -17,6 +17,7 @@
 #include "jit/compile_pool.hpp"
 #include "jit/specialisation.hpp"
 #include "kiln/error.hpp"
+#include "process/child.hpp"
 #include "process/program.hpp"
 
 namespace kiln::cli {
@@ -92,16 +93,21 @@ Finding worker() {
   if (program.empty())
     return {"worker", State::absent, "kiln-worker was not found beside this program, nor where KILN_WORKER says",
             "candidates run in the tuning process: one that faults ends the tune"};
-  return {"worker", State::ok, program.lexically_normal().string(),
-          "candidates run in a process of their own: one that faults or hangs is rejected alone"};
+  return finding("worker", ErrorKind::no_device, "nothing can be compiled or tuned until this is put right", [&] {
+    const process::Child begun(program);
+    return Finding{"worker", State::ok, program.lexically_normal().string(),
+                   "candidates run in a process of their own: one that faults or hangs is rejected alone"};
+  });
 }
 
-Finding compiles() {
+Finding compiles(const Finding& worker) {
   const jit::CompileSettings settings{0, process::find_worker({})};
   const int at_once = jit::compiles_at_once(settings.workers);
   if (settings.program.empty())
     return {"compiles", State::ok, fmt::format("in this process, up to {} threads", at_once),
             "a template that crashes the compiler ends the process"};
+  if (worker.state == State::broken)
+    return {"compiles", State::broken, "in processes of kiln-worker, which does not run", worker.meaning};
   return {"compiles", State::ok,
           fmt::format("in up to {} processes of kiln-worker, each within {} s a compile and {}", at_once,
                       settings.limit.count() / 1000, format_bytes(settings.memory_bytes)),
@@ -152,12 +158,16 @@ std::vector<Finding> files(const Globals& globals) {
       findings.push_back({name_of(layer), State::broken, layer.refused, "it is not asked"});
       continue;
     }
+    const std::string in_memory = "what is tuned is lost when the process ends";
+    if (!layer.refused.empty()) {
+      findings.push_back({name_of(layer), State::broken, layer.refused, in_memory});
+      continue;
+    }
     const store::FileStats stats = layer.file->stats();
-    const bool in_memory = overlay && layer.path.empty();
-    findings.push_back({name_of(layer), in_memory && !layers.warnings().empty() ? State::broken : State::ok,
+    findings.push_back({name_of(layer), State::ok,
                         fmt::format("{} records, {} cubins, {}", format_count(stats.records),
                                     format_count(stats.cubins), format_bytes(stats.file_bytes)),
-                        in_memory ? "what is tuned is lost when the process ends" : layer.trust});
+                        overlay && layer.path.empty() ? in_memory : layer.trust});
   }
   if (globals.bases.empty())
     findings.push_back({"bases", State::absent, "none given", "add shipped records with --base FILE"});
@@ -184,7 +194,8 @@ std::vector<Finding> examine(const Globals& globals) {
   std::vector<Finding> findings{driver()};
   const auto append = [&](std::vector<Finding> more) { findings.insert(findings.end(), more.begin(), more.end()); };
   append(devices());
-  append({nvrtc(), headers(), worker(), compiles(), nccl(), cublaslt(), ops(globals)});
+  const Finding found_worker = worker();
+  append({nvrtc(), headers(), found_worker, compiles(found_worker), nccl(), cublaslt(), ops(globals)});
   append(files(globals));
   return findings;
 }

@@ -91,6 +91,7 @@ void say_error(bool json, std::string_view kind, std::string_view text) {
 }
 
 void write_text(const std::string& path, std::string_view text) {
+  if (path == "-") return print(text);
   struct stat given {
   }, output{};
   const bool both = ::stat(path.c_str(), &given) == 0 && ::fstat(STDOUT_FILENO, &output) == 0;

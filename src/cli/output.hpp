@@ -28,7 +28,7 @@ void note(std::string_view text);
 void say_error(bool json, std::string_view kind, std::string_view text);
 /// Text on the standard error, with nothing before it.
 void say(std::string_view text) noexcept;
-/// As store::write_text; to the standard output where the path leads there.
+/// As store::write_text; to the standard output where the path is "-" or leads there.
 void write_text(const std::string& path, std::string_view text);
 
 /// True when the standard error is a terminal that can redraw a line.

@@ -13,6 +13,7 @@ namespace kiln::cli {
 CLI::Validator output_name() {
   const auto check = [](std::string& name) -> std::string {
     if (name.empty()) return "the output's name is empty";
+    if (name == "-") return {};  // the standard output
     auto folder = std::filesystem::path(name).parent_path();
     if (folder.empty()) folder = ".";
     std::error_code ignored;

@@ -101,13 +101,32 @@ Layer open_base(const fs::path& path, const CodeTrust& trust, std::vector<std::s
   return layer;
 }
 
+/// A refused overlay as a base, if it is this user's own file and can be read, as in a deployed image.
+std::optional<Layer> as_base(const Layer& overlay, const CodeTrust& trust) {
+  try {
+    const fs::path path = literal_path(overlay.path);
+    if (is_missing(path) || !overlay_objection(path).empty()) return std::nullopt;
+    std::vector<std::string> unused;  // why it is refused was said
+    Layer base = open_base(path, trust, unused);
+    if (base.refused.empty()) return base;
+  } catch (const Error&) {  // NOLINT(bugprone-empty-catch): its path names no file
+  }
+  return std::nullopt;
+}
+
 }  // namespace
 
 Layers::Layers(const LayerSettings& settings)
     : memory_(std::make_unique<Memory>()), unreleased_(std::make_unique<Unreleased>()) {
   layers_.push_back(open_overlay(settings, warnings_));
-  if (settings.bases.empty()) return;
+  const bool refused = !layers_.front().refused.empty() && !layers_.front().path.empty();
+  if (settings.bases.empty() && !refused) return;
+  const std::size_t said = warnings_.size();
   const CodeTrust trust{settings.trust, KeyRing::read(settings.key_folders, warnings_)};
+  if (auto base = refused ? as_base(layers_.front(), trust) : std::nullopt) {
+    warnings_[said - 1] += "; what it holds is read as a base's";
+    layers_.push_back(*std::move(base));
+  }
   for (const fs::path& base : settings.bases) layers_.push_back(open_base(base, trust, warnings_));
 }
 

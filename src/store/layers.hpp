@@ -46,8 +46,9 @@ struct Found {
 class Layers {
  public:
   /// A damaged overlay is set aside under another name and begun again. One that cannot be opened, or that others could
-  /// have written, is replaced by one in memory. warnings() says so once. A base that cannot be opened is left out and
-  /// named. An empty overlay path: in memory, without a warning; no path: in memory, with one.
+  /// have written, is replaced by one in memory. warnings() says so once. One that is this user's own and can be read is
+  /// a base then. A base that cannot be opened is left out and named. An empty overlay path: in memory, without a warning;
+  /// no path: in memory, with one.
   explicit Layers(const LayerSettings& settings);
   ~Layers();
   Layers(Layers&&) noexcept = default;

@@ -129,6 +129,10 @@ void write_sealed(const OutputFile& output, std::span<File* const> from, const S
   throw to_error(output.target(), "written", failure);
 }
 
+std::string name_of(const File& file) {
+  return file.path().empty() ? "the text that was read" : fmt::format("'{}'", file.path().string());
+}
+
 void check_holds_records(const TransferReport& report, const Selection& selection, const std::string& from) {
   if (report.added > 0 || !selection.must_hold_records) return;
   std::string of;
@@ -175,7 +179,7 @@ void export_text(File& from, std::ostream& to, const Selection& selection) {
     to << to_json(record) << '\n';
     ++report.added;
   }
-  check_holds_records(report, selection, fmt::format("'{}'", from.path().string()));
+  check_holds_records(report, selection, name_of(from));
   if (!to) throw Error(ErrorKind::io, "the exported text cannot be written; is the disk full?");
 }
 
@@ -201,8 +205,7 @@ TransferReport merge_files(std::span<File* const> from, const fs::path& to, cons
     const Snapshots snapshots(from);
     write_sealed(output, snapshots.files(), selection, trust, report);
   }
-  check_holds_records(report, selection,
-                      from.size() == 1 ? fmt::format("'{}'", from.front()->path().string()) : "the files given");
+  check_holds_records(report, selection, from.size() == 1 ? name_of(*from.front()) : "the files given");
   if (overwrite) remove_journal_of(target);
   if (!output.publish(overwrite ? Existing::replace : Existing::keep)) check_target(target, Existing::keep);
   return report;

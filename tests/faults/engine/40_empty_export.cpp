@@ -48,7 +48,11 @@ TEST_CASE("fault 40: an export of nothing is refused, and the release that is th
   store::run_sql(tuned_overlay(folder, "newer.kiln"), "PRAGMA user_version = 99");
   cases += check_refused_everywhere(folder, "", "--overlay " + (folder / "newer.kiln").string(), 4, "newer Kiln");
   cases += check_refused_everywhere(folder, "env -u HOME -u KILN_CACHE -u XDG_CACHE_HOME ", "", 4, "HOME");
-  tally(40, cases, "exports of nothing");
+  write(folder / "empty.jsonl", "");
+  CHECK(contains(
+      expect(2, "kiln cache merge " + (folder / "empty.jsonl").string() + " -o " + (folder / "merged.kiln").string()),
+      "in the text that was read"));
+  tally(40, ++cases, "exports of nothing");
 }
 
 }  // namespace kiln::faults
