@@ -9,19 +9,25 @@ volatile std::sig_atomic_t requested_flag = 0;  // a signal handler can reach no
 
 extern "C" void on_signal(int /*signal*/) { requested_flag = 1; }
 
+/// A shell has what it starts in the background ignore SIGINT, and nohup SIGHUP: that stays so.
+bool is_ignored(int signal) {
+  struct sigaction present {};
+  return ::sigaction(signal, nullptr, &present) == 0 && present.sa_handler == SIG_IGN;
+}
+
 }  // namespace
 
 Interrupt::Interrupt() {
   struct sigaction action {};
   action.sa_handler = on_signal;
   action.sa_flags = static_cast<int>(SA_RESETHAND | SA_RESTART);
-  ::sigaction(SIGINT, &action, nullptr);
-  ::sigaction(SIGTERM, &action, nullptr);
+  for (const int signal : {SIGINT, SIGTERM})
+    if (!is_ignored(signal)) ::sigaction(signal, &action, nullptr);
 }
 
 Interrupt::~Interrupt() {
-  std::signal(SIGINT, SIG_DFL);
-  std::signal(SIGTERM, SIG_DFL);
+  for (const int signal : {SIGINT, SIGTERM})
+    if (!is_ignored(signal)) std::signal(signal, SIG_DFL);
 }
 
 bool Interrupt::requested() noexcept { return requested_flag != 0; }

@@ -22,7 +22,9 @@ constexpr mode_t written_by_others = S_IWGRP | S_IWOTH;
 std::string ownership_objection(std::string_view what, const std::filesystem::path& path, const struct stat& status,
                                 uid_t owner = 0) {
   if (status.st_uid != geteuid() && status.st_uid != 0 && status.st_uid != owner)
-    return fmt::format("{} '{}' belongs to user {}, not to this user or root", what, path.string(), status.st_uid);
+    return fmt::format(
+        "{} '{}' belongs to user {}, not to this user or root; copy what it holds to a place of your own", what,
+        path.string(), status.st_uid);
   if ((status.st_mode & written_by_others) == 0) return {};
   const bool is_shared_on_purpose = (status.st_mode & S_ISVTX) != 0;  // such as /tmp
   const auto what_to_do =

@@ -113,4 +113,12 @@ TEST_CASE("fault 38: a pre-warm without a GPU that is interrupted keeps the mach
   tally(38, 1, "interrupts of a pre-warm without a GPU");
 }
 
+TEST_CASE("fault 38: a signal that a shell has its background command ignore does not end it") {
+  const TemporaryFolder folder;
+  const std::string tune = "'" KILN_COMMAND "' tune scale rows=1..512 cols=128 dtype=f32 -q" + globals(folder);
+  const std::string output = expect(0, "(trap '' INT; exec " + tune + ") & sleep 0.3; kill -INT $!; wait $!");
+  CHECK(contains(output, "rows=512"));
+  tally(38, 1, "signals that are ignored");
+}
+
 }  // namespace kiln::faults
