@@ -26,6 +26,9 @@ namespace fs = std::filesystem;
 
 /// A worker greets as soon as it runs; this long only where the machine is very busy.
 constexpr std::chrono::seconds greeting_limit{20};
+constexpr const char* remedy =
+    "name the kiln-worker that belongs to this Kiln in KILN_WORKER or Options::worker, or set "
+    "KILN_WORKER=none to do without";
 
 /// posix_spawn of `program` with one end of a socket pair as its standard input. Its standard output leads nowhere: kernels may
 /// print. A process group of its own keeps Ctrl-C at the terminal from it; the caller decides when it ends.
@@ -46,7 +49,8 @@ pid_t spawn(const fs::path& program, int socket) {
   const int code = posix_spawn(&child, name.c_str(), &actions, &attributes, arguments, environ);
   posix_spawnattr_destroy(&attributes);
   posix_spawn_file_actions_destroy(&actions);
-  if (code != 0) throw Error(ErrorKind::io, fmt::format("the worker {} cannot be run: {}", name, std::strerror(code)));
+  if (code != 0)
+    throw Error(ErrorKind::io, fmt::format("the worker {} cannot be run: {}; {}", name, std::strerror(code), remedy));
   return child;
 }
 
@@ -79,9 +83,6 @@ void Child::greet(const fs::path& program) {
   if (state == Channel::State::received && said == greeting()) return;
   const std::string how = stop();
   const std::string asked = fmt::format("the program {} was to be run as a worker, but it ", program.string());
-  constexpr const char* remedy =
-      "name the kiln-worker that belongs to this Kiln in KILN_WORKER or Options::worker, or set "
-      "KILN_WORKER=none to do without";
   if (state == Channel::State::closed) throw Error(ErrorKind::io, fmt::format("{}{}; {}", asked, how, remedy));
   if (state == Channel::State::late)
     throw Error(ErrorKind::io, fmt::format("{}said nothing for {} s; {}", asked, greeting_limit.count(), remedy));
