@@ -123,9 +123,9 @@ struct Options {
   /// A candidate that takes longer than this in a worker is stopped and rejected.
   std::chrono::milliseconds candidate_limit{60'000};
   /// Asked between candidates, and while another process holds what is waited for, on whichever thread does; true ends a tune with
-  /// Error(interrupted). What was finished is kept.
+  /// Error(interrupted). What was finished is kept. Neither this nor on_tune may ask the engine for another tune: Error(bad_input).
   std::function<bool()> stop_requested;
-  /// Called on the thread that tunes.
+  /// Called on the thread that tunes. What it throws ends the tune; of one in the background, it becomes a warning.
   std::function<void(const TuneEvent&)> on_tune;
 };
 

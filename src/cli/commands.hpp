@@ -43,7 +43,7 @@ CLI::App* add_command(CLI::App& app, Chosen& chosen, const std::string& name, co
 
 /// For what a command writes: refuses an empty name, a folder that is not there, and one in which no file can be made, before the work begins.
 CLI::Validator output_name();
-/// From 0 to 100; unlike CLI::Range it refuses what is not a number.
-CLI::Validator percentage();
+/// Both ends included; unlike CLI::Range it refuses what is not a number.
+CLI::Validator number_from(double low, double high);
 
 }  // namespace kiln::cli

@@ -29,7 +29,7 @@ void declare(CLI::App& command, Settings& settings) {
                   "Answer for this device class, when the files hold several; needs no GPU")
       ->type_name("CLASS");
   command.add_option("--require", settings.require, "Exit with 1 when fewer than this many in a hundred would be hits")
-      ->check(percentage())
+      ->check(number_from(0, 100))
       ->type_name("PERCENT");
   command.add_option("--by", settings.by, "What --require is of: launches, or their time")
       ->check(CLI::Validator(CLI::IsMember({"launches", "time"})).description(""))

@@ -39,7 +39,7 @@ void declare(CLI::App& command, Settings& settings) {
   command
       .add_option("--top", settings.top,
                   "Only the buckets that take most time, until they come to this many in a hundred of it")
-      ->check(percentage())
+      ->check(number_from(0, 100))
       ->type_name("PERCENT");
   command.add_option("--limit", settings.limit, "Only this many buckets, those that take most time")
       ->check(CLI::Validator(CLI::PositiveNumber).description(""))

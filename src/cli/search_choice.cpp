@@ -2,6 +2,8 @@
 
 #include <cmath>
 
+#include "cli/commands.hpp"
+
 namespace kiln::cli {
 
 void declare_search(CLI::App& command, SearchChoice& choice) {
@@ -17,7 +19,7 @@ void declare_search(CLI::App& command, SearchChoice& choice) {
       .add_option(
           "--seconds", choice.seconds,
           "Time a bucket: after it no candidate is begun, and the best so far are compared (no limit unless given)")
-      ->check(CLI::Validator(CLI::Range(0.001, 1e6)).description(""))
+      ->check(number_from(0.001, 1e6))
       ->type_name("SECONDS");
   command.add_option("--seed", choice.seed, "Of racing's draws")->type_name("N");
 }

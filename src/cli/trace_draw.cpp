@@ -32,6 +32,9 @@ class Source {
   std::mt19937_64 random_;
 };
 
+// A median at an end of its range is rounded past it, and a small sigma never leads back.
+constexpr int most_tries = 10000;
+
 std::int64_t draw_size(const spec::Axis& axis, const Range& range, const Draw& draw, Source& source) {
   if (range.low == range.high) return range.low;
   const auto low = static_cast<double>(range.low), high = static_cast<double>(range.high);
@@ -40,7 +43,9 @@ std::int64_t draw_size(const spec::Axis& axis, const Range& range, const Draw& d
     value = low + source.uniform() * (high - low + 1);
   } else {
     const double centre = std::log(draw.median.value_or(std::sqrt(low * high)));
-    while (value < low || value >= high + 1) value = std::exp(centre + draw.sigma * source.normal());
+    for (int tries = 0; (value < low || value >= high + 1) && tries < most_tries; ++tries)
+      value = std::exp(centre + draw.sigma * source.normal());
+    value = std::max(value, low);
   }
   // A double holds no size near the end of 64 bits exactly: rounded up it would be past it.
   const std::int64_t size = value >= high ? range.high : std::min(static_cast<std::int64_t>(value), range.high);
@@ -55,7 +60,7 @@ void check(const Draw& draw, const spec::Op& op, const ProblemSet& set) {
   for (std::size_t i = 0; i < op.axes.size(); ++i)
     for (const Range& range : set.axes[i])
       if (draw.median && range.low < range.high &&
-          (*draw.median < static_cast<double>(range.low) || *draw.median > static_cast<double>(range.high)))
+          !(*draw.median >= static_cast<double>(range.low) && *draw.median <= static_cast<double>(range.high)))
         refuse(
             fmt::format("the median {} lies outside {}={}..{}", *draw.median, op.axes[i].name, range.low, range.high));
 }

@@ -5,6 +5,7 @@
 #include <fstream>
 #include <iostream>
 #include <sstream>
+#include <string_view>
 
 #include "cli/ops_found.hpp"
 #include "cli/problem_set.hpp"
@@ -13,11 +14,17 @@
 #include "spec/text_file.hpp"
 
 namespace kiln::cli {
+namespace {
+
+constexpr std::string_view byte_order_mark = "\xef\xbb\xbf";  // as editors on Windows write
+
+}  // namespace
 
 std::vector<TraceEntry> parse_trace(std::istream& text, const std::string& name, std::span<const spec::Op> ops) {
   std::vector<TraceEntry> entries;
   std::string line;
   for (int number = 1; spec::read_line(text, line, spec::max_trace_line_bytes, name, number); ++number) {
+    if (number == 1 && line.starts_with(byte_order_mark)) line.erase(0, byte_order_mark.size());
     std::istringstream words(line.substr(0, line.find('#')));
     std::string op_name;
     if (!(words >> op_name)) continue;

@@ -25,13 +25,13 @@ CLI::Validator output_name() {
   return CLI::Validator(check, "");
 }
 
-CLI::Validator percentage() {
-  const auto check = [](std::string& text) -> std::string {
-    double percent = -1;
+CLI::Validator number_from(double low, double high) {
+  const auto check = [low, high](std::string& text) -> std::string {
+    double number = 0;
     const char* const end = text.data() + text.size();
-    const auto [rest, error] = std::from_chars(text.data(), end, percent);
-    if (error == std::errc{} && rest == end && percent >= 0 && percent <= 100) return {};
-    return fmt::format("{} is not a number from 0 to 100", text);
+    const auto [rest, error] = std::from_chars(text.data(), end, number);
+    if (error == std::errc{} && rest == end && number >= low && number <= high) return {};
+    return fmt::format("{} is not a number from {} to {}", text, low, high);
   };
   return CLI::Validator(check, "");
 }

@@ -158,6 +158,8 @@ Background::End Background::try_to_tune(const Wanted& wanted, const std::stop_to
     return failed(error.kind(), error.what());
   } catch (const std::exception& error) {
     return failed(ErrorKind::io, error.what());
+  } catch (...) {
+    return failed(ErrorKind::io, "on_tune or stop_requested threw what is no std::exception");
   }
 }
 

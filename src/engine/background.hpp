@@ -33,7 +33,8 @@ class Background {
   void want(OpState& op, const Problem& bucket, const PlanState* stand_in);
   /// Waits until nothing is queued or being tuned. False when the time is over before that.
   bool wait(std::chrono::milliseconds limit);
-  [[nodiscard]] std::int64_t waiting() const;                                   // buckets queued or being tuned
+  [[nodiscard]] std::int64_t waiting() const;  // buckets queued or being tuned
+  [[nodiscard]] bool is_this_thread() const noexcept { return thread_.get_id() == std::this_thread::get_id(); }
   [[nodiscard]] std::int64_t compiled() const;                                  // specialisations
   [[nodiscard]] double spent_ns() const noexcept { return pacer_.spent_ns(); }  // of the device's time, at most
 

@@ -4,6 +4,7 @@
 #include <unistd.h>
 
 #include <algorithm>
+#include <thread>
 
 #include "cuda/stream_owner.hpp"
 #include "engine/coverage.hpp"
@@ -32,9 +33,48 @@ std::string_view to_string(Origin origin) noexcept {
 namespace engine {
 namespace {
 
+constexpr std::chrono::hours longest_limit{24 * 20};  // poll(2) takes an int of milliseconds
+
 store::LayerSettings layer_settings(const Options& options) {
   return {options.overlay ? options.overlay : store::default_overlay(), options.bases,
           store::trust_policy(options.trust), store::key_folders(options.trusted_keys), options.overlay_limit_bytes};
+}
+
+/// Asked by SQLite, which no exception may pass through: one ends the wait, and is thrown when a tune asks again.
+bool wants_to_stop(const Options& options) noexcept {
+  try {
+    return options.stop_requested();
+  } catch (...) {
+    return true;
+  }
+}
+
+std::chrono::milliseconds bounded(std::chrono::milliseconds limit) {
+  return std::min<std::chrono::milliseconds>(limit, longest_limit);
+}
+
+/// With limits that clocks can add to a time. Throws Error(bad_input) for one that means nothing.
+Options checked(Options options) {
+  const auto refuse = [](std::string_view name, auto found, std::string_view expected) {
+    throw Error(ErrorKind::bad_input, fmt::format("Options::{} is {}, expected {}", name, found, expected));
+  };
+  const auto none_below_0 = [&](std::string_view name, std::int64_t found) {
+    if (found < 0) refuse(name, found, "0 or more");
+  };
+  none_below_0("overlay_limit_bytes", options.overlay_limit_bytes);
+  none_below_0("compile_workers", options.compile_workers);
+  none_below_0("compile_memory_bytes", options.compile_memory_bytes);
+  none_below_0("search.trials", options.search.trials);
+  none_below_0("search.time_limit, in milliseconds,", options.search.time_limit.count());
+  if (options.compile_limit.count() <= 0)
+    refuse("compile_limit, in milliseconds,", options.compile_limit.count(), "more than 0");
+  if (options.candidate_limit.count() <= 0)
+    refuse("candidate_limit, in milliseconds,", options.candidate_limit.count(), "more than 0");
+  if (!(options.background_share > 0 && options.background_share <= 1))
+    refuse("background_share", options.background_share, "a share of the GPU's time, over 0 and up to 1");
+  for (auto* limit : {&options.compile_limit, &options.candidate_limit, &options.search.time_limit})
+    *limit = bounded(*limit);
+  return options;
 }
 
 }  // namespace
@@ -58,21 +98,17 @@ std::unique_ptr<tune::Worker> worker_for(const Options& options) {
 }
 
 State::State(const Options& chosen)
-    : options(chosen),
+    : options(checked(chosen)),
       context(chosen.device),
       ops(chosen.template_paths),
       layers(layer_settings(chosen)),
-      pool(compile_settings(chosen)),
+      pool(compile_settings(options)),
       cubins(layers, pool),
-      worker(worker_for(chosen)),
+      worker(worker_for(options)),
       length_reports(context, ops.size()),
       holder(fmt::format("{}/{}", ::getpid(), static_cast<const void*>(this))),
       op_states_(ops.size()) {
-  if (!(options.background_share > 0 && options.background_share <= 1))
-    throw Error(ErrorKind::bad_input,
-                fmt::format("Options::background_share is {}, expected a share of the GPU's time, over 0 and up to 1",
-                            options.background_share));
-  if (options.stop_requested) layers.overlay().stop_waiting_when(options.stop_requested);
+  if (options.stop_requested) layers.overlay().stop_waiting_when([this] { return wants_to_stop(options); });
   if (options.histogram) histogram = std::make_unique<HistogramKeeper>(ops.read_so_far(), layers.overlay());
   if (options.on_miss == MissPolicy::background) background = std::make_unique<Background>(*this);
 }
@@ -89,6 +125,13 @@ State::~State() {
     layers.overlay().note_usage(counters.usage());
   } catch (const std::exception&) {  // NOLINT(bugprone-empty-catch): only counts are lost
   }
+}
+
+void let_go(State* state) {
+  if (state->background && state->background->is_this_thread())
+    std::thread([state] { delete state; }).detach();
+  else
+    delete state;
 }
 
 OpState& State::op_state(std::size_t index) {
@@ -213,7 +256,8 @@ Coverage Engine::coverage() const {
 
 bool Engine::wait_for_tunes(std::chrono::milliseconds limit) const {
   cuda::require_not_forked();
-  return !state_->background || state_->background->wait(limit);
+  return !state_->background ||
+         state_->background->wait(std::min<std::chrono::milliseconds>(limit, engine::longest_limit));
 }
 
 std::optional<LengthFault> Engine::check(Stream stream) const {

@@ -7,6 +7,7 @@
 #include <system_error>
 
 #include "engine/state.hpp"
+#include "engine/tuning.hpp"
 #include "kiln/error.hpp"
 
 namespace kiln::engine {
@@ -31,7 +32,9 @@ bool is_interrupt(const std::exception& failure) {
 const PlanState* PlanStore::make_once(const Problem& bucket,
                                       const std::function<std::unique_ptr<BucketPlans>()>& make) {
   std::unique_lock lock(mutex_);
-  ready_.wait(lock, [&] { return std::ranges::find(in_flight_, bucket) == in_flight_.end(); });
+  const auto is_free = [&] { return std::ranges::find(in_flight_, bucket) == in_flight_.end(); };
+  if (!is_free()) Tuning::refuse_within(engine_, fmt::format("{} {}", op_.name, spec::to_string(op_, bucket)));
+  ready_.wait(lock, is_free);
   if (const PlanState* plan = hot.find(bucket)) return plan;
   in_flight_.push_back(bucket);
   lock.unlock();

@@ -80,13 +80,21 @@ struct State {
   std::vector<std::string> warnings_;
 };
 
+/// A callback on the thread that tunes in the background may let go of the last Engine, Op or Plan. That thread cannot wait for its own
+/// end, so that another one does.
+void let_go(State* state);
+template <class Owned>
+void let_go(Owned* owned) {
+  delete owned;
+}
+
 /// As std::make_shared, but that a forked child (cuda::is_forked) lets go of it as it is: its threads are not there to be joined, its processes
 /// and leases are the parent's, and its locks may stay locked.
 template <class Owned, class... Given>
 std::shared_ptr<Owned> make_owned(Given&&... given) {
   auto made = std::make_unique<Owned>(std::forward<Given>(given)...);
   return {made.release(), [](Owned* owned) {
-            if (!cuda::is_forked()) delete owned;
+            if (!cuda::is_forked()) let_go(owned);
           }};
 }
 

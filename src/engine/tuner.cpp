@@ -259,8 +259,17 @@ std::vector<OpBucket> buckets_of(TunerState& tuner, std::span<const Demand> dema
   return buckets;
 }
 
+namespace {
+
+void refuse_within_callback(const TunerState& tuner) {
+  for (const auto& device : tuner.devices) Tuning::refuse_within(*device->state, "a Tuner's work");
+}
+
+}  // namespace
+
 TuneReport tune_all(TunerState& tuner, std::span<const OpBucket> buckets, const TuneChoice& choice) {
   cuda::require_not_forked();
+  refuse_within_callback(tuner);
   const std::lock_guard lock(tuner.working);
   return Job(tuner, buckets, choice).run();
 }
@@ -268,9 +277,11 @@ TuneReport tune_all(TunerState& tuner, std::span<const OpBucket> buckets, const 
 Deployment deploy(TunerState& tuner, std::size_t device_class, std::span<const OpBucket> buckets,
                   const std::filesystem::path& path, const TuneChoice& choice) {
   cuda::require_not_forked();
+  refuse_within_callback(tuner);
   const std::lock_guard lock(tuner.working);
   TunerDevice& device = *tuner.first_of_class[device_class];
   State& state = *device.state;
+  const Tuning tuning(state);
   const cuda::RelaxedCapture relaxed;
   const cuda::Context::Scope scope(state.context);  // where a library is asked what it takes
   const auto& own_stop = state.options.stop_requested;

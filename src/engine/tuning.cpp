@@ -33,6 +33,8 @@ tune::TuneRequest request_of(State& state, const spec::Op& op, const Problem& bu
   return request;
 }
 
+thread_local const Tuning* innermost = nullptr;
+
 constexpr auto untold_wait = std::chrono::milliseconds(500);  // most buckets are tuned by then
 
 void tell_who_is_waited_for(const State& state, const spec::Op& op, const Problem& bucket, const TuneAsked& asked,
@@ -52,6 +54,25 @@ void tell_who_is_waited_for(const State& state, const spec::Op& op, const Proble
 
 }  // namespace
 
+Tuning::Tuning(const State& state) noexcept : state_(state), around_(innermost) { innermost = this; }
+
+Tuning::~Tuning() { innermost = around_; }
+
+bool Tuning::is_within(const State& state) noexcept {
+  for (const Tuning* each = innermost; each != nullptr; each = each->around_)
+    if (&each->state_ == &state) return true;
+  return false;
+}
+
+void Tuning::refuse_within(const State& state, const std::string& asked) {
+  if (!is_within(state)) return;
+  throw Error(
+      ErrorKind::bad_input,
+      fmt::format(
+          "{} was asked for in a callback of a tune (on_tune, on_step, on_compile or stop_requested), which it would wait for; ask once that tune is done, or of another engine",
+          asked));
+}
+
 TuneOutcome tune_once(State& state, const spec::Op& op, const Problem& bucket, const TuneAsked& asked) {
   using Clock = std::chrono::steady_clock;
   const auto stored = [&] {
@@ -65,6 +86,9 @@ TuneOutcome tune_once(State& state, const spec::Op& op, const Problem& bucket, c
   };
   const Clock::time_point begun = Clock::now();
   TuneOutcome outcome{TuneOutcome::End::found, stored()};
+  if (!is_enough(outcome.resolution, asked.retune))
+    Tuning::refuse_within(state, fmt::format("{} {}", op.name, spec::to_string(op, bucket)));
+  const Tuning tuning(state);
   Lease lease(state.layers, outcome.resolution.key, state.holder);
   bool is_told = false;
   while (!is_enough(outcome.resolution, asked.retune)) {

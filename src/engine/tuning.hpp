@@ -36,9 +36,25 @@ struct TuneOutcome {
   std::string holder{};   // held elsewhere: by whom, as store::File::lease_holder says
 };
 
+/// While it lives, this thread tunes with `state`. What a callback on this thread then asks of the same state would wait for itself.
+class Tuning {
+ public:
+  explicit Tuning(const State& state) noexcept;
+  ~Tuning();
+  Tuning(const Tuning&) = delete;
+  Tuning& operator=(const Tuning&) = delete;
+  /// Throws Error(bad_input) where this thread tunes with `state`. `asked` says what for: "scale rows=64 cols=128 dtype=f32".
+  static void refuse_within(const State& state, const std::string& asked);
+  static bool is_within(const State& state) noexcept;
+
+ private:
+  const State& state_;
+  const Tuning* const around_;  // of another engine, in whose callback this one began
+};
+
 /// A bucket that has a usable record, of those that `retune` spares, is left as it is. Holds State::tune_mutex while it tunes. Without a
 /// worker the context must be current. Throws as tune::tune_bucket does, and Error(interrupted) when asked to stop while it waits: the
-/// files are then as they were.
+/// files are then as they were; Error(bad_input) within a callback of a tune of `state`, where there is no usable record.
 TuneOutcome tune_once(State& state, const spec::Op& op, const Problem& bucket, const TuneAsked& asked);
 
 }  // namespace kiln::engine
