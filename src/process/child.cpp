@@ -27,10 +27,6 @@ namespace fs = std::filesystem;
 /// A worker greets as soon as it runs; this long only where the machine is very busy.
 constexpr std::chrono::seconds greeting_limit{20};
 constexpr const char* remedy =
-    "name the kiln-worker that belongs to this Kiln in KILN_WORKER or Options::worker, or set "
-    "KILN_WORKER=none to do without";
-
-constexpr const char* remedy =
     "name the kiln-worker that belongs to this Kiln in KILN_WORKER or Options::worker, or set KILN_WORKER=none to do "
     "without";
 
