@@ -25,6 +25,9 @@ FAULTS = {
     48: "export and merge beside writers", 49: "keys and lists without end in a manifest", 50: "the 65th signature", 51: "terminal escapes in names and texts",
     52: "bases behind links", 53: "texts that are pipes, devices or one endless line", 54: "fork after an engine was made",
     55: "traces of mixed types, launches that fault", 56: "args that are not the kernel's parameters",
+    57: "an overlay that may only be read", 58: "what doctor must call broken", 59: "an overlay that was named and is refused",
+    60: "outputs whose name says another kind of file", 61: "callbacks of a tune that ask for a tune", 62: "callbacks that throw",
+    63: "the last handle of an engine let go in a callback", 64: "limits and times that make no sense", 65: "traces with a byte order mark; draws that never end",
 }
 
 cases = collections.Counter()

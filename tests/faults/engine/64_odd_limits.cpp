@@ -1,4 +1,4 @@
-// Row 70: limits that mean nothing are refused by name when the engine is made; the largest that a caller can write means no limit, as it says.
+// Limits that mean nothing are refused by name when the engine is made; the largest that a caller can write means no limit, as it says.
 #include <limits>
 
 #include "faults/engine/scene.hpp"
@@ -7,7 +7,7 @@ using namespace kiln;
 using namespace kiln::faults;
 using std::chrono::milliseconds;
 
-TEST_CASE("a negative limit, or no time at all, is refused by its name") {
+TEST_CASE("fault 64: a negative limit, or no time at all, is refused by its name") {
   const Machine machine;
   const Scene scene;
   const auto refused = [&](auto change, const char* said) {
@@ -28,9 +28,10 @@ TEST_CASE("a negative limit, or no time at all, is refused by its name") {
   refused([](Options& of) { of.candidate_limit = milliseconds(-1); }, "Options::candidate_limit");
   refused([](Options& of) { of.background_share = std::numeric_limits<double>::quiet_NaN(); },
           "Options::background_share is nan");
+  tally(64, 8, "limits that make no sense");
 }
 
-TEST_CASE("the longest times that can be written are no limits") {
+TEST_CASE("fault 64: the longest times that can be written are no limits") {
   const Machine machine;
   const Scene scene;
   for (const milliseconds longest : {milliseconds::max(), milliseconds((std::int64_t{1} << 32) + 1)}) {
@@ -46,9 +47,10 @@ TEST_CASE("the longest times that can be written are no limits") {
     for (const std::string& said : engine.warnings()) FAIL_CHECK(said);
     CHECK(engine.stats().tunes == 1);
   }
+  tally(64, 2, "limits without end");
 }
 
-TEST_CASE("a worker that cannot be run is said with what to do") {
+TEST_CASE("fault 64: a worker that cannot be run is said with what to do") {
   const Machine machine;
   const Scene scene;
   Options options = scene.options(scene.overlay());
@@ -56,4 +58,5 @@ TEST_CASE("a worker that cannot be run is said with what to do") {
   const Engine engine(options);
   const Error error = error_of([&] { ScaleCall(engine, 32, 128).launch(machine.stream()); });
   CHECK(contains(error.what(), "cannot be run: Permission denied; name the kiln-worker"));
+  tally(64, 1, "workers that cannot be run");
 }

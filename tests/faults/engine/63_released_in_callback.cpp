@@ -1,4 +1,4 @@
-// Row 69: a callback of a tune in the background lets go of the last Engine, Op or Plan. It returns, and the engine ends on another thread.
+// A callback of a tune in the background lets go of the last Engine, Op or Plan. It returns, and the engine ends on another thread.
 #include <future>
 #include <thread>
 
@@ -7,7 +7,7 @@
 using namespace kiln;
 using namespace kiln::faults;
 
-TEST_CASE("an engine that is released in a callback of its own background thread ends, and leaves nothing") {
+TEST_CASE("fault 63: an engine that is released in a callback of its own background thread ends, and leaves nothing") {
   const Machine machine;
   const Scene scene;
   const std::int64_t handles = query("handles"), memory = query("memory"), contexts = query("contexts");
@@ -33,4 +33,5 @@ TEST_CASE("an engine that is released in a callback of its own background thread
     std::this_thread::sleep_for(std::chrono::milliseconds(10));
   CHECK(query("handles") == handles);
   CHECK(query("memory") == memory);
+  tally(63, 1, "engines let go in a callback");
 }

@@ -1,10 +1,10 @@
-// Row 71: numbers of the command that are no numbers, a trace drawn at the end of a range, and one that an editor wrote with a byte order mark.
+// Numbers of the command that are no numbers, a trace drawn at the end of a range, and one that an editor wrote with a byte order mark.
 #include "faults/engine/fixture.hpp"
 
 using namespace kiln;
 using namespace kiln::faults;
 
-TEST_CASE("a median at an end of its range is drawn, however small sigma is") {
+TEST_CASE("fault 65: a median at an end of its range is drawn, however small sigma is") {
   const TemporaryFolder folder;
   const CopiedOp op(folder);
   for (const std::string low : {"5", "7", "25", "1000"}) {
@@ -13,9 +13,10 @@ TEST_CASE("a median at an end of its range is drawn, however small sigma is") {
                       "..4096 cols=1 --count 1 --sigma 1e-300 --median " + low);
     CHECK(contains(drawn, "scale rows=" + low + " cols=1 dtype=f32"));
   }
+  tally(65, 4, "draws at the end of a range");
 }
 
-TEST_CASE("what is no number is refused by its option") {
+TEST_CASE("fault 65: what is no number is refused by its option") {
   const TemporaryFolder folder;
   const CopiedOp op(folder);
   const std::string kiln = "kiln" + op.globals(folder / "o.kiln");
@@ -23,9 +24,10 @@ TEST_CASE("what is no number is refused by its option") {
                  "the median nan lies outside rows=1..64"));
   CHECK(contains(expect(2, kiln + "tune scale rows=1 cols=1 --seconds nan"),
                  "nan is not a number from 0.001 to 1000000"));
+  tally(65, 2, "numbers that are none");
 }
 
-TEST_CASE("a trace that begins with a byte order mark is read, and named where it is wrong") {
+TEST_CASE("fault 65: a trace that begins with a byte order mark is read, and named where it is wrong") {
   const TemporaryFolder folder;
   const CopiedOp op(folder);
   const std::string replay = "kiln" + op.globals(tuned_overlay(folder)) + "replay --dry-run " + (folder / "t").string();
@@ -33,4 +35,5 @@ TEST_CASE("a trace that begins with a byte order mark is read, and named where i
   expect(0, replay);
   write(folder / "t", "\xef\xbb\xbf# drawn\r\nscale rows=0 cols=128\r\n");
   CHECK(contains(expect(2, replay), "t:2: op 'scale': axis 'rows' is 0"));
+  tally(65, 2, "traces with a byte order mark");
 }

@@ -1,4 +1,4 @@
-// Row 67: a callback of a tune asks its own engine, or Tuner, for what that tune stands in the way of. It is refused with a sentence, for it would
+// A callback of a tune asks its own engine, or Tuner, for what that tune stands in the way of. It is refused with a sentence, for it would
 // wait for itself; the tune goes on, and what is ready or recorded is served within callbacks too.
 #include "faults/engine/scene.hpp"
 
@@ -33,7 +33,7 @@ constexpr const char* refusal = "was asked for in a callback of a tune";
 
 }  // namespace
 
-TEST_CASE("a launch within on_tune that would wait for the tune itself is refused, and the tune goes on") {
+TEST_CASE("fault 61: a launch within on_tune that would wait for the tune itself is refused, and the tune goes on") {
   const Machine machine;
   const Scene scene;
   Options options = scene.options(scene.overlay());
@@ -58,9 +58,10 @@ TEST_CASE("a launch within on_tune that would wait for the tune itself is refuse
   watch = [](const TuneEvent&) {};
   CHECK(other.launch(machine.stream()) == Origin::hot);
   CHECK_NOTHROW(ScaleCall(engine, 4, 128).launch(machine.stream()));
+  tally(61, 4, "asks in a callback of a tune");
 }
 
-TEST_CASE("a Tuner asked within its own callbacks refuses, and finishes what it does") {
+TEST_CASE("fault 61: a Tuner asked within its own callbacks refuses, and finishes what it does") {
   const Machine machine;
   const Scene scene;
   const Engine engine(scene.options(scene.overlay()));
@@ -88,4 +89,5 @@ TEST_CASE("a Tuner asked within its own callbacks refuses, and finishes what it 
   }
   CHECK(contains(on_compile, refusal));
   CHECK(tuner.tune(demand(8)).buckets.at(0).outcome == TunedBucket::Outcome::tuned);
+  tally(61, 2, "Tuners asked in their own callbacks");
 }

@@ -1,4 +1,4 @@
-// Row 68: a callback throws. What it throws reaches whoever asked for the tune; on a thread of the engine it becomes a warning, and it never
+// A callback throws. What it throws reaches whoever asked for the tune; on a thread of the engine it becomes a warning, and it never
 // passes through SQLite, which asks stop_requested while another process holds the overlay's lock. The engine goes on.
 #include <sqlite3.h>
 
@@ -7,7 +7,7 @@
 using namespace kiln;
 using namespace kiln::faults;
 
-TEST_CASE("what is no std::exception, thrown by a callback of a tune in the background, is a warning") {
+TEST_CASE("fault 62: what is no std::exception, thrown by a callback of a tune in the background, is a warning") {
   const Machine machine;
   const Scene scene;
   for (const bool stop : {false, true}) {
@@ -35,9 +35,11 @@ TEST_CASE("what is no std::exception, thrown by a callback of a tune in the back
     REQUIRE(engine.wait_for_tunes(std::chrono::seconds(30)));
     CHECK(engine.stats().tunes == 1);
   }
+  tally(62, 2, "callbacks in the background that throw");
 }
 
-TEST_CASE("a stop_requested that throws while the overlay is locked ends the wait, and is met where the tune asks it") {
+TEST_CASE(
+    "fault 62: a stop_requested that throws while the overlay is locked ends the wait, and is met where the tune asks it") {
   const Machine machine;
   const Scene scene;
   std::atomic<bool> throws = false;
@@ -58,4 +60,5 @@ TEST_CASE("a stop_requested that throws while the overlay is locked ends the wai
   REQUIRE(sqlite3_close(other) == SQLITE_OK);
   CHECK(ScaleCall(engine, 16, 128).launch(machine.stream()) == Origin::overlay);
   CHECK(records_of(scene.overlay()).size() == 2);
+  tally(62, 1, "stop_requested that throws at a lock");
 }
