@@ -118,14 +118,14 @@ TEST_CASE("several GPUs share out the buckets of a workload, and fill one overla
   CHECK(count(again, R"("outcome":"found")") == 9);
 }
 
-TEST_CASE("Ctrl-C over several GPUs keeps what was finished, and the same command continues") {
+TEST_CASE("an interruption over several GPUs keeps what was finished, and the same command continues") {
   const TemporaryFolder folder;
   const std::string workload = write_workload(folder, "\"1..1024\"");
   const std::string command =
       "FAKE_CUDA='devices 2' '" KILN_COMMAND "' prewarm " + workload + " --json --devices all" + globals(folder);
   const std::string log = (folder / "log").string();
   const std::string cut = expect(0, command + " > " + log + " 2>&1 & child=$!; while ! grep -q finished " + log +
-                                        "; do sleep 0.05; done; kill -INT $child; wait $child; echo status $?");
+                                        "; do sleep 0.05; done; kill -TERM $child; wait $child; echo status $?");
   CHECK_MESSAGE(contains(cut, "status 130"), cut);
   const std::string rest =
       expect(0, "FAKE_CUDA='devices 2' kiln prewarm " + workload + " --json --devices all" + globals(folder));
