@@ -169,7 +169,7 @@ TEST_CASE("fault 39: an overlay that is emptied, truncated or deleted in the mid
   };
   for (const Change& change : changes) {
     const TemporaryFolder folder;
-    Running command("tune scale rows=16,32 cols=128 dtype=f32 --json" + globals(folder) + " 2>&1");
+    Running command("tune scale rows=16,32,64,128,256 cols=128 dtype=f32 --json" + globals(folder) + " 2>&1");
     REQUIRE(command.wait_for(R"("event":"finished")"));
     REQUIRE(command.wait_for(R"("event":"candidate")"));
     change.spoil(folder / "overlay.kiln");
