@@ -195,7 +195,7 @@ class Gathering {
 
   /// What is legal where, what is expected, and each one's place in the space; what is legal nowhere goes.
   void finish() {
-    Outlook& outlook = result_.outlook;
+    Expectations& expectations = result_.expectations;
     const std::vector<Problem>& problems = result_.lengths.problems;
     std::vector<Entry> kept;
     std::map<std::pair<const spec::Implementation*, std::vector<std::string>>, std::size_t> kernels;
@@ -210,13 +210,13 @@ class Gathering {
       if (std::ranges::find(legal, true) == legal.end()) continue;
       const auto frame = spec::make_frame(request_.op, entry.implementation, entry.at, request_.device, entry.config);
       entry.specialisation = jit::specialise(request_.op, *entry.implementation, frame, request_.arch);
-      outlook.legal.push_back(std::move(legal));
-      outlook.expected_ns.push_back(std::move(expected));
-      outlook.position.push_back(position_of(entry));
-      outlook.kernel.push_back(
+      expectations.legal.push_back(std::move(legal));
+      expectations.expected_ns.push_back(std::move(expected));
+      expectations.position.push_back(position_of(entry));
+      expectations.kernel.push_back(
           kernels.emplace(std::pair(entry.implementation, entry.specialisation.name_expressions), kernels.size())
               .first->second);
-      if (entry.implementation->is_library()) outlook.of_libraries.push_back(kept.size());
+      if (entry.implementation->is_library()) expectations.of_libraries.push_back(kept.size());
       kept.push_back(std::move(entry));
     }
     result_.entries = std::move(kept);
@@ -224,7 +224,7 @@ class Gathering {
       for (std::size_t i = 0; i < result_.entries.size(); ++i)
         if (result_.entries[i].implementation == implementation &&
             spec::kernel_config(*implementation, result_.entries[i].config) == config)
-          outlook.favourites.push_back(i);
+          expectations.favourites.push_back(i);
     };
     for (const Winner& each : prior_.transferred(transferred)) favour(each.implementation, each.config);
     for (const auto& [implementation, config] : library_firsts_)

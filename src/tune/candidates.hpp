@@ -29,7 +29,7 @@ struct Candidates {
   Lengths lengths;
   std::vector<Entry> entries;  // the op's default first, where it is legal
   bool has_baseline = false;
-  Outlook outlook;
+  Expectations expectations;
 };
 
 struct CandidatesRequest {

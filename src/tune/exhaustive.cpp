@@ -13,8 +13,10 @@ constexpr std::int64_t least_rounds = 9, most_rounds = 21;
 
 class Exhaustive final : public Search {
  public:
-  explicit Exhaustive(Outlook outlook)
-      : outlook_(std::move(outlook)), scores_(outlook_.candidates(), outlook_.lengths()), taken_(outlook_.lengths()) {}
+  explicit Exhaustive(Expectations expectations)
+      : expectations_(std::move(expectations)),
+        scores_(expectations_.candidates(), expectations_.lengths()),
+        taken_(expectations_.lengths()) {}
 
   std::optional<Ask> next() override {
     for (; current_ < scores_.size(); ++current_, length_ = 0) {
@@ -28,7 +30,7 @@ class Exhaustive final : public Search {
       scores_.eliminate();
       std::ranges::fill(taken_, 0);
     }
-    if (!last_) last_.emplace(scores_, outlook_.of_libraries);
+    if (!last_) last_.emplace(scores_, expectations_.of_libraries);
     return last_->next();
   }
 
@@ -51,7 +53,7 @@ class Exhaustive final : public Search {
   /// How many samples the point is worth in all, by those that it has.
   [[nodiscard]] std::int64_t rounds_deserved(Point point) const {
     const std::int64_t taken = taken_[point.length];
-    if (!outlook_.legal[point.candidate][point.length] || scores_.is_rejected(point.candidate)) return 0;
+    if (!expectations_.legal[point.candidate][point.length] || scores_.is_rejected(point.candidate)) return 0;
     if (taken == 0) return 1;
     if (!scores_.contends(point)) return 0;
     const Cost& cost = scores_.cost(point);
@@ -63,7 +65,7 @@ class Exhaustive final : public Search {
     return taken;
   }
 
-  Outlook outlook_;
+  Expectations expectations_;
   Scoreboard scores_;
   std::size_t current_ = 0, length_ = 0;
   std::vector<std::int64_t> taken_;  // samples of the current one, by length
@@ -72,6 +74,8 @@ class Exhaustive final : public Search {
 
 }  // namespace
 
-std::unique_ptr<Search> exhaustive(Outlook outlook) { return std::make_unique<Exhaustive>(std::move(outlook)); }
+std::unique_ptr<Search> exhaustive(Expectations expectations) {
+  return std::make_unique<Exhaustive>(std::move(expectations));
+}
 
 }  // namespace kiln::tune

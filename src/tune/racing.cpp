@@ -34,37 +34,38 @@ constexpr double improvement_of_few = 0.03,
 /// model is trusted.
 class Forecast {
  public:
-  explicit Forecast(Outlook outlook) : outlook_(std::move(outlook)), lasting_(outlook_.candidates()) {
+  explicit Forecast(Expectations expectations)
+      : expectations_(std::move(expectations)), lasting_(expectations_.candidates()) {
     // Of what no estimate can be made, nothing good is expected.
-    for (std::size_t length = 0; length < outlook_.lengths(); ++length) {
+    for (std::size_t length = 0; length < expectations_.lengths(); ++length) {
       double worst = 1;
-      for (const auto& each : outlook_.expected_ns)
+      for (const auto& each : expectations_.expected_ns)
         if (std::isfinite(each[length])) worst = std::max(worst, each[length]);
-      for (auto& each : outlook_.expected_ns)
+      for (auto& each : expectations_.expected_ns)
         if (!std::isfinite(each[length]) || each[length] <= 0) each[length] = 2 * worst;
     }
-    for (std::size_t i = outlook_.kernel.size(); i < lasting_.size(); ++i) outlook_.kernel.push_back(i);
+    for (std::size_t i = expectations_.kernel.size(); i < lasting_.size(); ++i) expectations_.kernel.push_back(i);
     for (std::size_t i = 0; i < lasting_.size(); ++i)
-      for (const double each : outlook_.expected_ns[i]) lasting_[i].kind += std::log(each);
+      for (const double each : expectations_.expected_ns[i]) lasting_[i].kind += std::log(each);
   }
 
   void learn(Point point, double measured_ns) {
     Lasting& of = lasting_[point.candidate];
-    of.residual_sum += std::log(measured_ns / outlook_.expected_ns[point.candidate][point.length]);
+    of.residual_sum += std::log(measured_ns / expectations_.expected_ns[point.candidate][point.length]);
     if (of.residuals++ == 0) known_.push_back(point.candidate);
     ++news_;
   }
   [[nodiscard]] double expected_ns(Point point) const {
-    return outlook_.expected_ns[point.candidate][point.length] * correction(point.candidate);
+    return expectations_.expected_ns[point.candidate][point.length] * correction(point.candidate);
   }
-  [[nodiscard]] bool is_legal(Point point) const { return outlook_.legal[point.candidate][point.length]; }
-  [[nodiscard]] const Outlook& outlook() const noexcept { return outlook_; }
+  [[nodiscard]] bool is_legal(Point point) const { return expectations_.legal[point.candidate][point.length]; }
+  [[nodiscard]] const Expectations& expectations() const noexcept { return expectations_; }
   /// Equal for candidates of which as much is expected, to the bit: the model cannot tell them apart.
   [[nodiscard]] double kind(std::size_t candidate) const { return lasting_[candidate].kind; }
   /// Whether they differ in one parameter alone, by however many steps.
   [[nodiscard]] bool are_neighbours(std::size_t a, std::size_t b) const {
-    const auto& x = outlook_.position[a];
-    const auto& y = outlook_.position[b];
+    const auto& x = expectations_.position[a];
+    const auto& y = expectations_.position[b];
     if (x.front() != y.front()) return false;
     std::size_t different = 0;
     for (std::size_t i = 1; i < x.size(); ++i) different += x[i] != y[i] ? 1 : 0;
@@ -93,8 +94,8 @@ class Forecast {
     return of.correction;
   }
   [[nodiscard]] double distance(std::size_t a, std::size_t b) const {
-    const auto& x = outlook_.position[a];
-    const auto& y = outlook_.position[b];
+    const auto& x = expectations_.position[a];
+    const auto& y = expectations_.position[b];
     constexpr double another_implementation = 8;
     if (x.front() != y.front()) return another_implementation;
     double steps = 0;
@@ -102,7 +103,7 @@ class Forecast {
     return steps;
   }
 
-  Outlook outlook_;
+  Expectations expectations_;
   std::vector<Lasting> lasting_;
   std::vector<std::size_t> known_;  // candidates with residuals
   std::int64_t news_ = 0;
@@ -110,9 +111,9 @@ class Forecast {
 
 class Racing final : public Search {
  public:
-  Racing(Outlook outlook, const RacingLimits& limits)
-      : scores_(outlook.candidates(), outlook.lengths()),
-        forecast_(std::move(outlook)),
+  Racing(Expectations expectations, const RacingLimits& limits)
+      : scores_(expectations.candidates(), expectations.lengths()),
+        forecast_(std::move(expectations)),
         limits_(limits),
         random_(limits.seed),
         seen_(scores_.lengths()) {}
@@ -129,7 +130,7 @@ class Racing final : public Search {
     if (scores_.lengths() > 1) queued_ = nominate();
     if (!newcomers_.empty()) return paced(worthwhile(newcomers_), 1);
     pacemakers_.clear();
-    last_.emplace(scores_, forecast_.outlook().of_libraries);
+    last_.emplace(scores_, forecast_.expectations().of_libraries);
     return last_->next();
   }
 
@@ -211,7 +212,7 @@ class Racing final : public Search {
     if (const double best = scores_.best_ns(length); std::isfinite(best)) return best;
     double least = std::numeric_limits<double>::infinity();
     for (std::size_t i = 0; i < scores_.size(); ++i)
-      if (forecast_.is_legal({i, length})) least = std::min(least, forecast_.outlook().expected_ns[i][length]);
+      if (forecast_.is_legal({i, length})) least = std::min(least, forecast_.expectations().expected_ns[i][length]);
     return least;
   }
 
@@ -289,7 +290,7 @@ class Racing final : public Search {
   }
   /// Of those that need no library: where one leads, the fastest of the others serves without it.
   [[nodiscard]] std::optional<std::size_t> best_own(std::size_t length) const {
-    const std::vector<std::size_t>& libraries = forecast_.outlook().of_libraries;
+    const std::vector<std::size_t>& libraries = forecast_.expectations().of_libraries;
     std::optional<std::size_t> best;
     for (std::size_t i = 0; i < scores_.size(); ++i) {
       const Cost& cost = scores_.cost({i, length});
@@ -329,7 +330,7 @@ class Racing final : public Search {
       return std::any_of(first.begin() + 1, first.end(),
                          [&](std::size_t other) { return forecast_.are_neighbours(candidate, other); });
     };
-    for (std::size_t favourite : forecast_.outlook().favourites)
+    for (std::size_t favourite : forecast_.expectations().favourites)
       if (std::find(first.begin(), first.end(), favourite) == first.end()) first.push_back(favourite);
     // What the model favours at each length.
     if (scores_.lengths() > 1) most = first.size() + most_newcomers;
@@ -379,7 +380,7 @@ class Racing final : public Search {
     std::set<std::size_t> compiled = kernels_seen();
     std::size_t compiles = 0;
     const auto take = [&](std::vector<std::size_t>::iterator which) {
-      if (compiled.insert(forecast_.outlook().kernel[*which]).second) ++compiles;
+      if (compiled.insert(forecast_.expectations().kernel[*which]).second) ++compiles;
       chosen.push_back(*which);
       ranked.erase(which);
     };
@@ -394,7 +395,7 @@ class Racing final : public Search {
                  : neighbour_of_best(ranked, static_cast<std::size_t>(rounds_) * pairs + pair));
     }
     // A library's own order tells its algorithms apart, and none takes a compile: where one comes near the best, its others follow.
-    if (const auto& libraries = forecast_.outlook().of_libraries; is_near_best(libraries)) {
+    if (const auto& libraries = forecast_.expectations().of_libraries; is_near_best(libraries)) {
       std::size_t more = library_newcomers;
       for (const std::size_t each : libraries)
         if (more > 0 && is_open(each) && std::ranges::find(chosen, each) == chosen.end()) {
@@ -409,7 +410,7 @@ class Racing final : public Search {
   [[nodiscard]] std::set<std::size_t> kernels_seen() const {
     std::set<std::size_t> seen;
     for (std::size_t i = 0; i < scores_.size(); ++i)
-      if (!is_open(i)) seen.insert(forecast_.outlook().kernel[i]);
+      if (!is_open(i)) seen.insert(forecast_.expectations().kernel[i]);
     return seen;
   }
   [[nodiscard]] bool is_near_best(std::span<const std::size_t> candidates) const {
@@ -458,8 +459,8 @@ class Racing final : public Search {
 
 }  // namespace
 
-std::unique_ptr<Search> racing(Outlook outlook, const RacingLimits& limits) {
-  return std::make_unique<Racing>(std::move(outlook), limits);
+std::unique_ptr<Search> racing(Expectations expectations, const RacingLimits& limits) {
+  return std::make_unique<Racing>(std::move(expectations), limits);
 }
 
 }  // namespace kiln::tune

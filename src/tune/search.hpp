@@ -94,7 +94,7 @@ class Search {
 };
 
 /// What is known of the candidates before any is tried.
-struct Outlook {
+struct Expectations {
   /// By candidate, then length: nanoseconds, whose ratios count, not their scale. Infinite where no estimate can be made.
   std::vector<std::vector<double>> expected_ns;
   std::vector<std::vector<bool>> legal;  // the same; what is not legal at a length is not asked for there
@@ -108,7 +108,7 @@ struct Outlook {
 };
 
 /// Every candidate once, in order, at each of its lengths, with samples for intervals of its own; then the last comparison.
-std::unique_ptr<Search> exhaustive(Outlook outlook);
+std::unique_ptr<Search> exhaustive(Expectations expectations);
 
 struct RacingLimits {
   std::size_t compiles_at_once = 16;
@@ -121,6 +121,6 @@ struct RacingLimits {
 /// Successive elimination: candidates enter in the order of what is expected of them at the length where they promise most, corrected
 /// after each round of newcomers by what their neighbours in the space turned out to cost. Each is timed at the lengths where it may win;
 /// hopeless ones get a sample, and those that may win somewhere meet in the last comparison.
-std::unique_ptr<Search> racing(Outlook outlook, const RacingLimits& limits);
+std::unique_ptr<Search> racing(Expectations expectations, const RacingLimits& limits);
 
 }  // namespace kiln::tune

@@ -49,10 +49,10 @@ class Session {
                   fmt::format("{}: no implementation has a legal config for {} on {}", request.op.name, bucket_text_,
                               request.device.facts.device_class()));
     search_ = request.search.strategy == Strategy::exhaustive
-                  ? exhaustive(candidates_.outlook)
-                  : racing(candidates_.outlook, {.compiles_at_once = cubins.compiles_at_once(),
-                                                 .trials = request.search.trials,
-                                                 .seed = request.search.seed});
+                  ? exhaustive(candidates_.expectations)
+                  : racing(candidates_.expectations, {.compiles_at_once = cubins.compiles_at_once(),
+                                                      .trials = request.search.trials,
+                                                      .seed = request.search.seed});
   }
 
   TuneResult run() {
@@ -212,7 +212,7 @@ class Session {
   /// What a run takes: as it was measured, else as the model has it; 0 where nothing is known.
   [[nodiscard]] double expected_ns(Point point) const {
     if (const Cost& cost = search_->cost(point); !cost.failed()) return cost.median_ns;
-    const double expected = candidates_.outlook.expected_ns[point.candidate][point.length];
+    const double expected = candidates_.expectations.expected_ns[point.candidate][point.length];
     return std::isfinite(expected) ? expected : 0;
   }
 
@@ -249,7 +249,7 @@ class Session {
     const std::size_t axis = measured.lengths.axes.front();
     const std::vector<std::int64_t>& ends = measured.lengths.ends.front();
     Switches switches(spec::low_corner(request_.op, request_.bucket).axes[axis], request_.op.axes[axis].multiple_of,
-                      ends, measured.comparisons, candidates_.outlook.of_libraries);
+                      ends, measured.comparisons, candidates_.expectations.of_libraries);
     const double longest_ns = search_->cost({measured.comparisons.back().front().candidate, searched - 1}).median_ns;
     for (auto probes = switches.next(); !probes.empty(); probes = switches.next())
       sample_probes(switches, probes, axis, longest_ns);

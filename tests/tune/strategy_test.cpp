@@ -82,18 +82,19 @@ class NoisySurface {
 };
 
 /// Of one length, at which all are legal.
-Outlook outlook_of(const std::vector<double>& expected, std::vector<std::vector<std::int64_t>> position = {}) {
-  Outlook outlook;
+Expectations expectations_of(const std::vector<double>& expected,
+                             std::vector<std::vector<std::int64_t>> position = {}) {
+  Expectations expectations;
   for (std::size_t i = 0; i < expected.size(); ++i) {
-    outlook.expected_ns.push_back({expected[i]});
-    outlook.legal.push_back({true});
-    outlook.position.push_back(position.empty() ? std::vector<std::int64_t>{0, static_cast<std::int64_t>(i)}
-                                                : position[i]);
+    expectations.expected_ns.push_back({expected[i]});
+    expectations.legal.push_back({true});
+    expectations.position.push_back(position.empty() ? std::vector<std::int64_t>{0, static_cast<std::int64_t>(i)}
+                                                     : position[i]);
   }
-  return outlook;
+  return expectations;
 }
 std::unique_ptr<Search> exhaustive_of(std::size_t candidates) {
-  return exhaustive(outlook_of(std::vector<double>(candidates, 1.0)));
+  return exhaustive(expectations_of(std::vector<double>(candidates, 1.0)));
 }
 bool has(const Ask& ask, std::size_t candidate) {
   return std::ranges::find(ask.points, candidate, &Point::candidate) != ask.points.end();
@@ -108,13 +109,13 @@ struct Bowl {
     for (int x = 0; x < 8; ++x)
       for (int y = 0; y < 8; ++y) {
         truth.push_back(1e5 * (1 + 0.06 * ((x - x0) * (x - x0) + (y - y0) * (y - y0))) * (1 + rough(random)));
-        outlook.position.push_back({0, x, y});
-        outlook.expected_ns.push_back({1});
-        outlook.legal.push_back({true});
+        expectations.position.push_back({0, x, y});
+        expectations.expected_ns.push_back({1});
+        expectations.legal.push_back({true});
       }
   }
   std::vector<double> truth;
-  Outlook outlook;
+  Expectations expectations;
 };
 
 }  // namespace
@@ -139,32 +140,32 @@ TEST_CASE("candidates of the last comparison are timed in turns, so that a drift
 
 TEST_CASE("racing does not leave the lead to those that were timed before the clock fell") {
   // Six candidates are tried before the best one, which by then looks slower than the baseline did.
-  Outlook outlook;
+  Expectations expectations;
   std::vector<double> truth;
   for (int i = 0; i < 12; ++i) {
     truth.push_back(i == 7 ? 0.95e5 : 1e5 + 1e3 * i);
-    outlook.expected_ns.push_back({i < 7 ? 1 : i == 7 ? 1.1 : 2});
-    outlook.legal.push_back({true});
-    outlook.position.push_back({0, i});
+    expectations.expected_ns.push_back({i < 7 ? 1 : i == 7 ? 1.1 : 2});
+    expectations.legal.push_back({true});
+    expectations.position.push_back({0, i});
   }
   NoisySurface surface(truth);
   surface.drift = 0.01;
-  CHECK(surface.winner(*racing(outlook, {})) == 7U);
+  CHECK(surface.winner(*racing(expectations, {})) == 7U);
 }
 
 TEST_CASE(
     "what only ran in early rounds is told by the clock of the last comparison, beside which it would look fast") {
-  Outlook outlook;
+  Expectations expectations;
   std::vector<double> truth;
   for (int i = 0; i < 24; ++i) {
     truth.push_back(i == 5 ? 0.8e5 : 1e5 + 1e3 * i);
-    outlook.expected_ns.push_back({1 + 0.01 * i});
-    outlook.legal.push_back({true});
-    outlook.position.push_back({0, i});
+    expectations.expected_ns.push_back({1 + 0.01 * i});
+    expectations.legal.push_back({true});
+    expectations.position.push_back({0, i});
   }
   NoisySurface surface(truth);
   surface.drift = 0.01;
-  const auto search = racing(outlook, {});
+  const auto search = racing(expectations, {});
   CHECK(surface.winner(*search) == 5U);
   std::size_t told = 0;
   for (std::size_t i = 0; i < truth.size(); ++i) {
@@ -177,14 +178,14 @@ TEST_CASE(
 }
 
 TEST_CASE("costs stay finite where a clock is too coarse to see any") {
-  Outlook outlook;
+  Expectations expectations;
   for (int i = 0; i < 24; ++i) {
-    outlook.expected_ns.push_back({1 + 0.01 * i});
-    outlook.legal.push_back({true});
-    outlook.position.push_back({0, i});
+    expectations.expected_ns.push_back({1 + 0.01 * i});
+    expectations.legal.push_back({true});
+    expectations.position.push_back({0, i});
   }
   NoisySurface surface(std::vector<double>(24, 0.0));
-  const auto search = racing(outlook, {});
+  const auto search = racing(expectations, {});
   CHECK(surface.winner(*search).has_value());
   for (std::size_t i = 0; i < 24; ++i)
     if (!search->cost({i, 0}).failed()) CHECK(std::isfinite(search->cost({i, 0}).high_ns));
@@ -197,7 +198,7 @@ TEST_CASE("a rejected candidate never wins, nor does anything when all are rejec
   NoisySurface none({1e5, 5e4});
   none.failing = {0, 1};
   CHECK_FALSE(none.winner(*exhaustive_of(2)).has_value());
-  CHECK_FALSE(none.winner(*racing(outlook_of({1, 1}), {})).has_value());
+  CHECK_FALSE(none.winner(*racing(expectations_of({1, 1}), {})).has_value());
 }
 
 TEST_CASE("racing comes within 2 % of the best of a smooth surface with a third of the trials") {
@@ -205,7 +206,7 @@ TEST_CASE("racing comes within 2 % of the best of a smooth surface with a third 
     const auto seed = *rc::gen::inRange(1U, 100000U);
     const Bowl bowl(seed);
     NoisySurface surface(bowl.truth, seed);
-    const auto winner = surface.winner(*racing(bowl.outlook, {.patience = 8, .seed = seed}));
+    const auto winner = surface.winner(*racing(bowl.expectations, {.patience = 8, .seed = seed}));
     RC_ASSERT(winner.has_value());
     RC_ASSERT(surface.cost(*winner) <= 1.01 * surface.cost(0));
   }));
@@ -215,7 +216,7 @@ TEST_CASE("racing comes within 2 % of the best of a smooth surface with a third 
   for (unsigned seed = 1; seed <= surfaces; ++seed) {
     const Bowl bowl(seed);
     NoisySurface surface(bowl.truth, seed);
-    const auto winner = surface.winner(*racing(bowl.outlook, {.patience = 8, .seed = seed}));
+    const auto winner = surface.winner(*racing(bowl.expectations, {.patience = 8, .seed = seed}));
     close += surface.cost(winner.value()) <= 1.02 * surface.best() ? 1 : 0;
     trials += surface.tried.size();
   }
@@ -225,31 +226,31 @@ TEST_CASE("racing comes within 2 % of the best of a smooth surface with a third 
 
 TEST_CASE("what is expected is tried first, and a true expectation is confirmed with few trials") {
   Bowl bowl(7);
-  for (std::size_t i = 0; i < bowl.truth.size(); ++i) bowl.outlook.expected_ns[i] = {bowl.truth[i]};
+  for (std::size_t i = 0; i < bowl.truth.size(); ++i) bowl.expectations.expected_ns[i] = {bowl.truth[i]};
   NoisySurface surface(bowl.truth);
-  const auto winner = surface.winner(*racing(bowl.outlook, {}));
+  const auto winner = surface.winner(*racing(bowl.expectations, {}));
   CHECK(surface.cost(winner.value()) <= 1.01 * surface.best());
   CHECK(surface.tried.size() <= 6 + RacingLimits{}.patience);  // the first round and one more
   const auto best =
       static_cast<std::size_t>(std::min_element(bowl.truth.begin(), bowl.truth.end()) - bowl.truth.begin());
-  const auto first = racing(bowl.outlook, {})->next();
+  const auto first = racing(bowl.expectations, {})->next();
   CHECK(has(*first, best));
 }
 
 TEST_CASE("of configs that nothing tells apart beforehand one is tried before the search goes on to another kind") {
   // Sixteen kinds of tile by eight orders, which change nothing; the fastest kind is expected to be among the slow ones.
-  Outlook outlook;
+  Expectations expectations;
   std::vector<double> truth;
   for (int kind = 0; kind < 16; ++kind)
     for (int order = 0; order < 8; ++order) {
-      outlook.position.push_back({0, kind, order});
-      outlook.expected_ns.push_back({1e5 * (1 + 0.001 * kind)});
-      outlook.legal.push_back({true});
+      expectations.position.push_back({0, kind, order});
+      expectations.expected_ns.push_back({1e5 * (1 + 0.001 * kind)});
+      expectations.legal.push_back({true});
       truth.push_back(kind == 9 ? 0.9e5 : 1e5);
     }
   for (unsigned seed = 0; seed < 10; ++seed) {
     NoisySurface surface(truth, seed);
-    const auto search = racing(outlook, {.seed = seed});
+    const auto search = racing(expectations, {.seed = seed});
     const auto winner = surface.winner(*search);
     REQUIRE(winner.has_value());
     CHECK(truth[*winner] == 0.9e5);
@@ -259,9 +260,9 @@ TEST_CASE("of configs that nothing tells apart beforehand one is tried before th
 
 TEST_CASE("the baseline and the favourites are in the first round, whatever is expected of them") {
   Bowl bowl(3);
-  bowl.outlook.favourites = {17, 42};
-  bowl.outlook.expected_ns[17] = {1e9};
-  const auto first = racing(bowl.outlook, {})->next();
+  bowl.expectations.favourites = {17, 42};
+  bowl.expectations.expected_ns[17] = {1e9};
+  const auto first = racing(bowl.expectations, {})->next();
   for (std::size_t candidate : {0U, 17U, 42U}) CHECK(has(*first, candidate));
 }
 
@@ -269,7 +270,7 @@ TEST_CASE("racing keeps to its number of trials") {
   for (std::int64_t trials : {1, 2, 5, 9, 100}) {
     const Bowl bowl(11);
     NoisySurface surface(bowl.truth);
-    CHECK(surface.winner(*racing(bowl.outlook, {.trials = trials})).has_value());
+    CHECK(surface.winner(*racing(bowl.expectations, {.trials = trials})).has_value());
     CHECK(surface.tried.size() <= static_cast<std::size_t>(trials));
   }
 }
@@ -277,7 +278,7 @@ TEST_CASE("racing keeps to its number of trials") {
 TEST_CASE("in a hurry the best so far meet in the last comparison and nothing more is brought in") {
   const Bowl bowl(5);
   NoisySurface surface(bowl.truth);
-  const auto search = racing(bowl.outlook, {});
+  const auto search = racing(bowl.expectations, {});
   surface.after_ask = [&] { search->hurry(); };
   CHECK(surface.winner(*search).has_value());
   CHECK(surface.tried.size() == 5);
@@ -286,7 +287,8 @@ TEST_CASE("in a hurry the best so far meet in the last comparison and nothing mo
 TEST_CASE("the same seed and costs give the same trials and winner") {
   const Bowl bowl(23);
   NoisySurface first(bowl.truth), second(bowl.truth);
-  CHECK(first.winner(*racing(bowl.outlook, {.seed = 9})) == second.winner(*racing(bowl.outlook, {.seed = 9})));
+  CHECK(first.winner(*racing(bowl.expectations, {.seed = 9})) ==
+        second.winner(*racing(bowl.expectations, {.seed = 9})));
   CHECK(first.tried == second.tried);
 }
 
@@ -295,8 +297,8 @@ TEST_CASE("two tunes of one surface under different noise choose the same candid
   for (unsigned seed = 1; seed <= 100; ++seed) {
     const Bowl bowl(seed);
     NoisySurface one(bowl.truth, seed), two(bowl.truth, seed + 1000);
-    const auto first = one.winner(*racing(bowl.outlook, {.patience = 8}));
-    const auto second = two.winner(*racing(bowl.outlook, {.patience = 8}));
+    const auto first = one.winner(*racing(bowl.expectations, {.patience = 8}));
+    const auto second = two.winner(*racing(bowl.expectations, {.patience = 8}));
     const double ratio = one.cost(first.value()) / two.cost(second.value());
     same += std::abs(std::log(ratio)) < 0.01 ? 1 : 0;
   }
@@ -318,13 +320,13 @@ struct Ridge {
                            (1 + slope / 2 * std::abs(place - static_cast<double>(l))));
       }
       truth.push_back(row);
-      outlook.expected_ns.push_back(expected);
-      outlook.legal.emplace_back(6, true);
-      outlook.position.push_back({0, static_cast<std::int64_t>(c)});
+      expectations.expected_ns.push_back(expected);
+      expectations.legal.emplace_back(6, true);
+      expectations.position.push_back({0, static_cast<std::int64_t>(c)});
     }
   }
   std::vector<std::vector<double>> truth;
-  Outlook outlook;
+  Expectations expectations;
 };
 
 }  // namespace
@@ -336,7 +338,7 @@ TEST_CASE("each length of a bucket gets a config that is fast there, in racing a
       CAPTURE(seed);
       CAPTURE(races);
       NoisySurface surface(ridge.truth, seed);
-      const auto search = races ? racing(ridge.outlook, {.seed = seed}) : exhaustive(ridge.outlook);
+      const auto search = races ? racing(ridge.expectations, {.seed = seed}) : exhaustive(ridge.expectations);
       const Assignment serves = surface.run(*search);
       REQUIRE(serves.size() == 6);
       for (std::size_t length = 0; length < 6; ++length) {
@@ -350,11 +352,11 @@ TEST_CASE("each length of a bucket gets a config that is fast there, in racing a
 TEST_CASE("a candidate is not asked for where it is not legal, and does not serve there") {
   Ridge ridge(12);
   for (std::size_t c = 0; c < 12; ++c) {
-    ridge.outlook.legal[c][5] = c == 0;
+    ridge.expectations.legal[c][5] = c == 0;
     if (c != 0) ridge.truth[c][5] = std::numeric_limits<double>::infinity();
   }
   NoisySurface surface(ridge.truth);
-  const auto search = racing(ridge.outlook, {});
+  const auto search = racing(ridge.expectations, {});
   const Assignment serves = surface.run(*search);
   CHECK(serves[5] == 0U);
   for (std::size_t c = 1; c < 12; ++c) CHECK(search->cost({c, 5}).failed());
@@ -362,10 +364,10 @@ TEST_CASE("a candidate is not asked for where it is not legal, and does not serv
 
 TEST_CASE("where a library leads, kernels without one are compared as well, however far behind") {
   Ridge ridge(12, 0.01);
-  ridge.outlook.of_libraries = {11};
+  ridge.expectations.of_libraries = {11};
   for (double& each : ridge.truth[11]) each *= 0.5;
   NoisySurface surface(ridge.truth);
-  const auto search = racing(ridge.outlook, {});
+  const auto search = racing(ridge.expectations, {});
   for (const auto& each : surface.run(*search)) CHECK(each == 11U);
   for (const Comparison& each : search->comparisons())
     CHECK(std::ranges::any_of(each, [](const Compared& compared) { return compared.candidate != 11; }));
@@ -374,11 +376,11 @@ TEST_CASE("where a library leads, kernels without one are compared as well, howe
 TEST_CASE("a newcomer is timed at the lengths where it may win") {
   Ridge ridge(24);
   for (std::size_t c = 0; c < 24; ++c)
-    for (std::size_t l = 0; l < 6; ++l) ridge.outlook.expected_ns[c][l] = ridge.truth[c][l] * (c % 6 == l ? 1 : 3);
+    for (std::size_t l = 0; l < 6; ++l) ridge.expectations.expected_ns[c][l] = ridge.truth[c][l] * (c % 6 == l ? 1 : 3);
   NoisySurface surface(ridge.truth);
-  surface.run(*racing(ridge.outlook, {}));
+  surface.run(*racing(ridge.expectations, {}));
   CHECK(surface.points < 24 * 6 * 20);
   NoisySurface all(ridge.truth);
-  all.run(*exhaustive(ridge.outlook));
+  all.run(*exhaustive(ridge.expectations));
   CHECK(surface.points < all.points);
 }
