@@ -17,6 +17,8 @@
 #include "engine/deployment.hpp"
 #include "kiln/error.hpp"
 #include "process/program.hpp"
+#include "store/custody.hpp"
+#include "store/output_file.hpp"
 
 namespace kiln::cli {
 namespace {
@@ -72,6 +74,7 @@ void check_output(const Globals& globals, const std::string& output) {
                   fmt::format("the output {} is also read by this command; choose another name", output));
   if (!output.empty() && fs::path(output).extension() != ".kiln")
     throw Error(ErrorKind::bad_input, fmt::format("the output {} is a .kiln file, so its name ends in .kiln", output));
+  if (!output.empty()) store::check_target(store::literal_path(output), store::Existing::replace);
 }
 
 constexpr int bar_width = 30;

@@ -5,6 +5,8 @@
 #include <set>
 
 #include "kiln/error.hpp"
+#include "store/custody.hpp"
+#include "store/output_file.hpp"
 #include "store/transfer.hpp"
 #include "tune/deploy.hpp"
 
@@ -81,6 +83,7 @@ void write_deployment(const std::filesystem::path& path, std::span<const Deploye
 }
 
 Deployment deploy(std::span<const OpBucket> buckets, const std::filesystem::path& path, const DeploymentPlace& place) {
+  if (!path.empty()) store::check_target(store::literal_path(path), store::Existing::replace);  // before the work
   const auto deployed = deployed_buckets(buckets, place.device, place.regime, place.layers);
   const auto needed = needed_specialisations(deployed, place.device, place.arch, place.regime);
   const DeployedCubins made = bring_cubins(needed, place.cubins, place.pool, place.stop_requested, place.on_step);

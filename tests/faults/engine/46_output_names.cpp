@@ -40,7 +40,13 @@ TEST_CASE("fault 46: an output is not written through a link, and files with nam
       CHECK(bytes_of(folder / name) == "mine");
     cases += 2;
   }
-  tally(46, cases, "outputs to links, and beside files of similar names");
+  write(folder / "workload.toml",
+        "[[workload]]\nop = \"scale\"\naxes = { rows = 32, cols = 128 }\ntypes = { dtype = [\"f32\"] }\n");
+  const std::string warmed = expect(
+      2, "kiln prewarm " + (folder / "workload.toml").string() + globals(folder, "new.kiln") + "-o " + link.string());
+  CHECK(contains(warmed, "symbolic link"));
+  CHECK(!fs::exists(folder / "new.kiln"));  // nothing was tuned first
+  tally(46, cases + 1, "outputs to links, and beside files of similar names");
 }
 
 TEST_CASE("fault 46: text goes to devices and pipes as it is, and a .kiln file is not put in their place") {
