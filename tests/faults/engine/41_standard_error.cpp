@@ -1,6 +1,4 @@
 // The standard error closed, full, or a pipe that nobody reads.
-#include <span>
-
 #include "faults/engine/streams.hpp"
 #include "faults/sanitizer.hpp"
 #include "faults/skip.hpp"
@@ -12,12 +10,6 @@ constexpr Streams broken_errors[] = {{.errors = Sink::closed},
                                      {.errors = Sink::full},
                                      {.errors = Sink::broken_pipe},
                                      {.errors = Sink::broken_pipe, .sigpipe_ignored = true}};
-
-/// One of them after the other.
-std::span<const Streams> next_broken_errors() {
-  static std::size_t next = 0;
-  return std::span(broken_errors).subspan(next++ % std::size(broken_errors), 1);
-}
 
 /// Runs `line` with these: its work, output and exit status are as usual. Gives how many were tried.
 std::int64_t check_goes_on_without_errors(const CommandScene& scene, const std::string& words, bool timed,
@@ -55,7 +47,7 @@ TEST_CASE("fault 41: each command's error has its exit status where the standard
   for (const auto& [command, line] : command_lines())
     for (const char* wrong : {" --no-such-option", " --base @/none.kiln"})
       cases += check_goes_on_without_errors(scene, command + wrong, line.timed, scene.run(command + wrong, {}),
-                                            next_broken_errors());
+                                            in_turn(broken_errors));
   for (const char* words : {"", "nonsense", "explain scale rows=1", "cache verify @/trace --json",
                             "tune scale rows=1 cols=1 --json --device 1000"})
     cases += check_goes_on_without_errors(scene, words, false, scene.run(words, {}), broken_errors);

@@ -1,6 +1,4 @@
 // The standard output full, closed, or a pipe that nobody reads.
-#include <span>
-
 #include "faults/engine/streams.hpp"
 #include "faults/sanitizer.hpp"
 #include "faults/skip.hpp"
@@ -12,12 +10,6 @@ constexpr Streams broken_outputs[] = {{.output = Sink::full},
                                       {.output = Sink::closed},
                                       {.output = Sink::broken_pipe},
                                       {.output = Sink::broken_pipe, .sigpipe_ignored = true}};
-
-/// One of them after the other.
-std::span<const Streams> next_broken_outputs() {
-  static std::size_t next = 0;
-  return std::span(broken_outputs).subspan(next++ % std::size(broken_outputs), 1);
-}
 
 /// What the command keeps is kept whatever the output is, and the exit status tells that the output is lost.
 std::int64_t check_says_that_output_is_lost(const CommandScene& scene, const std::string& words,
@@ -50,7 +42,7 @@ TEST_CASE("fault 42: each command whose output is lost says so, however little i
   std::int64_t cases = 0;
   for (const auto& [command, line] : command_lines())
     cases += check_says_that_output_is_lost(scene, line.words, broken_outputs) +
-             check_says_that_output_is_lost(scene, line.words + " --json", next_broken_outputs());
+             check_says_that_output_is_lost(scene, line.words + " --json", in_turn(broken_outputs));
   tally(42, cases, "commands whose standard output cannot be written");
 }
 
@@ -59,7 +51,7 @@ TEST_CASE("fault 42: a help or a version that is lost is said") {
   const CommandScene scene;
   std::int64_t cases = check_says_that_output_is_lost(scene, "--version", broken_outputs);
   for (const auto& [command, line] : command_lines())
-    cases += check_says_that_output_is_lost(scene, command + " --help", next_broken_outputs());
+    cases += check_says_that_output_is_lost(scene, command + " --help", in_turn(broken_outputs));
   tally(42, cases, "helps that cannot be written");
 }
 

@@ -4,6 +4,7 @@
 #include "engine/lease.hpp"
 #include "faults/engine/fixture.hpp"
 #include "faults/engine/running.hpp"
+#include "faults/stopped.hpp"
 #include "spec/key.hpp"
 #include "store/sqlite.hpp"
 
@@ -21,32 +22,6 @@ std::string key_of_bucket() {
       spec::make_problem(op, std::vector<spec::Setting>{{"rows", "32"}, {"cols", "128"}, {"dtype", "f32"}});
   return spec::record_key(op, bucket, h200(), Regime::cold_l2);
 }
-
-/// A process that holds something of the overlay and is stopped.
-class Stopped {
- public:
-  template <class Work>
-  explicit Stopped(Work work) : process_(fork()) {
-    if (process_ == 0) {
-      const auto held = work();
-      raise(SIGSTOP);
-      _exit(0);
-    }
-    int status = 0;
-    REQUIRE(waitpid(process_, &status, WUNTRACED) == process_);
-    REQUIRE(WIFSTOPPED(status));
-  }
-  ~Stopped() {
-    kill(process_, SIGKILL);
-    waitpid(process_, nullptr, 0);
-  }
-  Stopped(const Stopped&) = delete;
-  Stopped& operator=(const Stopped&) = delete;
-  [[nodiscard]] std::string name() const { return "process " + std::to_string(process_) + " ("; }
-
- private:
-  pid_t process_ = 0;
-};
 
 auto holding_lease(const fs::path& overlay, std::int64_t term_seconds) {
   return [overlay, term_seconds] {

@@ -95,6 +95,11 @@ std::string to_string(const Streams& streams) {
          (streams.sigpipe_ignored ? ", SIGPIPE ignored" : "");
 }
 
+std::span<const Streams> in_turn(std::span<const Streams> all) {
+  static std::map<const Streams*, std::size_t> next;
+  return all.subspan(next[all.data()]++ % all.size(), 1);
+}
+
 CommandScene::CommandScene() {
   const fs::path fresh = folder_ / "fresh";
   fs::create_directories(fresh / "ops");

@@ -2,6 +2,7 @@
 #pragma once
 
 #include <map>
+#include <span>
 
 #include "faults/engine/fixture.hpp"
 
@@ -22,6 +23,9 @@ struct Ended {
   std::string output, errors;  // what reached a file
   std::string files;           // what lies in the folder, and the records of each .kiln file
 };
+
+/// One of them after the other, over all calls that give the same ones.
+std::span<const Streams> in_turn(std::span<const Streams> all);
 
 /// A command to try: `words` name the folder as @.
 struct Line {

@@ -2,6 +2,7 @@
 #include <chrono>
 #include <csignal>
 
+#include "faults/stopped.hpp"
 #include "faults/store/samples.hpp"
 #include "faults/tally.hpp"
 #include "store/verify.hpp"
@@ -11,32 +12,7 @@ namespace {
 
 using Clock = std::chrono::steady_clock;
 using namespace std::chrono_literals;
-
-/// A process that does something with the file and is then stopped.
-class Stopped {
- public:
-  template <class Work>
-  explicit Stopped(Work work)
-      : process_(in_child([&]() -> bool {
-          const auto held = work();
-          raise(SIGSTOP);
-          _exit(0);
-        })) {
-    int status = 0;
-    REQUIRE(waitpid(process_, &status, WUNTRACED) == process_);
-    REQUIRE(WIFSTOPPED(status));
-  }
-  ~Stopped() {
-    kill(process_, SIGKILL);
-    exit_status(process_);
-  }
-  Stopped(const Stopped&) = delete;
-  Stopped& operator=(const Stopped&) = delete;
-  [[nodiscard]] std::string name() const { return "process " + std::to_string(process_) + " ("; }
-
- private:
-  pid_t process_ = 0;
-};
+using faults::Stopped;
 
 struct HeldLock {
   explicit HeldLock(const std::filesystem::path& path)
