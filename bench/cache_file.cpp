@@ -56,7 +56,9 @@ Record record_of(std::int64_t number, double cost_ns) {
   return record;
 }
 
-kiln::spec::Digest cubin_key(std::int64_t number) { return kiln::spec::Hasher().field("bench").field(number).finish(); }
+kiln::manifest::Digest cubin_key(std::int64_t number) {
+  return kiln::manifest::Hasher().field("bench").field(number).finish();
+}
 
 CubinRow cubin_of(std::int64_t number, const std::vector<CubinRow>& images) {
   CubinRow cubin = images[static_cast<std::size_t>(number) % images.size()];
@@ -83,7 +85,7 @@ void make(const fs::path& path, std::int64_t first, std::int64_t count, double c
 
 /// The way of caches that keep each entry as files: NUMBER.json and NUMBER.cubin, in 256 folders.
 fs::path plain_file(const fs::path& folder, std::int64_t number, const char* suffix) {
-  const auto name = kiln::spec::to_hex(cubin_key(number));
+  const auto name = kiln::manifest::to_hex(cubin_key(number));
   return folder / name.substr(0, 2) / (name + suffix);
 }
 

@@ -22,7 +22,7 @@
 #include "cuda/device.hpp"
 #include "cuda/gate.hpp"
 #include "kiln/kiln.hpp"
-#include "spec/problem.hpp"
+#include "manifest/problem.hpp"
 #include "store/file.hpp"
 #include "tune/search.hpp"
 
@@ -63,15 +63,15 @@ class PlainCopy {
       : path_(tuned.string() + fmt::format(".plain-{}", getpid())) {  // in a folder that an overlay may lie in
     const auto from = kiln::store::File::open(tuned, kiln::store::Access::read_only);
     std::vector<kiln::store::Record> records;
-    for (const kiln::spec::Op& op : kiln::spec::load_ops({}))
+    for (const kiln::manifest::Op& op : kiln::manifest::load_ops({}))
       for (kiln::store::Record& record : from->records(op.name)) {
         for (kiln::store::Choice& choice : record.choices) {
-          const kiln::spec::Implementation* implementation = op.find(choice.implementation);
+          const kiln::manifest::Implementation* implementation = op.find(choice.implementation);
           if (implementation == nullptr) continue;
-          auto config = kiln::spec::parse_config(*implementation, choice.config);
+          auto config = kiln::manifest::parse_config(*implementation, choice.config);
           if (!config) continue;
-          config = kiln::spec::kernel_config(*implementation, std::move(*config));
-          choice.config = kiln::spec::to_string(*implementation, *config);
+          config = kiln::manifest::kernel_config(*implementation, std::move(*config));
+          choice.config = kiln::manifest::to_string(*implementation, *config);
         }
         records.push_back(std::move(record));
       }

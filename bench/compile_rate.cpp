@@ -18,8 +18,8 @@
 #include "jit/compile_pool.hpp"
 #include "jit/executable.hpp"
 #include "kiln/error.hpp"
+#include "manifest/problem.hpp"
 #include "process/program.hpp"
-#include "spec/problem.hpp"
 
 namespace {
 
@@ -78,20 +78,21 @@ Arguments parse(int argc, char** argv) {
 
 /// Configs of the built-in gemm's `mma` from all over its space, mixed in a fixed order.
 std::vector<Specialisation> header_free(const Arguments& arguments, std::size_t count) {
-  const auto device = kiln::spec::DeviceFacts::from_device_class(arguments.device_class);
+  const auto device = kiln::manifest::DeviceFacts::from_device_class(arguments.device_class);
   if (!device) refuse(fmt::format("the device class '{}' does not parse", arguments.device_class));
-  const std::vector<kiln::spec::Op> ops = kiln::spec::load_ops({});
+  const std::vector<kiln::manifest::Op> ops = kiln::manifest::load_ops({});
   const auto& op = *std::find_if(ops.begin(), ops.end(), [](const auto& each) { return each.name == "gemm"; });
-  const std::vector<kiln::spec::Setting> settings = {{"m", "4096"},     {"n", "4096"},    {"k", "4096"},
-                                                     {"dtype", "bf16"}, {"layout", "nt"}, {"activation", "none"}};
-  const kiln::Problem problem = kiln::spec::make_problem(op, settings);
+  const std::vector<kiln::manifest::Setting> settings = {{"m", "4096"},     {"n", "4096"},    {"k", "4096"},
+                                                         {"dtype", "bf16"}, {"layout", "nt"}, {"activation", "none"}};
+  const kiln::Problem problem = kiln::manifest::make_problem(op, settings);
   const auto& mma = *op.find("mma");
-  const auto space = kiln::spec::search_space(op, mma, problem, *device);
+  const auto space = kiln::manifest::search_space(op, mma, problem, *device);
   if (space.size() < count) refuse(fmt::format("gemm's mma has {} configs here, fewer than {}", space.size(), count));
   std::vector<Specialisation> all;
   for (std::size_t i = 0; i < count; ++i)
     all.push_back(kiln::jit::specialise(
-        op, mma, kiln::spec::make_frame(op, &mma, problem, *device, space[i * space.size() / count]), arguments.arch));
+        op, mma, kiln::manifest::make_frame(op, &mma, problem, *device, space[i * space.size() / count]),
+        arguments.arch));
   std::shuffle(all.begin(), all.end(), std::mt19937(20261121));  // large ones at the end would wait for each other
   return all;
 }
@@ -103,7 +104,7 @@ std::vector<Specialisation> with_headers(const Arguments& arguments, std::size_t
     Specialisation each;
     each.label = fmt::format("compile_rate/scale factor={}", i);
     each.entry = "scale.cuh";
-    each.files = std::vector<kiln::spec::SourceFile>{
+    each.files = std::vector<kiln::manifest::SourceFile>{
         {"scale.cuh",
          "#include <cuda_bf16.h>\n"
          "#include <cuda/std/array>\n"
@@ -125,7 +126,7 @@ std::vector<Specialisation> with_headers(const Arguments& arguments, std::size_t
 
 double compile_all(kiln::jit::CompilePool& pool, std::span<const Specialisation> specialisations,
                    const std::string& compiler) {
-  std::vector<kiln::spec::Digest> keys;
+  std::vector<kiln::manifest::Digest> keys;
   for (const Specialisation& each : specialisations) keys.push_back(kiln::jit::cubin_key(each, compiler));
   const auto begin = Clock::now();
   std::vector<std::shared_future<kiln::jit::Cubin>> futures;

@@ -15,12 +15,12 @@
 
 #include "jit/executable.hpp"
 #include "kiln/error.hpp"
-#include "spec/problem.hpp"
+#include "manifest/problem.hpp"
 
 namespace {
 
 using Json = nlohmann::ordered_json;
-using kiln::spec::Implementation;
+using kiln::manifest::Implementation;
 
 struct Arguments {
   std::size_t configs = 12;
@@ -28,7 +28,7 @@ struct Arguments {
   std::string device_class = "sm_90/mp132/l2_62914560/smem_232448/bus_6016";
   std::vector<std::filesystem::path> templates;
   std::string op;
-  std::vector<kiln::spec::Setting> settings;
+  std::vector<kiln::manifest::Setting> settings;
 };
 
 [[noreturn]] void refuse(const std::string& what) { throw kiln::Error(kiln::ErrorKind::bad_input, what); }
@@ -73,45 +73,45 @@ class Bench {
  public:
   explicit Bench(const Arguments& arguments)
       : arguments_(arguments),
-        device_(kiln::spec::DeviceFacts::from_device_class(arguments.device_class)),
-        ops_(kiln::spec::load_ops(arguments.templates)) {
+        device_(kiln::manifest::DeviceFacts::from_device_class(arguments.device_class)),
+        ops_(kiln::manifest::load_ops(arguments.templates)) {
     if (!device_) refuse(fmt::format("the device class '{}' does not parse", arguments.device_class));
     const auto found =
         std::find_if(ops_.begin(), ops_.end(), [&](const auto& each) { return each.name == arguments.op; });
     if (found == ops_.end()) refuse(fmt::format("there is no op '{}'; `kiln ops` lists them", arguments.op));
     op_ = &*found;
-    problem_ = kiln::spec::make_problem(*op_, arguments.settings);
+    problem_ = kiln::manifest::make_problem(*op_, arguments.settings);
   }
 
   void run() const {
     warm_up();
     for (const Implementation& each : op_->implementations)
-      if (!each.passes.empty() && !kiln::spec::why_not_eligible(*op_, each, problem_, *device_)) measure(each);
+      if (!each.passes.empty() && !kiln::manifest::why_not_eligible(*op_, each, problem_, *device_)) measure(each);
   }
 
  private:
   [[nodiscard]] kiln::jit::Specialisation specialised(const Implementation& implementation,
-                                                      const kiln::spec::Config& config) const {
-    const auto frame = kiln::spec::make_frame(*op_, &implementation, problem_, *device_, config);
+                                                      const kiln::manifest::Config& config) const {
+    const auto frame = kiln::manifest::make_frame(*op_, &implementation, problem_, *device_, config);
     return kiln::jit::specialise(*op_, implementation, frame, arguments_.arch);
   }
 
   /// Opens NVRTC and has it read its own files.
   void warm_up() const {
-    const auto frame = kiln::spec::make_frame(*op_, nullptr, problem_, *device_);
+    const auto frame = kiln::manifest::make_frame(*op_, nullptr, problem_, *device_);
     (void)kiln::jit::compile(kiln::jit::specialise_reference(*op_, frame, arguments_.arch));
   }
 
   void measure(const Implementation& implementation) const {
-    const auto space = kiln::spec::searched_space(*op_, implementation, problem_, *device_);
+    const auto space = kiln::manifest::searched_space(*op_, implementation, problem_, *device_);
     const std::size_t count = std::min(arguments_.configs, space.size());
     std::vector<Compile> compiled;
     std::vector<std::string> refused;
     for (std::size_t i = 0; i < count; ++i) {
-      const kiln::spec::Config& config = space[i * space.size() / count];
+      const kiln::manifest::Config& config = space[i * space.size() / count];
       try {
         const kiln::jit::Cubin cubin = kiln::jit::compile(specialised(implementation, config));
-        compiled.push_back({kiln::spec::to_string(implementation, config),
+        compiled.push_back({kiln::manifest::to_string(implementation, config),
                             std::chrono::duration<double, std::milli>(cubin.compile_time).count(), cubin.image.size()});
       } catch (const kiln::Error& error) {
         refused.emplace_back(error.what());
@@ -119,7 +119,7 @@ class Bench {
     }
     Json line{{"bench", "compile_time"},
               {"op", op_->name},
-              {"problem", kiln::spec::to_string(*op_, problem_)},
+              {"problem", kiln::manifest::to_string(*op_, problem_)},
               {"implementation", implementation.name},
               {"arch", arguments_.arch},
               {"space", space.size()},
@@ -143,9 +143,9 @@ class Bench {
   }
 
   const Arguments& arguments_;
-  std::optional<kiln::spec::DeviceFacts> device_;
-  std::vector<kiln::spec::Op> ops_;
-  const kiln::spec::Op* op_ = nullptr;
+  std::optional<kiln::manifest::DeviceFacts> device_;
+  std::vector<kiln::manifest::Op> ops_;
+  const kiln::manifest::Op* op_ = nullptr;
   kiln::Problem problem_;
 };
 

@@ -59,7 +59,7 @@ class Bench {
         cubins_(layers_, pool_),
         arch_(kiln::jit::default_arch(context_.info().facts.sm())),
         stopwatch_(context_.info().facts, settings.options.regime, arch_, cubins_),
-        ops_(kiln::spec::load_ops(settings.options.template_paths)),
+        ops_(kiln::manifest::load_ops(settings.options.template_paths)),
         described_(kiln::cli::find_op(ops_, "gemm")),
         library_(bench::open_library()),
         library_workspace_(library_workspace_bytes) {}
@@ -68,7 +68,7 @@ class Bench {
     std::vector<std::string> words = shape.words;
     words.insert(words.end(), settings_.words.begin(), settings_.words.end());
     const kiln::Problem problem = kiln::cli::parse_problem(described_, words);
-    line["problem"] = kiln::spec::to_string(described_, problem);
+    line["problem"] = kiln::manifest::to_string(described_, problem);
     kiln::tune::Placement placement;
     placement.leave_optional_out = true;
     VerificationCase tensors(described_, problem, context_.info().facts, arch_, cubins_, ++seed_, stream_.handle(),
@@ -145,10 +145,10 @@ class Bench {
 
   /// Nothing where no library has the answer, and where there is no record.
   std::unique_ptr<OwnKernel> own_kernel(const kiln::Problem& problem, Json& line) {
-    const kiln::spec::DeviceFacts& device = context_.info().facts;
-    const kiln::Problem bucket = kiln::spec::bucket_of(described_, problem);
+    const kiln::manifest::DeviceFacts& device = context_.info().facts;
+    const kiln::Problem bucket = kiln::manifest::bucket_of(described_, problem);
     const auto record =
-        layers_.find_record(kiln::spec::record_key(described_, bucket, device, settings_.options.regime));
+        layers_.find_record(kiln::manifest::record_key(described_, bucket, device, settings_.options.regime));
     if (!record) return nullptr;
     const kiln::tune::Servings servings = kiln::tune::servings_of(described_, bucket, device, record->value);
     const auto serving_at = [&](const std::vector<kiln::tune::Serving>& role) {
@@ -160,8 +160,8 @@ class Bench {
       return nullptr;
     line["own_implementation"] = own->choice.implementation;
     line["own_config"] = own->choice.config;
-    const kiln::spec::Implementation& implementation = *own->usable.implementation;
-    const auto frame = kiln::spec::make_frame(described_, &implementation, own->at(), device, own->usable.config);
+    const kiln::manifest::Implementation& implementation = *own->usable.implementation;
+    const auto frame = kiln::manifest::make_frame(described_, &implementation, own->at(), device, own->usable.config);
     const auto cubin = cubins_.get(kiln::jit::specialise(described_, implementation, frame, arch_)).cubin;
     kiln::jit::Executable executable(described_, implementation, frame, cubin);
     kiln::tune::TrialWorkspace workspace(executable);
@@ -170,15 +170,15 @@ class Bench {
 
   /// x, w and y as the case has them, and scales if the op has such tensors.
   [[nodiscard]] bench::Operands operands_of(const VerificationCase& tensors) const {
-    const auto frame = kiln::spec::make_frame(described_, nullptr, tensors.problem(), context_.info().facts);
+    const auto frame = kiln::manifest::make_frame(described_, nullptr, tensors.problem(), context_.info().facts);
     bench::Operands operands;
     for (std::size_t i = 0; i < described_.axes.size(); ++i)
       for (const auto& [name, size] : {std::pair("m", &operands.m), {"n", &operands.n}, {"k", &operands.k}})
         if (described_.axes[i].name == name) *size = frame[i];
     for (std::size_t i = 0; i < described_.tensors.size(); ++i) {
-      const kiln::spec::Tensor& tensor = described_.tensors[i];
+      const kiln::manifest::Tensor& tensor = described_.tensors[i];
       const void* address = tensors.arguments().tensors[i];
-      const kiln::spec::DType type = described_.dtype_of(tensor, frame);
+      const kiln::manifest::DType type = described_.dtype_of(tensor, frame);
       if (tensor.name == "x") {
         operands.x = address;
         operands.x_type = type;
@@ -227,7 +227,7 @@ class Bench {
   /// `kilns`: how many of them are Kiln's: the plan, what stands in, and the own kernel, where they are there; the others are the library's.
   static void report(const std::vector<Contender>& all, std::size_t kilns, const bench::Operands& of, Json& line) {
     const double flops = 2.0 * static_cast<double>(of.m) * static_cast<double>(of.n) * static_cast<double>(of.k);
-    const auto w_bytes = static_cast<double>(of.n * of.k * kiln::spec::size_of(of.w_type));
+    const auto w_bytes = static_cast<double>(of.n * of.k * kiln::manifest::size_of(of.w_type));
     Contender own = all[kilns - 1].name == "own" ? all[kilns - 1] : all.front();
     own.name = "own";
     for (std::size_t i = 1; i < kilns; ++i)
@@ -270,8 +270,8 @@ class Bench {
   kiln::cuda::Stream stream_;
   std::string arch_;
   kiln::tune::Stopwatch stopwatch_;
-  std::vector<kiln::spec::Op> ops_;
-  const kiln::spec::Op& described_;
+  std::vector<kiln::manifest::Op> ops_;
+  const kiln::manifest::Op& described_;
   const kiln::cuda::CublasLt* library_;  // null: Kiln alone
   kiln::cuda::Buffer library_workspace_;
   std::uint64_t seed_ = 20261121;

@@ -12,7 +12,7 @@
 #include "engine/hot_table.hpp"
 #include "jit/executable.hpp"
 #include "kiln/kiln.hpp"
-#include "spec/bucketing.hpp"
+#include "manifest/bucketing.hpp"
 #include "store/layers.hpp"
 #include "tune/cubins.hpp"
 #include "tune/tensor_extent.hpp"
@@ -37,7 +37,7 @@ inline void multiply(int count) {
 /// "gemm m=16 n=4096 k=4096 dtype=bf16"
 struct Asked {
   std::string op;
-  std::vector<kiln::spec::Setting> settings;
+  std::vector<kiln::manifest::Setting> settings;
 
   static Asked parse(std::string_view text) {
     Asked asked;
@@ -60,7 +60,7 @@ class Setting {
   explicit Setting(const kiln::Options& options)
       : engine(options),
         context(options.device),
-        ops(kiln::spec::load_ops(options.template_paths)),
+        ops(kiln::manifest::load_ops(options.template_paths)),
         scope_(context),
         layers_(
             {.overlay = options.overlay ? options.overlay : kiln::store::default_overlay(), .bases = options.bases}),
@@ -69,7 +69,7 @@ class Setting {
 
   kiln::Engine engine;
   kiln::cuda::Context context;
-  std::vector<kiln::spec::Op> ops;
+  std::vector<kiln::manifest::Op> ops;
 
  private:
   kiln::cuda::Context::Scope scope_;
@@ -87,7 +87,7 @@ class HotCall {
       : op(setting.engine.op(asked.op)),
         described(*std::find_if(setting.ops.begin(), setting.ops.end(),
                                 [&](const auto& each) { return each.name == asked.op; })),
-        problem(kiln::spec::make_problem(described, asked.settings)),
+        problem(kiln::manifest::make_problem(described, asked.settings)),
         plan(op.plan(problem, on_stream)),
         stream(on_stream),
         bucketing_(described),
@@ -97,7 +97,7 @@ class HotCall {
     prepare();
     arrange_all();
     // A table with a few buckets in it, as an engine has.
-    kiln::Problem bucket = kiln::spec::bucket_of(described, problem);
+    kiln::Problem bucket = kiln::manifest::bucket_of(described, problem);
     table_.publish(bucket, reinterpret_cast<const kiln::engine::PlanState*>(this));
     for (int i = 1; i < 32; ++i) {
       bucket.axes[0] += 1;
@@ -128,13 +128,13 @@ class HotCall {
   // The stages.
   void do_nothing() const { use(*this); }
   void find_bucket() const {
-    kiln::spec::BucketWords bucket;
+    kiln::manifest::BucketWords bucket;
     use(bucketing_.find(problem, bucket));
     use(bucket);
   }
   void look_up() const { use(table_.find(bucket_)); }
   void fill_frame() const {
-    kiln::jit::KeptCall* const kept = executable_->kept_call();
+    kiln::jit::ThreadCall* const kept = executable_->thread_call();
     use(executable_->fill(kept->frame, problem, arguments));
     use(kept->frame);
   }
@@ -147,7 +147,7 @@ class HotCall {
   }
 
   kiln::Op op;
-  const kiln::spec::Op& described;
+  const kiln::manifest::Op& described;
   kiln::Problem problem;
   kiln::Arguments arguments;
   kiln::Plan plan;
@@ -157,7 +157,7 @@ class HotCall {
     const auto& passes = described.find(plan.implementation())->passes;
     return std::any_of(passes.begin(), passes.end(), [](const auto& pass) {
       return std::any_of(pass.arguments.begin(), pass.arguments.end(),
-                         [](const auto& each) { return each.kind == kiln::spec::ArgumentKind::tensor_map; });
+                         [](const auto& each) { return each.kind == kiln::manifest::ArgumentKind::tensor_map; });
     });
   }
 
@@ -172,15 +172,15 @@ class HotCall {
 
   void make_arguments(const Setting& setting) {
     for (std::size_t i = 0; i < described.runtime.size(); ++i) {
-      const kiln::spec::Runtime& each = described.runtime[i];
+      const kiln::manifest::Runtime& each = described.runtime[i];
       if (!each.is_integer() && !each.default_real) arguments.set(op.runtime(each.name), 1.0);
     }
-    const auto frame = kiln::spec::make_frame(described, nullptr, problem, setting.context.info().facts);
+    const auto frame = kiln::manifest::make_frame(described, nullptr, problem, setting.context.info().facts);
     for (std::size_t i = 0; i < described.tensors.size(); ++i) {
-      const kiln::spec::Tensor& tensor = described.tensors[i];
-      if (tensor.optional || !kiln::spec::Op::takes_part(tensor, frame)) continue;
+      const kiln::manifest::Tensor& tensor = described.tensors[i];
+      if (tensor.optional || !kiln::manifest::Op::takes_part(tensor, frame)) continue;
       const auto extent = kiln::tune::extent_of(described, tensor, frame);
-      buffers_.emplace_back(extent.elements * kiln::spec::size_of(extent.type) + 65536);
+      buffers_.emplace_back(extent.elements * kiln::manifest::size_of(extent.type) + 65536);
       arguments.tensors[i] = reinterpret_cast<const void*>(buffers_.back().pointer());
     }
     moved_ = arguments;
@@ -188,10 +188,11 @@ class HotCall {
 
   /// The plan's executable once more, for its parts.
   [[nodiscard]] std::shared_ptr<kiln::jit::Executable> load(Setting& setting) const {
-    const kiln::spec::Implementation& implementation = *described.find(plan.implementation());
+    const kiln::manifest::Implementation& implementation = *described.find(plan.implementation());
     const auto& facts = setting.context.info().facts;
-    const auto frame = kiln::spec::make_frame(described, &implementation, kiln::spec::bucket_of(described, problem),
-                                              facts, *kiln::spec::parse_config(implementation, plan.config()));
+    const auto frame =
+        kiln::manifest::make_frame(described, &implementation, kiln::manifest::bucket_of(described, problem), facts,
+                                   *kiln::manifest::parse_config(implementation, plan.config()));
     const auto cubin = setting.cubins.get(
         kiln::jit::specialise(described, implementation, frame, kiln::jit::default_arch(facts.sm())));
     return std::make_shared<kiln::jit::Executable>(described, implementation, frame, cubin.cubin);
@@ -200,7 +201,7 @@ class HotCall {
   void prepare() {
     if (executable_->workspace_bytes() > 0) workspace_ = kiln::cuda::Buffer(executable_->workspace_bytes());
     if (!executable_->zeroed_ranges().empty()) workspace_.fill_bytes(0, stream);
-    kept_ = executable_->kept_call();
+    kept_ = executable_->thread_call();
     if (!executable_->fill(kept_->frame, problem, arguments))
       throw kiln::Error(kiln::ErrorKind::bad_input, executable_->explain_frame(problem, arguments));
   }
@@ -219,13 +220,13 @@ class HotCall {
     kiln::jit::PassCall call;  // points into the frame
   };
   decltype(kiln::cuda::Driver::cuLaunchKernelEx) driver_ = kiln::cuda::Driver::get().cuLaunchKernelEx;
-  kiln::spec::Bucketing bucketing_;
+  kiln::manifest::Bucketing bucketing_;
   kiln::engine::HotTable table_;
-  kiln::spec::BucketWords bucket_;
+  kiln::manifest::BucketWords bucket_;
   std::vector<kiln::cuda::Buffer> buffers_;
   std::shared_ptr<kiln::jit::Executable> executable_;
   kiln::cuda::Buffer workspace_;
-  kiln::jit::KeptCall* kept_ = nullptr;           // of the thread that made this, which the stages are timed in
+  kiln::jit::ThreadCall* kept_ = nullptr;         // of the thread that made this, which the stages are timed in
   std::vector<std::unique_ptr<Arranged>> calls_;  // one a pass
   mutable kiln::Arguments moved_;
   mutable std::size_t turn_ = 0;

@@ -50,18 +50,18 @@ class Bench {
         cubins_(layers_, pool_),
         arch_(kiln::jit::default_arch(context_.info().facts.sm())),
         stopwatch_(context_.info().facts, kiln::Regime::cold_l2, arch_, cubins_),
-        ops_(kiln::spec::load_ops({})),
+        ops_(kiln::manifest::load_ops({})),
         workspace_(workspace_bytes) {}
 
   Json run(const std::string& op_name, const std::vector<std::string>& words) {
-    const kiln::spec::Op& described = kiln::cli::find_op(ops_, op_name);
-    const kiln::spec::Implementation* implementation = described.find("cublaslt");
+    const kiln::manifest::Op& described = kiln::cli::find_op(ops_, op_name);
+    const kiln::manifest::Implementation* implementation = described.find("cublaslt");
     if (implementation == nullptr)
       throw kiln::Error(kiln::ErrorKind::bad_input, op_name + " has no implementation cublaslt to compare with");
     const kiln::Problem problem = kiln::cli::parse_problem(described, words);
     const auto& facts = context_.info().facts;
     kiln::tune::VerificationCase tensors(described, problem, facts, arch_, cubins_, seed, stream_.handle());
-    const auto frame = kiln::spec::make_frame(described, implementation, problem, facts);
+    const auto frame = kiln::manifest::make_frame(described, implementation, problem, facts);
     const LibraryProduct product(described, *implementation, frame);
     LibraryProduct::Layouts layouts{};
     if (!product.lay_out(frame, layouts)) throw kiln::Error(kiln::ErrorKind::bad_input, "the sizes do not compute");
@@ -84,7 +84,7 @@ class Bench {
       const auto again = kiln::jit::algorithm_of(product, kiln::jit::config_of(product.library(), each));
       same += again && again->data == each.data ? 1 : 0;
     }
-    Json line{{"problem", kiln::spec::to_string(described, problem)},
+    Json line{{"problem", kiln::manifest::to_string(described, problem)},
               {"implementation", plan.implementation()},
               {"config", plan.config()},
               {"proposed", algorithms.size()},
@@ -127,7 +127,7 @@ class Bench {
   kiln::cuda::Stream stream_;
   std::string arch_;
   kiln::tune::Stopwatch stopwatch_;
-  std::vector<kiln::spec::Op> ops_;
+  std::vector<kiln::manifest::Op> ops_;
   kiln::cuda::Buffer workspace_;
 };
 

@@ -20,7 +20,7 @@
 #include "command_line.hpp"
 #include "cuda/device.hpp"
 #include "kiln/kiln.hpp"
-#include "spec/problem.hpp"
+#include "manifest/problem.hpp"
 #include "store/layers.hpp"
 #include "tune/cubins.hpp"
 #include "tune/measure.hpp"
@@ -70,11 +70,11 @@ class Bench {
         cubins_(layers_, pool_),
         arch_(kiln::jit::default_arch(context_.info().facts.sm())),
         stopwatch_(context_.info().facts, kiln::Regime::cold_l2, arch_, cubins_),
-        ops_(kiln::spec::load_ops({})),
+        ops_(kiln::manifest::load_ops({})),
         large_copy_gb_s_(2.0 * large_copy_bytes / copy_ns(large_copy_bytes)) {}
 
   Json run(const bench::WrittenProblem& asked) {
-    const kiln::spec::Op& described = kiln::cli::find_op(ops_, asked.op);
+    const kiln::manifest::Op& described = kiln::cli::find_op(ops_, asked.op);
     std::vector<std::string> words = asked.words;
     const kiln::tune::Placement placement = kiln::cli::take_runtime_values(described, words);
     const kiln::Problem problem = kiln::cli::parse_problem(described, words);
@@ -92,14 +92,14 @@ class Bench {
     const kiln::tune::Cost cost = stopwatch_.measure(
         [&](CUstream stream) { op.launch(problem, tensors.arguments(), stream); }, stream_.handle(), limits);
 
-    auto frame = kiln::spec::make_frame(described, nullptr, problem, facts);
+    auto frame = kiln::manifest::make_frame(described, nullptr, problem, facts);
     for (const auto& [runtime, value] : placement.runtime)
       frame[static_cast<std::size_t>(described.first_runtime()) + runtime.index] = value;
     const std::int64_t bytes = described.cost_bytes.evaluate(frame).number;
     const std::int64_t flops = described.cost_flops.evaluate(frame).number;
     const double same_bytes_ns = copy_ns(bytes / 2);
     const double gb_s = static_cast<double>(bytes) / cost.median_ns;
-    return Json{{"problem", kiln::spec::to_string(described, problem)},
+    return Json{{"problem", kiln::manifest::to_string(described, problem)},
                 {"asked", fmt::format("{}", fmt::join(asked.words, " "))},
                 {"implementation", plan.implementation()},
                 {"config", plan.config()},
@@ -141,7 +141,7 @@ class Bench {
   kiln::cuda::Stream stream_;
   std::string arch_;
   kiln::tune::Stopwatch stopwatch_;
-  std::vector<kiln::spec::Op> ops_;
+  std::vector<kiln::manifest::Op> ops_;
   double large_copy_gb_s_;
 };
 

@@ -18,7 +18,7 @@
 #include "contest.hpp"
 #include "engine/state.hpp"
 #include "kiln/kiln.hpp"
-#include "spec/region.hpp"
+#include "manifest/region.hpp"
 #include "tune/tuner.hpp"
 
 namespace {
@@ -64,8 +64,8 @@ kiln::Options options_of(std::uint64_t seed) {
 }
 
 /// The op with every axis in buckets of one size, so that a tune is for that size alone.
-kiln::spec::Op exact(kiln::spec::Op op) {
-  for (kiln::spec::Axis& axis : op.axes) axis.policy.kind = kiln::spec::PolicyKind::exact;
+kiln::manifest::Op exact(kiln::manifest::Op op) {
+  for (kiln::manifest::Axis& axis : op.axes) axis.policy.kind = kiln::manifest::PolicyKind::exact;
   return op;
 }
 
@@ -88,7 +88,7 @@ struct Tuned {
 class Exact {
  public:
   explicit Exact(kiln::engine::State& state) : state_(state) {}
-  void tune(const kiln::spec::Op& described, const kiln::Problem& problem) {
+  void tune(const kiln::manifest::Op& described, const kiln::Problem& problem) {
     op_ = exact(described);
     kiln::tune::TuneRequest request = state_.tune_request(op_, problem);
     const kiln::tune::TuneResult result = kiln::tune::tune_bucket(request, state_.cubins);
@@ -97,7 +97,7 @@ class Exact {
         kiln::tune::usable(op_, problem, state_.context.info().facts, choice.implementation, choice.config);
     config = choice.implementation + " " + choice.config;
     const auto frame =
-        kiln::spec::make_frame(op_, usable.implementation, problem, state_.context.info().facts, usable.config);
+        kiln::manifest::make_frame(op_, usable.implementation, problem, state_.context.info().facts, usable.config);
     const auto cubin =
         state_.cubins.get(kiln::jit::specialise(op_, *usable.implementation, frame, state_.arch())).cubin;
     executable = std::make_unique<kiln::jit::Executable>(op_, *usable.implementation, frame, cubin);
@@ -109,7 +109,7 @@ class Exact {
 
  private:
   kiln::engine::State& state_;
-  kiln::spec::Op op_;
+  kiln::manifest::Op op_;
 };
 
 class Bench {
@@ -123,9 +123,9 @@ class Bench {
         random_(settings.seed) {}
 
   void run(const bench::WrittenProblem& written) {
-    const kiln::spec::Op& op = kiln::cli::find_op(state_.ops.all(), written.op);
-    const kiln::Problem bucket = kiln::spec::bucket_of(op, kiln::cli::parse_problem(op, written.words));
-    Json line{{"bench", "tuning"}, {"op", op.name}, {"bucket", kiln::spec::to_string(op, bucket)}};
+    const kiln::manifest::Op& op = kiln::cli::find_op(state_.ops.all(), written.op);
+    const kiln::Problem bucket = kiln::manifest::bucket_of(op, kiln::cli::parse_problem(op, written.words));
+    Json line{{"bench", "tuning"}, {"op", op.name}, {"bucket", kiln::manifest::to_string(op, bucket)}};
     line["first_s"] = first_.tune(op.name, bucket);
     line["second_s"] = second_.tune(op.name, bucket);
     kiln::cli::print_json(line);
@@ -133,10 +133,10 @@ class Bench {
   }
 
  private:
-  kiln::Problem drawn(const kiln::spec::Op& op, const kiln::Problem& bucket) {
+  kiln::Problem drawn(const kiln::manifest::Op& op, const kiln::Problem& bucket) {
     kiln::Problem problem = bucket;
-    const kiln::Problem low = kiln::spec::low_corner(op, bucket);
-    for (const std::size_t axis : kiln::spec::open_axes(op)) {
+    const kiln::Problem low = kiln::manifest::low_corner(op, bucket);
+    for (const std::size_t axis : kiln::manifest::open_axes(op)) {
       const std::int64_t multiple = op.axes[axis].multiple_of;
       std::uniform_int_distribution<std::int64_t> any((low.axes[axis] + multiple - 1) / multiple,
                                                       bucket.axes[axis] / multiple);
@@ -145,12 +145,12 @@ class Bench {
     return problem;
   }
 
-  void compare(const kiln::spec::Op& op, const kiln::Problem& problem) {
+  void compare(const kiln::manifest::Op& op, const kiln::Problem& problem) {
     kiln::tune::Placement placement;
     placement.leave_optional_out = true;
     VerificationCase tensors(op, problem, state_.context.info().facts, state_.arch(), state_.cubins, ++draws_,
                              stream_.handle(), placement);
-    Json line{{"bench", "tuning"}, {"op", op.name}, {"problem", kiln::spec::to_string(op, problem)}};
+    Json line{{"bench", "tuning"}, {"op", op.name}, {"problem", kiln::manifest::to_string(op, problem)}};
     std::vector<Contender> all;
     const auto add = [&](const std::string& name, const kiln::Engine& engine) {
       const kiln::Op launched = engine.op(op.name);

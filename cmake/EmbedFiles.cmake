@@ -11,6 +11,6 @@ foreach(file IN LISTS files)
   string(APPEND table "    {\"${file}\", {reinterpret_cast<const char*>(file_${index}), sizeof file_${index} - 1}},\n")
   math(EXPR index "${index} + 1")
 endforeach()
-file(WRITE "${OUTPUT}" "#include \"spec/embedded.hpp\"\n\nnamespace kiln::spec {\nnamespace {\n${arrays}
+file(WRITE "${OUTPUT}" "#include \"manifest/embedded.hpp\"\n\nnamespace kiln::manifest {\nnamespace {\n${arrays}
 const EmbeddedFile table[] = {\n${table}};\n}  // namespace\n
-std::span<const EmbeddedFile> embedded_files() noexcept { return table; }\n\n}  // namespace kiln::spec\n")
+std::span<const EmbeddedFile> embedded_files() noexcept { return table; }\n\n}  // namespace kiln::manifest\n")

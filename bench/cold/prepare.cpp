@@ -9,9 +9,9 @@
 #include "jit/compile_pool.hpp"
 #include "jit/executable.hpp"
 #include "kiln/kiln.hpp"
+#include "manifest/key.hpp"
+#include "manifest/region.hpp"
 #include "process/program.hpp"
-#include "spec/key.hpp"
-#include "spec/region.hpp"
 #include "store/transfer.hpp"
 #include "tune/cubins.hpp"
 
@@ -23,20 +23,21 @@ namespace fs = std::filesystem;
 constexpr int row_counts = 15;
 
 /// Every legal config of every implementation, in the manifests' order.
-std::vector<std::pair<const spec::Implementation*, spec::Config>> choices(const spec::Op& op, const Problem& bucket,
-                                                                          const spec::DeviceFacts& device) {
-  std::vector<std::pair<const spec::Implementation*, spec::Config>> all;
-  for (const spec::Implementation& each : op.implementations)
-    if (!spec::why_not_eligible(op, each, bucket, device))
-      for (spec::Config& config : spec::search_space(op, each, bucket, device))
+std::vector<std::pair<const manifest::Implementation*, manifest::Config>> choices(const manifest::Op& op,
+                                                                                  const Problem& bucket,
+                                                                                  const manifest::DeviceFacts& device) {
+  std::vector<std::pair<const manifest::Implementation*, manifest::Config>> all;
+  for (const manifest::Implementation& each : op.implementations)
+    if (!manifest::why_not_eligible(op, each, bucket, device))
+      for (manifest::Config& config : manifest::search_space(op, each, bucket, device))
         all.emplace_back(&each, std::move(config));
   return all;
 }
 
-Problem bucket_of(const spec::Op& op, const PlanProblem& problem) {
-  const spec::Setting settings[] = {
+Problem bucket_of(const manifest::Op& op, const PlanProblem& problem) {
+  const manifest::Setting settings[] = {
       {"rows", std::to_string(problem.rows)}, {"cols", std::to_string(problem.cols)}, {"dtype", problem.dtype}};
-  return spec::bucket_of(op, spec::make_problem(op, settings));
+  return manifest::bucket_of(op, manifest::make_problem(op, settings));
 }
 
 class PlansFile {
@@ -47,29 +48,29 @@ class PlansFile {
         compiler_(jit::compiler_identity()),
         pool_({0, process::find_worker({})}) {}
 
-  void add(const spec::Op& op, const Problem& bucket, std::size_t draw) {
-    const spec::DeviceFacts& device = context_.info().facts;
+  void add(const manifest::Op& op, const Problem& bucket, std::size_t draw) {
+    const manifest::DeviceFacts& device = context_.info().facts;
     const auto all = choices(op, bucket, device);
     const auto& [implementation, config] = all.at(draw % all.size());
-    const auto frame = spec::make_frame(op, implementation, bucket, device, config);
+    const auto frame = manifest::make_frame(op, implementation, bucket, device, config);
     const auto specialisation = jit::specialise(op, *implementation, frame, arch_);
-    const spec::Digest key = jit::cubin_key(specialisation, compiler_);
+    const manifest::Digest key = jit::cubin_key(specialisation, compiler_);
     if (cubins_.emplace(key, specialisation).second) pool_.submit(key, specialisation);
     store::Record record;
-    record.key = spec::record_key(op, bucket, device, Regime::cold_l2);
+    record.key = manifest::record_key(op, bucket, device, Regime::cold_l2);
     record.op = op.name;
     record.revision = op.revision;
     record.device_class = device.device_class();
-    record.regime = spec::to_string(Regime::cold_l2);
-    record.bucket = spec::to_string(op, bucket);
+    record.regime = manifest::to_string(Regime::cold_l2);
+    record.bucket = manifest::to_string(op, bucket);
     record.baseline_ns = 1;  // nothing was measured
     store::Choice choice;
-    choice.sizes = spec::to_string(op, spec::whole_of(op, bucket));
+    choice.sizes = manifest::to_string(op, manifest::whole_of(op, bucket));
     choice.implementation = implementation->name;
-    choice.config = spec::to_string(*implementation, config);
+    choice.config = manifest::to_string(*implementation, config);
     choice.cost_ns = choice.low_ns = choice.high_ns = 1;
     choice.samples = 1;
-    choice.source_digest = spec::to_hex(jit::source_digest(specialisation));
+    choice.source_digest = manifest::to_hex(jit::source_digest(specialisation));
     choice.compiler = compiler_;
     record.choices.push_back(std::move(choice));
     records_.push_back(std::move(record));
@@ -90,7 +91,7 @@ class PlansFile {
   cuda::Context context_;
   std::string arch_, compiler_;
   jit::CompilePool pool_;
-  std::map<spec::Digest, jit::Specialisation> cubins_;
+  std::map<manifest::Digest, jit::Specialisation> cubins_;
   std::vector<store::Record> records_;
 };
 
@@ -120,7 +121,7 @@ std::vector<PlanProblem> plan_problems(std::size_t count) {
 
 std::size_t make_plans(const fs::path& file, std::size_t count) {
   constexpr std::size_t stride = 7919;  // prime: the draws meet every part of a space
-  const std::vector<spec::Op> ops = spec::load_ops({});
+  const std::vector<manifest::Op> ops = manifest::load_ops({});
   PlansFile plans;
   std::size_t draw = 0;
   for (const PlanProblem& problem : plan_problems(count)) {

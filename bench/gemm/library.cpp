@@ -10,13 +10,13 @@ namespace bench {
 namespace {
 
 using kiln::cuda::CublasLt;
-using kiln::spec::DType;
+using kiln::manifest::DType;
 
 cudaDataType_t data_type(DType type) {
   if (const auto known = kiln::jit::library_type(type)) return *known;
   throw kiln::Error(kiln::ErrorKind::bad_input,
                     fmt::format("cuBLASLt is asked for {} here, expected a floating type of 8 to 32 bits",
-                                kiln::spec::to_string(type)));
+                                kiln::manifest::to_string(type)));
 }
 
 void check(cublasStatus_t status, const char* what, kiln::ErrorKind kind = kiln::ErrorKind::bad_input) {

@@ -16,7 +16,7 @@ const kiln::cuda::CublasLt* open_library();
 /// are for 8-bit types.
 struct Operands {
   std::int64_t m = 0, n = 0, k = 0;
-  kiln::spec::DType x_type = kiln::spec::DType::bf16, w_type = x_type, y_type = x_type;
+  kiln::manifest::DType x_type = kiln::manifest::DType::bf16, w_type = x_type, y_type = x_type;
   const void *x = nullptr, *w = nullptr, *x_scale = nullptr, *w_scale = nullptr;
   void* y = nullptr;
 };

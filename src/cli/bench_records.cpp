@@ -48,7 +48,7 @@ void declare(CLI::App& command, Settings& settings) {
 
 /// A choice of a record of this device that can serve.
 struct Subject {
-  const spec::Op* op = nullptr;
+  const manifest::Op* op = nullptr;
   Problem bucket;
   Regime regime = Regime::cold_l2;
   std::string key;
@@ -77,15 +77,16 @@ struct Subjects {
 /// The records that look-ups find, with all choices of each that can serve here.
 std::vector<std::vector<Subject>> servings_by_record(engine::State& state, const std::string& op_name,
                                                      std::int64_t& unusable) {
-  const spec::DeviceFacts& device = state.context.info().facts;
+  const manifest::DeviceFacts& device = state.context.info().facts;
   std::vector<std::vector<Subject>> by_record;
   std::set<std::string> seen;
-  for (const spec::Op& op : state.ops.all()) {
+  for (const manifest::Op& op : state.ops.all()) {
     if (!op_name.empty() && op.name != op_name) continue;
     for (const auto& listed : state.layers.records(op.name)) {
-      const Regime regime = listed.value.regime == spec::to_string(Regime::hot_l2) ? Regime::hot_l2 : Regime::cold_l2;
-      const auto bucket = spec::parse_bucket(op, listed.value.bucket);
-      if (!bucket || spec::record_key(op, *bucket, device, regime) != listed.value.key ||
+      const Regime regime =
+          listed.value.regime == manifest::to_string(Regime::hot_l2) ? Regime::hot_l2 : Regime::cold_l2;
+      const auto bucket = manifest::parse_bucket(op, listed.value.bucket);
+      if (!bucket || manifest::record_key(op, *bucket, device, regime) != listed.value.key ||
           !seen.insert(listed.value.key).second)
         continue;
       const engine::Resolution found = engine::resolve(op, *bucket, device, regime, state.layers, false);
@@ -119,7 +120,7 @@ std::optional<store::Choice> earlier_of(const Subject& subject, store::File* aga
   const auto record = against == nullptr ? std::nullopt : against->find_record(subject.key);
   if (!record) return std::nullopt;
   for (const store::Choice& each : record->choices) {
-    const auto region = spec::parse_region(*subject.op, subject.bucket, each.sizes);
+    const auto region = manifest::parse_region(*subject.op, subject.bucket, each.sizes);
     if (each.role == subject.serving.choice.role && region && region->high == subject.at()) return each;
   }
   return std::nullopt;
@@ -146,7 +147,7 @@ void judge_speed(Checked& checked, const Subject& subject, const std::optional<s
 
 /// A launch of few blocks is a finding only if more of them are faster: some problems are best served by few.
 void judge_idle(Checked& checked, std::span<const Contender> wider, std::span<const Timed> timed,
-                const Subject& subject, const spec::DeviceFacts& device, double tolerance) {
+                const Subject& subject, const manifest::DeviceFacts& device, double tolerance) {
   for (std::size_t i = 0; i < wider.size(); ++i) {
     if (!timed[i].ok() || !bench::is_slower(checked.now.samples_ns, timed[i].samples_ns, tolerance)) continue;
     if (checked.wider_blocks > 0 && timed[i].cost.median_ns >= checked.wider_ns) continue;
@@ -160,7 +161,7 @@ void judge_idle(Checked& checked, std::span<const Contender> wider, std::span<co
 }
 
 Checked check(engine::State& state, const Subject& subject, store::File* against, double tolerance) {
-  const spec::DeviceFacts& device = state.context.info().facts;
+  const manifest::DeviceFacts& device = state.context.info().facts;
   std::vector<Contender> contenders{subject.config()};
   const tune::Usable usual = tune::default_for(*subject.op, subject.at(), device);
   const Contender baseline{usual.implementation, usual.config};
@@ -209,7 +210,7 @@ Json json_of(const Subject& subject, const Checked& checked) {
 
 void add_row(Table& table, const Subject& subject, const Checked& checked) {
   const store::Choice& stored = subject.serving.choice;
-  table.row({subject.op->name, spec::to_string(*subject.op, subject.bucket),
+  table.row({subject.op->name, manifest::to_string(*subject.op, subject.bucket),
              stored.sizes + (stored.role == store::Role::fastest ? "" : " without library"), config_of(stored),
              format_time(stored.cost_ns), checked.now.ok() ? format_time(checked.now.cost.median_ns) : "-",
              format_ratio(bench::change_of(checked.now.cost, stored.cost_ns)),
@@ -246,7 +247,7 @@ int run(const Globals& globals, const Settings& settings) {
   for (const Subject& subject : subjects.all) {
     if (Interrupt::requested()) break;
     line.show(fmt::format("{}/{} {} {} {}", ++done, subjects.all.size(), subject.op->name,
-                          spec::to_string(*subject.op, subject.bucket), subject.serving.choice.sizes));
+                          manifest::to_string(*subject.op, subject.bucket), subject.serving.choice.sizes));
     const Checked checked = check_or_say(state, subject, against.get(), settings.tolerance_percent / 100);
     found += checked.findings.empty() ? 0 : 1;
     if (globals.json) print_json(json_of(subject, checked));

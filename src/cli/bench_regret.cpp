@@ -53,12 +53,12 @@ void declare(CLI::App& command, Settings& settings) {
 }
 
 /// The one axis that buckets and was given as a range.
-std::size_t length_axis(const spec::Op& op, const ProblemSet& set, const std::string& named) {
+std::size_t length_axis(const manifest::Op& op, const ProblemSet& set, const std::string& named) {
   std::vector<std::size_t> candidates;
   for (std::size_t i = 0; i < op.axes.size(); ++i) {
     const bool spans =
         std::any_of(set.axes[i].begin(), set.axes[i].end(), [](const Range& range) { return range.low < range.high; });
-    if (named.empty() ? spans && op.axes[i].policy.kind != spec::PolicyKind::exact : op.axes[i].name == named)
+    if (named.empty() ? spans && op.axes[i].policy.kind != manifest::PolicyKind::exact : op.axes[i].name == named)
       candidates.push_back(i);
   }
   if (candidates.size() == 1) return candidates.front();
@@ -72,7 +72,7 @@ std::size_t length_axis(const spec::Op& op, const ProblemSet& set, const std::st
 }
 
 /// Every length with each choice of the others, which must be single sizes or lists.
-std::vector<Problem> problems_of(const spec::Op& op, ProblemSet set, std::size_t axis,
+std::vector<Problem> problems_of(const manifest::Op& op, ProblemSet set, std::size_t axis,
                                  std::span<const std::int64_t> lengths) {
   set.axes[axis].clear();
   for (const std::int64_t length : lengths) set.axes[axis].push_back({length, length});
@@ -82,8 +82,8 @@ std::vector<Problem> problems_of(const spec::Op& op, ProblemSet set, std::size_t
         throw Error(ErrorKind::bad_input,
                     fmt::format("axis '{}' is a range, expected a size or a list: the length is '{}'", op.axes[i].name,
                                 op.axes[axis].name));
-  spec::Op exact = op;
-  for (spec::Axis& each : exact.axes) each.policy = {};
+  manifest::Op exact = op;
+  for (manifest::Axis& each : exact.axes) each.policy = {};
   return buckets_of(exact, set);
 }
 
@@ -138,16 +138,16 @@ void print_summaries(bool json, const std::string& axis, const std::vector<Regre
 
 struct Survey {
   std::size_t axis = 0;
-  std::vector<spec::BucketPolicy> policies;
+  std::vector<manifest::BucketPolicy> policies;
   std::vector<Problem> problems;
 };
 
 /// All that can be wrong with the words, before the device is asked.
-Survey survey_of(const spec::Op& op, const Settings& settings) {
+Survey survey_of(const manifest::Op& op, const Settings& settings) {
   Survey survey;
   const ProblemSet set = parse_problem_set(op, settings.words);
   survey.axis = length_axis(op, set, settings.axis);
-  const spec::Axis& axis = op.axes[survey.axis];
+  const manifest::Axis& axis = op.axes[survey.axis];
   for (const std::string& text : settings.policies) survey.policies.push_back(bench::parse_policy(text, axis));
   if (survey.policies.empty()) survey.policies.push_back(axis.policy);
   survey.problems =
@@ -157,14 +157,14 @@ Survey survey_of(const spec::Op& op, const Settings& settings) {
 }
 
 int run(const Globals& globals, const Settings& settings) {
-  const std::vector<spec::Op> ops = load_ops(globals);
+  const std::vector<manifest::Op> ops = load_ops(globals);
   survey_of(find_op(ops, settings.op), settings);
   Options options = engine_options(globals);
   options.stop_requested = Interrupt::requested;
   engine::State state(options);
   require_bases(state.layers);
   say_warnings(globals, state.layers);
-  const spec::Op& op = find_op(state.ops.all(), settings.op);
+  const manifest::Op& op = find_op(state.ops.all(), settings.op);
   const Survey survey = survey_of(op, settings);
   const Interrupt interrupt;
   const cuda::Context::Scope scope(state.context);
@@ -173,7 +173,7 @@ int run(const Globals& globals, const Settings& settings) {
   std::vector<Regret> regrets;
   std::size_t failed = 0, done = 0;
   for (const Problem& problem : survey.problems) {
-    line.show(fmt::format("{}/{} {} {}", ++done, survey.problems.size(), op.name, spec::to_string(op, problem)));
+    line.show(fmt::format("{}/{} {} {}", ++done, survey.problems.size(), op.name, manifest::to_string(op, problem)));
     try {
       if (Interrupt::requested()) throw Error(ErrorKind::interrupted, "interrupted");
       for (Regret& each : measurement.at(problem)) {
@@ -185,7 +185,7 @@ int run(const Globals& globals, const Settings& settings) {
       if (error.kind() == ErrorKind::interrupted) break;
       if (!engine::is_of_one_bucket(error.kind()) && error.kind() != ErrorKind::wrong_result) throw;
       ++failed;
-      note(fmt::format("{} is left out: {}", spec::to_string(op, problem), error.what()));
+      note(fmt::format("{} is left out: {}", manifest::to_string(op, problem), error.what()));
     }
   }
   line.clear();

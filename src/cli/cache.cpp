@@ -11,7 +11,7 @@
 #include "cli/table.hpp"
 #include "cli/units.hpp"
 #include "kiln/error.hpp"
-#include "spec/text.hpp"
+#include "manifest/text.hpp"
 #include "store/custody.hpp"
 #include "store/transfer.hpp"
 
@@ -55,12 +55,12 @@ std::vector<NamedFile> files_to_show(const Globals& globals, const std::string& 
 void check_op(const Globals& globals, const std::vector<NamedFile>& files, const std::string& op) {
   if (op.empty()) return;
   std::vector<std::string> known;
-  for (const spec::Op& each : load_ops(globals)) known.push_back(each.name);
+  for (const manifest::Op& each : load_ops(globals)) known.push_back(each.name);
   for (const NamedFile& each : files)
     for (const store::OpBytes& held : each.file->bytes_by_op()) known.push_back(held.op);
   if (std::find(known.begin(), known.end(), op) == known.end())
     throw Error(ErrorKind::bad_input,
-                fmt::format("there is no op {}{}", spec::quote(op), spec::did_you_mean(op, known)));
+                fmt::format("there is no op {}{}", manifest::quote(op), manifest::did_you_mean(op, known)));
 }
 
 std::unique_ptr<store::File> open_to_change(const Globals& globals, const std::string& file) {

@@ -94,7 +94,7 @@ int run(const Globals& globals, const Settings& settings) {
   selection.must_hold_records = true;
   WorkloadCoverage coverage;
   if (!settings.workload.empty()) {
-    const std::vector<spec::Op> ops = load_ops(globals);
+    const std::vector<manifest::Op> ops = load_ops(globals);
     coverage = select_workload(from, read_workload(settings.workload, ops), selection);
   }
   // The overlay's were set aside as they were met; a file's are met again.

@@ -122,9 +122,9 @@ void print_record(const std::string& file, const store::Record& record) {
 std::function<bool(const store::Record&)> matcher(const Globals& globals, const Settings& settings) {
   if (settings.words.empty())
     return [prefix = settings.what](const store::Record& record) { return record.key.starts_with(prefix); };
-  const std::vector<spec::Op> ops = load_ops(globals);
-  const spec::Op& op = find_op(ops, settings.what);
-  const std::string bucket = spec::to_string(op, spec::bucket_of(op, parse_problem(op, settings.words)));
+  const std::vector<manifest::Op> ops = load_ops(globals);
+  const manifest::Op& op = find_op(ops, settings.what);
+  const std::string bucket = manifest::to_string(op, manifest::bucket_of(op, parse_problem(op, settings.words)));
   return [name = op.name, bucket](const store::Record& record) { return record.op == name && record.bucket == bucket; };
 }
 

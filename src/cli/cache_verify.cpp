@@ -6,7 +6,7 @@
 #include "cli/table.hpp"
 #include "cli/units.hpp"
 #include "kiln/error.hpp"
-#include "spec/text.hpp"
+#include "manifest/text.hpp"
 #include "store/signing.hpp"
 #include "store/verify.hpp"
 
@@ -72,13 +72,13 @@ void print_text(const std::string& path, const store::Verification& found,
     table.row({"seal", found.seal.flaw.empty() ? "holds" : "does not hold"});
   for (const store::SignatureState& each : signatures)
     table.row({"signature", fmt::format("{}: {}{}", standing(each), each.fingerprint,
-                                        each.name.empty() ? "" : ", called " + spec::quote(each.name))});
+                                        each.name.empty() ? "" : ", called " + manifest::quote(each.name))});
   for (const std::string& each : found.notes) table.row({"note", each});
   print(fmt::format("{}: {}\n{}", path, found.is_sound() ? "sound" : fmt::format("{} flaws", format_count(found.flaws)),
                     table.text(2)));
   Table flaws({"table", "row", "what does not hold"});
   for (const store::RowFlaw& flaw : found.first)
-    flaws.row({flaw.table, flaw.key.empty() ? "" : spec::quote(flaw.key), flaw.reason});
+    flaws.row({flaw.table, flaw.key.empty() ? "" : manifest::quote(flaw.key), flaw.reason});
   if (!flaws.empty()) print("\n" + flaws.text(2));
   const auto more = found.flaws - static_cast<std::int64_t>(found.first.size());
   if (more > 0) print(fmt::format("  ... {} more; --limit names more\n", format_count(more)));

@@ -78,7 +78,7 @@ void print_json_coverage(const Demands& demands, const Coverage& coverage, const
   for (const Covered& each : coverage.buckets)
     print_json({{"event", "bucket"},
                 {"op", each.demand->of.op->name},
-                {"bucket", spec::to_string(*each.demand->of.op, each.demand->of.bucket)},
+                {"bucket", manifest::to_string(*each.demand->of.op, each.demand->of.bucket)},
                 {"hit", each.found.is_hit()},
                 {"stale", each.found.is_stale()},
                 {"answer", answer_of(each.found)},
@@ -102,7 +102,7 @@ void print_text_coverage(const Settings& settings, const Demands& demands, const
   Table table({"op", "bucket", "> launches", "> of time", ""});
   for (const Covered& each : coverage.buckets)
     if (settings.all || !each.found.is_hit())
-      table.row({each.demand->of.op->name, spec::to_string(*each.demand->of.op, each.demand->of.bucket),
+      table.row({each.demand->of.op->name, manifest::to_string(*each.demand->of.op, each.demand->of.bucket),
                  format_share(demands.launch_share(*each.demand)), format_share(demands.time_share(*each.demand)),
                  answer_of(each.found)});
   if (!table.empty()) print(table.text() + "\n");
@@ -119,7 +119,7 @@ void print_text_coverage(const Settings& settings, const Demands& demands, const
 }
 
 int run(const Globals& globals, const Settings& settings) {
-  const std::vector<spec::Op> ops = load_ops(globals);
+  const std::vector<manifest::Op> ops = load_ops(globals);
   store::Layers layers = open_layers(globals);
   const Target target = choose_target(globals, settings.target, layers, false);
   const Demands demands = read_demands(settings.source, ops, target.facts, layers);

@@ -18,18 +18,18 @@ struct Counted {
 };
 using Tally = std::vector<std::pair<OpBucket, Counted>>;
 
-Tally count_histogram(const std::vector<store::HistogramRow>& rows, std::span<const spec::Op> ops,
-                      const spec::DeviceFacts& device, std::int64_t& unknown) {
-  std::map<std::pair<const spec::Op*, std::string>, std::pair<OpBucket, Counted>> buckets;
+Tally count_histogram(const std::vector<store::HistogramRow>& rows, std::span<const manifest::Op> ops,
+                      const manifest::DeviceFacts& device, std::int64_t& unknown) {
+  std::map<std::pair<const manifest::Op*, std::string>, std::pair<OpBucket, Counted>> buckets;
   for (const store::HistogramRow& row : rows) {
-    const auto op = std::find_if(ops.begin(), ops.end(), [&](const spec::Op& each) { return each.name == row.op; });
-    const auto problem = op == ops.end() ? std::nullopt : spec::parse_bucket(*op, row.problem);
+    const auto op = std::find_if(ops.begin(), ops.end(), [&](const manifest::Op& each) { return each.name == row.op; });
+    const auto problem = op == ops.end() ? std::nullopt : manifest::parse_bucket(*op, row.problem);
     if (!problem) {
       unknown += row.launches;
       continue;
     }
-    const Problem edge = spec::bucket_of(*op, *problem);
-    auto& [bucket, counted] = buckets[{&*op, spec::to_string(*op, edge)}];
+    const Problem edge = manifest::bucket_of(*op, *problem);
+    auto& [bucket, counted] = buckets[{&*op, manifest::to_string(*op, edge)}];
     bucket = {&*op, edge};
     counted.launches += row.launches;
     counted.at_edge += static_cast<double>(row.launches) * engine::relative_cost(*op, *problem, edge, device);
@@ -85,7 +85,7 @@ void declare_demand(CLI::App& command, DemandSource& source) {
       ->type_name("[FILE]");
 }
 
-Demands read_demands(const DemandSource& source, std::span<const spec::Op> ops, const spec::DeviceFacts& device,
+Demands read_demands(const DemandSource& source, std::span<const manifest::Op> ops, const manifest::DeviceFacts& device,
                      store::Layers& layers) {
   if (source.workload.empty() != source.from_histogram)
     throw Error(ErrorKind::bad_input, source.from_histogram

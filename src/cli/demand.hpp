@@ -38,7 +38,7 @@ struct DemandSource {
 };
 void declare_demand(CLI::App& command, DemandSource& source);
 /// Throws Error(bad_input) unless one of the two is set, what reading them throws, and for a histogram that counts nothing.
-Demands read_demands(const DemandSource& source, std::span<const spec::Op> ops, const spec::DeviceFacts& device,
+Demands read_demands(const DemandSource& source, std::span<const manifest::Op> ops, const manifest::DeviceFacts& device,
                      store::Layers& layers);
 
 /// The first buckets that come to `share` of the time.

@@ -126,7 +126,7 @@ Finding nccl() {
 
 Finding cublaslt() {
   return finding("cuBLASLt", ErrorKind::no_cublaslt,
-                 "records that were tuned to use it are passed over, and tunes try Kiln's own kernels alone", [] {
+                 "records that were tuned to use it are skipped, and tunes try Kiln's own kernels alone", [] {
                    const cuda::CublasLt& opened = cuda::CublasLt::get();
                    return Finding{"cuBLASLt", State::ok, fmt::format("{}, {}", opened.version, opened.path),
                                   "it competes for matrix products when they are tuned"};
@@ -182,7 +182,7 @@ Finding ops(const Globals& globals) {
   try {
     const auto found = load_ops(globals);
     const auto own =
-        std::count_if(found.begin(), found.end(), [](const spec::Op& op) { return op.folder != "built-in"; });
+        std::count_if(found.begin(), found.end(), [](const manifest::Op& op) { return op.folder != "built-in"; });
     return {"ops", State::ok, fmt::format("{}, {} of them not built in ({})", found.size(), own, where),
             "kiln ops lists them"};
   } catch (const Error& error) {

@@ -90,8 +90,8 @@ void print_text(const std::string& op, const Explanation& explanation, const Tar
 }
 
 int run(const Globals& globals, const Settings& settings) {
-  const std::vector<spec::Op> ops = load_ops(globals);
-  const spec::Op& op = find_op(ops, settings.op);
+  const std::vector<manifest::Op> ops = load_ops(globals);
+  const manifest::Op& op = find_op(ops, settings.op);
   const Problem problem = parse_problem(op, settings.words);
   store::Layers layers(layer_settings(globals));  // one that is refused is part of the explanation
   say_warnings(globals, layers);

@@ -11,7 +11,7 @@
 #include "cli/commands.hpp"
 #include "cli/output.hpp"
 #include "kiln/error.hpp"
-#include "spec/text.hpp"
+#include "manifest/text.hpp"
 
 namespace kiln::cli {
 namespace {
@@ -68,8 +68,8 @@ std::string unknown_command(const CLI::App& app, std::string_view word) {
   std::vector<std::string> names;
   for (const CLI::App* command : app.get_subcommands([](const CLI::App*) { return true; }))
     names.push_back(command->get_name());
-  return fmt::format("there is no command {}{}; there are {}", spec::quote(word), spec::did_you_mean(word, names),
-                     fmt::join(names, ", "));
+  return fmt::format("there is no command {}{}; there are {}", manifest::quote(word),
+                     manifest::did_you_mean(word, names), fmt::join(names, ", "));
 }
 
 int bad_usage(const CLI::App& app, const CLI::ParseError& error, int argc, char** argv) {

@@ -34,9 +34,9 @@ std::string names(const auto& items) {
   return fmt::format("{}", fmt::join(list, ", "));
 }
 
-int list(const Globals& globals, const std::vector<spec::Op>& ops) {
+int list(const Globals& globals, const std::vector<manifest::Op>& ops) {
   Table table({"op", "axes", "implementations", "from", "what"});
-  for (const spec::Op& op : ops) {
+  for (const manifest::Op& op : ops) {
     if (globals.json) {
       Json json{{"op", op.name},       {"summary", op.summary}, {"revision", op.revision},
                 {"folder", op.folder}, {"axes", Json::array()}, {"implementations", Json::array()}};
@@ -50,16 +50,16 @@ int list(const Globals& globals, const std::vector<spec::Op>& ops) {
   return exit_good;
 }
 
-std::string joined(const std::vector<spec::Expression>& expressions) {
+std::string joined(const std::vector<manifest::Expression>& expressions) {
   std::vector<std::string> texts;
-  for (const spec::Expression& each : expressions) texts.push_back(each.text());
+  for (const manifest::Expression& each : expressions) texts.push_back(each.text());
   return fmt::format("[{}]", fmt::join(texts, ", "));
 }
 
 /// "none", or "as dtype, but bf16 for e4m3".
-std::string default_text(const spec::Op& op, const spec::Selection& selection) {
+std::string default_text(const manifest::Op& op, const manifest::Selection& selection) {
   if (selection.like < 0) return selection.values[selection.defaults[0]];
-  const spec::Selection& like = op.selections[static_cast<std::size_t>(selection.like)];
+  const manifest::Selection& like = op.selections[static_cast<std::size_t>(selection.like)];
   std::string text = "as " + like.name;
   for (std::size_t i = 0; i < like.values.size(); ++i) {
     const std::string& word = selection.values[selection.defaults[i]];
@@ -69,42 +69,42 @@ std::string default_text(const spec::Op& op, const spec::Selection& selection) {
   return text;
 }
 
-std::string describe_output(const spec::Tensor& tensor) {
+std::string describe_output(const manifest::Tensor& tensor) {
   if (!tensor.initialised) return "output";
   const std::string when = tensor.initialised->text();
   return when == "1" ? "read and written" : fmt::format("output; read too when {}", when);
 }
 
-void print_axes(const spec::Op& op) {
+void print_axes(const manifest::Op& op) {
   Table axes({"axis", "bucket", "> least", "> most", "> multiple of", "length on the device"});
-  for (const spec::Axis& axis : op.axes)
+  for (const manifest::Axis& axis : op.axes)
     axes.row({axis.name, axis.policy.text(), format_count(axis.minimum), format_count(axis.maximum),
               format_count(axis.multiple_of), axis.on_device ? "may be" : "no"});
   print("\n" + axes.text());
   if (!op.selections.empty()) {
     Table selections({"type or choice", "values", "unless given"});
-    for (const spec::Selection& each : op.selections)
+    for (const manifest::Selection& each : op.selections)
       selections.row({each.name, fmt::format("{}", fmt::join(each.values, ", ")), default_text(op, each)});
     print("\n" + selections.text());
   }
 }
 
-std::string_view name_of(spec::RuntimeType type) {
+std::string_view name_of(manifest::RuntimeType type) {
   switch (type) {
-    case spec::RuntimeType::f32: return "f32";
-    case spec::RuntimeType::f64: return "f64";
-    case spec::RuntimeType::i32: return "i32";
-    case spec::RuntimeType::i64: return "i64";
-    case spec::RuntimeType::u32: return "u32";
-    case spec::RuntimeType::u64: return "u64";
+    case manifest::RuntimeType::f32: return "f32";
+    case manifest::RuntimeType::f64: return "f64";
+    case manifest::RuntimeType::i32: return "i32";
+    case manifest::RuntimeType::i64: return "i64";
+    case manifest::RuntimeType::u32: return "u32";
+    case manifest::RuntimeType::u64: return "u64";
   }
   return "?";
 }
 
-void print_arguments(const spec::Op& op) {
+void print_arguments(const manifest::Op& op) {
   if (!op.runtime.empty()) {
     Table runtime({"run-time value", "type", "default", "least"});
-    for (const spec::Runtime& each : op.runtime)
+    for (const manifest::Runtime& each : op.runtime)
       runtime.row({each.name, std::string(name_of(each.type)),
                    each.default_integer ? each.default_integer->text()
                    : each.default_real  ? fmt::format("{}", *each.default_real)
@@ -113,10 +113,10 @@ void print_arguments(const spec::Op& op) {
     print("\n" + runtime.text());
   }
   Table tensors({"tensor", "type", "shape", "strides", "", "when"});
-  for (const spec::Tensor& each : op.tensors)
+  for (const manifest::Tensor& each : op.tensors)
     tensors.row({each.name,
                  each.selection >= 0 ? op.selections[static_cast<std::size_t>(each.selection)].name
-                                     : std::string(spec::to_string(each.dtype)),
+                                     : std::string(manifest::to_string(each.dtype)),
                  joined(each.shape), joined(each.strides),
                  each.output     ? describe_output(each)
                  : each.optional ? "optional"
@@ -126,19 +126,19 @@ void print_arguments(const spec::Op& op) {
 }
 
 struct Space {
-  const spec::Implementation* implementation;
+  const manifest::Implementation* implementation;
   std::string why_not;  // empty: eligible
   std::size_t configs = 0;
   std::int64_t combinations = 1;
 };
 
-std::vector<Space> spaces_of(const spec::Op& op, const Problem& problem, const spec::DeviceFacts& facts) {
+std::vector<Space> spaces_of(const manifest::Op& op, const Problem& problem, const manifest::DeviceFacts& facts) {
   std::vector<Space> spaces;
-  for (const spec::Implementation& implementation : op.implementations) {
-    Space space{&implementation, spec::why_not_eligible(op, implementation, problem, facts).value_or(""), 0, 1};
-    for (const spec::Parameter& parameter : implementation.parameters)
+  for (const manifest::Implementation& implementation : op.implementations) {
+    Space space{&implementation, manifest::why_not_eligible(op, implementation, problem, facts).value_or(""), 0, 1};
+    for (const manifest::Parameter& parameter : implementation.parameters)
       space.combinations *= static_cast<std::int64_t>(parameter.values.size());
-    if (space.why_not.empty()) space.configs = spec::search_space(op, implementation, problem, facts).size();
+    if (space.why_not.empty()) space.configs = manifest::search_space(op, implementation, problem, facts).size();
     spaces.push_back(std::move(space));
   }
   return spaces;
@@ -152,51 +152,53 @@ std::string what_there_is(const Space& space) {
                      format_count(static_cast<std::int64_t>(space.configs)), format_count(space.combinations));
 }
 
-std::string default_of(const spec::Implementation& implementation) {
+std::string default_of(const manifest::Implementation& implementation) {
   return implementation.is_library() ? "none: a library may be missing"
-                                     : spec::to_string(implementation, implementation.default_config);
+                                     : manifest::to_string(implementation, implementation.default_config);
 }
 
 void print_implementations(const std::vector<Space>& spaces) {
   for (const Space& space : spaces) {
-    const spec::Implementation& implementation = *space.implementation;
+    const manifest::Implementation& implementation = *space.implementation;
     print(fmt::format("\nimplementation {}: {}\n", implementation.name, implementation.summary));
     Table facts({"", ""});
     if (!implementation.requires_text.empty()) facts.row({"requires", implementation.requires_text});
     facts.row({"here", space.why_not.empty() ? what_there_is(space) : "not eligible: " + space.why_not});
-    for (const spec::Parameter& parameter : implementation.parameters)
+    for (const manifest::Parameter& parameter : implementation.parameters)
       if (!parameter.values.empty())
         facts.row({parameter.name, fmt::format("{}{}", fmt::join(parameter.values, " "),
                                                parameter.launch_only ? "  (of the launch, not the kernel)" : "")});
-    for (const spec::Symbols::Term& term : implementation.symbols.terms())
+    for (const manifest::Symbols::Term& term : implementation.symbols.terms())
       facts.row({"term", fmt::format("{} = {}", term.name, term.value.text())});
-    for (const spec::Expression& constraint : implementation.constraints) facts.row({"constraint", constraint.text()});
-    for (const spec::Expression& condition : implementation.search) facts.row({"search", condition.text()});
+    for (const manifest::Expression& constraint : implementation.constraints)
+      facts.row({"constraint", constraint.text()});
+    for (const manifest::Expression& condition : implementation.search) facts.row({"search", condition.text()});
     facts.row({"default", default_of(implementation)});
     print(facts.text(2));
   }
 }
 
-void print_op_json(const spec::Op& op, const Problem& problem, const Target& target, const std::vector<Space>& spaces) {
+void print_op_json(const manifest::Op& op, const Problem& problem, const Target& target,
+                   const std::vector<Space>& spaces) {
   Json json{{"op", op.name},
             {"summary", op.summary},
             {"revision", op.revision},
             {"folder", op.folder},
-            {"problem", spec::to_string(op, problem)},
+            {"problem", manifest::to_string(op, problem)},
             {"device_class", target.facts.device_class()},
             {"device", target.about}};
-  for (const spec::Axis& axis : op.axes)
+  for (const manifest::Axis& axis : op.axes)
     json["axes"].push_back({{"name", axis.name},
                             {"bucket", axis.policy.text()},
                             {"min", axis.minimum},
                             {"max", axis.maximum},
                             {"multiple_of", axis.multiple_of},
                             {"on_device", axis.on_device}});
-  for (const spec::Selection& each : op.selections)
+  for (const manifest::Selection& each : op.selections)
     json["selections"].push_back({{"name", each.name}, {"values", each.values}});
-  for (const spec::Runtime& each : op.runtime)
+  for (const manifest::Runtime& each : op.runtime)
     json["runtime"].push_back({{"name", each.name}, {"type", name_of(each.type)}});
-  for (const spec::Tensor& each : op.tensors)
+  for (const manifest::Tensor& each : op.tensors)
     json["tensors"].push_back({{"name", each.name},
                                {"shape", joined(each.shape)},
                                {"output", each.output},
@@ -210,7 +212,7 @@ void print_op_json(const spec::Op& op, const Problem& problem, const Target& tar
                         {"configs", space.configs},
                         {"library", space.implementation->library},
                         {"default", default_of(*space.implementation)}};
-    for (const spec::Parameter& parameter : space.implementation->parameters)
+    for (const manifest::Parameter& parameter : space.implementation->parameters)
       implementation["parameters"][parameter.name] = parameter.values;
     json["implementations"].push_back(std::move(implementation));
   }
@@ -218,9 +220,9 @@ void print_op_json(const spec::Op& op, const Problem& problem, const Target& tar
 }
 
 int run(const Globals& globals, const Settings& settings) {
-  const std::vector<spec::Op> ops = load_ops(globals);
+  const std::vector<manifest::Op> ops = load_ops(globals);
   if (settings.op.empty()) return list(globals, ops);
-  const spec::Op& op = find_op(ops, settings.op);
+  const manifest::Op& op = find_op(ops, settings.op);
   const Problem problem = sample_problem(op, settings.words);
   const store::Layers none(
       store::LayerSettings{});  // the device is not looked for in files: nothing here needs a record
@@ -233,7 +235,8 @@ int run(const Globals& globals, const Settings& settings) {
   print(fmt::format("{} (revision {}, {}): {}\n", op.name, op.revision, op.folder, op.summary));
   print_axes(op);
   print_arguments(op);
-  print(fmt::format("\nFor {} on {} ({}):\n", spec::to_string(op, problem), target.facts.device_class(), target.about));
+  print(fmt::format("\nFor {} on {} ({}):\n", manifest::to_string(op, problem), target.facts.device_class(),
+                    target.about));
   print_implementations(spaces);
   return exit_good;
 }

@@ -4,11 +4,11 @@
 #include <span>
 #include <string_view>
 
-#include "spec/op.hpp"
+#include "manifest/op.hpp"
 
 namespace kiln::cli {
 
 /// Throws Error(bad_input) naming the nearest op, or all of them.
-const spec::Op& find_op(std::span<const spec::Op> ops, std::string_view name);
+const manifest::Op& find_op(std::span<const manifest::Op> ops, std::string_view name);
 
 }  // namespace kiln::cli

@@ -17,8 +17,8 @@
 
 #include "cli/exit_code.hpp"
 #include "kiln/error.hpp"
+#include "manifest/text.hpp"
 #include "process/descriptors.hpp"
-#include "spec/text.hpp"
 #include "store/custody.hpp"
 #include "store/output_file.hpp"
 
@@ -67,7 +67,7 @@ int close_output(int status, bool json) {
 }
 
 void print(std::string_view text) noexcept try {
-  const std::string shown = spec::printable(text);
+  const std::string shown = manifest::printable(text);
   if (lost_output == 0 && std::fwrite(shown.data(), 1, shown.size(), stdout) != shown.size()) lose_output();
 } catch (const std::bad_alloc&) {
   lose_output();
@@ -79,7 +79,7 @@ void print_json(const Json& json) {
 }
 
 void say(std::string_view text) noexcept try {
-  write_errors(spec::printable(text));
+  write_errors(manifest::printable(text));
 } catch (const std::bad_alloc&) {  // NOLINT(bugprone-empty-catch): what cannot be written is let go
 }
 
@@ -121,7 +121,7 @@ void StatusLine::show(std::string_view text, bool now) {
   drawn_ = true;
   winsize size{};
   const std::size_t width = ::ioctl(STDERR_FILENO, TIOCGWINSZ, &size) == 0 && size.ws_col > 1 ? size.ws_col - 1U : 79U;
-  write_errors(fmt::format("\r{}\x1b[K", spec::printable(text, spec::Lines::escaped).substr(0, width)));
+  write_errors(fmt::format("\r{}\x1b[K", manifest::printable(text, manifest::Lines::escaped).substr(0, width)));
 }
 
 void StatusLine::clear() {

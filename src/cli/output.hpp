@@ -2,7 +2,7 @@
 // throws or ends the process when a stream cannot be written: what the command does is done all the same.
 //   standard error    what cannot be written is let go, and the exit status is as without it
 //   standard output   the first failure is kept, what follows is let go, and close_output() tells it at the end
-// What comes from files, names and messages may be hostile: all text is escaped here as spec::printable does.
+// What comes from files, names and messages may be hostile: all text is escaped here as manifest::printable does.
 #pragma once
 
 #include <nlohmann/json.hpp>

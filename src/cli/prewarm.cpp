@@ -173,7 +173,7 @@ void print_demands(const Globals& globals, const Demands& demands, std::size_t c
   for (std::size_t i = 0; i < chosen; ++i) {
     const Demand& each = demands.buckets[i];
     so_far += demands.time_share(each);
-    const std::string bucket = spec::to_string(*each.of.op, each.of.bucket);
+    const std::string bucket = manifest::to_string(*each.of.op, each.of.bucket);
     if (globals.json)
       print_json({{"event", "demand"},
                   {"op", each.of.op->name},
@@ -192,8 +192,9 @@ void print_demands(const Globals& globals, const Demands& demands, std::size_t c
                     format_count(demands.launches)));
 }
 
-std::vector<OpBucket> chosen_buckets(const Globals& globals, const Settings& settings, std::span<const spec::Op> ops,
-                                     const spec::DeviceFacts& device, store::Layers& layers) {
+std::vector<OpBucket> chosen_buckets(const Globals& globals, const Settings& settings,
+                                     std::span<const manifest::Op> ops, const manifest::DeviceFacts& device,
+                                     store::Layers& layers) {
   const Demands demands = read_demands(settings.source, ops, device, layers);
   std::vector<OpBucket> buckets = demands.in_order();
   if (!demands.counted) return buckets;
@@ -238,7 +239,7 @@ int tune_and_finish(const Globals& globals, const Settings& settings) {
   return status;
 }
 
-int compile_and_finish(const Globals& globals, const Settings& settings, std::span<const spec::Op> ops) {
+int compile_and_finish(const Globals& globals, const Settings& settings, std::span<const manifest::Op> ops) {
   store::Layers layers = open_layers(globals);
   const Target target = choose_target(globals, settings.target, layers, false);
   jit::CompilePool pool({.program = process::find_worker({})});
@@ -262,7 +263,7 @@ int compile_and_finish(const Globals& globals, const Settings& settings, std::sp
 
 int run(const Globals& globals, const Settings& settings) {
   check_output(globals, settings.output);
-  const std::vector<spec::Op> ops = load_ops(globals);
+  const std::vector<manifest::Op> ops = load_ops(globals);
   if (!settings.source.workload.empty()) read_workload(settings.source.workload, ops);  // bad input is bad anywhere
   if (!settings.source.from_histogram && (settings.top < 100 || settings.limit > 0))
     throw Error(ErrorKind::bad_input, "--top and --limit go by counted launches: they need --from-histogram");

@@ -7,19 +7,19 @@
 #include <optional>
 
 #include "kiln/error.hpp"
-#include "spec/text.hpp"
+#include "manifest/text.hpp"
 
 namespace kiln::cli {
 namespace {
 
-[[noreturn]] void fail(const spec::Op& op, const std::string& message) {
+[[noreturn]] void fail(const manifest::Op& op, const std::string& message) {
   throw Error(ErrorKind::bad_input, fmt::format("op '{}': {}", op.name, message));
 }
 
-std::vector<std::string> names_of(const spec::Op& op) {
+std::vector<std::string> names_of(const manifest::Op& op) {
   std::vector<std::string> names;
-  for (const spec::Axis& axis : op.axes) names.push_back(axis.name);
-  for (const spec::Selection& selection : op.selections) names.push_back(selection.name);
+  for (const manifest::Axis& axis : op.axes) names.push_back(axis.name);
+  for (const manifest::Selection& selection : op.selections) names.push_back(selection.name);
   return names;
 }
 
@@ -33,14 +33,14 @@ std::vector<std::string> split(const std::string& text, char separator) {
   return parts;
 }
 
-std::int64_t parse_size(const spec::Op& op, const spec::Axis& axis, std::string_view text) {
+std::int64_t parse_size(const manifest::Op& op, const manifest::Axis& axis, std::string_view text) {
   std::int64_t number = 0;
   const auto [end, error] = std::from_chars(text.data(), text.data() + text.size(), number);
   if (error == std::errc::result_out_of_range)
-    fail(op, fmt::format("axis '{}' is {}, which 64 bits cannot hold", axis.name, spec::quote(text)));
+    fail(op, fmt::format("axis '{}' is {}, which 64 bits cannot hold", axis.name, manifest::quote(text)));
   if (error != std::errc{} || end != text.data() + text.size())
     fail(op, fmt::format("axis '{}' is {}, expected a size, a list of sizes (1,2,4) or a range (1..4096)", axis.name,
-                         spec::quote(text)));
+                         manifest::quote(text)));
   if (number < axis.minimum)
     fail(op, fmt::format("axis '{}' is {}, expected {} or more", axis.name, number, axis.minimum));
   if (number > axis.maximum)
@@ -48,7 +48,7 @@ std::int64_t parse_size(const spec::Op& op, const spec::Axis& axis, std::string_
   return number;
 }
 
-Range parse_range(const spec::Op& op, const spec::Axis& axis, const std::string& item) {
+Range parse_range(const manifest::Op& op, const manifest::Axis& axis, const std::string& item) {
   const std::size_t dots = item.find("..");
   if (dots == std::string::npos) {
     const std::int64_t size = parse_size(op, axis, item);
@@ -59,44 +59,44 @@ Range parse_range(const spec::Op& op, const spec::Axis& axis, const std::string&
   const std::string_view text = item;
   const Range range{parse_size(op, axis, text.substr(0, dots)), parse_size(op, axis, text.substr(dots + 2))};
   if (range.low > range.high)
-    fail(op,
-         fmt::format("axis '{}' is {}, a range whose end comes before its beginning", axis.name, spec::quote(item)));
+    fail(op, fmt::format("axis '{}' is {}, a range whose end comes before its beginning", axis.name,
+                         manifest::quote(item)));
   return range;
 }
 
-std::uint8_t parse_word(const spec::Op& op, const spec::Selection& selection, const std::string& word) {
+std::uint8_t parse_word(const manifest::Op& op, const manifest::Selection& selection, const std::string& word) {
   const auto found = std::find(selection.values.begin(), selection.values.end(), word);
   if (found == selection.values.end())
-    fail(op, fmt::format("'{}' is {}{}, expected {}", selection.name, spec::quote(word),
-                         spec::did_you_mean(word, selection.values), spec::one_of(selection.values)));
+    fail(op, fmt::format("'{}' is {}{}, expected {}", selection.name, manifest::quote(word),
+                         manifest::did_you_mean(word, selection.values), manifest::one_of(selection.values)));
   return static_cast<std::uint8_t>(found - selection.values.begin());
 }
 
 }  // namespace
 
-spec::Setting parse_setting(const std::string& word) {
+manifest::Setting parse_setting(const std::string& word) {
   const std::size_t equals = word.find('=');
   if (equals == std::string::npos || equals == 0 || equals + 1 == word.size())
     throw Error(ErrorKind::bad_input,
-                fmt::format("{} is not of the form name=value, such as rows=512 or dtype=bf16", spec::quote(word)));
+                fmt::format("{} is not of the form name=value, such as rows=512 or dtype=bf16", manifest::quote(word)));
   return {word.substr(0, equals), word.substr(equals + 1)};
 }
 
-std::vector<spec::Setting> parse_settings(std::span<const std::string> words) {
-  std::vector<spec::Setting> settings;
+std::vector<manifest::Setting> parse_settings(std::span<const std::string> words) {
+  std::vector<manifest::Setting> settings;
   for (const std::string& word : words) settings.push_back(parse_setting(word));
   return settings;
 }
 
-ProblemSet parse_problem_set(const spec::Op& op, std::span<const std::string> words) {
+ProblemSet parse_problem_set(const manifest::Op& op, std::span<const std::string> words) {
   ProblemSet set{std::vector<std::vector<Range>>(op.axes.size()),
                  std::vector<std::vector<std::uint8_t>>(op.selections.size())};
   const std::vector<std::string> names = names_of(op);
-  for (const spec::Setting& setting : parse_settings(words)) {
+  for (const manifest::Setting& setting : parse_settings(words)) {
     const auto index = static_cast<std::size_t>(std::find(names.begin(), names.end(), setting.name) - names.begin());
     if (index == names.size())
-      fail(op, fmt::format("{} is unknown{}, expected {}", spec::quote(setting.name),
-                           spec::did_you_mean(setting.name, names), spec::one_of(names)));
+      fail(op, fmt::format("{} is unknown{}, expected {}", manifest::quote(setting.name),
+                           manifest::did_you_mean(setting.name, names), manifest::one_of(names)));
     const bool is_axis = index < op.axes.size();
     const std::size_t selection = is_axis ? 0 : index - op.axes.size();
     if (is_axis ? !set.axes[index].empty() : !set.selections[selection].empty())
@@ -114,26 +114,27 @@ ProblemSet parse_problem_set(const spec::Op& op, std::span<const std::string> wo
   return set;
 }
 
-Problem parse_problem(const spec::Op& op, std::span<const std::string> words) {
-  const std::vector<spec::Setting> settings = parse_settings(words);
-  for (const spec::Setting& setting : settings)
+Problem parse_problem(const manifest::Op& op, std::span<const std::string> words) {
+  const std::vector<manifest::Setting> settings = parse_settings(words);
+  for (const manifest::Setting& setting : settings)
     if (setting.value.find("..") != std::string::npos || setting.value.find(',') != std::string::npos)
       fail(op, fmt::format("'{}' is {}, expected one value: this command takes one problem", setting.name,
-                           spec::quote(setting.value)));
-  return spec::make_problem(op, settings);
+                           manifest::quote(setting.value)));
+  return manifest::make_problem(op, settings);
 }
 
-Problem sample_problem(const spec::Op& op, std::span<const std::string> words) {
-  std::vector<spec::Setting> settings = parse_settings(words);
-  for (const spec::Axis& axis : op.axes) {
+Problem sample_problem(const manifest::Op& op, std::span<const std::string> words) {
+  std::vector<manifest::Setting> settings = parse_settings(words);
+  for (const manifest::Axis& axis : op.axes) {
     if (std::any_of(settings.begin(), settings.end(),
-                    [&](const spec::Setting& setting) { return setting.name == axis.name; }))
+                    [&](const manifest::Setting& setting) { return setting.name == axis.name; }))
       continue;
     constexpr std::int64_t typical = 4096;
-    const std::int64_t size = std::min(spec::next_legal(axis, typical), axis.maximum - axis.maximum % axis.multiple_of);
+    const std::int64_t size =
+        std::min(manifest::next_legal(axis, typical), axis.maximum - axis.maximum % axis.multiple_of);
     settings.push_back({axis.name, std::to_string(size)});
   }
-  return spec::make_problem(op, settings);
+  return manifest::make_problem(op, settings);
 }
 
 }  // namespace kiln::cli

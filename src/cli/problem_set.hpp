@@ -9,26 +9,26 @@
 #include <string>
 #include <vector>
 
-#include "spec/problem_set.hpp"
+#include "manifest/problem_set.hpp"
 
 namespace kiln::cli {
 
-using spec::buckets_of;
-using spec::ProblemSet;
-using Range = spec::SizeRange;
+using manifest::buckets_of;
+using manifest::ProblemSet;
+using Range = manifest::SizeRange;
 
 /// "name=value" as its two halves. Throws Error(bad_input) for a word of another form.
-spec::Setting parse_setting(const std::string& word);
-std::vector<spec::Setting> parse_settings(std::span<const std::string> words);
+manifest::Setting parse_setting(const std::string& word);
+std::vector<manifest::Setting> parse_settings(std::span<const std::string> words);
 
 /// Throws Error(bad_input) for a word that does not parse, a name that the op lacks or that comes twice, an axis that is missing,
 /// and a size that the axis does not have. A selection that is left out takes its default.
-ProblemSet parse_problem_set(const spec::Op& op, std::span<const std::string> words);
+ProblemSet parse_problem_set(const manifest::Op& op, std::span<const std::string> words);
 
-/// One problem. Throws Error(bad_input) as spec::make_problem does, and for ranges and lists.
-Problem parse_problem(const spec::Op& op, std::span<const std::string> words);
+/// One problem. Throws Error(bad_input) as manifest::make_problem does, and for ranges and lists.
+Problem parse_problem(const manifest::Op& op, std::span<const std::string> words);
 
 /// One problem to show an op by: axes that are not given take 4096, or the nearest legal size.
-Problem sample_problem(const spec::Op& op, std::span<const std::string> words);
+Problem sample_problem(const manifest::Op& op, std::span<const std::string> words);
 
 }  // namespace kiln::cli

@@ -12,7 +12,7 @@
 #include "cli/units.hpp"
 #include "engine/stale.hpp"
 #include "kiln/error.hpp"
-#include "spec/text.hpp"
+#include "manifest/text.hpp"
 
 namespace kiln::cli {
 namespace {
@@ -27,10 +27,10 @@ struct Condition {
 Condition of_op(const Globals& globals, const std::string& op, store::File& file) {
   std::vector<std::string> known;
   for (const store::OpBytes& each : file.bytes_by_op()) known.push_back(each.op);
-  for (const spec::Op& each : load_ops(globals)) known.push_back(each.name);
-  const auto meant = spec::did_you_mean(op, known);
+  for (const manifest::Op& each : load_ops(globals)) known.push_back(each.name);
+  const auto meant = manifest::did_you_mean(op, known);
   if (!meant.empty() && std::find(known.begin(), known.end(), op) == known.end())
-    throw Error(ErrorKind::bad_input, fmt::format("the file holds nothing of an op {}{}", spec::quote(op), meant));
+    throw Error(ErrorKind::bad_input, fmt::format("the file holds nothing of an op {}{}", manifest::quote(op), meant));
   return {[op](const store::Record& record) { return record.op == op; },
           [op](const store::PackedCubin& cubin) { return cubin.op == op; }};
 }
@@ -52,15 +52,15 @@ std::set<std::string> classes_of(store::File& file) {
 }
 
 std::int64_t capability_of_class(const std::string& device_class) {
-  const auto facts = spec::DeviceFacts::from_device_class(device_class);
+  const auto facts = manifest::DeviceFacts::from_device_class(device_class);
   return facts ? facts->sm() : 0;
 }
 
 Condition of_device(const std::string& device_class, store::File& file) {
   auto others = classes_of(file);
-  if (others.erase(device_class) == 0 && !spec::DeviceFacts::from_device_class(device_class))
+  if (others.erase(device_class) == 0 && !manifest::DeviceFacts::from_device_class(device_class))
     throw Error(ErrorKind::bad_input, fmt::format("the file holds no record for the device class {}; it holds {}",
-                                                  spec::quote(device_class), fmt::join(others, ", ")));
+                                                  manifest::quote(device_class), fmt::join(others, ", ")));
   return {[device_class](const store::Record& record) { return record.device_class == device_class; },
           [device_class, others](const store::PackedCubin& cubin) {
             const std::int64_t code = capability(cubin.arch);
@@ -96,7 +96,7 @@ Condition unused_for(std::int64_t seconds, std::int64_t now, store::File& file) 
     return found == last_uses.end() || now - found->second > seconds;
   };
   return {[is_unused](const store::Record& record) { return is_unused("record", record.key); },
-          [is_unused](const store::PackedCubin& cubin) { return is_unused("cubin", spec::to_hex(cubin.key)); }};
+          [is_unused](const store::PackedCubin& cubin) { return is_unused("cubin", manifest::to_hex(cubin.key)); }};
 }
 
 /// Which records are stale, and which sources the others still ask for. What takes long to know is looked up once for each record,
@@ -104,7 +104,7 @@ Condition unused_for(std::int64_t seconds, std::int64_t now, store::File& file) 
 class Judging {
  public:
   Judging(const Globals& globals, store::File& file) : ops_(load_ops(globals)) {
-    for (const spec::Op& op : ops_) names_.insert(op.name);
+    for (const manifest::Op& op : ops_) names_.insert(op.name);
     for (const store::Record& record : file.records()) judged(record);
   }
   bool is_stale(const store::Record& record) { return judged(record).standing == engine::Standing::stale; }
@@ -131,7 +131,7 @@ class Judging {
     return found->second;
   }
 
-  std::vector<spec::Op> ops_;
+  std::vector<manifest::Op> ops_;
   std::set<std::string> names_, kept_;
   std::map<std::string, Judged> known_;  // another tune of a key is judged afresh
 };

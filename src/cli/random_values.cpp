@@ -11,14 +11,14 @@ struct Layout {
   int exponent_bits, mantissa_bits;
 };
 
-Layout layout_of(spec::DType type) noexcept {
+Layout layout_of(manifest::DType type) noexcept {
   switch (type) {
-    case spec::DType::bf16: return {8, 7};
-    case spec::DType::f16: return {5, 10};
-    case spec::DType::f32: return {8, 23};
-    case spec::DType::f64: return {11, 52};
-    case spec::DType::e4m3: return {4, 3};
-    case spec::DType::e5m2: return {5, 2};
+    case manifest::DType::bf16: return {8, 7};
+    case manifest::DType::f16: return {5, 10};
+    case manifest::DType::f32: return {8, 23};
+    case manifest::DType::f64: return {11, 52};
+    case manifest::DType::e4m3: return {4, 3};
+    case manifest::DType::e5m2: return {5, 2};
     default: return {0, 0};
   }
 }
@@ -33,9 +33,9 @@ std::uint64_t random_real(Layout layout, std::uint64_t random) noexcept {
 
 }  // namespace
 
-std::vector<std::byte> random_values(spec::DType type, std::size_t count, std::uint64_t seed) {
+std::vector<std::byte> random_values(manifest::DType type, std::size_t count, std::uint64_t seed) {
   std::mt19937_64 random(seed);
-  const auto size = static_cast<std::size_t>(spec::size_of(type));
+  const auto size = static_cast<std::size_t>(manifest::size_of(type));
   const Layout layout = layout_of(type);
   std::vector<std::byte> values(count * size);
   for (std::size_t i = 0; i < count; ++i) {

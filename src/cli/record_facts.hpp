@@ -4,7 +4,7 @@
 #include <cstddef>
 #include <string>
 
-#include "spec/problem.hpp"
+#include "manifest/problem.hpp"
 #include "store/record.hpp"
 
 namespace kiln::cli {
@@ -24,6 +24,6 @@ bool is_at_edge(const store::Record& record, const store::Candidate& candidate);
 struct Rates {
   double bytes_per_second = 0, flops_per_second = 0;  // 0 where the op declares no cost
 };
-Rates rates_of(const spec::Op& op, const Problem& problem, const spec::DeviceFacts& device, double ns);
+Rates rates_of(const manifest::Op& op, const Problem& problem, const manifest::DeviceFacts& device, double ns);
 
 }  // namespace kiln::cli

@@ -86,7 +86,7 @@ int dry_run(const Globals& globals, const Settings& settings, std::span<const Tr
 }
 
 int run(const Globals& globals, const Settings& settings) {
-  const std::vector<spec::Op> ops = load_ops(globals);
+  const std::vector<manifest::Op> ops = load_ops(globals);
   const std::vector<TraceEntry> trace = read_trace(settings.trace, ops);
   if (trace.empty()) throw Error(ErrorKind::bad_input, fmt::format("the trace {} names no problem", settings.trace));
   const bool named = !settings.target.arch.empty() || !settings.target.device_class.empty();

@@ -18,7 +18,7 @@ bool in_files(store::Layers& layers, std::span<const std::string> compilers,
   });
 }
 
-using BucketName = std::pair<const spec::Op*, std::string>;
+using BucketName = std::pair<const manifest::Op*, std::string>;
 
 struct Known {
   DryBucket bucket;
@@ -47,7 +47,7 @@ DryReport look_up_trace(std::span<const TraceEntry> trace, const Target& target,
   std::map<BucketName, Known> known;
   DryReport report;
   for (const TraceEntry& entry : trace) {
-    const BucketName name{entry.op, spec::to_string(*entry.op, spec::bucket_of(*entry.op, entry.problem))};
+    const BucketName name{entry.op, manifest::to_string(*entry.op, manifest::bucket_of(*entry.op, entry.problem))};
     auto place = known.find(name);
     if (place == known.end()) place = known.emplace(name, look_up_bucket(entry, target, regime, layers)).first;
     Known& each = place->second;
@@ -57,7 +57,8 @@ DryReport look_up_trace(std::span<const TraceEntry> trace, const Target& target,
     if (each.found.is_hit() && !answer->is_hit()) ++report.constraint_fallbacks;
     const auto [code, is_new] = each.has_code.try_emplace(answer);
     if (is_new) {
-      const auto frame = spec::make_frame(*entry.op, answer->implementation, answer->at, target.facts, answer->config);
+      const auto frame =
+          manifest::make_frame(*entry.op, answer->implementation, answer->at, target.facts, answer->config);
       code->second =
           in_files(layers, compilers, jit::specialise(*entry.op, *answer->implementation, frame, target.arch));
     }

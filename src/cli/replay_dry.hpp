@@ -18,7 +18,7 @@ namespace kiln::cli {
 
 /// What a launch of one bucket would come from.
 struct DryBucket {
-  const spec::Op* op = nullptr;
+  const manifest::Op* op = nullptr;
   Problem bucket;
   Origin origin = Origin::default_;
   bool served = false;  // something is legal there

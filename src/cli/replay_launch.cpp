@@ -24,8 +24,8 @@ namespace {
 constexpr std::size_t batch = 256;  // a device queues about 1024 launches before the host must wait
 constexpr int bar_width = 30;
 
-bool is_integer(spec::DType type) noexcept {
-  using enum spec::DType;
+bool is_integer(manifest::DType type) noexcept {
+  using enum manifest::DType;
   return type == i8 || type == u8 || type == i32 || type == i64;
 }
 
@@ -33,17 +33,17 @@ bool is_integer(spec::DType type) noexcept {
 /// is an index in one type would lie far outside in another.
 class SharedTensors {
  public:
-  SharedTensors(const spec::Op& op, const spec::DeviceFacts& device) : op_(op), device_(device) {}
+  SharedTensors(const manifest::Op& op, const manifest::DeviceFacts& device) : op_(op), device_(device) {}
 
   void add(const Problem& problem) {
-    const auto frame = spec::make_frame(op_, nullptr, problem, device_);
+    const auto frame = manifest::make_frame(op_, nullptr, problem, device_);
     for (std::size_t i = 0; i < op_.tensors.size(); ++i) {
-      const spec::Tensor& tensor = op_.tensors[i];
-      if (tensor.optional || !spec::Op::takes_part(tensor, frame)) continue;
+      const manifest::Tensor& tensor = op_.tensors[i];
+      if (tensor.optional || !manifest::Op::takes_part(tensor, frame)) continue;
       const tune::TensorExtent extent = tune::extent_of(op_, tensor, frame);
       Shared& shared = shared_[{i, extent.type}];
-      shared.bytes = std::max(shared.bytes, extent.elements * spec::size_of(extent.type));
-      shared.filled = shared.filled || !tensor.output || spec::Op::is_initialised(tensor, frame);
+      shared.bytes = std::max(shared.bytes, extent.elements * manifest::size_of(extent.type));
+      shared.filled = shared.filled || !tensor.output || manifest::Op::is_initialised(tensor, frame);
       if (tensor.last) shared.last = std::max(shared.last, tensor.last->evaluate(frame).number);
     }
   }
@@ -54,7 +54,7 @@ class SharedTensors {
       shared.buffer.emplace(shared.bytes);
       if (op_.tensors[tensor].last)
         fill_offsets(*shared.buffer, type, shared.last);
-      else if (op_.tensors[tensor].fill == spec::Fill::index && is_integer(type))
+      else if (op_.tensors[tensor].fill == manifest::Fill::index && is_integer(type))
         fill_indices(*shared.buffer, type);
       else if (shared.filled)
         fill(*shared.buffer, type);
@@ -64,18 +64,18 @@ class SharedTensors {
   /// Optional tensors stay absent, as do those that take no part. Run-time values without a default get a small one.
   [[nodiscard]] Arguments arguments(const Problem& problem) const {
     Arguments arguments;
-    const auto frame = spec::make_frame(op_, nullptr, problem, device_);
+    const auto frame = manifest::make_frame(op_, nullptr, problem, device_);
     for (std::size_t i = 0; i < op_.tensors.size(); ++i) {
-      if (op_.tensors[i].optional || !spec::Op::takes_part(op_.tensors[i], frame)) continue;
+      if (op_.tensors[i].optional || !manifest::Op::takes_part(op_.tensors[i], frame)) continue;
       const Shared& shared = shared_.at({i, op_.dtype_of(op_.tensors[i], frame)});
       arguments.set(TensorId{static_cast<std::uint8_t>(i)}, reinterpret_cast<const void*>(shared.buffer->pointer()));
     }
     for (std::size_t i = 0; i < op_.runtime.size(); ++i) {
-      const spec::Runtime& value = op_.runtime[i];
+      const manifest::Runtime& value = op_.runtime[i];
       if (value.default_integer || value.default_real) continue;
-      const auto kind = value.is_integer()                     ? RuntimeId::Kind::integer
-                        : value.type == spec::RuntimeType::f64 ? RuntimeId::Kind::real64
-                                                               : RuntimeId::Kind::real32;
+      const auto kind = value.is_integer()                         ? RuntimeId::Kind::integer
+                        : value.type == manifest::RuntimeType::f64 ? RuntimeId::Kind::real64
+                                                                   : RuntimeId::Kind::real32;
       const RuntimeId id{static_cast<std::uint8_t>(i), kind};
       value.is_integer() ? arguments.set(id, std::int64_t{1}) : arguments.set(id, 1e-5);
     }
@@ -83,9 +83,9 @@ class SharedTensors {
   }
 
  private:
-  static void fill(const cuda::Buffer& buffer, spec::DType type) {
+  static void fill(const cuda::Buffer& buffer, manifest::DType type) {
     constexpr std::int64_t period = 1 << 20;  // values, repeated
-    const std::int64_t size = spec::size_of(type);
+    const std::int64_t size = manifest::size_of(type);
     const auto values = random_values(type, static_cast<std::size_t>(std::min(period, buffer.bytes() / size + 1)), 1);
     const cuda::Driver& driver = cuda::Driver::get();
     for (std::int64_t at = 0; at < buffer.bytes(); at += static_cast<std::int64_t>(values.size())) {
@@ -96,23 +96,23 @@ class SharedTensors {
   }
 
   /// In equal steps up to the largest of the problems; for the others, kernels stop where their axis ends.
-  static void fill_offsets(const cuda::Buffer& buffer, spec::DType type, std::int64_t last) {
+  static void fill_offsets(const cuda::Buffer& buffer, manifest::DType type, std::int64_t last) {
     fill_integers(buffer, type, [last](std::int64_t i, std::int64_t count) {
       return last * i / std::max<std::int64_t>(count - 1, 1);
     });
   }
 
   /// Each its own place, as a verification has it: so what a problem reads of them is within its own sizes.
-  static void fill_indices(const cuda::Buffer& buffer, spec::DType type) {
-    const std::int64_t largest = std::numeric_limits<std::int64_t>::max() >> (64 - 8 * spec::size_of(type));
+  static void fill_indices(const cuda::Buffer& buffer, manifest::DType type) {
+    const std::int64_t largest = std::numeric_limits<std::int64_t>::max() >> (64 - 8 * manifest::size_of(type));
     fill_integers(buffer, type, [largest](std::int64_t i, std::int64_t) { return i & largest; });
   }
 
   template <class Value>
-  static void fill_integers(const cuda::Buffer& buffer, spec::DType type, Value value_at) {
-    const auto size = static_cast<std::size_t>(spec::size_of(type));
+  static void fill_integers(const cuda::Buffer& buffer, manifest::DType type, Value value_at) {
+    const auto size = static_cast<std::size_t>(manifest::size_of(type));
     std::vector<std::byte> values(static_cast<std::size_t>(buffer.bytes()));
-    const std::int64_t count = buffer.bytes() / spec::size_of(type);
+    const std::int64_t count = buffer.bytes() / manifest::size_of(type);
     for (std::int64_t i = 0; i < count; ++i) {
       const std::int64_t value = value_at(i, count);
       std::memcpy(&values[static_cast<std::size_t>(i) * size], &value, size);  // little-endian
@@ -125,9 +125,9 @@ class SharedTensors {
     bool filled = false;
     std::optional<cuda::Buffer> buffer;
   };
-  const spec::Op& op_;
-  const spec::DeviceFacts& device_;
-  std::map<std::pair<std::size_t, spec::DType>, Shared> shared_;  // by tensor and type
+  const manifest::Op& op_;
+  const manifest::DeviceFacts& device_;
+  std::map<std::pair<std::size_t, manifest::DType>, Shared> shared_;  // by tensor and type
 };
 
 /// What a launch needs, made before the clock starts.
@@ -139,20 +139,20 @@ struct Ready {
 };
 
 struct Stage {
-  std::map<const spec::Op*, Op> ops;
-  std::map<const spec::Op*, SharedTensors> tensors;
+  std::map<const manifest::Op*, Op> ops;
+  std::map<const manifest::Op*, SharedTensors> tensors;
   std::vector<Ready> launches;
 
-  Stage(const Engine& engine, const spec::DeviceFacts& device, std::span<const TraceEntry> trace) {
+  Stage(const Engine& engine, const manifest::DeviceFacts& device, std::span<const TraceEntry> trace) {
     for (const TraceEntry& entry : trace) {
       ops.try_emplace(entry.op, engine.op(entry.op->name));
       tensors.try_emplace(entry.op, *entry.op, device).first->second.add(entry.problem);
     }
     for (auto& [op, each] : tensors) each.allocate();
-    std::set<std::pair<const spec::Op*, std::string>> seen;
+    std::set<std::pair<const manifest::Op*, std::string>> seen;
     for (const TraceEntry& entry : trace) {
       const bool is_first =
-          seen.emplace(entry.op, spec::to_string(*entry.op, spec::bucket_of(*entry.op, entry.problem))).second;
+          seen.emplace(entry.op, manifest::to_string(*entry.op, manifest::bucket_of(*entry.op, entry.problem))).second;
       launches.push_back({&ops.at(entry.op), &entry.problem, tensors.at(entry.op).arguments(entry.problem), is_first});
     }
   }
@@ -161,7 +161,7 @@ struct Stage {
 /// "launch 3 (line 5), scale rows=16 cols=128 dtype=f32"
 std::string name_of(std::span<const TraceEntry> trace, const TraceEntry& entry) {
   return fmt::format("launch {} (line {}), {} {}", &entry - trace.data() + 1, entry.line, entry.op->name,
-                     spec::to_string(*entry.op, entry.problem));
+                     manifest::to_string(*entry.op, entry.problem));
 }
 
 /// Launches of buckets that were launched before, timed on the device in runs: what stalls the host between two launches would leave the
@@ -247,7 +247,7 @@ void stop_if_asked(const char* what, std::size_t done, std::size_t total) {
 std::vector<std::int64_t> case_of(const TraceEntry& entry) {
   std::vector<std::int64_t> key(entry.problem.selections.begin(), entry.problem.selections.end());
   for (std::size_t i = 0; i < entry.op->axes.size(); ++i)
-    if (entry.op->axes[i].policy.kind == spec::PolicyKind::exact) key.push_back(entry.problem.axes[i]);
+    if (entry.op->axes[i].policy.kind == manifest::PolicyKind::exact) key.push_back(entry.problem.axes[i]);
   return key;
 }
 

@@ -162,7 +162,7 @@ void print_not_ready(const DryReport& report) {
   std::size_t named = 0;
   for (const DryBucket& bucket : report.buckets) {
     if (bucket.is_ready() || named++ >= shown) continue;
-    print(fmt::format("  {} {}: {}{}\n", bucket.op->name, spec::to_string(*bucket.op, bucket.bucket),
+    print(fmt::format("  {} {}: {}{}\n", bucket.op->name, manifest::to_string(*bucket.op, bucket.bucket),
                       bucket.is_hit() ? "a record"
                       : bucket.served ? fmt::format("no record, served by {}", to_string(bucket.origin))
                                       : "nothing legal",
@@ -174,10 +174,10 @@ void print_not_ready(const DryReport& report) {
 }  // namespace
 
 Counts count(std::span<const TraceEntry> trace) {
-  std::set<std::pair<const spec::Op*, std::string>> distinct, buckets;
+  std::set<std::pair<const manifest::Op*, std::string>> distinct, buckets;
   for (const TraceEntry& entry : trace) {
-    distinct.emplace(entry.op, spec::to_string(*entry.op, entry.problem));
-    buckets.emplace(entry.op, spec::to_string(*entry.op, spec::bucket_of(*entry.op, entry.problem)));
+    distinct.emplace(entry.op, manifest::to_string(*entry.op, entry.problem));
+    buckets.emplace(entry.op, manifest::to_string(*entry.op, manifest::bucket_of(*entry.op, entry.problem)));
   }
   return {static_cast<std::int64_t>(trace.size()), static_cast<std::int64_t>(distinct.size()),
           static_cast<std::int64_t>(buckets.size())};
@@ -197,7 +197,7 @@ void print_verified(const Globals& globals, const VerifyReport& report) {
     for (const WrongResult& wrong : report.wrong)
       json["wrong_results"].push_back({{"line", wrong.entry->line},
                                        {"op", wrong.entry->op->name},
-                                       {"problem", spec::to_string(*wrong.entry->op, wrong.entry->problem)},
+                                       {"problem", manifest::to_string(*wrong.entry->op, wrong.entry->problem)},
                                        {"reason", wrong.reason}});
     print_json(json);
     return;
@@ -207,7 +207,7 @@ void print_verified(const Globals& globals, const VerifyReport& report) {
   for (std::size_t i = 0; i < std::min(shown, report.wrong.size()); ++i) {
     const WrongResult& wrong = report.wrong[i];
     print(fmt::format("  line {}: {} {}: {}\n", wrong.entry->line, wrong.entry->op->name,
-                      spec::to_string(*wrong.entry->op, wrong.entry->problem), wrong.reason));
+                      manifest::to_string(*wrong.entry->op, wrong.entry->problem), wrong.reason));
   }
 }
 

@@ -32,11 +32,11 @@ std::vector<std::string> names_of(const Globals& globals) {
 }
 
 int run(const Globals& globals, const Settings& settings) {
-  if (!settings.device_class.empty() && !spec::DeviceFacts::from_device_class(settings.device_class))
+  if (!settings.device_class.empty() && !manifest::DeviceFacts::from_device_class(settings.device_class))
     throw Error(ErrorKind::bad_input,
                 fmt::format("the device class '{}' does not parse; kiln devices names those that are here",
                             settings.device_class));
-  std::vector<spec::Op> ops = load_ops(globals);
+  std::vector<manifest::Op> ops = load_ops(globals);
   if (!settings.op.empty()) find_op(ops, settings.op);
   store::Layers layers = open_layers(globals);
   const auto device = settings.device_class.empty() ? present_device(globals) : std::nullopt;

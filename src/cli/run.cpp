@@ -52,7 +52,7 @@ struct Ran {
   tune::Cost cost;
 };
 
-Ran launch_and_time(engine::State& tools, const Op& op, const spec::Op& described, const Problem& problem,
+Ran launch_and_time(engine::State& tools, const Op& op, const manifest::Op& described, const Problem& problem,
                     const tune::Placement& placement, const Settings& settings) {
   const cuda::Stream stream;
   const auto seed = static_cast<std::uint64_t>(std::chrono::steady_clock::now().time_since_epoch().count());
@@ -75,12 +75,12 @@ Ran launch_and_time(engine::State& tools, const Op& op, const spec::Op& describe
   return {origin, plan, check, stopwatch.measure(launch, stream.handle(), limits)};
 }
 
-void print_json_ran(const Settings& settings, const spec::Op& op, const Problem& problem, const Ran& ran,
+void print_json_ran(const Settings& settings, const manifest::Op& op, const Problem& problem, const Ran& ran,
                     const Rates& rates) {
   Json json{{"event", "ran"},
             {"op", op.name},
-            {"problem", spec::to_string(op, problem)},
-            {"bucket", spec::to_string(op, spec::bucket_of(op, problem))},
+            {"problem", manifest::to_string(op, problem)},
+            {"bucket", manifest::to_string(op, manifest::bucket_of(op, problem))},
             {"origin", to_string(ran.origin)},
             {"implementation", ran.plan.implementation()},
             {"config", ran.plan.config()},
@@ -106,11 +106,11 @@ std::string what_was_launched(const Ran& ran) {
   return fmt::format("{} {}", ran.plan.implementation(), ran.plan.config());
 }
 
-void print_text_ran(const Settings& settings, const spec::Op& op, const Problem& problem, const Ran& ran,
+void print_text_ran(const Settings& settings, const manifest::Op& op, const Problem& problem, const Ran& ran,
                     const Rates& rates) {
   Table table({"", ""});
-  table.row({"problem", fmt::format("{} {}", op.name, spec::to_string(op, problem))});
-  table.row({"bucket", spec::to_string(op, spec::bucket_of(op, problem))});
+  table.row({"problem", fmt::format("{} {}", op.name, manifest::to_string(op, problem))});
+  table.row({"bucket", manifest::to_string(op, manifest::bucket_of(op, problem))});
   table.row({"answer from", std::string(to_string(ran.origin))});
   table.row({"launched", what_was_launched(ran)});
   const Footprint footprint = ran.plan.footprint();
@@ -129,8 +129,8 @@ void print_text_ran(const Settings& settings, const spec::Op& op, const Problem&
 }
 
 int run(const Globals& globals, const Settings& settings) {
-  const std::vector<spec::Op> ops = load_ops(globals);
-  const spec::Op& described = find_op(ops, settings.op);
+  const std::vector<manifest::Op> ops = load_ops(globals);
+  const manifest::Op& described = find_op(ops, settings.op);
   std::vector<std::string> words = settings.words;
   const tune::Placement placement = take_runtime_values(described, words);
   const Problem problem = parse_problem(described, words);

@@ -8,33 +8,33 @@
 
 #include "cli/problem_set.hpp"
 #include "kiln/error.hpp"
-#include "spec/text.hpp"
+#include "manifest/text.hpp"
 
 namespace kiln::cli {
 namespace {
 
 template <class Number>
-Number parse_number(const spec::Op& op, const spec::Setting& setting) {
+Number parse_number(const manifest::Op& op, const manifest::Setting& setting) {
   Number number{};
   const std::string& text = setting.value;
   const auto [end, error] = std::from_chars(text.data(), text.data() + text.size(), number);
   if (error != std::errc{} || end != text.data() + text.size())
     throw Error(ErrorKind::bad_input,
-                fmt::format("op '{}': run-time value '{}' is {}, expected {}", op.name, setting.name, spec::quote(text),
-                            std::is_integral_v<Number> ? "an integer" : "a number"));
+                fmt::format("op '{}': run-time value '{}' is {}, expected {}", op.name, setting.name,
+                            manifest::quote(text), std::is_integral_v<Number> ? "an integer" : "a number"));
   return number;
 }
 
 }  // namespace
 
-tune::Placement take_runtime_values(const spec::Op& op, std::vector<std::string>& words) {
+tune::Placement take_runtime_values(const manifest::Op& op, std::vector<std::string>& words) {
   tune::Placement placement;
   std::set<std::string> given;
   std::vector<std::string> others;
   for (const std::string& word : words) {
-    const spec::Setting setting = parse_setting(word);
+    const manifest::Setting setting = parse_setting(word);
     const auto found = std::find_if(op.runtime.begin(), op.runtime.end(),
-                                    [&](const spec::Runtime& value) { return value.name == setting.name; });
+                                    [&](const manifest::Runtime& value) { return value.name == setting.name; });
     if (found == op.runtime.end()) {
       others.push_back(word);
       continue;
@@ -48,7 +48,8 @@ tune::Placement take_runtime_values(const spec::Op& op, std::vector<std::string>
                                      parse_number<std::int64_t>(op, setting));
     else
       placement.reals.emplace_back(
-          RuntimeId{index, found->type == spec::RuntimeType::f64 ? RuntimeId::Kind::real64 : RuntimeId::Kind::real32},
+          RuntimeId{index,
+                    found->type == manifest::RuntimeType::f64 ? RuntimeId::Kind::real64 : RuntimeId::Kind::real32},
           parse_number<double>(op, setting));
   }
   words = std::move(others);

@@ -4,13 +4,13 @@
 #include <string>
 #include <vector>
 
-#include "spec/op.hpp"
+#include "manifest/op.hpp"
 #include "tune/verification_case.hpp"
 
 namespace kiln::cli {
 
 /// Takes the words that name a run-time value of the op out of `words`. Throws Error(bad_input) for one that is no number of its type
 /// or comes twice. Whether a value is at or above its minimum is for the launch to say.
-tune::Placement take_runtime_values(const spec::Op& op, std::vector<std::string>& words);
+tune::Placement take_runtime_values(const manifest::Op& op, std::vector<std::string>& words);
 
 }  // namespace kiln::cli

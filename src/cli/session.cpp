@@ -36,7 +36,7 @@ Options engine_options(const Globals& globals) {
   return options;
 }
 
-std::vector<spec::Op> load_ops(const Globals& globals) { return spec::load_ops(paths_of(globals.templates)); }
+std::vector<manifest::Op> load_ops(const Globals& globals) { return manifest::load_ops(paths_of(globals.templates)); }
 
 store::LayerSettings layer_settings(const Globals& globals) {
   return {globals.overlay ? std::optional<fs::path>(*globals.overlay) : store::default_overlay(),

@@ -7,7 +7,7 @@
 #include <vector>
 
 #include "kiln/options.hpp"
-#include "spec/op.hpp"
+#include "manifest/op.hpp"
 #include "store/layers.hpp"
 #include "store/transfer.hpp"
 #include "store/trust.hpp"
@@ -28,7 +28,7 @@ struct Globals {
 /// Throws Error(bad_input) for a base that does not.
 void check_bases_exist(const Globals& globals);
 Options engine_options(const Globals& globals);
-std::vector<spec::Op> load_ops(const Globals& globals);
+std::vector<manifest::Op> load_ops(const Globals& globals);
 store::LayerSettings layer_settings(const Globals& globals);
 /// What decides whether another file's machine code is copied.
 store::CodeTrust code_trust(const Globals& globals);

@@ -4,7 +4,7 @@
 
 #include <algorithm>
 
-#include "spec/text.hpp"
+#include "manifest/text.hpp"
 
 namespace kiln::cli {
 
@@ -21,7 +21,7 @@ Table::Table(std::vector<std::string> headings) {
 
 void Table::row(std::vector<std::string> cells) {
   cells.resize(columns_.size());
-  for (std::string& cell : cells) cell = spec::printable(cell);  // as it is printed later: so wide it is
+  for (std::string& cell : cells) cell = manifest::printable(cell);  // as it is printed later: so wide it is
   for (std::size_t i = 0; i < cells.size(); ++i) columns_[i].width = std::max(columns_[i].width, cells[i].size());
   rows_.push_back(std::move(cells));
 }

@@ -24,8 +24,8 @@ std::int64_t parse_arch(const std::string& arch) {
               fmt::format("the architecture '{}' does not parse, expected a form such as sm_90a", arch));
 }
 
-spec::DeviceFacts parse_class(const std::string& text) {
-  const auto facts = spec::DeviceFacts::from_device_class(text);
+manifest::DeviceFacts parse_class(const std::string& text) {
+  const auto facts = manifest::DeviceFacts::from_device_class(text);
   if (!facts)
     throw Error(ErrorKind::bad_input, fmt::format("the device class '{}' does not parse, expected a form such as {}",
                                                   text, h200_device_class));
@@ -37,14 +37,14 @@ std::set<std::string> classes_in(const store::Layers& layers, std::int64_t sm) {
   for (const store::Layer& layer : layers.layers()) {
     if (!layer.file) continue;
     for (const store::Record& record : layer.file->records()) {
-      const auto facts = spec::DeviceFacts::from_device_class(record.device_class);
+      const auto facts = manifest::DeviceFacts::from_device_class(record.device_class);
       if (facts && (sm == 0 || facts->sm() == sm)) classes.insert(record.device_class);
     }
   }
   return classes;
 }
 
-Target make_target(const spec::DeviceFacts& facts, const TargetChoice& choice, std::string about) {
+Target make_target(const manifest::DeviceFacts& facts, const TargetChoice& choice, std::string about) {
   Target target;
   target.facts = facts;
   // Engines look for no other, and what is particular to an architecture, such as Hopper's wgmma, is in no other.
@@ -74,7 +74,7 @@ std::optional<cuda::DeviceInfo> present_device(const Globals& globals) {
 Target choose_target(const Globals& globals, const TargetChoice& choice, const store::Layers& layers, bool sample) {
   const std::int64_t sm = choice.arch.empty() ? 0 : parse_arch(choice.arch);
   if (!choice.device_class.empty()) {
-    const spec::DeviceFacts facts = parse_class(choice.device_class);
+    const manifest::DeviceFacts facts = parse_class(choice.device_class);
     if (sm != 0 && facts.sm() != sm)
       throw Error(ErrorKind::bad_input, fmt::format("the architecture {} is not that of the device class {}",
                                                     choice.arch, choice.device_class));
@@ -94,7 +94,7 @@ Target choose_target(const Globals& globals, const TargetChoice& choice, const s
                             fmt::join(classes, ", ")));
   if (classes.size() == 1)
     return make_target(parse_class(*classes.begin()), choice, "the one device class that the files hold");
-  const spec::DeviceFacts h200 = parse_class(h200_device_class);
+  const manifest::DeviceFacts h200 = parse_class(h200_device_class);
   if (sample && (sm == 0 || sm == h200.sm()))
     return make_target(h200, choice, "an H200, assumed: no GPU is present and none was named");
   const std::string which = sm == 0 ? std::string() : fmt::format(" of {}", choice.arch);

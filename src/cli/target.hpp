@@ -15,7 +15,7 @@ struct TargetChoice {
 };
 
 struct Target {
-  spec::DeviceFacts facts;
+  manifest::DeviceFacts facts;
   std::string arch;
   std::string about;     // "device 0, NVIDIA H200", "the device class that the files hold", ...
   bool present = false;  // the driver sees it

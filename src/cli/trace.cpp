@@ -45,16 +45,16 @@ void declare(CLI::App& command, Settings& settings) {
       ->type_name("FILE");
 }
 
-std::string text_of(const Settings& settings, const spec::Op& op, const std::vector<Problem>& problems) {
+std::string text_of(const Settings& settings, const manifest::Op& op, const std::vector<Problem>& problems) {
   std::string text = fmt::format("# {} distinct problems, {} sizes, seed {}: {} {}\n", problems.size(),
                                  settings.distribution, settings.draw.seed, op.name, fmt::join(settings.words, " "));
-  for (const Problem& problem : problems) text += fmt::format("{} {}\n", op.name, spec::to_string(op, problem));
+  for (const Problem& problem : problems) text += fmt::format("{} {}\n", op.name, manifest::to_string(op, problem));
   return text;
 }
 
 int run(const Globals& globals, const Settings& settings) {
-  const std::vector<spec::Op> ops = load_ops(globals);
-  const spec::Op& op = find_op(ops, settings.op);
+  const std::vector<manifest::Op> ops = load_ops(globals);
+  const manifest::Op& op = find_op(ops, settings.op);
   Draw draw = settings.draw;
   draw.distribution = settings.distribution == "uniform" ? Distribution::uniform : Distribution::lognormal;
   const std::string text = text_of(settings, op, draw_problems(op, parse_problem_set(op, settings.words), draw));

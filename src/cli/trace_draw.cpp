@@ -35,7 +35,7 @@ class Source {
 // A median at an end of its range is rounded past it, and a small sigma never leads back.
 constexpr int most_tries = 10000;
 
-std::int64_t draw_size(const spec::Axis& axis, const Range& range, const Draw& draw, Source& source) {
+std::int64_t draw_size(const manifest::Axis& axis, const Range& range, const Draw& draw, Source& source) {
   if (range.low == range.high) return range.low;
   const auto low = static_cast<double>(range.low), high = static_cast<double>(range.high);
   double value = low - 1;
@@ -53,7 +53,7 @@ std::int64_t draw_size(const spec::Axis& axis, const Range& range, const Draw& d
   return multiple < range.low ? multiple + axis.multiple_of : multiple;
 }
 
-void check(const Draw& draw, const spec::Op& op, const ProblemSet& set) {
+void check(const Draw& draw, const manifest::Op& op, const ProblemSet& set) {
   const auto refuse = [](const std::string& message) { throw Error(ErrorKind::bad_input, message); };
   if (draw.count < 1) refuse("the count of problems must be 1 or more");
   if (!(draw.sigma > 0) || draw.sigma > 10) refuse("sigma must lie between 0 and 10");
@@ -67,7 +67,7 @@ void check(const Draw& draw, const spec::Op& op, const ProblemSet& set) {
 
 }  // namespace
 
-std::vector<Problem> draw_problems(const spec::Op& op, const ProblemSet& set, const Draw& draw) {
+std::vector<Problem> draw_problems(const manifest::Op& op, const ProblemSet& set, const Draw& draw) {
   check(draw, op, set);
   constexpr std::int64_t patience = 100000;  // draws without a new problem
   Source source(draw.seed);
@@ -83,7 +83,7 @@ std::vector<Problem> draw_problems(const spec::Op& op, const ProblemSet& set, co
       const std::size_t drawn = source.index(std::max<std::size_t>(values.size(), 1));
       problem.selections[i] = values.empty() ? op.selections[i].default_beside(problem) : values[drawn];
     }
-    if (spec::is_valid(op, problem) && seen.emplace(problem.axes, problem.selections).second) {
+    if (manifest::is_valid(op, problem) && seen.emplace(problem.axes, problem.selections).second) {
       problems.push_back(problem);
       repeated = 0;
     } else if (++repeated > patience) {

@@ -22,6 +22,6 @@ struct Draw {
 
 /// `count` distinct problems of the set, in the order drawn: a range by the distribution, between the items of a list evenly.
 /// Throws Error(bad_input) when the set seems to hold fewer.
-std::vector<Problem> draw_problems(const spec::Op& op, const ProblemSet& set, const Draw& draw);
+std::vector<Problem> draw_problems(const manifest::Op& op, const ProblemSet& set, const Draw& draw);
 
 }  // namespace kiln::cli

@@ -10,8 +10,8 @@
 #include "cli/ops_found.hpp"
 #include "cli/problem_set.hpp"
 #include "kiln/error.hpp"
-#include "spec/limits.hpp"
-#include "spec/text_file.hpp"
+#include "manifest/limits.hpp"
+#include "manifest/text_file.hpp"
 
 namespace kiln::cli {
 namespace {
@@ -20,10 +20,10 @@ constexpr std::string_view byte_order_mark = "\xef\xbb\xbf";  // as editors on W
 
 }  // namespace
 
-std::vector<TraceEntry> parse_trace(std::istream& text, const std::string& name, std::span<const spec::Op> ops) {
+std::vector<TraceEntry> parse_trace(std::istream& text, const std::string& name, std::span<const manifest::Op> ops) {
   std::vector<TraceEntry> entries;
   std::string line;
-  for (int number = 1; spec::read_line(text, line, spec::max_trace_line_bytes, name, number); ++number) {
+  for (int number = 1; manifest::read_line(text, line, manifest::max_trace_line_bytes, name, number); ++number) {
     if (number == 1 && line.starts_with(byte_order_mark)) line.erase(0, byte_order_mark.size());
     std::istringstream words(line.substr(0, line.find('#')));
     std::string op_name;
@@ -31,7 +31,7 @@ std::vector<TraceEntry> parse_trace(std::istream& text, const std::string& name,
     std::vector<std::string> settings;
     for (std::string word; words >> word;) settings.push_back(word);
     try {
-      const spec::Op& op = find_op(ops, op_name);
+      const manifest::Op& op = find_op(ops, op_name);
       entries.push_back({&op, parse_problem(op, settings), number});
     } catch (const Error& error) {
       throw Error(error.kind(), fmt::format("{}:{}: {}", name, number, error.what()));
@@ -40,9 +40,9 @@ std::vector<TraceEntry> parse_trace(std::istream& text, const std::string& name,
   return entries;
 }
 
-std::vector<TraceEntry> read_trace(const std::string& path, std::span<const spec::Op> ops) {
+std::vector<TraceEntry> read_trace(const std::string& path, std::span<const manifest::Op> ops) {
   if (path == "-") return parse_trace(std::cin, "standard input", ops);
-  spec::check_regular_file(path);
+  manifest::check_regular_file(path);
   std::ifstream file(path);
   if (!file) throw Error(ErrorKind::io, fmt::format("the trace {} cannot be read; is the path right?", path));
   return parse_trace(file, path, ops);

@@ -8,19 +8,19 @@
 #include <string>
 #include <vector>
 
-#include "spec/problem.hpp"
+#include "manifest/problem.hpp"
 
 namespace kiln::cli {
 
 struct TraceEntry {
-  const spec::Op* op = nullptr;
+  const manifest::Op* op = nullptr;
   Problem problem;
   int line = 0;
 };
 
 /// Throws Error(bad_input) "NAME:LINE: ..." for a line that names no problem.
-std::vector<TraceEntry> parse_trace(std::istream& text, const std::string& name, std::span<const spec::Op> ops);
+std::vector<TraceEntry> parse_trace(std::istream& text, const std::string& name, std::span<const manifest::Op> ops);
 /// "-" reads the standard input. Throws Error(io) as well.
-std::vector<TraceEntry> read_trace(const std::string& path, std::span<const spec::Op> ops);
+std::vector<TraceEntry> read_trace(const std::string& path, std::span<const manifest::Op> ops);
 
 }  // namespace kiln::cli

@@ -46,18 +46,18 @@ void declare(CLI::App& command, Settings& settings) {
 }
 
 /// Bad input is bad anywhere, so all of it is looked at before the device is asked.
-void check(const Settings& settings, std::span<const spec::Op> ops) {
+void check(const Settings& settings, std::span<const manifest::Op> ops) {
   const auto refuse = [](const char* message) { throw Error(ErrorKind::bad_input, message); };
   if (settings.stale && settings.force)
     refuse("--force and --stale were given together; --force is every record anyway");
   if (settings.op.empty() && !settings.stale) refuse("op is required; see kiln tune --help");
   if (settings.op.empty()) return;
-  const spec::Op& op = find_op(ops, settings.op);
+  const manifest::Op& op = find_op(ops, settings.op);
   if (settings.words.empty() && !settings.stale) refuse("sizes is required; see kiln tune --help");
   if (!settings.words.empty()) parse_problem_set(op, settings.words);
 }
 
-std::vector<OpBucket> buckets_named(const spec::Op& op, std::span<const std::string> words) {
+std::vector<OpBucket> buckets_named(const manifest::Op& op, std::span<const std::string> words) {
   std::vector<OpBucket> buckets;
   for (const Problem& bucket : buckets_of(op, parse_problem_set(op, words))) buckets.push_back({&op, bucket});
   return buckets;
@@ -94,9 +94,9 @@ void print_renewed(const Globals& globals, const engine::Staleness& staleness, s
 
 int renew(const Globals& globals, const Settings& settings, const Tuner& tuner) {
   engine::State& state = engine::state_of(tuner).first();
-  const std::span<const spec::Op> all = state.ops.all();
-  const spec::Op* named = settings.op.empty() ? nullptr : &find_op(all, settings.op);
-  const auto ops = named == nullptr ? all : std::span<const spec::Op>(named, 1);
+  const std::span<const manifest::Op> all = state.ops.all();
+  const manifest::Op* named = settings.op.empty() ? nullptr : &find_op(all, settings.op);
+  const auto ops = named == nullptr ? all : std::span<const manifest::Op>(named, 1);
   const auto staleness = engine::find_stale(ops, state.context.info().facts, state.options.regime, state.layers);
   const auto asked = settings.words.empty() ? std::vector<OpBucket>() : buckets_named(*named, settings.words);
   std::vector<OpBucket> buckets;
@@ -110,7 +110,7 @@ int renew(const Globals& globals, const Settings& settings, const Tuner& tuner) 
 }
 
 int run(const Globals& globals, const Settings& settings) {
-  const std::vector<spec::Op> ops = load_ops(globals);
+  const std::vector<manifest::Op> ops = load_ops(globals);
   check(settings, ops);
   Options options = engine_options(globals);
   options.search = search_settings(settings.search);

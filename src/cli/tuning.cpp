@@ -48,15 +48,15 @@ std::string_view to_string(TunedBucket::Outcome outcome) {
   return "unknown";
 }
 
-Rates rates_at_edge(const spec::Op& op, const TunedBucket& bucket) {
-  const auto facts = spec::DeviceFacts::from_device_class(bucket.device_class);
+Rates rates_at_edge(const manifest::Op& op, const TunedBucket& bucket) {
+  const auto facts = manifest::DeviceFacts::from_device_class(bucket.device_class);
   return facts ? rates_of(op, bucket.bucket, *facts, bucket.cost_ns) : Rates{};
 }
 
-Json json_of(const spec::Op& op, const TunedBucket& bucket) {
+Json json_of(const manifest::Op& op, const TunedBucket& bucket) {
   Json json{{"event", "result"},
             {"op", bucket.op},
-            {"bucket", spec::to_string(op, bucket.bucket)},
+            {"bucket", manifest::to_string(op, bucket.bucket)},
             {"outcome", to_string(bucket.outcome)}};
   if (bucket.outcome == TunedBucket::Outcome::failed) {
     json["reason"] = bucket.reason;
@@ -76,8 +76,8 @@ Json json_of(const spec::Op& op, const TunedBucket& bucket) {
   return json;
 }
 
-void add_row(Table& table, const spec::Op& op, const TunedBucket& bucket) {
-  const std::string text = spec::to_string(op, bucket.bucket);
+void add_row(Table& table, const manifest::Op& op, const TunedBucket& bucket) {
+  const std::string text = manifest::to_string(op, bucket.bucket);
   if (bucket.outcome == TunedBucket::Outcome::failed) return table.row({bucket.op, text, "failed: " + bucket.reason});
   const Rates rates = rates_at_edge(op, bucket);
   const std::string from = bucket.outcome == TunedBucket::Outcome::tuned
@@ -130,7 +130,7 @@ void print_tuned(const Globals& globals, const Tuner& tuner, const TuneReport& r
                "> throughput", ""});
   const engine::State& state = engine::state_of(tuner).first();
   for (const TunedBucket& bucket : report.buckets) {
-    const spec::Op& op = engine::op_named(state, bucket.op);
+    const manifest::Op& op = engine::op_named(state, bucket.op);
     globals.json ? print_json(json_of(op, bucket)) : add_row(table, op, bucket);
   }
   if (globals.json) return;

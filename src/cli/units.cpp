@@ -10,7 +10,7 @@
 #include <string_view>
 
 #include "kiln/error.hpp"
-#include "spec/text.hpp"
+#include "manifest/text.hpp"
 
 namespace kiln::cli {
 namespace {
@@ -37,8 +37,8 @@ std::int64_t parse_quantity(std::string_view text, std::span<const Unit> units, 
   constexpr double most = 9e18;
   if (error == std::errc{} && unit != units.end() && number >= 0 && number * unit->size < most)
     return static_cast<std::int64_t>(std::llround(number * unit->size));
-  throw Error(ErrorKind::bad_input,
-              fmt::format("{} is {}, expected a number and its unit, such as {}", what, spec::quote(text), example));
+  throw Error(ErrorKind::bad_input, fmt::format("{} is {}, expected a number and its unit, such as {}", what,
+                                                manifest::quote(text), example));
 }
 
 }  // namespace

@@ -7,16 +7,16 @@
 #include "cli/ops_found.hpp"
 #include "cli/problem_set.hpp"
 #include "kiln/error.hpp"
-#include "spec/limits.hpp"
-#include "spec/text.hpp"
-#include "spec/text_file.hpp"
-#include "spec/toml_document.hpp"
+#include "manifest/limits.hpp"
+#include "manifest/text.hpp"
+#include "manifest/text_file.hpp"
+#include "manifest/toml_document.hpp"
 
 namespace kiln::cli {
 namespace {
 
-using spec::TomlEntry;
-using spec::TomlValue;
+using manifest::TomlEntry;
+using manifest::TomlValue;
 using Kind = TomlValue::Kind;
 
 class Reader {
@@ -27,7 +27,7 @@ class Reader {
     std::vector<WorkloadEntry> entries;
     for (const TomlEntry& each : file.entries)
       if (each.key != "workload")
-        fail(each.value, fmt::format("{} is unknown, expected [[workload]]", spec::quote(each.key)));
+        fail(each.value, fmt::format("{} is unknown, expected [[workload]]", manifest::quote(each.key)));
     const TomlValue* list = file.find("workload");
     if (list == nullptr || list->kind != Kind::array) fail(file, "expected at least one [[workload]]");
     for (const TomlValue& each : list->items) {
@@ -55,8 +55,8 @@ class Reader {
         for (const auto& [name, items] : value.entries)
           entry.words.push_back(fmt::format("{}={}", name, joined(items)));
       } else {
-        fail(value, fmt::format("{} is unknown{}, expected op, axes or types", spec::quote(key),
-                                spec::did_you_mean(key, {"op", "axes", "types"})));
+        fail(value, fmt::format("{} is unknown{}, expected op, axes or types", manifest::quote(key),
+                                manifest::did_you_mean(key, {"op", "axes", "types"})));
       }
     }
     if (entry.op.empty()) fail(table, "a [[workload]] without 'op'");
@@ -83,18 +83,18 @@ class Reader {
 
 std::vector<WorkloadEntry> parse_workload(std::string_view text, const std::string& name) {
   try {
-    return Reader(name).entries(spec::parse_toml(name, text));
+    return Reader(name).entries(manifest::parse_toml(name, text));
   } catch (const Error& error) {
     throw Error(ErrorKind::bad_input, error.what());
   }
 }
 
 std::vector<OpBucket> buckets_of_workload(std::span<const WorkloadEntry> entries, const std::string& name,
-                                          std::span<const spec::Op> ops) {
+                                          std::span<const manifest::Op> ops) {
   std::vector<OpBucket> buckets;
   for (const WorkloadEntry& entry : entries) {
     try {
-      const spec::Op& op = find_op(ops, entry.op);
+      const manifest::Op& op = find_op(ops, entry.op);
       for (const Problem& bucket : buckets_of(op, parse_problem_set(op, entry.words)))
         if (std::none_of(buckets.begin(), buckets.end(),
                          [&](const OpBucket& other) { return other.op == &op && other.bucket == bucket; }))
@@ -106,8 +106,8 @@ std::vector<OpBucket> buckets_of_workload(std::span<const WorkloadEntry> entries
   return buckets;
 }
 
-std::vector<OpBucket> read_workload(const std::string& path, std::span<const spec::Op> ops) {
-  return buckets_of_workload(parse_workload(spec::read_text_file(path, spec::max_toml_bytes), path), path, ops);
+std::vector<OpBucket> read_workload(const std::string& path, std::span<const manifest::Op> ops) {
+  return buckets_of_workload(parse_workload(manifest::read_text_file(path, manifest::max_toml_bytes), path), path, ops);
 }
 
 }  // namespace kiln::cli

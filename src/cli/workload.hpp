@@ -28,7 +28,7 @@ using engine::OpBucket;
 
 /// The distinct buckets of a file, entry by entry. Throws Error(bad_input) "NAME:LINE: ...", or Error(io).
 std::vector<OpBucket> buckets_of_workload(std::span<const WorkloadEntry> entries, const std::string& name,
-                                          std::span<const spec::Op> ops);
-std::vector<OpBucket> read_workload(const std::string& path, std::span<const spec::Op> ops);
+                                          std::span<const manifest::Op> ops);
+std::vector<OpBucket> read_workload(const std::string& path, std::span<const manifest::Op> ops);
 
 }  // namespace kiln::cli

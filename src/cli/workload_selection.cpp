@@ -5,7 +5,7 @@
 
 #include "engine/deployment.hpp"
 #include "jit/specialisation.hpp"
-#include "spec/key.hpp"
+#include "manifest/key.hpp"
 #include "tune/serving.hpp"
 
 namespace kiln::cli {
@@ -21,21 +21,21 @@ Records records_of(store::File& file, const store::Selection& selection) {
   return records;
 }
 
-std::vector<spec::DeviceFacts> devices_of(const Records& records) {
+std::vector<manifest::DeviceFacts> devices_of(const Records& records) {
   std::set<std::string> classes;
   for (const auto& [key, record] : records) classes.insert(record.device_class);
-  std::vector<spec::DeviceFacts> devices;
+  std::vector<manifest::DeviceFacts> devices;
   for (const std::string& each : classes)
-    if (const auto facts = spec::DeviceFacts::from_device_class(each)) devices.push_back(*facts);
+    if (const auto facts = manifest::DeviceFacts::from_device_class(each)) devices.push_back(*facts);
   return devices;
 }
 
 std::vector<engine::DeployedBucket> buckets_in(const Records& records, std::span<const OpBucket> buckets,
-                                               const spec::DeviceFacts& device, Regime regime) {
+                                               const manifest::DeviceFacts& device, Regime regime) {
   std::vector<engine::DeployedBucket> found;
   for (const OpBucket& bucket : buckets) {
     engine::DeployedBucket& each = found.emplace_back(engine::DeployedBucket{bucket, std::nullopt, false, {}});
-    const auto record = records.find(spec::record_key(*bucket.op, bucket.bucket, device, regime));
+    const auto record = records.find(manifest::record_key(*bucket.op, bucket.bucket, device, regime));
     if (record != records.end() && tune::servings_of(*bucket.op, bucket.bucket, device, record->second).any())
       each.record = record->second;
   }
@@ -54,7 +54,7 @@ struct Selecting {
   Selecting(std::span<const OpBucket> wanted, const Records& held, std::vector<std::string> by)
       : buckets(wanted), records(held), compilers(std::move(by)) {}
 
-  void add(const spec::DeviceFacts& device) {
+  void add(const manifest::DeviceFacts& device) {
     std::vector<bool> covered(buckets.size(), false);
     for (const Regime regime : {Regime::cold_l2, Regime::hot_l2}) {
       const auto found = buckets_in(records, buckets, device, regime);
@@ -69,7 +69,7 @@ struct Selecting {
     coverage.buckets += static_cast<std::int64_t>(buckets.size());
     coverage.missing += std::count(covered.begin(), covered.end(), false);
   }
-  void add_cubins(std::span<const engine::DeployedBucket> found, const spec::DeviceFacts& device, Regime regime) {
+  void add_cubins(std::span<const engine::DeployedBucket> found, const manifest::DeviceFacts& device, Regime regime) {
     if (compilers.empty()) return;
     for (const std::string& arch : archs_for(device.sm()))
       for (const jit::Specialisation& needed : engine::needed_specialisations(found, device, arch, regime))
@@ -80,7 +80,7 @@ struct Selecting {
   const Records& records;
   std::vector<std::string> compilers;
   std::set<std::string> record_keys;
-  std::set<spec::Digest> cubin_keys;
+  std::set<manifest::Digest> cubin_keys;
   WorkloadCoverage coverage;
 };
 
@@ -90,7 +90,7 @@ WorkloadCoverage select_workload(store::File& file, std::span<const OpBucket> bu
   const Records records = records_of(file, selection);
   Selecting selecting(buckets, records, selection.cubins ? file.compilers() : std::vector<std::string>());
   const auto devices = devices_of(records);
-  for (const spec::DeviceFacts& device : devices) selecting.add(device);
+  for (const manifest::DeviceFacts& device : devices) selecting.add(device);
   auto coverage = selecting.coverage;
   if (devices.empty()) coverage.missing = coverage.buckets = static_cast<std::int64_t>(buckets.size());
   selection.record_keys = std::move(selecting.record_keys);

@@ -25,8 +25,8 @@ std::int64_t attribute(CUdevice device, CUdevice_attribute which) {
 }
 
 /// In the order of DeviceFacts::names.
-spec::DeviceFacts facts_of(CUdevice device) {
-  spec::DeviceFacts facts;
+manifest::DeviceFacts facts_of(CUdevice device) {
+  manifest::DeviceFacts facts;
   facts.values = {attribute(device, CU_DEVICE_ATTRIBUTE_COMPUTE_CAPABILITY_MAJOR) * 10 +
                       attribute(device, CU_DEVICE_ATTRIBUTE_COMPUTE_CAPABILITY_MINOR),
                   attribute(device, CU_DEVICE_ATTRIBUTE_MULTIPROCESSOR_COUNT),

@@ -8,7 +8,7 @@
 #include <vector>
 
 #include "cuda/driver_api.hpp"
-#include "spec/op.hpp"
+#include "manifest/op.hpp"
 
 namespace kiln::cuda {
 
@@ -26,7 +26,7 @@ void require_not_forked();
 struct DeviceInfo {
   int ordinal = 0;
   std::string name;  // for people, never for keys
-  spec::DeviceFacts facts;
+  manifest::DeviceFacts facts;
   std::int64_t memory_bytes = 0;
   int driver_version = 0;  // 13000 for 13.0
 };

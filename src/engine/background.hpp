@@ -12,7 +12,7 @@
 #include "engine/pacer.hpp"
 #include "engine/plan_state.hpp"
 #include "jit/compile_pool.hpp"
-#include "spec/problem.hpp"
+#include "manifest/problem.hpp"
 #include "tune/cubins.hpp"
 
 namespace kiln::engine {

@@ -19,7 +19,8 @@ BucketPlans::BucketPlans(Resolution resolved) : resolution(std::move(resolved)) 
   }
 }
 
-std::vector<PlanSlot*> BucketPlans::slots_for(const spec::Op& op, const Problem& problem, const PlanState* refused) {
+std::vector<PlanSlot*> BucketPlans::slots_for(const manifest::Op& op, const Problem& problem,
+                                              const PlanState* refused) {
   std::vector<PlanSlot*> found;
   for (std::size_t i = 0; i < slots_of_answers.size(); ++i)
     if (resolution.answers[i].region.contains(op, problem) && std::ranges::find(found, &slot(i)) == found.end())
@@ -30,8 +31,8 @@ std::vector<PlanSlot*> BucketPlans::slots_for(const spec::Op& op, const Problem&
   return found;
 }
 
-BucketPlans::Served BucketPlans::served(const spec::Op& op, const spec::DeviceFacts& device, const Problem& problem,
-                                        bool own_only, std::size_t from) const {
+BucketPlans::Served BucketPlans::served(const manifest::Op& op, const manifest::DeviceFacts& device,
+                                        const Problem& problem, bool own_only, std::size_t from) const {
   Served found{answers().size(), nullptr, {}};
   for (std::size_t i = from; i < answers().size(); ++i) {
     const Answer& answer = answers()[i];

@@ -41,7 +41,7 @@ struct BucketPlans {
   [[nodiscard]] PlanSlot& slot(std::size_t answer) noexcept { return *slots_of_answers[answer]; }
   [[nodiscard]] const PlanSlot& slot(std::size_t answer) const noexcept { return *slots_of_answers[answer]; }
   /// The slots of the answers whose regions hold the problem, in order, each once. From behind `refused` on, when it is one of them.
-  [[nodiscard]] std::vector<PlanSlot*> slots_for(const spec::Op& op, const Problem& problem,
+  [[nodiscard]] std::vector<PlanSlot*> slots_for(const manifest::Op& op, const Problem& problem,
                                                  const PlanState* refused = nullptr);
   /// The answer that serves a problem of the bucket, as far as sizes and what can be made tell, and the first that sizes alone pick, with why
   /// that one does not serve.
@@ -51,7 +51,7 @@ struct BucketPlans {
     std::string refused;  // empty where the first serves
   };
   /// From the given answer on; `own_only`: of those that need no library.
-  [[nodiscard]] Served served(const spec::Op& op, const spec::DeviceFacts& device, const Problem& problem,
+  [[nodiscard]] Served served(const manifest::Op& op, const manifest::DeviceFacts& device, const Problem& problem,
                               bool own_only = false, std::size_t from = 0) const;
   /// The plans that launches by size find, each once, and those that were made besides.
   [[nodiscard]] std::vector<const PlanState*> made() const;

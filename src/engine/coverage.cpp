@@ -63,10 +63,11 @@ void describe_stand_in(OpState& state, Gap& gap, const Problem& problem, CUstrea
   if (state.engine.options.on_miss != MissPolicy::error)
     for (const PlanState* each : stand_ins(state, problem, stream)) {
       const Answer& answer = each->answer;
-      if (spec::broken_constraint(state.op, *answer.implementation, problem, state.device(), answer.config)) continue;
+      if (manifest::broken_constraint(state.op, *answer.implementation, problem, state.device(), answer.config))
+        continue;
       gap.serves = origin_of(state, *each, problem);
       return join(gap.why, fmt::format("in a capture {} of {} would stand in", name_of(answer),
-                                       spec::to_string(state.op, each->bucket)));
+                                       manifest::to_string(state.op, each->bucket)));
     }
   join(gap.why, "a capture would be refused it");
 }
@@ -75,9 +76,9 @@ void describe_stand_in(OpState& state, Gap& gap, const Problem& problem, CUstrea
 std::optional<Gap> gap_of(OpState& state, const Problem& problem, std::optional<CUstream> stream) {
   Gap gap;
   gap.op = state.op.name;
-  gap.problem = spec::to_string(state.op, problem);
-  const Problem bucket = spec::bucket_of(state.op, problem);
-  gap.bucket = spec::to_string(state.op, bucket);
+  gap.problem = manifest::to_string(state.op, problem);
+  const Problem bucket = manifest::bucket_of(state.op, problem);
+  gap.bucket = manifest::to_string(state.op, bucket);
   const PlanState* plan = nullptr;
   if (const PlanState* edge = state.plans.hot.find(bucket))
     plan = describe_plan(state, gap, edge->of, problem);
@@ -99,7 +100,7 @@ std::optional<Gap> gap_of(OpState& state, const Problem& problem, std::optional<
 /// The gap of a problem that may be none of the op's, whose error is then the reason.
 std::optional<Gap> checked_gap_of(OpState& state, const Problem& problem, CUstream stream) {
   try {
-    spec::check_problem(state.op, problem);
+    manifest::check_problem(state.op, problem);
   } catch (const Error& error) {
     Gap gap;
     gap.op = state.op.name;
@@ -114,8 +115,8 @@ void begin_compiles(OpState& state, std::span<const Problem> problems) {
   if (!state.takes_stand_ins()) return;
   std::vector<Problem> seen;
   for (const Problem& problem : problems) {
-    if (!spec::is_valid(state.op, problem)) continue;
-    const Problem bucket = spec::bucket_of(state.op, problem);
+    if (!manifest::is_valid(state.op, problem)) continue;
+    const Problem bucket = manifest::bucket_of(state.op, problem);
     if (state.plans.hot.find(bucket) != nullptr || std::find(seen.begin(), seen.end(), bucket) != seen.end()) continue;
     seen.push_back(bucket);
     state.plans.begin_compiles(state.resolve(bucket, true));
@@ -154,8 +155,8 @@ Coverage prepare_all(OpState& state, std::span<const Problem> problems, CUstream
   std::vector<std::string> failures;                    // by problem
   for (const Problem& problem : problems) {
     std::string& failure = failures.emplace_back();
-    if (!spec::is_valid(state.op, problem)) continue;
-    const Problem bucket = spec::bucket_of(state.op, problem);
+    if (!manifest::is_valid(state.op, problem)) continue;
+    const Problem bucket = manifest::bucket_of(state.op, problem);
     const auto before = std::ranges::find(failed, bucket, &std::pair<Problem, std::string>::first);
     if (before != failed.end()) {
       failure = before->second;

@@ -12,7 +12,7 @@
 
 namespace kiln::engine {
 
-std::vector<DeployedBucket> deployed_buckets(std::span<const OpBucket> buckets, const spec::DeviceFacts& device,
+std::vector<DeployedBucket> deployed_buckets(std::span<const OpBucket> buckets, const manifest::DeviceFacts& device,
                                              Regime regime, store::Layers& layers) {
   std::vector<DeployedBucket> deployed;
   for (const OpBucket& bucket : buckets) {
@@ -30,14 +30,14 @@ std::vector<DeployedBucket> deployed_buckets(std::span<const OpBucket> buckets, 
 }
 
 std::vector<jit::Specialisation> needed_specialisations(std::span<const DeployedBucket> buckets,
-                                                        const spec::DeviceFacts& device, const std::string& arch,
+                                                        const manifest::DeviceFacts& device, const std::string& arch,
                                                         Regime regime) {
   // As the deployment will answer: from its own records alone.
   store::Layers shipped{{}};
   for (const DeployedBucket& each : buckets)
     if (each.record) shipped.put_all({&*each.record, 1}, {});
   std::vector<jit::Specialisation> needed;
-  std::set<spec::Digest> seen;
+  std::set<manifest::Digest> seen;
   const auto add = [&](std::vector<jit::Specialisation> specialisations) {
     for (jit::Specialisation& each : specialisations)
       if (seen.insert(jit::cubin_key(each, "any compiler")).second) needed.push_back(std::move(each));
@@ -97,7 +97,7 @@ Deployment deploy(std::span<const OpBucket> buckets, const std::filesystem::path
   for (const DeployedBucket& each : deployed) {
     if (each.stale) ++result.stale;
     if (!each.record)
-      result.missing.push_back({each.of.op->name, spec::to_string(*each.of.op, each.of.bucket), each.missing});
+      result.missing.push_back({each.of.op->name, manifest::to_string(*each.of.op, each.of.bucket), each.missing});
   }
   for (const store::CubinRow& row : made.rows) result.image_bytes += static_cast<std::int64_t>(row.image.size());
   return result;

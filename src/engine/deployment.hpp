@@ -22,13 +22,13 @@ struct DeployedBucket {
   std::string missing;  // why there is no record, or empty
 };
 
-std::vector<DeployedBucket> deployed_buckets(std::span<const OpBucket> buckets, const spec::DeviceFacts& device,
+std::vector<DeployedBucket> deployed_buckets(std::span<const OpBucket> buckets, const manifest::DeviceFacts& device,
                                              Regime regime, store::Layers& layers);
 
 /// The distinct specialisations that launching and verifying these buckets can need: of all answers that the resolver gives from these
 /// records, stand-ins where a bucket has none.
 std::vector<jit::Specialisation> needed_specialisations(std::span<const DeployedBucket> buckets,
-                                                        const spec::DeviceFacts& device, const std::string& arch,
+                                                        const manifest::DeviceFacts& device, const std::string& arch,
                                                         Regime regime);
 
 struct DeployedCubins {
@@ -47,7 +47,7 @@ void write_deployment(const std::filesystem::path& path, std::span<const Deploye
 
 /// Where a deployment's machine code comes from and who watches.
 struct DeploymentPlace {
-  const spec::DeviceFacts& device;
+  const manifest::DeviceFacts& device;
   std::string arch;
   Regime regime = Regime::cold_l2;
   store::Layers& layers;

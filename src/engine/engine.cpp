@@ -11,8 +11,8 @@
 #include "engine/explain.hpp"
 #include "engine/miss_path.hpp"
 #include "engine/state.hpp"
+#include "manifest/text.hpp"
 #include "process/program.hpp"
-#include "spec/text.hpp"
 #include "store/key_ring.hpp"
 #include "store/trust.hpp"
 
@@ -158,11 +158,11 @@ const std::string& State::arch() const {
   return arch_;
 }
 
-tune::TuneRequest State::tune_request(const spec::Op& op, const Problem& bucket) const {
+tune::TuneRequest State::tune_request(const manifest::Op& op, const Problem& bucket) const {
   const cuda::DeviceInfo& device = context.info();
   return {.op = op,
           .bucket = bucket,
-          .key = spec::record_key(op, bucket, device.facts, options.regime),
+          .key = manifest::record_key(op, bucket, device.facts, options.regime),
           .device = device,
           .regime = options.regime,
           .arch = arch(),
@@ -202,7 +202,7 @@ Op Engine::op(std::string_view name) const {
   if (const auto index = state_->ops.find(name))
     return Op(std::shared_ptr<engine::OpState>(state_, &state_->op_state(*index)));
   throw Error(ErrorKind::bad_input,
-              fmt::format("there is no op {}; there are: {}", spec::quote(name), fmt::join(ops(), ", ")));
+              fmt::format("there is no op {}; there are: {}", manifest::quote(name), fmt::join(ops(), ", ")));
 }
 
 std::vector<std::string> Engine::ops() const {
@@ -227,8 +227,8 @@ Stats Engine::stats() const {
 }
 
 Explanation Engine::explain(const Op& op, const Problem& problem) const {
-  const spec::Op& described = op.state_->op;
-  spec::check_problem(described, problem);
+  const manifest::Op& described = op.state_->op;
+  manifest::check_problem(described, problem);
   const cuda::Context::Scope scope(state_->context);  // where a library is asked what it takes
   return engine::explain(described, problem, state_->context.info().facts, state_->options.regime, state_->arch(),
                          state_->layers, state_->cubins);
@@ -269,7 +269,7 @@ std::optional<LengthFault> Engine::check(Stream stream) const {
   cuda::check(cuda::Driver::get().cuStreamSynchronize(stream), "waiting for a stream whose lengths are to be checked");
   const auto report = state_->length_reports.take();
   if (!report) return std::nullopt;
-  const spec::Op& op = state_->ops[report->op];
+  const manifest::Op& op = state_->ops[report->op];
   return LengthFault{op.name, op.axes[report->axis].name, report->length, report->bound};
 }
 

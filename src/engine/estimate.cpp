@@ -4,7 +4,7 @@
 #include <cmath>
 #include <limits>
 
-#include "spec/key.hpp"
+#include "manifest/key.hpp"
 #include "tune/deploy.hpp"
 #include "tune/model.hpp"
 #include "tune/neighbours.hpp"
@@ -19,24 +19,24 @@ constexpr double flops_per_ns = 200'000;
 constexpr double launch_ns = 2000;
 constexpr std::size_t near_enough = 4;
 
-double bound_ns(const spec::Op& op, const Problem& problem, const spec::DeviceFacts& device) {
-  const auto frame = spec::make_frame(op, nullptr, problem, device);
-  const auto amount = [&](const spec::Expression& expression) {
-    const spec::Value value = expression.evaluate(frame);
+double bound_ns(const manifest::Op& op, const Problem& problem, const manifest::DeviceFacts& device) {
+  const auto frame = manifest::make_frame(op, nullptr, problem, device);
+  const auto amount = [&](const manifest::Expression& expression) {
+    const manifest::Value value = expression.evaluate(frame);
     return value.ok() ? static_cast<double>(value.number) : 0.0;
   };
   return launch_ns + std::max(amount(op.cost_bytes) / bytes_per_ns, amount(op.cost_flops) / flops_per_ns);
 }
 
 /// At the bucket's upper edge; infinite when nothing is expected of anything.
-double expected_at_edge(const spec::Op& op, const Problem& bucket, const spec::DeviceFacts& device, Regime regime,
-                        store::Layers& layers) {
+double expected_at_edge(const manifest::Op& op, const Problem& bucket, const manifest::DeviceFacts& device,
+                        Regime regime, store::Layers& layers) {
   const auto near = tune::neighbours(layers, op, bucket, device, regime, near_enough);
-  if (!near.empty() && near.front().key == spec::record_key(op, bucket, device, regime) &&
+  if (!near.empty() && near.front().key == manifest::record_key(op, bucket, device, regime) &&
       near.front().at_edge().cost_ns > 0)
     return near.front().at_edge().cost_ns;
   const tune::Prior prior(op, bucket, device, regime, near);
-  const auto expected = [&](const spec::Implementation& implementation, const spec::Config& config) {
+  const auto expected = [&](const manifest::Implementation& implementation, const manifest::Config& config) {
     return prior.correction(implementation, config) *
            tune::estimate(op, implementation, bucket, device, config, regime).ns;
   };
@@ -50,16 +50,16 @@ double expected_at_edge(const spec::Op& op, const Problem& bucket, const spec::D
 
 }  // namespace
 
-double expected_ns(const spec::Op& op, const Problem& problem, const spec::DeviceFacts& device, Regime regime,
+double expected_ns(const manifest::Op& op, const Problem& problem, const manifest::DeviceFacts& device, Regime regime,
                    store::Layers& layers) {
-  const Problem bucket = spec::bucket_of(op, problem);
+  const Problem bucket = manifest::bucket_of(op, problem);
   const double at_edge = expected_at_edge(op, bucket, device, regime, layers);
   if (!std::isfinite(at_edge) || !(at_edge > 0)) return bound_ns(op, problem, device);
   return at_edge * relative_cost(op, problem, bucket, device);
 }
 
-double relative_cost(const spec::Op& op, const Problem& problem, const Problem& other,
-                     const spec::DeviceFacts& device) {
+double relative_cost(const manifest::Op& op, const Problem& problem, const Problem& other,
+                     const manifest::DeviceFacts& device) {
   return bound_ns(op, problem, device) / bound_ns(op, other, device);
 }
 

@@ -15,8 +15,8 @@ constexpr double usual_guess = 1.05;
 
 /// The answer's estimate over that of the config which the model expects to be fastest there; nothing where the model cannot tell its
 /// implementation's configs apart.
-std::optional<double> modelled_slowdown(const spec::Op& op, const Answer& answer, const spec::DeviceFacts& device,
-                                        Regime regime) {
+std::optional<double> modelled_slowdown(const manifest::Op& op, const Answer& answer,
+                                        const manifest::DeviceFacts& device, Regime regime) {
   if (!tune::has_model(*answer.implementation)) return std::nullopt;
   const tune::Expected best = tune::fastest_expected(op, answer.at, answer.at, device, regime);
   const double ratio =
@@ -26,8 +26,8 @@ std::optional<double> modelled_slowdown(const spec::Op& op, const Answer& answer
 
 }  // namespace
 
-double expected_slowdown(const spec::Op& op, const Answer& answer, const Problem& bucket,
-                         const spec::DeviceFacts& device, Regime regime, store::Layers& layers) {
+double expected_slowdown(const manifest::Op& op, const Answer& answer, const Problem& bucket,
+                         const manifest::DeviceFacts& device, Regime regime, store::Layers& layers) {
   if (answer.is_hit()) return 1;
   const auto known = tune::known_near(layers, op, bucket, device, regime);
   const tune::Usable usable{answer.implementation, answer.config, {}};

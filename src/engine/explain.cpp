@@ -6,31 +6,31 @@
 
 #include "engine/resolver.hpp"
 #include "jit/executable.hpp"
-#include "spec/key.hpp"
+#include "manifest/key.hpp"
 
 namespace kiln::engine {
 namespace {
 
-std::string triple(const std::array<spec::Expression, 3>& expressions, std::span<const std::int64_t> frame) {
+std::string triple(const std::array<manifest::Expression, 3>& expressions, std::span<const std::int64_t> frame) {
   std::string text;
-  for (const spec::Expression& each : expressions) {
-    const spec::Value value = each.evaluate(frame);
+  for (const manifest::Expression& each : expressions) {
+    const manifest::Value value = each.evaluate(frame);
     text += value.ok() ? fmt::format(" {}", value.number) : fmt::format(" ({})", to_string(value.status));
   }
   return text;
 }
 
-std::vector<std::string> passes_of(const spec::Op& op, const Answer& answer, const Problem& problem,
-                                   const spec::DeviceFacts& device) {
-  const spec::Implementation& implementation = *answer.implementation;
+std::vector<std::string> passes_of(const manifest::Op& op, const Answer& answer, const Problem& problem,
+                                   const manifest::DeviceFacts& device) {
+  const manifest::Implementation& implementation = *answer.implementation;
   if (implementation.is_library()) return {"cublasLtMatmul"};
-  const auto frame = spec::make_frame(op, &implementation, problem, device, answer.config);
-  const auto names = spec::name_expressions(op, implementation.passes, implementation.symbols, frame);
+  const auto frame = manifest::make_frame(op, &implementation, problem, device, answer.config);
+  const auto names = manifest::name_expressions(op, implementation.passes, implementation.symbols, frame);
   std::vector<std::string> passes;
   for (std::size_t i = 0; i < names.size(); ++i) {
     if (names[i].empty()) continue;
-    const spec::Pass& pass = implementation.passes[i];
-    const bool early = pass.programmatic.evaluate(frame).truth() && device.sm() >= spec::first_programmatic_sm;
+    const manifest::Pass& pass = implementation.passes[i];
+    const bool early = pass.programmatic.evaluate(frame).truth() && device.sm() >= manifest::first_programmatic_sm;
     passes.push_back(fmt::format("{} grid{} block{} cluster{} shared {}{}", names[i], triple(pass.grid, frame),
                                  triple(pass.block, frame), triple(pass.cluster, frame),
                                  pass.shared.evaluate(frame).number, early ? " programmatic" : ""));
@@ -62,8 +62,8 @@ LayerAnswer answer_of(const store::Layer& layer, const std::string& key) {
 }
 
 /// Why the answers before this one do not serve, as far as their regions hold the problem.
-std::string why_earlier_do_not(const spec::Op& op, const Resolution& resolution, const Answer& serves,
-                               const Problem& problem, const spec::DeviceFacts& device) {
+std::string why_earlier_do_not(const manifest::Op& op, const Resolution& resolution, const Answer& serves,
+                               const Problem& problem, const manifest::DeviceFacts& device) {
   std::string reasons;
   for (const Answer& each : resolution.answers) {
     if (&each == &serves) break;
@@ -74,8 +74,8 @@ std::string why_earlier_do_not(const spec::Op& op, const Resolution& resolution,
   return reasons;
 }
 
-std::string why_of(const spec::Op& op, const Resolution& resolution, const Answer* serves, const Problem& problem,
-                   const spec::DeviceFacts& device) {
+std::string why_of(const manifest::Op& op, const Resolution& resolution, const Answer* serves, const Problem& problem,
+                   const manifest::DeviceFacts& device) {
   std::string why = resolution.is_hit() || resolution.unusable.empty()
                         ? ""
                         : fmt::format("the record cannot serve ({}); ", resolution.unusable);
@@ -91,14 +91,14 @@ std::string why_of(const spec::Op& op, const Resolution& resolution, const Answe
 
 }  // namespace
 
-Explanation explain(const spec::Op& op, const Problem& problem, const spec::DeviceFacts& device, Regime regime,
+Explanation explain(const manifest::Op& op, const Problem& problem, const manifest::DeviceFacts& device, Regime regime,
                     const std::string& arch, store::Layers& layers, tune::Cubins& cubins) {
   Resolution resolution = resolve(op, problem, device, regime, layers);
   leave_servable(resolution, op, device, arch, cubins);
   const Answer* const answer = serving(op, resolution, problem, device);
   Explanation explanation;
-  explanation.problem = spec::to_string(op, problem);
-  explanation.bucket = spec::to_string(op, resolution.bucket);
+  explanation.problem = manifest::to_string(op, problem);
+  explanation.bucket = manifest::to_string(op, resolution.bucket);
   explanation.key = resolution.key;
   for (const store::Layer& layer : layers.layers()) explanation.layers.push_back(answer_of(layer, resolution.key));
   explanation.why = why_of(op, resolution, answer, problem, device);
@@ -110,7 +110,7 @@ Explanation explain(const spec::Op& op, const Problem& problem, const spec::Devi
   explanation.timed_at = answer->timed_at;
   explanation.expected_slowdown = expected_slowdown(op, *answer, resolution.bucket, device, regime, layers);
   explanation.implementation = answer->implementation->name;
-  explanation.config = spec::to_string(*answer->implementation, answer->config);
+  explanation.config = manifest::to_string(*answer->implementation, answer->config);
   explanation.passes = passes_of(op, *answer, problem, device);
   if (const std::string& library = answer->implementation->library; !library.empty()) {
     const std::string identity = jit::library_identity(library);

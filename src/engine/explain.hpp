@@ -4,13 +4,13 @@
 #include <string>
 
 #include "kiln/engine.hpp"
-#include "spec/problem.hpp"
+#include "manifest/problem.hpp"
 #include "store/layers.hpp"
 #include "tune/cubins.hpp"
 
 namespace kiln::engine {
 
-Explanation explain(const spec::Op& op, const Problem& problem, const spec::DeviceFacts& device, Regime regime,
+Explanation explain(const manifest::Op& op, const Problem& problem, const manifest::DeviceFacts& device, Regime regime,
                     const std::string& arch, store::Layers& layers, tune::Cubins& cubins);
 
 }  // namespace kiln::engine

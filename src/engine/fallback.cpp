@@ -15,7 +15,7 @@ namespace kiln::engine {
 namespace {
 
 void check_lengths(const OpState& state, const Arguments& arguments) {
-  const spec::Op& op = state.op;
+  const manifest::Op& op = state.op;
   for (std::size_t i = 0; i < max_axes; ++i) {
     if ((arguments.lengths_set >> i & 1U) == 0) continue;
     if ((state.on_device >> i & 1U) == 0)
@@ -32,10 +32,10 @@ void check_lengths(const OpState& state, const Arguments& arguments) {
 }
 
 void require_tensors(const OpState& state, const Problem& problem, const Arguments& arguments) {
-  const spec::Op& op = state.op;
-  const auto selected = spec::make_frame(op, nullptr, problem, state.device());
+  const manifest::Op& op = state.op;
+  const auto selected = manifest::make_frame(op, nullptr, problem, state.device());
   for (std::size_t i = 0; i < op.tensors.size(); ++i)
-    if (arguments.tensors[i] == nullptr && !op.tensors[i].optional && spec::Op::takes_part(op.tensors[i], selected))
+    if (arguments.tensors[i] == nullptr && !op.tensors[i].optional && manifest::Op::takes_part(op.tensors[i], selected))
       throw Error(ErrorKind::bad_input,
                   fmt::format("{}: tensor '{}' is missing (a null address); set it in the call's Arguments", op.name,
                               op.tensors[i].name));
@@ -69,10 +69,10 @@ std::string why_none_serves(const OpState& state, BucketPlans& of, const Problem
   return reasons;
 }
 
-bool is_exact(const spec::Axis& axis) { return axis.policy.kind == spec::PolicyKind::exact; }
+bool is_exact(const manifest::Axis& axis) { return axis.policy.kind == manifest::PolicyKind::exact; }
 
 /// Machine code and the shape of its blocks hold for both: all that they may depend on agrees.
-bool fixed_alike(const spec::Op& op, const Problem& a, const Problem& b) {
+bool fixed_alike(const manifest::Op& op, const Problem& a, const Problem& b) {
   if (a.selections != b.selections) return false;
   for (std::size_t i = 0; i < op.axes.size(); ++i)
     if (is_exact(op.axes[i]) && a.axes[i] != b.axes[i]) return false;
@@ -80,7 +80,7 @@ bool fixed_alike(const spec::Op& op, const Problem& a, const Problem& b) {
 }
 
 /// A workspace has the size that the bucket's upper edge asks for.
-bool covers(const spec::Op& op, const Problem& bucket, const Problem& problem) {
+bool covers(const manifest::Op& op, const Problem& bucket, const Problem& problem) {
   for (std::size_t i = 0; i < op.axes.size(); ++i)
     if (problem.axes[i] > bucket.axes[i]) return false;
   return true;
@@ -94,7 +94,7 @@ Origin launch_missed(OpState& state, const Problem& problem, const Arguments& ar
     state.captures.make_workspaces(plan->of, stream);
     return launch_plan(state, *plan, problem, arguments, stream);
   }
-  if (state.engine.background) state.engine.background->want(state, spec::bucket_of(state.op, problem), nullptr);
+  if (state.engine.background) state.engine.background->want(state, manifest::bucket_of(state.op, problem), nullptr);
   return launch_stand_in(state, problem, arguments, stream, "no plan of its bucket is ready");
 }
 
@@ -133,7 +133,7 @@ Origin launch_next(OpState& state, const PlanState& refused, const Problem& prob
   const std::string reasons = why_none_serves(state, of, problem, arguments);
   if (may_stand_in) return launch_stand_in(state, problem, arguments, stream, reasons);
   throw Error(ErrorKind::bad_input, fmt::format("{} {}: no implementation can serve this call: {}", state.op.name,
-                                                spec::to_string(state.op, problem), reasons));
+                                                manifest::to_string(state.op, problem), reasons));
 }
 
 std::vector<const PlanState*> stand_ins(OpState& state, const Problem& problem, CUstream stream) {
@@ -142,7 +142,7 @@ std::vector<const PlanState*> stand_ins(OpState& state, const Problem& problem, 
     double distance;
   };
   std::vector<Near> near;
-  const Problem bucket = spec::bucket_of(state.op, problem);
+  const Problem bucket = manifest::bucket_of(state.op, problem);
   const auto add = [&](const PlanState& plan) {
     const bool needs_none = plan.workspaces->bytes() == 0;
     if (needs_none || (covers(state.op, plan.answer.at, problem) && plan.workspaces->serves(stream)))
@@ -163,14 +163,14 @@ std::vector<const PlanState*> stand_ins(OpState& state, const Problem& problem, 
 }
 
 Origin origin_of(const OpState& state, const PlanState& stand_in, const Problem& problem) noexcept {
-  return stand_in.bucket == spec::bucket_of(state.op, problem) ? stand_in.origin : Origin::nearest;
+  return stand_in.bucket == manifest::bucket_of(state.op, problem) ? stand_in.origin : Origin::nearest;
 }
 
 Origin launch_stand_in(OpState& state, const Problem& problem, const Arguments& arguments, CUstream stream,
                        std::string_view missing) {
   require_tensors(state, problem, arguments);
   if (arguments.lengths_set != 0) check_lengths(state, arguments);
-  state.captures.note_missed(spec::bucket_of(state.op, problem), stream);
+  state.captures.note_missed(manifest::bucket_of(state.op, problem), stream);
   const bool allowed = state.engine.options.on_miss != MissPolicy::error;
   const auto loaded = allowed ? stand_ins(state, problem, stream) : std::vector<const PlanState*>();
   for (const PlanState* plan : loaded) {
@@ -190,7 +190,7 @@ Origin launch_stand_in(OpState& state, const Problem& problem, const Arguments& 
       ErrorKind::capture,
       fmt::format(
           "{} {} cannot be captured: {}, and {}; nothing is tuned, compiled, loaded or allocated on a capturing stream. Call Engine::prepare with this problem and stream before the capture",
-          state.op.name, spec::to_string(state.op, problem), missing,
+          state.op.name, manifest::to_string(state.op, problem), missing,
           allowed ? "nothing that is loaded can stand in" : "under MissPolicy::error nothing stands in"));
 }
 

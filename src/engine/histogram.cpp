@@ -2,7 +2,7 @@
 
 #include <thread>
 
-#include "spec/bucketing.hpp"
+#include "manifest/bucketing.hpp"
 
 namespace kiln::engine {
 namespace {
@@ -12,7 +12,7 @@ constexpr std::uint64_t being_written = 1;
 constexpr std::size_t longest_probe = 64;
 
 std::uint64_t tag_of(std::uint32_t op, const Problem& problem) noexcept {
-  const std::uint64_t hash = spec::BucketForm{}.words_of(problem).hash + op * 0x9E3779B97F4A7C15;
+  const std::uint64_t hash = manifest::BucketForm{}.words_of(problem).hash + op * 0x9E3779B97F4A7C15;
   return hash <= being_written ? hash + 2 : hash;
 }
 

@@ -1,6 +1,6 @@
 #include "engine/histogram_keeper.hpp"
 
-#include "spec/problem.hpp"
+#include "manifest/problem.hpp"
 
 namespace kiln::engine {
 namespace {
@@ -46,10 +46,10 @@ void HistogramKeeper::flush() noexcept {
 
 void HistogramKeeper::collect() {
   for (const Histogram::Row& row : histogram.take()) {
-    const spec::Op& op = ops_[row.op];
+    const manifest::Op& op = ops_[row.op];
     const bool in_full = rows_in_file_ < most_rows;
-    const Problem counted = in_full ? row.problem : spec::bucket_of(op, row.problem);
-    pending_[{row.op, spec::to_string(op, counted)}] += row.launches;
+    const Problem counted = in_full ? row.problem : manifest::bucket_of(op, row.problem);
+    pending_[{row.op, manifest::to_string(op, counted)}] += row.launches;
   }
 }
 

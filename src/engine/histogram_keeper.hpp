@@ -11,7 +11,7 @@
 #include <utility>
 
 #include "engine/histogram.hpp"
-#include "spec/op.hpp"
+#include "manifest/op.hpp"
 #include "store/file.hpp"
 
 namespace kiln::engine {
@@ -24,7 +24,7 @@ struct HistogramPace {
 class HistogramKeeper {
  public:
   /// `overlay` takes the rows; both outlive this.
-  HistogramKeeper(std::span<const spec::Op> ops, store::File& overlay, HistogramPace pace = {})
+  HistogramKeeper(std::span<const manifest::Op> ops, store::File& overlay, HistogramPace pace = {})
       : ops_(ops), overlay_(overlay), pace_(pace) {}
   /// Flushes.
   ~HistogramKeeper();
@@ -45,7 +45,7 @@ class HistogramKeeper {
   void collect();
   void write();
 
-  std::span<const spec::Op> ops_;
+  std::span<const manifest::Op> ops_;
   store::File& overlay_;
   HistogramPace pace_;
   std::mutex flushing_;                                                    // guards what follows

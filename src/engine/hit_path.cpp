@@ -44,10 +44,10 @@ struct Counted {
   throw Error(ErrorKind::bad_input, plan.executable.explain_frame(problem, arguments));
 }
 
-[[noreturn, gnu::cold, gnu::noinline]] void refuse_problem(const spec::Op& op, const Problem& problem,
+[[noreturn, gnu::cold, gnu::noinline]] void refuse_problem(const manifest::Op& op, const Problem& problem,
                                                            const Problem& bucket) {
   throw Error(ErrorKind::bad_input, fmt::format("{}: the problem {} is not of this plan's bucket, {}", op.name,
-                                                spec::to_string(op, problem), spec::to_string(op, bucket)));
+                                                manifest::to_string(op, problem), manifest::to_string(op, bucket)));
 }
 
 /// One launch in Histogram::stride comes here.
@@ -64,7 +64,7 @@ struct Counted {
   return plan.executable.launch(frame, arguments, stream, workspace, reports);
 }
 
-[[gnu::always_inline]] inline Attempt attempt(OpState& state, jit::CallFrame& frame, jit::KeptCall* kept,
+[[gnu::always_inline]] inline Attempt attempt(OpState& state, jit::CallFrame& frame, jit::ThreadCall* kept,
                                               unsigned thread, const PlanState& plan, const Problem& problem,
                                               const Arguments& arguments, CUstream stream) {
   if (!plan.executable.fill(frame, problem, arguments)) [[unlikely]]
@@ -80,7 +80,7 @@ struct Counted {
   return {Run::launched, counted.origin};
 }
 
-[[gnu::always_inline]] inline Origin launch_in(OpState& state, jit::CallFrame& frame, jit::KeptCall* kept,
+[[gnu::always_inline]] inline Origin launch_in(OpState& state, jit::CallFrame& frame, jit::ThreadCall* kept,
                                                unsigned thread, const PlanState& plan, const Problem& problem,
                                                const Arguments& arguments, CUstream stream) {
   const Attempt made = attempt(state, frame, kept, thread, plan, problem, arguments, stream);
@@ -106,9 +106,9 @@ void count(OpState& state, const PlanState& plan, const Problem& problem, Origin
 }
 
 Origin launch(OpState& state, const Problem& problem, const Arguments& arguments, CUstream stream) {
-  spec::BucketWords bucket;
+  manifest::BucketWords bucket;
   if (!state.bucketing.find(problem, bucket)) [[unlikely]]
-    spec::check_problem(state.op, problem);  // throws, saying what is wrong
+    manifest::check_problem(state.op, problem);  // throws, saying what is wrong
   const PlanState* plan = state.plans.hot.find(bucket);
   if (plan == nullptr) [[unlikely]]
     return launch_missed(state, problem, arguments, stream);
@@ -124,7 +124,7 @@ Origin launch(OpState& state, const Problem& problem, const Arguments& arguments
     by_size = &plan_with_lengths(state, *by_size, problem, arguments, stream);
   const PlanState& plan = *by_size;
   const unsigned thread = jit::thread_number();
-  if (jit::KeptCall* const kept = plan.executable.kept_call(thread)) [[likely]]
+  if (jit::ThreadCall* const kept = plan.executable.thread_call(thread)) [[likely]]
     return launch_in(state, kept->frame, kept, thread, plan, problem, arguments, stream);
   return launch_in_scratch(state, plan, problem, arguments, stream);
 }
@@ -133,14 +133,14 @@ Origin launch(OpState& state, const Problem& problem, const Arguments& arguments
 [[gnu::noinline]] Attempt attempt(OpState& state, const PlanState& plan, const Problem& problem,
                                   const Arguments& arguments, CUstream stream) {
   const unsigned thread = jit::thread_number();
-  if (jit::KeptCall* const kept = plan.executable.kept_call(thread))
+  if (jit::ThreadCall* const kept = plan.executable.thread_call(thread))
     return attempt(state, kept->frame, kept, thread, plan, problem, arguments, stream);
   jit::CallFrame frame;
   return attempt(state, frame, nullptr, jit::shared_thread_number, plan, problem, arguments, stream);
 }
 
 Run run(OpState& state, const PlanState& plan, jit::CallFrame& frame, const Arguments& arguments, CUstream stream,
-        jit::KeptCall* kept) {
+        jit::ThreadCall* kept) {
   CUdeviceptr workspace = 0;
   if (plan.executable.workspace_bytes() > 0) [[unlikely]] {
     workspace = plan.workspaces->find(stream);
@@ -169,9 +169,9 @@ namespace kiln {
 
 [[gnu::hot, gnu::flatten]] Origin Plan::launch(const Problem& problem, const Arguments& arguments,
                                                Stream stream) const {
-  spec::BucketWords bucket;
+  manifest::BucketWords bucket;
   if (!op_->bucketing.find(problem, bucket)) [[unlikely]]
-    spec::check_problem(op_->op, problem);
+    manifest::check_problem(op_->op, problem);
   if (!op_->bucketing.form().is(bucket, state_->bucket)) [[unlikely]]
     engine::refuse_problem(op_->op, problem, state_->bucket);
   return engine::launch_plan(*op_, *state_, problem, arguments, stream);

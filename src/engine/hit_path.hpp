@@ -25,7 +25,7 @@ Attempt attempt(OpState& state, const PlanState& plan, const Problem& problem, c
                 CUstream stream);
 /// That of a filled frame which the plan admits, not counted. `kept` is the call that the frame is of, if it is of one.
 [[nodiscard]] Run run(OpState& state, const PlanState& plan, jit::CallFrame& frame, const Arguments& arguments,
-                      CUstream stream, jit::KeptCall* kept = nullptr);
+                      CUstream stream, jit::ThreadCall* kept = nullptr);
 /// Of what `run` launched.
 void count(OpState& state, const PlanState& plan, const Problem& problem, Origin origin) noexcept;
 

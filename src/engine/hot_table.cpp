@@ -7,11 +7,11 @@ constexpr std::size_t first_slots = 4;  // half a KiB: most tables stay small
 
 }  // namespace
 
-HotTable::HotTable(spec::BucketForm form) : form_(form) {
+HotTable::HotTable(manifest::BucketForm form) : form_(form) {
   current_.store(View(generations_.emplace_back(first_slots)).word(), std::memory_order_release);
 }
 
-HotTable::Slot& HotTable::slot_of(std::vector<Slot>& slots, const spec::BucketWords& bucket) const noexcept {
+HotTable::Slot& HotTable::slot_of(std::vector<Slot>& slots, const manifest::BucketWords& bucket) const noexcept {
   const View view(slots);
   std::size_t i = view.first(bucket.hash);
   while (slots[i].plan.load(std::memory_order_relaxed) != nullptr &&
@@ -33,7 +33,7 @@ void HotTable::grow() {
 }
 
 void HotTable::publish(const Problem& bucket, const PlanState* plan) {
-  const spec::BucketWords words = form_.words_of(bucket);
+  const manifest::BucketWords words = form_.words_of(bucket);
   Slot* slot = &slot_of(generations_.back(), words);
   if (slot->plan.load(std::memory_order_relaxed) == nullptr) {
     if (2 * (size_ + 1) > generations_.back().size()) {
@@ -46,7 +46,7 @@ void HotTable::publish(const Problem& bucket, const PlanState* plan) {
   slot->plan.store(plan, std::memory_order_release);
 }
 
-const PlanState* HotTable::find_behind(View slots, const spec::BucketWords& bucket) const noexcept {
+const PlanState* HotTable::find_behind(View slots, const manifest::BucketWords& bucket) const noexcept {
   for (std::size_t i = slots.after(slots.first(bucket.hash));; i = slots.after(i)) {
     const PlanState* const plan = slots[i].plan.load(std::memory_order_acquire);
     if (plan == nullptr || form_.equal(slots[i].words.data(), bucket.words.data())) return plan;
@@ -54,7 +54,7 @@ const PlanState* HotTable::find_behind(View slots, const spec::BucketWords& buck
 }
 
 std::size_t HotTable::probes(const Problem& bucket) const noexcept {
-  const spec::BucketWords words = form_.words_of(bucket);
+  const manifest::BucketWords words = form_.words_of(bucket);
   const View slots(current_.load(std::memory_order_acquire));
   std::size_t i = slots.first(words.hash);
   for (std::size_t probes = 1;; ++probes, i = slots.after(i))

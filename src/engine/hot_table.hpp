@@ -13,7 +13,7 @@
 #include <vector>
 
 #include "kiln/problem.hpp"
-#include "spec/bucketing.hpp"
+#include "manifest/bucketing.hpp"
 
 namespace kiln::engine {
 
@@ -22,9 +22,9 @@ struct PlanState;
 class HotTable {
  public:
   /// Of an op whose buckets have this form.
-  explicit HotTable(spec::BucketForm form = {});
+  explicit HotTable(manifest::BucketForm form = {});
   /// The plan published for this bucket, or null. No lock, no allocation.
-  [[nodiscard]] const PlanState* find(const spec::BucketWords& bucket) const noexcept {
+  [[nodiscard]] const PlanState* find(const manifest::BucketWords& bucket) const noexcept {
     const View slots(current_.load(std::memory_order_acquire));
     const Slot& slot = slots[slots.first(bucket.hash)];
     const PlanState* const plan = slot.plan.load(std::memory_order_acquire);
@@ -65,13 +65,13 @@ class HotTable {
     std::uintptr_t word_;
   };
   /// The plan of a bucket that is not in the first slot looked at.
-  [[nodiscard]] const PlanState* find_behind(View slots, const spec::BucketWords& bucket) const noexcept;
+  [[nodiscard]] const PlanState* find_behind(View slots, const manifest::BucketWords& bucket) const noexcept;
   /// Where the bucket is, or is to go.
-  [[nodiscard]] Slot& slot_of(std::vector<Slot>& slots, const spec::BucketWords& bucket) const noexcept;
+  [[nodiscard]] Slot& slot_of(std::vector<Slot>& slots, const manifest::BucketWords& bucket) const noexcept;
   void grow();
 
   std::atomic<std::uintptr_t> current_;  // a View
-  spec::BucketForm form_;
+  manifest::BucketForm form_;
   std::size_t size_ = 0;
   std::deque<std::vector<Slot>> generations_;  // the last is current; earlier ones may still be read
 };

@@ -25,15 +25,15 @@ constexpr std::size_t most_answers = 8;
 
 /// Where the question is put, and to whom.
 struct Asked {
-  const spec::Op& op;
+  const manifest::Op& op;
   const Problem& bucket;
-  const spec::DeviceFacts& device;
+  const manifest::DeviceFacts& device;
   Regime regime;
   std::string bucket_text;
   bool is_current;  // a context of `device` is current, so that libraries can be asked
 };
 
-bool is_current_device(const spec::DeviceFacts& device) {
+bool is_current_device(const manifest::DeviceFacts& device) {
   const cuda::Driver* driver = cuda::Driver::find();
   CUcontext context = nullptr;
   CUdevice ordinal = 0;
@@ -53,18 +53,19 @@ store::Record adapted(const Asked& asked, const tune::NearRecord& near) {
   store::Record record = near.found.value;
   record.candidates.clear();
   std::erase_if(record.choices, [&](const store::Choice& choice) {
-    const spec::Implementation* implementation = asked.op.find(choice.implementation);
+    const manifest::Implementation* implementation = asked.op.find(choice.implementation);
     return implementation != nullptr && implementation->is_library() &&
            (!is_same_bucket(asked, near) || (!near.same_device && !asked.is_current));
   });
   for (store::Choice& choice : record.choices) {
-    const spec::Implementation* implementation = asked.op.find(choice.implementation);
+    const manifest::Implementation* implementation = asked.op.find(choice.implementation);
     if (implementation == nullptr || implementation->is_library()) continue;
-    auto config = spec::parse_config(*implementation, choice.config);
-    if (!config || !spec::broken_constraint(asked.op, *implementation, asked.bucket, asked.device, *config)) continue;
-    const spec::Config usual = spec::kernel_config(*implementation, std::move(*config));
-    if (!spec::broken_constraint(asked.op, *implementation, asked.bucket, asked.device, usual))
-      choice.config = spec::to_string(*implementation, usual);
+    auto config = manifest::parse_config(*implementation, choice.config);
+    if (!config || !manifest::broken_constraint(asked.op, *implementation, asked.bucket, asked.device, *config))
+      continue;
+    const manifest::Config usual = manifest::kernel_config(*implementation, std::move(*config));
+    if (!manifest::broken_constraint(asked.op, *implementation, asked.bucket, asked.device, usual))
+      choice.config = manifest::to_string(*implementation, usual);
   }
   return record;
 }
@@ -107,7 +108,7 @@ bool is_measured(const Asked& asked, const tune::NearRecord& near) {
 bool is_steady(const Asked& asked, const tune::NearRecord& near) {
   if (!near.same_device || near.distance > steady_within) return false;
   for (std::size_t i = 0; i < asked.op.axes.size(); ++i)
-    if (asked.op.axes[i].policy.kind == spec::PolicyKind::exact && near.bucket.axes[i] != asked.bucket.axes[i])
+    if (asked.op.axes[i].policy.kind == manifest::PolicyKind::exact && near.bucket.axes[i] != asked.bucket.axes[i])
       return false;
   std::vector<tune::Winner> winners;
   tune::add_winners(winners, asked.op, asked.bucket, asked.device, near.found.value);
@@ -128,10 +129,11 @@ std::vector<tune::NearRecord> in_tiers(const Asked& asked, std::vector<tune::Nea
 
 /// Whether some answer is legal at both ends of the bucket: then it is legal nearly everywhere in it.
 bool serves_all(const Asked& asked, const std::vector<Answer>& answers) {
-  const spec::Region whole = spec::whole_of(asked.op, asked.bucket);
+  const manifest::Region whole = manifest::whole_of(asked.op, asked.bucket);
   return std::ranges::any_of(answers, [&](const Answer& answer) {
     return answer.region.high == whole.high &&
-           !spec::broken_constraint(asked.op, *answer.implementation, answer.region.low, asked.device, answer.config);
+           !manifest::broken_constraint(asked.op, *answer.implementation, answer.region.low, asked.device,
+                                        answer.config);
   });
 }
 
@@ -174,7 +176,7 @@ std::vector<tune::Winner> winners_of(const Asked& asked, const std::vector<tune:
   return winners;
 }
 
-Answer answer_of(const tune::Winner& config, const spec::Region& region, std::string why) {
+Answer answer_of(const tune::Winner& config, const manifest::Region& region, std::string why) {
   Answer answer;
   answer.origin = Origin::model;
   answer.region = region;
@@ -198,11 +200,11 @@ std::vector<Answer> guesses(const Asked& asked, const std::vector<tune::NearReco
     answers.push_back(
         answer_of(guess.of, guess.region,
                   fmt::format("{}; of what is legal the model expects this{} to be the fastest", why, known)));
-    is_partial = is_partial || spec::broken_constraint(asked.op, *guess.of.implementation, guess.region.low,
-                                                       asked.device, guess.of.config);
+    is_partial = is_partial || manifest::broken_constraint(asked.op, *guess.of.implementation, guess.region.low,
+                                                           asked.device, guess.of.config);
   }
   if (!is_partial) return answers;
-  const spec::Region whole = spec::whole_of(asked.op, asked.bucket);
+  const manifest::Region whole = manifest::whole_of(asked.op, asked.bucket);
   tune::Expected everywhere = tune::fastest_expected(asked.op, asked.bucket, whole.low, asked.device, asked.regime);
   if (everywhere.implementation != nullptr)
     answers.push_back(
@@ -213,9 +215,9 @@ std::vector<Answer> guesses(const Asked& asked, const std::vector<tune::NearReco
 
 }  // namespace
 
-std::vector<Answer> near_answers(const spec::Op& op, const Problem& bucket, const spec::DeviceFacts& device,
+std::vector<Answer> near_answers(const manifest::Op& op, const Problem& bucket, const manifest::DeviceFacts& device,
                                  Regime regime, store::Layers& layers) {
-  const Asked asked{op, bucket, device, regime, spec::to_string(op, bucket), is_current_device(device)};
+  const Asked asked{op, bucket, device, regime, manifest::to_string(op, bucket), is_current_device(device)};
   const auto near = in_tiers(asked, tune::near_records(layers, op, bucket, device, regime));
   NearAnswers nearest = answers_of(asked, near);
   if (nearest.first != nullptr && (is_measured(asked, *nearest.first) || is_steady(asked, *nearest.first) ||

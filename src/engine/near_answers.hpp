@@ -13,7 +13,7 @@ namespace kiln::engine {
 /// nearest records serve: this device's own, then the same bucket of another architecture, then the others.
 /// A library's choices stand in for their own bucket alone, of another device only where a context of `device` is current, so that the library could be asked;
 /// what is launched early there, and may not be here, is launched as usual.
-std::vector<Answer> near_answers(const spec::Op& op, const Problem& bucket, const spec::DeviceFacts& device,
+std::vector<Answer> near_answers(const manifest::Op& op, const Problem& bucket, const manifest::DeviceFacts& device,
                                  Regime regime, store::Layers& layers);
 
 }  // namespace kiln::engine

@@ -3,7 +3,7 @@
 #include "engine/miss_path.hpp"
 #include "engine/state.hpp"
 #include "kiln/engine.hpp"
-#include "spec/text.hpp"
+#include "manifest/text.hpp"
 
 namespace kiln::engine {
 
@@ -18,7 +18,7 @@ OpState::OpState(State& engine_state, std::size_t index_in_engine)
     if (op.axes[i].on_device) on_device |= 1U << i;
 }
 
-const spec::DeviceFacts& OpState::device() const noexcept { return engine.context.info().facts; }
+const manifest::DeviceFacts& OpState::device() const noexcept { return engine.context.info().facts; }
 
 Resolution OpState::resolve(const Problem& problem, bool stand_ins) const {
   return engine::resolve(op, problem, device(), engine.options.regime, engine.layers, stand_ins);
@@ -34,25 +34,25 @@ namespace kiln {
 namespace {
 
 template <class Range>
-std::size_t index_of(const spec::Op& op, const Range& range, std::string_view name, std::string_view what) {
+std::size_t index_of(const manifest::Op& op, const Range& range, std::string_view name, std::string_view what) {
   std::vector<std::string_view> known;
   for (std::size_t i = 0; i < range.size(); ++i) {
     if (range[i].name == name) return i;
     known.push_back(range[i].name);
   }
   throw Error(ErrorKind::bad_input,
-              fmt::format("{} has no {} {}; it has: {}", op.name, what, spec::quote(name), fmt::join(known, ", ")));
+              fmt::format("{} has no {} {}; it has: {}", op.name, what, manifest::quote(name), fmt::join(known, ", ")));
 }
 
-RuntimeId::Kind kind_of(spec::RuntimeType type) {
+RuntimeId::Kind kind_of(manifest::RuntimeType type) {
   switch (type) {
-    case spec::RuntimeType::f32: return RuntimeId::Kind::real32;
-    case spec::RuntimeType::f64: return RuntimeId::Kind::real64;
+    case manifest::RuntimeType::f32: return RuntimeId::Kind::real32;
+    case manifest::RuntimeType::f64: return RuntimeId::Kind::real64;
     default: return RuntimeId::Kind::integer;
   }
 }
 
-void set_tensor(const spec::Op& op, Arguments& arguments, TensorId tensor,
+void set_tensor(const manifest::Op& op, Arguments& arguments, TensorId tensor,
                 const std::variant<const void*, std::int64_t, double>& value) {
   if (!std::holds_alternative<const void*>(value))
     throw Error(ErrorKind::bad_input,
@@ -60,7 +60,7 @@ void set_tensor(const spec::Op& op, Arguments& arguments, TensorId tensor,
   arguments.set(tensor, std::get<const void*>(value));
 }
 
-void set_length(const spec::Op& op, Arguments& arguments, AxisId axis,
+void set_length(const manifest::Op& op, Arguments& arguments, AxisId axis,
                 const std::variant<const void*, std::int64_t, double>& value) {
   if (!std::holds_alternative<const void*>(value))
     throw Error(ErrorKind::bad_input,
@@ -69,7 +69,7 @@ void set_length(const spec::Op& op, Arguments& arguments, AxisId axis,
   arguments.set(axis, static_cast<const std::int32_t*>(std::get<const void*>(value)));
 }
 
-void set_runtime(const spec::Op& op, Arguments& arguments, RuntimeId runtime,
+void set_runtime(const manifest::Op& op, Arguments& arguments, RuntimeId runtime,
                  const std::variant<const void*, std::int64_t, double>& value) {
   if (const auto* integer = std::get_if<std::int64_t>(&value))
     arguments.set(runtime, *integer);
@@ -99,17 +99,17 @@ RuntimeId Op::runtime(std::string_view name) const {
 }
 
 Problem Op::problem(std::initializer_list<Setting> settings) const {
-  std::vector<spec::Setting> written;
+  std::vector<manifest::Setting> written;
   for (const auto& [name, value] : settings) {
     const auto* number = std::get_if<std::int64_t>(&value);
     written.push_back({std::string(name),
                        number != nullptr ? fmt::to_string(*number) : std::string(std::get<std::string_view>(value))});
   }
-  return spec::make_problem(state_->op, written);
+  return manifest::make_problem(state_->op, written);
 }
 
 Arguments Op::arguments(std::initializer_list<Argument> arguments) const {
-  const spec::Op& op = state_->op;
+  const manifest::Op& op = state_->op;
   Arguments result;
   for (const auto& [given, value] : arguments) {
     const std::string_view name = given;
@@ -127,7 +127,7 @@ Arguments Op::arguments(std::initializer_list<Argument> arguments) const {
 }
 
 Plan Op::plan(const Problem& problem, Stream stream) const {
-  spec::check_problem(state_->op, problem);
+  manifest::check_problem(state_->op, problem);
   return {state_, engine::make_ready(*state_, problem, stream)};
 }
 

@@ -7,7 +7,7 @@
 #include "engine/capture_guard.hpp"
 #include "engine/plan_store.hpp"
 #include "kiln/engine.hpp"
-#include "spec/bucketing.hpp"
+#include "manifest/bucketing.hpp"
 
 namespace kiln::engine {
 
@@ -15,15 +15,15 @@ struct State;
 
 struct OpState {
   OpState(State& engine_state, std::size_t index_in_engine);
-  [[nodiscard]] const spec::DeviceFacts& device() const noexcept;
+  [[nodiscard]] const manifest::DeviceFacts& device() const noexcept;
   /// As the resolver answers on this engine's device.
   [[nodiscard]] Resolution resolve(const Problem& problem, bool stand_ins) const;
   /// Whether a bucket without a record is served by what stands in, rather than tuned or refused.
   [[nodiscard]] bool takes_stand_ins() const noexcept;
 
   State& engine;
-  const spec::Op& op;
-  const spec::Bucketing bucketing;
+  const manifest::Op& op;
+  const manifest::Bucketing bucketing;
   PlanStore plans;
   CaptureGuard captures;
   const std::uint32_t index;    // of the op in the engine

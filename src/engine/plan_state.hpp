@@ -22,7 +22,7 @@ struct PlanState {
         bucket(of_bucket),
         of(bucket_plans),
         answer(made_ready),
-        config(spec::to_string(*answer.implementation, answer.config)),
+        config(manifest::to_string(*answer.implementation, answer.config)),
         workspaces(std::make_unique<Workspaces>(executable.workspace_bytes(), !executable.zeroed_ranges().empty())) {}
 
   /// Of the plan that the hot table holds: the plan that serves a problem of the bucket. No lock, no allocation.

@@ -33,7 +33,7 @@ const PlanState* PlanStore::make_once(const Problem& bucket,
                                       const std::function<std::unique_ptr<BucketPlans>()>& make) {
   std::unique_lock lock(mutex_);
   const auto is_free = [&] { return std::ranges::find(in_flight_, bucket) == in_flight_.end(); };
-  if (!is_free()) Tuning::refuse_within(engine_, fmt::format("{} {}", op_.name, spec::to_string(op_, bucket)));
+  if (!is_free()) Tuning::refuse_within(engine_, fmt::format("{} {}", op_.name, manifest::to_string(op_, bucket)));
   ready_.wait(lock, is_free);
   if (const PlanState* plan = hot.find(bucket)) return plan;
   in_flight_.push_back(bucket);
@@ -71,7 +71,7 @@ void PlanStore::for_each(const std::function<void(BucketPlans&)>& visit) {
 /// names is tried first: where there is no NVRTC, files need not be searched for the names of others.
 std::shared_ptr<jit::Module> PlanStore::module_of(const Answer& answer, std::span<const std::int64_t> frame,
                                                   Code code) {
-  const spec::Implementation& implementation = *answer.implementation;
+  const manifest::Implementation& implementation = *answer.implementation;
   if (implementation.is_library()) return nullptr;
   store::Counters met;
   if (!answer.compiler.empty() && engine_.cubins.accepts(answer.compiler)) {
@@ -109,13 +109,13 @@ jit::Executable PlanStore::load_executable(const Answer& answer, std::span<const
     if (error.kind() != ErrorKind::driver_failed) throw;
     throw Error(ErrorKind::driver_failed,
                 fmt::format("{}/{} {}: {}", op_.name, answer.implementation->name,
-                            spec::to_string(*answer.implementation, answer.config), error.what()));
+                            manifest::to_string(*answer.implementation, answer.config), error.what()));
   }
 }
 
 std::unique_ptr<PlanState> PlanStore::load_plan(const Answer& answer, BucketPlans& of, Code code) {
   const auto frame =
-      spec::make_frame(op_, answer.implementation, answer.at, engine_.context.info().facts, answer.config);
+      manifest::make_frame(op_, answer.implementation, answer.at, engine_.context.info().facts, answer.config);
   auto plan = std::make_unique<PlanState>(of, of.resolution.bucket, answer, load_executable(answer, frame, code));
   if (answer.stale && !of.is_stale.exchange(true)) engine_.counters.count_stale();
   return plan;
@@ -136,8 +136,8 @@ const PlanState* PlanStore::make(PlanSlot& slot, BucketPlans& of, Code code, Try
     const bool is_last_resort = answer.origin == Origin::default_;
     if (code == Code::stored || is_last_resort || (when == Try::now && is_interrupt(failure))) throw;
     const bool passing = may_pass(failure);
-    engine_.warn(fmt::format("{} {}: {} {} is left out{}: {}", op_.name, spec::to_string(op_, of.resolution.bucket),
-                             answer.implementation->name, spec::to_string(*answer.implementation, answer.config),
+    engine_.warn(fmt::format("{} {}: {} {} is left out{}: {}", op_.name, manifest::to_string(op_, of.resolution.bucket),
+                             answer.implementation->name, manifest::to_string(*answer.implementation, answer.config),
                              passing ? " for now" : "", failure.what()));
     if (passing) {
       slot.retry.failed(Retry::Clock::now());
@@ -160,14 +160,14 @@ void PlanStore::begin_compiles(const Resolution& resolution) {
   for (const Answer* answer : picked_by_size(op_, resolution)) {
     if (answer->implementation->is_library()) continue;
     const auto frame =
-        spec::make_frame(op_, answer->implementation, answer->at, engine_.context.info().facts, answer->config);
+        manifest::make_frame(op_, answer->implementation, answer->at, engine_.context.info().facts, answer->config);
     engine_.cubins.prefetch(jit::specialise(op_, *answer->implementation, frame, engine_.arch()));
   }
 }
 
 /// The first answer for a size whose plan can be made serves it. One that failed is not tried for each cell that it is an answer for.
 SizeTable PlanStore::size_table(BucketPlans& plans, Code code) {
-  std::vector<spec::Region> regions;
+  std::vector<manifest::Region> regions;
   for (const Answer& each : plans.answers()) regions.push_back(each.region);
   std::vector<const PlanSlot*> failed;
   return {op_, plans.resolution.bucket, regions, [&](const Problem& problem) {

@@ -17,7 +17,7 @@ struct State;
 
 class PlanStore {
  public:
-  PlanStore(State& engine, const spec::Op& op, spec::BucketForm form) : hot(form), engine_(engine), op_(op) {}
+  PlanStore(State& engine, const manifest::Op& op, manifest::BucketForm form) : hot(form), engine_(engine), op_(op) {}
 
   /// What the hot table has for the bucket, made and published by one thread if it has nothing, while others that ask wait.
   const PlanState* make_once(const Problem& bucket, const std::function<std::unique_ptr<BucketPlans>()>& make);
@@ -53,7 +53,7 @@ class PlanStore {
   SizeTable size_table(BucketPlans& plans, Code code);
 
   State& engine_;
-  const spec::Op& op_;
+  const manifest::Op& op_;
   std::mutex mutex_;  // guards what follows, and publication
   std::condition_variable ready_;
   std::vector<Problem> in_flight_;  // buckets that are being made

@@ -12,13 +12,13 @@
 namespace kiln::engine {
 namespace {
 
-std::string library_missing(const spec::Implementation& implementation) {
+std::string library_missing(const manifest::Implementation& implementation) {
   const bool is_here = !implementation.is_library() || !jit::library_identity(implementation.library).empty();
   return is_here ? std::string() : fmt::format("the library {} is not here", implementation.library);
 }
 
 /// What of the record can serve. Where no context is current, libraries were not asked whether they are here.
-tune::Servings servings_here(const spec::Op& op, const Problem& bucket, const spec::DeviceFacts& device,
+tune::Servings servings_here(const manifest::Op& op, const Problem& bucket, const manifest::DeviceFacts& device,
                              const store::Record& record) {
   tune::Servings servings = tune::servings_of(op, bucket, device, record);
   std::erase_if(servings.fastest, [&](const tune::Serving& each) {
@@ -32,8 +32,8 @@ tune::Servings servings_here(const spec::Op& op, const Problem& bucket, const sp
 }
 
 struct HitContext {
-  const spec::Op& op;
-  const spec::DeviceFacts& device;
+  const manifest::Op& op;
+  const manifest::DeviceFacts& device;
   const store::Record& record;
   const Problem& bucket;
   Origin origin;
@@ -44,9 +44,9 @@ struct HitContext {
 std::string why_passed_over(const HitContext& hit, const tune::Serving& serving) {
   if (hit.unusable.empty()) return {};
   for (const store::Choice& each : hit.record.choices) {
-    const auto region = spec::parse_region(hit.op, hit.bucket, each.sizes);
+    const auto region = manifest::parse_region(hit.op, hit.bucket, each.sizes);
     if (each.role != store::Role::fastest || !region || !region->contains(hit.op, serving.region.high)) continue;
-    const spec::Implementation* implementation = hit.op.find(each.implementation);
+    const manifest::Implementation* implementation = hit.op.find(each.implementation);
     if (implementation == nullptr || implementation->is_library())
       return fmt::format("{}, the fastest with {:.2f} us, cannot serve ({}); ", each.implementation,
                          each.cost_ns / 1000, hit.unusable);
@@ -67,8 +67,8 @@ std::string why_choice_serves(const HitContext& hit, const tune::Serving& servin
   return why;
 }
 
-std::string timed_at(const spec::Op& op, const Problem& bucket, const Problem& at) {
-  return at == bucket ? "at the bucket's upper edge" : "at " + spec::open_sizes(op, at);
+std::string timed_at(const manifest::Op& op, const Problem& bucket, const Problem& at) {
+  return at == bucket ? "at the bucket's upper edge" : "at " + manifest::open_sizes(op, at);
 }
 
 Answer answer_of(const HitContext& hit, const tune::Serving& serving) {
@@ -91,51 +91,53 @@ Problem largest(const Problem& left, const Problem& right) {
 
 /// Answers of one config are made ready once, for the largest sizes of them all. Whether a library takes sizes is known only of those that
 /// it was asked about.
-void share_plans(std::vector<Answer>& answers, const spec::Op& op, const spec::DeviceFacts& device) {
+void share_plans(std::vector<Answer>& answers, const manifest::Op& op, const manifest::DeviceFacts& device) {
   for (Answer& each : answers) {
     Problem at = each.at;
     bool was_asked = false;
     for (const Answer& other : answers)
       if (same_config(each, other)) at = largest(at, other.region.high);
     for (const Answer& other : answers) was_asked = was_asked || (same_config(each, other) && other.region.high == at);
-    const bool is_legal = was_asked || (!each.implementation->is_library() &&
-                                        !spec::broken_constraint(op, *each.implementation, at, device, each.config));
+    const bool is_legal =
+        was_asked || (!each.implementation->is_library() &&
+                      !manifest::broken_constraint(op, *each.implementation, at, device, each.config));
     if (is_legal) each.at = at;
   }
 }
 
 /// The record's own kernels beyond their sizes, the upper ones first: for a size that breaks a constraint of what was chosen for it, and
 /// where a choice cannot serve here.
-std::vector<Answer> beyond(const std::vector<Answer>& answers, const spec::Op& op, const Problem& bucket,
-                           const spec::DeviceFacts& device) {
+std::vector<Answer> beyond(const std::vector<Answer>& answers, const manifest::Op& op, const Problem& bucket,
+                           const manifest::DeviceFacts& device) {
   std::vector<Answer> result;
-  const spec::Region whole = spec::whole_of(op, bucket);
+  const manifest::Region whole = manifest::whole_of(op, bucket);
   for (std::size_t i = answers.size(); i-- > 0;) {
     const Answer& each = answers[i];
     if (each.implementation->is_library() || each.region == whole) continue;
     if (std::ranges::any_of(result, [&](const Answer& other) { return same_config(each, other); })) continue;
-    if (spec::broken_constraint(op, *each.implementation, bucket, device, each.config)) continue;
+    if (manifest::broken_constraint(op, *each.implementation, bucket, device, each.config)) continue;
     Answer& answer = result.emplace_back(each);
     answer.region = whole;
     answer.at = bucket;
     answer.is_beyond = true;
-    answer.why = fmt::format("the record's config for {} serves beyond its sizes", spec::to_string(op, each.region));
+    answer.why =
+        fmt::format("the record's config for {} serves beyond its sizes", manifest::to_string(op, each.region));
   }
   return result;
 }
 
 /// What no size inside the bucket can mend.
-bool can_be_legal(const spec::Op& op, const spec::Implementation& implementation, const Problem& bucket,
-                  const spec::DeviceFacts& device) {
-  if (implementation.is_library() || spec::why_not_eligible(op, implementation, bucket, device)) return false;
-  const auto frame = spec::make_frame(op, &implementation, bucket, device, implementation.default_config);
+bool can_be_legal(const manifest::Op& op, const manifest::Implementation& implementation, const Problem& bucket,
+                  const manifest::DeviceFacts& device) {
+  if (implementation.is_library() || manifest::why_not_eligible(op, implementation, bucket, device)) return false;
+  const auto frame = manifest::make_frame(op, &implementation, bucket, device, implementation.default_config);
   return !jit::broken_fixed_constraint(op, implementation, frame);
 }
 
-void add_defaults(Resolution& resolution, const spec::Op& op, const spec::DeviceFacts& device) {
-  const spec::Region whole = spec::whole_of(op, resolution.bucket);
+void add_defaults(Resolution& resolution, const manifest::Op& op, const manifest::DeviceFacts& device) {
+  const manifest::Region whole = manifest::whole_of(op, resolution.bucket);
   const bool is_first = resolution.answers.empty();
-  for (const spec::Implementation& each : op.implementations) {
+  for (const manifest::Implementation& each : op.implementations) {
     if (!can_be_legal(op, each, resolution.bucket, device)) continue;
     Answer answer;
     answer.region = whole;
@@ -149,7 +151,8 @@ void add_defaults(Resolution& resolution, const spec::Op& op, const spec::Device
 }
 
 /// The first layer's record that has a choice that can serve; one that has none does not hide those behind it.
-void use_record(Resolution& resolution, const spec::Op& op, const spec::DeviceFacts& device, store::Layers& layers) {
+void use_record(Resolution& resolution, const manifest::Op& op, const manifest::DeviceFacts& device,
+                store::Layers& layers) {
   store::Counters met;
   tune::Servings servings;
   std::string passed_over;
@@ -196,16 +199,16 @@ Answer answer_from(const tune::Serving& serving, Origin origin) {
 }
 
 std::string name_of(const Answer& answer) {
-  return fmt::format("{} {}", answer.implementation->name, spec::to_string(*answer.implementation, answer.config));
+  return fmt::format("{} {}", answer.implementation->name, manifest::to_string(*answer.implementation, answer.config));
 }
 
 bool Resolution::is_stale() const noexcept { return std::ranges::any_of(answers, &Answer::stale); }
 
-Resolution resolve(const spec::Op& op, const Problem& problem, const spec::DeviceFacts& device, Regime regime,
+Resolution resolve(const manifest::Op& op, const Problem& problem, const manifest::DeviceFacts& device, Regime regime,
                    store::Layers& layers, bool stand_ins) {
   Resolution resolution;
-  resolution.bucket = spec::bucket_of(op, problem);
-  resolution.key = spec::record_key(op, resolution.bucket, device, regime);
+  resolution.bucket = manifest::bucket_of(op, problem);
+  resolution.key = manifest::record_key(op, resolution.bucket, device, regime);
   use_record(resolution, op, device, layers);
   if (!resolution.is_hit() && !stand_ins) return resolution;
   if (!resolution.is_hit()) {
@@ -217,33 +220,33 @@ Resolution resolve(const spec::Op& op, const Problem& problem, const spec::Devic
   return resolution;
 }
 
-std::optional<std::string> why_not(const spec::Op& op, const Answer& answer, const Problem& problem,
-                                   const spec::DeviceFacts& device) {
-  if (!answer.region.contains(op, problem)) return fmt::format("it serves {}", spec::to_string(op, answer.region));
-  if (const auto broken = spec::broken_constraint(op, *answer.implementation, problem, device, answer.config))
+std::optional<std::string> why_not(const manifest::Op& op, const Answer& answer, const Problem& problem,
+                                   const manifest::DeviceFacts& device) {
+  if (!answer.region.contains(op, problem)) return fmt::format("it serves {}", manifest::to_string(op, answer.region));
+  if (const auto broken = manifest::broken_constraint(op, *answer.implementation, problem, device, answer.config))
     return fmt::format("breaks the constraint '{}' at this size", *broken);
   if (!answer.implementation->is_library()) return std::nullopt;
-  const auto frame = spec::make_frame(op, answer.implementation, problem, device, answer.config);
+  const auto frame = manifest::make_frame(op, answer.implementation, problem, device, answer.config);
   if (auto refused = jit::why_library_refuses(op, *answer.implementation, frame))
     return fmt::format("is not taken at this size: {}", *refused);
   return std::nullopt;
 }
 
-const Answer* serving(const spec::Op& op, const Resolution& resolution, const Problem& problem,
-                      const spec::DeviceFacts& device, std::size_t from) {
+const Answer* serving(const manifest::Op& op, const Resolution& resolution, const Problem& problem,
+                      const manifest::DeviceFacts& device, std::size_t from) {
   for (std::size_t i = from; i < resolution.answers.size(); ++i)
     if (!why_not(op, resolution.answers[i], problem, device)) return &resolution.answers[i];
   return nullptr;
 }
 
-const Answer* serving_without_library(const spec::Op& op, const Resolution& resolution, const Problem& problem,
-                                      const spec::DeviceFacts& device) {
+const Answer* serving_without_library(const manifest::Op& op, const Resolution& resolution, const Problem& problem,
+                                      const manifest::DeviceFacts& device) {
   for (const Answer& each : resolution.answers)
     if (!each.implementation->is_library() && !why_not(op, each, problem, device)) return &each;
   return nullptr;
 }
 
-std::vector<const Answer*> picked_by_size(const spec::Op& op, const Resolution& resolution) {
+std::vector<const Answer*> picked_by_size(const manifest::Op& op, const Resolution& resolution) {
   std::vector<const Answer*> picked;
   for (const Answer& each : resolution.answers) {
     const auto is_taken = [&](const Problem& problem) {
@@ -254,17 +257,17 @@ std::vector<const Answer*> picked_by_size(const spec::Op& op, const Resolution& 
   return picked;
 }
 
-bool has_code(const spec::Op& op, const Answer& answer, const spec::DeviceFacts& device, const std::string& arch,
-              tune::Cubins& cubins) {
+bool has_code(const manifest::Op& op, const Answer& answer, const manifest::DeviceFacts& device,
+              const std::string& arch, tune::Cubins& cubins) {
   if (answer.implementation->is_library()) return true;
-  const auto frame = spec::make_frame(op, answer.implementation, answer.at, device, answer.config);
+  const auto frame = manifest::make_frame(op, answer.implementation, answer.at, device, answer.config);
   const auto specialisation = jit::specialise(op, *answer.implementation, frame, arch);
   if (!answer.compiler.empty() && cubins.accepts(answer.compiler) && cubins.find_under(answer.compiler, specialisation))
     return true;
   return cubins.find(specialisation).has_value();
 }
 
-void leave_servable(Resolution& resolution, const spec::Op& op, const spec::DeviceFacts& device,
+void leave_servable(Resolution& resolution, const manifest::Op& op, const manifest::DeviceFacts& device,
                     const std::string& arch, tune::Cubins& cubins) {
   const auto needs_code = [](const Answer& each) {
     return each.origin == Origin::nearest || each.origin == Origin::model;
@@ -282,26 +285,26 @@ void leave_servable(Resolution& resolution, const spec::Op& op, const spec::Devi
       left_out);
 }
 
-std::vector<jit::Specialisation> specialisations_of(const spec::Op& op, const Resolution& resolution,
-                                                    const spec::DeviceFacts& device, const std::string& arch) {
+std::vector<jit::Specialisation> specialisations_of(const manifest::Op& op, const Resolution& resolution,
+                                                    const manifest::DeviceFacts& device, const std::string& arch) {
   std::vector<jit::Specialisation> result;
-  std::set<std::pair<const spec::Implementation*, spec::Config>> seen;
+  std::set<std::pair<const manifest::Implementation*, manifest::Config>> seen;
   for (const Answer& each : resolution.answers) {
     if (each.implementation->is_library() || !seen.emplace(each.implementation, each.config).second) continue;
-    const auto frame = spec::make_frame(op, each.implementation, each.at, device, each.config);
+    const auto frame = manifest::make_frame(op, each.implementation, each.at, device, each.config);
     result.push_back(jit::specialise(op, *each.implementation, frame, arch));
   }
   return result;
 }
 
-std::string present_source(const spec::Op& op, const spec::Implementation& implementation, const Problem& at,
-                           const spec::DeviceFacts& device, std::span<const std::int64_t> config) {
-  const auto frame = spec::make_frame(op, &implementation, at, device, config);
-  return spec::to_hex(jit::source_digest(jit::specialise(op, implementation, frame, {})));
+std::string present_source(const manifest::Op& op, const manifest::Implementation& implementation, const Problem& at,
+                           const manifest::DeviceFacts& device, std::span<const std::int64_t> config) {
+  const auto frame = manifest::make_frame(op, &implementation, at, device, config);
+  return manifest::to_hex(jit::source_digest(jit::specialise(op, implementation, frame, {})));
 }
 
-bool is_stale(const spec::Op& op, const spec::Implementation& implementation, const spec::Config& config,
-              const Problem& at, const spec::DeviceFacts& device, const store::Choice& choice) {
+bool is_stale(const manifest::Op& op, const manifest::Implementation& implementation, const manifest::Config& config,
+              const Problem& at, const manifest::DeviceFacts& device, const store::Choice& choice) {
   if (choice.source_digest != present_source(op, implementation, at, device, config)) return true;
   if (!implementation.is_library()) return false;
   const std::string identity = jit::library_identity(implementation.library);

@@ -8,8 +8,8 @@
 
 #include "engine/counters.hpp"
 #include "kiln/engine.hpp"
-#include "spec/key.hpp"
-#include "spec/region.hpp"
+#include "manifest/key.hpp"
+#include "manifest/region.hpp"
 #include "store/layers.hpp"
 #include "tune/cubins.hpp"
 #include "tune/deploy.hpp"
@@ -21,10 +21,10 @@ namespace kiln::engine {
 struct Answer {
   Origin origin = Origin::default_;  // overlay, base, nearest, model or default_; never hot
   store::Role role = store::Role::fastest;
-  spec::Region region;  // the sizes that it is tried for
-  Problem at;           // what it is made ready for: the largest sizes that its config serves
-  const spec::Implementation* implementation = nullptr;  // never null
-  spec::Config config;
+  manifest::Region region;  // the sizes that it is tried for
+  Problem at;               // what it is made ready for: the largest sizes that its config serves
+  const manifest::Implementation* implementation = nullptr;  // never null
+  manifest::Config config;
   double cost_ns = 0;    // as recorded; 0 for a default and for the model's choice
   std::string timed_at;  // what that is the time of: "at the bucket's upper edge", "at m=96", "of the nearest bucket"
   std::string
@@ -46,7 +46,7 @@ std::string name_of(const Answer& answer);
 /// next one: by a library, by an address, by a length in device memory, which no library takes.
 struct Resolution {
   Problem bucket;                                     // upper edges
-  std::string key;                                    // spec::record_key
+  std::string key;                                    // manifest::record_key
   std::optional<store::Found<store::Record>> record;  // of the first layer whose record has a choice that can serve
   std::optional<Miss> miss;                           // why there is none
   std::string unusable;               // why a record, or a choice of `record`, cannot serve; empty when all can
@@ -61,48 +61,48 @@ struct Resolution {
 /// For a hit the record's choices: the fastest in the order of their sizes, those without a library, then those of its own kernels beyond
 /// their own sizes. On a miss with `stand_ins` near records' choices and the model's, in the order of near_answers. Then the defaults
 /// that some size of the bucket may take. Throws nothing for a miss. The same for all problems of a bucket.
-Resolution resolve(const spec::Op& op, const Problem& problem, const spec::DeviceFacts& device, Regime regime,
+Resolution resolve(const manifest::Op& op, const Problem& problem, const manifest::DeviceFacts& device, Regime regime,
                    store::Layers& layers, bool stand_ins = true);
 
 /// Why an answer does not serve a problem of its bucket, as far as sizes tell; nothing when it does. Where a context is current, a library
 /// is asked.
-std::optional<std::string> why_not(const spec::Op& op, const Answer& answer, const Problem& problem,
-                                   const spec::DeviceFacts& device);
+std::optional<std::string> why_not(const manifest::Op& op, const Answer& answer, const Problem& problem,
+                                   const manifest::DeviceFacts& device);
 /// The first answer that serves, from the given one on; null when none does.
-const Answer* serving(const spec::Op& op, const Resolution& resolution, const Problem& problem,
-                      const spec::DeviceFacts& device, std::size_t from = 0);
+const Answer* serving(const manifest::Op& op, const Resolution& resolution, const Problem& problem,
+                      const manifest::DeviceFacts& device, std::size_t from = 0);
 /// The same for a length in device memory: of those that need no library.
-const Answer* serving_without_library(const spec::Op& op, const Resolution& resolution, const Problem& problem,
-                                      const spec::DeviceFacts& device);
+const Answer* serving_without_library(const manifest::Op& op, const Resolution& resolution, const Problem& problem,
+                                      const manifest::DeviceFacts& device);
 
 /// The answers that sizes alone pick, as long as nothing is refused.
-std::vector<const Answer*> picked_by_size(const spec::Op& op, const Resolution& resolution);
+std::vector<const Answer*> picked_by_size(const manifest::Op& op, const Resolution& resolution);
 
 /// Leaves out stand-ins whose machine code no file holds where there is no NVRTC to make it: deployments carry the defaults.
-void leave_servable(Resolution& resolution, const spec::Op& op, const spec::DeviceFacts& device,
+void leave_servable(Resolution& resolution, const manifest::Op& op, const manifest::DeviceFacts& device,
                     const std::string& arch, tune::Cubins& cubins);
 
 /// The machine code that launches of the bucket may ask for, each once, in the order of the answers; a library has none.
-std::vector<jit::Specialisation> specialisations_of(const spec::Op& op, const Resolution& resolution,
-                                                    const spec::DeviceFacts& device, const std::string& arch);
+std::vector<jit::Specialisation> specialisations_of(const manifest::Op& op, const Resolution& resolution,
+                                                    const manifest::DeviceFacts& device, const std::string& arch);
 /// Whether a file has the machine code of an answer, under the compiler that its record names or any that serves here. True for a
 /// library's.
-bool has_code(const spec::Op& op, const Answer& answer, const spec::DeviceFacts& device, const std::string& arch,
-              tune::Cubins& cubins);
+bool has_code(const manifest::Op& op, const Answer& answer, const manifest::DeviceFacts& device,
+              const std::string& arch, tune::Cubins& cubins);
 
 /// How much longer than a tuned config an answer is expected to take: 1 for a hit; of a stand-in what others like it took, else the
 /// model's word, else what such stand-ins took over many buckets.
-double expected_slowdown(const spec::Op& op, const Answer& answer, const Problem& bucket,
-                         const spec::DeviceFacts& device, Regime regime, store::Layers& layers);
+double expected_slowdown(const manifest::Op& op, const Answer& answer, const Problem& bucket,
+                         const manifest::DeviceFacts& device, Regime regime, store::Layers& layers);
 
 /// Whether a config of `implementation` was tuned from other sources than it would be built from now, or by another version of the
 /// library that computes it.
-bool is_stale(const spec::Op& op, const spec::Implementation& implementation, const spec::Config& config,
-              const Problem& at, const spec::DeviceFacts& device, const store::Choice& choice);
+bool is_stale(const manifest::Op& op, const manifest::Implementation& implementation, const manifest::Config& config,
+              const Problem& at, const manifest::DeviceFacts& device, const store::Choice& choice);
 /// The sources that a config would be built from now, as store::Choice::source_digest has it.
-std::string present_source(const spec::Op& op, const spec::Implementation& implementation, const Problem& at,
-                           const spec::DeviceFacts& device, std::span<const std::int64_t> config);
+std::string present_source(const manifest::Op& op, const manifest::Implementation& implementation, const Problem& at,
+                           const manifest::DeviceFacts& device, std::span<const std::int64_t> config);
 
-using spec::parse_bucket;
+using manifest::parse_bucket;
 
 }  // namespace kiln::engine

@@ -13,13 +13,14 @@ struct Cuts {
   std::vector<std::int64_t> highs;  // the last size of each slab, the bucket's edge included
 };
 
-std::vector<Cuts> cuts_between(const spec::Op& op, const Problem& bucket, const std::vector<spec::Region>& regions) {
+std::vector<Cuts> cuts_between(const manifest::Op& op, const Problem& bucket,
+                               const std::vector<manifest::Region>& regions) {
   std::vector<Cuts> cuts;
-  for (const std::size_t axis : spec::open_axes(op)) {
+  for (const std::size_t axis : manifest::open_axes(op)) {
     std::set<std::int64_t> highs;
-    for (const spec::Region& region : regions) highs.insert({region.low.axes[axis] - 1, region.high.axes[axis]});
+    for (const manifest::Region& region : regions) highs.insert({region.low.axes[axis] - 1, region.high.axes[axis]});
     highs.erase(highs.lower_bound(bucket.axes[axis]), highs.end());
-    highs.erase(highs.begin(), highs.lower_bound(spec::low_corner(op, bucket).axes[axis]));
+    highs.erase(highs.begin(), highs.lower_bound(manifest::low_corner(op, bucket).axes[axis]));
     Cuts& last = cuts.emplace_back(Cuts{axis, {highs.begin(), highs.end()}});
     if (last.highs.size() > most_bounds) last.highs.resize(most_bounds);
     last.highs.push_back(bucket.axes[axis]);
@@ -53,7 +54,7 @@ bool parts_nothing(const std::vector<Cuts>& cuts, std::size_t which, std::size_t
 
 }  // namespace
 
-SizeTable::SizeTable(const spec::Op& op, const Problem& bucket, const std::vector<spec::Region>& regions,
+SizeTable::SizeTable(const manifest::Op& op, const Problem& bucket, const std::vector<manifest::Region>& regions,
                      const std::function<const PlanState*(const Problem&)>& plan_of) {
   std::vector<Cuts> cuts = cuts_between(op, bucket, regions);
   for (std::size_t which = 0; which < cuts.size(); ++which)

@@ -7,7 +7,7 @@
 #include <vector>
 
 #include "kiln/problem.hpp"
-#include "spec/region.hpp"
+#include "manifest/region.hpp"
 
 namespace kiln::engine {
 
@@ -20,7 +20,7 @@ class SizeTable {
  public:
   /// `regions`: those that plans are for; they may overlap. `plan_of` is asked for the largest problem of each cell that they cut the bucket
   /// into, and must answer alike for all problems of a cell. Bounds that part nothing are left out.
-  SizeTable(const spec::Op& op, const Problem& bucket, const std::vector<spec::Region>& regions,
+  SizeTable(const manifest::Op& op, const Problem& bucket, const std::vector<manifest::Region>& regions,
             const std::function<const PlanState*(const Problem&)>& plan_of);
 
   /// Of the words of a table. Sizes outside the bucket count as the nearest inside.

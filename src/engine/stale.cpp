@@ -9,18 +9,18 @@ namespace kiln::engine {
 namespace {
 
 /// One bucket a key, as the records of an op name them.
-std::vector<Problem> recorded_buckets(const spec::Op& op, const spec::DeviceFacts& device, Regime regime,
+std::vector<Problem> recorded_buckets(const manifest::Op& op, const manifest::DeviceFacts& device, Regime regime,
                                       store::Layers& layers) {
   std::set<std::string> seen;
   std::vector<Problem> buckets;
   for (const auto& found : layers.records(op.name)) {
     const store::Record& record = found.value;
-    if (record.revision != op.revision || record.regime != spec::to_string(regime) ||
+    if (record.revision != op.revision || record.regime != manifest::to_string(regime) ||
         record.device_class != device.device_class())
       continue;
     const auto bucket = parse_bucket(op, record.bucket);
     // A record may say what it likes of itself: look-ups go by the key alone.
-    if (bucket && spec::record_key(op, *bucket, device, regime) == record.key && seen.insert(record.key).second)
+    if (bucket && manifest::record_key(op, *bucket, device, regime) == record.key && seen.insert(record.key).second)
       buckets.push_back(*bucket);
   }
   return buckets;
@@ -28,30 +28,31 @@ std::vector<Problem> recorded_buckets(const spec::Op& op, const spec::DeviceFact
 
 /// Where a record stands among the present ops.
 struct Place {
-  const spec::Op* op = nullptr;  // null: not loaded
-  std::optional<spec::DeviceFacts> device;
+  const manifest::Op* op = nullptr;  // null: not loaded
+  std::optional<manifest::DeviceFacts> device;
   std::optional<Problem> bucket;  // nothing when no look-up can form the record's key
 };
 
-Place place_of(std::span<const spec::Op> ops, const store::Record& record) {
+Place place_of(std::span<const manifest::Op> ops, const store::Record& record) {
   Place place;
-  const auto op = std::find_if(ops.begin(), ops.end(), [&](const spec::Op& each) { return each.name == record.op; });
+  const auto op =
+      std::find_if(ops.begin(), ops.end(), [&](const manifest::Op& each) { return each.name == record.op; });
   if (op == ops.end()) return place;
   place.op = &*op;
-  place.device = spec::DeviceFacts::from_device_class(record.device_class);
+  place.device = manifest::DeviceFacts::from_device_class(record.device_class);
   if (!place.device) return place;
   const auto bucket = parse_bucket(*op, record.bucket);
-  const Regime regime = record.regime == spec::to_string(Regime::hot_l2) ? Regime::hot_l2 : Regime::cold_l2;
-  if (bucket && spec::record_key(*op, *bucket, *place.device, regime) == record.key) place.bucket = bucket;
+  const Regime regime = record.regime == manifest::to_string(Regime::hot_l2) ? Regime::hot_l2 : Regime::cold_l2;
+  if (bucket && manifest::record_key(*op, *bucket, *place.device, regime) == record.key) place.bucket = bucket;
   return place;
 }
 
 }  // namespace
 
-Staleness find_stale(std::span<const spec::Op> ops, const spec::DeviceFacts& device, Regime regime,
+Staleness find_stale(std::span<const manifest::Op> ops, const manifest::DeviceFacts& device, Regime regime,
                      store::Layers& layers) {
   Staleness staleness;
-  for (const spec::Op& op : ops) {
+  for (const manifest::Op& op : ops) {
     for (const Problem& bucket : recorded_buckets(op, device, regime, layers)) {
       const Resolution resolution = resolve(op, bucket, device, regime, layers, false);
       ++staleness.records;
@@ -62,7 +63,7 @@ Staleness find_stale(std::span<const spec::Op> ops, const spec::DeviceFacts& dev
   return staleness;
 }
 
-Standing standing_of(std::span<const spec::Op> ops, const store::Record& record) {
+Standing standing_of(std::span<const manifest::Op> ops, const store::Record& record) {
   const Place place = place_of(ops, record);
   if (place.op == nullptr || !place.device) return Standing::unknown;
   if (!place.bucket) return Standing::stale;
@@ -75,12 +76,13 @@ Standing standing_of(std::span<const spec::Op> ops, const store::Record& record)
   return Standing::present;
 }
 
-std::vector<std::string> sources_asked_for(std::span<const spec::Op> ops, const store::Record& record) {
+std::vector<std::string> sources_asked_for(std::span<const manifest::Op> ops, const store::Record& record) {
   const Place place = place_of(ops, record);
   std::vector<std::string> sources;
   if (!place.bucket) return sources;
   const auto add = [&](const std::vector<jit::Specialisation>& specialisations) {
-    for (const jit::Specialisation& each : specialisations) sources.push_back(spec::to_hex(jit::source_digest(each)));
+    for (const jit::Specialisation& each : specialisations)
+      sources.push_back(manifest::to_hex(jit::source_digest(each)));
   };
   add(tune::deployed(*place.op, *place.bucket, *place.device, {}, &record));
   add(tune::verification(*place.op, *place.bucket, *place.device, {}));

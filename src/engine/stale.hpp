@@ -12,7 +12,7 @@ namespace kiln::engine {
 
 struct Staleness {
   struct Bucket {
-    const spec::Op* op = nullptr;
+    const manifest::Op* op = nullptr;
     Problem bucket;
   };
   std::int64_t records = 0;   // that answer on this device in this regime
@@ -21,7 +21,7 @@ struct Staleness {
 };
 
 /// Over the records that look-ups would find: the first usable layer's of each key, of these ops' present revisions.
-Staleness find_stale(std::span<const spec::Op> ops, const spec::DeviceFacts& device, Regime regime,
+Staleness find_stale(std::span<const manifest::Op> ops, const manifest::DeviceFacts& device, Regime regime,
                      store::Layers& layers);
 
 /// What the present ops would still ask of a stored record, on whichever device.
@@ -31,10 +31,10 @@ enum class Standing : std::uint8_t {
   unknown,  // its op is not among these, or its device class does not parse
 };
 
-Standing standing_of(std::span<const spec::Op> ops, const store::Record& record);
+Standing standing_of(std::span<const manifest::Op> ops, const store::Record& record);
 
 /// The source digests (hex) of all machine code that launching and verifying the record's bucket asks for now: its configs', where they
 /// are still legal, the defaults' and the reference's. Empty when the op has no such bucket any more.
-std::vector<std::string> sources_asked_for(std::span<const spec::Op> ops, const store::Record& record);
+std::vector<std::string> sources_asked_for(std::span<const manifest::Op> ops, const store::Record& record);
 
 }  // namespace kiln::engine

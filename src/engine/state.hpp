@@ -22,7 +22,7 @@
 #include "jit/compile_pool.hpp"
 #include "jit/modules.hpp"
 #include "kiln/engine.hpp"
-#include "spec/catalogue.hpp"
+#include "manifest/catalogue.hpp"
 #include "store/layers.hpp"
 #include "tune/cubins.hpp"
 #include "tune/tuner.hpp"
@@ -43,7 +43,7 @@ struct State {
   /// What compiles are for, jit::default_arch: the first call opens NVRTC, which takes tens of milliseconds.
   [[nodiscard]] const std::string& arch() const;
   /// To tune a bucket here, where candidates of this engine run and as its options say. `op` is referred to.
-  [[nodiscard]] tune::TuneRequest tune_request(const spec::Op& op, const Problem& bucket) const;
+  [[nodiscard]] tune::TuneRequest tune_request(const manifest::Op& op, const Problem& bucket) const;
   /// Adds to what Engine::warnings says; once, however often.
   void warn(const std::string& warning);
   /// Of an op of `ops`, made when it is first asked for. Throws as reading its manifest does.
@@ -55,7 +55,7 @@ struct State {
   Options options;
   cuda::Context context;
   jit::Modules modules;
-  spec::Catalogue ops;
+  manifest::Catalogue ops;
   store::Layers layers;
   jit::CompilePool pool;
   tune::Cubins cubins;

@@ -12,20 +12,20 @@
 #include "engine/estimate.hpp"
 #include "engine/miss_path.hpp"
 #include "kiln/error.hpp"
-#include "spec/key.hpp"
-#include "spec/problem_set.hpp"
-#include "spec/text.hpp"
+#include "manifest/key.hpp"
+#include "manifest/problem_set.hpp"
+#include "manifest/text.hpp"
 
 namespace kiln::engine {
 namespace {
 
 /// What tuning a bucket takes, in nanoseconds, roughly: each candidate is compiled and verified, then timed a few hundred times.
 double tuning_ns(const OpBucket& bucket, State& state) {
-  const spec::DeviceFacts& facts = state.context.info().facts;
+  const manifest::DeviceFacts& facts = state.context.info().facts;
   double candidates = 0;
-  for (const spec::Implementation& each : bucket.op->implementations)
-    if (!spec::why_not_eligible(*bucket.op, each, bucket.bucket, facts))
-      candidates += static_cast<double>(spec::searched_space(*bucket.op, each, bucket.bucket, facts).size());
+  for (const manifest::Implementation& each : bucket.op->implementations)
+    if (!manifest::why_not_eligible(*bucket.op, each, bucket.bucket, facts))
+      candidates += static_cast<double>(manifest::searched_space(*bucket.op, each, bucket.bucket, facts).size());
   constexpr double compile_ns = 50e6, launches = 300;
   return candidates *
          (compile_ns + launches * expected_ns(*bucket.op, bucket.bucket, facts, state.options.regime, state.layers));
@@ -152,7 +152,7 @@ class Job {
       if (!tuned_[place] || tuned_[place]->outcome != TunedBucket::Outcome::tuned) continue;
       State& state = *tuner_.first_of_class[place / buckets_.size()]->state;
       const OpBucket& of = buckets_[place % buckets_.size()];
-      const auto key = spec::record_key(*of.op, of.bucket, state.context.info().facts, state.options.regime);
+      const auto key = manifest::record_key(*of.op, of.bucket, state.context.info().facts, state.options.regime);
       tuned_[place]->kept = state.layers.keeps(key);
     }
   }
@@ -234,10 +234,10 @@ std::size_t index_of(const State& state, std::string_view name) {
   std::vector<std::string> names;
   for (std::size_t i = 0; i < state.ops.size(); ++i) names.push_back(state.ops.name(i));
   throw Error(ErrorKind::bad_input,
-              fmt::format("there is no op {}; there are: {}", spec::quote(name), fmt::join(names, ", ")));
+              fmt::format("there is no op {}; there are: {}", manifest::quote(name), fmt::join(names, ", ")));
 }
 
-const spec::Op& op_named(const State& state, std::string_view name) { return state.ops[index_of(state, name)]; }
+const manifest::Op& op_named(const State& state, std::string_view name) { return state.ops[index_of(state, name)]; }
 
 TunerState& state_of(const Tuner& tuner) noexcept { return *tuner.state_; }
 
@@ -249,12 +249,12 @@ bool is_of_one_bucket(ErrorKind kind) noexcept {
 std::vector<OpBucket> buckets_of(TunerState& tuner, std::span<const Demand> demands) {
   State& state = tuner.first();
   std::vector<OpBucket> buckets;
-  std::set<std::pair<const spec::Op*, std::string>> seen;
+  std::set<std::pair<const manifest::Op*, std::string>> seen;
   for (const Demand& each : demands) {
-    const spec::Op& op = op_named(state, each.op);
-    spec::check_problem(op, each.problem);
-    const Problem bucket = spec::bucket_of(op, each.problem);
-    if (seen.emplace(&op, spec::to_string(op, bucket)).second) buckets.push_back({&op, bucket});
+    const manifest::Op& op = op_named(state, each.op);
+    manifest::check_problem(op, each.problem);
+    const Problem bucket = manifest::bucket_of(op, each.problem);
+    if (seen.emplace(&op, manifest::to_string(op, bucket)).second) buckets.push_back({&op, bucket});
   }
   return buckets;
 }
@@ -313,13 +313,13 @@ Op Tuner::op(std::string_view name) const {
 }
 
 std::vector<Demand> Tuner::between(std::string_view op, const Problem& low, const Problem& high) const {
-  const spec::Op& described = engine::op_named(state_->first(), op);
+  const manifest::Op& described = engine::op_named(state_->first(), op);
   const auto refuse = [&](const std::string& message) {
     throw Error(ErrorKind::bad_input, fmt::format("op '{}': {}", op, message));
   };
-  for (const Problem* each : {&low, &high}) spec::check_problem(described, *each);
+  for (const Problem* each : {&low, &high}) manifest::check_problem(described, *each);
   if (low.selections != high.selections) refuse("the two problems differ in a type or a choice, expected the same");
-  spec::ProblemSet set;
+  manifest::ProblemSet set;
   for (std::size_t i = 0; i < described.axes.size(); ++i) {
     if (low.axes[i] > high.axes[i])
       refuse(fmt::format("axis '{}' is {} in the lower problem and {} in the upper one", described.axes[i].name,
@@ -328,7 +328,7 @@ std::vector<Demand> Tuner::between(std::string_view op, const Problem& low, cons
   }
   for (std::size_t i = 0; i < described.selections.size(); ++i) set.selections.push_back({low.selections[i]});
   std::vector<Demand> demands;
-  for (const Problem& bucket : spec::buckets_of(described, set)) demands.push_back({described.name, bucket});
+  for (const Problem& bucket : manifest::buckets_of(described, set)) demands.push_back({described.name, bucket});
   return demands;
 }
 

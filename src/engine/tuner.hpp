@@ -38,7 +38,7 @@ struct TunerState {
 
 /// Throws Error(bad_input) naming the ops that there are.
 std::size_t index_of(const State& state, std::string_view name);
-const spec::Op& op_named(const State& state, std::string_view name);
+const manifest::Op& op_named(const State& state, std::string_view name);
 
 /// The distinct buckets of some demands, as the first device's ops have them. Throws Error(bad_input).
 std::vector<OpBucket> buckets_of(TunerState& tuner, std::span<const Demand> demands);

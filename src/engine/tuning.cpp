@@ -18,7 +18,7 @@ bool is_enough(const Resolution& resolution, Retune retune) {
 }
 
 /// What is asked for beside what the engine's options say.
-tune::TuneRequest request_of(State& state, const spec::Op& op, const Problem& bucket, const TuneAsked& asked) {
+tune::TuneRequest request_of(State& state, const manifest::Op& op, const Problem& bucket, const TuneAsked& asked) {
   tune::TuneRequest request = state.tune_request(op, bucket);
   if (asked.stop_requested)
     request.stop_requested = [own = request.stop_requested, other = asked.stop_requested] {
@@ -37,10 +37,10 @@ thread_local const Tuning* innermost = nullptr;
 
 constexpr auto untold_wait = std::chrono::milliseconds(500);  // most buckets are tuned by then
 
-void tell_who_is_waited_for(const State& state, const spec::Op& op, const Problem& bucket, const TuneAsked& asked,
+void tell_who_is_waited_for(const State& state, const manifest::Op& op, const Problem& bucket, const TuneAsked& asked,
                             const std::string& holder) {
   if (holder.empty()) return;  // it is free by now
-  const std::string text = spec::to_string(op, bucket);
+  const std::string text = manifest::to_string(op, bucket);
   const std::string reason =
       fmt::format("{} is tuning it; one that is stopped is waited for {} s at most", holder, lease_seconds);
   TuneEvent event;
@@ -73,7 +73,7 @@ void Tuning::refuse_within(const State& state, const std::string& asked) {
           asked));
 }
 
-TuneOutcome tune_once(State& state, const spec::Op& op, const Problem& bucket, const TuneAsked& asked) {
+TuneOutcome tune_once(State& state, const manifest::Op& op, const Problem& bucket, const TuneAsked& asked) {
   using Clock = std::chrono::steady_clock;
   const auto stored = [&] {
     return resolve(op, bucket, state.context.info().facts, state.options.regime, state.layers, false);
@@ -81,13 +81,13 @@ TuneOutcome tune_once(State& state, const spec::Op& op, const Problem& bucket, c
   const auto stop_if_asked = [&] {
     const auto& own = state.options.stop_requested;
     if ((own && own()) || (asked.stop_requested && asked.stop_requested()))
-      throw Error(ErrorKind::interrupted,
-                  fmt::format("{} {} is not tuned: the tune was asked to stop", op.name, spec::to_string(op, bucket)));
+      throw Error(ErrorKind::interrupted, fmt::format("{} {} is not tuned: the tune was asked to stop", op.name,
+                                                      manifest::to_string(op, bucket)));
   };
   const Clock::time_point begun = Clock::now();
   TuneOutcome outcome{TuneOutcome::End::found, stored()};
   if (!is_enough(outcome.resolution, asked.retune))
-    Tuning::refuse_within(state, fmt::format("{} {}", op.name, spec::to_string(op, bucket)));
+    Tuning::refuse_within(state, fmt::format("{} {}", op.name, manifest::to_string(op, bucket)));
   const Tuning tuning(state);
   Lease lease(state.layers, outcome.resolution.key, state.holder);
   bool is_told = false;

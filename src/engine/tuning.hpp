@@ -13,7 +13,7 @@ namespace kiln::engine {
 struct State;
 
 struct OpBucket {
-  const spec::Op* op = nullptr;
+  const manifest::Op* op = nullptr;
   Problem bucket;  // upper edges
   bool operator==(const OpBucket&) const = default;
 };
@@ -55,6 +55,6 @@ class Tuning {
 /// A bucket that has a usable record, of those that `retune` spares, is left as it is. Holds State::tune_mutex while it tunes. Without a
 /// worker the context must be current. Throws as tune::tune_bucket does, and Error(interrupted) when asked to stop while it waits: the
 /// files are then as they were; Error(bad_input) within a callback of a tune of `state`, where there is no usable record.
-TuneOutcome tune_once(State& state, const spec::Op& op, const Problem& bucket, const TuneAsked& asked);
+TuneOutcome tune_once(State& state, const manifest::Op& op, const Problem& bucket, const TuneAsked& asked);
 
 }  // namespace kiln::engine

@@ -10,22 +10,22 @@ namespace {
 
 enum class Fault : std::uint8_t { none, missing, not_computable, under_minimum, out_of_type };
 
-bool fits(spec::RuntimeType type, std::int64_t value) noexcept {
+bool fits(manifest::RuntimeType type, std::int64_t value) noexcept {
   switch (type) {
-    case spec::RuntimeType::i32: return value == static_cast<std::int32_t>(value);
-    case spec::RuntimeType::u32: return value >= 0 && value <= std::numeric_limits<std::uint32_t>::max();
-    case spec::RuntimeType::u64: return value >= 0;
+    case manifest::RuntimeType::i32: return value == static_cast<std::int32_t>(value);
+    case manifest::RuntimeType::u32: return value >= 0 && value <= std::numeric_limits<std::uint32_t>::max();
+    case manifest::RuntimeType::u64: return value >= 0;
     default: return true;
   }
 }
 
-std::int64_t real_bits(const spec::Runtime& runtime) noexcept {
+std::int64_t real_bits(const manifest::Runtime& runtime) noexcept {
   const double value = *runtime.default_real;
-  if (runtime.type == spec::RuntimeType::f32) return std::bit_cast<std::int32_t>(static_cast<float>(value));
+  if (runtime.type == manifest::RuntimeType::f32) return std::bit_cast<std::int32_t>(static_cast<float>(value));
   return std::bit_cast<std::int64_t>(value);
 }
 
-Fault fill_one(const spec::Runtime& runtime, bool given, std::int64_t bits, std::span<const std::int64_t> frame,
+Fault fill_one(const manifest::Runtime& runtime, bool given, std::int64_t bits, std::span<const std::int64_t> frame,
                std::int64_t& slot) noexcept {
   if (!runtime.is_integer()) {
     if (!given && !runtime.default_real) return Fault::missing;
@@ -36,19 +36,19 @@ Fault fill_one(const spec::Runtime& runtime, bool given, std::int64_t bits, std:
     slot = bits;
   } else {
     if (!runtime.default_integer) return Fault::missing;
-    const spec::Value value = runtime.default_integer->evaluate(frame);
+    const manifest::Value value = runtime.default_integer->evaluate(frame);
     if (!value.ok()) return Fault::not_computable;
     slot = value.number;
   }
   if (!fits(runtime.type, slot)) return Fault::out_of_type;
   if (!runtime.minimum) return Fault::none;
-  const spec::Value minimum = runtime.minimum->evaluate(frame);
+  const manifest::Value minimum = runtime.minimum->evaluate(frame);
   if (!minimum.ok()) return Fault::not_computable;
   return slot < minimum.number ? Fault::under_minimum : Fault::none;
 }
 
 /// Returns the index of the first run-time value that does not hold, or -1.
-int fill_slots(CallFrame& call, std::span<const spec::Runtime> runtime, std::size_t axes, const Problem& problem,
+int fill_slots(CallFrame& call, std::span<const manifest::Runtime> runtime, std::size_t axes, const Problem& problem,
                const Arguments& arguments, Fault& fault) noexcept {
   for (std::size_t i = 0; i < axes; ++i) call.slots[i] = problem.axes[i];
   for (std::size_t i = 0; i < runtime.size(); ++i) {
@@ -66,7 +66,7 @@ std::string Executable::explain_frame(const Problem& problem, const Arguments& a
   Fault fault = Fault::none;
   const int index = fill_slots(call, runtime_, axes_, problem, arguments, fault);
   if (index < 0) return {};
-  const spec::Runtime& runtime = runtime_[static_cast<std::size_t>(index)];
+  const manifest::Runtime& runtime = runtime_[static_cast<std::size_t>(index)];
   const std::int64_t value = call.slots[axes_ + static_cast<std::size_t>(index)];
   const std::string name = fmt::format("{}: run-time value '{}'", op_, runtime.name);
   switch (fault) {

@@ -48,9 +48,9 @@ std::string with_folders(const std::string& log, const Specialisation& specialis
   };
   std::string shown;
   for (std::size_t at = 0; at < log.size();) {
-    const spec::SourceFile* named = nullptr;
+    const manifest::SourceFile* named = nullptr;
     if (at == 0 || !in_name(log[at - 1])) {
-      for (const spec::SourceFile& file : specialisation.files) {
+      for (const manifest::SourceFile& file : specialisation.files) {
         const std::size_t end = at + file.name.size();
         if (log.compare(at, file.name.size(), file.name) == 0 && (end >= log.size() || !in_name(log[end])))
           named = &file;
@@ -67,7 +67,7 @@ class Program {
   Program(const Specialisation& specialisation, const Closure& closure) : specialisation_(specialisation) {
     std::vector<const char*> headers;
     std::vector<const char*> names;
-    for (const spec::SourceFile& file : closure.given) {  // the entry too: a header may include it again
+    for (const manifest::SourceFile& file : closure.given) {  // the entry too: a header may include it again
       headers.push_back(file.text.c_str());
       names.push_back(file.name.c_str());
     }

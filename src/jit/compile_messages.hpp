@@ -9,7 +9,7 @@
 namespace kiln::jit {
 
 struct CompileRequest {
-  spec::Digest key{};
+  manifest::Digest key{};
   Specialisation specialisation;
   std::string nvrtc;  // the library of the owner, which the worker opens too
   std::int64_t memory_bytes = 0;

@@ -1,4 +1,4 @@
-// The options of a compile. Private to the room.
+// The options of a compile. Private to the module.
 #pragma once
 
 #include <string>

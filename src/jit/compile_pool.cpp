@@ -18,7 +18,7 @@ namespace kiln::jit {
 namespace {
 
 struct Task {
-  spec::Digest key;
+  manifest::Digest key;
   Specialisation specialisation;
   std::promise<Cubin> promise;
 };
@@ -36,7 +36,7 @@ struct CompilePool::State {
   mutable std::mutex mutex;
   std::condition_variable_any work;
   std::deque<Task> waiting;
-  std::map<spec::Digest, std::shared_future<Cubin>> asked;
+  std::map<manifest::Digest, std::shared_future<Cubin>> asked;
   std::int64_t compiled = 0;
   std::size_t idle = 0;               // threads that wait for work
   std::vector<std::jthread> threads;  // last: they end before what they use
@@ -106,7 +106,7 @@ struct CompilePool::State {
   }
 
   /// What failed for the machine's sake, such as its memory, may succeed when it is asked for again.
-  void forget(const spec::Digest& key) {
+  void forget(const manifest::Digest& key) {
     const std::lock_guard lock(mutex);
     asked.erase(key);
   }
@@ -126,7 +126,7 @@ CompilePool::~CompilePool() {
   interrupt();
 }
 
-std::shared_future<Cubin> CompilePool::submit(const spec::Digest& key, Specialisation specialisation) {
+std::shared_future<Cubin> CompilePool::submit(const manifest::Digest& key, Specialisation specialisation) {
   const std::lock_guard lock(state_->mutex);
   if (const auto known = state_->asked.find(key); known != state_->asked.end()) return known->second;
   Task task{key, std::move(specialisation), {}};

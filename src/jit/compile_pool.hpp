@@ -34,7 +34,7 @@ class CompilePool {
   /// The future throws what compile() throws. `key` is the cubin key: two asks with one key share one compile. In a process a compile that
   /// crashes the compiler, is not done in time or takes too much memory throws Error(compile_failed) with the reason; and one for which no
   /// process can be begun throws Error(io).
-  std::shared_future<Cubin> submit(const spec::Digest& key, Specialisation specialisation);
+  std::shared_future<Cubin> submit(const manifest::Digest& key, Specialisation specialisation);
   /// Drops what has not begun; their futures throw Error(interrupted).
   void cancel();
   /// For the end: that, and what is under way in processes, or is asked for later, throws the same.

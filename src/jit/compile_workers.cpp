@@ -12,7 +12,7 @@ namespace kiln::jit {
 using process::Channel;
 using process::Child;
 
-Cubin CompileWorkers::compile(const spec::Digest& key, const Specialisation& specialisation) {
+Cubin CompileWorkers::compile(const manifest::Digest& key, const Specialisation& specialisation) {
   const nlohmann::json asked = to_json(
       CompileRequest{key, specialisation, cuda::Nvrtc::get().path, settings_.memory_bytes, settings_.low_priority});
   std::unique_ptr<Child> child = take();

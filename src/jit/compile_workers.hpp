@@ -19,7 +19,7 @@ class CompileWorkers {
 
   /// Throws what compile() throws; Error(compile_failed) that says how when the process died of it, or was not done in time;
   /// Error(io) when no process can be begun.
-  Cubin compile(const spec::Digest& key, const Specialisation& specialisation);
+  Cubin compile(const manifest::Digest& key, const Specialisation& specialisation);
   /// Compiles under way, and those that come, throw Error(interrupted).
   void interrupt();
   /// Ends the processes that were idle for settings.idle; whether any is left.

@@ -14,15 +14,16 @@
 namespace kiln::jit {
 namespace {
 
-std::int64_t constant_of(const spec::Expression& expression, std::span<const std::int64_t> frame,
+std::int64_t constant_of(const manifest::Expression& expression, std::span<const std::int64_t> frame,
                          std::string_view what) {
-  const spec::Value value = expression.evaluate(frame);
+  const manifest::Value value = expression.evaluate(frame);
   if (value.ok()) return value.number;
   throw Error(ErrorKind::bad_manifest,
               fmt::format("{} = {} cannot be computed: {}", what, expression.text(), to_string(value.status)));
 }
 
-unsigned dimension_of(const spec::Expression& expression, std::span<const std::int64_t> frame, std::string_view what) {
+unsigned dimension_of(const manifest::Expression& expression, std::span<const std::int64_t> frame,
+                      std::string_view what) {
   const std::int64_t value = constant_of(expression, frame, what);
   if (value >= 1 && value <= std::numeric_limits<int>::max()) return static_cast<unsigned>(value);
   throw Error(ErrorKind::bad_manifest,
@@ -35,46 +36,48 @@ constexpr std::int64_t round_up(std::int64_t value, std::int64_t multiple) {
 
 /// What an integer type holds of the 64 bits that expressions have. Passed on regardless, a larger value would lose its
 /// upper half in silence.
-std::pair<std::int64_t, std::int64_t> limits_of(spec::RuntimeType type) {
+std::pair<std::int64_t, std::int64_t> limits_of(manifest::RuntimeType type) {
   switch (type) {
-    case spec::RuntimeType::i32:
+    case manifest::RuntimeType::i32:
       return {std::numeric_limits<std::int32_t>::min(), std::numeric_limits<std::int32_t>::max()};
-    case spec::RuntimeType::u32: return {0, std::numeric_limits<std::uint32_t>::max()};
-    case spec::RuntimeType::u64: return {0, std::numeric_limits<std::int64_t>::max()};
+    case manifest::RuntimeType::u32: return {0, std::numeric_limits<std::uint32_t>::max()};
+    case manifest::RuntimeType::u64: return {0, std::numeric_limits<std::int64_t>::max()};
     default: return {std::numeric_limits<std::int64_t>::min(), std::numeric_limits<std::int64_t>::max()};
   }
 }
 
 /// True when a size that varies inside the bucket, or a run-time value, stands in the expression.
-bool varies(const spec::Op& op, const spec::Expression& expression) {
+bool varies(const manifest::Op& op, const manifest::Expression& expression) {
   const std::vector<int> slots = expression.slots();
   return std::any_of(slots.begin(), slots.end(), [&](int slot) {
     if (slot >= op.first_static()) return false;
-    return slot >= op.first_runtime() || op.axes[static_cast<std::size_t>(slot)].policy.kind != spec::PolicyKind::exact;
+    return slot >= op.first_runtime() ||
+           op.axes[static_cast<std::size_t>(slot)].policy.kind != manifest::PolicyKind::exact;
   });
 }
 
 /// Whether a launch of the pass may begin before its predecessor ends. Where devices cannot, it begins afterwards.
-bool is_programmatic(const spec::Op& op, const spec::Pass& pass, std::span<const std::int64_t> frame) {
+bool is_programmatic(const manifest::Op& op, const manifest::Pass& pass, std::span<const std::int64_t> frame) {
   const std::int64_t sm = frame[static_cast<std::size_t>(op.first_device_fact())];
-  return constant_of(pass.programmatic, frame, "programmatic") != 0 && sm >= spec::first_programmatic_sm;
+  return constant_of(pass.programmatic, frame, "programmatic") != 0 && sm >= manifest::first_programmatic_sm;
 }
 
 }  // namespace
 
-std::optional<std::string> broken_fixed_constraint(const spec::Op& op, const spec::Implementation& implementation,
+std::optional<std::string> broken_fixed_constraint(const manifest::Op& op,
+                                                   const manifest::Implementation& implementation,
                                                    std::span<const std::int64_t> frame) {
-  for (const spec::Expression& constraint : implementation.constraints)
+  for (const manifest::Expression& constraint : implementation.constraints)
     if (!varies(op, constraint) && !constraint.evaluate(frame).truth()) return constraint.text();
   return std::nullopt;
 }
 
-Executable::Executable(const spec::Op& op, const spec::Implementation& implementation,
+Executable::Executable(const manifest::Op& op, const manifest::Implementation& implementation,
                        std::span<const std::int64_t> frame, const Cubin& cubin)
     : Executable(op, implementation, frame,
                  implementation.is_library() ? nullptr : std::make_shared<Module>(cubin.image, cubin.lowered_names)) {}
 
-Executable::Executable(const spec::Op& op, const spec::Implementation& implementation,
+Executable::Executable(const manifest::Op& op, const manifest::Implementation& implementation,
                        std::span<const std::int64_t> frame, std::shared_ptr<Module> module)
     : launch_kernel_(cuda::Driver::get().cuLaunchKernelEx),
       module_(std::move(module)),
@@ -86,7 +89,7 @@ Executable::Executable(const spec::Op& op, const spec::Implementation& implement
   load_workspaces(implementation, frame);
   load_passes(op, &implementation, frame);
   for (const auto& [tensor, bytes] : implementation.alignment) {
-    if (!spec::Op::takes_part(op.tensors[static_cast<std::size_t>(tensor)], frame)) continue;
+    if (!manifest::Op::takes_part(op.tensors[static_cast<std::size_t>(tensor)], frame)) continue;
     const std::int64_t alignment = constant_of(bytes, frame, "alignment");
     if (alignment < 1 || alignment > most_alignment || (alignment & (alignment - 1)) != 0)
       throw Error(ErrorKind::bad_manifest, fmt::format("{}: alignment {} is {}, not a power of two of at most {}",
@@ -101,7 +104,7 @@ Executable::Executable(const spec::Op& op, const spec::Implementation& implement
   form_.host_lengths = ~0U;
 }
 
-Executable::Executable(const spec::Op& op, std::span<const std::int64_t> frame, const Cubin& cubin)
+Executable::Executable(const manifest::Op& op, std::span<const std::int64_t> frame, const Cubin& cubin)
     : launch_kernel_(cuda::Driver::get().cuLaunchKernelEx),
       module_(std::make_shared<Module>(cubin.image, cubin.lowered_names)),
       op_(op.name),
@@ -112,12 +115,12 @@ Executable::Executable(const spec::Op& op, std::span<const std::int64_t> frame, 
   make_form(op, frame);
 }
 
-void Executable::make_form(const spec::Op& op, std::span<const std::int64_t> frame) {
-  std::vector<spec::Range> bucket;
+void Executable::make_form(const manifest::Op& op, std::span<const std::int64_t> frame) {
+  std::vector<manifest::Range> bucket;
   for (std::size_t i = 0; i < axes_; ++i) {
-    const spec::Axis& axis = op.axes[i];
-    const bool exact = axis.policy.kind == spec::PolicyKind::exact;
-    ranges_.push_back(exact ? spec::Range{frame[i], frame[i]} : spec::Range{axis.minimum, axis.maximum});
+    const manifest::Axis& axis = op.axes[i];
+    const bool exact = axis.policy.kind == manifest::PolicyKind::exact;
+    ranges_.push_back(exact ? manifest::Range{frame[i], frame[i]} : manifest::Range{axis.minimum, axis.maximum});
     bucket.push_back({axis.policy.low(frame[i], axis.minimum, axis.maximum), frame[i]});
   }
   ranges_.resize(axes_ + runtime_.size());
@@ -135,22 +138,22 @@ bool Executable::covers(const Problem& problem) const noexcept {
   return true;
 }
 
-void Executable::load_runtime(const spec::Op& op, std::span<const std::int64_t> frame) {
+void Executable::load_runtime(const manifest::Op& op, std::span<const std::int64_t> frame) {
   runtime_ = op.runtime;
-  for (spec::Runtime& each : runtime_) {
+  for (manifest::Runtime& each : runtime_) {
     if (each.default_integer) each.default_integer = each.default_integer->specialise(frame, first_static_);
     if (each.minimum) each.minimum = each.minimum->specialise(frame, first_static_);
   }
 }
 
-void Executable::load_constraints(const spec::Op& op, const spec::Implementation& implementation,
+void Executable::load_constraints(const manifest::Op& op, const manifest::Implementation& implementation,
                                   std::span<const std::int64_t> frame) {
-  for (const spec::Expression& constraint : implementation.constraints)
+  for (const manifest::Expression& constraint : implementation.constraints)
     if (varies(op, constraint)) constraints_.push_back(constraint.specialise(frame, first_static_));
 }
 
-void Executable::load_workspaces(const spec::Implementation& implementation, std::span<const std::int64_t> frame) {
-  for (const spec::Workspace& workspace : implementation.workspaces) {
+void Executable::load_workspaces(const manifest::Implementation& implementation, std::span<const std::int64_t> frame) {
+  for (const manifest::Workspace& workspace : implementation.workspaces) {
     const std::int64_t bytes = constant_of(workspace.bytes, frame, "workspace " + workspace.name);
     if (bytes < 0 || bytes > (std::int64_t{1} << 46))
       throw Error(ErrorKind::bad_manifest,
@@ -161,16 +164,16 @@ void Executable::load_workspaces(const spec::Implementation& implementation, std
   }
 }
 
-void Executable::load_passes(const spec::Op& op, const spec::Implementation* implementation,
+void Executable::load_passes(const manifest::Op& op, const manifest::Implementation* implementation,
                              std::span<const std::int64_t> frame) {
-  for (const spec::Tensor& tensor : op.tensors) {
+  for (const manifest::Tensor& tensor : op.tensors) {
     tensor_names_.push_back(tensor.name);
-    const bool present = spec::Op::takes_part(tensor, frame);
+    const bool present = manifest::Op::takes_part(tensor, frame);
     alignment_.push_back({present ? static_cast<std::uint64_t>(size_of(op.dtype_of(tensor, frame)) - 1) : 0,
                           present && !tensor.optional});
   }
   std::size_t name = 0;
-  for (const spec::Pass& pass : implementation != nullptr ? implementation->passes : op.reference) {
+  for (const manifest::Pass& pass : implementation != nullptr ? implementation->passes : op.reference) {
     if (pass.when && constant_of(*pass.when, frame, "when") == 0) continue;
     if (const auto& parameters = module_->parameters(name)) check_arguments(op, implementation, pass, *parameters);
     LoadedPass loaded;
@@ -193,14 +196,14 @@ void Executable::load_passes(const spec::Op& op, const spec::Implementation* imp
       const auto multiprocessors = static_cast<std::size_t>(op.first_device_fact()) + 1;
       loaded.most_blocks = module_->occupancy(name, threads, shared) * frame[multiprocessors];
     }
-    for (const spec::Argument& argument : pass.arguments)
+    for (const manifest::Argument& argument : pass.arguments)
       loaded.arguments.push_back(load_argument(op, argument, frame));
     passes_.push_back(std::move(loaded));
     ++name;
   }
 }
 
-void Executable::load_attributes(const spec::Op& op, LoadedPass& loaded, const spec::Pass& pass,
+void Executable::load_attributes(const manifest::Op& op, LoadedPass& loaded, const manifest::Pass& pass,
                                  std::span<const std::int64_t> frame) {
   const unsigned x = dimension_of(pass.cluster[0], frame, "cluster");
   const unsigned y = dimension_of(pass.cluster[1], frame, "cluster");
@@ -224,24 +227,24 @@ void Executable::load_attributes(const spec::Op& op, LoadedPass& loaded, const s
   }
 }
 
-LoadedArgument Executable::load_argument(const spec::Op& op, const spec::Argument& argument,
+LoadedArgument Executable::load_argument(const manifest::Op& op, const manifest::Argument& argument,
                                          std::span<const std::int64_t> frame) const {
   LoadedArgument loaded;
   loaded.kind = argument.kind;
   loaded.index = argument.index;
   switch (argument.kind) {
-    case spec::ArgumentKind::runtime: loaded.index += op.first_runtime(); break;
-    case spec::ArgumentKind::workspace:
+    case manifest::ArgumentKind::runtime: loaded.index += op.first_runtime(); break;
+    case manifest::ArgumentKind::workspace:
       loaded.offset = workspace_offsets_.at(static_cast<std::size_t>(argument.index));
       break;
-    case spec::ArgumentKind::expression:
+    case manifest::ArgumentKind::expression:
       loaded.value = argument.value.specialise(frame, first_static_);
       std::tie(loaded.minimum, loaded.maximum) = limits_of(argument.type);
       break;
-    case spec::ArgumentKind::tensor_map: {
+    case manifest::ArgumentKind::tensor_map: {
       loaded.absent = argument.when && constant_of(*argument.when, frame, "'when' of a TMA argument") == 0;
       if (loaded.absent) break;
-      const spec::Tensor& tensor = op.tensors[static_cast<std::size_t>(argument.index)];
+      const manifest::Tensor& tensor = op.tensors[static_cast<std::size_t>(argument.index)];
       loaded.dtype = op.dtype_of(tensor, frame);
       loaded.swizzle = static_cast<std::uint32_t>(constant_of(argument.swizzle, frame, "swizzle"));
       for (const auto& each : tensor.shape) loaded.shape.push_back(each.specialise(frame, first_static_));
@@ -263,7 +266,7 @@ std::string Executable::explain(const CallFrame& call, const Arguments& argument
       return fmt::format("tensor '{}' at {:#x} is not a multiple of {} bytes", tensor_names_[i], address,
                          alignment_[i].mask + 1);
   }
-  for (const spec::Expression& constraint : constraints_)
+  for (const manifest::Expression& constraint : constraints_)
     if (!constraint.evaluate(call.view()).truth())
       return fmt::format("the constraint '{}' does not hold", constraint.text());
   if ((arguments.lengths_set & form_.host_lengths) != 0) return "a library takes no length in device memory";
@@ -296,8 +299,8 @@ int Executable::occupancy() const {
 std::int64_t Executable::blocks(const CallFrame& call) const noexcept {
   if (passes_.empty()) return 0;
   std::int64_t blocks = 1;
-  for (const spec::Expression& each : passes_.front().grid) {
-    const spec::Value value = each.evaluate(call.view());
+  for (const manifest::Expression& each : passes_.front().grid) {
+    const manifest::Value value = each.evaluate(call.view());
     if (!value.ok() || __builtin_mul_overflow(blocks, value.number, &blocks)) return 0;
   }
   return blocks;

@@ -10,44 +10,45 @@
 #include <string>
 #include <vector>
 
-#include "jit/kept_calls.hpp"
 #include "jit/launch_form.hpp"
 #include "jit/library_matmul.hpp"
 #include "jit/module.hpp"
 #include "jit/specialisation.hpp"
+#include "jit/thread_calls.hpp"
 #include "kiln/arguments.hpp"
-#include "spec/problem.hpp"
+#include "manifest/problem.hpp"
 
 namespace kiln::jit {
 
-/// The specialisation of one config. `frame` is spec::make_frame's; sizes that vary in the bucket do not enter.
-Specialisation specialise(const spec::Op& op, const spec::Implementation& implementation,
+/// The specialisation of one config. `frame` is manifest::make_frame's; sizes that vary in the bucket do not enter.
+Specialisation specialise(const manifest::Op& op, const manifest::Implementation& implementation,
                           std::span<const std::int64_t> frame, std::string arch);
 /// The same for the op's reference, whose frame has no parameters.
-Specialisation specialise_reference(const spec::Op& op, std::span<const std::int64_t> frame, std::string arch);
+Specialisation specialise_reference(const manifest::Op& op, std::span<const std::int64_t> frame, std::string arch);
 
 /// The first constraint over what a bucket fixes (exact axes, selections, device, parameters) that this frame breaks, as its text.
-std::optional<std::string> broken_fixed_constraint(const spec::Op& op, const spec::Implementation& implementation,
+std::optional<std::string> broken_fixed_constraint(const manifest::Op& op,
+                                                   const manifest::Implementation& implementation,
                                                    std::span<const std::int64_t> frame);
 
 enum class Admission : std::uint8_t { admitted, constraint, tensor };
 
 class alignas(64) Executable {
  public:
-  /// Loads the cubin into the current context and folds every expression over `frame` (spec::make_frame at the bucket's upper edge) and
+  /// Loads the cubin into the current context and folds every expression over `frame` (manifest::make_frame at the bucket's upper edge) and
   /// over its exact axes: problems of other exact sizes may not be launched, those of other buckets may.
   /// Throws Error(driver_failed), or Error(bad_manifest) for geometry that does not compute and for arguments that the kernels do not take.
-  Executable(const spec::Op& op, const spec::Implementation& implementation, std::span<const std::int64_t> frame,
-             const Cubin& cubin);
+  Executable(const manifest::Op& op, const manifest::Implementation& implementation,
+             std::span<const std::int64_t> frame, const Cubin& cubin);
   /// The same with its cubin loaded already: one module may serve many executables. A library's needs none, neither here nor above.
-  Executable(const spec::Op& op, const spec::Implementation& implementation, std::span<const std::int64_t> frame,
-             std::shared_ptr<Module> module);
+  Executable(const manifest::Op& op, const manifest::Implementation& implementation,
+             std::span<const std::int64_t> frame, std::shared_ptr<Module> module);
   /// The reference of an op: no constraints, no workspace.
-  Executable(const spec::Op& op, std::span<const std::int64_t> frame, const Cubin& cubin);
+  Executable(const manifest::Op& op, std::span<const std::int64_t> frame, const Cubin& cubin);
 
-  /// The calling thread's call, for launches without one of their own: as KeptCalls::own.
-  [[nodiscard]] KeptCall* kept_call(unsigned thread = thread_number()) const noexcept {
-    return kept_calls_.own(form_.passes, thread);
+  /// The calling thread's call, for launches without one of their own: as ThreadCalls::own.
+  [[nodiscard]] ThreadCall* thread_call(unsigned thread = thread_number()) const noexcept {
+    return thread_calls_.own(form_.passes, thread);
   }
 
   /// Fills the frame of one call: sizes, run-time values as given or by their defaults. False when a run-time value is under its
@@ -77,8 +78,8 @@ class alignas(64) Executable {
   /// before; throws Error(bad_input) for geometry that these sizes make impossible.
   [[nodiscard]] CUresult launch(CallFrame& call, const Arguments& arguments, CUstream stream, CUdeviceptr workspace,
                                 CUdeviceptr reports = 0) const;
-  /// The same in the frame of a kept_call(), whose calls are linked already.
-  [[nodiscard]] CUresult launch(KeptCall& kept, const Arguments& arguments, CUstream stream, CUdeviceptr workspace,
+  /// The same in the frame of a thread_call(), whose calls are linked already.
+  [[nodiscard]] CUresult launch(ThreadCall& kept, const Arguments& arguments, CUstream stream, CUdeviceptr workspace,
                                 CUdeviceptr reports) const {
     const LaunchInput input{kept.frame, arguments, stream, workspace, reports};
     if (form_.passes.empty()) [[unlikely]]
@@ -121,14 +122,15 @@ class alignas(64) Executable {
   };
 
   /// Of the op's reference when there is no implementation.
-  void load_passes(const spec::Op& op, const spec::Implementation* implementation, std::span<const std::int64_t> frame);
-  static void load_attributes(const spec::Op& op, LoadedPass& loaded, const spec::Pass& pass,
+  void load_passes(const manifest::Op& op, const manifest::Implementation* implementation,
+                   std::span<const std::int64_t> frame);
+  static void load_attributes(const manifest::Op& op, LoadedPass& loaded, const manifest::Pass& pass,
                               std::span<const std::int64_t> frame);
-  [[nodiscard]] LoadedArgument load_argument(const spec::Op& op, const spec::Argument& argument,
+  [[nodiscard]] LoadedArgument load_argument(const manifest::Op& op, const manifest::Argument& argument,
                                              std::span<const std::int64_t> frame) const;
-  void load_constraints(const spec::Op& op, const spec::Implementation& implementation,
+  void load_constraints(const manifest::Op& op, const manifest::Implementation& implementation,
                         std::span<const std::int64_t> frame);
-  void load_workspaces(const spec::Implementation& implementation, std::span<const std::int64_t> frame);
+  void load_workspaces(const manifest::Implementation& implementation, std::span<const std::int64_t> frame);
   [[nodiscard]] CUresult launch_pass(const PassForm& pass, const LaunchInput& input, PassCall& linked) const {
     if (!pass.arrange(input, linked)) [[unlikely]]
       refuse(pass, input.frame);
@@ -138,30 +140,30 @@ class alignas(64) Executable {
   [[noreturn, gnu::cold]] void refuse(const PassForm& form, const CallFrame& call) const;
   /// Whether the problem has the exact sizes that this was made for.
   [[nodiscard]] bool covers(const Problem& problem) const noexcept;
-  void make_form(const spec::Op& op, std::span<const std::int64_t> frame);
+  void make_form(const manifest::Op& op, std::span<const std::int64_t> frame);
   [[nodiscard]] CUresult launch_library(const LaunchInput& input) const;
 
-  void load_runtime(const spec::Op& op, std::span<const std::int64_t> frame);
+  void load_runtime(const manifest::Op& op, std::span<const std::int64_t> frame);
 
   // What launches read, from the beginning of a cache line.
   decltype(cuda::Driver::cuLaunchKernelEx) launch_kernel_;
   std::int64_t workspace_bytes_ = 0;
   LaunchForm form_;
-  KeptCalls kept_calls_;
+  ThreadCalls thread_calls_;
 
   std::unique_ptr<LibraryMatmul> library_;  // in place of passes
   std::shared_ptr<Module> module_;
   std::string op_;  // for messages
   std::size_t axes_ = 0;
   int first_static_ = 0;
-  std::vector<spec::Runtime> runtime_;  // defaults and minima folded: types and choices may stand in them
+  std::vector<manifest::Runtime> runtime_;  // defaults and minima folded: types and choices may stand in them
   std::vector<LoadedPass> passes_;
-  std::vector<spec::Expression> constraints_;  // those that a size inside the bucket can break
-  std::vector<Alignment> alignment_;           // one a tensor
+  std::vector<manifest::Expression> constraints_;  // those that a size inside the bucket can break
+  std::vector<Alignment> alignment_;               // one a tensor
   std::vector<std::string> tensor_names_;
   std::vector<std::int64_t> workspace_offsets_;
   std::vector<Range> zeroed_ranges_;
-  std::vector<spec::Range> ranges_;  // what those of a problem leave open of the call frame
+  std::vector<manifest::Range> ranges_;  // what those of a problem leave open of the call frame
 };
 
 }  // namespace kiln::jit

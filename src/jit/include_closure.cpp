@@ -18,8 +18,8 @@ namespace {
 
 using std::filesystem::path;
 
-const spec::SourceFile* find_in(std::span<const spec::SourceFile> files, const std::string& name) {
-  for (const spec::SourceFile& file : files) {
+const manifest::SourceFile* find_in(std::span<const manifest::SourceFile> files, const std::string& name) {
+  for (const manifest::SourceFile& file : files) {
     if (file.name == name) return &file;
   }
   return nullptr;
@@ -39,7 +39,7 @@ class ClosureWalk {
   explicit ClosureWalk(const Specialisation& specialisation) : specialisation_(specialisation) {}
 
   Closure run() {
-    const spec::SourceFile* entry = find_in(specialisation_.files, specialisation_.entry);
+    const manifest::SourceFile* entry = find_in(specialisation_.files, specialisation_.entry);
     if (entry == nullptr) {
       throw Error(ErrorKind::compile_failed, specialisation_.label + ": the source " + specialisation_.entry +
                                                  " is not among the files of " + specialisation_.folder + ".");
@@ -59,17 +59,17 @@ class ClosureWalk {
                     "the CUDA toolkit or the Python package nvidia-cuda-runtime.");
   }
 
-  const spec::SourceFile* find_given(const std::string& name) const {
-    const spec::SourceFile* own = find_in(specialisation_.files, name);
-    return own != nullptr ? own : find_in(spec::common_headers(), name);
+  const manifest::SourceFile* find_given(const std::string& name) const {
+    const manifest::SourceFile* own = find_in(specialisation_.files, name);
+    return own != nullptr ? own : find_in(manifest::common_headers(), name);
   }
 
-  void visit_given(const spec::SourceFile& file) {
+  void visit_given(const manifest::SourceFile& file) {
     if (!seen_.insert(file.name).second) return;
     closure_.given.push_back(file);
     const std::string shown = shown_name(specialisation_, file.name);
     for (const Inclusion& asked : scan_template(shown, file.text)) {
-      if (const spec::SourceFile* given = find_given(asked.name)) {
+      if (const manifest::SourceFile* given = find_given(asked.name)) {
         visit_given(*given);
       } else if (!visit_toolkit(asked.name, {}) && !asked.angled) {
         refuse_unknown(shown, asked);
@@ -97,7 +97,7 @@ class ClosureWalk {
     closure_.toolkit.push_back({include_name(normal), std::move(*text)});
     closure_.toolkit_paths.push_back(normal);
     for (const Inclusion& asked : inclusions) {
-      if (const spec::SourceFile* given = find_given(asked.name)) {
+      if (const manifest::SourceFile* given = find_given(asked.name)) {
         visit_given(*given);
       } else {
         visit_toolkit(asked.name, asked.angled ? path{} : normal.parent_path());
@@ -121,7 +121,7 @@ class ClosureWalk {
 
   [[noreturn]] void refuse_unknown(const std::string& shown, const Inclusion& asked) const {
     std::string known;
-    for (const spec::SourceFile& file : specialisation_.files) known += (known.empty() ? "" : ", ") + file.name;
+    for (const manifest::SourceFile& file : specialisation_.files) known += (known.empty() ? "" : ", ") + file.name;
     throw Error(
         ErrorKind::compile_failed,
         shown + "(" + std::to_string(asked.line) + "): includes \"" + asked.name +
@@ -141,7 +141,7 @@ KnownClosure::KnownClosure(Closure walked) : closure(std::move(walked)) {
     // A list is preceded by its length, so that no two pairs of lists hash alike.
     hasher->field(what).field(static_cast<std::int64_t>(closure.given.size() + closure.toolkit.size()));
     for (const auto* files : {&closure.given, &closure.toolkit})
-      for (const spec::SourceFile& file : *files) hasher->field(file.name).field(file.text);
+      for (const manifest::SourceFile& file : *files) hasher->field(file.name).field(file.text);
   }
   for (const path& file : closure.toolkit_paths) stamps_.push_back(stamp_of(file));
 }
@@ -175,9 +175,9 @@ std::string shown_name(const Specialisation& specialisation, const std::string& 
   return specialisation.folder + "/" + file;
 }
 
-std::vector<spec::SourceFile> include_closure(const Specialisation& specialisation) {
+std::vector<manifest::SourceFile> include_closure(const Specialisation& specialisation) {
   const auto known = known_closure(specialisation);
-  std::vector<spec::SourceFile> all = known->closure.given;
+  std::vector<manifest::SourceFile> all = known->closure.given;
   all.insert(all.end(), known->closure.toolkit.begin(), known->closure.toolkit.end());
   return all;
 }

@@ -1,4 +1,4 @@
-// The files of one compile and where the compiler may find those that are not handed to it. Private to the room.
+// The files of one compile and where the compiler may find those that are not handed to it. Private to the module.
 #pragma once
 
 #include <cstdint>
@@ -12,21 +12,21 @@
 namespace kiln::jit {
 
 struct Closure {
-  std::vector<spec::SourceFile> given;               // handed to the compiler in memory; the entry comes first
-  std::vector<spec::SourceFile> toolkit;             // which the compiler reads from include_directories; "<name>"
+  std::vector<manifest::SourceFile> given;           // handed to the compiler in memory; the entry comes first
+  std::vector<manifest::SourceFile> toolkit;         // which the compiler reads from include_directories; "<name>"
   std::vector<std::filesystem::path> toolkit_paths;  // of each
   std::vector<std::filesystem::path> include_directories;  // of the toolkit; empty without toolkit_headers
 };
 
 /// See include_closure(), which joins the two lists. Walked once for each list of sources, entry and toolkit_headers, and kept with the sources; with
 /// toolkit headers as long as those are the same files, unchanged.
-struct KnownClosure final : spec::Sources::Finding {
+struct KnownClosure final : manifest::Sources::Finding {
   explicit KnownClosure(Closure walked);
   /// Whether the toolkit's files are those that were read.
   [[nodiscard]] bool holds() const;
 
   const Closure closure;
-  spec::Hasher cubin_key, source_digest;  // begun with the closure
+  manifest::Hasher cubin_key, source_digest;  // begun with the closure
 
  private:
   struct Stamp {

@@ -1,4 +1,4 @@
-// What a source asks the compiler to read, found before the compiler sees it. Private to the room.
+// What a source asks the compiler to read, found before the compiler sees it. Private to the module.
 #pragma once
 
 #include <string>
@@ -18,7 +18,7 @@ struct Inclusion {
 /// make its bytes depend on more than them: see include_closure().
 std::vector<Inclusion> scan_template(std::string_view shown, std::string_view text);
 
-/// The includes of a toolkit header, which is trusted: what cannot be read or is computed by macros is passed over.
+/// The includes of a toolkit header, which is trusted: what cannot be read or is computed by macros is skipped.
 std::vector<Inclusion> scan_toolkit_header(std::string_view text);
 
 }  // namespace kiln::jit

@@ -11,7 +11,7 @@ constexpr CUtensorMap no_map{};
 
 inline bool compute_one(const PassForm::Computed& how, const LaunchInput& input) {
   std::int64_t& value = input.frame.values[how.to];
-  if (how.kind == spec::ArgumentKind::workspace) {
+  if (how.kind == manifest::ArgumentKind::workspace) {
     value = static_cast<std::int64_t>(input.workspace) + how.offset;
     return true;
   }
@@ -94,7 +94,7 @@ bool LaunchForm::open_hold(const CallFrame& call, const Arguments& arguments) co
   const auto& open = !is_inside(call)                             ? constraints_elsewhere
                      : (arguments.runtime_set & constrained) == 0 ? constraints_at_defaults
                                                                   : constraints;
-  for (const spec::Formula& each : open)
+  for (const manifest::Formula& each : open)
     if (!each.truth(call.view())) return false;
   return true;
 }
@@ -139,7 +139,7 @@ CUresult Executable::launch_library(const LaunchInput& input) const {
 void Executable::refuse(const PassForm& form, const CallFrame& call) const {
   const LoadedPass& pass = passes_[static_cast<std::size_t>(&form - form_.passes.data())];
   for (const LoadedArgument& argument : pass.arguments)
-    if (argument.kind == spec::ArgumentKind::expression)
+    if (argument.kind == manifest::ArgumentKind::expression)
       size_or_throw(argument.value, call.view(), argument.minimum, argument.maximum, pass.kernel, "an argument");
   size_or_throw(pass.grid[0], call.view(), 1, most_grid_x, pass.kernel, "grid x");
   size_or_throw(pass.grid[1], call.view(), 1, most_grid_yz, pass.kernel, "grid y");

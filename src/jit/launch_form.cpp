@@ -8,18 +8,18 @@
 namespace kiln::jit {
 namespace {
 
-spec::Range range_of_type(spec::RuntimeType type) {
+manifest::Range range_of_type(manifest::RuntimeType type) {
   switch (type) {
-    case spec::RuntimeType::i32:
+    case manifest::RuntimeType::i32:
       return {std::numeric_limits<std::int32_t>::min(), std::numeric_limits<std::int32_t>::max()};
-    case spec::RuntimeType::u32: return {0, std::numeric_limits<std::uint32_t>::max()};
-    case spec::RuntimeType::u64: return {0, std::numeric_limits<std::int64_t>::max()};
+    case manifest::RuntimeType::u32: return {0, std::numeric_limits<std::uint32_t>::max()};
+    case manifest::RuntimeType::u64: return {0, std::numeric_limits<std::int64_t>::max()};
     default: return {};
   }
 }
 
-std::int64_t real_bits(spec::RuntimeType type, double value) noexcept {
-  if (type == spec::RuntimeType::f32) return std::bit_cast<std::int32_t>(static_cast<float>(value));
+std::int64_t real_bits(manifest::RuntimeType type, double value) noexcept {
+  if (type == manifest::RuntimeType::f32) return std::bit_cast<std::int32_t>(static_cast<float>(value));
   return std::bit_cast<std::int64_t>(value);
 }
 
@@ -33,32 +33,32 @@ bool default_holds(const RuntimeForm& form) {
   return minimum && *value >= *minimum && *value >= form.lowest && *value <= form.highest;
 }
 
-RuntimeForm form_of(const spec::Runtime& runtime, std::span<const spec::Range> ranges) {
+RuntimeForm form_of(const manifest::Runtime& runtime, std::span<const manifest::Range> ranges) {
   RuntimeForm form;
   if (!runtime.is_integer()) {
     form.given_holds = form.value_holds = true;
     form.has_value = runtime.default_real.has_value();
     if (form.has_value)
-      form.value = spec::Formula(spec::Expression::constant(real_bits(runtime.type, *runtime.default_real)));
+      form.value = manifest::Formula(manifest::Expression::constant(real_bits(runtime.type, *runtime.default_real)));
     return form;
   }
-  const spec::Range limits = range_of_type(runtime.type);
+  const manifest::Range limits = range_of_type(runtime.type);
   form.lowest = limits.lowest;
   form.highest = limits.highest;
   form.has_minimum = runtime.minimum.has_value();
-  if (form.has_minimum) form.minimum = spec::Formula(runtime.minimum->within(ranges));
+  if (form.has_minimum) form.minimum = manifest::Formula(runtime.minimum->within(ranges));
   form.has_value = runtime.default_integer.has_value();
-  if (form.has_value) form.value = spec::Formula(runtime.default_integer->within(ranges));
+  if (form.has_value) form.value = manifest::Formula(runtime.default_integer->within(ranges));
   form.value_holds = form.has_value && default_holds(form);
-  form.given_holds = !form.has_minimum && limits == spec::Range{};
+  form.given_holds = !form.has_minimum && limits == manifest::Range{};
   return form;
 }
 
-std::vector<spec::Formula> open_constraints(std::span<const spec::Expression> constraints,
-                                            std::span<const spec::Range> ranges) {
-  std::vector<spec::Formula> open;
-  for (const spec::Expression& each : constraints)
-    for (spec::Formula& part : spec::Formula::conjuncts(each.within(ranges)))
+std::vector<manifest::Formula> open_constraints(std::span<const manifest::Expression> constraints,
+                                                std::span<const manifest::Range> ranges) {
+  std::vector<manifest::Formula> open;
+  for (const manifest::Expression& each : constraints)
+    for (manifest::Formula& part : manifest::Formula::conjuncts(each.within(ranges)))
       if (part.constant_value().value_or(0) == 0) open.push_back(std::move(part));
   return open;
 }
@@ -66,17 +66,17 @@ std::vector<spec::Formula> open_constraints(std::span<const spec::Expression> co
 /// Whether a constraint, or a default that may stand in one, is over this slot.
 bool is_used(const LaunchFormParts& parts, int slot) {
   return std::any_of(parts.constraints.begin(), parts.constraints.end(),
-                     [&](const spec::Expression& each) { return each.uses(slot); }) ||
-         std::any_of(parts.runtime.begin(), parts.runtime.end(), [&](const spec::Runtime& each) {
+                     [&](const manifest::Expression& each) { return each.uses(slot); }) ||
+         std::any_of(parts.runtime.begin(), parts.runtime.end(), [&](const manifest::Runtime& each) {
            return each.default_integer && each.default_integer->uses(slot);
          });
 }
 
 /// Slots that the descriptor of a TMA argument depends on.
-std::vector<int> slots_of(const LoadedArgument& argument, std::span<const spec::Range> ranges) {
+std::vector<int> slots_of(const LoadedArgument& argument, std::span<const manifest::Range> ranges) {
   std::set<int> slots;
   for (const auto* list : {&argument.shape, &argument.strides, &argument.box})
-    for (const spec::Expression& each : *list)
+    for (const manifest::Expression& each : *list)
       for (const int slot : each.within(ranges).slots()) slots.insert(slot);
   return {slots.begin(), slots.end()};
 }
@@ -105,9 +105,9 @@ class PassMaker {
   PassForm take() { return std::move(form_); }
 
  private:
-  void add_size(const spec::Expression& blocks, std::size_t offset, std::int64_t most, unsigned& dimension) {
+  void add_size(const manifest::Expression& blocks, std::size_t offset, std::int64_t most, unsigned& dimension) {
     const PassForm::GridSize size{static_cast<std::uint32_t>(offset), static_cast<std::uint32_t>(most),
-                                  spec::Formula(blocks.within(ranges_))};
+                                  manifest::Formula(blocks.within(ranges_))};
     const auto value = size.blocks.constant_value();
     if (value && *value >= 1 && *value <= most)
       dimension = static_cast<unsigned>(*value);
@@ -131,21 +131,21 @@ class PassMaker {
   std::size_t place(std::size_t parameter, const LoadedArgument& argument) {
     const auto index = static_cast<std::uint16_t>(argument.index);
     switch (argument.kind) {
-      case spec::ArgumentKind::tensor: return offsetof(CallFrame, tensors) + index * sizeof(const void*);
-      case spec::ArgumentKind::axis:
-      case spec::ArgumentKind::runtime: return offsetof(CallFrame, slots) + index * sizeof(std::int64_t);
-      case spec::ArgumentKind::workspace:
+      case manifest::ArgumentKind::tensor: return offsetof(CallFrame, tensors) + index * sizeof(const void*);
+      case manifest::ArgumentKind::axis:
+      case manifest::ArgumentKind::runtime: return offsetof(CallFrame, slots) + index * sizeof(std::int64_t);
+      case manifest::ArgumentKind::workspace:
         return has_workspace_ ? computed({argument.kind, 0, argument.offset, {}, 0, 0}) : value(0);
-      case spec::ArgumentKind::expression: {
-        const spec::Formula formula(argument.value.within(ranges_));
+      case manifest::ArgumentKind::expression: {
+        const manifest::Formula formula(argument.value.within(ranges_));
         const auto number = formula.constant_value();
         if (number && *number >= argument.minimum && *number <= argument.maximum) return value(*number);
         return computed({argument.kind, 0, 0, formula, argument.minimum, argument.maximum});
       }
-      case spec::ArgumentKind::length:
+      case manifest::ArgumentKind::length:
         form_.lengths = static_cast<std::uint8_t>(form_.lengths | 1U << index);
         return offsetof(CallFrame, lengths) + index * sizeof(AxisLength);
-      case spec::ArgumentKind::tensor_map: break;
+      case manifest::ArgumentKind::tensor_map: break;
     }
     if (argument.absent) {
       form_.absent_maps.push_back(static_cast<std::uint8_t>(parameter));
@@ -167,26 +167,26 @@ class PassMaker {
     form.key = slots.size() > TensorMapForm::narrow ? TensorMapForm::Key::wide : TensorMapForm::Key::narrow;
     // The others are one that it depends on anyway, or one that no problem of the plan changes, if there is such a one.
     const auto fixed =
-        std::find_if(ranges_.begin(), ranges_.end(), [](const spec::Range& each) { return each.single(); });
+        std::find_if(ranges_.begin(), ranges_.end(), [](const manifest::Range& each) { return each.single(); });
     const auto settled = fixed == ranges_.end() ? 0 : fixed - ranges_.begin();
     form.slots.fill(static_cast<std::uint8_t>(slots.empty() ? settled : slots[0]));
     std::copy(slots.begin(), slots.end(), form.slots.begin());
     return form;
   }
 
-  std::span<const spec::Range> ranges_;
+  std::span<const manifest::Range> ranges_;
   bool has_workspace_;
   std::size_t values_;  // of CallFrame::values, so far
   PassForm form_;
 };
 
-LaunchForm::Bucketed bucketed(std::size_t axis, const spec::Range& range) {
+LaunchForm::Bucketed bucketed(std::size_t axis, const manifest::Range& range) {
   const auto lowest = static_cast<std::uint64_t>(range.lowest);
   return {lowest, static_cast<std::uint64_t>(range.highest) - lowest, axis};
 }
 
 bool has_value(const LoadedArgument& argument) {
-  return argument.kind == spec::ArgumentKind::workspace || argument.kind == spec::ArgumentKind::expression;
+  return argument.kind == manifest::ArgumentKind::workspace || argument.kind == manifest::ArgumentKind::expression;
 }
 
 /// Each pass's values behind those of the one before, so that no launch has to write what is constant; where there is no room for that,
@@ -195,7 +195,7 @@ std::vector<PassForm> pass_forms(const LaunchFormParts& parts) {
   std::size_t values = 0;
   for (const LoadedPass& pass : parts.passes)
     values += static_cast<std::size_t>(std::count_if(pass.arguments.begin(), pass.arguments.end(), has_value));
-  const bool apart = values <= spec::max_arguments;
+  const bool apart = values <= manifest::max_arguments;
   std::vector<PassForm> forms;
   for (const LoadedPass& pass : parts.passes) {
     const std::size_t first = apart && !forms.empty() ? forms.back().past_values : 0;
@@ -214,7 +214,7 @@ LaunchForm make_launch_form(const LaunchFormParts& parts) {
   form.axes = static_cast<std::uint8_t>(parts.axes);
   for (std::size_t i = 0; i < parts.axes; ++i)
     if (!parts.op[i].single()) form.bucket.push_back(bucketed(i, parts.bucket[i]));
-  std::vector<spec::Range> at_defaults(parts.bucket.begin(), parts.bucket.end());
+  std::vector<manifest::Range> at_defaults(parts.bucket.begin(), parts.bucket.end());
   for (std::size_t i = 0; i < parts.runtime.size(); ++i) {
     const RuntimeForm& each = form.runtime.emplace_back(form_of(parts.runtime[i], parts.op));
     const auto constant = each.has_value && each.value_holds ? each.value.constant_value() : std::nullopt;
@@ -237,7 +237,7 @@ LaunchForm make_launch_form(const LaunchFormParts& parts) {
   form.passes = pass_forms(parts);
   for (const LoadedPass& pass : parts.passes)
     for (const LoadedArgument& argument : pass.arguments)
-      if (argument.kind == spec::ArgumentKind::tensor && argument.index >= LaunchForm::few_tensors)
+      if (argument.kind == manifest::ArgumentKind::tensor && argument.index >= LaunchForm::few_tensors)
         form.many_tensors = true;
   form.many_values = parts.runtime.size() > LaunchForm::few_values;
   form.has_many = form.many_values || form.many_tensors;

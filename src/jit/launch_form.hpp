@@ -14,7 +14,7 @@
 #include "cuda/driver_types.hpp"
 #include "jit/tensor_map.hpp"
 #include "kiln/arguments.hpp"
-#include "spec/formula.hpp"
+#include "manifest/formula.hpp"
 
 namespace kiln::jit {
 
@@ -34,8 +34,8 @@ struct CallFrame {
   std::array<const void*, max_tensors> tensors;
   std::array<AxisLength, max_axes> lengths;
   /// Of constants, expressions and workspaces. Each pass has its own where all fit, so that constants stay from launch to launch.
-  std::array<std::int64_t, spec::max_arguments> values;
-  std::array<CUtensorMap, spec::max_tensor_maps>
+  std::array<std::int64_t, manifest::max_arguments> values;
+  std::array<CUtensorMap, manifest::max_tensor_maps>
       maps;  // those that are not kept: of one pass, since the driver has copied them then
 
   [[nodiscard]] std::span<const std::int64_t> view() const noexcept { return slots; }
@@ -49,7 +49,7 @@ inline constexpr std::int64_t most_grid_yz = 65535;
 struct alignas(64) PassCall {
   CUlaunchConfig config;
   CUfunction function;  // on one line with the config
-  std::array<const void*, spec::max_arguments> parameters;
+  std::array<const void*, manifest::max_arguments> parameters;
 };
 
 /// What all passes of one launch are given.
@@ -63,12 +63,12 @@ struct LaunchInput {
 
 /// A run-time value, where LaunchForm::defaults does not settle it.
 struct RuntimeForm {
-  spec::Formula value;       // when the launch gives none
+  manifest::Formula value;   // when the launch gives none
   bool has_value = false;    // else the launch must give one
   bool value_holds = false;  // the default is within the limits, whatever the sizes
   bool given_holds = false;  // anything is
   bool has_minimum = false;
-  spec::Formula minimum;
+  manifest::Formula minimum;
   std::int64_t lowest = 0, highest = 0;  // of its type
 
   [[nodiscard]] bool fill(bool given, std::int64_t bits, std::span<const std::int64_t> frame,
@@ -113,16 +113,16 @@ class Few {
 struct alignas(64) PassForm {
   /// An argument that is made at each launch: an address in the workspace, or a formula's value.
   struct Computed {
-    spec::ArgumentKind kind;
+    manifest::ArgumentKind kind;
     std::uint8_t to;          // index into CallFrame::values
     std::int64_t offset = 0;  // into the workspace
-    spec::Formula value;
+    manifest::Formula value;
     std::int64_t minimum = 0, maximum = 0;  // of value
   };
   struct GridSize {
     std::uint32_t offset;  // of the dimension, in bytes into CUlaunchConfig
     std::uint32_t most;
-    spec::Formula blocks;
+    manifest::Formula blocks;
     /// Writes the value of `blocks` into a launch's config; false when it is out of its limits.
     [[nodiscard]] bool set(std::int64_t size, CUlaunchConfig& config) const noexcept {
       if (static_cast<std::uint64_t>(size) - 1 >= most) [[unlikely]]
@@ -139,20 +139,20 @@ struct alignas(64) PassForm {
   bool has_more = false;             // any of what stands behind `grid`
   Few<GridSize, 3> grid;             // sizes that a bucket leaves open
   std::uint8_t constant_pieces = 0;  // 0 too where no other pass writes where they are linked
-  Few<TensorMapForm, spec::max_tensor_maps> maps;
+  Few<TensorMapForm, manifest::max_tensor_maps> maps;
   std::unique_ptr<TensorMapCache> made_maps;
-  std::array<std::int64_t, spec::max_arguments>
+  std::array<std::int64_t, manifest::max_arguments>
       constants{};  // CallFrame::values, 0 where they are computed or another pass's
   std::vector<Computed> computed;
-  std::array<const LoadedArgument*, spec::max_tensor_maps> map_arguments{};
+  std::array<const LoadedArgument*, manifest::max_tensor_maps> map_arguments{};
   const std::string* kernel = nullptr;
   // What linking reads.
   CUlaunchConfig config{};  // sizes that a bucket fixes are in place
   CUfunction function = nullptr;
   std::size_t arguments = 0;
-  std::uint8_t first_value = 0, past_values = 0;             // of constants
-  std::array<std::uint16_t, spec::max_arguments> offsets{};  // of each argument, in bytes into CallFrame
-  Few<std::uint8_t, spec::max_tensor_maps> absent_maps;      // parameters that are given zeros
+  std::uint8_t first_value = 0, past_values = 0;                 // of constants
+  std::array<std::uint16_t, manifest::max_arguments> offsets{};  // of each argument, in bytes into CallFrame
+  Few<std::uint8_t, manifest::max_tensor_maps> absent_maps;      // parameters that are given zeros
 
   /// Writes into a frame and a call what is the same at each launch with them: most of the call, addresses in the frame above all.
   void link(CallFrame& frame, PassCall& call) const noexcept;
@@ -217,11 +217,11 @@ struct LaunchForm {
   std::vector<RuntimeForm> runtime;
   /// Constraints that any size of the op can break, for a plan that stands in for another bucket's; below those that a size of the bucket can
   /// break, then those that are open when no run-time value of `constrained` is given, and the defaults hold.
-  std::vector<spec::Formula> constraints_elsewhere;
+  std::vector<manifest::Formula> constraints_elsewhere;
   // A line.
   std::array<std::int64_t, max_runtime> defaults{};
   Few<Bucketed, max_axes> bucket;  // the axes that are not exact
-  std::vector<spec::Formula> constraints, constraints_at_defaults;
+  std::vector<manifest::Formula> constraints, constraints_at_defaults;
 
   [[nodiscard]] bool fill(CallFrame& call, const Problem& problem, const Arguments& arguments) const noexcept {
     // In whole pieces, which need no loop over single slots: what lies behind is written over.
@@ -273,13 +273,14 @@ struct LaunchForm {
 
 /// Of what an Executable has loaded.
 struct LaunchFormParts {
-  std::span<const spec::Range> op;  // what any problem with its exact sizes leaves open of each slot of the call frame
-  std::span<const spec::Range> bucket;  // what its bucket leaves open
+  std::span<const manifest::Range>
+      op;  // what any problem with its exact sizes leaves open of each slot of the call frame
+  std::span<const manifest::Range> bucket;  // what its bucket leaves open
   std::size_t axes = 0;
-  std::span<const spec::Runtime> runtime;         // defaults and minima specialised
-  std::span<const spec::Expression> constraints;  // specialised
-  std::span<const LoadedPass> passes;             // stay where they are
-  bool has_workspace = true;                      // else a workspace's address is 0
+  std::span<const manifest::Runtime> runtime;         // defaults and minima specialised
+  std::span<const manifest::Expression> constraints;  // specialised
+  std::span<const LoadedPass> passes;                 // stay where they are
+  bool has_workspace = true;                          // else a workspace's address is 0
 };
 LaunchForm make_launch_form(const LaunchFormParts& parts);
 

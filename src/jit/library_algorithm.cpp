@@ -37,12 +37,12 @@ std::int64_t value_of(const cuda::CublasLt& library, const CublasLtMatmulAlgo& a
   return status == CUBLAS_STATUS_SUCCESS ? value : 0;
 }
 
-std::int64_t most_workspace(const spec::Implementation& implementation, std::span<const std::int64_t> frame) {
+std::int64_t most_workspace(const manifest::Implementation& implementation, std::span<const std::int64_t> frame) {
   return std::max<std::int64_t>(0, implementation.matmul.workspace.evaluate(frame).number);
 }
 
 /// Bytes that every launch's address of the tensor is a multiple of.
-std::uint32_t alignment_of(const spec::Op& op, const spec::Implementation& implementation, int tensor,
+std::uint32_t alignment_of(const manifest::Op& op, const manifest::Implementation& implementation, int tensor,
                            std::span<const std::int64_t> frame) {
   std::int64_t bytes = size_of(op.dtype_of(op.tensors[static_cast<std::size_t>(tensor)], frame));
   for (const auto& [of, expression] : implementation.alignment)
@@ -50,15 +50,15 @@ std::uint32_t alignment_of(const spec::Op& op, const spec::Implementation& imple
   return static_cast<std::uint32_t>(bytes);
 }
 
-CublasLtMatmulPreference preference_of(const cuda::CublasLt& library, const spec::Op& op,
-                                       const spec::Implementation& implementation,
+CublasLtMatmulPreference preference_of(const cuda::CublasLt& library, const manifest::Op& op,
+                                       const manifest::Implementation& implementation,
                                        std::span<const std::int64_t> frame) {
   CublasLtMatmulPreference preference{};
   library.cublasLtMatmulPreferenceInit_internal(&preference, sizeof preference);
   const auto set = [&](cublasLtMatmulPreferenceAttributes_t attribute, auto value) {
     library.cublasLtMatmulPreferenceSetAttribute(&preference, attribute, &value, sizeof value);
   };
-  const spec::Matmul& matmul = implementation.matmul;
+  const manifest::Matmul& matmul = implementation.matmul;
   const std::uint32_t d = alignment_of(op, implementation, matmul.d, frame);
   const std::uint32_t c = matmul.c < 0 ? d : alignment_of(op, implementation, matmul.c, frame);
   set(CUBLASLT_MATMUL_PREF_MAX_WORKSPACE_BYTES, static_cast<std::uint64_t>(most_workspace(implementation, frame)));
@@ -72,8 +72,8 @@ CublasLtMatmulPreference preference_of(const cuda::CublasLt& library, const spec
 
 }  // namespace
 
-spec::Config config_of(const cuda::CublasLt& library, const CublasLtMatmulAlgo& algorithm) {
-  spec::Config config;
+manifest::Config config_of(const cuda::CublasLt& library, const CublasLtMatmulAlgo& algorithm) {
+  manifest::Config config;
   for (const Attribute& each : attributes) config.push_back(value_of(library, algorithm, each));
   return config;
 }
@@ -99,9 +99,9 @@ std::optional<CublasLtMatmulAlgo> algorithm_of(const LibraryProduct& product, st
   return algorithm;
 }
 
-std::vector<CublasLtMatmulAlgo> propose(const LibraryProduct& product, const spec::Op& op,
-                                        const spec::Implementation& implementation, std::span<const std::int64_t> frame,
-                                        std::size_t at_most) {
+std::vector<CublasLtMatmulAlgo> propose(const LibraryProduct& product, const manifest::Op& op,
+                                        const manifest::Implementation& implementation,
+                                        std::span<const std::int64_t> frame, std::size_t at_most) {
   LibraryProduct::Layouts at{};
   if (!product.lay_out(frame, at)) return {};
   CublasLtMatmulDesc description = product.description();
@@ -119,7 +119,7 @@ std::vector<CublasLtMatmulAlgo> propose(const LibraryProduct& product, const spe
   return algorithms;
 }
 
-Checked check_config(const LibraryProduct& product, const spec::Implementation& implementation,
+Checked check_config(const LibraryProduct& product, const manifest::Implementation& implementation,
                      std::span<const std::int64_t> frame, std::span<const std::int64_t> config) {
   Checked checked;
   LibraryProduct::Layouts at{};

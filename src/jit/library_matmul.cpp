@@ -7,14 +7,14 @@
 #include "cuda/device.hpp"
 #include "jit/library_algorithm.hpp"
 #include "kiln/error.hpp"
-#include "spec/problem.hpp"
+#include "manifest/problem.hpp"
 
 namespace kiln::jit {
 namespace {
 
 constexpr std::int64_t least_buffer = 256;
 
-std::span<const std::int64_t> config_in(const spec::Op& op, const spec::Implementation& implementation,
+std::span<const std::int64_t> config_in(const manifest::Op& op, const manifest::Implementation& implementation,
                                         std::span<const std::int64_t> frame) {
   return frame.subspan(static_cast<std::size_t>(op.first_parameter()), implementation.parameters.size());
 }
@@ -44,14 +44,14 @@ std::string library_identity(const std::string& library) {
   return opened != nullptr ? library + " " + opened->version : std::string();
 }
 
-std::vector<spec::Config> library_candidates(const spec::Op& op, const spec::Implementation& implementation,
-                                             std::span<const std::int64_t> frame, std::size_t at_most) {
+std::vector<manifest::Config> library_candidates(const manifest::Op& op, const manifest::Implementation& implementation,
+                                                 std::span<const std::int64_t> frame, std::size_t at_most) {
   if (cuda::CublasLt::find() == nullptr) return {};
-  std::vector<spec::Config> configs;
+  std::vector<manifest::Config> configs;
   try {
     const LibraryProduct product(op, implementation, frame);
     for (const CublasLtMatmulAlgo& each : propose(product, op, implementation, frame, at_most)) {
-      spec::Config config = config_of(product.library(), each);
+      manifest::Config config = config_of(product.library(), each);
       if (std::ranges::find(configs, config) == configs.end() &&
           check_config(product, implementation, frame, config).why_not.empty())
         configs.push_back(std::move(config));
@@ -62,7 +62,7 @@ std::vector<spec::Config> library_candidates(const spec::Op& op, const spec::Imp
   return configs;
 }
 
-std::optional<std::string> why_library_refuses(const spec::Op& op, const spec::Implementation& implementation,
+std::optional<std::string> why_library_refuses(const manifest::Op& op, const manifest::Implementation& implementation,
                                                std::span<const std::int64_t> frame) {
   if (current_context() == nullptr) return std::nullopt;
   if (cuda::CublasLt::find() == nullptr) return fmt::format("the library {} is not here", implementation.library);
@@ -76,14 +76,14 @@ std::optional<std::string> why_library_refuses(const spec::Op& op, const spec::I
   }
 }
 
-LibraryMatmul::LibraryMatmul(const spec::Op& op, const spec::Implementation& implementation,
+LibraryMatmul::LibraryMatmul(const manifest::Op& op, const manifest::Implementation& implementation,
                              std::span<const std::int64_t> frame)
     : product_(op, implementation, frame), context_(current_context()) {
   const auto config = config_in(op, implementation, frame);
   const Checked checked = check_config(product_, implementation, frame, config);
   if (!checked.why_not.empty())
     throw Error(ErrorKind::driver_failed, fmt::format("{} {}: {}", library_identity(implementation.library),
-                                                      spec::to_string(implementation, config), checked.why_not));
+                                                      manifest::to_string(implementation, config), checked.why_not));
   algorithm_ = checked.algorithm;
   workspace_bytes_ = static_cast<std::int64_t>(checked.workspace_bytes);
   load(frame);

@@ -18,38 +18,39 @@ void must_succeed(cublasStatus_t status, const char* what) {
 }
 
 /// The tensor where these types and choices have it, else -1.
-int present(const spec::Op& op, int tensor, std::span<const std::int64_t> frame) {
-  return tensor >= 0 && spec::Op::takes_part(op.tensors[static_cast<std::size_t>(tensor)], frame) ? tensor : -1;
+int present(const manifest::Op& op, int tensor, std::span<const std::int64_t> frame) {
+  return tensor >= 0 && manifest::Op::takes_part(op.tensors[static_cast<std::size_t>(tensor)], frame) ? tensor : -1;
 }
 
 /// What is added to the product: c, d, or -1 for nothing.
-int added_to(const spec::Op& op, const spec::Matmul& matmul, std::span<const std::int64_t> frame) {
+int added_to(const manifest::Op& op, const manifest::Matmul& matmul, std::span<const std::int64_t> frame) {
   const int c = present(op, matmul.c, frame);
-  if (!spec::Op::is_initialised(op.tensors[static_cast<std::size_t>(matmul.d)], frame)) return c;
+  if (!manifest::Op::is_initialised(op.tensors[static_cast<std::size_t>(matmul.d)], frame)) return c;
   if (c < 0) return matmul.d;
   throw Error(ErrorKind::bad_manifest,
               op.name + ": cuBLASLt adds one matrix to a product, not c and d both; 'requires' must leave this out");
 }
 
 /// What of an expression is open until a launch.
-spec::Formula formula_of(const spec::Op& op, const spec::Expression& expression, std::span<const std::int64_t> frame) {
-  return spec::Formula(expression.specialise(frame, op.first_static()));
+manifest::Formula formula_of(const manifest::Op& op, const manifest::Expression& expression,
+                             std::span<const std::int64_t> frame) {
+  return manifest::Formula(expression.specialise(frame, op.first_static()));
 }
 
 }  // namespace
 
-std::optional<cudaDataType_t> library_type(spec::DType type) {
+std::optional<cudaDataType_t> library_type(manifest::DType type) {
   switch (type) {
-    case spec::DType::bf16: return CUDA_R_16BF;
-    case spec::DType::f16: return CUDA_R_16F;
-    case spec::DType::f32: return CUDA_R_32F;
-    case spec::DType::e4m3: return CUDA_R_8F_E4M3;
-    case spec::DType::e5m2: return CUDA_R_8F_E5M2;
+    case manifest::DType::bf16: return CUDA_R_16BF;
+    case manifest::DType::f16: return CUDA_R_16F;
+    case manifest::DType::f32: return CUDA_R_32F;
+    case manifest::DType::e4m3: return CUDA_R_8F_E4M3;
+    case manifest::DType::e5m2: return CUDA_R_8F_E5M2;
     default: return std::nullopt;
   }
 }
 
-LibraryProduct::LibraryProduct(const spec::Op& op, const spec::Implementation& implementation,
+LibraryProduct::LibraryProduct(const manifest::Op& op, const manifest::Implementation& implementation,
                                std::span<const std::int64_t> frame)
     : library_(&cuda::CublasLt::get()),
       handle_(cuda::CublasLt::handle()),
@@ -72,7 +73,7 @@ LibraryProduct::LibraryProduct(const spec::Op& op, const spec::Implementation& i
   if (batched_) batch_ = formula_of(op, op.tensors[d_.tensor].shape[0], frame);
   if (!has_bias()) return;
   biased_ = describe(implementation.matmul, true, frame);
-  const spec::Tensor& bias = op.tensors[static_cast<std::size_t>(bias_)];
+  const manifest::Tensor& bias = op.tensors[static_cast<std::size_t>(bias_)];
   if (batched_) {
     bias_stride_ = formula_of(op, bias.strides[0], frame);
     std::int64_t stride = 0;
@@ -88,22 +89,25 @@ LibraryProduct::LibraryProduct(const spec::Op& op, const spec::Implementation& i
       "describing a bias");
 }
 
-LibraryProduct::Matrix LibraryProduct::matrix_of(const spec::Op& op, int tensor, std::span<const std::int64_t> frame) {
-  const spec::Tensor& of = op.tensors[static_cast<std::size_t>(tensor)];
-  const spec::DType dtype = op.dtype_of(of, frame);
+LibraryProduct::Matrix LibraryProduct::matrix_of(const manifest::Op& op, int tensor,
+                                                 std::span<const std::int64_t> frame) {
+  const manifest::Tensor& of = op.tensors[static_cast<std::size_t>(tensor)];
+  const manifest::DType dtype = op.dtype_of(of, frame);
   const auto type = library_type(dtype);
   if (!type)
     throw Error(ErrorKind::bad_manifest,
                 fmt::format("{}: tensor '{}' is {}, which cuBLASLt does not multiply; 'requires' must leave this out",
                             op.name, of.name, to_string(dtype)));
   const std::size_t outer = of.shape.size() - 2;  // 1 in a batch
-  return {
-      static_cast<std::size_t>(tensor),           *type,
-      formula_of(op, of.shape[outer + 1], frame), formula_of(op, of.shape[outer], frame),
-      formula_of(op, of.strides[outer], frame),   outer == 0 ? spec::Formula() : formula_of(op, of.strides[0], frame)};
+  return {static_cast<std::size_t>(tensor),
+          *type,
+          formula_of(op, of.shape[outer + 1], frame),
+          formula_of(op, of.shape[outer], frame),
+          formula_of(op, of.strides[outer], frame),
+          outer == 0 ? manifest::Formula() : formula_of(op, of.strides[0], frame)};
 }
 
-CublasLtMatmulDesc LibraryProduct::describe(const spec::Matmul& matmul, bool biased,
+CublasLtMatmulDesc LibraryProduct::describe(const manifest::Matmul& matmul, bool biased,
                                             std::span<const std::int64_t> frame) const {
   CublasLtMatmulDesc description{};
   must_succeed(
@@ -113,7 +117,7 @@ CublasLtMatmulDesc LibraryProduct::describe(const spec::Matmul& matmul, bool bia
     must_succeed(library_->cublasLtMatmulDescSetAttribute(&description, attribute, &value, sizeof value),
                  "describing a product");
   };
-  const auto operation = [&](const spec::Expression& transposed) {
+  const auto operation = [&](const manifest::Expression& transposed) {
     return transposed.evaluate(frame).truth() ? CUBLAS_OP_T : CUBLAS_OP_N;
   };
   set(CUBLASLT_MATMUL_DESC_TRANSA, operation(matmul.transpose_b));

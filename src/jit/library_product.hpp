@@ -13,13 +13,13 @@
 
 #include "cuda/cublaslt_api.hpp"
 #include "kiln/arguments.hpp"
-#include "spec/formula.hpp"
-#include "spec/op.hpp"
+#include "manifest/formula.hpp"
+#include "manifest/op.hpp"
 
 namespace kiln::jit {
 
 /// Nothing for a type that the library does not multiply.
-std::optional<cudaDataType_t> library_type(spec::DType type);
+std::optional<cudaDataType_t> library_type(manifest::DType type);
 
 class LibraryProduct {
  public:
@@ -40,9 +40,10 @@ class LibraryProduct {
     float alpha = 1;
   };
 
-  /// With what `frame` (spec::make_frame) fixes. A context must be current. Throws Error(no_cublaslt), Error(bad_manifest) for what the
+  /// With what `frame` (manifest::make_frame) fixes. A context must be current. Throws Error(no_cublaslt), Error(bad_manifest) for what the
   /// library does not have, and 'requires' must leave out.
-  LibraryProduct(const spec::Op& op, const spec::Implementation& implementation, std::span<const std::int64_t> frame);
+  LibraryProduct(const manifest::Op& op, const manifest::Implementation& implementation,
+                 std::span<const std::int64_t> frame);
 
   /// At the sizes of a frame, of which only its dynamic part is read. False when they do not compute.
   [[nodiscard]] bool lay_out(std::span<const std::int64_t> frame, Layouts& layouts) const noexcept;
@@ -68,25 +69,25 @@ class LibraryProduct {
   struct Matrix {
     std::size_t tensor = 0;
     cudaDataType_t type = CUDA_R_32F;
-    spec::Formula rows, columns, stride;
-    spec::Formula batch_stride;  // 0 for one product
+    manifest::Formula rows, columns, stride;
+    manifest::Formula batch_stride;  // 0 for one product
   };
-  [[nodiscard]] static Matrix matrix_of(const spec::Op& op, int tensor, std::span<const std::int64_t> frame);
+  [[nodiscard]] static Matrix matrix_of(const manifest::Op& op, int tensor, std::span<const std::int64_t> frame);
   [[nodiscard]] bool lay_out(const Matrix& matrix, std::span<const std::int64_t> frame, std::int32_t batch,
                              CublasLtMatrixLayout& layout) const noexcept;
-  [[nodiscard]] CublasLtMatmulDesc describe(const spec::Matmul& matmul, bool biased,
+  [[nodiscard]] CublasLtMatmulDesc describe(const manifest::Matmul& matmul, bool biased,
                                             std::span<const std::int64_t> frame) const;
 
   const cuda::CublasLt* library_;
   cublasLtHandle_t handle_;
   Matrix a_, b_, d_;
-  Matrix c_;                           // d itself where nothing is added
-  bool adds_;                          // c
-  int bias_, a_scale_, b_scale_;       // tensors, or -1
-  int alpha_;                          // slot of the frame, or -1
-  bool batched_;                       // matrices are of rank 3
-  spec::Formula batch_, bias_stride_;  // of a batch
-  CublasLtMatmulDesc plain_, biased_;  // a launch copies one and sets addresses there
+  Matrix c_;                               // d itself where nothing is added
+  bool adds_;                              // c
+  int bias_, a_scale_, b_scale_;           // tensors, or -1
+  int alpha_;                              // slot of the frame, or -1
+  bool batched_;                           // matrices are of rank 3
+  manifest::Formula batch_, bias_stride_;  // of a batch
+  CublasLtMatmulDesc plain_, biased_;      // a launch copies one and sets addresses there
 };
 
 }  // namespace kiln::jit

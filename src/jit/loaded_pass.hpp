@@ -8,25 +8,25 @@
 #include <vector>
 
 #include "cuda/driver_types.hpp"
-#include "spec/op.hpp"
+#include "manifest/op.hpp"
 
 namespace kiln::jit {
 
 struct LoadedArgument {
-  spec::ArgumentKind kind = spec::ArgumentKind::tensor;
+  manifest::ArgumentKind kind = manifest::ArgumentKind::tensor;
   int index = 0;            // tensor; slot of the call frame
   std::int64_t offset = 0;  // workspace
-  spec::Expression value;
-  std::int64_t minimum = 0, maximum = 0;              // of value: what its type holds
-  std::vector<spec::Expression> shape, strides, box;  // tensor_map, outermost first
+  manifest::Expression value;
+  std::int64_t minimum = 0, maximum = 0;                  // of value: what its type holds
+  std::vector<manifest::Expression> shape, strides, box;  // tensor_map, outermost first
   std::uint32_t swizzle = 0;
-  spec::DType dtype = spec::DType::f32;
+  manifest::DType dtype = manifest::DType::f32;
   bool absent = false;  // tensor_map: none is made
 };
 
 struct LoadedPass {
   CUfunction function = nullptr;
-  std::array<spec::Expression, 3> grid;
+  std::array<manifest::Expression, 3> grid;
   CUlaunchConfig config{};
   std::array<CUlaunchAttribute, 3> attributes{};
   unsigned attribute_count = 0;

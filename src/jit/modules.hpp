@@ -14,13 +14,13 @@ namespace kiln::jit {
 class Modules {
  public:
   /// Null when none is loaded under this key.
-  [[nodiscard]] std::shared_ptr<Module> find(const spec::Digest& key);
+  [[nodiscard]] std::shared_ptr<Module> find(const manifest::Digest& key);
   /// find(), else loaded now into the current context. Throws as Module does.
-  [[nodiscard]] std::shared_ptr<Module> get(const spec::Digest& key, const Cubin& cubin);
+  [[nodiscard]] std::shared_ptr<Module> get(const manifest::Digest& key, const Cubin& cubin);
 
  private:
   std::mutex mutex_;
-  std::map<spec::Digest, std::weak_ptr<Module>> loaded_;
+  std::map<manifest::Digest, std::weak_ptr<Module>> loaded_;
 };
 
 }  // namespace kiln::jit

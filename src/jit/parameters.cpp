@@ -57,24 +57,24 @@ struct Parameter {
   std::int64_t offset, bytes;
 };
 
-std::string argument_name(const spec::Op& op, const spec::Implementation* implementation,
-                          const spec::Argument& argument) {
+std::string argument_name(const manifest::Op& op, const manifest::Implementation* implementation,
+                          const manifest::Argument& argument) {
   const auto index = static_cast<std::size_t>(argument.index);
   switch (argument.kind) {
-    case spec::ArgumentKind::tensor: return op.tensors[index].name;
-    case spec::ArgumentKind::axis: return op.axes[index].name;
-    case spec::ArgumentKind::runtime: return op.runtime[index].name;
-    case spec::ArgumentKind::workspace: return implementation->workspaces[index].name;
-    case spec::ArgumentKind::expression: return argument.value.text();
-    case spec::ArgumentKind::tensor_map: return "tma = " + op.tensors[index].name;
-    case spec::ArgumentKind::length: return "length = " + op.axes[index].name;
+    case manifest::ArgumentKind::tensor: return op.tensors[index].name;
+    case manifest::ArgumentKind::axis: return op.axes[index].name;
+    case manifest::ArgumentKind::runtime: return op.runtime[index].name;
+    case manifest::ArgumentKind::workspace: return implementation->workspaces[index].name;
+    case manifest::ArgumentKind::expression: return argument.value.text();
+    case manifest::ArgumentKind::tensor_map: return "tma = " + op.tensors[index].name;
+    case manifest::ArgumentKind::length: return "length = " + op.axes[index].name;
   }
   return {};
 }
 
-std::int64_t bytes_of(spec::RuntimeType type) {
+std::int64_t bytes_of(manifest::RuntimeType type) {
   const bool is_wide =
-      type == spec::RuntimeType::f64 || type == spec::RuntimeType::i64 || type == spec::RuntimeType::u64;
+      type == manifest::RuntimeType::f64 || type == manifest::RuntimeType::i64 || type == manifest::RuntimeType::u64;
   return is_wide ? 8 : 4;
 }
 
@@ -110,22 +110,22 @@ std::optional<std::vector<std::int64_t>> parameter_sizes(Bytes image, std::strin
   return sizes;
 }
 
-std::int64_t passed_bytes(const spec::Op& op, const spec::Argument& argument) {
+std::int64_t passed_bytes(const manifest::Op& op, const manifest::Argument& argument) {
   switch (argument.kind) {
-    case spec::ArgumentKind::runtime: return bytes_of(op.runtime[static_cast<std::size_t>(argument.index)].type);
-    case spec::ArgumentKind::expression: return bytes_of(argument.type);
-    case spec::ArgumentKind::tensor_map: return sizeof(CUtensorMap);
-    case spec::ArgumentKind::length: return sizeof(AxisLength);
+    case manifest::ArgumentKind::runtime: return bytes_of(op.runtime[static_cast<std::size_t>(argument.index)].type);
+    case manifest::ArgumentKind::expression: return bytes_of(argument.type);
+    case manifest::ArgumentKind::tensor_map: return sizeof(CUtensorMap);
+    case manifest::ArgumentKind::length: return sizeof(AxisLength);
     default: return 8;  // addresses, axes
   }
 }
 
-void check_arguments(const spec::Op& op, const spec::Implementation* implementation, const spec::Pass& pass,
+void check_arguments(const manifest::Op& op, const manifest::Implementation* implementation, const manifest::Pass& pass,
                      std::span<const std::int64_t> parameters) {
   const auto refuse = [&](const std::string& found) {
     throw Error(ErrorKind::bad_manifest,
                 fmt::format("{}:{}: the kernel {} {}; make 'args' what the kernel is declared with",
-                            implementation != nullptr ? implementation->file : spec::shown_file(op, "op.toml"),
+                            implementation != nullptr ? implementation->file : manifest::shown_file(op, "op.toml"),
                             pass.line, pass.kernel, found));
   };
   const std::size_t given = pass.arguments.size();

@@ -9,7 +9,7 @@
 #include <string_view>
 #include <vector>
 
-#include "spec/op.hpp"
+#include "manifest/op.hpp"
 
 namespace kiln::jit {
 
@@ -19,11 +19,11 @@ std::optional<std::vector<std::int64_t>> parameter_sizes(std::span<const std::by
                                                          std::string_view lowered_name);
 
 /// Bytes that a launch passes for it.
-std::int64_t passed_bytes(const spec::Op& op, const spec::Argument& argument);
+std::int64_t passed_bytes(const manifest::Op& op, const manifest::Argument& argument);
 
 /// Throws Error(bad_manifest) that names manifest, kernel and argument unless `args` are as many and as wide as the parameters: a launch
 /// reads as many bytes as these have. `implementation` is null for the op's reference.
-void check_arguments(const spec::Op& op, const spec::Implementation* implementation, const spec::Pass& pass,
+void check_arguments(const manifest::Op& op, const manifest::Implementation* implementation, const manifest::Pass& pass,
                      std::span<const std::int64_t> parameters);
 
 }  // namespace kiln::jit

@@ -23,7 +23,7 @@ void check_key(const CompileRequest& request) {
 
 nlohmann::json CompileService::answer(const nlohmann::json& message) {
   CompileRequest request = request_from_json(message);
-  spec::Sources& sources = request.specialisation.files;
+  manifest::Sources& sources = request.specialisation.files;
   if (sources == last_)
     sources = last_;
   else

@@ -4,8 +4,8 @@
 #include <nlohmann/json.hpp>
 #include <optional>
 
+#include "manifest/sources.hpp"
 #include "process/limits.hpp"
-#include "spec/sources.hpp"
 
 namespace kiln::jit {
 
@@ -18,7 +18,7 @@ class CompileService {
  private:
   bool bounded_ = false;
   std::optional<process::MemoryLimit> memory_;
-  spec::Sources last_;  // with what is known of them: compiles of one op follow each other
+  manifest::Sources last_;  // with what is known of them: compiles of one op follow each other
 };
 
 }  // namespace kiln::jit

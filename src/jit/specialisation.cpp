@@ -11,7 +11,7 @@ namespace kiln::jit {
 namespace {
 
 /// Its length first, so that no two pairs of lists hash alike.
-void hash_list(spec::Hasher& hasher, const std::vector<std::string>& list) {
+void hash_list(manifest::Hasher& hasher, const std::vector<std::string>& list) {
   hasher.field(static_cast<std::int64_t>(list.size()));
   for (const std::string& each : list) hasher.field(each);
 }
@@ -23,18 +23,18 @@ std::string compiler_identity() {
   return "nvrtc " + std::to_string(nvrtc.major) + "." + std::to_string(nvrtc.minor) + " build " + nvrtc.build_id;
 }
 
-spec::Digest cubin_key(const Specialisation& specialisation, std::string_view compiler) {
-  spec::Hasher hasher(known_closure(specialisation)->cubin_key);
+manifest::Digest cubin_key(const Specialisation& specialisation, std::string_view compiler) {
+  manifest::Hasher hasher(known_closure(specialisation)->cubin_key);
   hash_list(hasher, specialisation.name_expressions);
   hash_list(hasher, byte_determining_options(specialisation));
   hasher.field(compiler);
   return hasher.finish();
 }
 
-spec::Digest source_digest(const Specialisation& specialisation) {
+manifest::Digest source_digest(const Specialisation& specialisation) {
   if (specialisation.is_library())
-    return spec::Hasher().field(specialisation.library).field(specialisation.library_product).finish();
-  spec::Hasher hasher(known_closure(specialisation)->source_digest);
+    return manifest::Hasher().field(specialisation.library).field(specialisation.library_product).finish();
+  manifest::Hasher hasher(known_closure(specialisation)->source_digest);
   hash_list(hasher, specialisation.name_expressions);
   return hasher.finish();
 }

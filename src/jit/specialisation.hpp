@@ -8,18 +8,18 @@
 #include <string_view>
 #include <vector>
 
-#include "spec/key.hpp"
-#include "spec/op.hpp"
+#include "manifest/key.hpp"
+#include "manifest/op.hpp"
 
 namespace kiln::jit {
 
 /// Everything that determines the bytes of a cubin, but for the compiler.
 struct Specialisation {
-  std::string op;       // empty for Kiln's own kernels
-  std::string label;    // for messages: "rms_norm/vectorized threads=256 vector=8"
-  std::string entry;    // name of the source file that is compiled, such as "rms_norm.cuh"
-  std::string folder;   // of the op, for messages
-  spec::Sources files;  // the op's own files, by include name
+  std::string op;           // empty for Kiln's own kernels
+  std::string label;        // for messages: "rms_norm/vectorized threads=256 vector=8"
+  std::string entry;        // name of the source file that is compiled, such as "rms_norm.cuh"
+  std::string folder;       // of the op, for messages
+  manifest::Sources files;  // the op's own files, by include name
   std::vector<std::string> name_expressions;
   std::vector<std::string> options;  // beyond the architecture and the fixed ones
   std::string arch;                  // "sm_90a"
@@ -48,17 +48,17 @@ struct Cubin {
 /// The include closure of the entry, in a fixed order: the op's files, common/ headers and, with toolkit_headers, toolkit
 /// files. Throws Error(compile_failed) for a source that the rules refuse: absolute or parent-relative includes, includes
 /// and __has_include through macros, __DATE__, __TIME__, __TIMESTAMP__; the message names file and line.
-std::vector<spec::SourceFile> include_closure(const Specialisation& specialisation);
+std::vector<manifest::SourceFile> include_closure(const Specialisation& specialisation);
 
 /// "nvrtc 13.0 build <ELF build id>". Throws Error(no_nvrtc).
 std::string compiler_identity();
 
 /// Content of closure, name expressions, options, architecture and compiler. Never a path, time stamp or program name.
-spec::Digest cubin_key(const Specialisation& specialisation, std::string_view compiler);
+manifest::Digest cubin_key(const Specialisation& specialisation, std::string_view compiler);
 /// Content of closure and name expressions alone, never a manifest's constraints or comments: tells whether a record was tuned from the
 /// present source. Of a library's, what its manifest asks it for: its version is no source, but what the record says that it was tuned
 /// with (store::Provenance::compiler).
-spec::Digest source_digest(const Specialisation& specialisation);
+manifest::Digest source_digest(const Specialisation& specialisation);
 
 /// Throws Error(no_nvrtc), or Error(compile_failed) with NVRTC's log, file names and lines being the user's own, or naming
 /// the advisory when ptxas ignored setmaxnreg or serialised wgmma (C7508, C7517, C7519: the kernel is wrong about itself).

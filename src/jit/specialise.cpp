@@ -5,20 +5,20 @@
 namespace kiln::jit {
 namespace {
 
-Specialisation make(const spec::Op& op, std::span<const spec::Pass> passes, const spec::Symbols& symbols,
+Specialisation make(const manifest::Op& op, std::span<const manifest::Pass> passes, const manifest::Symbols& symbols,
                     std::span<const std::int64_t> frame, std::string arch) {
   Specialisation specialisation;
   specialisation.op = op.name;
   specialisation.folder = op.folder;
   specialisation.files = op.files;
   specialisation.arch = std::move(arch);
-  for (std::string& name : spec::name_expressions(op, passes, symbols, frame))
+  for (std::string& name : manifest::name_expressions(op, passes, symbols, frame))
     if (!name.empty()) specialisation.name_expressions.push_back(std::move(name));
   return specialisation;
 }
 
 /// [matmul] of a manifest, but for the workspace that a config may ask for, which changes no result.
-std::string product_of(const spec::Op& op, const spec::Matmul& matmul) {
+std::string product_of(const manifest::Op& op, const manifest::Matmul& matmul) {
   const auto tensor = [&](int index) {
     return index < 0 ? std::string_view("none") : std::string_view(op.tensors[static_cast<std::size_t>(index)].name);
   };
@@ -32,11 +32,12 @@ std::string product_of(const spec::Op& op, const spec::Matmul& matmul) {
 
 }  // namespace
 
-Specialisation specialise(const spec::Op& op, const spec::Implementation& implementation,
+Specialisation specialise(const manifest::Op& op, const manifest::Implementation& implementation,
                           std::span<const std::int64_t> frame, std::string arch) {
   Specialisation specialisation = make(op, implementation.passes, implementation.symbols, frame, std::move(arch));
   const auto config = frame.subspan(static_cast<std::size_t>(op.first_parameter()));
-  specialisation.label = fmt::format("{}/{} {}", op.name, implementation.name, spec::to_string(implementation, config));
+  specialisation.label =
+      fmt::format("{}/{} {}", op.name, implementation.name, manifest::to_string(implementation, config));
   if (implementation.is_library()) {
     specialisation.library = implementation.library;
     specialisation.library_product = product_of(op, implementation.matmul);
@@ -47,7 +48,7 @@ Specialisation specialise(const spec::Op& op, const spec::Implementation& implem
   return specialisation;
 }
 
-Specialisation specialise_reference(const spec::Op& op, std::span<const std::int64_t> frame, std::string arch) {
+Specialisation specialise_reference(const manifest::Op& op, std::span<const std::int64_t> frame, std::string arch) {
   Specialisation specialisation = make(op, op.reference, op.symbols, frame, std::move(arch));
   specialisation.label = op.name + "/reference";
   specialisation.entry = op.reference_source;

@@ -11,14 +11,14 @@
 namespace kiln::jit {
 namespace {
 
-CUtensorMapDataType tensor_map_type(spec::DType type) noexcept {
+CUtensorMapDataType tensor_map_type(manifest::DType type) noexcept {
   switch (type) {
-    case spec::DType::bf16: return CU_TENSOR_MAP_DATA_TYPE_BFLOAT16;
-    case spec::DType::f16: return CU_TENSOR_MAP_DATA_TYPE_FLOAT16;
-    case spec::DType::f32: return CU_TENSOR_MAP_DATA_TYPE_FLOAT32;
-    case spec::DType::f64: return CU_TENSOR_MAP_DATA_TYPE_FLOAT64;
-    case spec::DType::i32: return CU_TENSOR_MAP_DATA_TYPE_INT32;
-    case spec::DType::i64: return CU_TENSOR_MAP_DATA_TYPE_INT64;
+    case manifest::DType::bf16: return CU_TENSOR_MAP_DATA_TYPE_BFLOAT16;
+    case manifest::DType::f16: return CU_TENSOR_MAP_DATA_TYPE_FLOAT16;
+    case manifest::DType::f32: return CU_TENSOR_MAP_DATA_TYPE_FLOAT32;
+    case manifest::DType::f64: return CU_TENSOR_MAP_DATA_TYPE_FLOAT64;
+    case manifest::DType::i32: return CU_TENSOR_MAP_DATA_TYPE_INT32;
+    case manifest::DType::i64: return CU_TENSOR_MAP_DATA_TYPE_INT64;
     default: return CU_TENSOR_MAP_DATA_TYPE_UINT8;
   }
 }
@@ -33,10 +33,10 @@ CUtensorMapSwizzle tensor_map_swizzle(std::uint32_t bytes) noexcept {
 }
 
 struct TensorMapShape {
-  std::array<std::uint64_t, spec::max_rank> dimensions{};
-  std::array<std::uint64_t, spec::max_rank> stride_bytes{};  // of all but the innermost
-  std::array<std::uint32_t, spec::max_rank> box{};
-  std::array<std::uint32_t, spec::max_rank> element_strides{1, 1, 1, 1};
+  std::array<std::uint64_t, manifest::max_rank> dimensions{};
+  std::array<std::uint64_t, manifest::max_rank> stride_bytes{};  // of all but the innermost
+  std::array<std::uint32_t, manifest::max_rank> box{};
+  std::array<std::uint32_t, manifest::max_rank> element_strides{1, 1, 1, 1};
 };
 
 /// Manifests list dimensions outermost first, the driver innermost first.
@@ -61,9 +61,9 @@ TensorMapShape tensor_map_shape(const LoadedArgument& argument, std::span<const 
 
 }  // namespace
 
-std::int64_t size_or_throw(const spec::Expression& expression, std::span<const std::int64_t> frame,
+std::int64_t size_or_throw(const manifest::Expression& expression, std::span<const std::int64_t> frame,
                            std::int64_t minimum, std::int64_t maximum, const std::string& kernel, const char* what) {
-  const spec::Value value = expression.evaluate(frame);
+  const manifest::Value value = expression.evaluate(frame);
   if (value.ok() && value.number >= minimum && value.number <= maximum) return value.number;
   throw Error(
       ErrorKind::bad_input,

@@ -109,7 +109,7 @@ void make_tensor_map(const LoadedArgument& argument, const void* address, std::s
                      const std::string& kernel, CUtensorMap& map);
 
 /// The number, or Error(bad_input) that names the kernel, what it is, and the limits.
-std::int64_t size_or_throw(const spec::Expression& expression, std::span<const std::int64_t> frame,
+std::int64_t size_or_throw(const manifest::Expression& expression, std::span<const std::int64_t> frame,
                            std::int64_t minimum, std::int64_t maximum, const std::string& kernel, const char* what);
 
 }  // namespace kiln::jit

@@ -8,14 +8,14 @@ using Json = nlohmann::json;
 
 Json greeting() { return {{"kiln-worker", KILN_VERSION}}; }
 
-Json to_json(std::span<const spec::SourceFile> files) {
+Json to_json(std::span<const manifest::SourceFile> files) {
   Json list = Json::array();
-  for (const spec::SourceFile& file : files) list.push_back({file.name, std::string_view(file.text)});
+  for (const manifest::SourceFile& file : files) list.push_back({file.name, std::string_view(file.text)});
   return list;
 }
 
-std::vector<spec::SourceFile> files_from_json(const Json& json) {
-  std::vector<spec::SourceFile> files;
+std::vector<manifest::SourceFile> files_from_json(const Json& json) {
+  std::vector<manifest::SourceFile> files;
   for (const Json& file : json) files.push_back({file.at(0), file.at(1).get<std::string>()});
   return files;
 }

@@ -7,15 +7,15 @@
 #include <vector>
 
 #include "kiln/error.hpp"
-#include "spec/op.hpp"
+#include "manifest/op.hpp"
 
 namespace kiln::process {
 
 /// What a worker says as soon as it runs. Both sides are of one version: messages are no format that is kept.
 nlohmann::json greeting();
 
-nlohmann::json to_json(std::span<const spec::SourceFile> files);
-std::vector<spec::SourceFile> files_from_json(const nlohmann::json& json);
+nlohmann::json to_json(std::span<const manifest::SourceFile> files);
+std::vector<manifest::SourceFile> files_from_json(const nlohmann::json& json);
 
 nlohmann::json to_json(std::span<const std::byte> bytes);
 std::vector<std::byte> bytes_from_json(const nlohmann::json& json);

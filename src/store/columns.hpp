@@ -47,7 +47,7 @@ struct ColumnReader {
   void operator()(const char*, double& number) { number = query.real(column++); }
 };
 
-inline bool same_bytes(std::span<const std::byte> stored, const spec::Digest& digest) {
+inline bool same_bytes(std::span<const std::byte> stored, const manifest::Digest& digest) {
   return stored.size() == digest.size() && std::equal(stored.begin(), stored.end(), digest.begin());
 }
 

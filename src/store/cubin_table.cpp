@@ -31,7 +31,7 @@ const Sql& sql() {
 struct Row {
   std::int64_t id = 0;
   PackedCubin cubin;
-  spec::Digest digest{};
+  manifest::Digest digest{};
   std::string flaw;
 };
 
@@ -83,8 +83,8 @@ bool remove_if_flawed(Connection& connection, std::int64_t id) {
   return true;
 }
 
-Flaw flaw_at(const Row& row, const spec::Digest& key, std::string reason) {
-  return {"cubin", spec::to_hex(key), std::move(reason),
+Flaw flaw_at(const Row& row, const manifest::Digest& key, std::string reason) {
+  return {"cubin", manifest::to_hex(key), std::move(reason),
           [id = row.id](Connection& connection) { return remove_if_flawed(connection, id); }};
 }
 
@@ -99,7 +99,7 @@ Row read_by_id(Connection& connection, std::int64_t id) {
   }
 }
 
-std::optional<std::int64_t> id_of(Connection& connection, const spec::Digest& key) {
+std::optional<std::int64_t> id_of(Connection& connection, const manifest::Digest& key) {
   Query query = connection.query("SELECT id FROM cubin WHERE key = ?");
   if (!query.bind(std::span<const std::byte>(key)).step()) return std::nullopt;
   return query.integer(0);
@@ -107,7 +107,7 @@ std::optional<std::int64_t> id_of(Connection& connection, const spec::Digest& ke
 
 }  // namespace
 
-std::optional<PackedCubin> find_packed(Connection& connection, const spec::Digest& key, Flaws& flaws,
+std::optional<PackedCubin> find_packed(Connection& connection, const manifest::Digest& key, Flaws& flaws,
                                        const DigestSet* accepted) {
   const auto id = id_of(connection, key);
   if (!id) return std::nullopt;
@@ -120,7 +120,7 @@ std::optional<PackedCubin> find_packed(Connection& connection, const spec::Diges
   return std::nullopt;
 }
 
-std::optional<CubinRow> find_cubin(Connection& connection, const spec::Digest& key, Flaws& flaws,
+std::optional<CubinRow> find_cubin(Connection& connection, const manifest::Digest& key, Flaws& flaws,
                                    const DigestSet* accepted) {
   const auto packed = find_packed(connection, key, flaws, accepted);
   if (!packed) return std::nullopt;
@@ -159,7 +159,7 @@ std::vector<std::string> list_compilers(Connection& connection) {
   return compilers;
 }
 
-bool put_cubin(Connection& connection, const PackedCubin& cubin, const spec::Digest& digest, bool replace) {
+bool put_cubin(Connection& connection, const PackedCubin& cubin, const manifest::Digest& digest, bool replace) {
   const std::span<const std::byte> key(cubin.key);
   if (replace) connection.query("DELETE FROM cubin WHERE key = ?").bind(key).run();
   Query query = connection.query(sql().insert);

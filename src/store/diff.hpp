@@ -55,7 +55,7 @@ struct DiffSummary {
   [[nodiscard]] bool differ() const noexcept { return gained + lost + changed > 0; }
 };
 
-/// Visits every key of either file once, in order; rows that do not hold are passed over and counted by their File. The records
+/// Visits every key of either file once, in order; rows that do not hold are skipped and counted by their File. The records
 /// live until `visit` returns; memory stays bounded. Throws as File::records_after does.
 DiffSummary diff(File& before, File& after, const std::function<void(const RecordChange&)>& visit);
 

@@ -56,7 +56,7 @@ class Writer {
  public:
   virtual ~Writer() = default;
   [[nodiscard]] virtual std::optional<Record> find_record(std::string_view key) = 0;  // with its candidates
-  [[nodiscard]] virtual std::optional<PackedCubin> find_cubin(const spec::Digest& key) = 0;
+  [[nodiscard]] virtual std::optional<PackedCubin> find_cubin(const manifest::Digest& key) = 0;
   /// Both replace what has the same key. Throw Error(bad_input) as File::put does.
   virtual void put(const Record& record) = 0;
   virtual void put(const PackedCubin& cubin) = 0;
@@ -87,7 +87,7 @@ class File {
   /// `met`, when given, takes what this look-up met; counters() has it too.
   [[nodiscard]] virtual std::optional<Record> find_record(std::string_view key, bool with_candidates = false,
                                                           Counters* met = nullptr) = 0;
-  [[nodiscard]] virtual std::optional<CubinRow> find_cubin(const spec::Digest& key, Counters* met = nullptr) = 0;
+  [[nodiscard]] virtual std::optional<CubinRow> find_cubin(const manifest::Digest& key, Counters* met = nullptr) = 0;
   /// Newest source first; for inspection and for exports. Rows whose digest fails are skipped and counted.
   [[nodiscard]] virtual std::vector<Record> records(std::string_view op = {}, bool with_candidates = false) = 0;
   /// For transfers: at most `limit` rows whose key comes after the one given, by key, records with their candidates, the

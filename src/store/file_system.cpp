@@ -8,7 +8,7 @@
 #include <array>
 
 #include "kiln/error.hpp"
-#include "spec/key.hpp"
+#include "manifest/key.hpp"
 #include "store/custody.hpp"
 
 namespace kiln::store {
@@ -59,9 +59,9 @@ fs::path local_stand_in(const fs::path& overlay) {
     throw Error(ErrorKind::no_permission,
                 fmt::format("'{}' is not a folder of this user alone; remove it, or name an overlay on a local disk",
                             folder.string()));
-  const auto digest = spec::Hasher().field(std::string_view(overlay.native())).finish();
+  const auto digest = manifest::Hasher().field(std::string_view(overlay.native())).finish();
   constexpr std::size_t enough = 16;  // hexadecimal digits
-  return folder / fmt::format("overlay-{}.kiln", spec::to_hex(digest).substr(0, enough));
+  return folder / fmt::format("overlay-{}.kiln", manifest::to_hex(digest).substr(0, enough));
 }
 
 }  // namespace kiln::store

@@ -4,7 +4,7 @@
 #include <algorithm>
 #include <ctime>
 
-#include "spec/text.hpp"
+#include "manifest/text.hpp"
 #include "store/sqlite_file.hpp"
 
 namespace kiln::store {
@@ -34,10 +34,10 @@ class Rows {
     put_record(connection_, record);
     store::add_to_usage(connection_, {"record", record.key, 0, now_});
   }
-  void put(const PackedCubin& cubin, const spec::Digest& digest, bool replace) {
+  void put(const PackedCubin& cubin, const manifest::Digest& digest, bool replace) {
     break_seal();
     if (put_cubin(connection_, cubin, digest, replace))
-      store::add_to_usage(connection_, {"cubin", spec::to_hex(cubin.key), 0, now_});
+      store::add_to_usage(connection_, {"cubin", manifest::to_hex(cubin.key), 0, now_});
   }
 
  private:
@@ -56,7 +56,7 @@ class TableWriter final : public Writer {
   std::optional<Record> find_record(std::string_view key) override {
     return store::find_record(connection_, key, true, flaws_);
   }
-  std::optional<PackedCubin> find_cubin(const spec::Digest& key) override {
+  std::optional<PackedCubin> find_cubin(const manifest::Digest& key) override {
     return find_packed(connection_, key, flaws_);
   }
   void put(const Record& record) override;
@@ -71,7 +71,7 @@ class TableWriter final : public Writer {
 
 struct Packed {
   PackedCubin cubin;
-  spec::Digest digest{};
+  manifest::Digest digest{};
 };
 
 std::vector<Packed> pack_all(std::span<const CubinRow> cubins) {
@@ -79,7 +79,8 @@ std::vector<Packed> pack_all(std::span<const CubinRow> cubins) {
   for (const CubinRow& each : cubins) {
     PackedCubin cubin = pack(each);
     if (const auto flaw = flaw_of(cubin); !flaw.empty())
-      throw Error(ErrorKind::bad_input, fmt::format("the cubin '{}' is not stored: {}", spec::to_hex(each.key), flaw));
+      throw Error(ErrorKind::bad_input,
+                  fmt::format("the cubin '{}' is not stored: {}", manifest::to_hex(each.key), flaw));
     const auto digest = digest_of(cubin);
     packed.push_back({std::move(cubin), digest});
   }
@@ -96,7 +97,8 @@ Record check(Record record) {
     if (flaw.empty()) flaw = flaw_of(candidate);
   }
   if (!flaw.empty())
-    throw Error(ErrorKind::bad_input, fmt::format("the record {} is not stored: {}", spec::quote(record.key), flaw));
+    throw Error(ErrorKind::bad_input,
+                fmt::format("the record {} is not stored: {}", manifest::quote(record.key), flaw));
   return record;
 }
 
@@ -149,7 +151,8 @@ void TableWriter::put(const Record& record) { rows_.put(check(record)); }
 
 void TableWriter::put(const PackedCubin& cubin) {
   if (const auto flaw = flaw_of(cubin); !flaw.empty())
-    throw Error(ErrorKind::bad_input, fmt::format("the cubin '{}' is not stored: {}", spec::to_hex(cubin.key), flaw));
+    throw Error(ErrorKind::bad_input,
+                fmt::format("the cubin '{}' is not stored: {}", manifest::to_hex(cubin.key), flaw));
   rows_.put(cubin, digest_of(cubin), true);
 }
 

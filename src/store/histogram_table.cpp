@@ -6,8 +6,8 @@
 namespace kiln::store {
 namespace {
 
-spec::Digest digest_of(const HistogramRow& row) {
-  spec::Hasher hasher;
+manifest::Digest digest_of(const HistogramRow& row) {
+  manifest::Hasher hasher;
   hasher.field(std::string_view("histogram"))
       .field(std::string_view(row.op))
       .field(std::string_view(row.problem))

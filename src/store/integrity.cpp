@@ -18,7 +18,7 @@ namespace kiln::store {
 namespace {
 
 struct DigestVisitor {
-  spec::Hasher& hasher;
+  manifest::Hasher& hasher;
   void operator()(const char*, const std::string& text) const { hasher.field(std::string_view(text)); }
   void operator()(const char*, Verdict verdict) const { hasher.field(to_string(verdict)); }
   void operator()(const char*, Role role) const { hasher.field(to_string(role)); }
@@ -76,8 +76,8 @@ std::optional<CubinRow> unpack(const PackedCubin& packed) try {
   return std::nullopt;
 }
 
-spec::Digest digest_of(const Record& record) {
-  spec::Hasher hasher;
+manifest::Digest digest_of(const Record& record) {
+  manifest::Hasher hasher;
   hasher.field(std::string_view("record"));
   each_record_field(record, DigestVisitor{hasher});
   hasher.field(static_cast<std::int64_t>(record.choices.size()));
@@ -85,15 +85,15 @@ spec::Digest digest_of(const Record& record) {
   return hasher.finish();
 }
 
-spec::Digest digest_of(std::string_view record_key, std::int64_t position, const Candidate& candidate) {
-  spec::Hasher hasher;
+manifest::Digest digest_of(std::string_view record_key, std::int64_t position, const Candidate& candidate) {
+  manifest::Hasher hasher;
   hasher.field(std::string_view("candidate")).field(record_key).field(position);
   each_candidate_field(candidate, DigestVisitor{hasher});
   return hasher.finish();
 }
 
-spec::Digest digest_of(const PackedCubin& packed) {
-  spec::Hasher hasher;
+manifest::Digest digest_of(const PackedCubin& packed) {
+  manifest::Hasher hasher;
   hasher.field(std::string_view("cubin")).field(std::span<const std::byte>(packed.key));
   each_cubin_field(packed, DigestVisitor{hasher});
   hasher.field(std::span<const std::byte>(packed.image));

@@ -1,7 +1,7 @@
 // What makes a stored row believable: a digest over its table, key and payload, and values that Kiln itself could have
 // written.
 //
-// digest := SHA-256 over fields as spec::Hasher takes them: the table's name, then each column in the order of
+// digest := SHA-256 over fields as manifest::Hasher takes them: the table's name, then each column in the order of
 //           cache/schema.sql, without id and digest. A REAL counts as the 64 bits of its IEEE 754 form, a truth value
 //           as 0 or 1. A record's columns are followed by the number of its choices and, choice by choice, theirs from
 //           role on. A candidate's columns are preceded by its record's key and its position.
@@ -21,9 +21,9 @@ PackedCubin pack(const CubinRow& cubin);
 /// Nothing when the payload does not hold what it says.
 std::optional<CubinRow> unpack(const PackedCubin& packed);
 
-spec::Digest digest_of(const Record& record);  // without its candidates
-spec::Digest digest_of(std::string_view record_key, std::int64_t position, const Candidate& candidate);
-spec::Digest digest_of(const PackedCubin& packed);
+manifest::Digest digest_of(const Record& record);  // without its candidates
+manifest::Digest digest_of(std::string_view record_key, std::int64_t position, const Candidate& candidate);
+manifest::Digest digest_of(const PackedCubin& packed);
 
 /// Why Kiln would not write this, or an empty string.
 std::string flaw_of(const Record& record);  // without its candidates

@@ -146,7 +146,7 @@ std::optional<Found<Record>> Layers::find_record(std::string_view key,
   return std::nullopt;
 }
 
-std::optional<Found<CubinRow>> Layers::find_cubin(const spec::Digest& key, Counters* met) {
+std::optional<Found<CubinRow>> Layers::find_cubin(const manifest::Digest& key, Counters* met) {
   if (File* file = memory())
     if (auto cubin = file->find_cubin(key, met)) return Found<CubinRow>{std::move(*cubin), 0};
   for (std::size_t at = 0; at < layers_.size(); ++at)

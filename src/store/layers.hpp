@@ -59,7 +59,7 @@ class Layers {
                                                          const std::function<bool(const Found<Record>&)>& accepts = {},
                                                          Counters* met = nullptr);
   /// Of trusted layers only.
-  [[nodiscard]] std::optional<Found<CubinRow>> find_cubin(const spec::Digest& key, Counters* met = nullptr);
+  [[nodiscard]] std::optional<Found<CubinRow>> find_cubin(const manifest::Digest& key, Counters* met = nullptr);
   /// The distinct compilers over the trusted layers.
   [[nodiscard]] std::vector<std::string> compilers();
   /// All records of an op over all layers, an earlier layer's first; for `nearest`.

@@ -19,8 +19,8 @@ struct Lease {
   std::int64_t pid = 0, process_start = 0, boot_seconds = 0, term_seconds = 0;
 };
 
-spec::Digest digest_of(const Lease& lease) {
-  spec::Hasher hasher;
+manifest::Digest digest_of(const Lease& lease) {
+  manifest::Hasher hasher;
   hasher.field(std::string_view("lease"))
       .field(std::string_view(lease.record_key))
       .field(std::string_view(lease.holder));

@@ -14,8 +14,8 @@ namespace {
 
 constexpr std::int64_t batch_rows = 128;
 
-spec::Digest digest_of_candidates(const Record& record) {
-  spec::Hasher hasher;
+manifest::Digest digest_of_candidates(const Record& record) {
+  manifest::Hasher hasher;
   std::int64_t position = 0;
   for (const Candidate& candidate : record.candidates) {
     const auto digest = digest_of(record.key, position++, candidate);
@@ -83,7 +83,7 @@ void Cursor<Record>::fetch() {
 
 template <>
 void Cursor<PackedCubin>::fetch() {
-  const bool first = last_ == spec::Digest{};
+  const bool first = last_ == manifest::Digest{};
   batch_ = file_->cubins_after(first ? std::span<const std::byte>() : std::span<const std::byte>(last_), batch_rows);
   if (!first) check_order(batch_, last_, *file_);
   at_ = 0;

@@ -175,7 +175,7 @@ void write_schema(Connection& connection) {
   connection.execute_script(schema_sql());
   const std::string name = "created_by";
   const std::string value = "kiln " KILN_VERSION;
-  const auto digest = spec::Hasher()
+  const auto digest = manifest::Hasher()
                           .field(std::string_view("meta"))
                           .field(std::string_view(name))
                           .field(std::string_view(value))
@@ -227,7 +227,7 @@ std::string tables_of(Connection& connection) {
 }
 
 bool has_known_tables(std::string_view tables) {
-  return spec::to_hex(spec::Hasher().field(tables).finish()) == known_tables;
+  return manifest::to_hex(manifest::Hasher().field(tables).finish()) == known_tables;
 }
 
 Connection open_existing(const fs::path& path, Access access, Seal* seal, const Format& format) {

@@ -6,7 +6,7 @@
 #include <string>
 #include <vector>
 
-#include "spec/key.hpp"
+#include "manifest/key.hpp"
 
 namespace kiln::store {
 
@@ -17,7 +17,8 @@ std::string_view to_string(Verdict verdict) noexcept;
 struct Candidate {
   std::string implementation;
   std::string config;  // "threads=256 vector=8"
-  std::string sizes;  // where it was timed, spec::open_sizes: "m=96"; the bucket's upper edge for one that was rejected
+  std::string
+      sizes;  // where it was timed, manifest::open_sizes: "m=96"; the bucket's upper edge for one that was rejected
   Verdict verdict = Verdict::ok;
   std::string reason;  // for every verdict but ok
   double cost_ns = 0, low_ns = 0, high_ns = 0;
@@ -43,7 +44,7 @@ std::string_view to_string(Role role) noexcept;  // "fastest", "without_library"
 /// One config of a record and the sizes that it serves. Costs are nanoseconds of device time at the upper ends of `sizes`.
 struct Choice {
   Role role = Role::fastest;
-  std::string sizes;  // spec::Region as text, "m=65..96"; empty where all axes of the op are exact
+  std::string sizes;  // manifest::Region as text, "m=65..96"; empty where all axes of the op are exact
   std::string implementation;
   std::string config;
   double cost_ns = 0, low_ns = 0, high_ns = 0;
@@ -56,7 +57,7 @@ struct Choice {
 /// stand in the order of their sizes, so that the last of a role serves the bucket's upper edge. Role::without_library is there exactly
 /// where a choice of Role::fastest is a library's.
 struct Record {
-  std::string key;  // canonical text, spec::record_key
+  std::string key;  // canonical text, manifest::record_key
   std::string op;
   std::int64_t revision = 1;
   std::string device_class;
@@ -71,7 +72,7 @@ struct Record {
 };
 
 struct CubinRow {
-  spec::Digest key{};
+  manifest::Digest key{};
   std::string op;             // empty for Kiln's own kernels
   std::string source_digest;  // that of the records that it serves
   std::string label;          // for people
@@ -84,7 +85,7 @@ struct CubinRow {
 
 /// A cubin as its row holds it.
 struct PackedCubin {
-  spec::Digest key{};
+  manifest::Digest key{};
   std::string op, source_digest, label, arch, compiler;
   std::string name_expressions, lowered_names;  // JSON arrays
   std::int64_t image_bytes = 0;

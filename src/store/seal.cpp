@@ -30,18 +30,18 @@ bool copy_exactly(std::span<const std::byte> from, std::array<std::byte, size>& 
 
 struct Summary {
   std::int64_t rows = 0;
-  spec::Digest digest{};
+  manifest::Digest digest{};
   DigestSet digests;  // of the rows, if asked for; one of another length is no digest and matches none
 };
 
 Summary summarise(Connection& connection, std::string_view source, std::string_view select, bool keep) {
   Summary summary;
-  spec::Hasher hasher;
+  manifest::Hasher hasher;
   hasher.field(source);
   Query query = connection.query(select);
   for (; query.step(); ++summary.rows) {
     hasher.field(query.blob(0));
-    spec::Digest digest{};
+    manifest::Digest digest{};
     if (keep && copy_exactly(query.blob(0), digest)) summary.digests.insert(digest);
   }
   summary.digest = hasher.finish();
@@ -95,8 +95,8 @@ bool is_sealed(std::string_view source) noexcept {
   return std::any_of(sealed.begin(), sealed.end(), [&](const SealedTable& table) { return table.source == source; });
 }
 
-spec::Digest message_of(Connection& connection, const Seal& seal) {
-  spec::Hasher hasher;
+manifest::Digest message_of(Connection& connection, const Seal& seal) {
+  manifest::Hasher hasher;
   hasher.field(std::string_view("kiln signature 1"));
   Query version = connection.query("PRAGMA user_version");
   hasher.field(version.step() ? version.integer(0) : std::int64_t{0});

@@ -5,7 +5,7 @@
 //                           (field(source) field(row_count) field(digest)) for record, candidate, cubin)
 //   signature    := Ed25519 over the 32 bytes of the message
 //
-// with fields as spec::Hasher takes them.
+// with fields as manifest::Hasher takes them.
 #pragma once
 
 #include <cstring>
@@ -14,7 +14,7 @@
 #include <unordered_set>
 #include <vector>
 
-#include "spec/key.hpp"
+#include "manifest/key.hpp"
 #include "store/keys.hpp"
 #include "store/sqlite.hpp"
 
@@ -22,18 +22,18 @@ namespace kiln::store {
 
 /// A digest is its own hash. Eight times as fast to fill with the digests of a large file as sorting them is.
 struct LeadingBytes {
-  std::size_t operator()(const spec::Digest& digest) const noexcept {
+  std::size_t operator()(const manifest::Digest& digest) const noexcept {
     std::size_t hash = 0;
     std::memcpy(&hash, digest.data(), sizeof hash);
     return hash;
   }
 };
-using DigestSet = std::unordered_set<spec::Digest, LeadingBytes>;
+using DigestSet = std::unordered_set<manifest::Digest, LeadingBytes>;
 
 struct ManifestRow {
   std::string_view source;
   std::int64_t rows = 0;
-  spec::Digest digest{};
+  manifest::Digest digest{};
 };
 
 struct SealSignature {
@@ -69,7 +69,7 @@ void remove_manifest(Connection& connection);
 bool is_sealed(std::string_view source) noexcept;
 
 /// What is signed.
-spec::Digest message_of(Connection& connection, const Seal& seal);
+manifest::Digest message_of(Connection& connection, const Seal& seal);
 /// Inside a write transaction; replaces a signature of the same key.
 void write_signature(Connection& connection, const PublicKey& key, const Signature& signature);
 

@@ -52,11 +52,11 @@ class SqliteFile final : public File {
         },
         met);
   }
-  std::optional<CubinRow> find_cubin(const spec::Digest& key, Counters* met) override {
+  std::optional<CubinRow> find_cubin(const manifest::Digest& key, Counters* met) override {
     return read<std::optional<CubinRow>>(
         [&](Session& session, Flaws& flaws) {
           auto cubin = store::find_cubin(session.connection, key, flaws, accepted_cubins());
-          if (cubin && access_ == Access::read_write) session.note("cubin", spec::to_hex(key));
+          if (cubin && access_ == Access::read_write) session.note("cubin", manifest::to_hex(key));
           return cubin;
         },
         met);

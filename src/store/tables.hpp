@@ -31,9 +31,9 @@ std::vector<Record> list_records_after(Connection& connection, std::string_view 
 void each_record(Connection& connection, const std::function<void(std::int64_t, const Record&)>& visit);
 
 /// With `accepted`, a row of any other digest counts as a flaw.
-std::optional<CubinRow> find_cubin(Connection& connection, const spec::Digest& key, Flaws& flaws,
+std::optional<CubinRow> find_cubin(Connection& connection, const manifest::Digest& key, Flaws& flaws,
                                    const DigestSet* accepted = nullptr);
-std::optional<PackedCubin> find_packed(Connection& connection, const spec::Digest& key, Flaws& flaws,
+std::optional<PackedCubin> find_packed(Connection& connection, const manifest::Digest& key, Flaws& flaws,
                                        const DigestSet* accepted = nullptr);
 /// At most `limit` cubins whose key comes after `after`, by key; an empty `after` comes before them all.
 std::vector<PackedCubin> list_cubins_after(Connection& connection, std::span<const std::byte> after, std::int64_t limit,
@@ -43,7 +43,7 @@ void each_cubin_head(Connection& connection, const std::function<void(std::int64
 /// Distinct, sorted; not covered by a digest check: a wrong one only forms a key that nothing has.
 std::vector<std::string> list_compilers(Connection& connection);
 /// A cubin that is already there is kept unless `replace`; false then.
-bool put_cubin(Connection& connection, const PackedCubin& cubin, const spec::Digest& digest, bool replace);
+bool put_cubin(Connection& connection, const PackedCubin& cubin, const manifest::Digest& digest, bool replace);
 
 bool acquire_lease(Connection& connection, std::string_view key, std::string_view holder, std::int64_t term_seconds);
 std::string lease_holder(Connection& connection, std::string_view key);

@@ -12,8 +12,8 @@
 #include <ostream>
 #include <vector>
 
-#include "spec/text.hpp"
-#include "spec/text_file.hpp"
+#include "manifest/text.hpp"
+#include "manifest/text_file.hpp"
 #include "store/custody.hpp"
 #include "store/json.hpp"
 #include "store/limits.hpp"
@@ -136,9 +136,9 @@ std::string name_of(const File& file) {
 void check_holds_records(const TransferReport& report, const Selection& selection, const std::string& from) {
   if (report.added > 0 || !selection.must_hold_records) return;
   std::string of;
-  if (!selection.op.empty()) of += fmt::format(" of the op {}", spec::quote(selection.op));
+  if (!selection.op.empty()) of += fmt::format(" of the op {}", manifest::quote(selection.op));
   if (!selection.device_class.empty())
-    of += fmt::format(" for the device class {}", spec::quote(selection.device_class));
+    of += fmt::format(" for the device class {}", manifest::quote(selection.device_class));
   if (selection.record_keys) of += " that was asked for";
   throw Error(ErrorKind::bad_input, fmt::format("nothing is written: no record{} is in {}", of, from));
 }
@@ -159,7 +159,7 @@ Record read_line(const std::string& line, const std::string& name, std::int64_t 
 bool is_text(const fs::path& path) { return path.extension() == ".jsonl"; }
 
 std::unique_ptr<File> read_text(const fs::path& path) {
-  spec::check_regular_file(path);
+  manifest::check_regular_file(path);
   std::ifstream text(path);
   if (!text) throw Error(ErrorKind::io, fmt::format("'{}' cannot be read: {}", path.string(), std::strerror(errno)));
   auto file = File::in_memory();
@@ -188,7 +188,7 @@ TransferReport import_text(std::istream& from, const std::string& name, File& to
   to.write_all([&](Writer& writer) {
     Import import(writer, report);
     std::string line;
-    for (std::int64_t number = 1; spec::read_line(from, line, max_line_bytes, name, number); ++number)
+    for (std::int64_t number = 1; manifest::read_line(from, line, max_line_bytes, name, number); ++number)
       if (!line.empty() && line != "\r") import.add(read_line(line, name, number));
     if (from.bad()) throw Error(ErrorKind::io, fmt::format("'{}' cannot be read to its end", name));
   });

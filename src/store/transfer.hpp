@@ -20,7 +20,7 @@ struct Selection {
   bool candidates = true;
   /// What a workload needs, say; nothing: all.
   std::optional<std::set<std::string>> record_keys = {};
-  std::optional<std::set<spec::Digest>> cubin_keys = {};
+  std::optional<std::set<manifest::Digest>> cubin_keys = {};
   bool must_hold_records = false;  // throw Error(bad_input) rather than write a file without one
 };
 struct TransferReport {

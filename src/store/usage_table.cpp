@@ -7,8 +7,8 @@
 namespace kiln::store {
 namespace {
 
-spec::Digest digest_of(const Usage& usage) {
-  spec::Hasher hasher;
+manifest::Digest digest_of(const Usage& usage) {
+  manifest::Hasher hasher;
   hasher.field(std::string_view("usage")).field(std::string_view(usage.source)).field(std::string_view(usage.key));
   hasher.field(usage.uses).field(usage.last_use);
   return hasher.finish();

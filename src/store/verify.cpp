@@ -27,7 +27,7 @@ void check_meta(Connection& connection, Flaws& flaws) {
   Query query = connection.query("SELECT name, value, digest FROM meta ORDER BY name");
   while (query.step()) {
     const auto digest =
-        spec::Hasher().field(std::string_view("meta")).field(query.text(0)).field(query.text(1)).finish();
+        manifest::Hasher().field(std::string_view("meta")).field(query.text(0)).field(query.text(1)).finish();
     if (!same_bytes(query.blob(2), digest))
       flaws.push_back({"meta", std::string(query.text(0)), std::string(digest_mismatch), {}});
   }
@@ -116,7 +116,7 @@ class Verifying {
       }
     });
     attempt("cubin", [&] {
-      spec::Digest last{};
+      manifest::Digest last{};
       std::span<const std::byte> after;  // empty comes before any key
       for (auto cubins = list_cubins_after(rows_, after, batch, flaws); !cubins.empty() && last < cubins.back().key;
            cubins = list_cubins_after(rows_, after, batch, flaws)) {

@@ -10,7 +10,7 @@
 #include "cuda/device.hpp"
 #include "jit/specialisation.hpp"
 #include "kiln/options.hpp"
-#include "spec/problem.hpp"
+#include "manifest/problem.hpp"
 #include "store/record.hpp"
 #include "tune/cubins.hpp"
 #include "tune/measure.hpp"
@@ -19,14 +19,14 @@ namespace kiln::tune {
 
 /// One candidate as it is tried. `at`: the largest of the lengths at which it is legal, which it is made ready for.
 struct Trial {
-  const spec::Implementation& implementation;
+  const manifest::Implementation& implementation;
   std::span<const std::int64_t> config;
   const jit::Cubin& cubin;
   const Problem& at;
 };
 
 /// What became of it when it was brought in. Only one that came out right may be sampled.
-struct Entrance {
+struct Admission {
   store::Verdict verdict = store::Verdict::not_timed;
   std::string reason;
   int registers = 0;
@@ -46,7 +46,7 @@ class Bench {
   virtual void set_lengths(std::vector<Problem> lengths) = 0;
   /// Loads a candidate under a number of the caller's choice and verifies it at both ends of the bucket.
   /// Throws Error(driver_failed) when the candidate broke the context that it shares with the caller, Error(out_of_memory).
-  virtual Entrance admit(std::size_t candidate, const Trial& trial) = 0;
+  virtual Admission admit(std::size_t candidate, const Trial& trial) = 0;
   /// `rounds` samples of each point, in turns; neither samples nor a failure of one that is not legal there. Precondition: candidates are
   /// admitted. Throws as admit() does.
   virtual std::vector<Samples> sample(std::span<const Point> points, std::int64_t rounds) = 0;
@@ -59,7 +59,7 @@ class Bench {
 };
 
 struct BenchSettings {
-  const spec::Op& op;
+  const manifest::Op& op;
   const Problem& bucket;  // upper edges
   const cuda::DeviceInfo& device;
   Regime regime = Regime::cold_l2;

@@ -61,7 +61,7 @@ class Gathering {
   }
 
  private:
-  void add(const spec::Implementation& implementation, const spec::Config& config) {
+  void add(const manifest::Implementation& implementation, const manifest::Config& config) {
     if (!seen_.emplace(&implementation, config).second) return;
     Entry entry;
     entry.implementation = &implementation;
@@ -72,10 +72,10 @@ class Gathering {
 
   /// In the manifest's order.
   void add_space(const Problem& at) {
-    for (const spec::Implementation& implementation : request_.op.implementations) {
-      if (implementation.is_library() || spec::why_not_eligible(request_.op, implementation, at, request_.device))
+    for (const manifest::Implementation& implementation : request_.op.implementations) {
+      if (implementation.is_library() || manifest::why_not_eligible(request_.op, implementation, at, request_.device))
         continue;
-      for (const spec::Config& config : spec::searched_space(request_.op, implementation, at, request_.device))
+      for (const manifest::Config& config : manifest::searched_space(request_.op, implementation, at, request_.device))
         add(implementation, config);
     }
   }
@@ -84,7 +84,7 @@ class Gathering {
   [[nodiscard]] std::vector<Problem> sizes_asked_of_library(std::size_t more) const {
     if (result_.lengths.axes.size() != 1 || more == 0) return result_.lengths.problems;
     const std::size_t axis = result_.lengths.axes.front();
-    const std::int64_t low = spec::low_corner(request_.op, request_.bucket).axes[axis];
+    const std::int64_t low = manifest::low_corner(request_.op, request_.bucket).axes[axis];
     const std::int64_t width = request_.bucket.axes[axis] - low + 1, multiple = request_.op.axes[axis].multiple_of;
     std::vector<std::int64_t> between;
     for (std::int64_t i = 1; i < std::min(width, library_sizes); ++i)
@@ -95,21 +95,21 @@ class Gathering {
 
   /// Of each size the algorithms that it proposes; and up to `more` ends where what it puts first changes.
   void add_library_configs(std::size_t more) {
-    for (const spec::Implementation& implementation : request_.op.implementations) {
+    for (const manifest::Implementation& implementation : request_.op.implementations) {
       if (!implementation.is_library()) continue;
       std::vector<std::int64_t> changes;
-      std::optional<spec::Config> first;
+      std::optional<manifest::Config> first;
       std::int64_t before = 0;
       for (const Problem& at : sizes_asked_of_library(more)) {
-        if (spec::why_not_eligible(request_.op, implementation, at, request_.device)) continue;
+        if (manifest::why_not_eligible(request_.op, implementation, at, request_.device)) continue;
         const auto& lengths = result_.lengths.problems;
         const bool is_length = std::ranges::find(lengths, at) != lengths.end();
-        const auto frame = spec::make_frame(request_.op, &implementation, at, request_.device);
+        const auto frame = manifest::make_frame(request_.op, &implementation, at, request_.device);
         const auto configs = jit::library_candidates(request_.op, implementation, frame, is_length ? library_asked : 1);
         if (configs.empty()) continue;
         // No estimate tells a library's configs apart, but its own order does.
         library_firsts_.emplace(&implementation, configs.front());
-        for (const spec::Config& config : configs) add(implementation, config);
+        for (const manifest::Config& config : configs) add(implementation, config);
         if (first && *first != configs.front()) changes.push_back(before);
         first = configs.front();
         if (!result_.lengths.axes.empty()) before = at.axes[result_.lengths.axes.front()];
@@ -149,20 +149,20 @@ class Gathering {
   }
 
   [[nodiscard]] bool is_legal(const Entry& entry, const Problem& at) const {
-    if (spec::why_not_eligible(request_.op, *entry.implementation, at, request_.device) ||
-        spec::broken_constraint(request_.op, *entry.implementation, at, request_.device, entry.config))
+    if (manifest::why_not_eligible(request_.op, *entry.implementation, at, request_.device) ||
+        manifest::broken_constraint(request_.op, *entry.implementation, at, request_.device, entry.config))
       return false;
     return !entry.implementation->is_library() ||
            !jit::why_library_refuses(
                request_.op, *entry.implementation,
-               spec::make_frame(request_.op, entry.implementation, at, request_.device, entry.config));
+               manifest::make_frame(request_.op, entry.implementation, at, request_.device, entry.config));
   }
 
   [[nodiscard]] std::vector<std::int64_t> stairs_of_fastest(const std::vector<std::int64_t>& ends,
                                                             std::size_t at_most) const {
     const std::size_t axis = result_.lengths.axes.front();
     const std::int64_t multiple = request_.op.axes[axis].multiple_of;
-    const std::int64_t low = spec::low_corner(request_.op, request_.bucket).axes[axis];
+    const std::int64_t low = manifest::low_corner(request_.op, request_.bucket).axes[axis];
     const std::int64_t width = ends.back() - low + 1, steps = std::min(width, sizes_looked_at);
     std::set<std::int64_t> sizes(ends.begin(), ends.end());
     for (std::int64_t i = 1; i < steps; ++i)
@@ -185,8 +185,8 @@ class Gathering {
       for (const std::int64_t size : all) {
         Problem at = request_.bucket;
         at.axes[axis] = size;
-        const bool legal = !spec::broken_constraint(request_.op, *result_.entries[i].implementation, at,
-                                                    request_.device, result_.entries[i].config);
+        const bool legal = !manifest::broken_constraint(request_.op, *result_.entries[i].implementation, at,
+                                                        request_.device, result_.entries[i].config);
         row.push_back(legal ? expected_ns(result_.entries[i], at) : std::numeric_limits<double>::infinity());
       }
     }
@@ -198,7 +198,7 @@ class Gathering {
     Expectations& expectations = result_.expectations;
     const std::vector<Problem>& problems = result_.lengths.problems;
     std::vector<Entry> kept;
-    std::map<std::pair<const spec::Implementation*, std::vector<std::string>>, std::size_t> kernels;
+    std::map<std::pair<const manifest::Implementation*, std::vector<std::string>>, std::size_t> kernels;
     for (Entry& entry : result_.entries) {
       std::vector<bool> legal;
       std::vector<double> expected;
@@ -208,7 +208,8 @@ class Gathering {
         if (legal.back()) entry.at = at;
       }
       if (std::ranges::find(legal, true) == legal.end()) continue;
-      const auto frame = spec::make_frame(request_.op, entry.implementation, entry.at, request_.device, entry.config);
+      const auto frame =
+          manifest::make_frame(request_.op, entry.implementation, entry.at, request_.device, entry.config);
       entry.specialisation = jit::specialise(request_.op, *entry.implementation, frame, request_.arch);
       expectations.legal.push_back(std::move(legal));
       expectations.expected_ns.push_back(std::move(expected));
@@ -220,15 +221,15 @@ class Gathering {
       kept.push_back(std::move(entry));
     }
     result_.entries = std::move(kept);
-    const auto favour = [&](const spec::Implementation* implementation, const spec::Config& config) {
+    const auto favour = [&](const manifest::Implementation* implementation, const manifest::Config& config) {
       for (std::size_t i = 0; i < result_.entries.size(); ++i)
         if (result_.entries[i].implementation == implementation &&
-            spec::kernel_config(*implementation, result_.entries[i].config) == config)
+            manifest::kernel_config(*implementation, result_.entries[i].config) == config)
           expectations.favourites.push_back(i);
     };
     for (const Winner& each : prior_.transferred(transferred)) favour(each.implementation, each.config);
     for (const auto& [implementation, config] : library_firsts_)
-      favour(implementation, spec::kernel_config(*implementation, config));
+      favour(implementation, manifest::kernel_config(*implementation, config));
   }
 
   [[nodiscard]] std::vector<std::int64_t> position_of(const Entry& entry) const {
@@ -246,7 +247,7 @@ class Gathering {
   const CandidatesRequest& request_;
   Prior prior_;
   Candidates result_;
-  std::set<std::pair<const spec::Implementation*, spec::Config>> seen_, library_firsts_;
+  std::set<std::pair<const manifest::Implementation*, manifest::Config>> seen_, library_firsts_;
 };
 
 }  // namespace

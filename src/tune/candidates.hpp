@@ -5,7 +5,7 @@
 #include <vector>
 
 #include "jit/specialisation.hpp"
-#include "spec/problem.hpp"
+#include "manifest/problem.hpp"
 #include "store/layers.hpp"
 #include "tune/lengths.hpp"
 #include "tune/search.hpp"
@@ -13,8 +13,8 @@
 namespace kiln::tune {
 
 struct Entry {
-  const spec::Implementation* implementation = nullptr;
-  spec::Config config;
+  const manifest::Implementation* implementation = nullptr;
+  manifest::Config config;
   Problem at;  // the largest length at which it is legal, which it is made ready for
   jit::Specialisation specialisation;
   double correction = 1;  // of the model's estimates, by what was measured near this bucket
@@ -33,9 +33,9 @@ struct Candidates {
 };
 
 struct CandidatesRequest {
-  const spec::Op& op;
+  const manifest::Op& op;
   const Problem& bucket;
-  const spec::DeviceFacts& device;
+  const manifest::DeviceFacts& device;
   Regime regime = Regime::cold_l2;
   std::string arch;
   bool all = false;  // also those of which the model expects much less than of others

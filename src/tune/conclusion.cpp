@@ -47,10 +47,10 @@ class Conclusion {
  private:
   /// How a config is launched best, and what that gains.
   struct Launched {
-    spec::Config config;
+    manifest::Config config;
     double gain = 1;  // its time over that of the config as it was searched
     std::string note;
-    std::vector<std::pair<spec::Config, Entrance>> others;
+    std::vector<std::pair<manifest::Config, Admission>> others;
   };
 
   [[nodiscard]] bool is_library(std::size_t candidate) const {
@@ -62,14 +62,15 @@ class Conclusion {
 
   [[noreturn]] void throw_nothing_right() const {
     const Entry& first = entries_.front();
-    throw Error(ErrorKind::not_tuned, fmt::format("{} {}: none of {} candidates came out right; the first, {} {}: {}",
-                                                  request_.op.name, spec::to_string(request_.op, request_.bucket),
-                                                  tried_.brought_in, first.implementation->name,
-                                                  spec::to_string(*first.implementation, first.config), first.reason));
+    throw Error(
+        ErrorKind::not_tuned,
+        fmt::format("{} {}: none of {} candidates came out right; the first, {} {}: {}", request_.op.name,
+                    manifest::to_string(request_.op, request_.bucket), tried_.brought_in, first.implementation->name,
+                    manifest::to_string(*first.implementation, first.config), first.reason));
   }
 
-  /// A library's burden is the largest: a near-tie goes to what every machine has.
-  [[nodiscard]] Burden burden_of(std::size_t length, std::size_t candidate) const {
+  /// A library's footprint is the largest: a near-tie goes to what every machine has.
+  [[nodiscard]] Footprint footprint_of(std::size_t length, std::size_t candidate) const {
     if (is_library(candidate)) return {std::numeric_limits<double>::infinity(), std::numeric_limits<int>::max()};
     const Entry& entry = entries_[candidate];
     const Estimate expected = estimate(request_.op, *entry.implementation, lengths_.problems[length],
@@ -79,7 +80,7 @@ class Conclusion {
 
   [[nodiscard]] std::vector<Standing> standings_at(std::size_t length, const Comparison& comparison) const {
     std::vector<Standing> result =
-        standings(comparison, [&](std::size_t candidate) { return burden_of(length, candidate); });
+        standings(comparison, [&](std::size_t candidate) { return footprint_of(length, candidate); });
     const bool own_ties = std::ranges::any_of(
         result, [&](const Standing& each) { return !is_library(each.candidate) && each.behind <= near_tie; });
     for (Standing& each : result) {
@@ -118,9 +119,9 @@ class Conclusion {
     Launched best;
     best.config = entry.config;
     const auto launches =
-        spec::launches_of(request_.op, *entry.implementation, entry.at, request_.device.facts, entry.config);
+        manifest::launches_of(request_.op, *entry.implementation, entry.at, request_.device.facts, entry.config);
     // Elsewhere the launches are the same, or what they can differ by is lost in what each takes.
-    if (launches.size() < 2 || request_.device.facts.sm() < spec::first_programmatic_sm ||
+    if (launches.size() < 2 || request_.device.facts.sm() < manifest::first_programmatic_sm ||
         cost_at(candidate, length).median_ns > longest_chained_ns)
       return best;
     const KeyedCubin cubin = tried_.cubins.get(entry.specialisation);
@@ -130,8 +131,8 @@ class Conclusion {
                              launches);
     });
     for (std::size_t i = 1; i < choice.trials.size(); ++i)
-      if (i != choice.chosen && choice.trials[i].entrance.verdict != store::Verdict::ok)
-        best.others.emplace_back(launches[i], choice.trials[i].entrance);
+      if (i != choice.chosen && choice.trials[i].admission.verdict != store::Verdict::ok)
+        best.others.emplace_back(launches[i], choice.trials[i].admission);
     if (choice.chosen == 0) return best;
     best.config = launches[choice.chosen];
     best.gain = choice.apart.median_ns;
@@ -166,14 +167,14 @@ class Conclusion {
       const Cost cost = times(cost_at(each.candidate, each.length), launched.gain);
       store::Choice choice;
       choice.role = role;
-      choice.sizes = spec::to_string(request_.op, each.region);
+      choice.sizes = manifest::to_string(request_.op, each.region);
       choice.implementation = entry.implementation->name;
-      choice.config = spec::to_string(*entry.implementation, launched.config);
+      choice.config = manifest::to_string(*entry.implementation, launched.config);
       choice.cost_ns = cost.median_ns;
       choice.low_ns = cost.low_ns;
       choice.high_ns = cost.high_ns;
       choice.samples = cost.samples;
-      choice.source_digest = spec::to_hex(jit::source_digest(entry.specialisation));
+      choice.source_digest = manifest::to_hex(jit::source_digest(entry.specialisation));
       choice.compiler = cubin.compiler;
       result.record.choices.push_back(std::move(choice));
       const auto is_made = std::ranges::any_of(
@@ -189,21 +190,21 @@ class Conclusion {
       if (entry.verdict == store::Verdict::not_timed) continue;
       store::Candidate row;
       row.implementation = entry.implementation->name;
-      row.config = spec::to_string(*entry.implementation, entry.config);
+      row.config = manifest::to_string(*entry.implementation, entry.config);
       row.verdict = entry.verdict;
       row.reason = entry.reason;
       row.registers = entry.registers;
       row.spill_bytes = entry.spill_bytes;
       row.baseline = i == 0 && tried_.candidates.has_baseline;
       if (entry.verdict != store::Verdict::ok) {
-        row.sizes = spec::open_sizes(request_.op, request_.bucket);
+        row.sizes = manifest::open_sizes(request_.op, request_.bucket);
         record.candidates.push_back(std::move(row));
         continue;
       }
       for (std::size_t length = 0; length < lengths_.problems.size(); ++length) {
         const Cost& cost = cost_of(i, length);
         if (cost.failed()) continue;
-        row.sizes = spec::open_sizes(request_.op, lengths_.problems[length]);
+        row.sizes = manifest::open_sizes(request_.op, lengths_.problems[length]);
         row.cost_ns = cost.median_ns;
         row.low_ns = cost.low_ns;
         row.high_ns = cost.high_ns;
@@ -212,15 +213,15 @@ class Conclusion {
       }
     }
     for (const auto& [candidate, launched] : launched_)
-      for (const auto& [config, entrance] : launched.others) {
+      for (const auto& [config, admission] : launched.others) {
         store::Candidate row;
         row.implementation = entries_[candidate].implementation->name;
-        row.config = spec::to_string(*entries_[candidate].implementation, config);
-        row.sizes = spec::open_sizes(request_.op, request_.bucket);
-        row.verdict = entrance.verdict;
-        row.reason = entrance.reason;
-        row.registers = entrance.registers;
-        row.spill_bytes = entrance.spill_bytes;
+        row.config = manifest::to_string(*entries_[candidate].implementation, config);
+        row.sizes = manifest::open_sizes(request_.op, request_.bucket);
+        row.verdict = admission.verdict;
+        row.reason = admission.reason;
+        row.registers = admission.registers;
+        row.spill_bytes = admission.spill_bytes;
         record.candidates.push_back(std::move(row));
       }
   }
@@ -231,8 +232,8 @@ class Conclusion {
     record.op = request_.op.name;
     record.revision = request_.op.revision;
     record.device_class = request_.device.facts.device_class();
-    record.regime = spec::to_string(request_.regime);
-    record.bucket = spec::to_string(request_.op, request_.bucket);
+    record.regime = manifest::to_string(request_.regime);
+    record.bucket = manifest::to_string(request_.op, request_.bucket);
     const Cost& baseline = cost_of(0, lengths_.problems.size() - 1);
     record.baseline_ns = tried_.candidates.has_baseline && !baseline.failed() ? baseline.median_ns : 0;
     const std::string lengths =

@@ -39,7 +39,7 @@ std::optional<KeyedCubin> Cubins::find(const jit::Specialisation& specialisation
 std::optional<KeyedCubin> Cubins::find_under(std::string_view compiler, const jit::Specialisation& specialisation,
                                              store::Counters* met) {
   if (specialisation.is_library()) return in_library(specialisation);
-  const spec::Digest key = jit::cubin_key(specialisation, compiler);
+  const manifest::Digest key = jit::cubin_key(specialisation, compiler);
   auto found = layers_.find_cubin(key, met);
   if (!found) return std::nullopt;
   jit::Cubin cubin{std::move(found->value.image), std::move(found->value.lowered_names), {}, {}};
@@ -49,7 +49,7 @@ std::optional<KeyedCubin> Cubins::find_under(std::string_view compiler, const ji
 void Cubins::prefetch(const jit::Specialisation& specialisation) {
   if (specialisation.is_library() || own_compiler().empty()) return;
   try {
-    const spec::Digest key = jit::cubin_key(specialisation, own_compiler());
+    const manifest::Digest key = jit::cubin_key(specialisation, own_compiler());
     if (!layers_.find_cubin(key)) pool_.submit(key, specialisation);
   } catch (const Error& error) {  // sources that the rules refuse: get() says so
     if (error.kind() != ErrorKind::compile_failed) throw;
@@ -61,7 +61,7 @@ KeyedCubin Cubins::compile(const jit::Specialisation& specialisation) {
     throw Error(ErrorKind::no_cublaslt,
                 specialisation.label + ": the library " + specialisation.library + " is not here");
   const std::string compiler = jit::compiler_identity();  // throws no_nvrtc with what to do
-  const spec::Digest key = jit::cubin_key(specialisation, compiler);
+  const manifest::Digest key = jit::cubin_key(specialisation, compiler);
   return {key, compiler, pool_.submit(key, specialisation).get(), false};
 }
 
@@ -92,7 +92,7 @@ KeyedCubin Cubins::replace(const jit::Specialisation& specialisation) {
 store::CubinRow to_row(const jit::Specialisation& specialisation, const KeyedCubin& cubin) {
   return {cubin.key,
           specialisation.op,
-          spec::to_hex(jit::source_digest(specialisation)),
+          manifest::to_hex(jit::source_digest(specialisation)),
           specialisation.label,
           specialisation.arch,
           cubin.compiler,

@@ -15,7 +15,7 @@ namespace kiln::tune {
 
 /// A cubin and the key that it was found or compiled under.
 struct KeyedCubin {
-  spec::Digest key{};
+  manifest::Digest key{};
   std::string compiler;
   jit::Cubin cubin;
   bool from_store = false;

@@ -6,7 +6,7 @@
 #include <vector>
 
 #include "jit/executable.hpp"
-#include "spec/problem.hpp"
+#include "manifest/problem.hpp"
 #include "store/record.hpp"
 #include "tune/cubins.hpp"
 
@@ -15,23 +15,24 @@ namespace kiln::tune {
 /// The specialisations that launches of this bucket can need on `device`: the record's configs, and each eligible
 /// implementation's default, so that a real size that breaks a config's constraints is served without a compile. Nothing for what a
 /// library computes, which no file can hold.
-std::vector<jit::Specialisation> deployed(const spec::Op& op, const Problem& bucket, const spec::DeviceFacts& device,
-                                          const std::string& arch, const store::Record* record);
+std::vector<jit::Specialisation> deployed(const manifest::Op& op, const Problem& bucket,
+                                          const manifest::DeviceFacts& device, const std::string& arch,
+                                          const store::Record* record);
 /// What verifying an op's outputs needs: its reference, and the fill and compare kernels of its types.
-std::vector<jit::Specialisation> verification(const spec::Op& op, const Problem& bucket,
-                                              const spec::DeviceFacts& device, const std::string& arch);
+std::vector<jit::Specialisation> verification(const manifest::Op& op, const Problem& bucket,
+                                              const manifest::DeviceFacts& device, const std::string& arch);
 
 /// An implementation and config by their stored texts, if they are declared and legal for this problem on this device, or why not. Where a
 /// context is current, a library is asked whether it is here and takes the config.
 struct Usable {
-  const spec::Implementation* implementation = nullptr;
-  spec::Config config;
+  const manifest::Implementation* implementation = nullptr;
+  manifest::Config config;
   std::string why_not;
 };
-Usable usable(const spec::Op& op, const Problem& problem, const spec::DeviceFacts& device,
+Usable usable(const manifest::Op& op, const Problem& problem, const manifest::DeviceFacts& device,
               std::string_view implementation, std::string_view config);
 
 /// The first implementation whose default is legal for this problem, or null with no config.
-Usable default_for(const spec::Op& op, const Problem& problem, const spec::DeviceFacts& device);
+Usable default_for(const manifest::Op& op, const Problem& problem, const manifest::DeviceFacts& device);
 
 }  // namespace kiln::tune

@@ -38,7 +38,7 @@ struct Proposal {
 
 class Guesser {
  public:
-  Guesser(const spec::Op& op, const Problem& bucket, const spec::DeviceFacts& device, Regime regime)
+  Guesser(const manifest::Op& op, const Problem& bucket, const manifest::DeviceFacts& device, Regime regime)
       : op_(op), bucket_(bucket), device_(device), regime_(regime) {}
 
   /// In the order of what is tried first where several serve as many lengths: winners, the default, then others.
@@ -73,7 +73,7 @@ class Guesser {
   double estimated(const Proposal& each, const Problem& at) const {
     const double ns = estimate(op_, *each.of.implementation, at, device_, each.of.config, regime_).ns;
     const bool is_legal =
-        std::isfinite(ns) && !spec::broken_constraint(op_, *each.of.implementation, at, device_, each.of.config);
+        std::isfinite(ns) && !manifest::broken_constraint(op_, *each.of.implementation, at, device_, each.of.config);
     return is_legal ? ns : never;
   }
 
@@ -81,12 +81,12 @@ class Guesser {
   std::vector<Proposal> near_best_at_edge() const {
     std::vector<Proposal> all;
     double best_ns = never;
-    for (const spec::Implementation& implementation : op_.implementations) {
-      if (!has_model(implementation) || spec::why_not_eligible(op_, implementation, bucket_, device_)) continue;
+    for (const manifest::Implementation& implementation : op_.implementations) {
+      if (!has_model(implementation) || manifest::why_not_eligible(op_, implementation, bucket_, device_)) continue;
       const std::vector<bool> is_modelled = modelled_parameters(op_, implementation);
-      std::set<spec::Config> seen;
-      for (spec::Config& config : spec::searched_space(op_, implementation, bucket_, device_)) {
-        spec::Config told_apart = config;
+      std::set<manifest::Config> seen;
+      for (manifest::Config& config : manifest::searched_space(op_, implementation, bucket_, device_)) {
+        manifest::Config told_apart = config;
         for (std::size_t i = 0; i < config.size(); ++i)
           if (!is_modelled[i]) told_apart[i] = 0;
         if (!seen.insert(std::move(told_apart)).second) continue;
@@ -128,34 +128,34 @@ class Guesser {
     return standings;
   }
 
-  const spec::Op& op_;
+  const manifest::Op& op_;
   const Problem& bucket_;
-  const spec::DeviceFacts& device_;
+  const manifest::DeviceFacts& device_;
   Regime regime_;
 };
 
 }  // namespace
 
-bool has_model(const spec::Implementation& implementation) noexcept {
+bool has_model(const manifest::Implementation& implementation) noexcept {
   return !implementation.is_library() &&
-         std::ranges::all_of(implementation.passes, [](const spec::Pass& pass) { return pass.model.has_value(); });
+         std::ranges::all_of(implementation.passes, [](const manifest::Pass& pass) { return pass.model.has_value(); });
 }
 
-Expected fastest_expected(const spec::Op& op, const Problem& at, const Problem& problem,
-                          const spec::DeviceFacts& device, Regime regime) {
+Expected fastest_expected(const manifest::Op& op, const Problem& at, const Problem& problem,
+                          const manifest::DeviceFacts& device, Regime regime) {
   Expected best{nullptr, {}, never};
-  for (const spec::Implementation& implementation : op.implementations) {
-    if (!has_model(implementation) || spec::why_not_eligible(op, implementation, at, device)) continue;
-    for (spec::Config& config : spec::searched_space(op, implementation, at, device)) {
+  for (const manifest::Implementation& implementation : op.implementations) {
+    if (!has_model(implementation) || manifest::why_not_eligible(op, implementation, at, device)) continue;
+    for (manifest::Config& config : manifest::searched_space(op, implementation, at, device)) {
       const double ns = estimate(op, implementation, at, device, config, regime).ns;
-      if (ns >= best.ns || spec::broken_constraint(op, implementation, problem, device, config)) continue;
+      if (ns >= best.ns || manifest::broken_constraint(op, implementation, problem, device, config)) continue;
       best = {&implementation, std::move(config), ns};
     }
   }
   return best;
 }
 
-std::vector<Guess> guesses_for(const spec::Op& op, const Problem& bucket, const spec::DeviceFacts& device,
+std::vector<Guess> guesses_for(const manifest::Op& op, const Problem& bucket, const manifest::DeviceFacts& device,
                                Regime regime, std::span<const Winner> winners) {
   const Guesser guesser(op, bucket, device, regime);
   return guesser.guesses(guesser.propose(winners));

@@ -5,7 +5,7 @@
 #include <algorithm>
 
 #include "kiln/error.hpp"
-#include "spec/embedded.hpp"
+#include "manifest/embedded.hpp"
 
 namespace kiln::tune {
 namespace {
@@ -17,9 +17,9 @@ jit::Specialisation internal(const std::string& file, std::vector<std::string> n
   specialisation.folder = "built-in";
   specialisation.name_expressions = std::move(names);
   specialisation.arch = arch;
-  for (const spec::EmbeddedFile& each : spec::embedded_files())
+  for (const manifest::EmbeddedFile& each : manifest::embedded_files())
     if (each.path == "internal/" + file)
-      specialisation.files = std::vector<spec::SourceFile>{{file, spec::SourceText::of_static(each.text)}};
+      specialisation.files = std::vector<manifest::SourceFile>{{file, manifest::SourceText::of_static(each.text)}};
   if (specialisation.files.empty())
     throw Error(ErrorKind::bad_manifest, fmt::format("this build of the library lacks templates/internal/{}", file));
   return specialisation;
@@ -27,24 +27,24 @@ jit::Specialisation internal(const std::string& file, std::vector<std::string> n
 
 }  // namespace
 
-spec::DType reference_type(spec::DType type) noexcept {
+manifest::DType reference_type(manifest::DType type) noexcept {
   switch (type) {
-    case spec::DType::bf16:
-    case spec::DType::f16:
-    case spec::DType::e4m3:
-    case spec::DType::e5m2: return spec::DType::f32;
+    case manifest::DType::bf16:
+    case manifest::DType::f16:
+    case manifest::DType::e4m3:
+    case manifest::DType::e5m2: return manifest::DType::f32;
     default: return type;
   }
 }
 
-jit::Specialisation fill_kernel(spec::DType type, const std::string& arch) {
+jit::Specialisation fill_kernel(manifest::DType type, const std::string& arch) {
   return internal(
       "fill.cuh",
       {fmt::format("kiln::fill_values<{}>", cpp_name(type)), fmt::format("kiln::refill_values<{}>", cpp_name(type))},
       arch);
 }
 
-bool has_lengths(const spec::Op& op) noexcept { return std::ranges::any_of(op.axes, &spec::Axis::on_device); }
+bool has_lengths(const manifest::Op& op) noexcept { return std::ranges::any_of(op.axes, &manifest::Axis::on_device); }
 
 jit::Specialisation late_copy_kernel(const std::string& arch) {
   return internal("late_copy.cuh", {"kiln::copy_late"}, arch);
@@ -52,7 +52,7 @@ jit::Specialisation late_copy_kernel(const std::string& arch) {
 
 jit::Specialisation evict_kernel(const std::string& arch) { return internal("evict.cuh", {"kiln::evict_lines"}, arch); }
 
-jit::Specialisation compare_kernels(spec::DType type, const std::string& arch) {
+jit::Specialisation compare_kernels(manifest::DType type, const std::string& arch) {
   const std::string_view wanted = cpp_name(reference_type(type));
   return internal("compare.cuh",
                   {fmt::format("kiln::compare_squares<{}>", wanted),

@@ -13,13 +13,13 @@ constexpr std::int64_t apart_rounds = 15;
 }  // namespace
 
 LaunchChoice choose_launch(Bench& bench, std::size_t first_number, std::size_t length, const Kernel& kernel,
-                           const std::vector<spec::Config>& launches) {
+                           const std::vector<manifest::Config>& launches) {
   LaunchChoice choice;
   std::vector<Point> points;  // of those that came out right
-  for (const spec::Config& config : launches) {
+  for (const manifest::Config& config : launches) {
     const std::size_t number = first_number + choice.trials.size();
     choice.trials.push_back({config, bench.admit(number, {kernel.implementation, config, kernel.cubin, kernel.at})});
-    if (choice.trials.back().entrance.verdict == store::Verdict::ok) points.push_back({number, length});
+    if (choice.trials.back().admission.verdict == store::Verdict::ok) points.push_back({number, length});
   }
   std::vector<Finalist> finalists(launches.size());
   if (points.size() > 1) {
@@ -27,8 +27,8 @@ LaunchChoice choose_launch(Bench& bench, std::size_t first_number, std::size_t l
     for (std::size_t i = 0; i < points.size(); ++i) {
       LaunchTrial& trial = choice.trials[points[i].candidate - first_number];
       if (!samples[i].failure.empty()) {
-        trial.entrance.verdict = store::Verdict::launch_failed;
-        trial.entrance.reason = std::move(samples[i].failure);
+        trial.admission.verdict = store::Verdict::launch_failed;
+        trial.admission.reason = std::move(samples[i].failure);
       }
       finalists[points[i].candidate - first_number].samples_ns = std::move(samples[i].ns);
     }

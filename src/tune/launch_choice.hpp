@@ -10,8 +10,8 @@ namespace kiln::tune {
 
 /// A config of the winner's kernel and what became of it.
 struct LaunchTrial {
-  spec::Config config;
-  Entrance entrance;
+  manifest::Config config;
+  Admission admission;
 };
 
 struct LaunchChoice {
@@ -24,7 +24,7 @@ struct LaunchChoice {
 
 /// What all launches have in common.
 struct Kernel {
-  const spec::Implementation& implementation;
+  const manifest::Implementation& implementation;
   const jit::Cubin& cubin;
   const Problem& at;  // Trial::at
 };
@@ -40,6 +40,6 @@ struct Kernel {
 ///
 /// They are compared at one length of the bench. `first_number` and those after it number them there, where they are dropped again.
 LaunchChoice choose_launch(Bench& bench, std::size_t first_number, std::size_t length, const Kernel& kernel,
-                           const std::vector<spec::Config>& launches);
+                           const std::vector<manifest::Config>& launches);
 
 }  // namespace kiln::tune

@@ -13,7 +13,8 @@ constexpr double same_stair = 1.004;
 
 std::size_t most_ends(std::size_t axes) { return axes == 1 ? 16 : axes == 2 ? 4 : 2; }
 
-std::vector<std::int64_t> even_ends(const spec::Axis& axis, std::int64_t low, std::int64_t high, std::size_t at_most) {
+std::vector<std::int64_t> even_ends(const manifest::Axis& axis, std::int64_t low, std::int64_t high,
+                                    std::size_t at_most) {
   const std::int64_t width = high - low + 1;
   const auto parts = std::clamp<std::int64_t>(width / finest_step, 1, static_cast<std::int64_t>(at_most));
   std::vector<std::int64_t> ends;
@@ -53,9 +54,9 @@ std::vector<Fastest> envelope(std::size_t sizes, std::span<const std::vector<dou
 
 }  // namespace
 
-Lengths even_lengths(const spec::Op& op, const Problem& bucket, std::size_t at_most) {
-  Lengths lengths{spec::open_axes(op), {}, {}};
-  const Problem low = spec::low_corner(op, bucket);
+Lengths even_lengths(const manifest::Op& op, const Problem& bucket, std::size_t at_most) {
+  Lengths lengths{manifest::open_axes(op), {}, {}};
+  const Problem low = manifest::low_corner(op, bucket);
   const std::size_t most = std::min(most_ends(lengths.axes.size()), at_most);
   for (const std::size_t axis : lengths.axes)
     lengths.ends.push_back(even_ends(op.axes[axis], low.axes[axis], bucket.axes[axis], most));
@@ -63,7 +64,8 @@ Lengths even_lengths(const spec::Op& op, const Problem& bucket, std::size_t at_m
   return lengths;
 }
 
-Lengths with_ends(const spec::Op&, const Problem& bucket, const Lengths& lengths, std::span<const std::int64_t> ends) {
+Lengths with_ends(const manifest::Op&, const Problem& bucket, const Lengths& lengths,
+                  std::span<const std::int64_t> ends) {
   Lengths more = lengths;
   more.ends.front().insert(more.ends.front().end(), ends.begin(), ends.end());
   std::ranges::sort(more.ends.front());
@@ -99,9 +101,9 @@ std::vector<std::int64_t> stairs(std::span<const std::int64_t> sizes, std::span<
   return added;
 }
 
-std::vector<Interval> intervals(const spec::Op& op, const Problem& bucket, const Lengths& lengths,
+std::vector<Interval> intervals(const manifest::Op& op, const Problem& bucket, const Lengths& lengths,
                                 const Assignment& assignment) {
-  const Problem low = spec::low_corner(op, bucket);
+  const Problem low = manifest::low_corner(op, bucket);
   Assignment filled = assignment;
   for (std::size_t i = filled.size(); i-- > 0;)
     if (!filled[i] && i + 1 < filled.size()) filled[i] = filled[i + 1];

@@ -5,7 +5,7 @@
 #include <span>
 #include <vector>
 
-#include "spec/region.hpp"
+#include "manifest/region.hpp"
 #include "tune/portfolio.hpp"
 
 namespace kiln::tune {
@@ -20,9 +20,9 @@ struct Lengths {
 
 /// Ends that part a bucket evenly: sixteen of one open axis at most, at multiples of eight of it where it has as many; four of each of two axes, two of each of
 /// more. Fewer where `at_most` says so. One length where no axis is open.
-Lengths even_lengths(const spec::Op& op, const Problem& bucket, std::size_t at_most);
+Lengths even_lengths(const manifest::Op& op, const Problem& bucket, std::size_t at_most);
 /// The same with more ends of its only open axis.
-Lengths with_ends(const spec::Op& op, const Problem& bucket, const Lengths& lengths,
+Lengths with_ends(const manifest::Op& op, const Problem& bucket, const Lengths& lengths,
                   std::span<const std::int64_t> ends);
 
 /// Where ends are missing on one axis, by the model: `ns[c][i]` is what config c is expected to take at `sizes[i]`, which ascend and hold all `ends`. Repeats, up to `at_most`
@@ -32,13 +32,13 @@ std::vector<std::int64_t> stairs(std::span<const std::int64_t> sizes, std::span<
 
 /// Sizes that one candidate serves; its time is that of the length at their upper ends.
 struct Interval {
-  spec::Region region;
+  manifest::Region region;
   std::size_t candidate = 0;
   std::size_t length = 0;
 };
 /// Neighbouring lengths of one candidate joined, in the order of their sizes. A length that nothing serves goes to what serves the next
 /// larger one. Empty where nothing serves any.
-std::vector<Interval> intervals(const spec::Op& op, const Problem& bucket, const Lengths& lengths,
+std::vector<Interval> intervals(const manifest::Op& op, const Problem& bucket, const Lengths& lengths,
                                 const Assignment& assignment);
 
 }  // namespace kiln::tune

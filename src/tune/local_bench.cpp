@@ -19,7 +19,7 @@ class LocalBench final : public Bench {
  public:
   LocalBench(const BenchSettings& settings, Cubins& cubins)
       : settings_(settings), stopwatch_(settings.device.facts, settings.regime, settings.arch, cubins) {
-    const Problem low = spec::low_corner(settings.op, settings.bucket);
+    const Problem low = manifest::low_corner(settings.op, settings.bucket);
     const auto seed = static_cast<std::uint64_t>(std::chrono::steady_clock::now().time_since_epoch().count());
     Placement on_device;
     on_device.bound = low;
@@ -31,25 +31,25 @@ class LocalBench final : public Bench {
 
   void set_lengths(std::vector<Problem> lengths) override { lengths_ = std::move(lengths); }
 
-  Entrance admit(std::size_t candidate, const Trial& trial) override {
-    Entrance entrance;
+  Admission admit(std::size_t candidate, const Trial& trial) override {
+    Admission admission;
     const std::string name =
-        fmt::format("{} {}", trial.implementation.name, spec::to_string(trial.implementation, trial.config));
+        fmt::format("{} {}", trial.implementation.name, manifest::to_string(trial.implementation, trial.config));
     try {
       const auto frame =
-          spec::make_frame(settings_.op, &trial.implementation, trial.at, settings_.device.facts, trial.config);
+          manifest::make_frame(settings_.op, &trial.implementation, trial.at, settings_.device.facts, trial.config);
       auto live = std::make_unique<Live>(jit::Executable(settings_.op, trial.implementation, frame, trial.cubin));
       const jit::Resources resources = live->executable.resources();
-      entrance.registers = resources.registers;
-      entrance.spill_bytes = resources.spill_bytes;
-      if (!is_right(entrance, *live)) return entrance;
-      entrance.verdict = store::Verdict::ok;
+      admission.registers = resources.registers;
+      admission.spill_bytes = resources.spill_bytes;
+      if (!is_right(admission, *live)) return admission;
+      admission.verdict = store::Verdict::ok;
       live_.insert_or_assign(candidate, std::move(live));
     } catch (const Error& error) {
-      entrance.reason = reason_for_rejecting(error, name);
-      entrance.verdict = store::Verdict::launch_failed;
+      admission.reason = reason_for_rejecting(error, name);
+      admission.verdict = store::Verdict::launch_failed;
     }
-    return entrance;
+    return admission;
   }
 
   std::vector<Samples> sample(std::span<const Point> points, std::int64_t rounds) override {
@@ -120,7 +120,7 @@ class LocalBench final : public Bench {
   [[nodiscard]] std::optional<Problem> shorter(const Problem& bound) const {
     Problem lengths = bound;
     for (std::size_t i = 0; i < settings_.op.axes.size(); ++i)
-      if (const spec::Axis& axis = settings_.op.axes[i]; axis.on_device)
+      if (const manifest::Axis& axis = settings_.op.axes[i]; axis.on_device)
         lengths.axes[i] = std::max(axis.minimum, (bound.axes[i] + 1) / 2);
     return lengths == bound ? std::nullopt : std::optional(lengths);
   }
@@ -130,21 +130,21 @@ class LocalBench final : public Bench {
                         placement);
   }
 
-  bool is_right(Entrance& entrance, Live& live) {
+  bool is_right(Admission& admission, Live& live) {
     if (std::ranges::none_of(cases_, [&](const VerificationCase& each) { return each.admits(live.executable); })) {
-      entrance.verdict = store::Verdict::launch_failed;
-      entrance.reason = "it is not legal at either end of the bucket, where candidates are verified";
+      admission.verdict = store::Verdict::launch_failed;
+      admission.reason = "it is not legal at either end of the bucket, where candidates are verified";
       return false;
     }
     for (VerificationCase& each : cases_) {
       const Check check = each.verify(live.executable, live.workspace, stream_.handle());
       if (check.right) continue;
-      entrance.verdict = store::Verdict::wrong_result;
-      entrance.reason = fmt::format(
-          "at {}{}: {}", spec::to_string(settings_.op, each.problem()),
+      admission.verdict = store::Verdict::wrong_result;
+      admission.reason = fmt::format(
+          "at {}{}: {}", manifest::to_string(settings_.op, each.problem()),
           each.launched() == each.problem()
               ? ""
-              : fmt::format(" on the device, launched for {}", spec::to_string(settings_.op, each.launched())),
+              : fmt::format(" on the device, launched for {}", manifest::to_string(settings_.op, each.launched())),
           check.reason);
       return false;
     }

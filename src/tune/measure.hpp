@@ -41,7 +41,7 @@ class Stopwatch {
  public:
   /// In regime cold_l2, holds a buffer of twice the L2, read before each run: that evicts what the run before left. Throws what
   /// Cubins::get_and_keep does.
-  Stopwatch(const spec::DeviceFacts& device, Regime regime, const std::string& arch, Cubins& cubins);
+  Stopwatch(const manifest::DeviceFacts& device, Regime regime, const std::string& arch, Cubins& cubins);
   /// `rounds` samples of each launch in nanoseconds, taken in turns, forwards in one round and backwards in the next, so that a
   /// clock that drifts meets them all alike. The stream is held back while the host enqueues.
   std::vector<std::vector<double>> sample(std::span<const Launch> launches, std::int64_t rounds, CUstream stream);

@@ -33,7 +33,7 @@ constexpr std::int64_t of_gpc = 16, of_pair = 2;
 /// What one block of a pass does, and how many there are.
 struct BlockWork {
   std::int64_t blocks = 1, threads = 1, cluster = 1, resident = 1;
-  spec::Unit unit = spec::Unit::fma;
+  manifest::Unit unit = manifest::Unit::fma;
   double operations = 0, read = 0, written = 0, shared = 0, in_flight = 1, round_trips = 1;
   double traffic = 0;               // what all blocks read, if the manifest says it
   double distinct = 0, memory = 0;  // bytes of lines that no other block moves, and of those between L2 and memory
@@ -60,15 +60,15 @@ Time joint(const std::array<Limit, N>& limits) {
 
 // Warps that keep a multiprocessor's four partitions busy: one each for the tensor cores, two where instructions wait for each
 // other, as an arithmetic instruction's result takes four clocks and about half of them are independent.
-double share_of_rate(spec::Unit unit, double threads) {
-  return std::min(1.0, threads / (unit == spec::Unit::mma || unit == spec::Unit::wgmma ? 128 : 256));
+double share_of_rate(manifest::Unit unit, double threads) {
+  return std::min(1.0, threads / (unit == manifest::Unit::mma || unit == manifest::Unit::wgmma ? 128 : 256));
 }
 
 // Before a block's first bytes and after its last.
 double waiting_ns(const BlockWork& work, double latency_ns) { return block_start_ns + work.round_trips * latency_ns; }
 
 /// `first`: nothing of a wave before is under way while its blocks wait.
-Time wave(const BlockWork& work, const spec::DeviceFacts& device, const Throughput& rates, double latency_ns,
+Time wave(const BlockWork& work, const manifest::DeviceFacts& device, const Throughput& rates, double latency_ns,
           std::int64_t blocks, bool first) {
   const auto multiprocessors = static_cast<double>(device.sm_count());
   const double active = std::min(static_cast<double>(blocks), multiprocessors);
@@ -102,7 +102,7 @@ std::int64_t within_clusters(std::int64_t multiprocessors, std::int64_t cluster)
                   multiprocessors - multiprocessors / of_gpc * std::max<std::int64_t>(cluster - of_pair, 0) / 2);
 }
 
-Time of_pass(const BlockWork& work, const spec::DeviceFacts& device, const Throughput& rates, double latency_ns) {
+Time of_pass(const BlockWork& work, const manifest::DeviceFacts& device, const Throughput& rates, double latency_ns) {
   const std::int64_t at_once = within_clusters(device.sm_count(), work.cluster) * work.resident;
   const std::int64_t full = work.blocks / at_once, rest = work.blocks % at_once;
   Time time;
@@ -121,18 +121,18 @@ Time of_pass(const BlockWork& work, const spec::DeviceFacts& device, const Throu
 class Evaluation {
  public:
   explicit Evaluation(std::vector<std::int64_t> frame) : frame_(std::move(frame)) {}
-  std::int64_t operator()(const spec::Expression& expression) {
-    const spec::Value value = expression.evaluate(frame_);
+  std::int64_t operator()(const manifest::Expression& expression) {
+    const manifest::Value value = expression.evaluate(frame_);
     ok = ok && value.ok() && value.number >= 0;
     return value.number;
   }
-  std::int64_t volume(const std::array<spec::Expression, 3>& triple) {
+  std::int64_t volume(const std::array<manifest::Expression, 3>& triple) {
     double product = 1;
-    for (const spec::Expression& each : triple) product *= static_cast<double>((*this)(each));
+    for (const manifest::Expression& each : triple) product *= static_cast<double>((*this)(each));
     ok = ok && product >= 1 && product < 0x1p62;
     return ok ? static_cast<std::int64_t>(product) : 1;
   }
-  double operator()(const std::optional<spec::Expression>& expression, double otherwise) {
+  double operator()(const std::optional<manifest::Expression>& expression, double otherwise) {
     return expression ? static_cast<double>((*this)(*expression)) : otherwise;
   }
   bool ok = true;
@@ -141,7 +141,7 @@ class Evaluation {
   std::vector<std::int64_t> frame_;
 };
 
-std::int64_t resident_blocks(const spec::DeviceFacts& device, std::int64_t threads, std::int64_t shared,
+std::int64_t resident_blocks(const manifest::DeviceFacts& device, std::int64_t threads, std::int64_t shared,
                              std::int64_t registers) {
   const std::int64_t rounded = std::clamp((registers + register_granule - 1) / register_granule * register_granule,
                                           register_granule, most_registers);
@@ -150,10 +150,10 @@ std::int64_t resident_blocks(const spec::DeviceFacts& device, std::int64_t threa
                    std::max<std::int64_t>(1, device.registers_per_sm() / (rounded * threads))});
 }
 
-BlockWork work_of(const spec::Op& op, const spec::Pass& pass, bool first, const spec::DeviceFacts& device,
+BlockWork work_of(const manifest::Op& op, const manifest::Pass& pass, bool first, const manifest::DeviceFacts& device,
                   Evaluation& value) {
-  static const spec::PassModel nothing_said;
-  const spec::PassModel& model = pass.model ? *pass.model : nothing_said;
+  static const manifest::PassModel nothing_said;
+  const manifest::PassModel& model = pass.model ? *pass.model : nothing_said;
   const double op_bytes = first ? static_cast<double>(value(op.cost_bytes)) : 0;
   BlockWork work;
   work.blocks = value.volume(pass.grid);
@@ -180,12 +180,12 @@ BlockWork work_of(const spec::Op& op, const spec::Pass& pass, bool first, const 
 }
 
 /// Nothing is known of how a library works: what the op must do, spread over all multiprocessors.
-BlockWork work_of_library(const spec::Op& op, const spec::DeviceFacts& device, Evaluation& value) {
+BlockWork work_of_library(const manifest::Op& op, const manifest::DeviceFacts& device, Evaluation& value) {
   const auto blocks = static_cast<double>(device.sm_count());
   BlockWork work;
   work.blocks = device.sm_count();
   work.threads = 256;
-  work.unit = spec::Unit::mma;
+  work.unit = manifest::Unit::mma;
   work.operations = static_cast<double>(value(op.cost_flops)) / blocks;
   work.read = work.distinct = work.memory = work.in_flight =
       std::max(1.0, static_cast<double>(value(op.cost_bytes)) / blocks);
@@ -194,9 +194,9 @@ BlockWork work_of_library(const spec::Op& op, const spec::DeviceFacts& device, E
 
 }  // namespace
 
-Estimate estimate(const spec::Op& op, const spec::Implementation& implementation, const Problem& bucket,
-                  const spec::DeviceFacts& device, std::span<const std::int64_t> config, Regime regime) {
-  Evaluation value(spec::make_frame(op, &implementation, bucket, device, config));
+Estimate estimate(const manifest::Op& op, const manifest::Implementation& implementation, const Problem& bucket,
+                  const manifest::DeviceFacts& device, std::span<const std::int64_t> config, Regime regime) {
+  Evaluation value(manifest::make_frame(op, &implementation, bucket, device, config));
   const Throughput rates = throughput_of(device);
   const bool in_l2 = regime == Regime::hot_l2 && value(op.cost_bytes) <= device.l2_bytes();  // what the run before left
   const double latency_ns = in_l2 ? l2_latency_ns : memory_latency_ns;
@@ -209,7 +209,7 @@ Estimate estimate(const spec::Op& op, const spec::Implementation& implementation
   }
   double longest = -1;
   bool first = true, all_say_reads = true;
-  for (const spec::Pass& pass : implementation.passes) {
+  for (const manifest::Pass& pass : implementation.passes) {
     if (pass.when && value(*pass.when) == 0) continue;
     BlockWork work = work_of(op, pass, first, device, value);
     if (!value.ok) return {infinite, 0, 0, 0, 0, "geometry"};
@@ -230,21 +230,21 @@ Estimate estimate(const spec::Op& op, const spec::Implementation& implementation
   return result;
 }
 
-std::vector<bool> modelled_parameters(const spec::Op& op, const spec::Implementation& implementation) {
+std::vector<bool> modelled_parameters(const manifest::Op& op, const manifest::Implementation& implementation) {
   std::vector<bool> used(implementation.parameters.size());
-  const auto look_at = [&](const spec::Expression& expression) {
+  const auto look_at = [&](const manifest::Expression& expression) {
     for (std::size_t i = 0; i < used.size(); ++i)
       if (expression.uses(op.first_parameter() + static_cast<int>(i))) used[i] = true;
   };
-  for (const spec::Pass& pass : implementation.passes) {
+  for (const manifest::Pass& pass : implementation.passes) {
     for (const auto* triple : {&pass.grid, &pass.block, &pass.cluster}) std::ranges::for_each(*triple, look_at);
     look_at(pass.shared);
     if (pass.when) look_at(*pass.when);
     if (!pass.model) continue;
-    for (const auto spec::PassModel::*each :
-         {&spec::PassModel::operations, &spec::PassModel::read_bytes, &spec::PassModel::traffic_bytes,
-          &spec::PassModel::written_bytes, &spec::PassModel::memory_bytes, &spec::PassModel::shared_bytes,
-          &spec::PassModel::bytes_in_flight, &spec::PassModel::round_trips, &spec::PassModel::registers})
+    for (const auto manifest::PassModel::*each :
+         {&manifest::PassModel::operations, &manifest::PassModel::read_bytes, &manifest::PassModel::traffic_bytes,
+          &manifest::PassModel::written_bytes, &manifest::PassModel::memory_bytes, &manifest::PassModel::shared_bytes,
+          &manifest::PassModel::bytes_in_flight, &manifest::PassModel::round_trips, &manifest::PassModel::registers})
       if (const auto& said = (*pass.model).*each) look_at(*said);
   }
   return used;

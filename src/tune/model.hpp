@@ -8,7 +8,7 @@
 #include <vector>
 
 #include "kiln/options.hpp"
-#include "spec/problem.hpp"
+#include "manifest/problem.hpp"
 
 namespace kiln::tune {
 
@@ -27,11 +27,11 @@ struct Estimate {
 /// wait for the first bytes.
 /// Where a pass has no model: the first one has the op's cost, others none; reads are all in flight at once; a thread has 32 registers.
 /// A library has the op's cost.
-Estimate estimate(const spec::Op& op, const spec::Implementation& implementation, const Problem& bucket,
-                  const spec::DeviceFacts& device, std::span<const std::int64_t> config,
+Estimate estimate(const manifest::Op& op, const manifest::Implementation& implementation, const Problem& bucket,
+                  const manifest::DeviceFacts& device, std::span<const std::int64_t> config,
                   Regime regime = Regime::cold_l2);
 
 /// Of each parameter, whether estimates may depend on it: configs that differ in the others alone are not told apart.
-std::vector<bool> modelled_parameters(const spec::Op& op, const spec::Implementation& implementation);
+std::vector<bool> modelled_parameters(const manifest::Op& op, const manifest::Implementation& implementation);
 
 }  // namespace kiln::tune

@@ -5,7 +5,7 @@
 #include <set>
 #include <tuple>
 
-#include "spec/key.hpp"
+#include "manifest/key.hpp"
 #include "tune/deploy.hpp"
 
 namespace kiln::tune {
@@ -21,27 +21,27 @@ double doublings(std::int64_t a, std::int64_t b) noexcept {
 
 }  // namespace
 
-double axis_distance(const spec::Op& op, const Problem& a, const Problem& b) noexcept {
+double axis_distance(const manifest::Op& op, const Problem& a, const Problem& b) noexcept {
   double distance = 0;
   for (std::size_t i = 0; i < op.axes.size(); ++i) distance += doublings(a.axes[i], b.axes[i]);
   return distance;
 }
 
-double device_distance(const spec::DeviceFacts& a, const spec::DeviceFacts& b) noexcept {
+double device_distance(const manifest::DeviceFacts& a, const manifest::DeviceFacts& b) noexcept {
   return (a.sm() == b.sm() ? 0 : other_architecture) + doublings(a.sm_count(), b.sm_count()) +
          doublings(a.l2_bytes(), b.l2_bytes()) + doublings(a.shared_per_block(), b.shared_per_block()) +
          doublings(a.memory_bus_bits, b.memory_bus_bits);
 }
 
-std::vector<NearRecord> near_records(store::Layers& layers, const spec::Op& op, const Problem& bucket,
-                                     const spec::DeviceFacts& device, Regime regime) {
+std::vector<NearRecord> near_records(store::Layers& layers, const manifest::Op& op, const Problem& bucket,
+                                     const manifest::DeviceFacts& device, Regime regime) {
   std::vector<NearRecord> near;
   for (store::Found<store::Record>& found : layers.records(op.name)) {
     const store::Record& record = found.value;
-    if (record.revision != op.revision || record.regime != spec::to_string(regime)) continue;
-    const auto other = spec::parse_bucket(op, record.bucket);
+    if (record.revision != op.revision || record.regime != manifest::to_string(regime)) continue;
+    const auto other = manifest::parse_bucket(op, record.bucket);
     if (!other || other->selections != bucket.selections) continue;
-    const auto facts = spec::DeviceFacts::from_device_class(record.device_class);
+    const auto facts = manifest::DeviceFacts::from_device_class(record.device_class);
     if (!facts) continue;
     const double distance = axis_distance(op, *other, bucket) + device_distance(*facts, device);
     near.push_back({std::move(found), *other, *facts, facts->device_class() == device.device_class(), distance});
@@ -52,21 +52,21 @@ std::vector<NearRecord> near_records(store::Layers& layers, const spec::Op& op, 
   return near;
 }
 
-void add_winners(std::vector<Winner>& winners, const spec::Op& op, const Problem& bucket,
-                 const spec::DeviceFacts& device, const store::Record& record) {
+void add_winners(std::vector<Winner>& winners, const manifest::Op& op, const Problem& bucket,
+                 const manifest::DeviceFacts& device, const store::Record& record) {
   for (std::size_t i = record.choices.size(); i-- > 0;) {
     const store::Choice& choice = record.choices[i];
-    const spec::Implementation* implementation = op.find(choice.implementation);
+    const manifest::Implementation* implementation = op.find(choice.implementation);
     if (implementation == nullptr || implementation->is_library()) continue;
     Usable served = usable(op, bucket, device, choice.implementation, choice.config);
     if (served.implementation == nullptr) continue;
-    Winner winner{implementation, spec::kernel_config(*implementation, std::move(served.config))};
+    Winner winner{implementation, manifest::kernel_config(*implementation, std::move(served.config))};
     if (std::ranges::find(winners, winner) == winners.end()) winners.push_back(std::move(winner));
   }
 }
 
-std::vector<store::Record> neighbours(store::Layers& layers, const spec::Op& op, const Problem& bucket,
-                                      const spec::DeviceFacts& device, Regime regime, std::size_t at_most) {
+std::vector<store::Record> neighbours(store::Layers& layers, const manifest::Op& op, const Problem& bucket,
+                                      const manifest::DeviceFacts& device, Regime regime, std::size_t at_most) {
   std::vector<store::Record> records;
   std::set<std::string> keys;
   for (NearRecord& near : near_records(layers, op, bucket, device, regime)) {

@@ -103,14 +103,14 @@ Assignment assign(Lengths lengths, std::span<const std::size_t> chosen) {
 }  // namespace
 
 std::vector<Standing> standings(const Comparison& comparison,
-                                const std::function<Burden(std::size_t candidate)>& burden_of) {
+                                const std::function<Footprint(std::size_t candidate)>& footprint_of) {
   // tied() wants the baseline first; without samples it is one that failed.
   std::vector<Finalist> finalists(1);
   std::vector<std::size_t> candidates{0};
   double best_ns = std::numeric_limits<double>::infinity();
   const std::vector<double>* best = nullptr;
   for (const Compared& each : comparison) {
-    Finalist finalist{each.samples_ns, burden_of(each.candidate)};
+    Finalist finalist{each.samples_ns, footprint_of(each.candidate)};
     std::vector<double> sorted = each.samples_ns;
     if (const double ns = summarise(sorted).median_ns; ns < best_ns) {
       best_ns = ns;
@@ -129,7 +129,7 @@ std::vector<Standing> standings(const Comparison& comparison,
     if (finalists[i].samples_ns.empty()) continue;
     const double behind = ratio(finalists[i].samples_ns, *best).median_ns;
     result.push_back({candidates[i], std::max(behind, 1.0), std::ranges::find(level, i) != level.end(),
-                      finalists[i].burden.registers});
+                      finalists[i].footprint.registers});
   }
   return result;
 }

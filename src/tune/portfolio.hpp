@@ -18,9 +18,9 @@ struct Standing {
   int registers = 0;
   bool has_code = true;  // to keep and to load; a library's has none
 };
-/// `burden_of` is asked for those compared alone.
+/// `footprint_of` is asked for those compared alone.
 std::vector<Standing> standings(const Comparison& comparison,
-                                const std::function<Burden(std::size_t candidate)>& burden_of);
+                                const std::function<Footprint(std::size_t candidate)>& footprint_of);
 
 /// By length, the candidate that serves it; nothing where none came out right.
 using Assignment = std::vector<std::optional<std::size_t>>;

@@ -3,8 +3,8 @@
 #include <algorithm>
 #include <cmath>
 
-#include "spec/key.hpp"
-#include "spec/region.hpp"
+#include "manifest/key.hpp"
+#include "manifest/region.hpp"
 #include "tune/model.hpp"
 
 namespace kiln::tune {
@@ -30,8 +30,8 @@ double config_distance(std::span<const std::int64_t> a, std::span<const std::int
 }
 
 struct Measured {
-  const spec::Implementation* implementation;
-  spec::Config config;
+  const manifest::Implementation* implementation;
+  manifest::Config config;
   double sum = 0;  // over its samples, of the logarithm of measured over estimated
   int samples = 0;
   double log_ratio = 0;  // the mean
@@ -45,27 +45,27 @@ double median_ratio(std::vector<Measured> all) {
 
 }  // namespace
 
-Prior::Prior(const spec::Op& op, const Problem& bucket, const spec::DeviceFacts& device, Regime regime,
+Prior::Prior(const manifest::Op& op, const Problem& bucket, const manifest::DeviceFacts& device, Regime regime,
              std::span<const store::Record> neighbours)
     : op_(op), bucket_(bucket), device_(device), regime_(regime) {
   for (const store::Record& record : neighbours) learn(record);
 }
 
 void Prior::learn(const store::Record& record) {
-  const auto bucket = spec::parse_bucket(op_, record.bucket);
-  const auto device = spec::DeviceFacts::from_device_class(record.device_class);
-  if (record.op != op_.name || record.revision != op_.revision || record.regime != spec::to_string(regime_) ||
+  const auto bucket = manifest::parse_bucket(op_, record.bucket);
+  const auto device = manifest::DeviceFacts::from_device_class(record.device_class);
+  if (record.op != op_.name || record.revision != op_.revision || record.regime != manifest::to_string(regime_) ||
       !bucket || bucket->selections != bucket_.selections || !device)
     return;
 
   add_winners(winners_, op_, bucket_, device_, record);
   std::vector<Measured> measured;
   const auto measure = [&](std::string_view name, std::string_view text, const Problem& at, double cost_ns) {
-    const spec::Implementation* implementation = op_.find(name);
+    const manifest::Implementation* implementation = op_.find(name);
     if (implementation == nullptr || !(cost_ns > 0)) return;
-    auto config = spec::parse_config(*implementation, text);
+    auto config = manifest::parse_config(*implementation, text);
     if (!config) return;
-    config = spec::kernel_config(*implementation, std::move(*config));
+    config = manifest::kernel_config(*implementation, std::move(*config));
     const double estimated = estimate(op_, *implementation, at, *device, *config, regime_).ns;
     if (!std::isfinite(estimated)) return;
     const auto same = std::ranges::find_if(measured, [&](const Measured& each) {
@@ -76,11 +76,11 @@ void Prior::learn(const store::Record& record) {
     ++of.samples;
   };
   for (const store::Candidate& each : record.candidates)
-    if (const auto at = spec::parse_open_sizes(op_, *bucket, each.sizes); at && each.verdict == store::Verdict::ok)
+    if (const auto at = manifest::parse_open_sizes(op_, *bucket, each.sizes); at && each.verdict == store::Verdict::ok)
       measure(each.implementation, each.config, *at, each.cost_ns);
   if (measured.empty())
     for (const store::Choice& each : record.choices)
-      if (const auto region = spec::parse_region(op_, *bucket, each.sizes))
+      if (const auto region = manifest::parse_region(op_, *bucket, each.sizes))
         measure(each.implementation, each.config, region->high, each.cost_ns);
   if (measured.empty()) return;
   for (Measured& each : measured) each.log_ratio = each.sum / each.samples;
@@ -94,7 +94,7 @@ void Prior::learn(const store::Record& record) {
     points_.push_back({each.implementation, std::move(each.config), each.log_ratio - offset, weight});
 }
 
-double Prior::correction(const spec::Implementation& implementation, std::span<const std::int64_t> config) const {
+double Prior::correction(const manifest::Implementation& implementation, std::span<const std::int64_t> config) const {
   double sum = 0, weights = weight_of_model;
   for (const Point& point : points_) {
     if (point.implementation != &implementation) continue;

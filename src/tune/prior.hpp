@@ -5,7 +5,7 @@
 #include <vector>
 
 #include "kiln/options.hpp"
-#include "spec/problem.hpp"
+#include "manifest/problem.hpp"
 #include "store/record.hpp"
 #include "tune/neighbours.hpp"
 
@@ -15,12 +15,12 @@ class Prior {
  public:
   /// `neighbours`: nearest first, as neighbours() gives them, with the candidates that there are. Those of another op, revision,
   /// regime or selection are left out. `op` must outlive this.
-  Prior(const spec::Op& op, const Problem& bucket, const spec::DeviceFacts& device, Regime regime,
+  Prior(const manifest::Op& op, const Problem& bucket, const manifest::DeviceFacts& device, Regime regime,
         std::span<const store::Record> neighbours);
 
   /// What the model's estimate of a config is to be multiplied by: what measurements of the same and of similar configs in near buckets
   /// were to their estimates; 1 without any.
-  [[nodiscard]] double correction(const spec::Implementation& implementation,
+  [[nodiscard]] double correction(const manifest::Implementation& implementation,
                                   std::span<const std::int64_t> config) const;
 
   /// The distinct configs that serve the neighbours and are legal in this bucket, in the order of the neighbours; of one neighbour, that of
@@ -30,15 +30,15 @@ class Prior {
  private:
   /// A measured config of a neighbour: by how much, as a logarithm, it strayed from its estimate further than its bucket did.
   struct Point {
-    const spec::Implementation* implementation;
-    spec::Config config;
+    const manifest::Implementation* implementation;
+    manifest::Config config;
     double excess = 0, weight = 0;
   };
   void learn(const store::Record& record);
 
-  const spec::Op& op_;
+  const manifest::Op& op_;
   Problem bucket_;
-  spec::DeviceFacts device_;
+  manifest::DeviceFacts device_;
   Regime regime_;
   std::vector<Winner> winners_;
   std::vector<Point> points_;

@@ -119,29 +119,29 @@ class Racing final : public Search {
         seen_(scores_.lengths()) {}
 
   std::optional<Ask> next() override {
-    pace_.clear();
+    reference_samples_.clear();
     if (last_) return last_->next();
     if (!std::exchange(is_settling_, true))
-      if (Ask more = paced(hopeful(newcomers_), more_rounds); !more.points.empty()) return more;
+      if (Ask more = beside_reference(hopeful(newcomers_), more_rounds); !more.points.empty()) return more;
     settle();
     is_settling_ = false;
     newcomers_ = has_ended() ? std::vector<std::size_t>() : std::exchange(queued_, {});
     if (newcomers_.empty()) newcomers_ = nominate();
     if (scores_.lengths() > 1) queued_ = nominate();
-    if (!newcomers_.empty()) return paced(worthwhile(newcomers_), 1);
-    pacemakers_.clear();
+    if (!newcomers_.empty()) return beside_reference(worthwhile(newcomers_), 1);
+    references_.clear();
     last_.emplace(scores_, forecast_.expectations().of_libraries);
     return last_->next();
   }
 
   void report(Point point, std::span<const double> samples_ns) override {
     if (last_) return scores_.add(point, samples_ns);
-    if (const auto pacemaker = pacemakers_.find(point.length);
-        pacemaker != pacemakers_.end() && pacemaker->second == point.candidate) {
-      pace_[point.length].assign(samples_ns.begin(), samples_ns.end());
+    if (const auto reference = references_.find(point.length);
+        reference != references_.end() && reference->second == point.candidate) {
+      reference_samples_[point.length].assign(samples_ns.begin(), samples_ns.end());
       return;
     }
-    scores_.add(point, at_pace(point.length, samples_ns));
+    scores_.add(point, at_reference(point.length, samples_ns));
     if (!samples_ns.empty()) forecast_.learn(point, scores_.cost(point).median_ns);
   }
   void hurry() override { hurried_ = true; }
@@ -218,28 +218,29 @@ class Racing final : public Search {
 
   /// Lets the leader of each length run first in each round, so that newcomers are compared with it as the clock is now: a device that
   /// warms up under long kernels would leave the lead to those that came early.
-  Ask paced(const std::vector<Point>& points, std::int64_t rounds) {
+  Ask beside_reference(const std::vector<Point>& points, std::int64_t rounds) {
     Ask ask{{}, rounds};
-    pacemakers_.clear();
+    references_.clear();
     for (const Point& each : points) {
-      if (pacemakers_.contains(each.length)) continue;
+      if (references_.contains(each.length)) continue;
       const auto leader = scores_.leader(each.length);
       if (!leader || std::ranges::find(points, Point{*leader, each.length}) != points.end()) continue;
-      pacemakers_.emplace(each.length, *leader);
-      pace_as_scored_[each.length] = scores_.best_ns(each.length);
+      references_.emplace(each.length, *leader);
+      reference_scores_[each.length] = scores_.best_ns(each.length);
       ask.points.push_back({*leader, each.length});
     }
     ask.points.insert(ask.points.end(), points.begin(), points.end());
     std::ranges::stable_sort(ask.points, {}, &Point::length);  // what is compared runs side by side
     return ask;
   }
-  /// Samples as they would have been when the pacemaker took what the scores say.
-  [[nodiscard]] std::vector<double> at_pace(std::size_t length, std::span<const double> samples_ns) const {
+  /// Samples as they would have been when the reference candidate took what the scores say.
+  [[nodiscard]] std::vector<double> at_reference(std::size_t length, std::span<const double> samples_ns) const {
     std::vector<double> result(samples_ns.begin(), samples_ns.end());
-    const auto pace = pace_.find(length);
-    if (pace == pace_.end()) return result;
+    const auto pace = reference_samples_.find(length);
+    if (pace == reference_samples_.end()) return result;
     for (std::size_t i = 0; i < std::min(result.size(), pace->second.size()); ++i)
-      result[i] *= std::clamp(pace_as_scored_.at(length) / std::max(pace->second[i], 1.0), 1 / most_drift, most_drift);
+      result[i] *=
+          std::clamp(reference_scores_.at(length) / std::max(pace->second[i], 1.0), 1 / most_drift, most_drift);
     return result;
   }
 
@@ -445,12 +446,12 @@ class Racing final : public Search {
   Forecast forecast_;
   RacingLimits limits_;
   std::mt19937_64 random_;
-  std::vector<std::size_t> newcomers_;               // of this round
-  std::vector<std::size_t> queued_;                  // of the next one: of several lengths, chosen a round ahead
-  std::map<std::size_t, std::size_t> pacemakers_;    // by length: the leader when the round began
-  std::map<std::size_t, double> pace_as_scored_;     // its median then
-  std::map<std::size_t, std::vector<double>> pace_;  // its samples of this ask
-  bool is_settling_ = true;                          // the newcomers have all their samples
+  std::vector<std::size_t> newcomers_;              // of this round
+  std::vector<std::size_t> queued_;                 // of the next one: of several lengths, chosen a round ahead
+  std::map<std::size_t, std::size_t> references_;   // by length: the leader when the round began
+  std::map<std::size_t, double> reference_scores_;  // its median then
+  std::map<std::size_t, std::vector<double>> reference_samples_;  // its samples of this ask
+  bool is_settling_ = true;                                       // the newcomers have all their samples
   bool hurried_ = false;
   std::int64_t rounds_ = 0, tried_ = 0, idle_ = 0;
   std::vector<Best> seen_;  // by length

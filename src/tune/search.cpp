@@ -70,9 +70,9 @@ std::vector<std::size_t> tied(std::span<const Finalist> candidates) {
     const Cost behind = ratio(candidates[i].samples_ns, leader->samples_ns);
     if (behind.low_ns > 1 || (i > 0 && behind.median_ns > near_tie)) continue;
     tied.push_back(i);
-    if (candidates[i].burden.read_bytes > 0) least_bytes = std::min(least_bytes, candidates[i].burden.read_bytes);
+    if (candidates[i].footprint.read_bytes > 0) least_bytes = std::min(least_bytes, candidates[i].footprint.read_bytes);
   }
-  std::erase_if(tied, [&](std::size_t i) { return least_bytes < much_less * candidates[i].burden.read_bytes; });
+  std::erase_if(tied, [&](std::size_t i) { return least_bytes < much_less * candidates[i].footprint.read_bytes; });
   return tied;
 }
 
@@ -81,7 +81,7 @@ std::optional<std::size_t> choose(std::span<const Finalist> candidates) {
   if (level.empty()) return std::nullopt;
   if (level.front() == 0) return 0;
   return *std::min_element(level.begin(), level.end(), [&](std::size_t a, std::size_t b) {
-    return std::pair(candidates[a].burden.registers, a) < std::pair(candidates[b].burden.registers, b);
+    return std::pair(candidates[a].footprint.registers, a) < std::pair(candidates[b].footprint.registers, b);
   });
 }
 

@@ -34,14 +34,14 @@ Cost times(Cost cost, double factor) noexcept;
 Cost ratio(std::span<const double> a, std::span<const double> b);
 
 /// What a candidate asks of the device, by which near-ties are decided.
-struct Burden {
+struct Footprint {
   double read_bytes = 0;  // by its manifest, what all blocks read of L2 and memory; 0: not known
   int registers = 0;      // a thread
 };
 /// What the choice looks at, a candidate each: samples round by round, or what stands for them, none of one that failed.
 struct Finalist {
   std::vector<double> samples_ns;
-  Burden burden;
+  Footprint footprint;
 };
 /// The winner's index. The lowest median leads. Candidates within 1 % of it and not slower beyond the noise, that is unless the interval
 /// of their ratio lies above 1, tie with it, and the baseline (index 0) does within the noise however far it is behind. Of them those

@@ -5,22 +5,22 @@
 #include <algorithm>
 #include <utility>
 
-#include "spec/text.hpp"
+#include "manifest/text.hpp"
 
 namespace kiln::tune {
 
-Servings servings_of(const spec::Op& op, const Problem& bucket, const spec::DeviceFacts& device,
+Servings servings_of(const manifest::Op& op, const Problem& bucket, const manifest::DeviceFacts& device,
                      const store::Record& record) {
   Servings servings;
-  const auto own = spec::parse_bucket(op, record.bucket);
-  const bool keeps_sizes = own && spec::open_sizes(op, *own) == spec::open_sizes(op, bucket);
+  const auto own = manifest::parse_bucket(op, record.bucket);
+  const bool keeps_sizes = own && manifest::open_sizes(op, *own) == manifest::open_sizes(op, bucket);
   const auto add = [&](const store::Choice& choice) {
-    const auto region = keeps_sizes ? spec::parse_region(op, bucket, choice.sizes) : spec::whole_of(op, bucket);
+    const auto region = keeps_sizes ? manifest::parse_region(op, bucket, choice.sizes) : manifest::whole_of(op, bucket);
     Usable served;
     if (region)
       served = usable(op, region->high, device, choice.implementation, choice.config);
     else
-      served.why_not = fmt::format("its sizes {} are not of this bucket", spec::quote(choice.sizes));
+      served.why_not = fmt::format("its sizes {} are not of this bucket", manifest::quote(choice.sizes));
     if (served.implementation == nullptr) {
       ++servings.unusable;
       if (servings.why_not.empty()) servings.why_not = std::move(served.why_not);

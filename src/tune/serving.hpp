@@ -5,14 +5,14 @@
 #include <string>
 #include <vector>
 
-#include "spec/region.hpp"
+#include "manifest/region.hpp"
 #include "tune/deploy.hpp"
 
 namespace kiln::tune {
 
 /// A choice that can serve.
 struct Serving {
-  spec::Region region;
+  manifest::Region region;
   Usable usable;  // with an implementation
   store::Choice choice;
   /// What it was timed at and is made ready for: the bucket with its open axes at the region's upper ends.
@@ -31,7 +31,7 @@ struct Servings {
 
 /// `bucket`: the record's, or another one of the same selections that it is to stand in for. Where that differs in open axes, all choices
 /// serve all of `bucket`, those of the record's upper edge first. Where a context is current, a library is asked whether it is here and takes the config.
-Servings servings_of(const spec::Op& op, const Problem& bucket, const spec::DeviceFacts& device,
+Servings servings_of(const manifest::Op& op, const Problem& bucket, const manifest::DeviceFacts& device,
                      const store::Record& record);
 
 }  // namespace kiln::tune

@@ -26,12 +26,12 @@ std::optional<double> median(std::vector<double> values, std::size_t fewest) {
 }
 
 /// The config as a search tries it: a launch that a record chose afterwards stands among its own candidates alone.
-std::string as_searched(const spec::Op& op, std::string_view name, std::string_view config) {
-  const spec::Implementation* implementation = op.find(name);
+std::string as_searched(const manifest::Op& op, std::string_view name, std::string_view config) {
+  const manifest::Implementation* implementation = op.find(name);
   if (implementation == nullptr) return std::string(config);
-  auto parsed = spec::parse_config(*implementation, config);
+  auto parsed = manifest::parse_config(*implementation, config);
   if (!parsed) return std::string(config);
-  return spec::to_string(*implementation, spec::kernel_config(*implementation, std::move(*parsed)));
+  return manifest::to_string(*implementation, manifest::kernel_config(*implementation, std::move(*parsed)));
 }
 
 /// What some candidates of a record took over the least that one took there: the mean over the lengths at which one of them was timed, in
@@ -59,18 +59,18 @@ std::optional<double> fared(const store::Record& record, const std::function<boo
 
 }  // namespace
 
-std::vector<Known> known_near(store::Layers& layers, const spec::Op& op, const Problem& bucket,
-                              const spec::DeviceFacts& device, Regime regime) {
+std::vector<Known> known_near(store::Layers& layers, const manifest::Op& op, const Problem& bucket,
+                              const manifest::DeviceFacts& device, Regime regime) {
   std::vector<Known> known;
   for (store::Record& record : neighbours(layers, op, bucket, device, regime, most_known)) {
-    const auto own = spec::parse_bucket(op, record.bucket);
-    const auto facts = spec::DeviceFacts::from_device_class(record.device_class);
+    const auto own = manifest::parse_bucket(op, record.bucket);
+    const auto facts = manifest::DeviceFacts::from_device_class(record.device_class);
     if (own && facts) known.push_back({std::move(record), *own, *facts});
   }
   return known;
 }
 
-std::optional<double> transfer_slowdown(const spec::Op& op, std::span<const Known> known, double distance) {
+std::optional<double> transfer_slowdown(const manifest::Op& op, std::span<const Known> known, double distance) {
   std::vector<double> slowdowns;
   for (const Known& from : known) {
     for (const Known& to : known) {
@@ -87,7 +87,8 @@ std::optional<double> transfer_slowdown(const spec::Op& op, std::span<const Know
   return median(std::move(slowdowns), fewest_pairs);
 }
 
-std::optional<double> default_slowdown(const spec::Op& op, std::span<const Known> known, const Usable& standing_in) {
+std::optional<double> default_slowdown(const manifest::Op& op, std::span<const Known> known,
+                                       const Usable& standing_in) {
   std::vector<double> slowdowns;
   for (const Known& each : known) {
     const double best_ns = each.record.at_edge().cost_ns;
@@ -99,16 +100,16 @@ std::optional<double> default_slowdown(const spec::Op& op, std::span<const Known
   return median(std::move(slowdowns), 1);
 }
 
-std::optional<double> guess_slowdown(const spec::Op& op, std::span<const Known> known, Regime regime) {
+std::optional<double> guess_slowdown(const manifest::Op& op, std::span<const Known> known, Regime regime) {
   std::vector<double> slowdowns;
   for (const Known& each : known.first(std::min(known.size(), most_guessed))) {
     if (each.record.candidates.empty()) continue;
     const std::vector<Guess> guesses = guesses_for(op, each.bucket, each.device, regime);
     const auto slowdown = fared(each.record, [&](const store::Candidate& candidate) {
-      const auto at = spec::parse_open_sizes(op, each.bucket, candidate.sizes);
+      const auto at = manifest::parse_open_sizes(op, each.bucket, candidate.sizes);
       return at && std::ranges::any_of(guesses, [&](const Guess& guess) {
                return guess.region.contains(op, *at) && guess.of.implementation->name == candidate.implementation &&
-                      spec::to_string(*guess.of.implementation, guess.of.config) == candidate.config;
+                      manifest::to_string(*guess.of.implementation, guess.of.config) == candidate.config;
              });
     });
     if (slowdown) slowdowns.push_back(*slowdown);
@@ -116,17 +117,17 @@ std::optional<double> guess_slowdown(const spec::Op& op, std::span<const Known> 
   return median(std::move(slowdowns), 1);
 }
 
-double slowdown_over_bound(const spec::Op& op, const Usable& standing_in, const Problem& at,
-                           const spec::DeviceFacts& device, Regime regime) {
-  const spec::Implementation& implementation = *standing_in.implementation;
+double slowdown_over_bound(const manifest::Op& op, const Usable& standing_in, const Problem& at,
+                           const manifest::DeviceFacts& device, Regime regime) {
+  const manifest::Implementation& implementation = *standing_in.implementation;
   const Throughput rates = throughput_of(device);
-  const auto frame = spec::make_frame(op, nullptr, at, device);
-  const auto amount = [&](const spec::Expression& expression) {
-    const spec::Value value = expression.evaluate(frame);
+  const auto frame = manifest::make_frame(op, nullptr, at, device);
+  const auto amount = [&](const manifest::Expression& expression) {
+    const manifest::Value value = expression.evaluate(frame);
     return value.ok() ? static_cast<double>(value.number) : 0.0;
   };
-  spec::Unit unit = spec::Unit::fma;
-  for (const spec::Pass& pass : implementation.passes)
+  manifest::Unit unit = manifest::Unit::fma;
+  for (const manifest::Pass& pass : implementation.passes)
     if (pass.model && pass.model->operations) unit = pass.model->unit;
   const double flops_a_ns = 2 * rates.of(unit) * static_cast<double>(device.sm_count());
   const double bound_ns =

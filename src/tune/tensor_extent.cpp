@@ -11,9 +11,9 @@ namespace {
 
 constexpr std::int64_t most_bytes = std::int64_t{1} << 46;
 
-std::int64_t number(const spec::Op& op, const spec::Tensor& tensor, const spec::Expression& expression,
+std::int64_t number(const manifest::Op& op, const manifest::Tensor& tensor, const manifest::Expression& expression,
                     std::span<const std::int64_t> frame) {
-  const spec::Value value = expression.evaluate(frame);
+  const manifest::Value value = expression.evaluate(frame);
   if (value.ok() && value.number >= 0) return value.number;
   throw Error(ErrorKind::bad_input,
               fmt::format("{}: tensor '{}': {} is {} at these sizes", op.name, tensor.name, expression.text(),
@@ -28,7 +28,7 @@ std::int64_t TensorExtent::count() const noexcept {
   return product;
 }
 
-TensorExtent extent_of(const spec::Op& op, const spec::Tensor& tensor, std::span<const std::int64_t> frame) {
+TensorExtent extent_of(const manifest::Op& op, const manifest::Tensor& tensor, std::span<const std::int64_t> frame) {
   TensorExtent extent;
   extent.type = op.dtype_of(tensor, frame);
   const std::int64_t most_elements = most_bytes / size_of(extent.type);

@@ -5,18 +5,18 @@
 #include <span>
 #include <vector>
 
-#include "spec/op.hpp"
+#include "manifest/op.hpp"
 
 namespace kiln::tune {
 
 struct TensorExtent {
-  spec::DType type = spec::DType::f32;
+  manifest::DType type = manifest::DType::f32;
   std::vector<std::int64_t> shape, strides;           // elements, outermost first
   std::int64_t elements = 0;                          // of memory: one past the last element's offset
   [[nodiscard]] std::int64_t count() const noexcept;  // of the tensor: the product of its shape
 };
 
 /// Throws Error(bad_input) for a shape or stride that does not compute, or a size past 2^46 bytes.
-TensorExtent extent_of(const spec::Op& op, const spec::Tensor& tensor, std::span<const std::int64_t> frame);
+TensorExtent extent_of(const manifest::Op& op, const manifest::Tensor& tensor, std::span<const std::int64_t> frame);
 
 }  // namespace kiln::tune

@@ -28,17 +28,17 @@ constexpr double memory_efficiency = 0.92;    // what a copy reaches of the bus'
 
 }  // namespace
 
-double Throughput::of(spec::Unit unit) const noexcept {
+double Throughput::of(manifest::Unit unit) const noexcept {
   switch (unit) {
-    case spec::Unit::instruction: return instructions;
-    case spec::Unit::fma: return fma;
-    case spec::Unit::mma: return mma;
-    case spec::Unit::wgmma: break;
+    case manifest::Unit::instruction: return instructions;
+    case manifest::Unit::fma: return fma;
+    case manifest::Unit::mma: return mma;
+    case manifest::Unit::wgmma: break;
   }
   return wgmma;
 }
 
-Throughput throughput_of(const spec::DeviceFacts& device) noexcept {
+Throughput throughput_of(const manifest::DeviceFacts& device) noexcept {
   Architecture found = architectures.front();
   for (const Architecture& each : architectures) {
     if (each.sm <= device.sm()) found = each;

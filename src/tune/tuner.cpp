@@ -41,7 +41,7 @@ class Session {
   Session(const TuneRequest& request, Cubins& cubins)
       : request_(request),
         cubins_(cubins),
-        bucket_text_(spec::to_string(request.op, request.bucket)),
+        bucket_text_(manifest::to_string(request.op, request.bucket)),
         preparing_(begin_bench()),
         candidates_(candidates_for(request, cubins)) {
     if (candidates_.entries.empty())
@@ -154,12 +154,12 @@ class Session {
     ++done_;
     if (const auto cubin = compile(entry)) {
       paced([&] {
-        const Entrance entrance =
+        const Admission admission =
             bench_->admit(candidate, {*entry.implementation, entry.config, cubin->cubin, entry.at});
-        entry.verdict = entrance.verdict;
-        entry.reason = entrance.reason;
-        entry.registers = entrance.registers;
-        entry.spill_bytes = entrance.spill_bytes;
+        entry.verdict = admission.verdict;
+        entry.reason = admission.reason;
+        entry.registers = admission.registers;
+        entry.spill_bytes = admission.spill_bytes;
       });
     }
     if (entry.verdict == store::Verdict::ok) {
@@ -248,7 +248,7 @@ class Session {
     if (measured.lengths.axes.size() != 1 || searched < 2 || measured.comparisons.back().empty()) return measured;
     const std::size_t axis = measured.lengths.axes.front();
     const std::vector<std::int64_t>& ends = measured.lengths.ends.front();
-    Switches switches(spec::low_corner(request_.op, request_.bucket).axes[axis], request_.op.axes[axis].multiple_of,
+    Switches switches(manifest::low_corner(request_.op, request_.bucket).axes[axis], request_.op.axes[axis].multiple_of,
                       ends, measured.comparisons, candidates_.expectations.of_libraries);
     const double longest_ns = search_->cost({measured.comparisons.back().front().candidate, searched - 1}).median_ns;
     for (auto probes = switches.next(); !probes.empty(); probes = switches.next())
@@ -336,7 +336,7 @@ class Session {
     std::string config;  // the event has views
     if (candidate != nullptr) {
       const Entry& of = entry(*candidate);
-      config = spec::to_string(*of.implementation, of.config);
+      config = manifest::to_string(*of.implementation, of.config);
       event.implementation = of.implementation->name;
       event.config = config;
       event.verdict = to_string(of.verdict);
@@ -381,7 +381,7 @@ TuneResult tune_bucket(const TuneRequest& request, Cubins& cubins) {
   } catch (const Error& error) {
     if (error.kind() != ErrorKind::out_of_memory) throw;
     throw Error(ErrorKind::out_of_memory, fmt::format("tuning {} {}: {}", request.op.name,
-                                                      spec::to_string(request.op, request.bucket), error.what()));
+                                                      manifest::to_string(request.op, request.bucket), error.what()));
   }
 }
 

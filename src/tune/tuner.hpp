@@ -5,7 +5,7 @@
 #include <string>
 #include <vector>
 
-#include "spec/problem.hpp"
+#include "manifest/problem.hpp"
 #include "store/record.hpp"
 #include "tune/cubins.hpp"
 #include "tune/search.hpp"
@@ -14,9 +14,9 @@
 namespace kiln::tune {
 
 struct TuneRequest {
-  const spec::Op& op;
+  const manifest::Op& op;
   Problem bucket;   // upper edges
-  std::string key;  // spec::record_key
+  std::string key;  // manifest::record_key
   const cuda::DeviceInfo& device;
   Regime regime = Regime::cold_l2;
   std::string arch;  // "sm_90a"

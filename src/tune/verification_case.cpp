@@ -74,8 +74,8 @@ std::string position(const TensorExtent& extent, std::uint64_t index) {
 }  // namespace
 
 struct VerificationCase::State {
-  const spec::Op& op;
-  spec::DeviceFacts device;
+  const manifest::Op& op;
+  manifest::DeviceFacts device;
   Problem problem;
   Problem launched;                  // what candidates are given: `problem`, or the bound of its lengths
   cuda::Buffer lengths;              // an int32 an axis
@@ -84,27 +84,27 @@ struct VerificationCase::State {
   Arguments arguments;               // for executables under trial
   Arguments reference_arguments;     // outputs replaced by `wanted`
   std::optional<std::pair<TensorId, TensorId>> in_place;
-  std::map<spec::DType, jit::Module> fill;
-  std::map<spec::DType, jit::Module> compare;
+  std::map<manifest::DType, jit::Module> fill;
+  std::map<manifest::DType, jit::Module> compare;
   std::optional<jit::Module> copy_late;  // of an op whose lengths may be on the device
   std::unique_ptr<jit::Executable> reference;
   cuda::Buffer result{static_cast<std::int64_t>(sizeof(CompareResult))};
   cuda::Gate gate;  // so that a launch meets what it may overtake, however slow the host is
 
-  State(const spec::Op& described, const spec::DeviceFacts& facts)
+  State(const manifest::Op& described, const manifest::DeviceFacts& facts)
       : op(described), device(facts), tensors(described.tensors.size()) {}
 
   [[nodiscard]] bool takes_part(std::size_t tensor) const {
-    return spec::Op::takes_part(op.tensors[tensor], spec::make_frame(op, nullptr, problem, device));
+    return manifest::Op::takes_part(op.tensors[tensor], manifest::make_frame(op, nullptr, problem, device));
   }
 
   [[nodiscard]] bool is_initialised(std::size_t tensor) const {
-    return spec::Op::is_initialised(op.tensors[tensor], spec::make_frame(op, nullptr, problem, device));
+    return manifest::Op::is_initialised(op.tensors[tensor], manifest::make_frame(op, nullptr, problem, device));
   }
 
   void load(const std::string& arch, Cubins& cubins) {
-    const auto frame = spec::make_frame(op, nullptr, problem, device);
-    const auto module = [&](std::map<spec::DType, jit::Module>& modules, spec::DType type,
+    const auto frame = manifest::make_frame(op, nullptr, problem, device);
+    const auto module = [&](std::map<manifest::DType, jit::Module>& modules, manifest::DType type,
                             const jit::Specialisation& specialisation) {
       if (modules.contains(type)) return;
       const jit::Cubin cubin = cubins.get_and_keep(specialisation).cubin;
@@ -114,12 +114,12 @@ struct VerificationCase::State {
       const jit::Cubin cubin = cubins.get_and_keep(late_copy_kernel(arch)).cubin;
       copy_late.emplace(cubin.image, cubin.lowered_names);
     }
-    for (const spec::Tensor& tensor : op.tensors) {
-      if (!spec::Op::takes_part(tensor, frame)) continue;
-      const spec::DType type = op.dtype_of(tensor, frame);
+    for (const manifest::Tensor& tensor : op.tensors) {
+      if (!manifest::Op::takes_part(tensor, frame)) continue;
+      const manifest::DType type = op.dtype_of(tensor, frame);
       module(fill, type, fill_kernel(type, arch));
       if (tensor.output) module(compare, type, compare_kernels(type, arch));
-      if (spec::Op::is_initialised(tensor, frame))
+      if (manifest::Op::is_initialised(tensor, frame))
         module(fill, reference_type(type), fill_kernel(reference_type(type), arch));
     }
     const KeyedCubin cubin = cubins.get_and_keep(jit::specialise_reference(op, frame, arch));
@@ -138,7 +138,7 @@ struct VerificationCase::State {
     }
     lengths.copy_from_host(values.data(), sizeof values, stream);
     true_lengths.copy_from_host(values.data(), sizeof values, stream);
-    const auto bounded = spec::make_frame(op, nullptr, bound, device);
+    const auto bounded = manifest::make_frame(op, nullptr, bound, device);
     for (std::size_t i = 0; i < op.runtime.size(); ++i) {
       if (!op.runtime[i].default_integer) continue;
       const auto slot = static_cast<std::size_t>(op.first_runtime()) + i;
@@ -150,7 +150,8 @@ struct VerificationCase::State {
   }
 
   /// Bytes of a tensor's memory for what is launched.
-  std::int64_t bytes_of(const spec::Tensor& tensor, const TensorExtent& extent, std::span<const std::int64_t> frame) {
+  std::int64_t bytes_of(const manifest::Tensor& tensor, const TensorExtent& extent,
+                        std::span<const std::int64_t> frame) {
     std::int64_t elements = extent.elements;
     if (!(launched == problem)) {
       std::vector<std::int64_t> bounded(frame.begin(), frame.end());
@@ -163,7 +164,7 @@ struct VerificationCase::State {
   void allocate(const Placement& placement, CUstream stream) {
     arguments = reference_arguments = {};  // nothing of another placement
     set_runtime();
-    auto frame = spec::make_frame(op, nullptr, problem, device);
+    auto frame = manifest::make_frame(op, nullptr, problem, device);
     launched = placement.bound.value_or(problem);
     if (placement.bound) bound_lengths(*placement.bound, frame, stream);
     for (const auto& [runtime, value] : placement.runtime) {
@@ -190,7 +191,7 @@ struct VerificationCase::State {
         if (state.wanted.bytes() < wanted) state.wanted = cuda::Buffer(), state.wanted = cuda::Buffer(wanted);
       } catch (const Error& error) {
         throw Error(error.kind(), fmt::format("{} {}: its tensors need {} bytes of device memory or more: {}", op.name,
-                                              spec::to_string(op, problem), total, error.what()));
+                                              manifest::to_string(op, problem), total, error.what()));
       }
       const bool absent = op.tensors[i].optional && placement.leave_optional_out;
       arguments.tensors[i] = absent ? nullptr : reinterpret_cast<const void*>(state.address());
@@ -211,11 +212,11 @@ struct VerificationCase::State {
   /// Run-time reals without a default get a small positive value: an epsilon, a scale.
   void set_runtime() {
     for (std::size_t i = 0; i < op.runtime.size(); ++i) {
-      const spec::Runtime& runtime = op.runtime[i];
+      const manifest::Runtime& runtime = op.runtime[i];
       if (runtime.default_real || runtime.default_integer) continue;
       const auto kind = runtime.is_integer() ? RuntimeId::Kind::integer
-                                             : (runtime.type == spec::RuntimeType::f32 ? RuntimeId::Kind::real32
-                                                                                       : RuntimeId::Kind::real64);
+                                             : (runtime.type == manifest::RuntimeType::f32 ? RuntimeId::Kind::real32
+                                                                                           : RuntimeId::Kind::real64);
       const RuntimeId id{static_cast<std::uint8_t>(i), kind};
       constexpr double small = 1e-5;
       runtime.is_integer() ? arguments.set(id, std::int64_t{1}) : arguments.set(id, small);
@@ -232,15 +233,15 @@ struct VerificationCase::State {
     std::array<void*, 6> pointers(long long* cycles) { return {&pointer, &count, &seed, &kind, &scale, cycles}; }
   };
   [[nodiscard]] FillParameters fill_parameters(CUdeviceptr pointer, std::size_t tensor, std::uint64_t seed) const {
-    const spec::Tensor& of = op.tensors[tensor];
+    const manifest::Tensor& of = op.tensors[tensor];
     const double scale =
-        of.last ? static_cast<double>(of.last->evaluate(spec::make_frame(op, nullptr, problem, device)).number)
+        of.last ? static_cast<double>(of.last->evaluate(manifest::make_frame(op, nullptr, problem, device)).number)
                 : of.scale;
     return {pointer, tensors[tensor].extent.elements, seed * 0x9e3779b97f4a7c15ULL + tensor, static_cast<int>(of.fill),
             scale};
   }
 
-  void fill_one(CUdeviceptr pointer, spec::DType type, std::size_t tensor, std::uint64_t seed, CUstream stream) {
+  void fill_one(CUdeviceptr pointer, manifest::DType type, std::size_t tensor, std::uint64_t seed, CUstream stream) {
     FillParameters fill_with = fill_parameters(pointer, tensor, seed);
     auto parameters = fill_with.pointers(nullptr);
     launch_plain(fill.at(type).function(0), fill_with.count, parameters.data(), stream);
@@ -250,7 +251,7 @@ struct VerificationCase::State {
   void fill_all(std::uint64_t seed, CUstream stream) {
     fill_seed = seed;
     for (std::size_t i = 0; i < tensors.size(); ++i) {
-      const spec::Tensor& tensor = op.tensors[i];
+      const manifest::Tensor& tensor = op.tensors[i];
       if (!takes_part(i)) continue;
       if (!tensor.output && !(launched == problem)) tensors[i].data.fill_bytes(poison_byte, stream);
       if (!tensor.output) fill_one(tensors[i].address(), tensors[i].extent.type, i, seed, stream);
@@ -304,7 +305,8 @@ struct VerificationCase::State {
       shape[4 - rank + i] = state.extent.shape[i];
       strides[4 - rank + i] = state.extent.strides[i];
     }
-    spec::Tolerance tolerance = op.tolerance_of(state.extent.type, spec::make_frame(op, nullptr, problem, device));
+    manifest::Tolerance tolerance =
+        op.tolerance_of(state.extent.type, manifest::make_frame(op, nullptr, problem, device));
     cuda::check(driver.cuMemsetD8Async(result.pointer(), 0, offsetof(CompareResult, first_mismatch), stream),
                 "cuMemsetD8Async");
     cuda::check(driver.cuMemsetD8Async(result.pointer() + offsetof(CompareResult, first_mismatch), 0xff,
@@ -351,7 +353,7 @@ struct VerificationCase::State {
   std::uint64_t fill_seed = 0;
 };
 
-VerificationCase::VerificationCase(const spec::Op& op, const Problem& problem, const spec::DeviceFacts& device,
+VerificationCase::VerificationCase(const manifest::Op& op, const Problem& problem, const manifest::DeviceFacts& device,
                                    const std::string& arch, Cubins& cubins, std::uint64_t seed, CUstream stream,
                                    const Placement& placement)
     : state_(std::make_unique<State>(op, device)) {
@@ -432,8 +434,8 @@ Check VerificationCase::verify(const jit::Executable& executable, TrialWorkspace
 }
 
 bool VerificationCase::can_repeat() const {
-  const auto frame = spec::make_frame(state_->op, nullptr, state_->problem, state_->device);
-  const auto is_read = [&](const spec::Tensor& tensor) { return spec::Op::is_initialised(tensor, frame); };
+  const auto frame = manifest::make_frame(state_->op, nullptr, state_->problem, state_->device);
+  const auto is_read = [&](const manifest::Tensor& tensor) { return manifest::Op::is_initialised(tensor, frame); };
   return !state_->in_place && std::ranges::none_of(state_->op.tensors, is_read);
 }
 

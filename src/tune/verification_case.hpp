@@ -51,8 +51,9 @@ class VerificationCase {
  public:
   /// Allocates and fills the tensors of `problem`, runs the reference. The context must be current. `seed` decides the values.
   /// Throws Error(out_of_memory) naming op, problem and bytes; Error(compile_failed) for a reference that does not compile.
-  VerificationCase(const spec::Op& op, const Problem& problem, const spec::DeviceFacts& device, const std::string& arch,
-                   Cubins& cubins, std::uint64_t seed, CUstream stream, const Placement& placement = {});
+  VerificationCase(const manifest::Op& op, const Problem& problem, const manifest::DeviceFacts& device,
+                   const std::string& arch, Cubins& cubins, std::uint64_t seed, CUstream stream,
+                   const Placement& placement = {});
   ~VerificationCase();
   VerificationCase(VerificationCase&&) noexcept;
   VerificationCase(const VerificationCase&) = delete;

@@ -46,19 +46,19 @@ class RemoteBench final : public Bench {
     if (worker_.has_bucket) ask(lengths_);
   }
 
-  Entrance admit(std::size_t candidate, const Trial& trial) override {
+  Admission admit(std::size_t candidate, const Trial& trial) override {
     ready();
     nlohmann::json message = to_json(candidate, trial);
     Answer answer = ask(message);
     if (!answer.failure.empty()) {
-      Entrance entrance;
-      entrance.verdict = store::Verdict::launch_failed;
-      entrance.reason = std::move(answer.failure);
-      return entrance;
+      Admission admission;
+      admission.verdict = store::Verdict::launch_failed;
+      admission.reason = std::move(answer.failure);
+      return admission;
     }
-    Entrance entrance = entrance_from_json(answer.json);
-    if (entrance.verdict == store::Verdict::ok) admitted_.insert_or_assign(candidate, std::move(message));
-    return entrance;
+    Admission admission = admission_from_json(answer.json);
+    if (admission.verdict == store::Verdict::ok) admitted_.insert_or_assign(candidate, std::move(message));
+    return admission;
   }
 
   std::vector<Samples> sample(std::span<const Point> points, std::int64_t rounds) override {
@@ -134,7 +134,7 @@ class RemoteBench final : public Bench {
       ask(lengths_);
       for (auto each = admitted_.begin(); each != admitted_.end() && worker_.has_bucket;) {
         const Answer answer = ask(each->second);
-        const bool in = answer.failure.empty() && entrance_from_json(answer.json).verdict == store::Verdict::ok;
+        const bool in = answer.failure.empty() && admission_from_json(answer.json).verdict == store::Verdict::ok;
         each = in ? std::next(each) : admitted_.erase(each);
       }
     }

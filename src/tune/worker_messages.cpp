@@ -35,7 +35,7 @@ store::CubinRow cubin_from_json(const Json& json) {
 }  // namespace
 
 Json to_json(const BenchSettings& settings, const std::vector<store::CubinRow>& cubins) {
-  std::vector<spec::SourceFile> files = settings.op.manifests;
+  std::vector<manifest::SourceFile> files = settings.op.manifests;
   files.insert(files.end(), settings.op.files.begin(), settings.op.files.end());
   Json json{{"op", settings.op.name},
             {"folder", settings.op.folder},
@@ -52,8 +52,8 @@ Json to_json(const BenchSettings& settings, const std::vector<store::CubinRow>& 
 
 Begin begin_from_json(const Json& json) {
   Begin begin;
-  begin.op = spec::parse_op(json.at("op").get<std::string>(), json.at("folder").get<std::string>(),
-                            process::files_from_json(json.at("files")));
+  begin.op = manifest::parse_op(json.at("op").get<std::string>(), json.at("folder").get<std::string>(),
+                                process::files_from_json(json.at("files")));
   json.at("axes").get_to(begin.bucket.axes);
   json.at("selections").get_to(begin.bucket.selections);
   begin.device = json.at("device");
@@ -84,12 +84,12 @@ Json to_json(std::size_t candidate, const Trial& trial) {
           {"lowered", trial.cubin.lowered_names}};
 }
 
-OwnedTrial trial_from_json(const spec::Op& op, const Problem& bucket, const Json& json) {
+OwnedTrial trial_from_json(const manifest::Op& op, const Problem& bucket, const Json& json) {
   OwnedTrial trial;
   trial.implementation = op.find(json.at("implementation").get<std::string>());
   if (trial.implementation == nullptr)
     throw Error(ErrorKind::bad_input, "the worker was asked for an implementation that the op does not have");
-  trial.config = json.at("config").get<spec::Config>();
+  trial.config = json.at("config").get<manifest::Config>();
   trial.at = bucket;
   json.at("axes").get_to(trial.at.axes);
   trial.cubin.image = process::bytes_from_json(json.at("image"));
@@ -109,14 +109,14 @@ std::vector<Point> points_from_json(const Json& json) {
   return points;
 }
 
-Json to_json(const Entrance& entrance) {
-  return {{"verdict", static_cast<int>(entrance.verdict)},
-          {"reason", entrance.reason},
-          {"registers", entrance.registers},
-          {"spill_bytes", entrance.spill_bytes}};
+Json to_json(const Admission& admission) {
+  return {{"verdict", static_cast<int>(admission.verdict)},
+          {"reason", admission.reason},
+          {"registers", admission.registers},
+          {"spill_bytes", admission.spill_bytes}};
 }
 
-Entrance entrance_from_json(const Json& json) {
+Admission admission_from_json(const Json& json) {
   return {static_cast<store::Verdict>(json.at("verdict").get<int>()), json.at("reason"), json.at("registers"),
           json.at("spill_bytes")};
 }

@@ -12,7 +12,7 @@ namespace kiln::tune {
 
 /// A bucket as its worker gets it.
 struct Begin {
-  spec::Op op;
+  manifest::Op op;
   Problem bucket;
   int device = 0;
   Regime regime = Regime::cold_l2;
@@ -29,19 +29,19 @@ std::vector<Problem> lengths_from_json(const Problem& bucket, const nlohmann::js
 nlohmann::json to_json(std::size_t candidate, const Trial& trial);
 /// The owner of what a Trial refers to.
 struct OwnedTrial {
-  const spec::Implementation* implementation = nullptr;
-  spec::Config config;
+  const manifest::Implementation* implementation = nullptr;
+  manifest::Config config;
   jit::Cubin cubin;
   Problem at;
 };
 /// `bucket`: whose exact axes and selections `at` has.
-OwnedTrial trial_from_json(const spec::Op& op, const Problem& bucket, const nlohmann::json& json);
+OwnedTrial trial_from_json(const manifest::Op& op, const Problem& bucket, const nlohmann::json& json);
 
 nlohmann::json to_json(std::span<const Point> points);
 std::vector<Point> points_from_json(const nlohmann::json& json);
 
-nlohmann::json to_json(const Entrance& entrance);
-Entrance entrance_from_json(const nlohmann::json& json);
+nlohmann::json to_json(const Admission& admission);
+Admission admission_from_json(const nlohmann::json& json);
 nlohmann::json to_json(const std::vector<Samples>& samples);
 std::vector<Samples> samples_from_json(const nlohmann::json& json);
 

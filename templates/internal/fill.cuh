@@ -1,7 +1,7 @@
 // Test inputs made on the device.
 //
 //   fill_values<T>(T* out, long long count, unsigned long long seed, int kind, double scale)
-//       kind is the order of spec::Fill: 0 normal, 1 uniform in [-1, 1), 2 ones, 3 zeros, 4 index, 5 offsets. Floats are
+//       kind is the order of manifest::Fill: 0 normal, 1 uniform in [-1, 1), 2 ones, 3 zeros, 4 index, 5 offsets. Floats are
 //       multiplied by scale and saturate; element i depends on seed and i only. Integers: normal and uniform give whole
 //       numbers in [-8, 8) (unsigned: [0, 16)) and scale is not used. index counts 0, 1, 2, ... and starts again at the
 //       largest count that the type holds exactly. offsets rise from 0 to scale in unequal steps, some of them empty where

@@ -27,20 +27,20 @@ store::Choice stored(double cost_ns) {
 tune::Cost timed(double low_ns, double median_ns, double high_ns) { return {median_ns, low_ns, high_ns, 41}; }
 
 struct Gemm {
-  std::vector<spec::Op> ops = spec::load_ops({});
-  const spec::Op& op = find_op(ops, "gemm");
-  spec::DeviceFacts device = spec::DeviceFacts::from_device_class(h200_device_class).value();
+  std::vector<manifest::Op> ops = manifest::load_ops({});
+  const manifest::Op& op = find_op(ops, "gemm");
+  manifest::DeviceFacts device = manifest::DeviceFacts::from_device_class(h200_device_class).value();
   [[nodiscard]] Problem problem(std::vector<std::string> words) const { return parse_problem(op, words); }
   [[nodiscard]] Contender mma(const std::string& config) const {
-    const spec::Implementation* found = op.find("mma");
-    return {found, spec::parse_config(*found, config).value()};
+    const manifest::Implementation* found = op.find("mma");
+    return {found, manifest::parse_config(*found, config).value()};
   }
 };
 
-spec::Axis axis_to(std::int64_t maximum, std::int64_t multiple_of = 1) {
-  spec::Axis axis;
+manifest::Axis axis_to(std::int64_t maximum, std::int64_t multiple_of = 1) {
+  manifest::Axis axis;
   axis.name = "rows";
-  axis.policy.kind = spec::PolicyKind::pow2;
+  axis.policy.kind = manifest::PolicyKind::pow2;
   axis.maximum = maximum;
   axis.multiple_of = multiple_of;
   return axis;
@@ -94,14 +94,14 @@ TEST_CASE("a launch that fills the device, has nothing wider or next to no work 
   const Contender clamped = gemm.mma("tile_m=16 tile_n=32 warps=2 tile_k=64 stages=6 splits=1 group=8 pdl=0");
   CHECK_FALSE(idle_launch(gemm.op, clamped, gemm.problem({"m=16", "n=8192", "k=4096"}), gemm.device));  // 256 blocks
   CHECK_FALSE(idle_launch(gemm.op, clamped, gemm.problem({"m=1", "n=32", "k=64"}), gemm.device));
-  const spec::Op one = kiln::testing::sample_op();  // its grid is its rows, whatever the config
+  const manifest::Op one = kiln::testing::sample_op();  // its grid is its rows, whatever the config
   const Contender plain{one.find("plain"), {64}};
   CHECK_FALSE(
       idle_launch(one, plain, parse_problem(one, std::vector<std::string>{"rows=4", "cols=1024"}), gemm.device));
 }
 
 TEST_CASE("a policy reads as a person writes it and as a key has it") {
-  const spec::Axis axis = axis_to(8192);
+  const manifest::Axis axis = axis_to(8192);
   CHECK(parse_policy("pow2", axis).text() == "pow2");
   CHECK(parse_policy("exact", axis).text() == "exact");
   CHECK(parse_policy("edges:16,64,256", axis).text() == "edges(16;64;256)");
@@ -111,7 +111,7 @@ TEST_CASE("a policy reads as a person writes it and as a key has it") {
 }
 
 TEST_CASE("a policy that no axis could have is refused with what was expected") {
-  const spec::Axis axis = axis_to(8192, 8);
+  const manifest::Axis axis = axis_to(8192, 8);
   for (const char* text :
        {"pow3", "edges", "edges:", "pow2:4", "edges:64,16", "edges:16,x", "edges:0", "edges:12", "edges:16384",
         "pow2_steps:100", "pow2_steps:256,2048", "pow2_steps:256,2048/300", "pow2_steps:256,2048/4", "exact(1)", ""})
@@ -121,9 +121,9 @@ TEST_CASE("a policy that no axis could have is refused with what was expected") 
 
 TEST_CASE(
     "lengths are legal, distinct, the same for a seed, spread over the logarithm, and come right after each edge") {
-  const spec::Axis axis = axis_to(8192, 8);
+  const manifest::Axis axis = axis_to(8192, 8);
   const std::vector<Range> ranges{{64, 4096}};
-  const std::vector<spec::BucketPolicy> policies{parse_policy("pow2", axis), parse_policy("edges:80,4000", axis)};
+  const std::vector<manifest::BucketPolicy> policies{parse_policy("pow2", axis), parse_policy("edges:80,4000", axis)};
   const auto lengths = lengths_of(axis, ranges, 200, 3, policies);
   CHECK(lengths == lengths_of(axis, ranges, 200, 3, policies));
   CHECK(lengths != lengths_of(axis, ranges, 200, 4, policies));

@@ -16,7 +16,7 @@ namespace {
 std::int64_t records_in(const std::string& path) { return File::open(path, Access::read_only)->stats().records; }
 std::int64_t cubins_in(const std::string& path) { return File::open(path, Access::read_only)->stats().cubins; }
 
-bool holds(const std::string& path, const spec::Digest& cubin) {
+bool holds(const std::string& path, const manifest::Digest& cubin) {
   return File::open(path, Access::read_only)->find_cubin(cubin).has_value();
 }
 
@@ -185,7 +185,7 @@ TEST_CASE("an export for a workload holds its buckets' records and the machine c
   const Ran ran = command.run("cache export " + path + " --workload " + workload + " -o " + out);
   CHECK_MESSAGE(ran.status == 0, ran.errors);
   CHECK(records_in(out) == 1);
-  std::set<spec::Digest> distinct;
+  std::set<manifest::Digest> distinct;
   for (const store::CubinRow& each : wanted.cubins) distinct.insert(each.key);
   CHECK(cubins_in(out) == static_cast<std::int64_t>(distinct.size()));
   for (const store::CubinRow& each : wanted.cubins) CHECK(holds(out, each.key));

@@ -16,16 +16,16 @@ using kiln::testing::sample_op;
 
 namespace {
 
-std::vector<OpBucket> read_workload(const std::vector<spec::Op>& ops, const std::string& text) {
+std::vector<OpBucket> read_workload(const std::vector<manifest::Op>& ops, const std::string& text) {
   return buckets_of_workload(parse_workload(text, "w.toml"), "w.toml", ops);
 }
 
 std::string workload_refusal(const std::string& text) {
-  const std::vector<spec::Op> ops{sample_op()};
+  const std::vector<manifest::Op> ops{sample_op()};
   return message_of([&] { read_workload(ops, text); });
 }
 
-std::vector<TraceEntry> trace(const std::vector<spec::Op>& ops, const std::string& text) {
+std::vector<TraceEntry> trace(const std::vector<manifest::Op>& ops, const std::string& text) {
   std::istringstream stream(text);
   return parse_trace(stream, "t.trace", ops);
 }
@@ -33,7 +33,7 @@ std::vector<TraceEntry> trace(const std::vector<spec::Op>& ops, const std::strin
 }  // namespace
 
 TEST_CASE("a workload takes sizes, lists and text, and gives each bucket once") {
-  const std::vector<spec::Op> ops{sample_op()};
+  const std::vector<manifest::Op> ops{sample_op()};
   const auto buckets = read_workload(ops, R"([[workload]]
 op    = "twice"
 axes  = { rows = "1..4", cols = [8, "16..24"] }
@@ -63,16 +63,16 @@ TEST_CASE("a mistake in a workload is named with its line") {
 }
 
 TEST_CASE("a trace skips comments and empty lines, and remembers line numbers") {
-  const std::vector<spec::Op> ops{sample_op()};
+  const std::vector<manifest::Op> ops{sample_op()};
   const auto entries =
       trace(ops, "# a stream\n\ntwice rows=5 cols=8 # the first\n  twice cols=16 rows=4096 dtype=f32\n");
   REQUIRE(entries.size() == 2);
   CHECK(entries[0].line == 3);
-  CHECK(spec::to_string(ops[0], entries[1].problem) == "rows=4096 cols=16 dtype=f32");
+  CHECK(manifest::to_string(ops[0], entries[1].problem) == "rows=4096 cols=16 dtype=f32");
 }
 
 TEST_CASE("a mistake in a trace is named with its line") {
-  const std::vector<spec::Op> ops{sample_op()};
+  const std::vector<manifest::Op> ops{sample_op()};
   CHECK(message_of([&] {
           trace(ops, "twice rows=5 cols=8\ntwice rows=0 cols=8\n");
         }).find("t.trace:2: op 'twice': axis 'rows' is 0") != std::string::npos);
@@ -83,7 +83,7 @@ TEST_CASE("a mistake in a trace is named with its line") {
 }
 
 TEST_CASE("drawn problems are distinct, legal and the same for the same seed") {
-  const spec::Op op = sample_op();
+  const manifest::Op op = sample_op();
   const ProblemSet set = parse_problem_set(op, std::vector<std::string>{"rows=1..4096", "cols=8,16", "dtype=bf16,f32"});
   Draw draw;
   draw.count = 500;
@@ -91,7 +91,7 @@ TEST_CASE("drawn problems are distinct, legal and the same for the same seed") {
   const auto problems = draw_problems(op, set, draw);
   CHECK(problems == draw_problems(op, set, draw));
   for (std::size_t i = 0; i < problems.size(); ++i) {
-    CHECK(spec::is_valid(op, problems[i]));
+    CHECK(manifest::is_valid(op, problems[i]));
     for (std::size_t j = 0; j < i; ++j) CHECK_FALSE(problems[i] == problems[j]);
   }
   draw.seed = 8;
@@ -99,7 +99,7 @@ TEST_CASE("drawn problems are distinct, legal and the same for the same seed") {
 }
 
 TEST_CASE("lognormal sizes gather around their median") {
-  const spec::Op op = sample_op();
+  const manifest::Op op = sample_op();
   const ProblemSet set = parse_problem_set(op, std::vector<std::string>{"rows=1..4096", "cols=8..1024"});
   Draw draw;
   draw.count = 2000;
@@ -111,7 +111,7 @@ TEST_CASE("lognormal sizes gather around their median") {
 }
 
 TEST_CASE("asking for more distinct problems than there are is refused") {
-  const spec::Op op = sample_op();
+  const manifest::Op op = sample_op();
   const ProblemSet set = parse_problem_set(op, std::vector<std::string>{"rows=1..4", "cols=8"});
   Draw draw;
   draw.count = 5;

@@ -19,10 +19,10 @@ namespace {
 using Words = std::vector<std::string>;
 
 std::vector<std::string> bucket_texts(const Words& words) {
-  const spec::Op op = sample_op();
+  const manifest::Op op = sample_op();
   std::vector<std::string> texts;
   for (const Problem& bucket : buckets_of(op, parse_problem_set(op, words)))
-    texts.push_back(spec::to_string(op, bucket));
+    texts.push_back(manifest::to_string(op, bucket));
   return texts;
 }
 
@@ -70,7 +70,7 @@ TEST_CASE("what does not parse is refused with one sentence that names it") {
 }
 
 TEST_CASE("a command for one problem refuses ranges and lists") {
-  const spec::Op op = sample_op();
+  const manifest::Op op = sample_op();
   CHECK(message_of([&] {
           parse_problem(op, Words{"rows=1..2", "cols=8"});
         }).find("this command takes one problem") != std::string::npos);
@@ -78,7 +78,7 @@ TEST_CASE("a command for one problem refuses ranges and lists") {
 }
 
 TEST_CASE("run-time values are told from sizes, and must be numbers of their type") {
-  const spec::Op op = sample_op();
+  const manifest::Op op = sample_op();
   Words words{"rows=1", "bias=2.5", "cols=8", "stride=16"};
   const tune::Placement placement = take_runtime_values(op, words);
   CHECK(words == Words{"rows=1", "cols=8"});
@@ -95,19 +95,19 @@ TEST_CASE("run-time values are told from sizes, and must be numbers of their typ
 }
 
 TEST_CASE("more buckets than anyone can want are refused before they are made") {
-  const spec::Op op = sample_op();
+  const manifest::Op op = sample_op();
   const ProblemSet set = parse_problem_set(op, Words{"rows=1..4096", "cols=8..1024"});
   CHECK_THROWS_AS(buckets_of(op, set, 100), Error);
   CHECK(buckets_of(op, set).size() == 13 * 128);
 }
 
 TEST_CASE("a sample problem fills in the axes that were not given with legal sizes") {
-  const spec::Op op = sample_op();
-  CHECK(spec::to_string(op, sample_problem(op, Words{"rows=3"})) == "rows=3 cols=1024 dtype=bf16");
+  const manifest::Op op = sample_op();
+  CHECK(manifest::to_string(op, sample_problem(op, Words{"rows=3"})) == "rows=3 cols=1024 dtype=bf16");
 }
 
 TEST_CASE("every size of a range lies in a bucket that the range gives, and every bucket holds one") {
-  const spec::Op op = sample_op();
+  const manifest::Op op = sample_op();
   CHECK(rc::check([&] {
     const auto low = *rc::gen::inRange<std::int64_t>(1, 4097);
     const auto high = *rc::gen::inRange<std::int64_t>(low, 4097);
@@ -118,7 +118,7 @@ TEST_CASE("every size of a range lies in a bucket that the range gives, and ever
       Problem problem;
       problem.axes[0] = rows;
       problem.axes[1] = 8;
-      expected.push_back(spec::bucket_of(op, problem).axes[0]);
+      expected.push_back(manifest::bucket_of(op, problem).axes[0]);
     }
     expected.erase(std::unique(expected.begin(), expected.end()), expected.end());
     RC_ASSERT(buckets.size() == expected.size());

@@ -4,12 +4,12 @@
 #include <string>
 #include <vector>
 
-#include "spec/op.hpp"
+#include "manifest/op.hpp"
 
 namespace kiln::testing {
 
-inline spec::Op sample_op() {
-  const std::vector<spec::SourceFile> files = {
+inline manifest::Op sample_op() {
+  const std::vector<manifest::SourceFile> files = {
       {"op.toml", R"toml([op]
 summary  = "y = 2 x"
 revision = 1
@@ -52,7 +52,7 @@ args   = ["x", "y", "cols"]
       {"plain.cuh", ""},
       {"reference.cuh", ""},
   };
-  return spec::parse_op("twice", "tests", files);
+  return manifest::parse_op("twice", "tests", files);
 }
 
 /// What() of the Error that `act` throws, or "nothing was thrown".

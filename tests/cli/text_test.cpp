@@ -87,7 +87,7 @@ TEST_CASE("each kind of failure has the exit status that the help promises") {
 }
 
 TEST_CASE("random values are finite, neither zero nor large, and of both signs") {
-  const auto bytes = random_values(spec::DType::bf16, 1000, 1);
+  const auto bytes = random_values(manifest::DType::bf16, 1000, 1);
   REQUIRE(bytes.size() == 2000);
   int negative = 0;
   for (std::size_t i = 0; i < bytes.size(); i += 2) {

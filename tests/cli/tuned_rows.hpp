@@ -7,8 +7,8 @@
 #include "cli/ops_found.hpp"
 #include "cli/problem_set.hpp"
 #include "jit/executable.hpp"
-#include "spec/key.hpp"
-#include "spec/region.hpp"
+#include "manifest/key.hpp"
+#include "manifest/region.hpp"
 #include "store/file.hpp"
 #include "tune/cubins.hpp"
 #include "tune/deploy.hpp"
@@ -38,31 +38,31 @@ inline std::vector<store::CubinRow> cubins_for(const std::vector<jit::Specialisa
 
 /// The default has won, for all of the bucket.
 inline TunedRows tuned(const std::vector<std::string>& words, const char* device_class = h200, double cost_ns = 1000) {
-  static const std::vector<spec::Op> ops = spec::load_ops({});
-  const spec::Op& op = cli::find_op(ops, "rms_norm");
-  const Problem bucket = spec::bucket_of(op, cli::parse_problem(op, words));
-  const spec::DeviceFacts device = spec::DeviceFacts::from_device_class(device_class).value();
+  static const std::vector<manifest::Op> ops = manifest::load_ops({});
+  const manifest::Op& op = cli::find_op(ops, "rms_norm");
+  const Problem bucket = manifest::bucket_of(op, cli::parse_problem(op, words));
+  const manifest::DeviceFacts device = manifest::DeviceFacts::from_device_class(device_class).value();
   const tune::Usable winner = tune::default_for(op, bucket, device);
-  const auto frame = spec::make_frame(op, winner.implementation, bucket, device, winner.config);
+  const auto frame = manifest::make_frame(op, winner.implementation, bucket, device, winner.config);
   TunedRows rows;
   store::Record& record = rows.record;
-  record.key = spec::record_key(op, bucket, device, Regime::cold_l2);
+  record.key = manifest::record_key(op, bucket, device, Regime::cold_l2);
   record.op = op.name;
   record.revision = op.revision;
   record.device_class = device_class;
   record.regime = "cold";
-  record.bucket = spec::to_string(op, bucket);
+  record.bucket = manifest::to_string(op, bucket);
   record.baseline_ns = cost_ns;
   record.provenance = {"0.1.0", "NVIDIA H200", 13000, "exhaustive", 1790000000};
   store::Choice& choice = record.choices.emplace_back();
-  choice.sizes = spec::to_string(op, spec::whole_of(op, bucket));
+  choice.sizes = manifest::to_string(op, manifest::whole_of(op, bucket));
   choice.implementation = winner.implementation->name;
-  choice.config = spec::to_string(*winner.implementation, winner.config);
+  choice.config = manifest::to_string(*winner.implementation, winner.config);
   choice.cost_ns = cost_ns;
   choice.low_ns = cost_ns * 0.99;
   choice.high_ns = cost_ns * 1.01;
   choice.samples = 40;
-  choice.source_digest = spec::to_hex(jit::source_digest(jit::specialise(op, *winner.implementation, frame, {})));
+  choice.source_digest = manifest::to_hex(jit::source_digest(jit::specialise(op, *winner.implementation, frame, {})));
   choice.compiler = "nvrtc 13.0";
   rows.cubins = cubins_for(tune::deployed(op, bucket, device, "sm_90a", &record));
   for (store::CubinRow& each : cubins_for(tune::verification(op, bucket, device, "sm_90a")))

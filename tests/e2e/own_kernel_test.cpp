@@ -284,7 +284,7 @@ TEST_CASE("an export for a workload takes a record of which the library's choice
                                                 variable("E2E_BASE", base) + "KILN_NVRTC_LIBRARY=none");
 }
 
-TEST_CASE("a record of which nothing can serve is passed over where the library is missing") {
+TEST_CASE("a record of which nothing can serve is skipped where the library is missing") {
   const TemporaryFolder folder;
   tune_in(folder);
   edit_records(folder, [](std::string& line) {

@@ -61,7 +61,7 @@ TEST_CASE("the answer that serves is the first that is legal there, and may be m
   CHECK(odd.first == &plans.answers().front());
   CHECK(odd.refused.starts_with("breaks the constraint"));
   REQUIRE(odd.index < plans.answers().size());
-  CHECK(plans.answers()[odd.index].config == spec::Config{128, 4});  // beyond its sizes
+  CHECK(plans.answers()[odd.index].config == manifest::Config{128, 4});  // beyond its sizes
   CHECK(at(599, plans.answers().size()).index == plans.answers().size());
   plans.slot(0).settled = true;  // it cannot be made
   CHECK(at(600).first != &plans.answers().front());

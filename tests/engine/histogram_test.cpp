@@ -9,7 +9,7 @@
 #include <vector>
 
 #include "engine/histogram_keeper.hpp"
-#include "spec/problem.hpp"
+#include "manifest/problem.hpp"
 
 using kiln::Problem;
 using kiln::engine::Histogram;
@@ -31,7 +31,7 @@ std::int64_t sum(const std::vector<Histogram::Row>& counted) {
 
 /// An op whose axis is bucketed, and a file in memory.
 struct Kept {
-  std::vector<kiln::spec::Op> ops = kiln::spec::load_ops({});
+  std::vector<kiln::manifest::Op> ops = kiln::manifest::load_ops({});
   std::unique_ptr<kiln::store::File> file = kiln::store::File::in_memory();
   std::uint32_t op = 0;
 
@@ -39,9 +39,9 @@ struct Kept {
     while (ops[op].name != "rms_norm") ++op;
   }
   [[nodiscard]] Problem problem(std::int64_t length) const {
-    return kiln::spec::make_problem(
+    return kiln::manifest::make_problem(
         ops[op],
-        std::vector<kiln::spec::Setting>{{"rows", std::to_string(length)}, {"cols", "4096"}, {"dtype", "bf16"}});
+        std::vector<kiln::manifest::Setting>{{"rows", std::to_string(length)}, {"cols", "4096"}, {"dtype", "bf16"}});
   }
 };
 

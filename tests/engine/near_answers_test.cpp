@@ -12,17 +12,17 @@ using namespace kiln::engine::testing;
 
 namespace {
 
-double modelled(const spec::Op& op, const Problem& bucket, const spec::Config& config,
-                const spec::DeviceFacts& device = h200()) {
+double modelled(const manifest::Op& op, const Problem& bucket, const manifest::Config& config,
+                const manifest::DeviceFacts& device = h200()) {
   return tune::estimate(op, op.implementations.front(), bucket, device, config).ns;
 }
 
 /// rows_op() with a parameter of the launch alone, as `pdl` of the built-in ops: 1 is not legal before sm_90.
-spec::Op early_op() {
-  spec::Op op = rows_op(false);
-  std::vector<spec::SourceFile> files = op.manifests;
+manifest::Op early_op() {
+  manifest::Op op = rows_op(false);
+  std::vector<manifest::SourceFile> files = op.manifests;
   files.insert(files.end(), op.files.begin(), op.files.end());
-  for (spec::SourceFile& file : files) {
+  for (manifest::SourceFile& file : files) {
     if (file.name != "fast.toml") continue;
     std::string text = file.text.str();
     const auto replace = [&](const std::string& from, const std::string& to) {
@@ -34,7 +34,7 @@ spec::Op early_op() {
     replace("args   = [\"x\", \"y\"]\n", "args   = [\"x\", \"y\"]\nprogrammatic = \"pdl\"\n");
     file.text = text;
   }
-  return spec::parse_op("rows", "/ops/rows", files);
+  return manifest::parse_op("rows", "/ops/rows", files);
 }
 
 }  // namespace
@@ -45,7 +45,7 @@ TEST_CASE("the nearest record is the one fewest doublings away, not the one of t
   shelf.put(sized(256, 4096), "threads=256 vector=4", 9000);
   const Answer found = shelf.serves(sized(64, 4096));  // 2^18 elements, as many as the first has
   CHECK(found.origin == Origin::nearest);
-  CHECK(found.config == spec::Config{256, 4});
+  CHECK(found.config == manifest::Config{256, 4});
   CHECK(found.distance == 2);
   CHECK(found.cost_ns == 9000);
   CHECK(found.timed_at == "of the nearest bucket");
@@ -57,21 +57,21 @@ TEST_CASE("what serves near buckets is preferred to what the model alone expects
   const Problem bucket = sized(64, 4096);
   const Answer best = Shelf().serves(bucket);
   REQUIRE(best.origin == Origin::model);
-  const spec::Op op = rows_op();
+  const manifest::Op op = rows_op();
   const double best_ns = modelled(op, bucket, best.config);
   std::string close, slow;
-  for (const spec::Config& config : spec::search_space(op, op.implementations.front(), bucket, h200())) {
+  for (const manifest::Config& config : manifest::search_space(op, op.implementations.front(), bucket, h200())) {
     const double behind = modelled(op, bucket, config) / best_ns;
     if (config != best.config && config[1] < 8 && behind < 1.07)
-      close = spec::to_string(op.implementations.front(), config);
-    if (behind > 1.3) slow = spec::to_string(op.implementations.front(), config);
+      close = manifest::to_string(op.implementations.front(), config);
+    if (behind > 1.3) slow = manifest::to_string(op.implementations.front(), config);
   }
   REQUIRE_FALSE(close.empty());
   Shelf near;
   near.put(sized(256, 4096), close, 1000);
   const Answer known = near.serves(bucket);
   CHECK(known.origin == Origin::model);
-  CHECK(spec::to_string(*known.implementation, known.config) == close);
+  CHECK(manifest::to_string(*known.implementation, known.config) == close);
   CHECK(
       known.why ==
       "the nearest record is 2.0 doublings away; of what is legal the model expects this, which serves a near bucket, to be the fastest");
@@ -88,7 +88,7 @@ TEST_CASE("what serves all lengths a doubling away serves here") {
   Shelf steady;
   steady.put(sized(128, 4096), "threads=256 vector=4", 1000);
   CHECK(steady.serves(bucket).origin == Origin::nearest);
-  CHECK(steady.serves(bucket).config == spec::Config{256, 4});
+  CHECK(steady.serves(bucket).config == manifest::Config{256, 4});
   Shelf varied;
   varied.put(sized(128, 4096),
              std::vector<Chosen>{{"rows=65..96", "threads=128 vector=4"}, {"rows=97..128", "threads=256 vector=4"}});
@@ -102,8 +102,8 @@ TEST_CASE("a size that breaks the constraints of the nearest record goes to the 
   Shelf shelf(false);
   shelf.put(sized(32, 4096), "threads=256 vector=8", 1000);  // even rows only
   shelf.put(sized(1024, 4096), "threads=128 vector=4", 1000);
-  CHECK(shelf.serves(sized(64, 4096)).config == spec::Config{256, 8});
-  CHECK(shelf.serves(sized(63, 4096)).config == spec::Config{128, 4});
+  CHECK(shelf.serves(sized(64, 4096)).config == manifest::Config{256, 8});
+  CHECK(shelf.serves(sized(63, 4096)).config == manifest::Config{128, 4});
   CHECK(shelf.serves(sized(63, 4096)).origin == Origin::nearest);
 }
 
@@ -115,7 +115,7 @@ TEST_CASE("the same bucket of a near device serves before other buckets of that 
   shelf.put(bucket, "threads=1024 vector=1", 3 * modelled(shelf.op, bucket, {1024, 1}));
   shelf.put(sized(128, 4096), "threads=256 vector=4", 0.1 * modelled(shelf.op, sized(128, 4096), {256, 4}));
   const Answer found = shelf.serves(bucket, h100);
-  CHECK(found.config == spec::Config{1024, 1});
+  CHECK(found.config == manifest::Config{1024, 1});
   CHECK(found.timed_at == "of the nearest device");
   CHECK(found.why ==
         std::string("no usable record for this bucket; the same bucket's of ") + h200_class + ", 0.5 doublings away");
@@ -128,11 +128,11 @@ TEST_CASE("the same bucket of a device keeps its intervals; so does a near bucke
     shelf.put(sized(1024, cols), std::vector<Chosen>{{"rows=513..700", "threads=64 vector=1"},
                                                      {"rows=701..1024", "threads=256 vector=4"}});
     const auto device = device_of(cols == 4096 ? h100_class : h200_class);
-    CHECK(shelf.serves(sized(700, 4096), device).config == spec::Config{64, 1});
-    CHECK(shelf.serves(sized(701, 4096), device).config == spec::Config{256, 4});
+    CHECK(shelf.serves(sized(700, 4096), device).config == manifest::Config{64, 1});
+    CHECK(shelf.serves(sized(701, 4096), device).config == manifest::Config{256, 4});
     CHECK(shelf.serves(sized(700, 4096), device).origin == Origin::nearest);
     // Of another length no interval holds: the choice for the upper edge comes first.
-    CHECK(shelf.serves(sized(2000, 4096), device).config == spec::Config{256, 4});
+    CHECK(shelf.serves(sized(2000, 4096), device).config == manifest::Config{256, 4});
   }
 }
 
@@ -145,7 +145,7 @@ TEST_CASE("the same bucket of a like device serves before this device's near buc
     shelf.put(sized(128, 4096), "threads=128 vector=4", 100, h100_class);
     const Answer found = shelf.serves(bucket, device_of(h100_class));
     CHECK(found.origin == Origin::nearest);
-    CHECK(found.config == spec::Config{256, 4});
+    CHECK(found.config == manifest::Config{256, 4});
   }
 }
 
@@ -153,9 +153,9 @@ TEST_CASE("another architecture's record serves behind this device's own, and it
   Shelf shelf(false);
   shelf.put(sized(64, 4096), "threads=64 vector=4", 1000, a100_class);
   shelf.put(sized(128, 4096), "threads=128 vector=4", 1000, a100_class);
-  CHECK(shelf.serves(sized(64, 4096)).config == spec::Config{64, 4});
+  CHECK(shelf.serves(sized(64, 4096)).config == manifest::Config{64, 4});
   shelf.put(sized(4096, 4096), "threads=512 vector=4", 1000);
-  CHECK(shelf.serves(sized(64, 4096)).config == spec::Config{512, 4});
+  CHECK(shelf.serves(sized(64, 4096)).config == manifest::Config{512, 4});
 }
 
 TEST_CASE("what is launched early elsewhere is launched as usual where that is not legal") {
@@ -164,9 +164,9 @@ TEST_CASE("what is launched early elsewhere is launched as usual where that is n
   shelf.put(bucket, std::vector<Chosen>{{"", "pdl=1 threads=256 vector=4"}});
   const Answer hopper = shelf.serves(bucket, device_of(h100_class)),
                ampere = shelf.serves(bucket, device_of(a100_class));
-  CHECK(hopper.config == spec::Config{1, 256, 4});
+  CHECK(hopper.config == manifest::Config{1, 256, 4});
   CHECK(ampere.origin == Origin::nearest);
-  CHECK(ampere.config == spec::Config{0, 256, 4});
+  CHECK(ampere.config == manifest::Config{0, 256, 4});
   CHECK(ampere.why.ends_with(", launched as usual: not early on this device"));
 }
 
@@ -176,11 +176,11 @@ TEST_CASE("where no record is near, what the model expects to be fastest stands 
   const Answer guess = shelf.serves(sized(63, 4096));
   CHECK(guess.origin == Origin::model);
   CHECK(guess.cost_ns == 0);
-  const spec::Implementation& fast = *guess.implementation;
-  CHECK_FALSE(spec::broken_constraint(shelf.op, fast, sized(63, 4096), h200(), guess.config).has_value());
-  CHECK_FALSE(spec::broken_constraint(shelf.op, fast, sized(64, 4096), h200(), guess.config).has_value());
+  const manifest::Implementation& fast = *guess.implementation;
+  CHECK_FALSE(manifest::broken_constraint(shelf.op, fast, sized(63, 4096), h200(), guess.config).has_value());
+  CHECK_FALSE(manifest::broken_constraint(shelf.op, fast, sized(64, 4096), h200(), guess.config).has_value());
   double best = std::numeric_limits<double>::infinity();
-  for (const spec::Config& config : spec::search_space(shelf.op, fast, sized(64, 4096), h200()))
+  for (const manifest::Config& config : manifest::search_space(shelf.op, fast, sized(64, 4096), h200()))
     if (config[1] < 8) best = std::min(best, modelled(shelf.op, sized(64, 4096), config));
   CHECK(modelled(shelf.op, sized(64, 4096), guess.config) == best);
   CHECK(best < 0.9 * modelled(shelf.op, sized(64, 4096), fast.default_config));

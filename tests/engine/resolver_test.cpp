@@ -16,8 +16,8 @@ bool library_is_here() { return !jit::library_identity("cublaslt").empty(); }
 
 // With another implementation, `vendor`, which is `fast` as a library would compute it. `gone` is declared nowhere.
 Shelf vendor_shelf() {
-  spec::Op op = rows_op(false);
-  spec::Implementation vendor = op.implementations.front();
+  manifest::Op op = rows_op(false);
+  manifest::Implementation vendor = op.implementations.front();
   vendor.name = "vendor";
   vendor.library = "cublaslt";
   op.implementations.push_back(std::move(vendor));
@@ -40,12 +40,12 @@ TEST_CASE("each size is served by the choice whose interval holds it") {
   shelf.put(tall, std::vector<Chosen>{{"rows=513..600", "threads=64 vector=1", 4000},
                                       {"rows=601..700", "threads=128 vector=2", 5000},
                                       {"rows=701..1024", "threads=256 vector=4", 9000}});
-  CHECK(shelf.serves(sized(513, 4096)).config == spec::Config{64, 1});
-  CHECK(shelf.serves(sized(600, 4096)).config == spec::Config{64, 1});
-  CHECK(shelf.serves(sized(601, 4096)).config == spec::Config{128, 2});
-  CHECK(shelf.serves(sized(700, 4096)).config == spec::Config{128, 2});
-  CHECK(shelf.serves(sized(701, 4096)).config == spec::Config{256, 4});
-  CHECK(shelf.serves(tall).config == spec::Config{256, 4});
+  CHECK(shelf.serves(sized(513, 4096)).config == manifest::Config{64, 1});
+  CHECK(shelf.serves(sized(600, 4096)).config == manifest::Config{64, 1});
+  CHECK(shelf.serves(sized(601, 4096)).config == manifest::Config{128, 2});
+  CHECK(shelf.serves(sized(700, 4096)).config == manifest::Config{128, 2});
+  CHECK(shelf.serves(sized(701, 4096)).config == manifest::Config{256, 4});
+  CHECK(shelf.serves(tall).config == manifest::Config{256, 4});
   const Answer middle = shelf.serves(sized(650, 4096));
   CHECK(middle.at == sized(700, 4096));
   CHECK(middle.cost_ns == 5000);
@@ -71,11 +71,11 @@ TEST_CASE("the order of the answers is the record's choices, its kernels beyond 
             std::vector<Chosen>{{"rows=513..700", "threads=64 vector=1"}, {"rows=701..1024", "threads=256 vector=4"}});
   const Resolution found = shelf.at(sized(520, 4096));
   REQUIRE(found.answers.size() == 5);
-  CHECK(found.answers[0].config == spec::Config{64, 1});
-  CHECK(found.answers[1].config == spec::Config{256, 4});
-  CHECK(found.answers[2].config == spec::Config{256, 4});
+  CHECK(found.answers[0].config == manifest::Config{64, 1});
+  CHECK(found.answers[1].config == manifest::Config{256, 4});
+  CHECK(found.answers[2].config == manifest::Config{256, 4});
   CHECK(found.answers[2].is_beyond);
-  CHECK(found.answers[3].config == spec::Config{64, 1});
+  CHECK(found.answers[3].config == manifest::Config{64, 1});
   CHECK(found.answers[4].origin == Origin::default_);
   const auto picked = picked_by_size(shelf.op, found);
   REQUIRE(picked.size() == 2);
@@ -88,9 +88,9 @@ TEST_CASE("a size that breaks a choice's constraint goes to another choice of th
   Shelf shelf(false);
   shelf.put(tall,
             std::vector<Chosen>{{"rows=513..700", "threads=64 vector=8"}, {"rows=701..1024", "threads=256 vector=4"}});
-  CHECK(shelf.serves(sized(600, 4096)).config == spec::Config{64, 8});
+  CHECK(shelf.serves(sized(600, 4096)).config == manifest::Config{64, 8});
   const Answer odd = shelf.serves(sized(601, 4096));  // vectors of 8 take even rows only
-  CHECK(odd.config == spec::Config{256, 4});
+  CHECK(odd.config == manifest::Config{256, 4});
   CHECK(odd.origin == Origin::overlay);
   CHECK(shelf.explained(sized(601, 4096)).why ==
         "fast threads=64 vector=8, from the overlay, breaks the constraint 'vector < 8 || rows % 2 == 0' at this size; "
@@ -110,8 +110,8 @@ TEST_CASE("a choice that is not declared, or not legal, leaves its sizes to the 
   CHECK(found.is_hit());
   CHECK(found.unusable_choices == 2);
   CHECK_FALSE(found.miss);
-  CHECK(shelf.serves(sized(520, 4096)).config == spec::Config{256, 4});
-  CHECK(shelf.serves(sized(700, 4096)).config == spec::Config{256, 4});
+  CHECK(shelf.serves(sized(520, 4096)).config == manifest::Config{256, 4});
+  CHECK(shelf.serves(sized(700, 4096)).config == manifest::Config{256, 4});
 }
 
 TEST_CASE("a record of which nothing can serve is unusable, and does not hide the next layer's") {
@@ -141,8 +141,8 @@ TEST_CASE("where a library cannot serve, the record's choices without a library 
     shelf.put(tall, with_library(winner));
     const Answer low = shelf.serves(sized(600, 4096)), high = shelf.serves(sized(601, 4096));
     CHECK(low.origin == Origin::overlay);
-    CHECK(low.config == spec::Config{32, 1});
-    CHECK(high.config == spec::Config{128, 2});
+    CHECK(low.config == manifest::Config{32, 1});
+    CHECK(high.config == manifest::Config{128, 2});
     CHECK(high.cost_ns == 10000);
     CHECK_FALSE(shelf.at(tall).miss);
     const Explanation explained = shelf.explained(tall);
@@ -163,7 +163,7 @@ TEST_CASE("behind a library's choice stand those that need none, for lengths on 
   const Answer* own = serving_without_library(shelf.op, found, sized(650, 4096), h200());
   CHECK(shelf.serves(sized(650, 4096)).implementation->name == "vendor");
   REQUIRE(own != nullptr);
-  CHECK(own->config == spec::Config{128, 2});
+  CHECK(own->config == manifest::Config{128, 2});
   CHECK(shelf.explained(tall).why.ends_with("what the library refuses, goes to fast threads=128 vector=2, 10.00 us"));
 }
 
@@ -171,7 +171,7 @@ TEST_CASE("where a library breaks a constraint at a size, the choice without a l
   Shelf shelf = vendor_shelf();
   shelf.put(tall, std::vector<Chosen>{{"", "threads=256 vector=8", 9000, "vendor"},  // even rows only
                                       {"", "threads=128 vector=2", 10000, "fast", without_library}});
-  CHECK(shelf.serves(sized(1001, 4096)).config == spec::Config{128, 2});
+  CHECK(shelf.serves(sized(1001, 4096)).config == manifest::Config{128, 2});
   CHECK(shelf.serves(sized(1001, 4096)).origin == Origin::overlay);
   CHECK(shelf.serves(sized(1002, 4096)).implementation->name == (library_is_here() ? "vendor" : "fast"));
 }
@@ -182,7 +182,7 @@ TEST_CASE("of a near record that a library won, its own kernel stands in where t
   const Answer like = shelf.serves(tall, device_of(h100_class));  // another class, and no context
   CHECK(like.origin == Origin::nearest);
   CHECK(like.implementation->name == "fast");
-  CHECK(like.config == spec::Config{128, 2});
+  CHECK(like.config == manifest::Config{128, 2});
 }
 
 TEST_CASE("a record is stale when one of its choices is, and that one alone says so") {

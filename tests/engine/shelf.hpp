@@ -30,7 +30,7 @@ struct Chosen {
 class Shelf {
  public:
   explicit Shelf(bool with_model = true) : Shelf(rows_op(with_model)) {}
-  explicit Shelf(spec::Op described) : op(std::move(described)) {}
+  explicit Shelf(manifest::Op described) : op(std::move(described)) {}
 
   void put(const Problem& bucket, const std::string& config, double cost_ns, const char* device_class = h200_class) {
     layers.put_all(std::vector{record_of(op, bucket, config, cost_ns, device_class)}, {});
@@ -43,40 +43,40 @@ class Shelf {
     layers.put_all(std::vector{record}, {});
   }
   [[nodiscard]] std::string key_of(const Problem& bucket) const {
-    return spec::record_key(op, bucket, h200(), Regime::cold_l2);
+    return manifest::record_key(op, bucket, h200(), Regime::cold_l2);
   }
-  Resolution at(const Problem& problem, bool stand_ins = true, const spec::DeviceFacts& device = h200()) {
+  Resolution at(const Problem& problem, bool stand_ins = true, const manifest::DeviceFacts& device = h200()) {
     return resolve(op, problem, device, Regime::cold_l2, layers, stand_ins);
   }
   /// The answer that serves the problem.
-  Answer serves(const Problem& problem, const spec::DeviceFacts& device = h200()) {
+  Answer serves(const Problem& problem, const manifest::DeviceFacts& device = h200()) {
     const Resolution resolution = at(problem, true, device);
     const Answer* answer = serving(op, resolution, problem, device);
     REQUIRE(answer != nullptr);
     return *answer;
   }
-  Explanation explained(const Problem& problem, const spec::DeviceFacts& device = h200()) {
+  Explanation explained(const Problem& problem, const manifest::DeviceFacts& device = h200()) {
     jit::CompilePool pool(1);
     tune::Cubins cubins(layers, pool);
     return explain(op, problem, device, Regime::cold_l2, "sm_90a", layers, cubins);
   }
 
-  spec::Op op;
+  manifest::Op op;
   store::Layers layers{{}};
 
  private:
-  store::Choice choice_of(const Problem& bucket, const Chosen& chosen, const spec::DeviceFacts& device) const {
+  store::Choice choice_of(const Problem& bucket, const Chosen& chosen, const manifest::DeviceFacts& device) const {
     store::Choice choice;
     choice.role = chosen.role;
-    choice.sizes = chosen.sizes.empty() ? spec::to_string(op, spec::whole_of(op, bucket)) : chosen.sizes;
+    choice.sizes = chosen.sizes.empty() ? manifest::to_string(op, manifest::whole_of(op, bucket)) : chosen.sizes;
     choice.implementation = chosen.implementation;
     choice.config = chosen.config;
     choice.cost_ns = choice.low_ns = choice.high_ns = chosen.cost_ns;
     choice.samples = 9;
-    const spec::Implementation* declared = op.find(chosen.implementation);
+    const manifest::Implementation* declared = op.find(chosen.implementation);
     if (declared == nullptr) return choice;
     if (declared->is_library()) choice.compiler = jit::library_identity(declared->library);  // this very version
-    const auto config = spec::parse_config(*declared, chosen.config);
+    const auto config = manifest::parse_config(*declared, chosen.config);
     if (config && !chosen.stale) choice.source_digest = present_source(op, *declared, bucket, device, *config);
     return choice;
   }

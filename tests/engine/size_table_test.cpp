@@ -17,18 +17,18 @@ namespace {
 const PlanState* numbered(std::uintptr_t number) { return reinterpret_cast<const PlanState*>(64 * number); }
 
 /// rows and cols both in powers of two.
-spec::Op two_axes() {
-  spec::Op op = rows_op();
+manifest::Op two_axes() {
+  manifest::Op op = rows_op();
   op.axes[1].policy = op.axes[0].policy;
   return op;
 }
 
-spec::Region region(Problem low, Problem high) { return {low, high}; }
+manifest::Region region(Problem low, Problem high) { return {low, high}; }
 
 struct Grid {
-  spec::Op op = two_axes();
+  manifest::Op op = two_axes();
   Problem bucket = sized(1024, 2048);
-  std::vector<spec::Region> regions;
+  std::vector<manifest::Region> regions;
   const PlanState* first_with(const Problem& problem) const {
     for (std::size_t i = 0; i < regions.size(); ++i)
       if (regions[i].contains(op, problem)) return numbered(i + 1);
@@ -53,10 +53,10 @@ struct Grid {
 
 TEST_CASE("one plan for all sizes needs no table") {
   Grid grid;
-  grid.regions = {spec::whole_of(grid.op, grid.bucket)};
+  grid.regions = {manifest::whole_of(grid.op, grid.bucket)};
   CHECK(grid.table().is_uniform());
   CHECK(grid.table().cells() == std::vector{numbered(1)});
-  grid.regions = {spec::whole_of(grid.op, grid.bucket), region(sized(600, 1025), sized(700, 2048))};  // hidden
+  grid.regions = {manifest::whole_of(grid.op, grid.bucket), region(sized(600, 1025), sized(700, 2048))};  // hidden
   CHECK(grid.table().is_uniform());
 }
 

@@ -74,7 +74,7 @@ inline const kiln::jit::Cubin& fill_cubin(const std::string& arch = "sm_90a") {
   kiln::jit::Specialisation specialisation;
   specialisation.label = "fill";
   specialisation.entry = "fill.cuh";
-  specialisation.files = std::vector<kiln::spec::SourceFile>{
+  specialisation.files = std::vector<kiln::manifest::SourceFile>{
       {"fill.cuh",
        "template <typename T> __global__ __launch_bounds__(256) void fill_values(T* out, long long count, "
        "unsigned long long seed, int kind, double scale) {\n"

@@ -12,9 +12,9 @@
 namespace kiln::fuzz {
 namespace {
 
-const spec::Symbols& symbols() {
-  static const spec::Symbols all = [] {
-    spec::Symbols result;
+const manifest::Symbols& symbols() {
+  static const manifest::Symbols all = [] {
+    manifest::Symbols result;
     for (const char* axis : {"a", "b", "c"}) result.add(axis);
     result.add({"dtype", {"bf16", "f32", "f64", "f16"}, {2, 4, 8, 2}});
     result.add({"mode", {"plain", "wide"}, {}});
@@ -39,16 +39,16 @@ std::vector<std::int64_t> read_frame(std::string_view text) {
   return frame;
 }
 
-bool same(spec::Value a, spec::Value b) { return a.status == b.status && a.number == b.number; }
+bool same(manifest::Value a, manifest::Value b) { return a.status == b.status && a.number == b.number; }
 
-void check(const spec::Expression& whole, std::string_view text, const std::vector<std::int64_t>& frame) {
-  const spec::Value wanted = oracle(text, symbols(), frame);
+void check(const manifest::Expression& whole, std::string_view text, const std::vector<std::int64_t>& frame) {
+  const manifest::Value wanted = oracle(text, symbols(), frame);
   require(same(whole.evaluate(frame), wanted), "an expression has the value, or the failure, that its text means");
   require(whole.text() == text, "an expression keeps its text");
   if (const auto constant = whole.constant_value())
     require(wanted.ok() && *constant == wanted.number, "a constant is what it evaluates to");
   for (int known = 0; known <= symbols().size(); ++known) {
-    const spec::Expression part = whole.specialise(frame, known);
+    const manifest::Expression part = whole.specialise(frame, known);
     for (const int slot : part.slots()) require(slot < known, "a specialised expression uses no slot that was known");
     require(same(part.evaluate(std::span(frame).first(static_cast<std::size_t>(known))), wanted),
             "a specialised expression means what the whole one does");
@@ -63,7 +63,7 @@ extern "C" int LLVMFuzzerTestOneInput(const std::uint8_t* data, std::size_t size
   const std::string_view input(reinterpret_cast<const char*>(data), size);
   const std::string_view text = input.substr(0, input.find(';'));
   try {
-    const auto whole = spec::Expression::parse(text, fuzz::symbols());
+    const auto whole = manifest::Expression::parse(text, fuzz::symbols());
     fuzz::check(whole, text, fuzz::read_frame(input.substr(std::min(size, text.size() + 1))));
   } catch (const Error& error) {
     fuzz::require(error.kind() == ErrorKind::bad_expression, "what is no expression is refused as such", error.what());

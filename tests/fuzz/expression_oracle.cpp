@@ -11,8 +11,8 @@
 namespace kiln::fuzz {
 namespace {
 
-using spec::Status;
-using spec::Value;
+using manifest::Status;
+using manifest::Value;
 __extension__ using Wide = __int128;
 
 Value failed(Status status) { return {0, status}; }
@@ -87,7 +87,7 @@ struct Operand {
 
 class Reader {
  public:
-  Reader(std::string_view text, const spec::Symbols& symbols, std::span<const std::int64_t> frame)
+  Reader(std::string_view text, const manifest::Symbols& symbols, std::span<const std::int64_t> frame)
       : text_(text), symbols_(symbols), frame_(frame) {
     advance();
   }
@@ -229,13 +229,13 @@ class Reader {
   }
 
   std::string_view text_, token_;
-  const spec::Symbols& symbols_;
+  const manifest::Symbols& symbols_;
   std::span<const std::int64_t> frame_;
 };
 
 }  // namespace
 
-Value oracle(std::string_view text, const spec::Symbols& symbols, std::span<const std::int64_t> frame) {
+Value oracle(std::string_view text, const manifest::Symbols& symbols, std::span<const std::int64_t> frame) {
   return Reader(text, symbols, frame).whole();
 }
 

@@ -8,16 +8,16 @@
 #include <vector>
 
 #include "kiln/error.hpp"
-#include "spec/key.hpp"
-#include "spec/op.hpp"
-#include "spec/problem.hpp"
+#include "manifest/key.hpp"
+#include "manifest/op.hpp"
+#include "manifest/problem.hpp"
 #include "support.hpp"
 
 namespace kiln::fuzz {
 namespace {
 
-spec::DeviceFacts device() {
-  spec::DeviceFacts facts;
+manifest::DeviceFacts device() {
+  manifest::DeviceFacts facts;
   facts.values = {90, 132, 232448, 233472, 65536, 2048, 62914560};
   facts.memory_bus_bits = 6144;
   return facts;
@@ -32,8 +32,8 @@ std::string_view take_section(std::string_view& rest) {
   return section;
 }
 
-std::vector<spec::Setting> settings(std::string_view text) {
-  std::vector<spec::Setting> result;
+std::vector<manifest::Setting> settings(std::string_view text) {
+  std::vector<manifest::Setting> result;
   while (!text.empty()) {
     const std::string_view part = text.substr(0, text.find_first_of(" \n"));
     text.remove_prefix(std::min(text.size(), part.size() + 1));
@@ -43,8 +43,8 @@ std::vector<spec::Setting> settings(std::string_view text) {
   return result;
 }
 
-void check_bucket(const spec::Op& op, const spec::Problem& problem) {
-  const spec::Problem bucket = bucket_of(op, problem), corner = low_corner(op, bucket);
+void check_bucket(const manifest::Op& op, const manifest::Problem& problem) {
+  const manifest::Problem bucket = bucket_of(op, problem), corner = low_corner(op, bucket);
   require(is_valid(op, bucket), "a bucket's upper edge is a legal problem");
   require(is_valid(op, corner), "a bucket's low corner is a legal problem");
   for (std::size_t axis = 0; axis < op.axes.size(); ++axis) {
@@ -53,21 +53,22 @@ void check_bucket(const spec::Op& op, const spec::Problem& problem) {
   }
   require(bucket_of(op, bucket).axes == bucket.axes, "an upper edge is of its own bucket");
   require(bucket_of(op, corner).axes == bucket.axes, "a low corner is of its own bucket");
-  require(!record_key(op, bucket, device(), spec::Regime::cold_l2).empty(), "a bucket has a key");
+  require(!record_key(op, bucket, device(), manifest::Regime::cold_l2).empty(), "a bucket has a key");
 }
 
-void check_text(const spec::Op& op, const spec::Problem& problem) {
-  const spec::Problem read = make_problem(op, settings(to_string(op, problem)));
+void check_text(const manifest::Op& op, const manifest::Problem& problem) {
+  const manifest::Problem read = make_problem(op, settings(to_string(op, problem)));
   require(read.axes == problem.axes && read.selections == problem.selections, "a problem reads back from its text");
 }
 
-void check_specialised(const spec::Op& op, const spec::Expression& expression, const std::vector<std::int64_t>& frame) {
+void check_specialised(const manifest::Op& op, const manifest::Expression& expression,
+                       const std::vector<std::int64_t>& frame) {
   const auto part = expression.specialise(frame, op.first_static());
-  const spec::Value whole = expression.evaluate(frame), got = part.evaluate(frame);
+  const manifest::Value whole = expression.evaluate(frame), got = part.evaluate(frame);
   require(whole.status == got.status && whole.number == got.number, "a plan's expression means what the op's does");
 }
 
-void check_names(const spec::Op& op, std::span<const spec::Pass> passes, const spec::Symbols& symbols,
+void check_names(const manifest::Op& op, std::span<const manifest::Pass> passes, const manifest::Symbols& symbols,
                  const std::vector<std::int64_t>& frame) try {
   for (const std::string& name : name_expressions(op, passes, symbols, frame))
     require(name.find_first_not_of("abcdefghijklmnopqrstuvwxyzABCDEFGHIJKLMNOPQRSTUVWXYZ0123456789_:<>, -") ==
@@ -77,57 +78,58 @@ void check_names(const spec::Op& op, std::span<const spec::Pass> passes, const s
   require(error.kind() == ErrorKind::bad_manifest, "a name without a value is the manifest's fault", error.what());
 }
 
-void check_passes(const spec::Op& op, std::span<const spec::Pass> passes, const spec::Symbols& symbols,
+void check_passes(const manifest::Op& op, std::span<const manifest::Pass> passes, const manifest::Symbols& symbols,
                   const std::vector<std::int64_t>& frame) {
   check_names(op, passes, symbols, frame);
-  for (const spec::Pass& pass : passes) {
+  for (const manifest::Pass& pass : passes) {
     for (const auto* triple : {&pass.grid, &pass.block, &pass.cluster})
-      for (const spec::Expression& each : *triple) check_specialised(op, each, frame);
+      for (const manifest::Expression& each : *triple) check_specialised(op, each, frame);
     check_specialised(op, pass.shared, frame);
-    for (const spec::Argument& argument : pass.arguments) {
+    for (const manifest::Argument& argument : pass.arguments) {
       check_specialised(op, argument.value, frame);
-      for (const spec::Expression& each : argument.box) check_specialised(op, each, frame);
+      for (const manifest::Expression& each : argument.box) check_specialised(op, each, frame);
     }
   }
 }
 
-void check_space(const spec::Op& op, const spec::Implementation& implementation, const spec::Problem& problem) {
+void check_space(const manifest::Op& op, const manifest::Implementation& implementation,
+                 const manifest::Problem& problem) {
   std::size_t raw = 1;
-  for (const spec::Parameter& parameter : implementation.parameters) raw *= parameter.values.size();
+  for (const manifest::Parameter& parameter : implementation.parameters) raw *= parameter.values.size();
   require(raw <= 16'000'000, "a search space is bounded");
   constexpr std::size_t worth_walking = 4096;  // an input may cost no seconds
   if (raw > worth_walking) return;
   const auto reason = why_not_eligible(op, implementation, problem, device());
-  spec::Implementation unsearched = implementation;
+  manifest::Implementation unsearched = implementation;
   unsearched.search.clear();
   const auto legal = search_space(op, unsearched, problem, device());
   require(legal.size() <= raw, "a search space holds each config once");
   if (!reason) require(!legal.empty(), "an eligible implementation has a config");
-  for (const spec::Config& config : search_space(op, implementation, problem, device()))
+  for (const manifest::Config& config : search_space(op, implementation, problem, device()))
     require(!broken_constraint(op, implementation, problem, device(), config), "what is worth trying is legal");
-  for (const spec::Config& config : legal) {
+  for (const manifest::Config& config : legal) {
     require(is_declared(implementation, config), "a legal config is declared");
     require(!broken_constraint(op, implementation, problem, device(), config), "and breaks no constraint");
     require(parse_config(implementation, to_string(implementation, config)) == config, "and reads back from its text");
   }
 }
 
-void check_at(const spec::Op& op, const spec::Problem& problem) try {
+void check_at(const manifest::Op& op, const manifest::Problem& problem) try {
   check_bucket(op, problem);
   check_text(op, problem);
   const auto frame = make_frame(op, nullptr, problem, device());
-  for (const spec::Tensor& tensor : op.tensors) {
+  for (const manifest::Tensor& tensor : op.tensors) {
     for (const auto* sizes : {&tensor.shape, &tensor.strides})
-      for (const spec::Expression& each : *sizes) check_specialised(op, each, frame);
-    const spec::DType type = op.dtype_of(tensor, frame);
-    require(spec::size_of(type) > 0, "a tensor has a type");
-    if (!tensor.output) require(!spec::Op::is_initialised(tensor, frame), "only an output is read and written");
+      for (const manifest::Expression& each : *sizes) check_specialised(op, each, frame);
+    const manifest::DType type = op.dtype_of(tensor, frame);
+    require(manifest::size_of(type) > 0, "a tensor has a type");
+    if (!tensor.output) require(!manifest::Op::is_initialised(tensor, frame), "only an output is read and written");
     require(op.tolerance_of(type, frame).relative < 1, "a tolerance tells something");
   }
   check_specialised(op, op.cost_bytes, frame);
   check_specialised(op, op.cost_flops, frame);
   check_passes(op, op.reference, op.symbols, frame);
-  for (const spec::Implementation& each : op.implementations) {
+  for (const manifest::Implementation& each : op.implementations) {
     require(is_declared(each, each.default_config), "a default is declared");
     check_space(op, each, problem);
     check_passes(op, each.passes, each.symbols, make_frame(op, &each, problem, device(), each.default_config));
@@ -138,10 +140,10 @@ void check_at(const spec::Op& op, const spec::Problem& problem) try {
 }
 
 /// At the smallest, a middle and the largest sizes, and at the sizes given.
-void check_op(const spec::Op& op, std::string_view problem_text) {
-  spec::Problem smallest, middle, largest;
+void check_op(const manifest::Op& op, std::string_view problem_text) {
+  manifest::Problem smallest, middle, largest;
   for (std::size_t i = 0; i < op.axes.size(); ++i) {
-    const spec::Axis& axis = op.axes[i];
+    const manifest::Axis& axis = op.axes[i];
     const std::int64_t least = (axis.minimum - 1) / axis.multiple_of + 1, most = axis.maximum / axis.multiple_of;
     smallest.axes[i] = least * axis.multiple_of;
     middle.axes[i] = (least + (most - least) / 3) * axis.multiple_of;
@@ -149,7 +151,7 @@ void check_op(const spec::Op& op, std::string_view problem_text) {
   }
   for (std::size_t i = 0; i < op.selections.size(); ++i)
     largest.selections[i] = static_cast<std::uint8_t>(op.selections[i].values.size() - 1);
-  for (const spec::Problem& problem : {smallest, middle, largest}) check_at(op, problem);
+  for (const manifest::Problem& problem : {smallest, middle, largest}) check_at(op, problem);
   try {
     check_at(op, make_problem(op, settings(problem_text)));
   } catch (const Error& error) {
@@ -165,12 +167,12 @@ extern "C" int LLVMFuzzerTestOneInput(const std::uint8_t* data, std::size_t size
   std::string_view rest(reinterpret_cast<const char*>(data), size);
   const std::string op_text(fuzz::take_section(rest));
   const std::string implementation_text(fuzz::take_section(rest));
-  const std::vector<spec::SourceFile> files = {{"op.toml", op_text},
-                                               {"fast.toml", implementation_text},
-                                               {"fast.cuh", "// fast"},
-                                               {"reference.cuh", "// reference"}};
+  const std::vector<manifest::SourceFile> files = {{"op.toml", op_text},
+                                                   {"fast.toml", implementation_text},
+                                                   {"fast.cuh", "// fast"},
+                                                   {"reference.cuh", "// reference"}};
   try {
-    const spec::Op op = spec::parse_op("scale", "/ops/scale", files);
+    const manifest::Op op = manifest::parse_op("scale", "/ops/scale", files);
     fuzz::check_op(op, rest);
   } catch (const Error& error) {
     fuzz::require(error.kind() == ErrorKind::bad_manifest, "a manifest that does not hold is refused as such",

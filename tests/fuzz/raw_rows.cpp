@@ -36,7 +36,7 @@ struct Statement {
   }
 };
 
-void digest_cell(spec::Hasher& hasher, const Cell& cell) {
+void digest_cell(manifest::Hasher& hasher, const Cell& cell) {
   if (const auto* number = std::get_if<std::int64_t>(&cell)) hasher.field(*number);
   if (const auto* real = std::get_if<double>(&cell))
     hasher.field(std::bit_cast<std::int64_t>(*real == 0 ? 0.0 : *real));
@@ -114,7 +114,7 @@ Row RawFile::random_row(const std::string& table, FuzzedDataProvider& data, cons
 
 std::optional<std::int64_t> RawFile::insert(const std::string& table, const Row& row, const std::vector<Cell>& before,
                                             const std::vector<Cell>& after) {
-  spec::Hasher hasher;
+  manifest::Hasher hasher;
   hasher.field(std::string_view(table));
   for (const Cell& each : before) digest_cell(hasher, each);
   std::string columns, marks;

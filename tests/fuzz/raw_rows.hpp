@@ -11,7 +11,7 @@
 
 #include <fuzzer/FuzzedDataProvider.h>
 
-#include "spec/key.hpp"
+#include "manifest/key.hpp"
 
 struct sqlite3;
 

@@ -26,8 +26,8 @@ inline store::Record sample_record(const std::string& key) {
   return record;
 }
 
-inline spec::Digest sample_key(const std::string& name) {
-  return spec::Hasher().field(std::string_view(name)).finish();
+inline manifest::Digest sample_key(const std::string& name) {
+  return manifest::Hasher().field(std::string_view(name)).finish();
 }
 
 inline store::CubinRow sample_cubin(const std::string& name) {

@@ -25,7 +25,7 @@ class BlockingStream {
 
 /// One problem of an op with its tensors and what the reference made of them.
 struct Call {
-  Call(Fixture& fixture, const Engine& engine, const char* name, std::initializer_list<spec::Setting> settings)
+  Call(Fixture& fixture, const Engine& engine, const char* name, std::initializer_list<manifest::Setting> settings)
       : op(engine.op(name)),
         problem(fixture.problem(fixture.op(name), settings)),
         stream(fixture.stream.handle()),

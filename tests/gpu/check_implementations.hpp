@@ -16,24 +16,25 @@ inline constexpr std::size_t configs_outside = 1;  // and of those that no tune 
 inline constexpr int draws = 2000;  // of configs of which few are legal
 
 /// Legal configs that no tune would try, and that a record may name all the same.
-inline std::vector<spec::Config> outside_search(const spec::Op& op, const spec::Implementation& implementation,
-                                                const Problem& bucket, const spec::DeviceFacts& device,
-                                                std::mt19937& generator) {
-  std::vector<spec::Config> found;
+inline std::vector<manifest::Config> outside_search(const manifest::Op& op,
+                                                    const manifest::Implementation& implementation,
+                                                    const Problem& bucket, const manifest::DeviceFacts& device,
+                                                    std::mt19937& generator) {
+  std::vector<manifest::Config> found;
   for (int draw = 0; draw < draws && found.size() < configs_outside && !implementation.search.empty(); ++draw) {
-    spec::Config config;
-    for (const spec::Parameter& each : implementation.parameters)
+    manifest::Config config;
+    for (const manifest::Parameter& each : implementation.parameters)
       config.push_back(each.values[generator() % each.values.size()]);
-    if (spec::broken_constraint(op, implementation, bucket, device, config)) continue;
-    const auto frame = spec::make_frame(op, &implementation, bucket, device, config);
-    const auto holds = [&](const spec::Expression& each) { return each.evaluate(frame).truth(); };
+    if (manifest::broken_constraint(op, implementation, bucket, device, config)) continue;
+    const auto frame = manifest::make_frame(op, &implementation, bucket, device, config);
+    const auto holds = [&](const manifest::Expression& each) { return each.evaluate(frame).truth(); };
     if (!std::ranges::all_of(implementation.search, holds)) found.push_back(std::move(config));
   }
   return found;
 }
 
-inline std::vector<spec::Config> sample(const spec::Implementation& implementation, std::vector<spec::Config> space,
-                                        std::mt19937& generator) {
+inline std::vector<manifest::Config> sample(const manifest::Implementation& implementation,
+                                            std::vector<manifest::Config> space, std::mt19937& generator) {
   std::shuffle(space.begin(), space.end(), generator);
   if (space.size() > configs_tried) space.resize(configs_tried);
   space.insert(space.begin(), implementation.default_config);
@@ -41,22 +42,23 @@ inline std::vector<spec::Config> sample(const spec::Implementation& implementati
 }
 
 struct Candidate {
-  const spec::Implementation* implementation;
-  spec::Config config;
+  const manifest::Implementation* implementation;
+  manifest::Config config;
 };
 
 /// Every compile is begun before the first is waited for.
-inline std::vector<Candidate> candidates(Fixture& fixture, const spec::Op& op, const Problem& bucket,
+inline std::vector<Candidate> candidates(Fixture& fixture, const manifest::Op& op, const Problem& bucket,
                                          std::mt19937& generator) {
   std::vector<Candidate> result;
-  for (const spec::Implementation& implementation : op.implementations) {
-    if (implementation.is_library() || spec::why_not_eligible(op, implementation, bucket, fixture.facts())) continue;
-    std::vector<spec::Config> tried =
-        sample(implementation, spec::search_space(op, implementation, bucket, fixture.facts()), generator);
-    for (spec::Config& config : outside_search(op, implementation, bucket, fixture.facts(), generator))
+  for (const manifest::Implementation& implementation : op.implementations) {
+    if (implementation.is_library() || manifest::why_not_eligible(op, implementation, bucket, fixture.facts()))
+      continue;
+    std::vector<manifest::Config> tried =
+        sample(implementation, manifest::search_space(op, implementation, bucket, fixture.facts()), generator);
+    for (manifest::Config& config : outside_search(op, implementation, bucket, fixture.facts(), generator))
       tried.push_back(std::move(config));
-    for (spec::Config& config : tried) {
-      const auto frame = spec::make_frame(op, &implementation, bucket, fixture.facts(), config);
+    for (manifest::Config& config : tried) {
+      const auto frame = manifest::make_frame(op, &implementation, bucket, fixture.facts(), config);
       if (jit::broken_fixed_constraint(op, implementation, frame)) continue;
       fixture.cubins.prefetch(jit::specialise(op, implementation, frame, fixture.arch()));
       result.push_back({&implementation, std::move(config)});
@@ -66,25 +68,25 @@ inline std::vector<Candidate> candidates(Fixture& fixture, const spec::Op& op, c
 }
 
 /// A sample of the configs of each implementation but a library's that is eligible, at `problem`'s sizes and as `placement` lays tensors.
-inline void check_all(Fixture& fixture, const spec::Op& op, const Problem& problem, const tune::Placement& placement,
-                      std::mt19937& generator) {
-  const Problem bucket = spec::bucket_of(op, problem);
+inline void check_all(Fixture& fixture, const manifest::Op& op, const Problem& problem,
+                      const tune::Placement& placement, std::mt19937& generator) {
+  const Problem bucket = manifest::bucket_of(op, problem);
   const std::vector<Candidate> tried = candidates(fixture, op, bucket, generator);
   tune::VerificationCase verified(op, problem, fixture.facts(), fixture.arch(), fixture.cubins, generator(),
                                   fixture.stream.handle());
   verified.retarget(problem, generator(), fixture.stream.handle(), placement);
   int launched = 0;
   for (const Candidate& candidate : tried) {
-    const spec::Implementation& implementation = *candidate.implementation;
+    const manifest::Implementation& implementation = *candidate.implementation;
     const jit::Executable executable = fixture.load(op, implementation, bucket, candidate.config);
     if (!verified.admits(executable)) continue;
     const tune::Check check = verified.verify(executable, fixture.stream.handle());
     CHECK_MESSAGE(check.right,
-                  fmt::format("{} {} {} {}: {}", op.name, spec::to_string(op, problem), implementation.name,
-                              spec::to_string(implementation, candidate.config), check.reason));
+                  fmt::format("{} {} {} {}: {}", op.name, manifest::to_string(op, problem), implementation.name,
+                              manifest::to_string(implementation, candidate.config), check.reason));
     ++launched;
   }
-  CHECK_MESSAGE(launched > 0, fmt::format("nothing serves {} {}", op.name, spec::to_string(op, problem)));
+  CHECK_MESSAGE(launched > 0, fmt::format("nothing serves {} {}", op.name, manifest::to_string(op, problem)));
 }
 
 }  // namespace kiln::gpu_tests

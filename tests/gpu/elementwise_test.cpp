@@ -7,7 +7,7 @@ namespace kiln::gpu_tests {
 namespace {
 
 /// Integer run-time values by name.
-tune::Placement placed(const spec::Op& op, std::initializer_list<std::pair<const char*, std::int64_t>> values,
+tune::Placement placed(const manifest::Op& op, std::initializer_list<std::pair<const char*, std::int64_t>> values,
                        std::int64_t offset_elements = 0) {
   tune::Placement placement;
   placement.offset_elements = offset_elements;
@@ -19,7 +19,7 @@ tune::Placement placed(const spec::Op& op, std::initializer_list<std::pair<const
   return placement;
 }
 
-tune::Placement scaled(const spec::Op& op, tune::Placement placement, double scale) {
+tune::Placement scaled(const manifest::Op& op, tune::Placement placement, double scale) {
   for (std::size_t i = 0; i < op.runtime.size(); ++i)
     if (op.runtime[i].name == "scale")
       placement.reals.push_back({{static_cast<std::uint8_t>(i), RuntimeId::Kind::real32}, scale});
@@ -36,7 +36,7 @@ constexpr std::array<std::array<const char*, 2>, 7> ragged = {
 TEST_CASE("softmax is right under every mask and a scale, at ragged sizes in every type") {
   Fixture fixture;
   std::mt19937 generator(31);
-  const spec::Op& op = fixture.op("softmax");
+  const manifest::Op& op = fixture.op("softmax");
   for (const char* mask : {"none", "causal", "additive", "boolean"})
     for (const char* dtype : {"bf16", "f16", "f32"})
       for (const auto& [rows, cols] : ragged) {
@@ -49,7 +49,7 @@ TEST_CASE("softmax is right under every mask and a scale, at ragged sizes in eve
 TEST_CASE("softmax is right at long rows, more than there are multiprocessors, aligned or not") {
   Fixture fixture;
   std::mt19937 generator(33);
-  const spec::Op& op = fixture.op("softmax");
+  const manifest::Op& op = fixture.op("softmax");
   for (const char* mask : {"none", "causal"})
     for (const char* dtype : {"bf16", "f32"})
       for (const char* cols : {"9001", "20000", "65535", "128256"})
@@ -60,8 +60,8 @@ TEST_CASE("softmax is right at long rows, more than there are multiprocessors, a
 TEST_CASE("softmax and its backward pass are right with strides and unaligned addresses under every mask") {
   Fixture fixture;
   std::mt19937 generator(37);
-  const spec::Op& op = fixture.op("softmax");
-  const spec::Op& backward = fixture.op("softmax_backward");
+  const manifest::Op& op = fixture.op("softmax");
+  const manifest::Op& backward = fixture.op("softmax_backward");
   for (const char* dtype : {"bf16", "f32"})
     for (const std::int64_t offset : {0, 1, 4}) {
       for (const char* mask : {"causal", "additive", "boolean"})
@@ -80,7 +80,7 @@ TEST_CASE("the backward passes of softmax and swiglu are right at ragged sizes i
   Fixture fixture;
   std::mt19937 generator(41);
   for (const char* name : {"softmax_backward", "swiglu_backward"}) {
-    const spec::Op& op = fixture.op(name);
+    const manifest::Op& op = fixture.op(name);
     for (const char* dtype : {"bf16", "f16", "f32"})
       for (const auto& [rows, cols] : ragged)
         check_all(fixture, op, fixture.problem(op, {{"rows", rows}, {"cols", cols}, {"dtype", dtype}}), {}, generator);
@@ -90,8 +90,8 @@ TEST_CASE("the backward passes of softmax and swiglu are right at ragged sizes i
 TEST_CASE("swiglu and quantise are right at ragged sizes in every type and way of scaling") {
   Fixture fixture;
   std::mt19937 generator(43);
-  const spec::Op& swiglu = fixture.op("swiglu");
-  const spec::Op& quantise = fixture.op("quantise");
+  const manifest::Op& swiglu = fixture.op("swiglu");
+  const manifest::Op& quantise = fixture.op("quantise");
   for (const char* dtype : {"bf16", "f16", "f32"})
     for (const auto& [rows, cols] : ragged) {
       for (const char* word : {"none", "tensor", "block"})
@@ -108,9 +108,9 @@ TEST_CASE("swiglu and quantise are right at ragged sizes in every type and way o
 TEST_CASE("swiglu, its backward pass and quantise are right with strides and unaligned addresses") {
   Fixture fixture;
   std::mt19937 generator(47);
-  const spec::Op& swiglu = fixture.op("swiglu");
-  const spec::Op& backward = fixture.op("swiglu_backward");
-  const spec::Op& quantise = fixture.op("quantise");
+  const manifest::Op& swiglu = fixture.op("swiglu");
+  const manifest::Op& backward = fixture.op("swiglu_backward");
+  const manifest::Op& quantise = fixture.op("quantise");
   for (const char* dtype : {"bf16", "f32"})
     for (const std::int64_t offset : {0, 1, 4, 16}) {
       for (const std::int64_t stride : {1037, 2048}) {
@@ -137,7 +137,7 @@ TEST_CASE("swiglu, its backward pass and quantise are right with strides and una
 TEST_CASE("the scales of blocks may lie with rows as neighbours") {
   Fixture fixture;
   std::mt19937 generator(53);
-  const spec::Op& op = fixture.op("quantise");
+  const manifest::Op& op = fixture.op("quantise");
   check_all(fixture, op,
             fixture.problem(op, {{"rows", "37"}, {"cols", "1000"}, {"dtype", "bf16"}, {"scaling", "block"}}),
             placed(op, {{"block_scale_row_stride", 1}, {"block_scale_stride", 40}}), generator);
@@ -146,7 +146,7 @@ TEST_CASE("the scales of blocks may lie with rows as neighbours") {
 TEST_CASE("rotary is right in every type, layout and direction, whole and partial, at ragged sizes") {
   Fixture fixture;
   std::mt19937 generator(59);
-  const spec::Op& op = fixture.op("rotary");
+  const manifest::Op& op = fixture.op("rotary");
   for (const char* dtype : {"bf16", "f16", "f32"})
     for (const char* layout : {"half", "interleaved"})
       for (const char* direction : {"forward", "backward"})

@@ -19,7 +19,7 @@ std::filesystem::path temporary_folder() {
 TEST_CASE("one tune serves every length of its bucket, in this engine and in the next") {
   Fixture fixture;
   const auto folder = temporary_folder();
-  const spec::Op& described = fixture.op("rms_norm");
+  const manifest::Op& described = fixture.op("rms_norm");
   const Problem first = fixture.problem(described, {{"rows", "33"}, {"cols", "512"}, {"dtype", "bf16"}});
   tune::VerificationCase verified(described, first, fixture.facts(), fixture.arch(), fixture.cubins, 1,
                                   fixture.stream.handle());
@@ -55,7 +55,7 @@ TEST_CASE("eight threads on one engine, each on its own stream, get right answer
   Fixture fixture;
   const Engine engine(options(MissPolicy::nearest, ""));
   const Op op = engine.op("softmax");
-  const spec::Op& described = fixture.op("softmax");
+  const manifest::Op& described = fixture.op("softmax");
   std::vector<std::thread> threads;
   std::atomic<int> wrong{0};
   for (int t = 0; t < 8; ++t) {
@@ -81,7 +81,7 @@ TEST_CASE("a thread without a current context launches all the same") {
   Fixture fixture;
   const Engine engine(options(MissPolicy::nearest, ""));
   const Op op = engine.op("rms_norm");
-  const spec::Op& described = fixture.op("rms_norm");
+  const manifest::Op& described = fixture.op("rms_norm");
   const Problem problem = fixture.problem(described, {{"rows", "4"}, {"cols", "128"}, {"dtype", "f32"}});
   tune::VerificationCase verified(described, problem, fixture.facts(), fixture.arch(), fixture.cubins, 5,
                                   fixture.stream.handle());

@@ -40,23 +40,24 @@ struct Fixture {
   store::Layers layers{store::LayerSettings{}};
   jit::CompilePool pool;
   tune::Cubins cubins{layers, pool};
-  std::vector<spec::Op> ops = spec::load_ops(test_ops());
+  std::vector<manifest::Op> ops = manifest::load_ops(test_ops());
 
-  [[nodiscard]] const spec::DeviceFacts& facts() const { return context.info().facts; }
+  [[nodiscard]] const manifest::DeviceFacts& facts() const { return context.info().facts; }
   [[nodiscard]] std::string arch() const { return jit::default_arch(facts().sm()); }
-  [[nodiscard]] const spec::Op& op(std::string_view name) const {
-    for (const spec::Op& each : ops)
+  [[nodiscard]] const manifest::Op& op(std::string_view name) const {
+    for (const manifest::Op& each : ops)
       if (each.name == name) return each;
     FAIL("no op ", std::string(name));
     return ops.front();
   }
-  [[nodiscard]] Problem problem(const spec::Op& described, std::initializer_list<spec::Setting> settings) const {
-    const std::vector<spec::Setting> list(settings);
-    return spec::make_problem(described, list);
+  [[nodiscard]] Problem problem(const manifest::Op& described,
+                                std::initializer_list<manifest::Setting> settings) const {
+    const std::vector<manifest::Setting> list(settings);
+    return manifest::make_problem(described, list);
   }
-  [[nodiscard]] jit::Executable load(const spec::Op& described, const spec::Implementation& implementation,
-                                     const Problem& bucket, const spec::Config& config) {
-    const auto frame = spec::make_frame(described, &implementation, bucket, facts(), config);
+  [[nodiscard]] jit::Executable load(const manifest::Op& described, const manifest::Implementation& implementation,
+                                     const Problem& bucket, const manifest::Config& config) {
+    const auto frame = manifest::make_frame(described, &implementation, bucket, facts(), config);
     return {described, implementation, frame,
             cubins.get(jit::specialise(described, implementation, frame, arch())).cubin};
   }

@@ -13,26 +13,26 @@ constexpr int runs = 3;
 constexpr float product_scale = 0.75F;
 
 /// What y holds after one launch into poison, or nothing where the config is not for these sizes.
-Bits run_into_poison(Fixture& fixture, const spec::Op& op, tune::VerificationCase& on,
+Bits run_into_poison(Fixture& fixture, const manifest::Op& op, tune::VerificationCase& on,
                      const jit::Executable& executable) {
-  const auto frame = spec::make_frame(op, nullptr, on.problem(), fixture.facts());
+  const auto frame = manifest::make_frame(op, nullptr, on.problem(), fixture.facts());
   const TensorId y = tensor_named(op, "y");
   const tune::TensorExtent extent = tune::extent_of(op, op.tensors[y.index], frame);
   on.poison(fixture.stream.handle());
   if (!launch_product(fixture, executable, on.problem(), on.arguments())) return {};
-  return read_bits(fixture, on.arguments().tensors[y.index], extent.elements * spec::size_of(extent.type));
+  return read_bits(fixture, on.arguments().tensors[y.index], extent.elements * manifest::size_of(extent.type));
 }
 
 /// The same bits in each of a few runs, whatever was in memory; nothing where the config is not for these sizes.
-Bits run_repeatedly(Fixture& fixture, const spec::Op& op, tune::VerificationCase& on, const Candidate& candidate) {
-  const Problem bucket = spec::bucket_of(op, on.problem());
+Bits run_repeatedly(Fixture& fixture, const manifest::Op& op, tune::VerificationCase& on, const Candidate& candidate) {
+  const Problem bucket = manifest::bucket_of(op, on.problem());
   const jit::Executable executable = fixture.load(op, *candidate.implementation, bucket, candidate.config);
   Bits first = run_into_poison(fixture, op, on, executable);
   for (int run = 1; run < runs && !first.empty(); ++run)
-    CHECK_MESSAGE(
-        run_into_poison(fixture, op, on, executable) == first,
-        fmt::format("{} {} {} {}: run {} differs", op.name, spec::to_string(op, on.problem()),
-                    candidate.implementation->name, spec::to_string(*candidate.implementation, candidate.config), run));
+    CHECK_MESSAGE(run_into_poison(fixture, op, on, executable) == first,
+                  fmt::format("{} {} {} {}: run {} differs", op.name, manifest::to_string(op, on.problem()),
+                              candidate.implementation->name,
+                              manifest::to_string(*candidate.implementation, candidate.config), run));
   return first;
 }
 
@@ -40,7 +40,7 @@ Bits run_repeatedly(Fixture& fixture, const spec::Op& op, tune::VerificationCase
 struct FusedGemm {
   const char *m, *n, *k, *dtype, *out, *activation, *residual, *scaling, *accumulate;
 
-  [[nodiscard]] Problem problem(const Fixture& fixture, const spec::Op& op) const {
+  [[nodiscard]] Problem problem(const Fixture& fixture, const manifest::Op& op) const {
     return fixture.problem(op, {{"m", m},
                                 {"n", n},
                                 {"k", k},
@@ -51,7 +51,7 @@ struct FusedGemm {
                                 {"scaling", scaling},
                                 {"accumulate", accumulate}});
   }
-  [[nodiscard]] Problem product(const Fixture& fixture, const spec::Op& op) const {
+  [[nodiscard]] Problem product(const Fixture& fixture, const manifest::Op& op) const {
     return fixture.problem(op, {{"m", m}, {"n", n}, {"k", k}, {"dtype", dtype}, {"out", "f32"}});
   }
 };
@@ -59,7 +59,7 @@ struct FusedGemm {
 /// Its tensors on the host, and the op's order of steps, each rounded to f32 and the last to y's type.
 class StepByStep {
  public:
-  StepByStep(Fixture& fixture, const spec::Op& op, const FusedGemm& of, tune::VerificationCase& on)
+  StepByStep(Fixture& fixture, const manifest::Op& op, const FusedGemm& of, tune::VerificationCase& on)
       : fixture_(fixture), op_(op), of_(of), on_(on), rows_(std::stoul(of.m)), columns_(std::stoul(of.n)) {
     on.poison(fixture.stream.handle());  // which gives y what it holds before
     bias_ = read("bias", type(), columns_);
@@ -67,8 +67,8 @@ class StepByStep {
     if (accumulates()) held_ = read("y", type(), rows_ * columns_);
     const bool by_row = scaling() == "row";
     if (by_row || scaling() == "tensor") {
-      x_scale_ = read("x_scale", spec::DType::f32, by_row ? rows_ : 1);
-      w_scale_ = read("w_scale", spec::DType::f32, by_row ? columns_ : 1);
+      x_scale_ = read("x_scale", manifest::DType::f32, by_row ? rows_ : 1);
+      w_scale_ = read("w_scale", manifest::DType::f32, by_row ? columns_ : 1);
     }
   }
 
@@ -89,17 +89,17 @@ class StepByStep {
   }
 
  private:
-  [[nodiscard]] spec::DType type() const { return *spec::parse_dtype(of_.out); }
+  [[nodiscard]] manifest::DType type() const { return *manifest::parse_dtype(of_.out); }
   [[nodiscard]] std::string_view scaling() const { return of_.scaling; }
   [[nodiscard]] bool adds_residual() const { return std::string_view(of_.residual) == "add"; }
   [[nodiscard]] bool accumulates() const { return std::string_view(of_.accumulate) == "yes"; }
-  [[nodiscard]] std::vector<float> read(std::string_view name, spec::DType type, std::size_t count) const {
+  [[nodiscard]] std::vector<float> read(std::string_view name, manifest::DType type, std::size_t count) const {
     const void* from = on_.arguments().tensors[tensor_named(op_, name).index];
-    return to_numbers(type, read_bits(fixture_, from, static_cast<std::int64_t>(count) * spec::size_of(type)));
+    return to_numbers(type, read_bits(fixture_, from, static_cast<std::int64_t>(count) * manifest::size_of(type)));
   }
 
   Fixture& fixture_;
-  const spec::Op& op_;
+  const manifest::Op& op_;
   FusedGemm of_;
   tune::VerificationCase& on_;
   std::size_t rows_, columns_;
@@ -115,9 +115,9 @@ std::size_t different(const Bits& a, const Bits& b) {
 
 /// Every kind of kernel, with what follows the product and without, by one config.
 void check_fused(Fixture& fixture, const FusedGemm& of, std::mt19937& generator) {
-  const spec::Op& op = fixture.op("gemm");
+  const manifest::Op& op = fixture.op("gemm");
   const Problem problem = of.problem(fixture, op), product = of.product(fixture, op);
-  const Problem bucket = spec::bucket_of(op, problem), product_bucket = spec::bucket_of(op, product);
+  const Problem bucket = manifest::bucket_of(op, problem), product_bucket = manifest::bucket_of(op, product);
   std::vector<Candidate> kinds = one_of_each_kind(fixture, op, bucket, 8, generator);
   prefetch(fixture, op, bucket, kinds);
   prefetch(fixture, op, product_bucket, kinds);
@@ -143,10 +143,10 @@ void check_fused(Fixture& fixture, const FusedGemm& of, std::mt19937& generator)
     const Bits fused = run_repeatedly(fixture, op, on, each);
     if (fused.empty() || !launch_product(fixture, executable, product, alone)) continue;
     const Bits bits = read_bits(fixture, alone.tensors[tensor_named(op, "y").index], sums.bytes());
-    const std::size_t wrong = different(fused, steps.results(to_numbers(spec::DType::f32, bits)));
+    const std::size_t wrong = different(fused, steps.results(to_numbers(manifest::DType::f32, bits)));
     CHECK_MESSAGE(wrong == 0, fmt::format("{} {} {}: {} bytes of {} are not what the steps give",
-                                          spec::to_string(op, problem), each.implementation->name,
-                                          spec::to_string(*each.implementation, each.config), wrong, fused.size()));
+                                          manifest::to_string(op, problem), each.implementation->name,
+                                          manifest::to_string(*each.implementation, each.config), wrong, fused.size()));
     ++compared;
   }
   CHECK(compared > 2);
@@ -167,10 +167,10 @@ TEST_CASE("what follows a product of gemm gives the bits of its steps one by one
 TEST_CASE("batches and groups of products have the same bits in every run") {
   Fixture fixture;
   std::mt19937 generator(79);
-  const spec::Op &batched = fixture.op("gemm_batched"), &grouped = fixture.op("gemm_grouped");
-  const auto check = [&](const spec::Op& op, const Problem& problem) {
-    std::vector<Candidate> kinds = one_of_each_kind(fixture, op, spec::bucket_of(op, problem), 3, generator);
-    prefetch(fixture, op, spec::bucket_of(op, problem), kinds);
+  const manifest::Op &batched = fixture.op("gemm_batched"), &grouped = fixture.op("gemm_grouped");
+  const auto check = [&](const manifest::Op& op, const Problem& problem) {
+    std::vector<Candidate> kinds = one_of_each_kind(fixture, op, manifest::bucket_of(op, problem), 3, generator);
+    prefetch(fixture, op, manifest::bucket_of(op, problem), kinds);
     tune::VerificationCase on(op, problem, fixture.facts(), fixture.arch(), fixture.cubins, generator(),
                               fixture.stream.handle());
     std::size_t launched = 0;

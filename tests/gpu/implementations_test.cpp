@@ -9,7 +9,7 @@ TEST_CASE("rms_norm and softmax are right at edge sizes in every type") {
   Fixture fixture;
   std::mt19937 generator(20261121);
   for (const char* name : {"rms_norm", "softmax"}) {
-    const spec::Op& op = fixture.op(name);
+    const manifest::Op& op = fixture.op(name);
     for (const char* dtype : {"bf16", "f16", "f32"})
       for (const char* cols : {"1", "7", "33", "257", "1000", "4096", "4097", "8192", "20000", "131072"})
         for (const char* rows : {"1", "5", "67"})
@@ -22,7 +22,7 @@ TEST_CASE("rms_norm and softmax are right with strides and unaligned addresses")
   Fixture fixture;
   std::mt19937 generator(7);
   for (const char* name : {"rms_norm", "softmax"}) {
-    const spec::Op& op = fixture.op(name);
+    const manifest::Op& op = fixture.op(name);
     std::vector<std::pair<RuntimeId, std::int64_t>> strides;
     for (std::size_t i = 0; i < op.runtime.size(); ++i)
       if (op.runtime[i].is_integer())
@@ -42,7 +42,7 @@ TEST_CASE("rms_norm and softmax are right with strides and unaligned addresses")
 TEST_CASE("gemm is right in every type, layout and activation, at ragged sizes") {
   Fixture fixture;
   std::mt19937 generator(11);
-  const spec::Op& op = fixture.op("gemm");
+  const manifest::Op& op = fixture.op("gemm");
   for (const char* dtype : {"bf16", "f16", "f32"})
     for (const char* layout : {"nt", "nn", "tn", "tt"})
       for (const char* activation : {"none", "gelu"})
@@ -58,7 +58,7 @@ TEST_CASE("gemm is right in every type, layout and activation, at ragged sizes")
 TEST_CASE("products of few rows are right in every number of them, one by one and in groups") {
   Fixture fixture;
   std::mt19937 generator(12);
-  const spec::Op &one = fixture.op("gemm"), &grouped = fixture.op("gemm_grouped");
+  const manifest::Op &one = fixture.op("gemm"), &grouped = fixture.op("gemm_grouped");
   for (const char* m : {"1", "3", "8", "13", "32", "64"})
     for (const auto& [dtype, scaling] : {std::array{"bf16", "none"}, std::array{"f16", "none"},
                                          std::array{"e4m3", "row"}, std::array{"e5m2", "block"}})
@@ -76,7 +76,7 @@ TEST_CASE("products of few rows are right in every number of them, one by one an
 TEST_CASE("gemm is right without its bias and at addresses that no vector load can take") {
   Fixture fixture;
   std::mt19937 generator(13);
-  const spec::Op& op = fixture.op("gemm");
+  const manifest::Op& op = fixture.op("gemm");
   tune::Placement no_bias;
   no_bias.leave_optional_out = true;
   tune::Placement unaligned;
@@ -89,7 +89,7 @@ TEST_CASE("gemm is right without its bias and at addresses that no vector load c
 TEST_CASE("gemm is right with all that may follow a product, in the types that it may be of") {
   Fixture fixture;
   std::mt19937 generator(41);
-  const spec::Op& op = fixture.op("gemm");
+  const manifest::Op& op = fixture.op("gemm");
   for (const auto& [dtype, w_dtype, out] :
        {std::array{"bf16", "bf16", "f32"}, std::array{"f16", "f16", "e4m3"}, std::array{"e4m3", "e5m2", "bf16"},
         std::array{"e4m3", "e4m3", "e4m3"}, std::array{"e5m2", "f32", "f16"}})
@@ -114,7 +114,7 @@ TEST_CASE("gemm is right with all that may follow a product, in the types that i
 TEST_CASE("scales of blocks that lie column by column are the same scales") {
   Fixture fixture;
   std::mt19937 generator(43);
-  const spec::Op& op = fixture.op("gemm");
+  const manifest::Op& op = fixture.op("gemm");
   tune::Placement placement;
   for (std::size_t i = 0; i < op.runtime.size(); ++i) {
     const RuntimeId id{static_cast<std::uint8_t>(i), RuntimeId::Kind::integer};
@@ -129,33 +129,33 @@ TEST_CASE("scales of blocks that lie column by column are the same scales") {
 TEST_CASE("batches and groups of products are right in every layout, at ragged sizes") {
   Fixture fixture;
   std::mt19937 generator(47);
-  const spec::Op& batched = fixture.op("gemm_batched");
-  const spec::Op& grouped = fixture.op("gemm_grouped");
+  const manifest::Op& batched = fixture.op("gemm_batched");
+  const manifest::Op& grouped = fixture.op("gemm_grouped");
   for (const auto& [dtype, scaling] : {std::array{"bf16", "none"}, std::array{"bf16", "row"},
                                        std::array{"f32", "tensor"}, std::array{"e4m3", "block"}})
     for (const char* activation : {"none", "swiglu"})
       for (const auto& [m, n, k] : {std::array{"136", "264", "520"}, std::array{"33", "31", "17"}}) {
-        std::vector<spec::Setting> settings = {
+        std::vector<manifest::Setting> settings = {
             {"m", m}, {"n", n}, {"k", k}, {"dtype", dtype}, {"scaling", scaling}, {"activation", activation}};
-        const auto with = [&](std::initializer_list<spec::Setting> more) {
-          std::vector<spec::Setting> all = settings;
+        const auto with = [&](std::initializer_list<manifest::Setting> more) {
+          std::vector<manifest::Setting> all = settings;
           all.insert(all.end(), more);
           return all;
         };
         for (const char* layout : {"nt", "nn", "tn", "tt"})
-          check_all(fixture, batched, spec::make_problem(batched, with({{"batch", "5"}, {"layout", layout}})), {},
+          check_all(fixture, batched, manifest::make_problem(batched, with({{"batch", "5"}, {"layout", layout}})), {},
                     generator);
         for (const char* layout : {"nt", "nn"})
           for (const char* groups : {"1", "6", "200"})
-            check_all(fixture, grouped, spec::make_problem(grouped, with({{"groups", groups}, {"layout", layout}})), {},
-                      generator);
+            check_all(fixture, grouped, manifest::make_problem(grouped, with({{"groups", groups}, {"layout", layout}})),
+                      {}, generator);
       }
 }
 
 TEST_CASE("an op from a folder with tensor maps is right, and its plain form serves where they cannot") {
   Fixture fixture;
   std::mt19937 generator(17);
-  const spec::Op& op = fixture.op("tile_scale");
+  const manifest::Op& op = fixture.op("tile_scale");
   for (const char* dtype : {"bf16", "f32"})
     for (const char* rows : {"1", "9", "1000"})
       for (const char* cols : {"8", "72", "4096"})
@@ -165,7 +165,7 @@ TEST_CASE("an op from a folder with tensor maps is right, and its plain form ser
 TEST_CASE("the example op is right at lengths around its vector") {
   Fixture fixture;
   std::mt19937 generator(19);
-  const spec::Op& op = fixture.op("squared_relu");
+  const manifest::Op& op = fixture.op("squared_relu");
   for (const char* count : {"1", "7", "8", "9", "1000", "1048577"})
     check_all(fixture, op, fixture.problem(op, {{"count", count}, {"dtype", "f16"}}), {}, generator);
 }
@@ -174,7 +174,7 @@ TEST_CASE("the fused norms are right with residuals and quantised outputs, at ed
   Fixture fixture;
   std::mt19937 generator(23);
   for (const char* name : {"rms_norm", "layer_norm"}) {
-    const spec::Op& op = fixture.op(name);
+    const manifest::Op& op = fixture.op(name);
     for (const char* residual : {"none", "add"})
       for (const char* quantise : {"none", "tensor", "block"})
         for (const char* dtype : {"bf16", "f16", "f32"})
@@ -195,7 +195,7 @@ TEST_CASE("the norms' backward passes are right at edge sizes in every type") {
   Fixture fixture;
   std::mt19937 generator(29);
   for (const char* name : {"rms_norm_backward", "layer_norm_backward"}) {
-    const spec::Op& op = fixture.op(name);
+    const manifest::Op& op = fixture.op(name);
     for (const char* residual : {"none", "add"})
       for (const char* dtype : {"bf16", "f16", "f32"})
         for (const auto& [rows, cols] :
@@ -212,7 +212,7 @@ TEST_CASE("the fused norms and their backward passes are right with strides and 
   Fixture fixture;
   std::mt19937 generator(31);
   for (const char* name : {"rms_norm", "layer_norm", "rms_norm_backward", "layer_norm_backward"}) {
-    const spec::Op& op = fixture.op(name);
+    const manifest::Op& op = fixture.op(name);
     for (const std::int64_t stride : {1037, 1048}) {
       tune::Placement placement;
       for (std::size_t i = 0; i < op.runtime.size(); ++i)
@@ -221,11 +221,11 @@ TEST_CASE("the fused norms and their backward passes are right with strides and 
       for (const char* dtype : {"bf16", "f32"})
         for (const std::int64_t offset : {0, 1, 4, 8}) {
           placement.offset_elements = offset;
-          std::vector<spec::Setting> settings = {
+          std::vector<manifest::Setting> settings = {
               {"rows", "13"}, {"cols", "1000"}, {"dtype", dtype}, {"residual", "add"}};
           const bool forward = !std::string_view(name).ends_with("_backward");
           if (forward) settings.push_back({"quantise", offset == 1 ? "tensor" : offset == 4 ? "none" : "block"});
-          check_all(fixture, op, spec::make_problem(op, settings), placement, generator);
+          check_all(fixture, op, manifest::make_problem(op, settings), placement, generator);
         }
     }
   }
@@ -234,7 +234,7 @@ TEST_CASE("the fused norms and their backward passes are right with strides and 
 TEST_CASE("a column-major layout of block scales holds the same scales") {
   Fixture fixture;
   std::mt19937 generator(37);
-  const spec::Op& op = fixture.op("rms_norm");
+  const manifest::Op& op = fixture.op("rms_norm");
   tune::Placement placement;
   for (std::size_t i = 0; i < op.runtime.size(); ++i) {
     const RuntimeId id{static_cast<std::uint8_t>(i), RuntimeId::Kind::integer};

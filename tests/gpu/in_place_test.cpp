@@ -6,14 +6,14 @@
 namespace kiln::gpu_tests {
 namespace {
 
-TensorId tensor(const spec::Op& op, std::string_view name) {
+TensorId tensor(const manifest::Op& op, std::string_view name) {
   for (std::size_t i = 0; i < op.tensors.size(); ++i)
     if (op.tensors[i].name == name) return TensorId{static_cast<std::uint8_t>(i)};
   FAIL(op.name, " has no tensor ", std::string(name));
   return {};
 }
 
-tune::Placement in_place(const spec::Op& op, std::string_view output, std::string_view input) {
+tune::Placement in_place(const manifest::Op& op, std::string_view output, std::string_view input) {
   tune::Placement placement;
   placement.in_place = {tensor(op, output), tensor(op, input)};
   return placement;
@@ -28,7 +28,7 @@ constexpr std::array<std::array<const char*, 2>, 6> ragged_in_place = {
 TEST_CASE("rotary turns x in its place, in every type, layout and direction, whole and partial") {
   Fixture fixture;
   std::mt19937 generator(61);
-  const spec::Op& op = fixture.op("rotary");
+  const manifest::Op& op = fixture.op("rotary");
   for (const char* dtype : {"bf16", "f16", "f32"})
     for (const char* layout : {"half", "interleaved"})
       for (const char* direction : {"forward", "backward"})
@@ -50,7 +50,7 @@ TEST_CASE("rotary turns x in its place, in every type, layout and direction, who
 TEST_CASE("softmax's backward pass writes dx in dy's place") {
   Fixture fixture;
   std::mt19937 generator(67);
-  const spec::Op& op = fixture.op("softmax_backward");
+  const manifest::Op& op = fixture.op("softmax_backward");
   for (const char* dtype : {"bf16", "f16", "f32"})
     for (const auto& [rows, cols] : ragged_in_place)
       check_all(fixture, op, fixture.problem(op, {{"rows", rows}, {"cols", cols}, {"dtype", dtype}}),
@@ -63,8 +63,8 @@ TEST_CASE("the norms write their sum in the place of the residual or of x, and t
   for (const char* dtype : {"bf16", "f32"})
     for (const auto& [rows, cols] : ragged_in_place)
       for (const char* norm : {"rms_norm", "layer_norm"}) {
-        const spec::Op& op = fixture.op(norm);
-        const spec::Op& backward = fixture.op(std::string(norm) + "_backward");
+        const manifest::Op& op = fixture.op(norm);
+        const manifest::Op& backward = fixture.op(std::string(norm) + "_backward");
         for (const char* input : {"residual_in", "x"})
           check_all(fixture, op,
                     fixture.problem(op, {{"rows", rows}, {"cols", cols}, {"dtype", dtype}, {"residual", "add"}}),

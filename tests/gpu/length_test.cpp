@@ -16,7 +16,8 @@ constexpr unsigned char untouched = 0xab, poison = 0xff;
 /// One call of an op at a bucket's edge: its tensors in memory, how far each is filled, the graph of a launch whose lengths are on the device.
 class BoundedCall {
  public:
-  BoundedCall(const Engine& engine, const spec::Op& described, const Problem& at_edge, const spec::DeviceFacts& facts)
+  BoundedCall(const Engine& engine, const manifest::Op& described, const Problem& at_edge,
+              const manifest::DeviceFacts& facts)
       : op_(engine.op(described.name)), described_(described), edge_(at_edge), frame_(frame_of(at_edge, facts)) {
     for (std::size_t i = 0; i < described.runtime.size(); ++i)
       if (described.runtime[i].default_integer)
@@ -24,7 +25,7 @@ class BoundedCall {
                    frame_[static_cast<std::size_t>(described.first_runtime()) + i]);
       else if (!described.runtime[i].is_integer() && !described.runtime[i].default_real)
         eager_.set(op_.runtime(described.runtime[i].name), 0.5);
-    for (const spec::Tensor& tensor : described.tensors) add(tensor);
+    for (const manifest::Tensor& tensor : described.tensors) add(tensor);
     bounded_ = eager_;
     for (std::size_t i = 0; i < described.axes.size(); ++i)
       if (described.axes[i].on_device)
@@ -80,13 +81,13 @@ class BoundedCall {
     bool filled = false;
   };
 
-  std::vector<std::int64_t> frame_of(const Problem& problem, const spec::DeviceFacts& facts) const {
-    return spec::make_frame(described_, nullptr, problem, facts);
+  std::vector<std::int64_t> frame_of(const Problem& problem, const manifest::DeviceFacts& facts) const {
+    return manifest::make_frame(described_, nullptr, problem, facts);
   }
 
-  void add(const spec::Tensor& tensor) {
+  void add(const manifest::Tensor& tensor) {
     const auto index = static_cast<std::size_t>(&tensor - described_.tensors.data());
-    if (!spec::Op::takes_part(tensor, frame_)) return;
+    if (!manifest::Op::takes_part(tensor, frame_)) return;
     Memory memory{index, tensor.output, tune::extent_of(described_, tensor, frame_), {}, {}, false};
     memory.buffer = cuda::Buffer(memory.extent.elements * size_of(memory.extent.type));
     memory.host.resize(static_cast<std::size_t>(memory.buffer.bytes()));
@@ -107,24 +108,24 @@ class BoundedCall {
         if (inside(sizes, at))
           write_value(&each.host[offset * bytes], each.extent.type, static_cast<std::uint32_t>(generator()));
       });
-      const spec::Tensor& tensor = described_.tensors[each.tensor];
+      const manifest::Tensor& tensor = described_.tensors[each.tensor];
       if (tensor.last) write_offsets(each, tensor.last->evaluate(frame).number);
-      if (each.output && !spec::Op::is_initialised(tensor, frame))
+      if (each.output && !manifest::Op::is_initialised(tensor, frame))
         std::fill(each.host.begin(), each.host.end(), untouched);
       each.buffer.copy_from_host(each.host.data(), each.buffer.bytes());
     }
   }
 
   /// Finite values of every type, away from 0: of integers small ones, which may be positions.
-  static void write_value(unsigned char* to, spec::DType type, std::uint32_t random) {
+  static void write_value(unsigned char* to, manifest::DType type, std::uint32_t random) {
     const std::uint32_t sign = random >> 31;
     const auto put = [&](auto bits) { std::memcpy(to, &bits, sizeof bits); };
     switch (type) {
-      case spec::DType::bf16: put(static_cast<std::uint16_t>(sign << 15 | 0x3f00U | (random & 0xffU))); break;
-      case spec::DType::f16: put(static_cast<std::uint16_t>(sign << 15 | 0x3800U | (random & 0x7ffU))); break;
-      case spec::DType::f32: put(sign << 31 | 0x3f000000U | (random & 0xffffffU)); break;
-      case spec::DType::i32: put(static_cast<std::int32_t>(random % 16)); break;
-      case spec::DType::i64: put(static_cast<std::int64_t>(random % 16)); break;
+      case manifest::DType::bf16: put(static_cast<std::uint16_t>(sign << 15 | 0x3f00U | (random & 0xffU))); break;
+      case manifest::DType::f16: put(static_cast<std::uint16_t>(sign << 15 | 0x3800U | (random & 0x7ffU))); break;
+      case manifest::DType::f32: put(sign << 31 | 0x3f000000U | (random & 0xffffffU)); break;
+      case manifest::DType::i32: put(static_cast<std::int32_t>(random % 16)); break;
+      case manifest::DType::i64: put(static_cast<std::int64_t>(random % 16)); break;
       default: *to = static_cast<unsigned char>(random % 64); break;
     }
   }
@@ -152,7 +153,7 @@ class BoundedCall {
 
   std::vector<std::int64_t> sizes_in(const Memory& memory, std::span<const std::int64_t> frame) const {
     std::vector<std::int64_t> sizes;
-    for (const spec::Expression& each : described_.tensors[memory.tensor].shape)
+    for (const manifest::Expression& each : described_.tensors[memory.tensor].shape)
       sizes.push_back(each.evaluate(frame).number);
     return sizes;
   }
@@ -194,7 +195,7 @@ class BoundedCall {
   }
 
   Op op_;
-  const spec::Op& described_;
+  const manifest::Op& described_;
   Problem edge_;
   std::vector<std::int64_t> frame_;
   cuda::Buffer lengths_{max_axes * sizeof(std::int32_t)};
@@ -203,10 +204,10 @@ class BoundedCall {
   CUgraphExec graph_ = nullptr;
 };
 
-Problem edge_problem(const spec::Op& op, std::int64_t products) {
+Problem edge_problem(const manifest::Op& op, std::int64_t products) {
   Problem problem;
   for (std::size_t i = 0; i < op.axes.size(); ++i) {
-    const spec::Axis& axis = op.axes[i];
+    const manifest::Axis& axis = op.axes[i];
     const std::int64_t size = axis.name == "batch" || axis.name == "groups" ? products : other_size;
     problem.axes[i] = std::min(axis.on_device ? edge : size, axis.maximum);
   }
@@ -215,7 +216,7 @@ Problem edge_problem(const spec::Op& op, std::int64_t products) {
 
 /// The first values of all types and choices, with more products than blocks run at once; then each other value of one of them, of few
 /// products, for the host fills and compares element by element.
-std::vector<Problem> variants(const spec::Op& op) {
+std::vector<Problem> variants(const manifest::Op& op) {
   std::vector<Problem> all{edge_problem(op, other_size)};
   for (std::size_t i = 0; i < op.selections.size(); ++i)
     for (std::size_t value = 1; value < op.selections[i].values.size(); ++value) {
@@ -236,8 +237,9 @@ TEST_CASE("a graph captured at a bucket's edge serves every length of the bucket
   const Engine engine(options);
   std::mt19937 generator(23);
   int ops = 0;
-  for (const spec::Op& op : fixture.ops) {
-    if (std::none_of(op.axes.begin(), op.axes.end(), [](const spec::Axis& axis) { return axis.on_device; })) continue;
+  for (const manifest::Op& op : fixture.ops) {
+    if (std::none_of(op.axes.begin(), op.axes.end(), [](const manifest::Axis& axis) { return axis.on_device; }))
+      continue;
     const std::vector<std::string> known = engine.ops();
     if (std::find(known.begin(), known.end(), op.name) == known.end()) continue;
     ++ops;
@@ -249,7 +251,7 @@ TEST_CASE("a graph captured at a bucket's edge serves every length of the bucket
         for (std::size_t i = 0; i < op.axes.size(); ++i)
           if (op.axes[i].on_device) lengths.axes[i] = length == edge || i == 0 ? length : edge - (edge - length) / 2;
         const std::string wrong = call.compare(lengths, in_bucket, fixture.stream.handle(), generator);
-        CHECK_MESSAGE(wrong.empty(), fmt::format("{} {}: {}", op.name, spec::to_string(op, lengths), wrong));
+        CHECK_MESSAGE(wrong.empty(), fmt::format("{} {}: {}", op.name, manifest::to_string(op, lengths), wrong));
       };
       for (std::int64_t length = edge; length > edge / 2; --length) try_length(length, true);
       for (const std::int64_t length : {17, 1, 0}) try_length(length, false);

@@ -28,17 +28,17 @@ Problem gemm(const Fixture& fixture, const char* m, const char* dtype, const cha
 TEST_CASE("what cuBLASLt proposes is made again from its config, and is right at both ends of a bucket") {
   Fixture fixture;
   if (!is_here()) return;
-  const spec::Op& op = fixture.op("gemm");
-  const spec::Implementation& library = *op.find("cublaslt");
+  const manifest::Op& op = fixture.op("gemm");
+  const manifest::Implementation& library = *op.find("cublaslt");
   for (const char* dtype : {"bf16", "f16", "f32"})
     for (const char* layout : {"nt", "nn", "tn", "tt"})
       for (const char* activation : {"none", "relu"})
         for (const char* m : {"16", "256", "2048"}) {
           const Problem bucket = gemm(fixture, m, dtype, layout, activation);
-          const auto frame = spec::make_frame(op, &library, bucket, fixture.facts());
+          const auto frame = manifest::make_frame(op, &library, bucket, fixture.facts());
           const jit::LibraryProduct product(op, library, frame);
           const auto algorithms = jit::propose(product, op, library, frame, proposed);
-          const std::string what = spec::to_string(op, bucket);
+          const std::string what = manifest::to_string(op, bucket);
           CHECK_MESSAGE(!algorithms.empty(), what);
           for (const CublasLtMatmulAlgo& each : algorithms) {
             const auto again = jit::algorithm_of(product, jit::config_of(product.library(), each));
@@ -46,14 +46,14 @@ TEST_CASE("what cuBLASLt proposes is made again from its config, and is right at
           }
           const auto configs = jit::library_candidates(op, library, frame, proposed);
           CHECK_MESSAGE(!configs.empty(), what);
-          for (const Problem& at : {bucket, spec::low_corner(op, bucket)}) {
+          for (const Problem& at : {bucket, manifest::low_corner(op, bucket)}) {
             tune::VerificationCase verified(op, at, fixture.facts(), fixture.arch(), fixture.cubins, 5,
                                             fixture.stream.handle());
-            for (const spec::Config& config : configs) {
+            for (const manifest::Config& config : configs) {
               const jit::Executable executable = fixture.load(op, library, bucket, config);
               const tune::Check check = verified.verify(executable, fixture.stream.handle());
-              CHECK_MESSAGE(check.right, fmt::format("{} {} at {}: {}", what, spec::to_string(library, config),
-                                                     spec::to_string(op, at), check.reason));
+              CHECK_MESSAGE(check.right, fmt::format("{} {} at {}: {}", what, manifest::to_string(library, config),
+                                                     manifest::to_string(op, at), check.reason));
             }
           }
         }
@@ -63,8 +63,8 @@ TEST_CASE(
     "what cuBLASLt proposes for a batch is right at both ends of a bucket, packed, apart and with one w for all") {
   Fixture fixture;
   if (!is_here()) return;
-  const spec::Op& op = fixture.op("gemm_batched");
-  const spec::Implementation& library = *op.find("cublaslt");
+  const manifest::Op& op = fixture.op("gemm_batched");
+  const manifest::Implementation& library = *op.find("cublaslt");
   const auto apart = [&](std::int64_t w, std::int64_t others, std::int64_t bias) {
     tune::Placement placement;
     for (std::size_t i = 0; i < op.runtime.size(); ++i) {
@@ -89,21 +89,21 @@ TEST_CASE(
                                                       {"dtype", dtype},
                                                       {"layout", layout},
                                                       {"activation", activation}});
-          const auto frame = spec::make_frame(op, &library, bucket, fixture.facts());
+          const auto frame = manifest::make_frame(op, &library, bucket, fixture.facts());
           const auto configs = jit::library_candidates(op, library, frame, 4);
-          const std::string what = spec::to_string(op, bucket);
+          const std::string what = manifest::to_string(op, bucket);
           CHECK_MESSAGE(!configs.empty(), what);
-          for (const Problem& at : {bucket, spec::low_corner(op, bucket)}) {
+          for (const Problem& at : {bucket, manifest::low_corner(op, bucket)}) {
             tune::VerificationCase verified(op, at, fixture.facts(), fixture.arch(), fixture.cubins, 5,
                                             fixture.stream.handle());
             for (const tune::Placement& placement : placements) {
               verified.retarget(at, 6, fixture.stream.handle(), placement);
-              for (const spec::Config& config : configs) {
+              for (const manifest::Config& config : configs) {
                 const jit::Executable executable = fixture.load(op, library, bucket, config);
                 if (!verified.admits(executable)) continue;
                 const tune::Check check = verified.verify(executable, fixture.stream.handle());
-                CHECK_MESSAGE(check.right, fmt::format("{} {} at {}: {}", what, spec::to_string(library, config),
-                                                       spec::to_string(op, at), check.reason));
+                CHECK_MESSAGE(check.right, fmt::format("{} {} at {}: {}", what, manifest::to_string(library, config),
+                                                       manifest::to_string(op, at), check.reason));
               }
             }
           }
@@ -113,14 +113,14 @@ TEST_CASE(
 TEST_CASE("a capture holds the first launch of an algorithm of cuBLASLt's, in every mode") {
   Fixture fixture;
   if (!is_here()) return;
-  const spec::Op& op = fixture.op("gemm");
-  const spec::Implementation& library = *op.find("cublaslt");
+  const manifest::Op& op = fixture.op("gemm");
+  const manifest::Implementation& library = *op.find("cublaslt");
   const Problem bucket = gemm(fixture, "512", "bf16", "nt", "relu");
-  const auto frame = spec::make_frame(op, &library, bucket, fixture.facts());
+  const auto frame = manifest::make_frame(op, &library, bucket, fixture.facts());
   tune::VerificationCase verified(op, bucket, fixture.facts(), fixture.arch(), fixture.cubins, 9,
                                   fixture.stream.handle());
   const CUstream stream = fixture.stream.handle();
-  for (const spec::Config& config : jit::library_candidates(op, library, frame, proposed))
+  for (const manifest::Config& config : jit::library_candidates(op, library, frame, proposed))
     for (const CUstreamCaptureMode mode : capture_modes) {
       const jit::Executable executable = fixture.load(op, library, bucket, config);
       tune::TrialWorkspace workspace(executable);
@@ -129,17 +129,17 @@ TEST_CASE("a capture holds the first launch of an algorithm of cuBLASLt's, in ev
       verified.poison(stream);
       graph.replay();
       const tune::Check check = verified.check(stream);
-      CHECK_MESSAGE(check.right, fmt::format("{}: {}", spec::to_string(library, config), check.reason));
+      CHECK_MESSAGE(check.right, fmt::format("{}: {}", manifest::to_string(library, config), check.reason));
     }
 }
 
 TEST_CASE("the algorithm of a tuned bucket gives the same bits each time") {
   Fixture fixture;
   if (!is_here()) return;
-  const spec::Op& op = fixture.op("gemm");
-  const spec::Implementation& library = *op.find("cublaslt");
+  const manifest::Op& op = fixture.op("gemm");
+  const manifest::Implementation& library = *op.find("cublaslt");
   const Problem bucket = gemm(fixture, "64", "bf16", "nt", "none");
-  const auto frame = spec::make_frame(op, &library, bucket, fixture.facts());
+  const auto frame = manifest::make_frame(op, &library, bucket, fixture.facts());
   tune::VerificationCase verified(op, bucket, fixture.facts(), fixture.arch(), fixture.cubins, 9,
                                   fixture.stream.handle());
   const std::size_t y = 3;
@@ -155,12 +155,13 @@ TEST_CASE("the algorithm of a tuned bucket gives the same bits each time") {
     fixture.stream.synchronize();
     return bits;
   };
-  for (const spec::Config& config : jit::library_candidates(op, library, frame, proposed)) {
+  for (const manifest::Config& config : jit::library_candidates(op, library, frame, proposed)) {
     const jit::Executable executable = fixture.load(op, library, bucket, config);
     tune::TrialWorkspace workspace(executable);
     workspace.renew(fixture.stream.handle());
     const auto first = result(executable, workspace);
-    for (int i = 0; i < 5; ++i) CHECK_MESSAGE(result(executable, workspace) == first, spec::to_string(library, config));
+    for (int i = 0; i < 5; ++i)
+      CHECK_MESSAGE(result(executable, workspace) == first, manifest::to_string(library, config));
   }
 }
 

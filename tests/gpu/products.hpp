@@ -14,8 +14,8 @@
 
 namespace kiln::gpu_tests {
 
-inline TensorId tensor_named(const spec::Op& op, std::string_view name) {
-  const auto found = std::ranges::find(op.tensors, name, &spec::Tensor::name);
+inline TensorId tensor_named(const manifest::Op& op, std::string_view name) {
+  const auto found = std::ranges::find(op.tensors, name, &manifest::Tensor::name);
   REQUIRE(found != op.tensors.end());
   return {static_cast<std::uint8_t>(found - op.tensors.begin())};
 }
@@ -34,16 +34,16 @@ inline Bits read_bits(const Fixture& fixture, const void* from, std::int64_t byt
 
 /// Calls visit(T{}) with the host's form of an element type that products are of.
 template <typename Visit>
-auto with_type(spec::DType type, Visit visit) {
+auto with_type(manifest::DType type, Visit visit) {
   switch (type) {
-    case spec::DType::bf16: return visit(fake_cuda::Bf16{});
-    case spec::DType::f16: return visit(fake_cuda::F16{});
-    case spec::DType::e4m3: return visit(fake_cuda::E4m3{});
-    default: REQUIRE(type == spec::DType::f32); return visit(float{});
+    case manifest::DType::bf16: return visit(fake_cuda::Bf16{});
+    case manifest::DType::f16: return visit(fake_cuda::F16{});
+    case manifest::DType::e4m3: return visit(fake_cuda::E4m3{});
+    default: REQUIRE(type == manifest::DType::f32); return visit(float{});
   }
 }
 
-inline std::vector<float> to_numbers(spec::DType type, const Bits& bits) {
+inline std::vector<float> to_numbers(manifest::DType type, const Bits& bits) {
   return with_type(type, [&]<typename T>(T) {
     std::vector<float> numbers(bits.size() / sizeof(T));
     for (std::size_t i = 0; i < numbers.size(); ++i) {
@@ -56,7 +56,7 @@ inline std::vector<float> to_numbers(spec::DType type, const Bits& bits) {
 }
 
 /// Each number rounded once, to the nearest.
-inline Bits to_bits(spec::DType type, const std::vector<float>& numbers) {
+inline Bits to_bits(manifest::DType type, const std::vector<float>& numbers) {
   return with_type(type, [&]<typename T>(T) {
     Bits bits(numbers.size() * sizeof(T));
     for (std::size_t i = 0; i < numbers.size(); ++i) {
@@ -68,10 +68,11 @@ inline Bits to_bits(spec::DType type, const std::vector<float>& numbers) {
 }
 
 /// What makes a config another kind of kernel, and not another size: parameters that are switches, and whether k is shared.
-inline std::vector<std::int64_t> kind_of(const spec::Implementation& implementation, const spec::Config& config) {
+inline std::vector<std::int64_t> kind_of(const manifest::Implementation& implementation,
+                                         const manifest::Config& config) {
   std::vector<std::int64_t> kind;
   for (std::size_t i = 0; i < config.size(); ++i) {
-    const spec::Parameter& parameter = implementation.parameters[i];
+    const manifest::Parameter& parameter = implementation.parameters[i];
     const bool is_switch = std::ranges::all_of(parameter.values, [](auto value) { return 0 <= value && value <= 2; });
     const bool shares_k = parameter.name == "splits" || parameter.name == "blocks";
     if (is_switch || shares_k) kind.push_back(std::min<std::int64_t>(config[i], 2));
@@ -80,15 +81,16 @@ inline std::vector<std::int64_t> kind_of(const spec::Implementation& implementat
 }
 
 /// Of each implementation but a library's that is eligible, a config of each kind, `most` of them.
-inline std::vector<Candidate> one_of_each_kind(const Fixture& fixture, const spec::Op& op, const Problem& bucket,
+inline std::vector<Candidate> one_of_each_kind(const Fixture& fixture, const manifest::Op& op, const Problem& bucket,
                                                std::size_t most, std::mt19937& generator) {
   std::vector<Candidate> chosen;
-  for (const spec::Implementation& implementation : op.implementations) {
-    if (implementation.is_library() || spec::why_not_eligible(op, implementation, bucket, fixture.facts())) continue;
-    std::vector<spec::Config> space = spec::searched_space(op, implementation, bucket, fixture.facts());
+  for (const manifest::Implementation& implementation : op.implementations) {
+    if (implementation.is_library() || manifest::why_not_eligible(op, implementation, bucket, fixture.facts()))
+      continue;
+    std::vector<manifest::Config> space = manifest::searched_space(op, implementation, bucket, fixture.facts());
     std::shuffle(space.begin(), space.end(), generator);
-    std::map<std::vector<std::int64_t>, spec::Config> kinds;
-    for (const spec::Config& config : space)
+    std::map<std::vector<std::int64_t>, manifest::Config> kinds;
+    for (const manifest::Config& config : space)
       if (kinds.size() < most) kinds.try_emplace(kind_of(implementation, config), config);
     for (auto& [kind, config] : kinds) chosen.push_back({&implementation, std::move(config)});
   }
@@ -96,9 +98,10 @@ inline std::vector<Candidate> one_of_each_kind(const Fixture& fixture, const spe
 }
 
 /// Begins to compile all of them; those that the bucket makes illegal are left out.
-inline void prefetch(Fixture& fixture, const spec::Op& op, const Problem& bucket, std::vector<Candidate>& candidates) {
+inline void prefetch(Fixture& fixture, const manifest::Op& op, const Problem& bucket,
+                     std::vector<Candidate>& candidates) {
   std::erase_if(candidates, [&](const Candidate& each) {
-    const auto frame = spec::make_frame(op, each.implementation, bucket, fixture.facts(), each.config);
+    const auto frame = manifest::make_frame(op, each.implementation, bucket, fixture.facts(), each.config);
     if (jit::broken_fixed_constraint(op, *each.implementation, frame)) return true;
     fixture.cubins.prefetch(jit::specialise(op, *each.implementation, frame, fixture.arch()));
     return false;

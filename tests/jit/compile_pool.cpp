@@ -12,7 +12,7 @@ using namespace kiln::jit::test;
 
 namespace {
 
-spec::Digest key_by_some_compiler(const Specialisation& specialisation) {
+manifest::Digest key_by_some_compiler(const Specialisation& specialisation) {
   return cubin_key(specialisation, "some compiler");
 }
 
@@ -21,7 +21,7 @@ Specialisation refused(int number) {
   return specialise({{"k.cuh", "#include \"/etc/" + std::to_string(number) + "\"\n"}});
 }
 
-spec::Digest number_key(int number) { return spec::Hasher().field(number).finish(); }
+manifest::Digest number_key(int number) { return manifest::Hasher().field(number).finish(); }
 
 }  // namespace
 

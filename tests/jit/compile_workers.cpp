@@ -19,7 +19,7 @@ namespace {
 
 namespace fs = std::filesystem;
 
-spec::Digest key_of(const Specialisation& specialisation) { return cubin_key(specialisation, compiler_identity()); }
+manifest::Digest key_of(const Specialisation& specialisation) { return cubin_key(specialisation, compiler_identity()); }
 
 Cubin compile_in(CompilePool& pool, const Specialisation& specialisation) {
   return pool.submit(key_of(specialisation), specialisation).get();

@@ -151,7 +151,7 @@ TEST_CASE("the closure lists each file once, the entry first, in the order of in
                                                     {"b.cuh", "#include \"a.cuh\"\n"},
                                                     {"unused.cuh", "#include \"/etc/passwd\"\n"}});
   std::vector<std::string> files;
-  for (const spec::SourceFile& file : include_closure(specialisation)) files.push_back(file.name);
+  for (const manifest::SourceFile& file : include_closure(specialisation)) files.push_back(file.name);
   CHECK(files == Names{"k.cuh", "b.cuh", "a.cuh"});
 }
 

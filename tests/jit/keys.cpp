@@ -89,12 +89,12 @@ TEST_CASE("toolkit headers enter the key by content, never by place") {
     setenv("CUDA_HOME", home.c_str(), 1);
     Specialisation specialisation = specialise({{"k.cuh", "#include <cuda_fp16.h>\n"}});
     specialisation.toolkit_headers = true;
-    const spec::Digest key = cubin_key(specialisation, compiler);
+    const manifest::Digest key = cubin_key(specialisation, compiler);
     unsetenv("CUDA_HOME");
     std::filesystem::remove_all(home.parent_path());
     return key;
   };
-  const spec::Digest key = key_with(toolkit("a", "int x;\n"));
+  const manifest::Digest key = key_with(toolkit("a", "int x;\n"));
   CHECK(key == key_with(toolkit("b", "int x;\n")));
   CHECK(key != key_with(toolkit("a", "int y;\n")));
 }
@@ -109,7 +109,7 @@ TEST_CASE("a toolkit header that changes on disk changes the key of sources that
     std::ofstream(root / "include/cuda_fp16.h") << text;
     return cubin_key(specialisation, compiler);
   };
-  const spec::Digest key = key_with("int x;\n");
+  const manifest::Digest key = key_with("int x;\n");
   CHECK(cubin_key(specialisation, compiler) == key);
   CHECK(key_with("int xy;\n") != key);
   CHECK(key_with("int x;\n") == key);

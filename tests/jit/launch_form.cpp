@@ -13,17 +13,17 @@
 
 using namespace kiln;
 using namespace kiln::jit;
-using spec::Expression;
-using spec::Range;
-using spec::RuntimeType;
+using manifest::Expression;
+using manifest::Range;
+using manifest::RuntimeType;
 
 namespace {
 
 constexpr std::int64_t most = std::numeric_limits<std::int64_t>::max();
 
 /// Two axes, m and n, then two run-time integers, s and t.
-spec::Symbols symbols() {
-  spec::Symbols result;
+manifest::Symbols symbols() {
+  manifest::Symbols result;
   for (const char* name : {"m", "n", "s", "t"}) result.add(name);
   return result;
 }
@@ -58,7 +58,7 @@ const std::vector<std::string> conditions = {"s % 8 == 0",
 
 struct Case {
   std::vector<Range> any = {{1, 1 << 20}, {4096, 4096}, {}, {}}, bucket = {{513, 1024}, {4096, 4096}, {}, {}};
-  std::vector<spec::Runtime> runtime;
+  std::vector<manifest::Runtime> runtime;
   std::vector<Expression> constraints;
   LoadedPass pass;
 
@@ -71,7 +71,7 @@ struct Case {
  private:
   void draw() {
     for (const char* name : {"s", "t"}) {
-      spec::Runtime each;
+      manifest::Runtime each;
       each.name = name;
       each.type = *rc::gen::element(RuntimeType::i32, RuntimeType::i64, RuntimeType::u32, RuntimeType::u64);
       const bool first = runtime.empty();
@@ -92,11 +92,11 @@ struct Case {
 
   static LoadedArgument random_argument() {
     LoadedArgument argument;
-    argument.kind =
-        *rc::gen::element(spec::ArgumentKind::tensor, spec::ArgumentKind::axis, spec::ArgumentKind::runtime,
-                          spec::ArgumentKind::workspace, spec::ArgumentKind::expression, spec::ArgumentKind::length);
+    argument.kind = *rc::gen::element(manifest::ArgumentKind::tensor, manifest::ArgumentKind::axis,
+                                      manifest::ArgumentKind::runtime, manifest::ArgumentKind::workspace,
+                                      manifest::ArgumentKind::expression, manifest::ArgumentKind::length);
     argument.index = *rc::gen::inRange(0, 2);
-    if (argument.kind == spec::ArgumentKind::runtime) argument.index += axes;
+    if (argument.kind == manifest::ArgumentKind::runtime) argument.index += axes;
     argument.offset = 256 * *rc::gen::inRange(0, 4);
     argument.value = random_expression(sizes);
     argument.minimum = *rc::gen::element<std::int64_t>(0, -most - 1);
@@ -124,32 +124,32 @@ std::optional<CallFrame> frame_of(const Case& given, const Problem& problem, con
   CallFrame frame{};
   for (std::size_t i = 0; i < axes; ++i) frame.slots[i] = problem.axes[i];
   for (std::size_t i = 0; i < given.runtime.size(); ++i) {
-    const spec::Runtime& each = given.runtime[i];
+    const manifest::Runtime& each = given.runtime[i];
     std::int64_t& slot = frame.slots[axes + i];
     if ((arguments.runtime_set >> i & 1U) != 0) {
       slot = arguments.runtime[i];
     } else {
       if (!each.default_integer) return std::nullopt;
-      const spec::Value value = each.default_integer->evaluate(frame.view());
+      const manifest::Value value = each.default_integer->evaluate(frame.view());
       if (!value.ok()) return std::nullopt;
       slot = value.number;
     }
     if (!fits(each.type, slot)) return std::nullopt;
     if (!each.minimum) continue;
-    const spec::Value least = each.minimum->evaluate(frame.view());
+    const manifest::Value least = each.minimum->evaluate(frame.view());
     if (!least.ok() || slot < least.number) return std::nullopt;
   }
   return frame;
 }
 
-bool is_size(const spec::Value& value, std::int64_t largest) {
+bool is_size(const manifest::Value& value, std::int64_t largest) {
   return value.ok() && value.number >= 1 && value.number <= largest;
 }
 
 bool can_launch(const LoadedPass& pass, const CallFrame& frame) {
   for (const LoadedArgument& each : pass.arguments) {
-    if (each.kind != spec::ArgumentKind::expression) continue;
-    const spec::Value value = each.value.evaluate(frame.view());
+    if (each.kind != manifest::ArgumentKind::expression) continue;
+    const manifest::Value value = each.value.evaluate(frame.view());
     if (!value.ok() || value.number < each.minimum || value.number > each.maximum) return false;
   }
   return is_size(pass.grid[0].evaluate(frame.view()), most_grid_x) &&
@@ -167,18 +167,18 @@ Number at(const void* address) {
 void check_argument(const LoadedArgument& argument, const LaunchInput& input, const void* parameter) {
   const auto index = static_cast<std::size_t>(argument.index);
   switch (argument.kind) {
-    case spec::ArgumentKind::tensor:
+    case manifest::ArgumentKind::tensor:
       RC_ASSERT(at<std::uintptr_t>(parameter) == reinterpret_cast<std::uintptr_t>(input.arguments.tensors[index]));
       break;
-    case spec::ArgumentKind::axis:
-    case spec::ArgumentKind::runtime: RC_ASSERT(at<std::int64_t>(parameter) == input.frame.slots[index]); break;
-    case spec::ArgumentKind::workspace:
+    case manifest::ArgumentKind::axis:
+    case manifest::ArgumentKind::runtime: RC_ASSERT(at<std::int64_t>(parameter) == input.frame.slots[index]); break;
+    case manifest::ArgumentKind::workspace:
       RC_ASSERT(at<CUdeviceptr>(parameter) == input.workspace + static_cast<CUdeviceptr>(argument.offset));
       break;
-    case spec::ArgumentKind::expression:
+    case manifest::ArgumentKind::expression:
       RC_ASSERT(at<std::int64_t>(parameter) == argument.value.evaluate(input.frame.view()).number);
       break;
-    case spec::ArgumentKind::length: {
+    case manifest::ArgumentKind::length: {
       const auto length = at<AxisLength>(parameter);
       RC_ASSERT(bool(length.on_device == input.arguments.lengths[index]));
       RC_ASSERT(length.report == input.reports + 8 * index);
@@ -261,7 +261,7 @@ TEST_CASE("a call's frame holds every run-time value and every tensor, many or f
     CAPTURE(count);
     std::vector<Range> ranges = {{1, 64}};
     ranges.resize(1 + count);
-    std::vector<spec::Runtime> runtime(count);
+    std::vector<manifest::Runtime> runtime(count);
     LoadedPass pass;
     pass.grid = {Expression::constant(1), Expression::constant(1), Expression::constant(1)};
     Arguments arguments;
@@ -271,7 +271,7 @@ TEST_CASE("a call's frame holds every run-time value and every tensor, many or f
       pass.arguments.resize(2 *
                             (i + 1));  // a tensor's, which is the kind that they are made as, and a run-time value's
       pass.arguments[2 * i].index = static_cast<int>(i);
-      pass.arguments[2 * i + 1].kind = spec::ArgumentKind::runtime;
+      pass.arguments[2 * i + 1].kind = manifest::ArgumentKind::runtime;
       pass.arguments[2 * i + 1].index = static_cast<int>(1 + i);
       arguments.tensors[i] = reinterpret_cast<const void*>(4096 * (i + 1));
     }
@@ -302,7 +302,7 @@ TEST_CASE(
       passes[pass].grid = {Expression::constant(1), Expression::constant(1), Expression::constant(1)};
       passes[pass].arguments.resize(count);
       for (std::size_t i = 0; i < count; ++i) {
-        passes[pass].arguments[i].kind = spec::ArgumentKind::expression;
+        passes[pass].arguments[i].kind = manifest::ArgumentKind::expression;
         passes[pass].arguments[i].value = i == 0 ? Expression::parse("m * 1000", symbols())
                                                  : Expression::constant(static_cast<std::int64_t>(100 * pass + i));
         passes[pass].arguments[i].maximum = most;
@@ -329,7 +329,7 @@ TEST_CASE("a kernel is given zeros for a descriptor that is not made, and its ot
   Case given;
   given.pass.grid = {Expression::constant(1), Expression::constant(1), Expression::constant(1)};
   given.pass.arguments.assign(3, {});
-  given.pass.arguments[1].kind = spec::ArgumentKind::tensor_map;
+  given.pass.arguments[1].kind = manifest::ArgumentKind::tensor_map;
   given.pass.arguments[1].absent = true;
   given.pass.arguments[2].index = 1;
   const LaunchForm form = given.form();

@@ -23,35 +23,37 @@ const bool is_missing = cuda::Driver::find() == nullptr || cuda::CublasLt::find(
 
 constexpr std::int64_t batch = 3, m = 5, n = 8, k = 4;
 
-std::vector<spec::SourceFile> files_of(const spec::Op& op) {
-  std::vector<spec::SourceFile> files = op.files.files();
+std::vector<manifest::SourceFile> files_of(const manifest::Op& op) {
+  std::vector<manifest::SourceFile> files = op.files.files();
   files.insert(files.end(), op.manifests.begin(), op.manifests.end());
   return files;
 }
 
-const spec::Op& built_in(const std::string& name) {
-  static const std::vector<spec::Op> ops = spec::load_ops({});
-  return *std::find_if(ops.begin(), ops.end(), [&](const spec::Op& each) { return each.name == name; });
+const manifest::Op& built_in(const std::string& name) {
+  static const std::vector<manifest::Op> ops = manifest::load_ops({});
+  return *std::find_if(ops.begin(), ops.end(), [&](const manifest::Op& each) { return each.name == name; });
 }
 
 /// The op with the manifest of its library changed.
-spec::Op changed(const spec::Op& op, const std::string& from, const std::string& to) {
-  std::vector<spec::SourceFile> files = files_of(op);
-  for (spec::SourceFile& file : files) {
+manifest::Op changed(const manifest::Op& op, const std::string& from, const std::string& to) {
+  std::vector<manifest::SourceFile> files = files_of(op);
+  for (manifest::SourceFile& file : files) {
     if (file.name != "cublaslt.toml") continue;
     std::string text = file.text.str();
     const std::size_t at = text.find(from);
     REQUIRE(at != std::string::npos);
     file.text = text.replace(at, from.size(), to);
   }
-  return spec::parse_op(op.name, op.folder, files);
+  return manifest::parse_op(op.name, op.folder, files);
 }
 
-spec::Digest digest_of(const spec::Op& op) {
-  const spec::Implementation& library = *op.find("cublaslt");
-  const std::array settings = {spec::Setting{"m", "64"}, spec::Setting{"n", "64"}, spec::Setting{"k", "64"}};
-  const auto facts = *spec::DeviceFacts::from_device_class("sm_90/mp132/l2_62914560/smem_232448/bus_6016");
-  const auto frame = spec::make_frame(op, &library, spec::make_problem(op, settings), facts, library.default_config);
+manifest::Digest digest_of(const manifest::Op& op) {
+  const manifest::Implementation& library = *op.find("cublaslt");
+  const std::array settings = {manifest::Setting{"m", "64"}, manifest::Setting{"n", "64"},
+                               manifest::Setting{"k", "64"}};
+  const auto facts = *manifest::DeviceFacts::from_device_class("sm_90/mp132/l2_62914560/smem_232448/bus_6016");
+  const auto frame =
+      manifest::make_frame(op, &library, manifest::make_problem(op, settings), facts, library.default_config);
   return source_digest(specialise(op, library, frame, ""));
 }
 
@@ -81,17 +83,18 @@ struct Distances {
 class BatchedCall {
  public:
   explicit BatchedCall(int algorithm) {
-    const spec::Op& op = built_in("gemm_batched");
-    const spec::Implementation& library = *op.find("cublaslt");
-    const std::array settings = {spec::Setting{"batch", "3"},   spec::Setting{"m", "5"},
-                                 spec::Setting{"n", "8"},       spec::Setting{"k", "4"},
-                                 spec::Setting{"dtype", "f32"}, spec::Setting{"activation", "relu"}};
-    problem_ = spec::make_problem(op, settings);
-    const Problem bucket = spec::bucket_of(op, problem_);
-    const spec::DeviceFacts facts = context_.info().facts;
-    for (const spec::Config& each : library_candidates(op, library, spec::make_frame(op, &library, bucket, facts), 8))
+    const manifest::Op& op = built_in("gemm_batched");
+    const manifest::Implementation& library = *op.find("cublaslt");
+    const std::array settings = {manifest::Setting{"batch", "3"},   manifest::Setting{"m", "5"},
+                                 manifest::Setting{"n", "8"},       manifest::Setting{"k", "4"},
+                                 manifest::Setting{"dtype", "f32"}, manifest::Setting{"activation", "relu"}};
+    problem_ = manifest::make_problem(op, settings);
+    const Problem bucket = manifest::bucket_of(op, problem_);
+    const manifest::DeviceFacts facts = context_.info().facts;
+    for (const manifest::Config& each :
+         library_candidates(op, library, manifest::make_frame(op, &library, bucket, facts), 8))
       if (each.front() == algorithm)
-        executable_.emplace(op, library, spec::make_frame(op, &library, bucket, facts, each), Cubin{});
+        executable_.emplace(op, library, manifest::make_frame(op, &library, bucket, facts, each), Cubin{});
     REQUIRE(executable_);
     workspace_.emplace(std::max<std::int64_t>(executable_->workspace_bytes(), 256));
   }
@@ -116,7 +119,7 @@ class BatchedCall {
 
  private:
   void launch(const Distances& apart, const std::vector<std::pair<const char*, const void*>>& tensors) const {
-    const spec::Op& op = built_in("gemm_batched");
+    const manifest::Op& op = built_in("gemm_batched");
     Arguments arguments;
     for (const auto& [name, address] : tensors)
       for (std::size_t i = 0; i < op.tensors.size(); ++i)
@@ -146,8 +149,8 @@ class BatchedCall {
 
 TEST_CASE(
     "a record of a library's is stale when the library is asked for something else, and not for a word of its manifest") {
-  const spec::Op& gemm = built_in("gemm");
-  const spec::Digest present = digest_of(gemm);
+  const manifest::Op& gemm = built_in("gemm");
+  const manifest::Digest present = digest_of(gemm);
   for (const auto& [from, to] : {std::pair("[constraints]", "# A comment.\n[constraints]"),
                                  {"m * sizeof(dtype) % 16 == 0", "m * sizeof(dtype) % 32 == 0"},
                                  {"sm >= 80", "sm >= 90"},

@@ -78,7 +78,8 @@ TEST_CASE("what is no cubin is an error that gives its size" * doctest::skip(can
 TEST_CASE("one key is loaded once, for as long as anybody holds it" * doctest::skip(cannot_load)) {
   const Loaded loaded;
   Modules modules;
-  const spec::Digest key = spec::Hasher().field("one").finish(), other = spec::Hasher().field("other").finish();
+  const manifest::Digest key = manifest::Hasher().field("one").finish(),
+                         other = manifest::Hasher().field("other").finish();
   CHECK(modules.find(key) == nullptr);
   auto first = modules.get(key, loaded.cubin);
   CHECK(modules.get(key, loaded.cubin) == first);

@@ -8,9 +8,9 @@
 
 #include "faults/sanitizer.hpp"
 #include "jit/executable.hpp"
+#include "manifest/catalogue.hpp"
+#include "manifest/problem.hpp"
 #include "sources.hpp"
-#include "spec/catalogue.hpp"
-#include "spec/problem.hpp"
 
 using namespace kiln;
 using namespace kiln::jit;
@@ -73,40 +73,41 @@ TEST_CASE("of an image that is damaged or cut off nothing is told, and nothing b
 // Compiles take it 20 s; under sanitizers it would compile nothing else.
 TEST_CASE("the built-in ops' manifests give each kernel what it takes" *
           doctest::skip(!has_nvrtc() || faults::address_sanitizer || faults::thread_sanitizer)) {
-  spec::DeviceFacts device;
+  manifest::DeviceFacts device;
   device.values = {90, 132, 232448, 233472, 65536, 2048, 62914560};
-  const auto check = [](const spec::Op& op, const spec::Implementation* implementation,
+  const auto check = [](const manifest::Op& op, const manifest::Implementation* implementation,
                         const Specialisation& specialisation, std::span<const std::int64_t> frame) {
     const Cubin cubin = compile(specialisation);
     std::size_t name = 0;
-    for (const spec::Pass& pass : implementation != nullptr ? implementation->passes : op.reference) {
+    for (const manifest::Pass& pass : implementation != nullptr ? implementation->passes : op.reference) {
       if (pass.when && pass.when->evaluate(frame).number == 0) continue;
       const auto parameters = parameter_sizes(cubin.image, cubin.lowered_names.at(name++));
       REQUIRE(parameters.has_value());
       CHECK_NOTHROW(check_arguments(op, implementation, pass, *parameters));
     }
   };
-  const spec::Catalogue catalogue(std::span<const std::filesystem::path>{});
-  for (const spec::Op& op : catalogue.all()) {
-    std::set<const spec::Implementation*> left;
-    for (const spec::Implementation& each : op.implementations)
+  const manifest::Catalogue catalogue(std::span<const std::filesystem::path>{});
+  for (const manifest::Op& op : catalogue.all()) {
+    std::set<const manifest::Implementation*> left;
+    for (const manifest::Implementation& each : op.implementations)
       if (!each.is_library()) left.insert(&each);
     for (const std::int64_t size : {4096, 16}) {
-      std::vector<spec::Setting> sizes;
-      for (const spec::Axis& axis : op.axes) sizes.push_back({axis.name, std::to_string(std::min(axis.maximum, size))});
-      const Problem problem = spec::make_problem(op, sizes);
-      const auto frame = spec::make_frame(op, nullptr, problem, device, {});
+      std::vector<manifest::Setting> sizes;
+      for (const manifest::Axis& axis : op.axes)
+        sizes.push_back({axis.name, std::to_string(std::min(axis.maximum, size))});
+      const Problem problem = manifest::make_problem(op, sizes);
+      const auto frame = manifest::make_frame(op, nullptr, problem, device, {});
       if (size == 16) check(op, nullptr, specialise_reference(op, frame, "sm_90a"), frame);
-      for (const spec::Implementation& each : op.implementations) {
-        if (!left.contains(&each) || spec::why_not_eligible(op, each, problem, device)) continue;
-        const bool is_legal = !spec::broken_constraint(op, each, problem, device, each.default_config);
-        const auto config = is_legal ? each.default_config : spec::search_space(op, each, problem, device).front();
-        const auto its_frame = spec::make_frame(op, &each, problem, device, config);
+      for (const manifest::Implementation& each : op.implementations) {
+        if (!left.contains(&each) || manifest::why_not_eligible(op, each, problem, device)) continue;
+        const bool is_legal = !manifest::broken_constraint(op, each, problem, device, each.default_config);
+        const auto config = is_legal ? each.default_config : manifest::search_space(op, each, problem, device).front();
+        const auto its_frame = manifest::make_frame(op, &each, problem, device, config);
         CAPTURE(each.file);
         check(op, &each, jit::specialise(op, each, its_frame, "sm_90a"), its_frame);
         left.erase(&each);
       }
     }
-    for (const spec::Implementation* each : left) FAIL_CHECK(each->file);
+    for (const manifest::Implementation* each : left) FAIL_CHECK(each->file);
   }
 }

@@ -11,7 +11,7 @@
 
 namespace kiln::jit::test {
 
-inline Specialisation specialise(std::vector<spec::SourceFile> files, std::vector<std::string> expressions = {},
+inline Specialisation specialise(std::vector<manifest::SourceFile> files, std::vector<std::string> expressions = {},
                                  std::string arch = "sm_80") {
   Specialisation specialisation;
   specialisation.label = "scale/plain factor=3";
@@ -26,12 +26,12 @@ inline Specialisation specialise(std::vector<spec::SourceFile> files, std::vecto
 /// Changed by `edit`, which gets the files as a list.
 template <typename Edit>
 void edit_files(Specialisation& specialisation, Edit edit) {
-  std::vector<spec::SourceFile> files = specialisation.files.files();
+  std::vector<manifest::SourceFile> files = specialisation.files.files();
   edit(files);
   specialisation.files = std::move(files);
 }
 
-inline void append(spec::SourceFile& file, const std::string& text) { file.text = file.text.str() + text; }
+inline void append(manifest::SourceFile& file, const std::string& text) { file.text = file.text.str() + text; }
 
 /// One kernel in a header of its own, so that the include closure has two files.
 inline Specialisation scale_kernel(const std::string& factor = "3", const std::string& arch = "sm_80") {

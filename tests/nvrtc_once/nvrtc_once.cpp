@@ -17,8 +17,8 @@
 
 #include "cuda/nvrtc_api.hpp"
 #include "kiln/error.hpp"
+#include "manifest/key.hpp"
 #include "nvrtc_once/outcome.hpp"
-#include "spec/key.hpp"
 
 // Declared by the very list that Kiln calls them through: a definition that differs does not compile.
 #pragma GCC visibility push(default)
@@ -71,14 +71,14 @@ const Real& real() {
 }
 
 std::string key_of(const _nvrtcProgram& program, const std::vector<std::string>& options) {
-  kiln::spec::Hasher hasher;
+  kiln::manifest::Hasher hasher;
   hasher.field(real().nvrtc.build_id).field(program.source.name).field(program.source.text);
   hasher.field(static_cast<std::int64_t>(program.headers.size()));
   for (const auto& [name, text] : program.headers) hasher.field(name).field(text);
   hasher.field(static_cast<std::int64_t>(program.expressions.size()));
   for (const std::string& expression : program.expressions) hasher.field(expression);
   for (const std::string& option : options) hasher.field(option);
-  return kiln::spec::to_hex(hasher.finish());
+  return kiln::manifest::to_hex(hasher.finish());
 }
 
 bool may_read_files(const std::vector<std::string>& options) {

@@ -87,7 +87,7 @@ TEST_CASE("a record of more choices than Kiln writes is a miss") {
 namespace {
 
 /// The digest that the one lease of the file would have if it had been taken at this second.
-spec::Digest digest_of_lease(const std::filesystem::path& path, std::int64_t boot_seconds) {
+manifest::Digest digest_of_lease(const std::filesystem::path& path, std::int64_t boot_seconds) {
   sqlite3* database = nullptr;
   sqlite3_stmt* row = nullptr;
   REQUIRE(sqlite3_open(path.c_str(), &database) == SQLITE_OK);
@@ -96,7 +96,7 @@ spec::Digest digest_of_lease(const std::filesystem::path& path, std::int64_t boo
                              "FROM lease",
                              -1, &row, nullptr) == SQLITE_OK);
   REQUIRE(sqlite3_step(row) == SQLITE_ROW);
-  spec::Hasher hasher;
+  manifest::Hasher hasher;
   hasher.field("lease");
   for (int column = 0; column < 4; ++column)
     hasher.field(reinterpret_cast<const char*>(sqlite3_column_text(row, column)));
@@ -116,7 +116,7 @@ TEST_CASE("a lease whose age 64 bits cannot hold is free to take") {
   REQUIRE(file->acquire_lease("key", "another", 60));
   CHECK_FALSE(file->acquire_lease("key", "us", 60));
   run_sql(path, "UPDATE lease SET boot_seconds = -9223372036854775807 - 1, digest = x'" +
-                    spec::to_hex(digest_of_lease(path, std::numeric_limits<std::int64_t>::min())) + "'");
+                    manifest::to_hex(digest_of_lease(path, std::numeric_limits<std::int64_t>::min())) + "'");
   CHECK(file->acquire_lease("key", "us", 60));
 }
 

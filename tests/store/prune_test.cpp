@@ -41,8 +41,8 @@ TEST_CASE("look-ups are counted once a process for each row, and stay") {
   CHECK(usage.size() == 4);
   CHECK(uses("record", "key0") == 3);
   CHECK(uses("record", "key1") == 0);
-  CHECK(uses("cubin", spec::to_hex(digest_named("0"))) == 0);
-  CHECK(uses("cubin", spec::to_hex(digest_named("1"))) == 3);
+  CHECK(uses("cubin", manifest::to_hex(digest_named("0"))) == 0);
+  CHECK(uses("cubin", manifest::to_hex(digest_named("1"))) == 3);
 }
 
 TEST_CASE("what has served nothing for longer than asked goes, and its count with it") {
@@ -50,7 +50,7 @@ TEST_CASE("what has served nothing for longer than asked goes, and its count wit
   fill_rows(*file, 4);
   const std::int64_t now = std::time(nullptr);
   file->add_to_usage(
-      {{"record", "key1", 1, now + 90 * day}, {"cubin", spec::to_hex(digest_named("2")), 1, now + 90 * day}});
+      {{"record", "key1", 1, now + 90 * day}, {"cubin", manifest::to_hex(digest_named("2")), 1, now + 90 * day}});
   PruneRule rule;
   rule.unused_seconds = 30 * day;
   rule.now = now + 100 * day;
@@ -119,7 +119,8 @@ TEST_CASE(
   const auto file = File::in_memory();
   fill_rows(*file, 40);
   const std::int64_t now = std::time(nullptr);
-  for (const std::string name : {"3", "17"}) file->add_to_usage({{"cubin", spec::to_hex(digest_named(name)), 50, now}});
+  for (const std::string name : {"3", "17"})
+    file->add_to_usage({{"cubin", manifest::to_hex(digest_named(name)), 50, now}});
   file->add_to_usage({{"record", "key5", 50, now}});
   PruneRule rule;
   rule.now = now;

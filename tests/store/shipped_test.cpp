@@ -3,7 +3,7 @@
 #include <map>
 #include <sstream>
 
-#include "spec/region.hpp"
+#include "manifest/region.hpp"
 #include "store/transfer.hpp"
 #include "support.hpp"
 
@@ -19,46 +19,46 @@ std::vector<fs::path> shipped_files() {
   return files;
 }
 
-const spec::Op& op_named(const std::string& name) {
-  static std::map<std::string, spec::Op> ops;
+const manifest::Op& op_named(const std::string& name) {
+  static std::map<std::string, manifest::Op> ops;
   auto found = ops.find(name);
   if (found == ops.end())
-    found = ops.emplace(name, spec::load_op(fs::path(KILN_SOURCE_DIR) / "templates" / name)).first;
+    found = ops.emplace(name, manifest::load_op(fs::path(KILN_SOURCE_DIR) / "templates" / name)).first;
   return found->second;
 }
 
-double volume(const spec::Op& op, const spec::Region& region) {
+double volume(const manifest::Op& op, const manifest::Region& region) {
   double volume = 1;
-  for (const std::size_t axis : spec::open_axes(op))
+  for (const std::size_t axis : manifest::open_axes(op))
     volume *= static_cast<double>(region.high.axes[axis] - region.low.axes[axis] + 1);
   return volume;
 }
 
-bool overlap(const spec::Op& op, const spec::Region& a, const spec::Region& b) {
-  return std::ranges::all_of(spec::open_axes(op), [&](std::size_t axis) {
+bool overlap(const manifest::Op& op, const manifest::Region& a, const manifest::Region& b) {
+  return std::ranges::all_of(manifest::open_axes(op), [&](std::size_t axis) {
     return a.low.axes[axis] <= b.high.axes[axis] && b.low.axes[axis] <= a.high.axes[axis];
   });
 }
 
 /// Why the choices of a role do not serve each size of the bucket once, or an empty string.
-std::string gap_in(const spec::Op& op, const Problem& bucket, const Record& record, Role role) {
-  std::vector<spec::Region> regions;
+std::string gap_in(const manifest::Op& op, const Problem& bucket, const Record& record, Role role) {
+  std::vector<manifest::Region> regions;
   double covered = 0;
   for (const Choice& choice : record.choices) {
     if (choice.role != role) continue;
-    const auto region = spec::parse_region(op, bucket, choice.sizes);
+    const auto region = manifest::parse_region(op, bucket, choice.sizes);
     if (!region) return "'" + choice.sizes + "' are no sizes of it";
-    for (const spec::Region& other : regions)
-      if (overlap(op, *region, other)) return "'" + choice.sizes + "' overlaps with " + spec::to_string(op, other);
+    for (const manifest::Region& other : regions)
+      if (overlap(op, *region, other)) return "'" + choice.sizes + "' overlaps with " + manifest::to_string(op, other);
     regions.push_back(*region);
     covered += volume(op, *region);
   }
   if (regions.back().high != bucket) return "the last choice does not serve its upper edge";
-  return covered == volume(op, spec::whole_of(op, bucket)) ? "" : "some of its sizes have no choice";
+  return covered == volume(op, manifest::whole_of(op, bucket)) ? "" : "some of its sizes have no choice";
 }
 
-bool is_library(const spec::Op& op, const Choice& choice) {
-  const auto found = std::ranges::find(op.implementations, choice.implementation, &spec::Implementation::name);
+bool is_library(const manifest::Op& op, const Choice& choice) {
+  const auto found = std::ranges::find(op.implementations, choice.implementation, &manifest::Implementation::name);
   return found != op.implementations.end() && found->is_library();
 }
 
@@ -83,8 +83,8 @@ TEST_CASE(
     import_text(text, path.filename().string(), *file);
     for (const Record& record : file->records()) {
       CAPTURE(record.key);
-      const spec::Op& op = op_named(record.op);
-      const auto bucket = spec::parse_bucket(op, record.bucket);
+      const manifest::Op& op = op_named(record.op);
+      const auto bucket = manifest::parse_bucket(op, record.bucket);
       REQUIRE(bucket);
       CHECK(gap_in(op, *bucket, record, Role::fastest) == "");
       const auto of_library = [&](const Choice& each) { return is_library(op, each); };

@@ -87,8 +87,8 @@ inline Record with_samples(Record record, std::int64_t samples) {
   return record;
 }
 
-inline spec::Digest digest_named(const std::string& name) {
-  return spec::Hasher().field(std::string_view(name)).finish();
+inline manifest::Digest digest_named(const std::string& name) {
+  return manifest::Hasher().field(std::string_view(name)).finish();
 }
 
 inline CubinRow sample_cubin(const std::string& name, std::size_t bytes = 3000) {

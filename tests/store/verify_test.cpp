@@ -66,7 +66,7 @@ TEST_CASE("what does not hold is named with its table, its key and why") {
   CHECK(flaws_after("UPDATE candidate SET verdict = 'ok' WHERE position = 1 AND record = 3") ==
         "candidate|key2 #1|" + mismatch);
   CHECK(flaws_after("UPDATE image SET frame = x'00' WHERE cubin = 1") ==
-        "cubin|" + spec::to_hex(digest_named("0")) + "|" + mismatch);
+        "cubin|" + manifest::to_hex(digest_named("0")) + "|" + mismatch);
   CHECK(flaws_after("UPDATE usage SET uses = 99 WHERE key = 'key4'") == "usage|record key4|" + mismatch);
   CHECK(flaws_after("UPDATE lease SET pid = 1") == "lease|key1|" + mismatch);
   CHECK(flaws_after("UPDATE histogram SET launches = 4") == "histogram|rms_norm rows=1 cols=64 dtype=bf16|" + mismatch);

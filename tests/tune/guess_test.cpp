@@ -3,8 +3,8 @@
 
 #include <set>
 
+#include "manifest/catalogue.hpp"
 #include "near_fixture.hpp"
-#include "spec/catalogue.hpp"
 #include "tune/model.hpp"
 
 using namespace kiln;
@@ -13,16 +13,17 @@ using namespace kiln::tune::testing;
 
 namespace {
 
-const spec::Op& gemm() {
-  static const spec::Catalogue ops{std::vector<std::filesystem::path>{}};
-  static const spec::Op& op = ops[*ops.find("gemm")];
+const manifest::Op& gemm() {
+  static const manifest::Catalogue ops{std::vector<std::filesystem::path>{}};
+  static const manifest::Op& op = ops[*ops.find("gemm")];
   return op;
 }
 
 Problem gemm_of(const std::string& sizes) {
-  return *spec::parse_bucket(gemm(), sizes +
-                                         " dtype=bf16 w_dtype=bf16 out=bf16 layout=nt activation=none residual=none "
-                                         "scaling=none accumulate=no");
+  return *manifest::parse_bucket(gemm(),
+                                 sizes +
+                                     " dtype=bf16 w_dtype=bf16 out=bf16 layout=nt activation=none residual=none "
+                                     "scaling=none accumulate=no");
 }
 
 double expected(const Problem& at, const Winner& of) {
@@ -36,12 +37,12 @@ TEST_CASE("guesses cover a bucket, each near the fastest that is expected at the
   const auto guesses = guesses_for(gemm(), bucket, h200(), Regime::cold_l2);
   REQUIRE(guesses.size() > 1);
   std::int64_t next = 513;
-  std::set<spec::Config> configs;
+  std::set<manifest::Config> configs;
   for (const Guess& each : guesses) {
     const Problem& at = each.region.high;
     CHECK(each.region.low.axes[0] == next);
     next = at.axes[0] + 1;
-    CHECK_FALSE(spec::broken_constraint(gemm(), *each.of.implementation, at, h200(), each.of.config).has_value());
+    CHECK_FALSE(manifest::broken_constraint(gemm(), *each.of.implementation, at, h200(), each.of.config).has_value());
     CHECK(expected(at, each.of) < 1.2 * fastest_expected(gemm(), at, at, h200(), Regime::cold_l2).ns);
     configs.insert(each.of.config);
   }
@@ -68,8 +69,8 @@ TEST_CASE("a winner serves the sizes at which the model expects it to be about a
 }
 
 TEST_CASE("a parameter is modelled where a grid or the model reads it") {
-  const spec::Op op = rows_op();
+  const manifest::Op op = rows_op();
   CHECK(modelled_parameters(op, op.implementations.front()) == std::vector<bool>{true, true});
-  const spec::Op silent = rows_op(false);
+  const manifest::Op silent = rows_op(false);
   CHECK(modelled_parameters(silent, silent.implementations.front()) == std::vector<bool>{true, false});
 }

@@ -21,13 +21,13 @@ class KnownBench final : public Bench {
   explicit KnownBench(std::map<std::size_t, double> chain_ns) : chain_ns_(std::move(chain_ns)) {}
 
   void set_lengths(std::vector<Problem>) override {}
-  Entrance admit(std::size_t candidate, const Trial& trial) override {
-    configs[candidate] = spec::Config(trial.config.begin(), trial.config.end());
-    Entrance entrance;
-    entrance.verdict = wrong.contains(candidate) ? store::Verdict::wrong_result : store::Verdict::ok;
-    entrance.reason = wrong.contains(candidate) ? "too early" : "";
+  Admission admit(std::size_t candidate, const Trial& trial) override {
+    configs[candidate] = manifest::Config(trial.config.begin(), trial.config.end());
+    Admission admission;
+    admission.verdict = wrong.contains(candidate) ? store::Verdict::wrong_result : store::Verdict::ok;
+    admission.reason = wrong.contains(candidate) ? "too early" : "";
     if (!wrong.contains(candidate)) held.insert(candidate);
-    return entrance;
+    return admission;
   }
   std::vector<Samples> sample(std::span<const Point> points, std::int64_t rounds) override {
     return taken(points, rounds, [](std::size_t) { return 9000.0; });
@@ -39,7 +39,7 @@ class KnownBench final : public Bench {
   [[nodiscard]] double prepared_ns() const override { return 0; }
 
   std::set<std::size_t> wrong, failing, held;
-  std::map<std::size_t, spec::Config> configs;
+  std::map<std::size_t, manifest::Config> configs;
 
  private:
   template <typename Truth>
@@ -57,8 +57,8 @@ class KnownBench final : public Bench {
   std::mt19937 random_{7};
 };
 
-const spec::Implementation bare_implementation;
-const std::vector<spec::Config> launches = {{128, 0}, {128, 1}};
+const manifest::Implementation bare_implementation;
+const std::vector<manifest::Config> launches = {{128, 0}, {128, 1}};
 
 LaunchChoice choice_on(KnownBench& bench) {
   return choose_launch(bench, 40, length, {bare_implementation, {}, {}}, launches);
@@ -88,15 +88,15 @@ TEST_CASE("a launch that comes out wrong or fails is not chosen, and the reason 
   wrong.wrong = {41};
   const LaunchChoice refused = choice_on(wrong);
   CHECK(refused.chosen == 0);
-  CHECK(refused.trials[1].entrance.verdict == store::Verdict::wrong_result);
-  CHECK(refused.trials[1].entrance.reason == "too early");
+  CHECK(refused.trials[1].admission.verdict == store::Verdict::wrong_result);
+  CHECK(refused.trials[1].admission.reason == "too early");
 
   KnownBench broken({{40, 3000}, {41, 1000}});
   broken.failing = {41};
   const LaunchChoice failed = choice_on(broken);
   CHECK(failed.chosen == 0);
-  CHECK(failed.trials[1].entrance.verdict == store::Verdict::launch_failed);
-  CHECK(failed.trials[1].entrance.reason == "it broke");
+  CHECK(failed.trials[1].admission.verdict == store::Verdict::launch_failed);
+  CHECK(failed.trials[1].admission.reason == "it broke");
 
   KnownBench usual({{40, 3000}, {41, 1000}});
   usual.failing = {40};

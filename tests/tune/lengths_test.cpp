@@ -18,18 +18,18 @@ std::vector<std::int64_t> ends_of(std::int64_t rows, std::size_t at_most = 8) {
 }
 
 /// rows and cols both in buckets.
-spec::Op two_open_axes() {
-  const spec::Op one = rows_op();
-  std::vector<spec::SourceFile> files = one.manifests;
+manifest::Op two_open_axes() {
+  const manifest::Op one = rows_op();
+  std::vector<manifest::SourceFile> files = one.manifests;
   files.insert(files.end(), one.files.begin(), one.files.end());
-  for (spec::SourceFile& file : files)
+  for (manifest::SourceFile& file : files)
     if (file.name == "op.toml") {
       std::string text = file.text.str();
       const std::string exact = "cols = { bucket = \"exact\"";
       text.replace(text.find(exact), exact.size(), "cols = { bucket = \"pow2\"");
       file.text = text;
     }
-  return spec::parse_op("rows", "/ops/rows", files);
+  return manifest::parse_op("rows", "/ops/rows", files);
 }
 
 }  // namespace
@@ -44,44 +44,44 @@ TEST_CASE("a bucket's lengths are as many equal parts of it, at multiples of eig
 }
 
 TEST_CASE("an op without open axes has one length, its bucket") {
-  spec::Op op = rows_op();
-  op.axes[0].policy.kind = spec::PolicyKind::exact;
+  manifest::Op op = rows_op();
+  op.axes[0].policy.kind = manifest::PolicyKind::exact;
   const Lengths lengths = even_lengths(op, sized(100, 4096), 8);
   CHECK(lengths.problems == std::vector{sized(100, 4096)});
   const auto all = intervals(op, sized(100, 4096), lengths, {3});
   REQUIRE(all.size() == 1);
   CHECK(all[0].candidate == 3);
-  CHECK(spec::to_string(op, all[0].region).empty());
+  CHECK(manifest::to_string(op, all[0].region).empty());
 }
 
 TEST_CASE("neighbouring lengths of one config are one interval, which ends at a length that it was timed at") {
-  const spec::Op op = rows_op();
+  const manifest::Op op = rows_op();
   const Problem bucket = sized(64, 4096);
   const Lengths lengths = even_lengths(op, bucket, 8);
   const auto all = intervals(op, bucket, lengths, {5, 5, 2, 2});
   REQUIRE(all.size() == 2);
-  CHECK(spec::to_string(op, all[0].region) == "rows=33..48");
+  CHECK(manifest::to_string(op, all[0].region) == "rows=33..48");
   CHECK(all[0].candidate == 5);
   CHECK(all[0].length == 1);
-  CHECK(spec::to_string(op, all[1].region) == "rows=49..64");
+  CHECK(manifest::to_string(op, all[1].region) == "rows=49..64");
   const auto filled = intervals(op, bucket, lengths, {std::nullopt, 1, std::nullopt, 2});
   REQUIRE(filled.size() == 2);
-  CHECK(spec::to_string(op, filled[0].region) == "rows=33..48");
-  CHECK(spec::to_string(op, filled[1].region) == "rows=49..64");
+  CHECK(manifest::to_string(op, filled[0].region) == "rows=33..48");
+  CHECK(manifest::to_string(op, filled[1].region) == "rows=49..64");
   CHECK(intervals(op, bucket, lengths, Assignment(4)).empty());
 }
 
 TEST_CASE("intervals cover every size of a bucket once, whatever serves which length, on one axis or two") {
-  const spec::Op one = rows_op(), two = two_open_axes();
+  const manifest::Op one = rows_op(), two = two_open_axes();
   CHECK(rc::check([&] {
-    const spec::Op& op = *rc::gen::arbitrary<bool>() ? one : two;
-    const Problem bucket = spec::bucket_of(op, sized(*rc::gen::inRange(1, 3000), *rc::gen::inRange(1, 3000)));
+    const manifest::Op& op = *rc::gen::arbitrary<bool>() ? one : two;
+    const Problem bucket = manifest::bucket_of(op, sized(*rc::gen::inRange(1, 3000), *rc::gen::inRange(1, 3000)));
     const Lengths lengths = even_lengths(op, bucket, 8);
     Assignment assignment;
     for (std::size_t i = 0; i < lengths.problems.size(); ++i)
       assignment.emplace_back(*rc::gen::inRange<std::size_t>(0, 3));
     const auto all = intervals(op, bucket, lengths, assignment);
-    const Problem low = spec::low_corner(op, bucket);
+    const Problem low = manifest::low_corner(op, bucket);
     for (int draw = 0; draw < 20; ++draw) {
       Problem problem = bucket;
       for (const std::size_t axis : lengths.axes)
@@ -94,7 +94,7 @@ TEST_CASE("intervals cover every size of a bucket once, whatever serves which le
     for (const Interval& each : all) {
       RC_ASSERT(each.region.high == lengths.problems[each.length]);
       RC_ASSERT(assignment[each.length] == each.candidate);
-      RC_ASSERT(spec::parse_region(op, bucket, spec::to_string(op, each.region)) == each.region);
+      RC_ASSERT(manifest::parse_region(op, bucket, manifest::to_string(op, each.region)) == each.region);
     }
   }));
 }

@@ -18,7 +18,7 @@ using kiln::tune::testing::h200;
 namespace {
 
 // rows x cols copied by blocks of a row each; `pass` stands in its pass, `model` is its model.
-spec::Op copy_op(const std::string& pass, const std::string& model) {
+manifest::Op copy_op(const std::string& pass, const std::string& model) {
   const std::string op = R"toml([op]
 summary  = "y = x"
 revision = 1
@@ -54,13 +54,13 @@ grid   = ["rows"]
 block  = ["threads"]
 args   = ["x", "y"]
 )toml" + pass + "\n" + model;
-  const std::vector<spec::SourceFile> files = {
+  const std::vector<manifest::SourceFile> files = {
       {"op.toml", op}, {"plain.toml", implementation}, {"plain.cuh", "//"}, {"reference.cuh", "//"}};
-  return spec::parse_op("copy", "/ops/copy", files);
+  return manifest::parse_op("copy", "/ops/copy", files);
 }
 
-Estimate at(const spec::Op& op, std::int64_t rows, std::int64_t cols, const spec::DeviceFacts& device = h200(),
-            const spec::Config& config = {256, 0}, Regime regime = Regime::cold_l2) {
+Estimate at(const manifest::Op& op, std::int64_t rows, std::int64_t cols, const manifest::DeviceFacts& device = h200(),
+            const manifest::Config& config = {256, 0}, Regime regime = Regime::cold_l2) {
   Problem problem;
   problem.axes[0] = rows;
   problem.axes[1] = cols;
@@ -70,7 +70,7 @@ Estimate at(const spec::Op& op, std::int64_t rows, std::int64_t cols, const spec
 }  // namespace
 
 TEST_CASE("without a model the op's cost and the geometry make the estimate") {
-  const spec::Op op = copy_op("", "");
+  const manifest::Op op = copy_op("", "");
   const Estimate large = at(op, 32768, 8192);
   CHECK(large.limit == "memory");
   CHECK(large.blocks == 32768);
@@ -89,14 +89,14 @@ TEST_CASE("what all blocks read is what the manifest says, and nothing where it 
   CHECK(at(copy_op("", ""), 128, 64).read_bytes == 0);
   CHECK(at(copy_op("", "[pass.model]\noperations = \"rows\"\n"), 128, 64).read_bytes == 0);
   CHECK(at(copy_op("", "[pass.model]\nread_bytes = \"rows * 1000\"\n"), 128, 64).read_bytes == 128000);
-  const spec::Op in_rounds =
+  const manifest::Op in_rounds =
       copy_op("", "[pass.model]\nread_bytes = \"rows * 1000\"\ntraffic_bytes = \"rows * 600\"\n");
   CHECK(at(in_rounds, 128, 64).read_bytes == 76800);
   CHECK(at(in_rounds, 128, 64).ns == at(copy_op("", "[pass.model]\nread_bytes = \"rows * 1000\"\n"), 128, 64).ns);
 }
 
 TEST_CASE("the residency of blocks is bounded by shared memory, threads and registers") {
-  const spec::Op op = copy_op("shared = \"shared\"", "[pass.model]\nregisters = \"threads > 256 ? 64 : 40\"\n");
+  const manifest::Op op = copy_op("shared = \"shared\"", "[pass.model]\nregisters = \"threads > 256 ? 64 : 40\"\n");
   CHECK(at(op, 4096, 4096, h200(), {256, 0}).blocks_per_multiprocessor == 6);      // 65536 / (40 * 256)
   CHECK(at(op, 4096, 4096, h200(), {256, 65536}).blocks_per_multiprocessor == 3);  // 228 KiB / 65 KiB
   CHECK(at(op, 4096, 4096, h200(), {1024, 0}).blocks_per_multiprocessor == 1);     // 65536 / (64 * 1024)
@@ -105,7 +105,7 @@ TEST_CASE("the residency of blocks is bounded by shared memory, threads and regi
 }
 
 TEST_CASE("a last wave that is nearly empty costs nearly as much as a full one") {
-  const spec::Op op = copy_op("shared = \"131072\"", "[pass.model]\noperations = \"rows * 10000000\"\n");
+  const manifest::Op op = copy_op("shared = \"131072\"", "[pass.model]\noperations = \"rows * 10000000\"\n");
   const double one = at(op, 132, 64).ns, one_and_a_block = at(op, 133, 64).ns, two = at(op, 264, 64).ns;
   CHECK(one_and_a_block > 1.8 * one);
   CHECK(one_and_a_block == doctest::Approx(two).epsilon(0.05));
@@ -166,7 +166,7 @@ TEST_CASE("clusters of many blocks need a second wave where as many blocks by th
 }
 
 TEST_CASE("more work never takes less time, nor does a smaller device") {
-  const spec::Op op = copy_op("", "");
+  const manifest::Op op = copy_op("", "");
   double before = 0;
   for (std::int64_t rows = 1; rows <= 65536; rows *= 2) {
     const double now = at(op, rows, 4096).ns;
@@ -177,7 +177,7 @@ TEST_CASE("more work never takes less time, nor does a smaller device") {
 }
 
 TEST_CASE("a problem that stays in L2 takes less time in the regime that leaves it there") {
-  const spec::Op op = copy_op("", "");
+  const manifest::Op op = copy_op("", "");
   CHECK(at(op, 1024, 1024, h200(), {256, 0}, Regime::hot_l2).ns < at(op, 1024, 1024).ns);
   CHECK(at(op, 32768, 8192, h200(), {256, 0}, Regime::hot_l2).ns == at(op, 32768, 8192).ns);  // it does not fit
 }
@@ -197,19 +197,19 @@ TEST_CASE("an estimate over numbers that overflow is infinite") {
 }
 
 TEST_CASE("an architecture that came later is taken for the last known one") {
-  const spec::Op op = copy_op("", "");
+  const manifest::Op op = copy_op("", "");
   CHECK(at(op, 4096, 4096, device_of("sm_91/mp132/l2_62914560/smem_232448/bus_6016")).ns == at(op, 4096, 4096).ns);
 }
 
 TEST_CASE("every config of the built-in ops at a model's sizes has an estimate") {
-  for (const spec::Op& op : spec::load_ops({})) {
+  for (const manifest::Op& op : manifest::load_ops({})) {
     for (const std::int64_t rows : {1, 64, 4096}) {
       Problem problem;
       for (std::size_t i = 0; i < op.axes.size(); ++i) problem.axes[i] = i == 0 ? rows : 4096;
-      for (const spec::Implementation& implementation : op.implementations) {
-        for (const spec::Config& config : spec::search_space(op, implementation, problem, h200())) {
+      for (const manifest::Implementation& implementation : op.implementations) {
+        for (const manifest::Config& config : manifest::search_space(op, implementation, problem, h200())) {
           const Estimate made = estimate(op, implementation, problem, h200(), config);
-          CAPTURE(op.name + "/" + implementation.name + " " + spec::to_string(implementation, config));
+          CAPTURE(op.name + "/" + implementation.name + " " + manifest::to_string(implementation, config));
           REQUIRE(std::isfinite(made.ns));
           REQUIRE(made.ns > 1000);
           REQUIRE(made.blocks_per_multiprocessor >= 1);
@@ -223,19 +223,19 @@ namespace {
 
 /// What is expected to be fastest of all configs of gemm for bf16 matrices.
 std::string best_of_gemm(std::int64_t m, std::int64_t n, std::int64_t k) {
-  const std::vector<spec::Op> ops = spec::load_ops({});
-  const spec::Op& op = *std::ranges::find(ops, "gemm", &spec::Op::name);
+  const std::vector<manifest::Op> ops = manifest::load_ops({});
+  const manifest::Op& op = *std::ranges::find(ops, "gemm", &manifest::Op::name);
   Problem problem;
   problem.axes = {m, n, k};
   std::string best;
   double best_ns = std::numeric_limits<double>::infinity();
-  for (const spec::Implementation& implementation : op.implementations) {
+  for (const manifest::Implementation& implementation : op.implementations) {
     if (implementation.is_library()) continue;
-    for (const spec::Config& config : spec::search_space(op, implementation, problem, h200())) {
+    for (const manifest::Config& config : manifest::search_space(op, implementation, problem, h200())) {
       const double ns = estimate(op, implementation, problem, h200(), config).ns;
       if (ns >= best_ns) continue;
       best_ns = ns;
-      best = implementation.name + " " + spec::to_string(implementation, config);
+      best = implementation.name + " " + manifest::to_string(implementation, config);
     }
   }
   return best;

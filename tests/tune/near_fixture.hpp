@@ -6,23 +6,23 @@
 #include <string>
 #include <vector>
 
-#include "spec/key.hpp"
-#include "spec/problem.hpp"
-#include "spec/region.hpp"
+#include "manifest/key.hpp"
+#include "manifest/problem.hpp"
+#include "manifest/region.hpp"
 #include "store/record.hpp"
 
 namespace kiln::tune::testing {
 
 inline constexpr const char* h200_class = "sm_90/mp132/l2_62914560/smem_232448/bus_6016";
 
-inline spec::DeviceFacts device_of(const std::string& device_class) {
-  return *spec::DeviceFacts::from_device_class(device_class);
+inline manifest::DeviceFacts device_of(const std::string& device_class) {
+  return *manifest::DeviceFacts::from_device_class(device_class);
 }
-inline spec::DeviceFacts h200() { return device_of(h200_class); }
+inline manifest::DeviceFacts h200() { return device_of(h200_class); }
 
 /// rows x cols; `threads` 32 to 1024, `vector` 1 to 8, at most the row's length together; vectors of 8 take even rows only.
-inline spec::Op rows_op(bool with_model = true) {
-  std::vector<spec::SourceFile> files = {{"op.toml", R"toml([op]
+inline manifest::Op rows_op(bool with_model = true) {
+  std::vector<manifest::SourceFile> files = {{"op.toml", R"toml([op]
 summary  = "y = x"
 revision = 2
 [axes]
@@ -46,7 +46,7 @@ args   = ["x", "y"]
 bytes = "2 * rows * cols * sizeof(dtype)"
 flops = "rows * cols"
 )toml"},
-                                         {"fast.toml", R"toml([parameters]
+                                             {"fast.toml", R"toml([parameters]
 threads = [32, 64, 128, 256, 512, 1024]
 vector  = [1, 2, 4, 8]
 [constraints]
@@ -64,13 +64,13 @@ operations      = "rows * threads * (100 + ceil_div(cols, threads * vector) * (8
 unit            = "instruction"
 bytes_in_flight = "threads * vector * sizeof(dtype)"
 )toml"},
-                                         {"fast.cuh", "//"},
-                                         {"reference.cuh", "//"}};
+                                             {"fast.cuh", "//"},
+                                             {"reference.cuh", "//"}};
   if (!with_model) {
     const std::string whole = files[1].text.str();
     files[1].text = whole.substr(0, whole.find("[pass.model]"));
   }
-  return spec::parse_op("rows", "/ops/rows", files);
+  return manifest::parse_op("rows", "/ops/rows", files);
 }
 
 inline Problem sized(std::int64_t rows, std::int64_t cols) {
@@ -80,18 +80,18 @@ inline Problem sized(std::int64_t rows, std::int64_t cols) {
   return problem;
 }
 
-inline store::Record record_of(const spec::Op& op, const Problem& bucket, const std::string& config, double cost_ns,
+inline store::Record record_of(const manifest::Op& op, const Problem& bucket, const std::string& config, double cost_ns,
                                const std::string& device_class = h200_class) {
   store::Record record;
-  record.key = spec::record_key(op, bucket, device_of(device_class), Regime::cold_l2);
+  record.key = manifest::record_key(op, bucket, device_of(device_class), Regime::cold_l2);
   record.op = op.name;
   record.revision = op.revision;
   record.device_class = device_class;
-  record.regime = spec::to_string(Regime::cold_l2);
-  record.bucket = spec::to_string(op, bucket);
+  record.regime = manifest::to_string(Regime::cold_l2);
+  record.bucket = manifest::to_string(op, bucket);
   record.baseline_ns = cost_ns;
   store::Choice choice;
-  choice.sizes = spec::to_string(op, spec::whole_of(op, bucket));
+  choice.sizes = manifest::to_string(op, manifest::whole_of(op, bucket));
   choice.implementation = "fast";
   choice.config = config;
   choice.cost_ns = choice.low_ns = choice.high_ns = cost_ns;

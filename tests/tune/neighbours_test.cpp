@@ -17,7 +17,7 @@ constexpr const char* a100_class = "sm_80/mp108/l2_41943040/smem_166912/bus_5120
 }  // namespace
 
 TEST_CASE("distance counts the doublings of each axis, whatever the volume") {
-  const spec::Op op = rows_op();
+  const manifest::Op op = rows_op();
   CHECK(axis_distance(op, sized(64, 4096), sized(64, 4096)) == 0);
   CHECK(axis_distance(op, sized(64, 4096), sized(256, 4096)) == 2);
   CHECK(axis_distance(op, sized(1, 4096), sized(4096, 1)) == 24);
@@ -37,7 +37,7 @@ TEST_CASE("a device of the same architecture is nearer than one of another") {
 }
 
 TEST_CASE("neighbours are the nearest of this device, then those of similar ones, with their candidates") {
-  const spec::Op op = rows_op();
+  const manifest::Op op = rows_op();
   store::Layers layers({});
   const auto put = [&](std::int64_t rows, const char* device_class) {
     store::Record record = record_of(op, sized(rows, 4096), "threads=256 vector=4", 1000, device_class);
@@ -64,7 +64,7 @@ TEST_CASE("neighbours are the nearest of this device, then those of similar ones
 }
 
 TEST_CASE("records of another regime, revision, type, or of axes that are no more, are no neighbours") {
-  const spec::Op op = rows_op();
+  const manifest::Op op = rows_op();
   store::Layers layers({});
   store::Record hot = record_of(op, sized(32, 4096), "threads=256 vector=4", 1000);
   hot.key += "1", hot.regime = "hot";

@@ -116,7 +116,7 @@ TEST_CASE("the regret of what is chosen is bounded wherever six configs can boun
 
 TEST_CASE("standings hold each candidate against the fastest by samples of the same rounds") {
   const Comparison comparison = {{4, {100, 200, 100, 200, 100, 200, 100}}, {7, {110, 220, 110, 220, 110, 220, 110}}};
-  const auto length = standings(comparison, [](std::size_t) { return Burden{0, 40}; });
+  const auto length = standings(comparison, [](std::size_t) { return Footprint{0, 40}; });
   REQUIRE(length.size() == 2);
   CHECK(length[0].candidate == 4);
   CHECK(length[0].ties);

@@ -19,15 +19,16 @@ using namespace kiln::tune::testing;
 
 namespace {
 
-using CostSurface = std::function<double(const Problem&, const spec::Config&)>;
+using CostSurface = std::function<double(const Problem&, const manifest::Config&)>;
 
 // A record with every legal config as a candidate, timed by the surface.
-store::Record tuned(const spec::Op& op, const Problem& bucket, const CostSurface& surface,
+store::Record tuned(const manifest::Op& op, const Problem& bucket, const CostSurface& surface,
                     const std::string& device_class = h200_class) {
-  const spec::Implementation& fast = op.implementations.front();
+  const manifest::Implementation& fast = op.implementations.front();
   store::Record record = record_of(op, bucket, "", std::numeric_limits<double>::infinity(), device_class);
-  for (const spec::Config& config : spec::search_space(op, fast, bucket, device_of(device_class))) {
-    record.candidates.push_back(candidate_of(bucket.axes[0], spec::to_string(fast, config), surface(bucket, config)));
+  for (const manifest::Config& config : manifest::search_space(op, fast, bucket, device_of(device_class))) {
+    record.candidates.push_back(
+        candidate_of(bucket.axes[0], manifest::to_string(fast, config), surface(bucket, config)));
     store::Choice& choice = record.choices.front();
     if (record.candidates.back().cost_ns >= choice.cost_ns) continue;
     choice.cost_ns = record.candidates.back().cost_ns;
@@ -36,57 +37,57 @@ store::Record tuned(const spec::Op& op, const Problem& bucket, const CostSurface
   return record;
 }
 
-Prior prior_of(const spec::Op& op, const Problem& bucket, const std::vector<store::Record>& neighbours) {
+Prior prior_of(const manifest::Op& op, const Problem& bucket, const std::vector<store::Record>& neighbours) {
   return {op, bucket, h200(), Regime::cold_l2, neighbours};
 }
 
-double modelled(const spec::Op& op, const Problem& bucket, const spec::Config& config) {
+double modelled(const manifest::Op& op, const Problem& bucket, const manifest::Config& config) {
   return estimate(op, op.implementations.front(), bucket, h200(), config).ns;
 }
 
-double expected(const Prior& prior, const spec::Op& op, const Problem& bucket, const spec::Config& config) {
+double expected(const Prior& prior, const manifest::Op& op, const Problem& bucket, const manifest::Config& config) {
   return modelled(op, bucket, config) * prior.correction(op.implementations.front(), config);
 }
 
 // What the config that is expected to be fastest takes, over what the fastest takes.
-double regret(const spec::Op& op, const Problem& bucket, const Prior& prior, const CostSurface& surface) {
-  const spec::Implementation& fast = op.implementations.front();
-  const auto space = spec::search_space(op, fast, bucket, h200());
-  const auto expects = [&](const spec::Config& config) { return expected(prior, op, bucket, config); };
-  const auto taken = [&](const spec::Config& config) { return surface(bucket, config); };
+double regret(const manifest::Op& op, const Problem& bucket, const Prior& prior, const CostSurface& surface) {
+  const manifest::Implementation& fast = op.implementations.front();
+  const auto space = manifest::search_space(op, fast, bucket, h200());
+  const auto expects = [&](const manifest::Config& config) { return expected(prior, op, bucket, config); };
+  const auto taken = [&](const manifest::Config& config) { return surface(bucket, config); };
   return taken(*std::ranges::min_element(space, {}, expects)) / taken(*std::ranges::min_element(space, {}, taken));
 }
 
 }  // namespace
 
 TEST_CASE("without neighbours the expectation is the model's") {
-  const spec::Op op = rows_op();
+  const manifest::Op op = rows_op();
   const Prior prior = prior_of(op, sized(64, 4096), {});
-  CHECK(prior.correction(op.implementations.front(), spec::Config{128, 4}) == 1);
+  CHECK(prior.correction(op.implementations.front(), manifest::Config{128, 4}) == 1);
   CHECK(prior.transferred(4).empty());
 }
 
 TEST_CASE("what was measured in this very bucket is expected again") {
-  const spec::Op op = rows_op();
-  const CostSurface surface = [](const Problem&, const spec::Config& config) {
+  const manifest::Op op = rows_op();
+  const CostSurface surface = [](const Problem&, const manifest::Config& config) {
     return 5000.0 + static_cast<double>(config[0] % 7) * 400 + static_cast<double>(config[1]) * 90;
   };
   const Prior prior = prior_of(op, sized(64, 4096), {tuned(op, sized(64, 4096), surface)});
-  for (const spec::Config& config : spec::search_space(op, op.implementations.front(), sized(64, 4096), h200()))
+  for (const manifest::Config& config : manifest::search_space(op, op.implementations.front(), sized(64, 4096), h200()))
     CHECK(expected(prior, op, sized(64, 4096), config) ==
           doctest::Approx(surface(sized(64, 4096), config)).epsilon(0.1));
 }
 
 TEST_CASE("a surface that the model does not foresee is learnt from two buckets beside it") {
-  const spec::Op op = rows_op();
+  const manifest::Op op = rows_op();
   int draws = 0, behind = 0;
   CHECK(rc::check("the config expected to be fastest is nearly so", [&] {
     // Each config strays from the model by a factor of its own, each bucket by another.
     std::mt19937 random(*rc::gen::arbitrary<unsigned>());
     std::uniform_real_distribution<double> factor(-0.4, 0.4);
-    std::map<spec::Config, double> of_config;
+    std::map<manifest::Config, double> of_config;
     std::map<std::int64_t, double> of_bucket;
-    const CostSurface surface = [&](const Problem& bucket, const spec::Config& config) {
+    const CostSurface surface = [&](const Problem& bucket, const manifest::Config& config) {
       const double own = of_config.try_emplace(config, factor(random)).first->second;
       const double all = of_bucket.try_emplace(bucket.axes[0], factor(random)).first->second;
       return modelled(op, bucket, config) * std::exp(own + all);
@@ -103,16 +104,16 @@ TEST_CASE("a surface that the model does not foresee is learnt from two buckets 
 }
 
 TEST_CASE("the nearer of two neighbours that disagree is believed") {
-  const spec::Op op = rows_op();
-  const CostSurface wide = [&](const Problem& bucket, const spec::Config& config) {
+  const manifest::Op op = rows_op();
+  const CostSurface wide = [&](const Problem& bucket, const manifest::Config& config) {
     return modelled(op, bucket, config) * (config[0] == 1024 ? 0.3 : 1);
   };
-  const CostSurface narrow = [&](const Problem& bucket, const spec::Config& config) {
+  const CostSurface narrow = [&](const Problem& bucket, const manifest::Config& config) {
     return modelled(op, bucket, config) * (config[0] == 32 ? 0.3 : 1);
   };
-  const spec::Implementation& fast = op.implementations.front();
+  const manifest::Implementation& fast = op.implementations.front();
   const auto prefers_wide = [&](const Prior& prior) {
-    return prior.correction(fast, spec::Config{1024, 1}) < prior.correction(fast, spec::Config{32, 1});
+    return prior.correction(fast, manifest::Config{1024, 1}) < prior.correction(fast, manifest::Config{32, 1});
   };
   CHECK(prefers_wide(
       prior_of(op, sized(64, 4096), {tuned(op, sized(128, 4096), wide), tuned(op, sized(1024, 4096), narrow)})));
@@ -125,17 +126,17 @@ TEST_CASE("the nearer of two neighbours that disagree is believed") {
 }
 
 TEST_CASE("a config that was not measured is judged by those like it") {
-  const spec::Op op = rows_op();
-  store::Record record = tuned(op, sized(64, 4096), [&](const Problem& bucket, const spec::Config& config) {
+  const manifest::Op op = rows_op();
+  store::Record record = tuned(op, sized(64, 4096), [&](const Problem& bucket, const manifest::Config& config) {
     return modelled(op, bucket, config) * (config[0] >= 512 ? 4 : 1);
   });
   std::erase_if(record.candidates, [](const store::Candidate& each) { return each.config == "threads=1024 vector=2"; });
   const Prior prior = prior_of(op, sized(64, 4096), {record});
-  CHECK(prior.correction(op.implementations.front(), spec::Config{1024, 2}) > 2);
+  CHECK(prior.correction(op.implementations.front(), manifest::Config{1024, 2}) > 2);
 }
 
 TEST_CASE("candidates that failed teach nothing, nor do records of another revision, regime or type") {
-  const spec::Op op = rows_op();
+  const manifest::Op op = rows_op();
   const double plain = modelled(op, sized(64, 4096), {128, 4});
   store::Record failed = record_of(op, sized(64, 4096), "threads=128 vector=4", 0);
   failed.candidates = {candidate_of(64, "threads=128 vector=4", 100 * plain)};
@@ -148,11 +149,11 @@ TEST_CASE("candidates that failed teach nothing, nor do records of another revis
   other_type.selections[0] = 1;
   const store::Record typed = record_of(op, other_type, "threads=128 vector=4", 100 * plain);
   const Prior prior = prior_of(op, sized(64, 4096), {failed, revised, hot, typed});
-  CHECK(prior.correction(op.implementations.front(), spec::Config{128, 4}) == 1);
+  CHECK(prior.correction(op.implementations.front(), manifest::Config{128, 4}) == 1);
 }
 
 TEST_CASE("winners of neighbours are transferred once each, in their order, when they are legal here") {
-  const spec::Op op = rows_op();
+  const manifest::Op op = rows_op();
   const std::vector<store::Record> records = {record_of(op, sized(128, 8192), "threads=1024 vector=8", 1000),
                                               record_of(op, sized(32, 4096), "threads=256 vector=4", 1000),
                                               record_of(op, sized(256, 4096), "threads=256 vector=4", 1000),
@@ -160,14 +161,14 @@ TEST_CASE("winners of neighbours are transferred once each, in their order, when
                                               record_of(op, sized(1024, 4096), "threads=64 vector=2", 1000)};
   const auto transferred = prior_of(op, sized(64, 4096), records).transferred(8);
   REQUIRE(transferred.size() == 2);  // 1024 * 8 is longer than the row, 7 is not declared
-  CHECK(transferred[0].config == spec::Config{256, 4});
-  CHECK(transferred[1].config == spec::Config{64, 2});
+  CHECK(transferred[0].config == manifest::Config{256, 4});
+  CHECK(transferred[1].config == manifest::Config{64, 2});
   CHECK(transferred[0].implementation == &op.implementations.front());
   CHECK(prior_of(op, sized(64, 4096), records).transferred(1).size() == 1);
 }
 
 TEST_CASE("samples at several lengths of a bucket teach as much as the mean of them") {
-  const spec::Op op = rows_op();
+  const manifest::Op op = rows_op();
   const auto at = [&](std::int64_t rows, double factor) {
     return candidate_of(rows, "threads=128 vector=4", factor * modelled(op, sized(rows, 4096), {128, 4}));
   };
@@ -176,13 +177,13 @@ TEST_CASE("samples at several lengths of a bucket teach as much as the mean of t
   several.candidates = {at(40, 2), at(64, 8),
                         candidate_of(64, "threads=32 vector=1", modelled(op, sized(64, 4096), {32, 1}))};
   one.candidates = {at(64, 4), several.candidates[2]};
-  const spec::Implementation& fast = op.implementations.front();
-  CHECK(prior_of(op, sized(64, 4096), {several}).correction(fast, spec::Config{128, 4}) ==
-        doctest::Approx(prior_of(op, sized(64, 4096), {one}).correction(fast, spec::Config{128, 4})));
+  const manifest::Implementation& fast = op.implementations.front();
+  CHECK(prior_of(op, sized(64, 4096), {several}).correction(fast, manifest::Config{128, 4}) ==
+        doctest::Approx(prior_of(op, sized(64, 4096), {one}).correction(fast, manifest::Config{128, 4})));
 }
 
 TEST_CASE("of a record of several configs all are transferred, that of the upper edge first") {
-  const spec::Op op = rows_op();
+  const manifest::Op op = rows_op();
   store::Record record = record_of(op, sized(128, 4096), "threads=256 vector=4", 1000);
   store::Choice lower = record.choices.front();
   lower.config = "threads=64 vector=2";
@@ -191,6 +192,6 @@ TEST_CASE("of a record of several configs all are transferred, that of the upper
   record.choices.insert(record.choices.begin(), lower);
   const auto transferred = prior_of(op, sized(64, 4096), {record}).transferred(8);
   REQUIRE(transferred.size() == 2);
-  CHECK(transferred[0].config == spec::Config{256, 4});
-  CHECK(transferred[1].config == spec::Config{64, 2});
+  CHECK(transferred[0].config == manifest::Config{256, 4});
+  CHECK(transferred[1].config == manifest::Config{64, 2});
 }

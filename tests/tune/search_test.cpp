@@ -96,7 +96,7 @@ TEST_CASE("near-ties go to the fewest registers, then to the lowest index") {
 TEST_CASE("a near-tie goes to what reads less, whatever its registers, and the baseline only by that") {
   const auto reading = [](double cost, double bytes, int registers = 32) {
     Finalist finalist = timed(cost, 2, registers);
-    finalist.burden.read_bytes = bytes;
+    finalist.footprint.read_bytes = bytes;
     return finalist;
   };
   CHECK(choose(std::vector<Finalist>{reading(100, 9), reading(100.1, 6, 64), reading(100.2, 8, 16)}) == 1U);

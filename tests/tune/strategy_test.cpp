@@ -51,7 +51,7 @@ class NoisySurface {
     }
     std::vector<std::vector<Standing>> lengths;
     for (const Comparison& each : search.comparisons())
-      lengths.push_back(standings(each, [](std::size_t) { return Burden{0, 32}; }));
+      lengths.push_back(standings(each, [](std::size_t) { return Footprint{0, 32}; }));
     return choose_configs(lengths);
   }
   /// Of one length.

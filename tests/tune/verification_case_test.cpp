@@ -17,26 +17,27 @@ using fake_cuda_tests::query;
 namespace {
 
 /// An op of the tests with its first implementation.
-struct Room {
-  explicit Room(const char* name)
-      : op(spec::load_op(std::filesystem::path(KILN_SOURCE_DIR) / "tests/e2e/ops" / name)),
+struct Fixture {
+  explicit Fixture(const char* name)
+      : op(manifest::load_op(std::filesystem::path(KILN_SOURCE_DIR) / "tests/e2e/ops" / name)),
         implementation(op.implementations.front()) {}
-  ~Room() { control("heal"); }
-  Room(const Room&) = delete;
-  Room& operator=(const Room&) = delete;
+  ~Fixture() { control("heal"); }
+  Fixture(const Fixture&) = delete;
+  Fixture& operator=(const Fixture&) = delete;
 
-  [[nodiscard]] const spec::DeviceFacts& facts() const { return context.info().facts; }
+  [[nodiscard]] const manifest::DeviceFacts& facts() const { return context.info().facts; }
   [[nodiscard]] std::string arch() const { return jit::default_arch(facts().sm()); }
   [[nodiscard]] Problem problem(std::int64_t rows) const {
-    const std::array<spec::Setting, 3> settings = {{{"rows", std::to_string(rows)}, {"cols", "64"}, {"dtype", "f32"}}};
-    return spec::make_problem(op, settings);
+    const std::array<manifest::Setting, 3> settings = {
+        {{"rows", std::to_string(rows)}, {"cols", "64"}, {"dtype", "f32"}}};
+    return manifest::make_problem(op, settings);
   }
-  jit::Cubin cubin(const Problem& bucket, const spec::Config& config) {
-    const auto frame = spec::make_frame(op, &implementation, bucket, facts(), config);
+  jit::Cubin cubin(const Problem& bucket, const manifest::Config& config) {
+    const auto frame = manifest::make_frame(op, &implementation, bucket, facts(), config);
     return cubins.get(jit::specialise(op, implementation, frame, arch())).cubin;
   }
-  jit::Executable load(const Problem& bucket, const spec::Config& config) {
-    const auto frame = spec::make_frame(op, &implementation, bucket, facts(), config);
+  jit::Executable load(const Problem& bucket, const manifest::Config& config) {
+    const auto frame = manifest::make_frame(op, &implementation, bucket, facts(), config);
     return {op, implementation, frame, cubin(bucket, config)};
   }
   VerificationCase case_of(const Problem& problem, const Placement& placement = {}) {
@@ -49,8 +50,8 @@ struct Room {
   store::Layers layers{store::LayerSettings{}};
   jit::CompilePool pool;
   Cubins cubins{layers, pool};
-  spec::Op op;
-  const spec::Implementation& implementation;
+  manifest::Op op;
+  const manifest::Implementation& implementation;
 };
 
 Placement bounded_by(const Problem& bound) {
@@ -62,71 +63,73 @@ Placement bounded_by(const Problem& bound) {
 }  // namespace
 
 TEST_CASE("a launch that may begin early and reads its length before it waits is found out") {
-  Room room("early_scale");
-  const Problem bound = room.problem(64);
-  VerificationCase verified = room.case_of(room.problem(32), bounded_by(bound));
-  const jit::Executable late = room.load(bound, {64, 0}), early = room.load(bound, {64, 1});
-  CHECK(verified.verify(early, room.stream.handle()).right);
+  Fixture fixture("early_scale");
+  const Problem bound = fixture.problem(64);
+  VerificationCase verified = fixture.case_of(fixture.problem(32), bounded_by(bound));
+  const jit::Executable late = fixture.load(bound, {64, 0}), early = fixture.load(bound, {64, 1});
+  CHECK(verified.verify(early, fixture.stream.handle()).right);
   control("kernel peeks scale_early");
-  CHECK(verified.verify(late, room.stream.handle()).right);
-  const Check check = verified.verify(early, room.stream.handle());
+  CHECK(verified.verify(late, fixture.stream.handle()).right);
+  const Check check = verified.verify(early, fixture.stream.handle());
   CHECK_FALSE(check.right);
   CHECK_MESSAGE(check.reason.starts_with("launched early behind what writes its inputs"), check.reason);
   control("heal");
-  CHECK(verified.verify(early, room.stream.handle()).right);  // its length is there again
+  CHECK(verified.verify(early, fixture.stream.handle()).right);  // its length is there again
 }
 
 TEST_CASE("a case that takes another problem keeps no length or stride of the one before") {
-  Room room("early_scale");
-  const Problem bound = room.problem(64), shorter = room.problem(32);
-  VerificationCase verified = room.case_of(shorter, bounded_by(bound));
-  const jit::Executable executable = room.load(bound, {64, 0});
-  REQUIRE(verified.verify(executable, room.stream.handle()).right);
-  verified.retarget(bound, 12, room.stream.handle());
+  Fixture fixture("early_scale");
+  const Problem bound = fixture.problem(64), shorter = fixture.problem(32);
+  VerificationCase verified = fixture.case_of(shorter, bounded_by(bound));
+  const jit::Executable executable = fixture.load(bound, {64, 0});
+  REQUIRE(verified.verify(executable, fixture.stream.handle()).right);
+  verified.retarget(bound, 12, fixture.stream.handle());
   CHECK(verified.arguments().lengths_set == 0);
-  CHECK(verified.verify(executable, room.stream.handle()).right);
+  CHECK(verified.verify(executable, fixture.stream.handle()).right);
 
   Placement wide;
   wide.runtime.push_back({RuntimeId{1, RuntimeId::Kind::integer}, 96});
-  verified.retarget(shorter, 13, room.stream.handle(), wide);
-  CHECK(verified.verify(executable, room.stream.handle()).right);
-  verified.retarget(shorter, 14, room.stream.handle());
+  verified.retarget(shorter, 13, fixture.stream.handle(), wide);
+  CHECK(verified.verify(executable, fixture.stream.handle()).right);
+  verified.retarget(shorter, 14, fixture.stream.handle());
   CHECK((verified.arguments().runtime_set >> 1 & 1U) == 0);
-  CHECK(verified.verify(executable, room.stream.handle()).right);
+  CHECK(verified.verify(executable, fixture.stream.handle()).right);
 }
 
 TEST_CASE("an output that takes an input's place is verified with the input's values there, before each launch") {
-  Room room("early_scale");
+  Fixture fixture("early_scale");
   Placement in_place;
   in_place.in_place = {TensorId{2}, TensorId{0}};  // y takes x's
   for (const bool bounded : {false, true}) {
     CAPTURE(bounded);
-    if (bounded) in_place.bound = room.problem(64);
-    VerificationCase verified = room.case_of(room.problem(bounded ? 32 : 64), in_place);
+    if (bounded) in_place.bound = fixture.problem(64);
+    VerificationCase verified = fixture.case_of(fixture.problem(bounded ? 32 : 64), in_place);
     CHECK(verified.arguments().tensors[0] == verified.arguments().tensors[2]);
-    const jit::Executable late = room.load(room.problem(64), {64, 0}), early = room.load(room.problem(64), {64, 1});
+    const jit::Executable late = fixture.load(fixture.problem(64), {64, 0}),
+                          early = fixture.load(fixture.problem(64), {64, 1});
     for (const jit::Executable* each : {&late, &early, &late}) {
-      const Check check = verified.verify(*each, room.stream.handle());
+      const Check check = verified.verify(*each, fixture.stream.handle());
       CHECK_MESSAGE(check.right, check.reason);
     }
     control("kernel hasty scale_early");
-    CHECK_FALSE(verified.verify(early, room.stream.handle()).right);
+    CHECK_FALSE(verified.verify(early, fixture.stream.handle()).right);
     control("heal; kernel wrong scale_early");
-    CHECK_FALSE(verified.verify(late, room.stream.handle()).right);
+    CHECK_FALSE(verified.verify(late, fixture.stream.handle()).right);
     control("heal");
   }
 }
 
 TEST_CASE("of launches that take turns, the one that fails is blamed, and the others are timed") {
-  Room room("early_scale");
-  const Problem bucket = room.problem(64);
-  const auto bench = local_bench({room.op, bucket, room.context.info(), Regime::cold_l2, room.arch()}, room.cubins);
+  Fixture fixture("early_scale");
+  const Problem bucket = fixture.problem(64);
+  const auto bench =
+      local_bench({fixture.op, bucket, fixture.context.info(), Regime::cold_l2, fixture.arch()}, fixture.cubins);
   bench->set_lengths({bucket});
   const std::array<Point, 2> points = {Point{7, 0}, Point{8, 0}};
-  const std::array<spec::Config, 2> configs = {{{64, 0}, {128, 0}}};
+  const std::array<manifest::Config, 2> configs = {{{64, 0}, {128, 0}}};
   for (std::size_t i = 0; i < points.size(); ++i) {
-    const jit::Cubin cubin = room.cubin(bucket, configs[i]);
-    REQUIRE(bench->admit(points[i].candidate, {room.implementation, configs[i], cubin, bucket}).verdict ==
+    const jit::Cubin cubin = fixture.cubin(bucket, configs[i]);
+    REQUIRE(bench->admit(points[i].candidate, {fixture.implementation, configs[i], cubin, bucket}).verdict ==
             store::Verdict::ok);
   }
   for (const bool chains : {false, true}) {
@@ -144,15 +147,16 @@ TEST_CASE("of launches that take turns, the one that fails is blamed, and the ot
 }
 
 TEST_CASE("candidates are timed at each length of a bucket where they are legal") {
-  Room room("scale");
-  const Problem bucket = room.problem(64);
-  Problem inside = room.problem(53);
+  Fixture fixture("scale");
+  const Problem bucket = fixture.problem(64);
+  Problem inside = fixture.problem(53);
   inside.axes[1] = 63;  // no multiple of a vector of 4
-  const std::array<spec::Config, 2> configs = {{{128, 4}, {128, 1}}};
-  const auto bench = local_bench({room.op, bucket, room.context.info(), Regime::cold_l2, room.arch()}, room.cubins);
+  const std::array<manifest::Config, 2> configs = {{{128, 4}, {128, 1}}};
+  const auto bench =
+      local_bench({fixture.op, bucket, fixture.context.info(), Regime::cold_l2, fixture.arch()}, fixture.cubins);
   bench->set_lengths({inside, bucket});
-  const auto admit = [&](std::size_t number, const spec::Config& config) {
-    return bench->admit(number, {room.implementation, config, room.cubin(bucket, config), bucket});
+  const auto admit = [&](std::size_t number, const manifest::Config& config) {
+    return bench->admit(number, {fixture.implementation, config, fixture.cubin(bucket, config), bucket});
   };
   REQUIRE(admit(3, configs[0]).verdict == store::Verdict::ok);
   REQUIRE(admit(5, configs[1]).verdict == store::Verdict::ok);
@@ -168,17 +172,19 @@ TEST_CASE("candidates are timed at each length of a bucket where they are legal"
 }
 
 TEST_CASE("a candidate that is legal at neither end of the bucket is not taken, for nothing verifies it") {
-  Room room("scale");
-  Problem bucket = room.problem(64);
-  const auto bench = local_bench({room.op, bucket, room.context.info(), Regime::cold_l2, room.arch()}, room.cubins);
+  Fixture fixture("scale");
+  Problem bucket = fixture.problem(64);
+  const auto bench =
+      local_bench({fixture.op, bucket, fixture.context.info(), Regime::cold_l2, fixture.arch()}, fixture.cubins);
   bench->set_lengths({bucket});
-  const spec::Config config = {128, 4};
-  const jit::Cubin cubin = room.cubin(bucket, config);
+  const manifest::Config config = {128, 4};
+  const jit::Cubin cubin = fixture.cubin(bucket, config);
   Problem odd = bucket;
   odd.axes[1] = 63;
-  const auto other = local_bench({room.op, odd, room.context.info(), Regime::cold_l2, room.arch()}, room.cubins);
+  const auto other =
+      local_bench({fixture.op, odd, fixture.context.info(), Regime::cold_l2, fixture.arch()}, fixture.cubins);
   other->set_lengths({odd});
-  const Entrance entrance = other->admit(1, {room.implementation, config, cubin, bucket});
-  CHECK(entrance.verdict == store::Verdict::launch_failed);
-  CHECK(entrance.reason.find("not legal at either end") != std::string::npos);
+  const Admission admission = other->admit(1, {fixture.implementation, config, cubin, bucket});
+  CHECK(admission.verdict == store::Verdict::launch_failed);
+  CHECK(admission.reason.find("not legal at either end") != std::string::npos);
 }

@@ -16,7 +16,7 @@ constexpr std::int64_t least_rounds = 11, most_rounds = 41;
 
 class Contest {
  public:
-  Contest(engine::State& state, const spec::Op& op, const Problem& problem, Regime regime)
+  Contest(engine::State& state, const manifest::Op& op, const Problem& problem, Regime regime)
       : state_(state), op_(op), problem_(problem) {
     const tune::BenchSettings settings{op, problem_, state.context.info(), regime, state.arch()};
     bench_ = state.worker ? state.worker->bench(settings, state.cubins) : tune::local_bench(settings, state.cubins);
@@ -26,12 +26,13 @@ class Contest {
   Timed admit(std::size_t number, const Contender& contender) {
     Timed timed;
     const auto& device = state_.context.info().facts;
-    const auto frame = spec::make_frame(op_, contender.implementation, problem_, device, contender.config);
+    const auto frame = manifest::make_frame(op_, contender.implementation, problem_, device, contender.config);
     try {
       const auto cubin = state_.cubins.get(jit::specialise(op_, *contender.implementation, frame, state_.arch()));
-      const auto entrance = bench_->admit(number, {*contender.implementation, contender.config, cubin.cubin, problem_});
-      timed.verdict = entrance.verdict;
-      timed.reason = entrance.reason;
+      const auto admission =
+          bench_->admit(number, {*contender.implementation, contender.config, cubin.cubin, problem_});
+      timed.verdict = admission.verdict;
+      timed.reason = admission.reason;
     } catch (const Error& error) {
       if (error.kind() != ErrorKind::compile_failed) throw;
       timed.verdict = store::Verdict::compile_failed;
@@ -72,7 +73,7 @@ class Contest {
   }
 
   engine::State& state_;
-  const spec::Op& op_;
+  const manifest::Op& op_;
   const Problem& problem_;
   std::unique_ptr<tune::Bench> bench_;
 };
@@ -80,10 +81,10 @@ class Contest {
 }  // namespace
 
 std::string Contender::name() const {
-  return fmt::format("{} {}", implementation->name, spec::to_string(*implementation, config));
+  return fmt::format("{} {}", implementation->name, manifest::to_string(*implementation, config));
 }
 
-std::vector<Timed> contest(engine::State& state, const spec::Op& op, const Problem& problem, Regime regime,
+std::vector<Timed> contest(engine::State& state, const manifest::Op& op, const Problem& problem, Regime regime,
                            std::span<const Contender> contenders) {
   Contest contest(state, op, problem, regime);
   std::vector<Timed> all;

@@ -11,8 +11,8 @@
 namespace kiln::cli::bench {
 
 struct Contender {
-  const spec::Implementation* implementation = nullptr;
-  spec::Config config;
+  const manifest::Implementation* implementation = nullptr;
+  manifest::Config config;
   [[nodiscard]] std::string name() const;  // "tiled threads=64 vector=1"
   bool operator==(const Contender&) const = default;
 };
@@ -27,7 +27,7 @@ struct Timed {
 
 /// One for each contender, in a worker process if the engine has one. `problem` takes the place of a bucket's upper edges. The context
 /// must be current. Throws as tune::Bench and Cubins do, except what one contender alone is to blame for.
-std::vector<Timed> contest(engine::State& state, const spec::Op& op, const Problem& problem, Regime regime,
+std::vector<Timed> contest(engine::State& state, const manifest::Op& op, const Problem& problem, Regime regime,
                            std::span<const Contender> contenders);
 
 }  // namespace kiln::cli::bench

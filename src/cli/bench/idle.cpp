@@ -11,9 +11,9 @@ constexpr std::size_t most_wider = 3;
 // Less work than this for each multiprocessor takes about as long as launching it does.
 constexpr double least_bytes = 4096, least_flops = 65536;
 
-bool has_work(const spec::Op& op, const Problem& problem, const spec::DeviceFacts& device) {
-  const auto frame = spec::make_frame(op, nullptr, problem, device);
-  const spec::Value bytes = op.cost_bytes.evaluate(frame), flops = op.cost_flops.evaluate(frame);
+bool has_work(const manifest::Op& op, const Problem& problem, const manifest::DeviceFacts& device) {
+  const auto frame = manifest::make_frame(op, nullptr, problem, device);
+  const manifest::Value bytes = op.cost_bytes.evaluate(frame), flops = op.cost_flops.evaluate(frame);
   const auto units = static_cast<double>(device.sm_count());
   return static_cast<double>(bytes.number) >= units * least_bytes ||
          static_cast<double>(flops.number) >= units * least_flops || (bytes.number == 0 && flops.number == 0);
@@ -21,7 +21,7 @@ bool has_work(const spec::Op& op, const Problem& problem, const spec::DeviceFact
 
 /// Another implementation counts as farther than any config of the same one.
 std::size_t distance(const Contender& a, const Contender& b) {
-  if (a.implementation != b.implementation) return spec::max_parameters + 1;
+  if (a.implementation != b.implementation) return manifest::max_parameters + 1;
   std::size_t differing = 0;
   for (std::size_t i = 0; i < a.config.size(); ++i) differing += a.config[i] != b.config[i] ? 1U : 0U;
   return differing;
@@ -29,15 +29,15 @@ std::size_t distance(const Contender& a, const Contender& b) {
 
 }  // namespace
 
-std::int64_t blocks_of(const spec::Op& op, const Contender& contender, const Problem& problem,
-                       const spec::DeviceFacts& device) {
-  const auto frame = spec::make_frame(op, contender.implementation, problem, device, contender.config);
+std::int64_t blocks_of(const manifest::Op& op, const Contender& contender, const Problem& problem,
+                       const manifest::DeviceFacts& device) {
+  const auto frame = manifest::make_frame(op, contender.implementation, problem, device, contender.config);
   std::int64_t most = 0;
-  for (const spec::Pass& pass : contender.implementation->passes) {
+  for (const manifest::Pass& pass : contender.implementation->passes) {
     if (pass.when && !pass.when->evaluate(frame).truth()) continue;
     std::int64_t blocks = 1;
-    for (const spec::Expression& extent : pass.grid) {
-      const spec::Value value = extent.evaluate(frame);
+    for (const manifest::Expression& extent : pass.grid) {
+      const manifest::Value value = extent.evaluate(frame);
       if (!value.ok() || value.number < 1 || __builtin_mul_overflow(blocks, value.number, &blocks)) return 0;
     }
     most = std::max(most, blocks);
@@ -45,15 +45,15 @@ std::int64_t blocks_of(const spec::Op& op, const Contender& contender, const Pro
   return most;
 }
 
-std::optional<Idle> idle_launch(const spec::Op& op, const Contender& contender, const Problem& problem,
-                                const spec::DeviceFacts& device) {
+std::optional<Idle> idle_launch(const manifest::Op& op, const Contender& contender, const Problem& problem,
+                                const manifest::DeviceFacts& device) {
   Idle idle;
   idle.blocks = blocks_of(op, contender, problem, device);
   if (idle.blocks == 0 || 2 * idle.blocks >= device.sm_count() || !has_work(op, problem, device)) return std::nullopt;
   std::vector<std::tuple<std::size_t, double, Contender>> wider;
-  for (const spec::Implementation& implementation : op.implementations) {
-    if (spec::why_not_eligible(op, implementation, problem, device)) continue;
-    for (spec::Config& config : spec::searched_space(op, implementation, problem, device)) {
+  for (const manifest::Implementation& implementation : op.implementations) {
+    if (manifest::why_not_eligible(op, implementation, problem, device)) continue;
+    for (manifest::Config& config : manifest::searched_space(op, implementation, problem, device)) {
       Contender other{&implementation, std::move(config)};
       const std::int64_t blocks = blocks_of(op, other, problem, device);
       if (blocks < 2 * idle.blocks) continue;

@@ -10,7 +10,7 @@
 #include <set>
 
 #include "kiln/error.hpp"
-#include "spec/text.hpp"
+#include "manifest/text.hpp"
 
 namespace kiln::cli::bench {
 namespace {
@@ -18,7 +18,7 @@ namespace {
 constexpr std::size_t most_edges = 256;  // of one policy
 
 [[noreturn]] void refuse(std::string_view text, const std::string& expected) {
-  throw Error(ErrorKind::bad_input, fmt::format("the policy is {}, expected {}", spec::quote(text), expected));
+  throw Error(ErrorKind::bad_input, fmt::format("the policy is {}, expected {}", manifest::quote(text), expected));
 }
 
 /// "256,2048/256" or "256;2048/256)" as numbers, each with what follows a slash, or 0.
@@ -44,7 +44,7 @@ std::vector<std::pair<std::int64_t, std::int64_t>> parse_numbers(std::string_vie
   return numbers;
 }
 
-void check_edge(const spec::Axis& axis, std::int64_t edge, std::int64_t after, std::string_view text) {
+void check_edge(const manifest::Axis& axis, std::int64_t edge, std::int64_t after, std::string_view text) {
   if (edge <= after) refuse(text, "edges that rise");
   if (edge > axis.maximum || edge % axis.multiple_of != 0)
     refuse(text, fmt::format("edges that are multiples of {} up to {}, as axis '{}' has them", axis.multiple_of,
@@ -53,21 +53,21 @@ void check_edge(const spec::Axis& axis, std::int64_t edge, std::int64_t after, s
 
 }  // namespace
 
-spec::BucketPolicy parse_policy(std::string_view text, const spec::Axis& axis) {
-  spec::BucketPolicy policy;
+manifest::BucketPolicy parse_policy(std::string_view text, const manifest::Axis& axis) {
+  manifest::BucketPolicy policy;
   const std::size_t end = std::min(text.find_first_of(":("), text.size());
   const std::string_view kind = text.substr(0, end);
   const auto numbers = parse_numbers(text.substr(std::min(end + 1, text.size())), text);
   if (kind == "pow2" && numbers.empty()) {
-    policy.kind = spec::PolicyKind::pow2;
+    policy.kind = manifest::PolicyKind::pow2;
   } else if (kind == "edges" && !numbers.empty()) {
-    policy.kind = spec::PolicyKind::edges;
+    policy.kind = manifest::PolicyKind::edges;
     for (const auto& [edge, none] : numbers) {
       check_edge(axis, edge, policy.edges.empty() ? 0 : policy.edges.back(), text);
       policy.edges.push_back(edge);
     }
   } else if (kind == "pow2_steps" && !numbers.empty() && numbers.front().second == 0) {
-    policy.kind = spec::PolicyKind::pow2_steps;
+    policy.kind = manifest::PolicyKind::pow2_steps;
     policy.pow2_until = numbers.front().first;
     if (!std::has_single_bit(static_cast<std::uint64_t>(policy.pow2_until))) refuse(text, "a power of two first");
     for (std::size_t i = 1; i < numbers.size(); ++i) {
@@ -84,8 +84,8 @@ spec::BucketPolicy parse_policy(std::string_view text, const spec::Axis& axis) {
   return policy;
 }
 
-std::vector<std::int64_t> lengths_of(const spec::Axis& axis, std::span<const Range> ranges, std::size_t count,
-                                     std::uint64_t seed, std::span<const spec::BucketPolicy> policies) {
+std::vector<std::int64_t> lengths_of(const manifest::Axis& axis, std::span<const Range> ranges, std::size_t count,
+                                     std::uint64_t seed, std::span<const manifest::BucketPolicy> policies) {
   std::set<std::int64_t> lengths;
   const auto add = [&](std::int64_t value, const Range& range) {
     value = std::max(value, axis.minimum);
@@ -99,8 +99,8 @@ std::vector<std::int64_t> lengths_of(const spec::Axis& axis, std::span<const Ran
     const double low = std::log(static_cast<double>(range.low)), high = std::log(static_cast<double>(range.high) + 1);
     add(std::min(static_cast<std::int64_t>(std::exp(low + share * (high - low))), range.high), range);
   }
-  for (const spec::BucketPolicy& policy : policies) {
-    if (policy.kind == spec::PolicyKind::exact) continue;
+  for (const manifest::BucketPolicy& policy : policies) {
+    if (policy.kind == manifest::PolicyKind::exact) continue;
     for (const Range& range : ranges) {
       std::int64_t edge = policy.high(range.low, axis.maximum);
       for (std::size_t i = 0; edge < range.high && i < most_edges; ++i) {

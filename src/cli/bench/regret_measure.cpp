@@ -12,24 +12,24 @@
 
 namespace kiln::cli::bench {
 
-RegretMeasurement::RegretMeasurement(engine::State& state, const spec::Op& op, std::size_t axis,
-                                     std::vector<spec::BucketPolicy> policies)
+RegretMeasurement::RegretMeasurement(engine::State& state, const manifest::Op& op, std::size_t axis,
+                                     std::vector<manifest::BucketPolicy> policies)
     : state_(state), op_(op), axis_(axis), policies_(std::move(policies)), exact_{op, {}} {
-  for (spec::Axis& each : exact_.op.axes) each.policy = {};
-  for (const spec::BucketPolicy& policy : policies_)
+  for (manifest::Axis& each : exact_.op.axes) each.policy = {};
+  for (const manifest::BucketPolicy& policy : policies_)
     variants_.push_back({op, {}}), variants_.back().op.axes[axis].policy = policy;
 }
 
 const store::Record& RegretMeasurement::tuned(Variant& variant, const Problem& bucket) {
-  const std::string text = spec::to_string(variant.op, bucket);
+  const std::string text = manifest::to_string(variant.op, bucket);
   if (const auto known = variant.records.find(text); known != variant.records.end()) return known->second;
   tune::TuneRequest request = state_.tune_request(variant.op, bucket);
   return variant.records.emplace(text, tune::tune_bucket(request, state_.cubins).record).first->second;
 }
 
 Contender RegretMeasurement::contender(std::string_view implementation, const std::string& config) const {
-  const spec::Implementation* found = exact_.op.find(implementation);
-  const auto parsed = found == nullptr ? std::nullopt : spec::parse_config(*found, config);
+  const manifest::Implementation* found = exact_.op.find(implementation);
+  const auto parsed = found == nullptr ? std::nullopt : manifest::parse_config(*found, config);
   if (!parsed)
     throw Error(ErrorKind::not_tuned,
                 fmt::format("{} has no implementation and config '{} {}'", op_.name, implementation, config));
@@ -38,22 +38,22 @@ Contender RegretMeasurement::contender(std::string_view implementation, const st
 
 /// What a launch takes, once the bucket is tuned.
 RegretMeasurement::Picked RegretMeasurement::pick_own(const Problem& problem) {
-  const auto outcome = engine::tune_once(state_, op_, spec::bucket_of(op_, problem), {});
+  const auto outcome = engine::tune_once(state_, op_, manifest::bucket_of(op_, problem), {});
   const engine::Answer* answer = engine::serving(op_, outcome.resolution, problem, state_.context.info().facts);
-  if (answer == nullptr) throw Error(ErrorKind::not_tuned, "nothing is legal at " + spec::to_string(op_, problem));
-  return {contender(answer->implementation->name, spec::to_string(*answer->implementation, answer->config)),
+  if (answer == nullptr) throw Error(ErrorKind::not_tuned, "nothing is legal at " + manifest::to_string(op_, problem));
+  return {contender(answer->implementation->name, manifest::to_string(*answer->implementation, answer->config)),
           !answer->is_hit()};
 }
 
 /// The same of a record that no file holds.
 RegretMeasurement::Picked RegretMeasurement::pick(Variant& variant, const Problem& problem) {
-  const spec::DeviceFacts& device = state_.context.info().facts;
-  const Problem bucket = spec::bucket_of(variant.op, problem);
+  const manifest::DeviceFacts& device = state_.context.info().facts;
+  const Problem bucket = manifest::bucket_of(variant.op, problem);
   const tune::Servings servings = tune::servings_of(variant.op, bucket, device, tuned(variant, bucket));
   for (const auto* role : {&servings.fastest, &servings.without_library})
     for (const tune::Serving& each : *role)
       if (each.region.contains(variant.op, problem) &&
-          !spec::broken_constraint(variant.op, *each.usable.implementation, problem, device, each.usable.config))
+          !manifest::broken_constraint(variant.op, *each.usable.implementation, problem, device, each.usable.config))
         return {contender(each.choice.implementation, each.choice.config), false};
   const tune::Usable usual = tune::default_for(exact_.op, problem, device);
   if (usual.implementation == nullptr) throw Error(ErrorKind::not_tuned, usual.why_not);
@@ -70,7 +70,7 @@ std::vector<Regret> RegretMeasurement::at(const Problem& problem) {
     const auto known = std::ranges::find(contenders, picked.config);
     places.push_back(static_cast<std::size_t>(known - contenders.begin()));
     regrets.push_back({.policy = policies_[i].text(),
-                       .problem = spec::to_string(op_, problem),
+                       .problem = manifest::to_string(op_, problem),
                        .length = problem.axes[axis_],
                        .edge = policies_[i].high(problem.axes[axis_], op_.axes[axis_].maximum),
                        .shared = picked.config.name(),

@@ -13,8 +13,8 @@ class RegretMeasurement {
  public:
   /// `axis`: an index into op.axes. Buckets of the op's own policy are looked up, or tuned and published, as kiln tune would; those of
   /// other policies, and single lengths, are tuned and forgotten.
-  RegretMeasurement(engine::State& state, const spec::Op& op, std::size_t axis,
-                    std::vector<spec::BucketPolicy> policies);
+  RegretMeasurement(engine::State& state, const manifest::Op& op, std::size_t axis,
+                    std::vector<manifest::BucketPolicy> policies);
 
   /// One for each policy at this problem's real sizes. Throws as tune::tune_bucket does.
   std::vector<Regret> at(const Problem& problem);
@@ -22,7 +22,7 @@ class RegretMeasurement {
  private:
   /// An op with other policies, and the records of its buckets so far.
   struct Variant {
-    spec::Op op;
+    manifest::Op op;
     std::map<std::string, store::Record> records;
   };
   struct Picked {
@@ -35,9 +35,9 @@ class RegretMeasurement {
   Picked pick(Variant& variant, const Problem& problem);
 
   engine::State& state_;
-  const spec::Op& op_;
+  const manifest::Op& op_;
   std::size_t axis_;
-  std::vector<spec::BucketPolicy> policies_;
+  std::vector<manifest::BucketPolicy> policies_;
   Variant exact_;                  // every length a bucket of its own
   std::vector<Variant> variants_;  // by policy
 };

@@ -10,7 +10,7 @@ namespace kiln::cli::report {
 struct Interval {
   double low = 0, high = 0;  // empty while high is 0
   [[nodiscard]] bool empty() const noexcept { return high <= 0; }
-  /// Takes in a positive, finite value; others are passed over.
+  /// Takes in a positive, finite value; others are skipped.
   void add(double value) noexcept;
   /// Wider by this factor at both ends.
   [[nodiscard]] Interval widened(double factor) const noexcept { return {low / factor, high * factor}; }

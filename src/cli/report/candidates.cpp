@@ -139,7 +139,7 @@ void draw_candidates(std::string& out, const Content& content, const std::vector
   out += "<section id=\"candidates\" aria-labelledby=\"h-candidates\"><h2 id=\"h-candidates\">Candidates</h2>\n";
   std::string groups;
   std::size_t drawn = 0, left_out = 0;
-  const spec::Op* last = nullptr;
+  const manifest::Op* last = nullptr;
   for (const Series& series : all) {
     const auto entries = with_trials(series);
     if (entries.empty()) continue;

@@ -9,7 +9,7 @@
 #include <vector>
 
 #include "engine/stale.hpp"
-#include "spec/problem.hpp"
+#include "manifest/problem.hpp"
 #include "store/layers.hpp"
 
 namespace kiln::cli::report {
@@ -41,8 +41,8 @@ struct Entry {
   store::Record record;  // without candidates
   std::size_t source = 0;
   engine::Standing standing = engine::Standing::unknown;
-  const spec::Op* op = nullptr;  // null when no present op forms the record's key; then what follows is empty
-  spec::DeviceFacts device;
+  const manifest::Op* op = nullptr;  // null when no present op forms the record's key; then what follows is empty
+  manifest::DeviceFacts device;
   Problem bucket;               // upper edges
   double bytes = 0, flops = 0;  // that one launch moves and computes at the upper edge; 0 where the op does not say
   /// By size, the last one the upper edge: where candidates were timed, else the upper ends of the choices' sizes.
@@ -67,7 +67,7 @@ struct Content {
   Content(Content&&) = default;  // entries point into `ops`
   Content& operator=(Content&&) = delete;
 
-  std::vector<spec::Op> ops;
+  std::vector<manifest::Op> ops;
   std::vector<Source> sources;
   std::vector<Entry> entries;                    // by key, numbers by their value
   std::map<std::string, std::string> devices;    // class -> a name for people
@@ -80,7 +80,7 @@ struct Content {
 };
 
 /// `names`: what to call each layer, in order; a layer without one goes by its path.
-Content gather(std::vector<spec::Op> ops, store::Layers& layers, const std::vector<std::string>& names,
+Content gather(std::vector<manifest::Op> ops, store::Layers& layers, const std::vector<std::string>& names,
                const Filter& filter);
 
 }  // namespace kiln::cli::report

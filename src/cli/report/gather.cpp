@@ -8,7 +8,7 @@
 #include "cli/natural_order.hpp"
 #include "cli/record_facts.hpp"
 #include "cli/report/content.hpp"
-#include "spec/region.hpp"
+#include "manifest/region.hpp"
 
 namespace kiln::cli::report {
 namespace {
@@ -20,25 +20,25 @@ bool passes(const Filter& filter, const store::Record& record) {
          (filter.device_class.empty() || filter.device_class == record.device_class);
 }
 
-double amount(const spec::Expression& expression, std::span<const std::int64_t> frame) {
-  const spec::Value value = expression.evaluate(frame);
+double amount(const manifest::Expression& expression, std::span<const std::int64_t> frame) {
+  const manifest::Value value = expression.evaluate(frame);
   return value.ok() && value.number > 0 ? static_cast<double>(value.number) : 0.0;
 }
 
 /// What the present ops make of a record.
-void place(Entry& entry, std::span<const spec::Op> ops) {
+void place(Entry& entry, std::span<const manifest::Op> ops) {
   entry.standing = engine::standing_of(ops, entry.record);
   const auto op =
-      std::find_if(ops.begin(), ops.end(), [&](const spec::Op& each) { return each.name == entry.record.op; });
-  const auto device = spec::DeviceFacts::from_device_class(entry.record.device_class);
+      std::find_if(ops.begin(), ops.end(), [&](const manifest::Op& each) { return each.name == entry.record.op; });
+  const auto device = manifest::DeviceFacts::from_device_class(entry.record.device_class);
   if (op == ops.end() || !device) return;
-  const auto bucket = spec::parse_bucket(*op, entry.record.bucket);
-  const Regime regime = entry.record.regime == spec::to_string(Regime::hot_l2) ? Regime::hot_l2 : Regime::cold_l2;
-  if (!bucket || spec::record_key(*op, *bucket, *device, regime) != entry.record.key) return;
+  const auto bucket = manifest::parse_bucket(*op, entry.record.bucket);
+  const Regime regime = entry.record.regime == manifest::to_string(Regime::hot_l2) ? Regime::hot_l2 : Regime::cold_l2;
+  if (!bucket || manifest::record_key(*op, *bucket, *device, regime) != entry.record.key) return;
   entry.op = &*op;
   entry.device = *device;
   entry.bucket = *bucket;
-  const auto frame = spec::make_frame(*op, nullptr, *bucket, *device);
+  const auto frame = manifest::make_frame(*op, nullptr, *bucket, *device);
   entry.bytes = amount(op->cost_bytes, frame);
   entry.flops = amount(op->cost_flops, frame);
 }
@@ -47,15 +47,15 @@ void place(Entry& entry, std::span<const spec::Op> ops) {
 void take_times(Entry& entry, std::span<const store::Candidate> candidates) {
   if (entry.op == nullptr) return;
   std::map<std::array<std::int64_t, max_axes>, TimedSizes> times;
-  std::vector<std::pair<spec::Region, const store::Choice*>> choices;
+  std::vector<std::pair<manifest::Region, const store::Choice*>> choices;
   for (const store::Choice& each : entry.record.choices) {
-    const auto region = spec::parse_region(*entry.op, entry.bucket, each.sizes);
+    const auto region = manifest::parse_region(*entry.op, entry.bucket, each.sizes);
     if (each.role != store::Role::fastest || !region) continue;
     choices.emplace_back(*region, &each);
     times[region->high.axes] = {region->high, each.cost_ns, 0, config_of(each)};
   }
   for (const store::Candidate& each : candidates) {
-    const auto at = spec::parse_open_sizes(*entry.op, entry.bucket, each.sizes);
+    const auto at = manifest::parse_open_sizes(*entry.op, entry.bucket, each.sizes);
     if (!at || each.verdict != store::Verdict::ok) continue;
     TimedSizes& timed = times[at->axes];
     timed.at = *at;
@@ -134,11 +134,11 @@ void take_counts(Content& content, store::Layers& layers) {
 }
 
 /// The devices whose records a launch can miss: the one that was asked for, else the one that is here, else all in the files.
-std::vector<spec::DeviceFacts> devices_asked(const Content& content, const Filter& filter) {
-  std::vector<spec::DeviceFacts> devices;
+std::vector<manifest::DeviceFacts> devices_asked(const Content& content, const Filter& filter) {
+  std::vector<manifest::DeviceFacts> devices;
   const std::string& one = filter.device_class.empty() ? filter.present_device : filter.device_class;
   const auto add = [&](const std::string& device_class) {
-    if (const auto device = spec::DeviceFacts::from_device_class(device_class)) devices.push_back(*device);
+    if (const auto device = manifest::DeviceFacts::from_device_class(device_class)) devices.push_back(*device);
   };
   if (!one.empty()) add(one);
   if (one.empty())
@@ -157,20 +157,20 @@ void take_missing(Content& content, store::Layers& layers, const Filter& filter)
       if (!filter.op.empty() && row.op != filter.op) continue;
       ++content.counted_problems;
       const auto op = std::find_if(content.ops.begin(), content.ops.end(),
-                                   [&](const spec::Op& each) { return each.name == row.op; });
-      const auto problem = op == content.ops.end() ? std::nullopt : spec::parse_bucket(*op, row.problem);
+                                   [&](const manifest::Op& each) { return each.name == row.op; });
+      const auto problem = op == content.ops.end() ? std::nullopt : manifest::parse_bucket(*op, row.problem);
       if (!problem) {
         ++content.unreadable_problems;
         continue;
       }
-      const Problem bucket = spec::bucket_of(*op, *problem);
-      const auto has_it = [&](const spec::DeviceFacts& device) {
-        return keys.contains(spec::record_key(*op, bucket, device, Regime::cold_l2)) ||
-               keys.contains(spec::record_key(*op, bucket, device, Regime::hot_l2));
+      const Problem bucket = manifest::bucket_of(*op, *problem);
+      const auto has_it = [&](const manifest::DeviceFacts& device) {
+        return keys.contains(manifest::record_key(*op, bucket, device, Regime::cold_l2)) ||
+               keys.contains(manifest::record_key(*op, bucket, device, Regime::hot_l2));
       };
       if (std::any_of(devices.begin(), devices.end(), has_it)) continue;
-      Missing& each = missing[{row.op, spec::to_string(*op, bucket)}];
-      each = {row.op, spec::to_string(*op, bucket), each.launches + row.launches, each.problems + 1};
+      Missing& each = missing[{row.op, manifest::to_string(*op, bucket)}];
+      each = {row.op, manifest::to_string(*op, bucket), each.launches + row.launches, each.problems + 1};
     }
   }
   for (auto& [key, each] : missing) content.missing.push_back(std::move(each));
@@ -180,7 +180,7 @@ void take_missing(Content& content, store::Layers& layers, const Filter& filter)
 
 }  // namespace
 
-Content gather(std::vector<spec::Op> ops, store::Layers& layers, const std::vector<std::string>& names,
+Content gather(std::vector<manifest::Op> ops, store::Layers& layers, const std::vector<std::string>& names,
                const Filter& filter) {
   Content content;
   content.ops = std::move(ops);

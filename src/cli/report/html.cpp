@@ -6,7 +6,7 @@
 #include <new>
 
 #include "cli/units.hpp"
-#include "spec/text.hpp"
+#include "manifest/text.hpp"
 
 namespace kiln::cli::report {
 namespace {
@@ -32,7 +32,7 @@ std::string escaped(std::string_view text) {
   std::string out;
   out.reserve(text.size());
   while (!text.empty()) {
-    const std::size_t length = spec::character_at(text);
+    const std::size_t length = manifest::character_at(text);
     const auto first = static_cast<unsigned char>(text.front());
     if (const auto named = entity(text.front()); !named.empty())
       out += named;

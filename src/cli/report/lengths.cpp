@@ -41,8 +41,8 @@ bool makes_a_curve(const Series& series) {
 }
 
 void draw_edges(std::string& out, const Series& series, const Frame& frame, const LogAxis& x) {
-  const spec::Axis& axis = series.length_axis();
-  if (axis.policy.kind == spec::PolicyKind::exact) return;
+  const manifest::Axis& axis = series.length_axis();
+  if (axis.policy.kind == manifest::PolicyKind::exact) return;
   std::string path;
   std::int64_t last = 0;
   std::size_t drawn = 0;
@@ -107,7 +107,7 @@ void draw_chart(std::string& out, const Series& series, const Content& content, 
   append(out, "<figure class=\"figure\"><figcaption>{}</figcaption>\n", Text{clipped(title)});
   open_chart(out, frame, x,
              {binary_ticks(scales.lengths, 8), short_length, series.length_axis().name,
-              series.length_axis().policy.kind == spec::PolicyKind::exact},
+              series.length_axis().policy.kind == manifest::PolicyKind::exact},
              y, {decimal_ticks(y.range()), short_time, "time"},
              fmt::format("Time against {} of {} {}; the table below has the numbers", series.length_axis().name,
                          series.op->name, clipped(title)));

@@ -11,13 +11,13 @@
 namespace kiln::cli::report {
 namespace {
 
-std::size_t length_axis_of(const spec::Op& op, const std::vector<const Entry*>& entries) {
+std::size_t length_axis_of(const manifest::Op& op, const std::vector<const Entry*>& entries) {
   std::size_t best = 0;
   std::pair<bool, std::size_t> best_score;
   for (std::size_t axis = 0; axis < op.axes.size(); ++axis) {
     std::set<std::int64_t> values;
     for (const Entry* entry : entries) values.insert(entry->bucket.axes[axis]);
-    const std::pair score(op.axes[axis].policy.kind != spec::PolicyKind::exact, values.size());
+    const std::pair score(op.axes[axis].policy.kind != manifest::PolicyKind::exact, values.size());
     if (axis > 0 && score <= best_score) continue;
     best = axis;
     best_score = score;
@@ -25,7 +25,7 @@ std::size_t length_axis_of(const spec::Op& op, const std::vector<const Entry*>& 
   return best;
 }
 
-std::string all_but(const spec::Op& op, const Problem& bucket, std::size_t left_out) {
+std::string all_but(const manifest::Op& op, const Problem& bucket, std::size_t left_out) {
   std::string text;
   const auto add = [&](const std::string& name, const auto& value) {
     text += fmt::format("{}{}={}", text.empty() ? "" : " ", name, value);
@@ -37,7 +37,7 @@ std::string all_but(const spec::Op& op, const Problem& bucket, std::size_t left_
   return text;
 }
 
-void add_series_of(const spec::Op& op, const std::vector<const Entry*>& entries, std::vector<Series>& all) {
+void add_series_of(const manifest::Op& op, const std::vector<const Entry*>& entries, std::vector<Series>& all) {
   const std::size_t axis = length_axis_of(op, entries);
   std::map<std::pair<std::string, std::string>, std::map<std::string, Series>> groups;
   for (const Entry* entry : entries) {
@@ -67,12 +67,12 @@ void add_series_of(const spec::Op& op, const std::vector<const Entry*>& entries,
 }  // namespace
 
 std::vector<Series> series_of(const Content& content) {
-  std::map<const spec::Op*, std::vector<const Entry*>> by_op;
+  std::map<const manifest::Op*, std::vector<const Entry*>> by_op;
   for (const Entry& entry : content.entries)
     if (entry.op != nullptr && entry.record.at_edge().cost_ns > 0 && !entry.op->axes.empty())
       by_op[entry.op].push_back(&entry);
   std::vector<Series> all;
-  for (const spec::Op& op : content.ops)
+  for (const manifest::Op& op : content.ops)
     if (const auto entries = by_op.find(&op); entries != by_op.end()) add_series_of(op, entries->second, all);
   return all;
 }
@@ -83,7 +83,7 @@ std::string title_of(const Series& series, const Content& content) {
     const auto name = content.devices.find(series.device_class);
     title += fmt::format(" · {}", name != content.devices.end() ? name->second : series.device_class);
   }
-  if (series.regime == spec::to_string(Regime::hot_l2)) title += " · warm L2";
+  if (series.regime == manifest::to_string(Regime::hot_l2)) title += " · warm L2";
   return title;
 }
 

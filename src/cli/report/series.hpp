@@ -9,13 +9,13 @@
 namespace kiln::cli::report {
 
 struct Series {
-  const spec::Op* op = nullptr;
+  const manifest::Op* op = nullptr;
   std::size_t axis = 0;  // the length, an index into op->axes
   std::string fixed;     // "n=4096 k=4096 dtype=bf16 layout=nt": all else
   std::string device_class, regime;
   std::vector<const Entry*> points;  // by length, at least one
   [[nodiscard]] std::int64_t length(const Entry& entry) const { return entry.bucket.axes[axis]; }
-  [[nodiscard]] const spec::Axis& length_axis() const { return op->axes[axis]; }
+  [[nodiscard]] const manifest::Axis& length_axis() const { return op->axes[axis]; }
 };
 
 /// By op, then device and regime, then what is fixed. An op's length is the axis, not of policy `exact` if there is another, that

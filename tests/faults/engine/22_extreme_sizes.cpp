@@ -58,7 +58,7 @@ std::string random_axis() {
   return fmt::format("bucket = {}, max = {}, multiple_of = {}{}", *rc::gen::elementOf(policies), max, multiple, min);
 }
 
-std::optional<spec::Op> op_with_axis(const std::string& axis) {
+std::optional<manifest::Op> op_with_axis(const std::string& axis) {
   const std::string op = fmt::format(R"([op]
 summary  = "one axis"
 revision = 1
@@ -74,13 +74,13 @@ block = [1]
 args = ["x"]
 )",
                                      axis);
-  const std::vector<spec::SourceFile> files = {
+  const std::vector<manifest::SourceFile> files = {
       {"op.toml", op},
       {"one.toml", "[[pass]]\nkernel = \"k\"\ngrid = [\"n\"]\nblock = [1]\nargs = [\"x\", \"n\"]\n"},
       {"one.cuh", ""},
       {"reference.cuh", ""}};
   try {
-    return spec::parse_op("one_axis", "ops/one_axis", files);
+    return manifest::parse_op("one_axis", "ops/one_axis", files);
   } catch (const Error& error) {
     RC_ASSERT(error.kind() == ErrorKind::bad_manifest);
     return std::nullopt;
@@ -112,8 +112,8 @@ TEST_CASE("fault 22: on any axis any 64 bits are a size with a bucket around it,
       Problem problem;
       problem.axes[0] = random_size();
       RC_LOG() << " n=" << problem.axes[0];
-      const bool valid = spec::is_valid(*op, problem);
-      RC_ASSERT(is_typed([&] { spec::check_problem(*op, problem); }));
+      const bool valid = manifest::is_valid(*op, problem);
+      RC_ASSERT(is_typed([&] { manifest::check_problem(*op, problem); }));
       const std::vector<std::string> word = {"n=" + std::to_string(problem.axes[0])};
       bool parsed = true;
       try {
@@ -123,14 +123,14 @@ TEST_CASE("fault 22: on any axis any 64 bits are a size with a bucket around it,
         parsed = false;
       }
       RC_ASSERT(parsed == valid);
-      const Problem bucket = spec::bucket_of(*op, problem);  // of any number, too: it must compute
+      const Problem bucket = manifest::bucket_of(*op, problem);  // of any number, too: it must compute
       if (!valid) continue;
       RC_ASSERT(bucket.axes[0] >= problem.axes[0]);
       RC_ASSERT(bucket.axes[0] <= op->axes[0].maximum);
-      RC_ASSERT(spec::bucket_of(*op, bucket) == bucket);
-      const Problem low = spec::low_corner(*op, bucket);
-      RC_ASSERT(spec::is_valid(*op, low));
-      RC_ASSERT(spec::bucket_of(*op, low) == bucket);
+      RC_ASSERT(manifest::bucket_of(*op, bucket) == bucket);
+      const Problem low = manifest::low_corner(*op, bucket);
+      RC_ASSERT(manifest::is_valid(*op, low));
+      RC_ASSERT(manifest::bucket_of(*op, low) == bucket);
       RC_ASSERT(low.axes[0] <= problem.axes[0] || op->axes[0].multiple_of > 1);
     }
   });
@@ -149,7 +149,7 @@ TEST_CASE("fault 22: ranges and draws over any axis compute, or are refused") {
     RC_LOG() << " " << words[0];
     RC_ASSERT(is_typed([&] {
       const cli::ProblemSet set = cli::parse_problem_set(*op, words);
-      for (const Problem& bucket : cli::buckets_of(*op, set, 100)) RC_ASSERT(spec::is_valid(*op, bucket));
+      for (const Problem& bucket : cli::buckets_of(*op, set, 100)) RC_ASSERT(manifest::is_valid(*op, bucket));
     }));
     RC_ASSERT(is_typed([&] {
       cli::Draw draw;
@@ -157,7 +157,7 @@ TEST_CASE("fault 22: ranges and draws over any axis compute, or are refused") {
       draw.distribution = *rc::gen::elementOf(std::vector{cli::Distribution::uniform, cli::Distribution::lognormal});
       const cli::ProblemSet set = cli::parse_problem_set(*op, words);
       if (set.axes[0][0].high - set.axes[0][0].low < 1000) return;  // few legal sizes are looked for long
-      for (const Problem& drawn : cli::draw_problems(*op, set, draw)) RC_ASSERT(spec::is_valid(*op, drawn));
+      for (const Problem& drawn : cli::draw_problems(*op, set, draw)) RC_ASSERT(manifest::is_valid(*op, drawn));
     }));
     RC_ASSERT(is_typed([&] { (void)cli::sample_problem(*op, {}); }));
     ++ranges;
@@ -175,13 +175,13 @@ TEST_CASE("fault 22: a tensor's extent is a count of its memory, or a typed erro
   std::int64_t extents = 0;
   const bool held = rc::check("shapes and strides", [&] {
     const int rank = *rc::gen::inRange(1, 5);
-    spec::Tensor tensor;
+    manifest::Tensor tensor;
     tensor.name = "x";
     for (int i = 0; i < rank; ++i) {
-      tensor.shape.push_back(spec::Expression::constant(random_size()));
-      tensor.strides.push_back(spec::Expression::constant(random_size()));
+      tensor.shape.push_back(manifest::Expression::constant(random_size()));
+      tensor.strides.push_back(manifest::Expression::constant(random_size()));
     }
-    spec::Op op;
+    manifest::Op op;
     op.name = "op";
     try {
       const tune::TensorExtent extent = tune::extent_of(op, tensor, {});

@@ -7,7 +7,7 @@ namespace kiln::faults {
 namespace {
 
 /// The tuned record's config for every bucket up to 512 x 512: what other buckets would have been given by a tune.
-void spread_over_buckets(const fs::path& overlay, const spec::Op& op) {
+void spread_over_buckets(const fs::path& overlay, const manifest::Op& op) {
   const store::Record tuned = records_of(overlay).at(0);
   const auto file = store::File::open(overlay, store::Access::read_write);
   std::vector<store::Record> records;
@@ -17,8 +17,8 @@ void spread_over_buckets(const fs::path& overlay, const spec::Op& op) {
       Problem bucket;
       bucket.axes[0] = rows;
       bucket.axes[1] = cols;
-      record.bucket = spec::to_string(op, bucket);
-      record.key = spec::record_key(op, bucket, h200(), Regime::cold_l2);
+      record.bucket = manifest::to_string(op, bucket);
+      record.key = manifest::record_key(op, bucket, h200(), Regime::cold_l2);
       one_choice(record);
       records.push_back(std::move(record));
     }

@@ -6,13 +6,13 @@ namespace {
 
 /// Tuned elsewhere: the same records, and their machine code as another NVRTC would have keyed it.
 void rekey_for(const fs::path& path, const std::string& compiler) {
-  const spec::Op op = scale_op();
+  const manifest::Op op = scale_op();
   store::Record record = records_of(path).at(0);
   one_choice(record);
   const auto machine_code = [&] {
     const auto file = store::File::open(path, store::Access::read_only);
     std::vector<store::CubinRow> rows;
-    const auto winner = *spec::parse_config(*op.find("tiled"), record.at_edge().config);
+    const auto winner = *manifest::parse_config(*op.find("tiled"), record.at_edge().config);
     for (const auto& [name, config] : {std::pair("tiled", winner), std::pair("tiled", op.find("tiled")->default_config),
                                        std::pair("plain", op.find("plain")->default_config)}) {
       const jit::Specialisation specialisation = specialisation_of(op, name, config);
@@ -92,11 +92,11 @@ TEST_CASE(
   {
     const auto file = store::File::open(overlay, store::Access::read_write);
     file->remove_record(record.key);
-    const spec::Op op = scale_op();
+    const manifest::Op op = scale_op();
     Problem near = tuned_bucket(op);
     near.axes[0] *= 2;
-    record.key = spec::record_key(op, near, h200(), Regime::cold_l2);
-    record.bucket = spec::to_string(op, near);
+    record.key = manifest::record_key(op, near, h200(), Regime::cold_l2);
+    record.bucket = manifest::to_string(op, near);
     one_choice(record).config = "threads=256 vector=1";
     file->put(record, nullptr);
   }

@@ -10,7 +10,7 @@ namespace {
 constexpr const char* secret_text = "s3cr3t_w0rd";
 
 /// One kernel, in a source that asks for more than its own.
-jit::Specialisation kernel_with(const std::string& text, std::vector<spec::SourceFile> headers = {}) {
+jit::Specialisation kernel_with(const std::string& text, std::vector<manifest::SourceFile> headers = {}) {
   jit::Specialisation specialisation;
   specialisation.label = "scale/plain";
   specialisation.entry = "k.cuh";

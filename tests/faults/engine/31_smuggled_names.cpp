@@ -7,7 +7,7 @@
 namespace kiln::faults {
 namespace {
 
-using Files = std::vector<spec::SourceFile>;
+using Files = std::vector<manifest::SourceFile>;
 
 Files scale_files() {
   Files files;
@@ -18,7 +18,7 @@ Files scale_files() {
 
 /// The files with `from` replaced, everywhere in one of them.
 Files with(Files files, const std::string& name, const std::string& from, const std::string& to) {
-  for (spec::SourceFile& file : files) {
+  for (manifest::SourceFile& file : files) {
     if (file.name != name) continue;
     std::string text = file.text.str();
     REQUIRE(text.find(from) != std::string::npos);
@@ -44,15 +44,15 @@ std::string quoted(const std::string& text) {
 }
 
 /// Every name expression that the op can come to, at its smallest and its largest problem.
-std::vector<std::string> all_name_expressions(const spec::Op& op) {
+std::vector<std::string> all_name_expressions(const manifest::Op& op) {
   std::vector<std::string> names;
   for (std::uint8_t type = 0; type < op.selections[0].values.size(); ++type)
-    for (const spec::Implementation& implementation : op.implementations) {
+    for (const manifest::Implementation& implementation : op.implementations) {
       Problem problem;
       for (std::size_t i = 0; i < op.axes.size(); ++i) problem.axes[i] = op.axes[i].maximum;
       problem.selections[0] = type;
-      const auto frame = spec::make_frame(op, &implementation, problem, h200(), implementation.default_config);
-      for (std::string& name : spec::name_expressions(op, implementation.passes, implementation.symbols, frame))
+      const auto frame = manifest::make_frame(op, &implementation, problem, h200(), implementation.default_config);
+      for (std::string& name : manifest::name_expressions(op, implementation.passes, implementation.symbols, frame))
         names.push_back(std::move(name));
     }
   return names;
@@ -171,9 +171,10 @@ TEST_CASE(
     const std::string evil = random_evil();
     RC_LOG() << place.from << " <- " << quoted(evil);
     try {
-      const spec::Op op = spec::parse_op("scale", "ops/scale", with(files, place.file, place.from, place.to(evil)));
+      const manifest::Op op =
+          manifest::parse_op("scale", "ops/scale", with(files, place.file, place.from, place.to(evil)));
       for (const std::string& name : all_name_expressions(op)) RC_ASSERT(is_harmless(name));
-      for (const spec::Implementation& implementation : op.implementations) {
+      for (const manifest::Implementation& implementation : op.implementations) {
         RC_ASSERT(implementation.source == "scale.cuh");
         for (const std::string& option : implementation.options)
           RC_ASSERT(option.starts_with("--maxrregcount=") ||
@@ -216,7 +217,8 @@ TEST_CASE("fault 31: code in the place of a value, a name, a type, an option or 
       CAPTURE(place.from);
       CAPTURE(evil.substr(0, 60));
       const Error error = error_of([&] {
-        const spec::Op op = spec::parse_op("scale", "ops/scale", with(files, place.file, place.from, place.to(evil)));
+        const manifest::Op op =
+            manifest::parse_op("scale", "ops/scale", with(files, place.file, place.from, place.to(evil)));
         all_name_expressions(op);
       });
       CHECK(error.kind() == ErrorKind::bad_manifest);

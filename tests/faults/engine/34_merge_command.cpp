@@ -20,12 +20,12 @@ struct TunedFiles {
     add(c, 4, 300);
   }
   static void add(const fs::path& path, std::int64_t rows, double cost_ns) {
-    const spec::Op op = scale_op();
+    const manifest::Op op = scale_op();
     store::Record record = records_of(tuned_file()).at(0);
     Problem bucket = tuned_bucket(op);
     bucket.axes[0] = rows;
-    record.bucket = spec::to_string(op, bucket);
-    record.key = spec::record_key(op, bucket, h200(), Regime::cold_l2);
+    record.bucket = manifest::to_string(op, bucket);
+    record.key = manifest::record_key(op, bucket, h200(), Regime::cold_l2);
     store::Choice& choice = one_choice(record);
     choice.cost_ns = cost_ns;
     choice.low_ns = 0.9 * cost_ns;

@@ -22,12 +22,12 @@ class OwnWorker {
 };
 
 struct Compile {
-  spec::Digest key;
+  manifest::Digest key;
   jit::Specialisation specialisation;
   std::shared_future<jit::Cubin> in(jit::CompilePool& pool) const { return pool.submit(key, specialisation); }
 };
 
-Compile compile_of(const spec::Config& config) {
+Compile compile_of(const manifest::Config& config) {
   const jit::Specialisation specialisation = specialisation_of(scale_op(), "tiled", config);
   return {jit::cubin_key(specialisation, jit::compiler_identity()), specialisation};
 }
@@ -101,7 +101,7 @@ TEST_CASE("child: a compile crashes its worker" * doctest::skip()) {
   jit::CompilePool pool({.workers = 2, .program = worker.path});
   std::vector<std::shared_future<jit::Cubin>> good;
   const auto bad = compile_of({128, 4}).in(pool);
-  for (const spec::Config& config : {spec::Config{64, 1}, {64, 4}, {256, 1}, {256, 4}})
+  for (const manifest::Config& config : {manifest::Config{64, 1}, {64, 4}, {256, 1}, {256, 4}})
     good.push_back(compile_of(config).in(pool));
   CHECK(contains(failure_of(bad), "for sm_90a failed: the compiler was ended by signal 11 (Segmentation fault)."));
   for (const auto& each : good) CHECK(each.get().image.size() > 0);

@@ -66,7 +66,7 @@ TEST_CASE("child: the compile throws" * doctest::skip()) { check_tune_without_12
 TEST_CASE("child: the compiler fails once" * doctest::skip()) {
   jit::CompilePool pool(1);
   const jit::Specialisation specialisation = specialisation_of(scale_op(), "tiled", {128, 4});
-  const spec::Digest key = jit::cubin_key(specialisation, jit::compiler_identity());
+  const manifest::Digest key = jit::cubin_key(specialisation, jit::compiler_identity());
   const auto first = pool.submit(key, specialisation);
   CHECK(error_of([&] { first.get(); }).kind() == ErrorKind::out_of_memory);
   CHECK(pool.submit(key, specialisation).get().lowered_names.size() == 1);

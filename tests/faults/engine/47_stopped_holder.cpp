@@ -5,7 +5,7 @@
 #include "faults/engine/fixture.hpp"
 #include "faults/engine/running.hpp"
 #include "faults/stopped.hpp"
-#include "spec/key.hpp"
+#include "manifest/key.hpp"
 #include "store/sqlite.hpp"
 
 namespace kiln::faults {
@@ -17,10 +17,10 @@ using namespace std::chrono_literals;
 constexpr const char* words = " scale rows=32 cols=128 dtype=f32";
 
 std::string key_of_bucket() {
-  const spec::Op op = scale_op();
+  const manifest::Op op = scale_op();
   const Problem bucket =
-      spec::make_problem(op, std::vector<spec::Setting>{{"rows", "32"}, {"cols", "128"}, {"dtype", "f32"}});
-  return spec::record_key(op, bucket, h200(), Regime::cold_l2);
+      manifest::make_problem(op, std::vector<manifest::Setting>{{"rows", "32"}, {"cols", "128"}, {"dtype", "f32"}});
+  return manifest::record_key(op, bucket, h200(), Regime::cold_l2);
 }
 
 auto holding_lease(const fs::path& overlay, std::int64_t term_seconds) {

@@ -10,7 +10,7 @@
 #include "engine/resolver.hpp"
 #include "faults/tally.hpp"
 #include "jit/executable.hpp"
-#include "spec/problem.hpp"
+#include "manifest/problem.hpp"
 #include "store/file.hpp"
 
 namespace kiln::faults {
@@ -54,7 +54,7 @@ class CopiedOp {
   }
   void add(const char* file, const std::string& text) const { write(root_ / "scale" / file, text); }
   [[nodiscard]] const fs::path& root() const noexcept { return root_; }
-  [[nodiscard]] spec::Op load() const { return spec::load_op(root_ / "scale"); }
+  [[nodiscard]] manifest::Op load() const { return manifest::load_op(root_ / "scale"); }
   /// The same as options(), with these ops.
   [[nodiscard]] Options options(const fs::path& overlay, MissPolicy on_miss = MissPolicy::tune) const {
     Options chosen = e2e::options(overlay, on_miss);
@@ -70,27 +70,27 @@ class CopiedOp {
   fs::path root_;
 };
 
-inline spec::Op scale_op() { return spec::load_op(fs::path(KILN_SOURCE_DIR) / "tests/e2e/ops/scale"); }
+inline manifest::Op scale_op() { return manifest::load_op(fs::path(KILN_SOURCE_DIR) / "tests/e2e/ops/scale"); }
 /// Of the fake driver's H200.
-inline spec::DeviceFacts h200() { return cuda::device_info(0).facts; }
+inline manifest::DeviceFacts h200() { return cuda::device_info(0).facts; }
 
 /// Of tuned_file()'s record.
-inline Problem tuned_bucket(const spec::Op& op) {
-  return spec::make_problem(op, std::vector<spec::Setting>{{"rows", "64"}, {"cols", "128"}, {"dtype", "f32"}});
+inline Problem tuned_bucket(const manifest::Op& op) {
+  return manifest::make_problem(op, std::vector<manifest::Setting>{{"rows", "64"}, {"cols", "128"}, {"dtype", "f32"}});
 }
 
 /// Of an implementation of `scale` with this config, as its plan at tuned_bucket() has it.
-inline jit::Specialisation specialisation_of(const spec::Op& op, std::string_view implementation,
-                                             const spec::Config& config) {
-  const spec::Implementation& found = *op.find(implementation);
-  return jit::specialise(op, found, spec::make_frame(op, &found, tuned_bucket(op), h200(), config), "sm_90a");
+inline jit::Specialisation specialisation_of(const manifest::Op& op, std::string_view implementation,
+                                             const manifest::Config& config) {
+  const manifest::Implementation& found = *op.find(implementation);
+  return jit::specialise(op, found, manifest::make_frame(op, &found, tuned_bucket(op), h200(), config), "sm_90a");
 }
 
 /// Leaves a record of `scale` the choice of its upper edge, for all sizes.
 inline store::Choice& one_choice(store::Record& record) {
-  const spec::Op op = scale_op();
+  const manifest::Op op = scale_op();
   store::Choice choice = record.at_edge();
-  choice.sizes = spec::to_string(op, spec::whole_of(op, *spec::parse_bucket(op, record.bucket)));
+  choice.sizes = manifest::to_string(op, manifest::whole_of(op, *manifest::parse_bucket(op, record.bucket)));
   record.choices = {choice};
   return record.choices.front();
 }

@@ -5,7 +5,7 @@
 #include "faults/skip.hpp"
 #include "faults/store/samples.hpp"
 #include "faults/tally.hpp"
-#include "spec/key.hpp"
+#include "manifest/key.hpp"
 #include "store/layers.hpp"
 
 namespace {
@@ -61,7 +61,7 @@ class StandIn {
   explicit StandIn(const fs::path& overlay)
       : path_(folder() /
               ("overlay-" +
-               spec::to_hex(spec::Hasher().field(std::string_view(overlay.native())).finish()).substr(0, 16) +
+               manifest::to_hex(manifest::Hasher().field(std::string_view(overlay.native())).finish()).substr(0, 16) +
                ".kiln")) {}
   ~StandIn() {
     std::error_code ignored;

@@ -21,7 +21,7 @@ std::string text_of(File& file) {
 /// Every cubin and record of a file as text, to compare files by.
 std::string content_of(File& file) {
   auto content = text_of(file);
-  for (const CubinRow& cubin : file.cubins()) content += spec::to_hex(cubin.key) + " " + cubin.label + "\n";
+  for (const CubinRow& cubin : file.cubins()) content += manifest::to_hex(cubin.key) + " " + cubin.label + "\n";
   return content;
 }
 

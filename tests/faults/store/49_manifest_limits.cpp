@@ -4,11 +4,11 @@
 #include "faults/sanitizer.hpp"
 #include "faults/tally.hpp"
 #include "kiln/error.hpp"
-#include "spec/catalogue.hpp"
-#include "spec/limits.hpp"
+#include "manifest/catalogue.hpp"
+#include "manifest/limits.hpp"
 #include "store/support.hpp"
 
-namespace kiln::spec {
+namespace kiln::manifest {
 namespace {
 
 namespace fs = std::filesystem;
@@ -141,4 +141,4 @@ TEST_CASE("fault 49: a source past its limit is refused by name, and memory stay
   faults::tally(49, 1, "sources past a limit");
 }
 
-}  // namespace kiln::spec
+}  // namespace kiln::manifest

@@ -1,0 +1,88 @@
+#include "manifest/bucketing.hpp"
+
+#include <bit>
+#include <cassert>
+#include <limits>
+
+#include "manifest/op.hpp"
+
+namespace kiln::manifest {
+namespace {
+
+// Newton's iteration doubles the bits that hold: an odd number is its own inverse modulo 8.
+std::uint64_t inverse_of_odd(std::uint64_t odd) noexcept {
+  std::uint64_t inverse = odd;
+  for (int bits = 3; bits < 64; bits *= 2) inverse *= 2 - odd * inverse;
+  return inverse;
+}
+
+}  // namespace
+
+BucketWords BucketForm::words_of(const Problem& bucket) const noexcept {
+  BucketWords result{};
+  result.words[0] = std::bit_cast<std::uint64_t>(bucket.selections) & selections;
+  for (std::size_t i = 0; i < axes; ++i) result.words[1 + i] = static_cast<std::uint64_t>(bucket.axes[i]);
+  result.hash = hash(result.words.data());
+  return result;
+}
+
+Bucketing::PlainAxis Bucketing::plain(const Axis& axis) noexcept {
+  PlainAxis form;
+  form.minimum = static_cast<std::uint64_t>(axis.minimum);
+  form.range = static_cast<std::uint64_t>(axis.maximum) - form.minimum;
+  form.below = static_cast<std::uint64_t>(axis.multiple_of) - 1;
+  form.rounds = axis.policy.kind == PolicyKind::pow2 ? ~std::uint64_t{0} : 0;
+  return form;
+}
+
+Bucketing::AnyAxis Bucketing::any(const Axis& axis) noexcept {
+  AnyAxis form;
+  form.minimum = static_cast<std::uint64_t>(axis.minimum);
+  form.range = static_cast<std::uint64_t>(axis.maximum) - form.minimum;
+  const auto divisor = static_cast<std::uint64_t>(axis.multiple_of);
+  form.twos = std::countr_zero(divisor);
+  form.inverse = inverse_of_odd(divisor >> form.twos);
+  form.largest_quotient = std::numeric_limits<std::uint64_t>::max() / divisor;
+  form.policy = &axis.policy;
+  return form;
+}
+
+bool Bucketing::find_any(const Problem& problem, BucketWords& bucket) const noexcept {
+  const auto selections = std::bit_cast<std::uint64_t>(problem.selections);
+  bool valid = wrong_selections(selections) == 0;
+  bucket.words[0] = selections & form_.selections;
+  for (std::size_t i = 0; i < form_.axes; ++i) {
+    const AnyAxis& axis = any_[i];
+    const auto size = static_cast<std::uint64_t>(problem.axes[i]);
+    valid = valid && axis.takes(size);
+    bucket.words[1 + i] = static_cast<std::uint64_t>(
+        axis.policy->high(problem.axes[i], static_cast<std::int64_t>(axis.minimum + axis.range)));
+  }
+  bucket.hash = form_.hash(bucket.words.data());
+  return valid;
+}
+
+Bucketing::Bucketing(const Op& op) : form_{op.axes.size(), 0} {
+  std::array<std::uint8_t, max_selections> mask{}, past{}, top{};
+  constexpr std::size_t top_bit = 128;
+  for (std::size_t i = 0; i < op.selections.size(); ++i) {
+    const std::size_t values = op.selections[i].values.size();
+    assert(values < top_bit);  // the reader of manifests allows 64
+    mask[i] = 0xFF;
+    past[i] = static_cast<std::uint8_t>(top_bit - values);
+    top[i] = top_bit;
+  }
+  form_.selections = std::bit_cast<std::uint64_t>(mask);
+  past_selections_ = std::bit_cast<std::uint64_t>(past);
+  top_of_selections_ = std::bit_cast<std::uint64_t>(top);
+  for (std::size_t i = 0; i < op.axes.size(); ++i) {
+    const Axis& axis = op.axes[i];
+    assert(axis.minimum >= 1);
+    plain_[i] = plain(axis);
+    any_[i] = any(axis);
+    is_plain_ = is_plain_ && (axis.policy.kind == PolicyKind::exact || axis.policy.kind == PolicyKind::pow2) &&
+                std::has_single_bit(static_cast<std::uint64_t>(axis.multiple_of));
+  }
+}
+
+}  // namespace kiln::manifest

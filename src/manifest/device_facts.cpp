@@ -1,0 +1,64 @@
+#include <fmt/format.h>
+
+#include <charconv>
+
+#include "manifest/op.hpp"
+
+namespace kiln::manifest {
+namespace {
+
+// What a device class does not hold, by compute capability: bytes of shared memory and threads of a multiprocessor.
+// Source: CUDA C++ Programming Guide, "Technical specifications per compute capability".
+struct Architecture {
+  std::int64_t sm, shared_per_sm, threads_per_sm;
+};
+constexpr std::array architectures = {
+    Architecture{70, 98304, 2048},   Architecture{75, 65536, 1024},   Architecture{80, 167936, 2048},
+    Architecture{86, 102400, 1536},  Architecture{87, 167936, 1536},  Architecture{89, 102400, 1536},
+    Architecture{90, 233472, 2048},  Architecture{100, 233472, 2048}, Architecture{103, 233472, 2048},
+    Architecture{110, 233472, 1536}, Architecture{120, 102400, 1536}, Architecture{121, 102400, 1536},
+};
+constexpr std::int64_t register_file = 65536;   // of a multiprocessor, in 32-bit registers
+constexpr std::int64_t reserved_shared = 1024;  // of each block, by the system, since sm_80
+
+// Takes PREFIX and a number without sign or leading zero from the front of text.
+std::optional<std::int64_t> take(std::string_view& text, std::string_view prefix) {
+  if (!text.starts_with(prefix)) return std::nullopt;
+  text.remove_prefix(prefix.size());
+  std::int64_t number = 0;
+  const auto [end, error] = std::from_chars(text.data(), text.data() + text.size(), number);
+  if (error != std::errc{} || number < 0) return std::nullopt;
+  text.remove_prefix(static_cast<std::size_t>(end - text.data()));
+  return number;
+}
+
+}  // namespace
+
+std::string DeviceFacts::device_class() const {
+  return fmt::format("sm_{}/mp{}/l2_{}/smem_{}/bus_{}", sm(), sm_count(), l2_bytes(), shared_per_block(),
+                     memory_bus_bits);
+}
+
+std::optional<DeviceFacts> DeviceFacts::from_device_class(std::string_view text) {
+  std::string_view rest = text;
+  const auto sm = take(rest, "sm_");
+  const auto sm_count = take(rest, "/mp");
+  const auto l2_bytes = take(rest, "/l2_");
+  const auto shared = take(rest, "/smem_");
+  const auto bus = take(rest, "/bus_");
+  if (!sm || !sm_count || !l2_bytes || !shared || !bus || !rest.empty()) return std::nullopt;
+
+  Architecture architecture{*sm, *shared + reserved_shared, 2048};
+  for (const Architecture& each : architectures) {
+    if (each.sm == *sm) architecture = each;
+  }
+  DeviceFacts facts;
+  facts.values = {*sm,      *sm_count, *shared, architecture.shared_per_sm, register_file, architecture.threads_per_sm,
+                  *l2_bytes};
+  facts.memory_bus_bits = *bus;
+  // One spelling for one silicon: no leading zeros, no signs.
+  if (facts.device_class() != text) return std::nullopt;
+  return facts;
+}
+
+}  // namespace kiln::manifest

@@ -1,0 +1,15 @@
+// The files under templates/, made part of the library by the build.
+#pragma once
+
+#include <span>
+#include <string_view>
+
+namespace kiln::manifest {
+
+struct EmbeddedFile {
+  std::string_view path;  // relative to templates/, such as "rms_norm/op.toml"
+  std::string_view text;  // followed by a zero
+};
+std::span<const EmbeddedFile> embedded_files() noexcept;
+
+}  // namespace kiln::manifest

@@ -1,0 +1,138 @@
+// What an expression can come to when each slot is only known to lie in a range: interval arithmetic over its tree.
+#include <algorithm>
+#include <initializer_list>
+#include <limits>
+#include <optional>
+
+#include "manifest/expression_arithmetic.hpp"
+#include "manifest/expression_tree.hpp"
+
+namespace kiln::manifest {
+namespace {
+
+// No range: for some values there is no result, so that nothing may be concluded.
+using Bounds = std::optional<Range>;
+
+constexpr Range either = {0, 1};
+
+Bounds truth(bool always, bool never) { return always ? Range{1, 1} : never ? Range{0, 0} : either; }
+
+Bounds hull(std::initializer_list<Value> corners) {
+  Range result{corners.begin()->number, corners.begin()->number};
+  for (const Value& corner : corners) {
+    if (!corner.ok()) return std::nullopt;
+    result = {std::min(result.lowest, corner.number), std::max(result.highest, corner.number)};
+  }
+  return result;
+}
+
+// Of an operation that is monotone in each operand: its extremes are those at the corners, and it has a value everywhere when it
+// has one there.
+Bounds monotone(Operation operation, Range a, Range b) {
+  return hull({apply(operation, a.lowest, b.lowest), apply(operation, a.lowest, b.highest),
+               apply(operation, a.highest, b.lowest), apply(operation, a.highest, b.highest)});
+}
+
+Bounds remainder(Range a, Range b) {
+  if (b.lowest <= 0) return std::nullopt;
+  if (b.single() && a.lowest / b.lowest == a.highest / b.lowest && (a.lowest >= 0) == (a.highest >= 0))
+    return Range{a.lowest % b.lowest, a.highest % b.lowest};
+  return Range{a.lowest < 0 ? 1 - b.highest : 0, a.highest > 0 ? b.highest - 1 : 0};
+}
+
+Bounds of_one(Operation operation, Range a) {
+  switch (operation) {
+    case Operation::negate: return hull({apply(operation, a.lowest), apply(operation, a.highest)});
+    case Operation::absolute: {
+      const Bounds ends = hull({apply(operation, a.lowest), apply(operation, a.highest)});
+      if (!ends || a.lowest >= 0 || a.highest <= 0) return ends;
+      return Range{0, ends->highest};
+    }
+    case Operation::logical_not: return truth(a == Range{0, 0}, a.lowest > 0 || a.highest < 0);
+    case Operation::is_pow2: return a.single() ? hull({apply(operation, a.lowest)}) : either;
+    case Operation::pow2_ceil:
+    case Operation::log2: return hull({apply(operation, a.lowest), apply(operation, a.highest)});
+    default: return std::nullopt;
+  }
+}
+
+Bounds of_two(Operation operation, Range a, Range b) {
+  switch (operation) {
+    case Operation::divide:
+      if (b.lowest <= 0 && b.highest >= 0) return std::nullopt;
+      return monotone(operation, a, b);
+    case Operation::round_up: return b.single() ? monotone(operation, a, b) : std::nullopt;
+    case Operation::remainder: return remainder(a, b);
+    case Operation::less: return truth(a.highest < b.lowest, a.lowest >= b.highest);
+    case Operation::less_equal: return truth(a.highest <= b.lowest, a.lowest > b.highest);
+    case Operation::greater: return of_two(Operation::less, b, a);
+    case Operation::greater_equal: return of_two(Operation::less_equal, b, a);
+    case Operation::equal: return truth(a.single() && a == b, a.highest < b.lowest || b.highest < a.lowest);
+    case Operation::not_equal: return truth(a.highest < b.lowest || b.highest < a.lowest, a.single() && a == b);
+    default: return monotone(operation, a, b);
+  }
+}
+
+struct Bounded {
+  Tree tree;
+  Bounds range;
+};
+
+Bounds of_logic(Operation operation, const Bounds& left, const Bounds& right) {
+  if (!left) return std::nullopt;
+  const bool both = operation == Operation::logical_and;
+  const Range a = *of_one(Operation::logical_not, *left);  // {1, 1}: left is 0
+  if (a.single() && (a.lowest == 1) == both) return both ? Range{0, 0} : Range{1, 1};
+  if (!right) return std::nullopt;
+  const Range b = *of_one(Operation::logical_not, *right);
+  if (a.single()) return *of_one(Operation::logical_not, b);
+  return truth(!both && b == Range{0, 0}, both && b == Range{1, 1});
+}
+
+Bounds of_choice(const Bounds& condition, const Bounds& yes, const Bounds& no) {
+  if (!condition) return std::nullopt;
+  if (*condition == Range{0, 0}) return no;
+  if (condition->lowest > 0 || condition->highest < 0) return yes;
+  if (!yes || !no) return std::nullopt;
+  return Range{std::min(yes->lowest, no->lowest), std::max(yes->highest, no->highest)};
+}
+
+Bounds range_of(const Node& node, std::span<const Bounded> parts) {
+  switch (node.operation) {
+    case Operation::choose: return of_choice(parts[0].range, parts[1].range, parts[2].range);
+    case Operation::logical_and:
+    case Operation::logical_or: return of_logic(node.operation, parts[0].range, parts[1].range);
+    default: break;
+  }
+  for (const Bounded& part : parts)
+    if (!part.range) return std::nullopt;
+  return parts.size() == 1 ? of_one(node.operation, *parts[0].range)
+                           : of_two(node.operation, *parts[0].range, *parts[1].range);
+}
+
+Bounded bound(const Tree& tree, std::span<const Range> slots) {
+  Bounded result{tree, std::nullopt};
+  if (tree->operation == Operation::constant) {
+    result.range = Range{tree->operand, tree->operand};
+  } else if (tree->operation == Operation::slot) {
+    result.range = slots[static_cast<std::size_t>(tree->operand)];
+  } else {
+    std::vector<Bounded> parts;
+    std::vector<Tree> children;
+    for (const Tree& child : tree->children) {
+      parts.push_back(bound(child, slots));
+      children.push_back(parts.back().tree);
+    }
+    result = {make_node(tree->operation, std::move(children)), range_of(*tree, parts)};
+  }
+  if (result.range && result.range->single()) result.tree = make_constant(result.range->lowest);
+  return result;
+}
+
+}  // namespace
+
+Expression Expression::within(std::span<const Range> slots) const {
+  return {text_, fold(bound(tree_, slots).tree, {}, std::numeric_limits<int>::max())};
+}
+
+}  // namespace kiln::manifest

@@ -1,0 +1,42 @@
+// Keys: canonical text that a person can read, and its digest.
+#pragma once
+
+#include <array>
+#include <cstddef>
+#include <cstdint>
+#include <optional>
+#include <span>
+#include <string>
+#include <string_view>
+
+#include "kiln/options.hpp"
+#include "manifest/problem.hpp"
+
+namespace kiln::manifest {
+
+using Digest = std::array<std::byte, 32>;
+std::string to_hex(const Digest& digest);
+
+/// SHA-256 over fields, each preceded by its length as 8 little-endian bytes, so that no two field lists agree.
+class Hasher {
+ public:
+  Hasher();  // a copy goes on from what was hashed so far
+  Hasher& field(std::string_view text);
+  Hasher& field(std::span<const std::byte> bytes);
+  Hasher& field(std::int64_t number);
+  Digest finish();
+
+ private:
+  struct State {  // room for OpenSSL's, which stays out of this header
+    alignas(8) std::array<std::byte, 112> bytes;
+  };
+  State state_ = {};
+};
+
+using kiln::Regime;
+std::string_view to_string(Regime regime) noexcept;  // "cold", "hot"
+
+/// "rms_norm@1 | rows=pow2:512 cols=exact:4096 | dtype=bf16 | sm_90/mp132/... | cold"
+std::string record_key(const Op& op, const Problem& bucket, const DeviceFacts& device, Regime regime);
+
+}  // namespace kiln::manifest

@@ -1,0 +1,157 @@
+// Where ops come from: folders on disk, and those made part of the library.
+#include <fmt/format.h>
+
+#include <algorithm>
+#include <cstdlib>
+
+#include "kiln/error.hpp"
+#include "manifest/catalogue.hpp"
+#include "manifest/embedded.hpp"
+#include "manifest/limits.hpp"
+#include "manifest/text_file.hpp"
+
+namespace kiln::manifest {
+namespace {
+
+namespace fs = std::filesystem;
+
+constexpr std::string_view op_file = "op.toml";
+
+/// A byte order mark is no part of the text.
+std::string read_template(const fs::path& path) {
+  constexpr std::string_view mark = "\xEF\xBB\xBF";
+  std::string text = read_text_file(path, path.extension() == ".toml" ? max_toml_bytes : max_source_bytes);
+  return text.starts_with(mark) ? text.substr(mark.size()) : text;
+}
+
+std::vector<fs::path> entries_of(const fs::path& folder) {
+  std::error_code error;
+  std::vector<fs::path> paths;
+  for (fs::directory_iterator each(folder, error), end; !error && each != end; each.increment(error))
+    paths.push_back(each->path());
+  if (error) {
+    throw Error(ErrorKind::io,
+                fmt::format("cannot list the template folder '{}': {}", folder.string(), error.message()));
+  }
+  std::ranges::sort(paths);
+  return paths;
+}
+
+void add_unless_hidden(std::vector<Op>& ops, Op op) {
+  if (std::ranges::find(ops, op.name, &Op::name) == ops.end()) ops.push_back(std::move(op));
+}
+
+// What cannot be looked at is no op folder; listing the folder above it says why, when it is one that was asked for.
+bool is_op_folder(const fs::path& folder) {
+  std::error_code ignored;
+  return fs::exists(folder / op_file, ignored);
+}
+
+// A folder of op folders; an op's own folder serves too.
+void load_folder(const fs::path& folder, std::vector<Op>& ops) {
+  if (is_op_folder(folder)) return add_unless_hidden(ops, load_op(folder));
+  for (const fs::path& each : entries_of(folder)) {
+    if (is_op_folder(each)) add_unless_hidden(ops, load_op(each));
+  }
+}
+
+// A link could bring any file of this machine into a source, and from there into the compiler's messages; a pipe would be
+// waited for.
+void check_own_file(const fs::path& path, const fs::path& folder) {
+  std::error_code error;
+  if (!fs::is_regular_file(path, error))
+    throw Error(ErrorKind::bad_manifest, fmt::format("{}:1: found {}, expected a regular file", path.string(),
+                                                     error ? error.message() : "something that is no file"));
+  if (fs::canonical(path, error).parent_path() == fs::canonical(folder, error)) return;
+  throw Error(ErrorKind::bad_manifest,
+              fmt::format("{}:1: found a link that leaves the op's folder, expected a file of its own", path.string()));
+}
+
+std::vector<fs::path> environment_paths() {
+  const char* variable = std::getenv("KILN_TEMPLATE_PATH");
+  std::vector<fs::path> paths;
+  for (std::string_view rest = variable == nullptr ? "" : variable; !rest.empty();) {
+    const std::string_view path = rest.substr(0, rest.find(':'));
+    rest.remove_prefix(std::min(rest.size(), path.size() + 1));
+    if (!path.empty()) paths.emplace_back(path);
+  }
+  return paths;
+}
+
+std::vector<SourceFile> embedded_in(std::string_view folder) {
+  std::vector<SourceFile> files;
+  for (const EmbeddedFile& file : embedded_files()) {
+    const std::size_t slash = file.path.find('/');
+    if (file.path.substr(0, slash) == folder)
+      files.push_back({std::string(file.path.substr(slash + 1)), SourceText::of_static(file.text)});
+  }
+  return files;
+}
+
+std::vector<std::string_view> built_in_names() {
+  std::vector<std::string_view> names;
+  for (const EmbeddedFile& file : embedded_files()) {
+    const std::size_t slash = file.path.find('/');
+    if (slash != std::string_view::npos && file.path.substr(slash + 1) == op_file)
+      names.push_back(file.path.substr(0, slash));
+  }
+  return names;
+}
+
+}  // namespace
+
+Op load_op(const fs::path& folder) {
+  const fs::path clean = folder.has_filename() ? folder : folder.parent_path();
+  std::vector<SourceFile> files;
+  for (const fs::path& path : entries_of(clean)) {
+    if (path.extension() != ".toml" && path.extension() != ".cuh") continue;
+    check_own_file(path, clean);
+    files.push_back({path.filename().string(), read_template(path)});
+  }
+  return parse_op(clean.filename().string(), clean.string(), files);
+}
+
+std::vector<Op> load_ops(std::span<const fs::path> paths) {
+  const Catalogue catalogue(paths);
+  const std::span<const Op> all = catalogue.all();
+  return {all.begin(), all.end()};
+}
+
+Catalogue::Catalogue(std::span<const fs::path> paths) {
+  for (const fs::path& path : paths) load_folder(path, ops_);
+  for (const fs::path& path : environment_paths()) load_folder(path, ops_);
+  first_built_in_ = ops_.size();
+  for (const Op& op : ops_) names_.push_back(op.name);
+  for (const std::string_view name : built_in_names())
+    if (!find(name)) names_.emplace_back(name);
+  ops_.resize(names_.size());
+  read_ = std::vector<std::once_flag>(names_.size() - first_built_in_);
+}
+
+const Op& Catalogue::operator[](std::size_t index) const {
+  const auto read = [&] { ops_[index] = parse_op(names_[index], "built-in", embedded_in(names_[index])); };
+  if (index >= first_built_in_) std::call_once(read_[index - first_built_in_], read);
+  return ops_[index];
+}
+
+std::optional<std::size_t> Catalogue::find(std::string_view name) const noexcept {
+  const auto found = std::ranges::find(names_, name);
+  if (found == names_.end()) return std::nullopt;
+  return static_cast<std::size_t>(found - names_.begin());
+}
+
+std::span<const Op> Catalogue::all() const {
+  for (std::size_t i = 0; i < ops_.size(); ++i) static_cast<void>((*this)[i]);
+  return ops_;
+}
+
+std::span<const SourceFile> common_headers() {
+  static const std::vector<SourceFile> headers = [] {
+    std::vector<SourceFile> files = embedded_in("common");
+    for (SourceFile& file : files) file.name = "common/" + file.name;
+    return files;
+  }();
+  return headers;
+}
+
+}  // namespace kiln::manifest

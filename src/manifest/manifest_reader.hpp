@@ -1,0 +1,71 @@
+// Typed access to one manifest file. Every failure is Error(bad_manifest): "FILE:LINE: found X, expected Y".
+#pragma once
+
+#include <cstdint>
+#include <initializer_list>
+#include <string>
+#include <string_view>
+#include <vector>
+
+#include "manifest/op.hpp"
+#include "manifest/toml_document.hpp"
+
+namespace kiln::manifest {
+
+/// Which names an expression may use, by the time at which its value must be known.
+enum class Known : std::uint8_t {
+  device,  // for a device: types, choices, device facts
+  plan,    // once a plan is made: those, parameters, and axes of policy `exact`
+  bucket,  // for a whole bucket: every axis too, but no run-time value
+  launch,  // at each launch: everything but run-time reals
+};
+
+class ManifestReader {
+ public:
+  explicit ManifestReader(std::string file) : file_(std::move(file)) {}
+  [[nodiscard]] const std::string& file() const noexcept { return file_; }
+
+  [[noreturn]] void fail(int line, std::string_view found, std::string_view expected) const;
+
+  /// Throws when `table` is no table or has a key that is not one of `known`. `where` names the table: "[op]".
+  void check_keys(const TomlValue& table, std::string_view where, std::initializer_list<std::string_view> known) const;
+  /// Throws when the key is missing.
+  [[nodiscard]] const TomlValue& required(const TomlValue& table, std::string_view where, std::string_view key) const;
+
+  // `what` says in messages what the value stands for: "the bucket policy".
+  [[nodiscard]] const std::string& text(const TomlValue& value, std::string_view what) const;
+  [[nodiscard]] std::int64_t integer(const TomlValue& value, std::string_view what) const;
+  [[nodiscard]] std::int64_t integer(const TomlValue& value, std::string_view what, std::int64_t least) const;
+  [[nodiscard]] double real(const TomlValue& value, std::string_view what) const;
+  [[nodiscard]] bool boolean(const TomlValue& value, std::string_view what) const;
+  [[nodiscard]] const std::vector<TomlValue>& list(const TomlValue& value, std::string_view what) const;
+  [[nodiscard]] const std::vector<TomlEntry>& table(const TomlValue& value, std::string_view what) const;
+
+  // Optional keys of a table.
+  [[nodiscard]] std::string text_or(const TomlValue& table, std::string_view key, std::string_view otherwise) const;
+  [[nodiscard]] bool boolean_or(const TomlValue& table, std::string_view key, bool otherwise) const;
+
+  /// Index of the value in `words`, or a failure that lists them.
+  [[nodiscard]] std::size_t one_of(const TomlValue& value, std::string_view what,
+                                   const std::vector<std::string>& words) const;
+
+  /// Add a symbol or a term, with file and line when the name is refused.
+  int add(Symbols& symbols, Symbols::Symbol symbol, int line) const;
+  void define(Symbols& symbols, const std::string& name, const Expression& value, int line) const;
+
+  /// A text or an integer, parsed.
+  [[nodiscard]] Expression expression(const TomlValue& value, std::string_view what, const Symbols& symbols) const;
+  /// The same, with every name checked against `known`. `op` has its axes and run-time values.
+  [[nodiscard]] Expression expression(const TomlValue& value, std::string_view what, const Symbols& symbols,
+                                      const Op& op, Known known) const;
+  void check_known(const Expression& expression, std::string_view what, const Symbols& symbols, const Op& op,
+                   Known known, int line) const;
+
+ private:
+  std::string file_;
+};
+
+/// Why an expression over `slot` is not known by the time `known`, or an empty string when it is.
+std::string why_not_known(const Symbols& symbols, const Op& op, int slot, Known known);
+
+}  // namespace kiln::manifest

@@ -1,0 +1,190 @@
+#include "manifest/problem.hpp"
+
+#include <fmt/format.h>
+
+#include <algorithm>
+#include <charconv>
+
+#include "kiln/error.hpp"
+#include "manifest/text.hpp"
+
+namespace kiln::manifest {
+namespace {
+
+[[noreturn]] void fail(const Op& op, const std::string& message) {
+  throw Error(ErrorKind::bad_input, fmt::format("op '{}': {}", op.name, message));
+}
+
+std::vector<std::string> names_of(const Op& op) {
+  std::vector<std::string> names;
+  for (const Axis& axis : op.axes) names.push_back(axis.name);
+  for (const Selection& selection : op.selections) names.push_back(selection.name);
+  return names;
+}
+
+std::int64_t parse_size(const Op& op, const Setting& setting) {
+  std::int64_t number = 0;
+  const std::string& text = setting.value;
+  const auto [end, error] = std::from_chars(text.data(), text.data() + text.size(), number);
+  if (error == std::errc::result_out_of_range) {
+    fail(op, fmt::format("axis '{}' is {}, which 64 bits cannot hold", setting.name, quote(text)));
+  }
+  if (error != std::errc{} || end != text.data() + text.size()) {
+    fail(op, fmt::format("axis '{}' is {}, expected an integer", setting.name, quote(text)));
+  }
+  return number;
+}
+
+std::uint8_t parse_choice(const Op& op, const Selection& selection, const std::string& word) {
+  const auto found = std::ranges::find(selection.values, word);
+  if (found == selection.values.end()) {
+    fail(op, fmt::format("'{}' is {}{}, expected {}", selection.name, quote(word), did_you_mean(word, selection.values),
+                         one_of(selection.values)));
+  }
+  return static_cast<std::uint8_t>(found - selection.values.begin());
+}
+
+bool fits(const Axis& axis, std::int64_t value) noexcept {
+  return value >= axis.minimum && value <= axis.maximum && (axis.multiple_of == 1 || value % axis.multiple_of == 0);
+}
+
+void check_axis(const Op& op, const Axis& axis, std::int64_t value) {
+  if (value < axis.minimum)
+    fail(op, fmt::format("axis '{}' is {}, expected {} or more", axis.name, value, axis.minimum));
+  if (value > axis.maximum)
+    fail(op, fmt::format("axis '{}' is {}, expected at most {}", axis.name, value, axis.maximum));
+  if (value % axis.multiple_of != 0) {
+    fail(op, fmt::format("axis '{}' is {}, expected a multiple of {}", axis.name, value, axis.multiple_of));
+  }
+}
+
+// In the manifest's order: a default may use the run-time values before it.
+void fill_defaults(const Op& op, const Problem& problem, std::span<std::int64_t> frame) {
+  for (std::size_t i = 0; i < op.runtime.size(); ++i) {
+    const auto& expression = op.runtime[i].default_integer;
+    if (!expression) continue;
+    const Value value = expression->evaluate(frame);
+    if (!value.ok()) {
+      throw Error(ErrorKind::bad_expression,
+                  fmt::format("op '{}': the default '{}' of '{}' has no value at {}: {}", op.name, expression->text(),
+                              op.runtime[i].name, to_string(op, problem), to_string(value.status)));
+    }
+    frame[static_cast<std::size_t>(op.first_runtime()) + i] = value.number;
+  }
+}
+
+}  // namespace
+
+Problem make_problem(const Op& op, std::span<const Setting> settings) {
+  Problem problem;
+  const std::vector<std::string> names = names_of(op);
+  std::vector<bool> given(names.size(), false);
+  for (const Setting& setting : settings) {
+    const auto found = std::ranges::find(names, setting.name);
+    const auto index = static_cast<std::size_t>(found - names.begin());
+    if (found == names.end()) {
+      fail(op, fmt::format("{} is unknown{}, expected {}", quote(setting.name), did_you_mean(setting.name, names),
+                           one_of(names)));
+    }
+    if (given[index]) fail(op, fmt::format("'{}' is given twice, expected it once", setting.name));
+    given[index] = true;
+    if (index < op.axes.size()) {
+      problem.axes[index] = parse_size(op, setting);
+    } else {
+      const std::size_t selection = index - op.axes.size();
+      problem.selections[selection] = parse_choice(op, op.selections[selection], setting.value);
+    }
+  }
+  for (std::size_t i = 0; i < op.axes.size(); ++i) {
+    if (!given[i]) fail(op, fmt::format("axis '{}' is missing, expected {}=SIZE", names[i], names[i]));
+  }
+  for (std::size_t i = 0; i < op.selections.size(); ++i)
+    if (!given[op.axes.size() + i]) problem.selections[i] = op.selections[i].default_beside(problem);
+  check_problem(op, problem);
+  return problem;
+}
+
+void check_problem(const Op& op, const Problem& problem) {
+  for (std::size_t i = 0; i < op.axes.size(); ++i) check_axis(op, op.axes[i], problem.axes[i]);
+  for (std::size_t i = 0; i < op.selections.size(); ++i) {
+    const Selection& selection = op.selections[i];
+    if (problem.selections[i] >= selection.values.size()) {
+      fail(op, fmt::format("'{}' is number {}, expected one below {}", selection.name, problem.selections[i],
+                           selection.values.size()));
+    }
+  }
+}
+
+bool is_valid(const Op& op, const Problem& problem) noexcept {
+  for (std::size_t i = 0; i < op.axes.size(); ++i) {
+    if (!fits(op.axes[i], problem.axes[i])) return false;
+  }
+  for (std::size_t i = 0; i < op.selections.size(); ++i) {
+    if (problem.selections[i] >= op.selections[i].values.size()) return false;
+  }
+  return true;
+}
+
+std::string to_string(const Op& op, const Problem& problem) {
+  std::vector<std::string> parts;
+  for (std::size_t i = 0; i < op.axes.size(); ++i)
+    parts.push_back(fmt::format("{}={}", op.axes[i].name, problem.axes[i]));
+  for (std::size_t i = 0; i < op.selections.size(); ++i) {
+    const Selection& selection = op.selections[i];
+    parts.push_back(fmt::format("{}={}", selection.name, selection.values.at(problem.selections[i])));
+  }
+  return fmt::format("{}", fmt::join(parts, " "));
+}
+
+std::optional<Problem> parse_bucket(const Op& op, std::string_view text) {
+  std::vector<Setting> settings;
+  while (!text.empty()) {
+    const std::size_t end = std::min(text.find(' '), text.size());
+    const std::string_view word = text.substr(0, end);
+    const std::size_t equals = word.find('=');
+    if (equals == std::string_view::npos) return std::nullopt;
+    settings.push_back({std::string(word.substr(0, equals)), std::string(word.substr(equals + 1))});
+    text.remove_prefix(std::min(end + 1, text.size()));
+  }
+  try {
+    return make_problem(op, settings);
+  } catch (const Error&) {
+    return std::nullopt;
+  }
+}
+
+Problem bucket_of(const Op& op, const Problem& problem) noexcept {
+  Problem bucket = problem;
+  for (std::size_t i = 0; i < op.axes.size(); ++i) {
+    bucket.axes[i] = op.axes[i].policy.high(problem.axes[i], op.axes[i].maximum);
+  }
+  return bucket;
+}
+
+Problem low_corner(const Op& op, const Problem& bucket) noexcept {
+  Problem corner = bucket;
+  for (std::size_t i = 0; i < op.axes.size(); ++i) {
+    const Axis& axis = op.axes[i];
+    const std::int64_t low = axis.policy.low(bucket.axes[i], axis.minimum, axis.maximum);
+    const std::int64_t past = low % axis.multiple_of;
+    corner.axes[i] = past == 0 ? low : std::min(bucket.axes[i], low + (axis.multiple_of - past));
+  }
+  return corner;
+}
+
+std::vector<std::int64_t> make_frame(const Op& op, const Implementation* implementation, const Problem& problem,
+                                     const DeviceFacts& device, std::span<const std::int64_t> config) {
+  std::vector<std::int64_t> frame(problem.axes.begin(),
+                                  problem.axes.begin() + static_cast<std::ptrdiff_t>(op.axes.size()));
+  frame.resize(static_cast<std::size_t>(op.first_static()));
+  for (std::size_t i = 0; i < op.selections.size(); ++i) frame.push_back(problem.selections[i]);
+  frame.insert(frame.end(), device.values.begin(), device.values.end());
+  if (implementation != nullptr) {
+    frame.insert(frame.end(), config.begin(), config.end());
+    frame.resize(static_cast<std::size_t>(op.first_parameter()) + implementation->parameters.size());
+  }
+  fill_defaults(op, problem, frame);
+  return frame;
+}
+
+}  // namespace kiln::manifest

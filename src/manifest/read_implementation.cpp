@@ -1,0 +1,251 @@
+// NAME.toml: one way to compute an op.
+#include <fmt/format.h>
+
+#include <algorithm>
+#include <charconv>
+
+#include "manifest/kernel_name.hpp"
+#include "manifest/manifest_parts.hpp"
+#include "manifest/text.hpp"
+
+namespace kiln::manifest {
+namespace {
+
+// The NVRTC options that a manifest may ask for: none names a file or defines a macro.
+bool is_allowed_option(std::string_view option) {
+  constexpr std::array<std::string_view, 4> plain = {"--use_fast_math", "-lineinfo", "--fmad=false",
+                                                     "--extra-device-vectorization"};
+  if (std::ranges::find(plain, option) != plain.end()) return true;
+  constexpr std::string_view registers = "--maxrregcount=";
+  if (!option.starts_with(registers)) return false;
+  int count = 0;
+  const char* end = option.data() + option.size();
+  const auto [parsed, error] = std::from_chars(option.data() + registers.size(), end, count);
+  return error == std::errc{} && parsed == end && count >= 16 && count <= 255;
+}
+
+std::vector<std::string> read_options(const ManifestReader& reader, const TomlValue& value) {
+  std::vector<std::string> options;
+  for (const TomlValue& each : reader.list(value, "'options'")) {
+    if (!is_allowed_option(reader.text(each, "an option"))) {
+      reader.fail(
+          each.line, fmt::format("the option {}", quote(each.text)),
+          "--use_fast_math, -lineinfo, --fmad=false, --extra-device-vectorization or --maxrregcount=N (16 to 255)");
+    }
+    options.push_back(each.text);
+  }
+  return options;
+}
+
+Parameter read_parameter(const ManifestReader& reader, const std::string& name, const TomlValue& value) {
+  Parameter parameter{name, {}, false};
+  const std::string what = fmt::format("a value of parameter '{}'", name);
+  for (const TomlValue& each : reader.list(value, fmt::format("the values of parameter '{}'", name))) {
+    const std::int64_t number = reader.integer(each, what);
+    if (std::ranges::find(parameter.values, number) != parameter.values.end()) {
+      reader.fail(each.line, fmt::format("{} twice in parameter '{}'", number, name), "each value once");
+    }
+    parameter.values.push_back(number);
+  }
+  if (parameter.values.empty()) reader.fail(value.line, fmt::format("no value of parameter '{}'", name), "one or more");
+  return parameter;
+}
+
+void read_parameters(const ManifestReader& reader, const TomlValue& section, const Op& op,
+                     Implementation& implementation) {
+  check_count(reader, section.line, section.entries.size(), max_parameters, "parameters");
+  for (const auto& [name, value] : reader.table(section, "[parameters]")) {
+    check_free_name(reader, name, value.line, op, implementation.symbols);
+    reader.add(implementation.symbols, {name, {}, {}}, value.line);
+    implementation.parameters.push_back(read_parameter(reader, name, value));
+  }
+}
+
+void read_default_config(const ManifestReader& reader, const TomlValue* section, Implementation& implementation) {
+  const TomlValue none;
+  const TomlValue& table = section == nullptr ? none : *section;
+  for (const auto& [name, value] : reader.table(table, "[default]")) {
+    if (std::ranges::find(implementation.parameters, name, &Parameter::name) != implementation.parameters.end())
+      continue;
+    std::vector<std::string> names;
+    for (const Parameter& each : implementation.parameters) names.push_back(each.name);
+    reader.fail(value.line, fmt::format("{} in [default]{}", quote(name), did_you_mean(name, names)),
+                names.empty() ? "nothing, for there are no parameters" : one_of(names));
+  }
+  for (const Parameter& parameter : implementation.parameters) {
+    const TomlValue* value = table.find(parameter.name);
+    if (value == nullptr)
+      reader.fail(table.line, fmt::format("no '{}' in [default]", parameter.name), "a value for each parameter");
+    const std::int64_t number = reader.integer(*value, fmt::format("the default of '{}'", parameter.name));
+    if (std::ranges::find(parameter.values, number) == parameter.values.end()) {
+      reader.fail(value->line, fmt::format("{} = {} in [default]", parameter.name, number),
+                  fmt::format("one of its values: {}", fmt::join(parameter.values, ", ")));
+    }
+    implementation.default_config.push_back(number);
+  }
+}
+
+/// `all` of [constraints] or [search]; none where the file has no such table.
+std::vector<Expression> read_conditions(const ManifestReader& reader, const TomlValue& document, std::string_view name,
+                                        std::string_view what, const Op& op, const Symbols& symbols) {
+  std::vector<Expression> conditions;
+  const TomlValue* section = document.find(name);
+  if (section == nullptr) return conditions;
+  const std::string where = fmt::format("[{}]", name);
+  reader.check_keys(*section, where, {"all"});
+  for (const TomlValue& each : reader.list(reader.required(*section, where, "all"), "'all'"))
+    conditions.push_back(reader.expression(each, what, symbols, op, Known::launch));
+  return conditions;
+}
+
+std::vector<Expression> read_constraints(const ManifestReader& reader, const TomlValue& document, const Op& op,
+                                         const Symbols& symbols) {
+  return read_conditions(reader, document, "constraints", "a constraint", op, symbols);
+}
+
+/// Parameters that no condition names multiply whatever the others leave, so that it can be said here that these are too many.
+void check_free_parameters(const ManifestReader& reader, const TomlValue& section, const Op& op,
+                           const Implementation& implementation) {
+  std::int64_t configs = 1;
+  for (std::size_t i = 0; i < implementation.parameters.size(); ++i) {
+    const int slot = op.first_parameter() + static_cast<int>(i);
+    const auto names = [slot](const Expression& condition) { return condition.uses(slot); };
+    if (std::ranges::none_of(implementation.constraints, names) && std::ranges::none_of(implementation.search, names))
+      configs *= static_cast<std::int64_t>(implementation.parameters[i].values.size());
+    if (configs > most_search_steps)
+      reader.fail(
+          section.line,
+          "a search space of more than a million configs by parameters that neither [constraints] nor [search] names",
+          "fewer values, or a condition");
+  }
+}
+
+void read_alignment(const ManifestReader& reader, const TomlValue& section, const Op& op,
+                    Implementation& implementation) {
+  for (const auto& [name, value] : reader.table(section, "[align]")) {
+    const auto tensor = std::ranges::find(op.tensors, name, &Tensor::name);
+    if (tensor == op.tensors.end()) {
+      std::vector<std::string> names;
+      for (const Tensor& each : op.tensors) names.push_back(each.name);
+      reader.fail(value.line, fmt::format("{} in [align]{}", quote(name), did_you_mean(name, names)), one_of(names));
+    }
+    const Expression bytes = reader.expression(value, "an alignment", implementation.symbols, op, Known::launch);
+    implementation.alignment.emplace_back(static_cast<int>(tensor - op.tensors.begin()), bytes);
+  }
+}
+
+void read_workspaces(const ManifestReader& reader, const TomlValue& section, const Op& op,
+                     Implementation& implementation) {
+  for (const auto& [name, value] : reader.table(section, "[workspace]")) {
+    const std::string where = fmt::format("workspace '{}'", name);
+    check_free_name(reader, name, value.line, op, implementation.symbols, implementation.workspaces);
+    reader.check_keys(value, where, {"bytes", "zeroed"});
+    const TomlValue& bytes = reader.required(value, where, "bytes");
+    implementation.workspaces.push_back({name,
+                                         reader.expression(bytes, "'bytes'", implementation.symbols, op, Known::bucket),
+                                         reader.boolean_or(value, "zeroed", false)});
+  }
+}
+
+bool reads_length(const Implementation& implementation, int axis) {
+  return std::ranges::any_of(implementation.passes, [axis](const Pass& pass) {
+    return std::ranges::any_of(pass.arguments, [axis](const Argument& argument) {
+      return argument.kind == ArgumentKind::length && argument.index == axis;
+    });
+  });
+}
+
+// One that took the bound for the length would compute over padding, and say nothing.
+void check_lengths(const ManifestReader& reader, const Op& op, const Implementation& implementation) {
+  for (std::size_t i = 0; i < op.axes.size(); ++i) {
+    if (!op.axes[i].on_device || reads_length(implementation, static_cast<int>(i))) continue;
+    reader.fail(implementation.passes.front().line,
+                fmt::format("no argument {{ length = \"{}\" }}, though op.toml lets axis '{}' be given on the device",
+                            op.axes[i].name, op.axes[i].name),
+                "it in each pass that needs the axis's size");
+  }
+}
+
+/// Whether the parameter in `slot` changes the kernel, its geometry, what it is given or what is expected of it.
+bool shapes(const Pass& pass, int slot, const Symbols& symbols) {
+  const auto uses = [&](const auto& expressions) {
+    return std::ranges::any_of(expressions, [&](const Expression& each) { return each.uses(slot); });
+  };
+  const auto names = [&](const std::optional<Expression>& each) { return each && each->uses(slot); };
+  const auto is_shaped = [&](const Argument& argument) {
+    return argument.value.uses(slot) || uses(argument.box) || argument.swizzle.uses(slot) || names(argument.when);
+  };
+  const auto estimated = [&](const PassModel& model) {
+    return names(model.operations) || names(model.read_bytes) || names(model.traffic_bytes) ||
+           names(model.written_bytes) || names(model.memory_bytes) || names(model.shared_bytes) ||
+           names(model.bytes_in_flight) || names(model.round_trips) || names(model.registers);
+  };
+  return uses(parse_kernel_name(pass.kernel, symbols).placeholders) || names(pass.when) || uses(pass.grid) ||
+         uses(pass.block) || uses(pass.cluster) || pass.shared.uses(slot) ||
+         std::ranges::any_of(pass.arguments, is_shaped) || (pass.model && estimated(*pass.model));
+}
+
+void read_kernels(const ManifestReader& reader, const TomlValue& document, const Op& op,
+                  Implementation& implementation) {
+  implementation.source = read_source(reader, document, fmt::format("{}.cuh", implementation.name), op);
+  implementation.toolkit_headers = reader.boolean_or(document, "toolkit_headers", false);
+  if (const TomlValue* options = document.find("options")) implementation.options = read_options(reader, *options);
+  if (const TomlValue* section = document.find("parameters")) read_parameters(reader, *section, op, implementation);
+  if (const TomlValue* section = document.find("terms")) read_terms(reader, *section, op, implementation.symbols);
+  read_default_config(reader, document.find("default"), implementation);
+  implementation.constraints = read_constraints(reader, document, op, implementation.symbols);
+  implementation.search =
+      read_conditions(reader, document, "search", "a condition of [search]", op, implementation.symbols);
+  if (const TomlValue* section = document.find("parameters"))
+    check_free_parameters(reader, *section, op, implementation);
+  if (const TomlValue* section = document.find("align")) read_alignment(reader, *section, op, implementation);
+  if (const TomlValue* section = document.find("workspace")) read_workspaces(reader, *section, op, implementation);
+  implementation.passes =
+      read_passes(reader, document, "the file", op, implementation.symbols, implementation.workspaces);
+  check_lengths(reader, op, implementation);
+}
+
+bool is_launch_only(const Implementation& implementation, int slot) {
+  const auto& passes = implementation.passes;
+  return std::ranges::any_of(passes, [&](const Pass& pass) { return pass.programmatic.uses(slot); }) &&
+         std::ranges::none_of(passes, [&](const Pass& pass) { return shapes(pass, slot, implementation.symbols); }) &&
+         std::ranges::none_of(implementation.workspaces,
+                              [&](const Workspace& each) { return each.bytes.uses(slot); }) &&
+         std::ranges::none_of(implementation.alignment, [&](const auto& each) { return each.second.uses(slot); });
+}
+
+}  // namespace
+
+Implementation read_implementation(const ManifestReader& reader, const TomlValue& document, std::string_view name,
+                                   const Op& op) {
+  Implementation implementation;
+  implementation.name = name;
+  implementation.file = reader.file();
+  implementation.symbols = op.symbols;
+  implementation.library = reader.text_or(document, "library", "");
+  if (implementation.is_library())
+    reader.check_keys(document, "the file of a library",
+                      {"summary", "library", "requires", "constraints", "align", "matmul"});
+  else
+    reader.check_keys(document, "the file",
+                      {"summary", "source", "library", "requires", "toolkit_headers", "options", "parameters", "terms",
+                       "constraints", "search", "align", "default", "workspace", "pass"});
+  implementation.summary = reader.text_or(document, "summary", "");
+  if (const TomlValue* condition = document.find("requires")) {
+    implementation.requires_ = reader.expression(*condition, "'requires'", op.symbols, op, Known::device);
+    implementation.requires_text = implementation.requires_->text();
+  }
+  if (implementation.is_library()) {
+    implementation.constraints = read_constraints(reader, document, op, implementation.symbols);
+    if (const TomlValue* section = document.find("align")) read_alignment(reader, *section, op, implementation);
+    read_library(reader, document, op, implementation);
+    return implementation;
+  }
+  read_kernels(reader, document, op, implementation);
+  for (std::size_t i = 0; i < implementation.parameters.size(); ++i)
+    implementation.parameters[i].launch_only =
+        is_launch_only(implementation, op.first_parameter() + static_cast<int>(i));
+  return implementation;
+}
+
+}  // namespace kiln::manifest

@@ -1,0 +1,118 @@
+// [matmul]: what a library of the vendor's computes in place of kernels.
+#include <fmt/format.h>
+
+#include <algorithm>
+#include <array>
+
+#include "manifest/manifest_parts.hpp"
+#include "manifest/text.hpp"
+
+namespace kiln::manifest {
+namespace {
+
+// An algorithm of cuBLASLt's is named by these of its attributes.
+constexpr std::array<std::string_view, 10> cublaslt_parameters = {
+    "algorithm", "tile", "stages", "splits", "reduction", "swizzle", "custom", "inner", "cluster", "extra"};
+
+struct MatmulReader {
+  const ManifestReader& reader;
+  const TomlValue& section;
+  const Op& op;
+
+  /// A tensor that `suits`; -1 for a key that is not there.
+  template <class Suits>
+  int tensor(std::string_view key, std::string_view expected, const Suits& suits) const {
+    const TomlValue* value = section.find(key);
+    if (value == nullptr) return -1;
+    std::vector<std::string> names;
+    for (const Tensor& each : op.tensors) names.push_back(each.name);
+    const std::size_t index = reader.one_of(*value, "a tensor of [matmul]", names);
+    if (!suits(op.tensors[index]))
+      reader.fail(value->line, fmt::format("{} as '{}' of [matmul]", quote(op.tensors[index].name), key), expected);
+    return static_cast<int>(index);
+  }
+  [[nodiscard]] int dense(std::string_view key, std::size_t rank, bool output) const {
+    const std::string expected =
+        fmt::format("an {} of rank {} whose last stride is 1", output ? "output" : "input", rank);
+    return tensor(key, expected, [&](const Tensor& each) {
+      return each.shape.size() == rank && each.strides.back().constant_value() == 1 && each.output == output;
+    });
+  }
+  /// Of rank 2, or of rank 3 where d is.
+  [[nodiscard]] std::size_t rank() const {
+    const TomlValue& value = reader.required(section, "[matmul]", "d");
+    const auto d = std::ranges::find(op.tensors, value.text, &Tensor::name);
+    return d != op.tensors.end() && d->shape.size() == 3 ? 3 : 2;
+  }
+  [[nodiscard]] int required_matrix(std::string_view key, bool output) const {
+    static_cast<void>(reader.required(section, "[matmul]", key));
+    return dense(key, rank(), output);
+  }
+  /// A tensor of rank 3 whose outermost size is another than d's would be another number of products.
+  void check_batch(std::string_view key, int index, int d) const {
+    if (index < 0 || rank() == 2) return;
+    const auto batch = [&](int of) { return op.tensors[static_cast<std::size_t>(of)].shape.front().text(); };
+    if (batch(index) != batch(d))
+      reader.fail(section.find(key)->line,
+                  fmt::format("'{}' of [matmul] as {} matrices where d is {}", key, batch(index), batch(d)),
+                  "as many as d");
+  }
+  [[nodiscard]] int scale(std::string_view key) const {
+    return tensor(key, "an input of f32",
+                  [](const Tensor& each) { return each.selection < 0 && each.dtype == DType::f32 && !each.output; });
+  }
+  [[nodiscard]] int real(std::string_view key) const {
+    const TomlValue* value = section.find(key);
+    if (value == nullptr) return -1;
+    std::vector<std::string> names;
+    for (const Runtime& each : op.runtime) names.push_back(each.name);
+    const std::size_t index = reader.one_of(*value, "a run-time value of [matmul]", names);
+    if (op.runtime[index].type != RuntimeType::f32)
+      reader.fail(value->line, fmt::format("{} as '{}' of [matmul]", quote(op.runtime[index].name), key),
+                  "a run-time value of f32");
+    return static_cast<int>(index);
+  }
+  [[nodiscard]] Expression expression(std::string_view key) const {
+    const TomlValue* value = section.find(key);
+    if (value == nullptr) return Expression::constant(0);
+    return reader.expression(*value, quote(key) + " of [matmul]", op.symbols, op, Known::device);
+  }
+};
+
+}  // namespace
+
+void read_library(const ManifestReader& reader, const TomlValue& document, const Op& op,
+                  Implementation& implementation) {
+  const TomlValue& library = *document.find("library");
+  if (implementation.library != "cublaslt")
+    reader.fail(library.line, fmt::format("the library {}", quote(implementation.library)), "'cublaslt'");
+  const TomlValue& section = reader.required(document, "the file of a library", "matmul");
+  reader.check_keys(
+      section, "[matmul]",
+      {"a", "b", "c", "d", "bias", "a_scale", "b_scale", "alpha", "transpose_a", "transpose_b", "relu", "workspace"});
+  const MatmulReader read{reader, section, op};
+  Matmul& matmul = implementation.matmul;
+  matmul.a = read.required_matrix("a", false);
+  matmul.b = read.required_matrix("b", false);
+  matmul.d = read.required_matrix("d", true);
+  matmul.c = read.dense("c", read.rank(), false);
+  matmul.bias = read.dense("bias", read.rank() - 1, false);
+  for (const auto& [key, tensor] : {std::pair("a", matmul.a), {"b", matmul.b}, {"c", matmul.c}, {"bias", matmul.bias}})
+    read.check_batch(key, tensor, matmul.d);
+  matmul.a_scale = read.scale("a_scale");
+  matmul.b_scale = read.scale("b_scale");
+  matmul.alpha = read.real("alpha");
+  matmul.transpose_a = read.expression("transpose_a");
+  matmul.transpose_b = read.expression("transpose_b");
+  matmul.relu = read.expression("relu");
+  matmul.workspace = read.expression("workspace");
+  // After all expressions: none can be over an algorithm.
+  for (const std::string_view name : cublaslt_parameters) {
+    check_free_name(reader, std::string(name), library.line, op, implementation.symbols);
+    reader.add(implementation.symbols, {std::string(name), {}, {}}, library.line);
+    implementation.parameters.push_back({std::string(name), {}, false});
+    implementation.default_config.push_back(0);
+  }
+}
+
+}  // namespace kiln::manifest

@@ -1,0 +1,176 @@
+// [types], [choices] and [runtime]: the names that select, and those that never do.
+#include <fmt/format.h>
+
+#include <algorithm>
+
+#include "manifest/manifest_parts.hpp"
+#include "manifest/text.hpp"
+
+namespace kiln::manifest {
+namespace {
+
+constexpr std::size_t max_words = 64;  // of one selection; a problem holds an index in a byte
+
+const std::vector<std::string>& dtype_names() {
+  static const std::vector<std::string> names = {"bf16", "f16", "f32", "f64", "e4m3", "e5m2", "i8", "u8", "i32", "i64"};
+  return names;
+}
+
+// A list of values, or a table that has it as `of`.
+const TomlValue& listed_values(const ManifestReader& reader, const TomlEntry& entry) {
+  if (entry.value.kind != TomlValue::Kind::table) return entry.value;
+  const std::string where = fmt::format("'{}'", entry.key);
+  reader.check_keys(entry.value, where, {"of", "default"});
+  return reader.required(entry.value, where, "of");
+}
+
+std::vector<std::string> read_words(const ManifestReader& reader, const TomlEntry& entry) {
+  const std::string what = fmt::format("a value of '{}'", entry.key);
+  std::vector<std::string> words;
+  const auto& list = reader.list(listed_values(reader, entry), fmt::format("the values of '{}'", entry.key));
+  if (list.empty() || list.size() > max_words) {
+    reader.fail(entry.value.line, fmt::format("{} values of '{}'", list.size(), entry.key),
+                fmt::format("1 to {}", max_words));
+  }
+  for (const TomlValue& each : list) {
+    const std::string& word = reader.text(each, what);
+    if (!is_identifier(word)) reader.fail(each.line, fmt::format("{} as {}", quote(word), what), "an identifier");
+    if (std::ranges::find(words, word) != words.end())
+      reader.fail(each.line, quote(word) + " twice", "each value once");
+    words.push_back(word);
+  }
+  return words;
+}
+
+std::uint8_t index_of(const ManifestReader& reader, const TomlValue& word, const Selection& selection) {
+  return static_cast<std::uint8_t>(
+      reader.one_of(word, fmt::format("the default of '{}'", selection.name), selection.values));
+}
+
+// A word of its own; or an earlier selection's name, whose word it takes; or { like = that name, WORD = its own word instead }.
+void read_selection_default(const ManifestReader& reader, const TomlValue& value, const std::vector<Selection>& earlier,
+                            Selection& selection) {
+  const bool is_table = value.kind == TomlValue::Kind::table;
+  const std::string what = fmt::format("the default of '{}'", selection.name);
+  const TomlValue& name = is_table ? reader.required(value, what, "like") : value;
+  const auto like = std::ranges::find(earlier, reader.text(name, what), &Selection::name);
+  if (like == earlier.end()) {
+    std::vector<std::string> known;
+    for (const Selection& each : earlier) known.push_back(each.name);
+    if (!is_table) std::ranges::copy(selection.values, std::back_inserter(known));
+    if (is_table || std::ranges::find(selection.values, name.text) == selection.values.end())
+      reader.fail(name.line, fmt::format("{} as {}{}", name.described(), what, did_you_mean(name.text, known)),
+                  known.empty() ? "a word, since no type or choice stands before it" : one_of(known));
+    selection.defaults = {index_of(reader, value, selection)};
+    return;
+  }
+  selection.like = static_cast<int>(like - earlier.begin());
+  selection.defaults.clear();
+  for (const TomlEntry& entry : is_table ? reader.table(value, what) : std::vector<TomlEntry>{})
+    if (entry.key != "like" && std::ranges::find(like->values, entry.key) == like->values.end())
+      reader.fail(entry.value.line, fmt::format("{} in {}", quote(entry.key), what),
+                  fmt::format("'like', or a value of '{}': {}", like->name, one_of(like->values)));
+  for (const std::string& word : like->values) {
+    const TomlValue* instead = is_table ? value.find(word) : nullptr;
+    const auto same = std::ranges::find(selection.values, word);
+    if (instead == nullptr && same == selection.values.end())
+      reader.fail(
+          value.line, fmt::format("no default of '{}' where '{}' is {}", selection.name, like->name, word),
+          fmt::format("{{ like = \"{}\", {} = a word }}, one of {}", like->name, word, one_of(selection.values)));
+    selection.defaults.push_back(instead != nullptr ? index_of(reader, *instead, selection)
+                                                    : static_cast<std::uint8_t>(same - selection.values.begin()));
+  }
+}
+
+void add_selection(const ManifestReader& reader, const TomlEntry& entry, std::vector<Selection>& selections,
+                   Selection selection) {
+  if (const TomlValue* value = entry.value.find("default"))
+    read_selection_default(reader, *value, selections, selection);
+  selections.push_back(std::move(selection));
+}
+
+void read_default(const ManifestReader& reader, const TomlValue& value, Op& op, Runtime& runtime) {
+  const std::string what = fmt::format("the default of '{}'", runtime.name);
+  if (runtime.is_integer()) {
+    runtime.default_integer = reader.expression(value, what, op.symbols, op, Known::launch);
+  } else {
+    runtime.default_real = reader.real(value, what);
+  }
+}
+
+// Defaults are computed in the manifest's order, so each may use only the values before it.
+void check_earlier(const ManifestReader& reader, const TomlEntry& entry, const Op& op,
+                   const std::optional<Expression>& expression, int slot) {
+  if (!expression) return;
+  for (const int used : expression->slots()) {
+    if (used < slot || used >= op.first_static()) continue;
+    reader.fail(entry.value.line, fmt::format("{} in an expression of '{}'", quote(op.symbols[used].name), entry.key),
+                "only run-time values declared before it");
+  }
+}
+
+}  // namespace
+
+void read_types(const ManifestReader& reader, const TomlValue& section, std::vector<Selection>& selections) {
+  for (const TomlEntry& entry : reader.table(section, "[types]")) {
+    if (parse_dtype(entry.key))
+      reader.fail(entry.value.line, quote(entry.key) + " as the name of a type", "a name that is no element type");
+    Selection type;
+    type.name = entry.key;
+    type.values = read_words(reader, entry);
+    for (const TomlValue& each : listed_values(reader, entry).items)
+      type.dtypes.push_back(static_cast<DType>(reader.one_of(each, "an element type", dtype_names())));
+    add_selection(reader, entry, selections, std::move(type));
+  }
+}
+
+void read_choices(const ManifestReader& reader, const TomlValue& section, std::vector<Selection>& selections) {
+  for (const TomlEntry& entry : reader.table(section, "[choices]")) {
+    Selection choice;
+    choice.name = entry.key;
+    choice.values = read_words(reader, entry);
+    add_selection(reader, entry, selections, std::move(choice));
+  }
+}
+
+RuntimeType read_runtime_type(const ManifestReader& reader, const TomlValue& value) {
+  return static_cast<RuntimeType>(
+      reader.one_of(value, "a type of scalars", {"f32", "f64", "i32", "i64", "u32", "u64"}));
+}
+
+std::vector<Runtime> read_runtime(const ManifestReader& reader, const TomlValue& section) {
+  std::vector<Runtime> values;
+  check_count(reader, section.line, section.entries.size(), max_runtime, "run-time values");
+  for (const auto& [name, value] : reader.table(section, "[runtime]")) {
+    Runtime runtime;
+    runtime.name = name;
+    if (value.kind == TomlValue::Kind::table) {
+      const std::string where = fmt::format("run-time value '{}'", name);
+      reader.check_keys(value, where, {"type", "default", "min"});
+      runtime.type = read_runtime_type(reader, reader.required(value, where, "type"));
+    } else {
+      runtime.type = read_runtime_type(reader, value);
+    }
+    values.push_back(std::move(runtime));
+  }
+  return values;
+}
+
+void read_runtime_expressions(const ManifestReader& reader, const TomlValue& section, Op& op) {
+  for (std::size_t i = 0; i < op.runtime.size(); ++i) {
+    const TomlEntry& entry = section.entries[i];
+    Runtime& runtime = op.runtime[i];
+    const int slot = op.first_runtime() + static_cast<int>(i);
+    if (const TomlValue* value = entry.value.find("default")) read_default(reader, *value, op, runtime);
+    if (const TomlValue* value = entry.value.find("min")) {
+      if (!runtime.is_integer())
+        reader.fail(value->line, fmt::format("'min' on '{}', which is no integer", entry.key), "none");
+      runtime.minimum =
+          reader.expression(*value, fmt::format("the minimum of '{}'", entry.key), op.symbols, op, Known::launch);
+    }
+    check_earlier(reader, entry, op, runtime.default_integer, slot);
+    check_earlier(reader, entry, op, runtime.minimum, slot);
+  }
+}
+
+}  // namespace kiln::manifest

@@ -1,0 +1,200 @@
+// [[pass]]: one launch, with its name, geometry and arguments.
+#include <fmt/format.h>
+
+#include <algorithm>
+
+#include "kiln/error.hpp"
+#include "manifest/kernel_name.hpp"
+#include "manifest/manifest_parts.hpp"
+#include "manifest/text.hpp"
+
+namespace kiln::manifest {
+namespace {
+
+// What the expressions and arguments of a pass may name.
+struct Scope {
+  const ManifestReader& reader;
+  const Op& op;
+  const Symbols& symbols;
+  std::span<const Workspace> workspaces;
+  bool of_reference;
+
+  [[nodiscard]] Expression expression(const TomlValue& value, std::string_view what, Known known) const {
+    return reader.expression(value, what, symbols, op, known);
+  }
+};
+
+template <typename Range>
+int index_of(const Range& range, std::string_view name) {
+  for (std::size_t i = 0; i < range.size(); ++i) {
+    if (range[i].name == name) return static_cast<int>(i);
+  }
+  return -1;
+}
+
+std::array<Expression, 3> read_triple(const Scope& scope, const TomlValue* value, const std::string& what,
+                                      Known known) {
+  std::array<Expression, 3> triple = {Expression::constant(1), Expression::constant(1), Expression::constant(1)};
+  if (value == nullptr) return triple;
+  const auto& items = scope.reader.list(*value, what);
+  if (items.empty() || items.size() > triple.size()) {
+    scope.reader.fail(value->line, fmt::format("{} entries in {}", items.size(), what), "1 to 3: x, y, z");
+  }
+  for (std::size_t i = 0; i < items.size(); ++i) triple[i] = scope.expression(items[i], what, known);
+  return triple;
+}
+
+std::string read_kernel(const Scope& scope, const TomlValue& value) {
+  const std::string& text = scope.reader.text(value, "a kernel name");
+  try {
+    for (const Expression& placeholder : parse_kernel_name(text, scope.symbols).placeholders) {
+      scope.reader.check_known(placeholder, "the placeholder", scope.symbols, scope.op, Known::plan, value.line);
+    }
+  } catch (const Error& error) {
+    if (error.kind() != ErrorKind::bad_expression) throw;
+    throw Error(ErrorKind::bad_manifest, fmt::format("{}:{}: {}", scope.reader.file(), value.line, error.what()));
+  }
+  return text;
+}
+
+Argument read_named_argument(const Scope& scope, const TomlValue& value) {
+  const std::string& name = value.text;
+  Argument argument;
+  const auto is = [&](ArgumentKind kind, int index) {
+    argument.kind = kind;
+    argument.index = index;
+    return index >= 0;
+  };
+  if (is(ArgumentKind::tensor, index_of(scope.op.tensors, name)) ||
+      is(ArgumentKind::workspace, index_of(scope.workspaces, name)) ||
+      is(ArgumentKind::axis, index_of(scope.op.axes, name)) ||
+      is(ArgumentKind::runtime, index_of(scope.op.runtime, name))) {
+    return argument;
+  }
+  if (scope.symbols.find(name) || scope.symbols.find_term(name) != nullptr) {
+    scope.reader.fail(
+        value.line, fmt::format("{} as an argument by name", quote(name)),
+        fmt::format("{{ value = \"{}\", type = \"i32\" }} for what is no tensor, workspace, axis or run-time value",
+                    name));
+  }
+  std::vector<std::string> known;
+  for (const Tensor& each : scope.op.tensors) known.push_back(each.name);
+  for (const Workspace& each : scope.workspaces) known.push_back(each.name);
+  for (const Axis& each : scope.op.axes) known.push_back(each.name);
+  for (const Runtime& each : scope.op.runtime) known.push_back(each.name);
+  scope.reader.fail(value.line, fmt::format("the unknown argument {}{}", quote(name), did_you_mean(name, known)),
+                    one_of(known));
+}
+
+Argument read_tensor_map(const Scope& scope, const TomlValue& value) {
+  const ManifestReader& reader = scope.reader;
+  reader.check_keys(value, "a TMA argument", {"tma", "box", "swizzle", "when"});
+  std::vector<std::string> tensors;
+  for (const Tensor& each : scope.op.tensors) tensors.push_back(each.name);
+  Argument argument;
+  argument.kind = ArgumentKind::tensor_map;
+  argument.index = static_cast<int>(reader.one_of(*value.find("tma"), "the tensor of a TMA argument", tensors));
+  const TomlValue& box = reader.required(value, "a TMA argument", "box");
+  for (const TomlValue& each : reader.list(box, "'box'"))
+    argument.box.push_back(scope.expression(each, "'box'", Known::launch));
+  const std::size_t rank = scope.op.tensors[static_cast<std::size_t>(argument.index)].shape.size();
+  if (argument.box.size() != rank) {
+    reader.fail(box.line, fmt::format("{} entries in 'box'", argument.box.size()),
+                fmt::format("{}, one for each dimension of '{}'", rank, value.find("tma")->text));
+  }
+  if (const TomlValue* swizzle = value.find("swizzle"))
+    argument.swizzle = scope.expression(*swizzle, "'swizzle'", Known::plan);
+  const auto bytes = argument.swizzle.constant_value();
+  if (bytes && *bytes != 0 && *bytes != 32 && *bytes != 64 && *bytes != 128) {
+    reader.fail(value.line, fmt::format("{} as 'swizzle'", *bytes), "0, 32, 64 or 128 bytes");
+  }
+  if (const TomlValue* when = value.find("when")) argument.when = scope.expression(*when, "'when'", Known::plan);
+  return argument;
+}
+
+Argument read_length(const Scope& scope, const TomlValue& value) {
+  const ManifestReader& reader = scope.reader;
+  reader.check_keys(value, "a length argument", {"length"});
+  if (scope.of_reference)
+    reader.fail(value.line, "'length' in a pass of the reference", "the axis by name: the reference is given its size");
+  std::vector<std::string> axes;
+  for (const Axis& each : scope.op.axes)
+    if (each.on_device) axes.push_back(each.name);
+  const TomlValue& name = *value.find("length");
+  if (axes.empty()) reader.fail(value.line, "a length argument", "an axis with on_device = true in op.toml");
+  Argument argument;
+  argument.kind = ArgumentKind::length;
+  argument.index = index_of(scope.op.axes, axes[reader.one_of(name, "the axis of a length argument", axes)]);
+  return argument;
+}
+
+Argument read_argument(const Scope& scope, const TomlValue& value) {
+  if (value.kind == TomlValue::Kind::text) return read_named_argument(scope, value);
+  if (value.find("tma") != nullptr) return read_tensor_map(scope, value);
+  if (value.find("length") != nullptr) return read_length(scope, value);
+  constexpr std::string_view where = "an argument";
+  scope.reader.check_keys(value, where, {"value", "type", "tma", "box", "swizzle", "when", "length"});
+  Argument argument;
+  argument.kind = ArgumentKind::expression;
+  argument.value =
+      scope.expression(scope.reader.required(value, where, "value"), "the value of an argument", Known::launch);
+  const TomlValue& type = scope.reader.required(value, where, "type");
+  argument.type = read_runtime_type(scope.reader, type);
+  if (argument.type == RuntimeType::f32 || argument.type == RuntimeType::f64) {
+    scope.reader.fail(type.line, quote(type.text) + " as the type of an expression", "'i32', 'i64', 'u32' or 'u64'");
+  }
+  return argument;
+}
+
+Expression read_programmatic(const Scope& scope, const TomlValue& value) {
+  if (value.kind == TomlValue::Kind::boolean) return Expression::constant(value.boolean ? 1 : 0);
+  if (value.kind != TomlValue::Kind::text)
+    scope.reader.fail(value.line, fmt::format("{} as 'programmatic'", value.described()),
+                      "true, false or an expression");
+  return scope.expression(value, "'programmatic'", Known::plan);
+}
+
+Pass read_pass(const Scope& scope, const TomlValue& value) {
+  const ManifestReader& reader = scope.reader;
+  constexpr std::string_view where = "a pass";
+  reader.check_keys(
+      value, where,
+      {"kernel", "grid", "block", "cluster", "shared", "when", "args", "cooperative", "programmatic", "model"});
+  Pass pass;
+  pass.line = value.line;
+  pass.kernel = read_kernel(scope, reader.required(value, where, "kernel"));
+  pass.grid = read_triple(scope, &reader.required(value, where, "grid"), "the grid", Known::launch);
+  pass.block = read_triple(scope, &reader.required(value, where, "block"), "the block", Known::plan);
+  pass.cluster = read_triple(scope, value.find("cluster"), "the cluster", Known::plan);
+  if (const TomlValue* shared = value.find("shared")) pass.shared = scope.expression(*shared, "'shared'", Known::plan);
+  if (const TomlValue* when = value.find("when")) pass.when = scope.expression(*when, "'when'", Known::plan);
+  const TomlValue& arguments = reader.required(value, where, "args");
+  for (const TomlValue& each : reader.list(arguments, "'args'")) pass.arguments.push_back(read_argument(scope, each));
+  check_count(reader, arguments.line, pass.arguments.size(), max_arguments, "arguments");
+  const auto maps = std::count_if(pass.arguments.begin(), pass.arguments.end(),
+                                  [](const Argument& argument) { return argument.kind == ArgumentKind::tensor_map; });
+  check_count(reader, arguments.line, static_cast<std::size_t>(maps), max_tensor_maps, "TMA arguments");
+  pass.cooperative = reader.boolean_or(value, "cooperative", false);
+  if (const TomlValue* programmatic = value.find("programmatic"))
+    pass.programmatic = read_programmatic(scope, *programmatic);
+  if (const TomlValue* model = value.find("model")) {
+    if (scope.of_reference) reader.fail(model->line, "'model' in a pass of the reference", "none: it is never timed");
+    pass.model = read_pass_model(reader, *model, scope.op, scope.symbols);
+  }
+  return pass;
+}
+
+}  // namespace
+
+std::vector<Pass> read_passes(const ManifestReader& reader, const TomlValue& table, std::string_view where,
+                              const Op& op, const Symbols& symbols, std::span<const Workspace> workspaces) {
+  const Scope scope{reader, op, symbols, workspaces, where == "[reference]"};
+  const TomlValue& list = reader.required(table, where, "pass");
+  std::vector<Pass> passes;
+  for (const TomlValue& each : reader.list(list, fmt::format("'pass' of {}", where)))
+    passes.push_back(read_pass(scope, each));
+  if (passes.empty()) reader.fail(list.line, fmt::format("no pass in {}", where), "one or more");
+  return passes;
+}
+
+}  // namespace kiln::manifest

@@ -1,0 +1,223 @@
+// Configs: which are declared, which are legal, and how they are written.
+#include <fmt/format.h>
+
+#include <algorithm>
+#include <charconv>
+#include <map>
+
+#include "kiln/error.hpp"
+#include "manifest/kernel_name.hpp"
+#include "manifest/problem.hpp"
+
+namespace kiln::manifest {
+namespace {
+
+// Visits, in the manifest's order, every config that meets the constraints and `further` conditions, until `visit` returns false. A
+// condition is checked as soon as the last parameter that it names has a value, which prunes all that share the refused prefix. How many
+// configs there are before that says little of how long it takes, so it is the steps that are bounded: every value that is given to a
+// parameter is one.
+class Walk {
+ public:
+  Walk(const Op& op, const Implementation& implementation, std::vector<std::int64_t> frame,
+       std::span<const Expression> further)
+      : parameters_(implementation.parameters),
+        op_(op),
+        implementation_(implementation),
+        first_(static_cast<std::size_t>(op.first_parameter())),
+        frame_(std::move(frame)),
+        checks_(parameters_.size() + 1) {
+    std::vector<Range> known;
+    for (const std::int64_t value : frame_) known.push_back({value, value});
+    for (std::size_t i = 0; i < parameters_.size(); ++i) {
+      const auto [lowest, highest] = std::ranges::minmax(parameters_[i].values);
+      known[first_ + i] = {lowest, highest};
+    }
+    for (const std::span<const Expression> list : {std::span(implementation.constraints), further})
+      for (const Expression& each : list) add(each.within(known));
+  }
+
+  /// Throws Error(bad_manifest) when it takes too many steps.
+  template <typename Visit>
+  bool run(Visit visit, std::size_t bound = 0) {
+    if (++steps_ > most_search_steps) give_up();
+    for (const Expression& condition : checks_[bound])
+      if (!condition.evaluate(frame_).truth()) return true;
+    if (bound == parameters_.size())
+      return visit(Config(frame_.begin() + static_cast<std::ptrdiff_t>(first_), frame_.end()));
+    for (const std::int64_t value : parameters_[bound].values) {
+      frame_[first_ + bound] = value;
+      if (!run(visit, bound + 1)) return false;
+    }
+    return true;
+  }
+
+ private:
+  void add(Expression condition) {
+    const std::vector<int> slots = condition.slots();
+    const std::size_t bound = slots.empty() ? 0 : static_cast<std::size_t>(slots.back()) - first_ + 1;
+    if (condition.constant_value().value_or(0) == 0) checks_[bound].push_back(std::move(condition));
+  }
+
+  [[noreturn]] void give_up() const {
+    throw Error(
+        ErrorKind::bad_manifest,
+        fmt::format(
+            "{} of op {}: its parameters take more than {} steps to go through; declare fewer values, or conditions that "
+            "name the first parameters alone, so that they refuse many configs at once",
+            implementation_.name, op_.name, most_search_steps));
+  }
+
+  const std::vector<Parameter>& parameters_;
+  const Op& op_;
+  const Implementation& implementation_;
+  std::int64_t steps_ = 0;
+  std::size_t first_;
+  std::vector<std::int64_t> frame_;
+  std::vector<std::vector<Expression>> checks_;  // by how many parameters are bound when it can be checked
+};
+
+}  // namespace
+
+std::optional<std::string> why_not_eligible(const Op& op, const Implementation& implementation, const Problem& problem,
+                                            const DeviceFacts& device) {
+  const auto frame = make_frame(op, &implementation, problem, device, implementation.default_config);
+  if (implementation.requires_ && !implementation.requires_->evaluate(frame).truth()) {
+    return fmt::format("it requires {}, and this is {} with {}", implementation.requires_text, device.device_class(),
+                       to_string(op, problem));
+  }
+  const auto broken = broken_constraint(op, implementation, problem, device, implementation.default_config);
+  if (!broken) return std::nullopt;  // so that no walk is needed where nearly every problem is
+  if (implementation.is_library())
+    return fmt::format("its constraint {} does not hold at {}", *broken, to_string(op, problem));
+  bool found = false;
+  Walk(op, implementation, frame, {}).run([&](const Config&) { return found = true, false; });
+  if (found) return std::nullopt;
+  return fmt::format("no config meets its constraints at {}; the default breaks {}", to_string(op, problem), *broken);
+}
+
+std::optional<std::string> broken_constraint(const Op& op, const Implementation& implementation, const Problem& problem,
+                                             const DeviceFacts& device, std::span<const std::int64_t> config) {
+  const auto frame = make_frame(op, &implementation, problem, device, config);
+  for (const Expression& constraint : implementation.constraints) {
+    const Value value = constraint.evaluate(frame);
+    if (!value.ok()) return fmt::format("{} ({})", constraint.text(), to_string(value.status));
+    if (value.number == 0) return constraint.text();
+  }
+  return std::nullopt;
+}
+
+bool is_declared(const Implementation& implementation, std::span<const std::int64_t> config) noexcept {
+  const auto& parameters = implementation.parameters;
+  return std::equal(parameters.begin(), parameters.end(), config.begin(), config.end(),
+                    [](const Parameter& parameter, std::int64_t value) {
+                      return parameter.values.empty() ||
+                             std::ranges::find(parameter.values, value) != parameter.values.end();
+                    });
+}
+
+std::vector<Config> search_space(const Op& op, const Implementation& implementation, const Problem& problem,
+                                 const DeviceFacts& device) {
+  std::vector<Config> configs;
+  if (implementation.is_library()) return configs;
+  Walk(op, implementation, make_frame(op, &implementation, problem, device), implementation.search)
+      .run([&](Config config) {
+        configs.push_back(std::move(config));
+        return true;
+      });
+  return configs;
+}
+
+std::vector<Config> searched_space(const Op& op, const Implementation& implementation, const Problem& problem,
+                                   const DeviceFacts& device) {
+  std::vector<Config> all = search_space(op, implementation, problem, device);
+  if (std::ranges::none_of(implementation.parameters, &Parameter::launch_only)) return all;
+  std::vector<Config> searched;
+  std::map<Config, std::size_t> place_of;  // by kernel
+  for (Config& config : all) {
+    Config kernel = kernel_config(implementation, config);
+    const bool is_usual = config == kernel;
+    const auto [known, is_new] = place_of.try_emplace(std::move(kernel), searched.size());
+    if (is_new)
+      searched.push_back(std::move(config));
+    else if (is_usual)
+      searched[known->second] = std::move(config);
+  }
+  return searched;
+}
+
+std::vector<Config> launches_of(const Op& op, const Implementation& implementation, const Problem& problem,
+                                const DeviceFacts& device, const Config& config) {
+  std::vector<Config> launches{config};
+  for (std::size_t i = 0; i < config.size(); ++i) {
+    if (!implementation.parameters[i].launch_only) continue;
+    const std::size_t before = launches.size();
+    for (const std::int64_t value : implementation.parameters[i].values) {
+      if (value == config[i]) continue;
+      for (std::size_t j = 0; j < before; ++j) {
+        launches.push_back(launches[j]);
+        launches.back()[i] = value;
+      }
+    }
+  }
+  launches.erase(std::remove_if(launches.begin() + 1, launches.end(),
+                                [&](const Config& each) {
+                                  return broken_constraint(op, implementation, problem, device, each).has_value();
+                                }),
+                 launches.end());
+  return launches;
+}
+
+Config kernel_config(const Implementation& implementation, Config config) {
+  for (std::size_t i = 0; i < config.size(); ++i)
+    if (implementation.parameters[i].launch_only) config[i] = implementation.default_config[i];
+  return config;
+}
+
+std::string to_string(const Implementation& implementation, std::span<const std::int64_t> config) {
+  std::string text;
+  for (std::size_t i = 0; i < implementation.parameters.size() && i < config.size(); ++i) {
+    text += fmt::format("{}{}={}", i == 0 ? "" : " ", implementation.parameters[i].name, config[i]);
+  }
+  return text;
+}
+
+std::optional<Config> parse_config(const Implementation& implementation, std::string_view text) {
+  const auto& parameters = implementation.parameters;
+  Config config(parameters.size());
+  std::vector<bool> given(parameters.size(), false);
+  while (!text.empty()) {
+    const std::string_view part = text.substr(0, text.find(' '));
+    text.remove_prefix(std::min(text.size(), part.size() + 1));
+    if (part.empty()) continue;
+    const std::size_t sign = part.find('=');
+    const auto parameter = std::ranges::find(parameters, part.substr(0, sign), &Parameter::name);
+    const auto index = static_cast<std::size_t>(parameter - parameters.begin());
+    if (sign == std::string_view::npos || parameter == parameters.end() || given[index]) return std::nullopt;
+    given[index] = true;
+    const auto [end, error] = std::from_chars(part.data() + sign + 1, part.data() + part.size(), config[index]);
+    if (error != std::errc{} || end != part.data() + part.size()) return std::nullopt;
+  }
+  if (std::ranges::find(given, false) != given.end() || !is_declared(implementation, config)) return std::nullopt;
+  return config;
+}
+
+std::vector<std::string> name_expressions(const Op& op, std::span<const Pass> passes, const Symbols& symbols,
+                                          std::span<const std::int64_t> frame) {
+  std::vector<std::string> names;
+  for (const Pass& pass : passes) {
+    if (pass.when && !pass.when->evaluate(frame).truth()) {
+      names.emplace_back();
+      continue;
+    }
+    try {
+      const KernelName name = parse_kernel_name(pass.kernel, symbols);
+      names.push_back(fill_kernel_name(name, symbols, frame));
+    } catch (const Error& error) {
+      throw Error(ErrorKind::bad_manifest,
+                  fmt::format("op '{}', pass at line {}: {}", op.name, pass.line, error.what()));
+    }
+  }
+  return names;
+}
+
+}  // namespace kiln::manifest

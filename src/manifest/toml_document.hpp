@@ -1,0 +1,37 @@
+// A TOML text as plain values in the order of the text, each with its line. The TOML library stays behind this header.
+#pragma once
+
+#include <cstdint>
+#include <string>
+#include <string_view>
+#include <vector>
+
+namespace kiln::manifest {
+
+struct TomlEntry;
+
+struct TomlValue {
+  enum class Kind : std::uint8_t { text, integer, real, boolean, array, table, time };
+  Kind kind = Kind::table;
+  int line = 1;
+  std::string text;
+  std::int64_t integer = 0;
+  double real = 0;
+  bool boolean = false;
+  std::vector<TomlValue> items;    // of an array
+  std::vector<TomlEntry> entries;  // of a table
+
+  [[nodiscard]] const TomlValue* find(std::string_view key) const noexcept;
+  /// As it stands in a message after "found": "'abc'", "the number 3", "a table".
+  [[nodiscard]] std::string described() const;
+};
+
+struct TomlEntry {
+  std::string key;
+  TomlValue value;
+};
+
+/// Throws Error(bad_manifest): "FILE:LINE: what the TOML library says", or which of manifest/limits.hpp's bounds the text passes.
+TomlValue parse_toml(std::string_view file, std::string_view text);
+
+}  // namespace kiln::manifest

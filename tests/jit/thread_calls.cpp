@@ -1,0 +1,65 @@
+#include "jit/thread_calls.hpp"
+
+#include <doctest/doctest.h>
+
+#include <cstddef>
+#include <latch>
+#include <thread>
+#include <vector>
+
+using kiln::jit::PassForm;
+using kiln::jit::ThreadCall;
+using kiln::jit::ThreadCalls;
+
+namespace {
+
+/// Of a kernel that takes so many tensors.
+PassForm form_of(std::size_t tensors) {
+  PassForm form;
+  form.config.blockDimX = 32;
+  form.arguments = tensors;
+  for (std::size_t i = 0; i < tensors; ++i)
+    form.offsets[i] = static_cast<std::uint16_t>(offsetof(kiln::jit::CallFrame, tensors) + i * sizeof(const void*));
+  return form;
+}
+
+std::vector<PassForm> two_passes() {
+  std::vector<PassForm> passes;
+  passes.push_back(form_of(1));
+  passes.push_back(form_of(3));
+  return passes;
+}
+
+}  // namespace
+
+TEST_CASE("a thread finds its own call again, linked to its frame, and no other thread's") {
+  const std::vector<PassForm> passes = two_passes();
+  const ThreadCalls calls;
+  const ThreadCall* const mine = calls.own(passes);
+  REQUIRE(mine != nullptr);
+  CHECK(calls.own(passes) == mine);
+  for (std::size_t pass = 0; pass < 2; ++pass) {
+    CHECK(mine->passes()[pass].config.blockDimX == 32);
+    for (std::size_t i = 0; i < passes[pass].arguments; ++i)
+      CHECK(mine->passes()[pass].parameters[i] == &mine->frame.tensors[i]);
+  }
+  std::jthread([&] {
+    const ThreadCall* const theirs = calls.own(passes);
+    REQUIRE(theirs != nullptr);
+    CHECK(theirs != mine);
+    CHECK(theirs->passes()[1].parameters[2] == &theirs->frame.tensors[2]);
+  }).join();
+}
+
+TEST_CASE("threads that share a number keep no call") {
+  const std::vector<PassForm> passes = two_passes();
+  const ThreadCalls calls;
+  std::latch all(kiln::jit::thread_numbers + 8);
+  std::vector<std::jthread> threads;
+  for (unsigned i = 0; i < kiln::jit::thread_numbers + 8; ++i)
+    threads.emplace_back([&] {
+      const bool shares = kiln::jit::thread_number() == kiln::jit::shared_thread_number;
+      all.arrive_and_wait();  // all live at once
+      CHECK((calls.own(passes) == nullptr) == shares);
+    });
+}

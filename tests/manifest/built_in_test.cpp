@@ -1,0 +1,152 @@
+// Every op that comes with the library: it loads, and what it declares is legal on the device that it is tuned for.
+#include <doctest/doctest.h>
+
+#include <algorithm>
+
+#include "manifest/key.hpp"
+#include "manifest/problem.hpp"
+#include "manifest_fixture.hpp"
+
+using namespace kiln;
+using namespace kiln::manifest;
+
+namespace {
+
+const DeviceFacts a100 = *DeviceFacts::from_device_class("sm_80/mp108/l2_41943040/smem_166912/bus_5120");
+
+Problem sized(const Op& op, std::int64_t first, std::int64_t others) {
+  Problem problem;
+  for (std::size_t i = 0; i < op.axes.size(); ++i) {
+    const Axis& axis = op.axes[i];
+    const std::int64_t size = i == 0 ? first : others;
+    problem.axes[i] =
+        std::clamp((size + axis.multiple_of - 1) / axis.multiple_of * axis.multiple_of, axis.minimum, axis.maximum);
+  }
+  return problem;
+}
+
+// One row and many, narrow and as wide as a language model's; then each other type and choice by itself.
+std::vector<Problem> usual_problems(const Op& op) {
+  std::vector<Problem> problems = {sized(op, 1, 1), sized(op, 16, 96), sized(op, 1, 4096), sized(op, 4096, 8192)};
+  const std::size_t plain = problems.size();
+  for (std::size_t i = 0; i < op.selections.size(); ++i) {
+    for (std::size_t word = 1; word < op.selections[i].values.size(); ++word) {
+      for (std::size_t each = 0; each < plain; ++each) {
+        problems.push_back(problems[each]);
+        problems.back().selections[i] = static_cast<std::uint8_t>(word);
+      }
+    }
+  }
+  return problems;
+}
+
+void check_geometry(const Pass& pass, std::span<const std::int64_t> frame) {
+  std::int64_t threads = 1;
+  for (int i = 0; i < 3; ++i) {
+    threads *= pass.block[i].evaluate(frame).number;
+    REQUIRE(pass.grid[i].evaluate(frame).truth());
+  }
+  REQUIRE(threads >= 1);
+  REQUIRE(threads <= 1024);
+  REQUIRE(pass.shared.evaluate(frame).ok());
+  REQUIRE(pass.shared.evaluate(frame).number <= testing::h200().shared_per_block());
+}
+
+// Every 29th config and the last: a search space may hold tens of thousands.
+std::size_t check_configs(const Op& op, const Implementation& implementation, const Problem& problem) {
+  const auto configs = search_space(op, implementation, problem, testing::h200());
+  for (std::size_t at = 0; at < configs.size(); at += std::clamp<std::size_t>(configs.size() - 1 - at, 1, 29)) {
+    const Config& config = configs[at];
+    CAPTURE(op.name + "/" + implementation.name + " " + to_string(implementation, config) + " at " +
+            to_string(op, problem));
+    const auto frame = make_frame(op, &implementation, problem, testing::h200(), config);
+    const auto names = name_expressions(op, implementation.passes, implementation.symbols, frame);
+    for (std::size_t i = 0; i < names.size(); ++i) {
+      if (!names[i].empty()) check_geometry(implementation.passes[i], frame);
+    }
+  }
+  return configs.size();
+}
+
+}  // namespace
+
+TEST_CASE("every built-in op loads and has an implementation for each usual problem on an H200") {
+  const std::vector<Op> ops = load_ops({});
+  REQUIRE(!ops.empty());
+  for (const Op& op : ops) {
+    for (const Problem& problem : usual_problems(op)) {
+      const Problem bucket = bucket_of(op, problem);
+      const bool served = std::ranges::any_of(op.implementations, [&](const Implementation& each) {
+        return !each.is_library() && !why_not_eligible(op, each, bucket, testing::h200());
+      });
+      CHECK_MESSAGE(served, op.name << " " << to_string(op, problem));
+    }
+  }
+}
+
+TEST_CASE(
+    "configs throughout the space of each built-in implementation name their kernels and have a geometry that an H200 can launch") {
+  for (const Op& op : load_ops({})) {
+    for (const Implementation& implementation : op.implementations) {
+      if (implementation.is_library()) continue;
+      std::size_t legal = 0;
+      for (const Problem& problem : usual_problems(op)) {
+        if (why_not_eligible(op, implementation, problem, testing::h200())) continue;
+        legal += check_configs(op, implementation, problem);
+      }
+      CHECK_MESSAGE(legal > 0, op.name << "/" << implementation.name << " has no legal config for any usual problem");
+    }
+  }
+}
+
+TEST_CASE("what launches early on a Hopper is legal on an A100 as the same kernel without that") {
+  int legal = 0;
+  for (const Op& op : load_ops({}))
+    for (const Implementation& each : op.implementations) {
+      const auto pdl = std::ranges::find(each.parameters, "pdl", &Parameter::name);
+      if (pdl == each.parameters.end()) continue;
+      CAPTURE(op.name + "/" + each.name);
+      CHECK(pdl->launch_only);
+      Config early = each.default_config;
+      early[static_cast<std::size_t>(pdl - each.parameters.begin())] = 1;
+      for (const Problem& problem : usual_problems(op)) {
+        if (why_not_eligible(op, each, problem, a100) ||
+            broken_constraint(op, each, problem, a100, each.default_config))
+          continue;
+        CHECK(broken_constraint(op, each, problem, a100, early) == "pdl == 0 || sm >= 90");
+        CHECK_FALSE(broken_constraint(op, each, problem, a100, kernel_config(each, early)));
+        ++legal;
+      }
+    }
+  CHECK(legal > 500);
+}
+
+TEST_CASE("a default of each built-in op is legal for each usual problem, on an A100 too") {
+  for (const Op& op : load_ops({}))
+    for (const Problem& problem : usual_problems(op))
+      for (const DeviceFacts& device : {testing::h200(), a100}) {
+        const bool legal = std::ranges::any_of(op.implementations, [&](const Implementation& each) {
+          return !each.is_library() && !why_not_eligible(op, each, problem, device) &&
+                 !broken_constraint(op, each, problem, device, each.default_config);
+        });
+        CHECK_MESSAGE(legal, op.name << " " << to_string(op, problem) << " on " << device.device_class());
+      }
+}
+
+TEST_CASE("the shared headers are found by the names that sources include them by") {
+  const auto headers = common_headers();
+  CHECK(std::ranges::find(headers, "common/types.cuh", &SourceFile::name) != headers.end());
+}
+
+TEST_CASE("a scale of x's own costs no second reading of what L2 keeps of x") {
+  const std::vector<Op> ops = load_ops({});
+  const Op& op = *std::ranges::find(ops, "quantise", &Op::name);
+  const auto bytes = [&](const char* rows, const char* scaling) {
+    const std::vector<Setting> settings = {{"rows", rows}, {"cols", "4096"}, {"dtype", "bf16"}, {"scaling", scaling}};
+    return op.cost_bytes.evaluate(make_frame(op, nullptr, make_problem(op, settings), testing::h200())).number;
+  };
+  CHECK(bytes("16", "dynamic") == bytes("16", "tensor"));
+  CHECK(bytes("16", "tensor") == std::int64_t{3} * 16 * 4096);
+  const std::int64_t x = std::int64_t{2} * 65536 * 4096;
+  CHECK(bytes("65536", "dynamic") == bytes("65536", "tensor") + x - testing::h200().l2_bytes());
+}

@@ -1,0 +1,212 @@
+// Each mistake in a manifest is named with file, line, what was found and what was expected.
+#include <doctest/doctest.h>
+#include <rapidcheck.h>
+
+#include "kiln/error.hpp"
+#include "manifest/op.hpp"
+#include "manifest_fixture.hpp"
+
+using namespace kiln;
+using namespace kiln::manifest;
+
+namespace {
+
+struct Mistake {
+  const char* from;
+  const char* to;
+  const char* message;
+};
+
+void check_says(const std::string& message, const char* wanted) {
+  CAPTURE(message);
+  CAPTURE(wanted);
+  CHECK(message.find(wanted) != std::string::npos);
+}
+
+}  // namespace
+
+TEST_CASE("a mistake in op.toml is named with its line") {
+  const Mistake mistakes[] = {
+      {"revision = 3", "revision = ", "/ops/scale/op.toml:3: "},
+      {"revision = 3", "revision \xc3\xa9 = 3", "/ops/scale/op.toml:3: "},
+      {"revision = 3", "revisoin = 3",
+       "op.toml:3: found the unknown key 'revisoin' in [op] (did you mean 'revision'?), expected 'summary'"},
+      {"revision = 3", "", "op.toml:1: found no 'revision' in [op], expected one"},
+      {"revision = 3", "revision = 0", "op.toml:3: found the number 0 as 'revision', expected 1 or more"},
+      {"revision = 3", "revision = 3\nimplementations = [\"fats\"]",
+       "op.toml:4: found 'fats' as an implementation (did you mean 'fast'?)"},
+      {"[cost]", "[=cost]", "op.toml:26: "},
+      {"[cost]", "[costs]", "found the unknown key 'costs' in the file (did you mean 'cost'?)"},
+      {"bucket = \"pow2\"", "bucket = \"pow3\"",
+       "op.toml:5: found 'pow3' as a bucket policy without a table (did you mean 'pow2'?), expected 'exact' or 'pow2'"},
+      {"bucket = \"pow2\"", "bucket = { policy = \"edges\", edges = [16, 8] }",
+       "op.toml:5: found the number 8 as an edge (they ascend), expected 17 or more"},
+      {"bucket = \"pow2\"", "bucket = { policy = \"edges\", edges = [8192] }", "found the edge 8192 past max = 4096"},
+      {"bucket = \"pow2\"", "bucket = { policy = \"pow2_steps\", pow2_until = 100, steps = [] }",
+       "expected a power of two"},
+      {"bucket = \"pow2\"",
+       "bucket = { policy = \"pow2_steps\", pow2_until = 64, steps = [{ until = 100, step = 64 }] }",
+       "expected a multiple of the step"},
+      {"max = 4096 }", "max = 4096, on_device = true, multiple_of = 2 }",
+       "op.toml:5: found on_device with multiple_of = 2 on axis 'rows', expected one of the two"},
+      {"max = 4096 }", "max = 2147483648, on_device = true }", "expected at most 2147483647: lengths on the device"},
+      {"max = 4096 }", "max = 4096, on_device = true }",
+       "fast.toml:16: found no argument { length = \"rows\" }, though op.toml lets axis 'rows' be given on the device"},
+      {"max = 65536, multiple_of = 8 }", "max = 65536, on_device = true }",
+       "found the stride '(cols)' of 'y' over axis 'cols', whose length may be on the device, expected a run-time value"},
+      {"max = 4096 }", "max = 0 }", "op.toml:5: found the number 0 as 'max', expected 1 or more"},
+      {"max = 4096 }", "multiple_of = 3, max = 4098 }",
+       "op.toml:5: found multiple_of = 3 on axis 'rows', whose upper edges are powers of two"},
+      {"max = 65536, ", "", "op.toml:6: found no 'max' in axis 'cols'"},
+      {"rows = { bucket", "\"a;b\" = { bucket", "op.toml:5: found the name 'a;b', expected a letter"},
+      {"rows = { bucket", "sm = { bucket", "op.toml:5: found the name 'sm', which is a device fact"},
+      {"[\"bf16\", \"f32\"]", "[\"bf16\", \"float\"]", "op.toml:8: found 'float' as an element type"},
+      {"[\"bf16\", \"f32\"]", "[\"bf16\", \"bf16\"]", "op.toml:8: found 'bf16' twice"},
+      {"\"saturate\"", "\"x>; asm(0); <\"",
+       "op.toml:10: found 'x>; asm(0); <' as a value of 'mode', expected an identifier"},
+      {"factor = \"f32\"", "factor = \"f33\"", "op.toml:12: found 'f33' as a type of scalars"},
+      {"factor = \"f32\"", "cols = \"f32\"", "op.toml:12: found the name 'cols' a second time"},
+      {"default = \"cols\"", "default = \"factor\"",
+       "op.toml:13: found the run-time value 'factor', which is no integer"},
+      {"default = \"cols\"", "default = \"stride\"",
+       "op.toml:13: found 'stride' in an expression of 'stride', expected only run-time values declared before it"},
+      {"x = { shape = [\"rows\", \"cols\"]", "x = { shape = [\"rows\", \"colz\"]",
+       "op.toml:15: in the shape of 'x': found the unknown name 'colz' (did you mean 'cols'?)"},
+      {"[\"stride\", \"1\"]", "[\"1\"]", "op.toml:15: found 1 strides of 'x', expected 2"},
+      {", output = true", "", "op.toml:14: found no tensor with output = true"},
+      {"dtype = \"dtype\", output", "dtype = \"dtyp\", output",
+       "op.toml:16: found 'dtyp' as the dtype of 'y' (did you mean 'dtype'?)"},
+      {"output = true", "output = true, when = \"cols > 8\"",
+       "op.toml:16: found the axis 'cols', which no device fixes, in 'when' of 'y'"},
+      {"output = true", "output = 1", "op.toml:16: found the number 1 as 'output', expected true or false"},
+      {"f32  = { relative = 1e-5, absolute = 1e-6 }", "", "op.toml:17: found no tolerance for 'f32'"},
+      {"relative = 1e-5", "relative = nan", "expected 0 or more and below 1"},
+      {"scale_reference<{dtype}>", "scale_reference<{rows}>",
+       "op.toml:22: found the axis 'rows', which varies within a bucket, in the placeholder 'rows'"},
+      {"scale_reference<{dtype}>", "scale_reference<{stride}>",
+       "found the run-time value 'stride', which is known only at a launch,"},
+      {"scale_reference<{dtype}>", "f<0>;system(\\\"x\\\")", "op.toml:22: found ';' in the kernel name"},
+      {"scale_reference<{dtype}>", "scale_reference<{dtype>", "found '{' without '}'"},
+      {"block  = [\"256\"]", "block  = [\"rows\"]",
+       "found the axis 'rows', which varies within a bucket, in the block 'rows'"},
+      {"\"stride\", \"factor\"]", "\"stride\", \"factr\"]",
+       "op.toml:25: found the unknown argument 'factr' (did you mean 'factor'?)"},
+      {"\"stride\", \"factor\"]", "\"stride\", \"dtype\"]",
+       "op.toml:25: found 'dtype' as an argument by name, expected { value = \"dtype\", type = \"i32\" }"},
+      {"[cost]", "[reference.pass.model]\n[cost]",
+       "op.toml:26: found 'model' in a pass of the reference, expected none: it is never timed"},
+      {"flops = \"rows * cols\"", "flops = \"rows ** cols\"", "op.toml:28: in 'flops': found '*' at column 7"},
+  };
+  for (const Mistake& mistake : mistakes) {
+    testing::Folder folder = testing::scale_folder();
+    folder.op = testing::replaced(folder.op, mistake.from, mistake.to);
+    check_says(testing::refusal_of(folder), mistake.message);
+  }
+}
+
+TEST_CASE("a mistake in an implementation's file is named with its line") {
+  const Mistake mistakes[] = {
+      {"summary  =", "sumary  =",
+       "/ops/scale/fast.toml:1: found the unknown key 'sumary' in the file (did you mean 'summary'?)"},
+      {"requires = \"sm >= 80\"", "requires = \"rows > 1\"",
+       "fast.toml:2: found the axis 'rows', which no device fixes, in 'requires'"},
+      {"requires = \"sm >= 80\"", "source = \"fsat.cuh\"",
+       "fast.toml:2: found no source 'fsat.cuh' in the folder (did you mean 'fast.cuh'?)"},
+      {"--use_fast_math", "-DX=1", "fast.toml:3: found the option '-DX=1', expected --use_fast_math"},
+      {"--maxrregcount=64", "--maxrregcount=64x", "found the option '--maxrregcount=64x'"},
+      {"threads = [128, 256, 2048]", "threads = [128, 256, \"2048\"]",
+       "fast.toml:5: found '2048' as a value of parameter 'threads', expected an integer"},
+      {"threads = [128, 256, 2048]", "threads = [128, 256, 256]",
+       "fast.toml:5: found 256 twice in parameter 'threads'"},
+      {"vector  = [2, 4, 8]", "vector  = [2, 4, 8]\nx = [1]", "fast.toml:7: found the name 'x' a second time"},
+      {"\"threads <= 1024\"", "\"threads <= factor\"",
+       "fast.toml:8: found the run-time value 'factor', which is no integer"},
+      {"[align]", "[search]\nall = [\"threads <= factor\"]\n[align]",
+       "fast.toml:10: found the run-time value 'factor', which is no integer"},
+      {"[align]", "[search]\nall = [\"threads <\"]\n[align]", "fast.toml:10: in a condition of [search]: found"},
+      {"[align]", "[search]\nall = [\"thread <= 64\"]\n[align]",
+       "fast.toml:10: in a condition of [search]: found the unknown name 'thread' (did you mean 'threads'?)"},
+      {"[align]", "[search]\nany = []\n[align]", "fast.toml:10: found the unknown key 'any' in [search]"},
+      {"[align]", "[search]\n[align]", "fast.toml:9: found no 'all' in [search]"},
+      {"x = \"vector * sizeof(dtype)\"", "z = \"vector * sizeof(dtype)\"", "fast.toml:10: found 'z' in [align]"},
+      {"vector  = 4", "vector  = 3",
+       "fast.toml:13: found vector = 3 in [default], expected one of its values: 2, 4, 8"},
+      {"vector  = 4", "", "fast.toml:11: found no 'vector' in [default]"},
+      {"vector  = 4", "vector  = 4\nwidth = 1", "fast.toml:14: found 'width' in [default]"},
+      {"bytes = \"rows * 4\"", "bytes = \"stride * 4\"",
+       "found the run-time value 'stride', which is known only at a launch, in 'bytes'"},
+      {"{vector * 2}", "{vectr * 2}", "fast.toml:17: found the unknown name 'vectr' (did you mean 'vector'?)"},
+      {"shared  = \"threads * 4\"", "shared  = \"rows * 4\"",
+       "found the axis 'rows', which varies within a bucket, in 'shared'"},
+      {"mode == \"plain\"", "mode == \"plane\"", "found the word 'plane' (did you mean 'plain'?)"},
+      {"cluster = [2]", "cluster = [2]\nprogrammatic = 1",
+       "found the number 1 as 'programmatic', expected true, false or an expression"},
+      {"cluster = [2]", "cluster = [2]\nprogrammatic = \"rows > 64\"",
+       "found the axis 'rows', which varies within a bucket, in 'programmatic'"},
+      {"cluster = [2]", "cluster = [2, 1, 1, 1]", "found 4 entries in the cluster, expected 1 to 3"},
+      {"type = \"i32\" }", "type = \"f32\" }", "found 'f32' as the type of an expression"},
+      {"box = [16, \"64\"]", "box = [16]", "found 1 entries in 'box', expected 2, one for each dimension of 'x'"},
+      {"swizzle = 128", "swizzle = 48", "found 48 as 'swizzle', expected 0, 32, 64 or 128 bytes"},
+      {"tma = \"x\"", "tma = \"rows\"", "found 'rows' as the tensor of a TMA argument"},
+      {"swizzle = 128 }]", "swizzle = 128 }]\n[pass.model]\nread_byte = 1",
+       "fast.toml:25: found the unknown key 'read_byte' in [pass.model] (did you mean 'read_bytes'?)"},
+      {"swizzle = 128 }]", "swizzle = 128 }]\n[pass.model]\nunit = \"mna\"",
+       "fast.toml:25: found 'mna' as 'unit' (did you mean 'mma'?), expected 'instruction', 'fma', 'mma' or 'wgmma'"},
+      {"swizzle = 128 }]", "swizzle = 128 }]\n[pass.model]\noperations = \"rows * factor\"",
+       "fast.toml:25: found the run-time value 'factor', which is no integer, in 'operations'"},
+  };
+  for (const Mistake& mistake : mistakes) {
+    testing::Folder folder = testing::scale_folder();
+    folder.implementation = testing::replaced(folder.implementation, mistake.from, mistake.to);
+    check_says(testing::refusal_of(folder), mistake.message);
+  }
+}
+
+TEST_CASE("a limit of the manifest language is said where it is passed") {
+  testing::Folder folder = testing::scale_folder();
+  std::string parameters = "vector  = [2, 4, 8]";
+  std::string chosen = "[default]";
+  for (char name = 'a'; name < 'i'; ++name) {
+    parameters += std::string("\n") + name + " = [1, 2, 3, 4, 5, 6, 7, 8]";
+    chosen += std::string("\n") + name + " = 1";
+  }
+  folder.implementation = testing::replaced(folder.implementation, "vector  = [2, 4, 8]", parameters);
+  folder.implementation = testing::replaced(folder.implementation, "[default]", chosen);
+  check_says(
+      testing::refusal_of(folder),
+      "found a search space of more than a million configs by parameters that neither [constraints] nor [search] names");
+
+  folder = testing::scale_folder();
+  std::string arguments = "args    = [";
+  for (int i = 0; i < 32; ++i) arguments += "\"x\", ";
+  folder.implementation = testing::replaced(folder.implementation, "args    = [", arguments);
+  check_says(testing::refusal_of(folder), "fast.toml:23: found 39 arguments, expected at most 32");
+}
+
+TEST_CASE("a folder without op.toml, implementation or a plain name is refused") {
+  const testing::Folder folder = testing::scale_folder();
+  CHECK_THROWS_WITH_AS(parse_op("scale", "/ops/scale", {}), doctest::Contains("/ops/scale/op.toml:1: found no op.toml"),
+                       Error);
+  auto files = folder.files();
+  CHECK_THROWS_WITH_AS(parse_op("a b", "/ops/a b", files), doctest::Contains("found a folder named 'a b'"), Error);
+  files.erase(files.begin() + 1);
+  CHECK_THROWS_WITH_AS(parse_op("scale", "/ops/scale", files),
+                       doctest::Contains("found no implementation beside op.toml"), Error);
+}
+
+TEST_CASE("a manifest with a piece missing or repeated is read or refused, and nothing else happens") {
+  CHECK(rc::check([] {
+    testing::Folder folder = testing::scale_folder();
+    std::string& text = *rc::gen::arbitrary<bool>() ? folder.op : folder.implementation;
+    const auto at = *rc::gen::inRange<std::size_t>(0, text.size());
+    const auto length = *rc::gen::inRange<std::size_t>(1, 20);
+    const std::string piece = text.substr(at, length);
+    *rc::gen::arbitrary<bool>() ? text.erase(at, length) : text.insert(at, piece);
+    try {
+      (void)folder.parse();
+    } catch (const Error& error) {
+      RC_ASSERT(error.kind() == ErrorKind::bad_manifest);
+      RC_ASSERT(std::string(error.what()).find(".toml:") != std::string::npos);
+    }
+  }));
+}

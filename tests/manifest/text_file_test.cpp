@@ -1,0 +1,42 @@
+#include "manifest/text_file.hpp"
+
+#include <doctest/doctest.h>
+
+#include <sstream>
+#include <vector>
+
+#include "kiln/error.hpp"
+
+using namespace kiln;
+using namespace kiln::manifest;
+
+TEST_CASE("lines of any length up to the most are read as they are") {
+  std::vector<std::string> lines;
+  std::string text;
+  for (const int length : {0, 1, 4094, 4095, 4096, 8190, 8191, 10000, 0, 3}) {
+    const auto size = static_cast<std::size_t>(length);
+    lines.emplace_back(size, 'x');
+    if (size > 2) lines.back()[1] = '\0';
+    text += lines.back() + "\n";
+  }
+  for (const char* end : {"", "last"}) {
+    std::istringstream from(text + end);
+    std::string line;
+    for (const std::string& each : lines) {
+      REQUIRE(read_line(from, line, 10000, "a", 1));
+      CHECK(line == each);
+    }
+    CHECK(read_line(from, line, 10000, "a", 1) == (*end != '\0'));
+    CHECK(line == end);
+    CHECK(!read_line(from, line, 10000, "a", 1));
+  }
+}
+
+TEST_CASE("a line past the most is refused by name and number") {
+  for (const std::size_t size : {std::size_t{11}, std::size_t{5000}, std::size_t{100000}}) {
+    std::istringstream from(std::string(size, 'x') + "\n");
+    std::string line;
+    CHECK_THROWS_WITH_AS(read_line(from, line, 10, "a.jsonl", 7),
+                         "a.jsonl:7: the line has more than 10 bytes, the most that is read", Error);
+  }
+}
