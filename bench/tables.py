@@ -1,6 +1,6 @@
 """The README's tables, from a folder that bench/run wrote: those whose files are there.
 
-    python3 bench/tables.py bench/results/2026-11-21-h200
+    python3 bench/tables.py bench/results/throughput-h200
 """
 import json
 import pathlib

@@ -205,11 +205,18 @@ std::vector<OpBucket> chosen_buckets(const Globals& globals, const Settings& set
   return buckets;
 }
 
+/// Before the work, which takes minutes: without -o all of it goes to the overlay.
+void require_place(const Settings& settings, const std::string& why_not_kept) {
+  if (settings.output.empty() && !why_not_kept.empty())
+    refuse_unkept("what would be pre-warmed, so nothing was begun", why_not_kept);
+}
+
 int tune_and_finish(const Globals& globals, const Settings& settings) {
   Options options = engine_options(globals);
   options.search = search_settings(settings.search);
   const Tuner tuner = make_tuner(globals, settings.devices, options);
   engine::TunerState& devices = engine::state_of(tuner);
+  require_place(settings, not_kept(devices));
   if (devices.classes() > 1 && !settings.output.empty())
     throw Error(
         ErrorKind::bad_input,
@@ -241,6 +248,7 @@ int tune_and_finish(const Globals& globals, const Settings& settings) {
 
 int compile_and_finish(const Globals& globals, const Settings& settings, std::span<const manifest::Op> ops) {
   store::Layers layers = open_layers(globals);
+  require_place(settings, layers.not_kept());
   const Target target = choose_target(globals, settings.target, layers, false);
   jit::CompilePool pool({.program = process::find_worker({})});
   tune::Cubins cubins(layers, pool);

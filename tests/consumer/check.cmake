@@ -1,5 +1,5 @@
-# Installs BUILD into SCRATCH, then configures, builds and runs the consumer against that prefix alone.
-foreach(name BUILD SOURCE SCRATCH COMPILER TYPE)
+# Installs BUILD into SCRATCH, then configures, builds and runs the consumer against that prefix alone. README's program is the consumer's.
+foreach(name BUILD SOURCE SCRATCH COMPILER TYPE README)
   if(NOT DEFINED ${name})
     message(FATAL_ERROR "check.cmake needs -D${name}=")
   endif()
@@ -9,8 +9,18 @@ file(REMOVE_RECURSE "${SCRATCH}")
 function(run)
   execute_process(COMMAND ${ARGV} COMMAND_ERROR_IS_FATAL ANY)
 endfunction()
+file(READ "${README}" readme)
+file(READ "${SOURCE}/main.cpp" program)
+string(FIND "${readme}" "```cpp\n${program}```" shown)
+if(shown EQUAL -1)
+  message(FATAL_ERROR "the program in ${README} is not ${SOURCE}/main.cpp: copy that file between the lines ```cpp and ```")
+endif()
+
 run("${CMAKE_COMMAND}" --install "${BUILD}" --prefix "${SCRATCH}/prefix" --component library)
 run("${CMAKE_COMMAND}" -S "${SOURCE}" -B "${SCRATCH}/build" -G Ninja "-DCMAKE_PREFIX_PATH=${SCRATCH}/prefix"
     "-DCMAKE_CXX_COMPILER=${COMPILER}" "-DCMAKE_BUILD_TYPE=${TYPE}")
 run("${CMAKE_COMMAND}" --build "${SCRATCH}/build")
-run("${SCRATCH}/build/consumer")
+execute_process(COMMAND "${SCRATCH}/build/consumer" RESULT_VARIABLE status)
+if(NOT status EQUAL 0 AND NOT status EQUAL 3) # 3: there is no GPU
+  message(FATAL_ERROR "${SCRATCH}/build/consumer ended with ${status}")
+endif()
