@@ -9,7 +9,7 @@ import sys
 import tables_family
 import tables_gemm
 
-folder = pathlib.Path(sys.argv[1])
+folder = pathlib.Path(sys.argv[1] if len(sys.argv) > 1 else ".")
 
 
 def rows(name):
@@ -153,6 +153,7 @@ def chain():
 
 made_from = {replay: "replay_verified.json", host_cost: "hit_latency.json", throughput: "throughput.json", compiles: "compile_rate.json", compile_times: "compile_time_4096.json", background: "background.json",
              family: "family.json", gemm: "gemm_bf16.json", cold_start: "cold_start.json", plans: "plans.json", chain: "chain.json"}
-for show, needed in made_from.items():
-    if (folder / needed).exists():
-        show()
+if __name__ == "__main__":
+    for show, needed in made_from.items():
+        if (folder / needed).exists():
+            show()

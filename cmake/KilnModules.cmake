@@ -1,5 +1,5 @@
-# kiln_module(name [MODULES below...] [DEPENDS libraries...] [OWN_NAMES names...] [SEPARATE]): the sources of src/NAME as an object
-# library. OWN_NAMES are for kiln_unity, which leaves the module alone when it is SEPARATE.
+# kiln_module(name [MODULES below...] [DEPENDS libraries...] [SEPARATE]): the sources of src/NAME as an object library.
+# kiln_unity leaves the module alone when it is SEPARATE.
 add_library(kiln_flags INTERFACE)
 target_compile_options(kiln_flags INTERFACE -Wall -Wextra -Wpedantic -Wshadow -Wconversion -Wno-sign-conversion)
 if(CMAKE_CXX_COMPILER_ID STREQUAL "GNU" AND CMAKE_CXX_COMPILER_VERSION VERSION_LESS 13)
@@ -17,22 +17,16 @@ if(KILN_BUILD_FUZZERS)
   target_compile_options(kiln_flags INTERFACE -fsanitize=fuzzer-no-link)
 endif()
 
-# kiln_unity(target names...): the target's sources as a few translation units, for builds that are made once. The names are
-# those that several sources have, each for itself: there they get the source's number.
+# kiln_unity(target): the target's sources as a few translation units, for builds that are made once. So names in anonymous namespaces must differ
+# within a target.
 function(kiln_unity target)
-  if(NOT KILN_UNITY_BUILD)
-    return()
+  if(KILN_UNITY_BUILD)
+    set_target_properties(${target} PROPERTIES UNITY_BUILD ON UNITY_BUILD_BATCH_SIZE 12)
   endif()
-  set(renames "#define KILN_JOIN(name, source) name##_##source\n#define KILN_NAME_IN(source, name) KILN_JOIN(name, source)\n")
-  foreach(name IN LISTS ARGN)
-    string(APPEND renames "#undef ${name}\n#define ${name} KILN_NAME_IN(KILN_SOURCE, ${name})\n")
-  endforeach()
-  set_target_properties(${target} PROPERTIES UNITY_BUILD ON UNITY_BUILD_BATCH_SIZE 12 UNITY_BUILD_UNIQUE_ID KILN_SOURCE
-                                             UNITY_BUILD_CODE_BEFORE_INCLUDE "${renames}")
 endfunction()
 
 function(kiln_module name)
-  cmake_parse_arguments(MODULE "SEPARATE" "" "MODULES;DEPENDS;OWN_NAMES" ${ARGN})
+  cmake_parse_arguments(MODULE "SEPARATE" "" "MODULES;DEPENDS" ${ARGN})
   file(GLOB sources CONFIGURE_DEPENDS "${PROJECT_SOURCE_DIR}/src/${name}/*.cpp")
   add_library(kiln_${name} OBJECT ${sources})
   target_include_directories(kiln_${name} PUBLIC "${PROJECT_SOURCE_DIR}/include" "${PROJECT_SOURCE_DIR}/src")
@@ -42,7 +36,7 @@ function(kiln_module name)
     target_link_libraries(kiln_${name} PUBLIC kiln_${module})
   endforeach()
   if(NOT MODULE_SEPARATE)
-    kiln_unity(kiln_${name} ${MODULE_OWN_NAMES})
+    kiln_unity(kiln_${name})
   endif()
 endfunction()
 

@@ -14,7 +14,6 @@ enum class ErrorKind {
   no_driver,       // libcuda is absent or too old
   no_device,       // the driver sees no such device
   no_nvrtc,        // a compile is needed and libnvrtc is absent
-  no_nccl,         // a collective is needed and libnccl is absent
   no_cublaslt,     // cuBLASLt is asked for and libcublasLt is absent or unusable
   compile_failed,  // NVRTC refused a template; the message holds its log
   driver_failed,   // a driver call failed

@@ -26,13 +26,13 @@ namespace {
 using bench::Contender;
 using bench::Timed;
 
-struct Settings {
+struct BenchRecordsSettings {
   std::string against, op;
   std::size_t limit = 0;
   double tolerance_percent = 5;
 };
 
-void declare(CLI::App& command, Settings& settings) {
+void declare(CLI::App& command, BenchRecordsSettings& settings) {
   command
       .add_option("--against", settings.against,
                   "Compare with the costs of this file, .kiln or .jsonl, too: an earlier release's, say")
@@ -106,7 +106,7 @@ std::vector<std::vector<Subject>> servings_by_record(engine::State& state, const
   return by_record;
 }
 
-Subjects subjects_of(engine::State& state, const Settings& settings) {
+Subjects subjects_of(engine::State& state, const BenchRecordsSettings& settings) {
   Subjects subjects;
   auto by_record = servings_by_record(state, settings.op, subjects.unusable);
   if (settings.limit > 0 && by_record.size() > settings.limit) by_record.resize(settings.limit);
@@ -232,7 +232,7 @@ Checked check_or_say(engine::State& state, const Subject& subject, store::File* 
   }
 }
 
-int run(const Globals& globals, const Settings& settings) {
+int run(const Globals& globals, const BenchRecordsSettings& settings) {
   if (!settings.op.empty()) find_op(load_ops(globals), settings.op);
   const auto against = settings.against.empty() ? nullptr : open_records(settings.against);
   engine::State state(engine_options(globals));
@@ -274,7 +274,7 @@ int run(const Globals& globals, const Settings& settings) {
 }  // namespace
 
 void add_bench_records(CLI::App& app, Chosen& chosen) {
-  CLI::App* command = add_command<Settings>(
+  CLI::App* command = add_command<BenchRecordsSettings>(
       app, chosen, "records", "Time the records of this device again, and name those that do not hold", declare, run);
   command->footer(
       "Each config of each record is verified on fresh data and timed in turns with the op's default, at the largest sizes that it\n"

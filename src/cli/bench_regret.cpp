@@ -21,7 +21,7 @@ namespace {
 
 using bench::Regret;
 
-struct Settings {
+struct BenchRegretSettings {
   std::string op;
   std::vector<std::string> words, policies;
   std::string axis;
@@ -29,7 +29,7 @@ struct Settings {
   std::uint64_t seed = 1;
 };
 
-void declare(CLI::App& command, Settings& settings) {
+void declare(CLI::App& command, BenchRegretSettings& settings) {
   command.add_option("op", settings.op, "The op, see kiln ops")->required()->type_name("OP");
   command
       .add_option(
@@ -143,7 +143,7 @@ struct Survey {
 };
 
 /// All that can be wrong with the words, before the device is asked.
-Survey survey_of(const manifest::Op& op, const Settings& settings) {
+Survey survey_of(const manifest::Op& op, const BenchRegretSettings& settings) {
   Survey survey;
   const ProblemSet set = parse_problem_set(op, settings.words);
   survey.axis = length_axis(op, set, settings.axis);
@@ -156,7 +156,7 @@ Survey survey_of(const manifest::Op& op, const Settings& settings) {
   return survey;
 }
 
-int run(const Globals& globals, const Settings& settings) {
+int run(const Globals& globals, const BenchRegretSettings& settings) {
   const std::vector<manifest::Op> ops = load_ops(globals);
   survey_of(find_op(ops, settings.op), settings);
   Options options = engine_options(globals);
@@ -198,8 +198,8 @@ int run(const Globals& globals, const Settings& settings) {
 }  // namespace
 
 void add_bench_regret(CLI::App& app, Chosen& chosen) {
-  CLI::App* command = add_command<Settings>(app, chosen, "regret",
-                                            "What sharing a record over a bucket costs at real lengths", declare, run);
+  CLI::App* command = add_command<BenchRegretSettings>(
+      app, chosen, "regret", "What sharing a record over a bucket costs at real lengths", declare, run);
   command->footer(
       "At each length the config that a launch takes from its bucket's record (from the files, or tuned and kept) is timed in turns\n"
       "with one tuned for that very length (not kept), both verified on fresh data. Regret is how much longer the former takes.\n"

@@ -17,15 +17,15 @@ Compacted compact(store::File& file) {
 
 namespace {
 
-struct Settings {
+struct CacheCompactSettings {
   std::string file;
 };
 
-void declare(CLI::App& command, Settings& settings) {
+void declare(CLI::App& command, CacheCompactSettings& settings) {
   command.add_option("file", settings.file, "This file instead of the overlay")->type_name("FILE");
 }
 
-int run(const Globals& globals, const Settings& settings) {
+int run(const Globals& globals, const CacheCompactSettings& settings) {
   const auto file = open_to_change(globals, settings.file);
   const Compacted bytes = compact(*file);
   if (globals.json)
@@ -42,8 +42,8 @@ int run(const Globals& globals, const Settings& settings) {
 }  // namespace
 
 void add_cache_compact(CLI::App& cache, Chosen& chosen) {
-  CLI::App* command =
-      add_command<Settings>(cache, chosen, "compact", "Give free pages back to the file system", declare, run);
+  CLI::App* command = add_command<CacheCompactSettings>(cache, chosen, "compact",
+                                                        "Give free pages back to the file system", declare, run);
   command->footer(
       "Rows and seal stay as they are. Needs as much free space again as the file takes, and waits up to 5 seconds for other\n"
       "processes that use it.\nExample:\n  kiln cache compact        your overlay");

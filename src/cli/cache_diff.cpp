@@ -14,12 +14,12 @@
 namespace kiln::cli {
 namespace {
 
-struct Settings {
+struct CacheDiffSettings {
   std::string before, after;
   bool all = false, exit_code = false;
 };
 
-void declare(CLI::App& command, Settings& settings) {
+void declare(CLI::App& command, CacheDiffSettings& settings) {
   command.add_option("a", settings.before, "The file to compare with, .kiln or .jsonl")->required()->type_name("A");
   command.add_option("b", settings.after, "The other one")->required()->type_name("B");
   command.add_flag("--all", settings.all, "Also the records that are the same in both");
@@ -79,7 +79,7 @@ struct Comparison {
   std::map<std::string, std::int64_t> environment;  // "driver 13000 -> 13010": how many records
 };
 
-Comparison compare(const Settings& settings) {
+Comparison compare(const CacheDiffSettings& settings) {
   const auto before = open_records(settings.before);
   const auto after = open_records(settings.after);
   Comparison result;
@@ -163,7 +163,7 @@ void print_text(const Comparison& comparison) {
                         : ""));
 }
 
-int run(const Globals& globals, const Settings& settings) {
+int run(const Globals& globals, const CacheDiffSettings& settings) {
   const Comparison comparison = compare(settings);
   globals.json ? print_json_rows(comparison) : print_text(comparison);
   return settings.exit_code && comparison.summary.differ() ? exit_wrong : exit_good;
@@ -172,7 +172,7 @@ int run(const Globals& globals, const Settings& settings) {
 }  // namespace
 
 void add_cache_diff(CLI::App& cache, Chosen& chosen) {
-  CLI::App* command = add_command<Settings>(
+  CLI::App* command = add_command<CacheDiffSettings>(
       cache, chosen, "diff", "Records that B gained, lost or has otherwise than A, the worst cost ratio first", declare,
       run);
   command->footer(

@@ -15,12 +15,12 @@ namespace {
 
 namespace fs = std::filesystem;
 
-struct Settings {
+struct CacheExportSettings {
   std::string file, output, op, device_class, workload;
   bool text = false, no_cubins = false, no_candidates = false, force = false;
 };
 
-void declare(CLI::App& command, Settings& settings) {
+void declare(CLI::App& command, CacheExportSettings& settings) {
   command.add_option("file", settings.file, "Export this file instead of the overlay")->type_name("FILE");
   command.add_flag("--text", settings.text,
                    "JSON lines that a diff can review, instead of a .kiln file; without cubins");
@@ -42,7 +42,7 @@ void declare(CLI::App& command, Settings& settings) {
   command.add_flag("--force", settings.force, "Replace an output that exists");
 }
 
-void check(const Settings& settings) {
+void check(const CacheExportSettings& settings) {
   if (!settings.text && settings.output.empty())
     throw Error(ErrorKind::bad_input,
                 "a .kiln file cannot go to the standard output: name it with -o, or ask for --text");
@@ -55,7 +55,7 @@ void check(const Settings& settings) {
                 fmt::format("{} exists; give another name, or --force to replace it", settings.output));
 }
 
-void say_exported(const Globals& globals, const Settings& settings, const store::TransferReport& report,
+void say_exported(const Globals& globals, const CacheExportSettings& settings, const store::TransferReport& report,
                   std::int64_t flawed_rows) {
   const std::string& output = settings.output;
   if (globals.json) {
@@ -73,7 +73,7 @@ void say_exported(const Globals& globals, const Settings& settings, const store:
   say_left_behind(globals, settings.file, report.untrusted_cubins);
 }
 
-void export_text(store::File& from, const Settings& settings, const store::Selection& selection) {
+void export_text(store::File& from, const CacheExportSettings& settings, const store::Selection& selection) {
   std::ostringstream text;
   store::export_text(from, text, selection);
   if (settings.output.empty())
@@ -82,7 +82,7 @@ void export_text(store::File& from, const Settings& settings, const store::Selec
     write_text(settings.output, text.str());
 }
 
-int run(const Globals& globals, const Settings& settings) {
+int run(const Globals& globals, const CacheExportSettings& settings) {
   check(settings);
   std::optional<store::Layers> layers;
   const auto files = files_to_show(globals, settings.file, layers);
@@ -119,9 +119,9 @@ int run(const Globals& globals, const Settings& settings) {
 }  // namespace
 
 void add_cache_export(CLI::App& cache, Chosen& chosen) {
-  CLI::App* command =
-      add_command<Settings>(cache, chosen, "export",
-                            "Write the overlay, or a part of it, as a file to ship or as text to review", declare, run);
+  CLI::App* command = add_command<CacheExportSettings>(
+      cache, chosen, "export", "Write the overlay, or a part of it, as a file to ship or as text to review", declare,
+      run);
   command->footer(
       "The same content gives the same bytes, in whatever order it was tuned. The file is sealed: a row that is lost or\n"
       "changed later is noticed.\n"

@@ -20,17 +20,17 @@ constexpr const char* rule =
     "repetition. Every row is checked first; one that does not hold is left behind, as is machine code of a file that the\n"
     "trust policy does not let supply any. A record keeps its provenance.\n";
 
-struct Settings {
+struct CacheMergeSettings {
   std::vector<std::string> files;
   std::string output;
   bool force = false;
 };
 
-void declare_import(CLI::App& command, Settings& settings) {
+void declare_import(CLI::App& command, CacheMergeSettings& settings) {
   command.add_option("files", settings.files, "Files of records, .kiln or .jsonl")->required()->type_name("FILE");
 }
 
-void declare_merge(CLI::App& command, Settings& settings) {
+void declare_merge(CLI::App& command, CacheMergeSettings& settings) {
   declare_import(command, settings);
   command
       .add_option(
@@ -52,7 +52,7 @@ Brought bring(const std::string& path, store::File& to, const store::CodeTrust& 
   return {report, from->counters().quarantined};
 }
 
-int into_overlay(const Globals& globals, const Settings& settings) {
+int into_overlay(const Globals& globals, const CacheMergeSettings& settings) {
   store::Layers layers = open_layers(globals);
   require_kept(layers, "what is imported");
   const store::CodeTrust trust = code_trust(globals);
@@ -82,7 +82,7 @@ int into_overlay(const Globals& globals, const Settings& settings) {
   return exit_good;
 }
 
-void check_output(const Settings& settings) {
+void check_output(const CacheMergeSettings& settings) {
   if (fs::path(settings.output).extension() != ".kiln")
     throw Error(ErrorKind::bad_input,
                 fmt::format("the output {} is a .kiln file, so its name ends in .kiln; kiln cache "
@@ -93,7 +93,7 @@ void check_output(const Settings& settings) {
                 fmt::format("{} exists; give another name, or --force to replace it", settings.output));
 }
 
-int into_file(const Globals& globals, const Settings& settings) {
+int into_file(const Globals& globals, const CacheMergeSettings& settings) {
   check_output(settings);
   std::vector<std::unique_ptr<store::File>> files;
   std::vector<store::File*> inputs;
@@ -129,7 +129,7 @@ int into_file(const Globals& globals, const Settings& settings) {
   return exit_good;
 }
 
-int merge(const Globals& globals, const Settings& settings) {
+int merge(const Globals& globals, const CacheMergeSettings& settings) {
   if (!settings.output.empty()) return into_file(globals, settings);
   if (settings.force)
     throw Error(ErrorKind::bad_input, "--force replaces an output: name it with -o, or leave --force out");
@@ -139,11 +139,11 @@ int merge(const Globals& globals, const Settings& settings) {
 }  // namespace
 
 void add_cache_merge(CLI::App& cache, Chosen& chosen) {
-  CLI::App* import = add_command<Settings>(cache, chosen, "import",
-                                           "Take records into the overlay; of two for one key the better founded stays",
-                                           declare_import, into_overlay);
+  CLI::App* import = add_command<CacheMergeSettings>(
+      cache, chosen, "import", "Take records into the overlay; of two for one key the better founded stays",
+      declare_import, into_overlay);
   import->footer(rule);
-  CLI::App* command = add_command<Settings>(
+  CLI::App* command = add_command<CacheMergeSettings>(
       cache, chosen, "merge", "Put several files into one; of two records for one key the better founded stays",
       declare_merge, merge);
   command->footer(std::string(rule) +

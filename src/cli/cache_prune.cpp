@@ -12,13 +12,13 @@
 namespace kiln::cli {
 namespace {
 
-struct Settings {
+struct CachePruneSettings {
   std::string file;
   PruneWords words;
   bool dry_run = false, no_compact = false;
 };
 
-void declare(CLI::App& command, Settings& settings) {
+void declare(CLI::App& command, CachePruneSettings& settings) {
   PruneWords& words = settings.words;
   command.add_option("file", settings.file, "This file instead of the overlay")->type_name("FILE");
   command.add_option("--unused", words.unused, "What has served no process for this long (90d, 12h)")
@@ -37,7 +37,7 @@ void declare(CLI::App& command, Settings& settings) {
   command.add_flag("--no-compact", settings.no_compact, "Keep the free pages in the file, for rows to come");
 }
 
-void print_json_pruned(const Settings& settings, const store::File& file, const store::PruneReport& report,
+void print_json_pruned(const CachePruneSettings& settings, const store::File& file, const store::PruneReport& report,
                        const std::vector<std::string>& keys, const Compacted& bytes) {
   for (const std::string& key : keys) print_json({{"event", "record"}, {"key", key}});
   print_json({{"event", settings.dry_run ? "would_prune" : "pruned"},
@@ -50,7 +50,7 @@ void print_json_pruned(const Settings& settings, const store::File& file, const 
               {"file_bytes", bytes.after}});
 }
 
-void print_pruned(const Settings& settings, const store::File& file, const store::PruneReport& report,
+void print_pruned(const CachePruneSettings& settings, const store::File& file, const store::PruneReport& report,
                   const std::vector<std::string>& keys, const Compacted& bytes) {
   constexpr std::size_t most = 20;
   for (std::size_t i = 0; i < std::min(keys.size(), most); ++i) print(fmt::format("  {}\n", keys[i]));
@@ -63,7 +63,7 @@ void print_pruned(const Settings& settings, const store::File& file, const store
     print(fmt::format("the file takes {}, before {}\n", format_bytes(bytes.after), format_bytes(bytes.before)));
 }
 
-int run(const Globals& globals, const Settings& settings) {
+int run(const Globals& globals, const CachePruneSettings& settings) {
   const auto file = open_to_change(globals, settings.file);
   const auto chosen = choose_rows(globals, settings.words, *file);
   chosen->rule.dry_run = settings.dry_run;
@@ -80,7 +80,7 @@ int run(const Globals& globals, const Settings& settings) {
 }  // namespace
 
 void add_cache_prune(CLI::App& cache, Chosen& chosen) {
-  CLI::App* command = add_command<Settings>(
+  CLI::App* command = add_command<CachePruneSettings>(
       cache, chosen, "prune", "Take away what is unused, stale, for other devices, or past a size", declare, run);
   command->footer(
       "A row goes when it meets all of the conditions that are given, but for --max-size, which comes after them: first the\n"

@@ -21,12 +21,12 @@
 namespace kiln::cli {
 namespace {
 
-struct Settings {
+struct CacheShowSettings {
   std::string what, file;
   std::vector<std::string> words;
 };
 
-void declare(CLI::App& command, Settings& settings) {
+void declare(CLI::App& command, CacheShowSettings& settings) {
   command.add_option("what", settings.what, "An op, with a problem after it; or the beginning of a record's key")
       ->required()
       ->type_name("OP|KEY");
@@ -119,7 +119,7 @@ void print_record(const std::string& file, const store::Record& record) {
 }
 
 /// Matches the bucket of a problem on any device, or the beginning of a key.
-std::function<bool(const store::Record&)> matcher(const Globals& globals, const Settings& settings) {
+std::function<bool(const store::Record&)> matcher(const Globals& globals, const CacheShowSettings& settings) {
   if (settings.words.empty())
     return [prefix = settings.what](const store::Record& record) { return record.key.starts_with(prefix); };
   const std::vector<manifest::Op> ops = load_ops(globals);
@@ -128,7 +128,7 @@ std::function<bool(const store::Record&)> matcher(const Globals& globals, const 
   return [name = op.name, bucket](const store::Record& record) { return record.op == name && record.bucket == bucket; };
 }
 
-int run(const Globals& globals, const Settings& settings) {
+int run(const Globals& globals, const CacheShowSettings& settings) {
   const auto matches = matcher(globals, settings);
   std::optional<store::Layers> layers;
   bool any = false;
@@ -151,7 +151,7 @@ int run(const Globals& globals, const Settings& settings) {
 }  // namespace
 
 void add_cache_show(CLI::App& cache, Chosen& chosen) {
-  CLI::App* command = add_command<Settings>(
+  CLI::App* command = add_command<CacheShowSettings>(
       cache, chosen, "show",
       "A record in full: which config serves which sizes, how it was found, and every candidate by its times", declare,
       run);

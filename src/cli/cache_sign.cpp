@@ -9,11 +9,11 @@
 namespace kiln::cli {
 namespace {
 
-struct Settings {
+struct CacheSignSettings {
   std::string file, key;
 };
 
-void declare(CLI::App& command, Settings& settings) {
+void declare(CLI::App& command, CacheSignSettings& settings) {
   command.add_option("file", settings.file, "The file to sign; it is sealed first if it is not")
       ->required()
       ->type_name("FILE");
@@ -24,7 +24,7 @@ void declare(CLI::App& command, Settings& settings) {
       ->type_name("KEY.pem");
 }
 
-int run(const Globals& globals, const Settings& settings) {
+int run(const Globals& globals, const CacheSignSettings& settings) {
   const store::PrivateKey key = store::PrivateKey::read(settings.key);
   const store::SigningReport report = store::sign(settings.file, key);
   if (globals.json) {
@@ -46,8 +46,8 @@ int run(const Globals& globals, const Settings& settings) {
 }  // namespace
 
 void add_cache_sign(CLI::App& cache, Chosen& chosen) {
-  add_command<Settings>(cache, chosen, "sign", "Sign a file, so that its machine code may be loaded wherever it lies",
-                        declare, run)
+  add_command<CacheSignSettings>(cache, chosen, "sign",
+                                 "Sign a file, so that its machine code may be loaded wherever it lies", declare, run)
       ->footer(
           "Example:\n  openssl genpkey -algorithm ed25519 -out release.pem            once; keep it to yourself\n"
           "  kiln cache sign h200.kiln --key release.pem\n"

@@ -12,11 +12,11 @@
 namespace kiln::cli {
 namespace {
 
-struct Settings {
+struct CacheStatsSettings {
   std::string file;
 };
 
-void declare(CLI::App& command, Settings& settings) {
+void declare(CLI::App& command, CacheStatsSettings& settings) {
   command.add_option("file", settings.file, "This file, .kiln or .jsonl, instead of the overlay and the bases")
       ->type_name("FILE");
 }
@@ -135,7 +135,7 @@ void print_uses(const Uses& uses) {
   if (!table.empty()) print("\n" + table.text(2));
 }
 
-int run(const Globals& globals, const Settings& settings) {
+int run(const Globals& globals, const CacheStatsSettings& settings) {
   std::optional<store::Layers> layers;
   for (const NamedFile& each : files_to_show(globals, settings.file, layers)) {
     if (globals.json) {
@@ -156,8 +156,8 @@ int run(const Globals& globals, const Settings& settings) {
 }  // namespace
 
 void add_cache_stats(CLI::App& cache, Chosen& chosen) {
-  CLI::App* command = add_command<Settings>(cache, chosen, "stats",
-                                            "How much they hold, by op, and what they were used for", declare, run);
+  CLI::App* command = add_command<CacheStatsSettings>(
+      cache, chosen, "stats", "How much they hold, by op, and what they were used for", declare, run);
   command->footer(
       "A process counts once for each row that served it; launches count by where their answer came from, misses by reason.\n"
       "Only an overlay keeps counts. Of problems, one launch in 16 is counted and stands for 16. A record's bytes are about: it shares pages with others.");

@@ -13,12 +13,12 @@
 namespace kiln::cli {
 namespace {
 
-struct Settings {
+struct CacheVerifySettings {
   std::string file;
   std::size_t limit = 20;
 };
 
-void declare(CLI::App& command, Settings& settings) {
+void declare(CLI::App& command, CacheVerifySettings& settings) {
   command.add_option("file", settings.file, "The .kiln file")->required()->type_name("FILE");
   command.add_option("--limit", settings.limit, "Name at most so many of the rows that do not hold")
       ->type_name("N")
@@ -84,7 +84,7 @@ void print_text(const std::string& path, const store::Verification& found,
   if (more > 0) print(fmt::format("  ... {} more; --limit names more\n", format_count(more)));
 }
 
-int run(const Globals& globals, const Settings& settings) {
+int run(const Globals& globals, const CacheVerifySettings& settings) {
   if (!std::filesystem::exists(settings.file))
     throw Error(ErrorKind::bad_input, fmt::format("the file {} does not exist", settings.file));
   const store::Verification found = store::verify(settings.file, settings.limit);
@@ -99,8 +99,8 @@ int run(const Globals& globals, const Settings& settings) {
 }  // namespace
 
 void add_cache_verify(CLI::App& cache, Chosen& chosen) {
-  CLI::App* command = add_command<Settings>(cache, chosen, "verify",
-                                            "Read every row of a file, and say which ones do not hold", declare, run);
+  CLI::App* command = add_command<CacheVerifySettings>(
+      cache, chosen, "verify", "Read every row of a file, and say which ones do not hold", declare, run);
   command->footer(
       "Checked are SQLite's structure and indexes, rows that belong to nothing, every digest and value, that the machine code\n"
       "unpacks, the seal, and each signature against the trusted keys. The file is opened for reading only; whoever would write to\n"

@@ -13,7 +13,7 @@
 namespace kiln::cli {
 namespace {
 
-struct Settings {
+struct CoverageSettings {
   DemandSource source;
   TargetChoice target;
   double require = 0;
@@ -21,7 +21,7 @@ struct Settings {
   bool all = false;
 };
 
-void declare(CLI::App& command, Settings& settings) {
+void declare(CLI::App& command, CoverageSettings& settings) {
   declare_demand(command, settings.source);
   command.add_option("--arch", settings.target.arch, "Answer for this architecture; needs no GPU")->type_name("ARCH");
   command
@@ -97,7 +97,7 @@ void print_json_coverage(const Demands& demands, const Coverage& coverage, const
               {"time_coverage", coverage.time}});
 }
 
-void print_text_coverage(const Settings& settings, const Demands& demands, const Coverage& coverage,
+void print_text_coverage(const CoverageSettings& settings, const Demands& demands, const Coverage& coverage,
                          const Target& target) {
   Table table({"op", "bucket", "> launches", "> of time", ""});
   for (const Covered& each : coverage.buckets)
@@ -118,7 +118,7 @@ void print_text_coverage(const Settings& settings, const Demands& demands, const
                       format_count(demands.unknown_launches)));
 }
 
-int run(const Globals& globals, const Settings& settings) {
+int run(const Globals& globals, const CoverageSettings& settings) {
   const std::vector<manifest::Op> ops = load_ops(globals);
   store::Layers layers = open_layers(globals);
   const Target target = choose_target(globals, settings.target, layers, false);
@@ -134,7 +134,7 @@ int run(const Globals& globals, const Settings& settings) {
 }  // namespace
 
 void add_coverage(CLI::App& app, Chosen& chosen) {
-  CLI::App* command = add_command<Settings>(
+  CLI::App* command = add_command<CoverageSettings>(
       app, chosen, "coverage", "What share of launches would be hits, and which buckets would not", declare, run);
   command->footer(
       "Examples:\n  kiln coverage cache/workloads/llama3_8b.toml --base llama3_8b.kiln --require 100\n"

@@ -10,9 +10,9 @@
 namespace kiln::cli {
 namespace {
 
-struct Settings {};
+struct DevicesSettings {};
 
-int run(const Globals& globals, const Settings& /*settings*/) {
+int run(const Globals& globals, const DevicesSettings& /*settings*/) {
   const auto devices = cuda::devices();
   if (globals.json) {
     for (const cuda::DeviceInfo& device : devices)
@@ -39,8 +39,8 @@ int run(const Globals& globals, const Settings& /*settings*/) {
 }  // namespace
 
 void add_devices(CLI::App& app, Chosen& chosen) {
-  add_command<Settings>(app, chosen, "devices",
-                        "What the driver sees: devices, their class as it stands in keys, memory", nullptr, run);
+  add_command<DevicesSettings>(app, chosen, "devices",
+                               "What the driver sees: devices, their class as it stands in keys, memory", nullptr, run);
 }
 
 }  // namespace kiln::cli

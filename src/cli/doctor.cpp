@@ -11,7 +11,6 @@
 #include "cuda/cublaslt_api.hpp"
 #include "cuda/device.hpp"
 #include "cuda/library.hpp"
-#include "cuda/nccl_api.hpp"
 #include "cuda/nvrtc_api.hpp"
 #include "cuda/toolkit.hpp"
 #include "jit/compile_pool.hpp"
@@ -114,16 +113,6 @@ Finding compiles(const Finding& worker) {
           "a template that crashes the compiler, or never ends, fails alone"};
 }
 
-Finding nccl() {
-  return finding("NCCL", ErrorKind::no_nccl, "one GPU needs none; ops over several ranks would", [] {
-    const cuda::Nccl& opened = cuda::Nccl::get();
-    return Finding{"NCCL", State::ok,
-                   fmt::format("{}.{}.{}, {}", opened.version / 10000, opened.version / 100 % 100, opened.version % 100,
-                               opened.path),
-                   "several GPUs can work together"};
-  });
-}
-
 Finding cublaslt() {
   return finding("cuBLASLt", ErrorKind::no_cublaslt,
                  "records that were tuned to use it are skipped, and tunes try Kiln's own kernels alone", [] {
@@ -195,14 +184,14 @@ std::vector<Finding> examine(const Globals& globals) {
   const auto append = [&](std::vector<Finding> more) { findings.insert(findings.end(), more.begin(), more.end()); };
   append(devices());
   const Finding found_worker = worker();
-  append({nvrtc(), headers(), found_worker, compiles(found_worker), nccl(), cublaslt(), ops(globals)});
+  append({nvrtc(), headers(), found_worker, compiles(found_worker), cublaslt(), ops(globals)});
   append(files(globals));
   return findings;
 }
 
-struct Settings {};
+struct DoctorSettings {};
 
-int run(const Globals& globals, const Settings& /*settings*/) {
+int run(const Globals& globals, const DoctorSettings& /*settings*/) {
   const std::vector<Finding> findings = examine(globals);
   bool broken = false;
   for (const Finding& each : findings) {
@@ -219,8 +208,8 @@ int run(const Globals& globals, const Settings& /*settings*/) {
 }  // namespace
 
 void add_doctor(CLI::App& app, Chosen& chosen) {
-  add_command<Settings>(app, chosen, "doctor",
-                        "What was found of driver, NVRTC, headers, NCCL and files, and what that means", nullptr, run)
+  add_command<DoctorSettings>(app, chosen, "doctor",
+                              "What was found of driver, NVRTC, headers and files, and what that means", nullptr, run)
       ->footer("Exit status 1: something is broken. What is merely absent is said, and the status is 0.");
 }
 

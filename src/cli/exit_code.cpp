@@ -10,7 +10,6 @@ ExitCode exit_code_of(ErrorKind kind) noexcept {
     case ErrorKind::no_driver:
     case ErrorKind::no_device:
     case ErrorKind::no_nvrtc:
-    case ErrorKind::no_nccl:
     case ErrorKind::no_cublaslt:
     case ErrorKind::out_of_memory: return exit_lacking;
     case ErrorKind::bad_file:

@@ -14,13 +14,13 @@
 namespace kiln::cli {
 namespace {
 
-struct Settings {
+struct ExplainSettings {
   std::string op;
   std::vector<std::string> words;
   TargetChoice target;
 };
 
-void declare(CLI::App& command, Settings& settings) {
+void declare(CLI::App& command, ExplainSettings& settings) {
   command.add_option("op", settings.op, "The op, see kiln ops")->required()->type_name("OP");
   command
       .add_option("problem", settings.words,
@@ -89,7 +89,7 @@ void print_text(const std::string& op, const Explanation& explanation, const Tar
   print(answer.text());
 }
 
-int run(const Globals& globals, const Settings& settings) {
+int run(const Globals& globals, const ExplainSettings& settings) {
   const std::vector<manifest::Op> ops = load_ops(globals);
   const manifest::Op& op = find_op(ops, settings.op);
   const Problem problem = parse_problem(op, settings.words);
@@ -110,7 +110,7 @@ int run(const Globals& globals, const Settings& settings) {
 }  // namespace
 
 void add_explain(CLI::App& app, Chosen& chosen) {
-  CLI::App* command = add_command<Settings>(
+  CLI::App* command = add_command<ExplainSettings>(
       app, chosen, "explain",
       "The bucket, the key, each file asked, what was found, what would be launched; launches nothing", declare, run);
   command->footer("Example:\n  kiln explain rms_norm rows=137 cols=4096 dtype=bf16 --base cache/h200.jsonl");

@@ -34,7 +34,7 @@ constexpr const char* epilogue = R"(Examples:
 Files are asked in this order: the overlay (yours; --overlay, else $KILN_CACHE, else ~/.cache/kiln/overlay.kiln), then each --base.
 
 Exit status: 0 good, 1 something is wrong or missing (a wrong result, a bucket without a record), 2 bad input,
-3 this machine lacks something (driver, device, memory, NVRTC, NCCL), 4 a file was refused or may not be touched,
+3 this machine lacks something (driver, device, memory, NVRTC), 4 a file was refused or may not be touched,
  or the overlay does not keep what was found, 5 a compile or the driver failed, 130 interrupted,
  141 nobody reads the output any more (| head).)";
 

@@ -12,13 +12,13 @@
 namespace kiln::cli {
 namespace {
 
-struct Settings {
+struct OpsSettings {
   std::string op;
   std::vector<std::string> words;
   TargetChoice target;
 };
 
-void declare(CLI::App& command, Settings& settings) {
+void declare(CLI::App& command, OpsSettings& settings) {
   command.add_option("op", settings.op, "Show this op: axes, types, tensors, implementations, search spaces")
       ->type_name("OP");
   command.add_option("problem", settings.words, "At these sizes (rows=512 dtype=bf16); others are chosen for you")
@@ -219,7 +219,7 @@ void print_op_json(const manifest::Op& op, const Problem& problem, const Target&
   print_json(json);
 }
 
-int run(const Globals& globals, const Settings& settings) {
+int run(const Globals& globals, const OpsSettings& settings) {
   const std::vector<manifest::Op> ops = load_ops(globals);
   if (settings.op.empty()) return list(globals, ops);
   const manifest::Op& op = find_op(ops, settings.op);
@@ -244,7 +244,7 @@ int run(const Globals& globals, const Settings& settings) {
 }  // namespace
 
 void add_ops(CLI::App& app, Chosen& chosen) {
-  CLI::App* command = add_command<Settings>(
+  CLI::App* command = add_command<OpsSettings>(
       app, chosen, "ops", "The ops that can be asked for; with OP, one of them in full", declare, run);
   command->footer(
       "Examples:\n  kiln ops\n  kiln ops softmax cols=32768\n  kiln ops gemm m=16 --arch sm_80 --device-class sm_80/mp108/l2_41943040/smem_166912/bus_5120");

@@ -25,7 +25,7 @@ namespace {
 
 namespace fs = std::filesystem;
 
-struct Settings {
+struct PrewarmSettings {
   DemandSource source;
   double top = 100;
   std::int64_t limit = 0;
@@ -36,7 +36,7 @@ struct Settings {
   bool force = false;
 };
 
-void declare(CLI::App& command, Settings& settings) {
+void declare(CLI::App& command, PrewarmSettings& settings) {
   declare_demand(command, settings.source);
   command
       .add_option("--top", settings.top,
@@ -77,7 +77,7 @@ void check_output(const Globals& globals, const std::string& output) {
   if (!output.empty()) store::check_target(store::literal_path(output), store::Existing::replace);
 }
 
-constexpr int bar_width = 30;
+constexpr int compile_bar_width = 30;
 
 /// A bar on a terminal; elsewhere a line for each tenth.
 class CompileProgress {
@@ -90,8 +90,8 @@ class CompileProgress {
     const double seconds = seconds_now() - begun_;
     const auto done = static_cast<double>(step.done), total = static_cast<double>(step.total);
     const double left = step.done > 0 ? seconds / done * (total - done) : 0;
-    line_.show(fmt::format("machine code {} {}/{}  {} left  {}", bar(done, total, bar_width), step.done, step.total,
-                           format_wait(left), step.label));
+    line_.show(fmt::format("machine code {} {}/{}  {} left  {}", bar(done, total, compile_bar_width), step.done,
+                           step.total, format_wait(left), step.label));
     const std::int64_t tenth = 10 * step.done / step.total;
     if (!plain_ || tenth == tenth_) return;
     tenth_ = tenth;
@@ -113,7 +113,7 @@ Deployment show_compiles(const Globals& globals,
   return deploy([&](const CompileStep& step) { progress.on(step); });
 }
 
-void print_json_prewarmed(const Settings& settings, const Deployment& deployment, bool kept) {
+void print_json_prewarmed(const PrewarmSettings& settings, const Deployment& deployment, bool kept) {
   Json json{{"event", "prewarmed"},
             {"device_class", deployment.device_class},
             {"arch", deployment.arch},
@@ -139,7 +139,8 @@ void print_missing(const Deployment& deployment) {
       deployment.missing.size(), deployment.buckets, table.text(2)));
 }
 
-void print_text_prewarmed(const Settings& settings, const std::string& about, const Deployment& deployment, bool kept) {
+void print_text_prewarmed(const PrewarmSettings& settings, const std::string& about, const Deployment& deployment,
+                          bool kept) {
   const auto with_record = deployment.buckets - static_cast<std::int64_t>(deployment.missing.size());
   const std::string stale = deployment.stale > 0 ? fmt::format(" ({} stale)", deployment.stale) : std::string();
   Table table({"", ""});
@@ -159,8 +160,8 @@ void print_text_prewarmed(const Settings& settings, const std::string& about, co
 }
 
 /// `kept`: the output, or without one the overlay, holds it all.
-int finish(const Globals& globals, const Settings& settings, const std::string& about, const Deployment& deployment,
-           bool kept) {
+int finish(const Globals& globals, const PrewarmSettings& settings, const std::string& about,
+           const Deployment& deployment, bool kept) {
   globals.json ? print_json_prewarmed(settings, deployment, kept)
                : print_text_prewarmed(settings, about, deployment, kept);
   return deployment.missing.empty() ? exit_good : exit_wrong;
@@ -192,7 +193,7 @@ void print_demands(const Globals& globals, const Demands& demands, std::size_t c
                     format_count(demands.launches)));
 }
 
-std::vector<OpBucket> chosen_buckets(const Globals& globals, const Settings& settings,
+std::vector<OpBucket> chosen_buckets(const Globals& globals, const PrewarmSettings& settings,
                                      std::span<const manifest::Op> ops, const manifest::DeviceFacts& device,
                                      store::Layers& layers) {
   const Demands demands = read_demands(settings.source, ops, device, layers);
@@ -206,12 +207,12 @@ std::vector<OpBucket> chosen_buckets(const Globals& globals, const Settings& set
 }
 
 /// Before the work, which takes minutes: without -o all of it goes to the overlay.
-void require_place(const Settings& settings, const std::string& why_not_kept) {
+void require_place(const PrewarmSettings& settings, const std::string& why_not_kept) {
   if (settings.output.empty() && !why_not_kept.empty())
     refuse_unkept("what would be pre-warmed, so nothing was begun", why_not_kept);
 }
 
-int tune_and_finish(const Globals& globals, const Settings& settings) {
+int tune_and_finish(const Globals& globals, const PrewarmSettings& settings) {
   Options options = engine_options(globals);
   options.search = search_settings(settings.search);
   const Tuner tuner = make_tuner(globals, settings.devices, options);
@@ -246,7 +247,7 @@ int tune_and_finish(const Globals& globals, const Settings& settings) {
   return status;
 }
 
-int compile_and_finish(const Globals& globals, const Settings& settings, std::span<const manifest::Op> ops) {
+int compile_and_finish(const Globals& globals, const PrewarmSettings& settings, std::span<const manifest::Op> ops) {
   store::Layers layers = open_layers(globals);
   require_place(settings, layers.not_kept());
   const Target target = choose_target(globals, settings.target, layers, false);
@@ -269,7 +270,7 @@ int compile_and_finish(const Globals& globals, const Settings& settings, std::sp
   return status;
 }
 
-int run(const Globals& globals, const Settings& settings) {
+int run(const Globals& globals, const PrewarmSettings& settings) {
   check_output(globals, settings.output);
   const std::vector<manifest::Op> ops = load_ops(globals);
   if (!settings.source.workload.empty()) read_workload(settings.source.workload, ops);  // bad input is bad anywhere
@@ -286,7 +287,7 @@ int run(const Globals& globals, const Settings& settings) {
 }  // namespace
 
 void add_prewarm(CLI::App& app, Chosen& chosen) {
-  CLI::App* command = add_command<Settings>(
+  CLI::App* command = add_command<PrewarmSettings>(
       app, chosen, "prewarm", "Tune, or without a GPU compile, all that a workload needs; write a file to deploy",
       declare, run);
   command->footer(

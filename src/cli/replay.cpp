@@ -17,7 +17,7 @@
 namespace kiln::cli {
 namespace {
 
-struct Settings {
+struct ReplaySettings {
   std::string trace;
   bool verify = false;
   bool dry_run = false;
@@ -25,7 +25,7 @@ struct Settings {
   TargetChoice target;
 };
 
-void declare(CLI::App& command, Settings& settings) {
+void declare(CLI::App& command, ReplaySettings& settings) {
   command
       .add_option("trace", settings.trace,
                   "Problems, one a line: rms_norm rows=137 cols=4096 dtype=bf16; - reads the standard input")
@@ -45,7 +45,7 @@ void declare(CLI::App& command, Settings& settings) {
       ->type_name("CLASS");
 }
 
-int launch(const Globals& globals, const Settings& settings, std::span<const TraceEntry> trace) {
+int launch(const Globals& globals, const ReplaySettings& settings, std::span<const TraceEntry> trace) {
   Options options = engine_options(globals);
   engine::State tools(options);  // for tensors and references: the engine's own counts stay those of the launches
   const Counts counts = count(trace);
@@ -75,7 +75,7 @@ int launch(const Globals& globals, const Settings& settings, std::span<const Tra
   return verified.wrong.empty() ? exit_good : exit_wrong;
 }
 
-int dry_run(const Globals& globals, const Settings& settings, std::span<const TraceEntry> trace) {
+int dry_run(const Globals& globals, const ReplaySettings& settings, std::span<const TraceEntry> trace) {
   store::Layers layers = open_layers(globals);
   const Target target = choose_target(globals, settings.target, layers, false);
   const DryReport report = look_up_trace(trace, target, Regime::cold_l2, layers);
@@ -85,7 +85,7 @@ int dry_run(const Globals& globals, const Settings& settings, std::span<const Tr
   return good ? exit_good : exit_wrong;
 }
 
-int run(const Globals& globals, const Settings& settings) {
+int run(const Globals& globals, const ReplaySettings& settings) {
   const std::vector<manifest::Op> ops = load_ops(globals);
   const std::vector<TraceEntry> trace = read_trace(settings.trace, ops);
   if (trace.empty()) throw Error(ErrorKind::bad_input, fmt::format("the trace {} names no problem", settings.trace));
@@ -99,7 +99,7 @@ int run(const Globals& globals, const Settings& settings) {
 }  // namespace
 
 void add_replay(CLI::App& app, Chosen& chosen) {
-  CLI::App* command = add_command<Settings>(
+  CLI::App* command = add_command<ReplaySettings>(
       app, chosen, "replay",
       "Launch a recorded stream of problems; count where answers came from; time host and device", declare, run);
   command->footer(

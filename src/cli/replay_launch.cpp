@@ -22,7 +22,7 @@ namespace kiln::cli {
 namespace {
 
 constexpr std::size_t batch = 256;  // a device queues about 1024 launches before the host must wait
-constexpr int bar_width = 30;
+constexpr int replay_bar_width = 30;
 
 bool is_integer(manifest::DType type) noexcept {
   using enum manifest::DType;
@@ -283,7 +283,7 @@ LaunchReport launch_trace(const Globals& globals, const Engine& engine, engine::
       if (launched % batch == 0) {
         stop_if_asked("launching", launched, trace.size());
         line.show(fmt::format("launching {} {}/{}",
-                              bar(static_cast<double>(launched), static_cast<double>(trace.size()), bar_width),
+                              bar(static_cast<double>(launched), static_cast<double>(trace.size()), replay_bar_width),
                               launched, trace.size()));
         runs.end();
       }
@@ -311,9 +311,10 @@ VerifyReport verify_trace(const Globals& globals, const Engine& engine, engine::
   for (const TraceEntry* entry : entries) {
     const auto seed = static_cast<std::uint64_t>(++report.verified);
     stop_if_asked("verifying", static_cast<std::size_t>(report.verified), entries.size());
-    line.show(fmt::format("verifying {} {}/{}  {} wrong",
-                          bar(static_cast<double>(report.verified), static_cast<double>(entries.size()), bar_width),
-                          report.verified, entries.size(), report.wrong.size()));
+    line.show(
+        fmt::format("verifying {} {}/{}  {} wrong",
+                    bar(static_cast<double>(report.verified), static_cast<double>(entries.size()), replay_bar_width),
+                    report.verified, entries.size(), report.wrong.size()));
     try {
       if (tensors && last->op == entry->op && case_of(*last) == case_of(*entry)) {
         tensors->retarget(entry->problem, seed, stream.handle());

@@ -12,11 +12,11 @@
 namespace kiln::cli {
 namespace {
 
-struct Settings {
+struct ReportSettings {
   std::string output, op, device_class;
 };
 
-void declare(CLI::App& command, Settings& settings) {
+void declare(CLI::App& command, ReportSettings& settings) {
   command.add_option("-o,--output", settings.output, "The page to write; one that exists is replaced")
       ->required()
       ->check(output_name())
@@ -31,7 +31,7 @@ std::vector<std::string> names_of(const Globals& globals) {
   return names;
 }
 
-int run(const Globals& globals, const Settings& settings) {
+int run(const Globals& globals, const ReportSettings& settings) {
   if (!settings.device_class.empty() && !manifest::DeviceFacts::from_device_class(settings.device_class))
     throw Error(ErrorKind::bad_input,
                 fmt::format("the device class '{}' does not parse; kiln devices names those that are here",
@@ -60,7 +60,7 @@ int run(const Globals& globals, const Settings& settings) {
 }  // namespace
 
 void add_report(CLI::App& app, Chosen& chosen) {
-  CLI::App* command = add_command<Settings>(
+  CLI::App* command = add_command<ReportSettings>(
       app, chosen, "report", "A page to look at: records, curves, candidates, roofline, what is stale or missing",
       declare, run);
   command->footer(

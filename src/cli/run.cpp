@@ -24,14 +24,14 @@
 namespace kiln::cli {
 namespace {
 
-struct Settings {
+struct RunSettings {
   std::string op;
   std::vector<std::string> words;
   bool no_verify = false;
   std::int64_t iterations = 0;
 };
 
-void declare(CLI::App& command, Settings& settings) {
+void declare(CLI::App& command, RunSettings& settings) {
   command.add_option("op", settings.op, "The op, see kiln ops")->required()->type_name("OP");
   command
       .add_option(
@@ -53,7 +53,7 @@ struct Ran {
 };
 
 Ran launch_and_time(engine::State& tools, const Op& op, const manifest::Op& described, const Problem& problem,
-                    const tune::Placement& placement, const Settings& settings) {
+                    const tune::Placement& placement, const RunSettings& settings) {
   const cuda::Stream stream;
   const auto seed = static_cast<std::uint64_t>(std::chrono::steady_clock::now().time_since_epoch().count());
   tune::VerificationCase tensors(described, problem, tools.context.info().facts, tools.arch(), tools.cubins, seed,
@@ -75,7 +75,7 @@ Ran launch_and_time(engine::State& tools, const Op& op, const manifest::Op& desc
   return {origin, plan, check, stopwatch.measure(launch, stream.handle(), limits)};
 }
 
-void print_json_ran(const Settings& settings, const manifest::Op& op, const Problem& problem, const Ran& ran,
+void print_json_ran(const RunSettings& settings, const manifest::Op& op, const Problem& problem, const Ran& ran,
                     const Rates& rates) {
   Json json{{"event", "ran"},
             {"op", op.name},
@@ -106,7 +106,7 @@ std::string what_was_launched(const Ran& ran) {
   return fmt::format("{} {}", ran.plan.implementation(), ran.plan.config());
 }
 
-void print_text_ran(const Settings& settings, const manifest::Op& op, const Problem& problem, const Ran& ran,
+void print_text_ran(const RunSettings& settings, const manifest::Op& op, const Problem& problem, const Ran& ran,
                     const Rates& rates) {
   Table table({"", ""});
   table.row({"problem", fmt::format("{} {}", op.name, manifest::to_string(op, problem))});
@@ -128,7 +128,7 @@ void print_text_ran(const Settings& settings, const manifest::Op& op, const Prob
   print(table.text());
 }
 
-int run(const Globals& globals, const Settings& settings) {
+int run(const Globals& globals, const RunSettings& settings) {
   const std::vector<manifest::Op> ops = load_ops(globals);
   const manifest::Op& described = find_op(ops, settings.op);
   std::vector<std::string> words = settings.words;
@@ -157,7 +157,7 @@ int run(const Globals& globals, const Settings& settings) {
 }  // namespace
 
 void add_run(CLI::App& app, Chosen& chosen) {
-  CLI::App* command = add_command<Settings>(
+  CLI::App* command = add_command<RunSettings>(
       app, chosen, "run", "Launch one problem, verify it against the op's reference, time it", declare, run);
   command->footer(
       "Examples:\n  kiln run rms_norm rows=137 cols=4096 dtype=bf16\n  kiln run gemm m=16 n=4096 k=4096 layout=nt --iterations 101");

@@ -9,7 +9,7 @@
 namespace kiln::cli {
 namespace {
 
-struct Settings {
+struct TraceSettings {
   std::string op;
   std::vector<std::string> words;
   std::string distribution = "lognormal";
@@ -17,7 +17,7 @@ struct Settings {
   Draw draw;
 };
 
-void declare(CLI::App& command, Settings& settings) {
+void declare(CLI::App& command, TraceSettings& settings) {
   command.add_option("op", settings.op, "The op, see kiln ops")->required()->type_name("OP");
   command.add_option("sizes", settings.words, "A size, a list or a range for each axis, words for types and choices")
       ->required()
@@ -45,14 +45,14 @@ void declare(CLI::App& command, Settings& settings) {
       ->type_name("FILE");
 }
 
-std::string text_of(const Settings& settings, const manifest::Op& op, const std::vector<Problem>& problems) {
+std::string text_of(const TraceSettings& settings, const manifest::Op& op, const std::vector<Problem>& problems) {
   std::string text = fmt::format("# {} distinct problems, {} sizes, seed {}: {} {}\n", problems.size(),
                                  settings.distribution, settings.draw.seed, op.name, fmt::join(settings.words, " "));
   for (const Problem& problem : problems) text += fmt::format("{} {}\n", op.name, manifest::to_string(op, problem));
   return text;
 }
 
-int run(const Globals& globals, const Settings& settings) {
+int run(const Globals& globals, const TraceSettings& settings) {
   const std::vector<manifest::Op> ops = load_ops(globals);
   const manifest::Op& op = find_op(ops, settings.op);
   Draw draw = settings.draw;
@@ -65,8 +65,8 @@ int run(const Globals& globals, const Settings& settings) {
 }  // namespace
 
 void add_trace(CLI::App& app, Chosen& chosen) {
-  CLI::App* command =
-      add_command<Settings>(app, chosen, "trace", "Draw a stream of distinct problems for kiln replay", declare, run);
+  CLI::App* command = add_command<TraceSettings>(app, chosen, "trace",
+                                                 "Draw a stream of distinct problems for kiln replay", declare, run);
   command->footer(
       "Example:\n  kiln trace rms_norm rows=1..16384 cols=4096,8192 dtype=bf16 --count 10000 --median 1024 --seed 1 -o stream.trace");
 }

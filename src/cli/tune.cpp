@@ -17,7 +17,7 @@
 namespace kiln::cli {
 namespace {
 
-struct Settings {
+struct TuneSettings {
   std::string op;
   std::vector<std::string> words;
   bool force = false;
@@ -27,7 +27,7 @@ struct Settings {
   SearchChoice search;
 };
 
-void declare(CLI::App& command, Settings& settings) {
+void declare(CLI::App& command, TuneSettings& settings) {
   command.add_option("op", settings.op, "The op, see kiln ops; with --stale it may be left out")->type_name("OP");
   command
       .add_option(
@@ -46,7 +46,7 @@ void declare(CLI::App& command, Settings& settings) {
 }
 
 /// Bad input is bad anywhere, so all of it is looked at before the device is asked.
-void check(const Settings& settings, std::span<const manifest::Op> ops) {
+void check(const TuneSettings& settings, std::span<const manifest::Op> ops) {
   const auto refuse = [](const char* message) { throw Error(ErrorKind::bad_input, message); };
   if (settings.stale && settings.force)
     refuse("--force and --stale were given together; --force is every record anyway");
@@ -92,7 +92,7 @@ void print_renewed(const Globals& globals, const engine::Staleness& staleness, s
                     staleness.unusable));
 }
 
-int renew(const Globals& globals, const Settings& settings, const Tuner& tuner) {
+int renew(const Globals& globals, const TuneSettings& settings, const Tuner& tuner) {
   engine::State& state = engine::state_of(tuner).first();
   const std::span<const manifest::Op> all = state.ops.all();
   const manifest::Op* named = settings.op.empty() ? nullptr : &find_op(all, settings.op);
@@ -109,7 +109,7 @@ int renew(const Globals& globals, const Settings& settings, const Tuner& tuner) 
   return status;
 }
 
-int run(const Globals& globals, const Settings& settings) {
+int run(const Globals& globals, const TuneSettings& settings) {
   const std::vector<manifest::Op> ops = load_ops(globals);
   check(settings, ops);
   Options options = engine_options(globals);
@@ -125,7 +125,7 @@ int run(const Globals& globals, const Settings& settings) {
 }  // namespace
 
 void add_tune(CLI::App& app, Chosen& chosen) {
-  CLI::App* command = add_command<Settings>(
+  CLI::App* command = add_command<TuneSettings>(
       app, chosen, "tune", "Find the fastest configs for every bucket that some sizes touch", declare, run);
   command->footer(
       "Examples:\n  kiln tune rms_norm rows=1..16384 cols=4096,8192 dtype=bf16\n  kiln tune gemm m=1..16384 n=4096 k=4096 layout=nt\n"

@@ -9,7 +9,7 @@
 namespace kiln::cli {
 namespace {
 
-constexpr int bar_width = 20;
+constexpr int trial_bar_width = 20;
 
 std::string_view name_of(TuneEvent::Kind kind) {
   switch (kind) {
@@ -44,9 +44,9 @@ Json json_of(const TuneStep& step) {
 }  // namespace
 
 std::string progress_text(const TuneEvent& event, double seconds) {
-  std::string text = fmt::format("{} {}  {} {}/{}", event.op, event.bucket,
-                                 bar(static_cast<double>(event.done), static_cast<double>(event.total), bar_width),
-                                 event.done, event.total);
+  std::string text = fmt::format(
+      "{} {}  {} {}/{}", event.op, event.bucket,
+      bar(static_cast<double>(event.done), static_cast<double>(event.total), trial_bar_width), event.done, event.total);
   if (event.done > 0 && seconds > 0) {
     const double rate = static_cast<double>(event.done) / seconds;
     text += fmt::format("  {:.1f}/s  {} left", rate, format_wait(static_cast<double>(event.total - event.done) / rate));

@@ -10,7 +10,6 @@ std::string_view to_string(ErrorKind kind) noexcept {
     case ErrorKind::no_driver: return "no_driver";
     case ErrorKind::no_device: return "no_device";
     case ErrorKind::no_nvrtc: return "no_nvrtc";
-    case ErrorKind::no_nccl: return "no_nccl";
     case ErrorKind::no_cublaslt: return "no_cublaslt";
     case ErrorKind::compile_failed: return "compile_failed";
     case ErrorKind::driver_failed: return "driver_failed";

@@ -15,8 +15,6 @@ namespace {
 
 namespace fs = std::filesystem;
 
-constexpr std::string_view op_file = "op.toml";
-
 /// A byte order mark is no part of the text.
 std::string read_template(const fs::path& path) {
   constexpr std::string_view mark = "\xEF\xBB\xBF";

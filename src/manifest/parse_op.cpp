@@ -12,7 +12,6 @@ namespace {
 
 constexpr std::string_view toml_suffix = ".toml";
 constexpr std::string_view source_suffix = ".cuh";
-constexpr std::string_view op_file = "op.toml";
 
 const TomlValue& section_or_empty(const TomlValue& document, std::string_view key) {
   static const TomlValue empty;

@@ -9,6 +9,8 @@
 
 namespace kiln::manifest {
 
+inline constexpr std::string_view op_file = "op.toml";  // says what an op is, in its folder
+
 /// The text of a file. Copies share it, and a text that the library itself holds is never copied, as each page of it that a process
 /// writes to costs its start some microseconds.
 class SourceText {

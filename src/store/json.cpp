@@ -15,7 +15,7 @@ namespace {
 
 using Json = nlohmann::ordered_json;
 
-[[noreturn]] void refuse(const std::string& message) { throw Error(ErrorKind::bad_input, message); }
+[[noreturn]] void refuse_json(const std::string& message) { throw Error(ErrorKind::bad_input, message); }
 
 /// Adds each field that it visits to an object.
 struct JsonWriter {
@@ -33,7 +33,7 @@ class JsonReader {
  public:
   explicit JsonReader(const Json& object) : object_(object) {
     if (!object.is_object())
-      refuse(fmt::format("found {}, expected an object such as {{\"key\": ...}}", object.type_name()));
+      refuse_json(fmt::format("found {}, expected an object such as {{\"key\": ...}}", object.type_name()));
   }
 
   void operator()(const char* name, std::string& value) {
@@ -46,10 +46,10 @@ class JsonReader {
     const Json& found = get(name, &Json::is_number_integer, "an integer");
     if (found.is_number_unsigned() &&
         found.get<std::uint64_t>() > static_cast<std::uint64_t>(std::numeric_limits<T>::max()))
-      refuse(fmt::format("field '{}' is {}, past the largest number that it can hold", name, found.dump()));
+      refuse_json(fmt::format("field '{}' is {}, past the largest number that it can hold", name, found.dump()));
     const auto number = found.get<std::int64_t>();
     if (number < std::numeric_limits<T>::min())
-      refuse(fmt::format("field '{}' is {}, which is too small", name, number));
+      refuse_json(fmt::format("field '{}' is {}, which is too small", name, number));
     value = static_cast<T>(number);
   }
   void operator()(const char* name, Verdict& value) { read_word(name, value, parse_verdict, "verdict"); }
@@ -63,7 +63,7 @@ class JsonReader {
   void expect_no_more() const {
     for (const auto& [name, value] : object_.items())
       if (!asked_.contains(name))
-        refuse(fmt::format("field '{}' is unknown; was the file written by a newer version?", name));
+        refuse_json(fmt::format("field '{}' is unknown; was the file written by a newer version?", name));
   }
 
  private:
@@ -71,14 +71,15 @@ class JsonReader {
   void read_word(const char* name, T& value, std::optional<T> (*parse)(std::string_view) noexcept, const char* what) {
     const auto word = get(name, &Json::is_string, "a string").get<std::string>();
     const auto found = parse(word);
-    if (!found) refuse(fmt::format("field '{}' is '{}', which is no {}", name, word, what));
+    if (!found) refuse_json(fmt::format("field '{}' is '{}', which is no {}", name, word, what));
     value = *found;
   }
   const Json& get(const char* name, bool (Json::*is)() const noexcept, const char* expected) {
     asked_.insert(name);
     const auto found = object_.find(name);
-    if (found == object_.end()) refuse(fmt::format("field '{}' is missing", name));
-    if (!((*found).*is)()) refuse(fmt::format("field '{}' is {}, expected {}", name, found->type_name(), expected));
+    if (found == object_.end()) refuse_json(fmt::format("field '{}' is missing", name));
+    if (!((*found).*is)())
+      refuse_json(fmt::format("field '{}' is {}, expected {}", name, found->type_name(), expected));
     return *found;
   }
 
@@ -95,20 +96,20 @@ Json parse(std::string_view text) {
   const auto callback = [&open, &values](int depth, nlohmann::json::parse_event_t event, Json& parsed) {
     using Event = nlohmann::json::parse_event_t;
     if (depth > deepest && (event == Event::object_start || event == Event::array_start))
-      refuse(fmt::format("more than {} objects or arrays stand inside each other", deepest + 1));
-    if (event == Event::value && ++values > max_values) refuse(fmt::format("more than {} values", max_values));
+      refuse_json(fmt::format("more than {} objects or arrays stand inside each other", deepest + 1));
+    if (event == Event::value && ++values > max_values) refuse_json(fmt::format("more than {} values", max_values));
     if (event == Event::object_start) open.emplace_back();
     if (event == Event::object_end) open.pop_back();
     if (event == Event::key && open.back().size() == max_fields)  // each is looked for among all before it
-      refuse(fmt::format("an object has more than {} fields", max_fields));
+      refuse_json(fmt::format("an object has more than {} fields", max_fields));
     if (event == Event::key && !open.back().insert(parsed.get<std::string>()).second)
-      refuse(fmt::format("field '{}' is given twice", parsed.get<std::string>()));
+      refuse_json(fmt::format("field '{}' is given twice", parsed.get<std::string>()));
     return true;
   };
   try {
     return Json::parse(text, callback);
   } catch (const nlohmann::json::exception& error) {
-    refuse(fmt::format("not JSON: {}", error.what()));
+    refuse_json(fmt::format("not JSON: {}", error.what()));
   }
 }
 
@@ -158,9 +159,9 @@ std::string to_json(const std::vector<std::string>& words) { return Json(words).
 std::vector<std::string> words_from_json(std::string_view text) {
   std::vector<std::string> words;
   const Json parsed = parse(text);
-  if (!parsed.is_array()) refuse("expected an array of strings");
+  if (!parsed.is_array()) refuse_json("expected an array of strings");
   for (const Json& word : parsed) {
-    if (!word.is_string()) refuse("expected an array of strings");
+    if (!word.is_string()) refuse_json("expected an array of strings");
     words.push_back(word.get<std::string>());
   }
   return words;

@@ -46,7 +46,7 @@ struct PemText {
               fmt::format("the key '{}' cannot be read: {}", path.string(), std::strerror(why)));
 }
 
-[[noreturn]] void refuse(const fs::path& path, std::string_view found) {
+[[noreturn]] void refuse_key(const fs::path& path, std::string_view found) {
   throw Error(ErrorKind::bad_input, fmt::format("the key '{}' {}", path.string(), found));
 }
 
@@ -63,8 +63,8 @@ void read_pem(const fs::path& path, PemText& text) {
   const int why = errno;
   close(descriptor);
   if (got < 0) cannot_read(path, why);
-  if (!regular) refuse(path, "is not a regular file");
-  if (text.size > largest_pem) refuse(path, fmt::format("is larger than any key: past {} bytes", largest_pem));
+  if (!regular) refuse_key(path, "is not a regular file");
+  if (text.size > largest_pem) refuse_key(path, fmt::format("is larger than any key: past {} bytes", largest_pem));
 }
 
 struct FreeBio {
@@ -81,12 +81,13 @@ int no_passphrase(char*, int, int, void*) { return -1; }
 PublicKey raw_public_key(const fs::path& path, const EVP_PKEY* key, std::string_view how) {
   if (EVP_PKEY_is_a(key, "ED25519") != 1) {
     const char* type = EVP_PKEY_get0_type_name(key);
-    refuse(path, fmt::format("is of type {} where Ed25519 is expected; {}", type != nullptr ? type : "unknown", how));
+    refuse_key(path,
+               fmt::format("is of type {} where Ed25519 is expected; {}", type != nullptr ? type : "unknown", how));
   }
   PublicKey raw{};
   std::size_t size = raw.size();
   if (EVP_PKEY_get_raw_public_key(key, reinterpret_cast<unsigned char*>(raw.data()), &size) != 1 || size != raw.size())
-    refuse(path, fmt::format("gives no public key of 32 bytes; {}", how));
+    refuse_key(path, fmt::format("gives no public key of 32 bytes; {}", how));
   return raw;
 }
 
@@ -127,7 +128,7 @@ PublicKey read_public_key(const fs::path& path) {
   const std::unique_ptr<EVP_PKEY, decltype(&EVP_PKEY_free)> key(
       PEM_read_bio_PUBKEY(open_text(text).get(), nullptr, no_passphrase, nullptr), EVP_PKEY_free);
   ERR_clear_error();
-  if (!key) refuse(path, fmt::format("holds no public key in PEM; {}", how_to_publish));
+  if (!key) refuse_key(path, fmt::format("holds no public key in PEM; {}", how_to_publish));
   return raw_public_key(path, key.get(), how_to_make);
 }
 
@@ -148,11 +149,11 @@ PrivateKey PrivateKey::read(const fs::path& path) {
   Key key(PEM_read_bio_PrivateKey(open_text(text).get(), nullptr, no_passphrase, nullptr));
   ERR_clear_error();
   if (!key && text.holds("ENCRYPTED"))
-    refuse(path,
-           "is encrypted and no passphrase is asked for; decrypt it with: openssl pkey -in KEY.pem -out PLAIN.pem");
+    refuse_key(path,
+               "is encrypted and no passphrase is asked for; decrypt it with: openssl pkey -in KEY.pem -out PLAIN.pem");
   if (!key && text.holds("PUBLIC KEY"))
-    refuse(path, fmt::format("is a public key, which cannot sign; name the private one, or {}", how_to_make));
-  if (!key) refuse(path, fmt::format("holds no private key in PEM; {}", how_to_make));
+    refuse_key(path, fmt::format("is a public key, which cannot sign; name the private one, or {}", how_to_make));
+  if (!key) refuse_key(path, fmt::format("holds no private key in PEM; {}", how_to_make));
   const PublicKey public_key = raw_public_key(path, key.get(), how_to_make);
   return {std::move(key), public_key};
 }

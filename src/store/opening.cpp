@@ -51,7 +51,7 @@ constexpr std::string_view known_tables = "324812d71367f4d8d1fe78bd67b74f32440c5
 
 constexpr std::int64_t smallest_database = 512;  // one page of the smallest size
 
-[[noreturn]] void refuse(const fs::path& path, const std::string& found) {
+[[noreturn]] void refuse_file(const fs::path& path, const std::string& found) {
   throw Error(ErrorKind::bad_file, fmt::format("'{}' is refused: {}", path.string(), found));
 }
 
@@ -72,14 +72,15 @@ fs::path with_suffix(const fs::path& path, std::string_view suffix) {
 
 void judge_version(const fs::path& path, std::uint32_t version, const Format& format) {
   if (version > format.version)
-    refuse(path, fmt::format("its format is version {} and this Kiln reads up to {}; use a newer Kiln", version,
-                             format.version));
+    refuse_file(path, fmt::format("its format is version {} and this Kiln reads up to {}; use a newer Kiln", version,
+                                  format.version));
   if (version == 0) damaged(path, "its format version is 0");
   if (version < format.oldest())
-    refuse(path,
-           fmt::format("its format is version {} and this Kiln reads none before {}; move it away, and tune again or "
-                       "import a .jsonl of this version",
-                       version, format.oldest()));
+    refuse_file(
+        path,
+        fmt::format("its format is version {} and this Kiln reads none before {}; move it away, and tune again or "
+                    "import a .jsonl of this version",
+                    version, format.oldest()));
 }
 
 void judge_header(const fs::path& path, const Connection& connection, const Format& format) {
@@ -90,15 +91,15 @@ void judge_header(const fs::path& path, const Connection& connection, const Form
   const bool ours = header.integer(68, 4) == application_id;
   if (size < smallest_database && header.has_magic(size))
     damaged(path, fmt::format("it was cut off after {} bytes", size));
-  if (!header.has_magic(size) && !ours) refuse(path, "it is not a .kiln file");
+  if (!header.has_magic(size) && !ours) refuse_file(path, "it is not a .kiln file");
   if (!header.has_magic(size)) damaged(path, "its first bytes are not those of a .kiln file");
   if (!ours)
-    refuse(path,
-           fmt::format("it is an SQLite database of another program (application_id {:#010x})", header.integer(68, 4)));
+    refuse_file(path, fmt::format("it is an SQLite database of another program (application_id {:#010x})",
+                                  header.integer(68, 4)));
   if (header.integer(18, 1) == 2 || header.integer(19, 1) == 2)
-    refuse(path,
-           "it is in WAL mode, where rows can stand in a side file that was left behind; run: "
-           "sqlite3 FILE 'PRAGMA journal_mode = DELETE'");
+    refuse_file(path,
+                "it is in WAL mode, where rows can stand in a side file that was left behind; run: "
+                "sqlite3 FILE 'PRAGMA journal_mode = DELETE'");
   judge_version(path, header.integer(60, 4), format);
   constexpr std::uint32_t utf8 = 1;
   constexpr std::uint32_t newest_schema_format = 4;
@@ -109,7 +110,7 @@ void judge_header(const fs::path& path, const Connection& connection, const Form
 /// SQLite reads rows from a write-ahead log whatever the header says.
 void judge_side_file(const fs::path& path) {
   if (const fs::path log = with_suffix(path, "-wal"); is_taken(log))
-    refuse(
+    refuse_file(
         path,
         fmt::format("'{}' lies beside it, whose rows SQLite would put over its own; Kiln makes no such file: remove it",
                     log.string()));
@@ -233,7 +234,7 @@ bool has_known_tables(std::string_view tables) {
 Connection open_existing(const fs::path& path, Access access, Seal* seal, const Format& format) {
   const ForkGuard no_fork;
   if (struct stat status{}; lstat(path.c_str(), &status) == 0 && !S_ISREG(status.st_mode))
-    refuse(path, "it is not a regular file");
+    refuse_file(path, "it is not a regular file");
   check_access(path, access);
   try {
     const bool writing = access == Access::read_write;

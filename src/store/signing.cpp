@@ -14,7 +14,7 @@ namespace {
 
 namespace fs = std::filesystem;
 
-[[noreturn]] void refuse(const fs::path& path, const std::string& flaw) {
+[[noreturn]] void refuse_signature(const fs::path& path, const std::string& flaw) {
   throw DamagedFile(fmt::format("'{}' is not signed: {}; export what holds and sign that", path.string(), flaw));
 }
 
@@ -39,10 +39,10 @@ std::string flaw_of_rows(Connection& connection) {
 
 /// The seal that is there, after a check of every row under it, or a new one.
 Seal sealed_content(const fs::path& path, Connection& connection) {
-  if (const auto flaw = flaw_of_rows(connection); !flaw.empty()) refuse(path, flaw);
+  if (const auto flaw = flaw_of_rows(connection); !flaw.empty()) refuse_signature(path, flaw);
   Seal seal = read_seal(connection);
   if (seal.flaw.empty()) seal.flaw = content_flaw(connection, SealedTables::all, seal);
-  if (!seal.flaw.empty()) refuse(path, seal.flaw);
+  if (!seal.flaw.empty()) refuse_signature(path, seal.flaw);
   if (!seal.manifest.empty()) return seal;
   write_manifest(connection);
   return read_seal(connection);

@@ -33,9 +33,9 @@ class Command {
   /// `before` is shell, such as "ulimit -f 1; ".
   [[nodiscard]] Ran run(const std::string& arguments, const std::string& before = {}) const {
     const std::string errors = folder_ / "errors";
-    const std::string line =
-        before + "KILN_CUDA_LIBRARY=none KILN_NVRTC_LIBRARY=none KILN_NCCL_LIBRARY=none KILN_CACHE='" +
-        (folder_ / "overlay.kiln").string() + "' '" KILN_COMMAND "' " + arguments + " 2>'" + errors + "'";
+    const std::string line = before + "KILN_CUDA_LIBRARY=none KILN_NVRTC_LIBRARY=none KILN_CACHE='" +
+                             (folder_ / "overlay.kiln").string() + "' '" KILN_COMMAND "' " + arguments + " 2>'" +
+                             errors + "'";
     Ran ran;
     FILE* const pipe = ::popen(line.c_str(), "r");
     REQUIRE(pipe != nullptr);

@@ -9,7 +9,6 @@
 #include "cuda/device.hpp"
 #include "cuda/driver_api.hpp"
 #include "cuda/library.hpp"
-#include "cuda/nccl_api.hpp"
 #include "cuda/nvrtc_api.hpp"
 #include "cuda/search_path.hpp"
 #include "cuda/toolkit.hpp"
@@ -108,15 +107,13 @@ TEST_CASE("an empty buffer needs no driver and an impossible one is refused") {
   CHECK(thrown_by([] { cuda::Buffer negative(-1); }).kind() == ErrorKind::bad_input);
 }
 
-TEST_CASE("NVRTC, NCCL and cuBLASLt can be hidden and misplaced, and say so") {
+TEST_CASE("NVRTC and cuBLASLt can be hidden and misplaced, and say so") {
   CHECK(thrown_by([] { cuda::CublasLt::open("none"); }).kind() == ErrorKind::no_cublaslt);
   CHECK(holds(thrown_by([] { cuda::CublasLt::open("/nowhere/libcublasLt.so"); }).what(), "/nowhere/libcublasLt.so"));
   CHECK(holds(thrown_by([] { cuda::CublasLt::open("libdl.so.2"); }).what(), "lacks cublasLtGetVersion"));
   CHECK(thrown_by([] { cuda::Nvrtc::open("none"); }).kind() == ErrorKind::no_nvrtc);
   CHECK(holds(thrown_by([] { cuda::Nvrtc::open("/nowhere/libnvrtc.so"); }).what(), "/nowhere/libnvrtc.so"));
   CHECK(holds(thrown_by([] { cuda::Nvrtc::open("libdl.so.2"); }).what(), "lacks nvrtcGetErrorString"));
-  CHECK(thrown_by([] { cuda::Nccl::open("none"); }).kind() == ErrorKind::no_nccl);
-  CHECK(holds(thrown_by([] { cuda::Nccl::open("/nowhere/libnccl.so.2"); }).what(), "/nowhere/libnccl.so.2"));
 }
 
 TEST_CASE("an NVRTC that cannot tell its version is none") {
@@ -132,11 +129,6 @@ TEST_CASE("NVRTC is found and identified by the build of its library" * doctest:
   CHECK(std::filesystem::exists(nvrtc->path));
   CHECK(nvrtc->build_id.size() >= 6);
   CHECK(nvrtc->build_id == cuda::Nvrtc::open(nvrtc->path).build_id);
-}
-
-TEST_CASE("NCCL, where there is one, tells its version" * doctest::skip(cuda::Nccl::find() == nullptr)) {
-  const cuda::Nccl* nccl = cuda::Nccl::find();
-  CHECK(nccl->version >= 20000);
 }
 
 TEST_CASE("wheels are found in the active environment first, newest Python first") {
