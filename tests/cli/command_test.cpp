@@ -31,8 +31,11 @@ TEST_CASE("a wrong op, axis or size is bad input, wherever it is given") {
   }
   // Before anything is tuned for it. Who is root may write everywhere.
   const std::string as_nobody = ::geteuid() == 0 ? "setpriv --reuid=65534 --regid=65534 --clear-groups env " : "";
-  check_refused(command.run("prewarm w.toml -o /kiln-out.kiln", as_nobody), 2,
-                "the folder of /kiln-out.kiln may not be written");
+  if (std::system((as_nobody + "test -x '" KILN_COMMAND "'").c_str()) == 0)
+    check_refused(command.run("prewarm w.toml -o /kiln-out.kiln", as_nobody), 2,
+                  "the folder of /kiln-out.kiln may not be written");
+  else
+    MESSAGE("Skipped: an output where one may not write, for no other user can run this clone's programs.");
   check_refused(command.run("coverage w.toml --require nan"), 2, "nan is not a number from 0 to 100");
   check_refused(command.run("prewarm w.toml --top nan"), 2, "nan is not a number from 0 to 100");
   check_refused(command.run("cache ls --op rmsnorm"), 2, "there is no op 'rmsnorm' (did you mean 'rms_norm'?)");
