@@ -21,7 +21,7 @@ namespace fs = std::filesystem;
 class ScaleFolder {
  public:
   explicit ScaleFolder(const std::string& op_toml = {}) {
-    std::string pattern = (fs::temp_directory_path() / "kiln_spec_XXXXXX").string();
+    std::string pattern = (fs::temp_directory_path() / "kiln_manifest_XXXXXX").string();
     REQUIRE(mkdtemp(pattern.data()) != nullptr);
     path = pattern;
     fs::create_directories(path / "scale");

@@ -21,7 +21,7 @@ namespace fs = std::filesystem;
 class Directory {
  public:
   Directory() {
-    std::string pattern = (fs::temp_directory_path() / "kiln_spec_XXXXXX").string();
+    std::string pattern = (fs::temp_directory_path() / "kiln_manifest_XXXXXX").string();
     REQUIRE(mkdtemp(pattern.data()) != nullptr);
     path_ = pattern;
   }
