@@ -9,6 +9,7 @@
 // compared by multiply_ns, a multiplication in a chain of them between the batches, which is three cycles of most processors. With several threads each has a
 // stream and arguments of its own, all on one engine, and each way is timed in all of them at once. Threads wait for each other in the driver: what
 // any work between two launches costs there, the way "bare after 50 multiplications" says, which touches no memory.
+// Google Benchmark does not fit: the ways take turns, and a way is compared with the bare launches of its round.
 // Over tests/fake_cuda with FAKE_CUDA="footprint 131072" a launch takes as long as a real one (2.5 to 3 us) and evicts as much from the
 // nearest caches: no GPU is needed to see what a hit costs that finds its code and data cold. Only ratios to another build's mean something.
 // One JSON object a line: bench "hit_latency" (way, threads, median and best nanoseconds a launch over all batches; over_bare_ns; ratio of
