@@ -8,6 +8,7 @@ from the options. FILEs leave the runs that had them. The code's digests are tho
 that has no claim.toml yet.
 """
 import argparse
+import subprocess
 
 from evidence import digests
 from evidence.claim import RESULTS, Claim, Run
@@ -23,6 +24,8 @@ def main():
     asked = options.parse_args()
     if missing := [name for name in asked.files if not (RESULTS / asked.folder / name).is_file()]:
         options.error(f"bench/results/{asked.folder} has no {', '.join(missing)}")
+    if asked.commit:
+        asked.commit = subprocess.run(["git", "rev-parse", "--short", asked.commit], cwd=digests.ROOT, capture_output=True, text=True, check=True).stdout.strip()
     claim = Claim.read(asked.folder) if (RESULTS / asked.folder / "claim.toml").exists() else Claim(asked.folder, asked.claim or "", [])
     claim.claim = asked.claim or claim.claim
     had = next((run for run in claim.run if asked.files[0] in run.files), None)
