@@ -1,4 +1,5 @@
-// Host time of a hot launch over a bare cuLaunchKernelEx of the same kernels with the same arguments, stage by stage and by threads.
+// Host time of a hot launch over a bare cuLaunchKernelEx of the same kernels, or cublasLtMatmul where a library has the plan, with the same
+// arguments, stage by stage and by threads.
 //
 //   bench_hit_latency [--base FILE]... [--overlay FILE] [--templates FOLDER]... ["OP axis=value..."]...
 //
@@ -159,7 +160,8 @@ void bench_ways(bench::Setting& setting, const bench::Asked& asked, int thread_c
     fmt::print(
         "{{\"bench\":\"hit_latency\",\"op\":\"{}\",\"implementation\":\"{}\",\"passes\":{},\"way\":\"{}\",\"threads\":{},"
         "\"median_ns\":{:.0f},\"best_ns\":{:.0f},\"over_bare_ns\":{:.0f},\"ratio\":{:.3f},\"allocations\":{},\"launches\":{},\"multiply_ns\":{:.3f}}}\n",
-        asked.op, calls[0]->plan.implementation(), calls[0]->passes(), ways[way].name, thread_count, median, ns.front(),
+        asked.op, calls[0]->plan.implementation(), calls[0]->passes(),
+        way == 0 && calls[0]->is_library() ? "bare cublasLtMatmul" : ways[way].name, thread_count, median, ns.front(),
         median_of(over_bare), median / bare_ns, allocated, batches * launches_a_batch * thread_count, multiply);
   }
 }

@@ -1,7 +1,7 @@
 """README's table of results: the figures that a reader asks for first. A † marks rows whose code has changed since."""
 from evidence.claim import is_older
 from evidence.family import in_class, ratios, rows_and_peers
-from evidence.hits import problems
+from evidence.hits import is_comparable, problems
 from evidence.table import Reader, markdown, mean, quantile
 from evidence.tuner import DEVICES, TYPES, at, measured
 
@@ -45,7 +45,7 @@ def untuned(read):
 
 
 def hot(read):
-    over = [ways[way, 1]["over_bare_ns"] for ways, _ in problems(read) for way in ("Op::launch, hot", "Plan::launch")]
+    over = [ways[way, 1]["over_bare_ns"] for ways, _ in problems(read) if is_comparable(ways) for way in ("Op::launch, hot", "Plan::launch")]
     return f"{min(over)} to {max(over)} ns"
 
 

@@ -12,7 +12,9 @@ def folder(device):
 
 
 def measured(read, device, dtype):
-    return [row for row in read(f"{folder(device)}/pairs_{dtype}.json") if "error" not in row]
+    """The rows of every draw: pairs_TYPE.json, pairs_TYPE_seed24.json."""
+    names = [name for name in read.matching(f"{folder(device)}/pairs_{dtype}*.json") if "_peers" not in name]
+    return [row for name in names for row in read(name) if "error" not in row]
 
 
 def runs(read, devices=DEVICES):
@@ -32,7 +34,7 @@ def at(row):
 
 
 def asked(read, device, dtype):
-    return sum(line.startswith("gemm") for line in read.text(f"{folder(device)}/pairs_{dtype}.txt").splitlines())
+    return sum(line.startswith("gemm") for name in read.matching(f"{folder(device)}/pairs_{dtype}*.txt") for line in read.text(name).splitlines())
 
 
 def pairs(read):
@@ -91,13 +93,13 @@ def prewarms(read):
 
 
 def regret(read):
-    stopped = [row["command"].split(" regret ")[1].split()[0] for row in read("tuner-h200/steps.jsonl") if row["step"] == "regret" and row["exit"] != 0]
+    exits = {row["command"].split(" regret ")[1].split()[0]: row["exit"] for row in read("tuner-h200/steps.jsonl") if row["step"] == "regret"}  # of the last run
     body = []
     for name in read.matching("tuner-h200/regret_*.json"):
         op = name.split("regret_")[1].removesuffix(".json")
         for row in read(name):
             if row.get("event") == "summary" and row.get("from") is None:
-                body.append([op + (" (ended early)" if op in stopped else ""), row["lengths"], f"{row['median']:.1%}", f"{row['p95']:.1%}", f"{row['worst']:.1%}",
+                body.append([op + (" (ended early)" if exits.get(op) else ""), row["lengths"], f"{row['median']:.1%}", f"{row['p95']:.1%}", f"{row['worst']:.1%}",
                              row["worst_length"]])
     return markdown(["H200, bf16", "lengths", "median (aim 0.5 %)", "95th percentile (aim 3 %)", "worst (aim 5 %)", "at rows"], body)
 
