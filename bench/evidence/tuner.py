@@ -4,6 +4,7 @@ from evidence.table import markdown, mean, number, quantile, words
 TYPES = ("bf16", "f16", "e4m3")
 DEVICES = ("H200", "H100")
 ROWS = {"1 to 64": (1, 64), "65 to 1024": (65, 1024), "1025 and more": (1025, 1 << 30)}
+LONG_NS = 300e3
 PEERS = ("triton", "torch")
 
 
@@ -55,8 +56,9 @@ def pairs_by_rows(read):
     body = []
     for title, _, _, rows in runs(read):
         groups = [[row["best_over_kiln"] for row in rows if low <= sizes(row)[0] <= high] for low, high in ROWS.values()]
-        body.append([title, *(f"{number(mean(group), '.3f')} ({len(group)})" for group in groups)])
-    return markdown(["cuBLASLt's best / Kiln with the library, by rows of x", *ROWS], body)
+        long, short = [[row["best_over_kiln"] < 0.97 for row in rows if (row["kiln_ns"] >= LONG_NS) == which] for which in (True, False)]
+        body.append([title, *(f"{number(mean(group), '.3f')} ({len(group)})" for group in groups), *(f"{sum(each)} of {len(each)}" for each in (short, long))])
+    return markdown(["cuBLASLt's best / Kiln with the library, by rows of x", *ROWS, "under 0.97 below 0.3 ms", "from 0.3 ms on"], body)
 
 
 def pairs_peers(read):
