@@ -12,7 +12,7 @@ namespace {
 
 enum Presence { required, optional };
 
-/// Symbols that older drivers export without the version; same parameters, so the older one serves.
+/// Symbols that older drivers export without a version suffix, with the same parameters.
 constexpr std::array<std::pair<std::string_view, const char*>, 2> older_names = {
     {{"cuEventElapsedTime_v2", "cuEventElapsedTime"}, {"cuDeviceGetUuid_v2", "cuDeviceGetUuid"}}};
 
@@ -47,8 +47,8 @@ void initialise(const Driver& driver) {
 }
 
 const OpenedOnce<Driver>& opened() noexcept {
-  // Never destroyed: owners of handles may live as long as the process.
-  // NOLINTNEXTLINE(bugprone-unhandled-exception-at-new): without memory for a table there is nothing to report to
+  // Never destroyed: objects that use the driver may live until the process ends.
+  // NOLINTNEXTLINE(bugprone-unhandled-exception-at-new): no memory for a table: the process cannot go on
   static const auto& once = *new OpenedOnce<Driver>("KILN_CUDA_LIBRARY");
   return once;
 }
@@ -60,7 +60,7 @@ Driver Driver::open(const std::string& library_path) {
     throw Error(ErrorKind::no_driver,
                 "A CUDA driver was asked for, but KILN_CUDA_LIBRARY=none hides it; unset it to use a GPU.");
   }
-  // The second is where WSL keeps the driver, outside the loader's path.
+  // WSL keeps the driver in the second place, outside the loader's path.
   std::vector<std::string> candidates = {"libcuda.so.1", "/usr/lib/wsl/lib/libcuda.so.1"};
   if (!library_path.empty()) candidates = {library_path};
   std::string tried;

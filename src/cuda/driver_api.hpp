@@ -7,9 +7,9 @@
 
 #include "cuda/driver_types.hpp"
 
-// X(presence, symbol, parameters). The symbol is the one that libcuda exports, version suffix and all, so that no macro of
-// cuda.h can rename it. Each returns CUresult. An `optional` one is null where the driver lacks it.
-// cuEventElapsedTime_v2 and cuDeviceGetUuid_v2 hold the unversioned function in drivers that have only that.
+// X(presence, symbol, parameters). `symbol` is the exported name with its version suffix, which no macro of cuda.h
+// renames. Each function returns CUresult. An `optional` one is null where the driver lacks it. cuEventElapsedTime_v2
+// and cuDeviceGetUuid_v2 point to the unversioned function in drivers that export only that.
 #define KILN_CUDA_DRIVER_FUNCTIONS(X)                                                                                  \
   X(required, cuInit, (unsigned int flags))                                                                            \
   X(required, cuDriverGetVersion, (int* version))                                                                      \
@@ -87,18 +87,19 @@
 
 namespace kiln::cuda {
 
-/// Call as `Driver::get().cuMemAlloc_v2(&pointer, bytes)`. Immutable once opened; safe to share between threads.
+/// Call as `Driver::get().cuMemAlloc_v2(&pointer, bytes)`. Immutable once opened, so thread-safe.
 struct Driver {
 #define KILN_DECLARE(presence, symbol, parameters) CUresult(*symbol) parameters = nullptr;
   KILN_CUDA_DRIVER_FUNCTIONS(KILN_DECLARE)
 #undef KILN_DECLARE
 
-  /// Opens KILN_CUDA_LIBRARY (a path; "none" hides the driver), else libcuda.so.1, and initialises it, once a process.
-  /// Throws Error(no_driver) saying what was tried and what to install, Error(no_device) when the driver finds no GPU.
+  /// Opens $KILN_CUDA_LIBRARY (a path; "none" hides the driver), else libcuda.so.1, and initialises it, once a process.
+  /// Throws Error(no_driver) naming what was tried and what to install, and Error(no_device) when the driver finds no
+  /// GPU.
   static const Driver& get();
-  /// The same, null instead of an exception.
+  /// Returns get(), or null where get() throws.
   static const Driver* find() noexcept;
-  /// What get() does, uncached: opens `library` ("none": nothing) and initialises it.
+  /// Opens and initialises `library` ("none" hides the driver; empty: libcuda.so.1) on each call. Throws as get() does.
   static Driver open(const std::string& library);
 
   [[nodiscard]] const std::string& path() const noexcept { return path_; }  // of the library as loaded

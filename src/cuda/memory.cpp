@@ -76,7 +76,7 @@ void Buffer::copy_from_host(const void* source, std::int64_t bytes) const {
   if (bytes == 0) return;
   const Driver& driver = Driver::get();
   check(driver.cuMemcpyHtoD_v2(pointer_, source, static_cast<std::size_t>(bytes)), "copying to the device");
-  // What is small may only have been copied aside by then, and streams of their own wait for no other.
+  // The driver may return once a small source is staged, and non-blocking streams do not wait for the legacy stream.
   check(driver.cuStreamSynchronize(nullptr), "copying to the device");
 }
 

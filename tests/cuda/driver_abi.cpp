@@ -1,5 +1,5 @@
-// Our declarations of the driver's ABI against the toolkit's own, where there is a toolkit. Ours go into a namespace before
-// cuda.h is read; driver_api.hpp, included last, then declares its functions with cuda.h's types.
+// Compares Kiln's declarations of the driver's ABI, put in a namespace first, with those of cuda.h where a toolkit
+// exists. driver_api.hpp, included last, then declares its functions with cuda.h's types.
 #include <cstddef>
 #include <cstdint>
 #include <type_traits>
@@ -226,7 +226,7 @@ SAME_SIGNATURE(cuPointerGetAttribute);
 #endif
 
 TEST_CASE("the driver's ABI as Kiln declares it is that of cuda.h") {
-  // The comparisons are static assertions; that this file compiled with a toolkit at hand is the result.
+  // The comparisons are static assertions.
 #ifdef CUDA_VERSION
   CHECK(sizeof(ours::CUtensorMap) == sizeof(::CUtensorMap));
 #else
