@@ -115,12 +115,10 @@ class Buffer {
   [[nodiscard]] std::int64_t bytes() const noexcept { return bytes_; }
   void fill_bytes(unsigned char value, CUstream stream) const;
   void fill_bytes(unsigned char value, std::int64_t offset, std::int64_t bytes, CUstream stream) const;
-  // Synchronous. Without a stream they use the legacy stream, which invalidates a capture on any stream that
+  // Both wait for the copy. The legacy stream, which is the default, invalidates a capture on any stream that
   // synchronises with it.
-  void copy_to_host(void* destination, std::int64_t bytes) const;
-  void copy_from_host(const void* source, std::int64_t bytes) const;
-  void copy_to_host(void* destination, std::int64_t bytes, CUstream stream) const;
-  void copy_from_host(const void* source, std::int64_t bytes, CUstream stream) const;
+  void copy_to_host(void* destination, std::int64_t bytes, CUstream stream = nullptr) const;
+  void copy_from_host(const void* source, std::int64_t bytes, CUstream stream = nullptr) const;
 
  private:
   CUdeviceptr pointer_ = 0;

@@ -1,5 +1,5 @@
-#include <array>
 #include <optional>
+#include <string_view>
 #include <vector>
 
 #include "cuda/device.hpp"
@@ -12,16 +12,12 @@ namespace {
 
 enum Presence { required, optional };
 
-/// Symbols that older drivers export without a version suffix, with the same parameters.
-constexpr std::array<std::pair<std::string_view, const char*>, 2> older_names = {
-    {{"cuEventElapsedTime_v2", "cuEventElapsedTime"}, {"cuDeviceGetUuid_v2", "cuDeviceGetUuid"}}};
-
 template <typename Function>
 void resolve(const Library& library, Presence presence, const char* symbol, Function& function) {
   function = library.function<Function>(symbol);
-  for (const auto& [name, older] : older_names) {
-    if (function == nullptr && name == symbol) function = library.function<Function>(older);
-  }
+  // Older drivers export this symbol without its version suffix, with the same parameters.
+  if (function == nullptr && symbol == std::string_view("cuEventElapsedTime_v2"))
+    function = library.function<Function>("cuEventElapsedTime");
   if (function == nullptr && presence == required) {
     throw Error(ErrorKind::no_driver, "The CUDA driver at " + library.path() + " lacks " + symbol +
                                           ", so it is older than CUDA 12; install NVIDIA driver 525 or newer.");

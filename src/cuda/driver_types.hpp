@@ -15,12 +15,7 @@ typedef struct CUfunc_st* CUfunction;
 typedef struct CUevent_st* CUevent;
 typedef struct CUstream_st* CUstream;
 typedef struct CUgraph_st* CUgraph;
-typedef struct CUgraphNode_st* CUgraphNode;
 typedef struct CUgraphExec_st* CUgraphExec;
-
-typedef struct CUuuid_st {
-  char bytes[16];
-} CUuuid;
 
 // Enumerations have a fixed underlying type, because a newer driver may return values that are not listed here.
 typedef enum cudaError_enum : unsigned int {

@@ -31,8 +31,6 @@ Trust judge_owner(const File& file) {
 
 }  // namespace
 
-std::string_view to_string(TrustPolicy policy) noexcept { return policy == TrustPolicy::owner ? "owner" : "signed"; }
-
 TrustPolicy parse_trust_policy(std::string_view word, std::string_view from) {
   if (word == "owner") return TrustPolicy::owner;
   if (word == "signed") return TrustPolicy::signed_files;

@@ -11,7 +11,6 @@
 
 namespace kiln::store {
 
-std::string_view to_string(TrustPolicy policy) noexcept;  // "owner", "signed"
 /// Throws Error(bad_input) unless `word` is "owner" or "signed"; `from` names the word's source in the message.
 TrustPolicy parse_trust_policy(std::string_view word, std::string_view from);
 /// Returns `chosen`, else $KILN_TRUST, else owner. Throws Error(bad_input) when $KILN_TRUST is neither word.
