@@ -15,12 +15,12 @@
 #include <string_view>
 #include <vector>
 
-#include "cuda/toolkit.hpp"
+#include "cuda/search_path.hpp"
 #include "jit/compile_pool.hpp"
 #include "jit/executable.hpp"
 #include "kiln/error.hpp"
 #include "manifest/problem.hpp"
-#include "process/program.hpp"
+#include "process/child.hpp"
 
 namespace {
 

@@ -6,7 +6,19 @@ find_package(SQLite3 3.37 REQUIRED) # STRICT tables
 find_package(OpenSSL 3 REQUIRED COMPONENTS Crypto)
 find_package(PkgConfig REQUIRED)
 pkg_check_modules(KILN_ZSTD REQUIRED IMPORTED_TARGET libzstd)
-find_path(KILN_TOML_INCLUDE_DIR toml++/toml.h REQUIRED)
+
+# kiln_header_only(name header package [PATH_SUFFIXES folder]): nothing to carry along, and nothing that the users of a static kiln must find again.
+function(kiln_header_only name header package)
+  find_path(${name}_include_dir ${header} ${ARGN})
+  if(NOT ${name}_include_dir)
+    message(FATAL_ERROR "Kiln needs the header ${header}, which was not found. Install ${package}, or run scripts/install-dependencies.")
+  endif()
+  add_library(${name} INTERFACE)
+  target_include_directories(${name} SYSTEM INTERFACE "${${name}_include_dir}")
+endfunction()
+kiln_header_only(kiln_utf8cpp utf8.h libutfcpp-dev PATH_SUFFIXES utf8cpp)
+kiln_header_only(kiln_toml toml++/toml.h libtomlplusplus-dev)
+target_compile_definitions(kiln_toml INTERFACE TOML_HEADER_ONLY=1)
 
 # kiln_dependency(name library-file include-dirs link-libraries...): one INTERFACE target, static when asked for.
 function(kiln_dependency name file includes)
@@ -30,8 +42,3 @@ if(KILN_STATIC_DEPENDENCIES)
 else()
   target_link_libraries(kiln_fmt INTERFACE fmt::fmt)
 endif()
-
-# Header-only: nothing to carry along, and nothing that the users of a static kiln must find again.
-add_library(kiln_toml INTERFACE)
-target_include_directories(kiln_toml SYSTEM INTERFACE "${KILN_TOML_INCLUDE_DIR}")
-target_compile_definitions(kiln_toml INTERFACE TOML_HEADER_ONLY=1)

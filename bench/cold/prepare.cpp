@@ -11,7 +11,7 @@
 #include "kiln/kiln.hpp"
 #include "manifest/key.hpp"
 #include "manifest/region.hpp"
-#include "process/program.hpp"
+#include "process/child.hpp"
 #include "store/transfer.hpp"
 #include "tune/cubins.hpp"
 

@@ -12,12 +12,11 @@
 #include "cuda/device.hpp"
 #include "cuda/library.hpp"
 #include "cuda/nvrtc_api.hpp"
-#include "cuda/toolkit.hpp"
+#include "cuda/search_path.hpp"
 #include "jit/compile_pool.hpp"
 #include "jit/specialisation.hpp"
 #include "kiln/error.hpp"
 #include "process/child.hpp"
-#include "process/program.hpp"
 
 namespace kiln::cli {
 namespace {

@@ -18,7 +18,7 @@
 #include "cli/exit_code.hpp"
 #include "kiln/error.hpp"
 #include "manifest/text.hpp"
-#include "process/descriptors.hpp"
+#include "process/setup.hpp"
 #include "store/custody.hpp"
 #include "store/output_file.hpp"
 

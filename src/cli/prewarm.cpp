@@ -16,7 +16,7 @@
 #include "cli/units.hpp"
 #include "engine/deployment.hpp"
 #include "kiln/error.hpp"
-#include "process/program.hpp"
+#include "process/child.hpp"
 #include "store/custody.hpp"
 #include "store/output_file.hpp"
 

@@ -28,15 +28,15 @@ void resolve(const Library& library, const char* symbol, Function& function) {
   }
 }
 
-/// As major * 10000 + minor * 100 + patch.
+/// `version` is major * 10000 + minor * 100 + patch.
 std::string version_text(std::size_t version) {
   return std::to_string(version / 10000) + "." + std::to_string(version / 100 % 100) + "." +
          std::to_string(version % 100);
 }
 
 const OpenedOnce<CublasLt>& opened() noexcept {
-  // Never destroyed: plans may live as long as the process.
-  // NOLINTNEXTLINE(bugprone-unhandled-exception-at-new): without memory for a table there is nothing to report to
+  // Never destroyed: plans may live until the process ends.
+  // NOLINTNEXTLINE(bugprone-unhandled-exception-at-new): no memory for a table: the process cannot go on
   static const auto& once = *new OpenedOnce<CublasLt>("KILN_CUBLASLT_LIBRARY");
   return once;
 }

@@ -1,4 +1,5 @@
-// cuBLASLt as a table of functions, opened at first use: what is tuned to use it falls back where it is not.
+// cuBLASLt as a table of functions, opened at first use: where it is missing, a record's config without a library
+// serves.
 #pragma once
 
 #include <array>
@@ -10,7 +11,7 @@
 
 typedef struct cublasLtContext* cublasLtHandle_t;
 
-// Semi-opaque: the library's own words, which it fills and reads in memory of the caller's.
+// The caller provides the memory; cuBLASLt alone defines its content.
 struct CublasLtMatrixLayout {
   std::array<std::uint64_t, 8> data;
 };
@@ -24,7 +25,7 @@ struct CublasLtMatmulPreference {
   std::array<std::uint64_t, 8> data;
 };
 
-// The underlying types are fixed: a library may return values that are younger than these lists.
+// The underlying types are fixed, because a newer library may return values that are not listed here.
 typedef enum : unsigned int {
   CUBLAS_STATUS_SUCCESS = 0,
   CUBLAS_STATUS_NOT_INITIALIZED = 1,
@@ -87,7 +88,7 @@ typedef enum : unsigned int {
   CUBLASLT_ALGO_CONFIG_STAGES_ID = 6,
   CUBLASLT_ALGO_CONFIG_INNER_SHAPE_ID = 7,
   CUBLASLT_ALGO_CONFIG_CLUSTER_SHAPE_ID = 8,
-  CUBLASLT_ALGO_CONFIG_UNNAMED = 10  // 16 bits that 13.1 keeps with an algorithm, and its header does not name
+  CUBLASLT_ALGO_CONFIG_UNNAMED = 10  // 16 bits that 13.1 stores with an algorithm; its header has no name for them
 } cublasLtMatmulAlgoConfigAttributes_t;
 
 struct CublasLtMatmulHeuristicResult {
@@ -143,20 +144,21 @@ struct CublasLt {
   std::string version;  // "13.1.0"
   std::string path;     // of the library as loaded
 
-  /// Opens, once a process, KILN_CUBLASLT_LIBRARY (a path; "none" hides it), or the first libcublasLt.so.13 or .so.12 of the loader's
-  /// path, a toolkit's lib64 and the Python wheels' folders. Throws Error(no_cublaslt).
+  /// Opens $KILN_CUBLASLT_LIBRARY (a path; "none" hides the library) once a process. Where that is unset, opens the
+  /// first libcublasLt.so.13 or .so.12 of the loader's path, a toolkit's lib64 and the Python wheels. Throws
+  /// Error(no_cublaslt).
   static const CublasLt& get();
-  /// The same, null instead of an exception.
+  /// Returns get(), or null where get() throws.
   static const CublasLt* find() noexcept;
-  /// What get() does, uncached, with `library` in place of KILN_CUBLASLT_LIBRARY.
+  /// Opens `library`, as get() opens the value of $KILN_CUBLASLT_LIBRARY, on each call. Throws Error(no_cublaslt).
   static CublasLt open(const std::string& library);
 
-  /// One for the process: it is tied to no context, and its functions may be called by several threads at once. Made at first use,
-  /// for which a context must be current. Throws Error(no_cublaslt) when the library refuses to make one.
+  /// Returns the process's only handle, which any context and several threads at once may use. The first call creates
+  /// it and needs a current context. Throws Error(no_cublaslt) when the library cannot create one.
   static cublasLtHandle_t handle();
 };
 
-/// "CUBLAS_STATUS_NOT_SUPPORTED", or the number of a status that has no name here.
+/// Returns "CUBLAS_STATUS_NOT_SUPPORTED", for example, or "cuBLAS status N" for a status that is not listed above.
 std::string describe(cublasStatus_t status);
 
 }  // namespace kiln::cuda

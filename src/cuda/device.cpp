@@ -12,7 +12,7 @@ namespace {
 
 constinit bool forked = false;  // written where there is one thread
 
-/// From the first Context on: who forks before that has a child that may use CUDA.
+/// Called for the first Context: a child that was forked earlier may use CUDA.
 void watch_forks() {
   static const int watched = pthread_atfork(nullptr, nullptr, [] { forked = true; });
   if (watched != 0) throw Error(ErrorKind::out_of_memory, "There is no memory to be told of forks.");
@@ -24,7 +24,7 @@ std::int64_t attribute(CUdevice device, CUdevice_attribute which) {
   return value;
 }
 
-/// In the order of DeviceFacts::names.
+/// The order of `values` is that of DeviceFacts::names.
 manifest::DeviceFacts facts_of(CUdevice device) {
   manifest::DeviceFacts facts;
   facts.values = {attribute(device, CU_DEVICE_ATTRIBUTE_COMPUTE_CAPABILITY_MAJOR) * 10 +
@@ -51,7 +51,6 @@ CUdevice device_at(int ordinal) {
   return device;
 }
 
-/// Of the device that a context is to be made on.
 DeviceInfo info_for_context(int ordinal) {
   require_not_forked();
   watch_forks();
@@ -146,7 +145,8 @@ double Event::elapsed_ns(const Event& begin, const Event& end) {
   float milliseconds = 0;
   check(Driver::get().cuEventElapsedTime_v2(&milliseconds, begin.event_, end.event_),
         "reading the time between events");
-  return std::round(static_cast<double>(milliseconds) * 1e6);  // a float of milliseconds holds no fraction of one
+  return std::round(static_cast<double>(milliseconds) *
+                    1e6);  // a float of milliseconds resolves no fraction of a nanosecond
 }
 
 void RelaxedCapture::exchange() noexcept {

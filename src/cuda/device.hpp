@@ -1,4 +1,5 @@
-// Devices, contexts, streams, events and memory of the CUDA driver, each an owner of its handle.
+// Devices, contexts, streams, events and memory of the CUDA driver as RAII types. Any call may throw
+// Error(driver_failed).
 #pragma once
 
 #include <cstddef>
@@ -12,30 +13,31 @@
 
 namespace kiln::cuda {
 
-/// Throws Error(driver_failed, or out_of_memory) "WHAT: CUDA_ERROR_NAME (description)" unless result is CUDA_SUCCESS.
+/// Throws Error(out_of_memory) or Error(driver_failed), "WHAT: CUDA_ERROR_NAME (description)", unless result is
+/// CUDA_SUCCESS.
 void check(CUresult result, const char* what);
-/// "CUDA_ERROR_NAME (description)"
+/// Returns "CUDA_ERROR_NAME (description)".
 std::string describe(CUresult result);
 
-/// Whether this process was forked from one that had a Context. CUDA does not work in such a child, the parent's other threads are not
-/// there, and what they had locked stays locked: only destructors that do nothing, and refusals, are safe.
+/// Whether this process was forked from one that had a Context. CUDA does not work in such a child, and mutexes that
+/// other threads of the parent held stay locked. A destructor must then do nothing, and any other function must throw.
 [[nodiscard]] bool is_forked() noexcept;
-/// Throws Error(driver_failed) in such a child.
+/// Throws Error(driver_failed) if is_forked().
 void require_not_forked();
 
 struct DeviceInfo {
   int ordinal = 0;
-  std::string name;  // for people, never for keys
+  std::string name;  // for messages, never for keys
   manifest::DeviceFacts facts;
   std::int64_t memory_bytes = 0;
   int driver_version = 0;  // 13000 for 13.0
 };
-/// Throws Error(no_driver) or Error(no_device).
+/// Both throw Error(no_driver), or Error(no_device) for an `ordinal` that the driver does not have.
 std::vector<DeviceInfo> devices();
 DeviceInfo device_info(int ordinal);
 
-/// The device's primary context, retained; `Scope` makes it current on this thread and restores what was. Neither can be made in a forked
-/// child (is_forked).
+/// The device's primary context, retained. Throws Error(no_driver) or Error(no_device), and Error(driver_failed) in a
+/// forked child (is_forked).
 class Context {
  public:
   explicit Context(int ordinal);
@@ -45,6 +47,7 @@ class Context {
   [[nodiscard]] CUcontext handle() const noexcept { return context_; }
   [[nodiscard]] const DeviceInfo& info() const noexcept { return info_; }
 
+  /// Makes the context current on this thread, and restores the previous one at its end. Throws Error(driver_failed).
   class Scope {
    public:
     explicit Scope(const Context& context);
@@ -53,7 +56,7 @@ class Context {
     Scope& operator=(const Scope&) = delete;
   };
 
-  /// The same for destructors: where the driver refuses, as after a reset of the device, the thread keeps what it had.
+  /// A Scope for destructors: where the driver refuses, as after a device reset, the thread keeps its context.
   class Guest {
    public:
     explicit Guest(const Context& context) noexcept;
@@ -91,17 +94,19 @@ class Event {
   Event& operator=(Event&&) = delete;
   void record(CUstream stream) const;
   void synchronize() const;
-  /// Whole nanoseconds from `begin` to `end`, both completed. Resolution about 500 ns before driver 12, 1 ns and up since.
+  /// Returns whole nanoseconds from `begin` to `end`. Precondition: both events have completed. The resolution is about
+  /// 500 ns before driver 12, and 1 ns or more since.
   static double elapsed_ns(const Event& begin, const Event& end);
 
  private:
   CUevent event_ = nullptr;
 };
 
-/// Device memory. Throws Error(out_of_memory) naming the bytes asked for and free.
+/// Device memory. Filling or copying past its end throws Error(bad_input).
 class Buffer {
  public:
   Buffer() = default;
+  /// Throws Error(out_of_memory) naming the bytes asked for and free, or Error(bad_input) for a negative size.
   explicit Buffer(std::int64_t bytes);
   ~Buffer();
   Buffer(Buffer&& other) noexcept;
@@ -110,19 +115,18 @@ class Buffer {
   [[nodiscard]] std::int64_t bytes() const noexcept { return bytes_; }
   void fill_bytes(unsigned char value, CUstream stream) const;
   void fill_bytes(unsigned char value, std::int64_t offset, std::int64_t bytes, CUstream stream) const;
-  // Synchronous. The first two go through the legacy stream, which breaks a capture on any stream that is in order with it.
-  void copy_to_host(void* destination, std::int64_t bytes) const;
-  void copy_from_host(const void* source, std::int64_t bytes) const;
-  void copy_to_host(void* destination, std::int64_t bytes, CUstream stream) const;
-  void copy_from_host(const void* source, std::int64_t bytes, CUstream stream) const;
+  // Both wait for the copy. The legacy stream, which is the default, invalidates a capture on any stream that
+  // synchronises with it.
+  void copy_to_host(void* destination, std::int64_t bytes, CUstream stream = nullptr) const;
+  void copy_from_host(const void* source, std::int64_t bytes, CUstream stream = nullptr) const;
 
  private:
   CUdeviceptr pointer_ = 0;
   std::int64_t bytes_ = 0;
 };
 
-/// While it lives, graphs that other threads capture (in the driver's default mode, which looks at the whole process) neither keep this
-/// thread from allocating and loading nor are ended by it.
+/// Sets this thread's capture mode to relaxed while it lives. Other threads may capture in the driver's default, global
+/// mode: this thread can allocate and load all the same, and does not invalidate their captures.
 class RelaxedCapture {
  public:
   RelaxedCapture() noexcept { exchange(); }
@@ -132,17 +136,17 @@ class RelaxedCapture {
 
  private:
   void exchange() noexcept;
-  CUstreamCaptureMode mode_ = CU_STREAM_CAPTURE_MODE_RELAXED;  // what the thread had before, once exchanged
+  CUstreamCaptureMode mode_ = CU_STREAM_CAPTURE_MODE_RELAXED;  // once exchanged: the thread's previous mode
 };
 
 enum class CaptureState : std::uint8_t {
   none,
   capturing,
-  excluded,  // the legacy stream, while a stream that is in order with it captures: any work on it would end that capture
+  excluded,  // the legacy stream while a stream that synchronises with it captures: work on it would invalidate the capture
 };
-/// Cheap: one driver call, which no capture minds.
+/// One driver call, which is legal during a capture.
 CaptureState capture_state(CUstream stream);
-/// True when nothing may be allocated, loaded or waited for on behalf of `stream`.
+/// Returns true when Kiln must not allocate, load or wait for `stream`.
 inline bool is_capturing(CUstream stream) { return capture_state(stream) != CaptureState::none; }
 
 }  // namespace kiln::cuda

@@ -1,5 +1,5 @@
-#include <array>
 #include <optional>
+#include <string_view>
 #include <vector>
 
 #include "cuda/device.hpp"
@@ -12,16 +12,12 @@ namespace {
 
 enum Presence { required, optional };
 
-/// Symbols that older drivers export without the version; same parameters, so the older one serves.
-constexpr std::array<std::pair<std::string_view, const char*>, 2> older_names = {
-    {{"cuEventElapsedTime_v2", "cuEventElapsedTime"}, {"cuDeviceGetUuid_v2", "cuDeviceGetUuid"}}};
-
 template <typename Function>
 void resolve(const Library& library, Presence presence, const char* symbol, Function& function) {
   function = library.function<Function>(symbol);
-  for (const auto& [name, older] : older_names) {
-    if (function == nullptr && name == symbol) function = library.function<Function>(older);
-  }
+  // Older drivers export this symbol without its version suffix, with the same parameters.
+  if (function == nullptr && symbol == std::string_view("cuEventElapsedTime_v2"))
+    function = library.function<Function>("cuEventElapsedTime");
   if (function == nullptr && presence == required) {
     throw Error(ErrorKind::no_driver, "The CUDA driver at " + library.path() + " lacks " + symbol +
                                           ", so it is older than CUDA 12; install NVIDIA driver 525 or newer.");
@@ -47,8 +43,8 @@ void initialise(const Driver& driver) {
 }
 
 const OpenedOnce<Driver>& opened() noexcept {
-  // Never destroyed: owners of handles may live as long as the process.
-  // NOLINTNEXTLINE(bugprone-unhandled-exception-at-new): without memory for a table there is nothing to report to
+  // Never destroyed: objects that use the driver may live until the process ends.
+  // NOLINTNEXTLINE(bugprone-unhandled-exception-at-new): no memory for a table: the process cannot go on
   static const auto& once = *new OpenedOnce<Driver>("KILN_CUDA_LIBRARY");
   return once;
 }
@@ -60,7 +56,7 @@ Driver Driver::open(const std::string& library_path) {
     throw Error(ErrorKind::no_driver,
                 "A CUDA driver was asked for, but KILN_CUDA_LIBRARY=none hides it; unset it to use a GPU.");
   }
-  // The second is where WSL keeps the driver, outside the loader's path.
+  // WSL keeps the driver in the second place, outside the loader's path.
   std::vector<std::string> candidates = {"libcuda.so.1", "/usr/lib/wsl/lib/libcuda.so.1"};
   if (!library_path.empty()) candidates = {library_path};
   std::string tried;

@@ -7,9 +7,9 @@
 
 #include "cuda/driver_types.hpp"
 
-// X(presence, symbol, parameters). The symbol is the one that libcuda exports, version suffix and all, so that no macro of
-// cuda.h can rename it. Each returns CUresult. An `optional` one is null where the driver lacks it.
-// cuEventElapsedTime_v2 and cuDeviceGetUuid_v2 hold the unversioned function in drivers that have only that.
+// X(presence, symbol, parameters). `symbol` is the exported name with its version suffix, which no macro of cuda.h
+// renames. Each function returns CUresult. An `optional` one is null where the driver lacks it. cuEventElapsedTime_v2
+// points to the unversioned function in drivers that export only that.
 #define KILN_CUDA_DRIVER_FUNCTIONS(X)                                                                                  \
   X(required, cuInit, (unsigned int flags))                                                                            \
   X(required, cuDriverGetVersion, (int* version))                                                                      \
@@ -20,7 +20,6 @@
   X(required, cuDeviceGetName, (char* name, int length, CUdevice device))                                              \
   X(required, cuDeviceTotalMem_v2, (std::size_t * bytes, CUdevice device))                                             \
   X(required, cuDeviceGetAttribute, (int* value, CUdevice_attribute attribute, CUdevice device))                       \
-  X(optional, cuDeviceGetUuid_v2, (CUuuid * uuid, CUdevice device))                                                    \
   X(required, cuDevicePrimaryCtxRetain, (CUcontext * context, CUdevice device))                                        \
   X(required, cuDevicePrimaryCtxRelease_v2, (CUdevice device))                                                         \
   X(required, cuCtxPushCurrent_v2, (CUcontext context))                                                                \
@@ -34,15 +33,11 @@
   X(required, cuStreamQuery, (CUstream stream))                                                                        \
   X(required, cuStreamGetCtx, (CUstream stream, CUcontext * context))                                                  \
   X(required, cuStreamIsCapturing, (CUstream stream, CUstreamCaptureStatus * status))                                  \
-  X(optional, cuStreamGetCaptureInfo_v2,                                                                               \
-    (CUstream stream, CUstreamCaptureStatus * status, std::uint64_t * id, CUgraph * graph,                             \
-     const CUgraphNode** dependencies, std::size_t* dependency_count))                                                 \
   X(required, cuStreamWaitEvent, (CUstream stream, CUevent event, unsigned int flags))                                 \
   X(optional, cuStreamWaitValue32_v2, (CUstream stream, CUdeviceptr address, std::uint32_t value, unsigned int flags)) \
   X(required, cuEventCreate, (CUevent * event, unsigned int flags))                                                    \
   X(required, cuEventRecord, (CUevent event, CUstream stream))                                                         \
   X(required, cuEventSynchronize, (CUevent event))                                                                     \
-  X(required, cuEventQuery, (CUevent event))                                                                           \
   X(required, cuEventElapsedTime_v2, (float* milliseconds, CUevent begin, CUevent end))                                \
   X(required, cuEventDestroy_v2, (CUevent event))                                                                      \
   X(required, cuMemAlloc_v2, (CUdeviceptr * pointer, std::size_t bytes))                                               \
@@ -54,7 +49,6 @@
   X(required, cuMemcpyHtoDAsync_v2, (CUdeviceptr destination, const void* source, std::size_t bytes, CUstream stream)) \
   X(required, cuMemcpyDtoHAsync_v2, (void* destination, CUdeviceptr source, std::size_t bytes, CUstream stream))       \
   X(required, cuMemsetD8Async, (CUdeviceptr pointer, unsigned char value, std::size_t count, CUstream stream))         \
-  X(required, cuMemsetD32Async, (CUdeviceptr pointer, unsigned int value, std::size_t count, CUstream stream))         \
   X(required, cuMemHostAlloc, (void** pointer, std::size_t bytes, unsigned int flags))                                 \
   X(required, cuMemFreeHost, (void* pointer))                                                                          \
   X(required, cuModuleLoadDataEx,                                                                                      \
@@ -87,18 +81,19 @@
 
 namespace kiln::cuda {
 
-/// Call as `Driver::get().cuMemAlloc_v2(&pointer, bytes)`. Immutable once opened; safe to share between threads.
+/// Call as `Driver::get().cuMemAlloc_v2(&pointer, bytes)`. Immutable once opened, so thread-safe.
 struct Driver {
 #define KILN_DECLARE(presence, symbol, parameters) CUresult(*symbol) parameters = nullptr;
   KILN_CUDA_DRIVER_FUNCTIONS(KILN_DECLARE)
 #undef KILN_DECLARE
 
-  /// Opens KILN_CUDA_LIBRARY (a path; "none" hides the driver), else libcuda.so.1, and initialises it, once a process.
-  /// Throws Error(no_driver) saying what was tried and what to install, Error(no_device) when the driver finds no GPU.
+  /// Opens $KILN_CUDA_LIBRARY (a path; "none" hides the driver), else libcuda.so.1, and initialises it, once a process.
+  /// Throws Error(no_driver) naming what was tried and what to install, and Error(no_device) when the driver finds no
+  /// GPU.
   static const Driver& get();
-  /// The same, null instead of an exception.
+  /// Returns get(), or null where get() throws.
   static const Driver* find() noexcept;
-  /// What get() does, uncached: opens `library` ("none": nothing) and initialises it.
+  /// Opens and initialises `library` ("none" hides the driver; empty: libcuda.so.1) on each call. Throws as get() does.
   static Driver open(const std::string& library);
 
   [[nodiscard]] const std::string& path() const noexcept { return path_; }  // of the library as loaded

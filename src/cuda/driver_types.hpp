@@ -1,5 +1,6 @@
-// The part of the CUDA driver's ABI that Kiln uses, declared here so that building needs no toolkit. Names, tags and values
-// are those of cuda.h (tests compare them with it); a translation unit that has included cuda.h keeps its declarations.
+// The part of the CUDA driver's ABI that Kiln uses, declared here so that building needs no toolkit. Names, tags and
+// values are those of cuda.h, and tests compare them with it. A translation unit that includes cuda.h first uses
+// cuda.h's.
 #pragma once
 
 #include <cstdint>
@@ -14,14 +15,9 @@ typedef struct CUfunc_st* CUfunction;
 typedef struct CUevent_st* CUevent;
 typedef struct CUstream_st* CUstream;
 typedef struct CUgraph_st* CUgraph;
-typedef struct CUgraphNode_st* CUgraphNode;
 typedef struct CUgraphExec_st* CUgraphExec;
 
-typedef struct CUuuid_st {
-  char bytes[16];
-} CUuuid;
-
-// Enumerations have a fixed underlying type: a driver may return values that are younger than this list.
+// Enumerations have a fixed underlying type, because a newer driver may return values that are not listed here.
 typedef enum cudaError_enum : unsigned int {
   CUDA_SUCCESS = 0,
   CUDA_ERROR_INVALID_VALUE = 1,

@@ -26,11 +26,11 @@ Gate::~Gate() {
 
 void Gate::close(CUstream stream) {
   if (word_ == nullptr) return;
-  // With unified addressing, which every 64-bit system has, the host's address is the device's too.
+  // With unified addressing, which every 64-bit system has, host and device use the same address.
   const auto address = reinterpret_cast<CUdeviceptr>(word_);
   const CUresult result = Driver::get().cuStreamWaitValue32_v2(stream, address, turn_ + 1, CU_STREAM_WAIT_VALUE_GEQ);
   if (result == CUDA_ERROR_NOT_SUPPORTED) return;
-  check(result, "holding a stream back");
+  check(result, "blocking a stream");
   ++turn_;
 }
 

@@ -1,4 +1,4 @@
-// Holds a stream back until the host has enqueued all that is to be timed, so that host time cannot enter between two events.
+// Blocks a stream until the host has enqueued all the work to be timed, so that no host time falls between two events.
 #pragma once
 
 #include <cstdint>
@@ -7,18 +7,19 @@
 
 namespace kiln::cuda {
 
-/// A word of host memory that streams wait on (cuStreamWaitValue32). Where the driver cannot, streams are not held back.
+/// A word of host memory that streams wait on (cuStreamWaitValue32). Does nothing where the driver does not support
+/// that.
 class Gate {
  public:
-  Gate();
+  Gate();  // throws Error(driver_failed) or Error(out_of_memory)
   ~Gate();
   Gate(const Gate&) = delete;
   Gate& operator=(const Gate&) = delete;
-  /// What is enqueued after this waits for open(). The driver's queue is bounded: enqueue no more than a few hundred pieces of work
-  /// before that, and nothing that waits for the stream.
+  /// Work enqueued after this call waits for open(). Before open(), enqueue at most a few hundred launches, because the
+  /// driver's queue is bounded, and never wait for the stream. Throws Error(driver_failed).
   void close(CUstream stream);
   void open() noexcept;
-  /// What `work` enqueues on the stream begins when all of it is enqueued.
+  /// Calls `work` between close() and open(): what it enqueues on the stream begins once all of it is enqueued.
   template <class Work>
   void hold(CUstream stream, const Work& work) {
     close(stream);

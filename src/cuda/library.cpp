@@ -28,7 +28,8 @@ std::string hex(const unsigned char* bytes, std::size_t count) {
   return text;
 }
 
-/// The build id among the notes at [at, end), or nothing. Names and descriptions are padded to 4 bytes.
+/// Returns the build id among the ELF notes in [at, end), or an empty string. Names and descriptions are padded to 4
+/// bytes.
 std::string build_id_in(const unsigned char* at, const unsigned char* end) {
   const auto padded = [](std::size_t size) { return (size + 3) & ~std::size_t{3}; };
   while (at + sizeof(ElfW(Nhdr)) <= end) {

@@ -1,4 +1,4 @@
-// A shared library that is opened at first use and stays loaded for the life of the process.
+// Shared libraries that are opened at first use and stay loaded until the process ends.
 #pragma once
 
 #include <exception>
@@ -10,18 +10,17 @@ namespace kiln::cuda {
 
 class Library {
  public:
-  /// The first of `candidates` (paths, or names for the loader's own search) that loads. For each that does not, the
-  /// loader's reason is appended to `tried`, one line each.
+  /// Opens the first of `candidates` that loads: paths, or names that the loader searches for. Appends the loader's
+  /// reason for each failure to `tried`, one line each. Returns nothing when none loads.
   static std::optional<Library> open(std::span<const std::string> candidates, std::string& tried);
 
-  /// Null when the library does not export it.
+  /// Returns null when the library does not export `symbol`.
   template <typename Function>
   [[nodiscard]] Function function(const char* symbol) const {
     return reinterpret_cast<Function>(address(symbol));
   }
-  /// Where it was loaded from.
-  [[nodiscard]] std::string path() const;
-  /// The ELF build id as hexadecimal digits, which names these very bytes; "size-N" for a library that has none.
+  [[nodiscard]] std::string path() const;  // as loaded
+  /// Returns the ELF build id as hexadecimal digits, or "size-N", N the file's bytes, for a library that has none.
   [[nodiscard]] std::string build_id() const;
 
  private:
@@ -30,10 +29,10 @@ class Library {
   void* handle_;
 };
 
-/// The value of an environment variable, empty when unset.
+/// Returns the value of an environment variable, empty when it is unset.
 std::string environment(const char* name);
 
-/// The outcome of one Table::open(value of `variable`), kept: the table, or the error that every later ask throws again.
+/// Calls Table::open(value of `variable`) once and keeps the table, or the error, which get() throws each time.
 template <typename Table>
 class OpenedOnce {
  public:

@@ -56,12 +56,6 @@ void Buffer::fill_bytes(unsigned char value, std::int64_t offset, std::int64_t b
         "filling a buffer");
 }
 
-void Buffer::copy_to_host(void* destination, std::int64_t bytes) const {
-  check_range("Copying a buffer to the host", bytes, bytes_);
-  if (bytes == 0) return;
-  check(Driver::get().cuMemcpyDtoH_v2(destination, pointer_, static_cast<std::size_t>(bytes)), "copying to the host");
-}
-
 void Buffer::copy_to_host(void* destination, std::int64_t bytes, CUstream stream) const {
   check_range("Copying a buffer to the host", bytes, bytes_);
   if (bytes == 0) return;
@@ -69,15 +63,6 @@ void Buffer::copy_to_host(void* destination, std::int64_t bytes, CUstream stream
   check(driver.cuMemcpyDtoHAsync_v2(destination, pointer_, static_cast<std::size_t>(bytes), stream),
         "copying to the host");
   check(driver.cuStreamSynchronize(stream), "copying to the host");
-}
-
-void Buffer::copy_from_host(const void* source, std::int64_t bytes) const {
-  check_range("Copying from the host to a buffer", bytes, bytes_);
-  if (bytes == 0) return;
-  const Driver& driver = Driver::get();
-  check(driver.cuMemcpyHtoD_v2(pointer_, source, static_cast<std::size_t>(bytes)), "copying to the device");
-  // What is small may only have been copied aside by then, and streams of their own wait for no other.
-  check(driver.cuStreamSynchronize(nullptr), "copying to the device");
 }
 
 void Buffer::copy_from_host(const void* source, std::int64_t bytes, CUstream stream) const {

@@ -23,8 +23,8 @@ std::vector<std::string> candidates() {
   return all;
 }
 
-/// NVRTC opens its builtins by bare name when it first compiles. Opened here from the folder of NVRTC itself they are
-/// found wherever that is, even without a run path.
+/// NVRTC opens its builtins library by bare name at its first compile. Loading it here from NVRTC's own folder makes
+/// that succeed without a run path.
 void open_builtins(const Nvrtc& nvrtc) {
   const std::string name = "libnvrtc-builtins.so." + std::to_string(nvrtc.major) + "." + std::to_string(nvrtc.minor);
   std::string ignored;

@@ -6,7 +6,7 @@
 
 typedef struct _nvrtcProgram* nvrtcProgram;
 
-// The underlying type is fixed: an NVRTC may return values that are younger than this list.
+// The underlying type is fixed, because a newer NVRTC may return values that are not listed here.
 typedef enum nvrtcResult_enum : unsigned int {
   NVRTC_SUCCESS = 0,
   NVRTC_ERROR_OUT_OF_MEMORY = 1,
@@ -42,15 +42,15 @@ struct Nvrtc {
   int major = 0;
   int minor = 0;
   std::string path;      // of the library as loaded
-  std::string build_id;  // names the library's very bytes
+  std::string build_id;  // Library::build_id
 
-  /// Opens, once a process, the first of: KILN_NVRTC_LIBRARY (a path, and then nothing else; "none" hides NVRTC), the
-  /// folder KILN_NVRTC_DIR, the loader's path, a toolkit's lib64, the Python wheels' folders.
-  /// Throws Error(no_nvrtc) saying what was tried and what to install.
+  /// Opens $KILN_NVRTC_LIBRARY (a path; "none" hides NVRTC) once a process. Where that is unset, opens the first
+  /// library in: folder $KILN_NVRTC_DIR, the loader's path, a toolkit's lib64 and lib, the Python wheels. Throws
+  /// Error(no_nvrtc) naming what was tried and what to install.
   static const Nvrtc& get();
-  /// The same, null instead of an exception.
+  /// Returns get(), or null where get() throws.
   static const Nvrtc* find() noexcept;
-  /// What get() does, uncached, with `library` in place of KILN_NVRTC_LIBRARY.
+  /// Opens `library`, as get() opens the value of $KILN_NVRTC_LIBRARY, on each call. Throws Error(no_nvrtc).
   static Nvrtc open(const std::string& library);
 };
 

@@ -18,7 +18,7 @@ void append_existing(std::vector<path>& folders, const path& folder) {
   }
 }
 
-/// LIB/python3.*/LEAF for every version found under LIB, newest name first.
+/// Appends LIB/python3.*/LEAF for each version under LIB, the greatest name first.
 void append_versions(std::vector<path>& folders, const path& lib, const char* leaf) {
   std::vector<path> versions;
   std::error_code failure;
@@ -73,6 +73,22 @@ std::vector<path> wheel_folders(const std::vector<std::string_view>& inside) {
     for (const std::string_view folder : inside) append_existing(folders, site / folder);
   }
   return folders;
+}
+
+std::vector<path> toolkit_include_directories() {
+  std::vector<path> candidates;
+  for (const auto& folder : toolkit_folders()) candidates.push_back(folder / "include");
+  for (const auto& folder : wheel_folders({"nvidia/cu13/include", "nvidia/cuda_runtime/include"})) {
+    candidates.push_back(folder);
+  }
+  std::error_code failure;
+  for (const auto& include : candidates) {
+    if (!std::filesystem::exists(include / "cuda_fp16.h", failure)) continue;
+    std::vector<path> found = {include};
+    if (std::filesystem::is_directory(include / "cccl", failure)) found.push_back(include / "cccl");
+    return found;
+  }
+  return {};
 }
 
 }  // namespace kiln::cuda

@@ -1,4 +1,4 @@
-// Where CUDA libraries and headers lie: a toolkit's folder, or the wheels that Python environments hold.
+// Where to find CUDA libraries and headers: the folders of a toolkit, and of Python's CUDA wheels.
 #pragma once
 
 #include <filesystem>
@@ -8,17 +8,21 @@
 
 namespace kiln::cuda {
 
-/// $CUDA_HOME, $CUDA_PATH, /usr/local/cuda: those that exist.
+/// Returns those of $CUDA_HOME, $CUDA_PATH and /usr/local/cuda that exist.
 std::vector<std::filesystem::path> toolkit_folders();
 
-/// The site-packages of the active environment, the user and the system, found by looking, without running Python.
+/// Returns the site-packages folders of the active environment, the user and the system. Python is not run.
 std::vector<std::filesystem::path> site_packages();
 
-/// `names` in each of `folders`, as candidates for Library::open; those that do not exist are left out.
+/// Returns FOLDER/NAME for each of `folders` and `names` where that file exists, as candidates for Library::open.
 std::vector<std::string> existing_files(const std::vector<std::filesystem::path>& folders,
                                         const std::vector<std::string>& names);
 
-/// Each of the wheel folders, such as "nvidia/cu13/lib", under each site-packages: those that exist.
+/// Returns SITE_PACKAGES/INSIDE for each of `inside`, such as "nvidia/cu13/lib", where that folder exists.
 std::vector<std::filesystem::path> wheel_folders(const std::vector<std::string_view>& inside);
+
+/// Returns the include directories of the first toolkit found: toolkit_folders(), then the wheels. There are two where
+/// the toolkit keeps its C++ library apart, as since CUDA 13. Empty when there is no toolkit.
+std::vector<std::filesystem::path> toolkit_include_directories();
 
 }  // namespace kiln::cuda

@@ -12,7 +12,7 @@
 #include "engine/miss_path.hpp"
 #include "engine/state.hpp"
 #include "manifest/text.hpp"
-#include "process/program.hpp"
+#include "process/child.hpp"
 #include "store/key_ring.hpp"
 #include "store/trust.hpp"
 

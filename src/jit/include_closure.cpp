@@ -9,7 +9,7 @@
 #include <system_error>
 #include <utility>
 
-#include "cuda/toolkit.hpp"
+#include "cuda/search_path.hpp"
 #include "jit/include_scan.hpp"
 #include "kiln/error.hpp"
 

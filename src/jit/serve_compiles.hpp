@@ -5,7 +5,7 @@
 #include <optional>
 
 #include "manifest/sources.hpp"
-#include "process/limits.hpp"
+#include "process/setup.hpp"
 
 namespace kiln::jit {
 

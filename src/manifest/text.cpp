@@ -1,6 +1,7 @@
 #include "manifest/text.hpp"
 
 #include <fmt/format.h>
+#include <utf8.h>
 
 #include <algorithm>
 #include <numeric>
@@ -11,15 +12,6 @@ namespace {
 // Character classes of the C locale: <cctype> follows the process's.
 bool is_letter(char c) noexcept { return (c >= 'a' && c <= 'z') || (c >= 'A' && c <= 'Z') || c == '_'; }
 bool is_digit(char c) noexcept { return c >= '0' && c <= '9'; }
-
-/// Of a well-formed character.
-char32_t code_point(std::string_view character) noexcept {
-  const auto first = static_cast<unsigned char>(character.front());
-  if (character.size() == 1) return first;
-  char32_t code = first & (0x7fU >> character.size());
-  for (const char each : character.substr(1)) code = code << 6U | (static_cast<unsigned char>(each) & 0x3fU);
-  return code;
-}
 
 std::size_t edit_distance(std::string_view a, std::string_view b) {
   std::vector<std::size_t> row(b.size() + 1);
@@ -58,40 +50,24 @@ std::vector<std::string_view> names_in(std::string_view text) {
   return names;
 }
 
-std::size_t character_at(std::string_view text) noexcept {
-  const auto byte = [&](std::size_t at) { return static_cast<unsigned char>(text[at]); };
-  const unsigned first = byte(0);
-  const std::size_t length = first < 0x80   ? 1
-                             : first < 0xC2 ? 0
-                             : first < 0xE0 ? 2
-                             : first < 0xF0 ? 3
-                             : first < 0xF5 ? 4
-                                            : 0;
-  if (length == 0 || length > text.size()) return 0;
-  for (std::size_t i = 1; i < length; ++i)
-    if ((byte(i) & 0xC0U) != 0x80) return 0;
-  if (length > 2) {
-    const unsigned second = byte(1);
-    if ((first == 0xE0 && second < 0xA0) || (first == 0xED && second > 0x9F)) return 0;
-    if ((first == 0xF0 && second < 0x90) || (first == 0xF4 && second > 0x8F)) return 0;
-  }
-  return length;
-}
-
 std::string printable(std::string_view text, Lines lines) {
   std::string result;
   result.reserve(text.size());
-  while (!text.empty()) {
-    const std::size_t length = character_at(text);
-    const std::string_view character = text.substr(0, std::max<std::size_t>(length, 1));
-    const char32_t code = code_point(character);
-    if (length == 0 || (code < 0x20 && !(lines == Lines::kept && (code == '\n' || code == '\t'))))
-      result += fmt::format("\\x{:02x}", static_cast<unsigned char>(character.front()));
-    else if ((code >= 0x7f && code <= 0x9f) || (code >= 0x202a && code <= 0x202e) || (code >= 0x2066 && code <= 0x2069))
-      result += fmt::format("\\u{:04x}", static_cast<std::uint32_t>(code));
-    else
-      result += character;
-    text.remove_prefix(character.size());
+  const auto escape_byte = [&](char byte) { result += fmt::format("\\x{:02x}", static_cast<unsigned char>(byte)); };
+  for (auto at = text.begin(); at != text.end();) {
+    const auto invalid = utf8::find_invalid(at, text.end());
+    while (at != invalid) {
+      const auto first = at;
+      const char32_t code = utf8::unchecked::next(at);
+      if (code < 0x20 && !(lines == Lines::kept && (code == '\n' || code == '\t')))
+        escape_byte(*first);
+      else if ((code >= 0x7f && code <= 0x9f) || (code >= 0x202a && code <= 0x202e) ||
+               (code >= 0x2066 && code <= 0x2069))
+        result += fmt::format("\\u{:04x}", static_cast<std::uint32_t>(code));
+      else
+        result.append(first, at);
+    }
+    if (at != text.end()) escape_byte(*at++);
   }
   return result;
 }

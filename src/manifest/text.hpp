@@ -16,9 +16,6 @@ bool is_identifier(std::string_view text) noexcept;
 /// The names in an expression's text, those of functions too; not what is quoted.
 std::vector<std::string_view> names_in(std::string_view text);
 
-/// Bytes of the well-formed UTF-8 character that `text`, which is not empty, begins with; 0 when there is none.
-std::size_t character_at(std::string_view text) noexcept;
-
 enum class Lines : std::uint8_t { kept, escaped };
 /// The text as a terminal may be given it: control characters are escaped as \x1b or \u009b, what turns the direction of the text around
 /// as \u202e, bytes that are not UTF-8 as \xff. Tabs and ends of lines stay where `lines` are kept. JSON stays the same JSON.

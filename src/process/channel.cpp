@@ -14,14 +14,14 @@ namespace {
 
 using Clock = std::chrono::steady_clock;
 
-constexpr std::uint64_t longest_message = std::uint64_t{1} << 30;
+constexpr std::uint64_t longest_message = std::uint64_t{1} << 30;  // bytes
 
-/// Until the time is over, or for ever.
+/// A point in time, or never.
 class Deadline {
  public:
-  explicit Deadline(std::optional<std::chrono::milliseconds> patience)
-      : at_(patience ? Clock::now() + *patience : Clock::time_point::max()) {}
-  /// For poll(2).
+  explicit Deadline(std::optional<std::chrono::milliseconds> timeout)
+      : at_(timeout ? Clock::now() + *timeout : Clock::time_point::max()) {}
+  /// As poll(2) takes it: -1 for never.
   [[nodiscard]] int milliseconds_left() const {
     if (at_ == Clock::time_point::max()) return -1;
     const auto left = std::chrono::ceil<std::chrono::milliseconds>(at_ - Clock::now()).count();
@@ -72,8 +72,8 @@ bool Channel::send(const nlohmann::json& message) const {
   return write_whole(descriptor_, head.data(), head.size()) && write_whole(descriptor_, body.data(), body.size());
 }
 
-Channel::State Channel::receive(nlohmann::json& message, std::optional<std::chrono::milliseconds> patience) const {
-  const Deadline deadline(patience);
+Channel::State Channel::receive(nlohmann::json& message, std::optional<std::chrono::milliseconds> timeout) const {
+  const Deadline deadline(timeout);
   std::uint64_t length = 0;
   std::array<unsigned char, sizeof length> head{};
   if (const State state = read_whole(descriptor_, head.data(), head.size(), deadline); state != State::received)

@@ -15,10 +15,11 @@ class Channel {
   Channel& operator=(const Channel&) = delete;
 
   enum class State { received, closed, late };
-  /// False when the other end is gone.
+  /// Returns false when the other end is closed.
   bool send(const nlohmann::json& message) const;
-  /// Waits for a whole message until `patience` is over; without, as long as it takes.
-  State receive(nlohmann::json& message, std::optional<std::chrono::milliseconds> patience = {}) const;
+  /// Waits for a whole message, at most `timeout` when given; returns `late` after that. Returns `closed` when the
+  /// other end closed or sent what is no message.
+  State receive(nlohmann::json& message, std::optional<std::chrono::milliseconds> timeout = {}) const;
   [[nodiscard]] int descriptor() const noexcept { return descriptor_; }
 
  private:

@@ -1,5 +1,6 @@
 #include "process/child.hpp"
 
+#include <dlfcn.h>
 #include <fcntl.h>
 #include <fmt/format.h>
 #include <poll.h>
@@ -10,12 +11,14 @@
 
 #include <cerrno>
 #include <csignal>
+#include <cstdlib>
 #include <cstring>
+#include <string_view>
 #include <utility>
 
 #include "kiln/error.hpp"
-#include "process/limits.hpp"
 #include "process/message.hpp"
+#include "process/setup.hpp"
 
 extern char** environ;
 
@@ -24,14 +27,14 @@ namespace {
 
 namespace fs = std::filesystem;
 
-/// A worker greets as soon as it runs; this long only where the machine is very busy.
+/// A worker greets within milliseconds; only a very busy machine needs longer.
 constexpr std::chrono::seconds greeting_limit{20};
 constexpr const char* remedy =
     "name the kiln-worker that belongs to this Kiln in KILN_WORKER or Options::worker, or set KILN_WORKER=none to do "
     "without";
 
-/// posix_spawn of `program` with one end of a socket pair as its standard input. Its standard output leads nowhere: kernels may
-/// print. A process group of its own keeps Ctrl-C at the terminal from it; the caller decides when it ends.
+/// Spawns `program` with one end of a socket pair as its standard input. Its standard output is /dev/null, because
+/// kernels may print. Its own process group keeps Ctrl-C at the terminal from it: the caller decides when it ends.
 pid_t spawn(const fs::path& program, int socket) {
   posix_spawn_file_actions_t actions;
   posix_spawn_file_actions_init(&actions);
@@ -54,6 +57,12 @@ pid_t spawn(const fs::path& program, int socket) {
   return child;
 }
 
+fs::path folder_of_this_library() {
+  static const int here = 0;
+  Dl_info info{};
+  return dladdr(&here, &info) != 0 && info.dli_fname != nullptr ? fs::path(info.dli_fname).parent_path() : fs::path();
+}
+
 std::string describe_end(int status) {
   if (WIFSIGNALED(status))
     return fmt::format("was ended by signal {} ({})", WTERMSIG(status), strsignal(WTERMSIG(status)));
@@ -62,6 +71,20 @@ std::string describe_end(int status) {
 }
 
 }  // namespace
+
+fs::path find_worker(const fs::path& chosen) {
+  if (!chosen.empty()) return chosen;
+  if (const char* named = std::getenv("KILN_WORKER"); named != nullptr && *named != '\0')
+    return std::string_view(named) == "none" ? fs::path() : fs::path(named);
+  std::error_code ignored;
+  const fs::path library = folder_of_this_library();
+  for (const fs::path& folder : {fs::read_symlink("/proc/self/exe", ignored).parent_path(), library, library / "../bin",
+                                 library / "../../bin", fs::path(KILN_INSTALLED_PROGRAMS)}) {
+    fs::path program = folder / "kiln-worker";
+    if (!folder.empty() && access(program.c_str(), X_OK) == 0) return program;
+  }
+  return {};
+}
 
 Child::Child(const fs::path& program) : owner_(getpid()) {
   int ends[2];
@@ -90,14 +113,14 @@ void Child::greet(const fs::path& program) {
               fmt::format("{}greets as {}, not as {}; {}", asked, said.dump(), greeting().dump(), remedy));
 }
 
-Channel::State Child::ask(const nlohmann::json& message, nlohmann::json& answer, std::chrono::milliseconds patience) {
-  return channel_ && channel_->send(message) ? channel_->receive(answer, patience) : Channel::State::closed;
+Channel::State Child::ask(const nlohmann::json& message, nlohmann::json& answer, std::chrono::milliseconds timeout) {
+  return channel_ && channel_->send(message) ? channel_->receive(answer, timeout) : Channel::State::closed;
 }
 
 bool Child::gone() const {
   if (!channel_) return true;
   pollfd socket{channel_->descriptor(), POLLIN, 0};
-  return poll(&socket, 1, 0) != 0;  // nothing was asked, so what it may say is that it is closed
+  return poll(&socket, 1, 0) != 0;  // no request is open, so the only event is that the socket closed
 }
 
 void Child::interrupt() noexcept {
@@ -109,11 +132,11 @@ std::string Child::stop() {
   if (process_ <= 0 || owner_ != getpid()) return {};
   const pid_t process = std::exchange(process_, 0);
   int status = 0;
-  // One that is ending by itself shuts its socket first: its own status tells more than the kill would.
+  // A process that ends by itself closes its socket first; its own exit status says more than a kill would.
   for (int waits = 0; waits < 200; ++waits) {
     const pid_t ended = waitpid(process, &status, WNOHANG);
     if (ended == process) return describe_end(status);
-    if (ended < 0 && errno == ECHILD) return "ended";  // the host process ignores or collects its children
+    if (ended < 0 && errno == ECHILD) return "ended";  // the parent ignores SIGCHLD, or reaps its children elsewhere
     usleep(1'000);
   }
   kill(process, SIGKILL);

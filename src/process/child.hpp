@@ -1,4 +1,5 @@
-// One kiln-worker as its owner holds it: begun, spoken to over one end of a socket pair, ended.
+// A kiln-worker child process, as its parent sees it: finding the program, spawning it, requests and answers, ending
+// it.
 #pragma once
 
 #include <sys/types.h>
@@ -12,23 +13,28 @@
 
 namespace kiln::process {
 
+/// Returns the first of: `chosen`; $KILN_WORKER ("none": no worker); kiln-worker beside the running program or the
+/// shared library; kiln-worker where Kiln was installed. Empty when there is none.
+std::filesystem::path find_worker(const std::filesystem::path& chosen);
+
 class Child {
  public:
-  /// Runs `program` and waits for its greeting. Throws Error(io), which names it, when it cannot be run, does not greet (so it is
-  /// no kiln-worker) or is one of another version.
+  /// Spawns `program` and waits for its greeting. Throws Error(io), naming the program, when it cannot be run, sends no
+  /// greeting (so is no kiln-worker) or has another version.
   explicit Child(const std::filesystem::path& program);
-  /// Ends it; but a fork of the owner only lets go of it.
+  /// Stops the process. In a fork of the parent the destructor only closes the socket.
   ~Child();
   Child(const Child&) = delete;
   Child& operator=(const Child&) = delete;
 
-  /// Sends `message` and waits for its answer. After anything but `received` it is to be stopped.
-  Channel::State ask(const nlohmann::json& message, nlohmann::json& answer, std::chrono::milliseconds patience);
-  /// Whether it has ended by itself since it last answered.
+  /// Sends `message` and waits for the answer. After any result but `received` the caller must call stop().
+  Channel::State ask(const nlohmann::json& message, nlohmann::json& answer, std::chrono::milliseconds timeout);
+  /// Whether the process has ended by itself since its last answer.
   [[nodiscard]] bool gone() const;
-  /// Ends what another thread waits for: its ask() returns `closed`.
+  /// Makes an ask() in another thread return `closed`.
   void interrupt() noexcept;
-  /// Ends it, and says how it had ended if it had: "was ended by signal 11 (Segmentation fault)", else "was stopped".
+  /// Ends the process. Returns how it had ended, "was ended by signal 11 (Segmentation fault)", or "was stopped" if it
+  /// ran.
   std::string stop();
 
  private:

@@ -1,4 +1,4 @@
-// What every conversation with a worker has, as JSON values: the greeting, sources, bytes and errors.
+// The values that all messages to and from a worker share, as JSON: the greeting, sources, bytes and errors.
 #pragma once
 
 #include <cstddef>
@@ -11,7 +11,8 @@
 
 namespace kiln::process {
 
-/// What a worker says as soon as it runs. Both sides are of one version: messages are no format that is kept.
+/// The first message that a worker sends. It holds the version, which must be the parent's: the messages' format is not
+/// stable.
 nlohmann::json greeting();
 
 nlohmann::json to_json(std::span<const manifest::SourceFile> files);
@@ -21,7 +22,7 @@ nlohmann::json to_json(std::span<const std::byte> bytes);
 std::vector<std::byte> bytes_from_json(const nlohmann::json& json);
 
 nlohmann::json to_json(const Error& error);
-/// Throws what the other side said that it met.
+/// Throws the Error that `json` holds, if it holds one.
 void rethrow(const nlohmann::json& json);
 
 }  // namespace kiln::process

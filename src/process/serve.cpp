@@ -13,7 +13,7 @@
 namespace kiln::process {
 namespace {
 
-/// A kernel that never ends, or a compile, keeps the main thread; this one notices that nobody waits for it any more.
+/// The main thread may be in a compile or in a kernel that never ends, so another thread watches the socket.
 void exit_when_closed(int descriptor) {
   std::thread([descriptor] {
     pollfd peer{descriptor, POLLRDHUP, 0};

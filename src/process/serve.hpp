@@ -1,4 +1,4 @@
-// The worker's side of the conversation.
+// The worker's side: receive a request, send an answer.
 #pragma once
 
 #include <functional>
@@ -6,9 +6,9 @@
 
 namespace kiln::process {
 
-/// Greets, then answers each message with what `answer` makes of it, or with the error that it throws, until the other end of the
-/// socket is gone: however busy `answer` is then, the process ends. After Error(driver_failed) it ends too: nothing of a broken
-/// context can be given back.
+/// Sends the greeting, then answers each message with the result of `answer` or with the error that it throws. The
+/// process exits with status 0 when the other end of the socket closes, even while `answer` runs. It exits after
+/// Error(driver_failed) too, because a broken CUDA context cannot be used again.
 [[noreturn]] void serve(int descriptor, const std::function<nlohmann::json(const nlohmann::json& message)>& answer);
 
 }  // namespace kiln::process

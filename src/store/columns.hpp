@@ -1,4 +1,4 @@
-// Visitors that carry a row's fields to and from SQLite, and that name its columns.
+// Visitors for the field lists of fields.hpp that bind, read and name the columns of a row.
 #pragma once
 
 #include <algorithm>
@@ -11,7 +11,7 @@
 
 namespace kiln::store {
 
-/// "key, op, revision, ..." and as many "?, ?, ...", each with its trailing comma.
+/// Collects "key, op, revision, " and as many "?, ?, ?, ", each with a trailing comma.
 struct Columns {
   std::string names, marks;
   template <class T>
@@ -30,8 +30,7 @@ struct Binder {
   void operator()(const char*, double number) const { query.bind(number); }
 };
 
-/// Reads columns in order. A value that its field cannot hold is read as another one, which the digest then does not
-/// cover.
+/// Reads columns in order. A value that its field cannot hold is read as another value, so the row's digest fails.
 struct ColumnReader {
   const Query& query;
   int column;

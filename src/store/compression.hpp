@@ -9,10 +9,11 @@
 
 namespace kiln::store {
 
-/// One frame that states its content's size. Throws Error(bad_input) past max_image_bytes.
+/// Returns one frame that states its content's size. Throws Error(bad_input) for an image larger than max_image_bytes,
+/// and Error(io) when zstd fails.
 std::vector<std::byte> compress(std::span<const std::byte> image);
 
-/// Nothing unless `frame` is one frame of exactly `bytes` bytes; never allocates more than max_image_bytes.
+/// Returns nothing unless `frame` is one valid frame of exactly `bytes` bytes. Allocates at most max_image_bytes.
 std::optional<std::vector<std::byte>> decompress(std::span<const std::byte> frame, std::int64_t bytes);
 
 }  // namespace kiln::store

@@ -35,7 +35,7 @@ struct Row {
   std::string flaw;
 };
 
-constexpr int first_field = 3;  // after id, key and digest
+constexpr int first_field = 3;  // the columns before are id, key and digest
 
 PackedCubin read_head(const Query& query) {
   PackedCubin cubin;
@@ -70,7 +70,7 @@ void judge(Row& row, const DigestSet* accepted) {
 
 constexpr std::string_view does_not_unpack = "its payload cannot be unpacked to the size that it states";
 
-// A row past SQLite's length limit cannot be read at all, so it cannot be judged again either: it goes.
+// A row past SQLite's length limit cannot be read, so it cannot be checked again and is removed.
 bool remove_if_flawed(Connection& connection, std::int64_t id) {
   try {
     Query query = connection.query(sql().find);
@@ -113,7 +113,7 @@ std::optional<PackedCubin> find_packed(Connection& connection, const manifest::D
   if (!id) return std::nullopt;
   Row row = read_by_id(connection, *id);
   judge(row, accepted);
-  // A damaged index can lead to another key's sound row.
+  // A damaged index can lead to the valid row of another key.
   if (row.flaw.empty() && row.cubin.key != key) row.flaw = digest_mismatch;
   if (row.flaw.empty()) return std::move(row.cubin);
   flaws.push_back(flaw_at(row, key, row.flaw));

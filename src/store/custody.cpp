@@ -18,7 +18,7 @@ namespace {
 
 constexpr mode_t written_by_others = S_IWGRP | S_IWOTH;
 
-/// What stands against trusting one file or folder. `owner` is trusted beside this user and root.
+/// Returns why a file or folder is not trusted, or an empty string. `owner` is trusted beside this user and root.
 std::string ownership_objection(std::string_view what, const std::filesystem::path& path, const struct stat& status,
                                 uid_t owner = 0) {
   if (status.st_uid != geteuid() && status.st_uid != 0 && status.st_uid != owner)
@@ -33,7 +33,8 @@ std::string ownership_objection(std::string_view what, const std::filesystem::pa
                      what_to_do);
 }
 
-/// Whoever may write the folder could put a journal there at any time; one that is there may be older than the folder's mode.
+/// Whoever may write the folder could create a journal there. A journal may also be older than the folder's present
+/// mode.
 std::string surroundings_objection(const std::filesystem::path& path, uid_t owner) {
   struct stat status {};
   const auto folder = path.parent_path();
@@ -47,7 +48,7 @@ std::string surroundings_objection(const std::filesystem::path& path, uid_t owne
   return ownership_objection("its journal", journal, status, owner);
 }
 
-/// What stands against the file itself. `status` is its own when it exists.
+/// Returns why the file itself is not trusted, or an empty string. Fills `status` if the file exists.
 std::string own_objection(const std::filesystem::path& path, struct stat& status) {
   if (lstat(path.c_str(), &status) != 0) return {};
   if (S_ISLNK(status.st_mode)) return "it is a symbolic link; name the file that it leads to";
@@ -58,8 +59,8 @@ std::string own_objection(const std::filesystem::path& path, struct stat& status
   return {};
 }
 
-/// False, with errno, when there is no such folder afterwards. One that is made outlives a loss of power, as the files in it
-/// are promised to.
+/// Returns false, and sets errno, when the folder cannot be created. A new folder is synced, so it survives a loss of
+/// power.
 bool make_private_folder(const std::filesystem::path& folder) {
   if (mkdir(folder.c_str(), 0700) != 0) return errno == EEXIST;
   const int parent = open(folder.parent_path().c_str(), O_RDONLY | O_DIRECTORY | O_CLOEXEC);

@@ -10,7 +10,7 @@
 namespace kiln::store {
 namespace {
 
-/// The distinct compilers of a record's choices, sorted: "cublaslt 13.0.2, nvrtc 13.0".
+/// Returns the distinct compilers of a record's choices, sorted: "cublaslt 13.0.2, nvrtc 13.0".
 std::string compilers_of(const Record& record) {
   std::set<std::string_view> distinct;
   for (const Choice& choice : record.choices) distinct.insert(choice.compiler);
@@ -59,7 +59,7 @@ void compare_choices(RecordChange& result) {
   }
 }
 
-/// The next key's record from whichever file holds it, or from both.
+/// The records of one key; at least one file holds it.
 struct Pair {
   std::optional<Record> before, after;
 };
@@ -75,7 +75,6 @@ Pair take_next(Cursor<Record>& before, Cursor<Record>& after) {
   return pair;
 }
 
-/// Counts, and the mean of what ratios multiply to.
 class Summing {
  public:
   void add(const RecordChange& change) {

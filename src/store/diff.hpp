@@ -1,4 +1,4 @@
-// What two files say under the same keys.
+// The differences between the records of two files, key by key.
 #pragma once
 
 #include <cstdint>
@@ -14,23 +14,23 @@ namespace kiln::store {
 enum class Change : std::uint8_t {
   gained,   // only in the second file
   lost,     // only in the first
-  changed,  // a choice serves other sizes or has another config, or a cost that the intervals tell apart
+  changed,  // a choice differs in sizes or config, or its cost intervals do not overlap
   same,
 };
 std::string_view to_string(Change change) noexcept;
 
-/// A circumstance under which the two were not tuned alike.
+/// A part of the environment that differed when the two records were tuned.
 struct EnvironmentChange {
   std::string name;  // "driver", "compiler", "kiln", "device"
   std::string before, after;
 };
 
-/// What the two have for one role and one text of sizes.
+/// The choices of both records for one role and one text of sizes.
 struct ChoiceChange {
   const Choice* before = nullptr;  // null when `after` alone has these sizes
   const Choice* after = nullptr;   // null when `before` alone has them
-  bool other_config = false;       // of both: implementation or config
-  bool intervals_overlap = false;  // of both
+  bool other_config = false;       // implementation or config differ; false when one is null
+  bool intervals_overlap = false;  // false when one is null
   [[nodiscard]] const Choice& either() const noexcept { return after != nullptr ? *after : *before; }
 };
 
@@ -38,15 +38,15 @@ struct RecordChange {
   Change change = Change::same;
   const Record* before = nullptr;  // null when gained
   const Record* after = nullptr;   // null when lost
-  std::vector<ChoiceChange>
-      choices;                 // those that differ: first those of `before` in its order, then what `after` alone has
-  bool other_choices = false;  // sizes, implementation or config of any
-  bool intervals_overlap = false;  // of every choice whose sizes both have
-  double cost_ratio = 0;  // after / before at the bucket's upper edge; 0 when one of them is absent or has no cost
+  /// The choices that differ: those of `before` in its order, then those that `after` alone has.
+  std::vector<ChoiceChange> choices;
+  bool other_choices = false;      // some choice differs in sizes, implementation or config
+  bool intervals_overlap = false;  // for all choices whose sizes both records have
+  double cost_ratio = 0;           // after / before at the bucket's upper edge; 0 when either is absent or has no cost
   std::vector<EnvironmentChange> environment;
   [[nodiscard]] const Record& either() const noexcept { return after != nullptr ? *after : *before; }
 };
-/// Of one key; at most one may be null. The result points into both.
+/// Compares the records of one key, of which at most one may be null. The result points into both.
 RecordChange compare(const Record* before, const Record* after);
 
 struct DiffSummary {
@@ -55,8 +55,8 @@ struct DiffSummary {
   [[nodiscard]] bool differ() const noexcept { return gained + lost + changed > 0; }
 };
 
-/// Visits every key of either file once, in order; rows that do not hold are skipped and counted by their File. The records
-/// live until `visit` returns; memory stays bounded. Throws as File::records_after does.
+/// Calls `visit` once for each key of either file, in order. Skips rows whose digest fails; their File counts them. The
+/// records live until `visit` returns, so memory is bounded. Throws as File::records_after does.
 DiffSummary diff(File& before, File& after, const std::function<void(const RecordChange&)>& visit);
 
 }  // namespace kiln::store

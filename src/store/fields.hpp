@@ -1,5 +1,5 @@
-// The stored fields of each row, listed once, in the order of cache/schema.sql. Binding, reading, digests and JSON all
-// visit these lists, so a field cannot be stored and left out of its row's digest.
+// The stored fields of each row, in the order of cache/schema.sql. Binding, reading, digests and JSON all visit these
+// lists, so no stored field can be missing from its row's digest.
 #pragma once
 
 #include <optional>
@@ -46,7 +46,7 @@ void each_provenance_field(P& provenance, Visitor&& visit) {
   visit("unix_seconds", provenance.unix_seconds);
 }
 
-/// A record's row; its choices and candidates are rows of their own.
+/// The fields of a record's row. Choices and candidates have their own rows.
 template <class R, class Visitor>
 void each_record_field(R& record, Visitor&& visit) {
   each_answer_field(record, visit);
@@ -69,7 +69,7 @@ void each_candidate_field(C& candidate, Visitor&& visit) {
   visit("baseline", candidate.baseline);
 }
 
-/// All but its key and its image.
+/// All fields but the key and the image.
 template <class C, class Visitor>
 void each_cubin_field(C& cubin, Visitor&& visit) {
   visit("op", cubin.op);

@@ -7,7 +7,7 @@ namespace kiln::store {
 
 namespace fs = std::filesystem;
 
-// A child of fork leaves the parent's connection alone, even to close it.
+// A forked child must not even close the parent's connection.
 SqliteFile::~SqliteFile() {
   held_.reset();  // before its connection
   if (counts_for_ != nullptr) {
@@ -17,10 +17,10 @@ SqliteFile::~SqliteFile() {
   Session* session = session_.load();
   if (session->owner != getpid()) return;
   try {
-    constexpr int patience_ms = 100;  // counting is not worth a longer wait at the end of a process
-    if (session->connection.is_open()) session->connection.wait_at_most(patience_ms);
+    constexpr int timeout_ms = 100;  // counts of use are not worth a longer wait at the end of a process
+    if (session->connection.is_open()) session->connection.wait_at_most(timeout_ms);
     if (on_disk()) flush_usage();
-  } catch (const std::exception&) {  // NOLINT(bugprone-empty-catch): only counts are lost
+  } catch (const std::exception&) {  // NOLINT(bugprone-empty-catch): only counts of use are lost
   }
   delete session;
 }
@@ -43,7 +43,7 @@ std::unique_ptr<Session> SqliteFile::open_session(Creation creation, Seal* seal)
   if (access_ == Access::read_write) {
     refuse_what_others_write();
     create_if_missing(path_);
-    refuse_what_others_write();  // its folder may have come meanwhile
+    refuse_what_others_write();  // another process may have created the folder meanwhile
   }
   const Identity identity = identity_of(path_);
   return std::make_unique<Session>(open_existing(path_, access_, seal), identity);
@@ -64,7 +64,7 @@ Session& SqliteFile::session() {
   return *current;  // another thread of this child was first
 }
 
-// Someone may delete or replace an overlay while it is open; writing on into the nameless file would lose the rows.
+// An overlay may be deleted or replaced while it is open; rows written to the old file would be lost.
 void SqliteFile::reopen_if_replaced(Session& session) const {
   if (!on_disk() || access_ == Access::read_only || identity_of(path_) == session.identity) return;
   reopen(session, creation_);
@@ -102,7 +102,7 @@ std::unique_ptr<File> SqliteFile::snapshot() {
     Connection& connection = frozen->session().connection;
     frozen->held_.emplace(connection, Transaction::Kind::read);
     frozen->counts_for_ = this;
-    (void)read_stats(connection);  // SQLite takes the moment of the first read
+    (void)read_stats(connection);  // SQLite takes the snapshot at the first read
   } catch (const SqliteFailure& failure) {
     throw to_error(path_, "read", failure);
   }

@@ -21,14 +21,14 @@ struct Kind {
   std::string_view name;
 };
 
-// f_type of statfs(2), from linux/magic.h and, for those outside the kernel, from coreutils' stat.c.
+// f_type of statfs(2), from linux/magic.h, and from coreutils' stat.c for file systems outside the kernel.
 constexpr std::array remote_kinds = {Kind{0x00006969, "NFS"},   Kind{0x0000517b, "SMB"},  Kind{0xff534d42, "CIFS"},
                                      Kind{0xfe534d42, "SMB2"},  Kind{0x65735546, "FUSE"}, Kind{0x5346414f, "AFS"},
                                      Kind{0x6b414653, "AFS"},   Kind{0x00c36400, "Ceph"}, Kind{0x0bd00bd0, "Lustre"},
                                      Kind{0x47504653, "GPFS"},  Kind{0x01021997, "9P"},   Kind{0x73757245, "Coda"},
                                      Kind{0x7461636f, "OCFS2"}, Kind{0x01161970, "GFS2"}, Kind{0x19830326, "BeeGFS"}};
 
-/// mkdir does not say whether it found a link, or somebody else's folder, in a place that all may write to.
+/// mkdir also succeeds with EEXIST when another user created a link or folder there, since all may write /var/tmp.
 bool is_own_folder(const fs::path& folder) {
   struct stat status {};
   return lstat(folder.c_str(), &status) == 0 && S_ISDIR(status.st_mode) && status.st_uid == geteuid() &&

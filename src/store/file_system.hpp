@@ -1,4 +1,4 @@
-// Where a file lies: SQLite's locks hold on a local file system only.
+// Local and remote file systems: SQLite's locks work on local ones only.
 #pragma once
 
 #include <filesystem>
@@ -6,12 +6,13 @@
 
 namespace kiln::store {
 
-/// The name of the network or user-space file system that a path is on, such as "NFS", judged by the nearest folder that
-/// exists; empty for any other.
+/// Returns the name of the network or user-space file system of a path, such as "NFS", else an empty string. For a
+/// missing path, its nearest existing folder counts.
 std::string_view remote_file_system(const std::filesystem::path& path) noexcept;
 
-/// Where an overlay lies whose own place is remote: "/var/tmp/kiln-UID/overlay-DIGEST.kiln", one for each path. Makes the
-/// folder. Throws Error when that folder is not this user's alone, or remote as well.
+/// Returns the local path used instead of a remote overlay: "/var/tmp/kiln-UID/overlay-DIGEST.kiln", DIGEST of
+/// `overlay`. Creates the folder. Throws Error(io) when that is remote too, and Error(no_permission) when others may
+/// use it.
 std::filesystem::path local_stand_in(const std::filesystem::path& overlay);
 
 }  // namespace kiln::store

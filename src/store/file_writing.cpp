@@ -1,5 +1,6 @@
-// What changes a file: puts, one transaction each; pruning, compacting, counts of use.
+// The writing functions of SqliteFile: storing, pruning, compacting, counts of use.
 #include <fmt/core.h>
+#include <utf8.h>
 
 #include <algorithm>
 #include <ctime>
@@ -25,7 +26,7 @@ Newest newest_rows(Connection& connection) {
   return query.step() ? Newest{query.integer(0), query.integer(1)} : Newest{};
 }
 
-/// Puts rows as of now. Any of them breaks the seal.
+/// Stores rows with the present time as their last use. The first one removes the seal.
 class Rows {
  public:
   explicit Rows(Connection& connection) : connection_(connection) {}
@@ -49,7 +50,6 @@ class Rows {
   bool broken_ = false;
 };
 
-/// One write transaction, over tables.hpp.
 class TableWriter final : public Writer {
  public:
   TableWriter(Connection& connection, Flaws& flaws) : connection_(connection), flaws_(flaws), rows_(connection) {}
@@ -87,13 +87,12 @@ std::vector<Packed> pack_all(std::span<const CubinRow> cubins) {
   return packed;
 }
 
-/// The record as it will be stored: a candidate's reason may quote bytes of any source, so it alone is made UTF-8.
+/// Returns the record as it will be stored, or throws Error(bad_input). A candidate's reason may quote any bytes, so
+/// invalid UTF-8 in it becomes '?'.
 Record check(Record record) {
   auto flaw = flaw_of(record);
   for (Candidate& candidate : record.candidates) {
-    if (!is_utf8(candidate.reason))
-      std::ranges::replace_if(
-          candidate.reason, [](char c) { return static_cast<unsigned char>(c) > 0x7f; }, '?');
+    candidate.reason = utf8::replace_invalid(candidate.reason, U'?');
     if (flaw.empty()) flaw = flaw_of(candidate);
   }
   if (!flaw.empty())
@@ -110,7 +109,7 @@ std::vector<Record> check_all(std::span<const Record> records) {
 
 }  // namespace
 
-// Everything that can be wrong or slow (checks, compression) comes before the lock.
+// Checks and compression, which may throw or take long, run before the lock is taken.
 void SqliteFile::put_all(std::span<const Record> records, std::span<const CubinRow> cubins, Existing existing) {
   const auto checked = check_all(records);
   const auto packed = pack_all(cubins);
@@ -130,7 +129,7 @@ void SqliteFile::write_all(const std::function<void(Writer&)>& work) {
   });
 }
 
-/// A write of records and cubins keeps the file under its limit.
+/// Runs `work` in a transaction, and prunes in it when the file is past its limit.
 template <class Work>
 void SqliteFile::publish(Work&& work) {
   write<void>("written", [&](Session& session) {

@@ -15,7 +15,7 @@ manifest::Digest digest_of(const HistogramRow& row) {
   return hasher.finish();
 }
 
-/// Nothing when the row is absent or its digest does not hold; a damaged count starts again from 0.
+/// Returns 0 when the row is absent or its digest fails.
 std::int64_t stored_launches(Connection& connection, const HistogramRow& row) {
   Query query = connection.query("SELECT launches, digest FROM histogram WHERE op = ? AND problem = ?");
   if (!query.bind(std::string_view(row.op)).bind(std::string_view(row.problem)).step()) return 0;

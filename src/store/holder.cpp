@@ -11,14 +11,7 @@
 namespace kiln::store {
 namespace {
 
-std::string first_line(const std::string& path) {
-  std::ifstream file(path);
-  std::string line;
-  std::getline(file, line);
-  return line;
-}
-
-/// proc(5): "pid (comm) state ppid ... starttime"; comm may hold anything, so the fields are counted from its last ')'.
+/// proc(5): "pid (comm) state ppid ... starttime". `comm` may hold any characters, so fields count from the last ')'.
 struct ProcessLine {
   char state = 0;
   std::int64_t start = 0;
@@ -38,6 +31,13 @@ std::optional<ProcessLine> line_of_process(std::int64_t pid) {
 }
 
 }  // namespace
+
+std::string first_line(const std::string& path) {
+  std::ifstream file(path);
+  std::string line;
+  std::getline(file, line);
+  return line;
+}
 
 std::optional<std::int64_t> start_of_process(std::int64_t pid) {
   const auto found = line_of_process(pid);

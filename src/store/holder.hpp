@@ -1,4 +1,4 @@
-// Who holds what others wait for, in words: "process 1234 (kiln), which is stopped".
+// Describes the process that holds a lock or lease, for messages: "process 1234 (kiln), which is stopped".
 #pragma once
 
 #include <cstdint>
@@ -8,11 +8,13 @@
 
 namespace kiln::store {
 
-/// When a process began, by proc(5), in clock ticks since the boot. Nothing when there is no such process, or only its remains.
+/// Returns the first line of a file such as those of /proc, without its end. Empty when the file cannot be read.
+std::string first_line(const std::string& path);
+/// Returns when a process started, in clock ticks since boot (proc(5)). Nothing when it does not exist or is a zombie.
 std::optional<std::int64_t> start_of_process(std::int64_t pid);
-/// A process of this pid namespace, with its name and whether it is stopped.
+/// Describes a process of this pid namespace by number, name and whether it is stopped.
 std::string process_in_words(std::int64_t pid);
-/// The other process that holds a write lock of SQLite on the file, by /proc/locks; empty when none is found there.
+/// Describes the other process that holds a write lock on the file, by /proc/locks. Empty when none is listed there.
 std::string locker_in_words(const std::filesystem::path& path);
 
 }  // namespace kiln::store

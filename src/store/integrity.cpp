@@ -1,6 +1,7 @@
 #include "store/integrity.hpp"
 
 #include <fmt/core.h>
+#include <utf8.h>
 
 #include <algorithm>
 #include <bit>
@@ -23,14 +24,14 @@ struct DigestVisitor {
   void operator()(const char*, Verdict verdict) const { hasher.field(to_string(verdict)); }
   void operator()(const char*, Role role) const { hasher.field(to_string(role)); }
   void operator()(const char*, std::integral auto number) const { hasher.field(static_cast<std::int64_t>(number)); }
-  // SQLite stores -0.0 as the integer 0; adding 0.0 makes them one here too.
+  // SQLite stores -0.0 as the integer 0; adding 0.0 turns -0.0 into 0.0.
   void operator()(const char*, double number) const { hasher.field(std::bit_cast<std::int64_t>(number + 0.0)); }
 };
 
 struct FlawVisitor {
   std::string& flaw;
   void operator()(const char* name, const std::string& text) const {
-    if (!is_utf8(text)) flaw = std::string(name) + " is not UTF-8";
+    if (!utf8::is_valid(text)) flaw = std::string(name) + " is not UTF-8";
   }
   void operator()(const char*, Verdict) const {}
   void operator()(const char*, Role) const {}
@@ -51,7 +52,7 @@ PackedCubin pack(const CubinRow& cubin) {
                      {}};
   for (const auto* names : {&cubin.name_expressions, &cubin.lowered_names})
     for (const std::string& name : *names)
-      if (!is_utf8(name))
+      if (!utf8::is_valid(name))
         throw Error(ErrorKind::bad_input,
                     "a cubin's function names must be UTF-8; one of '" + cubin.label + "' is not");
   packed.name_expressions = to_json(cubin.name_expressions);
@@ -132,30 +133,6 @@ std::string flaw_of(const PackedCubin& packed) {
     flaw = "its function names are past the limit";
   if (packed.image_bytes < 0 || packed.image_bytes > max_image_bytes) flaw = "image_bytes is past the limit";
   return flaw;
-}
-
-// RFC 3629: no overlong forms, no surrogates, nothing past U+10FFFF.
-bool is_utf8(std::string_view text) noexcept {
-  const auto byte = [&](std::size_t at) { return at < text.size() ? static_cast<unsigned char>(text[at]) : 0U; };
-  for (std::size_t at = 0; at < text.size();) {
-    const unsigned first = byte(at);
-    const std::size_t length = first < 0x80   ? 1
-                               : first < 0xc2 ? 0
-                               : first < 0xe0 ? 2
-                               : first < 0xf0 ? 3
-                               : first < 0xf5 ? 4
-                                              : 0;
-    if (length == 0) return false;
-    for (std::size_t next = 1; next < length; ++next)
-      if ((byte(at + next) & 0xc0U) != 0x80) return false;
-    const unsigned second = byte(at + 1);
-    if (first == 0xe0 && second < 0xa0) return false;
-    if (first == 0xed && second > 0x9f) return false;
-    if (first == 0xf0 && second < 0x90) return false;
-    if (first == 0xf4 && second > 0x8f) return false;
-    at += length;
-  }
-  return true;
 }
 
 void set_aside(Connection& connection, const std::vector<Flaw>& flaws) {

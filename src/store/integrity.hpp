@@ -1,10 +1,9 @@
-// What makes a stored row believable: a digest over its table, key and payload, and values that Kiln itself could have
-// written.
+// Checks of stored rows: a digest over table, key and payload, and limits on values.
 //
 // digest := SHA-256 over fields as manifest::Hasher takes them: the table's name, then each column in the order of
-//           cache/schema.sql, without id and digest. A REAL counts as the 64 bits of its IEEE 754 form, a truth value
-//           as 0 or 1. A record's columns are followed by the number of its choices and, choice by choice, theirs from
-//           role on. A candidate's columns are preceded by its record's key and its position.
+//           cache/schema.sql, without id and digest. A REAL is hashed as the 64 bits of its IEEE 754 form, a boolean
+//           as 0 or 1. After a record's columns come the number of its choices and the columns of each from `role` on.
+//           Before a candidate's columns come its record's key and its position.
 #pragma once
 
 #include <functional>
@@ -17,33 +16,34 @@
 
 namespace kiln::store {
 
+/// Throws Error(bad_input) for names that are not UTF-8 or an image that is too large, and Error(io) as compress()
+/// does.
 PackedCubin pack(const CubinRow& cubin);
-/// Nothing when the payload does not hold what it says.
+/// Returns nothing when the image cannot be decompressed to image_bytes, or a list of names is not one.
 std::optional<CubinRow> unpack(const PackedCubin& packed);
 
-manifest::Digest digest_of(const Record& record);  // without its candidates
+manifest::Digest digest_of(const Record& record);  // without candidates
 manifest::Digest digest_of(std::string_view record_key, std::int64_t position, const Candidate& candidate);
 manifest::Digest digest_of(const PackedCubin& packed);
 
-/// Why Kiln would not write this, or an empty string.
-std::string flaw_of(const Record& record);  // without its candidates
+/// All return why Kiln refuses to store the row, or an empty string.
+std::string flaw_of(const Record& record);  // without candidates
 std::string flaw_of(const Choice& choice);
 std::string flaw_of(const Candidate& candidate);
 std::string flaw_of(const PackedCubin& packed);
 
-bool is_utf8(std::string_view text) noexcept;
-
-/// A row that was read and not believed.
+/// A stored row that failed its check.
 struct Flaw {
   std::string source;  // the table
   std::string key;
   std::string reason;
-  /// Deletes the row if, read again inside a write transaction, it still does not hold; false when it is sound by now.
+  /// Reads the row again and deletes it if it still fails its check; else returns false. Precondition: a write
+  /// transaction.
   std::function<bool(Connection&)> remove;
 };
 inline constexpr std::string_view digest_mismatch = "its digest does not match its content";
 
-/// Inside a write transaction: removes the rows, and notes them in the quarantine table.
+/// Deletes the rows and lists them in the quarantine table. Precondition: a write transaction is open.
 void set_aside(Connection& connection, const std::vector<Flaw>& flaws);
 
 }  // namespace kiln::store

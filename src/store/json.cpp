@@ -28,7 +28,7 @@ struct JsonWriter {
   }
 };
 
-/// Fills each field that it visits from an object, and remembers what it asked for.
+/// Fills each field that it visits from an object, and records the field's name for expect_no_more().
 class JsonReader {
  public:
   explicit JsonReader(const Json& object) : object_(object) {
@@ -55,7 +55,7 @@ class JsonReader {
   void operator()(const char* name, Verdict& value) { read_word(name, value, parse_verdict, "verdict"); }
   void operator()(const char* name, Role& value) { read_word(name, value, parse_role, "role"); }
 
-  /// A part that is an object or an array of its own.
+  /// Returns a field that is an object or an array.
   const Json& part(const char* name, bool (Json::*is)() const noexcept, const char* expected) {
     return get(name, is, expected);
   }
@@ -87,10 +87,10 @@ class JsonReader {
   std::set<std::string, std::less<>> asked_;
 };
 
-constexpr int deepest = 2;  // a record's object, its array of choices or candidates, one of them
+constexpr int deepest = 2;  // record 0, array of choices or candidates 1, choice or candidate 2
 
 Json parse(std::string_view text) {
-  // A repeated field would silently take its last value.
+  // nlohmann::json keeps the last value of a repeated field.
   std::vector<std::set<std::string>> open;
   std::size_t values = 0;
   const auto callback = [&open, &values](int depth, nlohmann::json::parse_event_t event, Json& parsed) {
@@ -100,7 +100,7 @@ Json parse(std::string_view text) {
     if (event == Event::value && ++values > max_values) refuse_json(fmt::format("more than {} values", max_values));
     if (event == Event::object_start) open.emplace_back();
     if (event == Event::object_end) open.pop_back();
-    if (event == Event::key && open.back().size() == max_fields)  // each is looked for among all before it
+    if (event == Event::key && open.back().size() == max_fields)  // ordered_json searches all earlier fields for each
       refuse_json(fmt::format("an object has more than {} fields", max_fields));
     if (event == Event::key && !open.back().insert(parsed.get<std::string>()).second)
       refuse_json(fmt::format("field '{}' is given twice", parsed.get<std::string>()));

@@ -1,4 +1,4 @@
-// Records as JSON, in one place: nlohmann's header is included by json.cpp alone.
+// Conversion of records to and from JSON.
 #pragma once
 
 #include <string>
@@ -9,14 +9,13 @@
 
 namespace kiln::store {
 
-/// One line without its end, fields in a fixed order, numbers in a form that reads back to the same double.
+/// Returns one line without a line end, with the fields in a fixed order. Numbers read back as the same double.
 std::string to_json(const Record& record);
-/// Throws Error(bad_input) saying which field is missing, unknown, or of another type.
+/// Throws Error(bad_input), naming the field that is missing, unknown, repeated or of another type.
 Record record_from_json(std::string_view line);
 
-/// ["a","b"]
 std::string to_json(const std::vector<std::string>& words);
-/// Throws Error(bad_input).
+/// Throws Error(bad_input) unless `text` is an array of strings.
 std::vector<std::string> words_from_json(std::string_view text);
 
 }  // namespace kiln::store

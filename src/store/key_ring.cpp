@@ -14,9 +14,9 @@ namespace {
 
 namespace fs = std::filesystem;
 
-constexpr std::size_t most_keys = 1024;  // of one folder
+constexpr std::size_t most_keys = 1024;  // in one folder
 
-/// The *.pem of a folder by name. One that cannot be listed is said in `warnings`.
+/// Returns the *.pem files of a folder, sorted. Adds a warning when the folder cannot be listed.
 std::vector<fs::path> list_keys(const fs::path& folder, std::vector<std::string>& warnings) {
   std::vector<fs::path> files;
   std::error_code failure;
@@ -53,7 +53,7 @@ void read_trusted(const fs::path& folder, std::vector<KnownKey>& keys, std::vect
   }
   for (const fs::path& file : files) {
     try {
-      // What a link leads to is both judged and read.
+      // Owner check and reading must both use the file that a link leads to.
       std::error_code failure;
       const fs::path resolved = fs::canonical(file, failure);
       if (const auto [trusted, why] = owner_trust(file); !trusted)
@@ -87,7 +87,7 @@ std::vector<fs::path> split(std::string_view paths) {
 }
 
 fs::path users_key_folder() {
-  // The XDG specification has a relative path ignored.
+  // The XDG specification says to ignore relative paths.
   if (const fs::path config = environment("XDG_CONFIG_HOME"); config.is_absolute()) return config / "kiln" / "trusted";
   if (const fs::path home = environment("HOME"); home.is_absolute()) return home / ".config" / "kiln" / "trusted";
   return {};

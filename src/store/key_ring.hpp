@@ -1,7 +1,7 @@
-// The keys whose signatures count, by folder:
+// The public keys whose signatures are trusted, by folder:
 //
 //   FOLDER/NAME.pem            a trusted key, called NAME
-//   FOLDER/revoked/NAME.pem    a key that is trusted no more, from whichever folder it comes
+//   FOLDER/revoked/NAME.pem    a key that is no longer trusted, in whichever folder it lies
 #pragma once
 
 #include <filesystem>
@@ -22,11 +22,11 @@ struct KnownKey {
 class KeyRing {
  public:
   KeyRing() = default;
-  /// A folder or a key that others could have written, or that cannot be read, is left out; `warnings` names it. A
-  /// revocation counts whoever wrote it: it can only take trust away.
+  /// Skips folders and keys that cannot be read or that others may write, and names them in `warnings`. A revocation
+  /// counts whoever may write it, since it can only withdraw trust.
   static KeyRing read(std::span<const std::filesystem::path> folders, std::vector<std::string>& warnings);
 
-  /// Null when no folder holds the key, or when one has revoked it.
+  /// Returns null when no folder holds the key, or when a folder revokes it.
   [[nodiscard]] const KnownKey* trusted(const PublicKey& key) const noexcept;
   [[nodiscard]] const KnownKey* revoked(const PublicKey& key) const noexcept;
 
@@ -34,8 +34,8 @@ class KeyRing {
   std::vector<KnownKey> keys_, revoked_;
 };
 
-/// `chosen`, else those of $KILN_TRUSTED_KEYS, else $XDG_CONFIG_HOME/kiln/trusted or $HOME/.config/kiln/trusted; then
-/// the machine's own, /etc/kiln/trusted. The last two only where they exist.
+/// Returns `chosen`, else the folders of $KILN_TRUSTED_KEYS, else the user's, $XDG_CONFIG_HOME/kiln/trusted or
+/// $HOME/.config/kiln/trusted. Then appends /etc/kiln/trusted. The user's and the last one count only if they exist.
 std::vector<std::filesystem::path> key_folders(std::span<const std::filesystem::path> chosen);
 
 }  // namespace kiln::store

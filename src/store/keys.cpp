@@ -26,9 +26,9 @@ namespace fs = std::filesystem;
 constexpr std::string_view how_to_make = "make one with: openssl genpkey -algorithm ed25519 -out KEY.pem";
 constexpr std::string_view how_to_publish =
     "take it from the private key with: openssl pkey -in KEY.pem -pubout -out NAME.pem";
-constexpr std::size_t largest_pem = 16384;  // bytes; an Ed25519 key takes 120, with a text before it perhaps a thousand
+constexpr std::size_t largest_pem = 16384;  // bytes; an Ed25519 key takes 120, text may precede it
 
-/// Wiped at the end: it may hold a private key.
+/// Overwritten at its end, since it may hold a private key.
 struct PemText {
   std::array<char, largest_pem + 1> bytes{};
   std::size_t size = 0;
@@ -51,7 +51,7 @@ struct PemText {
 }
 
 void read_pem(const fs::path& path, PemText& text) {
-  // Without waiting, so that a pipe in a key's place does not hold the program up.
+  // Non-blocking, so that the open of a pipe returns.
   const int descriptor = open(path.c_str(), O_RDONLY | O_CLOEXEC | O_NONBLOCK);
   if (descriptor < 0) cannot_read(path, errno);
   struct stat status {};
@@ -109,7 +109,7 @@ std::unique_ptr<EVP_MD_CTX, FreeContext> new_context() {
 void PrivateKey::Free::operator()(evp_pkey_st* key) const noexcept { EVP_PKEY_free(key); }
 
 std::string fingerprint(const PublicKey& key) {
-  // SubjectPublicKeyInfo of Ed25519 (RFC 8410): all but the key itself is constant.
+  // The constant part of Ed25519's SubjectPublicKeyInfo (RFC 8410).
   constexpr std::array<unsigned char, 12> prefix = {0x30, 0x2a, 0x30, 0x05, 0x06, 0x03,
                                                     0x2b, 0x65, 0x70, 0x03, 0x21, 0x00};
   std::array<unsigned char, prefix.size() + 32> info{};

@@ -1,4 +1,4 @@
-// Ed25519 keys in PEM files, and what they sign.
+// Ed25519 keys in PEM files, signing and verifying.
 #pragma once
 
 #include <array>
@@ -15,22 +15,22 @@ namespace kiln::store {
 using PublicKey = std::array<std::byte, 32>;
 using Signature = std::array<std::byte, 64>;
 
-/// The SHA-256 of the key's SubjectPublicKeyInfo in hexadecimal digits, which is also what
-/// `openssl pkey -pubin -in KEY.pem -outform DER | openssl dgst -sha256` prints.
+/// Returns the SHA-256 of the key's SubjectPublicKeyInfo in hexadecimal digits, as
+/// `openssl pkey -pubin -in KEY.pem -outform DER | openssl dgst -sha256` prints it.
 std::string fingerprint(const PublicKey& key);
 
-/// Reads what `openssl pkey -pubout` writes. Throws Error(bad_input) for a file that holds no Ed25519 public key, and
-/// Error(no_permission) or Error(io) for one that cannot be read.
+/// Reads a file that `openssl pkey -pubout` wrote. Throws Error(bad_input) for a file without an Ed25519 public key,
+/// and Error(no_permission) or Error(io) when the file cannot be read.
 PublicKey read_public_key(const std::filesystem::path& path);
 
 bool verifies(const PublicKey& key, std::span<const std::byte> message, const Signature& signature);
 
 class PrivateKey {
  public:
-  /// Reads what `openssl genpkey -algorithm ed25519` writes. Throws as read_public_key does.
+  /// Reads an unencrypted file that `openssl genpkey -algorithm ed25519` wrote. Throws as read_public_key does.
   static PrivateKey read(const std::filesystem::path& path);
   [[nodiscard]] const PublicKey& public_key() const noexcept { return public_key_; }
-  [[nodiscard]] Signature sign(std::span<const std::byte> message) const;
+  [[nodiscard]] Signature sign(std::span<const std::byte> message) const;  // throws Error(io) when OpenSSL fails
 
  private:
   struct Free {

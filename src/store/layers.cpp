@@ -47,7 +47,7 @@ Layer open_overlay_at(const fs::path& path, std::int64_t limit_bytes, std::vecto
   }
 }
 
-/// An overlay on a remote file system is neither read nor written: another machine may be at it.
+/// An overlay on a remote file system is neither read nor written, since another machine may use it.
 Layer open_stand_in(const fs::path& path, std::string_view kind, std::int64_t limit_bytes,
                     std::vector<std::string>& warnings) {
   const auto why = fmt::format("'{}' is on {}, where files cannot be locked reliably", path.string(), kind);
@@ -101,12 +101,12 @@ Layer open_base(const fs::path& path, const CodeTrust& trust, std::vector<std::s
   return layer;
 }
 
-/// A refused overlay as a base, if it is this user's own file and can be read, as in a deployed image.
+/// Opens a refused overlay as a base if it is this user's own and readable, as in a deployed read-only image.
 std::optional<Layer> as_base(const Layer& overlay, const CodeTrust& trust) {
   try {
     const fs::path path = literal_path(overlay.path);
     if (is_missing(path) || !overlay_objection(path).empty()) return std::nullopt;
-    std::vector<std::string> unused;  // why it is refused was said
+    std::vector<std::string> unused;  // the caller has warned already
     Layer base = open_base(path, trust, unused);
     if (base.refused.empty()) return base;
   } catch (const Error&) {  // NOLINT(bugprone-empty-catch): its path names no file
@@ -223,7 +223,7 @@ std::string Layers::not_kept() const {
 
 bool Layers::keeps(std::string_view key) {
   if (File* file = memory(); file != nullptr && file->find_record(key, true))
-    return false;  // an older one may be in the file
+    return false;  // the file may hold an older one
   return !overlay().path().empty() && overlay().find_record(key, true).has_value();
 }
 
@@ -260,7 +260,7 @@ void Layers::release_what_is_left() noexcept {
       overlay().release_lease(lease.key, lease.holder);
       unreleased_->leases.pop_back();
     }
-  } catch (const std::exception&) {  // NOLINT(bugprone-empty-catch): it is tried again, and ends by its term
+  } catch (const std::exception&) {  // NOLINT(bugprone-empty-catch): it is retried, and the lease ends with its term
   }
 }
 
@@ -286,7 +286,7 @@ std::optional<fs::path> default_overlay() {
     return value != nullptr ? fs::path(value) : fs::path();
   };
   if (auto named = variable("KILN_CACHE"); !named.empty()) return named;
-  // The XDG specification has a relative path ignored.
+  // The XDG specification says to ignore relative paths.
   if (const auto cache = variable("XDG_CACHE_HOME"); cache.is_absolute()) return cache / "kiln" / "overlay.kiln";
   if (const auto home = variable("HOME"); home.is_absolute()) return home / ".cache" / "kiln" / "overlay.kiln";
   return std::nullopt;

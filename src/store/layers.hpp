@@ -1,4 +1,4 @@
-// Look-up order: the overlay, then the bases in the order given.
+// The files that an engine uses, in look-up order: the overlay, then the bases in the order given.
 #pragma once
 
 #include <atomic>
@@ -19,18 +19,17 @@ namespace kiln::store {
 
 enum class LayerKind : std::uint8_t { overlay, base };
 
-/// One layer as it was found: opened, or why it was not.
 struct Layer {
   LayerKind kind = LayerKind::base;
   std::filesystem::path path;
   std::unique_ptr<File> file;     // null when refused
-  std::string refused;            // the reason, or empty
+  std::string refused;            // why the file was not opened, or empty
   bool trusted_for_code = false;  // its cubins may be loaded
-  std::string trust;              // why, or why not, for `explain` and `doctor`
+  std::string trust;              // why they may or may not be, for `explain` and `doctor`
 };
 
 struct LayerSettings {
-  std::optional<std::filesystem::path> overlay = std::filesystem::path();  // nothing: there is no place for one
+  std::optional<std::filesystem::path> overlay = std::filesystem::path();  // nothing: no path could be formed
   std::vector<std::filesystem::path> bases = {};
   TrustPolicy trust = TrustPolicy::owner;
   std::vector<std::filesystem::path> key_folders = {};  // see key_ring.hpp
@@ -45,61 +44,61 @@ struct Found {
 
 class Layers {
  public:
-  /// A damaged overlay is set aside under another name and begun again. One that cannot be opened, or that others could
-  /// have written, is replaced by one in memory. warnings() says so once. One that is this user's own and can be read is
-  /// a base then. A base that cannot be opened is left out and named. An empty overlay path: in memory, without a warning;
-  /// no path: in memory, with one.
+  /// Renames a damaged overlay and creates a new one. Replaces an overlay that cannot be opened, or that others may
+  /// write, by one in memory; if it is this user's own and readable, it serves as a base. Skips a base that cannot be
+  /// opened. An absent overlay path means memory. warnings() tells each of these; an empty path also means memory,
+  /// without a warning.
   explicit Layers(const LayerSettings& settings);
   ~Layers();
   Layers(Layers&&) noexcept = default;
   Layers& operator=(Layers&&) = delete;
-  /// The first layer's record of the key that `accepts` takes; of any, when it is not given. `met`, here and below, takes
-  /// what the look-up met besides.
+  /// Returns the first layer's record of the key for which `accepts`, if given, is true. Here and below, adds the
+  /// look-up's failures to `met`, if given.
   [[nodiscard]] std::optional<Found<Record>> find_record(std::string_view key,
                                                          const std::function<bool(const Found<Record>&)>& accepts = {},
                                                          Counters* met = nullptr);
-  /// Of trusted layers only.
+  /// Searches the trusted layers only.
   [[nodiscard]] std::optional<Found<CubinRow>> find_cubin(const manifest::Digest& key, Counters* met = nullptr);
-  /// The distinct compilers over the trusted layers.
+  /// Returns the distinct compilers of the cubins in the trusted layers.
   [[nodiscard]] std::vector<std::string> compilers();
-  /// All records of an op over all layers, an earlier layer's first; for `nearest`.
+  /// Returns all records of an op, layer by layer; for `nearest`.
   [[nodiscard]] std::vector<Found<Record>> records(std::string_view op);
-  /// The candidates of a record that records() gave, of the same layer; none when it has none or is there no more.
+  /// Returns the candidates of a record that records() returned, from its layer. Empty when it has none or was removed.
   [[nodiscard]] std::vector<Candidate> candidates_of(const Found<Record>& found);
   [[nodiscard]] File& overlay();
   [[nodiscard]] std::span<const Layer> layers() const noexcept { return layers_; }
 
-  /// File::put_all on the overlay. When it cannot be written, by a full disk say, the rows serve this process from its
-  /// memory instead, and warnings() says so once. Throws only Error(bad_input).
+  /// Calls File::put_all on the overlay. When the overlay cannot be written, as on a full disk, keeps the rows in
+  /// memory for this process, and warnings() tells so once. Throws only Error(bad_input).
   void put_all(std::span<const Record> records, std::span<const CubinRow> cubins, Existing existing = Existing::keep);
-  /// File::acquire_lease on the overlay. When it cannot be written no process can be told, and each tunes for itself.
+  /// Calls File::acquire_lease on the overlay. Returns true when the overlay cannot be written: each process then
+  /// tunes.
   bool acquire_lease(std::string_view key, std::string_view holder, std::int64_t term_seconds);
-  /// What cannot be released now is tried again later, at the latest when the layers are closed.
+  /// A release that fails is retried by later calls, and when the layers are closed.
   void release_lease(std::string_view key, std::string_view holder);
-  /// Begins the term of a lease that this holder has anew. What fails is tried again by the next call.
+  /// Restarts the term of a lease that `holder` has. Ignores failures: the caller renews again.
   void renew_lease(std::string_view key, std::string_view holder, std::int64_t term_seconds) noexcept;
-  /// File::lease_holder of the overlay.
   [[nodiscard]] std::string lease_holder(std::string_view key) { return overlay().lease_holder(key); }
 
-  /// Why the overlay's file does not hold all that was put; empty when it does. Asked at the end of work that promised to keep something: the
-  /// file is opened once more, as the next process will open it.
+  /// Returns why the overlay's file does not hold all stored rows, or an empty string. Opens the file again, as the
+  /// next process will.
   [[nodiscard]] std::string not_kept() const;
-  /// Whether the overlay's file holds the record of the key that was put last. It is read back; false for an overlay in memory.
+  /// Reads back whether the overlay's file holds the last record stored under the key. False for an overlay in memory.
   [[nodiscard]] bool keeps(std::string_view key);
 
-  /// What was left out, set aside, or could not be read or written since: each said once, in the order it was met.
+  /// Returns what was skipped or renamed when opening, and what could not be read or written since, each once.
   [[nodiscard]] std::vector<std::string> warnings() const;
 
  private:
-  /// What the overlay could not take; asked before it.
+  /// Rows that the overlay could not store. Look-ups search them before the overlay.
   struct Memory {
     std::mutex mutex;
     std::unique_ptr<File> file;
     std::atomic<File*> opened = nullptr;
-    std::string why;        // the first failure, with what follows from it
-    std::string lost_rows;  // the last failure of a put; empty while none failed
+    std::string why;        // the first failure, for warnings()
+    std::string lost_rows;  // the last failure to store rows, or empty
   };
-  /// Leases that a failing disk kept from being released. They would hold others up for their term: this process lives.
+  /// Leases whose release failed. Other processes wait for them until their terms end, because this process lives.
   struct Unreleased {
     struct Lease {
       std::string key, holder;
@@ -117,8 +116,8 @@ class Layers {
   std::unique_ptr<Unreleased> unreleased_;
 };
 
-/// $KILN_CACHE, else $XDG_CACHE_HOME/kiln/overlay.kiln, else $HOME/.cache/kiln/overlay.kiln; nothing when none can be
-/// formed.
+/// Returns $KILN_CACHE, else $XDG_CACHE_HOME/kiln/overlay.kiln, else $HOME/.cache/kiln/overlay.kiln; nothing when none
+/// of the variables is set.
 std::optional<std::filesystem::path> default_overlay();
 
 }  // namespace kiln::store

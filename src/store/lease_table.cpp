@@ -5,7 +5,6 @@
 #include <csignal>
 #include <ctime>
 #include <filesystem>
-#include <fstream>
 
 #include "store/columns.hpp"
 #include "store/holder.hpp"
@@ -27,13 +26,6 @@ manifest::Digest digest_of(const Lease& lease) {
   hasher.field(std::string_view(lease.boot_id)).field(std::string_view(lease.pid_namespace));
   hasher.field(lease.pid).field(lease.process_start).field(lease.boot_seconds).field(lease.term_seconds);
   return hasher.finish();
-}
-
-std::string first_line(const std::string& path) {
-  std::ifstream file(path);
-  std::string line;
-  std::getline(file, line);
-  return line;
 }
 
 std::string pid_namespace() {
@@ -65,8 +57,8 @@ bool is_alive(const Lease& lease) {
   return !have_proc && (kill(static_cast<pid_t>(lease.pid), 0) == 0 || errno != ESRCH);
 }
 
-/// An overlay stays on one machine, so a lease of another boot is of a process that is gone. A process of another
-/// container cannot be looked up by its number: only the term ends its lease.
+/// An overlay stays on one machine, so the process of a lease from another boot has ended. A process of another
+/// container cannot be looked up by its pid: only the term ends its lease.
 bool holds(const Lease& lease, const Lease& now) {
   if (lease.boot_id != now.boot_id) return false;
   std::int64_t age = 0;
@@ -75,7 +67,7 @@ bool holds(const Lease& lease, const Lease& now) {
   return lease.pid_namespace != now.pid_namespace || is_alive(lease);
 }
 
-/// Nothing when its digest does not hold: a damaged lease is nobody's.
+/// Returns nothing when the digest fails.
 std::optional<Lease> read_lease(const Query& query, std::string_view key) {
   const Lease lease{
       std::string(key), std::string(query.text(0)), std::string(query.text(1)), std::string(query.text(2)),

@@ -27,11 +27,11 @@ manifest::Digest digest_of_candidates(const Record& record) {
 double relative_interval(const Choice& choice) {
   if (choice.cost_ns <= 0) return std::numeric_limits<double>::infinity();
   return std::max(choice.high_ns - choice.low_ns, 0.0) /
-         choice.cost_ns;  // not below 0: means of both infinities have no order
+         choice.cost_ns;  // 0 or more, since the mean of +infinity and -infinity is NaN
 }
 
-/// Means, so that a record does not come before another one for having more choices.
-auto foundation(const Record& record) {
+/// Negated mean samples, mean relative interval. Means, because sums would favour records with more choices.
+auto precision_of(const Record& record) {
   double choices = 0, samples = 0, interval = 0;
   for (const Choice& choice : record.choices) {
     if (choice.role != Role::fastest) continue;
@@ -47,12 +47,12 @@ Preference smaller(const T& a, const T& b) {
   return a < b ? Preference::first : b < a ? Preference::second : Preference::neither;
 }
 
-auto tie(const Record& record) {
+auto tie_breakers(const Record& record) {
   return std::tuple(digest_of(record), -static_cast<std::int64_t>(record.candidates.size()),
                     digest_of_candidates(record));
 }
 
-/// A damaged index can lead astray, and even back to where it began.
+/// Throws Error(bad_file) unless keys ascend past `last`: a damaged index can skip rows or loop.
 template <class Row, class Key>
 void check_order(const std::vector<Row>& batch, const Key& last, const File& file) {
   const auto before = [](const Row& a, const Row& b) { return a.key < b.key; };
@@ -66,8 +66,8 @@ void check_order(const std::vector<Row>& batch, const Key& last, const File& fil
 }  // namespace
 
 Preference prefer(const Record& a, const Record& b) {
-  const Preference founded = smaller(foundation(a), foundation(b));
-  return founded == Preference::neither ? smaller(tie(a), tie(b)) : founded;
+  const Preference by_precision = smaller(precision_of(a), precision_of(b));
+  return by_precision == Preference::neither ? smaller(tie_breakers(a), tie_breakers(b)) : by_precision;
 }
 
 Preference prefer(const PackedCubin& a, const PackedCubin& b) { return smaller(digest_of(a), digest_of(b)); }

@@ -1,4 +1,4 @@
-// Which of two rows of one key is kept, and rows of several files in the order of their keys.
+// Merging: which of two rows of one key is kept, and iteration over several files in the order of their keys.
 #pragma once
 
 #include <optional>
@@ -9,10 +9,10 @@
 
 namespace kiln::store {
 
-/// Total orders over the rows of one key, so that what is kept depends neither on sides nor on sequence: of records the one
-/// with more samples a choice, then the smaller interval relative to its cost, both as means over the choices of Role::fastest,
-/// then the smaller digest, then more candidates, then the smaller digest of those; of cubins the one with the smaller digest.
-enum class Preference : std::int8_t { first, second, neither };  // neither: the rows are the same
+/// Total orders over the rows of one key, so that merging is commutative and associative. Records: more samples, then
+/// the smaller interval relative to its cost, both as means over the choices of Role::fastest. Ties: the smaller
+/// digest, more candidates, the smaller digest of the candidates. Cubins: the smaller digest.
+enum class Preference : std::int8_t { first, second, neither };  // neither: the rows are equal
 Preference prefer(const Record& a, const Record& b);
 Preference prefer(const PackedCubin& a, const PackedCubin& b);
 template <class Row>
@@ -20,29 +20,31 @@ bool is_better(const Row& a, const Row& b) {
   return prefer(a, b) == Preference::first;
 }
 
-/// A file's rows by key, fetched in batches, so that memory stays bounded and no lock is held in between.
+/// Iterates over a file's rows in the order of their keys. Fetches batches, so memory is bounded and no lock is held
+/// between.
 template <class Row>
 class Cursor {
  public:
   explicit Cursor(File& file) : file_(&file) {}
-  /// The next row, or null at the end. Throws as File::records_after does.
+  /// Returns the next row, or null at the end. Throws as File::records_after does.
   [[nodiscard]] const Row* front() {
     if (at_ == batch_.size() && !ended_) fetch();
     return at_ < batch_.size() ? &batch_[at_] : nullptr;
   }
-  /// front(), which must not be null, and moves on.
+  /// Returns front() and advances. Precondition: front() is not null.
   Row take() { return std::move(batch_[at_++]); }
 
  private:
   void fetch();
   File* file_;
-  decltype(Row::key) last_{};  // of the batch; rows are moved from as they are taken
+  decltype(Row::key) last_{};  // the batch's last key, since take() moves rows out
   std::vector<Row> batch_;
   std::size_t at_ = 0;
   bool ended_ = false;
 };
 
-/// Calls `use` with the best row of each key over all files, by key. Returns for how many keys the files hold different rows.
+/// Calls `use` with the preferred row of each key, in the order of the keys. Returns the number of keys for which the
+/// files hold different rows.
 template <class Row, class Use>
 std::int64_t merge(std::span<File* const> files, Use&& use) {
   std::int64_t conflicts = 0;

@@ -11,9 +11,9 @@
 #include <cstring>
 
 #include "store/custody.hpp"
+#include "store/format.hpp"
 #include "store/holder.hpp"
 #include "store/output_file.hpp"
-#include "store/schema.hpp"
 #include "store/tables.hpp"
 
 namespace kiln::store {
@@ -21,7 +21,7 @@ namespace {
 
 namespace fs = std::filesystem;
 
-// The parts of SQLite's header that are judged (https://www.sqlite.org/fileformat.html, 1.3), integers big-endian:
+// The fields of SQLite's header that are checked (https://www.sqlite.org/fileformat.html, 1.3), integers big-endian:
 //
 //    0  16  "SQLite format 3\0"            28  4  size in pages
 //   16   2  page size, 1 for 65536         60  4  user_version
@@ -39,14 +39,14 @@ struct Header {
       value = value << 8U | std::to_integer<std::uint32_t>(raw[each]);
     return value;
   }
-  /// Of a file that was cut off, as much of it as is there.
+  /// A file of `size` bytes that was cut off has the magic's first `size` bytes.
   [[nodiscard]] bool has_magic(std::int64_t size) const {
     return std::memcmp(raw.data(), magic.data(), std::min(magic.size(), static_cast<std::size_t>(size))) == 0;
   }
   [[nodiscard]] std::int64_t page_size() const { return integer(16, 2) == 1 ? 65536 : integer(16, 2); }
 };
 
-/// Of tables_of a file that schema_sql() made.
+/// The digest of tables_of() for schema_sql().
 constexpr std::string_view known_tables = "324812d71367f4d8d1fe78bd67b74f32440c524fa1f596ff3d73f6278d98ebb6";
 
 constexpr std::int64_t smallest_database = 512;  // one page of the smallest size
@@ -107,7 +107,7 @@ void judge_header(const fs::path& path, const Connection& connection, const Form
   if (header.integer(56, 4) != utf8) damaged(path, "its text is not stored as UTF-8");
 }
 
-/// SQLite reads rows from a write-ahead log whatever the header says.
+/// SQLite reads rows from a write-ahead log beside the file, whatever the header states.
 void judge_side_file(const fs::path& path) {
   if (const fs::path log = with_suffix(path, "-wal"); is_taken(log))
     refuse_file(
@@ -116,7 +116,7 @@ void judge_side_file(const fs::path& path) {
                     log.string()));
 }
 
-// Only under a lock: a writer changes the size and the header one after the other.
+// Needs a lock, since a writer changes the size and the header one after the other.
 void judge_size(const fs::path& path, const Connection& connection) {
   Header header;
   connection.read_header(header.raw);
@@ -125,8 +125,8 @@ void judge_size(const fs::path& path, const Connection& connection) {
     damaged(path, fmt::format("it has {} bytes and its header states {}; was it copied in part?", size, stated));
 }
 
-/// To make tables to compare with costs a millisecond, so it is done only where the digest says nothing: an SQLite that keeps the
-/// statements in another form.
+/// Creating reference tables takes a millisecond, so it is done only where the digest differs: an earlier version, or
+/// an SQLite that stores the statements in another form.
 void judge_tables(const fs::path& path, Connection& connection, const Format& format) {
   const std::uint32_t version = version_of(connection);
   const std::string tables = tables_of(connection);
@@ -137,12 +137,12 @@ void judge_tables(const fs::path& path, Connection& connection, const Format& fo
     damaged(path, fmt::format("its tables are not those of a .kiln file of version {}", version));
 }
 
-/// A file that may be written is brought to the present version; of any other a copy in memory is, at each opening.
+/// Migrates a writable file in place, and a read-only one in a copy in memory at each opening.
 Connection migrated(Connection connection, Access access, const Format& format) {
   if (version_of(connection) == format.version) return connection;
   if (access == Access::read_only) connection = Connection::copy_in_memory(connection);
   Transaction transaction(connection, Transaction::Kind::write);
-  migrate(connection, format);  // unless another process was faster
+  migrate(connection, format);  // does nothing when another process was faster
   transaction.commit();
   return connection;
 }
@@ -151,7 +151,7 @@ Seal judge_seal(const fs::path& path, Connection& connection, const Format& form
   Seal seal = read_seal(connection);
   if (seal.flaw.empty()) seal.flaw = content_flaw(connection, SealedTables::answers, seal);
   if (!seal.flaw.empty()) damaged(path, seal.flaw);
-  // Digests change with the version, so that a signature says nothing about the rows as they will be read.
+  // A migration changes the digests, so the signature does not cover the rows as they will be read.
   if (version_of(connection) != format.version) return {};
   return seal;
 }
@@ -195,7 +195,8 @@ void rename_or_throw(const fs::path& from, const fs::path& to) {
                 fmt::format("'{}' cannot be renamed to '{}': {}", from.string(), to.string(), std::strerror(errno)));
 }
 
-/// Whether the file system of the folder takes the names of what is missing below it, the longest that is made on the way too.
+/// Returns whether the folder's file system allows names as long as those to be created below it, "FILE-journal"
+/// included.
 bool takes_names(const fs::path& folder, const fs::path& file) {
   const long longest = pathconf(folder.c_str(), _PC_NAME_MAX);
   const auto missing = with_suffix(file, "-journal").lexically_relative(folder);
@@ -244,7 +245,7 @@ Connection open_existing(const fs::path& path, Access access, Seal* seal, const 
     if (writing && connection.is_read_only())
       throw Error(ErrorKind::no_permission,
                   fmt::format("'{}' cannot be written: it opens for reading only", path.string()));
-    // Less than EXTRA leaves the journal's removal, which is the commit, to be undone by a loss of power.
+    // The removal of the journal is the commit; without EXTRA a loss of power could undo it.
     connection.execute_script("PRAGMA cache_size = -8192; PRAGMA synchronous = EXTRA");  // KiB
     Transaction transaction(connection, Transaction::Kind::read);
     judge_tables(path, connection, format);

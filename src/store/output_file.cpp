@@ -26,7 +26,7 @@ namespace fs = std::filesystem;
 constexpr std::string_view prefix = ".kiln-", suffix = ".tmp", content = "content", journal = "content-journal";
 constexpr std::size_t random_bytes = 16;
 
-/// By errno.
+/// The kind and the advice depend on errno.
 [[noreturn]] void cannot_write(const fs::path& target) {
   const bool refused = errno == EACCES || errno == EPERM || errno == EROFS;
   const std::string_view advice = errno == ENOENT  ? "; make its folder first"
@@ -43,7 +43,7 @@ struct Descriptor {
   }
 };
 
-/// Of a new folder; empty when the system has no random numbers.
+/// Returns an empty string when the system has no random numbers.
 std::string unguessable_name() {
   std::array<unsigned char, random_bytes> bytes{};
   if (getrandom(bytes.data(), bytes.size(), 0) != static_cast<ssize_t>(bytes.size())) return {};
@@ -62,7 +62,7 @@ int open_folder(const fs::path& folder) {
   return ::open(folder.c_str(), O_RDONLY | O_DIRECTORY | O_NOFOLLOW | O_CLOEXEC);
 }
 
-/// Only what an OutputFile makes goes, and the folder if it is empty then.
+/// Removes only the files that an OutputFile creates, and then the folder if it is empty.
 void remove_folder(int descriptor, const fs::path& folder) {
   for (const std::string_view name : {content, journal}) ::unlinkat(descriptor, name.data(), 0);
   ::rmdir(folder.c_str());
@@ -86,7 +86,7 @@ bool rename_to_free_name(const fs::path& from, const fs::path& to) {
   if (::renameat2(AT_FDCWD, from.c_str(), AT_FDCWD, to.c_str(), RENAME_NOREPLACE) == 0) return true;
   if (errno == EEXIST) return false;
   if (errno != EINVAL && errno != ENOSYS) cannot_write(to);
-  // The file system cannot do both at once.
+  // This file system has no RENAME_NOREPLACE.
   if (!is_missing(to)) return false;
   if (::rename(from.c_str(), to.c_str()) != 0) cannot_write(to);
   return true;
@@ -100,7 +100,7 @@ void write_all(int descriptor, std::string_view text, const fs::path& target) {
   }
 }
 
-/// Regular files alone are replaced; these take text as it comes.
+/// A device or pipe, which is written to in place.
 bool is_stream(const fs::path& target) {
   struct stat status {};
   return ::stat(target.c_str(), &status) == 0 && (S_ISCHR(status.st_mode) || S_ISFIFO(status.st_mode));
@@ -110,7 +110,7 @@ bool is_stream(const fs::path& target) {
 
 OutputFile::OutputFile(fs::path target) : target_(std::move(target)) {
   remove_leftovers(target_.parent_path());
-  constexpr int tries = 16;  // someone who removes leftovers may lock a new folder first
+  constexpr int tries = 16;  // another process's remove_leftovers() may lock the new folder first
   for (int attempt = 0; attempt < tries; ++attempt)
     if (lock_new_folder()) return;
   errno = EAGAIN;

@@ -1,4 +1,4 @@
-// Files that are written whole or not at all: every output of the library and the command goes this way.
+// Output files that are written completely or not at all.
 #pragma once
 
 #include <filesystem>
@@ -8,23 +8,24 @@
 
 namespace kiln::store {
 
-/// A place to write a file, in a folder ".kiln-HEX.tmp" of this user alone beside the target. The folder has an unguessable name and is locked while
-/// its writer lives, so that writers in other processes, containers too, never touch it. A writer that died leaves it behind: the next
-/// output in the target's folder removes it, but not on a network or user-space file system, where locks of other machines are not seen.
+/// A temporary file in a private folder ".kiln-HEX.tmp" beside the target. HEX is random, and the folder is locked
+/// while the OutputFile lives, so no other process or container touches it. A process that dies leaves the folder
+/// behind. The next output beside it removes it, except on remote file systems, where locks of other machines are
+/// invisible.
 class OutputFile {
  public:
-  /// `target` comes from literal_path(). Throws Error(no_permission) or Error(io), naming the target.
+  /// Precondition: `target` comes from literal_path(). Throws Error(no_permission) or Error(io), naming the target.
   explicit OutputFile(std::filesystem::path target);
-  /// Removes what was not published.
+  /// Removes the temporary file unless it was published.
   ~OutputFile();
   OutputFile(const OutputFile&) = delete;
   OutputFile& operator=(const OutputFile&) = delete;
 
   [[nodiscard]] const std::filesystem::path& target() const noexcept { return target_; }
-  /// Where to write. The caller makes the file, and has it synced and closed before publish().
+  /// The temporary file's path. The caller creates it, and syncs and closes it before publish().
   [[nodiscard]] const std::filesystem::path& path() const noexcept { return path_; }
-  /// Renames the file to the target, for good: who opens the target gets the old file or the new one. False, and nothing is changed, when
-  /// `existing` is keep and something has the target's name. Throws as the constructor does.
+  /// Renames the file to the target, atomically and durably. Returns false and changes nothing when `existing` is keep
+  /// and the target exists. Throws as the constructor does.
   bool publish(Existing existing);
 
  private:
@@ -34,10 +35,11 @@ class OutputFile {
   int lock_ = -1;
 };
 
-/// Throws Error(bad_input) unless an output may have this name: what is there is a regular file, and `existing` is replace.
+/// Throws Error(bad_input) unless the target is missing, or is a regular file and `existing` is replace.
 void check_target(const std::filesystem::path& target, Existing existing);
 
-/// Writes the text to the target, which replaces a regular file. A device or a pipe is written to as it is. Throws as above.
+/// Writes the text to the target: replaces a regular file, or writes into a device or pipe. Throws Error(bad_input),
+/// Error(no_permission) or Error(io).
 void write_text(const std::filesystem::path& target, std::string_view text);
 
 }  // namespace kiln::store

@@ -11,34 +11,28 @@
 namespace kiln::store {
 namespace {
 
-std::int64_t number(Connection& connection, std::string_view sql) {
-  Query query = connection.query(sql);
-  return query.step() ? query.integer(0) : 0;
-}
-
-/// A row that may go, and what speaks for keeping it.
 struct Row {
   std::int64_t id = 0;
   std::int64_t last_use = 0;  // 0: never, as far as the file knows
-  double value = 0;           // of one byte
+  double value = 0;           // time saved per byte
 };
 
 constexpr double seconds_a_day = 86400;
 
-/// Uses count for less the longer ago the last one was; a row that never served counts as used once, long ago.
+/// Divides the uses by 1 + days since the last one. A row that never served counts as used once, at time 0.
 double weight(std::int64_t uses, std::int64_t last_use, std::int64_t now) {
   const auto age = static_cast<double>(std::max<std::int64_t>(now - last_use, 0));
   return static_cast<double>(std::max<std::int64_t>(uses, 1)) / (1 + age / seconds_a_day);
 }
 
-// The time that a record saves is that of its choice for the bucket's upper edge (Record::at_edge), where the default was timed too. Its share
-// of the file is about its text; a cubin's is its image.
+// A record saves the default's time minus that of its choice at the bucket's upper edge (Record::at_edge), where both
+// were timed. A record's bytes are about its text; a cubin's are its image.
 constexpr std::string_view record_rows =
     "SELECT id, coalesce(uses, 0), coalesce(last_use, 0), max(baseline_ns - coalesce((SELECT cost_ns FROM choice "
     "WHERE record = id AND role = 'fastest' ORDER BY position DESC LIMIT 1), baseline_ns), 0), length(record.key) + 256 + "
     "coalesce((SELECT sum(length(config) + length(compiler) + 192) FROM choice WHERE record = id), 0) FROM record "
     "LEFT JOIN usage ON source = 'record' AND usage.key = record.key ORDER BY id";
-// Compiling takes about as long whatever the size, so that cubins are compared by uses a byte.
+// Compile times hardly depend on the size, so cubins are compared by uses per byte.
 constexpr std::string_view cubin_rows =
     "SELECT id, coalesce(uses, 0), coalesce(last_use, 0), 1, length(frame) + 512 FROM cubin JOIN image ON cubin = id "
     "LEFT JOIN usage ON source = 'cubin' AND usage.key = lower(hex(cubin.key)) ORDER BY id";
@@ -54,7 +48,7 @@ std::vector<Row> rows_of(Connection& connection, std::string_view sql, std::int6
   return rows;
 }
 
-/// The least valuable first; of equals the one that was written first.
+/// Sorts the least valuable first; of equal rows, the older first. Drops rows newer than `newest`.
 std::vector<Row> by_value(std::vector<Row> rows, std::int64_t newest) {
   std::erase_if(rows, [&](const Row& row) { return row.id > newest; });
   std::stable_sort(rows.begin(), rows.end(), [](const Row& a, const Row& b) { return a.value < b.value; });
@@ -122,7 +116,7 @@ class Pruning {
     const auto cubins = by_value(rows_of(connection_, cubin_rows, rule_.now), rule_.newest_cubin);
     shrink(bytes, records, &Pruning::remove_candidates);
     shrink(bytes, cubins, &Pruning::remove_cubin);
-    if (number(connection_, "SELECT count(*) FROM cubin") == 0) shrink(bytes, records, &Pruning::remove_record);
+    if (connection_.number("SELECT count(*) FROM cubin") == 0) shrink(bytes, records, &Pruning::remove_record);
   }
 
   void shrink(std::int64_t bytes, const std::vector<Row>& rows, void (Pruning::*remove)(std::int64_t)) {
@@ -132,7 +126,7 @@ class Pruning {
     }
   }
 
-  /// A count of what is gone would only grow the file.
+  /// Counts of use of removed rows would only grow the file.
   void remove_traces() {
     connection_.execute("DELETE FROM usage WHERE source = 'record' AND key NOT IN (SELECT key FROM record)");
     connection_.execute("DELETE FROM usage WHERE source = 'cubin' AND key NOT IN (SELECT lower(hex(key)) FROM cubin)");
@@ -147,8 +141,8 @@ class Pruning {
 }  // namespace
 
 std::int64_t used_bytes(Connection& connection) {
-  return (number(connection, "PRAGMA page_count") - number(connection, "PRAGMA freelist_count")) *
-         number(connection, "PRAGMA page_size");
+  return (connection.number("PRAGMA page_count") - connection.number("PRAGMA freelist_count")) *
+         connection.number("PRAGMA page_size");
 }
 
 PruneReport prune(Connection& connection, const PruneRule& rule) { return Pruning(connection, rule).run(); }

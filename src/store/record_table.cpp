@@ -28,7 +28,7 @@ const Sql& sql() {
                select + " WHERE op = ? ORDER BY unix_seconds DESC, key", select + " WHERE key > ? ORDER BY key",
                select + " ORDER BY key",
                fmt::format("INSERT INTO record ({}digest) VALUES ({}?) RETURNING id", record.names, record.marks),
-               // One more than there may be tells that there are too many.
+               // One row more than the limit shows that there are too many.
                fmt::format("SELECT {}position FROM choice WHERE record = ? ORDER BY position LIMIT {}", choice.names,
                            max_choices + 1),
                fmt::format("INSERT INTO choice ({}record, position) VALUES ({}?, ?)", choice.names, choice.marks),
@@ -144,7 +144,7 @@ std::optional<Record> find_record(Connection& connection, std::string_view key, 
   Query query = connection.query(sql().find);
   if (!query.bind(key).step()) return std::nullopt;
   RecordRow row = read_record(connection, query);
-  // A damaged index can lead to another key's sound row.
+  // A damaged index can lead to the valid row of another key.
   if (row.flaw.empty() && row.record.key != key) row.flaw = digest_mismatch;
   if (!row.flaw.empty()) {
     flaws.push_back(flaw_at(row));
@@ -196,7 +196,7 @@ void each_record(Connection& connection, const std::function<void(std::int64_t, 
 void put_record(Connection& connection, const Record& record) {
   remove_record(connection, record.key);
   const std::int64_t id = insert_record(connection, record);
-  // What a damaged file holds for the id of no record would pass for this one's.
+  // A damaged file may hold rows for this id, which belonged to no record until now.
   connection.query("DELETE FROM choice WHERE record = ?").bind(id).run();
   connection.query("DELETE FROM candidate WHERE record = ?").bind(id).run();
   std::int64_t position = 0;

@@ -10,8 +10,9 @@ namespace {
 
 struct SealedTable {
   std::string_view source;
-  std::string_view by_key;     // the order that the manifest means
-  std::string_view as_stored;  // the same in an exported file, whose rows were written in that order; a third faster
+  std::string_view by_key;  // the manifest's order
+  std::string_view
+      as_stored;  // the same order in an exported file, whose rows were written by key; takes a third less time
 };
 constexpr std::array<SealedTable, 3> sealed = {
     {{"record", "SELECT digest FROM record ORDER BY key", "SELECT digest FROM record ORDER BY id"},
@@ -31,7 +32,7 @@ bool copy_exactly(std::span<const std::byte> from, std::array<std::byte, size>& 
 struct Summary {
   std::int64_t rows = 0;
   manifest::Digest digest{};
-  DigestSet digests;  // of the rows, if asked for; one of another length is no digest and matches none
+  DigestSet digests;  // the rows' digests, if `keep`; without those of a wrong length
 };
 
 Summary summarise(Connection& connection, std::string_view source, std::string_view select, bool keep) {
@@ -49,11 +50,7 @@ Summary summarise(Connection& connection, std::string_view source, std::string_v
 }
 
 void read_manifest(Connection& connection, Seal& seal) {
-  std::int64_t rows = 0;
-  {
-    Query query = connection.query("SELECT count(*) FROM manifest");
-    if (query.step()) rows = query.integer(0);
-  }
+  const std::int64_t rows = connection.number("SELECT count(*) FROM manifest");
   if (rows == 0) return;
   for (const SealedTable& table : sealed) {
     Query query = connection.query("SELECT row_count, digest FROM manifest WHERE source = ?");
@@ -98,8 +95,7 @@ bool is_sealed(std::string_view source) noexcept {
 manifest::Digest message_of(Connection& connection, const Seal& seal) {
   manifest::Hasher hasher;
   hasher.field(std::string_view("kiln signature 1"));
-  Query version = connection.query("PRAGMA user_version");
-  hasher.field(version.step() ? version.integer(0) : std::int64_t{0});
+  hasher.field(connection.number("PRAGMA user_version"));
   for (const ManifestRow& row : seal.manifest)
     hasher.field(row.source).field(row.rows).field(std::span<const std::byte>(row.digest));
   return hasher.finish();
@@ -120,7 +116,7 @@ std::string content_flaw(Connection& connection, SealedTables tables, Seal& seal
     Summary found = summarise(connection, stated.source, sealed[at].as_stored, keep);
     if (found.rows != stated.rows)
       return fmt::format("its manifest states {} {} rows and it holds {}", stated.rows, stated.source, found.rows);
-    // The digest of a sequence tells its order too, so that rows in any other order cannot pass for these.
+    // The digest covers the order of the rows, so trying both orders accepts no others.
     if (found.digest != stated.digest) found = summarise(connection, stated.source, sealed[at].by_key, keep);
     if (found.digest != stated.digest)
       return fmt::format("the digest of its manifest over its {} rows differs; was it copied while it was written?",

@@ -20,7 +20,7 @@
 
 namespace kiln::store {
 
-/// A digest is its own hash. Eight times as fast to fill with the digests of a large file as sorting them is.
+/// A digest's first bytes are its hash. Filling this set is eight times as fast as sorting the digests of a large file.
 struct LeadingBytes {
   std::size_t operator()(const manifest::Digest& digest) const noexcept {
     std::size_t hash = 0;
@@ -41,36 +41,36 @@ struct SealSignature {
   bool valid = false;
 };
 
-/// Each costs a check of tens of microseconds when the file is opened.
+/// Opening a file takes tens of microseconds for each signature.
 inline constexpr std::size_t most_signatures = 64;
 
 struct Seal {
-  std::vector<ManifestRow> manifest;      // of record, candidate and cubin; empty: the file is not sealed
-  std::vector<SealSignature> signatures;  // by public key
-  DigestSet cubins;                       // those of the signed cubins; see content_flaw
-  std::string flaw;                       // why it cannot be believed, whatever the rows are; or empty
+  std::vector<ManifestRow> manifest;      // record, candidate, cubin; empty: the file is not sealed
+  std::vector<SealSignature> signatures;  // sorted by public key
+  DigestSet cubins;                       // the digests of a signed file's cubins, filled by content_flaw
+  std::string flaw;                       // why the seal itself is invalid, or empty
 };
-/// Reads the seal and verifies its signatures; the rows are not looked at.
+/// Reads the seal and verifies its signatures over the manifest. Does not read the rows.
 Seal read_seal(Connection& connection);
 
 enum class SealedTables : std::uint8_t {
-  answers,  // what look-ups read: records and cubins
-  all,      // the candidates too, of which there are far more
+  answers,  // records and cubins, which look-ups read
+  all,      // also candidates, of which there are far more
 };
-/// How the digests of the rows differ from the manifest, or an empty string when they agree or there is no manifest.
-/// Remembers the cubins of a signed file.
+/// Returns how the digests of the rows differ from the manifest. Empty when they agree or there is no manifest. Fills
+/// seal.cubins for a signed file.
 std::string content_flaw(Connection& connection, SealedTables tables, Seal& seal);
 
-/// Both inside a write transaction. A new manifest begins without signatures; a change of a sealed row removes both.
+/// Both also remove the signatures. Precondition: a write transaction is open.
 void write_manifest(Connection& connection);
 void remove_manifest(Connection& connection);
 
-/// Whether the manifest covers the table.
+/// Returns whether the manifest covers the table.
 bool is_sealed(std::string_view source) noexcept;
 
-/// What is signed.
+/// Returns the digest that is signed.
 manifest::Digest message_of(Connection& connection, const Seal& seal);
-/// Inside a write transaction; replaces a signature of the same key.
+/// Stores a signature, replacing one of the same key. Precondition: a write transaction is open.
 void write_signature(Connection& connection, const PublicKey& key, const Signature& signature);
 
 }  // namespace kiln::store

@@ -37,7 +37,7 @@ std::string flaw_of_rows(Connection& connection) {
                        : fmt::format("its {} '{}' does not hold: {}", flaws[0].source, flaws[0].key, flaws[0].reason);
 }
 
-/// The seal that is there, after a check of every row under it, or a new one.
+/// Checks every row and returns the valid seal, or a new one. Throws DamagedFile.
 Seal sealed_content(const fs::path& path, Connection& connection) {
   if (const auto flaw = flaw_of_rows(connection); !flaw.empty()) refuse_signature(path, flaw);
   Seal seal = read_seal(connection);

@@ -1,4 +1,4 @@
-// Signing files, and saying who has.
+// Signing files, and listing their signatures.
 #pragma once
 
 #include <filesystem>
@@ -15,9 +15,9 @@ struct SigningReport {
   std::int64_t records = 0, candidates = 0, cubins = 0;
   bool sealed = false;  // the file had no manifest and was given one
 };
-/// Signs a file whose rows all hold, after sealing it if it is not. A signature of the same key is replaced; those of
-/// others stay. Throws as File::open does, and Error(bad_file) for a row or a seal that does not hold; the file's bytes
-/// are then unchanged.
+/// Checks every row, seals the file if it is not sealed, and signs it. Replaces a signature of the same key and keeps
+/// those of others. Throws as File::open does, Error(bad_file) for an invalid row or seal, and Error(bad_input) for a
+/// file with most_signatures; the file is then unchanged.
 SigningReport sign(const std::filesystem::path& path, const PrivateKey& key);
 
 struct SignatureState {
@@ -26,7 +26,7 @@ struct SignatureState {
   bool valid = false, trusted = false, revoked = false;
 };
 std::vector<SignatureState> signature_states(const Seal& seal, const KeyRing& keys);
-/// Those of a file, even when its seal is broken. Throws Error for a file that cannot be opened at all.
+/// Reads the signatures of a file, even when its seal is invalid. Throws as File::open does.
 std::vector<SignatureState> signature_states(const std::filesystem::path& path, const KeyRing& keys);
 
 }  // namespace kiln::store

@@ -19,9 +19,8 @@ namespace {
 
 constexpr int busy_timeout_ms = 5000;
 
-/// SQLite reports a page that the disk would not give (EIO, ENXIO, ERANGE) as one of bad content, and a file is not to be
-/// judged by what could not be read. The errno of a connection's file stays once set: after a disk failed, later damage
-/// counts as its doing too.
+/// SQLite reports a page that the disk failed to read (EIO, ENXIO, ERANGE) as SQLITE_CORRUPT, though the content may be
+/// intact. A file's last errno is never reset, so damage found after a disk failure counts as a disk failure too.
 bool disk_failed(sqlite3* database) {
   int error = 0;
   if (database == nullptr || sqlite3_file_control(database, "main", SQLITE_FCNTL_LAST_ERRNO, &error) != SQLITE_OK)
@@ -29,19 +28,19 @@ bool disk_failed(sqlite3* database) {
   return error == EIO || error == ENXIO || error == ERANGE;
 }
 
-/// SQLite calls this while another connection holds the lock. Its own handler sleeps longer the longer it has waited, so that
-/// among many writers those that come last are served first and some never; here each try has the same chance.
+/// SQLite calls this while another connection holds the lock. SQLite's own handler sleeps longer after each try, so
+/// that late writers overtake early ones. This one sleeps a random time with constant bounds.
 int try_again(void* context, int tries) {
   constexpr int shortest_us = 500, longest_us = 4000;
-  constexpr std::chrono::milliseconds short_wait{200};  // for a writer that lives: a commit takes a few syncs
+  constexpr std::chrono::milliseconds short_wait{200};  // a commit takes a few syncs
   thread_local std::minstd_rand random(std::random_device{}());
-  auto& patience = *static_cast<Patience*>(context);
-  const auto now = Patience::Clock::now();
-  if (tries == 0) patience.begun = now;
-  const auto limit = patience.begun < patience.short_until ? std::min(patience.limit, short_wait) : patience.limit;
-  const auto waited = now - patience.begun;
-  if (waited >= limit || (waited >= short_wait && patience.stop && patience.stop())) {
-    patience.short_until = now + patience.limit;
+  auto& wait = *static_cast<LockWait*>(context);
+  const auto now = LockWait::Clock::now();
+  if (tries == 0) wait.begun = now;
+  const auto limit = wait.begun < wait.short_until ? std::min(wait.limit, short_wait) : wait.limit;
+  const auto waited = now - wait.begun;
+  if (waited >= limit || (waited >= short_wait && wait.stop && wait.stop())) {
+    wait.short_until = now + wait.limit;
     return 0;
   }
   std::this_thread::sleep_for(
@@ -53,7 +52,8 @@ int try_again(void* context, int tries) {
   if ((code & 0xff) == SQLITE_CORRUPT && disk_failed(database))
     throw SqliteFailure(SQLITE_IOERR_READ, sqlite3_errstr(SQLITE_IOERR));
   if (database == nullptr) throw SqliteFailure(code, sqlite3_errstr(code));
-  const int primary = code & 0xff;  // SQLite keeps an errno for these two alone
+  const int primary = code & 0xff;
+  // SQLite stores an errno for these two codes only.
   const bool has_errno = primary == SQLITE_CANTOPEN || primary == SQLITE_IOERR;
   throw SqliteFailure(code, sqlite3_errmsg(database), has_errno ? sqlite3_system_errno(database) : 0);
 }
@@ -71,7 +71,7 @@ int size_of(std::size_t bytes) {
 
 bool SqliteFailure::damaged() const noexcept {
   const int primary = code_ & 0xff;
-  // No statement of Kiln is wrong, or breaks a constraint, over tables and indices that agree.
+  // With intact tables and indices no statement of Kiln causes SQLITE_ERROR or SQLITE_CONSTRAINT.
   return primary == SQLITE_CORRUPT || primary == SQLITE_NOTADB || primary == SQLITE_FORMAT ||
          primary == SQLITE_CONSTRAINT || primary == SQLITE_ERROR;
 }
@@ -195,14 +195,14 @@ Connection Connection::copy_in_memory(Connection& from) {
 }
 
 void Connection::wait_at_most(int milliseconds) {
-  patience_->limit = std::chrono::milliseconds(milliseconds);
-  sqlite3_busy_handler(database_.get(), try_again, patience_.get());
+  lock_wait_->limit = std::chrono::milliseconds(milliseconds);
+  sqlite3_busy_handler(database_.get(), try_again, lock_wait_.get());
 }
 
-void Connection::stop_waiting_when(std::function<bool()> stop) { patience_->stop = std::move(stop); }
+void Connection::stop_waiting_when(std::function<bool()> stop) { lock_wait_->stop = std::move(stop); }
 
 void Connection::compact() {
-  sqlite3_limit(database_.get(), SQLITE_LIMIT_ATTACHED, 1);  // VACUUM attaches the file that it writes to
+  sqlite3_limit(database_.get(), SQLITE_LIMIT_ATTACHED, 1);  // VACUUM attaches its temporary file
   const ForkGuard no_fork;
   const SizeLimitGuard size_limit;
   const int code = sqlite3_exec(database_.get(), "VACUUM", nullptr, nullptr, nullptr);
@@ -210,7 +210,7 @@ void Connection::compact() {
   check(database_.get(), code);
 }
 
-// Far above what Kiln's own statements need, far below what a hostile schema could ask for.
+// Far above what Kiln's own statements need, far below what a hostile schema could use.
 constexpr std::pair<int, int> limits[] = {
     {SQLITE_LIMIT_LENGTH, max_row_bytes}, {SQLITE_LIMIT_SQL_LENGTH, 16384}, {SQLITE_LIMIT_COLUMN, 64},
     {SQLITE_LIMIT_EXPR_DEPTH, 64},        {SQLITE_LIMIT_VDBE_OP, 16384},    {SQLITE_LIMIT_COMPOUND_SELECT, 8},
@@ -218,7 +218,7 @@ constexpr std::pair<int, int> limits[] = {
     {SQLITE_LIMIT_VARIABLE_NUMBER, 64},   {SQLITE_LIMIT_TRIGGER_DEPTH, 4},
 };
 
-// A file may come from anywhere: nothing in it may run code, and no row may be larger than any that Kiln writes.
+// Files may be hostile: disables triggers, views and schema functions, and limits the size of rows.
 void Connection::configure(OpenMode mode) {
   sqlite3* database = database_.get();
   sqlite3_extended_result_codes(database, 1);
@@ -231,7 +231,7 @@ void Connection::configure(OpenMode mode) {
   sqlite3_db_config(database, SQLITE_DBCONFIG_DQS_DDL, 0, nullptr);
   sqlite3_db_config(database, SQLITE_DBCONFIG_ENABLE_FKEY, 1, nullptr);
   for (const auto& [limit, value] : limits) sqlite3_limit(database, limit, value);
-  // None of these reads the file, as cache_size or synchronous would: its header is still to be judged.
+  // Pragmas that do not read the file, unlike cache_size and synchronous, since its header is not checked yet.
   execute_script("PRAGMA cell_size_check = ON; PRAGMA temp_store = MEMORY; PRAGMA mmap_size = 0");
   if (mode == OpenMode::read_only) execute_script("PRAGMA query_only = ON");
 }
@@ -247,6 +247,11 @@ Query Connection::query(std::string_view sql) {
   auto found = statements_.find(sql);
   if (found == statements_.end()) found = statements_.emplace(std::string(sql), prepare(sql)).first;
   return Query(found->second.get());
+}
+
+std::int64_t Connection::number(std::string_view sql) {
+  Query only = query(sql);
+  return only.step() ? only.integer(0) : 0;
 }
 
 void Connection::execute_script(std::string_view sql) {
@@ -287,7 +292,7 @@ Transaction::~Transaction() {
   try {
     connection_.execute("ROLLBACK");
   } catch (const SqliteFailure&) {
-    // SQLite has rolled back by itself, as it does after a full disk or a failed write.
+    // SQLite has rolled back already, as after a full disk.
   }
 }
 

@@ -1,4 +1,4 @@
-// SQLite as Kiln uses it: bound parameters only, statements prepared once, failures as exceptions.
+// A wrapper of SQLite: statements are prepared once, parameters are bound, failures are thrown as SqliteFailure.
 #pragma once
 
 #include <chrono>
@@ -13,29 +13,28 @@
 #include <unordered_map>
 #include <utility>
 
-#include "store/fork_guard.hpp"
-#include "store/size_limit.hpp"
+#include "store/guards.hpp"
 
 struct sqlite3;
 struct sqlite3_stmt;
 
 namespace kiln::store {
 
-/// An SQLite call that failed. A File turns it into a kiln::Error, or into a miss.
+/// A failed call of SQLite. A File converts it to a kiln::Error or to a miss.
 class SqliteFailure : public std::runtime_error {
  public:
   /// `system_error` is the errno of the call that failed, or 0.
   SqliteFailure(int code, const std::string& message, int system_error = 0)
       : std::runtime_error(message), code_(code), system_error_(system_error) {}
-  /// The file's content is at fault, not the machine: reading it again will fail again.
+  /// The file's content is damaged, so that another read would fail too.
   [[nodiscard]] bool damaged() const noexcept;
-  /// The row is larger than any that Kiln writes.
+  /// The row exceeds max_row_bytes.
   [[nodiscard]] bool too_big() const noexcept;
   /// Another connection holds the lock.
   [[nodiscard]] bool is_locked() const noexcept;
-  /// The file system lets this process read but not write.
+  /// This process lacks a permission on the file, its folder or its journal.
   [[nodiscard]] bool forbidden() const noexcept;
-  /// What was found and what to do, for a message.
+  /// Returns what failed and what to do, for a message.
   [[nodiscard]] std::string in_words() const;
 
  private:
@@ -44,7 +43,7 @@ class SqliteFailure : public std::runtime_error {
   int code_, system_error_;
 };
 
-/// One use of a prepared statement: binds in order, steps, and is reset at the end so that no lock outlives it.
+/// One use of a prepared statement. The destructor resets it, so that it holds no lock. Functions throw SqliteFailure.
 class Query {
  public:
   explicit Query(sqlite3_stmt* statement) noexcept : statement_(statement) {}
@@ -52,20 +51,20 @@ class Query {
   Query& operator=(Query&&) = delete;
   ~Query();
 
-  /// Text and blobs are not copied: they must live until the Query ends.
+  /// Each call binds the next parameter. Text and blobs are not copied: they must outlive the Query.
   Query& bind(std::string_view text);
   Query& bind(std::span<const std::byte> blob);
   Query& bind(std::int64_t number);
   Query& bind(double number);
 
-  /// True when there is a row.
+  /// Returns true when there is a row.
   bool step();
-  /// For statements without rows.
+  /// Runs a statement without rows.
   void run() { step(); }
 
   [[nodiscard]] std::int64_t integer(int column) const;
   [[nodiscard]] double real(int column) const;
-  /// Both are valid until the next step.
+  /// The results are valid until the next step().
   [[nodiscard]] std::string_view text(int column) const;
   [[nodiscard]] std::span<const std::byte> blob(int column) const;
 
@@ -75,8 +74,8 @@ class Query {
   int bound_ = 0;
 };
 
-/// How long one connection waits for another's lock.
-struct Patience {
+/// How long a connection waits for another's lock.
+struct LockWait {
   using Clock = std::chrono::steady_clock;
   std::chrono::milliseconds limit{};
   std::function<bool()> stop;
@@ -87,33 +86,34 @@ enum class OpenMode : std::uint8_t { read_only, read_write, memory };
 
 class Connection {
  public:
-  /// To nothing: is_open() alone may be called.
+  /// Without a database: only is_open() may be called.
   Connection() = default;
   [[nodiscard]] bool is_open() const noexcept { return database_ != nullptr; }
-  /// Opens without reading: see header(). `path` is taken literally and must be absolute; it is not created.
+  /// Opens a database without reading it. `path` must be absolute, without links, and exist. Throws SqliteFailure.
   static Connection open(const std::string& path, OpenMode mode);
-  /// A database in memory with the content of this one.
+  /// Returns a database in memory with the content of `from`. Throws SqliteFailure.
   static Connection copy_in_memory(Connection& from);
 
   [[nodiscard]] Query query(std::string_view sql);
   void execute(std::string_view sql) { query(sql).run(); }
-  /// Statements without parameters or rows, such as a schema.
+  /// Returns the first column of the statement's first row, or 0 without rows.
+  [[nodiscard]] std::int64_t number(std::string_view sql);
+  /// Runs several statements without parameters or rows, such as a schema.
   void execute_script(std::string_view sql);
   [[nodiscard]] std::int64_t changes() const noexcept;
-  /// For another process's lock. Once that was waited for in vain, the waits of as long a time after it are short: what holds it may be
-  /// stopped.
+  /// Sets how long to wait for another process's lock. After a wait in vain, waits in the next `milliseconds` take 200
+  /// ms at most, since the process that holds the lock may be stopped.
   void wait_at_most(int milliseconds);
-  /// Asked while it waits, see File::stop_waiting_when.
+  /// See File::stop_waiting_when.
   void stop_waiting_when(std::function<bool()> stop);
-  /// VACUUM: gives free pages back to the file system and lays the rest out in order. Outside any transaction.
+  /// Runs VACUUM. Precondition: no transaction is open.
   void compact();
-  /// True when the file system let SQLite open the file for reading only.
+  /// Returns true when SQLite could open the file read-only only.
   [[nodiscard]] bool is_read_only() const noexcept;
 
-  /// The first bytes of the file and its size, read through SQLite's own descriptor: opening the file once more and
-  /// closing it would drop the POSIX locks of every other connection of this process.
+  /// Both use SQLite's own descriptor: opening and closing the file again would drop this process's POSIX locks on it.
   [[nodiscard]] std::int64_t file_size() const;
-  void read_header(std::span<std::byte> bytes) const;
+  void read_header(std::span<std::byte> bytes) const;  // the file's first bytes; zeros past its end
 
  private:
   struct Close {
@@ -130,13 +130,13 @@ class Connection {
   [[nodiscard]] std::unique_ptr<sqlite3_stmt, Finalize> prepare(std::string_view sql) const;
   void configure(OpenMode mode);
 
-  std::unique_ptr<Patience> patience_ = std::make_unique<Patience>();  // SQLite has its address
+  std::unique_ptr<LockWait> lock_wait_ = std::make_unique<LockWait>();  // SQLite has its address
   std::unique_ptr<sqlite3, Close> database_;
   std::unordered_map<std::string, std::unique_ptr<sqlite3_stmt, Finalize>, Hash, std::equal_to<>> statements_;
 };
 
-/// Rolls back unless committed. A write begins IMMEDIATE, so that it never waits while it holds a read lock. Even a read
-/// may write: what a process left behind that died inside a transaction is rolled back first.
+/// Rolls back unless committed. A write begins IMMEDIATE, so that it never waits while it holds a read lock. Even a
+/// read may write to the file: SQLite first rolls back the transaction of a process that died in it.
 class Transaction {
  public:
   enum class Kind : std::uint8_t { read, write };

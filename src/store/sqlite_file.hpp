@@ -1,4 +1,4 @@
-// The File over SQLite: a connection for each process, a transaction for each call.
+// SqliteFile, the only File: a connection for each process, a transaction for each call.
 #pragma once
 
 #include <fmt/core.h>
@@ -16,17 +16,17 @@
 
 namespace kiln::store {
 
-/// A process's own connection and the lock that its threads share it by.
+/// A process's connection, and the mutex with which its threads share it.
 struct Session {
   Session(Connection opened, Identity found) : owner(getpid()), connection(std::move(opened)), identity(found) {}
   pid_t owner;
   std::mutex mutex;
-  Connection connection;  // not open while there is no file yet
-  Identity identity;      // what stood under the path when it was opened
+  Connection connection;  // not open until the file is created
+  Identity identity;      // the file at the path when it was opened
 
   using Use = std::pair<std::string, std::string>;  // source and key
   std::set<Use> noted;                              // rows that served this process
-  std::vector<Usage> unwritten;                     // what is not in the file yet
+  std::vector<Usage> unwritten;                     // counts that flush_usage() will write
   void note(std::string source, std::string key) {
     if (noted.emplace(source, key).second) unwritten.push_back({std::move(source), std::move(key), 1, 0});
   }
@@ -46,7 +46,7 @@ class SqliteFile final : public File {
     return read<std::optional<Record>>(
         [&](Session& session, Flaws& flaws) {
           auto record = store::find_record(session.connection, key, with_candidates, flaws);
-          // Whoever wants candidates looks at a record without being served by it.
+          // A caller that reads candidates inspects a record; the record does not serve a launch.
           if (record && !with_candidates && access_ == Access::read_write) session.note("record", record->key);
           return record;
         },
@@ -132,8 +132,7 @@ class SqliteFile final : public File {
 
  private:
   [[nodiscard]] bool on_disk() const noexcept { return !path_.empty(); }
-  /// A file that is trusted for its signature may lie where others write to it while it is open: what was in it when the
-  /// signature was checked is what counts.
+  /// Others may write to a signed file while it is open, so only the cubins whose signature was checked are served.
   [[nodiscard]] const DigestSet* accepted_cubins() const noexcept {
     return signers_.empty() ? nullptr : &signed_cubins_;
   }
@@ -163,15 +162,14 @@ class SqliteFile final : public File {
   const std::int64_t limit_bytes_;  // 0: none
   std::vector<PublicKey> signers_;
   DigestSet signed_cubins_;             // empty without signers
-  std::function<bool()> stop_waiting_;  // under the session's mutex
+  std::function<bool()> stop_waiting_;  // guarded by the session's mutex
   std::atomic<Session*> session_;
-  std::optional<Transaction> held_;   // of a snapshot: read in throughout
-  SqliteFile* counts_for_ = nullptr;  // of a snapshot: whose it is
+  std::optional<Transaction> held_;   // a snapshot's read transaction
+  SqliteFile* counts_for_ = nullptr;  // a snapshot's original, which takes its counts
   std::atomic<std::int64_t> quarantined_ = 0, read_failures_ = 0, write_failures_ = 0;
 };
 
-/// What cannot be read is a miss: one row of bad content is set aside, a failure of the file or the machine is only
-/// counted.
+/// Runs `work` in a read transaction and moves the rows that failed their checks to the quarantine table.
 template <class Result, class Work>
 Result SqliteFile::read_and_set_aside(Work&& work, Counters& met) {
   Session& session = this->session();

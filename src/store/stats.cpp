@@ -1,32 +1,24 @@
-// How much a file holds.
+// Counts of a file's rows and bytes.
 #include <map>
 
 #include "store/tables.hpp"
 
 namespace kiln::store {
-namespace {
-
-std::int64_t count(Connection& connection, std::string_view sql) {
-  Query query = connection.query(sql);
-  return query.step() ? query.integer(0) : 0;
-}
-
-}  // namespace
 
 FileStats read_stats(Connection& connection) {
   FileStats stats;
-  stats.records = count(connection, "SELECT count(*) FROM record");
-  stats.cubins = count(connection, "SELECT count(*) FROM cubin");
-  stats.choices = count(connection, "SELECT count(*) FROM choice");
-  stats.candidates = count(connection, "SELECT count(*) FROM candidate");
-  stats.leases = count(connection, "SELECT count(*) FROM lease");
-  stats.histogram_rows = count(connection, "SELECT count(*) FROM histogram");
-  stats.cubin_bytes = count(connection, "SELECT coalesce(sum(length(frame)), 0) FROM image");
-  stats.cubin_image_bytes = count(connection, "SELECT coalesce(sum(image_bytes), 0) FROM cubin");
-  stats.quarantined = count(connection, "SELECT count(*) FROM quarantine");
-  const std::int64_t page = count(connection, "PRAGMA page_size");
-  stats.file_bytes = count(connection, "PRAGMA page_count") * page;
-  stats.free_bytes = count(connection, "PRAGMA freelist_count") * page;
+  stats.records = connection.number("SELECT count(*) FROM record");
+  stats.cubins = connection.number("SELECT count(*) FROM cubin");
+  stats.choices = connection.number("SELECT count(*) FROM choice");
+  stats.candidates = connection.number("SELECT count(*) FROM candidate");
+  stats.leases = connection.number("SELECT count(*) FROM lease");
+  stats.histogram_rows = connection.number("SELECT count(*) FROM histogram");
+  stats.cubin_bytes = connection.number("SELECT coalesce(sum(length(frame)), 0) FROM image");
+  stats.cubin_image_bytes = connection.number("SELECT coalesce(sum(image_bytes), 0) FROM cubin");
+  stats.quarantined = connection.number("SELECT count(*) FROM quarantine");
+  const std::int64_t page = connection.number("PRAGMA page_size");
+  stats.file_bytes = connection.number("PRAGMA page_count") * page;
+  stats.free_bytes = connection.number("PRAGMA freelist_count") * page;
   return stats;
 }
 

@@ -27,7 +27,7 @@ namespace {
 
 namespace fs = std::filesystem;
 
-/// The digits of "sm_90a" or of a device class such as "sm_90/mp132/...".
+/// Returns "90" for "sm_90a" and for a device class such as "sm_90/mp132/...".
 std::string_view capability(std::string_view text) {
   const auto digits = text.find_first_of("0123456789");
   return digits == std::string_view::npos ? text
@@ -40,14 +40,15 @@ bool is_selected(const Record& record, const Selection& selection) {
          (!selection.record_keys || selection.record_keys->contains(record.key));
 }
 
-/// Kiln's own kernels verify any op. A device class leaves out the cubins of other architectures.
+/// Kiln's own kernels, whose op is empty, are needed by every op. A device class excludes cubins of other
+/// architectures.
 bool is_selected(const PackedCubin& cubin, const Selection& selection) {
   return selection.cubins && (selection.op.empty() || cubin.op.empty() || cubin.op == selection.op) &&
          (selection.device_class.empty() || capability(cubin.arch) == capability(selection.device_class)) &&
          (!selection.cubin_keys || selection.cubin_keys->contains(cubin.key));
 }
 
-/// Takes over what is better than, or missing from, the file that is written to.
+/// Copies the rows that the target lacks, or that are preferred to its own.
 class Import {
  public:
   Import(Writer& to, TransferReport& report) : to_(to), report_(report) {}
@@ -73,7 +74,7 @@ class Import {
   TransferReport& report_;
 };
 
-/// The files as they are at one moment each, so that records and machine code that go along belong together.
+/// A snapshot of each file, so that records and cubins that are copied belong together.
 class Snapshots {
  public:
   explicit Snapshots(std::span<File* const> files) {
@@ -94,7 +95,7 @@ bool are_same(const File& a, const File& b) {
   return &a == &b || (!a.path().empty() && fs::equivalent(a.path(), b.path(), failure));
 }
 
-/// Of the files given, those whose machine code may be copied; what the others hold is counted as left behind.
+/// Returns the files whose machine code may be copied. Counts the cubins of the others in report.untrusted_cubins.
 std::vector<File*> suppliers_of_code(std::span<File* const> files, const CodeTrust& trust, TransferReport& report) {
   std::vector<File*> suppliers;
   for (File* file : files) {
@@ -143,7 +144,7 @@ void check_holds_records(const TransferReport& report, const Selection& selectio
   throw Error(ErrorKind::bad_input, fmt::format("nothing is written: no record{} is in {}", of, from));
 }
 
-/// A line of text as a record, once all of it holds.
+/// Parses and checks a line.
 Record read_line(const std::string& line, const std::string& name, std::int64_t number) try {
   Record record = record_from_json(line);
   if (const auto flaw = flaw_of(record); !flaw.empty()) throw Error(ErrorKind::bad_input, flaw);

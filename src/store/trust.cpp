@@ -21,8 +21,7 @@ Trust judge_signers(const File& file, const KeyRing& keys) {
                              fingerprint(file.signers().front()))};
 }
 
-// The path was resolved when the file was opened. If a folder on it has become a link since, what would be judged is not
-// what was opened.
+// The path was resolved when the file was opened. If a folder on it became a link since, it leads to another file.
 Trust judge_owner(const File& file) {
   std::error_code failure;
   if (std::filesystem::canonical(file.path(), failure) != file.path() || failure)
@@ -31,8 +30,6 @@ Trust judge_owner(const File& file) {
 }
 
 }  // namespace
-
-std::string_view to_string(TrustPolicy policy) noexcept { return policy == TrustPolicy::owner ? "owner" : "signed"; }
 
 TrustPolicy parse_trust_policy(std::string_view word, std::string_view from) {
   if (word == "owner") return TrustPolicy::owner;

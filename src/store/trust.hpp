@@ -1,4 +1,4 @@
-// Whose machine code is loaded: a file's own, when the policy or a trusted key's signature says so.
+// Which files may supply machine code: those that the trust policy, or a trusted key's signature, allows.
 #pragma once
 
 #include <optional>
@@ -11,18 +11,17 @@
 
 namespace kiln::store {
 
-std::string_view to_string(TrustPolicy policy) noexcept;  // "owner", "signed"
-/// Throws Error(bad_input) for anything but "owner" and "signed"; `from` says where the word stands.
+/// Throws Error(bad_input) unless `word` is "owner" or "signed"; `from` names the word's source in the message.
 TrustPolicy parse_trust_policy(std::string_view word, std::string_view from);
-/// `chosen`, else what $KILN_TRUST says, else owner. Throws Error(bad_input) when it says something else.
+/// Returns `chosen`, else $KILN_TRUST, else owner. Throws Error(bad_input) when $KILN_TRUST is neither word.
 TrustPolicy trust_policy(std::optional<TrustPolicy> chosen);
 
 struct CodeTrust {
   TrustPolicy policy = TrustPolicy::owner;
   KeyRing keys = {};
 };
-/// Whether machine code of a file other than the user's own overlay may be loaded or copied, and which rule says so. A
-/// signature counts for files that are open for reading only. A file in memory was filled by this process.
+/// Returns whether machine code of a file other than the user's own overlay may be loaded or copied, and the rule that
+/// decides. Signatures count for read-only files. A file in memory is trusted, because this process filled it.
 Trust judge_code(const File& file, const CodeTrust& trust);
 
 }  // namespace kiln::store

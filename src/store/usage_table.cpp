@@ -14,7 +14,7 @@ manifest::Digest digest_of(const Usage& usage) {
   return hasher.finish();
 }
 
-/// Zeros when the row is absent or its digest does not hold: a damaged count starts again.
+/// Returns zeros when the row is absent or its digest fails.
 Usage stored(Connection& connection, const Usage& usage) {
   Query query = connection.query("SELECT uses, last_use, digest FROM usage WHERE source = ? AND key = ?");
   Usage none{usage.source, usage.key, 0, 0};
@@ -26,7 +26,7 @@ Usage stored(Connection& connection, const Usage& usage) {
 Flaw flaw_at(const Usage& row) {
   const auto remove = [row](Connection& connection) {
     const Usage now = stored(connection, row);
-    if (now.uses != 0 || now.last_use != 0) return false;  // counted anew by now
+    if (now.uses != 0 || now.last_use != 0) return false;  // written again since, with a valid digest
     connection.query("DELETE FROM usage WHERE source = ? AND key = ?")
         .bind(std::string_view(row.source))
         .bind(std::string_view(row.key))

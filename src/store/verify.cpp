@@ -18,11 +18,6 @@ namespace fs = std::filesystem;
 constexpr std::array<const char*, 11> tables = {"meta",  "record", "choice",    "candidate", "cubin",     "image",
                                                 "lease", "usage",  "histogram", "manifest",  "quarantine"};
 
-std::int64_t number(Connection& connection, const std::string& sql) {
-  Query query = connection.query(sql);
-  return query.step() ? query.integer(0) : 0;
-}
-
 void check_meta(Connection& connection, Flaws& flaws) {
   Query query = connection.query("SELECT name, value, digest FROM meta ORDER BY name");
   while (query.step()) {
@@ -33,14 +28,15 @@ void check_meta(Connection& connection, Flaws& flaws) {
   }
 }
 
-/// One pass over a file. A table that SQLite itself cannot read to its end is one flaw, and the next one is tried.
+/// One pass over a file. A table that SQLite cannot read to its end counts as one flaw, and the pass goes on with the
+/// next.
 class Verifying {
  public:
   Verifying(const fs::path& path, std::size_t most, const Format& format)
       : path_(path), most_(most), format_(format), rows_(open_existing(path, Access::read_only, nullptr, format)) {}
 
   Verification run() {
-    // What reads rows reads those of an earlier version as brought to the present one, in memory; the file is as it is.
+    // `raw` reads the file itself; `rows_` holds a migrated copy in memory when the file has an earlier version.
     Connection raw = Connection::open(path_.native(), OpenMode::read_only);
     const Transaction transaction(raw, Transaction::Kind::read);
     result_.version = version_of(raw);
@@ -75,7 +71,7 @@ class Verifying {
 
   void check_structure(Connection& raw) {
     {
-      Query query = raw.query("PRAGMA integrity_check");  // quick_check, and that the indexes agree with their tables
+      Query query = raw.query("PRAGMA integrity_check");  // unlike quick_check, also compares indexes with tables
       while (query.step())
         if (query.text(0) != "ok") add("file", "", std::string(query.text(0)));
     }
@@ -91,9 +87,9 @@ class Verifying {
     if (!result_.seal.flaw.empty()) add("manifest", "", result_.seal.flaw);
   }
 
-  /// Rows that did not hold were set aside, in memory, after those that the file itself names.
+  /// Rows that failed in the migration follow the file's own in the quarantine table in memory.
   void take_migration_flaws(Connection& raw) {
-    const std::int64_t known = number(raw, "SELECT coalesce(max(id), 0) FROM quarantine");
+    const std::int64_t known = raw.number("SELECT coalesce(max(id), 0) FROM quarantine");
     Query query = rows_.query("SELECT source, key, reason FROM quarantine WHERE id > ? ORDER BY id");
     query.bind(known);
     while (query.step()) add(std::string(query.text(0)), std::string(query.text(1)), std::string(query.text(2)));
@@ -102,7 +98,7 @@ class Verifying {
                     result_.version, format_.version));
   }
 
-  /// A damaged index may lead back to where it began, hence the second condition of each loop.
+  /// A damaged index may loop, hence the second condition of each loop.
   void check_rows() {
     constexpr std::int64_t batch = 64;
     Flaws flaws;
@@ -137,15 +133,15 @@ class Verifying {
 
   void note_contents() {
     for (const char* table : tables)
-      result_.tables.push_back({table, number(rows_, fmt::format("SELECT count(*) FROM {}", table))});
-    note_count(number(rows_, "SELECT count(*) FROM quarantine"),
+      result_.tables.push_back({table, rows_.number(fmt::format("SELECT count(*) FROM {}", table))});
+    note_count(rows_.number("SELECT count(*) FROM quarantine"),
                "rows were set aside earlier because they did not hold");
-    note_count(number(rows_, "SELECT count(*) FROM cubin WHERE op <> '' AND op NOT IN (SELECT op FROM record)"),
+    note_count(rows_.number("SELECT count(*) FROM cubin WHERE op <> '' AND op NOT IN (SELECT op FROM record)"),
                "cubins are of ops of which it holds no record");
-    note_count(number(rows_,
-                      "SELECT count(*) FROM usage WHERE (source = 'record' AND key NOT IN (SELECT key FROM record)) OR "
-                      "(source = 'cubin' AND key NOT IN (SELECT lower(hex(key)) FROM cubin))"),
-               "counts of use are of rows that are gone");
+    note_count(
+        rows_.number("SELECT count(*) FROM usage WHERE (source = 'record' AND key NOT IN (SELECT key FROM record)) OR "
+                     "(source = 'cubin' AND key NOT IN (SELECT lower(hex(key)) FROM cubin))"),
+        "counts of use are of rows that are gone");
     if (result_.seal.manifest.empty() && result_.seal.flaw.empty())
       result_.notes.emplace_back("it is not sealed, so that a row that is missing is not noticed");
   }

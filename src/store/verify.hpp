@@ -1,4 +1,4 @@
-// Everything that a file holds, read and checked.
+// Checks all the content of a file.
 #pragma once
 
 #include <cstdint>
@@ -6,7 +6,7 @@
 #include <string>
 #include <vector>
 
-#include "store/migration.hpp"
+#include "store/format.hpp"
 #include "store/seal.hpp"
 
 namespace kiln::store {
@@ -24,16 +24,15 @@ struct Verification {
   std::uint32_t version = 0;       // of the file's format
   std::vector<TableCount> tables;  // in the order of the schema
   std::int64_t flaws = 0;
-  std::vector<RowFlaw> first;      // of the flaws, as many as were asked for
-  std::vector<std::string> notes;  // no faults, but worth knowing
-  Seal seal;                       // its signatures were verified over the manifest
+  std::vector<RowFlaw> first;      // the first `most_flaws` of them
+  std::vector<std::string> notes;  // findings that are no flaws
+  Seal seal;
   [[nodiscard]] bool is_sound() const noexcept { return flaws == 0; }
 };
 
-/// Opens the file for reading only and does not change it. Checked are: SQLite's own structure and indexes; that choices,
-/// candidates and images belong to a record and a cubin; each row's digest and values; that machine code unpacks; the seal and its
-/// signatures. Memory stays bounded. Throws as File::open does for a file that is refused whole, and Error(io) when it cannot
-/// be read.
+/// Opens the file read-only and checks SQLite's structure and indexes, foreign keys, and each row's digest and values.
+/// Also decompresses the images, and verifies the seal and its signatures. Memory is bounded. Throws as File::open
+/// does, and Error(io) when the file cannot be read.
 Verification verify(const std::filesystem::path& path, std::size_t most_flaws = 20,
                     const Format& format = present_format());
 

@@ -1,4 +1,4 @@
-// kiln-worker: compiles and tries candidates for a process that uses Kiln, which speaks to it over its standard input. Not for people.
+// kiln-worker: compiles and times candidates for a process that uses Kiln, over a socket that is its standard input.
 #include <unistd.h>
 
 #include <csignal>
@@ -6,13 +6,13 @@
 #include <exception>
 
 #include "jit/serve_compiles.hpp"
-#include "process/descriptors.hpp"
 #include "process/serve.hpp"
+#include "process/setup.hpp"
 #include "tune/serve_trials.hpp"
 
 int main() try {
-  kiln::process::hold_standard_descriptors();  // the standard error is the owner's, closed if that is
-  std::signal(SIGPIPE, SIG_IGN);               // what the driver or a compiler prints there may have no reader
+  kiln::process::hold_standard_descriptors();  // the parent's standard error is inherited, and may be closed
+  std::signal(SIGPIPE, SIG_IGN);               // the driver or a compiler may print there when nobody reads it
   if (isatty(STDIN_FILENO) != 0) {
     std::fputs("kiln-worker is run by kiln itself, to compile and to tune.\n", stderr);
     return 2;

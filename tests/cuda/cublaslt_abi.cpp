@@ -1,4 +1,5 @@
-// Our declarations of cuBLASLt's ABI against the toolkit's own, where there is a toolkit. Ours go into a namespace before cublasLt.h is read.
+// Compares Kiln's declarations of cuBLASLt's ABI, put in a namespace first, with those of cublasLt.h where a toolkit
+// exists.
 #include <array>
 #include <cstddef>
 #include <cstdint>
@@ -82,6 +83,6 @@ SAME_VALUE(CUBLASLT_ALGO_CONFIG_STAGES_ID);
 SAME_VALUE(CUBLASLT_ALGO_CONFIG_INNER_SHAPE_ID);
 SAME_VALUE(CUBLASLT_ALGO_CONFIG_CLUSTER_SHAPE_ID);
 
-TEST_CASE("what is declared of cuBLASLt is what the toolkit declares") {}  // the compiler has checked it
+TEST_CASE("what is declared of cuBLASLt is what the toolkit declares") {}  // static assertions
 
 #endif

@@ -1,4 +1,4 @@
-// With whatever driver there is: the fake one in the build's own tests, a real one where KILN_CUDA_LIBRARY is unset.
+// Runs on the fake driver in the build's own tests, and on a real one where KILN_CUDA_LIBRARY is unset.
 #include "cuda/device.hpp"
 
 #include <doctest/doctest.h>

@@ -11,7 +11,6 @@
 #include "cuda/library.hpp"
 #include "cuda/nvrtc_api.hpp"
 #include "cuda/search_path.hpp"
-#include "cuda/toolkit.hpp"
 #include "kiln/error.hpp"
 
 namespace {
@@ -20,7 +19,7 @@ using namespace kiln;
 
 bool holds(const std::string& text, std::string_view part) { return text.find(part) != std::string::npos; }
 
-/// The error that `action` throws, with an empty message when it throws none.
+/// Returns the Error that `action` throws, or one with an empty message.
 template <typename Action>
 Error thrown_by(Action action) {
   try {
@@ -41,7 +40,7 @@ struct TemporaryFolder {
   }
 };
 
-/// An environment variable for one scope.
+/// Sets an environment variable while it lives.
 class Variable {
  public:
   Variable(const char* name, const std::string& value) : name_(name), before_(cuda::environment(name)) {

@@ -9,7 +9,7 @@
 #include <string_view>
 
 #include "file_templates.hpp"
-#include "store/schema.hpp"
+#include "store/format.hpp"
 
 extern "C" std::size_t LLVMFuzzerMutate(std::uint8_t* data, std::size_t size, std::size_t max_size);
 

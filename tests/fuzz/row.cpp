@@ -3,6 +3,8 @@
 //   r  records with choices and candidates    c  cubins    o  leases, the histogram and usage    anything else: text to import
 //
 // A sound row is read as it was written and survives export and import; any other is set aside, once.
+#include <utf8.h>
+
 #include <algorithm>
 #include <array>
 #include <cmath>
@@ -57,7 +59,7 @@ bool holds_int(const Row& row, std::string_view column) {
 /// What cache/README.md asks of any row's text and costs.
 bool is_believable(const Row& row) {
   return std::ranges::all_of(row, [](const NamedCell& each) {
-    if (const auto* text = std::get_if<std::string>(&each.cell)) return store::is_utf8(*text);
+    if (const auto* text = std::get_if<std::string>(&each.cell)) return utf8::is_valid(*text);
     if (const auto* real = std::get_if<double>(&each.cell)) return std::isfinite(*real) && *real >= 0;
     return true;
   });
@@ -202,7 +204,7 @@ std::vector<std::string> random_words(FuzzedDataProvider& data) {
   std::vector<std::string> words;
   while (words.size() < 4 && data.ConsumeBool()) {
     words.push_back(data.ConsumeRandomLengthString(32));
-    if (!store::is_utf8(words.back())) words.back() = "word";
+    if (!utf8::is_valid(words.back())) words.back() = "word";
   }
   return words;
 }

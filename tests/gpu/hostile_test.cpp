@@ -3,7 +3,7 @@
 #include <chrono>
 
 #include "gpu/fixture.hpp"
-#include "process/program.hpp"
+#include "process/child.hpp"
 
 namespace kiln::gpu_tests {
 

@@ -4,7 +4,7 @@
 #include <thread>
 #include <vector>
 
-#include "cuda/toolkit.hpp"
+#include "cuda/search_path.hpp"
 #include "jit/specialisation.hpp"
 #include "sources.hpp"
 

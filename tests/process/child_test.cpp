@@ -31,7 +31,7 @@ class Folder {
   }
   Folder(const Folder&) = delete;
   Folder& operator=(const Folder&) = delete;
-  /// A program of its own name.
+  /// Links kiln-worker into this folder and returns the path.
   [[nodiscard]] fs::path worker() const {
     fs::path link = path_ / "kiln-worker";
     fs::create_symlink(KILN_WORKER_PROGRAM, link);
@@ -84,7 +84,7 @@ TEST_CASE("a worker ends with its owner's handle, and one that was killed is kno
     Child second(program);
     CHECK(processes_of(program).size() == 2);
     CHECK_FALSE(second.gone());
-    const std::string how = second.stop();  // by itself, as its owner let go of it; one that takes long to end is ended
+    const std::string how = second.stop();  // ends by itself when the socket closes, or is killed after a while
     CHECK((how == "ended with status 0" || how == "was stopped"));
     CHECK(second.gone());
     CHECK(processes_of(program).size() == 1);

@@ -1,4 +1,4 @@
-// Files that are made at their first write.
+// Files that are created at their first write.
 #include "store/layers.hpp"
 #include "store/opening.hpp"
 #include "support.hpp"

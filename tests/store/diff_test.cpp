@@ -105,7 +105,7 @@ TEST_CASE("records that differ in one choice are told apart by it") {
   change = compare(&before, &after);
   CHECK(change.change == Change::changed);
   CHECK(change.other_choices);
-  CHECK(change.intervals_overlap);  // of those whose sizes both have
+  CHECK(change.intervals_overlap);  // of the choices whose sizes both records have
   REQUIRE(change.choices.size() == 2);
   CHECK(change.choices[0].after == nullptr);
   CHECK(change.choices[0].either().sizes == "rows=257..384");

@@ -1,4 +1,4 @@
-// What SQLite cannot do for the machine's sake, in words that say what to do.
+// Failures of the machine under SQLite: the messages say what failed and what to do.
 #include <fcntl.h>
 #include <sys/resource.h>
 
@@ -9,7 +9,7 @@
 namespace kiln::store {
 namespace {
 
-/// Nothing more can be opened by this process.
+/// Lowers the limit of open files so that this process can open no more.
 void take_descriptors() {
   const int next = open("/dev/null", O_RDONLY | O_CLOEXEC);
   close(next);
@@ -23,7 +23,7 @@ bool says_too_many(const std::string& said) {
 
 }  // namespace
 
-// UndefinedBehaviorSanitizer opens a pipe to look at an object's type.
+// UndefinedBehaviorSanitizer opens a pipe to check an object's type.
 TEST_CASE("too many open files are told as such, of a file and of its journal" *
           doctest::skip(faults::address_sanitizer)) {
   const Folder folder;

@@ -1,9 +1,12 @@
+// One file: what is stored comes back, and what may not be stored is refused.
 #include <atomic>
 #include <cmath>
 #include <limits>
 #include <thread>
 
 #include "store/custody.hpp"
+#include "store/format.hpp"
+#include "store/integrity.hpp"
 #include "store/limits.hpp"
 #include "support.hpp"
 
@@ -72,7 +75,7 @@ TEST_CASE("a record's choices come back in their order, however many and of what
   const auto found = file->find_record("many", true);
   REQUIRE(found);
   CHECK(same(*found, record));
-  CHECK(found->at_edge().cost_ns == 124);  // the last of those that are the fastest of all
+  CHECK(found->at_edge().cost_ns == 124);  // the last choice of Role::fastest
   const auto listed = file->records();
   REQUIRE(listed.size() == 1);
   CHECK(listed[0].choices.size() == 40);
@@ -200,6 +203,38 @@ TEST_CASE("writing to a file that is open for reading is refused") {
   File::open(folder / "a.kiln", Access::read_write);
   const auto file = File::open(folder / "a.kiln", Access::read_only);
   CHECK(contains(refusal([&] { file->put(sample_record("key"), nullptr); }), "no_permission"));
+}
+
+TEST_CASE("the embedded schema is cache/schema.sql, and its numbers are those of the code") {
+  const Folder folder;
+  const auto path = folder / "a.kiln";
+  File::open(path, Access::read_write);
+  const auto bytes = bytes_of(path);
+  CHECK(bytes.substr(68, 4) == "KILN");
+  CHECK(contains(std::string(schema_sql()), "PRAGMA application_id = 0x4b494c4e;"));
+  CHECK(contains(std::string(schema_sql()), "PRAGMA user_version = " + std::to_string(schema_version) + ";"));
+}
+
+TEST_CASE("what is missing, no file or not to be read is named") {
+  const Folder folder;
+  CHECK(contains(refusal([&] { File::open(folder / "none.kiln", Access::read_only); }), "io: '"));
+  CHECK(contains(refusal([&] { File::open(folder.path(), Access::read_only); }), "it is not a regular file"));
+  REQUIRE(mkfifo((folder / "fifo").c_str(), 0600) == 0);
+  CHECK(contains(refusal([&] { File::open(folder / "fifo", Access::read_only); }), "it is not a regular file"));
+}
+
+TEST_CASE("valid UTF-8 and nothing else is text") {
+  const auto with_config = [](std::string_view config) {
+    Choice choice;
+    choice.config = config;
+    return choice;
+  };
+  for (const std::string_view good :
+       {"", "a", "\xc2\x80", "\xe0\xa0\x80", "\xed\x9f\xbf", "\xf0\x90\x80\x80", "\xf4\x8f\xbf\xbf"})
+    CHECK(flaw_of(with_config(good)).empty());
+  for (const std::string_view bad : {"\x80", "\xc1\xbf", "\xc2", "\xe0\x9f\x80", "\xed\xa0\x80", "\xf0\x8f\x80\x80",
+                                     "\xf4\x90\x80\x80", "\xf5\x80\x80\x80", "\xe1\x80"})
+    CHECK(flaw_of(with_config(bad)) == "config is not UTF-8");
 }
 
 }  // namespace

@@ -1,4 +1,4 @@
-// A connection lets nothing that a file holds, or that a statement asks for, reach past the tables.
+// Neither a hostile file nor a hostile statement can reach past the tables of a connection.
 #include <sqlite3.h>
 
 #include "store/opening.hpp"

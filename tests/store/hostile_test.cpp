@@ -1,4 +1,4 @@
-// Content that Kiln never writes, with everything about it in order but what it says.
+// Rows with valid digests and content that Kiln never writes.
 #include <doctest/doctest.h>
 
 #include <limits>
@@ -86,7 +86,7 @@ TEST_CASE("a record of more choices than Kiln writes is a miss") {
 
 namespace {
 
-/// The digest that the one lease of the file would have if it had been taken at this second.
+/// Returns the digest of the only lease in the file as if it had been taken at this second.
 manifest::Digest digest_of_lease(const std::filesystem::path& path, std::int64_t boot_seconds) {
   sqlite3* database = nullptr;
   sqlite3_stmt* row = nullptr;

@@ -1,4 +1,4 @@
-// Keys on disk, made as a person makes them with the openssl command.
+// Key files made with the openssl command, as users make them.
 #pragma once
 
 #include <openssl/evp.h>

@@ -1,11 +1,10 @@
-// A version after the present one, with a step that leads there: what the next change of the format will add to migration.cpp.
+// A made-up next version of the format, with the migration step that leads to it.
 #pragma once
 
 #include <string>
 
+#include "store/format.hpp"
 #include "store/integrity.hpp"
-#include "store/migration.hpp"
-#include "store/schema.hpp"
 #include "store/tables.hpp"
 
 namespace kiln::store {

@@ -1,4 +1,4 @@
-// Files of other versions: brought to the present one by steps, or refused where no step begins.
+// Files of other versions are migrated by steps, or refused where no step begins.
 #include <signal.h>
 #include <sys/resource.h>
 
@@ -32,7 +32,7 @@ Connection open_as_next(const fs::path& path, Access access, Seal* seal = nullpt
   return open_existing(path, access, seal, made_up_format());
 }
 
-/// What the made-up step leaves of the present file.
+/// Returns whether the file holds the sample rows as the made-up step changes them.
 bool is_migrated(Connection& connection, std::size_t expected = record_count) {
   Flaws flaws;
   const auto found = list_records(connection, {}, true, flaws);
@@ -74,7 +74,7 @@ TEST_CASE("a base of an earlier version is read in a migrated copy, and not chan
     Seal seal;
     Connection connection = open_as_next(base, Access::read_only, &seal);
     CHECK(is_migrated(connection));
-    CHECK(seal.manifest.empty());  // it covers other digests than those that are read now
+    CHECK(seal.manifest.empty());  // the migration changed the digests
     CHECK(read_seal(connection).manifest.empty());
     CHECK(bytes_of(base) == before);
   }
@@ -102,7 +102,7 @@ TEST_CASE("a migration that cannot be written, or whose step fails, leaves the f
   const auto before = bytes_of(path);
   const pid_t child = in_child([&] {
     rlimit limit{};
-    limit.rlim_cur = limit.rlim_max = before.size() / 2;  // of any file that is written
+    limit.rlim_cur = limit.rlim_max = before.size() / 2;  // bytes of any file
     signal(SIGXFSZ, SIG_IGN);
     setrlimit(RLIMIT_FSIZE, &limit);
     return contains(refusal([&] { open_as_next(path, Access::read_write); }), "io: ");

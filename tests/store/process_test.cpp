@@ -1,4 +1,4 @@
-// Several processes at one file: writers at once, forks, kills, leases.
+// Several users of one file: concurrent writers, leases.
 #include <signal.h>
 
 #include <atomic>

@@ -29,7 +29,7 @@ TEST_CASE("look-ups are counted once a process for each row, and stay") {
       CHECK(file->find_record("key0"));
       CHECK(file->find_cubin(digest_named("1")));
       CHECK(!file->find_record("absent"));
-      CHECK(file->find_record("key1", true));  // looked at, not served
+      CHECK(file->find_record("key1", true));  // inspected, so not counted as a use
     }
   }
   const auto usage = File::open(path, Access::read_only)->usage();
@@ -92,7 +92,7 @@ TEST_CASE("for size, the record whose choice at the upper edge saves least goes 
     auto record = sample_record(key);
     record.candidates.clear();
     record.baseline_ns = 1000;
-    record.choices[0].cost_ns = 1;  // below the edge, where no default was timed: it says nothing
+    record.choices[0].cost_ns = 1;  // below the upper edge, where no default was timed, so it does not count
     record.choices[1].cost_ns = edge_ns;
     record.choices[2].cost_ns = 990;
     for (int filler = 0; filler < 20; ++filler) {  // several pages each

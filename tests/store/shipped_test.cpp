@@ -1,4 +1,4 @@
-// The records that ship, cache/*.jsonl: they load, say what was written, and answer for every size of their buckets.
+// The shipped records, cache/*.jsonl: they load, export to the same text, and serve every size of their buckets.
 #include <algorithm>
 #include <map>
 #include <sstream>
@@ -40,7 +40,7 @@ bool overlap(const manifest::Op& op, const manifest::Region& a, const manifest::
   });
 }
 
-/// Why the choices of a role do not serve each size of the bucket once, or an empty string.
+/// Returns why the choices of a role do not serve each size of the bucket once, or an empty string.
 std::string gap_in(const manifest::Op& op, const Problem& bucket, const Record& record, Role role) {
   std::vector<manifest::Region> regions;
   double covered = 0;

@@ -169,7 +169,7 @@ TEST_CASE("a key that others could have put there, or that is none, is left out 
   fs::remove(folder / "keys/curve.pem");
   write_bytes(folder / "keys/README", "not a key");
   CHECK(read(""));
-  // As a container mounts secrets: links, which lead to files that are judged themselves.
+  // A container mounts secrets as links; the files that they lead to are checked.
   fs::create_directories(folder / "mounted");
   fs::rename(good.open, folder / "mounted/good.pem");
   fs::create_symlink(folder / "mounted/good.pem", good.open);
@@ -209,7 +209,7 @@ TEST_CASE("key folders are those that were chosen, else of KILN_TRUSTED_KEYS, el
         })) == 0);
 }
 
-/// The bytes of cache/README.md, from what the sqlite3 library and SHA-256 give.
+/// Builds the signed message as cache/README.md defines it, from sqlite3 and SHA-256 alone.
 class Prose {
  public:
   explicit Prose(const fs::path& path) { REQUIRE(sqlite3_open(path.c_str(), &database_) == SQLITE_OK); }

@@ -1,4 +1,4 @@
-// A folder a test, sample rows, and children that end without running the parent's tests.
+// A temporary folder for each test, sample rows, and child processes.
 #pragma once
 
 #include <stdlib.h>
@@ -20,11 +20,11 @@
 
 namespace kiln::store {
 
-/// Removed at the end, with what is in it.
+/// A temporary folder, removed at the end.
 class Folder {
  public:
   Folder() {
-    // Thousands of commits, each with its syncs: in memory where there is such a folder.
+    // Tests make thousands of commits with their syncs, so the folder is in memory where possible.
     const auto parent =
         access("/dev/shm", W_OK) == 0 ? std::filesystem::path("/dev/shm") : std::filesystem::temp_directory_path();
     std::string name = (parent / "kiln-store-XXXXXX").string();
@@ -59,7 +59,7 @@ inline Choice sample_choice(Role role, const std::string& sizes, const std::stri
           is_library ? "library 13.0" : "nvrtc 13.0"};
 }
 
-/// Two choices of all and one without the library; `cost_ns` is that of the bucket's upper edge.
+/// Two choices of Role::fastest and one without_library. `cost_ns` is the cost at the bucket's upper edge.
 inline Record sample_record(const std::string& key, double cost_ns = 1234.5) {
   Record record;
   record.key = key;
@@ -81,7 +81,7 @@ inline Record sample_record(const std::string& key, double cost_ns = 1234.5) {
   return record;
 }
 
-/// The record with so many samples of each choice, so that a merge finds it better or worse.
+/// Sets the samples of each choice, which decide what a merge prefers.
 inline Record with_samples(Record record, std::int64_t samples) {
   for (Choice& choice : record.choices) choice.samples = samples;
   return record;
@@ -146,7 +146,7 @@ inline void write_bytes(const std::filesystem::path& path, const std::string& by
   std::ofstream(path, std::ios::binary | std::ios::trunc) << bytes;
 }
 
-/// The kind and the sentence of what `work` throws.
+/// Returns "KIND: MESSAGE" of the Error that `work` throws.
 template <class Work>
 std::string refusal(Work&& work) {
   try {
@@ -157,7 +157,7 @@ std::string refusal(Work&& work) {
   return "";
 }
 
-/// As another program would: none of Kiln's settings.
+/// Uses SQLite directly, without Kiln's settings.
 inline void run_sql(const std::filesystem::path& path, const std::string& sql) {
   sqlite3* database = nullptr;
   REQUIRE(sqlite3_open(path.c_str(), &database) == SQLITE_OK);

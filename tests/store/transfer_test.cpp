@@ -36,7 +36,7 @@ std::unique_ptr<File> sample(int records) {
   return file;
 }
 
-/// Every cubin and record of a file as text, to compare files by.
+/// Returns every cubin and record of a file as text, to compare files.
 std::string content_of(File& file) {
   auto content = text_of(file);
   for (const CubinRow& cubin : file.cubins()) content += manifest::to_hex(cubin.key) + " " + cubin.label + "\n";

@@ -13,7 +13,7 @@ namespace {
 
 namespace fs = std::filesystem;
 
-/// An exported file of two records and two cubins, in a folder that anybody may write.
+/// An exported file of two records and two cubins, in a folder that all users may write.
 fs::path shared_base(const Folder& folder) {
   const auto path = folder / "shared/base.kiln";
   fs::create_directories(path.parent_path());
@@ -27,7 +27,7 @@ fs::path shared_base(const Folder& folder) {
   return path;
 }
 
-/// Files are written where nobody else may, and then shared.
+/// Writes the file in a private folder, then lets all users write it.
 template <class Work>
 void before_it_is_shared(const fs::path& file, Work&& work) {
   fs::permissions(file.parent_path(), fs::perms::owner_all);
@@ -179,7 +179,7 @@ TEST_CASE("machine code that is swapped after the opening is not loaded, nor in 
   sign_with(base, keys.secret);
   Layers layers(with_keys(folder, base));
   REQUIRE(supplies_code(layers));
-  // Sound rows with sound digests, as anybody can write them.
+  // Valid rows with valid digests, which any user can write.
   const auto evil = sample_cubin("one", 4000);
   const auto added = sample_cubin("three");
   const std::vector<CubinRow> cubins = {evil, added};

@@ -1,12 +1,12 @@
 #include "cli/report/html.hpp"
 
 #include <openssl/evp.h>
+#include <utf8.h>
 
 #include <array>
 #include <new>
 
 #include "cli/units.hpp"
-#include "manifest/text.hpp"
 
 namespace kiln::cli::report {
 namespace {
@@ -31,16 +31,19 @@ std::string_view entity(char c) {
 std::string escaped(std::string_view text) {
   std::string out;
   out.reserve(text.size());
-  while (!text.empty()) {
-    const std::size_t length = manifest::character_at(text);
-    const auto first = static_cast<unsigned char>(text.front());
-    if (const auto named = entity(text.front()); !named.empty())
-      out += named;
-    else if (length == 0 || first < 0x20 || first == 0x7F)
-      out += replacement;
-    else
-      out += text.substr(0, length);
-    text.remove_prefix(length == 0 ? 1 : length);
+  for (auto at = text.begin(); at != text.end();) {
+    for (const auto invalid = utf8::find_invalid(at, text.end()); at != invalid; ++at) {
+      const auto byte = static_cast<unsigned char>(*at);
+      if (const auto named = entity(*at); !named.empty())
+        out += named;
+      else if (byte < 0x20 || byte == 0x7F)
+        out += replacement;
+      else
+        out += *at;
+    }
+    if (at == text.end()) break;
+    out += replacement;
+    ++at;
   }
   return out;
 }

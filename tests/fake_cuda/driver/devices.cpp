@@ -98,13 +98,6 @@ CUresult cuDeviceGetAttribute(int* value, CUdevice_attribute attribute, CUdevice
   });
 }
 
-CUresult cuDeviceGetUuid_v2(CUuuid* uuid, CUdevice device) {
-  return entry(__func__, [&](Machine& machine) {
-    machine.require_device(device);
-    *uuid = {{'f', 'a', 'k', 'e', static_cast<char>(device)}};
-  });
-}
-
 CUresult cuDevicePrimaryCtxRetain(CUcontext* context, CUdevice device) {
   return entry(__func__, [&](Machine& machine) { *context = machine.retain(device); });
 }

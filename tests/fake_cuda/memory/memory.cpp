@@ -1,5 +1,4 @@
 // cuMem*: allocation, copies, fills.
-#include <algorithm>
 #include <cstring>
 #include <memory>
 #include <utility>
@@ -100,17 +99,6 @@ CUresult cuMemsetD8Async(CUdeviceptr pointer, unsigned char value, std::size_t c
     enqueue(machine, context, stream, [=](Machine& on, CUstream_st& run) {
       on.heap.fill(pointer, value, as_signed(count));
       advance(on, run, copy_ns(count, fake_cuda::memory_bytes_per_ns));
-    });
-  });
-}
-
-CUresult cuMemsetD32Async(CUdeviceptr pointer, unsigned int value, std::size_t count, CUstream stream) {
-  return entry_in_context(__func__, [&](Machine& machine, CUctx_st& context) {
-    require(pointer % sizeof value == 0 && count <= SIZE_MAX / sizeof value, CUDA_ERROR_INVALID_VALUE);
-    enqueue(machine, context, stream, [=](Machine& on, CUstream_st& run) {
-      auto* words = reinterpret_cast<unsigned int*>(on.heap.at(pointer, as_signed(count * sizeof value)));
-      std::fill(words, words + count, value);
-      advance(on, run, copy_ns(count * sizeof value, fake_cuda::memory_bytes_per_ns));
     });
   });
 }

@@ -82,9 +82,7 @@ CUresult cuStreamBeginCapture_v2(CUstream handle, CUstreamCaptureMode mode) {
     require(handle != nullptr, CUDA_ERROR_STREAM_CAPTURE_UNSUPPORTED);
     CUstream_st& stream = resolve(machine, context, handle);
     require(!stream.capture, CUDA_ERROR_STREAM_CAPTURE_UNSUPPORTED);
-    static std::uint64_t captures_begun = 0;
-    stream.capture =
-        std::make_shared<Capture>(Capture{++captures_begun, mode, std::this_thread::get_id(), handle, false, {}});
+    stream.capture = std::make_shared<Capture>(Capture{mode, std::this_thread::get_id(), handle, false, {}});
     machine.captures.push_back(stream.capture);
   });
 }
@@ -113,18 +111,6 @@ CUresult cuStreamEndCapture(CUstream handle, CUgraph* graph) {
 CUresult cuStreamIsCapturing(CUstream stream, CUstreamCaptureStatus* status) {
   return entry_in_context(__func__,
                           [&](Machine& machine, CUctx_st& context) { *status = status_of(machine, context, stream); });
-}
-
-CUresult cuStreamGetCaptureInfo_v2(CUstream stream, CUstreamCaptureStatus* status, std::uint64_t* id, CUgraph* graph,
-                                   const CUgraphNode** dependencies, std::size_t* dependency_count) {
-  return entry_in_context(__func__, [&](Machine& machine, CUctx_st& context) {
-    *status = status_of(machine, context, stream);
-    if (id != nullptr && *status == CU_STREAM_CAPTURE_STATUS_ACTIVE)
-      *id = resolve(machine, context, stream).capture->id;
-    if (graph != nullptr) *graph = nullptr;
-    if (dependencies != nullptr) *dependencies = nullptr;
-    if (dependency_count != nullptr) *dependency_count = 0;
-  });
 }
 
 CUresult cuGraphInstantiateWithFlags(CUgraphExec* executable, CUgraph graph, unsigned long long) {

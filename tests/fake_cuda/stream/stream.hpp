@@ -19,7 +19,6 @@ struct Machine;
 using Work = std::function<void(Machine& machine, CUstream_st& stream)>;
 
 struct Capture {
-  std::uint64_t id = 0;
   CUstreamCaptureMode mode = CU_STREAM_CAPTURE_MODE_GLOBAL;
   std::thread::id thread;
   CUstream origin = nullptr;

@@ -143,13 +143,6 @@ CUresult cuEventSynchronize(CUevent event) {
       __func__, [&](Machine& machine, CUctx_st&) { require_outside_capture(machine, machine.events[event]); });
 }
 
-CUresult cuEventQuery(CUevent event) {
-  return entry_in_context(__func__, [&](Machine& machine, CUctx_st&) {
-    fake_cuda::forbid_while_capturing(machine);
-    require_outside_capture(machine, machine.events[event]);
-  });
-}
-
 CUresult cuEventElapsedTime_v2(float* milliseconds, CUevent begin, CUevent end) {
   return entry_in_context(__func__, [&](Machine& machine, CUctx_st&) {
     const CUevent_st& from = machine.events[begin];

@@ -1,7 +1,7 @@
 #include "faults/store/samples.hpp"
 #include "faults/tally.hpp"
+#include "store/format.hpp"
 #include "store/layers.hpp"
-#include "store/schema.hpp"
 
 namespace kiln::store {
 namespace {

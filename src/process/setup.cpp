@@ -1,5 +1,6 @@
-#include "process/limits.hpp"
+#include "process/setup.hpp"
 
+#include <fcntl.h>
 #include <sys/resource.h>
 #include <unistd.h>
 
@@ -13,11 +14,16 @@
 namespace kiln::process {
 namespace {
 
-constexpr std::chrono::milliseconds look_every{10};
-/// What a task can take between two looks.
-constexpr std::int64_t slack = std::int64_t{512} << 20;
+constexpr std::chrono::milliseconds check_every{10};
+constexpr std::int64_t slack = std::int64_t{512} << 20;  // bytes that a task can allocate between two checks
 
 }  // namespace
+
+void hold_standard_descriptors() noexcept {
+  for (int descriptor = STDIN_FILENO; descriptor <= STDERR_FILENO; ++descriptor)
+    if (fcntl(descriptor, F_GETFD) < 0) [[maybe_unused]]
+      const int held = open("/", O_PATH);  // open() returns the lowest free descriptor, which is this one
+}
 
 std::int64_t private_bytes() noexcept {
   std::ifstream pages("/proc/self/statm");
@@ -27,7 +33,7 @@ std::int64_t private_bytes() noexcept {
 }
 
 MemoryLimit::MemoryLimit(std::int64_t bytes) : most_(private_bytes() + bytes) {
-  // From what is held already: a sanitizer's shadow alone is more than any limit.
+  // Relative to the present size: a sanitizer's shadow memory alone is larger than any limit.
   rlimit limit{};
   getrlimit(RLIMIT_DATA, &limit);
   limit.rlim_cur = std::min(limit.rlim_max, static_cast<rlim_t>(most_ + slack));
@@ -41,7 +47,7 @@ std::jthread MemoryLimit::watch() const {
     std::unique_lock lock(mutex);
     while (!stop.stop_requested()) {
       if (private_bytes() > most) _exit(memory_limit_status);
-      never.wait_for(lock, stop, look_every, [] { return false; });
+      never.wait_for(lock, stop, check_every, [] { return false; });
     }
   });
 }

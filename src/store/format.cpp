@@ -1,8 +1,7 @@
-#include "store/migration.hpp"
+#include "store/format.hpp"
 
 #include <fmt/core.h>
 
-#include "store/schema.hpp"
 #include "store/seal.hpp"
 
 namespace kiln::store {
@@ -13,8 +12,7 @@ const Format& present_format() noexcept {
 }
 
 std::uint32_t version_of(Connection& connection) {
-  Query query = connection.query("PRAGMA user_version");
-  return query.step() ? static_cast<std::uint32_t>(query.integer(0)) : 0;
+  return static_cast<std::uint32_t>(connection.number("PRAGMA user_version"));
 }
 
 void migrate(Connection& connection, const Format& format) {

@@ -1,0 +1,104 @@
+#include "store/guards.hpp"
+
+#include <pthread.h>
+
+#include <chrono>
+#include <condition_variable>
+#include <ctime>
+#include <memory>
+#include <mutex>
+
+namespace kiln::store {
+namespace {
+
+constexpr auto longest_wait = std::chrono::seconds(5);  // as busy_timeout_ms of sqlite.cpp
+
+thread_local int guards = 0;  // nested guards of this thread
+
+struct Gate {
+  std::mutex mutex;
+  std::condition_variable changed;
+  int inside = 0;   // threads that have a guard
+  int forking = 0;  // threads in fork(); no thread gets its first guard meanwhile
+};
+
+Gate& gate();
+
+int others_inside() { return gate().inside - (guards > 0 ? 1 : 0); }
+
+// The mutex stays locked across the fork, so that the counts are consistent in the child, which has this thread only.
+void before_fork() {
+  std::unique_lock lock(gate().mutex);
+  ++gate().forking;
+  gate().changed.wait_for(lock, longest_wait, [] { return others_inside() == 0; });
+  lock.release();
+}
+
+void after_fork_in_parent() {
+  --gate().forking;
+  gate().mutex.unlock();
+  gate().changed.notify_all();
+}
+
+// The child has no threads that wait, so the condition variable begins anew.
+void after_fork_in_child() {
+  gate().forking = 0;
+  gate().inside = guards > 0 ? 1 : 0;
+  std::construct_at(&gate().changed);
+  gate().mutex.unlock();
+}
+
+// Never destroyed: threads may run after the end of main().
+Gate& gate() {
+  static Gate* const only = [] {
+    pthread_atfork(before_fork, after_fork_in_parent, after_fork_in_child);
+    return new Gate;
+  }();
+  return *only;
+}
+
+sigset_t only_the_limit() noexcept {
+  sigset_t set;
+  sigemptyset(&set);
+  sigaddset(&set, SIGXFSZ);
+  return set;
+}
+
+}  // namespace
+
+ForkGuard::ForkGuard() {
+  if (guards++ > 0) return;
+  Gate& shared = gate();
+  std::unique_lock lock(shared.mutex);
+  shared.changed.wait(lock, [&] { return shared.forking == 0; });
+  ++shared.inside;
+}
+
+ForkGuard::~ForkGuard() {
+  if (--guards > 0) return;
+  Gate& shared = gate();
+  const std::lock_guard lock(shared.mutex);
+  if (--shared.inside == 0 || shared.forking > 0) shared.changed.notify_all();
+}
+
+SizeLimitGuard::SizeLimitGuard() noexcept {
+  const sigset_t limit = only_the_limit();
+  sigset_t before;
+  sigemptyset(&before);
+  pthread_sigmask(SIG_BLOCK, &limit, &before);
+  blocked_before_ = sigismember(&before, SIGXFSZ) == 1;
+  if (!blocked_before_) return;
+  sigset_t pending;
+  sigemptyset(&pending);
+  sigpending(&pending);
+  pending_before_ = sigismember(&pending, SIGXFSZ) == 1;
+}
+
+SizeLimitGuard::~SizeLimitGuard() {
+  const sigset_t limit = only_the_limit();
+  const timespec at_once{};
+  if (!pending_before_) sigtimedwait(&limit, nullptr, &at_once);
+  if (!blocked_before_) pthread_sigmask(SIG_UNBLOCK, &limit, nullptr);
+}
+
+}  // namespace kiln::store

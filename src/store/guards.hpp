@@ -1,0 +1,33 @@
+// What a process must hold back while it is inside SQLite: forks, and the signal of the file-size limit.
+#pragma once
+
+#include <csignal>
+
+namespace kiln::store {
+
+/// A fork copies SQLite's memory: a mutex that another thread holds stays locked in the child, and SQLite's list of
+/// this process's file locks stays as that thread left it. While a ForkGuard lives, fork() waits, for 5 s at most.
+class ForkGuard {
+ public:
+  ForkGuard();
+  ~ForkGuard();
+  ForkGuard(const ForkGuard&) = delete;
+  ForkGuard& operator=(const ForkGuard&) = delete;
+};
+
+/// A write past the process's file-size limit (RLIMIT_FSIZE) fails with EFBIG, and sends SIGXFSZ, which by default ends
+/// the process. A SizeLimitGuard blocks that signal on this thread while it lives, and then discards it. It keeps a
+/// signal that was pending before.
+class SizeLimitGuard {
+ public:
+  SizeLimitGuard() noexcept;
+  ~SizeLimitGuard();
+  SizeLimitGuard(const SizeLimitGuard&) = delete;
+  SizeLimitGuard& operator=(const SizeLimitGuard&) = delete;
+
+ private:
+  bool blocked_before_ = false;
+  bool pending_before_ = false;
+};
+
+}  // namespace kiln::store
