@@ -42,7 +42,7 @@ class VerificationTensors {
   void load(const std::string& arch, Cubins& cubins);
   /// Allocates the tensors of `problem` and sets the arguments. Throws Error(out_of_memory) with op, problem and bytes.
   void allocate(const Placement& placement, CUstream stream);
-  /// Fills inputs, and outputs that are also read, with values that `seed` decides.
+  /// Fills inputs, and the wanted values of outputs that are also read. `seed` decides the values.
   void fill(std::uint64_t seed, CUstream stream);
   /// Poisons the outputs. Outputs that are also read, or take an input's place, get their values back.
   void poison_outputs(CUstream stream);
