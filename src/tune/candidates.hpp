@@ -7,6 +7,7 @@
 #include "jit/specialisation.hpp"
 #include "manifest/problem.hpp"
 #include "store/layers.hpp"
+#include "tune/bench.hpp"
 #include "tune/lengths.hpp"
 #include "tune/search.hpp"
 
@@ -19,10 +20,7 @@ struct Entry {
   Problem at;  // the largest length at which it is legal; its executable is made for it
   jit::Specialisation specialisation;
   double correction = 1;  // factor on the model's estimates, from measurements near this bucket
-  store::Verdict verdict = store::Verdict::not_timed;
-  std::string reason;
-  int registers = 0;
-  std::int64_t spill_bytes = 0;
+  Admission admission;
 };
 
 struct Candidates {

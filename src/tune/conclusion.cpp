@@ -69,7 +69,7 @@ class Conclusion {
         ErrorKind::not_tuned,
         fmt::format("{} {}: none of {} candidates came out right; the first, {} {}: {}", request_.op.name,
                     manifest::to_string(request_.op, request_.bucket), outcome_.brought_in, first.implementation->name,
-                    manifest::to_string(*first.implementation, first.config), first.reason));
+                    manifest::to_string(*first.implementation, first.config), first.admission.reason));
   }
 
   /// A library gets the largest footprint, so that a near-tie goes to a kernel that every machine has.
@@ -78,7 +78,7 @@ class Conclusion {
     const Entry& entry = entries_[candidate];
     const Estimate expected = estimate(request_.op, *entry.implementation, lengths_.problems[length],
                                        request_.device.facts, entry.config, request_.regime);
-    return {expected.read_bytes, entry.registers};
+    return {expected.read_bytes, entry.admission.registers};
   }
 
   [[nodiscard]] std::vector<Standing> standings_at(std::size_t length, const Comparison& comparison) const {
@@ -187,21 +187,28 @@ class Conclusion {
     }
   }
 
+  /// Returns a row without a time, at all sizes of the bucket.
+  [[nodiscard]] store::Candidate row_of(const Entry& entry, const manifest::Config& config,
+                                        const Admission& admission) const {
+    store::Candidate row;
+    row.implementation = entry.implementation->name;
+    row.config = manifest::to_string(*entry.implementation, config);
+    row.sizes = manifest::open_sizes(request_.op, request_.bucket);
+    row.verdict = admission.verdict;
+    row.reason = admission.reason;
+    row.registers = admission.registers;
+    row.spill_bytes = admission.spill_bytes;
+    return row;
+  }
+
   /// Adds a row for each length at which a candidate was timed, and one row for each rejected candidate or launch.
   void add_candidates(store::Record& record) const {
     for (std::size_t i = 0; i < entries_.size(); ++i) {
       const Entry& entry = entries_[i];
-      if (entry.verdict == store::Verdict::not_timed) continue;
-      store::Candidate row;
-      row.implementation = entry.implementation->name;
-      row.config = manifest::to_string(*entry.implementation, entry.config);
-      row.verdict = entry.verdict;
-      row.reason = entry.reason;
-      row.registers = entry.registers;
-      row.spill_bytes = entry.spill_bytes;
+      if (entry.admission.verdict == store::Verdict::not_timed) continue;
+      store::Candidate row = row_of(entry, entry.config, entry.admission);
       row.baseline = i == 0 && outcome_.candidates.has_baseline;
-      if (entry.verdict != store::Verdict::ok) {
-        row.sizes = manifest::open_sizes(request_.op, request_.bucket);
+      if (entry.admission.verdict != store::Verdict::ok) {
         record.candidates.push_back(std::move(row));
         continue;
       }
@@ -217,17 +224,8 @@ class Conclusion {
       }
     }
     for (const auto& [candidate, launched] : launched_)
-      for (const auto& [config, admission] : launched.others) {
-        store::Candidate row;
-        row.implementation = entries_[candidate].implementation->name;
-        row.config = manifest::to_string(*entries_[candidate].implementation, config);
-        row.sizes = manifest::open_sizes(request_.op, request_.bucket);
-        row.verdict = admission.verdict;
-        row.reason = admission.reason;
-        row.registers = admission.registers;
-        row.spill_bytes = admission.spill_bytes;
-        record.candidates.push_back(std::move(row));
-      }
+      for (const auto& [config, admission] : launched.others)
+        record.candidates.push_back(row_of(entries_[candidate], config, admission));
   }
 
   [[nodiscard]] store::Record record_of() const {

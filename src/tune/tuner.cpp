@@ -134,14 +134,14 @@ class Session {
 
   /// Returns nothing when the candidate does not compile. Any failure but a missing NVRTC or an interruption rejects this candidate alone.
   std::optional<KeyedCubin> compile(Entry& entry) {
-    entry.verdict = store::Verdict::compile_failed;
+    entry.admission.verdict = store::Verdict::compile_failed;
     try {
       return cubins_.get(entry.specialisation);
     } catch (const Error& error) {
       if (error.kind() == ErrorKind::no_nvrtc || error.kind() == ErrorKind::interrupted) throw;
-      entry.reason = error.what();
+      entry.admission.reason = error.what();
     } catch (const std::exception& error) {
-      entry.reason = fmt::format("compiling {}: {}", entry.specialisation.label, error.what());
+      entry.admission.reason = fmt::format("compiling {}: {}", entry.specialisation.label, error.what());
     }
     return std::nullopt;
   }
@@ -149,20 +149,15 @@ class Session {
   /// Compiles, loads and verifies a candidate. Returns false when it was rejected.
   bool bring_in(std::size_t candidate) {
     Entry& entry = this->entry(candidate);
-    if (entry.verdict != store::Verdict::not_timed) return false;  // rejected at another length of this ask
+    if (entry.admission.verdict != store::Verdict::not_timed) return false;  // rejected at another length of this ask
     check_stop();
     ++done_;
     if (const auto cubin = compile(entry)) {
       paced([&] {
-        const Admission admission =
-            bench_->admit(candidate, {*entry.implementation, entry.config, cubin->cubin, entry.at});
-        entry.verdict = admission.verdict;
-        entry.reason = admission.reason;
-        entry.registers = admission.registers;
-        entry.spill_bytes = admission.spill_bytes;
+        entry.admission = bench_->admit(candidate, {*entry.implementation, entry.config, cubin->cubin, entry.at});
       });
     }
-    if (entry.verdict == store::Verdict::ok) {
+    if (entry.admission.verdict == store::Verdict::ok) {
       loaded_.insert(candidate);
       fresh_.push_back(candidate);
       return true;
@@ -291,8 +286,8 @@ class Session {
   }
 
   void reject_failed(std::size_t candidate, const std::string& failure) {
-    entry(candidate).verdict = store::Verdict::launch_failed;
-    entry(candidate).reason = failure;
+    entry(candidate).admission.verdict = store::Verdict::launch_failed;
+    entry(candidate).admission.reason = failure;
     search_->reject(candidate);
     loaded_.erase(candidate);
   }
@@ -339,10 +334,11 @@ class Session {
       config = manifest::to_string(*of.implementation, of.config);
       event.implementation = of.implementation->name;
       event.config = config;
-      event.verdict = to_string(of.verdict);
-      event.reason = of.reason;
+      event.verdict = to_string(of.admission.verdict);
+      event.reason = of.admission.reason;
       for (std::size_t length = candidates_.lengths.problems.size(); length-- > 0 && event.cost_ns == 0;)
-        if (const Cost& cost = search_->cost({*candidate, length}); of.verdict == store::Verdict::ok && !cost.failed())
+        if (const Cost& cost = search_->cost({*candidate, length});
+            of.admission.verdict == store::Verdict::ok && !cost.failed())
           event.cost_ns = cost.median_ns;
     }
     request_.on_event(event);
