@@ -90,7 +90,7 @@ jit::CompileSettings compile_settings(const Options& options) {
 std::unique_ptr<tune::Worker> worker_for(const Options& options) {
   if (options.isolation == Isolation::in_process) return nullptr;
   const auto program = process::find_worker(options.worker);
-  if (!program.empty()) return std::make_unique<tune::Worker>(program, tune::WorkerPatience{options.candidate_limit});
+  if (!program.empty()) return std::make_unique<tune::Worker>(program, tune::WorkerTimeouts{options.candidate_limit});
   if (options.isolation == Isolation::automatic) return nullptr;
   throw Error(
       ErrorKind::bad_input,

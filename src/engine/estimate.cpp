@@ -5,10 +5,10 @@
 #include <limits>
 
 #include "manifest/key.hpp"
-#include "tune/deploy.hpp"
 #include "tune/model.hpp"
 #include "tune/neighbours.hpp"
 #include "tune/prior.hpp"
+#include "tune/serving.hpp"
 
 namespace kiln::engine {
 namespace {

@@ -12,7 +12,6 @@
 #include "manifest/region.hpp"
 #include "store/layers.hpp"
 #include "tune/cubins.hpp"
-#include "tune/deploy.hpp"
 #include "tune/serving.hpp"
 
 namespace kiln::engine {

@@ -3,6 +3,7 @@
 #include <algorithm>
 #include <set>
 
+#include "tune/deploy.hpp"
 #include "tune/serving.hpp"
 
 namespace kiln::engine {

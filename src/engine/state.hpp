@@ -20,7 +20,7 @@
 #include "engine/length_reports.hpp"
 #include "engine/op_state.hpp"
 #include "jit/compile_pool.hpp"
-#include "jit/modules.hpp"
+#include "jit/module.hpp"
 #include "kiln/engine.hpp"
 #include "manifest/catalogue.hpp"
 #include "store/layers.hpp"

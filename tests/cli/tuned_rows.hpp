@@ -12,6 +12,7 @@
 #include "store/file.hpp"
 #include "tune/cubins.hpp"
 #include "tune/deploy.hpp"
+#include "tune/serving.hpp"
 
 namespace kiln::testing {
 
