@@ -57,6 +57,7 @@ TEST_CASE("a missing tensor is named, not the configs that cannot do without it"
   const Error error = error_of([&] { engine.launch(served_bucket, given); });
   CHECK(error.kind() == ErrorKind::bad_input);
   CHECK_MESSAGE(names(error, "tensor 'y' is missing"), std::string(error.what()));
+  CHECK_MESSAGE(!names(error, "vector=4"), std::string(error.what()));
 }
 
 TEST_CASE("a length on the device is refused for an axis that may not have one, and at no int32's address" *
