@@ -69,14 +69,14 @@ void print_text(const std::string& op, const Explanation& explanation, const Tar
   answer.row({"answer", explanation.implementation.empty()
                             ? "nothing can serve"
                             : fmt::format("{} {}", explanation.implementation, explanation.config)});
-  const bool stand_in = is_stand_in(explanation.origin);
-  answer.row({"from", fmt::format("{}{}{}", to_string(explanation.origin), stand_in ? ", a stand-in" : "",
+  const bool fallback = is_fallback(explanation.origin);
+  answer.row({"from", fmt::format("{}{}{}", to_string(explanation.origin), fallback ? ", a fallback" : "",
                                   explanation.stale ? ", stale" : "")});
   answer.row({"because", explanation.why});
   if (!explanation.miss.empty()) answer.row({"miss", explanation.miss});
   if (explanation.cost_ns > 0)
     answer.row({"time recorded", fmt::format("{}, {}", format_time(explanation.cost_ns), explanation.timed_at)});
-  if (stand_in && !explanation.implementation.empty())
+  if (fallback && !explanation.implementation.empty())
     answer.row({"expected", explanation.expected_slowdown > 0
                                 ? fmt::format("{:.2f} times the time of a tuned config", explanation.expected_slowdown)
                                 : "how it compares with a tuned config is not known"});

@@ -37,7 +37,7 @@ void declare(CLI::App& command, ReplaySettings& settings) {
   command
       .add_option(
           "--policy", settings.policy,
-          "What a miss does: tune, background (a stand-in, while a worker tunes), nearest (a stand-in) or error")
+          "What a miss does: tune, background (a fallback, while a worker tunes), nearest (a fallback) or error")
       ->check(CLI::Validator(CLI::IsMember({"tune", "background", "nearest", "error"})).description(""))
       ->type_name("POLICY");
   command.add_option("--arch", settings.target.arch, "With --dry-run: for this architecture")->type_name("ARCH");

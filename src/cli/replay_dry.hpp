@@ -26,7 +26,7 @@ struct DryBucket {
   bool cubin_in_files = false;       // of what each problem would launch
   std::optional<engine::Miss> miss;  // why no record serves
   std::int64_t problems = 0;
-  [[nodiscard]] bool is_hit() const noexcept { return origin == Origin::overlay || origin == Origin::base; }
+  [[nodiscard]] bool is_hit() const noexcept { return kiln::is_hit(origin); }
   [[nodiscard]] bool is_ready() const noexcept { return is_hit() && cubin_in_files; }
 };
 

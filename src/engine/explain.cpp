@@ -4,6 +4,7 @@
 
 #include <algorithm>
 
+#include "engine/estimate.hpp"
 #include "engine/resolver.hpp"
 #include "jit/executable.hpp"
 #include "manifest/key.hpp"
@@ -61,7 +62,7 @@ LayerAnswer answer_of(const store::Layer& layer, const std::string& key) {
   return answer;
 }
 
-/// Why the answers before this one do not serve, as far as their regions hold the problem.
+/// The reasons of the answers before this one whose regions hold the problem.
 std::string why_earlier_do_not(const manifest::Op& op, const Resolution& resolution, const Answer& serves,
                                const Problem& problem, const manifest::DeviceFacts& device) {
   std::string reasons;

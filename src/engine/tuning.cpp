@@ -17,7 +17,7 @@ bool is_enough(const Resolution& resolution, Retune retune) {
   return resolution.is_hit() && retune != Retune::all && !(retune == Retune::stale && resolution.is_stale());
 }
 
-/// What is asked for beside what the engine's options say.
+/// The engine's request for the bucket, with the caller's callbacks added.
 tune::TuneRequest request_of(State& state, const manifest::Op& op, const Problem& bucket, const TuneAsked& asked) {
   tune::TuneRequest request = state.tune_request(op, bucket);
   if (asked.stop_requested)
@@ -35,11 +35,11 @@ tune::TuneRequest request_of(State& state, const manifest::Op& op, const Problem
 
 thread_local const Tuning* innermost = nullptr;
 
-constexpr auto untold_wait = std::chrono::milliseconds(500);  // most buckets are tuned by then
+constexpr auto untold_wait = std::chrono::milliseconds(500);  // most tunes end within it
 
 void tell_who_is_waited_for(const State& state, const manifest::Op& op, const Problem& bucket, const TuneAsked& asked,
                             const std::string& holder) {
-  if (holder.empty()) return;  // it is free by now
+  if (holder.empty()) return;  // free by now
   const std::string text = manifest::to_string(op, bucket);
   const std::string reason =
       fmt::format("{} is tuning it; one that is stopped is waited for {} s at most", holder, lease_seconds);

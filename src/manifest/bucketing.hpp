@@ -64,6 +64,13 @@ struct BucketForm {
   }
 };
 
+/// Over all of a problem, for hash tables.
+struct ProblemHash {
+  [[nodiscard]] std::size_t operator()(const Problem& problem) const noexcept {
+    return BucketForm{}.words_of(problem).hash;
+  }
+};
+
 class Bucketing {
  public:
   /// `op` outlives this and does not move.

@@ -94,7 +94,7 @@ TEST_CASE("explain and a dry replay need no device") {
   const Ran explained = command.run("explain rms_norm rows=137 cols=4096");
   CHECK(explained.status == 0);
   CHECK(explained.output.find("rows=256 cols=4096") != std::string::npos);
-  CHECK(explained.output.find("default, a stand-in") != std::string::npos);
+  CHECK(explained.output.find("default, a fallback") != std::string::npos);
   const Ran replayed = command.run("replay --dry-run --device-class sm_90/mp132/l2_62914560/smem_232448/bus_6016 " +
                                    command.path("t.trace", "rms_norm rows=137 cols=4096\n"));
   CHECK(replayed.status == 1);
