@@ -210,7 +210,7 @@ Json json_of(const Subject& subject, const Checked& checked) {
 
 void add_row(Table& table, const Subject& subject, const Checked& checked) {
   const store::Choice& stored = subject.serving.choice;
-  table.row({subject.op->name, manifest::to_string(*subject.op, subject.bucket),
+  table.row({subject.op->name, manifest::display_text(*subject.op, subject.bucket),
              stored.sizes + (stored.role == store::Role::fastest ? "" : " without library"), config_of(stored),
              format_time(stored.cost_ns), checked.now.ok() ? format_time(checked.now.cost.median_ns) : "-",
              format_ratio(bench::change_of(checked.now.cost, stored.cost_ns)),
@@ -247,7 +247,7 @@ int run(const Globals& globals, const BenchRecordsSettings& settings) {
   for (const Subject& subject : subjects.all) {
     if (Interrupt::requested()) break;
     line.show(fmt::format("{}/{} {} {} {}", ++done, subjects.all.size(), subject.op->name,
-                          manifest::to_string(*subject.op, subject.bucket), subject.serving.choice.sizes));
+                          manifest::display_text(*subject.op, subject.bucket), subject.serving.choice.sizes));
     const Checked checked = check_or_say(state, subject, against.get(), settings.tolerance_percent / 100);
     found += checked.findings.empty() ? 0 : 1;
     if (globals.json) print_json(json_of(subject, checked));

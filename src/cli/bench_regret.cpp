@@ -87,20 +87,21 @@ std::vector<Problem> problems_of(const manifest::Op& op, ProblemSet set, std::si
   return buckets_of(exact, set);
 }
 
-Json json_of(const Regret& regret) {
-  return {{"event", "length"},       {"policy", regret.policy},       {"problem", regret.problem},
-          {"length", regret.length}, {"edge", regret.edge},           {"shared", regret.shared},
-          {"own", regret.own},       {"shared_ns", regret.shared_ns}, {"own_ns", regret.own_ns},
-          {"regret", regret.regret}, {"fell_back", regret.fell_back}};
+Json json_of(const manifest::Op& op, const Regret& regret) {
+  return {
+      {"event", "length"},       {"policy", regret.policy},       {"problem", manifest::to_string(op, regret.problem)},
+      {"length", regret.length}, {"edge", regret.edge},           {"shared", regret.shared},
+      {"own", regret.own},       {"shared_ns", regret.shared_ns}, {"own_ns", regret.own_ns},
+      {"regret", regret.regret}, {"fell_back", regret.fell_back}};
 }
 
 std::string percent(double share) { return fmt::format("{:.1f} %", 100 * share); }
 
-void print_lengths(const std::vector<Regret>& regrets) {
+void print_lengths(const manifest::Op& op, const std::vector<Regret>& regrets) {
   Table table({"policy", "problem", "> bucket's edge", "> as launched", "> with its own", "> regret", ""});
   for (const Regret& each : regrets)
-    table.row({each.policy, each.problem, format_count(each.edge), format_time(each.shared_ns),
-               format_time(each.own_ns), percent(each.regret),
+    table.row({each.policy, manifest::display_text(op, each.problem), format_count(each.edge),
+               format_time(each.shared_ns), format_time(each.own_ns), percent(each.regret),
                each.fell_back            ? "no config of the record is legal here: the default serves"
                : each.shared == each.own ? "the same config"
                                          : ""});
@@ -173,11 +174,11 @@ int run(const Globals& globals, const BenchRegretSettings& settings) {
   std::vector<Regret> regrets;
   std::size_t failed = 0, done = 0;
   for (const Problem& problem : survey.problems) {
-    line.show(fmt::format("{}/{} {} {}", ++done, survey.problems.size(), op.name, manifest::to_string(op, problem)));
+    line.show(fmt::format("{}/{} {} {}", ++done, survey.problems.size(), op.name, manifest::display_text(op, problem)));
     try {
       if (Interrupt::requested()) throw Error(ErrorKind::interrupted, "interrupted");
       for (Regret& each : measurement.at(problem)) {
-        if (globals.json) print_json(json_of(each));
+        if (globals.json) print_json(json_of(op, each));
         regrets.push_back(std::move(each));
       }
     } catch (const Error& error) {
@@ -185,11 +186,11 @@ int run(const Globals& globals, const BenchRegretSettings& settings) {
       if (error.kind() == ErrorKind::interrupted) break;
       if (!engine::is_of_one_bucket(error.kind()) && error.kind() != ErrorKind::wrong_result) throw;
       ++failed;
-      note(fmt::format("{} is left out: {}", manifest::to_string(op, problem), error.what()));
+      note(fmt::format("{} is left out: {}", manifest::display_text(op, problem), error.what()));
     }
   }
   line.clear();
-  if (!globals.json) print_lengths(regrets);
+  if (!globals.json) print_lengths(op, regrets);
   print_summaries(globals.json, op.axes[survey.axis].name, regrets);
   if (Interrupt::requested()) return exit_interrupted;
   return failed > 0 ? exit_wrong : exit_good;

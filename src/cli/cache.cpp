@@ -7,6 +7,7 @@
 
 #include "cli/natural_order.hpp"
 #include "cli/output.hpp"
+#include "cli/problem_set.hpp"
 #include "cli/record_facts.hpp"
 #include "cli/table.hpp"
 #include "cli/units.hpp"
@@ -52,6 +53,12 @@ std::vector<NamedFile> files_to_show(const Globals& globals, const std::string& 
   return files;
 }
 
+std::vector<manifest::Op> ops_for_display(const Globals& globals) try {
+  return load_ops(globals);
+} catch (const Error&) {
+  return {};
+}
+
 void check_op(const Globals& globals, const std::vector<NamedFile>& files, const std::string& op) {
   if (op.empty()) return;
   std::vector<std::string> known;
@@ -94,6 +101,7 @@ int list(const Globals& globals, const ListSettings& settings) {
   std::optional<store::Layers> layers;
   const std::vector<NamedFile> files = files_to_show(globals, settings.file, layers);
   check_op(globals, files, settings.op);
+  const std::vector<manifest::Op> ops = ops_for_display(globals);
   for (const NamedFile& each : files) {
     auto records = each.file->records(settings.op);
     std::sort(records.begin(), records.end(),
@@ -116,10 +124,11 @@ int list(const Globals& globals, const ListSettings& settings) {
                     {"without_library", without_library != nullptr ? Json(config_of(*without_library)) : Json()},
                     {"device_class", record.device_class},
                     {"regime", record.regime}});
-      table.row({record.op, record.bucket, config_of(edge), format_time(edge.cost_ns), format_time(record.baseline_ns),
+      const std::string bucket = display_stored(ops, record.op, record.bucket);
+      table.row({record.op, bucket, config_of(edge), format_time(edge.cost_ns), format_time(record.baseline_ns),
                  format_count(static_cast<std::int64_t>(configs)), record.device_class});
       if (without_library != nullptr)
-        table.row({record.op, record.bucket + ", without a library", config_of(*without_library),
+        table.row({record.op, bucket + ", without a library", config_of(*without_library),
                    format_time(without_library->cost_ns), format_time(record.baseline_ns), "", record.device_class});
     }
     if (!globals.json)

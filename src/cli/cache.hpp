@@ -22,6 +22,9 @@ struct NamedFile {
 std::vector<NamedFile> files_to_show(const Globals& globals, const std::string& file,
                                      std::optional<store::Layers>& layers);
 
+/// The ops by whose defaults stored problems are shortened for people; none when a manifest does not load, as kiln doctor tells.
+std::vector<manifest::Op> ops_for_display(const Globals& globals);
+
 /// Throws Error(bad_input), naming the nearest, for an op that neither is loaded nor has a row in these files. Empty: any.
 void check_op(const Globals& globals, const std::vector<NamedFile>& files, const std::string& op);
 

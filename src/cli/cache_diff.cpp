@@ -6,6 +6,7 @@
 
 #include "cli/cache.hpp"
 #include "cli/output.hpp"
+#include "cli/problem_set.hpp"
 #include "cli/record_facts.hpp"
 #include "cli/table.hpp"
 #include "cli/units.hpp"
@@ -135,11 +136,12 @@ std::string configs(const std::optional<Side>& before, const std::optional<Side>
 
 std::string time_of(const std::optional<Side>& side) { return side ? format_time(side->cost_ns) : ""; }
 
-void print_text(const Comparison& comparison) {
+void print_text(const Globals& globals, const Comparison& comparison) {
+  const std::vector<manifest::Op> ops = ops_for_display(globals);
   Table table({"change", "op", "bucket", "> A", "> B", "> B / A", "", "config", "device class"});
   for (const Row& row : comparison.rows) {
-    table.row({std::string(to_string(row.change)), row.op, row.bucket, time_of(row.before), time_of(row.after),
-               row.ratio > 0 ? format_ratio(row.ratio) : "",
+    table.row({std::string(to_string(row.change)), row.op, display_stored(ops, row.op, row.bucket), time_of(row.before),
+               time_of(row.after), row.ratio > 0 ? format_ratio(row.ratio) : "",
                row.before && row.after && row.intervals_overlap ? "within the intervals" : "",
                configs(row.before, row.after), row.device_class});
     for (const Row::Part& each : row.parts) {
@@ -165,7 +167,7 @@ void print_text(const Comparison& comparison) {
 
 int run(const Globals& globals, const CacheDiffSettings& settings) {
   const Comparison comparison = compare(settings);
-  globals.json ? print_json_rows(comparison) : print_text(comparison);
+  globals.json ? print_json_rows(comparison) : print_text(globals, comparison);
   return settings.exit_code && comparison.summary.differ() ? exit_wrong : exit_good;
 }
 

@@ -100,8 +100,9 @@ void print_candidates(const store::Record& record) {
   print(fmt::format("  {} candidates, the fastest at the upper edge first:\n{}", rows.size(), table.text(4)));
 }
 
-void print_record(const std::string& file, const store::Record& record) {
+void print_record(std::span<const manifest::Op> ops, const std::string& file, const store::Record& record) {
   Table table({"", ""});
+  table.row({"key", record.key});
   table.row({"file", file});
   const double edge_ns = record.at_edge().cost_ns;
   if (record.baseline_ns > 0)
@@ -110,7 +111,7 @@ void print_record(const std::string& file, const store::Record& record) {
   const store::Provenance& from = record.provenance;
   table.row({"tuned", fmt::format("{}, on {}, driver {}, kiln {}, {}", when(from.unix_seconds), from.device_name,
                                   from.driver_version, from.kiln_version, from.strategy)});
-  print(fmt::format("{}\n{}", record.key, table.text(2)));
+  print(fmt::format("{} {}\n{}", record.op, display_stored(ops, record.op, record.bucket), table.text(2)));
   print_choices(record);
   if (!record.candidates.empty()) print_candidates(record);
   if (const auto bars = plot(record, terminal_width()); !bars.empty())
@@ -130,6 +131,7 @@ std::function<bool(const store::Record&)> matcher(const Globals& globals, const 
 
 int run(const Globals& globals, const CacheShowSettings& settings) {
   const auto matches = matcher(globals, settings);
+  const std::vector<manifest::Op> ops = ops_for_display(globals);
   std::optional<store::Layers> layers;
   bool any = false;
   for (const NamedFile& each : files_to_show(globals, settings.file, layers)) {
@@ -139,7 +141,7 @@ int run(const Globals& globals, const CacheShowSettings& settings) {
       if (globals.json)
         print_json(json_of(each.name, record));
       else
-        print_record(each.name, record);
+        print_record(ops, each.name, record);
     }
   }
   if (any) return exit_good;

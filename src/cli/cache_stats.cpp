@@ -6,6 +6,7 @@
 
 #include "cli/cache.hpp"
 #include "cli/output.hpp"
+#include "cli/problem_set.hpp"
 #include "cli/table.hpp"
 #include "cli/units.hpp"
 
@@ -115,10 +116,11 @@ void print_bytes(const std::vector<store::OpBytes>& ops) {
   print("\n" + table.text(2));
 }
 
-void print_most_launched(store::File& file) {
+void print_most_launched(const Globals& globals, store::File& file) {
+  const std::vector<manifest::Op> ops = ops_for_display(globals);
   Table table({"most launched", "", "> about"});
   for (const store::HistogramRow& each : most_launched(file))
-    table.row({each.op, each.problem, format_count(each.launches)});
+    table.row({each.op, display_stored(ops, each.op, each.problem), format_count(each.launches)});
   if (!table.empty()) print("\n" + table.text(2));
 }
 
@@ -147,7 +149,7 @@ int run(const Globals& globals, const CacheStatsSettings& settings) {
     print_counts(*each.file, each.file->stats());
     print_bytes(each.file->bytes_by_op());
     print_uses(uses);
-    print_most_launched(*each.file);
+    print_most_launched(globals, *each.file);
     print("\n");
   }
   return exit_good;

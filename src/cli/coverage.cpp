@@ -102,7 +102,7 @@ void print_text_coverage(const CoverageSettings& settings, const Demands& demand
   Table table({"op", "bucket", "> launches", "> of time", ""});
   for (const Covered& each : coverage.buckets)
     if (settings.all || !each.found.is_hit())
-      table.row({each.demand->of.op->name, manifest::to_string(*each.demand->of.op, each.demand->of.bucket),
+      table.row({each.demand->of.op->name, manifest::display_text(*each.demand->of.op, each.demand->of.bucket),
                  format_share(demands.launch_share(*each.demand)), format_share(demands.time_share(*each.demand)),
                  answer_of(each.found)});
   if (!table.empty()) print(table.text() + "\n");

@@ -32,9 +32,9 @@ void declare(CLI::App& command, ExplainSettings& settings) {
       ->type_name("CLASS");
 }
 
-Json json_of(const Explanation& explanation, const Target& target) {
-  Json json{{"problem", explanation.problem},
-            {"bucket", explanation.bucket},
+Json json_of(const manifest::Op& op, const Problem& problem, const Explanation& explanation, const Target& target) {
+  Json json{{"problem", manifest::to_string(op, problem)},
+            {"bucket", manifest::to_string(op, manifest::bucket_of(op, problem))},
             {"key", explanation.key},
             {"device", target.about},
             {"layers", Json::array()},
@@ -101,7 +101,7 @@ int run(const Globals& globals, const ExplainSettings& settings) {
   const Explanation explanation =
       engine::explain(op, problem, target.facts, Regime::cold_l2, target.arch, layers, cubins);
   if (globals.json)
-    print_json(json_of(explanation, target));
+    print_json(json_of(op, problem, explanation, target));
   else
     print_text(op.name, explanation, target);
   return exit_good;

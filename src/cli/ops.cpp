@@ -235,7 +235,7 @@ int run(const Globals& globals, const OpsSettings& settings) {
   print(fmt::format("{} (revision {}, {}): {}\n", op.name, op.revision, op.folder, op.summary));
   print_axes(op);
   print_arguments(op);
-  print(fmt::format("\nFor {} on {} ({}):\n", manifest::to_string(op, problem), target.facts.device_class(),
+  print(fmt::format("\nFor {} on {} ({}):\n", manifest::display_text(op, problem), target.facts.device_class(),
                     target.about));
   print_implementations(spaces);
   return exit_good;

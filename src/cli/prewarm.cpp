@@ -9,6 +9,7 @@
 #include "cli/interrupt.hpp"
 #include "cli/kept.hpp"
 #include "cli/output.hpp"
+#include "cli/problem_set.hpp"
 #include "cli/search_choice.hpp"
 #include "cli/table.hpp"
 #include "cli/target.hpp"
@@ -131,16 +132,17 @@ void print_json_prewarmed(const PrewarmSettings& settings, const Deployment& dep
   print_json(json);
 }
 
-void print_missing(const Deployment& deployment) {
+void print_missing(std::span<const manifest::Op> ops, const Deployment& deployment) {
   Table table({"op", "bucket", "why"});
-  for (const Deployment::Missing& each : deployment.missing) table.row({each.op, each.bucket, each.why});
+  for (const Deployment::Missing& each : deployment.missing)
+    table.row({each.op, display_stored(ops, each.op, each.bucket), each.why});
   print(fmt::format(
       "\nWithout a record, {} of {} buckets. Under the miss policy `nearest` another bucket's config or the op's default stands in, and its machine code is included:\n{}",
       deployment.missing.size(), deployment.buckets, table.text(2)));
 }
 
-void print_text_prewarmed(const PrewarmSettings& settings, const std::string& about, const Deployment& deployment,
-                          bool kept) {
+void print_text_prewarmed(const PrewarmSettings& settings, std::span<const manifest::Op> ops, const std::string& about,
+                          const Deployment& deployment, bool kept) {
   const auto with_record = deployment.buckets - static_cast<std::int64_t>(deployment.missing.size());
   const std::string stale = deployment.stale > 0 ? fmt::format(" ({} stale)", deployment.stale) : std::string();
   Table table({"", ""});
@@ -156,14 +158,14 @@ void print_text_prewarmed(const PrewarmSettings& settings, const std::string& ab
   };
   if (kept) table.row({"kept in", output.empty() ? "the overlay" : in_file()});
   print(table.text());
-  if (!deployment.missing.empty()) print_missing(deployment);
+  if (!deployment.missing.empty()) print_missing(ops, deployment);
 }
 
 /// `kept`: the output, or without one the overlay, holds it all.
-int finish(const Globals& globals, const PrewarmSettings& settings, const std::string& about,
-           const Deployment& deployment, bool kept) {
+int finish(const Globals& globals, const PrewarmSettings& settings, std::span<const manifest::Op> ops,
+           const std::string& about, const Deployment& deployment, bool kept) {
   globals.json ? print_json_prewarmed(settings, deployment, kept)
-               : print_text_prewarmed(settings, about, deployment, kept);
+               : print_text_prewarmed(settings, ops, about, deployment, kept);
   return deployment.missing.empty() ? exit_good : exit_wrong;
 }
 
@@ -174,18 +176,18 @@ void print_demands(const Globals& globals, const Demands& demands, std::size_t c
   for (std::size_t i = 0; i < chosen; ++i) {
     const Demand& each = demands.buckets[i];
     so_far += demands.time_share(each);
-    const std::string bucket = manifest::to_string(*each.of.op, each.of.bucket);
     if (globals.json)
       print_json({{"event", "demand"},
                   {"op", each.of.op->name},
-                  {"bucket", bucket},
+                  {"bucket", manifest::to_string(*each.of.op, each.of.bucket)},
                   {"launches", each.launches},
                   {"launch_share", demands.launch_share(each)},
                   {"time_share", demands.time_share(each)},
                   {"time_so_far", so_far}});
     else
-      table.row({each.of.op->name, bucket, format_share(demands.launch_share(each)),
-                 format_share(demands.time_share(each)), format_share(so_far)});
+      table.row({each.of.op->name, manifest::display_text(*each.of.op, each.of.bucket),
+                 format_share(demands.launch_share(each)), format_share(demands.time_share(each)),
+                 format_share(so_far)});
   }
   if (globals.json) return;
   print(table.text());
@@ -240,7 +242,7 @@ int tune_and_finish(const Globals& globals, const PrewarmSettings& settings) {
     const std::string& about = devices.first_of_class[number]->state->context.info().name;
     why = settings.output.empty() ? not_kept(devices) : std::string();
     const bool is_kept = why.empty() && (!settings.output.empty() || lost_records(tuned) == 0);
-    status = std::max(status, finish(globals, settings, about, deployment, is_kept));
+    status = std::max(status, finish(globals, settings, first.ops.all(), about, deployment, is_kept));
   }
   require_kept(devices, tuned);
   if (!why.empty()) refuse_unkept("what was pre-warmed", why);
@@ -265,7 +267,7 @@ int compile_and_finish(const Globals& globals, const PrewarmSettings& settings, 
                            .on_step = on_step});
   });
   const std::string why = settings.output.empty() ? layers.not_kept() : std::string();
-  const int status = finish(globals, settings, target.about, deployment, why.empty());
+  const int status = finish(globals, settings, ops, target.about, deployment, why.empty());
   if (!why.empty()) refuse_unkept("what was pre-warmed", why);
   return status;
 }

@@ -123,6 +123,12 @@ Problem parse_problem(const manifest::Op& op, std::span<const std::string> words
   return manifest::make_problem(op, settings);
 }
 
+std::string display_stored(std::span<const manifest::Op> ops, std::string_view op, std::string_view stored) {
+  const auto found = std::ranges::find(ops, op, &manifest::Op::name);
+  const auto problem = found == ops.end() ? std::nullopt : manifest::parse_bucket(*found, stored);
+  return problem ? manifest::display_text(*found, *problem) : std::string(stored);
+}
+
 Problem sample_problem(const manifest::Op& op, std::span<const std::string> words) {
   std::vector<manifest::Setting> settings = parse_settings(words);
   for (const manifest::Axis& axis : op.axes) {

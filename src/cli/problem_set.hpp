@@ -7,6 +7,7 @@
 #include <cstdint>
 #include <span>
 #include <string>
+#include <string_view>
 #include <vector>
 
 #include "manifest/problem_set.hpp"
@@ -27,6 +28,9 @@ ProblemSet parse_problem_set(const manifest::Op& op, std::span<const std::string
 
 /// One problem. Throws Error(bad_input) as manifest::make_problem does, and for ranges and lists.
 Problem parse_problem(const manifest::Op& op, std::span<const std::string> words);
+
+/// The display text of a problem or bucket in its stored form; the stored form itself when no op of `ops` has such a problem.
+std::string display_stored(std::span<const manifest::Op> ops, std::string_view op, std::string_view stored);
 
 /// One problem to show an op by: axes that are not given take 4096, or the nearest legal size.
 Problem sample_problem(const manifest::Op& op, std::span<const std::string> words);

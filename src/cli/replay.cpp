@@ -49,7 +49,7 @@ int launch(const Globals& globals, const ReplaySettings& settings, std::span<con
   Options options = engine_options(globals);
   engine::State tools(options);  // for tensors and references: the engine's own counts stay those of the launches
   const Counts counts = count(trace);
-  TuneProgress progress(globals, 1);
+  TuneProgress progress(globals, tools.ops.all(), 1);
   std::int64_t begun = 0;
   options.on_miss = settings.policy == "tune"         ? MissPolicy::tune
                     : settings.policy == "background" ? MissPolicy::background

@@ -161,7 +161,7 @@ struct Stage {
 /// "launch 3 (line 5), scale rows=16 cols=128 dtype=f32"
 std::string name_of(std::span<const TraceEntry> trace, const TraceEntry& entry) {
   return fmt::format("launch {} (line {}), {} {}", &entry - trace.data() + 1, entry.line, entry.op->name,
-                     manifest::to_string(*entry.op, entry.problem));
+                     manifest::display_text(*entry.op, entry.problem));
 }
 
 /// Launches of buckets that were launched before, timed on the device in runs: what stalls the host between two launches would leave the

@@ -109,8 +109,8 @@ std::string what_was_launched(const Ran& ran) {
 void print_text_ran(const RunSettings& settings, const manifest::Op& op, const Problem& problem, const Ran& ran,
                     const Rates& rates) {
   Table table({"", ""});
-  table.row({"problem", fmt::format("{} {}", op.name, manifest::to_string(op, problem))});
-  table.row({"bucket", manifest::to_string(op, manifest::bucket_of(op, problem))});
+  table.row({"problem", fmt::format("{} {}", op.name, manifest::display_text(op, problem))});
+  table.row({"bucket", manifest::display_text(op, manifest::bucket_of(op, problem))});
   table.row({"answer from", std::string(to_string(ran.origin))});
   table.row({"launched", what_was_launched(ran)});
   const Footprint footprint = ran.plan.footprint();
@@ -134,7 +134,7 @@ int run(const Globals& globals, const RunSettings& settings) {
   std::vector<std::string> words = settings.words;
   const tune::Placement placement = take_runtime_values(described, words);
   const Problem problem = parse_problem(described, words);
-  TuneProgress progress(globals, 1);
+  TuneProgress progress(globals, ops, 1);
   Options options = engine_options(globals);
   engine::State tools(
       options);  // for the reference and its tensors: the engine's own counts stay those of the launches

@@ -4,6 +4,7 @@
 #include <cstdint>
 #include <map>
 #include <mutex>
+#include <span>
 #include <string>
 
 #include "cli/output.hpp"
@@ -14,8 +15,8 @@ namespace kiln::cli {
 
 class TuneProgress {
  public:
-  /// Of several devices each is told apart in what is shown.
-  TuneProgress(const Globals& globals, std::size_t devices);
+  /// `ops` outlive this. With more than one of `devices`, lines name the device.
+  TuneProgress(const Globals& globals, std::span<const manifest::Op> ops, std::size_t devices);
   /// Thread-safe.
   void on(const TuneStep& step);
 
@@ -24,9 +25,10 @@ class TuneProgress {
     double begun = 0;   // seconds, of its present bucket
     std::string doing;  // "gemm m=64 ... 20/52"
   };
-  void draw(const TuneStep& step);
+  void draw(TuneStep step);
   [[nodiscard]] std::string prefix(const TuneStep& step) const;
 
+  std::span<const manifest::Op> ops_;
   bool json_, quiet_, several_;
   std::mutex mutex_;
   std::map<int, OnDevice> devices_;

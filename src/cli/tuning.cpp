@@ -77,7 +77,7 @@ Json json_of(const manifest::Op& op, const TunedBucket& bucket) {
 }
 
 void add_row(Table& table, const manifest::Op& op, const TunedBucket& bucket) {
-  const std::string text = manifest::to_string(op, bucket.bucket);
+  const std::string text = manifest::display_text(op, bucket.bucket);
   if (bucket.outcome == TunedBucket::Outcome::failed) return table.row({bucket.op, text, "failed: " + bucket.reason});
   const Rates rates = rates_at_edge(op, bucket);
   const std::string from = bucket.outcome == TunedBucket::Outcome::tuned
@@ -115,9 +115,10 @@ Tuner make_tuner(const Globals& globals, const std::string& devices, Options opt
 TuneReport tune_buckets(const Globals& globals, const Tuner& tuner, std::span<const engine::OpBucket> buckets,
                         TuneChoice choice) {
   const Interrupt interrupt;
-  TuneProgress progress(globals, engine::state_of(tuner).devices.size());
+  engine::TunerState& state = engine::state_of(tuner);
+  TuneProgress progress(globals, state.first().ops.all(), state.devices.size());
   choice.on_step = [&](const TuneStep& step) { progress.on(step); };
-  return engine::tune_all(engine::state_of(tuner), buckets, choice);
+  return engine::tune_all(state, buckets, choice);
 }
 
 std::string interruption_of(const TuneReport& report) {

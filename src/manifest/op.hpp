@@ -59,6 +59,7 @@ struct Selection {
   /// What a caller who gives no value gets: the only one here, or, where `like` is an earlier selection, the one for its value.
   std::vector<std::uint8_t> defaults = {0};
   int like = -1;
+  bool declares_default = false;  // the manifest has a `default` for it; else the first value is the default
   [[nodiscard]] bool is_type() const noexcept { return !dtypes.empty(); }
   [[nodiscard]] std::uint8_t default_beside(const Problem& problem) const noexcept {
     return defaults[like < 0 ? 0 : problem.selections[static_cast<std::size_t>(like)]];

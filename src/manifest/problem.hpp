@@ -32,9 +32,12 @@ Problem make_problem(const Op& op, std::span<const Setting> settings);
 void check_problem(const Op& op, const Problem& problem);
 /// True when check_problem would pass. No allocation, no exception.
 bool is_valid(const Op& op, const Problem& problem) noexcept;
-/// "rows=512 cols=4096 dtype=bf16"
+/// The stored form, as records, traces and JSON hold it: "rows=512 cols=4096 dtype=bf16 residual=none quantise=none".
 std::string to_string(const Op& op, const Problem& problem);
-/// Reads the same form, as records keep their buckets; nothing when the op's axes or selections have changed since.
+/// The form for people: "rows=512 cols=4096 dtype=bf16". Leaves out each choice at its default, and each type at a default that the
+/// manifest declares, so that make_problem reads it as the same problem.
+std::string display_text(const Op& op, const Problem& problem);
+/// Reads both forms. Returns nothing when the op's axes or selections have changed since the text was stored.
 std::optional<Problem> parse_bucket(const Op& op, std::string_view text);
 
 /// Each axis raised to its bucket's upper edge. No allocation.

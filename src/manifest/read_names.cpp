@@ -84,8 +84,10 @@ void read_selection_default(const ManifestReader& reader, const TomlValue& value
 
 void add_selection(const ManifestReader& reader, const TomlEntry& entry, std::vector<Selection>& selections,
                    Selection selection) {
-  if (const TomlValue* value = entry.value.find("default"))
+  if (const TomlValue* value = entry.value.find("default")) {
     read_selection_default(reader, *value, selections, selection);
+    selection.declares_default = true;
+  }
   selections.push_back(std::move(selection));
 }
 

@@ -83,16 +83,17 @@ std::optional<std::string> why_not_eligible(const Op& op, const Implementation& 
   const auto frame = make_frame(op, &implementation, problem, device, implementation.default_config);
   if (implementation.requires_ && !implementation.requires_->evaluate(frame).truth()) {
     return fmt::format("it requires {}, and this is {} with {}", implementation.requires_text, device.device_class(),
-                       to_string(op, problem));
+                       display_text(op, problem));
   }
   const auto broken = broken_constraint(op, implementation, problem, device, implementation.default_config);
   if (!broken) return std::nullopt;  // so that no walk is needed where nearly every problem is
   if (implementation.is_library())
-    return fmt::format("its constraint {} does not hold at {}", *broken, to_string(op, problem));
+    return fmt::format("its constraint {} does not hold at {}", *broken, display_text(op, problem));
   bool found = false;
   Walk(op, implementation, frame, {}).run([&](const Config&) { return found = true, false; });
   if (found) return std::nullopt;
-  return fmt::format("no config meets its constraints at {}; the default breaks {}", to_string(op, problem), *broken);
+  return fmt::format("no config meets its constraints at {}; the default breaks {}", display_text(op, problem),
+                     *broken);
 }
 
 std::optional<std::string> broken_constraint(const Op& op, const Implementation& implementation, const Problem& problem,

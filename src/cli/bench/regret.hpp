@@ -6,12 +6,14 @@
 #include <string>
 #include <vector>
 
+#include "kiln/problem.hpp"
+
 namespace kiln::cli::bench {
 
 /// One real length under one policy.
 struct Regret {
   std::string policy;
-  std::string problem;  // "m=300 n=4096 k=4096 dtype=bf16"
+  Problem problem;
   std::int64_t length = 0, edge = 0;
   std::string shared, own;  // configs: that a launch takes from the bucket's record, and tuned for this very length
   double shared_ns = 0, own_ns = 0;  // equal where the configs are
