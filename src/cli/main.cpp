@@ -90,7 +90,7 @@ int bad_usage(const CLI::App& app, const CLI::ParseError& error, int argc, char*
 
 int run_chosen(Chosen& chosen) {
   try {
-    check_bases_exist(chosen.globals);
+    check_paths_exist(chosen.globals);
     return chosen.run(chosen.globals);
   } catch (const Error& error) {
     say_error(chosen.globals.json, to_string(error.kind()), error.what());

@@ -79,6 +79,7 @@ void check_output(const Globals& globals, const std::string& output) {
 }
 
 constexpr int compile_bar_width = 30;
+constexpr std::string_view pre_warmed = "what would be pre-warmed";
 
 /// A bar on a terminal; elsewhere a line for each tenth.
 class CompileProgress {
@@ -208,18 +209,12 @@ std::vector<OpBucket> chosen_buckets(const Globals& globals, const PrewarmSettin
   return buckets;
 }
 
-/// Before the work, which takes minutes: without -o all of it goes to the overlay.
-void require_place(const PrewarmSettings& settings, const std::string& why_not_kept) {
-  if (settings.output.empty() && !why_not_kept.empty())
-    refuse_unkept("what would be pre-warmed, so nothing was begun", why_not_kept);
-}
-
 int tune_and_finish(const Globals& globals, const PrewarmSettings& settings) {
   Options options = engine_options(globals);
   options.search = search_settings(settings.search);
   const Tuner tuner = make_tuner(globals, settings.devices, options);
   engine::TunerState& devices = engine::state_of(tuner);
-  require_place(settings, not_kept(devices));
+  if (settings.output.empty()) require_place(pre_warmed, not_kept(devices));
   if (devices.classes() > 1 && !settings.output.empty())
     throw Error(
         ErrorKind::bad_input,
@@ -251,7 +246,7 @@ int tune_and_finish(const Globals& globals, const PrewarmSettings& settings) {
 
 int compile_and_finish(const Globals& globals, const PrewarmSettings& settings, std::span<const manifest::Op> ops) {
   store::Layers layers = open_layers(globals);
-  require_place(settings, layers.not_kept());
+  if (settings.output.empty()) require_place(pre_warmed, layers.not_kept());
   const Target target = choose_target(globals, settings.target, layers, false);
   jit::CompilePool pool({.program = process::find_worker({})});
   tune::Cubins cubins(layers, pool);

@@ -25,8 +25,8 @@ struct Globals {
   std::vector<std::string> trusted_keys;
 };
 
-/// Throws Error(bad_input) for a base that does not.
-void check_bases_exist(const Globals& globals);
+/// Throws Error(bad_input) for a base or a folder of trusted keys that does not exist.
+void check_paths_exist(const Globals& globals);
 Options engine_options(const Globals& globals);
 std::vector<manifest::Op> load_ops(const Globals& globals);
 store::LayerSettings layer_settings(const Globals& globals);

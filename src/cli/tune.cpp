@@ -63,6 +63,12 @@ std::vector<OpBucket> buckets_named(const manifest::Op& op, std::span<const std:
   return buckets;
 }
 
+/// A tune of one bucket shows its result though nothing keeps it; a tune of several would lose minutes of work.
+TuneReport tune(const Globals& globals, const Tuner& tuner, std::span<const OpBucket> buckets, Retune retune) {
+  if (buckets.size() > 1) require_place("what would be tuned", not_kept(engine::state_of(tuner)));
+  return tune_buckets(globals, tuner, buckets, {.retune = retune});
+}
+
 int finish(const Globals& globals, const Tuner& tuner, const TuneReport& report) {
   print_tuned(globals, tuner, report);
   require_kept(engine::state_of(tuner), report);
@@ -103,7 +109,7 @@ int renew(const Globals& globals, const TuneSettings& settings, const Tuner& tun
   for (const engine::Staleness::Bucket& stale : staleness.stale)
     if (settings.words.empty() || std::ranges::find(asked, stale.bucket, &OpBucket::bucket) != asked.end())
       buckets.push_back({stale.op, stale.bucket});
-  const TuneReport report = tune_buckets(globals, tuner, buckets, {.retune = Retune::stale});
+  const TuneReport report = tune(globals, tuner, buckets, Retune::stale);
   const int status = buckets.empty() ? exit_good : finish(globals, tuner, report);
   print_renewed(globals, staleness, buckets.size(), report);
   return status;
@@ -118,8 +124,7 @@ int run(const Globals& globals, const TuneSettings& settings) {
   const Tuner tuner = make_tuner(globals, settings.devices, options);
   if (settings.stale) return renew(globals, settings, tuner);
   const auto buckets = buckets_named(find_op(engine::state_of(tuner).first().ops.all(), settings.op), settings.words);
-  return finish(globals, tuner,
-                tune_buckets(globals, tuner, buckets, {.retune = settings.force ? Retune::all : Retune::none}));
+  return finish(globals, tuner, tune(globals, tuner, buckets, settings.force ? Retune::all : Retune::none));
 }
 
 }  // namespace
