@@ -69,7 +69,7 @@ std::string text_of(const Op& op, const Problem& problem, IsShown is_shown) {
   return fmt::format("{}", fmt::join(parts, " "));
 }
 
-// In the manifest's order: a default may use the run-time values before it.
+// Goes in the manifest's order, because a default may use earlier run-time values.
 void fill_defaults(const Op& op, const Problem& problem, std::span<std::int64_t> frame) {
   for (std::size_t i = 0; i < op.runtime.size(); ++i) {
     const auto& expression = op.runtime[i].default_integer;

@@ -1,4 +1,4 @@
-// [pass.model]: what a pass does, for estimates of its time.
+// Reads [pass.model], the work of a pass, for the cost model.
 #include "manifest/manifest_parts.hpp"
 
 namespace kiln::manifest {

@@ -1,4 +1,4 @@
-// [[pass]]: one launch, with its name, geometry and arguments.
+// Reads [[pass]]: the name, geometry and arguments of one launch.
 #include <fmt/format.h>
 
 #include <algorithm>
@@ -11,7 +11,7 @@
 namespace kiln::manifest {
 namespace {
 
-// What the expressions and arguments of a pass may name.
+// The names that a pass's expressions and arguments may use.
 struct Scope {
   const ManifestReader& reader;
   const Op& op;
