@@ -1,4 +1,4 @@
-// kiln cache: what the files hold. ls is here, each other part in a file cache_PART.cpp.
+// kiln cache, and kiln cache ls. The other commands are in cache_COMMAND.cpp.
 #include "cli/cache.hpp"
 
 #include <fmt/format.h>
@@ -25,7 +25,7 @@ std::string name_of(const store::Layer& layer) {
 
 namespace {
 
-/// A user who names an overlay does not want an empty one shown in its place.
+/// Throws when a named overlay cannot be used: an empty one in its place would mislead.
 void require_named_overlay(const Globals& globals, const store::Layers& layers) {
   const std::span<const store::Layer> found = layers.layers();
   if (!globals.overlay || found.front().refused.empty()) return;
@@ -143,7 +143,7 @@ int list(const Globals& globals, const ListSettings& settings) {
 void say_left_behind(const Globals& globals, const std::string& what, std::int64_t untrusted_cubins) {
   if (untrusted_cubins > 0 && !globals.quiet)
     note(fmt::format(
-        "{} cubins of {} were left behind, since the trust policy does not let that supply machine code; they are compiled when they are needed",
+        "{} cubins of {} were left behind, because the trust policy does not let that file supply machine code; they are compiled when needed",
         untrusted_cubins, what));
 }
 
@@ -154,9 +154,9 @@ void say_flawed(const Globals& globals, const std::string& path, std::int64_t ro
 
 void add_cache(CLI::App& app, Chosen& chosen) {
   CLI::App* cache =
-      app.add_subcommand("cache", "What the files hold: list, show, compare, merge, export, prune, verify, sign");
+      app.add_subcommand("cache", "List, show, compare, merge, export, prune, verify and sign files of records");
   cache->require_subcommand(1);
-  add_command<ListSettings>(*cache, chosen, "ls", "The records of the overlay and the bases, or of one file",
+  add_command<ListSettings>(*cache, chosen, "ls", "List the records of the overlay and the bases, or of one file",
                             declare_list, list);
   for (const auto add : {add_cache_show, add_cache_stats, add_cache_diff, add_cache_export, add_cache_merge,
                          add_cache_prune, add_cache_compact, add_cache_verify, add_cache_sign})
@@ -167,7 +167,7 @@ void add_cache(CLI::App& app, Chosen& chosen) {
       "  kiln cache import colleague.kiln\n  kiln cache merge a.kiln b.jsonl -o both.kiln\n"
       "  kiln cache prune --unused 90d --dry-run\n  kiln cache verify both.kiln\n"
       "  kiln cache sign both.kiln --key release.pem\n"
-      "Each of them says more with --help, and prints JSON with --json.");
+      "Each command has its own --help.");
 }
 
 }  // namespace kiln::cli

@@ -1,4 +1,4 @@
-// kiln cache compact: gives the pages of what went back to the file system.
+// kiln cache compact: returns free pages to the file system.
 #include "cli/cache_compact.hpp"
 
 #include <fmt/format.h>
@@ -42,11 +42,11 @@ int run(const Globals& globals, const CacheCompactSettings& settings) {
 }  // namespace
 
 void add_cache_compact(CLI::App& cache, Chosen& chosen) {
-  CLI::App* command = add_command<CacheCompactSettings>(cache, chosen, "compact",
-                                                        "Give free pages back to the file system", declare, run);
+  CLI::App* command =
+      add_command<CacheCompactSettings>(cache, chosen, "compact", "Return free pages to the file system", declare, run);
   command->footer(
-      "Rows and seal stay as they are. Needs as much free space again as the file takes, and waits up to 5 seconds for other\n"
-      "processes that use it.\nExample:\n  kiln cache compact        your overlay");
+      "Rows and seal do not change. Needs as much free space as the file takes, and waits up to 5 seconds for other processes\n"
+      "that use it.\nExample:\n  kiln cache compact        your overlay");
 }
 
 }  // namespace kiln::cli

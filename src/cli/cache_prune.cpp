@@ -1,4 +1,4 @@
-// kiln cache prune: takes away what is not worth its bytes.
+// kiln cache prune: deletes rows by age, staleness, device or size.
 #include <fmt/format.h>
 
 #include <algorithm>
@@ -21,20 +21,19 @@ struct CachePruneSettings {
 void declare(CLI::App& command, CachePruneSettings& settings) {
   PruneWords& words = settings.words;
   command.add_option("file", settings.file, "This file instead of the overlay")->type_name("FILE");
-  command.add_option("--unused", words.unused, "What has served no process for this long (90d, 12h)")
+  command.add_option("--unused", words.unused, "Rows that have served no process for this long (90d, 12h)")
       ->type_name("TIME");
-  command.add_flag(
-      "--stale", words.stale,
-      "Records tuned from other sources than the present ones, and machine code that nothing asks for any more");
-  command.add_option("--op", words.op, "What is of this op")->type_name("OP");
-  command.add_option("--device-class", words.device_class, "What is for this device class")->type_name("CLASS");
-  command.add_flag("--other-devices", words.other_devices, "What is for other devices than --device");
+  command.add_flag("--stale", words.stale,
+                   "Records tuned from other sources than the present ones, and machine code that no record needs");
+  command.add_option("--op", words.op, "Rows of this op")->type_name("OP");
+  command.add_option("--device-class", words.device_class, "Rows for this device class")->type_name("CLASS");
+  command.add_flag("--other-devices", words.other_devices, "Rows for other devices than --device");
   command
       .add_option("--max-size", words.max_size,
-                  "Then, while the file holds more than this (500MB, 2GiB), its least valuable rows")
+                  "After the other conditions, the least valuable rows until the file fits this size (500MB, 2GiB)")
       ->type_name("SIZE");
-  command.add_flag("--dry-run", settings.dry_run, "Say what would go, and change nothing");
-  command.add_flag("--no-compact", settings.no_compact, "Keep the free pages in the file, for rows to come");
+  command.add_flag("--dry-run", settings.dry_run, "Print what would be deleted, and change nothing");
+  command.add_flag("--no-compact", settings.no_compact, "Keep free pages in the file for later rows");
 }
 
 void print_json_pruned(const CachePruneSettings& settings, const store::File& file, const store::PruneReport& report,
@@ -81,16 +80,16 @@ int run(const Globals& globals, const CachePruneSettings& settings) {
 
 void add_cache_prune(CLI::App& cache, Chosen& chosen) {
   CLI::App* command = add_command<CachePruneSettings>(
-      cache, chosen, "prune", "Take away what is unused, stale, for other devices, or past a size", declare, run);
+      cache, chosen, "prune", "Delete rows that are unused, stale, for other devices, or past a size", declare, run);
   command->footer(
-      "A row goes when it meets all of the conditions that are given, but for --max-size, which comes after them: first the\n"
-      "candidates of records, then cubins, the fewest uses a byte first, and only without any cubin left records, the least\n"
-      "time saved a byte first. What served often and lately stays longer.\n"
-      "--stale takes a record if its op is loaded and has other sources for it now, or has no such bucket, implementation or\n"
-      "config any more; and a cubin if its op is loaded and its sources are neither those of a record that stays nor those\n"
-      "of the defaults and references for the buckets of these. What does not say its sources stays.\n"
-      "--device-class and --other-devices take a cubin when no device class that stays can run it.\n"
-      "A seal and its signatures go with the first row.\n"
+      "A row is deleted when it meets every condition that is given. --max-size comes after them. It deletes candidates of records\n"
+      "first; then cubins, the fewest uses a byte first; then records, the least time saved a byte first. Rows that served often\n"
+      "and lately stay longer.\n"
+      "--stale deletes a record if its op is loaded and its sources have changed, or the op no longer has the bucket,\n"
+      "implementation or config. It deletes a cubin if its op is loaded and no remaining record, default or reference has its\n"
+      "sources. Rows without sources stay.\n"
+      "--device-class and --other-devices delete a cubin when no remaining device class can run it.\n"
+      "The first deletion removes the seal and its signatures.\n"
       "Examples:\n  kiln cache prune --unused 90d --dry-run\n  kiln cache prune --stale --op gemm\n"
       "  kiln cache prune --max-size 500MB");
 }

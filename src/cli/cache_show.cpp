@@ -1,4 +1,4 @@
-// kiln cache show: one record in full.
+// kiln cache show: prints a record in full.
 #include <fmt/chrono.h>
 #include <fmt/format.h>
 
@@ -27,10 +27,10 @@ struct CacheShowSettings {
 };
 
 void declare(CLI::App& command, CacheShowSettings& settings) {
-  command.add_option("what", settings.what, "An op, with a problem after it; or the beginning of a record's key")
+  command.add_option("what", settings.what, "An op, followed by a problem; or the beginning of a record's key")
       ->required()
       ->type_name("OP|KEY");
-  command.add_option("problem", settings.words, "The problem whose bucket is meant (rows=512 cols=4096)")
+  command.add_option("problem", settings.words, "A problem of the bucket (rows=512 cols=4096)")
       ->type_name("NAME=VALUE");
   command.add_option("--file", settings.file, "This file, .kiln or .jsonl, instead of the overlay and the bases")
       ->type_name("FILE");
@@ -47,7 +47,6 @@ Json json_of(const std::string& file, const store::Record& record) {
   return json;
 }
 
-/// Who serves which sizes.
 void print_choices(const store::Record& record) {
   constexpr std::size_t digest_shown = 12;
   Table table({"serves", "as", "config", "> time at their end", "> 95 % interval", "> samples", "built by", "sources"});
@@ -59,9 +58,9 @@ void print_choices(const store::Record& record) {
   print(table.text(2));
 }
 
-/// The trials of one candidate.
+/// The timings of one candidate.
 struct CandidateRow {
-  std::map<std::string, std::string> cells;  // by length
+  std::map<std::string, std::string> cells;  // by sizes
   const store::Candidate* any = nullptr;
   double rank_ns = std::numeric_limits<double>::infinity();  // its time at the upper edge
   std::string reason;
@@ -119,7 +118,7 @@ void print_record(std::span<const manifest::Op> ops, const std::string& file, co
   print("\n");
 }
 
-/// Matches the bucket of a problem on any device, or the beginning of a key.
+/// Returns a test for records: of the problem's bucket on any device, or whose key begins so.
 std::function<bool(const store::Record&)> matcher(const Globals& globals, const CacheShowSettings& settings) {
   if (settings.words.empty())
     return [prefix = settings.what](const store::Record& record) { return record.key.starts_with(prefix); };
@@ -155,8 +154,8 @@ int run(const Globals& globals, const CacheShowSettings& settings) {
 void add_cache_show(CLI::App& cache, Chosen& chosen) {
   CLI::App* command = add_command<CacheShowSettings>(
       cache, chosen, "show",
-      "A record in full: which config serves which sizes, how it was found, and every candidate by its times", declare,
-      run);
+      "Show a record: the config for each interval of sizes, how it was tuned, and the times of every candidate",
+      declare, run);
   command->footer(
       "Examples:\n  kiln cache show rms_norm rows=512 cols=4096\n  kiln cache show gemm@1 --file h200.jsonl\n"
       "Exit status 1: no file holds such a record.");

@@ -1,4 +1,4 @@
-// kiln cache stats: how much the files hold, and what they were used for.
+// kiln cache stats: prints how much the files hold and how often they were used.
 #include <fmt/format.h>
 
 #include <algorithm>
@@ -22,7 +22,7 @@ void declare(CLI::App& command, CacheStatsSettings& settings) {
       ->type_name("FILE");
 }
 
-/// What the counts of use come to.
+/// The file's use counts, summed.
 struct Uses {
   std::int64_t record_uses = 0, records_used = 0, cubin_uses = 0, cubins_used = 0;
   std::map<std::string, std::int64_t> launches, misses;  // by origin, by reason
@@ -31,7 +31,7 @@ struct Uses {
     for (const store::Usage& row : rows) {
       if (row.source == "launch") launches[row.key] += row.uses;
       if (row.source == "miss") misses[row.key] += row.uses;
-      if (row.uses == 0) continue;  // a row that was written and has served nothing yet
+      if (row.uses == 0) continue;  // written, and not used yet
       if (row.source == "record") add(row, records_used, record_uses);
       if (row.source == "cubin") add(row, cubins_used, cubin_uses);
     }
@@ -159,10 +159,10 @@ int run(const Globals& globals, const CacheStatsSettings& settings) {
 
 void add_cache_stats(CLI::App& cache, Chosen& chosen) {
   CLI::App* command = add_command<CacheStatsSettings>(
-      cache, chosen, "stats", "How much they hold, by op, and what they were used for", declare, run);
+      cache, chosen, "stats", "Print how much the files hold, by op, and how often they were used", declare, run);
   command->footer(
-      "A process counts once for each row that served it; launches count by where their answer came from, misses by reason.\n"
-      "Only an overlay keeps counts. Of problems, one launch in 16 is counted and stands for 16. A record's bytes are about: it shares pages with others.");
+      "A process counts once for each row that served it. Launches are counted by origin, misses by reason. Only an overlay has\n"
+      "counts. The histogram counts one launch in 16 and multiplies by 16. A record's bytes are approximate: records share pages.");
 }
 
 }  // namespace kiln::cli

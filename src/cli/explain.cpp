@@ -1,4 +1,4 @@
-// kiln explain: what would be launched, and why.
+// kiln explain: prints what would be launched for a problem, and why.
 #include <fmt/format.h>
 
 #include "cli/commands.hpp"
@@ -27,8 +27,8 @@ void declare(CLI::App& command, ExplainSettings& settings) {
                   "A size for each axis, words for types and choices (rows=137 cols=4096 dtype=bf16)")
       ->required()
       ->type_name("NAME=VALUE");
-  command.add_option("--arch", settings.target.arch, "For this architecture, present or not")->type_name("ARCH");
-  command.add_option("--device-class", settings.target.device_class, "For this device class, present or not")
+  command.add_option("--arch", settings.target.arch, "For this architecture; needs no GPU")->type_name("ARCH");
+  command.add_option("--device-class", settings.target.device_class, "For this device class; needs no GPU")
       ->type_name("CLASS");
 }
 
@@ -111,8 +111,8 @@ int run(const Globals& globals, const ExplainSettings& settings) {
 
 void add_explain(CLI::App& app, Chosen& chosen) {
   CLI::App* command = add_command<ExplainSettings>(
-      app, chosen, "explain",
-      "The bucket, the key, each file asked, what was found, what would be launched; launches nothing", declare, run);
+      app, chosen, "explain", "Show bucket, key, each file's answer and what would be launched; launches nothing",
+      declare, run);
   command->footer("Example:\n  kiln explain rms_norm rows=137 cols=4096 dtype=bf16 --base cache/h200.jsonl");
 }
 

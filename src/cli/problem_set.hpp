@@ -1,4 +1,4 @@
-// "rows=1..16384 cols=4096,8192 dtype=bf16": the problems that a person names, and the buckets that they touch.
+// Problems on the command line: "rows=1..16384 cols=4096,8192 dtype=bf16".
 //
 //   argument := name '=' item (',' item)*
 //   item     := integer | integer '..' integer | word
@@ -18,21 +18,21 @@ using manifest::buckets_of;
 using manifest::ProblemSet;
 using Range = manifest::SizeRange;
 
-/// "name=value" as its two halves. Throws Error(bad_input) for a word of another form.
+/// Splits "name=value". Throws Error(bad_input) for a word of another form.
 manifest::Setting parse_setting(const std::string& word);
 std::vector<manifest::Setting> parse_settings(std::span<const std::string> words);
 
-/// Throws Error(bad_input) for a word that does not parse, a name that the op lacks or that comes twice, an axis that is missing,
-/// and a size that the axis does not have. A selection that is left out takes its default.
+/// Throws Error(bad_input) for a word that does not parse, an unknown or repeated name, a missing axis, and a size that is not legal.
+/// A selection that is left out takes its default.
 ProblemSet parse_problem_set(const manifest::Op& op, std::span<const std::string> words);
 
-/// One problem. Throws Error(bad_input) as manifest::make_problem does, and for ranges and lists.
+/// Parses one problem. Throws Error(bad_input) as manifest::make_problem does, and for ranges and lists.
 Problem parse_problem(const manifest::Op& op, std::span<const std::string> words);
 
-/// The display text of a problem or bucket in its stored form; the stored form itself when no op of `ops` has such a problem.
+/// Returns the display text of a stored problem or bucket, or the stored text when no op of `ops` has such a problem.
 std::string display_stored(std::span<const manifest::Op> ops, std::string_view op, std::string_view stored);
 
-/// One problem to show an op by: axes that are not given take 4096, or the nearest legal size.
+/// Makes a sample problem of the op: axes that are not given take 4096, or the nearest legal size.
 Problem sample_problem(const manifest::Op& op, std::span<const std::string> words);
 
 }  // namespace kiln::cli

@@ -14,7 +14,7 @@
 namespace kiln::cli {
 namespace {
 
-constexpr std::size_t shown = 20;  // of what is wrong or missing
+constexpr std::size_t shown = 20;  // lines of wrong or missing problems
 
 double at_quantile(std::vector<double> values, double quantile) {
   const auto rank = static_cast<std::ptrdiff_t>(std::lround(quantile * static_cast<double>(values.size() - 1)));
@@ -27,7 +27,7 @@ std::string sentence(const Counts& counts) {
                      format_count(counts.distinct), format_count(counts.buckets));
 }
 
-/// The host's time in the launches of one origin.
+/// Host times of the launches of one origin.
 struct HostTimes {
   std::string origin;
   std::size_t launches = 0;

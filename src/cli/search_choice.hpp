@@ -1,4 +1,4 @@
-// How long and how thoroughly a command searches, as its options say.
+// Options for how long and how thoroughly a command searches.
 #pragma once
 
 #include <CLI/CLI.hpp>

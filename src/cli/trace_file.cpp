@@ -16,7 +16,7 @@
 namespace kiln::cli {
 namespace {
 
-constexpr std::string_view byte_order_mark = "\xef\xbb\xbf";  // as editors on Windows write
+constexpr std::string_view byte_order_mark = "\xef\xbb\xbf";  // which editors on Windows write
 
 }  // namespace
 

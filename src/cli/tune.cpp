@@ -1,4 +1,4 @@
-// kiln tune: every bucket that some sizes touch, once; with --stale those whose sources have changed, again.
+// kiln tune: tunes the buckets of some sizes, or with --stale those whose sources have changed.
 #include <fmt/format.h>
 
 #include <algorithm>
@@ -34,26 +34,25 @@ void declare(CLI::App& command, TuneSettings& settings) {
           "sizes", settings.words,
           "A size, a list or a range for each axis (rows=1..16384 cols=4096,8192), words for types and choices (dtype=bf16,f16)")
       ->type_name("NAME=VALUE");
-  command.add_flag("--force", settings.force, "Tune again where there is a record already");
+  command.add_flag("--force", settings.force, "Tune also buckets that have a record");
   command.add_flag(
       "--stale", settings.stale,
-      "Tune again exactly the records of this device that were tuned from other sources than the present ones: "
-      "all of them, or those of the op, or of the sizes");
+      "Tune again the records of this device that were tuned from other sources than the present ones: all of them, or those of "
+      "the op or the sizes");
   declare_devices(command, settings.devices);
   declare_search(command, settings.search);
-  command.add_flag("--hot-l2", settings.hot,
-                   "Time with a warm L2: its records answer engines that ask for that regime");
+  command.add_flag("--hot-l2", settings.hot, "Time with a warm L2; the records serve engines of that regime");
 }
 
-/// Bad input is bad anywhere, so all of it is looked at before the device is asked.
+/// Checks the arguments before the device is used.
 void check(const TuneSettings& settings, std::span<const manifest::Op> ops) {
   const auto refuse = [](const char* message) { throw Error(ErrorKind::bad_input, message); };
   if (settings.stale && settings.force)
-    refuse("--force and --stale were given together; --force is every record anyway");
-  if (settings.op.empty() && !settings.stale) refuse("op is required; see kiln tune --help");
+    refuse("--force and --stale were given together; --force alone tunes every bucket");
+  if (settings.op.empty() && !settings.stale) refuse("no op is given; see kiln tune --help");
   if (settings.op.empty()) return;
   const manifest::Op& op = find_op(ops, settings.op);
-  if (settings.words.empty() && !settings.stale) refuse("sizes is required; see kiln tune --help");
+  if (settings.words.empty() && !settings.stale) refuse("no sizes are given; see kiln tune --help");
   if (!settings.words.empty()) parse_problem_set(op, settings.words);
 }
 
@@ -92,10 +91,10 @@ void print_renewed(const Globals& globals, const engine::Staleness& staleness, s
                        {"unusable", staleness.unusable}});
   print(fmt::format("{} of {} records of this device are stale, {} renewed\n", stale, staleness.records, renewed));
   if (staleness.unusable > 0)
-    print(
-        fmt::format("{} records cannot serve, their config not being declared or legal; kiln tune with their sizes "
-                    "replaces them\n",
-                    staleness.unusable));
+    print(fmt::format(
+        "{} records cannot serve, because their configs are not declared or not legal; kiln tune with their "
+        "sizes replaces them\n",
+        staleness.unusable));
 }
 
 int renew(const Globals& globals, const TuneSettings& settings, const Tuner& tuner) {
@@ -131,11 +130,11 @@ int run(const Globals& globals, const TuneSettings& settings) {
 
 void add_tune(CLI::App& app, Chosen& chosen) {
   CLI::App* command = add_command<TuneSettings>(
-      app, chosen, "tune", "Find the fastest configs for every bucket that some sizes touch", declare, run);
+      app, chosen, "tune", "Find the fastest configs for every bucket of some sizes", declare, run);
   command->footer(
       "Examples:\n  kiln tune rms_norm rows=1..16384 cols=4096,8192 dtype=bf16\n  kiln tune gemm m=1..16384 n=4096 k=4096 layout=nt\n"
-      "  kiln tune --stale                             after an op's source was changed\n"
-      "A record keeps a few configs and says which of them serves which sizes of its bucket.\n"
+      "  kiln tune --stale                             after an op's source has changed\n"
+      "A record holds a few configs, each for an interval of its bucket's sizes.\n"
       "Ctrl-C ends it cleanly: finished buckets are kept, and the same command continues.");
 }
 

@@ -1,4 +1,4 @@
-// What is shown while buckets are tuned: a bar on a terminal, plain lines elsewhere, JSON for machines, or nothing.
+// Shows the progress of tunes: a bar on a terminal, lines elsewhere, JSON, or nothing.
 #pragma once
 
 #include <cstdint>
@@ -15,7 +15,7 @@ namespace kiln::cli {
 
 class TuneProgress {
  public:
-  /// `ops` outlive this. With more than one of `devices`, lines name the device.
+  /// `ops` must outlive this object. With several devices, lines name the device.
   TuneProgress(const Globals& globals, std::span<const manifest::Op> ops, std::size_t devices);
   /// Thread-safe.
   void on(const TuneStep& step);
@@ -35,7 +35,8 @@ class TuneProgress {
   StatusLine line_;
 };
 
-/// "rms_norm rows=512 ...  [####----] 20/52  11.3/s  3 s left  best 12.35 us, default 14.02 us": `seconds` since the bucket began.
+/// Returns "rms_norm rows=512 ...  [####----] 20/52  11.3/s  3 s left  best 12.35 us, default 14.02 us". `seconds`: since the bucket
+/// began.
 std::string progress_text(const TuneEvent& event, double seconds);
 
 }  // namespace kiln::cli

@@ -95,8 +95,8 @@ void declare_devices(CLI::App& command, std::string& devices) {
   command
       .add_option(
           "--devices", devices,
-          "Share the buckets out over these GPUs: all, or ordinals (0,1,3). They fill one overlay; a bucket is tuned once for "
-          "each class of device among them")
+          "Distribute the buckets over these GPUs: all, or ordinals (0,1,3). All write one overlay; a bucket is tuned once for "
+          "each device class")
       ->type_name("all|N,N...");
 }
 
@@ -139,7 +139,7 @@ void print_tuned(const Globals& globals, const Tuner& tuner, const TuneReport& r
   const auto stale = std::ranges::count_if(report.buckets, &TunedBucket::stale);
   if (stale > 0 && !globals.quiet)
     note(fmt::format(
-        "{} of these records are stale: tuned from other sources than the present ones; they serve, and kiln tune --stale tunes them again",
+        "{} of these records are stale: they serve, but were tuned from other sources than the present ones; kiln tune --stale tunes them again",
         stale));
 }
 

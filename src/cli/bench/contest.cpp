@@ -11,7 +11,7 @@ namespace kiln::cli::bench {
 namespace {
 
 constexpr std::int64_t warm_rounds = 3;
-constexpr double budget_ns = 100e6, flush_ns = 40e3;  // a flush of an H200's L2 takes about that
+constexpr double budget_ns = 100e6, flush_ns = 40e3;  // about the time to flush an H200's L2
 constexpr std::int64_t least_rounds = 11, most_rounds = 41;
 
 class Contest {
@@ -42,7 +42,7 @@ class Contest {
   }
 
   void time(std::vector<Timed>& all) {
-    sample(all, warm_rounds);  // instruction caches, and clocks when the device was idle
+    sample(all, warm_rounds);  // warms the instruction caches, and the clocks of an idle device
     double a_round_ns = 0;
     for (Timed& each : all) {
       if (each.ok()) a_round_ns += *std::min_element(each.samples_ns.begin(), each.samples_ns.end()) + flush_ns;

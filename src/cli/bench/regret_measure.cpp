@@ -36,7 +36,7 @@ Contender RegretMeasurement::contender(std::string_view implementation, const st
   return {found, *parsed};
 }
 
-/// What a launch takes, once the bucket is tuned.
+/// Returns the config that a launch takes once the bucket is tuned.
 RegretMeasurement::Picked RegretMeasurement::pick_own(const Problem& problem) {
   const auto outcome = engine::tune_once(state_, op_, manifest::bucket_of(op_, problem), {});
   const engine::Answer* answer = engine::serving(op_, outcome.resolution, problem, state_.context.info().facts);
@@ -46,7 +46,7 @@ RegretMeasurement::Picked RegretMeasurement::pick_own(const Problem& problem) {
           !answer->is_hit()};
 }
 
-/// The same of a record that no file holds.
+/// The same for a record that is in no file.
 RegretMeasurement::Picked RegretMeasurement::pick(Variant& variant, const Problem& problem) {
   const manifest::DeviceFacts& device = state_.context.info().facts;
   const Problem bucket = manifest::bucket_of(variant.op, problem);
@@ -64,7 +64,7 @@ RegretMeasurement::Picked RegretMeasurement::pick(Variant& variant, const Proble
 std::vector<Regret> RegretMeasurement::at(const Problem& problem) {
   const store::Choice& own = tuned(exact_, problem).at_edge();
   std::vector<Contender> contenders{contender(own.implementation, own.config)};
-  std::vector<std::size_t> places;  // of what each policy picks among the contenders
+  std::vector<std::size_t> places;  // index of each policy's config among the contenders
   std::vector<Regret> regrets;
   for (std::size_t i = 0; i < policies_.size(); ++i) {
     const Picked picked = policies_[i] == op_.axes[axis_].policy ? pick_own(problem) : pick(variants_[i], problem);
