@@ -14,7 +14,6 @@
 #include <string>
 #include <vector>
 
-#include "cli/ops_found.hpp"
 #include "cli/output.hpp"
 #include "cli/problem_set.hpp"
 #include "command_line.hpp"

@@ -1,17 +1,16 @@
-// kiln bench records: times the records of this device again.
+// kiln bench, and kiln bench records: times the records of this device again.
 #include <fmt/format.h>
 
 #include <algorithm>
 #include <iterator>
 #include <set>
 
-#include "cli/bench.hpp"
+#include "cli/bench/contest.hpp"
 #include "cli/bench/idle.hpp"
-#include "cli/bench/judge.hpp"
+#include "cli/commands.hpp"
 #include "cli/interrupt.hpp"
-#include "cli/natural_order.hpp"
-#include "cli/ops_found.hpp"
 #include "cli/output.hpp"
+#include "cli/problem_set.hpp"
 #include "cli/record_facts.hpp"
 #include "cli/table.hpp"
 #include "cli/units.hpp"
@@ -272,8 +271,6 @@ int run(const Globals& globals, const BenchRecordsSettings& settings) {
   return found > 0 ? exit_wrong : exit_good;
 }
 
-}  // namespace
-
 void add_bench_records(CLI::App& app, Chosen& chosen) {
   CLI::App* command = add_command<BenchRecordsSettings>(
       app, chosen, "records", "Time the records of this device again, and report those that are slower or wrong",
@@ -285,6 +282,18 @@ void add_bench_records(CLI::App& app, Chosen& chosen) {
       "with more blocks is faster.\n"
       "Examples:\n  kiln bench records --base release.kiln\n  kiln bench records --op gemm --limit 20 --against last-release.jsonl\n"
       "Exit status 1: something is reported.");
+}
+
+}  // namespace
+
+void add_bench(CLI::App& app, Chosen& chosen) {
+  CLI::App* bench =
+      app.add_subcommand("bench", "Time records again; measure what sharing a record over a bucket costs");
+  bench->require_subcommand(1);
+  for (const auto add : {add_bench_records, add_bench_regret}) add(*bench, chosen);
+  bench->footer(
+      "Examples:\n  kiln bench records --op gemm\n  kiln bench regret gemm m=1..16384 n=4096 k=4096 dtype=bf16\n"
+      "Each command has its own --help.");
 }
 
 }  // namespace kiln::cli

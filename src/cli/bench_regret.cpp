@@ -4,11 +4,10 @@
 #include <algorithm>
 #include <map>
 
-#include "cli/bench.hpp"
 #include "cli/bench/lengths.hpp"
 #include "cli/bench/regret_measure.hpp"
+#include "cli/commands.hpp"
 #include "cli/interrupt.hpp"
-#include "cli/ops_found.hpp"
 #include "cli/output.hpp"
 #include "cli/problem_set.hpp"
 #include "cli/table.hpp"

@@ -5,7 +5,6 @@
 
 #include <algorithm>
 
-#include "cli/natural_order.hpp"
 #include "cli/output.hpp"
 #include "cli/problem_set.hpp"
 #include "cli/record_facts.hpp"

@@ -1,16 +1,19 @@
-// kiln cache prune: deletes rows by age, staleness, device or size.
+// kiln cache prune and kiln cache compact: delete rows, and return free pages to the file system.
 #include <fmt/format.h>
 
 #include <algorithm>
 
 #include "cli/cache.hpp"
-#include "cli/cache_compact.hpp"
 #include "cli/output.hpp"
 #include "cli/prune_rule.hpp"
 #include "cli/units.hpp"
 
 namespace kiln::cli {
 namespace {
+
+struct Compacted {
+  std::int64_t before = 0, after = 0;  // bytes of the file
+};
 
 struct CachePruneSettings {
   std::string file;
@@ -57,7 +60,7 @@ void print_pruned(const CachePruneSettings& settings, const store::File& file, c
     print(fmt::format("  ... {} more\n", format_count(static_cast<std::int64_t>(keys.size() - most))));
   print(fmt::format("{}: {} records, {} candidates and {} cubins {}, {}\n", file.path().string(),
                     format_count(report.records), format_count(report.candidates), format_count(report.cubins),
-                    settings.dry_run ? "would go" : "went", format_bytes(report.bytes)));
+                    settings.dry_run ? "would be deleted" : "deleted", format_bytes(report.bytes)));
   if (!settings.dry_run)
     print(fmt::format("the file takes {}, before {}\n", format_bytes(bytes.after), format_bytes(bytes.before)));
 }
@@ -73,6 +76,30 @@ int run(const Globals& globals, const CachePruneSettings& settings) {
   bytes.after = file->stats().file_bytes;
   globals.json ? print_json_pruned(settings, *file, report, chosen->records, bytes)
                : print_pruned(settings, *file, report, chosen->records, bytes);
+  return exit_good;
+}
+
+struct CacheCompactSettings {
+  std::string file;
+};
+
+void declare_compact(CLI::App& command, CacheCompactSettings& settings) {
+  command.add_option("file", settings.file, "This file instead of the overlay")->type_name("FILE");
+}
+
+int run_compact(const Globals& globals, const CacheCompactSettings& settings) {
+  const auto file = open_to_change(globals, settings.file);
+  Compacted bytes{file->stats().file_bytes, 0};
+  file->compact();
+  bytes.after = file->stats().file_bytes;
+  if (globals.json)
+    print_json({{"event", "compacted"},
+                {"file", file->path().string()},
+                {"bytes_before", bytes.before},
+                {"bytes", bytes.after}});
+  else
+    print(fmt::format("{}: {} before, {} now\n", file->path().string(), format_bytes(bytes.before),
+                      format_bytes(bytes.after)));
   return exit_good;
 }
 
@@ -92,6 +119,14 @@ void add_cache_prune(CLI::App& cache, Chosen& chosen) {
       "The first deletion removes the seal and its signatures.\n"
       "Examples:\n  kiln cache prune --unused 90d --dry-run\n  kiln cache prune --stale --op gemm\n"
       "  kiln cache prune --max-size 500MB");
+}
+
+void add_cache_compact(CLI::App& cache, Chosen& chosen) {
+  CLI::App* command = add_command<CacheCompactSettings>(
+      cache, chosen, "compact", "Return free pages to the file system", declare_compact, run_compact);
+  command->footer(
+      "Rows and seal do not change. Needs as much free space as the file takes, and waits up to 5 seconds for other processes\n"
+      "that use it.\nExample:\n  kiln cache compact        your overlay");
 }
 
 }  // namespace kiln::cli

@@ -8,8 +8,6 @@
 
 #include "cli/cache.hpp"
 #include "cli/candidate_plot.hpp"
-#include "cli/natural_order.hpp"
-#include "cli/ops_found.hpp"
 #include "cli/output.hpp"
 #include "cli/problem_set.hpp"
 #include "cli/record_facts.hpp"

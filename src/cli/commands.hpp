@@ -26,6 +26,7 @@ void add_explain(CLI::App& app, Chosen& chosen);
 void add_cache(CLI::App& app, Chosen& chosen);
 void add_report(CLI::App& app, Chosen& chosen);
 void add_bench(CLI::App& app, Chosen& chosen);
+void add_bench_regret(CLI::App& bench, Chosen& chosen);
 void add_doctor(CLI::App& app, Chosen& chosen);
 
 /// Adds a command: `declare(command, settings)` adds its options, `run` executes it.

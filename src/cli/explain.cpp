@@ -2,7 +2,6 @@
 #include <fmt/format.h>
 
 #include "cli/commands.hpp"
-#include "cli/ops_found.hpp"
 #include "cli/output.hpp"
 #include "cli/problem_set.hpp"
 #include "cli/table.hpp"

@@ -10,7 +10,6 @@
 #include "cli/kept.hpp"
 #include "cli/output.hpp"
 #include "cli/problem_set.hpp"
-#include "cli/search_choice.hpp"
 #include "cli/table.hpp"
 #include "cli/target.hpp"
 #include "cli/tuning.hpp"

@@ -1,4 +1,4 @@
-// Problems on the command line: "rows=1..16384 cols=4096,8192 dtype=bf16".
+// Ops and problems on the command line: "rms_norm rows=1..16384 cols=4096,8192 dtype=bf16".
 //
 //   argument := name '=' item (',' item)*
 //   item     := integer | integer '..' integer | word
@@ -17,6 +17,9 @@ namespace kiln::cli {
 using manifest::buckets_of;
 using manifest::ProblemSet;
 using Range = manifest::SizeRange;
+
+/// Throws Error(bad_input) with the nearest op's name, or all names, when no op of `ops` has this one.
+const manifest::Op& find_op(std::span<const manifest::Op> ops, std::string_view name);
 
 /// Splits "name=value". Throws Error(bad_input) for a word of another form.
 manifest::Setting parse_setting(const std::string& word);

@@ -3,11 +3,15 @@
 
 #include <cstddef>
 #include <string>
+#include <string_view>
 
 #include "manifest/problem.hpp"
 #include "store/record.hpp"
 
 namespace kiln::cli {
+
+/// True when `a` sorts before `b`. Numbers compare by value: rows=2 before rows=16.
+bool reads_before(std::string_view a, std::string_view b);
 
 std::string config_of(const store::Choice& choice);  // "block_row threads=256"
 

@@ -2,8 +2,8 @@
 #include <fmt/format.h>
 
 #include "cli/commands.hpp"
-#include "cli/ops_found.hpp"
 #include "cli/output.hpp"
+#include "cli/problem_set.hpp"
 #include "cli/trace_draw.hpp"
 
 namespace kiln::cli {

@@ -7,7 +7,6 @@
 #include <sstream>
 #include <string_view>
 
-#include "cli/ops_found.hpp"
 #include "cli/problem_set.hpp"
 #include "kiln/error.hpp"
 #include "manifest/limits.hpp"

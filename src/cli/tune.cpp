@@ -5,10 +5,8 @@
 
 #include "cli/commands.hpp"
 #include "cli/kept.hpp"
-#include "cli/ops_found.hpp"
 #include "cli/output.hpp"
 #include "cli/problem_set.hpp"
-#include "cli/search_choice.hpp"
 #include "cli/tuning.hpp"
 #include "cli/workload.hpp"
 #include "engine/stale.hpp"

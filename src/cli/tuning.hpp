@@ -2,13 +2,26 @@
 #pragma once
 
 #include <CLI/CLI.hpp>
+#include <cstdint>
 #include <string>
 #include <vector>
 
 #include "cli/session.hpp"
 #include "engine/tuner.hpp"
+#include "kiln/options.hpp"
 
 namespace kiln::cli {
+
+/// Options for how long and how thoroughly a command searches.
+struct SearchChoice {
+  std::string strategy = "racing";
+  std::int64_t trials = 0;
+  double seconds = 0;
+  std::uint64_t seed = 1;
+};
+
+void declare_search(CLI::App& command, SearchChoice& choice);
+SearchSettings search_settings(const SearchChoice& choice);
 
 void declare_devices(CLI::App& command, std::string& devices);
 /// `devices`: "" for --device, "all", or ordinals such as "0,1,3". Ctrl-C stops the tuner. Throws Error(bad_input), and as Tuner's

@@ -38,9 +38,6 @@ void read_terms(const ManifestReader& reader, const TomlValue& section, const Op
 std::vector<Pass> read_passes(const ManifestReader& reader, const TomlValue& table, std::string_view where,
                               const Op& op, const Symbols& symbols, std::span<const Workspace> workspaces);
 
-/// Reads [pass.model].
-PassModel read_pass_model(const ManifestReader& reader, const TomlValue& section, const Op& op, const Symbols& symbols);
-
 /// Reads what a manifest with `library` has in place of passes: [matmul], and the library's parameters.
 void read_library(const ManifestReader& reader, const TomlValue& document, const Op& op,
                   Implementation& implementation);

@@ -6,7 +6,9 @@
 #include <vector>
 
 #include "engine/state.hpp"
+#include "store/record.hpp"
 #include "tune/bench.hpp"
+#include "tune/search.hpp"
 
 namespace kiln::cli::bench {
 
@@ -29,5 +31,13 @@ struct Timed {
 /// Throws as tune::Bench and Cubins do; the failure of one contender is its verdict.
 std::vector<Timed> contest(engine::State& state, const manifest::Op& op, const Problem& problem, Regime regime,
                            std::span<const Contender> contenders);
+
+/// True when `now` is slower by more than `tolerance` (0.05 for 5 %) and the 95 % intervals are disjoint. False for a stored cost of 0.
+bool is_slower(const tune::Cost& now, const store::Choice& then, double tolerance);
+/// The same for two configs that were timed in turns, by the median and the interval of their ratio.
+bool is_slower(std::span<const double> a_ns, std::span<const double> b_ns, double tolerance);
+
+/// Returns now / then, or 0 when one of them is not known.
+double change_of(const tune::Cost& now, double then_ns);
 
 }  // namespace kiln::cli::bench
