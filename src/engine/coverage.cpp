@@ -68,7 +68,7 @@ void describe_fallback(OpState& state, Gap& gap, const Problem& problem, CUstrea
         continue;
       gap.serves = origin_of(state, *each, problem);
       return join(gap.why, fmt::format("in a capture {} of {} would stand in", name_of(answer),
-                                       manifest::to_string(state.op, each->bucket)));
+                                       manifest::display_text(state.op, each->bucket)));
     }
   join(gap.why, "a capture would be refused it");
 }
@@ -77,9 +77,9 @@ void describe_fallback(OpState& state, Gap& gap, const Problem& problem, CUstrea
 std::optional<Gap> gap_of(OpState& state, const Problem& problem, std::optional<CUstream> stream) {
   Gap gap;
   gap.op = state.op.name;
-  gap.problem = manifest::to_string(state.op, problem);
+  gap.problem = manifest::display_text(state.op, problem);
   const Problem bucket = manifest::bucket_of(state.op, problem);
-  gap.bucket = manifest::to_string(state.op, bucket);
+  gap.bucket = manifest::display_text(state.op, bucket);
   const PlanState* plan = nullptr;
   if (const PlanState* edge = state.plans.hot.find(bucket))
     plan = describe_plan(state, gap, edge->of, problem);

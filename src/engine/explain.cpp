@@ -98,8 +98,8 @@ Explanation explain(const manifest::Op& op, const Problem& problem, const manife
   leave_servable(resolution, op, device, arch, cubins);
   const Answer* const answer = serving(op, resolution, problem, device);
   Explanation explanation;
-  explanation.problem = manifest::to_string(op, problem);
-  explanation.bucket = manifest::to_string(op, resolution.bucket);
+  explanation.problem = manifest::display_text(op, problem);
+  explanation.bucket = manifest::display_text(op, resolution.bucket);
   explanation.key = resolution.key;
   for (const store::Layer& layer : layers.layers()) explanation.layers.push_back(answer_of(layer, resolution.key));
   explanation.why = why_of(op, resolution, answer, problem, device);

@@ -132,7 +132,7 @@ Origin launch_next(OpState& state, const PlanState& refused, const Problem& prob
   const std::string reasons = why_none_serves(state, of, problem, arguments);
   if (may_fall_back) return launch_fallback(state, problem, arguments, stream, reasons);
   throw Error(ErrorKind::bad_input, fmt::format("{} {}: no implementation can serve this call: {}", state.op.name,
-                                                manifest::to_string(state.op, problem), reasons));
+                                                manifest::display_text(state.op, problem), reasons));
 }
 
 std::vector<const PlanState*> loaded_fallbacks(OpState& state, const Problem& problem, CUstream stream) {
@@ -189,7 +189,7 @@ Origin launch_fallback(OpState& state, const Problem& problem, const Arguments& 
       ErrorKind::capture,
       fmt::format(
           "{} {} cannot be captured: {}, and {}; nothing is tuned, compiled, loaded or allocated on a capturing stream. Call Engine::prepare with this problem and stream before the capture",
-          state.op.name, manifest::to_string(state.op, problem), missing,
+          state.op.name, manifest::display_text(state.op, problem), missing,
           allowed ? "nothing that is loaded can stand in" : "under MissPolicy::error nothing stands in"));
 }
 

@@ -46,8 +46,9 @@ struct Counted {
 
 [[noreturn, gnu::cold, gnu::noinline]] void refuse_problem(const manifest::Op& op, const Problem& problem,
                                                            const Problem& bucket) {
-  throw Error(ErrorKind::bad_input, fmt::format("{}: the problem {} is not of this plan's bucket, {}", op.name,
-                                                manifest::to_string(op, problem), manifest::to_string(op, bucket)));
+  throw Error(ErrorKind::bad_input,
+              fmt::format("{}: the problem {} is not of this plan's bucket, {}", op.name,
+                          manifest::display_text(op, problem), manifest::display_text(op, bucket)));
 }
 
 /// Called for one launch in Histogram::stride.

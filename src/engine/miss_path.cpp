@@ -30,7 +30,7 @@ void require_workspace(const OpState& state, bool is_there, const Problem& probl
       ErrorKind::capture,
       fmt::format(
           "{} {}: its plan has no workspace for this stream, which is capturing; call Engine::prepare with both before the capture",
-          state.op.name, manifest::to_string(state.op, problem)));
+          state.op.name, manifest::display_text(state.op, problem)));
 }
 
 /// Loads the first answer that serves the problem. Behind a library loads the next one that needs none, for launches that the library declines
@@ -61,7 +61,7 @@ std::unique_ptr<BucketPlans> tune_missed(OpState& state, const Resolution& misse
   TuneOutcome outcome = tune_once(state.engine, state.op, missed.bucket, {.patience = lease_patience});
   if (outcome.end != TuneOutcome::End::held_elsewhere) return state.plans.load(std::move(outcome.resolution));
   state.engine.warn(fmt::format("{} {} is served by a fallback: for {} minutes {} has been tuning it", state.op.name,
-                                manifest::to_string(state.op, missed.bucket), lease_patience.count(),
+                                manifest::display_text(state.op, missed.bucket), lease_patience.count(),
                                 outcome.holder.empty() ? "another process" : outcome.holder));
   Resolution fallback = state.resolve(missed.bucket, true);
   leave_servable(fallback, state.op, state.device(), state.engine.arch(), state.engine.cubins);
@@ -99,7 +99,7 @@ const PlanState* prepare(OpState& state, const Problem& problem, CUstream stream
         ErrorKind::capture,
         fmt::format(
             "{} {} is not ready and the stream is capturing, during which nothing is tuned, compiled or loaded; call Engine::prepare with it before the capture",
-            state.op.name, manifest::to_string(state.op, problem)));
+            state.op.name, manifest::display_text(state.op, problem)));
   const cuda::RelaxedCapture relaxed;
   const auto build_it = [&] {
     return state.plans.make_once(bucket, [&] {

@@ -74,7 +74,8 @@ std::string why_near(const Asked& asked, const tune::NearRecord& near, const tun
   const std::string of = near.same_device ? "" : " of " + record.device_class;
   std::string why = "no usable record for this bucket; ";
   why += is_same ? fmt::format("the same bucket's{}, {:.1f} doublings away", of, near.distance)
-                 : fmt::format("the nearest is {}{}, {:.1f} doublings away", record.bucket, of, near.distance);
+                 : fmt::format("the nearest is {}{}, {:.1f} doublings away",
+                               manifest::display_text(asked.op, near.bucket), of, near.distance);
   const auto same_kernel = [&](const store::Choice& each) {
     return each.implementation == serving.choice.implementation && each.config == serving.choice.config;
   };

@@ -33,7 +33,7 @@ const PlanState* PlanStore::make_once(const Problem& bucket,
                                       const std::function<std::unique_ptr<BucketPlans>()>& make) {
   std::unique_lock lock(mutex_);
   const auto is_free = [&] { return std::ranges::find(in_flight_, bucket) == in_flight_.end(); };
-  if (!is_free()) Tuning::refuse_within(engine_, fmt::format("{} {}", op_.name, manifest::to_string(op_, bucket)));
+  if (!is_free()) Tuning::refuse_within(engine_, fmt::format("{} {}", op_.name, manifest::display_text(op_, bucket)));
   ready_.wait(lock, is_free);
   if (const PlanState* plan = hot.find(bucket)) return plan;
   in_flight_.push_back(bucket);
@@ -134,7 +134,7 @@ const PlanState* PlanStore::make(PlanSlot& slot, BucketPlans& of, Code code, Try
     const bool is_last_resort = answer.origin == Origin::default_;
     if (code == Code::stored || is_last_resort || (when == Try::now && is_interrupt(failure))) throw;
     const bool passing = may_pass(failure);
-    engine_.warn(fmt::format("{} {}: {} is left out{}: {}", op_.name, manifest::to_string(op_, of.resolution.bucket),
+    engine_.warn(fmt::format("{} {}: {} is left out{}: {}", op_.name, manifest::display_text(op_, of.resolution.bucket),
                              name_of(answer), passing ? " for now" : "", failure.what()));
     if (passing) {
       slot.retry.failed(Retry::Clock::now());

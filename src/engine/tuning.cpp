@@ -82,12 +82,12 @@ TuneOutcome tune_once(State& state, const manifest::Op& op, const Problem& bucke
     const auto& own = state.options.stop_requested;
     if ((own && own()) || (asked.stop_requested && asked.stop_requested()))
       throw Error(ErrorKind::interrupted, fmt::format("{} {} is not tuned: the tune was asked to stop", op.name,
-                                                      manifest::to_string(op, bucket)));
+                                                      manifest::display_text(op, bucket)));
   };
   const Clock::time_point begun = Clock::now();
   TuneOutcome outcome{TuneOutcome::End::found, stored()};
   if (!is_enough(outcome.resolution, asked.retune))
-    Tuning::refuse_within(state, fmt::format("{} {}", op.name, manifest::to_string(op, bucket)));
+    Tuning::refuse_within(state, fmt::format("{} {}", op.name, manifest::display_text(op, bucket)));
   const Tuning tuning(state);
   Lease lease(state.layers, outcome.resolution.key, state.holder);
   bool is_told = false;

@@ -68,7 +68,7 @@ class Conclusion {
     throw Error(
         ErrorKind::not_tuned,
         fmt::format("{} {}: none of {} candidates came out right; the first, {} {}: {}", request_.op.name,
-                    manifest::to_string(request_.op, request_.bucket), outcome_.brought_in, first.implementation->name,
+                    manifest::display_text(request_.op, request_.bucket), outcome_.brought_in, first.implementation->name,
                     manifest::to_string(*first.implementation, first.config), first.admission.reason));
   }
 

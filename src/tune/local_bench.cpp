@@ -141,10 +141,10 @@ class LocalBench final : public Bench {
       if (check.right) continue;
       admission.verdict = store::Verdict::wrong_result;
       admission.reason = fmt::format(
-          "at {}{}: {}", manifest::to_string(settings_.op, each.problem()),
+          "at {}{}: {}", manifest::display_text(settings_.op, each.problem()),
           each.launched() == each.problem()
               ? ""
-              : fmt::format(" on the device, launched for {}", manifest::to_string(settings_.op, each.launched())),
+              : fmt::format(" on the device, launched for {}", manifest::display_text(settings_.op, each.launched())),
           check.reason);
       return false;
     }

@@ -54,7 +54,7 @@ Usable default_for(const manifest::Op& op, const Problem& problem, const manifes
     return result;
   }
   result.why_not = fmt::format("no implementation of '{}' has a default that is legal for {}", op.name,
-                               manifest::to_string(op, problem));
+                               manifest::display_text(op, problem));
   return result;
 }
 

@@ -46,8 +46,8 @@ class Session {
         candidates_(candidates_for(request, cubins)) {
     if (candidates_.entries.empty())
       throw Error(ErrorKind::not_tuned,
-                  fmt::format("{}: no implementation has a legal config for {} on {}", request.op.name, bucket_text_,
-                              request.device.facts.device_class()));
+                  fmt::format("{}: no implementation has a legal config for {} on {}", request.op.name,
+                              manifest::display_text(request.op, request.bucket), request.device.facts.device_class()));
     search_ = request.search.strategy == Strategy::exhaustive
                   ? exhaustive(candidates_.expectations)
                   : racing(candidates_.expectations, {.compiles_at_once = cubins.compiles_at_once(),
@@ -111,7 +111,8 @@ class Session {
     if (request_.stop_requested && request_.stop_requested())
       throw Error(ErrorKind::interrupted,
                   fmt::format("tuning {} {} was interrupted after {} of {} candidates; finished buckets are kept",
-                              request_.op.name, bucket_text_, announced_, candidates_.entries.size()));
+                              request_.op.name, manifest::display_text(request_.op, request_.bucket), announced_,
+                              candidates_.entries.size()));
   }
 
   void check_time() {
@@ -384,8 +385,9 @@ TuneResult tune_bucket(const TuneRequest& request, Cubins& cubins) {
     return Session(request, cubins).run();
   } catch (const Error& error) {
     if (error.kind() != ErrorKind::out_of_memory) throw;
-    throw Error(ErrorKind::out_of_memory, fmt::format("tuning {} {}: {}", request.op.name,
-                                                      manifest::to_string(request.op, request.bucket), error.what()));
+    throw Error(ErrorKind::out_of_memory,
+                fmt::format("tuning {} {}: {}", request.op.name, manifest::display_text(request.op, request.bucket),
+                            error.what()));
   }
 }
 

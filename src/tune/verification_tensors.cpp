@@ -120,7 +120,7 @@ void VerificationTensors::allocate(const Placement& placement, CUstream stream) 
       if (state.wanted.bytes() < wanted) state.wanted = cuda::Buffer(), state.wanted = cuda::Buffer(wanted);
     } catch (const Error& error) {
       throw Error(error.kind(), fmt::format("{} {}: its tensors need {} bytes of device memory or more: {}", op.name,
-                                            manifest::to_string(op, problem), total, error.what()));
+                                            manifest::display_text(op, problem), total, error.what()));
     }
     const bool absent = op.tensors[i].optional && placement.leave_optional_out;
     arguments.tensors[i] = absent ? nullptr : reinterpret_cast<const void*>(state.address());

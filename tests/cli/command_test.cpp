@@ -122,6 +122,8 @@ TEST_CASE("files that are missing, foreign or in the way are refused by name") {
                 4, "foreign.kiln");
   check_refused(command.run("cache import " + command.path("bad.jsonl", "{}\n")), 2, "bad.jsonl:1");
   check_refused(command.run("cache ls --base " + command.path("bad.jsonl")), 4, "bad.jsonl:1");
+  check_refused(command.run("cache ls --trusted-keys " + command.path("none")), 2,
+                "/none is not a folder; give the folder that holds the NAME.pem files");
   check_refused(command.run("-q report -o " + command.path("x.html") + " --base " + command.path("bad.kiln", "text")),
                 4, "it is not a .kiln file");
   check_refused(command.run("cache export --text -o " + command.path("there.jsonl", "precious")), 2,

@@ -4,7 +4,6 @@
 #include <string>
 #include <vector>
 
-#include "cli/ops_found.hpp"
 #include "cli/problem_set.hpp"
 #include "jit/executable.hpp"
 #include "manifest/key.hpp"

@@ -1,3 +1,5 @@
+#include "cli/commands.hpp"
+
 #include <fmt/format.h>
 #include <unistd.h>
 
@@ -5,8 +7,6 @@
 #include <charconv>
 #include <cstring>
 #include <filesystem>
-
-#include "cli/commands.hpp"
 
 namespace kiln::cli {
 
