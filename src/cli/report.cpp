@@ -1,10 +1,11 @@
-// kiln report: what the files hold, as a page to look at.
+// kiln report: what the files hold, as one HTML page.
 #include <fmt/format.h>
 
 #include "cli/commands.hpp"
-#include "cli/output.hpp"
 #include "cli/problem_set.hpp"
-#include "cli/report/sections.hpp"
+#include "cli/output.hpp"
+#include "cli/report/facts.hpp"
+#include "cli/report/page.hpp"
 #include "cli/target.hpp"
 #include "cli/units.hpp"
 #include "kiln/error.hpp"
@@ -26,7 +27,7 @@ void declare(CLI::App& command, ReportSettings& settings) {
 }
 
 std::vector<std::string> names_of(const Globals& globals) {
-  std::vector<std::string> names{""};  // the overlay goes by its path
+  std::vector<std::string> names{""};  // the overlay's name is its path
   names.insert(names.end(), globals.bases.begin(), globals.bases.end());
   return names;
 }
@@ -36,23 +37,23 @@ int run(const Globals& globals, const ReportSettings& settings) {
     throw Error(ErrorKind::bad_input,
                 fmt::format("the device class '{}' does not parse; kiln devices names those that are here",
                             settings.device_class));
-  std::vector<manifest::Op> ops = load_ops(globals);
+  const std::vector<manifest::Op> ops = load_ops(globals);
   if (!settings.op.empty()) find_op(ops, settings.op);
   store::Layers layers = open_layers(globals);
   const auto device = settings.device_class.empty() ? present_device(globals) : std::nullopt;
   const report::Filter filter{settings.op, settings.device_class, device ? device->facts.device_class() : ""};
-  const report::Content content = report::gather(std::move(ops), layers, names_of(globals), filter);
-  const std::string page = report::page_of(content);
+  const Json facts = report::gather(ops, layers, names_of(globals), filter);
+  const std::string page = report::page_of(facts);
   write_text(settings.output, page);
   if (globals.json)
     print_json({{"event", "reported"},
                 {"file", settings.output},
-                {"records", content.entries.size()},
-                {"missing", content.missing.size()},
+                {"records", facts["records_found"]},
+                {"missing", facts["missing"]["found"]},
                 {"bytes", page.size()}});
   else if (!globals.quiet)
     note(fmt::format("{} shows {} records, {}", settings.output,
-                     format_count(static_cast<std::int64_t>(content.entries.size())),
+                     format_count(facts["records_found"].get<std::int64_t>()),
                      format_bytes(static_cast<std::int64_t>(page.size()))));
   return exit_good;
 }

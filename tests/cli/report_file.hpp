@@ -10,7 +10,7 @@
 namespace kiln::testing {
 
 inline constexpr const char* hostile =
-    "</title><script>window.pwned = true</script><img src=x onerror=\"window.pwned = true\">";
+    "</title><script>window.pwned = true</script><img src=x onerror=\"window.pwned = true\"><!--<script>\xE2\x80\xA8";
 
 /// Of the upper edge unless `rows` says otherwise.
 inline store::Candidate candidate(const store::Record& record, double cost_ns, const std::string& config = {},

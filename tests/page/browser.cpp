@@ -93,6 +93,8 @@ void Browser::prefer(const std::string& colour_scheme) {
        {{"features", json::array({{{"name", "prefers-color-scheme"}, {"value", colour_scheme}}})}});
 }
 
+void Browser::disable_scripts() { call("Emulation.setScriptExecutionDisabled", {{"value", true}}); }
+
 json Browser::evaluate(const std::string& expression) {
   const json answer = call("Runtime.evaluate", {{"expression", expression}, {"returnByValue", true}});
   if (answer.contains("exceptionDetails")) throw std::runtime_error(answer["exceptionDetails"].dump());

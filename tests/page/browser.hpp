@@ -24,6 +24,8 @@ class Browser {
   void open(const std::filesystem::path& page);
   void resize(int width, int height);
   void prefer(const std::string& colour_scheme);  // "light" or "dark"
+  /// Pages opened from now on run no script; evaluate() still does.
+  void disable_scripts();
   /// The value of a JavaScript expression. Throws what it throws.
   nlohmann::json evaluate(const std::string& expression);
   /// What the console and the page's scripts complained about since the last open().

@@ -1,22 +1,43 @@
-// What is said of one record in several parts of the page.
+// The facts of a report: one JSON document, which page.js draws. A number that is not finite is null.
+//   document  {records_found, records_hidden, records_left_out, candidates_unread, sources, devices, ops, records, launches, misses,
+//              problems: {counted, unreadable}, missing: {found, most_launched: [{op, bucket, launches, sizes}]}}
+//   source    {name, overlay, records, candidates, cubins, bytes} and, where the file cannot be used, {refused}; in the order of look-ups
+//   device    {class, name, roof: null or {bytes_per_second, bytes_from, flops_per_second: {TYPE: rate}}}, in the order of classes
+//   op        {name, summary, axes: [{name, exact}]}
+//   record    {op, bucket, regime, standing, cost_ns, baseline_ns, config, other_configs, kiln_version, tuned, device, source}
+//             and, where a present op forms its key, {axes, lows, dtype, bytes_per_second, flops_per_second, times} and, past the limit, {times_left_out}
+//             and, where its candidates were read, {trials: {costs_ns, verdicts: {NAME: count}, reason}}
+//   time      {axes, cost_ns, baseline_ns} and, where its config is not the record's, {config}
+//   launches, misses  {total, most: [[NAME, count]]}
+// records_hidden counts the records of later layers whose key an earlier layer holds; records_left_out and candidates_unread count records
+// past the limits. `device` and `source` are indices, `tuned` is Unix seconds, `axes` and `lows` are the highest and lowest sizes of a bucket.
 #pragma once
 
+#include <span>
 #include <string>
 
-#include "cli/report/content.hpp"
+#include "cli/output.hpp"
+#include "manifest/op.hpp"
+#include "store/layers.hpp"
 
 namespace kiln::cli::report {
 
-std::string time_of(double ns);      // "12.35 µs"
-std::string ratio_of(double ratio);  // "1.24×"; "–" for 0
+struct Filter {
+  std::string op, device_class;  // empty: all
+  std::string present_device;    // the present device's class, or empty: launches can miss only its records
+};
 
-/// How many times the default's time that of the upper edge's config is under; 0 where there is no baseline.
-double gain_of(const store::Record& record);
-/// The config at the upper edge, and how many others serve below it: "block_row threads=256 and 2 more", clipped.
-std::string winner_of(const store::Record& record);
-/// "rows=512: 12.35 us, default 14.02 us (1.14x) · block_row threads=256".
-std::string words_of(const TimedSizes& timed, std::string_view where);
-std::string date_of(std::int64_t unix_seconds);
-std::string_view to_string(engine::Standing standing) noexcept;
+/// `names` holds the name of each layer, in order; a layer without a name goes by its path.
+Json gather(std::span<const manifest::Op> ops, store::Layers& layers, std::span<const std::string> names,
+            const Filter& filter);
+
+/// Returns the facts of one record without its source and device; with its trials where `record` holds candidates.
+Json facts_of(const store::Record& record, std::span<const manifest::Op> ops);
+
+/// Returns the highest rates of a device, or null where Kiln does not know them.
+Json roof_of(std::string_view device_class);
+
+/// Returns a longer text's beginning and an ellipsis; never cuts inside a character.
+std::string clipped(std::string_view text, std::size_t most_bytes = 160);
 
 }  // namespace kiln::cli::report

@@ -1,118 +1,64 @@
-// From files to values. Candidates are read record by record, so that memory stays bounded.
+// Reads the files into one document. Candidates are read record by record, and lists are limited, so that memory and page stay bounded.
 #include <algorithm>
-#include <array>
 #include <map>
 #include <set>
 #include <unordered_set>
 
 #include "cli/record_facts.hpp"
-#include "cli/report/content.hpp"
-#include "manifest/region.hpp"
+#include "cli/report/facts.hpp"
+#include "manifest/key.hpp"
 
 namespace kiln::cli::report {
 namespace {
 
-constexpr std::size_t most_with_trials = 1000;
+constexpr std::size_t most_records = 5'000, most_candidates = 100'000, most_missing = 200, most_uses = 20;
 
-bool passes(const Filter& filter, const store::Record& record) {
-  return (filter.op.empty() || filter.op == record.op) &&
-         (filter.device_class.empty() || filter.device_class == record.device_class);
+using FoundRecord = store::Found<store::Record>;
+
+Json source_facts(const store::Layer& layer, const std::string& name) {
+  const std::string path = layer.path.empty() ? "(in memory)" : layer.path.string();
+  Json facts{{"name", clipped(name.empty() ? path : name)}, {"overlay", layer.kind == store::LayerKind::overlay}};
+  if (!layer.refused.empty()) facts["refused"] = clipped(layer.refused, 300);
+  const store::FileStats stats = layer.file ? layer.file->stats() : store::FileStats{};
+  facts.update({{"records", stats.records},
+                {"candidates", stats.candidates},
+                {"cubins", stats.cubins},
+                {"bytes", stats.file_bytes}});
+  return facts;
 }
 
-double amount(const manifest::Expression& expression, std::span<const std::int64_t> frame) {
-  const manifest::Value value = expression.evaluate(frame);
-  return value.ok() && value.number > 0 ? static_cast<double>(value.number) : 0.0;
+Json op_facts(const manifest::Op& op) {
+  Json facts{{"name", op.name}, {"summary", clipped(op.summary)}, {"axes", Json::array()}};
+  for (const manifest::Axis& axis : op.axes)
+    facts["axes"].push_back({{"name", axis.name}, {"exact", axis.policy.kind == manifest::PolicyKind::exact}});
+  return facts;
 }
 
-/// What the present ops make of a record.
-void place(Entry& entry, std::span<const manifest::Op> ops) {
-  entry.standing = engine::standing_of(ops, entry.record);
-  const auto op =
-      std::find_if(ops.begin(), ops.end(), [&](const manifest::Op& each) { return each.name == entry.record.op; });
-  const auto device = manifest::DeviceFacts::from_device_class(entry.record.device_class);
-  if (op == ops.end() || !device) return;
-  const auto bucket = manifest::parse_bucket(*op, entry.record.bucket);
-  const Regime regime = entry.record.regime == manifest::to_string(Regime::hot_l2) ? Regime::hot_l2 : Regime::cold_l2;
-  if (!bucket || manifest::record_key(*op, *bucket, *device, regime) != entry.record.key) return;
-  entry.op = &*op;
-  entry.device = *device;
-  entry.bucket = *bucket;
-  const auto frame = manifest::make_frame(*op, nullptr, *bucket, *device);
-  entry.bytes = amount(op->cost_bytes, frame);
-  entry.flops = amount(op->cost_flops, frame);
-}
-
-/// Choices give the time at the upper ends of their sizes, candidates that at other sizes too.
-void take_times(Entry& entry, std::span<const store::Candidate> candidates) {
-  if (entry.op == nullptr) return;
-  std::map<std::array<std::int64_t, max_axes>, TimedSizes> times;
-  std::vector<std::pair<manifest::Region, const store::Choice*>> choices;
-  for (const store::Choice& each : entry.record.choices) {
-    const auto region = manifest::parse_region(*entry.op, entry.bucket, each.sizes);
-    if (each.role != store::Role::fastest || !region) continue;
-    choices.emplace_back(*region, &each);
-    times[region->high.axes] = {region->high, each.cost_ns, 0, config_of(each)};
-  }
-  for (const store::Candidate& each : candidates) {
-    const auto at = manifest::parse_open_sizes(*entry.op, entry.bucket, each.sizes);
-    if (!at || each.verdict != store::Verdict::ok) continue;
-    TimedSizes& timed = times[at->axes];
-    timed.at = *at;
-    if (each.baseline) timed.baseline_ns = each.cost_ns;
-    for (const auto& [region, choice] : choices)
-      if (region.contains(*entry.op, *at) && choice->implementation == each.implementation &&
-          choice->config == each.config) {
-        timed.cost_ns = each.cost_ns;
-        timed.config = config_of(*choice);
-      }
-  }
-  for (auto& [sizes, timed] : times) {
-    if (timed.at == entry.bucket) timed.baseline_ns = entry.record.baseline_ns;
-    if (timed.cost_ns > 0) entry.times.push_back(std::move(timed));
-  }
-}
-
-void take_records(Content& content, store::Layers& layers, const Filter& filter) {
+/// Returns, in the order of keys, the first layer's record of each key that passes the filter. `hidden` counts the later layers' records.
+std::vector<FoundRecord> find_records(store::Layers& layers, const Filter& filter, std::int64_t& hidden) {
+  std::vector<FoundRecord> found;
   std::unordered_set<std::string> seen;
   for (std::size_t i = 0; i < layers.layers().size(); ++i) {
     const store::Layer& layer = layers.layers()[i];
     if (!layer.file) continue;
     for (store::Record& record : layer.file->records(filter.op)) {
-      if (!passes(filter, record)) continue;
-      if (!seen.insert(record.key).second) {
-        ++content.hidden;
-        continue;
-      }
-      content.entries.emplace_back().record = std::move(record);
-      content.entries.back().source = i;
+      if (!filter.op.empty() && filter.op != record.op) continue;
+      if (!filter.device_class.empty() && filter.device_class != record.device_class) continue;
+      if (seen.insert(record.key).second)
+        found.push_back({std::move(record), i});
+      else
+        ++hidden;
     }
   }
-  std::sort(content.entries.begin(), content.entries.end(),
-            [](const Entry& a, const Entry& b) { return reads_before(a.record.key, b.record.key); });
+  std::sort(found.begin(), found.end(),
+            [](const FoundRecord& a, const FoundRecord& b) { return reads_before(a.value.key, b.value.key); });
+  return found;
 }
 
-void take_trials(Entry& entry, store::File& file) {
-  const auto record = file.find_record(entry.record.key, true);
-  take_times(entry,
-             record ? std::span<const store::Candidate>(record->candidates) : std::span<const store::Candidate>());
-  if (!record || record->candidates.empty()) return;
-  Trials trials;
-  std::set<std::pair<std::string_view, std::string_view>> seen;
-  for (const store::Candidate& each : record->candidates) {
-    const bool is_first = seen.emplace(each.implementation, each.config).second;
-    if (is_first) ++trials.verdicts[static_cast<std::size_t>(each.verdict)];
-    if (each.verdict == store::Verdict::ok && each.cost_ns > 0 && is_at_edge(entry.record, each))
-      trials.costs_ns.push_back(each.cost_ns);
-    if (each.verdict != store::Verdict::ok && trials.reason.empty()) trials.reason = each.reason;
-  }
-  std::sort(trials.costs_ns.begin(), trials.costs_ns.end());
-  entry.trials = std::move(trials);
-}
-
-/// The name that most records of a class give, the smaller one of two.
-std::map<std::string, std::string> device_names(const std::vector<Entry>& entries) {
+/// Maps each device class to the name that most of its records give; of equally frequent names, to the first in order.
+std::map<std::string, std::string> device_names(const std::vector<FoundRecord>& found) {
   std::map<std::string, std::map<std::string, std::int64_t>> votes;
-  for (const Entry& entry : entries) ++votes[entry.record.device_class][entry.record.provenance.device_name];
+  for (const FoundRecord& each : found) ++votes[each.value.device_class][each.value.provenance.device_name];
   std::map<std::string, std::string> names;
   for (const auto& [device_class, counts] : votes) {
     const auto most = std::max_element(counts.begin(), counts.end(),
@@ -122,87 +68,138 @@ std::map<std::string, std::string> device_names(const std::vector<Entry>& entrie
   return names;
 }
 
-void take_counts(Content& content, store::Layers& layers) {
+void add_records(Json& document, store::Layers& layers, std::span<const manifest::Op> ops,
+                 std::vector<FoundRecord>& found, const std::map<std::string, std::size_t>& devices) {
+  const std::size_t shown = std::min(found.size(), most_records);
+  document["records_left_out"] = found.size() - shown;
+  std::size_t candidates = most_candidates, unread = 0;
+  for (std::size_t i = 0; i < shown; ++i) {
+    auto& [record, layer] = found[i];
+    if (candidates == 0)
+      ++unread;
+    else if (auto whole = layers.layers()[layer].file->find_record(record.key, true))
+      record.candidates = std::move(whole->candidates);
+    if (record.candidates.size() > candidates) {
+      record.candidates.clear();
+      candidates = 0;
+      ++unread;
+    }
+    candidates -= record.candidates.size();
+    Json facts = facts_of(record, ops);
+    facts["device"] = devices.at(record.device_class);
+    facts["source"] = layer;
+    document["records"].push_back(std::move(facts));
+    record.candidates = {};
+  }
+  document["candidates_unread"] = unread;
+}
+
+/// Counts of launches or of misses, as `source` says, by name.
+Json uses_of(store::Layers& layers, std::string_view source) {
+  std::map<std::string, std::int64_t> counts;
+  double total = 0;
   for (const store::Layer& layer : layers.layers()) {
     if (!layer.file) continue;
     for (const store::Usage& row : layer.file->usage()) {
-      if (row.source == "launch") content.launches[row.key] += row.uses;
-      if (row.source == "miss") content.misses[row.key] += row.uses;
+      if (row.source != source) continue;
+      counts[row.key] += row.uses;
+      total += static_cast<double>(row.uses);
     }
   }
+  std::vector<std::pair<std::string, std::int64_t>> most(counts.begin(), counts.end());
+  std::stable_sort(most.begin(), most.end(), [](const auto& a, const auto& b) { return a.second > b.second; });
+  if (most.size() > most_uses) most.resize(most_uses);
+  for (auto& [name, count] : most) name = clipped(name);
+  return {{"total", total}, {"most", most}};
 }
 
-/// The devices whose records a launch can miss: the one that was asked for, else the one that is here, else all in the files.
-std::vector<manifest::DeviceFacts> devices_asked(const Content& content, const Filter& filter) {
+/// The devices whose records a launch can miss: the filter's, else the one that is present, else all of the files.
+std::vector<manifest::DeviceFacts> devices_asked(const std::map<std::string, std::size_t>& classes,
+                                                 const Filter& filter) {
   std::vector<manifest::DeviceFacts> devices;
-  const std::string& one = filter.device_class.empty() ? filter.present_device : filter.device_class;
   const auto add = [&](const std::string& device_class) {
     if (const auto device = manifest::DeviceFacts::from_device_class(device_class)) devices.push_back(*device);
   };
-  if (!one.empty()) add(one);
-  if (one.empty())
-    for (const auto& [device_class, name] : content.devices) add(device_class);
+  const std::string& one = filter.device_class.empty() ? filter.present_device : filter.device_class;
+  if (!one.empty())
+    add(one);
+  else
+    for (const auto& [device_class, number] : classes) add(device_class);
   return devices;
 }
 
-void take_missing(Content& content, store::Layers& layers, const Filter& filter) {
-  std::unordered_set<std::string> keys;
-  for (const Entry& entry : content.entries) keys.insert(entry.record.key);
-  const auto devices = devices_asked(content, filter);
-  std::map<std::pair<std::string, std::string>, Missing> missing;
+/// A bucket that was launched and has no record.
+struct Missing {
+  std::string op, bucket;
+  std::int64_t launches = 0;
+  std::int64_t sizes = 0;  // distinct problems
+};
+
+void add_missing(Json& document, store::Layers& layers, std::span<const manifest::Op> ops,
+                 const std::vector<FoundRecord>& found, const std::vector<manifest::DeviceFacts>& devices,
+                 const Filter& filter) {
+  std::unordered_set<std::string_view> keys;
+  for (const FoundRecord& each : found) keys.insert(each.value.key);
+  std::int64_t counted = 0, unreadable = 0;
+  std::map<std::pair<std::string, std::string>, Missing> by_bucket;
   for (const store::Layer& layer : layers.layers()) {
     if (!layer.file) continue;
     for (const store::HistogramRow& row : layer.file->histogram()) {
       if (!filter.op.empty() && row.op != filter.op) continue;
-      ++content.counted_problems;
-      const auto op = std::find_if(content.ops.begin(), content.ops.end(),
-                                   [&](const manifest::Op& each) { return each.name == row.op; });
-      const auto problem = op == content.ops.end() ? std::nullopt : manifest::parse_bucket(*op, row.problem);
+      ++counted;
+      const auto op =
+          std::find_if(ops.begin(), ops.end(), [&](const manifest::Op& each) { return each.name == row.op; });
+      const auto problem = op == ops.end() ? std::nullopt : manifest::parse_bucket(*op, row.problem);
       if (!problem) {
-        ++content.unreadable_problems;
+        ++unreadable;
         continue;
       }
       const Problem bucket = manifest::bucket_of(*op, *problem);
-      const auto has_it = [&](const manifest::DeviceFacts& device) {
+      const auto has_record = [&](const manifest::DeviceFacts& device) {
         return keys.contains(manifest::record_key(*op, bucket, device, Regime::cold_l2)) ||
                keys.contains(manifest::record_key(*op, bucket, device, Regime::hot_l2));
       };
-      if (std::any_of(devices.begin(), devices.end(), has_it)) continue;
-      Missing& each = missing[{row.op, manifest::to_string(*op, bucket)}];
-      each = {row.op, manifest::to_string(*op, bucket), each.launches + row.launches, each.problems + 1};
+      if (std::any_of(devices.begin(), devices.end(), has_record)) continue;
+      Missing& each = by_bucket[{row.op, manifest::to_string(*op, bucket)}];
+      each = {row.op, manifest::to_string(*op, bucket), each.launches + row.launches, each.sizes + 1};
     }
   }
-  for (auto& [key, each] : missing) content.missing.push_back(std::move(each));
-  std::stable_sort(content.missing.begin(), content.missing.end(),
+  std::vector<Missing> missing;
+  for (auto& [key, each] : by_bucket) missing.push_back(std::move(each));
+  std::stable_sort(missing.begin(), missing.end(),
                    [](const Missing& a, const Missing& b) { return a.launches > b.launches; });
+  document["problems"] = {{"counted", counted}, {"unreadable", unreadable}};
+  document["missing"] = {{"found", missing.size()}, {"most_launched", Json::array()}};
+  if (missing.size() > most_missing) missing.resize(most_missing);
+  for (const Missing& each : missing)
+    document["missing"]["most_launched"].push_back(
+        {{"op", each.op}, {"bucket", each.bucket}, {"launches", each.launches}, {"sizes", each.sizes}});
 }
 
 }  // namespace
 
-Content gather(std::vector<manifest::Op> ops, store::Layers& layers, const std::vector<std::string>& names,
-               const Filter& filter) {
-  Content content;
-  content.ops = std::move(ops);
-  for (std::size_t i = 0; i < layers.layers().size(); ++i) {
-    const store::Layer& layer = layers.layers()[i];
-    const std::string path = layer.path.empty() ? "(in memory)" : layer.path.string();
-    content.sources.push_back({i < names.size() && !names[i].empty() ? names[i] : path,
-                               layer.kind == store::LayerKind::overlay, layer.refused,
-                               layer.file ? layer.file->stats() : store::FileStats{}});
+Json gather(std::span<const manifest::Op> ops, store::Layers& layers, std::span<const std::string> names,
+            const Filter& filter) {
+  std::int64_t hidden = 0;
+  std::vector<FoundRecord> found = find_records(layers, filter, hidden);
+  Json document{{"records_found", found.size()}, {"records_hidden", hidden}};
+  for (const char* list : {"sources", "devices", "ops", "records"}) document[list] = Json::array();
+  for (std::size_t i = 0; i < layers.layers().size(); ++i)
+    document["sources"].push_back(source_facts(layers.layers()[i], i < names.size() ? names[i] : ""));
+  auto device_of = device_names(found);
+  if (!filter.device_class.empty()) device_of.try_emplace(filter.device_class, filter.device_class);
+  std::map<std::string, std::size_t> numbers;
+  for (const auto& [device_class, name] : device_of) {
+    numbers[device_class] = document["devices"].size();
+    document["devices"].push_back(
+        {{"class", clipped(device_class)}, {"name", clipped(name)}, {"roof", roof_of(device_class)}});
   }
-  take_records(content, layers, filter);
-  for (std::size_t i = 0; i < content.entries.size(); ++i) {
-    place(content.entries[i], content.ops);
-    if (i < most_with_trials)
-      take_trials(content.entries[i], *layers.layers()[content.entries[i].source].file);
-    else
-      take_times(content.entries[i], {});
-  }
-  content.devices = device_names(content.entries);
-  if (!filter.device_class.empty()) content.devices.try_emplace(filter.device_class, filter.device_class);
-  take_counts(content, layers);
-  take_missing(content, layers, filter);
-  return content;
+  for (const manifest::Op& op : ops) document["ops"].push_back(op_facts(op));
+  add_records(document, layers, ops, found, numbers);
+  document["launches"] = uses_of(layers, "launch");
+  document["misses"] = uses_of(layers, "miss");
+  add_missing(document, layers, ops, found, devices_asked(numbers, filter), filter);
+  return document;
 }
 
 }  // namespace kiln::cli::report
