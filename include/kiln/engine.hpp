@@ -161,9 +161,9 @@ struct LayerAnswer {
 
 /// What would be launched for a problem, and why. Nothing is tuned, compiled, loaded or launched to answer it.
 struct Explanation {
-  std::string problem;
-  std::string bucket;
-  std::string key;  // the record key as text
+  std::string problem;  // "rows=137 cols=4096 dtype=bf16": without types and choices at their defaults
+  std::string bucket;   // likewise
+  std::string key;      // the record key as text
   std::vector<LayerAnswer> layers;
   Origin origin = Origin::default_;
   std::string implementation;

@@ -56,7 +56,7 @@ struct TuneEvent {
     finished
   } kind = Kind::begun;
   std::string_view op;
-  std::string_view bucket;          // "rows=512 cols=4096 dtype=bf16"
+  std::string_view bucket;  // with all types and choices: "rows=512 cols=4096 dtype=bf16 residual=none quantise=none"
   std::string_view implementation;  // of the candidate; of the winner when finished
   std::string_view config;
   std::string_view verdict;  // "ok", "wrong_result", ...
