@@ -177,9 +177,9 @@ struct LayerAnswer {
 
 /// The config that would be launched for a problem, and the reason.
 struct Explanation {
-  std::string problem;
-  std::string bucket;
-  std::string key;  // the record key as text
+  std::string problem;  // "rows=137 cols=4096 dtype=bf16": without types and choices at their defaults
+  std::string bucket;   // likewise
+  std::string key;      // the record key as text
   std::vector<LayerAnswer> layers;
   Origin origin = Origin::default_;
   std::string implementation;

@@ -56,7 +56,7 @@ struct TuneEvent {
     finished
   } kind = Kind::begun;
   std::string_view op;
-  std::string_view bucket;          // "rows=512 cols=4096 dtype=bf16"
+  std::string_view bucket;          // with all types and choices
   std::string_view implementation;  // the candidate's; the winner's when finished
   std::string_view config;          // likewise
   std::string_view verdict;         // "ok", "wrong_result", ...

@@ -91,7 +91,7 @@ Finding worker() {
   if (program.empty())
     return {"worker", State::absent, "kiln-worker was not found beside this program, nor where KILN_WORKER says",
             "candidates run in the tuning process: a fault ends the tune"};
-  return finding("worker", ErrorKind::no_device, "nothing can be compiled or tuned until this is put right", [&] {
+  return finding("worker", ErrorKind::no_device, "nothing can be compiled or tuned until this is fixed", [&] {
     const process::Child begun(program);
     return Finding{"worker", State::ok, program.lexically_normal().string(),
                    "candidates run in their own process: one that faults or hangs is rejected and the tune continues"};
@@ -174,7 +174,7 @@ Finding ops(const Globals& globals) {
     return {"ops", State::ok, fmt::format("{}, {} of them not built in ({})", found.size(), own, where),
             "kiln ops lists them"};
   } catch (const Error& error) {
-    return {"ops", State::broken, error.what(), "no command that needs an op works until this is put right"};
+    return {"ops", State::broken, error.what(), "no command that needs an op works until this is fixed"};
   }
 }
 

@@ -24,9 +24,8 @@ std::string not_kept(const engine::TunerState& tuner) {
 void refuse_unkept(std::string_view what, std::string_view why) {
   throw Error(
       ErrorKind::io,
-      fmt::format(
-          "the overlay does not keep {}: {}; mend that, or name another file with --overlay, and run this again", what,
-          why.empty() ? "another process has changed the overlay meanwhile" : why));
+      fmt::format("the overlay does not keep {}: {}; fix that, or name another file with --overlay, and run this again",
+                  what, why.empty() ? "another process has changed the overlay meanwhile" : why));
 }
 
 void require_place(std::string_view what, std::string_view why_not) {

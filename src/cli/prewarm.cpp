@@ -59,7 +59,7 @@ void declare(CLI::App& command, PrewarmSettings& settings) {
                   "Write a file to deploy, with these records and all their machine code")
       ->check(output_name())
       ->type_name("FILE");
-  command.add_flag("--force", settings.force, "Tune again where there is a record already");
+  command.add_flag("--force", settings.force, "Tune also buckets that have a record");
 }
 
 /// Refuses an output that is one of the inputs. Any other output may be replaced: it can be made again.

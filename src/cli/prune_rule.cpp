@@ -30,7 +30,7 @@ Condition of_op(const Globals& globals, const std::string& op, store::File& file
   for (const manifest::Op& each : load_ops(globals)) known.push_back(each.name);
   const auto meant = manifest::did_you_mean(op, known);
   if (!meant.empty() && std::find(known.begin(), known.end(), op) == known.end())
-    throw Error(ErrorKind::bad_input, fmt::format("the file holds nothing of an op {}{}", manifest::quote(op), meant));
+    throw Error(ErrorKind::bad_input, fmt::format("the file holds no row of an op {}{}", manifest::quote(op), meant));
   return {[op](const store::Record& record) { return record.op == op; },
           [op](const store::PackedCubin& cubin) { return cubin.op == op; }};
 }

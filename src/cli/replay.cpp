@@ -87,7 +87,7 @@ int dry_run(const Globals& globals, const ReplaySettings& settings, std::span<co
 int run(const Globals& globals, const ReplaySettings& settings) {
   const std::vector<manifest::Op> ops = load_ops(globals);
   const std::vector<TraceEntry> trace = read_trace(settings.trace, ops);
-  if (trace.empty()) throw Error(ErrorKind::bad_input, fmt::format("the trace {} names no problem", settings.trace));
+  if (trace.empty()) throw Error(ErrorKind::bad_input, fmt::format("the trace {} holds no problem", settings.trace));
   const bool named = !settings.target.arch.empty() || !settings.target.device_class.empty();
   if (named && !settings.dry_run)
     throw Error(ErrorKind::bad_input, "--arch and --device-class need --dry-run, because launches use the present GPU");

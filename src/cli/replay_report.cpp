@@ -103,7 +103,8 @@ void print_text_launches(const Counts& counts, const LaunchReport& report, const
     if (count > 0) totals.row({fmt::format("misses, {}", reason), format_count(count)});
   if (stats.stale > 0) totals.row({"stale records served", format_count(stats.stale)});
   if (stats.constraint_fallbacks > 0)
-    totals.row({"left to the default, the record not being legal", format_count(stats.constraint_fallbacks)});
+    totals.row(
+        {"served by the default, as no config of the record is legal", format_count(stats.constraint_fallbacks)});
   if (stats.quarantined > 0) totals.row({"rows of the files that did not hold", format_count(stats.quarantined)});
   totals.row({"host time without stalls", format_time(total_ns(times) - report.stall_ns)});
   totals.row({"stalls", fmt::format("{} in {} launches: tunes, compiles and first loads", format_time(report.stall_ns),
@@ -231,7 +232,8 @@ void print_look_ups(const Globals& globals, const Target& target, const Counts& 
   table.row({"buckets without machine code", format_count(totals.without_cubin)});
   if (totals.stale > 0) table.row({"buckets with a stale record", format_count(totals.stale)});
   if (report.constraint_fallbacks > 0)
-    table.row({"left to the default, the record not being legal", format_count(report.constraint_fallbacks)});
+    table.row(
+        {"served by the default, as no config of the record is legal", format_count(report.constraint_fallbacks)});
   print(table.text());
   print_not_ready(report);
 }

@@ -102,7 +102,8 @@ void print_json_ran(const RunSettings& settings, const manifest::Op& op, const P
 /// When the plan's config is not legal at the real size, a default is launched.
 std::string what_was_launched(const Ran& ran) {
   if (ran.origin == Origin::default_ && ran.plan.origin() != Origin::default_)
-    return fmt::format("the default, {} {} not being legal at this size", ran.plan.implementation(), ran.plan.config());
+    return fmt::format("the default, because {} {} is not legal at this size", ran.plan.implementation(),
+                       ran.plan.config());
   return fmt::format("{} {}", ran.plan.implementation(), ran.plan.config());
 }
 

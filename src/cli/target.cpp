@@ -50,10 +50,9 @@ Target make_target(const manifest::DeviceFacts& facts, const TargetChoice& choic
   // Engines look for this architecture alone; instructions such as Hopper's wgmma exist in no other.
   const std::string own = jit::target_arch(facts.sm());
   if (!choice.arch.empty() && choice.arch != own)
-    throw Error(
-        ErrorKind::bad_input,
-        fmt::format("the architecture {} was asked for, and launches on such a device look for code for {}; name that",
-                    choice.arch, own));
+    throw Error(ErrorKind::bad_input,
+                fmt::format("--arch is {}, but launches on such a device need code for {}; give --arch {}", choice.arch,
+                            own, own));
   target.arch = choice.arch.empty() ? jit::default_arch(facts.sm()) : own;
   target.about = std::move(about);
   return target;

@@ -118,7 +118,7 @@ TEST_CASE("rows that do not hold are left behind by a merge, and named by verify
   const Ran merged = command.run("cache merge " + a + " -o " + command.path("b.kiln"));
   CHECK(contains(merged.output, "1 records"));
   CHECK(contains(merged.errors, "1 rows of " + a + " did not hold"));
-  for (const std::string to : {"-o " + command.path("c.kiln"), std::string("--text")}) {
+  for (const std::string& to : {"-o " + command.path("c.kiln"), std::string("--text")}) {
     const Ran exported = command.run("cache export " + a + " " + to);
     CHECK(exported.status == 0);
     CHECK(contains(exported.errors, "1 rows of " + a + " did not hold"));

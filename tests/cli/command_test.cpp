@@ -49,9 +49,8 @@ TEST_CASE("a wrong op, axis or size is bad input, wherever it is given") {
   check_refused(command.run("explain rms_norm rows=1 cols=64 --device-class H200"), 2,
                 "the device class 'H200' does not parse");
   check_refused(command.run("ops rms_norm --arch 90"), 2, "the architecture '90' does not parse");
-  check_refused(
-      command.run("ops rms_norm --arch sm_90"), 2,
-      "the architecture sm_90 was asked for, and launches on such a device look for code for sm_90a; name that");
+  check_refused(command.run("ops rms_norm --arch sm_90"), 2,
+                "--arch is sm_90, but launches on such a device need code for sm_90a; give --arch sm_90a");
 }
 
 TEST_CASE("a machine without a driver is told so, with the exit status for what is lacking") {

@@ -181,5 +181,8 @@ TEST_CASE("the display text leaves defaults out, and nothing else") {
   CHECK(gemm({{"dtype", "e4m3"}}) == "m=512 n=4096 k=4096 dtype=e4m3");  // whose outputs are bf16 by default
   CHECK(gemm({{"dtype", "e4m3"}, {"out", "e4m3"}}) == "m=512 n=4096 k=4096 dtype=e4m3 out=e4m3");
   CHECK(gemm({{"layout", "nn"}, {"residual", "add"}}) == "m=512 n=4096 k=4096 dtype=bf16 layout=nn residual=add");
+  const Op& op = *std::ranges::find(ops, "gemm", &Op::name);
+  const auto why = why_not_eligible(op, *op.find("wgmma"), make_problem(op, sizes), a100);
+  CHECK(why.value_or("").ends_with("with m=512 n=4096 k=4096 dtype=bf16"));  // as messages have it
   CHECK(shown("softmax", {{"rows", "8"}, {"cols", "4096"}, {"mask", "none"}}) == "rows=8 cols=4096 dtype=bf16");
 }
