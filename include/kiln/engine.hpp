@@ -132,17 +132,17 @@ class Op {
 
   /// Launches asynchronously on `stream`. Returns where the config came from.
   ///
-  /// A launch of a hot bucket takes no lock and no clock, and allocates, formats and reads no file. A thread's first launch of a plan
-  /// allocates 2 KiB of host memory, and 12 KiB more for each TMA descriptor. On a miss Options::on_miss decides.
+  /// A launch of a hot bucket takes no lock, allocates nothing, makes no string, and reads neither file nor clock. A thread's first launch
+  /// of a plan allocates 2 KiB of host memory, and 12 KiB more for each TMA descriptor. On a miss Options::on_miss decides.
   ///
   /// On a capturing stream nothing is tuned, compiled, loaded, allocated on the device or waited for. A bucket that is not ready is
   /// served by the nearest bucket's loaded plan that is legal at the problem (Origin::nearest). Where there is none, and under
   /// MissPolicy::error, the launch throws Error(capture). The capture goes on either way. MissPolicy::background queues the bucket.
   /// Engine::prepare before the capture leaves nothing to miss.
   ///
-  /// Throws Error(bad_input) for a size out of range, a missing tensor, an address that no implementation takes, a stream of another
-  /// device, a null length on the device, and a length on the device of an axis that is not `on_device`. A miss throws as its policy
-  /// says: Error(not_tuned), Error(no_nvrtc), Error(compile_failed). A launch that the driver fails throws Error(driver_failed) or
+  /// Throws Error(bad_input) for a size out of range, a missing tensor, an address that no implementation takes, and a stream of another
+  /// device. Throws Error(bad_input) for a null length on the device, and for one of an axis that is not `on_device`. A miss throws as its
+  /// policy says: Error(not_tuned), Error(no_nvrtc), Error(compile_failed). A launch that the driver fails throws Error(driver_failed) or
   /// Error(out_of_memory).
   ///
   /// Launches are ordered by `stream` alone. Each plan has a workspace for each stream. A captured launch uses the workspace of the
@@ -150,15 +150,15 @@ class Op {
   /// kernels whose blocks wait for each other may not end. Therefore:
   /// - launch a graph on the stream that was captured, or order it by an event after that stream's launches of the same buckets;
   /// - capture on a stream of its own each graph that is to run beside another;
-  /// - until the last launch of a graph has ended, keep the captured stream (for a per-thread default stream, its thread), whose
-  ///   workspace another stream could otherwise be given;
+  /// - until a graph's last launch has ended, keep the captured stream, or another stream could be given its workspace;
+  /// - where that is a per-thread default stream, keep its thread as long;
   /// - until then keep the Engine, or an Op or Plan of it, which owns the machine code.
   Origin launch(const Problem& problem, const Arguments& arguments, Stream stream) const;
 
   /// Makes the problem's bucket ready without launching: looks it up, loads it, or tunes it as Options::on_miss says. Allocates its
   /// workspace for `stream`; the per-thread default stream is the calling thread's. A capture on `stream` then finds everything in
-  /// place: also the config that serves where the record is not legal at this size, and the kernel that takes lengths on the device
-  /// where a library has the record. Throws as launch does; Error(capture) on a capturing stream for a bucket that is not ready.
+  /// place. This includes the config that serves where the record is not legal at this size. Where a library has the record, it includes
+  /// the kernel for lengths on the device. Throws as launch does; Error(capture) on a capturing stream for a bucket that is not ready.
   Plan plan(const Problem& problem, Stream stream = nullptr) const;
 
  private:
@@ -192,7 +192,7 @@ struct Explanation {
   double cost_ns = 0;        // median device time of the tune; 0 for Origin::model and Origin::default_
   std::string timed_at;  // the sizes of cost_ns: "at the bucket's upper edge", "at rows=80", "of the nearest bucket"
   /// Expected time over a tuned config's: 1 for a hit, 0 when nothing serves. For a fallback it is the median slowdown of such fallbacks
-  /// in recorded buckets, else the model's estimate, else the upper bound that the op's cost expressions give.
+  /// in near records. Without those it is the model's estimate, else the upper bound from the op's cost expressions.
   double expected_slowdown = 0;
   std::vector<std::string> passes;  // "rms_norm_vectorized<...> grid 512 1 1 block 256 1 1 shared 0"
 };
@@ -231,9 +231,9 @@ struct Coverage {
 
 /// Thread-safe. Retains the device's primary context. Plans live until the Engine and all its Ops and Plans are destroyed.
 ///
-/// Constructing, using and destroying an Engine ends no capture of another thread, except by a launch on the legacy default stream, as any
-/// work on that stream does. CUDA does not work in a child of fork: there every constructor and member that reaches the driver throws
-/// Error(driver_failed), and destructors leave the parent's resources alone.
+/// Constructing, using and destroying an Engine ends no capture of another thread. A launch on the legacy default stream may, as any work on
+/// that stream. CUDA does not work in a child of fork: every constructor and member that reaches the driver throws Error(driver_failed)
+/// there. Destructors leave the parent's resources alone.
 class Engine {
  public:
   Engine(const Engine&) = default;

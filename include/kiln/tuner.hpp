@@ -143,9 +143,9 @@ class Tuner {
   [[nodiscard]] std::vector<Demand> between(std::string_view op, const Problem& low, const Problem& high) const;
 
   /// Tunes each bucket that has no usable record, and those of `choice.retune`. Each finished bucket is written to the overlay at once, in
-  /// one transaction; where the overlay cannot be written it is held in memory and not `kept`. A bucket that is stopped, or fails, is left
+  /// one transaction. Where the overlay cannot be written, it is held in memory and not `kept`. A bucket that is stopped, or fails, is left
   /// as it was. One bucket's failure is reported in its TunedBucket, and the others go on. A stop is reported as `interrupted`.
-  /// Throws Error(bad_input) for a demand that is no problem of its op, before anything is tuned, and failures that end all tunes, such as
+  /// Throws Error(bad_input) for a demand that is no problem of its op, before anything is tuned. Throws failures that end all tunes, such as
   /// Error(no_nvrtc) or a broken context's Error(driver_failed).
   TuneReport tune(std::span<const Demand> demands, const TuneChoice& choice = {}) const;
   /// tune(), then brings all machine code that launching and verifying these buckets can need to the overlay: no launch compiles. Compiles
@@ -153,8 +153,8 @@ class Tuner {
   Prewarmed prewarm(std::span<const Demand> demands, const TuneChoice& choice = {}) const;
   /// Writes a file to ship beside a program (Options::bases) that serves these buckets without NVRTC: their records and all machine code
   /// that they can need. Tunes nothing. The file is written beside `path`, which ends in .kiln, and renamed over it. Throws
-  /// Error(bad_input) where the devices are of several classes, Error(interrupted) when stopped, Error(no_nvrtc) where a compile is needed
-  /// and there is no NVRTC, Error(io) and Error(no_permission).
+  /// Error(bad_input) where the devices are of several classes, Error(interrupted) when stopped, Error(io) and Error(no_permission). Throws
+  /// Error(no_nvrtc) where a compile is needed and there is no NVRTC.
   Deployment deploy(std::span<const Demand> demands, const std::filesystem::path& path,
                     const TuneChoice& choice = {}) const;
 

@@ -61,7 +61,7 @@ struct BucketPlans {
   [[nodiscard]] std::span<const Answer> answers() const noexcept { return resolution.answers; }
   [[nodiscard]] PlanSlot& slot(std::size_t answer) noexcept { return *slots_of_answers[answer]; }
   [[nodiscard]] const PlanSlot& slot(std::size_t answer) const noexcept { return *slots_of_answers[answer]; }
-  /// The slots of the answers whose regions hold the problem, in order, each once; only those after the slot of `refused` if that is among them.
+  /// The slots of the answers whose regions hold the problem, in order, each once. If that of `refused` is among them, only those after it.
   [[nodiscard]] std::vector<PlanSlot*> slots_for(const manifest::Op& op, const Problem& problem,
                                                  const PlanState* refused = nullptr);
   struct Served {

@@ -5,8 +5,8 @@
 
 namespace kiln::engine {
 
-/// Nanoseconds of device time at these real sizes, never 0: the time of the bucket's record, else the model's estimate of the best known
-/// config, corrected by near records. Scaled from the bucket's upper edge to the sizes by the op's cost expressions.
+/// Nanoseconds of device time at these real sizes, never 0. Takes the time of the bucket's record, else the model's estimate of the best known
+/// config, corrected by near records. Scales it from the bucket's upper edge to the sizes by the op's cost expressions.
 double expected_ns(const manifest::Op& op, const Problem& problem, const manifest::DeviceFacts& device, Regime regime,
                    store::Layers& layers);
 

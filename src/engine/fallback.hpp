@@ -1,6 +1,6 @@
-// Launches that their plan cannot serve. A call that the plan refuses for its sizes, its addresses or a length in device memory goes to the
-// bucket's next answers, in the resolver's order. On a capturing stream nothing is tuned, compiled, loaded, allocated or waited for: a loaded
-// plan of another bucket serves, or the call throws Error(capture), and the capture goes on.
+// Launches that their plan cannot serve. A plan refuses a call for its sizes, its addresses or a length in device memory. The call then goes to
+// the bucket's next answers, in the resolver's order. On a capturing stream nothing is tuned, compiled, loaded, allocated or waited for. There a
+// loaded plan of another bucket serves, or the call throws Error(capture); the capture goes on.
 #pragma once
 
 #include <string_view>

@@ -54,7 +54,7 @@ class Histogram {
   };
 
   /// Whether launch number `count` (from 0) of a counter is a sample. The multiples of the golden ratio modulo 1 are equidistributed at every
-  /// period (Weyl's theorem), so that periodic launches, such as a model's layers, are sampled in their true proportions. Every 16th launch
+  /// period (Weyl's theorem). Periodic launches, such as a model's layers, are therefore sampled in their true proportions. Every 16th launch
   /// could be the same layer each time.
   [[nodiscard]] static bool is_sample(std::int64_t count) noexcept {
     constexpr std::uint64_t golden = 0x9E3779B97F4A7C15;  // of 2^64

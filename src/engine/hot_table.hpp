@@ -1,7 +1,7 @@
 // Bucket -> plan. Readers take no lock and never wait; the caller serialises writers.
 //
 // Open addressing. Slots hold their buckets, so that a reader loads one cache line before the plan. A used slot keeps its bucket, and arrays
-// live as long as the table: a reader of an old array finds everything that was published before it began.
+// live as long as the table. A reader of an old array finds everything that was published before it began.
 #pragma once
 
 #include <atomic>
@@ -45,8 +45,8 @@ class HotTable {
     std::atomic<const PlanState*> plan{nullptr};  // null: free. Written after `words`
     std::array<std::uint64_t, 1 + max_axes> words;
   };
-  /// An array of slots, whose size is a power of two, in one word that a reader loads at once: its address, and in the free low bits how far
-  /// hashes are shifted right to give an index.
+  /// An array of slots in one word, which a reader loads at once. It holds the array's address, and in the free low bits the shift from a hash
+  /// to an index. The array's size is a power of two.
   class View {
    public:
     explicit View(std::uintptr_t word) noexcept : word_(word) {}

@@ -15,8 +15,8 @@ namespace {
 
 // Doublings within which a record's configs are added to the model's proposals. H100, gemm (see tune/guess.cpp): 2 and 4 are about as good.
 constexpr double near_enough = 3;
-// Doublings within which a record of one config serves before the model. H200, records of ten other ops, each served by the others: it is the
-// config that a tune finds in 6 of 10, the model's is in 4.
+// Doublings within which a record of one config serves before the model. H200, records of ten other ops, each served by the others: it names the
+// tuned config in 6 of 10, the model in 4.
 constexpr double steady_within = 1;
 constexpr std::size_t most_winners = 96;  // each takes microseconds to estimate
 constexpr std::size_t most_answers = 8;   // each may be compiled by a launch

@@ -13,8 +13,8 @@ namespace kiln::engine {
 /// 3. the model, which chooses a config for each of several lengths of the bucket and favours configs that serve near buckets;
 /// 4. where the implementation has no model, the nearest records: this device's, then the same bucket's of another architecture, then others.
 ///
-/// A library's config serves its own bucket alone; on another device only where a context of `device` is current, so that the library can be
-/// asked. A config that launches early on its device, and may not on this one, is launched without.
+/// A library's config serves its own bucket alone. On another device it serves only where a context of `device` is current, so that the
+/// library can be asked. A config that launches early on its device, and may not on this one, is launched without.
 std::vector<Answer> near_answers(const manifest::Op& op, const Problem& bucket, const manifest::DeviceFacts& device,
                                  Regime regime, store::Layers& layers);
 

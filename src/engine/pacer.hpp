@@ -11,8 +11,7 @@
 
 namespace kiln::engine {
 
-/// After work of `ns` of device time, the device is left idle until the work was no more than its share of the time passed since its begin.
-/// Earlier idle time allows no burst later. One thread at a time, unless a member says otherwise.
+/// After work, the device is left idle until the work was no more than its share of the time since its begin. Earlier idle time allows no burst later. One thread at a time, unless a member says otherwise.
 class Pacer {
  public:
   using Clock = std::chrono::steady_clock;

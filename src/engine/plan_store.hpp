@@ -36,8 +36,8 @@ class PlanStore {
     now,
     if_due,  // for launches: not before the slot's Retry is due, and an interrupted compile is no error
   };
-  /// Returns the slot's plan, making it if needed. A failure is warned of and gives null, unless the answer is a default, `code` is stored, or
-  /// `when` is now and the compile was interrupted: those throw.
+  /// Returns the slot's plan, making it if needed. A failure is warned of and gives null. It is thrown where the answer is a default, where
+  /// `code` is stored, and where `when` is now and the compile was interrupted.
   const PlanState* make(PlanSlot& slot, BucketPlans& of, Code code, Try when = Try::now);
   /// Makes the plans that serve calls which the bucket's library declines. Does nothing for a bucket without a library.
   void make_without_library(BucketPlans& plans, Code code);

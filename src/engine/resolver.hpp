@@ -43,8 +43,8 @@ Answer answer_without_record(Origin origin, const manifest::Implementation& impl
 /// "vectorized threads=256 vector=8"
 std::string name_of(const Answer& answer);
 
-/// The answers of a bucket. The first whose region holds the problem and that is legal there serves it. A call that is refused at its launch,
-/// by a library, for an address or for a length in device memory, goes to the next answer.
+/// The answers of a bucket. The first whose region holds the problem and that is legal there serves it. A call that is refused at its launch
+/// goes to the next answer: by a library, for an address, or for a length in device memory.
 struct Resolution {
   Problem bucket;                                     // upper edges
   std::string key;                                    // manifest::record_key
@@ -55,7 +55,7 @@ struct Resolution {
   std::vector<Answer> answers;        // empty for a miss without fallbacks
   std::string why_none;               // the reason of no answer
   [[nodiscard]] bool is_hit() const noexcept { return record.has_value(); }
-  /// Whether a choice of the record was tuned from other sources.
+  /// Whether the sources of a choice of the record have changed since its tune.
   [[nodiscard]] bool is_stale() const noexcept;
 };
 

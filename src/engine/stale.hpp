@@ -34,8 +34,8 @@ enum class Standing : std::uint8_t {
 
 Standing standing_of(std::span<const manifest::Op> ops, const store::Record& record);
 
-/// The source digests (hex) of all machine code that launching and verifying the record's bucket needs now: that of its legal configs, the
-/// defaults and the reference. Empty where the op has no such bucket any more.
+/// The source digests (hex) of all machine code that launching and verifying the record's bucket needs now. This is the code of its legal
+/// configs, the defaults and the reference. Empty where the op has no such bucket any more.
 std::vector<std::string> sources_asked_for(std::span<const manifest::Op> ops, const store::Record& record);
 
 }  // namespace kiln::engine

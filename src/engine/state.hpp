@@ -80,15 +80,15 @@ struct State {
   std::vector<std::string> warnings_;
 };
 
-/// Deletes the state. A callback on the thread that tunes in the background may drop the last Engine, Op or Plan; as that thread cannot join
-/// itself, another one deletes then.
+/// Deletes the state. A callback on the thread that tunes in the background may drop the last Engine, Op or Plan. That thread cannot join itself,
+/// so another one deletes then.
 void destroy(State* state);
 template <class Owned>
 void destroy(Owned* owned) {
   delete owned;
 }
 
-/// std::make_shared, whose object is never destroyed in a forked child (cuda::is_forked): there its threads cannot be joined, its processes and
+/// std::make_shared, whose object is never destroyed in a forked child (cuda::is_forked). There its threads cannot be joined, its processes and
 /// leases are the parent's, and its locks may be held for ever.
 template <class Owned, class... Given>
 std::shared_ptr<Owned> make_owned(Given&&... given) {
