@@ -7,6 +7,7 @@
 // First with everything tuned (by the bases; what they lack is tuned before), then with stand-ins, both with nothing beside them, for S
 // seconds each; then for each share with policy background from an empty overlay, until all is tuned or the limit is over. Stand-ins are
 // loaded before the first request, as a service does. One JSON object a line. A request that waits for the one before it counts that wait.
+// Google Benchmark does not fit: requests arrive at a fixed rate, whatever the last one took.
 #include <fmt/format.h>
 
 #include <algorithm>

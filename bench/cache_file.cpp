@@ -4,6 +4,7 @@
 //
 // Makes two files of RECORDS (100000) records each, a quarter of their keys in common, each record with three choices, eight candidates and a
 // cubin of its own: an image of CUBINS.kiln, stamped with its number. One JSON object a line; times are medians unless they are named otherwise.
+// Google Benchmark does not fit: each look-up is the first of its key, and merges are whole processes, timed with their peak of memory.
 #include <fmt/format.h>
 #include <sqlite3.h>
 #include <sys/resource.h>

@@ -5,7 +5,8 @@
 //
 // Each child says when it reached its stages, counted from just before the parent asked for it. What a way costs beyond a context is its
 // result against that of the way that only makes a context, fills the same tensors and copies one back. --large: a further base, such
-// as bench_cache_file leaves behind. Files lie in the page cache: the first round is not counted.
+// as bench_cache_file leaves behind. Files lie in the page cache: the first round is not counted. Google Benchmark does not fit: whole
+// processes are timed.
 #include <fcntl.h>
 #include <fmt/format.h>
 #include <spawn.h>

@@ -4,6 +4,7 @@
 //
 // One JSON object a line. Each compile is of another config; NVRTC's cache on disk is off, as everywhere in Kiln (--no-cache). Every worker has
 // compiled once before the clock begins: `first_ns` is what that took, with beginning the processes and opening NVRTC in each.
+// Google Benchmark does not fit: the work is done in other processes.
 #include <fmt/format.h>
 
 #include <algorithm>

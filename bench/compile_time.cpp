@@ -1,15 +1,13 @@
 // How long one specialisation takes to compile, for each implementation that could serve a problem. Needs no GPU.
 //
-//   bench_compile_time [--configs 12] [--arch sm_90a] [--device-class CLASS] [--templates FOLDER]... OP name=value...
+//   bench_compile_time [--benchmark_format=json]... [--configs 12] [--arch sm_90a] [--device-class CLASS] [--templates FOLDER]... OP name=value...
 //
-// Configs from all over each search space, compiled one after another in this process, NVRTC's cache on disk off, as everywhere in Kiln. One JSON
-// object an implementation: milliseconds (median, 95th percentile, worst and whose), the bytes of machine code, and what was refused with the
-// reason of the first. What is beside it on the machine shows in these figures.
+// On Google Benchmark: a benchmark an implementation, of which each repetition compiles one config. The configs come from all over the search
+// space and label their repetitions; the aggregates are over configs. NVRTC's cache on disk is off, as everywhere in Kiln.
+#include <benchmark/benchmark.h>
 #include <fmt/format.h>
 
 #include <algorithm>
-#include <cmath>
-#include <nlohmann/json.hpp>
 #include <string>
 #include <vector>
 
@@ -19,7 +17,6 @@
 
 namespace {
 
-using Json = nlohmann::ordered_json;
 using kiln::manifest::Implementation;
 
 struct Arguments {
@@ -59,16 +56,6 @@ Arguments parse(int argc, char** argv) {
   return result;
 }
 
-struct Compile {
-  std::string config;
-  double ms = 0;
-  std::size_t bytes = 0;
-};
-
-double quantile(const std::vector<Compile>& rising, double share) {
-  return rising[static_cast<std::size_t>(std::ceil(share * static_cast<double>(rising.size()))) - 1].ms;
-}
-
 class Bench {
  public:
   explicit Bench(const Arguments& arguments)
@@ -86,7 +73,8 @@ class Bench {
   void run() const {
     warm_up();
     for (const Implementation& each : op_->implementations)
-      if (!each.passes.empty() && !kiln::manifest::why_not_eligible(*op_, each, problem_, *device_)) measure(each);
+      if (!each.passes.empty() && !kiln::manifest::why_not_eligible(*op_, each, problem_, *device_)) add(each);
+    benchmark::RunSpecifiedBenchmarks();
   }
 
  private:
@@ -102,44 +90,29 @@ class Bench {
     (void)kiln::jit::compile(kiln::jit::specialise_reference(*op_, frame, arguments_.arch));
   }
 
-  void measure(const Implementation& implementation) const {
+  void add(const Implementation& implementation) const {
     const auto space = kiln::manifest::searched_space(*op_, implementation, problem_, *device_);
     const std::size_t count = std::min(arguments_.configs, space.size());
-    std::vector<Compile> compiled;
-    std::vector<std::string> refused;
-    for (std::size_t i = 0; i < count; ++i) {
-      const kiln::manifest::Config& config = space[i * space.size() / count];
+    std::vector<kiln::manifest::Config> configs;
+    for (std::size_t i = 0; i < count; ++i) configs.push_back(space[i * space.size() / count]);
+    if (configs.empty()) return;
+    const auto compile = [this, &implementation, configs, next = std::size_t{0}](benchmark::State& state) mutable {
+      const kiln::manifest::Config& config = configs[next++ % configs.size()];
+      state.SetLabel(kiln::manifest::to_string(implementation, config));
       try {
-        const kiln::jit::Cubin cubin = kiln::jit::compile(specialised(implementation, config));
-        compiled.push_back({kiln::manifest::to_string(implementation, config),
-                            std::chrono::duration<double, std::milli>(cubin.compile_time).count(), cubin.image.size()});
+        const kiln::jit::Specialisation specialisation = specialised(implementation, config);
+        for ([[maybe_unused]] auto _ : state)
+          state.counters["bytes"] = static_cast<double>(kiln::jit::compile(specialisation).image.size());
       } catch (const kiln::Error& error) {
-        refused.emplace_back(error.what());
+        state.SkipWithError(error.what());
       }
-    }
-    Json line{{"bench", "compile_time"},
-              {"op", op_->name},
-              {"problem", kiln::manifest::to_string(*op_, problem_)},
-              {"implementation", implementation.name},
-              {"arch", arguments_.arch},
-              {"space", space.size()},
-              {"compiled", compiled.size()},
-              {"refused", refused.size()}};
-    if (!refused.empty()) line["first_refusal"] = refused.front();
-    if (!compiled.empty()) put(line, std::move(compiled));
-    fmt::print("{}\n", line.dump(-1, ' ', false, Json::error_handler_t::replace));
-    std::fflush(stdout);
-  }
-
-  static void put(Json& line, std::vector<Compile> compiled) {
-    std::sort(compiled.begin(), compiled.end(), [](const Compile& a, const Compile& b) { return a.ms < b.ms; });
-    line["median_ms"] = std::llround(quantile(compiled, 0.5));
-    line["p95_ms"] = std::llround(quantile(compiled, 0.95));
-    line["worst_ms"] = std::llround(compiled.back().ms);
-    line["worst_config"] = compiled.back().config;
-    line["largest_bytes"] = std::max_element(compiled.begin(), compiled.end(), [](const auto& a, const auto& b) {
-                              return a.bytes < b.bytes;
-                            })->bytes;
+    };
+    benchmark::RegisterBenchmark(fmt::format("{}/{}", op_->name, implementation.name).c_str(), compile)
+        ->Iterations(1)
+        ->Repetitions(static_cast<int>(configs.size()))
+        ->ComputeStatistics("max", [](const std::vector<double>& all) { return *std::ranges::max_element(all); })
+        ->UseRealTime()
+        ->Unit(benchmark::kMillisecond);
   }
 
   const Arguments& arguments_;
@@ -153,6 +126,7 @@ class Bench {
 
 int main(int argc, char** argv) {
   try {
+    benchmark::Initialize(&argc, argv);
     const Arguments arguments = parse(argc, argv);
     Bench(arguments).run();
     return 0;

@@ -46,7 +46,7 @@ void sample(std::vector<Contender>& all, std::int64_t rounds, kiln::tune::Stopwa
   for (Contender& each : all) each.samples_ns.clear();
   kiln::tune::in_batches(rounds, 0, [&](std::int64_t now) {
     const auto samples = stopwatch.sample(launches, now, stream);
-    kiln::tune::Busy busy;
+    kiln::tune::BatchTime busy;
     for (std::size_t i = 0; i < all.size(); ++i) {
       all[i].samples_ns.insert(all[i].samples_ns.end(), samples[i].begin(), samples[i].end());
       busy.add(samples[i]);

@@ -1,10 +1,11 @@
 #!/usr/bin/env python3
 """Draws pairs of a model's product and a length, for bench_gemm and bench_tuning.
 
-    bench/draw.py COUNT [--seed S] [--most M] [--buckets] <bench/problems/gemm.txt
+    bench/draw.py COUNT [--seed S] [--most M] [--buckets | --per-bucket N] <bench/problems/gemm.txt
 
 Reads problems "gemm m=M n=N k=K # name" and writes COUNT distinct ones: n, k and name of a line drawn at random, and an m whose
 logarithm is drawn evenly from 1 to M (16384). --buckets: no two of one n, k and power-of-two bucket of m.
+--per-bucket: N lengths in each bucket so drawn, the others drawn as evenly inside the bucket; a bucket of fewer lengths gives all that it has.
 """
 import argparse
 import random
@@ -18,19 +19,29 @@ def main():
     parser.add_argument("--seed", type=int, default=1)
     parser.add_argument("--most", type=int, default=16384)
     parser.add_argument("--buckets", action="store_true")
+    parser.add_argument("--per-bucket", type=int, default=0)
     asked = parser.parse_args()
     found = (re.match(r"gemm\s+m=\d+\s+n=(\d+)\s+k=(\d+)\s*#\s*(.*)", line) for line in sys.stdin)
     shapes = sorted({match.groups() for match in found if match})
     draw = random.Random(asked.seed)
+    buckets = asked.buckets or asked.per_bucket > 0
     seen = set()
-    while len(seen) < asked.count:
+    written = 0
+    while written < asked.count:
         n, k, name = draw.choice(shapes)
         m = round(asked.most ** draw.random())
-        key = (n, k, (m - 1).bit_length() if asked.buckets else m)
+        upper = 1 << (m - 1).bit_length()
+        key = (n, k, upper if buckets else m)
         if key in seen:
             continue
         seen.add(key)
-        print(f"gemm m={m} n={n} k={k} # {name}")
+        lengths = {m}
+        lower = upper // 2 + 1
+        while len(lengths) < min(asked.per_bucket, upper - lower + 1, asked.count - written):
+            lengths.add(round(lower * (upper / lower) ** draw.random()))
+        for length in sorted(lengths):
+            print(f"gemm m={length} n={n} k={k} # {name}")
+        written += len(lengths)
 
 
 if __name__ == "__main__":

@@ -20,7 +20,6 @@
 #include <memory>
 #include <optional>
 
-#include "cli/ops_found.hpp"
 #include "cli/problem_set.hpp"
 #include "contest.hpp"
 #include "gemm/library.hpp"

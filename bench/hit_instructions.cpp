@@ -2,7 +2,7 @@
 //
 //   bench_hit_instructions COUNT "OP axis=value..." [--overlay FILE] [--templates FOLDER]...
 //
-// What the call needs is compiled into the overlay when it lacks it. Prints the plan, then the stages in their order.
+// What the call needs is compiled into the overlay when it lacks it. Prints the plan, then the stages in their order. Nothing is timed.
 #include <fmt/format.h>
 
 #include <array>

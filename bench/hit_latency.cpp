@@ -1,4 +1,5 @@
-// Host time of a hot launch over a bare cuLaunchKernelEx of the same kernels with the same arguments, stage by stage and by threads.
+// Host time of a hot launch over a bare cuLaunchKernelEx of the same kernels, or cublasLtMatmul where a library has the plan, with the same
+// arguments, stage by stage and by threads.
 //
 //   bench_hit_latency [--base FILE]... [--overlay FILE] [--templates FOLDER]... ["OP axis=value..."]...
 //
@@ -9,6 +10,7 @@
 // compared by multiply_ns, a multiplication in a chain of them between the batches, which is three cycles of most processors. With several threads each has a
 // stream and arguments of its own, all on one engine, and each way is timed in all of them at once. Threads wait for each other in the driver: what
 // any work between two launches costs there, the way "bare after 50 multiplications" says, which touches no memory.
+// Google Benchmark does not fit: the ways take turns, and a way is compared with the bare launches of its round.
 // Over tests/fake_cuda with FAKE_CUDA="footprint 131072" a launch takes as long as a real one (2.5 to 3 us) and evicts as much from the
 // nearest caches: no GPU is needed to see what a hit costs that finds its code and data cold. Only ratios to another build's mean something.
 // One JSON object a line: bench "hit_latency" (way, threads, median and best nanoseconds a launch over all batches; over_bare_ns; ratio of
@@ -158,7 +160,8 @@ void bench_ways(bench::Setting& setting, const bench::Asked& asked, int thread_c
     fmt::print(
         "{{\"bench\":\"hit_latency\",\"op\":\"{}\",\"implementation\":\"{}\",\"passes\":{},\"way\":\"{}\",\"threads\":{},"
         "\"median_ns\":{:.0f},\"best_ns\":{:.0f},\"over_bare_ns\":{:.0f},\"ratio\":{:.3f},\"allocations\":{},\"launches\":{},\"multiply_ns\":{:.3f}}}\n",
-        asked.op, calls[0]->plan.implementation(), calls[0]->passes(), ways[way].name, thread_count, median, ns.front(),
+        asked.op, calls[0]->plan.implementation(), calls[0]->passes(),
+        way == 0 && calls[0]->is_library() ? "bare cublasLtMatmul" : ways[way].name, thread_count, median, ns.front(),
         median_of(over_bare), median / bare_ns, allocated, batches * launches_a_batch * thread_count, multiply);
   }
 }

@@ -11,6 +11,8 @@
 #include "cuda/device.hpp"
 #include "engine/hot_table.hpp"
 #include "jit/executable.hpp"
+#include "jit/library_algorithm.hpp"
+#include "jit/library_product.hpp"
 #include "kiln/kiln.hpp"
 #include "manifest/bucketing.hpp"
 #include "store/layers.hpp"
@@ -95,6 +97,7 @@ class HotCall {
     make_arguments(setting);
     executable_ = like != nullptr ? like->executable_ : load(setting);
     prepare();
+    prepare_library(setting);
     arrange_all();
     // A table with a few buckets in it, as an engine has.
     kiln::Problem bucket = kiln::manifest::bucket_of(described, problem);
@@ -111,8 +114,9 @@ class HotCall {
   // The ways.
   void launch_op() const { op.launch(problem, arguments, stream); }
   void launch_plan() const { plan.launch(problem, arguments, stream); }
-  /// The same kernels with the same arguments, laid out beforehand.
+  /// The same kernels, or the same call of the library, with the same arguments, laid out beforehand.
   void launch_bare() const {
+    if (library_) library_->launch(stream);
     for (const auto& each : calls_) {
       const kiln::jit::PassCall& call = each->call;
       kiln::cuda::check(driver_(&call.config, call.function, const_cast<void**>(call.parameters.data()), nullptr),
@@ -153,6 +157,7 @@ class HotCall {
   kiln::Plan plan;
   CUstream stream;
   [[nodiscard]] std::size_t passes() const { return executable_->passes(); }
+  [[nodiscard]] bool is_library() const { return library_ != nullptr; }
   [[nodiscard]] bool has_descriptors() const {
     const auto& passes = described.find(plan.implementation())->passes;
     return std::any_of(passes.begin(), passes.end(), [](const auto& pass) {
@@ -206,6 +211,17 @@ class HotCall {
       throw kiln::Error(kiln::ErrorKind::bad_input, executable_->explain_frame(problem, arguments));
   }
 
+  void prepare_library(const Setting& setting) {
+    const kiln::manifest::Implementation& implementation = *described.find(plan.implementation());
+    if (!implementation.is_library()) return;
+    const auto config = *kiln::manifest::parse_config(implementation, plan.config());
+    const auto frame =
+        kiln::manifest::make_frame(described, &implementation, problem, setting.context.info().facts, config);
+    library_ = std::make_unique<LibraryCall>(described, implementation, frame, config);
+    library_->operands =
+        library_->product.operands(arguments, kept_->frame.view(), reinterpret_cast<void*>(workspace_.pointer()));
+  }
+
   void arrange_all() {
     for (std::size_t pass = 0; pass < executable_->passes(); ++pass) {
       auto& [frame, call] = *calls_.emplace_back(std::make_unique<Arranged>());
@@ -215,6 +231,23 @@ class HotCall {
     }
   }
 
+  struct LibraryCall {
+    LibraryCall(const kiln::manifest::Op& op, const kiln::manifest::Implementation& implementation,
+                std::span<const std::int64_t> frame, std::span<const std::int64_t> config)
+        : product(op, implementation, frame), checked(kiln::jit::check_config(product, implementation, frame, config)) {
+      if (!checked.why_not.empty() || !product.lay_out(frame, layouts))
+        throw kiln::Error(kiln::ErrorKind::driver_failed, checked.why_not);
+    }
+    void launch(CUstream on_stream) {
+      if (product.multiply(layouts, operands, checked.algorithm, checked.workspace_bytes, on_stream) !=
+          CUBLAS_STATUS_SUCCESS)
+        throw kiln::Error(kiln::ErrorKind::driver_failed, "cublasLtMatmul failed");
+    }
+    kiln::jit::LibraryProduct product;
+    kiln::jit::Checked checked;
+    kiln::jit::LibraryProduct::Layouts layouts{};
+    kiln::jit::LibraryProduct::Operands operands;
+  };
   struct Arranged {
     kiln::jit::CallFrame frame;
     kiln::jit::PassCall call;  // points into the frame
@@ -226,6 +259,7 @@ class HotCall {
   std::vector<kiln::cuda::Buffer> buffers_;
   std::shared_ptr<kiln::jit::Executable> executable_;
   kiln::cuda::Buffer workspace_;
+  std::unique_ptr<LibraryCall> library_;          // where a library computes the plan
   kiln::jit::ThreadCall* kept_ = nullptr;         // of the thread that made this, which the stages are timed in
   std::vector<std::unique_ptr<Arranged>> calls_;  // one a pass
   mutable kiln::Arguments moved_;

@@ -13,7 +13,6 @@
 #include <string>
 #include <vector>
 
-#include "cli/ops_found.hpp"
 #include "cli/output.hpp"
 #include "cli/problem_set.hpp"
 #include "cli/runtime_values.hpp"

@@ -12,7 +12,6 @@
 #include <memory>
 #include <random>
 
-#include "cli/ops_found.hpp"
 #include "cli/problem_set.hpp"
 #include "command_line.hpp"
 #include "contest.hpp"

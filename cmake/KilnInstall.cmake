@@ -1,4 +1,5 @@
-# Installing kiln::kiln so that find_package(kiln) gives it back, static or shared.
+# Installing kiln::kiln so that find_package(kiln) gives it back, static or shared. The build tree gives it too, but for one with static
+# dependencies, which is made to be carried elsewhere.
 include(CMakePackageConfigHelpers)
 include(GNUInstallDirs)
 
@@ -10,6 +11,9 @@ function(kiln_install)
     COMPONENT library
     FILE_SET HEADERS)
   install(EXPORT kilnTargets NAMESPACE kiln:: DESTINATION "${package}" COMPONENT library)
+  if(NOT KILN_STATIC_DEPENDENCIES)
+    export(EXPORT kilnTargets NAMESPACE kiln:: FILE "${PROJECT_BINARY_DIR}/kilnTargets.cmake")
+  endif()
   configure_package_config_file("${PROJECT_SOURCE_DIR}/cmake/kilnConfig.cmake.in" "${PROJECT_BINARY_DIR}/kilnConfig.cmake"
                                 INSTALL_DESTINATION "${package}")
   write_basic_package_version_file("${PROJECT_BINARY_DIR}/kilnConfigVersion.cmake" COMPATIBILITY SameMinorVersion)

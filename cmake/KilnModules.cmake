@@ -74,11 +74,17 @@ function(kiln_library)
   endforeach()
   target_sources(kiln PUBLIC FILE_SET HEADERS BASE_DIRS "${PROJECT_SOURCE_DIR}/include" FILES ${headers})
   target_compile_features(kiln PUBLIC cxx_std_20)
-  target_link_libraries(
-    kiln
-    PRIVATE $<BUILD_INTERFACE:kiln_flags> $<BUILD_INTERFACE:kiln_sqlite> $<BUILD_INTERFACE:kiln_crypto> $<BUILD_INTERFACE:kiln_zstd>
-            $<BUILD_INTERFACE:kiln_fmt> $<INSTALL_INTERFACE:fmt::fmt> $<INSTALL_INTERFACE:SQLite::SQLite3> $<INSTALL_INTERFACE:OpenSSL::Crypto> $<INSTALL_INTERFACE:PkgConfig::KILN_ZSTD>
-            Threads::Threads ${CMAKE_DL_LIBS})
+  target_link_libraries(kiln PRIVATE Threads::Threads ${CMAKE_DL_LIBS})
+  if(KILN_STATIC_DEPENDENCIES)
+    target_link_libraries(
+      kiln PRIVATE $<BUILD_INTERFACE:kiln_sqlite> $<BUILD_INTERFACE:kiln_crypto> $<BUILD_INTERFACE:kiln_zstd>
+                   $<INSTALL_INTERFACE:fmt::fmt> $<INSTALL_INTERFACE:SQLite::SQLite3> $<INSTALL_INTERFACE:OpenSSL::Crypto> $<INSTALL_INTERFACE:PkgConfig::KILN_ZSTD>)
+  else()
+    target_link_libraries(kiln PRIVATE fmt::fmt SQLite::SQLite3 OpenSSL::Crypto PkgConfig::KILN_ZSTD)
+  endif()
+  if(KILN_SANITIZE)
+    target_link_options(kiln PRIVATE -fsanitize=${KILN_SANITIZE})
+  endif()
   if(BUILD_SHARED_LIBS)
     target_link_options(kiln PRIVATE "LINKER:--exclude-libs,ALL") # static dependencies stay inside
   endif()

@@ -20,16 +20,16 @@ struct RuntimeId {
   enum class Kind : std::uint8_t { integer, real32, real64 } kind;
 };
 
-/// A value like Problem: made once by Op::arguments, changed between calls, read by Op::launch.
-/// Run-time values that were not set take the manifest's default, computed from the real problem at each launch.
+/// A value like Problem: made once by Op::arguments, changed between calls, read by Op::launch. A run-time value that is not set takes the
+/// manifest's default, computed from the real problem at each launch.
 ///
-/// An axis that the op declares `on_device` may have its length in device memory: kernels read it when they run, so that a graph
-/// captured once serves every length. The problem's size is then its bound: it decides bucket, grid and default strides; memory must
-/// reach that far, and what lies past the length may hold anything and is left as it is. A length under 0 or past the bound is
-/// clamped and reported to Engine::check.
+/// The length of an axis that the op declares `on_device` may lie in device memory. Kernels read it when they run, so that a graph captured
+/// once serves every length. The problem's size is then the length's bound, and decides bucket, grid and default strides. Tensors must reach
+/// as far as the bound. Elements past the length may hold anything, and are not written. A length under 0 or past the bound is clamped and
+/// reported by Engine::check.
 struct Arguments {
   std::array<const void*, max_tensors> tensors{};       // device addresses; null for an optional tensor that is absent
-  std::array<std::int64_t, max_runtime> runtime{};      // integers as they are, reals as their bits
+  std::array<std::int64_t, max_runtime> runtime{};      // integers, and the bits of reals
   std::array<const std::int32_t*, max_axes> lengths{};  // device addresses
   std::uint32_t runtime_set = 0;                        // bit i: run-time value i was given
   std::uint32_t lengths_set = 0;                        // bit i: the length of axis i is on the device
@@ -38,18 +38,19 @@ struct Arguments {
     tensors[tensor.index] = address;
     return *this;
   }
-  /// The axis's length is one int32 at this device address, read by each launch when it runs.
+  /// Takes the axis's length from the int32 at this device address, 4-byte aligned, which each launch reads when it runs.
   Arguments& set(AxisId axis, const std::int32_t* length) noexcept {
     lengths[axis.index] = length;
     lengths_set |= 1U << axis.index;
     return *this;
   }
-  /// The axis's length is the problem's size again.
+  /// Takes the axis's length from the problem again.
   Arguments& reset(AxisId axis) noexcept {
     lengths[axis.index] = nullptr;
     lengths_set &= ~(1U << axis.index);
     return *this;
   }
+  /// Converted to the type of the value: a real becomes the integer next to it towards 0, clamped to 64 bits; NaN becomes the lowest.
   Arguments& set(RuntimeId value, std::int64_t number) noexcept {
     if (value.kind != RuntimeId::Kind::integer) return set(value, static_cast<double>(number));
     return set_bits(value, number);
@@ -64,7 +65,6 @@ struct Arguments {
   }
 
  private:
-  /// Towards zero; what 64 bits cannot hold becomes the nearest number that they can, and NaN the lowest.
   static std::int64_t to_integer(double number) noexcept {
     if (number >= 0x1p63) return std::numeric_limits<std::int64_t>::max();
     return number > -0x1p63 ? static_cast<std::int64_t>(number) : std::numeric_limits<std::int64_t>::min();

@@ -10,7 +10,7 @@ namespace kiln {
 enum class ErrorKind {
   bad_input,       // unknown op, axis, type or tensor; a size out of range; a missing or misaligned tensor
   bad_manifest,    // op.toml or an implementation's file is wrong; the message gives file and line
-  bad_expression,  // text that does not parse, or a value that overflows 64 bits
+  bad_expression,  // an expression does not parse, or its value overflows 64 bits
   no_driver,       // libcuda is absent or too old
   no_device,       // the driver sees no such device
   no_nvrtc,        // a compile is needed and libnvrtc is absent
@@ -18,11 +18,11 @@ enum class ErrorKind {
   compile_failed,  // NVRTC refused a template; the message holds its log
   driver_failed,   // a driver call failed
   out_of_memory,   // device or host memory
-  bad_file,        // a .kiln file that is refused
+  bad_file,        // a .kiln file is damaged, too new, or no .kiln file
   no_permission,   // the file system refused
   io,              // any other failure of the file system or of SQLite
   not_tuned,       // a miss under MissPolicy::error, or nothing legal can serve
-  capture,         // the work would break a stream capture
+  capture,         // the work would end a stream capture
   wrong_result,    // verification failed
   interrupted,     // the caller asked to stop
 };

@@ -12,14 +12,14 @@ inline constexpr int max_selections = 8;  // types and choices
 inline constexpr int max_runtime = 16;
 inline constexpr int max_tensors = 16;
 
-/// Index of an axis of one op, from Op::axis. Resolved once, used at each call.
+/// Index of an axis of one op, from Op::axis.
 struct AxisId {
   std::uint8_t index;
 };
 
-/// A value: copy it, keep it, change an axis between calls. Made by Op::problem.
+/// Made by Op::problem. A value: copy it, keep it, change an axis between calls.
 struct Problem {
-  std::array<std::int64_t, max_axes> axes{};
+  std::array<std::int64_t, max_axes> axes{};              // sizes in elements, in the manifest's order
   std::array<std::uint8_t, max_selections> selections{};  // index into the manifest's list of values
 
   [[nodiscard]] std::int64_t& operator[](AxisId axis) noexcept { return axes[axis.index]; }

@@ -1,17 +1,16 @@
-// kiln bench records: do the records of this device still hold what they promise?
+// kiln bench, and kiln bench records: times the records of this device again.
 #include <fmt/format.h>
 
 #include <algorithm>
 #include <iterator>
 #include <set>
 
-#include "cli/bench.hpp"
+#include "cli/bench/contest.hpp"
 #include "cli/bench/idle.hpp"
-#include "cli/bench/judge.hpp"
+#include "cli/commands.hpp"
 #include "cli/interrupt.hpp"
-#include "cli/natural_order.hpp"
-#include "cli/ops_found.hpp"
 #include "cli/output.hpp"
+#include "cli/problem_set.hpp"
 #include "cli/record_facts.hpp"
 #include "cli/table.hpp"
 #include "cli/units.hpp"
@@ -35,46 +34,47 @@ struct BenchRecordsSettings {
 void declare(CLI::App& command, BenchRecordsSettings& settings) {
   command
       .add_option("--against", settings.against,
-                  "Compare with the costs of this file, .kiln or .jsonl, too: an earlier release's, say")
+                  "Also compare with the costs in this file (.kiln or .jsonl), such as that of an earlier release")
       ->type_name("FILE");
   command.add_option("--op", settings.op, "Only this op")->type_name("OP");
   command.add_option("--limit", settings.limit, "At most this many records, in the order of their keys")
       ->type_name("N");
   command
-      .add_option("--tolerance", settings.tolerance_percent, "Slower by up to this much is no finding; 5 unless given")
+      .add_option("--tolerance", settings.tolerance_percent,
+                  "Report only what is slower by more than this; 5 by default")
       ->check(CLI::Validator(CLI::NonNegativeNumber).description(""))
       ->type_name("PERCENT");
 }
 
-/// A choice of a record of this device that can serve.
+/// A choice of a record of this device. It can serve.
 struct Subject {
   const manifest::Op* op = nullptr;
   Problem bucket;
   Regime regime = Regime::cold_l2;
   std::string key;
-  double baseline_ns = 0;  // stored, where it is of the sizes that this is timed at
+  double baseline_ns = 0;  // the stored time, when it is of the sizes that are timed; else 0
   tune::Serving serving;
   [[nodiscard]] const Problem& at() const noexcept { return serving.at(); }
   [[nodiscard]] Contender config() const { return {serving.usable.implementation, serving.usable.config}; }
 };
 
-/// What came of timing it again.
+/// The result of timing a subject again.
 struct Checked {
-  Timed now, baseline;  // the default's is empty where it is the config, or nothing is legal
-  std::int64_t blocks = 0,
-               wider_blocks = 0;  // of a launch that leaves most multiprocessors idle, and of the fastest wider one
+  Timed now, baseline;            // `baseline` is empty when the default is the config or is not legal
+  std::int64_t blocks = 0;        // of a launch that leaves most multiprocessors idle
+  std::int64_t wider_blocks = 0;  // of the fastest launch with more blocks
   double wider_ns = 0;
   double against_ns = 0;
   std::vector<std::string> findings;
 };
 
 struct Subjects {
-  std::vector<Subject> all;  // record by record
+  std::vector<Subject> all;  // grouped by record
   std::int64_t records = 0;
-  std::int64_t unusable = 0;  // choices of these records, and of others that have no more
+  std::int64_t unusable = 0;  // choices that cannot serve, also of records without a usable one
 };
 
-/// The records that look-ups find, with all choices of each that can serve here.
+/// Returns, for each record that a look-up finds, the choices that can serve here.
 std::vector<std::vector<Subject>> servings_by_record(engine::State& state, const std::string& op_name,
                                                      std::int64_t& unusable) {
   const manifest::DeviceFacts& device = state.context.info().facts;
@@ -115,7 +115,7 @@ Subjects subjects_of(engine::State& state, const BenchRecordsSettings& settings)
   return subjects;
 }
 
-/// What another file has for the same sizes, as a choice of the same role that ends where this one does.
+/// Returns the other file's choice of the same role and upper sizes, or nothing.
 std::optional<store::Choice> earlier_of(const Subject& subject, store::File* against) {
   const auto record = against == nullptr ? std::nullopt : against->find_record(subject.key);
   if (!record) return std::nullopt;
@@ -145,7 +145,7 @@ void judge_speed(Checked& checked, const Subject& subject, const std::optional<s
         fmt::format("beaten: the default takes {}", format_time(checked.baseline.cost.median_ns)));
 }
 
-/// A launch of few blocks is a finding only if more of them are faster: some problems are best served by few.
+/// Reports a launch of few blocks only when more blocks are faster: few are best for some problems.
 void judge_idle(Checked& checked, std::span<const Contender> wider, std::span<const Timed> timed,
                 const Subject& subject, const manifest::DeviceFacts& device, double tolerance) {
   for (std::size_t i = 0; i < wider.size(); ++i) {
@@ -210,7 +210,7 @@ Json json_of(const Subject& subject, const Checked& checked) {
 
 void add_row(Table& table, const Subject& subject, const Checked& checked) {
   const store::Choice& stored = subject.serving.choice;
-  table.row({subject.op->name, manifest::to_string(*subject.op, subject.bucket),
+  table.row({subject.op->name, manifest::display_text(*subject.op, subject.bucket),
              stored.sizes + (stored.role == store::Role::fastest ? "" : " without library"), config_of(stored),
              format_time(stored.cost_ns), checked.now.ok() ? format_time(checked.now.cost.median_ns) : "-",
              format_ratio(bench::change_of(checked.now.cost, stored.cost_ns)),
@@ -220,7 +220,7 @@ void add_row(Table& table, const Subject& subject, const Checked& checked) {
                  : fmt::format("{}", fmt::join(checked.findings, "; "))});
 }
 
-/// One bucket's failure is a finding, and the others go on.
+/// Turns the failure of one bucket into a finding.
 Checked check_or_say(engine::State& state, const Subject& subject, store::File* against, double tolerance) {
   try {
     return check(state, subject, against, tolerance);
@@ -247,7 +247,7 @@ int run(const Globals& globals, const BenchRecordsSettings& settings) {
   for (const Subject& subject : subjects.all) {
     if (Interrupt::requested()) break;
     line.show(fmt::format("{}/{} {} {} {}", ++done, subjects.all.size(), subject.op->name,
-                          manifest::to_string(*subject.op, subject.bucket), subject.serving.choice.sizes));
+                          manifest::display_text(*subject.op, subject.bucket), subject.serving.choice.sizes));
     const Checked checked = check_or_say(state, subject, against.get(), settings.tolerance_percent / 100);
     found += checked.findings.empty() ? 0 : 1;
     if (globals.json) print_json(json_of(subject, checked));
@@ -271,18 +271,29 @@ int run(const Globals& globals, const BenchRecordsSettings& settings) {
   return found > 0 ? exit_wrong : exit_good;
 }
 
-}  // namespace
-
 void add_bench_records(CLI::App& app, Chosen& chosen) {
   CLI::App* command = add_command<BenchRecordsSettings>(
-      app, chosen, "records", "Time the records of this device again, and name those that do not hold", declare, run);
+      app, chosen, "records", "Time the records of this device again, and report those that are slower or wrong",
+      declare, run);
   command->footer(
       "Each config of each record is verified on fresh data and timed in turns with the op's default, at the largest sizes that it\n"
-      "serves. Found are: configs that come out\n"
-      "wrong; those slower than stored, or than in FILE, with intervals that do not meet and by more than the tolerance; those that\n"
-      "the default beats; and launches that leave most multiprocessors idle while a config with more blocks is faster.\n"
+      "serves. Reported are: configs with wrong results; configs slower than stored, or than in FILE, by more than the tolerance and\n"
+      "with disjoint intervals; configs slower than the default; and launches that leave most multiprocessors idle while a config\n"
+      "with more blocks is faster.\n"
       "Examples:\n  kiln bench records --base release.kiln\n  kiln bench records --op gemm --limit 20 --against last-release.jsonl\n"
-      "Exit status 1: something was found.");
+      "Exit status 1: something is reported.");
+}
+
+}  // namespace
+
+void add_bench(CLI::App& app, Chosen& chosen) {
+  CLI::App* bench =
+      app.add_subcommand("bench", "Time records again; measure what sharing a record over a bucket costs");
+  bench->require_subcommand(1);
+  for (const auto add : {add_bench_records, add_bench_regret}) add(*bench, chosen);
+  bench->footer(
+      "Examples:\n  kiln bench records --op gemm\n  kiln bench regret gemm m=1..16384 n=4096 k=4096 dtype=bf16\n"
+      "Each command has its own --help.");
 }
 
 }  // namespace kiln::cli

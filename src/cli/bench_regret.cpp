@@ -1,14 +1,13 @@
-// kiln bench regret: what sharing a record over a bucket costs at real lengths.
+// kiln bench regret: measures what sharing a record over a bucket costs at real lengths.
 #include <fmt/format.h>
 
 #include <algorithm>
 #include <map>
 
-#include "cli/bench.hpp"
 #include "cli/bench/lengths.hpp"
 #include "cli/bench/regret_measure.hpp"
+#include "cli/commands.hpp"
 #include "cli/interrupt.hpp"
-#include "cli/ops_found.hpp"
 #include "cli/output.hpp"
 #include "cli/problem_set.hpp"
 #include "cli/table.hpp"
@@ -40,19 +39,20 @@ void declare(CLI::App& command, BenchRegretSettings& settings) {
   command
       .add_option(
           "--lengths", settings.lengths,
-          "How many lengths are drawn, evenly over their logarithm; 24 unless given. Those right after a bucket's edge are taken besides")
+          "Draw this many lengths, evenly over their logarithm; 24 by default. Lengths right after a bucket's edge are added")
       ->type_name("N");
-  command.add_option("--seed", settings.seed, "Of the draw")->type_name("S");
-  command.add_option("--axis", settings.axis, "Which axis is the length, where several are ranges")->type_name("NAME");
+  command.add_option("--seed", settings.seed, "The seed of the draw")->type_name("S");
+  command.add_option("--axis", settings.axis, "The axis that is the length, when several are ranges")
+      ->type_name("NAME");
   command
       .add_option(
           "--policy", settings.policies,
-          "In place of the axis' own: pow2, pow2_steps:256,2048/256, edges:16,64,256; may be repeated, to compare them at the same lengths")
+          "Measure this bucket policy in place of the axis's own: pow2, pow2_steps:256,2048/256, edges:16,64,256; may be repeated, to compare them at the same lengths")
       ->allow_extra_args(false)
       ->type_name("POLICY");
 }
 
-/// The one axis that buckets and was given as a range.
+/// Returns the axis whose policy is not exact and that was given as a range.
 std::size_t length_axis(const manifest::Op& op, const ProblemSet& set, const std::string& named) {
   std::vector<std::size_t> candidates;
   for (std::size_t i = 0; i < op.axes.size(); ++i) {
@@ -71,7 +71,7 @@ std::size_t length_axis(const manifest::Op& op, const ProblemSet& set, const std
           : fmt::format("op {} has no axis '{}'", op.name, named));
 }
 
-/// Every length with each choice of the others, which must be single sizes or lists.
+/// Returns every length combined with every value of the other axes, which must be sizes or lists.
 std::vector<Problem> problems_of(const manifest::Op& op, ProblemSet set, std::size_t axis,
                                  std::span<const std::int64_t> lengths) {
   set.axes[axis].clear();
@@ -87,27 +87,28 @@ std::vector<Problem> problems_of(const manifest::Op& op, ProblemSet set, std::si
   return buckets_of(exact, set);
 }
 
-Json json_of(const Regret& regret) {
-  return {{"event", "length"},       {"policy", regret.policy},       {"problem", regret.problem},
-          {"length", regret.length}, {"edge", regret.edge},           {"shared", regret.shared},
-          {"own", regret.own},       {"shared_ns", regret.shared_ns}, {"own_ns", regret.own_ns},
-          {"regret", regret.regret}, {"fell_back", regret.fell_back}};
+Json json_of(const manifest::Op& op, const Regret& regret) {
+  return {
+      {"event", "length"},       {"policy", regret.policy},       {"problem", manifest::to_string(op, regret.problem)},
+      {"length", regret.length}, {"edge", regret.edge},           {"shared", regret.shared},
+      {"own", regret.own},       {"shared_ns", regret.shared_ns}, {"own_ns", regret.own_ns},
+      {"regret", regret.regret}, {"fell_back", regret.fell_back}};
 }
 
 std::string percent(double share) { return fmt::format("{:.1f} %", 100 * share); }
 
-void print_lengths(const std::vector<Regret>& regrets) {
+void print_lengths(const manifest::Op& op, const std::vector<Regret>& regrets) {
   Table table({"policy", "problem", "> bucket's edge", "> as launched", "> with its own", "> regret", ""});
   for (const Regret& each : regrets)
-    table.row({each.policy, each.problem, format_count(each.edge), format_time(each.shared_ns),
-               format_time(each.own_ns), percent(each.regret),
+    table.row({each.policy, manifest::display_text(op, each.problem), format_count(each.edge),
+               format_time(each.shared_ns), format_time(each.own_ns), percent(each.regret),
                each.fell_back            ? "no config of the record is legal here: the default serves"
                : each.shared == each.own ? "the same config"
                                          : ""});
   print(table.text() + "\n");
 }
 
-/// By policy, as a whole and by size class.
+/// Prints a summary for each policy: of each size class, and of all lengths.
 void print_summaries(bool json, const std::string& axis, const std::vector<Regret>& regrets) {
   std::map<std::string, std::vector<Regret>> by_policy;
   for (const Regret& each : regrets) by_policy[each.policy].push_back(each);
@@ -142,7 +143,7 @@ struct Survey {
   std::vector<Problem> problems;
 };
 
-/// All that can be wrong with the words, before the device is asked.
+/// Checks the arguments before the device is used.
 Survey survey_of(const manifest::Op& op, const BenchRegretSettings& settings) {
   Survey survey;
   const ProblemSet set = parse_problem_set(op, settings.words);
@@ -173,11 +174,11 @@ int run(const Globals& globals, const BenchRegretSettings& settings) {
   std::vector<Regret> regrets;
   std::size_t failed = 0, done = 0;
   for (const Problem& problem : survey.problems) {
-    line.show(fmt::format("{}/{} {} {}", ++done, survey.problems.size(), op.name, manifest::to_string(op, problem)));
+    line.show(fmt::format("{}/{} {} {}", ++done, survey.problems.size(), op.name, manifest::display_text(op, problem)));
     try {
       if (Interrupt::requested()) throw Error(ErrorKind::interrupted, "interrupted");
       for (Regret& each : measurement.at(problem)) {
-        if (globals.json) print_json(json_of(each));
+        if (globals.json) print_json(json_of(op, each));
         regrets.push_back(std::move(each));
       }
     } catch (const Error& error) {
@@ -185,11 +186,11 @@ int run(const Globals& globals, const BenchRegretSettings& settings) {
       if (error.kind() == ErrorKind::interrupted) break;
       if (!engine::is_of_one_bucket(error.kind()) && error.kind() != ErrorKind::wrong_result) throw;
       ++failed;
-      note(fmt::format("{} is left out: {}", manifest::to_string(op, problem), error.what()));
+      note(fmt::format("{} is left out: {}", manifest::display_text(op, problem), error.what()));
     }
   }
   line.clear();
-  if (!globals.json) print_lengths(regrets);
+  if (!globals.json) print_lengths(op, regrets);
   print_summaries(globals.json, op.axes[survey.axis].name, regrets);
   if (Interrupt::requested()) return exit_interrupted;
   return failed > 0 ? exit_wrong : exit_good;
@@ -199,10 +200,11 @@ int run(const Globals& globals, const BenchRegretSettings& settings) {
 
 void add_bench_regret(CLI::App& app, Chosen& chosen) {
   CLI::App* command = add_command<BenchRegretSettings>(
-      app, chosen, "regret", "What sharing a record over a bucket costs at real lengths", declare, run);
+      app, chosen, "regret", "Measure what sharing a record over a bucket costs at real lengths", declare, run);
   command->footer(
-      "At each length the config that a launch takes from its bucket's record (from the files, or tuned and kept) is timed in turns\n"
-      "with one tuned for that very length (not kept), both verified on fresh data. Regret is how much longer the former takes.\n"
+      "At each length, the config that a launch takes from its bucket's record (in the files, or tuned and kept) is timed in turns\n"
+      "with a config tuned for that length alone (not kept). Both are verified on fresh data. Regret is how much longer the former\n"
+      "takes.\n"
       "Examples:\n  kiln bench regret gemm m=1..16384 n=4096 k=4096 dtype=bf16\n"
       "  kiln bench regret rms_norm rows=256..8192 cols=4096 --policy pow2 --policy pow2_steps:1024,8192/1024\n"
       "Exit status 1: some lengths could not be measured.");

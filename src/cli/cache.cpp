@@ -1,12 +1,12 @@
-// kiln cache: what the files hold. ls is here, each other part in a file cache_PART.cpp.
+// kiln cache, and kiln cache ls. The other commands are in cache_COMMAND.cpp.
 #include "cli/cache.hpp"
 
 #include <fmt/format.h>
 
 #include <algorithm>
 
-#include "cli/natural_order.hpp"
 #include "cli/output.hpp"
+#include "cli/problem_set.hpp"
 #include "cli/record_facts.hpp"
 #include "cli/table.hpp"
 #include "cli/units.hpp"
@@ -24,7 +24,7 @@ std::string name_of(const store::Layer& layer) {
 
 namespace {
 
-/// A user who names an overlay does not want an empty one shown in its place.
+/// Throws when a named overlay cannot be used: an empty one in its place would mislead.
 void require_named_overlay(const Globals& globals, const store::Layers& layers) {
   const std::span<const store::Layer> found = layers.layers();
   if (!globals.overlay || found.front().refused.empty()) return;
@@ -50,6 +50,12 @@ std::vector<NamedFile> files_to_show(const Globals& globals, const std::string& 
   for (const store::Layer& layer : layers->layers())
     if (layer.file) files.push_back({name_of(layer), nullptr, layer.file.get()});
   return files;
+}
+
+std::vector<manifest::Op> ops_for_display(const Globals& globals) try {
+  return load_ops(globals);
+} catch (const Error&) {
+  return {};
 }
 
 void check_op(const Globals& globals, const std::vector<NamedFile>& files, const std::string& op) {
@@ -94,6 +100,7 @@ int list(const Globals& globals, const ListSettings& settings) {
   std::optional<store::Layers> layers;
   const std::vector<NamedFile> files = files_to_show(globals, settings.file, layers);
   check_op(globals, files, settings.op);
+  const std::vector<manifest::Op> ops = ops_for_display(globals);
   for (const NamedFile& each : files) {
     auto records = each.file->records(settings.op);
     std::sort(records.begin(), records.end(),
@@ -116,10 +123,11 @@ int list(const Globals& globals, const ListSettings& settings) {
                     {"without_library", without_library != nullptr ? Json(config_of(*without_library)) : Json()},
                     {"device_class", record.device_class},
                     {"regime", record.regime}});
-      table.row({record.op, record.bucket, config_of(edge), format_time(edge.cost_ns), format_time(record.baseline_ns),
+      const std::string bucket = display_stored(ops, record.op, record.bucket);
+      table.row({record.op, bucket, config_of(edge), format_time(edge.cost_ns), format_time(record.baseline_ns),
                  format_count(static_cast<std::int64_t>(configs)), record.device_class});
       if (without_library != nullptr)
-        table.row({record.op, record.bucket + ", without a library", config_of(*without_library),
+        table.row({record.op, bucket + ", without a library", config_of(*without_library),
                    format_time(without_library->cost_ns), format_time(record.baseline_ns), "", record.device_class});
     }
     if (!globals.json)
@@ -134,7 +142,7 @@ int list(const Globals& globals, const ListSettings& settings) {
 void say_left_behind(const Globals& globals, const std::string& what, std::int64_t untrusted_cubins) {
   if (untrusted_cubins > 0 && !globals.quiet)
     note(fmt::format(
-        "{} cubins of {} were left behind, since the trust policy does not let that supply machine code; they are compiled when they are needed",
+        "{} cubins of {} were left behind, because the trust policy does not let that file supply machine code; they are compiled when needed",
         untrusted_cubins, what));
 }
 
@@ -145,9 +153,9 @@ void say_flawed(const Globals& globals, const std::string& path, std::int64_t ro
 
 void add_cache(CLI::App& app, Chosen& chosen) {
   CLI::App* cache =
-      app.add_subcommand("cache", "What the files hold: list, show, compare, merge, export, prune, verify, sign");
+      app.add_subcommand("cache", "List, show, compare, merge, export, prune, verify and sign files of records");
   cache->require_subcommand(1);
-  add_command<ListSettings>(*cache, chosen, "ls", "The records of the overlay and the bases, or of one file",
+  add_command<ListSettings>(*cache, chosen, "ls", "List the records of the overlay and the bases, or of one file",
                             declare_list, list);
   for (const auto add : {add_cache_show, add_cache_stats, add_cache_diff, add_cache_export, add_cache_merge,
                          add_cache_prune, add_cache_compact, add_cache_verify, add_cache_sign})
@@ -158,7 +166,7 @@ void add_cache(CLI::App& app, Chosen& chosen) {
       "  kiln cache import colleague.kiln\n  kiln cache merge a.kiln b.jsonl -o both.kiln\n"
       "  kiln cache prune --unused 90d --dry-run\n  kiln cache verify both.kiln\n"
       "  kiln cache sign both.kiln --key release.pem\n"
-      "Each of them says more with --help, and prints JSON with --json.");
+      "Each command has its own --help.");
 }
 
 }  // namespace kiln::cli

@@ -1,4 +1,4 @@
-// What the parts of kiln cache share.
+// Functions that the commands of kiln cache share.
 #pragma once
 
 #include <memory>
@@ -18,17 +18,20 @@ struct NamedFile {
   std::unique_ptr<store::File> owned;
   store::File* file = nullptr;
 };
-/// `file` alone when it is given, else the overlay and the bases, which `layers` then holds.
+/// Returns `file` alone when it is given, else the overlay and the bases, which `layers` then owns.
 std::vector<NamedFile> files_to_show(const Globals& globals, const std::string& file,
                                      std::optional<store::Layers>& layers);
 
-/// Throws Error(bad_input), naming the nearest, for an op that neither is loaded nor has a row in these files. Empty: any.
+/// The ops by whose defaults stored problems are shortened for people; none when a manifest does not load, as kiln doctor tells.
+std::vector<manifest::Op> ops_for_display(const Globals& globals);
+
+/// Throws Error(bad_input), with the nearest name, for an op that is neither loaded nor in these files. An empty `op` passes.
 void check_op(const Globals& globals, const std::vector<NamedFile>& files, const std::string& op);
 
-/// `file`, or the overlay when it is empty, for writing. Throws Error(bad_input) when there is none, and as File::open does.
+/// Opens `file`, or the overlay when it is empty, for writing. Throws Error(bad_input) when it does not exist, and as File::open does.
 std::unique_ptr<store::File> open_to_change(const Globals& globals, const std::string& file);
 
-/// For people: machine code and rows that a transfer did not take along. `what` names the file or files.
+/// Print a note about machine code or rows that a transfer did not copy. `what` names the files.
 void say_left_behind(const Globals& globals, const std::string& what, std::int64_t untrusted_cubins);
 void say_flawed(const Globals& globals, const std::string& path, std::int64_t rows);
 

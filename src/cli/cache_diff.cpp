@@ -1,4 +1,4 @@
-// kiln cache diff: what two files say under the same keys.
+// kiln cache diff: compares the records of two files.
 #include <fmt/format.h>
 
 #include <algorithm>
@@ -6,6 +6,7 @@
 
 #include "cli/cache.hpp"
 #include "cli/output.hpp"
+#include "cli/problem_set.hpp"
 #include "cli/record_facts.hpp"
 #include "cli/table.hpp"
 #include "cli/units.hpp"
@@ -20,13 +21,13 @@ struct CacheDiffSettings {
 };
 
 void declare(CLI::App& command, CacheDiffSettings& settings) {
-  command.add_option("a", settings.before, "The file to compare with, .kiln or .jsonl")->required()->type_name("A");
-  command.add_option("b", settings.after, "The other one")->required()->type_name("B");
-  command.add_flag("--all", settings.all, "Also the records that are the same in both");
+  command.add_option("a", settings.before, "The earlier file, .kiln or .jsonl")->required()->type_name("A");
+  command.add_option("b", settings.after, "The later file, .kiln or .jsonl")->required()->type_name("B");
+  command.add_flag("--all", settings.all, "List also the records that are the same in both");
   command.add_flag("--exit-code", settings.exit_code, "Exit with 1 when the files differ");
 }
 
-/// What one file has for some sizes.
+/// One file's choice for some sizes.
 struct Side {
   std::string config;
   double cost_ns = 0, low_ns = 0, high_ns = 0;
@@ -37,7 +38,7 @@ std::optional<Side> side_of(const store::Choice* choice) {
   return Side{config_of(*choice), choice->cost_ns, choice->low_ns, choice->high_ns};
 }
 
-/// A change as it is printed; the records that it came from are gone by then.
+/// A change, copied for printing: the records do not outlive the comparison.
 struct Row {
   store::Change change = store::Change::same;
   double ratio = 0;
@@ -50,7 +51,7 @@ struct Row {
     std::optional<Side> before, after;
     bool intervals_overlap = false;
   };
-  std::vector<Part> parts{};  // sizes that are served otherwise, or in another time
+  std::vector<Part> parts{};  // sizes whose config or time changed
   std::vector<store::EnvironmentChange> environment;
 };
 
@@ -74,9 +75,9 @@ Row row_of(const store::RecordChange& change) {
 }
 
 struct Comparison {
-  std::vector<Row> rows;  // the worst ratio first; what is only in one file comes last
+  std::vector<Row> rows;  // the worst ratio first, records of only one file last
   store::DiffSummary summary;
-  std::map<std::string, std::int64_t> environment;  // "driver 13000 -> 13010": how many records
+  std::map<std::string, std::int64_t> environment;  // number of records by change: "driver 13000 -> 13010"
 };
 
 Comparison compare(const CacheDiffSettings& settings) {
@@ -135,15 +136,16 @@ std::string configs(const std::optional<Side>& before, const std::optional<Side>
 
 std::string time_of(const std::optional<Side>& side) { return side ? format_time(side->cost_ns) : ""; }
 
-void print_text(const Comparison& comparison) {
+void print_text(const Globals& globals, const Comparison& comparison) {
+  const std::vector<manifest::Op> ops = ops_for_display(globals);
   Table table({"change", "op", "bucket", "> A", "> B", "> B / A", "", "config", "device class"});
   for (const Row& row : comparison.rows) {
-    table.row({std::string(to_string(row.change)), row.op, row.bucket, time_of(row.before), time_of(row.after),
-               row.ratio > 0 ? format_ratio(row.ratio) : "",
+    table.row({std::string(to_string(row.change)), row.op, display_stored(ops, row.op, row.bucket), time_of(row.before),
+               time_of(row.after), row.ratio > 0 ? format_ratio(row.ratio) : "",
                row.before && row.after && row.intervals_overlap ? "within the intervals" : "",
                configs(row.before, row.after), row.device_class});
     for (const Row::Part& each : row.parts) {
-      if (each.sizes.empty()) continue;  // all of the bucket, which the row says
+      if (each.sizes.empty()) continue;  // the whole bucket, which the row above shows
       const bool both = each.before && each.after && each.before->cost_ns > 0;
       table.row({"", "", fmt::format("  {}{}", each.sizes, each.role == store::Role::fastest ? "" : " without library"),
                  time_of(each.before), time_of(each.after),
@@ -165,7 +167,7 @@ void print_text(const Comparison& comparison) {
 
 int run(const Globals& globals, const CacheDiffSettings& settings) {
   const Comparison comparison = compare(settings);
-  globals.json ? print_json_rows(comparison) : print_text(comparison);
+  globals.json ? print_json_rows(comparison) : print_text(globals, comparison);
   return settings.exit_code && comparison.summary.differ() ? exit_wrong : exit_good;
 }
 
@@ -173,13 +175,13 @@ int run(const Globals& globals, const CacheDiffSettings& settings) {
 
 void add_cache_diff(CLI::App& cache, Chosen& chosen) {
   CLI::App* command = add_command<CacheDiffSettings>(
-      cache, chosen, "diff", "Records that B gained, lost or has otherwise than A, the worst cost ratio first", declare,
-      run);
+      cache, chosen, "diff", "List the records that B gained, lost or changed against A, the worst cost ratio first",
+      declare, run);
   command->footer(
-      "A record of both is changed when other configs serve its sizes, or when its 95 % intervals do not overlap. Times are those\n"
-      "at the bucket's upper edge. Machine code is not compared. With --json: an object a record, then one of \"event\": \"summary\".\n"
+      "A record is changed when other configs serve its sizes or its 95 % intervals do not overlap. Times are of the bucket's upper\n"
+      "edge. Machine code is not compared. With --json: an object for each record, then one of \"event\": \"summary\".\n"
       "Example:\n  kiln cache diff release-1.kiln release-2.kiln --exit-code\n"
-      "Exit status 0, also when they differ; with --exit-code 1 then.");
+      "Exit status 0 even when they differ, but 1 with --exit-code.");
 }
 
 }  // namespace kiln::cli

@@ -1,4 +1,4 @@
-// kiln cache export: the overlay, or a part of it, as a file to ship or as text to review.
+// kiln cache export: writes the overlay, or a part of it, as a file to ship or as text to review.
 #include <fmt/format.h>
 
 #include <sstream>
@@ -22,11 +22,10 @@ struct CacheExportSettings {
 
 void declare(CLI::App& command, CacheExportSettings& settings) {
   command.add_option("file", settings.file, "Export this file instead of the overlay")->type_name("FILE");
-  command.add_flag("--text", settings.text,
-                   "JSON lines that a diff can review, instead of a .kiln file; without cubins");
+  command.add_flag("--text", settings.text, "Write JSON lines for review, without cubins, instead of a .kiln file");
   command
       .add_option("-o,--output", settings.output,
-                  "Where to; text goes to the standard output unless this is given, or for -")
+                  "The file to write. Without it, or with -, text goes to the standard output")
       ->check(output_name())
       ->type_name("FILE");
   command.add_option("--op", settings.op, "Only this op")->type_name("OP");
@@ -34,11 +33,11 @@ void declare(CLI::App& command, CacheExportSettings& settings) {
   command
       .add_option(
           "--workload", settings.workload,
-          "Only the records of these problems' buckets, and the machine code that they and their ops' defaults need")
+          "Only the records of this workload's buckets, and the machine code that they and the ops' defaults need")
       ->type_name("WORKLOAD.toml");
   command.add_flag("--no-cubins", settings.no_cubins,
-                   "Records alone: the machine code is compiled where they are used");
-  command.add_flag("--no-candidates", settings.no_candidates, "Without the timings of the candidates that were tried");
+                   "Leave out machine code; it is then compiled where the records are used");
+  command.add_flag("--no-candidates", settings.no_candidates, "Leave out the timings of candidates");
   command.add_flag("--force", settings.force, "Replace an output that exists");
 }
 
@@ -89,7 +88,7 @@ int run(const Globals& globals, const CacheExportSettings& settings) {
   if (layers && !layers->layers().front().refused.empty())
     throw Error(ErrorKind::io, fmt::format("nothing is exported: {}", layers->layers().front().refused));
   check_op(globals, files, settings.op);
-  store::File& from = *files.front().file;  // the overlay comes first
+  store::File& from = *files.front().file;  // the overlay is the first
   store::Selection selection{settings.op, settings.device_class, !settings.no_cubins, !settings.no_candidates};
   selection.must_hold_records = true;
   WorkloadCoverage coverage;
@@ -97,13 +96,13 @@ int run(const Globals& globals, const CacheExportSettings& settings) {
     const std::vector<manifest::Op> ops = load_ops(globals);
     coverage = select_workload(from, read_workload(settings.workload, ops), selection);
   }
-  // The overlay's were set aside as they were met; a file's are met again.
+  // Counts only the flawed rows of this export. A file that was named is read for the first time here.
   const std::int64_t met_before = settings.file.empty() ? 0 : from.counters().quarantined;
   const auto flawed_rows = [&] { return from.counters().quarantined - met_before; };
   if (settings.text) {
     export_text(from, settings, selection);
   } else {
-    // The overlay is the user's own under any policy.
+    // The user's own overlay is trusted under any policy.
     const auto trust = settings.file.empty() ? store::CodeTrust{} : code_trust(globals);
     const auto report = store::export_file(from, settings.output, selection, settings.force, trust);
     say_exported(globals, settings, report, flawed_rows());
@@ -123,8 +122,8 @@ void add_cache_export(CLI::App& cache, Chosen& chosen) {
       cache, chosen, "export", "Write the overlay, or a part of it, as a file to ship or as text to review", declare,
       run);
   command->footer(
-      "The same content gives the same bytes, in whatever order it was tuned. The file is sealed: a row that is lost or\n"
-      "changed later is noticed.\n"
+      "Equal content gives equal bytes, in whatever order it was tuned. The file is sealed: verify detects rows that are lost or\n"
+      "changed later.\n"
       "Examples:\n  kiln cache export --text --op rms_norm -o rms_norm.jsonl\n"
       "  kiln cache export --workload cache/workloads/llama3_8b.toml -o llama3_8b.kiln\n"
       "Exit status 1: some buckets of the workload have no record.");

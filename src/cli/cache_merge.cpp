@@ -1,4 +1,4 @@
-// kiln cache import and merge: records of several files in one.
+// kiln cache import and kiln cache merge: put the records of several files into one.
 #include <fmt/format.h>
 
 #include "cli/cache.hpp"
@@ -14,11 +14,11 @@ namespace {
 namespace fs = std::filesystem;
 
 constexpr const char* rule =
-    "Of two records for one key the one with more samples stays, then the one with the smaller 95 % interval relative to its\n"
-    "cost, then the one with the smaller digest, then the one with more candidates, then the one whose candidates hash\n"
-    "lower; of two cubins the one with the smaller digest. So the result depends neither on the order of the files nor on\n"
-    "repetition. Every row is checked first; one that does not hold is left behind, as is machine code of a file that the\n"
-    "trust policy does not let supply any. A record keeps its provenance.\n";
+    "Of two records with one key, the one with more samples stays. Ties go to the smaller 95 % interval relative to the cost, then\n"
+    "to the smaller digest, then to more candidates, then to the smaller hash of the candidates. Of two cubins, the one with the\n"
+    "smaller digest stays. So the result depends neither on the order of the files nor on repetition. Every row is checked first:\n"
+    "rows that do not hold are not copied, nor is machine code that the trust policy does not allow. A record keeps its\n"
+    "provenance.\n";
 
 struct CacheMergeSettings {
   std::vector<std::string> files;
@@ -35,7 +35,7 @@ void declare_merge(CLI::App& command, CacheMergeSettings& settings) {
   command
       .add_option(
           "-o,--output", settings.output,
-          "The file to write, .kiln, sealed; it may be one of those that are read. Without it: into the overlay")
+          "The sealed .kiln file to write, which may be one of the inputs. Without it, records go into the overlay")
       ->check(output_name())
       ->type_name("FILE");
   command.add_flag("--force", settings.force, "Replace an output that exists");
@@ -140,12 +140,12 @@ int merge(const Globals& globals, const CacheMergeSettings& settings) {
 
 void add_cache_merge(CLI::App& cache, Chosen& chosen) {
   CLI::App* import = add_command<CacheMergeSettings>(
-      cache, chosen, "import", "Take records into the overlay; of two for one key the better founded stays",
+      cache, chosen, "import", "Copy records into the overlay; of two with one key, the better measured one stays",
       declare_import, into_overlay);
   import->footer(rule);
   CLI::App* command = add_command<CacheMergeSettings>(
-      cache, chosen, "merge", "Put several files into one; of two records for one key the better founded stays",
-      declare_merge, merge);
+      cache, chosen, "merge",
+      "Merge several files into one; of two records with one key, the better measured one stays", declare_merge, merge);
   command->footer(std::string(rule) +
                   "Examples:\n  kiln cache merge node0.kiln node1.kiln reviewed.jsonl -o fleet.kiln\n"
                   "  kiln cache merge colleague.kiln                   into your overlay");

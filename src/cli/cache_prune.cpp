@@ -1,16 +1,19 @@
-// kiln cache prune: takes away what is not worth its bytes.
+// kiln cache prune and kiln cache compact: delete rows, and return free pages to the file system.
 #include <fmt/format.h>
 
 #include <algorithm>
 
 #include "cli/cache.hpp"
-#include "cli/cache_compact.hpp"
 #include "cli/output.hpp"
 #include "cli/prune_rule.hpp"
 #include "cli/units.hpp"
 
 namespace kiln::cli {
 namespace {
+
+struct Compacted {
+  std::int64_t before = 0, after = 0;  // bytes of the file
+};
 
 struct CachePruneSettings {
   std::string file;
@@ -21,20 +24,19 @@ struct CachePruneSettings {
 void declare(CLI::App& command, CachePruneSettings& settings) {
   PruneWords& words = settings.words;
   command.add_option("file", settings.file, "This file instead of the overlay")->type_name("FILE");
-  command.add_option("--unused", words.unused, "What has served no process for this long (90d, 12h)")
+  command.add_option("--unused", words.unused, "Rows that have served no process for this long (90d, 12h)")
       ->type_name("TIME");
-  command.add_flag(
-      "--stale", words.stale,
-      "Records tuned from other sources than the present ones, and machine code that nothing asks for any more");
-  command.add_option("--op", words.op, "What is of this op")->type_name("OP");
-  command.add_option("--device-class", words.device_class, "What is for this device class")->type_name("CLASS");
-  command.add_flag("--other-devices", words.other_devices, "What is for other devices than --device");
+  command.add_flag("--stale", words.stale,
+                   "Records tuned from other sources than the present ones, and machine code that no record needs");
+  command.add_option("--op", words.op, "Rows of this op")->type_name("OP");
+  command.add_option("--device-class", words.device_class, "Rows for this device class")->type_name("CLASS");
+  command.add_flag("--other-devices", words.other_devices, "Rows for other devices than --device");
   command
       .add_option("--max-size", words.max_size,
-                  "Then, while the file holds more than this (500MB, 2GiB), its least valuable rows")
+                  "After the other conditions, the least valuable rows until the file fits this size (500MB, 2GiB)")
       ->type_name("SIZE");
-  command.add_flag("--dry-run", settings.dry_run, "Say what would go, and change nothing");
-  command.add_flag("--no-compact", settings.no_compact, "Keep the free pages in the file, for rows to come");
+  command.add_flag("--dry-run", settings.dry_run, "Print what would be deleted, and change nothing");
+  command.add_flag("--no-compact", settings.no_compact, "Keep free pages in the file for later rows");
 }
 
 void print_json_pruned(const CachePruneSettings& settings, const store::File& file, const store::PruneReport& report,
@@ -58,7 +60,7 @@ void print_pruned(const CachePruneSettings& settings, const store::File& file, c
     print(fmt::format("  ... {} more\n", format_count(static_cast<std::int64_t>(keys.size() - most))));
   print(fmt::format("{}: {} records, {} candidates and {} cubins {}, {}\n", file.path().string(),
                     format_count(report.records), format_count(report.candidates), format_count(report.cubins),
-                    settings.dry_run ? "would go" : "went", format_bytes(report.bytes)));
+                    settings.dry_run ? "would be deleted" : "deleted", format_bytes(report.bytes)));
   if (!settings.dry_run)
     print(fmt::format("the file takes {}, before {}\n", format_bytes(bytes.after), format_bytes(bytes.before)));
 }
@@ -77,22 +79,54 @@ int run(const Globals& globals, const CachePruneSettings& settings) {
   return exit_good;
 }
 
+struct CacheCompactSettings {
+  std::string file;
+};
+
+void declare_compact(CLI::App& command, CacheCompactSettings& settings) {
+  command.add_option("file", settings.file, "This file instead of the overlay")->type_name("FILE");
+}
+
+int run_compact(const Globals& globals, const CacheCompactSettings& settings) {
+  const auto file = open_to_change(globals, settings.file);
+  Compacted bytes{file->stats().file_bytes, 0};
+  file->compact();
+  bytes.after = file->stats().file_bytes;
+  if (globals.json)
+    print_json({{"event", "compacted"},
+                {"file", file->path().string()},
+                {"bytes_before", bytes.before},
+                {"bytes", bytes.after}});
+  else
+    print(fmt::format("{}: {} before, {} now\n", file->path().string(), format_bytes(bytes.before),
+                      format_bytes(bytes.after)));
+  return exit_good;
+}
+
 }  // namespace
 
 void add_cache_prune(CLI::App& cache, Chosen& chosen) {
   CLI::App* command = add_command<CachePruneSettings>(
-      cache, chosen, "prune", "Take away what is unused, stale, for other devices, or past a size", declare, run);
+      cache, chosen, "prune", "Delete rows that are unused, stale, for other devices, or past a size", declare, run);
   command->footer(
-      "A row goes when it meets all of the conditions that are given, but for --max-size, which comes after them: first the\n"
-      "candidates of records, then cubins, the fewest uses a byte first, and only without any cubin left records, the least\n"
-      "time saved a byte first. What served often and lately stays longer.\n"
-      "--stale takes a record if its op is loaded and has other sources for it now, or has no such bucket, implementation or\n"
-      "config any more; and a cubin if its op is loaded and its sources are neither those of a record that stays nor those\n"
-      "of the defaults and references for the buckets of these. What does not say its sources stays.\n"
-      "--device-class and --other-devices take a cubin when no device class that stays can run it.\n"
-      "A seal and its signatures go with the first row.\n"
+      "A row is deleted when it meets every condition that is given. --max-size comes after them. It deletes candidates of records\n"
+      "first; then cubins, the fewest uses a byte first; then records, the least time saved a byte first. Rows that served often\n"
+      "and lately stay longer.\n"
+      "--stale deletes a record if its op is loaded and its sources have changed, or the op no longer has the bucket,\n"
+      "implementation or config. It deletes a cubin if its op is loaded and no remaining record, default or reference has its\n"
+      "sources. Rows without sources stay.\n"
+      "--device-class and --other-devices delete a cubin when no remaining device class can run it.\n"
+      "The first deletion removes the seal and its signatures.\n"
       "Examples:\n  kiln cache prune --unused 90d --dry-run\n  kiln cache prune --stale --op gemm\n"
       "  kiln cache prune --max-size 500MB");
+}
+
+void add_cache_compact(CLI::App& cache, Chosen& chosen) {
+  CLI::App* command = add_command<CacheCompactSettings>(
+      cache, chosen, "compact", "Return free pages to the file system", declare_compact, run_compact);
+  command->footer(
+      "Rows and seal do not change. Needs as much free space as the file takes, and waits up to 5 seconds for other processes\n"
+      "that use it.\nExample:\n  kiln cache compact        your overlay");
 }
 
 }  // namespace kiln::cli

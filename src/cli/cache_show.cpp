@@ -1,4 +1,4 @@
-// kiln cache show: one record in full.
+// kiln cache show: prints a record in full.
 #include <fmt/chrono.h>
 #include <fmt/format.h>
 
@@ -8,8 +8,6 @@
 
 #include "cli/cache.hpp"
 #include "cli/candidate_plot.hpp"
-#include "cli/natural_order.hpp"
-#include "cli/ops_found.hpp"
 #include "cli/output.hpp"
 #include "cli/problem_set.hpp"
 #include "cli/record_facts.hpp"
@@ -27,10 +25,10 @@ struct CacheShowSettings {
 };
 
 void declare(CLI::App& command, CacheShowSettings& settings) {
-  command.add_option("what", settings.what, "An op, with a problem after it; or the beginning of a record's key")
+  command.add_option("what", settings.what, "An op, followed by a problem; or the beginning of a record's key")
       ->required()
       ->type_name("OP|KEY");
-  command.add_option("problem", settings.words, "The problem whose bucket is meant (rows=512 cols=4096)")
+  command.add_option("problem", settings.words, "A problem of the bucket (rows=512 cols=4096)")
       ->type_name("NAME=VALUE");
   command.add_option("--file", settings.file, "This file, .kiln or .jsonl, instead of the overlay and the bases")
       ->type_name("FILE");
@@ -47,7 +45,6 @@ Json json_of(const std::string& file, const store::Record& record) {
   return json;
 }
 
-/// Who serves which sizes.
 void print_choices(const store::Record& record) {
   constexpr std::size_t digest_shown = 12;
   Table table({"serves", "as", "config", "> time at their end", "> 95 % interval", "> samples", "built by", "sources"});
@@ -59,9 +56,9 @@ void print_choices(const store::Record& record) {
   print(table.text(2));
 }
 
-/// The trials of one candidate.
+/// The timings of one candidate.
 struct CandidateRow {
-  std::map<std::string, std::string> cells;  // by length
+  std::map<std::string, std::string> cells;  // by sizes
   const store::Candidate* any = nullptr;
   double rank_ns = std::numeric_limits<double>::infinity();  // its time at the upper edge
   std::string reason;
@@ -100,8 +97,9 @@ void print_candidates(const store::Record& record) {
   print(fmt::format("  {} candidates, the fastest at the upper edge first:\n{}", rows.size(), table.text(4)));
 }
 
-void print_record(const std::string& file, const store::Record& record) {
+void print_record(std::span<const manifest::Op> ops, const std::string& file, const store::Record& record) {
   Table table({"", ""});
+  table.row({"key", record.key});
   table.row({"file", file});
   const double edge_ns = record.at_edge().cost_ns;
   if (record.baseline_ns > 0)
@@ -110,7 +108,7 @@ void print_record(const std::string& file, const store::Record& record) {
   const store::Provenance& from = record.provenance;
   table.row({"tuned", fmt::format("{}, on {}, driver {}, kiln {}, {}", when(from.unix_seconds), from.device_name,
                                   from.driver_version, from.kiln_version, from.strategy)});
-  print(fmt::format("{}\n{}", record.key, table.text(2)));
+  print(fmt::format("{} {}\n{}", record.op, display_stored(ops, record.op, record.bucket), table.text(2)));
   print_choices(record);
   if (!record.candidates.empty()) print_candidates(record);
   if (const auto bars = plot(record, terminal_width()); !bars.empty())
@@ -118,7 +116,7 @@ void print_record(const std::string& file, const store::Record& record) {
   print("\n");
 }
 
-/// Matches the bucket of a problem on any device, or the beginning of a key.
+/// Returns a test for records: of the problem's bucket on any device, or whose key begins so.
 std::function<bool(const store::Record&)> matcher(const Globals& globals, const CacheShowSettings& settings) {
   if (settings.words.empty())
     return [prefix = settings.what](const store::Record& record) { return record.key.starts_with(prefix); };
@@ -130,6 +128,7 @@ std::function<bool(const store::Record&)> matcher(const Globals& globals, const 
 
 int run(const Globals& globals, const CacheShowSettings& settings) {
   const auto matches = matcher(globals, settings);
+  const std::vector<manifest::Op> ops = ops_for_display(globals);
   std::optional<store::Layers> layers;
   bool any = false;
   for (const NamedFile& each : files_to_show(globals, settings.file, layers)) {
@@ -139,7 +138,7 @@ int run(const Globals& globals, const CacheShowSettings& settings) {
       if (globals.json)
         print_json(json_of(each.name, record));
       else
-        print_record(each.name, record);
+        print_record(ops, each.name, record);
     }
   }
   if (any) return exit_good;
@@ -153,8 +152,8 @@ int run(const Globals& globals, const CacheShowSettings& settings) {
 void add_cache_show(CLI::App& cache, Chosen& chosen) {
   CLI::App* command = add_command<CacheShowSettings>(
       cache, chosen, "show",
-      "A record in full: which config serves which sizes, how it was found, and every candidate by its times", declare,
-      run);
+      "Show a record: the config for each interval of sizes, how it was tuned, and the times of every candidate",
+      declare, run);
   command->footer(
       "Examples:\n  kiln cache show rms_norm rows=512 cols=4096\n  kiln cache show gemm@1 --file h200.jsonl\n"
       "Exit status 1: no file holds such a record.");

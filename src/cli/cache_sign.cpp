@@ -1,4 +1,4 @@
-// kiln cache sign: a file that others can check.
+// kiln cache sign: signs a file, so that others can check it.
 #include <fmt/format.h>
 
 #include "cli/cache.hpp"
@@ -47,7 +47,7 @@ int run(const Globals& globals, const CacheSignSettings& settings) {
 
 void add_cache_sign(CLI::App& cache, Chosen& chosen) {
   add_command<CacheSignSettings>(cache, chosen, "sign",
-                                 "Sign a file, so that its machine code may be loaded wherever it lies", declare, run)
+                                 "Sign a file, so that its machine code is trusted by its signature", declare, run)
       ->footer(
           "Example:\n  openssl genpkey -algorithm ed25519 -out release.pem            once; keep it to yourself\n"
           "  kiln cache sign h200.kiln --key release.pem\n"

@@ -1,4 +1,4 @@
-// kiln cache stats: how much the files hold, and what they were used for.
+// kiln cache stats: prints how much the files hold and how often they were used.
 #include <fmt/format.h>
 
 #include <algorithm>
@@ -6,6 +6,7 @@
 
 #include "cli/cache.hpp"
 #include "cli/output.hpp"
+#include "cli/problem_set.hpp"
 #include "cli/table.hpp"
 #include "cli/units.hpp"
 
@@ -21,7 +22,7 @@ void declare(CLI::App& command, CacheStatsSettings& settings) {
       ->type_name("FILE");
 }
 
-/// What the counts of use come to.
+/// The file's use counts, summed.
 struct Uses {
   std::int64_t record_uses = 0, records_used = 0, cubin_uses = 0, cubins_used = 0;
   std::map<std::string, std::int64_t> launches, misses;  // by origin, by reason
@@ -30,7 +31,7 @@ struct Uses {
     for (const store::Usage& row : rows) {
       if (row.source == "launch") launches[row.key] += row.uses;
       if (row.source == "miss") misses[row.key] += row.uses;
-      if (row.uses == 0) continue;  // a row that was written and has served nothing yet
+      if (row.uses == 0) continue;  // written, and not used yet
       if (row.source == "record") add(row, records_used, record_uses);
       if (row.source == "cubin") add(row, cubins_used, cubin_uses);
     }
@@ -115,10 +116,11 @@ void print_bytes(const std::vector<store::OpBytes>& ops) {
   print("\n" + table.text(2));
 }
 
-void print_most_launched(store::File& file) {
+void print_most_launched(const Globals& globals, store::File& file) {
+  const std::vector<manifest::Op> ops = ops_for_display(globals);
   Table table({"most launched", "", "> about"});
   for (const store::HistogramRow& each : most_launched(file))
-    table.row({each.op, each.problem, format_count(each.launches)});
+    table.row({each.op, display_stored(ops, each.op, each.problem), format_count(each.launches)});
   if (!table.empty()) print("\n" + table.text(2));
 }
 
@@ -147,7 +149,7 @@ int run(const Globals& globals, const CacheStatsSettings& settings) {
     print_counts(*each.file, each.file->stats());
     print_bytes(each.file->bytes_by_op());
     print_uses(uses);
-    print_most_launched(*each.file);
+    print_most_launched(globals, *each.file);
     print("\n");
   }
   return exit_good;
@@ -157,10 +159,10 @@ int run(const Globals& globals, const CacheStatsSettings& settings) {
 
 void add_cache_stats(CLI::App& cache, Chosen& chosen) {
   CLI::App* command = add_command<CacheStatsSettings>(
-      cache, chosen, "stats", "How much they hold, by op, and what they were used for", declare, run);
+      cache, chosen, "stats", "Print how much the files hold, by op, and how often they were used", declare, run);
   command->footer(
-      "A process counts once for each row that served it; launches count by where their answer came from, misses by reason.\n"
-      "Only an overlay keeps counts. Of problems, one launch in 16 is counted and stands for 16. A record's bytes are about: it shares pages with others.");
+      "A process counts once for each row that served it. Launches are counted by origin, misses by reason. Only an overlay has\n"
+      "counts. The histogram counts one launch in 16 and multiplies by 16. A record's bytes are approximate: records share pages.");
 }
 
 }  // namespace kiln::cli

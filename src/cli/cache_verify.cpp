@@ -1,4 +1,4 @@
-// kiln cache verify: whether a file holds what it says.
+// kiln cache verify: checks every row, the seal and the signatures of a file.
 #include <fmt/format.h>
 
 #include "cli/cache.hpp"
@@ -20,7 +20,7 @@ struct CacheVerifySettings {
 
 void declare(CLI::App& command, CacheVerifySettings& settings) {
   command.add_option("file", settings.file, "The .kiln file")->required()->type_name("FILE");
-  command.add_option("--limit", settings.limit, "Name at most so many of the rows that do not hold")
+  command.add_option("--limit", settings.limit, "Name at most this many rows that do not hold")
       ->type_name("N")
       ->capture_default_str();
 }
@@ -100,15 +100,14 @@ int run(const Globals& globals, const CacheVerifySettings& settings) {
 
 void add_cache_verify(CLI::App& cache, Chosen& chosen) {
   CLI::App* command = add_command<CacheVerifySettings>(
-      cache, chosen, "verify", "Read every row of a file, and say which ones do not hold", declare, run);
+      cache, chosen, "verify", "Read every row of a file, and name those that do not hold", declare, run);
   command->footer(
-      "Checked are SQLite's structure and indexes, rows that belong to nothing, every digest and value, that the machine code\n"
-      "unpacks, the seal, and each signature against the trusted keys. The file is opened for reading only; whoever would write to\n"
-      "it waits meanwhile. What Kiln does with\n"
-      "a row that does not hold: it counts as absent, and an overlay drops it at its next use.\n"
+      "Checks SQLite's structure and indexes, orphaned rows, every digest and value, that the machine code unpacks, the seal, and\n"
+      "each signature against the trusted keys. The file is opened read-only; writers wait meanwhile. Kiln treats a row that does\n"
+      "not hold as absent, and an overlay deletes it at its next use.\n"
       "Example:\n  kiln cache verify h200.kiln --trusted-keys keys/\n"
-      "Exit status: 0 sound, 1 some rows, the seal or a signature do not hold, 4 refused whole: no .kiln file, cut off, a\n"
-      "newer format, or not readable.");
+      "Exit status: 0 sound; 1 some rows, the seal or a signature do not hold; 4 the whole file is refused: not a .kiln file,\n"
+      "truncated, of a newer format, or not readable.");
 }
 
 }  // namespace kiln::cli

@@ -36,7 +36,7 @@ std::string cut(std::string text, std::size_t width) {
   return text;
 }
 
-/// Whole cells up to the interval, then '=' to its end; at least one, so that every bar shows where it ends.
+/// Draws '#' up to the interval and '=' to its end, at least one '='.
 std::string bar_of(const Candidate& candidate, double longest_ns, std::size_t cells) {
   const auto place = [&](double ns) { return ns / longest_ns * static_cast<double>(cells); };
   const bool cut_off = candidate.low_ns > longest_ns;

@@ -1,4 +1,4 @@
-// The commands: each adds itself to the parser, and leaves what it would do in `Chosen` when it is named.
+// The commands. Each adds itself to the parser; when it is named, it stores its action in `Chosen`.
 #pragma once
 
 #include <CLI/CLI.hpp>
@@ -11,7 +11,7 @@ namespace kiln::cli {
 
 struct Chosen {
   Globals globals;
-  std::function<int(const Globals&)> run;  // gives the exit status
+  std::function<int(const Globals&)> run;  // returns the exit status
 };
 
 void add_devices(CLI::App& app, Chosen& chosen);
@@ -26,9 +26,10 @@ void add_explain(CLI::App& app, Chosen& chosen);
 void add_cache(CLI::App& app, Chosen& chosen);
 void add_report(CLI::App& app, Chosen& chosen);
 void add_bench(CLI::App& app, Chosen& chosen);
+void add_bench_regret(CLI::App& bench, Chosen& chosen);
 void add_doctor(CLI::App& app, Chosen& chosen);
 
-/// Adds a command whose settings are a value of `Settings`: `declare(command, settings)` names its options, `run` does it.
+/// Adds a command: `declare(command, settings)` adds its options, `run` executes it.
 template <class Settings>
 CLI::App* add_command(CLI::App& app, Chosen& chosen, const std::string& name, const std::string& summary,
                       void (*declare)(CLI::App&, Settings&), int (*run)(const Globals&, const Settings&)) {
@@ -41,9 +42,9 @@ CLI::App* add_command(CLI::App& app, Chosen& chosen, const std::string& name, co
   return command;
 }
 
-/// For what a command writes: refuses an empty name, a folder that is not there, and one in which no file can be made, before the work begins.
+/// Checks the name of an output before the work begins: refuses an empty name, and a folder that does not exist or is not writable.
 CLI::Validator output_name();
-/// Both ends included; unlike CLI::Range it refuses what is not a number.
+/// Accepts numbers from `low` to `high`, both included. Unlike CLI::Range it refuses NaN and text.
 CLI::Validator number_from(double low, double high);
 
 }  // namespace kiln::cli

@@ -1,4 +1,4 @@
-// kiln coverage: what share of the launches that come would be hits.
+// kiln coverage: computes what share of expected launches would be hits.
 #include <fmt/format.h>
 
 #include "cli/commands.hpp"
@@ -23,18 +23,18 @@ struct CoverageSettings {
 
 void declare(CLI::App& command, CoverageSettings& settings) {
   declare_demand(command, settings.source);
-  command.add_option("--arch", settings.target.arch, "Answer for this architecture; needs no GPU")->type_name("ARCH");
+  command.add_option("--arch", settings.target.arch, "Compute for this architecture; needs no GPU")->type_name("ARCH");
   command
       .add_option("--device-class", settings.target.device_class,
-                  "Answer for this device class, when the files hold several; needs no GPU")
+                  "Compute for this device class, when the files hold several; needs no GPU")
       ->type_name("CLASS");
-  command.add_option("--require", settings.require, "Exit with 1 when fewer than this many in a hundred would be hits")
+  command.add_option("--require", settings.require, "Exit with 1 when fewer than this many percent would be hits")
       ->check(number_from(0, 100))
       ->type_name("PERCENT");
-  command.add_option("--by", settings.by, "What --require is of: launches, or their time")
+  command.add_option("--by", settings.by, "What --require counts: launches, or their time")
       ->check(CLI::Validator(CLI::IsMember({"launches", "time"})).description(""))
       ->type_name("WHAT");
-  command.add_flag("--all", settings.all, "Name the buckets that are covered too");
+  command.add_flag("--all", settings.all, "List also the buckets that are covered");
 }
 
 struct Covered {
@@ -45,7 +45,7 @@ struct Covered {
 struct Coverage {
   std::vector<Covered> buckets;
   std::int64_t hits = 0, stale = 0;
-  double launches = 0, time = 0;  // shares that would be hits
+  double launches = 0, time = 0;  // the shares that would be hits
 };
 
 Coverage cover(const Demands& demands, const Target& target, store::Layers& layers) {
@@ -61,7 +61,7 @@ Coverage cover(const Demands& demands, const Target& target, store::Layers& laye
     }
     coverage.buckets.push_back(std::move(each));
   }
-  // What no loaded op knows is launched all the same, and hits nothing here.
+  // Launches of unknown ops are misses.
   if (demands.unknown_launches > 0)
     coverage.launches *=
         static_cast<double>(demands.launches) / static_cast<double>(demands.launches + demands.unknown_launches);
@@ -102,7 +102,7 @@ void print_text_coverage(const CoverageSettings& settings, const Demands& demand
   Table table({"op", "bucket", "> launches", "> of time", ""});
   for (const Covered& each : coverage.buckets)
     if (settings.all || !each.found.is_hit())
-      table.row({each.demand->of.op->name, manifest::to_string(*each.demand->of.op, each.demand->of.bucket),
+      table.row({each.demand->of.op->name, manifest::display_text(*each.demand->of.op, each.demand->of.bucket),
                  format_share(demands.launch_share(*each.demand)), format_share(demands.time_share(*each.demand)),
                  answer_of(each.found)});
   if (!table.empty()) print(table.text() + "\n");
@@ -114,7 +114,7 @@ void print_text_coverage(const CoverageSettings& settings, const Demands& demand
   print(fmt::format("{} of {} buckets have a record{} for {} ({})\n", coverage.hits, coverage.buckets.size(), stale,
                     target.facts.device_class(), target.about));
   if (demands.unknown_launches > 0)
-    print(fmt::format("about {} launches are of ops or sizes that are not among the present ops\n",
+    print(fmt::format("about {} launches are of ops or sizes that no loaded op has\n",
                       format_count(demands.unknown_launches)));
 }
 
@@ -135,7 +135,8 @@ int run(const Globals& globals, const CoverageSettings& settings) {
 
 void add_coverage(CLI::App& app, Chosen& chosen) {
   CLI::App* command = add_command<CoverageSettings>(
-      app, chosen, "coverage", "What share of launches would be hits, and which buckets would not", declare, run);
+      app, chosen, "coverage", "Compute what share of launches would be hits, and list the buckets that would not",
+      declare, run);
   command->footer(
       "Examples:\n  kiln coverage cache/workloads/llama3_8b.toml --base llama3_8b.kiln --require 100\n"
       "  kiln coverage --from-histogram production.kiln --base deployed.kiln --device-class CLASS --require 99 --by time\n"

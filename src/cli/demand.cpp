@@ -11,7 +11,7 @@
 namespace kiln::cli {
 namespace {
 
-/// Launches of a bucket, and what they come to in launches at its upper edge.
+/// Launches of a bucket, and the equivalent number of launches at its upper edge.
 struct Counted {
   std::int64_t launches = 0;
   double at_edge = 0;
@@ -51,7 +51,7 @@ std::vector<store::HistogramRow> rows_of(const DemandSource& source, store::Laye
     throw Error(
         ErrorKind::bad_input,
         fmt::format(
-            "{} counts no launches: engines write what they launched to their overlay each minute and at their end, unless Options::histogram is off",
+            "{} counts no launches; engines write counts to their overlay every minute and at exit, unless Options::histogram is off",
             source.histogram.empty() ? "the overlay " + layers.overlay().path().string() : source.histogram));
   return rows;
 }
@@ -71,7 +71,7 @@ std::vector<OpBucket> Demands::in_order() const {
 }
 
 void declare_demand(CLI::App& command, DemandSource& source) {
-  command.add_option("workload", source.workload, "The problems that will come (see cache/workloads)")
+  command.add_option("workload", source.workload, "The problems that will be launched (see cache/workloads)")
       ->type_name("WORKLOAD.toml");
   command
       .add_option_function<std::vector<std::string>>(
@@ -80,7 +80,7 @@ void declare_demand(CLI::App& command, DemandSource& source) {
             source.from_histogram = true;
             if (!files.empty()) source.histogram = files.front();
           },
-          "Instead of a workload: the problems that engines launched, as counted in the overlay or in this file")
+          "Instead of a workload, use the launches that engines counted in the overlay or in this file")
       ->expected(0, 1)
       ->type_name("[FILE]");
 }

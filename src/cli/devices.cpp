@@ -1,4 +1,4 @@
-// kiln devices: what the driver sees.
+// kiln devices: lists the GPUs that the driver reports.
 #include <fmt/format.h>
 
 #include "cli/commands.hpp"
@@ -40,7 +40,8 @@ int run(const Globals& globals, const DevicesSettings& /*settings*/) {
 
 void add_devices(CLI::App& app, Chosen& chosen) {
   add_command<DevicesSettings>(app, chosen, "devices",
-                               "What the driver sees: devices, their class as it stands in keys, memory", nullptr, run);
+                               "List the GPUs that the driver reports, with their device class and memory", nullptr,
+                               run);
 }
 
 }  // namespace kiln::cli

@@ -1,4 +1,4 @@
-// kiln doctor: what was found here, and what that means.
+// kiln doctor: reports what this machine has, and what follows from it.
 #include <fmt/format.h>
 
 #include <algorithm>
@@ -39,7 +39,7 @@ std::string_view word_of(State state) {
   return "unknown";
 }
 
-/// What `look` finds; an Error of `absence` is no more than something that is not there.
+/// Returns what `look` finds. An Error of the kind `absence` means absent, any other broken.
 Finding finding(const std::string& what, ErrorKind absence, const std::string& without,
                 const std::function<Finding()>& look) {
   try {
@@ -90,11 +90,11 @@ Finding worker() {
   const auto program = process::find_worker({});
   if (program.empty())
     return {"worker", State::absent, "kiln-worker was not found beside this program, nor where KILN_WORKER says",
-            "candidates run in the tuning process: one that faults ends the tune"};
+            "candidates run in the tuning process: a fault ends the tune"};
   return finding("worker", ErrorKind::no_device, "nothing can be compiled or tuned until this is put right", [&] {
     const process::Child begun(program);
     return Finding{"worker", State::ok, program.lexically_normal().string(),
-                   "candidates run in a process of their own: one that faults or hangs is rejected alone"};
+                   "candidates run in their own process: one that faults or hangs is rejected and the tune continues"};
   });
 }
 
@@ -109,15 +109,15 @@ Finding compiles(const Finding& worker) {
   return {"compiles", State::ok,
           fmt::format("in up to {} processes of kiln-worker, each within {} s a compile and {}", at_once,
                       settings.limit.count() / 1000, format_bytes(settings.memory_bytes)),
-          "a template that crashes the compiler, or never ends, fails alone"};
+          "a template that crashes the compiler or never ends fails, and the tune continues"};
 }
 
 Finding cublaslt() {
   return finding("cuBLASLt", ErrorKind::no_cublaslt,
-                 "records that were tuned to use it are skipped, and tunes try Kiln's own kernels alone", [] {
+                 "configs that use it are skipped, and tunes try Kiln's own kernels alone", [] {
                    const cuda::CublasLt& opened = cuda::CublasLt::get();
                    return Finding{"cuBLASLt", State::ok, fmt::format("{}, {}", opened.version, opened.path),
-                                  "it competes for matrix products when they are tuned"};
+                                  "it is a candidate when matrix products are tuned"};
                  });
 }
 
@@ -208,8 +208,8 @@ int run(const Globals& globals, const DoctorSettings& /*settings*/) {
 
 void add_doctor(CLI::App& app, Chosen& chosen) {
   add_command<DoctorSettings>(app, chosen, "doctor",
-                              "What was found of driver, NVRTC, headers and files, and what that means", nullptr, run)
-      ->footer("Exit status 1: something is broken. What is merely absent is said, and the status is 0.");
+                              "Report the driver, NVRTC, headers and files found, and what follows", nullptr, run)
+      ->footer("Exit status 1: something is broken. If something is merely absent, the status is 0.");
 }
 
 }  // namespace kiln::cli

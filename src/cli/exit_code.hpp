@@ -1,4 +1,4 @@
-// What the command's exit status says; `kiln --help` lists the same.
+// The command's exit statuses, which `kiln --help` lists too.
 #pragma once
 
 #include "kiln/error.hpp"
@@ -7,13 +7,13 @@ namespace kiln::cli {
 
 enum ExitCode : int {
   exit_good = 0,
-  exit_wrong = 1,          // it ran, but something is wrong or missing
+  exit_wrong = 1,          // a result is wrong or missing
   exit_usage = 2,          // bad input
   exit_lacking = 3,        // the machine lacks a driver, a device, memory or NVRTC
-  exit_refused = 4,        // a file was refused, the file system said no, or the overlay does not keep what it should
+  exit_refused = 4,        // a file was refused, the file system failed, or the overlay cannot keep results
   exit_failed = 5,         // a compile or a driver call failed
   exit_interrupted = 130,  // 128 + SIGINT
-  exit_broken_pipe = 141,  // 128 + SIGPIPE: nobody reads the output any more
+  exit_broken_pipe = 141,  // 128 + SIGPIPE: the reader of the output closed it
 };
 
 ExitCode exit_code_of(ErrorKind kind) noexcept;

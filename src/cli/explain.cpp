@@ -1,8 +1,7 @@
-// kiln explain: what would be launched, and why.
+// kiln explain: prints what would be launched for a problem, and why.
 #include <fmt/format.h>
 
 #include "cli/commands.hpp"
-#include "cli/ops_found.hpp"
 #include "cli/output.hpp"
 #include "cli/problem_set.hpp"
 #include "cli/table.hpp"
@@ -27,14 +26,14 @@ void declare(CLI::App& command, ExplainSettings& settings) {
                   "A size for each axis, words for types and choices (rows=137 cols=4096 dtype=bf16)")
       ->required()
       ->type_name("NAME=VALUE");
-  command.add_option("--arch", settings.target.arch, "For this architecture, present or not")->type_name("ARCH");
-  command.add_option("--device-class", settings.target.device_class, "For this device class, present or not")
+  command.add_option("--arch", settings.target.arch, "For this architecture; needs no GPU")->type_name("ARCH");
+  command.add_option("--device-class", settings.target.device_class, "For this device class; needs no GPU")
       ->type_name("CLASS");
 }
 
-Json json_of(const Explanation& explanation, const Target& target) {
-  Json json{{"problem", explanation.problem},
-            {"bucket", explanation.bucket},
+Json json_of(const manifest::Op& op, const Problem& problem, const Explanation& explanation, const Target& target) {
+  Json json{{"problem", manifest::to_string(op, problem)},
+            {"bucket", manifest::to_string(op, manifest::bucket_of(op, problem))},
             {"key", explanation.key},
             {"device", target.about},
             {"layers", Json::array()},
@@ -69,14 +68,14 @@ void print_text(const std::string& op, const Explanation& explanation, const Tar
   answer.row({"answer", explanation.implementation.empty()
                             ? "nothing can serve"
                             : fmt::format("{} {}", explanation.implementation, explanation.config)});
-  const bool stand_in = is_stand_in(explanation.origin);
-  answer.row({"from", fmt::format("{}{}{}", to_string(explanation.origin), stand_in ? ", a stand-in" : "",
+  const bool fallback = is_fallback(explanation.origin);
+  answer.row({"from", fmt::format("{}{}{}", to_string(explanation.origin), fallback ? ", a fallback" : "",
                                   explanation.stale ? ", stale" : "")});
   answer.row({"because", explanation.why});
   if (!explanation.miss.empty()) answer.row({"miss", explanation.miss});
   if (explanation.cost_ns > 0)
     answer.row({"time recorded", fmt::format("{}, {}", format_time(explanation.cost_ns), explanation.timed_at)});
-  if (stand_in && !explanation.implementation.empty())
+  if (fallback && !explanation.implementation.empty())
     answer.row({"expected", explanation.expected_slowdown > 0
                                 ? fmt::format("{:.2f} times the time of a tuned config", explanation.expected_slowdown)
                                 : "how it compares with a tuned config is not known"});
@@ -101,7 +100,7 @@ int run(const Globals& globals, const ExplainSettings& settings) {
   const Explanation explanation =
       engine::explain(op, problem, target.facts, Regime::cold_l2, target.arch, layers, cubins);
   if (globals.json)
-    print_json(json_of(explanation, target));
+    print_json(json_of(op, problem, explanation, target));
   else
     print_text(op.name, explanation, target);
   return exit_good;
@@ -111,8 +110,8 @@ int run(const Globals& globals, const ExplainSettings& settings) {
 
 void add_explain(CLI::App& app, Chosen& chosen) {
   CLI::App* command = add_command<ExplainSettings>(
-      app, chosen, "explain",
-      "The bucket, the key, each file asked, what was found, what would be launched; launches nothing", declare, run);
+      app, chosen, "explain", "Show bucket, key, each file's answer and what would be launched; launches nothing",
+      declare, run);
   command->footer("Example:\n  kiln explain rms_norm rows=137 cols=4096 dtype=bf16 --base cache/h200.jsonl");
 }
 

@@ -1,15 +1,16 @@
 #include "cli/interrupt.hpp"
 
 #include <csignal>
+#include <initializer_list>
 
 namespace kiln::cli {
 namespace {
 
-volatile std::sig_atomic_t requested_flag = 0;  // a signal handler can reach nothing else
+volatile std::sig_atomic_t requested_flag = 0;  // a global: signal handlers have no argument for it
 
 extern "C" void on_signal(int /*signal*/) { requested_flag = 1; }
 
-/// A shell has what it starts in the background ignore SIGINT, and nohup SIGHUP: that stays so.
+/// A shell makes background commands ignore SIGINT. An ignored signal stays ignored.
 bool is_ignored(int signal) {
   struct sigaction present {};
   return ::sigaction(signal, nullptr, &present) == 0 && present.sa_handler == SIG_IGN;

@@ -1,4 +1,4 @@
-// The first Ctrl-C asks for a clean end; the second ends the process as it always did.
+// The first Ctrl-C requests a clean end, the second ends the process.
 #pragma once
 
 namespace kiln::cli {

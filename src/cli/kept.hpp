@@ -1,4 +1,4 @@
-// What a command that promised to keep something asks before it ends well.
+// Checks that the overlay keeps a command's results.
 #pragma once
 
 #include <string>
@@ -10,17 +10,19 @@
 
 namespace kiln::cli {
 
-/// Buckets that were tuned and that the overlay's file does not hold.
+/// Returns the number of tuned buckets that the overlay's file does not hold.
 std::int64_t lost_records(const TuneReport& report);
-/// Of the device that keeps nothing, Layers::not_kept; empty when all is kept.
+/// Returns Layers::not_kept of the first device whose overlay keeps nothing; empty when every one keeps all.
 std::string not_kept(const engine::TunerState& tuner);
-/// Throws Error(io), for exit status 4: that the overlay does not keep `what`, why, and what to do.
+/// Throws Error(io) (exit status 4): the overlay does not keep `what`, the reason, and what to do.
 [[noreturn]] void refuse_unkept(std::string_view what, std::string_view why);
+/// Throws so unless `why_not` is empty. For use before work that takes minutes.
+void require_place(std::string_view what, std::string_view why_not);
 /// Throws so unless the overlay's file holds all that was put into it.
 void require_kept(const store::Layers& layers, std::string_view what);
-/// Throws so when buckets were tuned that the overlay's file does not hold.
+/// Throws so unless the overlay's file holds every tuned bucket of the report.
 void require_kept(const engine::TunerState& tuner, const TuneReport& report);
-/// The same of what the engine's launches tuned.
+/// Throws so unless it holds every bucket that the engine's launches tuned.
 void require_tunes_kept(const Engine& engine);
 
 }  // namespace kiln::cli

@@ -1,4 +1,4 @@
-// kiln: the command. Each of its commands lies in a file of its own.
+// kiln: parses the global options and runs a command.
 #include <fmt/format.h>
 
 #include <algorithm>
@@ -17,53 +17,52 @@ namespace kiln::cli {
 namespace {
 
 constexpr const char* summary =
-    "Specialises CUDA kernels at run time, tunes them once for each bucket of sizes, and keeps what it found in a file.";
+    "Specialises CUDA kernels at run time, tunes them once for each bucket of sizes, and keeps the results in a file.";
 
 constexpr const char* epilogue = R"(Examples:
-  kiln doctor                                        what was found here, and what that means
+  kiln doctor                                        what this machine has, and what follows
   kiln ops rms_norm                                  an op's axes, types and implementations
-  kiln tune rms_norm rows=1..16384 cols=4096,8192    every bucket that these sizes touch, once
+  kiln tune rms_norm rows=1..16384 cols=4096,8192    tune every bucket of these sizes, once
   kiln run rms_norm rows=137 cols=4096               launch, verify, time
   kiln explain rms_norm rows=137 cols=4096           what would be launched, and why
   kiln prewarm llama3_8b.toml --arch sm_90a -o llama3_8b.kiln --base h200.jsonl
                                                      a file to deploy, made without a GPU
-  kiln replay stream.trace --base llama3_8b.kiln     launch a recorded stream, count where answers came from
+  kiln replay stream.trace --base llama3_8b.kiln     launch a recorded stream, count answers by origin
   kiln report -o report.html --base h200.jsonl       a page to look at
-  kiln bench records --base h200.jsonl               do they still hold what they promise?
+  kiln bench records --base h200.jsonl               time the records again
 
 Files are asked in this order: the overlay (yours; --overlay, else $KILN_CACHE, else ~/.cache/kiln/overlay.kiln), then each --base.
 
 Exit status: 0 good, 1 something is wrong or missing (a wrong result, a bucket without a record), 2 bad input,
-3 this machine lacks something (driver, device, memory, NVRTC), 4 a file was refused or may not be touched,
- or the overlay does not keep what was found, 5 a compile or the driver failed, 130 interrupted,
- 141 nobody reads the output any more (| head).)";
+3 this machine lacks a driver, a device, memory or NVRTC, 4 a file was refused, cannot be read or written, or
+the overlay cannot keep results, 5 a compile or the driver failed, 130 interrupted, 141 the reader of the output
+closed it (| head).)";
 
 void declare_globals(CLI::App& app, Globals& globals) {
   app.add_flag("--json", globals.json,
-               "For machines: one JSON object a line; errors as {\"error\": {...}} on the standard error");
+               "Print one JSON object a line; errors as {\"error\": {...}} on the standard error");
   app.add_flag("-q,--quiet", globals.quiet, "No progress and no notes");
-  app.add_option("--device", globals.device, "Which GPU")
+  app.add_option("--device", globals.device, "The GPU to use")
       ->check(CLI::Validator(CLI::Range(0, 1023)).description(""))
       ->type_name("N");
-  app.add_option("--overlay", globals.overlay, "Your own file of records, created when missing")->type_name("FILE");
+  app.add_option("--overlay", globals.overlay, "Your own file of records; created when missing")->type_name("FILE");
   app.add_option("--base", globals.bases, "A shipped file of records, .kiln or .jsonl; may be repeated")
       ->allow_extra_args(false)
       ->type_name("FILE");
   app.add_option(
          "--trust", globals.trust,
-         "Which bases may supply machine code: those of this user or root, and signed ones (owner, the default, else $KILN_TRUST), or only signed ones (signed)")
+         "Bases that may supply machine code: owner (those of this user or root, and signed ones) or signed (signed ones alone); else $KILN_TRUST, else owner")
       ->type_name("owner|signed");
-  app.add_option("--trusted-keys", globals.trusted_keys,
-                 "A folder of public keys, NAME.pem, whose signatures count; may be repeated")
+  app.add_option("--trusted-keys", globals.trusted_keys, "A folder of trusted public keys, NAME.pem; may be repeated")
       ->allow_extra_args(false)
       ->type_name("DIR");
   app.add_option("--templates", globals.templates,
-                 "A folder of op folders, asked before the built-in ops; may be repeated")
+                 "A folder of op folders, which come before the built-in ops; may be repeated")
       ->allow_extra_args(false)
       ->type_name("DIR");
 }
 
-/// The command that was probably meant, for a first word that is none.
+/// Returns the message for a first word that is not a command.
 std::string unknown_command(const CLI::App& app, std::string_view word) {
   std::vector<std::string> names;
   for (const CLI::App* command : app.get_subcommands([](const CLI::App*) { return true; }))
@@ -90,12 +89,12 @@ int bad_usage(const CLI::App& app, const CLI::ParseError& error, int argc, char*
 
 int run_chosen(Chosen& chosen) {
   try {
-    check_bases_exist(chosen.globals);
+    check_paths_exist(chosen.globals);
     return chosen.run(chosen.globals);
   } catch (const Error& error) {
     say_error(chosen.globals.json, to_string(error.kind()), error.what());
     return exit_code_of(error.kind());
-  } catch (const std::filesystem::filesystem_error& error) {  // such as a name that is too long to ask for
+  } catch (const std::filesystem::filesystem_error& error) {  // such as a name that is too long
     say_error(chosen.globals.json, to_string(ErrorKind::io), error.what());
     return exit_refused;
   } catch (const std::bad_alloc&) {
@@ -107,7 +106,7 @@ int run_chosen(Chosen& chosen) {
   }
 }
 
-/// What --help and --version ask for.
+/// Prints what --help and --version request.
 int show_asked(const CLI::App& app, const CLI::Success& asked) {
   std::ostringstream output, errors;
   const int status = app.exit(asked, output, errors);
@@ -140,7 +139,7 @@ int run_command(CLI::App& app, Chosen& chosen, int argc, char** argv) {
 }
 
 int main(int argc, char** argv) {
-  std::signal(SIGXFSZ, SIG_IGN);  // a write past the file-size limit is an error like any other
+  std::signal(SIGXFSZ, SIG_IGN);  // a write past the file-size limit then fails with EFBIG
   open_output();
   CLI::App app(summary, "kiln");
   Chosen chosen;

@@ -1,8 +1,7 @@
-// kiln ops: what can be asked.
+// kiln ops: lists ops, or describes one.
 #include <fmt/format.h>
 
 #include "cli/commands.hpp"
-#include "cli/ops_found.hpp"
 #include "cli/output.hpp"
 #include "cli/problem_set.hpp"
 #include "cli/table.hpp"
@@ -19,9 +18,11 @@ struct OpsSettings {
 };
 
 void declare(CLI::App& command, OpsSettings& settings) {
-  command.add_option("op", settings.op, "Show this op: axes, types, tensors, implementations, search spaces")
+  command.add_option("op", settings.op, "Describe this op: axes, types, tensors, implementations, search spaces")
       ->type_name("OP");
-  command.add_option("problem", settings.words, "At these sizes (rows=512 dtype=bf16); others are chosen for you")
+  command
+      .add_option("problem", settings.words,
+                  "At these sizes (rows=512 dtype=bf16); an axis left out takes 4096 or the nearest legal size")
       ->type_name("NAME=VALUE");
   command.add_option("--arch", settings.target.arch, "For this architecture, such as sm_90a")->type_name("ARCH");
   command.add_option("--device-class", settings.target.device_class, "For this device class, present or not")
@@ -56,7 +57,7 @@ std::string joined(const std::vector<manifest::Expression>& expressions) {
   return fmt::format("[{}]", fmt::join(texts, ", "));
 }
 
-/// "none", or "as dtype, but bf16 for e4m3".
+/// Returns "none", or "as dtype, but bf16 for e4m3".
 std::string default_text(const manifest::Op& op, const manifest::Selection& selection) {
   if (selection.like < 0) return selection.values[selection.defaults[0]];
   const manifest::Selection& like = op.selections[static_cast<std::size_t>(selection.like)];
@@ -224,8 +225,7 @@ int run(const Globals& globals, const OpsSettings& settings) {
   if (settings.op.empty()) return list(globals, ops);
   const manifest::Op& op = find_op(ops, settings.op);
   const Problem problem = sample_problem(op, settings.words);
-  const store::Layers none(
-      store::LayerSettings{});  // the device is not looked for in files: nothing here needs a record
+  const store::Layers none(store::LayerSettings{});  // no files: nothing here needs a record
   const Target target = choose_target(globals, settings.target, none, true);
   const std::vector<Space> spaces = spaces_of(op, problem, target.facts);
   if (globals.json) {
@@ -235,7 +235,7 @@ int run(const Globals& globals, const OpsSettings& settings) {
   print(fmt::format("{} (revision {}, {}): {}\n", op.name, op.revision, op.folder, op.summary));
   print_axes(op);
   print_arguments(op);
-  print(fmt::format("\nFor {} on {} ({}):\n", manifest::to_string(op, problem), target.facts.device_class(),
+  print(fmt::format("\nFor {} on {} ({}):\n", manifest::display_text(op, problem), target.facts.device_class(),
                     target.about));
   print_implementations(spaces);
   return exit_good;
@@ -244,8 +244,8 @@ int run(const Globals& globals, const OpsSettings& settings) {
 }  // namespace
 
 void add_ops(CLI::App& app, Chosen& chosen) {
-  CLI::App* command = add_command<OpsSettings>(
-      app, chosen, "ops", "The ops that can be asked for; with OP, one of them in full", declare, run);
+  CLI::App* command =
+      add_command<OpsSettings>(app, chosen, "ops", "List the ops, or describe one of them", declare, run);
   command->footer(
       "Examples:\n  kiln ops\n  kiln ops softmax cols=32768\n  kiln ops gemm m=16 --arch sm_80 --device-class sm_80/mp108/l2_41943040/smem_166912/bus_5120");
 }

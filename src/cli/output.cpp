@@ -36,7 +36,7 @@ void flush_output() noexcept {
   if (lost_output == 0 && std::fflush(stdout) != 0) lose_output();
 }
 
-/// Some file systems tell only at a close that there was no space.
+/// Some file systems report at close() that there was no space.
 void close_a_copy_of_output() noexcept {
   const int copy = ::dup(STDOUT_FILENO);
   if (lost_output == 0 && copy >= 0 && ::close(copy) != 0) lose_output();
@@ -60,9 +60,9 @@ int close_output(int status, bool json) {
   close_a_copy_of_output();
   if (lost_output == 0) return status;
   if (lost_output == EPIPE) return exit_broken_pipe;
-  say_error(json, to_string(ErrorKind::io),
-            fmt::format("the standard output cannot be written: {}; part of what was to be printed is lost",
-                        std::strerror(lost_output)));
+  say_error(
+      json, to_string(ErrorKind::io),
+      fmt::format("the standard output cannot be written: {}; part of the output is lost", std::strerror(lost_output)));
   return exit_refused;
 }
 
@@ -80,7 +80,7 @@ void print_json(const Json& json) {
 
 void say(std::string_view text) noexcept try {
   write_errors(manifest::printable(text));
-} catch (const std::bad_alloc&) {  // NOLINT(bugprone-empty-catch): what cannot be written is let go
+} catch (const std::bad_alloc&) {  // NOLINT(bugprone-empty-catch): a note that cannot be written is dropped
 }
 
 void note(std::string_view text) { say(fmt::format("kiln: {}\n", text)); }

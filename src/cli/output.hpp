@@ -1,8 +1,8 @@
-// The standard streams: results go to the standard output; progress, notes and errors to the standard error. Nothing here
-// throws or ends the process when a stream cannot be written: what the command does is done all the same.
-//   standard error    what cannot be written is let go, and the exit status is as without it
-//   standard output   the first failure is kept, what follows is let go, and close_output() tells it at the end
-// What comes from files, names and messages may be hostile: all text is escaped here as manifest::printable does.
+// The standard streams. Results go to the standard output; progress, notes and errors to the standard error. A failed write neither
+// throws nor ends the process: the command finishes its work.
+//   standard error    text that cannot be written is dropped, and the exit status does not change
+//   standard output   after the first failure text is dropped, and close_output() reports that failure
+// Text from files, names and messages may be hostile, so all text is escaped by manifest::printable.
 #pragma once
 
 #include <nlohmann/json.hpp>
@@ -13,22 +13,22 @@ namespace kiln::cli {
 
 using Json = nlohmann::ordered_json;
 
-/// Once, before anything is opened: SIGPIPE is ignored, and no file gets the descriptor of a stream that is closed.
+/// Ignores SIGPIPE, and keeps files from getting the descriptor of a closed stream. Call it once, before any file is opened.
 void open_output() noexcept;
-/// Once, at the end. The exit status: `status`, unless part of the output is lost. Then it is exit_broken_pipe when nobody reads
-/// the output any more, without a word; else exit_refused, with a sentence.
+/// Returns the exit status: `status`, or when output was lost, exit_broken_pipe if the reader closed the pipe, else exit_refused with
+/// an error. Call it once, at the end.
 int close_output(int status, bool json);
 
 void print(std::string_view text) noexcept;
-/// One JSON object, one line.
+/// Prints one JSON object on one line.
 void print_json(const Json& json);
-/// "kiln: TEXT" on the standard error.
+/// Writes "kiln: TEXT" to the standard error.
 void note(std::string_view text);
-/// The same; as {"error": {...}} when `json`. What was printed stands before it.
+/// Writes an error as note() does, or with `json` as {"error": {...}}. Flushes the standard output before.
 void say_error(bool json, std::string_view kind, std::string_view text);
-/// Text on the standard error, with nothing before it.
+/// Writes text to the standard error as it is.
 void say(std::string_view text) noexcept;
-/// As store::write_text; to the standard output where the path is "-" or leads there.
+/// Writes as store::write_text does, or to the standard output when the path is "-" or names it.
 void write_text(const std::string& path, std::string_view text);
 
 /// True when the standard error is a terminal that can redraw a line.
@@ -37,14 +37,14 @@ bool is_terminal();
 /// Columns of the standard output's terminal, or 80.
 std::size_t terminal_width();
 
-/// A line of a terminal that is drawn over and over. Nothing is drawn unless `enabled`.
+/// A progress line of a terminal. Draws nothing unless `enabled`.
 class StatusLine {
  public:
   explicit StatusLine(bool enabled) : enabled_(enabled) {}
   ~StatusLine() { clear(); }
   StatusLine(const StatusLine&) = delete;
   StatusLine& operator=(const StatusLine&) = delete;
-  /// Cut to the terminal's width; redrawn at most twenty times a second unless `now`.
+  /// Draws the text, cut to the terminal's width, at most twenty times a second unless `now`.
   void show(std::string_view text, bool now = false);
   void clear();
   [[nodiscard]] bool enabled() const noexcept { return enabled_; }
@@ -55,9 +55,9 @@ class StatusLine {
   double last_ = 0;  // seconds
 };
 
-double seconds_now();  // of a clock that never goes back
+double seconds_now();  // of a monotonic clock
 
-/// "[######----]" with `width` places between the brackets.
+/// Returns "[######----]" with `width` characters between the brackets.
 std::string bar(double done, double total, int width);
 
 }  // namespace kiln::cli

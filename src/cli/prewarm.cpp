@@ -1,4 +1,4 @@
-// kiln prewarm: everything that a deployment's problems need, ahead of time.
+// kiln prewarm: tunes and compiles all that a deployment needs.
 #include <fmt/format.h>
 
 #include <algorithm>
@@ -9,7 +9,7 @@
 #include "cli/interrupt.hpp"
 #include "cli/kept.hpp"
 #include "cli/output.hpp"
-#include "cli/search_choice.hpp"
+#include "cli/problem_set.hpp"
 #include "cli/table.hpp"
 #include "cli/target.hpp"
 #include "cli/tuning.hpp"
@@ -38,9 +38,7 @@ struct PrewarmSettings {
 
 void declare(CLI::App& command, PrewarmSettings& settings) {
   declare_demand(command, settings.source);
-  command
-      .add_option("--top", settings.top,
-                  "Only the buckets that take most time, until they come to this many in a hundred of it")
+  command.add_option("--top", settings.top, "Only the buckets that take most time, up to this percentage of it")
       ->check(number_from(0, 100))
       ->type_name("PERCENT");
   command.add_option("--limit", settings.limit, "Only this many buckets, those that take most time")
@@ -50,20 +48,21 @@ void declare(CLI::App& command, PrewarmSettings& settings) {
   declare_search(command, settings.search);
   command
       .add_option("--arch", settings.target.arch,
-                  "No tuning: compile what the files hold for this architecture; needs NVRTC, but no GPU")
+                  "Do not tune: compile what the files hold for this architecture; needs NVRTC, but no GPU")
       ->type_name("ARCH");
   command
       .add_option("--device-class", settings.target.device_class,
                   "The device class to compile for, when the files hold several")
       ->type_name("CLASS");
   command
-      .add_option("-o,--output", settings.output, "Write a file to deploy: these records and all their machine code")
+      .add_option("-o,--output", settings.output,
+                  "Write a file to deploy, with these records and all their machine code")
       ->check(output_name())
       ->type_name("FILE");
   command.add_flag("--force", settings.force, "Tune again where there is a record already");
 }
 
-/// An output is derived and may be written again; a file that was read here may not be lost to it.
+/// Refuses an output that is one of the inputs. Any other output may be replaced: it can be made again.
 void check_output(const Globals& globals, const std::string& output) {
   std::vector<fs::path> inputs(globals.bases.begin(), globals.bases.end());
   if (const auto overlay = layer_settings(globals).overlay) inputs.push_back(*overlay);
@@ -78,8 +77,9 @@ void check_output(const Globals& globals, const std::string& output) {
 }
 
 constexpr int compile_bar_width = 30;
+constexpr std::string_view pre_warmed = "what would be pre-warmed";
 
-/// A bar on a terminal; elsewhere a line for each tenth.
+/// Draws a bar on a terminal; elsewhere prints a line for each tenth.
 class CompileProgress {
  public:
   explicit CompileProgress(const Globals& globals)
@@ -105,7 +105,7 @@ class CompileProgress {
   StatusLine line_;
 };
 
-/// The line of the progress is gone before anything else is printed.
+/// Clears the progress line before it returns.
 Deployment show_compiles(const Globals& globals,
                          const std::function<Deployment(const std::function<void(const CompileStep&)>&)>& deploy) {
   const Interrupt interrupt;
@@ -131,16 +131,17 @@ void print_json_prewarmed(const PrewarmSettings& settings, const Deployment& dep
   print_json(json);
 }
 
-void print_missing(const Deployment& deployment) {
+void print_missing(std::span<const manifest::Op> ops, const Deployment& deployment) {
   Table table({"op", "bucket", "why"});
-  for (const Deployment::Missing& each : deployment.missing) table.row({each.op, each.bucket, each.why});
+  for (const Deployment::Missing& each : deployment.missing)
+    table.row({each.op, display_stored(ops, each.op, each.bucket), each.why});
   print(fmt::format(
       "\nWithout a record, {} of {} buckets. Under the miss policy `nearest` another bucket's config or the op's default stands in, and its machine code is included:\n{}",
       deployment.missing.size(), deployment.buckets, table.text(2)));
 }
 
-void print_text_prewarmed(const PrewarmSettings& settings, const std::string& about, const Deployment& deployment,
-                          bool kept) {
+void print_text_prewarmed(const PrewarmSettings& settings, std::span<const manifest::Op> ops, const std::string& about,
+                          const Deployment& deployment, bool kept) {
   const auto with_record = deployment.buckets - static_cast<std::int64_t>(deployment.missing.size());
   const std::string stale = deployment.stale > 0 ? fmt::format(" ({} stale)", deployment.stale) : std::string();
   Table table({"", ""});
@@ -156,36 +157,36 @@ void print_text_prewarmed(const PrewarmSettings& settings, const std::string& ab
   };
   if (kept) table.row({"kept in", output.empty() ? "the overlay" : in_file()});
   print(table.text());
-  if (!deployment.missing.empty()) print_missing(deployment);
+  if (!deployment.missing.empty()) print_missing(ops, deployment);
 }
 
-/// `kept`: the output, or without one the overlay, holds it all.
-int finish(const Globals& globals, const PrewarmSettings& settings, const std::string& about,
-           const Deployment& deployment, bool kept) {
+/// `kept`: the output, or without one the overlay, holds everything.
+int finish(const Globals& globals, const PrewarmSettings& settings, std::span<const manifest::Op> ops,
+           const std::string& about, const Deployment& deployment, bool kept) {
   globals.json ? print_json_prewarmed(settings, deployment, kept)
-               : print_text_prewarmed(settings, about, deployment, kept);
+               : print_text_prewarmed(settings, ops, about, deployment, kept);
   return deployment.missing.empty() ? exit_good : exit_wrong;
 }
 
-/// What is asked for, the most time first, and how much of all each bucket and those before it come to.
+/// Prints the buckets, the most time first, with their shares of launches and time and the cumulative share of time.
 void print_demands(const Globals& globals, const Demands& demands, std::size_t chosen) {
   Table table({"op", "bucket", "> launches", "> of time", "> so far"});
   double so_far = 0;
   for (std::size_t i = 0; i < chosen; ++i) {
     const Demand& each = demands.buckets[i];
     so_far += demands.time_share(each);
-    const std::string bucket = manifest::to_string(*each.of.op, each.of.bucket);
     if (globals.json)
       print_json({{"event", "demand"},
                   {"op", each.of.op->name},
-                  {"bucket", bucket},
+                  {"bucket", manifest::to_string(*each.of.op, each.of.bucket)},
                   {"launches", each.launches},
                   {"launch_share", demands.launch_share(each)},
                   {"time_share", demands.time_share(each)},
                   {"time_so_far", so_far}});
     else
-      table.row({each.of.op->name, bucket, format_share(demands.launch_share(each)),
-                 format_share(demands.time_share(each)), format_share(so_far)});
+      table.row({each.of.op->name, manifest::display_text(*each.of.op, each.of.bucket),
+                 format_share(demands.launch_share(each)), format_share(demands.time_share(each)),
+                 format_share(so_far)});
   }
   if (globals.json) return;
   print(table.text());
@@ -206,18 +207,12 @@ std::vector<OpBucket> chosen_buckets(const Globals& globals, const PrewarmSettin
   return buckets;
 }
 
-/// Before the work, which takes minutes: without -o all of it goes to the overlay.
-void require_place(const PrewarmSettings& settings, const std::string& why_not_kept) {
-  if (settings.output.empty() && !why_not_kept.empty())
-    refuse_unkept("what would be pre-warmed, so nothing was begun", why_not_kept);
-}
-
 int tune_and_finish(const Globals& globals, const PrewarmSettings& settings) {
   Options options = engine_options(globals);
   options.search = search_settings(settings.search);
   const Tuner tuner = make_tuner(globals, settings.devices, options);
   engine::TunerState& devices = engine::state_of(tuner);
-  require_place(settings, not_kept(devices));
+  if (settings.output.empty()) require_place(pre_warmed, not_kept(devices));
   if (devices.classes() > 1 && !settings.output.empty())
     throw Error(
         ErrorKind::bad_input,
@@ -240,7 +235,7 @@ int tune_and_finish(const Globals& globals, const PrewarmSettings& settings) {
     const std::string& about = devices.first_of_class[number]->state->context.info().name;
     why = settings.output.empty() ? not_kept(devices) : std::string();
     const bool is_kept = why.empty() && (!settings.output.empty() || lost_records(tuned) == 0);
-    status = std::max(status, finish(globals, settings, about, deployment, is_kept));
+    status = std::max(status, finish(globals, settings, first.ops.all(), about, deployment, is_kept));
   }
   require_kept(devices, tuned);
   if (!why.empty()) refuse_unkept("what was pre-warmed", why);
@@ -249,7 +244,7 @@ int tune_and_finish(const Globals& globals, const PrewarmSettings& settings) {
 
 int compile_and_finish(const Globals& globals, const PrewarmSettings& settings, std::span<const manifest::Op> ops) {
   store::Layers layers = open_layers(globals);
-  require_place(settings, layers.not_kept());
+  if (settings.output.empty()) require_place(pre_warmed, layers.not_kept());
   const Target target = choose_target(globals, settings.target, layers, false);
   jit::CompilePool pool({.program = process::find_worker({})});
   tune::Cubins cubins(layers, pool);
@@ -265,7 +260,7 @@ int compile_and_finish(const Globals& globals, const PrewarmSettings& settings, 
                            .on_step = on_step});
   });
   const std::string why = settings.output.empty() ? layers.not_kept() : std::string();
-  const int status = finish(globals, settings, target.about, deployment, why.empty());
+  const int status = finish(globals, settings, ops, target.about, deployment, why.empty());
   if (!why.empty()) refuse_unkept("what was pre-warmed", why);
   return status;
 }
@@ -273,14 +268,15 @@ int compile_and_finish(const Globals& globals, const PrewarmSettings& settings, 
 int run(const Globals& globals, const PrewarmSettings& settings) {
   check_output(globals, settings.output);
   const std::vector<manifest::Op> ops = load_ops(globals);
-  if (!settings.source.workload.empty()) read_workload(settings.source.workload, ops);  // bad input is bad anywhere
+  if (!settings.source.workload.empty())
+    read_workload(settings.source.workload, ops);  // reports bad input before the device is used
   if (!settings.source.from_histogram && (settings.top < 100 || settings.limit > 0))
-    throw Error(ErrorKind::bad_input, "--top and --limit go by counted launches: they need --from-histogram");
+    throw Error(ErrorKind::bad_input, "--top and --limit need counted launches; give --from-histogram with them");
   const bool offline = !settings.target.arch.empty() || !settings.target.device_class.empty();
   if (offline && (settings.force || !settings.devices.empty()))
     throw Error(
         ErrorKind::bad_input,
-        "--force and --devices are of tuning, which needs the GPU: neither can be given together with --arch or --device-class");
+        "--force and --devices are for tuning, which needs the GPU; leave them out, or leave out --arch and --device-class");
   return offline ? compile_and_finish(globals, settings, ops) : tune_and_finish(globals, settings);
 }
 
@@ -291,11 +287,11 @@ void add_prewarm(CLI::App& app, Chosen& chosen) {
       app, chosen, "prewarm", "Tune, or without a GPU compile, all that a workload needs; write a file to deploy",
       declare, run);
   command->footer(
-      "Examples:\n  kiln prewarm cache/workloads/llama3_8b.toml -o llama3_8b.kiln           tune what is missing on this GPU\n"
-      "  kiln prewarm --from-histogram production.kiln --top 99      what production launches, what takes most time first\n"
-      "  kiln prewarm cache/workloads/llama3_8b.toml --devices all   over every GPU of this host\n"
+      "Examples:\n  kiln prewarm cache/workloads/llama3_8b.toml -o llama3_8b.kiln           tune on this GPU what has no record\n"
+      "  kiln prewarm --from-histogram production.kiln --top 99      production's launches, the most time first\n"
+      "  kiln prewarm cache/workloads/llama3_8b.toml --devices all   on every GPU of this host\n"
       "  kiln prewarm cache/workloads/llm.toml --arch sm_90a --base cache/h200.jsonl -o h200.kiln   without a GPU\n"
-      "Exit status 1: some buckets have no record, so that something else stands in for them.");
+      "Exit status 1: some buckets have no record; stand-ins serve them.");
 }
 
 }  // namespace kiln::cli

@@ -74,6 +74,15 @@ std::uint8_t parse_word(const manifest::Op& op, const manifest::Selection& selec
 
 }  // namespace
 
+const manifest::Op& find_op(std::span<const manifest::Op> ops, std::string_view name) {
+  const auto found = std::ranges::find(ops, name, &manifest::Op::name);
+  if (found != ops.end()) return *found;
+  std::vector<std::string> names;
+  for (const manifest::Op& op : ops) names.push_back(op.name);
+  throw Error(ErrorKind::bad_input, fmt::format("there is no op {}{}; there are {}", manifest::quote(name),
+                                                manifest::did_you_mean(name, names), fmt::join(names, ", ")));
+}
+
 manifest::Setting parse_setting(const std::string& word) {
   const std::size_t equals = word.find('=');
   if (equals == std::string::npos || equals == 0 || equals + 1 == word.size())
@@ -121,6 +130,12 @@ Problem parse_problem(const manifest::Op& op, std::span<const std::string> words
       fail(op, fmt::format("'{}' is {}, expected one value: this command takes one problem", setting.name,
                            manifest::quote(setting.value)));
   return manifest::make_problem(op, settings);
+}
+
+std::string display_stored(std::span<const manifest::Op> ops, std::string_view op, std::string_view stored) {
+  const auto found = std::ranges::find(ops, op, &manifest::Op::name);
+  const auto problem = found == ops.end() ? std::nullopt : manifest::parse_bucket(*found, stored);
+  return problem ? manifest::display_text(*found, *problem) : std::string(stored);
 }
 
 Problem sample_problem(const manifest::Op& op, std::span<const std::string> words) {

@@ -1,4 +1,4 @@
-// "rows=1..16384 cols=4096,8192 dtype=bf16": the problems that a person names, and the buckets that they touch.
+// Ops and problems on the command line: "rms_norm rows=1..16384 cols=4096,8192 dtype=bf16".
 //
 //   argument := name '=' item (',' item)*
 //   item     := integer | integer '..' integer | word
@@ -7,6 +7,7 @@
 #include <cstdint>
 #include <span>
 #include <string>
+#include <string_view>
 #include <vector>
 
 #include "manifest/problem_set.hpp"
@@ -17,18 +18,24 @@ using manifest::buckets_of;
 using manifest::ProblemSet;
 using Range = manifest::SizeRange;
 
-/// "name=value" as its two halves. Throws Error(bad_input) for a word of another form.
+/// Throws Error(bad_input) with the nearest op's name, or all names, when no op of `ops` has this one.
+const manifest::Op& find_op(std::span<const manifest::Op> ops, std::string_view name);
+
+/// Splits "name=value". Throws Error(bad_input) for a word of another form.
 manifest::Setting parse_setting(const std::string& word);
 std::vector<manifest::Setting> parse_settings(std::span<const std::string> words);
 
-/// Throws Error(bad_input) for a word that does not parse, a name that the op lacks or that comes twice, an axis that is missing,
-/// and a size that the axis does not have. A selection that is left out takes its default.
+/// Throws Error(bad_input) for a word that does not parse, an unknown or repeated name, a missing axis, and a size that is not legal.
+/// A selection that is left out takes its default.
 ProblemSet parse_problem_set(const manifest::Op& op, std::span<const std::string> words);
 
-/// One problem. Throws Error(bad_input) as manifest::make_problem does, and for ranges and lists.
+/// Parses one problem. Throws Error(bad_input) as manifest::make_problem does, and for ranges and lists.
 Problem parse_problem(const manifest::Op& op, std::span<const std::string> words);
 
-/// One problem to show an op by: axes that are not given take 4096, or the nearest legal size.
+/// Returns the display text of a stored problem or bucket, or the stored text when no op of `ops` has such a problem.
+std::string display_stored(std::span<const manifest::Op> ops, std::string_view op, std::string_view stored);
+
+/// Makes a sample problem of the op: axes that are not given take 4096, or the nearest legal size.
 Problem sample_problem(const manifest::Op& op, std::span<const std::string> words);
 
 }  // namespace kiln::cli

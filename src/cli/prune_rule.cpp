@@ -17,13 +17,13 @@
 namespace kiln::cli {
 namespace {
 
-/// A condition on rows; a row goes when it meets all that were given.
+/// A condition on rows. A row is deleted when it meets every condition.
 struct Condition {
   std::function<bool(const store::Record&)> record;
   std::function<bool(const store::PackedCubin&)> cubin;
 };
 
-/// What was pruned before may be pruned again: only a name that is like a known one is taken for a slip.
+/// Refuses an unknown op only when a known name is near: an op whose rows were all pruned before is legal.
 Condition of_op(const Globals& globals, const std::string& op, store::File& file) {
   std::vector<std::string> known;
   for (const store::OpBytes& each : file.bytes_by_op()) known.push_back(each.op);
@@ -35,14 +35,14 @@ Condition of_op(const Globals& globals, const std::string& op, store::File& file
           [op](const store::PackedCubin& cubin) { return cubin.op == op; }};
 }
 
-/// 90 for "sm_90a"; 0 when it does not parse.
+/// Returns 90 for "sm_90a", or 0 when it does not parse.
 std::int64_t capability(const std::string& arch) {
   std::int64_t sm = 0;
   if (arch.starts_with("sm_")) std::from_chars(arch.data() + 3, arch.data() + arch.size(), sm);
   return sm;
 }
 
-/// Machine code runs on its own compute capability and on later minor ones.
+/// Machine code runs on its own compute capability and on later minor versions of it.
 bool runs_on(std::int64_t code, std::int64_t device) { return code / 10 == device / 10 && code <= device; }
 
 std::set<std::string> classes_of(store::File& file) {
@@ -75,7 +75,7 @@ Condition of_other_devices(const Globals& globals) {
   if (!device)
     throw Error(
         ErrorKind::no_device,
-        "--other-devices keeps what is for the GPU here, and no GPU is present; name a class with --device-class");
+        "--other-devices keeps the rows of the present GPU, and no GPU is present; give --device-class instead");
   return {[own = device->facts.device_class()](const store::Record& record) { return record.device_class != own; },
           [sm = device->facts.sm()](const store::PackedCubin& cubin) {
             const std::int64_t code = capability(cubin.arch);
@@ -90,7 +90,7 @@ Condition unused_for(std::int64_t seconds, std::int64_t now, store::File& file) 
   const auto stats = file.stats();
   if (last_uses.empty() && stats.records + stats.cubins > 0)
     throw Error(ErrorKind::bad_input,
-                "--unused goes by counts of use, and this file holds none: it never was an overlay");
+                "--unused needs counts of use, which this file does not hold: it never was an overlay");
   const auto is_unused = [=, last_uses = std::move(last_uses)](const char* source, const std::string& key) {
     const auto found = last_uses.find({source, key});
     return found == last_uses.end() || now - found->second > seconds;
@@ -99,8 +99,8 @@ Condition unused_for(std::int64_t seconds, std::int64_t now, store::File& file) 
           [is_unused](const store::PackedCubin& cubin) { return is_unused("cubin", manifest::to_hex(cubin.key)); }};
 }
 
-/// Which records are stale, and which sources the others still ask for. What takes long to know is looked up once for each record,
-/// before the file is locked.
+/// Decides which records are stale, and which sources the other records need. The slow part runs once for each record, before the file is
+/// locked.
 class Judging {
  public:
   Judging(const Globals& globals, store::File& file) : ops_(load_ops(globals)) {
@@ -133,14 +133,15 @@ class Judging {
 
   std::vector<manifest::Op> ops_;
   std::set<std::string> names_, kept_;
-  std::map<std::string, Judged> known_;  // another tune of a key is judged afresh
+  std::map<std::string, Judged> known_;  // by key and content: a new tune of a key is judged again
 };
 
 void check(const PruneWords& words) {
   if (words.unused.empty() && words.op.empty() && words.device_class.empty() && words.max_size.empty() &&
       !words.stale && !words.other_devices)
-    throw Error(ErrorKind::bad_input,
-                "say what may go: --unused, --stale, --op, --device-class, --other-devices or --max-size");
+    throw Error(
+        ErrorKind::bad_input,
+        "nothing says what to delete; give --unused, --stale, --op, --device-class, --other-devices or --max-size");
   if (words.other_devices && !words.device_class.empty())
     throw Error(ErrorKind::bad_input, "--device-class and --other-devices exclude each other; give one of them");
 }

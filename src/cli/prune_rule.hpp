@@ -1,4 +1,4 @@
-// What kiln cache prune takes away, from the words of its options.
+// Chooses the rows that kiln cache prune deletes, from its options.
 #pragma once
 
 #include <functional>
@@ -17,14 +17,14 @@ struct PruneWords {
   bool stale = false, other_devices = false;
 };
 
-/// A rule, and what it has chosen once File::prune has run.
+/// A rule, and the records that it chose once File::prune has run.
 struct ChosenRows {
   store::PruneRule rule;
-  std::vector<std::string> records;  // keys, but for those that the size limit took
+  std::vector<std::string> records;  // keys; without those that the size limit chose
 };
 
-/// Throws Error(bad_input) for words that do not parse, choose nothing, or name what the file does not hold, and Error(no_device)
-/// for other_devices without a device.
+/// Throws Error(bad_input) when no condition is given, one does not parse, or one names something that the file does not hold, and
+/// Error(no_device) for other_devices without a device.
 std::unique_ptr<ChosenRows> choose_rows(const Globals& globals, const PruneWords& words, store::File& file);
 
 }  // namespace kiln::cli

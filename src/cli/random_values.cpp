@@ -6,7 +6,7 @@
 namespace kiln::cli {
 namespace {
 
-/// A floating type's bits: sign, exponent, mantissa.
+/// The bits of a floating-point type, besides the sign.
 struct Layout {
   int exponent_bits, mantissa_bits;
 };

@@ -1,4 +1,4 @@
-// kiln replay: a stream of problems, launched again.
+// kiln replay: launches a recorded stream of problems.
 #include <fmt/format.h>
 
 #include <algorithm>
@@ -28,16 +28,15 @@ struct ReplaySettings {
 void declare(CLI::App& command, ReplaySettings& settings) {
   command
       .add_option("trace", settings.trace,
-                  "Problems, one a line: rms_norm rows=137 cols=4096 dtype=bf16; - reads the standard input")
+                  "A file of problems, one a line (rms_norm rows=137 cols=4096 dtype=bf16); - reads the standard input")
       ->required()
       ->type_name("TRACE");
-  command.add_flag("--verify", settings.verify,
-                   "Then verify each distinct problem against the op's reference, in a separate pass");
-  command.add_flag("--dry-run", settings.dry_run, "Look up, launch nothing; needs no GPU");
+  command.add_flag("--verify", settings.verify, "Afterwards verify each distinct problem against the op's reference");
+  command.add_flag("--dry-run", settings.dry_run, "Look up and launch nothing; needs no GPU");
   command
       .add_option(
           "--policy", settings.policy,
-          "What a miss does: tune, background (a stand-in, while a worker tunes), nearest (a stand-in) or error")
+          "What a miss does: tune, background (a fallback, while a worker tunes), nearest (a fallback) or error")
       ->check(CLI::Validator(CLI::IsMember({"tune", "background", "nearest", "error"})).description(""))
       ->type_name("POLICY");
   command.add_option("--arch", settings.target.arch, "With --dry-run: for this architecture")->type_name("ARCH");
@@ -47,9 +46,9 @@ void declare(CLI::App& command, ReplaySettings& settings) {
 
 int launch(const Globals& globals, const ReplaySettings& settings, std::span<const TraceEntry> trace) {
   Options options = engine_options(globals);
-  engine::State tools(options);  // for tensors and references: the engine's own counts stay those of the launches
+  engine::State tools(options);  // for tensors and references, so that the engine counts the launches alone
   const Counts counts = count(trace);
-  TuneProgress progress(globals, 1);
+  TuneProgress progress(globals, tools.ops.all(), 1);
   std::int64_t begun = 0;
   options.on_miss = settings.policy == "tune"         ? MissPolicy::tune
                     : settings.policy == "background" ? MissPolicy::background
@@ -91,8 +90,7 @@ int run(const Globals& globals, const ReplaySettings& settings) {
   if (trace.empty()) throw Error(ErrorKind::bad_input, fmt::format("the trace {} names no problem", settings.trace));
   const bool named = !settings.target.arch.empty() || !settings.target.device_class.empty();
   if (named && !settings.dry_run)
-    throw Error(ErrorKind::bad_input,
-                "--arch and --device-class need --dry-run: launches go to the GPU that is present");
+    throw Error(ErrorKind::bad_input, "--arch and --device-class need --dry-run, because launches use the present GPU");
   return settings.dry_run ? dry_run(globals, settings, trace) : launch(globals, settings, trace);
 }
 
@@ -100,8 +98,8 @@ int run(const Globals& globals, const ReplaySettings& settings) {
 
 void add_replay(CLI::App& app, Chosen& chosen) {
   CLI::App* command = add_command<ReplaySettings>(
-      app, chosen, "replay",
-      "Launch a recorded stream of problems; count where answers came from; time host and device", declare, run);
+      app, chosen, "replay", "Launch a recorded stream of problems; count answers by origin; time host and device",
+      declare, run);
   command->footer(
       "Examples:\n  kiln replay cache/workloads/stream.trace --verify\n  kiln replay stream.trace --policy error --base deployed.kiln     a deployment: a miss is an error\n"
       "  kiln replay stream.trace --dry-run --base deployed.kiln          without a GPU\n"

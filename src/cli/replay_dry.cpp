@@ -23,7 +23,7 @@ using BucketName = std::pair<const manifest::Op*, std::string>;
 struct Known {
   DryBucket bucket;
   engine::Resolution found;
-  std::map<const engine::Answer*, bool> has_code;  // of the answers that problems came to
+  std::map<const engine::Answer*, bool> has_code;  // by answer that serves a problem
 };
 
 Known look_up_bucket(const TraceEntry& entry, const Target& target, Regime regime, store::Layers& layers) {

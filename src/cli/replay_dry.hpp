@@ -1,4 +1,4 @@
-// A trace looked up but not launched: needs no device.
+// Looks a trace up without launching it. Needs no device.
 #pragma once
 
 #include <array>
@@ -16,26 +16,26 @@
 
 namespace kiln::cli {
 
-/// What a launch of one bucket would come from.
+/// The answer for launches of one bucket.
 struct DryBucket {
   const manifest::Op* op = nullptr;
   Problem bucket;
   Origin origin = Origin::default_;
-  bool served = false;  // something is legal there
+  bool served = false;  // some config is legal
   bool stale = false;
-  bool cubin_in_files = false;       // of what each problem would launch
+  bool cubin_in_files = false;       // for each problem's launch
   std::optional<engine::Miss> miss;  // why no record serves
   std::int64_t problems = 0;
-  [[nodiscard]] bool is_hit() const noexcept { return origin == Origin::overlay || origin == Origin::base; }
+  [[nodiscard]] bool is_hit() const noexcept { return kiln::is_hit(origin); }
   [[nodiscard]] bool is_ready() const noexcept { return is_hit() && cubin_in_files; }
 };
 
 struct DryReport {
   std::vector<DryBucket> buckets;
-  std::int64_t constraint_fallbacks = 0;  // problems at whose real size no config of their bucket's record is legal
+  std::int64_t constraint_fallbacks = 0;  // problems whose record has no config that is legal at the real sizes
 };
 
-/// A cubin counts as found whichever NVRTC it was compiled by: this machine need not be the one that will launch.
+/// A cubin of any NVRTC counts as found, because another machine may do the launches.
 DryReport look_up_trace(std::span<const TraceEntry> trace, const Target& target, Regime regime, store::Layers& layers);
 
 }  // namespace kiln::cli

@@ -29,8 +29,8 @@ bool is_integer(manifest::DType type) noexcept {
   return type == i8 || type == u8 || type == i32 || type == i64;
 }
 
-/// One op's tensors, large enough for every problem of the trace. A tensor has memory of its own for each type that it has among them: what
-/// is an index in one type would lie far outside in another.
+/// One op's tensors, large enough for every problem of the trace. A tensor has separate memory for each of its types: an index of one
+/// type would be out of range in another.
 class SharedTensors {
  public:
   SharedTensors(const manifest::Op& op, const manifest::DeviceFacts& device) : op_(op), device_(device) {}
@@ -61,7 +61,7 @@ class SharedTensors {
     }
   }
 
-  /// Optional tensors stay absent, as do those that take no part. Run-time values without a default get a small one.
+  /// Leaves out optional tensors and tensors that the problem does not have. Run-time values without a default get a small value.
   [[nodiscard]] Arguments arguments(const Problem& problem) const {
     Arguments arguments;
     const auto frame = manifest::make_frame(op_, nullptr, problem, device_);
@@ -95,14 +95,14 @@ class SharedTensors {
     }
   }
 
-  /// In equal steps up to the largest of the problems; for the others, kernels stop where their axis ends.
+  /// Offsets rise in equal steps to the largest problem's end. For smaller problems, kernels stop at the end of their axis.
   static void fill_offsets(const cuda::Buffer& buffer, manifest::DType type, std::int64_t last) {
     fill_integers(buffer, type, [last](std::int64_t i, std::int64_t count) {
       return last * i / std::max<std::int64_t>(count - 1, 1);
     });
   }
 
-  /// Each its own place, as a verification has it: so what a problem reads of them is within its own sizes.
+  /// Element i holds i, as in a verification, so that a problem's indices are within its own sizes.
   static void fill_indices(const cuda::Buffer& buffer, manifest::DType type) {
     const std::int64_t largest = std::numeric_limits<std::int64_t>::max() >> (64 - 8 * manifest::size_of(type));
     fill_integers(buffer, type, [largest](std::int64_t i, std::int64_t) { return i & largest; });
@@ -130,7 +130,7 @@ class SharedTensors {
   std::map<std::pair<std::size_t, manifest::DType>, Shared> shared_;  // by tensor and type
 };
 
-/// What a launch needs, made before the clock starts.
+/// A prepared launch.
 struct Ready {
   const Op* op;
   const Problem* problem;
@@ -158,14 +158,14 @@ struct Stage {
   }
 };
 
-/// "launch 3 (line 5), scale rows=16 cols=128 dtype=f32"
+/// Returns "launch 3 (line 5), scale rows=16 cols=128 dtype=f32".
 std::string name_of(std::span<const TraceEntry> trace, const TraceEntry& entry) {
   return fmt::format("launch {} (line {}), {} {}", &entry - trace.data() + 1, entry.line, entry.op->name,
-                     manifest::to_string(*entry.op, entry.problem));
+                     manifest::display_text(*entry.op, entry.problem));
 }
 
-/// Launches of buckets that were launched before, timed on the device in runs: what stalls the host between two launches would leave the
-/// device idle, so that a run ends before it.
+/// Times launches of known buckets on the device, in runs. A run ends before anything that stalls the host, which would leave the device
+/// idle.
 class Runs {
  public:
   Runs(const cuda::Stream& stream, LaunchReport& report) : stream_(stream), report_(report) {}
@@ -189,8 +189,8 @@ class Runs {
     stalled_ = false;
   }
 
-  /// Throws `failure` with the launch that it is of, where `launched` of the trace were made before it. A fault on the device is noticed by
-  /// later calls, so that it may be of any launch since the device was last waited for.
+  /// Throws `failure` with the launch that caused it. `launched` launches of the trace came before. Later calls report a fault on the
+  /// device, so any launch since the last synchronisation may have caused it.
   [[noreturn]] void name(const Error& failure, std::span<const TraceEntry> trace, std::size_t launched) const {
     const std::size_t first = launched - static_cast<std::size_t>(launches_);
     std::string which;
@@ -207,9 +207,9 @@ class Runs {
   }
 
  private:
-  static constexpr double stall_ns = 1e6;  // no launch of a plan that is ready takes as long: a default was loaded, say
+  static constexpr double stall_ns = 1e6;  // longer than any launch of a loaded plan
 
-  /// Whether the device has failed, so that every call does.
+  /// True when the device has failed, after which every call fails.
   [[nodiscard]] bool is_broken() const {
     return cuda::Driver::get().cuStreamSynchronize(stream_.handle()) != CUDA_SUCCESS;
   }
@@ -235,7 +235,7 @@ class Runs {
   cuda::Event begin_, end_;
   std::int64_t launches_ = 0;  // of the run
   bool stalled_ = false;
-  bool launching_ = false;  // a launch has begun, and is not counted yet
+  bool launching_ = false;  // a launch has begun and is not counted yet
 };
 
 void stop_if_asked(const char* what, std::size_t done, std::size_t total) {
@@ -243,7 +243,7 @@ void stop_if_asked(const char* what, std::size_t done, std::size_t total) {
     throw Error(ErrorKind::interrupted, fmt::format("interrupted after {} {} of {} problems", what, done, total));
 }
 
-/// Problems that one VerificationCase can serve, one after the other: same op, selections and exact axes.
+/// Key of the problems that one VerificationCase can serve in turn: those with equal op, selections and exact axes.
 std::vector<std::int64_t> case_of(const TraceEntry& entry) {
   std::vector<std::int64_t> key(entry.problem.selections.begin(), entry.problem.selections.end());
   for (std::size_t i = 0; i < entry.op->axes.size(); ++i)
@@ -251,7 +251,7 @@ std::vector<std::int64_t> case_of(const TraceEntry& entry) {
   return key;
 }
 
-/// The distinct problems, those of one case together, the largest of a case first so that its memory is taken once.
+/// Returns the distinct problems grouped by case, the largest of a case first, so that memory is allocated once a case.
 std::vector<const TraceEntry*> in_order_of_cases(std::span<const TraceEntry> trace) {
   std::vector<const TraceEntry*> entries;
   for (const TraceEntry& entry : trace) entries.push_back(&entry);

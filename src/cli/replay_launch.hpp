@@ -1,4 +1,4 @@
-// A trace launched on the device, and verified on it.
+// Launches a trace on the device, and verifies it there.
 #pragma once
 
 #include <array>
@@ -14,16 +14,16 @@
 namespace kiln::cli {
 
 struct LaunchReport {
-  std::array<std::vector<double>, origin_count> host_ns;  // one a launch, by Origin; the device's work is not in it
-  std::int64_t stalls = 0;  // launches that were their bucket's first, or kept the host longer than a millisecond
-  double stall_ns = 0;      // of the host, in those: tunes, compiles, first loads
-  double device_ns = 0;     // of runs of other launches, each from before its first launch to after its last
+  std::array<std::vector<double>, origin_count> host_ns;  // host time of each launch, by Origin
+  std::int64_t stalls = 0;  // launches that were their bucket's first, or took the host more than a millisecond
+  double stall_ns = 0;      // host time of those: tunes, compiles, first loads
+  double device_ns = 0;     // of runs of other launches, from before the first to after the last launch of a run
   std::int64_t device_launches = 0;  // in those runs
   Stats stats;
 };
 
-/// Launches every problem once, in order, on one stream. The stream is synchronised before and after each launch that is the first of its
-/// bucket, and after every batch of others, so that no launch waits for a place in the device's queue.
+/// Launches every problem once, in order, on one stream. Synchronises the stream around the first launch of each bucket and after every
+/// batch of others, so that no launch waits for a place in the device's queue.
 LaunchReport launch_trace(const Globals& globals, const Engine& engine, engine::State& tools,
                           std::span<const TraceEntry> trace);
 
@@ -36,7 +36,7 @@ struct VerifyReport {
   std::vector<WrongResult> wrong;
 };
 
-/// Each distinct problem once, on fresh random inputs, against the op's reference.
+/// Verifies each distinct problem once, on fresh random inputs, against the op's reference.
 VerifyReport verify_trace(const Globals& globals, const Engine& engine, engine::State& tools,
                           std::span<const TraceEntry> trace);
 

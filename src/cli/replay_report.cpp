@@ -14,7 +14,7 @@
 namespace kiln::cli {
 namespace {
 
-constexpr std::size_t shown = 20;  // of what is wrong or missing
+constexpr std::size_t shown = 20;  // lines of wrong or missing problems
 
 double at_quantile(std::vector<double> values, double quantile) {
   const auto rank = static_cast<std::ptrdiff_t>(std::lround(quantile * static_cast<double>(values.size() - 1)));
@@ -27,7 +27,7 @@ std::string sentence(const Counts& counts) {
                      format_count(counts.distinct), format_count(counts.buckets));
 }
 
-/// The host's time in the launches of one origin.
+/// Host times of the launches of one origin.
 struct HostTimes {
   std::string origin;
   std::size_t launches = 0;
@@ -162,7 +162,7 @@ void print_not_ready(const DryReport& report) {
   std::size_t named = 0;
   for (const DryBucket& bucket : report.buckets) {
     if (bucket.is_ready() || named++ >= shown) continue;
-    print(fmt::format("  {} {}: {}{}\n", bucket.op->name, manifest::to_string(*bucket.op, bucket.bucket),
+    print(fmt::format("  {} {}: {}{}\n", bucket.op->name, manifest::display_text(*bucket.op, bucket.bucket),
                       bucket.is_hit() ? "a record"
                       : bucket.served ? fmt::format("no record, served by {}", to_string(bucket.origin))
                                       : "nothing legal",
@@ -207,7 +207,7 @@ void print_verified(const Globals& globals, const VerifyReport& report) {
   for (std::size_t i = 0; i < std::min(shown, report.wrong.size()); ++i) {
     const WrongResult& wrong = report.wrong[i];
     print(fmt::format("  line {}: {} {}: {}\n", wrong.entry->line, wrong.entry->op->name,
-                      manifest::to_string(*wrong.entry->op, wrong.entry->problem), wrong.reason));
+                      manifest::display_text(*wrong.entry->op, wrong.entry->problem), wrong.reason));
   }
 }
 

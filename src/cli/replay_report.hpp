@@ -1,4 +1,4 @@
-// What kiln replay found, as tables or as JSON.
+// Prints the results of kiln replay, as tables or JSON.
 #pragma once
 
 #include <cstdint>

@@ -2,8 +2,8 @@
 #include <fmt/format.h>
 
 #include "cli/commands.hpp"
-#include "cli/ops_found.hpp"
 #include "cli/output.hpp"
+#include "cli/problem_set.hpp"
 #include "cli/report/sections.hpp"
 #include "cli/target.hpp"
 #include "cli/units.hpp"

@@ -1,4 +1,4 @@
-// kiln run: one problem, launched, verified and timed.
+// kiln run: launches, verifies and times one problem.
 #include <fmt/format.h>
 
 #include <chrono>
@@ -7,7 +7,6 @@
 #include "cli/commands.hpp"
 #include "cli/interrupt.hpp"
 #include "cli/kept.hpp"
-#include "cli/ops_found.hpp"
 #include "cli/output.hpp"
 #include "cli/problem_set.hpp"
 #include "cli/record_facts.hpp"
@@ -40,7 +39,8 @@ void declare(CLI::App& command, RunSettings& settings) {
       ->required()
       ->type_name("NAME=VALUE");
   command.add_flag("--no-verify", settings.no_verify, "Do not compare with the op's reference");
-  command.add_option("--iterations", settings.iterations, "Timed launches (chosen by a time budget unless given)")
+  command
+      .add_option("--iterations", settings.iterations, "The number of timed launches; by default a time budget decides")
       ->check(CLI::Validator(CLI::Range(std::int64_t{1}, std::int64_t{10000000})).description(""))
       ->type_name("N");
 }
@@ -99,7 +99,7 @@ void print_json_ran(const RunSettings& settings, const manifest::Op& op, const P
   print_json(json);
 }
 
-/// A plan whose config is not legal at the real size leaves the launch to a default.
+/// When the plan's config is not legal at the real size, a default is launched.
 std::string what_was_launched(const Ran& ran) {
   if (ran.origin == Origin::default_ && ran.plan.origin() != Origin::default_)
     return fmt::format("the default, {} {} not being legal at this size", ran.plan.implementation(), ran.plan.config());
@@ -109,8 +109,8 @@ std::string what_was_launched(const Ran& ran) {
 void print_text_ran(const RunSettings& settings, const manifest::Op& op, const Problem& problem, const Ran& ran,
                     const Rates& rates) {
   Table table({"", ""});
-  table.row({"problem", fmt::format("{} {}", op.name, manifest::to_string(op, problem))});
-  table.row({"bucket", manifest::to_string(op, manifest::bucket_of(op, problem))});
+  table.row({"problem", fmt::format("{} {}", op.name, manifest::display_text(op, problem))});
+  table.row({"bucket", manifest::display_text(op, manifest::bucket_of(op, problem))});
   table.row({"answer from", std::string(to_string(ran.origin))});
   table.row({"launched", what_was_launched(ran)});
   const Footprint footprint = ran.plan.footprint();
@@ -134,15 +134,14 @@ int run(const Globals& globals, const RunSettings& settings) {
   std::vector<std::string> words = settings.words;
   const tune::Placement placement = take_runtime_values(described, words);
   const Problem problem = parse_problem(described, words);
-  TuneProgress progress(globals, 1);
+  TuneProgress progress(globals, ops, 1);
   Options options = engine_options(globals);
-  engine::State tools(
-      options);  // for the reference and its tensors: the engine's own counts stay those of the launches
+  engine::State tools(options);  // for the reference and its tensors, so that the engine counts the launches alone
   options.stop_requested = Interrupt::requested;
   options.on_tune = [&](const TuneEvent& event) { progress.on({event, options.device, 1, 1}); };
   require_bases(tools.layers);
   const Engine engine(options);
-  const Interrupt interrupt;  // what is opened before waits for a lock, and may be ended as ever
+  const Interrupt interrupt;  // after the files are open: Ctrl-C ends a wait for a lock at once
   if (!globals.quiet)
     for (const std::string& warning : engine.warnings()) note(warning);
   const cuda::Context::Scope scope(tools.context);

@@ -9,8 +9,8 @@
 
 namespace kiln::cli {
 
-/// Takes the words that name a run-time value of the op out of `words`. Throws Error(bad_input) for one that is no number of its type
-/// or comes twice. Whether a value is at or above its minimum is for the launch to say.
+/// Removes the words that name run-time values of the op from `words`. Throws Error(bad_input) for a value that is not a number of its
+/// type or comes twice. The launch checks minimums.
 tune::Placement take_runtime_values(const manifest::Op& op, std::vector<std::string>& words);
 
 }  // namespace kiln::cli

@@ -18,11 +18,16 @@ TrustPolicy policy_of(const Globals& globals) {
 
 }  // namespace
 
-void check_bases_exist(const Globals& globals) {
+void check_paths_exist(const Globals& globals) {
   for (const std::string& base : globals.bases)
     if (!fs::exists(base))
       throw Error(ErrorKind::bad_input,
                   fmt::format("the base {} does not exist; give the path of a .kiln or .jsonl file", base));
+  for (const std::string& folder : globals.trusted_keys)
+    if (!fs::is_directory(folder))
+      throw Error(
+          ErrorKind::bad_input,
+          fmt::format("--trusted-keys {} is not a folder; give the folder that holds the NAME.pem files", folder));
 }
 
 Options engine_options(const Globals& globals) {

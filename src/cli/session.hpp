@@ -1,4 +1,4 @@
-// What every command is given: the global options, and what follows from them.
+// The global options, and what commands derive from them.
 #pragma once
 
 #include <filesystem>
@@ -25,20 +25,20 @@ struct Globals {
   std::vector<std::string> trusted_keys;
 };
 
-/// Throws Error(bad_input) for a base that does not.
-void check_bases_exist(const Globals& globals);
+/// Throws Error(bad_input) for a base or a folder of trusted keys that does not exist.
+void check_paths_exist(const Globals& globals);
 Options engine_options(const Globals& globals);
 std::vector<manifest::Op> load_ops(const Globals& globals);
 store::LayerSettings layer_settings(const Globals& globals);
-/// What decides whether another file's machine code is copied.
+/// Returns the trust that decides whether another file's machine code is copied.
 store::CodeTrust code_trust(const Globals& globals);
-/// Throws as require_bases does. What else could not be opened is said on the standard error.
+/// Throws as require_bases does. Notes on the standard error tell what else could not be opened.
 store::Layers open_layers(const Globals& globals);
-/// Throws Error(bad_file) for a base that is refused: a user who names one does not want the work done without it.
+/// Throws Error(bad_file) when a base is refused, because the user named it.
 void require_bases(const store::Layers& layers);
 void say_warnings(const Globals& globals, const store::Layers& layers);
 
-/// Reads text as a .kiln file in memory, or opens the file, by its name.
+/// Opens a .kiln file, or reads text into a .kiln file in memory.
 std::unique_ptr<store::File> open_records(const std::filesystem::path& path);
 
 }  // namespace kiln::cli

@@ -21,7 +21,8 @@ Table::Table(std::vector<std::string> headings) {
 
 void Table::row(std::vector<std::string> cells) {
   cells.resize(columns_.size());
-  for (std::string& cell : cells) cell = manifest::printable(cell);  // as it is printed later: so wide it is
+  for (std::string& cell : cells)
+    cell = manifest::printable(cell);  // escaped now, so that its width is that of the printed text
   for (std::size_t i = 0; i < cells.size(); ++i) columns_[i].width = std::max(columns_[i].width, cells[i].size());
   rows_.push_back(std::move(cells));
 }

@@ -1,4 +1,4 @@
-// Columns that line up.
+// A text table with aligned columns.
 #pragma once
 
 #include <string>
@@ -8,12 +8,12 @@ namespace kiln::cli {
 
 class Table {
  public:
-  /// A heading that begins with '>' makes its column flush right: "> time".
+  /// A heading that begins with '>' aligns its column to the right: "> time".
   explicit Table(std::vector<std::string> headings);
-  /// One cell a column; missing ones are empty.
+  /// Adds one cell a column; missing cells are empty.
   void row(std::vector<std::string> cells);
   [[nodiscard]] bool empty() const noexcept { return rows_.empty(); }
-  /// Headings, then the rows, two spaces between columns, no trailing spaces. `indent` spaces stand before each line.
+  /// Returns headings and rows, each line after `indent` spaces, with two spaces between columns and no trailing spaces.
   [[nodiscard]] std::string text(int indent = 0) const;
 
  private:

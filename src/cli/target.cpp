@@ -11,7 +11,7 @@
 namespace kiln::cli {
 namespace {
 
-/// 90 for "sm_90a". Throws Error(bad_input).
+/// Returns 90 for "sm_90a". Throws Error(bad_input).
 std::int64_t parse_arch(const std::string& arch) {
   std::int64_t sm = 0;
   const char* const begin = arch.data() + 3;
@@ -47,7 +47,7 @@ std::set<std::string> classes_in(const store::Layers& layers, std::int64_t sm) {
 Target make_target(const manifest::DeviceFacts& facts, const TargetChoice& choice, std::string about) {
   Target target;
   target.facts = facts;
-  // Engines look for no other, and what is particular to an architecture, such as Hopper's wgmma, is in no other.
+  // Engines look for this architecture alone; instructions such as Hopper's wgmma exist in no other.
   const std::string own = jit::target_arch(facts.sm());
   if (!choice.arch.empty() && choice.arch != own)
     throw Error(

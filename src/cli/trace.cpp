@@ -1,9 +1,9 @@
-// kiln trace: a stream of distinct problems, drawn at random, for kiln replay.
+// kiln trace: draws a random stream of distinct problems for kiln replay.
 #include <fmt/format.h>
 
 #include "cli/commands.hpp"
-#include "cli/ops_found.hpp"
 #include "cli/output.hpp"
+#include "cli/problem_set.hpp"
 #include "cli/trace_draw.hpp"
 
 namespace kiln::cli {
@@ -22,25 +22,26 @@ void declare(CLI::App& command, TraceSettings& settings) {
   command.add_option("sizes", settings.words, "A size, a list or a range for each axis, words for types and choices")
       ->required()
       ->type_name("NAME=VALUE");
-  command.add_option("--count", settings.draw.count, "How many problems")
+  command.add_option("--count", settings.draw.count, "The number of problems")
       ->capture_default_str()
       ->check(CLI::Validator(CLI::Range(std::int64_t{1}, std::int64_t{10000000})).description(""))
       ->type_name("N");
-  command.add_option("--distribution", settings.distribution, "Of the sizes in a range: lognormal or uniform")
+  command
+      .add_option("--distribution", settings.distribution, "The distribution of sizes in a range: lognormal or uniform")
       ->capture_default_str()
       ->check(CLI::Validator(CLI::IsMember({"lognormal", "uniform"})).description(""))
       ->type_name("NAME");
   command
       .add_option("--median", settings.draw.median,
-                  "Of lognormal sizes (the geometric mean of the range's ends unless given)")
+                  "The median of lognormal sizes; by default the geometric mean of the range's ends")
       ->type_name("SIZE");
-  command.add_option("--sigma", settings.draw.sigma, "Of lognormal sizes: the standard deviation of the logarithm")
+  command.add_option("--sigma", settings.draw.sigma, "The standard deviation of the logarithm of lognormal sizes")
       ->capture_default_str()
       ->type_name("X");
-  command.add_option("--seed", settings.draw.seed, "The same seed gives the same stream")
+  command.add_option("--seed", settings.draw.seed, "The seed; equal seeds give equal streams")
       ->capture_default_str()
       ->type_name("N");
-  command.add_option("-o,--output", settings.output, "Write here instead of to the standard output")
+  command.add_option("-o,--output", settings.output, "The file to write, instead of the standard output")
       ->check(output_name())
       ->type_name("FILE");
 }

@@ -13,13 +13,13 @@
 namespace kiln::cli {
 namespace {
 
-// std::mt19937_64 is the same everywhere; the standard library's distributions are not, hence these.
+// std::mt19937_64 is specified exactly; the standard library's distributions are not, so these replace them.
 class Source {
  public:
   explicit Source(std::uint64_t seed) : random_(seed) {}
-  /// In (0, 1).
+  /// Returns a number in (0, 1).
   double uniform() { return (static_cast<double>(random_() >> 11) + 0.5) * 0x1p-53; }
-  /// Box and Muller, one of the pair.
+  /// By Box and Muller; uses one number of the pair.
   double normal() {
     const double radius = std::sqrt(-2 * std::log(uniform()));
     return radius * std::cos(2 * std::numbers::pi * uniform());
@@ -32,7 +32,7 @@ class Source {
   std::mt19937_64 random_;
 };
 
-// A median at an end of its range is rounded past it, and a small sigma never leads back.
+// A median at an end of its range may be rounded past it, from where a small sigma never draws a legal size.
 constexpr int most_tries = 10000;
 
 std::int64_t draw_size(const manifest::Axis& axis, const Range& range, const Draw& draw, Source& source) {
@@ -47,7 +47,7 @@ std::int64_t draw_size(const manifest::Axis& axis, const Range& range, const Dra
       value = std::exp(centre + draw.sigma * source.normal());
     value = std::max(value, low);
   }
-  // A double holds no size near the end of 64 bits exactly: rounded up it would be past it.
+  // A double cannot hold sizes near 2^63 exactly; rounded up, they would be out of range.
   const std::int64_t size = value >= high ? range.high : std::min(static_cast<std::int64_t>(value), range.high);
   const std::int64_t multiple = size - size % axis.multiple_of;
   return multiple < range.low ? multiple + axis.multiple_of : multiple;
@@ -69,7 +69,7 @@ void check(const Draw& draw, const manifest::Op& op, const ProblemSet& set) {
 
 std::vector<Problem> draw_problems(const manifest::Op& op, const ProblemSet& set, const Draw& draw) {
   check(draw, op, set);
-  constexpr std::int64_t patience = 100000;  // draws without a new problem
+  constexpr std::int64_t patience = 100000;  // draws in a row without a new problem
   Source source(draw.seed);
   std::set<std::pair<decltype(Problem::axes), decltype(Problem::selections)>> seen;
   std::vector<Problem> problems;

@@ -1,4 +1,4 @@
-// Streams of lengths, drawn: the same seed gives the same stream on every machine.
+// Draws streams of problems. Equal seeds give equal streams on every machine.
 #pragma once
 
 #include <cstdint>
@@ -16,11 +16,11 @@ struct Draw {
   Distribution distribution = Distribution::lognormal;
   std::int64_t count = 1000;
   std::uint64_t seed = 1;
-  std::optional<double> median;  // of lognormal lengths; the geometric mean of a range's ends unless given
-  double sigma = 1.5;            // standard deviation of a lognormal length's logarithm
+  std::optional<double> median;  // of lognormal sizes; else the geometric mean of the range's ends
+  double sigma = 1.5;            // standard deviation of the logarithm of lognormal sizes
 };
 
-/// `count` distinct problems of the set, in the order drawn: a range by the distribution, between the items of a list evenly.
+/// Returns `count` distinct problems in the order drawn. Items of a list are equally likely; sizes in a range follow the distribution.
 /// Throws Error(bad_input) when the set seems to hold fewer.
 std::vector<Problem> draw_problems(const manifest::Op& op, const ProblemSet& set, const Draw& draw);
 

@@ -7,7 +7,6 @@
 #include <sstream>
 #include <string_view>
 
-#include "cli/ops_found.hpp"
 #include "cli/problem_set.hpp"
 #include "kiln/error.hpp"
 #include "manifest/limits.hpp"
@@ -16,7 +15,7 @@
 namespace kiln::cli {
 namespace {
 
-constexpr std::string_view byte_order_mark = "\xef\xbb\xbf";  // as editors on Windows write
+constexpr std::string_view byte_order_mark = "\xef\xbb\xbf";  // which editors on Windows write
 
 }  // namespace
 

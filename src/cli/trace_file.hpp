@@ -1,4 +1,4 @@
-// A trace: problems in the order in which they came, one a line, '#' before a comment.
+// Reads a trace: one problem a line, in order; '#' begins a comment.
 //
 //   rms_norm rows=137 cols=4096 dtype=bf16
 #pragma once
@@ -18,9 +18,9 @@ struct TraceEntry {
   int line = 0;
 };
 
-/// Throws Error(bad_input) "NAME:LINE: ..." for a line that names no problem.
+/// Throws Error(bad_input) "NAME:LINE: ..." for a line that is not a problem.
 std::vector<TraceEntry> parse_trace(std::istream& text, const std::string& name, std::span<const manifest::Op> ops);
-/// "-" reads the standard input. Throws Error(io) as well.
+/// Reads the file, or with "-" the standard input. Throws as parse_trace does, and Error(io).
 std::vector<TraceEntry> read_trace(const std::string& path, std::span<const manifest::Op> ops);
 
 }  // namespace kiln::cli

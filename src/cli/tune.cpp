@@ -1,14 +1,12 @@
-// kiln tune: every bucket that some sizes touch, once; with --stale those whose sources have changed, again.
+// kiln tune: tunes the buckets of some sizes, or with --stale those whose sources have changed.
 #include <fmt/format.h>
 
 #include <algorithm>
 
 #include "cli/commands.hpp"
 #include "cli/kept.hpp"
-#include "cli/ops_found.hpp"
 #include "cli/output.hpp"
 #include "cli/problem_set.hpp"
-#include "cli/search_choice.hpp"
 #include "cli/tuning.hpp"
 #include "cli/workload.hpp"
 #include "engine/stale.hpp"
@@ -34,26 +32,25 @@ void declare(CLI::App& command, TuneSettings& settings) {
           "sizes", settings.words,
           "A size, a list or a range for each axis (rows=1..16384 cols=4096,8192), words for types and choices (dtype=bf16,f16)")
       ->type_name("NAME=VALUE");
-  command.add_flag("--force", settings.force, "Tune again where there is a record already");
+  command.add_flag("--force", settings.force, "Tune also buckets that have a record");
   command.add_flag(
       "--stale", settings.stale,
-      "Tune again exactly the records of this device that were tuned from other sources than the present ones: "
-      "all of them, or those of the op, or of the sizes");
+      "Tune again the records of this device that were tuned from other sources than the present ones: all of them, or those of "
+      "the op or the sizes");
   declare_devices(command, settings.devices);
   declare_search(command, settings.search);
-  command.add_flag("--hot-l2", settings.hot,
-                   "Time with a warm L2: its records answer engines that ask for that regime");
+  command.add_flag("--hot-l2", settings.hot, "Time with a warm L2; the records serve engines of that regime");
 }
 
-/// Bad input is bad anywhere, so all of it is looked at before the device is asked.
+/// Checks the arguments before the device is used.
 void check(const TuneSettings& settings, std::span<const manifest::Op> ops) {
   const auto refuse = [](const char* message) { throw Error(ErrorKind::bad_input, message); };
   if (settings.stale && settings.force)
-    refuse("--force and --stale were given together; --force is every record anyway");
-  if (settings.op.empty() && !settings.stale) refuse("op is required; see kiln tune --help");
+    refuse("--force and --stale were given together; --force alone tunes every bucket");
+  if (settings.op.empty() && !settings.stale) refuse("no op is given; see kiln tune --help");
   if (settings.op.empty()) return;
   const manifest::Op& op = find_op(ops, settings.op);
-  if (settings.words.empty() && !settings.stale) refuse("sizes is required; see kiln tune --help");
+  if (settings.words.empty() && !settings.stale) refuse("no sizes are given; see kiln tune --help");
   if (!settings.words.empty()) parse_problem_set(op, settings.words);
 }
 
@@ -61,6 +58,12 @@ std::vector<OpBucket> buckets_named(const manifest::Op& op, std::span<const std:
   std::vector<OpBucket> buckets;
   for (const Problem& bucket : buckets_of(op, parse_problem_set(op, words))) buckets.push_back({&op, bucket});
   return buckets;
+}
+
+/// A tune of one bucket shows its result though nothing keeps it; a tune of several would lose minutes of work.
+TuneReport tune(const Globals& globals, const Tuner& tuner, std::span<const OpBucket> buckets, Retune retune) {
+  if (buckets.size() > 1) require_place("what would be tuned", not_kept(engine::state_of(tuner)));
+  return tune_buckets(globals, tuner, buckets, {.retune = retune});
 }
 
 int finish(const Globals& globals, const Tuner& tuner, const TuneReport& report) {
@@ -86,10 +89,10 @@ void print_renewed(const Globals& globals, const engine::Staleness& staleness, s
                        {"unusable", staleness.unusable}});
   print(fmt::format("{} of {} records of this device are stale, {} renewed\n", stale, staleness.records, renewed));
   if (staleness.unusable > 0)
-    print(
-        fmt::format("{} records cannot serve, their config not being declared or legal; kiln tune with their sizes "
-                    "replaces them\n",
-                    staleness.unusable));
+    print(fmt::format(
+        "{} records cannot serve, because their configs are not declared or not legal; kiln tune with their "
+        "sizes replaces them\n",
+        staleness.unusable));
 }
 
 int renew(const Globals& globals, const TuneSettings& settings, const Tuner& tuner) {
@@ -103,7 +106,7 @@ int renew(const Globals& globals, const TuneSettings& settings, const Tuner& tun
   for (const engine::Staleness::Bucket& stale : staleness.stale)
     if (settings.words.empty() || std::ranges::find(asked, stale.bucket, &OpBucket::bucket) != asked.end())
       buckets.push_back({stale.op, stale.bucket});
-  const TuneReport report = tune_buckets(globals, tuner, buckets, {.retune = Retune::stale});
+  const TuneReport report = tune(globals, tuner, buckets, Retune::stale);
   const int status = buckets.empty() ? exit_good : finish(globals, tuner, report);
   print_renewed(globals, staleness, buckets.size(), report);
   return status;
@@ -118,19 +121,18 @@ int run(const Globals& globals, const TuneSettings& settings) {
   const Tuner tuner = make_tuner(globals, settings.devices, options);
   if (settings.stale) return renew(globals, settings, tuner);
   const auto buckets = buckets_named(find_op(engine::state_of(tuner).first().ops.all(), settings.op), settings.words);
-  return finish(globals, tuner,
-                tune_buckets(globals, tuner, buckets, {.retune = settings.force ? Retune::all : Retune::none}));
+  return finish(globals, tuner, tune(globals, tuner, buckets, settings.force ? Retune::all : Retune::none));
 }
 
 }  // namespace
 
 void add_tune(CLI::App& app, Chosen& chosen) {
   CLI::App* command = add_command<TuneSettings>(
-      app, chosen, "tune", "Find the fastest configs for every bucket that some sizes touch", declare, run);
+      app, chosen, "tune", "Find the fastest configs for every bucket of some sizes", declare, run);
   command->footer(
       "Examples:\n  kiln tune rms_norm rows=1..16384 cols=4096,8192 dtype=bf16\n  kiln tune gemm m=1..16384 n=4096 k=4096 layout=nt\n"
-      "  kiln tune --stale                             after an op's source was changed\n"
-      "A record keeps a few configs and says which of them serves which sizes of its bucket.\n"
+      "  kiln tune --stale                             after an op's source has changed\n"
+      "A record holds a few configs, each for an interval of its bucket's sizes.\n"
       "Ctrl-C ends it cleanly: finished buckets are kept, and the same command continues.");
 }
 

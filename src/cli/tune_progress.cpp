@@ -4,6 +4,7 @@
 
 #include <string_view>
 
+#include "cli/problem_set.hpp"
 #include "cli/units.hpp"
 
 namespace kiln::cli {
@@ -56,8 +57,9 @@ std::string progress_text(const TuneEvent& event, double seconds) {
   return text;
 }
 
-TuneProgress::TuneProgress(const Globals& globals, std::size_t devices)
-    : json_(globals.json),
+TuneProgress::TuneProgress(const Globals& globals, std::span<const manifest::Op> ops, std::size_t devices)
+    : ops_(ops),
+      json_(globals.json),
       quiet_(globals.quiet),
       several_(devices > 1),
       line_(!globals.json && !globals.quiet && is_terminal()) {}
@@ -74,8 +76,10 @@ void TuneProgress::on(const TuneStep& step) {
   if (!quiet_) draw(step);
 }
 
-void TuneProgress::draw(const TuneStep& step) {
-  const TuneEvent& event = step.event;
+void TuneProgress::draw(TuneStep step) {
+  TuneEvent& event = step.event;
+  const std::string bucket = display_stored(ops_, event.op, event.bucket);
+  event.bucket = bucket;
   if (event.kind == TuneEvent::Kind::waiting) {
     line_.clear();
     return note(fmt::format("{} {} waits: {}", event.op, event.bucket, event.reason));

@@ -1,9 +1,10 @@
-// What is shown while buckets are tuned: a bar on a terminal, plain lines elsewhere, JSON for machines, or nothing.
+// Shows the progress of tunes: a bar on a terminal, lines elsewhere, JSON, or nothing.
 #pragma once
 
 #include <cstdint>
 #include <map>
 #include <mutex>
+#include <span>
 #include <string>
 
 #include "cli/output.hpp"
@@ -14,8 +15,8 @@ namespace kiln::cli {
 
 class TuneProgress {
  public:
-  /// Of several devices each is told apart in what is shown.
-  TuneProgress(const Globals& globals, std::size_t devices);
+  /// `ops` must outlive this object. With several devices, lines name the device.
+  TuneProgress(const Globals& globals, std::span<const manifest::Op> ops, std::size_t devices);
   /// Thread-safe.
   void on(const TuneStep& step);
 
@@ -24,16 +25,18 @@ class TuneProgress {
     double begun = 0;   // seconds, of its present bucket
     std::string doing;  // "gemm m=64 ... 20/52"
   };
-  void draw(const TuneStep& step);
+  void draw(TuneStep step);
   [[nodiscard]] std::string prefix(const TuneStep& step) const;
 
+  std::span<const manifest::Op> ops_;
   bool json_, quiet_, several_;
   std::mutex mutex_;
   std::map<int, OnDevice> devices_;
   StatusLine line_;
 };
 
-/// "rms_norm rows=512 ...  [####----] 20/52  11.3/s  3 s left  best 12.35 us, default 14.02 us": `seconds` since the bucket began.
+/// Returns "rms_norm rows=512 ...  [####----] 20/52  11.3/s  3 s left  best 12.35 us, default 14.02 us". `seconds`: since the bucket
+/// began.
 std::string progress_text(const TuneEvent& event, double seconds);
 
 }  // namespace kiln::cli

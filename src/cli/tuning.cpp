@@ -4,7 +4,9 @@
 
 #include <algorithm>
 #include <charconv>
+#include <cmath>
 
+#include "cli/commands.hpp"
 #include "cli/interrupt.hpp"
 #include "cli/output.hpp"
 #include "cli/record_facts.hpp"
@@ -77,7 +79,7 @@ Json json_of(const manifest::Op& op, const TunedBucket& bucket) {
 }
 
 void add_row(Table& table, const manifest::Op& op, const TunedBucket& bucket) {
-  const std::string text = manifest::to_string(op, bucket.bucket);
+  const std::string text = manifest::display_text(op, bucket.bucket);
   if (bucket.outcome == TunedBucket::Outcome::failed) return table.row({bucket.op, text, "failed: " + bucket.reason});
   const Rates rates = rates_at_edge(op, bucket);
   const std::string from = bucket.outcome == TunedBucket::Outcome::tuned
@@ -91,12 +93,40 @@ void add_row(Table& table, const manifest::Op& op, const TunedBucket& bucket) {
 
 }  // namespace
 
+void declare_search(CLI::App& command, SearchChoice& choice) {
+  command
+      .add_option(
+          "--strategy", choice.strategy,
+          "racing: the likeliest candidates first, few samples for those that cannot win; exhaustive: every candidate")
+      ->check(CLI::IsMember({"racing", "exhaustive"}).description(""))
+      ->type_name("NAME");
+  command.add_option("--trials", choice.trials, "The most candidates a bucket (racing; no limit by default)")
+      ->check(CLI::Validator(CLI::Range(std::int64_t{1}, std::int64_t{1000000})).description(""))
+      ->type_name("N");
+  command
+      .add_option(
+          "--seconds", choice.seconds,
+          "Time a bucket, after which no candidate is begun and the best so far are compared (no limit by default)")
+      ->check(number_from(0.001, 1e6))
+      ->type_name("SECONDS");
+  command.add_option("--seed", choice.seed, "The seed of racing's draws")->type_name("N");
+}
+
+SearchSettings search_settings(const SearchChoice& choice) {
+  SearchSettings settings;
+  settings.strategy = choice.strategy == "exhaustive" ? Strategy::exhaustive : Strategy::racing;
+  settings.trials = choice.trials;
+  settings.time_limit = std::chrono::milliseconds(std::llround(std::ceil(choice.seconds * 1000)));
+  settings.seed = choice.seed;
+  return settings;
+}
+
 void declare_devices(CLI::App& command, std::string& devices) {
   command
       .add_option(
           "--devices", devices,
-          "Share the buckets out over these GPUs: all, or ordinals (0,1,3). They fill one overlay; a bucket is tuned once for "
-          "each class of device among them")
+          "Distribute the buckets over these GPUs: all, or ordinals (0,1,3). All write one overlay; a bucket is tuned once for "
+          "each device class")
       ->type_name("all|N,N...");
 }
 
@@ -115,9 +145,10 @@ Tuner make_tuner(const Globals& globals, const std::string& devices, Options opt
 TuneReport tune_buckets(const Globals& globals, const Tuner& tuner, std::span<const engine::OpBucket> buckets,
                         TuneChoice choice) {
   const Interrupt interrupt;
-  TuneProgress progress(globals, engine::state_of(tuner).devices.size());
+  engine::TunerState& state = engine::state_of(tuner);
+  TuneProgress progress(globals, state.first().ops.all(), state.devices.size());
   choice.on_step = [&](const TuneStep& step) { progress.on(step); };
-  return engine::tune_all(engine::state_of(tuner), buckets, choice);
+  return engine::tune_all(state, buckets, choice);
 }
 
 std::string interruption_of(const TuneReport& report) {
@@ -138,7 +169,7 @@ void print_tuned(const Globals& globals, const Tuner& tuner, const TuneReport& r
   const auto stale = std::ranges::count_if(report.buckets, &TunedBucket::stale);
   if (stale > 0 && !globals.quiet)
     note(fmt::format(
-        "{} of these records are stale: tuned from other sources than the present ones; they serve, and kiln tune --stale tunes them again",
+        "{} of these records are stale: they serve, but were tuned from other sources than the present ones; kiln tune --stale tunes them again",
         stale));
 }
 

@@ -1,29 +1,42 @@
-// What the commands that tune share: the GPUs that they name, what is shown meanwhile, and the closing table.
+// Shared by the commands that tune: their options, the progress, and the table of results.
 #pragma once
 
 #include <CLI/CLI.hpp>
+#include <cstdint>
 #include <string>
 #include <vector>
 
 #include "cli/session.hpp"
 #include "engine/tuner.hpp"
+#include "kiln/options.hpp"
 
 namespace kiln::cli {
 
+/// Options for how long and how thoroughly a command searches.
+struct SearchChoice {
+  std::string strategy = "racing";
+  std::int64_t trials = 0;
+  double seconds = 0;
+  std::uint64_t seed = 1;
+};
+
+void declare_search(CLI::App& command, SearchChoice& choice);
+SearchSettings search_settings(const SearchChoice& choice);
+
 void declare_devices(CLI::App& command, std::string& devices);
-/// `devices`: "" for the one that --device names, "all", or ordinals such as "0,1,3". Throws Error(bad_input), and what Tuner's
-/// constructor throws. It is stopped by Ctrl-C.
+/// `devices`: "" for --device, "all", or ordinals such as "0,1,3". Ctrl-C stops the tuner. Throws Error(bad_input), and as Tuner's
+/// constructor does.
 Tuner make_tuner(const Globals& globals, const std::string& devices, Options options);
 
-/// engine::tune_all, with its progress.
+/// Calls engine::tune_all and shows its progress.
 TuneReport tune_buckets(const Globals& globals, const Tuner& tuner, std::span<const engine::OpBucket> buckets,
                         TuneChoice choice);
 
-/// Of a report that was interrupted: how far it came.
+/// Returns a message that says how far an interrupted tune came.
 std::string interruption_of(const TuneReport& report);
 
-/// The closing table: bucket, the config that serves its upper edge, how many there are, cost, baseline, gain, bandwidth and
-/// throughput. As JSON, an object a bucket.
+/// Prints a table: bucket, config at its upper edge, number of configs, cost, baseline, gain, bandwidth and throughput. As JSON, prints
+/// an object for each bucket.
 void print_tuned(const Globals& globals, const Tuner& tuner, const TuneReport& report);
 
 }  // namespace kiln::cli

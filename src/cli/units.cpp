@@ -15,7 +15,7 @@
 namespace kiln::cli {
 namespace {
 
-/// Four significant digits, as many as a timing is worth.
+/// Formats four significant digits.
 std::string four_digits(double value) {
   const int decimals = value >= 999.5 ? 0 : value >= 99.95 ? 1 : value >= 9.995 ? 2 : 3;
   return fmt::format("{:.{}f}", value, decimals);
@@ -26,7 +26,7 @@ struct Unit {
   double size = 1;
 };
 
-/// A decimal number and one of these units, as a whole number of the smallest. Throws Error(bad_input).
+/// Parses a decimal number and a unit as an integer number of the smallest unit. Throws Error(bad_input).
 std::int64_t parse_quantity(std::string_view text, std::span<const Unit> units, std::string_view what,
                             std::string_view example) {
   double number = 0;

@@ -1,4 +1,4 @@
-// Quantities as a person reads them: three or four digits and a unit.
+// Formats and parses quantities: three or four digits and a unit.
 #pragma once
 
 #include <cstdint>
@@ -16,9 +16,9 @@ std::string counted(std::int64_t count, std::string_view what);  // "1 record", 
 std::string format_ratio(double ratio);                          // "1.24x"
 std::string format_wait(double seconds);                         // "8 s", "3 min 05 s", "2 h 10 min"
 
-/// "500MB", "1.5 GB", "64MiB", "4096": powers of 1000, or of 1024 with an i. Throws Error(bad_input) that begins with `what`.
+/// Parses "500MB", "1.5 GB", "64MiB" or "4096B" (kB is 1000 bytes, kiB is 1024). Throws Error(bad_input) that begins with `what`.
 std::int64_t parse_bytes(std::string_view text, std::string_view what);
-/// "90d", "12h", "30min", "45s", "2w". Throws Error(bad_input) that begins with `what`.
+/// Parses "90d", "12h", "30min", "45s" or "2w". Throws Error(bad_input) that begins with `what`.
 std::int64_t parse_seconds(std::string_view text, std::string_view what);
 
 }  // namespace kiln::cli

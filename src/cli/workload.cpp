@@ -4,7 +4,6 @@
 
 #include <algorithm>
 
-#include "cli/ops_found.hpp"
 #include "cli/problem_set.hpp"
 #include "kiln/error.hpp"
 #include "manifest/limits.hpp"

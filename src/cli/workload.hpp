@@ -1,9 +1,9 @@
-// A workload file: which problems a deployment will meet.
+// Reads a workload file: the problems that a deployment will launch.
 //
 //   [[workload]]
 //   op    = "rms_norm"
 //   axes  = { rows = "1..16384", cols = [4096, 8192] }   # a size, a list, or text as on the command line
-//   types = { dtype = ["bf16"] }                         # types and choices; left out: the first value of each
+//   types = { dtype = ["bf16"] }                         # types and choices; those left out take their defaults
 #pragma once
 
 #include <span>
@@ -21,12 +21,12 @@ struct WorkloadEntry {
   int line = 0;
 };
 
-/// Throws Error(bad_input) "NAME:LINE: ..." for text that is no workload.
+/// Throws Error(bad_input) "NAME:LINE: ..." for text that is not a workload.
 std::vector<WorkloadEntry> parse_workload(std::string_view text, const std::string& name);
 
 using engine::OpBucket;
 
-/// The distinct buckets of a file, entry by entry. Throws Error(bad_input) "NAME:LINE: ...", or Error(io).
+/// Return the distinct buckets in the order of the entries. Throw Error(bad_input) "NAME:LINE: ...", or Error(io).
 std::vector<OpBucket> buckets_of_workload(std::span<const WorkloadEntry> entries, const std::string& name,
                                           std::span<const manifest::Op> ops);
 std::vector<OpBucket> read_workload(const std::string& path, std::span<const manifest::Op> ops);

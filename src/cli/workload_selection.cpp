@@ -42,7 +42,7 @@ std::vector<engine::DeployedBucket> buckets_in(const Records& records, std::span
   return found;
 }
 
-/// Every target that code for this compute capability may have been compiled for, see jit::default_arch.
+/// Returns every architecture whose code jit::default_arch may choose for this compute capability.
 std::vector<std::string> archs_for(std::int64_t sm) {
   const std::string own = "sm_" + std::to_string(sm);
   std::vector<std::string> archs{own, own + "a", own + "f"};
@@ -58,7 +58,7 @@ struct Selecting {
     std::vector<bool> covered(buckets.size(), false);
     for (const Regime regime : {Regime::cold_l2, Regime::hot_l2}) {
       const auto found = buckets_in(records, buckets, device, regime);
-      bool any = regime == Regime::cold_l2;  // the default, whose stand-ins serve when there is no record at all
+      bool any = regime == Regime::cold_l2;  // this regime's stand-ins serve when no record does
       for (std::size_t i = 0; i < found.size(); ++i) {
         if (!found[i].record) continue;
         any = covered[i] = true;

@@ -1,4 +1,4 @@
-// Which rows of a file a workload needs.
+// Selects the rows of a file that a workload needs.
 #pragma once
 
 #include <span>
@@ -8,14 +8,14 @@
 
 namespace kiln::cli {
 
-/// Over the device classes that the file holds records for, or the one that the selection names.
+/// Counts over the device classes of the file's records, or of the selection's device class.
 struct WorkloadCoverage {
   std::int64_t buckets = 0;
-  std::int64_t missing = 0;  // without a record that can serve
+  std::int64_t missing = 0;  // buckets without a record that can serve
 };
 
-/// Narrows `selection` to the records of these buckets, and, unless it leaves cubins out, to the machine code that launching
-/// and verifying them can need, for every compiler that the file names.
+/// Restricts `selection` to the records of these buckets and, unless it leaves cubins out, to the machine code that launching and
+/// verifying them may need, of every compiler in the file.
 WorkloadCoverage select_workload(store::File& file, std::span<const OpBucket> buckets, store::Selection& selection);
 
 }  // namespace kiln::cli

@@ -2,8 +2,6 @@
 
 #include <fmt/format.h>
 
-#include <algorithm>
-
 #include "cuda/device.hpp"
 #include "engine/estimate.hpp"
 #include "engine/miss_path.hpp"
@@ -16,14 +14,14 @@ namespace {
 
 constexpr auto held_elsewhere_pause = std::chrono::milliseconds(200);
 
-/// The service's own threads come first.
+/// The program's own threads take precedence.
 jit::CompileSettings low_priority(const Options& options) {
   jit::CompileSettings settings = compile_settings(options);
   settings.low_priority = true;
   return settings;
 }
 
-/// Without these no bucket can be tuned, so that one warning is enough.
+/// Whether the failure keeps every bucket from being tuned, so that one warning is enough.
 bool is_of_every_bucket(ErrorKind kind) { return kind == ErrorKind::no_nvrtc || kind == ErrorKind::no_driver; }
 
 }  // namespace
@@ -36,8 +34,7 @@ Background::Background(State& engine)
 Background::~Background() {
   if (!thread_.joinable()) return;
   thread_.request_stop();
-  // A tune that waits for a compile is woken by its end: one in a process is stopped, those not begun are dropped, again while it runs
-  // into new ones.
+  // A tune that waits for a compile wakes when that ends. Interrupts compiles until the tune has noticed the stop.
   std::unique_lock lock(mutex_);
   while (busy_) {
     compiling_->pool.interrupt();
@@ -45,14 +42,16 @@ Background::~Background() {
   }
 }
 
-void Background::want(OpState& op, const Problem& bucket, const PlanState* stand_in) {
-  const std::pair<const OpState*, Problem> asked{&op, bucket};
+void Background::want(OpState& op, const Problem& bucket, const PlanState* fallback) {
   {
     const std::lock_guard lock(mutex_);
-    if (stand_in != nullptr)  // a capture may have asked first, with nothing to count launches by
-      for (Wanted& each : queue_)
-        if (each.op == &op && each.bucket == bucket && each.stand_in == nullptr) each.stand_in = stand_in;
-    if (given_up_ || std::find(seen_.begin(), seen_.end(), asked) != seen_.end()) return;
+    if (given_up_) return;
+    if (seen_[&op].contains(bucket)) {
+      if (fallback == nullptr) return;
+      for (Wanted& each : queue_)  // a capture asked first, with no plan to count launches by
+        if (each.op == &op && each.bucket == bucket && each.fallback == nullptr) each.fallback = fallback;
+      return;
+    }
   }
   const double ns = expected_ns(op.op, bucket, engine_.context.info().facts, engine_.options.regime, engine_.layers);
   const std::lock_guard lock(mutex_);
@@ -63,10 +62,7 @@ void Background::want(OpState& op, const Problem& bucket, const PlanState* stand
         "nothing is tuned in the background: candidates run in a worker process only, and there is none; name kiln-worker in Options::worker or KILN_WORKER, and leave Options::isolation automatic");
     return;
   }
-  if (std::find(seen_.begin(), seen_.end(), asked) == seen_.end()) {
-    seen_.push_back(asked);
-    queue_.push_back({&op, bucket, stand_in, ns, {}});
-  }
+  if (seen_[&op].insert(bucket).second) queue_.push_back({&op, bucket, fallback, ns, {}});
   if (!thread_.joinable()) {
     compiling_ = std::make_unique<Compiling>(engine_);
     thread_ = std::jthread([this](const std::stop_token& stop) { serve(stop); });
@@ -89,12 +85,12 @@ std::int64_t Background::compiled() const {
   return compiling_ ? compiling_->cubins.compiled() : 0;
 }
 
-/// The most wanted bucket that no other process is tuning: by launches times time; the hit path's samples count.
+/// Takes the bucket with the most launch time, sampled launches times expected time, that no other process is tuning.
 bool Background::take_next(std::unique_lock<std::mutex>& lock, const std::stop_token& stop, Wanted& next) {
   const auto worth = [](const Wanted& each) {
     std::int64_t samples = 1;
-    if (each.stand_in != nullptr)
-      for (const PlanState* plan : each.stand_in->of.made()) samples += plan->samples.load(std::memory_order_relaxed);
+    if (each.fallback != nullptr)
+      for (const PlanState* plan : each.fallback->of.made()) samples += plan->samples.load(std::memory_order_relaxed);
     return static_cast<double>(samples) * each.expected_ns;
   };
   while (!stop.stop_requested()) {
@@ -116,7 +112,7 @@ bool Background::take_next(std::unique_lock<std::mutex>& lock, const std::stop_t
 }
 
 void Background::serve(const std::stop_token& stop) {
-  // Other threads may capture graphs meanwhile, which forbids others to allocate or load unless they say that they know.
+  // What this thread allocates and loads must not end other threads' captures.
   const cuda::RelaxedCapture relaxed;
   Wanted next;
   std::unique_lock lock(mutex_);
@@ -135,8 +131,8 @@ void Background::serve(const std::stop_token& stop) {
     if (!queue_.empty()) continue;
     lock.unlock();
     {
-      const std::lock_guard tuning(engine_.tune_mutex);  // a Tuner of this engine may be using it
-      engine_.worker.reset();  // its context and tensors took memory that is the service's again
+      const std::lock_guard tuning(engine_.tune_mutex);  // a Tuner of this engine may be using the worker
+      engine_.worker.reset();                            // frees the device memory of its context and tensors
     }
     lock.lock();
   }
@@ -145,8 +141,8 @@ void Background::serve(const std::stop_token& stop) {
 Background::End Background::try_to_tune(const Wanted& wanted, const std::stop_token& stop) {
   const auto failed = [&](ErrorKind kind, const char* message) {
     if (kind == ErrorKind::interrupted) return End::stopped;
-    engine_.warn(fmt::format("{} {} is not tuned in the background, and its stand-in goes on serving: {}",
-                             wanted.op->op.name, manifest::to_string(wanted.op->op, wanted.bucket), message));
+    engine_.warn(fmt::format("{} {} is not tuned in the background, and its fallback goes on serving: {}",
+                             wanted.op->op.name, manifest::display_text(wanted.op->op, wanted.bucket), message));
     if (!is_of_every_bucket(kind)) return End::done;
     const std::lock_guard lock(mutex_);
     given_up_ = true;
@@ -174,7 +170,7 @@ Background::End Background::tune(const Wanted& wanted, const std::stop_token& st
   asked.pace = [&](double device_ns) { pacer_.spend(device_ns, stop); };
   asked.adopt = [&](const Resolution& tuned) { adopt(op, tuned); };
   const TuneOutcome outcome = tune_once(engine_, op.op, wanted.bucket, asked);
-  // Another process, or another engine of this one, was there before.
+  // Another process, or another engine of this one, has tuned it.
   if (outcome.end == TuneOutcome::End::found) adopt(op, outcome.resolution);
   return outcome.end == TuneOutcome::End::held_elsewhere ? End::held_elsewhere : End::done;
 }

@@ -13,7 +13,7 @@ BucketPlans::BucketPlans(Resolution resolved) : resolution(std::move(resolved)) 
              other.origin == answer.origin && other.at == answer.at;
     });
     PlanSlot& slot = shared != slots.end() ? *shared : slots.emplace_back(answer);
-    // The plan's time is that of the sizes that it is made ready for.
+    // A shared slot reports the time at the sizes that its plan is made for.
     if (slot.answer->region.high != answer.at && answer.region.high == answer.at) slot.answer = &answer;
     slots_of_answers.push_back(&slot);
   }

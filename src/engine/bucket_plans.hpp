@@ -1,7 +1,9 @@
 // The plans of a bucket: one for each config among its answers, made when it is first needed.
 #pragma once
 
+#include <algorithm>
 #include <atomic>
+#include <chrono>
 #include <deque>
 #include <memory>
 #include <mutex>
@@ -12,26 +14,45 @@
 
 #include "engine/plan_state.hpp"
 #include "engine/resolver.hpp"
-#include "engine/retry.hpp"
 #include "engine/size_table.hpp"
 
 namespace kiln::engine {
 
-/// The place of a plan: empty until the plan is made, or is known not to be makeable.
+/// When an action that failed is tried again: after each failure the pause doubles. Launches within a pause do not pay for a try.
+class Retry {
+ public:
+  using Clock = std::chrono::steady_clock;
+  static constexpr std::chrono::milliseconds first_pause{100}, longest_pause{60'000};
+
+  [[nodiscard]] bool is_due(Clock::time_point now) const noexcept {
+    return now >= not_before_.load(std::memory_order_relaxed);
+  }
+  /// One thread at a time.
+  void failed(Clock::time_point now) noexcept {
+    not_before_.store(now + pause_, std::memory_order_relaxed);
+    pause_ = std::min(2 * pause_, longest_pause);
+  }
+
+ private:
+  std::atomic<Clock::time_point> not_before_{Clock::time_point::min()};
+  std::chrono::milliseconds pause_ = first_pause;
+};
+
+/// A plan that is made when it is first needed, or is found to be impossible to make.
 struct PlanSlot {
   explicit PlanSlot(const Answer& of) : answer(&of) {}
-  /// The plan, if it was made. No lock, no allocation.
+  /// Returns the plan if it was made, else null. No lock, no allocation.
   [[nodiscard]] const PlanState* made() const noexcept {
     return settled.load(std::memory_order_acquire) ? plan.get() : nullptr;
   }
   const Answer* answer;
   std::mutex making;
   std::unique_ptr<PlanState> plan;
-  std::atomic<bool> settled{false};  // the plan does not change any more
-  Retry retry;                       // of one that could not be made for a moment
+  std::atomic<bool> settled{false};  // `plan` does not change any more; null: it cannot be made
+  Retry retry;                       // of a failure that may pass
 };
 
-/// Answers, in the resolver's order, and their plans. Never freed while the op lives: who launches a plan notices nothing when its bucket gets others.
+/// A bucket's answers, in the resolver's order, and their plans. Lives as long as the op: a launch may still use plans that were replaced.
 struct BucketPlans {
   explicit BucketPlans(Resolution resolved);
   BucketPlans(const BucketPlans&) = delete;
@@ -40,34 +61,33 @@ struct BucketPlans {
   [[nodiscard]] std::span<const Answer> answers() const noexcept { return resolution.answers; }
   [[nodiscard]] PlanSlot& slot(std::size_t answer) noexcept { return *slots_of_answers[answer]; }
   [[nodiscard]] const PlanSlot& slot(std::size_t answer) const noexcept { return *slots_of_answers[answer]; }
-  /// The slots of the answers whose regions hold the problem, in order, each once. From behind `refused` on, when it is one of them.
+  /// The slots of the answers whose regions hold the problem, in order, each once; only those after the slot of `refused` if that is among them.
   [[nodiscard]] std::vector<PlanSlot*> slots_for(const manifest::Op& op, const Problem& problem,
                                                  const PlanState* refused = nullptr);
-  /// The answer that serves a problem of the bucket, as far as sizes and what can be made tell, and the first that sizes alone pick, with why
-  /// that one does not serve.
   struct Served {
-    std::size_t index = 0;  // of the answer; as many as there are where none serves
-    const Answer* first = nullptr;
-    std::string refused;  // empty where the first serves
+    std::size_t index = 0;          // of the answer that serves; answers().size() where none does
+    const Answer* first = nullptr;  // the first answer whose region holds the problem
+    std::string refused;            // why `first` does not serve; empty where it does
   };
-  /// From the given answer on; `own_only`: of those that need no library.
+  /// The answer that serves a problem of the bucket, as far as sizes and failed plans tell, among those from `from` on; `own_only`: among those
+  /// that need no library.
   [[nodiscard]] Served served(const manifest::Op& op, const manifest::DeviceFacts& device, const Problem& problem,
                               bool own_only = false, std::size_t from = 0) const;
-  /// The plans that launches by size find, each once, and those that were made besides.
+  /// All plans made so far, each once.
   [[nodiscard]] std::vector<const PlanState*> made() const;
-  /// Whether launches on the stream find the workspaces of all plans that they pick by size.
+  /// Whether the stream has the workspaces of all plans that sizes pick.
   [[nodiscard]] bool serves(CUstream stream) const noexcept;
-  /// The stream's workspaces of all plans that are made, so that a capture finds them. Throws as Workspaces::make does.
+  /// Makes the stream's workspaces of all plans made so far. Throws as Workspaces::make does.
   void make_workspaces(CUstream stream) const;
-  /// Workspaces for the streams that `others` has or noted, so that no launch after a swap has to.
+  /// Makes workspaces for every stream that `others` has or noted, so that no launch after a swap allocates.
   void make_workspaces_as(const Workspaces& others) const;
 
   Resolution resolution;
   std::deque<PlanSlot> slots;
   std::vector<PlanSlot*> slots_of_answers;
-  std::optional<SizeTable> sizes;     // once it is loaded
-  const PlanState* edge = nullptr;    // at the bucket's upper edge: what the hot table holds
-  std::atomic<bool> is_stale{false};  // a stale plan of it was made and counted
+  std::optional<SizeTable> sizes;     // set by PlanStore::load
+  const PlanState* edge = nullptr;    // the plan of the bucket's upper edge, which the hot table holds
+  std::atomic<bool> is_stale{false};  // a stale plan was made, and the bucket counted
 };
 
 }  // namespace kiln::engine

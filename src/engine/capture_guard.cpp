@@ -1,7 +1,5 @@
 #include "engine/capture_guard.hpp"
 
-#include <algorithm>
-
 #include "cuda/stream_owner.hpp"
 #include "kiln/error.hpp"
 
@@ -22,9 +20,7 @@ bool CaptureGuard::captures(CUstream stream) const {
 void CaptureGuard::note_missed(const Problem& bucket, CUstream stream) {
   const cuda::Context::Scope scope(context_);
   const std::lock_guard lock(mutex_);
-  auto missed = std::ranges::find(missed_, bucket, &Missed::bucket);
-  if (missed == missed_.end()) missed = missed_.insert(missed_.end(), {bucket, std::make_unique<Workspaces>(0, false)});
-  missed->streams->make(stream);
+  missed_.try_emplace(bucket, 0, false).first->second.make(stream);
 }
 
 CUdeviceptr CaptureGuard::make_workspace(Workspaces& workspaces, CUstream stream) const {
@@ -37,7 +33,7 @@ CUdeviceptr CaptureGuard::make_workspace(Workspaces& workspaces, CUstream stream
 void CaptureGuard::make_workspaces(const BucketPlans& plans, CUstream stream) {
   const cuda::Context::Scope scope(context_);
   const cuda::RelaxedCapture relaxed;
-  plans.make_workspaces(stream);  // notes the stream too, for plans that may take the place of these
+  plans.make_workspaces(stream);  // also notes the stream, for plans that replace these
   make_missed_workspaces(plans);
 }
 
@@ -45,15 +41,15 @@ void CaptureGuard::make_missed_workspaces(const BucketPlans& plans) {
   const Workspaces* streams = nullptr;
   {
     const std::lock_guard lock(mutex_);
-    const auto missed = std::ranges::find(missed_, plans.resolution.bucket, &Missed::bucket);
-    if (missed != missed_.end()) streams = missed->streams.get();
+    const auto missed = missed_.find(plans.resolution.bucket);
+    if (missed != missed_.end()) streams = &missed->second;
   }
   if (streams == nullptr) return;
   try {
     plans.make_workspaces_as(*streams);
   } catch (const Error& error) {
     if (error.kind() != ErrorKind::out_of_memory)
-      throw;  // the caller lacks nothing; captures on those streams will be told
+      throw;  // the caller's own stream lacks nothing; captures on the others get Error(capture)
   }
 }
 

@@ -18,17 +18,21 @@ Miss reason_of(const store::Counters& met, Miss otherwise) noexcept {
   return met.quarantined > 0 ? Miss::damaged : met.read_failures > 0 ? Miss::unreadable : otherwise;
 }
 
-Stats Counters::read() const noexcept {
-  std::array<std::int64_t, origin_count> sums{};
+std::int64_t Counters::launches(Origin origin) const noexcept {
+  std::int64_t sum = 0;
   for (const Shard& shard : shards_)
-    for (std::size_t i = 0; i < sums.size(); ++i) sums[i] += shard.origins[i].load(std::memory_order_relaxed);
+    sum += shard.origins[static_cast<std::size_t>(origin)].load(std::memory_order_relaxed);
+  return sum;
+}
+
+Stats Counters::read() const noexcept {
   Stats stats;
-  stats.hot = sums[static_cast<std::size_t>(Origin::hot)];
-  stats.overlay = sums[static_cast<std::size_t>(Origin::overlay)];
-  stats.base = sums[static_cast<std::size_t>(Origin::base)];
-  stats.nearest = sums[static_cast<std::size_t>(Origin::nearest)];
-  stats.model = sums[static_cast<std::size_t>(Origin::model)];
-  stats.default_ = sums[static_cast<std::size_t>(Origin::default_)];
+  stats.hot = launches(Origin::hot);
+  stats.overlay = launches(Origin::overlay);
+  stats.base = launches(Origin::base);
+  stats.nearest = launches(Origin::nearest);
+  stats.model = launches(Origin::model);
+  stats.default_ = launches(Origin::default_);
   stats.constraint_fallbacks = constraint_fallbacks_.load(std::memory_order_relaxed);
   stats.stale = stale_.load(std::memory_order_relaxed);
   const auto missed = [this](Miss miss) {
@@ -42,16 +46,12 @@ Stats Counters::read() const noexcept {
 }
 
 std::vector<store::Usage> Counters::usage() const {
-  const Stats stats = read();
   std::vector<store::Usage> rows;
   const auto add = [&](const char* source, std::string_view key, std::int64_t count) {
     if (count > 0) rows.push_back({source, std::string(key), count, 0});
   };
-  for (const auto& [origin, count] :
-       {std::pair(Origin::hot, stats.hot), std::pair(Origin::overlay, stats.overlay),
-        std::pair(Origin::base, stats.base), std::pair(Origin::nearest, stats.nearest),
-        std::pair(Origin::model, stats.model), std::pair(Origin::default_, stats.default_)})
-    add("launch", to_string(origin), count);
+  for (std::size_t i = 0; i < origin_count; ++i)
+    add("launch", to_string(static_cast<Origin>(i)), launches(static_cast<Origin>(i)));
   for (std::size_t kind = 0; kind < miss_kinds; ++kind)
     add("miss", to_string(static_cast<Miss>(kind)), misses_[kind].load(std::memory_order_relaxed));
   return rows;

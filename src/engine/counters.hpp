@@ -1,4 +1,4 @@
-// Launch counts, spread over cache lines so that threads do not meet.
+// Launch counts, on separate cache lines for each thread.
 #pragma once
 
 #include <array>
@@ -14,30 +14,30 @@
 
 namespace kiln::engine {
 
-/// Why something was looked for in the files and could not be used, in the order of kiln::Misses.
+/// The reasons of kiln::Misses, in its order.
 enum class Miss : std::uint8_t { absent, unusable, damaged, unreadable, no_cubin, refused_cubin };
 inline constexpr std::size_t miss_kinds = 6;
 std::string_view to_string(Miss miss) noexcept;
-/// Of a look-up that found nothing and met this on its way.
+/// The reason of a look-up that found nothing and met `met` on its way; `otherwise` where it met no failure.
 Miss reason_of(const store::Counters& met, Miss otherwise) noexcept;
 
 class Counters {
  public:
-  /// How often it was counted before, in this shard.
+  /// Returns the count before, of this thread's shard.
   std::int64_t count(Origin origin) noexcept {
     const unsigned thread = jit::thread_number();
     if (thread == jit::shared_thread_number)
       return shards_[thread].origins[static_cast<std::size_t>(origin)].fetch_add(1, std::memory_order_relaxed);
     return count_own(origin, thread);
   }
-  /// The same for the calling thread's number, when it shares it with no other.
+  /// count() for the calling thread's number, which no other thread has.
   std::int64_t count_own(Origin origin, unsigned thread) noexcept {
     std::atomic<std::int64_t>& counter = shards_[thread].origins[static_cast<std::size_t>(origin)];
     const std::int64_t before = counter.load(std::memory_order_relaxed);  // no other thread writes it
     counter.store(before + 1, std::memory_order_relaxed);
     return before;
   }
-  /// Of a launch that was counted and then not made, by the same thread.
+  /// Undoes a count of the same thread.
   void take_back(Origin origin) noexcept {
     shards_[jit::thread_number()].origins[static_cast<std::size_t>(origin)].fetch_sub(1, std::memory_order_relaxed);
   }
@@ -45,9 +45,10 @@ class Counters {
   void count_stale() noexcept { stale_.fetch_add(1, std::memory_order_relaxed); }
   void count(Miss miss) noexcept { misses_[static_cast<std::size_t>(miss)].fetch_add(1, std::memory_order_relaxed); }
   void count_tune() noexcept { tunes_.fetch_add(1, std::memory_order_relaxed); }
-  /// What was counted here; compiles, and the rows that the files set aside, are the caller's to add.
+  [[nodiscard]] std::int64_t launches(Origin origin) const noexcept;
+  /// What was counted here. The caller adds compiles and the files' quarantined rows.
   [[nodiscard]] Stats read() const noexcept;
-  /// Launches by origin and misses by reason, those that there were, as the overlay keeps them.
+  /// Rows for the overlay: launches by origin and misses by reason, without those that are 0.
   [[nodiscard]] std::vector<store::Usage> usage() const;
 
  private:

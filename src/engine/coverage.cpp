@@ -2,8 +2,9 @@
 
 #include <fmt/format.h>
 
-#include <algorithm>
 #include <optional>
+#include <unordered_map>
+#include <unordered_set>
 
 #include "cuda/stream_owner.hpp"
 #include "engine/fallback.hpp"
@@ -34,7 +35,7 @@ std::string why_not_ready(const OpState& state, const Problem& problem) {
                                      : "its bucket's record cannot serve: " + resolution.unusable;
 }
 
-/// Of a bucket that is loaded: the plan that serves the problem, null where it is not loaded; why it is a gap, where it is one.
+/// Returns the plan of a loaded bucket that serves the problem, null where it is not loaded. Sets gap.why where that is no hit.
 const PlanState* describe_plan(const OpState& state, Gap& gap, BucketPlans& of, const Problem& problem) {
   const BucketPlans::Served found = of.served(state.op, state.device(), problem);
   const bool serves = found.index < of.answers().size();
@@ -52,33 +53,33 @@ const PlanState* describe_plan(const OpState& state, Gap& gap, BucketPlans& of, 
     if (answer != nullptr && plan == nullptr) gap.why += ", which is not loaded";
   } else if (plan == nullptr) {
     gap.why = name_of(*answer) + " serves, which is not loaded";
-  } else if (is_stand_in(answer->origin)) {
+  } else if (is_fallback(answer->origin)) {
     gap.why = fmt::format("its bucket has no record; {} stands in", name_of(*answer));
   }
   return plan;
 }
 
-/// What a capture would make do with.
-void describe_stand_in(OpState& state, Gap& gap, const Problem& problem, CUstream stream) {
+/// Sets gap.serves to what would serve the problem in a capture.
+void describe_fallback(OpState& state, Gap& gap, const Problem& problem, CUstream stream) {
   if (state.engine.options.on_miss != MissPolicy::error)
-    for (const PlanState* each : stand_ins(state, problem, stream)) {
+    for (const PlanState* each : loaded_fallbacks(state, problem, stream)) {
       const Answer& answer = each->answer;
       if (manifest::broken_constraint(state.op, *answer.implementation, problem, state.device(), answer.config))
         continue;
       gap.serves = origin_of(state, *each, problem);
       return join(gap.why, fmt::format("in a capture {} of {} would stand in", name_of(answer),
-                                       manifest::to_string(state.op, each->bucket)));
+                                       manifest::display_text(state.op, each->bucket)));
     }
   join(gap.why, "a capture would be refused it");
 }
 
-/// Nothing for a hit. Without a stream, workspaces are left out.
+/// Returns nothing for a hit. Without a stream, workspaces are ignored.
 std::optional<Gap> gap_of(OpState& state, const Problem& problem, std::optional<CUstream> stream) {
   Gap gap;
   gap.op = state.op.name;
-  gap.problem = manifest::to_string(state.op, problem);
+  gap.problem = manifest::display_text(state.op, problem);
   const Problem bucket = manifest::bucket_of(state.op, problem);
-  gap.bucket = manifest::to_string(state.op, bucket);
+  gap.bucket = manifest::display_text(state.op, bucket);
   const PlanState* plan = nullptr;
   if (const PlanState* edge = state.plans.hot.find(bucket))
     plan = describe_plan(state, gap, edge->of, problem);
@@ -93,11 +94,11 @@ std::optional<Gap> gap_of(OpState& state, const Problem& problem, std::optional<
   if (plan != nullptr)
     gap.serves = plan->origin;
   else if (stream)
-    describe_stand_in(state, gap, problem, *stream);
+    describe_fallback(state, gap, problem, *stream);
   return gap;
 }
 
-/// The gap of a problem that may be none of the op's, whose error is then the reason.
+/// gap_of(); for a problem that the op does not have, a gap with the error as its reason.
 std::optional<Gap> checked_gap_of(OpState& state, const Problem& problem, CUstream stream) {
   try {
     manifest::check_problem(state.op, problem);
@@ -110,16 +111,15 @@ std::optional<Gap> checked_gap_of(OpState& state, const Problem& problem, CUstre
   return gap_of(state, problem, stream);
 }
 
-/// What stand-ins need compiled, all at once.
+/// Begins all compiles that the problems' fallbacks need.
 void begin_compiles(OpState& state, std::span<const Problem> problems) {
-  if (!state.takes_stand_ins()) return;
-  std::vector<Problem> seen;
+  if (!state.takes_fallbacks()) return;
+  std::unordered_set<Problem, manifest::ProblemHash> seen;
   for (const Problem& problem : problems) {
     if (!manifest::is_valid(state.op, problem)) continue;
     const Problem bucket = manifest::bucket_of(state.op, problem);
-    if (state.plans.hot.find(bucket) != nullptr || std::find(seen.begin(), seen.end(), bucket) != seen.end()) continue;
-    seen.push_back(bucket);
-    state.plans.begin_compiles(state.resolve(bucket, true));
+    if (state.plans.hot.find(bucket) == nullptr && seen.insert(bucket).second)
+      state.plans.begin_compiles(state.resolve(bucket, true));
   }
 }
 
@@ -151,14 +151,13 @@ Coverage prepare_all(OpState& state, std::span<const Problem> problems, CUstream
               ": Engine::prepare was given a stream that is capturing, and nothing is made ready then; call it before the capture");
   }
   begin_compiles(state, problems);
-  std::vector<std::pair<Problem, std::string>> failed;  // buckets, and why: none is tried twice
-  std::vector<std::string> failures;                    // by problem
+  std::unordered_map<Problem, std::string, manifest::ProblemHash> failed;  // buckets, and why: none is tried twice
+  std::vector<std::string> failures;                                       // by problem
   for (const Problem& problem : problems) {
     std::string& failure = failures.emplace_back();
     if (!manifest::is_valid(state.op, problem)) continue;
     const Problem bucket = manifest::bucket_of(state.op, problem);
-    const auto before = std::ranges::find(failed, bucket, &std::pair<Problem, std::string>::first);
-    if (before != failed.end()) {
+    if (const auto before = failed.find(bucket); before != failed.end()) {
       failure = before->second;
       continue;
     }
@@ -167,7 +166,7 @@ Coverage prepare_all(OpState& state, std::span<const Problem> problems, CUstream
     } catch (const Error& error) {
       if (error.kind() == ErrorKind::interrupted) throw;
       failure = error.what();
-      if (state.plans.hot.find(bucket) == nullptr) failed.emplace_back(bucket, failure);
+      if (state.plans.hot.find(bucket) == nullptr) failed.emplace(bucket, failure);
     }
   }
   Coverage coverage;

@@ -1,4 +1,4 @@
-// What a capture would find: made ready ahead of it, or only looked at.
+// Engine::prepare and Engine::coverage.
 #pragma once
 
 #include <span>
@@ -7,12 +7,11 @@
 
 namespace kiln::engine {
 
-/// Engine::prepare: all that captures of these problems on the stream need. Throws Error(capture) when it is capturing, and
-/// Error(interrupted); what else fails is told as a gap.
+/// Engine::prepare. Throws Error(capture) on a capturing stream, and Error(interrupted); another failure becomes a gap.
 Coverage prepare_all(OpState& state, std::span<const Problem> problems, CUstream stream);
-/// Engine::coverage of these problems.
+/// Engine::coverage of some problems.
 Coverage cover(OpState& state, std::span<const Problem> problems, CUstream stream);
-/// Adds the buckets that are hot, workspaces left out.
+/// Engine::coverage of the hot buckets: adds those of this op.
 void cover_ready(OpState& state, Coverage& coverage);
 
 }  // namespace kiln::engine

@@ -32,7 +32,7 @@ std::vector<DeployedBucket> deployed_buckets(std::span<const OpBucket> buckets, 
 std::vector<jit::Specialisation> needed_specialisations(std::span<const DeployedBucket> buckets,
                                                         const manifest::DeviceFacts& device, const std::string& arch,
                                                         Regime regime) {
-  // As the deployment will answer: from its own records alone.
+  // The deployment answers from its own records alone.
   store::Layers shipped{{}};
   for (const DeployedBucket& each : buckets)
     if (each.record) shipped.put_all({&*each.record, 1}, {});

@@ -1,4 +1,4 @@
-// What a deployable file is made of: the records of some buckets, and every cubin that their launches can need. Needs no device.
+// The contents of a file to deploy: records of some buckets, and every cubin that their launches can need. Needs no device.
 #pragma once
 
 #include <filesystem>
@@ -14,7 +14,7 @@
 
 namespace kiln::engine {
 
-/// One bucket of a deployment. Without a record, another bucket's config or the op's default stands in (MissPolicy::nearest).
+/// One bucket of a deployment. Without a record, fallbacks serve it.
 struct DeployedBucket {
   OpBucket of;
   std::optional<store::Record> record;
@@ -25,8 +25,8 @@ struct DeployedBucket {
 std::vector<DeployedBucket> deployed_buckets(std::span<const OpBucket> buckets, const manifest::DeviceFacts& device,
                                              Regime regime, store::Layers& layers);
 
-/// The distinct specialisations that launching and verifying these buckets can need: of all answers that the resolver gives from these
-/// records, stand-ins where a bucket has none.
+/// The distinct specialisations that launching and verifying these buckets can need: those of all answers that the resolver gives from
+/// their records alone, fallbacks included.
 std::vector<jit::Specialisation> needed_specialisations(std::span<const DeployedBucket> buckets,
                                                         const manifest::DeviceFacts& device, const std::string& arch,
                                                         Regime regime);
@@ -35,8 +35,8 @@ struct DeployedCubins {
   std::vector<store::CubinRow> rows;
   std::int64_t compiled = 0;  // the others came from the files
 };
-/// From the files, else compiled and kept in the overlay, so that the same call continues one that was stopped. Throws
-/// Error(interrupted), Error(no_nvrtc) or Error(compile_failed).
+/// Finds the cubins in the files, else compiles them and stores them in the overlay, so that a repeated call continues one that was stopped.
+/// Throws Error(interrupted), Error(no_nvrtc) or Error(compile_failed).
 DeployedCubins bring_cubins(std::span<const jit::Specialisation> needed, tune::Cubins& cubins, jit::CompilePool& pool,
                             const std::function<bool()>& stop_requested,
                             const std::function<void(const CompileStep&)>& on_step);
@@ -45,7 +45,7 @@ DeployedCubins bring_cubins(std::span<const jit::Specialisation> needed, tune::C
 void write_deployment(const std::filesystem::path& path, std::span<const DeployedBucket> buckets,
                       std::span<const store::CubinRow> cubins);
 
-/// Where a deployment's machine code comes from and who watches.
+/// The device, files and compilers of a deployment, and its callbacks.
 struct DeploymentPlace {
   const manifest::DeviceFacts& device;
   std::string arch;
@@ -56,7 +56,7 @@ struct DeploymentPlace {
   std::function<bool()> stop_requested{};
   std::function<void(const CompileStep&)> on_step{};
 };
-/// All of that for these buckets; `path` may be empty: the overlay then holds it all, and no file is written.
+/// Brings all cubins of these buckets to the overlay, and writes the file unless `path` is empty.
 Deployment deploy(std::span<const OpBucket> buckets, const std::filesystem::path& path, const DeploymentPlace& place);
 
 }  // namespace kiln::engine

@@ -40,7 +40,7 @@ store::LayerSettings layer_settings(const Options& options) {
           store::trust_policy(options.trust), store::key_folders(options.trusted_keys), options.overlay_limit_bytes};
 }
 
-/// Asked by SQLite, which no exception may pass through: one ends the wait, and is thrown when a tune asks again.
+/// For SQLite's busy handler, which no exception may pass through. One ends the wait, and the tune meets it again at its next call.
 bool wants_to_stop(const Options& options) noexcept {
   try {
     return options.stop_requested();
@@ -53,7 +53,7 @@ std::chrono::milliseconds bounded(std::chrono::milliseconds limit) {
   return std::min<std::chrono::milliseconds>(limit, longest_limit);
 }
 
-/// With limits that clocks can add to a time. Throws Error(bad_input) for one that means nothing.
+/// The options with durations that clocks can add. Throws Error(bad_input) for an option out of its range.
 Options checked(Options options) {
   const auto refuse = [](std::string_view name, auto found, std::string_view expected) {
     throw Error(ErrorKind::bad_input, fmt::format("Options::{} is {}, expected {}", name, found, expected));
@@ -90,7 +90,7 @@ jit::CompileSettings compile_settings(const Options& options) {
 std::unique_ptr<tune::Worker> worker_for(const Options& options) {
   if (options.isolation == Isolation::in_process) return nullptr;
   const auto program = process::find_worker(options.worker);
-  if (!program.empty()) return std::make_unique<tune::Worker>(program, tune::WorkerPatience{options.candidate_limit});
+  if (!program.empty()) return std::make_unique<tune::Worker>(program, tune::WorkerTimeouts{options.candidate_limit});
   if (options.isolation == Isolation::automatic) return nullptr;
   throw Error(
       ErrorKind::bad_input,
@@ -114,7 +114,7 @@ State::State(const Options& chosen)
 }
 
 State::~State() {
-  // Another thread may be capturing a graph, which what follows must not end.
+  // What follows must not end a capture of another thread.
   const cuda::RelaxedCapture relaxed;
   background.reset();
   {
@@ -127,7 +127,7 @@ State::~State() {
   }
 }
 
-void let_go(State* state) {
+void destroy(State* state) {
   if (state->background && state->background->is_this_thread())
     std::thread([state] { delete state; }).detach();
   else

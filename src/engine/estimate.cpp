@@ -5,19 +5,23 @@
 #include <limits>
 
 #include "manifest/key.hpp"
-#include "tune/deploy.hpp"
+#include "tune/guess.hpp"
 #include "tune/model.hpp"
 #include "tune/neighbours.hpp"
 #include "tune/prior.hpp"
+#include "tune/serving.hpp"
+#include "tune/slowdown.hpp"
 
 namespace kiln::engine {
 namespace {
 
-// An H200's, in round figures: they are for ratios between problems, where the machine's scale drops out.
+// Rates of an H200, rounded. Only ratios between problems are used, in which the scale cancels.
 constexpr double bytes_per_ns = 4000;
 constexpr double flops_per_ns = 200'000;
 constexpr double launch_ns = 2000;
 constexpr std::size_t near_enough = 4;
+// The model's slowdown where no candidates are known: the median over gemm's records on an H100, each without those of its n and k.
+constexpr double usual_guess = 1.05;
 
 double bound_ns(const manifest::Op& op, const Problem& problem, const manifest::DeviceFacts& device) {
   const auto frame = manifest::make_frame(op, nullptr, problem, device);
@@ -28,7 +32,7 @@ double bound_ns(const manifest::Op& op, const Problem& problem, const manifest::
   return launch_ns + std::max(amount(op.cost_bytes) / bytes_per_ns, amount(op.cost_flops) / flops_per_ns);
 }
 
-/// At the bucket's upper edge; infinite when nothing is expected of anything.
+/// Expected time at the bucket's upper edge; infinite where neither records nor the model tell.
 double expected_at_edge(const manifest::Op& op, const Problem& bucket, const manifest::DeviceFacts& device,
                         Regime regime, store::Layers& layers) {
   const auto near = tune::neighbours(layers, op, bucket, device, regime, near_enough);
@@ -48,6 +52,16 @@ double expected_at_edge(const manifest::Op& op, const Problem& bucket, const man
   return best;
 }
 
+/// The model's estimate of the answer over that of the config that it expects to be the fastest; nothing where the implementation has no model.
+std::optional<double> modelled_slowdown(const manifest::Op& op, const Answer& answer,
+                                        const manifest::DeviceFacts& device, Regime regime) {
+  if (!tune::has_model(*answer.implementation)) return std::nullopt;
+  const tune::Expected best = tune::fastest_expected(op, answer.at, answer.at, device, regime);
+  const double ratio =
+      tune::estimate(op, *answer.implementation, answer.at, device, answer.config, regime).ns / best.ns;
+  return std::isfinite(ratio) ? std::optional(std::max(ratio, 1.0)) : std::nullopt;
+}
+
 }  // namespace
 
 double expected_ns(const manifest::Op& op, const Problem& problem, const manifest::DeviceFacts& device, Regime regime,
@@ -61,6 +75,21 @@ double expected_ns(const manifest::Op& op, const Problem& problem, const manifes
 double relative_cost(const manifest::Op& op, const Problem& problem, const Problem& other,
                      const manifest::DeviceFacts& device) {
   return bound_ns(op, problem, device) / bound_ns(op, other, device);
+}
+
+double expected_slowdown(const manifest::Op& op, const Answer& answer, const Problem& bucket,
+                         const manifest::DeviceFacts& device, Regime regime, store::Layers& layers) {
+  if (answer.is_hit()) return 1;
+  const auto known = tune::known_near(layers, op, bucket, device, regime);
+  const tune::Usable usable{answer.implementation, answer.config, {}};
+  std::optional<double> expected;
+  switch (answer.origin) {
+    case Origin::nearest: expected = tune::transfer_slowdown(op, known, answer.distance); break;
+    case Origin::model: return tune::guess_slowdown(op, known, regime).value_or(usual_guess);
+    default: expected = tune::default_slowdown(op, known, usable); break;
+  }
+  if (!expected) expected = modelled_slowdown(op, answer, device, regime);
+  return expected ? *expected : tune::slowdown_over_bound(op, usable, answer.at, device, regime);
 }
 
 }  // namespace kiln::engine

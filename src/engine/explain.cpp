@@ -4,6 +4,7 @@
 
 #include <algorithm>
 
+#include "engine/estimate.hpp"
 #include "engine/resolver.hpp"
 #include "jit/executable.hpp"
 #include "manifest/key.hpp"
@@ -61,7 +62,7 @@ LayerAnswer answer_of(const store::Layer& layer, const std::string& key) {
   return answer;
 }
 
-/// Why the answers before this one do not serve, as far as their regions hold the problem.
+/// The reasons of the answers before this one whose regions hold the problem.
 std::string why_earlier_do_not(const manifest::Op& op, const Resolution& resolution, const Answer& serves,
                                const Problem& problem, const manifest::DeviceFacts& device) {
   std::string reasons;
@@ -97,8 +98,8 @@ Explanation explain(const manifest::Op& op, const Problem& problem, const manife
   leave_servable(resolution, op, device, arch, cubins);
   const Answer* const answer = serving(op, resolution, problem, device);
   Explanation explanation;
-  explanation.problem = manifest::to_string(op, problem);
-  explanation.bucket = manifest::to_string(op, resolution.bucket);
+  explanation.problem = manifest::display_text(op, problem);
+  explanation.bucket = manifest::display_text(op, resolution.bucket);
   explanation.key = resolution.key;
   for (const store::Layer& layer : layers.layers()) explanation.layers.push_back(answer_of(layer, resolution.key));
   explanation.why = why_of(op, resolution, answer, problem, device);

@@ -1,4 +1,4 @@
-// What would be launched for a problem, and why. Needs no device: nothing is tuned, compiled, loaded or launched.
+// Engine::explain. Needs no device, and tunes, compiles, loads and launches nothing.
 #pragma once
 
 #include <string>

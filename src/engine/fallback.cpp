@@ -41,7 +41,7 @@ void require_tensors(const OpState& state, const Problem& problem, const Argumen
                               op.tensors[i].name));
 }
 
-/// The slot's plan, made if it is not there; null while the stream captures, and where it cannot be made.
+/// Returns the slot's plan, making it if needed; null where it cannot be made, or not while the stream captures.
 const PlanState* ready(OpState& state, PlanSlot& slot, BucketPlans& of, CUstream stream) {
   if (slot.settled.load(std::memory_order_acquire)) return slot.plan.get();
   if (!slot.retry.is_due(Retry::Clock::now()) || state.captures.captures(stream)) return nullptr;
@@ -71,7 +71,7 @@ std::string why_none_serves(const OpState& state, BucketPlans& of, const Problem
 
 bool is_exact(const manifest::Axis& axis) { return axis.policy.kind == manifest::PolicyKind::exact; }
 
-/// Machine code and the shape of its blocks hold for both: all that they may depend on agrees.
+/// Whether a plan of `a` may run for `b`: selections and exact sizes, which machine code and folded expressions depend on, are equal.
 bool fixed_alike(const manifest::Op& op, const Problem& a, const Problem& b) {
   if (a.selections != b.selections) return false;
   for (std::size_t i = 0; i < op.axes.size(); ++i)
@@ -79,7 +79,7 @@ bool fixed_alike(const manifest::Op& op, const Problem& a, const Problem& b) {
   return true;
 }
 
-/// A workspace has the size that the bucket's upper edge asks for.
+/// Whether the problem is within the bucket's upper edge, which its workspaces are allocated for.
 bool covers(const manifest::Op& op, const Problem& bucket, const Problem& problem) {
   for (std::size_t i = 0; i < op.axes.size(); ++i)
     if (problem.axes[i] > bucket.axes[i]) return false;
@@ -95,7 +95,7 @@ Origin launch_missed(OpState& state, const Problem& problem, const Arguments& ar
     return launch_plan(state, *plan, problem, arguments, stream);
   }
   if (state.engine.background) state.engine.background->want(state, manifest::bucket_of(state.op, problem), nullptr);
-  return launch_stand_in(state, problem, arguments, stream, "no plan of its bucket is ready");
+  return launch_fallback(state, problem, arguments, stream, "no plan of its bucket is ready");
 }
 
 const PlanState& plan_with_lengths(OpState& state, const PlanState& plan, const Problem& problem,
@@ -107,36 +107,35 @@ const PlanState& plan_with_lengths(OpState& state, const PlanState& plan, const 
     if (answers[i].implementation->is_library() || !answers[i].region.contains(state.op, problem)) continue;
     if (const PlanState* const other = ready(state, plan.of.slot(i), plan.of, stream)) return *other;
   }
-  return plan;  // which refuses
+  return plan;  // the library refuses the launch
 }
 
-/// What refuses is asked again, in words, only where nothing serves.
 Origin launch_next(OpState& state, const PlanState& refused, const Problem& problem, const Arguments& arguments,
                    CUstream stream) {
   require_tensors(state, problem, arguments);
   BucketPlans& of = refused.of;
-  bool may_stand_in = false;  // on a capturing stream, where an answer is not ready
+  bool may_fall_back = false;  // the stream captures, and an answer is not ready
   for (PlanSlot* slot : of.slots_for(state.op, problem, &refused)) {
     const Answer& answer = *slot->answer;
     if (arguments.lengths_set != 0 && answer.implementation->is_library()) continue;
     const PlanState* const plan = ready(state, *slot, of, stream);
     if (plan == nullptr) {
-      may_stand_in = may_stand_in || state.captures.captures(stream);
+      may_fall_back = may_fall_back || state.captures.captures(stream);
       continue;
     }
     const Attempt made = attempt(state, *plan, problem, arguments, stream);
-    if (made.run == Run::no_workspace) may_stand_in = true;
+    if (made.run == Run::no_workspace) may_fall_back = true;
     if (made.run != Run::launched) continue;
     if (answer.origin == Origin::default_) state.engine.counters.count_constraint_fallback();
     return made.origin;
   }
   const std::string reasons = why_none_serves(state, of, problem, arguments);
-  if (may_stand_in) return launch_stand_in(state, problem, arguments, stream, reasons);
+  if (may_fall_back) return launch_fallback(state, problem, arguments, stream, reasons);
   throw Error(ErrorKind::bad_input, fmt::format("{} {}: no implementation can serve this call: {}", state.op.name,
-                                                manifest::to_string(state.op, problem), reasons));
+                                                manifest::display_text(state.op, problem), reasons));
 }
 
-std::vector<const PlanState*> stand_ins(OpState& state, const Problem& problem, CUstream stream) {
+std::vector<const PlanState*> loaded_fallbacks(OpState& state, const Problem& problem, CUstream stream) {
   struct Near {
     const PlanState* plan;
     double distance;
@@ -156,28 +155,28 @@ std::vector<const PlanState*> stand_ins(OpState& state, const Problem& problem, 
       if (plan != &by_size) add(*plan);
   });
   std::ranges::stable_sort(near, {},
-                           [](const Near& each) { return std::pair(each.distance, is_stand_in(each.plan->origin)); });
+                           [](const Near& each) { return std::pair(each.distance, is_fallback(each.plan->origin)); });
   std::vector<const PlanState*> loaded;
   for (const Near& each : near) loaded.push_back(each.plan);
   return loaded;
 }
 
-Origin origin_of(const OpState& state, const PlanState& stand_in, const Problem& problem) noexcept {
-  return stand_in.bucket == manifest::bucket_of(state.op, problem) ? stand_in.origin : Origin::nearest;
+Origin origin_of(const OpState& state, const PlanState& fallback, const Problem& problem) noexcept {
+  return fallback.bucket == manifest::bucket_of(state.op, problem) ? fallback.origin : Origin::nearest;
 }
 
-Origin launch_stand_in(OpState& state, const Problem& problem, const Arguments& arguments, CUstream stream,
+Origin launch_fallback(OpState& state, const Problem& problem, const Arguments& arguments, CUstream stream,
                        std::string_view missing) {
   require_tensors(state, problem, arguments);
   if (arguments.lengths_set != 0) check_lengths(state, arguments);
   state.captures.note_missed(manifest::bucket_of(state.op, problem), stream);
   const bool allowed = state.engine.options.on_miss != MissPolicy::error;
-  const auto loaded = allowed ? stand_ins(state, problem, stream) : std::vector<const PlanState*>();
+  const auto loaded = allowed ? loaded_fallbacks(state, problem, stream) : std::vector<const PlanState*>();
   for (const PlanState* plan : loaded) {
     jit::CallFrame frame;
     if (!plan->executable.fill(frame, problem, arguments))
       throw Error(ErrorKind::bad_input, plan->executable.explain_frame(problem, arguments));
-    // Looked at over all passes first: what one of them has put into the graph could not be taken back.
+    // All passes are checked first, as a node that one of them adds to the graph cannot be removed.
     if (plan->executable.admits(frame, arguments) != jit::Admission::admitted ||
         !plan->executable.fits(frame, arguments))
       continue;
@@ -190,7 +189,7 @@ Origin launch_stand_in(OpState& state, const Problem& problem, const Arguments& 
       ErrorKind::capture,
       fmt::format(
           "{} {} cannot be captured: {}, and {}; nothing is tuned, compiled, loaded or allocated on a capturing stream. Call Engine::prepare with this problem and stream before the capture",
-          state.op.name, manifest::to_string(state.op, problem), missing,
+          state.op.name, manifest::display_text(state.op, problem), missing,
           allowed ? "nothing that is loaded can stand in" : "under MissPolicy::error nothing stands in"));
 }
 

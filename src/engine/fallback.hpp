@@ -1,6 +1,6 @@
-// What happens where a plan cannot serve, or is not there. What it refuses, by its sizes, its addresses or a length in device memory, goes to
-// the bucket's next answers, in the resolver's order. On a stream that captures a graph nothing is tuned, compiled, loaded, allocated or waited
-// for: what is loaded stands in, or the call is refused; either way the capture goes on.
+// Launches that their plan cannot serve. A call that the plan refuses for its sizes, its addresses or a length in device memory goes to the
+// bucket's next answers, in the resolver's order. On a capturing stream nothing is tuned, compiled, loaded, allocated or waited for: a loaded
+// plan of another bucket serves, or the call throws Error(capture), and the capture goes on.
 #pragma once
 
 #include <string_view>
@@ -10,23 +10,24 @@
 
 namespace kiln::engine {
 
-/// Of a bucket that is not hot: makes it ready, or on a capturing stream lets another bucket's plan stand in.
+/// Launches a problem whose bucket is not hot: makes it ready, or on a capturing stream uses launch_fallback().
 Origin launch_missed(OpState& state, const Problem& problem, const Arguments& arguments, CUstream stream);
-/// The plan for a launch with lengths on the device, once those are looked at: a library takes none.
+/// Returns the plan for a launch with lengths on the device, which no library takes. Throws Error(bad_input) for an axis that may not have one
+/// and for an address of no int32.
 [[nodiscard]] const PlanState& plan_with_lengths(OpState& state, const PlanState& plan, const Problem& problem,
                                                  const Arguments& arguments, CUstream stream);
-/// What the plan refused. Throws Error(bad_input) with each answer's reason where none serves.
+/// Launches what `refused` declined, by the bucket's later answers. Throws Error(bad_input) with each answer's reason where none serves.
 Origin launch_next(OpState& state, const PlanState& refused, const Problem& problem, const Arguments& arguments,
                    CUstream stream);
-/// On a capturing stream: another plan that is loaded, or Error(capture) with what is missing.
-Origin launch_stand_in(OpState& state, const Problem& problem, const Arguments& arguments, CUstream stream,
+/// On a capturing stream, launches the nearest loaded plan that takes the call. Throws Error(capture) with `missing` where none does.
+Origin launch_fallback(OpState& state, const Problem& problem, const Arguments& arguments, CUstream stream,
                        std::string_view missing);
 /// Maps a failed launch's CUresult to kiln::Error, and throws it.
 [[noreturn]] void refuse(const OpState& state, const PlanState& plan, CUresult result, CUstream stream);
 
-/// Loaded plans that may serve the problem on this stream, the nearest bucket's first.
-[[nodiscard]] std::vector<const PlanState*> stand_ins(OpState& state, const Problem& problem, CUstream stream);
-/// The origin that a launch of the problem by a stand-in counts as.
-[[nodiscard]] Origin origin_of(const OpState& state, const PlanState& stand_in, const Problem& problem) noexcept;
+/// Loaded plans of all buckets that may serve the problem on this stream, the nearest bucket's first.
+[[nodiscard]] std::vector<const PlanState*> loaded_fallbacks(OpState& state, const Problem& problem, CUstream stream);
+/// The origin that a launch of the problem by this plan counts as: the plan's own in its bucket, else Origin::nearest.
+[[nodiscard]] Origin origin_of(const OpState& state, const PlanState& fallback, const Problem& problem) noexcept;
 
 }  // namespace kiln::engine

@@ -12,14 +12,14 @@ constexpr std::uint64_t being_written = 1;
 constexpr std::size_t longest_probe = 64;
 
 std::uint64_t tag_of(std::uint32_t op, const Problem& problem) noexcept {
-  const std::uint64_t hash = manifest::BucketForm{}.words_of(problem).hash + op * 0x9E3779B97F4A7C15;
+  const std::uint64_t hash = manifest::ProblemHash{}(problem) + op * 0x9E3779B97F4A7C15;
   return hash <= being_written ? hash + 2 : hash;
 }
 
 }  // namespace
 
-// A writer announces itself, then looks again which table is active; take() makes the other one active, then looks for writers. In the one
-// order of sequential consistency one of the two sees the other.
+// A writer registers, then checks again which table is active. take() changes the active table, then waits for its writers. Under sequential
+// consistency at least one of the two sees the other.
 Histogram::Table& Histogram::enter() noexcept {
   for (;;) {
     const std::size_t index = active_.load();
@@ -30,7 +30,7 @@ Histogram::Table& Histogram::enter() noexcept {
   }
 }
 
-/// A problem that two threads bring for the first time at once may take two slots: their sum is what is asked for.
+/// Two threads that add a new problem at once may claim two slots. Readers add rows of one problem up.
 Histogram::Slot* Histogram::find_or_claim(Table& table, std::uint32_t op, const Problem& problem) noexcept {
   const std::uint64_t tag = tag_of(op, problem);
   for (std::size_t step = 0; step < longest_probe; ++step) {
@@ -52,7 +52,7 @@ Histogram::Slot* Histogram::find_or_claim(Table& table, std::uint32_t op, const 
 void Histogram::add(std::uint32_t op, const Problem& problem) noexcept {
   Stage& stage = stages_[jit::thread_number()];
   if (stage.shared_busy().exchange(
-          true, std::memory_order_acquire)) {  // by take(), or another thread without a number of its own
+          true, std::memory_order_acquire)) {  // used by take(), or by another thread of the shared number
     add_to_table({op, problem, stride});
     return;
   }

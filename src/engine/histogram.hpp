@@ -1,22 +1,49 @@
-// How often real problems are launched: samples in a table of fixed size. Counting takes no lock, allocation, string, file or clock.
+// Counts launches by real problem, from samples in a table of fixed size. Counting takes no lock, allocation, string, file or clock.
 #pragma once
+
+#include <sys/mman.h>
 
 #include <array>
 #include <atomic>
 #include <cstddef>
 #include <cstdint>
 #include <limits>
+#include <new>
+#include <type_traits>
 #include <vector>
 
-#include "engine/zeroed_array.hpp"
 #include "jit/thread_number.hpp"
 #include "kiln/problem.hpp"
 
 namespace kiln::engine {
 
+/// An array of zeros whose pages are allocated when they are first written. A page costs a process's start some microseconds.
+template <class Element>
+class ZeroedArray {
+ public:
+  static_assert(std::is_aggregate_v<Element> && std::is_trivially_destructible_v<Element> && alignof(Element) <= 4096);
+
+  explicit ZeroedArray(std::size_t size) : size_(size) {
+    void* memory = mmap(nullptr, size * sizeof(Element), PROT_READ | PROT_WRITE, MAP_PRIVATE | MAP_ANONYMOUS, -1, 0);
+    if (memory == MAP_FAILED) throw std::bad_alloc();
+    first_ = static_cast<Element*>(memory);
+  }
+  ~ZeroedArray() { munmap(first_, size_ * sizeof(Element)); }
+  ZeroedArray(const ZeroedArray&) = delete;
+  ZeroedArray& operator=(const ZeroedArray&) = delete;
+
+  [[nodiscard]] Element& operator[](std::size_t index) noexcept { return first_[index]; }
+  [[nodiscard]] Element* begin() noexcept { return first_; }
+  [[nodiscard]] Element* end() noexcept { return first_ + size_; }
+
+ private:
+  std::size_t size_;
+  Element* first_ = nullptr;
+};
+
 class Histogram {
  public:
-  /// One launch in this many is a sample, and stands for as many.
+  /// One launch in this many is a sample, which counts for all of them.
   static constexpr std::int64_t stride = 16;
   static constexpr std::size_t capacity = 2048;  // distinct problems between two takes
 
@@ -26,22 +53,22 @@ class Histogram {
     std::int64_t launches = 0;
   };
 
-  /// Whether the launch that is the `count`th (from 0) of its counter is a sample. The multiples of the golden ratio fall evenly
-  /// into each stretch of the unit interval whichever period they are looked at with (Weyl's theorem), so that launches which
-  /// come in a rhythm, the layers of a model say, are sampled in their true proportions: each 16th launch would meet one layer alone.
+  /// Whether launch number `count` (from 0) of a counter is a sample. The multiples of the golden ratio modulo 1 are equidistributed at every
+  /// period (Weyl's theorem), so that periodic launches, such as a model's layers, are sampled in their true proportions. Every 16th launch
+  /// could be the same layer each time.
   [[nodiscard]] static bool is_sample(std::int64_t count) noexcept {
     constexpr std::uint64_t golden = 0x9E3779B97F4A7C15;  // of 2^64
     return (static_cast<std::uint64_t>(count) + 1) * golden <
            std::numeric_limits<std::uint64_t>::max() / static_cast<std::uint64_t>(stride);
   }
 
-  /// Counts `stride` launches. From any thread; never waits for another, and mostly writes to memory of this thread's alone.
+  /// Counts `stride` launches. Never waits for another thread, and mostly writes memory of this thread alone.
   void add(std::uint32_t op, const Problem& problem) noexcept;
-  /// What was counted since the last take, a row a problem. One thread at a time; waits for counts under way, which are brief.
+  /// Returns the counts since the last call, a row a problem. One thread at a time; waits for add() calls that are running.
   std::vector<Row> take();
-  /// Whether it is time to take.
+  /// Whether take() is due before the table is full.
   [[nodiscard]] bool is_half_full() const noexcept;
-  /// Launches that there was no room for.
+  /// Launches that were dropped because the table was full.
   [[nodiscard]] std::int64_t lost() const noexcept { return lost_.load(std::memory_order_relaxed); }
 
  private:
@@ -58,16 +85,15 @@ class Histogram {
     std::atomic<std::size_t> used{0};
     ZeroedArray<Slot> slots{capacity};
   };
-  /// The counts of threads of one number on their way to a table, so that threads which launch the same problems meet there seldom.
+  /// Buffers the counts of the threads of one number, so that threads seldom write the same slot of a table.
   struct alignas(128) Stage {
     bool busy;
-    std::array<Row, 16> rows;  // by hash; free: 0 launches
+    std::array<Row, 16> rows;  // by hash; one of 0 launches is free
     [[nodiscard]] std::atomic_ref<bool> shared_busy() noexcept { return std::atomic_ref(busy); }
   };
-  /// Adds to the table.
   void add_to_table(const Row& row) noexcept;
   void empty(Stage& stage) noexcept;
-  /// The table that is written to; it is not taken before leave().
+  /// Returns the active table, which take() leaves alone until leave().
   Table& enter() noexcept;
   static void leave(Table& table) noexcept { table.writers.fetch_sub(1, std::memory_order_release); }
   static Slot* find_or_claim(Table& table, std::uint32_t op, const Problem& problem) noexcept;

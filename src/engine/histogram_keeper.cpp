@@ -5,7 +5,7 @@
 namespace kiln::engine {
 namespace {
 
-/// A file that holds more problems than this counts further ones at their bucket's upper edge, of which there are few.
+/// Once a file holds this many problems, further ones are counted at their bucket's upper edge, of which there are few.
 constexpr std::int64_t most_rows = 16384;
 constexpr std::size_t most_pending = 4 * Histogram::capacity;
 
@@ -59,7 +59,7 @@ void HistogramKeeper::write() {
   overlay_.add_to_histogram(rows);
   const auto added = static_cast<std::int64_t>(rows.size());
   pending_.clear();
-  // Each flush may have met the rows of earlier ones: what it comes to is asked again only when it could matter.
+  // Added rows may have existed already, so the file is asked once the bound is reached.
   if (rows_in_file_ < 0 || rows_in_file_ + added >= most_rows)
     rows_in_file_ = overlay_.stats().histogram_rows;
   else

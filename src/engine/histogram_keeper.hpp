@@ -1,4 +1,4 @@
-// Brings what the histogram counted to the overlay, at leisure: a thread of its own does, never one that launches.
+// Writes the histogram's counts to the overlay, on a thread of its own.
 #pragma once
 
 #include <chrono>
@@ -18,23 +18,22 @@ namespace kiln::engine {
 
 struct HistogramPace {
   std::chrono::milliseconds flush{60'000};
-  std::chrono::milliseconds glance{5'000};  // a histogram found half full is flushed at once
+  std::chrono::milliseconds glance{5'000};  // how often a half full histogram is looked for, which is flushed at once
 };
 
 class HistogramKeeper {
  public:
-  /// `overlay` takes the rows; both outlive this.
+  /// `ops` and `overlay` outlive this.
   HistogramKeeper(std::span<const manifest::Op> ops, store::File& overlay, HistogramPace pace = {})
       : ops_(ops), overlay_(overlay), pace_(pace) {}
-  /// Flushes.
+  /// Calls flush().
   ~HistogramKeeper();
   HistogramKeeper(const HistogramKeeper&) = delete;
   HistogramKeeper& operator=(const HistogramKeeper&) = delete;
 
-  /// Begins the thread, once: the miss path calls it when there is something to launch.
+  /// Begins the thread, once. The miss path calls this before the first launch.
   void start();
-  /// Adds what was counted to the overlay. What cannot be written now is kept for the next time, within bounds, and nothing is said:
-  /// only counts are at stake.
+  /// Adds the counts to the overlay. What cannot be written is kept for the next call, up to a bound, without a warning.
   void flush() noexcept;
   [[nodiscard]] std::int64_t lost() const noexcept { return histogram.lost() + lost_.load(); }
 
@@ -48,9 +47,9 @@ class HistogramKeeper {
   std::span<const manifest::Op> ops_;
   store::File& overlay_;
   HistogramPace pace_;
-  std::mutex flushing_;                                                    // guards what follows
+  std::mutex flushing_;                                                    // guards the three members below
   std::map<std::pair<std::uint32_t, std::string>, std::int64_t> pending_;  // launches by op and problem
-  std::int64_t rows_in_file_ = -1;                                         // at most; -1: not asked yet
+  std::int64_t rows_in_file_ = -1;                                         // an upper bound; -1: not known yet
   std::atomic<std::int64_t> lost_{0};
   std::once_flag started_;
   std::mutex sleeping_;

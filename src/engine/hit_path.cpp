@@ -11,10 +11,10 @@ namespace {
 
 constexpr std::string_view no_workspace = "its plan has no workspace for this stream";
 
-/// A launch is counted on its way to the driver, when what counting touches is fetched beside all else; after it, these lines would be
-/// waited for alone. One that is not made is taken back.
+/// Counts a launch before it goes to the driver, so that the counters' cache lines are fetched beside everything else. Takes the count back
+/// if the launch is not made.
 struct Counted {
-  /// `own`: whether no other thread has this one's number.
+  /// `own`: whether this thread alone has its number.
   Counted(State& of, const PlanState& launched, unsigned thread, bool own)
       : engine(of),
         plan(launched),
@@ -46,17 +46,18 @@ struct Counted {
 
 [[noreturn, gnu::cold, gnu::noinline]] void refuse_problem(const manifest::Op& op, const Problem& problem,
                                                            const Problem& bucket) {
-  throw Error(ErrorKind::bad_input, fmt::format("{}: the problem {} is not of this plan's bucket, {}", op.name,
-                                                manifest::to_string(op, problem), manifest::to_string(op, bucket)));
+  throw Error(ErrorKind::bad_input,
+              fmt::format("{}: the problem {} is not of this plan's bucket, {}", op.name,
+                          manifest::display_text(op, problem), manifest::display_text(op, bucket)));
 }
 
-/// One launch in Histogram::stride comes here.
+/// Called for one launch in Histogram::stride.
 [[gnu::noinline]] void sample(OpState& state, const PlanState& plan, const Problem& problem) noexcept {
-  if (is_stand_in(plan.origin)) plan.samples.fetch_add(1, std::memory_order_relaxed);
+  if (is_fallback(plan.origin)) plan.samples.fetch_add(1, std::memory_order_relaxed);
   if (state.engine.histogram) state.engine.histogram->histogram.add(state.index, problem);
 }
 
-/// For a thread that has no current context, or another device's.
+/// For a thread whose current context is none, or another device's.
 [[gnu::cold, gnu::noinline]] CUresult run_in_context(const State& engine, const PlanState& plan, jit::CallFrame& frame,
                                                      const Arguments& arguments, CUstream stream, CUdeviceptr workspace,
                                                      CUdeviceptr reports) {
@@ -87,10 +88,10 @@ struct Counted {
   if (made.run == Run::launched) [[likely]]
     return made.origin;
   if (made.run == Run::refused) return launch_next(state, plan, problem, arguments, stream);
-  return launch_stand_in(state, problem, arguments, stream, no_workspace);
+  return launch_fallback(state, problem, arguments, stream, no_workspace);
 }
 
-/// For a thread that keeps no calls, as none does in a forked child. Apart, so that the frame takes no room among what other launches touch.
+/// For a thread that keeps no call, such as any in a forked child. A function of its own keeps the frame off other launches' stack.
 [[gnu::cold, gnu::noinline]] Origin launch_in_scratch(OpState& state, const PlanState& plan, const Problem& problem,
                                                       const Arguments& arguments, CUstream stream) {
   cuda::require_not_forked();
@@ -115,8 +116,7 @@ Origin launch(OpState& state, const Problem& problem, const Arguments& arguments
   return launch_plan(state, *plan, problem, arguments, stream);
 }
 
-/// Flat, so that what a hit executes lies in one piece and in order: it is read from caches further away, since the driver was in the nearest
-/// ones after the launch before.
+/// Flattened, so that a hit's code is contiguous: the driver evicts it from the nearest caches at each launch.
 [[gnu::hot, gnu::flatten]] Origin launch_plan(OpState& state, const PlanState& edge, const Problem& problem,
                                               const Arguments& arguments, CUstream stream) {
   const PlanState* by_size = &edge.at(problem);
@@ -129,7 +129,7 @@ Origin launch(OpState& state, const Problem& problem, const Arguments& arguments
   return launch_in_scratch(state, plan, problem, arguments, stream);
 }
 
-/// Apart from a hit, which is flat.
+/// Not inlined into launch_plan.
 [[gnu::noinline]] Attempt attempt(OpState& state, const PlanState& plan, const Problem& problem,
                                   const Arguments& arguments, CUstream stream) {
   const unsigned thread = jit::thread_number();

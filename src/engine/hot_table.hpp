@@ -1,8 +1,7 @@
-// Bucket -> plan. Readers take no lock and never wait; writers are serialised by their caller.
+// Bucket -> plan. Readers take no lock and never wait; the caller serialises writers.
 //
-// Open addressing over slots that hold their buckets themselves, so that a reader waits for one line on its way to the plan. A slot that
-// is taken keeps its bucket, and arrays live as long as the table: a reader that holds an old one still finds everything that was
-// published before it began.
+// Open addressing. Slots hold their buckets, so that a reader loads one cache line before the plan. A used slot keeps its bucket, and arrays
+// live as long as the table: a reader of an old array finds everything that was published before it began.
 #pragma once
 
 #include <atomic>
@@ -21,9 +20,9 @@ struct PlanState;
 
 class HotTable {
  public:
-  /// Of an op whose buckets have this form.
+  /// For an op whose buckets have this form.
   explicit HotTable(manifest::BucketForm form = {});
-  /// The plan published for this bucket, or null. No lock, no allocation.
+  /// Returns the plan published for this bucket, or null. No lock, no allocation.
   [[nodiscard]] const PlanState* find(const manifest::BucketWords& bucket) const noexcept {
     const View slots(current_.load(std::memory_order_acquire));
     const Slot& slot = slots[slots.first(bucket.hash)];
@@ -35,19 +34,19 @@ class HotTable {
     return plan;
   }
   [[nodiscard]] const PlanState* find(const Problem& bucket) const noexcept { return find(form_.words_of(bucket)); }
-  /// Publishes a plan, in place of any earlier one of the bucket. One writer at a time.
+  /// Publishes a plan in place of the bucket's earlier one. One writer at a time.
   void publish(const Problem& bucket, const PlanState* plan);
   [[nodiscard]] std::size_t size() const noexcept { return size_; }
-  /// How many entries a reader looks at to find this bucket, or that it is not there.
+  /// Slots that a look-up of this bucket reads.
   [[nodiscard]] std::size_t probes(const Problem& bucket) const noexcept;
 
  private:
-  struct alignas(64) Slot {                       // of up to six axes: one line
-    std::atomic<const PlanState*> plan{nullptr};  // null: free. Written after the words
+  struct alignas(64) Slot {                       // one cache line for up to six axes
+    std::atomic<const PlanState*> plan{nullptr};  // null: free. Written after `words`
     std::array<std::uint64_t, 1 + max_axes> words;
   };
-  /// Where slots lie and how many there are, a power of two, in one word, so that a reader waits for none between the table and its slot: their
-  /// address, and in the bits that it leaves free how many of a hash's are not looked at.
+  /// An array of slots, whose size is a power of two, in one word that a reader loads at once: its address, and in the free low bits how far
+  /// hashes are shifted right to give an index.
   class View {
    public:
     explicit View(std::uintptr_t word) noexcept : word_(word) {}
@@ -64,9 +63,9 @@ class HotTable {
     static constexpr std::uintptr_t free_bits = alignof(Slot) - 1;
     std::uintptr_t word_;
   };
-  /// The plan of a bucket that is not in the first slot looked at.
+  /// find() behind the first slot.
   [[nodiscard]] const PlanState* find_behind(View slots, const manifest::BucketWords& bucket) const noexcept;
-  /// Where the bucket is, or is to go.
+  /// The bucket's slot, or the free one where it goes.
   [[nodiscard]] Slot& slot_of(std::vector<Slot>& slots, const manifest::BucketWords& bucket) const noexcept;
   void grow();
 

@@ -1,4 +1,4 @@
-// The right to tune a key among processes.
+// The exclusive right to tune a key, among processes.
 #pragma once
 
 #include <unistd.h>
@@ -15,12 +15,12 @@
 
 namespace kiln::engine {
 
-/// How long a holder that is stopped holds others up. One that lives renews its lease each third of that; one that is dead is noticed
-/// before.
+/// The term of a lease: how long a suspended holder keeps others waiting. A running holder renews each third of it, and a dead one's lease
+/// is taken over before its end.
 inline constexpr std::int64_t lease_seconds = 30;
 inline constexpr auto lease_poll = std::chrono::milliseconds(50);
 
-/// Held from acquire() until it ends. Its parent's is not a forked child's to release.
+/// Held from a successful acquire() to destruction. A forked child does not release its parent's.
 class Lease {
  public:
   Lease(store::Layers& layers, std::string key, std::string holder, std::int64_t term_seconds = lease_seconds)
@@ -30,7 +30,7 @@ class Lease {
       if (renewing_.joinable()) renewing_.detach();
       return;
     }
-    renewing_ = {};  // it is over before the lease is
+    renewing_ = {};  // ends before the lease does
     if (held_) layers_.release_lease(key_, holder_);
   }
   Lease(const Lease&) = delete;
@@ -40,7 +40,7 @@ class Lease {
     if (held_) renewing_ = std::jthread([this](const std::stop_token& stop) { renew(stop); });
     return held_;
   }
-  /// Who has it, as store::File::lease_holder says.
+  /// store::File::lease_holder of the key.
   [[nodiscard]] std::string holder() { return layers_.lease_holder(key_); }
 
  private:

@@ -11,7 +11,7 @@ constexpr unsigned portable_and_mapped = 3;  // CU_MEMHOSTALLOC_PORTABLE | CU_ME
 
 }  // namespace
 
-// Deferred where no thread can be had.
+// Deferred where no thread can be begun.
 LengthReports::LengthReports(const cuda::Context& context, std::size_t ops)
     : context_(context),
       ops_(ops),
@@ -23,7 +23,7 @@ void LengthReports::open() {
   if (first_try_.valid()) {
     try {
       return first_try_.get();
-    } catch (const Error&) {  // NOLINT(bugprone-empty-catch): said by the next try
+    } catch (const Error&) {  // NOLINT(bugprone-empty-catch): the next try reports it
     }
   }
   if (words_.load(std::memory_order_relaxed) == nullptr) allocate();
@@ -41,7 +41,7 @@ void LengthReports::allocate() {
 }
 
 LengthReports::~LengthReports() {
-  first_try_ = {};  // waits, if a thread of its own is at it
+  first_try_ = {};  // waits for its thread
   std::uint64_t* words = words_.load(std::memory_order_acquire);
   if (words == nullptr) return;
   const cuda::Context::Guest guest(context_);

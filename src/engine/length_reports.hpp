@@ -1,4 +1,4 @@
-// Where kernels tell of a length in device memory that is not within its bound: words of host memory, one for each op and axis.
+// Reports by kernels of lengths in device memory outside their bounds: words of mapped host memory, one for each op and axis.
 #pragma once
 
 #include <atomic>
@@ -15,16 +15,16 @@ namespace kiln::engine {
 
 class LengthReports {
  public:
-  /// Begins to allocate the words beside all else that a start has to do: the driver takes a millisecond for it.
+  /// Begins to allocate the words on another thread, as the driver takes a millisecond for it.
   LengthReports(const cuda::Context& context, std::size_t ops);
   ~LengthReports();
   LengthReports(const LengthReports&) = delete;
   LengthReports& operator=(const LengthReports&) = delete;
 
-  /// Waits until the words are there, and tries again where they could not be allocated; off the capture path. Throws Error(out_of_memory,
-  /// or driver_failed).
+  /// Waits until the words are allocated, and tries again where that failed. Not for a capturing thread. Throws Error(out_of_memory) or
+  /// Error(driver_failed).
   void open();
-  /// The device's address of an op's words, max_axes of them; 0 while they are not there, never after open(). No lock.
+  /// The device address of an op's max_axes words; 0 before open(). No lock.
   [[nodiscard]] CUdeviceptr of(std::size_t op) const noexcept {
     const std::uint64_t* words = words_.load(std::memory_order_acquire);
     return words == nullptr ? 0 : reinterpret_cast<CUdeviceptr>(words + op * max_axes);
@@ -34,7 +34,7 @@ class LengthReports {
     std::size_t op, axis;
     std::int64_t length, bound;
   };
-  /// The first one that stands, and takes it away.
+  /// Returns a report and removes it; nothing where there is none.
   std::optional<Report> take() noexcept;
 
  private:
@@ -43,7 +43,7 @@ class LengthReports {
   std::size_t ops_;
   std::mutex mutex_;
   std::atomic<std::uint64_t*> words_{nullptr};
-  std::future<void> first_try_;  // last: it ends before what it uses
+  std::future<void> first_try_;  // last: its thread uses the others
 };
 
 }  // namespace kiln::engine

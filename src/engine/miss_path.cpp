@@ -14,27 +14,27 @@ namespace {
 
 constexpr auto lease_patience = std::chrono::minutes(5);
 
-/// By itself: what is made ready for the legacy stream, while one in order with it captures, enqueues nothing on it.
+/// Whether `stream` itself captures. Making ready enqueues nothing on the legacy stream, so a capture ordered with it does not count.
 bool is_captured(CUstream stream) { return cuda::capture_state(stream) == cuda::CaptureState::capturing; }
 
-/// What launches need besides plans, before the first of them.
+/// Begins what launches need besides plans.
 void begin_serving(OpState& state) {
   if (state.engine.histogram) state.engine.histogram->start();
   if (state.on_device != 0) state.engine.length_reports.open();
 }
 
-/// Throws Error(capture) where it is not.
+/// Throws Error(capture) unless `is_there`.
 void require_workspace(const OpState& state, bool is_there, const Problem& problem) {
   if (is_there) return;
   throw Error(
       ErrorKind::capture,
       fmt::format(
           "{} {}: its plan has no workspace for this stream, which is capturing; call Engine::prepare with both before the capture",
-          state.op.name, manifest::to_string(state.op, problem)));
+          state.op.name, manifest::display_text(state.op, problem)));
 }
 
-/// The first answer that serves, and behind a library one that needs none: what a library refuses is not known before it is launched, and a
-/// length on the device it never takes. Most launches need none.
+/// Loads the first answer that serves the problem. Behind a library loads the next one that needs none, for launches that the library declines
+/// and for lengths on the device.
 void make_serving(OpState& state, BucketPlans& of, const Problem& problem, CUstream stream) {
   const bool is_capturing = is_captured(stream);
   bool is_behind_library = false;
@@ -60,16 +60,16 @@ void make_serving(OpState& state, BucketPlans& of, const Problem& problem, CUstr
 std::unique_ptr<BucketPlans> tune_missed(OpState& state, const Resolution& missed) {
   TuneOutcome outcome = tune_once(state.engine, state.op, missed.bucket, {.patience = lease_patience});
   if (outcome.end != TuneOutcome::End::held_elsewhere) return state.plans.load(std::move(outcome.resolution));
-  state.engine.warn(fmt::format("{} {} is served by a stand-in: for {} minutes {} has been tuning it", state.op.name,
-                                manifest::to_string(state.op, missed.bucket), lease_patience.count(),
+  state.engine.warn(fmt::format("{} {} is served by a fallback: for {} minutes {} has been tuning it", state.op.name,
+                                manifest::display_text(state.op, missed.bucket), lease_patience.count(),
                                 outcome.holder.empty() ? "another process" : outcome.holder));
-  Resolution stand_in = state.resolve(missed.bucket, true);
-  leave_servable(stand_in, state.op, state.device(), state.engine.arch(), state.engine.cubins);
-  return state.plans.load(std::move(stand_in));
+  Resolution fallback = state.resolve(missed.bucket, true);
+  leave_servable(fallback, state.op, state.device(), state.engine.arch(), state.engine.cubins);
+  return state.plans.load(std::move(fallback));
 }
 
 std::unique_ptr<BucketPlans> build(OpState& state, const Problem& problem) {
-  Resolution resolution = state.resolve(problem, state.takes_stand_ins());
+  Resolution resolution = state.resolve(problem, state.takes_fallbacks());
   if (resolution.miss) state.engine.counters.count(*resolution.miss);
   if (resolution.is_hit()) return state.plans.load(std::move(resolution));
   switch (state.engine.options.on_miss) {
@@ -99,7 +99,7 @@ const PlanState* prepare(OpState& state, const Problem& problem, CUstream stream
         ErrorKind::capture,
         fmt::format(
             "{} {} is not ready and the stream is capturing, during which nothing is tuned, compiled or loaded; call Engine::prepare with it before the capture",
-            state.op.name, manifest::to_string(state.op, problem)));
+            state.op.name, manifest::display_text(state.op, problem)));
   const cuda::RelaxedCapture relaxed;
   const auto build_it = [&] {
     return state.plans.make_once(bucket, [&] {
@@ -116,8 +116,8 @@ const PlanState* prepare(OpState& state, const Problem& problem, CUstream stream
     if (error.kind() == ErrorKind::not_tuned) state.engine.background->want(state, bucket, nullptr);
     throw;
   }
-  // Once it is published, so that what it serves counts for it.
-  if (is_stand_in(plan->origin)) state.engine.background->want(state, bucket, plan);
+  // After its publication, so that its launches are counted.
+  if (is_fallback(plan->origin)) state.engine.background->want(state, bucket, plan);
   return plan;
 }
 
@@ -138,13 +138,13 @@ void adopt(OpState& state, Resolution resolution) {
   const Problem bucket = resolution.bucket;
   auto adopted = state.plans.load(std::move(resolution));
   BucketPlans& of = *adopted;
-  begin_serving(state);  // captures alone may have asked for the op so far
-  // Captures that found what it replaces ready for a length on the device find this too.
+  begin_serving(state);  // so far only captures may have asked for the op
+  // Captures with lengths on the device must find the new plans as ready as the old.
   if (state.on_device != 0) state.plans.make_without_library(of, PlanStore::Code::any);
   if (const PlanState* before = state.plans.hot.find(bucket)) of.make_workspaces_as(*before->workspaces);
   state.captures.make_missed_workspaces(of);
   state.plans.publish(std::move(adopted));
-  state.captures.make_missed_workspaces(of);  // of captures that looked just before
+  state.captures.make_missed_workspaces(of);  // for captures that looked just before the publication
 }
 
 void load_all(OpState& state) {
@@ -152,11 +152,11 @@ void load_all(OpState& state) {
   const cuda::RelaxedCapture relaxed;
   for (const store::Found<store::Record>& found : state.engine.layers.records(state.op.name)) {
     const auto bucket = manifest::parse_bucket(state.op, found.value.bucket);
-    // Another device's, or another revision's.
+    // Skips records of other devices and revisions.
     if (!bucket ||
         manifest::record_key(state.op, *bucket, state.device(), state.engine.options.regime) != found.value.key)
       continue;
-    if (state.plans.hot.find(*bucket) != nullptr) continue;  // an earlier layer's
+    if (state.plans.hot.find(*bucket) != nullptr) continue;  // from an earlier layer
     Resolution resolution = state.resolve(*bucket, false);
     if (!resolution.is_hit()) continue;
     try {
@@ -164,7 +164,7 @@ void load_all(OpState& state) {
       BucketPlans& of = *loaded;
       state.plans.publish(std::move(loaded));
       state.plans.make_without_library(of, PlanStore::Code::stored);
-    } catch (const Error&) {  // NOLINT(bugprone-empty-catch): the first launch that needs it meets the same and says so
+    } catch (const Error&) {  // NOLINT(bugprone-empty-catch): the first launch that needs the record reports it
     }
   }
   begin_serving(state);

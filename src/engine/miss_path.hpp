@@ -5,14 +5,15 @@
 
 namespace kiln::engine {
 
-/// Makes the bucket ready once, however many threads ask: the plan of its upper edge. Throws Error(capture) on a capturing stream for one
-/// that is not.
+/// Returns the plan of the bucket's upper edge. Looks up, loads or tunes a bucket that is not hot, once for all threads that ask. Throws
+/// Error(capture) where `stream` captures and the bucket is not hot, and Error(not_tuned) on a miss under MissPolicy::error.
 const PlanState* prepare(OpState& state, const Problem& problem, CUstream stream);
-/// That, and what launches of the problem need besides, for its stream.
+/// prepare(), then loads what serves this very problem and allocates workspaces for `stream`. Throws Error(capture) where `stream` captures and
+/// lacks one.
 const PlanState* make_ready(OpState& state, const Problem& problem, CUstream stream);
-/// Makes a bucket's record ready in place of what serves it now.
+/// Loads and publishes the bucket's new record in place of what serves it, with workspaces for the same streams.
 void adopt(OpState& state, Resolution resolution);
-/// Makes every record of the files ready that has machine code there; before anybody else has this op.
+/// Loads every record whose machine code a file has. Compiles nothing. Called before another thread has the op.
 void load_all(OpState& state);
 
 }  // namespace kiln::engine

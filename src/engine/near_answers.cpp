@@ -13,24 +13,22 @@
 namespace kiln::engine {
 namespace {
 
-// How many doublings away a record's configs are tried beside what the model alone proposes. H100, gemm: see tune/guess.cpp; two and four are
-// about as good.
+// Doublings within which a record's configs are added to the model's proposals. H100, gemm (see tune/guess.cpp): 2 and 4 are about as good.
 constexpr double near_enough = 3;
-// How many doublings away one config that serves all lengths serves these too. H200, records of ten other ops, each served by the others: this finds the config that a tune found
-// in 6 of 10, the model in 4.
+// Doublings within which a record of one config serves before the model. H200, records of ten other ops, each served by the others: it is the
+// config that a tune finds in 6 of 10, the model's is in 4.
 constexpr double steady_within = 1;
 constexpr std::size_t most_winners = 96;  // each takes microseconds to estimate
-// Each is a config that some launch may have compiled; further ones are there for sizes that the first ones refuse.
-constexpr std::size_t most_answers = 8;
+constexpr std::size_t most_answers = 8;   // each may be compiled by a launch
 
-/// Where the question is put, and to whom.
+/// The bucket without a record, and its device.
 struct Asked {
   const manifest::Op& op;
   const Problem& bucket;
   const manifest::DeviceFacts& device;
   Regime regime;
   std::string bucket_text;
-  bool is_current;  // a context of `device` is current, so that libraries can be asked
+  bool is_current;  // whether a context of `device` is current, so that libraries can be asked
 };
 
 bool is_current_device(const manifest::DeviceFacts& device) {
@@ -47,8 +45,8 @@ bool is_same_bucket(const Asked& asked, const tune::NearRecord& near) {
   return near.found.value.bucket == asked.bucket_text;
 }
 
-/// The record with its choices as this device may launch them. A library's algorithm is left to its own bucket: H100, gemm: at other n and k one
-/// takes 1.4 to 2.1 times the best time.
+/// The record with its choices as this device may launch them. Without a library's algorithm for other buckets: H100, gemm: at other n and k
+/// one takes 1.4 to 2.1 times the best time.
 store::Record adapted(const Asked& asked, const tune::NearRecord& near) {
   store::Record record = near.found.value;
   record.candidates.clear();
@@ -76,7 +74,8 @@ std::string why_near(const Asked& asked, const tune::NearRecord& near, const tun
   const std::string of = near.same_device ? "" : " of " + record.device_class;
   std::string why = "no usable record for this bucket; ";
   why += is_same ? fmt::format("the same bucket's{}, {:.1f} doublings away", of, near.distance)
-                 : fmt::format("the nearest is {}{}, {:.1f} doublings away", record.bucket, of, near.distance);
+                 : fmt::format("the nearest is {}{}, {:.1f} doublings away",
+                               manifest::display_text(asked.op, near.bucket), of, near.distance);
   const auto same_kernel = [&](const store::Choice& each) {
     return each.implementation == serving.choice.implementation && each.config == serving.choice.config;
   };
@@ -92,19 +91,19 @@ Answer answer_of(const Asked& asked, const tune::NearRecord& near, const tune::S
   return answer;
 }
 
-/// 0: this device's own, and the same bucket of a device of its architecture; 1: the same bucket of another; 2: the others.
+/// 0: this device's record, or the same bucket's of a device of its architecture; 1: the same bucket's of another architecture; 2: others.
 int tier_of(const Asked& asked, const tune::NearRecord& near) {
   const bool same = is_same_bucket(asked, near);
   if (near.same_device || (same && near.device.sm() == asked.device.sm())) return 0;
   return same ? 1 : 2;
 }
 
-/// Whether the record is of the same sizes, of a device of this architecture.
+/// Whether the record is of the same bucket, on a device of this architecture.
 bool is_measured(const Asked& asked, const tune::NearRecord& near) {
   return is_same_bucket(asked, near) && tier_of(asked, near) == 0;
 }
 
-/// Whether the record is of this device and of open axes that are a doubling shorter or longer, and one config serves all its lengths.
+/// Whether the record is of this device, at most a doubling away on the open axes, and one config serves all its lengths.
 bool is_steady(const Asked& asked, const tune::NearRecord& near) {
   if (!near.same_device || near.distance > steady_within) return false;
   for (std::size_t i = 0; i < asked.op.axes.size(); ++i)
@@ -115,7 +114,7 @@ bool is_steady(const Asked& asked, const tune::NearRecord& near) {
   return winners.size() == 1;
 }
 
-/// The records in the order of their tiers, in each the same bucket first, then those that are steady, then by distance, then as they were.
+/// Sorts by tier, then the same bucket before others, then steady ones before others, then by distance.
 std::vector<tune::NearRecord> in_tiers(const Asked& asked, std::vector<tune::NearRecord> near) {
   std::vector<std::tuple<int, bool, bool, double, std::size_t>> places;
   for (std::size_t i = 0; i < near.size(); ++i)
@@ -127,7 +126,7 @@ std::vector<tune::NearRecord> in_tiers(const Asked& asked, std::vector<tune::Nea
   return ordered;
 }
 
-/// Whether some answer is legal at both ends of the bucket: then it is legal nearly everywhere in it.
+/// Whether some answer is legal at both ends of the bucket, and so nearly everywhere in it.
 bool serves_all(const Asked& asked, const std::vector<Answer>& answers) {
   const manifest::Region whole = manifest::whole_of(asked.op, asked.bucket);
   return std::ranges::any_of(answers, [&](const Answer& answer) {
@@ -142,7 +141,7 @@ struct NearAnswers {
   const tune::NearRecord* first = nullptr;
 };
 
-/// The records' own intervals where these hold here too, else all choices for all sizes.
+/// Answers from records, with their own intervals where these are of this bucket's sizes, else for all sizes.
 NearAnswers answers_of(const Asked& asked, const std::vector<tune::NearRecord>& near) {
   NearAnswers found;
   const auto add = [&](Answer answer) {
@@ -152,7 +151,7 @@ NearAnswers answers_of(const Asked& asked, const std::vector<tune::NearRecord>& 
     });
     if (!is_known) found.answers.push_back(std::move(answer));
   };
-  const tune::NearRecord* same_bucket = nullptr;  // of farther devices nothing is added
+  const tune::NearRecord* same_bucket = nullptr;  // the nearest one: farther devices' records of it are skipped
   for (const tune::NearRecord& each : near) {
     const bool is_same = is_same_bucket(asked, each);
     if (is_same && same_bucket != nullptr && each.device.device_class() != same_bucket->device.device_class()) continue;
@@ -167,7 +166,7 @@ NearAnswers answers_of(const Asked& asked, const std::vector<tune::NearRecord>& 
   return found;
 }
 
-/// What serves this device's near buckets and those of its like, nearest first.
+/// The configs of near records that are legal here, nearest first.
 std::vector<tune::Winner> winners_of(const Asked& asked, const std::vector<tune::NearRecord>& near) {
   std::vector<tune::Winner> winners;
   for (const tune::NearRecord& each : near)
@@ -176,18 +175,7 @@ std::vector<tune::Winner> winners_of(const Asked& asked, const std::vector<tune:
   return winners;
 }
 
-Answer answer_of(const tune::Winner& config, const manifest::Region& region, std::string why) {
-  Answer answer;
-  answer.origin = Origin::model;
-  answer.region = region;
-  answer.at = region.high;
-  answer.implementation = config.implementation;
-  answer.config = config.config;
-  answer.why = std::move(why);
-  return answer;
-}
-
-/// The model's choices, and where the lowest sizes of one break its constraints the best of those that hold in the whole bucket.
+/// The model's choices. Where one breaks a constraint at its lowest sizes, also the best config that is legal in the whole bucket.
 std::vector<Answer> guesses(const Asked& asked, const std::vector<tune::NearRecord>& near) {
   const std::string why = near.empty()
                               ? "no record is near"
@@ -197,9 +185,9 @@ std::vector<Answer> guesses(const Asked& asked, const std::vector<tune::NearReco
   for (const tune::Guess& guess :
        tune::guesses_for(asked.op, asked.bucket, asked.device, asked.regime, winners_of(asked, near))) {
     const std::string_view known = guess.has_won ? ", which serves a near bucket," : "";
-    answers.push_back(
-        answer_of(guess.of, guess.region,
-                  fmt::format("{}; of what is legal the model expects this{} to be the fastest", why, known)));
+    answers.push_back(answer_without_record(
+        Origin::model, *guess.of.implementation, guess.of.config, guess.region,
+        fmt::format("{}; of what is legal the model expects this{} to be the fastest", why, known)));
     is_partial = is_partial || manifest::broken_constraint(asked.op, *guess.of.implementation, guess.region.low,
                                                            asked.device, guess.of.config);
   }
@@ -208,8 +196,8 @@ std::vector<Answer> guesses(const Asked& asked, const std::vector<tune::NearReco
   tune::Expected everywhere = tune::fastest_expected(asked.op, asked.bucket, whole.low, asked.device, asked.regime);
   if (everywhere.implementation != nullptr)
     answers.push_back(
-        answer_of({everywhere.implementation, std::move(everywhere.config)}, whole,
-                  why + "; of what is legal in the whole bucket the model expects this to be the fastest"));
+        answer_without_record(Origin::model, *everywhere.implementation, std::move(everywhere.config), whole,
+                              why + "; of what is legal in the whole bucket the model expects this to be the fastest"));
   return answers;
 }
 

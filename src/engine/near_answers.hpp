@@ -1,4 +1,4 @@
-// What stands in for a record that is missing: near records' choices and the model's.
+// The fallbacks of a bucket without a record: near records' configs, and the model's.
 #pragma once
 
 #include <vector>
@@ -7,12 +7,14 @@
 
 namespace kiln::engine {
 
-/// In the order in which they are tried. The same bucket's record of the nearest device of this architecture serves first, with its intervals; then this device's record
-/// of open axes a doubling shorter or longer, where one config serves all its lengths. Without one the
-/// model chooses a config for each of several lengths of the bucket, and counts what serves near buckets for more than the rest. Where the model says nothing, the
-/// nearest records serve: this device's own, then the same bucket of another architecture, then the others.
-/// A library's choices stand in for their own bucket alone, of another device only where a context of `device` is current, so that the library could be asked;
-/// what is launched early there, and may not be here, is launched as usual.
+/// The answers, in the order in which they are tried, from the first of these sources that has one:
+/// 1. the same bucket's record of the nearest device of this architecture, with its intervals;
+/// 2. this device's record at most a doubling away on the open axes, where one config serves all its lengths;
+/// 3. the model, which chooses a config for each of several lengths of the bucket and favours configs that serve near buckets;
+/// 4. where the implementation has no model, the nearest records: this device's, then the same bucket's of another architecture, then others.
+///
+/// A library's config serves its own bucket alone; on another device only where a context of `device` is current, so that the library can be
+/// asked. A config that launches early on its device, and may not on this one, is launched without.
 std::vector<Answer> near_answers(const manifest::Op& op, const Problem& bucket, const manifest::DeviceFacts& device,
                                  Regime regime, store::Layers& layers);
 

@@ -20,11 +20,11 @@ OpState::OpState(State& engine_state, std::size_t index_in_engine)
 
 const manifest::DeviceFacts& OpState::device() const noexcept { return engine.context.info().facts; }
 
-Resolution OpState::resolve(const Problem& problem, bool stand_ins) const {
-  return engine::resolve(op, problem, device(), engine.options.regime, engine.layers, stand_ins);
+Resolution OpState::resolve(const Problem& problem, bool fallbacks) const {
+  return engine::resolve(op, problem, device(), engine.options.regime, engine.layers, fallbacks);
 }
 
-bool OpState::takes_stand_ins() const noexcept {
+bool OpState::takes_fallbacks() const noexcept {
   return engine.options.on_miss == MissPolicy::nearest || engine.options.on_miss == MissPolicy::background;
 }
 

@@ -1,5 +1,4 @@
-// One op of an engine: what the paths of its launches share. Hit path: hit_path.hpp. Miss path: miss_path.hpp. Where a plan cannot serve:
-// fallback.hpp. What a capture would find: coverage.hpp.
+// The state of one op of an engine, which its launches share. Launches: hit_path.hpp, miss_path.hpp, fallback.hpp. Captures: coverage.hpp.
 #pragma once
 
 #include <cstdint>
@@ -16,17 +15,17 @@ struct State;
 struct OpState {
   OpState(State& engine_state, std::size_t index_in_engine);
   [[nodiscard]] const manifest::DeviceFacts& device() const noexcept;
-  /// As the resolver answers on this engine's device.
-  [[nodiscard]] Resolution resolve(const Problem& problem, bool stand_ins) const;
-  /// Whether a bucket without a record is served by what stands in, rather than tuned or refused.
-  [[nodiscard]] bool takes_stand_ins() const noexcept;
+  /// engine::resolve for this engine's device, regime and files.
+  [[nodiscard]] Resolution resolve(const Problem& problem, bool fallbacks) const;
+  /// Whether fallbacks serve a bucket without a record, rather than a tune or an error.
+  [[nodiscard]] bool takes_fallbacks() const noexcept;
 
   State& engine;
   const manifest::Op& op;
   const manifest::Bucketing bucketing;
   PlanStore plans;
   CaptureGuard captures;
-  const std::uint32_t index;    // of the op in the engine
+  const std::uint32_t index;    // into State::ops
   std::uint32_t on_device = 0;  // bit i: axis i may have its length on the device
 };
 

@@ -11,15 +11,15 @@
 
 namespace kiln::engine {
 
-/// Work is owed for: after `ns` of device time the device is left alone until that was no more than its share of the time that has
-/// passed. Time that was left unused earlier buys no burst later. One thread at a time.
+/// After work of `ns` of device time, the device is left idle until the work was no more than its share of the time passed since its begin.
+/// Earlier idle time allows no burst later. One thread at a time, unless a member says otherwise.
 class Pacer {
  public:
   using Clock = std::chrono::steady_clock;
-  /// 0 < share; 1 or more never waits.
+  /// 0 < share. A share of 1 or more never waits.
   explicit Pacer(double share) : share_(share) {}
 
-  /// How long to leave the device alone, when it was kept for `ns` until `now`.
+  /// Returns how long to leave the device idle after `ns` of work that ended `now`.
   std::chrono::nanoseconds owe(double ns, Clock::time_point now) noexcept {
     const auto begun = now - std::chrono::nanoseconds(static_cast<std::int64_t>(ns));
     free_at_ =
@@ -27,7 +27,7 @@ class Pacer {
     return std::max<std::chrono::nanoseconds>(free_at_ - now, std::chrono::nanoseconds(0));
   }
 
-  /// Waits that long, or until it is to stop.
+  /// Waits for owe(), or until a stop is requested.
   void spend(double ns, const std::stop_token& stop) {
     spent_ns_.store(spent_ns_.load() + ns);  // one thread writes
     const auto wait = owe(ns, Clock::now());
@@ -35,12 +35,12 @@ class Pacer {
     wake_.wait_for(lock, stop, wait, [] { return false; });
   }
 
-  /// In all. From any thread.
+  /// The sum of all work. From any thread.
   [[nodiscard]] double spent_ns() const noexcept { return spent_ns_.load(); }
 
  private:
   double share_;
-  Clock::time_point free_at_{};  // when what was done so far will have been within the share
+  Clock::time_point free_at_{};  // when all work so far will be within the share
   std::atomic<double> spent_ns_{0};
   std::mutex mutex_;
   std::condition_variable_any wake_;

@@ -1,4 +1,4 @@
-// A plan as the engine keeps it: an answer made ready, with its workspaces.
+// A plan: an answer's loaded executable and its workspaces.
 #pragma once
 
 #include <atomic>
@@ -25,28 +25,29 @@ struct PlanState {
         config(manifest::to_string(*answer.implementation, answer.config)),
         workspaces(std::make_unique<Workspaces>(executable.workspace_bytes(), !executable.zeroed_ranges().empty())) {}
 
-  /// Of the plan that the hot table holds: the plan that serves a problem of the bucket. No lock, no allocation.
+  /// Called on the plan that the hot table holds. Returns the plan that serves the problem's sizes. No lock, no allocation.
   [[nodiscard]] const PlanState& at(const Problem& problem) const noexcept {
     return sizes == nullptr ? *this : SizeTable::pick(sizes, problem);
   }
 
-  /// What its next launch counts as: the first of a hit as overlay or base, later ones as hot.
+  /// The origin that the next launch counts as: overlay or base for a hit's first launch, hot for later ones.
   [[nodiscard]] Origin count_as() const noexcept {
     const Origin counted = counts_as.load(std::memory_order_relaxed);
     if (counted != Origin::hot) [[unlikely]] {
-      if (counted == Origin::overlay || counted == Origin::base)  // of threads that are here at once, one is the first
+      if (counted == Origin::overlay || counted == Origin::base)  // one of several threads here gets the first
         return counts_as.exchange(Origin::hot, std::memory_order_relaxed);
     }
     return counted;
   }
-  /// It was not made: the next one is the first, if this one was.
+  /// Undoes count_as for a launch that failed.
   void take_back(Origin counted) const noexcept {
     if (counted != Origin::hot) counts_as.store(counted, std::memory_order_relaxed);
   }
 
-  // What launches read; the executable is laid out for them too.
+  // Members that launches read come first, in the order of their use.
   jit::Executable executable;
-  const std::uint64_t* sizes = nullptr;  // of the plan that the hot table holds, where several serve: SizeTable::words
+  const std::uint64_t* sizes =
+      nullptr;  // SizeTable::words, in the plan that the hot table holds; null where one plan serves all
   Origin origin;
   mutable std::atomic<Origin> counts_as{origin};
 
@@ -55,7 +56,7 @@ struct PlanState {
   const Answer& answer;
   std::string config;
   std::unique_ptr<Workspaces> workspaces;
-  /// Of a stand-in: its launches, one in Histogram::stride. On a line of its own: the others are read at each launch.
+  /// Samples of a fallback's launches, one in Histogram::stride. On its own cache line: each launch reads the others.
   alignas(64) mutable std::atomic<std::int64_t> samples{0};
 };
 

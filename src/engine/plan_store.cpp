@@ -13,7 +13,7 @@
 namespace kiln::engine {
 namespace {
 
-/// Whether the same may succeed later: for want of memory, of a thread, a process or a file, or because somebody stopped a compile.
+/// Whether a later try may succeed: memory, a thread, a process or a file was lacking, or the compile was interrupted.
 bool may_pass(const std::exception& failure) {
   if (const auto* error = dynamic_cast<const Error*>(&failure))
     return error->kind() == ErrorKind::out_of_memory || error->kind() == ErrorKind::io ||
@@ -33,7 +33,7 @@ const PlanState* PlanStore::make_once(const Problem& bucket,
                                       const std::function<std::unique_ptr<BucketPlans>()>& make) {
   std::unique_lock lock(mutex_);
   const auto is_free = [&] { return std::ranges::find(in_flight_, bucket) == in_flight_.end(); };
-  if (!is_free()) Tuning::refuse_within(engine_, fmt::format("{} {}", op_.name, manifest::to_string(op_, bucket)));
+  if (!is_free()) Tuning::refuse_within(engine_, fmt::format("{} {}", op_.name, manifest::display_text(op_, bucket)));
   ready_.wait(lock, is_free);
   if (const PlanState* plan = hot.find(bucket)) return plan;
   in_flight_.push_back(bucket);
@@ -50,7 +50,7 @@ const PlanState* PlanStore::make_once(const Problem& bucket,
   ready_.notify_all();
   if (failure) std::rethrow_exception(failure);
   const PlanState* made = plans_.emplace_back(std::move(plans))->edge;
-  // A tune in the background may have ended meanwhile: its stand-in must not hide the winner.
+  // A fallback must not replace a winner that was published meanwhile.
   if (const PlanState* winner = hot.find(bucket)) return winner;
   hot.publish(bucket, made);
   return made;
@@ -63,12 +63,12 @@ void PlanStore::publish(std::unique_ptr<BucketPlans> plans) {
 }
 
 void PlanStore::for_each(const std::function<void(BucketPlans&)>& visit) {
-  const std::lock_guard lock(mutex_);  // held by nobody for longer than this
+  const std::lock_guard lock(mutex_);
   for (const auto& plans : plans_) visit(*plans);
 }
 
-/// Loaded before, from the files, or compiled and kept there; of a record, what the files lacked is counted. The compiler that a record
-/// names is tried first: where there is no NVRTC, files need not be searched for the names of others.
+/// Returns a module that is loaded already, else stored, else compiled and stored. Counts a record's missing machine code. Tries the compiler
+/// that the record names first: without NVRTC the files need not be searched for other compilers.
 std::shared_ptr<jit::Module> PlanStore::module_of(const Answer& answer, std::span<const std::int64_t> frame,
                                                   Code code) {
   const manifest::Implementation& implementation = *answer.implementation;
@@ -88,7 +88,7 @@ std::shared_ptr<jit::Module> PlanStore::module_of(const Answer& answer, std::spa
   return load_module(engine_.cubins.compile_and_keep(specialisation), answer, frame);
 }
 
-/// A stored cubin that the driver refuses is set aside and compiled once more.
+/// Replaces a stored cubin that the driver refuses by a new compile.
 std::shared_ptr<jit::Module> PlanStore::load_module(const tune::KeyedCubin& cubin, const Answer& answer,
                                                     std::span<const std::int64_t> frame) {
   try {
@@ -107,9 +107,7 @@ jit::Executable PlanStore::load_executable(const Answer& answer, std::span<const
     return {op_, *answer.implementation, frame, module_of(answer, frame, code)};
   } catch (const Error& error) {
     if (error.kind() != ErrorKind::driver_failed) throw;
-    throw Error(ErrorKind::driver_failed,
-                fmt::format("{}/{} {}: {}", op_.name, answer.implementation->name,
-                            manifest::to_string(*answer.implementation, answer.config), error.what()));
+    throw Error(ErrorKind::driver_failed, fmt::format("{}/{}: {}", op_.name, name_of(answer), error.what()));
   }
 }
 
@@ -136,9 +134,8 @@ const PlanState* PlanStore::make(PlanSlot& slot, BucketPlans& of, Code code, Try
     const bool is_last_resort = answer.origin == Origin::default_;
     if (code == Code::stored || is_last_resort || (when == Try::now && is_interrupt(failure))) throw;
     const bool passing = may_pass(failure);
-    engine_.warn(fmt::format("{} {}: {} {} is left out{}: {}", op_.name, manifest::to_string(op_, of.resolution.bucket),
-                             answer.implementation->name, manifest::to_string(*answer.implementation, answer.config),
-                             passing ? " for now" : "", failure.what()));
+    engine_.warn(fmt::format("{} {}: {} is left out{}: {}", op_.name, manifest::display_text(op_, of.resolution.bucket),
+                             name_of(answer), passing ? " for now" : "", failure.what()));
     if (passing) {
       slot.retry.failed(Retry::Clock::now());
       return nullptr;
@@ -165,7 +162,7 @@ void PlanStore::begin_compiles(const Resolution& resolution) {
   }
 }
 
-/// The first answer for a size whose plan can be made serves it. One that failed is not tried for each cell that it is an answer for.
+/// Each size is served by its first answer whose plan can be made. An answer that failed is not tried again for other cells.
 SizeTable PlanStore::size_table(BucketPlans& plans, Code code) {
   std::vector<manifest::Region> regions;
   for (const Answer& each : plans.answers()) regions.push_back(each.region);

@@ -1,4 +1,4 @@
-// The plans of an op: from an answer to machine code that is loaded, made once and published for launches.
+// The plans of an op: loads answers' machine code, once, and publishes it for launches.
 #pragma once
 
 #include <condition_variable>
@@ -19,30 +19,36 @@ class PlanStore {
  public:
   PlanStore(State& engine, const manifest::Op& op, manifest::BucketForm form) : hot(form), engine_(engine), op_(op) {}
 
-  /// What the hot table has for the bucket, made and published by one thread if it has nothing, while others that ask wait.
+  /// Returns the bucket's plan in the hot table. Where there is none, one thread calls `make` and publishes, and others that ask wait. What
+  /// `make` throws goes to its thread, and one of the others tries next. Throws Error(bad_input) for a wait within a callback of a tune.
   const PlanState* make_once(const Problem& bucket, const std::function<std::unique_ptr<BucketPlans>()>& make);
-  /// In place of what the hot table has for the bucket.
+  /// Replaces the bucket's plans in the hot table. Launches may go on using the old ones.
   void publish(std::unique_ptr<BucketPlans> plans);
 
-  enum class Code : std::uint8_t { any, stored };  // what no file has is compiled, or is Error(not_tuned)
-  /// A bucket's plans, those made that sizes pick among. Throws Error(not_tuned) where there is no answer, and what keeps the plan of the bucket's
-  /// upper edge from being made; another one that cannot be made leaves its sizes to the next answer.
+  enum class Code : std::uint8_t {
+    any,     // compiles what no file has
+    stored,  // throws Error(not_tuned) for what no file has
+  };
+  /// Loads the plans that a bucket's sizes pick. A plan that cannot be made leaves its sizes to the next answer, but the failure of the upper
+  /// edge's plan is thrown. Throws Error(not_tuned) where there is no answer.
   std::unique_ptr<BucketPlans> load(Resolution resolution, Code code = Code::any);
-  /// The slot's plan, made if it is not there yet. Null for one that cannot be made, or not for now; but throws where only the default is left to
-  /// serve, where only stored code is asked for, and for a stopped compile. `if_due`: for a launch, which does not pay for each try and goes on
-  /// past a stopped compile.
-  enum class Try : std::uint8_t { now, if_due };
+  enum class Try : std::uint8_t {
+    now,
+    if_due,  // for launches: not before the slot's Retry is due, and an interrupted compile is no error
+  };
+  /// Returns the slot's plan, making it if needed. A failure is warned of and gives null, unless the answer is a default, `code` is stored, or
+  /// `when` is now and the compile was interrupted: those throw.
   const PlanState* make(PlanSlot& slot, BucketPlans& of, Code code, Try when = Try::now);
-  /// The plans that serve where the bucket's library does not. None where no library serves.
+  /// Makes the plans that serve calls which the bucket's library declines. Does nothing for a bucket without a library.
   void make_without_library(BucketPlans& plans, Code code);
 
-  /// Begins the compiles that loading it takes, all at once.
+  /// Begins the compiles that load() of this resolution waits for, in parallel.
   void begin_compiles(const Resolution& resolution);
 
-  /// Calls `visit` with each bucket's plans, those that were replaced too; not for work that takes long.
+  /// Calls `visit` with all plans, replaced ones included, while it holds the store's lock.
   void for_each(const std::function<void(BucketPlans&)>& visit);
 
-  alignas(64) HotTable hot;  // what a look reads of it: one line
+  alignas(64) HotTable hot;  // a look-up reads one cache line of it
 
  private:
   std::unique_ptr<PlanState> load_plan(const Answer& answer, BucketPlans& of, Code code);
@@ -54,7 +60,7 @@ class PlanStore {
 
   State& engine_;
   const manifest::Op& op_;
-  std::mutex mutex_;  // guards what follows, and publication
+  std::mutex mutex_;  // guards the members below, and publication
   std::condition_variable ready_;
   std::vector<Problem> in_flight_;  // buckets that are being made
   std::vector<std::unique_ptr<BucketPlans>> plans_;

@@ -17,7 +17,7 @@ std::string library_missing(const manifest::Implementation& implementation) {
   return is_here ? std::string() : fmt::format("the library {} is not here", implementation.library);
 }
 
-/// What of the record can serve. Where no context is current, libraries were not asked whether they are here.
+/// The record's choices that can serve. tune::servings_of asks libraries only where a context is current.
 tune::Servings servings_here(const manifest::Op& op, const Problem& bucket, const manifest::DeviceFacts& device,
                              const store::Record& record) {
   tune::Servings servings = tune::servings_of(op, bucket, device, record);
@@ -37,10 +37,10 @@ struct HitContext {
   const store::Record& record;
   const Problem& bucket;
   Origin origin;
-  std::string_view unusable;  // why a choice of the record cannot serve; empty when all can
+  std::string_view unusable;  // why a choice of the record cannot serve; empty where all can
 };
 
-/// Why the fastest choice for these sizes does not serve, where it was left out.
+/// The reason why the fastest choice for these sizes was left out; empty where it was not.
 std::string why_passed_over(const HitContext& hit, const tune::Serving& serving) {
   if (hit.unusable.empty()) return {};
   for (const store::Choice& each : hit.record.choices) {
@@ -89,8 +89,8 @@ Problem largest(const Problem& left, const Problem& right) {
   return result;
 }
 
-/// Answers of one config are made ready once, for the largest sizes of them all. Whether a library takes sizes is known only of those that
-/// it was asked about.
+/// Gives answers of one config one plan, made for the largest sizes of them all. A library's plan is made only for sizes that it was asked
+/// about.
 void share_plans(std::vector<Answer>& answers, const manifest::Op& op, const manifest::DeviceFacts& device) {
   for (Answer& each : answers) {
     Problem at = each.at;
@@ -105,8 +105,8 @@ void share_plans(std::vector<Answer>& answers, const manifest::Op& op, const man
   }
 }
 
-/// The record's own kernels beyond their sizes, the upper ones first: for a size that breaks a constraint of what was chosen for it, and
-/// where a choice cannot serve here.
+/// The record's own kernels for the whole bucket, those of larger sizes first. They serve sizes whose own choice is not legal or cannot be
+/// made.
 std::vector<Answer> beyond(const std::vector<Answer>& answers, const manifest::Op& op, const Problem& bucket,
                            const manifest::DeviceFacts& device) {
   std::vector<Answer> result;
@@ -126,7 +126,7 @@ std::vector<Answer> beyond(const std::vector<Answer>& answers, const manifest::O
   return result;
 }
 
-/// What no size inside the bucket can mend.
+/// Whether the default can be legal at some size of the bucket.
 bool can_be_legal(const manifest::Op& op, const manifest::Implementation& implementation, const Problem& bucket,
                   const manifest::DeviceFacts& device) {
   if (implementation.is_library() || manifest::why_not_eligible(op, implementation, bucket, device)) return false;
@@ -139,18 +139,14 @@ void add_defaults(Resolution& resolution, const manifest::Op& op, const manifest
   const bool is_first = resolution.answers.empty();
   for (const manifest::Implementation& each : op.implementations) {
     if (!can_be_legal(op, each, resolution.bucket, device)) continue;
-    Answer answer;
-    answer.region = whole;
-    answer.at = resolution.bucket;
-    answer.implementation = &each;
-    answer.config = each.default_config;
-    answer.why = is_first ? "no record is near, and the model promises nothing better; the op's first legal default"
-                          : "the op's first legal default serves";
-    resolution.answers.push_back(std::move(answer));
+    resolution.answers.push_back(answer_without_record(
+        Origin::default_, each, each.default_config, whole,
+        is_first ? "no record is near, and the model promises nothing better; the op's first legal default"
+                 : "the op's first legal default serves"));
   }
 }
 
-/// The first layer's record that has a choice that can serve; one that has none does not hide those behind it.
+/// Takes the first layer's record with a choice that can serve. A record without one does not hide those of later layers.
 void use_record(Resolution& resolution, const manifest::Op& op, const manifest::DeviceFacts& device,
                 store::Layers& layers) {
   store::Counters met;
@@ -198,6 +194,18 @@ Answer answer_from(const tune::Serving& serving, Origin origin) {
   return answer;
 }
 
+Answer answer_without_record(Origin origin, const manifest::Implementation& implementation, manifest::Config config,
+                             const manifest::Region& region, std::string why) {
+  Answer answer;
+  answer.origin = origin;
+  answer.region = region;
+  answer.at = region.high;
+  answer.implementation = &implementation;
+  answer.config = std::move(config);
+  answer.why = std::move(why);
+  return answer;
+}
+
 std::string name_of(const Answer& answer) {
   return fmt::format("{} {}", answer.implementation->name, manifest::to_string(*answer.implementation, answer.config));
 }
@@ -205,12 +213,12 @@ std::string name_of(const Answer& answer) {
 bool Resolution::is_stale() const noexcept { return std::ranges::any_of(answers, &Answer::stale); }
 
 Resolution resolve(const manifest::Op& op, const Problem& problem, const manifest::DeviceFacts& device, Regime regime,
-                   store::Layers& layers, bool stand_ins) {
+                   store::Layers& layers, bool fallbacks) {
   Resolution resolution;
   resolution.bucket = manifest::bucket_of(op, problem);
   resolution.key = manifest::record_key(op, resolution.bucket, device, regime);
   use_record(resolution, op, device, layers);
-  if (!resolution.is_hit() && !stand_ins) return resolution;
+  if (!resolution.is_hit() && !fallbacks) return resolution;
   if (!resolution.is_hit()) {
     resolution.answers = near_answers(op, resolution.bucket, device, regime, layers);
     share_plans(resolution.answers, op, device);
@@ -233,9 +241,9 @@ std::optional<std::string> why_not(const manifest::Op& op, const Answer& answer,
 }
 
 const Answer* serving(const manifest::Op& op, const Resolution& resolution, const Problem& problem,
-                      const manifest::DeviceFacts& device, std::size_t from) {
-  for (std::size_t i = from; i < resolution.answers.size(); ++i)
-    if (!why_not(op, resolution.answers[i], problem, device)) return &resolution.answers[i];
+                      const manifest::DeviceFacts& device) {
+  for (const Answer& each : resolution.answers)
+    if (!why_not(op, each, problem, device)) return &each;
   return nullptr;
 }
 

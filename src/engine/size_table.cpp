@@ -6,7 +6,7 @@
 namespace kiln::engine {
 namespace {
 
-constexpr std::size_t most_bounds = 0xFF;  // of an axis, as its word has room for them
+constexpr std::size_t most_bounds = 0xFF;  // of an axis: its word has 8 bits for their count
 
 struct Cuts {
   std::size_t axis;
@@ -38,7 +38,7 @@ void each_cell(const std::vector<Cuts>& cuts, Problem at, const std::function<vo
   }
 }
 
-/// Whether the slab behind `index` has the same plans throughout.
+/// Whether the slabs on both sides of bound `index` have the same plans.
 bool parts_nothing(const std::vector<Cuts>& cuts, std::size_t which, std::size_t index, const Problem& bucket,
                    const std::function<const PlanState*(const Problem&)>& plan_of) {
   std::vector<Cuts> slab = cuts;

@@ -1,4 +1,4 @@
-// Which of a bucket's plans serves a real size. No lock, no allocation, no branch that depends on sizes.
+// Maps a real size to one of a bucket's plans. A look-up takes no lock, no allocation and no branch that depends on sizes.
 #pragma once
 
 #include <cstddef>
@@ -13,17 +13,17 @@ namespace kiln::engine {
 
 struct PlanState;
 
-/// A grid over the sizes of a bucket: on each axis where plans differ the bounds between them, and a plan for each cell. All of it lies in one
-/// array, in the order in which it is read:
+/// A grid over the sizes of a bucket: the bounds between plans on each axis where they differ, and a plan for each cell. One array of words
+/// holds it in the order of reading:
 ///   [axes] then for each axis [axis | bounds << 8 | stride << 16][bound ...], then [plan ...]
 class SizeTable {
  public:
-  /// `regions`: those that plans are for; they may overlap. `plan_of` is asked for the largest problem of each cell that they cut the bucket
-  /// into, and must answer alike for all problems of a cell. Bounds that part nothing are left out.
+  /// `regions` may overlap; they divide the bucket into cells. `plan_of` is called with the largest problem of a cell and must give the same
+  /// for all its problems. Bounds between equal plans are left out.
   SizeTable(const manifest::Op& op, const Problem& bucket, const std::vector<manifest::Region>& regions,
             const std::function<const PlanState*(const Problem&)>& plan_of);
 
-  /// Of the words of a table. Sizes outside the bucket count as the nearest inside.
+  /// Looks up in words(). Sizes outside the bucket count as the nearest inside.
   [[nodiscard]] static const PlanState& pick(const std::uint64_t* word, const Problem& problem) noexcept {
     std::size_t cell = 0;
     for (std::uint64_t axes = *word++; axes > 0; --axes) {
@@ -40,7 +40,7 @@ class SizeTable {
   [[nodiscard]] const std::uint64_t* words() const noexcept { return words_.data(); }
   /// Whether one plan serves all sizes.
   [[nodiscard]] bool is_uniform() const noexcept { return words_.front() == 0; }
-  /// Those of the cells, in their order; one may serve several.
+  /// The plan of each cell; one plan may serve several.
   [[nodiscard]] std::vector<const PlanState*> cells() const;
 
  private:

@@ -3,6 +3,7 @@
 #include <algorithm>
 #include <set>
 
+#include "tune/deploy.hpp"
 #include "tune/serving.hpp"
 
 namespace kiln::engine {
@@ -18,19 +19,19 @@ std::vector<Problem> recorded_buckets(const manifest::Op& op, const manifest::De
     if (record.revision != op.revision || record.regime != manifest::to_string(regime) ||
         record.device_class != device.device_class())
       continue;
-    const auto bucket = parse_bucket(op, record.bucket);
-    // A record may say what it likes of itself: look-ups go by the key alone.
+    const auto bucket = manifest::parse_bucket(op, record.bucket);
+    // Look-ups go by the key, whatever the record's other fields say.
     if (bucket && manifest::record_key(op, *bucket, device, regime) == record.key && seen.insert(record.key).second)
       buckets.push_back(*bucket);
   }
   return buckets;
 }
 
-/// Where a record stands among the present ops.
+/// A record's op, device and bucket, as far as they are known here.
 struct Place {
   const manifest::Op* op = nullptr;  // null: not loaded
   std::optional<manifest::DeviceFacts> device;
-  std::optional<Problem> bucket;  // nothing when no look-up can form the record's key
+  std::optional<Problem> bucket;  // nothing where no look-up can form the record's key
 };
 
 Place place_of(std::span<const manifest::Op> ops, const store::Record& record) {
@@ -41,7 +42,7 @@ Place place_of(std::span<const manifest::Op> ops, const store::Record& record) {
   place.op = &*op;
   place.device = manifest::DeviceFacts::from_device_class(record.device_class);
   if (!place.device) return place;
-  const auto bucket = parse_bucket(*op, record.bucket);
+  const auto bucket = manifest::parse_bucket(*op, record.bucket);
   const Regime regime = record.regime == manifest::to_string(Regime::hot_l2) ? Regime::hot_l2 : Regime::cold_l2;
   if (bucket && manifest::record_key(*op, *bucket, *place.device, regime) == record.key) place.bucket = bucket;
   return place;

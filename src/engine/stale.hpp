@@ -1,4 +1,4 @@
-// Records that were tuned from other sources than the present ones.
+// Records whose sources have changed since their tune.
 #pragma once
 
 #include <cstdint>
@@ -15,26 +15,27 @@ struct Staleness {
     const manifest::Op* op = nullptr;
     Problem bucket;
   };
-  std::int64_t records = 0;   // that answer on this device in this regime
-  std::int64_t unusable = 0;  // of those, what cannot serve: nothing says what sources would be theirs now
+  std::int64_t records = 0;  // of this device and regime
+  std::int64_t unusable =
+      0;  // of those, records without a config that can serve, which have no present sources to compare with
   std::vector<Bucket> stale;  // by op and key
 };
 
-/// Over the records that look-ups would find: the first usable layer's of each key, of these ops' present revisions.
+/// Looks at the records that look-ups would find: the first usable layer's of each key, of these ops' present revisions.
 Staleness find_stale(std::span<const manifest::Op> ops, const manifest::DeviceFacts& device, Regime regime,
                      store::Layers& layers);
 
-/// What the present ops would still ask of a stored record, on whichever device.
+/// Whether a stored record matches the present ops, on any device.
 enum class Standing : std::uint8_t {
   present,  // all its choices were tuned from the present sources
-  stale,    // from others, or for a bucket, an implementation or a config that its op has no more
+  stale,    // a choice was tuned from other sources, or its bucket, implementation or config is no longer declared
   unknown,  // its op is not among these, or its device class does not parse
 };
 
 Standing standing_of(std::span<const manifest::Op> ops, const store::Record& record);
 
-/// The source digests (hex) of all machine code that launching and verifying the record's bucket asks for now: its configs', where they
-/// are still legal, the defaults' and the reference's. Empty when the op has no such bucket any more.
+/// The source digests (hex) of all machine code that launching and verifying the record's bucket needs now: that of its legal configs, the
+/// defaults and the reference. Empty where the op has no such bucket any more.
 std::vector<std::string> sources_asked_for(std::span<const manifest::Op> ops, const store::Record& record);
 
 }  // namespace kiln::engine

@@ -1,4 +1,4 @@
-// What stands behind Engine, Op and Plan.
+// The state behind kiln::Engine.
 #pragma once
 
 #include <condition_variable>
@@ -20,7 +20,7 @@
 #include "engine/length_reports.hpp"
 #include "engine/op_state.hpp"
 #include "jit/compile_pool.hpp"
-#include "jit/modules.hpp"
+#include "jit/module.hpp"
 #include "kiln/engine.hpp"
 #include "manifest/catalogue.hpp"
 #include "store/layers.hpp"
@@ -30,25 +30,25 @@
 
 namespace kiln::engine {
 
-/// Where candidates are to run; null: in this process. Throws Error(bad_input) when a worker is asked for and there is none.
+/// The worker process for candidates; null: they run in this process. Throws Error(bad_input) where Isolation::worker finds no kiln-worker.
 std::unique_ptr<tune::Worker> worker_for(const Options& options);
 jit::CompileSettings compile_settings(const Options& options);
 
 struct State {
   explicit State(const Options& chosen);
-  /// Leaves its counts to the overlay.
+  /// Adds its counts to the overlay.
   ~State();
   State(const State&) = delete;
   State& operator=(const State&) = delete;
-  /// What compiles are for, jit::default_arch: the first call opens NVRTC, which takes tens of milliseconds.
+  /// jit::default_arch of the device. The first call opens NVRTC, which takes tens of milliseconds.
   [[nodiscard]] const std::string& arch() const;
-  /// To tune a bucket here, where candidates of this engine run and as its options say. `op` is referred to.
+  /// A request to tune a bucket on this device with this engine's worker and options. Refers to `op`.
   [[nodiscard]] tune::TuneRequest tune_request(const manifest::Op& op, const Problem& bucket) const;
-  /// Adds to what Engine::warnings says; once, however often.
+  /// Adds to Engine::warnings, each warning once.
   void warn(const std::string& warning);
-  /// Of an op of `ops`, made when it is first asked for. Throws as reading its manifest does.
+  /// The state of `ops[index]`, made at the first call for it. Throws as reading the op's manifest does.
   OpState& op_state(std::size_t index);
-  /// Those made so far.
+  /// Calls `visit` with the states made so far.
   void for_each_op(const std::function<void(OpState&)>& visit);
   [[nodiscard]] std::vector<std::string> warnings() const;
 
@@ -59,42 +59,42 @@ struct State {
   store::Layers layers;
   jit::CompilePool pool;
   tune::Cubins cubins;
-  std::unique_ptr<tune::Worker> worker;  // where candidates run; null: here
+  std::unique_ptr<tune::Worker> worker;  // runs candidates; null: this process does
   Counters counters;
   LengthReports length_reports;
   std::unique_ptr<HistogramKeeper> histogram;  // null: launches are not counted by problem
-  std::mutex tune_mutex;                       // one tune at a time: timings must not meet
-  std::string holder;                          // of leases: this process and engine
-  std::unique_ptr<Background> background;      // of that policy, else null; last: its thread uses the others
+  std::mutex tune_mutex;                       // one tune at a time: two would disturb each other's timings
+  std::string holder;                          // this process and engine, in leases
+  std::unique_ptr<Background> background;      // null but for MissPolicy::background; last: its thread uses the others
 
  private:
   mutable std::once_flag arch_once_;
   mutable std::string arch_;
   struct OpSlot {
-    std::once_flag made;             // by one thread, while those that ask for the same op wait, and no others
-    std::unique_ptr<OpState> state;  // null for one that nobody asked for
+    std::once_flag made;             // threads that ask for another op do not wait
+    std::unique_ptr<OpState> state;  // null until it is asked for
   };
-  std::mutex op_states_mutex_;     // guards which are there
+  std::mutex op_states_mutex_;     // guards the `state` of each slot
   std::vector<OpSlot> op_states_;  // in the order of `ops`
   mutable std::mutex warnings_mutex_;
   std::vector<std::string> warnings_;
 };
 
-/// A callback on the thread that tunes in the background may let go of the last Engine, Op or Plan. That thread cannot wait for its own
-/// end, so that another one does.
-void let_go(State* state);
+/// Deletes the state. A callback on the thread that tunes in the background may drop the last Engine, Op or Plan; as that thread cannot join
+/// itself, another one deletes then.
+void destroy(State* state);
 template <class Owned>
-void let_go(Owned* owned) {
+void destroy(Owned* owned) {
   delete owned;
 }
 
-/// As std::make_shared, but that a forked child (cuda::is_forked) lets go of it as it is: its threads are not there to be joined, its processes
-/// and leases are the parent's, and its locks may stay locked.
+/// std::make_shared, whose object is never destroyed in a forked child (cuda::is_forked): there its threads cannot be joined, its processes and
+/// leases are the parent's, and its locks may be held for ever.
 template <class Owned, class... Given>
 std::shared_ptr<Owned> make_owned(Given&&... given) {
   auto made = std::make_unique<Owned>(std::forward<Given>(given)...);
   return {made.release(), [](Owned* owned) {
-            if (!cuda::is_forked()) let_go(owned);
+            if (!cuda::is_forked()) destroy(owned);
           }};
 }
 

@@ -12,9 +12,8 @@ namespace {
 
 struct Number {
   std::uintptr_t value = 0;
-  CUcontext context =
-      nullptr;           // in which the stream was used: it goes with the number, as what was made there under it stays
-  bool several = false;  // more than one
+  CUcontext context = nullptr;  // in which the stream was used, and where workspaces of this number stay
+  bool several = false;         // used in more than one context
 };
 
 struct Numbers {
@@ -23,33 +22,33 @@ struct Numbers {
   std::vector<Number> idle;
 };
 
-/// Of the process, as threads launch on several engines. Never destroyed: threads may end after statics are gone.
+/// One for all engines of the process. Never destroyed: threads may end after statics are destroyed.
 Numbers& numbers() {
   static auto& all = *new Numbers;
   return all;
 }
 
-/// Whether the stream that this thread has in the context has nothing left to do. Only where that is current: another may be no more.
+/// Whether this thread's stream in the context is idle. False unless the context is current: another one may have been destroyed.
 bool is_idle_in(CUcontext context) noexcept {
   constexpr std::uintptr_t per_thread_handle = 2;
   const auto stream = reinterpret_cast<CUstream>(per_thread_handle);
   const cuda::Driver* driver = cuda::Driver::find();
   CUcontext current = nullptr;
   if (driver == nullptr || driver->cuCtxGetCurrent(&current) != CUDA_SUCCESS || current != context) return false;
-  const cuda::RelaxedCapture relaxed;  // others may capture meanwhile
+  const cuda::RelaxedCapture relaxed;
   CUstreamCaptureStatus status = CU_STREAM_CAPTURE_STATUS_NONE;
   return driver->cuStreamIsCapturing(stream, &status) == CUDA_SUCCESS && status == CU_STREAM_CAPTURE_STATUS_NONE &&
          driver->cuStreamQuery(stream) == CUDA_SUCCESS;
 }
 
-constinit thread_local Number own;
+constinit thread_local Number own_number;
 
 /// Gives the number back when its thread ends.
 struct Holder {
   Holder() noexcept = default;
   ~Holder() {
-    const Number number =
-        std::exchange(own, Number{});  // what still launches when other objects of the thread go takes a new one
+    const Number number = std::exchange(
+        own_number, Number{});  // destructors of the thread's other objects that still launch take a new number
     if (number.context == nullptr || number.several || cuda::is_forked() || !is_idle_in(number.context)) return;
     try {
       const std::lock_guard lock(numbers().mutex);
@@ -66,10 +65,10 @@ void take() noexcept {
     const std::lock_guard lock(numbers().mutex);
     auto& idle = numbers().idle;
     if (idle.empty()) {
-      own = {numbers().next, nullptr, false};
+      own_number = {numbers().next, nullptr, false};
       numbers().next += 2;
     } else {
-      own = idle.back();
+      own_number = idle.back();
       idle.pop_back();
     }
   }
@@ -80,17 +79,17 @@ void take() noexcept {
 }  // namespace
 
 std::uintptr_t thread_stream() noexcept {
-  if (own.value == 0) [[unlikely]]
+  if (own_number.value == 0) [[unlikely]]
     take();
-  return own.value;
+  return own_number.value;
 }
 
 void note_thread_stream() noexcept {
   static_cast<void>(thread_stream());
   CUcontext current = nullptr;
   if (cuda::Driver::get().cuCtxGetCurrent(&current) != CUDA_SUCCESS) return;
-  own.several = own.several || (own.context != nullptr && own.context != current);
-  own.context = current;
+  own_number.several = own_number.several || (own_number.context != nullptr && own_number.context != current);
+  own_number.context = current;
 }
 
 }  // namespace kiln::engine

@@ -1,16 +1,15 @@
-// The threads' own default streams have one handle for all of them (CU_STREAM_PER_THREAD): what tells them apart.
+// Tells apart the threads' per-thread default streams, which share the handle CU_STREAM_PER_THREAD.
 #pragma once
 
 #include <cstdint>
 
 namespace kiln::engine {
 
-/// A number for this thread's per-thread default stream: odd, as no stream's handle is, and of no other thread while work of this one's
-/// may run. A thread that ends leaves work behind, whose end nobody can ask for any more: its number goes to another thread only if its
-/// stream was seen to be idle.
+/// Returns a number for this thread's per-thread default stream: odd, as no stream's handle is. No other thread has it while work on the
+/// stream may run. The work of an ended thread cannot be waited for, so its number is reused only if its stream was idle at its end.
 std::uintptr_t thread_stream() noexcept;
 
-/// The thread is about to work on its stream in the current context. To be called before what goes by its number is made there.
+/// Notes that this thread uses its stream in the current context. Call before anything there is made under its number.
 void note_thread_stream() noexcept;
 
 }  // namespace kiln::engine

@@ -19,7 +19,7 @@
 namespace kiln::engine {
 namespace {
 
-/// What tuning a bucket takes, in nanoseconds, roughly: each candidate is compiled and verified, then timed a few hundred times.
+/// A rough estimate of a tune in nanoseconds: each candidate is compiled and verified, then launched a few hundred times.
 double tuning_ns(const OpBucket& bucket, State& state) {
   const manifest::DeviceFacts& facts = state.context.info().facts;
   double candidates = 0;
@@ -31,7 +31,7 @@ double tuning_ns(const OpBucket& bucket, State& state) {
          (compile_ns + launches * expected_ns(*bucket.op, bucket.bucket, facts, state.options.regime, state.layers));
 }
 
-/// Indices of the buckets in the order that leaves the least idle time at the end: what takes longest to tune comes first.
+/// Indices of the buckets, those that take longest to tune first, so that no device idles at the end.
 std::vector<std::size_t> order_of(std::span<const OpBucket> buckets, TunerState& tuner, bool as_they_come) {
   std::vector<std::size_t> order(buckets.size());
   for (std::size_t i = 0; i < order.size(); ++i) order[i] = i;
@@ -42,7 +42,7 @@ std::vector<std::size_t> order_of(std::span<const OpBucket> buckets, TunerState&
   return order;
 }
 
-/// An engine that serves the bucket already goes on with its new record.
+/// Lets an engine that has the bucket ready serve it by its new record.
 void adopt(State& state, std::string_view op, const Resolution& resolution) {
   OpState& own = state.op_state(index_of(state, op));
   if (own.plans.hot.find(resolution.bucket) != nullptr) adopt(own, resolution);
@@ -68,7 +68,7 @@ TunedBucket described(const TuneOutcome& outcome) {
   return tuned;
 }
 
-/// Buckets that several devices share out among themselves: each class of device goes through all of them.
+/// Tunes buckets on several devices. Each class of device tunes all of them; devices of one class divide them.
 class Job {
  public:
   Job(TunerState& tuner, std::span<const OpBucket> buckets, const TuneChoice& choice)
@@ -111,7 +111,6 @@ class Job {
 
   void serve(TunerDevice& device) {
     try {
-      // Other threads may capture graphs meanwhile.
       const cuda::RelaxedCapture relaxed;
       const cuda::Context::Scope scope(device.state->context);
       while (const auto taken = take(device.device_class)) {
@@ -146,7 +145,7 @@ class Job {
     return tuned;
   }
 
-  /// The overlay's file may have been unwritable, or emptied by someone since.
+  /// Sets `kept`: the overlay's file may have been unwritable, or emptied by another process since.
   void read_back() {
     for (std::size_t place = 0; place < tuned_.size(); ++place) {
       if (!tuned_[place] || tuned_[place]->outcome != TunedBucket::Outcome::tuned) continue;
@@ -165,7 +164,7 @@ class Job {
     choice_.on_step({event, device.state->options.device, number, static_cast<std::int64_t>(tuned_.size())});
   }
 
-  /// In a handler: what ends one device's work ends that of all.
+  /// Ends the work of all devices. Called in an exception handler.
   void end(TunerDevice& device, bool is_interrupt) {
     device.pool.cancel();
     const std::lock_guard lock(mutex_);
@@ -179,7 +178,7 @@ class Job {
   const TuneChoice& choice_;
   std::vector<std::size_t> order_;
   std::mutex telling_;
-  std::mutex mutex_;  // guards what follows
+  std::mutex mutex_;  // guards the members below
   std::vector<std::size_t> next_;
   std::int64_t number_ = 0;
   std::vector<std::optional<TunedBucket>> tuned_;  // class by class, in the order of `buckets_`

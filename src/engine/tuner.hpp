@@ -1,4 +1,4 @@
-// What stands behind kiln::Tuner: the GPUs that it tunes on, each with an engine's state of its own; all fill one overlay.
+// The state behind kiln::Tuner: an engine's state for each GPU. All fill one overlay.
 #pragma once
 
 #include <memory>
@@ -15,11 +15,11 @@ namespace kiln::engine {
 struct TunerDevice {
   explicit TunerDevice(std::shared_ptr<State> engine, bool is_shared);
   std::shared_ptr<State> state;
-  bool is_shared;  // with an Engine, whose launches go on meanwhile
-  jit::CompilePool
-      pool;  // apart from the engine's, where a launch would wait behind candidates, and a stop would drop its compiles
+  bool is_shared;  // whether an Engine launches with this state meanwhile
+  /// Separate from the engine's pool, where a launch would wait behind candidates, and a stop would drop its compiles.
+  jit::CompilePool pool;
   tune::Cubins cubins;
-  std::size_t device_class = 0;  // number, in the order of the devices
+  std::size_t device_class = 0;  // index into TunerState::first_of_class
 };
 
 struct TunerState {
@@ -30,17 +30,17 @@ struct TunerState {
 
   std::vector<std::unique_ptr<TunerDevice>> devices;
   std::vector<TunerDevice*> first_of_class;
-  std::mutex working;  // held by what tunes or compiles
+  std::mutex working;  // one call tunes or compiles at a time
 
  private:
   void add(std::shared_ptr<State> state, bool is_shared);
 };
 
-/// Throws Error(bad_input) naming the ops that there are.
+/// Throws Error(bad_input) for an unknown op, listing those that there are.
 std::size_t index_of(const State& state, std::string_view name);
 const manifest::Op& op_named(const State& state, std::string_view name);
 
-/// The distinct buckets of some demands, as the first device's ops have them. Throws Error(bad_input).
+/// The distinct buckets of some demands, of the first device's ops. Throws Error(bad_input) for a demand that is no problem of its op.
 std::vector<OpBucket> buckets_of(TunerState& tuner, std::span<const Demand> demands);
 /// Tuner::tune. The ops of the buckets outlive the call.
 TuneReport tune_all(TunerState& tuner, std::span<const OpBucket> buckets, const TuneChoice& choice);
@@ -48,7 +48,7 @@ TuneReport tune_all(TunerState& tuner, std::span<const OpBucket> buckets, const 
 Deployment deploy(TunerState& tuner, std::size_t device_class, std::span<const OpBucket> buckets,
                   const std::filesystem::path& path, const TuneChoice& choice);
 
-/// One bucket's failure leaves the others their chance; a machine's, or a broken context's, does not.
+/// Whether a failure concerns one bucket alone, so that the others are still tuned.
 bool is_of_one_bucket(ErrorKind kind) noexcept;
 
 }  // namespace kiln::engine

@@ -17,7 +17,7 @@ bool is_enough(const Resolution& resolution, Retune retune) {
   return resolution.is_hit() && retune != Retune::all && !(retune == Retune::stale && resolution.is_stale());
 }
 
-/// What is asked for beside what the engine's options say.
+/// The engine's request for the bucket, with the caller's callbacks added.
 tune::TuneRequest request_of(State& state, const manifest::Op& op, const Problem& bucket, const TuneAsked& asked) {
   tune::TuneRequest request = state.tune_request(op, bucket);
   if (asked.stop_requested)
@@ -35,11 +35,11 @@ tune::TuneRequest request_of(State& state, const manifest::Op& op, const Problem
 
 thread_local const Tuning* innermost = nullptr;
 
-constexpr auto untold_wait = std::chrono::milliseconds(500);  // most buckets are tuned by then
+constexpr auto untold_wait = std::chrono::milliseconds(500);  // most tunes end within it
 
 void tell_who_is_waited_for(const State& state, const manifest::Op& op, const Problem& bucket, const TuneAsked& asked,
                             const std::string& holder) {
-  if (holder.empty()) return;  // it is free by now
+  if (holder.empty()) return;  // free by now
   const std::string text = manifest::to_string(op, bucket);
   const std::string reason =
       fmt::format("{} is tuning it; one that is stopped is waited for {} s at most", holder, lease_seconds);
@@ -82,12 +82,12 @@ TuneOutcome tune_once(State& state, const manifest::Op& op, const Problem& bucke
     const auto& own = state.options.stop_requested;
     if ((own && own()) || (asked.stop_requested && asked.stop_requested()))
       throw Error(ErrorKind::interrupted, fmt::format("{} {} is not tuned: the tune was asked to stop", op.name,
-                                                      manifest::to_string(op, bucket)));
+                                                      manifest::display_text(op, bucket)));
   };
   const Clock::time_point begun = Clock::now();
   TuneOutcome outcome{TuneOutcome::End::found, stored()};
   if (!is_enough(outcome.resolution, asked.retune))
-    Tuning::refuse_within(state, fmt::format("{} {}", op.name, manifest::to_string(op, bucket)));
+    Tuning::refuse_within(state, fmt::format("{} {}", op.name, manifest::display_text(op, bucket)));
   const Tuning tuning(state);
   Lease lease(state.layers, outcome.resolution.key, state.holder);
   bool is_told = false;

@@ -29,7 +29,7 @@ CUdeviceptr Workspaces::make(CUstream stream) {
   return make_keyed(key_of(stream));
 }
 
-/// Zeroed on a stream of its own and waited for: a graph that is captured on one stream may be launched on another.
+/// Zeroes on a stream of its own and waits: a graph captured on one stream may be launched on another.
 CUdeviceptr Workspaces::make_keyed(Key stream) {
   const std::lock_guard lock(mutex_);
   if (const Block* existing = block_of(stream)) return existing->buffer.pointer();

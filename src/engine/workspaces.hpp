@@ -1,4 +1,4 @@
-// Device memory for a plan's workspace, one block a stream.
+// Device memory for a plan's workspace, one block per stream.
 #pragma once
 
 #include <atomic>
@@ -10,18 +10,19 @@
 
 namespace kiln::engine {
 
-/// Reading takes no lock, and nothing is ever enqueued on those streams.
+/// Readers take no lock. Nothing is enqueued on the streams.
 class Workspaces {
  public:
-  explicit Workspaces(std::int64_t bytes, bool zeroed) : bytes_(bytes), zeroed_(zeroed) {}
-  /// The stream's block, or 0 when it has none yet.
+  /// Each block has `bytes`; `zeroed`: filled with zeros when it is made.
+  Workspaces(std::int64_t bytes, bool zeroed) : bytes_(bytes), zeroed_(zeroed) {}
+  /// Returns the stream's block, or 0 where it has none.
   [[nodiscard]] CUdeviceptr find(CUstream stream) const noexcept;
-  /// Whether a launch on the stream finds all that it needs.
+  /// Whether a launch on the stream finds its workspace.
   [[nodiscard]] bool serves(CUstream stream) const noexcept { return bytes_ == 0 || find(stream) != 0; }
-  /// Makes one in the current context when there is none; one of no bytes notes the stream. Not for a capturing stream, on which nothing
-  /// is allocated. Throws Error(out_of_memory).
+  /// Returns the stream's block, allocated in the current context where there is none; of 0 bytes, notes the stream and returns 0. Throws
+  /// Error(out_of_memory). Precondition: the stream does not capture.
   CUdeviceptr make(CUstream stream);
-  /// One for each stream that `other` has or noted.
+  /// Makes a block for each stream that `other` has or noted.
   void make_as(const Workspaces& other);
   [[nodiscard]] std::int64_t bytes() const noexcept { return bytes_; }
 

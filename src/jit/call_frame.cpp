@@ -1,7 +1,5 @@
-// Which run-time value of a call does not hold, in words: what RuntimeForm answers with a bool.
+// Names the run-time value that makes LaunchForm::fill return false.
 #include <fmt/format.h>
-
-#include <limits>
 
 #include "jit/executable.hpp"
 
@@ -10,26 +8,11 @@ namespace {
 
 enum class Fault : std::uint8_t { none, missing, not_computable, under_minimum, out_of_type };
 
-bool fits(manifest::RuntimeType type, std::int64_t value) noexcept {
-  switch (type) {
-    case manifest::RuntimeType::i32: return value == static_cast<std::int32_t>(value);
-    case manifest::RuntimeType::u32: return value >= 0 && value <= std::numeric_limits<std::uint32_t>::max();
-    case manifest::RuntimeType::u64: return value >= 0;
-    default: return true;
-  }
-}
-
-std::int64_t real_bits(const manifest::Runtime& runtime) noexcept {
-  const double value = *runtime.default_real;
-  if (runtime.type == manifest::RuntimeType::f32) return std::bit_cast<std::int32_t>(static_cast<float>(value));
-  return std::bit_cast<std::int64_t>(value);
-}
-
 Fault fill_one(const manifest::Runtime& runtime, bool given, std::int64_t bits, std::span<const std::int64_t> frame,
                std::int64_t& slot) noexcept {
   if (!runtime.is_integer()) {
     if (!given && !runtime.default_real) return Fault::missing;
-    slot = given ? bits : real_bits(runtime);
+    slot = given ? bits : bits_of(runtime.type, *runtime.default_real);
     return Fault::none;
   }
   if (given) {
@@ -40,14 +23,15 @@ Fault fill_one(const manifest::Runtime& runtime, bool given, std::int64_t bits, 
     if (!value.ok()) return Fault::not_computable;
     slot = value.number;
   }
-  if (!fits(runtime.type, slot)) return Fault::out_of_type;
+  const manifest::Range limits = range_of(runtime.type);
+  if (slot < limits.lowest || slot > limits.highest) return Fault::out_of_type;
   if (!runtime.minimum) return Fault::none;
   const manifest::Value minimum = runtime.minimum->evaluate(frame);
   if (!minimum.ok()) return Fault::not_computable;
   return slot < minimum.number ? Fault::under_minimum : Fault::none;
 }
 
-/// Returns the index of the first run-time value that does not hold, or -1.
+/// Fills the slots of the call. Returns the index of the first run-time value that is missing or out of its limits, else -1.
 int fill_slots(CallFrame& call, std::span<const manifest::Runtime> runtime, std::size_t axes, const Problem& problem,
                const Arguments& arguments, Fault& fault) noexcept {
   for (std::size_t i = 0; i < axes; ++i) call.slots[i] = problem.axes[i];

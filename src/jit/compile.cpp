@@ -4,7 +4,6 @@
 #include <utility>
 
 #include "cuda/nvrtc_api.hpp"
-#include "jit/compile_options.hpp"
 #include "jit/include_closure.hpp"
 #include "jit/include_scan.hpp"
 #include "kiln/error.hpp"
@@ -14,8 +13,13 @@ namespace {
 
 using cuda::Nvrtc;
 
-/// What ptxas says of a kernel that is wrong about itself: it runs, but not as it was written.
+/// ptxas ignored setmaxnreg or serialised wgmma: the kernel would run, but not as it was written.
 constexpr std::array<std::string_view, 3> fatal_advisories = {"C7508", "C7517", "C7519"};
+
+// --no-cache: NVRTC 13 keeps a cache of its own in the home folder. No digest checks that cache, and it hides compile times.
+// --no-source-include: a header in the working directory must not replace one that the op declares.
+// Neither option reaches the machine code. compile_program() drops both where an older NVRTC does not know them.
+const std::vector<std::string> isolating_options = {"--no-cache", "--no-source-include"};
 
 void require(nvrtcResult result, const char* what, const Specialisation& specialisation) {
   if (result == NVRTC_SUCCESS) return;
@@ -29,7 +33,7 @@ std::vector<const char*> pointers(const std::vector<std::string>& texts) {
   return all;
 }
 
-/// NVRTC pastes a name expression into a pragma line, where a newline or a # would begin text of its own.
+/// Throws Error(compile_failed) for a name expression that could begin a directive: NVRTC pastes it into a pragma line.
 void check_name_expression(const std::string& expression, const Specialisation& specialisation) {
   scan_template(specialisation.label + ", name expression", expression);
   if (expression.find_first_of("#\\\"'`@$;{}%") == std::string::npos &&
@@ -41,7 +45,7 @@ void check_name_expression(const std::string& expression, const Specialisation& 
                                              "' is refused; it may hold names, integers and <>(),:*&+- only.");
 }
 
-/// Compiled under bare file names, so that no path reaches the bytes through __FILE__ or line tables; shown with the folder.
+/// Puts the op's folder before its file names in a log. Compiles see bare names, so that no path reaches the cubin.
 std::string with_folders(const std::string& log, const Specialisation& specialisation) {
   const auto in_name = [](char c) {
     return std::isalnum(static_cast<unsigned char>(c)) != 0 || c == '_' || c == '.' || c == '/' || c == '-';
@@ -67,7 +71,7 @@ class Program {
   Program(const Specialisation& specialisation, const Closure& closure) : specialisation_(specialisation) {
     std::vector<const char*> headers;
     std::vector<const char*> names;
-    for (const manifest::SourceFile& file : closure.given) {  // the entry too: a header may include it again
+    for (const manifest::SourceFile& file : closure.given) {  // with the entry, which a header may include again
       headers.push_back(file.text.c_str());
       names.push_back(file.name.c_str());
     }
@@ -119,7 +123,7 @@ class Program {
   nvrtcProgram program_ = nullptr;
 };
 
-/// What `text` has between `before` and `after`; empty where it has not.
+/// Returns the part of `text` between `before` and `after`, else an empty string.
 std::string_view between(std::string_view text, std::string_view before, std::string_view after) {
   const std::size_t at = text.find(before);
   if (at == std::string_view::npos) return {};
@@ -127,7 +131,7 @@ std::string_view between(std::string_view text, std::string_view before, std::st
   return text.substr(0, text.find(after));
 }
 
-/// What the target lacks, where ptxas complains of nothing else; else empty.
+/// Returns the reason when ptxas reports nothing but features that the target lacks, else an empty string. Lines of such a log:
 ///
 ///   ptxas application ptx input, line 648; error   : Feature '.bf16' requires .target sm_80 or higher
 ///   ptxas application ptx input, line 480; error   : Instruction 'wgmma.fence' not supported on .target 'sm_90'
@@ -151,7 +155,6 @@ std::string why_not_for(const std::string& arch, std::string_view log) {
   return lacks + "leave the implementation out there by its 'requires'.";
 }
 
-/// Empty name expressions stand for passes that are left out.
 void compile_program(Program& program, const Specialisation& specialisation, const Closure& closure) {
   std::vector<std::string> options = byte_determining_options(specialisation);
   for (const auto& folder : closure.include_directories) options.push_back("--include-path=" + folder.string());
@@ -188,7 +191,7 @@ Cubin compile(const Specialisation& specialisation) {
   const Closure& closure = known->closure;
   Program program(specialisation, closure);
   for (const std::string& expression : specialisation.name_expressions) {
-    if (expression.empty()) continue;
+    if (expression.empty()) continue;  // a pass that is left out
     check_name_expression(expression, specialisation);
     program.add_name_expression(expression);
   }

@@ -1,4 +1,4 @@
-// A compile as it goes to a worker, and what comes back, as JSON values.
+// The messages of a compile in a worker process, as JSON values. Readers throw nlohmann::json::exception on a malformed message.
 #pragma once
 
 #include <nlohmann/json.hpp>
@@ -11,8 +11,8 @@ namespace kiln::jit {
 struct CompileRequest {
   manifest::Digest key{};
   Specialisation specialisation;
-  std::string nvrtc;  // the library of the owner, which the worker opens too
-  std::int64_t memory_bytes = 0;
+  std::string nvrtc;              // path of the owner's NVRTC, which the worker opens too
+  std::int64_t memory_bytes = 0;  // limit of the worker; 0: none
   bool low_priority = false;
 };
 

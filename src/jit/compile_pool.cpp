@@ -39,14 +39,14 @@ struct CompilePool::State {
   std::map<manifest::Digest, std::shared_future<Cubin>> asked;
   std::int64_t compiled = 0;
   std::size_t idle = 0;               // threads that wait for work
-  std::vector<std::jthread> threads;  // last: they end before what they use
+  std::vector<std::jthread> threads;  // last member: threads use the others until they are joined
 
   explicit State(const CompileSettings& settings)
       : most(static_cast<std::size_t>(compiles_at_once(settings.workers))), idle_limit(settings.idle) {
     if (!settings.program.empty()) processes.emplace(settings);
   }
 
-  /// With the mutex held.
+  /// Precondition: the mutex is held.
   void add(Task task) {
     waiting.push_back(std::move(task));
     if (idle < waiting.size() && threads.size() < most)
@@ -65,7 +65,7 @@ struct CompilePool::State {
     }
   }
 
-  /// False when there will be none. Who waits long ends the processes that have waited as long.
+  /// Returns false when the pool ends. A thread that waits longer than idle_limit ends the idle processes.
   bool wait_for_work(std::unique_lock<std::mutex>& lock, const std::stop_token& stop) {
     const auto there_is = [this] { return !waiting.empty(); };
     ++idle;
@@ -84,7 +84,7 @@ struct CompilePool::State {
     return processes ? processes->compile(task.key, task.specialisation) : compile(task.specialisation);
   }
 
-  /// Counted before the future is ready, so that who has waited for every future reads the full count.
+  /// Counts before the future is ready, so that a caller that waited for every future reads the full count.
   void run(Task& task) {
     const auto count = [this] {
       const std::lock_guard lock(mutex);
@@ -105,13 +105,13 @@ struct CompilePool::State {
     }
   }
 
-  /// What failed for the machine's sake, such as its memory, may succeed when it is asked for again.
+  /// Lets a later call compile again: the failure, such as lack of memory, need not repeat.
   void forget(const manifest::Digest& key) {
     const std::lock_guard lock(mutex);
     asked.erase(key);
   }
 
-  /// Takes out what has not begun; a later ask for the same key begins anew.
+  /// Removes and returns the compiles that have not begun.
   std::deque<Task> drop_waiting() {
     const std::lock_guard lock(mutex);
     for (const Task& task : waiting) asked.erase(task.key);

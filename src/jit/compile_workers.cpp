@@ -46,7 +46,7 @@ void CompileWorkers::interrupt() {
   const std::lock_guard lock(mutex_);
   interrupted_ = true;
   for (Child* child : busy_) child->interrupt();
-  for (const Idle& each : idle_) each.child->interrupt();  // so that they end side by side
+  for (const Idle& each : idle_) each.child->interrupt();  // all at once, so that they end in parallel
 }
 
 std::unique_ptr<Child> CompileWorkers::take_idle() {
@@ -59,7 +59,7 @@ std::unique_ptr<Child> CompileWorkers::take_idle() {
 
 std::unique_ptr<Child> CompileWorkers::take() {
   auto child = take_idle();
-  while (child && child->gone()) child = take_idle();  // somebody ended it while it had nothing to do
+  while (child && child->gone()) child = take_idle();  // it ended while idle
   if (!child) child = std::make_unique<Child>(settings_.program);
   const std::lock_guard lock(mutex_);
   if (interrupted_) child->interrupt();
@@ -78,7 +78,7 @@ void CompileWorkers::give_back(std::unique_ptr<Child> child) {
 }
 
 bool CompileWorkers::end_idle() {
-  std::vector<Idle> ended;  // after the lock is given up: ending takes a moment
+  std::vector<Idle> ended;  // destroyed after the lock is released: ending a process takes time
   const std::lock_guard lock(mutex_);
   const auto now = Clock::now();
   while (!idle_.empty() && now - idle_.front().since >= settings_.idle) {

@@ -1,4 +1,4 @@
-// Compiles in processes: a template that crashes the compiler, never ends or takes all memory costs that compile alone.
+// Compiles in worker processes: a crash, hang or lack of memory fails that compile alone.
 #pragma once
 
 #include <chrono>
@@ -12,17 +12,17 @@
 
 namespace kiln::jit {
 
-/// Thread-safe: as many processes as there are callers at once. One is begun where none is idle, reused, and replaced when it dies.
+/// Thread-safe. Each concurrent caller uses a process of its own. Idle processes are reused; dead ones are replaced.
 class CompileWorkers {
  public:
   explicit CompileWorkers(CompileSettings settings) : settings_(std::move(settings)) {}
 
-  /// Throws what compile() throws; Error(compile_failed) that says how when the process died of it, or was not done in time;
-  /// Error(io) when no process can be begun.
+  /// Throws what compile() throws; Error(compile_failed) when the process died or timed out, with the reason; Error(io) when no process
+  /// can be started.
   Cubin compile(const manifest::Digest& key, const Specialisation& specialisation);
-  /// Compiles under way, and those that come, throw Error(interrupted).
+  /// Makes present and later compiles throw Error(interrupted).
   void interrupt();
-  /// Ends the processes that were idle for settings.idle; whether any is left.
+  /// Ends the processes that were idle for CompileSettings::idle. Returns whether an idle process is left.
   bool end_idle();
 
  private:
@@ -39,9 +39,9 @@ class CompileWorkers {
   [[noreturn]] void fail(const Specialisation& specialisation, const std::string& how) const;
 
   const CompileSettings settings_;
-  mutable std::mutex mutex_;  // guards what follows
+  mutable std::mutex mutex_;  // guards the members below
   bool interrupted_ = false;
-  std::vector<Idle> idle_;  // the last used at the back
+  std::vector<Idle> idle_;  // the most recently used at the back
   std::set<process::Child*> busy_;
 };
 

@@ -4,7 +4,6 @@
 
 #include <algorithm>
 #include <limits>
-#include <tuple>
 #include <utility>
 
 #include "cuda/device.hpp"
@@ -34,19 +33,7 @@ constexpr std::int64_t round_up(std::int64_t value, std::int64_t multiple) {
   return (value + multiple - 1) / multiple * multiple;
 }
 
-/// What an integer type holds of the 64 bits that expressions have. Passed on regardless, a larger value would lose its
-/// upper half in silence.
-std::pair<std::int64_t, std::int64_t> limits_of(manifest::RuntimeType type) {
-  switch (type) {
-    case manifest::RuntimeType::i32:
-      return {std::numeric_limits<std::int32_t>::min(), std::numeric_limits<std::int32_t>::max()};
-    case manifest::RuntimeType::u32: return {0, std::numeric_limits<std::uint32_t>::max()};
-    case manifest::RuntimeType::u64: return {0, std::numeric_limits<std::int64_t>::max()};
-    default: return {std::numeric_limits<std::int64_t>::min(), std::numeric_limits<std::int64_t>::max()};
-  }
-}
-
-/// True when a size that varies inside the bucket, or a run-time value, stands in the expression.
+/// Whether the expression reads a run-time value or a size that varies in the bucket.
 bool varies(const manifest::Op& op, const manifest::Expression& expression) {
   const std::vector<int> slots = expression.slots();
   return std::any_of(slots.begin(), slots.end(), [&](int slot) {
@@ -56,7 +43,7 @@ bool varies(const manifest::Op& op, const manifest::Expression& expression) {
   });
 }
 
-/// Whether a launch of the pass may begin before its predecessor ends. Where devices cannot, it begins afterwards.
+/// Whether a launch of the pass may begin before its predecessor ends. False on devices without that feature.
 bool is_programmatic(const manifest::Op& op, const manifest::Pass& pass, std::span<const std::int64_t> frame) {
   const std::int64_t sm = frame[static_cast<std::size_t>(op.first_device_fact())];
   return constant_of(pass.programmatic, frame, "programmatic") != 0 && sm >= manifest::first_programmatic_sm;
@@ -239,7 +226,7 @@ LoadedArgument Executable::load_argument(const manifest::Op& op, const manifest:
       break;
     case manifest::ArgumentKind::expression:
       loaded.value = argument.value.specialise(frame, first_static_);
-      std::tie(loaded.minimum, loaded.maximum) = limits_of(argument.type);
+      loaded.limits = range_of(argument.type);
       break;
     case manifest::ArgumentKind::tensor_map: {
       loaded.absent = argument.when && constant_of(*argument.when, frame, "'when' of a TMA argument") == 0;

@@ -74,11 +74,11 @@ class ClosureWalk {
       } else if (!visit_toolkit(asked.name, {}) && !asked.angled) {
         refuse_unknown(shown, asked);
       }
-      // An unknown <name> may stand in a group that is compiled out. Where it does not, NVRTC has nowhere to look for it.
+      // An unknown <name> may stand in a group that is compiled out; elsewhere NVRTC fails on it.
     }
   }
 
-  /// True when a toolkit folder, or the includer's own when it is a toolkit file, holds the file.
+  /// Returns false when neither the includer's folder nor an include directory of the toolkit holds the file.
   bool visit_toolkit(const std::string& name, const path& includer_folder) {
     if (!includer_folder.empty() && visit_file(includer_folder / name)) return true;
     for (const path& folder : closure_.include_directories) {
@@ -106,7 +106,7 @@ class ClosureWalk {
     return true;
   }
 
-  /// By the deepest include directory that holds it, so that the name is the same wherever the toolkit lies.
+  /// Returns the path relative to the deepest include directory, so that the name does not depend on where the toolkit is installed.
   std::string include_name(const path& file) const {
     std::string best = "<" + file.filename().string() + ">";
     std::size_t deepest = 0;
@@ -138,7 +138,6 @@ class ClosureWalk {
 
 KnownClosure::KnownClosure(Closure walked) : closure(std::move(walked)) {
   for (auto [hasher, what] : {std::pair(&cubin_key, "cubin"), std::pair(&source_digest, "source")}) {
-    // A list is preceded by its length, so that no two pairs of lists hash alike.
     hasher->field(what).field(static_cast<std::int64_t>(closure.given.size() + closure.toolkit.size()));
     for (const auto* files : {&closure.given, &closure.toolkit})
       for (const manifest::SourceFile& file : *files) hasher->field(file.name).field(file.text);

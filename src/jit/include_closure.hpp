@@ -1,4 +1,4 @@
-// The files of one compile and where the compiler may find those that are not handed to it. Private to the module.
+// The source files of one compile. Private to the module.
 #pragma once
 
 #include <cstdint>
@@ -12,21 +12,20 @@
 namespace kiln::jit {
 
 struct Closure {
-  std::vector<manifest::SourceFile> given;           // handed to the compiler in memory; the entry comes first
-  std::vector<manifest::SourceFile> toolkit;         // which the compiler reads from include_directories; "<name>"
-  std::vector<std::filesystem::path> toolkit_paths;  // of each
-  std::vector<std::filesystem::path> include_directories;  // of the toolkit; empty without toolkit_headers
+  std::vector<manifest::SourceFile> given;                 // passed to NVRTC in memory; the entry comes first
+  std::vector<manifest::SourceFile> toolkit;               // read by NVRTC from include_directories; named "<name>"
+  std::vector<std::filesystem::path> toolkit_paths;        // of each file of `toolkit`
+  std::vector<std::filesystem::path> include_directories;  // empty without toolkit_headers
 };
 
-/// See include_closure(), which joins the two lists. Walked once for each list of sources, entry and toolkit_headers, and kept with the sources; with
-/// toolkit headers as long as those are the same files, unchanged.
+/// A closure kept with the sources that it was found in, by entry and toolkit_headers. It is walked again when a toolkit header changed.
 struct KnownClosure final : manifest::Sources::Finding {
   explicit KnownClosure(Closure walked);
-  /// Whether the toolkit's files are those that were read.
+  /// Whether the toolkit's files are unchanged since they were read.
   [[nodiscard]] bool holds() const;
 
   const Closure closure;
-  manifest::Hasher cubin_key, source_digest;  // begun with the closure
+  manifest::Hasher cubin_key, source_digest;  // the closure is hashed; callers add the rest
 
  private:
   struct Stamp {
@@ -37,9 +36,10 @@ struct KnownClosure final : manifest::Sources::Finding {
   static Stamp stamp_of(const std::filesystem::path& path);
   std::vector<Stamp> stamps_;
 };
+/// Throws as include_closure() does.
 std::shared_ptr<const KnownClosure> known_closure(const Specialisation& specialisation);
 
-/// A file of the op as messages name it: "templates/rms_norm/rms_norm.cuh"; a common/ header by its own name.
+/// The name of a file in messages: "templates/rms_norm/rms_norm.cuh" for a file of the op, its own name for a common/ header.
 std::string shown_name(const Specialisation& specialisation, const std::string& file);
 
 }  // namespace kiln::jit

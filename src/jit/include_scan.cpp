@@ -13,8 +13,8 @@ constexpr std::string_view has_include = "__has_include";
 
 constexpr std::array<std::string_view, 3> clocks = {"__DATE__", "__TIME__", "__TIMESTAMP__"};
 
-/// What asks for a file or the clock by its mere name. Macros could paste such a name together where this scan cannot see it,
-/// and the front end would obey, in directives and in plain code; but then its beginning stands somewhere as an identifier.
+/// Returns the name that reads a file or the clock and of which `identifier` is a proper prefix, else an empty string. Macros could paste
+/// such a name from parts that this scan cannot join, but its beginning must then be an identifier of the source.
 std::string_view forbidden_name_begun_by(std::string_view identifier) {
   static constexpr std::array<std::string_view, 5> names = {has_include, "__has_embed", clocks[0], clocks[1],
                                                             clocks[2]};
@@ -48,7 +48,7 @@ class TemplateScan {
                 shown_ + "(" + std::to_string(line) + "): the source " + what + "; " + remedy + ".");
   }
 
-  /// False at the end of the file.
+  /// Returns false at the end of the file.
   bool scan_line() {
     while (lexer_.skip_harmless_line()) {
     }
@@ -62,7 +62,7 @@ class TemplateScan {
     return token.kind != TokenKind::end_of_file;
   }
 
-  /// `import <file>;` needs no # and, as the standard has it, begins a line, by itself or after export.
+  /// Throws for `import <file>;`, which needs no # and by the standard begins a line, after an optional export.
   void refuse_header_units(const Token& first) const {
     SourceLexer ahead = lexer_;
     const Token word = first.text == "export" ? ahead.next() : first;
@@ -75,7 +75,7 @@ class TemplateScan {
       refuse(directive.line, "uses #" + directive.text, "only #include is allowed");
     }
     if (directive.text == "include") add(directive.line, "#include");
-    std::array<std::string, 2> before;  // the two tokens before this one
+    std::array<std::string, 2> before;  // the two preceding tokens
     Token token = lexer_.next();
     for (; !ends(token); token = lexer_.next()) {
       const bool defined = before[1] == "defined" || (before[0] == "defined" && before[1] == "(");
@@ -85,9 +85,9 @@ class TemplateScan {
     return token.kind != TokenKind::end_of_file;
   }
 
-  /// `defined`: the token is the operand of defined, which reads nothing.
+  /// `defined`: the token is the operand of defined, which reads no file.
   void scan_directive_token(const Token& directive, const Token& token, bool defined) {
-    // In a group that is compiled out the front end does not read a directive's raw strings as such.
+    // In a group that is compiled out the front end does not recognise raw strings of directives.
     if (token.spans_lines) {
       refuse(token.line, "has a raw string over several lines in #" + directive.text,
              "end it on the line it begins on");
@@ -113,7 +113,7 @@ class TemplateScan {
     found_.push_back(asked);
   }
 
-  /// A relative name that stays below where it is looked for.
+  /// Throws unless the name is a relative path without . and .. parts.
   void check_name(const Inclusion& asked, std::string_view reader) const {
     const std::string_view name = asked.name;
     const auto has = [&](std::string_view part) { return name.find(part) != std::string_view::npos; };
@@ -129,7 +129,7 @@ class TemplateScan {
   }
 
   void check_identifier(const Token& token) const {
-    if (token.kind != TokenKind::identifier || token.text.front() != '_') return;  // as every name that matters begins
+    if (token.kind != TokenKind::identifier || token.text.front() != '_') return;  // all refused names begin so
     if (std::find(clocks.begin(), clocks.end(), token.text) != clocks.end()) {
       refuse(token.line, "uses " + token.text, "machine code must depend on nothing but its source, so remove it");
     }

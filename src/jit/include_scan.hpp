@@ -1,4 +1,4 @@
-// What a source asks the compiler to read, found before the compiler sees it. Private to the module.
+// Finds the files that a source includes, and refuses what could reach past them. Private to the module.
 #pragma once
 
 #include <string>
@@ -13,12 +13,11 @@ struct Inclusion {
   int line = 0;
 };
 
-/// Every #include and __has_include of a template's source, in conditionals too, whether they hold or not. `shown` is the
-/// file as messages name it. Throws Error(compile_failed) for what would let the source reach past the files it declares, or
-/// make its bytes depend on more than them: see include_closure().
+/// Returns every #include and __has_include of a template's source, those of untaken conditionals included. `shown` names the file in
+/// messages. Throws Error(compile_failed) for the constructs that include_closure() lists.
 std::vector<Inclusion> scan_template(std::string_view shown, std::string_view text);
 
-/// The includes of a toolkit header, which is trusted: what cannot be read or is computed by macros is skipped.
+/// Returns the includes of a toolkit header, which is trusted. Skips ambiguous text and includes computed by macros.
 std::vector<Inclusion> scan_toolkit_header(std::string_view text);
 
 }  // namespace kiln::jit

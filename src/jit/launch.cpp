@@ -1,4 +1,4 @@
-// What few launches need of their forms, out of the way of those that do not; and what a launch that cannot be says.
+// The parts of a launch that few launches run, kept out of line, and the errors of impossible launches.
 #include <algorithm>
 
 #include "jit/executable.hpp"
@@ -15,10 +15,10 @@ inline bool compute_one(const PassForm::Computed& how, const LaunchInput& input)
     value = static_cast<std::int64_t>(input.workspace) + how.offset;
     return true;
   }
-  return how.value.evaluate(input.frame.view(), value) && value >= how.minimum && value <= how.maximum;
+  return how.value.evaluate(input.frame.view(), value) && value >= how.limits.lowest && value <= how.limits.highest;
 }
 
-/// What the driver looks at beyond each size of the grid.
+/// Whether the driver takes the grid as a whole: cooperative limit and cluster multiples.
 bool takes_grid(const LoadedPass& pass, const CUlaunchConfig& config) {
   const std::int64_t blocks_yz = std::int64_t{config.gridDimY} * config.gridDimZ;  // each within 16 bits
   if (config.gridDimX > pass.most_blocks / blocks_yz) return false;
@@ -140,7 +140,8 @@ void Executable::refuse(const PassForm& form, const CallFrame& call) const {
   const LoadedPass& pass = passes_[static_cast<std::size_t>(&form - form_.passes.data())];
   for (const LoadedArgument& argument : pass.arguments)
     if (argument.kind == manifest::ArgumentKind::expression)
-      size_or_throw(argument.value, call.view(), argument.minimum, argument.maximum, pass.kernel, "an argument");
+      size_or_throw(argument.value, call.view(), argument.limits.lowest, argument.limits.highest, pass.kernel,
+                    "an argument");
   size_or_throw(pass.grid[0], call.view(), 1, most_grid_x, pass.kernel, "grid x");
   size_or_throw(pass.grid[1], call.view(), 1, most_grid_yz, pass.kernel, "grid y");
   size_or_throw(pass.grid[2], call.view(), 1, most_grid_yz, pass.kernel, "grid z");

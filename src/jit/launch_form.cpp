@@ -8,22 +8,7 @@
 namespace kiln::jit {
 namespace {
 
-manifest::Range range_of_type(manifest::RuntimeType type) {
-  switch (type) {
-    case manifest::RuntimeType::i32:
-      return {std::numeric_limits<std::int32_t>::min(), std::numeric_limits<std::int32_t>::max()};
-    case manifest::RuntimeType::u32: return {0, std::numeric_limits<std::uint32_t>::max()};
-    case manifest::RuntimeType::u64: return {0, std::numeric_limits<std::int64_t>::max()};
-    default: return {};
-  }
-}
-
-std::int64_t real_bits(manifest::RuntimeType type, double value) noexcept {
-  if (type == manifest::RuntimeType::f32) return std::bit_cast<std::int32_t>(static_cast<float>(value));
-  return std::bit_cast<std::int64_t>(value);
-}
-
-/// Whether an integer's default is within its limits wherever it has a value.
+/// Whether every value of an integer's default lies within the type's range and the minimum.
 bool default_holds(const RuntimeForm& form) {
   const auto value = form.value.constant_value();
   const bool fits = form.lowest == std::numeric_limits<std::int64_t>::min() &&
@@ -39,10 +24,10 @@ RuntimeForm form_of(const manifest::Runtime& runtime, std::span<const manifest::
     form.given_holds = form.value_holds = true;
     form.has_value = runtime.default_real.has_value();
     if (form.has_value)
-      form.value = manifest::Formula(manifest::Expression::constant(real_bits(runtime.type, *runtime.default_real)));
+      form.value = manifest::Formula(manifest::Expression::constant(bits_of(runtime.type, *runtime.default_real)));
     return form;
   }
-  const manifest::Range limits = range_of_type(runtime.type);
+  const manifest::Range limits = range_of(runtime.type);
   form.lowest = limits.lowest;
   form.highest = limits.highest;
   form.has_minimum = runtime.minimum.has_value();
@@ -63,7 +48,7 @@ std::vector<manifest::Formula> open_constraints(std::span<const manifest::Expres
   return open;
 }
 
-/// Whether a constraint, or a default that may stand in one, is over this slot.
+/// Whether a constraint or a default reads this slot.
 bool is_used(const LaunchFormParts& parts, int slot) {
   return std::any_of(parts.constraints.begin(), parts.constraints.end(),
                      [&](const manifest::Expression& each) { return each.uses(slot); }) ||
@@ -72,7 +57,7 @@ bool is_used(const LaunchFormParts& parts, int slot) {
          });
 }
 
-/// Slots that the descriptor of a TMA argument depends on.
+/// Returns the slots that the descriptor of a TMA argument depends on.
 std::vector<int> slots_of(const LoadedArgument& argument, std::span<const manifest::Range> ranges) {
   std::set<int> slots;
   for (const auto* list : {&argument.shape, &argument.strides, &argument.box})
@@ -83,7 +68,7 @@ std::vector<int> slots_of(const LoadedArgument& argument, std::span<const manife
 
 class PassMaker {
  public:
-  /// Its values lie in CallFrame::values from `first_value` on.
+  /// `first_value`: the index in CallFrame::values of the pass's first value.
   PassMaker(const LoadedPass& pass, const LaunchFormParts& parts, std::size_t first_value)
       : ranges_(parts.op), has_workspace_(parts.has_workspace), values_(first_value) {
     form_.first_value = static_cast<std::uint8_t>(first_value);
@@ -115,7 +100,7 @@ class PassMaker {
       form_.grid.push_back(size);
   }
 
-  /// The next element of CallFrame::values.
+  /// Appends a value and returns its offset in CallFrame, in bytes.
   std::size_t value(std::int64_t constant) {
     form_.constants[values_] = constant;
     return offsetof(CallFrame, values) + values_++ * sizeof constant;
@@ -127,7 +112,7 @@ class PassMaker {
     return value(0);
   }
 
-  /// Where in CallFrame the argument lies, while it is no descriptor that is kept or absent.
+  /// Returns the offset of the argument in CallFrame, in bytes. For an absent descriptor the offset is 0 and unused.
   std::size_t place(std::size_t parameter, const LoadedArgument& argument) {
     const auto index = static_cast<std::uint16_t>(argument.index);
     switch (argument.kind) {
@@ -135,12 +120,12 @@ class PassMaker {
       case manifest::ArgumentKind::axis:
       case manifest::ArgumentKind::runtime: return offsetof(CallFrame, slots) + index * sizeof(std::int64_t);
       case manifest::ArgumentKind::workspace:
-        return has_workspace_ ? computed({argument.kind, 0, argument.offset, {}, 0, 0}) : value(0);
+        return has_workspace_ ? computed({argument.kind, 0, argument.offset, {}, {}}) : value(0);
       case manifest::ArgumentKind::expression: {
         const manifest::Formula formula(argument.value.within(ranges_));
         const auto number = formula.constant_value();
-        if (number && *number >= argument.minimum && *number <= argument.maximum) return value(*number);
-        return computed({argument.kind, 0, 0, formula, argument.minimum, argument.maximum});
+        if (number && *number >= argument.limits.lowest && *number <= argument.limits.highest) return value(*number);
+        return computed({argument.kind, 0, 0, formula, argument.limits});
       }
       case manifest::ArgumentKind::length:
         form_.lengths = static_cast<std::uint8_t>(form_.lengths | 1U << index);
@@ -165,7 +150,7 @@ class PassMaker {
     const std::vector<int> slots = slots_of(argument, ranges_);
     if (slots.size() > TensorMapForm::wide) return form;
     form.key = slots.size() > TensorMapForm::narrow ? TensorMapForm::Key::wide : TensorMapForm::Key::narrow;
-    // The others are one that it depends on anyway, or one that no problem of the plan changes, if there is such a one.
+    // Unused key slots repeat a slot of the key, or name a slot that the plan fixes, so that they never cause a miss.
     const auto fixed =
         std::find_if(ranges_.begin(), ranges_.end(), [](const manifest::Range& each) { return each.single(); });
     const auto settled = fixed == ranges_.end() ? 0 : fixed - ranges_.begin();
@@ -176,7 +161,7 @@ class PassMaker {
 
   std::span<const manifest::Range> ranges_;
   bool has_workspace_;
-  std::size_t values_;  // of CallFrame::values, so far
+  std::size_t values_;  // used elements of CallFrame::values
   PassForm form_;
 };
 
@@ -189,8 +174,8 @@ bool has_value(const LoadedArgument& argument) {
   return argument.kind == manifest::ArgumentKind::workspace || argument.kind == manifest::ArgumentKind::expression;
 }
 
-/// Each pass's values behind those of the one before, so that no launch has to write what is constant; where there is no room for that,
-/// each over the others'.
+/// Places each pass's values behind those of the pass before, so that launches need not write constants again. Where CallFrame::values
+/// is too small, all passes share its beginning.
 std::vector<PassForm> pass_forms(const LaunchFormParts& parts) {
   std::size_t values = 0;
   for (const LoadedPass& pass : parts.passes)
@@ -209,6 +194,21 @@ std::vector<PassForm> pass_forms(const LaunchFormParts& parts) {
 
 }  // namespace
 
+manifest::Range range_of(manifest::RuntimeType type) noexcept {
+  switch (type) {
+    case manifest::RuntimeType::i32:
+      return {std::numeric_limits<std::int32_t>::min(), std::numeric_limits<std::int32_t>::max()};
+    case manifest::RuntimeType::u32: return {0, std::numeric_limits<std::uint32_t>::max()};
+    case manifest::RuntimeType::u64: return {0, std::numeric_limits<std::int64_t>::max()};
+    default: return {};
+  }
+}
+
+std::int64_t bits_of(manifest::RuntimeType type, double value) noexcept {
+  if (type == manifest::RuntimeType::f32) return std::bit_cast<std::int32_t>(static_cast<float>(value));
+  return std::bit_cast<std::int64_t>(value);
+}
+
 LaunchForm make_launch_form(const LaunchFormParts& parts) {
   LaunchForm form;
   form.axes = static_cast<std::uint8_t>(parts.axes);
@@ -222,7 +222,7 @@ LaunchForm make_launch_form(const LaunchFormParts& parts) {
     if (each.given_holds) form.any_given |= 1U << i;
     form.defaults[i] = constant.value_or(0);
     if (!constant) form.open_defaults |= 1U << i;
-    // A default may be over earlier ones: what is known of those may settle it.
+    // A default may read earlier run-time values, whose constants may make it constant.
     if (!parts.runtime[i].default_integer) continue;
     const auto value = parts.runtime[i].default_integer->within(at_defaults).constant_value();
     if (value && each.has_value) at_defaults[parts.axes + i] = {*value, *value};

@@ -1,5 +1,5 @@
-// What a launch reads of an executable: flat, without texts, made once when the plan is made. What a bucket leaves open is all that is
-// computed here; what is unusual is refused with a bool, and the Executable says it in words.
+// The flat data that a launch reads, made once with the plan. A launch computes only what the bucket leaves open.
+// Functions here return false where a launch is impossible; Executable then forms the error message.
 #pragma once
 
 #include <array>
@@ -7,18 +7,47 @@
 #include <cstddef>
 #include <cstdint>
 #include <cstring>
+#include <limits>
 #include <memory>
 #include <span>
+#include <string>
 #include <vector>
 
 #include "cuda/driver_types.hpp"
 #include "jit/tensor_map.hpp"
 #include "kiln/arguments.hpp"
 #include "manifest/formula.hpp"
+#include "manifest/op.hpp"
 
 namespace kiln::jit {
 
-/// kiln::axis_length of templates/common/length.cuh, as the device sees it.
+/// A kernel argument with its static names folded.
+struct LoadedArgument {
+  manifest::ArgumentKind kind = manifest::ArgumentKind::tensor;
+  int index = 0;            // a tensor, or a slot of the call frame
+  std::int64_t offset = 0;  // bytes into the workspace
+  manifest::Expression value;
+  manifest::Range limits;                                 // of value: the range of its type
+  std::vector<manifest::Expression> shape, strides, box;  // tensor_map, outermost first
+  std::uint32_t swizzle = 0;                              // tensor_map, bytes
+  manifest::DType dtype = manifest::DType::f32;
+  bool absent = false;  // tensor_map: the kernel gets a descriptor of zeros
+};
+
+/// A pass with its static names folded, as expressions.
+struct LoadedPass {
+  CUfunction function = nullptr;
+  std::array<manifest::Expression, 3> grid;
+  CUlaunchConfig config{};
+  std::array<CUlaunchAttribute, 3> attributes{};
+  unsigned attribute_count = 0;
+  std::int64_t most_blocks =
+      std::numeric_limits<std::int64_t>::max();  // cooperative: blocks that the device holds at once
+  std::vector<LoadedArgument> arguments;
+  std::string kernel;  // for messages
+};
+
+/// Layout of kiln::axis_length in templates/common/length.cuh.
 struct AxisLength {
   const std::int32_t* on_device;
   CUdeviceptr report;
@@ -27,16 +56,16 @@ struct AxisLength {
 };
 static_assert(sizeof(AxisLength) == 24);
 
-/// The dynamic part of a frame at one call, and what kernel arguments point into. Of each array as much is set as there is.
+/// The dynamic part of a frame for one call. Kernel arguments point into it. Elements past those that the op has are indeterminate.
 struct CallFrame {
   std::array<std::int64_t, max_axes + max_runtime>
       slots;  // axes, then run-time values (integers as numbers, reals as bits)
   std::array<const void*, max_tensors> tensors;
   std::array<AxisLength, max_axes> lengths;
-  /// Of constants, expressions and workspaces. Each pass has its own where all fit, so that constants stay from launch to launch.
+  /// Constants, values of expressions and workspace addresses. Each pass has elements of its own where all fit.
   std::array<std::int64_t, manifest::max_arguments> values;
-  std::array<CUtensorMap, manifest::max_tensor_maps>
-      maps;  // those that are not kept: of one pass, since the driver has copied them then
+  /// Descriptors of the present pass that TensorMapCache does not keep. The driver copies them during the launch.
+  std::array<CUtensorMap, manifest::max_tensor_maps> maps;
 
   [[nodiscard]] std::span<const std::int64_t> view() const noexcept { return slots; }
 };
@@ -44,32 +73,32 @@ struct CallFrame {
 inline constexpr std::int64_t most_grid_x = 2147483647;
 inline constexpr std::int64_t most_grid_yz = 65535;
 
-/// What cuLaunchKernelEx is given for one pass. It points into the frame that it is linked to (PassForm::link), and at descriptors that the
+/// The arguments of cuLaunchKernelEx for one pass. Points into the frame that PassForm::link was given, and at descriptors that the
 /// calling thread keeps.
 struct alignas(64) PassCall {
   CUlaunchConfig config;
-  CUfunction function;  // on one line with the config
+  CUfunction function;  // in the cache line of `config`
   std::array<const void*, manifest::max_arguments> parameters;
 };
 
-/// What all passes of one launch are given.
+/// The inputs that all passes of one launch share.
 struct LaunchInput {
-  CallFrame& frame;  // filled for this problem and these arguments
+  CallFrame& frame;  // after LaunchForm::fill
   const Arguments& arguments;
   CUstream stream;
   CUdeviceptr workspace;
   CUdeviceptr reports;
 };
 
-/// A run-time value, where LaunchForm::defaults does not settle it.
+/// How LaunchForm::fill computes and checks a run-time value that is not a constant of LaunchForm::defaults.
 struct RuntimeForm {
-  manifest::Formula value;   // when the launch gives none
-  bool has_value = false;    // else the launch must give one
-  bool value_holds = false;  // the default is within the limits, whatever the sizes
-  bool given_holds = false;  // anything is
+  manifest::Formula value;   // the default
+  bool has_value = false;    // false: the launch must give the value
+  bool value_holds = false;  // the default is within the limits at all sizes
+  bool given_holds = false;  // every given value is within the limits
   bool has_minimum = false;
   manifest::Formula minimum;
-  std::int64_t lowest = 0, highest = 0;  // of its type
+  std::int64_t lowest = 0, highest = 0;  // range of the type
 
   [[nodiscard]] bool fill(bool given, std::int64_t bits, std::span<const std::int64_t> frame,
                           std::int64_t& slot) const noexcept {
@@ -90,13 +119,13 @@ inline constexpr std::int64_t most_alignment = std::int64_t{1} << 31;
 
 struct TensorForm {
   std::uint32_t mask = 0;    // address bits that must be 0
-  std::uint16_t lowest = 0;  // 1: null is refused
+  std::uint16_t lowest = 0;  // least address: 1 refuses null
   std::uint16_t tensor = 0;
 };
 
-/// Up to `most` of them, in place.
+/// A vector of at most `most` items, stored in place.
 template <typename T, std::size_t most>
-class Few {
+class StaticVector {
  public:
   void push_back(T item) { items_[count_++] = std::move(item); }
   [[nodiscard]] const T* begin() const noexcept { return items_.data(); }
@@ -108,22 +137,22 @@ class Few {
   std::array<T, most> items_{};
 };
 
-/// In the order in which a launch reads it, from the beginning of a cache line: when the driver is done with the launch before, none of this
-/// is near the processor any more, and each line that a launch touches costs it nanoseconds.
+/// One pass. Members stand in the order in which a launch reads them, from the beginning of a cache line: the launch before has
+/// evicted them, and each line that a launch reads costs nanoseconds.
 struct alignas(64) PassForm {
-  /// An argument that is made at each launch: an address in the workspace, or a formula's value.
+  /// An argument that each launch computes: an address in the workspace, or the value of a formula.
   struct Computed {
     manifest::ArgumentKind kind;
     std::uint8_t to;          // index into CallFrame::values
-    std::int64_t offset = 0;  // into the workspace
+    std::int64_t offset = 0;  // bytes into the workspace
     manifest::Formula value;
-    std::int64_t minimum = 0, maximum = 0;  // of value
+    manifest::Range limits;  // of value
   };
   struct GridSize {
-    std::uint32_t offset;  // of the dimension, in bytes into CUlaunchConfig
+    std::uint32_t offset;  // of the dimension in CUlaunchConfig, bytes
     std::uint32_t most;
     manifest::Formula blocks;
-    /// Writes the value of `blocks` into a launch's config; false when it is out of its limits.
+    /// Writes `size` into the config. Returns false when it is under 1 or above `most`.
     [[nodiscard]] bool set(std::int64_t size, CUlaunchConfig& config) const noexcept {
       if (static_cast<std::uint64_t>(size) - 1 >= most) [[unlikely]]
         return false;
@@ -132,36 +161,35 @@ struct alignas(64) PassForm {
       return true;
     }
   };
-  static constexpr std::size_t piece = 8;  // of constants: whole pieces need no loop over single ones
+  static constexpr std::size_t piece = 8;  // constants copied at once
 
-  // What each launch reads.
-  std::uint8_t lengths = 0;          // bit i: axis i has one
-  bool has_more = false;             // any of what stands behind `grid`
-  Few<GridSize, 3> grid;             // sizes that a bucket leaves open
-  std::uint8_t constant_pieces = 0;  // 0 too where no other pass writes where they are linked
-  Few<TensorMapForm, manifest::max_tensor_maps> maps;
+  // Read by every launch.
+  std::uint8_t lengths = 0;          // bit i: the kernel takes axis i as an AxisLength
+  bool has_more = false;             // arrange_more() is needed
+  StaticVector<GridSize, 3> grid;    // grid sizes that the bucket leaves open
+  std::uint8_t constant_pieces = 0;  // pieces to copy at each launch; 0 where link() alone writes the constants
+  StaticVector<TensorMapForm, manifest::max_tensor_maps> maps;
   std::unique_ptr<TensorMapCache> made_maps;
-  std::array<std::int64_t, manifest::max_arguments>
-      constants{};  // CallFrame::values, 0 where they are computed or another pass's
+  std::array<std::int64_t, manifest::max_arguments> constants{};  // for CallFrame::values; 0 for all others
   std::vector<Computed> computed;
   std::array<const LoadedArgument*, manifest::max_tensor_maps> map_arguments{};
   const std::string* kernel = nullptr;
-  // What linking reads.
-  CUlaunchConfig config{};  // sizes that a bucket fixes are in place
+  // Read by link().
+  CUlaunchConfig config{};  // with the grid sizes that the bucket fixes
   CUfunction function = nullptr;
   std::size_t arguments = 0;
-  std::uint8_t first_value = 0, past_values = 0;                 // of constants
-  std::array<std::uint16_t, manifest::max_arguments> offsets{};  // of each argument, in bytes into CallFrame
-  Few<std::uint8_t, manifest::max_tensor_maps> absent_maps;      // parameters that are given zeros
+  std::uint8_t first_value = 0, past_values = 0;                      // the pass's range of CallFrame::values
+  std::array<std::uint16_t, manifest::max_arguments> offsets{};       // of each argument in CallFrame, bytes
+  StaticVector<std::uint8_t, manifest::max_tensor_maps> absent_maps;  // parameters that get a descriptor of zeros
 
-  /// Writes into a frame and a call what is the same at each launch with them: most of the call, addresses in the frame above all.
+  /// Writes what is equal at all launches with this frame and call: constants, the config, parameter addresses.
   void link(CallFrame& frame, PassCall& call) const noexcept;
 
-  /// Writes the rest into a call that is linked to the input's frame. False when a size or an argument is out of its limits. Throws as
-  /// make_tensor_map does.
+  /// Writes what differs between launches. `call` must be linked to the input's frame. Returns false when a size or an argument is out
+  /// of its limits. Throws as make_tensor_map does.
   [[nodiscard]] bool arrange(const LaunchInput& input, PassCall& call) const {
     call.config.hStream = input.stream;
-    // Calls nothing, so that what a launch works with stays in registers.
+    // No call here, so that the launch's values stay in registers.
     for (const GridSize& size : grid) {
       std::int64_t blocks = 0;
       if (!size.blocks.evaluate_share(input.frame.view(), blocks) || !size.set(blocks, call.config)) [[unlikely]]
@@ -180,17 +208,17 @@ struct alignas(64) PassForm {
     length.report = input.reports == 0 ? 0 : report;
     length.bound = static_cast<std::int32_t>(input.frame.slots[axis]);
   }
-  /// The same whatever its sizes are.
+  /// arrange() for grid sizes of any form.
   [[nodiscard]] bool arrange_any(const LaunchInput& input, PassCall& call) const;
-  /// Constants, what is computed, descriptors.
+  /// Writes shared constants, computed arguments and descriptors.
   [[nodiscard]] bool arrange_more(const LaunchInput& input, PassCall& call) const;
   [[nodiscard]] bool compute(const LaunchInput& input) const;
   void arrange_maps(const LaunchInput& input, PassCall& call) const;
-  /// One that is not kept: where the driver finds it at this launch.
+  /// Makes a descriptor and returns its address: in the cache, else in the frame. Throws as make_tensor_map does.
   [[nodiscard]] const CUtensorMap* make_map(const TensorMapForm& form, const void* address, CallFrame& frame) const;
 };
 
-/// Of all passes; laid out as a PassForm is.
+/// All passes, and the checks before a launch. Laid out as PassForm is.
 struct LaunchForm {
   static constexpr int few_values = max_runtime / 2, few_tensors = max_tensors / 2;
 
@@ -199,32 +227,33 @@ struct LaunchForm {
     std::size_t axis = 0;
   };
 
-  // A line with what stands before it in an Executable.
-  std::uint32_t declared = 0;       // bit i: there is a run-time value i
-  std::uint32_t open_defaults = 0;  // bit i: its default is not in `defaults`
-  std::uint32_t any_given = 0;      // bit i: what is given for it holds, whatever it is
-  std::uint32_t host_lengths = 0;   // bit i: axis i may not have its length on the device
-  std::uint32_t constrained = 0;    // bit i: run-time value i stands in a constraint
+  // First cache line, with the members before it in Executable. Bit i stands for run-time value i or axis i.
+  std::uint32_t declared = 0;       // the run-time value exists
+  std::uint32_t open_defaults = 0;  // its default is not in `defaults`
+  std::uint32_t any_given = 0;      // every given value is within its limits
+  std::uint32_t host_lengths = 0;   // the axis must not have its length on the device
+  std::uint32_t constrained = 0;    // a constraint reads the run-time value
   std::uint8_t axes = 0;
-  bool has_many = false;         // either of these
-  bool many_values = false;      // run-time values past few_values
-  bool many_tensors = false;     // kernels take one past few_tensors
-  bool has_constraints = false;  // of constraints_elsewhere, which hold wherever the others do
-  bool holds_inside = false;     // no constraints_at_defaults
+  bool has_many = false;         // many_values or many_tensors
+  bool many_values = false;      // more run-time values than few_values
+  bool many_tensors = false;     // kernels take a tensor past few_tensors
+  bool has_constraints = false;  // constraints_elsewhere is not empty
+  bool holds_inside = false;     // constraints_at_defaults is empty
   std::vector<PassForm> passes;
-  // A line of up to six tensors.
-  Few<TensorForm, max_tensors> tensors;  // whose addresses must be looked at
+  // A cache line for up to six tensors.
+  StaticVector<TensorForm, max_tensors> tensors;  // tensors whose addresses are checked
   std::vector<RuntimeForm> runtime;
-  /// Constraints that any size of the op can break, for a plan that stands in for another bucket's; below those that a size of the bucket can
-  /// break, then those that are open when no run-time value of `constrained` is given, and the defaults hold.
-  std::vector<manifest::Formula> constraints_elsewhere;
-  // A line.
+  std::vector<manifest::Formula> constraints_elsewhere;  // open at sizes of other buckets
+  // A cache line.
   std::array<std::int64_t, max_runtime> defaults{};
-  Few<Bucketed, max_axes> bucket;  // the axes that are not exact
-  std::vector<manifest::Formula> constraints, constraints_at_defaults;
+  StaticVector<Bucketed, max_axes> bucket;     // the axes that are not exact
+  std::vector<manifest::Formula> constraints;  // open inside the bucket
+  std::vector<manifest::Formula>
+      constraints_at_defaults;  // open inside it where no run-time value of `constrained` is given
 
+  /// Fills the frame's sizes, run-time values and tensors. Returns false when a run-time value is missing or out of its limits.
   [[nodiscard]] bool fill(CallFrame& call, const Problem& problem, const Arguments& arguments) const noexcept {
-    // In whole pieces, which need no loop over single slots: what lies behind is written over.
+    // Fixed sizes, so that the compiler needs no loop. Slots past the axes are overwritten below.
     std::memcpy(call.slots.data(), problem.axes.data(), sizeof problem.axes);
     std::int64_t* const values = call.slots.data() + axes;
     std::memcpy(values, defaults.data(), few_values * sizeof defaults[0]);
@@ -234,7 +263,7 @@ struct LaunchForm {
         std::memcpy(values + few_values, defaults.data() + few_values, (max_runtime - few_values) * sizeof defaults[0]);
       if (many_tensors) call.tensors = arguments.tensors;
     }
-    // In order: a default may be over values before it.
+    // In order: a default may read the values before it.
     for (std::uint32_t left = (arguments.runtime_set & declared) | open_defaults; left != 0; left &= left - 1) {
       const auto i = static_cast<std::size_t>(std::countr_zero(left));
       if ((arguments.runtime_set & any_given) >> i & 1U) [[likely]]
@@ -244,6 +273,7 @@ struct LaunchForm {
     }
     return true;
   }
+  /// Whether no required tensor is null, all addresses are aligned, and lengths on the device are allowed.
   [[nodiscard]] bool takes(const Arguments& arguments) const noexcept {
     std::uint32_t bits = arguments.lengths_set & host_lengths, nulls = 0;
     for (const TensorForm& each : tensors) {
@@ -253,6 +283,7 @@ struct LaunchForm {
     }
     return (bits | nulls) == 0;
   }
+  /// Whether all constraints hold.
   [[nodiscard]] bool holds(const CallFrame& call, const Arguments& arguments) const noexcept {
     if (!has_constraints) [[likely]]
       return true;
@@ -261,7 +292,7 @@ struct LaunchForm {
   }
 
  private:
-  /// Of a run-time value that is given, or has no constant default.
+  /// Fills and checks run-time value i. Returns false when it is missing or out of its limits.
   [[nodiscard]] bool fill_checked(std::size_t i, CallFrame& call, const Arguments& arguments) const noexcept;
   [[nodiscard]] bool open_hold(const CallFrame& call, const Arguments& arguments) const noexcept;
   [[nodiscard]] bool is_inside(const CallFrame& call) const noexcept {
@@ -271,17 +302,21 @@ struct LaunchForm {
   }
 };
 
-/// Of what an Executable has loaded.
+/// The parts of an Executable that its form is made from. Expressions are specialised.
 struct LaunchFormParts {
   std::span<const manifest::Range>
-      op;  // what any problem with its exact sizes leaves open of each slot of the call frame
-  std::span<const manifest::Range> bucket;  // what its bucket leaves open
+      op;  // range of each slot of the call frame, over all problems with these exact sizes
+  std::span<const manifest::Range> bucket;  // the same, over the problems of the bucket
   std::size_t axes = 0;
-  std::span<const manifest::Runtime> runtime;         // defaults and minima specialised
-  std::span<const manifest::Expression> constraints;  // specialised
-  std::span<const LoadedPass> passes;                 // stay where they are
-  bool has_workspace = true;                          // else a workspace's address is 0
+  std::span<const manifest::Runtime> runtime;
+  std::span<const manifest::Expression> constraints;
+  std::span<const LoadedPass> passes;  // must outlive the form, which points into them
+  bool has_workspace = true;           // false: workspace addresses are 0
 };
+/// The values that an integer type holds, within 64 signed bits. All 64-bit values for the other types.
+manifest::Range range_of(manifest::RuntimeType type) noexcept;
+/// The bit pattern of a real run-time value, as the slots of a frame hold it.
+std::int64_t bits_of(manifest::RuntimeType type, double value) noexcept;
 LaunchForm make_launch_form(const LaunchFormParts& parts);
 
 }  // namespace kiln::jit

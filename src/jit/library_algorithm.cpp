@@ -9,7 +9,7 @@
 namespace kiln::jit {
 namespace {
 
-/// What a config says of an algorithm, in the order of its parameters.
+/// An attribute of an algorithm. A config holds their values in this order.
 struct Attribute {
   cublasLtMatmulAlgoConfigAttributes_t id;
   std::size_t bytes;
@@ -25,12 +25,12 @@ constexpr std::array<Attribute, 10> attributes = {{{CUBLASLT_ALGO_CONFIG_ID, 4},
                                                    {CUBLASLT_ALGO_CONFIG_CLUSTER_SHAPE_ID, 2},
                                                    {CUBLASLT_ALGO_CONFIG_UNNAMED, 2}}};
 
-// Partial sums are not rounded to the output's type before they are added up.
+// The reduction schemes that do not round partial sums to the output's type.
 constexpr std::uint32_t reductions = CUBLASLT_REDUCTION_SCHEME_INPLACE | CUBLASLT_REDUCTION_SCHEME_COMPUTE_TYPE;
 
-/// 0 for what an older library does not know.
+/// Returns 0 for an attribute that an older library does not know.
 std::int64_t value_of(const cuda::CublasLt& library, const CublasLtMatmulAlgo& algorithm, const Attribute& attribute) {
-  std::uint32_t value = 0;  // little-endian, so that the shorter ones are its lower half
+  std::uint32_t value = 0;  // little-endian: two-byte attributes fill the lower half
   std::size_t written = 0;
   const auto status =
       library.cublasLtMatmulAlgoConfigGetAttribute(&algorithm, attribute.id, &value, attribute.bytes, &written);
@@ -41,7 +41,7 @@ std::int64_t most_workspace(const manifest::Implementation& implementation, std:
   return std::max<std::int64_t>(0, implementation.matmul.workspace.evaluate(frame).number);
 }
 
-/// Bytes that every launch's address of the tensor is a multiple of.
+/// Returns the alignment in bytes that every address of the tensor has.
 std::uint32_t alignment_of(const manifest::Op& op, const manifest::Implementation& implementation, int tensor,
                            std::span<const std::int64_t> frame) {
   std::int64_t bytes = size_of(op.dtype_of(op.tensors[static_cast<std::size_t>(tensor)], frame));

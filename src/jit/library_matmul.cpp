@@ -57,7 +57,7 @@ std::vector<manifest::Config> library_candidates(const manifest::Op& op, const m
         configs.push_back(std::move(config));
     }
   } catch (const Error& error) {
-    if (error.kind() != ErrorKind::no_cublaslt) throw;  // it is here and cannot be used
+    if (error.kind() != ErrorKind::no_cublaslt) throw;
   }
   return configs;
 }
@@ -89,8 +89,8 @@ LibraryMatmul::LibraryMatmul(const manifest::Op& op, const manifest::Implementat
   load(frame);
 }
 
-/// Captured once into a graph that nobody launches: the library loads what it launches lazily, which another capture may forbid. No element
-/// is read or written, so that any address of the device's does. Where this fails, the first launch loads.
+/// Captures the product into a graph that is never launched: the library loads kernels lazily, which a capture may forbid. Capturing reads
+/// and writes no element, so any device address serves. On failure the first launch loads the kernels.
 void LibraryMatmul::load(std::span<const std::int64_t> frame) const {
   const cuda::Driver& driver = cuda::Driver::get();
   const cuda::Buffer somewhere(least_buffer + workspace_bytes_);
@@ -108,7 +108,7 @@ void LibraryMatmul::load(std::span<const std::int64_t> frame) const {
 }
 
 CUresult LibraryMatmul::launch(const LaunchInput& input) const noexcept {
-  // Without a context the library would make one of its own choice.
+  // Without a current context the library would create one.
   if (current_context() != context_) return CUDA_ERROR_INVALID_CONTEXT;
   LibraryProduct::Layouts layouts;
   if (!product_.lay_out(input.frame.view(), layouts)) return CUDA_ERROR_NOT_SUPPORTED;

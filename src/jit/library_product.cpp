@@ -10,19 +10,19 @@
 namespace kiln::jit {
 namespace {
 
-constexpr std::uintptr_t bias_alignment = 16;  // told by an address, where none is read through
+constexpr std::uintptr_t bias_alignment = 16;  // passed as an address, which no call dereferences
 
 void must_succeed(cublasStatus_t status, const char* what) {
   if (status != CUBLAS_STATUS_SUCCESS)
     throw Error(ErrorKind::driver_failed, fmt::format("cuBLASLt: {}: {}", what, cuda::describe(status)));
 }
 
-/// The tensor where these types and choices have it, else -1.
+/// Returns `tensor` if it takes part for these types and choices, else -1.
 int present(const manifest::Op& op, int tensor, std::span<const std::int64_t> frame) {
   return tensor >= 0 && manifest::Op::takes_part(op.tensors[static_cast<std::size_t>(tensor)], frame) ? tensor : -1;
 }
 
-/// What is added to the product: c, d, or -1 for nothing.
+/// Returns the tensor that is added to the product: c, d, or -1 for none. Throws Error(bad_manifest) for both.
 int added_to(const manifest::Op& op, const manifest::Matmul& matmul, std::span<const std::int64_t> frame) {
   const int c = present(op, matmul.c, frame);
   if (!manifest::Op::is_initialised(op.tensors[static_cast<std::size_t>(matmul.d)], frame)) return c;
@@ -31,7 +31,6 @@ int added_to(const manifest::Op& op, const manifest::Matmul& matmul, std::span<c
               op.name + ": cuBLASLt adds one matrix to a product, not c and d both; 'requires' must leave this out");
 }
 
-/// What of an expression is open until a launch.
 manifest::Formula formula_of(const manifest::Op& op, const manifest::Expression& expression,
                              std::span<const std::int64_t> frame) {
   return manifest::Formula(expression.specialise(frame, op.first_static()));

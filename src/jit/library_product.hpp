@@ -1,8 +1,8 @@
-// A product as cuBLASLt is told of it.
+// Describes a product to cuBLASLt.
 //
-// Row-major d[m, n] = op(a) op(b) is, to a library that counts in columns, the transpose of it: d^T = op(b)^T op(a)^T. So b goes first,
-// each matrix of [rows, columns] is one of [columns, rows] with the same leading dimension, and the bias runs along its rows. A batch of
-// products lies at distances of its own from one matrix, and one bias, to the next.
+// Row-major d[m, n] = op(a) op(b) is d^T = op(b)^T op(a)^T to a column-major library. So b is its first operand, each [rows, columns]
+// matrix becomes [columns, rows] with the same leading dimension, and the bias runs along rows.
+// In a batch each matrix and the bias have a stride from one product to the next.
 #pragma once
 
 #include <array>
@@ -18,16 +18,16 @@
 
 namespace kiln::jit {
 
-/// Nothing for a type that the library does not multiply.
+/// Returns nothing for a type that the library does not multiply.
 std::optional<cudaDataType_t> library_type(manifest::DType type);
 
 class LibraryProduct {
  public:
   struct Layouts {
     CublasLtMatrixLayout a, b, c, d;
-    std::int64_t bias_stride;  // from one product's bias to the next
+    std::int64_t bias_stride;  // elements from one product's bias to the next
   };
-  /// What one call is given. The bias may be null; a scale is where the product has one.
+  /// The operands of one call. The bias may be null. A scale is null where the product has none.
   struct Operands {
     const void* a = nullptr;
     const void* b = nullptr;
@@ -40,29 +40,29 @@ class LibraryProduct {
     float alpha = 1;
   };
 
-  /// With what `frame` (manifest::make_frame) fixes. A context must be current. Throws Error(no_cublaslt), Error(bad_manifest) for what the
-  /// library does not have, and 'requires' must leave out.
+  /// Folds the expressions over `frame` (manifest::make_frame). Precondition: a context is current. Throws Error(no_cublaslt), or
+  /// Error(bad_manifest) for a product that the library lacks and that the manifest's 'requires' must exclude.
   LibraryProduct(const manifest::Op& op, const manifest::Implementation& implementation,
                  std::span<const std::int64_t> frame);
 
-  /// At the sizes of a frame, of which only its dynamic part is read. False when they do not compute.
+  /// Sets the layouts to the sizes of a frame, whose dynamic part alone is read. Returns false when a size overflows.
   [[nodiscard]] bool lay_out(std::span<const std::int64_t> frame, Layouts& layouts) const noexcept;
-  /// Enqueues it. No allocation and no lock but the library's own.
+  /// Enqueues the product. Neither allocates nor locks, apart from the library itself.
   [[nodiscard]] cublasStatus_t multiply(Layouts& layouts, const Operands& of, const CublasLtMatmulAlgo& algorithm,
                                         std::size_t workspace_bytes, CUstream stream) const noexcept;
-  /// Those of a launch, with the dynamic part of its frame.
+  /// Returns the operands of a launch. Reads only the dynamic part of its frame.
   [[nodiscard]] Operands operands(const Arguments& arguments, std::span<const std::int64_t> frame,
                                   void* workspace) const noexcept;
-  /// With every tensor at one address, with a bias or without: for calls that do not run.
+  /// Returns operands with every tensor at one address, for calls that do not run.
   [[nodiscard]] Operands all_at(void* address, bool biased) const noexcept;
 
   [[nodiscard]] const cuda::CublasLt& library() const noexcept { return *library_; }
   [[nodiscard]] cublasLtHandle_t handle() const noexcept { return handle_; }
   [[nodiscard]] bool has_bias() const noexcept { return bias_ >= 0; }
-  /// With the bias where there is one.
+  /// The description with the bias, where the product has one.
   [[nodiscard]] CublasLtMatmulDesc description() const noexcept { return has_bias() ? biased_ : plain_; }
   [[nodiscard]] CublasLtMatmulDesc description_without_bias() const noexcept { return plain_; }
-  /// Of the library's operands: its first is b.
+  /// The types of the library's operands: b, a, c, d.
   [[nodiscard]] std::array<cudaDataType_t, 4> types() const noexcept { return {b_.type, a_.type, c_.type, d_.type}; }
 
  private:
@@ -81,12 +81,12 @@ class LibraryProduct {
   const cuda::CublasLt* library_;
   cublasLtHandle_t handle_;
   Matrix a_, b_, d_;
-  Matrix c_;                               // d itself where nothing is added
-  bool adds_;                              // c
+  Matrix c_;                               // d where nothing is added
+  bool adds_;                              // c is added
   int bias_, a_scale_, b_scale_;           // tensors, or -1
   int alpha_;                              // slot of the frame, or -1
   bool batched_;                           // matrices are of rank 3
-  manifest::Formula batch_, bias_stride_;  // of a batch
+  manifest::Formula batch_, bias_stride_;  // of a batch: products, and elements
   CublasLtMatmulDesc plain_, biased_;      // a launch copies one and sets addresses there
 };
 

@@ -30,8 +30,8 @@ CUfunction find_function(CUmodule module, const std::string& lowered_name) {
   CUfunction function = nullptr;
   check(driver.cuModuleGetFunction(&function, module, lowered_name.c_str()),
         ("finding the function " + lowered_name + " in its cubin").c_str());
-  // With lazy loading, the default since CUDA 12, the first launch would load the code; in a capture it could not. Drivers before 12.4
-  // load it to answer for it.
+  // With lazy loading, the default since CUDA 12, the first launch would load the code, which a capture forbids. Drivers before 12.4 lack
+  // cuFuncLoad, and load the code to read an attribute.
   int registers = 0;
   check(driver.cuFuncLoad != nullptr ? driver.cuFuncLoad(function)
                                      : driver.cuFuncGetAttribute(&registers, CU_FUNC_ATTRIBUTE_NUM_REGS, function),
@@ -45,7 +45,7 @@ int attribute(CUfunction function, CUfunction_attribute which) {
   return value;
 }
 
-/// Dynamic shared memory that a function could have on the current device, for messages.
+/// Returns the most bytes of dynamic shared memory that a function can have on the current device, for messages.
 std::string shared_maximum(CUfunction function) {
   const Driver& driver = Driver::get();
   CUdevice device = 0;
@@ -90,7 +90,7 @@ void Module::allow_shared(std::size_t index, std::int64_t bytes) {
   const CUfunction function = functions_[index];
   if (function == nullptr) return;
   const std::lock_guard lock(raising_);
-  for (std::size_t i = 0; i < functions_.size(); ++i)  // passes of one kernel have one function
+  for (std::size_t i = 0; i < functions_.size(); ++i)  // passes with equal kernels share a function
     if (functions_[i] == function && bytes <= allowed_[i]) return;
   const CUresult result = Driver::get().cuFuncSetAttribute(function, CU_FUNC_ATTRIBUTE_MAX_DYNAMIC_SHARED_SIZE_BYTES,
                                                            static_cast<int>(bytes));
@@ -110,6 +110,21 @@ int Module::occupancy(std::size_t index, int threads, std::int64_t shared_bytes)
                                                                   static_cast<std::size_t>(shared_bytes)),
         "asking for a function's occupancy");
   return blocks;
+}
+
+std::shared_ptr<Module> Modules::find(const manifest::Digest& key) {
+  const std::lock_guard lock(mutex_);
+  const auto found = loaded_.find(key);
+  return found == loaded_.end() ? nullptr : found->second.lock();
+}
+
+std::shared_ptr<Module> Modules::get(const manifest::Digest& key, const Cubin& cubin) {
+  const std::lock_guard lock(mutex_);  // held while the module loads, so that no other thread loads the same cubin
+  std::weak_ptr<Module>& kept = loaded_[key];
+  if (auto loaded = kept.lock()) return loaded;
+  auto loaded = std::make_shared<Module>(cubin.image, cubin.lowered_names);
+  kept = loaded;
+  return loaded;
 }
 
 }  // namespace kiln::jit

@@ -16,7 +16,7 @@ namespace {
 
 using Bytes = std::span<const std::byte>;
 
-/// Zeros past the end: a table that is cut off then contradicts itself.
+/// Reads a T, or returns zeros past the end. parameter_sizes() rejects a truncated table by its sum.
 template <typename T>
 T read_at(Bytes bytes, std::size_t at) noexcept {
   T value{};
@@ -28,7 +28,7 @@ Bytes part_of(Bytes bytes, std::size_t at, std::size_t size) noexcept {
   return at <= bytes.size() && size <= bytes.size() - at ? bytes.subspan(at, size) : Bytes();
 }
 
-/// Empty when the file has none of this name.
+/// Returns an empty span when the file has no section of this name.
 Bytes section_of(Bytes image, const std::string& name) {
   const auto header = read_at<Elf64_Ehdr>(image, 0);
   if (std::memcmp(header.e_ident, ELFMAG, SELFMAG) != 0 || header.e_ident[EI_CLASS] != ELFCLASS64) return {};
@@ -47,11 +47,11 @@ Bytes section_of(Bytes image, const std::string& name) {
 
 /// Attributes of .nv.info, as cuobjdump -elf names them.
 enum class Attribute : std::uint8_t {
-  kparam_info = 0x17,      // u32 index, u16 ordinal, u16 offset, u32 of which the upper 14 bits are the size
-  kparam_info_v2 = 0x45,   // u32 index, u16 ordinal, u16 offset, u16 size: of kernels with large parameters
-  cbank_param_size = 0x19  // u16: bytes of all
+  kparam_info = 0x17,      // u32 index, u16 ordinal, u16 offset, u32 whose upper 14 bits are the size
+  kparam_info_v2 = 0x45,   // u32 index, u16 ordinal, u16 offset, u16 size: kernels with large parameters
+  cbank_param_size = 0x19  // u16: bytes of all parameters
 };
-constexpr std::uint8_t format_sized = 4;  // a 16-bit size and that many bytes; the others hold 16 bits in all
+constexpr std::uint8_t format_sized = 4;  // a 16-bit size and that many bytes; other formats hold 16 bits
 
 struct Parameter {
   std::int64_t offset, bytes;
@@ -98,7 +98,7 @@ std::optional<std::vector<std::int64_t>> parameter_sizes(Bytes image, std::strin
     }
     info = info.subspan(std::min(info.size(), 4 + (is_sized ? std::size_t{number} : 0)));
   }
-  // A form that is not known would give too few, or others than its own sum.
+  // An unknown form yields missing ordinals, overlapping offsets or another sum.
   std::vector<std::int64_t> sizes;
   std::int64_t end = 0;
   for (const auto& [ordinal, parameter] : table) {

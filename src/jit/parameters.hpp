@@ -1,4 +1,4 @@
-// What a kernel takes, by its cubin, against what a manifest's `args` give it.
+// Checks a manifest's `args` against the parameters that a cubin declares.
 #pragma once
 
 #include <cstddef>
@@ -13,16 +13,16 @@
 
 namespace kiln::jit {
 
-/// Bytes of each parameter, in order, by the cubin's own table: .nv.info, as cuobjdump -elf shows it. Needs no driver, and drivers before
-/// 12.4 cannot tell. Nothing when the cubin has no table in a form that is known.
+/// Returns the bytes of each parameter, in order, from the cubin's .nv.info section, which cuobjdump -elf shows. Needs no driver; drivers
+/// before 12.4 do not report parameters. Returns nothing when the section is missing or has an unknown form.
 std::optional<std::vector<std::int64_t>> parameter_sizes(std::span<const std::byte> image,
                                                          std::string_view lowered_name);
 
-/// Bytes that a launch passes for it.
+/// Returns the bytes that a launch passes for this argument.
 std::int64_t passed_bytes(const manifest::Op& op, const manifest::Argument& argument);
 
-/// Throws Error(bad_manifest) that names manifest, kernel and argument unless `args` are as many and as wide as the parameters: a launch
-/// reads as many bytes as these have. `implementation` is null for the op's reference.
+/// Throws Error(bad_manifest) that names manifest, kernel and argument unless `args` match the parameters in number and bytes: a launch
+/// reads as many bytes as the parameters have. `implementation` is null for the op's reference.
 void check_arguments(const manifest::Op& op, const manifest::Implementation* implementation, const manifest::Pass& pass,
                      std::span<const std::int64_t> parameters);
 

@@ -8,7 +8,7 @@
 namespace kiln::jit {
 namespace {
 
-/// The key covers NVRTC, headers and sources: what this process would make of them must be what its owner asked for.
+/// Throws Error(io) unless NVRTC, headers and sources give this process the owner's cubin key.
 void check_key(const CompileRequest& request) {
   const std::string compiler = compiler_identity();
   if (cubin_key(request.specialisation, compiler) == request.key) return;
@@ -32,8 +32,8 @@ nlohmann::json CompileService::answer(const nlohmann::json& message) {
     process::forbid_core_files();
     if (request.low_priority) process::take_low_priority();
     if (request.memory_bytes > 0) memory_.emplace(request.memory_bytes);
-    setenv("KILN_NVRTC_LIBRARY", request.nvrtc.c_str(),
-           1);  // before it is opened, and before there are threads that read
+    // Set before NVRTC is opened, and before other threads may read the environment.
+    setenv("KILN_NVRTC_LIBRARY", request.nvrtc.c_str(), 1);
     bounded_ = true;
   }
   std::jthread watch;

@@ -1,4 +1,4 @@
-// The worker's side of a compile.
+// Answers compile messages in a worker process.
 #pragma once
 
 #include <nlohmann/json.hpp>
@@ -11,14 +11,14 @@ namespace kiln::jit {
 
 class CompileService {
  public:
-  /// To {"compile": ...}: the cubin. Throws what compile() throws, and Error(io) when this process would compile under another key than
-  /// its owner. Takes the bounds that the first message names.
+  /// Answers {"compile": ...} with the cubin. The first message sets this process's memory limit and priority. Throws what compile() throws,
+  /// and Error(io) when this process has another cubin key than its owner.
   nlohmann::json answer(const nlohmann::json& message);
 
  private:
   bool bounded_ = false;
   std::optional<process::MemoryLimit> memory_;
-  manifest::Sources last_;  // with what is known of them: compiles of one op follow each other
+  manifest::Sources last_;  // keeps the include closure for the next compile of the same op
 };
 
 }  // namespace kiln::jit

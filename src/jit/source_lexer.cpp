@@ -14,7 +14,7 @@ bool is_exponent(char c) { return c == 'e' || c == 'E' || c == 'p' || c == 'P'; 
 bool is_blank(int c) { return c == ' ' || c == '\t' || c == '\v' || c == '\f' || c == '\r'; }
 bool is_header_character(int c) { return c != '>' && c != '"' && c != '\n' && c != -1; }
 
-/// Of which nothing can be made, whatever stands beside it, but blanks, names, numbers and operators.
+/// Characters that alone form only blanks, names, numbers and operators.
 constexpr std::array<bool, 256> harmless = [] {
   std::array<bool, 256> is{};
   for (int c = ' '; c <= '~'; ++c) is[static_cast<std::size_t>(c)] = true;
@@ -50,8 +50,8 @@ int SourceLexer::take() noexcept {
   return c;
 }
 
-/// The character at hand, and those after it that belong, as far as they stand in one piece: a backslash may splice lines. None of them
-/// ends a line.
+/// Skips the present character and those after it that belong, up to a backslash, which may splice lines. Precondition: `belongs` refuses
+/// a newline.
 template <class Belongs>
 void SourceLexer::skip_plain(Belongs belongs) noexcept {
   do ++at_;
@@ -153,14 +153,14 @@ Token SourceLexer::quoted(char quote) {
     }
     if (c == '\\' && peek() != '\n' && peek() != -1) token.text += static_cast<char>(take());
   }
-  // An apostrophe in prose that is compiled out ends with its line, unless what follows it could begin something longer.
+  // An apostrophe in text that is compiled out ends with its line, unless a comment or literal begins after it.
   if (token.text.find("/*") != std::string::npos || token.text.find('"') != std::string::npos) {
     throw AmbiguousSource(token.line, "a quote that does not end on its line");
   }
   return token;
 }
 
-/// Between the quotes of a raw string nothing is spliced, so characters are read as they stand.
+/// Reads characters without splices, which a raw string does not have.
 Token SourceLexer::raw_string() {
   static constexpr std::size_t longest_delimiter = 16;
   Token token{TokenKind::literal, {}, line_};
@@ -180,8 +180,7 @@ Token SourceLexer::raw_string() {
   return with_suffix(std::move(token));
 }
 
-/// The suffix of a user-defined literal. In 'a'R"(" and 1e+R"(" the R ends a literal and begins no raw string; nobody writes
-/// that but to be misread.
+/// Appends the suffix of a user-defined literal. In 'a'R"(" and 1e+R"(" the R ends a literal and begins no raw string: refused.
 Token SourceLexer::with_suffix(Token token) {
   if (begins_identifier(peek())) token.text += take_while(continues_identifier);
   if (token.text.back() == 'R' && peek() == '"')
@@ -189,7 +188,7 @@ Token SourceLexer::with_suffix(Token token) {
   return token;
 }
 
-/// A preprocessing number: far more than numbers, such as 0xR or 1e+x.
+/// Reads a preprocessing number, which need not be a number: 0xR, 1e+x.
 Token SourceLexer::number() {
   Token token{TokenKind::number, {}, line_};
   for (;;) {

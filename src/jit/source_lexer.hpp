@@ -1,5 +1,5 @@
-// Preprocessing tokens of a source as NVRTC's front end sees them: spliced lines, comments, raw strings, digraphs.
-// It need not evaluate conditionals; it must never take for text what the compiler takes for a directive.
+// Preprocessing tokens of a source as NVRTC's front end reads them: line splices, comments, raw strings, digraphs.
+// The lexer evaluates no conditionals. It must never read as text what the compiler reads as a directive.
 #pragma once
 
 #include <cstddef>
@@ -19,7 +19,7 @@ struct Token {
   bool spans_lines = false;  // a raw string that holds a newline
 };
 
-/// Text that compilers may read in different ways: a stray byte, a literal or comment that does not end.
+/// Thrown for text that compilers may read in different ways: a stray byte, an unterminated literal or comment.
 struct AmbiguousSource : std::runtime_error {
   AmbiguousSource(int at_line, const std::string& what) : std::runtime_error(what), line(at_line) {}
   int line;
@@ -28,15 +28,14 @@ struct AmbiguousSource : std::runtime_error {
 class SourceLexer {
  public:
   explicit SourceLexer(std::string_view text) noexcept : text_(text) {}
-  /// Throws AmbiguousSource.
+  /// Returns the next token. Throws AmbiguousSource.
   Token next();
-  /// A header name, quotes or angle brackets included, when one stands next on this line; nothing is unescaped in it.
+  /// Returns the header name that comes next on this line, with its quotes or angle brackets, unescaped. Throws AmbiguousSource.
   std::optional<std::string> header_name();
-  /// Past the end of the present line.
+  /// Advances past the end of the present line.
   void skip_line() noexcept;
-  /// From where a line begins past its end, if that can be seen without taking it apart: it is whole and holds neither a directive, nor a
-  /// literal, nor a comment but one that ends with it, nor a name that begins with an underscore, nor import or export at its beginning.
-  /// Else nothing is done, and false.
+  /// At the beginning of a line: skips the line and returns true if it has no directive, literal, block comment, splice, leading import or
+  /// export, or name with a leading underscore. Else returns false and skips nothing.
   bool skip_harmless_line() noexcept;
 
  private:

@@ -3,14 +3,13 @@
 #include <algorithm>
 
 #include "cuda/nvrtc_api.hpp"
-#include "jit/compile_options.hpp"
 #include "jit/include_closure.hpp"
 #include "kiln/error.hpp"
 
 namespace kiln::jit {
 namespace {
 
-/// Its length first, so that no two pairs of lists hash alike.
+/// Hashes the length first, so that no two pairs of lists hash alike.
 void hash_list(manifest::Hasher& hasher, const std::vector<std::string>& list) {
   hasher.field(static_cast<std::int64_t>(list.size()));
   for (const std::string& each : list) hasher.field(each);
@@ -21,6 +20,12 @@ void hash_list(manifest::Hasher& hasher, const std::vector<std::string>& list) {
 std::string compiler_identity() {
   const cuda::Nvrtc& nvrtc = cuda::Nvrtc::get();
   return "nvrtc " + std::to_string(nvrtc.major) + "." + std::to_string(nvrtc.minor) + " build " + nvrtc.build_id;
+}
+
+std::vector<std::string> byte_determining_options(const Specialisation& specialisation) {
+  std::vector<std::string> options = {"--std=c++20", "--gpu-architecture=" + specialisation.arch};
+  options.insert(options.end(), specialisation.options.begin(), specialisation.options.end());
+  return options;
 }
 
 manifest::Digest cubin_key(const Specialisation& specialisation, std::string_view compiler) {
@@ -39,7 +44,7 @@ manifest::Digest source_digest(const Specialisation& specialisation) {
   return hasher.finish();
 }
 
-// From 9.0 on, a target with the suffix has what is particular to the architecture, such as wgmma on 9.0.
+// From 9.0 on, the suffix adds the architecture's own instructions, such as wgmma on 9.0.
 std::string target_arch(std::int64_t sm) { return "sm_" + std::to_string(sm) + (sm >= 90 ? "a" : ""); }
 
 std::string default_arch(std::int64_t sm) {
@@ -50,7 +55,7 @@ std::string default_arch(std::int64_t sm) {
     return std::find(known.begin(), known.end(), "sm_" + std::to_string(number)) != known.end();
   };
   if (knows(sm)) return target_arch(sm);
-  // Code for an older minor revision of the same major one runs too, but without the suffix.
+  // Code for an older minor revision of the same major revision runs too, but only without the suffix.
   for (std::int64_t older = sm - 1; older / 10 == sm / 10 && older > 0; --older) {
     if (knows(older)) return "sm_" + std::to_string(older);
   }

@@ -17,7 +17,7 @@ Specialisation make(const manifest::Op& op, std::span<const manifest::Pass> pass
   return specialisation;
 }
 
-/// [matmul] of a manifest, but for the workspace that a config may ask for, which changes no result.
+/// Returns [matmul] of a manifest as text, without the workspace, which changes no result.
 std::string product_of(const manifest::Op& op, const manifest::Matmul& matmul) {
   const auto tensor = [&](int index) {
     return index < 0 ? std::string_view("none") : std::string_view(op.tensors[static_cast<std::size_t>(index)].name);

@@ -6,6 +6,7 @@
 #include <new>
 
 #include "cuda/device.hpp"
+#include "jit/launch_form.hpp"
 #include "kiln/error.hpp"
 
 namespace kiln::jit {
@@ -34,7 +35,7 @@ CUtensorMapSwizzle tensor_map_swizzle(std::uint32_t bytes) noexcept {
 
 struct TensorMapShape {
   std::array<std::uint64_t, manifest::max_rank> dimensions{};
-  std::array<std::uint64_t, manifest::max_rank> stride_bytes{};  // of all but the innermost
+  std::array<std::uint64_t, manifest::max_rank> stride_bytes{};  // without the innermost dimension's
   std::array<std::uint32_t, manifest::max_rank> box{};
   std::array<std::uint32_t, manifest::max_rank> element_strides{1, 1, 1, 1};
 };
@@ -79,7 +80,7 @@ const CUtensorMap* TensorMapCache::keep(const TensorMapForm& form, const void* a
   if (form.key == TensorMapForm::Key::none || thread == shared_thread_number) return nullptr;
   auto& own = own_[thread];
   if (own == nullptr) own.reset(new (std::nothrow) Entry[descriptors_ * Entry::sets * Entry::ways]());
-  if (own == nullptr) return nullptr;  // a launch goes on without
+  if (own == nullptr) return nullptr;  // out of memory: the launch uses the descriptor in its frame
   const auto key = Entry::key_of<TensorMapForm::wide>(form, address, frame);
   const bool narrow = form.key == TensorMapForm::Key::narrow;
   Entry* const set = &own[narrow ? Entry::set_of(form, Entry::key_of<TensorMapForm::narrow>(form, address, frame))

@@ -1,4 +1,4 @@
-// Descriptors of the tensor copy engine, made by the driver and kept for as long as what they depend on comes again.
+// TMA descriptors, made by the driver and kept for launches with equal addresses and sizes.
 #pragma once
 
 #include <array>
@@ -9,43 +9,45 @@
 #include <string>
 
 #include "cuda/driver_types.hpp"
-#include "jit/loaded_pass.hpp"
 #include "jit/thread_number.hpp"
+#include "manifest/expression.hpp"
 
 namespace kiln::jit {
 
-/// A TMA argument as a launch reads it: where its descriptor goes, and what it depends on besides the tensor's address.
+struct LoadedArgument;
+
+/// A TMA argument as a launch reads it: the parameter, and the slots that its descriptor depends on besides the tensor's address.
 struct TensorMapForm {
-  /// How many slots are looked at. Most descriptors depend on three at most, a matrix's rows, columns and stride.
-  enum class Key : std::uint8_t { none, narrow, wide };  // none: on more than a key holds
+  /// How many slots a key compares. Most descriptors depend on at most three: a matrix's rows, columns and stride.
+  enum class Key : std::uint8_t { none, narrow, wide };  // none: the descriptor depends on more, and is not kept
   static constexpr std::size_t narrow = 3, wide = 6;
 
-  std::uint8_t parameter = 0;  // of the pass
+  std::uint8_t parameter = 0;  // index among the kernel's parameters
   std::uint8_t tensor = 0;
   std::uint8_t index = 0;  // among the pass's descriptors
   Key key = Key::none;
   std::array<std::uint8_t, wide> slots{};  // of the call frame
 };
 
-/// The descriptors of a pass by what they depend on, as many as fit, those of each thread apart. So what a thread finds lies still until
-/// it makes another: the driver reads it in place, no thread waits for one, and nothing is written that another thread reads. By thread_number,
-/// whose lock is what the next thread of a number sees the last one's descriptors by. Threads that share a number keep none.
+/// A set-associative cache of a pass's descriptors, with entries of its own for each thread_number(). Only the owning thread writes its
+/// entries, so the driver reads a descriptor in place and no thread waits for another. The lock of thread_number() publishes entries to the
+/// next thread with that number. Threads that share a number keep none.
 class TensorMapCache {
  public:
   struct Entry;
 
-  /// Of a pass with so many descriptors.
+  /// `descriptors`: how many the pass has.
   explicit TensorMapCache(std::size_t descriptors) : descriptors_(descriptors) {}
   ~TensorMapCache();
   TensorMapCache(const TensorMapCache&) = delete;
   TensorMapCache& operator=(const TensorMapCache&) = delete;
 
-  /// The calling thread's; null while it has none.
+  /// Returns the calling thread's entries, or null while it has none.
   [[nodiscard]] const Entry* own() const noexcept { return own_[thread_number()].get(); }
-  /// The descriptor for this address and frame among a thread's `own`, or null: it must be made first.
+  /// Returns the descriptor for this address and frame among a thread's entries, else null.
   [[nodiscard]] static const CUtensorMap* find(const Entry* own, const TensorMapForm& form, const void* address,
                                                std::span<const std::int64_t> frame) noexcept;
-  /// Keeps one that was not found, in place of the one of its set that was kept earlier. Where it now lies, or null: it is not kept.
+  /// Replaces the oldest entry of the set. Returns the address of the kept descriptor, or null when it is not kept.
   const CUtensorMap* keep(const TensorMapForm& form, const void* address, std::span<const std::int64_t> frame,
                           const CUtensorMap& map);
 
@@ -54,16 +56,16 @@ class TensorMapCache {
   std::array<std::unique_ptr<Entry[]>, thread_numbers> own_;  // each written by its thread alone
 };
 
-/// A line that a look reads, then what it gives.
+/// A cache line with the key, then the descriptor.
 struct alignas(64) TensorMapCache::Entry {
   static constexpr std::uint64_t no_address = ~std::uint64_t{0};
   std::array<std::uint64_t, 1 + TensorMapForm::wide> key{no_address};
-  std::uint64_t kept_as = 0;  // what is kept later has a higher one
+  std::uint64_t kept_as = 0;  // rises with each entry that the set keeps
   CUtensorMap map;
 
   static constexpr int set_bits = 5;
   static constexpr std::size_t ways = 2, sets = std::size_t{1} << set_bits;
-  /// The first of a key's set.
+  /// Returns the index of the first entry of a key's set.
   template <std::size_t words>
   static std::size_t set_of(const TensorMapForm& form, const std::array<std::uint64_t, words>& key) noexcept {
     constexpr std::uint64_t base = 0x9E3779B97F4A7C15;  // odd, and 2^64 over the golden ratio
@@ -71,7 +73,7 @@ struct alignas(64) TensorMapCache::Entry {
     for (const std::uint64_t word : key) sum = (sum + word) * base;
     return (form.index * sets + (sum >> (64 - set_bits))) * ways;
   }
-  /// Slots past those that it depends on are others once more, which does no harm.
+  /// Unused slots repeat others, which does not change which keys are equal.
   template <std::size_t slots>
   static std::array<std::uint64_t, 1 + slots> key_of(const TensorMapForm& form, const void* address,
                                                      std::span<const std::int64_t> frame) noexcept {
@@ -103,12 +105,12 @@ inline const CUtensorMap* TensorMapCache::find(const Entry* own, const TensorMap
   return form.key == TensorMapForm::Key::wide ? Entry::find<TensorMapForm::wide>(own, form, address, frame) : nullptr;
 }
 
-/// Has the driver make one in `map`. Throws Error(bad_input) naming `kernel` for sizes that no descriptor can have, Error(driver_failed) for an
-/// address or stride that the driver refuses.
+/// Makes a descriptor in `map` by the driver. Throws Error(bad_input) that names `kernel` for sizes that no descriptor can have, and
+/// Error(driver_failed) for an address or stride that the driver refuses.
 void make_tensor_map(const LoadedArgument& argument, const void* address, std::span<const std::int64_t> frame,
                      const std::string& kernel, CUtensorMap& map);
 
-/// The number, or Error(bad_input) that names the kernel, what it is, and the limits.
+/// Returns the value of the expression. Throws Error(bad_input) that names `kernel`, `what` and the limits when it is out of them.
 std::int64_t size_or_throw(const manifest::Expression& expression, std::span<const std::int64_t> frame,
                            std::int64_t minimum, std::int64_t maximum, const std::string& kernel, const char* what);
 

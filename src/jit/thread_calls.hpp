@@ -1,4 +1,4 @@
-// What threads keep of an executable from launch to launch, so that a launch writes only what differs from the last one.
+// The frame and calls that a thread keeps for an executable, so that a launch writes only what differs from the last one.
 #pragma once
 
 #include <array>
@@ -11,10 +11,10 @@
 
 namespace kiln::jit {
 
-/// A frame, and behind it for each pass a call that is linked to it: one piece of memory, in which a launch finds all by one address.
+/// A frame, followed in one allocation by a call for each pass, linked to the frame.
 class ThreadCall {
  public:
-  /// Null where there is no memory for it.
+  /// Returns null when out of memory.
   [[nodiscard]] static ThreadCall* make(const std::vector<PassForm>& passes) noexcept;
   void operator delete(void* memory) noexcept { ::operator delete (memory, std::align_val_t{alignof(ThreadCall)}); }
   [[nodiscard]] PassCall* passes() noexcept { return reinterpret_cast<PassCall*>(this + 1); }
@@ -26,12 +26,12 @@ class ThreadCall {
   ThreadCall() = default;
 };
 
-/// One a thread, by thread_number, whose lock is what the next thread of a number sees the last one's by. Threads that share a number keep
-/// none: they link a call of their own at each launch.
+/// A ThreadCall for each thread_number(), whose lock publishes it to the next thread with that number. Threads that share a number keep
+/// none, and link a call at each launch.
 class ThreadCalls {
  public:
-  /// The calling thread's, whose number is `thread`, linked to these passes, which are the same at each call and stay where they are. A
-  /// thread's first look allocates it, later ones do not. Null for a thread that keeps none, and where there is no memory for it.
+  /// Returns the call of the calling thread, whose number is `thread`. `passes` must be the same object at each call. Allocates at a
+  /// thread's first call only. Returns null for a thread that shares its number, and when out of memory.
   [[nodiscard]] ThreadCall* own(const std::vector<PassForm>& passes, unsigned thread = thread_number()) const noexcept {
     ThreadCall* const kept = own_[thread].get();
     if (kept == nullptr) [[unlikely]]

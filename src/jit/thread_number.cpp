@@ -11,17 +11,18 @@
 namespace kiln::jit::detail {
 namespace {
 
-// Of the process: a thread launches on several engines. Both are constant-initialised and trivially destroyed, since threads
-// may end after statics are gone.
+// Process-wide, because a thread launches on several engines. Both are constant-initialised and trivially destroyed, since threads may end
+// after static destruction.
 std::mutex numbers_mutex;
-std::uint64_t free_numbers = std::numeric_limits<std::uint64_t>::max() - 1;  // a bit a number, all but the shared one
+std::uint64_t free_numbers =
+    std::numeric_limits<std::uint64_t>::max() - 1;  // bit i: number i is free; never the shared one
 static_assert(thread_numbers == std::numeric_limits<std::uint64_t>::digits && shared_thread_number == 0);
 
-/// Gives the number back when its thread ends. The lock is what the next thread sees the counts by; in a forked child a thread that is not
-/// there may hold it.
+/// Returns the number when its thread ends. The lock publishes the thread's writes to the next thread with that number. A forked child does
+/// not lock, because a thread of its parent may hold the mutex.
 struct Holder {
   Holder() noexcept {
-    // A child asks again for its thread's number, and may be given none.
+    // A forked child takes a number again, which may be the shared one.
     static const int asks_again = pthread_atfork(nullptr, nullptr, [] { thread_number = no_thread_number; });
     static_cast<void>(asks_again);
     const std::lock_guard lock(numbers_mutex);
@@ -30,7 +31,7 @@ struct Holder {
     free_numbers &= free_numbers - 1;
   }
   ~Holder() {
-    thread_number = shared_thread_number;  // for what other objects of the thread still launch when they are destroyed
+    thread_number = shared_thread_number;  // for launches from destructors of other thread-local objects
     if (number == shared_thread_number || cuda::is_forked()) return;
     const std::lock_guard lock(numbers_mutex);
     free_numbers |= std::uint64_t{1} << number;

@@ -24,7 +24,7 @@ std::int64_t multiple_up(std::int64_t value, std::int64_t step, std::int64_t mos
   return below > most - step ? most : below + step;
 }
 
-// What multiples of one step cover: (after, step.until]. Null when value lies in one of the two power-of-two parts.
+// The sizes (after, step->until], whose buckets are multiples of one step. `step` is null where buckets are powers of two.
 struct Stretch {
   std::int64_t after;
   const BucketPolicy::Step* step;

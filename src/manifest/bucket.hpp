@@ -29,7 +29,7 @@ struct BucketPolicy {
   [[nodiscard]] std::int64_t high(std::int64_t value, std::int64_t maximum) const noexcept;
   /// The smallest value of the bucket whose upper edge is `high`, never under minimum.
   [[nodiscard]] std::int64_t low(std::int64_t high, std::int64_t minimum, std::int64_t maximum) const noexcept;
-  /// As it stands in a key: "pow2", "exact", "pow2_steps(256;2048/256;4096/512)", "edges(16;64;256)".
+  /// The policy's text in a record key: "pow2", "exact", "pow2_steps(256;2048/256;4096/512)", "edges(16;64;256)".
   [[nodiscard]] std::string text() const;
 };
 

@@ -9,7 +9,7 @@
 namespace kiln::manifest {
 namespace {
 
-// Newton's iteration doubles the bits that hold: an odd number is its own inverse modulo 8.
+// Newton's iteration doubles the number of correct bits. It begins with 3: an odd number is its own inverse modulo 8.
 std::uint64_t inverse_of_odd(std::uint64_t odd) noexcept {
   std::uint64_t inverse = odd;
   for (int bits = 3; bits < 64; bits *= 2) inverse *= 2 - odd * inverse;

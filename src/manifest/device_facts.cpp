@@ -7,7 +7,7 @@
 namespace kiln::manifest {
 namespace {
 
-// What a device class does not hold, by compute capability: bytes of shared memory and threads of a multiprocessor.
+// Facts that a device class leaves out: shared memory (bytes) and threads of a multiprocessor, by compute capability.
 // Source: CUDA C++ Programming Guide, "Technical specifications per compute capability".
 struct Architecture {
   std::int64_t sm, shared_per_sm, threads_per_sm;
@@ -18,10 +18,10 @@ constexpr std::array architectures = {
     Architecture{90, 233472, 2048},  Architecture{100, 233472, 2048}, Architecture{103, 233472, 2048},
     Architecture{110, 233472, 1536}, Architecture{120, 102400, 1536}, Architecture{121, 102400, 1536},
 };
-constexpr std::int64_t register_file = 65536;   // of a multiprocessor, in 32-bit registers
-constexpr std::int64_t reserved_shared = 1024;  // of each block, by the system, since sm_80
+constexpr std::int64_t register_file = 65536;   // 32-bit registers of a multiprocessor
+constexpr std::int64_t reserved_shared = 1024;  // bytes of each block that the system takes, since sm_80
 
-// Takes PREFIX and a number without sign or leading zero from the front of text.
+// Removes PREFIX and a number without sign or leading zero from the front of `text`.
 std::optional<std::int64_t> take(std::string_view& text, std::string_view prefix) {
   if (!text.starts_with(prefix)) return std::nullopt;
   text.remove_prefix(prefix.size());
@@ -56,7 +56,7 @@ std::optional<DeviceFacts> DeviceFacts::from_device_class(std::string_view text)
   facts.values = {*sm,      *sm_count, *shared, architecture.shared_per_sm, register_file, architecture.threads_per_sm,
                   *l2_bytes};
   facts.memory_bus_bits = *bus;
-  // One spelling for one silicon: no leading zeros, no signs.
+  // A device has one spelling: no leading zeros, no signs.
   if (facts.device_class() != text) return std::nullopt;
   return facts;
 }

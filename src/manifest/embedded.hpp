@@ -1,4 +1,4 @@
-// The files under templates/, made part of the library by the build.
+// The files under templates/, which the build embeds in the library.
 #pragma once
 
 #include <span>
@@ -8,7 +8,7 @@ namespace kiln::manifest {
 
 struct EmbeddedFile {
   std::string_view path;  // relative to templates/, such as "rms_norm/op.toml"
-  std::string_view text;  // followed by a zero
+  std::string_view text;  // followed by a zero byte
 };
 std::span<const EmbeddedFile> embedded_files() noexcept;
 

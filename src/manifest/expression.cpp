@@ -82,7 +82,7 @@ Expression::Expression(std::string text, std::shared_ptr<const Node> tree)
   operand_ = program_.front().operand;
 }
 
-// Appends the program of a node whose result lands at stack position `depth`; returns the greatest height that it needs.
+// Appends the program of a node whose result goes to stack position `depth`. Returns the stack height that the program needs.
 int Expression::emit(const Node& node, int depth) {
   const auto append = [this](Operation operation, std::int64_t operand = 0) {
     program_.push_back({operation, operand});
@@ -116,7 +116,7 @@ int Expression::emit(const Node& node, int depth) {
 }
 
 Value Expression::run(std::span<const std::int64_t> frame) const noexcept {
-  std::array<std::int64_t, max_evaluation_stack> stack;  // its height was checked when the program was made
+  std::array<std::int64_t, max_evaluation_stack> stack;  // the parser checked the height that the program needs
   std::size_t height = 0;
   for (std::size_t next = 0; next < program_.size(); ++next) {
     const auto [operation, operand] = program_[next];

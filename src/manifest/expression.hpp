@@ -11,8 +11,8 @@
 //   primary    := integer | name | name '(' ternary (',' ternary)* ')' | '(' ternary ')' | '"' word '"'
 //
 // Functions: min, max (two or more), ceil_div, round_up, pow2_ceil, log2 (floor), is_pow2, abs, sizeof(type name).
-// A quoted word may only be compared (== or !=) with a name that is a type or a choice, and stands for its index. The name of a term
-// stands for the term's expression in parentheses: what is evaluated has no terms left.
+// A quoted word may only be compared (== or !=) with a name that is a type or a choice, and stands for its index. The parser replaces
+// the name of a term by the term's expression in parentheses.
 #pragma once
 
 #include <cstdint>
@@ -33,11 +33,11 @@ struct Value {
   std::int64_t number = 0;
   Status status = Status::ok;
   [[nodiscard]] bool ok() const noexcept { return status == Status::ok; }
-  /// True only for a value that could be computed and is not zero.
+  /// True when the value could be computed and is not zero.
   [[nodiscard]] bool truth() const noexcept { return ok() && number != 0; }
 };
 
-/// What is known of a slot: from lowest to highest, both included. As made by default, nothing.
+/// The values that a slot may have, both ends included. By default, any.
 struct Range {
   std::int64_t lowest = std::numeric_limits<std::int64_t>::min();
   std::int64_t highest = std::numeric_limits<std::int64_t>::max();
@@ -69,12 +69,12 @@ class Expression {
     return run(frame);
   }
 
-  /// The same expression with the slots of [first_known, frame.size()) replaced by their values and folded, so that
-  /// what remains uses only slots below first_known: the form that the hit path evaluates.
+  /// Returns this expression with the slots of [first_known, frame.size()) replaced by their values and folded. The result uses only
+  /// slots below first_known. The hit path evaluates this form.
   [[nodiscard]] Expression specialise(std::span<const std::int64_t> frame, int first_known) const;
 
-  /// The same expression for frames whose slots lie in these ranges, one a slot: what has one value in all of them is folded. A
-  /// constraint that cannot break inside a bucket becomes the constant 1 so.
+  /// Returns this expression for frames whose slots lie in these ranges (one range a slot): each part that has the same value in all
+  /// such frames is folded. A constraint that always holds in a bucket becomes the constant 1.
   [[nodiscard]] Expression within(std::span<const Range> slots) const;
 
   [[nodiscard]] std::optional<std::int64_t> constant_value() const noexcept;
@@ -93,7 +93,7 @@ class Expression {
     constant,
     slot,
     program
-  };  // most grids and strides are one name: no loop for those
+  };  // most grids and strides are one name and need no program
   Expression(std::string text, std::shared_ptr<const Node> tree);
   [[nodiscard]] Value run(std::span<const std::int64_t> frame) const noexcept;
   int emit(const Node& node, int depth);
@@ -102,17 +102,17 @@ class Expression {
   std::shared_ptr<const Node> tree_;
   std::vector<Instruction> program_;
   Shape shape_ = Shape::program;
-  std::int64_t operand_ = 0;  // of a shape that is no program
+  std::int64_t operand_ = 0;  // used when the shape is not a program
 };
 
-/// The names that an expression may use: symbols, each of which has a slot in the frame (a flat array of int64) that it is evaluated
-/// over, and terms, each of which stands for an expression over symbols.
+/// The names that an expression may use. Each symbol has a slot in the frame, a flat array of int64 over which expressions are
+/// evaluated. Each term stands for an expression over symbols.
 class Symbols {
  public:
   struct Symbol {
     std::string name;
-    std::vector<std::string> words;   // for a type or a choice: its values; the slot holds the index
-    std::vector<std::int64_t> sizes;  // for a type: bytes of each value; empty otherwise
+    std::vector<std::string> words;   // values of a type or a choice; the slot holds the index
+    std::vector<std::int64_t> sizes;  // bytes of each value of a type; else empty
   };
   struct Term {
     std::string name;
@@ -121,7 +121,7 @@ class Symbols {
   /// Appends a symbol and returns its slot. Throws Error(bad_manifest) when the name is taken or is no identifier.
   int add(Symbol symbol);
   int add(std::string name) { return add(Symbol{std::move(name), {}, {}}); }
-  /// Appends a term, whose value is over these symbols. Throws as add does.
+  /// Appends a term whose value uses these symbols. Throws as add does.
   void define(std::string name, Expression value);
   [[nodiscard]] std::optional<int> find(std::string_view name) const noexcept;
   [[nodiscard]] const Expression* find_term(std::string_view name) const noexcept;

@@ -1,4 +1,4 @@
-// What each operation means, in 64 bits with every overflow seen. Inline: evaluation stands in the hit path.
+// The operations on 64-bit integers, with overflow detected. Inline, because the hit path evaluates expressions.
 #pragma once
 
 #include <bit>
@@ -21,7 +21,7 @@ inline Value quotient(Operation operation, std::int64_t left, std::int64_t right
   return {operation == Operation::divide ? left / right : left % right};
 }
 
-// Sizes only: rounding of negative numbers would mean two things.
+// For sizes: negative operands are refused, because their rounding would be ambiguous.
 inline Value rounded(Operation operation, std::int64_t size, std::int64_t step) noexcept {
   if (step == 0) return failed(Status::division_by_zero);
   if (size < 0 || step < 0) return failed(Status::negative_argument);

@@ -20,7 +20,7 @@ bool is_truth(Operation operation) {
          operation == Operation::is_pow2 || operation == Operation::logical_and || operation == Operation::logical_or;
 }
 
-// The tree as 0 or 1.
+// Returns a tree whose value is 1 where that of `tree` is not 0, else 0.
 Tree truth(const Tree& tree) {
   if (const auto value = constant_of(tree)) return make_constant(*value != 0 ? 1 : 0);
   return is_truth(tree->operation) ? tree : make_node(Operation::not_equal, {tree, make_constant(0)});

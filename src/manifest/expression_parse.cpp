@@ -38,7 +38,7 @@ constexpr std::array sums = {Operator{"+", Operation::add}, Operator{"-", Operat
 constexpr std::array products = {Operator{"*", Operation::multiply}, Operator{"/", Operation::divide},
                                  Operator{"%", Operation::remainder}};
 
-// What a primary turned out to be: a tree, which may be a plain name (named >= 0), or a quoted word, which has no tree.
+// A parsed primary: a tree, which is a plain name when named >= 0, or a quoted word, which has no tree.
 struct Operand {
   Operand(Tree operand, int slot = -1) : tree(std::move(operand)), named(slot) {}
   Operand(std::string_view quoted_word, std::size_t column) : word(quoted_word), at(column) {}
@@ -181,7 +181,7 @@ class Parser {
     return result;
   }
 
-  // sizeof(dtype) becomes a chain of conditionals over the type's index, so that programs need no tables.
+  // sizeof(dtype) becomes a chain of conditionals over the type's index, because programs have no tables.
   Tree size_of() {
     skip_space();
     const std::size_t begin = at_;

@@ -1,4 +1,4 @@
-// What an expression can come to when each slot is only known to lie in a range: interval arithmetic over its tree.
+// The range of an expression's value when each slot lies in a range: interval arithmetic over its tree.
 #include <algorithm>
 #include <initializer_list>
 #include <limits>
@@ -10,7 +10,7 @@
 namespace kiln::manifest {
 namespace {
 
-// No range: for some values there is no result, so that nothing may be concluded.
+// No range: for some values of the slots the expression has no value, so nothing may be concluded.
 using Bounds = std::optional<Range>;
 
 constexpr Range either = {0, 1};
@@ -26,8 +26,8 @@ Bounds hull(std::initializer_list<Value> corners) {
   return result;
 }
 
-// Of an operation that is monotone in each operand: its extremes are those at the corners, and it has a value everywhere when it
-// has one there.
+// The range of an operation that is monotone in each operand. Its extremes are at the corners; it has a value everywhere when it has
+// one at each corner.
 Bounds monotone(Operation operation, Range a, Range b) {
   return hull({apply(operation, a.lowest, b.lowest), apply(operation, a.lowest, b.highest),
                apply(operation, a.highest, b.lowest), apply(operation, a.highest, b.highest)});

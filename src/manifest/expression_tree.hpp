@@ -14,7 +14,7 @@ namespace kiln::manifest {
 
 enum class Operation : std::uint8_t {
   constant,
-  slot,  // operand: the value, the slot
+  slot,  // the operand is the value, or the slot
   negate,
   logical_not,
   pow2_ceil,
@@ -38,12 +38,12 @@ enum class Operation : std::uint8_t {
   round_up,
   logical_and,
   logical_or,
-  choose,  // evaluated only as far as needed
+  choose,  // short-circuit
   jump,
   jump_if_zero,
   jump_if_zero_else_drop,
   jump_if_set_else_drop,
-  to_truth,  // in programs only; operand: the target
+  to_truth,  // in programs only; the operand is the jump target
 };
 
 using Tree = std::shared_ptr<const Node>;
@@ -53,11 +53,11 @@ struct Node {
   std::int64_t operand = 0;
   std::vector<Tree> children;
   int depth = 1;
-  int size = 1;  // of nodes; one that several parents share, as those of terms are, counts for each
+  int size = 1;  // nodes; a node that several parents share, as terms' nodes are, counts once for each
 };
 
-inline constexpr int max_tree_depth = 256;  // bounds the recursion of everything that walks a tree
-inline constexpr int max_tree_size = 4096;  // and its time: terms of terms grow by powers
+inline constexpr int max_tree_depth = 256;  // bounds the recursion of every walk over a tree
+inline constexpr int max_tree_size = 4096;  // bounds its time: terms of terms grow exponentially
 
 Tree make_constant(std::int64_t value);
 Tree make_slot(int slot);
@@ -66,11 +66,11 @@ Tree make_node(Operation operation, std::vector<Tree> children);
 /// Parses and resolves; throws as Expression::parse does.
 Tree parse_tree(std::string_view text, const Symbols& symbols);
 
-/// Replaces slots from first_known on by their values and computes what is constant. A part that cannot be computed is
-/// kept, so that its status shows when, and only when, it is evaluated.
+/// Replaces slots from first_known on by their values and folds constant parts. A part whose value cannot be computed is kept, so that
+/// its error is reported only when it is evaluated.
 Tree fold(const Tree& tree, std::span<const std::int64_t> frame, int first_known);
 
-/// The names of functions, which nothing else may be called.
+/// The names of functions, which are reserved.
 const std::vector<std::string>& function_names();
 
 }  // namespace kiln::manifest

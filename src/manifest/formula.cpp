@@ -7,7 +7,7 @@
 namespace kiln::manifest {
 namespace {
 
-/// The operation that gives for (b, a) what `operation` gives for (a, b); nothing when none does.
+/// Returns the operation that gives for (b, a) what `operation` gives for (a, b), or nothing when there is none.
 std::optional<Operation> turned(Operation operation) {
   switch (operation) {
     case Operation::add:
@@ -90,7 +90,7 @@ bool Formula::append_step(Operation operation, std::int64_t operand, Tail& tail)
 
 void Formula::settle(const Tail& tail) noexcept {
   std::size_t step = 0;
-  // The operand of the next step, when it is this operation.
+  // Returns the operand of the next step when that step is this operation.
   const auto next = [&](Operation operation, std::uint64_t lowest,
                         std::uint64_t limit) -> std::optional<std::uint32_t> {
     if (step == steps_ || tail.chain[step].operation != operation) return std::nullopt;
@@ -118,7 +118,7 @@ bool Formula::same_chain(const Formula& other) const noexcept {
 }
 
 inline bool Formula::take(const Step& step, std::int64_t& value) noexcept {
-  if (step.shifts && value >= 0) {  // the processor's division takes longer than all the rest of a formula
+  if (step.shifts && value >= 0) {  // a division takes the processor longer than the rest of the formula
     const std::int64_t mask = (std::int64_t{1} << step.shift) - 1;
     switch (step.operation) {
       case Operation::ceil_div: value = (value >> step.shift) + ((value & mask) != 0); return true;

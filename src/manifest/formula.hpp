@@ -1,4 +1,4 @@
-// An expression as the hit path evaluates it: flat, without text or tree, at full speed for what manifests mostly say of a launch.
+// An expression in the form that the hit path evaluates: flat, without text or tree, and fast for the usual launch geometry.
 #pragma once
 
 #include <algorithm>
@@ -14,37 +14,38 @@
 
 namespace kiln::manifest {
 
-/// A number or a slot, then a few operations with numbers: rows, ceil_div(rows, 64), stride * 2 % 16 == 0. What is no such chain is
-/// evaluated as the Expression that it was. Of a grid mostly a share is left, a slot over a number, times a number, up to a number,
-/// times a number (rows, ceil_div(m, 192) * 32, min(ceil_div(m, 256) * 16, 66) * 2), for which no operation is looked at.
+/// A chain: a number or a slot, then a few operations with numbers, such as rows, ceil_div(rows, 64), stride * 2 % 16 == 0. Any other
+/// expression is evaluated as an Expression. Most grids are a share: min(ceil_div(slot, divisor) * times, most) * scale, such as
+/// rows, ceil_div(m, 192) * 32 or min(ceil_div(m, 256) * 16, 66) * 2. A share is evaluated without a loop over operations.
 class Formula {
  public:
   Formula() = default;  // 0
-  /// Of an expression in its last form: specialised, and `within` what is known of its slots.
+  /// `expression` is specialised (Expression::specialise); `within` gives the ranges of its slots.
   explicit Formula(const Expression& expression);
-  /// Formulas that all hold (truth) where the expression holds, and only there: a && b are two.
+  /// Splits the expression into formulas that all hold exactly where the expression holds: `a && b` gives two.
   static std::vector<Formula> conjuncts(const Expression& expression);
 
-  /// The number that Expression::evaluate gives; false when it has no value. No allocation, no exception. The frame has a slot at least.
+  /// Sets the number that Expression::evaluate gives; returns false when there is none. The frame must have at least one slot. No
+  /// allocation, no exception.
   [[nodiscard]] bool evaluate(std::span<const std::int64_t> frame, std::int64_t& number) const noexcept {
     if (evaluate_share(frame, number)) [[likely]]
       return true;
-    std::int64_t stepped = 0;  // not `number`, which then stays in a register
+    std::int64_t stepped = 0;  // a separate variable, so that `number` stays in a register
     const bool has_value = evaluate_steps(frame, stepped);
     number = stepped;
     return has_value;
   }
-  /// The same where it is a share, of a slot that is not large; else false, though it may have a value. Calls nothing.
+  /// Does the same for a share of a slot under share_limit; else returns false, although there may be a value. Makes no call.
   [[nodiscard]] bool evaluate_share(std::span<const std::int64_t> frame, std::int64_t& number) const noexcept {
     const auto slot = static_cast<std::uint64_t>(frame[slot_]);
     if (slot >= shares_below_) [[unlikely]]
       return false;
-    // All are under share_limit, so that nothing overflows.
+    // All operands are under share_limit, so no product overflows.
     const auto shares = static_cast<std::int64_t>(divide(slot + rounds_up_by_));
     number = std::min(shares * times_, most_) * scale_;
     return true;
   }
-  /// Whether it has a value that is not zero.
+  /// True when the value exists and is not zero.
   [[nodiscard]] bool truth(std::span<const std::int64_t> frame) const noexcept {
     std::int64_t number = 0;
     return evaluate(frame, number) && number != 0;
@@ -52,7 +53,7 @@ class Formula {
   [[nodiscard]] std::optional<std::int64_t> constant_value() const noexcept {
     return start_ == Start::constant && steps_ == 0 ? std::optional(constant_) : std::nullopt;
   }
-  /// Whether it is the same chain: it then has the same value whatever the frame. False for what is no chain.
+  /// True when both are the same chain, and so have the same value in every frame. False when one is not a chain.
   [[nodiscard]] bool same_chain(const Formula& other) const noexcept;
 
  private:
@@ -68,33 +69,33 @@ class Formula {
   static constexpr std::uint64_t share_limit = std::uint64_t{1} << 31;
   struct Tail {
     std::array<Step, most_steps> chain{};
-    Expression expression;  // of what is no chain
+    Expression expression;  // when this is not a chain
   };
-  /// Appends what leads from a slot or a number to this node; false when it is no chain.
+  /// Appends the steps from a slot or a number to this node; returns false when they are not a chain.
   bool append(const Node& node, Tail& tail);
   bool append_step(Operation operation, std::int64_t operand, Tail& tail);
-  /// Finds out whether it is min(ceil_div(slot, divisor) * times, most) * scale.
+  /// Detects a share, min(ceil_div(slot, divisor) * times, most) * scale, and sets its numbers.
   void settle(const Tail& tail) noexcept;
-  /// By the divisor, for numbers of 32 bits: the reciprocal is too large by less than 2^-63, of which 2^32 come to less than the
-  /// 1 / divisor that a quotient's fraction leaves free.
+  /// Divides a 32-bit number by the divisor. The reciprocal is too large by less than 2^-63; the error of the product, less than 2^-31,
+  /// is below 1 / divisor, so the quotient's integer part is exact.
   [[nodiscard]] std::uint64_t divide(std::uint64_t number) const noexcept {
     __extension__ using Wide = unsigned __int128;
     return static_cast<std::uint64_t>(Wide{2 * number} * reciprocal_ >> 64);
   }
-  /// Out of line: most formulas that a launch meets are such shares, and their callers stay small.
+  /// Out of line, so that callers stay small: most formulas of a launch are shares.
   [[nodiscard]] bool evaluate_steps(std::span<const std::int64_t> frame, std::int64_t& number) const noexcept;
   static bool take(const Step& step, std::int64_t& value) noexcept;
 
-  std::uint64_t reciprocal_ = std::uint64_t{1} << 63;  // 2^63 over the divisor, rounded up
+  std::uint64_t reciprocal_ = std::uint64_t{1} << 63;  // 2^63 / divisor, rounded up
   std::int64_t most_ = std::numeric_limits<std::int64_t>::max();
   std::uint32_t rounds_up_by_ = 0;  // divisor - 1
   std::uint32_t times_ = 1, scale_ = 1;
-  std::uint32_t shares_below_ = 0;  // a share of slots under this, which is share_limit, or 0 for what is no share
+  std::uint32_t shares_below_ = 0;  // share_limit for a share, else 0
   std::uint16_t slot_ = 0;
   Start start_ = Start::constant;
   std::uint8_t steps_ = 0;
   std::int64_t constant_ = 0;
-  std::shared_ptr<const Tail> tail_;  // null for a number or a slot alone
+  std::shared_ptr<const Tail> tail_;  // null for a plain number or slot
 };
 
 }  // namespace kiln::manifest

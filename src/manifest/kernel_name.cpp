@@ -23,7 +23,6 @@ std::string checked_literal(std::string_view name, std::string_view literal) {
   return std::string(literal);
 }
 
-// The word that a selection named by itself stands for; everything else is a number.
 std::string fill(const Expression& placeholder, const Symbols& symbols, std::span<const std::int64_t> frame) {
   const Value value = placeholder.evaluate(frame);
   if (!value.ok()) {

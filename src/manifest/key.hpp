@@ -1,4 +1,4 @@
-// Keys: canonical text that a person can read, and its digest.
+// Record keys: a canonical text that people can read, and its digest.
 #pragma once
 
 #include <array>
@@ -17,17 +17,17 @@ namespace kiln::manifest {
 using Digest = std::array<std::byte, 32>;
 std::string to_hex(const Digest& digest);
 
-/// SHA-256 over fields, each preceded by its length as 8 little-endian bytes, so that no two field lists agree.
+/// SHA-256 over fields, each preceded by its length as 8 little-endian bytes, so that different lists of fields give different input.
 class Hasher {
  public:
-  Hasher();  // a copy goes on from what was hashed so far
+  Hasher();  // a copy continues from the same state
   Hasher& field(std::string_view text);
   Hasher& field(std::span<const std::byte> bytes);
   Hasher& field(std::int64_t number);
   Digest finish();
 
  private:
-  struct State {  // room for OpenSSL's, which stays out of this header
+  struct State {  // holds OpenSSL's state, whose type this header does not include
     alignas(8) std::array<std::byte, 112> bytes;
   };
   State state_ = {};

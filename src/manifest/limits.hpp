@@ -1,5 +1,4 @@
-// Bounds on the texts that a user gives. They are checked before or right behind a parser, whose stack, time or memory a text could
-// exhaust.
+// Bounds on texts that a user gives. They are checked before or right after a parser, whose stack, time or memory a text could exhaust.
 #pragma once
 
 #include <cstddef>

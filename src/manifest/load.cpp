@@ -1,4 +1,4 @@
-// Where ops come from: folders on disk, and those made part of the library.
+// Finds and reads ops: from folders on disk and from the library.
 #include <fmt/format.h>
 
 #include <algorithm>
@@ -15,7 +15,7 @@ namespace {
 
 namespace fs = std::filesystem;
 
-/// A byte order mark is no part of the text.
+/// Removes a byte order mark.
 std::string read_template(const fs::path& path) {
   constexpr std::string_view mark = "\xEF\xBB\xBF";
   std::string text = read_text_file(path, path.extension() == ".toml" ? max_toml_bytes : max_source_bytes);
@@ -39,13 +39,13 @@ void add_unless_hidden(std::vector<Op>& ops, Op op) {
   if (std::ranges::find(ops, op.name, &Op::name) == ops.end()) ops.push_back(std::move(op));
 }
 
-// What cannot be looked at is no op folder; listing the folder above it says why, when it is one that was asked for.
+// A folder that cannot be read is not an op folder; listing its parent reports the reason when the user named it.
 bool is_op_folder(const fs::path& folder) {
   std::error_code ignored;
   return fs::exists(folder / op_file, ignored);
 }
 
-// A folder of op folders; an op's own folder serves too.
+// `folder` holds op folders, or is one.
 void load_folder(const fs::path& folder, std::vector<Op>& ops) {
   if (is_op_folder(folder)) return add_unless_hidden(ops, load_op(folder));
   for (const fs::path& each : entries_of(folder)) {
@@ -53,8 +53,7 @@ void load_folder(const fs::path& folder, std::vector<Op>& ops) {
   }
 }
 
-// A link could bring any file of this machine into a source, and from there into the compiler's messages; a pipe would be
-// waited for.
+// Refuses links, through which a template could show any file of the machine in the compiler's messages, and pipes, which may block.
 void check_own_file(const fs::path& path, const fs::path& folder) {
   std::error_code error;
   if (!fs::is_regular_file(path, error))

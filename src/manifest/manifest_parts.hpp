@@ -1,4 +1,4 @@
-// The parts of a manifest, each read by one function. Private to the sources that read manifests.
+// One function for each part of a manifest. Private to the sources that read manifests.
 #pragma once
 
 #include <span>
@@ -14,44 +14,41 @@ namespace kiln::manifest {
 
 std::vector<Axis> read_axes(const ManifestReader& reader, const TomlValue& section);
 
-/// [types] and [choices], in this order in the frame, added to what is there already.
+/// Append the selections of [types] and of [choices]; the frame has them in this order.
 void read_types(const ManifestReader& reader, const TomlValue& section, std::vector<Selection>& selections);
 void read_choices(const ManifestReader& reader, const TomlValue& section, std::vector<Selection>& selections);
 
-/// Names and types of [runtime]; read_runtime_expressions adds the rest once op.symbols is complete.
+/// Reads names and types of [runtime]. read_runtime_expressions reads the rest once op.symbols is complete.
 std::vector<Runtime> read_runtime(const ManifestReader& reader, const TomlValue& section);
 void read_runtime_expressions(const ManifestReader& reader, const TomlValue& section, Op& op);
-/// "f32" and its like, as run-time values and arguments name them.
+/// The names of RuntimeType in its order: "f32", "f64", ...
 RuntimeType read_runtime_type(const ManifestReader& reader, const TomlValue& value);
 
-/// Need op.symbols, op.selections and op.runtime.
+/// These need op.symbols, op.selections and op.runtime.
 std::vector<Tensor> read_tensors(const ManifestReader& reader, const TomlValue& section, const Op& op);
-/// A tolerance for each type that an output may have. `section` is null when the manifest has none.
+/// Gives each type that an output may have a tolerance. `section` is null when the manifest has no [tolerance].
 std::map<DType, std::vector<Tolerance>> read_tolerance(const ManifestReader& reader, const TomlValue* section,
                                                        const Op& op);
 
-/// [terms] of an implementation, which become names in `symbols` as they are read. Needs the parameters there.
+/// Adds each of an implementation's [terms] to `symbols`, which must hold the parameters already.
 void read_terms(const ManifestReader& reader, const TomlValue& section, const Op& op, Symbols& symbols);
 
-/// The passes in `table`, which is [reference] or an implementation's file. Need all of the op but its implementations.
+/// Reads the passes in `table`, which is [reference] or an implementation's file. `op` must be complete but for its implementations.
 /// Only an implementation's pass may have a model.
 std::vector<Pass> read_passes(const ManifestReader& reader, const TomlValue& table, std::string_view where,
                               const Op& op, const Symbols& symbols, std::span<const Workspace> workspaces);
 
-/// [pass.model] of an implementation's pass.
-PassModel read_pass_model(const ManifestReader& reader, const TomlValue& section, const Op& op, const Symbols& symbols);
-
-/// What a manifest with `library` says besides: [matmul], and the library's own parameters.
+/// Reads what a manifest with `library` has in place of passes: [matmul], and the library's parameters.
 void read_library(const ManifestReader& reader, const TomlValue& document, const Op& op,
                   Implementation& implementation);
 
 Implementation read_implementation(const ManifestReader& reader, const TomlValue& document, std::string_view name,
                                    const Op& op);
 
-/// The file name under `key`, which must be one of op.files.
+/// Returns the file name under `key`. Throws unless it is one of op.files.
 std::string read_source(const ManifestReader& reader, const TomlValue& table, std::string_view otherwise, const Op& op);
 
-/// Throws unless `name` is an identifier that no symbol, term, tensor or workspace of the op has.
+/// Throws unless `name` is an identifier that no symbol, term, tensor or workspace of the op uses.
 void check_free_name(const ManifestReader& reader, const std::string& name, int line, const Op& op,
                      const Symbols& symbols, std::span<const Workspace> workspaces = {});
 void check_count(const ManifestReader& reader, int line, std::size_t count, int limit, std::string_view what);

@@ -16,7 +16,7 @@ std::vector<std::string> as_strings(std::initializer_list<std::string_view> word
   return {words.begin(), words.end()};
 }
 
-// For a message about a slot that the text may not name itself.
+// Returns " by the term 'NAME'" when the expression uses the slot through a term alone, else an empty string.
 std::string by_term(const Expression& expression, const Symbols& symbols, int slot) {
   const auto names = names_in(expression.text());
   if (std::ranges::find(names, symbols[slot].name) != names.end()) return {};

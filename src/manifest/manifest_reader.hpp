@@ -14,10 +14,10 @@ namespace kiln::manifest {
 
 /// Which names an expression may use, by the time at which its value must be known.
 enum class Known : std::uint8_t {
-  device,  // for a device: types, choices, device facts
-  plan,    // once a plan is made: those, parameters, and axes of policy `exact`
-  bucket,  // for a whole bucket: every axis too, but no run-time value
-  launch,  // at each launch: everything but run-time reals
+  device,  // for a device: types, choices and device facts
+  plan,    // when a plan is made: the above, parameters, and axes of policy `exact`
+  bucket,  // for a whole bucket: the above and every axis
+  launch,  // at each launch: all but run-time reals
 };
 
 class ManifestReader {
@@ -32,7 +32,7 @@ class ManifestReader {
   /// Throws when the key is missing.
   [[nodiscard]] const TomlValue& required(const TomlValue& table, std::string_view where, std::string_view key) const;
 
-  // `what` says in messages what the value stands for: "the bucket policy".
+  // `what` names the value in messages: "the bucket policy".
   [[nodiscard]] const std::string& text(const TomlValue& value, std::string_view what) const;
   [[nodiscard]] std::int64_t integer(const TomlValue& value, std::string_view what) const;
   [[nodiscard]] std::int64_t integer(const TomlValue& value, std::string_view what, std::int64_t least) const;
@@ -41,21 +41,21 @@ class ManifestReader {
   [[nodiscard]] const std::vector<TomlValue>& list(const TomlValue& value, std::string_view what) const;
   [[nodiscard]] const std::vector<TomlEntry>& table(const TomlValue& value, std::string_view what) const;
 
-  // Optional keys of a table.
+  // For optional keys of a table.
   [[nodiscard]] std::string text_or(const TomlValue& table, std::string_view key, std::string_view otherwise) const;
   [[nodiscard]] bool boolean_or(const TomlValue& table, std::string_view key, bool otherwise) const;
 
-  /// Index of the value in `words`, or a failure that lists them.
+  /// Returns the value's index in `words`. Throws, listing them, when it is not there.
   [[nodiscard]] std::size_t one_of(const TomlValue& value, std::string_view what,
                                    const std::vector<std::string>& words) const;
 
-  /// Add a symbol or a term, with file and line when the name is refused.
+  /// Add a symbol or a term. An error has the file and line.
   int add(Symbols& symbols, Symbols::Symbol symbol, int line) const;
   void define(Symbols& symbols, const std::string& name, const Expression& value, int line) const;
 
-  /// A text or an integer, parsed.
+  /// Parses a text or an integer.
   [[nodiscard]] Expression expression(const TomlValue& value, std::string_view what, const Symbols& symbols) const;
-  /// The same, with every name checked against `known`. `op` has its axes and run-time values.
+  /// Parses, and checks every name against `known`. `op` must have its axes and run-time values.
   [[nodiscard]] Expression expression(const TomlValue& value, std::string_view what, const Symbols& symbols,
                                       const Op& op, Known known) const;
   void check_known(const Expression& expression, std::string_view what, const Symbols& symbols, const Op& op,
@@ -65,7 +65,7 @@ class ManifestReader {
   std::string file_;
 };
 
-/// Why an expression over `slot` is not known by the time `known`, or an empty string when it is.
+/// Returns why the value in `slot` is not known at the time `known`, or an empty string when it is.
 std::string why_not_known(const Symbols& symbols, const Op& op, int slot, Known known);
 
 }  // namespace kiln::manifest

@@ -1,4 +1,4 @@
-// A folder's files to an op.
+// Makes an op of its folder's files.
 #include <fmt/format.h>
 
 #include <algorithm>
@@ -26,7 +26,7 @@ void read_op_section(const ManifestReader& reader, const TomlValue& document, Op
   op.revision = reader.integer(reader.required(section, "[op]", "revision"), "'revision'", 1);
 }
 
-// Symbols in the order of the frame: axes, run-time values, types and choices, device facts.
+// Adds symbols in the order of the frame.
 void add_symbols(const ManifestReader& reader, const TomlValue& document, Op& op) {
   const auto line_of = [&](std::string_view section, const std::string& name) {
     const TomlValue* value = section_or_empty(document, section).find(name);
@@ -77,7 +77,7 @@ void read_cost(const ManifestReader& reader, const TomlValue& section, Op& op) {
     op.cost_flops = reader.expression(*flops, "'flops'", op.symbols, op, Known::launch);
 }
 
-// Those that [op] lists come first, in its order; the others follow by name.
+// Implementations that [op] lists come first, in its order; the others follow by name.
 std::vector<std::string> implementation_names(const ManifestReader& reader, const TomlValue& document,
                                               std::span<const SourceFile> files) {
   std::vector<std::string> found;

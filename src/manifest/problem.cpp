@@ -58,7 +58,18 @@ void check_axis(const Op& op, const Axis& axis, std::int64_t value) {
   }
 }
 
-// In the manifest's order: a default may use the run-time values before it.
+template <class IsShown>
+std::string text_of(const Op& op, const Problem& problem, IsShown is_shown) {
+  std::vector<std::string> parts;
+  for (std::size_t i = 0; i < op.axes.size(); ++i)
+    parts.push_back(fmt::format("{}={}", op.axes[i].name, problem.axes[i]));
+  for (std::size_t i = 0; i < op.selections.size(); ++i)
+    if (const Selection& selection = op.selections[i]; is_shown(i))
+      parts.push_back(fmt::format("{}={}", selection.name, selection.values.at(problem.selections[i])));
+  return fmt::format("{}", fmt::join(parts, " "));
+}
+
+// Goes in the manifest's order, because a default may use earlier run-time values.
 void fill_defaults(const Op& op, const Problem& problem, std::span<std::int64_t> frame) {
   for (std::size_t i = 0; i < op.runtime.size(); ++i) {
     const auto& expression = op.runtime[i].default_integer;
@@ -67,7 +78,7 @@ void fill_defaults(const Op& op, const Problem& problem, std::span<std::int64_t>
     if (!value.ok()) {
       throw Error(ErrorKind::bad_expression,
                   fmt::format("op '{}': the default '{}' of '{}' has no value at {}: {}", op.name, expression->text(),
-                              op.runtime[i].name, to_string(op, problem), to_string(value.status)));
+                              op.runtime[i].name, display_text(op, problem), to_string(value.status)));
     }
     frame[static_cast<std::size_t>(op.first_runtime()) + i] = value.number;
   }
@@ -126,14 +137,15 @@ bool is_valid(const Op& op, const Problem& problem) noexcept {
 }
 
 std::string to_string(const Op& op, const Problem& problem) {
-  std::vector<std::string> parts;
-  for (std::size_t i = 0; i < op.axes.size(); ++i)
-    parts.push_back(fmt::format("{}={}", op.axes[i].name, problem.axes[i]));
-  for (std::size_t i = 0; i < op.selections.size(); ++i) {
+  return text_of(op, problem, [](std::size_t) { return true; });
+}
+
+std::string display_text(const Op& op, const Problem& problem) {
+  return text_of(op, problem, [&](std::size_t i) {
     const Selection& selection = op.selections[i];
-    parts.push_back(fmt::format("{}={}", selection.name, selection.values.at(problem.selections[i])));
-  }
-  return fmt::format("{}", fmt::join(parts, " "));
+    const bool may_be_left_out = !selection.is_type() || selection.declares_default;
+    return !may_be_left_out || problem.selections[i] != selection.default_beside(problem);
+  });
 }
 
 std::optional<Problem> parse_bucket(const Op& op, std::string_view text) {

@@ -20,7 +20,7 @@ Problem smallest_problem(const Op& op) {
   return problem;
 }
 
-/// The upper edges that the ranges of one axis touch, rising.
+/// Returns the upper edges that the ranges of one axis touch, in rising order.
 std::vector<std::int64_t> edges_of(const Op& op, std::size_t index, std::span<const SizeRange> ranges,
                                    std::size_t most) {
   const Axis& axis = op.axes[index];
@@ -38,7 +38,7 @@ std::vector<std::int64_t> edges_of(const Op& op, std::size_t index, std::span<co
       if (edges.size() > most)
         refuse_set(
             op, fmt::format("axis '{}' names more than {} buckets; give a shorter range or a list", axis.name, most));
-      if (edge >= range.high) break;  // before the next size is formed: after the last one there may be no number
+      if (edge >= range.high) break;  // here, because edge + 1 may overflow
       value = next_legal(axis, edge + 1);
       if (value > range.high) break;
     }

@@ -1,4 +1,4 @@
-// Problems by ranges of their sizes, and the buckets that they touch.
+// A set of problems, by ranges of their sizes, and the buckets that it touches.
 #pragma once
 
 #include <cstdint>
@@ -14,16 +14,16 @@ struct SizeRange {
 };
 
 struct ProblemSet {
-  std::vector<std::vector<SizeRange>> axes;  // one an axis of the op
+  std::vector<std::vector<SizeRange>> axes;  // for each axis of the op
   std::vector<std::vector<std::uint8_t>>
-      selections;  // one a type or choice: indices of its values; none for its default
+      selections;  // for each type or choice: indices of values; empty for the default
 };
 
-/// The distinct buckets, in rising order of the op's axes. Sizes lie within those of their axis. Throws Error(bad_input) when there are
-/// more than `most`, and for a range without a multiple of what its axis is a multiple of.
+/// Returns the distinct buckets, in rising order of the op's axes. Sizes must lie within their axis's minimum and maximum. Throws
+/// Error(bad_input) for more than `most` buckets, and for a range that holds no multiple of the axis's multiple_of.
 std::vector<Problem> buckets_of(const Op& op, const ProblemSet& set, std::size_t most = 10000);
 
-/// The smallest size of the axis at or above `value`, which is at most its maximum, a multiple itself.
+/// Returns the smallest legal size of the axis at or above `value`, which is at most the axis's maximum. The maximum is legal.
 std::int64_t next_legal(const Axis& axis, std::int64_t value);
 
 }  // namespace kiln::manifest

@@ -9,7 +9,7 @@
 namespace kiln::manifest {
 namespace {
 
-/// An integer past `previous`, which may be the last that there is.
+/// Reads an integer above `previous`, which may be the largest of all.
 std::int64_t above(const ManifestReader& reader, const TomlValue& value, std::string_view what, std::int64_t previous) {
   if (previous == std::numeric_limits<std::int64_t>::max())
     reader.fail(value.line, fmt::format("{} as {}", value.described(), what), "none after the largest integer");
@@ -71,7 +71,7 @@ BucketPolicy read_policy(const ManifestReader& reader, const TomlValue& value) {
   return policy;
 }
 
-// Every upper edge must itself be a legal size: the bucket's record is made there.
+// Every upper edge must be a legal size, because the bucket is tuned there.
 void check_edges(const ManifestReader& reader, const Axis& axis, int line) {
   const auto check = [&](std::int64_t edge, std::string_view what) {
     if (edge % axis.multiple_of == 0) return;
@@ -95,7 +95,7 @@ void check_edges(const ManifestReader& reader, const Axis& axis, int line) {
   }
 }
 
-// Nothing is known of what the device will hold but that it is an int32 up to the bound.
+// A length on the device may be any int32 up to its bound.
 void check_on_device(const ManifestReader& reader, const Axis& axis, int line) {
   if (axis.multiple_of != 1)
     reader.fail(line, fmt::format("on_device with multiple_of = {} on axis '{}'", axis.multiple_of, axis.name),

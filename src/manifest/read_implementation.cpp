@@ -1,4 +1,4 @@
-// NAME.toml: one way to compute an op.
+// Reads NAME.toml, an implementation.
 #include <fmt/format.h>
 
 #include <algorithm>
@@ -11,7 +11,7 @@
 namespace kiln::manifest {
 namespace {
 
-// The NVRTC options that a manifest may ask for: none names a file or defines a macro.
+// The NVRTC options that a manifest may use. None names a file or defines a macro.
 bool is_allowed_option(std::string_view option) {
   constexpr std::array<std::string_view, 4> plain = {"--use_fast_math", "-lineinfo", "--fmad=false",
                                                      "--extra-device-vectorization"};
@@ -85,7 +85,7 @@ void read_default_config(const ManifestReader& reader, const TomlValue* section,
   }
 }
 
-/// `all` of [constraints] or [search]; none where the file has no such table.
+/// Reads `all` of [constraints] or [search]; empty when the file has no such table.
 std::vector<Expression> read_conditions(const ManifestReader& reader, const TomlValue& document, std::string_view name,
                                         std::string_view what, const Op& op, const Symbols& symbols) {
   std::vector<Expression> conditions;
@@ -103,7 +103,7 @@ std::vector<Expression> read_constraints(const ManifestReader& reader, const Tom
   return read_conditions(reader, document, "constraints", "a constraint", op, symbols);
 }
 
-/// Parameters that no condition names multiply whatever the others leave, so that it can be said here that these are too many.
+/// A parameter that no condition names multiplies the number of configs, so too many of them are refused here.
 void check_free_parameters(const ManifestReader& reader, const TomlValue& section, const Op& op,
                            const Implementation& implementation) {
   std::int64_t configs = 1;
@@ -155,7 +155,7 @@ bool reads_length(const Implementation& implementation, int axis) {
   });
 }
 
-// One that took the bound for the length would compute over padding, and say nothing.
+// An implementation that took the bound for the length would silently compute over padding.
 void check_lengths(const ManifestReader& reader, const Op& op, const Implementation& implementation) {
   for (std::size_t i = 0; i < op.axes.size(); ++i) {
     if (!op.axes[i].on_device || reads_length(implementation, static_cast<int>(i))) continue;
@@ -166,7 +166,7 @@ void check_lengths(const ManifestReader& reader, const Op& op, const Implementat
   }
 }
 
-/// Whether the parameter in `slot` changes the kernel, its geometry, what it is given or what is expected of it.
+/// True when the parameter in `slot` changes the kernel, its geometry, its arguments or its model.
 bool shapes(const Pass& pass, int slot, const Symbols& symbols) {
   const auto uses = [&](const auto& expressions) {
     return std::ranges::any_of(expressions, [&](const Expression& each) { return each.uses(slot); });

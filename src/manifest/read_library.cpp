@@ -1,4 +1,4 @@
-// [matmul]: what a library of the vendor's computes in place of kernels.
+// Reads [matmul]: what a vendor library computes in place of kernels.
 #include <fmt/format.h>
 
 #include <algorithm>
@@ -10,7 +10,7 @@
 namespace kiln::manifest {
 namespace {
 
-// An algorithm of cuBLASLt's is named by these of its attributes.
+// The attributes that identify an algorithm of cuBLASLt.
 constexpr std::array<std::string_view, 10> cublaslt_parameters = {
     "algorithm", "tile", "stages", "splits", "reduction", "swizzle", "custom", "inner", "cluster", "extra"};
 
@@ -19,7 +19,7 @@ struct MatmulReader {
   const TomlValue& section;
   const Op& op;
 
-  /// A tensor that `suits`; -1 for a key that is not there.
+  /// Returns the index of the tensor under the key, for which `suits` must hold; -1 when the key is absent.
   template <class Suits>
   int tensor(std::string_view key, std::string_view expected, const Suits& suits) const {
     const TomlValue* value = section.find(key);
@@ -38,7 +38,7 @@ struct MatmulReader {
       return each.shape.size() == rank && each.strides.back().constant_value() == 1 && each.output == output;
     });
   }
-  /// Of rank 2, or of rank 3 where d is.
+  /// Returns 3 when d has rank 3, else 2.
   [[nodiscard]] std::size_t rank() const {
     const TomlValue& value = reader.required(section, "[matmul]", "d");
     const auto d = std::ranges::find(op.tensors, value.text, &Tensor::name);
@@ -48,7 +48,7 @@ struct MatmulReader {
     static_cast<void>(reader.required(section, "[matmul]", key));
     return dense(key, rank(), output);
   }
-  /// A tensor of rank 3 whose outermost size is another than d's would be another number of products.
+  /// The outermost size of every tensor of rank 3 must be d's, the number of products.
   void check_batch(std::string_view key, int index, int d) const {
     if (index < 0 || rank() == 2) return;
     const auto batch = [&](int of) { return op.tensors[static_cast<std::size_t>(of)].shape.front().text(); };
@@ -106,7 +106,7 @@ void read_library(const ManifestReader& reader, const TomlValue& document, const
   matmul.transpose_b = read.expression("transpose_b");
   matmul.relu = read.expression("relu");
   matmul.workspace = read.expression("workspace");
-  // After all expressions: none can be over an algorithm.
+  // Added after all expressions, so that none can use them.
   for (const std::string_view name : cublaslt_parameters) {
     check_free_name(reader, std::string(name), library.line, op, implementation.symbols);
     reader.add(implementation.symbols, {std::string(name), {}, {}}, library.line);

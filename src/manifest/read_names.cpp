@@ -1,4 +1,4 @@
-// [types], [choices] and [runtime]: the names that select, and those that never do.
+// Reads [types], [choices] and [runtime].
 #include <fmt/format.h>
 
 #include <algorithm>
@@ -9,14 +9,14 @@
 namespace kiln::manifest {
 namespace {
 
-constexpr std::size_t max_words = 64;  // of one selection; a problem holds an index in a byte
+constexpr std::size_t max_words = 64;  // a selection; a problem holds the index in a byte
 
 const std::vector<std::string>& dtype_names() {
   static const std::vector<std::string> names = {"bf16", "f16", "f32", "f64", "e4m3", "e5m2", "i8", "u8", "i32", "i64"};
   return names;
 }
 
-// A list of values, or a table that has it as `of`.
+// The value is a list, or a table with the list under `of`.
 const TomlValue& listed_values(const ManifestReader& reader, const TomlEntry& entry) {
   if (entry.value.kind != TomlValue::Kind::table) return entry.value;
   const std::string where = fmt::format("'{}'", entry.key);
@@ -47,7 +47,7 @@ std::uint8_t index_of(const ManifestReader& reader, const TomlValue& word, const
       reader.one_of(word, fmt::format("the default of '{}'", selection.name), selection.values));
 }
 
-// A word of its own; or an earlier selection's name, whose word it takes; or { like = that name, WORD = its own word instead }.
+// The default is a word; or the name of an earlier selection, whose word it takes; or { like = NAME, WORD = another word }.
 void read_selection_default(const ManifestReader& reader, const TomlValue& value, const std::vector<Selection>& earlier,
                             Selection& selection) {
   const bool is_table = value.kind == TomlValue::Kind::table;
@@ -84,8 +84,10 @@ void read_selection_default(const ManifestReader& reader, const TomlValue& value
 
 void add_selection(const ManifestReader& reader, const TomlEntry& entry, std::vector<Selection>& selections,
                    Selection selection) {
-  if (const TomlValue* value = entry.value.find("default"))
+  if (const TomlValue* value = entry.value.find("default")) {
     read_selection_default(reader, *value, selections, selection);
+    selection.declares_default = true;
+  }
   selections.push_back(std::move(selection));
 }
 
@@ -98,7 +100,7 @@ void read_default(const ManifestReader& reader, const TomlValue& value, Op& op, 
   }
 }
 
-// Defaults are computed in the manifest's order, so each may use only the values before it.
+// Defaults are evaluated in the manifest's order, so each may use only earlier run-time values.
 void check_earlier(const ManifestReader& reader, const TomlEntry& entry, const Op& op,
                    const std::optional<Expression>& expression, int slot) {
   if (!expression) return;

@@ -1,4 +1,4 @@
-// [tensors] and [tolerance].
+// Reads [tensors] and [tolerance].
 #include <fmt/format.h>
 
 #include <algorithm>
@@ -30,7 +30,7 @@ std::vector<Expression> dense_strides(const std::vector<Expression>& shape, cons
   return strides;
 }
 
-// One of the op's types, or an element type by its own name.
+// The dtype is one of the op's types or an element type.
 void read_dtype(const ManifestReader& reader, const TomlValue& value, const Op& op, Tensor& tensor) {
   std::vector<std::string> known;
   for (std::size_t i = 0; i < op.selections.size(); ++i) {
@@ -66,7 +66,7 @@ void read_fill(const ManifestReader& reader, const TomlValue& value, const Op& o
     reader.fail(value.line, fmt::format("offsets as the fill of '{}'", tensor.name), "a dtype of i32 or i64");
 }
 
-// true, false, or an expression.
+// The value is true, false or an expression.
 void read_initialised(const ManifestReader& reader, const TomlValue& table, const Op& op, Tensor& tensor) {
   const TomlValue* value = table.find("initialised");
   if (value == nullptr) return;
@@ -80,7 +80,7 @@ void read_initialised(const ManifestReader& reader, const TomlValue& table, cons
     reader.fail(table.line, fmt::format("'initialised' on '{}'", tensor.name), "it on outputs only");
 }
 
-// Memory does not move when a length on the device changes.
+// Strides must not depend on an axis whose length is on the device: memory does not move when it changes.
 void check_strides(const ManifestReader& reader, const Op& op, const Tensor& tensor, int line) {
   for (std::size_t axis = 0; axis < op.axes.size(); ++axis) {
     if (!op.axes[axis].on_device) continue;
@@ -120,7 +120,7 @@ Tensor read_tensor(const ManifestReader& reader, const std::string& name, const 
   return tensor;
 }
 
-// A little more than the rounding of an output computed in f32 (in f64 for f64).
+// Default tolerances: slightly more than the rounding of an output computed in f32 (f64 for f64).
 Tolerance usual_tolerance(DType type) {
   switch (type) {
     case DType::bf16: return {8e-3, 1e-3, {}};
@@ -143,7 +143,7 @@ double read_bound(const ManifestReader& reader, const TomlValue& table, std::str
   return bound;
 }
 
-// One table, or a list of them, of which the first whose 'when' holds counts.
+// The value is a table, or a list of tables of which the first whose 'when' holds applies.
 std::vector<Tolerance> read_tolerances(const ManifestReader& reader, const TomlValue& value, const std::string& where,
                                        const Op& op) {
   const bool one = value.kind == TomlValue::Kind::table;

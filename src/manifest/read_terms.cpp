@@ -1,4 +1,4 @@
-// [terms]: names for expressions that an implementation says more than once, or that say more by a name.
+// Reads [terms]: names for expressions of an implementation.
 #include <fmt/format.h>
 
 #include <algorithm>
@@ -10,7 +10,7 @@
 namespace kiln::manifest {
 namespace {
 
-/// Terms are read from the top, so that none can be over itself: what stands further down is no name yet.
+/// Terms are read in order, and each may use only earlier ones, so that no term can use itself.
 void check_above(const ManifestReader& reader, const TomlEntry& term, std::span<const TomlEntry> below) {
   const auto names = names_in(term.value.text);
   const auto is_named = [&](const TomlEntry& each) { return std::ranges::find(names, each.key) != names.end(); };
@@ -25,7 +25,7 @@ void check_above(const ManifestReader& reader, const TomlEntry& term, std::span<
       fmt::format("only terms above it: move {} up, unless it is over {} in turn", quote(later->key), quote(term.key)));
 }
 
-/// A name in parentheses or spaces is still that name.
+/// Removes parentheses and spaces around a name.
 std::string_view bare(std::string_view text) {
   constexpr std::string_view around = " \t\r\n()";
   const std::size_t begin = text.find_first_not_of(around);

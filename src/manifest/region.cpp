@@ -11,14 +11,14 @@ namespace {
 
 bool is_open(const Axis& axis) noexcept { return axis.policy.kind != PolicyKind::exact; }
 
-/// Only as to_string() writes it, so that no size has two forms.
+/// Accepts only what to_string() writes, so that each size has one form.
 std::optional<std::int64_t> parse_size(std::string_view text) {
   std::int64_t size = 0;
   std::from_chars(text.data(), text.data() + text.size(), size);
   return size >= 0 && !text.empty() && fmt::to_string(size) == text ? std::optional(size) : std::nullopt;
 }
 
-/// Calls `take` with the text after "NAME=" of each open axis; false when the words are other ones or in another order.
+/// Calls `take` with the text after "NAME=" of each open axis. Returns false when the names or their order differ.
 template <class Take>
 bool each_word(const Op& op, std::string_view text, const Take& take) {
   for (const std::size_t axis : open_axes(op)) {

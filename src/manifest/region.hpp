@@ -1,4 +1,4 @@
-// The sizes of a bucket that one config serves: an interval of each axis that is not exact.
+// The sizes of a bucket that one config serves: an interval for each axis whose policy is not exact.
 #pragma once
 
 #include <optional>
@@ -10,28 +10,28 @@
 
 namespace kiln::manifest {
 
-/// The axes of an op whose sizes vary inside a bucket: those of a policy other than exact. In the manifest's order.
+/// Returns the axes whose sizes vary inside a bucket: those whose policy is not exact, in the manifest's order.
 std::vector<std::size_t> open_axes(const Op& op);
 
-/// The problems of one bucket whose axes lie between those of `low` and `high`, both included.
+/// The problems of one bucket whose sizes lie between those of `low` and `high`, both included.
 struct Region {
   Problem low;
   Problem high;
   bool operator==(const Region&) const = default;
-  /// No allocation. `problem` is of the same bucket.
+  /// `problem` must be of the same bucket. No allocation.
   [[nodiscard]] bool contains(const Op& op, const Problem& problem) const noexcept;
 };
 
-/// All of a bucket: from low_corner to the upper edges.
+/// Returns the whole bucket: from low_corner to the upper edges.
 Region whole_of(const Op& op, const Problem& bucket) noexcept;
-/// "m=65..96", or "rows=513..1024 cols=1025..2048": the open axes in the manifest's order. Empty for an op without any.
+/// "m=65..96", or "rows=513..1024 cols=1025..2048": the open axes in the manifest's order. Empty for an op without open axes.
 std::string to_string(const Op& op, const Region& region);
-/// Reads the same form. Nothing when an open axis is missing, another one is named, an interval is empty, or one does not lie in the bucket.
+/// Parses that form. Returns nothing when an open axis is missing, another axis is named, or an interval is empty or outside the bucket.
 std::optional<Region> parse_region(const Op& op, const Problem& bucket, std::string_view text);
 
-/// The sizes of a problem on the open axes: "m=96". Empty for an op without any.
+/// The sizes of a problem on the open axes: "m=96". Empty for an op without open axes.
 std::string open_sizes(const Op& op, const Problem& problem);
-/// Reads the same form as a problem of the bucket. Nothing for any other text, and for sizes outside the bucket.
+/// Parses that form as a problem of the bucket. Returns nothing for any other text and for sizes outside the bucket.
 std::optional<Problem> parse_open_sizes(const Op& op, const Problem& bucket, std::string_view text);
 
 }  // namespace kiln::manifest

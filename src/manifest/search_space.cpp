@@ -1,4 +1,4 @@
-// Configs: which are declared, which are legal, and how they are written.
+// Configs: which are declared, which are legal, and their text form.
 #include <fmt/format.h>
 
 #include <algorithm>
@@ -12,10 +12,9 @@
 namespace kiln::manifest {
 namespace {
 
-// Visits, in the manifest's order, every config that meets the constraints and `further` conditions, until `visit` returns false. A
-// condition is checked as soon as the last parameter that it names has a value, which prunes all that share the refused prefix. How many
-// configs there are before that says little of how long it takes, so it is the steps that are bounded: every value that is given to a
-// parameter is one.
+// Visits, in the manifest's order, every config that meets the constraints and the `further` conditions, until `visit` returns false. A
+// condition is checked as soon as the last parameter that it uses has a value, which prunes all configs with the same prefix. Time is
+// bounded by the number of steps, each of which gives one parameter a value, because the number of configs says little about time.
 class Walk {
  public:
   Walk(const Op& op, const Implementation& implementation, std::vector<std::int64_t> frame,
@@ -36,7 +35,7 @@ class Walk {
       for (const Expression& each : list) add(each.within(known));
   }
 
-  /// Throws Error(bad_manifest) when it takes too many steps.
+  /// Throws Error(bad_manifest) after most_search_steps.
   template <typename Visit>
   bool run(Visit visit, std::size_t bound = 0) {
     if (++steps_ > most_search_steps) give_up();
@@ -73,7 +72,7 @@ class Walk {
   std::int64_t steps_ = 0;
   std::size_t first_;
   std::vector<std::int64_t> frame_;
-  std::vector<std::vector<Expression>> checks_;  // by how many parameters are bound when it can be checked
+  std::vector<std::vector<Expression>> checks_;  // indexed by the number of parameters that must be bound before
 };
 
 }  // namespace
@@ -83,16 +82,17 @@ std::optional<std::string> why_not_eligible(const Op& op, const Implementation& 
   const auto frame = make_frame(op, &implementation, problem, device, implementation.default_config);
   if (implementation.requires_ && !implementation.requires_->evaluate(frame).truth()) {
     return fmt::format("it requires {}, and this is {} with {}", implementation.requires_text, device.device_class(),
-                       to_string(op, problem));
+                       display_text(op, problem));
   }
   const auto broken = broken_constraint(op, implementation, problem, device, implementation.default_config);
-  if (!broken) return std::nullopt;  // so that no walk is needed where nearly every problem is
+  if (!broken) return std::nullopt;  // the usual case, which needs no walk
   if (implementation.is_library())
-    return fmt::format("its constraint {} does not hold at {}", *broken, to_string(op, problem));
+    return fmt::format("its constraint {} does not hold at {}", *broken, display_text(op, problem));
   bool found = false;
   Walk(op, implementation, frame, {}).run([&](const Config&) { return found = true, false; });
   if (found) return std::nullopt;
-  return fmt::format("no config meets its constraints at {}; the default breaks {}", to_string(op, problem), *broken);
+  return fmt::format("no config meets its constraints at {}; the default breaks {}", display_text(op, problem),
+                     *broken);
 }
 
 std::optional<std::string> broken_constraint(const Op& op, const Implementation& implementation, const Problem& problem,

@@ -1,4 +1,4 @@
-// The source files of an op, shared by all that is made of them.
+// The source files of an op, shared by everything derived from them.
 #pragma once
 
 #include <memory>
@@ -9,19 +9,19 @@
 
 namespace kiln::manifest {
 
-inline constexpr std::string_view op_file = "op.toml";  // says what an op is, in its folder
+inline constexpr std::string_view op_file = "op.toml";  // the op's own manifest in its folder
 
-/// The text of a file. Copies share it, and a text that the library itself holds is never copied, as each page of it that a process
-/// writes to costs its start some microseconds.
+/// The text of a file. Copies share it. An embedded text is never copied, because each page that a process writes takes microseconds
+/// of its start.
 class SourceText {
  public:
   SourceText(std::string text)  // NOLINT(google-explicit-constructor): a text is what this is
       : owned_(std::make_shared<const std::string>(std::move(text))), text_(owned_->c_str()), size_(owned_->size()) {}
   SourceText(const char* text) : SourceText(std::string(text)) {}  // NOLINT(google-explicit-constructor)
-  SourceText(const SourceText&) = default;  // and no move, after which the text would be another's
+  SourceText(const SourceText&) = default;  // no move: a moved-from view would point into another's text
   SourceText& operator=(const SourceText&) = default;
   ~SourceText() = default;
-  /// Of a text that outlives every copy and is followed by a zero.
+  /// `text` must outlive every copy and be followed by a zero byte.
   static SourceText of_static(std::string_view text) noexcept { return SourceText(text.data(), text.size()); }
 
   operator std::string_view() const noexcept { return {text_, size_}; }  // NOLINT(google-explicit-constructor)
@@ -45,8 +45,8 @@ struct SourceFile {
   friend bool operator==(const SourceFile&, const SourceFile&) = default;
 };
 
-/// A list of files that never changes: copies are the same list. So what was worked out from it once can be kept with it, and goes when
-/// the last copy does. Thread-safe.
+/// An immutable list of files; copies share it. It also holds results derived from the files, which are freed with the last copy.
+/// Thread-safe.
 class Sources {
  public:
   Sources() : Sources(std::vector<SourceFile>()) {}
@@ -62,14 +62,14 @@ class Sources {
     return a.shared_ == b.shared_ || a.files() == b.files();
   }
 
-  /// Base of what is kept.
+  /// Base class of such results.
   struct Finding {
     Finding() = default;
     Finding(const Finding&) = delete;
     Finding& operator=(const Finding&) = delete;
     virtual ~Finding() = default;
   };
-  /// Null when nothing was kept under this name.
+  /// Returns null when nothing is kept under this name.
   [[nodiscard]] std::shared_ptr<const Finding> kept(const std::string& name) const;
   void keep(const std::string& name, std::shared_ptr<const Finding> finding) const;
 

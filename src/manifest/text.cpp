@@ -9,7 +9,7 @@
 namespace kiln::manifest {
 namespace {
 
-// Character classes of the C locale: <cctype> follows the process's.
+// Character classes of the C locale. <cctype> would use the process's locale.
 bool is_letter(char c) noexcept { return (c >= 'a' && c <= 'z') || (c >= 'A' && c <= 'Z') || c == '_'; }
 bool is_digit(char c) noexcept { return c >= '0' && c <= '9'; }
 
@@ -88,7 +88,7 @@ std::string one_of(const std::vector<std::string>& words) {
 
 std::string nearest(std::string_view word, const std::vector<std::string>& known) {
   if (word.size() > max_name_length) return {};
-  // A third of the letters may be wrong: "colz" is near "cols", "x" is near nothing.
+  // Up to a third of the letters may differ: "colz" is near "cols", "x" is near nothing.
   std::size_t allowed = word.size() / 3 + (word.size() > 3 ? 1 : 0);
   std::string result;
   for (const std::string& candidate : known) {

@@ -1,4 +1,4 @@
-// A TOML text as plain values in the order of the text, each with its line. The TOML library stays behind this header.
+// A TOML text as plain values in its order, each with its line. No other header includes the TOML library.
 #pragma once
 
 #include <cstdint>
@@ -22,7 +22,7 @@ struct TomlValue {
   std::vector<TomlEntry> entries;  // of a table
 
   [[nodiscard]] const TomlValue* find(std::string_view key) const noexcept;
-  /// As it stands in a message after "found": "'abc'", "the number 3", "a table".
+  /// The value for a message, after "found": "'abc'", "the number 3", "a table".
   [[nodiscard]] std::string described() const;
 };
 
@@ -31,7 +31,7 @@ struct TomlEntry {
   TomlValue value;
 };
 
-/// Throws Error(bad_manifest): "FILE:LINE: what the TOML library says", or which of manifest/limits.hpp's bounds the text passes.
+/// Throws Error(bad_manifest): "FILE:LINE: the TOML library's message", or the bound of manifest/limits.hpp that the text exceeds.
 TomlValue parse_toml(std::string_view file, std::string_view text);
 
 }  // namespace kiln::manifest

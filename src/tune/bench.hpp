@@ -1,4 +1,4 @@
-// Where the candidates of one bucket are verified and timed: in this process, or in a worker of its own.
+// The interface by which a bucket's candidates are verified and timed, in this process or in a worker.
 #pragma once
 
 #include <cstdint>
@@ -17,15 +17,15 @@
 
 namespace kiln::tune {
 
-/// One candidate as it is tried. `at`: the largest of the lengths at which it is legal, which it is made ready for.
+/// A candidate to verify and time.
 struct Trial {
   const manifest::Implementation& implementation;
   std::span<const std::int64_t> config;
   const jit::Cubin& cubin;
-  const Problem& at;
+  const Problem& at;  // the largest length at which it is legal; its executable is made for it
 };
 
-/// What became of it when it was brought in. Only one that came out right may be sampled.
+/// The verdict on a candidate. Only one with Verdict::ok may be sampled.
 struct Admission {
   store::Verdict verdict = store::Verdict::not_timed;
   std::string reason;
@@ -33,7 +33,7 @@ struct Admission {
   std::int64_t spill_bytes = 0;
 };
 
-/// Device time of one candidate's runs, or why there is none: it failed after it had come out right.
+/// Device times of a candidate's runs, or the reason why a verified candidate failed.
 struct Samples {
   std::vector<double> ns;
   std::string failure;
@@ -42,19 +42,19 @@ struct Samples {
 class Bench {
  public:
   virtual ~Bench() = default;
-  /// Point::length numbers them; none is larger than the bucket. Before anything is admitted.
+  /// Sets the sizes that Point::length indexes. None is larger than the bucket.
   virtual void set_lengths(std::vector<Problem> lengths) = 0;
-  /// Loads a candidate under a number of the caller's choice and verifies it at both ends of the bucket.
-  /// Throws Error(driver_failed) when the candidate broke the context that it shares with the caller, Error(out_of_memory).
+  /// Loads a candidate under a number that the caller chooses, and verifies it at both ends of the bucket. Throws Error(out_of_memory), or
+  /// Error(driver_failed) when the candidate broke the context that it shares with the caller.
   virtual Admission admit(std::size_t candidate, const Trial& trial) = 0;
-  /// `rounds` samples of each point, in turns; neither samples nor a failure of one that is not legal there. Precondition: candidates are
-  /// admitted. Throws as admit() does.
+  /// Takes `rounds` samples of each point, in turns. A point that is not legal gets neither samples nor a failure. Precondition: the
+  /// candidates are admitted. Throws as admit() does.
   virtual std::vector<Samples> sample(std::span<const Point> points, std::int64_t rounds) = 0;
-  /// The same of chains: each sample is what one of many launches takes that follow each other at once.
+  /// Samples chains in place of single launches: a sample is the time of a chain of equal launches over their number.
   virtual std::vector<Samples> sample_chains(std::span<const Point> points, std::int64_t rounds) = 0;
-  /// Unloads it.
+  /// Unloads a candidate.
   virtual void drop(std::size_t candidate) = 0;
-  /// How long preparing it kept the device, by the host's clock: filling tensors, running the reference.
+  /// The host time in nanoseconds that filling tensors and running the reference took.
   [[nodiscard]] virtual double prepared_ns() const = 0;
 };
 
@@ -66,7 +66,7 @@ struct BenchSettings {
   std::string arch;
 };
 
-/// In the current context: allocates and fills the tensors, runs the reference. Throws as VerificationCase does.
+/// Returns a bench in the current context. Allocates and fills the tensors, and runs the reference. Throws as VerificationCase does.
 std::unique_ptr<Bench> local_bench(const BenchSettings& settings, Cubins& cubins);
 
 }  // namespace kiln::tune

@@ -9,31 +9,31 @@
 #include <utility>
 
 #include "jit/executable.hpp"
-#include "tune/deploy.hpp"
 #include "tune/model.hpp"
 #include "tune/prior.hpp"
+#include "tune/serving.hpp"
 
 namespace kiln::tune {
 namespace {
 
-constexpr std::size_t transferred = 4;    // configs that won near this bucket, tried whatever is expected of them
-constexpr std::size_t library_asked = 8;  // algorithms of a library for a length; its first is tried in any case
-constexpr std::int64_t library_sizes = 48;
-constexpr std::size_t stairs_of = 6;  // configs at each length whose stairs are looked at
-constexpr std::int64_t sizes_looked_at = 64;
-constexpr std::size_t most_entries = 600;  // a search that goes by expectations tries far fewer
+constexpr std::size_t transferred = 4;        // winners near this bucket that the first round tries
+constexpr std::size_t library_asked = 8;      // algorithms of a library at each length
+constexpr std::int64_t library_sizes = 48;    // sizes at which a library is asked for its first algorithm
+constexpr std::size_t stairs_of = 6;          // configs at each length whose stairs are computed
+constexpr std::int64_t sizes_looked_at = 64;  // sizes at which they are computed
+constexpr std::size_t most_entries = 600;     // candidates; a racing search tries far fewer
 
-/// Ends of an op's open axis, by what one launch takes: inside a bucket of long launches a block more or less changes little.
+/// How many ends an open axis gets, by the time of one launch: where launches are long, one block more changes little.
 struct Ends {
   double up_to_ns;
-  std::size_t even, more;
+  std::size_t even, more;  // ends that part the bucket evenly; further ends at stairs
 };
 constexpr Ends ends_by_time[] = {{1e5, 16, 8}, {3e5, 12, 6}, {1e6, 6, 3},
                                  {3e6, 3, 1},  {2e7, 2, 0},  {std::numeric_limits<double>::infinity(), 1, 0}};
 
-class Gathering {
+class CandidateBuilder {
  public:
-  Gathering(const CandidatesRequest& request, std::span<const store::Record> neighbours)
+  CandidateBuilder(const CandidatesRequest& request, std::span<const store::Record> neighbours)
       : request_(request), prior_(request.op, request.bucket, request.device, request.regime, neighbours) {}
 
   Candidates gather() {
@@ -51,7 +51,7 @@ class Gathering {
     const std::vector<Problem>& problems = result_.lengths.problems;
     if (problems.size() > 2) add_space(problems[problems.size() / 2]);
     if (problems.size() > 1) add_space(problems.front());
-    if (!request_.all) leave_out_hopeless();
+    if (!request_.all) drop_slowest();
     if (result_.lengths.axes.size() == 1 && most.more > 0)
       result_.lengths = with_ends(request_.op, request_.bucket, result_.lengths,
                                   stairs_of_fastest(result_.lengths.ends.front(), most.more));
@@ -70,7 +70,7 @@ class Gathering {
     result_.entries.push_back(std::move(entry));
   }
 
-  /// In the manifest's order.
+  /// Adds the configs of all eligible implementations that [search] allows at this size, in the manifest's order.
   void add_space(const Problem& at) {
     for (const manifest::Implementation& implementation : request_.op.implementations) {
       if (implementation.is_library() || manifest::why_not_eligible(request_.op, implementation, at, request_.device))
@@ -80,7 +80,7 @@ class Gathering {
     }
   }
 
-  /// The lengths, and on a single open axis sizes between them: a library has stairs of its own, and asking costs no compile.
+  /// Returns the lengths and, on a single open axis, sizes between them: a library has stairs of its own, and asking it needs no compile.
   [[nodiscard]] std::vector<Problem> sizes_asked_of_library(std::size_t more) const {
     if (result_.lengths.axes.size() != 1 || more == 0) return result_.lengths.problems;
     const std::size_t axis = result_.lengths.axes.front();
@@ -93,7 +93,7 @@ class Gathering {
     return with_ends(request_.op, request_.bucket, result_.lengths, between).problems;
   }
 
-  /// Of each size the algorithms that it proposes; and up to `more` ends where what it puts first changes.
+  /// Adds the algorithms that libraries propose, and up to `more` ends at sizes where a library's first proposal changes.
   void add_library_configs(std::size_t more) {
     for (const manifest::Implementation& implementation : request_.op.implementations) {
       if (!implementation.is_library()) continue;
@@ -107,7 +107,7 @@ class Gathering {
         const auto frame = manifest::make_frame(request_.op, &implementation, at, request_.device);
         const auto configs = jit::library_candidates(request_.op, implementation, frame, is_length ? library_asked : 1);
         if (configs.empty()) continue;
-        // No estimate tells a library's configs apart, but its own order does.
+        // The model does not tell a library's configs apart; the library's order does.
         library_firsts_.emplace(&implementation, configs.front());
         for (const manifest::Config& config : configs) add(implementation, config);
         if (first && *first != configs.front()) changes.push_back(before);
@@ -122,8 +122,8 @@ class Gathering {
     }
   }
 
-  /// Keeps those that are expected to come nearest to the best somewhere, in the manifest's order.
-  void leave_out_hopeless() {
+  /// Keeps the most_entries candidates whose expected time is nearest to the best at some length, in their order.
+  void drop_slowest() {
     std::vector<Entry>& entries = result_.entries;
     if (entries.size() <= most_entries) return;
     const std::vector<Problem>& problems = result_.lengths.problems;
@@ -158,6 +158,7 @@ class Gathering {
                manifest::make_frame(request_.op, entry.implementation, at, request_.device, entry.config));
   }
 
+  /// Returns up to `at_most` further ends, where the stairs of the fastest expected configs end.
   [[nodiscard]] std::vector<std::int64_t> stairs_of_fastest(const std::vector<std::int64_t>& ends,
                                                             std::size_t at_most) const {
     const std::size_t axis = result_.lengths.axes.front();
@@ -193,7 +194,7 @@ class Gathering {
     return ns.empty() ? std::vector<std::int64_t>() : stairs(all, ns, ends, at_most);
   }
 
-  /// What is legal where, what is expected, and each one's place in the space; what is legal nowhere goes.
+  /// Fills the expectations, and drops candidates that are legal at no length.
   void finish() {
     Expectations& expectations = result_.expectations;
     const std::vector<Problem>& problems = result_.lengths.problems;
@@ -221,15 +222,15 @@ class Gathering {
       kept.push_back(std::move(entry));
     }
     result_.entries = std::move(kept);
-    const auto favour = [&](const manifest::Implementation* implementation, const manifest::Config& config) {
+    const auto try_first = [&](const manifest::Implementation* implementation, const manifest::Config& config) {
       for (std::size_t i = 0; i < result_.entries.size(); ++i)
         if (result_.entries[i].implementation == implementation &&
             manifest::kernel_config(*implementation, result_.entries[i].config) == config)
-          expectations.favourites.push_back(i);
+          expectations.tried_first.push_back(i);
     };
-    for (const Winner& each : prior_.transferred(transferred)) favour(each.implementation, each.config);
+    for (const Winner& each : prior_.transferred(transferred)) try_first(each.implementation, each.config);
     for (const auto& [implementation, config] : library_firsts_)
-      favour(implementation, manifest::kernel_config(*implementation, config));
+      try_first(implementation, manifest::kernel_config(*implementation, config));
   }
 
   [[nodiscard]] std::vector<std::int64_t> position_of(const Entry& entry) const {
@@ -253,7 +254,7 @@ class Gathering {
 }  // namespace
 
 Candidates candidates_of(const CandidatesRequest& request, std::span<const store::Record> neighbours) {
-  return Gathering(request, neighbours).gather();
+  return CandidateBuilder(request, neighbours).gather();
 }
 
 }  // namespace kiln::tune

@@ -1,4 +1,4 @@
-// What a tune may try: the lengths of a bucket, every config that is worth trying at one of them, and what is expected of each.
+// The candidates of a tune: the lengths of a bucket, every config worth trying at one of them, and their expected times.
 #pragma once
 
 #include <string>
@@ -7,22 +7,20 @@
 #include "jit/specialisation.hpp"
 #include "manifest/problem.hpp"
 #include "store/layers.hpp"
+#include "tune/bench.hpp"
 #include "tune/lengths.hpp"
 #include "tune/search.hpp"
 
 namespace kiln::tune {
 
+/// A candidate, and what became of it.
 struct Entry {
   const manifest::Implementation* implementation = nullptr;
   manifest::Config config;
-  Problem at;  // the largest length at which it is legal, which it is made ready for
+  Problem at;  // the largest length at which it is legal; its executable is made for it
   jit::Specialisation specialisation;
-  double correction = 1;  // of the model's estimates, by what was measured near this bucket
-  // What became of it.
-  store::Verdict verdict = store::Verdict::not_timed;
-  std::string reason;
-  int registers = 0;
-  std::int64_t spill_bytes = 0;
+  double correction = 1;  // factor on the model's estimates, from measurements near this bucket
+  Admission admission;
 };
 
 struct Candidates {
@@ -38,11 +36,11 @@ struct CandidatesRequest {
   const manifest::DeviceFacts& device;
   Regime regime = Regime::cold_l2;
   std::string arch;
-  bool all = false;  // also those of which the model expects much less than of others
+  bool all = false;  // false: without candidates that the model expects to be much slower than others
 };
 
-/// `neighbours`: records near this bucket with their candidates, nearest first; they correct the model, and what won in them is tried
-/// whatever is expected of it. A library is asked for its algorithms at each length, for which a context must be current.
+/// Returns the candidates for a bucket. `neighbours`: records near it with their candidates, nearest first. They correct the model, and
+/// their winners are tried in the first round. Libraries propose algorithms at each length, for which a context must be current.
 Candidates candidates_of(const CandidatesRequest& request, std::span<const store::Record> neighbours);
 
 }  // namespace kiln::tune

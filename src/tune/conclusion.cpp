@@ -16,17 +16,20 @@
 namespace kiln::tune {
 namespace {
 
-constexpr double longest_chained_ns = 1e5;  // launches overlap by microseconds
-constexpr double near_tie = 1.01;           // as choose() has it
+constexpr double longest_chained_ns = 1e5;  // launches overlap by microseconds: above, launch parameters change little
+constexpr double near_tie = 1.01;           // as in choose()
 
 class Conclusion {
  public:
-  explicit Conclusion(const Tried& tried)
-      : tried_(tried), request_(tried.request), entries_(tried.candidates.entries), lengths_(tried.measured.lengths) {}
+  explicit Conclusion(const SearchOutcome& outcome)
+      : outcome_(outcome),
+        request_(outcome.request),
+        entries_(outcome.candidates.entries),
+        lengths_(outcome.measured.lengths) {}
 
   TuneResult conclude() {
     std::vector<std::vector<Standing>> all, own;
-    for (const Comparison& each : tried_.measured.comparisons) {
+    for (const Comparison& each : outcome_.measured.comparisons) {
       const std::size_t length = all.size();
       all.push_back(standings_at(length, each));
       Comparison without = each;
@@ -45,11 +48,11 @@ class Conclusion {
   }
 
  private:
-  /// How a config is launched best, and what that gains.
+  /// The fastest launch of a config's kernel.
   struct Launched {
     manifest::Config config;
-    double gain = 1;  // its time over that of the config as it was searched
-    std::string note;
+    double gain = 1;   // its time over that of the config as it was searched
+    std::string note;  // for the record's strategy
     std::vector<std::pair<manifest::Config, Admission>> others;
   };
 
@@ -65,17 +68,17 @@ class Conclusion {
     throw Error(
         ErrorKind::not_tuned,
         fmt::format("{} {}: none of {} candidates came out right; the first, {} {}: {}", request_.op.name,
-                    manifest::to_string(request_.op, request_.bucket), tried_.brought_in, first.implementation->name,
-                    manifest::to_string(*first.implementation, first.config), first.reason));
+                    manifest::display_text(request_.op, request_.bucket), outcome_.brought_in, first.implementation->name,
+                    manifest::to_string(*first.implementation, first.config), first.admission.reason));
   }
 
-  /// A library's footprint is the largest: a near-tie goes to what every machine has.
+  /// A library gets the largest footprint, so that a near-tie goes to a kernel that every machine has.
   [[nodiscard]] Footprint footprint_of(std::size_t length, std::size_t candidate) const {
     if (is_library(candidate)) return {std::numeric_limits<double>::infinity(), std::numeric_limits<int>::max()};
     const Entry& entry = entries_[candidate];
     const Estimate expected = estimate(request_.op, *entry.implementation, lengths_.problems[length],
                                        request_.device.facts, entry.config, request_.regime);
-    return {expected.read_bytes, entry.registers};
+    return {expected.read_bytes, entry.admission.registers};
   }
 
   [[nodiscard]] std::vector<Standing> standings_at(std::size_t length, const Comparison& comparison) const {
@@ -94,12 +97,12 @@ class Conclusion {
   }
 
   [[nodiscard]] const Cost& cost_of(std::size_t candidate, std::size_t length) const {
-    return tried_.measured.costs[candidate][length];
+    return outcome_.measured.costs[candidate][length];
   }
   [[nodiscard]] Cost cost_at(std::size_t candidate, std::size_t length) const {
     const Cost& cost = cost_of(candidate, length);
     if (!cost.failed()) return cost;
-    // It serves a length that nothing was compared at: the next one that it was timed at stands for it.
+    // Not timed at this length: the nearest larger length at which it was timed stands for it, else the nearest smaller.
     for (std::size_t i = length + 1; i < lengths_.problems.size(); ++i)
       if (const Cost& next = cost_of(candidate, i); !next.failed()) return next;
     for (std::size_t i = length; i-- > 0;)
@@ -107,7 +110,7 @@ class Conclusion {
     return {0, 0, 0, 0};
   }
 
-  /// Of each config, at the largest length that it serves.
+  /// Chooses the launch of each config, at the largest length that it serves.
   void choose_launches(const Assignment& assignment) {
     for (std::size_t length = assignment.size(); length-- > 0;)
       if (assignment[length] && !launched_.contains(*assignment[length]))
@@ -120,14 +123,14 @@ class Conclusion {
     best.config = entry.config;
     const auto launches =
         manifest::launches_of(request_.op, *entry.implementation, entry.at, request_.device.facts, entry.config);
-    // Elsewhere the launches are the same, or what they can differ by is lost in what each takes.
+    // Otherwise launches are equal, or their difference is small against their time.
     if (launches.size() < 2 || request_.device.facts.sm() < manifest::first_programmatic_sm ||
         cost_at(candidate, length).median_ns > longest_chained_ns)
       return best;
-    const KeyedCubin cubin = tried_.cubins.get(entry.specialisation);
+    const KeyedCubin cubin = outcome_.cubins.get(entry.specialisation);
     LaunchChoice choice;
-    tried_.paced([&] {
-      choice = choose_launch(tried_.bench, entries_.size(), length, {*entry.implementation, cubin.cubin, entry.at},
+    outcome_.paced([&] {
+      choice = choose_launch(outcome_.bench, entries_.size(), length, {*entry.implementation, cubin.cubin, entry.at},
                              launches);
     });
     for (std::size_t i = 1; i < choice.trials.size(); ++i)
@@ -140,7 +143,7 @@ class Conclusion {
     return best;
   }
 
-  /// Where an own kernel, launched as is best for it, is as fast as a library that was ahead of it.
+  /// Replaces a library wherever Kiln's own kernel, by its fastest launch, is as fast.
   void prefer_own(Assignment& fastest, const Assignment& without_library) const {
     for (std::size_t i = 0; i < fastest.size(); ++i)
       if (fastest[i] && is_library(*fastest[i]) && without_library[i] &&
@@ -163,7 +166,7 @@ class Conclusion {
     for (const Interval& each : intervals(request_.op, request_.bucket, lengths_, assignment)) {
       const Entry& entry = entries_[each.candidate];
       const Launched& launched = launched_.at(each.candidate);
-      const KeyedCubin cubin = tried_.cubins.get(entry.specialisation);
+      const KeyedCubin cubin = outcome_.cubins.get(entry.specialisation);
       const Cost cost = times(cost_at(each.candidate, each.length), launched.gain);
       store::Choice choice;
       choice.role = role;
@@ -177,27 +180,35 @@ class Conclusion {
       choice.source_digest = manifest::to_hex(jit::source_digest(entry.specialisation));
       choice.compiler = cubin.compiler;
       result.record.choices.push_back(std::move(choice));
-      const auto is_made = std::ranges::any_of(
-          result.made, [&](const Made& made) { return made.specialisation.label == entry.specialisation.label; });
-      if (!is_made && !is_library(each.candidate)) result.made.push_back({entry.specialisation, cubin});
+      const auto is_kept = std::ranges::any_of(result.kernels, [&](const CompiledKernel& kernel) {
+        return kernel.specialisation.label == entry.specialisation.label;
+      });
+      if (!is_kept && !is_library(each.candidate)) result.kernels.push_back({entry.specialisation, cubin});
     }
   }
 
-  /// A row for each length at which it was timed; one for what was rejected.
+  /// Returns a row without a time, at all sizes of the bucket.
+  [[nodiscard]] store::Candidate row_of(const Entry& entry, const manifest::Config& config,
+                                        const Admission& admission) const {
+    store::Candidate row;
+    row.implementation = entry.implementation->name;
+    row.config = manifest::to_string(*entry.implementation, config);
+    row.sizes = manifest::open_sizes(request_.op, request_.bucket);
+    row.verdict = admission.verdict;
+    row.reason = admission.reason;
+    row.registers = admission.registers;
+    row.spill_bytes = admission.spill_bytes;
+    return row;
+  }
+
+  /// Adds a row for each length at which a candidate was timed, and one row for each rejected candidate or launch.
   void add_candidates(store::Record& record) const {
     for (std::size_t i = 0; i < entries_.size(); ++i) {
       const Entry& entry = entries_[i];
-      if (entry.verdict == store::Verdict::not_timed) continue;
-      store::Candidate row;
-      row.implementation = entry.implementation->name;
-      row.config = manifest::to_string(*entry.implementation, entry.config);
-      row.verdict = entry.verdict;
-      row.reason = entry.reason;
-      row.registers = entry.registers;
-      row.spill_bytes = entry.spill_bytes;
-      row.baseline = i == 0 && tried_.candidates.has_baseline;
-      if (entry.verdict != store::Verdict::ok) {
-        row.sizes = manifest::open_sizes(request_.op, request_.bucket);
+      if (entry.admission.verdict == store::Verdict::not_timed) continue;
+      store::Candidate row = row_of(entry, entry.config, entry.admission);
+      row.baseline = i == 0 && outcome_.candidates.has_baseline;
+      if (entry.admission.verdict != store::Verdict::ok) {
         record.candidates.push_back(std::move(row));
         continue;
       }
@@ -213,17 +224,8 @@ class Conclusion {
       }
     }
     for (const auto& [candidate, launched] : launched_)
-      for (const auto& [config, admission] : launched.others) {
-        store::Candidate row;
-        row.implementation = entries_[candidate].implementation->name;
-        row.config = manifest::to_string(*entries_[candidate].implementation, config);
-        row.sizes = manifest::open_sizes(request_.op, request_.bucket);
-        row.verdict = admission.verdict;
-        row.reason = admission.reason;
-        row.registers = admission.registers;
-        row.spill_bytes = admission.spill_bytes;
-        record.candidates.push_back(std::move(row));
-      }
+      for (const auto& [config, admission] : launched.others)
+        record.candidates.push_back(row_of(entries_[candidate], config, admission));
   }
 
   [[nodiscard]] store::Record record_of() const {
@@ -235,18 +237,18 @@ class Conclusion {
     record.regime = manifest::to_string(request_.regime);
     record.bucket = manifest::to_string(request_.op, request_.bucket);
     const Cost& baseline = cost_of(0, lengths_.problems.size() - 1);
-    record.baseline_ns = tried_.candidates.has_baseline && !baseline.failed() ? baseline.median_ns : 0;
+    record.baseline_ns = outcome_.candidates.has_baseline && !baseline.failed() ? baseline.median_ns : 0;
     const std::string lengths =
         lengths_.problems.size() > 1 ? fmt::format(" at {} lengths", lengths_.problems.size()) : std::string();
     record.provenance = {
         KILN_VERSION, request_.device.name, request_.device.driver_version,
-        fmt::format("{}, {} of {} candidates{}", to_string(request_.search.strategy), tried_.brought_in,
+        fmt::format("{}, {} of {} candidates{}", to_string(request_.search.strategy), outcome_.brought_in,
                     entries_.size(), lengths),
         std::chrono::duration_cast<std::chrono::seconds>(std::chrono::system_clock::now().time_since_epoch()).count()};
     return record;
   }
 
-  const Tried& tried_;
+  const SearchOutcome& outcome_;
   const TuneRequest& request_;
   const std::vector<Entry>& entries_;
   const Lengths& lengths_;
@@ -255,6 +257,6 @@ class Conclusion {
 
 }  // namespace
 
-TuneResult conclude(const Tried& tried) { return Conclusion(tried).conclude(); }
+TuneResult conclude(const SearchOutcome& outcome) { return Conclusion(outcome).conclude(); }
 
 }  // namespace kiln::tune

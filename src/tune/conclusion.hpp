@@ -1,4 +1,4 @@
-// From what a search compared to a record: which configs are kept, for which sizes, launched how.
+// Makes a record from a search's comparisons: which configs are kept, for which sizes, and how they are launched.
 #pragma once
 
 #include <functional>
@@ -9,26 +9,26 @@
 
 namespace kiln::tune {
 
-/// What was measured: at each length, what was compared there and what each candidate takes.
+/// The measurements of a search.
 struct Measured {
   Lengths lengths;
-  std::vector<Comparison> comparisons;
+  std::vector<Comparison> comparisons;   // by length
   std::vector<std::vector<Cost>> costs;  // by candidate, then length
 };
 
-/// What a tune has in hand when its search is over.
-struct Tried {
+/// The state of a tune whose search is over.
+struct SearchOutcome {
   const TuneRequest& request;
   const Candidates& candidates;
   const Measured& measured;
   Bench& bench;
   Cubins& cubins;
-  /// Runs a stretch of device work, as TuneRequest::pace asks; throws Error(interrupted) before it when asked to stop.
+  /// Runs device work and reports its time to TuneRequest::pace. Throws Error(interrupted) before the work when asked to stop.
   std::function<void(const std::function<void()>&)> paced;
-  std::int64_t brought_in = 0;
+  std::int64_t brought_in = 0;  // candidates
 };
 
-/// Throws Error(not_tuned) when nothing came out right.
-TuneResult conclude(const Tried& tried);
+/// Throws Error(not_tuned) when no candidate gave a right result.
+TuneResult conclude(const SearchOutcome& outcome);
 
 }  // namespace kiln::tune

@@ -8,7 +8,7 @@ namespace kiln::tune {
 
 namespace {
 
-/// What a library holds needs no machine code of ours.
+/// Returns an empty cubin with the library as compiler, or nothing where the library is missing.
 std::optional<KeyedCubin> in_library(const jit::Specialisation& specialisation) {
   std::string identity = jit::library_identity(specialisation.library);
   if (identity.empty()) return std::nullopt;
@@ -51,7 +51,7 @@ void Cubins::prefetch(const jit::Specialisation& specialisation) {
   try {
     const manifest::Digest key = jit::cubin_key(specialisation, own_compiler());
     if (!layers_.find_cubin(key)) pool_.submit(key, specialisation);
-  } catch (const Error& error) {  // sources that the rules refuse: get() says so
+  } catch (const Error& error) {  // refused sources: get() throws again
     if (error.kind() != ErrorKind::compile_failed) throw;
   }
 }

@@ -1,4 +1,4 @@
-// Where machine code comes from: the file's layers if they may supply it, else NVRTC.
+// Supplies machine code: from a trusted layer of the cache, else compiled by NVRTC.
 #pragma once
 
 #include <future>
@@ -13,7 +13,7 @@
 
 namespace kiln::tune {
 
-/// A cubin and the key that it was found or compiled under.
+/// A cubin with its key and compiler.
 struct KeyedCubin {
   manifest::Digest key{};
   std::string compiler;
@@ -21,33 +21,35 @@ struct KeyedCubin {
   bool from_store = false;
 };
 
-/// Thread-safe, like what it stands on. Of what a library computes it gives an empty cubin, with the library as its compiler, wherever
-/// the library is here.
+/// Thread-safe. For a library's specialisation it returns an empty cubin with the library as compiler, and nothing where the library is
+/// missing.
 class Cubins {
  public:
   Cubins(store::Layers& layers, jit::CompilePool& pool) : layers_(layers), pool_(pool) {}
 
-  /// From a trusted layer: under this machine's compiler, or, where there is no NVRTC, under any compiler that a layer names.
+  /// Returns the cubin of a trusted layer, by this machine's compiler or, without NVRTC, by any compiler that a layer names. Counts failures
+  /// in `met`.
   [[nodiscard]] std::optional<KeyedCubin> find(const jit::Specialisation& specialisation,
                                                store::Counters* met = nullptr);
-  /// Whether machine code that this compiler made may serve: it is this machine's own, or this machine has none.
+  /// Whether this compiler's machine code may serve: the compiler is this machine's, or this machine has none.
   [[nodiscard]] bool accepts(std::string_view compiler) { return own_compiler().empty() || own_compiler() == compiler; }
-  /// From a trusted layer, under this compiler alone.
+  /// Returns the cubin that this compiler made, from a trusted layer.
   [[nodiscard]] std::optional<KeyedCubin> find_under(std::string_view compiler,
                                                      const jit::Specialisation& specialisation,
                                                      store::Counters* met = nullptr);
   [[nodiscard]] std::size_t compiles_at_once() const noexcept { return pool_.at_once(); }
-  /// Begins a compile unless a layer has it, so that a later get() need not wait. Never throws for a template that does not compile.
+  /// Begins a compile unless a layer has the cubin. Does not throw for a template that fails to compile: get() does.
   void prefetch(const jit::Specialisation& specialisation);
-  /// Throws Error(no_nvrtc) when it must compile and cannot, Error(compile_failed) with the log.
+  /// Returns the cubin of a layer, else compiles it. Throws Error(no_nvrtc) or Error(no_cublaslt) when it cannot, and Error(compile_failed)
+  /// with the log.
   [[nodiscard]] KeyedCubin get(const jit::Specialisation& specialisation);
-  /// get(), and the overlay keeps it.
+  /// get(), and stores a compiled cubin in the overlay.
   KeyedCubin get_and_keep(const jit::Specialisation& specialisation);
-  /// The same where find() gave nothing.
+  /// Compiles without a look-up, and stores the cubin in the overlay. Throws as get() does.
   KeyedCubin compile_and_keep(const jit::Specialisation& specialisation);
-  /// Whether there is an NVRTC.
+  /// Whether this machine has NVRTC.
   [[nodiscard]] bool can_compile() { return !own_compiler().empty(); }
-  /// For a cubin that a layer had and the driver refused: compiles it afresh, and the overlay keeps that one.
+  /// Compiles anew a cubin that the driver refused, and replaces it in the overlay. Throws as get() does.
   KeyedCubin replace(const jit::Specialisation& specialisation);
 
   [[nodiscard]] store::Layers& layers() noexcept { return layers_; }
@@ -55,7 +57,7 @@ class Cubins {
 
  private:
   KeyedCubin compile(const jit::Specialisation& specialisation);
-  /// Empty when this machine has no NVRTC.
+  /// Returns jit::compiler_identity(), or an empty string without NVRTC.
   const std::string& own_compiler();
 
   store::Layers& layers_;

@@ -5,10 +5,10 @@
 namespace kiln::tune {
 namespace {
 
-constexpr double far_out_of_reach = 4;    // times the leader's median, in the first run
-constexpr double hopeless = 1.5;          // the same, in the fastest of the first runs
-constexpr std::int64_t first_rounds = 5;  // what the estimate of one run comes from
-constexpr double budget_ns = 25e6;        // of one candidate at one length
+constexpr double far_out_of_reach = 4;  // median of the first run over the leader's: above, one run is taken
+constexpr double hopeless = 1.5;  // low bound of the first runs over the leader's median: above, no more are taken
+constexpr std::int64_t first_rounds = 5;  // runs from which the time of one is estimated
+constexpr double budget_ns = 25e6;        // for one candidate at one length
 constexpr std::int64_t least_rounds = 9, most_rounds = 21;
 
 class Exhaustive final : public Search {
@@ -35,7 +35,7 @@ class Exhaustive final : public Search {
   }
 
   void report(Point point, std::span<const double> samples_ns) override { scores_.add(point, samples_ns); }
-  void hurry() override { current_ = scores_.size(); }
+  void finish_early() override { current_ = scores_.size(); }
   void reject(std::size_t candidate) override { scores_.reject(candidate); }
   [[nodiscard]] bool contends(std::size_t candidate) const override { return scores_.contends(candidate); }
   [[nodiscard]] const Cost& cost(Point point) const override { return scores_.cost(point); }
@@ -50,7 +50,7 @@ class Exhaustive final : public Search {
   }
 
  private:
-  /// How many samples the point is worth in all, by those that it has.
+  /// Returns how many samples the point gets in all, given those that it has.
   [[nodiscard]] std::int64_t rounds_deserved(Point point) const {
     const std::int64_t taken = taken_[point.length];
     if (!expectations_.legal[point.candidate][point.length] || scores_.is_rejected(point.candidate)) return 0;
@@ -68,7 +68,7 @@ class Exhaustive final : public Search {
   Expectations expectations_;
   Scoreboard scores_;
   std::size_t current_ = 0, length_ = 0;
-  std::vector<std::int64_t> taken_;  // samples of the current one, by length
+  std::vector<std::int64_t> taken_;  // samples of the current candidate, by length
   std::optional<LastComparison> last_;
 };
 

@@ -5,34 +5,37 @@
 #include <limits>
 #include <set>
 
-#include "tune/deploy.hpp"
 #include "tune/lengths.hpp"
 #include "tune/model.hpp"
+#include "tune/serving.hpp"
 
 namespace kiln::tune {
 namespace {
 
 constexpr double never = std::numeric_limits<double>::infinity();
-// Estimates err by more than this from one config to the next, so that a smaller promise is none.
-constexpr double worth_a_compile = 0.95;  // of the default's time
+// Share of the default's estimate: a config must be expected below it. Estimates err by more than 5 % between configs.
+constexpr double worth_a_compile = 0.95;
 
-// H100, 21 records of gemm with their candidates, each served without the records of its n and k. Over the best timed of Kiln's own kernels, one config
-// for the whole bucket takes 1.10 at the median and 1.32 at the 95th percentile; one for each of 16 lengths 1.03 and 1.16; with the winners
-// of near buckets, at 0.92 of their estimates, 1.02 and 1.11. With eight lengths that is 1.02 and 1.12; from 0.96 to 0.90 it is the same.
-// Of 22 further records, of other n and k, on which nothing was chosen: 1.03 and 1.16, instead of 1.07 and 1.31.
+// Chosen on 21 H100 records of gemm with their candidates, each served without the records of its n and k. Time over the best timed own
+// kernel, median and 95th percentile:
+//   one config for the bucket              1.10  1.32
+//   one config for each of 16 lengths      1.03  1.16
+//   that, with winners at 0.92             1.02  1.11
+// Winners at 0.90 to 0.96 give equal figures; 8 lengths give 1.02 and 1.12.
+// On 22 further records of other n and k, not used for the choice: 1.03 and 1.16, against 1.07 and 1.31 with one config.
 constexpr std::size_t guessed_lengths = 16;
-constexpr std::size_t most_guesses = 6;  // configs of a bucket: each is compiled before its first launch
-constexpr double winners_share = 0.92;
-// The space is looked at as a whole at the upper edge, at some lengths below for what comes near the best there, and at all lengths for the best of those.
+constexpr std::size_t most_guesses = 6;  // each is compiled before its first launch
+constexpr double winners_share = 0.92;   // of a winner's estimate that is counted
+// All configs are estimated at the upper edge; those within near_best at scanned_lengths; the best_of_each there at all lengths.
 constexpr std::size_t scanned_lengths = 4;
 constexpr double near_best = 1.35;
 constexpr std::size_t best_of_each = 16;
-constexpr double left_out = 1.25;  // of the fastest at a length
+constexpr double left_out = 1.25;  // estimate over the fastest at a length: above, a config does not serve there
 
 struct Proposal {
   Winner of;
   bool has_won = false;
-  double share = 1;  // of its estimate that is counted
+  double share = 1;  // factor on its estimates
   double at_edge_ns = never;
 };
 
@@ -41,7 +44,7 @@ class Guesser {
   Guesser(const manifest::Op& op, const Problem& bucket, const manifest::DeviceFacts& device, Regime regime)
       : op_(op), bucket_(bucket), device_(device), regime_(regime) {}
 
-  /// In the order of what is tried first where several serve as many lengths: winners, the default, then others.
+  /// Returns winners, the default, then others. Of proposals that serve as many lengths the first is chosen.
   std::vector<Proposal> propose(std::span<const Winner> winners) const {
     std::vector<Proposal> proposals;
     const auto add = [&](Proposal proposal) {
@@ -69,7 +72,7 @@ class Guesser {
   }
 
  private:
-  /// `never` where it is not legal.
+  /// Returns the estimate in nanoseconds, or `never` where the config is not legal.
   double estimated(const Proposal& each, const Problem& at) const {
     const double ns = estimate(op_, *each.of.implementation, at, device_, each.of.config, regime_).ns;
     const bool is_legal =
@@ -77,7 +80,7 @@ class Guesser {
     return is_legal ? ns : never;
   }
 
-  /// Of those that the model does not tell apart one.
+  /// Returns the configs near the best at the upper edge, one of each set that the model does not tell apart.
   std::vector<Proposal> near_best_at_edge() const {
     std::vector<Proposal> all;
     double best_ns = never;
@@ -100,7 +103,7 @@ class Guesser {
     return all;
   }
 
-  /// The best at some lengths.
+  /// Returns the configs that are among the best at some scanned length.
   std::vector<Proposal> promising() const {
     std::vector<Proposal> all = near_best_at_edge();
     std::vector<bool> is_kept(all.size());

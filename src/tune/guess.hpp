@@ -1,4 +1,4 @@
-// What the model would choose where the bucket itself was never measured.
+// The configs that the cost model expects to be fastest in a bucket that was never measured.
 #pragma once
 
 #include <span>
@@ -10,17 +10,16 @@
 
 namespace kiln::tune {
 
-/// True when every pass says what it does ([pass.model]), so that estimates may tell its configs apart. A
-/// library says nothing.
+/// Whether every pass has a [pass.model], so that estimates may tell configs apart. False for a library.
 bool has_model(const manifest::Implementation& implementation) noexcept;
 
 struct Expected {
-  const manifest::Implementation* implementation = nullptr;  // null: nothing that has a model is legal
+  const manifest::Implementation* implementation = nullptr;  // null: no implementation with a model is legal
   manifest::Config config;
   double ns = 0;
 };
-/// What the model expects to be fastest at `at`, of configs of eligible implementations that have a model, which are legal there and at
-/// `problem` of the same bucket.
+/// Returns the config that the model expects to be fastest at `at`, among those legal both there and at `problem` of the same bucket.
+/// Implementations without a model do not take part.
 Expected fastest_expected(const manifest::Op& op, const Problem& at, const Problem& problem,
                           const manifest::DeviceFacts& device, Regime regime);
 
@@ -28,11 +27,11 @@ Expected fastest_expected(const manifest::Op& op, const Problem& at, const Probl
 struct Guess {
   manifest::Region region;
   Winner of;
-  bool has_won = false;  // it is one of the winners
+  bool has_won = false;  // it is one of guesses_for()'s `winners`
 };
-/// Configs that are expected to be fastest, each for sizes of its own, in the order of these; all together for all sizes of the bucket. They are of implementations that have a
-/// model, and a few as a record's are. What has won in a near bucket counts for more than what the model alone speaks for. Each is legal at the upper end of
-/// its sizes. The default is among them where nothing promises enough more to be worth a compile. Empty when no implementation has a model, and when nothing is legal.
+/// Returns a few configs that are expected to be fastest, in the order of their sizes, which together cover the bucket. Each is legal at the
+/// upper end of its sizes. `winners` of near buckets are preferred to configs of equal estimate. The default is kept where no other config
+/// is expected to be worth a compile. Empty when no implementation with a model is legal.
 std::vector<Guess> guesses_for(const manifest::Op& op, const Problem& bucket, const manifest::DeviceFacts& device,
                                Regime regime, std::span<const Winner> winners = {});
 

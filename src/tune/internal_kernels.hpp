@@ -8,10 +8,11 @@
 
 namespace kiln::tune {
 
-/// The type in which a reference writes an output: f32, f64 for f64, the same for integers.
+/// Returns the type in which a reference writes an output: f32 for the smaller floating types, else the type itself.
 manifest::DType reference_type(manifest::DType type) noexcept;
+// Each throws Error(bad_manifest) when this build lacks the kernel's file.
 jit::Specialisation fill_kernel(manifest::DType type, const std::string& arch);
-/// Whether verifying the op needs late_copy_kernel: an axis of it may have its length on the device.
+/// Whether an axis of the op may have its length on the device, so that verifying needs late_copy_kernel().
 bool has_lengths(const manifest::Op& op) noexcept;
 jit::Specialisation late_copy_kernel(const std::string& arch);
 jit::Specialisation evict_kernel(const std::string& arch);

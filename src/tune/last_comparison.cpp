@@ -7,14 +7,14 @@ namespace kiln::tune {
 namespace {
 
 constexpr std::size_t most_a_length = 8, least_a_length = 3;
-constexpr std::size_t most_points = 64;  // of all lengths, before those that are about as fast join
-constexpr double about_as_fast = 1.04;   // of the best at a length
-constexpr double too_slow = 1.03;        // for a config that is to serve a length which another one is best at
-constexpr std::size_t least_own = 2;     // of those that need no library
-constexpr std::int64_t burst = 7;  // rounds between two looks; six samples are the fewest with an interval of 95 %
+constexpr std::size_t most_points = 64;  // at all lengths together, without those that are about as fast
+constexpr double about_as_fast = 1.04;   // median over the best at a length
+constexpr double too_slow = 1.03;        // lower bound of the ratio to the leader: above, a candidate is eliminated
+constexpr std::size_t least_own = 2;     // candidates that need no library
+constexpr std::int64_t burst = 7;        // rounds between two eliminations; an interval of 95 % needs six samples
 constexpr std::int64_t most_bursts = 5;
-constexpr double shared_budget_ns = 300e6;  // of all runs together; long kernels get fewer rounds
-constexpr double long_round_ns = 60e6;      // of which one burst has to do, and where fewer take part
+constexpr double shared_budget_ns = 300e6;  // for all runs; long kernels get fewer rounds
+constexpr double long_round_ns = 60e6;      // of a round: above, one burst is taken, of fewer candidates
 
 }  // namespace
 
@@ -25,7 +25,7 @@ LastComparison::LastComparison(Scoreboard& scores, std::span<const std::size_t> 
   double round_ns = 0;
   for (std::size_t length = 0; length < scores.lengths(); ++length)
     for (std::size_t i = 0; i < scores.size(); ++i)
-      if (const Point point{i, length}; scores.contends(point) && !has(point)) scores.beat(point);
+      if (const Point point{i, length}; scores.contends(point) && !has(point)) scores.eliminate(point);
   for (Entry& entry : entries_) {
     entry.before_ns = scores.cost(entry.point).median_ns;
     round_ns += entry.before_ns;
@@ -63,7 +63,7 @@ void LastComparison::take_in() {
     std::size_t all = 0, own = 0;
     for (const std::size_t i : ranked) {
       const bool wins = scores_.contends({i, length}) && all < most;
-      // Where a library leads, what stands in for it is compared as well, however far behind.
+      // Candidates that may stand in for a library are compared, however slow.
       const bool stands_in = !of_libraries_.empty() && !is_library(i) && own < least_own;
       const bool is_baseline = i == 0 && length + 1 == lengths;
       if (!wins && !stands_in && !is_baseline) continue;
@@ -104,7 +104,7 @@ void LastComparison::eliminate() {
       const auto against = is_library(each.point.candidate) ? first : first_own;
       if (against && each.point.candidate != *against &&
           ratio(scores_.samples(each.point), scores_.samples({*against, length})).low_ns > too_slow)
-        scores_.beat(each.point);
+        scores_.eliminate(each.point);
     }
   }
 }
@@ -114,23 +114,23 @@ std::optional<Ask> LastComparison::next() {
   Ask ask;
   bool is_contested = false;
   for (const Entry& each : entries_) {
-    // Before the first round all are asked for, also those that earlier rounds had left behind.
+    // The first round samples all entries, also those that earlier rounds eliminated.
     if (rounds_ == 0 ? scores_.is_rejected(each.point.candidate) : !scores_.contends(each.point)) continue;
     is_contested = is_contested || (!ask.points.empty() && ask.points.back().length == each.point.length);
     ask.points.push_back(each.point);
   }
-  // The winner's own interval is what the record keeps, so even one that nobody contests is measured to the end of a second burst.
+  // The record keeps the winner's interval, so that even an uncontested winner is timed for two bursts.
   const std::int64_t wanted = is_contested ? most_rounds_ : std::min(most_rounds_, 2 * burst);
   ask.rounds = std::min(burst, wanted - rounds_);
   if (ask.points.empty() || ask.rounds <= 0) {
-    if (!std::exchange(over_, true)) level();
+    if (!std::exchange(over_, true)) rescale_others();
     return std::nullopt;
   }
   rounds_ += ask.rounds;
   return ask;
 }
 
-void LastComparison::level() {
+void LastComparison::rescale_others() {
   std::vector<double> slower;
   for (const Entry& each : entries_)
     if (scores_.contends(each.point) && !scores_.samples(each.point).empty() && each.before_ns > 0)

@@ -1,4 +1,4 @@
-// The last comparison: at each length those that may win there, side by side, until they are told apart.
+// The last comparison: times the candidates that may win at each length together, until their times differ beyond the noise. Pure.
 #pragma once
 
 #include <optional>
@@ -11,32 +11,34 @@ namespace kiln::tune {
 
 class LastComparison {
  public:
-  /// Of the contenders of each length, the fastest few, of those without a library two at least, and the baseline at the last one; and what
-  /// takes part at one length does so wherever it is about as fast, since one config shall serve many lengths. The others are beaten.
+  /// Takes in, at each length, the fastest few contenders, at least two candidates that need no library, and the baseline at the last length.
+  /// A candidate taken in at one length also enters wherever it is about as fast, since one config should serve many lengths. All others
+  /// are eliminated.
   LastComparison(Scoreboard& scores, std::span<const std::size_t> of_libraries);
+  /// As Search::next().
   [[nodiscard]] std::optional<Ask> next();
-  /// Search::comparisons.
+  /// As Search::comparisons().
   [[nodiscard]] std::vector<Comparison> comparisons() const;
 
  private:
   struct Entry {
     Point point;
-    double before_ns = 0;  // what it took before
+    double before_ns = 0;  // its median before this comparison
   };
   void take_in();
   void add(Point point);
-  /// Who is slower than the leader by more than a set of configs may be, beyond the noise, is beaten there; of those that need no library,
-  /// than the first of them.
+  /// Eliminates candidates that are slower than the leader by more than a served config may be, beyond the noise. Candidates that need no
+  /// library are held against the fastest of them.
   void eliminate();
-  /// At the end: what the others took before, and who was eliminated in early rounds, as it is beside what those who are left take now.
-  void level();
+  /// Scales the costs of candidates that were eliminated or not compared to the clock of the last rounds.
+  void rescale_others();
   [[nodiscard]] std::optional<std::size_t> leader(std::size_t length, bool with_libraries = true) const;
   [[nodiscard]] bool has(Point point) const;
   [[nodiscard]] bool is_library(std::size_t candidate) const;
 
   Scoreboard& scores_;
   std::vector<std::size_t> of_libraries_;
-  std::vector<Entry> entries_;  // eliminated ones too
+  std::vector<Entry> entries_;  // with eliminated ones
   std::int64_t rounds_ = 0, most_rounds_ = 0;
   bool over_ = false;
 };

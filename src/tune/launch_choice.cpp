@@ -15,13 +15,13 @@ constexpr std::int64_t apart_rounds = 15;
 LaunchChoice choose_launch(Bench& bench, std::size_t first_number, std::size_t length, const Kernel& kernel,
                            const std::vector<manifest::Config>& launches) {
   LaunchChoice choice;
-  std::vector<Point> points;  // of those that came out right
+  std::vector<Point> points;  // of the launches with a right result
   for (const manifest::Config& config : launches) {
     const std::size_t number = first_number + choice.trials.size();
     choice.trials.push_back({config, bench.admit(number, {kernel.implementation, config, kernel.cubin, kernel.at})});
     if (choice.trials.back().admission.verdict == store::Verdict::ok) points.push_back({number, length});
   }
-  std::vector<Finalist> finalists(launches.size());
+  std::vector<TimedCandidate> timed_candidates(launches.size());
   if (points.size() > 1) {
     std::vector<Samples> samples = bench.sample_chains(points, chain_rounds);
     for (std::size_t i = 0; i < points.size(); ++i) {
@@ -30,13 +30,13 @@ LaunchChoice choose_launch(Bench& bench, std::size_t first_number, std::size_t l
         trial.admission.verdict = store::Verdict::launch_failed;
         trial.admission.reason = std::move(samples[i].failure);
       }
-      finalists[points[i].candidate - first_number].samples_ns = std::move(samples[i].ns);
+      timed_candidates[points[i].candidate - first_number].samples_ns = std::move(samples[i].ns);
     }
   }
-  // A first one that failed here has come out right before: what became of it in this company says nothing about the others.
-  if (!finalists.front().samples_ns.empty()) choice.chosen = choose(finalists).value_or(0);
+  // The usual launch gave a right result before: where it fails here, it stays.
+  if (!timed_candidates.front().samples_ns.empty()) choice.chosen = choose(timed_candidates).value_or(0);
   if (choice.chosen != 0) {
-    choice.of_usual = ratio(finalists[choice.chosen].samples_ns, finalists.front().samples_ns);
+    choice.of_usual = ratio(timed_candidates[choice.chosen].samples_ns, timed_candidates.front().samples_ns);
     const std::array<Point, 2> both = {Point{first_number, length}, Point{first_number + choice.chosen, length}};
     const std::vector<Samples> apart = bench.sample(both, apart_rounds);
     if (!apart[0].ns.empty() && !apart[1].ns.empty())

@@ -1,4 +1,4 @@
-// How the winning kernel is launched: its launch-only parameters, compared where they differ.
+// Chooses how a kernel is launched: compares the values of parameters that change the launch but not the kernel.
 #pragma once
 
 #include <string>
@@ -8,37 +8,35 @@
 
 namespace kiln::tune {
 
-/// A config of the winner's kernel and what became of it.
+/// A config of the kernel, and the verdict on it.
 struct LaunchTrial {
   manifest::Config config;
   Admission admission;
 };
 
 struct LaunchChoice {
-  std::vector<LaunchTrial> trials;  // the winner as it was searched first
+  std::vector<LaunchTrial> trials;  // the first is the usual launch, by which the kernel was searched
   std::size_t chosen = 0;
-  // Of one that is not the first, how many times as long as that it takes:
+  // The chosen launch's time over the usual one's, where they differ:
   Cost of_usual;  // in a chain
-  Cost apart;  // alone, as candidates are timed, and in turns with it, for a chain leaves another clock than it found
+  Cost apart;     // alone, in turns with the usual one
 };
 
-/// What all launches have in common.
+/// What all launches of a kernel have in common.
 struct Kernel {
   const manifest::Implementation& implementation;
   const jit::Cubin& cubin;
   const Problem& at;  // Trial::at
 };
 
-/// Verifies each of `launches`, times them in turns in chains and compares them as choose() does: the first stays unless another is faster
-/// beyond the noise.
+/// Verifies each of `launches`, times them in turns in chains, and compares them as choose() does: the first stays unless another is faster
+/// beyond the noise. `length`: the length of the bench at which they are compared. They are admitted to the bench under `first_number` and the
+/// numbers after it, and dropped again. Throws as the bench does.
 ///
-/// A launch that may begin early gains where the tail of its predecessor overlaps its head, which nothing shows that times a launch
-/// alone: an event or a flush between two kernels keeps them apart. In a chain each launch follows another of itself, which stands for
-/// the predecessor and successor that it will have. They are not the same: one that triggers early leaves more room than one that does
-/// not, and equal launches find their inputs in L2, whatever the regime. So the choice is right for launches that follow each other at
-/// once, as in a decode step, and costs nothing elsewhere: behind an idle stream either begins as soon.
-///
-/// They are compared at one length of the bench. `first_number` and those after it number them there, where they are dropped again.
+/// A launch that may begin early gains where its head overlaps the tail of its predecessor. Timing it alone does not show the gain, because
+/// an event or a flush separates kernels. In a chain each launch follows another of itself. Its real predecessors and successors may
+/// overlap less, and equal launches find their inputs in L2, whatever the regime. So the choice suits launches in immediate succession, as in
+/// a decode step. Behind an idle stream both launches begin equally early.
 LaunchChoice choose_launch(Bench& bench, std::size_t first_number, std::size_t length, const Kernel& kernel,
                            const std::vector<manifest::Config>& launches);
 

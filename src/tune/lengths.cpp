@@ -7,9 +7,9 @@
 namespace kiln::tune {
 namespace {
 
-constexpr std::int64_t finest_step = 8;
-constexpr double worth_an_end = 1.015;
-constexpr double same_stair = 1.004;
+constexpr std::int64_t finest_step = 8;  // sizes between two ends
+constexpr double worth_an_end = 1.015;   // time over the fastest: above, an end is added
+constexpr double same_stair = 1.004;     // time over that of a smaller size on the same stair
 
 std::size_t most_ends(std::size_t axes) { return axes == 1 ? 16 : axes == 2 ? 4 : 2; }
 
@@ -39,7 +39,7 @@ void combine(const Problem& bucket, Lengths& lengths) {
   }
 }
 
-/// By size, the config that is fastest there, and its time.
+/// The fastest config at a size.
 struct Fastest {
   std::size_t config = 0;
   double ns = std::numeric_limits<double>::infinity();
@@ -81,7 +81,7 @@ std::vector<std::int64_t> stairs(std::span<const std::int64_t> sizes, std::span<
   while (added.size() < at_most) {
     double worst = worth_an_end;
     std::optional<std::size_t> where;
-    std::size_t next = 0;  // the end that serves
+    std::size_t next = 0;  // index of the end that stands for `where`
     for (std::size_t i = 0; i < sizes.size(); ++i) {
       const std::int64_t end = *std::ranges::lower_bound(ends, sizes[i]);
       const auto at_end = static_cast<std::size_t>(std::ranges::lower_bound(sizes, end) - sizes.begin());
@@ -117,7 +117,7 @@ std::vector<Interval> intervals(const manifest::Op& op, const Problem& bucket, c
       const auto at = std::ranges::lower_bound(lengths.ends[a], own.region.high.axes[lengths.axes[a]]);
       if (at != lengths.ends[a].begin()) own.region.low.axes[lengths.axes[a]] = *std::prev(at) + 1;
     }
-    // Joined along the last axis, and whole rows of it along the others.
+    // Joins along the last axis, then whole rows along the others.
     bool is_joined = true;
     while (is_joined) {
       is_joined = false;

@@ -109,14 +109,14 @@ class LocalBench final : public Bench {
         result.front().failure = std::move(reason);
         return result;
       }
-      // Which of those that took turns failed shows when each is asked alone.
+      // Samples each point alone to find out which one failed.
       for (std::size_t i = 0; i < result.size(); ++i)
         result[i] = std::move(take(points.subspan(i, 1), measure).front());
     }
     return result;
   }
 
-  /// About half of each length that may be on the device, so that whole blocks are past it; nothing when there is none, or all are 1.
+  /// Returns about half of each length that may be on the device, so that whole blocks lie past it. Nothing when no length can be halved.
   [[nodiscard]] std::optional<Problem> shorter(const Problem& bound) const {
     Problem lengths = bound;
     for (std::size_t i = 0; i < settings_.op.axes.size(); ++i)
@@ -141,18 +141,18 @@ class LocalBench final : public Bench {
       if (check.right) continue;
       admission.verdict = store::Verdict::wrong_result;
       admission.reason = fmt::format(
-          "at {}{}: {}", manifest::to_string(settings_.op, each.problem()),
+          "at {}{}: {}", manifest::display_text(settings_.op, each.problem()),
           each.launched() == each.problem()
               ? ""
-              : fmt::format(" on the device, launched for {}", manifest::to_string(settings_.op, each.launched())),
+              : fmt::format(" on the device, launched for {}", manifest::display_text(settings_.op, each.launched())),
           check.reason);
       return false;
     }
     return true;
   }
 
-  /// A candidate that does not load rejects itself. A launch that broke the context ends the bench: nothing after it could be
-  /// trusted.
+  /// Returns the reason for which the candidate is rejected. Throws Error(driver_failed) when its launch broke the context, after which no
+  /// result can be trusted, and rethrows errors that are not the candidate's.
   [[nodiscard]] std::string reason_for_rejecting(const Error& error, const std::string& who) const {
     if (error.kind() == ErrorKind::bad_manifest || error.kind() == ErrorKind::bad_input) return error.what();
     if (error.kind() != ErrorKind::driver_failed) throw error;
@@ -176,7 +176,7 @@ class LocalBench final : public Bench {
   std::vector<Problem> lengths_;
   Stopwatch stopwatch_;
   cuda::Stream stream_;
-  std::vector<VerificationCase> cases_;  // the last is the upper edge
+  std::vector<VerificationCase> cases_;  // the last is at the upper edge
   std::map<std::size_t, std::unique_ptr<Live>> live_;
 };
 

@@ -12,20 +12,22 @@
 namespace kiln::tune {
 namespace {
 
-constexpr std::size_t slots = 32;        // runs enqueued at once; the driver's queue holds a thousand pieces of work
-constexpr std::int64_t first_batch = 5;  // what the estimate of one run comes from
-constexpr double chain_ns = 60e3;        // beside which the microsecond at a chain's ends is small
+constexpr std::size_t slots = 32;        // runs enqueued at once; the driver's queue holds about a thousand operations
+constexpr std::int64_t first_batch = 5;  // runs from which the time of one is estimated
+constexpr double chain_ns = 60e3;        // long against the microsecond that a chain's ends add
 constexpr std::int64_t least_links = 8, most_links = 96;  // of a few passes each: within the driver's queue
-constexpr double flush_ns = 40e3;                         // about what it takes on an H200
+constexpr double flush_ns = 40e3;                         // of one flush on an H200
 constexpr unsigned flush_threads = 512, flush_blocks = 1056;
 constexpr std::int64_t piece_bytes = 16;
 
-constexpr double longest_batch_ns = 10e6, unnoticed_ns = 1e6;  // of what brings an H200's clock down
-constexpr double short_ns = 50e3;        // of one run: between such, flushes give the device its rest
-constexpr double beyond_help_ns = 20e6;  // of one run
-constexpr double rest_per_run = 1.5;     // times as long as it ran
+// When to rest, measured on an H200:
+constexpr double longest_batch_ns = 10e6;  // without a rest
+constexpr double unnoticed_ns = 1e6;       // of a batch: below, no rest is needed
+constexpr double short_ns = 50e3;          // of one run: below, flushes are rest enough
+constexpr double beyond_help_ns = 20e6;    // of one run: above, a rest does not help
+constexpr double rest_per_run = 1.5;       // rest over the batch's time
 
-/// The run of this place when `launches` take turns.
+/// Returns which launch runs at this place of the order in which `launches` take turns.
 std::size_t whose_turn(std::size_t place, std::size_t launches) {
   const std::size_t round = place / launches, within = place % launches;
   return round % 2 == 0 ? within : launches - 1 - within;
@@ -33,17 +35,17 @@ std::size_t whose_turn(std::size_t place, std::size_t launches) {
 
 }  // namespace
 
-void Busy::add(std::span<const double> samples_ns) {
+void BatchTime::add(std::span<const double> samples_ns) {
   runs += samples_ns.size();
   ns = std::accumulate(samples_ns.begin(), samples_ns.end(), ns);
 }
 
-void in_batches(std::int64_t rounds, double round_ns, const std::function<Busy(std::int64_t)>& take) {
+void in_batches(std::int64_t rounds, double round_ns, const std::function<BatchTime(std::int64_t)>& take) {
   while (rounds > 0) {
     const double fit = round_ns > 0 ? longest_batch_ns / round_ns : 1;
     const std::int64_t now =
         fit < static_cast<double>(rounds) ? std::max(static_cast<std::int64_t>(fit), std::int64_t{1}) : rounds;
-    const Busy busy = take(now);
+    const BatchTime busy = take(now);
     if (busy.runs == 0) return;
     rounds -= now;
     round_ns = std::max(busy.ns / static_cast<double>(now), 1.0);
@@ -64,7 +66,7 @@ Stopwatch::Stopwatch(const manifest::DeviceFacts& device, Regime regime, const s
   lines_ = cuda::Buffer(2 * std::max<std::int64_t>(device.l2_bytes(), std::int64_t{1} << 20) + piece_bytes);
   const cuda::Stream stream;  // not the legacy one: another thread may be capturing a graph
   lines_.fill_bytes(0, stream.handle());
-  flush(stream.handle());  // loads it: nothing may be loaded behind a closed gate
+  flush(stream.handle());  // loads the kernel, which is not possible behind a closed gate
   stream.synchronize();
 }
 
@@ -116,7 +118,7 @@ std::vector<std::vector<double>> Stopwatch::sample_chains(std::span<const Launch
                                                           CUstream stream) {
   std::vector<std::vector<double>> samples(launches.size());
   if (launches.empty()) return samples;
-  for (const Launch& launch : launches) time_chain(launch, least_links, stream);  // instruction caches, and clocks
+  for (const Launch& launch : launches) time_chain(launch, least_links, stream);  // warms instruction caches and clocks
   const double each = std::max(time_chain(launches.front(), least_links, stream), 1.0);
   const auto links = std::clamp(static_cast<std::int64_t>(std::ceil(chain_ns / each)), least_links, most_links);
   for (std::size_t i = 0; i < launches.size() * static_cast<std::size_t>(rounds); ++i) {
@@ -133,13 +135,13 @@ Cost Stopwatch::measure(const Launch& launch, CUstream stream, const MeasureLimi
     in_batches(rounds, each_ns, [&](std::int64_t now) {
       const std::vector<double> some = sample({&launch, 1}, now, stream).front();
       samples.insert(samples.end(), some.begin(), some.end());
-      Busy busy;
+      BatchTime busy;
       busy.add(some);
       return busy;
     });
     return samples;
   };
-  each_ns = take(1).front();  // instruction caches, and clocks when the device was idle
+  each_ns = take(1).front();  // warms instruction caches and clocks
   std::vector<double> samples = take(first_batch);
   const double each = std::max(*std::min_element(samples.begin(), samples.end()), 1000.0) + (evict_ ? flush_ns : 0.0);
   const auto wanted =

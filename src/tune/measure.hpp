@@ -1,4 +1,4 @@
-// Device time of launches: L2 flushed or kept, events around each run, the runs of several candidates in turns.
+// Measures the device time of launches by events, with L2 flushed or kept, several candidates in turns.
 #pragma once
 
 #include <cstdint>
@@ -19,17 +19,16 @@ namespace kiln::tune {
 /// Enqueues one run.
 using Launch = std::function<void(CUstream)>;
 
-/// Runs that kept the device busy for so long.
-struct Busy {
+/// The number and total device time of a batch's runs.
+struct BatchTime {
   std::size_t runs = 0;
   double ns = 0;
   void add(std::span<const double> samples_ns);
 };
-/// Calls `take` for `rounds` rounds of runs, in batches between which the device rests, so that it keeps its highest clock. Long products
-/// draw more than it may take for long: an H200 lowers its clock by a seventh after some 50 ms, for whoever comes next, and then each is
-/// slower for what the one before it drew. `round_ns`: what a round is expected to take, 0 where nothing is known. Ends early where
-/// nothing was run.
-void in_batches(std::int64_t rounds, double round_ns, const std::function<Busy(std::int64_t)>& take);
+/// Calls `take` with a number of rounds, in batches, until it has taken `rounds`. The device rests between batches, so that it keeps its
+/// highest clock: an H200 under long products lowers its clock by a seventh after some 50 ms, which would slow the runs that follow.
+/// `round_ns`: expected time of a round, or 0 if unknown. Ends early when a batch ran nothing.
+void in_batches(std::int64_t rounds, double round_ns, const std::function<BatchTime(std::int64_t)>& take);
 
 struct MeasureLimits {
   double budget_ns = 25e6;
@@ -39,17 +38,17 @@ struct MeasureLimits {
 
 class Stopwatch {
  public:
-  /// In regime cold_l2, holds a buffer of twice the L2, read before each run: that evicts what the run before left. Throws what
-  /// Cubins::get_and_keep does.
+  /// In regime cold_l2 allocates a buffer of twice the L2, which is read before each run to evict the data of the run before. Throws
+  /// Error(out_of_memory), and as Cubins::get_and_keep() does.
   Stopwatch(const manifest::DeviceFacts& device, Regime regime, const std::string& arch, Cubins& cubins);
-  /// `rounds` samples of each launch in nanoseconds, taken in turns, forwards in one round and backwards in the next, so that a
-  /// clock that drifts meets them all alike. The stream is held back while the host enqueues.
+  /// Returns `rounds` samples of each launch in nanoseconds. Launches take turns, forwards in one round and backwards in the next, so that a
+  /// drifting clock affects all alike. The stream is blocked while the host enqueues. Throws Error(driver_failed).
   std::vector<std::vector<double>> sample(std::span<const Launch> launches, std::int64_t rounds, CUstream stream);
-  /// The same for launches that follow each other at once, as in a decode step: a sample is what one of a chain of equal launches takes,
-  /// with nothing between them, neither events nor a flush, so that what the tail of one and the head of the next overlap by shows.
+  /// Samples chains of equal launches, without events or flushes between them, as in a decode step. A sample is a chain's time over its number
+  /// of launches. It shows the overlap of one launch's tail with the next one's head.
   std::vector<std::vector<double>> sample_chains(std::span<const Launch> launches, std::int64_t rounds,
                                                  CUstream stream);
-  /// One alone: a warm-up, then as many samples as the budget allows.
+  /// Times one launch: a warm-up, then as many samples as the limits allow. Throws Error(driver_failed).
   Cost measure(const Launch& launch, CUstream stream, const MeasureLimits& limits);
 
  private:

@@ -13,30 +13,30 @@ namespace {
 
 constexpr double infinite = std::numeric_limits<double>::infinity();
 
-// Nanoseconds. A load from memory takes about 480 clocks alone (Luo et al., arXiv 2402.13499: 478 on an H100) and three to four times
-// that when memory is busy, which is when it matters; from L2 270 clocks alone, twice that when busy.
+// A load from idle memory takes about 480 clocks (Luo et al., arXiv 2402.13499: 478 on an H100), and three to four times that from busy
+// memory, which is the case that counts. From L2 it takes 270 clocks idle, and twice that busy.
 constexpr double memory_latency_ns = 1000;
 constexpr double l2_latency_ns = 300;
 constexpr double launch_ns = 3000;            // between two events around an empty kernel
 constexpr double dependent_launch_ns = 1000;  // of a further pass
 constexpr double block_start_ns = 500;        // to start, to compute addresses, to drain
-// Rates that are wanted at once hinder each other: they add up as a norm of this order. At infinity the scarcest alone would count.
+// Concurrent demands on several rates add up as a norm of this order. At infinity only the scarcest would count.
 constexpr double norm_order = 4;
 
-constexpr std::int64_t reserved_shared = 1024;  // of each block, by the system, since sm_80
-constexpr std::int64_t register_granule = 8;    // registers of a thread are given in eights
-constexpr std::int64_t most_registers = 255;
-constexpr std::int64_t most_resident = 32;  // of a multiprocessor (CUDA C++ Programming Guide)
-// A cluster lies within a GPC, whose multiprocessors are some 16, in pairs; which of them are off differs from device to device.
+constexpr std::int64_t reserved_shared = 1024;  // bytes that the system takes of each block, since sm_80
+constexpr std::int64_t register_granule = 8;    // registers of a thread are allocated in eights
+constexpr std::int64_t most_registers = 255;    // per thread
+constexpr std::int64_t most_resident = 32;      // blocks per multiprocessor (CUDA C++ Programming Guide)
+// A cluster lies within a GPC of some 16 multiprocessors, in pairs. Which of them are disabled differs between devices.
 constexpr std::int64_t of_gpc = 16, of_pair = 2;
 
-/// What one block of a pass does, and how many there are.
+/// The work of one block of a pass, and the number of blocks. Bytes and operations are per block.
 struct BlockWork {
   std::int64_t blocks = 1, threads = 1, cluster = 1, resident = 1;
   manifest::Unit unit = manifest::Unit::fma;
   double operations = 0, read = 0, written = 0, shared = 0, in_flight = 1, round_trips = 1;
-  double traffic = 0;               // what all blocks read, if the manifest says it
-  double distinct = 0, memory = 0;  // bytes of lines that no other block moves, and of those between L2 and memory
+  double traffic = 0;               // bytes that all blocks read, if the manifest says so
+  double distinct = 0, memory = 0;  // bytes of lines that no other block moves, and bytes between L2 and memory
 };
 
 struct Limit {
@@ -58,16 +58,16 @@ Time joint(const std::array<Limit, N>& limits) {
   return {most.ns * std::pow(sum, 1 / norm_order), most.name};
 }
 
-// Warps that keep a multiprocessor's four partitions busy: one each for the tensor cores, two where instructions wait for each
-// other, as an arithmetic instruction's result takes four clocks and about half of them are independent.
+// Returns the share of a rate that so many threads reach. A multiprocessor's four partitions need one warp each for the tensor cores. Other
+// instructions need two warps: results take four clocks, and about half of the instructions are independent.
 double share_of_rate(manifest::Unit unit, double threads) {
   return std::min(1.0, threads / (unit == manifest::Unit::mma || unit == manifest::Unit::wgmma ? 128 : 256));
 }
 
-// Before a block's first bytes and after its last.
+// Returns the time of a block before its first bytes and after its last.
 double waiting_ns(const BlockWork& work, double latency_ns) { return block_start_ns + work.round_trips * latency_ns; }
 
-/// `first`: nothing of a wave before is under way while its blocks wait.
+/// `first`: no earlier wave runs while the blocks wait.
 Time wave(const BlockWork& work, const manifest::DeviceFacts& device, const Throughput& rates, double latency_ns,
           std::int64_t blocks, bool first) {
   const auto multiprocessors = static_cast<double>(device.sm_count());
@@ -77,8 +77,8 @@ Time wave(const BlockWork& work, const manifest::DeviceFacts& device, const Thro
   const auto threads = static_cast<double>(work.threads);
   const double rate = rates.of(work.unit);
 
-  // What several multiprocessors read at once, as blocks that multiply by the same matrix do, L2 sends once: then their ports alone
-  // are the limit.
+  // L2 sends lines once that several multiprocessors read at the same time, such as a matrix that their blocks share. Only the ports limit
+  // such reads.
   Time together = joint(std::array{
       Limit{each * work.operations / (rate * share_of_rate(work.unit, each * threads)), "computation"},
       Limit{each * work.shared / rates.shared_bytes, "shared memory"},
@@ -89,14 +89,14 @@ Time wave(const BlockWork& work, const manifest::DeviceFacts& device, const Thro
       std::array{Limit{work.operations / (rate * share_of_rate(work.unit, threads)), "computation"},
                  Limit{work.shared / rates.shared_bytes, "shared memory"}, Limit{work.read / rates.l2_port_bytes, "L2"},
                  Limit{work.read / work.in_flight * latency_ns, "latency"}});
-  // Blocks of a wave end together, and so write together.
+  // Blocks of a wave end together, and therefore write together.
   const double writing = each * work.written * (1 / l2_rate + active / rates.device_memory_bytes);
   const double alone = waiting_ns(work, latency_ns) + streaming.ns + writing;
   if (together.ns >= alone) return together;
   return {alone, streaming.ns > alone / 2 ? streaming.limit : "latency"};
 }
 
-// Multiprocessors that clusters can fill: of each GPC, half a cluster's pairs are left on average.
+// Returns the multiprocessors that clusters can fill. On average half a cluster's pairs stay idle in each GPC.
 std::int64_t within_clusters(std::int64_t multiprocessors, std::int64_t cluster) {
   return std::max(cluster,
                   multiprocessors - multiprocessors / of_gpc * std::max<std::int64_t>(cluster - of_pair, 0) / 2);
@@ -179,7 +179,7 @@ BlockWork work_of(const manifest::Op& op, const manifest::Pass& pass, bool first
   return work;
 }
 
-/// Nothing is known of how a library works: what the op must do, spread over all multiprocessors.
+/// A library has no model: the op's cost is spread over all multiprocessors.
 BlockWork work_of_library(const manifest::Op& op, const manifest::DeviceFacts& device, Evaluation& value) {
   const auto blocks = static_cast<double>(device.sm_count());
   BlockWork work;
@@ -198,7 +198,8 @@ Estimate estimate(const manifest::Op& op, const manifest::Implementation& implem
                   const manifest::DeviceFacts& device, std::span<const std::int64_t> config, Regime regime) {
   Evaluation value(manifest::make_frame(op, &implementation, bucket, device, config));
   const Throughput rates = throughput_of(device);
-  const bool in_l2 = regime == Regime::hot_l2 && value(op.cost_bytes) <= device.l2_bytes();  // what the run before left
+  const bool in_l2 =
+      regime == Regime::hot_l2 && value(op.cost_bytes) <= device.l2_bytes();  // left there by the run before
   const double latency_ns = in_l2 ? l2_latency_ns : memory_latency_ns;
   Estimate result;
   if (implementation.is_library()) {

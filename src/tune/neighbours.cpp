@@ -6,13 +6,13 @@
 #include <tuple>
 
 #include "manifest/key.hpp"
-#include "tune/deploy.hpp"
+#include "tune/serving.hpp"
 
 namespace kiln::tune {
 namespace {
 
-constexpr double other_architecture =
-    4;  // doublings: half as many multiprocessors change less than another kind of them
+// Doublings. Another architecture changes more than half as many multiprocessors.
+constexpr double other_architecture = 4;
 
 double doublings(std::int64_t a, std::int64_t b) noexcept {
   const auto number = [](std::int64_t value) { return static_cast<double>(std::max<std::int64_t>(value, 1)); };

@@ -1,4 +1,4 @@
-// Which records lie near a bucket: what was learnt there may hold here.
+// Finds the records near a bucket, whose measurements and winners may hold in it.
 #pragma once
 
 #include <vector>
@@ -9,38 +9,37 @@
 
 namespace kiln::tune {
 
-/// How many doublings lie between two problems: the sum over axes of |log2(ratio of sizes)|. Each axis counts for itself, so that
-/// 1 x 4096 and 4096 x 1 are 24 apart though they hold as many elements.
+/// Returns the doublings between two problems: the sum over axes of |log2(ratio of sizes)|. So 1 x 4096 and 4096 x 1 are 24 apart.
 double axis_distance(const manifest::Op& op, const Problem& a, const Problem& b) noexcept;
 
-/// How many doublings lie between two devices, over multiprocessors, L2, shared memory and memory bus; another compute capability
-/// counts as four more. 0 for one device class.
+/// Returns the doublings between two devices, summed over multiprocessors, L2, shared memory and memory bus, plus four for another compute
+/// capability. 0 for equal device classes.
 double device_distance(const manifest::DeviceFacts& a, const manifest::DeviceFacts& b) noexcept;
 
-/// A record that may say something about a bucket: of the same op, revision, regime and selections.
+/// A record with the op, revision, regime and selections of a bucket.
 struct NearRecord {
   store::Found<store::Record> found;
   Problem bucket;
   manifest::DeviceFacts device;
-  bool same_device = false;  // of the same device class
+  bool same_device = false;  // equal device class
   double distance = 0;       // axis_distance + device_distance
 };
-/// Every such record of every layer: those of this device class first, then by distance, then by key, then by layer. A record of
-/// the bucket itself is one of them, at distance 0.
+/// Returns every such record of every layer: this device class first, then by distance, key and layer. A record of the bucket itself is
+/// among them, at distance 0.
 std::vector<NearRecord> near_records(store::Layers& layers, const manifest::Op& op, const Problem& bucket,
                                      const manifest::DeviceFacts& device, Regime regime);
 
-/// A config of one of Kiln's own kernels, launched as a search tries it.
+/// A config of one of Kiln's own kernels, with the launch that a search tries.
 struct Winner {
   const manifest::Implementation* implementation = nullptr;
   manifest::Config config;
   bool operator==(const Winner&) const = default;
 };
-/// Adds the record's configs that are legal in `bucket`, each once, that of the record's upper edge first.
+/// Adds the record's configs that are legal in `bucket`, without duplicates, from the record's upper edge down.
 void add_winners(std::vector<Winner>& winners, const manifest::Op& op, const Problem& bucket,
                  const manifest::DeviceFacts& device, const store::Record& record);
 
-/// The first `at_most` of them, each key once, with the candidates that were kept.
+/// Returns the first `at_most` of near_records(), each key once, with their candidates.
 std::vector<store::Record> neighbours(store::Layers& layers, const manifest::Op& op, const Problem& bucket,
                                       const manifest::DeviceFacts& device, Regime regime, std::size_t at_most);
 

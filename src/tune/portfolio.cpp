@@ -12,10 +12,10 @@
 namespace kiln::tune {
 namespace {
 
-constexpr double as_good = 1.007;
+constexpr double as_good = 1.007;  // time over the best of the chosen
 constexpr std::array widened = {0.0,  0.01, 0.02, 0.03, 0.05,
                                 0.08, 0.12, 0.2,  0.5,  std::numeric_limits<double>::infinity()};
-constexpr double behind_step = 0.005;  // differences of the mean that do not count
+constexpr double behind_step = 0.005;  // smaller differences of the mean do not count
 
 using Lengths = std::span<const std::vector<Standing>>;
 
@@ -28,7 +28,7 @@ bool is_allowed(const Standing& standing, double tolerance) {
   return standing.ties || standing.behind <= 1 + tolerance;
 }
 
-/// The candidate that covers most of the lengths that are open, or nothing when none covers any.
+/// Returns the candidate that covers most of the uncovered lengths, or nothing when none covers any.
 std::optional<std::size_t> best_cover(Lengths lengths, const std::vector<bool>& covered, double tolerance) {
   std::set<std::size_t> candidates;
   for (const auto& length : lengths)
@@ -51,7 +51,7 @@ std::optional<std::size_t> best_cover(Lengths lengths, const std::vector<bool>& 
       ++served;
     }
     if (served == 0) continue;
-    // Ties are not ranked by what noise makes of them.
+    // The order of ties is noise.
     const double mean = tolerance > 0 ? std::floor(behind / served / behind_step) : 0;
     const std::tuple rank(left, candidate != 0, mean, registers);
     if (best && !(rank < least)) continue;
@@ -61,7 +61,7 @@ std::optional<std::size_t> best_cover(Lengths lengths, const std::vector<bool>& 
   return best;
 }
 
-/// Nothing where some length that has candidates cannot be covered within the tolerance.
+/// Returns the chosen candidates, or nothing when a length with candidates cannot be covered within the tolerance.
 std::optional<std::vector<std::size_t>> cover(Lengths lengths, double tolerance) {
   std::vector<bool> covered(lengths.size());
   for (std::size_t i = 0; i < lengths.size(); ++i) covered[i] = lengths[i].empty();
@@ -89,7 +89,7 @@ Assignment assign(Lengths lengths, std::span<const std::size_t> chosen) {
     if (best == nullptr) continue;
     const Standing* same = above ? find(lengths[i], *above) : nullptr;
     const bool stays = same != nullptr && same->behind <= as_good * best->behind;
-    // At a length of its own a tie is decided as elsewhere, by the order in which they were chosen.
+    // A tie goes to the candidate that was chosen first.
     const auto first_tie = std::ranges::find_if(chosen, [&](std::size_t each) {
       const Standing* standing = find(lengths[i], each);
       return standing != nullptr && standing->ties && standing->behind <= as_good * best->behind;
@@ -104,38 +104,39 @@ Assignment assign(Lengths lengths, std::span<const std::size_t> chosen) {
 
 std::vector<Standing> standings(const Comparison& comparison,
                                 const std::function<Footprint(std::size_t candidate)>& footprint_of) {
-  // tied() wants the baseline first; without samples it is one that failed.
-  std::vector<Finalist> finalists(1);
+  // tied() takes the baseline first. Without samples it counts as failed.
+  std::vector<TimedCandidate> timed_candidates(1);
   std::vector<std::size_t> candidates{0};
   double best_ns = std::numeric_limits<double>::infinity();
   const std::vector<double>* best = nullptr;
   for (const Compared& each : comparison) {
-    Finalist finalist{each.samples_ns, footprint_of(each.candidate)};
+    TimedCandidate timed_candidate{each.samples_ns, footprint_of(each.candidate)};
     std::vector<double> sorted = each.samples_ns;
     if (const double ns = summarise(sorted).median_ns; ns < best_ns) {
       best_ns = ns;
       best = &each.samples_ns;
     }
     if (each.candidate == 0) {
-      finalists.front() = std::move(finalist);
+      timed_candidates.front() = std::move(timed_candidate);
     } else {
-      finalists.push_back(std::move(finalist));
+      timed_candidates.push_back(std::move(timed_candidate));
       candidates.push_back(each.candidate);
     }
   }
-  const std::vector<std::size_t> level = tied(finalists);
+  const std::vector<std::size_t> ties = tied(timed_candidates);
   std::vector<Standing> result;
-  for (std::size_t i = 0; i < finalists.size(); ++i) {
-    if (finalists[i].samples_ns.empty()) continue;
-    const double behind = ratio(finalists[i].samples_ns, *best).median_ns;
-    result.push_back({candidates[i], std::max(behind, 1.0), std::ranges::find(level, i) != level.end(),
-                      finalists[i].footprint.registers});
+  for (std::size_t i = 0; i < timed_candidates.size(); ++i) {
+    if (timed_candidates[i].samples_ns.empty()) continue;
+    const double behind = ratio(timed_candidates[i].samples_ns, *best).median_ns;
+    result.push_back({candidates[i], std::max(behind, 1.0), std::ranges::find(ties, i) != ties.end(),
+                      timed_candidates[i].footprint.registers});
   }
   return result;
 }
 
 namespace {
 
+/// Returns how many of the chosen have machine code.
 std::size_t with_code(Lengths lengths, std::span<const std::size_t> chosen) {
   return static_cast<std::size_t>(std::ranges::count_if(chosen, [&](std::size_t candidate) {
     return std::ranges::any_of(lengths, [&](const auto& length) {

@@ -1,4 +1,4 @@
-// The few configs that serve a bucket, from what was compared at each of its lengths. Pure.
+// Chooses the few configs that serve a bucket, from the comparisons at its lengths. Pure.
 #pragma once
 
 #include <functional>
@@ -13,25 +13,25 @@ namespace kiln::tune {
 /// How a candidate compares at one length.
 struct Standing {
   std::size_t candidate = 0;
-  double behind = 1;  // its time over the best one's
-  bool ties = false;  // as choose() has it
-  int registers = 0;
-  bool has_code = true;  // to keep and to load; a library's has none
+  double behind = 1;     // its time over the best one's
+  bool ties = false;     // with the best, as in choose()
+  int registers = 0;     // per thread
+  bool has_code = true;  // false for a library's
 };
-/// `footprint_of` is asked for those compared alone.
+/// Returns the standing of each candidate with samples. `footprint_of` is called for compared candidates only.
 std::vector<Standing> standings(const Comparison& comparison,
                                 const std::function<Footprint(std::size_t candidate)>& footprint_of);
 
-/// By length, the candidate that serves it; nothing where none came out right.
+/// By length, the candidate that serves it, or nothing.
 using Assignment = std::vector<std::optional<std::size_t>>;
 
-inline constexpr std::size_t most_configs =
-    8;  // of a record and role that have machine code: each is kept, shipped, and loaded before its first launch
+/// Configs with machine code in a role of a record. Each is stored, shipped, and loaded before its first launch.
+inline constexpr std::size_t most_configs = 8;
 
-/// The fewest candidates of which one ties at every length; where that takes more than `at_most` with machine code, the tie is widened, to within 2 % of the
-/// best, then 3, 5, 8 and so on, until so many do (a greedy cover: Chvatal 1979). Of candidates that cover as many lengths the baseline (0) comes first, then
-/// who is less behind, then the fewest registers, then the lowest index. Each length is served by the fastest of them, unless that of the next length
-/// is within 0.7 % of it: fewer intervals, for what no measurement tells apart.
+/// Chooses the fewest candidates of which one ties at every length, by a greedy cover (Chvatal 1979). The tolerance of a tie is widened in
+/// steps while more than `at_most` with machine code are needed. Of candidates that cover as many lengths the baseline (0) is chosen, then the
+/// least behind, the fewest registers and the lowest index. The fastest of the chosen serves each length. But a length keeps the config of the
+/// next larger one where that is within 0.7 %, for fewer intervals.
 Assignment choose_configs(std::span<const std::vector<Standing>> lengths, std::size_t at_most = most_configs);
 
 }  // namespace kiln::tune

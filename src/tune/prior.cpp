@@ -10,12 +10,12 @@
 namespace kiln::tune {
 namespace {
 
-// What one doubling between buckets, or one between the parameters of two configs, leaves of a measurement's weight. Parameters
-// count for more: another tile is another kernel, while twice as many rows run the same one.
+// Factors on a measurement's weight for each doubling of distance. Parameters count for more than sizes: another tile is another kernel, while
+// twice as many rows run the same one.
 constexpr double weight_a_bucket_doubling = 0.3;
 constexpr double weight_a_parameter_doubling = 0.05;
-constexpr double farthest_config = 3;     // doublings; beyond, a config says nothing about another
-constexpr double weight_of_model = 0.02;  // against 1 for the same config in the same bucket
+constexpr double farthest_config = 3;     // doublings; beyond, a measurement has no weight
+constexpr double weight_of_model = 0.02;  // 1 is a measurement of the same config in the same bucket
 
 double parameter_doublings(std::int64_t a, std::int64_t b) {
   if (a == b) return 0;
@@ -32,9 +32,9 @@ double config_distance(std::span<const std::int64_t> a, std::span<const std::int
 struct Measured {
   const manifest::Implementation* implementation;
   manifest::Config config;
-  double sum = 0;  // over its samples, of the logarithm of measured over estimated
+  double sum = 0;  // of the logarithms of measured over estimated
   int samples = 0;
-  double log_ratio = 0;  // the mean
+  double log_ratio = 0;  // their mean
 };
 
 double median_ratio(std::vector<Measured> all) {
@@ -85,7 +85,7 @@ void Prior::learn(const store::Record& record) {
   if (measured.empty()) return;
   for (Measured& each : measured) each.log_ratio = each.sum / each.samples;
 
-  // Apart from each other: that all of a bucket takes longer than estimated says nothing about one of its configs.
+  // The bucket's median is kept apart: a common factor says nothing about a single config.
   const double distance = axis_distance(op_, *bucket, bucket_) + device_distance(*device, device_);
   const double weight = std::pow(weight_a_bucket_doubling, distance), offset = median_ratio(measured);
   offset_sum_ += weight * offset;

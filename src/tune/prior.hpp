@@ -1,4 +1,4 @@
-// What to expect of a config before it is tried: the model, corrected by what was measured near this bucket. Pure.
+// Corrects the model's estimates by measurements near a bucket. Pure.
 #pragma once
 
 #include <span>
@@ -13,22 +13,22 @@ namespace kiln::tune {
 
 class Prior {
  public:
-  /// `neighbours`: nearest first, as neighbours() gives them, with the candidates that there are. Those of another op, revision,
-  /// regime or selection are left out. `op` must outlive this.
+  /// `neighbours`: nearest first, as neighbours() returns them. Records of another op, revision, regime or selection are ignored. `op` must
+  /// outlive this object.
   Prior(const manifest::Op& op, const Problem& bucket, const manifest::DeviceFacts& device, Regime regime,
         std::span<const store::Record> neighbours);
 
-  /// What the model's estimate of a config is to be multiplied by: what measurements of the same and of similar configs in near buckets
-  /// were to their estimates; 1 without any.
+  /// Returns the factor on the model's estimate of a config: the mean ratio of measurement to estimate of equal and similar configs in near
+  /// buckets. 1 without measurements.
   [[nodiscard]] double correction(const manifest::Implementation& implementation,
                                   std::span<const std::int64_t> config) const;
 
-  /// The distinct configs that serve the neighbours and are legal in this bucket, in the order of the neighbours; of one neighbour, that of
-  /// the upper edge first.
+  /// Returns the first `at_most` distinct configs of the neighbours that are legal in this bucket: neighbour by neighbour, each from its upper
+  /// edge down.
   [[nodiscard]] std::vector<Winner> transferred(std::size_t at_most) const;
 
  private:
-  /// A measured config of a neighbour: by how much, as a logarithm, it strayed from its estimate further than its bucket did.
+  /// A measured config of a neighbour. `excess`: the logarithm of measured over estimated, less the median of its bucket.
   struct Point {
     const manifest::Implementation* implementation;
     manifest::Config config;
@@ -42,7 +42,7 @@ class Prior {
   Regime regime_;
   std::vector<Winner> winners_;
   std::vector<Point> points_;
-  double offset_sum_ = 0, offset_weight_ = 0;  // of the buckets' own straying
+  double offset_sum_ = 0, offset_weight_ = 0;  // of the buckets' medians
 };
 
 }  // namespace kiln::tune

@@ -1,4 +1,5 @@
-// Racing: a few samples each for those that are expected to be fast, expectations corrected by what their neighbours cost.
+// Racing: takes few samples of the candidates that the forecast expects to be fast, and corrects the forecast by them.
+// A round brings in some candidates, its newcomers. Own candidates are those that need no library.
 #include <algorithm>
 #include <cmath>
 #include <map>
@@ -7,107 +8,30 @@
 #include <span>
 #include <utility>
 
+#include "tune/forecast.hpp"
 #include "tune/last_comparison.hpp"
 
 namespace kiln::tune {
 namespace {
 
-constexpr std::int64_t more_rounds = 2;     // after a newcomer's first sample, where it is not hopeless
-constexpr double out_of_reach = 1.2;        // times the best at a length: so far behind, one sample is enough
-constexpr double worth_a_sample = 1.2;      // times the best at a length, as is expected of a newcomer
-constexpr std::size_t first_newcomers = 4;  // besides the baseline: favourites, then the best expected
-constexpr std::size_t most_newcomers = 12;  // of the first round besides favourites: the best expected of each length
-constexpr std::size_t compiles_ahead =
-    10;  // of those that are expected next: a compile takes longer than several rounds
-constexpr std::int64_t rounds_a_draw = 4;     // in each so many, one is drawn whatever is expected of it
-constexpr std::size_t most_pairs = 8;         // of a round: some of them share machine code with those tried before
+// Times over the best at the same length:
+constexpr double out_of_reach = 1.2;    // measured: beyond, a newcomer's first sample is its last
+constexpr double worth_a_sample = 1.2;  // expected: beyond, a newcomer is not timed there
+constexpr double near_best = 1.1;       // measured: within, a library's further algorithms are brought in
+constexpr double about_as_fast = 1.05;  // measured: within, a candidate may serve; above LastComparison's limit
+constexpr double improvement = 0.99;    // measured: above, the best has not improved
+
+constexpr std::int64_t more_samples = 2;      // after a newcomer's first sample
+constexpr std::size_t first_newcomers = 4;    // besides the baseline and Expectations::tried_first
+constexpr std::size_t most_newcomers = 12;    // the same at several lengths: the best expected of each
 constexpr std::size_t library_newcomers = 3;  // of a round
-constexpr double near_best = 1.1;             // times the best at a length
-constexpr double about_as_fast = 1.05;        // as LastComparison has it, and a little more
-constexpr double most_drift = 1.25;           // of a clock between two rounds; beyond, a sample was disturbed
-constexpr double improvement = 0.99;          // of the best at a length: less is no news
-constexpr double improvement_of_few = 0.03,
-                 improvement_of_many = 0.008;  // over several lengths in all; of many, a length
-
-/// Expectations, corrected by what was measured: the logarithm of measured over expected is taken to vary slowly over the space, so a
-/// candidate's is the mean of those measured, weighted by how few steps away they are. It is one number for all lengths: between them the
-/// model is trusted.
-class Forecast {
- public:
-  explicit Forecast(Expectations expectations)
-      : expectations_(std::move(expectations)), lasting_(expectations_.candidates()) {
-    // Of what no estimate can be made, nothing good is expected.
-    for (std::size_t length = 0; length < expectations_.lengths(); ++length) {
-      double worst = 1;
-      for (const auto& each : expectations_.expected_ns)
-        if (std::isfinite(each[length])) worst = std::max(worst, each[length]);
-      for (auto& each : expectations_.expected_ns)
-        if (!std::isfinite(each[length]) || each[length] <= 0) each[length] = 2 * worst;
-    }
-    for (std::size_t i = expectations_.kernel.size(); i < lasting_.size(); ++i) expectations_.kernel.push_back(i);
-    for (std::size_t i = 0; i < lasting_.size(); ++i)
-      for (const double each : expectations_.expected_ns[i]) lasting_[i].kind += std::log(each);
-  }
-
-  void learn(Point point, double measured_ns) {
-    Lasting& of = lasting_[point.candidate];
-    of.residual_sum += std::log(measured_ns / expectations_.expected_ns[point.candidate][point.length]);
-    if (of.residuals++ == 0) known_.push_back(point.candidate);
-    ++news_;
-  }
-  [[nodiscard]] double expected_ns(Point point) const {
-    return expectations_.expected_ns[point.candidate][point.length] * correction(point.candidate);
-  }
-  [[nodiscard]] bool is_legal(Point point) const { return expectations_.legal[point.candidate][point.length]; }
-  [[nodiscard]] const Expectations& expectations() const noexcept { return expectations_; }
-  /// Equal for candidates of which as much is expected, to the bit: the model cannot tell them apart.
-  [[nodiscard]] double kind(std::size_t candidate) const { return lasting_[candidate].kind; }
-  /// Whether they differ in one parameter alone, by however many steps.
-  [[nodiscard]] bool are_neighbours(std::size_t a, std::size_t b) const {
-    const auto& x = expectations_.position[a];
-    const auto& y = expectations_.position[b];
-    if (x.front() != y.front()) return false;
-    std::size_t different = 0;
-    for (std::size_t i = 1; i < x.size(); ++i) different += x[i] != y[i] ? 1 : 0;
-    return different == 1;
-  }
-
- private:
-  struct Lasting {
-    double kind = 0;
-    double residual_sum = 0;
-    int residuals = 0;
-    mutable double correction = 1;
-    mutable std::int64_t as_of = 0;  // news_
-  };
-  [[nodiscard]] double correction(std::size_t candidate) const {
-    const Lasting& of = lasting_[candidate];
-    if (of.as_of == news_) return of.correction;
-    double weights = 0, sum = 0;
-    for (const std::size_t each : known_) {
-      const double weight = std::exp(-distance(candidate, each));
-      weights += weight;
-      sum += weight * lasting_[each].residual_sum / lasting_[each].residuals;
-    }
-    of.correction = weights > 0 ? std::exp(sum / weights) : 1.0;
-    of.as_of = news_;
-    return of.correction;
-  }
-  [[nodiscard]] double distance(std::size_t a, std::size_t b) const {
-    const auto& x = expectations_.position[a];
-    const auto& y = expectations_.position[b];
-    constexpr double another_implementation = 8;
-    if (x.front() != y.front()) return another_implementation;
-    double steps = 0;
-    for (std::size_t i = 1; i < x.size(); ++i) steps += std::min<double>(2, std::abs(static_cast<double>(x[i] - y[i])));
-    return steps;
-  }
-
-  Expectations expectations_;
-  std::vector<Lasting> lasting_;
-  std::vector<std::size_t> known_;  // candidates with residuals
-  std::int64_t news_ = 0;
-};
+constexpr std::size_t most_pairs = 8;         // of a round
+constexpr std::size_t compiles_ahead = 10;    // a compile takes longer than several rounds
+constexpr std::int64_t rounds_a_draw = 4;     // one newcomer in so many rounds is drawn at random
+constexpr double most_drift = 1.25;           // of the clock between two rounds; beyond, a sample was disturbed
+// Sums of the logarithms of improvements that end a series of trials without improvement:
+constexpr double improvement_of_few = 0.03;    // over few lengths
+constexpr double improvement_of_many = 0.008;  // over many lengths, times their number
 
 class Racing final : public Search {
  public:
@@ -116,13 +40,13 @@ class Racing final : public Search {
         forecast_(std::move(expectations)),
         limits_(limits),
         random_(limits.seed),
-        seen_(scores_.lengths()) {}
+        best_(scores_.lengths()) {}
 
   std::optional<Ask> next() override {
     reference_samples_.clear();
     if (last_) return last_->next();
     if (!std::exchange(is_settling_, true))
-      if (Ask more = beside_reference(hopeful(newcomers_), more_rounds); !more.points.empty()) return more;
+      if (Ask more = beside_reference(hopeful(newcomers_), more_samples); !more.points.empty()) return more;
     settle();
     is_settling_ = false;
     newcomers_ = has_ended() ? std::vector<std::size_t>() : std::exchange(queued_, {});
@@ -144,7 +68,7 @@ class Racing final : public Search {
     scores_.add(point, at_reference(point.length, samples_ns));
     if (!samples_ns.empty()) forecast_.learn(point, scores_.cost(point).median_ns);
   }
-  void hurry() override { hurried_ = true; }
+  void finish_early() override { finishes_early_ = true; }
   void reject(std::size_t candidate) override { scores_.reject(candidate); }
   [[nodiscard]] bool contends(std::size_t candidate) const override {
     return scores_.contends(candidate) || (!last_ && may_serve(candidate));
@@ -164,10 +88,10 @@ class Racing final : public Search {
       if (likely.size() < compiles_ahead && std::ranges::find(likely, candidate) == likely.end())
         likely.push_back(candidate);
     };
-    // As nominate_next goes on: beside each that tells something new, a neighbour of the best.
+    // As nominate_next() continues: with each candidate of a new kind, a neighbour of the best.
     auto near = ranked.begin();
     const auto leader = best_own(0);
-    for (const std::size_t candidate : news_of(ranked)) {
+    for (const std::size_t candidate : first_of_new_kinds(ranked)) {
       if (likely.size() >= compiles_ahead) break;
       add(candidate);
       near = std::find_if(near, ranked.end(),
@@ -179,7 +103,7 @@ class Racing final : public Search {
   }
 
  private:
-  /// Where newcomers take their first samples: wherever they are legal and may come near the best.
+  /// Returns where newcomers take their first samples: where they are legal and expected near the best; each somewhere.
   [[nodiscard]] std::vector<Point> worthwhile(std::span<const std::size_t> candidates) const {
     std::vector<Point> points;
     for (std::size_t length = 0; length < scores_.lengths(); ++length) {
@@ -188,12 +112,12 @@ class Racing final : public Search {
         if (const Point point{candidate, length}; forecast_.is_legal(point) && forecast_.expected_ns(point) <= limit)
           points.push_back(point);
     }
-    // Each is seen somewhere: where it promises most.
     for (const std::size_t candidate : candidates)
       if (std::ranges::find(points, candidate, &Point::candidate) == points.end())
         if (const auto best = most_promising(candidate)) points.push_back(*best);
     return points;
   }
+  /// Returns the legal length at which the candidate's expected time is lowest against reference_ns().
   [[nodiscard]] std::optional<Point> most_promising(std::size_t candidate) const {
     std::optional<Point> best;
     double least = std::numeric_limits<double>::infinity();
@@ -207,7 +131,7 @@ class Racing final : public Search {
     }
     return best;
   }
-  /// What a candidate is held against at a length: the best that was measured, or expected where nothing was.
+  /// Returns the best time measured at a length, or the best expected where nothing was measured.
   [[nodiscard]] double reference_ns(std::size_t length) const {
     if (const double best = scores_.best_ns(length); std::isfinite(best)) return best;
     double least = std::numeric_limits<double>::infinity();
@@ -216,8 +140,8 @@ class Racing final : public Search {
     return least;
   }
 
-  /// Lets the leader of each length run first in each round, so that newcomers are compared with it as the clock is now: a device that
-  /// warms up under long kernels would leave the lead to those that came early.
+  /// Adds the leader of each length in front of the points, so that newcomers are compared with it at the present clock. A device that slows
+  /// down under load would otherwise favour the candidates timed first.
   Ask beside_reference(const std::vector<Point>& points, std::int64_t rounds) {
     Ask ask{{}, rounds};
     references_.clear();
@@ -230,21 +154,21 @@ class Racing final : public Search {
       ask.points.push_back({*leader, each.length});
     }
     ask.points.insert(ask.points.end(), points.begin(), points.end());
-    std::ranges::stable_sort(ask.points, {}, &Point::length);  // what is compared runs side by side
+    std::ranges::stable_sort(ask.points, {}, &Point::length);  // what is compared runs together
     return ask;
   }
-  /// Samples as they would have been when the reference candidate took what the scores say.
+  /// Scales samples to the clock at which the reference candidate took the time in the scores.
   [[nodiscard]] std::vector<double> at_reference(std::size_t length, std::span<const double> samples_ns) const {
     std::vector<double> result(samples_ns.begin(), samples_ns.end());
-    const auto pace = reference_samples_.find(length);
-    if (pace == reference_samples_.end()) return result;
-    for (std::size_t i = 0; i < std::min(result.size(), pace->second.size()); ++i)
+    const auto reference = reference_samples_.find(length);
+    if (reference == reference_samples_.end()) return result;
+    for (std::size_t i = 0; i < std::min(result.size(), reference->second.size()); ++i)
       result[i] *=
-          std::clamp(reference_scores_.at(length) / std::max(pace->second[i], 1.0), 1 / most_drift, most_drift);
+          std::clamp(reference_scores_.at(length) / std::max(reference->second[i], 1.0), 1 / most_drift, most_drift);
     return result;
   }
 
-  /// Of the newcomers, where one sample leaves them a chance.
+  /// Returns the newcomers' points whose first sample is near enough to the best for more samples.
   [[nodiscard]] std::vector<Point> hopeful(const std::vector<std::size_t>& newcomers) const {
     std::vector<Point> result;
     for (std::size_t length = 0; length < scores_.lengths(); ++length)
@@ -258,7 +182,7 @@ class Racing final : public Search {
   struct Best {
     double any_ns = std::numeric_limits<double>::infinity(), own_ns = any_ns;
   };
-  /// After a round of newcomers: who is out, and whether it brought anything.
+  /// After a round: eliminates candidates, and counts the trials since the last improvement.
   void settle() {
     double gain = 0;
     const auto improve = [&](double& before, double now) {
@@ -268,17 +192,17 @@ class Racing final : public Search {
       before = std::min(before, now);
     };
     for (std::size_t length = 0; length < scores_.lengths(); ++length) {
-      improve(seen_[length].any_ns, scores_.best_ns(length));
+      improve(best_[length].any_ns, scores_.best_ns(length));
       const auto own = best_own(length);
-      if (own) improve(seen_[length].own_ns, scores_.cost({*own, length}).median_ns);
+      if (own) improve(best_[length].own_ns, scores_.cost({*own, length}).median_ns);
     }
-    // Of many lengths one alone improves by chance more often.
+    // The more lengths, the more often one of them improves by chance.
     const auto lengths = static_cast<double>(scores_.lengths());
-    const bool is_news = gain > (lengths > 1 ? std::max(improvement_of_few, lengths * improvement_of_many) : 0);
-    idle_ = is_news ? 0 : idle_ + static_cast<std::int64_t>(newcomers_.size());
+    const bool has_improved = gain > (lengths > 1 ? std::max(improvement_of_few, lengths * improvement_of_many) : 0);
+    without_improvement_ = has_improved ? 0 : without_improvement_ + static_cast<std::int64_t>(newcomers_.size());
     scores_.eliminate();
   }
-  /// Where it is about as fast as the best, or as the best without a library, it takes part in the last comparison.
+  /// Whether the candidate is about as fast as the best own candidate, or as the best, at some length.
   [[nodiscard]] bool may_serve(std::size_t candidate) const {
     for (std::size_t length = 0; length < scores_.lengths(); ++length) {
       const Cost& cost = scores_.cost({candidate, length});
@@ -289,7 +213,7 @@ class Racing final : public Search {
     }
     return false;
   }
-  /// Of those that need no library: where one leads, the fastest of the others serves without it.
+  /// Returns the fastest own candidate at a length.
   [[nodiscard]] std::optional<std::size_t> best_own(std::size_t length) const {
     const std::vector<std::size_t>& libraries = forecast_.expectations().of_libraries;
     std::optional<std::size_t> best;
@@ -302,6 +226,7 @@ class Racing final : public Search {
     return best;
   }
 
+  /// Returns the open candidates by their lowest expected time against reference_ns().
   [[nodiscard]] std::vector<std::size_t> untried_by_promise() const {
     std::vector<double> reference;
     for (std::size_t length = 0; length < scores_.lengths(); ++length) reference.push_back(reference_ns(length));
@@ -331,9 +256,9 @@ class Racing final : public Search {
       return std::any_of(first.begin() + 1, first.end(),
                          [&](std::size_t other) { return forecast_.are_neighbours(candidate, other); });
     };
-    for (std::size_t favourite : forecast_.expectations().favourites)
-      if (std::find(first.begin(), first.end(), favourite) == first.end()) first.push_back(favourite);
-    // What the model favours at each length.
+    for (std::size_t each : forecast_.expectations().tried_first)
+      if (std::find(first.begin(), first.end(), each) == first.end()) first.push_back(each);
+    // The fastest expected at each length.
     if (scores_.lengths() > 1) most = first.size() + most_newcomers;
     for (std::size_t length = scores_.lengths(); scores_.lengths() > 1 && length-- > 0;) {
       std::optional<std::size_t> best;
@@ -344,7 +269,7 @@ class Racing final : public Search {
       if (best) add(*best);
     }
     most = std::max(first_newcomers, first.size() - 1);
-    // One of each kind, for neighbours are expected to take about the same; and if there are too few kinds, any.
+    // No two neighbours, which are expected to take about the same; then any.
     const std::vector<std::size_t> ranked = untried_by_promise();
     for (std::size_t candidate : ranked)
       if (!is_near(candidate)) add(candidate);
@@ -353,10 +278,11 @@ class Racing final : public Search {
   }
 
   [[nodiscard]] bool has_ended() const {
-    return last_ || hurried_ || (idle_ >= limits_.patience && scores_.leader(scores_.lengths() - 1));
+    return last_ || finishes_early_ ||
+           (without_improvement_ >= limits_.patience && scores_.leader(scores_.lengths() - 1));
   }
   [[nodiscard]] bool has_tried_all_it_may() const { return limits_.trials > 0 && tried_ >= limits_.trials; }
-  /// Not tried, and not about to be.
+  /// Whether the candidate is neither tried nor chosen for this round or the next.
   [[nodiscard]] bool is_open(std::size_t candidate) const {
     return scores_.is_untried(candidate) && std::ranges::find(newcomers_, candidate) == newcomers_.end() &&
            std::ranges::find(queued_, candidate) == queued_.end();
@@ -371,12 +297,12 @@ class Racing final : public Search {
     return round;
   }
 
-  /// The most promising of those that tell something new; and beside it the best one's most promising neighbour, or, now and then, any
-  /// of the better half. Of several lengths, some such pairs, as many
-  /// as compile at once beside those of the round before, which is still to be timed.
+  /// Returns the next newcomers, in pairs: the most promising candidate of a new kind, and the most promising neighbour of the best. In some
+  /// rounds the second is drawn from the better half. With several lengths a round has as many pairs as compile at once beside the round
+  /// before, which is not yet timed.
   std::vector<std::size_t> nominate_next() {
     std::vector<std::size_t> ranked = untried_by_promise(), chosen;
-    const std::vector<std::size_t> news = news_of(ranked);
+    const std::vector<std::size_t> new_kinds = first_of_new_kinds(ranked);
     const std::size_t pairs = scores_.lengths() > 1 ? most_pairs : 1;
     std::set<std::size_t> compiled = kernels_seen();
     std::size_t compiles = 0;
@@ -386,16 +312,16 @@ class Racing final : public Search {
       ranked.erase(which);
     };
     for (std::size_t pair = 0; pair < pairs && compiles < compiles_a_round() && !ranked.empty(); ++pair) {
-      const auto tells =
-          std::ranges::find_if(news, [&](std::size_t each) { return std::ranges::find(ranked, each) != ranked.end(); });
-      take(tells != news.end() ? std::ranges::find(ranked, *tells) : ranked.begin());
+      const auto next = std::ranges::find_if(
+          new_kinds, [&](std::size_t each) { return std::ranges::find(ranked, each) != ranked.end(); });
+      take(next != new_kinds.end() ? std::ranges::find(ranked, *next) : ranked.begin());
       if (ranked.empty()) break;
       const bool draws = pair == 0 && rounds_ % rounds_a_draw == 0 && ranked.size() > 1;
       take(draws ? ranked.begin() + std::uniform_int_distribution<std::ptrdiff_t>(
                                         0, static_cast<std::ptrdiff_t>(ranked.size() / 2))(random_)
                  : neighbour_of_best(ranked, static_cast<std::size_t>(rounds_) * pairs + pair));
     }
-    // A library's own order tells its algorithms apart, and none takes a compile: where one comes near the best, its others follow.
+    // A library's algorithms need no compile and come in the library's own order: where one is near the best, the next ones follow.
     if (const auto& libraries = forecast_.expectations().of_libraries; is_near_best(libraries)) {
       std::size_t more = library_newcomers;
       for (const std::size_t each : libraries)
@@ -406,7 +332,7 @@ class Racing final : public Search {
     }
     return chosen;
   }
-  /// Of several lengths two rounds are under way at a time.
+  /// With several lengths two rounds are under way at a time.
   [[nodiscard]] std::size_t compiles_a_round() const { return std::max<std::size_t>(limits_.compiles_at_once / 2, 2); }
   [[nodiscard]] std::set<std::size_t> kernels_seen() const {
     std::set<std::size_t> seen;
@@ -420,22 +346,22 @@ class Racing final : public Search {
         if (scores_.cost({each, length}).median_ns <= near_best * scores_.best_ns(length)) return true;
     return false;
   }
-  /// The first of each kind of which none was tried. Such configs as the model cannot tell apart, as it cannot in what order tiles are
-  /// walked, are many, and a search that takes them in turn ends before it has seen another tile.
-  [[nodiscard]] std::vector<std::size_t> news_of(std::span<const std::size_t> ranked) const {
+  /// Returns the first candidate of each kind of which none was tried. The model cannot tell many configs apart, such as orders of tiles. A
+  /// search that tried them in turn would end before it tried another tile.
+  [[nodiscard]] std::vector<std::size_t> first_of_new_kinds(std::span<const std::size_t> ranked) const {
     std::set<double> seen;
     for (std::size_t i = 0; i < scores_.size(); ++i)
       if (!is_open(i) && !scores_.is_rejected(i)) seen.insert(forecast_.kind(i));
-    std::vector<std::size_t> news;
+    std::vector<std::size_t> first;
     for (const std::size_t candidate : ranked)
-      if (seen.insert(forecast_.kind(candidate)).second) news.push_back(candidate);
-    return news;
+      if (seen.insert(forecast_.kind(candidate)).second) first.push_back(candidate);
+    return first;
   }
 
-  /// Of the best at each length in turn, from the bucket's upper edge down; else the most promising.
+  /// Returns the most promising neighbour of the best own candidate at one length, else the most promising candidate. Turns go through the
+  /// lengths from the bucket's upper edge down.
   [[nodiscard]] std::vector<std::size_t>::iterator neighbour_of_best(std::vector<std::size_t>& ranked,
                                                                      std::size_t turn) const {
-    // A library's own order tells more of its configs.
     const auto of = best_own(scores_.lengths() - 1 - turn % scores_.lengths());
     const auto near =
         std::ranges::find_if(ranked, [&](std::size_t each) { return of && forecast_.are_neighbours(each, *of); });
@@ -447,14 +373,15 @@ class Racing final : public Search {
   RacingLimits limits_;
   std::mt19937_64 random_;
   std::vector<std::size_t> newcomers_;              // of this round
-  std::vector<std::size_t> queued_;                 // of the next one: of several lengths, chosen a round ahead
+  std::vector<std::size_t> queued_;                 // of the next round, which is chosen ahead with several lengths
   std::map<std::size_t, std::size_t> references_;   // by length: the leader when the round began
-  std::map<std::size_t, double> reference_scores_;  // its median then
-  std::map<std::size_t, std::vector<double>> reference_samples_;  // its samples of this ask
+  std::map<std::size_t, double> reference_scores_;  // by length: that leader's median then, ns
+  std::map<std::size_t, std::vector<double>> reference_samples_;  // by length: that leader's samples of this ask, ns
   bool is_settling_ = true;                                       // the newcomers have all their samples
-  bool hurried_ = false;
-  std::int64_t rounds_ = 0, tried_ = 0, idle_ = 0;
-  std::vector<Best> seen_;  // by length
+  bool finishes_early_ = false;
+  std::int64_t rounds_ = 0, tried_ = 0;
+  std::int64_t without_improvement_ = 0;  // trials since the last improvement
+  std::vector<Best> best_;                // by length
   std::optional<LastComparison> last_;
 };
 

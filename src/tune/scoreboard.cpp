@@ -6,9 +6,9 @@
 namespace kiln::tune {
 namespace {
 
-constexpr double reach = 1.02;  // an interval that begins within this of the leader's end may yet win
-// Of each length: one that owes its lead to a disturbed sample must not leave the last comparison to itself.
-constexpr std::size_t always_kept = 4;
+constexpr double reach =
+    1.02;  // beginning of an interval over the end of the leader's: above, a candidate is eliminated
+constexpr std::size_t always_kept = 4;  // at each length, so that a disturbed sample does not decide alone
 
 }  // namespace
 
@@ -66,7 +66,7 @@ void Scoreboard::eliminate() {
     const double limit = reach * cost({ranked.front(), length}).high_ns;
     const bool is_edge = length + 1 == lengths_;
     for (const std::size_t i : std::span(ranked).subspan(always_kept))
-      if (cost({i, length}).low_ns > limit && !(is_edge && i == 0)) beat({i, length});
+      if (cost({i, length}).low_ns > limit && !(is_edge && i == 0)) eliminate({i, length});
   }
 }
 

@@ -1,4 +1,4 @@
-// What was measured so far: samples by candidate and length.
+// The samples taken so far, by candidate and length. Pure.
 #pragma once
 
 #include <optional>
@@ -8,19 +8,19 @@
 
 namespace kiln::tune {
 
-/// A candidate is untried, tried or rejected; one that was tried contends at a length until it is beaten there.
+/// A candidate is untried, tried or rejected. A tried one contends at each length where it has samples, until it is eliminated there.
 class Scoreboard {
  public:
   Scoreboard(std::size_t candidates, std::size_t lengths) : lengths_(lengths), entries_(candidates) {}
-  /// Samples at a length; none: it cannot be launched there, and is beaten.
+  /// Adds samples at a length. No samples: the candidate cannot be launched there and does not contend.
   void add(Point point, std::span<const double> samples_ns);
   void reject(std::size_t candidate) { entries_[candidate] = {Standing::rejected, {}}; }
-  void beat(Point point) { cell(point).contends = false; }
-  /// At each length, beats every contender whose interval begins well behind the leader's end. The baseline stays at the last length.
+  void eliminate(Point point) { cell(point).contends = false; }
+  /// At each length, eliminates contenders whose interval begins well above the end of the leader's. Keeps the baseline at the last length.
   void eliminate();
-  /// Samples of other conditions, such as of an earlier round, do not enter the comparison that begins now.
+  /// Drops samples taken under other conditions, such as of an earlier round. Keeps the cost.
   void forget_samples(Point point) { cell(point).samples.clear(); }
-  /// What it takes where everything takes `factor` times as long.
+  /// Multiplies the cost of a point by `factor`.
   void rescale(Point point, double factor) { cell(point).cost = times(cell(point).cost, factor); }
 
   [[nodiscard]] std::size_t size() const noexcept { return entries_.size(); }
@@ -35,13 +35,13 @@ class Scoreboard {
     const Entry& entry = entries_[point.candidate];
     return !entry.cells.empty() && entry.cells[point.length].contends;
   }
-  /// At any length.
+  /// Whether the candidate contends at any length.
   [[nodiscard]] bool contends(std::size_t candidate) const;
   [[nodiscard]] const Cost& cost(Point point) const;
   [[nodiscard]] const std::vector<double>& samples(Point point) const;
-  /// The contender of the lowest median at a length.
+  /// Returns the contender with the lowest median at a length.
   [[nodiscard]] std::optional<std::size_t> leader(std::size_t length) const;
-  /// The median of the leader; infinite without one.
+  /// Returns the leader's median, or infinity without a leader.
   [[nodiscard]] double best_ns(std::size_t length) const;
 
  private:

@@ -16,10 +16,10 @@ std::string_view to_string(Strategy strategy) noexcept {
 namespace kiln::tune {
 namespace {
 
-constexpr double near_tie = 1.01;
-constexpr double much_less = 0.9;
+constexpr double near_tie = 1.01;  // median over the leader's
+constexpr double much_less = 0.9;  // bytes read over another candidate's
 
-double median_of(const Finalist& candidate) {
+double median_of(const TimedCandidate& candidate) {
   std::vector<double> sorted = candidate.samples_ns;
   return summarise(sorted).median_ns;
 }
@@ -35,8 +35,8 @@ Cost summarise(std::span<double> samples) {
   cost.median_ns = n % 2 == 1 ? samples[n / 2] : 0.5 * (samples[n / 2 - 1] + samples[n / 2]);
   std::size_t low = 0;
   if (n >= 6) {
-    // The count of samples under the median is binomial(n, 1/2): mean n/2, standard deviation sqrt(n)/2. The rank is rounded outwards,
-    // so that the interval holds the median in 95 of 100 cases or more; ranks begin at 1.
+    // The count of samples under the median is binomial(n, 1/2): mean n/2, standard deviation sqrt(n)/2. Rounding the rank outwards keeps
+    // the confidence at 95 % or more. Ranks begin at 1.
     const double rank = std::floor(0.5 * static_cast<double>(n) - 1.96 * 0.5 * std::sqrt(static_cast<double>(n)));
     low = static_cast<std::size_t>(std::max(1.0, rank)) - 1;
   }
@@ -58,13 +58,13 @@ Cost ratio(std::span<const double> a, std::span<const double> b) {
   return summarise(ratios);
 }
 
-std::vector<std::size_t> tied(std::span<const Finalist> candidates) {
-  const auto leader = std::min_element(candidates.begin(), candidates.end(), [](const Finalist& a, const Finalist& b) {
-    return median_of(a) < median_of(b);
-  });
+std::vector<std::size_t> tied(std::span<const TimedCandidate> candidates) {
+  const auto leader =
+      std::min_element(candidates.begin(), candidates.end(),
+                       [](const TimedCandidate& a, const TimedCandidate& b) { return median_of(a) < median_of(b); });
   std::vector<std::size_t> tied;
   if (leader == candidates.end() || leader->samples_ns.empty()) return tied;
-  double least_bytes = std::numeric_limits<double>::infinity();  // of those of which they are known
+  double least_bytes = std::numeric_limits<double>::infinity();  // of those with known bytes
   for (std::size_t i = 0; i < candidates.size(); ++i) {
     if (candidates[i].samples_ns.empty()) continue;
     const Cost behind = ratio(candidates[i].samples_ns, leader->samples_ns);
@@ -76,11 +76,11 @@ std::vector<std::size_t> tied(std::span<const Finalist> candidates) {
   return tied;
 }
 
-std::optional<std::size_t> choose(std::span<const Finalist> candidates) {
-  const std::vector<std::size_t> level = tied(candidates);
-  if (level.empty()) return std::nullopt;
-  if (level.front() == 0) return 0;
-  return *std::min_element(level.begin(), level.end(), [&](std::size_t a, std::size_t b) {
+std::optional<std::size_t> choose(std::span<const TimedCandidate> candidates) {
+  const std::vector<std::size_t> ties = tied(candidates);
+  if (ties.empty()) return std::nullopt;
+  if (ties.front() == 0) return 0;
+  return *std::min_element(ties.begin(), ties.end(), [&](std::size_t a, std::size_t b) {
     return std::pair(candidates[a].footprint.registers, a) < std::pair(candidates[b].footprint.registers, b);
   });
 }

@@ -8,7 +8,7 @@
 namespace kiln::tune {
 namespace {
 
-/// What one bucket needs, in the order in which it must go.
+/// The state of one bucket. Members are destroyed in reverse order.
 struct Bucket {
   explicit Bucket(Begin asked) : begin(std::move(asked)), context(begin.device), scope(context), cubins(layers, pool) {
     layers.put_all({}, begin.cubins);
@@ -27,7 +27,7 @@ struct Bucket {
 }  // namespace
 
 struct TrialService::State {
-  /// From bucket to bucket: making one takes longer than a tune does.
+  /// Keeps the context from bucket to bucket, because making one can take longer than a tune.
   void keep_context(int device) {
     if (!context || context->info().ordinal != device) context.emplace(device);
   }

@@ -1,4 +1,4 @@
-// The worker's side of a tune.
+// Answers tune messages in a worker process.
 #pragma once
 
 #include <memory>
@@ -13,8 +13,8 @@ class TrialService {
   TrialService(const TrialService&) = delete;
   TrialService& operator=(const TrialService&) = delete;
 
-  /// To a bucket: ready, once its tensors are filled and its reference was run. To a trial in it: the result. Throws what
-  /// local_bench and its bench throw.
+  /// Answers a bucket with "ready" once its tensors are filled and its reference has run, and a trial in it with the result. Throws as
+  /// local_bench() and its bench do.
   nlohmann::json answer(const nlohmann::json& message);
 
  private:

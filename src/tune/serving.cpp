@@ -5,9 +5,58 @@
 #include <algorithm>
 #include <utility>
 
+#include "jit/library_matmul.hpp"
 #include "manifest/text.hpp"
 
 namespace kiln::tune {
+
+Usable usable(const manifest::Op& op, const Problem& problem, const manifest::DeviceFacts& device,
+              std::string_view name, std::string_view config_text) {
+  Usable result;
+  const manifest::Implementation* implementation = op.find(name);
+  if (implementation == nullptr) {
+    result.why_not = fmt::format("its implementation {} is not declared by the op", manifest::quote(name));
+    return result;
+  }
+  auto config = manifest::parse_config(*implementation, config_text);
+  if (!config) {
+    result.why_not = fmt::format("its config {} is outside the declared space of '{}'", manifest::quote(config_text),
+                                 implementation->name);
+    return result;
+  }
+  if (auto why = manifest::why_not_eligible(op, *implementation, problem, device)) {
+    result.why_not = fmt::format("'{}' cannot serve here: {}", name, *why);
+    return result;
+  }
+  if (auto broken = manifest::broken_constraint(op, *implementation, problem, device, *config)) {
+    result.why_not = fmt::format("its config breaks the constraint '{}'", *broken);
+    return result;
+  }
+  if (implementation->is_library()) {
+    const auto frame = manifest::make_frame(op, implementation, problem, device, *config);
+    if (auto why = jit::why_library_refuses(op, *implementation, frame)) {
+      result.why_not = std::move(*why);
+      return result;
+    }
+  }
+  result.implementation = implementation;
+  result.config = std::move(*config);
+  return result;
+}
+
+Usable default_for(const manifest::Op& op, const Problem& problem, const manifest::DeviceFacts& device) {
+  Usable result;
+  for (const manifest::Implementation& implementation : op.implementations) {
+    if (implementation.is_library() || manifest::why_not_eligible(op, implementation, problem, device)) continue;
+    if (manifest::broken_constraint(op, implementation, problem, device, implementation.default_config)) continue;
+    result.implementation = &implementation;
+    result.config = implementation.default_config;
+    return result;
+  }
+  result.why_not = fmt::format("no implementation of '{}' has a default that is legal for {}", op.name,
+                               manifest::display_text(op, problem));
+  return result;
+}
 
 Servings servings_of(const manifest::Op& op, const Problem& bucket, const manifest::DeviceFacts& device,
                      const store::Record& record) {

@@ -1,36 +1,50 @@
-// What a record's choices can do on a device: which are declared and legal here, and for which sizes.
+// Which stored configs are declared and legal on a device, and which choices of a record serve which sizes.
 #pragma once
 
 #include <cstdint>
 #include <string>
+#include <string_view>
 #include <vector>
 
+#include "manifest/problem.hpp"
 #include "manifest/region.hpp"
-#include "tune/deploy.hpp"
+#include "store/record.hpp"
 
 namespace kiln::tune {
 
-/// A choice that can serve.
+/// A config that is legal for a problem on a device, or the reason why it is not.
+struct Usable {
+  const manifest::Implementation* implementation = nullptr;  // null: not usable
+  manifest::Config config;
+  std::string why_not;
+};
+/// Looks up an implementation and a config by their stored texts. Where a context is current, asks a library whether it takes the config.
+Usable usable(const manifest::Op& op, const Problem& problem, const manifest::DeviceFacts& device,
+              std::string_view implementation, std::string_view config);
+
+/// Returns the first implementation whose default is legal for this problem.
+Usable default_for(const manifest::Op& op, const Problem& problem, const manifest::DeviceFacts& device);
+
+/// A choice of a record that is legal on a device.
 struct Serving {
   manifest::Region region;
-  Usable usable;  // with an implementation
+  Usable usable;  // its implementation is not null
   store::Choice choice;
-  /// What it was timed at and is made ready for: the bucket with its open axes at the region's upper ends.
+  /// The sizes at which it was timed and for which its executable is made: the region's upper ends.
   [[nodiscard]] const Problem& at() const noexcept { return region.high; }
 };
 
-/// In the order of the record. Where a library cannot serve here, its sizes are missing in `fastest`, and those of `without_library`
-/// cover them.
+/// The choices of a record that can serve, in its order. Sizes of a library that is missing are covered by `without_library` alone.
 struct Servings {
   std::vector<Serving> fastest;
   std::vector<Serving> without_library;  // empty where no choice of the record is a library's
-  std::int64_t unusable = 0;             // choices whose sizes, implementation or config are not declared, or not legal
-  std::string why_not;                   // of the first of those
+  std::int64_t unusable = 0;             // choices whose sizes, implementation or config are undeclared or illegal
+  std::string why_not;                   // of the first unusable choice
   [[nodiscard]] bool any() const noexcept { return !fastest.empty() || !without_library.empty(); }
 };
 
-/// `bucket`: the record's, or another one of the same selections that it is to stand in for. Where that differs in open axes, all choices
-/// serve all of `bucket`, those of the record's upper edge first. Where a context is current, a library is asked whether it is here and takes the config.
+/// Returns the choices that can serve `bucket`: the record's, or another one of the same selections. Where open sizes differ, each choice
+/// serves all of `bucket`, from the record's upper edge down. Where a context is current, asks a library whether it takes the config.
 Servings servings_of(const manifest::Op& op, const Problem& bucket, const manifest::DeviceFacts& device,
                      const store::Record& record);
 

@@ -14,8 +14,8 @@ namespace kiln::tune {
 namespace {
 
 constexpr std::size_t most_known = 24;
-constexpr std::size_t most_guessed = 8;      // each guess takes milliseconds
-constexpr std::size_t fewest_pairs = 3;      // fewer say nothing
+constexpr std::size_t most_guessed = 8;      // records; guesses for one take milliseconds
+constexpr std::size_t fewest_pairs = 3;      // of records, for a median
 constexpr double about_as_far = 0.5 + 1e-9;  // doublings
 
 std::optional<double> median(std::vector<double> values, std::size_t fewest) {
@@ -25,7 +25,7 @@ std::optional<double> median(std::vector<double> values, std::size_t fewest) {
   return *middle;
 }
 
-/// The config as a search tries it: a launch that a record chose afterwards stands among its own candidates alone.
+/// Returns the config with the launch that a search tries: other records' candidates lack the launch that a record chose afterwards.
 std::string as_searched(const manifest::Op& op, std::string_view name, std::string_view config) {
   const manifest::Implementation* implementation = op.find(name);
   if (implementation == nullptr) return std::string(config);
@@ -34,9 +34,10 @@ std::string as_searched(const manifest::Op& op, std::string_view name, std::stri
   return manifest::to_string(*implementation, manifest::kernel_config(*implementation, std::move(*parsed)));
 }
 
-/// What some candidates of a record took over the least that one took there: the mean over the lengths at which one of them was timed, in
-/// logarithms.
-std::optional<double> fared(const store::Record& record, const std::function<bool(const store::Candidate&)>& is_one) {
+/// Returns the time of the candidates that `is_one` selects over the best candidate's: the geometric mean over the lengths at which one of
+/// them was timed.
+std::optional<double> slowdown_of(const store::Record& record,
+                                  const std::function<bool(const store::Candidate&)>& is_one) {
   struct Length {
     double best = std::numeric_limits<double>::infinity(), own = best;
   };
@@ -59,9 +60,9 @@ std::optional<double> fared(const store::Record& record, const std::function<boo
 
 }  // namespace
 
-std::vector<Known> known_near(store::Layers& layers, const manifest::Op& op, const Problem& bucket,
-                              const manifest::DeviceFacts& device, Regime regime) {
-  std::vector<Known> known;
+std::vector<KnownRecord> known_near(store::Layers& layers, const manifest::Op& op, const Problem& bucket,
+                                    const manifest::DeviceFacts& device, Regime regime) {
+  std::vector<KnownRecord> known;
   for (store::Record& record : neighbours(layers, op, bucket, device, regime, most_known)) {
     const auto own = manifest::parse_bucket(op, record.bucket);
     const auto facts = manifest::DeviceFacts::from_device_class(record.device_class);
@@ -70,15 +71,15 @@ std::vector<Known> known_near(store::Layers& layers, const manifest::Op& op, con
   return known;
 }
 
-std::optional<double> transfer_slowdown(const manifest::Op& op, std::span<const Known> known, double distance) {
+std::optional<double> transfer_slowdown(const manifest::Op& op, std::span<const KnownRecord> known, double distance) {
   std::vector<double> slowdowns;
-  for (const Known& from : known) {
-    for (const Known& to : known) {
+  for (const KnownRecord& from : known) {
+    for (const KnownRecord& to : known) {
       const double apart = axis_distance(op, from.bucket, to.bucket) + device_distance(from.device, to.device);
       if (&from == &to || std::abs(apart - distance) > about_as_far) continue;
       const store::Choice& winner = from.record.at_edge();
       const std::string config = as_searched(op, winner.implementation, winner.config);
-      const auto slowdown = fared(to.record, [&](const store::Candidate& each) {
+      const auto slowdown = slowdown_of(to.record, [&](const store::Candidate& each) {
         return each.implementation == winner.implementation && each.config == config;
       });
       if (slowdown) slowdowns.push_back(*slowdown);
@@ -87,10 +88,10 @@ std::optional<double> transfer_slowdown(const manifest::Op& op, std::span<const 
   return median(std::move(slowdowns), fewest_pairs);
 }
 
-std::optional<double> default_slowdown(const manifest::Op& op, std::span<const Known> known,
+std::optional<double> default_slowdown(const manifest::Op& op, std::span<const KnownRecord> known,
                                        const Usable& standing_in) {
   std::vector<double> slowdowns;
-  for (const Known& each : known) {
+  for (const KnownRecord& each : known) {
     const double best_ns = each.record.at_edge().cost_ns;
     if (!(each.record.baseline_ns > 0) || !(best_ns > 0)) continue;
     const Usable baseline = default_for(op, each.bucket, each.device);
@@ -100,12 +101,12 @@ std::optional<double> default_slowdown(const manifest::Op& op, std::span<const K
   return median(std::move(slowdowns), 1);
 }
 
-std::optional<double> guess_slowdown(const manifest::Op& op, std::span<const Known> known, Regime regime) {
+std::optional<double> guess_slowdown(const manifest::Op& op, std::span<const KnownRecord> known, Regime regime) {
   std::vector<double> slowdowns;
-  for (const Known& each : known.first(std::min(known.size(), most_guessed))) {
+  for (const KnownRecord& each : known.first(std::min(known.size(), most_guessed))) {
     if (each.record.candidates.empty()) continue;
     const std::vector<Guess> guesses = guesses_for(op, each.bucket, each.device, regime);
-    const auto slowdown = fared(each.record, [&](const store::Candidate& candidate) {
+    const auto slowdown = slowdown_of(each.record, [&](const store::Candidate& candidate) {
       const auto at = manifest::parse_open_sizes(op, each.bucket, candidate.sizes);
       return at && std::ranges::any_of(guesses, [&](const Guess& guess) {
                return guess.region.contains(op, *at) && guess.of.implementation->name == candidate.implementation &&

@@ -6,11 +6,11 @@
 namespace kiln::tune {
 namespace {
 
-constexpr std::int64_t least_interval = 16;  // of an interval that is worth parting, in steps of its axis
+constexpr std::int64_t least_interval = 16;  // width of an interval that is parted, in steps of its axis
 constexpr int switch_rounds = 3;
 constexpr std::size_t most_of_an_end = 3, most_own_of_an_end = 2;
-constexpr double in_the_running = 1.1;  // times the fastest at an end
-constexpr double worth_a_switch = 1.015;
+constexpr double in_the_running = 1.1;    // time over the fastest at an end
+constexpr double worth_a_switch = 1.015;  // time of the end's winner over the fastest at a size
 constexpr std::size_t no_candidate = std::numeric_limits<std::size_t>::max();
 
 double median_of(const Compared& compared) {
@@ -99,13 +99,13 @@ bool Switches::is_other_faster(const Interval& interval) const {
     const auto of = [&](std::size_t candidate) {
       return std::ranges::find(interval.now, candidate, &Compared::candidate);
     };
-    if (of(serves) == interval.now.end()) return true;  // it cannot be launched here
+    if (of(serves) == interval.now.end()) return true;  // `serves` cannot be launched here
     if (ratio(of(serves)->samples_ns, of(best)->samples_ns).median_ns > worth_a_switch) return true;
   }
   return false;
 }
 
-/// The next size lies midway between those where another one is faster and where none is; odd where sizes may be.
+/// Halves the range between the sizes where another candidate is faster and where none is. Probes odd sizes where the axis has them.
 void Switches::settle(Interval& interval) const {
   if (is_other_faster(interval)) {
     interval.holds = interval.size;

@@ -1,4 +1,4 @@
-// Between two lengths at which candidates were compared: the size where another one becomes the fastest. Pure.
+// Finds the size between two compared lengths at which another candidate becomes the fastest. Pure.
 #pragma once
 
 #include <cstddef>
@@ -17,28 +17,29 @@ struct Probe {
   std::int64_t size = 0;
 };
 
-/// What is fastest at an interval's end need not be just above the end before: another one's blocks may still fill the device there, and a
-/// library has stairs of its own. So at each interval's lowest size the fastest few of both its ends are compared; where what wins at the
-/// end is behind there by more than 1.5 %, with libraries or without, two further comparisons halve the interval.
+/// The fastest candidate at an interval's end need not be the fastest at its lowest size: another one's blocks may fill the device there, and a
+/// library has stairs of its own. So the fastest few of both ends are compared at each interval's lowest size. Where the end's winner is more
+/// than 1.5 % behind there, with or without libraries, two further comparisons halve the interval.
 class Switches {
  public:
-  /// `ends` ascend; `comparisons[i]` was taken at `ends[i]`. `low`: the lowest size of all. Sizes are multiples of `multiple`.
+  /// `low`: the bucket's lowest size. `ends` ascend; `comparisons[i]` was taken at `ends[i]`. Sizes are multiples of `multiple`.
   Switches(std::int64_t low, std::int64_t multiple, std::span<const std::int64_t> ends,
            std::span<const Comparison> comparisons, std::span<const std::size_t> of_libraries);
-  /// What to sample next, those of one size side by side; nothing when it is over. All of it is reported before the next call.
+  /// Returns the points to sample next, those of one size together, or nothing when the search is over. Before the next call each is
+  /// reported.
   [[nodiscard]] std::vector<Probe> next();
-  /// No samples where it cannot be launched.
+  /// Takes the samples of a probe. No samples: the candidate cannot be launched at that size.
   void report(const Probe& probe, std::span<const double> samples_ns);
-  /// Sizes that part intervals, ascending, with what was compared there.
+  /// Returns the sizes that part intervals, ascending, with the comparisons there.
   [[nodiscard]] std::vector<std::pair<std::int64_t, Comparison>> found() const;
 
  private:
   struct Interval {
     std::int64_t low = 0, end = 0;
     std::vector<std::size_t> candidates;
-    std::size_t first = 0, first_own = 0;  // the fastest at the end, and of those that need no library
-    std::int64_t size = 0;                 // probed next; 0: over
-    std::int64_t holds = 0, fails = 0;     // largest size where another one is faster, smallest where none is
+    std::size_t first = 0, first_own = 0;  // the fastest at the end, with and without libraries
+    std::int64_t size = 0;                 // probed next; 0: finished
+    std::int64_t holds = 0, fails = 0;     // largest size where another candidate is faster, smallest where none is
     Comparison now, at_holds;
   };
   void settle(Interval& interval) const;

@@ -33,7 +33,7 @@ TensorExtent extent_of(const manifest::Op& op, const manifest::Tensor& tensor, s
   extent.type = op.dtype_of(tensor, frame);
   const std::int64_t most_elements = most_bytes / size_of(extent.type);
   extent.elements = 1;
-  std::int64_t count = 1;  // bounded too: strides of 0 let a tensor have more elements than memory
+  std::int64_t count = 1;  // also bounded: with strides of 0 a tensor has more elements than memory
   for (std::size_t i = 0; i < tensor.shape.size(); ++i) {
     extent.shape.push_back(number(op, tensor, tensor.shape[i], frame));
     extent.strides.push_back(number(op, tensor, tensor.strides[i], frame));

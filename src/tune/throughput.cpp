@@ -5,11 +5,11 @@
 namespace kiln::tune {
 namespace {
 
-// Of one multiprocessor and clock; the clock is the boost clock of the data-centre part (of the largest one where there is none).
-// Sources: NVIDIA's architecture whitepapers (V100, T4, A100, GA102, AD102, H100, Blackwell). mma of sm_90 and sm_100 is what
-// mma.sync reaches, not wgmma or tcgen05: 62 % of 4096 on an H100 (Luo et al., "Benchmarking and Dissecting the Nvidia Hopper GPU
-// Architecture", arXiv 2402.13499). L2 is the whitepapers' 5120 bytes a clock of A100, and of GH100, shared by its multiprocessors.
-// Memory: GB/s over bits of the bus; sm_90 lies between HBM3 (H100, 0.65) and HBM3e (H200, 0.78).
+// Rates per multiprocessor and clock. The clock is the boost clock of the data-centre part, else of the largest part.
+// Sources: NVIDIA's architecture whitepapers (V100, T4, A100, GA102, AD102, H100, Blackwell). mma of sm_90 and sm_100 is the rate of
+// mma.sync, not of wgmma or tcgen05: 62 % of 4096 on an H100 (Luo et al., "Benchmarking and Dissecting the Nvidia Hopper GPU
+// Architecture", arXiv 2402.13499). l2_bytes is the whitepapers' 5120 bytes a clock of A100 and GH100 over the multiprocessors.
+// memory_bytes_a_bit: GB/s over bits of the bus. sm_90 lies between HBM3 (H100, 0.65) and HBM3e (H200, 0.78).
 struct Architecture {
   std::int64_t sm;
   double clock_ghz, mma, fma, l2_bytes, memory_bytes_a_bit;
@@ -20,11 +20,11 @@ constexpr std::array architectures = {
     Architecture{89, 2.52, 1024, 256, 32, 2.25},  Architecture{90, 1.755, 2540, 256, 39, 0.75},
     Architecture{100, 1.85, 2540, 256, 39, 0.98}, Architecture{120, 2.41, 1024, 256, 32, 3.5},
 };
-constexpr double wgmma_a_clock = 3413;        // 5/6 of sm_90's 4096: more power than that the clock gives way to
-constexpr double instructions_a_clock = 128;  // four schedulers, a warp's instruction each
+constexpr double wgmma_a_clock = 3413;        // 5/6 of sm_90's 4096: the power limit lowers the clock at higher rates
+constexpr double instructions_a_clock = 128;  // four schedulers, one instruction of a warp each
 constexpr double shared_bytes_a_clock = 128;  // 32 banks of 4 bytes
-constexpr double l2_port_bytes_a_clock = 64;  // of one multiprocessor
-constexpr double memory_efficiency = 0.92;    // what a copy reaches of the bus's rate: refresh and turnarounds
+constexpr double l2_port_bytes_a_clock = 64;
+constexpr double memory_efficiency = 0.92;  // share of the bus's rate that a copy reaches: refresh and turnarounds
 
 }  // namespace
 

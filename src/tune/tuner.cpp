@@ -19,12 +19,12 @@
 namespace kiln::tune {
 namespace {
 
-constexpr double longest_round_ns = 10e6;  // of lengths that are sampled together
+constexpr double longest_round_ns = 10e6;  // expected time of a round of points that are sampled together
 constexpr std::chrono::milliseconds idle_after{20};
 constexpr std::int64_t warm_runs = 2;
-constexpr double long_ns = 3e5;  // of a launch whose time three samples tell
-constexpr std::int64_t few_probes = 3, many_probes = 7;
-constexpr std::size_t neighbours_asked = 8;  // records whose measurements correct the model
+constexpr double long_ns = 3e5;                          // of a launch: above, few_probes are taken
+constexpr std::int64_t few_probes = 3, many_probes = 7;  // samples of each of Switches' probes
+constexpr std::size_t neighbours_asked = 8;              // records whose measurements correct the model
 
 Candidates candidates_for(const TuneRequest& request, Cubins& cubins) {
   const bool exhaustive = request.search.strategy == Strategy::exhaustive;
@@ -46,8 +46,8 @@ class Session {
         candidates_(candidates_for(request, cubins)) {
     if (candidates_.entries.empty())
       throw Error(ErrorKind::not_tuned,
-                  fmt::format("{}: no implementation has a legal config for {} on {}", request.op.name, bucket_text_,
-                              request.device.facts.device_class()));
+                  fmt::format("{}: no implementation has a legal config for {} on {}", request.op.name,
+                              manifest::display_text(request.op, request.bucket), request.device.facts.device_class()));
     search_ = request.search.strategy == Strategy::exhaustive
                   ? exhaustive(candidates_.expectations)
                   : racing(candidates_.expectations, {.compiles_at_once = cubins.compiles_at_once(),
@@ -68,7 +68,7 @@ class Session {
       std::erase_if(ask->points,
                     [&](const Point& point) { return !is_in(point.candidate) && !bring_in(point.candidate); });
       if (!ask->points.empty()) take_samples(*ask);
-      let_go_of_beaten();
+      drop_eliminated();
     }
     announce_settled({});
     const Measured measured = part_intervals();
@@ -88,7 +88,7 @@ class Session {
 
   [[nodiscard]] Entry& entry(std::size_t candidate) { return candidates_.entries[candidate]; }
 
-  /// Nothing can be verified without the reference, so it is compiled first. A worker gets ready while candidates are gathered.
+  /// Compiles the reference first, since every verification needs it. A worker prepares while candidates are gathered.
   std::future<std::unique_ptr<Bench>> begin_bench() {
     for (const jit::Specialisation& needed :
          verification(request_.op, request_.bucket, request_.device.facts, request_.arch))
@@ -103,7 +103,7 @@ class Session {
   void prepare_bench() {
     bench_ = preparing_.get();
     bench_->set_lengths(candidates_.lengths.problems);
-    // Not all that it took: a worker's start and the compiles that it waits for leave the device alone.
+    // A worker's start and its compiles do not use the device, and are not counted.
     if (request_.pace) request_.pace(bench_->prepared_ns());
   }
 
@@ -111,12 +111,13 @@ class Session {
     if (request_.stop_requested && request_.stop_requested())
       throw Error(ErrorKind::interrupted,
                   fmt::format("tuning {} {} was interrupted after {} of {} candidates; finished buckets are kept",
-                              request_.op.name, bucket_text_, announced_, candidates_.entries.size()));
+                              request_.op.name, manifest::display_text(request_.op, request_.bucket), announced_,
+                              candidates_.entries.size()));
   }
 
   void check_time() {
     const auto limit = request_.search.time_limit;
-    if (limit.count() > 0 && Clock::now() - begun_ > limit) search_->hurry();
+    if (limit.count() > 0 && Clock::now() - begun_ > limit) search_->finish_early();
   }
 
   void prefetch_upcoming() {
@@ -132,37 +133,32 @@ class Session {
 
   [[nodiscard]] bool is_in(std::size_t candidate) const { return loaded_.contains(candidate); }
 
-  /// Nothing when it does not compile. However it fails, the compiler's memory included, it is this candidate alone that does.
+  /// Returns nothing when the candidate does not compile. Any failure but a missing NVRTC or an interruption rejects this candidate alone.
   std::optional<KeyedCubin> compile(Entry& entry) {
-    entry.verdict = store::Verdict::compile_failed;
+    entry.admission.verdict = store::Verdict::compile_failed;
     try {
       return cubins_.get(entry.specialisation);
     } catch (const Error& error) {
       if (error.kind() == ErrorKind::no_nvrtc || error.kind() == ErrorKind::interrupted) throw;
-      entry.reason = error.what();
+      entry.admission.reason = error.what();
     } catch (const std::exception& error) {
-      entry.reason = fmt::format("compiling {}: {}", entry.specialisation.label, error.what());
+      entry.admission.reason = fmt::format("compiling {}: {}", entry.specialisation.label, error.what());
     }
     return std::nullopt;
   }
 
-  /// Compiled, loaded and found right; else rejected and announced.
+  /// Compiles, loads and verifies a candidate. Returns false when it was rejected.
   bool bring_in(std::size_t candidate) {
     Entry& entry = this->entry(candidate);
-    if (entry.verdict != store::Verdict::not_timed) return false;  // rejected at another length of this ask
+    if (entry.admission.verdict != store::Verdict::not_timed) return false;  // rejected at another length of this ask
     check_stop();
     ++done_;
     if (const auto cubin = compile(entry)) {
       paced([&] {
-        const Admission admission =
-            bench_->admit(candidate, {*entry.implementation, entry.config, cubin->cubin, entry.at});
-        entry.verdict = admission.verdict;
-        entry.reason = admission.reason;
-        entry.registers = admission.registers;
-        entry.spill_bytes = admission.spill_bytes;
+        entry.admission = bench_->admit(candidate, {*entry.implementation, entry.config, cubin->cubin, entry.at});
       });
     }
-    if (entry.verdict == store::Verdict::ok) {
+    if (entry.admission.verdict == store::Verdict::ok) {
       loaded_.insert(candidate);
       fresh_.push_back(candidate);
       return true;
@@ -172,7 +168,7 @@ class Session {
     return false;
   }
 
-  /// All rounds, in batches between which the device rests; until one fails. What is compared, the points of one length, is in one batch.
+  /// Takes all rounds, in batches between which the device rests, until one fails. The points of one length are sampled in the same batch.
   std::vector<Samples> sample(std::span<const Point> points, std::int64_t rounds,
                               const std::function<double(Point)>& expected) {
     std::vector<Samples> all;
@@ -196,7 +192,7 @@ class Session {
       check_stop();
       std::vector<Samples> some;
       paced([&] { some = bench_->sample(points, now); });
-      Busy busy;
+      BatchTime busy;
       bool failed = false;
       for (std::size_t i = 0; i < all.size(); ++i) {
         all[i].ns.insert(all[i].ns.end(), some[i].ns.begin(), some[i].ns.end());
@@ -204,19 +200,19 @@ class Session {
         failed = failed || !some[i].failure.empty();
         busy.add(some[i].ns);
       }
-      return failed ? Busy() : busy;
+      return failed ? BatchTime() : busy;
     });
     return all;
   }
 
-  /// What a run takes: as it was measured, else as the model has it; 0 where nothing is known.
+  /// Returns the time of a run as measured, else as expected, else 0.
   [[nodiscard]] double expected_ns(Point point) const {
     if (const Cost& cost = search_->cost(point); !cost.failed()) return cost.median_ns;
     const double expected = candidates_.expectations.expected_ns[point.candidate][point.length];
     return std::isfinite(expected) ? expected : 0;
   }
 
-  /// A device that waited for compiles is slow at first.
+  /// Runs a point unmeasured if the device was idle, since its first runs are slow.
   void warm_up(Point point) {
     if (Clock::now() - sampled_ > idle_after) (void)bench_->sample({&point, 1}, warm_runs);
   }
@@ -237,7 +233,7 @@ class Session {
         best_ns_ = std::min(best_ns_, cost.median_ns);
   }
 
-  /// What the search measured; and where another candidate is the fastest inside an interval of the only open axis, that size as a length.
+  /// Returns what the search measured. On a single open axis, adds lengths at sizes inside an interval where another candidate is the fastest.
   Measured part_intervals() {
     Measured measured{candidates_.lengths, search_->comparisons(), {}};
     const std::size_t searched = measured.comparisons.size();
@@ -291,13 +287,13 @@ class Session {
   }
 
   void reject_failed(std::size_t candidate, const std::string& failure) {
-    entry(candidate).verdict = store::Verdict::launch_failed;
-    entry(candidate).reason = failure;
+    entry(candidate).admission.verdict = store::Verdict::launch_failed;
+    entry(candidate).admission.reason = failure;
     search_->reject(candidate);
     loaded_.erase(candidate);
   }
 
-  /// Those brought in that the search now turns away from: they have the samples that they get for a start.
+  /// Announces candidates that the search brought in and does not ask for again now.
   void announce_settled(const std::vector<Point>& asked) {
     std::erase_if(fresh_, [&](std::size_t candidate) {
       if (std::ranges::find(asked, candidate, &Point::candidate) != asked.end()) return false;
@@ -306,7 +302,7 @@ class Session {
     });
   }
 
-  void let_go_of_beaten() {
+  void drop_eliminated() {
     std::erase_if(loaded_, [&](std::size_t candidate) {
       const bool beaten = !search_->contends(candidate);
       if (beaten) bench_->drop(candidate);
@@ -328,21 +324,22 @@ class Session {
     return event;
   }
 
-  /// Its time at the bucket's upper edge; where it was not timed there, at the largest length where it was.
+  /// Reports a candidate's time at the largest length at which it was timed.
   void announce(TuneEvent::Kind kind, const std::size_t* candidate) {
     if (kind == TuneEvent::Kind::candidate) ++announced_;
     if (!request_.on_event) return;
     TuneEvent event = event_of(kind);
-    std::string config;  // the event has views
+    std::string config;  // the event holds views
     if (candidate != nullptr) {
       const Entry& of = entry(*candidate);
       config = manifest::to_string(*of.implementation, of.config);
       event.implementation = of.implementation->name;
       event.config = config;
-      event.verdict = to_string(of.verdict);
-      event.reason = of.reason;
+      event.verdict = to_string(of.admission.verdict);
+      event.reason = of.admission.reason;
       for (std::size_t length = candidates_.lengths.problems.size(); length-- > 0 && event.cost_ns == 0;)
-        if (const Cost& cost = search_->cost({*candidate, length}); of.verdict == store::Verdict::ok && !cost.failed())
+        if (const Cost& cost = search_->cost({*candidate, length});
+            of.admission.verdict == store::Verdict::ok && !cost.failed())
           event.cost_ns = cost.median_ns;
     }
     request_.on_event(event);
@@ -369,9 +366,17 @@ class Session {
   std::unique_ptr<Bench> bench_;
   std::set<std::size_t> loaded_;
   std::vector<std::size_t> fresh_;         // brought in and not yet announced
-  std::int64_t done_ = 0, announced_ = 0;  // brought in; told of
+  std::int64_t done_ = 0, announced_ = 0;  // candidates brought in, and announced
   double best_ns_ = std::numeric_limits<double>::infinity();
 };
+
+/// Leaves out a default that does not compile.
+void add_row(std::vector<store::CubinRow>& rows, const jit::Specialisation& needed, Cubins& cubins) {
+  try {
+    rows.push_back(to_row(needed, cubins.get(needed)));
+  } catch (const std::exception&) {  // NOLINT(bugprone-empty-catch)
+  }
+}
 
 }  // namespace
 
@@ -380,9 +385,21 @@ TuneResult tune_bucket(const TuneRequest& request, Cubins& cubins) {
     return Session(request, cubins).run();
   } catch (const Error& error) {
     if (error.kind() != ErrorKind::out_of_memory) throw;
-    throw Error(ErrorKind::out_of_memory, fmt::format("tuning {} {}: {}", request.op.name,
-                                                      manifest::to_string(request.op, request.bucket), error.what()));
+    throw Error(ErrorKind::out_of_memory,
+                fmt::format("tuning {} {}: {}", request.op.name, manifest::display_text(request.op, request.bucket),
+                            error.what()));
   }
+}
+
+void publish(const TuneRequest& request, const TuneResult& result, Cubins& cubins) {
+  std::vector<store::CubinRow> rows;
+  std::set<std::string> labels;
+  for (const CompiledKernel& each : result.kernels)
+    if (labels.insert(each.specialisation.label).second) rows.push_back(to_row(each.specialisation, each.cubin));
+  for (const jit::Specialisation& needed :
+       deployed(request.op, request.bucket, request.device.facts, request.arch, &result.record))
+    if (labels.insert(needed.label).second) add_row(rows, needed, cubins);
+  cubins.layers().put_all({&result.record, 1}, rows);
 }
 
 }  // namespace kiln::tune

@@ -1,4 +1,4 @@
-// Tunes one bucket: every candidate verified, then timed at several lengths, then a few that are published with their cubins.
+// Tunes one bucket: verifies candidates, times them at several lengths, and publishes the chosen few with their cubins.
 #pragma once
 
 #include <functional>
@@ -24,34 +24,31 @@ struct TuneRequest {
   Worker* worker = nullptr;  // null: candidates run in the current context
   std::function<bool()> stop_requested;
   std::function<void(const TuneEvent&)> on_event;
-  /// Called after each stretch of device work with how long it kept the device, in nanoseconds of the host's clock; a tune beside a
-  /// service sleeps here.
+  /// Called after each piece of device work with its duration in nanoseconds by the host's clock. A background tune sleeps here.
   std::function<void(double)> pace{};
 };
 
 /// A kernel with its machine code.
-struct Made {
+struct CompiledKernel {
   jit::Specialisation specialisation;
   KeyedCubin cubin;
 };
 
 struct TuneResult {
   store::Record record;
-  std::vector<Made> made;  // what the record's choices launch, each kernel once; none of a library
+  std::vector<CompiledKernel> kernels;  // of the record's choices, each once; none for a library
 };
 
-/// Candidates are timed at several lengths of the bucket (tune/lengths.hpp), and the few configs that leave least to be gained over the
-/// whole bucket become the record's choices (tune/portfolio.hpp). They are verified at both ends of the bucket (the upper edge, and the
-/// lowest sizes, where tails are ragged) before their time counts. Nothing is written: the caller publishes the result, so that a tune
-/// that was interrupted leaves the bucket as it was.
-/// Without a worker, and for an op that a library can compute, the context must be current.
-/// Throws Error(not_tuned) when nothing is legal or nothing came out right, Error(interrupted) when asked to stop,
-/// Error(driver_failed) when a candidate broke the context that it shared (its name is in the message); in a worker it is rejected alone.
-/// Error(out_of_memory) naming the bucket when its tensors do not fit.
+/// Verifies candidates at both ends of the bucket: the upper edge, and the lowest sizes, where tails are ragged. Times them at several
+/// lengths (tune/lengths.hpp), and chooses few configs with the least regret over the bucket (tune/portfolio.hpp). Writes nothing: an
+/// interrupted tune leaves the bucket as it was. A context must be current without a worker, and for an op with a library.
+/// Throws Error(not_tuned) when no config is legal or none gave a right result, Error(interrupted) when asked to stop, and
+/// Error(out_of_memory) with the bucket. Throws Error(driver_failed) with the candidate that broke the caller's context; a worker only rejects
+/// that candidate.
 TuneResult tune_bucket(const TuneRequest& request, Cubins& cubins);
 
-/// Writes the result to the overlay in one transaction: the record with all its choices, their machine code, and that of the defaults,
-/// which serve real sizes that break a choice's constraints. They were compiled as candidates.
+/// Writes the result to the overlay in one transaction: the record, the machine code of its choices, and that of the defaults, which serve
+/// real sizes that break a choice's constraints. Throws as store::Layers::put_all() does.
 void publish(const TuneRequest& request, const TuneResult& result, Cubins& cubins);
 
 }  // namespace kiln::tune

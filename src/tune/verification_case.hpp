@@ -1,4 +1,4 @@
-// One problem with its own tensors: inputs filled at random, the reference's outputs, a verdict on any executable.
+// Verifies executables at one problem: against the reference, on tensors of its own filled at random.
 #pragma once
 
 #include <cstdint>
@@ -16,20 +16,20 @@ namespace kiln::tune {
 
 struct Check {
   bool right = false;
-  std::string reason;      // of a wrong one: which output, how many elements, the first, got and wanted
+  std::string reason;      // of a wrong result: the output, how many elements differ, the first of them
   double worst_error = 0;  // largest |got - wanted| over rms(wanted), over all outputs
 };
 
-/// How tensors lie in memory, where it is not as the manifest's defaults have it.
+/// Deviations from the manifest's default placement of tensors and run-time values.
 struct Placement {
   std::vector<std::pair<RuntimeId, std::int64_t>> runtime;  // integer run-time values, such as row strides
-  std::int64_t offset_elements = 0;                         // every address is so many elements past its allocation
+  std::int64_t offset_elements = 0;                         // from each allocation to the tensor's address
   bool leave_optional_out = false;                          // optional tensors are null
-  /// An output and the input whose place it takes, of one type, shape and strides: one buffer for both, where the op promises that.
+  /// An output and the input whose buffer it shares, with equal type, shape and strides. Only for an op that allows it.
   std::optional<std::pair<TensorId, TensorId>> in_place;
   std::vector<std::pair<RuntimeId, double>> reals;  // real run-time values
-  /// What candidates are launched with, memory and strides going by it: the case's own sizes are then lengths in device memory, for each
-  /// axis that may have them there.
+  /// The sizes that candidates are launched with and that determine memory and strides. The case's own sizes are then lengths in device
+  /// memory, for each axis that allows them.
   std::optional<Problem> bound;
 };
 
@@ -37,7 +37,7 @@ struct Placement {
 class TrialWorkspace {
  public:
   explicit TrialWorkspace(const jit::Executable& executable);
-  /// As a plan gives it to its first launch: zeros where zeros are promised, poison where nothing is. Throws Error(out_of_memory).
+  /// Prepares the workspace for a first launch: zeros in the executable's zeroed ranges, poison elsewhere. Throws Error(out_of_memory).
   void renew(CUstream stream);
   [[nodiscard]] CUdeviceptr pointer() const noexcept { return buffer_.pointer(); }
 
@@ -49,8 +49,8 @@ class TrialWorkspace {
 
 class VerificationCase {
  public:
-  /// Allocates and fills the tensors of `problem`, runs the reference. The context must be current. `seed` decides the values.
-  /// Throws Error(out_of_memory) naming op, problem and bytes; Error(compile_failed) for a reference that does not compile.
+  /// Allocates and fills the tensors of `problem`, and runs the reference. `seed` decides the values. Precondition: a context is current.
+  /// Throws Error(out_of_memory) with op, problem and bytes, and Error(compile_failed) for a reference that does not compile.
   VerificationCase(const manifest::Op& op, const Problem& problem, const manifest::DeviceFacts& device,
                    const std::string& arch, Cubins& cubins, std::uint64_t seed, CUstream stream,
                    const Placement& placement = {});
@@ -58,31 +58,32 @@ class VerificationCase {
   VerificationCase(VerificationCase&&) noexcept;
   VerificationCase(const VerificationCase&) = delete;
 
-  /// The same op, selections and exact axes at other sizes, with new values; memory is kept and grows when it must.
+  /// Moves to other sizes of the same op, selections and exact axes, with new values. Reallocates only tensors that grow. Throws as the
+  /// constructor does.
   void retarget(const Problem& problem, std::uint64_t seed, CUstream stream, const Placement& placement = {});
 
-  /// Poisons the outputs, launches, compares. An executable that does not admit this problem is wrong about nothing: Check::right with a
-  /// reason. One that may begin before its predecessor ends is launched so too. Throws Error(driver_failed) when the launch breaks the context.
+  /// Poisons the outputs, launches and compares. An executable that does not admit this problem is right, with a reason. One that may begin
+  /// before its predecessor ends is also launched that way. Throws Error(driver_failed) when the launch breaks the context.
   Check verify(const jit::Executable& executable, TrialWorkspace& workspace, CUstream stream);
   Check verify(const jit::Executable& executable, CUstream stream);
-  /// Launches once, without a check: what measuring repeats. Precondition: admitted, and the workspace renewed once.
+  /// Launches without a check, for measurements. Preconditions: admitted, and the workspace renewed once. Throws Error(driver_failed).
   void launch(const jit::Executable& executable, const TrialWorkspace& workspace, CUstream stream);
   [[nodiscard]] bool admits(const jit::Executable& executable) const;
-  /// The same at sizes that need no more memory, in the memory of these: to be timed, for what it computes there is of nothing.
+  /// Launches at sizes that need no more memory, in the tensors of this case. The results have no meaning.
   void launch_at(const Problem& smaller, const jit::Executable& executable, const TrialWorkspace& workspace,
                  CUstream stream);
   [[nodiscard]] bool admits_at(const Problem& smaller, const jit::Executable& executable) const;
 
-  /// To verify what some other launcher did: poison, launch with arguments(), check.
+  /// Verifies another launcher: poison(), launch with arguments(), check().
   void poison(CUstream stream);
   Check check(CUstream stream);
   [[nodiscard]] const Arguments& arguments() const noexcept;
   [[nodiscard]] const Problem& problem() const noexcept;
-  [[nodiscard]] const Problem& launched() const noexcept;  // the bound, where lengths are on the device
+  [[nodiscard]] const Problem& launched() const noexcept;  // Placement::bound, else problem()
   [[nodiscard]] std::int64_t bytes() const noexcept;       // device memory held
 
  private:
-  /// Whether launches that follow each other over the same tensors give the same.
+  /// Whether repeated launches over the same tensors give the same results.
   [[nodiscard]] bool can_repeat() const;
   Check verify_repeated(const jit::Executable& executable, TrialWorkspace& workspace, CUstream stream);
   Check verify_overlapped(const jit::Executable& executable, TrialWorkspace& workspace, CUstream stream);

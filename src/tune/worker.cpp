@@ -16,9 +16,9 @@ namespace kiln::tune {
 using process::Channel;
 
 struct Worker::State {
-  State(std::filesystem::path found, WorkerPatience chosen) : program(std::move(found)), patience(chosen) {}
+  State(std::filesystem::path found, WorkerTimeouts chosen) : program(std::move(found)), patience(chosen) {}
 
-  /// Ends it, and says how it had ended if it had.
+  /// Ends the process, and returns how it had ended if it had.
   std::string stop() {
     std::string how = child ? child->stop() : std::string();
     child.reset();
@@ -27,12 +27,12 @@ struct Worker::State {
   }
 
   std::filesystem::path program;
-  WorkerPatience patience;
+  WorkerTimeouts patience;
   std::optional<process::Child> child;
   bool has_bucket = false;
 };
 
-/// One bucket in the worker, and in the workers that follow it.
+/// A bench whose bucket lies in the worker, and in the workers that replace it.
 class RemoteBench final : public Bench {
  public:
   RemoteBench(Worker::State& worker, const BenchSettings& settings, const std::vector<store::CubinRow>& cubins)
@@ -77,7 +77,7 @@ class RemoteBench final : public Bench {
   [[nodiscard]] double prepared_ns() const override { return prepared_ns_; }
 
  private:
-  /// What the worker said, or how it came that it says nothing more.
+  /// The worker's answer, or the reason why it ended.
   struct Answer {
     nlohmann::json json;
     std::string failure;
@@ -103,7 +103,7 @@ class RemoteBench final : public Bench {
     return answer;
   }
 
-  /// When the worker ends in the middle, each is asked for alone: whose turn it was cannot be told from outside.
+  /// Where the worker ends while it samples several points, samples each alone to find out which one failed.
   std::vector<Samples> take(const char* what, std::span<const Point> points, std::int64_t rounds) {
     ready();
     for (const Point& point : points)
@@ -127,7 +127,7 @@ class RemoteBench final : public Bench {
     return result;
   }
 
-  /// A worker that holds the bucket and what was admitted; a new one after the last has ended.
+  /// Makes sure that a worker holds the bucket and the admitted candidates. Starts another one where the last has ended.
   void ready() {
     while (!worker_.has_bucket) {
       begin();
@@ -140,7 +140,7 @@ class RemoteBench final : public Bench {
     }
   }
 
-  /// In the worker that there is; in a new one if there is none, or if it died since.
+  /// Sends the bucket to the worker. Starts one where none runs. Throws as Worker::bench() does.
   void begin() {
     if (worker_.child && worker_.child->gone()) worker_.stop();
     if (!worker_.child) worker_.child.emplace(worker_.program);
@@ -169,10 +169,10 @@ class RemoteBench final : public Bench {
   std::string op_;
   nlohmann::json begin_, lengths_;
   double prepared_ns_ = 0;
-  std::map<std::size_t, nlohmann::json> admitted_;  // as they were brought in
+  std::map<std::size_t, nlohmann::json> admitted_;  // the messages by which candidates were admitted
 };
 
-Worker::Worker(std::filesystem::path program, WorkerPatience patience)
+Worker::Worker(std::filesystem::path program, WorkerTimeouts patience)
     : state_(std::make_unique<State>(std::move(program), patience)) {}
 
 Worker::~Worker() = default;

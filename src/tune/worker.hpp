@@ -1,4 +1,4 @@
-// Trials in a process of their own: a candidate that faults or hangs takes that process with it, and nothing of the caller's.
+// Runs trials in a worker process: a candidate that faults or hangs ends that process, and not the caller's.
 #pragma once
 
 #include <chrono>
@@ -9,22 +9,22 @@
 
 namespace kiln::tune {
 
-struct WorkerPatience {
-  std::chrono::milliseconds trial{60'000};   // one candidate, verified and timed
-  std::chrono::milliseconds begin{300'000};  // context, tensors, reference
+struct WorkerTimeouts {
+  std::chrono::milliseconds trial{60'000};   // for one message about candidates
+  std::chrono::milliseconds begin{300'000};  // for context, tensors and reference
 };
 
-/// One worker process, begun at the first need, kept from bucket to bucket, begun anew after it died.
+/// One worker process, started on demand, kept from bucket to bucket, and replaced after it ended.
 class Worker {
  public:
-  explicit Worker(std::filesystem::path program, WorkerPatience patience = {});
+  explicit Worker(std::filesystem::path program, WorkerTimeouts patience = {});
   ~Worker();
   Worker(const Worker&) = delete;
   Worker& operator=(const Worker&) = delete;
 
-  /// Sends the op's sources, the bucket and the machine code that verifying needs; compiled here, by `cubins`. A candidate that
-  /// ends the worker, or is not done in time, is rejected with the reason, and the next one meets a new worker. Throws what
-  /// local_bench would throw there, and Error(io) when the program cannot be run.
+  /// Sends the op's sources, the bucket and the machine code that verifying needs, which `cubins` compiles in this process. A candidate that
+  /// ends the worker or times out is rejected with the reason, and a new worker takes the next one. Throws what local_bench() throws in the
+  /// worker, and Error(io) when the program cannot be run.
   std::unique_ptr<Bench> bench(const BenchSettings& settings, Cubins& cubins);
 
  private:

@@ -1,4 +1,4 @@
-// What is said between a process and its worker, as JSON values.
+// The messages between a tuner and its worker, as JSON values. Readers throw nlohmann::json::exception on a malformed message.
 #pragma once
 
 #include <nlohmann/json.hpp>
@@ -10,7 +10,7 @@
 
 namespace kiln::tune {
 
-/// A bucket as its worker gets it.
+/// The first message of a bucket.
 struct Begin {
   manifest::Op op;
   Problem bucket;
@@ -23,18 +23,18 @@ nlohmann::json to_json(const BenchSettings& settings, const std::vector<store::C
 Begin begin_from_json(const nlohmann::json& json);
 
 nlohmann::json to_json(std::span<const Problem> lengths);
-/// `bucket`: whose exact axes and selections they have.
+/// `bucket` gives their exact axes and selections.
 std::vector<Problem> lengths_from_json(const Problem& bucket, const nlohmann::json& json);
 
 nlohmann::json to_json(std::size_t candidate, const Trial& trial);
-/// The owner of what a Trial refers to.
+/// A Trial that owns its values.
 struct OwnedTrial {
   const manifest::Implementation* implementation = nullptr;
   manifest::Config config;
   jit::Cubin cubin;
   Problem at;
 };
-/// `bucket`: whose exact axes and selections `at` has.
+/// `bucket` gives the exact axes and selections of `at`. Throws Error(bad_input) for an implementation that the op lacks.
 OwnedTrial trial_from_json(const manifest::Op& op, const Problem& bucket, const nlohmann::json& json);
 
 nlohmann::json to_json(std::span<const Point> points);

@@ -1,10 +1,10 @@
 // kiln bench: what is decided without a device.
+#include "cli/bench/contest.hpp"
 #include "cli/bench/idle.hpp"
-#include "cli/bench/judge.hpp"
 #include "cli/bench/lengths.hpp"
 #include "cli/bench/regret.hpp"
 #include "cli/command.hpp"
-#include "cli/ops_found.hpp"
+#include "cli/problem_set.hpp"
 #include "cli/sample_op.hpp"
 #include "cli/target.hpp"
 

@@ -49,7 +49,7 @@ TEST_CASE("--stale takes what the present sources have outgrown, and nothing els
   }
   const Ran dry = command.run("cache prune " + path + " --stale --dry-run");
   CHECK(dry.status == 0);
-  CHECK(dry.output.find("2 records, 0 candidates and 1 cubins would go") != std::string::npos);
+  CHECK(dry.output.find("2 records, 0 candidates and 1 cubins would be deleted") != std::string::npos);
   CHECK(records_in(path) == 4);
   const Ran ran = command.run("cache prune " + path + " --stale");
   CHECK_MESSAGE(ran.status == 0, ran.errors);
@@ -125,7 +125,7 @@ TEST_CASE("words that choose nothing, or that do not parse, are refused and chan
   const std::string path = command.path("a.kiln");
   put(*File::open(path, Access::read_write), tuned({"rows=512", "cols=4096"}));
   const std::string prune = "cache prune " + path + " ";
-  check_refused(command.run("cache prune " + path), 2, "say what may go");
+  check_refused(command.run("cache prune " + path), 2, "nothing says what to delete");
   check_refused(command.run(prune + "--unused soon"), 2,
                 "--unused is 'soon', expected a number and its unit, such as 90d");
   check_refused(command.run(prune + "--unused -1d"), 2, "expected a number and its unit, such as 90d");

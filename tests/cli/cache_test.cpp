@@ -244,6 +244,30 @@ TEST_CASE(
   CHECK(contains(listed, "\"configs\":2"));
 }
 
+TEST_CASE("text leaves out types and choices at their defaults, JSON and exports do not") {
+  const Command command;
+  const std::string a = command.path("a.kiln"), b = command.path("b.kiln");
+  write(a, {tuned({"rows=64", "cols=64"})});
+  write(b, {tuned({"rows=128", "cols=64", "residual=add"})});
+  const std::string stored = "rows=64 cols=64 dtype=bf16 residual=none quantise=none";
+  for (const std::string& arguments :
+       {"cache ls " + a, "cache show rms_norm --file " + a, "cache diff " + a + " " + b}) {
+    const std::string text = command.run(arguments).output;
+    CAPTURE(text);
+    CHECK(contains(text, "rows=64 cols=64 dtype=bf16"));
+    CHECK_FALSE(contains(text, stored));
+    CHECK(contains(command.run("--json " + arguments).output,
+                   arguments.starts_with("cache diff") ? "residual=none" : stored));
+  }
+  CHECK(contains(command.run("cache ls " + b).output, "rows=128 cols=64 dtype=bf16 residual=add "));
+  CHECK(contains(command.run("cache export --text " + a).output, stored));
+  const std::string words = " rms_norm rows=64 cols=64 dtype=bf16";  // as it is shown, it is asked for
+  CHECK(contains(command.run("--json cache show" + words + " --file " + a).output, stored));
+  const Ran explained = command.run("explain" + words + " --base " + a);
+  CHECK(contains(explained.output, "bucket   rows=64 cols=64 dtype=bf16\n"));
+  CHECK(contains(command.run("--json explain" + words + " --base " + a).output, "\"bucket\":\"" + stored + "\""));
+}
+
 TEST_CASE("show draws the candidates, but not with --json") {
   const Command command;
   const std::string path = command.path("a.kiln");

@@ -94,7 +94,7 @@ TEST_CASE("explain and a dry replay need no device") {
   const Ran explained = command.run("explain rms_norm rows=137 cols=4096");
   CHECK(explained.status == 0);
   CHECK(explained.output.find("rows=256 cols=4096") != std::string::npos);
-  CHECK(explained.output.find("default, a stand-in") != std::string::npos);
+  CHECK(explained.output.find("default, a fallback") != std::string::npos);
   const Ran replayed = command.run("replay --dry-run --device-class sm_90/mp132/l2_62914560/smem_232448/bus_6016 " +
                                    command.path("t.trace", "rms_norm rows=137 cols=4096\n"));
   CHECK(replayed.status == 1);
@@ -122,6 +122,8 @@ TEST_CASE("files that are missing, foreign or in the way are refused by name") {
                 4, "foreign.kiln");
   check_refused(command.run("cache import " + command.path("bad.jsonl", "{}\n")), 2, "bad.jsonl:1");
   check_refused(command.run("cache ls --base " + command.path("bad.jsonl")), 4, "bad.jsonl:1");
+  check_refused(command.run("cache ls --trusted-keys " + command.path("none")), 2,
+                "/none is not a folder; give the folder that holds the NAME.pem files");
   check_refused(command.run("-q report -o " + command.path("x.html") + " --base " + command.path("bad.kiln", "text")),
                 4, "it is not a .kiln file");
   check_refused(command.run("cache export --text -o " + command.path("there.jsonl", "precious")), 2,

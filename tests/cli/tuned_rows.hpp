@@ -4,7 +4,6 @@
 #include <string>
 #include <vector>
 
-#include "cli/ops_found.hpp"
 #include "cli/problem_set.hpp"
 #include "jit/executable.hpp"
 #include "manifest/key.hpp"
@@ -12,6 +11,7 @@
 #include "store/file.hpp"
 #include "tune/cubins.hpp"
 #include "tune/deploy.hpp"
+#include "tune/serving.hpp"
 
 namespace kiln::testing {
 

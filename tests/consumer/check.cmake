@@ -1,4 +1,5 @@
-# Installs BUILD into SCRATCH, then configures, builds and runs the consumer against that prefix alone. README's program is the consumer's.
+# Installs BUILD into SCRATCH, then configures, builds and runs the consumer against that prefix alone, and against the build tree itself.
+# README's program is the consumer's.
 foreach(name BUILD SOURCE SCRATCH COMPILER TYPE README)
   if(NOT DEFINED ${name})
     message(FATAL_ERROR "check.cmake needs -D${name}=")
@@ -17,10 +18,13 @@ if(shown EQUAL -1)
 endif()
 
 run("${CMAKE_COMMAND}" --install "${BUILD}" --prefix "${SCRATCH}/prefix" --component library)
-run("${CMAKE_COMMAND}" -S "${SOURCE}" -B "${SCRATCH}/build" -G Ninja "-DCMAKE_PREFIX_PATH=${SCRATCH}/prefix"
-    "-DCMAKE_CXX_COMPILER=${COMPILER}" "-DCMAKE_BUILD_TYPE=${TYPE}")
-run("${CMAKE_COMMAND}" --build "${SCRATCH}/build")
-execute_process(COMMAND "${SCRATCH}/build/consumer" RESULT_VARIABLE status)
-if(NOT status EQUAL 0 AND NOT status EQUAL 3) # 3: there is no GPU
-  message(FATAL_ERROR "${SCRATCH}/build/consumer ended with ${status}")
-endif()
+foreach(package "${SCRATCH}/prefix" "${BUILD}") # installed, then where it was built
+  get_filename_component(name "${package}" NAME)
+  set(program "${SCRATCH}/with_${name}")
+  run("${CMAKE_COMMAND}" -S "${SOURCE}" -B "${program}" -G Ninja "-Dkiln_ROOT=${package}" "-DCMAKE_CXX_COMPILER=${COMPILER}" "-DCMAKE_BUILD_TYPE=${TYPE}")
+  run("${CMAKE_COMMAND}" --build "${program}")
+  execute_process(COMMAND "${program}/consumer" RESULT_VARIABLE status)
+  if(NOT status EQUAL 0 AND NOT status EQUAL 3) # 3: there is no GPU
+    message(FATAL_ERROR "${program}/consumer ended with ${status}")
+  endif()
+endforeach()

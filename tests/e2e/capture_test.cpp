@@ -195,7 +195,7 @@ TEST_CASE("what a capture misses is tuned in the background, and serves the next
   missed.check();
 }
 
-TEST_CASE("the winner of a tune in the background has workspaces for the streams that its stand-in served") {
+TEST_CASE("the winner of a tune in the background has workspaces for the streams that its fallback served") {
   const Machine machine;
   setenv("FAKE_CUDA", "kernel wrong scale_tiled", 1);  // of the worker: `plain`, which has a workspace, wins
   const Engine engine(with_worker(MissPolicy::background));
@@ -244,7 +244,7 @@ TEST_CASE("a plan that is made ready gets workspaces for the streams whose captu
                       [&] { CHECK(error_of([&] { launch(call, stream); }).kind() == ErrorKind::capture); });
   };
   const auto served_on = [&](kiln::Stream stream) {
-    const Graph graph(stream, Graph::global, [&] { CHECK_FALSE(is_stand_in(launch(call, stream))); });
+    const Graph graph(stream, Graph::global, [&] { CHECK_FALSE(is_fallback(launch(call, stream))); });
     call.poison();
     graph.replay();
     call.check();

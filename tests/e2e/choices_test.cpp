@@ -68,7 +68,7 @@ TEST_CASE("a record with three intervals launches each size by its own config") 
   for (const auto& [rows, kernel] : expected) {
     const ScaleCall call(engine, rows, 128);
     const std::int64_t before = launches(kernel);
-    CHECK_FALSE(is_stand_in(call.launch(machine.stream())));
+    CHECK_FALSE(is_fallback(call.launch(machine.stream())));
     CHECK(launches(kernel) == before + 1);
     CHECK(call.launch(machine.stream()) == Origin::hot);
     CHECK(launches(kernel) == before + 2);
@@ -176,7 +176,7 @@ TEST_CASE("a prepared bucket of several choices is captured at every size, each 
   for (const ScaleCall* call : {&small, &middle, &large}) {
     call->poison();
     const Graph graph(machine, Graph::global, [&] {
-      CHECK_FALSE(is_stand_in(call->op.launch(call->problem, call->arguments, machine.stream())));
+      CHECK_FALSE(is_fallback(call->op.launch(call->problem, call->arguments, machine.stream())));
     });
     graph.replay();
     call->check();
@@ -211,7 +211,7 @@ TEST_CASE(
   const Engine engine(gemm_options(folder / "overlay.kiln", MissPolicy::error));
   const auto implementation_at = [&](std::int64_t m) {
     const GemmCall call(engine, m);
-    CHECK_FALSE(is_stand_in(call.launch(machine.stream())));
+    CHECK_FALSE(is_fallback(call.launch(machine.stream())));
     return engine.explain(call.op, call.problem).implementation;
   };
   CHECK(implementation_at(33) == "simt");
@@ -223,7 +223,7 @@ TEST_CASE(
   kiln::Arguments arguments = call.arguments;
   arguments.set(call.op.axis("m"), static_cast<const std::int32_t*>(length.address()));
   call.poison();
-  CHECK_FALSE(is_stand_in(call.op.launch(call.problem, arguments, machine.stream())));
+  CHECK_FALSE(is_fallback(call.op.launch(call.problem, arguments, machine.stream())));
   call.check(0);
   CHECK(engine.stats().constraint_fallbacks == 0);
 }

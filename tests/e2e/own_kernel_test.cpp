@@ -189,7 +189,7 @@ TEST_CASE("child: the record is unusable" * doctest::skip()) {
   if (engine.explain(call.op, call.problem).origin == Origin::overlay) FAIL("the record serves");
   const Origin origin = call.launch(machine.stream());
   const bool tunes = std::string_view(std::getenv("E2E_POLICY")) == "tune";
-  CHECK((tunes ? origin == Origin::overlay : is_stand_in(origin)));
+  CHECK((tunes ? origin == Origin::overlay : is_fallback(origin)));
   CHECK(call.implementation() != "cublaslt");
   CHECK(engine.stats().misses.unusable == 1);
 }

@@ -45,7 +45,7 @@ TEST_CASE("after prepare a capture finds everything, also the default that serve
   const std::int64_t before = work_done(), unsafe = query("unsafe");
   const Graph graph(machine, Graph::global, [&] {
     for (const ScaleCall* each : {&whole, &part, &other})
-      CHECK_FALSE(is_stand_in(each->op.launch(each->problem, each->arguments, machine.stream())));
+      CHECK_FALSE(is_fallback(each->op.launch(each->problem, each->arguments, machine.stream())));
     CHECK(odd.op.launch(odd.problem, odd.arguments, machine.stream()) == Origin::default_);
   });
   CHECK(work_done() == before);
@@ -85,7 +85,7 @@ TEST_CASE("coverage says what a capture would miss and why, and does nothing abo
   CHECK(contains(coverage.gaps[1].why, "the default of tiled serves, which is not loaded; a capture would be refused"));
 }
 
-TEST_CASE("coverage of all that is ready names the buckets that a stand-in serves") {
+TEST_CASE("coverage of all that is ready names the buckets that a fallback serves") {
   const Machine machine;
   const TemporaryFolder folder;
   ScaleCall(Engine(options(folder / "overlay.kiln")), 64, 128).launch(machine.stream());
@@ -157,7 +157,7 @@ TEST_CASE("prepare goes on past what fails, tries no bucket twice, and says what
   CHECK(engine.stats().misses.absent == 1);
 }
 
-TEST_CASE("prepare under the policy of stand-ins compiles each config once, and covers all") {
+TEST_CASE("prepare under the policy of fallbacks compiles each config once, and covers all") {
   const Machine machine;
   const Engine engine(options("", MissPolicy::nearest));
   const kiln::Op op = engine.op("scale");

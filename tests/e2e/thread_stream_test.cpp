@@ -25,7 +25,7 @@ struct Threads {
     const std::int64_t before = query("calls cuMemAlloc_v2");
     std::thread([&] {
       CHECK(driver_call<CUctx_st*>("cuCtxPushCurrent_v2", machine.context()) == 0);
-      CHECK_FALSE(is_stand_in(call.op.launch(call.problem, call.arguments, per_thread())));
+      CHECK_FALSE(is_fallback(call.op.launch(call.problem, call.arguments, per_thread())));
       work();
     }).join();
     return query("calls cuMemAlloc_v2") - before;
@@ -77,7 +77,7 @@ TEST_CASE("what a capture on a thread's own stream missed is made for that threa
       CHECK(driver_call<CUctx_st*>("cuCtxPushCurrent_v2", threads.machine.context()) == 0);
       static_cast<void>(missed.op.plan(missed.problem));
     }).join();
-    captured([&] { CHECK_FALSE(is_stand_in(launch())); });
+    captured([&] { CHECK_FALSE(is_fallback(launch())); });
   }).join();
 }
 

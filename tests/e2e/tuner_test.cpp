@@ -174,16 +174,16 @@ TEST_CASE("a pre-warmed workload needs no compile, and its deployment neither an
   CHECK(contains(lacking.missing[0].bucket, "rows=128"));
 }
 
-TEST_CASE("a Tuner of an engine replaces the stand-in that the engine serves") {
+TEST_CASE("a Tuner of an engine replaces the fallback that the engine serves") {
   const Machine machine;
   const TemporaryFolder folder;
   const Engine engine(options(folder / "overlay.kiln", kiln::MissPolicy::nearest));
   const ScaleCall call(engine, 64, 128);
-  CHECK(is_stand_in(call.launch(machine.stream())));
-  CHECK(is_stand_in(call.launch(machine.stream())));
+  CHECK(is_fallback(call.launch(machine.stream())));
+  CHECK(is_fallback(call.launch(machine.stream())));
   const Tuner tuner(engine);
   CHECK(count(tuner.tune(rows_between(tuner, 64, 64)), End::tuned) == 1);
-  CHECK_FALSE(is_stand_in(call.launch(machine.stream())));
+  CHECK_FALSE(is_fallback(call.launch(machine.stream())));
   CHECK(call.launch(machine.stream()) == Origin::hot);
   CHECK(engine.stats().tunes == 1);
 }

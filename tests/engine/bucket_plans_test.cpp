@@ -1,4 +1,4 @@
-// Which answers share a plan, and in which order plans are tried for a size.
+// Which answers share a plan, in which order plans are tried for a size, and when one that failed is tried again.
 #include "engine/bucket_plans.hpp"
 
 #include "engine/shelf.hpp"
@@ -65,4 +65,19 @@ TEST_CASE("the answer that serves is the first that is legal there, and may be m
   CHECK(at(599, plans.answers().size()).index == plans.answers().size());
   plans.slot(0).settled = true;  // it cannot be made
   CHECK(at(600).first != &plans.answers().front());
+}
+
+TEST_CASE("what failed for a moment is due again after twice as long each time, up to the longest pause") {
+  Retry retry;
+  Retry::Clock::time_point now{};
+  CHECK(retry.is_due(now));
+  std::chrono::milliseconds pause = Retry::first_pause;
+  for (int i = 0; i < 20; ++i) {
+    retry.failed(now);
+    CHECK_FALSE(retry.is_due(now));
+    CHECK_FALSE(retry.is_due(now + pause - std::chrono::nanoseconds(1)));
+    now += pause;
+    CHECK(retry.is_due(now));
+    pause = std::min(2 * pause, Retry::longest_pause);
+  }
 }

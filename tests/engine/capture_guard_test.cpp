@@ -1,4 +1,4 @@
-// Workspaces by stream, and what a capturing stream lacked. With whatever driver there is: the fake one in the build's own tests.
+// Whether a stream captures, and what it lacked. With whatever driver there is: the fake one in the build's own tests.
 #include "engine/capture_guard.hpp"
 
 #include <doctest/doctest.h>
@@ -21,30 +21,6 @@ struct Here {
 };
 
 }  // namespace
-
-TEST_CASE("a stream gets a workspace of its own once, and finds it again" * doctest::skip(no_driver)) {
-  const Here here;
-  Workspaces workspaces(1024, true);
-  CHECK(workspaces.find(here.first.handle()) == 0);
-  CHECK_FALSE(workspaces.serves(here.first.handle()));
-  const CUdeviceptr made = workspaces.make(here.first.handle());
-  CHECK(made != 0);
-  CHECK(workspaces.make(here.first.handle()) == made);
-  CHECK(workspaces.find(here.first.handle()) == made);
-  CHECK(workspaces.serves(here.first.handle()));
-  CHECK_FALSE(workspaces.serves(here.second.handle()));
-  CHECK(workspaces.make(here.second.handle()) != made);
-}
-
-TEST_CASE("workspaces are made for the streams that others have or noted" * doctest::skip(no_driver)) {
-  const Here here;
-  Workspaces noted(0, false), own(1024, false);
-  noted.make(here.first.handle());
-  CHECK(noted.serves(here.second.handle()));  // one of no bytes serves any stream
-  own.make_as(noted);
-  CHECK(own.serves(here.first.handle()));
-  CHECK_FALSE(own.serves(here.second.handle()));
-}
 
 TEST_CASE("a stream is asked whether it captures, and gets no workspace while it does" * doctest::skip(no_driver)) {
   const Here here;

@@ -207,18 +207,18 @@ TEST_CASE("a near record is expected to be as slow as winners were in buckets as
       record.candidates.push_back(candidate_of(16 << i, winners[each], each == i ? 1000 : 1300));
     shelf.layers.put_all(std::vector{record}, {});
   }
-  const Explanation stand_in = shelf.explained(sized(256, 4096));
-  CHECK(stand_in.origin == Origin::nearest);
-  CHECK(stand_in.expected_slowdown == doctest::Approx(1.3));
-  CHECK(stand_in.miss == "absent");
+  const Explanation fallback = shelf.explained(sized(256, 4096));
+  CHECK(fallback.origin == Origin::nearest);
+  CHECK(fallback.expected_slowdown == doctest::Approx(1.3));
+  CHECK(fallback.miss == "absent");
 }
 
 TEST_CASE("without candidates the model says how much slower another device's record is") {
   Shelf shelf;
   shelf.put(sized(64, 4096), "threads=32 vector=1", 1000);
-  const Explanation stand_in = shelf.explained(sized(64, 4096), device_of(h100_class));
-  CHECK(stand_in.origin == Origin::nearest);
-  CHECK(stand_in.expected_slowdown > 1.1);
+  const Explanation fallback = shelf.explained(sized(64, 4096), device_of(h100_class));
+  CHECK(fallback.origin == Origin::nearest);
+  CHECK(fallback.expected_slowdown > 1.1);
 }
 
 TEST_CASE("a default is expected to be as slow as it was elsewhere; where nothing was timed the cost bounds it") {
@@ -227,9 +227,9 @@ TEST_CASE("a default is expected to be as slow as it was elsewhere; where nothin
   store::Record record = record_of(shelf.op, sized(64, 8192), "threads=1024 vector=8", 1000);
   record.baseline_ns = 2500;
   shelf.layers.put_all(std::vector{record}, {});
-  const Explanation stand_in = shelf.explained(sized(64, 4096));
-  CHECK(stand_in.origin == Origin::default_);
-  CHECK(stand_in.expected_slowdown == 2.5);
+  const Explanation fallback = shelf.explained(sized(64, 4096));
+  CHECK(fallback.origin == Origin::default_);
+  CHECK(fallback.expected_slowdown == 2.5);
   Shelf guessing;
   const Explanation guess = guessing.explained(sized(64, 4096));
   CHECK(guess.origin == Origin::model);

@@ -125,7 +125,7 @@ TEST_CASE("a record of which nothing can serve is unusable, and does not hide th
   CHECK(shelf.explained(tall).why.starts_with("the record cannot serve ("));
 }
 
-TEST_CASE("a look-up that wants no stand-in gets none") {
+TEST_CASE("a look-up that wants no fallback gets none") {
   Shelf shelf;
   shelf.put(sized(32, 4096), "threads=256 vector=4", 1000);
   const Resolution found = shelf.at(sized(64, 4096), false);

@@ -16,7 +16,7 @@ manifest::Digest key_by_some_compiler(const Specialisation& specialisation) {
   return cubin_key(specialisation, "some compiler");
 }
 
-/// Fails in the scan, so it needs no NVRTC.
+/// Returns a specialisation that the include scan refuses, so that no NVRTC is needed.
 Specialisation refused(int number) {
   return specialise({{"k.cuh", "#include \"/etc/" + std::to_string(number) + "\"\n"}});
 }

@@ -1,4 +1,4 @@
-// Compiles in worker processes, seen as the pool's users see them. tests/faults/engine/36 has those that crash, hang or take all memory.
+// Compiles in worker processes through the pool. tests/faults/engine/36 tests compiles that crash, hang or take all memory.
 #include <doctest/doctest.h>
 #include <unistd.h>
 
@@ -25,7 +25,7 @@ Cubin compile_in(CompilePool& pool, const Specialisation& specialisation) {
   return pool.submit(key_of(specialisation), specialisation).get();
 }
 
-/// The program under a name of this test's own.
+/// The worker program under a name that only this test uses.
 class Program {
  public:
   Program() {
@@ -119,7 +119,7 @@ TEST_CASE("a process that somebody ended while it had nothing to do costs no com
     CHECK(compile_in(pool, scale_kernel(factor)).image.size() > 0);
     signal_processes(program.path, SIGKILL);
     CHECK(wait_for_processes(program.path, 0) == 0);
-    std::this_thread::sleep_for(std::chrono::milliseconds(200));  // its end of the socket closes a moment later
+    std::this_thread::sleep_for(std::chrono::milliseconds(200));  // until its end of the socket is closed
   }
 }
 

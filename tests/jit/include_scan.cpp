@@ -1,4 +1,4 @@
-// Which files a template asks for; what it may not ask for is in tests/faults/engine/30_malicious_template.cpp.
+// Finds the files that a template includes. tests/faults/engine/30_malicious_template.cpp tests refused sources.
 #include <doctest/doctest.h>
 #include <rapidcheck.h>
 
@@ -26,7 +26,7 @@ std::vector<std::string> names(const std::vector<Inclusion>& inclusions) {
 
 using Names = std::vector<std::string>;
 
-/// The tokens up to the end of a line or of the text, that end included; nothing where the text is ambiguous.
+/// Returns the tokens up to and with the end of a line or of the text, or nothing where the text is ambiguous.
 std::optional<std::vector<Token>> line_of(SourceLexer& lexer) {
   std::vector<Token> tokens;
   try {

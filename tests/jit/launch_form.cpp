@@ -1,4 +1,4 @@
-// What a launch computes from its form against what the expressions of the manifest say.
+// Compares what a launch computes from its form with the manifest's expressions.
 #include "jit/launch_form.hpp"
 
 #include <doctest/doctest.h>
@@ -99,8 +99,8 @@ struct Case {
     if (argument.kind == manifest::ArgumentKind::runtime) argument.index += axes;
     argument.offset = 256 * *rc::gen::inRange(0, 4);
     argument.value = random_expression(sizes);
-    argument.minimum = *rc::gen::element<std::int64_t>(0, -most - 1);
-    argument.maximum = *rc::gen::element<std::int64_t>(2147483647, most);
+    argument.limits.lowest = *rc::gen::element<std::int64_t>(0, -most - 1);
+    argument.limits.highest = *rc::gen::element<std::int64_t>(2147483647, most);
     return argument;
   }
 
@@ -150,7 +150,7 @@ bool can_launch(const LoadedPass& pass, const CallFrame& frame) {
   for (const LoadedArgument& each : pass.arguments) {
     if (each.kind != manifest::ArgumentKind::expression) continue;
     const manifest::Value value = each.value.evaluate(frame.view());
-    if (!value.ok() || value.number < each.minimum || value.number > each.maximum) return false;
+    if (!value.ok() || value.number < each.limits.lowest || value.number > each.limits.highest) return false;
   }
   return is_size(pass.grid[0].evaluate(frame.view()), most_grid_x) &&
          is_size(pass.grid[1].evaluate(frame.view()), most_grid_yz) &&
@@ -305,7 +305,7 @@ TEST_CASE(
         passes[pass].arguments[i].kind = manifest::ArgumentKind::expression;
         passes[pass].arguments[i].value = i == 0 ? Expression::parse("m * 1000", symbols())
                                                  : Expression::constant(static_cast<std::int64_t>(100 * pass + i));
-        passes[pass].arguments[i].maximum = most;
+        passes[pass].arguments[i].limits.highest = most;
       }
     }
     const LaunchForm form = make_launch_form({ranges, ranges, 1, {}, {}, passes});

@@ -1,4 +1,4 @@
-// cuBLASLt's part of an op: what it is asked for, and what it computes. tests/fake_cublaslt says what its algorithms are.
+// Implementations by cuBLASLt: their calls and results. tests/fake_cublaslt defines the algorithms.
 #include <doctest/doctest.h>
 
 #include <algorithm>
@@ -34,7 +34,7 @@ const manifest::Op& built_in(const std::string& name) {
   return *std::find_if(ops.begin(), ops.end(), [&](const manifest::Op& each) { return each.name == name; });
 }
 
-/// The op with the manifest of its library changed.
+/// Returns the op with another manifest of its library.
 manifest::Op changed(const manifest::Op& op, const std::string& from, const std::string& to) {
   std::vector<manifest::SourceFile> files = files_of(op);
   for (manifest::SourceFile& file : files) {
@@ -57,7 +57,7 @@ manifest::Digest digest_of(const manifest::Op& op) {
   return source_digest(specialise(op, library, frame, ""));
 }
 
-/// Floats on the device: `most` whole numbers around 0, over and over.
+/// Floats on the device: `most` integers around 0, repeated.
 struct Floats {
   Floats(std::int64_t count, int most) : values(static_cast<std::size_t>(count)), buffer(count * 4) {
     for (std::size_t i = 0; i < values.size(); ++i)
@@ -74,12 +74,12 @@ struct Floats {
   cuda::Buffer buffer;
 };
 
-/// Distances from one product's matrix to the next.
+/// Elements from one product's matrix to the next.
 struct Distances {
   std::int64_t x, w, y, bias;
 };
 
-/// y[b] = relu(x[b] w[b]^T + bias[b]) by the algorithm whose number it is.
+/// y[b] = relu(x[b] w[b]^T + bias[b]), by the algorithm of the given number.
 class BatchedCall {
  public:
   explicit BatchedCall(int algorithm) {

@@ -1,5 +1,5 @@
-// With whatever driver there is: the fake one in the build's own tests, a real one where KILN_CUDA_LIBRARY is unset.
-#include "jit/modules.hpp"
+// Runs on the fake driver in the build's own tests, and on a real driver where KILN_CUDA_LIBRARY is unset.
+#include "jit/module.hpp"
 
 #include <doctest/doctest.h>
 

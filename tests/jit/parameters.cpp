@@ -1,4 +1,4 @@
-// The table of parameters that a cubin holds, and manifests against it.
+// The parameters that a cubin declares, and the check of manifests against them.
 #include "jit/parameters.hpp"
 
 #include <doctest/doctest.h>
@@ -70,7 +70,7 @@ TEST_CASE("of an image that is damaged or cut off nothing is told, and nothing b
     static_cast<void>(ask(cubin.image.size(), generator() % cubin.image.size(), std::byte(generator() | 1U)));
 }
 
-// Compiles take it 20 s; under sanitizers it would compile nothing else.
+// Its compiles take 20 s. Sanitizers would add time and find nothing in NVRTC.
 TEST_CASE("the built-in ops' manifests give each kernel what it takes" *
           doctest::skip(!has_nvrtc() || faults::address_sanitizer || faults::thread_sanitizer)) {
   manifest::DeviceFacts device;

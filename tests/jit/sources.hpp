@@ -23,7 +23,7 @@ inline Specialisation specialise(std::vector<manifest::SourceFile> files, std::v
   return specialisation;
 }
 
-/// Changed by `edit`, which gets the files as a list.
+/// Applies `edit` to the files of a specialisation, as a list.
 template <typename Edit>
 void edit_files(Specialisation& specialisation, Edit edit) {
   std::vector<manifest::SourceFile> files = specialisation.files.files();
@@ -51,7 +51,7 @@ inline Specialisation scale_kernel(const std::string& factor = "3", const std::s
 
 inline bool holds(const std::string& text, std::string_view part) { return text.find(part) != std::string::npos; }
 
-/// The error that `action` throws, with an empty message when it throws none.
+/// Returns the error that `action` throws, or an error with an empty message.
 template <typename Action>
 Error thrown_by(Action action) {
   try {

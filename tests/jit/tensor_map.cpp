@@ -16,7 +16,7 @@ namespace {
 
 using Frame = std::array<std::int64_t, 8>;
 
-/// Of a descriptor that depends on the first slots of a frame.
+/// Returns the form of a descriptor that depends on the first slots of a frame.
 TensorMapForm form_of(TensorMapForm::Key key, std::uint8_t index = 0) {
   TensorMapForm form;
   form.key = key;
@@ -28,7 +28,7 @@ constexpr TensorMapForm::Key narrow = TensorMapForm::Key::narrow, wide = TensorM
 
 const void* address_of(std::uint64_t number) { return reinterpret_cast<const void*>(number * 256); }
 
-/// Each word says the number and its own place.
+/// Returns a descriptor whose words hold the number and their index.
 CUtensorMap map_of(std::uint64_t number) {
   CUtensorMap map;
   for (std::size_t i = 0; i < std::size(map.opaque); ++i) map.opaque[i] = number << 8 | i;
@@ -50,7 +50,7 @@ const CUtensorMap* keep(TensorMapCache& cache, const TensorMapForm& form, std::u
   return cache.keep(form, address_of(number), frame, map_of(number));
 }
 
-/// How many of the numbers 1 to last are kept.
+/// Returns how many of the numbers 1 to `last` are kept.
 int kept(const TensorMapCache& cache, const TensorMapForm& form, std::uint64_t last) {
   int count = 0;
   for (std::uint64_t number = 1; number <= last; ++number)
@@ -123,7 +123,7 @@ TEST_CASE("a descriptor that depends on more than a key holds is not kept") {
 TEST_CASE("each thread finds its own descriptors, in place and whole, while others keep theirs") {
   TensorMapCache cache(1);
   const TensorMapForm form = form_of(narrow);
-  constexpr std::uint64_t numbers = 200;  // many more than there is room for
+  constexpr std::uint64_t numbers = 200;  // far more than the sets hold
   std::mutex mutex;
   int wrong = 0;
   {

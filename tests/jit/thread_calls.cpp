@@ -13,7 +13,7 @@ using kiln::jit::ThreadCalls;
 
 namespace {
 
-/// Of a kernel that takes so many tensors.
+/// Returns the pass of a kernel that takes this many tensors.
 PassForm form_of(std::size_t tensors) {
   PassForm form;
   form.config.blockDimX = 32;
@@ -59,7 +59,7 @@ TEST_CASE("threads that share a number keep no call") {
   for (unsigned i = 0; i < kiln::jit::thread_numbers + 8; ++i)
     threads.emplace_back([&] {
       const bool shares = kiln::jit::thread_number() == kiln::jit::shared_thread_number;
-      all.arrive_and_wait();  // all live at once
+      all.arrive_and_wait();  // all threads live at the same time
       CHECK((calls.own(passes) == nullptr) == shares);
     });
 }

@@ -150,3 +150,36 @@ TEST_CASE("a scale of x's own costs no second reading of what L2 keeps of x") {
   const std::int64_t x = std::int64_t{2} * 65536 * 4096;
   CHECK(bytes("65536", "dynamic") == bytes("65536", "tensor") + x - testing::h200().l2_bytes());
 }
+
+TEST_CASE("the display text of every choice of types and words is read back as the same problem") {
+  for (const Op& op : load_ops({})) {
+    Problem problem = sized(op, 16, 4096);
+    for (bool done = false; !done;) {
+      const auto read = parse_bucket(op, display_text(op, problem));
+      REQUIRE_MESSAGE(read == problem, op.name << " " << to_string(op, problem) << ": " << display_text(op, problem));
+      done = true;
+      for (std::size_t i = 0; done && i < op.selections.size(); ++i) {  // the next, as an odometer counts
+        done = ++problem.selections[i] == op.selections[i].values.size();
+        if (done) problem.selections[i] = 0;
+      }
+    }
+  }
+}
+
+TEST_CASE("the display text leaves defaults out, and nothing else") {
+  const std::vector<Op> ops = load_ops({});
+  const auto shown = [&](const char* name, const std::vector<Setting>& settings) {
+    const Op& op = *std::ranges::find(ops, name, &Op::name);
+    return display_text(op, make_problem(op, settings));
+  };
+  const std::vector<Setting> sizes = {{"m", "512"}, {"n", "4096"}, {"k", "4096"}};
+  const auto gemm = [&](std::vector<Setting> more) {
+    more.insert(more.begin(), sizes.begin(), sizes.end());
+    return shown("gemm", more);
+  };
+  CHECK(gemm({}) == "m=512 n=4096 k=4096 dtype=bf16");
+  CHECK(gemm({{"dtype", "e4m3"}}) == "m=512 n=4096 k=4096 dtype=e4m3");  // whose outputs are bf16 by default
+  CHECK(gemm({{"dtype", "e4m3"}, {"out", "e4m3"}}) == "m=512 n=4096 k=4096 dtype=e4m3 out=e4m3");
+  CHECK(gemm({{"layout", "nn"}, {"residual", "add"}}) == "m=512 n=4096 k=4096 dtype=bf16 layout=nn residual=add");
+  CHECK(shown("softmax", {{"rows", "8"}, {"cols", "4096"}, {"mask", "none"}}) == "rows=8 cols=4096 dtype=bf16");
+}

@@ -1,4 +1,4 @@
-// How rounds of long runs are parted so that the device can rest.
+// How rounds of long runs are split into batches, so that the device can rest.
 #include <doctest/doctest.h>
 
 #include <chrono>
@@ -6,17 +6,17 @@
 
 #include "tune/measure.hpp"
 
-using kiln::tune::Busy;
+using kiln::tune::BatchTime;
 using kiln::tune::in_batches;
 
 namespace {
 
-/// The rounds of each batch, of two runs a round that take `round_ns` together.
+/// Returns the rounds of each batch. A round has two runs that take `round_ns` together.
 std::vector<std::int64_t> batches_of(std::int64_t rounds, double expected_ns, double round_ns) {
   std::vector<std::int64_t> batches;
   in_batches(rounds, expected_ns, [&](std::int64_t now) {
     batches.push_back(now);
-    return Busy{2 * static_cast<std::size_t>(now), round_ns * static_cast<double>(now)};
+    return BatchTime{2 * static_cast<std::size_t>(now), round_ns * static_cast<double>(now)};
   });
   return batches;
 }
@@ -46,7 +46,7 @@ TEST_CASE("batches end where nothing was run") {
   int calls = 0;
   in_batches(5, 0, [&](std::int64_t) {
     ++calls;
-    return Busy();
+    return BatchTime();
   });
   CHECK(calls == 1);
 }

@@ -1,4 +1,4 @@
-// Which configs the model chooses for a bucket, and for which of its sizes.
+// The configs that the model chooses for the sizes of a bucket.
 #include "tune/guess.hpp"
 
 #include <set>
@@ -53,7 +53,7 @@ TEST_CASE("guesses cover a bucket, each near the fastest that is expected at the
 TEST_CASE("a winner serves the sizes at which the model expects it to be about as fast, and no others") {
   const Problem bucket = gemm_of("m=1024 n=4096 k=4096");
   const Guess last = guesses_for(gemm(), bucket, h200(), Regime::cold_l2).back();
-  // A sibling that the model does not tell apart, and one whose tiles are much too small.
+  // A config that the model does not tell apart, and one with tiles that are far too small.
   Winner sibling = last.of, small = last.of;
   for (std::size_t i = 0; i < sibling.config.size(); ++i) {
     const std::string& name = sibling.implementation->parameters[i].name;

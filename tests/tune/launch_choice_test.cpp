@@ -1,4 +1,4 @@
-// The launches of one kernel against each other, on a bench of known costs.
+// Compares launches of one kernel on a bench of known times.
 #include "tune/launch_choice.hpp"
 
 #include <doctest/doctest.h>
@@ -15,7 +15,7 @@ namespace {
 
 constexpr std::size_t length = 3;  // at which they are compared
 
-/// Chains and single runs cost what was set, with a little noise.
+/// A bench with set times for chains and single runs, with a little noise.
 class KnownBench final : public Bench {
  public:
   explicit KnownBench(std::map<std::size_t, double> chain_ns) : chain_ns_(std::move(chain_ns)) {}

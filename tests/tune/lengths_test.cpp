@@ -17,7 +17,7 @@ std::vector<std::int64_t> ends_of(std::int64_t rows, std::size_t at_most = 8) {
   return even_lengths(rows_op(), sized(rows, 4096), at_most).ends.front();
 }
 
-/// rows and cols both in buckets.
+/// An op with two open axes, rows and cols.
 manifest::Op two_open_axes() {
   const manifest::Op one = rows_op();
   std::vector<manifest::SourceFile> files = one.manifests;
@@ -100,7 +100,7 @@ TEST_CASE("intervals cover every size of a bucket once, whatever serves which le
 }
 
 TEST_CASE("an end is added where the stair of the config that is fastest there ends") {
-  // Tiles of 100 and of 160 rows, a round each; large ones are dearer by less than their size.
+  // Tiles of 100 and of 160 rows, one wave each. The time of a large tile is less than proportional to its size.
   const std::vector<std::int64_t> sizes = {20, 40, 60, 80, 100, 120, 140, 160, 180, 200, 220, 240, 260, 280, 300, 320};
   std::vector<double> small, large;
   for (const std::int64_t size : sizes) {
@@ -108,7 +108,7 @@ TEST_CASE("an end is added where the stair of the config that is fastest there e
     large.push_back(static_cast<double>((size + 159) / 160) * 14);
   }
   const std::vector<std::vector<double>> ns = {small, large};
-  // At 320 the large one serves (28); up to 100 the small one takes 10 instead of 14, up to 200 it takes 20 instead of 28.
+  // The large tile serves at 320, in 28. Up to 100 rows the small tile takes 10 against 14, up to 200 rows 20 against 28.
   const auto added = stairs(sizes, ns, {320}, 8);
   CHECK(std::ranges::find(added, 100) != added.end());
   CHECK(std::ranges::find(added, 200) != added.end());

@@ -17,7 +17,7 @@ using kiln::tune::testing::h200;
 
 namespace {
 
-// rows x cols copied by blocks of a row each; `pass` stands in its pass, `model` is its model.
+// An op that copies rows x cols, one block a row. `pass` is added to its pass, `model` to its [pass.model].
 manifest::Op copy_op(const std::string& pass, const std::string& model) {
   const std::string op = R"toml([op]
 summary  = "y = x"
@@ -100,7 +100,7 @@ TEST_CASE("the residency of blocks is bounded by shared memory, threads and regi
   CHECK(at(op, 4096, 4096, h200(), {256, 0}).blocks_per_multiprocessor == 6);      // 65536 / (40 * 256)
   CHECK(at(op, 4096, 4096, h200(), {256, 65536}).blocks_per_multiprocessor == 3);  // 228 KiB / 65 KiB
   CHECK(at(op, 4096, 4096, h200(), {1024, 0}).blocks_per_multiprocessor == 1);     // 65536 / (64 * 1024)
-  CHECK(at(op, 4096, 4096, h200(), {32, 0}).blocks_per_multiprocessor == 32);      // the most that there may be
+  CHECK(at(op, 4096, 4096, h200(), {32, 0}).blocks_per_multiprocessor == 32);      // most resident blocks
   CHECK(std::isinf(at(op, 4096, 4096, h200(), {256, 262144}).ns));                 // no block of 256 KiB runs
 }
 
@@ -221,7 +221,7 @@ TEST_CASE("every config of the built-in ops at a model's sizes has an estimate")
 
 namespace {
 
-/// What is expected to be fastest of all configs of gemm for bf16 matrices.
+/// Returns the config of gemm for bf16 matrices that the model expects to be fastest.
 std::string best_of_gemm(std::int64_t m, std::int64_t n, std::int64_t k) {
   const std::vector<manifest::Op> ops = manifest::load_ops({});
   const manifest::Op& op = *std::ranges::find(ops, "gemm", &manifest::Op::name);

@@ -1,4 +1,4 @@
-// An op with a small space and records of it, for tests of what is learnt from near buckets.
+// An op with a small space and records of it, for tests of near buckets.
 #pragma once
 
 #include <doctest/doctest.h>
@@ -20,7 +20,7 @@ inline manifest::DeviceFacts device_of(const std::string& device_class) {
 }
 inline manifest::DeviceFacts h200() { return device_of(h200_class); }
 
-/// rows x cols; `threads` 32 to 1024, `vector` 1 to 8, at most the row's length together; vectors of 8 take even rows only.
+/// An op over rows x cols. `threads` (32 to 1024) times `vector` (1 to 8) is at most the row's length. A vector of 8 needs even rows.
 inline manifest::Op rows_op(bool with_model = true) {
   std::vector<manifest::SourceFile> files = {{"op.toml", R"toml([op]
 summary  = "y = x"
@@ -100,7 +100,7 @@ inline store::Record record_of(const manifest::Op& op, const Problem& bucket, co
   return record;
 }
 
-/// Timed at the upper edge of the bucket of so many rows.
+/// Returns a candidate timed at the upper edge of a bucket of `rows`.
 inline store::Candidate candidate_of(std::int64_t rows, const std::string& config, double cost_ns) {
   store::Candidate candidate;
   candidate.sizes = "rows=" + std::to_string(rows);

@@ -10,7 +10,7 @@ using namespace kiln::tune;
 
 namespace {
 
-/// Of a matrix of times, by length, then candidate; 0: not compared there. What is within 1 % of the best ties.
+/// Returns standings from times by length, then candidate. 0: not compared there. Times within 1 % of the best tie.
 std::vector<std::vector<Standing>> standings_of(const std::vector<std::vector<double>>& lengths) {
   std::vector<std::vector<Standing>> result;
   for (const auto& times : lengths) {
@@ -80,7 +80,7 @@ TEST_CASE("a length where nothing came out right has none, and the others are se
 }
 
 TEST_CASE("a length where nothing ties is covered within the next tolerance, whatever ties elsewhere") {
-  // As where a library's lead of less than a tie is not taken: nobody ties at the second length.
+  // No candidate ties at the second length, as where the lead of a library is within a tie and is not taken.
   auto lengths = standings_of({{0, 100, 104}, {0, 204, 200}});
   lengths[1][1].ties = false;
   lengths[1][1].behind = 1.02;
@@ -90,7 +90,7 @@ TEST_CASE("a length where nothing ties is covered within the next tolerance, wha
 }
 
 TEST_CASE("a config goes on at the next smaller length where it is as good as any of those kept") {
-  // Both are kept, for the ends; in the middle they are within 0.7 % of each other.
+  // Both are kept for the ends. In the middle they are within 0.7 % of each other.
   CHECK(serving({{0, 100, 120}, {0, 200, 201}, {0, 360, 300}}) == Assignment{1, 2, 2});
 }
 

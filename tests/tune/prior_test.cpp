@@ -21,7 +21,7 @@ namespace {
 
 using CostSurface = std::function<double(const Problem&, const manifest::Config&)>;
 
-// A record with every legal config as a candidate, timed by the surface.
+// Returns a record with every legal config as a candidate, timed by the surface.
 store::Record tuned(const manifest::Op& op, const Problem& bucket, const CostSurface& surface,
                     const std::string& device_class = h200_class) {
   const manifest::Implementation& fast = op.implementations.front();
@@ -49,7 +49,7 @@ double expected(const Prior& prior, const manifest::Op& op, const Problem& bucke
   return modelled(op, bucket, config) * prior.correction(op.implementations.front(), config);
 }
 
-// What the config that is expected to be fastest takes, over what the fastest takes.
+// Returns the time of the config that is expected to be fastest over that of the fastest.
 double regret(const manifest::Op& op, const Problem& bucket, const Prior& prior, const CostSurface& surface) {
   const manifest::Implementation& fast = op.implementations.front();
   const auto space = manifest::search_space(op, fast, bucket, h200());
@@ -82,7 +82,7 @@ TEST_CASE("a surface that the model does not foresee is learnt from two buckets 
   const manifest::Op op = rows_op();
   int draws = 0, behind = 0;
   CHECK(rc::check("the config expected to be fastest is nearly so", [&] {
-    // Each config strays from the model by a factor of its own, each bucket by another.
+    // Each config and each bucket deviates from the model by a factor of its own.
     std::mt19937 random(*rc::gen::arbitrary<unsigned>());
     std::uniform_real_distribution<double> factor(-0.4, 0.4);
     std::map<manifest::Config, double> of_config;

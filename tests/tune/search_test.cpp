@@ -8,20 +8,20 @@
 
 using kiln::tune::choose;
 using kiln::tune::Cost;
-using kiln::tune::Finalist;
 using kiln::tune::summarise;
+using kiln::tune::TimedCandidate;
 
 namespace {
 
-/// Samples around a median, evenly spread over twice the half width, in an order that no other finalist shares.
-Finalist timed(double median, double half_width, int registers = 32) {
+/// Samples around a median, evenly spread over twice the half width, in an order of their own.
+TimedCandidate timed(double median, double half_width, int registers = 32) {
   constexpr int samples = 21;
-  Finalist finalist{{}, {0, registers}};
+  TimedCandidate candidate{{}, {0, registers}};
   for (int i = 0; i < samples; ++i)
-    finalist.samples_ns.push_back(median + half_width * ((i * 8) % samples - 10) / 10.0);
-  std::shuffle(finalist.samples_ns.begin(), finalist.samples_ns.end(),
+    candidate.samples_ns.push_back(median + half_width * ((i * 8) % samples - 10) / 10.0);
+  std::shuffle(candidate.samples_ns.begin(), candidate.samples_ns.end(),
                std::mt19937(static_cast<unsigned>(100 * median)));
-  return finalist;
+  return candidate;
 }
 
 }  // namespace
@@ -58,18 +58,18 @@ TEST_CASE("the interval covers the true median in 95 of 100 trials or more") {
 }
 
 TEST_CASE("the fastest wins when it beats the baseline beyond the noise") {
-  const std::vector<Finalist> scored = {timed(100, 1), timed(50, 1), timed(70, 1)};
+  const std::vector<TimedCandidate> scored = {timed(100, 1), timed(50, 1), timed(70, 1)};
   CHECK(choose(scored) == 1U);
 }
 
 TEST_CASE("the baseline stays when the leader is within its noise") {
-  const std::vector<Finalist> scored = {timed(100, 3), timed(99.6, 3)};
+  const std::vector<TimedCandidate> scored = {timed(100, 3), timed(99.6, 3)};
   CHECK(choose(scored) == 0U);
 }
 
 TEST_CASE("a failed baseline never wins, and nothing wins when all failed") {
-  CHECK(choose(std::vector<Finalist>{{}, timed(5, 1)}) == 1U);
-  CHECK_FALSE(choose(std::vector<Finalist>{{}, {}}).has_value());
+  CHECK(choose(std::vector<TimedCandidate>{{}, timed(5, 1)}) == 1U);
+  CHECK_FALSE(choose(std::vector<TimedCandidate>{{}, {}}).has_value());
   CHECK_FALSE(choose({}).has_value());
 }
 
@@ -83,31 +83,34 @@ TEST_CASE("what slows both alike, such as a clock, leaves their ratio") {
   const Cost cost = kiln::tune::ratio(slow, fast);
   CHECK(cost.low_ns == doctest::Approx(1.01));
   CHECK(cost.high_ns == doctest::Approx(1.01));
-  CHECK(choose(std::vector<Finalist>{{slow, {0, 32}}, {fast, {0, 32}}}) == 1U);
+  CHECK(choose(std::vector<TimedCandidate>{{slow, {0, 32}}, {fast, {0, 32}}}) == 1U);
 }
 
 TEST_CASE("near-ties go to the fewest registers, then to the lowest index") {
-  const auto level = [](double cost, int registers) { return Finalist{std::vector<double>(21, cost), {0, registers}}; };
-  CHECK(choose(std::vector<Finalist>{level(100, 32), timed(50.1, 2, 64), timed(50, 2, 128), timed(50.05, 2, 64)}) ==
-        1U);
-  CHECK(choose(std::vector<Finalist>{level(100, 32), level(50.4, 16), level(50, 128)}) == 2U);
+  const auto level = [](double cost, int registers) {
+    return TimedCandidate{std::vector<double>(21, cost), {0, registers}};
+  };
+  CHECK(choose(std::vector<TimedCandidate>{level(100, 32), timed(50.1, 2, 64), timed(50, 2, 128),
+                                           timed(50.05, 2, 64)}) == 1U);
+  CHECK(choose(std::vector<TimedCandidate>{level(100, 32), level(50.4, 16), level(50, 128)}) == 2U);
 }
 
 TEST_CASE("a near-tie goes to what reads less, whatever its registers, and the baseline only by that") {
   const auto reading = [](double cost, double bytes, int registers = 32) {
-    Finalist finalist = timed(cost, 2, registers);
-    finalist.footprint.read_bytes = bytes;
-    return finalist;
+    TimedCandidate candidate = timed(cost, 2, registers);
+    candidate.footprint.read_bytes = bytes;
+    return candidate;
   };
-  CHECK(choose(std::vector<Finalist>{reading(100, 9), reading(100.1, 6, 64), reading(100.2, 8, 16)}) == 1U);
-  CHECK(choose(std::vector<Finalist>{reading(100, 9), reading(100.1, 8.5, 16)}) == 0U);
-  CHECK(choose(std::vector<Finalist>{reading(100, 9), reading(100.1, 0, 16)}) == 0U);  // of which nothing is known
-  CHECK(choose(std::vector<Finalist>{reading(120, 5), reading(100, 9), reading(100.1, 5, 64), reading(108, 2)}) == 2U);
-  // Who reads least sets the limit for all, whatever the order and whoever leads.
-  CHECK(choose(std::vector<Finalist>{reading(100, 9), reading(100.1, 8, 64), reading(100.2, 8.5, 16)}) == 2U);
-  CHECK(choose(std::vector<Finalist>{reading(100, 9.5), reading(100.1, 8.5, 16), reading(100.2, 8, 64)}) == 1U);
+  CHECK(choose(std::vector<TimedCandidate>{reading(100, 9), reading(100.1, 6, 64), reading(100.2, 8, 16)}) == 1U);
+  CHECK(choose(std::vector<TimedCandidate>{reading(100, 9), reading(100.1, 8.5, 16)}) == 0U);
+  CHECK(choose(std::vector<TimedCandidate>{reading(100, 9), reading(100.1, 0, 16)}) == 0U);  // unknown bytes
+  CHECK(choose(std::vector<TimedCandidate>{reading(120, 5), reading(100, 9), reading(100.1, 5, 64), reading(108, 2)}) ==
+        2U);
+  // The least bytes set the limit for all candidates, whatever their order and whichever leads.
+  CHECK(choose(std::vector<TimedCandidate>{reading(100, 9), reading(100.1, 8, 64), reading(100.2, 8.5, 16)}) == 2U);
+  CHECK(choose(std::vector<TimedCandidate>{reading(100, 9.5), reading(100.1, 8.5, 16), reading(100.2, 8, 64)}) == 1U);
   for (const double lead : {-0.02, 0.0, 0.02})
-    CHECK(choose(std::vector<Finalist>{
+    CHECK(choose(std::vector<TimedCandidate>{
               {}, reading(100 + lead, 100, 8), reading(100, 92, 16), reading(100 - lead, 85, 32)}) == 2U);
 }
 
@@ -116,13 +119,13 @@ TEST_CASE("two tunes of one surface under different noise choose the same candid
     std::mt19937 generator(seed);
     std::normal_distribution<double> noise(0.0, 0.002);
     const auto tune_once = [&] {
-      std::vector<Finalist> finalists;
+      std::vector<TimedCandidate> candidates;
       for (double truth : {100.0, 80.0, 60.0, 40.0, 90.0}) {
         std::vector<double> samples(21);
         std::generate(samples.begin(), samples.end(), [&] { return truth * (1 + std::abs(noise(generator))); });
-        finalists.push_back({samples, {0, 32}});
+        candidates.push_back({samples, {0, 32}});
       }
-      return choose(finalists);
+      return choose(candidates);
     };
     RC_ASSERT(tune_once() == std::optional<std::size_t>(3));
     RC_ASSERT(tune_once() == std::optional<std::size_t>(3));

@@ -1,4 +1,4 @@
-// Strategies on surfaces of known costs, under noise.
+// Search strategies on surfaces of known times, under noise.
 #include <doctest/doctest.h>
 #include <rapidcheck.h>
 
@@ -15,12 +15,12 @@ using namespace kiln::tune;
 
 namespace {
 
-/// A device that costs what a surface says, by candidate and length, with a little noise and, now and then, an interruption.
+/// A simulated device: times by candidate and length, with noise and occasional interruptions.
 class NoisySurface {
  public:
   explicit NoisySurface(std::vector<std::vector<double>> truth, unsigned seed = 1, double noise = 0.003)
       : truth_(std::move(truth)), random_(seed), noise_(noise) {}
-  /// Of one length.
+  /// A surface of one length.
   explicit NoisySurface(const std::vector<double>& truth, unsigned seed = 1) : NoisySurface(columns(truth), seed) {}
 
   static std::vector<std::vector<double>> columns(const std::vector<double>& truth) {
@@ -29,7 +29,7 @@ class NoisySurface {
     return matrix;
   }
 
-  /// What serves each length. `tried` holds how many samples each candidate got.
+  /// Runs a search and returns what serves each length. Counts each candidate's samples in `tried`.
   Assignment run(Search& search) {
     while (const auto ask = search.next()) {
       std::vector<std::vector<double>> samples(ask->points.size());
@@ -54,7 +54,7 @@ class NoisySurface {
       lengths.push_back(standings(each, [](std::size_t) { return Footprint{0, 32}; }));
     return choose_configs(lengths);
   }
-  /// Of one length.
+  /// Runs a search of one length and returns its winner.
   std::optional<std::size_t> winner(Search& search) { return run(search).back(); }
   [[nodiscard]] double cost(std::size_t candidate, std::size_t length = 0) const { return truth_[candidate][length]; }
   [[nodiscard]] double best(std::size_t length = 0) const {
@@ -66,7 +66,7 @@ class NoisySurface {
   std::map<std::size_t, std::int64_t> tried;
   std::int64_t points = 0;
   std::set<std::size_t> failing;
-  double drift = 0;  // of the clock, a sample
+  double drift = 0;  // of the clock, per sample
   std::function<void()> after_ask;
 
  private:
@@ -81,7 +81,7 @@ class NoisySurface {
   double noise_, clock_ = 0;
 };
 
-/// Of one length, at which all are legal.
+/// Returns expectations for one length, at which all candidates are legal.
 Expectations expectations_of(const std::vector<double>& expected,
                              std::vector<std::vector<std::int64_t>> position = {}) {
   Expectations expectations;
@@ -100,7 +100,7 @@ bool has(const Ask& ask, std::size_t candidate) {
   return std::ranges::find(ask.points, candidate, &Point::candidate) != ask.points.end();
 }
 
-/// A smooth bowl over two parameters of eight values each, with some roughness; candidate 0 lies in a corner.
+/// A smooth minimum over two parameters of eight values each, with some roughness. Candidate 0 lies in a corner.
 struct Bowl {
   explicit Bowl(unsigned seed) {
     std::mt19937 random(seed);
@@ -139,7 +139,7 @@ TEST_CASE("candidates of the last comparison are timed in turns, so that a drift
 }
 
 TEST_CASE("racing does not leave the lead to those that were timed before the clock fell") {
-  // Six candidates are tried before the best one, which by then looks slower than the baseline did.
+  // Six candidates are tried before the best one, which the clock then makes slower than the baseline was.
   Expectations expectations;
   std::vector<double> truth;
   for (int i = 0; i < 12; ++i) {
@@ -238,7 +238,7 @@ TEST_CASE("what is expected is tried first, and a true expectation is confirmed 
 }
 
 TEST_CASE("of configs that nothing tells apart beforehand one is tried before the search goes on to another kind") {
-  // Sixteen kinds of tile by eight orders, which change nothing; the fastest kind is expected to be among the slow ones.
+  // Sixteen kinds of tile in eight orders, which change nothing. The fastest kind is not expected to be fast.
   Expectations expectations;
   std::vector<double> truth;
   for (int kind = 0; kind < 16; ++kind)
@@ -258,9 +258,9 @@ TEST_CASE("of configs that nothing tells apart beforehand one is tried before th
   }
 }
 
-TEST_CASE("the baseline and the favourites are in the first round, whatever is expected of them") {
+TEST_CASE("the baseline and the candidates to try first are in the first round, whatever is expected of them") {
   Bowl bowl(3);
-  bowl.expectations.favourites = {17, 42};
+  bowl.expectations.tried_first = {17, 42};
   bowl.expectations.expected_ns[17] = {1e9};
   const auto first = racing(bowl.expectations, {})->next();
   for (std::size_t candidate : {0U, 17U, 42U}) CHECK(has(*first, candidate));
@@ -275,11 +275,11 @@ TEST_CASE("racing keeps to its number of trials") {
   }
 }
 
-TEST_CASE("in a hurry the best so far meet in the last comparison and nothing more is brought in") {
+TEST_CASE("a search that finishes early brings in nothing more and compares the best so far") {
   const Bowl bowl(5);
   NoisySurface surface(bowl.truth);
   const auto search = racing(bowl.expectations, {});
-  surface.after_ask = [&] { search->hurry(); };
+  surface.after_ask = [&] { search->finish_early(); };
   CHECK(surface.winner(*search).has_value());
   CHECK(surface.tried.size() == 5);
 }
@@ -307,7 +307,7 @@ TEST_CASE("two tunes of one surface under different noise choose the same candid
 
 namespace {
 
-/// Six lengths; a config is fast near its own place and slower by its distance from it, in both directions.
+/// Six lengths. A config is fastest near its own place, and slower with the distance from it.
 struct Ridge {
   explicit Ridge(std::size_t candidates, double slope = 0.05) {
     for (std::size_t c = 0; c < candidates; ++c) {
@@ -315,7 +315,7 @@ struct Ridge {
       for (std::size_t l = 0; l < 6; ++l) {
         const double place = 5.0 * static_cast<double>(c) / static_cast<double>(candidates - 1);
         row.push_back(1e5 * (1 + static_cast<double>(l)) * (1 + slope * std::abs(place - static_cast<double>(l))));
-        // The model sees half of it.
+        // The expectation has half of the slope.
         expected.push_back(1e5 * (1 + static_cast<double>(l)) *
                            (1 + slope / 2 * std::abs(place - static_cast<double>(l))));
       }

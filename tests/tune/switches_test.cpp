@@ -10,7 +10,7 @@
 namespace kiln::tune {
 namespace {
 
-using TimeAt = std::function<double(std::size_t candidate, std::int64_t size)>;  // 0: it cannot be launched there
+using TimeAt = std::function<double(std::size_t candidate, std::int64_t size)>;  // 0: not launchable
 
 Comparison compared_at(std::int64_t size, std::size_t candidates, const TimeAt& time_at) {
   Comparison comparison;
@@ -51,7 +51,7 @@ double stairs_of_two(std::size_t candidate, std::int64_t size) {
 }  // namespace
 
 TEST_CASE("an interval is parted where another candidate is faster at its lower sizes") {
-  // Up to 170 two steps of the second take less than three of the first, which go on until 192.
+  // Up to 170 two steps of candidate 1 take less than three of candidate 0, which last until 192.
   const auto result = switched(65, {148, 192, 256}, 2, stairs_of_two);
   REQUIRE(result.found.size() == 1);
   CHECK(result.found[0].first > 149);

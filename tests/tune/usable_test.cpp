@@ -1,10 +1,10 @@
-// Which config of a record can serve: what is legal, whatever a tune would try today.
+// A config of a record serves if it is legal, whether or not a tune would try it today.
 #include <doctest/doctest.h>
 
 #include <algorithm>
 
 #include "near_fixture.hpp"
-#include "tune/deploy.hpp"
+#include "tune/serving.hpp"
 
 using namespace kiln;
 using namespace kiln::tune;

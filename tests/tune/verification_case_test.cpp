@@ -1,4 +1,4 @@
-// Cases and the bench in this process, over the fake driver: what each launch is given, and who is blamed when one fails.
+// Verification cases and the local bench on the fake driver: the arguments of launches, and which candidate a failure rejects.
 #include "tune/verification_case.hpp"
 
 #include <array>
@@ -16,7 +16,7 @@ using fake_cuda_tests::query;
 
 namespace {
 
-/// An op of the tests with its first implementation.
+/// An op of the tests, with its first implementation loaded.
 struct Fixture {
   explicit Fixture(const char* name)
       : op(manifest::load_op(std::filesystem::path(KILN_SOURCE_DIR) / "tests/e2e/ops" / name)),
@@ -74,7 +74,7 @@ TEST_CASE("a launch that may begin early and reads its length before it waits is
   CHECK_FALSE(check.right);
   CHECK_MESSAGE(check.reason.starts_with("launched early behind what writes its inputs"), check.reason);
   control("heal");
-  CHECK(verified.verify(early, fixture.stream.handle()).right);  // its length is there again
+  CHECK(verified.verify(early, fixture.stream.handle()).right);  // the length was restored
 }
 
 TEST_CASE("a case that takes another problem keeps no length or stride of the one before") {
@@ -134,7 +134,7 @@ TEST_CASE("of launches that take turns, the one that fails is blamed, and the ot
   }
   for (const bool chains : {false, true}) {
     CAPTURE(chains);
-    // In the turns, and again once the first is asked alone.
+    // Once in turns, and once when the first is sampled alone.
     control("fail cuLaunchKernelEx CUDA_ERROR_INVALID_VALUE at 2; fail cuLaunchKernelEx CUDA_ERROR_INVALID_VALUE at 3");
     const std::vector<Samples> samples = chains ? bench->sample_chains(points, 5) : bench->sample(points, 5);
     control("heal");
@@ -150,7 +150,7 @@ TEST_CASE("candidates are timed at each length of a bucket where they are legal"
   Fixture fixture("scale");
   const Problem bucket = fixture.problem(64);
   Problem inside = fixture.problem(53);
-  inside.axes[1] = 63;  // no multiple of a vector of 4
+  inside.axes[1] = 63;  // not a multiple of a vector of 4
   const std::array<manifest::Config, 2> configs = {{{128, 4}, {128, 1}}};
   const auto bench =
       local_bench({fixture.op, bucket, fixture.context.info(), Regime::cold_l2, fixture.arch()}, fixture.cubins);

@@ -11,7 +11,7 @@ namespace kiln::cli::bench {
 namespace {
 
 constexpr std::int64_t warm_rounds = 3;
-constexpr double budget_ns = 100e6, flush_ns = 40e3;  // a flush of an H200's L2 takes about that
+constexpr double budget_ns = 100e6, flush_ns = 40e3;  // about the time to flush an H200's L2
 constexpr std::int64_t least_rounds = 11, most_rounds = 41;
 
 class Contest {
@@ -42,7 +42,7 @@ class Contest {
   }
 
   void time(std::vector<Timed>& all) {
-    sample(all, warm_rounds);  // instruction caches, and clocks when the device was idle
+    sample(all, warm_rounds);  // warms the instruction caches, and the clocks of an idle device
     double a_round_ns = 0;
     for (Timed& each : all) {
       if (each.ok()) a_round_ns += *std::min_element(each.samples_ns.begin(), each.samples_ns.end()) + flush_ns;
@@ -91,6 +91,20 @@ std::vector<Timed> contest(engine::State& state, const manifest::Op& op, const P
   for (std::size_t i = 0; i < contenders.size(); ++i) all.push_back(contest.admit(i, contenders[i]));
   contest.time(all);
   return all;
+}
+
+bool is_slower(const tune::Cost& now, const store::Choice& then, double tolerance) {
+  return !now.failed() && then.cost_ns > 0 && now.low_ns > then.high_ns &&
+         now.median_ns > then.cost_ns * (1 + tolerance);
+}
+
+bool is_slower(std::span<const double> a_ns, std::span<const double> b_ns, double tolerance) {
+  const tune::Cost ratio = tune::ratio(a_ns, b_ns);
+  return !ratio.failed() && ratio.low_ns > 1 && ratio.median_ns > 1 + tolerance;
+}
+
+double change_of(const tune::Cost& now, double then_ns) {
+  return now.failed() || !(then_ns > 0) ? 0.0 : now.median_ns / then_ns;
 }
 
 }  // namespace kiln::cli::bench

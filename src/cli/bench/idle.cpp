@@ -8,7 +8,7 @@ namespace kiln::cli::bench {
 namespace {
 
 constexpr std::size_t most_wider = 3;
-// Less work than this for each multiprocessor takes about as long as launching it does.
+// With less work a multiprocessor, the kernel takes about as long as its launch.
 constexpr double least_bytes = 4096, least_flops = 65536;
 
 bool has_work(const manifest::Op& op, const Problem& problem, const manifest::DeviceFacts& device) {
@@ -19,7 +19,7 @@ bool has_work(const manifest::Op& op, const Problem& problem, const manifest::De
          static_cast<double>(flops.number) >= units * least_flops || (bytes.number == 0 && flops.number == 0);
 }
 
-/// Another implementation counts as farther than any config of the same one.
+/// Another implementation is farther than any config of the same implementation.
 std::size_t distance(const Contender& a, const Contender& b) {
   if (a.implementation != b.implementation) return manifest::max_parameters + 1;
   std::size_t differing = 0;

@@ -15,13 +15,13 @@
 namespace kiln::cli::bench {
 namespace {
 
-constexpr std::size_t most_edges = 256;  // of one policy
+constexpr std::size_t most_edges = 256;  // a policy
 
 [[noreturn]] void refuse(std::string_view text, const std::string& expected) {
   throw Error(ErrorKind::bad_input, fmt::format("the policy is {}, expected {}", manifest::quote(text), expected));
 }
 
-/// "256,2048/256" or "256;2048/256)" as numbers, each with what follows a slash, or 0.
+/// Parses "256,2048/256" or "256;2048/256)" as numbers, each with the number after its slash, or 0.
 std::vector<std::pair<std::int64_t, std::int64_t>> parse_numbers(std::string_view text, std::string_view whole) {
   std::vector<std::pair<std::int64_t, std::int64_t>> numbers;
   const auto number = [&] {

@@ -1,4 +1,4 @@
-// What sharing a record over a bucket costs, from times alone.
+// Computes what sharing a record over a bucket costs, from times alone.
 #pragma once
 
 #include <cstdint>
@@ -6,17 +6,19 @@
 #include <string>
 #include <vector>
 
+#include "kiln/problem.hpp"
+
 namespace kiln::cli::bench {
 
-/// One real length under one policy.
+/// The result at one length under one policy.
 struct Regret {
   std::string policy;
-  std::string problem;  // "m=300 n=4096 k=4096 dtype=bf16"
+  Problem problem;
   std::int64_t length = 0, edge = 0;
-  std::string shared, own;  // configs: that a launch takes from the bucket's record, and tuned for this very length
-  double shared_ns = 0, own_ns = 0;  // equal where the configs are
-  double regret = 0;       // 0.03: the bucket's takes 3 % longer. Under 0 where a tune had found less than the best.
-  bool fell_back = false;  // no config of the record is legal at this length, and the default serves
+  std::string shared, own;           // the config of the bucket's record, and the one tuned for this length alone
+  double shared_ns = 0, own_ns = 0;  // equal when the configs are equal
+  double regret = 0;  // 0.03: `shared` takes 3 % longer; negative when the tune for this length missed the best config
+  bool fell_back = false;  // no config of the record is legal at this length, so the default serves
 };
 
 struct RegretSummary {
@@ -24,10 +26,10 @@ struct RegretSummary {
   double median = 0, p95 = 0, worst = 0;
   std::int64_t worst_length = 0;
 };
-/// Percentiles are of the nearest rank. All 0 for none.
+/// Percentiles by nearest rank; all 0 without regrets.
 RegretSummary summarise(std::span<const Regret> regrets);
 
-/// The first length of the size class: 1, 4, 16, 64, ...
+/// Returns the first length of the size class: 1, 4, 16, 64, ...
 std::int64_t class_of(std::int64_t length);
 
 }  // namespace kiln::cli::bench

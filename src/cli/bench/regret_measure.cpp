@@ -36,16 +36,17 @@ Contender RegretMeasurement::contender(std::string_view implementation, const st
   return {found, *parsed};
 }
 
-/// What a launch takes, once the bucket is tuned.
+/// Returns the config that a launch takes once the bucket is tuned.
 RegretMeasurement::Picked RegretMeasurement::pick_own(const Problem& problem) {
   const auto outcome = engine::tune_once(state_, op_, manifest::bucket_of(op_, problem), {});
   const engine::Answer* answer = engine::serving(op_, outcome.resolution, problem, state_.context.info().facts);
-  if (answer == nullptr) throw Error(ErrorKind::not_tuned, "nothing is legal at " + manifest::to_string(op_, problem));
+  if (answer == nullptr)
+    throw Error(ErrorKind::not_tuned, "nothing is legal at " + manifest::display_text(op_, problem));
   return {contender(answer->implementation->name, manifest::to_string(*answer->implementation, answer->config)),
           !answer->is_hit()};
 }
 
-/// The same of a record that no file holds.
+/// The same for a record that is in no file.
 RegretMeasurement::Picked RegretMeasurement::pick(Variant& variant, const Problem& problem) {
   const manifest::DeviceFacts& device = state_.context.info().facts;
   const Problem bucket = manifest::bucket_of(variant.op, problem);
@@ -63,14 +64,14 @@ RegretMeasurement::Picked RegretMeasurement::pick(Variant& variant, const Proble
 std::vector<Regret> RegretMeasurement::at(const Problem& problem) {
   const store::Choice& own = tuned(exact_, problem).at_edge();
   std::vector<Contender> contenders{contender(own.implementation, own.config)};
-  std::vector<std::size_t> places;  // of what each policy picks among the contenders
+  std::vector<std::size_t> places;  // index of each policy's config among the contenders
   std::vector<Regret> regrets;
   for (std::size_t i = 0; i < policies_.size(); ++i) {
     const Picked picked = policies_[i] == op_.axes[axis_].policy ? pick_own(problem) : pick(variants_[i], problem);
     const auto known = std::ranges::find(contenders, picked.config);
     places.push_back(static_cast<std::size_t>(known - contenders.begin()));
     regrets.push_back({.policy = policies_[i].text(),
-                       .problem = manifest::to_string(op_, problem),
+                       .problem = problem,
                        .length = problem.axes[axis_],
                        .edge = policies_[i].high(problem.axes[axis_], op_.axes[axis_].maximum),
                        .shared = picked.config.name(),
@@ -83,8 +84,8 @@ std::vector<Regret> RegretMeasurement::at(const Problem& problem) {
     const Timed& shared = timed[places[i]];
     for (const Timed* each : {&shared, &timed.front()})
       if (!each->ok())
-        throw Error(ErrorKind::wrong_result,
-                    fmt::format("at {} a config that was tuned is refused: {}", regrets[i].problem, each->reason));
+        throw Error(ErrorKind::wrong_result, fmt::format("at {} a config that was tuned is refused: {}",
+                                                         manifest::display_text(op_, problem), each->reason));
     regrets[i].shared_ns = shared.cost.median_ns;
     regrets[i].own_ns = timed.front().cost.median_ns;
     if (places[i] != 0) regrets[i].regret = tune::ratio(shared.samples_ns, timed.front().samples_ns).median_ns - 1;

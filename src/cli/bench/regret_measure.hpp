@@ -1,4 +1,4 @@
-// Measures regret: what serves a length in its bucket against a config tuned for that very length.
+// Measures regret: times the config that serves a length in its bucket and a config tuned for that length alone.
 #pragma once
 
 #include <map>
@@ -11,16 +11,16 @@ namespace kiln::cli::bench {
 
 class RegretMeasurement {
  public:
-  /// `axis`: an index into op.axes. Buckets of the op's own policy are looked up, or tuned and published, as kiln tune would; those of
-  /// other policies, and single lengths, are tuned and forgotten.
+  /// `axis`: an index into op.axes. Buckets of the op's own policy are looked up, or tuned and published as kiln tune does. Buckets of
+  /// other policies and single lengths are tuned and not kept.
   RegretMeasurement(engine::State& state, const manifest::Op& op, std::size_t axis,
                     std::vector<manifest::BucketPolicy> policies);
 
-  /// One for each policy at this problem's real sizes. Throws as tune::tune_bucket does.
+  /// Returns a result for each policy at this problem's sizes. Throws as tune::tune_bucket does.
   std::vector<Regret> at(const Problem& problem);
 
  private:
-  /// An op with other policies, and the records of its buckets so far.
+  /// The op with another policy, and the records of its buckets so far.
   struct Variant {
     manifest::Op op;
     std::map<std::string, store::Record> records;
@@ -38,8 +38,8 @@ class RegretMeasurement {
   const manifest::Op& op_;
   std::size_t axis_;
   std::vector<manifest::BucketPolicy> policies_;
-  Variant exact_;                  // every length a bucket of its own
-  std::vector<Variant> variants_;  // by policy
+  Variant exact_;                  // policy exact
+  std::vector<Variant> variants_;  // one for each policy
 };
 
 }  // namespace kiln::cli::bench

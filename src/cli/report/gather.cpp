@@ -5,7 +5,6 @@
 #include <set>
 #include <unordered_set>
 
-#include "cli/natural_order.hpp"
 #include "cli/record_facts.hpp"
 #include "cli/report/content.hpp"
 #include "manifest/region.hpp"

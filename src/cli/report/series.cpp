@@ -6,7 +6,7 @@
 #include <map>
 #include <set>
 
-#include "cli/natural_order.hpp"
+#include "cli/record_facts.hpp"
 
 namespace kiln::cli::report {
 namespace {

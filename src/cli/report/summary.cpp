@@ -71,10 +71,10 @@ struct Kind {
 };
 
 Kind kind_of(std::string_view origin) {
-  if (origin == "hot") return {"hit", "good", "a plan in memory"};
-  if (origin == "overlay") return {"hit", "good", "the user's file"};
-  if (origin == "base") return {"hit", "good", "a shipped file"};
-  return {"stand-in", "poor", "no record of the bucket"};
+  if (origin == to_string(Origin::hot)) return {"hit", "good", "a plan in memory"};
+  if (origin == to_string(Origin::overlay)) return {"hit", "good", "the user's file"};
+  if (origin == to_string(Origin::base)) return {"hit", "good", "a shipped file"};
+  return {"fallback", "poor", "no record of the bucket"};
 }
 
 std::string share_bar(double share, std::string_view css_class) {

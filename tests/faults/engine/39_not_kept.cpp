@@ -112,6 +112,20 @@ TEST_CASE("fault 39: a pre-warm, a run and a replay whose overlay keeps nothing 
   tally(39, 3 * static_cast<std::int64_t>(causes.size()), "pre-warms, runs and replays that nothing keeps");
 }
 
+TEST_CASE("fault 39: a tune of several buckets whose overlay keeps nothing begins none and exits 4") {
+  if (address_sanitizer) return skip(slow_under_sanitizer);
+  const Spoilt spoilt;
+  const auto causes = spoilt.causes();
+  for (const Cause& cause : causes) {
+    const Outcome tuned = under(cause, "tune scale rows=32,64 cols=128 dtype=f32");
+    check_says_not_kept(cause, tuned, {"tuned now"});
+    const bool known_before = cause.name != "a full disk";  // which is met at the first write
+    CHECK_MESSAGE(contains(tuned.output, "nothing was begun") == known_before, tuned.output);
+    CHECK_MESSAGE(contains(tuned.output, "[1/2]") != known_before, tuned.output);
+  }
+  tally(39, static_cast<std::int64_t>(causes.size()), "tunes of several buckets that nothing keeps");
+}
+
 TEST_CASE("fault 39: an import or a merge into an overlay that keeps nothing adds nothing and says so") {
   if (address_sanitizer) return skip(slow_under_sanitizer);
   const Spoilt spoilt;

@@ -120,7 +120,7 @@ TEST_CASE("fault 54: a child leaves alone what its parent tunes in the backgroun
   const ScaleCall call(elsewhere, 64, 128);  // its tensors
   StoppedTune tune(MissPolicy::background);
   const auto launch = [&] { return tune.op->launch(call.problem, call.arguments, machine.stream()); };
-  CHECK(is_stand_in(launch()));
+  CHECK(is_fallback(launch()));
   REQUIRE(tune.began.wait());
   CHECK(status_of_child([&] { return launch_is_refused(*tune.op, call, machine.stream()) && tune.destroy(); }) == 0);
   CHECK(status_of_child([&] { return is_refused([&] { return tune.engine->wait_for_tunes(patience); }); }) == 0);

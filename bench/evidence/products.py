@@ -1,0 +1,69 @@
+"""Products of groups and batches, chains of small ops, and single ops beside torch."""
+from evidence.family import asked, sizes
+from evidence.table import markdown, mean, words
+
+GROUPED = {"grouped": "torch `_grouped_mm` / Kiln", "loop": "loop of cuBLAS / Kiln"}
+BATCHED = {"bmm": "cuBLAS's strided batch / Kiln"}
+
+
+def products(read, op, axes, peers):
+    times = {(row["peer"], *(row.get(axis) for axis in axes)): row["ns"] for row in read("products-h200/products_peers.json") if row["op"] == op and row.get("right")}
+    body, columns = [], {peer: [] for peer in peers}
+    for row in read("products-h200/products.json"):
+        if row["op"] != op or "ns" not in row:
+            continue
+        shape = tuple(int(asked(row)[axis]) for axis in axes)
+        ratios = {peer: times[peer, *shape] / row["ns"] for peer in peers if (peer, *shape) in times}
+        for peer, ratio in ratios.items():
+            columns[peer].append(ratio)
+        body.append([*shape, f"{row['ns'] / 1000:.1f}", f"{row['tflop_s']:.0f}", *(f"{ratios[peer]:.2f}" if peer in ratios else "-" for peer in peers)])
+    body.append(["geometric mean", *[""] * (len(axes) + 1), *(f"{mean(ratios):.2f}" for ratios in columns.values())])
+    return markdown([f"{op}: {axes[0]}", *axes[1:], "us", "TFLOP/s", *peers.values()], body)
+
+
+def grouped(read):
+    return products(read, "gemm_grouped", ("groups", "m", "n", "k"), GROUPED)
+
+
+def batched(read):
+    return products(read, "gemm_batched", ("batch", "m", "n", "k"), BATCHED)
+
+
+def chains(read):
+    """Chains of one length on both sides: launched one by one, in graphs of 16, in graphs of one."""
+    own, peers = {}, {}
+    for row in read("chains-h200/chain.json"):
+        own.setdefault((row["n"], row["rows"]), {})[row["way"], row["pdl"]] = row["device_ns"]
+    for row in read("chains-h200/chain_peers.json"):
+        if "reason" not in row:
+            peers.setdefault((row["n"], row["rows"]), {})[row["way"]] = row["device_ns"]
+    us = lambda ns: f"{ns / 1000:.2f}" if ns else "-"
+    body = []
+    for (n, rows), ways in own.items():
+        torch = peers.get((n, rows), {})
+        compiled = [ns for way, ns in torch.items() if way.startswith("torch.compile")]
+        cells = []
+        for way, other in (("eager", torch.get("torch eager")), ("graph of 16", torch.get("torch graph of 16")), ("graph", torch.get("torch graph"))):
+            cells += [us(ways[way, "off"]), us(ways[way, "tuned"]), us(other)]
+        body.append([n, rows, *cells, us(min(compiled, default=None))])
+    return markdown(["us a chain: n", "rows", "one by one", "begun early", "torch", "graph of 16", "begun early", "torch", "graph of 1", "begun early", "torch",
+                     "torch.compile"], body)
+
+
+def throughput(read):
+    """Single ops beside torch; `of a copy` is of products the tensors' bytes and says little."""
+    peers = {(row["op"], sizes_of(row)): row["ns"] for row in read("throughput-h200/throughput_peers.json") if "ns" in row}
+    body = []
+    for row in read("throughput-h200/throughput.json"):
+        if "ns" in row:
+            peer = peers.get((row["op"], sizes_of(row)))
+            rate = f"{row['tflop_s']:.0f} TFLOP/s" if row["op"] == "gemm" else f"{row['of_copy']:.2f} of a copy"
+            body.append([row["op"], sizes_of(row), f"{row['ns'] / 1000:.1f}", rate, f"{peer / row['ns']:.2f}" if peer else "-"])
+    return body and markdown(["bf16", "sizes", "us", "rate", "torch / Kiln"], body)
+
+
+def sizes_of(row):
+    return " x ".join(words(row["problem"])[axis] for axis in "mnk") if row["op"] == "gemm" else sizes(row)
+
+
+TABLES = {"grouped": grouped, "batched": batched, "chains": chains, "throughput": throughput}

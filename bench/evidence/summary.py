@@ -1,0 +1,90 @@
+"""README's table of results: the figures that a reader asks for first. A † marks rows whose code has changed since."""
+from evidence.claim import is_older
+from evidence.family import in_class, ratios, rows_and_peers
+from evidence.hits import is_comparable, problems
+from evidence.table import Reader, markdown, mean, quantile
+from evidence.tuner import DEVICES, TYPES, at, measured
+
+
+def by_type(read, device="H200"):
+    """The pairs of each type that was measured on a device."""
+    return {dtype: rows for dtype in TYPES if (rows := measured(read, device, dtype))}
+
+
+def gemm(read):
+    said = [f"{device}{dtype} {mean(row['best_over_kiln'] for row in rows):.3f} ({len(rows)} pairs)" for device, name in (("", "H200"), ("H100 ", "H100"))
+            for dtype, rows in by_type(read, name).items()]
+    return f"geometric mean {', '.join(said)}"
+
+
+def worst(read):
+    rows = [(row["best_over_kiln"], row, dtype, device) for device in DEVICES for dtype, of in by_type(read, device).items() for row in of]
+    ratio, row, dtype, device = min(rows, key=lambda each: each[0])
+    return f"{ratio:.3f} at {at(row)}, {dtype}, {device}; {sum(each[0] < 0.97 for each in rows)} of {len(rows)} pairs under 0.97"
+
+
+def tunes(read):
+    seconds = {dtype: [row["ready_ms"] / 1000 for row in rows if row["tunes"]] for dtype, rows in by_type(read).items()}
+    medians = [f"{dtype} {quantile(each, 0.5):.1f}" for dtype, each in seconds.items()]
+    return f"median {', '.join(medians)} s; worst {max(max(each) for each in seconds.values()):.1f} s"
+
+
+def regret(read):
+    rows = [(row, op) for op in read.matching("tuner-h200/regret_*.json") for row in read(op) if row.get("event") == "summary" and row.get("from") is None]
+    row, op = max(rows, key=lambda each: each[0]["worst"])
+    medians = [each["median"] for each, _ in rows]
+    name = op.split("regret_")[1].removesuffix(".json")
+    return f"{len(rows)} ops: median {min(medians):.1%} to {max(medians):.1%}; worst {row['worst']:.0%} (`{name}`)"
+
+
+def untuned(read):
+    slower = {dtype: [row["stand_in_over_kiln"] - 1 for row in rows if row.get("stand_in_origin") in ("nearest", "model", "default")]
+              for dtype, rows in by_type(read).items()}
+    medians = [f"{dtype} {quantile(each, 0.5):.1%} ({len(each)} pairs)" for dtype, each in slower.items() if each]
+    return f"median {', '.join(medians)}; worst {max(max(each) for each in slower.values() if each):.0%}"
+
+
+def hot(read):
+    over = [ways[way, 1]["over_bare_ns"] for ways, _ in problems(read) if is_comparable(ways) for way in ("Op::launch, hot", "Plan::launch")]
+    return f"{min(over)} to {max(over)} ns"
+
+
+def stream(read):
+    [row], [verified] = read("stream-h200/replay.json"), read("stream-h200/replay_verified.json")[-1:]
+    return f"{row['tunes']} tunes, {row['compiles']} compiles; {verified['wrong']} wrong in a pass of their own, verified with NVRTC"
+
+
+def memory_bound(read):
+    rows, peers, names = rows_and_peers(read)
+    large = in_class(rows, "0.7 to 1.4 GB")
+    said = {"torch": "eager torch takes {:.2f} times as long", "compile": "`torch.compile` {:.2f}", "liger": "Liger {:.2f} where it has the kernel"}
+    told = [said[name].format(mean(ratios(large, peers, name))) for name in names if name in said]
+    return f"{len(large)} kernels: {mean(row['of_copy'] for row in large):.2f} of a device copy's rate; {', '.join(told)}"
+
+
+def start(read):
+    [row] = [row for row in read("cold-start-h200/cold_start.json") if row["way"] == "Kiln, shipped file, overlay"]
+    return f"{row['result_ms'] - row['until_context_ms']:.1f} ms"
+
+
+ROWS = {"gemm at random (model shape, length) pairs, cuBLASLt's best for the very length / Kiln": gemm,
+        "the worst of these": worst,
+        "tuning one bucket of gemm, 16 cores": tunes,
+        "inside a bucket, over a config tuned for the very length": regret,
+        "served with no tune of that bucket, over tuned": untuned,
+        "a hot launch over the driver's bare launch, one thread": hot,
+        "10,000 distinct problems from one shipped file without NVRTC": stream,
+        "memory-bound kernels at about 1 GB, geometric means": memory_bound,
+        "from a context to the first checked result with a shipped file": start}
+
+
+def results(_):
+    body = []
+    for what, figure in ROWS.items():
+        read = Reader()
+        told = figure(read)
+        body.append([what, told + (" †" if is_older(read.used) else "")])
+    return markdown(["what", "figure"], body)
+
+
+TABLES = {"results": results}

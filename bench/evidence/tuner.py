@@ -1,0 +1,145 @@
+"""The tuner's tables: random pairs of a product and a length beside other libraries, what a tune costs, regret, and stand-ins."""
+from evidence.table import markdown, mean, number, quantile, words
+
+TYPES = ("bf16", "f16", "e4m3")
+DEVICES = ("H200", "H100")
+ROWS = {"1 to 64": (1, 64), "65 to 1024": (65, 1024), "1025 and more": (1025, 1 << 30)}
+LONG_NS = 300e3
+PEERS = ("triton", "torch")
+
+
+def folder(device):
+    return f"tuner-{device.lower()}"
+
+
+def measured(read, device, dtype):
+    """The rows of every draw: pairs_TYPE.json, pairs_TYPE_seed24.json."""
+    names = [name for name in read.matching(f"{folder(device)}/pairs_{dtype}*.json") if "_peers" not in name]
+    return [row for name in names for row in read(name) if "error" not in row]
+
+
+def runs(read, devices=DEVICES):
+    """What was measured of each device and type: a title, the device, the type and the rows."""
+    for device in devices:
+        for dtype in TYPES:
+            if rows := measured(read, device, dtype):
+                yield f"{device}, {dtype}", device, dtype, rows
+
+
+def sizes(row):
+    return tuple(int(words(row["problem"])[axis]) for axis in "mnk")
+
+
+def at(row):
+    return " x ".join(map(str, sizes(row)))
+
+
+def asked(read, device, dtype):
+    return sum(line.startswith("gemm") for name in read.matching(f"{folder(device)}/pairs_{dtype}*.txt") for line in read.text(name).splitlines())
+
+
+def pairs(read):
+    body = []
+    for title, device, dtype, rows in runs(read):
+        for what, field in (("with the library", "best_over_kiln"), ("own kernels alone", "best_over_own")):
+            some = [row for row in rows if field in row]
+            ratios = [row[field] for row in some]
+            worst = min(some, key=lambda row: row[field])
+            body.append([f"{title}, {what}", f"{len(some)} of {asked(read, device, dtype)}", number(mean(ratios), ".3f"), f"{quantile(ratios, 0.05):.3f}",
+                         f"{worst[field]:.3f} at {at(worst)}", sum(ratio < 0.97 for ratio in ratios), sum(ratio < 0.92 for ratio in ratios),
+                         sum(ratio >= 1 for ratio in ratios)])
+    return markdown(["cuBLASLt's best for the very length / Kiln", "pairs, of those drawn", "geometric mean", "5th percentile", "worst", "under 0.97",
+                     "under 0.92", "1 or more"], body)
+
+
+def pairs_by_rows(read):
+    body = []
+    for title, _, _, rows in runs(read):
+        groups = [[row["best_over_kiln"] for row in rows if low <= sizes(row)[0] <= high] for low, high in ROWS.values()]
+        long, short = [[row["best_over_kiln"] < 0.97 for row in rows if (row["kiln_ns"] >= LONG_NS) == which] for which in (True, False)]
+        body.append([title, *(f"{number(mean(group), '.3f')} ({len(group)})" for group in groups), *(f"{sum(each)} of {len(each)}" for each in (short, long))])
+    return markdown(["cuBLASLt's best / Kiln with the library, by rows of x", *ROWS, "under 0.97 below 0.3 ms", "from 0.3 ms on"], body)
+
+
+def pairs_peers(read):
+    """Triton's autotuned kernel and torch on the same pairs; only of types whose peers were run."""
+    body = []
+    for name in read.matching("tuner-*/pairs_*_peers.json"):
+        device, dtype = name.split("/")[0].removeprefix("tuner-").upper(), name.split("_")[1]
+        title, rows, peers = f"{device}, {dtype}", measured(read, device, dtype), read(name)
+        times = {(row["peer"], row["m"], row["n"], row["k"]): row["ns"] for row in peers if row.get("right")}
+        for peer in PEERS:
+            found = [(times[peer, *sizes(row)] / row["kiln_ns"], row) for row in rows if (peer, *sizes(row)) in times]
+            if found:
+                ratios = [ratio for ratio, _ in found]
+                worst = min(found, key=lambda each: each[0])
+                body.append([title, peer.capitalize() if peer == "triton" else peer, len(found), f"{mean(ratios):.3f}", f"{worst[0]:.3f} at {at(worst[1])}",
+                             sum(ratio < 1 for ratio in ratios)])
+    return markdown(["", "peer / Kiln", "pairs", "geometric mean", "worst", "under 1"], body) if body else ""
+
+
+def tunes(read):
+    body = []
+    for title, _, _, rows in runs(read):
+        tuned = [row for row in rows if row["tunes"]]
+        seconds = [row["ready_ms"] / 1000 for row in tuned]
+        longest = max(tuned, key=lambda row: row["ready_ms"])
+        body.append([title, len(tuned), f"{quantile(seconds, 0.5):.2f}", f"{quantile(seconds, 0.95):.2f}", f"{max(seconds):.2f} at {at(longest)}",
+                     sum(row["compiles"] for row in tuned), sum(row["implementation"] == "cublaslt" for row in rows)])
+    return markdown(["a bucket's tune, s", "buckets", "median (aim 3)", "95th percentile", "worst (aim 6)", "compiles", "pairs that the library serves"], body)
+
+
+def prewarms(read):
+    rows = read("tuner-h200/prewarms.jsonl")
+    return markdown(["`kiln prewarm` from nothing", "buckets", "s"], [[row["workload"], row["buckets"], row["seconds"]] for row in rows])
+
+
+def regret(read):
+    exits = {row["command"].split(" regret ")[1].split()[0]: row["exit"] for row in read("tuner-h200/steps.jsonl") if row["step"] == "regret"}  # of the last run
+    body = []
+    for name in read.matching("tuner-h200/regret_*.json"):
+        op = name.split("regret_")[1].removesuffix(".json")
+        for row in read(name):
+            if row.get("event") == "summary" and row.get("from") is None:
+                body.append([op + (" (ended early)" if exits.get(op) else ""), row["lengths"], f"{row['median']:.1%}", f"{row['p95']:.1%}", f"{row['worst']:.1%}",
+                             row["worst_length"]])
+    return markdown(["H200, bf16", "lengths", "median (aim 0.5 %)", "95th percentile (aim 3 %)", "worst (aim 5 %)", "at rows"], body)
+
+
+def untuned(read):
+    body = []
+    for title, _, _, rows in runs(read, ("H200",)):  # the stand-ins of the H100 are of another build than its pairs
+        some = [row for row in rows if row.get("stand_in_origin") in ("nearest", "model", "default")]
+        if not some:
+            continue
+        slower = [row["stand_in_over_kiln"] - 1 for row in some]
+        worst = max(some, key=lambda row: row["stand_in_over_kiln"])
+        origins = [row["stand_in_origin"] for row in some]
+        body.append([title, len(some), f"{quantile(slower, 0.5):.1%}", f"{quantile(slower, 0.95):.1%}", f"{max(slower):.1%} at {at(worst)}",
+                     ", ".join(f"{origin} {origins.count(origin)}" for origin in dict.fromkeys(origins))])
+    return markdown(["without a tune, over tuned", "pairs", "median (aim 3 %)", "95th percentile (aim 15 %)", "worst", "served by"], body)
+
+
+def agreement(read):
+    body = []
+    for device in DEVICES:
+        rows = read(f"{folder(device)}/agreement.json")
+        lengths = [row for row in rows if "first_over_exact" in row]
+        if not lengths:
+            continue
+        apart = [max(row["first_ns"], row["second_ns"]) / min(row["first_ns"], row["second_ns"]) - 1 for row in lengths]
+        over = [max(row[f"{which}_over_exact"] - 1, 0) for row in lengths for which in ("first", "second")]
+        seconds = [row[which] for row in rows for which in ("first_s", "second_s") if which in row]
+        body.append([f"{device}, gemm, bf16", f"{len(seconds) // 2} of {asked_buckets(read, device)}", len(lengths),
+                     *(f"{sum(each <= most for each in apart) / len(apart):.0%}" for most in (0.02, 0.05)), f"{max(apart):.1%}",
+                     *(f"{quantile(over, share):.1%}" for share in (0.5, 0.95)), f"{max(over):.1%}", f"{quantile(seconds, 0.5):.2f}", f"{max(seconds):.2f}"])
+    return markdown(["two tunes", "buckets, of those drawn", "lengths", "within 2 %", "within 5 %", "furthest apart", "regret, median", "95th percentile", "worst",
+                     "a tune, s, median", "worst"], body)
+
+
+def asked_buckets(read, device):
+    return sum(line.startswith("gemm") for line in read.text(f"{folder(device)}/agreement.txt").splitlines())
+
+
+TABLES = {"pairs": pairs, "pairs_by_rows": pairs_by_rows, "pairs_peers": pairs_peers, "tunes": tunes, "prewarms": prewarms, "regret": regret, "untuned": untuned,
+          "agreement": agreement}

@@ -1,0 +1,39 @@
+#include "cli/commands.hpp"
+
+#include <fmt/format.h>
+#include <unistd.h>
+
+#include <cerrno>
+#include <charconv>
+#include <cstring>
+#include <filesystem>
+
+namespace kiln::cli {
+
+CLI::Validator output_name() {
+  const auto check = [](std::string& name) -> std::string {
+    if (name.empty()) return "the output's name is empty";
+    if (name == "-") return {};  // the standard output
+    auto folder = std::filesystem::path(name).parent_path();
+    if (folder.empty()) folder = ".";
+    std::error_code ignored;
+    if (!std::filesystem::is_directory(folder, ignored))
+      return fmt::format("the folder of {} does not exist; make it, or name another", name);
+    if (std::filesystem::exists(name, ignored) || access(folder.c_str(), W_OK | X_OK) == 0) return {};
+    return fmt::format("the folder of {} may not be written ({}); name another", name, std::strerror(errno));
+  };
+  return CLI::Validator(check, "");
+}
+
+CLI::Validator number_from(double low, double high) {
+  const auto check = [low, high](std::string& text) -> std::string {
+    double number = 0;
+    const char* const end = text.data() + text.size();
+    const auto [rest, error] = std::from_chars(text.data(), end, number);
+    if (error == std::errc{} && rest == end && number >= low && number <= high) return {};
+    return fmt::format("{} is not a number from {} to {}", text, low, high);
+  };
+  return CLI::Validator(check, "");
+}
+
+}  // namespace kiln::cli

@@ -1,0 +1,212 @@
+#include "tune/verification_tensors.hpp"
+
+#include <fmt/format.h>
+
+#include <algorithm>
+#include <array>
+
+#include "kiln/error.hpp"
+#include "tune/internal_kernels.hpp"
+
+namespace kiln::tune {
+namespace {
+
+constexpr unsigned internal_threads = 256;
+constexpr unsigned late_threads =
+    64;  // one block a multiprocessor, so that a launch for each tensor and a candidate are resident
+constexpr long long late_cycles = 150'000;  // some 80 us, in which a launch that can overtake these kernels has begun
+
+/// Launched so that the next kernel may begin while this one waits. Throws Error(driver_failed).
+void launch_late(CUfunction function, unsigned blocks, void** parameters, CUstream stream) {
+  CUlaunchAttribute early{};
+  early.id = CU_LAUNCH_ATTRIBUTE_PROGRAMMATIC_STREAM_SERIALIZATION;
+  early.value.programmaticStreamSerializationAllowed = 1;
+  const CUlaunchConfig config{blocks, 1, 1, late_threads, 1, 1, 0, stream, &early, 1};
+  cuda::check(cuda::Driver::get().cuLaunchKernelEx(&config, function, parameters, nullptr),
+              "launching a kernel of templates/internal");
+}
+
+}  // namespace
+
+void launch_internal(CUfunction function, std::int64_t elements, void** parameters, CUstream stream) {
+  constexpr std::int64_t most_blocks = 8192;
+  const std::int64_t blocks =
+      std::clamp<std::int64_t>((elements + internal_threads - 1) / internal_threads, 1, most_blocks);
+  cuda::check(cuda::Driver::get().cuLaunchKernel(function, static_cast<unsigned>(blocks), 1, 1, internal_threads, 1, 1,
+                                                 0, stream, parameters, nullptr),
+              "launching a kernel of templates/internal");
+}
+
+void VerificationTensors::load(const std::string& arch, Cubins& cubins) {
+  const auto load_fill = [&](manifest::DType type) {
+    if (fill_.contains(type)) return;
+    const jit::Cubin cubin = cubins.get_and_keep(fill_kernel(type, arch)).cubin;
+    fill_.try_emplace(type, cubin.image, cubin.lowered_names);
+  };
+  if (has_lengths(op)) {
+    const jit::Cubin cubin = cubins.get_and_keep(late_copy_kernel(arch)).cubin;
+    copy_late_.emplace(cubin.image, cubin.lowered_names);
+  }
+  for (std::size_t i = 0; i < tensors.size(); ++i) {
+    if (!takes_part(i)) continue;
+    const manifest::DType type = op.dtype_of(op.tensors[i], frame());
+    load_fill(type);
+    if (is_initialised(i)) load_fill(reference_type(type));
+  }
+}
+
+/// Puts lengths on the device, and gives the run-time values that the bound decides to candidates and the reference.
+void VerificationTensors::bound_lengths(const Problem& bound, std::vector<std::int64_t>& frame, CUstream stream) {
+  std::array<std::int32_t, max_axes> values{};
+  if (lengths_.bytes() == 0) lengths_ = cuda::Buffer(sizeof values), true_lengths_ = cuda::Buffer(sizeof values);
+  for (std::size_t i = 0; i < op.axes.size(); ++i) {
+    if (!op.axes[i].on_device) continue;
+    values[i] = static_cast<std::int32_t>(problem.axes[i]);
+    arguments.set(AxisId{static_cast<std::uint8_t>(i)},
+                  reinterpret_cast<const std::int32_t*>(lengths_.pointer() + i * sizeof(std::int32_t)));
+  }
+  lengths_.copy_from_host(values.data(), sizeof values, stream);
+  true_lengths_.copy_from_host(values.data(), sizeof values, stream);
+  const auto bounded = manifest::make_frame(op, nullptr, bound, device);
+  for (std::size_t i = 0; i < op.runtime.size(); ++i) {
+    if (!op.runtime[i].default_integer) continue;
+    const auto slot = static_cast<std::size_t>(op.first_runtime()) + i;
+    const RuntimeId id{static_cast<std::uint8_t>(i), RuntimeId::Kind::integer};
+    frame[slot] = bounded[slot];
+    arguments.set(id, bounded[slot]);
+    reference_arguments.set(id, bounded[slot]);
+  }
+}
+
+/// Returns the bytes of a tensor at the launched sizes, with the guard.
+std::int64_t VerificationTensors::bytes_of(const manifest::Tensor& tensor, const TensorExtent& extent,
+                                           std::span<const std::int64_t> frame) const {
+  std::int64_t elements = extent.elements;
+  if (!(launched == problem)) {
+    std::vector<std::int64_t> bounded(frame.begin(), frame.end());
+    std::copy_n(launched.axes.begin(), op.axes.size(), bounded.begin());
+    elements = extent_of(op, tensor, bounded).elements;
+  }
+  return elements * size_of(extent.type) + guard_bytes;
+}
+
+void VerificationTensors::allocate(const Placement& placement, CUstream stream) {
+  arguments = reference_arguments = {};
+  set_runtime();
+  auto frame = this->frame();
+  launched = placement.bound.value_or(problem);
+  if (placement.bound) bound_lengths(*placement.bound, frame, stream);
+  for (const auto& [runtime, value] : placement.runtime) {
+    frame[static_cast<std::size_t>(op.first_runtime()) + runtime.index] = value;
+    arguments.set(runtime, value);
+    reference_arguments.set(runtime, value);
+  }
+  for (const auto& [runtime, value] : placement.reals) {
+    arguments.set(runtime, value);
+    reference_arguments.set(runtime, value);
+  }
+  std::int64_t total = 0;
+  for (std::size_t i = 0; i < tensors.size(); ++i) {
+    Tensor& state = tensors[i];
+    if (!takes_part(i)) continue;
+    state.extent = extent_of(op, op.tensors[i], frame);
+    state.offset = placement.offset_elements * size_of(state.extent.type);
+    const std::int64_t bytes = state.offset + bytes_of(op.tensors[i], state.extent, frame);
+    const std::int64_t wanted =
+        op.tensors[i].output ? state.extent.elements * size_of(reference_type(state.extent.type)) : 0;
+    total += bytes + wanted;
+    try {
+      if (state.data.bytes() < bytes) state.data = cuda::Buffer(), state.data = cuda::Buffer(bytes);
+      if (state.wanted.bytes() < wanted) state.wanted = cuda::Buffer(), state.wanted = cuda::Buffer(wanted);
+    } catch (const Error& error) {
+      throw Error(error.kind(), fmt::format("{} {}: its tensors need {} bytes of device memory or more: {}", op.name,
+                                            manifest::display_text(op, problem), total, error.what()));
+    }
+    const bool absent = op.tensors[i].optional && placement.leave_optional_out;
+    arguments.tensors[i] = absent ? nullptr : reinterpret_cast<const void*>(state.address());
+    reference_arguments.tensors[i] =
+        op.tensors[i].output ? reinterpret_cast<const void*>(state.wanted.pointer()) : arguments.tensors[i];
+  }
+  in_place = placement.in_place;
+  if (in_place) arguments.tensors[in_place->second.index] = arguments.tensors[in_place->first.index];
+}
+
+/// Sets run-time values without a default: integers to 1, reals to a small positive value, which suits an epsilon or a scale.
+void VerificationTensors::set_runtime() {
+  for (std::size_t i = 0; i < op.runtime.size(); ++i) {
+    const manifest::Runtime& runtime = op.runtime[i];
+    if (runtime.default_real || runtime.default_integer) continue;
+    const auto kind = runtime.is_integer() ? RuntimeId::Kind::integer
+                                           : (runtime.type == manifest::RuntimeType::f32 ? RuntimeId::Kind::real32
+                                                                                         : RuntimeId::Kind::real64);
+    const RuntimeId id{static_cast<std::uint8_t>(i), kind};
+    constexpr double small = 1e-5;
+    runtime.is_integer() ? arguments.set(id, std::int64_t{1}) : arguments.set(id, small);
+  }
+  reference_arguments = arguments;
+}
+
+VerificationTensors::FillParameters VerificationTensors::fill_parameters(CUdeviceptr pointer, std::size_t tensor,
+                                                                         std::uint64_t seed) const {
+  const manifest::Tensor& of = op.tensors[tensor];
+  const double scale = of.last ? static_cast<double>(of.last->evaluate(frame()).number) : of.scale;
+  return {pointer, tensors[tensor].extent.elements, seed * 0x9e3779b97f4a7c15ULL + tensor, static_cast<int>(of.fill),
+          scale};
+}
+
+void VerificationTensors::fill_one(CUdeviceptr pointer, manifest::DType type, std::size_t tensor, std::uint64_t seed,
+                                   CUstream stream) {
+  FillParameters fill_with = fill_parameters(pointer, tensor, seed);
+  auto parameters = fill_with.pointers(nullptr);
+  launch_internal(fill_.at(type).function(0), fill_with.count, parameters.data(), stream);
+}
+
+void VerificationTensors::fill(std::uint64_t seed, CUstream stream) {
+  seed_ = seed;
+  for (std::size_t i = 0; i < tensors.size(); ++i) {
+    const manifest::Tensor& tensor = op.tensors[i];
+    if (!takes_part(i)) continue;
+    if (!tensor.output && !(launched == problem)) tensors[i].data.fill_bytes(poison_byte, stream);
+    if (!tensor.output) fill_one(tensors[i].address(), tensors[i].extent.type, i, seed, stream);
+    if (is_initialised(i))
+      fill_one(tensors[i].wanted.pointer(), reference_type(tensors[i].extent.type), i, seed, stream);
+  }
+}
+
+void VerificationTensors::poison_outputs(CUstream stream) {
+  for (std::size_t i = 0; i < tensors.size(); ++i) {
+    if (!op.tensors[i].output || !takes_part(i)) continue;
+    tensors[i].data.fill_bytes(poison_byte, stream);
+    if (is_initialised(i)) fill_one(tensors[i].address(), tensors[i].extent.type, i, seed_, stream);
+  }
+  if (!in_place) return;
+  const Tensor& output = tensors[in_place->first.index];
+  fill_one(output.address(), output.extent.type, in_place->second.index, seed_, stream);
+}
+
+void VerificationTensors::poison_inputs(CUstream stream) {
+  if (is_bounded()) lengths_.fill_bytes(0, stream);  // a launch that reads a length of 0 gives a wrong result
+  for (std::size_t i = 0; i < tensors.size(); ++i)
+    if (!op.tensors[i].output && takes_part(i)) tensors[i].data.fill_bytes(poison_byte, stream);
+  if (in_place) tensors[in_place->first.index].data.fill_bytes(poison_byte, stream);
+}
+
+void VerificationTensors::refill_inputs(CUstream stream) {
+  for (std::size_t i = 0; i < tensors.size(); ++i) {
+    if (op.tensors[i].output || !takes_part(i)) continue;
+    const bool shared = in_place && in_place->second.index == i;
+    FillParameters fill_with = fill_parameters(tensors[shared ? in_place->first.index : i].address(), i, seed_);
+    long long cycles = late_cycles;
+    auto parameters = fill_with.pointers(&cycles);
+    launch_late(fill_.at(tensors[i].extent.type).function(1), static_cast<unsigned>(device.sm_count()),
+                parameters.data(), stream);
+  }
+  if (!is_bounded()) return;
+  CUdeviceptr to = lengths_.pointer(), from = true_lengths_.pointer();
+  int count = max_axes;
+  long long cycles = late_cycles;
+  std::array<void*, 4> parameters = {&to, &from, &count, &cycles};
+  launch_late(copy_late_->function(0), 1, parameters.data(), stream);
+}
+
+}  // namespace kiln::tune

@@ -1,0 +1,116 @@
+// What a launch of a hot bucket runs, counts and refuses.
+#include "engine/hit_path.hpp"
+
+#include "engine/histogram.hpp"
+#include "engine/miss_path.hpp"
+#include "engine/scale_engine.hpp"
+
+using namespace kiln;
+using namespace kiln::engine;
+using namespace kiln::engine::testing;
+
+namespace {
+
+const Problem hot_bucket = sized(64, 128);
+
+}  // namespace
+
+TEST_CASE("a record's first launch counts as its layer's, later ones as hot" * doctest::skip(no_plans())) {
+  ScaleEngine engine;
+  engine.put(hot_bucket, {tiled("threads=64 vector=4")});
+  CHECK(engine.launch(hot_bucket) == Origin::overlay);
+  CHECK(engine.launch(sized(40, 100)) == Origin::hot);
+  CHECK(engine.launch(hot_bucket) == Origin::hot);
+  CHECK(engine.stats().overlay == 1);
+  CHECK(engine.stats().hot == 2);
+}
+
+TEST_CASE("a launch runs the config of the interval that holds its size" * doctest::skip(no_plans())) {
+  ScaleEngine engine;
+  engine.put(hot_bucket, {tiled("threads=64 vector=1", "rows=33..48 cols=65..128"),
+                          tiled("threads=256 vector=4", "rows=49..64 cols=65..128")});
+  const std::int64_t small = engine.runs("scale_tiled<float, 64, 1"), large = engine.runs("scale_tiled<float, 256, 4");
+  engine.launch(sized(48, 128));
+  CHECK(engine.runs("scale_tiled<float, 64, 1") == small + 1);
+  CHECK(engine.runs("scale_tiled<float, 256, 4") == large);
+  engine.launch(sized(49, 128));
+  CHECK(engine.runs("scale_tiled<float, 64, 1") == small + 1);
+  CHECK(engine.runs("scale_tiled<float, 256, 4") == large + 1);
+}
+
+TEST_CASE("an attempt that the plan refuses launches and counts nothing" * doctest::skip(no_plans())) {
+  ScaleEngine engine;
+  engine.put(hot_bucket, {tiled("threads=64 vector=4")});
+  const PlanState& plan = *make_ready(engine.op, hot_bucket, engine.machine.stream);
+  const std::int64_t before = engine.runs("scale_tiled");
+  const auto run = [&](const Problem& problem, std::size_t misalignment) {
+    return attempt(engine.op, plan, problem, engine.arguments(misalignment), engine.machine.stream).run;
+  };
+  CHECK(run(hot_bucket, sizeof(float)) == Run::refused);  // its vectors are of 16 bytes
+  CHECK(run(sized(64, 127), 0) == Run::refused);
+  CHECK(engine.runs("scale_tiled") == before);
+  CHECK(engine.stats().launches() == 0);
+  CHECK(run(hot_bucket, 0) == Run::launched);
+  CHECK(engine.stats().overlay == 1);
+}
+
+TEST_CASE("a launch that the driver fails is not counted, and the next one counts as the first" *
+          doctest::skip(no_plans())) {
+  ScaleEngine engine;
+  engine.put(hot_bucket, {tiled("threads=64 vector=4")});
+  make_ready(engine.op, hot_bucket, engine.machine.stream);
+  control("fail cuLaunchKernelEx CUDA_ERROR_INVALID_VALUE");
+  CHECK(error_of([&] { engine.launch(hot_bucket); }).kind() == ErrorKind::driver_failed);
+  CHECK(engine.stats().launches() == 0);
+  CHECK(engine.launch(hot_bucket) == Origin::overlay);
+}
+
+TEST_CASE("a capturing stream without the plan's workspace launches nothing" * doctest::skip(no_plans())) {
+  ScaleEngine engine;
+  engine.put(hot_bucket, {plain()});
+  const PlanState& plan = *make_ready(engine.op, hot_bucket, engine.machine.stream);
+  const cuda::Stream other;
+  const auto attempt_on = [&](CUstream stream) {
+    return attempt(engine.op, plan, hot_bucket, engine.arguments(), stream).run;
+  };
+  {
+    const Capture capture(other.handle());
+    CHECK(attempt_on(other.handle()) == Run::no_workspace);
+    CHECK(engine.stats().launches() == 0);
+  }
+  CHECK(attempt_on(other.handle()) == Run::launched);  // and the workspace is there from now on
+  const Capture capture(other.handle());
+  CHECK(attempt_on(other.handle()) == Run::launched);
+}
+
+TEST_CASE("a size out of range and a value under its minimum are refused by name" * doctest::skip(no_plans())) {
+  ScaleEngine engine;
+  engine.put(hot_bucket, {tiled("threads=64 vector=4")});
+  engine.launch(hot_bucket);
+  const Error size = error_of([&] { engine.launch(sized(5000, 128)); });
+  CHECK(size.kind() == ErrorKind::bad_input);
+  CHECK_MESSAGE(std::string(size.what()).find("rows") != std::string::npos, std::string(size.what()));
+  Arguments given = engine.arguments();
+  given.set(RuntimeId{1, RuntimeId::Kind::integer}, std::int64_t{100});  // a stride under the row's length
+  const Error stride = error_of([&] { engine.launch(hot_bucket, given); });
+  CHECK(stride.kind() == ErrorKind::bad_input);
+  CHECK_MESSAGE(std::string(stride.what()).find("stride") != std::string::npos, std::string(stride.what()));
+  CHECK(engine.stats().launches() == 1);
+}
+
+TEST_CASE("one launch in sixteen is a sample of the histogram, and of a fallback's worth" * doctest::skip(no_plans())) {
+  ScaleEngine engine(MissPolicy::nearest);  // without a record the default serves
+  constexpr std::int64_t launches = 100;
+  std::int64_t samples = 0;
+  for (std::int64_t i = 0; i < launches; ++i) {
+    CHECK(engine.launch(hot_bucket) == Origin::default_);
+    samples += Histogram::is_sample(i) ? 1 : 0;
+  }
+  REQUIRE(samples > 0);
+  const PlanState& plan = *engine.op.plans.hot.find(hot_bucket);
+  CHECK(plan.samples.load() == samples);
+  const auto rows = engine.state.histogram->histogram.take();
+  REQUIRE(rows.size() == 1);
+  CHECK(rows[0].problem == hot_bucket);
+  CHECK(rows[0].launches == samples * Histogram::stride);
+}

@@ -1,0 +1,155 @@
+// From answers to loaded plans: made once, by whoever asks first; what cannot be made, and what may be later.
+#include "engine/plan_store.hpp"
+
+#include <atomic>
+#include <barrier>
+#include <thread>
+
+#include "engine/scale_engine.hpp"
+
+using namespace kiln;
+using namespace kiln::engine;
+using namespace kiln::engine::testing;
+
+namespace {
+
+using Code = PlanStore::Code;
+using Try = PlanStore::Try;
+
+const Problem stored_bucket = sized(64, 128), lower_sizes = sized(40, 128);
+
+/// A store with a record of two configs: `small` up to 48 rows, `large` above.
+struct Stored : ScaleEngine {
+  Stored() { put(stored_bucket, {tiled(small, "rows=33..48 cols=65..128"), tiled(large, "rows=49..64 cols=65..128")}); }
+  std::unique_ptr<BucketPlans> load(Code code = Code::any) {
+    const cuda::Context::Scope scope(state.context);
+    return op.plans.load(op.resolve(stored_bucket, false), code);
+  }
+  static constexpr const char* small = "threads=128 vector=1";
+  static constexpr const char* large = "threads=64 vector=4";
+};
+
+std::int64_t module_loads() { return query("calls cuModuleLoadDataEx"); }
+
+}  // namespace
+
+TEST_CASE("a bucket is loaded with a plan for each config that its sizes pick" * doctest::skip(no_plans())) {
+  Stored engine;
+  const auto plans = engine.load();
+  CHECK(plans->made().size() == 2);
+  CHECK(plans->edge->config == Stored::large);
+  CHECK(&plans->edge->at(stored_bucket) == plans->edge);
+  CHECK(plans->edge->at(lower_sizes).config == Stored::small);
+  CHECK(engine.op.plans.hot.find(stored_bucket) == nullptr);  // until it is published
+}
+
+TEST_CASE("threads that ask for a bucket at once make it once, and all get its plan" * doctest::skip(no_plans())) {
+  Stored engine;
+  constexpr int count = 8;
+  std::atomic<int> made = 0;
+  std::vector<const PlanState*> found(count, nullptr);
+  std::barrier all_here(count);
+  {
+    std::vector<std::jthread> threads;
+    for (const PlanState*& each : found)
+      threads.emplace_back([&] {
+        all_here.arrive_and_wait();
+        each = engine.op.plans.make_once(stored_bucket, [&] {
+          ++made;
+          return engine.load();
+        });
+      });
+  }
+  CHECK(made == 1);
+  CHECK(found.front() != nullptr);
+  CHECK(found == std::vector<const PlanState*>(count, found.front()));
+  CHECK(engine.op.plans.hot.find(stored_bucket) == found.front());
+}
+
+TEST_CASE("a bucket that could not be made is tried again by the next one that asks" * doctest::skip(no_plans())) {
+  Stored engine;
+  const Error failure = error_of([&] {
+    engine.op.plans.make_once(stored_bucket,
+                              []() -> std::unique_ptr<BucketPlans> { throw Error(ErrorKind::io, "the disk is gone"); });
+  });
+  CHECK(std::string(failure.what()) == "the disk is gone");
+  CHECK(engine.op.plans.hot.find(stored_bucket) == nullptr);
+  CHECK(engine.op.plans.make_once(stored_bucket, [&] { return engine.load(); }) != nullptr);
+}
+
+TEST_CASE("what was published while a bucket was being made goes on serving" * doctest::skip(no_plans())) {
+  Stored engine;
+  const PlanState* winner = nullptr;
+  const PlanState* found = engine.op.plans.make_once(stored_bucket, [&] {
+    auto tuned = engine.load();
+    winner = tuned->edge;
+    engine.op.plans.publish(std::move(tuned));
+    return engine.load();
+  });
+  CHECK(found == winner);
+  CHECK(engine.op.plans.hot.find(stored_bucket) == winner);
+  int visited = 0;
+  engine.op.plans.for_each([&](const BucketPlans&) { ++visited; });
+  CHECK(visited == 2);  // a launch may still hold the one that was not published
+}
+
+TEST_CASE("a config that the driver refuses leaves its sizes to the next answer, and is warned of once" *
+          doctest::skip(no_plans())) {
+  Stored engine;
+  control("module CUDA_ERROR_INVALID_IMAGE scale_tiled<float, 128");
+  const auto plans = engine.load();
+  CHECK(&plans->edge->at(lower_sizes) == plans->edge);
+  CHECK(engine.op.plans.make(plans->slot(0), *plans, Code::any) == nullptr);
+  const auto warnings = engine.state.warnings();
+  REQUIRE(warnings.size() == 1);
+  CHECK_MESSAGE(warnings[0].find(std::string(Stored::small) + " is left out: ") != std::string::npos, warnings[0]);
+}
+
+TEST_CASE("a config that memory did not suffice for is tried again: by a launch after a pause, else at once" *
+          doctest::skip(no_plans())) {
+  Stored engine;
+  control("fail cuModuleLoadDataEx CUDA_ERROR_OUT_OF_MEMORY at 2");
+  const auto plans = engine.load();
+  PlanSlot& failed = plans->slot(0);
+  CHECK(failed.made() == nullptr);
+  const std::int64_t before = module_loads();
+  CHECK(engine.op.plans.make(failed, *plans, Code::any, Try::if_due) == nullptr);
+  CHECK(module_loads() == before);
+  const PlanState* made = engine.op.plans.make(failed, *plans, Code::any, Try::now);
+  REQUIRE(made != nullptr);
+  CHECK(made->config == Stored::small);
+  CHECK(failed.made() == made);
+}
+
+TEST_CASE("where only stored machine code may be loaded nothing is compiled" * doctest::skip(no_plans())) {
+  Stored engine;
+  CHECK(error_of([&] { engine.load(Code::stored); }).kind() == ErrorKind::not_tuned);
+  CHECK(engine.state.cubins.compiled() == 0);
+  const auto compiled = engine.load();
+  CHECK(engine.state.cubins.compiled() == 2);
+  CHECK(engine.load(Code::stored)->made().size() == 2);
+  CHECK(engine.state.cubins.compiled() == 2);
+}
+
+TEST_CASE("stored machine code that the driver refuses is replaced and counted" * doctest::skip(no_plans())) {
+  Stored engine;
+  engine.load().reset();  // which unloads it
+  const std::int64_t before = module_loads();
+  control("fail cuModuleLoadDataEx CUDA_ERROR_INVALID_IMAGE");
+  const auto plans = engine.load();
+  CHECK(plans->edge->config == Stored::large);
+  CHECK(plans->made().size() == 2);
+  CHECK(module_loads() == before + 3);
+  CHECK(engine.stats().misses.refused_cubin == 1);
+}
+
+TEST_CASE("a bucket of several stale configs is counted once" * doctest::skip(no_plans())) {
+  ScaleEngine engine;
+  std::vector<Chosen> choices{tiled("threads=128 vector=1", "rows=33..48 cols=65..128"),
+                              tiled("threads=64 vector=4", "rows=49..64 cols=65..128")};
+  for (Chosen& each : choices) each.stale = true;
+  engine.put(stored_bucket, choices);
+  CHECK(engine.launch(stored_bucket) == Origin::overlay);
+  CHECK(engine.launch(lower_sizes) == Origin::overlay);
+  CHECK(engine.stats().stale == 1);
+}
