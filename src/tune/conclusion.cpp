@@ -65,11 +65,11 @@ class Conclusion {
 
   [[noreturn]] void throw_nothing_right() const {
     const Entry& first = entries_.front();
-    throw Error(
-        ErrorKind::not_tuned,
-        fmt::format("{} {}: none of {} candidates came out right; the first, {} {}: {}", request_.op.name,
-                    manifest::display_text(request_.op, request_.bucket), outcome_.brought_in, first.implementation->name,
-                    manifest::to_string(*first.implementation, first.config), first.admission.reason));
+    throw Error(ErrorKind::not_tuned,
+                fmt::format("{} {}: none of {} candidates came out right; the first, {} {}: {}", request_.op.name,
+                            manifest::display_text(request_.op, request_.bucket), outcome_.brought_in,
+                            first.implementation->name, manifest::to_string(*first.implementation, first.config),
+                            first.admission.reason));
   }
 
   /// A library gets the largest footprint, so that a near-tie goes to a kernel that every machine has.
