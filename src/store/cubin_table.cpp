@@ -63,7 +63,7 @@ Row read_cubin(const Query& query) {
   return row;
 }
 
-void judge(Row& row, const DigestSet* accepted) {
+void check_accepted(Row& row, const DigestSet* accepted) {
   if (!row.flaw.empty() || accepted == nullptr || accepted->contains(row.digest)) return;
   row.flaw = "it was not in the file when the file's signature was checked";
 }
@@ -112,7 +112,7 @@ std::optional<PackedCubin> find_packed(Connection& connection, const manifest::D
   const auto id = id_of(connection, key);
   if (!id) return std::nullopt;
   Row row = read_by_id(connection, *id);
-  judge(row, accepted);
+  check_accepted(row, accepted);
   // A damaged index can lead to the valid row of another key.
   if (row.flaw.empty() && row.cubin.key != key) row.flaw = digest_mismatch;
   if (row.flaw.empty()) return std::move(row.cubin);
@@ -137,7 +137,7 @@ std::vector<PackedCubin> list_cubins_after(Connection& connection, std::span<con
   query.bind(after);
   while (static_cast<std::int64_t>(cubins.size()) < limit && query.step()) {
     Row row = read_by_id(connection, query.integer(0));
-    judge(row, accepted);
+    check_accepted(row, accepted);
     if (row.flaw.empty() && !unpack(row.cubin)) row.flaw = does_not_unpack;
     if (row.flaw.empty())
       cubins.push_back(std::move(row.cubin));

@@ -70,7 +70,7 @@ fs::path with_suffix(const fs::path& path, std::string_view suffix) {
   return longer;
 }
 
-void judge_version(const fs::path& path, std::uint32_t version, const Format& format) {
+void check_version(const fs::path& path, std::uint32_t version, const Format& format) {
   if (version > format.version)
     refuse_file(path, fmt::format("its format is version {} and this Kiln reads up to {}; use a newer Kiln", version,
                                   format.version));
@@ -83,7 +83,7 @@ void judge_version(const fs::path& path, std::uint32_t version, const Format& fo
                     version, format.oldest()));
 }
 
-void judge_header(const fs::path& path, const Connection& connection, const Format& format) {
+void check_header(const fs::path& path, const Connection& connection, const Format& format) {
   const std::int64_t size = connection.file_size();
   if (size == 0) damaged(path, "it is empty");
   Header header;
@@ -100,7 +100,7 @@ void judge_header(const fs::path& path, const Connection& connection, const Form
     refuse_file(path,
                 "it is in WAL mode, where rows can stand in a side file that was left behind; run: "
                 "sqlite3 FILE 'PRAGMA journal_mode = DELETE'");
-  judge_version(path, header.integer(60, 4), format);
+  check_version(path, header.integer(60, 4), format);
   constexpr std::uint32_t utf8 = 1;
   constexpr std::uint32_t newest_schema_format = 4;
   if (header.integer(44, 4) > newest_schema_format) damaged(path, "its tables are in a form that SQLite does not know");
@@ -108,7 +108,7 @@ void judge_header(const fs::path& path, const Connection& connection, const Form
 }
 
 /// SQLite reads rows from a write-ahead log beside the file, whatever the header states.
-void judge_side_file(const fs::path& path) {
+void check_side_file(const fs::path& path) {
   if (const fs::path log = with_suffix(path, "-wal"); is_taken(log))
     refuse_file(
         path,
@@ -117,7 +117,7 @@ void judge_side_file(const fs::path& path) {
 }
 
 // Needs a lock, since a writer changes the size and the header one after the other.
-void judge_size(const fs::path& path, const Connection& connection) {
+void check_size(const fs::path& path, const Connection& connection) {
   Header header;
   connection.read_header(header.raw);
   const std::int64_t stated = header.page_size() * header.integer(28, 4);
@@ -127,7 +127,7 @@ void judge_size(const fs::path& path, const Connection& connection) {
 
 /// Creating reference tables takes a millisecond, so it is done only where the digest differs: an earlier version, or
 /// an SQLite that stores the statements in another form.
-void judge_tables(const fs::path& path, Connection& connection, const Format& format) {
+void check_tables(const fs::path& path, Connection& connection, const Format& format) {
   const std::uint32_t version = version_of(connection);
   const std::string tables = tables_of(connection);
   if (version == schema_version && has_known_tables(tables)) return;
@@ -147,7 +147,7 @@ Connection migrated(Connection connection, Access access, const Format& format) 
   return connection;
 }
 
-Seal judge_seal(const fs::path& path, Connection& connection, const Format& format) {
+Seal check_seal(const fs::path& path, Connection& connection, const Format& format) {
   Seal seal = read_seal(connection);
   if (seal.flaw.empty()) seal.flaw = content_flaw(connection, SealedTables::answers, seal);
   if (!seal.flaw.empty()) damaged(path, seal.flaw);
@@ -240,17 +240,17 @@ Connection open_existing(const fs::path& path, Access access, Seal* seal, const 
   try {
     const bool writing = access == Access::read_write;
     Connection connection = Connection::open(path.native(), writing ? OpenMode::read_write : OpenMode::read_only);
-    judge_header(path, connection, format);
-    judge_side_file(path);
+    check_header(path, connection, format);
+    check_side_file(path);
     if (writing && connection.is_read_only())
       throw Error(ErrorKind::no_permission,
                   fmt::format("'{}' cannot be written: it opens for reading only", path.string()));
     // The removal of the journal is the commit; without EXTRA a loss of power could undo it.
     connection.execute_script("PRAGMA cache_size = -8192; PRAGMA synchronous = EXTRA");  // KiB
     Transaction transaction(connection, Transaction::Kind::read);
-    judge_tables(path, connection, format);
-    judge_size(path, connection);
-    if (seal != nullptr) *seal = judge_seal(path, connection, format);
+    check_tables(path, connection, format);
+    check_size(path, connection);
+    if (seal != nullptr) *seal = check_seal(path, connection, format);
     transaction.commit();
     return migrated(std::move(connection), access, format);
   } catch (const SqliteFailure& failure) {
