@@ -2,8 +2,8 @@
 #include <fmt/format.h>
 
 #include "cli/commands.hpp"
-#include "cli/problem_set.hpp"
 #include "cli/output.hpp"
+#include "cli/problem_set.hpp"
 #include "cli/report/facts.hpp"
 #include "cli/report/page.hpp"
 #include "cli/target.hpp"
