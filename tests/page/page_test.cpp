@@ -86,7 +86,7 @@ TEST_CASE("the sections say of each record what the file says") {
   CHECK(has(scene.texts(".strips .strip title"),
             "3 candidates timed, 24.57 µs to 73.69 µs; the winner 24.57 µs, the default 36.85 µs"));
   CHECK(has(scene.rows("#uses"), "hot | hit: a plan in memory | 900 | 89.9 %"));
-  CHECK(has(scene.rows("#uses"), "nearest | stand-in: no record of the bucket | 100 | 10.0 %"));
+  CHECK(has(scene.rows("#uses"), "nearest | fallback: no record of the bucket | 100 | 10.0 %"));
   CHECK(has(scene.rows("#uses"), "absent | a look-up's miss | 7 | 100.0 %"));
   CHECK(has(scene.rows("#files"), "base.kiln | base | 7 | 19 | "));
   CHECK(has(scene.rows("#stale"), "the sources have changed"));
