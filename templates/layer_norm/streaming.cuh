@@ -1,8 +1,7 @@
 // A block a row of any length: a pass for its mean, one to add up squared deviations, one to scale.
 #pragma once
 
-#include "common/length.cuh"
-#include "common/norm_forward.cuh"
+#include "common/norm_forward_kernels.cuh"
 
 namespace kiln {
 
@@ -12,26 +11,10 @@ __global__ __launch_bounds__(Threads) void layer_norm_streaming(
     e4m3* y_quantised, float* y_block_scales, axis_length rows_given, long long cols, long long x_row_stride,
     long long residual_row_stride, long long sum_row_stride, long long y_row_stride, long long block_scale_row_stride,
     long long block_scale_stride, float epsilon) {
-  __shared__ float scratch[row_sum_scratch<Threads>];
-  wait_for_predecessor();
-  if (blockIdx.x >= rows_given.read()) return;
-  const norm_tensors<T> tensors{x,
-                                residual,
-                                weight,
-                                bias,
-                                y_scale,
-                                sum,
-                                y,
-                                y_quantised,
-                                y_block_scales,
-                                x_row_stride,
-                                residual_row_stride,
-                                sum_row_stride,
-                                y_row_stride,
-                                block_scale_row_stride,
-                                block_scale_stride};
-  norm_streamed_row<norm_kind::layer, Residual, Quantise, Threads, N>(tensors.from_row(blockIdx.x),
-                                                                      static_cast<int>(cols), epsilon, scratch);
+  norm_streaming<norm_kind::layer, Residual, Quantise, Threads, N, T>(
+      {x, residual, weight, bias, y_scale, sum, y, y_quantised, y_block_scales, x_row_stride, residual_row_stride,
+       sum_row_stride, y_row_stride, block_scale_row_stride, block_scale_stride},
+      rows_given, cols, epsilon);
 }
 
 }  // namespace kiln

@@ -1,8 +1,7 @@
 // Several rows a block, each shared by up to a warp's lanes: no barrier, for rows too short to fill a block.
 #pragma once
 
-#include "common/length.cuh"
-#include "common/norm_forward.cuh"
+#include "common/norm_forward_kernels.cuh"
 
 namespace kiln {
 
@@ -12,28 +11,10 @@ __global__ __launch_bounds__(Threads) void layer_norm_warp_row(
     e4m3* y_quantised, float* y_block_scales, axis_length rows_given, long long cols, long long x_row_stride,
     long long residual_row_stride, long long sum_row_stride, long long y_row_stride, long long block_scale_row_stride,
     long long block_scale_stride, float epsilon) {
-  wait_for_predecessor();
-  const int rows = rows_given.read();
-  const int first = blockIdx.x * (Threads / Lanes), row = first + threadIdx.x / Lanes;
-  if (first >= rows) return;
-  const norm_tensors<T> tensors{x,
-                                residual,
-                                weight,
-                                bias,
-                                y_scale,
-                                sum,
-                                y,
-                                y_quantised,
-                                y_block_scales,
-                                x_row_stride,
-                                residual_row_stride,
-                                sum_row_stride,
-                                y_row_stride,
-                                block_scale_row_stride,
-                                block_scale_stride};
-  const bool all_present = first + Threads / Lanes <= rows;
-  norm_resident_row<norm_kind::layer, Residual, Quantise, Lanes, N, Items>(
-      tensors, row, row < rows, all_present, static_cast<int>(cols), threadIdx.x % Lanes, epsilon, nullptr);
+  norm_warp_row<norm_kind::layer, Residual, Quantise, Threads, Lanes, N, Items, T>(
+      {x, residual, weight, bias, y_scale, sum, y, y_quantised, y_block_scales, x_row_stride, residual_row_stride,
+       sum_row_stride, y_row_stride, block_scale_row_stride, block_scale_stride},
+      rows_given, cols, epsilon);
 }
 
 }  // namespace kiln

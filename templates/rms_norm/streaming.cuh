@@ -1,8 +1,7 @@
 // A block a row of any length: one pass to add up the squares, a second to scale.
 #pragma once
 
-#include "common/length.cuh"
-#include "common/norm_forward.cuh"
+#include "common/norm_forward_kernels.cuh"
 
 namespace kiln {
 
@@ -14,26 +13,10 @@ __global__ __launch_bounds__(Threads) void rms_norm_streaming(const T* x, const 
                                                               long long residual_row_stride, long long sum_row_stride,
                                                               long long y_row_stride, long long block_scale_row_stride,
                                                               long long block_scale_stride, float epsilon) {
-  __shared__ float scratch[row_sum_scratch<Threads>];
-  wait_for_predecessor();
-  if (blockIdx.x >= rows_given.read()) return;
-  const norm_tensors<T> tensors{x,
-                                residual,
-                                weight,
-                                nullptr,
-                                y_scale,
-                                sum,
-                                y,
-                                y_quantised,
-                                y_block_scales,
-                                x_row_stride,
-                                residual_row_stride,
-                                sum_row_stride,
-                                y_row_stride,
-                                block_scale_row_stride,
-                                block_scale_stride};
-  norm_streamed_row<norm_kind::rms, Residual, Quantise, Threads, N>(tensors.from_row(blockIdx.x),
-                                                                    static_cast<int>(cols), epsilon, scratch);
+  norm_streaming<norm_kind::rms, Residual, Quantise, Threads, N, T>(
+      {x, residual, weight, nullptr, y_scale, sum, y, y_quantised, y_block_scales, x_row_stride, residual_row_stride,
+       sum_row_stride, y_row_stride, block_scale_row_stride, block_scale_stride},
+      rows_given, cols, epsilon);
 }
 
 }  // namespace kiln
