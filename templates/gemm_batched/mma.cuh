@@ -38,18 +38,9 @@ __global__ void __launch_bounds__(warps * 32, 1)
 
   const BatchStrides strides = {x_batch_stride,        w_batch_stride,       y_batch_stride,      bias_batch_stride,
                                 residual_batch_stride, x_scale_batch_stride, w_scale_batch_stride};
-  const AlignedEpilogue<Config> first = {y,
-                                         bias,
-                                         residual,
-                                         x_scale,
-                                         w_scale,
-                                         y_scale,
-                                         y_stride,
-                                         residual_stride,
-                                         x_scale_stride,
-                                         w_scale_stride,
-                                         scale,
-                                         rows.read(),
-                                         n};
+  const int last_m = rows.read();  // again: a register held through the product is dear
+  const AlignedEpilogue<Config> first = {
+      y,     bias,   residual, x_scale, w_scale, y_scale, y_stride, residual_stride, x_scale_stride, w_scale_stride,
+      scale, last_m, n};
   store_tile<Tiles>(sums, ring, epilogue_of(first, strides, blockIdx.y), first_row, first_column);
 }

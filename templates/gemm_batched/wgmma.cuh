@@ -27,21 +27,9 @@ __global__ void __launch_bounds__(kiln::gemm::WgmmaTiling<T, U, layout, tile_m, 
   using Epilogue = epilogue<Config, stored == 0 ? 16 / sizeof(typename Config::out) : stored>;
   const auto make_schedule = [&] { return WgmmaSchedule<Tiles>(rows.read(), n, k, group, false, batch); };
   const auto ending_of = [&](const WgmmaWork& work) {
-    const Epilogue first = {y,
-                            bias,
-                            residual,
-                            x_scale,
-                            w_scale,
-                            y_scale,
-                            y_stride,
-                            residual_stride,
-                            x_scale_stride,
-                            w_scale_stride,
-                            scale,
-                            work.rows,
-                            n};
     return epilogue_of(
-        first,
+        Epilogue{y, bias, residual, x_scale, w_scale, y_scale, y_stride, residual_stride, x_scale_stride,
+                 w_scale_stride, scale, work.rows, n},
         {0, 0, y_batch_stride, bias_batch_stride, residual_batch_stride, x_scale_batch_stride, w_scale_batch_stride},
         work.plane);
   };
