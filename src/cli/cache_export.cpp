@@ -29,7 +29,7 @@ void declare(CLI::App& command, CacheExportSettings& settings) {
       ->check(output_name())
       ->type_name("FILE");
   command.add_option("--op", settings.op, "Only this op")->type_name("OP");
-  command.add_option("--device-class", settings.device_class, "Only this device class")->type_name("CLASS");
+  add_device_class(command, settings.device_class, "Only this device class");
   command
       .add_option(
           "--workload", settings.workload,

@@ -29,7 +29,7 @@ void declare(CLI::App& command, CachePruneSettings& settings) {
   command.add_flag("--stale", words.stale,
                    "Records tuned from other sources than the present ones, and machine code that no record needs");
   command.add_option("--op", words.op, "Rows of this op")->type_name("OP");
-  command.add_option("--device-class", words.device_class, "Rows for this device class")->type_name("CLASS");
+  add_device_class(command, words.device_class, "Rows for this device class");
   command.add_flag("--other-devices", words.other_devices, "Rows for other devices than --device");
   command
       .add_option("--max-size", words.max_size,

@@ -24,10 +24,8 @@ struct CoverageSettings {
 void declare(CLI::App& command, CoverageSettings& settings) {
   declare_demand(command, settings.source);
   command.add_option("--arch", settings.target.arch, "Compute for this architecture; needs no GPU")->type_name("ARCH");
-  command
-      .add_option("--device-class", settings.target.device_class,
-                  "Compute for this device class, when the files hold several; needs no GPU")
-      ->type_name("CLASS");
+  add_device_class(command, settings.target.device_class,
+                   "Compute for this device class, when the files hold several; needs no GPU");
   command.add_option("--require", settings.require, "Exit with 1 when fewer than this many percent would be hits")
       ->check(number_from(0, 100))
       ->type_name("PERCENT");
@@ -138,9 +136,10 @@ void add_coverage(CLI::App& app, Chosen& chosen) {
       app, chosen, "coverage", "Compute what share of launches would be hits, and list the buckets that would not",
       declare, run);
   command->footer(
-      "Examples:\n  kiln coverage cache/workloads/llama3_8b.toml --base llama3_8b.kiln --require 100\n"
-      "  kiln coverage --from-histogram production.kiln --base deployed.kiln --device-class CLASS --require 99 --by time\n"
-      "Exit status 1: less is covered than --require asks for.");
+      "Examples:\n  kiln coverage cache/workloads/llama3_8b.toml --base llama3_8b.kiln --require 100 \\\n"
+      "    --require-machine-code --overlay \"\"                          this file alone, in CI\n"
+      "  kiln coverage --from-histogram production.kiln --base deployed.kiln --device-class H200 --require 99 --by time\n"
+      "Exit status 1: less is covered than --require asks for, or machine code that --require-machine-code asks for is missing.");
 }
 
 }  // namespace kiln::cli

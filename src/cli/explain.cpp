@@ -27,8 +27,7 @@ void declare(CLI::App& command, ExplainSettings& settings) {
       ->required()
       ->type_name("NAME=VALUE");
   command.add_option("--arch", settings.target.arch, "For this architecture; needs no GPU")->type_name("ARCH");
-  command.add_option("--device-class", settings.target.device_class, "For this device class; needs no GPU")
-      ->type_name("CLASS");
+  add_device_class(command, settings.target.device_class, "For this device class; needs no GPU");
 }
 
 Json json_of(const manifest::Op& op, const Problem& problem, const Explanation& explanation, const Target& target) {

@@ -25,8 +25,7 @@ void declare(CLI::App& command, OpsSettings& settings) {
                   "At these sizes (rows=512 dtype=bf16); an axis left out takes 4096 or the nearest legal size")
       ->type_name("NAME=VALUE");
   command.add_option("--arch", settings.target.arch, "For this architecture, such as sm_90a")->type_name("ARCH");
-  command.add_option("--device-class", settings.target.device_class, "For this device class, present or not")
-      ->type_name("CLASS");
+  add_device_class(command, settings.target.device_class, "For this device class, present or not");
 }
 
 std::string names(const auto& items) {

@@ -50,10 +50,8 @@ void declare(CLI::App& command, PrewarmSettings& settings) {
       .add_option("--arch", settings.target.arch,
                   "Do not tune: compile what the files hold for this architecture; needs NVRTC, but no GPU")
       ->type_name("ARCH");
-  command
-      .add_option("--device-class", settings.target.device_class,
-                  "The device class to compile for, when the files hold several")
-      ->type_name("CLASS");
+  add_device_class(command, settings.target.device_class,
+                   "The device class to compile for, when the files hold several");
   command
       .add_option("-o,--output", settings.output,
                   "Write a file to deploy, with these records and all their machine code")

@@ -40,8 +40,7 @@ void declare(CLI::App& command, ReplaySettings& settings) {
       ->check(CLI::Validator(CLI::IsMember({"tune", "background", "nearest", "error"})).description(""))
       ->type_name("POLICY");
   command.add_option("--arch", settings.target.arch, "With --dry-run: for this architecture")->type_name("ARCH");
-  command.add_option("--device-class", settings.target.device_class, "With --dry-run: for this device class")
-      ->type_name("CLASS");
+  add_device_class(command, settings.target.device_class, "With --dry-run: for this device class");
 }
 
 int launch(const Globals& globals, const ReplaySettings& settings, std::span<const TraceEntry> trace) {

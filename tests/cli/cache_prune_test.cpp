@@ -132,7 +132,7 @@ TEST_CASE("words that choose nothing, or that do not parse, are refused and chan
   check_refused(command.run(prune + "--max-size 5XB"), 2,
                 "--max-size is '5XB', expected a number and its unit, such as 500MB");
   check_refused(command.run(prune + "--op rmsnorm"), 2, "no row of an op 'rmsnorm' (did you mean 'rms_norm'?)");
-  check_refused(command.run(prune + "--device-class H200"), 2, "no record for the device class 'H200'");
+  check_refused(command.run(prune + "--device-class H201"), 2, "no record for the device class 'H201'");
   check_refused(command.run(prune + "--other-devices"), 3, "no GPU is present");
   check_refused(command.run("cache prune --stale"), 2, "overlay.kiln does not exist");
   check_refused(command.run("cache compact " + command.path("a.jsonl", "\n")), 2, "is text");

@@ -46,8 +46,8 @@ TEST_CASE("a wrong op, axis or size is bad input, wherever it is given") {
   check_refused(command.run("run rms_norm rows=1..5 cols=4096"), 2, "this command takes one problem");
   check_refused(command.run("explain rms_norm rosw=1 cols=4096"), 2, "'rosw' is unknown (did you mean 'rows'?)");
   check_refused(command.run("explain rms_norm rows=9223372036854775808 cols=4096"), 2, "which 64 bits cannot hold");
-  check_refused(command.run("explain rms_norm rows=1 cols=64 --device-class H200"), 2,
-                "the device class 'H200' does not parse");
+  check_refused(command.run("explain rms_norm rows=1 cols=64 --device-class H201"), 2,
+                "the device class 'H201' does not parse, expected H200, H100 or a form such as");
   check_refused(command.run("ops rms_norm --arch 90"), 2, "the architecture '90' does not parse");
   check_refused(command.run("ops rms_norm --arch sm_90"), 2,
                 "--arch is sm_90, but launches on such a device need code for sm_90a; give --arch sm_90a");
