@@ -62,6 +62,31 @@ TEST_CASE("--stale takes what the present sources have outgrown, and nothing els
   CHECK(command.run("--json cache prune --stale " + path).output.find("\"records\":0") != std::string::npos);
 }
 
+TEST_CASE("--stale leaves code of the present sources that no record asks for, as a prewarm makes for fallbacks") {
+  const Command command;
+  const std::string path = command.path("a.kiln");
+  const std::vector<manifest::Op> ops = manifest::load_ops({});
+  const manifest::Op& op = cli::find_op(ops, "rms_norm");
+  const Problem bucket =
+      manifest::bucket_of(op, cli::parse_problem(op, std::vector<std::string>{"rows=512", "cols=4096"}));
+  const manifest::DeviceFacts device = manifest::DeviceFacts::from_device_class(h200).value();
+  std::vector<jit::Specialisation> all;
+  for (const manifest::Implementation& each : op.implementations) {
+    if (manifest::why_not_eligible(op, each, bucket, device)) continue;
+    for (const manifest::Config& config : manifest::search_space(op, each, bucket, device))
+      all.push_back(jit::specialise(op, each, manifest::make_frame(op, &each, bucket, device, config), "sm_90a"));
+  }
+  REQUIRE(all.size() > 2);
+  {
+    const auto file = File::open(path, Access::read_write);
+    for (const store::CubinRow& each : cubins_for(all)) file->put_cubin(each);
+  }
+  const auto before = cubins_in(path);
+  const Ran ran = command.run("cache prune " + path + " --stale");
+  CHECK_MESSAGE(ran.status == 0, ran.errors);
+  CHECK(cubins_in(path) == before);
+}
+
 TEST_CASE("--stale takes a record when one of its configs was tuned from other sources, and judges what came since") {
   const Command command;
   const std::string path = command.path("a.kiln");
