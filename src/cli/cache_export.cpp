@@ -5,6 +5,7 @@
 
 #include "cli/cache.hpp"
 #include "cli/output.hpp"
+#include "cli/signatures.hpp"
 #include "cli/units.hpp"
 #include "cli/workload_selection.hpp"
 #include "kiln/error.hpp"
@@ -104,8 +105,10 @@ int run(const Globals& globals, const CacheExportSettings& settings) {
   } else {
     // The user's own overlay is trusted under any policy.
     const auto trust = settings.file.empty() ? store::CodeTrust{} : code_trust(globals);
+    const std::size_t signatures = signatures_of(settings.output) + signatures_of(settings.file);
     const auto report = store::export_file(from, settings.output, selection, settings.force, trust);
     say_exported(globals, settings, report, flawed_rows());
+    say_unsigned(globals, settings.output, signatures);
   }
   if (!globals.json) say_flawed(globals, files.front().name, flawed_rows());
   if (coverage.missing == 0) return exit_good;

@@ -6,6 +6,7 @@
 #include "cli/cache.hpp"
 #include "cli/output.hpp"
 #include "cli/prune_rule.hpp"
+#include "cli/signatures.hpp"
 #include "cli/units.hpp"
 
 namespace kiln::cli {
@@ -69,12 +70,14 @@ int run(const Globals& globals, const CachePruneSettings& settings) {
   const auto chosen = choose_rows(globals, settings.words, *file);
   chosen->rule.dry_run = settings.dry_run;
   Compacted bytes{file->stats().file_bytes, 0};
+  const std::size_t signatures = signatures_of(file->path().string());
   const store::PruneReport report = file->prune(chosen->rule);
   const bool any = report.records + report.candidates + report.cubins > 0;
   if (any && !settings.dry_run && !settings.no_compact) file->compact();
   bytes.after = file->stats().file_bytes;
   globals.json ? print_json_pruned(settings, *file, report, chosen->records, bytes)
                : print_pruned(settings, *file, report, chosen->records, bytes);
+  if (any && !settings.dry_run) say_unsigned(globals, file->path().string(), signatures);
   return exit_good;
 }
 

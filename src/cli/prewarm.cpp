@@ -10,6 +10,7 @@
 #include "cli/kept.hpp"
 #include "cli/output.hpp"
 #include "cli/problem_set.hpp"
+#include "cli/signatures.hpp"
 #include "cli/table.hpp"
 #include "cli/target.hpp"
 #include "cli/tuning.hpp"
@@ -275,7 +276,10 @@ int run(const Globals& globals, const PrewarmSettings& settings) {
     throw Error(
         ErrorKind::bad_input,
         "--force and --devices are for tuning, which needs the GPU; leave them out, or leave out --arch and --device-class");
-  return offline ? compile_and_finish(globals, settings, ops) : tune_and_finish(globals, settings);
+  const std::size_t signatures = signatures_of(settings.output);
+  const int status = offline ? compile_and_finish(globals, settings, ops) : tune_and_finish(globals, settings);
+  say_unsigned(globals, settings.output, signatures);
+  return status;
 }
 
 }  // namespace

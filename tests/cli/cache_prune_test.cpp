@@ -4,6 +4,7 @@
 #include "cli/prune_rule.hpp"
 #include "command.hpp"
 #include "sample_op.hpp"
+#include "store/key_files.hpp"
 #include "tuned_rows.hpp"
 
 using namespace kiln;
@@ -85,6 +86,43 @@ TEST_CASE("--stale leaves code of the present sources that no record asks for, a
   const Ran ran = command.run("cache prune " + path + " --stale");
   CHECK_MESSAGE(ran.status == 0, ran.errors);
   CHECK(cubins_in(path) == before);
+}
+
+TEST_CASE("what removes signatures says so, and how to sign again") {
+  const Command command;
+  const std::string path = command.path("a.kiln"), out = command.path("out.kiln");
+  {
+    const auto file = File::open(path, Access::read_write);
+    put(*file, tuned({"rows=512", "cols=4096"}));
+    put(*file, tuned({"rows=1024", "cols=4096"}));
+  }
+  const store::Folder folder;
+  const std::string sign = "cache sign " + path + " --key " + store::make_keys(folder, "release").secret.string();
+  REQUIRE(command.run(sign).status == 0);
+  const std::string said = "is not signed: 1 signature of its former content or of its inputs cannot be kept";
+  CHECK(command.run("cache merge " + path + " -o " + out).errors.find(out + " " + said) != std::string::npos);
+  CHECK(command.run("cache export " + path + " --force -o " + out).errors.find(out + " " + said) != std::string::npos);
+  CHECK(command.run("cache merge " + out + " --force -o " + out).errors.empty());
+  const std::string prune = "cache prune " + path + " --max-size ";
+  CHECK(command.run(prune + "1GB").errors.empty());
+  const Ran pruned = command.run(prune + "1kB");
+  CHECK(pruned.errors.find(path + " " + said) != std::string::npos);
+  CHECK(pruned.errors.find("kiln cache sign " + path + " --key KEY.pem") != std::string::npos);
+}
+
+TEST_CASE("a pre-warm over a signed file says that the signature is gone") {
+  const Command command;
+  const std::string base = command.path("base.kiln"), out = command.path("out.kiln");
+  put(*File::open(base, Access::read_write), tuned({"rows=512", "cols=4096"}));
+  const std::string prewarm =
+      "prewarm " + command.path("w.toml", "[[workload]]\nop = \"rms_norm\"\naxes = { rows = 512, cols = 4096 }\n") +
+      " --arch sm_90a --base " + base + " -o " + out;
+  const Ran first = command.run("-q " + prewarm);
+  REQUIRE_MESSAGE(first.status == 0, first.errors);
+  const store::Folder folder;
+  REQUIRE(command.run("cache sign " + out + " --key " + store::make_keys(folder, "release").secret.string()).status ==
+          0);
+  CHECK(command.run(prewarm).errors.find(out + " is not signed: 1 signature") != std::string::npos);
 }
 
 TEST_CASE("--stale takes a record when one of its configs was tuned from other sources, and judges what came since") {
