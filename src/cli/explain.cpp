@@ -1,6 +1,8 @@
 // kiln explain: prints what would be launched for a problem, and why.
 #include <fmt/format.h>
 
+#include <algorithm>
+
 #include "cli/commands.hpp"
 #include "cli/output.hpp"
 #include "cli/problem_set.hpp"
@@ -43,14 +45,31 @@ Json json_of(const manifest::Op& op, const Problem& problem, const Explanation& 
             {"miss", explanation.miss.empty() ? Json() : Json(explanation.miss)},
             {"stale", explanation.stale},
             {"cubin_found", explanation.cubin_found},
+            {"machine_code", explanation.machine_code},
             {"library", explanation.library},
             {"cost_ns", explanation.cost_ns},
             {"timed_at", explanation.timed_at},
             {"expected_slowdown", explanation.expected_slowdown > 0 ? Json(explanation.expected_slowdown) : Json()},
             {"passes", explanation.passes}};
   for (const LayerAnswer& layer : explanation.layers)
-    json["layers"].push_back({{"layer", layer.layer}, {"found", layer.found}, {"trust", layer.trust}});
+    json["layers"].push_back(
+        {{"layer", layer.layer}, {"found", layer.found}, {"opened", layer.opened}, {"trust", layer.trust}});
   return json;
+}
+
+/// "absent: no file has a record of this bucket; 1 file was not opened"
+std::string text_of_miss(const Explanation& explanation) {
+  const auto meaning = [&]() -> std::string_view {
+    if (explanation.miss == "absent") return "no file has a record of this bucket";
+    if (explanation.miss == "unusable") return "no config of its record is declared and legal here";
+    if (explanation.miss == "damaged") return "its record failed its digest";
+    if (explanation.miss == "unreadable") return "a file could not be read";
+    return "its machine code cannot be loaded";
+  };
+  const auto refused = std::count_if(explanation.layers.begin(), explanation.layers.end(),
+                                     [](const LayerAnswer& each) { return !each.opened; });
+  return fmt::format("{}: {}{}", explanation.miss, meaning(),
+                     refused > 0 ? fmt::format("; {} not opened", counted(refused, "file")) : "");
 }
 
 void print_text(const std::string& op, const Explanation& explanation, const Target& target) {
@@ -71,7 +90,7 @@ void print_text(const std::string& op, const Explanation& explanation, const Tar
   answer.row({"from", fmt::format("{}{}{}", to_string(explanation.origin), fallback ? ", a fallback" : "",
                                   explanation.stale ? ", stale" : "")});
   answer.row({"because", explanation.why});
-  if (!explanation.miss.empty()) answer.row({"miss", explanation.miss});
+  if (!explanation.miss.empty()) answer.row({"miss", text_of_miss(explanation)});
   if (explanation.cost_ns > 0)
     answer.row({"time recorded", fmt::format("{}, {}", format_time(explanation.cost_ns), explanation.timed_at)});
   if (fallback && !explanation.implementation.empty())
@@ -81,8 +100,7 @@ void print_text(const std::string& op, const Explanation& explanation, const Tar
   if (!explanation.library.empty())
     answer.row({"library", explanation.library});
   else if (!explanation.implementation.empty())
-    answer.row({"machine code", explanation.cubin_found ? "in the files: no compile"
-                                                        : "not in the files: compiled at the first launch"});
+    answer.row({"machine code", explanation.machine_code});
   for (const std::string& pass : explanation.passes) answer.row({"launches", pass});
   print(answer.text());
 }
