@@ -77,7 +77,7 @@ int dry_run(const Globals& globals, const ReplaySettings& settings, std::span<co
   store::Layers layers = open_layers(globals);
   const Target target = choose_target(globals, settings.target, layers, false);
   const DryReport report = look_up_trace(trace, target, Regime::cold_l2, layers);
-  print_look_ups(globals, target, count(trace), report);
+  print_look_ups(globals, target, count(trace), report, settings.policy);
   const bool good = std::all_of(report.buckets.begin(), report.buckets.end(),
                                 [](const DryBucket& bucket) { return bucket.is_ready(); });
   return good ? exit_good : exit_wrong;

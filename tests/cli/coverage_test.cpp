@@ -106,3 +106,15 @@ TEST_CASE("explain says what a file holds in place of the bucket's record") {
   CHECK(says(explained("rms_norm rows=9 cols=4096 dtype=bf16 --device-class H200 --base " + foreign),
              "absent: no file has a record of this bucket; 1 file not opened"));
 }
+
+TEST_CASE("a dry replay names what a miss does under its policy") {
+  const Command command;
+  const std::string asked = "replay --dry-run --device-class H200 " +
+                            command.path("t.trace", "rms_norm rows=137 cols=4096 dtype=bf16\n") + " --policy ";
+  const std::string refused = command.run(asked + "error").output;
+  CHECK_MESSAGE(says(refused, "rms_norm rows=256 cols=4096 dtype=bf16: no record: an error\n"), refused);
+  CHECK_FALSE(says(refused, "served by"));
+  CHECK(says(command.run(asked + "tune").output, "no record: a tune\n"));
+  CHECK(says(command.run(asked + "nearest").output, "no record, served by default, no machine code\n"));
+  CHECK(says(command.run("--json " + asked + "error").output, "\"missing_problems\":1"));
+}
