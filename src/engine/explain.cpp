@@ -62,10 +62,10 @@ std::string what_else(store::File& file, const manifest::Op& op, const Problem& 
     else
       ++(other->selections == bucket.selections ? sizes : types);
   }
-  if (sizes > 0) return fmt::format("no record of this bucket; of other sizes: {}", sizes);
-  if (types > 0) return fmt::format("no record of these types and choices; of others: {}", types);
-  if (forms > 0) return fmt::format("no record of this revision and regime; of others: {}", forms);
-  if (devices > 0) return fmt::format("no record for this device class; for others: {}", devices);
+  if (sizes > 0) return fmt::format("no record of this bucket, {} of other sizes", sizes);
+  if (types > 0) return fmt::format("no record of these types and choices, {} of others", types);
+  if (forms > 0) return fmt::format("no record of this revision and regime, {} of others", forms);
+  if (devices > 0) return fmt::format("no record for this device class, {} for others", devices);
   return fmt::format("no record of {}", op.name);
 }
 

@@ -95,12 +95,12 @@ TEST_CASE("explain says what a file holds in place of the bucket's record") {
     return command.run("explain " + words + " --base " + base).output;
   };
   const std::string sizes = explained("rms_norm rows=9 cols=4096 dtype=bf16 --device-class H200");
-  CHECK_MESSAGE(says(sizes, "no record of this bucket; of other sizes: 1"), sizes);
+  CHECK_MESSAGE(says(sizes, "no record of this bucket, 1 of other sizes"), sizes);
   CHECK(says(sizes, "absent: no file has a record of this bucket\n"));
   CHECK(says(explained("rms_norm rows=9 cols=4096 dtype=f32 --device-class H200"),
-             "no record of these types and choices; of others: 1"));
+             "no record of these types and choices, 1 of others"));
   CHECK(says(explained("rms_norm rows=9 cols=4096 dtype=bf16 --device-class H100"),
-             "no record for this device class; for others: 1"));
+             "no record for this device class, 1 for others"));
   CHECK(says(explained("softmax rows=9 cols=4096 dtype=bf16 --device-class H200"), "no record of softmax"));
   const std::string foreign = command.path("foreign.kiln", "not a database, certainly not one of kiln's");
   CHECK(says(explained("rms_norm rows=9 cols=4096 dtype=bf16 --device-class H200 --base " + foreign),
