@@ -293,6 +293,8 @@ void add_prewarm(CLI::App& app, Chosen& chosen) {
       "  kiln prewarm --from-histogram production.kiln --top 99      production's launches, the most time first\n"
       "  kiln prewarm cache/workloads/llama3_8b.toml --devices all   on every GPU of this host\n"
       "  kiln prewarm cache/workloads/llm.toml --arch sm_90a --base cache/h200.jsonl -o h200.kiln   without a GPU\n"
+      "What is compiled goes into the overlay too, with -o as without, so that a repeated command continues; --overlay \"\" keeps it\n"
+      "out, and coverage --overlay \"\" then shows what FILE alone holds.\n"
       "Exit status 1: some buckets have no record; stand-ins serve them.");
 }
 
