@@ -243,11 +243,11 @@ class Engine {
   Engine(const Engine&) = default;
   Engine& operator=(const Engine&) = default;
   ~Engine() = default;
-  /// Throws Error(no_driver), Error(no_device), Error(bad_input) for an option out of its range, and Error(bad_manifest) for a manifest in
-  /// a template path.
+  /// Throws Error(no_driver), Error(no_device), Error(bad_input) for an option out of its range, and Error(io) for a template path that
+  /// cannot be listed. An op in one whose manifest is wrong is left out, with a warning.
   explicit Engine(const Options& options = {});
 
-  /// Throws Error(bad_input) for an unknown op, listing those that there are. Under Loading::eager the first call for an op loads its
+  /// Throws Error(bad_input) for an unknown op, listing those that there are, and Error(bad_manifest) for one that was left out. Under Loading::eager the first call for an op loads its
   /// records; one that cannot be loaded is left to its first launch.
   [[nodiscard]] Op op(std::string_view name) const;
   [[nodiscard]] std::vector<std::string> ops() const;  // their names

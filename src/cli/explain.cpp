@@ -106,7 +106,7 @@ void print_text(const std::string& op, const Explanation& explanation, const Tar
 }
 
 int run(const Globals& globals, const ExplainSettings& settings) {
-  const std::vector<manifest::Op> ops = load_ops(globals);
+  const Ops ops = load_ops(globals, settings.op);
   const manifest::Op& op = find_op(ops, settings.op);
   const Problem problem = parse_problem(op, settings.words);
   store::Layers layers(layer_settings(globals));  // one that is refused is part of the explanation

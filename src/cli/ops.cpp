@@ -225,7 +225,7 @@ void print_op_json(const manifest::Op& op, const Problem& problem, const Target&
 }
 
 int run(const Globals& globals, const OpsSettings& settings) {
-  const std::vector<manifest::Op> ops = load_ops(globals);
+  const Ops ops = load_ops(globals, settings.op);
   if (settings.op.empty() && settings.compile)
     throw Error(ErrorKind::bad_input, "--compile needs an op: kiln ops OP --compile");
   if (settings.op.empty()) return list(globals, ops);

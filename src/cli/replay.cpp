@@ -84,7 +84,7 @@ int dry_run(const Globals& globals, const ReplaySettings& settings, std::span<co
 }
 
 int run(const Globals& globals, const ReplaySettings& settings) {
-  const std::vector<manifest::Op> ops = load_ops(globals);
+  const Ops ops = load_ops(settings.dry_run ? globals : silenced(globals));  // the engine warns of refused ops
   const std::vector<TraceEntry> trace = read_trace(settings.trace, ops);
   if (trace.empty()) throw Error(ErrorKind::bad_input, fmt::format("the trace {} holds no problem", settings.trace));
   const bool named = !settings.target.arch.empty() || !settings.target.device_class.empty();

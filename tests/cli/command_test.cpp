@@ -133,6 +133,24 @@ TEST_CASE("files that are missing, foreign or in the way are refused by name") {
   check_refused(command.run("replay --dry-run " + command.path("none.trace")), 4, "none.trace cannot be read");
 }
 
+TEST_CASE("an op with a wrong manifest is refused by name, is noted by other commands, and stops none of them") {
+  const Command command;
+  for (const char* name : {"twice", "thrice"}) std::filesystem::create_directories(command.path(name));
+  (void)command.path("twice/op.toml", "[op]\nsummary = 3\n");
+  (void)command.path("thrice/op.toml", "[op\n");
+  const std::string own = " --templates " + command.path("");
+  const Ran listed = command.run("ops" + own);
+  CHECK(listed.status == 0);
+  CHECK(listed.output.find("rms_norm") != std::string::npos);
+  CHECK(listed.errors.find("the op 'twice' is left out: " + command.path("twice/op.toml") + ":2: ") !=
+        std::string::npos);
+  CHECK(std::count(listed.errors.begin(), listed.errors.end(), '\n') >= 2);
+  check_refused(command.run("-q explain twice rows=1" + own), 2, "the op 'twice' is refused: ");
+  const Ran doctor = command.run("doctor" + own);
+  CHECK(doctor.status == 1);
+  CHECK(doctor.output.find("2 ops left out, and the other ops serve") != std::string::npos);
+}
+
 TEST_CASE("a trace is drawn without a device, and what is drawn can be replayed") {
   const Command command;
   const std::string trace = command.path("drawn.trace");
