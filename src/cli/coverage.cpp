@@ -46,7 +46,7 @@ struct Covered {
   const Demand* demand = nullptr;
   engine::Resolution found;
   bool has_code = false;  // each config that serves some size has its machine code in the files, or needs none
-  std::optional<std::size_t> layer;  // which supplies the first config's
+  std::optional<std::size_t> layer{};  // which supplies the first config's
 };
 
 struct Coverage {
