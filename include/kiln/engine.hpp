@@ -171,8 +171,10 @@ class Op {
 /// What one file answered.
 struct LayerAnswer {
   std::string layer;  // "overlay /home/u/.cache/kiln/overlay.kiln"
-  std::string found;  // "record vectorized threads=256 vector=8, 12.3 us", "nothing", "not opened: ..."
-  std::string trust;  // whether its machine code may be loaded, and the reason
+  /// "record vectorized threads=256 vector=8, 12.3 us", "not opened: ...", or what else of the op it holds: other sizes, types, ...
+  std::string found;
+  bool opened = true;  // false: it was refused
+  std::string trust;   // whether its machine code may be loaded, and the reason
 };
 
 /// The config that would be launched for a problem, and the reason.
@@ -187,9 +189,11 @@ struct Explanation {
   std::string why;           // one sentence: "the record's config is legal in this bucket", ...
   std::string miss;          // why no record serves, as a member of Misses: "absent", ...; empty when a record serves
   bool stale = false;        // the sources have changed since the config was tuned
-  bool cubin_found = false;  // the machine code needs no compile
-  std::string library;       // the library that computes in place of kernels, such as "cublaslt 13.1.0"; else empty
-  double cost_ns = 0;        // median device time of the tune; 0 for Origin::model and Origin::default_
+  bool cubin_found = false;  // a file supplies the machine code: a launch here needs no compile
+  std::string
+      machine_code;  // which file has it, or why none supplies it and what a launch does then; empty when nothing serves
+  std::string library;   // the library that computes in place of kernels, such as "cublaslt 13.1.0"; else empty
+  double cost_ns = 0;    // median device time of the tune; 0 for Origin::model and Origin::default_
   std::string timed_at;  // the sizes of cost_ns: "at the bucket's upper edge", "at rows=80", "of the nearest bucket"
   /// Expected time over a tuned config's: 1 for a hit, 0 when nothing serves. For a fallback it is the median slowdown of such fallbacks
   /// in near records. Without those it is the model's estimate, else the upper bound from the op's cost expressions.
@@ -239,11 +243,11 @@ class Engine {
   Engine(const Engine&) = default;
   Engine& operator=(const Engine&) = default;
   ~Engine() = default;
-  /// Throws Error(no_driver), Error(no_device), Error(bad_input) for an option out of its range, and Error(bad_manifest) for a manifest in
-  /// a template path.
+  /// Throws Error(no_driver), Error(no_device), Error(bad_input) for an option out of its range, and Error(io) for a template path that
+  /// cannot be listed. An op in one whose manifest is wrong is left out, with a warning.
   explicit Engine(const Options& options = {});
 
-  /// Throws Error(bad_input) for an unknown op, listing those that there are. Under Loading::eager the first call for an op loads its
+  /// Throws Error(bad_input) for an unknown op, listing those that there are, and Error(bad_manifest) for one that was left out. Under Loading::eager the first call for an op loads its
   /// records; one that cannot be loaded is left to its first launch.
   [[nodiscard]] Op op(std::string_view name) const;
   [[nodiscard]] std::vector<std::string> ops() const;  // their names

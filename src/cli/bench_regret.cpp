@@ -158,7 +158,7 @@ Survey survey_of(const manifest::Op& op, const BenchRegretSettings& settings) {
 }
 
 int run(const Globals& globals, const BenchRegretSettings& settings) {
-  const std::vector<manifest::Op> ops = load_ops(globals);
+  const Ops ops = load_ops(globals, settings.op);
   survey_of(find_op(ops, settings.op), settings);
   Options options = engine_options(globals);
   options.stop_requested = Interrupt::requested;

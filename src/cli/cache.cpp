@@ -17,11 +17,6 @@
 
 namespace kiln::cli {
 
-std::string name_of(const store::Layer& layer) {
-  return fmt::format("{} {}", layer.kind == store::LayerKind::overlay ? "overlay" : "base",
-                     layer.path.empty() ? "(in memory)" : layer.path.string());
-}
-
 namespace {
 
 /// Throws when a named overlay cannot be used: an empty one in its place would mislead.

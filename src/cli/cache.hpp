@@ -11,8 +11,6 @@
 
 namespace kiln::cli {
 
-std::string name_of(const store::Layer& layer);  // "overlay /home/u/.cache/kiln/overlay.kiln"
-
 struct NamedFile {
   std::string name;
   std::unique_ptr<store::File> owned;

@@ -5,6 +5,7 @@
 
 #include "cli/cache.hpp"
 #include "cli/output.hpp"
+#include "cli/signatures.hpp"
 #include "cli/units.hpp"
 #include "cli/workload_selection.hpp"
 #include "kiln/error.hpp"
@@ -29,7 +30,7 @@ void declare(CLI::App& command, CacheExportSettings& settings) {
       ->check(output_name())
       ->type_name("FILE");
   command.add_option("--op", settings.op, "Only this op")->type_name("OP");
-  command.add_option("--device-class", settings.device_class, "Only this device class")->type_name("CLASS");
+  add_device_class(command, settings.device_class, "Only this device class");
   command
       .add_option(
           "--workload", settings.workload,
@@ -104,8 +105,10 @@ int run(const Globals& globals, const CacheExportSettings& settings) {
   } else {
     // The user's own overlay is trusted under any policy.
     const auto trust = settings.file.empty() ? store::CodeTrust{} : code_trust(globals);
+    const std::size_t signatures = signatures_of(settings.output) + signatures_of(settings.file);
     const auto report = store::export_file(from, settings.output, selection, settings.force, trust);
     say_exported(globals, settings, report, flawed_rows());
+    say_unsigned(globals, settings.output, signatures);
   }
   if (!globals.json) say_flawed(globals, files.front().name, flawed_rows());
   if (coverage.missing == 0) return exit_good;

@@ -4,6 +4,7 @@
 #include "cli/cache.hpp"
 #include "cli/kept.hpp"
 #include "cli/output.hpp"
+#include "cli/signatures.hpp"
 #include "cli/units.hpp"
 #include "kiln/error.hpp"
 #include "store/transfer.hpp"
@@ -97,8 +98,10 @@ int into_file(const Globals& globals, const CacheMergeSettings& settings) {
   check_output(settings);
   std::vector<std::unique_ptr<store::File>> files;
   std::vector<store::File*> inputs;
+  std::size_t signatures = signatures_of(settings.output);
   for (const std::string& path : settings.files) {
     files.push_back(open_records(path));
+    if (path != settings.output) signatures += signatures_of(path);
     inputs.push_back(files.back().get());
   }
   const auto report =
@@ -109,6 +112,7 @@ int into_file(const Globals& globals, const CacheMergeSettings& settings) {
     if (!globals.json) say_flawed(globals, settings.files[i], flawed);
     flawed_rows += flawed;
   }
+  say_unsigned(globals, settings.output, signatures);
   const auto bytes = static_cast<std::int64_t>(fs::file_size(settings.output));
   if (globals.json) {
     print_json({{"event", "merged"},

@@ -6,6 +6,7 @@
 #include "cli/cache.hpp"
 #include "cli/output.hpp"
 #include "cli/prune_rule.hpp"
+#include "cli/signatures.hpp"
 #include "cli/units.hpp"
 
 namespace kiln::cli {
@@ -26,10 +27,9 @@ void declare(CLI::App& command, CachePruneSettings& settings) {
   command.add_option("file", settings.file, "This file instead of the overlay")->type_name("FILE");
   command.add_option("--unused", words.unused, "Rows that have served no process for this long (90d, 12h)")
       ->type_name("TIME");
-  command.add_flag("--stale", words.stale,
-                   "Records tuned from other sources than the present ones, and machine code that no record needs");
+  command.add_flag("--stale", words.stale, "Records and machine code of other sources than the present ones");
   command.add_option("--op", words.op, "Rows of this op")->type_name("OP");
-  command.add_option("--device-class", words.device_class, "Rows for this device class")->type_name("CLASS");
+  add_device_class(command, words.device_class, "Rows for this device class");
   command.add_flag("--other-devices", words.other_devices, "Rows for other devices than --device");
   command
       .add_option("--max-size", words.max_size,
@@ -70,12 +70,14 @@ int run(const Globals& globals, const CachePruneSettings& settings) {
   const auto chosen = choose_rows(globals, settings.words, *file);
   chosen->rule.dry_run = settings.dry_run;
   Compacted bytes{file->stats().file_bytes, 0};
+  const std::size_t signatures = signatures_of(file->path().string());
   const store::PruneReport report = file->prune(chosen->rule);
   const bool any = report.records + report.candidates + report.cubins > 0;
   if (any && !settings.dry_run && !settings.no_compact) file->compact();
   bytes.after = file->stats().file_bytes;
   globals.json ? print_json_pruned(settings, *file, report, chosen->records, bytes)
                : print_pruned(settings, *file, report, chosen->records, bytes);
+  if (any && !settings.dry_run) say_unsigned(globals, file->path().string(), signatures);
   return exit_good;
 }
 
@@ -113,8 +115,8 @@ void add_cache_prune(CLI::App& cache, Chosen& chosen) {
       "first; then cubins, the fewest uses a byte first; then records, the least time saved a byte first. Rows that served often\n"
       "and lately stay longer.\n"
       "--stale deletes a record if its op is loaded and its sources have changed, or the op no longer has the bucket,\n"
-      "implementation or config. It deletes a cubin if its op is loaded and no remaining record, default or reference has its\n"
-      "sources. Rows without sources stay.\n"
+      "implementation or config. It deletes a cubin if its op is loaded and no implementation or reference of it has the\n"
+      "cubin's sources. Rows without sources stay.\n"
       "--device-class and --other-devices delete a cubin when no remaining device class can run it.\n"
       "The first deletion removes the seal and its signatures.\n"
       "Examples:\n  kiln cache prune --unused 90d --dry-run\n  kiln cache prune --stale --op gemm\n"

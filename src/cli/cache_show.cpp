@@ -120,7 +120,7 @@ void print_record(std::span<const manifest::Op> ops, const std::string& file, co
 std::function<bool(const store::Record&)> matcher(const Globals& globals, const CacheShowSettings& settings) {
   if (settings.words.empty())
     return [prefix = settings.what](const store::Record& record) { return record.key.starts_with(prefix); };
-  const std::vector<manifest::Op> ops = load_ops(globals);
+  const Ops ops = load_ops(globals, settings.what);
   const manifest::Op& op = find_op(ops, settings.what);
   const std::string bucket = manifest::to_string(op, manifest::bucket_of(op, parse_problem(op, settings.words)));
   return [name = op.name, bucket](const store::Record& record) { return record.op == name && record.bucket == bucket; };

@@ -8,7 +8,19 @@
 #include <cstring>
 #include <filesystem>
 
+#include "cli/target.hpp"
+
 namespace kiln::cli {
+
+void add_device_class(CLI::App& command, std::string& device_class, const std::string& summary) {
+  const auto resolve = [](std::string& word) {
+    word = device_class_named(word);
+    return std::string();
+  };
+  command.add_option("--device-class", device_class, summary + "; H200, H100, or the class as kiln devices prints it")
+      ->transform(CLI::Validator(resolve, ""))
+      ->type_name("CLASS");
+}
 
 CLI::Validator output_name() {
   const auto check = [](std::string& name) -> std::string {

@@ -1,13 +1,17 @@
 // kiln coverage: computes what share of expected launches would be hits.
 #include <fmt/format.h>
 
+#include <algorithm>
+#include <map>
+#include <optional>
+
 #include "cli/commands.hpp"
 #include "cli/demand.hpp"
 #include "cli/output.hpp"
 #include "cli/table.hpp"
 #include "cli/target.hpp"
 #include "cli/units.hpp"
-#include "engine/resolver.hpp"
+#include "engine/machine_code.hpp"
 #include "kiln/error.hpp"
 
 namespace kiln::cli {
@@ -17,6 +21,7 @@ struct CoverageSettings {
   DemandSource source;
   TargetChoice target;
   double require = 0;
+  bool require_machine_code = false;
   std::string by = "launches";
   bool all = false;
 };
@@ -24,13 +29,13 @@ struct CoverageSettings {
 void declare(CLI::App& command, CoverageSettings& settings) {
   declare_demand(command, settings.source);
   command.add_option("--arch", settings.target.arch, "Compute for this architecture; needs no GPU")->type_name("ARCH");
-  command
-      .add_option("--device-class", settings.target.device_class,
-                  "Compute for this device class, when the files hold several; needs no GPU")
-      ->type_name("CLASS");
+  add_device_class(command, settings.target.device_class,
+                   "Compute for this device class, when the files hold several; needs no GPU");
   command.add_option("--require", settings.require, "Exit with 1 when fewer than this many percent would be hits")
       ->check(number_from(0, 100))
       ->type_name("PERCENT");
+  command.add_flag("--require-machine-code", settings.require_machine_code,
+                   "Exit with 1 when a bucket that has a record lacks machine code in the files");
   command.add_option("--by", settings.by, "What --require counts: launches, or their time")
       ->check(CLI::Validator(CLI::IsMember({"launches", "time"})).description(""))
       ->type_name("WHAT");
@@ -40,13 +45,27 @@ void declare(CLI::App& command, CoverageSettings& settings) {
 struct Covered {
   const Demand* demand = nullptr;
   engine::Resolution found;
+  bool has_code = false;  // each config that serves some size has its machine code in the files, or needs none
+  std::optional<std::size_t> layer{};  // which supplies the first config's
 };
 
 struct Coverage {
   std::vector<Covered> buckets;
-  std::int64_t hits = 0, stale = 0;
-  double launches = 0, time = 0;  // the shares that would be hits
+  std::int64_t hits = 0, stale = 0, with_code = 0;
+  std::map<std::size_t, std::int64_t> by_layer;  // hits with machine code, by the layer that supplies it
+  double launches = 0, time = 0;                 // the shares that would be hits
 };
+
+void find_code(Covered& bucket, const Target& target, store::Layers& layers) {
+  const manifest::Op& op = *bucket.demand->of.op;
+  bucket.has_code = true;
+  for (const engine::Answer* answer : engine::picked_by_size(op, bucket.found)) {
+    if (answer->implementation->is_library()) continue;
+    const auto layer = engine::layer_with_code(op, *answer, target.facts, target.arch, layers);
+    if (!layer) bucket.has_code = false;
+    if (!bucket.layer) bucket.layer = layer;
+  }
+}
 
 Coverage cover(const Demands& demands, const Target& target, store::Layers& layers) {
   Coverage coverage;
@@ -58,6 +77,9 @@ Coverage cover(const Demands& demands, const Target& target, store::Layers& laye
       coverage.stale += each.found.is_stale() ? 1 : 0;
       coverage.launches += demands.launch_share(demand);
       coverage.time += demands.time_share(demand);
+      find_code(each, target, layers);
+      coverage.with_code += each.has_code ? 1 : 0;
+      if (each.has_code && each.layer) ++coverage.by_layer[*each.layer];
     }
     coverage.buckets.push_back(std::move(each));
   }
@@ -68,9 +90,11 @@ Coverage cover(const Demands& demands, const Target& target, store::Layers& laye
   return coverage;
 }
 
-std::string answer_of(const engine::Resolution& found) {
+std::string answer_of(const Covered& bucket) {
+  const engine::Resolution& found = bucket.found;
   if (found.is_hit())
-    return fmt::format("{}{}", to_string(found.answers.front().origin), found.is_stale() ? ", stale" : "");
+    return fmt::format("{}{}{}", to_string(found.answers.front().origin), found.is_stale() ? ", stale" : "",
+                       bucket.has_code ? "" : ", no machine code");
   return found.unusable.empty() ? "no record" : "its record cannot serve: " + found.unusable;
 }
 
@@ -81,7 +105,8 @@ void print_json_coverage(const Demands& demands, const Coverage& coverage, const
                 {"bucket", manifest::to_string(*each.demand->of.op, each.demand->of.bucket)},
                 {"hit", each.found.is_hit()},
                 {"stale", each.found.is_stale()},
-                {"answer", answer_of(each.found)},
+                {"machine_code", each.has_code},
+                {"answer", answer_of(each)},
                 {"launches", each.demand->launches},
                 {"launch_share", demands.launch_share(*each.demand)},
                 {"time_share", demands.time_share(*each.demand)}});
@@ -91,20 +116,53 @@ void print_json_coverage(const Demands& demands, const Coverage& coverage, const
               {"buckets", coverage.buckets.size()},
               {"hits", coverage.hits},
               {"stale", coverage.stale},
+              {"with_machine_code", coverage.with_code},
               {"launches", demands.launches},
               {"unknown_launches", demands.unknown_launches},
               {"launch_coverage", coverage.launches},
               {"time_coverage", coverage.time}});
 }
 
-void print_text_coverage(const CoverageSettings& settings, const Demands& demands, const Coverage& coverage,
-                         const Target& target) {
+/// Says which files supply machine code, and which of them may not.
+void print_machine_code(const Coverage& coverage, const store::Layers& layers) {
+  std::string from;
+  for (const auto& [layer, buckets] : coverage.by_layer)
+    from += fmt::format("{}{} from {}", from.empty() ? ": " : ", ", buckets, name_of(layers.layers()[layer]));
+  print(
+      fmt::format("{} of these {} have their machine code in the files{}\n", coverage.with_code, coverage.hits, from));
+  if (coverage.by_layer.contains(0) && layers.layers().size() > 1)
+    print("--overlay \"\" leaves the overlay out and shows what the bases hold alone\n");
+  for (const store::Layer& layer : layers.layers())
+    if (layer.file && !layer.trusted_for_code && layer.file->stats().cubins > 0)
+      print(fmt::format("the machine code of {} does not count: {}\n", name_of(layer), layer.trust));
+}
+
+/// Says which command brings what is missing.
+void print_next_step(const Globals& globals, const CoverageSettings& settings, const Coverage& coverage,
+                     const Target& target) {
+  const bool all_hit = coverage.hits == static_cast<std::int64_t>(coverage.buckets.size());
+  if (all_hit && coverage.with_code == coverage.hits) return;
+  std::string source = settings.source.workload;
+  if (settings.source.from_histogram) source = "--from-histogram " + settings.source.histogram;
+  std::string files;
+  for (const std::string& base : globals.bases) files += " --base " + base;
+  if (all_hit)
+    print(fmt::format("next: kiln prewarm {} --arch {}{} -o FILE.kiln compiles what is missing, without a GPU\n",
+                      source, target.arch, files));
+  else
+    print(fmt::format(
+        "next: kiln prewarm {}{} -o FILE.kiln, on a GPU of this class, tunes what is missing and writes all to FILE\n",
+        source, files));
+}
+
+void print_text_coverage(const Globals& globals, const CoverageSettings& settings, const Demands& demands,
+                         const Coverage& coverage, const Target& target, const store::Layers& layers) {
   Table table({"op", "bucket", "> launches", "> of time", ""});
   for (const Covered& each : coverage.buckets)
-    if (settings.all || !each.found.is_hit())
+    if (settings.all || !each.found.is_hit() || (settings.require_machine_code && !each.has_code))
       table.row({each.demand->of.op->name, manifest::display_text(*each.demand->of.op, each.demand->of.bucket),
                  format_share(demands.launch_share(*each.demand)), format_share(demands.time_share(*each.demand)),
-                 answer_of(each.found)});
+                 answer_of(each)});
   if (!table.empty()) print(table.text() + "\n");
   const std::string stale = coverage.stale > 0 ? fmt::format(" ({} stale)", coverage.stale) : std::string();
   const std::string what = demands.counted ? fmt::format("of about {} launches counted", format_count(demands.launches))
@@ -116,6 +174,8 @@ void print_text_coverage(const CoverageSettings& settings, const Demands& demand
   if (demands.unknown_launches > 0)
     print(fmt::format("about {} launches are of ops or sizes that no loaded op has\n",
                       format_count(demands.unknown_launches)));
+  print_machine_code(coverage, layers);
+  print_next_step(globals, settings, coverage, target);
 }
 
 int run(const Globals& globals, const CoverageSettings& settings) {
@@ -125,10 +185,11 @@ int run(const Globals& globals, const CoverageSettings& settings) {
   const Demands demands = read_demands(settings.source, ops, target.facts, layers);
   const Coverage coverage = cover(demands, target, layers);
   globals.json ? print_json_coverage(demands, coverage, target)
-               : print_text_coverage(settings, demands, coverage, target);
+               : print_text_coverage(globals, settings, demands, coverage, target, layers);
   constexpr double rounding = 1e-9;
   const double reached = 100 * (settings.by == "time" ? coverage.time : coverage.launches);
-  return reached + rounding < settings.require ? exit_wrong : exit_good;
+  const bool lacks_code = settings.require_machine_code && coverage.with_code < coverage.hits;
+  return reached + rounding < settings.require || lacks_code ? exit_wrong : exit_good;
 }
 
 }  // namespace
@@ -138,9 +199,10 @@ void add_coverage(CLI::App& app, Chosen& chosen) {
       app, chosen, "coverage", "Compute what share of launches would be hits, and list the buckets that would not",
       declare, run);
   command->footer(
-      "Examples:\n  kiln coverage cache/workloads/llama3_8b.toml --base llama3_8b.kiln --require 100\n"
-      "  kiln coverage --from-histogram production.kiln --base deployed.kiln --device-class CLASS --require 99 --by time\n"
-      "Exit status 1: less is covered than --require asks for.");
+      "Examples:\n  kiln coverage cache/workloads/llama3_8b.toml --base llama3_8b.kiln --require 100 \\\n"
+      "    --require-machine-code --overlay \"\"                          this file alone, in CI\n"
+      "  kiln coverage --from-histogram production.kiln --base deployed.kiln --device-class H200 --require 99 --by time\n"
+      "Exit status 1: less is covered than --require asks for, or machine code that --require-machine-code asks for is missing.");
 }
 
 }  // namespace kiln::cli

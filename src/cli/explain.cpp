@@ -1,6 +1,8 @@
 // kiln explain: prints what would be launched for a problem, and why.
 #include <fmt/format.h>
 
+#include <algorithm>
+
 #include "cli/commands.hpp"
 #include "cli/output.hpp"
 #include "cli/problem_set.hpp"
@@ -27,8 +29,7 @@ void declare(CLI::App& command, ExplainSettings& settings) {
       ->required()
       ->type_name("NAME=VALUE");
   command.add_option("--arch", settings.target.arch, "For this architecture; needs no GPU")->type_name("ARCH");
-  command.add_option("--device-class", settings.target.device_class, "For this device class; needs no GPU")
-      ->type_name("CLASS");
+  add_device_class(command, settings.target.device_class, "For this device class; needs no GPU");
 }
 
 Json json_of(const manifest::Op& op, const Problem& problem, const Explanation& explanation, const Target& target) {
@@ -44,14 +45,31 @@ Json json_of(const manifest::Op& op, const Problem& problem, const Explanation& 
             {"miss", explanation.miss.empty() ? Json() : Json(explanation.miss)},
             {"stale", explanation.stale},
             {"cubin_found", explanation.cubin_found},
+            {"machine_code", explanation.machine_code},
             {"library", explanation.library},
             {"cost_ns", explanation.cost_ns},
             {"timed_at", explanation.timed_at},
             {"expected_slowdown", explanation.expected_slowdown > 0 ? Json(explanation.expected_slowdown) : Json()},
             {"passes", explanation.passes}};
   for (const LayerAnswer& layer : explanation.layers)
-    json["layers"].push_back({{"layer", layer.layer}, {"found", layer.found}, {"trust", layer.trust}});
+    json["layers"].push_back(
+        {{"layer", layer.layer}, {"found", layer.found}, {"opened", layer.opened}, {"trust", layer.trust}});
   return json;
+}
+
+/// "absent: no file has a record of this bucket; 1 file was not opened"
+std::string text_of_miss(const Explanation& explanation) {
+  const auto meaning = [&]() -> std::string_view {
+    if (explanation.miss == "absent") return "no file has a record of this bucket";
+    if (explanation.miss == "unusable") return "no config of its record is declared and legal here";
+    if (explanation.miss == "damaged") return "its record failed its digest";
+    if (explanation.miss == "unreadable") return "a file could not be read";
+    return "its machine code cannot be loaded";
+  };
+  const auto refused = std::count_if(explanation.layers.begin(), explanation.layers.end(),
+                                     [](const LayerAnswer& each) { return !each.opened; });
+  return fmt::format("{}: {}{}", explanation.miss, meaning(),
+                     refused > 0 ? fmt::format("; {} not opened", counted(refused, "file")) : "");
 }
 
 void print_text(const std::string& op, const Explanation& explanation, const Target& target) {
@@ -72,7 +90,7 @@ void print_text(const std::string& op, const Explanation& explanation, const Tar
   answer.row({"from", fmt::format("{}{}{}", to_string(explanation.origin), fallback ? ", a fallback" : "",
                                   explanation.stale ? ", stale" : "")});
   answer.row({"because", explanation.why});
-  if (!explanation.miss.empty()) answer.row({"miss", explanation.miss});
+  if (!explanation.miss.empty()) answer.row({"miss", text_of_miss(explanation)});
   if (explanation.cost_ns > 0)
     answer.row({"time recorded", fmt::format("{}, {}", format_time(explanation.cost_ns), explanation.timed_at)});
   if (fallback && !explanation.implementation.empty())
@@ -82,14 +100,13 @@ void print_text(const std::string& op, const Explanation& explanation, const Tar
   if (!explanation.library.empty())
     answer.row({"library", explanation.library});
   else if (!explanation.implementation.empty())
-    answer.row({"machine code", explanation.cubin_found ? "in the files: no compile"
-                                                        : "not in the files: compiled at the first launch"});
+    answer.row({"machine code", explanation.machine_code});
   for (const std::string& pass : explanation.passes) answer.row({"launches", pass});
   print(answer.text());
 }
 
 int run(const Globals& globals, const ExplainSettings& settings) {
-  const std::vector<manifest::Op> ops = load_ops(globals);
+  const Ops ops = load_ops(globals, settings.op);
   const manifest::Op& op = find_op(ops, settings.op);
   const Problem problem = parse_problem(op, settings.words);
   store::Layers layers(layer_settings(globals));  // one that is refused is part of the explanation

@@ -2,11 +2,13 @@
 #include <fmt/format.h>
 
 #include "cli/commands.hpp"
+#include "cli/compile_check.hpp"
 #include "cli/output.hpp"
 #include "cli/problem_set.hpp"
 #include "cli/table.hpp"
 #include "cli/target.hpp"
 #include "cli/units.hpp"
+#include "kiln/error.hpp"
 
 namespace kiln::cli {
 namespace {
@@ -15,6 +17,7 @@ struct OpsSettings {
   std::string op;
   std::vector<std::string> words;
   TargetChoice target;
+  bool compile = false;
 };
 
 void declare(CLI::App& command, OpsSettings& settings) {
@@ -24,9 +27,10 @@ void declare(CLI::App& command, OpsSettings& settings) {
       .add_option("problem", settings.words,
                   "At these sizes (rows=512 dtype=bf16); an axis left out takes 4096 or the nearest legal size")
       ->type_name("NAME=VALUE");
+  command.add_flag("--compile", settings.compile,
+                   "Compile each implementation's default and the reference, at these sizes; needs NVRTC, but no GPU");
   command.add_option("--arch", settings.target.arch, "For this architecture, such as sm_90a")->type_name("ARCH");
-  command.add_option("--device-class", settings.target.device_class, "For this device class, present or not")
-      ->type_name("CLASS");
+  add_device_class(command, settings.target.device_class, "For this device class, present or not");
 }
 
 std::string names(const auto& items) {
@@ -221,12 +225,15 @@ void print_op_json(const manifest::Op& op, const Problem& problem, const Target&
 }
 
 int run(const Globals& globals, const OpsSettings& settings) {
-  const std::vector<manifest::Op> ops = load_ops(globals);
+  const Ops ops = load_ops(globals, settings.op);
+  if (settings.op.empty() && settings.compile)
+    throw Error(ErrorKind::bad_input, "--compile needs an op: kiln ops OP --compile");
   if (settings.op.empty()) return list(globals, ops);
   const manifest::Op& op = find_op(ops, settings.op);
   const Problem problem = sample_problem(op, settings.words);
   const store::Layers none(store::LayerSettings{});  // no files: nothing here needs a record
   const Target target = choose_target(globals, settings.target, none, true);
+  if (settings.compile) return check_compiles(globals, op, problem, target);
   const std::vector<Space> spaces = spaces_of(op, problem, target.facts);
   if (globals.json) {
     print_op_json(op, problem, target, spaces);
@@ -247,7 +254,7 @@ void add_ops(CLI::App& app, Chosen& chosen) {
   CLI::App* command =
       add_command<OpsSettings>(app, chosen, "ops", "List the ops, or describe one of them", declare, run);
   command->footer(
-      "Examples:\n  kiln ops\n  kiln ops softmax cols=32768\n  kiln ops gemm m=16 --arch sm_80 --device-class sm_80/mp108/l2_41943040/smem_166912/bus_5120");
+      "Examples:\n  kiln ops\n  kiln ops softmax cols=32768\n  kiln ops my_op --templates my_ops --arch sm_90a --compile\n  kiln ops gemm m=16 --arch sm_80 --device-class sm_80/mp108/l2_41943040/smem_166912/bus_5120");
 }
 
 }  // namespace kiln::cli

@@ -10,6 +10,7 @@
 #include "cli/kept.hpp"
 #include "cli/output.hpp"
 #include "cli/problem_set.hpp"
+#include "cli/signatures.hpp"
 #include "cli/table.hpp"
 #include "cli/target.hpp"
 #include "cli/tuning.hpp"
@@ -50,10 +51,8 @@ void declare(CLI::App& command, PrewarmSettings& settings) {
       .add_option("--arch", settings.target.arch,
                   "Do not tune: compile what the files hold for this architecture; needs NVRTC, but no GPU")
       ->type_name("ARCH");
-  command
-      .add_option("--device-class", settings.target.device_class,
-                  "The device class to compile for, when the files hold several")
-      ->type_name("CLASS");
+  add_device_class(command, settings.target.device_class,
+                   "The device class to compile for, when the files hold several");
   command
       .add_option("-o,--output", settings.output,
                   "Write a file to deploy, with these records and all their machine code")
@@ -277,7 +276,10 @@ int run(const Globals& globals, const PrewarmSettings& settings) {
     throw Error(
         ErrorKind::bad_input,
         "--force and --devices are for tuning, which needs the GPU; leave them out, or leave out --arch and --device-class");
-  return offline ? compile_and_finish(globals, settings, ops) : tune_and_finish(globals, settings);
+  const std::size_t signatures = signatures_of(settings.output);
+  const int status = offline ? compile_and_finish(globals, settings, ops) : tune_and_finish(globals, settings);
+  say_unsigned(globals, settings.output, signatures);
+  return status;
 }
 
 }  // namespace
@@ -291,6 +293,8 @@ void add_prewarm(CLI::App& app, Chosen& chosen) {
       "  kiln prewarm --from-histogram production.kiln --top 99      production's launches, the most time first\n"
       "  kiln prewarm cache/workloads/llama3_8b.toml --devices all   on every GPU of this host\n"
       "  kiln prewarm cache/workloads/llm.toml --arch sm_90a --base cache/h200.jsonl -o h200.kiln   without a GPU\n"
+      "What is compiled goes into the overlay too, with -o as without, so that a repeated command continues; --overlay \"\" keeps it\n"
+      "out, and coverage --overlay \"\" then shows what FILE alone holds.\n"
       "Exit status 1: some buckets have no record; stand-ins serve them.");
 }
 

@@ -83,6 +83,12 @@ const manifest::Op& find_op(std::span<const manifest::Op> ops, std::string_view 
                                                 manifest::did_you_mean(name, names), fmt::join(names, ", ")));
 }
 
+const manifest::Op& find_op(const Ops& ops, std::string_view name) {
+  const auto refused = std::ranges::find(ops.refused, name, &manifest::RefusedOp::name);
+  if (refused != ops.refused.end()) manifest::refuse(*refused);
+  return find_op(std::span<const manifest::Op>(ops), name);
+}
+
 manifest::Setting parse_setting(const std::string& word) {
   const std::size_t equals = word.find('=');
   if (equals == std::string::npos || equals == 0 || equals + 1 == word.size())

@@ -10,6 +10,7 @@
 #include <string_view>
 #include <vector>
 
+#include "cli/session.hpp"
 #include "manifest/problem_set.hpp"
 
 namespace kiln::cli {
@@ -20,6 +21,8 @@ using Range = manifest::SizeRange;
 
 /// Throws Error(bad_input) with the nearest op's name, or all names, when no op of `ops` has this one.
 const manifest::Op& find_op(std::span<const manifest::Op> ops, std::string_view name);
+/// Likewise. Throws Error(bad_manifest) for an op that was refused.
+const manifest::Op& find_op(const Ops& ops, std::string_view name);
 
 /// Splits "name=value". Throws Error(bad_input) for a word of another form.
 manifest::Setting parse_setting(const std::string& word);

@@ -99,41 +99,27 @@ Condition unused_for(std::int64_t seconds, std::int64_t now, store::File& file) 
           [is_unused](const store::PackedCubin& cubin) { return is_unused("cubin", manifest::to_hex(cubin.key)); }};
 }
 
-/// Decides which records are stale, and which sources the other records need. The slow part runs once for each record, before the file is
-/// locked.
+/// Decides which rows are stale. The slow part runs once for each record, before the file is locked.
 class Judging {
  public:
   Judging(const Globals& globals, store::File& file) : ops_(load_ops(globals)) {
-    for (const manifest::Op& op : ops_) names_.insert(op.name);
-    for (const store::Record& record : file.records()) judged(record);
+    for (const store::Record& record : file.records()) is_stale(record);
   }
-  bool is_stale(const store::Record& record) { return judged(record).standing == engine::Standing::stale; }
-  void keep(const store::Record& record) {
-    for (const store::Choice& each : record.choices) kept_.insert(each.source_digest);
-    const auto& sources = judged(record).sources;
-    kept_.insert(sources.begin(), sources.end());
-  }
-  [[nodiscard]] bool is_unasked(const store::PackedCubin& cubin) const {
-    return !cubin.source_digest.empty() && names_.contains(cubin.op) && !kept_.contains(cubin.source_digest);
-  }
-
- private:
-  struct Judged {
-    engine::Standing standing = engine::Standing::unknown;
-    std::vector<std::string> sources;
-  };
-  const Judged& judged(const store::Record& record) {
+  bool is_stale(const store::Record& record) {
     std::string identity = record.key;
     for (const store::Choice& each : record.choices)
       identity += fmt::format("\n{}\n{}\n{}\n{}", each.sizes, each.implementation, each.config, each.source_digest);
     const auto [found, fresh] = known_.try_emplace(std::move(identity));
-    if (fresh) found->second = {engine::standing_of(ops_, record), engine::sources_asked_for(ops_, record)};
-    return found->second;
+    if (fresh) found->second = engine::standing_of(ops_, record);
+    return found->second == engine::Standing::stale;
+  }
+  [[nodiscard]] bool is_stale(const store::PackedCubin& cubin) const {
+    return engine::standing_of(ops_, cubin) == engine::Standing::stale;
   }
 
+ private:
   std::vector<manifest::Op> ops_;
-  std::set<std::string> names_, kept_;
-  std::map<std::string, Judged> known_;  // by key and content: a new tune of a key is judged again
+  std::map<std::string, engine::Standing> known_;  // by key and content: a new tune of a key is judged again
 };
 
 void check(const PruneWords& words) {
@@ -159,16 +145,16 @@ std::unique_ptr<ChosenRows> choose_rows(const Globals& globals, const PruneWords
   if (!words.op.empty()) conditions.push_back(of_op(globals, words.op, file));
   if (!words.device_class.empty()) conditions.push_back(of_device(words.device_class, file));
   if (words.other_devices) conditions.push_back(of_other_devices(globals));
-  const auto judging = words.stale ? std::make_shared<Judging>(globals, file) : nullptr;
-  if (judging)
+  if (words.stale) {
+    const auto judging = std::make_shared<Judging>(globals, file);
     conditions.push_back({[judging](const store::Record& record) { return judging->is_stale(record); },
-                          [judging](const store::PackedCubin& cubin) { return judging->is_unasked(cubin); }});
+                          [judging](const store::PackedCubin& cubin) { return judging->is_stale(cubin); }});
+  }
   if (conditions.empty()) return chosen;
-  rule.record = [conditions, judging, keys = &chosen->records](const store::Record& record) {
+  rule.record = [conditions, keys = &chosen->records](const store::Record& record) {
     const bool goes =
         std::all_of(conditions.begin(), conditions.end(), [&](const Condition& each) { return each.record(record); });
     if (goes) keys->push_back(record.key);
-    if (!goes && judging) judging->keep(record);
     return goes;
   };
   rule.cubin = [conditions](const store::PackedCubin& cubin) {

@@ -40,8 +40,7 @@ void declare(CLI::App& command, ReplaySettings& settings) {
       ->check(CLI::Validator(CLI::IsMember({"tune", "background", "nearest", "error"})).description(""))
       ->type_name("POLICY");
   command.add_option("--arch", settings.target.arch, "With --dry-run: for this architecture")->type_name("ARCH");
-  command.add_option("--device-class", settings.target.device_class, "With --dry-run: for this device class")
-      ->type_name("CLASS");
+  add_device_class(command, settings.target.device_class, "With --dry-run: for this device class");
 }
 
 int launch(const Globals& globals, const ReplaySettings& settings, std::span<const TraceEntry> trace) {
@@ -78,14 +77,14 @@ int dry_run(const Globals& globals, const ReplaySettings& settings, std::span<co
   store::Layers layers = open_layers(globals);
   const Target target = choose_target(globals, settings.target, layers, false);
   const DryReport report = look_up_trace(trace, target, Regime::cold_l2, layers);
-  print_look_ups(globals, target, count(trace), report);
+  print_look_ups(globals, target, count(trace), report, settings.policy);
   const bool good = std::all_of(report.buckets.begin(), report.buckets.end(),
                                 [](const DryBucket& bucket) { return bucket.is_ready(); });
   return good ? exit_good : exit_wrong;
 }
 
 int run(const Globals& globals, const ReplaySettings& settings) {
-  const std::vector<manifest::Op> ops = load_ops(globals);
+  const Ops ops = load_ops(settings.dry_run ? globals : silenced(globals));  // the engine warns of refused ops
   const std::vector<TraceEntry> trace = read_trace(settings.trace, ops);
   if (trace.empty()) throw Error(ErrorKind::bad_input, fmt::format("the trace {} holds no problem", settings.trace));
   const bool named = !settings.target.arch.empty() || !settings.target.device_class.empty();

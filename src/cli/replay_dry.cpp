@@ -4,19 +4,10 @@
 #include <map>
 #include <utility>
 
-#include "engine/resolver.hpp"
-#include "jit/executable.hpp"
+#include "engine/machine_code.hpp"
 
 namespace kiln::cli {
 namespace {
-
-bool in_files(store::Layers& layers, std::span<const std::string> compilers,
-              const jit::Specialisation& specialisation) {
-  if (specialisation.is_library()) return !jit::library_identity(specialisation.library).empty();
-  return std::any_of(compilers.begin(), compilers.end(), [&](const std::string& compiler) {
-    return layers.find_cubin(jit::cubin_key(specialisation, compiler)).has_value();
-  });
-}
 
 using BucketName = std::pair<const manifest::Op*, std::string>;
 
@@ -43,7 +34,6 @@ Known look_up_bucket(const TraceEntry& entry, const Target& target, Regime regim
 }  // namespace
 
 DryReport look_up_trace(std::span<const TraceEntry> trace, const Target& target, Regime regime, store::Layers& layers) {
-  const std::vector<std::string> compilers = layers.compilers();
   std::map<BucketName, Known> known;
   DryReport report;
   for (const TraceEntry& entry : trace) {
@@ -57,10 +47,8 @@ DryReport look_up_trace(std::span<const TraceEntry> trace, const Target& target,
     if (each.found.is_hit() && !answer->is_hit()) ++report.constraint_fallbacks;
     const auto [code, is_new] = each.has_code.try_emplace(answer);
     if (is_new) {
-      const auto frame =
-          manifest::make_frame(*entry.op, answer->implementation, answer->at, target.facts, answer->config);
-      code->second =
-          in_files(layers, compilers, jit::specialise(*entry.op, *answer->implementation, frame, target.arch));
+      code->second = answer->implementation->is_library() ||
+                     engine::layer_with_code(*entry.op, *answer, target.facts, target.arch, layers);
     }
     each.bucket.cubin_in_files = each.bucket.cubin_in_files && code->second;
   }

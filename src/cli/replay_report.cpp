@@ -114,16 +114,24 @@ void print_text_launches(const Counts& counts, const LaunchReport& report, const
   print(fmt::format("{}\n\n{}\n{}", sentence(counts), origins.text(), totals.text()));
 }
 
-/// Look-ups by origin; those that nothing legal can serve are apart.
+/// Returns what a launch without a record does under a policy that serves no fallback; else an empty string.
+std::string_view done_instead(std::string_view policy) {
+  return policy == "error" ? "an error" : policy == "tune" ? "a tune" : "";
+}
+
+/// Look-ups by origin; those without a fallback under the policy, and those that nothing legal can serve, are apart.
 struct DryTotals {
   std::array<std::int64_t, origin_count> problems{}, buckets{};
   std::array<std::int64_t, engine::miss_kinds> misses{};
-  std::int64_t unserved = 0, missing = 0, without_cubin = 0, stale = 0;
+  std::int64_t unserved = 0, missing = 0, missing_problems = 0, without_cubin = 0, stale = 0;
 
-  explicit DryTotals(const DryReport& report) {
+  DryTotals(const DryReport& report, std::string_view policy) {
+    const bool has_fallbacks = done_instead(policy).empty();
     for (const DryBucket& bucket : report.buckets) {
       const auto origin = static_cast<std::size_t>(bucket.origin);
-      if (bucket.served) {
+      if (!bucket.is_hit() && !has_fallbacks) {
+        missing_problems += bucket.problems;
+      } else if (bucket.served) {
         problems[origin] += bucket.problems;
         ++buckets[origin];
       } else {
@@ -137,16 +145,18 @@ struct DryTotals {
   }
 };
 
-void print_json_look_ups(const Target& target, const Counts& counts, const DryReport& report) {
-  const DryTotals totals(report);
+void print_json_look_ups(const Target& target, const Counts& counts, const DryReport& report, std::string_view policy) {
+  const DryTotals totals(report, policy);
   Json json{{"event", "looked_up"},
             {"launched", 0},
             {"device_class", target.facts.device_class()},
+            {"policy", policy},
             {"problems", counts.problems},
             {"distinct", counts.distinct},
             {"buckets", counts.buckets},
             {"by_origin", Json::object()},
             {"missing_buckets", totals.missing},
+            {"missing_problems", totals.missing_problems},
             {"misses", Json::object()},
             {"unserved_problems", totals.unserved},
             {"stale_buckets", totals.stale},
@@ -159,15 +169,20 @@ void print_json_look_ups(const Target& target, const Counts& counts, const DryRe
   print_json(json);
 }
 
-void print_not_ready(const DryReport& report) {
+std::string what_serves(const DryBucket& bucket, std::string_view policy) {
+  const std::string_view code = bucket.cubin_in_files ? "" : ", no machine code";
+  if (bucket.is_hit()) return fmt::format("a record{}", code);
+  if (const auto instead = done_instead(policy); !instead.empty()) return fmt::format("no record: {}", instead);
+  if (!bucket.served) return "nothing legal";
+  return fmt::format("no record, served by {}{}", to_string(bucket.origin), code);
+}
+
+void print_not_ready(const DryReport& report, std::string_view policy) {
   std::size_t named = 0;
   for (const DryBucket& bucket : report.buckets) {
     if (bucket.is_ready() || named++ >= shown) continue;
-    print(fmt::format("  {} {}: {}{}\n", bucket.op->name, manifest::display_text(*bucket.op, bucket.bucket),
-                      bucket.is_hit() ? "a record"
-                      : bucket.served ? fmt::format("no record, served by {}", to_string(bucket.origin))
-                                      : "nothing legal",
-                      bucket.cubin_in_files ? "" : ", no machine code"));
+    print(fmt::format("  {} {}: {}\n", bucket.op->name, manifest::display_text(*bucket.op, bucket.bucket),
+                      what_serves(bucket, policy)));
   }
   if (named > shown) print(fmt::format("  ... and {} more\n", named - shown));
 }
@@ -212,9 +227,10 @@ void print_verified(const Globals& globals, const VerifyReport& report) {
   }
 }
 
-void print_look_ups(const Globals& globals, const Target& target, const Counts& counts, const DryReport& report) {
-  if (globals.json) return print_json_look_ups(target, counts, report);
-  const DryTotals totals(report);
+void print_look_ups(const Globals& globals, const Target& target, const Counts& counts, const DryReport& report,
+                    std::string_view policy) {
+  if (globals.json) return print_json_look_ups(target, counts, report, policy);
+  const DryTotals totals(report, policy);
   print(fmt::format("Nothing was launched: these are look-ups for {} ({}).\n{}\n\n", target.facts.device_class(),
                     target.about, sentence(counts)));
   Table origins({"answer from", "> problems", "> buckets"});
@@ -222,6 +238,9 @@ void print_look_ups(const Globals& globals, const Target& target, const Counts& 
     if (totals.buckets[i] > 0)
       origins.row({std::string(to_string(static_cast<Origin>(i))), format_count(totals.problems[i]),
                    format_count(totals.buckets[i])});
+  if (totals.missing_problems > 0)
+    origins.row({fmt::format("none: {}", done_instead(policy)), format_count(totals.missing_problems),
+                 format_count(totals.missing)});
   if (totals.unserved > 0) origins.row({"nothing legal", format_count(totals.unserved), ""});
   print(origins.text() + "\n");
   Table table({"", ""});
@@ -235,7 +254,7 @@ void print_look_ups(const Globals& globals, const Target& target, const Counts& 
     table.row(
         {"served by the default, as no config of the record is legal", format_count(report.constraint_fallbacks)});
   print(table.text());
-  print_not_ready(report);
+  print_not_ready(report, policy);
 }
 
 }  // namespace kiln::cli

@@ -3,6 +3,7 @@
 
 #include <cstdint>
 #include <span>
+#include <string_view>
 
 #include "cli/replay_dry.hpp"
 #include "cli/replay_launch.hpp"
@@ -16,6 +17,8 @@ Counts count(std::span<const TraceEntry> trace);
 
 void print_launches(const Globals& globals, const Counts& counts, const LaunchReport& report);
 void print_verified(const Globals& globals, const VerifyReport& report);
-void print_look_ups(const Globals& globals, const Target& target, const Counts& counts, const DryReport& report);
+/// `policy` is the word of --policy: whether a miss is served by a fallback.
+void print_look_ups(const Globals& globals, const Target& target, const Counts& counts, const DryReport& report,
+                    std::string_view policy);
 
 }  // namespace kiln::cli

@@ -23,7 +23,7 @@ void declare(CLI::App& command, ReportSettings& settings) {
       ->check(output_name())
       ->type_name("FILE.html");
   command.add_option("--op", settings.op, "Only this op")->type_name("OP");
-  command.add_option("--device-class", settings.device_class, "Only this device class")->type_name("CLASS");
+  add_device_class(command, settings.device_class, "Only this device class");
 }
 
 std::vector<std::string> names_of(const Globals& globals) {
@@ -37,7 +37,7 @@ int run(const Globals& globals, const ReportSettings& settings) {
     throw Error(ErrorKind::bad_input,
                 fmt::format("the device class '{}' does not parse; kiln devices names those that are here",
                             settings.device_class));
-  const std::vector<manifest::Op> ops = load_ops(globals);
+  const Ops ops = load_ops(globals, settings.op);
   if (!settings.op.empty()) find_op(ops, settings.op);
   store::Layers layers = open_layers(globals);
   const auto device = settings.device_class.empty() ? present_device(globals) : std::nullopt;

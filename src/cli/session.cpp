@@ -4,6 +4,7 @@
 
 #include "cli/output.hpp"
 #include "kiln/error.hpp"
+#include "manifest/text.hpp"
 
 namespace kiln::cli {
 namespace {
@@ -17,6 +18,11 @@ TrustPolicy policy_of(const Globals& globals) {
 }
 
 }  // namespace
+
+Globals silenced(Globals globals) {
+  globals.quiet = true;
+  return globals;
+}
 
 void check_paths_exist(const Globals& globals) {
   for (const std::string& base : globals.bases)
@@ -41,7 +47,16 @@ Options engine_options(const Globals& globals) {
   return options;
 }
 
-std::vector<manifest::Op> load_ops(const Globals& globals) { return manifest::load_ops(paths_of(globals.templates)); }
+Ops load_ops(const Globals& globals, std::string_view asked) {
+  const manifest::Catalogue catalogue(paths_of(globals.templates));
+  Ops ops;
+  ops.assign(catalogue.all().begin(), catalogue.all().end());
+  ops.refused.assign(catalogue.refused().begin(), catalogue.refused().end());
+  if (!globals.quiet)
+    for (const manifest::RefusedOp& each : ops.refused)
+      if (each.name != asked) note(fmt::format("the op {} is left out: {}", manifest::quote(each.name), each.why));
+  return ops;
+}
 
 store::LayerSettings layer_settings(const Globals& globals) {
   return {globals.overlay ? std::optional<fs::path>(*globals.overlay) : store::default_overlay(),

@@ -2,6 +2,8 @@
 
 #include <fmt/format.h>
 
+#include <algorithm>
+#include <array>
 #include <charconv>
 #include <set>
 
@@ -10,6 +12,21 @@
 
 namespace kiln::cli {
 namespace {
+
+/// The devices for which records ship.
+struct NamedClass {
+  std::string_view name, device_class;
+};
+constexpr std::array named_classes = {
+    NamedClass{"H200", h200_device_class},
+    NamedClass{"H100", "sm_90/mp132/l2_52428800/smem_232448/bus_5120"},  // the SXM board
+};
+
+std::string with_name(const std::string& device_class) {
+  for (const NamedClass& each : named_classes)
+    if (each.device_class == device_class) return fmt::format("{} ({})", device_class, each.name);
+  return device_class;
+}
 
 /// Returns 90 for "sm_90a". Throws Error(bad_input).
 std::int64_t parse_arch(const std::string& arch) {
@@ -27,8 +44,9 @@ std::int64_t parse_arch(const std::string& arch) {
 manifest::DeviceFacts parse_class(const std::string& text) {
   const auto facts = manifest::DeviceFacts::from_device_class(text);
   if (!facts)
-    throw Error(ErrorKind::bad_input, fmt::format("the device class '{}' does not parse, expected a form such as {}",
-                                                  text, h200_device_class));
+    throw Error(ErrorKind::bad_input,
+                fmt::format("the device class '{}' does not parse, expected H200, H100 or a form such as {}", text,
+                            h200_device_class));
   return *facts;
 }
 
@@ -60,6 +78,13 @@ Target make_target(const manifest::DeviceFacts& facts, const TargetChoice& choic
 
 }  // namespace
 
+std::string device_class_named(const std::string& word) {
+  const auto same = [](char a, char b) { return a == (b >= 'a' && b <= 'z' ? static_cast<char>(b - 'a' + 'A') : b); };
+  for (const NamedClass& each : named_classes)
+    if (std::ranges::equal(each.name, word, same)) return std::string(each.device_class);
+  return word;
+}
+
 std::optional<cuda::DeviceInfo> present_device(const Globals& globals) {
   try {
     if (cuda::devices().empty()) return std::nullopt;
@@ -87,10 +112,13 @@ Target choose_target(const Globals& globals, const TargetChoice& choice, const s
     }
   }
   const std::set<std::string> classes = classes_in(layers, sm);
-  if (classes.size() > 1)
+  if (classes.size() > 1) {
+    std::vector<std::string> choices;
+    for (const std::string& each : classes) choices.push_back(with_name(each));
     throw Error(ErrorKind::bad_input,
                 fmt::format("the files hold records for several device classes; choose one with --device-class: {}",
-                            fmt::join(classes, ", ")));
+                            fmt::join(choices, ", ")));
+  }
   if (classes.size() == 1)
     return make_target(parse_class(*classes.begin()), choice, "the one device class that the files hold");
   const manifest::DeviceFacts h200 = parse_class(h200_device_class);
@@ -100,8 +128,8 @@ Target choose_target(const Globals& globals, const TargetChoice& choice, const s
   throw Error(
       sm == 0 ? ErrorKind::no_device : ErrorKind::bad_input,
       fmt::format(
-          "there is no device to answer for: {}the files hold no record{}; add a base file, or name a device class such as --device-class {}",
-          sm == 0 ? "no GPU is present and " : "", which, h200_device_class));
+          "there is no device to answer for: {}the files hold no record{}; add a base file, or name a device class such as --device-class H200",
+          sm == 0 ? "no GPU is present and " : "", which));
 }
 
 }  // namespace kiln::cli

@@ -32,4 +32,7 @@ std::optional<cuda::DeviceInfo> present_device(const Globals& globals);
 
 inline constexpr const char* h200_device_class = "sm_90/mp132/l2_62914560/smem_232448/bus_6016";
 
+/// Returns the device class that H200 or H100 names, in upper or lower case; any other word as it is.
+std::string device_class_named(const std::string& word);
+
 }  // namespace kiln::cli

@@ -43,7 +43,7 @@ void declare(CLI::App& command, TuneSettings& settings) {
 }
 
 /// Checks the arguments before the device is used.
-void check(const TuneSettings& settings, std::span<const manifest::Op> ops) {
+void check(const TuneSettings& settings, const Ops& ops) {
   const auto refuse = [](const char* message) { throw Error(ErrorKind::bad_input, message); };
   if (settings.stale && settings.force)
     refuse("--force and --stale were given together; --force alone tunes every bucket");
@@ -113,7 +113,7 @@ int renew(const Globals& globals, const TuneSettings& settings, const Tuner& tun
 }
 
 int run(const Globals& globals, const TuneSettings& settings) {
-  const std::vector<manifest::Op> ops = load_ops(globals);
+  const Ops ops = load_ops(globals, settings.op);
   check(settings, ops);
   Options options = engine_options(globals);
   options.search = search_settings(settings.search);

@@ -108,6 +108,8 @@ State::State(const Options& chosen)
       length_reports(context, ops.size()),
       holder(fmt::format("{}/{}", ::getpid(), static_cast<const void*>(this))),
       op_states_(ops.size()) {
+  for (const manifest::RefusedOp& each : ops.refused())
+    warn(fmt::format("the op {} is left out: {}", manifest::quote(each.name), each.why));
   if (options.stop_requested) layers.overlay().stop_waiting_when([this] { return wants_to_stop(options); });
   if (options.histogram) histogram = std::make_unique<HistogramKeeper>(ops.read_so_far(), layers.overlay());
   if (options.on_miss == MissPolicy::background) background = std::make_unique<Background>(*this);
@@ -199,10 +201,7 @@ std::shared_ptr<engine::State> make_state(const Options& options) {
 Engine::Engine(const Options& options) : state_(make_state(options)) {}
 
 Op Engine::op(std::string_view name) const {
-  if (const auto index = state_->ops.find(name))
-    return Op(std::shared_ptr<engine::OpState>(state_, &state_->op_state(*index)));
-  throw Error(ErrorKind::bad_input,
-              fmt::format("there is no op {}; there are: {}", manifest::quote(name), fmt::join(ops(), ", ")));
+  return Op(std::shared_ptr<engine::OpState>(state_, &state_->op_state(state_->ops.index_of(name))));
 }
 
 std::vector<std::string> Engine::ops() const {

@@ -5,6 +5,7 @@
 #include <algorithm>
 
 #include "engine/estimate.hpp"
+#include "engine/machine_code.hpp"
 #include "engine/resolver.hpp"
 #include "jit/executable.hpp"
 #include "manifest/key.hpp"
@@ -48,17 +49,37 @@ std::string text_of(const store::Record& record) {
                      others == 0 ? "" : fmt::format(", and {} more config{}", others, others == 1 ? "" : "s"));
 }
 
-LayerAnswer answer_of(const store::Layer& layer, const std::string& key) {
-  LayerAnswer answer;
-  answer.layer = fmt::format("{} {}", layer.kind == store::LayerKind::overlay ? "overlay" : "base",
-                             layer.path.empty() ? "(in memory)" : layer.path.string());
-  answer.trust = layer.trust;
-  if (!layer.file) {
-    answer.found = "not opened: " + layer.refused;
-    return answer;
+/// Says what a file without a record of the bucket holds of the op.
+std::string what_else(store::File& file, const manifest::Op& op, const Problem& bucket,
+                      const manifest::DeviceFacts& device) {
+  std::int64_t sizes = 0, types = 0, forms = 0, devices = 0;
+  for (const store::Record& record : file.records(op.name)) {
+    const auto other = manifest::parse_bucket(op, record.bucket);
+    if (record.device_class != device.device_class())
+      ++devices;
+    else if (!other || record.revision != op.revision || *other == bucket)
+      ++forms;
+    else
+      ++(other->selections == bucket.selections ? sizes : types);
   }
-  const auto record = layer.file->find_record(key);
-  answer.found = record ? text_of(*record) : "nothing";
+  if (sizes > 0) return fmt::format("no record of this bucket, {} of other sizes", sizes);
+  if (types > 0) return fmt::format("no record of these types and choices, {} of others", types);
+  if (forms > 0) return fmt::format("no record of this revision and regime, {} of others", forms);
+  if (devices > 0) return fmt::format("no record for this device class, {} for others", devices);
+  return fmt::format("no record of {}", op.name);
+}
+
+LayerAnswer answer_of(const store::Layer& layer, const std::string& key, const manifest::Op& op, const Problem& bucket,
+                      const manifest::DeviceFacts& device) {
+  LayerAnswer answer;
+  answer.layer = name_of(layer);
+  answer.trust = layer.trust;
+  answer.opened = layer.refused.empty();
+  const auto record = layer.file ? layer.file->find_record(key) : std::nullopt;
+  if (record)
+    answer.found = text_of(*record);
+  else
+    answer.found = answer.opened ? what_else(*layer.file, op, bucket, device) : "not opened: " + layer.refused;
   return answer;
 }
 
@@ -101,7 +122,8 @@ Explanation explain(const manifest::Op& op, const Problem& problem, const manife
   explanation.problem = manifest::display_text(op, problem);
   explanation.bucket = manifest::display_text(op, resolution.bucket);
   explanation.key = resolution.key;
-  for (const store::Layer& layer : layers.layers()) explanation.layers.push_back(answer_of(layer, resolution.key));
+  for (const store::Layer& layer : layers.layers())
+    explanation.layers.push_back(answer_of(layer, resolution.key, op, resolution.bucket, device));
   explanation.why = why_of(op, resolution, answer, problem, device);
   explanation.miss = resolution.miss ? to_string(*resolution.miss) : std::string_view();
   if (answer == nullptr) return explanation;
@@ -117,7 +139,9 @@ Explanation explain(const manifest::Op& op, const Problem& problem, const manife
     const std::string identity = jit::library_identity(library);
     explanation.library = identity.empty() ? library + ", which is not here" : identity;
   }
-  explanation.cubin_found = has_code(op, *answer, device, arch, cubins);
+  MachineCode code = machine_code_of(op, *answer, device, arch, cubins);
+  explanation.cubin_found = code.found;
+  explanation.machine_code = std::move(code.where);
   return explanation;
 }
 

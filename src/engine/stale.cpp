@@ -3,7 +3,9 @@
 #include <algorithm>
 #include <set>
 
-#include "tune/deploy.hpp"
+#include "jit/specialisation.hpp"
+#include "kiln/error.hpp"
+#include "store/json.hpp"
 #include "tune/serving.hpp"
 
 namespace kiln::engine {
@@ -77,17 +79,28 @@ Standing standing_of(std::span<const manifest::Op> ops, const store::Record& rec
   return Standing::present;
 }
 
-std::vector<std::string> sources_asked_for(std::span<const manifest::Op> ops, const store::Record& record) {
-  const Place place = place_of(ops, record);
-  std::vector<std::string> sources;
-  if (!place.bucket) return sources;
-  const auto add = [&](const std::vector<jit::Specialisation>& specialisations) {
-    for (const jit::Specialisation& each : specialisations)
-      sources.push_back(manifest::to_hex(jit::source_digest(each)));
+Standing standing_of(std::span<const manifest::Op> ops, const store::PackedCubin& cubin) {
+  const auto op = std::ranges::find(ops, cubin.op, &manifest::Op::name);
+  if (op == ops.end() || cubin.source_digest.empty()) return Standing::unknown;
+  jit::Specialisation code;
+  code.op = op->name;
+  code.folder = op->folder;
+  code.files = op->files;
+  code.name_expressions = store::words_from_json(cubin.name_expressions);  // the row was checked
+  const auto is_of = [&](const std::string& entry, bool toolkit_headers) {
+    code.entry = entry;
+    code.toolkit_headers = toolkit_headers;
+    try {
+      return manifest::to_hex(jit::source_digest(code)) == cubin.source_digest;
+    } catch (const Error&) {  // sources that would be refused
+      return false;
+    }
   };
-  add(tune::deployed(*place.op, *place.bucket, *place.device, {}, &record));
-  add(tune::verification(*place.op, *place.bucket, *place.device, {}));
-  return sources;
+  const bool is_present = is_of(op->reference_source, op->reference_toolkit_headers) ||
+                          std::ranges::any_of(op->implementations, [&](const manifest::Implementation& each) {
+                            return !each.is_library() && is_of(each.source, each.toolkit_headers);
+                          });
+  return is_present ? Standing::present : Standing::stale;
 }
 
 }  // namespace kiln::engine

@@ -25,17 +25,18 @@ struct Staleness {
 Staleness find_stale(std::span<const manifest::Op> ops, const manifest::DeviceFacts& device, Regime regime,
                      store::Layers& layers);
 
-/// Whether a stored record matches the present ops, on any device.
+/// Whether a stored row matches the present ops, on any device.
 enum class Standing : std::uint8_t {
-  present,  // all its choices were tuned from the present sources
-  stale,    // a choice was tuned from other sources, or its bucket, implementation or config is no longer declared
-  unknown,  // its op is not among these, or its device class does not parse
+  present,
+  stale,
+  unknown,  // its op is not among these, or the row does not say enough
 };
 
+/// Stale: a choice was tuned from other sources, or its bucket, implementation or config is no longer declared.
 Standing standing_of(std::span<const manifest::Op> ops, const store::Record& record);
 
-/// The source digests (hex) of all machine code that launching and verifying the record's bucket needs now. This is the code of its legal
-/// configs, the defaults and the reference. Empty where the op has no such bucket any more.
-std::vector<std::string> sources_asked_for(std::span<const manifest::Op> ops, const store::Record& record);
+/// Whether some implementation of the cubin's op, or its reference, has the sources that the cubin was compiled from. Unknown where the
+/// cubin does not say its sources.
+Standing standing_of(std::span<const manifest::Op> ops, const store::PackedCubin& cubin);
 
 }  // namespace kiln::engine

@@ -228,13 +228,7 @@ void TunerState::add(std::shared_ptr<State> state, bool is_shared) {
   if (known == first_of_class.end()) first_of_class.push_back(&device);
 }
 
-std::size_t index_of(const State& state, std::string_view name) {
-  if (const auto index = state.ops.find(name)) return *index;
-  std::vector<std::string> names;
-  for (std::size_t i = 0; i < state.ops.size(); ++i) names.push_back(state.ops.name(i));
-  throw Error(ErrorKind::bad_input,
-              fmt::format("there is no op {}; there are: {}", manifest::quote(name), fmt::join(names, ", ")));
-}
+std::size_t index_of(const State& state, std::string_view name) { return state.ops.index_of(name); }
 
 const manifest::Op& op_named(const State& state, std::string_view name) { return state.ops[index_of(state, name)]; }
 

@@ -8,6 +8,7 @@
 #include "manifest/catalogue.hpp"
 #include "manifest/embedded.hpp"
 #include "manifest/limits.hpp"
+#include "manifest/text.hpp"
 #include "manifest/text_file.hpp"
 
 namespace kiln::manifest {
@@ -35,23 +36,37 @@ std::vector<fs::path> entries_of(const fs::path& folder) {
   return paths;
 }
 
-void add_unless_hidden(std::vector<Op>& ops, Op op) {
-  if (std::ranges::find(ops, op.name, &Op::name) == ops.end()) ops.push_back(std::move(op));
-}
-
 // A folder that cannot be read is not an op folder; listing its parent reports the reason when the user named it.
 bool is_op_folder(const fs::path& folder) {
   std::error_code ignored;
   return fs::exists(folder / op_file, ignored);
 }
 
-// `folder` holds op folders, or is one.
-void load_folder(const fs::path& folder, std::vector<Op>& ops) {
-  if (is_op_folder(folder)) return add_unless_hidden(ops, load_op(folder));
-  for (const fs::path& each : entries_of(folder)) {
-    if (is_op_folder(each)) add_unless_hidden(ops, load_op(each));
+fs::path without_final_slash(const fs::path& folder) { return folder.has_filename() ? folder : folder.parent_path(); }
+
+struct LoadedOps {
+  std::vector<Op> ops;
+  std::vector<RefusedOp> refused;
+
+  void add(const fs::path& folder) {
+    const std::string name = without_final_slash(folder).filename().string();
+    const bool is_hidden = std::ranges::find(ops, name, &Op::name) != ops.end() ||
+                           std::ranges::find(refused, name, &RefusedOp::name) != refused.end();
+    if (is_hidden) return;
+    try {
+      ops.push_back(load_op(folder));
+    } catch (const Error& error) {
+      refused.push_back({name, error.what()});
+    }
   }
-}
+  // `folder` holds op folders, or is one.
+  void add_all(const fs::path& folder) {
+    if (is_op_folder(folder)) return add(folder);
+    for (const fs::path& each : entries_of(folder)) {
+      if (is_op_folder(each)) add(each);
+    }
+  }
+};
 
 // Refuses links, through which a template could show any file of the machine in the compiler's messages, and pipes, which may block.
 void check_own_file(const fs::path& path, const fs::path& folder) {
@@ -98,7 +113,7 @@ std::vector<std::string_view> built_in_names() {
 }  // namespace
 
 Op load_op(const fs::path& folder) {
-  const fs::path clean = folder.has_filename() ? folder : folder.parent_path();
+  const fs::path clean = without_final_slash(folder);
   std::vector<SourceFile> files;
   for (const fs::path& path : entries_of(clean)) {
     if (path.extension() != ".toml" && path.extension() != ".cuh") continue;
@@ -110,17 +125,21 @@ Op load_op(const fs::path& folder) {
 
 std::vector<Op> load_ops(std::span<const fs::path> paths) {
   const Catalogue catalogue(paths);
+  if (!catalogue.refused().empty()) refuse(catalogue.refused().front());
   const std::span<const Op> all = catalogue.all();
   return {all.begin(), all.end()};
 }
 
 Catalogue::Catalogue(std::span<const fs::path> paths) {
-  for (const fs::path& path : paths) load_folder(path, ops_);
-  for (const fs::path& path : environment_paths()) load_folder(path, ops_);
+  LoadedOps own;
+  for (const fs::path& path : paths) own.add_all(path);
+  for (const fs::path& path : environment_paths()) own.add_all(path);
+  ops_ = std::move(own.ops);
+  refused_ = std::move(own.refused);
   first_built_in_ = ops_.size();
   for (const Op& op : ops_) names_.push_back(op.name);
   for (const std::string_view name : built_in_names())
-    if (!find(name)) names_.emplace_back(name);
+    if (!find(name) && std::ranges::find(refused_, name, &RefusedOp::name) == refused_.end()) names_.emplace_back(name);
   ops_.resize(names_.size());
   read_ = std::vector<std::once_flag>(names_.size() - first_built_in_);
 }
@@ -135,6 +154,18 @@ std::optional<std::size_t> Catalogue::find(std::string_view name) const noexcept
   const auto found = std::ranges::find(names_, name);
   if (found == names_.end()) return std::nullopt;
   return static_cast<std::size_t>(found - names_.begin());
+}
+
+std::size_t Catalogue::index_of(std::string_view name) const {
+  if (const auto found = find(name)) return *found;
+  const auto refused = std::ranges::find(refused_, name, &RefusedOp::name);
+  if (refused != refused_.end()) refuse(*refused);
+  throw Error(ErrorKind::bad_input,
+              fmt::format("there is no op {}; there are: {}", quote(name), fmt::join(names_, ", ")));
+}
+
+void refuse(const RefusedOp& op) {
+  throw Error(ErrorKind::bad_manifest, fmt::format("the op {} is refused: {}", quote(op.name), op.why));
 }
 
 std::span<const Op> Catalogue::all() const {

@@ -278,7 +278,7 @@ Op parse_op(std::string_view name, std::string_view folder, std::span<const Sour
 Op load_op(const std::filesystem::path& folder);
 
 /// Reads every op of `paths` in order, of KILN_TEMPLATE_PATH (colon-separated) and of the library. The first op of a name hides later
-/// ones.
+/// ones. Throws Error(bad_manifest) for the first that does not hold, and Error(io) for a folder of ops that cannot be listed.
 std::vector<Op> load_ops(std::span<const std::filesystem::path> paths);
 /// The shared device headers, by include name such as "common/types.cuh".
 std::span<const SourceFile> common_headers();

@@ -116,6 +116,11 @@ std::optional<Layer> as_base(const Layer& overlay, const CodeTrust& trust) {
 
 }  // namespace
 
+std::string name_of(const Layer& layer) {
+  return fmt::format("{} {}", layer.kind == LayerKind::overlay ? "overlay" : "base",
+                     layer.path.empty() ? "(in memory)" : layer.path.string());
+}
+
 Layers::Layers(const LayerSettings& settings)
     : memory_(std::make_unique<Memory>()), unreleased_(std::make_unique<Unreleased>()) {
   layers_.push_back(open_overlay(settings, warnings_));

@@ -28,6 +28,8 @@ struct Layer {
   std::string trust;              // why they may or may not be, for `explain` and `doctor`
 };
 
+std::string name_of(const Layer& layer);  // "overlay /home/u/.cache/kiln/overlay.kiln"
+
 struct LayerSettings {
   std::optional<std::filesystem::path> overlay = std::filesystem::path();  // nothing: no path could be formed
   std::vector<std::filesystem::path> bases = {};

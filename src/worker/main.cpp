@@ -6,6 +6,7 @@
 #include <exception>
 
 #include "jit/serve_compiles.hpp"
+#include "manifest/text.hpp"
 #include "process/serve.hpp"
 #include "process/setup.hpp"
 #include "tune/serve_trials.hpp"
@@ -23,6 +24,6 @@ int main() try {
     return message.contains("compile") ? compiles.answer(message) : trials.answer(message);
   });
 } catch (const std::exception& error) {
-  std::fprintf(stderr, "kiln-worker: %s\n", error.what());
+  std::fprintf(stderr, "kiln-worker: %s\n", kiln::manifest::printable(error.what()).c_str());
   return 1;
 }

@@ -4,6 +4,7 @@
 #include "cli/prune_rule.hpp"
 #include "command.hpp"
 #include "sample_op.hpp"
+#include "store/key_files.hpp"
 #include "tuned_rows.hpp"
 
 using namespace kiln;
@@ -60,6 +61,68 @@ TEST_CASE("--stale takes what the present sources have outgrown, and nothing els
   CHECK(holds(path, unsaid.key));
   CHECK(holds(path, stranger.key));
   CHECK(command.run("--json cache prune --stale " + path).output.find("\"records\":0") != std::string::npos);
+}
+
+TEST_CASE("--stale leaves code of the present sources that no record asks for, as a prewarm makes for fallbacks") {
+  const Command command;
+  const std::string path = command.path("a.kiln");
+  const std::vector<manifest::Op> ops = manifest::load_ops({});
+  const manifest::Op& op = cli::find_op(ops, "rms_norm");
+  const Problem bucket =
+      manifest::bucket_of(op, cli::parse_problem(op, std::vector<std::string>{"rows=512", "cols=4096"}));
+  const manifest::DeviceFacts device = manifest::DeviceFacts::from_device_class(h200).value();
+  std::vector<jit::Specialisation> all;
+  for (const manifest::Implementation& each : op.implementations) {
+    if (manifest::why_not_eligible(op, each, bucket, device)) continue;
+    for (const manifest::Config& config : manifest::search_space(op, each, bucket, device))
+      all.push_back(jit::specialise(op, each, manifest::make_frame(op, &each, bucket, device, config), "sm_90a"));
+  }
+  REQUIRE(all.size() > 2);
+  {
+    const auto file = File::open(path, Access::read_write);
+    for (const store::CubinRow& each : cubins_for(all)) file->put_cubin(each);
+  }
+  const auto before = cubins_in(path);
+  const Ran ran = command.run("cache prune " + path + " --stale");
+  CHECK_MESSAGE(ran.status == 0, ran.errors);
+  CHECK(cubins_in(path) == before);
+}
+
+TEST_CASE("what removes signatures says so, and how to sign again") {
+  const Command command;
+  const std::string path = command.path("a.kiln"), out = command.path("out.kiln");
+  {
+    const auto file = File::open(path, Access::read_write);
+    put(*file, tuned({"rows=512", "cols=4096"}));
+    put(*file, tuned({"rows=1024", "cols=4096"}));
+  }
+  const store::Folder folder;
+  const std::string sign = "cache sign " + path + " --key " + store::make_keys(folder, "release").secret.string();
+  REQUIRE(command.run(sign).status == 0);
+  const std::string said = "is not signed: 1 signature of its former content or of its inputs cannot be kept";
+  CHECK(command.run("cache merge " + path + " -o " + out).errors.find(out + " " + said) != std::string::npos);
+  CHECK(command.run("cache export " + path + " --force -o " + out).errors.find(out + " " + said) != std::string::npos);
+  CHECK(command.run("cache merge " + out + " --force -o " + out).errors.empty());
+  const std::string prune = "cache prune " + path + " --max-size ";
+  CHECK(command.run(prune + "1GB").errors.empty());
+  const Ran pruned = command.run(prune + "1kB");
+  CHECK(pruned.errors.find(path + " " + said) != std::string::npos);
+  CHECK(pruned.errors.find("kiln cache sign " + path + " --key KEY.pem") != std::string::npos);
+}
+
+TEST_CASE("a pre-warm over a signed file says that the signature is gone") {
+  const Command command;
+  const std::string base = command.path("base.kiln"), out = command.path("out.kiln");
+  put(*File::open(base, Access::read_write), tuned({"rows=512", "cols=4096"}));
+  const std::string prewarm =
+      "prewarm " + command.path("w.toml", "[[workload]]\nop = \"rms_norm\"\naxes = { rows = 512, cols = 4096 }\n") +
+      " --arch sm_90a --base " + base + " -o " + out;
+  const Ran first = command.run("-q " + prewarm);
+  REQUIRE_MESSAGE(first.status == 0, first.errors);
+  const store::Folder folder;
+  REQUIRE(command.run("cache sign " + out + " --key " + store::make_keys(folder, "release").secret.string()).status ==
+          0);
+  CHECK(command.run(prewarm).errors.find(out + " is not signed: 1 signature") != std::string::npos);
 }
 
 TEST_CASE("--stale takes a record when one of its configs was tuned from other sources, and judges what came since") {
@@ -132,7 +195,7 @@ TEST_CASE("words that choose nothing, or that do not parse, are refused and chan
   check_refused(command.run(prune + "--max-size 5XB"), 2,
                 "--max-size is '5XB', expected a number and its unit, such as 500MB");
   check_refused(command.run(prune + "--op rmsnorm"), 2, "no row of an op 'rmsnorm' (did you mean 'rms_norm'?)");
-  check_refused(command.run(prune + "--device-class H200"), 2, "no record for the device class 'H200'");
+  check_refused(command.run(prune + "--device-class H201"), 2, "no record for the device class 'H201'");
   check_refused(command.run(prune + "--other-devices"), 3, "no GPU is present");
   check_refused(command.run("cache prune --stale"), 2, "overlay.kiln does not exist");
   check_refused(command.run("cache compact " + command.path("a.jsonl", "\n")), 2, "is text");

@@ -46,8 +46,8 @@ TEST_CASE("a wrong op, axis or size is bad input, wherever it is given") {
   check_refused(command.run("run rms_norm rows=1..5 cols=4096"), 2, "this command takes one problem");
   check_refused(command.run("explain rms_norm rosw=1 cols=4096"), 2, "'rosw' is unknown (did you mean 'rows'?)");
   check_refused(command.run("explain rms_norm rows=9223372036854775808 cols=4096"), 2, "which 64 bits cannot hold");
-  check_refused(command.run("explain rms_norm rows=1 cols=64 --device-class H200"), 2,
-                "the device class 'H200' does not parse");
+  check_refused(command.run("explain rms_norm rows=1 cols=64 --device-class H201"), 2,
+                "the device class 'H201' does not parse, expected H200, H100 or a form such as");
   check_refused(command.run("ops rms_norm --arch 90"), 2, "the architecture '90' does not parse");
   check_refused(command.run("ops rms_norm --arch sm_90"), 2,
                 "--arch is sm_90, but launches on such a device need code for sm_90a; give --arch sm_90a");
@@ -131,6 +131,24 @@ TEST_CASE("files that are missing, foreign or in the way are refused by name") {
       command.run("prewarm " + command.path("w.toml", "[[workload]]\nop = \"rms_norm\"\n") + " --arch sm_90a"), 2,
       "w.toml:1: op 'rms_norm': axis 'rows' is missing");
   check_refused(command.run("replay --dry-run " + command.path("none.trace")), 4, "none.trace cannot be read");
+}
+
+TEST_CASE("an op with a wrong manifest is refused by name, is noted by other commands, and stops none of them") {
+  const Command command;
+  for (const char* name : {"twice", "thrice"}) std::filesystem::create_directories(command.path(name));
+  (void)command.path("twice/op.toml", "[op]\nsummary = 3\n");
+  (void)command.path("thrice/op.toml", "[op\n");
+  const std::string own = " --templates " + command.path("");
+  const Ran listed = command.run("ops" + own);
+  CHECK(listed.status == 0);
+  CHECK(listed.output.find("rms_norm") != std::string::npos);
+  CHECK(listed.errors.find("the op 'twice' is left out: " + command.path("twice/op.toml") + ":2: ") !=
+        std::string::npos);
+  CHECK(std::count(listed.errors.begin(), listed.errors.end(), '\n') >= 2);
+  check_refused(command.run("-q explain twice rows=1" + own), 2, "the op 'twice' is refused: ");
+  const Ran doctor = command.run("doctor" + own);
+  CHECK(doctor.status == 1);
+  CHECK(doctor.output.find("2 ops left out, and the other ops serve") != std::string::npos);
 }
 
 TEST_CASE("a trace is drawn without a device, and what is drawn can be replayed") {

@@ -23,6 +23,9 @@ foreach(package "${SCRATCH}/prefix" "${BUILD}") # installed, then where it was b
   set(program "${SCRATCH}/with_${name}")
   run("${CMAKE_COMMAND}" -S "${SOURCE}" -B "${program}" -G Ninja "-Dkiln_ROOT=${package}" "-DCMAKE_CXX_COMPILER=${COMPILER}" "-DCMAKE_BUILD_TYPE=${TYPE}")
   run("${CMAKE_COMMAND}" --build "${program}")
+  if(NOT EXISTS "${program}/kiln-worker")
+    message(FATAL_ERROR "kiln::worker of ${package} was not copied beside ${program}/consumer")
+  endif()
   execute_process(COMMAND "${program}/consumer" RESULT_VARIABLE status)
   if(NOT status EQUAL 0 AND NOT status EQUAL 3) # 3: there is no GPU
     message(FATAL_ERROR "${program}/consumer ended with ${status}")

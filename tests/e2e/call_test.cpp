@@ -38,6 +38,24 @@ constexpr int global = Graph::global, thread_local_ = Graph::thread_local_, rela
 
 }  // namespace
 
+TEST_CASE(
+    "an op with a wrong manifest is left out with a warning, refused by name, and stops no other op of its folder") {
+  const TemporaryFolder folder;
+  std::filesystem::create_directories(folder / "wrong");
+  std::ofstream(folder / "wrong/op.toml") << "[op]\nsummary = 3\n";
+  const Machine machine;
+  kiln::Options chosen = options("");
+  chosen.template_paths.push_back(folder / ".");
+  const kiln::Engine engine(chosen);
+  REQUIRE(engine.warnings().size() == 1);
+  CHECK(contains(engine.warnings()[0], "the op 'wrong' is left out: "));
+  CHECK(contains(engine.warnings()[0], "op.toml:2: "));
+  const kiln::Error error = error_of([&] { (void)engine.op("wrong"); });
+  CHECK(error.kind() == kiln::ErrorKind::bad_manifest);
+  CHECK(contains(error.what(), "the op 'wrong' is refused: "));
+  ScaleCall(engine, 64, 128).launch(machine.stream());  // checks what was computed
+}
+
 TEST_CASE("an address that the winner cannot take is served by an implementation that can") {
   const Machine machine;
   const Engine engine(options(""));

@@ -135,6 +135,23 @@ TEST_CASE("a command that looks around works without a driver") {
   CHECK(contains(expect(0, "kiln doctor" + at), "H200"));
 }
 
+TEST_CASE("an op's kernels are compiled without a GPU, and one that does not compile is named with file and line") {
+  const TemporaryFolder folder;
+  const std::string own = (folder / "squared_relu").string();
+  expect(0, "cp -r " KILN_SOURCE_DIR "/examples/ops/squared_relu " + own);
+  const std::string check =
+      "KILN_CUDA_LIBRARY=none kiln ops squared_relu count=1000 --arch sm_90a --compile --templates " +
+      (folder / ".").string();
+  const std::string good = expect(0, check);
+  CHECK_MESSAGE(contains(good, "squared_relu/reference for sm_90a: compiles, "), good);
+  CHECK(contains(good, "squared_relu/vectorized "));
+  expect(3, "KILN_NVRTC_LIBRARY=none " + check);
+  expect(0, "echo 'static_assert(false);' >> " + own + "/squared_relu.cuh");
+  const std::string bad = expect(5, check);
+  CHECK_MESSAGE(contains(bad, "squared_relu/reference for sm_90a: does not compile"), bad);
+  CHECK_MESSAGE(contains(bad, "squared_relu.cuh"), bad);
+}
+
 TEST_CASE("run verifies: a kernel that computes wrong values is found and told") {
   const TemporaryFolder folder;
   expect(0, "kiln tune scale rows=64 cols=128 dtype=f32" + globals(folder));

@@ -71,8 +71,25 @@ TEST_CASE("all of a catalogue are the ops that load_ops gives, in its order") {
   CHECK(!catalogue.find("no_such_op"));
 }
 
-TEST_CASE("a manifest in a template path that is wrong is refused before any op is asked for") {
+TEST_CASE("an op whose manifest is wrong is refused by name, and the others of its folder serve") {
   const ScaleFolder folder("[op]\nsummary = 3\n");
+  fs::create_directories(folder.path / "rms_norm");
+  std::ofstream(folder.path / "rms_norm" / "op.toml") << "[op\n";
+  fs::create_directories(folder.path / "other");
+  for (const SourceFile& file : testing::scale_folder().files())
+    std::ofstream(folder.path / "other" / file.name) << file.text.str();
   const std::vector paths{folder.path};
-  CHECK_THROWS_WITH_AS(Catalogue{paths}, doctest::Contains("op.toml"), Error);
+  const Catalogue catalogue(paths);
+  CHECK(catalogue[catalogue.index_of("other")].axes.size() == 2);
+  CHECK(catalogue.find("softmax"));
+  CHECK_THROWS_WITH_AS((void)catalogue.index_of("scale"), doctest::Contains("the op 'scale' is refused: "), Error);
+  CHECK_THROWS_WITH_AS((void)catalogue.index_of("scale"), doctest::Contains("scale/op.toml:2: "), Error);
+  REQUIRE(catalogue.refused().size() == 2);
+  CHECK_MESSAGE(!catalogue.find("rms_norm"), "the built-in op does not stand in for the user's");
+  CHECK_THROWS_WITH_AS(load_ops(paths), doctest::Contains("op.toml"), Error);
+}
+
+TEST_CASE("a folder of ops that cannot be listed is an error at once") {
+  const std::vector<fs::path> paths{"/nowhere/at/all"};
+  CHECK_THROWS_WITH_AS(Catalogue{paths}, doctest::Contains("/nowhere/at/all"), Error);
 }

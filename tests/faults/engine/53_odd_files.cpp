@@ -104,7 +104,7 @@ TEST_CASE("fault 53: a pipe or a device among the files of an op is refused by n
       const fs::path path = op.root() / "scale" / name;
       fs::remove(path);
       fs::create_symlink(files.path(odd, "toml"), path);
-      const Outcome outcome = files.command("ops --templates " + op.root().string());
+      const Outcome outcome = files.command("ops scale --templates " + op.root().string());
       CAPTURE(outcome.output);
       CHECK(outcome.status == 2);
       CHECK(contains(outcome.output, path.string()));

@@ -1,0 +1,25 @@
+// Which file has an answer's machine code, and what a launch does where none may supply it.
+#pragma once
+
+#include <optional>
+#include <string>
+
+#include "engine/resolver.hpp"
+
+namespace kiln::engine {
+
+/// Returns the layer that may supply the answer's machine code, whatever NVRTC made it, because another machine may do the launches. A
+/// library's answer has none.
+std::optional<std::size_t> layer_with_code(const manifest::Op& op, const Answer& answer,
+                                           const manifest::DeviceFacts& device, const std::string& arch,
+                                           store::Layers& layers);
+
+struct MachineCode {
+  bool found = false;  // a launch on this machine needs no compile
+  std::string where;   // one sentence: the file, why it may not supply the code, and what a launch does then
+};
+/// The machine code that a launch on this machine would load: by the compiler of the answer's record or one that serves here.
+MachineCode machine_code_of(const manifest::Op& op, const Answer& answer, const manifest::DeviceFacts& device,
+                            const std::string& arch, tune::Cubins& cubins);
+
+}  // namespace kiln::engine

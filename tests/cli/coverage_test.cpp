@@ -1,0 +1,120 @@
+// kiln coverage, explain and a dry replay: what is said of files without records, without machine code, or not trusted for it.
+#include "command.hpp"
+#include "tuned_rows.hpp"
+
+using namespace kiln::testing;
+using kiln::store::Access;
+using kiln::store::File;
+
+namespace {
+
+bool says(const std::string& text, const std::string& part) { return text.find(part) != std::string::npos; }
+
+std::string workload_of(const Command& command, const std::string& rows) {
+  return command.path("w.toml", "[[workload]]\nop = \"rms_norm\"\naxes = { rows = " + rows +
+                                    ", cols = 4096 }\ntypes = { dtype = \"bf16\" }\n");
+}
+
+/// A file of one tuned bucket, rows 257 to 512.
+std::string tuned_file(const Command& command, const std::string& name, bool with_code) {
+  TunedRows rows = tuned({"rows=512", "cols=4096", "dtype=bf16"});
+  if (!with_code) rows.cubins.clear();
+  put(*File::open(command.path(name), Access::read_write), rows);
+  return command.path(name);
+}
+
+}  // namespace
+
+TEST_CASE("coverage counts machine code, names the file that has it, and can require it") {
+  const Command command;
+  const std::string bare = tuned_file(command, "bare.kiln", false), whole = tuned_file(command, "whole.kiln", true);
+  const std::string asked = "coverage " + workload_of(command, "512") + " --require 100 --require-machine-code --base ";
+  const Ran without = command.run(asked + bare);
+  CHECK(without.status == 1);
+  CHECK(says(without.output, "base, no machine code"));
+  CHECK(says(without.output, "0 of these 1 have their machine code in the files\n"));
+  CHECK(says(without.output, " --arch sm_90a --base " + bare + " -o FILE.kiln compiles what is missing"));
+  CHECK(command.run("coverage " + command.path("w.toml") + " --require 100 --base " + bare).status == 0);
+  const Ran with = command.run(asked + whole);
+  CHECK_MESSAGE(with.status == 0, with.output);
+  CHECK(says(with.output, "1 of these 1 have their machine code in the files: 1 from base " + whole));
+  CHECK_FALSE(says(with.output, "next: "));
+  CHECK(says(command.run("--json " + asked + whole).output, "\"with_machine_code\":1"));
+}
+
+TEST_CASE("coverage says that the overlay supplies what a base lacks") {
+  const Command command;
+  const std::string bare = tuned_file(command, "bare.kiln", false);
+  tuned_file(command, "overlay.kiln", true);
+  const std::string asked = "coverage " + workload_of(command, "512") + " --require-machine-code --base " + bare;
+  const Ran hidden = command.run(asked);
+  CHECK(hidden.status == 0);
+  CHECK(says(hidden.output, "1 from overlay "));
+  CHECK(says(hidden.output, "--overlay \"\" leaves the overlay out"));
+  CHECK(command.run(asked + " --overlay ''").status == 1);
+}
+
+TEST_CASE("coverage ends with the command that tunes what has no record") {
+  const Command command;
+  const std::string base = tuned_file(command, "a.kiln", true);
+  const Ran ran = command.run("coverage " + workload_of(command, "\"1..512\"") + " --base " + base);
+  CHECK(
+      says(ran.output, "next: kiln prewarm " + command.path("w.toml") + " --base " + base + " -o FILE.kiln, on a GPU"));
+}
+
+TEST_CASE("the device class may be given by name, in coverage as in prune and export") {
+  const Command command;
+  const std::string base = tuned_file(command, "a.kiln", true);
+  const std::string asked =
+      "coverage " + workload_of(command, "512") + " --base " + base + " --require 100 --device-class ";
+  CHECK(command.run(asked + "H200").status == 0);
+  CHECK(command.run(asked + "h200").status == 0);
+  const Ran other = command.run(asked + "H100");
+  CHECK(other.status == 1);
+  CHECK(says(other.output, "sm_90/mp132/l2_52428800/smem_232448/bus_5120"));
+  CHECK(command.run("cache export " + base + " --device-class H200 -o " + command.path("out.kiln")).status == 0);
+  CHECK(says(command.run("cache prune " + base + " --device-class H200").output, "1 records"));
+}
+
+TEST_CASE("explain says which file has the machine code, why a file may not supply it, and what a launch does then") {
+  const Command command;
+  const std::string base = tuned_file(command, "a.kiln", true);
+  const std::string asked = "explain rms_norm rows=300 cols=4096 dtype=bf16 --device-class H200 --base " + base;
+  CHECK(says(command.run(asked).output, "base " + base + " has it: no compile"));
+  const std::string refused = command.run(asked + " --trust signed").output;
+  CHECK_MESSAGE(says(refused, "base " + base + " has it and may not supply it (configurations only: "), refused);
+  CHECK(says(refused, "there is no NVRTC here to compile it: such a launch fails"));
+  CHECK(
+      says(command.run("explain rms_norm rows=300 cols=4096 dtype=bf16").output, "no file has it; there is no NVRTC"));
+}
+
+TEST_CASE("explain says what a file holds in place of the bucket's record") {
+  const Command command;
+  const std::string base = tuned_file(command, "a.kiln", true);
+  const auto explained = [&](const std::string& words) {
+    return command.run("explain " + words + " --base " + base).output;
+  };
+  const std::string sizes = explained("rms_norm rows=9 cols=4096 dtype=bf16 --device-class H200");
+  CHECK_MESSAGE(says(sizes, "no record of this bucket, 1 of other sizes"), sizes);
+  CHECK(says(sizes, "absent: no file has a record of this bucket\n"));
+  CHECK(says(explained("rms_norm rows=9 cols=4096 dtype=f32 --device-class H200"),
+             "no record of these types and choices, 1 of others"));
+  CHECK(says(explained("rms_norm rows=9 cols=4096 dtype=bf16 --device-class H100"),
+             "no record for this device class, 1 for others"));
+  CHECK(says(explained("softmax rows=9 cols=4096 dtype=bf16 --device-class H200"), "no record of softmax"));
+  const std::string foreign = command.path("foreign.kiln", "not a database, certainly not one of kiln's");
+  CHECK(says(explained("rms_norm rows=9 cols=4096 dtype=bf16 --device-class H200 --base " + foreign),
+             "absent: no file has a record of this bucket; 1 file not opened"));
+}
+
+TEST_CASE("a dry replay names what a miss does under its policy") {
+  const Command command;
+  const std::string asked = "replay --dry-run --device-class H200 " +
+                            command.path("t.trace", "rms_norm rows=137 cols=4096 dtype=bf16\n") + " --policy ";
+  const std::string refused = command.run(asked + "error").output;
+  CHECK_MESSAGE(says(refused, "rms_norm rows=256 cols=4096 dtype=bf16: no record: an error\n"), refused);
+  CHECK_FALSE(says(refused, "served by"));
+  CHECK(says(command.run(asked + "tune").output, "no record: a tune\n"));
+  CHECK(says(command.run(asked + "nearest").output, "no record, served by default, no machine code\n"));
+  CHECK(says(command.run("--json " + asked + "error").output, "\"missing_problems\":1"));
+}
