@@ -41,9 +41,9 @@ class HotTable {
   [[nodiscard]] std::size_t probes(const Problem& bucket) const noexcept;
 
  private:
-  struct alignas(64) Slot {                       // one cache line for up to six axes
+  struct alignas(64) Slot {                       // one cache line for up to six axes, two for all
     std::atomic<const PlanState*> plan{nullptr};  // null: free. Written after `words`
-    std::array<std::uint64_t, 1 + max_axes> words;
+    decltype(manifest::BucketWords::words) words;
   };
   /// An array of slots in one word, which a reader loads at once. It holds the array's address, and in the free low bits the shift from a hash
   /// to an index. The array's size is a power of two.

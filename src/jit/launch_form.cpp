@@ -128,7 +128,7 @@ class PassMaker {
         return computed({argument.kind, 0, 0, formula, argument.limits});
       }
       case manifest::ArgumentKind::length:
-        form_.lengths = static_cast<std::uint8_t>(form_.lengths | 1U << index);
+        form_.lengths = static_cast<std::uint16_t>(form_.lengths | 1U << index);
         return offsetof(CallFrame, lengths) + index * sizeof(AxisLength);
       case manifest::ArgumentKind::tensor_map: break;
     }
@@ -148,8 +148,10 @@ class PassMaker {
     form.tensor = static_cast<std::uint8_t>(argument.index);
     form.index = static_cast<std::uint8_t>(form_.maps.size());
     const std::vector<int> slots = slots_of(argument, ranges_);
-    if (slots.size() > TensorMapForm::wide) return form;
-    form.key = slots.size() > TensorMapForm::narrow ? TensorMapForm::Key::wide : TensorMapForm::Key::narrow;
+    if (slots.size() > TensorMapForm::most_slots) return form;
+    using Key = TensorMapForm::Key;
+    for (const Key key : {Key::widest, Key::wide, Key::narrow})
+      if (slots.size() <= static_cast<std::size_t>(key)) form.key = key;
     // Unused key slots repeat a slot of the key, or name a slot that the plan fixes, so that they never cause a miss.
     const auto fixed =
         std::find_if(ranges_.begin(), ranges_.end(), [](const manifest::Range& each) { return each.single(); });
@@ -240,7 +242,7 @@ LaunchForm make_launch_form(const LaunchFormParts& parts) {
       if (argument.kind == manifest::ArgumentKind::tensor && argument.index >= LaunchForm::few_tensors)
         form.many_tensors = true;
   form.many_values = parts.runtime.size() > LaunchForm::few_values;
-  form.has_many = form.many_values || form.many_tensors;
+  form.has_many = parts.axes > LaunchForm::few_axes || form.many_values || form.many_tensors;
   return form;
 }
 

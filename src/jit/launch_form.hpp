@@ -164,7 +164,7 @@ struct alignas(64) PassForm {
   static constexpr std::size_t piece = 8;  // constants copied at once
 
   // Read by every launch.
-  std::uint8_t lengths = 0;          // bit i: the kernel takes axis i as an AxisLength
+  std::uint16_t lengths = 0;         // bit i: the kernel takes axis i as an AxisLength
   bool has_more = false;             // arrange_more() is needed
   StaticVector<GridSize, 3> grid;    // grid sizes that the bucket leaves open
   std::uint8_t constant_pieces = 0;  // pieces to copy at each launch; 0 where link() alone writes the constants
@@ -220,7 +220,7 @@ struct alignas(64) PassForm {
 
 /// All passes, and the checks before a launch. Laid out as PassForm is.
 struct LaunchForm {
-  static constexpr int few_values = max_runtime / 2, few_tensors = max_tensors / 2;
+  static constexpr int few_axes = 8, few_values = 8, few_tensors = 8;  // as most ops have
 
   struct Bucketed {
     std::uint64_t lowest = 0, range = 0;
@@ -234,7 +234,7 @@ struct LaunchForm {
   std::uint32_t host_lengths = 0;   // the axis must not have its length on the device
   std::uint32_t constrained = 0;    // a constraint reads the run-time value
   std::uint8_t axes = 0;
-  bool has_many = false;         // many_values or many_tensors
+  bool has_many = false;         // more axes than few_axes, many_values or many_tensors
   bool many_values = false;      // more run-time values than few_values
   bool many_tensors = false;     // kernels take a tensor past few_tensors
   bool has_constraints = false;  // constraints_elsewhere is not empty
@@ -254,15 +254,12 @@ struct LaunchForm {
   /// Fills the frame's sizes, run-time values and tensors. Returns false when a run-time value is missing or out of its limits.
   [[nodiscard]] bool fill(CallFrame& call, const Problem& problem, const Arguments& arguments) const noexcept {
     // Fixed sizes, so that the compiler needs no loop. Slots past the axes are overwritten below.
-    std::memcpy(call.slots.data(), problem.axes.data(), sizeof problem.axes);
+    std::memcpy(call.slots.data(), problem.axes.data(), few_axes * sizeof problem.axes[0]);
     std::int64_t* const values = call.slots.data() + axes;
     std::memcpy(values, defaults.data(), few_values * sizeof defaults[0]);
     std::memcpy(call.tensors.data(), arguments.tensors.data(), few_tensors * sizeof(const void*));
-    if (has_many) [[unlikely]] {
-      if (many_values)
-        std::memcpy(values + few_values, defaults.data() + few_values, (max_runtime - few_values) * sizeof defaults[0]);
-      if (many_tensors) call.tensors = arguments.tensors;
-    }
+    if (has_many) [[unlikely]]
+      fill_many(call, problem, arguments);
     // In order: a default may read the values before it.
     for (std::uint32_t left = (arguments.runtime_set & declared) | open_defaults; left != 0; left &= left - 1) {
       const auto i = static_cast<std::size_t>(std::countr_zero(left));
@@ -292,6 +289,8 @@ struct LaunchForm {
   }
 
  private:
+  /// Fills what lies past few_axes, few_values and few_tensors.
+  void fill_many(CallFrame& call, const Problem& problem, const Arguments& arguments) const noexcept;
   /// Fills and checks run-time value i. Returns false when it is missing or out of its limits.
   [[nodiscard]] bool fill_checked(std::size_t i, CallFrame& call, const Arguments& arguments) const noexcept;
   [[nodiscard]] bool open_hold(const CallFrame& call, const Arguments& arguments) const noexcept;

@@ -81,10 +81,9 @@ const CUtensorMap* TensorMapCache::keep(const TensorMapForm& form, const void* a
   auto& own = own_[thread];
   if (own == nullptr) own.reset(new (std::nothrow) Entry[descriptors_ * Entry::sets * Entry::ways]());
   if (own == nullptr) return nullptr;  // out of memory: the launch uses the descriptor in its frame
-  const auto key = Entry::key_of<TensorMapForm::wide>(form, address, frame);
-  const bool narrow = form.key == TensorMapForm::Key::narrow;
-  Entry* const set = &own[narrow ? Entry::set_of(form, Entry::key_of<TensorMapForm::narrow>(form, address, frame))
-                                 : Entry::set_of(form, key)];
+  const auto key = Entry::key_of<TensorMapForm::most_slots>(form, address, frame);
+  const auto compared = std::span<const std::uint64_t>(key).first(1 + static_cast<std::size_t>(form.key));
+  Entry* const set = &own[Entry::set_of(form, compared)];
   Entry& entry = set[1].kept_as < set[0].kept_as ? set[1] : set[0];
   entry.kept_as = 1 + std::max(set[0].kept_as, set[1].kept_as);
   entry.key = key;

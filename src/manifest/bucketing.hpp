@@ -6,6 +6,7 @@
 #include <bit>
 #include <cstddef>
 #include <cstdint>
+#include <tuple>
 
 #include "kiln/problem.hpp"
 #include "manifest/bucket.hpp"
@@ -15,31 +16,38 @@ namespace kiln::manifest {
 struct Axis;
 struct Op;
 
-/// A bucket for hashing and comparing: word 0 holds the selections, the next words the upper edge of each of the op's axes. The words
-/// after them are not initialised.
+/// The bytes of all selections, eight to a word.
+using SelectionWords = std::array<std::uint64_t, max_selections / 8>;
+static_assert(sizeof(SelectionWords) == sizeof(Problem::selections) && std::tuple_size_v<SelectionWords> == 2);
+
+/// A bucket for hashing and comparing: word 0 holds the first eight selections, the next words the upper edge of each of the op's axes. An op
+/// with more selections has them in one further word. The words after them are not initialised.
 struct BucketWords {
-  std::array<std::uint64_t, 1 + max_axes> words;
+  std::array<std::uint64_t, max_axes + std::tuple_size_v<SelectionWords>> words;
   std::uint64_t hash;
 };
 
 /// The part of a Problem that an op uses: the number of axes, and a mask over the bytes of the selections. By default, all of it.
 struct BucketForm {
   std::size_t axes = max_axes;
-  std::uint64_t selections = ~std::uint64_t{0};
+  SelectionWords selections = {~std::uint64_t{0}, ~std::uint64_t{0}};
+  std::size_t last_word = axes + 1;  // `axes`, or one more where the op has more than eight selections
 
-  [[nodiscard]] std::size_t words() const noexcept { return 1 + axes; }
+  [[nodiscard]] bool has_many_selections() const noexcept { return last_word != axes; }
+  [[nodiscard]] std::size_t words() const noexcept { return 1 + last_word; }
   [[nodiscard]] BucketWords words_of(const Problem& bucket) const noexcept;
   [[nodiscard]] bool equal(const std::uint64_t* left, const std::uint64_t* right) const noexcept {
-    for (std::size_t i = 0; i <= axes; ++i)  // an early return keeps the compiler from unrolling this short loop
+    for (std::size_t i = 0; i <= last_word; ++i)  // an early return keeps the compiler from unrolling this short loop
       if (left[i] != right[i]) return false;
     return true;
   }
   /// True when `words` are those of `bucket`.
   [[nodiscard]] bool is(const BucketWords& words, const Problem& bucket) const noexcept {
-    if (words.words[0] != (std::bit_cast<std::uint64_t>(bucket.selections) & selections)) return false;
+    const auto selected = std::bit_cast<SelectionWords>(bucket.selections);
+    if (words.words[0] != (selected[0] & selections[0])) return false;
     for (std::size_t i = 0; i < axes; ++i)
       if (words.words[1 + i] != static_cast<std::uint64_t>(bucket.axes[i])) return false;
-    return true;
+    return !has_many_selections() || words.words[last_word] == (selected[1] & selections[1]);
   }
   /// Hashes a bucket's words, one after the other, as a polynomial in registers. The last multiplication mixes low bits into high ones
   /// and high bits, in which powers of two differ, into low ones, because hash tables use either end.
@@ -59,7 +67,7 @@ struct BucketForm {
   };
   [[nodiscard]] std::uint64_t hash(const std::uint64_t* words) const noexcept {
     Hash result(words[0]);
-    for (std::size_t i = 1; i <= axes; ++i) result.add(words[i]);
+    for (std::size_t i = 1; i <= last_word; ++i) result.add(words[i]);
     return result.finish();
   }
 };
@@ -79,9 +87,9 @@ class Bucketing {
   /// Does is_valid and bucket_of in one pass: returns false where is_valid does. No allocation, no exception.
   [[nodiscard]] bool find(const Problem& problem, BucketWords& bucket) const noexcept {
     if (!is_plain_) return find_any(problem, bucket);
-    const auto selections = std::bit_cast<std::uint64_t>(problem.selections);
-    std::uint64_t wrong = wrong_selections(selections);
-    bucket.words[0] = selections & form_.selections;
+    const std::uint64_t selections = std::bit_cast<SelectionWords>(problem.selections)[0];
+    std::uint64_t wrong = wrong_selections(selections, 0);
+    bucket.words[0] = selections & form_.selections[0];
     BucketForm::Hash hash(bucket.words[0]);
     for (std::size_t i = 0; i < form_.axes; ++i) {
       const auto size = static_cast<std::uint64_t>(problem.axes[i]);
@@ -134,19 +142,19 @@ class Bucketing {
   static PlainAxis plain(const Axis& axis) noexcept;
   static AnyAxis any(const Axis& axis) noexcept;
   /// Sets the high bit of each selection's byte whose index is past the last value.
-  [[nodiscard]] std::uint64_t wrong_selections(std::uint64_t selections) const noexcept {
-    return ((selections + past_selections_) | selections) & top_of_selections_;
+  [[nodiscard]] std::uint64_t wrong_selections(std::uint64_t selections, std::size_t word) const noexcept {
+    return ((selections + past_selections_[word]) | selections) & top_of_selections_[word];
   }
   [[nodiscard]] bool find_any(const Problem& problem, BucketWords& bucket) const noexcept;
 
   BucketForm form_;
   // Each byte of `past_selections_` brings an index past its last value to 128 or more. Both are under 128, so no byte carries into the
   // next.
-  std::uint64_t past_selections_ = 0;
-  std::uint64_t top_of_selections_ = 0;
-  bool is_plain_ = true;
-  std::array<PlainAxis, max_axes> plain_;  // used when every axis is plain
-  std::array<AnyAxis, max_axes> any_;      // used when one is not
+  SelectionWords past_selections_{};
+  SelectionWords top_of_selections_{};
+  bool is_plain_ = true;                   // every axis is plain, and one word holds the selections
+  std::array<PlainAxis, max_axes> plain_;  // used when is_plain_
+  std::array<AnyAxis, max_axes> any_;      // used otherwise
 };
 
 }  // namespace kiln::manifest

@@ -30,8 +30,8 @@ using kiln::max_tensors;
 inline constexpr int max_parameters = 16;
 inline constexpr std::int64_t most_search_steps = 1'000'000;  // about 0.1 s; wgmma's largest space takes 21,000
 inline constexpr int max_rank = 4;
-inline constexpr int max_arguments = 32;                   // a pass
-inline constexpr int max_tensor_maps = 4;                  // a pass
+inline constexpr int max_arguments = 64;                   // a pass
+inline constexpr int max_tensor_maps = 8;                  // a pass
 inline constexpr std::int64_t first_programmatic_sm = 90;  // older devices refuse programmatic launches
 
 enum class DType : std::uint8_t { bf16, f16, f32, f64, e4m3, e5m2, i8, u8, i32, i64 };

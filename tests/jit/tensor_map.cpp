@@ -5,6 +5,7 @@
 #include <array>
 #include <cstring>
 #include <mutex>
+#include <numeric>
 #include <optional>
 #include <thread>
 #include <vector>
@@ -14,17 +15,17 @@ using kiln::jit::TensorMapForm;
 
 namespace {
 
-using Frame = std::array<std::int64_t, 8>;
+using Frame = std::array<std::int64_t, 14>;
 
 /// Returns the form of a descriptor that depends on the first slots of a frame.
 TensorMapForm form_of(TensorMapForm::Key key, std::uint8_t index = 0) {
   TensorMapForm form;
   form.key = key;
   form.index = index;
-  form.slots = {0, 1, 2, 3, 4, 5};
+  std::iota(form.slots.begin(), form.slots.end(), std::uint8_t{0});
   return form;
 }
-constexpr TensorMapForm::Key narrow = TensorMapForm::Key::narrow, wide = TensorMapForm::Key::wide;
+constexpr TensorMapForm::Key narrow = TensorMapForm::Key::narrow;
 
 const void* address_of(std::uint64_t number) { return reinterpret_cast<const void*>(number * 256); }
 
@@ -64,13 +65,13 @@ int kept(const TensorMapCache& cache, const TensorMapForm& form, std::uint64_t l
 }  // namespace
 
 TEST_CASE("a descriptor is found by all of its key and by nothing else") {
-  for (const TensorMapForm::Key key : {narrow, wide}) {
-    const std::size_t slots = key == narrow ? TensorMapForm::narrow : TensorMapForm::wide;
+  for (const TensorMapForm::Key key : {narrow, TensorMapForm::Key::wide, TensorMapForm::Key::widest}) {
+    const auto slots = static_cast<std::size_t>(key);
     CAPTURE(slots);
     TensorMapCache cache(1);
     const TensorMapForm form = form_of(key);
     CHECK(find(cache, form, 7) == nullptr);
-    const Frame frame = {1, 2, 3, 4, 5, 6, 7, 8};
+    const Frame frame = {1, 2, 3, 4, 5, 6, 7, 8, 9, 10, 11, 12, 13, 14};
     CHECK(is(keep(cache, form, 7, frame), 7));
     CHECK(is(find(cache, form, 7, frame), 7));
     CHECK(find(cache, form, 8, frame) == nullptr);

@@ -94,6 +94,13 @@ TEST_CASE("the walk of the hit path finds the bucket that bucket_of finds, and r
       Problem other = bucket;
       other.axes[0] ^= 1;
       RC_ASSERT(!bucketing.form().is(found, other));
+      if (op.selections.empty()) continue;
+      other = bucket;
+      other.selections[op.selections.size() - 1] ^= 1;
+      const BucketWords elsewhere = bucketing.form().words_of(other);
+      RC_ASSERT(!bucketing.form().is(found, other));
+      RC_ASSERT(!bucketing.form().equal(found.words.data(), elsewhere.words.data()));
+      RC_ASSERT(found.hash != elsewhere.hash);
     }
   }));
   CHECK(valid > 100);

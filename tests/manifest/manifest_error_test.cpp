@@ -1,5 +1,6 @@
 // Each mistake in a manifest is named with file, line, what was found and what was expected.
 #include <doctest/doctest.h>
+#include <fmt/format.h>
 #include <rapidcheck.h>
 
 #include "kiln/error.hpp"
@@ -17,7 +18,7 @@ struct Mistake {
   const char* message;
 };
 
-void check_says(const std::string& message, const char* wanted) {
+void check_says(const std::string& message, std::string_view wanted) {
   CAPTURE(message);
   CAPTURE(wanted);
   CHECK(message.find(wanted) != std::string::npos);
@@ -178,9 +179,39 @@ TEST_CASE("a limit of the manifest language is said where it is passed") {
 
   folder = testing::scale_folder();
   std::string arguments = "args    = [";
-  for (int i = 0; i < 32; ++i) arguments += "\"x\", ";
+  for (int i = 0; i < 64; ++i) arguments += "\"x\", ";
   folder.implementation = testing::replaced(folder.implementation, "args    = [", arguments);
-  check_says(testing::refusal_of(folder), "fast.toml:23: found 39 arguments, expected at most 32");
+  check_says(testing::refusal_of(folder), "fast.toml:23: found 71 arguments, expected at most 64");
+
+  // Each count at its limit is read, and refused past it.
+  struct Counted {
+    std::string_view section;
+    std::string_view entry;  // after a name
+    int more;                // names that reach the limit
+    std::string_view message;
+  };
+  for (const Counted& each :
+       {Counted{"[axes]", R"( = { bucket = "exact", max = 8 })", 10, "found 13 axes, expected at most 12"},
+        Counted{"[choices]", R"( = ["a", "b"])", 14, "found 17 types and choices, expected at most 16"},
+        Counted{"[runtime]", R"( = "i64")", 30, "found 33 run-time values, expected at most 32"},
+        Counted{"[tensors]", R"( = { shape = ["rows"], dtype = "f32" })", 22,
+                "found 25 tensors, expected at most 24"}}) {
+    CAPTURE(each.message);
+    folder = testing::scale_folder();
+    std::string entries(each.section);
+    for (int i = 0; i < each.more; ++i) entries += fmt::format("\nmore_{}{}", i, each.entry);
+    const std::string original = folder.op;
+    folder.op = testing::replaced(original, each.section, entries);
+    CHECK(testing::refusal_of(folder) == "accepted");
+    folder.op = testing::replaced(original, each.section, fmt::format("{}\none_more{}", entries, each.entry));
+    check_says(testing::refusal_of(folder), each.message);
+  }
+
+  folder = testing::scale_folder();
+  std::string maps = "args    = [";
+  for (int i = 0; i < 8; ++i) maps += R"({ tma = "x", box = [16, "64"] }, )";
+  folder.implementation = testing::replaced(folder.implementation, "args    = [", maps);
+  check_says(testing::refusal_of(folder), "fast.toml:23: found 9 TMA arguments, expected at most 8");
 }
 
 TEST_CASE("a folder without op.toml, implementation or a plain name is refused") {
