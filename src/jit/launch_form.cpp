@@ -60,7 +60,8 @@ bool is_used(const LaunchFormParts& parts, int slot) {
 /// Returns the slots that the descriptor of a TMA argument depends on.
 std::vector<int> slots_of(const LoadedArgument& argument, std::span<const manifest::Range> ranges) {
   std::set<int> slots;
-  for (const auto* list : {&argument.shape, &argument.strides, &argument.box})
+  for (const auto* list :
+       {&argument.shape, &argument.strides, &argument.box, &argument.tensor_shape, &argument.tensor_strides})
     for (const manifest::Expression& each : *list)
       for (const int slot : each.within(ranges).slots()) slots.insert(slot);
   return {slots.begin(), slots.end()};

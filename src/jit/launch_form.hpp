@@ -28,8 +28,11 @@ struct LoadedArgument {
   std::int64_t offset = 0;  // bytes into the workspace
   manifest::Expression value;
   manifest::Range limits;                                 // of value: the range of its type
-  std::vector<manifest::Expression> shape, strides, box;  // tensor_map, outermost first
-  std::uint32_t swizzle = 0;                              // tensor_map, bytes
+  std::vector<manifest::Expression> shape, strides, box;  // tensor_map: of the view, outermost first
+  /// tensor_map: the tensor's own, which the view must not leave; empty where it may.
+  std::vector<manifest::Expression> tensor_shape, tensor_strides;
+  std::string tensor;         // tensor_map: its name, for messages
+  std::uint32_t swizzle = 0;  // tensor_map, bytes
   manifest::DType dtype = manifest::DType::f32;
   bool absent = false;  // tensor_map: the kernel gets a descriptor of zeros
 };

@@ -108,8 +108,9 @@ inline const CUtensorMap* TensorMapCache::find(const Entry* own, const TensorMap
   return form.key == Key::widest ? Entry::find<Key::widest>(own, form, address, frame) : nullptr;
 }
 
-/// Makes a descriptor in `map` by the driver. Throws Error(bad_input) that names `kernel` for sizes that no descriptor can have, and
-/// Error(driver_failed) for an address or stride that the driver refuses.
+/// Makes a descriptor in `map` by the driver. Throws Error(bad_input) that names `kernel` and the tensor for an address, sizes, strides or a
+/// box that no descriptor can have, and for a view that reaches past its tensor. Throws Error(driver_failed) for what the driver refuses
+/// besides.
 void make_tensor_map(const LoadedArgument& argument, const void* address, std::span<const std::int64_t> frame,
                      const std::string& kernel, CUtensorMap& map);
 

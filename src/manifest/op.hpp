@@ -30,8 +30,13 @@ using kiln::max_tensors;
 inline constexpr int max_parameters = 16;
 inline constexpr std::int64_t most_search_steps = 1'000'000;  // about 0.1 s; wgmma's largest space takes 21,000
 inline constexpr int max_rank = 4;
-inline constexpr int max_arguments = 64;                   // a pass
-inline constexpr int max_tensor_maps = 8;                  // a pass
+inline constexpr int max_arguments = 64;   // a pass
+inline constexpr int max_tensor_maps = 8;  // a pass
+inline constexpr int max_tensor_map_rank = 5;
+// Bounds of a TMA descriptor. The driver takes strides under 2^40 bytes.
+inline constexpr std::int64_t most_tensor_map_size = std::int64_t{1} << 32;
+inline constexpr std::int64_t most_tensor_map_stride = std::int64_t{1} << 36;  // elements
+inline constexpr std::int64_t most_tensor_map_box = 256;
 inline constexpr std::int64_t first_programmatic_sm = 90;  // older devices refuse programmatic launches
 
 enum class DType : std::uint8_t { bf16, f16, f32, f64, e4m3, e5m2, i8, u8, i32, i64 };
@@ -110,9 +115,12 @@ struct Argument {
   int index = 0;                        // of the tensor, axis (also for a length), run-time value or workspace
   RuntimeType type = RuntimeType::i64;  // expression
   Expression value;                     // expression
-  std::vector<Expression> box;          // tensor_map: elements, outermost first, one for each dimension
-  Expression swizzle;                   // tensor_map: 0, 32, 64 or 128 bytes
-  std::optional<Expression> when;       // tensor_map; static: where it is 0 the kernel gets zeros in its place
+  /// tensor_map: the view that the descriptor shows, in elements, outermost first. The tensor's own unless the manifest gives them.
+  std::vector<Expression> shape, strides;
+  std::vector<Expression> box;  // tensor_map: elements, outermost first, one for each dimension of the view
+  bool unbounded = false;       // tensor_map: the view may reach past the tensor, as one with wrapping addresses does
+  Expression swizzle;           // tensor_map: 0, 32, 64 or 128 bytes
+  std::optional<Expression> when;  // tensor_map; static: where it is 0 the kernel gets zeros in its place
 };
 
 /// The unit of PassModel::operations.

@@ -59,6 +59,30 @@ TEST_CASE("an implementation holds its parameters, geometry and arguments") {
                                            ArgumentKind::tensor_map});
   CHECK(pass.arguments[5].type == RuntimeType::i32);
   CHECK(pass.arguments[6].swizzle.constant_value() == 128);
+  REQUIRE(pass.arguments[6].shape.size() == 2);  // the tensor's own
+  CHECK(pass.arguments[6].shape[1].text() == "cols");
+  CHECK(pass.arguments[6].strides[0].text() == "stride");
+}
+
+TEST_CASE("a TMA argument may show another shape than its tensor's, with strides of its own or the tensor's") {
+  testing::Folder folder = testing::scale_folder();
+  const std::string whole = R"({ tma = "x", box = [16, "64"], swizzle = 128 })";
+  folder.implementation = testing::replaced(
+      folder.implementation, whole,
+      R"({ tma = "x", shape = ["rows", "cols / vector", "vector"], strides = ["stride", "vector", 1], box = [16, 1, "vector"] }, { tma = "x", shape = ["rows / 2", "cols"], box = [16, 8], unbounded = true })");
+  const Op op = folder.parse();
+  const std::vector<Argument>& arguments = op.implementations[0].passes[0].arguments;
+  const auto texts = [](const std::vector<Expression>& expressions) {
+    std::vector<std::string> result;
+    for (const Expression& each : expressions) result.push_back(each.text());
+    return result;
+  };
+  CHECK(texts(arguments[6].shape) == std::vector<std::string>{"rows", "cols / vector", "vector"});
+  CHECK(texts(arguments[6].strides) == std::vector<std::string>{"stride", "vector", "1"});
+  CHECK_FALSE(arguments[6].unbounded);
+  CHECK(texts(arguments[7].shape) == std::vector<std::string>{"rows / 2", "cols"});
+  CHECK(texts(arguments[7].strides) == std::vector<std::string>{"stride", "1"});
+  CHECK(arguments[7].unbounded);
 }
 
 TEST_CASE("a pass may start early always, never, or as an expression over static names says") {

@@ -32,6 +32,9 @@ struct Fixture {
         {{"rows", std::to_string(rows)}, {"cols", "64"}, {"dtype", "f32"}}};
     return manifest::make_problem(op, settings);
   }
+  [[nodiscard]] Problem problem_of(const std::vector<manifest::Setting>& settings) const {
+    return manifest::make_problem(op, settings);
+  }
   jit::Cubin cubin(const Problem& bucket, const manifest::Config& config) {
     const auto frame = manifest::make_frame(op, &implementation, bucket, facts(), config);
     return cubins.get(jit::specialise(op, implementation, frame, arch())).cubin;
@@ -75,6 +78,21 @@ TEST_CASE("a launch that may begin early and reads its length before it waits is
   CHECK_MESSAGE(check.reason.starts_with("launched early behind what writes its inputs"), check.reason);
   control("heal");
   CHECK(verified.verify(early, fixture.stream.handle()).right);  // the length was restored
+}
+
+TEST_CASE("a kernel that takes packed heads by a TMA view is right, and one whose view is clipped is not") {
+  Fixture fixture("head_scale");
+  const Problem problem = fixture.problem_of({{"tokens", "21"}, {"heads", "8"}, {"groups", "2"}, {"dim", "16"}});
+  VerificationCase verified = fixture.case_of(problem);
+  for (const std::int64_t tile : {1, 4, 16}) {
+    const Check check = verified.verify(fixture.load(problem, {tile}), fixture.stream.handle());
+    CHECK_MESSAGE(check.right, check.reason);
+  }
+  manifest::Argument& view = fixture.op.implementations.front().passes.front().arguments.front();
+  view.shape.front() = manifest::Expression::parse("tokens - 1", fixture.op.symbols);
+  const Check check = verified.verify(fixture.load(problem, {4}), fixture.stream.handle());
+  CHECK_FALSE(check.right);
+  CHECK_MESSAGE(check.reason.find("in 128 of 2688 elements, first at [20,0,0]") != std::string::npos, check.reason);
 }
 
 TEST_CASE("a case that takes another problem keeps no length or stride of the one before") {
