@@ -34,6 +34,7 @@ class HotTable {
     return plan;
   }
   [[nodiscard]] const PlanState* find(const Problem& bucket) const noexcept { return find(form_.words_of(bucket)); }
+  [[nodiscard]] const manifest::BucketForm& form() const noexcept { return form_; }
   /// Publishes a plan in place of the bucket's earlier one. One writer at a time.
   void publish(const Problem& bucket, const PlanState* plan);
   [[nodiscard]] std::size_t size() const noexcept { return size_; }

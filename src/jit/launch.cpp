@@ -85,14 +85,6 @@ inline void PassForm::arrange_maps(const LaunchInput& input, PassCall& call) con
   return kept != nullptr ? kept : &made;
 }
 
-void LaunchForm::fill_many(CallFrame& call, const Problem& problem, const Arguments& arguments) const noexcept {
-  for (std::size_t i = few_axes; i < axes; ++i) call.slots[i] = problem.axes[i];
-  std::int64_t* const values = call.slots.data() + axes;
-  if (many_values)
-    std::memcpy(values + few_values, defaults.data() + few_values, (max_runtime - few_values) * sizeof defaults[0]);
-  if (many_tensors) call.tensors = arguments.tensors;
-}
-
 bool LaunchForm::fill_checked(std::size_t i, CallFrame& call, const Arguments& arguments) const noexcept {
   return runtime[i].fill((arguments.runtime_set >> i & 1U) != 0, arguments.runtime[i], call.view(),
                          call.slots[axes + i]);

@@ -238,12 +238,18 @@ LaunchForm make_launch_form(const LaunchFormParts& parts) {
   for (std::size_t i = 0; i < parts.runtime.size(); ++i)
     if (is_used(parts, static_cast<int>(parts.axes + i))) form.constrained |= 1U << i;
   form.passes = pass_forms(parts);
-  for (const LoadedPass& pass : parts.passes)
-    for (const LoadedArgument& argument : pass.arguments)
-      if (argument.kind == manifest::ArgumentKind::tensor && argument.index >= LaunchForm::few_tensors)
-        form.many_tensors = true;
+  const auto takes_past = [&](int tensors) {
+    return std::ranges::any_of(parts.passes, [&](const LoadedPass& pass) {
+      return std::ranges::any_of(pass.arguments, [&](const LoadedArgument& argument) {
+        return argument.kind == manifest::ArgumentKind::tensor && argument.index >= tensors;
+      });
+    });
+  };
+  form.many_tensors = takes_past(LaunchForm::few_tensors);
   form.many_values = parts.runtime.size() > LaunchForm::few_values;
-  form.has_many = parts.axes > LaunchForm::few_axes || form.many_values || form.many_tensors;
+  form.has_most =
+      parts.axes > LaunchForm::few_axes || parts.runtime.size() > LaunchForm::many || takes_past(LaunchForm::many);
+  form.has_many = form.has_most || form.many_values || form.many_tensors;
   return form;
 }
 

@@ -224,6 +224,7 @@ struct alignas(64) PassForm {
 /// All passes, and the checks before a launch. Laid out as PassForm is.
 struct LaunchForm {
   static constexpr int few_axes = 8, few_values = 8, few_tensors = 8;  // as most ops have
+  static constexpr int many = 16;  // run-time values or tensors, which are copied without a call
 
   struct Bucketed {
     std::uint64_t lowest = 0, range = 0;
@@ -237,7 +238,8 @@ struct LaunchForm {
   std::uint32_t host_lengths = 0;   // the axis must not have its length on the device
   std::uint32_t constrained = 0;    // a constraint reads the run-time value
   std::uint8_t axes = 0;
-  bool has_many = false;         // more axes than few_axes, many_values or many_tensors
+  bool has_many = false;         // many_values, many_tensors or has_most
+  bool has_most = false;         // more axes than few_axes, or more values or tensors than `many`
   bool many_values = false;      // more run-time values than few_values
   bool many_tensors = false;     // kernels take a tensor past few_tensors
   bool has_constraints = false;  // constraints_elsewhere is not empty
@@ -261,8 +263,19 @@ struct LaunchForm {
     std::int64_t* const values = call.slots.data() + axes;
     std::memcpy(values, defaults.data(), few_values * sizeof defaults[0]);
     std::memcpy(call.tensors.data(), arguments.tensors.data(), few_tensors * sizeof(const void*));
-    if (has_many) [[unlikely]]
-      fill_many(call, problem, arguments);
+    if (has_many) [[unlikely]] {
+      if (many_values)
+        std::memcpy(values + few_values, defaults.data() + few_values, (many - few_values) * sizeof defaults[0]);
+      if (many_tensors)
+        std::memcpy(call.tensors.data() + few_tensors, arguments.tensors.data() + few_tensors,
+                    (many - few_tensors) * sizeof(const void*));
+      if (has_most) {
+        std::memcpy(call.slots.data() + few_axes, problem.axes.data() + few_axes,
+                    (max_axes - few_axes) * sizeof problem.axes[0]);
+        std::memcpy(values, defaults.data(), sizeof defaults);  // over what was copied as an axis
+        call.tensors = arguments.tensors;
+      }
+    }
     // In order: a default may read the values before it.
     for (std::uint32_t left = (arguments.runtime_set & declared) | open_defaults; left != 0; left &= left - 1) {
       const auto i = static_cast<std::size_t>(std::countr_zero(left));
@@ -292,8 +305,6 @@ struct LaunchForm {
   }
 
  private:
-  /// Fills what lies past few_axes, few_values and few_tensors.
-  void fill_many(CallFrame& call, const Problem& problem, const Arguments& arguments) const noexcept;
   /// Fills and checks run-time value i. Returns false when it is missing or out of its limits.
   [[nodiscard]] bool fill_checked(std::size_t i, CallFrame& call, const Arguments& arguments) const noexcept;
   [[nodiscard]] bool open_hold(const CallFrame& call, const Arguments& arguments) const noexcept;

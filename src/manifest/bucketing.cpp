@@ -20,10 +20,9 @@ std::uint64_t inverse_of_odd(std::uint64_t odd) noexcept {
 
 BucketWords BucketForm::words_of(const Problem& bucket) const noexcept {
   BucketWords result{};
-  const auto selected = std::bit_cast<SelectionWords>(bucket.selections);
-  result.words[0] = selected[0] & selections[0];
+  result.words[0] = selection_word(bucket, 0) & selections[0];
   for (std::size_t i = 0; i < axes; ++i) result.words[1 + i] = static_cast<std::uint64_t>(bucket.axes[i]);
-  if (has_many_selections()) result.words[last_word] = selected[1] & selections[1];
+  if (has_many_selections()) result.words[last_word] = selection_word(bucket, 1) & selections[1];
   result.hash = hash(result.words.data());
   return result;
 }
@@ -63,6 +62,11 @@ bool Bucketing::find_any(const Problem& problem, BucketWords& bucket) const noex
   if (form_.has_many_selections()) bucket.words[form_.last_word] = selections[1] & form_.selections[1];
   bucket.hash = form_.hash(bucket.words.data());
   return valid;
+}
+
+bool Bucketing::is_in_any(const Problem& problem, const std::uint64_t* bucket) const noexcept {
+  BucketWords found;
+  return find_any(problem, found) && form_.equal(found.words.data(), bucket);
 }
 
 Bucketing::Bucketing(const Op& op) : form_{op.axes.size(), {}, op.axes.size()} {

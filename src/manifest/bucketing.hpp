@@ -6,6 +6,7 @@
 #include <bit>
 #include <cstddef>
 #include <cstdint>
+#include <cstring>
 #include <tuple>
 
 #include "kiln/problem.hpp"
@@ -19,6 +20,12 @@ struct Op;
 /// The bytes of all selections, eight to a word.
 using SelectionWords = std::array<std::uint64_t, max_selections / 8>;
 static_assert(sizeof(SelectionWords) == sizeof(Problem::selections) && std::tuple_size_v<SelectionWords> == 2);
+
+inline std::uint64_t selection_word(const Problem& problem, std::size_t word) noexcept {
+  std::uint64_t result = 0;
+  std::memcpy(&result, problem.selections.data() + word * sizeof result, sizeof result);
+  return result;
+}
 
 /// A bucket for hashing and comparing: word 0 holds the first eight selections, the next words the upper edge of each of the op's axes. An op
 /// with more selections has them in one further word. The words after them are not initialised.
@@ -40,14 +47,6 @@ struct BucketForm {
     for (std::size_t i = 0; i <= last_word; ++i)  // an early return keeps the compiler from unrolling this short loop
       if (left[i] != right[i]) return false;
     return true;
-  }
-  /// True when `words` are those of `bucket`.
-  [[nodiscard]] bool is(const BucketWords& words, const Problem& bucket) const noexcept {
-    const auto selected = std::bit_cast<SelectionWords>(bucket.selections);
-    if (words.words[0] != (selected[0] & selections[0])) return false;
-    for (std::size_t i = 0; i < axes; ++i)
-      if (words.words[1 + i] != static_cast<std::uint64_t>(bucket.axes[i])) return false;
-    return !has_many_selections() || words.words[last_word] == (selected[1] & selections[1]);
   }
   /// Hashes a bucket's words, one after the other, as a polynomial in registers. The last multiplication mixes low bits into high ones
   /// and high bits, in which powers of two differ, into low ones, because hash tables use either end.
@@ -87,7 +86,7 @@ class Bucketing {
   /// Does is_valid and bucket_of in one pass: returns false where is_valid does. No allocation, no exception.
   [[nodiscard]] bool find(const Problem& problem, BucketWords& bucket) const noexcept {
     if (!is_plain_) return find_any(problem, bucket);
-    const std::uint64_t selections = std::bit_cast<SelectionWords>(problem.selections)[0];
+    const std::uint64_t selections = selection_word(problem, 0);
     std::uint64_t wrong = wrong_selections(selections, 0);
     bucket.words[0] = selections & form_.selections[0];
     BucketForm::Hash hash(bucket.words[0]);
@@ -97,6 +96,18 @@ class Bucketing {
       hash.add(bucket.words[1 + i] = plain_[i].high(size));
     }
     bucket.hash = hash.finish();
+    return wrong == 0;
+  }
+
+  /// Whether the problem is legal and `bucket`, the words of a bucket of the op, is its bucket. Needs no hash.
+  [[nodiscard]] bool is_in(const Problem& problem, const std::uint64_t* bucket) const noexcept {
+    if (!is_plain_) return is_in_any(problem, bucket);
+    const std::uint64_t selections = selection_word(problem, 0);
+    std::uint64_t wrong = wrong_selections(selections, 0) | ((selections & form_.selections[0]) ^ bucket[0]);
+    for (std::size_t i = 0; i < form_.axes; ++i) {
+      const auto size = static_cast<std::uint64_t>(problem.axes[i]);
+      wrong |= plain_[i].wrong(size) | (plain_[i].high(size) ^ bucket[1 + i]);
+    }
     return wrong == 0;
   }
 
@@ -146,6 +157,7 @@ class Bucketing {
     return ((selections + past_selections_[word]) | selections) & top_of_selections_[word];
   }
   [[nodiscard]] bool find_any(const Problem& problem, BucketWords& bucket) const noexcept;
+  [[nodiscard]] bool is_in_any(const Problem& problem, const std::uint64_t* bucket) const noexcept;
 
   BucketForm form_;
   // Each byte of `past_selections_` brings an index past its last value to 128 or more. Both are under 128, so no byte carries into the
