@@ -104,13 +104,16 @@ std::string_view name_of(manifest::RuntimeType type) {
 
 void print_arguments(const manifest::Op& op) {
   if (!op.runtime.empty()) {
-    Table runtime({"run-time value", "type", "default", "least"});
+    Table runtime({"run-time value", "type", "default", "least", "verified with"});
     for (const manifest::Runtime& each : op.runtime)
       runtime.row({each.name, std::string(name_of(each.type)),
                    each.default_integer ? each.default_integer->text()
-                   : each.default_real  ? fmt::format("{}", *each.default_real)
+                   : each.default_real  ? each.default_real->text()
                                         : "",
-                   each.minimum ? each.minimum->text() : ""});
+                   each.minimum ? each.minimum->text() : "",
+                   each.verify_integer ? each.verify_integer->text()
+                   : each.verify_real  ? each.verify_real->text()
+                                       : ""});
     print("\n" + runtime.text());
   }
   Table tensors({"tensor", "type", "shape", "strides", "", "when"});

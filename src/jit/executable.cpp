@@ -129,6 +129,8 @@ void Executable::load_runtime(const manifest::Op& op, std::span<const std::int64
   runtime_ = op.runtime;
   for (manifest::Runtime& each : runtime_) {
     if (each.default_integer) each.default_integer = each.default_integer->specialise(frame, first_static_);
+    if (each.default_real)  // make_frame has checked that there is a value
+      each.default_real = manifest::RealExpression::constant(each.default_real->evaluate(frame).value());
     if (each.minimum) each.minimum = each.minimum->specialise(frame, first_static_);
   }
 }

@@ -22,9 +22,9 @@ RuntimeForm form_of(const manifest::Runtime& runtime, std::span<const manifest::
   RuntimeForm form;
   if (!runtime.is_integer()) {
     form.given_holds = form.value_holds = true;
-    form.has_value = runtime.default_real.has_value();
-    if (form.has_value)
-      form.value = manifest::Formula(manifest::Expression::constant(bits_of(runtime.type, *runtime.default_real)));
+    const auto value = runtime.default_real ? runtime.default_real->evaluate({}) : std::nullopt;
+    form.has_value = value.has_value();
+    if (value) form.value = manifest::Formula(manifest::Expression::constant(bits_of(runtime.type, *value)));
     return form;
   }
   const manifest::Range limits = range_of(runtime.type);

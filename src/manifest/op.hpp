@@ -19,6 +19,7 @@
 #include "kiln/problem.hpp"
 #include "manifest/bucket.hpp"
 #include "manifest/expression.hpp"
+#include "manifest/real_expression.hpp"
 #include "manifest/sources.hpp"
 
 namespace kiln::manifest {
@@ -77,7 +78,10 @@ struct Runtime {
   std::string name;
   RuntimeType type = RuntimeType::f32;
   std::optional<Expression> default_integer;  // may use static names, axes and earlier run-time values
-  std::optional<double> default_real;
+  std::optional<RealExpression> default_real;
+  // A verification's value, in place of the default or where there is none.
+  std::optional<Expression> verify_integer;  // as default_integer
+  std::optional<RealExpression> verify_real;
   std::optional<Expression> minimum;  // integers only
   [[nodiscard]] bool is_integer() const noexcept { return type != RuntimeType::f32 && type != RuntimeType::f64; }
 };

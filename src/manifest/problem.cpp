@@ -72,14 +72,17 @@ std::string text_of(const Op& op, const Problem& problem, IsShown is_shown) {
 // Goes in the manifest's order, because a default may use earlier run-time values.
 void fill_defaults(const Op& op, const Problem& problem, std::span<std::int64_t> frame) {
   for (std::size_t i = 0; i < op.runtime.size(); ++i) {
+    const auto refuse = [&](const std::string& text, std::string_view why) {
+      throw Error(ErrorKind::bad_expression,
+                  fmt::format("op '{}': the default '{}' of '{}' has no value at {}: {}", op.name, text,
+                              op.runtime[i].name, display_text(op, problem), why));
+    };
+    if (const auto& real = op.runtime[i].default_real; real && !real->evaluate(frame))
+      refuse(real->text(), "it is not finite");
     const auto& expression = op.runtime[i].default_integer;
     if (!expression) continue;
     const Value value = expression->evaluate(frame);
-    if (!value.ok()) {
-      throw Error(ErrorKind::bad_expression,
-                  fmt::format("op '{}': the default '{}' of '{}' has no value at {}: {}", op.name, expression->text(),
-                              op.runtime[i].name, display_text(op, problem), to_string(value.status)));
-    }
+    if (!value.ok()) refuse(expression->text(), to_string(value.status));
     frame[static_cast<std::size_t>(op.first_runtime()) + i] = value.number;
   }
 }

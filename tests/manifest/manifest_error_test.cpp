@@ -28,6 +28,15 @@ void check_says(const std::string& message, std::string_view wanted) {
 
 TEST_CASE("a mistake in op.toml is named with its line") {
   const Mistake mistakes[] = {
+      {"factor = \"f32\"", "factor = { type = \"f32\", default = \"1 / rows\" }",
+       "op.toml:12: found the axis 'rows', which varies within a bucket, in the default of 'factor' '1 / rows'"},
+      {"factor = \"f32\"", "factor = { type = \"f32\", verify = \"sqrt(mode)\" }",
+       "found 'mode', which is no axis, in the value for verification of 'factor'"},
+      {"factor = \"f32\"", "factor = { type = \"f32\", default = \"1 / sqr(cols)\" }",
+       "op.toml:12: in the default of 'factor': found the unknown name 'sqr' at column 5 of '1 / sqr(cols)'"},
+      {"factor = \"f32\"", "factor = { type = \"f32\", default = true }",
+       "found true as the default of 'factor', expected a number"},
+      {"default = \"cols\", min", "verify = \"stride + 1\", min", "found 'stride' in an expression of 'stride'"},
       {"revision = 3", "revision = ", "/ops/scale/op.toml:3: "},
       {"revision = 3", "revision \xc3\xa9 = 3", "/ops/scale/op.toml:3: "},
       {"revision = 3", "revisoin = 3",

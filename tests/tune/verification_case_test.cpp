@@ -2,6 +2,7 @@
 #include "tune/verification_case.hpp"
 
 #include <array>
+#include <bit>
 #include <filesystem>
 
 #include "fake_cuda/fixture.hpp"
@@ -93,6 +94,41 @@ TEST_CASE("a kernel that takes packed heads by a TMA view is right, and one whos
   const Check check = verified.verify(fixture.load(problem, {4}), fixture.stream.handle());
   CHECK_FALSE(check.right);
   CHECK_MESSAGE(check.reason.find("in 128 of 2688 elements, first at [20,0,0]") != std::string::npos, check.reason);
+}
+
+TEST_CASE("a case gives run-time values the manifest's `verify`, else the default, else a small value") {
+  Fixture fixture("head_scale");
+  const Problem problem = fixture.problem_of({{"tokens", "4"}, {"heads", "2"}, {"groups", "1"}, {"dim", "64"}});
+  manifest::Runtime& scale = fixture.op.runtime[0];
+  manifest::Runtime& stride = fixture.op.runtime[1];
+  const auto scale_of = [&](const VerificationCase& made) {
+    return std::bit_cast<float>(static_cast<std::int32_t>(made.arguments().runtime[0]));
+  };
+  CHECK(scale_of(fixture.case_of(problem)) == 0.7F);
+  scale.verify_real.reset();
+  CHECK((fixture.case_of(problem).arguments().runtime_set & 1U) == 0);  // a launch computes the default
+  scale.default_real.reset();
+  CHECK(scale_of(fixture.case_of(problem)) == 1e-5F);
+
+  const std::int64_t dense = fixture.case_of(problem).bytes();
+  stride.verify_integer = manifest::Expression::parse("heads * dim + 16", fixture.op.symbols);
+  VerificationCase wide = fixture.case_of(problem);
+  CHECK(wide.arguments().runtime[1] == 144);
+  CHECK(wide.bytes() == dense + 3 * 16 * 4);  // memory for the stride that is given
+  CHECK(wide.verify(fixture.load(problem, {4}), fixture.stream.handle()).right);
+}
+
+TEST_CASE("a launch without a scale takes the default that the manifest computes from exact sizes") {
+  Fixture fixture("head_scale");
+  fixture.op.runtime[0].verify_real.reset();
+  const Problem problem = fixture.problem_of({{"tokens", "4"}, {"heads", "2"}, {"groups", "1"}, {"dim", "64"}});
+  VerificationCase verified = fixture.case_of(problem);
+  const jit::Executable executable = fixture.load(problem, {4});
+  jit::CallFrame frame;
+  REQUIRE(executable.fill(frame, problem, verified.arguments()));
+  const auto slot = static_cast<std::size_t>(fixture.op.first_runtime());
+  CHECK(std::bit_cast<float>(static_cast<std::int32_t>(frame.slots[slot])) == 0.125F);
+  CHECK(verified.verify(executable, fixture.stream.handle()).right);  // the reference took the same
 }
 
 TEST_CASE("a case that takes another problem keeps no length or stride of the one before") {
