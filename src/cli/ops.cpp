@@ -71,7 +71,7 @@ std::string default_text(const manifest::Op& op, const manifest::Selection& sele
 }
 
 std::string describe_output(const manifest::Tensor& tensor) {
-  if (!tensor.initialised) return "output";
+  if (!tensor.initialised) return tensor.optional ? "optional output" : "output";
   const std::string when = tensor.initialised->text();
   return when == "1" ? "read and written" : fmt::format("output; read too when {}", when);
 }

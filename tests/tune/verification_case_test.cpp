@@ -131,6 +131,28 @@ TEST_CASE("a launch without a scale takes the default that the manifest computes
   CHECK(verified.verify(executable, fixture.stream.handle()).right);  // the reference took the same
 }
 
+TEST_CASE("an output that may be absent is verified with it and without it") {
+  Fixture fixture("head_scale");
+  const Problem problem = fixture.problem_of({{"tokens", "5"}, {"heads", "4"}, {"groups", "2"}, {"dim", "16"}});
+  VerificationCase verified = fixture.case_of(problem);
+  const Check packed = verified.verify(fixture.load(problem, {4}), fixture.stream.handle());
+  CHECK_MESSAGE(packed.right, packed.reason);
+  CHECK(verified.arguments().tensors[2] != nullptr);  // given again
+
+  const manifest::Implementation& careless = *fixture.op.find("careless");
+  const auto frame = manifest::make_frame(fixture.op, &careless, problem, fixture.facts());
+  const jit::Cubin cubin = fixture.cubins.get(jit::specialise(fixture.op, careless, frame, fixture.arch())).cubin;
+  const Check wrong = verified.verify(jit::Executable(fixture.op, careless, frame, cubin), fixture.stream.handle());
+  CHECK_FALSE(wrong.right);
+  CHECK_MESSAGE(wrong.reason.starts_with("launched without its optional outputs: output 'y' differs"), wrong.reason);
+
+  Placement without;
+  without.leave_optional_out = true;
+  VerificationCase absent = fixture.case_of(problem, without);
+  CHECK(absent.arguments().tensors[2] == nullptr);
+  CHECK(absent.verify(fixture.load(problem, {4}), fixture.stream.handle()).right);
+}
+
 TEST_CASE("a case that takes another problem keeps no length or stride of the one before") {
   Fixture fixture("early_scale");
   const Problem bound = fixture.problem(64), shorter = fixture.problem(32);

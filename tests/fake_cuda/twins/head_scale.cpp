@@ -6,7 +6,18 @@
 namespace fake_cuda {
 namespace {
 
-/// (x, y, tokens, heads, dim, token_stride, scale), a block for each head of a token.
+/// Sums the squares of each head of y, in its type, where parameter i is not null.
+template <typename Out>
+void sum_squares(const Invocation& call, std::size_t i, const Out* y, std::int64_t heads, std::int64_t dim) {
+  float* squares = call.device<float>(i, heads);
+  for (std::int64_t head = 0; squares != nullptr && head < heads; ++head) {
+    double sum = 0;
+    for (std::int64_t d = 0; d < dim; ++d) sum += to_double(y[head * dim + d]) * to_double(y[head * dim + d]);
+    squares[head] = static_cast<float>(sum);
+  }
+}
+
+/// (x, y, tokens, heads, dim, token_stride, scale, squares), a block for each head of a token.
 template <typename T, typename Out>
 Traffic scale_heads(const Invocation& call) {
   const std::int64_t tokens = call.geometry.grid[0], heads = call.integer(3), dim = call.integer(4);
@@ -15,6 +26,7 @@ Traffic scale_heads(const Invocation& call) {
   Out* y = call.required<Out>(1, tokens * row);
   for (std::int64_t i = 0; i < tokens * row; ++i)
     y[i] = from_double<Out>(to_double(x[i / row * stride + i % row]) * static_cast<double>(call.value<float>(6)));
+  sum_squares(call, 7, y, tokens * heads, dim);
   return {static_cast<double>(2 * tokens * row) * sizeof(T), 0, 0.01};
 }
 
@@ -28,7 +40,12 @@ Traffic head_scale_plain(const Invocation& call) {
   return with_element(call.type_argument(0), [&]<typename T>(T) { return scale_heads<T, T>(call); });
 }
 
-/// head_scale_packed<T, Tile, Heads, Dim>(tensor_map x, y, tokens, heads, dim, scale). Reads through the descriptor alone.
+Traffic head_scale_careless(const Invocation& call) {
+  if (call.value<CUdeviceptr>(7) == 0) return {1, 0, 1};
+  return head_scale_plain(call);
+}
+
+/// head_scale_packed<T, Tile, Heads, Dim>(tensor_map x, y, tokens, heads, dim, scale, squares). Reads through the descriptor alone.
 Traffic head_scale_packed(const Invocation& call) {
   return with_element(call.type_argument(0), [&]<typename T>(T) {
     const TensorMap map = map_at(call, 0, 4);
@@ -55,6 +72,7 @@ Traffic head_scale_packed(const Invocation& call) {
       }
       y[i] = from_double<T>(inside ? to_double(x[offset]) * static_cast<double>(call.value<float>(5)) : 0);
     }
+    sum_squares(call, 6, y, tokens * heads, dim);
     return Traffic{static_cast<double>(2 * tokens * heads * dim) * sizeof(T), 0, tile == 4 ? 0.2 : 0.1};
   });
 }

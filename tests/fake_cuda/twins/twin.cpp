@@ -52,6 +52,7 @@ constexpr Twin twins[] = {
     {"gather_rows", gather_rows},
     {"head_scale_reference", head_scale_reference},
     {"head_scale_plain", head_scale_plain},
+    {"head_scale_careless", head_scale_careless},
     {"head_scale_packed", head_scale_packed},
     {"squared_relu_reference", squared_relu_reference},
     {"squared_relu", squared_relu},
