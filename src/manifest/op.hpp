@@ -86,6 +86,13 @@ struct Runtime {
   [[nodiscard]] bool is_integer() const noexcept { return type != RuntimeType::f32 && type != RuntimeType::f64; }
 };
 
+/// |got - wanted| <= relative * |wanted| + absolute * rms(wanted), for each element of an output.
+struct Tolerance {
+  double relative = 0;
+  double absolute = 0;
+  std::optional<Expression> when;  // over types and choices: 0 where the next tolerance of the list applies
+};
+
 enum class Fill : std::uint8_t { normal, uniform, ones, zeros, index, offsets };
 
 struct Tensor {
@@ -101,13 +108,7 @@ struct Tensor {
   std::optional<Expression> initialised;  // over types and choices: not 0 where the kernel also reads the output
   bool optional = false;                  // the pointer may be null
   std::optional<Expression> when;         // over types and choices: 0 where the problem does not have the tensor
-};
-
-/// |got - wanted| <= relative * |wanted| + absolute * rms(wanted), for each element of an output.
-struct Tolerance {
-  double relative = 0;
-  double absolute = 0;
-  std::optional<Expression> when;  // over types and choices: 0 where the type's next tolerance applies
+  std::vector<Tolerance> tolerance;       // of its own, whose last has no `when`; empty where the type's applies
 };
 
 enum class ArgumentKind : std::uint8_t { tensor, axis, runtime, workspace, expression, tensor_map, length };
@@ -245,8 +246,8 @@ struct Op {
   [[nodiscard]] int first_parameter() const noexcept;
   [[nodiscard]] const Implementation* find(std::string_view implementation) const noexcept;
   [[nodiscard]] DType dtype_of(const Tensor& tensor, std::span<const std::int64_t> frame) const noexcept;
-  /// The tolerance for an output of this type; `frame` gives the problem's types and choices.
-  [[nodiscard]] Tolerance tolerance_of(DType type, std::span<const std::int64_t> frame) const;
+  /// The tolerance for an output: its own, else that of its type. `frame` gives the problem's types and choices.
+  [[nodiscard]] Tolerance tolerance_of(const Tensor& output, std::span<const std::int64_t> frame) const;
   /// True when the problem of `frame` has the tensor.
   [[nodiscard]] static bool takes_part(const Tensor& tensor, std::span<const std::int64_t> frame) noexcept {
     return !tensor.when || tensor.when->evaluate(frame).truth();

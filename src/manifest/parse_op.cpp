@@ -163,7 +163,7 @@ Op parse_op(std::string_view name, std::string_view folder, std::span<const Sour
   read_op_section(reader, document, op);
   read_names(reader, document, op);
   op.tensors = read_tensors(reader, reader.required(document, "the file", "tensors"), op);
-  op.tolerance = read_tolerance(reader, document.find("tolerance"), op);
+  read_tolerance(reader, document.find("tolerance"), op);
   read_reference(reader, reader.required(document, "the file", "reference"), op);
   read_cost(reader, section_or_empty(document, "cost"), op);
 

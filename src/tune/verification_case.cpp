@@ -83,7 +83,7 @@ struct VerificationCase::State {
       shape[4 - rank + i] = state.extent.shape[i];
       strides[4 - rank + i] = state.extent.strides[i];
     }
-    manifest::Tolerance tolerance = tensors.op.tolerance_of(state.extent.type, tensors.frame());
+    manifest::Tolerance tolerance = tensors.op.tolerance_of(tensors.op.tensors[index], tensors.frame());
     cuda::check(driver.cuMemsetD8Async(result.pointer(), 0, offsetof(CompareResult, first_mismatch), stream),
                 "cuMemsetD8Async");
     cuda::check(driver.cuMemsetD8Async(result.pointer() + offsetof(CompareResult, first_mismatch), 0xff,

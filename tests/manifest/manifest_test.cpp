@@ -192,6 +192,34 @@ TEST_CASE("without a list the implementations stand by name, and a list goes fir
   CHECK(parse_op("scale", "built-in", files).implementations[0].file == "templates/scale/fast.toml");
 }
 
+TEST_CASE("an output's own tolerance counts in place of its type's, under the choices that its list names") {
+  testing::Folder folder = testing::scale_folder();
+  folder.op = testing::replaced(folder.op, "y = { shape",
+                                "sums = { shape = [\"rows\"], dtype = \"f32\", output = true }\ny = { shape");
+  folder.op = testing::replaced(
+      folder.op, "[tolerance]\n",
+      "[tolerance]\nsums = [{ when = 'mode == \"plain\"', relative = 0.25, absolute = 0 }, { relative = 0.5, absolute = 0 }]\n");
+  const Op op = folder.parse();
+  const auto relative_of = [&](std::size_t tensor, const char* mode) {
+    const std::array<Setting, 4> settings = {{{"rows", "4"}, {"cols", "8"}, {"dtype", "f32"}, {"mode", mode}}};
+    const auto frame = make_frame(op, nullptr, make_problem(op, settings), testing::h200());
+    return op.tolerance_of(op.tensors[tensor], frame).relative;
+  };
+  CHECK(relative_of(1, "plain") == 0.25);
+  CHECK(relative_of(1, "saturate") == 0.5);
+  CHECK(relative_of(2, "plain") == 1e-5);
+
+  // A type of which every output has its own needs none.
+  folder = testing::scale_folder();
+  folder.op = testing::replaced(
+      folder.op, "bf16 = { relative = 8e-3, absolute = 1e-3 }\nf32  = { relative = 1e-5, absolute = 1e-6 }",
+      "y = { relative = 0.125, absolute = 0 }");
+  CHECK(folder.parse().tolerance.empty());
+  folder.op = testing::replaced(folder.op, "y = { relative", "x = { relative");
+  CHECK(testing::refusal_of(folder).find(
+            "found 'x' in [tolerance], expected an element type such as 'f32', or an output") != std::string::npos);
+}
+
 TEST_CASE("without tolerances each type of an output has the usual one") {
   testing::Folder folder = testing::scale_folder();
   const std::size_t begin = folder.op.find("[tolerance]");
