@@ -88,6 +88,10 @@ void print_axes(const manifest::Op& op) {
       selections.row({each.name, fmt::format("{}", fmt::join(each.values, ", ")), default_text(op, each)});
     print("\n" + selections.text());
   }
+  if (op.allowed.empty()) return;
+  Table rules({"allowed when", "> because"});
+  for (const manifest::Rule& each : op.allowed) rules.row({each.when.text(), each.message});
+  print("\n" + rules.text());
 }
 
 std::string_view name_of(manifest::RuntimeType type) {
@@ -200,6 +204,8 @@ void print_op_json(const manifest::Op& op, const Problem& problem, const Target&
                             {"on_device", axis.on_device}});
   for (const manifest::Selection& each : op.selections)
     json["selections"].push_back({{"name", each.name}, {"values", each.values}});
+  for (const manifest::Rule& each : op.allowed)
+    json["allowed"].push_back({{"when", each.when.text()}, {"message", each.message}});
   for (const manifest::Runtime& each : op.runtime)
     json["runtime"].push_back({{"name", each.name}, {"type", name_of(each.type)}});
   for (const manifest::Tensor& each : op.tensors)

@@ -83,7 +83,8 @@ class Bucketing {
   /// `op` must outlive this object and must not move.
   explicit Bucketing(const Op& op);
 
-  /// Does is_valid and bucket_of in one pass: returns false where is_valid does. No allocation, no exception.
+  /// Does is_valid and bucket_of in one pass: returns false where is_valid does, but for the rules of [op], which no bucket with a plan
+  /// breaks. No allocation, no exception.
   [[nodiscard]] bool find(const Problem& problem, BucketWords& bucket) const noexcept {
     if (!is_plain_) return find_any(problem, bucket);
     const std::uint64_t selections = selection_word(problem, 0);

@@ -71,6 +71,12 @@ struct Selection {
   }
 };
 
+/// A condition that the types and choices of every problem of an op meet.
+struct Rule {
+  Expression when;
+  std::string message;  // why, for who breaks it; may be empty
+};
+
 enum class RuntimeType : std::uint8_t { f32, f64, i32, i64, u32, u64 };
 
 /// A value passed to kernels at each launch. Never part of a key. Expressions may use integers.
@@ -227,6 +233,7 @@ struct Op {
   std::int64_t revision = 1;
   std::vector<Axis> axes;
   std::vector<Selection> selections;
+  std::vector<Rule> allowed;
   std::vector<Runtime> runtime;
   std::vector<Tensor> tensors;
   std::map<DType, std::vector<Tolerance>> tolerance;  // the last tolerance of each type has no `when`

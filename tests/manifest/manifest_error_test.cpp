@@ -28,6 +28,14 @@ void check_says(const std::string& message, std::string_view wanted) {
 
 TEST_CASE("a mistake in op.toml is named with its line") {
   const Mistake mistakes[] = {
+      {"revision = 3", "revision = 3\nallowed = ['rows > 1']",
+       "op.toml:4: found the axis 'rows', which no device fixes, in 'allowed'"},
+      {"revision = 3", "revision = 3\nallowed = ['sm > 80']",
+       "op.toml:4: found the device fact 'sm' in 'allowed', expected types and choices"},
+      {"revision = 3", "revision = 3\nallowed = ['mode == \"saturate\"']",
+       "found the rule 'mode == \"saturate\"', which the defaults break"},
+      {"revision = 3", "revision = 3\nallowed = [{ message = \"no\" }]",
+       "found no 'when' in a rule of 'allowed', expected one"},
       {"factor = \"f32\"", "factor = { type = \"f32\", default = \"1 / rows\" }",
        "op.toml:12: found the axis 'rows', which varies within a bucket, in the default of 'factor' '1 / rows'"},
       {"factor = \"f32\"", "factor = { type = \"f32\", verify = \"sqrt(mode)\" }",
