@@ -7,10 +7,10 @@
 
 namespace kiln {
 
-inline constexpr int max_axes = 8;
-inline constexpr int max_selections = 8;  // types and choices
-inline constexpr int max_runtime = 16;
-inline constexpr int max_tensors = 16;
+inline constexpr int max_axes = 12;
+inline constexpr int max_selections = 16;  // types and choices
+inline constexpr int max_runtime = 32;
+inline constexpr int max_tensors = 24;
 
 /// Index of an axis of one op, from Op::axis.
 struct AxisId {

@@ -75,7 +75,7 @@ std::string default_text(const manifest::Op& op, const manifest::Selection& sele
 }
 
 std::string describe_output(const manifest::Tensor& tensor) {
-  if (!tensor.initialised) return "output";
+  if (!tensor.initialised) return tensor.optional ? "optional output" : "output";
   const std::string when = tensor.initialised->text();
   return when == "1" ? "read and written" : fmt::format("output; read too when {}", when);
 }
@@ -92,6 +92,10 @@ void print_axes(const manifest::Op& op) {
       selections.row({each.name, fmt::format("{}", fmt::join(each.values, ", ")), default_text(op, each)});
     print("\n" + selections.text());
   }
+  if (op.allowed.empty()) return;
+  Table rules({"allowed when", "> because"});
+  for (const manifest::Rule& each : op.allowed) rules.row({each.when.text(), each.message});
+  print("\n" + rules.text());
 }
 
 std::string_view name_of(manifest::RuntimeType type) {
@@ -108,13 +112,16 @@ std::string_view name_of(manifest::RuntimeType type) {
 
 void print_arguments(const manifest::Op& op) {
   if (!op.runtime.empty()) {
-    Table runtime({"run-time value", "type", "default", "least"});
+    Table runtime({"run-time value", "type", "default", "least", "verified with"});
     for (const manifest::Runtime& each : op.runtime)
       runtime.row({each.name, std::string(name_of(each.type)),
                    each.default_integer ? each.default_integer->text()
-                   : each.default_real  ? fmt::format("{}", *each.default_real)
+                   : each.default_real  ? each.default_real->text()
                                         : "",
-                   each.minimum ? each.minimum->text() : ""});
+                   each.minimum ? each.minimum->text() : "",
+                   each.verify_integer ? each.verify_integer->text()
+                   : each.verify_real  ? each.verify_real->text()
+                                       : ""});
     print("\n" + runtime.text());
   }
   Table tensors({"tensor", "type", "shape", "strides", "", "when"});
@@ -201,6 +208,8 @@ void print_op_json(const manifest::Op& op, const Problem& problem, const Target&
                             {"on_device", axis.on_device}});
   for (const manifest::Selection& each : op.selections)
     json["selections"].push_back({{"name", each.name}, {"values", each.values}});
+  for (const manifest::Rule& each : op.allowed)
+    json["allowed"].push_back({{"when", each.when.text()}, {"message", each.message}});
   for (const manifest::Runtime& each : op.runtime)
     json["runtime"].push_back({{"name", each.name}, {"type", name_of(each.type)}});
   for (const manifest::Tensor& each : op.tensors)

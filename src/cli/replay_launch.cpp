@@ -17,6 +17,7 @@
 #include "kiln/error.hpp"
 #include "tune/tensor_extent.hpp"
 #include "tune/verification_case.hpp"
+#include "tune/verification_values.hpp"
 
 namespace kiln::cli {
 namespace {
@@ -36,7 +37,7 @@ class SharedTensors {
   SharedTensors(const manifest::Op& op, const manifest::DeviceFacts& device) : op_(op), device_(device) {}
 
   void add(const Problem& problem) {
-    const auto frame = manifest::make_frame(op_, nullptr, problem, device_);
+    const auto frame = tune::verification_frame(op_, problem, device_);
     for (std::size_t i = 0; i < op_.tensors.size(); ++i) {
       const manifest::Tensor& tensor = op_.tensors[i];
       if (tensor.optional || !manifest::Op::takes_part(tensor, frame)) continue;
@@ -61,24 +62,16 @@ class SharedTensors {
     }
   }
 
-  /// Leaves out optional tensors and tensors that the problem does not have. Run-time values without a default get a small value.
+  /// Leaves out optional tensors and tensors that the problem does not have. Run-time values are those of a verification.
   [[nodiscard]] Arguments arguments(const Problem& problem) const {
     Arguments arguments;
-    const auto frame = manifest::make_frame(op_, nullptr, problem, device_);
+    const auto frame = tune::verification_frame(op_, problem, device_);
     for (std::size_t i = 0; i < op_.tensors.size(); ++i) {
       if (op_.tensors[i].optional || !manifest::Op::takes_part(op_.tensors[i], frame)) continue;
       const Shared& shared = shared_.at({i, op_.dtype_of(op_.tensors[i], frame)});
       arguments.set(TensorId{static_cast<std::uint8_t>(i)}, reinterpret_cast<const void*>(shared.buffer->pointer()));
     }
-    for (std::size_t i = 0; i < op_.runtime.size(); ++i) {
-      const manifest::Runtime& value = op_.runtime[i];
-      if (value.default_integer || value.default_real) continue;
-      const auto kind = value.is_integer()                         ? RuntimeId::Kind::integer
-                        : value.type == manifest::RuntimeType::f64 ? RuntimeId::Kind::real64
-                                                                   : RuntimeId::Kind::real32;
-      const RuntimeId id{static_cast<std::uint8_t>(i), kind};
-      value.is_integer() ? arguments.set(id, std::int64_t{1}) : arguments.set(id, 1e-5);
-    }
+    tune::set_verification_values(op_, frame, arguments);
     return arguments;
   }
 

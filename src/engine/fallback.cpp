@@ -89,6 +89,7 @@ bool covers(const manifest::Op& op, const Problem& bucket, const Problem& proble
 }  // namespace
 
 Origin launch_missed(OpState& state, const Problem& problem, const Arguments& arguments, CUstream stream) {
+  manifest::check_allowed(state.op, problem);
   if (!state.captures.captures(stream)) {
     const PlanState* plan = prepare(state, problem, stream);
     state.captures.make_workspaces(plan->of, stream);

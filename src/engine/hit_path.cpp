@@ -46,6 +46,7 @@ struct Counted {
 
 [[noreturn, gnu::cold, gnu::noinline]] void refuse_problem(const manifest::Op& op, const Problem& problem,
                                                            const Problem& bucket) {
+  manifest::check_problem(op, problem);  // throws, where the op has no such problem
   throw Error(ErrorKind::bad_input,
               fmt::format("{}: the problem {} is not of this plan's bucket, {}", op.name,
                           manifest::display_text(op, problem), manifest::display_text(op, bucket)));
@@ -169,10 +170,7 @@ namespace kiln {
 
 [[gnu::hot, gnu::flatten]] Origin Plan::launch(const Problem& problem, const Arguments& arguments,
                                                Stream stream) const {
-  manifest::BucketWords bucket;
-  if (!op_->bucketing.find(problem, bucket)) [[unlikely]]
-    manifest::check_problem(op_->op, problem);
-  if (!op_->bucketing.form().is(bucket, state_->bucket)) [[unlikely]]
+  if (!op_->bucketing.is_in(problem, state_->words.data())) [[unlikely]]
     engine::refuse_problem(op_->op, problem, state_->bucket);
   return engine::launch_plan(*op_, *state_, problem, arguments, stream);
 }

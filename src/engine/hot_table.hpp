@@ -34,6 +34,7 @@ class HotTable {
     return plan;
   }
   [[nodiscard]] const PlanState* find(const Problem& bucket) const noexcept { return find(form_.words_of(bucket)); }
+  [[nodiscard]] const manifest::BucketForm& form() const noexcept { return form_; }
   /// Publishes a plan in place of the bucket's earlier one. One writer at a time.
   void publish(const Problem& bucket, const PlanState* plan);
   [[nodiscard]] std::size_t size() const noexcept { return size_; }
@@ -41,9 +42,9 @@ class HotTable {
   [[nodiscard]] std::size_t probes(const Problem& bucket) const noexcept;
 
  private:
-  struct alignas(64) Slot {                       // one cache line for up to six axes
+  struct alignas(64) Slot {                       // one cache line for up to six axes, two for all
     std::atomic<const PlanState*> plan{nullptr};  // null: free. Written after `words`
-    std::array<std::uint64_t, 1 + max_axes> words;
+    decltype(manifest::BucketWords::words) words;
   };
   /// An array of slots in one word, which a reader loads at once. It holds the array's address, and in the free low bits the shift from a hash
   /// to an index. The array's size is a power of two.

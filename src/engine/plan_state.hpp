@@ -10,15 +10,18 @@
 #include "engine/workspaces.hpp"
 #include "jit/executable.hpp"
 #include "kiln/engine.hpp"
+#include "manifest/bucketing.hpp"
 
 namespace kiln::engine {
 
 struct BucketPlans;
 
 struct PlanState {
-  PlanState(BucketPlans& bucket_plans, const Problem& of_bucket, const Answer& made_ready, jit::Executable loaded)
+  PlanState(BucketPlans& bucket_plans, const Problem& of_bucket, const manifest::BucketForm& form,
+            const Answer& made_ready, jit::Executable loaded)
       : executable(std::move(loaded)),
         origin(made_ready.origin),
+        words(form.words_of(of_bucket).words),
         bucket(of_bucket),
         of(bucket_plans),
         answer(made_ready),
@@ -51,6 +54,7 @@ struct PlanState {
   Origin origin;
   mutable std::atomic<Origin> counts_as{origin};
 
+  decltype(manifest::BucketWords::words) words;  // of `bucket`
   Problem bucket;
   BucketPlans& of;
   const Answer& answer;

@@ -12,7 +12,7 @@ Fault fill_one(const manifest::Runtime& runtime, bool given, std::int64_t bits, 
                std::int64_t& slot) noexcept {
   if (!runtime.is_integer()) {
     if (!given && !runtime.default_real) return Fault::missing;
-    slot = given ? bits : bits_of(runtime.type, *runtime.default_real);
+    slot = given ? bits : bits_of(runtime.type, runtime.default_real->evaluate({}).value_or(0));
     return Fault::none;
   }
   if (given) {

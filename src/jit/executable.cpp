@@ -129,6 +129,8 @@ void Executable::load_runtime(const manifest::Op& op, std::span<const std::int64
   runtime_ = op.runtime;
   for (manifest::Runtime& each : runtime_) {
     if (each.default_integer) each.default_integer = each.default_integer->specialise(frame, first_static_);
+    if (each.default_real)  // make_frame has checked that there is a value
+      each.default_real = manifest::RealExpression::constant(each.default_real->evaluate(frame).value());
     if (each.minimum) each.minimum = each.minimum->specialise(frame, first_static_);
   }
 }
@@ -234,9 +236,17 @@ LoadedArgument Executable::load_argument(const manifest::Op& op, const manifest:
       const manifest::Tensor& tensor = op.tensors[static_cast<std::size_t>(argument.index)];
       loaded.dtype = op.dtype_of(tensor, frame);
       loaded.swizzle = static_cast<std::uint32_t>(constant_of(argument.swizzle, frame, "swizzle"));
-      for (const auto& each : tensor.shape) loaded.shape.push_back(each.specialise(frame, first_static_));
-      for (const auto& each : tensor.strides) loaded.strides.push_back(each.specialise(frame, first_static_));
-      for (const auto& each : argument.box) loaded.box.push_back(each.specialise(frame, first_static_));
+      loaded.tensor = tensor.name;
+      const auto specialise = [&](const std::vector<manifest::Expression>& from,
+                                  std::vector<manifest::Expression>& to) {
+        for (const auto& each : from) to.push_back(each.specialise(frame, first_static_));
+      };
+      specialise(argument.shape, loaded.shape);
+      specialise(argument.strides, loaded.strides);
+      specialise(argument.box, loaded.box);
+      if (argument.unbounded) break;
+      specialise(tensor.shape, loaded.tensor_shape);
+      specialise(tensor.strides, loaded.tensor_strides);
       break;
     }
     default: break;

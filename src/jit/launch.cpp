@@ -79,6 +79,7 @@ inline void PassForm::arrange_maps(const LaunchInput& input, PassCall& call) con
 
 [[gnu::cold, gnu::noinline]] const CUtensorMap* PassForm::make_map(const TensorMapForm& form, const void* address,
                                                                    CallFrame& frame) const {
+  if (address == nullptr) return &no_map;  // an optional tensor that the launch leaves out
   CUtensorMap& made = frame.maps[form.index];
   make_tensor_map(*map_arguments[form.index], address, frame.view(), *kernel, made);
   const CUtensorMap* const kept = made_maps->keep(form, address, frame.view(), made);

@@ -22,9 +22,9 @@ RuntimeForm form_of(const manifest::Runtime& runtime, std::span<const manifest::
   RuntimeForm form;
   if (!runtime.is_integer()) {
     form.given_holds = form.value_holds = true;
-    form.has_value = runtime.default_real.has_value();
-    if (form.has_value)
-      form.value = manifest::Formula(manifest::Expression::constant(bits_of(runtime.type, *runtime.default_real)));
+    const auto value = runtime.default_real ? runtime.default_real->evaluate({}) : std::nullopt;
+    form.has_value = value.has_value();
+    if (value) form.value = manifest::Formula(manifest::Expression::constant(bits_of(runtime.type, *value)));
     return form;
   }
   const manifest::Range limits = range_of(runtime.type);
@@ -60,7 +60,8 @@ bool is_used(const LaunchFormParts& parts, int slot) {
 /// Returns the slots that the descriptor of a TMA argument depends on.
 std::vector<int> slots_of(const LoadedArgument& argument, std::span<const manifest::Range> ranges) {
   std::set<int> slots;
-  for (const auto* list : {&argument.shape, &argument.strides, &argument.box})
+  for (const auto* list :
+       {&argument.shape, &argument.strides, &argument.box, &argument.tensor_shape, &argument.tensor_strides})
     for (const manifest::Expression& each : *list)
       for (const int slot : each.within(ranges).slots()) slots.insert(slot);
   return {slots.begin(), slots.end()};
@@ -128,7 +129,7 @@ class PassMaker {
         return computed({argument.kind, 0, 0, formula, argument.limits});
       }
       case manifest::ArgumentKind::length:
-        form_.lengths = static_cast<std::uint8_t>(form_.lengths | 1U << index);
+        form_.lengths = static_cast<std::uint16_t>(form_.lengths | 1U << index);
         return offsetof(CallFrame, lengths) + index * sizeof(AxisLength);
       case manifest::ArgumentKind::tensor_map: break;
     }
@@ -148,8 +149,10 @@ class PassMaker {
     form.tensor = static_cast<std::uint8_t>(argument.index);
     form.index = static_cast<std::uint8_t>(form_.maps.size());
     const std::vector<int> slots = slots_of(argument, ranges_);
-    if (slots.size() > TensorMapForm::wide) return form;
-    form.key = slots.size() > TensorMapForm::narrow ? TensorMapForm::Key::wide : TensorMapForm::Key::narrow;
+    if (slots.size() > TensorMapForm::most_slots) return form;
+    using Key = TensorMapForm::Key;
+    for (const Key key : {Key::widest, Key::wide, Key::narrow})
+      if (slots.size() <= static_cast<std::size_t>(key)) form.key = key;
     // Unused key slots repeat a slot of the key, or name a slot that the plan fixes, so that they never cause a miss.
     const auto fixed =
         std::find_if(ranges_.begin(), ranges_.end(), [](const manifest::Range& each) { return each.single(); });
@@ -235,12 +238,18 @@ LaunchForm make_launch_form(const LaunchFormParts& parts) {
   for (std::size_t i = 0; i < parts.runtime.size(); ++i)
     if (is_used(parts, static_cast<int>(parts.axes + i))) form.constrained |= 1U << i;
   form.passes = pass_forms(parts);
-  for (const LoadedPass& pass : parts.passes)
-    for (const LoadedArgument& argument : pass.arguments)
-      if (argument.kind == manifest::ArgumentKind::tensor && argument.index >= LaunchForm::few_tensors)
-        form.many_tensors = true;
+  const auto takes_past = [&](int tensors) {
+    return std::ranges::any_of(parts.passes, [&](const LoadedPass& pass) {
+      return std::ranges::any_of(pass.arguments, [&](const LoadedArgument& argument) {
+        return argument.kind == manifest::ArgumentKind::tensor && argument.index >= tensors;
+      });
+    });
+  };
+  form.many_tensors = takes_past(LaunchForm::few_tensors);
   form.many_values = parts.runtime.size() > LaunchForm::few_values;
-  form.has_many = form.many_values || form.many_tensors;
+  form.has_most =
+      parts.axes > LaunchForm::few_axes || parts.runtime.size() > LaunchForm::many || takes_past(LaunchForm::many);
+  form.has_many = form.has_most || form.many_values || form.many_tensors;
   return form;
 }
 

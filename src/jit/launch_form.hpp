@@ -28,8 +28,11 @@ struct LoadedArgument {
   std::int64_t offset = 0;  // bytes into the workspace
   manifest::Expression value;
   manifest::Range limits;                                 // of value: the range of its type
-  std::vector<manifest::Expression> shape, strides, box;  // tensor_map, outermost first
-  std::uint32_t swizzle = 0;                              // tensor_map, bytes
+  std::vector<manifest::Expression> shape, strides, box;  // tensor_map: of the view, outermost first
+  /// tensor_map: the tensor's own, which the view must not leave; empty where it may.
+  std::vector<manifest::Expression> tensor_shape, tensor_strides;
+  std::string tensor;         // tensor_map: its name, for messages
+  std::uint32_t swizzle = 0;  // tensor_map, bytes
   manifest::DType dtype = manifest::DType::f32;
   bool absent = false;  // tensor_map: the kernel gets a descriptor of zeros
 };
@@ -164,7 +167,7 @@ struct alignas(64) PassForm {
   static constexpr std::size_t piece = 8;  // constants copied at once
 
   // Read by every launch.
-  std::uint8_t lengths = 0;          // bit i: the kernel takes axis i as an AxisLength
+  std::uint16_t lengths = 0;         // bit i: the kernel takes axis i as an AxisLength
   bool has_more = false;             // arrange_more() is needed
   StaticVector<GridSize, 3> grid;    // grid sizes that the bucket leaves open
   std::uint8_t constant_pieces = 0;  // pieces to copy at each launch; 0 where link() alone writes the constants
@@ -220,7 +223,8 @@ struct alignas(64) PassForm {
 
 /// All passes, and the checks before a launch. Laid out as PassForm is.
 struct LaunchForm {
-  static constexpr int few_values = max_runtime / 2, few_tensors = max_tensors / 2;
+  static constexpr int few_axes = 8, few_values = 8, few_tensors = 8;  // as most ops have
+  static constexpr int many = 16;  // run-time values or tensors, which are copied without a call
 
   struct Bucketed {
     std::uint64_t lowest = 0, range = 0;
@@ -234,7 +238,8 @@ struct LaunchForm {
   std::uint32_t host_lengths = 0;   // the axis must not have its length on the device
   std::uint32_t constrained = 0;    // a constraint reads the run-time value
   std::uint8_t axes = 0;
-  bool has_many = false;         // many_values or many_tensors
+  bool has_many = false;         // many_values, many_tensors or has_most
+  bool has_most = false;         // more axes than few_axes, or more values or tensors than `many`
   bool many_values = false;      // more run-time values than few_values
   bool many_tensors = false;     // kernels take a tensor past few_tensors
   bool has_constraints = false;  // constraints_elsewhere is not empty
@@ -254,14 +259,22 @@ struct LaunchForm {
   /// Fills the frame's sizes, run-time values and tensors. Returns false when a run-time value is missing or out of its limits.
   [[nodiscard]] bool fill(CallFrame& call, const Problem& problem, const Arguments& arguments) const noexcept {
     // Fixed sizes, so that the compiler needs no loop. Slots past the axes are overwritten below.
-    std::memcpy(call.slots.data(), problem.axes.data(), sizeof problem.axes);
+    std::memcpy(call.slots.data(), problem.axes.data(), few_axes * sizeof problem.axes[0]);
     std::int64_t* const values = call.slots.data() + axes;
     std::memcpy(values, defaults.data(), few_values * sizeof defaults[0]);
     std::memcpy(call.tensors.data(), arguments.tensors.data(), few_tensors * sizeof(const void*));
     if (has_many) [[unlikely]] {
       if (many_values)
-        std::memcpy(values + few_values, defaults.data() + few_values, (max_runtime - few_values) * sizeof defaults[0]);
-      if (many_tensors) call.tensors = arguments.tensors;
+        std::memcpy(values + few_values, defaults.data() + few_values, (many - few_values) * sizeof defaults[0]);
+      if (many_tensors)
+        std::memcpy(call.tensors.data() + few_tensors, arguments.tensors.data() + few_tensors,
+                    (many - few_tensors) * sizeof(const void*));
+      if (has_most) {
+        std::memcpy(call.slots.data() + few_axes, problem.axes.data() + few_axes,
+                    (max_axes - few_axes) * sizeof problem.axes[0]);
+        std::memcpy(values, defaults.data(), sizeof defaults);  // over what was copied as an axis
+        call.tensors = arguments.tensors;
+      }
     }
     // In order: a default may read the values before it.
     for (std::uint32_t left = (arguments.runtime_set & declared) | open_defaults; left != 0; left &= left - 1) {

@@ -20,8 +20,9 @@ std::uint64_t inverse_of_odd(std::uint64_t odd) noexcept {
 
 BucketWords BucketForm::words_of(const Problem& bucket) const noexcept {
   BucketWords result{};
-  result.words[0] = std::bit_cast<std::uint64_t>(bucket.selections) & selections;
+  result.words[0] = selection_word(bucket, 0) & selections[0];
   for (std::size_t i = 0; i < axes; ++i) result.words[1 + i] = static_cast<std::uint64_t>(bucket.axes[i]);
+  if (has_many_selections()) result.words[last_word] = selection_word(bucket, 1) & selections[1];
   result.hash = hash(result.words.data());
   return result;
 }
@@ -48,9 +49,9 @@ Bucketing::AnyAxis Bucketing::any(const Axis& axis) noexcept {
 }
 
 bool Bucketing::find_any(const Problem& problem, BucketWords& bucket) const noexcept {
-  const auto selections = std::bit_cast<std::uint64_t>(problem.selections);
-  bool valid = wrong_selections(selections) == 0;
-  bucket.words[0] = selections & form_.selections;
+  const auto selections = std::bit_cast<SelectionWords>(problem.selections);
+  bool valid = (wrong_selections(selections[0], 0) | wrong_selections(selections[1], 1)) == 0;
+  bucket.words[0] = selections[0] & form_.selections[0];
   for (std::size_t i = 0; i < form_.axes; ++i) {
     const AnyAxis& axis = any_[i];
     const auto size = static_cast<std::uint64_t>(problem.axes[i]);
@@ -58,11 +59,17 @@ bool Bucketing::find_any(const Problem& problem, BucketWords& bucket) const noex
     bucket.words[1 + i] = static_cast<std::uint64_t>(
         axis.policy->high(problem.axes[i], static_cast<std::int64_t>(axis.minimum + axis.range)));
   }
+  if (form_.has_many_selections()) bucket.words[form_.last_word] = selections[1] & form_.selections[1];
   bucket.hash = form_.hash(bucket.words.data());
   return valid;
 }
 
-Bucketing::Bucketing(const Op& op) : form_{op.axes.size(), 0} {
+bool Bucketing::is_in_any(const Problem& problem, const std::uint64_t* bucket) const noexcept {
+  BucketWords found;
+  return find_any(problem, found) && form_.equal(found.words.data(), bucket);
+}
+
+Bucketing::Bucketing(const Op& op) : form_{op.axes.size(), {}, op.axes.size()} {
   std::array<std::uint8_t, max_selections> mask{}, past{}, top{};
   constexpr std::size_t top_bit = 128;
   for (std::size_t i = 0; i < op.selections.size(); ++i) {
@@ -72,9 +79,13 @@ Bucketing::Bucketing(const Op& op) : form_{op.axes.size(), 0} {
     past[i] = static_cast<std::uint8_t>(top_bit - values);
     top[i] = top_bit;
   }
-  form_.selections = std::bit_cast<std::uint64_t>(mask);
-  past_selections_ = std::bit_cast<std::uint64_t>(past);
-  top_of_selections_ = std::bit_cast<std::uint64_t>(top);
+  form_.selections = std::bit_cast<SelectionWords>(mask);
+  past_selections_ = std::bit_cast<SelectionWords>(past);
+  top_of_selections_ = std::bit_cast<SelectionWords>(top);
+  if (form_.selections[1] != 0) {
+    ++form_.last_word;
+    is_plain_ = false;
+  }
   for (std::size_t i = 0; i < op.axes.size(); ++i) {
     const Axis& axis = op.axes[i];
     assert(axis.minimum >= 1);

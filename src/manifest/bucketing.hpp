@@ -6,6 +6,8 @@
 #include <bit>
 #include <cstddef>
 #include <cstdint>
+#include <cstring>
+#include <tuple>
 
 #include "kiln/problem.hpp"
 #include "manifest/bucket.hpp"
@@ -15,30 +17,35 @@ namespace kiln::manifest {
 struct Axis;
 struct Op;
 
-/// A bucket for hashing and comparing: word 0 holds the selections, the next words the upper edge of each of the op's axes. The words
-/// after them are not initialised.
+/// The bytes of all selections, eight to a word.
+using SelectionWords = std::array<std::uint64_t, max_selections / 8>;
+static_assert(sizeof(SelectionWords) == sizeof(Problem::selections) && std::tuple_size_v<SelectionWords> == 2);
+
+inline std::uint64_t selection_word(const Problem& problem, std::size_t word) noexcept {
+  std::uint64_t result = 0;
+  std::memcpy(&result, problem.selections.data() + word * sizeof result, sizeof result);
+  return result;
+}
+
+/// A bucket for hashing and comparing: word 0 holds the first eight selections, the next words the upper edge of each of the op's axes. An op
+/// with more selections has them in one further word. The words after them are not initialised.
 struct BucketWords {
-  std::array<std::uint64_t, 1 + max_axes> words;
+  std::array<std::uint64_t, max_axes + std::tuple_size_v<SelectionWords>> words;
   std::uint64_t hash;
 };
 
 /// The part of a Problem that an op uses: the number of axes, and a mask over the bytes of the selections. By default, all of it.
 struct BucketForm {
   std::size_t axes = max_axes;
-  std::uint64_t selections = ~std::uint64_t{0};
+  SelectionWords selections = {~std::uint64_t{0}, ~std::uint64_t{0}};
+  std::size_t last_word = axes + 1;  // `axes`, or one more where the op has more than eight selections
 
-  [[nodiscard]] std::size_t words() const noexcept { return 1 + axes; }
+  [[nodiscard]] bool has_many_selections() const noexcept { return last_word != axes; }
+  [[nodiscard]] std::size_t words() const noexcept { return 1 + last_word; }
   [[nodiscard]] BucketWords words_of(const Problem& bucket) const noexcept;
   [[nodiscard]] bool equal(const std::uint64_t* left, const std::uint64_t* right) const noexcept {
-    for (std::size_t i = 0; i <= axes; ++i)  // an early return keeps the compiler from unrolling this short loop
+    for (std::size_t i = 0; i <= last_word; ++i)  // an early return keeps the compiler from unrolling this short loop
       if (left[i] != right[i]) return false;
-    return true;
-  }
-  /// True when `words` are those of `bucket`.
-  [[nodiscard]] bool is(const BucketWords& words, const Problem& bucket) const noexcept {
-    if (words.words[0] != (std::bit_cast<std::uint64_t>(bucket.selections) & selections)) return false;
-    for (std::size_t i = 0; i < axes; ++i)
-      if (words.words[1 + i] != static_cast<std::uint64_t>(bucket.axes[i])) return false;
     return true;
   }
   /// Hashes a bucket's words, one after the other, as a polynomial in registers. The last multiplication mixes low bits into high ones
@@ -59,7 +66,7 @@ struct BucketForm {
   };
   [[nodiscard]] std::uint64_t hash(const std::uint64_t* words) const noexcept {
     Hash result(words[0]);
-    for (std::size_t i = 1; i <= axes; ++i) result.add(words[i]);
+    for (std::size_t i = 1; i <= last_word; ++i) result.add(words[i]);
     return result.finish();
   }
 };
@@ -76,12 +83,13 @@ class Bucketing {
   /// `op` must outlive this object and must not move.
   explicit Bucketing(const Op& op);
 
-  /// Does is_valid and bucket_of in one pass: returns false where is_valid does. No allocation, no exception.
+  /// Does is_valid and bucket_of in one pass: returns false where is_valid does, but for the rules of [op], which no bucket with a plan
+  /// breaks. No allocation, no exception.
   [[nodiscard]] bool find(const Problem& problem, BucketWords& bucket) const noexcept {
     if (!is_plain_) return find_any(problem, bucket);
-    const auto selections = std::bit_cast<std::uint64_t>(problem.selections);
-    std::uint64_t wrong = wrong_selections(selections);
-    bucket.words[0] = selections & form_.selections;
+    const std::uint64_t selections = selection_word(problem, 0);
+    std::uint64_t wrong = wrong_selections(selections, 0);
+    bucket.words[0] = selections & form_.selections[0];
     BucketForm::Hash hash(bucket.words[0]);
     for (std::size_t i = 0; i < form_.axes; ++i) {
       const auto size = static_cast<std::uint64_t>(problem.axes[i]);
@@ -89,6 +97,18 @@ class Bucketing {
       hash.add(bucket.words[1 + i] = plain_[i].high(size));
     }
     bucket.hash = hash.finish();
+    return wrong == 0;
+  }
+
+  /// Whether the problem is legal and `bucket`, the words of a bucket of the op, is its bucket. Needs no hash.
+  [[nodiscard]] bool is_in(const Problem& problem, const std::uint64_t* bucket) const noexcept {
+    if (!is_plain_) return is_in_any(problem, bucket);
+    const std::uint64_t selections = selection_word(problem, 0);
+    std::uint64_t wrong = wrong_selections(selections, 0) | ((selections & form_.selections[0]) ^ bucket[0]);
+    for (std::size_t i = 0; i < form_.axes; ++i) {
+      const auto size = static_cast<std::uint64_t>(problem.axes[i]);
+      wrong |= plain_[i].wrong(size) | (plain_[i].high(size) ^ bucket[1 + i]);
+    }
     return wrong == 0;
   }
 
@@ -134,19 +154,20 @@ class Bucketing {
   static PlainAxis plain(const Axis& axis) noexcept;
   static AnyAxis any(const Axis& axis) noexcept;
   /// Sets the high bit of each selection's byte whose index is past the last value.
-  [[nodiscard]] std::uint64_t wrong_selections(std::uint64_t selections) const noexcept {
-    return ((selections + past_selections_) | selections) & top_of_selections_;
+  [[nodiscard]] std::uint64_t wrong_selections(std::uint64_t selections, std::size_t word) const noexcept {
+    return ((selections + past_selections_[word]) | selections) & top_of_selections_[word];
   }
   [[nodiscard]] bool find_any(const Problem& problem, BucketWords& bucket) const noexcept;
+  [[nodiscard]] bool is_in_any(const Problem& problem, const std::uint64_t* bucket) const noexcept;
 
   BucketForm form_;
   // Each byte of `past_selections_` brings an index past its last value to 128 or more. Both are under 128, so no byte carries into the
   // next.
-  std::uint64_t past_selections_ = 0;
-  std::uint64_t top_of_selections_ = 0;
-  bool is_plain_ = true;
-  std::array<PlainAxis, max_axes> plain_;  // used when every axis is plain
-  std::array<AnyAxis, max_axes> any_;      // used when one is not
+  SelectionWords past_selections_{};
+  SelectionWords top_of_selections_{};
+  bool is_plain_ = true;                   // every axis is plain, and one word holds the selections
+  std::array<PlainAxis, max_axes> plain_;  // used when is_plain_
+  std::array<AnyAxis, max_axes> any_;      // used otherwise
 };
 
 }  // namespace kiln::manifest

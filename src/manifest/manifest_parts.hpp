@@ -26,9 +26,9 @@ RuntimeType read_runtime_type(const ManifestReader& reader, const TomlValue& val
 
 /// These need op.symbols, op.selections and op.runtime.
 std::vector<Tensor> read_tensors(const ManifestReader& reader, const TomlValue& section, const Op& op);
-/// Gives each type that an output may have a tolerance. `section` is null when the manifest has no [tolerance].
-std::map<DType, std::vector<Tolerance>> read_tolerance(const ManifestReader& reader, const TomlValue* section,
-                                                       const Op& op);
+/// Gives each type that an output may have a tolerance, and outputs those of their own. `section` is null when the manifest has no
+/// [tolerance].
+void read_tolerance(const ManifestReader& reader, const TomlValue* section, Op& op);
 
 /// Adds each of an implementation's [terms] to `symbols`, which must hold the parameters already.
 void read_terms(const ManifestReader& reader, const TomlValue& section, const Op& op, Symbols& symbols);

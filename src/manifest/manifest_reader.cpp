@@ -143,6 +143,25 @@ Expression ManifestReader::expression(const TomlValue& value, std::string_view w
   return result;
 }
 
+RealExpression ManifestReader::real_expression(const TomlValue& value, std::string_view what, const Op& op) const {
+  if (value.kind != Kind::text) return RealExpression::constant(real(value, what));
+  try {
+    RealExpression result = RealExpression::parse(value.text, op.symbols);
+    for (const int slot : result.slots()) {
+      const bool is_axis = slot < op.first_runtime();
+      const std::string reason = is_axis ? why_not_known(op.symbols, op, slot, Known::plan)
+                                         : fmt::format("{}, which is no axis,", quote(op.symbols[slot].name));
+      if (!reason.empty())
+        fail(value.line, fmt::format("{} in {} {}", reason, what, quote(result.text())),
+             "axes of policy 'exact' alone");
+    }
+    return result;
+  } catch (const Error& error) {
+    if (error.kind() != ErrorKind::bad_expression) throw;
+    throw Error(ErrorKind::bad_manifest, fmt::format("{}:{}: in {}: {}", file_, value.line, what, error.what()));
+  }
+}
+
 void ManifestReader::check_known(const Expression& expression, std::string_view what, const Symbols& symbols,
                                  const Op& op, Known known, int line) const {
   for (const int slot : expression.slots()) {

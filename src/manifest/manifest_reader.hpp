@@ -58,6 +58,8 @@ class ManifestReader {
   /// Parses, and checks every name against `known`. `op` must have its axes and run-time values.
   [[nodiscard]] Expression expression(const TomlValue& value, std::string_view what, const Symbols& symbols,
                                       const Op& op, Known known) const;
+  /// Parses a number, or a text of which each name is an axis of policy `exact`.
+  [[nodiscard]] RealExpression real_expression(const TomlValue& value, std::string_view what, const Op& op) const;
   void check_known(const Expression& expression, std::string_view what, const Symbols& symbols, const Op& op,
                    Known known, int line) const;
 

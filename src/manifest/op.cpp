@@ -48,12 +48,13 @@ DType Op::dtype_of(const Tensor& tensor, std::span<const std::int64_t> frame) co
   return selections[static_cast<std::size_t>(tensor.selection)].dtypes[chosen];
 }
 
-Tolerance Op::tolerance_of(DType type, std::span<const std::int64_t> frame) const {
-  const auto found = tolerance.find(type);
-  if (found == tolerance.end()) return {};
+Tolerance Op::tolerance_of(const Tensor& output, std::span<const std::int64_t> frame) const {
+  const auto of_type = tolerance.find(dtype_of(output, frame));
+  if (output.tolerance.empty() && of_type == tolerance.end()) return {};
+  const std::vector<Tolerance>& list = output.tolerance.empty() ? of_type->second : output.tolerance;
   const auto counts = [&](const Tolerance& each) { return !each.when || each.when->evaluate(frame).truth(); };
-  const auto first = std::ranges::find_if(found->second, counts);
-  return first == found->second.end() ? Tolerance{} : *first;
+  const auto first = std::ranges::find_if(list, counts);
+  return first == list.end() ? Tolerance{} : *first;
 }
 
 }  // namespace kiln::manifest

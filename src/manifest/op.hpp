@@ -19,6 +19,7 @@
 #include "kiln/problem.hpp"
 #include "manifest/bucket.hpp"
 #include "manifest/expression.hpp"
+#include "manifest/real_expression.hpp"
 #include "manifest/sources.hpp"
 
 namespace kiln::manifest {
@@ -30,8 +31,13 @@ using kiln::max_tensors;
 inline constexpr int max_parameters = 16;
 inline constexpr std::int64_t most_search_steps = 1'000'000;  // about 0.1 s; wgmma's largest space takes 21,000
 inline constexpr int max_rank = 4;
-inline constexpr int max_arguments = 32;                   // a pass
-inline constexpr int max_tensor_maps = 4;                  // a pass
+inline constexpr int max_arguments = 64;   // a pass
+inline constexpr int max_tensor_maps = 8;  // a pass
+inline constexpr int max_tensor_map_rank = 5;
+// Bounds of a TMA descriptor. The driver takes strides under 2^40 bytes.
+inline constexpr std::int64_t most_tensor_map_size = std::int64_t{1} << 32;
+inline constexpr std::int64_t most_tensor_map_stride = std::int64_t{1} << 36;  // elements
+inline constexpr std::int64_t most_tensor_map_box = 256;
 inline constexpr std::int64_t first_programmatic_sm = 90;  // older devices refuse programmatic launches
 
 enum class DType : std::uint8_t { bf16, f16, f32, f64, e4m3, e5m2, i8, u8, i32, i64 };
@@ -65,6 +71,12 @@ struct Selection {
   }
 };
 
+/// A condition that the types and choices of every problem of an op meet.
+struct Rule {
+  Expression when;
+  std::string message;  // why, for who breaks it; may be empty
+};
+
 enum class RuntimeType : std::uint8_t { f32, f64, i32, i64, u32, u64 };
 
 /// A value passed to kernels at each launch. Never part of a key. Expressions may use integers.
@@ -72,9 +84,19 @@ struct Runtime {
   std::string name;
   RuntimeType type = RuntimeType::f32;
   std::optional<Expression> default_integer;  // may use static names, axes and earlier run-time values
-  std::optional<double> default_real;
+  std::optional<RealExpression> default_real;
+  // A verification's value, in place of the default or where there is none.
+  std::optional<Expression> verify_integer;  // as default_integer
+  std::optional<RealExpression> verify_real;
   std::optional<Expression> minimum;  // integers only
   [[nodiscard]] bool is_integer() const noexcept { return type != RuntimeType::f32 && type != RuntimeType::f64; }
+};
+
+/// |got - wanted| <= relative * |wanted| + absolute * rms(wanted), for each element of an output.
+struct Tolerance {
+  double relative = 0;
+  double absolute = 0;
+  std::optional<Expression> when;  // over types and choices: 0 where the next tolerance of the list applies
 };
 
 enum class Fill : std::uint8_t { normal, uniform, ones, zeros, index, offsets };
@@ -92,13 +114,7 @@ struct Tensor {
   std::optional<Expression> initialised;  // over types and choices: not 0 where the kernel also reads the output
   bool optional = false;                  // the pointer may be null
   std::optional<Expression> when;         // over types and choices: 0 where the problem does not have the tensor
-};
-
-/// |got - wanted| <= relative * |wanted| + absolute * rms(wanted), for each element of an output.
-struct Tolerance {
-  double relative = 0;
-  double absolute = 0;
-  std::optional<Expression> when;  // over types and choices: 0 where the type's next tolerance applies
+  std::vector<Tolerance> tolerance;       // of its own, whose last has no `when`; empty where the type's applies
 };
 
 enum class ArgumentKind : std::uint8_t { tensor, axis, runtime, workspace, expression, tensor_map, length };
@@ -110,9 +126,12 @@ struct Argument {
   int index = 0;                        // of the tensor, axis (also for a length), run-time value or workspace
   RuntimeType type = RuntimeType::i64;  // expression
   Expression value;                     // expression
-  std::vector<Expression> box;          // tensor_map: elements, outermost first, one for each dimension
-  Expression swizzle;                   // tensor_map: 0, 32, 64 or 128 bytes
-  std::optional<Expression> when;       // tensor_map; static: where it is 0 the kernel gets zeros in its place
+  /// tensor_map: the view that the descriptor shows, in elements, outermost first. The tensor's own unless the manifest gives them.
+  std::vector<Expression> shape, strides;
+  std::vector<Expression> box;  // tensor_map: elements, outermost first, one for each dimension of the view
+  bool unbounded = false;       // tensor_map: the view may reach past the tensor, as one with wrapping addresses does
+  Expression swizzle;           // tensor_map: 0, 32, 64 or 128 bytes
+  std::optional<Expression> when;  // tensor_map; static: where it is 0 the kernel gets zeros in its place
 };
 
 /// The unit of PassModel::operations.
@@ -214,6 +233,7 @@ struct Op {
   std::int64_t revision = 1;
   std::vector<Axis> axes;
   std::vector<Selection> selections;
+  std::vector<Rule> allowed;
   std::vector<Runtime> runtime;
   std::vector<Tensor> tensors;
   std::map<DType, std::vector<Tolerance>> tolerance;  // the last tolerance of each type has no `when`
@@ -233,8 +253,8 @@ struct Op {
   [[nodiscard]] int first_parameter() const noexcept;
   [[nodiscard]] const Implementation* find(std::string_view implementation) const noexcept;
   [[nodiscard]] DType dtype_of(const Tensor& tensor, std::span<const std::int64_t> frame) const noexcept;
-  /// The tolerance for an output of this type; `frame` gives the problem's types and choices.
-  [[nodiscard]] Tolerance tolerance_of(DType type, std::span<const std::int64_t> frame) const;
+  /// The tolerance for an output: its own, else that of its type. `frame` gives the problem's types and choices.
+  [[nodiscard]] Tolerance tolerance_of(const Tensor& output, std::span<const std::int64_t> frame) const;
   /// True when the problem of `frame` has the tensor.
   [[nodiscard]] static bool takes_part(const Tensor& tensor, std::span<const std::int64_t> frame) noexcept {
     return !tensor.when || tensor.when->evaluate(frame).truth();

@@ -5,6 +5,7 @@
 
 #include "kiln/error.hpp"
 #include "manifest/manifest_parts.hpp"
+#include "manifest/problem.hpp"
 #include "manifest/text.hpp"
 
 namespace kiln::manifest {
@@ -21,9 +22,33 @@ const TomlValue& section_or_empty(const TomlValue& document, std::string_view ke
 
 void read_op_section(const ManifestReader& reader, const TomlValue& document, Op& op) {
   const TomlValue& section = reader.required(document, "the file", "op");
-  reader.check_keys(section, "[op]", {"summary", "revision", "implementations"});
+  reader.check_keys(section, "[op]", {"summary", "revision", "implementations", "allowed"});
   op.summary = reader.text(reader.required(section, "[op]", "summary"), "'summary'");
   op.revision = reader.integer(reader.required(section, "[op]", "revision"), "'revision'", 1);
+}
+
+// Rules that types and choices must meet: expressions, or { when, message }. What a caller gets who gives none must meet them too.
+void read_allowed(const ManifestReader& reader, const TomlValue& document, Op& op) {
+  const TomlValue* const list = document.find("op")->find("allowed");
+  if (list == nullptr) return;
+  Problem by_default;
+  for (std::size_t i = 0; i < op.selections.size(); ++i)
+    by_default.selections[i] = op.selections[i].default_beside(by_default);
+  for (const TomlValue& each : reader.list(*list, "'allowed'")) {
+    const bool is_table = each.kind == TomlValue::Kind::table;
+    if (is_table) reader.check_keys(each, "a rule of 'allowed'", {"when", "message"});
+    const TomlValue& when = is_table ? reader.required(each, "a rule of 'allowed'", "when") : each;
+    Rule rule{reader.expression(when, "'allowed'", op.symbols, op, Known::device),
+              is_table ? reader.text_or(each, "message", "") : ""};
+    for (const int slot : rule.when.slots())
+      if (slot >= op.first_device_fact())
+        reader.fail(when.line, fmt::format("the device fact {} in 'allowed'", quote(op.symbols[slot].name)),
+                    "types and choices alone; an implementation's 'requires' may name it");
+    op.allowed.push_back(std::move(rule));
+    if (!is_allowed(op, by_default))
+      reader.fail(when.line, fmt::format("the rule '{}', which the defaults break", op.allowed.back().when.text()),
+                  "defaults that are allowed");
+  }
 }
 
 // Adds symbols in the order of the frame.
@@ -60,6 +85,7 @@ void read_names(const ManifestReader& reader, const TomlValue& document, Op& op)
   check_count(reader, 1, op.selections.size(), max_selections, "types and choices");
   add_symbols(reader, document, op);
   read_runtime_expressions(reader, section_or_empty(document, "runtime"), op);
+  read_allowed(reader, document, op);
 }
 
 void read_reference(const ManifestReader& reader, const TomlValue& section, Op& op) {
@@ -163,7 +189,7 @@ Op parse_op(std::string_view name, std::string_view folder, std::span<const Sour
   read_op_section(reader, document, op);
   read_names(reader, document, op);
   op.tensors = read_tensors(reader, reader.required(document, "the file", "tensors"), op);
-  op.tolerance = read_tolerance(reader, document.find("tolerance"), op);
+  read_tolerance(reader, document.find("tolerance"), op);
   read_reference(reader, reader.required(document, "the file", "reference"), op);
   read_cost(reader, section_or_empty(document, "cost"), op);
 

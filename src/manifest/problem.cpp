@@ -3,6 +3,7 @@
 #include <fmt/format.h>
 
 #include <algorithm>
+#include <array>
 #include <charconv>
 
 #include "kiln/error.hpp"
@@ -69,17 +70,29 @@ std::string text_of(const Op& op, const Problem& problem, IsShown is_shown) {
   return fmt::format("{}", fmt::join(parts, " "));
 }
 
+/// Returns the first rule that the problem breaks, or null.
+const Rule* broken_rule(const Op& op, const Problem& problem) noexcept {
+  std::array<std::int64_t, max_axes + max_runtime + max_selections> frame{};  // rules read selections alone
+  std::ranges::copy(problem.selections, frame.begin() + op.first_static());
+  const auto found =
+      std::ranges::find_if(op.allowed, [&](const Rule& each) { return !each.when.evaluate(frame).truth(); });
+  return found == op.allowed.end() ? nullptr : &*found;
+}
+
 // Goes in the manifest's order, because a default may use earlier run-time values.
 void fill_defaults(const Op& op, const Problem& problem, std::span<std::int64_t> frame) {
   for (std::size_t i = 0; i < op.runtime.size(); ++i) {
+    const auto refuse = [&](const std::string& text, std::string_view why) {
+      throw Error(ErrorKind::bad_expression,
+                  fmt::format("op '{}': the default '{}' of '{}' has no value at {}: {}", op.name, text,
+                              op.runtime[i].name, display_text(op, problem), why));
+    };
+    if (const auto& real = op.runtime[i].default_real; real && !real->evaluate(frame))
+      refuse(real->text(), "it is not finite");
     const auto& expression = op.runtime[i].default_integer;
     if (!expression) continue;
     const Value value = expression->evaluate(frame);
-    if (!value.ok()) {
-      throw Error(ErrorKind::bad_expression,
-                  fmt::format("op '{}': the default '{}' of '{}' has no value at {}: {}", op.name, expression->text(),
-                              op.runtime[i].name, display_text(op, problem), to_string(value.status)));
-    }
+    if (!value.ok()) refuse(expression->text(), to_string(value.status));
     frame[static_cast<std::size_t>(op.first_runtime()) + i] = value.number;
   }
 }
@@ -124,7 +137,23 @@ void check_problem(const Op& op, const Problem& problem) {
                            selection.values.size()));
     }
   }
+  check_allowed(op, problem);
 }
+
+void check_allowed(const Op& op, const Problem& problem) {
+  const Rule* const rule = broken_rule(op, problem);
+  if (rule == nullptr) return;
+  std::vector<std::string> chosen;
+  for (const int slot : rule->when.slots()) {
+    const auto index = static_cast<std::size_t>(slot - op.first_static());
+    chosen.push_back(
+        fmt::format("{}={}", op.selections[index].name, op.selections[index].values[problem.selections[index]]));
+  }
+  fail(op, fmt::format("{} is not allowed{}{}; the rule is '{}'", fmt::join(chosen, " "),
+                       rule->message.empty() ? "" : ": ", rule->message, rule->when.text()));
+}
+
+bool is_allowed(const Op& op, const Problem& problem) noexcept { return broken_rule(op, problem) == nullptr; }
 
 bool is_valid(const Op& op, const Problem& problem) noexcept {
   for (std::size_t i = 0; i < op.axes.size(); ++i) {
@@ -133,7 +162,7 @@ bool is_valid(const Op& op, const Problem& problem) noexcept {
   for (std::size_t i = 0; i < op.selections.size(); ++i) {
     if (problem.selections[i] >= op.selections[i].values.size()) return false;
   }
-  return true;
+  return is_allowed(op, problem);
 }
 
 std::string to_string(const Op& op, const Problem& problem) {

@@ -25,11 +25,14 @@ struct Setting {
 };
 
 /// Throws Error(bad_input) naming the axis or selection: unknown, repeated, missing, not a number, under its minimum,
-/// past its maximum, not a multiple, or not one of its values. A selection that is left out takes its default, which
+/// past its maximum, not a multiple, not one of its values, or against a rule of [op]. A selection that is left out takes its default, which
 /// is its first value unless the manifest says otherwise.
 Problem make_problem(const Op& op, std::span<const Setting> settings);
 /// Throws Error(bad_input) as make_problem does, for a Problem made elsewhere.
 void check_problem(const Op& op, const Problem& problem);
+/// The part of check_problem that types and choices decide: Error(bad_input) with the first rule of [op] that they break.
+void check_allowed(const Op& op, const Problem& problem);
+bool is_allowed(const Op& op, const Problem& problem) noexcept;
 /// True when check_problem would pass. No allocation, no exception.
 bool is_valid(const Op& op, const Problem& problem) noexcept;
 /// The stored form, as records, traces and JSON hold it: "rows=512 cols=4096 dtype=bf16 residual=none quantise=none".

@@ -76,6 +76,9 @@ std::vector<Problem> buckets_of(const Op& op, const ProblemSet& set, std::size_t
       multiply(set.selections[i], [i](Problem& problem, std::uint8_t value) { problem.selections[i] = value; });
     }
   }
+  if (std::ranges::none_of(buckets, [&](const Problem& each) { return is_allowed(op, each); }))
+    check_allowed(op, buckets.front());
+  std::erase_if(buckets, [&](const Problem& each) { return !is_allowed(op, each); });
   for (std::size_t i = 0; i < op.axes.size(); ++i)
     multiply(edges_of(op, i, set.axes[i], most), [i](Problem& problem, std::int64_t edge) { problem.axes[i] = edge; });
   return buckets;

@@ -173,7 +173,8 @@ bool shapes(const Pass& pass, int slot, const Symbols& symbols) {
   };
   const auto names = [&](const std::optional<Expression>& each) { return each && each->uses(slot); };
   const auto is_shaped = [&](const Argument& argument) {
-    return argument.value.uses(slot) || uses(argument.box) || argument.swizzle.uses(slot) || names(argument.when);
+    return argument.value.uses(slot) || uses(argument.shape) || uses(argument.strides) || uses(argument.box) ||
+           argument.swizzle.uses(slot) || names(argument.when);
   };
   const auto estimated = [&](const PassModel& model) {
     return names(model.operations) || names(model.read_bytes) || names(model.traffic_bytes) ||

@@ -95,6 +95,8 @@ void read_library(const ManifestReader& reader, const TomlValue& document, const
   matmul.a = read.required_matrix("a", false);
   matmul.b = read.required_matrix("b", false);
   matmul.d = read.required_matrix("d", true);
+  if (op.tensors[static_cast<std::size_t>(matmul.d)].optional)
+    reader.fail(section.find("d")->line, "an optional output as 'd' of [matmul]", "one that each launch gives");
   matmul.c = read.dense("c", read.rank(), false);
   matmul.bias = read.dense("bias", read.rank() - 1, false);
   for (const auto& [key, tensor] : {std::pair("a", matmul.a), {"b", matmul.b}, {"c", matmul.c}, {"bias", matmul.bias}})

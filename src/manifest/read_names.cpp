@@ -91,13 +91,15 @@ void add_selection(const ManifestReader& reader, const TomlEntry& entry, std::ve
   selections.push_back(std::move(selection));
 }
 
-void read_default(const ManifestReader& reader, const TomlValue& value, Op& op, Runtime& runtime) {
-  const std::string what = fmt::format("the default of '{}'", runtime.name);
-  if (runtime.is_integer()) {
-    runtime.default_integer = reader.expression(value, what, op.symbols, op, Known::launch);
-  } else {
-    runtime.default_real = reader.real(value, what);
-  }
+// Reads `default` or `verify`, an integer or a real as the run-time value is.
+void read_value(const ManifestReader& reader, const TomlValue* value, std::string_view key, const Op& op,
+                const Runtime& runtime, std::optional<Expression>& integer, std::optional<RealExpression>& real) {
+  if (value == nullptr) return;
+  const std::string what = fmt::format("the {} of '{}'", key, runtime.name);
+  if (runtime.is_integer())
+    integer = reader.expression(*value, what, op.symbols, op, Known::launch);
+  else
+    real = reader.real_expression(*value, what, op);
 }
 
 // Defaults are evaluated in the manifest's order, so each may use only earlier run-time values.
@@ -148,7 +150,7 @@ std::vector<Runtime> read_runtime(const ManifestReader& reader, const TomlValue&
     runtime.name = name;
     if (value.kind == TomlValue::Kind::table) {
       const std::string where = fmt::format("run-time value '{}'", name);
-      reader.check_keys(value, where, {"type", "default", "min"});
+      reader.check_keys(value, where, {"type", "default", "min", "verify"});
       runtime.type = read_runtime_type(reader, reader.required(value, where, "type"));
     } else {
       runtime.type = read_runtime_type(reader, value);
@@ -163,7 +165,10 @@ void read_runtime_expressions(const ManifestReader& reader, const TomlValue& sec
     const TomlEntry& entry = section.entries[i];
     Runtime& runtime = op.runtime[i];
     const int slot = op.first_runtime() + static_cast<int>(i);
-    if (const TomlValue* value = entry.value.find("default")) read_default(reader, *value, op, runtime);
+    read_value(reader, entry.value.find("default"), "default", op, runtime, runtime.default_integer,
+               runtime.default_real);
+    read_value(reader, entry.value.find("verify"), "value for verification", op, runtime, runtime.verify_integer,
+               runtime.verify_real);
     if (const TomlValue* value = entry.value.find("min")) {
       if (!runtime.is_integer())
         reader.fail(value->line, fmt::format("'min' on '{}', which is no integer", entry.key), "none");
@@ -171,6 +176,7 @@ void read_runtime_expressions(const ManifestReader& reader, const TomlValue& sec
           reader.expression(*value, fmt::format("the minimum of '{}'", entry.key), op.symbols, op, Known::launch);
     }
     check_earlier(reader, entry, op, runtime.default_integer, slot);
+    check_earlier(reader, entry, op, runtime.verify_integer, slot);
     check_earlier(reader, entry, op, runtime.minimum, slot);
   }
 }

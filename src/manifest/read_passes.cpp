@@ -111,22 +111,65 @@ Argument read_named_argument(const Scope& scope, const TomlValue& value) {
                     one_of(known));
 }
 
+/// Reads a list of sizes of a TMA argument, one for each dimension of its view. A constant must lie between 1 and `most`.
+std::vector<Expression> read_view_sizes(const Scope& scope, const TomlValue& list, std::string_view key,
+                                        std::int64_t most) {
+  const std::string what = fmt::format("'{}' of a TMA argument", key);
+  std::vector<Expression> sizes;
+  for (const TomlValue& each : scope.reader.list(list, what)) {
+    const Expression& size = sizes.emplace_back(scope.expression(each, what, Known::launch));
+    const auto number = size.constant_value();
+    if (number && (*number < 1 || *number > most))
+      scope.reader.fail(each.line, fmt::format("{} in {}", *number, what), fmt::format("1 to {}", most));
+  }
+  return sizes;
+}
+
+void check_rank(const ManifestReader& reader, const TomlValue& list, std::string_view key, std::size_t entries,
+                std::size_t rank, const std::string& of) {
+  if (entries != rank)
+    reader.fail(list.line, fmt::format("{} entries in '{}'", entries, key),
+                fmt::format("{}, one for each dimension of {}", rank, of));
+}
+
+/// Reads the shape and strides of the view, which are the tensor's own where they are not given.
+void read_view(const Scope& scope, const TomlValue& value, const Tensor& tensor, Argument& argument) {
+  const ManifestReader& reader = scope.reader;
+  const TomlValue* const shape = value.find("shape");
+  const TomlValue* const strides = value.find("strides");
+  argument.shape = shape != nullptr ? read_view_sizes(scope, *shape, "shape", most_tensor_map_size) : tensor.shape;
+  argument.strides =
+      strides != nullptr ? read_view_sizes(scope, *strides, "strides", most_tensor_map_stride) : tensor.strides;
+  const std::size_t rank = argument.shape.size();
+  if (shape != nullptr && (rank < 1 || rank > static_cast<std::size_t>(max_tensor_map_rank)))
+    reader.fail(shape->line, fmt::format("{} entries in 'shape' of a TMA argument", rank),
+                fmt::format("1 to {}", max_tensor_map_rank));
+  if (strides == nullptr && rank != argument.strides.size())
+    reader.fail(shape->line,
+                fmt::format("a view of rank {} without 'strides' over '{}', which has rank {}", rank, tensor.name,
+                            argument.strides.size()),
+                "'strides', one for each dimension of the view");
+  if (strides == nullptr) return;
+  check_rank(reader, *strides, "strides", argument.strides.size(), rank, "the view");
+  const auto innermost = argument.strides.back().constant_value();
+  if (innermost && *innermost != 1)
+    reader.fail(strides->line, fmt::format("{} as the innermost stride of a TMA argument", *innermost), "1");
+}
+
 Argument read_tensor_map(const Scope& scope, const TomlValue& value) {
   const ManifestReader& reader = scope.reader;
-  reader.check_keys(value, "a TMA argument", {"tma", "box", "swizzle", "when"});
+  reader.check_keys(value, "a TMA argument", {"tma", "shape", "strides", "unbounded", "box", "swizzle", "when"});
   std::vector<std::string> tensors;
   for (const Tensor& each : scope.op.tensors) tensors.push_back(each.name);
   Argument argument;
   argument.kind = ArgumentKind::tensor_map;
   argument.index = static_cast<int>(reader.one_of(*value.find("tma"), "the tensor of a TMA argument", tensors));
+  read_view(scope, value, scope.op.tensors[static_cast<std::size_t>(argument.index)], argument);
+  argument.unbounded = reader.boolean_or(value, "unbounded", false);
   const TomlValue& box = reader.required(value, "a TMA argument", "box");
-  for (const TomlValue& each : reader.list(box, "'box'"))
-    argument.box.push_back(scope.expression(each, "'box'", Known::launch));
-  const std::size_t rank = scope.op.tensors[static_cast<std::size_t>(argument.index)].shape.size();
-  if (argument.box.size() != rank) {
-    reader.fail(box.line, fmt::format("{} entries in 'box'", argument.box.size()),
-                fmt::format("{}, one for each dimension of '{}'", rank, value.find("tma")->text));
-  }
+  argument.box = read_view_sizes(scope, box, "box", most_tensor_map_box);
+  check_rank(reader, box, "box", argument.box.size(), argument.shape.size(),
+             value.find("shape") != nullptr ? "the view" : "'" + value.find("tma")->text + "'");
   if (const TomlValue* swizzle = value.find("swizzle"))
     argument.swizzle = scope.expression(*swizzle, "'swizzle'", Known::plan);
   const auto bytes = argument.swizzle.constant_value();
@@ -158,7 +201,8 @@ Argument read_argument(const Scope& scope, const TomlValue& value) {
   if (value.find("tma") != nullptr) return read_tensor_map(scope, value);
   if (value.find("length") != nullptr) return read_length(scope, value);
   constexpr std::string_view where = "an argument";
-  scope.reader.check_keys(value, where, {"value", "type", "tma", "box", "swizzle", "when", "length"});
+  scope.reader.check_keys(
+      value, where, {"value", "type", "tma", "shape", "strides", "unbounded", "box", "swizzle", "when", "length"});
   Argument argument;
   argument.kind = ArgumentKind::expression;
   argument.value =

@@ -160,10 +160,11 @@ std::vector<Tolerance> read_tolerances(const ManifestReader& reader, const TomlV
   return read;
 }
 
+/// The types of the outputs that have no tolerance of their own.
 std::vector<DType> output_types(const Op& op) {
   std::vector<DType> types;
   for (const Tensor& tensor : op.tensors) {
-    if (!tensor.output) continue;
+    if (!tensor.output || !tensor.tolerance.empty()) continue;
     if (tensor.selection < 0) {
       types.push_back(tensor.dtype);
     } else {
@@ -187,25 +188,25 @@ std::vector<Tensor> read_tensors(const ManifestReader& reader, const TomlValue& 
   return tensors;
 }
 
-std::map<DType, std::vector<Tolerance>> read_tolerance(const ManifestReader& reader, const TomlValue* section,
-                                                       const Op& op) {
-  std::map<DType, std::vector<Tolerance>> tolerance;
-  if (section != nullptr) {
-    for (const auto& [name, value] : reader.table(*section, "[tolerance]")) {
-      const auto type = parse_dtype(name);
-      if (!type)
-        reader.fail(value.line, fmt::format("{} in [tolerance]", quote(name)), "an element type such as 'f32'");
-      tolerance[*type] = read_tolerances(reader, value, fmt::format("the tolerance of '{}'", name), op);
-    }
+void read_tolerance(const ManifestReader& reader, const TomlValue* section, Op& op) {
+  for (const auto& [name, value] :
+       section != nullptr ? reader.table(*section, "[tolerance]") : std::vector<TomlEntry>{}) {
+    const auto type = parse_dtype(name);
+    const auto output = std::ranges::find_if(
+        op.tensors, [&, &named = name](const Tensor& each) { return each.output && each.name == named; });
+    if (!type && output == op.tensors.end())
+      reader.fail(value.line, fmt::format("{} in [tolerance]", quote(name)),
+                  "an element type such as 'f32', or an output");
+    (type ? op.tolerance[*type] : output->tolerance) =
+        read_tolerances(reader, value, fmt::format("the tolerance of '{}'", name), op);
   }
   for (const DType type : output_types(op)) {
-    if (section != nullptr && is_floating(type) && !tolerance.contains(type)) {
+    if (section != nullptr && is_floating(type) && !op.tolerance.contains(type)) {
       reader.fail(section->line, fmt::format("no tolerance for '{}', which an output may have", to_string(type)),
                   "one");
     }
-    tolerance.try_emplace(type, std::vector{usual_tolerance(type)});
+    op.tolerance.try_emplace(type, std::vector{usual_tolerance(type)});
   }
-  return tolerance;
 }
 
 }  // namespace kiln::manifest

@@ -83,7 +83,7 @@ struct VerificationCase::State {
       shape[4 - rank + i] = state.extent.shape[i];
       strides[4 - rank + i] = state.extent.strides[i];
     }
-    manifest::Tolerance tolerance = tensors.op.tolerance_of(state.extent.type, tensors.frame());
+    manifest::Tolerance tolerance = tensors.op.tolerance_of(tensors.op.tensors[index], tensors.frame());
     cuda::check(driver.cuMemsetD8Async(result.pointer(), 0, offsetof(CompareResult, first_mismatch), stream),
                 "cuMemsetD8Async");
     cuda::check(driver.cuMemsetD8Async(result.pointer() + offsetof(CompareResult, first_mismatch), 0xff,
@@ -156,7 +156,7 @@ Check VerificationCase::check(CUstream stream) {
   all.right = true;
   const VerificationTensors& tensors = state_->tensors;
   for (std::size_t i = 0; i < tensors.tensors.size(); ++i) {
-    if (!tensors.op.tensors[i].output || !tensors.takes_part(i)) continue;
+    if (!tensors.op.tensors[i].output || !tensors.takes_part(i) || tensors.arguments.tensors[i] == nullptr) continue;
     Check one = state_->check_output(i, stream);
     all.worst_error = std::max(all.worst_error, one.worst_error);
     if (!one.right) return one;
@@ -198,6 +198,10 @@ Check VerificationCase::verify(const jit::Executable& executable, TrialWorkspace
   result = check(stream);
   if (result.right && !executable.zeroed_ranges().empty() && can_repeat())
     result = verify_repeated(executable, workspace, stream);
+  if (result.right) {
+    Check absent = verify_absent(executable, workspace, stream);
+    if (!absent.right) return absent;
+  }
   if (!result.right || !executable.overlaps_predecessor()) return result;
   return verify_overlapped(executable, workspace, stream);
 }
@@ -215,6 +219,31 @@ Check VerificationCase::verify_repeated(const jit::Executable& executable, Trial
   Check result = check(stream);
   if (!result.right)
     result.reason = fmt::format("launched again in the workspace that a launch has left: {}", result.reason);
+  return result;
+}
+
+/// Checks a launch that leaves out every output that may be null. Right for an op without one, and where the executable does not admit it.
+Check VerificationCase::verify_absent(const jit::Executable& executable, TrialWorkspace& workspace, CUstream stream) {
+  struct Restored {
+    Arguments& arguments;
+    Arguments before = arguments;
+    ~Restored() { arguments = before; }
+  } restored{state_->tensors.arguments};
+  bool leaves_out = false;
+  for (std::size_t i = 0; i < state_->tensors.op.tensors.size(); ++i) {
+    const manifest::Tensor& tensor = state_->tensors.op.tensors[i];
+    if (!tensor.output || !tensor.optional || restored.arguments.tensors[i] == nullptr) continue;
+    restored.arguments.tensors[i] = nullptr;
+    leaves_out = true;
+  }
+  Check result;
+  result.right = true;
+  if (!leaves_out || !admits(executable)) return result;
+  workspace.renew(stream);
+  poison(stream);
+  launch(executable, workspace, stream);
+  result = check(stream);
+  if (!result.right) result.reason = fmt::format("launched without its optional outputs: {}", result.reason);
   return result;
 }
 

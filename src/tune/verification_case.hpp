@@ -63,7 +63,7 @@ class VerificationCase {
   void retarget(const Problem& problem, std::uint64_t seed, CUstream stream, const Placement& placement = {});
 
   /// Poisons the outputs, launches and compares. An executable that does not admit this problem is right, with a reason. One that may begin
-  /// before its predecessor ends is also launched that way. Throws Error(driver_failed) when the launch breaks the context.
+  /// before its predecessor ends is also launched that way, and one of an op with optional outputs without them. Throws Error(driver_failed) when the launch breaks the context.
   Check verify(const jit::Executable& executable, TrialWorkspace& workspace, CUstream stream);
   Check verify(const jit::Executable& executable, CUstream stream);
   /// Launches without a check, for measurements. Preconditions: admitted, and the workspace renewed once. Throws Error(driver_failed).
@@ -86,6 +86,7 @@ class VerificationCase {
   /// Whether repeated launches over the same tensors give the same results.
   [[nodiscard]] bool can_repeat() const;
   Check verify_repeated(const jit::Executable& executable, TrialWorkspace& workspace, CUstream stream);
+  Check verify_absent(const jit::Executable& executable, TrialWorkspace& workspace, CUstream stream);
   Check verify_overlapped(const jit::Executable& executable, TrialWorkspace& workspace, CUstream stream);
 
   struct State;

@@ -7,6 +7,7 @@
 
 #include "kiln/error.hpp"
 #include "tune/internal_kernels.hpp"
+#include "tune/verification_values.hpp"
 
 namespace kiln::tune {
 namespace {
@@ -67,11 +68,11 @@ void VerificationTensors::bound_lengths(const Problem& bound, std::vector<std::i
   }
   lengths_.copy_from_host(values.data(), sizeof values, stream);
   true_lengths_.copy_from_host(values.data(), sizeof values, stream);
-  const auto bounded = manifest::make_frame(op, nullptr, bound, device);
+  const auto bounded = verification_frame(op, bound, device);
   for (std::size_t i = 0; i < op.runtime.size(); ++i) {
-    if (!op.runtime[i].default_integer) continue;
+    if (!op.runtime[i].is_integer()) continue;
     const auto slot = static_cast<std::size_t>(op.first_runtime()) + i;
-    const RuntimeId id{static_cast<std::uint8_t>(i), RuntimeId::Kind::integer};
+    const RuntimeId id = runtime_id(op, i);
     frame[slot] = bounded[slot];
     arguments.set(id, bounded[slot]);
     reference_arguments.set(id, bounded[slot]);
@@ -92,8 +93,9 @@ std::int64_t VerificationTensors::bytes_of(const manifest::Tensor& tensor, const
 
 void VerificationTensors::allocate(const Placement& placement, CUstream stream) {
   arguments = reference_arguments = {};
-  set_runtime();
   auto frame = this->frame();
+  set_verification_values(op, frame, arguments);
+  reference_arguments = arguments;
   launched = placement.bound.value_or(problem);
   if (placement.bound) bound_lengths(*placement.bound, frame, stream);
   for (const auto& [runtime, value] : placement.runtime) {
@@ -131,20 +133,7 @@ void VerificationTensors::allocate(const Placement& placement, CUstream stream) 
   if (in_place) arguments.tensors[in_place->second.index] = arguments.tensors[in_place->first.index];
 }
 
-/// Sets run-time values without a default: integers to 1, reals to a small positive value, which suits an epsilon or a scale.
-void VerificationTensors::set_runtime() {
-  for (std::size_t i = 0; i < op.runtime.size(); ++i) {
-    const manifest::Runtime& runtime = op.runtime[i];
-    if (runtime.default_real || runtime.default_integer) continue;
-    const auto kind = runtime.is_integer() ? RuntimeId::Kind::integer
-                                           : (runtime.type == manifest::RuntimeType::f32 ? RuntimeId::Kind::real32
-                                                                                         : RuntimeId::Kind::real64);
-    const RuntimeId id{static_cast<std::uint8_t>(i), kind};
-    constexpr double small = 1e-5;
-    runtime.is_integer() ? arguments.set(id, std::int64_t{1}) : arguments.set(id, small);
-  }
-  reference_arguments = arguments;
-}
+std::vector<std::int64_t> VerificationTensors::frame() const { return verification_frame(op, problem, device); }
 
 VerificationTensors::FillParameters VerificationTensors::fill_parameters(CUdeviceptr pointer, std::size_t tensor,
                                                                          std::uint64_t seed) const {

@@ -51,7 +51,7 @@ class VerificationTensors {
   /// Gives poisoned inputs and lengths their values back, by kernels that later launches may overtake.
   void refill_inputs(CUstream stream);
 
-  [[nodiscard]] std::vector<std::int64_t> frame() const { return manifest::make_frame(op, nullptr, problem, device); }
+  [[nodiscard]] std::vector<std::int64_t> frame() const;
   [[nodiscard]] bool takes_part(std::size_t tensor) const {
     return manifest::Op::takes_part(op.tensors[tensor], frame());
   }
@@ -79,7 +79,6 @@ class VerificationTensors {
   };
   [[nodiscard]] FillParameters fill_parameters(CUdeviceptr pointer, std::size_t tensor, std::uint64_t seed) const;
   void fill_one(CUdeviceptr pointer, manifest::DType type, std::size_t tensor, std::uint64_t seed, CUstream stream);
-  void set_runtime();
   void bound_lengths(const Problem& bound, std::vector<std::int64_t>& frame, CUstream stream);
   [[nodiscard]] std::int64_t bytes_of(const manifest::Tensor& tensor, const TensorExtent& extent,
                                       std::span<const std::int64_t> frame) const;

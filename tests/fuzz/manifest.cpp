@@ -124,7 +124,7 @@ void check_at(const manifest::Op& op, const manifest::Problem& problem) try {
     const manifest::DType type = op.dtype_of(tensor, frame);
     require(manifest::size_of(type) > 0, "a tensor has a type");
     if (!tensor.output) require(!manifest::Op::is_initialised(tensor, frame), "only an output is read and written");
-    require(op.tolerance_of(type, frame).relative < 1, "a tolerance tells something");
+    require(op.tolerance_of(tensor, frame).relative < 1, "a tolerance tells something");
   }
   check_specialised(op, op.cost_bytes, frame);
   check_specialised(op, op.cost_flops, frame);

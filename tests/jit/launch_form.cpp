@@ -256,11 +256,16 @@ TEST_CASE("what a bucket settles is not looked at again at launches") {
   CHECK(form.passes[0].config.gridDimX == 128);
 }
 
-TEST_CASE("a call's frame holds every run-time value and every tensor, many or few") {
-  for (const std::size_t count : {1, 7, 8, 9, 16}) {
+TEST_CASE("a call's frame holds every size, every run-time value and every tensor, many or few") {
+  struct Count {
+    std::size_t axes, values, tensors;
+  };
+  for (const auto [axes, count, tensors] :
+       {Count{1, 1, 1}, Count{1, 8, 8}, Count{1, 9, 8}, Count{8, 7, 9}, Count{9, 3, 2}, Count{12, 32, 24}}) {
+    CAPTURE(axes);
     CAPTURE(count);
-    std::vector<Range> ranges = {{1, 64}};
-    ranges.resize(1 + count);
+    std::vector<Range> ranges(axes, {1, 64});
+    ranges.resize(axes + count);
     std::vector<manifest::Runtime> runtime(count);
     LoadedPass pass;
     pass.grid = {Expression::constant(1), Expression::constant(1), Expression::constant(1)};
@@ -268,33 +273,33 @@ TEST_CASE("a call's frame holds every run-time value and every tensor, many or f
     for (std::size_t i = 0; i < count; ++i) {
       runtime[i].type = RuntimeType::i64;
       runtime[i].default_integer = Expression::constant(static_cast<std::int64_t>(100 + i));
-      pass.arguments.resize(2 *
-                            (i + 1));  // a tensor's, which is the kind that they are made as, and a run-time value's
-      pass.arguments[2 * i].index = static_cast<int>(i);
-      pass.arguments[2 * i + 1].kind = manifest::ArgumentKind::runtime;
-      pass.arguments[2 * i + 1].index = static_cast<int>(1 + i);
+      LoadedArgument& argument = pass.arguments.emplace_back();
+      argument.kind = manifest::ArgumentKind::runtime;
+      argument.index = static_cast<int>(axes + i);
+    }
+    for (std::size_t i = 0; i < tensors; ++i) {
+      pass.arguments.emplace_back().index = static_cast<int>(i);
       arguments.tensors[i] = reinterpret_cast<const void*>(4096 * (i + 1));
     }
-    const LaunchForm form = make_launch_form({ranges, ranges, 1, runtime, {}, {&pass, 1}});
+    const LaunchForm form = make_launch_form({ranges, ranges, axes, runtime, {}, {&pass, 1}});
     arguments.set(RuntimeId{static_cast<std::uint8_t>(count - 1), RuntimeId::Kind::integer}, std::int64_t{7});
     Problem problem;
-    problem.axes[0] = 3;
+    for (std::size_t i = 0; i < axes; ++i) problem.axes[i] = static_cast<std::int64_t>(3 + i);
     CallFrame frame;
     REQUIRE(form.fill(frame, problem, arguments));
     PassCall call;
     form.passes[0].link(frame, call);
     REQUIRE(form.passes[0].arrange({frame, arguments, nullptr, 0, 0}, call));
-    CHECK(frame.slots[0] == 3);
-    for (std::size_t i = 0; i < count; ++i) {
-      CHECK(at<const void*>(call.parameters[2 * i]) == arguments.tensors[i]);
-      CHECK(at<std::size_t>(call.parameters[2 * i + 1]) == (i + 1 < count ? 100 + i : 7));
-    }
+    for (std::size_t i = 0; i < axes; ++i) CHECK(frame.slots[i] == problem.axes[i]);
+    for (std::size_t i = 0; i < count; ++i) CHECK(at<std::size_t>(call.parameters[i]) == (i + 1 < count ? 100 + i : 7));
+    for (std::size_t i = 0; i < tensors; ++i)
+      CHECK(at<const void*>(call.parameters[count + i]) == arguments.tensors[i]);
   }
 }
 
 TEST_CASE(
     "every pass finds its own constants at each launch, whether all passes' have room in the frame at once or not") {
-  for (const std::size_t count : {5, 20}) {
+  for (const std::size_t count : {5, 40}) {
     CAPTURE(count);
     const std::vector<Range> ranges = {{1, 64}};
     std::vector<LoadedPass> passes(3);
@@ -322,6 +327,33 @@ TEST_CASE(
         for (std::size_t i = 1; i < count; ++i) CHECK(at<std::size_t>(calls[pass].parameters[i]) == 100 * pass + i);
       }
     }
+  }
+}
+
+TEST_CASE("the length of every axis reaches the kernel that takes it") {
+  LoadedPass pass;
+  pass.grid = {Expression::constant(1), Expression::constant(1), Expression::constant(1)};
+  const std::vector<Range> ranges(max_axes, {1, 64});
+  Problem problem;
+  Arguments arguments;
+  std::array<std::int32_t, max_axes> lengths{};
+  for (std::uint8_t axis = 0; axis < max_axes; ++axis) {
+    LoadedArgument& argument = pass.arguments.emplace_back();
+    argument.kind = manifest::ArgumentKind::length;
+    argument.index = axis;
+    problem.axes[axis] = 10 + axis;
+    arguments.set(AxisId{axis}, &lengths[axis]);
+  }
+  const LaunchForm form = make_launch_form({ranges, ranges, max_axes, {}, {}, {&pass, 1}});
+  CallFrame frame;
+  REQUIRE(form.fill(frame, problem, arguments));
+  PassCall call;
+  form.passes[0].link(frame, call);
+  REQUIRE(form.passes[0].arrange({frame, arguments, nullptr, 0, 0}, call));
+  for (std::size_t axis = 0; axis < max_axes; ++axis) {
+    const auto length = at<AxisLength>(call.parameters[axis]);
+    CHECK(length.on_device == &lengths[axis]);
+    CHECK(length.bound == problem.axes[axis]);
   }
 }
 

@@ -1,5 +1,6 @@
 // Each mistake in a manifest is named with file, line, what was found and what was expected.
 #include <doctest/doctest.h>
+#include <fmt/format.h>
 #include <rapidcheck.h>
 
 #include "kiln/error.hpp"
@@ -17,7 +18,7 @@ struct Mistake {
   const char* message;
 };
 
-void check_says(const std::string& message, const char* wanted) {
+void check_says(const std::string& message, std::string_view wanted) {
   CAPTURE(message);
   CAPTURE(wanted);
   CHECK(message.find(wanted) != std::string::npos);
@@ -27,6 +28,23 @@ void check_says(const std::string& message, const char* wanted) {
 
 TEST_CASE("a mistake in op.toml is named with its line") {
   const Mistake mistakes[] = {
+      {"revision = 3", "revision = 3\nallowed = ['rows > 1']",
+       "op.toml:4: found the axis 'rows', which no device fixes, in 'allowed'"},
+      {"revision = 3", "revision = 3\nallowed = ['sm > 80']",
+       "op.toml:4: found the device fact 'sm' in 'allowed', expected types and choices"},
+      {"revision = 3", "revision = 3\nallowed = ['mode == \"saturate\"']",
+       "found the rule 'mode == \"saturate\"', which the defaults break"},
+      {"revision = 3", "revision = 3\nallowed = [{ message = \"no\" }]",
+       "found no 'when' in a rule of 'allowed', expected one"},
+      {"factor = \"f32\"", "factor = { type = \"f32\", default = \"1 / rows\" }",
+       "op.toml:12: found the axis 'rows', which varies within a bucket, in the default of 'factor' '1 / rows'"},
+      {"factor = \"f32\"", "factor = { type = \"f32\", verify = \"sqrt(mode)\" }",
+       "found 'mode', which is no axis, in the value for verification of 'factor'"},
+      {"factor = \"f32\"", "factor = { type = \"f32\", default = \"1 / sqr(cols)\" }",
+       "op.toml:12: in the default of 'factor': found the unknown name 'sqr' at column 5 of '1 / sqr(cols)'"},
+      {"factor = \"f32\"", "factor = { type = \"f32\", default = true }",
+       "found true as the default of 'factor', expected a number"},
+      {"default = \"cols\", min", "verify = \"stride + 1\", min", "found 'stride' in an expression of 'stride'"},
       {"revision = 3", "revision = ", "/ops/scale/op.toml:3: "},
       {"revision = 3", "revision \xc3\xa9 = 3", "/ops/scale/op.toml:3: "},
       {"revision = 3", "revisoin = 3",
@@ -147,6 +165,20 @@ TEST_CASE("a mistake in an implementation's file is named with its line") {
       {"type = \"i32\" }", "type = \"f32\" }", "found 'f32' as the type of an expression"},
       {"box = [16, \"64\"]", "box = [16]", "found 1 entries in 'box', expected 2, one for each dimension of 'x'"},
       {"swizzle = 128", "swizzle = 48", "found 48 as 'swizzle', expected 0, 32, 64 or 128 bytes"},
+      {"tma = \"x\",", "tma = \"x\", shape = [1, 2, 3, 4, 5, 6],",
+       "found 6 entries in 'shape' of a TMA argument, expected 1 to 5"},
+      {"tma = \"x\",", "tma = \"x\", shape = [\"rows\", 8, \"cols / 8\"],",
+       "found a view of rank 3 without 'strides' over 'x', which has rank 2"},
+      {"tma = \"x\",", "tma = \"x\", strides = [\"stride\", 8, 1],",
+       "found 3 entries in 'strides', expected 2, one for each"},
+      {"tma = \"x\",", "tma = \"x\", strides = [\"stride\", 2],",
+       "found 2 as the innermost stride of a TMA argument, expected 1"},
+      {"tma = \"x\",", "tma = \"x\", shape = [\"rows\", 0],",
+       "found 0 in 'shape' of a TMA argument, expected 1 to 4294967296"},
+      {"tma = \"x\",", "tma = \"x\", strides = [68719476737, 1],",
+       "found 68719476737 in 'strides' of a TMA argument, expected 1 to 68719476736"},
+      {"box = [16,", "box = [257,", "found 257 in 'box' of a TMA argument, expected 1 to 256"},
+      {"tma = \"x\",", "tma = \"x\", shape = [\"factor\", 8],", "the run-time value 'factor', which is no integer,"},
       {"tma = \"x\"", "tma = \"rows\"", "found 'rows' as the tensor of a TMA argument"},
       {"swizzle = 128 }]", "swizzle = 128 }]\n[pass.model]\nread_byte = 1",
        "fast.toml:25: found the unknown key 'read_byte' in [pass.model] (did you mean 'read_bytes'?)"},
@@ -178,9 +210,39 @@ TEST_CASE("a limit of the manifest language is said where it is passed") {
 
   folder = testing::scale_folder();
   std::string arguments = "args    = [";
-  for (int i = 0; i < 32; ++i) arguments += "\"x\", ";
+  for (int i = 0; i < 64; ++i) arguments += "\"x\", ";
   folder.implementation = testing::replaced(folder.implementation, "args    = [", arguments);
-  check_says(testing::refusal_of(folder), "fast.toml:23: found 39 arguments, expected at most 32");
+  check_says(testing::refusal_of(folder), "fast.toml:23: found 71 arguments, expected at most 64");
+
+  // Each count at its limit is read, and refused past it.
+  struct Counted {
+    std::string_view section;
+    std::string_view entry;  // after a name
+    int more;                // names that reach the limit
+    std::string_view message;
+  };
+  for (const Counted& each :
+       {Counted{"[axes]", R"( = { bucket = "exact", max = 8 })", 10, "found 13 axes, expected at most 12"},
+        Counted{"[choices]", R"( = ["a", "b"])", 14, "found 17 types and choices, expected at most 16"},
+        Counted{"[runtime]", R"( = "i64")", 30, "found 33 run-time values, expected at most 32"},
+        Counted{"[tensors]", R"( = { shape = ["rows"], dtype = "f32" })", 22,
+                "found 25 tensors, expected at most 24"}}) {
+    CAPTURE(each.message);
+    folder = testing::scale_folder();
+    std::string entries(each.section);
+    for (int i = 0; i < each.more; ++i) entries += fmt::format("\nmore_{}{}", i, each.entry);
+    const std::string original = folder.op;
+    folder.op = testing::replaced(original, each.section, entries);
+    CHECK(testing::refusal_of(folder) == "accepted");
+    folder.op = testing::replaced(original, each.section, fmt::format("{}\none_more{}", entries, each.entry));
+    check_says(testing::refusal_of(folder), each.message);
+  }
+
+  folder = testing::scale_folder();
+  std::string maps = "args    = [";
+  for (int i = 0; i < 8; ++i) maps += R"({ tma = "x", box = [16, "64"] }, )";
+  folder.implementation = testing::replaced(folder.implementation, "args    = [", maps);
+  check_says(testing::refusal_of(folder), "fast.toml:23: found 9 TMA arguments, expected at most 8");
 }
 
 TEST_CASE("a folder without op.toml, implementation or a plain name is refused") {

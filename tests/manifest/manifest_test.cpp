@@ -59,6 +59,30 @@ TEST_CASE("an implementation holds its parameters, geometry and arguments") {
                                            ArgumentKind::tensor_map});
   CHECK(pass.arguments[5].type == RuntimeType::i32);
   CHECK(pass.arguments[6].swizzle.constant_value() == 128);
+  REQUIRE(pass.arguments[6].shape.size() == 2);  // the tensor's own
+  CHECK(pass.arguments[6].shape[1].text() == "cols");
+  CHECK(pass.arguments[6].strides[0].text() == "stride");
+}
+
+TEST_CASE("a TMA argument may show another shape than its tensor's, with strides of its own or the tensor's") {
+  testing::Folder folder = testing::scale_folder();
+  const std::string whole = R"({ tma = "x", box = [16, "64"], swizzle = 128 })";
+  folder.implementation = testing::replaced(
+      folder.implementation, whole,
+      R"({ tma = "x", shape = ["rows", "cols / vector", "vector"], strides = ["stride", "vector", 1], box = [16, 1, "vector"] }, { tma = "x", shape = ["rows / 2", "cols"], box = [16, 8], unbounded = true })");
+  const Op op = folder.parse();
+  const std::vector<Argument>& arguments = op.implementations[0].passes[0].arguments;
+  const auto texts = [](const std::vector<Expression>& expressions) {
+    std::vector<std::string> result;
+    for (const Expression& each : expressions) result.push_back(each.text());
+    return result;
+  };
+  CHECK(texts(arguments[6].shape) == std::vector<std::string>{"rows", "cols / vector", "vector"});
+  CHECK(texts(arguments[6].strides) == std::vector<std::string>{"stride", "vector", "1"});
+  CHECK_FALSE(arguments[6].unbounded);
+  CHECK(texts(arguments[7].shape) == std::vector<std::string>{"rows / 2", "cols"});
+  CHECK(texts(arguments[7].strides) == std::vector<std::string>{"stride", "1"});
+  CHECK(arguments[7].unbounded);
 }
 
 TEST_CASE("a pass may start early always, never, or as an expression over static names says") {
@@ -166,6 +190,34 @@ TEST_CASE("without a list the implementations stand by name, and a list goes fir
   files[0].text = testing::replaced(files[0].text.str(), "revision = 3", "revision = 3\nimplementations = [\"fast\"]");
   CHECK(names(parse_op("scale", "built-in", files)) == std::vector<std::string>{"fast", "almost"});
   CHECK(parse_op("scale", "built-in", files).implementations[0].file == "templates/scale/fast.toml");
+}
+
+TEST_CASE("an output's own tolerance counts in place of its type's, under the choices that its list names") {
+  testing::Folder folder = testing::scale_folder();
+  folder.op = testing::replaced(folder.op, "y = { shape",
+                                "sums = { shape = [\"rows\"], dtype = \"f32\", output = true }\ny = { shape");
+  folder.op = testing::replaced(
+      folder.op, "[tolerance]\n",
+      "[tolerance]\nsums = [{ when = 'mode == \"plain\"', relative = 0.25, absolute = 0 }, { relative = 0.5, absolute = 0 }]\n");
+  const Op op = folder.parse();
+  const auto relative_of = [&](std::size_t tensor, const char* mode) {
+    const std::array<Setting, 4> settings = {{{"rows", "4"}, {"cols", "8"}, {"dtype", "f32"}, {"mode", mode}}};
+    const auto frame = make_frame(op, nullptr, make_problem(op, settings), testing::h200());
+    return op.tolerance_of(op.tensors[tensor], frame).relative;
+  };
+  CHECK(relative_of(1, "plain") == 0.25);
+  CHECK(relative_of(1, "saturate") == 0.5);
+  CHECK(relative_of(2, "plain") == 1e-5);
+
+  // A type of which every output has its own needs none.
+  folder = testing::scale_folder();
+  folder.op = testing::replaced(
+      folder.op, "bf16 = { relative = 8e-3, absolute = 1e-3 }\nf32  = { relative = 1e-5, absolute = 1e-6 }",
+      "y = { relative = 0.125, absolute = 0 }");
+  CHECK(folder.parse().tolerance.empty());
+  folder.op = testing::replaced(folder.op, "y = { relative", "x = { relative");
+  CHECK(testing::refusal_of(folder).find(
+            "found 'x' in [tolerance], expected an element type such as 'f32', or an output") != std::string::npos);
 }
 
 TEST_CASE("without tolerances each type of an output has the usual one") {

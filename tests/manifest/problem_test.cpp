@@ -7,6 +7,7 @@
 
 #include "kiln/error.hpp"
 #include "manifest/key.hpp"
+#include "manifest/problem_set.hpp"
 #include "manifest_fixture.hpp"
 
 using namespace kiln;
@@ -117,6 +118,37 @@ TEST_CASE("a frame holds the problem, run-time defaults, device facts and the co
   CHECK(static_cast<int>(frame.size()) == fast.symbols.size());
   CHECK(make_frame(op, nullptr, problem(5, 64), testing::h200()).size() == 13);
   CHECK(op.dtype_of(op.tensors[0], frame) == DType::f32);
+}
+
+TEST_CASE("a problem whose types and choices break a rule of the op is refused with the rule and its message") {
+  testing::Folder folder = testing::scale_folder();
+  folder.op = testing::replaced(
+      folder.op, "revision = 3\n",
+      "revision = 3\nallowed = [{ when = 'mode == \"plain\" || dtype == \"f32\"', message = \"only f32 saturates\" }, '1']\n");
+  const Op op = folder.parse();
+  const auto make = [&](const char* dtype, const char* mode) {
+    const std::array<Setting, 4> settings = {{{"rows", "4"}, {"cols", "8"}, {"dtype", dtype}, {"mode", mode}}};
+    return make_problem(op, settings);
+  };
+  CHECK(is_valid(op, make("bf16", "plain")));
+  CHECK(is_valid(op, make("f32", "saturate")));
+  CHECK_THROWS_WITH_AS(
+      make("bf16", "saturate"),
+      "op 'scale': dtype=bf16 mode=saturate is not allowed: only f32 saturates; the rule is 'mode == \"plain\" || dtype == \"f32\"'",
+      Error);
+  Problem broken = make("f32", "saturate");
+  broken.selections[0] = 0;
+  CHECK_FALSE(is_valid(op, broken));
+  CHECK_FALSE(parse_bucket(op, to_string(op, broken)));
+
+  // Of lists of types and choices those that are allowed are left.
+  ProblemSet set;
+  set.axes = {{{8, 8}}, {{8, 8}}};
+  set.selections = {{0, 1}, {0, 1}};
+  CHECK(buckets_of(op, set).size() == 3);
+  set.selections = {{0}, {1}};
+  CHECK_THROWS_WITH_AS(static_cast<void>(buckets_of(op, set)),
+                       doctest::Contains("dtype=bf16 mode=saturate is not allowed"), Error);
 }
 
 TEST_CASE("a default that overflows is an error, not a number") {

@@ -100,9 +100,12 @@ TEST_CASE("an output is read where types and choices say so, and under a toleran
   };
   CHECK(Op::is_initialised(op.tensors[1], frame({{"sum", "yes"}})));
   CHECK_FALSE(Op::is_initialised(op.tensors[1], frame({{"sum", "no"}})));
-  CHECK(op.tolerance_of(DType::f32, frame({{"dtype", "e4m3"}})).relative == 0.1);
-  CHECK(op.tolerance_of(DType::f32, frame({{"dtype", "f32"}})).relative == 1e-5);
-  CHECK(op.tolerance_of(DType::f16, frame({})).relative == 0);
+  Tensor output;
+  output.dtype = DType::f32;
+  CHECK(op.tolerance_of(output, frame({{"dtype", "e4m3"}})).relative == 0.1);
+  CHECK(op.tolerance_of(output, frame({{"dtype", "f32"}})).relative == 1e-5);
+  output.dtype = DType::f16;
+  CHECK(op.tolerance_of(output, frame({})).relative == 0);
   const std::string y = "dtype = \"dtype\", output = true }";
   check_refused(y, "dtype = \"dtype\", output = true, initialised = \"rows > 1\" }", "'initialised' of 'y'");
   check_refused("x = { shape", "x = { initialised = true, shape", "'initialised' on 'x', expected it on outputs only");

@@ -2,6 +2,7 @@
 #include "tune/verification_case.hpp"
 
 #include <array>
+#include <bit>
 #include <filesystem>
 
 #include "fake_cuda/fixture.hpp"
@@ -30,6 +31,9 @@ struct Fixture {
   [[nodiscard]] Problem problem(std::int64_t rows) const {
     const std::array<manifest::Setting, 3> settings = {
         {{"rows", std::to_string(rows)}, {"cols", "64"}, {"dtype", "f32"}}};
+    return manifest::make_problem(op, settings);
+  }
+  [[nodiscard]] Problem problem_of(const std::vector<manifest::Setting>& settings) const {
     return manifest::make_problem(op, settings);
   }
   jit::Cubin cubin(const Problem& bucket, const manifest::Config& config) {
@@ -75,6 +79,78 @@ TEST_CASE("a launch that may begin early and reads its length before it waits is
   CHECK_MESSAGE(check.reason.starts_with("launched early behind what writes its inputs"), check.reason);
   control("heal");
   CHECK(verified.verify(early, fixture.stream.handle()).right);  // the length was restored
+}
+
+TEST_CASE("a kernel that takes packed heads by a TMA view is right, and one whose view is clipped is not") {
+  Fixture fixture("head_scale");
+  const Problem problem = fixture.problem_of({{"tokens", "21"}, {"heads", "8"}, {"groups", "2"}, {"dim", "16"}});
+  VerificationCase verified = fixture.case_of(problem);
+  for (const std::int64_t tile : {1, 4, 16}) {
+    const Check check = verified.verify(fixture.load(problem, {tile}), fixture.stream.handle());
+    CHECK_MESSAGE(check.right, check.reason);
+  }
+  manifest::Argument& view = fixture.op.implementations.front().passes.front().arguments.front();
+  view.shape.front() = manifest::Expression::parse("tokens - 1", fixture.op.symbols);
+  const Check check = verified.verify(fixture.load(problem, {4}), fixture.stream.handle());
+  CHECK_FALSE(check.right);
+  CHECK_MESSAGE(check.reason.find("in 128 of 2688 elements, first at [20,0,0]") != std::string::npos, check.reason);
+}
+
+TEST_CASE("a case gives run-time values the manifest's `verify`, else the default, else a small value") {
+  Fixture fixture("head_scale");
+  const Problem problem = fixture.problem_of({{"tokens", "4"}, {"heads", "2"}, {"groups", "1"}, {"dim", "64"}});
+  manifest::Runtime& scale = fixture.op.runtime[0];
+  manifest::Runtime& stride = fixture.op.runtime[1];
+  const auto scale_of = [&](const VerificationCase& made) {
+    return std::bit_cast<float>(static_cast<std::int32_t>(made.arguments().runtime[0]));
+  };
+  CHECK(scale_of(fixture.case_of(problem)) == 0.7F);
+  scale.verify_real.reset();
+  CHECK((fixture.case_of(problem).arguments().runtime_set & 1U) == 0);  // a launch computes the default
+  scale.default_real.reset();
+  CHECK(scale_of(fixture.case_of(problem)) == 1e-5F);
+
+  const std::int64_t dense = fixture.case_of(problem).bytes();
+  stride.verify_integer = manifest::Expression::parse("heads * dim + 16", fixture.op.symbols);
+  VerificationCase wide = fixture.case_of(problem);
+  CHECK(wide.arguments().runtime[1] == 144);
+  CHECK(wide.bytes() == dense + 3 * 16 * 4);  // memory for the stride that is given
+  CHECK(wide.verify(fixture.load(problem, {4}), fixture.stream.handle()).right);
+}
+
+TEST_CASE("a launch without a scale takes the default that the manifest computes from exact sizes") {
+  Fixture fixture("head_scale");
+  fixture.op.runtime[0].verify_real.reset();
+  const Problem problem = fixture.problem_of({{"tokens", "4"}, {"heads", "2"}, {"groups", "1"}, {"dim", "64"}});
+  VerificationCase verified = fixture.case_of(problem);
+  const jit::Executable executable = fixture.load(problem, {4});
+  jit::CallFrame frame;
+  REQUIRE(executable.fill(frame, problem, verified.arguments()));
+  const auto slot = static_cast<std::size_t>(fixture.op.first_runtime());
+  CHECK(std::bit_cast<float>(static_cast<std::int32_t>(frame.slots[slot])) == 0.125F);
+  CHECK(verified.verify(executable, fixture.stream.handle()).right);  // the reference took the same
+}
+
+TEST_CASE("an output that may be absent is verified with it and without it") {
+  Fixture fixture("head_scale");
+  const Problem problem = fixture.problem_of({{"tokens", "5"}, {"heads", "4"}, {"groups", "2"}, {"dim", "16"}});
+  VerificationCase verified = fixture.case_of(problem);
+  const Check packed = verified.verify(fixture.load(problem, {4}), fixture.stream.handle());
+  CHECK_MESSAGE(packed.right, packed.reason);
+  CHECK(verified.arguments().tensors[2] != nullptr);  // given again
+
+  const manifest::Implementation& careless = *fixture.op.find("careless");
+  const auto frame = manifest::make_frame(fixture.op, &careless, problem, fixture.facts());
+  const jit::Cubin cubin = fixture.cubins.get(jit::specialise(fixture.op, careless, frame, fixture.arch())).cubin;
+  const Check wrong = verified.verify(jit::Executable(fixture.op, careless, frame, cubin), fixture.stream.handle());
+  CHECK_FALSE(wrong.right);
+  CHECK_MESSAGE(wrong.reason.starts_with("launched without its optional outputs: output 'y' differs"), wrong.reason);
+
+  Placement without;
+  without.leave_optional_out = true;
+  VerificationCase absent = fixture.case_of(problem, without);
+  CHECK(absent.arguments().tensors[2] == nullptr);
+  CHECK(absent.verify(fixture.load(problem, {4}), fixture.stream.handle()).right);
 }
 
 TEST_CASE("a case that takes another problem keeps no length or stride of the one before") {

@@ -34,7 +34,7 @@ CUresult cuTensorMapEncodeTiled(CUtensorMap* map, CUtensorMapDataType type, unsi
                                 CUtensorMapL2promotion, CUtensorMapFloatOOBfill) {
   return fake_cuda::entry(__func__, [&](fake_cuda::Machine& machine) {
     require(machine.settings.sm >= 90, CUDA_ERROR_NOT_SUPPORTED);
-    require(reinterpret_cast<std::uintptr_t>(map) % 64 == 0 && rank >= 1 && rank <= 4, CUDA_ERROR_INVALID_VALUE);
+    require(reinterpret_cast<std::uintptr_t>(map) % 64 == 0 && rank >= 1 && rank <= 5, CUDA_ERROR_INVALID_VALUE);
     TensorMap made{
         reinterpret_cast<CUdeviceptr>(address), rank, type, {}, {}, {}, swizzle, fake_cuda::tensor_map_magic};
     require(made.address != 0 && made.address % 16 == 0, CUDA_ERROR_INVALID_VALUE);

@@ -11,9 +11,9 @@ struct TensorMap {
   CUdeviceptr address;
   std::uint32_t rank;
   CUtensorMapDataType type;
-  std::uint64_t shape[4];         // elements, innermost first
+  std::uint64_t shape[5];         // elements, innermost first
   std::uint64_t stride_bytes[4];  // of every dimension but the innermost
-  std::uint32_t box[4];           // elements
+  std::uint32_t box[5];           // elements
   CUtensorMapSwizzle swizzle;
   std::uint32_t magic;  // marks a map that this driver made
 };

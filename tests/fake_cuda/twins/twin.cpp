@@ -50,6 +50,10 @@ constexpr Twin twins[] = {
     {"tile_scale_plain", tile_scale_plain},
     {"tile_scale_tma", tile_scale_tma},
     {"gather_rows", gather_rows},
+    {"head_scale_reference", head_scale_reference},
+    {"head_scale_plain", head_scale_plain},
+    {"head_scale_careless", head_scale_careless},
+    {"head_scale_packed", head_scale_packed},
     {"squared_relu_reference", squared_relu_reference},
     {"squared_relu", squared_relu},
 };

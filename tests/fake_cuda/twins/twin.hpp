@@ -145,6 +145,10 @@ Traffic tile_scale_reference(const Invocation& call);
 Traffic tile_scale_plain(const Invocation& call);
 Traffic tile_scale_tma(const Invocation& call);
 Traffic gather_rows(const Invocation& call);
+Traffic head_scale_reference(const Invocation& call);
+Traffic head_scale_plain(const Invocation& call);
+Traffic head_scale_careless(const Invocation& call);
+Traffic head_scale_packed(const Invocation& call);
 Traffic squared_relu_reference(const Invocation& call);
 Traffic squared_relu(const Invocation& call);
 

@@ -1,0 +1,23 @@
+// The run-time values that launches without a caller are given: `verify` of the manifest, else the default, else a small value.
+#pragma once
+
+#include <cstdint>
+#include <span>
+#include <vector>
+
+#include "kiln/arguments.hpp"
+#include "manifest/problem.hpp"
+
+namespace kiln::tune {
+
+/// Returns manifest::make_frame without an implementation, its run-time integers replaced by those that a verification gives. An integer with
+/// neither `verify` nor a default is 1.
+std::vector<std::int64_t> verification_frame(const manifest::Op& op, const Problem& problem,
+                                             const manifest::DeviceFacts& device);
+/// Sets the run-time values that have `verify` or no default. A real with neither is 1e-5, which suits an epsilon.
+void set_verification_values(const manifest::Op& op, std::span<const std::int64_t> frame, Arguments& arguments);
+
+/// The id of run-time value `index`, as Op::runtime gives it.
+RuntimeId runtime_id(const manifest::Op& op, std::size_t index) noexcept;
+
+}  // namespace kiln::tune
