@@ -74,7 +74,7 @@ Executable::Executable(const manifest::Op& op, const manifest::Implementation& i
   load_runtime(op, frame);
   load_constraints(op, implementation, frame);
   load_workspaces(implementation, frame);
-  load_passes(op, &implementation, frame);
+  load_passes(op, &implementation, implementation.passes, frame);
   for (const auto& [tensor, bytes] : implementation.alignment) {
     if (!manifest::Op::takes_part(op.tensors[static_cast<std::size_t>(tensor)], frame)) continue;
     const std::int64_t alignment = constant_of(bytes, frame, "alignment");
@@ -92,13 +92,17 @@ Executable::Executable(const manifest::Op& op, const manifest::Implementation& i
 }
 
 Executable::Executable(const manifest::Op& op, std::span<const std::int64_t> frame, const Cubin& cubin)
+    : Executable(op, op.reference, frame, std::make_shared<Module>(cubin.image, cubin.lowered_names)) {}
+
+Executable::Executable(const manifest::Op& op, std::span<const manifest::Pass> passes,
+                       std::span<const std::int64_t> frame, std::shared_ptr<Module> module)
     : launch_kernel_(cuda::Driver::get().cuLaunchKernelEx),
-      module_(std::make_shared<Module>(cubin.image, cubin.lowered_names)),
+      module_(std::move(module)),
       op_(op.name),
       axes_(op.axes.size()),
       first_static_(op.first_static()) {
   load_runtime(op, frame);
-  load_passes(op, nullptr, frame);
+  load_passes(op, nullptr, passes, frame);
   make_form(op, frame);
 }
 
@@ -152,7 +156,7 @@ void Executable::load_workspaces(const manifest::Implementation& implementation,
 }
 
 void Executable::load_passes(const manifest::Op& op, const manifest::Implementation* implementation,
-                             std::span<const std::int64_t> frame) {
+                             std::span<const manifest::Pass> passes, std::span<const std::int64_t> frame) {
   for (const manifest::Tensor& tensor : op.tensors) {
     tensor_names_.push_back(tensor.name);
     const bool present = manifest::Op::takes_part(tensor, frame);
@@ -160,7 +164,7 @@ void Executable::load_passes(const manifest::Op& op, const manifest::Implementat
                           present && !tensor.optional});
   }
   std::size_t name = 0;
-  for (const manifest::Pass& pass : implementation != nullptr ? implementation->passes : op.reference) {
+  for (const manifest::Pass& pass : passes) {
     if (pass.when && constant_of(*pass.when, frame, "when") == 0) continue;
     if (const auto& parameters = module_->parameters(name)) check_arguments(op, implementation, pass, *parameters);
     LoadedPass loaded;

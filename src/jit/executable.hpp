@@ -25,6 +25,8 @@ Specialisation specialise(const manifest::Op& op, const manifest::Implementation
                           std::span<const std::int64_t> frame, std::string arch);
 /// Returns the specialisation of the op's reference. `frame` comes from manifest::make_frame without an implementation.
 Specialisation specialise_reference(const manifest::Op& op, std::span<const std::int64_t> frame, std::string arch);
+/// Returns the specialisation of the op's [prepare], which must be there. `frame` is the reference's with seed and case behind it.
+Specialisation specialise_prepare(const manifest::Op& op, std::span<const std::int64_t> frame, std::string arch);
 
 /// Returns the text of the first constraint that this frame breaks, among those over values that a bucket fixes: exact axes, selections,
 /// device facts and parameters.
@@ -46,6 +48,9 @@ class alignas(64) Executable {
              std::span<const std::int64_t> frame, std::shared_ptr<Module> module);
   /// The reference of an op, which has no constraints and no workspace.
   Executable(const manifest::Op& op, std::span<const std::int64_t> frame, const Cubin& cubin);
+  /// The reference's passes or those of [prepare], `frame` as for their specialisation. Many executables may share the module.
+  Executable(const manifest::Op& op, std::span<const manifest::Pass> passes, std::span<const std::int64_t> frame,
+             std::shared_ptr<Module> module);
 
   /// Returns the calling thread's call as ThreadCalls::own does.
   [[nodiscard]] ThreadCall* thread_call(unsigned thread = thread_number()) const noexcept {
@@ -122,9 +127,9 @@ class alignas(64) Executable {
     bool required = true;    // null is refused
   };
 
-  /// Loads the passes of the op's reference when `implementation` is null.
+  /// `implementation` is null for passes of op.toml.
   void load_passes(const manifest::Op& op, const manifest::Implementation* implementation,
-                   std::span<const std::int64_t> frame);
+                   std::span<const manifest::Pass> passes, std::span<const std::int64_t> frame);
   static void load_attributes(const manifest::Op& op, LoadedPass& loaded, const manifest::Pass& pass,
                               std::span<const std::int64_t> frame);
   [[nodiscard]] LoadedArgument load_argument(const manifest::Op& op, const manifest::Argument& argument,

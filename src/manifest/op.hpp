@@ -77,7 +77,7 @@ struct Runtime {
   [[nodiscard]] bool is_integer() const noexcept { return type != RuntimeType::f32 && type != RuntimeType::f64; }
 };
 
-enum class Fill : std::uint8_t { normal, uniform, ones, zeros, index, offsets };
+enum class Fill : std::uint8_t { normal, uniform, ones, zeros, index, offsets, prepared };
 
 struct Tensor {
   std::string name;
@@ -166,6 +166,16 @@ struct Workspace {
   bool zeroed = false;  // zero before the first launch; the kernel leaves it zero
 };
 
+/// Kernels that write the inputs with Fill::prepared, for one of several cases. They run before the reference.
+struct Prepare {
+  std::string source;
+  bool toolkit_headers = false;
+  std::vector<std::string> cases;
+  std::vector<std::size_t> timed;  // indices of the cases that candidates are timed with; one or more
+  std::vector<Pass> passes;
+  Symbols symbols;  // the op's, then "seed" and "case", in the place of parameters
+};
+
 /// One value for each parameter, in the implementation's order.
 using Config = std::vector<std::int64_t>;
 
@@ -219,6 +229,7 @@ struct Op {
   std::map<DType, std::vector<Tolerance>> tolerance;  // the last tolerance of each type has no `when`
   std::string reference_source;
   bool reference_toolkit_headers = false;
+  std::optional<Prepare> prepare;
   std::vector<Pass> reference;  // writes outputs as f32 (f64 for f64, the same type for integers)
   Expression cost_bytes;
   Expression cost_flops;

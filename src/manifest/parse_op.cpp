@@ -158,12 +158,14 @@ Op parse_op(std::string_view name, std::string_view folder, std::span<const Sour
   op.files = std::move(sources);
 
   const TomlValue document = parse_toml(reader.file(), file_of(files, std::string(op_file)).text);
-  reader.check_keys(document, "the file",
-                    {"op", "axes", "types", "choices", "runtime", "tensors", "tolerance", "reference", "cost"});
+  reader.check_keys(
+      document, "the file",
+      {"op", "axes", "types", "choices", "runtime", "tensors", "tolerance", "prepare", "reference", "cost"});
   read_op_section(reader, document, op);
   read_names(reader, document, op);
   op.tensors = read_tensors(reader, reader.required(document, "the file", "tensors"), op);
   op.tolerance = read_tolerance(reader, document.find("tolerance"), op);
+  op.prepare = read_prepare(reader, document.find("prepare"), op);
   read_reference(reader, reader.required(document, "the file", "reference"), op);
   read_cost(reader, section_or_empty(document, "cost"), op);
 

@@ -44,7 +44,9 @@ jit::Specialisation fill_kernel(manifest::DType type, const std::string& arch) {
       arch);
 }
 
-bool has_lengths(const manifest::Op& op) noexcept { return std::ranges::any_of(op.axes, &manifest::Axis::on_device); }
+bool needs_late_copy(const manifest::Op& op) noexcept {
+  return op.prepare || std::ranges::any_of(op.axes, &manifest::Axis::on_device);
+}
 
 jit::Specialisation late_copy_kernel(const std::string& arch) {
   return internal("late_copy.cuh", {"kiln::copy_late"}, arch);

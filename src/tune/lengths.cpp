@@ -101,6 +101,14 @@ std::vector<std::int64_t> stairs(std::span<const std::int64_t> sizes, std::span<
   return added;
 }
 
+std::vector<Problem> shorter_lengths(const manifest::Op& op, const Problem& bound) {
+  Problem all = bound;
+  for (std::size_t i = 0; i < op.axes.size(); ++i)
+    if (const manifest::Axis& axis = op.axes[i]; axis.on_device)
+      all.axes[i] = std::max(axis.minimum, (bound.axes[i] + 1) / 2);
+  return all == bound ? std::vector<Problem>{} : std::vector<Problem>{all};
+}
+
 std::vector<Interval> intervals(const manifest::Op& op, const Problem& bucket, const Lengths& lengths,
                                 const Assignment& assignment) {
   const Problem low = manifest::low_corner(op, bucket);

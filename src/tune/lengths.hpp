@@ -43,4 +43,8 @@ struct Interval {
 std::vector<Interval> intervals(const manifest::Op& op, const Problem& bucket, const Lengths& lengths,
                                 const Assignment& assignment);
 
+/// Returns lengths on the device with which candidates are verified when launched for `bound`: about half of it, so that whole blocks lie past
+/// them. Empty when no length can be halved.
+std::vector<Problem> shorter_lengths(const manifest::Op& op, const Problem& bound);
+
 }  // namespace kiln::tune

@@ -149,7 +149,14 @@ void VerificationCase::retarget(const Problem& problem, std::uint64_t seed, CUst
   state_->run_reference(stream);
 }
 
-void VerificationCase::poison(CUstream stream) { state_->tensors.poison_outputs(stream); }
+void VerificationCase::poison(CUstream stream) {
+  state_->tensors.prepare(stream);
+  state_->tensors.poison_outputs(stream);
+}
+
+void VerificationCase::prepare_at(const Problem& smaller, std::size_t prepare_case, CUstream stream) {
+  state_->tensors.prepare(smaller, prepare_case, stream);
+}
 
 Check VerificationCase::check(CUstream stream) {
   Check all;
@@ -258,10 +265,12 @@ void TrialWorkspace::renew(CUstream stream) {
 const Arguments& VerificationCase::arguments() const noexcept { return state_->tensors.arguments; }
 const Problem& VerificationCase::problem() const noexcept { return state_->tensors.problem; }
 const Problem& VerificationCase::launched() const noexcept { return state_->tensors.launched; }
+std::size_t VerificationCase::prepare_case() const noexcept { return state_->tensors.prepare_case; }
 
 std::int64_t VerificationCase::bytes() const noexcept {
   std::int64_t total = 0;
-  for (const auto& tensor : state_->tensors.tensors) total += tensor.data.bytes() + tensor.wanted.bytes();
+  for (const auto& tensor : state_->tensors.tensors)
+    total += tensor.data.bytes() + tensor.wanted.bytes() + tensor.kept.bytes();
   return total;
 }
 
