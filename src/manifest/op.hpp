@@ -231,6 +231,8 @@ struct Op {
   bool reference_toolkit_headers = false;
   std::optional<Prepare> prepare;
   std::vector<Pass> reference;  // writes outputs as f32 (f64 for f64, the same type for integers)
+  /// Not 0 where the reference may leave elements of floating outputs unwritten. Those need only be finite in an implementation's output.
+  std::optional<Expression> reference_sample;
   Expression cost_bytes;
   Expression cost_flops;
   std::vector<Implementation> implementations;  // the first legal default serves when nothing better is known

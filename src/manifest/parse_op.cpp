@@ -62,10 +62,21 @@ void read_names(const ManifestReader& reader, const TomlValue& document, Op& op)
   read_runtime_expressions(reader, section_or_empty(document, "runtime"), op);
 }
 
+// An element that the reference leaves must hold the mark of one, so nothing may be there before, and integers have no mark.
+Expression read_sample(const ManifestReader& reader, const TomlValue& value, const Op& op) {
+  for (const Tensor& tensor : op.tensors)
+    if (tensor.initialised)
+      reader.fail(value.line, fmt::format("'sample' beside the output '{}' that is initialised", tensor.name),
+                  "a reference of the whole output");
+  if (value.kind == TomlValue::Kind::boolean) return Expression::constant(reader.boolean(value, "'sample'") ? 1 : 0);
+  return reader.expression(value, "'sample'", op.symbols, op, Known::launch);
+}
+
 void read_reference(const ManifestReader& reader, const TomlValue& section, Op& op) {
-  reader.check_keys(section, "[reference]", {"source", "toolkit_headers", "pass"});
+  reader.check_keys(section, "[reference]", {"source", "toolkit_headers", "sample", "pass"});
   op.reference_source = read_source(reader, section, "reference.cuh", op);
   op.reference_toolkit_headers = reader.boolean_or(section, "toolkit_headers", false);
+  if (const TomlValue* sample = section.find("sample")) op.reference_sample = read_sample(reader, *sample, op);
   op.reference = read_passes(reader, section, "[reference]", op, op.symbols, {});
 }
 

@@ -58,7 +58,8 @@ jit::Specialisation compare_kernels(manifest::DType type, const std::string& arc
   const std::string_view wanted = cpp_name(reference_type(type));
   return internal("compare.cuh",
                   {fmt::format("kiln::compare_squares<{}>", wanted),
-                   fmt::format("kiln::compare_outputs<{}, {}>", cpp_name(type), wanted)},
+                   fmt::format("kiln::compare_outputs<{}, {}>", cpp_name(type), wanted),
+                   fmt::format("kiln::mark_unwritten<{}>", wanted)},
                   arch);
 }
 

@@ -22,9 +22,11 @@ struct CompareResult {
   double error_squares;
   double largest_error;
   std::uint64_t mismatches;
+  std::uint64_t unwritten;
   std::uint64_t first_mismatch;
 };
-static_assert(sizeof(CompareResult) == 40);
+static_assert(sizeof(CompareResult) == 48);
+constexpr std::size_t squares_kernel = 0, outputs_kernel = 1, mark_kernel = 2;  // of compare_kernels()
 
 void synchronize(CUstream stream) {
   cuda::check(cuda::Driver::get().cuStreamSynchronize(stream), "cuStreamSynchronize");
@@ -65,7 +67,24 @@ struct VerificationCase::State {
     reference = std::make_unique<jit::Executable>(op, frame, cubin.cubin);
   }
 
+  /// Elements that the reference leaves unwritten are told by their marks. Those of an initialised output hold values instead.
+  void mark_unwritten(CUstream stream) {
+    for (std::size_t i = 0; i < tensors.tensors.size(); ++i) {
+      if (!tensors.op.tensors[i].output || !tensors.takes_part(i) || tensors.is_initialised(i)) continue;
+      const VerificationTensors::Tensor& state = tensors.tensors[i];
+      CUdeviceptr wanted = state.wanted.pointer();
+      long long count = state.extent.elements;
+      std::array<void*, 2> parameters = {&wanted, &count};
+      launch_internal(compare.at(state.extent.type).function(mark_kernel), count, parameters.data(), stream);
+    }
+  }
+
+  [[nodiscard]] bool is_sampled() const {
+    return tensors.op.reference_sample && tensors.op.reference_sample->evaluate(tensors.frame()).truth();
+  }
+
   void run_reference(CUstream stream) {
+    mark_unwritten(stream);
     jit::CallFrame frame;
     const Arguments& arguments = tensors.reference_arguments;
     if (!reference->fill(frame, tensors.problem, arguments))
@@ -92,13 +111,14 @@ struct VerificationCase::State {
     CUdeviceptr got = state.address(), wanted = state.wanted.pointer(), out = result.pointer();
     std::array<void*, 10> squares = {&wanted,        shape.data(), &shape[1],   &shape[2],   &shape[3],
                                      strides.data(), &strides[1],  &strides[2], &strides[3], &out};
-    std::array<void*, 13> compare_parameters = {
+    int sampled = is_sampled() ? 1 : 0;
+    std::array<void*, 14> compare_parameters = {
         &got,        &wanted,     shape.data(), &shape[1],           &shape[2],           &shape[3], strides.data(),
-        &strides[1], &strides[2], &strides[3],  &tolerance.relative, &tolerance.absolute, &out};
+        &strides[1], &strides[2], &strides[3],  &tolerance.relative, &tolerance.absolute, &sampled,  &out};
     const jit::Module& module = compare.at(state.extent.type);
     const std::int64_t count = state.extent.count();
-    launch_internal(module.function(0), count, squares.data(), stream);
-    launch_internal(module.function(1), count, compare_parameters.data(), stream);
+    launch_internal(module.function(squares_kernel), count, squares.data(), stream);
+    launch_internal(module.function(outputs_kernel), count, compare_parameters.data(), stream);
     CompareResult compared{};
     result.copy_to_host(&compared, sizeof compared, stream);
     return verdict(index, compared, count, stream);
@@ -106,8 +126,16 @@ struct VerificationCase::State {
 
   Check verdict(std::size_t index, const CompareResult& compared, std::int64_t count, CUstream stream) {
     const VerificationTensors::Tensor& state = tensors.tensors[index];
-    const double rms = std::sqrt(compared.wanted_squares / static_cast<double>(count));
+    const auto written = static_cast<double>(static_cast<std::uint64_t>(count) - compared.unwritten);
+    const double rms = std::sqrt(compared.wanted_squares / std::max(written, 1.0));
     Check check;
+    if (compared.unwritten > 0 && (written == 0 || !is_sampled())) {
+      check.reason =
+          fmt::format("the reference wrote {:.0f} of {} elements of output '{}'; {}", written, count,
+                      tensors.op.tensors[index].name,
+                      is_sampled() ? "let it write some of each" : "let it write all, or say 'sample' in [reference]");
+      return check;
+    }
     check.worst_error = rms > 0 ? compared.largest_error / rms : compared.largest_error;
     if (compared.mismatches > 0) {
       check.reason = fmt::format(

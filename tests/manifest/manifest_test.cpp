@@ -168,6 +168,19 @@ TEST_CASE("without a list the implementations stand by name, and a list goes fir
   CHECK(parse_op("scale", "built-in", files).implementations[0].file == "templates/scale/fast.toml");
 }
 
+TEST_CASE("a reference computes a sample always, never, or as an expression over sizes says") {
+  testing::Folder folder = testing::scale_folder();
+  CHECK_FALSE(folder.parse().reference_sample.has_value());
+  const std::string whole = folder.op;
+  folder.op = testing::replaced(whole, "[reference]\n", "[reference]\nsample = true\n");
+  CHECK(folder.parse().reference_sample->constant_value() == 1);
+  folder.op = testing::replaced(whole, "[reference]\n", "[reference]\nsample = \"rows * cols > 4096\"\n");
+  CHECK(folder.parse().reference_sample->uses(0));
+  folder.op = testing::replaced(folder.op, "output = true }", "output = true, initialised = 'mode == \"plain\"' }");
+  CHECK(testing::refusal_of(folder).find("found 'sample' beside the output 'y' that is initialised") !=
+        std::string::npos);
+}
+
 TEST_CASE("without tolerances each type of an output has the usual one") {
   testing::Folder folder = testing::scale_folder();
   const std::size_t begin = folder.op.find("[tolerance]");

@@ -20,8 +20,8 @@ namespace {
 
 enum Case : std::size_t { equal, skewed, empty, one_long };
 
-struct Fixture : testing::OpFixture {
-  Fixture() : OpFixture("tests/ops/segment_sum") {}
+struct PreparedSums : testing::OpFixture {
+  PreparedSums() : OpFixture("tests/ops/segment_sum") {}
   [[nodiscard]] Problem problem(std::int64_t rows, std::int64_t groups) const {
     return OpFixture::problem({{"rows", std::to_string(rows)}, {"groups", std::to_string(groups)}, {"cols", "16"}});
   }
@@ -54,7 +54,7 @@ std::vector<int> lengths_of(const std::vector<int>& offsets) {
 }
 
 /// The time of one launch at each of `lengths`, with the fixture's timed cases.
-std::vector<double> times_at(Fixture& fixture, const Problem& bucket, const std::vector<Problem>& lengths) {
+std::vector<double> times_at(PreparedSums& fixture, const Problem& bucket, const std::vector<Problem>& lengths) {
   const auto bench = fixture.bench(bucket);
   REQUIRE(fixture.admit(*bench, bucket).verdict == store::Verdict::ok);
   bench->set_lengths(lengths);
@@ -71,7 +71,7 @@ std::vector<double> times_at(Fixture& fixture, const Problem& bucket, const std:
 }  // namespace
 
 TEST_CASE("each case of [prepare] makes its own inputs, for the sizes of the problem, before the reference runs") {
-  Fixture fixture;
+  PreparedSums fixture;
   const Problem problem = fixture.problem(100, 7);
   const jit::Executable executable = fixture.load(fixture.problem(128, 8), {128, 0});
   std::map<std::size_t, std::vector<int>> lengths;
@@ -94,7 +94,7 @@ TEST_CASE("each case of [prepare] makes its own inputs, for the sizes of the pro
 }
 
 TEST_CASE("a case's seed decides what is prepared") {
-  Fixture fixture;
+  PreparedSums fixture;
   const Problem problem = fixture.problem(100, 7);
   VerificationCase verified = fixture.prepared(problem, one_long);
   Placement placement;
@@ -109,7 +109,7 @@ TEST_CASE("a case's seed decides what is prepared") {
 }
 
 TEST_CASE("every case is verified with each candidate, and the reason of a wrong result names it") {
-  Fixture fixture;
+  PreparedSums fixture;
   const Problem bucket = fixture.problem(128, 8);
   const auto bench = fixture.bench(bucket);
   const std::int64_t before = query("launches segment_sum<");
@@ -123,7 +123,7 @@ TEST_CASE("every case is verified with each candidate, and the reason of a wrong
 }
 
 TEST_CASE("where a bucket is one size, every case is verified once") {
-  Fixture fixture;
+  PreparedSums fixture;
   for (manifest::Axis& axis : fixture.op.axes) axis.on_device = false;
   const Problem bucket = fixture.problem(1, 1);
   const auto bench = fixture.bench(bucket);
@@ -133,7 +133,7 @@ TEST_CASE("where a bucket is one size, every case is verified once") {
 }
 
 TEST_CASE("candidates are timed at another length with inputs that are prepared for it") {
-  Fixture fixture;
+  PreparedSums fixture;
   fixture.op.prepare->timed = {one_long};
   control("noise 0");
   const Problem bucket = fixture.problem(4096, 8);
@@ -147,7 +147,7 @@ TEST_CASE("candidates are timed at another length with inputs that are prepared 
 }
 
 TEST_CASE("a sample is the mean over the timed cases") {
-  Fixture fixture;
+  PreparedSums fixture;
   control("noise 0");
   const Problem bucket = fixture.problem(4096, 8);
   const auto time_of = [&](std::vector<std::size_t> timed) {
@@ -161,7 +161,7 @@ TEST_CASE("a sample is the mean over the timed cases") {
 }
 
 TEST_CASE("a verification after launches at other lengths finds its own inputs again") {
-  Fixture fixture;
+  PreparedSums fixture;
   const Problem bucket = fixture.problem(128, 8);
   VerificationCase verified = fixture.prepared(bucket, skewed);
   const std::vector<int> own = offsets_of(verified, 9);
@@ -172,7 +172,7 @@ TEST_CASE("a verification after launches at other lengths finds its own inputs a
 }
 
 TEST_CASE("a launch that may begin early and reads prepared inputs before it waits is found out") {
-  Fixture fixture;
+  PreparedSums fixture;
   const Problem bucket = fixture.problem(128, 8);
   VerificationCase verified = fixture.prepared(bucket, equal);
   const jit::Executable early = fixture.load(bucket, {128, 1});
@@ -186,7 +186,7 @@ TEST_CASE("a launch that may begin early and reads prepared inputs before it wai
 }
 
 TEST_CASE("a worker is given the machine code of [prepare], and no output may lie where a prepared input does") {
-  Fixture fixture;
+  PreparedSums fixture;
   const Problem bucket = fixture.problem(128, 8);
   const auto needed = verification(fixture.op, bucket, fixture.facts(), fixture.arch());
   CHECK(std::ranges::count(needed, "segment_sum/prepare", &jit::Specialisation::label) == 4);

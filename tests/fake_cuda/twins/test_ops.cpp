@@ -151,11 +151,12 @@ Traffic segment_offsets(const Invocation& call) {
 namespace {
 
 /// y[g] = the sum of the rows that offsets gives to group g, below `rows`. It takes as long as its longest group.
-Traffic segment_sums(const Invocation& call, std::int64_t groups, std::int64_t rows, std::int64_t cols) {
+Traffic segment_sums(const Invocation& call, std::int64_t groups, std::int64_t rows, std::int64_t cols,
+                     std::int64_t step) {
   const auto* offsets = call.required<std::int32_t>(1, groups + 1);
   float* y = call.required<float>(2, groups * cols);
   std::int64_t longest = 1;
-  for (std::int64_t group = 0; group < groups; ++group) {
+  for (std::int64_t group = 0; group < groups && step > 0; group += step) {
     const std::int64_t begin = offsets[group], end = std::min<std::int64_t>(offsets[group + 1], rows);
     require(begin >= -1, CUDA_ERROR_ILLEGAL_ADDRESS);  // -1 is poison, which a verification reports
     longest = std::max(longest, end - begin);
@@ -172,13 +173,13 @@ Traffic segment_sums(const Invocation& call, std::int64_t groups, std::int64_t r
 }  // namespace
 
 Traffic segment_sum_reference(const Invocation& call) {
-  return segment_sums(call, call.geometry.grid[0], INT64_MAX, call.integer(3));
+  return segment_sums(call, call.geometry.grid[0], INT64_MAX, call.integer(3), call.value<int>(4));
 }
 
 // Fastest with 128 threads.
 Traffic segment_sum(const Invocation& call) {
   Traffic traffic =
-      segment_sums(call, std::min(call.geometry.grid[0], call.length(5)), call.length(4), call.integer(3));
+      segment_sums(call, std::min(call.geometry.grid[0], call.length(5)), call.length(4), call.integer(3), 1);
   traffic.efficiency = call.template_integer(0) == 128 ? 1e-4 : 0.5e-4;
   return traffic;
 }

@@ -13,6 +13,7 @@ constexpr Twin twins[] = {
     {"refill_values", fill_values},
     {"copy_late", copy_late},
     {"evict_lines", evict_lines},
+    {"mark_unwritten", mark_unwritten},
     {"compare_squares", compare_squares},
     {"compare_outputs", compare_outputs},
     {"rms_norm_reference", rms_norm_reference},

@@ -108,6 +108,7 @@ double memory_efficiency(const Invocation& call, double bytes_a_thread);
 Traffic fill_values(const Invocation& call);
 Traffic copy_late(const Invocation& call);
 Traffic evict_lines(const Invocation& call);
+Traffic mark_unwritten(const Invocation& call);
 Traffic compare_squares(const Invocation& call);
 Traffic compare_outputs(const Invocation& call);
 Traffic rms_norm_reference(const Invocation& call);
