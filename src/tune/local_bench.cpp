@@ -23,13 +23,15 @@ class LocalBench final : public Bench {
       : settings_(settings), stopwatch_(settings.device.facts, settings.regime, settings.arch, cubins) {
     const Problem low = manifest::low_corner(settings.op, settings.bucket);
     const std::vector<std::size_t> cases = cases_timed_last(settings.op);
-    std::size_t next = 0;  // lengths on the device take the cases in turn
+    std::size_t next = 0;  // lengths on the device and corners take the cases in turn
     Placement on_device;
     on_device.bound = low;
     for (const Problem& lengths : shorter_lengths(settings.op, low)) {
       on_device.prepare_case = cases[next++ % cases.size()];
       add_case(lengths, cubins, on_device);
     }
+    for (const Problem& corner : corners(settings.op, settings.bucket))
+      add_case(corner, cubins, prepared_by(cases[next++ % cases.size()]));
     // Inputs that are not timed are verified where tensors are small.
     for (const std::size_t each : cases)
       if (each != cases.back() || !(low == settings.bucket)) add_case(low, cubins, prepared_by(each));

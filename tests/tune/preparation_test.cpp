@@ -114,8 +114,8 @@ TEST_CASE("every case is verified with each candidate, and the reason of a wrong
   const auto bench = fixture.bench(bucket);
   const std::int64_t before = query("launches segment_sum<");
   CHECK(fixture.admit(*bench, bucket).verdict == store::Verdict::ok);
-  const std::int64_t at_the_low_end = 4, at_the_edge = 1, with_shorter_lengths = 1;
-  CHECK(query("launches segment_sum<") - before == at_the_low_end + at_the_edge + with_shorter_lengths);
+  const std::int64_t at_the_low_end = 4, at_the_edge = 1, at_corners = 2, with_shorter_lengths = 3;
+  CHECK(query("launches segment_sum<") - before == at_the_low_end + at_the_edge + at_corners + with_shorter_lengths);
   control("kernel wrong segment_sum<");
   const Admission admission = fixture.admit(*bench, bucket);
   CHECK(admission.verdict == store::Verdict::wrong_result);
