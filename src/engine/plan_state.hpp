@@ -16,14 +16,18 @@ namespace kiln::engine {
 struct BucketPlans;
 
 struct PlanState {
-  PlanState(BucketPlans& bucket_plans, const Problem& of_bucket, const Answer& made_ready, jit::Executable loaded)
+  PlanState(BucketPlans& bucket_plans, const Problem& of_bucket, const Answer& made_ready, jit::Executable loaded,
+            SharedWorkspaces& shared)
       : executable(std::move(loaded)),
         origin(made_ready.origin),
         bucket(of_bucket),
         of(bucket_plans),
         answer(made_ready),
         config(manifest::to_string(*answer.implementation, answer.config)),
-        workspaces(std::make_unique<Workspaces>(executable.workspace_bytes(), !executable.zeroed_ranges().empty())) {}
+        workspaces(std::make_unique<Workspaces>(executable.workspace_bytes(), !executable.zeroed_ranges().empty(),
+                                                executable.shared_workspace_bytes(), shared)) {
+    shared.note(executable.shared_workspace_bytes());
+  }
 
   /// Called on the plan that the hot table holds. Returns the plan that serves the problem's sizes. No lock, no allocation.
   [[nodiscard]] const PlanState& at(const Problem& problem) const noexcept {

@@ -88,6 +88,7 @@ Executable::Executable(const manifest::Op& op, const manifest::Implementation& i
   if (!implementation.is_library()) return;
   library_ = std::make_unique<LibraryMatmul>(op, implementation, frame);
   workspace_bytes_ = library_->workspace_bytes();
+  form_.has_workspace = workspace_bytes_ > 0;
   form_.host_lengths = ~0U;
 }
 
@@ -116,7 +117,8 @@ void Executable::make_form(const manifest::Op& op, std::span<const std::int64_t>
   }
   ranges_.resize(axes_ + runtime_.size());
   bucket.resize(ranges_.size());
-  form_ = make_launch_form({ranges_, bucket, axes_, runtime_, constraints_, passes_, workspace_bytes_ > 0});
+  form_ = make_launch_form(
+      {ranges_, bucket, axes_, runtime_, constraints_, passes_, workspace_bytes_ > 0 || shared_workspace_bytes_ > 0});
   for (std::size_t i = 0; i < alignment_.size(); ++i)
     if (alignment_[i].mask != 0 || alignment_[i].required)
       form_.tensors.push_back({static_cast<std::uint32_t>(alignment_[i].mask),
@@ -149,9 +151,10 @@ void Executable::load_workspaces(const manifest::Implementation& implementation,
     if (bytes < 0 || bytes > (std::int64_t{1} << 46))
       throw Error(ErrorKind::bad_manifest,
                   fmt::format("{}: workspace {} comes to {} bytes", implementation.file, workspace.name, bytes));
-    workspace_offsets_.push_back(workspace_bytes_);
-    if (workspace.zeroed && bytes > 0) zeroed_ranges_.push_back({workspace_bytes_, bytes});
-    workspace_bytes_ += round_up(bytes, 256);
+    std::int64_t& block = workspace.shared ? shared_workspace_bytes_ : workspace_bytes_;
+    workspace_offsets_.push_back(block);
+    if (workspace.zeroed && bytes > 0) zeroed_ranges_.push_back({block, bytes});
+    block += round_up(bytes, 256);
   }
 }
 
@@ -226,6 +229,7 @@ LoadedArgument Executable::load_argument(const manifest::Op& op, const manifest:
   switch (argument.kind) {
     case manifest::ArgumentKind::runtime: loaded.index += op.first_runtime(); break;
     case manifest::ArgumentKind::workspace:
+    case manifest::ArgumentKind::shared_workspace:
       loaded.offset = workspace_offsets_.at(static_cast<std::size_t>(argument.index));
       break;
     case manifest::ArgumentKind::expression:

@@ -120,6 +120,7 @@ class PassMaker {
       case manifest::ArgumentKind::axis:
       case manifest::ArgumentKind::runtime: return offsetof(CallFrame, slots) + index * sizeof(std::int64_t);
       case manifest::ArgumentKind::workspace:
+      case manifest::ArgumentKind::shared_workspace:
         return has_workspace_ ? computed({argument.kind, 0, argument.offset, {}, {}}) : value(0);
       case manifest::ArgumentKind::expression: {
         const manifest::Formula formula(argument.value.within(ranges_));
@@ -171,7 +172,9 @@ LaunchForm::Bucketed bucketed(std::size_t axis, const manifest::Range& range) {
 }
 
 bool has_value(const LoadedArgument& argument) {
-  return argument.kind == manifest::ArgumentKind::workspace || argument.kind == manifest::ArgumentKind::expression;
+  return argument.kind == manifest::ArgumentKind::workspace ||
+         argument.kind == manifest::ArgumentKind::shared_workspace ||
+         argument.kind == manifest::ArgumentKind::expression;
 }
 
 /// Places each pass's values behind those of the pass before, so that launches need not write constants again. Where CallFrame::values
@@ -240,6 +243,7 @@ LaunchForm make_launch_form(const LaunchFormParts& parts) {
       if (argument.kind == manifest::ArgumentKind::tensor && argument.index >= LaunchForm::few_tensors)
         form.many_tensors = true;
   form.many_values = parts.runtime.size() > LaunchForm::few_values;
+  form.has_workspace = parts.has_workspace;
   form.has_many = form.many_values || form.many_tensors;
   return form;
 }

@@ -101,7 +101,16 @@ struct Tolerance {
   std::optional<Expression> when;  // over types and choices: 0 where the type's next tolerance applies
 };
 
-enum class ArgumentKind : std::uint8_t { tensor, axis, runtime, workspace, expression, tensor_map, length };
+enum class ArgumentKind : std::uint8_t {
+  tensor,
+  axis,
+  runtime,
+  workspace,
+  shared_workspace,
+  expression,
+  tensor_map,
+  length
+};
 
 /// One kernel argument. An axis is passed as int64, a run-time value as its type, an expression as `type`, a length as
 /// kiln::axis_length of templates/common/length.cuh.
@@ -164,6 +173,7 @@ struct Workspace {
   std::string name;
   Expression bytes;     // evaluated at the bucket's upper edge
   bool zeroed = false;  // zero before the first launch; the kernel leaves it zero
+  bool shared = false;  // lies in the block that all plans of a stream use; indeterminate at each launch
 };
 
 /// Kernels that write the inputs with Fill::prepared, for one of several cases. They run before the reference.

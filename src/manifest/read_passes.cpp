@@ -94,6 +94,8 @@ Argument read_named_argument(const Scope& scope, const TomlValue& value) {
       is(ArgumentKind::workspace, index_of(scope.workspaces, name)) ||
       is(ArgumentKind::axis, index_of(scope.op.axes, name)) ||
       is(ArgumentKind::runtime, index_of(scope.op.runtime, name))) {
+    if (argument.kind == ArgumentKind::workspace && scope.workspaces[static_cast<std::size_t>(argument.index)].shared)
+      argument.kind = ArgumentKind::shared_workspace;
     return argument;
   }
   if (scope.untimed == prepare_section && (name == seed_name || name == case_name)) {

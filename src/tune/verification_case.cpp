@@ -218,8 +218,7 @@ void VerificationCase::launch_at(const Problem& smaller, const jit::Executable& 
   jit::CallFrame frame;
   if (!executable.fill(frame, smaller, state_->tensors.arguments))
     throw Error(ErrorKind::bad_input, executable.explain_frame(smaller, state_->tensors.arguments));
-  cuda::check(executable.launch(frame, state_->tensors.arguments, stream, workspace.pointer()),
-              "launching a candidate");
+  cuda::check(executable.launch(frame, state_->tensors.arguments, stream, workspace.blocks()), "launching a candidate");
 }
 
 Check VerificationCase::verify(const jit::Executable& executable, TrialWorkspace& workspace, CUstream stream) {
@@ -282,10 +281,13 @@ Check VerificationCase::verify(const jit::Executable& executable, CUstream strea
 
 TrialWorkspace::TrialWorkspace(const jit::Executable& executable)
     : bytes_(executable.workspace_bytes()),
+      shared_bytes_(executable.shared_workspace_bytes()),
       zeroed_(executable.zeroed_ranges().begin(), executable.zeroed_ranges().end()) {}
 
 void TrialWorkspace::renew(CUstream stream) {
   if (buffer_.bytes() < bytes_) buffer_ = cuda::Buffer(bytes_);
+  if (shared_.bytes() < shared_bytes_) shared_ = cuda::Buffer(shared_bytes_);
+  shared_.fill_bytes(poison_byte, stream);
   buffer_.fill_bytes(poison_byte, stream);
   for (const jit::Executable::Range& range : zeroed_) buffer_.fill_bytes(0, range.offset, range.bytes, stream);
 }

@@ -41,12 +41,12 @@ class TrialWorkspace {
   explicit TrialWorkspace(const jit::Executable& executable);
   /// Prepares the workspace for a first launch: zeros in the executable's zeroed ranges, poison elsewhere. Throws Error(out_of_memory).
   void renew(CUstream stream);
-  [[nodiscard]] CUdeviceptr pointer() const noexcept { return buffer_.pointer(); }
+  [[nodiscard]] jit::WorkspaceBlocks blocks() const noexcept { return {buffer_.pointer(), shared_.pointer()}; }
 
  private:
-  std::int64_t bytes_;
+  std::int64_t bytes_, shared_bytes_;
   std::vector<jit::Executable::Range> zeroed_;
-  cuda::Buffer buffer_;
+  cuda::Buffer buffer_, shared_;
 };
 
 class VerificationCase {

@@ -168,6 +168,19 @@ TEST_CASE("without a list the implementations stand by name, and a list goes fir
   CHECK(parse_op("scale", "built-in", files).implementations[0].file == "templates/scale/fast.toml");
 }
 
+TEST_CASE("a workspace is the plan's own or shared, and no shared one is left zero") {
+  testing::Folder folder = testing::scale_folder();
+  CHECK_FALSE(folder.parse().implementations[0].workspaces[0].shared);
+  const std::string own = folder.implementation;
+  folder.implementation = testing::replaced(own, "zeroed = true", "shared = true");
+  const Op op = folder.parse();
+  CHECK(op.implementations[0].workspaces[0].shared);
+  CHECK(op.implementations[0].passes[0].arguments[2].kind == ArgumentKind::shared_workspace);
+  folder.implementation = testing::replaced(own, "zeroed = true", "zeroed = true, shared = true");
+  CHECK(testing::refusal_of(folder).find("fast.toml:15: found 'zeroed' and 'shared' on workspace 'partial'") !=
+        std::string::npos);
+}
+
 TEST_CASE("a reference computes a sample always, never, or as an expression over sizes says") {
   testing::Folder folder = testing::scale_folder();
   CHECK_FALSE(folder.parse().reference_sample.has_value());
