@@ -96,7 +96,7 @@ class Plan {
   [[nodiscard]] std::string_view config() const noexcept;  // "threads=256 vector=8"
   /// Median device time of the tune, at the upper edge of the bucket tuned; 0 for Origin::model and Origin::default_.
   [[nodiscard]] double cost_ns() const noexcept;
-  [[nodiscard]] std::int64_t workspace_bytes() const noexcept;  // device memory per stream
+  [[nodiscard]] std::int64_t workspace_bytes() const noexcept;  // device memory per stream, the shared block's included
   /// Asks the driver. Throws Error(driver_failed).
   [[nodiscard]] Footprint footprint() const;
 
@@ -150,6 +150,7 @@ class Op {
   /// kernels whose blocks wait for each other may not end. Therefore:
   /// - launch a graph on the stream that was captured, or order it by an event after that stream's launches of the same buckets;
   /// - capture on a stream of its own each graph that is to run beside another;
+  /// - likewise where plans of several buckets or ops share a stream's block (`shared` in a manifest's [workspace]);
   /// - until a graph's last launch has ended, keep the captured stream, or another stream could be given its workspace;
   /// - where that is a per-thread default stream, keep its thread as long;
   /// - until then keep the Engine, or an Op or Plan of it, which owns the machine code.

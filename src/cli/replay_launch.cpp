@@ -10,11 +10,14 @@
 #include <optional>
 #include <set>
 #include <tuple>
+#include <unordered_map>
 
 #include "cli/interrupt.hpp"
 #include "cli/output.hpp"
 #include "cli/random_values.hpp"
 #include "kiln/error.hpp"
+#include "manifest/bucketing.hpp"
+#include "tune/preparation.hpp"
 #include "tune/tensor_extent.hpp"
 #include "tune/verification_case.hpp"
 #include "tune/verification_values.hpp"
@@ -31,7 +34,7 @@ bool is_integer(manifest::DType type) noexcept {
 }
 
 /// One op's tensors, large enough for every problem of the trace. A tensor has separate memory for each of its types: an index of one
-/// type would be out of range in another.
+/// type would be out of range in another. A prepared tensor has memory for each problem, because its values suit no other.
 class SharedTensors {
  public:
   SharedTensors(const manifest::Op& op, const manifest::DeviceFacts& device) : op_(op), device_(device) {}
@@ -42,6 +45,10 @@ class SharedTensors {
       const manifest::Tensor& tensor = op_.tensors[i];
       if (tensor.optional || !manifest::Op::takes_part(tensor, frame)) continue;
       const tune::TensorExtent extent = tune::extent_of(op_, tensor, frame);
+      if (tensor.fill == manifest::Fill::prepared) {
+        prepared_[problem][i].bytes = extent.elements * manifest::size_of(extent.type);
+        continue;
+      }
       Shared& shared = shared_[{i, extent.type}];
       shared.bytes = std::max(shared.bytes, extent.elements * manifest::size_of(extent.type));
       shared.filled = shared.filled || !tensor.output || manifest::Op::is_initialised(tensor, frame);
@@ -49,7 +56,7 @@ class SharedTensors {
     }
   }
 
-  void allocate() {
+  void allocate(engine::State& tools, const cuda::Stream& stream) {
     for (auto& [key, shared] : shared_) {
       const auto& [tensor, type] = key;
       shared.buffer.emplace(shared.bytes);
@@ -60,6 +67,12 @@ class SharedTensors {
       else if (shared.filled)
         fill(*shared.buffer, type);
     }
+    for (auto& [problem, tensors] : prepared_) {
+      for (auto& each : tensors) each.second.buffer.emplace(each.second.bytes);
+      const auto frame = manifest::make_frame(op_, nullptr, problem, device_);
+      tune::Preparation(op_, frame, device_, tools.arch(), tools.cubins)
+          .run(problem, arguments(problem), 1, op_.prepare->timed.front(), stream.handle());
+    }
   }
 
   /// Leaves out optional tensors and tensors that the problem does not have. Run-time values are those of a verification.
@@ -68,7 +81,8 @@ class SharedTensors {
     const auto frame = tune::verification_frame(op_, problem, device_);
     for (std::size_t i = 0; i < op_.tensors.size(); ++i) {
       if (op_.tensors[i].optional || !manifest::Op::takes_part(op_.tensors[i], frame)) continue;
-      const Shared& shared = shared_.at({i, op_.dtype_of(op_.tensors[i], frame)});
+      const bool own = op_.tensors[i].fill == manifest::Fill::prepared;
+      const Shared& shared = own ? prepared_.at(problem).at(i) : shared_.at({i, op_.dtype_of(op_.tensors[i], frame)});
       arguments.set(TensorId{static_cast<std::uint8_t>(i)}, reinterpret_cast<const void*>(shared.buffer->pointer()));
     }
     tune::set_verification_values(op_, frame, arguments);
@@ -120,7 +134,8 @@ class SharedTensors {
   };
   const manifest::Op& op_;
   const manifest::DeviceFacts& device_;
-  std::map<std::pair<std::size_t, manifest::DType>, Shared> shared_;  // by tensor and type
+  std::map<std::pair<std::size_t, manifest::DType>, Shared> shared_;                            // by tensor and type
+  std::unordered_map<Problem, std::map<std::size_t, Shared>, manifest::ProblemHash> prepared_;  // by tensor
 };
 
 /// A prepared launch.
@@ -136,12 +151,13 @@ struct Stage {
   std::map<const manifest::Op*, SharedTensors> tensors;
   std::vector<Ready> launches;
 
-  Stage(const Engine& engine, const manifest::DeviceFacts& device, std::span<const TraceEntry> trace) {
+  Stage(const Engine& engine, engine::State& tools, const cuda::Stream& stream, std::span<const TraceEntry> trace) {
+    const manifest::DeviceFacts& device = tools.context.info().facts;
     for (const TraceEntry& entry : trace) {
       ops.try_emplace(entry.op, engine.op(entry.op->name));
       tensors.try_emplace(entry.op, *entry.op, device).first->second.add(entry.problem);
     }
-    for (auto& [op, each] : tensors) each.allocate();
+    for (auto& [op, each] : tensors) each.allocate(tools, stream);
     std::set<std::pair<const manifest::Op*, std::string>> seen;
     for (const TraceEntry& entry : trace) {
       const bool is_first =
@@ -265,7 +281,7 @@ LaunchReport launch_trace(const Globals& globals, const Engine& engine, engine::
   const Interrupt interrupt;
   const cuda::Context::Scope scope(tools.context);
   const cuda::Stream stream;
-  const Stage stage(engine, tools.context.info().facts, trace);
+  const Stage stage(engine, tools, stream, trace);
   StatusLine line(!globals.json && !globals.quiet && is_terminal());
   LaunchReport report;
   for (auto& each : report.host_ns) each.reserve(trace.size());
@@ -309,18 +325,24 @@ VerifyReport verify_trace(const Globals& globals, const Engine& engine, engine::
                     bar(static_cast<double>(report.verified), static_cast<double>(entries.size()), replay_bar_width),
                     report.verified, entries.size(), report.wrong.size()));
     try {
-      if (tensors && last->op == entry->op && case_of(*last) == case_of(*entry)) {
-        tensors->retarget(entry->problem, seed, stream.handle());
-      } else {
-        tensors.reset();
-        tensors.emplace(*entry->op, entry->problem, tools.context.info().facts, tools.arch(), tools.cubins, seed,
-                        stream.handle());
+      for (const std::size_t each : tune::cases_timed_last(*entry->op)) {
+        tune::Placement placement;
+        placement.prepare_case = each;
+        if (tensors && last->op == entry->op && case_of(*last) == case_of(*entry)) {
+          tensors->retarget(entry->problem, seed, stream.handle(), placement);
+        } else {
+          tensors.reset();
+          tensors.emplace(*entry->op, entry->problem, tools.context.info().facts, tools.arch(), tools.cubins, seed,
+                          stream.handle(), placement);
+        }
+        last = entry;
+        tensors->poison(stream.handle());
+        engine.op(entry->op->name).launch(entry->problem, tensors->arguments(), stream.handle());
+        const tune::Check check = tensors->check(stream.handle());
+        if (check.right) continue;
+        report.wrong.push_back({entry, check.reason + tune::inputs_text(*entry->op, each)});
+        break;
       }
-      last = entry;
-      tensors->poison(stream.handle());
-      engine.op(entry->op->name).launch(entry->problem, tensors->arguments(), stream.handle());
-      const tune::Check check = tensors->check(stream.handle());
-      if (!check.right) report.wrong.push_back({entry, check.reason});
     } catch (const Error& failure) {
       if (failure.kind() == ErrorKind::interrupted) throw;
       throw Error(failure.kind(), fmt::format("verifying {}: {}", name_of(trace, *entry), failure.what()));

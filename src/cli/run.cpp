@@ -1,6 +1,7 @@
 // kiln run: launches, verifies and times one problem.
 #include <fmt/format.h>
 
+#include <algorithm>
 #include <chrono>
 #include <limits>
 
@@ -18,6 +19,7 @@
 #include "kiln/engine.hpp"
 #include "kiln/error.hpp"
 #include "tune/measure.hpp"
+#include "tune/preparation.hpp"
 #include "tune/verification_case.hpp"
 
 namespace kiln::cli {
@@ -52,22 +54,37 @@ struct Ran {
   tune::Cost cost;
 };
 
+/// Keeps the first wrong result, and the largest error.
+void join(tune::Check& all, tune::Check check, const std::string& inputs) {
+  all.worst_error = std::max(all.worst_error, check.worst_error);
+  if (!all.right || check.right) return;
+  all.right = false;
+  all.reason = inputs.empty() ? std::move(check.reason) : fmt::format("{}: {}", inputs.substr(1), check.reason);
+}
+
 Ran launch_and_time(engine::State& tools, const Op& op, const manifest::Op& described, const Problem& problem,
                     const tune::Placement& placement, const RunSettings& settings) {
   const cuda::Stream stream;
+  const std::vector<std::size_t> cases = tune::cases_timed_last(described);
   const auto seed = static_cast<std::uint64_t>(std::chrono::steady_clock::now().time_since_epoch().count());
   tune::VerificationCase tensors(described, problem, tools.context.info().facts, tools.arch(), tools.cubins, seed,
                                  stream.handle());
-  if (!placement.runtime.empty() || !placement.reals.empty())
-    tensors.retarget(problem, seed, stream.handle(), placement);
   const Arguments& arguments = tensors.arguments();
   const Plan plan = op.plan(problem, stream.handle());
-  tensors.poison(stream.handle());
-  const Origin origin = op.launch(problem, arguments, stream.handle());
-  stream.synchronize();
+  Origin origin = Origin::default_;
   tune::Check check;
   check.right = true;
-  if (!settings.no_verify) check = tensors.check(stream.handle());
+  for (const std::size_t each : cases) {
+    if (settings.no_verify && each != cases.back()) continue;
+    tune::Placement placed = placement;
+    placed.prepare_case = each;
+    if (described.prepare || !placement.runtime.empty() || !placement.reals.empty())
+      tensors.retarget(problem, seed, stream.handle(), placed);
+    tensors.poison(stream.handle());
+    origin = op.launch(problem, arguments, stream.handle());
+    stream.synchronize();
+    if (!settings.no_verify) join(check, tensors.check(stream.handle()), tune::inputs_text(described, each));
+  }
   tune::MeasureLimits limits;
   if (settings.iterations > 0) limits.minimum_samples = limits.maximum_samples = settings.iterations;
   tune::Stopwatch stopwatch(tools.context.info().facts, Regime::cold_l2, tools.arch(), tools.cubins);

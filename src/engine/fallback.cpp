@@ -144,7 +144,7 @@ std::vector<const PlanState*> loaded_fallbacks(OpState& state, const Problem& pr
   std::vector<Near> near;
   const Problem bucket = manifest::bucket_of(state.op, problem);
   const auto add = [&](const PlanState& plan) {
-    const bool needs_none = plan.workspaces->bytes() == 0;
+    const bool needs_none = plan.workspaces->needs_none();
     if (needs_none || (covers(state.op, plan.answer.at, problem) && plan.workspaces->serves(stream)))
       near.push_back({&plan, tune::axis_distance(state.op, plan.bucket, bucket)});
   };

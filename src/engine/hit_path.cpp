@@ -60,8 +60,8 @@ struct Counted {
 
 /// For a thread whose current context is none, or another device's.
 [[gnu::cold, gnu::noinline]] CUresult run_in_context(const State& engine, const PlanState& plan, jit::CallFrame& frame,
-                                                     const Arguments& arguments, CUstream stream, CUdeviceptr workspace,
-                                                     CUdeviceptr reports) {
+                                                     const Arguments& arguments, CUstream stream,
+                                                     const jit::WorkspaceBlocks& workspace, CUdeviceptr reports) {
   const cuda::Context::Scope scope(engine.context);
   return plan.executable.launch(frame, arguments, stream, workspace, reports);
 }
@@ -142,11 +142,14 @@ Origin launch(OpState& state, const Problem& problem, const Arguments& arguments
 
 Run run(OpState& state, const PlanState& plan, jit::CallFrame& frame, const Arguments& arguments, CUstream stream,
         jit::ThreadCall* kept) {
-  CUdeviceptr workspace = 0;
-  if (plan.executable.workspace_bytes() > 0) [[unlikely]] {
-    workspace = plan.workspaces->find(stream);
-    if (workspace == 0) workspace = state.captures.make_workspace(*plan.workspaces, stream);
-    if (workspace == 0) return Run::no_workspace;
+  jit::WorkspaceBlocks workspace;
+  if (plan.executable.needs_workspace()) [[unlikely]] {
+    workspace = plan.workspaces->blocks(stream);
+    if (!plan.workspaces->is_complete(workspace)) {
+      static_cast<void>(state.captures.make_workspace(*plan.workspaces, stream));
+      workspace = plan.workspaces->blocks(stream);
+    }
+    if (!plan.workspaces->is_complete(workspace)) return Run::no_workspace;
   }
   const CUdeviceptr reports = arguments.lengths_set != 0 ? state.engine.length_reports.of(state.index) : 0;
   CUresult result = kept != nullptr ? plan.executable.launch(*kept, arguments, stream, workspace, reports)

@@ -142,6 +142,8 @@ Footprint Plan::footprint() const {
   return {resources.registers, resources.spill_bytes, state_->executable.occupancy()};
 }
 
-std::int64_t Plan::workspace_bytes() const noexcept { return state_->executable.workspace_bytes(); }
+std::int64_t Plan::workspace_bytes() const noexcept {
+  return state_->executable.workspace_bytes() + state_->executable.shared_workspace_bytes();
+}
 
 }  // namespace kiln

@@ -18,7 +18,7 @@ struct BucketPlans;
 
 struct PlanState {
   PlanState(BucketPlans& bucket_plans, const Problem& of_bucket, const manifest::BucketForm& form,
-            const Answer& made_ready, jit::Executable loaded)
+            const Answer& made_ready, jit::Executable loaded, SharedWorkspaces& shared)
       : executable(std::move(loaded)),
         origin(made_ready.origin),
         words(form.words_of(of_bucket).words),
@@ -26,7 +26,10 @@ struct PlanState {
         of(bucket_plans),
         answer(made_ready),
         config(manifest::to_string(*answer.implementation, answer.config)),
-        workspaces(std::make_unique<Workspaces>(executable.workspace_bytes(), !executable.zeroed_ranges().empty())) {}
+        workspaces(std::make_unique<Workspaces>(executable.workspace_bytes(), !executable.zeroed_ranges().empty(),
+                                                executable.shared_workspace_bytes(), shared)) {
+    shared.note(executable.shared_workspace_bytes());
+  }
 
   /// Called on the plan that the hot table holds. Returns the plan that serves the problem's sizes. No lock, no allocation.
   [[nodiscard]] const PlanState& at(const Problem& problem) const noexcept {

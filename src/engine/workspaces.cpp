@@ -5,14 +5,6 @@
 
 namespace kiln::engine {
 
-namespace {
-
-std::uintptr_t key_of(CUstream stream) noexcept {
-  return cuda::is_per_thread(stream) ? thread_stream() : reinterpret_cast<std::uintptr_t>(stream);
-}
-
-}  // namespace
-
 const Workspaces::Block* Workspaces::block_of(Key stream) const noexcept {
   const Block* block = head_.load(std::memory_order_acquire);
   while (block != nullptr && block->stream != stream) block = block->next;
@@ -20,17 +12,24 @@ const Workspaces::Block* Workspaces::block_of(Key stream) const noexcept {
 }
 
 CUdeviceptr Workspaces::find(CUstream stream) const noexcept {
-  const Block* block = block_of(key_of(stream));
+  const Block* block = block_of(SharedWorkspaces::key_of(stream));
   return block != nullptr ? block->buffer.pointer() : 0;
+}
+
+jit::WorkspaceBlocks Workspaces::blocks(CUstream stream) const noexcept {
+  const Key key = SharedWorkspaces::key_of(stream);
+  const Block* own = bytes_ > 0 ? block_of(key) : nullptr;
+  return {own != nullptr ? own->buffer.pointer() : 0, shared_ != nullptr ? shared_->find(key, shared_bytes_) : 0};
 }
 
 CUdeviceptr Workspaces::make(CUstream stream) {
   if (cuda::is_per_thread(stream)) note_thread_stream();
-  return make_keyed(key_of(stream));
+  return make_keyed(SharedWorkspaces::key_of(stream));
 }
 
 /// Zeroes on a stream of its own and waits: a graph captured on one stream may be launched on another.
 CUdeviceptr Workspaces::make_keyed(Key stream) {
+  if (shared_ != nullptr) shared_->make(stream, shared_bytes_);
   const std::lock_guard lock(mutex_);
   if (const Block* existing = block_of(stream)) return existing->buffer.pointer();
   cuda::Buffer buffer(bytes_);

@@ -1,4 +1,4 @@
-// Device memory for a plan's workspace, one block per stream.
+// Device memory for a plan's workspaces: a block of its own per stream, and a block per stream that it shares with other plans.
 #pragma once
 
 #include <atomic>
@@ -7,6 +7,8 @@
 #include <mutex>
 
 #include "cuda/device.hpp"
+#include "engine/shared_workspaces.hpp"
+#include "jit/launch_form.hpp"
 
 namespace kiln::engine {
 
@@ -15,11 +17,20 @@ class Workspaces {
  public:
   /// Each block has `bytes`; `zeroed`: filled with zeros when it is made.
   Workspaces(std::int64_t bytes, bool zeroed) : bytes_(bytes), zeroed_(zeroed) {}
-  /// Returns the stream's block, or 0 where it has none.
+  /// The plan also uses `shared_bytes` of the blocks in `shared`, which must outlive this.
+  Workspaces(std::int64_t bytes, bool zeroed, std::int64_t shared_bytes, SharedWorkspaces& shared)
+      : bytes_(bytes), zeroed_(zeroed), shared_bytes_(shared_bytes), shared_(shared_bytes > 0 ? &shared : nullptr) {}
+  /// Returns the stream's own block, or 0 where it has none.
   [[nodiscard]] CUdeviceptr find(CUstream stream) const noexcept;
-  /// Whether a launch on the stream finds its workspace.
-  [[nodiscard]] bool serves(CUstream stream) const noexcept { return bytes_ == 0 || find(stream) != 0; }
-  /// Returns the stream's block, allocated in the current context where there is none; of 0 bytes, notes the stream and returns 0. Throws
+  /// Returns the stream's own block and the shared one, each 0 where it is missing or not needed.
+  [[nodiscard]] jit::WorkspaceBlocks blocks(CUstream stream) const noexcept;
+  [[nodiscard]] bool is_complete(const jit::WorkspaceBlocks& blocks) const noexcept {
+    return (bytes_ == 0 || blocks.own != 0) && (shared_bytes_ == 0 || blocks.shared != 0);
+  }
+  [[nodiscard]] bool needs_none() const noexcept { return bytes_ == 0 && shared_bytes_ == 0; }
+  /// Whether a launch on the stream finds its workspaces.
+  [[nodiscard]] bool serves(CUstream stream) const noexcept { return needs_none() || is_complete(blocks(stream)); }
+  /// Makes what the stream lacks in the current context, and returns its own block; of 0 bytes, notes the stream and returns 0. Throws
   /// Error(out_of_memory). Precondition: the stream does not capture.
   CUdeviceptr make(CUstream stream);
   /// Makes a block for each stream that `other` has or noted.
@@ -27,8 +38,7 @@ class Workspaces {
   [[nodiscard]] std::int64_t bytes() const noexcept { return bytes_; }
 
  private:
-  /// A stream's handle; thread_stream() for a thread's own default stream.
-  using Key = std::uintptr_t;
+  using Key = SharedWorkspaces::Key;
   struct Block {
     Key stream;
     cuda::Buffer buffer;
@@ -39,6 +49,8 @@ class Workspaces {
 
   std::int64_t bytes_;
   bool zeroed_;
+  std::int64_t shared_bytes_ = 0;
+  SharedWorkspaces* shared_ = nullptr;
   std::mutex mutex_;
   std::deque<Block> blocks_;
   std::atomic<Block*> head_{nullptr};

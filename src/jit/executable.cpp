@@ -74,7 +74,7 @@ Executable::Executable(const manifest::Op& op, const manifest::Implementation& i
   load_runtime(op, frame);
   load_constraints(op, implementation, frame);
   load_workspaces(implementation, frame);
-  load_passes(op, &implementation, frame);
+  load_passes(op, &implementation, implementation.passes, frame);
   for (const auto& [tensor, bytes] : implementation.alignment) {
     if (!manifest::Op::takes_part(op.tensors[static_cast<std::size_t>(tensor)], frame)) continue;
     const std::int64_t alignment = constant_of(bytes, frame, "alignment");
@@ -88,17 +88,22 @@ Executable::Executable(const manifest::Op& op, const manifest::Implementation& i
   if (!implementation.is_library()) return;
   library_ = std::make_unique<LibraryMatmul>(op, implementation, frame);
   workspace_bytes_ = library_->workspace_bytes();
+  form_.has_workspace = workspace_bytes_ > 0;
   form_.host_lengths = ~0U;
 }
 
 Executable::Executable(const manifest::Op& op, std::span<const std::int64_t> frame, const Cubin& cubin)
+    : Executable(op, op.reference, frame, std::make_shared<Module>(cubin.image, cubin.lowered_names)) {}
+
+Executable::Executable(const manifest::Op& op, std::span<const manifest::Pass> passes,
+                       std::span<const std::int64_t> frame, std::shared_ptr<Module> module)
     : launch_kernel_(cuda::Driver::get().cuLaunchKernelEx),
-      module_(std::make_shared<Module>(cubin.image, cubin.lowered_names)),
+      module_(std::move(module)),
       op_(op.name),
       axes_(op.axes.size()),
       first_static_(op.first_static()) {
   load_runtime(op, frame);
-  load_passes(op, nullptr, frame);
+  load_passes(op, nullptr, passes, frame);
   make_form(op, frame);
 }
 
@@ -112,7 +117,8 @@ void Executable::make_form(const manifest::Op& op, std::span<const std::int64_t>
   }
   ranges_.resize(axes_ + runtime_.size());
   bucket.resize(ranges_.size());
-  form_ = make_launch_form({ranges_, bucket, axes_, runtime_, constraints_, passes_, workspace_bytes_ > 0});
+  form_ = make_launch_form(
+      {ranges_, bucket, axes_, runtime_, constraints_, passes_, workspace_bytes_ > 0 || shared_workspace_bytes_ > 0});
   for (std::size_t i = 0; i < alignment_.size(); ++i)
     if (alignment_[i].mask != 0 || alignment_[i].required)
       form_.tensors.push_back({static_cast<std::uint32_t>(alignment_[i].mask),
@@ -147,14 +153,15 @@ void Executable::load_workspaces(const manifest::Implementation& implementation,
     if (bytes < 0 || bytes > (std::int64_t{1} << 46))
       throw Error(ErrorKind::bad_manifest,
                   fmt::format("{}: workspace {} comes to {} bytes", implementation.file, workspace.name, bytes));
-    workspace_offsets_.push_back(workspace_bytes_);
-    if (workspace.zeroed && bytes > 0) zeroed_ranges_.push_back({workspace_bytes_, bytes});
-    workspace_bytes_ += round_up(bytes, 256);
+    std::int64_t& block = workspace.shared ? shared_workspace_bytes_ : workspace_bytes_;
+    workspace_offsets_.push_back(block);
+    if (workspace.zeroed && bytes > 0) zeroed_ranges_.push_back({block, bytes});
+    block += round_up(bytes, 256);
   }
 }
 
 void Executable::load_passes(const manifest::Op& op, const manifest::Implementation* implementation,
-                             std::span<const std::int64_t> frame) {
+                             std::span<const manifest::Pass> passes, std::span<const std::int64_t> frame) {
   for (const manifest::Tensor& tensor : op.tensors) {
     tensor_names_.push_back(tensor.name);
     const bool present = manifest::Op::takes_part(tensor, frame);
@@ -162,7 +169,7 @@ void Executable::load_passes(const manifest::Op& op, const manifest::Implementat
                           present && !tensor.optional});
   }
   std::size_t name = 0;
-  for (const manifest::Pass& pass : implementation != nullptr ? implementation->passes : op.reference) {
+  for (const manifest::Pass& pass : passes) {
     if (pass.when && constant_of(*pass.when, frame, "when") == 0) continue;
     if (const auto& parameters = module_->parameters(name)) check_arguments(op, implementation, pass, *parameters);
     LoadedPass loaded;
@@ -224,6 +231,7 @@ LoadedArgument Executable::load_argument(const manifest::Op& op, const manifest:
   switch (argument.kind) {
     case manifest::ArgumentKind::runtime: loaded.index += op.first_runtime(); break;
     case manifest::ArgumentKind::workspace:
+    case manifest::ArgumentKind::shared_workspace:
       loaded.offset = workspace_offsets_.at(static_cast<std::size_t>(argument.index));
       break;
     case manifest::ArgumentKind::expression:

@@ -25,6 +25,8 @@ Specialisation specialise(const manifest::Op& op, const manifest::Implementation
                           std::span<const std::int64_t> frame, std::string arch);
 /// Returns the specialisation of the op's reference. `frame` comes from manifest::make_frame without an implementation.
 Specialisation specialise_reference(const manifest::Op& op, std::span<const std::int64_t> frame, std::string arch);
+/// Returns the specialisation of the op's [prepare], which must be there. `frame` is the reference's with seed and case behind it.
+Specialisation specialise_prepare(const manifest::Op& op, std::span<const std::int64_t> frame, std::string arch);
 
 /// Returns the text of the first constraint that this frame breaks, among those over values that a bucket fixes: exact axes, selections,
 /// device facts and parameters.
@@ -46,6 +48,9 @@ class alignas(64) Executable {
              std::span<const std::int64_t> frame, std::shared_ptr<Module> module);
   /// The reference of an op, which has no constraints and no workspace.
   Executable(const manifest::Op& op, std::span<const std::int64_t> frame, const Cubin& cubin);
+  /// The reference's passes or those of [prepare], `frame` as for their specialisation. Many executables may share the module.
+  Executable(const manifest::Op& op, std::span<const manifest::Pass> passes, std::span<const std::int64_t> frame,
+             std::shared_ptr<Module> module);
 
   /// Returns the calling thread's call as ThreadCalls::own does.
   [[nodiscard]] ThreadCall* thread_call(unsigned thread = thread_number()) const noexcept {
@@ -73,15 +78,16 @@ class alignas(64) Executable {
   /// to launch instead. Preconditions: those of launch().
   [[nodiscard]] bool fits(CallFrame& call, const Arguments& arguments) const noexcept;
 
-  /// Launches every pass. Precondition: the call is filled for these arguments and admitted. `workspace` has workspace_bytes(). `reports`
+  /// Launches every pass. Precondition: the call is filled for these arguments and admitted. `workspace` has workspace_bytes() and
+  /// shared_workspace_bytes(). `reports`
   /// has a 64-bit word for each axis, to which kernels write a length on the device that exceeds its bound; 0: none. Returns the first
   /// result that is not CUDA_SUCCESS; CUDA_ERROR_NOT_SUPPORTED where a library refuses these sizes. Throws Error(bad_input) for geometry
   /// that these sizes make impossible.
-  [[nodiscard]] CUresult launch(CallFrame& call, const Arguments& arguments, CUstream stream, CUdeviceptr workspace,
+  [[nodiscard]] CUresult launch(CallFrame& call, const Arguments& arguments, CUstream stream, WorkspaceBlocks workspace,
                                 CUdeviceptr reports = 0) const;
   /// Launches by a thread_call(), whose calls are already linked.
-  [[nodiscard]] CUresult launch(ThreadCall& kept, const Arguments& arguments, CUstream stream, CUdeviceptr workspace,
-                                CUdeviceptr reports) const {
+  [[nodiscard]] CUresult launch(ThreadCall& kept, const Arguments& arguments, CUstream stream,
+                                WorkspaceBlocks workspace, CUdeviceptr reports) const {
     const LaunchInput input{kept.frame, arguments, stream, workspace, reports};
     if (form_.passes.empty()) [[unlikely]]
       return launch_library(LaunchInput(input));  // a copy: the input itself stays in registers
@@ -104,6 +110,9 @@ class alignas(64) Executable {
   /// Whether a library computes it. A library may refuse sizes when it is launched.
   [[nodiscard]] bool is_library() const noexcept { return library_ != nullptr; }
   [[nodiscard]] std::int64_t workspace_bytes() const noexcept { return workspace_bytes_; }
+  [[nodiscard]] bool needs_workspace() const noexcept { return form_.has_workspace; }
+  /// Bytes of the block that all plans of a stream may use. A launch may find anything there.
+  [[nodiscard]] std::int64_t shared_workspace_bytes() const noexcept { return shared_workspace_bytes_; }
   /// Byte ranges of the workspace that must be zero before the first launch. Each launch leaves them zero.
   struct Range {
     std::int64_t offset, bytes;
@@ -122,9 +131,9 @@ class alignas(64) Executable {
     bool required = true;    // null is refused
   };
 
-  /// Loads the passes of the op's reference when `implementation` is null.
+  /// `implementation` is null for passes of op.toml.
   void load_passes(const manifest::Op& op, const manifest::Implementation* implementation,
-                   std::span<const std::int64_t> frame);
+                   std::span<const manifest::Pass> passes, std::span<const std::int64_t> frame);
   static void load_attributes(const manifest::Op& op, LoadedPass& loaded, const manifest::Pass& pass,
                               std::span<const std::int64_t> frame);
   [[nodiscard]] LoadedArgument load_argument(const manifest::Op& op, const manifest::Argument& argument,
@@ -152,6 +161,7 @@ class alignas(64) Executable {
   LaunchForm form_;
   ThreadCalls thread_calls_;
 
+  std::int64_t shared_workspace_bytes_ = 0;
   std::unique_ptr<LibraryMatmul> library_;  // null: kernels compute it
   std::shared_ptr<Module> module_;
   std::string op_;  // for messages

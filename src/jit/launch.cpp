@@ -11,8 +11,9 @@ constexpr CUtensorMap no_map{};
 
 inline bool compute_one(const PassForm::Computed& how, const LaunchInput& input) {
   std::int64_t& value = input.frame.values[how.to];
-  if (how.kind == manifest::ArgumentKind::workspace) {
-    value = static_cast<std::int64_t>(input.workspace) + how.offset;
+  if (how.kind != manifest::ArgumentKind::expression) {
+    const bool shared = how.kind == manifest::ArgumentKind::shared_workspace;
+    value = static_cast<std::int64_t>(shared ? input.workspace.shared : input.workspace.own) + how.offset;
     return true;
   }
   return how.value.evaluate(input.frame.view(), value) && value >= how.limits.lowest && value <= how.limits.highest;
@@ -122,7 +123,7 @@ bool Executable::fits(CallFrame& frame, const Arguments& arguments) const noexce
   }
 }
 
-CUresult Executable::launch(CallFrame& call, const Arguments& arguments, CUstream stream, CUdeviceptr workspace,
+CUresult Executable::launch(CallFrame& call, const Arguments& arguments, CUstream stream, WorkspaceBlocks workspace,
                             CUdeviceptr reports) const {
   const LaunchInput input{call, arguments, stream, workspace, reports};
   PassCall linked;

@@ -121,6 +121,7 @@ class PassMaker {
       case manifest::ArgumentKind::axis:
       case manifest::ArgumentKind::runtime: return offsetof(CallFrame, slots) + index * sizeof(std::int64_t);
       case manifest::ArgumentKind::workspace:
+      case manifest::ArgumentKind::shared_workspace:
         return has_workspace_ ? computed({argument.kind, 0, argument.offset, {}, {}}) : value(0);
       case manifest::ArgumentKind::expression: {
         const manifest::Formula formula(argument.value.within(ranges_));
@@ -174,7 +175,9 @@ LaunchForm::Bucketed bucketed(std::size_t axis, const manifest::Range& range) {
 }
 
 bool has_value(const LoadedArgument& argument) {
-  return argument.kind == manifest::ArgumentKind::workspace || argument.kind == manifest::ArgumentKind::expression;
+  return argument.kind == manifest::ArgumentKind::workspace ||
+         argument.kind == manifest::ArgumentKind::shared_workspace ||
+         argument.kind == manifest::ArgumentKind::expression;
 }
 
 /// Places each pass's values behind those of the pass before, so that launches need not write constants again. Where CallFrame::values
@@ -247,6 +250,7 @@ LaunchForm make_launch_form(const LaunchFormParts& parts) {
   };
   form.many_tensors = takes_past(LaunchForm::few_tensors);
   form.many_values = parts.runtime.size() > LaunchForm::few_values;
+  form.has_workspace = parts.has_workspace;
   form.has_most =
       parts.axes > LaunchForm::few_axes || parts.runtime.size() > LaunchForm::many || takes_past(LaunchForm::many);
   form.has_many = form.has_most || form.many_values || form.many_tensors;

@@ -25,7 +25,7 @@ namespace kiln::jit {
 struct LoadedArgument {
   manifest::ArgumentKind kind = manifest::ArgumentKind::tensor;
   int index = 0;            // a tensor, or a slot of the call frame
-  std::int64_t offset = 0;  // bytes into the workspace
+  std::int64_t offset = 0;  // bytes into the workspace block
   manifest::Expression value;
   manifest::Range limits;                                 // of value: the range of its type
   std::vector<manifest::Expression> shape, strides, box;  // tensor_map: of the view, outermost first
@@ -84,12 +84,19 @@ struct alignas(64) PassCall {
   std::array<const void*, manifest::max_arguments> parameters;
 };
 
+/// Where the workspaces of a launch lie: the plan's own, and the block that it shares with other plans. 0 where it needs none.
+struct WorkspaceBlocks {
+  WorkspaceBlocks(CUdeviceptr own_block = 0, CUdeviceptr shared_block = 0) noexcept  // NOLINT: most plans share none
+      : own(own_block), shared(shared_block) {}
+  CUdeviceptr own, shared;
+};
+
 /// The inputs that all passes of one launch share.
 struct LaunchInput {
   CallFrame& frame;  // after LaunchForm::fill
   const Arguments& arguments;
   CUstream stream;
-  CUdeviceptr workspace;
+  WorkspaceBlocks workspace;
   CUdeviceptr reports;
 };
 
@@ -147,7 +154,7 @@ struct alignas(64) PassForm {
   struct Computed {
     manifest::ArgumentKind kind;
     std::uint8_t to;          // index into CallFrame::values
-    std::int64_t offset = 0;  // bytes into the workspace
+    std::int64_t offset = 0;  // bytes into the workspace block
     manifest::Formula value;
     manifest::Range limits;  // of value
   };
@@ -244,6 +251,7 @@ struct LaunchForm {
   bool many_tensors = false;     // kernels take a tensor past few_tensors
   bool has_constraints = false;  // constraints_elsewhere is not empty
   bool holds_inside = false;     // constraints_at_defaults is empty
+  bool has_workspace = false;    // of its own, or shared
   std::vector<PassForm> passes;
   // A cache line for up to six tensors.
   StaticVector<TensorForm, max_tensors> tensors;  // tensors whose addresses are checked

@@ -22,7 +22,7 @@ std::optional<std::vector<std::int64_t>> parameter_sizes(std::span<const std::by
 std::int64_t passed_bytes(const manifest::Op& op, const manifest::Argument& argument);
 
 /// Throws Error(bad_manifest) that names manifest, kernel and argument unless `args` match the parameters in number and bytes: a launch
-/// reads as many bytes as the parameters have. `implementation` is null for the op's reference.
+/// reads as many bytes as the parameters have. `implementation` is null for passes of op.toml.
 void check_arguments(const manifest::Op& op, const manifest::Implementation* implementation, const manifest::Pass& pass,
                      std::span<const std::int64_t> parameters);
 

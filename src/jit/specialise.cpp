@@ -56,4 +56,13 @@ Specialisation specialise_reference(const manifest::Op& op, std::span<const std:
   return specialisation;
 }
 
+Specialisation specialise_prepare(const manifest::Op& op, std::span<const std::int64_t> frame, std::string arch) {
+  const manifest::Prepare& prepare = op.prepare.value();
+  Specialisation specialisation = make(op, prepare.passes, prepare.symbols, frame, std::move(arch));
+  specialisation.label = op.name + "/prepare";
+  specialisation.entry = prepare.source;
+  specialisation.toolkit_headers = prepare.toolkit_headers;
+  return specialisation;
+}
+
 }  // namespace kiln::jit

@@ -1,6 +1,7 @@
 // One function for each part of a manifest. Private to the sources that read manifests.
 #pragma once
 
+#include <optional>
 #include <span>
 #include <string>
 #include <string_view>
@@ -11,6 +12,9 @@
 #include "manifest/toml_document.hpp"
 
 namespace kiln::manifest {
+
+inline constexpr std::string_view prepare_section = "[prepare]";
+inline constexpr std::string_view seed_name = "seed", case_name = "case";  // names that [prepare] adds to the op's
 
 std::vector<Axis> read_axes(const ManifestReader& reader, const TomlValue& section);
 
@@ -33,7 +37,11 @@ void read_tolerance(const ManifestReader& reader, const TomlValue* section, Op& 
 /// Adds each of an implementation's [terms] to `symbols`, which must hold the parameters already.
 void read_terms(const ManifestReader& reader, const TomlValue& section, const Op& op, Symbols& symbols);
 
-/// Reads the passes in `table`, which is [reference] or an implementation's file. `op` must be complete but for its implementations.
+/// Reads [prepare], and checks that it writes each tensor that is filled by it. `section` is null when the manifest has none. `op` must have
+/// its tensors.
+std::optional<Prepare> read_prepare(const ManifestReader& reader, const TomlValue* section, const Op& op);
+
+/// Reads the passes in `table`, which is [prepare], [reference] or an implementation's file. `op` must be complete but for these.
 /// Only an implementation's pass may have a model.
 std::vector<Pass> read_passes(const ManifestReader& reader, const TomlValue& table, std::string_view where,
                               const Op& op, const Symbols& symbols, std::span<const Workspace> workspaces);

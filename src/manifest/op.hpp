@@ -99,7 +99,7 @@ struct Tolerance {
   std::optional<Expression> when;  // over types and choices: 0 where the next tolerance of the list applies
 };
 
-enum class Fill : std::uint8_t { normal, uniform, ones, zeros, index, offsets };
+enum class Fill : std::uint8_t { normal, uniform, ones, zeros, index, offsets, prepared };
 
 struct Tensor {
   std::string name;
@@ -117,7 +117,16 @@ struct Tensor {
   std::vector<Tolerance> tolerance;       // of its own, whose last has no `when`; empty where the type's applies
 };
 
-enum class ArgumentKind : std::uint8_t { tensor, axis, runtime, workspace, expression, tensor_map, length };
+enum class ArgumentKind : std::uint8_t {
+  tensor,
+  axis,
+  runtime,
+  workspace,
+  shared_workspace,
+  expression,
+  tensor_map,
+  length
+};
 
 /// One kernel argument. An axis is passed as int64, a run-time value as its type, an expression as `type`, a length as
 /// kiln::axis_length of templates/common/length.cuh.
@@ -183,6 +192,17 @@ struct Workspace {
   std::string name;
   Expression bytes;     // evaluated at the bucket's upper edge
   bool zeroed = false;  // zero before the first launch; the kernel leaves it zero
+  bool shared = false;  // lies in the block that all plans of a stream use; indeterminate at each launch
+};
+
+/// Kernels that write the inputs with Fill::prepared, for one of several cases. They run before the reference.
+struct Prepare {
+  std::string source;
+  bool toolkit_headers = false;
+  std::vector<std::string> cases;
+  std::vector<std::size_t> timed;  // indices of the cases that candidates are timed with; one or more
+  std::vector<Pass> passes;
+  Symbols symbols;  // the op's, then "seed" and "case", in the place of parameters
 };
 
 /// One value for each parameter, in the implementation's order.
@@ -239,7 +259,10 @@ struct Op {
   std::map<DType, std::vector<Tolerance>> tolerance;  // the last tolerance of each type has no `when`
   std::string reference_source;
   bool reference_toolkit_headers = false;
+  std::optional<Prepare> prepare;
   std::vector<Pass> reference;  // writes outputs as f32 (f64 for f64, the same type for integers)
+  /// Not 0 where the reference may leave elements of floating outputs unwritten. Those need only be finite in an implementation's output.
+  std::optional<Expression> reference_sample;
   Expression cost_bytes;
   Expression cost_flops;
   std::vector<Implementation> implementations;  // the first legal default serves when nothing better is known

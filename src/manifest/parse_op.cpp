@@ -88,10 +88,21 @@ void read_names(const ManifestReader& reader, const TomlValue& document, Op& op)
   read_allowed(reader, document, op);
 }
 
+// An element that the reference leaves must hold the mark of one, so nothing may be there before, and integers have no mark.
+Expression read_sample(const ManifestReader& reader, const TomlValue& value, const Op& op) {
+  for (const Tensor& tensor : op.tensors)
+    if (tensor.initialised)
+      reader.fail(value.line, fmt::format("'sample' beside the output '{}' that is initialised", tensor.name),
+                  "a reference of the whole output");
+  if (value.kind == TomlValue::Kind::boolean) return Expression::constant(reader.boolean(value, "'sample'") ? 1 : 0);
+  return reader.expression(value, "'sample'", op.symbols, op, Known::launch);
+}
+
 void read_reference(const ManifestReader& reader, const TomlValue& section, Op& op) {
-  reader.check_keys(section, "[reference]", {"source", "toolkit_headers", "pass"});
+  reader.check_keys(section, "[reference]", {"source", "toolkit_headers", "sample", "pass"});
   op.reference_source = read_source(reader, section, "reference.cuh", op);
   op.reference_toolkit_headers = reader.boolean_or(section, "toolkit_headers", false);
+  if (const TomlValue* sample = section.find("sample")) op.reference_sample = read_sample(reader, *sample, op);
   op.reference = read_passes(reader, section, "[reference]", op, op.symbols, {});
 }
 
@@ -184,12 +195,14 @@ Op parse_op(std::string_view name, std::string_view folder, std::span<const Sour
   op.files = std::move(sources);
 
   const TomlValue document = parse_toml(reader.file(), file_of(files, std::string(op_file)).text);
-  reader.check_keys(document, "the file",
-                    {"op", "axes", "types", "choices", "runtime", "tensors", "tolerance", "reference", "cost"});
+  reader.check_keys(
+      document, "the file",
+      {"op", "axes", "types", "choices", "runtime", "tensors", "tolerance", "prepare", "reference", "cost"});
   read_op_section(reader, document, op);
   read_names(reader, document, op);
   op.tensors = read_tensors(reader, reader.required(document, "the file", "tensors"), op);
   read_tolerance(reader, document.find("tolerance"), op);
+  op.prepare = read_prepare(reader, document.find("prepare"), op);
   read_reference(reader, reader.required(document, "the file", "reference"), op);
   read_cost(reader, section_or_empty(document, "cost"), op);
 

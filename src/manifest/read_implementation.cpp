@@ -139,11 +139,14 @@ void read_workspaces(const ManifestReader& reader, const TomlValue& section, con
   for (const auto& [name, value] : reader.table(section, "[workspace]")) {
     const std::string where = fmt::format("workspace '{}'", name);
     check_free_name(reader, name, value.line, op, implementation.symbols, implementation.workspaces);
-    reader.check_keys(value, where, {"bytes", "zeroed"});
+    reader.check_keys(value, where, {"bytes", "zeroed", "shared"});
     const TomlValue& bytes = reader.required(value, where, "bytes");
-    implementation.workspaces.push_back({name,
-                                         reader.expression(bytes, "'bytes'", implementation.symbols, op, Known::bucket),
-                                         reader.boolean_or(value, "zeroed", false)});
+    implementation.workspaces.push_back(
+        {name, reader.expression(bytes, "'bytes'", implementation.symbols, op, Known::bucket),
+         reader.boolean_or(value, "zeroed", false), reader.boolean_or(value, "shared", false)});
+    if (implementation.workspaces.back().zeroed && implementation.workspaces.back().shared)
+      reader.fail(value.line, fmt::format("'zeroed' and 'shared' on {}", where),
+                  "one of them: other plans write to what is shared");
   }
 }
 

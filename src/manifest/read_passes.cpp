@@ -42,7 +42,7 @@ struct Scope {
   const Op& op;
   const Symbols& symbols;
   std::span<const Workspace> workspaces;
-  bool of_reference;
+  std::string_view untimed;  // "[prepare]" or "the reference"; empty for an implementation
 
   [[nodiscard]] Expression expression(const TomlValue& value, std::string_view what, Known known) const {
     return reader.expression(value, what, symbols, op, known);
@@ -94,6 +94,14 @@ Argument read_named_argument(const Scope& scope, const TomlValue& value) {
       is(ArgumentKind::workspace, index_of(scope.workspaces, name)) ||
       is(ArgumentKind::axis, index_of(scope.op.axes, name)) ||
       is(ArgumentKind::runtime, index_of(scope.op.runtime, name))) {
+    if (argument.kind == ArgumentKind::workspace && scope.workspaces[static_cast<std::size_t>(argument.index)].shared)
+      argument.kind = ArgumentKind::shared_workspace;
+    return argument;
+  }
+  if (scope.untimed == prepare_section && (name == seed_name || name == case_name)) {
+    argument.kind = ArgumentKind::expression;
+    argument.value = Expression::parse(name, scope.symbols);
+    argument.type = name == seed_name ? RuntimeType::u64 : RuntimeType::i32;
     return argument;
   }
   if (scope.symbols.find(name) || scope.symbols.find_term(name) != nullptr) {
@@ -183,8 +191,9 @@ Argument read_tensor_map(const Scope& scope, const TomlValue& value) {
 Argument read_length(const Scope& scope, const TomlValue& value) {
   const ManifestReader& reader = scope.reader;
   reader.check_keys(value, "a length argument", {"length"});
-  if (scope.of_reference)
-    reader.fail(value.line, "'length' in a pass of the reference", "the axis by name: the reference is given its size");
+  if (!scope.untimed.empty())
+    reader.fail(value.line, fmt::format("'length' in a pass of {}", scope.untimed),
+                "the axis by name: its size is given there");
   std::vector<std::string> axes;
   for (const Axis& each : scope.op.axes)
     if (each.on_device) axes.push_back(each.name);
@@ -247,7 +256,8 @@ Pass read_pass(const Scope& scope, const TomlValue& value) {
   if (const TomlValue* programmatic = value.find("programmatic"))
     pass.programmatic = read_programmatic(scope, *programmatic);
   if (const TomlValue* model = value.find("model")) {
-    if (scope.of_reference) reader.fail(model->line, "'model' in a pass of the reference", "none: it is never timed");
+    if (!scope.untimed.empty())
+      reader.fail(model->line, fmt::format("'model' in a pass of {}", scope.untimed), "none: it is never timed");
     pass.model = read_pass_model(reader, *model, scope.op, scope.symbols);
   }
   return pass;
@@ -257,7 +267,8 @@ Pass read_pass(const Scope& scope, const TomlValue& value) {
 
 std::vector<Pass> read_passes(const ManifestReader& reader, const TomlValue& table, std::string_view where,
                               const Op& op, const Symbols& symbols, std::span<const Workspace> workspaces) {
-  const Scope scope{reader, op, symbols, workspaces, where == "[reference]"};
+  const std::string_view untimed = where == "[reference]" ? "the reference" : where == prepare_section ? where : "";
+  const Scope scope{reader, op, symbols, workspaces, untimed};
   const TomlValue& list = reader.required(table, where, "pass");
   std::vector<Pass> passes;
   for (const TomlValue& each : reader.list(list, fmt::format("'pass' of {}", where)))

@@ -51,8 +51,8 @@ void read_dtype(const ManifestReader& reader, const TomlValue& value, const Op& 
 
 void read_fill(const ManifestReader& reader, const TomlValue& value, const Op& op, Tensor& tensor) {
   if (const TomlValue* fill = value.find("fill")) {
-    tensor.fill =
-        static_cast<Fill>(reader.one_of(*fill, "a fill", {"normal", "uniform", "ones", "zeros", "index", "offsets"}));
+    tensor.fill = static_cast<Fill>(
+        reader.one_of(*fill, "a fill", {"normal", "uniform", "ones", "zeros", "index", "offsets", "prepared"}));
   }
   if (const TomlValue* scale = value.find("scale")) tensor.scale = reader.real(*scale, "'scale'");
   if (const TomlValue* last = value.find("last"))

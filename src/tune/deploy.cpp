@@ -1,10 +1,12 @@
 #include "tune/deploy.hpp"
 
 #include <algorithm>
+#include <iterator>
 #include <utility>
 
 #include "jit/executable.hpp"
 #include "tune/internal_kernels.hpp"
+#include "tune/preparation.hpp"
 #include "tune/serving.hpp"
 
 namespace kiln::tune {
@@ -40,7 +42,8 @@ std::vector<jit::Specialisation> verification(const manifest::Op& op, const Prob
   std::vector<jit::Specialisation> result;
   result.push_back(jit::specialise_reference(op, frame, arch));
   result.push_back(evict_kernel(arch));
-  if (has_lengths(op)) result.push_back(late_copy_kernel(arch));
+  if (op.prepare) std::ranges::copy(Preparation::specialisations(op, frame, arch), std::back_inserter(result));
+  if (needs_late_copy(op)) result.push_back(late_copy_kernel(arch));
   for (const manifest::Tensor& tensor : op.tensors) {
     if (!manifest::Op::takes_part(tensor, frame)) continue;
     const manifest::DType type = op.dtype_of(tensor, frame);

@@ -44,7 +44,9 @@ jit::Specialisation fill_kernel(manifest::DType type, const std::string& arch) {
       arch);
 }
 
-bool has_lengths(const manifest::Op& op) noexcept { return std::ranges::any_of(op.axes, &manifest::Axis::on_device); }
+bool needs_late_copy(const manifest::Op& op) noexcept {
+  return op.prepare || std::ranges::any_of(op.axes, &manifest::Axis::on_device);
+}
 
 jit::Specialisation late_copy_kernel(const std::string& arch) {
   return internal("late_copy.cuh", {"kiln::copy_late"}, arch);
@@ -56,7 +58,8 @@ jit::Specialisation compare_kernels(manifest::DType type, const std::string& arc
   const std::string_view wanted = cpp_name(reference_type(type));
   return internal("compare.cuh",
                   {fmt::format("kiln::compare_squares<{}>", wanted),
-                   fmt::format("kiln::compare_outputs<{}, {}>", cpp_name(type), wanted)},
+                   fmt::format("kiln::compare_outputs<{}, {}>", cpp_name(type), wanted),
+                   fmt::format("kiln::mark_unwritten<{}>", wanted)},
                   arch);
 }
 

@@ -12,8 +12,8 @@ namespace kiln::tune {
 manifest::DType reference_type(manifest::DType type) noexcept;
 // Each throws Error(bad_manifest) when this build lacks the kernel's file.
 jit::Specialisation fill_kernel(manifest::DType type, const std::string& arch);
-/// Whether an axis of the op may have its length on the device, so that verifying needs late_copy_kernel().
-bool has_lengths(const manifest::Op& op) noexcept;
+/// Whether verifying needs late_copy_kernel(): for lengths on the device, and for prepared inputs.
+bool needs_late_copy(const manifest::Op& op) noexcept;
 jit::Specialisation late_copy_kernel(const std::string& arch);
 jit::Specialisation evict_kernel(const std::string& arch);
 jit::Specialisation compare_kernels(manifest::DType type, const std::string& arch);

@@ -9,7 +9,9 @@
 #include "jit/executable.hpp"
 #include "kiln/error.hpp"
 #include "tune/bench.hpp"
+#include "tune/lengths.hpp"
 #include "tune/measure.hpp"
+#include "tune/preparation.hpp"
 #include "tune/verification_case.hpp"
 
 namespace kiln::tune {
@@ -20,12 +22,20 @@ class LocalBench final : public Bench {
   LocalBench(const BenchSettings& settings, Cubins& cubins)
       : settings_(settings), stopwatch_(settings.device.facts, settings.regime, settings.arch, cubins) {
     const Problem low = manifest::low_corner(settings.op, settings.bucket);
-    const auto seed = static_cast<std::uint64_t>(std::chrono::steady_clock::now().time_since_epoch().count());
+    const std::vector<std::size_t> cases = cases_timed_last(settings.op);
+    std::size_t next = 0;  // lengths on the device and corners take the cases in turn
     Placement on_device;
     on_device.bound = low;
-    if (const auto lengths = shorter(low)) add_case(*lengths, cubins, seed + 2, on_device);
-    if (!(low == settings.bucket)) add_case(low, cubins, seed, {});
-    add_case(settings.bucket, cubins, seed + 1, {});
+    for (const Problem& lengths : shorter_lengths(settings.op, low)) {
+      on_device.prepare_case = cases[next++ % cases.size()];
+      add_case(lengths, cubins, on_device);
+    }
+    for (const Problem& corner : corners(settings.op, settings.bucket))
+      add_case(corner, cubins, prepared_by(cases[next++ % cases.size()]));
+    // Inputs that are not timed are verified where tensors are small.
+    for (const std::size_t each : cases)
+      if (each != cases.back() || !(low == settings.bucket)) add_case(low, cubins, prepared_by(each));
+    add_case(settings.bucket, cubins, prepared_by(cases.back()));
     prepared_ns_ = std::chrono::duration<double, std::nano>(std::chrono::steady_clock::now() - begun_).count();
   }
 
@@ -91,8 +101,49 @@ class LocalBench final : public Bench {
     return result;
   }
 
+  static Placement prepared_by(std::size_t prepare_case) {
+    Placement placement;
+    placement.prepare_case = prepare_case;
+    return placement;
+  }
+
+  /// Takes samples with inputs that are prepared for each point's sizes. Points of one length take turns. A sample is the mean over the timed
+  /// cases.
   template <class Measure>
   std::vector<Samples> take(std::span<const Point> points, const Measure& measure) {
+    if (!settings_.op.prepare) return take_prepared(points, measure);
+    std::map<std::size_t, std::vector<std::size_t>> by_length;  // places in `points`
+    for (std::size_t i = 0; i < points.size(); ++i) by_length[points[i].length].push_back(i);
+    std::vector<Samples> result(points.size());
+    for (const auto& [length, places] : by_length)
+      for (const std::size_t prepare_case : settings_.op.prepare->timed) {
+        std::vector<Point> now;
+        for (const std::size_t place : places)
+          if (result[place].failure.empty()) now.push_back(points[place]);
+        if (now.empty()) break;
+        cases_.back().prepare_at(lengths_.at(length), prepare_case, stream_.handle());
+        std::vector<Samples> taken = take_prepared(now, measure);
+        std::size_t next = 0;
+        for (const std::size_t place : places)
+          if (result[place].failure.empty()) add_share(result[place], std::move(taken[next++]));
+      }
+    return result;
+  }
+
+  /// Adds a timed case's samples to those of the others, whose sum of shares is their mean.
+  void add_share(Samples& all, Samples some) const {
+    if (!some.failure.empty()) {
+      all = std::move(some);
+      all.ns.clear();
+      return;
+    }
+    const auto share = 1.0 / static_cast<double>(settings_.op.prepare->timed.size());
+    all.ns.resize(some.ns.size(), 0.0);
+    for (std::size_t i = 0; i < some.ns.size(); ++i) all.ns[i] += share * some.ns[i];
+  }
+
+  template <class Measure>
+  std::vector<Samples> take_prepared(std::span<const Point> points, const Measure& measure) {
     std::vector<Launch> launches;
     for (const Point& point : points)
       launches.emplace_back(
@@ -111,23 +162,14 @@ class LocalBench final : public Bench {
       }
       // Samples each point alone to find out which one failed.
       for (std::size_t i = 0; i < result.size(); ++i)
-        result[i] = std::move(take(points.subspan(i, 1), measure).front());
+        result[i] = std::move(take_prepared(points.subspan(i, 1), measure).front());
     }
     return result;
   }
 
-  /// Returns about half of each length that may be on the device, so that whole blocks lie past it. Nothing when no length can be halved.
-  [[nodiscard]] std::optional<Problem> shorter(const Problem& bound) const {
-    Problem lengths = bound;
-    for (std::size_t i = 0; i < settings_.op.axes.size(); ++i)
-      if (const manifest::Axis& axis = settings_.op.axes[i]; axis.on_device)
-        lengths.axes[i] = std::max(axis.minimum, (bound.axes[i] + 1) / 2);
-    return lengths == bound ? std::nullopt : std::optional(lengths);
-  }
-
-  void add_case(const Problem& problem, Cubins& cubins, std::uint64_t seed, const Placement& placement) {
-    cases_.emplace_back(settings_.op, problem, settings_.device.facts, settings_.arch, cubins, seed, stream_.handle(),
-                        placement);
+  void add_case(const Problem& problem, Cubins& cubins, const Placement& placement) {
+    cases_.emplace_back(settings_.op, problem, settings_.device.facts, settings_.arch, cubins, seed_++,
+                        stream_.handle(), placement);
   }
 
   bool is_right(Admission& admission, Live& live) {
@@ -141,7 +183,8 @@ class LocalBench final : public Bench {
       if (check.right) continue;
       admission.verdict = store::Verdict::wrong_result;
       admission.reason = fmt::format(
-          "at {}{}: {}", manifest::display_text(settings_.op, each.problem()),
+          "at {}{}{}: {}", manifest::display_text(settings_.op, each.problem()),
+          inputs_text(settings_.op, each.prepare_case()),
           each.launched() == each.problem()
               ? ""
               : fmt::format(" on the device, launched for {}", manifest::display_text(settings_.op, each.launched())),
@@ -172,6 +215,7 @@ class LocalBench final : public Bench {
 
   std::chrono::steady_clock::time_point begun_ = std::chrono::steady_clock::now();
   double prepared_ns_ = 0;
+  std::uint64_t seed_ = static_cast<std::uint64_t>(begun_.time_since_epoch().count());  // of the next case
   BenchSettings settings_;
   std::vector<Problem> lengths_;
   Stopwatch stopwatch_;

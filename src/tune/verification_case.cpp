@@ -22,9 +22,11 @@ struct CompareResult {
   double error_squares;
   double largest_error;
   std::uint64_t mismatches;
+  std::uint64_t unwritten;
   std::uint64_t first_mismatch;
 };
-static_assert(sizeof(CompareResult) == 40);
+static_assert(sizeof(CompareResult) == 48);
+constexpr std::size_t squares_kernel = 0, outputs_kernel = 1, mark_kernel = 2;  // of compare_kernels()
 
 void synchronize(CUstream stream) {
   cuda::check(cuda::Driver::get().cuStreamSynchronize(stream), "cuStreamSynchronize");
@@ -65,7 +67,24 @@ struct VerificationCase::State {
     reference = std::make_unique<jit::Executable>(op, frame, cubin.cubin);
   }
 
+  /// Elements that the reference leaves unwritten are told by their marks. Those of an initialised output hold values instead.
+  void mark_unwritten(CUstream stream) {
+    for (std::size_t i = 0; i < tensors.tensors.size(); ++i) {
+      if (!tensors.op.tensors[i].output || !tensors.takes_part(i) || tensors.is_initialised(i)) continue;
+      const VerificationTensors::Tensor& state = tensors.tensors[i];
+      CUdeviceptr wanted = state.wanted.pointer();
+      long long count = state.extent.elements;
+      std::array<void*, 2> parameters = {&wanted, &count};
+      launch_internal(compare.at(state.extent.type).function(mark_kernel), count, parameters.data(), stream);
+    }
+  }
+
+  [[nodiscard]] bool is_sampled() const {
+    return tensors.op.reference_sample && tensors.op.reference_sample->evaluate(tensors.frame()).truth();
+  }
+
   void run_reference(CUstream stream) {
+    mark_unwritten(stream);
     jit::CallFrame frame;
     const Arguments& arguments = tensors.reference_arguments;
     if (!reference->fill(frame, tensors.problem, arguments))
@@ -92,13 +111,14 @@ struct VerificationCase::State {
     CUdeviceptr got = state.address(), wanted = state.wanted.pointer(), out = result.pointer();
     std::array<void*, 10> squares = {&wanted,        shape.data(), &shape[1],   &shape[2],   &shape[3],
                                      strides.data(), &strides[1],  &strides[2], &strides[3], &out};
-    std::array<void*, 13> compare_parameters = {
+    int sampled = is_sampled() ? 1 : 0;
+    std::array<void*, 14> compare_parameters = {
         &got,        &wanted,     shape.data(), &shape[1],           &shape[2],           &shape[3], strides.data(),
-        &strides[1], &strides[2], &strides[3],  &tolerance.relative, &tolerance.absolute, &out};
+        &strides[1], &strides[2], &strides[3],  &tolerance.relative, &tolerance.absolute, &sampled,  &out};
     const jit::Module& module = compare.at(state.extent.type);
     const std::int64_t count = state.extent.count();
-    launch_internal(module.function(0), count, squares.data(), stream);
-    launch_internal(module.function(1), count, compare_parameters.data(), stream);
+    launch_internal(module.function(squares_kernel), count, squares.data(), stream);
+    launch_internal(module.function(outputs_kernel), count, compare_parameters.data(), stream);
     CompareResult compared{};
     result.copy_to_host(&compared, sizeof compared, stream);
     return verdict(index, compared, count, stream);
@@ -106,8 +126,16 @@ struct VerificationCase::State {
 
   Check verdict(std::size_t index, const CompareResult& compared, std::int64_t count, CUstream stream) {
     const VerificationTensors::Tensor& state = tensors.tensors[index];
-    const double rms = std::sqrt(compared.wanted_squares / static_cast<double>(count));
+    const auto written = static_cast<double>(static_cast<std::uint64_t>(count) - compared.unwritten);
+    const double rms = std::sqrt(compared.wanted_squares / std::max(written, 1.0));
     Check check;
+    if (compared.unwritten > 0 && (written == 0 || !is_sampled())) {
+      check.reason =
+          fmt::format("the reference wrote {:.0f} of {} elements of output '{}'; {}", written, count,
+                      tensors.op.tensors[index].name,
+                      is_sampled() ? "let it write some of each" : "let it write all, or say 'sample' in [reference]");
+      return check;
+    }
     check.worst_error = rms > 0 ? compared.largest_error / rms : compared.largest_error;
     if (compared.mismatches > 0) {
       check.reason = fmt::format(
@@ -149,7 +177,14 @@ void VerificationCase::retarget(const Problem& problem, std::uint64_t seed, CUst
   state_->run_reference(stream);
 }
 
-void VerificationCase::poison(CUstream stream) { state_->tensors.poison_outputs(stream); }
+void VerificationCase::poison(CUstream stream) {
+  state_->tensors.prepare(stream);
+  state_->tensors.poison_outputs(stream);
+}
+
+void VerificationCase::prepare_at(const Problem& smaller, std::size_t prepare_case, CUstream stream) {
+  state_->tensors.prepare(smaller, prepare_case, stream);
+}
 
 Check VerificationCase::check(CUstream stream) {
   Check all;
@@ -183,8 +218,7 @@ void VerificationCase::launch_at(const Problem& smaller, const jit::Executable& 
   jit::CallFrame frame;
   if (!executable.fill(frame, smaller, state_->tensors.arguments))
     throw Error(ErrorKind::bad_input, executable.explain_frame(smaller, state_->tensors.arguments));
-  cuda::check(executable.launch(frame, state_->tensors.arguments, stream, workspace.pointer()),
-              "launching a candidate");
+  cuda::check(executable.launch(frame, state_->tensors.arguments, stream, workspace.blocks()), "launching a candidate");
 }
 
 Check VerificationCase::verify(const jit::Executable& executable, TrialWorkspace& workspace, CUstream stream) {
@@ -276,10 +310,13 @@ Check VerificationCase::verify(const jit::Executable& executable, CUstream strea
 
 TrialWorkspace::TrialWorkspace(const jit::Executable& executable)
     : bytes_(executable.workspace_bytes()),
+      shared_bytes_(executable.shared_workspace_bytes()),
       zeroed_(executable.zeroed_ranges().begin(), executable.zeroed_ranges().end()) {}
 
 void TrialWorkspace::renew(CUstream stream) {
   if (buffer_.bytes() < bytes_) buffer_ = cuda::Buffer(bytes_);
+  if (shared_.bytes() < shared_bytes_) shared_ = cuda::Buffer(shared_bytes_);
+  shared_.fill_bytes(poison_byte, stream);
   buffer_.fill_bytes(poison_byte, stream);
   for (const jit::Executable::Range& range : zeroed_) buffer_.fill_bytes(0, range.offset, range.bytes, stream);
 }
@@ -287,10 +324,12 @@ void TrialWorkspace::renew(CUstream stream) {
 const Arguments& VerificationCase::arguments() const noexcept { return state_->tensors.arguments; }
 const Problem& VerificationCase::problem() const noexcept { return state_->tensors.problem; }
 const Problem& VerificationCase::launched() const noexcept { return state_->tensors.launched; }
+std::size_t VerificationCase::prepare_case() const noexcept { return state_->tensors.prepare_case; }
 
 std::int64_t VerificationCase::bytes() const noexcept {
   std::int64_t total = 0;
-  for (const auto& tensor : state_->tensors.tensors) total += tensor.data.bytes() + tensor.wanted.bytes();
+  for (const auto& tensor : state_->tensors.tensors)
+    total += tensor.data.bytes() + tensor.wanted.bytes() + tensor.kept.bytes();
   return total;
 }
 

@@ -25,9 +25,11 @@ struct Placement {
   std::vector<std::pair<RuntimeId, std::int64_t>> runtime;  // integer run-time values, such as row strides
   std::int64_t offset_elements = 0;                         // from each allocation to the tensor's address
   bool leave_optional_out = false;                          // optional tensors are null
-  /// An output and the input whose buffer it shares, with equal type, shape and strides. Only for an op that allows it.
+  /// An output and the input whose buffer it shares, with equal type, shape and strides. Only for an op that allows it, and no
+  /// prepared input.
   std::optional<std::pair<TensorId, TensorId>> in_place;
   std::vector<std::pair<RuntimeId, double>> reals;  // real run-time values
+  std::size_t prepare_case = 0;                     // index among the cases of the op's [prepare]
   /// The sizes that candidates are launched with and that determine memory and strides. The case's own sizes are then lengths in device
   /// memory, for each axis that allows them.
   std::optional<Problem> bound;
@@ -39,12 +41,12 @@ class TrialWorkspace {
   explicit TrialWorkspace(const jit::Executable& executable);
   /// Prepares the workspace for a first launch: zeros in the executable's zeroed ranges, poison elsewhere. Throws Error(out_of_memory).
   void renew(CUstream stream);
-  [[nodiscard]] CUdeviceptr pointer() const noexcept { return buffer_.pointer(); }
+  [[nodiscard]] jit::WorkspaceBlocks blocks() const noexcept { return {buffer_.pointer(), shared_.pointer()}; }
 
  private:
-  std::int64_t bytes_;
+  std::int64_t bytes_, shared_bytes_;
   std::vector<jit::Executable::Range> zeroed_;
-  cuda::Buffer buffer_;
+  cuda::Buffer buffer_, shared_;
 };
 
 class VerificationCase {
@@ -69,6 +71,9 @@ class VerificationCase {
   /// Launches without a check, for measurements. Preconditions: admitted, and the workspace renewed once. Throws Error(driver_failed).
   void launch(const jit::Executable& executable, const TrialWorkspace& workspace, CUstream stream);
   [[nodiscard]] bool admits(const jit::Executable& executable) const;
+  /// Prepares inputs for launch_at() at these sizes, by a case of the op's [prepare], until the next poison() or verify(). Does nothing for
+  /// an op without. Throws Error(driver_failed).
+  void prepare_at(const Problem& smaller, std::size_t prepare_case, CUstream stream);
   /// Launches at sizes that need no more memory, in the tensors of this case. The results have no meaning.
   void launch_at(const Problem& smaller, const jit::Executable& executable, const TrialWorkspace& workspace,
                  CUstream stream);
@@ -80,7 +85,8 @@ class VerificationCase {
   [[nodiscard]] const Arguments& arguments() const noexcept;
   [[nodiscard]] const Problem& problem() const noexcept;
   [[nodiscard]] const Problem& launched() const noexcept;  // Placement::bound, else problem()
-  [[nodiscard]] std::int64_t bytes() const noexcept;       // device memory held
+  [[nodiscard]] std::size_t prepare_case() const noexcept;
+  [[nodiscard]] std::int64_t bytes() const noexcept;  // device memory held
 
  private:
   /// Whether repeated launches over the same tensors give the same results.

@@ -44,7 +44,8 @@ void VerificationTensors::load(const std::string& arch, Cubins& cubins) {
     const jit::Cubin cubin = cubins.get_and_keep(fill_kernel(type, arch)).cubin;
     fill_.try_emplace(type, cubin.image, cubin.lowered_names);
   };
-  if (has_lengths(op)) {
+  if (op.prepare) preparation_.emplace(op, frame(), device, arch, cubins);
+  if (needs_late_copy(op)) {
     const jit::Cubin cubin = cubins.get_and_keep(late_copy_kernel(arch)).cubin;
     copy_late_.emplace(cubin.image, cubin.lowered_names);
   }
@@ -130,6 +131,11 @@ void VerificationTensors::allocate(const Placement& placement, CUstream stream) 
         op.tensors[i].output ? reinterpret_cast<const void*>(state.wanted.pointer()) : arguments.tensors[i];
   }
   in_place = placement.in_place;
+  if (in_place && is_prepared(in_place->second.index))
+    throw Error(ErrorKind::bad_input,
+                fmt::format("{}: '{}' is prepared, so no output may take its place in a verification", op.name,
+                            op.tensors[in_place->second.index].name));
+  prepare_case = placement.prepare_case;
   if (in_place) arguments.tensors[in_place->second.index] = arguments.tensors[in_place->first.index];
 }
 
@@ -156,10 +162,21 @@ void VerificationTensors::fill(std::uint64_t seed, CUstream stream) {
     const manifest::Tensor& tensor = op.tensors[i];
     if (!takes_part(i)) continue;
     if (!tensor.output && !(launched == problem)) tensors[i].data.fill_bytes(poison_byte, stream);
-    if (!tensor.output) fill_one(tensors[i].address(), tensors[i].extent.type, i, seed, stream);
+    if (!tensor.output && !is_prepared(i)) fill_one(tensors[i].address(), tensors[i].extent.type, i, seed, stream);
     if (is_initialised(i))
       fill_one(tensors[i].wanted.pointer(), reference_type(tensors[i].extent.type), i, seed, stream);
   }
+  prepared_for_.reset();
+  prepare(stream);
+}
+
+void VerificationTensors::prepare(const Problem& at, std::size_t which, CUstream stream) {
+  if (!preparation_ || prepared_for_ == std::pair(at, which)) return;
+  for (std::size_t i = 0; i < tensors.size(); ++i)
+    if (is_prepared(i)) tensors[i].data.fill_bytes(poison_byte, stream);
+  prepared_for_.reset();
+  preparation_->run(at, reference_arguments, seed_, which, stream);
+  prepared_for_.emplace(at, which);
 }
 
 void VerificationTensors::poison_outputs(CUstream stream) {
@@ -175,14 +192,28 @@ void VerificationTensors::poison_outputs(CUstream stream) {
 
 void VerificationTensors::poison_inputs(CUstream stream) {
   if (is_bounded()) lengths_.fill_bytes(0, stream);  // a launch that reads a length of 0 gives a wrong result
-  for (std::size_t i = 0; i < tensors.size(); ++i)
-    if (!op.tensors[i].output && takes_part(i)) tensors[i].data.fill_bytes(poison_byte, stream);
+  for (std::size_t i = 0; i < tensors.size(); ++i) {
+    if (op.tensors[i].output || !takes_part(i)) continue;
+    Tensor& state = tensors[i];
+    if (is_prepared(i)) {
+      if (state.kept.bytes() < state.data.bytes())
+        state.kept = cuda::Buffer(), state.kept = cuda::Buffer(state.data.bytes());
+      cuda::check(cuda::Driver::get().cuMemcpyDtoDAsync_v2(state.kept.pointer(), state.data.pointer(),
+                                                           static_cast<std::size_t>(state.data.bytes()), stream),
+                  "keeping a prepared input");
+    }
+    state.data.fill_bytes(poison_byte, stream);
+  }
   if (in_place) tensors[in_place->first.index].data.fill_bytes(poison_byte, stream);
 }
 
 void VerificationTensors::refill_inputs(CUstream stream) {
   for (std::size_t i = 0; i < tensors.size(); ++i) {
     if (op.tensors[i].output || !takes_part(i)) continue;
+    if (is_prepared(i)) {
+      copy_late(tensors[i].data.pointer(), tensors[i].kept.pointer(), tensors[i].data.bytes(), stream);
+      continue;
+    }
     const bool shared = in_place && in_place->second.index == i;
     FillParameters fill_with = fill_parameters(tensors[shared ? in_place->first.index : i].address(), i, seed_);
     long long cycles = late_cycles;
@@ -190,12 +221,15 @@ void VerificationTensors::refill_inputs(CUstream stream) {
     launch_late(fill_.at(tensors[i].extent.type).function(1), static_cast<unsigned>(device.sm_count()),
                 parameters.data(), stream);
   }
-  if (!is_bounded()) return;
-  CUdeviceptr to = lengths_.pointer(), from = true_lengths_.pointer();
-  int count = max_axes;
-  long long cycles = late_cycles;
+  if (is_bounded()) copy_late(lengths_.pointer(), true_lengths_.pointer(), max_axes * sizeof(std::int32_t), stream);
+}
+
+/// Copies whole words. A tensor's last bytes are its guard.
+void VerificationTensors::copy_late(CUdeviceptr to, CUdeviceptr from, std::int64_t bytes, CUstream stream) {
+  long long count = bytes / static_cast<std::int64_t>(sizeof(std::int32_t)), cycles = late_cycles;
   std::array<void*, 4> parameters = {&to, &from, &count, &cycles};
-  launch_late(copy_late_->function(0), 1, parameters.data(), stream);
+  const unsigned blocks = count <= late_threads ? 1 : static_cast<unsigned>(device.sm_count());
+  launch_late(copy_late_->function(0), blocks, parameters.data(), stream);
 }
 
 }  // namespace kiln::tune

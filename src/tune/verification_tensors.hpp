@@ -14,6 +14,7 @@
 #include "cuda/device.hpp"
 #include "jit/module.hpp"
 #include "tune/cubins.hpp"
+#include "tune/preparation.hpp"
 #include "tune/tensor_extent.hpp"
 #include "tune/verification_case.hpp"
 
@@ -31,6 +32,7 @@ class VerificationTensors {
     TensorExtent extent;
     cuda::Buffer data;
     cuda::Buffer wanted;      // of an output: the reference's result
+    cuda::Buffer kept;        // of a prepared input: its values, while it is poisoned
     std::int64_t offset = 0;  // bytes from the allocation to the first element
     [[nodiscard]] CUdeviceptr address() const { return data.pointer() + static_cast<CUdeviceptr>(offset); }
   };
@@ -38,12 +40,16 @@ class VerificationTensors {
   VerificationTensors(const manifest::Op& described, const manifest::DeviceFacts& facts)
       : op(described), device(facts), tensors(described.tensors.size()) {}
 
-  /// Loads the fill kernels of the problem's types. Throws as Cubins::get_and_keep() does.
+  /// Loads the fill kernels of the problem's types, and the op's [prepare]. Throws as Cubins::get_and_keep() does.
   void load(const std::string& arch, Cubins& cubins);
   /// Allocates the tensors of `problem` and sets the arguments. Throws Error(out_of_memory) with op, problem and bytes.
   void allocate(const Placement& placement, CUstream stream);
-  /// Fills inputs, and the wanted values of outputs that are also read. `seed` decides the values.
+  /// Fills inputs, and the wanted values of outputs that are also read. `seed` decides the values. Then prepares for `problem`.
   void fill(std::uint64_t seed, CUstream stream);
+  /// Runs the op's [prepare] for sizes that need no more memory. Does nothing where it ran last for the same sizes and case.
+  void prepare(const Problem& at, std::size_t prepare_case, CUstream stream);
+  /// Prepares again what the problem's own sizes and case need.
+  void prepare(CUstream stream) { prepare(problem, prepare_case, stream); }
   /// Poisons the outputs. Outputs that are also read, or take an input's place, get their values back.
   void poison_outputs(CUstream stream);
   /// Poisons inputs and lengths on the device.
@@ -67,6 +73,7 @@ class VerificationTensors {
   Arguments arguments;            // for candidates
   Arguments reference_arguments;  // with `wanted` in place of outputs
   std::optional<std::pair<TensorId, TensorId>> in_place;
+  std::size_t prepare_case = 0;  // of the op's [prepare]
 
  private:
   struct FillParameters {
@@ -79,6 +86,10 @@ class VerificationTensors {
   };
   [[nodiscard]] FillParameters fill_parameters(CUdeviceptr pointer, std::size_t tensor, std::uint64_t seed) const;
   void fill_one(CUdeviceptr pointer, manifest::DType type, std::size_t tensor, std::uint64_t seed, CUstream stream);
+  [[nodiscard]] bool is_prepared(std::size_t tensor) const {
+    return op.tensors[tensor].fill == manifest::Fill::prepared && takes_part(tensor);
+  }
+  void copy_late(CUdeviceptr to, CUdeviceptr from, std::int64_t bytes, CUstream stream);
   void bound_lengths(const Problem& bound, std::vector<std::int64_t>& frame, CUstream stream);
   [[nodiscard]] std::int64_t bytes_of(const manifest::Tensor& tensor, const TensorExtent& extent,
                                       std::span<const std::int64_t> frame) const;
@@ -87,7 +98,9 @@ class VerificationTensors {
   cuda::Buffer lengths_;       // an int32 for each axis
   cuda::Buffer true_lengths_;  // the values that refill_inputs() writes to `lengths_`
   std::map<manifest::DType, jit::Module> fill_;
-  std::optional<jit::Module> copy_late_;  // of an op whose lengths may be on the device
+  std::optional<jit::Module> copy_late_;  // where needs_late_copy()
+  std::optional<Preparation> preparation_;
+  std::optional<std::pair<Problem, std::size_t>> prepared_for_;  // sizes and case
   std::uint64_t seed_ = 0;
 };
 

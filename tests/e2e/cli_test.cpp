@@ -152,6 +152,21 @@ TEST_CASE("an op's kernels are compiled without a GPU, and one that does not com
   CHECK_MESSAGE(contains(bad, "squared_relu.cuh"), bad);
 }
 
+TEST_CASE("an op with prepared inputs is tuned, run and replayed, each launch with inputs for its own sizes") {
+  const TemporaryFolder folder;
+  const std::string at = globals(folder);
+  expect(0, "kiln tune segment_sum rows=1024 groups=8 cols=16" + at);
+  CHECK(contains(expect(0, "kiln run segment_sum rows=900 groups=7 cols=16" + at), "right"));
+  const std::string wrong =
+      expect(1, "FAKE_CUDA='kernel wrong segment_sum<' kiln run segment_sum rows=900 groups=7 cols=16" + at);
+  CHECK_MESSAGE(contains(wrong, "with inputs 'skewed': output 'y'"), wrong);
+  write(
+      folder / "trace",
+      "segment_sum rows=900 groups=7 cols=16\nsegment_sum rows=600 groups=8 cols=16\nsegment_sum rows=900 groups=7 cols=16\n");
+  const std::string replayed = expect(0, "kiln replay --verify --json " + (folder / "trace").string() + at);
+  CHECK_MESSAGE(contains(replayed, "\"verified\":2,\"wrong\":0"), replayed);
+}
+
 TEST_CASE("run verifies: a kernel that computes wrong values is found and told") {
   const TemporaryFolder folder;
   expect(0, "kiln tune scale rows=64 cols=128 dtype=f32" + globals(folder));

@@ -48,11 +48,12 @@ inline kiln::Options options(const std::filesystem::path& overlay, kiln::MissPol
   return options;
 }
 
-/// y = x * factor of the op `scale` in f32, at any sizes, checked after each launch.
+/// y = x * factor of the op `scale`, or one like it, in f32, at any sizes, checked after each launch.
 class ScaleCall {
  public:
-  ScaleCall(const kiln::Engine& engine, std::int64_t rows, std::int64_t cols, std::size_t misalignment = 0)
-      : op(engine.op("scale")),
+  ScaleCall(const kiln::Engine& engine, std::int64_t rows, std::int64_t cols, std::size_t misalignment = 0,
+            const char* name = "scale")
+      : op(engine.op(name)),
         problem(op.problem({{"rows", rows}, {"cols", cols}, {"dtype", "f32"}})),
         values_(ramp(static_cast<std::size_t>(rows * cols))),
         x_(values_.size()),

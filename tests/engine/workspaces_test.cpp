@@ -108,3 +108,63 @@ TEST_CASE("memory that cannot be had is an error, and leaves the stream without 
   }
   CHECK_FALSE(workspaces.serves(here.first.handle()));
 }
+
+TEST_CASE("plans of one stream share a block that is as large as the largest of them needs" *
+          doctest::skip(without_driver)) {
+  const TwoStreams here;
+  SharedWorkspaces shared;
+  Workspaces small(0, false, 1024, shared), large(256, false, 4096, shared);
+  shared.note(1024);
+  shared.note(4096);
+  small.make(here.first.handle());
+  large.make(here.first.handle());
+  const jit::WorkspaceBlocks of_small = small.blocks(here.first.handle()), of_large = large.blocks(here.first.handle());
+  CHECK(of_small.own == 0);
+  CHECK(of_small.shared != 0);
+  CHECK(of_large.shared == of_small.shared);
+  CHECK(of_large.own != 0);
+  CHECK(of_large.own != of_large.shared);
+  CHECK_FALSE(small.serves(here.second.handle()));
+  small.make(here.second.handle());
+  CHECK(small.blocks(here.second.handle()).shared != of_small.shared);
+}
+
+TEST_CASE("a larger plan gives the stream a new block, and the older one stays allocated" *
+          doctest::skip(without_driver)) {
+  const TwoStreams here;
+  SharedWorkspaces shared;
+  Workspaces small(0, false, 1024, shared), large(0, false, 4096, shared);
+  small.make(here.first.handle());
+  const CUdeviceptr before = small.blocks(here.first.handle()).shared;
+  CHECK_FALSE(large.serves(here.first.handle()));
+  large.make(here.first.handle());
+  const CUdeviceptr after = large.blocks(here.first.handle()).shared;
+  CHECK(after != before);
+  CHECK(small.blocks(here.first.handle()).shared == after);
+  const cuda::Driver& driver = cuda::Driver::get();
+  CHECK(driver.cuMemsetD8Async(before, 0, 1024, here.first.handle()) == CUDA_SUCCESS);
+  CHECK(driver.cuMemsetD8Async(after, 0, 4096, here.first.handle()) == CUDA_SUCCESS);
+  here.first.synchronize();
+}
+
+TEST_CASE("where memory lacks for the largest plan, a smaller one gets what it needs" * doctest::skip(without_driver)) {
+  const TwoStreams here;
+  SharedWorkspaces shared;
+  Workspaces small(0, false, 1024, shared), large(0, false, std::int64_t{1} << 50, shared);
+  shared.note(std::int64_t{1} << 50);
+  small.make(here.first.handle());
+  CHECK(small.serves(here.first.handle()));
+  CHECK_THROWS_AS(large.make(here.first.handle()), Error);
+  CHECK_FALSE(large.serves(here.first.handle()));
+}
+
+TEST_CASE("the streams of a plan that is replaced get the shared block of the plan that replaces it" *
+          doctest::skip(without_driver)) {
+  const TwoStreams here;
+  SharedWorkspaces shared;
+  Workspaces replaced(0, false, 1024, shared), by(0, false, 4096, shared);
+  replaced.make(here.first.handle());
+  by.make_as(replaced);
+  CHECK(by.serves(here.first.handle()));
+  CHECK_FALSE(by.serves(here.second.handle()));
+}

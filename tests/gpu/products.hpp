@@ -116,7 +116,7 @@ inline bool launch_product(const Fixture& fixture, const jit::Executable& execut
     return false;
   tune::TrialWorkspace workspace(executable);
   workspace.renew(fixture.stream.handle());
-  cuda::check(executable.launch(frame, arguments, fixture.stream.handle(), workspace.pointer()), "launching a product");
+  cuda::check(executable.launch(frame, arguments, fixture.stream.handle(), workspace.blocks()), "launching a product");
   fixture.stream.synchronize();  // before the workspace goes
   return true;
 }

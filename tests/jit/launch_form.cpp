@@ -92,9 +92,10 @@ struct Case {
 
   static LoadedArgument random_argument() {
     LoadedArgument argument;
-    argument.kind = *rc::gen::element(manifest::ArgumentKind::tensor, manifest::ArgumentKind::axis,
-                                      manifest::ArgumentKind::runtime, manifest::ArgumentKind::workspace,
-                                      manifest::ArgumentKind::expression, manifest::ArgumentKind::length);
+    argument.kind =
+        *rc::gen::element(manifest::ArgumentKind::tensor, manifest::ArgumentKind::axis, manifest::ArgumentKind::runtime,
+                          manifest::ArgumentKind::workspace, manifest::ArgumentKind::shared_workspace,
+                          manifest::ArgumentKind::expression, manifest::ArgumentKind::length);
     argument.index = *rc::gen::inRange(0, 2);
     if (argument.kind == manifest::ArgumentKind::runtime) argument.index += axes;
     argument.offset = 256 * *rc::gen::inRange(0, 4);
@@ -173,7 +174,10 @@ void check_argument(const LoadedArgument& argument, const LaunchInput& input, co
     case manifest::ArgumentKind::axis:
     case manifest::ArgumentKind::runtime: RC_ASSERT(at<std::int64_t>(parameter) == input.frame.slots[index]); break;
     case manifest::ArgumentKind::workspace:
-      RC_ASSERT(at<CUdeviceptr>(parameter) == input.workspace + static_cast<CUdeviceptr>(argument.offset));
+      RC_ASSERT(at<CUdeviceptr>(parameter) == input.workspace.own + static_cast<CUdeviceptr>(argument.offset));
+      break;
+    case manifest::ArgumentKind::shared_workspace:
+      RC_ASSERT(at<CUdeviceptr>(parameter) == input.workspace.shared + static_cast<CUdeviceptr>(argument.offset));
       break;
     case manifest::ArgumentKind::expression:
       RC_ASSERT(at<std::int64_t>(parameter) == argument.value.evaluate(input.frame.view()).number);
@@ -220,7 +224,7 @@ TEST_CASE(
                 std::all_of(given.constraints.begin(), given.constraints.end(),
                             [&](const Expression& each) { return each.evaluate(frame.view()).truth(); }));
 
-      const LaunchInput input{frame, arguments, nullptr, 1 << 20, 1 << 16};
+      const LaunchInput input{frame, arguments, nullptr, {1 << 20, 3 << 20}, 1 << 16};
       PassCall call;
       form.passes[0].link(frame, call);
       const bool arranged = form.passes[0].arrange(input, call);

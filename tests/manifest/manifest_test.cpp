@@ -220,6 +220,32 @@ TEST_CASE("an output's own tolerance counts in place of its type's, under the ch
             "found 'x' in [tolerance], expected an element type such as 'f32', or an output") != std::string::npos);
 }
 
+TEST_CASE("a workspace is the plan's own or shared, and no shared one is left zero") {
+  testing::Folder folder = testing::scale_folder();
+  CHECK_FALSE(folder.parse().implementations[0].workspaces[0].shared);
+  const std::string own = folder.implementation;
+  folder.implementation = testing::replaced(own, "zeroed = true", "shared = true");
+  const Op op = folder.parse();
+  CHECK(op.implementations[0].workspaces[0].shared);
+  CHECK(op.implementations[0].passes[0].arguments[2].kind == ArgumentKind::shared_workspace);
+  folder.implementation = testing::replaced(own, "zeroed = true", "zeroed = true, shared = true");
+  CHECK(testing::refusal_of(folder).find("fast.toml:15: found 'zeroed' and 'shared' on workspace 'partial'") !=
+        std::string::npos);
+}
+
+TEST_CASE("a reference computes a sample always, never, or as an expression over sizes says") {
+  testing::Folder folder = testing::scale_folder();
+  CHECK_FALSE(folder.parse().reference_sample.has_value());
+  const std::string whole = folder.op;
+  folder.op = testing::replaced(whole, "[reference]\n", "[reference]\nsample = true\n");
+  CHECK(folder.parse().reference_sample->constant_value() == 1);
+  folder.op = testing::replaced(whole, "[reference]\n", "[reference]\nsample = \"rows * cols > 4096\"\n");
+  CHECK(folder.parse().reference_sample->uses(0));
+  folder.op = testing::replaced(folder.op, "output = true }", "output = true, initialised = 'mode == \"plain\"' }");
+  CHECK(testing::refusal_of(folder).find("found 'sample' beside the output 'y' that is initialised") !=
+        std::string::npos);
+}
+
 TEST_CASE("without tolerances each type of an output has the usual one") {
   testing::Folder folder = testing::scale_folder();
   const std::size_t begin = folder.op.find("[tolerance]");

@@ -43,6 +43,23 @@ TEST_CASE("a bucket's lengths are as many equal parts of it, at multiples of eig
   CHECK(ends_of(1024, 2) == std::vector<std::int64_t>{768, 1024});
 }
 
+TEST_CASE("lengths on the device are halved together, then each alone") {
+  manifest::Op op = two_open_axes();
+  op.axes[0].on_device = true;
+  CHECK(shorter_lengths(op, sized(33, 2049)) == std::vector{sized(17, 2049)});
+  CHECK(shorter_lengths(op, sized(1, 2049)).empty());
+  op.axes[1].on_device = true;
+  CHECK(shorter_lengths(op, sized(33, 2049)) == std::vector{sized(17, 1025), sized(17, 2049), sized(33, 1025)});
+  CHECK(shorter_lengths(op, sized(1, 2049)) == std::vector{sized(1, 1025)});
+}
+
+TEST_CASE("corners have one axis at its upper end and the others at their low ends") {
+  const manifest::Op op = two_open_axes();
+  CHECK(corners(op, sized(64, 4096)) == std::vector{sized(64, 2049), sized(33, 4096)});
+  CHECK(corners(op, sized(1, 4096)).empty());
+  CHECK(corners(rows_op(), sized(64, 4096)).empty());
+}
+
 TEST_CASE("an op without open axes has one length, its bucket") {
   manifest::Op op = rows_op();
   op.axes[0].policy.kind = manifest::PolicyKind::exact;

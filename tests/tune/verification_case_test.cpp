@@ -3,59 +3,25 @@
 
 #include <array>
 #include <bit>
-#include <filesystem>
 
-#include "fake_cuda/fixture.hpp"
-#include "jit/compile_pool.hpp"
-#include "store/layers.hpp"
+#include "op_fixture.hpp"
 #include "tune/bench.hpp"
 
 using namespace kiln;
 using namespace kiln::tune;
 using fake_cuda_tests::control;
-using fake_cuda_tests::query;
 
 namespace {
 
-/// An op of the tests, with its first implementation loaded.
-struct Fixture {
-  explicit Fixture(const char* name)
-      : op(manifest::load_op(std::filesystem::path(KILN_SOURCE_DIR) / "tests/e2e/ops" / name)),
-        implementation(op.implementations.front()) {}
-  ~Fixture() { control("heal"); }
-  Fixture(const Fixture&) = delete;
-  Fixture& operator=(const Fixture&) = delete;
-
-  [[nodiscard]] const manifest::DeviceFacts& facts() const { return context.info().facts; }
-  [[nodiscard]] std::string arch() const { return jit::default_arch(facts().sm()); }
+/// An op of tests/e2e/ops over rows and cols.
+struct Fixture : testing::OpFixture {
+  explicit Fixture(const std::string& name) : OpFixture("tests/e2e/ops/" + name) {}
   [[nodiscard]] Problem problem(std::int64_t rows) const {
-    const std::array<manifest::Setting, 3> settings = {
-        {{"rows", std::to_string(rows)}, {"cols", "64"}, {"dtype", "f32"}}};
-    return manifest::make_problem(op, settings);
+    return OpFixture::problem({{"rows", std::to_string(rows)}, {"cols", "64"}, {"dtype", "f32"}});
   }
   [[nodiscard]] Problem problem_of(const std::vector<manifest::Setting>& settings) const {
-    return manifest::make_problem(op, settings);
+    return OpFixture::problem(settings);
   }
-  jit::Cubin cubin(const Problem& bucket, const manifest::Config& config) {
-    const auto frame = manifest::make_frame(op, &implementation, bucket, facts(), config);
-    return cubins.get(jit::specialise(op, implementation, frame, arch())).cubin;
-  }
-  jit::Executable load(const Problem& bucket, const manifest::Config& config) {
-    const auto frame = manifest::make_frame(op, &implementation, bucket, facts(), config);
-    return {op, implementation, frame, cubin(bucket, config)};
-  }
-  VerificationCase case_of(const Problem& problem, const Placement& placement = {}) {
-    return {op, problem, facts(), arch(), cubins, 11, stream.handle(), placement};
-  }
-
-  cuda::Context context{0};
-  cuda::Context::Scope scope{context};
-  cuda::Stream stream;
-  store::Layers layers{store::LayerSettings{}};
-  jit::CompilePool pool;
-  Cubins cubins{layers, pool};
-  manifest::Op op;
-  const manifest::Implementation& implementation;
 };
 
 Placement bounded_by(const Problem& bound) {

@@ -9,7 +9,7 @@
 //   module CODE PATTERN                    a module that holds a kernel of that name is refused with CODE
 //   kernel wrong PATTERN                   the kernel writes a wrong value
 //   kernel hasty PATTERN                   the same where it may begin before its predecessor ends, for which it does not wait
-//   kernel peeks PATTERN                   the kernel reads lengths on the device as they were before kiln::copy_late, behind which it may begin
+//   kernel peeks PATTERN                   the kernel reads what the kiln::copy_late before it writes as it was before, where it may begin early
 //   kernel fault PATTERN                   the kernel reads an illegal address, which breaks the context
 //   kernel hang PATTERN                    the kernel never ends
 //   kernel interrupt PATTERN               its next launch sends the process SIGINT, as Ctrl-C does

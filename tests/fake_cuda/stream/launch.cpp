@@ -117,7 +117,7 @@ double time_of(const fake_cuda::Traffic& traffic) {
 
 CUstream_st::Overwritten overwritten_by(const Invocation& call) {
   if (call.name.base != "copy_late") return {};
-  const auto count = call.value<int>(2);
+  const std::int64_t count = call.integer(2);
   const auto* words = call.required<std::int32_t>(0, count);
   return {call.value<CUdeviceptr>(0), {words, words + count}};
 }

@@ -1,7 +1,11 @@
-// templates/internal/compare.cuh: compare_squares<R>(wanted, shape, strides, result) and
-// compare_outputs<T, R>(got, wanted, shape, strides, relative, absolute, result).
+// templates/internal/compare.cuh: mark_unwritten<R>(wanted, count), compare_squares<R>(wanted, shape, strides, result) and
+// compare_outputs<T, R>(got, wanted, shape, strides, relative, absolute, sampled, result).
+#include <algorithm>
 #include <array>
 #include <cmath>
+#include <cstring>
+#include <limits>
+#include <type_traits>
 
 #include "twins/elements.hpp"
 #include "twins/twin.hpp"
@@ -14,6 +18,7 @@ struct Result {
   double error_squares;
   double largest_error;
   unsigned long long mismatches;
+  unsigned long long unwritten;
   unsigned long long first_mismatch;
 };
 
@@ -49,6 +54,23 @@ struct Strided {
   }
 };
 
+constexpr std::uint32_t unwritten_word = 0xfffd1e57;
+
+/// Sets every word of a floating value to the mark. Integers have none.
+template <typename R>
+void mark(R& value) {
+  if constexpr (std::is_floating_point_v<R>)
+    for (std::size_t i = 0; i < sizeof value; i += sizeof unwritten_word)
+      std::memcpy(reinterpret_cast<std::byte*>(&value) + i, &unwritten_word, sizeof unwritten_word);
+}
+template <typename R>
+bool is_marked(const R& value) {
+  if constexpr (!std::is_floating_point_v<R>) return false;
+  R marked{};
+  mark(marked);
+  return std::memcmp(&value, &marked, sizeof value) == 0;
+}
+
 double error_of(double got, double wanted) {
   if (got == wanted || (std::isnan(got) && std::isnan(wanted))) return 0;
   const double error = std::fabs(got - wanted);
@@ -56,6 +78,15 @@ double error_of(double got, double wanted) {
 }
 
 }  // namespace
+
+Traffic mark_unwritten(const Invocation& call) {
+  return with_element(call.type_argument(0), [&]<typename R>(R) {
+    const std::int64_t count = call.integer(1);
+    R* wanted = call.required<R>(0, count);
+    std::for_each_n(wanted, count, [](R& value) { mark(value); });
+    return Traffic{static_cast<double>(count) * sizeof(R), 0, 1};
+  });
+}
 
 Traffic compare_squares(const Invocation& call) {
   const Strided tensor(call, 1);
@@ -65,6 +96,7 @@ Traffic compare_squares(const Invocation& call) {
     tensor.for_each([&](std::int64_t, std::int64_t offset) {
       const double value = to_double(wanted[offset]);
       if (std::isfinite(value)) result->wanted_squares += value * value;
+      if (is_marked(wanted[offset])) ++result->unwritten;
     });
     return Traffic{static_cast<double>(tensor.count()) * sizeof(R), 0, 1};
   });
@@ -74,15 +106,19 @@ Traffic compare_outputs(const Invocation& call) {
   const Strided tensor(call, 2);
   const auto relative = call.value<double>(10);
   const auto absolute = call.value<double>(11);
-  auto* result = call.required<Result>(12, 1);
-  const double floor = absolute * std::sqrt(result->wanted_squares / static_cast<double>(tensor.count()));
+  const bool sampled = call.value<int>(12) != 0;
+  auto* result = call.required<Result>(13, 1);
+  const auto written = static_cast<double>(tensor.count()) - static_cast<double>(result->unwritten);
+  const double floor = absolute * std::sqrt(result->wanted_squares / std::max(written, 1.0));
   return with_element(call.type_argument(0), [&]<typename T>(T) {
     return with_element(call.type_argument(1), [&]<typename R>(R) {
       const T* got = call.required<T>(0, tensor.extent());
       const R* wanted = call.required<R>(1, tensor.extent());
       tensor.for_each([&](std::int64_t index, std::int64_t offset) {
         const double want = to_double(wanted[offset]);
-        const double error = error_of(to_double(got[offset]), want);
+        const bool is_left = is_marked(wanted[offset]);
+        if (is_left && sampled && std::isfinite(to_double(got[offset]))) return;
+        const double error = is_left ? std::numeric_limits<double>::infinity() : error_of(to_double(got[offset]), want);
         result->error_squares += error * error;
         result->largest_error = std::max(result->largest_error, error);
         if (error == 0 || (std::isfinite(want) && error <= relative * std::fabs(want) + floor)) return;

@@ -78,9 +78,9 @@ Traffic fill_values(const Invocation& call) {
 
 /// templates/internal/late_copy.cuh: copy_late(to, from, count, cycles).
 Traffic copy_late(const Invocation& call) {
-  const auto count = call.value<int>(2);
+  const std::int64_t count = call.integer(2);
   std::copy_n(call.required<const std::int32_t>(1, count), count, call.required<std::int32_t>(0, count));
-  return {2.0 * count * sizeof(std::int32_t), 0, 1};
+  return {2.0 * static_cast<double>(count) * sizeof(std::int32_t), 0, 1};
 }
 
 /// templates/internal/evict.cuh: evict_lines(data, count, sink).

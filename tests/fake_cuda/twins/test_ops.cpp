@@ -1,4 +1,4 @@
-// The ops that tests and examples bring: tests/e2e/ops/scale and early_scale, tests/ops/tile_scale, examples/ops/squared_relu.
+// The ops that tests and examples bring: tests/e2e/ops/scale and early_scale, tests/ops/tile_scale, tests/ops/segment_sum, examples/ops/squared_relu.
 #include <algorithm>
 #include <cmath>
 
@@ -127,6 +127,61 @@ Traffic tile_scale_tma(const Invocation& call) {
     }
     return Traffic{static_cast<double>(2 * rows * cols) * sizeof(T), 0, tile_rows == 8 ? 0.2 : 0.15};
   });
+}
+
+/// segment_offsets(offsets, rows, groups, seed, which)
+Traffic segment_offsets(const Invocation& call) {
+  const std::int64_t rows = call.integer(1), groups = call.integer(2);
+  const auto longest =
+      static_cast<std::int64_t>(call.value<unsigned long long>(3) % static_cast<std::uint64_t>(groups));
+  auto* offsets = call.required<std::int32_t>(0, groups + 1);
+  for (std::int64_t i = 0; i <= groups; ++i) {
+    std::int64_t begin = rows * i / groups;
+    switch (call.value<int>(4)) {
+      case 1: begin = rows * i / groups * i / groups; break;
+      case 2: begin = rows * (i / 3 * 3) / groups; break;
+      case 3: begin = i <= longest ? 0 : rows; break;
+      default: break;
+    }
+    offsets[i] = static_cast<std::int32_t>(i == groups ? rows : begin);
+  }
+  return {static_cast<double>(groups) * sizeof(std::int32_t), 0, 1};
+}
+
+namespace {
+
+/// y[g] = the sum of the rows that offsets gives to group g, below `rows`. It takes as long as its longest group.
+Traffic segment_sums(const Invocation& call, std::int64_t groups, std::int64_t rows, std::int64_t cols,
+                     std::int64_t step) {
+  const auto* offsets = call.required<std::int32_t>(1, groups + 1);
+  float* y = call.required<float>(2, groups * cols);
+  std::int64_t longest = 1;
+  for (std::int64_t group = 0; group < groups && step > 0; group += step) {
+    const std::int64_t begin = offsets[group], end = std::min<std::int64_t>(offsets[group + 1], rows);
+    require(begin >= -1, CUDA_ERROR_ILLEGAL_ADDRESS);  // -1 is poison, which a verification reports
+    longest = std::max(longest, end - begin);
+    const float* x = call.required<float>(0, begin < end ? end * cols : 0);
+    for (std::int64_t i = 0; i < cols; ++i) {
+      double sum = 0;
+      for (std::int64_t row = begin; row < end; ++row) sum += static_cast<double>(x[row * cols + i]);
+      y[group * cols + i] = static_cast<float>(sum);
+    }
+  }
+  return {static_cast<double>(longest * cols) * sizeof(float), 0, 1};
+}
+
+}  // namespace
+
+Traffic segment_sum_reference(const Invocation& call) {
+  return segment_sums(call, call.geometry.grid[0], INT64_MAX, call.integer(3), call.value<int>(4));
+}
+
+// Fastest with 128 threads.
+Traffic segment_sum(const Invocation& call) {
+  Traffic traffic =
+      segment_sums(call, std::min(call.geometry.grid[0], call.length(5)), call.length(4), call.integer(3), 1);
+  traffic.efficiency = call.template_integer(0) == 128 ? 1e-4 : 0.5e-4;
+  return traffic;
 }
 
 /// gather_rows<T, Index>(table, positions, y, rows), of tests/faults/engine/55_mixed_trace.cpp: y[i] = table[positions[i]].
