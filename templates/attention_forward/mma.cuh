@@ -137,8 +137,7 @@ __global__ void __launch_bounds__(warps * 32)
     to_scores.cap(scores);
     limits.template apply<Form::mask>(scores, block * tile_n);
     float factor[2];
-    rows.absorb<true>(scores, to_scores.rate, factor);
-    scale_rows(sums, factor);
+    if (rows.absorb<true, true>(scores, to_scores.rate, factor)) scale_rows(sums, factor);
 #pragma unroll
     for (int step = 0; step < tile_n / 16; ++step) {
       unsigned a[4], b[4];

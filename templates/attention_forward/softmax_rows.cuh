@@ -74,22 +74,23 @@ struct SoftmaxRows {
   float largest[2] = {-infinity(), -infinity()};  // score so far
   float sum[2] = {0, 0};                          // of this thread's exponentials, from `largest`
 
-  /// Takes a block of scores, turns them into exponentials, and says what earlier sums are to be multiplied by.
-  /// `some_see_none`: a row may not have seen any key yet.
-  template <bool some_see_none, int count>
-  __device__ __forceinline__ void absorb(float (&scores)[count], float rate, float (&factor)[2]) {
+  /// Takes a block of scores, turns them into exponentials, and says what earlier sums are to be multiplied by, and whether by
+  /// anything but 1. `some_see_none`: a row may not have seen any key yet. `lazy`: `largest` stays what it was while no row of the
+  /// warp has a score above it by so much that exponentials pass 2^8, which the end divides by as well.
+  template <bool some_see_none, bool lazy, int count>
+  __device__ __forceinline__ bool absorb(float (&scores)[count], float rate, float (&factor)[2]) {
+    const float now[2] = {largest_of(scores, 0), largest_of(scores, 1)};
+    bool moves = true;
+    if constexpr (lazy) {
+      constexpr float most = 8;
+      moves = __ballot_sync(full_warp, (now[0] - largest[0]) * rate > most || (now[1] - largest[1]) * rate > most) != 0;
+    }
 #pragma unroll
     for (int row = 0; row < 2; ++row) {
-      float top[2] = {scores[2 * row], scores[2 * row + 1]};
-#pragma unroll
-      for (int i = 4; i < count; i += 4) {
-        top[0] = fmaxf(top[0], scores[i + 2 * row]);
-        top[1] = fmaxf(top[1], scores[i + 2 * row + 1]);
-      }
       const float before = largest[row];
-      largest[row] = fmaxf(before, warp_reduce<4>(fmaxf(top[0], top[1]), maximum{}));
+      if (moves) largest[row] = now[row];
       const float origin = some_see_none && largest[row] == -infinity() ? 0.0f : largest[row] * rate;
-      factor[row] = exp2_approx(before * rate - origin);
+      factor[row] = moves ? exp2_approx(before * rate - origin) : 1.0f;
       float part[2] = {0, 0};
 #pragma unroll
       for (int i = 0; i < count; i += 4) {
@@ -102,6 +103,7 @@ struct SoftmaxRows {
       }
       sum[row] = sum[row] * factor[row] + (part[0] + part[1]);
     }
+    return moves;
   }
 
   /// After the last block. A row without keys and sink gives 0 and -inf.
@@ -113,6 +115,19 @@ struct SoftmaxRows {
     if (top == -infinity()) return {0.0f, top};
     const float with_sink = total * exp2_approx(origin - top) + exp2_approx(sink * log2_e - top);
     return {exp2_approx(origin - top) / with_sink, top * ln_2 + logf(with_sink)};
+  }
+
+ private:
+  /// Of the row so far and of its part in these scores.
+  template <int count>
+  __device__ __forceinline__ float largest_of(const float (&scores)[count], int row) const {
+    float top[2] = {scores[2 * row], scores[2 * row + 1]};
+#pragma unroll
+    for (int i = 4; i < count; i += 4) {
+      top[0] = fmaxf(top[0], scores[i + 2 * row]);
+      top[1] = fmaxf(top[1], scores[i + 2 * row + 1]);
+    }
+    return fmaxf(largest[row], warp_reduce<4>(fmaxf(top[0], top[1]), maximum{}));
   }
 };
 

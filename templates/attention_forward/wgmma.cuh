@@ -66,9 +66,9 @@ struct Results {
 /// [planes, tokens, heads, columns], with boxes of one plane, tile_m or tile_n tokens, one head and SwizzledTile's columns. `queries`
 /// and `keys` are those of a sequence (dense), or of all (packed). `section`: heads whose keys and values L2 holds. `counters`:
 /// two words, zero before and after, if `drawn`.
-template <typename Form, int tile_m, int tile_n, int stages, bool overlap, bool pingpong>
+template <typename Form, int tile_m, int tile_n, int stages, bool overlap, bool pingpong, bool lazy>
 __global__ void __launch_bounds__(
-    kiln::attention::WgmmaTiling<Form, tile_m, tile_n, stages, overlap, pingpong>::threads, 1)
+    kiln::attention::WgmmaTiling<Form, tile_m, tile_n, stages, overlap, pingpong, lazy>::threads, 1)
     attention_wgmma(const __grid_constant__ kiln::tensor_map q_map, const __grid_constant__ kiln::tensor_map k_map,
                     const __grid_constant__ kiln::tensor_map v_map, typename Form::T* out, float* lse,
                     const float* sinks, const int* query_offsets, const int* key_offsets, unsigned* counters, int batch,
@@ -78,7 +78,7 @@ __global__ void __launch_bounds__(
                     long long window_right, int section, int drawn) {
   using namespace kiln;
   using namespace kiln::attention;
-  using Tiles = WgmmaTiling<Form, tile_m, tile_n, stages, overlap, pingpong>;
+  using Tiles = WgmmaTiling<Form, tile_m, tile_n, stages, overlap, pingpong, lazy>;
   using Layout = SharedLayout<Tiles>;
   char* const memory = dynamic_shared();
   const Layout shared{shared_address(memory)};

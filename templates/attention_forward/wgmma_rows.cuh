@@ -75,7 +75,7 @@ class WarpgroupRows {
     to_scores_.cap(scores);
     if (block >= whole_end || block < whole_begin) limits.template apply<Form::mask>(scores, block * Tiles::tile_n);
     float factor[2];
-    rows.template absorb<true>(scores, to_scores_.rate, factor);
+    rows.template absorb<true, false>(scores, to_scores_.rate, factor);
     pack(weights, scores);
     clear_values_past(work.of.keys - block * Tiles::tile_n);
 
@@ -89,14 +89,16 @@ class WarpgroupRows {
       end_scores(scores, block == blocks.begin);
       to_scores_.cap(scores);
       if constexpr (masked) limits.template apply<Form::mask>(scores, block * Tiles::tile_n);
-      rows.template absorb<masked>(scores, to_scores_.rate, factor);
+      const bool moves = rows.template absorb<masked, Tiles::lazy>(scores, to_scores_.rate, factor);
       end_values(sums);
-      scale_rows(sums, factor);
+      if (moves) scale_rows(sums, factor);
       pack(weights, scores);
     };
     --block;
+    if constexpr (Form::mask != Mask::none) {
 #pragma unroll 1
-    for (; block >= blocks.begin && block >= whole_end; --block) step(yes());
+      for (; block >= blocks.begin && block >= whole_end; --block) step(yes());
+    }
 #pragma unroll 1
     for (; block >= blocks.begin && block >= whole_begin; --block) step(no());
     if constexpr (Form::mask == Mask::window) {
@@ -120,8 +122,7 @@ class WarpgroupRows {
       to_scores_.cap(scores);
       if (block >= whole_end || block < whole_begin) limits.template apply<Form::mask>(scores, block * Tiles::tile_n);
       float factor[2];
-      rows.template absorb<true>(scores, to_scores_.rate, factor);
-      scale_rows(sums, factor);
+      if (rows.template absorb<true, Tiles::lazy>(scores, to_scores_.rate, factor)) scale_rows(sums, factor);
       pack(weights, scores);
       if (block == blocks.end - 1) clear_values_past(work.of.keys - block * Tiles::tile_n);
       start_values(sums, weights);

@@ -41,7 +41,7 @@ struct SwizzledTile {
 };
 
 /// tile_m queries, 64 for each of the warpgroups that multiply, by tile_n keys.
-template <typename Form_, int tile_m_, int tile_n_, int stages_, bool overlap_, bool pingpong_>
+template <typename Form_, int tile_m_, int tile_n_, int stages_, bool overlap_, bool pingpong_, bool lazy_>
 struct WgmmaTiling {
   using Form = Form_;
   using T = typename Form::T;
@@ -50,6 +50,8 @@ struct WgmmaTiling {
   static constexpr bool overlap = overlap_;
   /// Warpgroups take turns at the tensor cores.
   static constexpr bool pingpong = pingpong_;
+  /// Sums are multiplied only where a row's largest score has grown much (SoftmaxRows::absorb).
+  static constexpr bool lazy = lazy_;
   static constexpr int consumers = tile_m / warpgroup_rows, threads = warpgroup * (1 + consumers);
   static_assert(tile_m % warpgroup_rows == 0 && consumers >= 1 && consumers <= 3 && tile_n % 16 == 0);
   static_assert(!pingpong || consumers > 1);
