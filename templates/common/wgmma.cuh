@@ -38,7 +38,8 @@ __device__ __forceinline__ void hold(float (&d)[count]) {
 enum class major { k, mn };
 
 /// An operand in shared memory under the 128-byte swizzle, as TMA writes it: rows of 128 bytes in atoms of 8 rows, 1024
-/// bytes, at multiples of 1024. Steps within a tile add to `address`.
+/// bytes, at multiples of 1024. Steps within a tile add to `address`. `swizzle`: 64 or 32 instead of 128, of elements and bytes
+/// alike.
 ///   major::k   A row holds one m (or n): 128 bytes along k. Atoms follow each other along m at `stride` bytes. A step of
 ///              k adds 32 bytes.
 ///   major::mn  A row holds one k: 64 elements along m. Atoms follow each other along k at `stride` bytes, so that a step
@@ -46,10 +47,10 @@ enum class major { k, mn };
 ///              no use for.
 /// Of a block in a cluster, bits of `address` past those of shared memory tell its rank: the descriptor has no place for
 /// them.
-__device__ __forceinline__ unsigned long long wgmma_descriptor(unsigned address, unsigned stride,
-                                                               unsigned leading = 16) {
-  constexpr unsigned long long swizzle_128 = 1ull << 62;
-  return swizzle_128 | static_cast<unsigned long long>(stride >> 4) << 32 |
+__device__ __forceinline__ unsigned long long wgmma_descriptor(unsigned address, unsigned stride, unsigned leading = 16,
+                                                               int swizzle = 128) {
+  const unsigned long long mode = swizzle == 128 ? 1 : swizzle == 64 ? 2 : 3;
+  return mode << 62 | static_cast<unsigned long long>(stride >> 4) << 32 |
          static_cast<unsigned long long>(leading >> 4) << 16 | (address & 0x3ffff) >> 4;
 }
 
@@ -200,6 +201,39 @@ __device__ __forceinline__ void wgmma(float (&d)[n / 2], unsigned long long a_de
   if constexpr (n == 224) KILN_WGMMA(224, 112, 113, 114, 115, 116);
   if constexpr (n == 240) KILN_WGMMA(240, 120, 121, 122, 123, 124);
   if constexpr (n == 256) KILN_WGMMA(256, 128, 129, 130, 131, 132);
+}
+
+// As KILN_WGMMA; a0 to a3 are the operands that follow d's.
+#define KILN_WGMMA_A(n, a0, a1, a2, a3, b, accumulate, types, modifiers)                                            \
+  asm volatile("{\n.reg .pred p;\nsetp.ne.b32 p, %" #accumulate                                                     \
+               ", 0;\n"                                                                                             \
+               "wgmma.mma_async.sync.aligned.m64n" #n "%" #types " {" KILN_TEXT_##n                                 \
+               "}, {%" #a0 ", %" #a1 ", %" #a2 ", %" #a3 "}, %" #b ", p%" #modifiers ";\n}"                         \
+               : KILN_OPERANDS_##n                                                                                  \
+               : "r"(a[0]), "r"(a[1]), "r"(a[2]), "r"(a[3]), "l"(b_descriptor), "r"(static_cast<int>(accumulates)), \
+                 "C"(detail::wgmma_types<T, T>::text), "C"(detail::wgmma_modifiers_of_b<b_major>::text))
+
+namespace detail {
+template <major b>
+struct wgmma_modifiers_of_b {
+  static constexpr char text[] = {',', '1', ',', '1', ',', '0' + (b == major::mn), 0};
+};
+}  // namespace detail
+
+/// The same with a in registers, of which each of the warpgroup's warps has 16 rows: a[0] holds columns 2 * (t % 4) and the
+/// next of row t % 32 / 4, a[1] those of the row 8 further down, a[2] and a[3] the columns 8 further on. They must stay as
+/// they are until the product is waited for. T is bf16 or f16; n: the multiples of 32 to 256 but 224.
+template <typename T, int n, major b_major = major::k>
+__device__ __forceinline__ void wgmma(float (&d)[n / 2], const unsigned (&a)[4], unsigned long long b_descriptor,
+                                      bool accumulates) {
+  static_assert(sizeof(T) == 2 && n % 32 == 0 && n >= 32 && n <= 256 && n != 224);
+  if constexpr (n == 32) KILN_WGMMA_A(32, 16, 17, 18, 19, 20, 21, 22, 23);
+  if constexpr (n == 64) KILN_WGMMA_A(64, 32, 33, 34, 35, 36, 37, 38, 39);
+  if constexpr (n == 96) KILN_WGMMA_A(96, 48, 49, 50, 51, 52, 53, 54, 55);
+  if constexpr (n == 128) KILN_WGMMA_A(128, 64, 65, 66, 67, 68, 69, 70, 71);
+  if constexpr (n == 160) KILN_WGMMA_A(160, 80, 81, 82, 83, 84, 85, 86, 87);
+  if constexpr (n == 192) KILN_WGMMA_A(192, 96, 97, 98, 99, 100, 101, 102, 103);
+  if constexpr (n == 256) KILN_WGMMA_A(256, 128, 129, 130, 131, 132, 133, 134, 135);
 }
 
 }  // namespace kiln

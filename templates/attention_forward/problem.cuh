@@ -1,0 +1,92 @@
+// What attention_forward's choices mean, where a sequence lies, and which keys a query sees.
+#pragma once
+
+namespace kiln::attention {
+
+/// The words of the choices, as op.toml spells them.
+enum class Layout { dense, packed };
+enum class Mask { none, causal, window };
+enum class SoftCap { none, tanh };
+enum class Sinks { none, head };
+
+/// What a kernel is compiled for, beside its tile.
+template <typename T_, int head_dim_, int value_dim_, Layout layout_, Mask mask_, SoftCap soft_cap_, Sinks sinks_>
+struct Form {
+  using T = T_;  // of queries, keys, values and results
+  static constexpr int head_dim = head_dim_, value_dim = value_dim_;
+  static constexpr Layout layout = layout_;
+  static constexpr Mask mask = mask_;
+  static constexpr SoftCap soft_cap = soft_cap_;
+  static constexpr Sinks sinks = sinks_;
+};
+
+__device__ __forceinline__ int ceil_div(int a, int b) { return (a + b - 1) / b; }
+
+/// A run-time size that is added to positions, of which there are fewer.
+__device__ __forceinline__ int small(long long size) { return static_cast<int>(min(size, 1ll << 30)); }
+
+/// One sequence of a batch. Dense: row 0 of `plane`; packed: rows of plane 0 from the offsets on.
+struct Sequence {
+  int plane, first_query, first_key;
+  int queries, keys;
+};
+
+/// All sequences. Dense: each has `queries` and `keys`; packed: these many lie in the tensors, and offsets cut them.
+struct Sequences {
+  const int *query_offsets, *key_offsets;  // [count + 1] each; packed only
+  int count, queries, keys;
+
+  template <Layout layout>
+  __device__ __forceinline__ Sequence at(int index) const {
+    if constexpr (layout == Layout::dense) return {index, 0, 0, queries, keys};
+    const int query = offset(query_offsets, index, queries), key = offset(key_offsets, index, keys);
+    return {0, query, key, max(offset(query_offsets, index + 1, queries) - query, 0),
+            max(offset(key_offsets, index + 1, keys) - key, 0)};
+  }
+
+ private:
+  /// Offsets outside of the tensor count as its ends.
+  static __device__ __forceinline__ int offset(const int* offsets, int index, int tokens) {
+    return min(max(offsets[index], 0), tokens);
+  }
+};
+
+/// How far a query sees. The diagonal joins first query and first key, or (`from_end`) last query and last key.
+struct Window {
+  bool from_end;
+  int left, right;  // keys beside the diagonal's; of Mask::window
+};
+
+/// Which keys the queries of a sequence see: query i those from begin(i) to before end(i), which may be none.
+template <Mask mask>
+struct Visible {
+  int keys, diagonal, left, right;
+
+  __device__ __forceinline__ Visible(int query_count, int key_count, const Window& window)
+      : keys(key_count),
+        diagonal(window.from_end ? key_count - query_count : 0),
+        left(window.left),
+        right(mask == Mask::window ? window.right : 0) {}
+
+  __device__ __forceinline__ int begin(int query) const {
+    return mask == Mask::window ? max(query + diagonal - left, 0) : 0;
+  }
+  __device__ __forceinline__ int end(int query) const {
+    return mask == Mask::none ? keys : min(query + diagonal + right + 1, keys);
+  }
+};
+
+/// Blocks of keys, from `begin` to before `end`.
+struct KeyBlocks {
+  int begin, end;
+};
+
+/// Blocks of `width` keys that queries from `first` to `last` see any key of.
+template <Mask mask>
+__device__ __forceinline__ KeyBlocks key_blocks(const Visible<mask>& visible, int first, int last, int width) {
+  const int begin = visible.begin(first), end = visible.end(last);
+  if (end <= begin) return {0, 0};
+  return {begin / width, ceil_div(end, width)};
+}
+
+}  // namespace kiln::attention

@@ -1,0 +1,85 @@
+// attention_forward in double, a row of the result a block: for each key the query sees, exp(logit - largest), then sums.
+#pragma once
+
+#include "common/reduce.cuh"
+#include "common/types.cuh"
+#include "problem.cuh"
+
+namespace kiln::attention {
+
+template <typename Form>
+__device__ double reference_logit(const typename Form::T* query, const typename Form::T* key, double scale,
+                                  double cap) {
+  double dot = 0;
+  for (int i = 0; i < Form::head_dim; ++i) dot += to_double(query[i]) * to_double(key[i]);
+  return Form::soft_cap == SoftCap::tanh ? cap * tanh(dot * scale / cap) : dot * scale;
+}
+
+}  // namespace kiln::attention
+
+/// grid (rows of q in all planes, heads), block (256). out and lse are float; lse may be null. Strides in elements; what they are of
+/// says op.toml.
+template <typename Form>
+__global__ __launch_bounds__(256) void attention_forward_reference(
+    const typename Form::T* q, const typename Form::T* k, const typename Form::T* v, float* out, float* lse,
+    const float* sinks, const int* query_offsets, const int* key_offsets, long long batch, long long queries,
+    long long keys, long long heads, long long key_heads, long long q_batch_stride, long long q_row_stride,
+    long long q_head_stride, long long k_batch_stride, long long k_row_stride, long long k_head_stride,
+    long long v_batch_stride, long long v_row_stride, long long v_head_stride, long long out_batch_stride,
+    long long out_row_stride, long long out_head_stride, long long lse_batch_stride, long long lse_head_stride,
+    float scale, float cap, int from_end, long long window_left, long long window_right) {
+  using namespace kiln::attention;
+  __shared__ double scratch[2][8];
+  __shared__ double weights[256];
+  const int head = blockIdx.y, thread = threadIdx.x;
+  const Sequences sequences = {query_offsets, key_offsets, static_cast<int>(batch), static_cast<int>(queries),
+                               static_cast<int>(keys)};
+  // The sequence that has the row, and the row in it.
+  int index = Form::layout == Layout::dense ? static_cast<int>(blockIdx.x / queries) : 0;
+  int row = static_cast<int>(Form::layout == Layout::dense ? blockIdx.x % queries : blockIdx.x);
+  Sequence of = sequences.at<Form::layout>(index);
+  if constexpr (Form::layout == Layout::packed) {
+    while (row < of.first_query || row >= of.first_query + of.queries) {
+      if (++index == sequences.count) return;  // before the first offset, or from the last one on
+      of = sequences.at<Form::layout>(index);
+    }
+    row -= of.first_query;
+  }
+
+  const Visible<Form::mask> visible(of.queries, of.keys, {from_end != 0, small(window_left), small(window_right)});
+  const int begin = visible.begin(row), end = visible.end(row);
+  const long long key_head = head / (heads / key_heads), position = of.first_query + row;
+  const auto* const query = q + of.plane * q_batch_stride + position * q_row_stride + head * q_head_stride;
+  const auto logit = [&](int key) {
+    const auto* const at =
+        k + of.plane * k_batch_stride + (of.first_key + key) * k_row_stride + key_head * k_head_stride;
+    return reference_logit<Form>(query, at, scale, cap);
+  };
+
+  const auto larger = [](double a, double b) { return a > b ? a : b; };
+  const double lowest = -static_cast<double>(kiln::infinity());
+  double largest = Form::sinks == Sinks::head ? sinks[head] : lowest;
+  for (int key = begin + thread; key < end; key += 256) largest = larger(logit(key), largest);
+  largest = kiln::block_reduce<8>(kiln::warp_reduce(largest, larger), lowest, larger, scratch[0]);
+
+  double sum = 0, result = 0;  // of this thread's keys; of its column
+  for (int first = begin; first < end; first += 256) {
+    const int here = min(end - first, 256);
+    __syncthreads();
+    if (thread < here) sum += weights[thread] = exp(logit(first + thread) - largest);
+    __syncthreads();
+    if (thread >= Form::value_dim) continue;
+    for (int i = 0; i < here; ++i)
+      result += weights[i] * kiln::to_double(v[of.plane * v_batch_stride + (of.first_key + first + i) * v_row_stride +
+                                               key_head * v_head_stride + thread]);
+  }
+  sum = kiln::block_reduce<8>(kiln::warp_reduce(sum, kiln::add{}), 0.0, kiln::add{}, scratch[1]);
+  if (Form::sinks == Sinks::head && largest != lowest) sum += exp(sinks[head] - largest);
+
+  if (thread < Form::value_dim)
+    out[of.plane * out_batch_stride + position * out_row_stride + head * out_head_stride + thread] =
+        sum == 0 ? 0.0f : static_cast<float>(result / sum);
+  if (lse != nullptr && thread == 0)
+    lse[of.plane * lse_batch_stride + head * lse_head_stride + position] =
+        static_cast<float>(sum == 0 ? lowest : largest + log(sum));
+}

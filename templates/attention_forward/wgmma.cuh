@@ -1,0 +1,130 @@
+// attention_forward on the tensor cores of sm_90a by wgmma.
+//
+// As many blocks as run at once take tiles of queries in turns. One warp of the first warpgroup copies the queries and, block by block,
+// keys and values by TMA, tile after tile; each other warpgroup has 64 of the queries. Weights stay in registers, where the product
+// with the values takes them from.
+#pragma once
+
+#include "common/dependent_launch.cuh"
+#include "common/setmaxnreg.cuh"
+#include "wgmma_copy.cuh"
+#include "wgmma_rows.cuh"
+
+namespace kiln::attention {
+
+/// Registers: 168 a thread where the block has three warpgroups and 128 where it has four; the one that copies needs few.
+template <int consumers>
+__device__ __forceinline__ void take_registers(bool copies) {
+  constexpr int of_copies = consumers == 3 ? 32 : 24, of_consumer = consumers == 3 ? 160 : 240;
+  if constexpr (consumers >= 2) {
+    if (copies) {
+      setmaxnreg_dec<of_copies>();
+    } else {
+      setmaxnreg_inc<of_consumer>();
+    }
+  }
+}
+
+/// The same in all lanes, so that the compiler sees that they agree.
+__device__ __forceinline__ Work agreed(const Work& work) {
+  const auto most = [](int value) { return __reduce_max_sync(full_warp, value); };
+  return {{most(work.of.plane), most(work.of.first_query), most(work.of.first_key), most(work.of.queries),
+           most(work.of.keys)},
+          most(work.head),
+          most(work.row),
+          most(work.exists)};
+}
+
+/// Results as they lie. Strides in elements; out begins at multiples of 16 bytes, as do its rows; lse may be null.
+template <typename T>
+struct Results {
+  T* out;
+  float* lse;
+  long long out_batch_stride, out_row_stride, out_head_stride, lse_batch_stride, lse_head_stride;
+
+  /// The thread's rows of a tile, from `row` of the sequence on.
+  template <Sinks sinks, int count>
+  __device__ __forceinline__ void store(const Work& work, int row, const float (&sums)[count], const SoftmaxRows& rows,
+                                        float rate, const float* sink) const {
+    T* const to =
+        out + work.of.plane * out_batch_stride + work.of.first_query * out_row_stride + work.head * out_head_stride;
+#pragma unroll
+    for (int half = 0; half < 2; ++half) {
+      const int query = row + 8 * half;
+      const bool exists = query < work.of.queries;
+      const RowEnd end = rows.finish<sinks>(half, rate, sinks == Sinks::head ? sink[work.head] : 0.0f);
+      store_row<T>(to + query * out_row_stride, sums, half, end.factor, exists);
+      if (lse != nullptr && exists && threadIdx.x % 4 == 0)
+        lse[work.of.plane * lse_batch_stride + work.head * lse_head_stride + work.of.first_query + query] = end.lse;
+    }
+  }
+};
+
+}  // namespace kiln::attention
+
+/// grid: blocks that run at once; block and dynamic shared memory as wgmma.toml says. The maps are of q, k and v as
+/// [planes, tokens, heads, columns], with boxes of one plane, tile_m or tile_n tokens, one head and SwizzledTile's columns. `queries`
+/// and `keys` are those of a sequence (dense), or of all (packed). `section`: heads whose keys and values L2 holds. `counters`:
+/// two words, zero before and after, if `drawn`.
+template <typename Form, int tile_m, int tile_n, int stages, bool overlap, bool pingpong, bool lazy>
+__global__ void __launch_bounds__(
+    kiln::attention::WgmmaTiling<Form, tile_m, tile_n, stages, overlap, pingpong, lazy>::threads, 1)
+    attention_wgmma(const __grid_constant__ kiln::tensor_map q_map, const __grid_constant__ kiln::tensor_map k_map,
+                    const __grid_constant__ kiln::tensor_map v_map, typename Form::T* out, float* lse,
+                    const float* sinks, const int* query_offsets, const int* key_offsets, unsigned* counters, int batch,
+                    int queries, int keys, int heads, int key_heads, long long out_batch_stride,
+                    long long out_row_stride, long long out_head_stride, long long lse_batch_stride,
+                    long long lse_head_stride, float scale, float cap, int from_end, long long window_left,
+                    long long window_right, int section, int drawn) {
+  using namespace kiln;
+  using namespace kiln::attention;
+  using Tiles = WgmmaTiling<Form, tile_m, tile_n, stages, overlap, pingpong, lazy>;
+  using Layout = SharedLayout<Tiles>;
+  char* const memory = dynamic_shared();
+  const Layout shared{shared_address(memory)};
+  Work* const works = reinterpret_cast<Work*>(memory + Layout::work);
+  const int warp = __shfl_sync(full_warp, threadIdx.x / 32, 0);
+  if (warp == 0 && elect_one()) {
+    shared.make_barriers();
+    prefetch_tensormap(&q_map);
+    prefetch_tensormap(&k_map);
+    prefetch_tensormap(&v_map);
+  }
+  __syncthreads();
+  wait_for_predecessor();
+  launch_dependents();
+
+  const Window window = {from_end != 0, small(window_left), small(window_right)};
+  // Not of `warp`: ptxas would ignore setmaxnreg.
+  const int of_block = __shfl_sync(full_warp, threadIdx.x / warpgroup, 0);
+  take_registers<Tiles::consumers>(of_block == 0);
+  if (of_block == 0) {
+    if (warp == 0)
+      copy_all<Tiles>(shared, works, {&q_map, &k_map, &v_map}, {query_offsets, key_offsets, batch, queries, keys},
+                      window, heads, heads / key_heads, {counters, drawn != 0}, section);
+    return;
+  }
+  const int consumer = of_block - 1;
+  const Scores<Form::soft_cap> to_scores(scale, cap);
+  const Results<typename Form::T> results = {
+      out, lse, out_batch_stride, out_row_stride, out_head_stride, lse_batch_stride, lse_head_stride};
+  WarpgroupRows<Tiles> rows(shared, memory, consumer, to_scores);
+  RingPosition<Layout::works> at;
+  if (consumer == Tiles::consumers - 1) Turns<Tiles>::pass(consumer);
+#pragma unroll 1
+  for (;; at.advance()) {
+    const Place place = shared.works_at(at.slot);
+    mbarrier_wait(place.full, at.parity);
+    const Work work = agreed(works[at.slot]);
+    release(place);
+    if (work.exists == 0) break;
+    const Visible<Form::mask> visible(work.of.queries, work.of.keys, window);
+    const int last = min(work.row + tile_m, work.of.queries) - 1;
+    rows.attend(
+        work, visible, key_blocks(visible, work.row, last, tile_n), [&](const auto& sums, const SoftmaxRows& softmax) {
+          const int row = work.row + consumer * warpgroup_rows + static_cast<int>(threadIdx.x) % warpgroup / 32 * 16 +
+                          static_cast<int>(threadIdx.x) % 32 / 4;
+          results.template store<Form::sinks>(work, row, sums, softmax, to_scores.rate, sinks);
+        });
+  }
+}

@@ -1,0 +1,86 @@
+// The warp of attention_wgmma that copies: it says which work is next and brings in what that takes.
+#pragma once
+
+#include "common/elect.cuh"
+#include "wgmma_work.cuh"
+
+namespace kiln::attention {
+
+struct TensorMaps {
+  const tensor_map *q, *k, *v;
+};
+
+/// Copies for one thread, in the order in which they are taken: keys come one block before their values.
+template <typename Tiles>
+class TileCopies {
+ public:
+  __device__ __forceinline__ TileCopies(const SharedLayout<Tiles>& shared, const TensorMaps& maps)
+      : shared_(shared), maps_(maps) {}
+
+  __device__ __forceinline__ void copy(const Work& work, const KeyBlocks& blocks, int key_head) {
+    if (blocks.end == blocks.begin) return;
+    keys(work, blocks.end - 1, key_head);
+    query(work);
+#pragma unroll 1
+    for (int block = blocks.end - 1; block >= blocks.begin; --block) {
+      if (block > blocks.begin) keys(work, block - 1, key_head);
+      values(work, block, key_head);
+    }
+  }
+
+ private:
+  __device__ __forceinline__ void query(const Work& work) {
+    const Place place = begin(shared_.query(), query_at_.parity, Tiles::Query::bytes);
+    Tiles::Query::load(place.data, maps_.q, place.full, work.head, work.of.first_query + work.row, work.of.plane);
+    query_at_.advance();
+  }
+  __device__ __forceinline__ void keys(const Work& work, int block, int head) {
+    const Place place = begin(shared_.keys(keys_at_.slot), keys_at_.parity, Tiles::Key::bytes);
+    Tiles::Key::load(place.data, maps_.k, place.full, head, work.of.first_key + block * Tiles::tile_n, work.of.plane);
+    keys_at_.advance();
+  }
+  __device__ __forceinline__ void values(const Work& work, int block, int head) {
+    const Place place = begin(shared_.values(values_at_.slot), values_at_.parity, Tiles::Value::bytes);
+    Tiles::Value::load(place.data, maps_.v, place.full, head, work.of.first_key + block * Tiles::tile_n, work.of.plane);
+    values_at_.advance();
+  }
+  static __device__ __forceinline__ Place begin(const Place& place, unsigned parity, unsigned bytes) {
+    mbarrier_wait(place.empty, parity ^ 1);
+    mbarrier_arrive_expect_tx(place.full, bytes);
+    return place;
+  }
+
+  SharedLayout<Tiles> shared_;
+  TensorMaps maps_;
+  RingPosition<1> query_at_;
+  RingPosition<Tiles::stages> keys_at_, values_at_;
+};
+
+/// For one warp, until there is no more work, which it says too.
+template <typename Tiles>
+__device__ __forceinline__ void copy_all(const SharedLayout<Tiles>& shared, Work* works, const TensorMaps& maps,
+                                         const Sequences& sequences, const Window& window, int heads, int heads_of_key,
+                                         TileNumbers numbers, int section) {
+  using Form = typename Tiles::Form;
+  TileSearch<Form::layout, Tiles::tile_m> search(sequences, heads, section);
+  TileCopies<Tiles> copies(shared, maps);
+  RingPosition<SharedLayout<Tiles>::works> at;
+  const bool elected = elect_one();
+  for (;; at.advance(), numbers.advance()) {
+    const Work work = search.find(numbers.index);
+    const Place place = shared.works_at(at.slot);
+    if (elected) {
+      mbarrier_wait(place.empty, at.parity ^ 1);
+      works[at.slot] = work;
+      mbarrier_arrive(place.full);
+    }
+    if (work.exists == 0) break;
+    const Visible<Form::mask> visible(work.of.queries, work.of.keys, window);
+    const int last = min(work.row + Tiles::tile_m, work.of.queries) - 1;
+    if (elected) copies.copy(work, key_blocks(visible, work.row, last, Tiles::tile_n), work.head / heads_of_key);
+    __syncwarp();
+  }
+  numbers.end();
+}
+
+}  // namespace kiln::attention

@@ -1,0 +1,217 @@
+// A warpgroup of attention_wgmma that multiplies: 64 queries by the blocks of keys that the tile sees, the last block first.
+#pragma once
+
+#include "common/named_barrier.cuh"
+#include "softmax_rows.cuh"
+#include "wgmma_tile.cuh"
+
+namespace kiln::attention {
+
+/// Whose turn it is at the tensor cores, by barriers from 4 on: while one warpgroup multiplies, another is at its softmax.
+template <typename Tiles>
+struct Turns {
+  static constexpr int first_barrier = 4, threads = 2 * warpgroup;
+
+  static __device__ __forceinline__ void take(int consumer) {
+    if constexpr (Tiles::pingpong) named_barrier_sync(first_barrier + consumer, threads);
+  }
+  static __device__ __forceinline__ void pass(int consumer) {
+    if constexpr (Tiles::pingpong)
+      named_barrier_arrive(first_barrier + (consumer + 1 == Tiles::consumers ? 0 : consumer + 1), threads);
+  }
+};
+
+/// What the warpgroup holds of its 64 queries while it goes through the keys.
+template <typename Tiles>
+class WarpgroupRows {
+ public:
+  using Form = typename Tiles::Form;
+  using T = typename Form::T;
+  using Visible = attention::Visible<Form::mask>;
+
+  __device__ __forceinline__ WarpgroupRows(const SharedLayout<Tiles>& shared, char* memory, int consumer,
+                                           const Scores<Form::soft_cap>& to_scores)
+      : shared_(shared), memory_(memory), consumer_(consumer), to_scores_(to_scores) {}
+
+  /// Goes through a tile's blocks of keys; hands `store(sums, softmax)` what comes of them.
+  template <typename Store>
+  __device__ __forceinline__ void attend(const Work& work, const Visible& visible, const KeyBlocks& blocks,
+                                         Store store) {
+    const int first_row = work.row + consumer_ * warpgroup_rows;
+    const RowLimits limits(visible, first_row + static_cast<int>(threadIdx.x) % warpgroup / 32 * 16 +
+                                        static_cast<int>(threadIdx.x) % 32 / 4);
+    float sums[Form::value_dim / 2] = {};
+    SoftmaxRows rows;
+    if (blocks.end > blocks.begin) {
+      // All rows see all keys of the blocks between.
+      const int whole_begin = ceil_div(visible.begin(first_row + warpgroup_rows - 1), Tiles::tile_n);
+      const int whole_end = max(visible.end(first_row), 0) / Tiles::tile_n;
+      mbarrier_wait(shared_.query().full, query_at_.parity);
+      query_at_.advance();
+      if constexpr (Tiles::overlap) {
+        overlapped(sums, rows, work, limits, blocks, whole_begin, whole_end);
+      } else {
+        in_turn(sums, rows, work, limits, blocks, whole_begin, whole_end);
+      }
+    }
+    store(sums, rows);
+  }
+
+ private:
+  static constexpr int steps = Tiles::tile_n / 16;  // of 16 keys
+  using Sums = float[Form::value_dim / 2];
+  using Block = float[Tiles::tile_n / 2];
+  using Weights = unsigned[steps][4];
+
+  /// The next block's product with the values of the one before goes on during this one's softmax.
+  __device__ __forceinline__ void overlapped(Sums& sums, SoftmaxRows& rows, const Work& work, const RowLimits& limits,
+                                             const KeyBlocks& blocks, int whole_begin, int whole_end) {
+    Block scores;
+    Weights weights;
+    int block = blocks.end - 1;
+    start_scores(scores);
+    wgmma_wait_group<0>();
+    end_scores(scores, block == blocks.begin);
+    to_scores_.cap(scores);
+    if (block >= whole_end || block < whole_begin) limits.template apply<Form::mask>(scores, block * Tiles::tile_n);
+    float factor[2];
+    rows.template absorb<true, false>(scores, to_scores_.rate, factor);
+    pack(weights, scores);
+    clear_values_past(work.of.keys - block * Tiles::tile_n);
+
+    const auto step = [&](auto masks) {
+      constexpr bool masked = decltype(masks)::value;
+      Turns<Tiles>::take(consumer_);
+      start_scores(scores);
+      start_values(sums, weights);
+      Turns<Tiles>::pass(consumer_);
+      wgmma_wait_group<1>();
+      end_scores(scores, block == blocks.begin);
+      to_scores_.cap(scores);
+      if constexpr (masked) limits.template apply<Form::mask>(scores, block * Tiles::tile_n);
+      const bool moves = rows.template absorb<masked, Tiles::lazy>(scores, to_scores_.rate, factor);
+      end_values(sums);
+      if (moves) scale_rows(sums, factor);
+      pack(weights, scores);
+    };
+    --block;
+    if constexpr (Form::mask != Mask::none) {
+#pragma unroll 1
+      for (; block >= blocks.begin && block >= whole_end; --block) step(yes());
+    }
+#pragma unroll 1
+    for (; block >= blocks.begin && block >= whole_begin; --block) step(no());
+    if constexpr (Form::mask == Mask::window) {
+#pragma unroll 1
+      for (; block >= blocks.begin; --block) step(yes());
+    }
+    start_values(sums, weights);
+    end_values(sums);
+  }
+
+  /// Each product after the softmax before: fewer registers.
+  __device__ __forceinline__ void in_turn(Sums& sums, SoftmaxRows& rows, const Work& work, const RowLimits& limits,
+                                          const KeyBlocks& blocks, int whole_begin, int whole_end) {
+#pragma unroll 1
+    for (int block = blocks.end - 1; block >= blocks.begin; --block) {
+      Block scores;
+      Weights weights;
+      start_scores(scores);
+      wgmma_wait_group<0>();
+      end_scores(scores, block == blocks.begin);
+      to_scores_.cap(scores);
+      if (block >= whole_end || block < whole_begin) limits.template apply<Form::mask>(scores, block * Tiles::tile_n);
+      float factor[2];
+      if (rows.template absorb<true, Tiles::lazy>(scores, to_scores_.rate, factor)) scale_rows(sums, factor);
+      pack(weights, scores);
+      if (block == blocks.end - 1) clear_values_past(work.of.keys - block * Tiles::tile_n);
+      start_values(sums, weights);
+      end_values(sums);
+    }
+  }
+
+  struct yes {
+    static constexpr bool value = true;
+  };
+  struct no {
+    static constexpr bool value = false;
+  };
+
+  /// Queries by the next block of keys.
+  __device__ __forceinline__ void start_scores(Block& scores) {
+    using Query = typename Tiles::Query;
+    using Key = typename Tiles::Key;
+    const Place keys = shared_.keys(keys_at_.slot);
+    const unsigned long long a = Query::along_columns(shared_.query().data + Query::at(consumer_ * warpgroup_rows, 0)),
+                             b = Key::along_columns(keys.data);
+    mbarrier_wait(keys.full, keys_at_.parity);
+    wgmma_fence();
+#pragma unroll
+    for (int step = 0; step < Form::head_dim / 16; ++step)
+      wgmma<T, T, Tiles::tile_n>(scores, wgmma_descriptor_at(a, Query::at(0, step)),
+                                 wgmma_descriptor_at(b, Key::at(0, step)), step > 0);
+    wgmma_commit_group();
+  }
+  /// Once the product has been waited for. `last`: of the tile.
+  __device__ __forceinline__ void end_scores(Block& scores, bool last) {
+    hold(scores);
+    release(shared_.keys(keys_at_.slot));
+    keys_at_.advance();
+    if (last) release(shared_.query());
+  }
+
+  __device__ __forceinline__ void pack(Weights& weights, const Block& scores) {
+#pragma unroll
+    for (int step = 0; step < steps; ++step) pack_weights<T>(weights[step], scores, step);
+  }
+
+  /// Weights by the next block of values.
+  __device__ __forceinline__ void start_values(Sums& sums, const Weights& weights) {
+    using Value = typename Tiles::Value;
+    const Place values = shared_.values(values_at_.slot);
+    const unsigned long long b = Value::along_rows(values.data);
+    mbarrier_wait(values.full, values_at_.parity);
+    wgmma_fence();
+#pragma unroll
+    for (int step = 0; step < steps; ++step)
+      wgmma<T, Form::value_dim, major::mn>(sums, weights[step], wgmma_descriptor_at(b, step * 16 * Value::swizzle),
+                                           true);
+    wgmma_commit_group();
+  }
+  __device__ __forceinline__ void end_values(Sums& sums) {
+    wgmma_wait_group<0>();
+    hold(sums);
+    release(shared_.values(values_at_.slot));
+    values_at_.advance();
+  }
+
+  /// Zeros for the rows from `count` on of the next block of values, which are another sequence's: 0 * NaN would be NaN. Each
+  /// warpgroup writes them for itself.
+  __device__ __forceinline__ void clear_values_past(int count) {
+    using Value = typename Tiles::Value;
+    if constexpr (Form::layout == Layout::packed) {
+      if (count >= Tiles::tile_n) return;
+      const Place values = shared_.values(values_at_.slot);
+      mbarrier_wait(values.full, values_at_.parity);
+      char* const tile = memory_ + (values.data - shared_.base);
+#pragma unroll 1
+      for (int at = count * Value::swizzle + static_cast<int>(threadIdx.x) % warpgroup * 16; at < Value::box_bytes;
+           at += warpgroup * 16) {
+#pragma unroll
+        for (int box = 0; box < Value::boxes; ++box)
+          *reinterpret_cast<uint4*>(tile + box * Value::box_bytes + at) = make_uint4(0, 0, 0, 0);
+      }
+      fence_proxy_async();
+      named_barrier_sync(1 + consumer_, warpgroup);
+    }
+  }
+
+  SharedLayout<Tiles> shared_;
+  char* memory_;
+  int consumer_;
+  Scores<Form::soft_cap> to_scores_;
+  RingPosition<1> query_at_;
+  RingPosition<Tiles::stages> keys_at_, values_at_;
+};
+
+}  // namespace kiln::attention

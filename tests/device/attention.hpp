@@ -1,0 +1,152 @@
+// Problems of attention_forward: operands among NaN, and what is right.
+#pragma once
+
+#include <algorithm>
+#include <cmath>
+#include <cstdint>
+#include <numeric>
+#include <utility>
+#include <vector>
+
+#include "attention_forward/problem.cuh"
+#include "matrices.hpp"
+
+namespace test {
+
+using kiln::attention::Layout;
+using kiln::attention::Mask;
+using kiln::attention::Sinks;
+using kiln::attention::SoftCap;
+
+struct AttentionProblem {
+  std::vector<std::pair<int, int>> lengths;  // queries and keys of each sequence; dense: all alike
+  int heads = 1, key_heads = 1;
+  bool from_end = true;
+  int left = 0, right = 0;
+  float scale = 0.5f, cap = 3.0f;
+};
+
+/// Tokens are rows, a head's columns lie side by side. Packed: NaN before the first offset and past the last; dense: NaN after each
+/// sequence.
+template <typename Form>
+class Attention {
+ public:
+  using T = typename Form::T;
+  static constexpr bool packed = Form::layout == Layout::packed;
+  static constexpr int before = 2, after = 3;  // rows that no sequence has
+
+  explicit Attention(AttentionProblem of)
+      : problem(std::move(of)),
+        query_offsets(offsets(true)),
+        key_offsets(offsets(false)),
+        q(operand(true, problem.heads * Form::head_dim, 1)),
+        k(operand(false, problem.key_heads * Form::head_dim, 2)),
+        v(operand(false, problem.key_heads * Form::value_dim, 3)),
+        out(q.rows(), problem.heads * Form::value_dim, problem.heads * Form::value_dim + 8),
+        lse(problem.heads * (packed ? 1 : count()), rows(true), rows(true) + 1),
+        sinks(Matrix<float>::random(1, problem.heads, problem.heads, 4)) {}
+
+  AttentionProblem problem;
+  std::vector<int> query_offsets, key_offsets;
+  Matrix<T> q, k, v, out;
+  Matrix<float> lse;  // a row a head
+  Matrix<float> sinks;
+
+  [[nodiscard]] int count() const { return static_cast<int>(problem.lengths.size()); }
+  /// Of one sequence, or of all: what the kernels are told.
+  [[nodiscard]] int rows(bool of_queries) const {
+    if (packed) return (of_queries ? query_offsets : key_offsets).back() + after;
+    return of_queries ? problem.lengths[0].first : problem.lengths[0].second;
+  }
+  [[nodiscard]] std::int64_t batch_stride(const Matrix<T>& of, bool of_queries) const {
+    return packed ? 0 : of.stride() * (rows(of_queries) + after);
+  }
+  [[nodiscard]] std::int64_t lse_batch_stride() const { return packed ? 0 : lse.stride() * problem.heads; }
+  [[nodiscard]] int longest() const { return std::max_element(problem.lengths.begin(), problem.lengths.end())->first; }
+
+  /// The largest distance of out and lse from what is right. Infinite if anything else was written, or nothing.
+  double error() {
+    double largest = out.margins_untouched() && lse.margins_untouched() ? 0 : INFINITY;
+    std::vector<bool> row_written(static_cast<std::size_t>(out.rows()));
+    for (int sequence = 0; sequence < count(); ++sequence) {
+      for (int query = 0; query < problem.lengths[static_cast<std::size_t>(sequence)].first; ++query) {
+        row_written[static_cast<std::size_t>(row(true, sequence, query))] = true;
+        for (int head = 0; head < problem.heads; ++head)
+          largest = std::max(largest, error_of_row(sequence, query, head));
+      }
+    }
+    for (std::int64_t i = 0; i < out.rows(); ++i) {
+      for (std::int64_t j = 0; j < out.columns(); ++j) {
+        if (!row_written[static_cast<std::size_t>(i)] && !std::isnan(out.value(i, j))) return INFINITY;
+      }
+    }
+    return largest;
+  }
+
+ private:
+  [[nodiscard]] std::vector<int> offsets(bool of_queries) const {
+    std::vector<int> made = {before};
+    for (const auto& [queries, keys] : problem.lengths) made.push_back(made.back() + (of_queries ? queries : keys));
+    return made;
+  }
+  [[nodiscard]] std::int64_t row(bool of_queries, int sequence, int position) const {
+    if (packed) return (of_queries ? query_offsets : key_offsets)[static_cast<std::size_t>(sequence)] + position;
+    return std::int64_t{sequence} * (rows(of_queries) + after) + position;
+  }
+  [[nodiscard]] Matrix<T> operand(bool of_queries, int columns, std::uint32_t seed) const {
+    const std::int64_t all = packed ? rows(of_queries) : std::int64_t{count()} * (rows(of_queries) + after);
+    auto values = Matrix<T>::random(all, columns, columns + 8, seed);
+    Matrix<T> made(all, columns, columns + 8);
+    for (int sequence = 0; sequence < count(); ++sequence) {
+      const auto& [queries, keys] = problem.lengths[static_cast<std::size_t>(sequence)];
+      for (int i = 0; i < (of_queries ? queries : keys); ++i) {
+        for (int column = 0; column < columns; ++column)
+          made.at(row(of_queries, sequence, i), column) = values.at(row(of_queries, sequence, i), column);
+      }
+    }
+    return made;
+  }
+
+  [[nodiscard]] bool sees(int query, int key, int queries, int keys) const {
+    const int from = query + (problem.from_end ? keys - queries : 0);
+    if (Form::mask == Mask::causal) return key <= from;
+    return Form::mask == Mask::none || (key >= from - problem.left && key <= from + problem.right);
+  }
+
+  double error_of_row(int sequence, int query, int head) {
+    const auto [queries, keys] = problem.lengths[static_cast<std::size_t>(sequence)];
+    const int key_head = head / (problem.heads / problem.key_heads);
+    const std::int64_t q_row = row(true, sequence, query);
+    double sum = Form::sinks == Sinks::head ? std::exp(sinks.value(0, head)) : 0;
+    std::vector<double> weights(static_cast<std::size_t>(keys));
+    for (int key = 0; key < keys; ++key) {
+      if (!sees(query, key, queries, keys)) continue;
+      double dot = 0;
+      for (int i = 0; i < Form::head_dim; ++i)
+        dot += q.value(q_row, head * Form::head_dim + i) *
+               k.value(row(false, sequence, key), key_head * Form::head_dim + i);
+      dot *= problem.scale;
+      if (Form::soft_cap == SoftCap::tanh) dot = problem.cap * std::tanh(dot / problem.cap);
+      sum += weights[static_cast<std::size_t>(key)] = std::exp(dot);
+    }
+    double largest = 0;
+    for (int column = 0; column < Form::value_dim; ++column) {
+      double result = 0;
+      for (int key = 0; key < keys; ++key) {
+        const double weight = weights[static_cast<std::size_t>(key)];
+        if (weight != 0)
+          result += weight / sum * v.value(row(false, sequence, key), key_head * Form::value_dim + column);
+      }
+      largest = std::max(largest, distance(out.value(q_row, head * Form::value_dim + column), result));
+    }
+    const double found = packed ? lse.value(head, q_row) : lse.value(sequence * problem.heads + head, query);
+    const double wanted = std::log(sum);
+    return std::max(largest, found == wanted ? 0 : distance(found, wanted));
+  }
+};
+
+template <Layout layout, Mask mask, int head_dim, int value_dim = head_dim, SoftCap soft_cap = SoftCap::none,
+          Sinks sinks = Sinks::none, typename T = kiln::bf16>
+using AttentionForm = kiln::attention::Form<T, head_dim, value_dim, layout, mask, soft_cap, sinks>;
+
+}  // namespace test

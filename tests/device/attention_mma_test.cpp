@@ -1,0 +1,83 @@
+#include <doctest/doctest.h>
+
+#include "emulator/cuda.hpp"
+#include "emulator/launch.hpp"
+// What kernels include comes after what they take for built in.
+#include "attention.hpp"
+#include "attention_forward/mma.cuh"
+
+namespace {
+
+using namespace test;
+
+template <typename Form, int tile_n = 32, int warps = 2>
+double mma_error(const AttentionProblem& problem, std::uint32_t seed = 1) {
+  Attention<Form> of(problem);
+  const auto row_blocks = static_cast<unsigned>((of.longest() + 16 * warps - 1) / (16 * warps));
+  using kiln::attention::RowTile;
+  const unsigned shared = RowTile<Form::head_dim, 16 * warps>::bytes +
+                          2 * (RowTile<Form::head_dim, tile_n>::bytes + RowTile<Form::value_dim, tile_n>::bytes);
+  emulator::launch({.grid = {row_blocks * static_cast<unsigned>(problem.heads * of.count())},
+                    .block = {warps * 32},
+                    .shared_bytes = shared,
+                    .seed = seed},
+                   [&] {
+                     attention_mma<Form, tile_n, warps>(
+                         of.q.data(), of.k.data(), of.v.data(), of.out.data(), of.lse.data(), of.sinks.data(),
+                         of.query_offsets.data(), of.key_offsets.data(), of.count(), of.rows(true), of.rows(false),
+                         of.longest(), problem.heads, problem.key_heads, of.batch_stride(of.q, true), of.q.stride(),
+                         Form::head_dim, of.batch_stride(of.k, false), of.k.stride(), Form::head_dim,
+                         of.batch_stride(of.v, false), of.v.stride(), Form::value_dim, of.batch_stride(of.out, true),
+                         of.out.stride(), Form::value_dim, of.lse_batch_stride(), of.lse.stride(), problem.scale,
+                         problem.cap, problem.from_end, problem.left, problem.right);
+                   });
+  return of.error();
+}
+
+constexpr double close = 6e-3;  // weights and results are rounded to 8 bits
+
+TEST_CASE("attention_mma takes lengths of one, odd ones and one past a block") {
+  using Form = AttentionForm<Layout::dense, Mask::none, 64>;
+  for (const auto& [queries, keys] : {std::pair{1, 1}, {33, 65}, {7, 31}, {40, 32}}) {
+    CAPTURE(queries);
+    for (const std::uint32_t seed : {0u, 1u, 2u})
+      CHECK(mma_error<Form>({.lengths = {{queries, keys}, {queries, keys}}, .heads = 2, .key_heads = 2}, seed) < close);
+  }
+}
+
+TEST_CASE("attention_mma takes head dimensions that differ, and some that are no multiple of 16 or 64") {
+  const AttentionProblem problem = {.lengths = {{35, 50}}, .scale = 0.2f};
+  CHECK(mma_error<AttentionForm<Layout::dense, Mask::none, 96>>(problem) < close);
+  CHECK(mma_error<AttentionForm<Layout::dense, Mask::none, 40, 24>>(problem) < close);
+  CHECK(mma_error<AttentionForm<Layout::dense, Mask::causal, 192, 128>>(problem) < close);
+  CHECK(mma_error<AttentionForm<Layout::dense, Mask::none, 256>, 16>(problem) < close);
+  CHECK(mma_error<AttentionForm<Layout::dense, Mask::none, 64, 64, SoftCap::none, Sinks::none, kiln::f16>>(problem) <
+        close);
+}
+
+TEST_CASE(
+    "a causal mask ends at the diagonal through the last query and key, or the first; rows without keys give 0 and -inf") {
+  using Form = AttentionForm<Layout::dense, Mask::causal, 64>;
+  for (const bool from_end : {true, false}) {
+    CHECK(mma_error<Form>({.lengths = {{70, 40}}, .heads = 4, .key_heads = 2, .from_end = from_end}) < close);
+    CHECK(mma_error<Form>({.lengths = {{40, 70}}, .heads = 3, .from_end = from_end}) < close);
+  }
+}
+
+TEST_CASE("a window sees so many keys left and right of the diagonal") {
+  using Form = AttentionForm<Layout::dense, Mask::window, 64>;
+  CHECK(mma_error<Form>({.lengths = {{70, 100}}, .left = 20, .right = 5}) < close);
+  CHECK(mma_error<Form>({.lengths = {{100, 30}}, .from_end = false, .left = 10, .right = 0}) < close);
+}
+
+TEST_CASE("packed sequences see nothing of each other or of what lies around them, and may be empty") {
+  using Form = AttentionForm<Layout::packed, Mask::causal, 64>;
+  CHECK(mma_error<Form>({.lengths = {{35, 40}, {0, 7}, {1, 1}, {20, 0}, {64, 64}}, .heads = 2}) < close);
+}
+
+TEST_CASE("a soft cap bends logits, a sink takes part in the sum") {
+  using Form = AttentionForm<Layout::packed, Mask::window, 64, 64, SoftCap::tanh, Sinks::head>;
+  CHECK(mma_error<Form>({.lengths = {{35, 40}, {9, 0}, {3, 70}}, .heads = 2, .left = 12, .right = 3}) < close);
+}
+
+}  // namespace

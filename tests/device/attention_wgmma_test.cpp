@@ -1,0 +1,138 @@
+#include <doctest/doctest.h>
+
+#include "emulator/cuda.hpp"
+#include "emulator/launch.hpp"
+#include "emulator/tensor_map.hpp"
+// What kernels include comes after what they take for built in.
+#include "attention.hpp"
+#include "attention_forward/wgmma.cuh"
+
+namespace {
+
+using namespace test;
+
+/// q, k or v as [planes, tokens, heads, columns].
+template <typename Tile, typename Form>
+kiln::tensor_map map_of(const Attention<Form>& of, Matrix<typename Form::T>& operand, bool of_queries, int heads,
+                        int rows) {
+  const auto columns = static_cast<std::uint32_t>(operand.columns() / heads);
+  const auto planes = static_cast<std::uint32_t>(of.packed ? 1 : of.count());
+  const auto row_bytes = static_cast<std::uint64_t>(operand.stride() * 2);
+  const auto plane_bytes = std::max(static_cast<std::uint64_t>(of.batch_stride(operand, of_queries) * 2), row_bytes);
+  return emulator::tensor_map<kiln::tensor_map>(
+      operand.data(), 2,
+      {columns, static_cast<std::uint32_t>(heads), static_cast<std::uint32_t>(of.rows(of_queries)), planes},
+      {columns * 2, row_bytes, plane_bytes}, {Tile::box_columns, 1, static_cast<std::uint32_t>(rows), 1},
+      Tile::swizzle);
+}
+
+struct Tile {
+  int m = 128, n = 64, stages = 2;
+  bool overlap = true, pingpong = false, lazy = false, drawn = false;
+  int section = 1;
+};
+
+template <typename Form, Tile tile = Tile{}>
+double wgmma_error(const AttentionProblem& problem, std::uint32_t seed = 1, unsigned blocks = 2) {
+  using Tiles = kiln::attention::WgmmaTiling<Form, tile.m, tile.n, tile.stages, tile.overlap, tile.pingpong, tile.lazy>;
+  Attention<Form> of(problem);
+  const auto q = map_of<typename Tiles::Query>(of, of.q, true, problem.heads, tile.m);
+  const auto k = map_of<typename Tiles::Key>(of, of.k, false, problem.key_heads, tile.n);
+  const auto v = map_of<typename Tiles::Value>(of, of.v, false, problem.key_heads, tile.n);
+  unsigned counters[2] = {};
+  emulator::launch({.grid = {blocks},
+                    .block = {Tiles::threads},
+                    .shared_bytes = kiln::attention::SharedLayout<Tiles>::bytes,
+                    .seed = seed},
+                   [&] {
+                     attention_wgmma<Form, tile.m, tile.n, tile.stages, tile.overlap, tile.pingpong, tile.lazy>(
+                         q, k, v, of.out.data(), of.lse.data(), of.sinks.data(), of.query_offsets.data(),
+                         of.key_offsets.data(), counters, of.count(), of.rows(true), of.rows(false), problem.heads,
+                         problem.key_heads, of.batch_stride(of.out, true), of.out.stride(), Form::value_dim,
+                         of.lse_batch_stride(), of.lse.stride(), problem.scale, problem.cap, problem.from_end,
+                         problem.left, problem.right, tile.section, tile.drawn);
+                   });
+  return counters[0] == 0 && counters[1] == 0 ? of.error() : INFINITY;
+}
+
+constexpr double close = 6e-3;  // weights and results are rounded to 8 bits
+
+TEST_CASE("attention_wgmma takes lengths of one, odd ones and one past a block") {
+  using Form = AttentionForm<Layout::dense, Mask::none, 64>;
+  for (const auto& [queries, keys] : {std::pair{1, 1}, {129, 65}, {7, 63}, {140, 200}}) {
+    CAPTURE(queries);
+    for (const std::uint32_t seed : {0u, 1u, 2u}) {
+      CAPTURE(seed);
+      CHECK(wgmma_error<Form>({.lengths = {{queries, keys}, {queries, keys}}, .heads = 2, .key_heads = 2}, seed) <
+            close);
+    }
+  }
+}
+
+TEST_CASE("attention_wgmma takes its products in turn, by turns of warpgroups, and with three of these") {
+  using Form = AttentionForm<Layout::dense, Mask::causal, 64>;
+  const AttentionProblem problem = {.lengths = {{200, 210}, {200, 210}}, .heads = 2};
+  for (const std::uint32_t seed : {0u, 1u, 2u, 3u}) {
+    CAPTURE(seed);
+    CHECK(wgmma_error<Form, Tile{.overlap = false, .lazy = true}>(problem, seed) < close);
+    CHECK(wgmma_error<Form, Tile{.pingpong = true, .lazy = true}>(problem, seed) < close);
+    CHECK(wgmma_error<Form, Tile{.m = 192, .n = 80, .stages = 3, .pingpong = true}>(problem, seed) < close);
+    CHECK(wgmma_error<Form, Tile{.m = 64, .n = 16, .stages = 1}>(problem, seed) < close);
+  }
+}
+
+TEST_CASE("attention_wgmma takes head dimensions that differ, and of 32 times an odd number") {
+  const AttentionProblem problem = {.lengths = {{70, 90}}, .scale = 0.2f};
+  CHECK(wgmma_error<AttentionForm<Layout::dense, Mask::none, 96>>(problem) < close);
+  CHECK(wgmma_error<AttentionForm<Layout::dense, Mask::causal, 128>>(problem) < close);
+  CHECK(wgmma_error<AttentionForm<Layout::dense, Mask::causal, 192, 128>>(problem) < close);
+  CHECK(wgmma_error<AttentionForm<Layout::dense, Mask::none, 256>, Tile{.n = 80, .stages = 1}>(problem) < close);
+  CHECK(wgmma_error<AttentionForm<Layout::dense, Mask::none, 64, 64, SoftCap::none, Sinks::none, kiln::f16>>(problem) <
+        close);
+}
+
+TEST_CASE("attention_wgmma's causal mask ends at either diagonal; rows without keys give 0 and -inf") {
+  using Form = AttentionForm<Layout::dense, Mask::causal, 64>;
+  for (const bool from_end : {true, false}) {
+    CHECK(wgmma_error<Form>({.lengths = {{270, 100}}, .heads = 4, .key_heads = 2, .from_end = from_end}) < close);
+    CHECK(wgmma_error<Form>({.lengths = {{100, 270}}, .heads = 3, .from_end = from_end}) < close);
+  }
+}
+
+TEST_CASE("attention_wgmma's window sees so many keys left and right of the diagonal") {
+  using Form = AttentionForm<Layout::dense, Mask::window, 64>;
+  CHECK(wgmma_error<Form>({.lengths = {{150, 300}}, .left = 30, .right = 5}) < close);
+  CHECK(wgmma_error<Form>({.lengths = {{150, 300}}, .left = 200, .right = 100}) < close);
+  CHECK(wgmma_error<Form>({.lengths = {{300, 100}}, .from_end = false, .left = 10, .right = 0}) < close);
+}
+
+TEST_CASE(
+    "packed sequences of attention_wgmma see nothing of each other, and may be empty; tiles are drawn or dealt out") {
+  using Form = AttentionForm<Layout::packed, Mask::causal, 64>;
+  AttentionProblem problem = {.lengths = {{135, 140}, {0, 7}, {1, 1}, {20, 0}, {64, 64}}, .heads = 2};
+  for (int i = 0; i < 40; ++i) problem.lengths.emplace_back(i % 3, i % 5);
+  for (const std::uint32_t seed : {0u, 1u, 2u}) {
+    CHECK(wgmma_error<Form>(problem, seed, 3) < close);
+    CHECK(wgmma_error<Form, Tile{.drawn = true, .section = 2}>(problem, seed, 3) < close);
+  }
+}
+
+TEST_CASE("the values of a sequence's last block are zero past its end, whatever its neighbour holds") {
+  using Form = AttentionForm<Layout::packed, Mask::none, 96>;
+  for (const std::uint32_t seed : {0u, 1u, 2u})
+    CHECK(wgmma_error<Form>({.lengths = {{3, 70}, {129, 1}}, .scale = 0.2f}, seed) < close);
+}
+
+TEST_CASE("attention_wgmma's tiles go by sections of heads") {
+  using Form = AttentionForm<Layout::dense, Mask::causal, 64>;
+  CHECK(wgmma_error<Form, Tile{.n = 128, .section = 2}>({.lengths = {{200, 200}}, .heads = 5}, 1, 4) < close);
+  CHECK(wgmma_error<Form, Tile{.n = 128, .drawn = true, .section = 9}>({.lengths = {{200, 200}}, .heads = 5}, 1, 4) <
+        close);
+}
+
+TEST_CASE("attention_wgmma caps logits and adds sinks") {
+  using Form = AttentionForm<Layout::packed, Mask::window, 64, 64, SoftCap::tanh, Sinks::head>;
+  CHECK(wgmma_error<Form>({.lengths = {{35, 140}, {9, 0}, {3, 70}}, .heads = 2, .left = 12, .right = 3}) < close);
+}
+
+}  // namespace
