@@ -1,0 +1,33 @@
+"""Attention beside torch's cuDNN and FlashAttention-2 backends and its varlen_attn."""
+from evidence.table import markdown, mean, number, words
+
+FOLDER = "attention-h100"
+PEERS = {"cudnn": "cuDNN / Kiln", "flash": "FlashAttention-2 / Kiln", "varlen": "torch `varlen_attn` / Kiln"}
+
+
+def named(row):
+    """The problem in a few words: sizes, heads, dimensions, then what is not the default."""
+    size = words(row["asked"])
+    heads = size["heads"] if size["heads"] == size["key_heads"] else f"{size['heads']} of {size['key_heads']}"
+    dims = size["head_dim"] if size["head_dim"] == size["value_dim"] else f"{size['head_dim']}, {size['value_dim']}"
+    length = size["queries"] if size["queries"] == size["keys"] else f"{size['queries']}, {size['keys']}"
+    return [size["batch"], length, heads, dims, size.get("mask", "none"), size.get("layout", "dense")]
+
+
+def attention(read):
+    peers = {(row["peer"], row["asked"]): row["ns"] for row in read(f"{FOLDER}/attention_peers.json") if row.get("right") and "ns" in row}
+    body, columns = [], {peer: [] for peer in PEERS}
+    for row in read(f"{FOLDER}/attention.json"):
+        if "ns" not in row:
+            continue
+        ratios = {peer: peers[peer, row["asked"]] / row["ns"] for peer in PEERS if (peer, row["asked"]) in peers}
+        for peer, ratio in ratios.items():
+            columns[peer].append(ratio)
+        body.append([*named(row), f"{row['ns'] / 1000:.1f}", f"{row['tflop_s']:.0f}", *(number(ratios.get(peer)) for peer in PEERS)])
+    if not body:
+        return ""
+    body.append(["geometric mean", *[""] * 7, *(number(mean(ratios)) for ratios in columns.values())])
+    return markdown(["batch", "queries and keys", "heads", "dimension", "mask", "layout", "us", "TFLOP/s", *PEERS.values()], body)
+
+
+TABLES = {"attention": attention}
