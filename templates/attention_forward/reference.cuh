@@ -18,7 +18,7 @@ __device__ double reference_logit(const typename Form::T* query, const typename 
 }  // namespace kiln::attention
 
 /// grid (rows of q in all planes, heads), block (256). out and lse are float; lse may be null. Strides in elements; what they are of
-/// says op.toml.
+/// says op.toml. Of rows that see a key it computes each step-th; of those that see none, all, since they have no finite lse.
 template <typename Form>
 __global__ __launch_bounds__(256) void attention_forward_reference(
     const typename Form::T* q, const typename Form::T* k, const typename Form::T* v, float* out, float* lse,
@@ -27,7 +27,7 @@ __global__ __launch_bounds__(256) void attention_forward_reference(
     long long q_head_stride, long long k_batch_stride, long long k_row_stride, long long k_head_stride,
     long long v_batch_stride, long long v_row_stride, long long v_head_stride, long long out_batch_stride,
     long long out_row_stride, long long out_head_stride, long long lse_batch_stride, long long lse_head_stride,
-    float scale, float cap, int from_end, long long window_left, long long window_right) {
+    float scale, float cap, int from_end, long long window_left, long long window_right, long long step) {
   using namespace kiln::attention;
   __shared__ double scratch[2][8];
   __shared__ double weights[256];
@@ -48,6 +48,7 @@ __global__ __launch_bounds__(256) void attention_forward_reference(
 
   const Visible<Form::mask> visible(of.queries, of.keys, {from_end != 0, small(window_left), small(window_right)});
   const int begin = visible.begin(row), end = visible.end(row);
+  if (begin < end && (blockIdx.y * static_cast<long long>(gridDim.x) + blockIdx.x) % step != 0) return;
   const long long key_head = head / (heads / key_heads), position = of.first_query + row;
   const auto* const query = q + of.plane * q_batch_stride + position * q_row_stride + head * q_head_stride;
   const auto logit = [&](int key) {

@@ -120,11 +120,12 @@ __global__ void __launch_bounds__(
     if (work.exists == 0) break;
     const Visible<Form::mask> visible(work.of.queries, work.of.keys, window);
     const int last = min(work.row + tile_m, work.of.queries) - 1;
-    rows.attend(
-        work, visible, key_blocks(visible, work.row, last, tile_n), [&](const auto& sums, const SoftmaxRows& softmax) {
-          const int row = work.row + consumer * warpgroup_rows + static_cast<int>(threadIdx.x) % warpgroup / 32 * 16 +
-                          static_cast<int>(threadIdx.x) % 32 / 4;
-          results.template store<Form::sinks>(work, row, sums, softmax, to_scores.rate, sinks);
-        });
+    rows.attend(work, visible, key_blocks(visible, work.row, last, tile_n),
+                [&](const float(&sums)[Form::value_dim / 2], const SoftmaxRows& softmax) {
+                  const int row = work.row + consumer * warpgroup_rows +
+                                  static_cast<int>(threadIdx.x) % warpgroup / 32 * 16 +
+                                  static_cast<int>(threadIdx.x) % 32 / 4;
+                  results.template store<Form::sinks>(work, row, sums, softmax, to_scores.rate, sinks);
+                });
   }
 }

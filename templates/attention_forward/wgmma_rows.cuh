@@ -79,34 +79,41 @@ class WarpgroupRows {
     pack(weights, scores);
     clear_values_past(work.of.keys - block * Tiles::tile_n);
 
-    const auto step = [&](auto masks) {
-      constexpr bool masked = decltype(masks)::value;
-      Turns<Tiles>::take(consumer_);
-      start_scores(scores);
-      start_values(sums, weights);
-      Turns<Tiles>::pass(consumer_);
-      wgmma_wait_group<1>();
-      end_scores(scores, block == blocks.begin);
-      to_scores_.cap(scores);
-      if constexpr (masked) limits.template apply<Form::mask>(scores, block * Tiles::tile_n);
-      const bool moves = rows.template absorb<masked, Tiles::lazy>(scores, to_scores_.rate, factor);
-      end_values(sums);
-      if (moves) scale_rows(sums, factor);
-      pack(weights, scores);
-    };
     --block;
     if constexpr (Form::mask != Mask::none) {
 #pragma unroll 1
-      for (; block >= blocks.begin && block >= whole_end; --block) step(yes());
+      for (; block >= blocks.begin && block >= whole_end; --block)
+        step<true>(sums, rows, weights, limits, block, block == blocks.begin);
     }
 #pragma unroll 1
-    for (; block >= blocks.begin && block >= whole_begin; --block) step(no());
+    for (; block >= blocks.begin && block >= whole_begin; --block)
+      step<false>(sums, rows, weights, limits, block, block == blocks.begin);
     if constexpr (Form::mask == Mask::window) {
 #pragma unroll 1
-      for (; block >= blocks.begin; --block) step(yes());
+      for (; block >= blocks.begin; --block) step<true>(sums, rows, weights, limits, block, block == blocks.begin);
     }
     start_values(sums, weights);
     end_values(sums);
+  }
+
+  /// The product with `block`, and meanwhile that of the weights of the block after it, which become this one's.
+  template <bool masked>
+  __device__ __forceinline__ void step(Sums& sums, SoftmaxRows& rows, Weights& weights, const RowLimits& limits,
+                                       int block, bool last) {
+    Block scores;
+    Turns<Tiles>::take(consumer_);
+    start_scores(scores);
+    start_values(sums, weights);
+    Turns<Tiles>::pass(consumer_);
+    wgmma_wait_group<1>();
+    end_scores(scores, last);
+    to_scores_.cap(scores);
+    if constexpr (masked) limits.template apply<Form::mask>(scores, block * Tiles::tile_n);
+    float factor[2];
+    const bool moves = rows.template absorb<masked, Tiles::lazy>(scores, to_scores_.rate, factor);
+    end_values(sums);
+    if (moves) scale_rows(sums, factor);
+    pack(weights, scores);
   }
 
   /// Each product after the softmax before: fewer registers.
@@ -129,13 +136,6 @@ class WarpgroupRows {
       end_values(sums);
     }
   }
-
-  struct yes {
-    static constexpr bool value = true;
-  };
-  struct no {
-    static constexpr bool value = false;
-  };
 
   /// Queries by the next block of keys.
   __device__ __forceinline__ void start_scores(Block& scores) {

@@ -41,6 +41,20 @@ inline std::vector<manifest::Config> sample(const manifest::Implementation& impl
   return space;
 }
 
+/// Integer run-time values by name.
+inline tune::Placement placed(const manifest::Op& op,
+                              std::initializer_list<std::pair<const char*, std::int64_t>> values,
+                              std::int64_t offset_elements = 0) {
+  tune::Placement placement;
+  placement.offset_elements = offset_elements;
+  for (const auto& [name, value] : values)
+    for (std::size_t i = 0; i < op.runtime.size(); ++i)
+      if (op.runtime[i].name == name)
+        placement.runtime.push_back({{static_cast<std::uint8_t>(i), RuntimeId::Kind::integer}, value});
+  REQUIRE(placement.runtime.size() == values.size());
+  return placement;
+}
+
 struct Candidate {
   const manifest::Implementation* implementation;
   manifest::Config config;

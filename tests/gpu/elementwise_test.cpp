@@ -6,19 +6,6 @@
 namespace kiln::gpu_tests {
 namespace {
 
-/// Integer run-time values by name.
-tune::Placement placed(const manifest::Op& op, std::initializer_list<std::pair<const char*, std::int64_t>> values,
-                       std::int64_t offset_elements = 0) {
-  tune::Placement placement;
-  placement.offset_elements = offset_elements;
-  for (const auto& [name, value] : values)
-    for (std::size_t i = 0; i < op.runtime.size(); ++i)
-      if (op.runtime[i].name == name)
-        placement.runtime.push_back({{static_cast<std::uint8_t>(i), RuntimeId::Kind::integer}, value});
-  REQUIRE(placement.runtime.size() == values.size());
-  return placement;
-}
-
 tune::Placement scaled(const manifest::Op& op, tune::Placement placement, double scale) {
   for (std::size_t i = 0; i < op.runtime.size(); ++i)
     if (op.runtime[i].name == "scale")

@@ -1,0 +1,37 @@
+// Offsets of packed sequences for verification and timing, by the cases of op.toml's [prepare].
+#pragma once
+
+namespace kiln::attention {
+
+/// Where sequence `index` begins. `longest` of `tokens` at most are in one; it is no less than 4 * tokens / batch, or all.
+__device__ inline long long packed_begin(long long index, long long batch, long long tokens, long long longest,
+                                         unsigned long long seed, int which, bool of_keys) {
+  if (index == batch) return tokens;
+  if (which == 1) {  // skewed: queries rise by sequence, and keys fall
+    const long long at = of_keys ? batch - index : index, begin = tokens * at / batch * at / batch;
+    return of_keys ? tokens - begin : begin;
+  }
+  if (which == 2) {  // empty: two of three have no queries, each second has no keys
+    const int run = of_keys ? 2 : 3;
+    return tokens * (index / run * run) / batch;
+  }
+  if (which == 3) {  // one_long: the others share what it leaves
+    const long long place = static_cast<long long>(seed % static_cast<unsigned long long>(batch));
+    const long long most = batch == 1 ? tokens : min(longest, tokens), others = index > place ? index - 1 : index;
+    return (index > place ? most : 0) + (batch == 1 ? 0 : (tokens - most) * others / (batch - 1));
+  }
+  return tokens * index / batch;  // equal
+}
+
+}  // namespace kiln::attention
+
+/// grid (2): queries, then keys; block (256). Offsets have batch + 1 elements.
+__global__ __launch_bounds__(256) void attention_offsets(int* query_offsets, int* key_offsets, long long batch,
+                                                         long long queries, long long keys, long long longest_query,
+                                                         unsigned long long seed, int which) {
+  const bool of_keys = blockIdx.x == 1;
+  int* const offsets = of_keys ? key_offsets : query_offsets;
+  for (long long i = threadIdx.x; i <= batch; i += 256)
+    offsets[i] = static_cast<int>(kiln::attention::packed_begin(i, batch, of_keys ? keys : queries,
+                                                                of_keys ? keys : longest_query, seed, which, of_keys));
+}

@@ -1,0 +1,77 @@
+// attention_forward against its reference: head dimensions, masks, choices, strides, packed batches in each case.
+#include <random>
+
+#include "gpu/check_implementations.hpp"
+
+namespace kiln::gpu_tests {
+namespace {
+
+struct Sizes {
+  const char *batch, *queries, *keys, *heads, *key_heads, *head_dim, *value_dim;
+};
+
+Problem attention(const manifest::Op& op, const Sizes& sizes, std::initializer_list<manifest::Setting> choices) {
+  std::vector<manifest::Setting> all = {{"batch", sizes.batch},         {"queries", sizes.queries},
+                                        {"keys", sizes.keys},           {"heads", sizes.heads},
+                                        {"key_heads", sizes.key_heads}, {"head_dim", sizes.head_dim},
+                                        {"value_dim", sizes.value_dim}};
+  all.insert(all.end(), choices);
+  return manifest::make_problem(op, all);
+}
+
+}  // namespace
+
+TEST_CASE("attention_forward is right with each mask and head dimension, at ragged sizes") {
+  Fixture fixture;
+  std::mt19937 generator(61);
+  const manifest::Op& op = fixture.op("attention_forward");
+  const std::vector<std::pair<Sizes, const char*>> all = {
+      {{"2", "300", "445", "4", "2", "128", "128"}, "bf16"}, {{"1", "1", "1000", "2", "1", "64", "64"}, "f16"},
+      {{"1", "515", "129", "3", "1", "96", "96"}, "bf16"},   {{"3", "67", "70", "4", "4", "192", "128"}, "f16"},
+      {{"1", "200", "333", "2", "2", "256", "256"}, "bf16"}, {{"2", "33", "50", "2", "1", "72", "40"}, "f16"}};
+  for (const char* mask : {"none", "causal", "window"})
+    for (const auto& [sizes, dtype] : all) {
+      const Problem problem = attention(op, sizes, {{"mask", mask}, {"dtype", dtype}});
+      check_all(fixture, op, problem, {}, generator);
+      if (mask != std::string_view("none"))
+        check_all(fixture, op, problem, placed(op, {{"from_end", 0}, {"window_left", 40}}), generator);
+    }
+}
+
+TEST_CASE("attention_forward is right with a soft cap and sinks, without lse, and where heads lie apart") {
+  Fixture fixture;
+  std::mt19937 generator(67);
+  const manifest::Op& op = fixture.op("attention_forward");
+  const Problem problem = attention(op, {"2", "130", "190", "4", "2", "64", "64"},
+                                    {{"mask", "causal"}, {"soft_cap", "tanh"}, {"sinks", "head"}});
+  tune::Placement no_lse;
+  no_lse.leave_optional_out = true;
+  check_all(fixture, op, problem, no_lse, generator);
+  const std::int64_t q_head = 130 * 64, k_head = 190 * 64;
+  check_all(fixture, op, problem,
+            placed(op, {{"q_row_stride", 64},
+                        {"q_head_stride", q_head},
+                        {"q_batch_stride", 4 * q_head},
+                        {"k_row_stride", 64},
+                        {"k_head_stride", k_head},
+                        {"k_batch_stride", 2 * k_head},
+                        {"out_row_stride", 4 * 64 + 8},
+                        {"lse_head_stride", 137}}),
+            generator);
+}
+
+TEST_CASE("attention_forward is right with packed batches in each case of their lengths") {
+  Fixture fixture;
+  std::mt19937 generator(71);
+  const manifest::Op& op = fixture.op("attention_forward");
+  for (std::size_t each = 0; each < op.prepare.value().cases.size(); ++each)
+    for (const char* mask : {"none", "causal", "window"})
+      for (const Sizes& sizes :
+           {Sizes{"7", "1301", "1445", "4", "2", "128", "128"}, Sizes{"40", "333", "700", "2", "1", "64", "64"}}) {
+        tune::Placement placement;
+        placement.prepare_case = each;
+        check_all(fixture, op, attention(op, sizes, {{"mask", mask}, {"layout", "packed"}}), placement, generator);
+      }
+}
+
+}  // namespace kiln::gpu_tests
