@@ -264,8 +264,9 @@ TEST_CASE("a call's frame holds every size, every run-time value and every tenso
   struct Count {
     std::size_t axes, values, tensors;
   };
-  for (const auto [axes, count, tensors] :
+  for (const Count& each :
        {Count{1, 1, 1}, Count{1, 8, 8}, Count{1, 9, 8}, Count{8, 7, 9}, Count{9, 3, 2}, Count{12, 32, 24}}) {
+    const std::size_t axes = each.axes, count = each.values, tensors = each.tensors;
     CAPTURE(axes);
     CAPTURE(count);
     std::vector<Range> ranges(axes, {1, 64});
