@@ -2,13 +2,17 @@
 
 #include <fmt/format.h>
 
+#include <algorithm>
+
 #include "cli/exit_code.hpp"
 #include "cli/output.hpp"
 #include "cli/units.hpp"
 #include "jit/compile_pool.hpp"
+#include "jit/executable.hpp"
 #include "kiln/error.hpp"
 #include "process/child.hpp"
 #include "tune/deploy.hpp"
+#include "tune/preparation.hpp"
 
 namespace kiln::cli {
 namespace {
@@ -46,7 +50,13 @@ void print_compiled(const Globals& globals, const jit::Specialisation& code, con
 int check_compiles(const Globals& globals, const manifest::Op& op, const Problem& problem, const Target& target) {
   const Problem bucket = manifest::bucket_of(op, problem);
   std::vector<jit::Specialisation> all = tune::deployed(op, bucket, target.facts, target.arch, nullptr);
-  all.push_back(tune::verification(op, bucket, target.facts, target.arch).front());  // the reference
+  // What the op says of its own verification: the reference and, once for each kernel, what prepares inputs.
+  const auto frame = manifest::make_frame(op, nullptr, bucket, target.facts);
+  all.push_back(jit::specialise_reference(op, frame, target.arch));
+  if (op.prepare)
+    for (const jit::Specialisation& each : tune::Preparation::specialisations(op, frame, target.arch))
+      if (std::ranges::find(all, each.name_expressions, &jit::Specialisation::name_expressions) == all.end())
+        all.push_back(each);
   const std::string compiler = jit::compiler_identity();
   jit::CompilePool pool({.program = process::find_worker({})});
   std::vector<std::shared_future<jit::Cubin>> compiles;

@@ -18,7 +18,7 @@ __device__ double reference_logit(const typename Form::T* query, const typename 
 }  // namespace kiln::attention
 
 /// grid (rows of q in all planes, heads), block (256). out and lse are float; lse may be null. Strides in elements; what they are of
-/// says op.toml. Of rows that see a key it computes each step-th; of those that see none, all, since they have no finite lse.
+/// says op.toml. It computes each step-th row, and the lse of all that see no key, since that is not finite.
 template <typename Form>
 __global__ __launch_bounds__(256) void attention_forward_reference(
     const typename Form::T* q, const typename Form::T* k, const typename Form::T* v, float* out, float* lse,
@@ -48,7 +48,8 @@ __global__ __launch_bounds__(256) void attention_forward_reference(
 
   const Visible<Form::mask> visible(of.queries, of.keys, {from_end != 0, small(window_left), small(window_right)});
   const int begin = visible.begin(row), end = visible.end(row);
-  if (begin < end && (blockIdx.y * static_cast<long long>(gridDim.x) + blockIdx.x) % step != 0) return;
+  const bool is_sampled = (blockIdx.y * static_cast<long long>(gridDim.x) + blockIdx.x) % step == 0;
+  if (begin < end && !is_sampled) return;
   const long long key_head = head / (heads / key_heads), position = of.first_query + row;
   const auto* const query = q + of.plane * q_batch_stride + position * q_row_stride + head * q_head_stride;
   const auto logit = [&](int key) {
@@ -77,7 +78,7 @@ __global__ __launch_bounds__(256) void attention_forward_reference(
   sum = kiln::block_reduce<8>(kiln::warp_reduce(sum, kiln::add{}), 0.0, kiln::add{}, scratch[1]);
   if (Form::sinks == Sinks::head && largest != lowest) sum += exp(sinks[head] - largest);
 
-  if (thread < Form::value_dim)
+  if (is_sampled && thread < Form::value_dim)
     out[of.plane * out_batch_stride + position * out_row_stride + head * out_head_stride + thread] =
         sum == 0 ? 0.0f : static_cast<float>(result / sum);
   if (lse != nullptr && thread == 0)

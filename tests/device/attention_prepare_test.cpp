@@ -1,6 +1,7 @@
 #include <doctest/doctest.h>
 
 #include <algorithm>
+#include <cmath>
 #include <vector>
 
 #include "attention_forward/prepare.cuh"
@@ -61,6 +62,32 @@ TEST_CASE("packed lengths are those of their case") {
   const Lengths one = packed(8, 800, 800, 400, 5, one_long);
   CHECK(one.queries[5] == 400);
   CHECK(one.keys[5] == 800);
+}
+
+TEST_CASE(
+    "values grow with the root of a key's place in its sequence, in each head, and beside the strides nothing is written") {
+  constexpr int keys = 70, heads = 2, columns = 64, stride = 140, head_stride = 66;
+  const std::vector<int> offsets = {0, 0, 50, 50, keys};
+  std::vector<float> v(static_cast<std::size_t>(keys * stride), NAN);
+  emulator::launch({.grid = {keys}, .block = {128}, .seed = 1}, [&] {
+    attention_values<float, kiln::attention::Layout::packed>(v.data(), offsets.data(), 4, keys, heads, columns, 0,
+                                                             stride, head_stride, 7);
+  });
+  for (int key = 0; key < keys; ++key) {
+    const double size = std::sqrt(1.0 + (key < 50 ? key : key - 50));
+    for (int at = 0; at < stride; ++at) {
+      const float value = v[static_cast<std::size_t>(key * stride + at)];
+      CHECK(std::isnan(value) == (at % head_stride >= columns || at >= heads * head_stride));
+    }
+    for (int head = 0; head < heads; ++head) {
+      double largest = 0;
+      for (int column = 0; column < columns; ++column)
+        largest = std::max(largest,
+                           std::abs(double{v[static_cast<std::size_t>(key * stride + head * head_stride + column)]}));
+      CHECK(largest <= size);
+      CHECK(largest >= 0.8 * size);  // of 64 draws from [-1, 1)
+    }
+  }
 }
 
 }  // namespace

@@ -59,7 +59,8 @@ constexpr double close = 6e-3;  // weights and results are rounded to 8 bits
 
 TEST_CASE("attention_wgmma takes lengths of one, odd ones and one past a block") {
   using Form = AttentionForm<Layout::dense, Mask::none, 64>;
-  for (const auto& [queries, keys] : {std::pair{1, 1}, {129, 65}, {7, 63}, {140, 200}}) {
+  for (const auto& sizes : {std::pair{1, 1}, {129, 65}, {7, 63}, {140, 200}}) {
+    const auto queries = sizes.first, keys = sizes.second;
     CAPTURE(queries);
     for (const std::uint32_t seed : {0u, 1u, 2u}) {
       CAPTURE(seed);

@@ -70,7 +70,7 @@ TEST_CASE("buckets as ops have them lie apart: powers of two, multiples of 128, 
 }
 
 TEST_CASE("what an op does not have tells no buckets apart") {
-  HotTable table({.axes = 1, .selections = 0});
+  HotTable table({.axes = 1, .selections = {0, 0}});
   Problem other = bucket(8);
   other.axes[1] = 5;
   other.selections[3] = 9;

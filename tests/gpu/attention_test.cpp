@@ -56,7 +56,9 @@ TEST_CASE("attention_forward is right with a soft cap and sinks, without lse, an
                         {"k_head_stride", k_head},
                         {"k_batch_stride", 2 * k_head},
                         {"out_row_stride", 4 * 64 + 8},
-                        {"lse_head_stride", 137}}),
+                        {"out_batch_stride", 130 * (4 * 64 + 8)},
+                        {"lse_head_stride", 137},
+                        {"lse_batch_stride", 4 * 137}}),
             generator);
 }
 
