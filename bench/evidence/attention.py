@@ -18,7 +18,8 @@ def attention(read):
     peers = {(row["peer"], row["asked"]): row["ns"] for row in read(f"{FOLDER}/attention_peers.json") if row.get("right") and "ns" in row}
     body, columns = [], {peer: [] for peer in PEERS}
     for row in read(f"{FOLDER}/attention.json"):
-        if "ns" not in row:
+        if "ns" not in row:  # why, its line says; the problem stands there in place of what was asked
+            body.append([*named({"asked": row["problem"]}), "no answer", *["-"] * (len(PEERS) + 1)])
             continue
         ratios = {peer: peers[peer, row["asked"]] / row["ns"] for peer in PEERS if (peer, row["asked"]) in peers}
         for peer, ratio in ratios.items():
@@ -28,6 +29,12 @@ def attention(read):
         return ""
     body.append(["geometric mean", *[""] * 7, *(number(mean(ratios)) for ratios in columns.values())])
     return markdown(["batch", "queries and keys", "heads", "dimension", "mask", "layout", "us", "TFLOP/s", *PEERS.values()], body)
+
+
+def ratios_of(read, peer):
+    """The peer's time over Kiln's, for each problem that both computed."""
+    peers = {row["asked"]: row["ns"] for row in read(f"{FOLDER}/attention_peers.json") if row["peer"] == peer and row.get("right") and "ns" in row}
+    return [peers[row["asked"]] / row["ns"] for row in read(f"{FOLDER}/attention.json") if "ns" in row and row["asked"] in peers]
 
 
 TABLES = {"attention": attention}

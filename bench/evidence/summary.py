@@ -1,4 +1,5 @@
 """README's table of results: the figures that a reader asks for first. A † marks rows whose code has changed since."""
+from evidence.attention import ratios_of
 from evidence.claim import is_older
 from evidence.family import in_class, ratios, rows_and_peers
 from evidence.hits import is_comparable, problems
@@ -62,6 +63,11 @@ def memory_bound(read):
     return f"{len(large)} kernels: {mean(row['of_copy'] for row in large):.2f} of a device copy's rate; {', '.join(told)}"
 
 
+def attention(read):
+    cudnn, flash = ratios_of(read, "cudnn"), ratios_of(read, "flash")
+    return f"geometric mean {mean(cudnn):.2f}, worst {min(cudnn):.2f} ({len(cudnn)} problems, H100); FlashAttention-2 {mean(flash):.2f}"
+
+
 def start(read):
     [row] = [row for row in read("cold-start-h200/cold_start.json") if row["way"] == "Kiln, shipped file, overlay"]
     return f"{row['result_ms'] - row['until_context_ms']:.1f} ms"
@@ -75,6 +81,7 @@ ROWS = {"gemm at random (model shape, length) pairs, cuBLASLt's best for the ver
         "a hot launch over the driver's bare launch, one thread": hot,
         "10,000 distinct problems from one shipped file without NVRTC": stream,
         "memory-bound kernels at about 1 GB, geometric means": memory_bound,
+        "attention forward, dense, cuDNN / Kiln": attention,
         "from a context to the first checked result with a shipped file": start}
 
 
