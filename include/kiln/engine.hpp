@@ -58,7 +58,7 @@ struct Stats {
   std::int64_t tunes = 0;                 // buckets tuned
   std::int64_t compiles = 0;              // specialisations compiled by NVRTC
   std::int64_t stale = 0;                 // buckets served by a config whose sources have changed since its tune
-  std::int64_t constraint_fallbacks = 0;  // launches that a default served: no other answer was legal at their sizes
+  std::int64_t constraint_fallbacks = 0;  // launches that a default served, since every other answer refused the call
   std::int64_t quarantined = 0;           // rows of the files that failed their digest, or that the driver refused
   std::int64_t waiting = 0;               // buckets that are queued for, or in, a tune in the background
   double tuning_ns = 0;                   // device time that tunes in the background took, at most
@@ -80,7 +80,7 @@ struct Footprint {
   int blocks_per_multiprocessor = 0;  // resident at once
 };
 
-/// A bucket's answer made ready: loaded functions and launch geometry of each config that its sizes pick. Keeps its Engine's resources
+/// A bucket's answers made ready: loaded functions and launch geometry of each config that its sizes pick. Keeps its Engine's resources
 /// alive. A moved-from Plan remains valid. A Plan of a fallback keeps serving that fallback after its bucket was tuned in the background.
 /// Every member may be called from any thread.
 class Plan {
@@ -178,7 +178,7 @@ struct LayerAnswer {
   std::string trust;   // whether its machine code may be loaded, and the reason
 };
 
-/// The config that would be launched for a problem, and the reason.
+/// The config that policy `nearest` would launch for a problem, and the reason. Other policies tune or throw where there is no record.
 struct Explanation {
   std::string problem;  // "rows=137 cols=4096 dtype=bf16": without types and choices at their defaults
   std::string bucket;   // likewise

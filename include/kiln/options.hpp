@@ -14,9 +14,9 @@ namespace kiln {
 
 /// What a launch does when no record exists for its bucket.
 enum class MissPolicy : std::uint8_t {
-  tune,        // wait for a tune, then launch the winner; needs NVRTC
+  tune,  // wait for a tune, then launch the winner; where another process tunes the bucket for five minutes, as nearest; needs NVRTC
   background,  // launch what `nearest` would, tune in a worker process, then launch the winner; needs NVRTC and kiln-worker
-  nearest,  // never tune: launch a near record's config that is legal here, else the model's choice, else the default
+  nearest,  // never tune: launch a near record's config if one is near enough, else the model's choice, else the default
   error,    // throw Error(not_tuned)
 };
 

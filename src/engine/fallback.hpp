@@ -1,6 +1,6 @@
-// Launches that their plan cannot serve. A plan refuses a call for its sizes, its addresses or a length in device memory. The call then goes to
+// Launches that no plan in memory serves (launch_missed, where the miss path begins), or that their plan cannot serve. A plan refuses a call for its sizes, its addresses or a length in device memory. The call then goes to
 // the bucket's next answers, in the resolver's order. On a capturing stream nothing is tuned, compiled, loaded, allocated or waited for. There a
-// loaded plan of another bucket serves, or the call throws Error(capture); the capture goes on.
+// loaded plan of this bucket or of another serves, or the call throws Error(capture); the capture goes on.
 #pragma once
 
 #include <string_view>

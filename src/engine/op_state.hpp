@@ -1,4 +1,5 @@
-// The state of one op of an engine, which its launches share. Launches: hit_path.hpp, miss_path.hpp, fallback.hpp. Captures: coverage.hpp.
+// The state of one op of an engine, which its launches share. Launches: hit_path.hpp, miss_path.hpp, fallback.hpp. Captures: fallback.hpp,
+// capture_guard.hpp.
 #pragma once
 
 #include <cstdint>

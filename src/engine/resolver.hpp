@@ -1,5 +1,5 @@
 // Maps a problem and a device to the configs that may serve it, in the order in which they are tried, each with its reason. Launches,
-// captures, coverage, explanations and deployments all use it. Needs no device.
+// coverage, explanations and deployments all use it. A capturing stream that misses takes a loaded plan instead (fallback.hpp). Needs no device.
 #pragma once
 
 #include <optional>
