@@ -146,6 +146,7 @@ void print_next_step(const Globals& globals, const CoverageSettings& settings, c
   if (settings.source.from_histogram) source = "--from-histogram " + settings.source.histogram;
   std::string files;
   for (const std::string& base : globals.bases) files += " --base " + base;
+  if (globals.overlay) files += globals.overlay->empty() ? " --overlay \"\"" : " --overlay " + *globals.overlay;
   if (all_hit)
     print(fmt::format("next: kiln prewarm {} --arch {}{} -o FILE.kiln compiles what is missing, without a GPU\n",
                       source, target.arch, files));

@@ -51,7 +51,9 @@ TEST_CASE("coverage says that the overlay supplies what a base lacks") {
   CHECK(hidden.status == 0);
   CHECK(says(hidden.output, "1 from overlay "));
   CHECK(says(hidden.output, "--overlay \"\" leaves the overlay out"));
-  CHECK(command.run(asked + " --overlay ''").status == 1);
+  const Ran alone = command.run(asked + " --overlay ''");
+  CHECK(alone.status == 1);
+  CHECK(says(alone.output, " --base " + bare + " --overlay \"\" -o FILE.kiln"));  // the next step leaves it out too
 }
 
 TEST_CASE("coverage ends with the command that tunes what has no record") {
