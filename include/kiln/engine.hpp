@@ -32,7 +32,7 @@ enum class Origin : std::uint8_t {
   hot,       // hit: a plan in memory
   overlay,   // hit: a record of the user's file
   base,      // hit: a record of a shipped file
-  nearest,   // fallback: the record of a near device, else of a near bucket
+  nearest,   // fallback: another record, of a near device or of a near bucket
   model,     // fallback: the config that the cost model expects to be the fastest
   default_,  // fallback: the op's default
 };
@@ -58,7 +58,7 @@ struct Stats {
   std::int64_t tunes = 0;                 // buckets tuned
   std::int64_t compiles = 0;              // specialisations compiled by NVRTC
   std::int64_t stale = 0;                 // buckets served by a config whose sources have changed since its tune
-  std::int64_t constraint_fallbacks = 0;  // launches that a default served, since every other answer refused the call
+  std::int64_t constraint_fallbacks = 0;  // launches that a default served after a plan refused the call
   std::int64_t quarantined = 0;           // rows of the files that failed their digest, or that the driver refused
   std::int64_t waiting = 0;               // buckets that are queued for, or in, a tune in the background
   double tuning_ns = 0;                   // device time that tunes in the background took, at most
@@ -133,7 +133,7 @@ class Op {
   /// Launches asynchronously on `stream`. Returns where the config came from.
   ///
   /// A launch of a hot bucket takes no lock, allocates nothing, makes no string, and reads neither file nor clock. A thread's first launch
-  /// of a plan allocates 2 KiB of host memory, and 12 KiB more for each TMA descriptor. On a miss Options::on_miss decides.
+  /// of a plan allocates 2.3 KiB of host memory, 0.6 KiB for each pass, and 16 KiB for each TMA descriptor. On a miss Options::on_miss decides.
   ///
   /// On a capturing stream nothing is tuned, compiled, loaded, allocated on the device or waited for. A bucket that is not ready is
   /// served by the nearest bucket's loaded plan that is legal at the problem (Origin::nearest). Where there is none, and under
@@ -178,7 +178,8 @@ struct LayerAnswer {
   std::string trust;   // whether its machine code may be loaded, and the reason
 };
 
-/// The config that policy `nearest` would launch for a problem, and the reason. Other policies tune or throw where there is no record.
+/// The config that MissPolicy::nearest would launch for a problem, and the reason, whatever the engine's policy. Where no record can
+/// serve, MissPolicy::tune would tune and MissPolicy::error would throw.
 struct Explanation {
   std::string problem;  // "rows=137 cols=4096 dtype=bf16": without types and choices at their defaults
   std::string bucket;   // likewise
@@ -266,7 +267,8 @@ class Engine {
   [[nodiscard]] Coverage coverage() const;
 
   [[nodiscard]] Stats stats() const;
-  /// Tunes, compiles, loads and launches nothing. Throws Error(bad_input) for a problem that the op does not have.
+  /// Explains what MissPolicy::nearest serves. Tunes, compiles, loads and launches nothing. Throws Error(bad_input) for a problem that
+  /// the op does not have.
   [[nodiscard]] Explanation explain(const Op& op, const Problem& problem) const;
   /// Under MissPolicy::background, waits until every queued bucket was tuned or has failed. Returns false when `limit` passed before.
   bool wait_for_tunes(std::chrono::milliseconds limit) const;

@@ -12,11 +12,11 @@
 
 namespace kiln {
 
-/// What a launch does when no record exists for its bucket.
+/// What a launch does when no record can serve its bucket.
 enum class MissPolicy : std::uint8_t {
-  tune,  // wait for a tune, then launch the winner; where another process tunes the bucket for five minutes, as nearest; needs NVRTC
+  tune,  // wait for a tune, then launch the winner; needs NVRTC. After five minutes of another process's or engine's tune: as `nearest`
   background,  // launch what `nearest` would, tune in a worker process, then launch the winner; needs NVRTC and kiln-worker
-  nearest,  // never tune: launch a near record's config if one is near enough, else the model's choice, else the default
+  nearest,  // never tune: launch a config of a record near enough, else the model's choice, else the default. See docs/deployment.md
   error,    // throw Error(not_tuned)
 };
 

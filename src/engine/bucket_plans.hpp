@@ -19,6 +19,7 @@
 namespace kiln::engine {
 
 /// When an action that failed is tried again: after each failure the pause doubles. Launches within a pause do not pay for a try.
+/// A plan that a later try makes is not in the bucket's SizeTable. Only launch_next(), plan_with_lengths() and captures reach it.
 class Retry {
  public:
   using Clock = std::chrono::steady_clock;
@@ -86,7 +87,7 @@ struct BucketPlans {
   std::deque<PlanSlot> slots;
   std::vector<PlanSlot*> slots_of_answers;
   std::optional<SizeTable> sizes;     // set by PlanStore::load
-  const PlanState* edge = nullptr;    // the plan of the bucket's upper edge, which the hot table holds
+  const PlanState* edge = nullptr;    // the plan of the bucket's edge, which the hot table and kiln::Plan hold
   std::atomic<bool> is_stale{false};  // a stale plan was made, and the bucket counted
 };
 

@@ -79,7 +79,7 @@ bool fixed_alike(const manifest::Op& op, const Problem& a, const Problem& b) {
   return true;
 }
 
-/// Whether the problem is within the bucket's upper edge, which its workspaces are allocated for.
+/// Whether the problem is within `bucket`, a plan's Answer::at, for which its workspaces are allocated.
 bool covers(const manifest::Op& op, const Problem& bucket, const Problem& problem) {
   for (std::size_t i = 0; i < op.axes.size(); ++i)
     if (problem.axes[i] > bucket.axes[i]) return false;

@@ -1,6 +1,7 @@
-// Launches that no plan in memory serves (launch_missed, where the miss path begins), or that their plan cannot serve. A plan refuses a call for its sizes, its addresses or a length in device memory. The call then goes to
-// the bucket's next answers, in the resolver's order. On a capturing stream nothing is tuned, compiled, loaded, allocated or waited for. There a
-// loaded plan of this bucket or of another serves, or the call throws Error(capture); the capture goes on.
+// Launches whose bucket has no plan in memory, and launches that their plan refuses. The first begin the miss path, at launch_missed. A plan
+// refuses a call for its sizes, its addresses or a length in device memory. The call then goes to the bucket's next answers, in the resolver's
+// order. On a capturing stream nothing is tuned, compiled, loaded, allocated on the device or waited for. There a loaded plan of this bucket or
+// of another serves, or the call throws Error(capture); the capture goes on.
 #pragma once
 
 #include <string_view>
@@ -10,7 +11,7 @@
 
 namespace kiln::engine {
 
-/// Launches a problem whose bucket is not hot: makes it ready, or on a capturing stream uses launch_fallback().
+/// The entry of the miss path. Launches a problem whose bucket is not hot: makes it ready, or on a capturing stream uses launch_fallback().
 Origin launch_missed(OpState& state, const Problem& problem, const Arguments& arguments, CUstream stream);
 /// Returns the plan for a launch with lengths on the device, which no library takes. Throws Error(bad_input) for an axis that may not have one
 /// and for an address of no int32.

@@ -1,4 +1,4 @@
-// A plan: an answer's loaded executable and its workspaces.
+// A plan: an answer's loaded executable and its workspaces. A kiln::Plan holds that of its bucket's edge, which at() leads on to the others.
 #pragma once
 
 #include <atomic>

@@ -1,5 +1,6 @@
 // Maps a problem and a device to the configs that may serve it, in the order in which they are tried, each with its reason. Launches,
-// coverage, explanations and deployments all use it. A capturing stream that misses takes a loaded plan instead (fallback.hpp). Needs no device.
+// coverage, explanations and deployments all use it. A capture whose bucket is not ready does not: loaded_fallbacks() of fallback.hpp serves it.
+// Needs no device.
 #pragma once
 
 #include <optional>
@@ -21,7 +22,9 @@ struct Answer {
   Origin origin = Origin::default_;  // overlay, base, nearest, model or default_; never hot
   store::Role role = store::Role::fastest;
   manifest::Region region;  // the sizes that it is tried for
-  Problem at;               // the largest sizes that its config serves, which its plan is made for
+  /// The largest sizes that its plan is made for. Alignments and workspace bytes are computed there. It is the upper end of `region`, or of the
+  /// regions of all answers of one config; for answers beyond a record's intervals, the bucket's edge.
+  Problem at;
   const manifest::Implementation* implementation = nullptr;  // never null
   manifest::Config config;
   double cost_ns = 0;      // as recorded; 0 for Origin::model and Origin::default_

@@ -67,7 +67,8 @@ struct State {
   std::unique_ptr<HistogramKeeper> histogram;  // null: launches are not counted by problem
   std::mutex tune_mutex;                       // one tune at a time: two would disturb each other's timings
   std::string holder;                          // this process and engine, in leases
-  std::unique_ptr<Background> background;      // null but for MissPolicy::background; last: its thread uses the others
+  /// Null but for MissPolicy::background. ~State ends it first: its thread uses the other members.
+  std::unique_ptr<Background> background;
 
  private:
   mutable std::once_flag arch_once_;

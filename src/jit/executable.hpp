@@ -38,9 +38,9 @@ enum class Admission : std::uint8_t { admitted, constraint, tensor };
 
 class alignas(64) Executable {
  public:
-  /// Loads the cubin into the current context. `frame`: manifest::make_frame at the bucket's upper edge. The executable launches problems
-  /// with the same exact sizes, in this bucket or another. Throws Error(driver_failed), or Error(bad_manifest) for geometry that cannot be
-  /// computed and for arguments that the kernels do not take.
+  /// Loads the cubin into the current context. `frame`: manifest::make_frame at the largest sizes to be launched in its workspaces, which an
+  /// engine's answer calls `at`. The executable launches problems with the same exact sizes, in this bucket or another. Throws
+  /// Error(driver_failed), or Error(bad_manifest) for geometry that cannot be computed and for arguments that the kernels do not take.
   Executable(const manifest::Op& op, const manifest::Implementation& implementation,
              std::span<const std::int64_t> frame, const Cubin& cubin);
   /// Takes a loaded cubin instead, which many executables may share. A library's implementation takes a null module.
@@ -79,10 +79,9 @@ class alignas(64) Executable {
   [[nodiscard]] bool fits(CallFrame& call, const Arguments& arguments) const noexcept;
 
   /// Launches every pass. Precondition: the call is filled for these arguments and admitted. `workspace` has workspace_bytes() and
-  /// shared_workspace_bytes(). `reports`
-  /// has a 64-bit word for each axis, to which kernels write a length on the device that exceeds its bound; 0: none. Returns the first
-  /// result that is not CUDA_SUCCESS; CUDA_ERROR_NOT_SUPPORTED where a library refuses these sizes. Throws Error(bad_input) for geometry
-  /// that these sizes make impossible.
+  /// shared_workspace_bytes(). `reports` has a 64-bit word for each axis, to which kernels write a length on the device that exceeds its
+  /// bound; 0: none. Returns the first result that is not CUDA_SUCCESS; CUDA_ERROR_NOT_SUPPORTED where a library refuses these sizes. Throws
+  /// Error(bad_input) for geometry that these sizes make impossible.
   [[nodiscard]] CUresult launch(CallFrame& call, const Arguments& arguments, CUstream stream, WorkspaceBlocks workspace,
                                 CUdeviceptr reports = 0) const;
   /// Launches by a thread_call(), whose calls are already linked.

@@ -190,7 +190,7 @@ struct Parameter {
 
 struct Workspace {
   std::string name;
-  Expression bytes;     // evaluated at the bucket's upper edge
+  Expression bytes;     // evaluated at the largest sizes that a plan is made for
   bool zeroed = false;  // zero before the first launch; the kernel leaves it zero
   bool shared = false;  // lies in the block that all plans of a stream use; indeterminate at each launch
 };

@@ -30,7 +30,7 @@ struct Serving {
   manifest::Region region;
   Usable usable;  // its implementation is not null
   store::Choice choice;
-  /// The sizes at which it was timed and for which its executable is made: the region's upper ends.
+  /// The sizes at which it was timed: the region's upper ends. Executables are made for them or for larger ones (engine::Answer::at).
   [[nodiscard]] const Problem& at() const noexcept { return region.high; }
 };
 
