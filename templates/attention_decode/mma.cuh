@@ -35,7 +35,7 @@ template <typename Tile, int dim, int threads, typename T>
 __device__ __forceinline__ void copy_rows(unsigned tile, int row, const T* from, long long stride, int begin, int end,
                                           int thread) {
   constexpr int chunks = Tile::k_steps * 2, all = 16 * chunks;
-#pragma unroll
+#pragma unroll 4
   for (int i = 0; i < (all + threads - 1) / threads; ++i) {
     const int at = i * threads + thread, own = at / chunks, chunk = at % chunks;
     if (all % threads != 0 && at >= all) continue;
