@@ -1,9 +1,9 @@
 // attention_forward in double, a row of the result a block: for each key the query sees, exp(logit - largest), then sums.
 #pragma once
 
+#include "common/attention/problem.cuh"
 #include "common/reduce.cuh"
 #include "common/types.cuh"
-#include "problem.cuh"
 
 namespace kiln::attention {
 

@@ -2,7 +2,7 @@
 #pragma once
 
 #include "common/elect.cuh"
-#include "wgmma_work.cuh"
+#include "wgmma_tile.cuh"
 
 namespace kiln::attention {
 
@@ -62,7 +62,7 @@ __device__ __forceinline__ void copy_all(const SharedLayout<Tiles>& shared, Work
                                          const Sequences& sequences, const Window& window, int heads, int heads_of_key,
                                          TileNumbers numbers, int section) {
   using Form = typename Tiles::Form;
-  TileSearch<Form::layout, Tiles::tile_m> search(sequences, heads, section);
+  TileSearch<Form::layout, Tiles::tile_m, Side::queries> search(sequences, heads, section);
   TileCopies<Tiles> copies(shared, maps);
   RingPosition<SharedLayout<Tiles>::works> at;
   const bool elected = elect_one();

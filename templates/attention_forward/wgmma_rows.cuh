@@ -1,8 +1,8 @@
 // A warpgroup of attention_wgmma that multiplies: 64 queries by the blocks of keys that the tile sees, the last block first.
 #pragma once
 
+#include "common/attention/softmax_rows.cuh"
 #include "common/named_barrier.cuh"
-#include "softmax_rows.cuh"
 #include "wgmma_tile.cuh"
 
 namespace kiln::attention {

@@ -8,7 +8,7 @@
 #include <utility>
 #include <vector>
 
-#include "attention_forward/problem.cuh"
+#include "common/attention/problem.cuh"
 #include "matrices.hpp"
 
 namespace test {

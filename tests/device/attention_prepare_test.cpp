@@ -4,7 +4,7 @@
 #include <cmath>
 #include <vector>
 
-#include "attention_forward/prepare.cuh"
+#include "common/attention/prepare.cuh"
 #include "kernels.hpp"
 
 namespace {

@@ -1,13 +1,25 @@
-// Which tiles of queries a block of attention_wgmma takes, in which order.
+// Which tiles of queries, or of keys, a block takes, in which order.
 #pragma once
 
+#include "common/attention/problem.cuh"
 #include "common/reduce.cuh"
-#include "wgmma_tile.cuh"
 
 namespace kiln::attention {
 
-/// Heads of a sequence, or (dense) of all, in sections whose keys and values stay in L2; in each, tiles by their place in the
-/// sequence, the last first: with a causal mask they take longest. Within a place, head by head.
+/// What a block does next: the queries (or keys) of a sequence from `row` on, of one head. As two words of 16 bytes.
+struct alignas(16) Work {
+  Sequence of;
+  int head, row;
+  int exists;  // 0: there is no more
+};
+static_assert(sizeof(Work) == 32);
+
+/// Whose rows tiles are of.
+enum class Side { queries, keys };
+
+/// Heads of a sequence, or (dense) of all, in sections whose other side stays in L2; in each, tiles by their place in the
+/// sequence, the last queries or the first keys first: with a causal mask they take longest. Within a place, head by head.
+template <Side side>
 struct TileOrder {
   int planes, section;
 
@@ -17,12 +29,12 @@ struct TileOrder {
   __device__ __forceinline__ At at(int index, int tiles) const {
     const int in_section = section * tiles, first = index / in_section * section;
     const int within = index - first * tiles, width = min(section, planes - first), place = within / width;
-    return {first + within - place * width, tiles - 1 - place};
+    return {first + within - place * width, side == Side::queries ? tiles - 1 - place : place};
   }
 };
 
 /// Finds the tiles of sequences by their numbers, which rise. All lanes of a warp call it together.
-template <Layout layout, int tile_m>
+template <Layout layout, int tile, Side side>
 class TileSearch {
  public:
   __device__ __forceinline__ TileSearch(const Sequences& sequences, int heads, int section)
@@ -37,11 +49,13 @@ class TileSearch {
   }
 
  private:
+  static __device__ __forceinline__ int tiles_of(const Sequence& of) {
+    return ceil_div(side == Side::queries ? of.queries : of.keys, tile);
+  }
   __device__ __forceinline__ Work packed(int index) {
     while (first_ < sequences_.count) {
       const int sequence = first_ + static_cast<int>(threadIdx.x) % 32;
-      const int tiles =
-          sequence < sequences_.count ? ceil_div(sequences_.template at<layout>(sequence).queries, tile_m) * heads_ : 0;
+      const int tiles = sequence < sequences_.count ? tiles_of(sequences_.template at<layout>(sequence)) * heads_ : 0;
       int end = before_ + tiles;  // of this lane's sequence
 #pragma unroll
       for (int by = 1; by < 32; by *= 2) {
@@ -59,16 +73,17 @@ class TileSearch {
     return {};
   }
   __device__ __forceinline__ Work dense(int index) const {
-    const int tiles = ceil_div(sequences_.queries, tile_m), planes = sequences_.count * heads_;
+    const int tiles = ceil_div(side == Side::queries ? sequences_.queries : sequences_.keys, tile),
+              planes = sequences_.count * heads_;
     if (index >= planes * tiles) return {};
-    const TileOrder::At at = TileOrder{planes, section_}.at(index, tiles);
+    const auto at = TileOrder<side>{planes, section_}.at(index, tiles);
     const int sequence = at.plane / heads_;
-    return {sequences_.template at<layout>(sequence), at.plane - sequence * heads_, at.tile * tile_m, 1};
+    return {sequences_.template at<layout>(sequence), at.plane - sequence * heads_, at.tile * tile, 1};
   }
   __device__ __forceinline__ Work in_sequence(int sequence, int index) const {
     const Sequence of = sequences_.template at<layout>(sequence);
-    const TileOrder::At at = TileOrder{heads_, section_}.at(index, ceil_div(of.queries, tile_m));
-    return {of, at.plane, at.tile * tile_m, 1};
+    const auto at = TileOrder<side>{heads_, section_}.at(index, tiles_of(of));
+    return {of, at.plane, at.tile * tile, 1};
   }
 
   Sequences sequences_;

@@ -1,4 +1,4 @@
-// What attention_forward's choices mean, where a sequence lies, and which keys a query sees.
+// What the choices of attention's ops mean, where a sequence lies, and which keys a query sees.
 #pragma once
 
 namespace kiln::attention {

@@ -4,10 +4,10 @@
 // the second, columns 8 * j + 2 * (lane % 4) and the next. The four lanes of a quad share these rows.
 #pragma once
 
+#include "common/attention/problem.cuh"
 #include "common/mma.cuh"
 #include "common/reduce.cuh"
 #include "common/vector.cuh"
-#include "problem.cuh"
 
 namespace kiln::attention {
 

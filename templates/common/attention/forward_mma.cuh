@@ -1,0 +1,116 @@
+// attention_forward on the tensor cores of sm_80 and later: mma.sync, fed by two buffers of keys and values.
+//
+// A block has 16 * warps queries of one head and goes through the blocks of keys that these see, from the last to the first, so that
+// most of the masked ones come first. While one is multiplied the next is copied.
+#pragma once
+
+#include "common/attention/row_tile.cuh"
+#include "common/attention/softmax_rows.cuh"
+#include "common/dependent_launch.cuh"
+
+/// grid (blocks of 16 * warps of `longest` queries * heads * batch), block (32 * warps); dynamic shared memory as attention_forward/mma.toml says.
+/// `queries` and `keys` are those of a sequence (dense), or of all (packed). q, k, v and out begin at multiples of 16 bytes, as do
+/// their rows. What is no length or pointer of these is the softmax's; lse may be null.
+template <typename Form, int tile_n, int warps>
+__global__ void __launch_bounds__(warps * 32)
+    attention_mma(const typename Form::T* q, const typename Form::T* k, const typename Form::T* v,
+                  typename Form::T* out, float* lse, const float* sinks, const int* query_offsets,
+                  const int* key_offsets, int batch, int queries, int keys, int longest, int heads, int key_heads,
+                  long long q_batch_stride, long long q_row_stride, long long q_head_stride, long long k_batch_stride,
+                  long long k_row_stride, long long k_head_stride, long long v_batch_stride, long long v_row_stride,
+                  long long v_head_stride, long long out_batch_stride, long long out_row_stride,
+                  long long out_head_stride, long long lse_batch_stride, long long lse_head_stride, float scale,
+                  float cap, int from_end, long long window_left, long long window_right) {
+  using namespace kiln;
+  using namespace kiln::attention;
+  using T = typename Form::T;
+  constexpr int tile_m = warps * 16, threads = warps * 32;
+  using QueryTile = RowTile<Form::head_dim, tile_m>;
+  using KeyTile = RowTile<Form::head_dim, tile_n>;
+  using ValueTile = RowTile<Form::value_dim, tile_n>;
+  constexpr int stage_bytes = KeyTile::bytes + ValueTile::bytes;
+  wait_for_predecessor();
+  launch_dependents();
+
+  // The last queries of a causal sequence, which see most keys, come first.
+  const int row_blocks = ceil_div(longest, tile_m);
+  const int head = static_cast<int>(blockIdx.x) % heads, rest = static_cast<int>(blockIdx.x) / heads;
+  const int first = (row_blocks - 1 - rest % row_blocks) * tile_m;
+  const Sequence of = Sequences{query_offsets, key_offsets, batch, queries, keys}.at<Form::layout>(rest / row_blocks);
+  if (first >= of.queries) return;
+  const Visible<Form::mask> visible(of.queries, of.keys, {from_end != 0, small(window_left), small(window_right)});
+  const KeyBlocks blocks = key_blocks(visible, first, min(first + tile_m, of.queries) - 1, tile_n);
+
+  const unsigned tile_q = shared_address(dynamic_shared()), stages = tile_q + QueryTile::bytes;
+  const int key_head = head / (heads / key_heads);
+  const T* const from_k = k + of.plane * k_batch_stride + of.first_key * k_row_stride + key_head * k_head_stride;
+  const T* const from_v = v + of.plane * v_batch_stride + of.first_key * v_row_stride + key_head * v_head_stride;
+  const long long position = static_cast<long long>(of.first_query) + first;
+  QueryTile::template copy<threads>(tile_q,
+                                    q + of.plane * q_batch_stride + position * q_row_stride + head * q_head_stride,
+                                    q_row_stride, of.queries - first);
+  const auto copy_block = [&](int block) {
+    const long long key = static_cast<long long>(block) * tile_n;
+    const int exist = of.keys - block * tile_n;
+    const unsigned to = stages + block % 2 * stage_bytes;
+    KeyTile::template copy<threads>(to, from_k + key * k_row_stride, k_row_stride, exist);
+    ValueTile::template copy<threads>(to + KeyTile::bytes, from_v + key * v_row_stride, v_row_stride, exist);
+  };
+  if (blocks.end > blocks.begin) copy_block(blocks.end - 1);
+  cp_async_commit();
+
+  const int warp_row = static_cast<int>(threadIdx.x) / 32 * 16, row = first + warp_row + threadIdx.x % 32 / 4;
+  const RowLimits limits(visible, row);
+  const Scores<Form::soft_cap> to_scores(scale, cap);
+  SoftmaxRows rows;
+  float sums[ValueTile::k_steps * 8] = {};
+#pragma unroll 1
+  for (int block = blocks.end - 1; block >= blocks.begin; --block) {
+    if (block > blocks.begin) copy_block(block - 1);
+    cp_async_commit();
+    cp_async_wait<1>();
+    __syncthreads();
+    const unsigned tile_k = stages + block % 2 * stage_bytes, tile_v = tile_k + KeyTile::bytes;
+
+    float scores[tile_n / 2] = {};
+#pragma unroll
+    for (int step = 0; step < KeyTile::k_steps; ++step) {
+      unsigned a[4], b[4];
+      QueryTile::load_a(a, tile_q, warp_row, step);
+#pragma unroll
+      for (int i = 0; i < tile_n / 16; ++i) {
+        KeyTile::load_b(b, tile_k, i * 16, step);
+        multiply<T>(scores, i, a, b);
+      }
+    }
+    to_scores.cap(scores);
+    limits.template apply<Form::mask>(scores, block * tile_n);
+    float factor[2];
+    if (rows.absorb<true, true>(scores, to_scores.rate, factor)) scale_rows(sums, factor);
+#pragma unroll
+    for (int step = 0; step < tile_n / 16; ++step) {
+      unsigned a[4], b[4];
+      pack_weights<T>(a, scores, step);
+#pragma unroll
+      for (int i = 0; i < ValueTile::k_steps; ++i) {
+        ValueTile::load_b_trans(b, tile_v, step * 16, i);
+        multiply<T>(sums, i, a, b);
+      }
+    }
+    __syncthreads();  // all have read the buffer
+  }
+
+  const float sink = Form::sinks == Sinks::head ? sinks[head] : 0.0f;
+  T* const to = out + of.plane * out_batch_stride + of.first_query * out_row_stride + head * out_head_stride;
+#pragma unroll
+  for (int half = 0; half < 2; ++half) {
+    const int query = row + 8 * half;
+    const bool exists = query < of.queries;
+    const RowEnd end = rows.finish<Form::sinks>(half, to_scores.rate, sink);
+    store_row<T, Form::value_dim / 2>(to + query * out_row_stride,
+                                      reinterpret_cast<const float(&)[Form::value_dim / 2]>(sums), half, end.factor,
+                                      exists);
+    if (lse != nullptr && exists && threadIdx.x % 4 == 0)
+      lse[of.plane * lse_batch_stride + head * lse_head_stride + of.first_query + query] = end.lse;
+  }
+}

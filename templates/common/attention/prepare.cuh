@@ -1,0 +1,69 @@
+// Inputs for verification and timing: offsets of packed sequences, by the cases of op.toml's [prepare], and values.
+#pragma once
+
+#include "common/attention/problem.cuh"
+#include "common/types.cuh"
+
+namespace kiln::attention {
+
+/// Uniform in [-1, 1), by SplitMix64's finaliser.
+__device__ inline float drawn_value(unsigned long long seed, unsigned long long index) {
+  unsigned long long z = seed + (index + 1) * 0x9e3779b97f4a7c15ull;
+  z = (z ^ (z >> 30)) * 0xbf58476d1ce4e5b9ull;
+  z = (z ^ (z >> 27)) * 0x94d049bb133111ebull;
+  return static_cast<float>(static_cast<unsigned>((z ^ (z >> 31)) >> 40)) * 0x1p-23f - 1.0f;
+}
+
+/// Where sequence `index` begins. `longest` of `tokens` at most are in one; it is no less than 4 * tokens / batch, or all.
+__device__ inline long long packed_begin(long long index, long long batch, long long tokens, long long longest,
+                                         unsigned long long seed, int which, bool of_keys) {
+  if (index == batch) return tokens;
+  if (which == 1) {  // skewed: queries rise by sequence, and keys fall
+    const long long at = of_keys ? batch - index : index, begin = tokens * at / batch * at / batch;
+    return of_keys ? tokens - begin : begin;
+  }
+  if (which == 2) {  // empty: two of three have no queries, each second has no keys
+    const int run = of_keys ? 2 : 3;
+    return tokens * (index / run * run) / batch;
+  }
+  if (which == 3) {  // one_long: the others share what it leaves
+    const long long place = static_cast<long long>(seed % static_cast<unsigned long long>(batch));
+    const long long most = batch == 1 ? tokens : min(longest, tokens), others = index > place ? index - 1 : index;
+    return (index > place ? most : 0) + (batch == 1 ? 0 : (tokens - most) * others / (batch - 1));
+  }
+  return tokens * index / batch;  // equal
+}
+
+}  // namespace kiln::attention
+
+/// grid (2): queries, then keys; block (256). Offsets have batch + 1 elements.
+__global__ __launch_bounds__(256) void attention_offsets(int* query_offsets, int* key_offsets, long long batch,
+                                                         long long queries, long long keys, long long longest_query,
+                                                         unsigned long long seed, int which) {
+  const bool of_keys = blockIdx.x == 1;
+  int* const offsets = of_keys ? key_offsets : query_offsets;
+  for (long long i = threadIdx.x; i <= batch; i += 256)
+    offsets[i] = static_cast<int>(kiln::attention::packed_begin(i, batch, of_keys ? keys : queries,
+                                                                of_keys ? keys : longest_query, seed, which, of_keys));
+}
+
+/// grid (keys in all planes), block (128): values of key j of a sequence, in [-1, 1) times sqrt(1 + j). A mean of n such values is as
+/// large as a single one, so that the results of queries that see few keys and many are alike in size, and one tolerance fits all.
+template <typename T, kiln::attention::Layout layout>
+__global__ __launch_bounds__(128) void attention_values(T* v, const int* key_offsets, long long batch, long long keys,
+                                                        long long key_heads, long long value_dim,
+                                                        long long v_batch_stride, long long v_row_stride,
+                                                        long long v_head_stride, unsigned long long seed) {
+  using kiln::attention::Layout;
+  const long long plane = layout == Layout::dense ? blockIdx.x / keys : 0;
+  const long long key = layout == Layout::dense ? blockIdx.x % keys : blockIdx.x;
+  long long first = 0;
+  if constexpr (layout == Layout::packed)
+    for (long long i = 0; i < batch && key_offsets[i] <= key; ++i) first = key_offsets[i];
+  const float size = sqrtf(static_cast<float>(1 + key - first));
+  for (long long i = threadIdx.x; i < key_heads * value_dim; i += 128) {
+    const float value = kiln::attention::drawn_value(seed, blockIdx.x * key_heads * value_dim + i) * size;
+    const long long head = i / value_dim, column = i % value_dim;
+    v[plane * v_batch_stride + key * v_row_stride + head * v_head_stride + column] = kiln::from_float<T>(value);
+  }
+}

@@ -1,0 +1,59 @@
+// Rows of queries, keys or values in shared memory, as mma.sync takes them.
+#pragma once
+
+#include "common/async_copy.cuh"
+#include "common/mma.cuh"
+
+namespace kiln::attention {
+
+/// Rows of `dim` elements in shared memory: chunks of 16 bytes, permuted by the row so that the eight that ldmatrix reads at once
+/// lie in different banks. Columns past `dim`, up to a multiple of 16, are zero.
+template <int dim, int rows>
+struct RowTile {
+  static constexpr int k_steps = (dim + 15) / 16, pitch = (dim + 63) / 64 * 128, bytes = rows * pitch;
+
+  static __device__ __forceinline__ unsigned offset(int row, int chunk) {
+    return row * pitch + (chunk ^ (row & 7)) * 16;
+  }
+
+  /// Starts the copies of the rows from `from` on, `row_stride` elements apart; zeros from row `exist` on.
+  template <int threads, typename T>
+  static __device__ __forceinline__ void copy(unsigned to, const T* from, long long row_stride, int exist) {
+    constexpr int chunks = k_steps * 2, all = rows * chunks;
+#pragma unroll 4
+    for (int i = threadIdx.x; i < all; i += threads) {
+      const int row = i / chunks, chunk = i % chunks;
+      const bool read = row < exist && chunk * 8 < dim;
+      cp_async_16(to + offset(row, chunk), read ? from + row * row_stride + chunk * 8 : from, read);
+    }
+  }
+
+  /// A fragment of 16 rows from `row` on by 16 columns from 16 * step on: as mma's a, or of two b side by side.
+  static __device__ __forceinline__ void load_a(unsigned (&a)[4], unsigned tile, int row, int step) {
+    const int lane = threadIdx.x % 32;
+    ldmatrix_x4(a, tile + offset(row + lane % 16, step * 2 + lane / 16));
+  }
+  static __device__ __forceinline__ void load_b(unsigned (&b)[4], unsigned tile, int row, int step) {
+    const int lane = threadIdx.x % 32;
+    ldmatrix_x4(b, tile + offset(row + lane / 16 * 8 + lane % 8, step * 2 + lane / 8 % 2));
+  }
+  /// The same where rows run along k.
+  static __device__ __forceinline__ void load_a_trans(unsigned (&a)[4], unsigned tile, int row, int step) {
+    const int lane = threadIdx.x % 32;
+    ldmatrix_x4_trans(a, tile + offset(row + lane / 16 * 8 + lane % 8, step * 2 + lane / 8 % 2));
+  }
+  static __device__ __forceinline__ void load_b_trans(unsigned (&b)[4], unsigned tile, int row, int step) {
+    const int lane = threadIdx.x % 32;
+    ldmatrix_x4_trans(b, tile + offset(row + lane % 16, step * 2 + lane / 16));
+  }
+};
+
+/// Adds products of 16 rows by 16 columns of b, of which two fragments lie side by side, to the sums from column 16 * at on.
+template <typename T, int count>
+__device__ __forceinline__ void multiply(float (&sums)[count], int at, const unsigned (&a)[4], const unsigned (&b)[4]) {
+#pragma unroll
+  for (int half = 0; half < 2; ++half)
+    mma_m16n8k16<T>(reinterpret_cast<float(&)[4]>(sums[8 * at + 4 * half]), a, b[2 * half], b[2 * half + 1]);
+}
+
+}  // namespace kiln::attention
