@@ -26,3 +26,18 @@ __global__ __launch_bounds__(128) void attention_gradients(T* dout, const int* q
         kiln::from_float<T>(value);
   }
 }
+
+/// The same grid and block: adds up to 1 / 4 to results, which are about 1 in size. Right ones leave a query that sees one key a gradient of
+/// 0, and where all do, no error could be judged by the gradients' size.
+template <typename T>
+__global__ __launch_bounds__(128) void attention_results_moved(T* out, long long queries, long long heads,
+                                                               long long value_dim, long long out_batch_stride,
+                                                               long long out_row_stride, long long out_head_stride,
+                                                               unsigned long long seed) {
+  const long long plane = blockIdx.x / queries, query = blockIdx.x % queries;
+  for (long long i = threadIdx.x; i < heads * value_dim; i += 128) {
+    T& to = out[plane * out_batch_stride + query * out_row_stride + i / value_dim * out_head_stride + i % value_dim];
+    const float by = kiln::attention::drawn_value(seed + 1, blockIdx.x * heads * value_dim + i) * 0.25f;
+    to = kiln::from_float<T>(kiln::to_float(to) + by);
+  }
+}

@@ -40,7 +40,10 @@ class AttentionBackward : public Attention<Form> {
 
   /// The largest distance of a gradient from what is right, as a part of the largest in its tensor. Infinite if anything else was
   /// written, or nothing.
-  double error() {
+  double error() { return error_of(dq, dk, dv); }
+  /// The same of gradients of another type, with the same rows and columns.
+  template <typename R>
+  double error_of(Matrix<R>& of_q, Matrix<R>& of_k, Matrix<R>& of_v) {
     Wanted wanted_q(dq), wanted_k(dk), wanted_v(dv);
     std::vector<double> wanted_sinks(static_cast<std::size_t>(this->problem.heads));
     for_each_row([&](int sequence, int query, int head) {
@@ -51,7 +54,7 @@ class AttentionBackward : public Attention<Form> {
         wanted_k.exists[static_cast<std::size_t>(this->row(false, sequence, key))] = true;
         wanted_v.exists[static_cast<std::size_t>(this->row(false, sequence, key))] = true;
       }
-    double worst = std::max({wanted_q.error(dq), wanted_k.error(dk), wanted_v.error(dv)});
+    double worst = std::max({wanted_q.error(of_q), wanted_k.error(of_k), wanted_v.error(of_v)});
     if (Form::sinks == Sinks::head)
       for (int head = 0; head < this->problem.heads; ++head) {
         const double wanted = wanted_sinks[static_cast<std::size_t>(head)];
@@ -74,7 +77,8 @@ class AttentionBackward : public Attention<Form> {
     double& at(std::int64_t row, std::int64_t column) {
       return values[static_cast<std::size_t>(row * columns + column)];
     }
-    double error(Matrix<T>& found) {
+    template <typename R>
+    double error(Matrix<R>& found) {
       if (!found.margins_untouched()) return INFINITY;
       double largest = 0, worst = 0;
       for (const double each : values) largest = std::max(largest, std::fabs(each));
