@@ -11,13 +11,14 @@ def named(row):
     heads = size["heads"] if size["heads"] == size["key_heads"] else f"{size['heads']} of {size['key_heads']}"
     dims = size["head_dim"] if size["head_dim"] == size["value_dim"] else f"{size['head_dim']}, {size['value_dim']}"
     length = size["queries"] if size["queries"] == size["keys"] else f"{size['queries']}, {size['keys']}"
-    return [size["batch"], length, heads, dims, size.get("mask", "none"), size.get("layout", "dense")]
+    mask = size.get("mask", "none") + (", deterministic" if size.get("deterministic") == "yes" else "")
+    return [size["batch"], length, heads, dims, mask, size.get("layout", "dense")]
 
 
-def attention(read):
-    peers = {(row["peer"], row["asked"]): row["ns"] for row in read(f"{FOLDER}/attention_peers.json") if row.get("right") and "ns" in row}
+def table_of(read, name):
+    peers = {(row["peer"], row["asked"]): row["ns"] for row in read(f"{FOLDER}/{name}_peers.json") if row.get("right") and "ns" in row}
     body, columns = [], {peer: [] for peer in PEERS}
-    for row in read(f"{FOLDER}/attention.json"):
+    for row in read(f"{FOLDER}/{name}.json"):
         if "ns" not in row:  # why, its line says; the problem stands there in place of what was asked
             body.append([*named({"asked": row["problem"]}), "no answer", *["-"] * (len(PEERS) + 1)])
             continue
@@ -37,4 +38,4 @@ def ratios_of(read, peer):
     return [peers[row["asked"]] / row["ns"] for row in read(f"{FOLDER}/attention.json") if "ns" in row and row["asked"] in peers]
 
 
-TABLES = {"attention": attention}
+TABLES = {"attention": lambda read: table_of(read, "attention"), "attention_backward": lambda read: table_of(read, "attention_backward")}

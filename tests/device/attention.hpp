@@ -1,4 +1,4 @@
-// Problems of attention_forward: operands among NaN, and what is right.
+// Problems of attention: operands among NaN, and what is right.
 #pragma once
 
 #include <algorithm>
@@ -24,6 +24,13 @@ struct AttentionProblem {
   bool from_end = true;
   int left = 0, right = 0;
   float scale = 0.5f, cap = 3.0f;
+};
+
+struct AttentionRow {
+  std::vector<double> weights;  // of keys; 0 where the query does not see them
+  std::vector<double> slopes;   // what a change of a logit before the soft cap changes in it
+  std::vector<double> out;
+  double lse;
 };
 
 /// Tokens are rows, a head's columns lie side by side. Packed: NaN before the first offset and past the last; dense: NaN after each
@@ -83,16 +90,49 @@ class Attention {
     return largest;
   }
 
- private:
-  [[nodiscard]] std::vector<int> offsets(bool of_queries) const {
-    std::vector<int> made = {before};
-    for (const auto& [queries, keys] : problem.lengths) made.push_back(made.back() + (of_queries ? queries : keys));
-    return made;
+  /// What is right, of a query in its sequence and one of its heads.
+  AttentionRow right_row(int sequence, int query, int head) {
+    const auto [queries, keys] = problem.lengths[static_cast<std::size_t>(sequence)];
+    const int key_head = head / (problem.heads / problem.key_heads);
+    const std::int64_t q_row = row(true, sequence, query);
+    double sum = Form::sinks == Sinks::head ? std::exp(sinks.value(0, head)) : 0;
+    AttentionRow right{std::vector<double>(static_cast<std::size_t>(keys)),
+                       std::vector<double>(static_cast<std::size_t>(keys), 1.0), std::vector<double>(Form::value_dim),
+                       0};
+    for (int key = 0; key < keys; ++key) {
+      if (!sees(query, key, queries, keys)) continue;
+      const auto at = static_cast<std::size_t>(key);
+      double dot = 0;
+      for (int i = 0; i < Form::head_dim; ++i)
+        dot += q.value(q_row, head * Form::head_dim + i) *
+               k.value(row(false, sequence, key), key_head * Form::head_dim + i);
+      dot *= problem.scale;
+      if (Form::soft_cap == SoftCap::tanh) {
+        const double bent = std::tanh(dot / problem.cap);
+        dot = problem.cap * bent;
+        right.slopes[at] = 1 - bent * bent;
+      }
+      sum += right.weights[at] = std::exp(dot);
+    }
+    for (int key = 0; key < keys; ++key) {
+      double& weight = right.weights[static_cast<std::size_t>(key)];
+      if (weight == 0) continue;
+      weight /= sum;
+      for (int column = 0; column < Form::value_dim; ++column)
+        right.out[static_cast<std::size_t>(column)] +=
+            weight * v.value(row(false, sequence, key), key_head * Form::value_dim + column);
+    }
+    right.lse = std::log(sum);
+    return right;
+  }
+  float& lse_at(int sequence, int query, int head) {
+    return packed ? lse.at(head, row(true, sequence, query)) : lse.at(sequence * problem.heads + head, query);
   }
   [[nodiscard]] std::int64_t row(bool of_queries, int sequence, int position) const {
     if (packed) return (of_queries ? query_offsets : key_offsets)[static_cast<std::size_t>(sequence)] + position;
     return std::int64_t{sequence} * (rows(of_queries) + after) + position;
   }
+  /// Values in the rows of sequences, NaN in all others.
   [[nodiscard]] Matrix<T> operand(bool of_queries, int columns, std::uint32_t seed) const {
     const std::int64_t all = packed ? rows(of_queries) : std::int64_t{count()} * (rows(of_queries) + after);
     auto values = Matrix<T>::random(all, columns, columns + 8, seed);
@@ -107,6 +147,12 @@ class Attention {
     return made;
   }
 
+ private:
+  [[nodiscard]] std::vector<int> offsets(bool of_queries) const {
+    std::vector<int> made = {before};
+    for (const auto& [queries, keys] : problem.lengths) made.push_back(made.back() + (of_queries ? queries : keys));
+    return made;
+  }
   [[nodiscard]] bool sees(int query, int key, int queries, int keys) const {
     const int from = query + (problem.from_end ? keys - queries : 0);
     if (Form::mask == Mask::causal) return key <= from;
@@ -114,34 +160,14 @@ class Attention {
   }
 
   double error_of_row(int sequence, int query, int head) {
-    const auto [queries, keys] = problem.lengths[static_cast<std::size_t>(sequence)];
-    const int key_head = head / (problem.heads / problem.key_heads);
+    const AttentionRow right = right_row(sequence, query, head);
     const std::int64_t q_row = row(true, sequence, query);
-    double sum = Form::sinks == Sinks::head ? std::exp(sinks.value(0, head)) : 0;
-    std::vector<double> weights(static_cast<std::size_t>(keys));
-    for (int key = 0; key < keys; ++key) {
-      if (!sees(query, key, queries, keys)) continue;
-      double dot = 0;
-      for (int i = 0; i < Form::head_dim; ++i)
-        dot += q.value(q_row, head * Form::head_dim + i) *
-               k.value(row(false, sequence, key), key_head * Form::head_dim + i);
-      dot *= problem.scale;
-      if (Form::soft_cap == SoftCap::tanh) dot = problem.cap * std::tanh(dot / problem.cap);
-      sum += weights[static_cast<std::size_t>(key)] = std::exp(dot);
-    }
     double largest = 0;
-    for (int column = 0; column < Form::value_dim; ++column) {
-      double result = 0;
-      for (int key = 0; key < keys; ++key) {
-        const double weight = weights[static_cast<std::size_t>(key)];
-        if (weight != 0)
-          result += weight / sum * v.value(row(false, sequence, key), key_head * Form::value_dim + column);
-      }
-      largest = std::max(largest, distance(out.value(q_row, head * Form::value_dim + column), result));
-    }
-    const double found = packed ? lse.value(head, q_row) : lse.value(sequence * problem.heads + head, query);
-    const double wanted = std::log(sum);
-    return std::max(largest, found == wanted ? 0 : distance(found, wanted));
+    for (int column = 0; column < Form::value_dim; ++column)
+      largest = std::max(largest, distance(out.value(q_row, head * Form::value_dim + column),
+                                           right.out[static_cast<std::size_t>(column)]));
+    const double found = lse_at(sequence, query, head);
+    return std::max(largest, found == right.lse ? 0 : distance(found, right.lse));
   }
 };
 

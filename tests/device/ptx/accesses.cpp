@@ -49,6 +49,16 @@ void ld_acquire(Call& call) {
 /// Writes are seen at once.
 void st_release(Call& call) { *std::bit_cast<unsigned*>(call.get(0)) = call.word(1); }
 
+/// Adds floats one by one. Threads change places before, so that sums are taken in other orders.
+void red(Call& call) {
+  if (!call.has("f32")) fault("the emulator does not know the instruction {}", call.instruction().opcode);
+  const auto address = call.get(0);
+  if (address % (call.size(1) * sizeof(float)) != 0) fault("red of {} floats at address {:#x}", call.size(1), address);
+  maybe_pause();
+  auto* const to = std::bit_cast<float*>(address);
+  for (std::size_t j = 0; j < call.size(1); ++j) to[j] += call.number(1, j);
+}
+
 /// Of two floats, which arrive at some later time.
 void st_async(Call& call) {
   const unsigned to = call.word(0), barrier = call.word(2);

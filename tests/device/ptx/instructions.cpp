@@ -29,6 +29,7 @@ constexpr Entry table[] = {
     {"ld.shared", is::ld_shared},
     {"ld.acquire.gpu.global.u32", is::ld_acquire},
     {"st.release.gpu.global.u32", is::st_release},
+    {"red.relaxed.gpu.global.add.", is::red},
     {"st.async.", is::st_async},
     {"cp.async.bulk.commit_group", is::bulk_commit},
     {"cp.async.bulk.wait_group", is::bulk_wait},

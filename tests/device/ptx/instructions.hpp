@@ -25,6 +25,7 @@ void mapa(Call&);
 void ld_shared(Call&);
 void ld_acquire(Call&);
 void st_release(Call&);
+void red(Call&);
 void st_async(Call&);
 void cp_async(Call&);
 void cp_async_commit(Call&);

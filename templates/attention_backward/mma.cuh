@@ -1,0 +1,87 @@
+// attention_backward on the tensor cores of sm_80 and later: mma.sync, fed by cp.async.
+//
+// Passes: the facts of rows; then a block for each tile of keys, which goes through the queries that see it and leaves dk and dv; then
+// dq, of which either those blocks add up parts in f32, in no known order, or the same weights are computed again by tiles of queries.
+#pragma once
+
+#include "mma_keys.cuh"
+#include "mma_queries.cuh"
+
+/// grid (at least as many blocks as there are tiles of tile_n keys, by key_heads), block (32 * warps); dynamic shared memory as mma.toml
+/// says. `queries` and `keys` are those of a sequence (dense), or of all (packed). Tensors begin at multiples of 16 bytes, as do their
+/// rows; strides are in elements, those of dk and dv k's and v's, those of dout out's. `section`: key heads whose queries L2 holds.
+template <typename Form, int tile_m, int tile_n, int warps, int stages, bool sums_dq>
+__global__ void __launch_bounds__(warps * 32, 1)
+    attention_backward_keys_mma(const typename Form::T* q, const typename Form::T* k, const typename Form::T* v,
+                                const typename Form::T* dout, const kiln::attention::RowFacts* facts,
+                                const int* query_offsets, const int* key_offsets, float* sums, typename Form::T* dk,
+                                typename Form::T* dv, int batch, int queries, int keys, int heads, int key_heads,
+                                long long q_batch_stride, long long q_row_stride, long long q_head_stride,
+                                long long k_batch_stride, long long k_row_stride, long long k_head_stride,
+                                long long v_batch_stride, long long v_row_stride, long long v_head_stride,
+                                long long out_batch_stride, long long out_row_stride, long long out_head_stride,
+                                float scale, float cap, int from_end, long long window_left, long long window_right,
+                                int section) {
+  using namespace kiln;
+  using namespace kiln::attention;
+  using Tiles = BackwardMma<Form, tile_m, tile_n, warps, stages, sums_dq>;
+  wait_for_predecessor();
+  launch_dependents();
+  TileSearch<Form::layout, tile_n, Side::keys> search({query_offsets, key_offsets, batch, queries, keys}, key_heads,
+                                                      section);
+  const Work work = search.find(static_cast<int>(blockIdx.x));
+  if (work.exists == 0) return;
+  const Visible<Form::mask> visible(work.of.queries, work.of.keys,
+                                    {from_end != 0, small(window_left), small(window_right)});
+  KeyTile<Tiles> tile(dynamic_shared(), work, visible,
+                      {q, dout, facts, sums, heads, queries, q_batch_stride, q_row_stride, q_head_stride,
+                       out_batch_stride, out_row_stride, out_head_stride},
+                      Scores<Form::soft_cap>(scale, cap));
+  const long long row = static_cast<long long>(work.of.first_key) + work.row;
+  const long long of_k = work.of.plane * k_batch_stride + row * k_row_stride + work.head * k_head_stride,
+                  of_v = work.of.plane * v_batch_stride + row * v_row_stride + work.head * v_head_stride;
+  tile.copy_keys(k + of_k, k_row_stride, v + of_v, v_row_stride);
+  const int group = heads / key_heads;
+  tile.run(work.head * group, group);
+  tile.store(dk + of_k, k_row_stride, dv + of_v, v_row_stride, scale);
+}
+
+/// The same for dq, by tiles of 16 * warps queries: grid (at least as many blocks as there are tiles, by heads).
+template <typename Form, int tile_n, int warps, int stages>
+__global__ void __launch_bounds__(warps * 32, 1)
+    attention_backward_queries_mma(const typename Form::T* q, const typename Form::T* k, const typename Form::T* v,
+                                   const typename Form::T* dout, const kiln::attention::RowFacts* facts,
+                                   const int* query_offsets, const int* key_offsets, typename Form::T* dq, int batch,
+                                   int queries, int keys, int heads, int key_heads, long long q_batch_stride,
+                                   long long q_row_stride, long long q_head_stride, long long k_batch_stride,
+                                   long long k_row_stride, long long k_head_stride, long long v_batch_stride,
+                                   long long v_row_stride, long long v_head_stride, long long out_batch_stride,
+                                   long long out_row_stride, long long out_head_stride, float scale, float cap,
+                                   int from_end, long long window_left, long long window_right, int section) {
+  using namespace kiln;
+  using namespace kiln::attention;
+  using Tiles = QueryMma<Form, tile_n, warps, stages>;
+  using T = typename Form::T;
+  wait_for_predecessor();
+  launch_dependents();
+  TileSearch<Form::layout, Tiles::tile_m, Side::queries> search({query_offsets, key_offsets, batch, queries, keys},
+                                                                heads, section);
+  const Work work = search.find(static_cast<int>(blockIdx.x));
+  if (work.exists == 0) return;
+  const Visible<Form::mask> visible(work.of.queries, work.of.keys,
+                                    {from_end != 0, small(window_left), small(window_right)});
+  const int key_head = work.head / (heads / key_heads);
+  const T* const of_k =
+      k + work.of.plane * k_batch_stride + work.of.first_key * k_row_stride + key_head * k_head_stride;
+  const T* const of_v =
+      v + work.of.plane * v_batch_stride + work.of.first_key * v_row_stride + key_head * v_head_stride;
+  const long long row = static_cast<long long>(work.of.first_query) + work.row;
+  const long long of_q = work.of.plane * q_batch_stride + row * q_row_stride + work.head * q_head_stride;
+  QueryTile<Tiles> tile(dynamic_shared(), work, visible, Scores<Form::soft_cap>(scale, cap));
+  tile.copy_queries(q + of_q, q_row_stride,
+                    dout + work.of.plane * out_batch_stride + row * out_row_stride + work.head * out_head_stride,
+                    out_row_stride);
+  tile.take_facts(facts + row_index(work.of.plane, work.head, row, heads, queries));
+  tile.run(of_k, k_row_stride, of_v, v_row_stride);
+  tile.store(dq + of_q, q_row_stride, scale);
+}

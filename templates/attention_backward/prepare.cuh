@@ -1,0 +1,43 @@
+// Inputs for verification and timing: attention_forward's own, its results, and their gradient.
+#pragma once
+
+#include "common/attention/forward_mma.cuh"
+#include "common/attention/prepare.cuh"
+
+/// grid (queries in all planes), block (128): gradients of row i of a sequence, in [-1, 1) times (1 + i)^(3/8), beside values that grow
+/// as attention_values makes them. Where each query sees the keys up to its own place, weights are about 1 / i. Then dv of key j goes as
+/// (j^-1/4 - n^-1/4)^1/2, dq of row i as i^3/8: no part of a tensor is far from its root mean square, by which errors are judged.
+template <typename T, kiln::attention::Layout layout>
+__global__ __launch_bounds__(128) void attention_gradients(T* dout, const int* query_offsets, long long batch,
+                                                           long long queries, long long heads, long long value_dim,
+                                                           long long out_batch_stride, long long out_row_stride,
+                                                           long long out_head_stride, unsigned long long seed) {
+  using kiln::attention::Layout;
+  const long long plane = layout == Layout::dense ? blockIdx.x / queries : 0;
+  const long long query = layout == Layout::dense ? blockIdx.x % queries : blockIdx.x;
+  long long first = 0;
+  if constexpr (layout == Layout::packed)
+    for (long long i = 0; i < batch && query_offsets[i] <= query; ++i) first = query_offsets[i];
+  const float root = sqrtf(sqrtf(static_cast<float>(1 + query - first))), size = root * sqrtf(root);
+  for (long long i = threadIdx.x; i < heads * value_dim; i += 128) {
+    const float value = kiln::attention::drawn_value(~seed, blockIdx.x * heads * value_dim + i) * size;
+    const long long head = i / value_dim, column = i % value_dim;
+    dout[plane * out_batch_stride + query * out_row_stride + head * out_head_stride + column] =
+        kiln::from_float<T>(value);
+  }
+}
+
+/// The same grid and block: adds up to 1 / 4 to results, which are about 1 in size. Right ones leave a query that sees one key a gradient of
+/// 0, and where all do, no error could be judged by the gradients' size.
+template <typename T>
+__global__ __launch_bounds__(128) void attention_results_moved(T* out, long long queries, long long heads,
+                                                               long long value_dim, long long out_batch_stride,
+                                                               long long out_row_stride, long long out_head_stride,
+                                                               unsigned long long seed) {
+  const long long plane = blockIdx.x / queries, query = blockIdx.x % queries;
+  for (long long i = threadIdx.x; i < heads * value_dim; i += 128) {
+    T& to = out[plane * out_batch_stride + query * out_row_stride + i / value_dim * out_head_stride + i % value_dim];
+    const float by = kiln::attention::drawn_value(seed + 1, blockIdx.x * heads * value_dim + i) * 0.25f;
+    to = kiln::from_float<T>(kiln::to_float(to) + by);
+  }
+}

@@ -1,0 +1,203 @@
+#include <doctest/doctest.h>
+
+#include "emulator/cuda.hpp"
+#include "emulator/launch.hpp"
+// What kernels include comes after what they take for built in.
+#include "attention_backward.hpp"
+#include "attention_backward/mma.cuh"
+
+namespace {
+
+using namespace test;
+
+struct Tile {
+  int m = 32, n = 32, warps = 2, stages = 2;
+  bool sums_dq = true;
+};
+
+template <typename Form, bool clears>
+void launch_rows(AttentionBackward<Form>& of, std::uint32_t seed) {
+  const int heads = of.problem.heads, queries = of.rows(true);
+  const auto blocks = [&](int per_block) {
+    return static_cast<unsigned>((of.planes() * queries * heads + per_block - 1) / per_block);
+  };
+  emulator::launch(
+      {.grid = {blocks(256 / kiln::attention::lanes_of_row<Form::value_dim>)}, .block = {256}, .seed = seed}, [&] {
+        attention_backward_rows<typename Form::T, Form::head_dim, Form::value_dim, Form::layout, clears>(
+            of.out.data(), of.dout.data(), of.lse.data(), of.query_offsets.data(), of.facts.data(), of.sums.data(),
+            of.count(), of.planes(), queries, heads, of.batch_stride(of.out, true), of.out.stride(), Form::value_dim,
+            of.lse_batch_stride(), of.lse.stride());
+      });
+}
+
+template <typename Form>
+void launch_end(AttentionBackward<Form>& of, bool converts, std::uint32_t seed) {
+  const int heads = of.problem.heads, queries = of.rows(true);
+  const auto threads = static_cast<unsigned>(of.planes() * queries * heads * Form::head_dim / 8);
+  if (converts)
+    emulator::launch({.grid = {(threads + 255) / 256}, .block = {256}, .seed = seed}, [&] {
+      attention_backward_convert<typename Form::T, Form::head_dim, Form::layout>(
+          of.sums.data(), of.dq.data(), of.query_offsets.data(), of.count(), of.planes(), queries, heads,
+          of.batch_stride(of.dq, true), of.dq.stride(), Form::head_dim, of.problem.scale);
+    });
+  if (Form::sinks == Sinks::head)
+    emulator::launch({.grid = {static_cast<unsigned>(heads)}, .block = {64}, .seed = seed}, [&] {
+      attention_backward_sinks<64>(of.facts.data(), of.sinks.data(), of.dsink.data(), of.planes(), queries, heads);
+    });
+}
+
+/// Tiles of `size` rows that a grid has to have.
+template <typename Form>
+unsigned tiles(const AttentionBackward<Form>& of, bool of_queries, int size) {
+  int all = 0;
+  for (const auto& [queries, keys] : of.problem.lengths)
+    all += ((of_queries ? queries : keys) + size - 1) / size * (of_queries ? of.problem.heads : of.problem.key_heads);
+  return static_cast<unsigned>(all + 1);
+}
+
+template <typename Form, Tile tile = Tile{}>
+void launch_mma(AttentionBackward<Form>& of, std::uint32_t seed, int section) {
+  using Tiles = kiln::attention::BackwardMma<Form, tile.m, tile.n, tile.warps, tile.stages, tile.sums_dq>;
+  using Queries = kiln::attention::QueryMma<Form, tile.n, tile.warps, tile.stages>;
+  const AttentionProblem& problem = of.problem;
+  launch_rows<Form, tile.sums_dq>(of, seed);
+  emulator::launch(
+      {.grid = {tiles(of, false, tile.n)}, .block = {tile.warps * 32}, .shared_bytes = Tiles::bytes, .seed = seed},
+      [&] {
+        attention_backward_keys_mma<Form, tile.m, tile.n, tile.warps, tile.stages, tile.sums_dq>(
+            of.q.data(), of.k.data(), of.v.data(), of.dout.data(), of.facts.data(), of.query_offsets.data(),
+            of.key_offsets.data(), of.sums.data(), of.dk.data(), of.dv.data(), of.count(), of.rows(true),
+            of.rows(false), problem.heads, problem.key_heads, of.batch_stride(of.q, true), of.q.stride(),
+            Form::head_dim, of.batch_stride(of.k, false), of.k.stride(), Form::head_dim, of.batch_stride(of.v, false),
+            of.v.stride(), Form::value_dim, of.batch_stride(of.out, true), of.out.stride(), Form::value_dim,
+            problem.scale, problem.cap, problem.from_end, problem.left, problem.right, section);
+      });
+  if (!tile.sums_dq)
+    emulator::launch({.grid = {tiles(of, true, tile.warps * 16)},
+                      .block = {tile.warps * 32},
+                      .shared_bytes = Queries::bytes,
+                      .seed = seed},
+                     [&] {
+                       attention_backward_queries_mma<Form, tile.n, tile.warps, tile.stages>(
+                           of.q.data(), of.k.data(), of.v.data(), of.dout.data(), of.facts.data(),
+                           of.query_offsets.data(), of.key_offsets.data(), of.dq.data(), of.count(), of.rows(true),
+                           of.rows(false), problem.heads, problem.key_heads, of.batch_stride(of.q, true), of.q.stride(),
+                           Form::head_dim, of.batch_stride(of.k, false), of.k.stride(), Form::head_dim,
+                           of.batch_stride(of.v, false), of.v.stride(), Form::value_dim, of.batch_stride(of.out, true),
+                           of.out.stride(), Form::value_dim, problem.scale, problem.cap, problem.from_end, problem.left,
+                           problem.right, section);
+                     });
+  launch_end(of, tile.sums_dq, seed);
+}
+
+template <typename Form, Tile tile = Tile{}>
+double mma_error(const AttentionProblem& problem, std::uint32_t seed = 1, int section = 1) {
+  AttentionBackward<Form> of(problem);
+  launch_mma<Form, tile>(of, seed, section);
+  return of.error();
+}
+
+constexpr double close = 8e-3;  // weights, their gradients and results are rounded to 8 bits
+constexpr Tile recomputed = {.sums_dq = false};
+
+TEST_CASE("attention_backward_mma takes lengths of one, odd ones and one past a tile") {
+  using Form = AttentionForm<Layout::dense, Mask::none, 64>;
+  for (const auto& sizes : {std::pair{1, 1}, {33, 65}, {31, 31}, {32, 32}, {70, 33}}) {
+    const auto queries = sizes.first, keys = sizes.second;
+    CAPTURE(queries);
+    const AttentionProblem problem = {.lengths = {{queries, keys}, {queries, keys}}, .heads = 2, .key_heads = 2};
+    for (const std::uint32_t seed : {0u, 1u, 2u}) {
+      CHECK(mma_error<Form>(problem, seed) < close);
+      CHECK(mma_error<Form, recomputed>(problem, seed, 2) < close);
+    }
+  }
+}
+
+TEST_CASE("attention_backward_mma takes tiles whose warps share keys, and one buffer") {
+  using Form = AttentionForm<Layout::dense, Mask::causal, 64>;
+  const AttentionProblem problem = {.lengths = {{90, 100}}, .heads = 2};
+  for (const std::uint32_t seed : {0u, 1u, 2u}) {
+    CHECK(mma_error<Form, Tile{.m = 32, .n = 32, .warps = 4, .stages = 1}>(problem, seed) < close);
+    CHECK(mma_error<Form, Tile{.m = 64, .n = 32, .warps = 8, .stages = 2}>(problem, seed) < close);
+    CHECK(mma_error<Form, Tile{.m = 64, .n = 64, .warps = 4, .stages = 2}>(problem, seed) < close);
+    CHECK(mma_error<Form, Tile{.m = 64, .n = 32, .warps = 4, .stages = 1, .sums_dq = false}>(problem, seed) < close);
+  }
+}
+
+TEST_CASE("attention_backward_mma takes head dimensions that differ, and some that are no multiple of 16 or 64") {
+  const AttentionProblem problem = {.lengths = {{35, 50}}, .heads = 2, .scale = 0.2f};
+  constexpr Tile shared = {.m = 32, .n = 32, .warps = 4};
+  CHECK(mma_error<AttentionForm<Layout::dense, Mask::none, 96>>(problem) < close);
+  CHECK(mma_error<AttentionForm<Layout::dense, Mask::none, 128>>(problem) < close);
+  CHECK(mma_error<AttentionForm<Layout::dense, Mask::none, 40, 24>>(problem) < close);
+  CHECK(mma_error<AttentionForm<Layout::dense, Mask::none, 72, 40>, shared>(problem) < close);
+  CHECK(mma_error<AttentionForm<Layout::dense, Mask::none, 72, 40>, recomputed>(problem) < close);
+  CHECK(mma_error<AttentionForm<Layout::dense, Mask::causal, 192, 128>, shared>(problem) < close);
+  CHECK(mma_error<AttentionForm<Layout::dense, Mask::causal, 192, 128>, recomputed>(problem) < close);
+  CHECK(mma_error<AttentionForm<Layout::dense, Mask::none, 256>, shared>(problem) < close);
+  CHECK(mma_error<AttentionForm<Layout::dense, Mask::none, 256>, recomputed>(problem) < close);
+  CHECK(mma_error<AttentionForm<Layout::dense, Mask::none, 64, 64, SoftCap::none, Sinks::none, kiln::f16>>(problem) <
+        close);
+}
+
+TEST_CASE("heads of a group add up in dk and dv; queries without keys and keys without queries have gradients of 0") {
+  using Form = AttentionForm<Layout::dense, Mask::causal, 64>;
+  for (const bool from_end : {true, false}) {
+    CAPTURE(from_end);
+    for (const AttentionProblem& problem :
+         {AttentionProblem{.lengths = {{70, 40}}, .heads = 4, .key_heads = 1, .from_end = from_end},
+          AttentionProblem{.lengths = {{40, 70}}, .heads = 4, .key_heads = 2, .from_end = from_end},
+          AttentionProblem{.lengths = {{5, 170}}, .from_end = from_end},
+          AttentionProblem{.lengths = {{170, 5}}, .from_end = from_end}}) {
+      CHECK(mma_error<Form>(problem) < close);
+      CHECK(mma_error<Form, recomputed>(problem) < close);
+    }
+  }
+}
+
+TEST_CASE("attention_backward_mma's window sees so many keys left and right of the diagonal") {
+  using Form = AttentionForm<Layout::dense, Mask::window, 64>;
+  for (const AttentionProblem& problem :
+       {AttentionProblem{.lengths = {{70, 100}}, .left = 20, .right = 5},
+        AttentionProblem{.lengths = {{70, 100}}, .left = 1000, .right = 1000},
+        AttentionProblem{.lengths = {{100, 30}}, .from_end = false, .left = 10, .right = 0}}) {
+    CHECK(mma_error<Form>(problem) < close);
+    CHECK(mma_error<Form, recomputed>(problem) < close);
+  }
+}
+
+TEST_CASE("packed sequences of attention_backward_mma see nothing of each other, and may be empty") {
+  using Form = AttentionForm<Layout::packed, Mask::causal, 64>;
+  AttentionProblem problem = {.lengths = {{35, 40}, {0, 7}, {1, 1}, {20, 0}, {64, 64}}, .heads = 2};
+  for (int i = 0; i < 40; ++i) problem.lengths.emplace_back(i % 3, i % 5);
+  for (const std::uint32_t seed : {0u, 1u}) {
+    CHECK(mma_error<Form>(problem, seed) < close);
+    CHECK(mma_error<Form, recomputed>(problem, seed) < close);
+  }
+}
+
+TEST_CASE("attention_backward_mma bends logits by a soft cap, and sinks have gradients") {
+  using Form = AttentionForm<Layout::packed, Mask::window, 64, 64, SoftCap::tanh, Sinks::head>;
+  const AttentionProblem problem = {.lengths = {{35, 40}, {9, 0}, {3, 70}}, .heads = 2, .left = 12, .right = 3};
+  CHECK(mma_error<Form>(problem) < close);
+  CHECK(mma_error<Form, recomputed>(problem) < close);
+  CHECK(mma_error<AttentionForm<Layout::dense, Mask::causal, 64, 64, SoftCap::none, Sinks::head>>(
+            {.lengths = {{50, 40}, {50, 40}}, .heads = 4, .key_heads = 2}) < close);
+}
+
+TEST_CASE("dk and dv always have the same bits, and so has dq where it is not a sum of parts") {
+  using Form = AttentionForm<Layout::dense, Mask::none, 64>;
+  const auto bits = [](std::uint32_t seed) {
+    AttentionBackward<Form> of({.lengths = {{100, 130}}, .heads = 2});
+    launch_mma<Form, recomputed>(of, seed, 1);
+    std::vector<std::uint16_t> all;
+    for (Matrix<kiln::bf16>* each : {&of.dq, &of.dk, &of.dv})
+      for (std::int64_t i = 0; i < each->rows(); ++i)
+        for (std::int64_t j = 0; j < each->columns(); ++j) all.push_back(each->at(i, j).bits);
+    return all;
+  };
+  const auto first = bits(0);
+  for (const std::uint32_t seed : {1u, 2u, 3u, 4u}) CHECK(bits(seed) == first);
+}
+
+}  // namespace
