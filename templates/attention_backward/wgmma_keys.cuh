@@ -38,10 +38,26 @@ class WarpgroupKeys {
     if constexpr (Form::layout == attention::Layout::packed && Tiles::sums_dq)
       if (work_.of.keys - work_.row < Tiles::tile_n)
         clear_rows_from<typename Tiles::Key>(work_.of.keys - work_.row, memory_, 2 + consumer_);
+    if (count == 0) return;
     RingPosition<Tiles::stages> stage;
+    Products scores;
+    if constexpr (ahead) {
+      start_scores(scores, stage);
+      wgmma_wait_group<0>();
+      hold(scores);
+    }
 #pragma unroll 1
-    for (int i = 0; i < count; ++i, at.advance(), stage.advance())
-      multiply_tile(at, stage, i % 2, sums + at.head * head_stride);
+    for (int i = 0; i < count; ++i, at.advance()) {
+      if constexpr (!ahead) start_scores(scores, stage);
+      RingPosition<Tiles::stages> next = stage;
+      if (i + 1 < count)
+        next.advance();  // else the last tile's once more: products under a condition would be serialised
+      multiply_tile(scores, at, stage, i % 2, sums + at.head * head_stride, [&] {
+        if constexpr (ahead) start_scores(scores, next);
+      });
+      if constexpr (ahead) hold(scores);
+      stage = next;
+    }
   }
 
   /// At the tile's first key.
@@ -60,31 +76,43 @@ class WarpgroupKeys {
   static constexpr int held = Tiles::own_queries / 2, steps = Tiles::tile_m / 16, own_steps = Tiles::own_queries / 16;
   /// The product for dv goes on while gradients of weights are computed, where registers allow it.
   static constexpr bool overlaps = held <= 32;
+  /// The next tile's scores are begun before this one's end, where there is a place for its queries and registers allow it.
+  static constexpr bool ahead = Tiles::stages > 1 &&
+                                (Tiles::own_head + Tiles::own_value + Tiles::dq_columns) / 2 + held <= 192;
   using Products = float[held];
 
-  __device__ __forceinline__ void multiply_tile(const QueryTiles& at, const RingPosition<Tiles::stages>& stage,
-                                                int buffer, float* sums) {
+  /// Queries by keys, once the queries are there.
+  __device__ __forceinline__ void start_scores(Products& scores, const RingPosition<Tiles::stages>& stage) {
+    const Place queries = shared_.queries(stage.slot);
+    mbarrier_wait(queries.full, stage.parity);
+    start_products<typename Tiles::Key, typename Tiles::Query>(scores, shared_.keys().data, queries.data);
+  }
+
+  /// `scores` are there, or (not `ahead`) begun; `start_next` begins those of the next tile.
+  template <typename StartNext>
+  __device__ __forceinline__ void multiply_tile(Products& scores, const QueryTiles& at,
+                                                const RingPosition<Tiles::stages>& stage, int buffer, float* sums,
+                                                StartNext start_next) {
     const Place queries = shared_.queries(stage.slot), gradients = shared_.gradients(stage.slot);
     const auto* const facts =
         reinterpret_cast<const RowFacts*>(memory_ + Layout::facts + stage.slot * Layout::facts_bytes) + own_query_;
-    mbarrier_wait(queries.full, stage.parity);
+    mbarrier_wait(gradients.full, stage.parity);
     if constexpr (Form::layout == attention::Layout::packed) {
       if (work_.of.queries - at.row < Tiles::tile_m) {  // others' rows may hold NaN
-        mbarrier_wait(gradients.full, stage.parity);
         clear<typename Tiles::Query>(queries, work_.of.queries - at.row);
         clear<typename Tiles::Gradient>(gradients, work_.of.queries - at.row);
       }
     }
-    Products scores, changes;
-    start_products<typename Tiles::Key, typename Tiles::Query>(scores, shared_.keys().data, queries.data);
-    mbarrier_wait(gradients.full, stage.parity);
+    Products changes;
     start_products<typename Tiles::Value, typename Tiles::Gradient>(changes, shared_.keys().data + Layout::value,
                                                                     gradients.data);
     TileGradient<T, Form::soft_cap, held> gradient;
     const bool whole = all_seen(visible_, work_.of.queries, at.row + own_query_, Tiles::own_queries,
                                 work_.row + key_row_, warpgroup_rows);
-    wgmma_wait_group<1>();
-    hold(scores);
+    if constexpr (!ahead) {
+      wgmma_wait_group<1>();
+      hold(scores);
+    }
     gradient.take_weights(scores, to_scores_, facts);
     if (!whole) limits_.apply(gradient.weights, at.row + own_query_);
     if constexpr (Tiles::split) {
@@ -99,8 +127,8 @@ class WarpgroupKeys {
       meet();
       wgmma_fence();
       add_shared<typename Tiles::Gradient, Tiles::own_value>(dv_, Layout::weights, buffer, gradients.data);
-      add_shared<typename Tiles::Query, Tiles::own_head>(dk_, Layout::changes, buffer, queries.data);
-      finish(queries, gradients, at, buffer, sums);
+      finish(queries, gradients, at, buffer, sums, start_next,
+             [&] { add_shared<typename Tiles::Query, Tiles::own_head>(dk_, Layout::changes, buffer, queries.data); });
     } else {
       unsigned weights[steps][4], packed[steps][4];
       if constexpr (overlaps) {
@@ -121,8 +149,8 @@ class WarpgroupKeys {
       }
       wgmma_fence();
       if constexpr (!overlaps) add_own<typename Tiles::Gradient, Form::value_dim>(dv_, weights, gradients.data);
-      add_own<typename Tiles::Query, Form::head_dim>(dk_, packed, queries.data);
-      finish(queries, gradients, at, buffer, sums);
+      finish(queries, gradients, at, buffer, sums, start_next,
+             [&] { add_own<typename Tiles::Query, Form::head_dim>(dk_, packed, queries.data); });
     }
   }
 
@@ -198,9 +226,10 @@ class WarpgroupKeys {
     wgmma_commit_group();
   }
 
-  /// dq's part of this tile, and what comes after all products.
+  /// The products for dq and, by `add_keys`, for dk; dq's parts are added up meanwhile, then the next tile's scores begun.
+  template <typename StartNext, typename AddKeys>
   __device__ __forceinline__ void finish(const Place& queries, const Place& gradients, const QueryTiles& at, int buffer,
-                                         float* sums) {
+                                         float* sums, StartNext start_next, AddKeys add_keys) {
     if constexpr (Tiles::sums_dq) {
       using Key = typename Tiles::Key;
       using Weights = typename Tiles::Weights;
@@ -215,20 +244,23 @@ class WarpgroupKeys {
         wgmma<T, T, n, major::mn, major::mn>(dq, wgmma_descriptor_at(a, step * 16 * Weights::swizzle),
                                              wgmma_descriptor_at(b, step * 16 * Key::swizzle), step > 0);
       wgmma_commit_group();
-      wgmma_wait_group<1>();
-      end_tile(queries, gradients);
-      wgmma_wait_group<0>();
+      add_keys();
+      wgmma_wait_group<1>();  // all but dk
+      hold(dv_);
+      release(gradients);
       hold(dq);
       add_queries(sums, at.row + block * warpgroup_rows, part * n, dq);
+      start_next();
     } else {
-      wgmma_wait_group<0>();
-      end_tile(queries, gradients);
+      add_keys();
+      start_next();
     }
-  }
-  __device__ __forceinline__ void end_tile(const Place& queries, const Place& gradients) {
-    hold(dv_);
+    wgmma_wait_group<0>();
     hold(dk_);
-    release(gradients);
+    if constexpr (!Tiles::sums_dq) {
+      hold(dv_);
+      release(gradients);
+    }
     release(queries);
   }
 
