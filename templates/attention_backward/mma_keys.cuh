@@ -3,6 +3,7 @@
 
 #include "common/attention/tile_search.cuh"
 #include "mma_tile.cuh"
+#include "query_tiles.cuh"
 
 namespace kiln::attention {
 
@@ -14,22 +15,6 @@ struct QuerySide {
   float* sums;  // of dq, [planes, heads, queries, head_dim]
   int heads, queries;
   long long q_batch_stride, q_row_stride, q_head_stride, out_batch_stride, out_row_stride, out_head_stride;
-};
-
-/// Tiles of queries in the order in which a block takes them: those of the first head, then those of the next.
-struct QueryTiles {
-  int begin, end, tile;  // rows, and how many are a tile
-  int head, row;
-
-  __device__ __forceinline__ QueryTiles(QueryRange seen, int tile_rows, int first_head)
-      : begin(seen.begin / tile_rows * tile_rows), end(seen.end), tile(tile_rows), head(first_head), row(begin) {}
-  __device__ __forceinline__ int per_head() const { return end > begin ? ceil_div(end - begin, tile) : 0; }
-  __device__ __forceinline__ void advance() {
-    row += tile;
-    if (row < end) return;
-    row = begin;
-    ++head;
-  }
 };
 
 template <typename Tiles>

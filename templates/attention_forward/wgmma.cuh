@@ -6,34 +6,10 @@
 #pragma once
 
 #include "common/dependent_launch.cuh"
-#include "common/setmaxnreg.cuh"
 #include "wgmma_copy.cuh"
 #include "wgmma_rows.cuh"
 
 namespace kiln::attention {
-
-/// Registers: 168 a thread where the block has three warpgroups and 128 where it has four; the one that copies needs few.
-template <int consumers>
-__device__ __forceinline__ void take_registers(bool copies) {
-  constexpr int of_copies = consumers == 3 ? 32 : 24, of_consumer = consumers == 3 ? 160 : 240;
-  if constexpr (consumers >= 2) {
-    if (copies) {
-      setmaxnreg_dec<of_copies>();
-    } else {
-      setmaxnreg_inc<of_consumer>();
-    }
-  }
-}
-
-/// The same in all lanes, so that the compiler sees that they agree.
-__device__ __forceinline__ Work agreed(const Work& work) {
-  const auto most = [](int value) { return __reduce_max_sync(full_warp, value); };
-  return {{most(work.of.plane), most(work.of.first_query), most(work.of.first_key), most(work.of.queries),
-           most(work.of.keys)},
-          most(work.head),
-          most(work.row),
-          most(work.exists)};
-}
 
 /// Results as they lie. Strides in elements; out begins at multiples of 16 bytes, as do its rows; lse may be null.
 template <typename T>

@@ -193,16 +193,7 @@ class WarpgroupRows {
       if (count >= Tiles::tile_n) return;
       const Place values = shared_.values(values_at_.slot);
       mbarrier_wait(values.full, values_at_.parity);
-      char* const tile = memory_ + (values.data - shared_.base);
-#pragma unroll 1
-      for (int at = count * Value::swizzle + static_cast<int>(threadIdx.x) % warpgroup * 16; at < Value::box_bytes;
-           at += warpgroup * 16) {
-#pragma unroll
-        for (int box = 0; box < Value::boxes; ++box)
-          *reinterpret_cast<uint4*>(tile + box * Value::box_bytes + at) = make_uint4(0, 0, 0, 0);
-      }
-      fence_proxy_async();
-      named_barrier_sync(1 + consumer_, warpgroup);
+      clear_rows_from<Value>(count, memory_ + (values.data - shared_.base), 1 + consumer_);
     }
   }
 

@@ -15,46 +15,6 @@ struct Tile {
   bool sums_dq = true;
 };
 
-template <typename Form, bool clears>
-void launch_rows(AttentionBackward<Form>& of, std::uint32_t seed) {
-  const int heads = of.problem.heads, queries = of.rows(true);
-  const auto blocks = [&](int per_block) {
-    return static_cast<unsigned>((of.planes() * queries * heads + per_block - 1) / per_block);
-  };
-  emulator::launch(
-      {.grid = {blocks(256 / kiln::attention::lanes_of_row<Form::value_dim>)}, .block = {256}, .seed = seed}, [&] {
-        attention_backward_rows<typename Form::T, Form::head_dim, Form::value_dim, Form::layout, clears>(
-            of.out.data(), of.dout.data(), of.lse.data(), of.query_offsets.data(), of.facts.data(), of.sums.data(),
-            of.count(), of.planes(), queries, heads, of.batch_stride(of.out, true), of.out.stride(), Form::value_dim,
-            of.lse_batch_stride(), of.lse.stride());
-      });
-}
-
-template <typename Form>
-void launch_end(AttentionBackward<Form>& of, bool converts, std::uint32_t seed) {
-  const int heads = of.problem.heads, queries = of.rows(true);
-  const auto threads = static_cast<unsigned>(of.planes() * queries * heads * Form::head_dim / 8);
-  if (converts)
-    emulator::launch({.grid = {(threads + 255) / 256}, .block = {256}, .seed = seed}, [&] {
-      attention_backward_convert<typename Form::T, Form::head_dim, Form::layout>(
-          of.sums.data(), of.dq.data(), of.query_offsets.data(), of.count(), of.planes(), queries, heads,
-          of.batch_stride(of.dq, true), of.dq.stride(), Form::head_dim, of.problem.scale);
-    });
-  if (Form::sinks == Sinks::head)
-    emulator::launch({.grid = {static_cast<unsigned>(heads)}, .block = {64}, .seed = seed}, [&] {
-      attention_backward_sinks<64>(of.facts.data(), of.sinks.data(), of.dsink.data(), of.planes(), queries, heads);
-    });
-}
-
-/// Tiles of `size` rows that a grid has to have.
-template <typename Form>
-unsigned tiles(const AttentionBackward<Form>& of, bool of_queries, int size) {
-  int all = 0;
-  for (const auto& [queries, keys] : of.problem.lengths)
-    all += ((of_queries ? queries : keys) + size - 1) / size * (of_queries ? of.problem.heads : of.problem.key_heads);
-  return static_cast<unsigned>(all + 1);
-}
-
 template <typename Form, Tile tile = Tile{}>
 void launch_mma(AttentionBackward<Form>& of, std::uint32_t seed, int section) {
   using Tiles = kiln::attention::BackwardMma<Form, tile.m, tile.n, tile.warps, tile.stages, tile.sums_dq>;
@@ -62,7 +22,7 @@ void launch_mma(AttentionBackward<Form>& of, std::uint32_t seed, int section) {
   const AttentionProblem& problem = of.problem;
   launch_rows<Form, tile.sums_dq>(of, seed);
   emulator::launch(
-      {.grid = {tiles(of, false, tile.n)}, .block = {tile.warps * 32}, .shared_bytes = Tiles::bytes, .seed = seed},
+      {.grid = {tiles_of(of, false, tile.n)}, .block = {tile.warps * 32}, .shared_bytes = Tiles::bytes, .seed = seed},
       [&] {
         attention_backward_keys_mma<Form, tile.m, tile.n, tile.warps, tile.stages, tile.sums_dq>(
             of.q.data(), of.k.data(), of.v.data(), of.dout.data(), of.facts.data(), of.query_offsets.data(),
@@ -73,7 +33,7 @@ void launch_mma(AttentionBackward<Form>& of, std::uint32_t seed, int section) {
             problem.scale, problem.cap, problem.from_end, problem.left, problem.right, section);
       });
   if (!tile.sums_dq)
-    emulator::launch({.grid = {tiles(of, true, tile.warps * 16)},
+    emulator::launch({.grid = {tiles_of(of, true, tile.warps * 16)},
                       .block = {tile.warps * 32},
                       .shared_bytes = Queries::bytes,
                       .seed = seed},

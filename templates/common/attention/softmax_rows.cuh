@@ -52,15 +52,15 @@ struct RowLimits {
   __device__ __forceinline__ RowLimits(const Visible<mask>& visible, int row)
       : begin{visible.begin(row), visible.begin(row + 8)}, end{visible.end(row), visible.end(row + 8)} {}
 
-  /// -inf for what a row does not see of the keys from `first` on.
+  /// -inf, or `instead`, for what a row does not see of the keys from `first` on.
   template <Mask mask, int count>
-  __device__ __forceinline__ void apply(float (&scores)[count], int first) const {
+  __device__ __forceinline__ void apply(float (&scores)[count], int first, float instead = -infinity()) const {
     const int own = first + static_cast<int>(threadIdx.x) % 4 * 2;
 #pragma unroll
     for (int i = 0; i < count; ++i) {
       const int row = i / 2 % 2, column = i / 4 * 8 + i % 2;
       const bool seen = column < end[row] - own && (mask != Mask::window || column >= begin[row] - own);
-      scores[i] = seen ? scores[i] : -infinity();
+      scores[i] = seen ? scores[i] : instead;
     }
   }
 };

@@ -3,6 +3,8 @@
 #pragma once
 
 #include "common/mbarrier.cuh"
+#include "common/named_barrier.cuh"
+#include "common/setmaxnreg.cuh"
 #include "common/tma.cuh"
 #include "common/wgmma.cuh"
 
@@ -10,13 +12,19 @@ namespace kiln::attention {
 
 inline constexpr int warpgroup = 128, warpgroup_rows = 64;
 
-/// `rows` tokens of one head, as TMA lays them down: boxes of 64 columns under the 128-byte swizzle, or of 32 under the 64-byte one
-/// where 64 does not divide `dim`. Boxes lie one after another.
-template <int dim, int rows>
+/// Columns of a box: as many as a swizzle takes of those that divide `columns`.
+template <int columns>
+inline constexpr int box_columns_of = columns % 64 == 0   ? 64
+                                      : columns % 32 == 0 ? 32
+                                                          : 16;
+
+/// `rows` tokens of one head, as TMA lays them down: boxes of 64 columns under the 128-byte swizzle, of 32 under the 64-byte one, or of 16
+/// under the 32-byte one. Boxes lie one after another.
+template <int dim, int rows, int box_columns_ = box_columns_of<dim>>
 struct SwizzledTile {
-  static constexpr int box_columns = dim % 64 == 0 ? 64 : 32, swizzle = box_columns * 2, boxes = dim / box_columns;
+  static constexpr int box_columns = box_columns_, swizzle = box_columns * 2, boxes = dim / box_columns;
   static constexpr int box_bytes = rows * swizzle, bytes = boxes * box_bytes;
-  static_assert(dim % 32 == 0 && rows % 16 == 0);
+  static_assert(dim % box_columns == 0 && rows % 16 == 0);
 
   /// Starts the copies of the rows from `row` on, whose bytes are reported to `barrier`.
   static __device__ __forceinline__ void load(unsigned to, const tensor_map* map, unsigned barrier, int head, int row,
@@ -57,6 +65,33 @@ struct RingPosition {
     }
   }
 };
+
+/// Registers: 168 a thread where the block has three warpgroups and 128 where it has four; the one that copies needs few.
+template <int consumers>
+__device__ __forceinline__ void take_registers(bool copies) {
+  constexpr int of_copies = consumers == 3 ? 32 : 24, of_consumer = consumers == 3 ? 160 : 240;
+  if constexpr (consumers >= 2) {
+    if (copies) {
+      setmaxnreg_dec<of_copies>();
+    } else {
+      setmaxnreg_inc<of_consumer>();
+    }
+  }
+}
+
+/// Zeros, by a warpgroup, in the rows from `count` on, for wgmma. Other warpgroups may do the same. Ends with barrier `barrier`.
+template <typename Tile>
+__device__ __forceinline__ void clear_rows_from(int count, char* tile, int barrier) {
+#pragma unroll 1
+  for (int at = count * Tile::swizzle + static_cast<int>(threadIdx.x) % warpgroup * 16; at < Tile::box_bytes;
+       at += warpgroup * 16) {
+#pragma unroll
+    for (int box = 0; box < Tile::boxes; ++box)
+      *reinterpret_cast<uint4*>(tile + box * Tile::box_bytes + at) = make_uint4(0, 0, 0, 0);
+  }
+  fence_proxy_async();
+  named_barrier_sync(barrier, warpgroup);
+}
 
 /// Says that this warp has read a place.
 __device__ __forceinline__ void release(const Place& place) {

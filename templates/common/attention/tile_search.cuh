@@ -14,6 +14,16 @@ struct alignas(16) Work {
 };
 static_assert(sizeof(Work) == 32);
 
+/// The same in all lanes, so that the compiler sees that they agree.
+__device__ __forceinline__ Work agreed(const Work& work) {
+  const auto most = [](int value) { return __reduce_max_sync(full_warp, value); };
+  return {{most(work.of.plane), most(work.of.first_query), most(work.of.first_key), most(work.of.queries),
+           most(work.of.keys)},
+          most(work.head),
+          most(work.row),
+          most(work.exists)};
+}
+
 /// Whose rows tiles are of.
 enum class Side { queries, keys };
 

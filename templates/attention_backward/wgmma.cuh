@@ -1,0 +1,122 @@
+// attention_backward on the tensor cores of sm_90a by wgmma.
+//
+// The passes are mma.cuh's. A block has a tile of keys; two warps of its first warpgroup copy, by TMA, these and the queries that see
+// them, and each other warpgroup multiplies. Their gradients of weights meet in shared memory for dq. Or dq has a pass of its own, whose
+// blocks have tiles of queries.
+#pragma once
+
+#include "common/dependent_launch.cuh"
+#include "common/elect.cuh"
+#include "rows.cuh"
+#include "wgmma_keys.cuh"
+#include "wgmma_queries.cuh"
+
+/// grid (at least as many blocks as there are tiles of tile_n keys, by key_heads), block and dynamic shared memory as wgmma.toml says. The
+/// maps are of tensors as [planes, tokens, heads, columns], with boxes of one plane, tile_m or tile_n tokens, one head and the columns of
+/// BackwardWgmma's tiles. Else as attention_backward_keys_mma.
+template <typename Form, int tile_m, int tile_n, int stages, bool split, bool sums_dq>
+__global__ void __launch_bounds__(kiln::attention::BackwardWgmma<Form, tile_m, tile_n, stages, split, sums_dq>::threads,
+                                  1)
+    attention_backward_keys_wgmma(const __grid_constant__ kiln::tensor_map q_map,
+                                  const __grid_constant__ kiln::tensor_map k_map,
+                                  const __grid_constant__ kiln::tensor_map v_map,
+                                  const __grid_constant__ kiln::tensor_map dout_map,
+                                  const kiln::attention::RowFacts* facts, const int* query_offsets,
+                                  const int* key_offsets, float* sums, typename Form::T* dk, typename Form::T* dv,
+                                  int batch, int queries, int keys, int heads, int key_heads, long long k_batch_stride,
+                                  long long k_row_stride, long long k_head_stride, long long v_batch_stride,
+                                  long long v_row_stride, long long v_head_stride, float scale, float cap, int from_end,
+                                  long long window_left, long long window_right, int section) {
+  using namespace kiln;
+  using namespace kiln::attention;
+  using Tiles = BackwardWgmma<Form, tile_m, tile_n, stages, split, sums_dq>;
+  using Layout = BackwardLayout<Tiles>;
+  char* const memory = dynamic_shared();
+  const Layout shared{shared_address(memory)};
+  const int warp = __shfl_sync(full_warp, threadIdx.x / 32, 0);
+  if (warp == 0 && elect_one()) {
+    shared.make_barriers();
+    prefetch_tensormap(&q_map);
+    prefetch_tensormap(&k_map);
+    prefetch_tensormap(&v_map);
+    prefetch_tensormap(&dout_map);
+  }
+  __syncthreads();
+  wait_for_predecessor();
+  launch_dependents();
+  TileSearch<Form::layout, tile_n, Side::keys> search({query_offsets, key_offsets, batch, queries, keys}, key_heads,
+                                                      section);
+  const Work work = agreed(search.find(static_cast<int>(blockIdx.x)));
+  if (work.exists == 0) return;
+  const Visible<Form::mask> visible(work.of.queries, work.of.keys,
+                                    {from_end != 0, small(window_left), small(window_right)});
+  const int group = heads / key_heads;
+  const QueryTiles at(queries_of(visible, work.of.queries, work.row, min(work.row + tile_n, work.of.keys)), tile_m,
+                      work.head * group);
+  const int count = at.per_head() * group;
+
+  // Not of `warp`: ptxas would ignore setmaxnreg.
+  const int of_block = __shfl_sync(full_warp, threadIdx.x / warpgroup, 0);
+  take_registers<Tiles::consumers>(of_block == 0);
+  if (of_block == 0) {
+    if (warp == 0 && elect_one()) copy_tiles<Tiles>(shared, {&q_map, &k_map, &v_map, &dout_map}, work, at, count);
+    if (warp == 1) copy_facts<Tiles>(shared, memory, facts, work, at, count, heads, queries);
+    return;
+  }
+  WarpgroupKeys<Tiles> rows(shared, memory, of_block - 1, work, visible, Scores<Form::soft_cap>(scale, cap));
+  rows.run(at, count, sums + row_index(work.of.plane, 0, work.of.first_query, heads, queries) * Form::head_dim,
+           static_cast<long long>(queries) * Form::head_dim);
+  const long long row = static_cast<long long>(work.of.first_key) + work.row;
+  rows.store(dk + work.of.plane * k_batch_stride + row * k_row_stride + work.head * k_head_stride, k_row_stride,
+             dv + work.of.plane * v_batch_stride + row * v_row_stride + work.head * v_head_stride, v_row_stride, scale);
+}
+
+/// The same for dq, by tiles of tile_m queries: grid (at least as many blocks as there are tiles, by heads).
+template <typename Form, int tile_m, int tile_n, int stages>
+__global__ void __launch_bounds__(kiln::attention::QueryWgmma<Form, tile_m, tile_n, stages>::threads, 1)
+    attention_backward_queries_wgmma(const __grid_constant__ kiln::tensor_map q_map,
+                                     const __grid_constant__ kiln::tensor_map k_map,
+                                     const __grid_constant__ kiln::tensor_map v_map,
+                                     const __grid_constant__ kiln::tensor_map dout_map,
+                                     const kiln::attention::RowFacts* facts, const int* query_offsets,
+                                     const int* key_offsets, typename Form::T* dq, int batch, int queries, int keys,
+                                     int heads, int key_heads, long long q_batch_stride, long long q_row_stride,
+                                     long long q_head_stride, float scale, float cap, int from_end,
+                                     long long window_left, long long window_right, int section) {
+  using namespace kiln;
+  using namespace kiln::attention;
+  using Tiles = QueryWgmma<Form, tile_m, tile_n, stages>;
+  char* const memory = dynamic_shared();
+  const QueryLayout<Tiles> shared{shared_address(memory)};
+  const int warp = __shfl_sync(full_warp, threadIdx.x / 32, 0);
+  if (warp == 0 && elect_one()) {
+    shared.make_barriers();
+    prefetch_tensormap(&q_map);
+    prefetch_tensormap(&k_map);
+    prefetch_tensormap(&v_map);
+    prefetch_tensormap(&dout_map);
+  }
+  __syncthreads();
+  wait_for_predecessor();
+  launch_dependents();
+  TileSearch<Form::layout, tile_m, Side::queries> search({query_offsets, key_offsets, batch, queries, keys}, heads,
+                                                         section);
+  const Work work = agreed(search.find(static_cast<int>(blockIdx.x)));
+  if (work.exists == 0) return;
+  const Visible<Form::mask> visible(work.of.queries, work.of.keys,
+                                    {from_end != 0, small(window_left), small(window_right)});
+  const KeyBlocks blocks = key_blocks(visible, work.row, min(work.row + tile_m, work.of.queries) - 1, tile_n);
+  // Not of `warp`: ptxas would ignore setmaxnreg.
+  const int of_block = __shfl_sync(full_warp, threadIdx.x / warpgroup, 0);
+  take_registers<Tiles::consumers>(of_block == 0);
+  if (of_block == 0) {
+    if (warp == 0 && elect_one())
+      copy_blocks<Tiles>(shared, &q_map, &k_map, &v_map, &dout_map, work, work.head / (heads / key_heads), blocks);
+    return;
+  }
+  WarpgroupQueries<Tiles> rows(shared, memory, of_block - 1, work, visible, Scores<Form::soft_cap>(scale, cap),
+                               facts + row_index(work.of.plane, work.head, work.of.first_query, heads, queries));
+  rows.run(blocks);
+  rows.store(dq + work.of.plane * q_batch_stride + work.of.first_query * q_row_stride + work.head * q_head_stride,
+             q_row_stride, scale);
+}

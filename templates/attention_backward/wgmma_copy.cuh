@@ -1,0 +1,62 @@
+// The two warps of attention_backward_keys_wgmma that copy: tensors by TMA, and the facts of rows.
+#pragma once
+
+#include "common/attention/tile_search.cuh"
+#include "wgmma_tile.cuh"
+
+namespace kiln::attention {
+
+struct BackwardMaps {
+  const tensor_map *q, *k, *v, *dout;
+};
+
+/// For one thread: the keys of a tile and their values, then the queries of tile after tile and the gradients of their results.
+template <typename Tiles>
+__device__ __forceinline__ void copy_tiles(const BackwardLayout<Tiles>& shared, const BackwardMaps& maps,
+                                           const Work& work, QueryTiles at, int count) {
+  const Place keys = shared.keys();
+  mbarrier_arrive_expect_tx(keys.full, Tiles::Key::bytes + Tiles::Value::bytes);
+  Tiles::Key::load(keys.data, maps.k, keys.full, work.head, work.of.first_key + work.row, work.of.plane);
+  Tiles::Value::load(keys.data + BackwardLayout<Tiles>::value, maps.v, keys.full, work.head,
+                     work.of.first_key + work.row, work.of.plane);
+  RingPosition<Tiles::stages> stage;
+#pragma unroll 1
+  for (int i = 0; i < count; ++i, at.advance(), stage.advance()) {
+    const Place queries = shared.queries(stage.slot), gradients = shared.gradients(stage.slot);
+    const int row = work.of.first_query + at.row;
+    mbarrier_wait(queries.empty, stage.parity ^ 1);
+    mbarrier_arrive_expect_tx(queries.full, Tiles::Query::bytes);
+    Tiles::Query::load(queries.data, maps.q, queries.full, at.head, row, work.of.plane);
+    mbarrier_wait(gradients.empty, stage.parity ^ 1);
+    mbarrier_arrive_expect_tx(gradients.full, Tiles::Gradient::bytes);
+    Tiles::Gradient::load(gradients.data, maps.dout, gradients.full, at.head, row, work.of.plane);
+  }
+}
+
+/// For one warp: facts of the queries, tile after tile.
+template <typename Tiles>
+__device__ __forceinline__ void copy_facts(const BackwardLayout<Tiles>& shared, char* memory, const RowFacts* facts,
+                                           const Work& work, QueryTiles at, int count, int heads, int queries) {
+  const int lane = static_cast<int>(threadIdx.x) % 32;
+  RingPosition<Tiles::stages> stage;
+#pragma unroll 1
+  for (int i = 0; i < count; ++i, at.advance(), stage.advance()) {
+    const RowFacts* const from =
+        facts + row_index(work.of.plane, at.head, work.of.first_query + at.row, heads, queries);
+    auto* const to = reinterpret_cast<RowFacts*>(memory + BackwardLayout<Tiles>::facts +
+                                                 stage.slot * BackwardLayout<Tiles>::facts_bytes);
+    RowFacts own[Tiles::tile_m / 32];
+#pragma unroll
+    for (int j = 0; j < Tiles::tile_m / 32; ++j) {
+      own[j] = {infinity(), 0.0f};
+      if (at.row + j * 32 + lane < work.of.queries) own[j] = from[j * 32 + lane];
+    }
+    mbarrier_wait(shared.queries(stage.slot).empty, stage.parity ^ 1);
+#pragma unroll
+    for (int j = 0; j < Tiles::tile_m / 32; ++j) to[j * 32 + lane] = own[j];
+    __syncwarp();
+    if (lane == 0) mbarrier_arrive(shared.queries(stage.slot).full);
+  }
+}
+
+}  // namespace kiln::attention

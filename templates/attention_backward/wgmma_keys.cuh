@@ -1,0 +1,300 @@
+// A warpgroup of attention_backward_keys_wgmma that multiplies: its part of a tile of keys by tile after tile of queries.
+#pragma once
+
+#include "common/stmatrix.cuh"
+#include "wgmma_copy.cuh"
+
+namespace kiln::attention {
+
+/// Adds four neighbours to sums in global memory, in no order that is known. `to` is a multiple of 16 bytes.
+__device__ __forceinline__ void add_four(float* to, float a, float b, float c, float d) {
+  asm volatile("red.relaxed.gpu.global.add.v4.f32 [%0], {%1, %2, %3, %4};" ::"l"(to), "f"(a), "f"(b), "f"(c), "f"(d)
+               : "memory");
+}
+
+template <typename Tiles>
+class WarpgroupKeys {
+ public:
+  using Form = typename Tiles::Form;
+  using T = typename Form::T;
+  using Layout = BackwardLayout<Tiles>;
+
+  __device__ __forceinline__ WarpgroupKeys(const Layout& shared, char* memory, int consumer, const Work& work,
+                                           const Visible<Form::mask>& visible, const Scores<Form::soft_cap>& to_scores)
+      : shared_(shared),
+        memory_(memory),
+        consumer_(consumer),
+        work_(work),
+        visible_(visible),
+        to_scores_(to_scores),
+        key_row_(Tiles::split ? 0 : consumer * warpgroup_rows),
+        thread_row_(static_cast<int>(threadIdx.x) % warpgroup / 32 * 16 + static_cast<int>(threadIdx.x) % 32 / 4),
+        own_query_(Tiles::split ? consumer * Tiles::own_queries : 0),
+        limits_(visible, work.of.queries, work.row + key_row_ + thread_row_) {}
+
+  /// `sums` is dq's at the sequence's first query of head 0, `head_stride` from head to head.
+  __device__ __forceinline__ void run(QueryTiles at, int count, float* sums, long long head_stride) {
+    mbarrier_wait(shared_.keys().full, 0);
+    if constexpr (Form::layout == attention::Layout::packed && Tiles::sums_dq)
+      if (work_.of.keys - work_.row < Tiles::tile_n)
+        clear_rows_from<typename Tiles::Key>(work_.of.keys - work_.row, memory_, 2 + consumer_);
+    if (count == 0) return;
+    RingPosition<Tiles::stages> stage;
+    Products scores;
+    if constexpr (ahead) {
+      start_scores(scores, stage);
+      wgmma_wait_group<0>();
+      hold(scores);
+    }
+#pragma unroll 1
+    for (int i = 0; i < count; ++i, at.advance()) {
+      if constexpr (!ahead) start_scores(scores, stage);
+      RingPosition<Tiles::stages> next = stage;
+      if (i + 1 < count)
+        next.advance();  // else the last tile's once more: products under a condition would be serialised
+      multiply_tile(scores, at, stage, i % 2, sums + at.head * head_stride, [&] {
+        if constexpr (ahead) start_scores(scores, next);
+      });
+      if constexpr (ahead) hold(scores);
+      stage = next;
+    }
+  }
+
+  /// At the tile's first key.
+  __device__ __forceinline__ void store(T* dk, long long k_row_stride, T* dv, long long v_row_stride, float scale) {
+    const int part = Tiles::split ? consumer_ : 0;
+#pragma unroll
+    for (int half = 0; half < 2; ++half) {
+      const long long row = key_row_ + thread_row_ + 8 * half;
+      const bool exists = work_.row + row < work_.of.keys;
+      store_row<T>(dk + row * k_row_stride + part * Tiles::own_head, dk_, half, scale, exists);
+      store_row<T>(dv + row * v_row_stride + part * Tiles::own_value, dv_, half, 1 / weight_scale<T>, exists);
+    }
+  }
+
+ private:
+  static constexpr int held = Tiles::own_queries / 2, steps = Tiles::tile_m / 16, own_steps = Tiles::own_queries / 16;
+  /// The product for dv goes on while gradients of weights are computed, where registers allow it.
+  static constexpr bool overlaps = held <= 32;
+  /// The next tile's scores are begun before this one's end, where there is a place for its queries and registers allow it.
+  static constexpr bool ahead = Tiles::stages > 1 &&
+                                (Tiles::own_head + Tiles::own_value + Tiles::dq_columns) / 2 + held <= 192;
+  using Products = float[held];
+
+  /// Queries by keys, once the queries are there.
+  __device__ __forceinline__ void start_scores(Products& scores, const RingPosition<Tiles::stages>& stage) {
+    const Place queries = shared_.queries(stage.slot);
+    mbarrier_wait(queries.full, stage.parity);
+    start_products<typename Tiles::Key, typename Tiles::Query>(scores, shared_.keys().data, queries.data);
+  }
+
+  /// `scores` are there, or (not `ahead`) begun; `start_next` begins those of the next tile.
+  template <typename StartNext>
+  __device__ __forceinline__ void multiply_tile(Products& scores, const QueryTiles& at,
+                                                const RingPosition<Tiles::stages>& stage, int buffer, float* sums,
+                                                StartNext start_next) {
+    const Place queries = shared_.queries(stage.slot), gradients = shared_.gradients(stage.slot);
+    const auto* const facts =
+        reinterpret_cast<const RowFacts*>(memory_ + Layout::facts + stage.slot * Layout::facts_bytes) + own_query_;
+    mbarrier_wait(gradients.full, stage.parity);
+    if constexpr (Form::layout == attention::Layout::packed) {
+      if (work_.of.queries - at.row < Tiles::tile_m) {  // others' rows may hold NaN
+        clear<typename Tiles::Query>(queries, work_.of.queries - at.row);
+        clear<typename Tiles::Gradient>(gradients, work_.of.queries - at.row);
+      }
+    }
+    Products changes;
+    start_products<typename Tiles::Value, typename Tiles::Gradient>(changes, shared_.keys().data + Layout::value,
+                                                                    gradients.data);
+    TileGradient<T, Form::soft_cap, held> gradient;
+    const bool whole = all_seen(visible_, work_.of.queries, at.row + own_query_, Tiles::own_queries,
+                                work_.row + key_row_, warpgroup_rows);
+    if constexpr (!ahead) {
+      wgmma_wait_group<1>();
+      hold(scores);
+    }
+    gradient.take_weights(scores, to_scores_, facts);
+    if (!whole) limits_.apply(gradient.weights, at.row + own_query_);
+    if constexpr (Tiles::split) {
+      wgmma_wait_group<0>();
+      hold(changes);
+      take_gradients(changes, gradient, facts, whole, at.row);
+      unsigned packed[own_steps][4];
+      pack(packed, gradient.weights);
+      put(Layout::weights, buffer, packed);
+      pack(packed, changes);
+      put(Layout::changes, buffer, packed);
+      meet();
+      wgmma_fence();
+      add_shared<typename Tiles::Gradient, Tiles::own_value>(dv_, Layout::weights, buffer, gradients.data);
+      finish(queries, gradients, at, buffer, sums, start_next,
+             [&] { add_shared<typename Tiles::Query, Tiles::own_head>(dk_, Layout::changes, buffer, queries.data); });
+    } else {
+      unsigned weights[steps][4], packed[steps][4];
+      if constexpr (overlaps) {
+        pack(weights, gradient.weights);
+        wgmma_fence();
+        add_own<typename Tiles::Gradient, Form::value_dim>(dv_, weights, gradients.data);
+        wgmma_wait_group<1>();
+      } else {
+        wgmma_wait_group<0>();
+      }
+      hold(changes);
+      take_gradients(changes, gradient, facts, whole, at.row);
+      pack(packed, changes);
+      if constexpr (!overlaps) pack(weights, gradient.weights);
+      if constexpr (Tiles::sums_dq) {
+        put(Layout::changes, buffer, packed);
+        meet();
+      }
+      wgmma_fence();
+      if constexpr (!overlaps) add_own<typename Tiles::Gradient, Form::value_dim>(dv_, weights, gradients.data);
+      finish(queries, gradients, at, buffer, sums, start_next,
+             [&] { add_own<typename Tiles::Query, Form::head_dim>(dk_, packed, queries.data); });
+    }
+  }
+
+  /// The rows of both that are past the sequence's end become zeros.
+  template <typename Tile>
+  __device__ __forceinline__ void clear(const Place& place, int count) {
+    clear_rows_from<Tile>(count, memory_ + (place.data - shared_.base), 2 + consumer_);
+  }
+
+  /// This warpgroup's keys (or values) by its queries (or gradients), over all columns.
+  template <typename A, typename B>
+  __device__ __forceinline__ void start_products(Products& products, unsigned a_tile, unsigned b_tile) {
+    const unsigned long long a = A::along_columns(a_tile + A::at(key_row_, 0)),
+                             b = B::along_columns(b_tile + B::at(own_query_, 0));
+    constexpr int columns = A::boxes * A::box_columns;
+    wgmma_fence();
+#pragma unroll
+    for (int step = 0; step < columns / 16; ++step)
+      wgmma<T, T, Tiles::own_queries>(products, wgmma_descriptor_at(a, A::at(0, step)),
+                                      wgmma_descriptor_at(b, B::at(0, step)), step > 0);
+    wgmma_commit_group();
+  }
+
+  __device__ __forceinline__ void take_gradients(Products& changes,
+                                                 const TileGradient<T, Form::soft_cap, held>& gradient,
+                                                 const RowFacts* facts, bool whole, int row) {
+    gradient.take_gradients(changes, facts);
+    if (!whole) limits_.apply(changes, row + own_query_);
+  }
+
+  __device__ __forceinline__ void pack(unsigned (&to)[own_steps][4], const Products& values) {
+#pragma unroll
+    for (int step = 0; step < own_steps; ++step) pack_weights<T>(to[step], values, step);
+  }
+  /// Puts what lies as scores do where wgmma reads it: keys along rows.
+  __device__ __forceinline__ void put(int offset, int buffer, const unsigned (&values)[own_steps][4]) {
+    using Weights = typename Tiles::Weights;
+    const int lane = static_cast<int>(threadIdx.x) % 32;
+    const int row = key_row_ + thread_row_ / 16 * 16 + lane % 16;
+    const unsigned tile = shared_.base + offset + buffer * Weights::bytes + row * Weights::swizzle;
+#pragma unroll
+    for (int step = 0; step < own_steps; ++step) {
+      constexpr int chunks = Weights::swizzle / 16;  // of a box's row
+      const int chunk = own_query_ / 8 + step * 2 + lane / 16;
+      stmatrix_x4(tile + chunk / chunks * Weights::box_bytes + (chunk % chunks ^ row % chunks) * 16, values[step]);
+    }
+  }
+  /// All warpgroups that multiply have put theirs, and may read those of others.
+  __device__ __forceinline__ void meet() {
+    fence_proxy_async();
+    named_barrier_sync(1, Tiles::consumers * warpgroup);
+  }
+
+  /// sums += weights in registers times rows of b.
+  template <typename B, int n>
+  __device__ __forceinline__ void add_own(float (&sums)[n / 2], const unsigned (&weights)[steps][4], unsigned b_tile) {
+    const unsigned long long b = B::along_rows(b_tile);
+#pragma unroll
+    for (int step = 0; step < steps; ++step)
+      wgmma<T, n, major::mn>(sums, weights[step], wgmma_descriptor_at(b, step * 16 * B::swizzle), true);
+    wgmma_commit_group();
+  }
+  /// The same by weights in shared memory, in this warpgroup's columns of b.
+  template <typename B, int n>
+  __device__ __forceinline__ void add_shared(float (&sums)[n / 2], int offset, int buffer, unsigned b_tile) {
+    using Weights = typename Tiles::Weights;
+    const unsigned long long a = Weights::along_columns(shared_.base + offset + buffer * Weights::bytes),
+                             b = B::along_rows(b_tile + consumer_ * (n / B::box_columns) * B::box_bytes);
+#pragma unroll
+    for (int step = 0; step < steps; ++step)
+      wgmma<T, T, n, major::k, major::mn>(sums, wgmma_descriptor_at(a, Weights::at(0, step)),
+                                          wgmma_descriptor_at(b, step * 16 * B::swizzle), true);
+    wgmma_commit_group();
+  }
+
+  /// The products for dq and, by `add_keys`, for dk; dq's parts are added up meanwhile, then the next tile's scores begun.
+  template <typename StartNext, typename AddKeys>
+  __device__ __forceinline__ void finish(const Place& queries, const Place& gradients, const QueryTiles& at, int buffer,
+                                         float* sums, StartNext start_next, AddKeys add_keys) {
+    if constexpr (Tiles::sums_dq) {
+      using Key = typename Tiles::Key;
+      using Weights = typename Tiles::Weights;
+      constexpr int n = Tiles::dq_columns;
+      const int block = Tiles::query_blocks == 1 ? 0 : consumer_, part = Tiles::query_blocks == 1 ? consumer_ : 0;
+      const unsigned long long a = Weights::along_rows(shared_.base + Layout::changes + buffer * Weights::bytes +
+                                                       block * Weights::box_bytes),
+                               b = Key::along_rows(shared_.base + part * (n / Key::box_columns) * Key::box_bytes);
+      float dq[n / 2];
+#pragma unroll
+      for (int step = 0; step < Tiles::tile_n / 16; ++step)
+        wgmma<T, T, n, major::mn, major::mn>(dq, wgmma_descriptor_at(a, step * 16 * Weights::swizzle),
+                                             wgmma_descriptor_at(b, step * 16 * Key::swizzle), step > 0);
+      wgmma_commit_group();
+      add_keys();
+      wgmma_wait_group<1>();  // all but dk
+      hold(dv_);
+      release(gradients);
+      hold(dq);
+      add_queries(sums, at.row + block * warpgroup_rows, part * n, dq);
+      start_next();
+    } else {
+      add_keys();
+      start_next();
+    }
+    wgmma_wait_group<0>();
+    hold(dk_);
+    if constexpr (!Tiles::sums_dq) {
+      hold(dv_);
+      release(gradients);
+    }
+    release(queries);
+  }
+
+  /// Of two lanes that have neighbouring columns of two rows, each takes four columns of one.
+  template <int count>
+  __device__ __forceinline__ void add_queries(float* sums, int first_row, int first_column, const float (&dq)[count]) {
+    const bool odd = threadIdx.x & 1;
+    const int row = first_row + thread_row_ + (odd ? 8 : 0);
+    const bool exists = row < work_.of.queries;
+    float* const to =
+        sums + static_cast<long long>(row) * Form::head_dim + first_column + static_cast<int>(threadIdx.x) % 4 / 2 * 4;
+#pragma unroll
+    for (int i = 0; i < count; i += 4) {
+      const float first = shuffle_xor(odd ? dq[i] : dq[i + 2], 1), second = shuffle_xor(odd ? dq[i + 1] : dq[i + 3], 1);
+      if (exists) {
+        if (odd) {
+          add_four(to + i * 2, first, second, dq[i + 2], dq[i + 3]);
+        } else {
+          add_four(to + i * 2, dq[i], dq[i + 1], first, second);
+        }
+      }
+    }
+  }
+
+  Layout shared_;
+  char* memory_;
+  int consumer_;
+  Work work_;
+  Visible<Form::mask> visible_;
+  Scores<Form::soft_cap> to_scores_;
+  int key_row_, thread_row_;  // the warpgroup's first key in the tile, and the thread's among its own
+  int own_query_;             // the first of the tile's queries that this warpgroup takes
+  KeyLimits limits_;
+  float dk_[Tiles::own_head / 2] = {}, dv_[Tiles::own_value / 2] = {};
+};
+
+}  // namespace kiln::attention

@@ -1,0 +1,66 @@
+// What a block of attention_backward_keys_wgmma is compiled for, and its shared memory.
+#pragma once
+
+#include "common/attention/swizzled_tile.cuh"
+#include "query_tiles.cuh"
+
+namespace kiln::attention {
+
+/// tile_n keys by tile_m queries. Each warpgroup that multiplies has 64 of the keys, with whose weights in registers it multiplies; or
+/// (`split`) two share 64 keys, and each has half of the queries and then half of the columns of dk and dv, by weights in shared memory.
+template <typename Form_, int tile_m_, int tile_n_, int stages_, bool split_, bool sums_dq_>
+struct BackwardWgmma {
+  using Form = Form_;
+  using T = typename Form::T;
+  static constexpr int tile_m = tile_m_, tile_n = tile_n_, stages = stages_;
+  static constexpr bool split = split_, sums_dq = sums_dq_;  // else another kernel computes dq
+  static constexpr int consumers = split ? 2 : tile_n / warpgroup_rows, threads = warpgroup * (1 + consumers);
+  static constexpr int parts = split ? 2 : 1, own_queries = tile_m / parts, own_head = Form::head_dim / parts,
+                       own_value = Form::value_dim / parts;
+  // Of dq a warpgroup has 64 queries, and some of the columns where there are no others.
+  static constexpr int query_blocks = tile_m / warpgroup_rows, dq_columns = Form::head_dim * query_blocks / consumers;
+  static_assert(tile_m % warpgroup_rows == 0 && tile_n % warpgroup_rows == 0 && (!split || tile_n == warpgroup_rows));
+  static_assert(query_blocks == 1 || query_blocks == consumers);
+
+  using Key = SwizzledTile<Form::head_dim, tile_n, box_columns_of<dq_columns>>;
+  using Value = SwizzledTile<Form::value_dim, tile_n>;
+  using Query = SwizzledTile<Form::head_dim, tile_m, box_columns_of<own_head>>;
+  using Gradient = SwizzledTile<Form::value_dim, tile_m, box_columns_of<own_value>>;  // of out
+  using Weights = SwizzledTile<tile_m, tile_n>;                                       // or their gradients: a row a key
+  static constexpr int shared_weights = (split ? 2 : 0) + (split || sums_dq ? 2 : 0);
+};
+
+template <typename Tiles>
+struct BackwardLayout {
+  static constexpr int value = Tiles::Key::bytes, stage = value + Tiles::Value::bytes,
+                       stage_bytes = Tiles::Query::bytes + Tiles::Gradient::bytes,
+                       changes = stage + Tiles::stages * stage_bytes, weights = changes + 2 * Tiles::Weights::bytes,
+                       facts = changes + Tiles::shared_weights * Tiles::Weights::bytes,
+                       facts_bytes = Tiles::tile_m * static_cast<int>(sizeof(RowFacts)),
+                       barriers = facts + Tiles::stages * facts_bytes, bytes = barriers + 16 * (1 + 2 * Tiles::stages);
+  unsigned base;  // a multiple of 1024
+
+  /// Filled once, and never emptied.
+  __device__ __forceinline__ Place keys() const { return place(0, 0); }
+  __device__ __forceinline__ Place queries(int slot) const { return place(stage + slot * stage_bytes, 1 + slot); }
+  __device__ __forceinline__ Place gradients(int slot) const {
+    return place(stage + slot * stage_bytes + Tiles::Query::bytes, 1 + Tiles::stages + slot);
+  }
+
+  /// For one thread. Queries come with their facts, which a warp copies; every warp that multiplies empties a place.
+  __device__ __forceinline__ void make_barriers() const {
+#pragma unroll
+    for (int i = 0; i < 1 + 2 * Tiles::stages; ++i) {
+      mbarrier_init(base + barriers + 16 * i, i >= 1 && i <= Tiles::stages ? 2 : 1);
+      mbarrier_init(base + barriers + 16 * i + 8, Tiles::consumers * warpgroup / 32);
+    }
+    fence_mbarrier_init();
+  }
+
+ private:
+  __device__ __forceinline__ Place place(int offset, int barrier) const {
+    return {base + offset, base + barriers + 16 * barrier, base + barriers + 16 * barrier + 8};
+  }
+};
+
+}  // namespace kiln::attention

@@ -1,0 +1,162 @@
+#include <doctest/doctest.h>
+
+#include "emulator/cuda.hpp"
+#include "emulator/launch.hpp"
+#include "emulator/tensor_map.hpp"
+// What kernels include comes after what they take for built in.
+#include "attention_backward.hpp"
+#include "attention_backward/wgmma.cuh"
+
+namespace {
+
+using namespace test;
+
+/// A tensor as [planes, tokens, heads, columns].
+template <typename Tile, typename Form>
+kiln::tensor_map map_of(const AttentionBackward<Form>& of, Matrix<typename Form::T>& operand, bool of_queries,
+                        int heads, int rows) {
+  const auto columns = static_cast<std::uint32_t>(operand.columns() / heads);
+  const auto row_bytes = static_cast<std::uint64_t>(operand.stride() * 2);
+  const auto plane_bytes = std::max(static_cast<std::uint64_t>(of.batch_stride(operand, of_queries) * 2), row_bytes);
+  return emulator::tensor_map<kiln::tensor_map>(
+      operand.data(), 2,
+      {columns, static_cast<std::uint32_t>(heads), static_cast<std::uint32_t>(of.rows(of_queries)),
+       static_cast<std::uint32_t>(of.planes())},
+      {columns * 2, row_bytes, plane_bytes}, {Tile::box_columns, 1, static_cast<std::uint32_t>(rows), 1},
+      Tile::swizzle);
+}
+
+struct Tile {
+  int m = 64, n = 128, stages = 2;
+  bool split = false, sums_dq = true;
+};
+
+template <typename Form, int tile_m>
+void launch_queries(AttentionBackward<Form>& of, std::uint32_t seed, int section) {
+  constexpr int tile_n = 64, stages = 2;
+  using Tiles = kiln::attention::QueryWgmma<Form, tile_m, tile_n, stages>;
+  const AttentionProblem& problem = of.problem;
+  const auto q = map_of<typename Tiles::Query>(of, of.q, true, problem.heads, tile_m);
+  const auto k = map_of<typename Tiles::Key>(of, of.k, false, problem.key_heads, tile_n);
+  const auto v = map_of<typename Tiles::Value>(of, of.v, false, problem.key_heads, tile_n);
+  const auto dout = map_of<typename Tiles::Gradient>(of, of.dout, true, problem.heads, tile_m);
+  emulator::launch({.grid = {tiles_of(of, true, tile_m)},
+                    .block = {Tiles::threads},
+                    .shared_bytes = kiln::attention::QueryLayout<Tiles>::bytes,
+                    .seed = seed},
+                   [&] {
+                     attention_backward_queries_wgmma<Form, tile_m, tile_n, stages>(
+                         q, k, v, dout, of.facts.data(), of.query_offsets.data(), of.key_offsets.data(), of.dq.data(),
+                         of.count(), of.rows(true), of.rows(false), problem.heads, problem.key_heads,
+                         of.batch_stride(of.q, true), of.q.stride(), Form::head_dim, problem.scale, problem.cap,
+                         problem.from_end, problem.left, problem.right, section);
+                   });
+}
+
+template <typename Form, Tile tile = Tile{}>
+double wgmma_error(const AttentionProblem& problem, std::uint32_t seed = 1, int section = 1) {
+  using Tiles = kiln::attention::BackwardWgmma<Form, tile.m, tile.n, tile.stages, tile.split, tile.sums_dq>;
+  AttentionBackward<Form> of(problem);
+  const auto q = map_of<typename Tiles::Query>(of, of.q, true, problem.heads, tile.m);
+  const auto k = map_of<typename Tiles::Key>(of, of.k, false, problem.key_heads, tile.n);
+  const auto v = map_of<typename Tiles::Value>(of, of.v, false, problem.key_heads, tile.n);
+  const auto dout = map_of<typename Tiles::Gradient>(of, of.dout, true, problem.heads, tile.m);
+  launch_rows<Form, tile.sums_dq>(of, seed);
+  emulator::launch({.grid = {tiles_of(of, false, tile.n)},
+                    .block = {Tiles::threads},
+                    .shared_bytes = kiln::attention::BackwardLayout<Tiles>::bytes,
+                    .seed = seed},
+                   [&] {
+                     attention_backward_keys_wgmma<Form, tile.m, tile.n, tile.stages, tile.split, tile.sums_dq>(
+                         q, k, v, dout, of.facts.data(), of.query_offsets.data(), of.key_offsets.data(), of.sums.data(),
+                         of.dk.data(), of.dv.data(), of.count(), of.rows(true), of.rows(false), problem.heads,
+                         problem.key_heads, of.batch_stride(of.k, false), of.k.stride(), Form::head_dim,
+                         of.batch_stride(of.v, false), of.v.stride(), Form::value_dim, problem.scale, problem.cap,
+                         problem.from_end, problem.left, problem.right, section);
+                   });
+  if (!tile.sums_dq) launch_queries<Form, tile.m>(of, seed, section);
+  launch_end(of, tile.sums_dq, seed);
+  return of.error();
+}
+
+constexpr double close = 8e-3;  // weights, their gradients and results are rounded to 8 bits
+constexpr Tile recomputed = {.sums_dq = false};
+
+TEST_CASE("attention_backward_wgmma takes lengths of one, odd ones and one past a tile") {
+  using Form = AttentionForm<Layout::dense, Mask::none, 64>;
+  for (const auto& sizes : {std::pair{1, 1}, {65, 129}, {63, 127}, {64, 128}, {200, 140}}) {
+    const auto queries = sizes.first, keys = sizes.second;
+    CAPTURE(queries);
+    for (const std::uint32_t seed : {0u, 1u})
+      CHECK(wgmma_error<Form>({.lengths = {{queries, keys}, {queries, keys}}, .heads = 2, .key_heads = 2}, seed) <
+            close);
+  }
+}
+
+TEST_CASE("attention_backward_wgmma takes wide tiles of queries, one warpgroup, and two that share keys") {
+  using Form = AttentionForm<Layout::dense, Mask::causal, 64>;
+  const AttentionProblem problem = {.lengths = {{200, 210}, {200, 210}}, .heads = 2};
+  for (const std::uint32_t seed : {0u, 1u}) {
+    CAPTURE(seed);
+    CHECK(wgmma_error<Form, Tile{.m = 128, .n = 128}>(problem, seed) < close);
+    CHECK(wgmma_error<Form, Tile{.m = 64, .n = 64, .stages = 1}>(problem, seed, 2) < close);
+    CHECK(wgmma_error<AttentionForm<Layout::dense, Mask::causal, 96>, Tile{.n = 64, .split = true}>(problem, seed) <
+          close);
+    CHECK(wgmma_error<AttentionForm<Layout::dense, Mask::causal, 128>, Tile{.n = 64, .split = true}>(problem, seed) <
+          close);
+    CHECK(wgmma_error<Form, Tile{.m = 128, .sums_dq = false}>(problem, seed) < close);
+  }
+}
+
+TEST_CASE("attention_backward_wgmma takes head dimensions that differ, and of 32 times an odd number") {
+  const AttentionProblem problem = {.lengths = {{70, 90}}, .heads = 2, .scale = 0.2f};
+  constexpr Tile split = {.n = 64, .split = true};
+  CHECK(wgmma_error<AttentionForm<Layout::dense, Mask::none, 96>>(problem) < close);
+  CHECK(wgmma_error<AttentionForm<Layout::dense, Mask::causal, 128>>(problem) < close);
+  CHECK(wgmma_error<AttentionForm<Layout::dense, Mask::causal, 192, 128>, split>(problem) < close);
+  CHECK(wgmma_error<AttentionForm<Layout::dense, Mask::none, 256>, split>(problem) < close);
+  CHECK(wgmma_error<AttentionForm<Layout::dense, Mask::causal, 96>, recomputed>(problem) < close);
+  CHECK(wgmma_error<AttentionForm<Layout::dense, Mask::none, 256>, Tile{.n = 64, .split = true, .sums_dq = false}>(
+            problem) < close);
+  CHECK(wgmma_error<AttentionForm<Layout::dense, Mask::none, 64, 64, SoftCap::none, Sinks::none, kiln::f16>>(problem) <
+        close);
+}
+
+TEST_CASE("attention_backward_wgmma's causal mask ends at either diagonal, and heads of a group add up") {
+  using Form = AttentionForm<Layout::dense, Mask::causal, 64>;
+  for (const bool from_end : {true, false}) {
+    CHECK(wgmma_error<Form>({.lengths = {{270, 100}}, .heads = 4, .key_heads = 1, .from_end = from_end}) < close);
+    CHECK(wgmma_error<Form, recomputed>({.lengths = {{270, 100}}, .heads = 2, .from_end = from_end}) < close);
+    CHECK(wgmma_error<Form>({.lengths = {{100, 270}}, .heads = 4, .key_heads = 2, .from_end = from_end}) < close);
+  }
+}
+
+TEST_CASE("attention_backward_wgmma's window sees so many keys left and right of the diagonal") {
+  using Form = AttentionForm<Layout::dense, Mask::window, 64>;
+  CHECK(wgmma_error<Form>({.lengths = {{150, 300}}, .left = 30, .right = 5}) < close);
+  CHECK(wgmma_error<Form>({.lengths = {{150, 300}}, .left = 200, .right = 100}) < close);
+  CHECK(wgmma_error<Form>({.lengths = {{300, 100}}, .from_end = false, .left = 10, .right = 0}) < close);
+}
+
+TEST_CASE("packed sequences of attention_backward_wgmma see nothing of each other, whatever neighbours hold") {
+  using Form = AttentionForm<Layout::packed, Mask::causal, 64>;
+  AttentionProblem problem = {.lengths = {{135, 140}, {0, 7}, {1, 1}, {20, 0}, {64, 64}}, .heads = 2};
+  for (int i = 0; i < 40; ++i) problem.lengths.emplace_back(i % 3, i % 5);
+  for (const std::uint32_t seed : {0u, 1u}) {
+    CHECK(wgmma_error<Form>(problem, seed) < close);
+    CHECK(wgmma_error<Form, Tile{.m = 128}>(problem, seed) < close);
+    CHECK(wgmma_error<Form, recomputed>(problem, seed) < close);
+  }
+  for (const std::uint32_t seed : {0u, 1u})
+    CHECK(wgmma_error<AttentionForm<Layout::packed, Mask::none, 128>, Tile{.n = 64, .split = true}>(
+              {.lengths = {{3, 70}, {129, 1}}, .scale = 0.2f}, seed) < close);
+}
+
+TEST_CASE("attention_backward_wgmma bends logits by a soft cap, and sinks have gradients") {
+  using Form = AttentionForm<Layout::packed, Mask::window, 64, 64, SoftCap::tanh, Sinks::head>;
+  const AttentionProblem problem = {.lengths = {{35, 140}, {9, 0}, {3, 70}}, .heads = 2, .left = 12, .right = 3};
+  CHECK(wgmma_error<Form>(problem) < close);
+  CHECK(wgmma_error<Form, recomputed>(problem) < close);
+}
+
+}  // namespace
