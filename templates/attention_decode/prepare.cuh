@@ -2,7 +2,8 @@
 #pragma once
 
 #include "cache.cuh"
-#include "common/attention/prepare.cuh"
+#include "common/attention/drawn_value.cuh"
+#include "common/types.cuh"
 
 namespace kiln::attention {
 

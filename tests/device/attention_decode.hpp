@@ -61,6 +61,7 @@ class Decode {
   Matrix<float> sinks;
   std::vector<int> table;
   unsigned long long report = 0;
+  const int* sequences = nullptr;  // how many there are, as a launch reads it from device memory
 
   [[nodiscard]] int count() const { return static_cast<int>(problem.lengths.size()); }
   [[nodiscard]] int pages() const { return 2 * count() * entries + 1; }
@@ -90,7 +91,7 @@ class Decode {
     emulator::launch({.grid = {blocks}, .block = {Tiling::threads}, .shared_bytes = Tiling::bytes, .seed = seed}, [&] {
       attention_decode_mma<Form, tile_n, row_warps, key_warps, stages, 1>(
           q.data(), k.data(), v.data(), out.data(), lse_data, sinks.data(), problem.lengths.data(), table.data(),
-          sums.data(), states.data(), cuts.data(), length(count()), keys, problem.queries, problem.heads,
+          sums.data(), states.data(), cuts.data(), length(count(), sequences), keys, problem.queries, problem.heads,
           problem.key_heads, q.stride() * problem.queries, q.stride(), Form::head_dim, outer * k.stride(), k.stride(),
           Form::head_dim, outer * v.stride(), v.stride(), Form::value_dim, out.stride() * problem.queries, out.stride(),
           Form::value_dim, lse_batch_stride, lse.stride(), entries + 1, problem.page_size, pages(), problem.scale,
@@ -103,8 +104,9 @@ class Decode {
         [&] {
           attention_decode_combine<Form, Tiling::block_n, Tiling::tile_m, 4>(
               out.data(), lse_data, sinks.data(), problem.lengths.data(), sums.data(), states.data(), cuts.data(),
-              length(count()), keys, problem.queries, problem.heads, problem.key_heads, out.stride() * problem.queries,
-              out.stride(), Form::value_dim, lse_batch_stride, lse.stride(), problem.left);
+              length(count(), sequences), keys, problem.queries, problem.heads, problem.key_heads,
+              out.stride() * problem.queries, out.stride(), Form::value_dim, lse_batch_stride, lse.stride(),
+              problem.left);
         });
   }
 

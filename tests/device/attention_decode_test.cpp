@@ -100,6 +100,23 @@ TEST_CASE("lse may be left out") {
   CHECK(of.error() < close);
 }
 
+TEST_CASE("sequences past a number in device memory are neither read nor written") {
+  const int sequences = 2;
+  const auto check = [&]<typename Form>(Form*) {
+    Decode<Form> of({.lengths = {70, 600, 40}});
+    of.table[2 * static_cast<std::size_t>(of.entries + 1)] = -1;
+    of.sequences = &sequences;
+    of.launch(9);
+    for (int column = 0; column < 64; ++column) CHECK(std::isnan(of.out.value(2, column)));
+    CHECK(std::isnan(of.lse.value(2, 0)));
+    Decode<Form> two({.lengths = {70, 600}});
+    two.launch(9);
+    for (const int sequence : {0, 1}) CHECK(of.bits(sequence) == two.bits(sequence));
+  };
+  check(static_cast<FormOfDecode<CacheLayout::paged, Mask::causal, 64>*>(nullptr));
+  check(static_cast<FormOfDecode<CacheLayout::paged, Mask::causal, 64, 64, Invariant::yes>*>(nullptr));
+}
+
 TEST_CASE("lengths outside of the cache count as its ends and are reported, pages outside of the pool are not read") {
   using Form = FormOfDecode<CacheLayout::paged, Mask::causal, 64>;
   Decode<Form> of({.lengths = {60, 33}});
