@@ -7,6 +7,7 @@
 
 #include "cli/commands.hpp"
 #include "cli/demand.hpp"
+#include "cli/next_step.hpp"
 #include "cli/output.hpp"
 #include "cli/table.hpp"
 #include "cli/target.hpp"
@@ -53,17 +54,23 @@ struct Coverage {
   std::vector<Covered> buckets;
   std::int64_t hits = 0, stale = 0, with_code = 0;
   std::map<std::size_t, std::int64_t> by_layer;  // hits with machine code, by the layer that supplies it
-  double launches = 0, time = 0;                 // the shares that would be hits
+  Missing missing;
+  double launches = 0, time = 0;  // the shares that would be hits
 };
 
-void find_code(Covered& bucket, const Target& target, store::Layers& layers) {
+void find_code(Covered& bucket, const Target& target, store::Layers& layers, Missing& missing) {
   const manifest::Op& op = *bucket.demand->of.op;
   bucket.has_code = true;
   for (const engine::Answer* answer : engine::picked_by_size(op, bucket.found)) {
     if (answer->implementation->is_library()) continue;
     const auto layer = engine::layer_with_code(op, *answer, target.facts, target.arch, layers);
-    if (!layer) bucket.has_code = false;
     if (!bucket.layer) bucket.layer = layer;
+    if (layer) continue;
+    bucket.has_code = false;
+    if (const auto untrusted = engine::untrusted_layer_with_code(op, *answer, target.facts, target.arch, layers))
+      missing.untrusted.insert(*untrusted);
+    else
+      missing.code = true;
   }
 }
 
@@ -77,9 +84,11 @@ Coverage cover(const Demands& demands, const Target& target, store::Layers& laye
       coverage.stale += each.found.is_stale() ? 1 : 0;
       coverage.launches += demands.launch_share(demand);
       coverage.time += demands.time_share(demand);
-      find_code(each, target, layers);
+      find_code(each, target, layers, coverage.missing);
       coverage.with_code += each.has_code ? 1 : 0;
       if (each.has_code && each.layer) ++coverage.by_layer[*each.layer];
+    } else {
+      coverage.missing.records.push_back(demand.of);
     }
     coverage.buckets.push_back(std::move(each));
   }
@@ -98,7 +107,8 @@ std::string answer_of(const Covered& bucket) {
   return found.unusable.empty() ? "no record" : "its record cannot serve: " + found.unusable;
 }
 
-void print_json_coverage(const Demands& demands, const Coverage& coverage, const Target& target) {
+void print_json_coverage(const Demands& demands, const Coverage& coverage, const Target& target,
+                         const std::vector<std::string>& steps) {
   for (const Covered& each : coverage.buckets)
     print_json({{"event", "bucket"},
                 {"op", each.demand->of.op->name},
@@ -120,7 +130,8 @@ void print_json_coverage(const Demands& demands, const Coverage& coverage, const
               {"launches", demands.launches},
               {"unknown_launches", demands.unknown_launches},
               {"launch_coverage", coverage.launches},
-              {"time_coverage", coverage.time}});
+              {"time_coverage", coverage.time},
+              {"next", steps}});
 }
 
 /// Says which files supply machine code, and which of them may not.
@@ -128,8 +139,9 @@ void print_machine_code(const Coverage& coverage, const store::Layers& layers) {
   std::string from;
   for (const auto& [layer, buckets] : coverage.by_layer)
     from += fmt::format("{}{} from {}", from.empty() ? ": " : ", ", buckets, name_of(layers.layers()[layer]));
-  print(
-      fmt::format("{} of these {} have their machine code in the files{}\n", coverage.with_code, coverage.hits, from));
+  if (coverage.hits > 0)
+    print(fmt::format("{} of these {} have their machine code in the files{}\n", coverage.with_code, coverage.hits,
+                      from));
   if (coverage.by_layer.contains(0) && layers.layers().size() > 1)
     print("--overlay \"\" leaves the overlay out and shows what the bases hold alone\n");
   for (const store::Layer& layer : layers.layers())
@@ -137,27 +149,18 @@ void print_machine_code(const Coverage& coverage, const store::Layers& layers) {
       print(fmt::format("the machine code of {} does not count: {}\n", name_of(layer), layer.trust));
 }
 
-/// Says which command brings what is missing.
-void print_next_step(const Globals& globals, const CoverageSettings& settings, const Coverage& coverage,
-                     const Target& target) {
-  const bool all_hit = coverage.hits == static_cast<std::int64_t>(coverage.buckets.size());
-  if (all_hit && coverage.with_code == coverage.hits) return;
-  std::string source = settings.source.workload;
-  if (settings.source.from_histogram) source = "--from-histogram " + settings.source.histogram;
-  std::string files;
-  for (const std::string& base : globals.bases) files += " --base " + base;
-  if (globals.overlay) files += globals.overlay->empty() ? " --overlay \"\"" : " --overlay " + *globals.overlay;
-  if (all_hit)
-    print(fmt::format("next: kiln prewarm {} --arch {}{} -o FILE.kiln compiles what is missing, without a GPU\n",
-                      source, target.arch, files));
-  else
-    print(fmt::format(
-        "next: kiln prewarm {}{} -o FILE.kiln, on a GPU of this class, tunes what is missing and writes all to FILE\n",
-        source, files));
+std::vector<std::string> steps_of(const Globals& globals, const CoverageSettings& settings, const Coverage& coverage,
+                                  const Target& target, const store::Layers& layers) {
+  const DemandSource& source = settings.source;
+  std::string prewarm = "kiln prewarm";
+  if (source.from_histogram) prewarm += " --from-histogram";
+  if (const std::string& file = source.from_histogram ? source.histogram : source.workload; !file.empty())
+    prewarm += " " + shell_word(file);
+  return next_steps(globals, target, layers, coverage.missing, {.tune = prewarm + " -o FILE.kiln", .compile = prewarm});
 }
 
-void print_text_coverage(const Globals& globals, const CoverageSettings& settings, const Demands& demands,
-                         const Coverage& coverage, const Target& target, const store::Layers& layers) {
+void print_text_coverage(const CoverageSettings& settings, const Demands& demands, const Coverage& coverage,
+                         const Target& target, const store::Layers& layers, const std::vector<std::string>& steps) {
   Table table({"op", "bucket", "> launches", "> of time", ""});
   for (const Covered& each : coverage.buckets)
     if (settings.all || !each.found.is_hit() || (settings.require_machine_code && !each.has_code))
@@ -176,7 +179,7 @@ void print_text_coverage(const Globals& globals, const CoverageSettings& setting
     print(fmt::format("about {} launches are of ops or sizes that no loaded op has\n",
                       format_count(demands.unknown_launches)));
   print_machine_code(coverage, layers);
-  print_next_step(globals, settings, coverage, target);
+  print_next_steps(steps);
 }
 
 int run(const Globals& globals, const CoverageSettings& settings) {
@@ -185,8 +188,9 @@ int run(const Globals& globals, const CoverageSettings& settings) {
   const Target target = choose_target(globals, settings.target, layers, false);
   const Demands demands = read_demands(settings.source, ops, target.facts, layers);
   const Coverage coverage = cover(demands, target, layers);
-  globals.json ? print_json_coverage(demands, coverage, target)
-               : print_text_coverage(globals, settings, demands, coverage, target, layers);
+  const std::vector<std::string> steps = steps_of(globals, settings, coverage, target, layers);
+  globals.json ? print_json_coverage(demands, coverage, target, steps)
+               : print_text_coverage(settings, demands, coverage, target, layers, steps);
   constexpr double rounding = 1e-9;
   const double reached = 100 * (settings.by == "time" ? coverage.time : coverage.launches);
   const bool lacks_code = settings.require_machine_code && coverage.with_code < coverage.hits;

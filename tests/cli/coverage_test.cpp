@@ -1,30 +1,7 @@
 // kiln coverage, explain and a dry replay: what is said of files without records, without machine code, or not trusted for it.
-#include "command.hpp"
-#include "tuned_rows.hpp"
+#include "tuned_files.hpp"
 
 using namespace kiln::testing;
-using kiln::store::Access;
-using kiln::store::File;
-
-namespace {
-
-bool says(const std::string& text, const std::string& part) { return text.find(part) != std::string::npos; }
-
-std::string workload_of(const Command& command, const std::string& rows) {
-  return command.path("w.toml", "[[workload]]\nop = \"rms_norm\"\naxes = { rows = " + rows +
-                                    ", cols = 4096 }\ntypes = { dtype = \"bf16\" }\n");
-}
-
-/// A file of one tuned bucket, rows 257 to 512.
-std::string tuned_file(const Command& command, const std::string& name, bool with_code) {
-  TunedRows rows = tuned({"rows=512", "cols=4096", "dtype=bf16"});
-  if (!with_code) rows.cubins.clear();
-  put(*File::open(command.path(name), Access::read_write), rows);
-  return command.path(name);
-}
-
-}  // namespace
-
 TEST_CASE("coverage counts machine code, names the file that has it, and can require it") {
   const Command command;
   const std::string bare = tuned_file(command, "bare.kiln", false), whole = tuned_file(command, "whole.kiln", true);
@@ -33,7 +10,8 @@ TEST_CASE("coverage counts machine code, names the file that has it, and can req
   CHECK(without.status == 1);
   CHECK(says(without.output, "base, no machine code"));
   CHECK(says(without.output, "0 of these 1 have their machine code in the files\n"));
-  CHECK(says(without.output, " --arch sm_90a --base " + bare + " -o FILE.kiln compiles what is missing"));
+  CHECK(says(without.output,
+             " --arch sm_90a --device-class H200 --base " + bare + " -o FILE.kiln compiles what is missing"));
   CHECK(command.run("coverage " + command.path("w.toml") + " --require 100 --base " + bare).status == 0);
   const Ran with = command.run(asked + whole);
   CHECK_MESSAGE(with.status == 0, with.output);
@@ -54,14 +32,6 @@ TEST_CASE("coverage says that the overlay supplies what a base lacks") {
   const Ran alone = command.run(asked + " --overlay ''");
   CHECK(alone.status == 1);
   CHECK(says(alone.output, " --base " + bare + " --overlay \"\" -o FILE.kiln"));  // the next step leaves it out too
-}
-
-TEST_CASE("coverage ends with the command that tunes what has no record") {
-  const Command command;
-  const std::string base = tuned_file(command, "a.kiln", true);
-  const Ran ran = command.run("coverage " + workload_of(command, "\"1..512\"") + " --base " + base);
-  CHECK(
-      says(ran.output, "next: kiln prewarm " + command.path("w.toml") + " --base " + base + " -o FILE.kiln, on a GPU"));
 }
 
 TEST_CASE("the device class may be given by name, in coverage as in prune and export") {
