@@ -56,6 +56,13 @@ std::vector<store::HistogramRow> rows_of(const DemandSource& source, store::Laye
   return rows;
 }
 
+void require_one(const DemandSource& source) {
+  if (source.workload.empty() != source.from_histogram)
+    throw Error(ErrorKind::bad_input, source.from_histogram
+                                          ? "a workload and --from-histogram were given together; choose one"
+                                          : "name a workload, or give --from-histogram");
+}
+
 }  // namespace
 
 double Demands::launch_share(const Demand& of) const {
@@ -85,12 +92,14 @@ void declare_demand(CLI::App& command, DemandSource& source) {
       ->type_name("[FILE]");
 }
 
+void check_demand(const DemandSource& source, std::span<const manifest::Op> ops) {
+  require_one(source);
+  if (!source.workload.empty()) read_workload(source.workload, ops);
+}
+
 Demands read_demands(const DemandSource& source, std::span<const manifest::Op> ops, const manifest::DeviceFacts& device,
                      store::Layers& layers) {
-  if (source.workload.empty() != source.from_histogram)
-    throw Error(ErrorKind::bad_input, source.from_histogram
-                                          ? "a workload and --from-histogram were given together; choose one"
-                                          : "name a workload, or give --from-histogram");
+  require_one(source);
   Demands demands;
   demands.counted = source.from_histogram;
   const Tally counts = source.from_histogram

@@ -267,8 +267,7 @@ int compile_and_finish(const Globals& globals, const PrewarmSettings& settings, 
 int run(const Globals& globals, const PrewarmSettings& settings) {
   check_output(globals, settings.output);
   const std::vector<manifest::Op> ops = load_ops(globals);
-  if (!settings.source.workload.empty())
-    read_workload(settings.source.workload, ops);  // reports bad input before the device is used
+  check_demand(settings.source, ops);  // before the device is used
   if (!settings.source.from_histogram && (settings.top < 100 || settings.limit > 0))
     throw Error(ErrorKind::bad_input, "--top and --limit need counted launches; give --from-histogram with them");
   const bool offline = !settings.target.arch.empty() || !settings.target.device_class.empty();
