@@ -59,18 +59,14 @@ struct Coverage {
 };
 
 void find_code(Covered& bucket, const Target& target, store::Layers& layers, Missing& missing) {
-  const manifest::Op& op = *bucket.demand->of.op;
+  const OpBucket& of = bucket.demand->of;
   bucket.has_code = true;
-  for (const engine::Answer* answer : engine::picked_by_size(op, bucket.found)) {
+  for (const engine::Answer* answer : engine::picked_by_size(*of.op, bucket.found)) {
+    add_missing(missing, of, answer, target, layers);
     if (answer->implementation->is_library()) continue;
-    const auto layer = engine::layer_with_code(op, *answer, target.facts, target.arch, layers);
+    const auto layer = engine::layer_with_code(*of.op, *answer, target.facts, target.arch, layers);
+    if (!layer) bucket.has_code = false;
     if (!bucket.layer) bucket.layer = layer;
-    if (layer) continue;
-    bucket.has_code = false;
-    if (const auto untrusted = engine::untrusted_layer_with_code(op, *answer, target.facts, target.arch, layers))
-      missing.untrusted.insert(*untrusted);
-    else
-      missing.code = true;
   }
 }
 
@@ -88,7 +84,7 @@ Coverage cover(const Demands& demands, const Target& target, store::Layers& laye
       coverage.with_code += each.has_code ? 1 : 0;
       if (each.has_code && each.layer) ++coverage.by_layer[*each.layer];
     } else {
-      coverage.missing.records.push_back(demand.of);
+      add_missing(coverage.missing, demand.of, nullptr, target, layers);
     }
     coverage.buckets.push_back(std::move(each));
   }
@@ -149,16 +145,6 @@ void print_machine_code(const Coverage& coverage, const store::Layers& layers) {
       print(fmt::format("the machine code of {} does not count: {}\n", name_of(layer), layer.trust));
 }
 
-std::vector<std::string> steps_of(const Globals& globals, const CoverageSettings& settings, const Coverage& coverage,
-                                  const Target& target, const store::Layers& layers) {
-  const DemandSource& source = settings.source;
-  std::string prewarm = "kiln prewarm";
-  if (source.from_histogram) prewarm += " --from-histogram";
-  if (const std::string& file = source.from_histogram ? source.histogram : source.workload; !file.empty())
-    prewarm += " " + shell_word(file);
-  return next_steps(globals, target, layers, coverage.missing, {.tune = prewarm + " -o FILE.kiln", .compile = prewarm});
-}
-
 void print_text_coverage(const CoverageSettings& settings, const Demands& demands, const Coverage& coverage,
                          const Target& target, const store::Layers& layers, const std::vector<std::string>& steps) {
   Table table({"op", "bucket", "> launches", "> of time", ""});
@@ -189,7 +175,9 @@ int run(const Globals& globals, const CoverageSettings& settings) {
   const Target target = choose_target(globals, settings.target, layers, false);
   const Demands demands = read_demands(settings.source, ops, target.facts, layers);
   const Coverage coverage = cover(demands, target, layers);
-  const std::vector<std::string> steps = steps_of(globals, settings, coverage, target, layers);
+  const std::string prewarm = prewarm_command(settings.source);
+  const std::vector<std::string> steps =
+      next_steps(globals, target, layers, coverage.missing, {.tune = prewarm + " -o FILE.kiln", .compile = prewarm});
   globals.json ? print_json_coverage(demands, coverage, target, steps)
                : print_text_coverage(settings, demands, coverage, target, layers, steps);
   constexpr double rounding = 1e-9;

@@ -5,6 +5,7 @@
 #include <algorithm>
 #include <map>
 
+#include "cli/next_step.hpp"
 #include "engine/estimate.hpp"
 #include "kiln/error.hpp"
 
@@ -90,6 +91,12 @@ void declare_demand(CLI::App& command, DemandSource& source) {
           "Instead of a workload, use the launches that engines counted in the overlay or in this file")
       ->expected(0, 1)
       ->type_name("[FILE]");
+}
+
+std::string prewarm_command(const DemandSource& source) {
+  const std::string& file = source.from_histogram ? source.histogram : source.workload;
+  return fmt::format("kiln prewarm{}{}", source.from_histogram ? " --from-histogram" : "",
+                     file.empty() ? "" : " " + shell_word(file));
 }
 
 void check_demand(const DemandSource& source, std::span<const manifest::Op> ops) {

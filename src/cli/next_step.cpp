@@ -7,6 +7,7 @@
 
 #include "cli/other_files.hpp"
 #include "cli/output.hpp"
+#include "engine/machine_code.hpp"
 #include "store/keys.hpp"
 
 namespace kiln::cli {
@@ -51,7 +52,40 @@ std::string class_option(const Target& target) {
   return fmt::format(" --arch {} --device-class {}", target.arch, class_word(target.facts.device_class()));
 }
 
+/// A command without -o tunes into the overlay, which must then be a file.
+std::string how_to_tune(Globals globals, const Target& target, const std::string& command, const std::string& sign) {
+  const bool writes = command.find(" -o ") != std::string::npos;
+  const bool needs_overlay = !writes && globals.overlay && globals.overlay->empty();
+  if (needs_overlay) globals.overlay = "FILE.kiln";
+  const std::string ordinal = globals.device == 0 ? "" : fmt::format(" --device {}", globals.device);
+  const std::string then = writes || needs_overlay
+                               ? fmt::format(" and writes all to FILE.kiln{}; then add --base FILE.kiln", sign)
+                               : " and keeps it in the overlay";
+  return fmt::format("{}{}{}, on a GPU of class {}, tunes what is missing{}", command, options_that_find(globals),
+                     ordinal, class_word(target.facts.device_class()), then);
+}
+
 }  // namespace
+
+void add_missing(Missing& missing, const engine::OpBucket& of, const engine::Answer* answer, const Target& target,
+                 store::Layers& layers) {
+  if (answer == nullptr) {
+    const auto is_same = [&](const engine::OpBucket& each) { return each.op == of.op && each.bucket == of.bucket; };
+    const auto can_serve = [&](const manifest::Implementation& each) {
+      return !each.is_library() && !manifest::why_not_eligible(*of.op, each, of.bucket, target.facts);
+    };
+    if (std::ranges::any_of(of.op->implementations, can_serve) && std::ranges::none_of(missing.records, is_same))
+      missing.records.push_back(of);
+    return;
+  }
+  if (answer->implementation->is_library() ||
+      engine::layer_with_code(*of.op, *answer, target.facts, target.arch, layers))
+    return;
+  if (const auto layer = engine::untrusted_layer_with_code(*of.op, *answer, target.facts, target.arch, layers))
+    missing.untrusted.insert(*layer);
+  else
+    missing.code = true;
+}
 
 std::string shell_word(const std::string& word) {
   constexpr std::string_view plain = "abcdefghijklmnopqrstuvwxyzABCDEFGHIJKLMNOPQRSTUVWXYZ0123456789_./:=,+@%-";
@@ -89,19 +123,13 @@ std::vector<std::string> next_steps(const Globals& globals, const Target& target
                             : fmt::format("{} of the {} missing records", best.records, missing.records.size())));
     if (has_all) return steps;
   }
-  const std::string options = options_that_find(globals), sign = signing_note(globals);
-  const bool writes = remedy.tune.find("-o FILE.kiln") != std::string::npos;
-  if (!missing.records.empty()) {
-    const std::string ordinal = globals.device == 0 ? "" : fmt::format(" --device {}", globals.device);
-    steps.push_back(fmt::format("{}{}{}, on a GPU of class {}, tunes what is missing{}", remedy.tune, options, ordinal,
-                                class_word(target.facts.device_class()),
-                                writes ? fmt::format(" and writes all to FILE.kiln{}; then add --base FILE.kiln", sign)
-                                       : " and keeps it in the overlay"));
-  } else if (missing.code && !remedy.compile.empty()) {
+  const std::string sign = signing_note(globals);
+  if (!missing.records.empty())
+    steps.push_back(how_to_tune(globals, target, remedy.tune, sign));
+  else if (missing.code)
     steps.push_back(fmt::format(
         "{}{}{} -o FILE.kiln compiles what is missing, without a GPU{}{}; then add --base FILE.kiln", remedy.compile,
-        class_option(target), options, remedy.note.empty() ? "" : ", " + remedy.note, sign));
-  }
+        class_option(target), options_that_find(globals), remedy.note.empty() ? "" : ", " + remedy.note, sign));
   return steps;
 }
 

@@ -8,6 +8,7 @@
 
 #include "cli/session.hpp"
 #include "cli/target.hpp"
+#include "engine/resolver.hpp"
 #include "engine/tuning.hpp"
 #include "store/layers.hpp"
 
@@ -21,10 +22,16 @@ struct Missing {
 
 /// The commands that bring it, without the options that all commands share.
 struct Remedy {
-  std::string tune;          // "kiln prewarm w.toml -o FILE.kiln": on a GPU, tunes what has no record
+  std::string
+      tune;  // "kiln prewarm w.toml -o FILE.kiln": on a GPU, tunes what has no record, into the overlay without -o
   std::string compile = {};  // "kiln prewarm w.toml": with an architecture and -o, compiles without a GPU
   std::string note = {};     // what the reader must put into `compile`, or empty
 };
+
+/// Adds a bucket's record when `answer` is null, else the answer's machine code if the files lack it.
+/// Leaves out a bucket that no implementation can serve on the target.
+void add_missing(Missing& missing, const engine::OpBucket& of, const engine::Answer* answer, const Target& target,
+                 store::Layers& layers);
 
 /// Returns a word as a POSIX shell reads it back.
 std::string shell_word(const std::string& word);

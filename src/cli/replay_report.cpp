@@ -161,7 +161,8 @@ void print_json_look_ups(const Target& target, const Counts& counts, const DryRe
             {"unserved_problems", totals.unserved},
             {"stale_buckets", totals.stale},
             {"buckets_without_cubin", totals.without_cubin},
-            {"constraint_fallbacks", report.constraint_fallbacks}};
+            {"constraint_fallbacks", report.constraint_fallbacks},
+            {"next", report.next}};
   for (std::size_t i = 1; i < origin_count; ++i)
     json["by_origin"][std::string(to_string(static_cast<Origin>(i)))] = totals.problems[i];
   for (std::size_t i = 0; i < totals.misses.size(); ++i)
@@ -255,6 +256,7 @@ void print_look_ups(const Globals& globals, const Target& target, const Counts& 
         {"served by the default, as no config of the record is legal", format_count(report.constraint_fallbacks)});
   print(table.text());
   print_not_ready(report, policy);
+  print_next_steps(report.next);
 }
 
 }  // namespace kiln::cli

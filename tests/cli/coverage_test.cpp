@@ -67,7 +67,7 @@ TEST_CASE("explain says what a file holds in place of the bucket's record") {
     return command.run("explain " + words + " --base " + base).output;
   };
   const std::string sizes = explained("rms_norm rows=9 cols=4096 dtype=bf16 --device-class H200");
-  CHECK_MESSAGE(says(sizes, "no record of this bucket, 1 of other sizes"), sizes);
+  CHECK_MESSAGE(says(sizes, "no record of this bucket, 1 of other rows (512)"), sizes);
   CHECK(says(sizes, "absent: no file has a record of this bucket\n"));
   CHECK(says(explained("rms_norm rows=9 cols=4096 dtype=f32 --device-class H200"),
              "no record of these types and choices, 1 of others"));

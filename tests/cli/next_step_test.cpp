@@ -87,3 +87,64 @@ TEST_CASE("coverage names the usual overlay where another was given") {
   const std::string asked = "coverage " + workload_of(command, "512") + " --device-class H200 --overlay ";
   CHECK(says(run_apart(command, asked + "''").output, "next: add --base " + command.path("overlay.kiln")));
 }
+
+TEST_CASE("explain ends with the command that mends a miss, and with none after a hit") {
+  const Command command;
+  const std::string base = tuned_file(command, "a.kiln", true), bare = tuned_file(command, "bare.kiln", false);
+  const auto explained = [&](const std::string& words, const std::string& options) {
+    return run_apart(command, "explain rms_norm cols=4096 dtype=bf16 " + words + options).output;
+  };
+  const std::string tune = "next: kiln tune rms_norm cols=4096 dtype=bf16 rows=9 --base " + base;
+  CHECK(says(explained("rows=9", " --base " + base),
+             tune + ", on a GPU of class H200, tunes what is missing and keeps it"));
+  CHECK(says(explained("rows=9", " --overlay '' --base " + base), tune + " --overlay FILE.kiln, on a GPU"));
+  CHECK(says(explained("rows=300", " --base " + bare),
+             "next: kiln prewarm WORKLOAD.toml --arch sm_90a --device-class H200 --base " + bare + " -o FILE.kiln"));
+  CHECK(says(explained("rows=300", " --trust signed --base " + base), "next: sign " + base));
+  CHECK_FALSE(says(explained("rows=300", " --base " + base), "next: "));
+  CHECK(says(explained("rows=300", " --json --base " + base), "\"next\":[]"));
+  CHECK_FALSE(says(explained("rows=300", " --device-class sm_75/mp72/l2_6291456/smem_65536/bus_384"), "next: "));
+}
+
+TEST_CASE("a dry replay ends with the command that mends its misses") {
+  const Command command;
+  const std::string base = tuned_file(command, "a.kiln", true), bare = tuned_file(command, "bare.kiln", false);
+  const auto replayed = [&](const std::string& rows, const std::string& options) {
+    const std::string trace = command.path("t.trace", "rms_norm rows=" + rows + " cols=4096 dtype=bf16\n");
+    return run_apart(command, "replay --dry-run " + trace + " --base " + options).output;
+  };
+  CHECK(says(replayed("9", base), "next: kiln replay " + command.path("t.trace") + " --base " + base + ", on a GPU"));
+  CHECK(
+      says(replayed("300", bare), "next: kiln prewarm WORKLOAD.toml --arch sm_90a --device-class H200 --base " + bare));
+  CHECK(says(replayed("300", base + " --trust signed"), "next: sign " + base));
+  CHECK_FALSE(says(replayed("300", base), "next: "));
+}
+
+TEST_CASE("prewarm without a GPU names the file or the tune that brings a missing record") {
+  const Command command;
+  const std::string base = tuned_file(command, "a.kiln", true);
+  const std::string asked = "prewarm " + workload_of(command, "[64, 512]") + " --arch sm_90a --overlay '' --base " +
+                            base + " -o " + command.path("out.kiln");
+  const Ran alone = run_apart(command, asked);
+  CHECK(alone.status == 1);
+  CHECK_MESSAGE(says(alone.output, "next: kiln prewarm " + command.path("w.toml") + " -o FILE.kiln --base " + base +
+                                       " --overlay \"\", on a GPU of class H200, tunes"),
+                (alone.output + alone.errors));
+  put(*kiln::store::File::open(command.path("b.kiln"), kiln::store::Access::read_write),
+      tuned({"rows=64", "cols=4096", "dtype=bf16"}));
+  CHECK(says(run_apart(command, asked).output,
+             "next: add --base " + command.path("b.kiln") + ", which has what is missing"));
+}
+
+TEST_CASE("explain names the axes in which the nearest records differ") {
+  const Command command;
+  const auto file = kiln::store::File::open(command.path("a.kiln"), kiln::store::Access::read_write);
+  for (const char* rows : {"rows=64", "rows=512"})
+    for (const char* cols : {"cols=4096", "cols=8192"}) put(*file, tuned({rows, cols, "dtype=bf16"}));
+  const auto found = [&](const std::string& words) {
+    return run_apart(command, "explain rms_norm dtype=bf16 --device-class H200 --base a.kiln " + words).output;
+  };
+  CHECK(says(found("rows=64 cols=1024"), "no record of this bucket, 4 of other cols (4096, 8192) "));
+  CHECK(says(found("rows=9 cols=4096"),
+             "no record of this bucket, 4 of other sizes; nearest: 2 of other rows (64, 512) "));
+}
