@@ -137,9 +137,11 @@ struct DryTotals {
       } else {
         unserved += bucket.problems;
       }
-      if (!bucket.is_hit()) ++missing;
       if (bucket.miss) ++misses[static_cast<std::size_t>(*bucket.miss)];
-      if (!bucket.cubin_in_files) ++without_cubin;
+      if (!bucket.is_hit())
+        ++missing;
+      else if (!bucket.cubin_in_files)
+        ++without_cubin;
       if (bucket.stale) ++stale;
     }
   }
@@ -249,7 +251,7 @@ void print_look_ups(const Globals& globals, const Target& target, const Counts& 
   for (std::size_t i = 0; i < totals.misses.size(); ++i)
     if (totals.misses[i] > 0)
       table.row({fmt::format("  {}", to_string(static_cast<engine::Miss>(i))), format_count(totals.misses[i])});
-  table.row({"buckets without machine code", format_count(totals.without_cubin)});
+  table.row({"buckets with a record, without machine code", format_count(totals.without_cubin)});
   if (totals.stale > 0) table.row({"buckets with a stale record", format_count(totals.stale)});
   if (report.constraint_fallbacks > 0)
     table.row(

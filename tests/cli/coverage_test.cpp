@@ -90,3 +90,16 @@ TEST_CASE("a dry replay names what a miss does under its policy") {
   CHECK(says(command.run(asked + "nearest").output, "no record, served by default, no machine code\n"));
   CHECK(says(command.run("--json " + asked + "error").output, "\"missing_problems\":1"));
 }
+
+TEST_CASE("a dry replay counts a bucket without a record once, and machine code of records alone") {
+  const Command command;
+  const std::string bare = tuned_file(command, "bare.kiln", false);
+  const std::string trace = command.path("t.trace", "rms_norm rows=9 cols=4096\nrms_norm rows=300 cols=4096\n");
+  for (const char* policy : {"error", "nearest"}) {
+    const std::string asked = "replay --dry-run " + trace + " --base " + bare + " --policy " + policy;
+    CHECK(says(command.run("--json " + asked).output, "\"buckets_without_cubin\":1,"));
+    const std::string told = command.run(asked).output;
+    CHECK_MESSAGE(says(told, "buckets without a record                     1\n"), told);
+    CHECK(says(told, "buckets with a record, without machine code  1\n"));
+  }
+}
