@@ -3,6 +3,7 @@
 #include "cli/units.hpp"
 #include "command.hpp"
 #include "sample_op.hpp"
+#include "store/key_files.hpp"
 #include "tuned_rows.hpp"
 
 using namespace kiln;
@@ -98,6 +99,32 @@ TEST_CASE("a merge takes .kiln and text, in any order to the same bytes, and say
   CHECK(bytes_of(one) == bytes_of(two));
   CHECK(contains(command.run("cache merge " + one).output, "3 records added"));
   CHECK(contains(command.run("cache ls").output, "overlay.kiln: 3 records"));
+}
+
+TEST_CASE("verify can require the signature of a trusted key") {
+  const Command command;
+  const store::Folder folder;
+  const std::string a = command.path("a.kiln");
+  write(a, {tuned({"rows=64", "cols=64"})});
+  const auto keys = store::make_keys(folder, "release");
+  const std::string none = command.path("none");
+  std::filesystem::create_directories(none);
+  const auto verified = [&](const std::string& trusted) {
+    return command.run("cache verify " + a + " --require-signature --trusted-keys " + trusted);
+  };
+  const std::string lacking = "no signature of a trusted key holds, and --require-signature asks for one\n";
+  CHECK(verified((folder / "keys").string()).status == 1);
+  REQUIRE(command.run("cache sign " + a + " --key " + keys.secret.string()).status == 0);
+  const Ran good = verified((folder / "keys").string());
+  CHECK_MESSAGE(good.status == 0, good.output);
+  CHECK_FALSE(contains(good.output, lacking));
+  const Ran unknown = verified(none);
+  CHECK(unknown.status == 1);
+  CHECK(contains(unknown.output, lacking));
+  CHECK(command.run("cache verify " + a + " --trusted-keys " + none).status == 0);
+  std::filesystem::create_directories(folder / "keys/revoked");
+  std::filesystem::copy_file(keys.open, folder / "keys/revoked/release.pem");
+  CHECK(verified((folder / "keys").string()).status == 1);
 }
 
 TEST_CASE("rows that do not hold are left behind by a merge, and named by verify") {
