@@ -1,5 +1,6 @@
 // The built command, run as a person runs it: what is wrong in its arguments is said in one line, with the right exit status.
 #include "command.hpp"
+#include "sample_op.hpp"
 
 using namespace kiln::testing;
 
@@ -149,6 +150,30 @@ TEST_CASE("an op with a wrong manifest is refused by name, is noted by other com
   const Ran doctor = command.run("doctor" + own);
   CHECK(doctor.status == 1);
   CHECK(doctor.output.find("2 ops left out, and the other ops serve") != std::string::npos);
+}
+
+TEST_CASE("ops tells what is not legal from what is not worth a trial") {
+  const Command command;
+  std::filesystem::create_directories(command.path("twice"));
+  std::string plain;
+  for (const auto& [name, text] : sample_files()) {
+    if (name == "plain.toml") plain = text.str();
+    std::ofstream(command.path("twice/" + name)) << text.str();
+  }
+  const auto with = [&](const std::string& table) {
+    std::string text = plain;
+    text.insert(text.find("[default]"), table);
+    std::ofstream(command.path("twice/plain.toml")) << text;
+    return command.run("ops twice rows=64 cols=64 --templates " + command.path("")).output;
+  };
+  const std::string all = with("");
+  CHECK_MESSAGE(
+      all.find("eligible: 2 combinations, 2 legal by [constraints], 2 worth a trial by [search]") != std::string::npos,
+      all);
+  CHECK(with("[constraints]\nall = [\"threads < 128\"]\n").find("1 legal by [constraints], 1 worth a trial") !=
+        std::string::npos);
+  CHECK(with("[search]\nall = [\"threads > 256\"]\n").find("2 legal by [constraints], 0 worth a trial") !=
+        std::string::npos);
 }
 
 TEST_CASE("a trace is drawn without a device, and what is drawn can be replayed") {
