@@ -67,7 +67,7 @@ Json json_of(const std::string& path, const store::Verification& found,
 std::string counts_of(const store::Verification& found) {
   std::vector<std::string> parts;
   for (const store::TableCount& each : found.tables)
-    if (each.rows > 0) parts.push_back(fmt::format("{} {}", format_count(each.rows), each.table));
+    if (each.rows > 0) parts.push_back(fmt::format("{} {}", each.table, format_count(each.rows)));
   return fmt::format("{}", fmt::join(parts, ", "));
 }
 
@@ -84,8 +84,7 @@ void print_text(const std::string& path, const store::Verification& found,
     table.row({"signature", fmt::format("{}: {}{}", standing(each), each.fingerprint,
                                         each.name.empty() ? "" : ", called " + manifest::quote(each.name))});
   for (const std::string& each : found.notes) table.row({"note", each});
-  print(fmt::format("{}: {}\n{}", path, found.is_sound() ? "sound" : fmt::format("{} flaws", format_count(found.flaws)),
-                    table.text(2)));
+  print(fmt::format("{}: {}\n{}", path, found.is_sound() ? "sound" : counted(found.flaws, "flaw"), table.text(2)));
   Table flaws({"table", "row", "what does not hold"});
   for (const store::RowFlaw& flaw : found.first)
     flaws.row({flaw.table, flaw.key.empty() ? "" : manifest::quote(flaw.key), flaw.reason});

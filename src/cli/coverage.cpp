@@ -136,8 +136,8 @@ void print_machine_code(const Coverage& coverage, const store::Layers& layers) {
   for (const auto& [layer, buckets] : coverage.by_layer)
     from += fmt::format("{}{} from {}", from.empty() ? ": " : ", ", buckets, name_of(layers.layers()[layer]));
   if (coverage.hits > 0)
-    print(fmt::format("{} of these {} have their machine code in the files{}\n", coverage.with_code, coverage.hits,
-                      from));
+    print(fmt::format("{} of these {} {} machine code in the files{}\n", coverage.with_code, coverage.hits,
+                      verb(coverage.with_code, "has", "have"), from));
   if (coverage.by_layer.contains(0) && layers.layers().size() > 1)
     print("--overlay \"\" leaves the overlay out and shows what the bases hold alone\n");
   for (const store::Layer& layer : layers.layers())
@@ -155,15 +155,16 @@ void print_text_coverage(const CoverageSettings& settings, const Demands& demand
                  answer_of(each)});
   if (!table.empty()) print(table.text() + "\n");
   const std::string stale = coverage.stale > 0 ? fmt::format(" ({} stale)", coverage.stale) : std::string();
-  const std::string what = demands.counted ? fmt::format("of about {} launches counted", format_count(demands.launches))
+  const std::string what = demands.counted ? fmt::format("of about {} counted", counted(demands.launches, "launch"))
                                            : "of the workload, each bucket taken as launched once";
   print(fmt::format("{} of launches and {} of their expected time would be hits, {}\n", format_share(coverage.launches),
                     format_share(coverage.time), what));
-  print(fmt::format("{} of {} buckets have a record{} for {} ({})\n", coverage.hits, coverage.buckets.size(), stale,
-                    target.facts.device_class(), target.about));
+  print(fmt::format("{} of {} {} a record{} for {} ({})\n", coverage.hits,
+                    counted(static_cast<std::int64_t>(coverage.buckets.size()), "bucket"),
+                    verb(coverage.hits, "has", "have"), stale, target.facts.device_class(), target.about));
   if (demands.unknown_launches > 0)
-    print(fmt::format("about {} launches are of ops or sizes that no loaded op has\n",
-                      format_count(demands.unknown_launches)));
+    print(fmt::format("about {} {} of ops or sizes that no loaded op has\n",
+                      counted(demands.unknown_launches, "launch"), verb(demands.unknown_launches, "is", "are")));
   print_machine_code(coverage, layers);
   print_next_steps(steps);
 }

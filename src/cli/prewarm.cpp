@@ -145,8 +145,8 @@ void print_missing(std::span<const manifest::Op> ops, const Deployment& deployme
   for (const Deployment::Missing& each : deployment.missing)
     table.row({each.op, display_stored(ops, each.op, each.bucket), each.why});
   print(fmt::format(
-      "\nWithout a record, {} of {} buckets. Under the miss policy `nearest` another bucket's config or the op's default stands in, and its machine code is included:\n{}",
-      deployment.missing.size(), deployment.buckets, table.text(2)));
+      "\nWithout a record: {} of {}. Under the miss policy `nearest` another bucket's config or the op's default stands in, and its machine code is included:\n{}",
+      deployment.missing.size(), counted(deployment.buckets, "bucket"), table.text(2)));
 }
 
 void print_text_prewarmed(const PrewarmSettings& settings, std::span<const manifest::Op> ops, const Result& result) {
@@ -156,10 +156,10 @@ void print_text_prewarmed(const PrewarmSettings& settings, std::span<const manif
   Table table({"", ""});
   table.row({"device class", fmt::format("{} ({})", deployment.device_class, result.about)});
   table.row({"architecture", deployment.arch});
-  table.row({"buckets", fmt::format("{}, of which {} have a record{}", deployment.buckets, with_record, stale)});
-  table.row({"machine code", fmt::format("{} cubins, {}: {} compiled now, {} from the files", deployment.cubins,
-                                         format_bytes(deployment.image_bytes), deployment.compiled,
-                                         deployment.cubins - deployment.compiled)});
+  table.row({"buckets", fmt::format("{}, {} with a record{}", deployment.buckets, with_record, stale)});
+  table.row({"machine code", fmt::format("{}, {}: {} compiled now, {} from the files",
+                                         counted(deployment.cubins, "cubin"), format_bytes(deployment.image_bytes),
+                                         deployment.compiled, deployment.cubins - deployment.compiled)});
   const std::string& output = settings.output;
   const auto in_file = [&] {
     return fmt::format("{} ({})", output, format_bytes(static_cast<std::int64_t>(fs::file_size(output))));
@@ -198,8 +198,9 @@ void print_demands(const Globals& globals, const Demands& demands, std::size_t c
   }
   if (globals.json) return;
   print(table.text());
-  print(fmt::format("{} of {} buckets, of about {} launches counted\n\n", chosen, demands.buckets.size(),
-                    format_count(demands.launches)));
+  print(fmt::format("{} of {}, of about {} counted\n\n", chosen,
+                    counted(static_cast<std::int64_t>(demands.buckets.size()), "bucket"),
+                    counted(demands.launches, "launch")));
 }
 
 std::vector<OpBucket> chosen_buckets(const Globals& globals, const PrewarmSettings& settings,

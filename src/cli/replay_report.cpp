@@ -23,8 +23,8 @@ double at_quantile(std::vector<double> values, double quantile) {
 }
 
 std::string sentence(const Counts& counts) {
-  return fmt::format("{} problems, {} of them distinct, in {} buckets", format_count(counts.problems),
-                     format_count(counts.distinct), format_count(counts.buckets));
+  return fmt::format("{}, {} distinct, in {}", counted(counts.problems, "problem"), format_count(counts.distinct),
+                     counted(counts.buckets, "bucket"));
 }
 
 /// Host times of the launches of one origin.
@@ -107,10 +107,10 @@ void print_text_launches(const Counts& counts, const LaunchReport& report, const
         {"served by the default, as no config of the record is legal", format_count(stats.constraint_fallbacks)});
   if (stats.quarantined > 0) totals.row({"rows of the files that did not hold", format_count(stats.quarantined)});
   totals.row({"host time without stalls", format_time(total_ns(times) - report.stall_ns)});
-  totals.row({"stalls", fmt::format("{} in {} launches: tunes, compiles and first loads", format_time(report.stall_ns),
-                                    format_count(report.stalls))});
-  totals.row({"device time", fmt::format("{} of {} launches that did not stall", format_time(report.device_ns),
-                                         format_count(report.device_launches))});
+  totals.row({"stalls", fmt::format("{} in {}: tunes, compiles and first loads", format_time(report.stall_ns),
+                                    counted(report.stalls, "launch"))});
+  totals.row({"device time", fmt::format("{} of {} without a stall", format_time(report.device_ns),
+                                         counted(report.device_launches, "launch"))});
   print(fmt::format("{}\n\n{}\n{}", sentence(counts), origins.text(), totals.text()));
 }
 
@@ -221,7 +221,7 @@ void print_verified(const Globals& globals, const VerifyReport& report) {
     print_json(json);
     return;
   }
-  print(fmt::format("\nverified     {} distinct problems, {} wrong\n", format_count(report.verified),
+  print(fmt::format("\nverified     {}, {} wrong\n", counted(report.verified, "distinct problem"),
                     format_count(static_cast<std::int64_t>(report.wrong.size()))));
   for (std::size_t i = 0; i < std::min(shown, report.wrong.size()); ++i) {
     const WrongResult& wrong = report.wrong[i];

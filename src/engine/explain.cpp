@@ -48,8 +48,8 @@ std::vector<std::string> passes_of(const manifest::Op& op, const Answer& answer,
 std::string text_of(const store::Record& record) {
   const store::Choice& edge = record.at_edge();
   const std::size_t others = record.choices.size() - 1;
-  return fmt::format("record {} {}, {:.2f} us over {} samples{}", edge.implementation, edge.config, edge.cost_ns / 1000,
-                     edge.samples,
+  return fmt::format("record {} {}, {:.2f} us over {} sample{}{}", edge.implementation, edge.config,
+                     edge.cost_ns / 1000, edge.samples, edge.samples == 1 ? "" : "s",
                      others == 0 ? "" : fmt::format(", and {} more config{}", others, others == 1 ? "" : "s"));
 }
 

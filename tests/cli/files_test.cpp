@@ -135,5 +135,6 @@ TEST_CASE("asking for more distinct problems than there are is refused") {
   const ProblemSet set = parse_problem_set(op, std::vector<std::string>{"rows=1..4", "cols=8"});
   Draw draw;
   draw.count = 5;
-  CHECK(message_of([&] { draw_problems(op, set, draw); }).find("only 4 were found") != std::string::npos);
+  CHECK(message_of([&] { draw_problems(op, set, draw); }).find("5 distinct problems were asked for and only 4 found") !=
+        std::string::npos);
 }
