@@ -1,45 +1,15 @@
-#include "engine/fallback.hpp"
+#include "engine/refused_launch.hpp"
 
 #include <fmt/format.h>
 
-#include <algorithm>
-
 #include "cuda/stream_owner.hpp"
+#include "engine/capture_launch.hpp"
 #include "engine/hit_path.hpp"
-#include "engine/miss_path.hpp"
 #include "engine/state.hpp"
 #include "kiln/error.hpp"
-#include "tune/neighbours.hpp"
 
 namespace kiln::engine {
 namespace {
-
-void check_lengths(const OpState& state, const Arguments& arguments) {
-  const manifest::Op& op = state.op;
-  for (std::size_t i = 0; i < max_axes; ++i) {
-    if ((arguments.lengths_set >> i & 1U) == 0) continue;
-    if ((state.on_device >> i & 1U) == 0)
-      throw Error(ErrorKind::bad_input,
-                  fmt::format("{}: {} may not have its length on the device; its op.toml does not declare on_device",
-                              op.name, i < op.axes.size() ? "axis '" + op.axes[i].name + "'" : "an axis it has not"));
-    const auto address = reinterpret_cast<std::uintptr_t>(arguments.lengths[i]);
-    if (address != 0 && address % alignof(std::int32_t) == 0) continue;
-    throw Error(ErrorKind::bad_input,
-                fmt::format("{}: the length of axis '{}' on the device is {:#x}, expected the address of an int32; "
-                            "Arguments::reset takes it back",
-                            op.name, op.axes[i].name, address));
-  }
-}
-
-void require_tensors(const OpState& state, const Problem& problem, const Arguments& arguments) {
-  const manifest::Op& op = state.op;
-  const auto selected = manifest::make_frame(op, nullptr, problem, state.device());
-  for (std::size_t i = 0; i < op.tensors.size(); ++i)
-    if (arguments.tensors[i] == nullptr && !op.tensors[i].optional && manifest::Op::takes_part(op.tensors[i], selected))
-      throw Error(ErrorKind::bad_input,
-                  fmt::format("{}: tensor '{}' is missing (a null address); set it in the call's Arguments", op.name,
-                              op.tensors[i].name));
-}
 
 /// Returns the slot's plan, making it if needed; null where it cannot be made, or not while the stream captures.
 const PlanState* ready(OpState& state, PlanSlot& slot, BucketPlans& of, CUstream stream) {
@@ -69,34 +39,33 @@ std::string why_none_serves(const OpState& state, BucketPlans& of, const Problem
   return reasons;
 }
 
-bool is_exact(const manifest::Axis& axis) { return axis.policy.kind == manifest::PolicyKind::exact; }
-
-/// Whether a plan of `a` may run for `b`: selections and exact sizes, which machine code and folded expressions depend on, are equal.
-bool fixed_alike(const manifest::Op& op, const Problem& a, const Problem& b) {
-  if (a.selections != b.selections) return false;
-  for (std::size_t i = 0; i < op.axes.size(); ++i)
-    if (is_exact(op.axes[i]) && a.axes[i] != b.axes[i]) return false;
-  return true;
-}
-
-/// Whether the problem is within `bucket`, a plan's Answer::at, for which its workspaces are allocated.
-bool covers(const manifest::Op& op, const Problem& bucket, const Problem& problem) {
-  for (std::size_t i = 0; i < op.axes.size(); ++i)
-    if (problem.axes[i] > bucket.axes[i]) return false;
-  return true;
-}
-
 }  // namespace
 
-Origin launch_missed(OpState& state, const Problem& problem, const Arguments& arguments, CUstream stream) {
-  manifest::check_allowed(state.op, problem);
-  if (!state.captures.captures(stream)) {
-    const PlanState* plan = prepare(state, problem, stream);
-    state.captures.make_workspaces(plan->of, stream);
-    return launch_plan(state, *plan, problem, arguments, stream);
+void check_lengths(const OpState& state, const Arguments& arguments) {
+  const manifest::Op& op = state.op;
+  for (std::size_t i = 0; i < max_axes; ++i) {
+    if ((arguments.lengths_set >> i & 1U) == 0) continue;
+    if ((state.on_device >> i & 1U) == 0)
+      throw Error(ErrorKind::bad_input,
+                  fmt::format("{}: {} may not have its length on the device; its op.toml does not declare on_device",
+                              op.name, i < op.axes.size() ? "axis '" + op.axes[i].name + "'" : "an axis it has not"));
+    const auto address = reinterpret_cast<std::uintptr_t>(arguments.lengths[i]);
+    if (address != 0 && address % alignof(std::int32_t) == 0) continue;
+    throw Error(ErrorKind::bad_input,
+                fmt::format("{}: the length of axis '{}' on the device is {:#x}, expected the address of an int32; "
+                            "Arguments::reset takes it back",
+                            op.name, op.axes[i].name, address));
   }
-  if (state.engine.background) state.engine.background->want(state, manifest::bucket_of(state.op, problem), nullptr);
-  return launch_fallback(state, problem, arguments, stream, "no plan of its bucket is ready");
+}
+
+void require_tensors(const OpState& state, const Problem& problem, const Arguments& arguments) {
+  const manifest::Op& op = state.op;
+  const auto selected = manifest::make_frame(op, nullptr, problem, state.device());
+  for (std::size_t i = 0; i < op.tensors.size(); ++i)
+    if (arguments.tensors[i] == nullptr && !op.tensors[i].optional && manifest::Op::takes_part(op.tensors[i], selected))
+      throw Error(ErrorKind::bad_input,
+                  fmt::format("{}: tensor '{}' is missing (a null address); set it in the call's Arguments", op.name,
+                              op.tensors[i].name));
 }
 
 const PlanState& plan_with_lengths(OpState& state, const PlanState& plan, const Problem& problem,
@@ -131,67 +100,9 @@ Origin launch_next(OpState& state, const PlanState& refused, const Problem& prob
     return made.origin;
   }
   const std::string reasons = why_none_serves(state, of, problem, arguments);
-  if (may_fall_back) return launch_fallback(state, problem, arguments, stream, reasons);
+  if (may_fall_back) return launch_in_capture(state, problem, arguments, stream, reasons);
   throw Error(ErrorKind::bad_input, fmt::format("{} {}: no implementation can serve this call: {}", state.op.name,
                                                 manifest::display_text(state.op, problem), reasons));
-}
-
-std::vector<const PlanState*> loaded_fallbacks(OpState& state, const Problem& problem, CUstream stream) {
-  struct Near {
-    const PlanState* plan;
-    double distance;
-  };
-  std::vector<Near> near;
-  const Problem bucket = manifest::bucket_of(state.op, problem);
-  const auto add = [&](const PlanState& plan) {
-    const bool needs_none = plan.workspaces->needs_none();
-    if (needs_none || (covers(state.op, plan.answer.at, problem) && plan.workspaces->serves(stream)))
-      near.push_back({&plan, tune::axis_distance(state.op, plan.bucket, bucket)});
-  };
-  state.plans.for_each([&](const BucketPlans& each) {
-    if (!fixed_alike(state.op, each.resolution.bucket, bucket)) return;
-    const PlanState& by_size = each.edge->at(problem);
-    add(by_size);
-    for (const PlanState* plan : each.made())
-      if (plan != &by_size) add(*plan);
-  });
-  std::ranges::stable_sort(near, {},
-                           [](const Near& each) { return std::pair(each.distance, is_fallback(each.plan->origin)); });
-  std::vector<const PlanState*> loaded;
-  for (const Near& each : near) loaded.push_back(each.plan);
-  return loaded;
-}
-
-Origin origin_of(const OpState& state, const PlanState& fallback, const Problem& problem) noexcept {
-  return fallback.bucket == manifest::bucket_of(state.op, problem) ? fallback.origin : Origin::nearest;
-}
-
-Origin launch_fallback(OpState& state, const Problem& problem, const Arguments& arguments, CUstream stream,
-                       std::string_view missing) {
-  require_tensors(state, problem, arguments);
-  if (arguments.lengths_set != 0) check_lengths(state, arguments);
-  state.captures.note_missed(manifest::bucket_of(state.op, problem), stream);
-  const bool allowed = state.engine.options.on_miss != MissPolicy::error;
-  const auto loaded = allowed ? loaded_fallbacks(state, problem, stream) : std::vector<const PlanState*>();
-  for (const PlanState* plan : loaded) {
-    jit::CallFrame frame;
-    if (!plan->executable.fill(frame, problem, arguments))
-      throw Error(ErrorKind::bad_input, plan->executable.explain_frame(problem, arguments));
-    // All passes are checked first, as a node that one of them adds to the graph cannot be removed.
-    if (plan->executable.admits(frame, arguments) != jit::Admission::admitted ||
-        !plan->executable.fits(frame, arguments))
-      continue;
-    if (run(state, *plan, frame, arguments, stream) != Run::launched) continue;
-    const Origin origin = origin_of(state, *plan, problem);
-    count(state, *plan, problem, origin);
-    return origin;
-  }
-  throw Error(
-      ErrorKind::capture,
-      fmt::format(
-          "{} {} cannot be captured: {}, and {}; nothing is tuned, compiled, loaded or allocated on a capturing stream. Call Engine::prepare with this problem and stream before the capture",
-          state.op.name, manifest::display_text(state.op, problem), missing,
-          allowed ? "nothing that is loaded can stand in" : "under MissPolicy::error nothing stands in"));
 }
 
 void refuse(const OpState& state, const PlanState& plan, CUresult result, CUstream stream) {
