@@ -295,7 +295,13 @@ int run(const Globals& globals, const PrewarmSettings& settings) {
         ErrorKind::bad_input,
         "--force and --devices are for tuning, which needs the GPU; leave them out, or leave out --arch and --device-class");
   const std::size_t signatures = signatures_of(settings.output);
-  const int status = offline ? compile_and_finish(globals, settings, ops) : tune_and_finish(globals, settings);
+  const int status =
+      offline
+          ? compile_and_finish(globals, settings, ops)
+          : or_advise(
+                "Without a GPU, --device-class compiles for records of a --base: kiln prewarm WORKLOAD.toml --device-class "
+                "H200 --base h200.jsonl -o FILE.kiln",
+                [&] { return tune_and_finish(globals, settings); });
   say_unsigned(globals, settings.output, signatures);
   return status;
 }

@@ -95,7 +95,9 @@ int run(const Globals& globals, const ReplaySettings& settings) {
   const bool named = !settings.target.arch.empty() || !settings.target.device_class.empty();
   if (named && !settings.dry_run)
     throw Error(ErrorKind::bad_input, "--arch and --device-class need --dry-run, because launches use the present GPU");
-  return settings.dry_run ? dry_run(globals, settings, trace) : launch(globals, settings, trace);
+  if (settings.dry_run) return dry_run(globals, settings, trace);
+  return or_advise("Without a GPU, --dry-run looks the trace up and launches nothing",
+                   [&] { return launch(globals, settings, trace); });
 }
 
 }  // namespace

@@ -17,6 +17,8 @@ TEST_CASE("no command, an unknown command and an unknown option are bad usage") 
   const Command command;
   CHECK(command.run("").status == 2);
   check_refused(command.run("tnue rms_norm"), 2, "there is no command 'tnue' (did you mean 'tune'?)");
+  check_refused(command.run("verify a.kiln"), 2, "there is no command 'verify'; it is kiln cache verify\n");
+  check_refused(command.run("regret gemm"), 2, "it is kiln bench regret\n");
   check_refused(command.run("ops --frobnicate"), 2, "see kiln ops --help");
   check_refused(command.run("tune"), 2, "see kiln tune --help");
   check_refused(command.run("replay t --policy sometimes"), 2, "see kiln replay --help");
@@ -59,6 +61,18 @@ TEST_CASE("a machine without a driver is told so, with the exit status for what 
   CHECK(command.run("devices").status == 3);
   CHECK(command.run("tune rms_norm rows=1 cols=64").status == 3);
   CHECK(command.run("run rms_norm rows=1 cols=64").status == 3);
+}
+
+TEST_CASE("prewarm and replay on a machine without a driver name what they do without one") {
+  const Command command;
+  const std::string workload =
+      command.path("w.toml", "[[workload]]\nop = \"rms_norm\"\naxes = { rows = 16, cols = 4096 }\n");
+  const Ran warmed = command.run("prewarm " + workload + " -o " + command.path("out.kiln"));
+  CHECK(warmed.status == 3);
+  CHECK(warmed.errors.find("\nWithout a GPU, --device-class compiles for records of a --base") != std::string::npos);
+  const Ran replayed = command.run("replay " + command.path("t.trace", "rms_norm rows=137 cols=4096\n"));
+  CHECK(replayed.status == 3);
+  CHECK(replayed.errors.find("\nWithout a GPU, --dry-run looks the trace up") != std::string::npos);
 }
 
 TEST_CASE("doctor says what is absent, and that is no failure") {
