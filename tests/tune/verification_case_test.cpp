@@ -233,7 +233,8 @@ TEST_CASE("candidates are timed at each length of a bucket where they are legal"
   CHECK(samples[1].ns.front() > 5 * samples[3].ns.front());
 }
 
-TEST_CASE("a candidate that is legal at neither end of the bucket is not taken, for nothing verifies it") {
+TEST_CASE(
+    "a candidate that is legal at neither an end nor a corner of the bucket is not taken, for nothing verifies it") {
   Fixture fixture("scale");
   Problem bucket = fixture.problem(64);
   const auto bench =
@@ -248,5 +249,5 @@ TEST_CASE("a candidate that is legal at neither end of the bucket is not taken, 
   other->set_lengths({odd});
   const Admission admission = other->admit(1, {fixture.implementation, config, cubin, bucket});
   CHECK(admission.verdict == store::Verdict::launch_failed);
-  CHECK(admission.reason.find("not legal at either end") != std::string::npos);
+  CHECK(admission.reason.find("where candidates are verified: the bucket's ends and corners") != std::string::npos);
 }
