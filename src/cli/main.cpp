@@ -77,6 +77,14 @@ std::string unknown_command(const CLI::App& app, std::string_view word) {
                      manifest::did_you_mean(word, names), fmt::join(names, ", "));
 }
 
+/// Returns the commands that were named, each with a space after it: "cache sign ".
+std::string names_of_chosen(const CLI::App& app) {
+  std::string names;
+  for (auto below = app.get_subcommands(); !below.empty(); below = below.front()->get_subcommands())
+    names += below.front()->get_name() + " ";
+  return names;
+}
+
 int bad_usage(const CLI::App& app, const CLI::ParseError& error, int argc, char** argv) {
   const bool json = std::any_of(argv + 1, argv + argc, [](std::string_view word) { return word == "--json"; });
   const auto commands = app.get_subcommands();
@@ -87,7 +95,7 @@ int bad_usage(const CLI::App& app, const CLI::ParseError& error, int argc, char*
   if (commands.empty() && word != left.end())
     message = unknown_command(app, *word);
   else
-    message += fmt::format("; see kiln {}--help", commands.empty() ? "" : commands.front()->get_name() + " ");
+    message += fmt::format("; see kiln {}--help", names_of_chosen(app));
   std::replace(message.begin(), message.end(), '\n', ' ');
   say_error(json, "bad_input", message);
   return exit_usage;

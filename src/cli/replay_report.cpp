@@ -23,8 +23,8 @@ double at_quantile(std::vector<double> values, double quantile) {
 }
 
 std::string sentence(const Counts& counts) {
-  return fmt::format("{}, {} distinct, in {}", counted(counts.problems, "problem"), format_count(counts.distinct),
-                     counted(counts.buckets, "bucket"));
+  return fmt::format("{}, {} of them distinct, in {}", counted(counts.problems, "problem"),
+                     format_count(counts.distinct), counted(counts.buckets, "bucket"));
 }
 
 /// Host times of the launches of one origin.

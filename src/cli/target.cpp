@@ -43,9 +43,11 @@ std::int64_t parse_arch(const std::string& arch) {
 manifest::DeviceFacts parse_class(const std::string& text) {
   const auto facts = manifest::DeviceFacts::from_device_class(text);
   if (!facts)
-    throw Error(ErrorKind::bad_input,
-                fmt::format("the device class '{}' does not parse, expected H200, H100 or a form such as {}", text,
-                            h200_device_class));
+    throw Error(
+        ErrorKind::bad_input,
+        fmt::format(
+            "the device class '{}' does not parse, expected H200, H100 or a form such as {}, which kiln devices prints of a present GPU",
+            text, h200_device_class));
   return *facts;
 }
 

@@ -21,6 +21,7 @@ TEST_CASE("no command, an unknown command and an unknown option are bad usage") 
   check_refused(command.run("regret gemm"), 2, "it is kiln bench regret\n");
   check_refused(command.run("ops --frobnicate"), 2, "see kiln ops --help");
   check_refused(command.run("tune"), 2, "see kiln tune --help");
+  check_refused(command.run("cache sign a.kiln"), 2, "--key is required; see kiln cache sign --help");
   check_refused(command.run("replay t --policy sometimes"), 2, "see kiln replay --help");
 }
 
