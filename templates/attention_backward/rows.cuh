@@ -27,6 +27,16 @@ __device__ __forceinline__ long long row_index(int plane, int head, long long qu
   return (static_cast<long long>(plane) * heads + head) * queries + query;
 }
 
+/// A row of one head by its number, which counts heads, then rows, then planes; there are fewer than 2^31.
+struct HeadRow {
+  int head, row, plane;
+
+  __device__ __forceinline__ HeadRow(unsigned number, int heads, int rows)
+      : head(static_cast<int>(number % heads)),
+        row(static_cast<int>(number / heads % rows)),
+        plane(static_cast<int>(number / heads / rows)) {}
+};
+
 /// Rows that sequences have. Dense: all.
 template <Layout layout>
 __device__ __forceinline__ bool has_row(const int* offsets, int batch, int row) {
@@ -57,9 +67,8 @@ __global__ void __launch_bounds__(256)
   constexpr int lanes = lanes_of_row<value_dim>;
   wait_for_predecessor();
   launch_dependents();
-  const long long index = (static_cast<long long>(blockIdx.x) * 256 + threadIdx.x) / lanes;
-  const int lane = static_cast<int>(threadIdx.x) % lanes, head = static_cast<int>(index % heads);
-  const int row = static_cast<int>(index / heads % queries), plane = static_cast<int>(index / heads / queries);
+  const auto [head, row, plane] = HeadRow(blockIdx.x * (256 / lanes) + threadIdx.x / lanes, heads, queries);
+  const int lane = static_cast<int>(threadIdx.x) % lanes;
   const bool is_in_tensor = plane < planes;
   const bool exists = is_in_tensor && has_row<layout>(query_offsets, batch, row);
 
@@ -93,9 +102,9 @@ __global__ void __launch_bounds__(256)
   constexpr int chunks = head_dim / 8;
   wait_for_predecessor();
   launch_dependents();
-  const long long thread = static_cast<long long>(blockIdx.x) * 256 + threadIdx.x, index = thread / chunks;
-  const int chunk = static_cast<int>(thread % chunks), head = static_cast<int>(index % heads);
-  const int row = static_cast<int>(index / heads % queries), plane = static_cast<int>(index / heads / queries);
+  const unsigned long long thread = static_cast<unsigned long long>(blockIdx.x) * 256 + threadIdx.x;
+  const auto [head, row, plane] = HeadRow(static_cast<unsigned>(thread / chunks), heads, queries);
+  const int chunk = static_cast<int>(thread % chunks);
   if (plane >= planes || !has_row<layout>(query_offsets, batch, row)) return;
   const float* const from = sums + row_index(plane, head, row, heads, queries) * head_dim + chunk * 8;
   const auto low = load<4>(from), high = load<4>(from + 4);
