@@ -27,16 +27,6 @@ __device__ __forceinline__ long long row_index(int plane, int head, long long qu
   return (static_cast<long long>(plane) * heads + head) * queries + query;
 }
 
-/// A row of one head by its number, which counts heads, then rows, then planes; there are fewer than 2^31.
-struct HeadRow {
-  int head, row, plane;
-
-  __device__ __forceinline__ HeadRow(unsigned number, int heads, int rows)
-      : head(static_cast<int>(number % heads)),
-        row(static_cast<int>(number / heads % rows)),
-        plane(static_cast<int>(number / heads / rows)) {}
-};
-
 /// Rows that sequences have. Dense: all.
 template <Layout layout>
 __device__ __forceinline__ bool has_row(const int* offsets, int batch, int row) {
@@ -54,7 +44,7 @@ inline constexpr int lanes_of_row = dim <= 8     ? 1
 
 }  // namespace kiln::attention
 
-/// grid (ceil_div(planes * queries * heads, 256 / lanes_of_row<value_dim>)), block (256). Writes the facts of each row, and zeros to its
+/// grid (ceil_div(planes * queries, 256 / lanes_of_row<value_dim>), heads), block (256). Writes the facts of each row, and zeros to its
 /// sums of dq if `clears`. out and dout begin at multiples of 16 bytes, as do their rows.
 template <typename T, int head_dim, int value_dim, kiln::attention::Layout layout, bool clears>
 __global__ void __launch_bounds__(256)
@@ -67,8 +57,9 @@ __global__ void __launch_bounds__(256)
   constexpr int lanes = lanes_of_row<value_dim>;
   wait_for_predecessor();
   launch_dependents();
-  const auto [head, row, plane] = HeadRow(blockIdx.x * (256 / lanes) + threadIdx.x / lanes, heads, queries);
-  const int lane = static_cast<int>(threadIdx.x) % lanes;
+  const unsigned number = blockIdx.x * (256 / lanes) + threadIdx.x / lanes;
+  const int head = blockIdx.y, lane = static_cast<int>(threadIdx.x) % lanes;
+  const int row = static_cast<int>(number % queries), plane = static_cast<int>(number / queries);
   const bool is_in_tensor = plane < planes;
   const bool exists = is_in_tensor && has_row<layout>(query_offsets, batch, row);
 
@@ -91,7 +82,7 @@ __global__ void __launch_bounds__(256)
     *reinterpret_cast<float4*>(sums + place * head_dim + i) = make_float4(0, 0, 0, 0);
 }
 
-/// grid (ceil_div(planes * queries * heads * head_dim / 8, 256)), block (256): dq of each row from its sums. Strides are dq's.
+/// grid (ceil_div(planes * queries * head_dim / 8, 256), heads), block (256): dq of each row from its sums. Strides are dq's.
 template <typename T, int head_dim, kiln::attention::Layout layout>
 __global__ void __launch_bounds__(256)
     attention_backward_convert(const float* sums, T* dq, const int* query_offsets, int batch, int planes, int queries,
@@ -103,8 +94,9 @@ __global__ void __launch_bounds__(256)
   wait_for_predecessor();
   launch_dependents();
   const unsigned long long thread = static_cast<unsigned long long>(blockIdx.x) * 256 + threadIdx.x;
-  const auto [head, row, plane] = HeadRow(static_cast<unsigned>(thread / chunks), heads, queries);
-  const int chunk = static_cast<int>(thread % chunks);
+  const auto number = static_cast<unsigned>(thread / chunks);
+  const int head = blockIdx.y, chunk = static_cast<int>(thread % chunks);
+  const int row = static_cast<int>(number % queries), plane = static_cast<int>(number / queries);
   if (plane >= planes || !has_row<layout>(query_offsets, batch, row)) return;
   const float* const from = sums + row_index(plane, head, row, heads, queries) * head_dim + chunk * 8;
   const auto low = load<4>(from), high = load<4>(from + 4);
