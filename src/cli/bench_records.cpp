@@ -261,12 +261,12 @@ int run(const Globals& globals, const BenchRecordsSettings& settings) {
                 {"found", found},
                 {"unusable", subjects.unusable}});
   else
-    print(fmt::format("{}{} configs of {} records of this device were timed again, {} with a finding\n",
-                      table.empty() ? "" : table.text() + "\n", format_count(done), format_count(subjects.records),
-                      format_count(found)));
+    print(fmt::format("{}{} of {} of this device {} timed again, {} with a finding\n",
+                      table.empty() ? "" : table.text() + "\n", counted(done, "config"),
+                      counted(subjects.records, "record"), verb(done, "was", "were"), format_count(found)));
   if (subjects.unusable > 0 && !globals.json && !globals.quiet)
-    note(fmt::format("{} configs cannot serve: they are not declared or not legal; kiln tune replaces them",
-                     subjects.unusable));
+    note(fmt::format("{} cannot serve, not declared or not legal; kiln tune replaces {}",
+                     counted(subjects.unusable, "config"), verb(subjects.unusable, "it", "them")));
   if (Interrupt::requested()) return exit_interrupted;
   return found > 0 ? exit_wrong : exit_good;
 }

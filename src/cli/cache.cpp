@@ -126,7 +126,7 @@ int list(const Globals& globals, const ListSettings& settings) {
                    format_time(without_library->cost_ns), format_time(record.baseline_ns), "", record.device_class});
     }
     if (!globals.json)
-      print(fmt::format("{}: {} records\n{}\n", each.name, format_count(static_cast<std::int64_t>(records.size())),
+      print(fmt::format("{}: {}\n{}\n", each.name, counted(static_cast<std::int64_t>(records.size()), "record"),
                         table.empty() ? "" : table.text(2)));
   }
   return exit_good;
@@ -137,13 +137,14 @@ int list(const Globals& globals, const ListSettings& settings) {
 void say_left_behind(const Globals& globals, const std::string& what, std::int64_t untrusted_cubins) {
   if (untrusted_cubins > 0 && !globals.quiet)
     note(fmt::format(
-        "{} cubins of {} were left behind, because the trust policy does not let that file supply machine code; they are compiled when needed",
-        untrusted_cubins, what));
+        "{} of {} {} left behind, because the trust policy does not let that file supply machine code; what is needed is compiled",
+        counted(untrusted_cubins, "cubin"), what, verb(untrusted_cubins, "was", "were")));
 }
 
 void say_flawed(const Globals& globals, const std::string& path, std::int64_t rows) {
   if (rows > 0 && !globals.quiet)
-    note(fmt::format("{} rows of {} did not hold and were left behind; kiln cache verify names them", rows, path));
+    note(fmt::format("{} of {} did not hold and {} left behind; kiln cache verify has the names", counted(rows, "row"),
+                     path, verb(rows, "was", "were")));
 }
 
 void add_cache(CLI::App& app, Chosen& chosen) {

@@ -155,7 +155,7 @@ void print_text(const Globals& globals, const Comparison& comparison) {
   }
   if (!table.empty()) print(table.text() + "\n");
   for (const auto& [change, records] : comparison.environment)
-    print(fmt::format("{} ({} records)\n", change, format_count(records)));
+    print(fmt::format("{} ({})\n", change, counted(records, "record")));
   const store::DiffSummary& summary = comparison.summary;
   print(fmt::format("{} gained, {} lost, {} changed, {} the same{}\n", format_count(summary.gained),
                     format_count(summary.lost), format_count(summary.changed), format_count(summary.same),

@@ -113,8 +113,8 @@ int run(const Globals& globals, const CacheExportSettings& settings) {
   if (!globals.json) say_flawed(globals, files.front().name, flawed_rows());
   if (coverage.missing == 0) return exit_good;
   if (!globals.quiet)
-    note(fmt::format("{} of {} buckets of {} have no record in {}", coverage.missing, coverage.buckets,
-                     settings.workload, files.front().name));
+    note(fmt::format("{} of {} of {} {} no record in {}", coverage.missing, counted(coverage.buckets, "bucket"),
+                     settings.workload, verb(coverage.missing, "has", "have"), files.front().name));
   return exit_wrong;
 }
 

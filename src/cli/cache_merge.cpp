@@ -72,9 +72,8 @@ int into_overlay(const Globals& globals, const CacheMergeSettings& settings) {
                   {"flawed_rows", flawed_rows}});
       continue;
     }
-    print(fmt::format("{}: {} records added, {} replaced, {} kept as they were, {} cubins\n", path,
-                      format_count(report.added), format_count(report.replaced), format_count(report.kept),
-                      format_count(report.cubins)));
+    print(fmt::format("{}: {} added, {} replaced, {} kept, {}\n", path, counted(report.added, "record"),
+                      format_count(report.replaced), format_count(report.kept), counted(report.cubins, "cubin")));
     say_left_behind(globals, path, report.untrusted_cubins);
     say_flawed(globals, path, flawed_rows);
   }
@@ -126,8 +125,8 @@ int into_file(const Globals& globals, const CacheMergeSettings& settings) {
                 {"bytes", bytes}});
     return exit_good;
   }
-  print(fmt::format("{}: {} records, {} of which the files had different versions, {} cubins, {}\n", settings.output,
-                    format_count(report.added), format_count(report.conflicts), format_count(report.cubins),
+  print(fmt::format("{}: {}, {} of which the files had different versions, {}, {}\n", settings.output,
+                    counted(report.added, "record"), format_count(report.conflicts), counted(report.cubins, "cubin"),
                     format_bytes(bytes)));
   say_left_behind(globals, "these files", report.untrusted_cubins);
   return exit_good;

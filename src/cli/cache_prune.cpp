@@ -58,8 +58,8 @@ void print_pruned(const CachePruneSettings& settings, const store::File& file, c
   for (std::size_t i = 0; i < std::min(keys.size(), most); ++i) print(fmt::format("  {}\n", keys[i]));
   if (keys.size() > most)
     print(fmt::format("  ... {} more\n", format_count(static_cast<std::int64_t>(keys.size() - most))));
-  print(fmt::format("{}: {} records, {} candidates and {} cubins {}, {}\n", file.path().string(),
-                    format_count(report.records), format_count(report.candidates), format_count(report.cubins),
+  print(fmt::format("{}: {}, {} and {} {}, {}\n", file.path().string(), counted(report.records, "record"),
+                    counted(report.candidates, "candidate"), counted(report.cubins, "cubin"),
                     settings.dry_run ? "would be deleted" : "deleted", format_bytes(report.bytes)));
   if (!settings.dry_run)
     print(fmt::format("the file takes {}, before {}\n", format_bytes(bytes.after), format_bytes(bytes.before)));

@@ -94,7 +94,8 @@ void print_candidates(const store::Record& record) {
                                                    : row.reason});
     table.row(std::move(cells));
   }
-  print(fmt::format("  {} candidates, the fastest at the upper edge first:\n{}", rows.size(), table.text(4)));
+  print(fmt::format("  {}, the fastest at the upper edge first:\n{}",
+                    counted(static_cast<std::int64_t>(rows.size()), "candidate"), table.text(4)));
 }
 
 void print_record(std::span<const manifest::Op> ops, const std::string& file, const store::Record& record) {

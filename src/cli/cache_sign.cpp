@@ -37,9 +37,9 @@ int run(const Globals& globals, const CacheSignSettings& settings) {
                 {"cubins", report.cubins}});
     return exit_good;
   }
-  print(fmt::format("{} is {}signed: {} records, {} candidates, {} cubins\nkey fingerprint {}\n", settings.file,
-                    report.sealed ? "sealed and " : "", format_count(report.records), format_count(report.candidates),
-                    format_count(report.cubins), report.fingerprint));
+  print(fmt::format("{} is {}signed: {}, {}, {}\nkey fingerprint {}\n", settings.file,
+                    report.sealed ? "sealed and " : "", counted(report.records, "record"),
+                    counted(report.candidates, "candidate"), counted(report.cubins, "cubin"), report.fingerprint));
   return exit_good;
 }
 

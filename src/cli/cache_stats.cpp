@@ -129,11 +129,9 @@ void print_uses(const Uses& uses) {
   for (const auto& [origin, count] : uses.launches) table.row({"launches from", origin, format_count(count)});
   for (const auto& [reason, count] : uses.misses) table.row({"misses", reason, format_count(count)});
   if (uses.records_used > 0)
-    table.row({"processes served by", fmt::format("{} records", format_count(uses.records_used)),
-               format_count(uses.record_uses)});
+    table.row({"processes served by", counted(uses.records_used, "record"), format_count(uses.record_uses)});
   if (uses.cubins_used > 0)
-    table.row({"processes served by", fmt::format("{} cubins", format_count(uses.cubins_used)),
-               format_count(uses.cubin_uses)});
+    table.row({"processes served by", counted(uses.cubins_used, "cubin"), format_count(uses.cubin_uses)});
   if (!table.empty()) print("\n" + table.text(2));
 }
 

@@ -1,6 +1,8 @@
 // kiln cache verify: checks every row, the seal and the signatures of a file.
 #include <fmt/format.h>
 
+#include <algorithm>
+
 #include "cli/cache.hpp"
 #include "cli/output.hpp"
 #include "cli/table.hpp"
@@ -16,6 +18,7 @@ namespace {
 struct CacheVerifySettings {
   std::string file;
   std::size_t limit = 20;
+  bool require_signature = false;
 };
 
 void declare(CLI::App& command, CacheVerifySettings& settings) {
@@ -23,12 +26,18 @@ void declare(CLI::App& command, CacheVerifySettings& settings) {
   command.add_option("--limit", settings.limit, "Name at most this many rows that do not hold")
       ->type_name("N")
       ->capture_default_str();
+  command.add_flag("--require-signature", settings.require_signature,
+                   "Exit with 1 unless a trusted key has signed the file and its signature holds");
 }
 
 std::string_view standing(const store::SignatureState& state) {
   if (!state.valid) return "does not hold";
   if (state.revoked) return "holds, by a key that is revoked";
   return state.trusted ? "holds, by a trusted key" : "holds, by a key that is not trusted here";
+}
+
+bool is_signed(const std::vector<store::SignatureState>& signatures) {
+  return std::ranges::any_of(signatures, [](const store::SignatureState& each) { return each.valid && each.trusted; });
 }
 
 Json json_of(const std::string& path, const store::Verification& found,
@@ -40,6 +49,7 @@ Json json_of(const std::string& path, const store::Verification& found,
             {"flaws", found.flaws},
             {"first_flaws", Json::array()},
             {"sealed", !found.seal.manifest.empty()},
+            {"signed", is_signed(signatures)},
             {"signatures", Json::array()},
             {"notes", found.notes}};
   for (const store::TableCount& each : found.tables) json["rows"][each.table] = each.rows;
@@ -57,7 +67,7 @@ Json json_of(const std::string& path, const store::Verification& found,
 std::string counts_of(const store::Verification& found) {
   std::vector<std::string> parts;
   for (const store::TableCount& each : found.tables)
-    if (each.rows > 0) parts.push_back(fmt::format("{} {}", format_count(each.rows), each.table));
+    if (each.rows > 0) parts.push_back(fmt::format("{} {}", each.table, format_count(each.rows)));
   return fmt::format("{}", fmt::join(parts, ", "));
 }
 
@@ -74,8 +84,7 @@ void print_text(const std::string& path, const store::Verification& found,
     table.row({"signature", fmt::format("{}: {}{}", standing(each), each.fingerprint,
                                         each.name.empty() ? "" : ", called " + manifest::quote(each.name))});
   for (const std::string& each : found.notes) table.row({"note", each});
-  print(fmt::format("{}: {}\n{}", path, found.is_sound() ? "sound" : fmt::format("{} flaws", format_count(found.flaws)),
-                    table.text(2)));
+  print(fmt::format("{}: {}\n{}", path, found.is_sound() ? "sound" : counted(found.flaws, "flaw"), table.text(2)));
   Table flaws({"table", "row", "what does not hold"});
   for (const store::RowFlaw& flaw : found.first)
     flaws.row({flaw.table, flaw.key.empty() ? "" : manifest::quote(flaw.key), flaw.reason});
@@ -93,7 +102,10 @@ int run(const Globals& globals, const CacheVerifySettings& settings) {
     print_json(json_of(settings.file, found, signatures));
   else
     print_text(settings.file, found, signatures);
-  return found.is_sound() ? exit_good : exit_wrong;
+  const bool lacks_signature = settings.require_signature && !is_signed(signatures);
+  if (lacks_signature && !globals.json)
+    print("no signature of a trusted key holds, and --require-signature asks for one\n");
+  return found.is_sound() && !lacks_signature ? exit_good : exit_wrong;
 }
 
 }  // namespace
@@ -105,9 +117,10 @@ void add_cache_verify(CLI::App& cache, Chosen& chosen) {
       "Checks SQLite's structure and indexes, orphaned rows, every digest and value, that the machine code unpacks, the seal, and\n"
       "each signature against the trusted keys. The file is opened read-only; writers wait meanwhile. Kiln treats a row that does\n"
       "not hold as absent, and an overlay deletes it at its next use.\n"
-      "Example:\n  kiln cache verify h200.kiln --trusted-keys keys/\n"
-      "Exit status: 0 sound; 1 some rows, the seal or a signature do not hold; 4 the whole file is refused: not a .kiln file,\n"
-      "truncated, of a newer format, or not readable.");
+      "Examples:\n  kiln cache verify h200.kiln --trusted-keys keys/\n"
+      "  kiln cache verify h200.kiln --trusted-keys keys/ --require-signature     in CI, before a release\n"
+      "Exit status: 0 sound; 1 some rows, the seal or a signature do not hold, or --require-signature finds no\n"
+      "signature of a trusted key; 4 the whole file is refused: not a .kiln file, truncated, of a newer format, or not readable.");
 }
 
 }  // namespace kiln::cli

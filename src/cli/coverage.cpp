@@ -7,6 +7,7 @@
 
 #include "cli/commands.hpp"
 #include "cli/demand.hpp"
+#include "cli/next_step.hpp"
 #include "cli/output.hpp"
 #include "cli/table.hpp"
 #include "cli/target.hpp"
@@ -53,15 +54,17 @@ struct Coverage {
   std::vector<Covered> buckets;
   std::int64_t hits = 0, stale = 0, with_code = 0;
   std::map<std::size_t, std::int64_t> by_layer;  // hits with machine code, by the layer that supplies it
-  double launches = 0, time = 0;                 // the shares that would be hits
+  Missing missing;
+  double launches = 0, time = 0;  // the shares that would be hits
 };
 
-void find_code(Covered& bucket, const Target& target, store::Layers& layers) {
-  const manifest::Op& op = *bucket.demand->of.op;
+void find_code(Covered& bucket, const Target& target, store::Layers& layers, Missing& missing) {
+  const OpBucket& of = bucket.demand->of;
   bucket.has_code = true;
-  for (const engine::Answer* answer : engine::picked_by_size(op, bucket.found)) {
+  for (const engine::Answer* answer : engine::picked_by_size(*of.op, bucket.found)) {
+    add_missing(missing, of, answer, target, layers);
     if (answer->implementation->is_library()) continue;
-    const auto layer = engine::layer_with_code(op, *answer, target.facts, target.arch, layers);
+    const auto layer = engine::layer_with_code(*of.op, *answer, target.facts, target.arch, layers);
     if (!layer) bucket.has_code = false;
     if (!bucket.layer) bucket.layer = layer;
   }
@@ -77,9 +80,11 @@ Coverage cover(const Demands& demands, const Target& target, store::Layers& laye
       coverage.stale += each.found.is_stale() ? 1 : 0;
       coverage.launches += demands.launch_share(demand);
       coverage.time += demands.time_share(demand);
-      find_code(each, target, layers);
+      find_code(each, target, layers, coverage.missing);
       coverage.with_code += each.has_code ? 1 : 0;
       if (each.has_code && each.layer) ++coverage.by_layer[*each.layer];
+    } else {
+      add_missing(coverage.missing, demand.of, nullptr, target, layers);
     }
     coverage.buckets.push_back(std::move(each));
   }
@@ -98,7 +103,8 @@ std::string answer_of(const Covered& bucket) {
   return found.unusable.empty() ? "no record" : "its record cannot serve: " + found.unusable;
 }
 
-void print_json_coverage(const Demands& demands, const Coverage& coverage, const Target& target) {
+void print_json_coverage(const Demands& demands, const Coverage& coverage, const Target& target,
+                         const std::vector<std::string>& steps) {
   for (const Covered& each : coverage.buckets)
     print_json({{"event", "bucket"},
                 {"op", each.demand->of.op->name},
@@ -120,7 +126,8 @@ void print_json_coverage(const Demands& demands, const Coverage& coverage, const
               {"launches", demands.launches},
               {"unknown_launches", demands.unknown_launches},
               {"launch_coverage", coverage.launches},
-              {"time_coverage", coverage.time}});
+              {"time_coverage", coverage.time},
+              {"next", steps}});
 }
 
 /// Says which files supply machine code, and which of them may not.
@@ -128,8 +135,9 @@ void print_machine_code(const Coverage& coverage, const store::Layers& layers) {
   std::string from;
   for (const auto& [layer, buckets] : coverage.by_layer)
     from += fmt::format("{}{} from {}", from.empty() ? ": " : ", ", buckets, name_of(layers.layers()[layer]));
-  print(
-      fmt::format("{} of these {} have their machine code in the files{}\n", coverage.with_code, coverage.hits, from));
+  if (coverage.hits > 0)
+    print(fmt::format("{} of these {} {} machine code in the files{}\n", coverage.with_code, coverage.hits,
+                      verb(coverage.with_code, "has", "have"), from));
   if (coverage.by_layer.contains(0) && layers.layers().size() > 1)
     print("--overlay \"\" leaves the overlay out and shows what the bases hold alone\n");
   for (const store::Layer& layer : layers.layers())
@@ -137,27 +145,8 @@ void print_machine_code(const Coverage& coverage, const store::Layers& layers) {
       print(fmt::format("the machine code of {} does not count: {}\n", name_of(layer), layer.trust));
 }
 
-/// Says which command brings what is missing.
-void print_next_step(const Globals& globals, const CoverageSettings& settings, const Coverage& coverage,
-                     const Target& target) {
-  const bool all_hit = coverage.hits == static_cast<std::int64_t>(coverage.buckets.size());
-  if (all_hit && coverage.with_code == coverage.hits) return;
-  std::string source = settings.source.workload;
-  if (settings.source.from_histogram) source = "--from-histogram " + settings.source.histogram;
-  std::string files;
-  for (const std::string& base : globals.bases) files += " --base " + base;
-  if (globals.overlay) files += globals.overlay->empty() ? " --overlay \"\"" : " --overlay " + *globals.overlay;
-  if (all_hit)
-    print(fmt::format("next: kiln prewarm {} --arch {}{} -o FILE.kiln compiles what is missing, without a GPU\n",
-                      source, target.arch, files));
-  else
-    print(fmt::format(
-        "next: kiln prewarm {}{} -o FILE.kiln, on a GPU of this class, tunes what is missing and writes all to FILE\n",
-        source, files));
-}
-
-void print_text_coverage(const Globals& globals, const CoverageSettings& settings, const Demands& demands,
-                         const Coverage& coverage, const Target& target, const store::Layers& layers) {
+void print_text_coverage(const CoverageSettings& settings, const Demands& demands, const Coverage& coverage,
+                         const Target& target, const store::Layers& layers, const std::vector<std::string>& steps) {
   Table table({"op", "bucket", "> launches", "> of time", ""});
   for (const Covered& each : coverage.buckets)
     if (settings.all || !each.found.is_hit() || (settings.require_machine_code && !each.has_code))
@@ -166,27 +155,32 @@ void print_text_coverage(const Globals& globals, const CoverageSettings& setting
                  answer_of(each)});
   if (!table.empty()) print(table.text() + "\n");
   const std::string stale = coverage.stale > 0 ? fmt::format(" ({} stale)", coverage.stale) : std::string();
-  const std::string what = demands.counted ? fmt::format("of about {} launches counted", format_count(demands.launches))
+  const std::string what = demands.counted ? fmt::format("of about {} counted", counted(demands.launches, "launch"))
                                            : "of the workload, each bucket taken as launched once";
   print(fmt::format("{} of launches and {} of their expected time would be hits, {}\n", format_share(coverage.launches),
                     format_share(coverage.time), what));
-  print(fmt::format("{} of {} buckets have a record{} for {} ({})\n", coverage.hits, coverage.buckets.size(), stale,
-                    target.facts.device_class(), target.about));
+  print(fmt::format("{} of {} {} a record{} for {} ({})\n", coverage.hits,
+                    counted(static_cast<std::int64_t>(coverage.buckets.size()), "bucket"),
+                    verb(coverage.hits, "has", "have"), stale, target.facts.device_class(), target.about));
   if (demands.unknown_launches > 0)
-    print(fmt::format("about {} launches are of ops or sizes that no loaded op has\n",
-                      format_count(demands.unknown_launches)));
+    print(fmt::format("about {} {} of ops or sizes that no loaded op has\n",
+                      counted(demands.unknown_launches, "launch"), verb(demands.unknown_launches, "is", "are")));
   print_machine_code(coverage, layers);
-  print_next_step(globals, settings, coverage, target);
+  print_next_steps(steps);
 }
 
 int run(const Globals& globals, const CoverageSettings& settings) {
   const std::vector<manifest::Op> ops = load_ops(globals);
+  check_demand(settings.source, ops);  // before a device is looked for
   store::Layers layers = open_layers(globals);
   const Target target = choose_target(globals, settings.target, layers, false);
   const Demands demands = read_demands(settings.source, ops, target.facts, layers);
   const Coverage coverage = cover(demands, target, layers);
-  globals.json ? print_json_coverage(demands, coverage, target)
-               : print_text_coverage(globals, settings, demands, coverage, target, layers);
+  const std::string prewarm = prewarm_command(settings.source);
+  const std::vector<std::string> steps =
+      next_steps(globals, target, layers, coverage.missing, {.tune = prewarm + " -o FILE.kiln", .compile = prewarm});
+  globals.json ? print_json_coverage(demands, coverage, target, steps)
+               : print_text_coverage(settings, demands, coverage, target, layers, steps);
   constexpr double rounding = 1e-9;
   const double reached = 100 * (settings.by == "time" ? coverage.time : coverage.launches);
   const bool lacks_code = settings.require_machine_code && coverage.with_code < coverage.hits;

@@ -5,6 +5,7 @@
 #include <algorithm>
 #include <map>
 
+#include "cli/next_step.hpp"
 #include "engine/estimate.hpp"
 #include "kiln/error.hpp"
 
@@ -56,6 +57,13 @@ std::vector<store::HistogramRow> rows_of(const DemandSource& source, store::Laye
   return rows;
 }
 
+void require_one(const DemandSource& source) {
+  if (source.workload.empty() != source.from_histogram)
+    throw Error(ErrorKind::bad_input, source.from_histogram
+                                          ? "a workload and --from-histogram were given together; choose one"
+                                          : "name a workload, or give --from-histogram");
+}
+
 }  // namespace
 
 double Demands::launch_share(const Demand& of) const {
@@ -85,12 +93,20 @@ void declare_demand(CLI::App& command, DemandSource& source) {
       ->type_name("[FILE]");
 }
 
+std::string prewarm_command(const DemandSource& source) {
+  const std::string& file = source.from_histogram ? source.histogram : source.workload;
+  return fmt::format("kiln prewarm{}{}", source.from_histogram ? " --from-histogram" : "",
+                     file.empty() ? "" : " " + shell_word(file));
+}
+
+void check_demand(const DemandSource& source, std::span<const manifest::Op> ops) {
+  require_one(source);
+  if (!source.workload.empty()) read_workload(source.workload, ops);
+}
+
 Demands read_demands(const DemandSource& source, std::span<const manifest::Op> ops, const manifest::DeviceFacts& device,
                      store::Layers& layers) {
-  if (source.workload.empty() != source.from_histogram)
-    throw Error(ErrorKind::bad_input, source.from_histogram
-                                          ? "a workload and --from-histogram were given together; choose one"
-                                          : "name a workload, or give --from-histogram");
+  require_one(source);
   Demands demands;
   demands.counted = source.from_histogram;
   const Tally counts = source.from_histogram

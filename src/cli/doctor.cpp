@@ -102,12 +102,12 @@ Finding compiles(const Finding& worker) {
   const jit::CompileSettings settings{0, process::find_worker({})};
   const int at_once = jit::compiles_at_once(settings.workers);
   if (settings.program.empty())
-    return {"compiles", State::ok, fmt::format("in this process, up to {} threads", at_once),
+    return {"compiles", State::ok, fmt::format("in this process, up to {}", counted(at_once, "thread")),
             "a template that crashes the compiler ends the process"};
   if (worker.state == State::broken)
     return {"compiles", State::broken, "in processes of kiln-worker, which does not run", worker.meaning};
   return {"compiles", State::ok,
-          fmt::format("in up to {} processes of kiln-worker, each within {} s a compile and {}", at_once,
+          fmt::format("in up to {} of kiln-worker, each within {} s a compile and {}", counted(at_once, "process"),
                       settings.limit.count() / 1000, format_bytes(settings.memory_bytes)),
           "a template that crashes the compiler or never ends fails, and the tune continues"};
 }
@@ -153,8 +153,8 @@ std::vector<Finding> files(const Globals& globals) {
     }
     const store::FileStats stats = layer.file->stats();
     findings.push_back({name_of(layer), State::ok,
-                        fmt::format("{} records, {} cubins, {}", format_count(stats.records),
-                                    format_count(stats.cubins), format_bytes(stats.file_bytes)),
+                        fmt::format("{}, {}, {}", counted(stats.records, "record"), counted(stats.cubins, "cubin"),
+                                    format_bytes(stats.file_bytes)),
                         overlay && layer.path.empty() ? in_memory : layer.trust});
   }
   if (globals.bases.empty())

@@ -4,6 +4,7 @@
 #include <algorithm>
 
 #include "cli/commands.hpp"
+#include "cli/next_step.hpp"
 #include "cli/output.hpp"
 #include "cli/problem_set.hpp"
 #include "cli/table.hpp"
@@ -32,7 +33,8 @@ void declare(CLI::App& command, ExplainSettings& settings) {
   add_device_class(command, settings.target.device_class, "For this device class; needs no GPU");
 }
 
-Json json_of(const manifest::Op& op, const Problem& problem, const Explanation& explanation, const Target& target) {
+Json json_of(const manifest::Op& op, const Problem& problem, const Explanation& explanation, const Target& target,
+             const std::vector<std::string>& steps) {
   Json json{{"problem", manifest::to_string(op, problem)},
             {"bucket", manifest::to_string(op, manifest::bucket_of(op, problem))},
             {"key", explanation.key},
@@ -50,7 +52,8 @@ Json json_of(const manifest::Op& op, const Problem& problem, const Explanation& 
             {"cost_ns", explanation.cost_ns},
             {"timed_at", explanation.timed_at},
             {"expected_slowdown", explanation.expected_slowdown > 0 ? Json(explanation.expected_slowdown) : Json()},
-            {"passes", explanation.passes}};
+            {"passes", explanation.passes},
+            {"next", steps}};
   for (const LayerAnswer& layer : explanation.layers)
     json["layers"].push_back(
         {{"layer", layer.layer}, {"found", layer.found}, {"opened", layer.opened}, {"trust", layer.trust}});
@@ -105,6 +108,18 @@ void print_text(const std::string& op, const Explanation& explanation, const Tar
   print(answer.text());
 }
 
+std::vector<std::string> steps_of(const Globals& globals, const ExplainSettings& settings, const manifest::Op& op,
+                                  const Problem& problem, const Target& target, store::Layers& layers) {
+  const engine::Resolution found = engine::resolve(op, problem, target.facts, Regime::cold_l2, layers);
+  Missing missing;
+  const engine::Answer* answer = found.is_hit() ? engine::serving(op, found, problem, target.facts) : nullptr;
+  if (answer != nullptr || !found.is_hit()) add_missing(missing, {&op, found.bucket}, answer, target, layers);
+  return next_steps(globals, target, layers, missing,
+                    {.tune = fmt::format("kiln tune {} {}", op.name, fmt::join(settings.words, " ")),
+                     .compile = "kiln prewarm WORKLOAD.toml",
+                     .note = "where WORKLOAD.toml names this problem (docs/deployment.md has its form)"});
+}
+
 int run(const Globals& globals, const ExplainSettings& settings) {
   const Ops ops = load_ops(globals, settings.op);
   const manifest::Op& op = find_op(ops, settings.op);
@@ -116,10 +131,13 @@ int run(const Globals& globals, const ExplainSettings& settings) {
   tune::Cubins cubins(layers, pool);
   const Explanation explanation =
       engine::explain(op, problem, target.facts, Regime::cold_l2, target.arch, layers, cubins);
-  if (globals.json)
-    print_json(json_of(op, problem, explanation, target));
-  else
+  const std::vector<std::string> steps = steps_of(globals, settings, op, problem, target, layers);
+  if (globals.json) {
+    print_json(json_of(op, problem, explanation, target, steps));
+  } else {
     print_text(op.name, explanation, target);
+    print_next_steps(steps);
+  }
   return exit_good;
 }
 

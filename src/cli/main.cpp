@@ -65,8 +65,14 @@ void declare_globals(CLI::App& app, Globals& globals) {
 /// Returns the message for a first word that is not a command.
 std::string unknown_command(const CLI::App& app, std::string_view word) {
   std::vector<std::string> names;
-  for (const CLI::App* command : app.get_subcommands([](const CLI::App*) { return true; }))
+  const auto any = [](const CLI::App*) { return true; };
+  for (const CLI::App* command : app.get_subcommands(any)) {
     names.push_back(command->get_name());
+    for (const CLI::App* below : command->get_subcommands(any))
+      if (below->get_name() == word)
+        return fmt::format("there is no command {}; it is kiln {} {}", manifest::quote(word), command->get_name(),
+                           word);
+  }
   return fmt::format("there is no command {}{}; there are {}", manifest::quote(word),
                      manifest::did_you_mean(word, names), fmt::join(names, ", "));
 }

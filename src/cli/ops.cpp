@@ -139,18 +139,22 @@ void print_arguments(const manifest::Op& op) {
 
 struct Space {
   const manifest::Implementation* implementation;
-  std::string why_not;  // empty: eligible
-  std::size_t configs = 0;
+  std::string why_not;                 // empty: eligible
+  std::size_t configs = 0;             // worth a trial of a tune
+  std::optional<std::size_t> legal{};  // nothing: too many to count
   std::int64_t combinations = 1;
 };
 
 std::vector<Space> spaces_of(const manifest::Op& op, const Problem& problem, const manifest::DeviceFacts& facts) {
   std::vector<Space> spaces;
   for (const manifest::Implementation& implementation : op.implementations) {
-    Space space{&implementation, manifest::why_not_eligible(op, implementation, problem, facts).value_or(""), 0, 1};
+    Space space{&implementation, manifest::why_not_eligible(op, implementation, problem, facts).value_or("")};
     for (const manifest::Parameter& parameter : implementation.parameters)
       space.combinations *= static_cast<std::int64_t>(parameter.values.size());
-    if (space.why_not.empty()) space.configs = manifest::search_space(op, implementation, problem, facts).size();
+    if (space.why_not.empty()) {
+      space.configs = manifest::search_space(op, implementation, problem, facts).size();
+      space.legal = manifest::count_legal(op, implementation, problem, facts);
+    }
     spaces.push_back(std::move(space));
   }
   return spaces;
@@ -160,8 +164,11 @@ std::string what_there_is(const Space& space) {
   if (space.implementation->is_library())
     return fmt::format("eligible: where the library {} is found, it proposes configs when a bucket is tuned",
                        space.implementation->library);
-  return fmt::format("eligible: {} configs of {} combinations meet the constraints",
-                     format_count(static_cast<std::int64_t>(space.configs)), format_count(space.combinations));
+  const std::string legal =
+      space.legal ? format_count(static_cast<std::int64_t>(*space.legal)) : "more than can be counted";
+  return fmt::format("eligible: {}, {} legal by [constraints], {} worth a trial by [search]",
+                     counted(space.combinations, "combination"), legal,
+                     format_count(static_cast<std::int64_t>(space.configs)));
 }
 
 std::string default_of(const manifest::Implementation& implementation) {
@@ -224,6 +231,7 @@ void print_op_json(const manifest::Op& op, const Problem& problem, const Target&
                         {"eligible", space.why_not.empty()},
                         {"why_not", space.why_not},
                         {"configs", space.configs},
+                        {"legal", space.legal ? Json(*space.legal) : Json()},
                         {"library", space.implementation->library},
                         {"default", default_of(*space.implementation)}};
     for (const manifest::Parameter& parameter : space.implementation->parameters)

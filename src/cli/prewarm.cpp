@@ -8,6 +8,7 @@
 #include "cli/demand.hpp"
 #include "cli/interrupt.hpp"
 #include "cli/kept.hpp"
+#include "cli/next_step.hpp"
 #include "cli/output.hpp"
 #include "cli/problem_set.hpp"
 #include "cli/signatures.hpp"
@@ -112,7 +113,15 @@ Deployment show_compiles(const Globals& globals,
   return deploy([&](const CompileStep& step) { progress.on(step); });
 }
 
-void print_json_prewarmed(const PrewarmSettings& settings, const Deployment& deployment, bool kept) {
+struct Result {
+  const Deployment& deployment;
+  std::string about;                   // the device
+  bool kept = false;                   // the output, or without one the overlay, holds everything
+  std::vector<std::string> next = {};  // see next_steps
+};
+
+void print_json_prewarmed(const PrewarmSettings& settings, const Result& result) {
+  const Deployment& deployment = result.deployment;
   Json json{{"event", "prewarmed"},
             {"device_class", deployment.device_class},
             {"arch", deployment.arch},
@@ -124,7 +133,8 @@ void print_json_prewarmed(const PrewarmSettings& settings, const Deployment& dep
             {"compiled", deployment.compiled},
             {"image_bytes", deployment.image_bytes},
             {"file", settings.output},
-            {"kept", kept}};
+            {"kept", result.kept},
+            {"next", result.next}};
   for (const Deployment::Missing& each : deployment.missing)
     json["missing"].push_back({{"op", each.op}, {"bucket", each.bucket}, {"reason", each.why}});
   print_json(json);
@@ -135,36 +145,35 @@ void print_missing(std::span<const manifest::Op> ops, const Deployment& deployme
   for (const Deployment::Missing& each : deployment.missing)
     table.row({each.op, display_stored(ops, each.op, each.bucket), each.why});
   print(fmt::format(
-      "\nWithout a record, {} of {} buckets. Under the miss policy `nearest` another bucket's config or the op's default stands in, and its machine code is included:\n{}",
-      deployment.missing.size(), deployment.buckets, table.text(2)));
+      "\nWithout a record: {} of {}. Under the miss policy `nearest` another bucket's config or the op's default stands in, and its machine code is included:\n{}",
+      deployment.missing.size(), counted(deployment.buckets, "bucket"), table.text(2)));
 }
 
-void print_text_prewarmed(const PrewarmSettings& settings, std::span<const manifest::Op> ops, const std::string& about,
-                          const Deployment& deployment, bool kept) {
+void print_text_prewarmed(const PrewarmSettings& settings, std::span<const manifest::Op> ops, const Result& result) {
+  const Deployment& deployment = result.deployment;
   const auto with_record = deployment.buckets - static_cast<std::int64_t>(deployment.missing.size());
   const std::string stale = deployment.stale > 0 ? fmt::format(" ({} stale)", deployment.stale) : std::string();
   Table table({"", ""});
-  table.row({"device class", fmt::format("{} ({})", deployment.device_class, about)});
+  table.row({"device class", fmt::format("{} ({})", deployment.device_class, result.about)});
   table.row({"architecture", deployment.arch});
-  table.row({"buckets", fmt::format("{}, of which {} have a record{}", deployment.buckets, with_record, stale)});
-  table.row({"machine code", fmt::format("{} cubins, {}: {} compiled now, {} from the files", deployment.cubins,
-                                         format_bytes(deployment.image_bytes), deployment.compiled,
-                                         deployment.cubins - deployment.compiled)});
+  table.row({"buckets", fmt::format("{}, {} with a record{}", deployment.buckets, with_record, stale)});
+  table.row({"machine code", fmt::format("{}, {}: {} compiled now, {} from the files",
+                                         counted(deployment.cubins, "cubin"), format_bytes(deployment.image_bytes),
+                                         deployment.compiled, deployment.cubins - deployment.compiled)});
   const std::string& output = settings.output;
   const auto in_file = [&] {
     return fmt::format("{} ({})", output, format_bytes(static_cast<std::int64_t>(fs::file_size(output))));
   };
-  if (kept) table.row({"kept in", output.empty() ? "the overlay" : in_file()});
+  if (result.kept) table.row({"kept in", output.empty() ? "the overlay" : in_file()});
   print(table.text());
   if (!deployment.missing.empty()) print_missing(ops, deployment);
+  print_next_steps(result.next);
 }
 
-/// `kept`: the output, or without one the overlay, holds everything.
 int finish(const Globals& globals, const PrewarmSettings& settings, std::span<const manifest::Op> ops,
-           const std::string& about, const Deployment& deployment, bool kept) {
-  globals.json ? print_json_prewarmed(settings, deployment, kept)
-               : print_text_prewarmed(settings, ops, about, deployment, kept);
-  return deployment.missing.empty() ? exit_good : exit_wrong;
+           const Result& result) {
+  globals.json ? print_json_prewarmed(settings, result) : print_text_prewarmed(settings, ops, result);
+  return result.deployment.missing.empty() ? exit_good : exit_wrong;
 }
 
 /// Prints the buckets, the most time first, with their shares of launches and time and the cumulative share of time.
@@ -189,8 +198,9 @@ void print_demands(const Globals& globals, const Demands& demands, std::size_t c
   }
   if (globals.json) return;
   print(table.text());
-  print(fmt::format("{} of {} buckets, of about {} launches counted\n\n", chosen, demands.buckets.size(),
-                    format_count(demands.launches)));
+  print(fmt::format("{} of {}, of about {} counted\n\n", chosen,
+                    counted(static_cast<std::int64_t>(demands.buckets.size()), "bucket"),
+                    counted(demands.launches, "launch")));
 }
 
 std::vector<OpBucket> chosen_buckets(const Globals& globals, const PrewarmSettings& settings,
@@ -234,7 +244,7 @@ int tune_and_finish(const Globals& globals, const PrewarmSettings& settings) {
     const std::string& about = devices.first_of_class[number]->state->context.info().name;
     why = settings.output.empty() ? not_kept(devices) : std::string();
     const bool is_kept = why.empty() && (!settings.output.empty() || lost_records(tuned) == 0);
-    status = std::max(status, finish(globals, settings, first.ops.all(), about, deployment, is_kept));
+    status = std::max(status, finish(globals, settings, first.ops.all(), {deployment, about, is_kept}));
   }
   require_kept(devices, tuned);
   if (!why.empty()) refuse_unkept("what was pre-warmed", why);
@@ -259,7 +269,16 @@ int compile_and_finish(const Globals& globals, const PrewarmSettings& settings, 
                            .on_step = on_step});
   });
   const std::string why = settings.output.empty() ? layers.not_kept() : std::string();
-  const int status = finish(globals, settings, ops, target.about, deployment, why.empty());
+  Missing missing;
+  for (const Deployment::Missing& each : deployment.missing) {
+    const manifest::Op& op = find_op(ops, each.op);
+    if (const auto bucket = manifest::parse_bucket(op, each.bucket))
+      add_missing(missing, {&op, *bucket}, nullptr, target, layers);
+  }
+  const int status = finish(
+      globals, settings, ops,
+      {deployment, target.about, why.empty(),
+       next_steps(globals, target, layers, missing, {.tune = prewarm_command(settings.source) + " -o FILE.kiln"})});
   if (!why.empty()) refuse_unkept("what was pre-warmed", why);
   return status;
 }
@@ -267,8 +286,7 @@ int compile_and_finish(const Globals& globals, const PrewarmSettings& settings, 
 int run(const Globals& globals, const PrewarmSettings& settings) {
   check_output(globals, settings.output);
   const std::vector<manifest::Op> ops = load_ops(globals);
-  if (!settings.source.workload.empty())
-    read_workload(settings.source.workload, ops);  // reports bad input before the device is used
+  check_demand(settings.source, ops);  // before the device is used
   if (!settings.source.from_histogram && (settings.top < 100 || settings.limit > 0))
     throw Error(ErrorKind::bad_input, "--top and --limit need counted launches; give --from-histogram with them");
   const bool offline = !settings.target.arch.empty() || !settings.target.device_class.empty();
@@ -277,7 +295,13 @@ int run(const Globals& globals, const PrewarmSettings& settings) {
         ErrorKind::bad_input,
         "--force and --devices are for tuning, which needs the GPU; leave them out, or leave out --arch and --device-class");
   const std::size_t signatures = signatures_of(settings.output);
-  const int status = offline ? compile_and_finish(globals, settings, ops) : tune_and_finish(globals, settings);
+  const int status =
+      offline
+          ? compile_and_finish(globals, settings, ops)
+          : or_advise(
+                "Without a GPU, --device-class compiles for records of a --base: kiln prewarm WORKLOAD.toml --device-class "
+                "H200 --base h200.jsonl -o FILE.kiln",
+                [&] { return tune_and_finish(globals, settings); });
   say_unsigned(globals, settings.output, signatures);
   return status;
 }

@@ -76,7 +76,12 @@ int launch(const Globals& globals, const ReplaySettings& settings, std::span<con
 int dry_run(const Globals& globals, const ReplaySettings& settings, std::span<const TraceEntry> trace) {
   store::Layers layers = open_layers(globals);
   const Target target = choose_target(globals, settings.target, layers, false);
-  const DryReport report = look_up_trace(trace, target, Regime::cold_l2, layers);
+  DryReport report = look_up_trace(trace, target, Regime::cold_l2, layers);
+  report.next =
+      next_steps(globals, target, layers, report.missing,
+                 {.tune = "kiln replay " + (settings.trace == "-" ? "TRACE" : shell_word(settings.trace)),
+                  .compile = "kiln prewarm WORKLOAD.toml",
+                  .note = "where WORKLOAD.toml names the trace's problems (docs/deployment.md has its form)"});
   print_look_ups(globals, target, count(trace), report, settings.policy);
   const bool good = std::all_of(report.buckets.begin(), report.buckets.end(),
                                 [](const DryBucket& bucket) { return bucket.is_ready(); });
@@ -90,7 +95,9 @@ int run(const Globals& globals, const ReplaySettings& settings) {
   const bool named = !settings.target.arch.empty() || !settings.target.device_class.empty();
   if (named && !settings.dry_run)
     throw Error(ErrorKind::bad_input, "--arch and --device-class need --dry-run, because launches use the present GPU");
-  return settings.dry_run ? dry_run(globals, settings, trace) : launch(globals, settings, trace);
+  if (settings.dry_run) return dry_run(globals, settings, trace);
+  return or_advise("Without a GPU, --dry-run looks the trace up and launches nothing",
+                   [&] { return launch(globals, settings, trace); });
 }
 
 }  // namespace

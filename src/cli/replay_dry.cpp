@@ -39,7 +39,11 @@ DryReport look_up_trace(std::span<const TraceEntry> trace, const Target& target,
   for (const TraceEntry& entry : trace) {
     const BucketName name{entry.op, manifest::to_string(*entry.op, manifest::bucket_of(*entry.op, entry.problem))};
     auto place = known.find(name);
-    if (place == known.end()) place = known.emplace(name, look_up_bucket(entry, target, regime, layers)).first;
+    if (place == known.end()) {
+      place = known.emplace(name, look_up_bucket(entry, target, regime, layers)).first;
+      const engine::Resolution& found = place->second.found;
+      if (!found.is_hit()) add_missing(report.missing, {entry.op, found.bucket}, nullptr, target, layers);
+    }
     Known& each = place->second;
     ++each.bucket.problems;
     const engine::Answer* answer = engine::serving(*entry.op, each.found, entry.problem, target.facts);
@@ -49,6 +53,7 @@ DryReport look_up_trace(std::span<const TraceEntry> trace, const Target& target,
     if (is_new) {
       code->second = answer->implementation->is_library() ||
                      engine::layer_with_code(*entry.op, *answer, target.facts, target.arch, layers);
+      if (each.found.is_hit()) add_missing(report.missing, {entry.op, each.found.bucket}, answer, target, layers);
     }
     each.bucket.cubin_in_files = each.bucket.cubin_in_files && code->second;
   }

@@ -8,6 +8,7 @@
 #include <string>
 #include <vector>
 
+#include "cli/next_step.hpp"
 #include "cli/target.hpp"
 #include "cli/trace_file.hpp"
 #include "engine/counters.hpp"
@@ -32,6 +33,8 @@ struct DryBucket {
 
 struct DryReport {
   std::vector<DryBucket> buckets;
+  Missing missing;
+  std::vector<std::string> next = {};     // what mends it: see next_steps
   std::int64_t constraint_fallbacks = 0;  // problems whose record has no config that is legal at the real sizes
 };
 

@@ -23,8 +23,8 @@ double at_quantile(std::vector<double> values, double quantile) {
 }
 
 std::string sentence(const Counts& counts) {
-  return fmt::format("{} problems, {} of them distinct, in {} buckets", format_count(counts.problems),
-                     format_count(counts.distinct), format_count(counts.buckets));
+  return fmt::format("{}, {} distinct, in {}", counted(counts.problems, "problem"), format_count(counts.distinct),
+                     counted(counts.buckets, "bucket"));
 }
 
 /// Host times of the launches of one origin.
@@ -107,10 +107,10 @@ void print_text_launches(const Counts& counts, const LaunchReport& report, const
         {"served by the default, as no config of the record is legal", format_count(stats.constraint_fallbacks)});
   if (stats.quarantined > 0) totals.row({"rows of the files that did not hold", format_count(stats.quarantined)});
   totals.row({"host time without stalls", format_time(total_ns(times) - report.stall_ns)});
-  totals.row({"stalls", fmt::format("{} in {} launches: tunes, compiles and first loads", format_time(report.stall_ns),
-                                    format_count(report.stalls))});
-  totals.row({"device time", fmt::format("{} of {} launches that did not stall", format_time(report.device_ns),
-                                         format_count(report.device_launches))});
+  totals.row({"stalls", fmt::format("{} in {}: tunes, compiles and first loads", format_time(report.stall_ns),
+                                    counted(report.stalls, "launch"))});
+  totals.row({"device time", fmt::format("{} of {} without a stall", format_time(report.device_ns),
+                                         counted(report.device_launches, "launch"))});
   print(fmt::format("{}\n\n{}\n{}", sentence(counts), origins.text(), totals.text()));
 }
 
@@ -137,9 +137,11 @@ struct DryTotals {
       } else {
         unserved += bucket.problems;
       }
-      if (!bucket.is_hit()) ++missing;
       if (bucket.miss) ++misses[static_cast<std::size_t>(*bucket.miss)];
-      if (!bucket.cubin_in_files) ++without_cubin;
+      if (!bucket.is_hit())
+        ++missing;
+      else if (!bucket.cubin_in_files)
+        ++without_cubin;
       if (bucket.stale) ++stale;
     }
   }
@@ -161,7 +163,8 @@ void print_json_look_ups(const Target& target, const Counts& counts, const DryRe
             {"unserved_problems", totals.unserved},
             {"stale_buckets", totals.stale},
             {"buckets_without_cubin", totals.without_cubin},
-            {"constraint_fallbacks", report.constraint_fallbacks}};
+            {"constraint_fallbacks", report.constraint_fallbacks},
+            {"next", report.next}};
   for (std::size_t i = 1; i < origin_count; ++i)
     json["by_origin"][std::string(to_string(static_cast<Origin>(i)))] = totals.problems[i];
   for (std::size_t i = 0; i < totals.misses.size(); ++i)
@@ -218,7 +221,7 @@ void print_verified(const Globals& globals, const VerifyReport& report) {
     print_json(json);
     return;
   }
-  print(fmt::format("\nverified     {} distinct problems, {} wrong\n", format_count(report.verified),
+  print(fmt::format("\nverified     {}, {} wrong\n", counted(report.verified, "distinct problem"),
                     format_count(static_cast<std::int64_t>(report.wrong.size()))));
   for (std::size_t i = 0; i < std::min(shown, report.wrong.size()); ++i) {
     const WrongResult& wrong = report.wrong[i];
@@ -248,13 +251,14 @@ void print_look_ups(const Globals& globals, const Target& target, const Counts& 
   for (std::size_t i = 0; i < totals.misses.size(); ++i)
     if (totals.misses[i] > 0)
       table.row({fmt::format("  {}", to_string(static_cast<engine::Miss>(i))), format_count(totals.misses[i])});
-  table.row({"buckets without machine code", format_count(totals.without_cubin)});
+  table.row({"buckets with a record, without machine code", format_count(totals.without_cubin)});
   if (totals.stale > 0) table.row({"buckets with a stale record", format_count(totals.stale)});
   if (report.constraint_fallbacks > 0)
     table.row(
         {"served by the default, as no config of the record is legal", format_count(report.constraint_fallbacks)});
   print(table.text());
   print_not_ready(report, policy);
+  print_next_steps(report.next);
 }
 
 }  // namespace kiln::cli

@@ -52,8 +52,7 @@ int run(const Globals& globals, const ReportSettings& settings) {
                 {"missing", facts["missing"]["found"]},
                 {"bytes", page.size()}});
   else if (!globals.quiet)
-    note(fmt::format("{} shows {} records, {}", settings.output,
-                     format_count(facts["records_found"].get<std::int64_t>()),
+    note(fmt::format("{} shows {}, {}", settings.output, counted(facts["records_found"].get<std::int64_t>(), "record"),
                      format_bytes(static_cast<std::int64_t>(page.size()))));
   return exit_good;
 }

@@ -132,15 +132,16 @@ void print_text_ran(const RunSettings& settings, const manifest::Op& op, const P
   table.row({"answer from", std::string(to_string(ran.origin))});
   table.row({"launched", what_was_launched(ran)});
   const Footprint footprint = ran.plan.footprint();
-  table.row({"resources", fmt::format("{} registers, {} bytes spilled, {} blocks a multiprocessor", footprint.registers,
-                                      footprint.spill_bytes, footprint.blocks_per_multiprocessor)});
+  table.row({"resources", fmt::format("{}, {} spilled, {} a multiprocessor", counted(footprint.registers, "register"),
+                                      counted(footprint.spill_bytes, "byte"),
+                                      counted(footprint.blocks_per_multiprocessor, "block"))});
   if (!settings.no_verify)
     table.row({"verified", ran.check.right ? fmt::format("right; largest error {:.2g} of the output's root mean square",
                                                          ran.check.worst_error)
                                            : "WRONG: " + ran.check.reason});
-  table.row(
-      {"time", fmt::format("{} (95 % interval {} to {}, {} launches, L2 flushed)", format_time(ran.cost.median_ns),
-                           format_time(ran.cost.low_ns), format_time(ran.cost.high_ns), ran.cost.samples)});
+  table.row({"time", fmt::format("{} (95 % interval {} to {}, {}, L2 flushed)", format_time(ran.cost.median_ns),
+                                 format_time(ran.cost.low_ns), format_time(ran.cost.high_ns),
+                                 counted(ran.cost.samples, "launch"))});
   table.row({"bandwidth", format_bandwidth(rates.bytes_per_second)});
   table.row({"throughput", format_throughput(rates.flops_per_second)});
   print(table.text());

@@ -4,8 +4,10 @@
 #include <filesystem>
 #include <optional>
 #include <string>
+#include <string_view>
 #include <vector>
 
+#include "kiln/error.hpp"
 #include "kiln/options.hpp"
 #include "manifest/catalogue.hpp"
 #include "store/layers.hpp"
@@ -44,6 +46,15 @@ store::Layers open_layers(const Globals& globals);
 /// Throws Error(bad_file) when a base is refused, because the user named it.
 void require_bases(const store::Layers& layers);
 void say_warnings(const Globals& globals, const store::Layers& layers);
+
+/// Calls `act`. Appends `advice` to an Error of a machine that lacks a driver or a GPU.
+template <class Act>
+int or_advise(std::string_view advice, Act act) try {
+  return act();
+} catch (const Error& error) {
+  if (error.kind() != ErrorKind::no_driver && error.kind() != ErrorKind::no_device) throw;
+  throw Error(error.kind(), std::string(error.what()).append("\n").append(advice));
+}
 
 /// Opens a .kiln file, or reads text into a .kiln file in memory.
 std::unique_ptr<store::File> open_records(const std::filesystem::path& path);

@@ -23,9 +23,8 @@ constexpr std::array named_classes = {
 };
 
 std::string with_name(const std::string& device_class) {
-  for (const NamedClass& each : named_classes)
-    if (each.device_class == device_class) return fmt::format("{} ({})", device_class, each.name);
-  return device_class;
+  const std::string word = class_word(device_class);
+  return word == device_class ? word : fmt::format("{} ({})", device_class, word);
 }
 
 /// Returns 90 for "sm_90a". Throws Error(bad_input).
@@ -83,6 +82,12 @@ std::string device_class_named(const std::string& word) {
   for (const NamedClass& each : named_classes)
     if (std::ranges::equal(each.name, word, same)) return std::string(each.device_class);
   return word;
+}
+
+std::string class_word(const std::string& device_class) {
+  for (const NamedClass& each : named_classes)
+    if (each.device_class == device_class) return std::string(each.name);
+  return device_class;
 }
 
 std::optional<cuda::DeviceInfo> present_device(const Globals& globals) {

@@ -34,5 +34,7 @@ inline constexpr const char* h200_device_class = "sm_90/mp132/l2_62914560/smem_2
 
 /// Returns the device class that H200 or H100 names, in upper or lower case; any other word as it is.
 std::string device_class_named(const std::string& word);
+/// Returns H200 or H100 for their device classes; any other class as it is. --device-class takes both.
+std::string class_word(const std::string& device_class);
 
 }  // namespace kiln::cli

@@ -8,6 +8,7 @@
 #include <random>
 #include <set>
 
+#include "cli/units.hpp"
 #include "kiln/error.hpp"
 
 namespace kiln::cli {
@@ -87,11 +88,9 @@ std::vector<Problem> draw_problems(const manifest::Op& op, const ProblemSet& set
       problems.push_back(problem);
       repeated = 0;
     } else if (++repeated > patience) {
-      throw Error(
-          ErrorKind::bad_input,
-          fmt::format(
-              "{} distinct problems were asked for and only {} were found in {} draws; give wider ranges or a larger --sigma",
-              draw.count, problems.size(), patience));
+      throw Error(ErrorKind::bad_input,
+                  fmt::format("{} were asked for and only {} found in {} draws; give wider ranges or a larger --sigma",
+                              counted(draw.count, "distinct problem"), problems.size(), patience));
     }
   }
   return problems;

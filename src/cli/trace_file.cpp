@@ -7,6 +7,7 @@
 #include <sstream>
 #include <string_view>
 
+#include "cli/input_kind.hpp"
 #include "cli/problem_set.hpp"
 #include "kiln/error.hpp"
 #include "manifest/limits.hpp"
@@ -27,6 +28,7 @@ std::vector<TraceEntry> parse_trace(std::istream& text, const std::string& name,
     std::istringstream words(line.substr(0, line.find('#')));
     std::string op_name;
     if (!(words >> op_name)) continue;
+    if (entries.empty() && kind_of(line) == InputKind::workload) refuse_workload(name);
     std::vector<std::string> settings;
     for (std::string word; words >> word;) settings.push_back(word);
     try {
@@ -41,6 +43,7 @@ std::vector<TraceEntry> parse_trace(std::istream& text, const std::string& name,
 
 std::vector<TraceEntry> read_trace(const std::string& path, std::span<const manifest::Op> ops) {
   if (path == "-") return parse_trace(std::cin, "standard input", ops);
+  refuse_records(path, "trace");
   manifest::check_regular_file(path);
   std::ifstream file(path);
   if (!file) throw Error(ErrorKind::io, fmt::format("the trace {} cannot be read; is the path right?", path));

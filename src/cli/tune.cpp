@@ -8,6 +8,7 @@
 #include "cli/output.hpp"
 #include "cli/problem_set.hpp"
 #include "cli/tuning.hpp"
+#include "cli/units.hpp"
 #include "cli/workload.hpp"
 #include "engine/stale.hpp"
 #include "kiln/error.hpp"
@@ -87,12 +88,12 @@ void print_renewed(const Globals& globals, const engine::Staleness& staleness, s
                        {"stale", stale},
                        {"renewed", renewed},
                        {"unusable", staleness.unusable}});
-  print(fmt::format("{} of {} records of this device are stale, {} renewed\n", stale, staleness.records, renewed));
+  print(fmt::format("{} of {} of this device {} stale, {} renewed\n", stale, counted(staleness.records, "record"),
+                    verb(stale, "is", "are"), renewed));
   if (staleness.unusable > 0)
     print(fmt::format(
-        "{} records cannot serve, because their configs are not declared or not legal; kiln tune with their "
-        "sizes replaces them\n",
-        staleness.unusable));
+        "{} cannot serve, without a config that is declared and legal; kiln tune with the same sizes replaces {}\n",
+        counted(staleness.unusable, "record"), verb(staleness.unusable, "it", "them")));
 }
 
 int renew(const Globals& globals, const TuneSettings& settings, const Tuner& tuner) {

@@ -99,8 +99,8 @@ void TuneProgress::draw(TuneStep step) {
   const std::string gain = event.baseline_ns > 0 ? fmt::format(", {} of the default's speed",
                                                                format_ratio(event.baseline_ns / event.cost_ns))
                                                  : std::string();
-  say(fmt::format("{}{} {}  {} {}  {}{}  ({} candidates in {})\n", prefix(step), event.op, event.bucket,
-                  event.implementation, event.config, format_time(event.cost_ns), gain, event.total,
+  say(fmt::format("{}{} {}  {} {}  {}{}  ({} in {})\n", prefix(step), event.op, event.bucket, event.implementation,
+                  event.config, format_time(event.cost_ns), gain, counted(event.total, "candidate"),
                   format_wait(seconds)));
 }
 

@@ -152,8 +152,8 @@ TuneReport tune_buckets(const Globals& globals, const Tuner& tuner, std::span<co
 }
 
 std::string interruption_of(const TuneReport& report) {
-  return fmt::format("interrupted after {} of {} buckets; they are kept, and the same command continues",
-                     report.buckets.size(), report.wanted);
+  return fmt::format("interrupted after {} of {}; what is done is kept, and the same command continues",
+                     report.buckets.size(), counted(static_cast<std::int64_t>(report.wanted), "bucket"));
 }
 
 void print_tuned(const Globals& globals, const Tuner& tuner, const TuneReport& report) {

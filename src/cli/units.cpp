@@ -80,7 +80,12 @@ std::string format_count(std::int64_t count) {
 }
 
 std::string counted(std::int64_t count, std::string_view what) {
-  return fmt::format("{} {}{}", format_count(count), what, count == 1 ? "" : "s");
+  const bool hisses = what.ends_with("ch") || what.ends_with("s");  // launches, processes
+  return fmt::format("{} {}{}", format_count(count), what, count == 1 ? "" : hisses ? "es" : "s");
+}
+
+std::string_view verb(std::int64_t count, std::string_view one, std::string_view more) {
+  return count == 1 ? one : more;
 }
 
 std::string format_ratio(double ratio) {

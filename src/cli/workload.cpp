@@ -4,6 +4,7 @@
 
 #include <algorithm>
 
+#include "cli/input_kind.hpp"
 #include "cli/problem_set.hpp"
 #include "kiln/error.hpp"
 #include "manifest/limits.hpp"
@@ -106,7 +107,10 @@ std::vector<OpBucket> buckets_of_workload(std::span<const WorkloadEntry> entries
 }
 
 std::vector<OpBucket> read_workload(const std::string& path, std::span<const manifest::Op> ops) {
-  return buckets_of_workload(parse_workload(manifest::read_text_file(path, manifest::max_toml_bytes), path), path, ops);
+  refuse_records(path, "workload");
+  const std::string text = manifest::read_text_file(path, manifest::max_toml_bytes);
+  if (kind_of(text) == InputKind::trace) refuse_trace(path);
+  return buckets_of_workload(parse_workload(text, path), path, ops);
 }
 
 }  // namespace kiln::cli

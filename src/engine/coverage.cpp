@@ -7,7 +7,7 @@
 #include <unordered_set>
 
 #include "cuda/stream_owner.hpp"
-#include "engine/fallback.hpp"
+#include "engine/capture_launch.hpp"
 #include "engine/miss_path.hpp"
 #include "engine/state.hpp"
 #include "kiln/error.hpp"

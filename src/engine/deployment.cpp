@@ -62,7 +62,7 @@ DeployedCubins bring_cubins(std::span<const jit::Specialisation> needed, tune::C
     if (stop_requested && stop_requested()) {
       pool.cancel();
       throw Error(ErrorKind::interrupted,
-                  fmt::format("interrupted with {} of {} cubins made; they are kept, and asking again continues", i,
+                  fmt::format("interrupted after cubin {} of {}; what was made is kept, and asking again continues", i,
                               needed.size()));
     }
     const tune::KeyedCubin cubin = cubins.get_and_keep(needed[i]);

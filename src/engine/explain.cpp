@@ -3,6 +3,10 @@
 #include <fmt/format.h>
 
 #include <algorithm>
+#include <iterator>
+#include <map>
+#include <ranges>
+#include <set>
 
 #include "engine/estimate.hpp"
 #include "engine/machine_code.hpp"
@@ -44,25 +48,74 @@ std::vector<std::string> passes_of(const manifest::Op& op, const Answer& answer,
 std::string text_of(const store::Record& record) {
   const store::Choice& edge = record.at_edge();
   const std::size_t others = record.choices.size() - 1;
-  return fmt::format("record {} {}, {:.2f} us over {} samples{}", edge.implementation, edge.config, edge.cost_ns / 1000,
-                     edge.samples,
+  return fmt::format("record {} {}, {:.2f} us over {} sample{}{}", edge.implementation, edge.config,
+                     edge.cost_ns / 1000, edge.samples, edge.samples == 1 ? "" : "s",
                      others == 0 ? "" : fmt::format(", and {} more config{}", others, others == 1 ? "" : "s"));
+}
+
+using ByName = std::map<std::string, std::set<std::int64_t>>;
+
+/// "n (2048, 4096), k (1024)"
+std::string text_of(const ByName& sizes) {
+  constexpr std::size_t shown = 4;
+  std::string text;
+  for (const auto& [name, values] : sizes) {
+    const std::vector<std::int64_t> first(values.begin(), std::next(values.begin(), std::min(shown, values.size())));
+    text += fmt::format("{}{} ({}{})", text.empty() ? "" : ", ", name, fmt::join(first, ", "),
+                        values.size() > shown ? fmt::format(" and {} more", values.size() - shown) : "");
+  }
+  return text;
+}
+
+/// Returns the axes whose sizes differ. Axes of policy `exact` hide the others, because no length of a batch mends them.
+std::map<std::string, std::int64_t> differing_axes(const manifest::Op& op, const Problem& bucket,
+                                                   const Problem& other) {
+  std::map<std::string, std::int64_t> exact, others;
+  for (std::size_t i = 0; i < op.axes.size(); ++i) {
+    if (other.axes[i] == bucket.axes[i]) continue;
+    const bool is_exact = op.axes[i].policy.kind == manifest::PolicyKind::exact;
+    (is_exact ? exact : others).emplace(op.axes[i].name, other.axes[i]);
+  }
+  return exact.empty() ? others : exact;
+}
+
+/// "120 of other sizes; nearest: 9 of other n (2048, 4096)": the nearest records differ in the fewest exact axes.
+std::string text_of_sizes(const manifest::Op& op, const Problem& bucket, const std::vector<Problem>& records) {
+  const auto distance = [&](const Problem& other) {
+    std::size_t exact = 0;
+    for (std::size_t i = 0; i < op.axes.size(); ++i)
+      exact += op.axes[i].policy.kind == manifest::PolicyKind::exact && other.axes[i] != bucket.axes[i] ? 1 : 0;
+    return exact;
+  };
+  const std::size_t least = std::ranges::min(records | std::views::transform(distance));
+  ByName nearest;
+  std::size_t count = 0;
+  for (const Problem& each : records) {
+    if (distance(each) != least) continue;
+    ++count;
+    for (const auto& [name, size] : differing_axes(op, bucket, each)) nearest[name].insert(size);
+  }
+  const std::string sizes = fmt::format("{} of other {}", count, text_of(nearest));
+  return count == records.size() ? sizes : fmt::format("{} of other sizes; nearest: {}", records.size(), sizes);
 }
 
 /// Says what a file without a record of the bucket holds of the op.
 std::string what_else(store::File& file, const manifest::Op& op, const Problem& bucket,
                       const manifest::DeviceFacts& device) {
-  std::int64_t sizes = 0, types = 0, forms = 0, devices = 0;
+  std::vector<Problem> sizes;
+  std::int64_t types = 0, forms = 0, devices = 0;
   for (const store::Record& record : file.records(op.name)) {
     const auto other = manifest::parse_bucket(op, record.bucket);
     if (record.device_class != device.device_class())
       ++devices;
     else if (!other || record.revision != op.revision || *other == bucket)
       ++forms;
+    else if (other->selections == bucket.selections)
+      sizes.push_back(*other);
     else
-      ++(other->selections == bucket.selections ? sizes : types);
+      ++types;
   }
-  if (sizes > 0) return fmt::format("no record of this bucket, {} of other sizes", sizes);
+  if (!sizes.empty()) return "no record of this bucket, " + text_of_sizes(op, bucket, sizes);
   if (types > 0) return fmt::format("no record of these types and choices, {} of others", types);
   if (forms > 0) return fmt::format("no record of this revision and regime, {} of others", forms);
   if (devices > 0) return fmt::format("no record for this device class, {} for others", devices);

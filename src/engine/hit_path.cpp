@@ -2,7 +2,9 @@
 
 #include <fmt/format.h>
 
-#include "engine/fallback.hpp"
+#include "engine/capture_launch.hpp"
+#include "engine/miss_path.hpp"
+#include "engine/refused_launch.hpp"
 #include "engine/state.hpp"
 #include "kiln/error.hpp"
 
@@ -89,7 +91,7 @@ struct Counted {
   if (made.run == Run::launched) [[likely]]
     return made.origin;
   if (made.run == Run::refused) return launch_next(state, plan, problem, arguments, stream);
-  return launch_fallback(state, problem, arguments, stream, no_workspace);
+  return launch_in_capture(state, problem, arguments, stream, no_workspace);
 }
 
 /// For a thread that keeps no call, such as any in a forked child. A function of its own keeps the frame off other launches' stack.

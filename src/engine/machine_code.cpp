@@ -25,14 +25,14 @@ std::optional<CodeAt> search(store::Layers& layers, const jit::Specialisation& c
   return std::nullopt;
 }
 
-/// Returns the first layer that has the code and may not supply it.
-const store::Layer* untrusted_layer_with(const store::Layers& layers, const jit::Specialisation& code) {
-  for (const store::Layer& layer : layers.layers()) {
+std::optional<std::size_t> untrusted_layer_with(const store::Layers& layers, const jit::Specialisation& code) {
+  for (std::size_t at = 0; at < layers.layers().size(); ++at) {
+    const store::Layer& layer = layers.layers()[at];
     if (!layer.file || layer.trusted_for_code) continue;
     for (const std::string& compiler : layer.file->compilers())
-      if (layer.file->find_cubin(jit::cubin_key(code, compiler))) return &layer;
+      if (layer.file->find_cubin(jit::cubin_key(code, compiler))) return at;
   }
-  return nullptr;
+  return std::nullopt;
 }
 
 /// The compilers whose code a launch here takes, in the order in which it asks for them.
@@ -52,8 +52,10 @@ std::string why_none(const jit::Specialisation& code, tune::Cubins& cubins) {
   if (const auto other = search(layers, code, layers.compilers()))
     return fmt::format("{} has it by {}, which is not the NVRTC here", name_of(layers.layers()[other->layer]),
                        other->compiler);
-  if (const store::Layer* layer = untrusted_layer_with(layers, code))
-    return fmt::format("{} has it and may not supply it ({})", name_of(*layer), layer->trust);
+  if (const auto at = untrusted_layer_with(layers, code)) {
+    const store::Layer& layer = layers.layers()[*at];
+    return fmt::format("{} has it and may not supply it ({})", name_of(layer), layer.trust);
+  }
   return "no file has it";
 }
 
@@ -65,6 +67,13 @@ std::optional<std::size_t> layer_with_code(const manifest::Op& op, const Answer&
   if (answer.implementation->is_library()) return std::nullopt;
   const auto found = search(layers, code_of(op, answer, device, arch), layers.compilers());
   return found ? std::optional(found->layer) : std::nullopt;
+}
+
+std::optional<std::size_t> untrusted_layer_with_code(const manifest::Op& op, const Answer& answer,
+                                                     const manifest::DeviceFacts& device, const std::string& arch,
+                                                     const store::Layers& layers) {
+  if (answer.implementation->is_library()) return std::nullopt;
+  return untrusted_layer_with(layers, code_of(op, answer, device, arch));
 }
 
 MachineCode machine_code_of(const manifest::Op& op, const Answer& answer, const manifest::DeviceFacts& device,

@@ -14,6 +14,11 @@ std::optional<std::size_t> layer_with_code(const manifest::Op& op, const Answer&
                                            const manifest::DeviceFacts& device, const std::string& arch,
                                            store::Layers& layers);
 
+/// Returns the first layer that has the answer's machine code and may not supply it.
+std::optional<std::size_t> untrusted_layer_with_code(const manifest::Op& op, const Answer& answer,
+                                                     const manifest::DeviceFacts& device, const std::string& arch,
+                                                     const store::Layers& layers);
+
 struct MachineCode {
   bool found = false;  // a launch on this machine needs no compile
   std::string where;   // one sentence: the file, why it may not supply the code, and what a launch does then

@@ -5,6 +5,8 @@
 #include <chrono>
 
 #include "cuda/stream_owner.hpp"
+#include "engine/capture_launch.hpp"
+#include "engine/hit_path.hpp"
 #include "engine/state.hpp"
 #include "engine/tuning.hpp"
 #include "kiln/error.hpp"
@@ -89,7 +91,18 @@ std::unique_ptr<BucketPlans> build(OpState& state, const Problem& problem) {
 
 }  // namespace
 
-const PlanState* prepare(OpState& state, const Problem& problem, CUstream stream) {
+Origin launch_missed(OpState& state, const Problem& problem, const Arguments& arguments, CUstream stream) {
+  manifest::check_allowed(state.op, problem);
+  if (!state.captures.captures(stream)) {
+    const PlanState* plan = make_hot(state, problem, stream);
+    state.captures.make_workspaces(plan->of, stream);
+    return launch_plan(state, *plan, problem, arguments, stream);
+  }
+  if (state.engine.background) state.engine.background->want(state, manifest::bucket_of(state.op, problem), nullptr);
+  return launch_in_capture(state, problem, arguments, stream, "no plan of its bucket is ready");
+}
+
+const PlanState* make_hot(OpState& state, const Problem& problem, CUstream stream) {
   const Problem bucket = manifest::bucket_of(state.op, problem);
   if (const PlanState* plan = state.plans.hot.find(bucket)) return plan;
   const cuda::Context::Scope scope(state.engine.context);
@@ -122,7 +135,7 @@ const PlanState* prepare(OpState& state, const Problem& problem, CUstream stream
 }
 
 const PlanState* make_ready(OpState& state, const Problem& problem, CUstream stream) {
-  const PlanState* plan = prepare(state, problem, stream);
+  const PlanState* plan = make_hot(state, problem, stream);
   const cuda::Context::Scope scope(state.engine.context);
   const cuda::RelaxedCapture relaxed;
   const bool is_capturing = is_captured(stream);

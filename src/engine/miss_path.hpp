@@ -5,10 +5,12 @@
 
 namespace kiln::engine {
 
+/// The entry of the miss path. Launches a problem whose bucket is not hot: makes it so, or on a capturing stream uses launch_in_capture().
+Origin launch_missed(OpState& state, const Problem& problem, const Arguments& arguments, CUstream stream);
 /// Returns the plan of the bucket's upper edge. Looks up, loads or tunes a bucket that is not hot, once for all threads that ask. Throws
 /// Error(capture) where `stream` captures and the bucket is not hot, and Error(not_tuned) on a miss under MissPolicy::error.
-const PlanState* prepare(OpState& state, const Problem& problem, CUstream stream);
-/// prepare(), then loads what serves this very problem and allocates workspaces for `stream`. Throws Error(capture) where `stream` captures and
+const PlanState* make_hot(OpState& state, const Problem& problem, CUstream stream);
+/// make_hot(), then loads what serves this very problem and allocates workspaces for `stream`. Throws Error(capture) where `stream` captures and
 /// lacks one.
 const PlanState* make_ready(OpState& state, const Problem& problem, CUstream stream);
 /// Loads and publishes the bucket's new record in place of what serves it, with workspaces for the same streams.

@@ -1,5 +1,5 @@
-// The state of one op of an engine, which its launches share. Launches: hit_path.hpp, miss_path.hpp, fallback.hpp. Captures: fallback.hpp,
-// capture_guard.hpp.
+// The state of one op of an engine, which its launches share. Launches: hit_path.hpp, miss_path.hpp, refused_launch.hpp. Captures:
+// capture_launch.hpp, capture_guard.hpp.
 #pragma once
 
 #include <cstdint>

@@ -1,6 +1,6 @@
 // Maps a problem and a device to the configs that may serve it, in the order in which they are tried, each with its reason. Launches,
-// coverage, explanations and deployments all use it. A capture whose bucket is not ready does not: loaded_fallbacks() of fallback.hpp serves it.
-// Needs no device.
+// coverage, explanations and deployments all use it. A capture whose bucket is not ready does not: loaded_fallbacks() of
+// capture_launch.hpp serves it. Needs no device.
 #pragma once
 
 #include <optional>

@@ -164,6 +164,7 @@ struct PassModel {
   std::optional<Expression> bytes_in_flight;  // outstanding reads of one block
   std::optional<Expression> round_trips;      // times that one block stalls for memory
   std::optional<Expression> registers;        // a thread
+  std::optional<Expression> busy_blocks;  // blocks that get work, where a persistent grid has more; the model leaves it
 };
 
 struct Pass {

@@ -67,6 +67,10 @@ bool is_declared(const Implementation& implementation, std::span<const std::int6
 /// Error(bad_manifest) after most_search_steps.
 std::vector<Config> search_space(const Op& op, const Implementation& implementation, const Problem& problem,
                                  const DeviceFacts& device);
+/// Returns how many configs meet [constraints], whatever [search] says; nothing when counting takes more than most_search_steps. 0 for a
+/// library.
+std::optional<std::size_t> count_legal(const Op& op, const Implementation& implementation, const Problem& problem,
+                                       const DeviceFacts& device);
 /// Returns one config of the search space for each kernel: of those that differ only in launch-only parameters, the one with their
 /// defaults, or the first when that is not legal.
 std::vector<Config> searched_space(const Op& op, const Implementation& implementation, const Problem& problem,

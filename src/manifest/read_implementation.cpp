@@ -182,7 +182,8 @@ bool shapes(const Pass& pass, int slot, const Symbols& symbols) {
   const auto estimated = [&](const PassModel& model) {
     return names(model.operations) || names(model.read_bytes) || names(model.traffic_bytes) ||
            names(model.written_bytes) || names(model.memory_bytes) || names(model.shared_bytes) ||
-           names(model.bytes_in_flight) || names(model.round_trips) || names(model.registers);
+           names(model.bytes_in_flight) || names(model.round_trips) || names(model.registers) ||
+           names(model.busy_blocks);
   };
   return uses(parse_kernel_name(pass.kernel, symbols).placeholders) || names(pass.when) || uses(pass.grid) ||
          uses(pass.block) || uses(pass.cluster) || pass.shared.uses(slot) ||

@@ -16,7 +16,7 @@ PassModel read_pass_model(const ManifestReader& reader, const TomlValue& section
   constexpr std::string_view where = "[pass.model]";
   reader.check_keys(section, where,
                     {"operations", "unit", "read_bytes", "traffic_bytes", "written_bytes", "memory_bytes",
-                     "shared_bytes", "bytes_in_flight", "round_trips", "registers"});
+                     "shared_bytes", "bytes_in_flight", "round_trips", "registers", "busy_blocks"});
   PassModel model;
   const auto read = [&](std::string_view key, std::optional<Expression>& into) {
     if (const TomlValue* value = section.find(key))
@@ -31,6 +31,7 @@ PassModel read_pass_model(const ManifestReader& reader, const TomlValue& section
   read("bytes_in_flight", model.bytes_in_flight);
   read("round_trips", model.round_trips);
   read("registers", model.registers);
+  read("busy_blocks", model.busy_blocks);
   if (const TomlValue* unit = section.find("unit"))
     model.unit = static_cast<Unit>(reader.one_of(*unit, "'unit'", {"instruction", "fma", "mma", "wgmma"}));
   return model;

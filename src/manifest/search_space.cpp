@@ -127,6 +127,19 @@ std::vector<Config> search_space(const Op& op, const Implementation& implementat
   return configs;
 }
 
+std::optional<std::size_t> count_legal(const Op& op, const Implementation& implementation, const Problem& problem,
+                                       const DeviceFacts& device) try {
+  std::size_t count = 0;
+  if (implementation.is_library()) return count;
+  Walk(op, implementation, make_frame(op, &implementation, problem, device), {}).run([&](const Config&) {
+    ++count;
+    return true;
+  });
+  return count;
+} catch (const Error&) {
+  return std::nullopt;
+}
+
 std::vector<Config> searched_space(const Op& op, const Implementation& implementation, const Problem& problem,
                                    const DeviceFacts& device) {
   std::vector<Config> all = search_space(op, implementation, problem, device);

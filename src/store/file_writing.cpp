@@ -113,7 +113,7 @@ std::vector<Record> check_all(std::span<const Record> records) {
 void SqliteFile::put_all(std::span<const Record> records, std::span<const CubinRow> cubins, Existing existing) {
   const auto checked = check_all(records);
   const auto packed = pack_all(cubins);
-  publish([&](Session& session) {
+  write_and_prune([&](Session& session) {
     Rows rows(session.connection);
     for (const Record& record : checked) rows.put(record);
     for (const Packed& each : packed) rows.put(each.cubin, each.digest, existing == Existing::replace);
@@ -121,7 +121,7 @@ void SqliteFile::put_all(std::span<const Record> records, std::span<const CubinR
 }
 
 void SqliteFile::write_all(const std::function<void(Writer&)>& work) {
-  publish([&](Session& session) {
+  write_and_prune([&](Session& session) {
     Flaws flaws;
     TableWriter writer(session.connection, flaws);
     work(writer);
@@ -131,7 +131,7 @@ void SqliteFile::write_all(const std::function<void(Writer&)>& work) {
 
 /// Runs `work` in a transaction, and prunes in it when the file is past its limit.
 template <class Work>
-void SqliteFile::publish(Work&& work) {
+void SqliteFile::write_and_prune(Work&& work) {
   write<void>("written", [&](Session& session) {
     Connection& c = session.connection;
     const Newest newest = newest_rows(c);

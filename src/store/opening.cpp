@@ -310,7 +310,7 @@ void create_if_missing(const fs::path& path) {
   OutputFile output(path);
   create_in(output, S_IRUSR | S_IWUSR);
   remove_journal_of(path);
-  output.publish(Existing::keep);
+  output.move_into_place(Existing::keep);
 }
 
 fs::path set_aside_if_damaged(const fs::path& path) {

@@ -148,7 +148,7 @@ OutputFile::~OutputFile() {
   ::close(lock_);
 }
 
-bool OutputFile::publish(Existing existing) {
+bool OutputFile::move_into_place(Existing existing) {
   if (existing == Existing::keep) {
     if (!rename_to_free_name(path_, target_)) return false;
   } else if (::rename(path_.c_str(), target_.c_str()) != 0) {
@@ -188,7 +188,7 @@ void write_text(const fs::path& target, std::string_view text) {
     write_all(file.number, text, target);
     if (::fsync(file.number) != 0) cannot_write(target);
   }
-  output.publish(Existing::replace);
+  output.move_into_place(Existing::replace);
 }
 
 }  // namespace kiln::store

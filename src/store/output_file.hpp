@@ -22,11 +22,11 @@ class OutputFile {
   OutputFile& operator=(const OutputFile&) = delete;
 
   [[nodiscard]] const std::filesystem::path& target() const noexcept { return target_; }
-  /// The temporary file's path. The caller creates it, and syncs and closes it before publish().
+  /// The temporary file's path. The caller creates it, and syncs and closes it before move_into_place().
   [[nodiscard]] const std::filesystem::path& path() const noexcept { return path_; }
   /// Renames the file to the target, atomically and durably. Returns false and changes nothing when `existing` is keep
   /// and the target exists. Throws as the constructor does.
-  bool publish(Existing existing);
+  bool move_into_place(Existing existing);
 
  private:
   bool lock_new_folder();

@@ -151,7 +151,7 @@ class SqliteFile final : public File {
   template <class Result, class Work>
   Result write(std::string_view doing, Work&& work);
   template <class Work>
-  void publish(Work&& work);
+  void write_and_prune(Work&& work);
   void refuse_unless_writable(std::string_view doing) const;
   void refuse_what_others_write() const;
   void set_aside(Session& session, const Flaws& flaws);

@@ -208,7 +208,7 @@ TransferReport merge_files(std::span<File* const> from, const fs::path& to, cons
   }
   check_holds_records(report, selection, from.size() == 1 ? name_of(*from.front()) : "the files given");
   if (overwrite) remove_journal_of(target);
-  if (!output.publish(overwrite ? Existing::replace : Existing::keep)) check_target(target, Existing::keep);
+  if (!output.move_into_place(overwrite ? Existing::replace : Existing::keep)) check_target(target, Existing::keep);
   return report;
 }
 

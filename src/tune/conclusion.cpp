@@ -66,7 +66,7 @@ class Conclusion {
   [[noreturn]] void throw_nothing_right() const {
     const Entry& first = entries_.front();
     throw Error(ErrorKind::not_tuned,
-                fmt::format("{} {}: none of {} candidates came out right; the first, {} {}: {}", request_.op.name,
+                fmt::format("{} {}: no candidate of {} came out right; the first, {} {}: {}", request_.op.name,
                             manifest::display_text(request_.op, request_.bucket), outcome_.brought_in,
                             first.implementation->name, manifest::to_string(*first.implementation, first.config),
                             first.admission.reason));

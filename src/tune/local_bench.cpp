@@ -175,7 +175,8 @@ class LocalBench final : public Bench {
   bool is_right(Admission& admission, Live& live) {
     if (std::ranges::none_of(cases_, [&](const VerificationCase& each) { return each.admits(live.executable); })) {
       admission.verdict = store::Verdict::launch_failed;
-      admission.reason = "it is not legal at either end of the bucket, where candidates are verified";
+      admission.reason =
+          "it is legal at none of the sizes where candidates are verified: the bucket's ends and corners";
       return false;
     }
     for (VerificationCase& each : cases_) {

@@ -215,24 +215,32 @@ class Racing final : public Search {
   }
   /// Returns the fastest own candidate at a length.
   [[nodiscard]] std::optional<std::size_t> best_own(std::size_t length) const {
-    const std::vector<std::size_t>& libraries = forecast_.expectations().of_libraries;
     std::optional<std::size_t> best;
     for (std::size_t i = 0; i < scores_.size(); ++i) {
       const Cost& cost = scores_.cost({i, length});
-      if (!cost.failed() && std::ranges::find(libraries, i) == libraries.end() &&
-          (!best || cost.median_ns < scores_.cost({*best, length}).median_ns))
+      if (!cost.failed() && !is_library(i) && (!best || cost.median_ns < scores_.cost({*best, length}).median_ns))
         best = i;
     }
     return best;
   }
 
-  /// Returns the open candidates by their lowest expected time against reference_ns().
+  [[nodiscard]] bool is_library(std::size_t candidate) const {
+    return std::ranges::find(forecast_.expectations().of_libraries, candidate) !=
+           forecast_.expectations().of_libraries.end();
+  }
+
+  /// Returns the open candidates by their lowest expected time against reference_ns(). A library has no model, and its estimate, the time at
+  /// the device's limits, promises more than any kernel keeps: its algorithms are returned where no own candidate is open.
   [[nodiscard]] std::vector<std::size_t> untried_by_promise() const {
+    std::vector<std::size_t> own = ranked_by_promise(false);
+    return own.empty() ? ranked_by_promise(true) : own;
+  }
+  [[nodiscard]] std::vector<std::size_t> ranked_by_promise(bool of_libraries) const {
     std::vector<double> reference;
     for (std::size_t length = 0; length < scores_.lengths(); ++length) reference.push_back(reference_ns(length));
     std::vector<std::pair<double, std::size_t>> ranked;
     for (std::size_t i = 0; i < scores_.size(); ++i) {
-      if (!is_open(i)) continue;
+      if (!is_open(i) || is_library(i) != of_libraries) continue;
       double least = std::numeric_limits<double>::infinity();
       for (std::size_t length = 0; length < reference.size(); ++length)
         if (forecast_.is_legal({i, length}))
@@ -258,12 +266,12 @@ class Racing final : public Search {
     };
     for (std::size_t each : forecast_.expectations().tried_first)
       if (std::find(first.begin(), first.end(), each) == first.end()) first.push_back(each);
-    // The fastest expected at each length.
+    // The fastest own candidate expected at each length.
     if (scores_.lengths() > 1) most = first.size() + most_newcomers;
     for (std::size_t length = scores_.lengths(); scores_.lengths() > 1 && length-- > 0;) {
       std::optional<std::size_t> best;
       for (std::size_t i = 0; i < scores_.size(); ++i)
-        if (forecast_.is_legal({i, length}) && is_open(i) &&
+        if (forecast_.is_legal({i, length}) && is_open(i) && !is_library(i) &&
             (!best || forecast_.expected_ns({i, length}) < forecast_.expected_ns({*best, length})))
           best = i;
       if (best) add(*best);

@@ -58,7 +58,7 @@ void VerificationTensors::load(const std::string& arch, Cubins& cubins) {
 }
 
 /// Puts lengths on the device, and gives the run-time values that the bound decides to candidates and the reference.
-void VerificationTensors::bound_lengths(const Problem& bound, std::vector<std::int64_t>& frame, CUstream stream) {
+void VerificationTensors::bound_lengths(const Placement& placement, std::vector<std::int64_t>& frame, CUstream stream) {
   std::array<std::int32_t, max_axes> values{};
   if (lengths_.bytes() == 0) lengths_ = cuda::Buffer(sizeof values), true_lengths_ = cuda::Buffer(sizeof values);
   for (std::size_t i = 0; i < op.axes.size(); ++i) {
@@ -69,7 +69,7 @@ void VerificationTensors::bound_lengths(const Problem& bound, std::vector<std::i
   }
   lengths_.copy_from_host(values.data(), sizeof values, stream);
   true_lengths_.copy_from_host(values.data(), sizeof values, stream);
-  const auto bounded = verification_frame(op, bound, device);
+  const auto bounded = verification_frame(op, *placement.bound, device, placement.runtime);
   for (std::size_t i = 0; i < op.runtime.size(); ++i) {
     if (!op.runtime[i].is_integer()) continue;
     const auto slot = static_cast<std::size_t>(op.first_runtime()) + i;
@@ -94,13 +94,12 @@ std::int64_t VerificationTensors::bytes_of(const manifest::Tensor& tensor, const
 
 void VerificationTensors::allocate(const Placement& placement, CUstream stream) {
   arguments = reference_arguments = {};
-  auto frame = this->frame();
+  auto frame = verification_frame(op, problem, device, placement.runtime);
   set_verification_values(op, frame, arguments);
   reference_arguments = arguments;
   launched = placement.bound.value_or(problem);
-  if (placement.bound) bound_lengths(*placement.bound, frame, stream);
+  if (placement.bound) bound_lengths(placement, frame, stream);
   for (const auto& [runtime, value] : placement.runtime) {
-    frame[static_cast<std::size_t>(op.first_runtime()) + runtime.index] = value;
     arguments.set(runtime, value);
     reference_arguments.set(runtime, value);
   }

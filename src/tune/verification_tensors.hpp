@@ -90,7 +90,7 @@ class VerificationTensors {
     return op.tensors[tensor].fill == manifest::Fill::prepared && takes_part(tensor);
   }
   void copy_late(CUdeviceptr to, CUdeviceptr from, std::int64_t bytes, CUstream stream);
-  void bound_lengths(const Problem& bound, std::vector<std::int64_t>& frame, CUstream stream);
+  void bound_lengths(const Placement& placement, std::vector<std::int64_t>& frame, CUstream stream);
   [[nodiscard]] std::int64_t bytes_of(const manifest::Tensor& tensor, const TensorExtent& extent,
                                       std::span<const std::int64_t> frame) const;
   [[nodiscard]] bool is_bounded() const { return arguments.lengths_set != 0; }

@@ -2,6 +2,8 @@
 
 #include <fmt/format.h>
 
+#include <algorithm>
+
 #include "kiln/error.hpp"
 
 namespace kiln::tune {
@@ -13,12 +15,19 @@ constexpr double usual_real = 1e-5;
 }  // namespace
 
 std::vector<std::int64_t> verification_frame(const manifest::Op& op, const Problem& problem,
-                                             const manifest::DeviceFacts& device) {
+                                             const manifest::DeviceFacts& device,
+                                             std::span<const std::pair<RuntimeId, std::int64_t>> given) {
   auto frame = manifest::make_frame(op, nullptr, problem, device);
   // In the manifest's order: a value may depend on those before it.
   for (std::size_t i = 0; i < op.runtime.size(); ++i) {
     const manifest::Runtime& runtime = op.runtime[i];
     if (!runtime.is_integer()) continue;
+    std::int64_t& slot = frame[static_cast<std::size_t>(op.first_runtime()) + i];
+    if (const auto own = std::ranges::find(given, i, [](const auto& each) { return std::size_t{each.first.index}; });
+        own != given.end()) {
+      slot = own->second;
+      continue;
+    }
     const auto& how = runtime.verify_integer ? runtime.verify_integer : runtime.default_integer;
     const manifest::Value value = how ? how->evaluate(frame) : manifest::Value{usual_integer};
     if (!value.ok())
@@ -26,7 +35,7 @@ std::vector<std::int64_t> verification_frame(const manifest::Op& op, const Probl
           ErrorKind::bad_expression,
           fmt::format("op '{}': the value '{}' that '{}' is verified with cannot be computed at {}: {}", op.name,
                       how->text(), runtime.name, manifest::display_text(op, problem), to_string(value.status)));
-    frame[static_cast<std::size_t>(op.first_runtime()) + i] = value.number;
+    slot = value.number;
   }
   return frame;
 }

@@ -3,6 +3,7 @@
 
 #include <cstdint>
 #include <span>
+#include <utility>
 #include <vector>
 
 #include "kiln/arguments.hpp"
@@ -11,9 +12,10 @@
 namespace kiln::tune {
 
 /// Returns manifest::make_frame without an implementation, its run-time integers replaced by those that a verification gives. An integer with
-/// neither `verify` nor a default is 1.
+/// neither `verify` nor a default is 1. Those of `given` have its values, and defaults that depend on them follow.
 std::vector<std::int64_t> verification_frame(const manifest::Op& op, const Problem& problem,
-                                             const manifest::DeviceFacts& device);
+                                             const manifest::DeviceFacts& device,
+                                             std::span<const std::pair<RuntimeId, std::int64_t>> given = {});
 /// Sets the run-time values that have `verify` or no default. A real with neither is 1e-5, which suits an epsilon.
 void set_verification_values(const manifest::Op& op, std::span<const std::int64_t> frame, Arguments& arguments);
 

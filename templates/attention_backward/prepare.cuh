@@ -4,21 +4,29 @@
 #include "common/attention/forward_mma.cuh"
 #include "common/attention/prepare.cuh"
 
-/// grid (queries in all planes), block (128): gradients of row i of a sequence, in [-1, 1) times (1 + i)^(3/8), beside values that grow
-/// as attention_values makes them. Where each query sees the keys up to its own place, weights are about 1 / i. Then dv of key j goes as
-/// (j^-1/4 - n^-1/4)^1/2, dq of row i as i^3/8: no part of a tensor is far from its root mean square, by which errors are judged.
-template <typename T, kiln::attention::Layout layout>
-__global__ __launch_bounds__(128) void attention_gradients(T* dout, const int* query_offsets, long long batch,
-                                                           long long queries, long long heads, long long value_dim,
-                                                           long long out_batch_stride, long long out_row_stride,
-                                                           long long out_head_stride, unsigned long long seed) {
+/// grid (queries in all planes), block (128): gradients of a query that sees n keys, in [-1, 1) times n^(3/8), beside values that grow as
+/// attention_values makes them. Weights are about 1 / n. Then, where query i sees i keys, dv of key j goes as (j^-1/4 - n^-1/4)^1/2 and dq
+/// of row i as i^3/8: no part of a tensor is far from its root mean square, by which errors are judged.
+template <typename T, kiln::attention::Layout layout, kiln::attention::Mask mask>
+__global__ __launch_bounds__(128) void attention_gradients(
+    T* dout, const int* query_offsets, const int* key_offsets, long long batch, long long queries, long long keys,
+    long long heads, long long value_dim, long long out_batch_stride, long long out_row_stride,
+    long long out_head_stride, int from_end, long long window_left, long long window_right, unsigned long long seed) {
   using kiln::attention::Layout;
   const long long plane = layout == Layout::dense ? blockIdx.x / queries : 0;
   const long long query = layout == Layout::dense ? blockIdx.x % queries : blockIdx.x;
-  long long first = 0;
+  long long first = 0, own_queries = queries, own_keys = keys;
   if constexpr (layout == Layout::packed)
-    for (long long i = 0; i < batch && query_offsets[i] <= query; ++i) first = query_offsets[i];
-  const float root = sqrtf(sqrtf(static_cast<float>(1 + query - first))), size = root * sqrtf(root);
+    for (long long i = 0; i < batch && query_offsets[i] <= query; ++i) {
+      first = query_offsets[i];
+      own_queries = query_offsets[i + 1] - first;
+      own_keys = key_offsets[i + 1] - key_offsets[i];
+    }
+  const kiln::attention::Visible<mask> visible(
+      static_cast<int>(own_queries), static_cast<int>(own_keys),
+      {from_end != 0, kiln::attention::small(window_left), kiln::attention::small(window_right)});
+  const int row = static_cast<int>(query - first), seen = visible.end(row) - visible.begin(row);
+  const float root = sqrtf(sqrtf(static_cast<float>(max(seen, 1)))), size = root * sqrtf(root);
   for (long long i = threadIdx.x; i < heads * value_dim; i += 128) {
     const float value = kiln::attention::drawn_value(~seed, blockIdx.x * heads * value_dim + i) * size;
     const long long head = i / value_dim, column = i % value_dim;

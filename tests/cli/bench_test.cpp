@@ -37,6 +37,26 @@ struct Gemm {
   }
 };
 
+/// As many blocks as multiprocessors, of which each takes pieces of `piece` rows in turns.
+manifest::Op persistent_op() {
+  std::vector<manifest::SourceFile> files = kiln::testing::sample_files();
+  files.push_back({"persistent.toml", R"toml(summary = "pieces of rows"
+[parameters]
+piece = [1, 1024]
+[default]
+piece = 1024
+[[pass]]
+kernel = "twice<{dtype}, {piece}>"
+grid   = ["sm_count"]
+block  = ["128"]
+args   = ["x", "y", "cols"]
+[pass.model]
+busy_blocks = "ceil_div(rows, piece)"
+)toml"});
+  files.push_back({"persistent.cuh", ""});
+  return manifest::parse_op("twice", "tests", files);
+}
+
 manifest::Axis axis_to(std::int64_t maximum, std::int64_t multiple_of = 1) {
   manifest::Axis axis;
   axis.name = "rows";
@@ -98,6 +118,17 @@ TEST_CASE("a launch that fills the device, has nothing wider or next to no work 
   const Contender plain{one.find("plain"), {64}};
   CHECK_FALSE(
       idle_launch(one, plain, parse_problem(one, std::vector<std::string>{"rows=4", "cols=1024"}), gemm.device));
+}
+
+TEST_CASE("a persistent grid does not hide that few of its blocks get work") {
+  const Gemm gemm;
+  const manifest::Op op = persistent_op();
+  const Contender large{op.find("persistent"), {1024}};
+  const Problem problem = parse_problem(op, std::vector<std::string>{"rows=4096", "cols=1024"});
+  const auto idle = idle_launch(op, large, problem, gemm.device);
+  REQUIRE(idle.has_value());
+  CHECK(idle->blocks == 4);
+  CHECK(blocks_of(op, idle->wider.front(), problem, gemm.device) == 132);  // of 4,096 pieces
 }
 
 TEST_CASE("a policy reads as a person writes it and as a key has it") {

@@ -50,7 +50,7 @@ TEST_CASE("--stale takes what the present sources have outgrown, and nothing els
   }
   const Ran dry = command.run("cache prune " + path + " --stale --dry-run");
   CHECK(dry.status == 0);
-  CHECK(dry.output.find("2 records, 0 candidates and 1 cubins would be deleted") != std::string::npos);
+  CHECK(dry.output.find("2 records, 0 candidates and 1 cubin would be deleted") != std::string::npos);
   CHECK(records_in(path) == 4);
   const Ran ran = command.run("cache prune " + path + " --stale");
   CHECK_MESSAGE(ran.status == 0, ran.errors);

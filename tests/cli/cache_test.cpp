@@ -3,6 +3,7 @@
 #include "cli/units.hpp"
 #include "command.hpp"
 #include "sample_op.hpp"
+#include "store/key_files.hpp"
 #include "tuned_rows.hpp"
 
 using namespace kiln;
@@ -100,6 +101,32 @@ TEST_CASE("a merge takes .kiln and text, in any order to the same bytes, and say
   CHECK(contains(command.run("cache ls").output, "overlay.kiln: 3 records"));
 }
 
+TEST_CASE("verify can require the signature of a trusted key") {
+  const Command command;
+  const store::Folder folder;
+  const std::string a = command.path("a.kiln");
+  write(a, {tuned({"rows=64", "cols=64"})});
+  const auto keys = store::make_keys(folder, "release");
+  const std::string none = command.path("none");
+  std::filesystem::create_directories(none);
+  const auto verified = [&](const std::string& trusted) {
+    return command.run("cache verify " + a + " --require-signature --trusted-keys " + trusted);
+  };
+  const std::string lacking = "no signature of a trusted key holds, and --require-signature asks for one\n";
+  CHECK(verified((folder / "keys").string()).status == 1);
+  REQUIRE(command.run("cache sign " + a + " --key " + keys.secret.string()).status == 0);
+  const Ran good = verified((folder / "keys").string());
+  CHECK_MESSAGE(good.status == 0, good.output);
+  CHECK_FALSE(contains(good.output, lacking));
+  const Ran unknown = verified(none);
+  CHECK(unknown.status == 1);
+  CHECK(contains(unknown.output, lacking));
+  CHECK(command.run("cache verify " + a + " --trusted-keys " + none).status == 0);
+  std::filesystem::create_directories(folder / "keys/revoked");
+  std::filesystem::copy_file(keys.open, folder / "keys/revoked/release.pem");
+  CHECK(verified((folder / "keys").string()).status == 1);
+}
+
 TEST_CASE("rows that do not hold are left behind by a merge, and named by verify") {
   const Command command;
   const std::string a = command.path("a.kiln");
@@ -111,17 +138,17 @@ TEST_CASE("rows that do not hold are left behind by a merge, and named by verify
   std::ofstream(a, std::ios::binary) << bytes;
   const Ran verified = command.run("cache verify " + a);
   CHECK(verified.status == 1);
-  CHECK(contains(verified.output, "1 flaws"));
+  CHECK(contains(verified.output, ": 1 flaw\n"));
   CHECK(contains(verified.output, "its digest does not match its content"));
   CHECK(contains(command.run("--json cache verify " + a).output, "\"sound\":false"));
   CHECK(bytes_of(a) == bytes);
   const Ran merged = command.run("cache merge " + a + " -o " + command.path("b.kiln"));
-  CHECK(contains(merged.output, "1 records"));
-  CHECK(contains(merged.errors, "1 rows of " + a + " did not hold"));
+  CHECK(contains(merged.output, ": 1 record, "));
+  CHECK(contains(merged.errors, "1 row of " + a + " did not hold and was left behind"));
   for (const std::string& to : {"-o " + command.path("c.kiln"), std::string("--text")}) {
     const Ran exported = command.run("cache export " + a + " " + to);
     CHECK(exported.status == 0);
-    CHECK(contains(exported.errors, "1 rows of " + a + " did not hold"));
+    CHECK(contains(exported.errors, "1 row of " + a + " did not hold and was left behind"));
   }
   const Ran sound = command.run("cache verify " + command.path("b.kiln"));
   CHECK(sound.status == 0);
@@ -148,7 +175,7 @@ TEST_CASE("diff puts the worst ratio first, and fails only when asked to") {
   CHECK(ran.status == 0);
   const std::string& text = ran.output;
   CHECK(contains(text, "1 gained, 1 lost, 2 changed, 1 the same; B takes 1.14x of A's time"));
-  CHECK(contains(text, "driver 13000 -> 13010 (1 records)"));
+  CHECK(contains(text, "driver 13000 -> 13010 (1 record)"));
   CHECK(text.find("rows=256 ") < text.find("rows=128 "));
   CHECK(text.find("3.00x") < text.find("0.50x"));
   CHECK_FALSE(contains(text, "rows=64 "));
@@ -177,7 +204,7 @@ TEST_CASE("stats tell bytes by op, what served, and misses by reason") {
   CHECK(contains(text, "launches from        overlay"));
   CHECK(contains(text, "1,200"));
   CHECK(contains(text, "misses               no record"));
-  CHECK(contains(text, "processes served by  1 records"));
+  CHECK(contains(text, "processes served by  1 record"));
   const std::string json = command.run("--json cache stats " + path).output;
   CHECK(contains(json, "\"launches\":{\"overlay\":1200},\"misses\":{\"no record\":3},\"record_uses\":1"));
 }

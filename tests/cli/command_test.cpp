@@ -1,5 +1,6 @@
 // The built command, run as a person runs it: what is wrong in its arguments is said in one line, with the right exit status.
 #include "command.hpp"
+#include "sample_op.hpp"
 
 using namespace kiln::testing;
 
@@ -16,6 +17,8 @@ TEST_CASE("no command, an unknown command and an unknown option are bad usage") 
   const Command command;
   CHECK(command.run("").status == 2);
   check_refused(command.run("tnue rms_norm"), 2, "there is no command 'tnue' (did you mean 'tune'?)");
+  check_refused(command.run("verify a.kiln"), 2, "there is no command 'verify'; it is kiln cache verify\n");
+  check_refused(command.run("regret gemm"), 2, "it is kiln bench regret\n");
   check_refused(command.run("ops --frobnicate"), 2, "see kiln ops --help");
   check_refused(command.run("tune"), 2, "see kiln tune --help");
   check_refused(command.run("replay t --policy sometimes"), 2, "see kiln replay --help");
@@ -58,6 +61,18 @@ TEST_CASE("a machine without a driver is told so, with the exit status for what 
   CHECK(command.run("devices").status == 3);
   CHECK(command.run("tune rms_norm rows=1 cols=64").status == 3);
   CHECK(command.run("run rms_norm rows=1 cols=64").status == 3);
+}
+
+TEST_CASE("prewarm and replay on a machine without a driver name what they do without one") {
+  const Command command;
+  const std::string workload =
+      command.path("w.toml", "[[workload]]\nop = \"rms_norm\"\naxes = { rows = 16, cols = 4096 }\n");
+  const Ran warmed = command.run("prewarm " + workload + " -o " + command.path("out.kiln"));
+  CHECK(warmed.status == 3);
+  CHECK(warmed.errors.find("\nWithout a GPU, --device-class compiles for records of a --base") != std::string::npos);
+  const Ran replayed = command.run("replay " + command.path("t.trace", "rms_norm rows=137 cols=4096\n"));
+  CHECK(replayed.status == 3);
+  CHECK(replayed.errors.find("\nWithout a GPU, --dry-run looks the trace up") != std::string::npos);
 }
 
 TEST_CASE("doctor says what is absent, and that is no failure") {
@@ -149,6 +164,30 @@ TEST_CASE("an op with a wrong manifest is refused by name, is noted by other com
   const Ran doctor = command.run("doctor" + own);
   CHECK(doctor.status == 1);
   CHECK(doctor.output.find("2 ops left out, and the other ops serve") != std::string::npos);
+}
+
+TEST_CASE("ops tells what is not legal from what is not worth a trial") {
+  const Command command;
+  std::filesystem::create_directories(command.path("twice"));
+  std::string plain;
+  for (const auto& [name, text] : sample_files()) {
+    if (name == "plain.toml") plain = text.str();
+    std::ofstream(command.path("twice/" + name)) << text.str();
+  }
+  const auto with = [&](const std::string& table) {
+    std::string text = plain;
+    text.insert(text.find("[default]"), table);
+    std::ofstream(command.path("twice/plain.toml")) << text;
+    return command.run("ops twice rows=64 cols=64 --templates " + command.path("")).output;
+  };
+  const std::string all = with("");
+  CHECK_MESSAGE(
+      all.find("eligible: 2 combinations, 2 legal by [constraints], 2 worth a trial by [search]") != std::string::npos,
+      all);
+  CHECK(with("[constraints]\nall = [\"threads < 128\"]\n").find("1 legal by [constraints], 1 worth a trial") !=
+        std::string::npos);
+  CHECK(with("[search]\nall = [\"threads > 256\"]\n").find("2 legal by [constraints], 0 worth a trial") !=
+        std::string::npos);
 }
 
 TEST_CASE("a trace is drawn without a device, and what is drawn can be replayed") {

@@ -1,30 +1,7 @@
 // kiln coverage, explain and a dry replay: what is said of files without records, without machine code, or not trusted for it.
-#include "command.hpp"
-#include "tuned_rows.hpp"
+#include "tuned_files.hpp"
 
 using namespace kiln::testing;
-using kiln::store::Access;
-using kiln::store::File;
-
-namespace {
-
-bool says(const std::string& text, const std::string& part) { return text.find(part) != std::string::npos; }
-
-std::string workload_of(const Command& command, const std::string& rows) {
-  return command.path("w.toml", "[[workload]]\nop = \"rms_norm\"\naxes = { rows = " + rows +
-                                    ", cols = 4096 }\ntypes = { dtype = \"bf16\" }\n");
-}
-
-/// A file of one tuned bucket, rows 257 to 512.
-std::string tuned_file(const Command& command, const std::string& name, bool with_code) {
-  TunedRows rows = tuned({"rows=512", "cols=4096", "dtype=bf16"});
-  if (!with_code) rows.cubins.clear();
-  put(*File::open(command.path(name), Access::read_write), rows);
-  return command.path(name);
-}
-
-}  // namespace
-
 TEST_CASE("coverage counts machine code, names the file that has it, and can require it") {
   const Command command;
   const std::string bare = tuned_file(command, "bare.kiln", false), whole = tuned_file(command, "whole.kiln", true);
@@ -32,12 +9,13 @@ TEST_CASE("coverage counts machine code, names the file that has it, and can req
   const Ran without = command.run(asked + bare);
   CHECK(without.status == 1);
   CHECK(says(without.output, "base, no machine code"));
-  CHECK(says(without.output, "0 of these 1 have their machine code in the files\n"));
-  CHECK(says(without.output, " --arch sm_90a --base " + bare + " -o FILE.kiln compiles what is missing"));
+  CHECK(says(without.output, "0 of these 1 have machine code in the files\n"));
+  CHECK(says(without.output,
+             " --arch sm_90a --device-class H200 --base " + bare + " -o FILE.kiln compiles what is missing"));
   CHECK(command.run("coverage " + command.path("w.toml") + " --require 100 --base " + bare).status == 0);
   const Ran with = command.run(asked + whole);
   CHECK_MESSAGE(with.status == 0, with.output);
-  CHECK(says(with.output, "1 of these 1 have their machine code in the files: 1 from base " + whole));
+  CHECK(says(with.output, "1 of these 1 has machine code in the files: 1 from base " + whole));
   CHECK_FALSE(says(with.output, "next: "));
   CHECK(says(command.run("--json " + asked + whole).output, "\"with_machine_code\":1"));
 }
@@ -56,14 +34,6 @@ TEST_CASE("coverage says that the overlay supplies what a base lacks") {
   CHECK(says(alone.output, " --base " + bare + " --overlay \"\" -o FILE.kiln"));  // the next step leaves it out too
 }
 
-TEST_CASE("coverage ends with the command that tunes what has no record") {
-  const Command command;
-  const std::string base = tuned_file(command, "a.kiln", true);
-  const Ran ran = command.run("coverage " + workload_of(command, "\"1..512\"") + " --base " + base);
-  CHECK(
-      says(ran.output, "next: kiln prewarm " + command.path("w.toml") + " --base " + base + " -o FILE.kiln, on a GPU"));
-}
-
 TEST_CASE("the device class may be given by name, in coverage as in prune and export") {
   const Command command;
   const std::string base = tuned_file(command, "a.kiln", true);
@@ -75,7 +45,7 @@ TEST_CASE("the device class may be given by name, in coverage as in prune and ex
   CHECK(other.status == 1);
   CHECK(says(other.output, "sm_90/mp132/l2_52428800/smem_232448/bus_5120"));
   CHECK(command.run("cache export " + base + " --device-class H200 -o " + command.path("out.kiln")).status == 0);
-  CHECK(says(command.run("cache prune " + base + " --device-class H200").output, "1 records"));
+  CHECK(says(command.run("cache prune " + base + " --device-class H200").output, ": 1 record, "));
 }
 
 TEST_CASE("explain says which file has the machine code, why a file may not supply it, and what a launch does then") {
@@ -97,7 +67,7 @@ TEST_CASE("explain says what a file holds in place of the bucket's record") {
     return command.run("explain " + words + " --base " + base).output;
   };
   const std::string sizes = explained("rms_norm rows=9 cols=4096 dtype=bf16 --device-class H200");
-  CHECK_MESSAGE(says(sizes, "no record of this bucket, 1 of other sizes"), sizes);
+  CHECK_MESSAGE(says(sizes, "no record of this bucket, 1 of other rows (512)"), sizes);
   CHECK(says(sizes, "absent: no file has a record of this bucket\n"));
   CHECK(says(explained("rms_norm rows=9 cols=4096 dtype=f32 --device-class H200"),
              "no record of these types and choices, 1 of others"));
@@ -119,4 +89,17 @@ TEST_CASE("a dry replay names what a miss does under its policy") {
   CHECK(says(command.run(asked + "tune").output, "no record: a tune\n"));
   CHECK(says(command.run(asked + "nearest").output, "no record, served by default, no machine code\n"));
   CHECK(says(command.run("--json " + asked + "error").output, "\"missing_problems\":1"));
+}
+
+TEST_CASE("a dry replay counts a bucket without a record once, and machine code of records alone") {
+  const Command command;
+  const std::string bare = tuned_file(command, "bare.kiln", false);
+  const std::string trace = command.path("t.trace", "rms_norm rows=9 cols=4096\nrms_norm rows=300 cols=4096\n");
+  for (const char* policy : {"error", "nearest"}) {
+    const std::string asked = "replay --dry-run " + trace + " --base " + bare + " --policy " + policy;
+    CHECK(says(command.run("--json " + asked).output, "\"buckets_without_cubin\":1,"));
+    const std::string told = command.run(asked).output;
+    CHECK_MESSAGE(says(told, "buckets without a record                     1\n"), told);
+    CHECK(says(told, "buckets with a record, without machine code  1\n"));
+  }
 }

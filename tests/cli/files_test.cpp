@@ -6,11 +6,14 @@
 #include "cli/trace_draw.hpp"
 #include "cli/trace_file.hpp"
 #include "cli/workload.hpp"
+#include "command.hpp"
 #include "kiln/error.hpp"
 #include "sample_op.hpp"
 
 using namespace kiln;
 using namespace kiln::cli;
+using kiln::testing::check_refused;
+using kiln::testing::Command;
 using kiln::testing::message_of;
 using kiln::testing::sample_op;
 
@@ -82,6 +85,23 @@ TEST_CASE("a mistake in a trace is named with its line") {
         std::string::npos);
 }
 
+TEST_CASE("a file of another kind is answered by the command that takes it") {
+  const Command command;
+  const std::string workload = command.path("w.toml", "# a model\n\n[[workload]]\nop = \"rms_norm\"\n");
+  const std::string trace = command.path("t.trace", "  # a stream\nrmsnorm rows=137 cols=4096\n");
+  for (const char* before : {"coverage ", "prewarm ", "prewarm --arch sm_90a "})
+    check_refused(command.run(before + trace), 2,
+                  "t.trace is a trace, and a workload is expected; kiln replay " + trace + " --dry-run");
+  for (const char* before : {"replay ", "replay --dry-run "})
+    check_refused(command.run(before + workload), 2,
+                  "w.toml is a workload, and a trace is expected; kiln coverage " + workload);
+  check_refused(command.run("replay --dry-run - < " + workload), 2,
+                "standard input is a workload, and a trace is expected; kiln coverage FILE");
+  check_refused(command.run("coverage deployed.kiln"), 2, "give it by --base deployed.kiln, or the launches counted");
+  check_refused(command.run("replay h200.jsonl"), 2, "a trace is expected; give it by --base h200.jsonl\n");
+  check_refused(command.run("coverage " + command.path("bad.toml", "jobs = 3\n")), 2, "'jobs' is unknown");
+}
+
 TEST_CASE("drawn problems are distinct, legal and the same for the same seed") {
   const manifest::Op op = sample_op();
   const ProblemSet set = parse_problem_set(op, std::vector<std::string>{"rows=1..4096", "cols=8,16", "dtype=bf16,f32"});
@@ -115,5 +135,6 @@ TEST_CASE("asking for more distinct problems than there are is refused") {
   const ProblemSet set = parse_problem_set(op, std::vector<std::string>{"rows=1..4", "cols=8"});
   Draw draw;
   draw.count = 5;
-  CHECK(message_of([&] { draw_problems(op, set, draw); }).find("only 4 were found") != std::string::npos);
+  CHECK(message_of([&] { draw_problems(op, set, draw); }).find("5 distinct problems were asked for and only 4 found") !=
+        std::string::npos);
 }

@@ -8,8 +8,8 @@
 
 namespace kiln::testing {
 
-inline manifest::Op sample_op() {
-  const std::vector<manifest::SourceFile> files = {
+inline std::vector<manifest::SourceFile> sample_files() {
+  return {
       {"op.toml", R"toml([op]
 summary  = "y = 2 x"
 revision = 1
@@ -52,8 +52,10 @@ args   = ["x", "y", "cols"]
       {"plain.cuh", ""},
       {"reference.cuh", ""},
   };
-  return manifest::parse_op("twice", "tests", files);
 }
+inline manifest::Op sample_op() { return manifest::parse_op("twice", "tests", sample_files()); }
+
+inline manifest::Op sample_op() { return manifest::parse_op("twice", "tests", sample_files()); }
 
 /// What() of the Error that `act` throws, or "nothing was thrown".
 template <class Act>

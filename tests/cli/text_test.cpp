@@ -36,6 +36,11 @@ TEST_CASE("amounts and rates carry their units") {
   CHECK(format_count(10000) == "10,000");
   CHECK(format_count(999) == "999");
   CHECK(format_count(-1234567) == "-1,234,567");
+  CHECK(counted(1, "launch") == "1 launch");
+  CHECK(counted(2, "launch") == "2 launches");
+  CHECK(counted(0, "record") == "0 records");
+  CHECK(verb(1, "is", "are") == "is");
+  CHECK(verb(0, "is", "are") == "are");
   CHECK(format_ratio(1.2345) == "1.23x");
   CHECK(format_wait(8) == "8 s");
   CHECK(format_wait(185) == "3 min 05 s");

@@ -311,9 +311,9 @@ TEST_CASE("a choice without a library from other sources serves as stale, and ha
                  " us, tuned from other sources"));
   run_child("child: the own kernel serves", in_child(folder, "error", no_library) + " E2E_STALE=1 E2E_NO_CODE=1");
   const std::string tune = "kiln tune --stale --trials 5" + globals(folder);
-  CHECK(contains(expect(0, tune), "1 of 1 records of this device are stale, 1 renewed"));
+  CHECK(contains(expect(0, tune), "1 of 1 record of this device is stale, 1 renewed"));
   run_child("child: the own kernel serves", in_child(folder, "error", no_library));
-  CHECK(contains(expect(0, tune), "0 of 1 records of this device are stale"));
+  CHECK(contains(expect(0, tune), "0 of 1 record of this device are stale"));
 }
 
 }  // namespace e2e

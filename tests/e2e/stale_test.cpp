@@ -65,7 +65,7 @@ TEST_CASE("a stale record serves and is said to be stale; --stale tunes exactly 
   const std::string one = expect(0, "kiln tune --stale scale rows=64,128 cols=128 --json" + at);
   check_renewal(one, 2, 1, 1, 0);
   CHECK(contains(one, R"("bucket":"rows=64 cols=128 dtype=f32","outcome":"tuned")"));
-  CHECK(contains(expect(0, "kiln tune --stale" + at), "1 of 2 records of this device are stale, 1 renewed"));
+  CHECK(contains(expect(0, "kiln tune --stale" + at), "1 of 2 records of this device is stale, 1 renewed"));
   check_renewal(expect(0, "kiln tune --stale --json" + at), 2, 0, 0, 0);
   CHECK(contains(expect(0, "kiln explain scale rows=64 cols=128 dtype=f32 --json" + at), R"("stale":false)"));
 }

@@ -82,7 +82,7 @@ TEST_CASE("a signed file serves machine code from a folder that anybody may writ
   const std::string trusting = "--trusted-keys " + deployment.keys() + " ";
   CHECK(deployment.replay(trusting).status != 0);
   const std::string said = deployment.sign();
-  CHECK(contains(said, " is signed: 1 records"));
+  CHECK(contains(said, " is signed: 1 record, "));
   const std::string fingerprint = expect(
       0, "openssl pkey -pubin -in " + deployment.open() + " -outform DER | openssl dgst -sha256 -r | cut -c1-64");
   CHECK(contains(said, ("key fingerprint " + fingerprint).c_str()));
@@ -123,7 +123,7 @@ TEST_CASE("a signed file that was changed is refused, and a revoked key's file g
   CHECK(contains(deployment.explain(trusting), "is revoked ("));
   const std::string imported =
       expect(0, "kiln cache import " + deployment.base() + " " + trusting + globals(deployment.folder(), "to.kiln"));
-  CHECK(contains(imported, "1 records added"));
+  CHECK(contains(imported, "1 record added"));
   CHECK(contains(imported, "were left behind"));
   const std::string exporting = "kiln cache export " + deployment.base() + " --force -o " +
                                 (deployment.folder() / "out.kiln").string() + " " + trusting;

@@ -1,7 +1,7 @@
 // What serves where a plan does not: the bucket's next answers, and in captures what other buckets have loaded.
-#include "engine/fallback.hpp"
-
+#include "engine/capture_launch.hpp"
 #include "engine/miss_path.hpp"
+#include "engine/refused_launch.hpp"
 #include "engine/scale_engine.hpp"
 
 using namespace kiln;

@@ -19,13 +19,13 @@ TEST_CASE("a bucket is made ready once, and what it was made ready for finds it"
   ScaleEngine engine;
   engine.put(missed_bucket, {tiled("threads=64 vector=4")});
   CHECK(engine.op.plans.hot.find(missed_bucket) == nullptr);
-  const PlanState* plan = prepare(engine.op, sized(40, 100), engine.machine.stream);
+  const PlanState* plan = make_hot(engine.op, sized(40, 100), engine.machine.stream);
   REQUIRE(plan != nullptr);
   CHECK(plan->bucket == missed_bucket);
   CHECK(plan->config == "threads=64 vector=4");
   CHECK(engine.op.plans.hot.find(missed_bucket) == plan);
   const std::int64_t before = loads();
-  CHECK(prepare(engine.op, missed_bucket, engine.machine.stream) == plan);
+  CHECK(make_hot(engine.op, missed_bucket, engine.machine.stream) == plan);
   CHECK(loads() == before);
 }
 
@@ -35,7 +35,7 @@ TEST_CASE("on a capturing stream nothing is made ready, and the capture goes on"
   const std::int64_t before = loads(), allocations = query("allocations");
   {
     const Capture capture(engine.machine.stream);
-    const Error error = error_of([&] { prepare(engine.op, missed_bucket, engine.machine.stream); });
+    const Error error = error_of([&] { make_hot(engine.op, missed_bucket, engine.machine.stream); });
     CHECK(error.kind() == ErrorKind::capture);
     CHECK_MESSAGE(std::string(error.what()).find("rows=64 cols=128") != std::string::npos, std::string(error.what()));
   }
@@ -48,10 +48,10 @@ TEST_CASE("under the policy error a miss names its key, and why a record there c
           doctest::skip(no_plans())) {
   ScaleEngine engine;
   engine.put(other_bucket, {tiled("threads=7 vector=4")});  // not declared
-  const Error absent = error_of([&] { prepare(engine.op, missed_bucket, engine.machine.stream); });
+  const Error absent = error_of([&] { make_hot(engine.op, missed_bucket, engine.machine.stream); });
   CHECK(absent.kind() == ErrorKind::not_tuned);
   CHECK(std::string(absent.what()).find(engine.op.resolve(missed_bucket, false).key) != std::string::npos);
-  const Error unusable = error_of([&] { prepare(engine.op, other_bucket, engine.machine.stream); });
+  const Error unusable = error_of([&] { make_hot(engine.op, other_bucket, engine.machine.stream); });
   CHECK(unusable.kind() == ErrorKind::not_tuned);
   CHECK_MESSAGE(std::string(unusable.what()).find("that can serve: ") != std::string::npos,
                 std::string(unusable.what()));
@@ -103,7 +103,7 @@ TEST_CASE("an op is loaded with the records whose machine code is stored, and no
   ScaleEngine engine;
   engine.put(missed_bucket, {tiled("threads=64 vector=4")});
   engine.put(other_bucket, {tiled("threads=128 vector=4")});
-  prepare(engine.op, missed_bucket, engine.machine.stream);
+  make_hot(engine.op, missed_bucket, engine.machine.stream);
   const std::int64_t compiled = engine.state.cubins.compiled();
   OpState later(engine.state, engine.op.index);
   load_all(later);

@@ -65,6 +65,7 @@ TEST_CASE("it is the walk through a space that is bounded, not how many configs 
   CHECK_FALSE(why_not_eligible(all, unbounded, problem, testing::h200()).has_value());
   CHECK_THROWS_WITH_AS(search_space(all, unbounded, problem, testing::h200()),
                        doctest::Contains("fast of op scale: its parameters take more than 1000000 steps"), Error);
+  CHECK_FALSE(count_legal(all, unbounded, problem, testing::h200()).has_value());
 
   folder.implementation = testing::replaced(folder.implementation, "\"threads <= 1024\"", few);
   const Op some = folder.parse();  // as many before constraints
@@ -80,6 +81,7 @@ TEST_CASE("what [search] leaves out is not tried, and is legal all the same") {
   Problem problem = problem_of_cols(64, 0);
   const DeviceFacts device = testing::h200();
   CHECK(search_space(op, fast, problem, device) == std::vector<Config>{{128, 4}, {128, 8}, {256, 4}, {256, 8}});
+  CHECK(count_legal(op, fast, problem, device) == 6);
   CHECK_FALSE(broken_constraint(op, fast, problem, device, Config{128, 2}));
   CHECK(launches_of(op, fast, problem, device, {128, 2}) == std::vector<Config>{{128, 2}});
   problem.axes[0] = 4096;  // here nothing is worth trying

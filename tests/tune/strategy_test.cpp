@@ -373,6 +373,32 @@ TEST_CASE("where a library leads, kernels without one are compared as well, howe
     CHECK(std::ranges::any_of(each, [](const Compared& compared) { return compared.candidate != 11; }));
 }
 
+TEST_CASE(
+    "a library's many algorithms, expected to be faster than any kernel, do not keep Kiln's own from being tried") {
+  constexpr std::size_t own = 24, all = 64;
+  Ridge ridge(all);
+  for (std::size_t c = 0; c < all; ++c)
+    for (std::size_t l = 0; l < 6; ++l) {
+      double& expected = ridge.expectations.expected_ns[c][l];
+      if (c >= own) ridge.truth[c][l] = 1e5 * (1 + static_cast<double>(l)) * (1 + 0.001 * static_cast<double>(c % 3));
+      if (c == 0) ridge.truth[c][l] *= 1.5;
+      if (c >= own) expected = 0.2 * ridge.truth[c][l] * (1 + 0.001 * static_cast<double>(c));
+    }
+  for (std::size_t c = 0; c < all; ++c)
+    ridge.expectations.position[c].push_back(static_cast<std::int64_t>(c));  // no two are neighbours
+  for (std::size_t c = own; c < all; ++c) {
+    ridge.expectations.of_libraries.push_back(c);
+    ridge.expectations.position[c].front() = 1;
+    if (c < own + 6) ridge.expectations.tried_first.push_back(c);
+  }
+  NoisySurface surface(ridge.truth);
+  const auto search = racing(ridge.expectations, {.compiles_at_once = 16});
+  surface.run(*search);
+  std::size_t tried = 0;
+  for (std::size_t c = 1; c < own; ++c) tried += search->cost({c, 0}).failed() ? 0 : 1;
+  CHECK(tried >= own / 2);
+}
+
 TEST_CASE("a newcomer is timed at the lengths where it may win") {
   Ridge ridge(24);
   for (std::size_t c = 0; c < 24; ++c)

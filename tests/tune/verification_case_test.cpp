@@ -1,11 +1,13 @@
 // Verification cases and the local bench on the fake driver: the arguments of launches, and which candidate a failure rejects.
 #include "tune/verification_case.hpp"
 
+#include <algorithm>
 #include <array>
 #include <bit>
 
 #include "op_fixture.hpp"
 #include "tune/bench.hpp"
+#include "tune/verification_values.hpp"
 
 using namespace kiln;
 using namespace kiln::tune;
@@ -82,6 +84,24 @@ TEST_CASE("a case gives run-time values the manifest's `verify`, else the defaul
   CHECK(wide.arguments().runtime[1] == 144);
   CHECK(wide.bytes() == dense + 3 * 16 * 4);  // memory for the stride that is given
   CHECK(wide.verify(fixture.load(problem, {4}), fixture.stream.handle()).right);
+}
+
+TEST_CASE("defaults follow from the run-time values that a case gives") {
+  const std::vector<manifest::Op> ops = manifest::load_ops({});
+  const manifest::Op& op = *std::ranges::find(ops, "attention_decode", &manifest::Op::name);
+  const std::vector<manifest::Setting> settings = {{"batch", "5"},      {"keys", "1500"},   {"queries", "1"},
+                                                   {"heads", "2"},      {"key_heads", "2"}, {"head_dim", "64"},
+                                                   {"value_dim", "64"}, {"layout", "paged"}};
+  const Problem problem = manifest::make_problem(op, settings);
+  const auto device = manifest::DeviceFacts::from_device_class("sm_90/mp132/l2_62914560/smem_232448/bus_6016").value();
+  const auto place = [&op](std::string_view name) {
+    return static_cast<std::size_t>(std::ranges::find(op.runtime, name, &manifest::Runtime::name) - op.runtime.begin());
+  };
+  const std::pair page_size(runtime_id(op, place("page_size")), std::int64_t{16});
+  const auto frame = verification_frame(op, problem, device, std::span(&page_size, 1));
+  CHECK(frame[op.first_runtime() + place("page_size")] == 16);
+  CHECK(frame[op.first_runtime() + place("pages")] == 5 * 94);
+  CHECK(frame[op.first_runtime() + place("table_stride")] == 94);
 }
 
 TEST_CASE("a launch without a scale takes the default that the manifest computes from exact sizes") {
@@ -213,7 +233,8 @@ TEST_CASE("candidates are timed at each length of a bucket where they are legal"
   CHECK(samples[1].ns.front() > 5 * samples[3].ns.front());
 }
 
-TEST_CASE("a candidate that is legal at neither end of the bucket is not taken, for nothing verifies it") {
+TEST_CASE(
+    "a candidate that is legal at neither an end nor a corner of the bucket is not taken, for nothing verifies it") {
   Fixture fixture("scale");
   Problem bucket = fixture.problem(64);
   const auto bench =
@@ -228,5 +249,5 @@ TEST_CASE("a candidate that is legal at neither end of the bucket is not taken, 
   other->set_lengths({odd});
   const Admission admission = other->admit(1, {fixture.implementation, config, cubin, bucket});
   CHECK(admission.verdict == store::Verdict::launch_failed);
-  CHECK(admission.reason.find("not legal at either end") != std::string::npos);
+  CHECK(admission.reason.find("where candidates are verified: the bucket's ends and corners") != std::string::npos);
 }

@@ -40,6 +40,9 @@ std::int64_t blocks_of(const manifest::Op& op, const Contender& contender, const
       const manifest::Value value = extent.evaluate(frame);
       if (!value.ok() || value.number < 1 || __builtin_mul_overflow(blocks, value.number, &blocks)) return 0;
     }
+    if (pass.model && pass.model->busy_blocks)
+      if (const manifest::Value busy = pass.model->busy_blocks->evaluate(frame); busy.ok())
+        blocks = std::min(blocks, busy.number);
     most = std::max(most, blocks);
   }
   return most;

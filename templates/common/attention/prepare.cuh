@@ -1,18 +1,11 @@
 // Inputs for verification and timing: offsets of packed sequences, by the cases of op.toml's [prepare], and values.
 #pragma once
 
+#include "common/attention/drawn_value.cuh"
 #include "common/attention/problem.cuh"
 #include "common/types.cuh"
 
 namespace kiln::attention {
-
-/// Uniform in [-1, 1), by SplitMix64's finaliser.
-__device__ inline float drawn_value(unsigned long long seed, unsigned long long index) {
-  unsigned long long z = seed + (index + 1) * 0x9e3779b97f4a7c15ull;
-  z = (z ^ (z >> 30)) * 0xbf58476d1ce4e5b9ull;
-  z = (z ^ (z >> 27)) * 0x94d049bb133111ebull;
-  return static_cast<float>(static_cast<unsigned>((z ^ (z >> 31)) >> 40)) * 0x1p-23f - 1.0f;
-}
 
 /// Where sequence `index` begins. `longest` of `tokens` at most are in one; it is no less than 4 * tokens / batch, or all.
 __device__ inline long long packed_begin(long long index, long long batch, long long tokens, long long longest,

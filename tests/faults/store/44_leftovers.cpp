@@ -63,7 +63,7 @@ TEST_CASE("fault 44: what a living writer has begun stays, as does what only loo
   write_bytes(slow.path(), "slow");
   write_text(folder / "b.txt", "quick");
   CHECK(bytes_of(slow.path()) == "slow");
-  CHECK(slow.publish(Existing::keep));
+  CHECK(slow.move_into_place(Existing::keep));
   CHECK(bytes_of(folder / "a.txt") == "slow");
   CHECK(bytes_of(folder / "b.txt") == "quick");
   CHECK(bytes_of(folder / (".kiln-" + digits + ".tmp/mine")) == "the user's");

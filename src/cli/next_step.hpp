@@ -1,0 +1,46 @@
+// Says which commands bring what a command found missing.
+#pragma once
+
+#include <cstddef>
+#include <set>
+#include <string>
+#include <vector>
+
+#include "cli/session.hpp"
+#include "cli/target.hpp"
+#include "engine/resolver.hpp"
+#include "engine/tuning.hpp"
+#include "store/layers.hpp"
+
+namespace kiln::cli {
+
+struct Missing {
+  std::vector<engine::OpBucket> records;  // buckets without a record that can serve
+  bool code = false;                      // some config of a record has its machine code in no file
+  std::set<std::size_t> untrusted;        // layers that have missing machine code and may not supply it
+};
+
+/// The commands that bring it, without the options that all commands share.
+struct Remedy {
+  std::string
+      tune;  // "kiln prewarm w.toml -o FILE.kiln": on a GPU, tunes what has no record, into the overlay without -o
+  std::string compile = {};  // "kiln prewarm w.toml": with an architecture and -o, compiles without a GPU
+  std::string note = {};     // what the reader must put into `compile`, or empty
+};
+
+/// Adds a bucket's record when `answer` is null, else the answer's machine code if the files lack it.
+/// Leaves out a bucket that no implementation can serve on the target.
+void add_missing(Missing& missing, const engine::OpBucket& of, const engine::Answer* answer, const Target& target,
+                 store::Layers& layers);
+
+/// Returns a word as a POSIX shell reads it back.
+std::string shell_word(const std::string& word);
+/// Returns the options that decide which ops, records and machine code are found, each after a space.
+std::string options_that_find(const Globals& globals);
+/// Returns one sentence a step; none when nothing is missing.
+std::vector<std::string> next_steps(const Globals& globals, const Target& target, const store::Layers& layers,
+                                    const Missing& missing, const Remedy& remedy);
+/// Prints "next: SENTENCE" lines.
+void print_next_steps(const std::vector<std::string>& steps);
+
+}  // namespace kiln::cli

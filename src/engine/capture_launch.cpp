@@ -1,0 +1,93 @@
+#include "engine/capture_launch.hpp"
+
+#include <fmt/format.h>
+
+#include <algorithm>
+
+#include "engine/hit_path.hpp"
+#include "engine/refused_launch.hpp"
+#include "engine/state.hpp"
+#include "kiln/error.hpp"
+#include "tune/neighbours.hpp"
+
+namespace kiln::engine {
+namespace {
+
+bool is_exact(const manifest::Axis& axis) { return axis.policy.kind == manifest::PolicyKind::exact; }
+
+/// Whether a plan of `a` may run for `b`: selections and exact sizes, which machine code and folded expressions depend on, are equal.
+bool fixed_alike(const manifest::Op& op, const Problem& a, const Problem& b) {
+  if (a.selections != b.selections) return false;
+  for (std::size_t i = 0; i < op.axes.size(); ++i)
+    if (is_exact(op.axes[i]) && a.axes[i] != b.axes[i]) return false;
+  return true;
+}
+
+/// Whether the problem is within `bucket`, a plan's Answer::at, for which its workspaces are allocated.
+bool covers(const manifest::Op& op, const Problem& bucket, const Problem& problem) {
+  for (std::size_t i = 0; i < op.axes.size(); ++i)
+    if (problem.axes[i] > bucket.axes[i]) return false;
+  return true;
+}
+
+}  // namespace
+
+std::vector<const PlanState*> loaded_fallbacks(OpState& state, const Problem& problem, CUstream stream) {
+  struct Near {
+    const PlanState* plan;
+    double distance;
+  };
+  std::vector<Near> near;
+  const Problem bucket = manifest::bucket_of(state.op, problem);
+  const auto add = [&](const PlanState& plan) {
+    const bool needs_none = plan.workspaces->needs_none();
+    if (needs_none || (covers(state.op, plan.answer.at, problem) && plan.workspaces->serves(stream)))
+      near.push_back({&plan, tune::axis_distance(state.op, plan.bucket, bucket)});
+  };
+  state.plans.for_each([&](const BucketPlans& each) {
+    if (!fixed_alike(state.op, each.resolution.bucket, bucket)) return;
+    const PlanState& by_size = each.edge->at(problem);
+    add(by_size);
+    for (const PlanState* plan : each.made())
+      if (plan != &by_size) add(*plan);
+  });
+  std::ranges::stable_sort(near, {},
+                           [](const Near& each) { return std::pair(each.distance, is_fallback(each.plan->origin)); });
+  std::vector<const PlanState*> loaded;
+  for (const Near& each : near) loaded.push_back(each.plan);
+  return loaded;
+}
+
+Origin origin_of(const OpState& state, const PlanState& fallback, const Problem& problem) noexcept {
+  return fallback.bucket == manifest::bucket_of(state.op, problem) ? fallback.origin : Origin::nearest;
+}
+
+Origin launch_in_capture(OpState& state, const Problem& problem, const Arguments& arguments, CUstream stream,
+                         std::string_view missing) {
+  require_tensors(state, problem, arguments);
+  if (arguments.lengths_set != 0) check_lengths(state, arguments);
+  state.captures.note_missed(manifest::bucket_of(state.op, problem), stream);
+  const bool allowed = state.engine.options.on_miss != MissPolicy::error;
+  const auto loaded = allowed ? loaded_fallbacks(state, problem, stream) : std::vector<const PlanState*>();
+  for (const PlanState* plan : loaded) {
+    jit::CallFrame frame;
+    if (!plan->executable.fill(frame, problem, arguments))
+      throw Error(ErrorKind::bad_input, plan->executable.explain_frame(problem, arguments));
+    // All passes are checked first, as a node that one of them adds to the graph cannot be removed.
+    if (plan->executable.admits(frame, arguments) != jit::Admission::admitted ||
+        !plan->executable.fits(frame, arguments))
+      continue;
+    if (run(state, *plan, frame, arguments, stream) != Run::launched) continue;
+    const Origin origin = origin_of(state, *plan, problem);
+    count(state, *plan, problem, origin);
+    return origin;
+  }
+  throw Error(
+      ErrorKind::capture,
+      fmt::format(
+          "{} {} cannot be captured: {}, and {}; nothing is tuned, compiled, loaded or allocated on a capturing stream. Call Engine::prepare with this problem and stream before the capture",
+          state.op.name, manifest::display_text(state.op, problem), missing,
+          allowed ? "nothing that is loaded can stand in" : "under MissPolicy::error nothing stands in"));
+}
+
+}  // namespace kiln::engine

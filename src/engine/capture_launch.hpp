@@ -1,0 +1,21 @@
+// Launches on a capturing stream of what is not ready. Nothing is tuned, compiled, loaded, allocated on the device or waited for there: a
+// loaded plan of this bucket or of another serves, or the call throws Error(capture). The capture goes on.
+#pragma once
+
+#include <string_view>
+#include <vector>
+
+#include "engine/op_state.hpp"
+
+namespace kiln::engine {
+
+/// Launches the nearest loaded plan that takes the call. Throws Error(capture) with `missing` where none does.
+Origin launch_in_capture(OpState& state, const Problem& problem, const Arguments& arguments, CUstream stream,
+                         std::string_view missing);
+
+/// Loaded plans of all buckets that may serve the problem on this stream, the nearest bucket's first.
+[[nodiscard]] std::vector<const PlanState*> loaded_fallbacks(OpState& state, const Problem& problem, CUstream stream);
+/// The origin that a launch of the problem by this plan counts as: the plan's own in its bucket, else Origin::nearest.
+[[nodiscard]] Origin origin_of(const OpState& state, const PlanState& fallback, const Problem& problem) noexcept;
+
+}  // namespace kiln::engine

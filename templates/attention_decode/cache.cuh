@@ -1,0 +1,85 @@
+// What attention_decode's choices mean, how many keys a sequence has, and where they lie.
+#pragma once
+
+#include "common/attention/problem.cuh"
+#include "common/length.cuh"
+
+namespace kiln::attention {
+
+/// The words of the choices, as op.toml spells them.
+enum class CacheLayout { contiguous, paged };
+enum class Invariant { no, yes };
+
+/// What a kernel is compiled for, beside its tile.
+template <typename T_, int head_dim_, int value_dim_, CacheLayout layout_, Mask mask_, SoftCap soft_cap_, Sinks sinks_,
+          Invariant invariant_>
+struct DecodeForm {
+  using T = T_;  // of queries, keys, values and results
+  static constexpr int head_dim = head_dim_, value_dim = value_dim_;
+  static constexpr CacheLayout layout = layout_;
+  static constexpr Mask mask = mask_;
+  static constexpr SoftCap soft_cap = soft_cap_;
+  static constexpr Sinks sinks = sinks_;
+  static constexpr Invariant invariant = invariant_;
+};
+
+/// The keys that queries of a sequence see, from `begin` to before `end`, and the blocks of keys that have any: `blocks` from `first`
+/// on. A sequence without keys has one block, so that someone writes its results.
+struct Extent {
+  int begin, end, first, blocks;
+};
+
+/// Batches of sequences, whose lengths are in device memory.
+template <Mask mask>
+struct Batch {
+  const int* key_lengths;      // one outside of 0 .. longest counts as the nearer end
+  unsigned long long* report;  // where such a length is told to the host, as axis_length does; may be null
+  int sequences, longest, queries, window_left;
+
+  __device__ __forceinline__ Batch(const int* lengths, const axis_length& batch, const axis_length& keys,
+                                   int query_count, long long window)
+      : key_lengths(lengths),
+        report(keys.report),
+        sequences(batch.read()),
+        longest(keys.read()),
+        queries(query_count),
+        window_left(small(window)) {}
+
+  __device__ __forceinline__ Visible<mask> visible(int sequence) const {
+    return {queries, min(max(key_lengths[sequence], 0), longest), {true, window_left, 0}};
+  }
+  __device__ __forceinline__ Extent extent(int sequence, int block_n) const {
+    const Visible<mask> of = visible(sequence);
+    const int begin = of.begin(0), end = of.end(queries - 1), first = begin / block_n;
+    if (end <= begin) return {0, 0, 0, 1};
+    return {begin, end, first, ceil_div(end, block_n) - first};
+  }
+  __device__ __forceinline__ void tell_if_outside(int sequence) const {
+    const int length = key_lengths[sequence];
+    if ((length >= 0 && length <= longest) || report == nullptr) return;
+    *static_cast<volatile unsigned long long*>(report) =
+        static_cast<unsigned long long>(longest) << 32 | static_cast<unsigned>(length);
+  }
+};
+
+/// A row of a tensor of keys or values: one of a sequence's (contiguous) or of a page's.
+struct CacheRow {
+  int outer, row;
+};
+
+/// Where keys of one sequence lie.
+template <CacheLayout layout>
+struct CacheRows {
+  int sequence;
+  const int* pages;  // of the sequence, in order
+  int page_size, page_count;
+
+  /// A page that the pool does not have counts as its first or last.
+  __device__ __forceinline__ CacheRow at(int key) const {
+    if constexpr (layout == CacheLayout::contiguous) return {sequence, key};
+    const int index = key / page_size;
+    return {min(max(pages[index], 0), page_count - 1), key - index * page_size};
+  }
+};
+
+}  // namespace kiln::attention

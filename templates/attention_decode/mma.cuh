@@ -1,0 +1,83 @@
+// attention_decode on the tensor cores of sm_80 and later: mma.sync, fed by rings of cp.async.
+//
+// A block has `key_warps` groups of warps. Each group has its own keys, every key_warps-th `tile_n` of them, its own ring of `stages` tiles
+// of keys and values, and its own softmax, so that groups wait for nobody until a part ends. Its `row_warps` warps have 16 rows each: the
+// queries of all heads that share a key head.
+#pragma once
+
+#include "combine.cuh"
+#include "common/dependent_launch.cuh"
+#include "tile.cuh"
+
+/// grid (any), block (32 * row_warps * key_warps); dynamic shared memory DecodeTiling::bytes. q, k, v and out begin at multiples of 16 bytes,
+/// as do their rows. Strides of k and v: outer, between sequences or pages. `partial_sums`, `partial_states`: as Parts counts slots; cuts: one
+/// for each block. A block takes `least` blocks of keys or more. lse may be null.
+template <typename Form, int tile_n, int row_warps, int key_warps, int stages, int resident>
+__global__ void __launch_bounds__(32 * row_warps * key_warps, resident)
+    attention_decode_mma(const typename Form::T* q, const typename Form::T* k, const typename Form::T* v,
+                         typename Form::T* out, float* lse, const float* sinks, const int* key_lengths,
+                         const int* block_table, float* partial_sums, void* partial_states, void* cuts,
+                         kiln::axis_length batch, kiln::axis_length keys, int queries, int heads, int key_heads,
+                         long long q_batch_stride, long long q_row_stride, long long q_head_stride,
+                         long long k_outer_stride, long long k_row_stride, long long k_head_stride,
+                         long long v_outer_stride, long long v_row_stride, long long v_head_stride,
+                         long long out_batch_stride, long long out_row_stride, long long out_head_stride,
+                         long long lse_batch_stride, long long lse_head_stride, long long table_stride, int page_size,
+                         int pages, float scale, float cap, long long window_left, int least) {
+  using namespace kiln;
+  using namespace kiln::attention;
+  using Tiling = DecodeTiling<Form, tile_n, row_warps, key_warps, stages>;
+  wait_for_predecessor();
+  launch_dependents();
+
+  const int warp = static_cast<int>(threadIdx.x) / 32, group = warp / row_warps, warp_row = warp % row_warps * 16;
+  char* const memory = dynamic_shared();
+  const unsigned tile_q = shared_address(memory) + Tiling::search_bytes, rings = tile_q + Tiling::Query::bytes;
+  const unsigned ring = rings + group * stages * Tiling::stage_bytes;
+  const Batch<Form::mask> all(key_lengths, batch, keys, queries, window_left);
+  const PlaneRows plane_rows(queries, heads, key_heads);
+  const int planes = plane_rows.count(Tiling::tile_m);
+  const Share share =
+      find_share<Tiling::threads>(all, Tiling::block_n, planes, least, reinterpret_cast<long long*>(memory));
+  const Results<typename Form::T> results = {
+      out, lse, sinks, out_batch_stride, out_row_stride, out_head_stride, lse_batch_stride, lse_head_stride};
+  const Partials<Tiling::tile_m, Form::value_dim> partials = {partial_sums, static_cast<RowState*>(partial_states)};
+  const Scores<Form::soft_cap> to_scores(scale, cap);
+
+  Parts<Form::invariant, Form::mask> parts(all, Tiling::block_n, planes, share);
+  Part part;
+  while (parts.next(part)) {
+    copy_queries<Tiling>(tile_q, q + part.sequence * q_batch_stride, q_row_stride, q_head_stride, plane_rows,
+                         part.plane);
+    cp_async_commit();
+
+    // The group's tiles of the part: those that begin before the last key.
+    const int key = (part.extent.first + part.from) * Tiling::block_n + group * tile_n;
+    const int tiles = min(part.to - part.from, ceil_div(max(part.extent.end - key, 0), Tiling::block_n));
+    const int key_head = plane_rows.key_head(part.plane);
+    TileCopy<Tiling> copy({k + key_head * k_head_stride, k_outer_stride, k_row_stride},
+                          {v + key_head * v_head_stride, v_outer_stride, v_row_stride},
+                          {part.sequence, block_table + part.sequence * table_stride, page_size, pages}, part.extent,
+                          key);
+#pragma unroll
+    for (int i = 0; i < stages - 1; ++i) {
+      if (i < tiles) copy.next(ring + i * Tiling::stage_bytes);
+      cp_async_commit();
+    }
+    cp_async_wait<stages - 1>();
+    __syncthreads();  // all queries are there
+
+    const RowLimits limits = limits_of<Tiling>(all.visible(part.sequence), plane_rows, part.plane, warp_row);
+    SoftmaxRows rows;
+    float sums[Tiling::Value::k_steps * 8] = {};
+    absorb_tiles<Tiling>(sums, rows, copy, tile_q, ring, group, warp_row, to_scores, limits, key, tiles);
+    __syncthreads();  // rings are free
+    char* const exchange = memory + Tiling::search_bytes + Tiling::Query::bytes;
+    give_sums<Tiling>(exchange, sums, rows, to_scores.rate, group, warp_row);
+    __syncthreads();
+    end_part<Tiling>(exchange, part, plane_rows, results, partials);
+    __syncthreads();
+  }
+  if constexpr (Form::invariant == Invariant::no)
+    if (threadIdx.x == 0) static_cast<Cut*>(cuts)[blockIdx.x] = parts.cut_at_end(part);
+}

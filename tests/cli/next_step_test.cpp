@@ -1,0 +1,150 @@
+// The command that coverage, explain, a dry replay and prewarm name next: it finds what they found, and mends what they miss.
+#include "store/key_files.hpp"
+#include "tuned_files.hpp"
+
+using namespace kiln::testing;
+
+namespace {
+
+/// Runs where no file of this repository is near.
+Ran run_apart(const Command& command, const std::string& arguments) {
+  return command.run(arguments, "cd '" + command.path("") + "' && ");
+}
+
+}  // namespace
+
+TEST_CASE("coverage ends with the command that tunes what has no record, and names the GPU that it needs") {
+  const Command command;
+  const std::string base = tuned_file(command, "a.kiln", true);
+  const Ran ran = run_apart(command, "coverage " + workload_of(command, "\"1..512\"") + " --base " + base);
+  CHECK_MESSAGE(says(ran.output, "next: kiln prewarm " + command.path("w.toml") + " -o FILE.kiln --base " + base +
+                                     ", on a GPU of class H200, tunes what is missing"),
+                ran.output);
+}
+
+TEST_CASE("the next command repeats all options that decide what is found, as a shell reads them") {
+  const Command command;
+  std::filesystem::create_directories(command.path("my keys"));
+  std::filesystem::create_directories(command.path("ops"));
+  const std::string bare = tuned_file(command, "bare.kiln", false);
+  const std::string options = " --base " + bare + " --overlay \"\" --trust signed --trusted-keys '" +
+                              command.path("my keys") + "' --templates " + command.path("ops");
+  const Ran ran = run_apart(command, "coverage " + workload_of(command, "512") + options);
+  CHECK_MESSAGE(says(ran.output, "next: kiln prewarm " + command.path("w.toml") + " --arch sm_90a --device-class H200" +
+                                     options + " -o FILE.kiln compiles what is missing"),
+                ran.output);
+  CHECK(says(ran.output, "; sign it (kiln cache sign FILE.kiln --key KEY.pem); then add --base FILE.kiln\n"));
+  CHECK(run_apart(command, "--json coverage " + command.path("w.toml") + options)
+            .output.find("\"next\":[\"kiln prewarm ") != std::string::npos);
+}
+
+TEST_CASE("where trust alone is lacking, coverage says how to give it, and no prewarm") {
+  const Command command;
+  const kiln::store::Folder folder;
+  const std::string base = tuned_file(command, "a.kiln", true);
+  const std::string asked = "coverage " + workload_of(command, "512") + " --base " + base + " --trust signed";
+  const Ran unsigned_file = run_apart(command, asked);
+  CHECK_MESSAGE(says(unsigned_file.output, "next: sign " + base + " (kiln cache sign " + base + " --key KEY.pem)"),
+                unsigned_file.output);
+  CHECK_FALSE(says(unsigned_file.output, "prewarm"));
+  const auto keys = kiln::store::make_keys(folder, "release");
+  REQUIRE(command.run("cache sign " + base + " --key " + keys.secret.string()).status == 0);
+  std::filesystem::create_directories(command.path("none"));
+  const Ran unknown = run_apart(command, asked + " --trusted-keys " + command.path("none"));
+  CHECK_MESSAGE(says(unknown.output, "next: trust the key that signed " + base + ", whose fingerprint is "),
+                unknown.output);
+  CHECK(says(unknown.output, "(install -D -m 644 PUBLIC.pem " + command.path("none") + "/PUBLIC.pem)"));
+  CHECK_FALSE(says(unknown.output, "prewarm"));
+  std::filesystem::create_directories(folder / "keys/revoked");
+  std::filesystem::copy_file(keys.open, folder / "keys/revoked/release.pem");
+  const Ran revoked = run_apart(command, asked + " --trusted-keys " + (folder / "keys").string());
+  CHECK_MESSAGE(says(revoked.output, "next: sign " + base + " by a key that is not revoked"), revoked.output);
+  std::filesystem::remove_all(folder / "keys/revoked");
+  CHECK_FALSE(says(run_apart(command, asked + " --trusted-keys " + (folder / "keys").string()).output, "next: "));
+}
+
+TEST_CASE("coverage names a file at hand that has the missing records, in place of a tune") {
+  const Command command;
+  const std::string named = tuned_file(command, "b.kiln", true);
+  std::filesystem::create_directories(command.path("cache"));
+  const TunedRows other = tuned({"rows=64", "cols=4096", "dtype=bf16"});
+  put(*kiln::store::File::open(command.path("cache/other.kiln"), kiln::store::Access::read_write), other);
+  const auto covered = [&](const std::string& rows) {
+    return run_apart(command, "coverage " + workload_of(command, rows) + " --base " + named).output;
+  };
+  const std::string all = covered("64");
+  CHECK_MESSAGE(says(all, "next: add --base cache/other.kiln, which has what is missing\n"), all);
+  CHECK_FALSE(says(all, "tunes what is missing"));
+  const std::string some = covered("[32, 64]");
+  CHECK(says(some, "next: add --base cache/other.kiln, which has 1 of the 2 missing records\n"));
+  CHECK(says(some, "tunes what is missing"));
+  CHECK_FALSE(says(covered("32"), "next: add"));
+}
+
+TEST_CASE("coverage names the usual overlay where another was given") {
+  const Command command;
+  tuned_file(command, "overlay.kiln", true);
+  const std::string asked = "coverage " + workload_of(command, "512") + " --device-class H200 --overlay ";
+  CHECK(says(run_apart(command, asked + "''").output, "next: add --base " + command.path("overlay.kiln")));
+}
+
+TEST_CASE("explain ends with the command that mends a miss, and with none after a hit") {
+  const Command command;
+  const std::string base = tuned_file(command, "a.kiln", true), bare = tuned_file(command, "bare.kiln", false);
+  const auto explained = [&](const std::string& words, const std::string& options) {
+    return run_apart(command, "explain rms_norm cols=4096 dtype=bf16 " + words + options).output;
+  };
+  const std::string tune = "next: kiln tune rms_norm cols=4096 dtype=bf16 rows=9 --base " + base;
+  CHECK(says(explained("rows=9", " --base " + base),
+             tune + ", on a GPU of class H200, tunes what is missing and keeps it"));
+  CHECK(says(explained("rows=9", " --overlay '' --base " + base), tune + " --overlay FILE.kiln, on a GPU"));
+  CHECK(says(explained("rows=300", " --base " + bare),
+             "next: kiln prewarm WORKLOAD.toml --arch sm_90a --device-class H200 --base " + bare + " -o FILE.kiln"));
+  CHECK(says(explained("rows=300", " --trust signed --base " + base), "next: sign " + base));
+  CHECK_FALSE(says(explained("rows=300", " --base " + base), "next: "));
+  CHECK(says(explained("rows=300", " --json --base " + base), "\"next\":[]"));
+  CHECK_FALSE(says(explained("rows=300", " --device-class sm_75/mp72/l2_6291456/smem_65536/bus_384"), "next: "));
+}
+
+TEST_CASE("a dry replay ends with the command that mends its misses") {
+  const Command command;
+  const std::string base = tuned_file(command, "a.kiln", true), bare = tuned_file(command, "bare.kiln", false);
+  const auto replayed = [&](const std::string& rows, const std::string& options) {
+    const std::string trace = command.path("t.trace", "rms_norm rows=" + rows + " cols=4096 dtype=bf16\n");
+    return run_apart(command, "replay --dry-run " + trace + " --base " + options).output;
+  };
+  CHECK(says(replayed("9", base), "next: kiln replay " + command.path("t.trace") + " --base " + base + ", on a GPU"));
+  CHECK(
+      says(replayed("300", bare), "next: kiln prewarm WORKLOAD.toml --arch sm_90a --device-class H200 --base " + bare));
+  CHECK(says(replayed("300", base + " --trust signed"), "next: sign " + base));
+  CHECK_FALSE(says(replayed("300", base), "next: "));
+}
+
+TEST_CASE("prewarm without a GPU names the file or the tune that brings a missing record") {
+  const Command command;
+  const std::string base = tuned_file(command, "a.kiln", true);
+  const std::string asked = "prewarm " + workload_of(command, "[64, 512]") + " --arch sm_90a --overlay '' --base " +
+                            base + " -o " + command.path("out.kiln");
+  const Ran alone = run_apart(command, asked);
+  CHECK(alone.status == 1);
+  CHECK_MESSAGE(says(alone.output, "next: kiln prewarm " + command.path("w.toml") + " -o FILE.kiln --base " + base +
+                                       " --overlay \"\", on a GPU of class H200, tunes"),
+                (alone.output + alone.errors));
+  put(*kiln::store::File::open(command.path("b.kiln"), kiln::store::Access::read_write),
+      tuned({"rows=64", "cols=4096", "dtype=bf16"}));
+  CHECK(says(run_apart(command, asked).output,
+             "next: add --base " + command.path("b.kiln") + ", which has what is missing"));
+}
+
+TEST_CASE("explain names the axes in which the nearest records differ") {
+  const Command command;
+  const auto file = kiln::store::File::open(command.path("a.kiln"), kiln::store::Access::read_write);
+  for (const char* rows : {"rows=64", "rows=512"})
+    for (const char* cols : {"cols=4096", "cols=8192"}) put(*file, tuned({rows, cols, "dtype=bf16"}));
+  const auto found = [&](const std::string& words) {
+    return run_apart(command, "explain rms_norm dtype=bf16 --device-class H200 --base a.kiln " + words).output;
+  };
+  CHECK(says(found("rows=64 cols=1024"), "no record of this bucket, 4 of other cols (4096, 8192) "));
+  CHECK(says(found("rows=9 cols=4096"),
+             "no record of this bucket, 4 of other sizes; nearest: 2 of other rows (64, 512) "));
+}
