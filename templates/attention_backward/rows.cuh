@@ -44,7 +44,7 @@ inline constexpr int lanes_of_row = dim <= 8     ? 1
 
 }  // namespace kiln::attention
 
-/// grid (ceil_div(planes * queries * heads, 256 / lanes_of_row<value_dim>)), block (256). Writes the facts of each row, and zeros to its
+/// grid (ceil_div(planes * queries, 256 / lanes_of_row<value_dim>), heads), block (256). Writes the facts of each row, and zeros to its
 /// sums of dq if `clears`. out and dout begin at multiples of 16 bytes, as do their rows.
 template <typename T, int head_dim, int value_dim, kiln::attention::Layout layout, bool clears>
 __global__ void __launch_bounds__(256)
@@ -57,9 +57,9 @@ __global__ void __launch_bounds__(256)
   constexpr int lanes = lanes_of_row<value_dim>;
   wait_for_predecessor();
   launch_dependents();
-  const long long index = (static_cast<long long>(blockIdx.x) * 256 + threadIdx.x) / lanes;
-  const int lane = static_cast<int>(threadIdx.x) % lanes, head = static_cast<int>(index % heads);
-  const int row = static_cast<int>(index / heads % queries), plane = static_cast<int>(index / heads / queries);
+  const unsigned number = blockIdx.x * (256 / lanes) + threadIdx.x / lanes;
+  const int head = blockIdx.y, lane = static_cast<int>(threadIdx.x) % lanes;
+  const int row = static_cast<int>(number % queries), plane = static_cast<int>(number / queries);
   const bool is_in_tensor = plane < planes;
   const bool exists = is_in_tensor && has_row<layout>(query_offsets, batch, row);
 
@@ -82,7 +82,7 @@ __global__ void __launch_bounds__(256)
     *reinterpret_cast<float4*>(sums + place * head_dim + i) = make_float4(0, 0, 0, 0);
 }
 
-/// grid (ceil_div(planes * queries * heads * head_dim / 8, 256)), block (256): dq of each row from its sums. Strides are dq's.
+/// grid (ceil_div(planes * queries * head_dim / 8, 256), heads), block (256): dq of each row from its sums. Strides are dq's.
 template <typename T, int head_dim, kiln::attention::Layout layout>
 __global__ void __launch_bounds__(256)
     attention_backward_convert(const float* sums, T* dq, const int* query_offsets, int batch, int planes, int queries,
@@ -93,9 +93,10 @@ __global__ void __launch_bounds__(256)
   constexpr int chunks = head_dim / 8;
   wait_for_predecessor();
   launch_dependents();
-  const long long thread = static_cast<long long>(blockIdx.x) * 256 + threadIdx.x, index = thread / chunks;
-  const int chunk = static_cast<int>(thread % chunks), head = static_cast<int>(index % heads);
-  const int row = static_cast<int>(index / heads % queries), plane = static_cast<int>(index / heads / queries);
+  const unsigned long long thread = static_cast<unsigned long long>(blockIdx.x) * 256 + threadIdx.x;
+  const auto number = static_cast<unsigned>(thread / chunks);
+  const int head = blockIdx.y, chunk = static_cast<int>(thread % chunks);
+  const int row = static_cast<int>(number % queries), plane = static_cast<int>(number / queries);
   if (plane >= planes || !has_row<layout>(query_offsets, batch, row)) return;
   const float* const from = sums + row_index(plane, head, row, heads, queries) * head_dim + chunk * 8;
   const auto low = load<4>(from), high = load<4>(from + 4);

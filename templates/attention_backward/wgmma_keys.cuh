@@ -74,11 +74,10 @@ class WarpgroupKeys {
 
  private:
   static constexpr int held = Tiles::own_queries / 2, steps = Tiles::tile_m / 16, own_steps = Tiles::own_queries / 16;
-  /// The product for dv goes on while gradients of weights are computed, where registers allow it.
+  /// Products go on while weights and their gradients are computed, where registers allow it; else weights are held as they are rounded.
   static constexpr bool overlaps = held <= 32;
-  /// The next tile's scores are begun before this one's end, where there is a place for its queries and registers allow it.
-  static constexpr bool ahead = Tiles::stages > 1 &&
-                                (Tiles::own_head + Tiles::own_value + Tiles::dq_columns) / 2 + held <= 192;
+  /// The next tile's scores are begun before this one's end, where there is a place for its queries.
+  static constexpr bool ahead = Tiles::stages > 1 && !Tiles::split;
   using Products = float[held];
 
   /// Queries by keys, once the queries are there.
@@ -104,13 +103,14 @@ class WarpgroupKeys {
       }
     }
     Products changes;
-    start_products<typename Tiles::Value, typename Tiles::Gradient>(changes, shared_.keys().data + Layout::value,
-                                                                    gradients.data);
+    if constexpr (overlaps)
+      start_products<typename Tiles::Value, typename Tiles::Gradient>(changes, shared_.keys().data + Layout::value,
+                                                                      gradients.data);
     TileGradient<T, Form::soft_cap, held> gradient;
     const bool whole = all_seen(visible_, work_.of.queries, at.row + own_query_, Tiles::own_queries,
                                 work_.row + key_row_, warpgroup_rows);
     if constexpr (!ahead) {
-      wgmma_wait_group<1>();
+      wgmma_wait_group<overlaps ? 1 : 0>();
       hold(scores);
     }
     gradient.take_weights(scores, to_scores_, facts);
@@ -131,18 +131,20 @@ class WarpgroupKeys {
              [&] { add_shared<typename Tiles::Query, Tiles::own_head>(dk_, Layout::changes, buffer, queries.data); });
     } else {
       unsigned weights[steps][4], packed[steps][4];
+      pack(weights, gradient.weights);
       if constexpr (overlaps) {
-        pack(weights, gradient.weights);
         wgmma_fence();
         add_own<typename Tiles::Gradient, Form::value_dim>(dv_, weights, gradients.data);
         wgmma_wait_group<1>();
       } else {
+        start_products<typename Tiles::Value, typename Tiles::Gradient>(changes, shared_.keys().data + Layout::value,
+                                                                        gradients.data);
         wgmma_wait_group<0>();
+        unpack(gradient.weights, weights);
       }
       hold(changes);
       take_gradients(changes, gradient, facts, whole, at.row);
       pack(packed, changes);
-      if constexpr (!overlaps) pack(weights, gradient.weights);
       if constexpr (Tiles::sums_dq) {
         put(Layout::changes, buffer, packed);
         meet();
@@ -184,6 +186,14 @@ class WarpgroupKeys {
   __device__ __forceinline__ void pack(unsigned (&to)[own_steps][4], const Products& values) {
 #pragma unroll
     for (int step = 0; step < own_steps; ++step) pack_weights<T>(to[step], values, step);
+  }
+  __device__ __forceinline__ void unpack(Products& values, const unsigned (&from)[own_steps][4]) {
+#pragma unroll
+    for (int i = 0; i < held; i += 2) {
+      const auto pair = to_floats<T, 2>(from[i / 8][i / 2 % 4]);
+      values[i] = pair.at[0];
+      values[i + 1] = pair.at[1];
+    }
   }
   /// Puts what lies as scores do where wgmma reads it: keys along rows.
   __device__ __forceinline__ void put(int offset, int buffer, const unsigned (&values)[own_steps][4]) {

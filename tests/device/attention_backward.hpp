@@ -138,28 +138,27 @@ class AttentionBackward : public Attention<Form> {
 template <typename Form, bool clears>
 void launch_rows(AttentionBackward<Form>& of, std::uint32_t seed) {
   const int heads = of.problem.heads, queries = of.rows(true);
-  const auto blocks = [&](int per_block) {
-    return static_cast<unsigned>((of.planes() * queries * heads + per_block - 1) / per_block);
-  };
-  emulator::launch(
-      {.grid = {blocks(256 / kiln::attention::lanes_of_row<Form::value_dim>)}, .block = {256}, .seed = seed}, [&] {
-        attention_backward_rows<typename Form::T, Form::head_dim, Form::value_dim, Form::layout, clears>(
-            of.out.data(), of.dout.data(), of.lse.data(), of.query_offsets.data(), of.facts.data(), of.sums.data(),
-            of.count(), of.planes(), queries, heads, of.batch_stride(of.out, true), of.out.stride(), Form::value_dim,
-            of.lse_batch_stride(), of.lse.stride());
-      });
+  constexpr int rows_of_block = 256 / kiln::attention::lanes_of_row<Form::value_dim>;
+  const auto blocks = static_cast<unsigned>((of.planes() * queries + rows_of_block - 1) / rows_of_block);
+  emulator::launch({.grid = {blocks, static_cast<unsigned>(heads)}, .block = {256}, .seed = seed}, [&] {
+    attention_backward_rows<typename Form::T, Form::head_dim, Form::value_dim, Form::layout, clears>(
+        of.out.data(), of.dout.data(), of.lse.data(), of.query_offsets.data(), of.facts.data(), of.sums.data(),
+        of.count(), of.planes(), queries, heads, of.batch_stride(of.out, true), of.out.stride(), Form::value_dim,
+        of.lse_batch_stride(), of.lse.stride());
+  });
 }
 
 template <typename Form>
 void launch_end(AttentionBackward<Form>& of, bool converts, std::uint32_t seed) {
   const int heads = of.problem.heads, queries = of.rows(true);
-  const auto threads = static_cast<unsigned>(of.planes() * queries * heads * Form::head_dim / 8);
+  const auto threads = static_cast<unsigned>(of.planes() * queries * Form::head_dim / 8);
   if (converts)
-    emulator::launch({.grid = {(threads + 255) / 256}, .block = {256}, .seed = seed}, [&] {
-      attention_backward_convert<typename Form::T, Form::head_dim, Form::layout>(
-          of.sums.data(), of.dq.data(), of.query_offsets.data(), of.count(), of.planes(), queries, heads,
-          of.batch_stride(of.dq, true), of.dq.stride(), Form::head_dim, of.problem.scale);
-    });
+    emulator::launch({.grid = {(threads + 255) / 256, static_cast<unsigned>(heads)}, .block = {256}, .seed = seed},
+                     [&] {
+                       attention_backward_convert<typename Form::T, Form::head_dim, Form::layout>(
+                           of.sums.data(), of.dq.data(), of.query_offsets.data(), of.count(), of.planes(), queries,
+                           heads, of.batch_stride(of.dq, true), of.dq.stride(), Form::head_dim, of.problem.scale);
+                     });
   if (Form::sinks == Sinks::head)
     emulator::launch({.grid = {static_cast<unsigned>(heads)}, .block = {64}, .seed = seed}, [&] {
       attention_backward_sinks<64>(of.facts.data(), of.sinks.data(), of.dsink.data(), of.planes(), queries, heads);
