@@ -1,0 +1,157 @@
+// attention_forward over packed batches of unlike lengths, bf16.
+//
+//   bench_attention_packed --overlay FILE < bench/problems/attention_packed.txt
+//
+// What FILE lacks is tuned into it first. One JSON object a batch: the median device time with L2 flushed, and the rate that counts each
+// sequence's own work, half of it where the mask is causal.
+#include <fmt/format.h>
+
+#include <algorithm>
+#include <bit>
+#include <cmath>
+#include <filesystem>
+#include <iostream>
+#include <numeric>
+#include <random>
+#include <sstream>
+#include <string>
+#include <string_view>
+#include <vector>
+
+#include "cuda/device.hpp"
+#include "kiln/kiln.hpp"
+#include "store/layers.hpp"
+#include "tune/cubins.hpp"
+#include "tune/measure.hpp"
+
+namespace {
+
+struct Batch {
+  std::string name, mask;
+  std::int64_t heads = 0, key_heads = 0, dim = 0;
+  std::vector<int> offsets{0};
+
+  [[nodiscard]] std::int64_t tokens() const { return offsets.back(); }
+  [[nodiscard]] std::int64_t sequences() const { return static_cast<std::int64_t>(offsets.size()) - 1; }
+  [[nodiscard]] std::int64_t longest() const {
+    int most = 0;
+    for (std::size_t i = 1; i < offsets.size(); ++i) most = std::max(most, offsets[i] - offsets[i - 1]);
+    return most;
+  }
+  [[nodiscard]] double operations() const {
+    double pairs = 0;
+    for (std::size_t i = 1; i < offsets.size(); ++i) pairs += std::pow(offsets[i] - offsets[i - 1], 2.0);
+    return 4 * pairs * static_cast<double>(heads * dim) / (mask == "causal" ? 2 : 1);
+  }
+};
+
+std::vector<Batch> read_batches(std::istream& from) {
+  std::vector<Batch> batches;
+  for (std::string line; std::getline(from, line);) {
+    if (line.empty() || line.front() == '#') continue;
+    std::istringstream words(line);
+    Batch& batch = batches.emplace_back();
+    words >> batch.name >> batch.mask >> batch.heads >> batch.key_heads >> batch.dim;
+    for (int length = 0; words >> length;) batch.offsets.push_back(batch.offsets.back() + length);
+    if (batch.dim == 0 || batch.tokens() == 0)
+      throw kiln::Error(kiln::ErrorKind::bad_input, "a line wants NAME MASK HEADS KEY_HEADS DIM LENGTH...: " + line);
+  }
+  return batches;
+}
+
+class Bench {
+ public:
+  explicit Bench(const kiln::Options& options)
+      : engine_(options),
+        context_(options.device),
+        scope_(context_),
+        layers_({.bases = options.bases}),
+        cubins_(layers_, pool_),
+        stopwatch_(context_.info().facts, kiln::Regime::cold_l2, kiln::jit::default_arch(context_.info().facts.sm()),
+                   cubins_),
+        op_(engine_.op("attention_forward")) {}
+
+  void run(const Batch& batch) {
+    const auto offsets = upload(batch.offsets);
+    const auto q = filled(batch.tokens() * batch.heads * batch.dim, 1),
+               k = filled(batch.tokens() * batch.key_heads * batch.dim, 2),
+               v = filled(batch.tokens() * batch.key_heads * batch.dim, 3);
+    const kiln::cuda::Buffer out(q.bytes());
+    const kiln::Problem problem = op_.problem({{"batch", batch.sequences()},
+                                               {"queries", batch.tokens()},
+                                               {"keys", batch.tokens()},
+                                               {"heads", batch.heads},
+                                               {"key_heads", batch.key_heads},
+                                               {"head_dim", batch.dim},
+                                               {"value_dim", batch.dim},
+                                               {"dtype", "bf16"},
+                                               {"layout", "packed"},
+                                               {"mask", std::string_view(batch.mask)}});
+    const kiln::Arguments arguments = op_.arguments({{"q", at(q)},
+                                                     {"k", at(k)},
+                                                     {"v", at(v)},
+                                                     {"out", at(out)},
+                                                     {"query_offsets", at(offsets)},
+                                                     {"key_offsets", at(offsets)},
+                                                     {"longest_query", batch.longest()}});
+    op_.launch(problem, arguments, stream_.handle());
+    const kiln::tune::Cost cost =
+        stopwatch_.measure([&](CUstream stream) { op_.launch(problem, arguments, stream); }, stream_.handle(), {});
+    const kiln::Plan plan = op_.plan(problem, stream_.handle());
+    fmt::print(
+        "{{\"bench\":\"attention_packed\",\"asked\":\"{}\",\"sequences\":{},\"tokens\":{},\"longest\":{},\"mask\":\"{}\","
+        "\"ns\":{:.0f},\"low_ns\":{:.0f},\"high_ns\":{:.0f},\"tflop_s\":{:.1f},\"implementation\":\"{}\"}}\n",
+        batch.name, batch.sequences(), batch.tokens(), batch.longest(), batch.mask, cost.median_ns, cost.low_ns,
+        cost.high_ns, batch.operations() / cost.median_ns / 1000, plan.implementation());
+    std::fflush(stdout);
+  }
+
+ private:
+  static const void* at(const kiln::cuda::Buffer& buffer) { return reinterpret_cast<const void*>(buffer.pointer()); }
+  static kiln::cuda::Buffer upload(const std::vector<int>& values) {
+    const auto bytes = static_cast<std::int64_t>(values.size() * sizeof(int));
+    kiln::cuda::Buffer buffer(bytes);
+    buffer.copy_from_host(values.data(), bytes);
+    return buffer;
+  }
+  /// bf16 values of about a standard normal distribution.
+  static kiln::cuda::Buffer filled(std::int64_t count, unsigned seed) {
+    std::mt19937 random(seed);
+    std::normal_distribution<float> normal;
+    std::vector<std::uint16_t> values(static_cast<std::size_t>(count));
+    for (std::uint16_t& each : values)
+      each = static_cast<std::uint16_t>(std::bit_cast<std::uint32_t>(normal(random)) >> 16);
+    kiln::cuda::Buffer buffer(2 * count);
+    buffer.copy_from_host(values.data(), 2 * count);
+    return buffer;
+  }
+
+  kiln::Engine engine_;
+  kiln::cuda::Context context_;
+  kiln::cuda::Context::Scope scope_;
+  kiln::store::Layers layers_;
+  kiln::jit::CompilePool pool_;
+  kiln::tune::Cubins cubins_;
+  kiln::cuda::Stream stream_;
+  kiln::tune::Stopwatch stopwatch_;
+  kiln::Op op_;
+};
+
+}  // namespace
+
+int main(int argc, char** argv) {
+  if (argc != 3 || std::string_view(argv[1]) != "--overlay") {
+    fmt::print(stderr, "usage: bench_attention_packed --overlay FILE < BATCHES (what it lacks is tuned into it)\n");
+    return 2;
+  }
+  try {
+    kiln::Options options;
+    options.overlay = argv[2];
+    Bench bench(options);
+    for (const Batch& batch : read_batches(std::cin)) bench.run(batch);
+  } catch (const kiln::Error& error) {
+    fmt::print(stderr, "bench_attention_packed: {}\n", error.what());
+    return 3;
+  }
+  return 0;
+}

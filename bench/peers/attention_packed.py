@@ -1,0 +1,94 @@
+"""torch beside bench_attention_packed: varlen_attn on the packed batch, and cuDNN on the same batch padded to its longest sequence.
+
+    python3 bench/peers/attention_packed.py < bench/problems/attention_packed.txt
+
+Padding stands behind each sequence, so a causal mask hides it; without a mask a boolean one does. Results of both are compared with float64
+on a sample of queries before they are timed, with L2 flushed. One JSON object a batch and peer.
+"""
+import itertools
+import sys
+
+import torch
+from torch.nn.attention import SDPBackend, sdpa_kernel
+
+from common import device_ns, emit
+
+TOLERANCE = 2e-2  # of the root mean square, as bench/peers/attention.py
+SAMPLED = 32
+
+
+class Batch:
+    def __init__(self, line):
+        self.name, self.mask, *numbers = line.split()
+        self.heads, self.key_heads, self.dim, *self.lengths = map(int, numbers)
+        self.begins = [0, *itertools.accumulate(self.lengths)]
+        made = lambda heads: torch.randn(self.begins[-1], heads, self.dim, device="cuda", dtype=torch.bfloat16)
+        self.q, self.k, self.v = made(self.heads), made(self.key_heads), made(self.key_heads)
+
+    def varlen(self):
+        from torch.nn.attention.varlen import varlen_attn
+
+        offsets = torch.tensor(self.begins, device="cuda", dtype=torch.int32)
+        most, mask = max(self.lengths), {"window_size": (-1, 0)} if self.mask == "causal" else {}
+        grouped = {"enable_gqa": True} if self.key_heads != self.heads else {}
+        launch = lambda: varlen_attn(self.q, self.k, self.v, offsets, offsets, most, most, **mask, **grouped)
+        try:
+            launch()
+        except TypeError:  # a release that groups heads without being asked
+            launch = lambda: varlen_attn(self.q, self.k, self.v, offsets, offsets, most, most, **mask)
+        return launch, lambda out: out
+
+    def padded(self):
+        most = max(self.lengths)
+
+        def pad(packed):
+            full = torch.zeros(len(self.lengths), most, *packed.shape[1:], device="cuda", dtype=packed.dtype)
+            for i, length in enumerate(self.lengths):
+                full[i, :length] = packed[self.begins[i] : self.begins[i + 1]]
+            return full.transpose(1, 2)
+
+        q, k, v = pad(self.q), pad(self.k), pad(self.v)
+        options = {"is_causal": True} if self.mask == "causal" else {}
+        if self.mask == "none":
+            there = torch.arange(most, device="cuda")[None] < torch.tensor(self.lengths, device="cuda")[:, None]
+            options = {"attn_mask": there[:, None, None, :].expand(-1, 1, most, -1)}
+        if self.key_heads != self.heads:
+            options["enable_gqa"] = True
+
+        def launch():
+            with sdpa_kernel(SDPBackend.CUDNN_ATTENTION):
+                return torch.nn.functional.scaled_dot_product_attention(q, k, v, **options)
+
+        return launch, lambda out: torch.cat([out[i, :, :length].transpose(0, 1) for i, length in enumerate(self.lengths)])
+
+    def judged(self, out):
+        """Whether sampled queries are within the tolerance, and their largest error over the root mean square."""
+        worst, group = 0.0, self.heads // self.key_heads
+        for draw in range(SAMPLED):
+            sequence, head = draw % len(self.lengths), draw % self.heads
+            query, begin = int(torch.randint(self.lengths[sequence], ())), self.begins[sequence]
+            seen = query + 1 if self.mask == "causal" else self.lengths[sequence]
+            k, v = (each[begin : begin + seen, head // group].double() for each in (self.k, self.v))
+            wanted = torch.softmax(k @ self.q[begin + query, head].double() / self.dim**0.5, 0) @ v
+            worst = max(worst, ((out[begin + query, head].double() - wanted).abs().max() / wanted.square().mean().sqrt()).item())
+        return {"right": worst <= TOLERANCE, "worst_error": round(worst, 6)}
+
+
+def main():
+    torch.manual_seed(20261124)
+    for line in sys.stdin:
+        if not line.strip() or line.startswith("#"):
+            continue
+        batch = Batch(line)
+        for peer in ("varlen", "padded"):
+            try:
+                with torch.no_grad():
+                    launch, packed = getattr(batch, peer)()
+                    row = batch.judged(packed(launch()))
+                    row["ns"] = round(device_ns(launch, 25))
+            except Exception as error:  # whatever a peer may raise: it then has no figure here
+                row = {"reason": f"{type(error).__name__}: {error}".splitlines()[0]}
+            emit(bench="attention_packed", peer=peer, asked=batch.name, **row)
+
+
+main()
