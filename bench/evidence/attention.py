@@ -32,10 +32,31 @@ def table_of(read, name):
     return markdown(["batch", "queries and keys", "heads", "dimension", "mask", "layout", "us", "TFLOP/s", *PEERS.values()], body)
 
 
-def ratios_of(read, peer):
+def ratios_of(read, name, peer):
     """The peer's time over Kiln's, for each problem that both computed."""
-    peers = {row["asked"]: row["ns"] for row in read(f"{FOLDER}/attention_peers.json") if row["peer"] == peer and row.get("right") and "ns" in row}
-    return [peers[row["asked"]] / row["ns"] for row in read(f"{FOLDER}/attention.json") if "ns" in row and row["asked"] in peers]
+    peers = {row["asked"]: row["ns"] for row in read(f"{FOLDER}/{name}_peers.json") if row["peer"] == peer and row.get("right") and "ns" in row}
+    return [peers[row["asked"]] / row["ns"] for row in read(f"{FOLDER}/{name}.json") if "ns" in row and row["asked"] in peers]
 
 
-TABLES = {"attention": lambda read: table_of(read, "attention"), "attention_backward": lambda read: table_of(read, "attention_backward")}
+def packed(read):
+    peers = {(row["peer"], row["asked"]): row["ns"] for row in read("packed-h100/packed_peers.json") if row.get("right") and "ns" in row}
+    body, columns = [], {"varlen": [], "padded": []}
+    for row in read("packed-h100/packed.json"):
+        ratios = {peer: peers[peer, row["asked"]] / row["ns"] for peer in columns if (peer, row["asked"]) in peers}
+        for peer, ratio in ratios.items():
+            columns[peer].append(ratio)
+        body.append([row["asked"], row["sequences"], row["tokens"], row["longest"], row["mask"], f"{row['ns'] / 1000:.1f}", f"{row['tflop_s']:.0f}",
+                     *(number(ratios.get(peer)) for peer in columns)])
+    body.append(["geometric mean", *[""] * 6, *(number(mean(ratios)) for ratios in columns.values())])
+    return markdown(["batch", "sequences", "tokens", "longest", "mask", "us", "TFLOP/s", "torch `varlen_attn` / Kiln", "padded, cuDNN / Kiln"], body)
+
+
+def serving(read):
+    steps, graph = read("packed-h100/serving.json")
+    return markdown(["shown", "result"], [
+        [f"{steps['steps']:,} steps, every run-time value and all lengths changing", f"{steps['looked_up']} look-up, {steps['hot']} hits, {steps['tunes']} tunes, {steps['compiles']} compiles"],
+        [f"one graph over {graph['batches']} random batches, beside eager launches", f"{graph['same_bits']} of {graph['batches']} equal bit for bit"],
+        ["the graph's time over the eager launch's, host included", f"median {graph['ratio']:.2f}, largest {graph['largest_ratio']:.2f}"]])
+
+
+TABLES = {"attention": lambda read: table_of(read, "attention"), "attention_backward": lambda read: table_of(read, "attention_backward"), "packed": packed, "serving": serving}

@@ -12,6 +12,12 @@ def times(read):
     return {(row["peer"], row["asked"]): row["ns"] for row in rows if "ns" in row and row.get("right", True)}
 
 
+def shares_of_read(read):
+    """A plain read's time over Kiln's, for each problem of LARGE bytes or more."""
+    peers = times(read)
+    return [peers["read", row["asked"]] / row["ns"] for row in read(f"{FOLDER}/decode.json") if "ns" in row and row["bytes"] >= LARGE and ("read", row["asked"]) in peers]
+
+
 def decode(read):
     peers = times(read)
     body, columns, shares = [], {peer: [] for peer in PEERS}, []

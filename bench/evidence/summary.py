@@ -1,6 +1,7 @@
 """README's table of results: the figures that a reader asks for first. A † marks rows whose code has changed since."""
 from evidence.attention import ratios_of
 from evidence.claim import is_older
+from evidence.decode import shares_of_read
 from evidence.family import in_class, ratios, rows_and_peers
 from evidence.hits import is_comparable, problems
 from evidence.table import Reader, markdown, mean, quantile
@@ -63,11 +64,18 @@ def memory_bound(read):
     return f"{len(large)} kernels: {mean(row['of_copy'] for row in large):.2f} of a device copy's rate; {', '.join(told)}"
 
 
-def attention(read):
-    cudnn, flash = ratios_of(read, "cudnn"), ratios_of(read, "flash")
-    rows = read("attention-h100/attention.json")
-    refused = sum("ns" not in row for row in rows)
-    return f"geometric mean {mean(cudnn):.2f}, worst {min(cudnn):.2f} ({len(cudnn)} problems, H100); FlashAttention-2 {mean(flash):.2f}" + (f"; {refused} of {len(rows)} problems had no answer" if refused else "")
+def dense_attention(read):
+    said = []
+    for name, words in (("attention", "forward"), ("attention_backward", "backward")):
+        cudnn, flash = ratios_of(read, name, "cudnn"), ratios_of(read, name, "flash")
+        said.append(f"{words} {mean(cudnn):.2f}, worst {min(cudnn):.2f} ({len(cudnn)} problems, H100); over FlashAttention-2 {mean(flash):.2f}")
+    return "; ".join(said)
+
+
+def served_attention(read):
+    shares, peers = shares_of_read(read), {row["asked"]: row["ns"] for row in read("packed-h100/packed_peers.json") if row["peer"] == "varlen" and row.get("right")}
+    packed = [peers[row["asked"]] / row["ns"] for row in read("packed-h100/packed.json")]
+    return f"{mean(shares):.2f} of a plain read's rate from 64 MB on, worst {min(shares):.2f} ({len(shares)} problems, H100); {mean(packed):.2f} over torch's `varlen_attn` ({len(packed)} batches, H100)"
 
 
 def start(read):
@@ -83,7 +91,8 @@ ROWS = {"gemm at random (model shape, length) pairs, cuBLASLt's best for the ver
         "a hot launch over the driver's bare launch, one thread": hot,
         "10,000 distinct problems from one shipped file without NVRTC": stream,
         "memory-bound kernels at about 1 GB, geometric means": memory_bound,
-        "attention forward, dense, cuDNN / Kiln": attention,
+        "attention, dense, cuDNN / Kiln": dense_attention,
+        "attention: decode; packed batches of unlike lengths": served_attention,
         "from a context to the first checked result with a shipped file": start}
 
 
