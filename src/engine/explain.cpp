@@ -5,7 +5,6 @@
 #include <algorithm>
 #include <iterator>
 #include <map>
-#include <ranges>
 #include <set>
 
 #include "engine/estimate.hpp"
@@ -87,7 +86,7 @@ std::string text_of_sizes(const manifest::Op& op, const Problem& bucket, const s
       exact += op.axes[i].policy.kind == manifest::PolicyKind::exact && other.axes[i] != bucket.axes[i] ? 1 : 0;
     return exact;
   };
-  const std::size_t least = std::ranges::min(records | std::views::transform(distance));
+  const std::size_t least = distance(*std::ranges::min_element(records, {}, distance));
   ByName nearest;
   std::size_t count = 0;
   for (const Problem& each : records) {

@@ -11,12 +11,13 @@ struct QueryRange {
   int begin, end;
 };
 
-/// Queries of a sequence that see any of the keys from `first` to before `end`.
+/// Queries of a sequence that see any of the keys from `first` to before `end`; from 0 to 0 where none does.
 template <Mask mask>
 __device__ __forceinline__ QueryRange queries_of(const Visible<mask>& visible, int queries, int first, int end) {
   const int begin = mask == Mask::none ? 0 : max(first - visible.diagonal - visible.right, 0);
   const int past = mask == Mask::window ? min(end - visible.diagonal + visible.left, queries) : queries;
-  return {begin, max(begin, past)};
+  if (past <= begin) return {0, 0};
+  return {begin, past};
 }
 
 /// Which queries see a thread's two keys, 8 apart.

@@ -152,6 +152,12 @@ TEST_CASE("packed sequences of attention_backward_wgmma see nothing of each othe
               {.lengths = {{3, 70}, {129, 1}}, .scale = 0.2f}, seed) < close);
 }
 
+TEST_CASE("attention_backward_wgmma gives keys zeros that lie past the last query's window") {
+  using Form = AttentionForm<Layout::packed, Mask::window, 64>;
+  CHECK(wgmma_error<Form>({.lengths = {{10, 200}, {0, 200}, {100, 1000}}, .from_end = false, .left = 40, .right = 3}) <
+        close);
+}
+
 TEST_CASE("attention_backward_wgmma bends logits by a soft cap, and sinks have gradients") {
   using Form = AttentionForm<Layout::packed, Mask::window, 64, 64, SoftCap::tanh, Sinks::head>;
   const AttentionProblem problem = {.lengths = {{35, 140}, {9, 0}, {3, 70}}, .heads = 2, .left = 12, .right = 3};
