@@ -4,7 +4,7 @@
 //
 // attention_forward, bf16, window mask, soft cap, 16 heads on 4 key heads, 128 wide, 16 sequences of up to 8,192 tokens together. What FILE lacks is tuned
 // into it first. Two JSON lines:
-//   steps   1,000 launches in a new engine, in which every run-time value and the offsets differ from one to the next: how many were served
+//   steps   1,000 launches of one bucket in a new engine. Offsets, scale, cap, window, diagonal, longest query and batch strides differ: how many were served
 //           by a ready plan (hot), by a look-up, by a tune
 //   graph   one graph, captured once, replayed over 200 random batches, beside eager launches of the same batches: how many outputs are the
 //           same bit for bit, and the graph's time over the eager launch's (median and largest of the medians of each batch)

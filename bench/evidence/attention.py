@@ -54,7 +54,7 @@ def packed(read):
 def serving(read):
     steps, graph = read("packed-h100/serving.json")
     return markdown(["shown", "result"], [
-        [f"{steps['steps']:,} steps, every run-time value and all lengths changing", f"{steps['looked_up']} look-up, {steps['hot']} hits, {steps['tunes']} tunes, {steps['compiles']} compiles"],
+        [f"{steps['steps']:,} steps of one bucket; offsets, scale, cap, window, diagonal, longest query and batch strides change", f"{steps['looked_up']} look-up, {steps['hot']} hits, {steps['tunes']} tunes, {steps['compiles']} compiles"],
         [f"one graph over {graph['batches']} random batches, beside eager launches", f"{graph['same_bits']} of {graph['batches']} equal bit for bit"],
         ["the graph's time over the eager launch's, host included", f"median {graph['ratio']:.2f}, largest {graph['largest_ratio']:.2f}"]])
 

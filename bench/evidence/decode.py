@@ -19,25 +19,24 @@ def shares_of_read(read):
 
 
 def decode(read):
-    peers = times(read)
-    body, columns, shares = [], {peer: [] for peer in PEERS}, []
-    for row in read(f"{FOLDER}/decode.json"):
+    peers, rows = times(read), read(f"{FOLDER}/decode.json")
+    shown = [peer for peer in PEERS if any(each == peer for each, _ in peers)]  # one that could not be loaded has no column
+    body, of_read, ratios = [], {}, {}
+    for row in rows:
         size = words(row.get("asked", row["problem"]))
         named = [size["batch"], size["keys"], size["queries"], f"page {size['page_size']}" if "page_size" in size else size.get("layout", "contiguous")]
         if "ns" not in row:  # why, its line says
-            body.append([*named, "no answer", *["-"] * (len(PEERS) + 2)])
+            body.append([*named, "no answer", *["-"] * (len(shown) + 2)])
             continue
-        share = peers["read", row["asked"]] / row["ns"] if ("read", row["asked"]) in peers else None
-        ratios = {peer: peers[peer, row["asked"]] / row["ns"] for peer in PEERS if (peer, row["asked"]) in peers}
-        for peer, ratio in ratios.items():
-            columns[peer].append(ratio)
-        if share is not None and row["bytes"] >= LARGE:
-            shares.append(share)
-        body.append([*named, f"{row['ns'] / 1000:.1f}", f"{row['gb_s']:.0f}", number(share), *(number(ratios.get(peer)) for peer in PEERS)])
-    if not body:
-        return ""
-    body.append(["geometric mean", *[""] * 5, f"{number(mean(shares))} from 64 MB on", *(number(mean(ratios)) for ratios in columns.values())])
-    return markdown(["batch", "keys", "queries", "cache", "us", "GB/s", "of a read", *PEERS.values()], body)
+        over = {peer: peers[peer, row["asked"]] / row["ns"] for peer in ("read", *shown) if (peer, row["asked"]) in peers}
+        if "read" in over and row["bytes"] >= LARGE:
+            of_read.setdefault(size["queries"], []).append(over["read"])
+        for peer in shown:
+            ratios.setdefault((size["queries"], peer), []).extend([over[peer]] if peer in over else [])
+        body.append([*named, f"{row['ns'] / 1000:.1f}", f"{row['gb_s']:.0f}", *(number(over.get(peer)) for peer in ("read", *shown))])
+    for queries in sorted(of_read, key=int):
+        body.append(["geometric mean", "", queries, "", "", "", f"{number(mean(of_read[queries]))} from 64 MB on", *(number(mean(ratios[queries, peer])) for peer in shown)])
+    return markdown(["batch", "keys", "queries", "cache", "us", "GB/s", "of a read", *(PEERS[peer] for peer in shown)], body) if body else ""
 
 
 TABLES = {"decode": decode}
