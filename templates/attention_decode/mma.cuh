@@ -11,7 +11,7 @@
 
 /// grid (any), block (32 * row_warps * key_warps); dynamic shared memory DecodeTiling::bytes. q, k, v and out begin at multiples of 16 bytes,
 /// as do their rows. Strides of k and v: outer, between sequences or pages. `partial_sums`, `partial_states`: as Parts counts slots; cuts: one
-/// for each block. A block takes `least` blocks of keys or more. lse may be null.
+/// for each block. The longest sequence is cut into about `splits` parts at most. lse may be null.
 template <typename Form, int tile_n, int row_warps, int key_warps, int stages, int resident>
 __global__ void __launch_bounds__(32 * row_warps * key_warps, resident)
     attention_decode_mma(const typename Form::T* q, const typename Form::T* k, const typename Form::T* v,
@@ -23,7 +23,7 @@ __global__ void __launch_bounds__(32 * row_warps * key_warps, resident)
                          long long v_outer_stride, long long v_row_stride, long long v_head_stride,
                          long long out_batch_stride, long long out_row_stride, long long out_head_stride,
                          long long lse_batch_stride, long long lse_head_stride, long long table_stride, int page_size,
-                         int pages, float scale, float cap, long long window_left, int least) {
+                         int pages, float scale, float cap, long long window_left, int splits) {
   using namespace kiln;
   using namespace kiln::attention;
   using Tiling = DecodeTiling<Form, tile_n, row_warps, key_warps, stages>;
@@ -38,7 +38,7 @@ __global__ void __launch_bounds__(32 * row_warps * key_warps, resident)
   const PlaneRows plane_rows(queries, heads, key_heads);
   const int planes = plane_rows.count(Tiling::tile_m);
   const Share share =
-      find_share<Tiling::threads>(all, Tiling::block_n, planes, least, reinterpret_cast<long long*>(memory));
+      find_share<Tiling::threads>(all, Tiling::block_n, planes, splits, reinterpret_cast<long long*>(memory));
   const Results<typename Form::T> results = {
       out, lse, sinks, out_batch_stride, out_row_stride, out_head_stride, lse_batch_stride, lse_head_stride};
   const Partials<Tiling::tile_m, Form::value_dim> partials = {partial_sums, static_cast<RowState*>(partial_states)};

@@ -27,26 +27,34 @@ struct Share {
   long long before;  // blocks of one plane each of the sequences before it
 };
 
-/// All threads of the block call it together. `scratch`: threads / 32 + 2 words in shared memory. A share has `least` blocks or more.
+/// All threads of the block call it together. `scratch`: 2 * (threads / 32) + 2 words in shared memory. The plane with the most blocks is cut
+/// into `splits` parts or so at most, whatever the bucket's bound is.
 template <int threads, Mask mask>
-__device__ __forceinline__ Share find_share(const Batch<mask>& batch, int block_n, int planes, int least,
+__device__ __forceinline__ Share find_share(const Batch<mask>& batch, int block_n, int planes, int splits,
                                             long long* scratch) {
   constexpr int warps = threads / 32;
   const int thread = static_cast<int>(threadIdx.x), lane = thread % 32, warp = thread / 32;
   const int each = ceil_div(batch.sequences, threads), first = thread * each;
   const int last = min(first + each, batch.sequences);
   long long own = 0;
+  int longest = 1;
   for (int i = first; i < last; ++i) {
     if (blockIdx.x == 0) batch.tell_if_outside(i);
-    own += batch.extent(i, block_n).blocks;
+    const int blocks = batch.extent(i, block_n).blocks;
+    own += blocks;
+    longest = max(longest, blocks);
   }
+  longest = warp_reduce(longest, [](int a, int b) { return max(a, b); });
   long long before = own;
 #pragma unroll
   for (int distance = 1; distance < 32; distance *= 2) {
     const long long others = __shfl_up_sync(full_warp, before, distance);
     if (lane >= distance) before += others;
   }
-  if (lane == 31) scratch[warp] = before;
+  if (lane == 31) {
+    scratch[warp] = before;
+    scratch[warps + 2 + warp] = longest;
+  }
   __syncthreads();
   before -= own;
   long long all = 0;
@@ -54,11 +62,12 @@ __device__ __forceinline__ Share find_share(const Batch<mask>& batch, int block_
   for (int i = 0; i < warps; ++i) {
     if (i == warp) before += all;
     all += scratch[i];
+    longest = max(longest, static_cast<int>(scratch[warps + 2 + i]));
   }
 
   Share share;
   const long long units = all * planes;
-  share.size = max((units + gridDim.x - 1) / gridDim.x, static_cast<long long>(least));
+  share.size = max((units + gridDim.x - 1) / gridDim.x, static_cast<long long>(ceil_div(longest, splits)));
   share.begin = min(blockIdx.x * share.size, units);
   share.end = min(share.begin + share.size, units);
   if (share.begin >= before * planes && share.begin < (before + own) * planes) {

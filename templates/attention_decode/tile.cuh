@@ -17,7 +17,7 @@ struct DecodeTiling {
   using Key = RowTile<Form::head_dim, tile_n>;
   using Value = RowTile<Form::value_dim, tile_n>;
   // Shared memory: the search for a share, queries, and the rings, in whose place groups' sums are added up.
-  static constexpr int search_bytes = 256, stage_bytes = Key::bytes + Value::bytes,
+  static constexpr int search_bytes = 384, stage_bytes = Key::bytes + Value::bytes,
                        ring_bytes = key_warps * stages * stage_bytes;
   static constexpr int sums_pitch = Form::value_dim + 8, states_bytes = key_warps * tile_m * 8,
                        sums_bytes = states_bytes + key_warps * tile_m * sums_pitch * 4;

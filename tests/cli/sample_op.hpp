@@ -55,7 +55,6 @@ args   = ["x", "y", "cols"]
 }
 inline manifest::Op sample_op() { return manifest::parse_op("twice", "tests", sample_files()); }
 
-
 /// What() of the Error that `act` throws, or "nothing was thrown".
 template <class Act>
 std::string message_of(Act act) {

@@ -54,12 +54,14 @@ class Decode {
     }
   }
 
+  static constexpr int unlimited = 1 << 20;  // splits: a block takes one block of keys or more
   DecodeProblem problem;
   int longest, entries;
   Matrix<T> q, k, v, out;
   Matrix<float> lse;  // a row a sequence and head
   Matrix<float> sinks;
   std::vector<int> table;
+  std::vector<kiln::attention::Cut> cuts;  // of the last launch, one a block
   unsigned long long report = 0;
   const int* sequences = nullptr;  // how many there are, as a launch reads it from device memory
 
@@ -74,7 +76,7 @@ class Decode {
 
   /// Both kernels on `blocks` blocks.
   template <int tile_n = 16, int key_warps = 2, int stages = 2, int row_warps = 1>
-  void launch(unsigned blocks, std::uint32_t seed = 1, int least = 1, bool with_lse = true) {
+  void launch(unsigned blocks, std::uint32_t seed = 1, int splits = unlimited, bool with_lse = true) {
     using Tiling = kiln::attention::DecodeTiling<Form, tile_n, row_warps, key_warps, stages>;
     const int rows = problem.heads / problem.key_heads * problem.queries;
     const int planes = problem.key_heads * ((rows + Tiling::tile_m - 1) / Tiling::tile_m);
@@ -82,7 +84,7 @@ class Decode {
     const auto slots = static_cast<std::size_t>(fixed ? count() * planes * kiln::attention::most_chunks : 2 * blocks);
     std::vector<float> sums(slots * Tiling::tile_m * Form::value_dim, NAN);
     std::vector<kiln::attention::RowState> states(slots * Tiling::tile_m, {NAN, NAN});
-    std::vector<kiln::attention::Cut> cuts(blocks, {-1, -1, -1, -1});
+    cuts.assign(blocks, {-1, -1, -1, -1});
     kiln::axis_length keys = length(longest);
     keys.report = &report;
     const std::int64_t outer = paged ? problem.page_size : longest;
@@ -95,7 +97,7 @@ class Decode {
           problem.key_heads, q.stride() * problem.queries, q.stride(), Form::head_dim, outer * k.stride(), k.stride(),
           Form::head_dim, outer * v.stride(), v.stride(), Form::value_dim, out.stride() * problem.queries, out.stride(),
           Form::value_dim, lse_batch_stride, lse.stride(), entries + 1, problem.page_size, pages(), problem.scale,
-          problem.cap, problem.left, least);
+          problem.cap, problem.left, splits);
     });
     emulator::launch(
         {.grid = {fixed ? static_cast<unsigned>(count() * planes) : blocks, static_cast<unsigned>(Tiling::tile_m)},

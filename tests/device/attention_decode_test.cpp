@@ -12,9 +12,9 @@ using namespace test;
 constexpr double close = 6e-3;  // weights and results are rounded to 8 bits
 
 template <typename Form, int tile_n = 16, int key_warps = 2, int stages = 2, int row_warps = 1>
-double decode_error(const DecodeProblem& problem, unsigned blocks, std::uint32_t seed = 1, int least = 1) {
+double decode_error(const DecodeProblem& problem, unsigned blocks, std::uint32_t seed = 1, int splits = 1 << 20) {
   Decode<Form> of(problem);
-  of.template launch<tile_n, key_warps, stages, row_warps>(blocks, seed, least);
+  of.template launch<tile_n, key_warps, stages, row_warps>(blocks, seed, splits);
   CHECK(of.report == 0);
   return of.error();
 }
@@ -135,26 +135,37 @@ TEST_CASE("lengths outside of the cache count as its ends and are reported, page
   of.table[1] = of.table[0] = 0;
 }
 
+TEST_CASE("the longest sequence there is is cut into as many parts as were asked for, on a grid of more blocks") {
+  Decode<FormOfDecode<CacheLayout::contiguous, Mask::causal, 64>> of(
+      {.lengths = {640, 64}, .heads = 2, .key_heads = 1});
+  of.launch(64, 1, 10);  // 20 blocks of 32 keys
+  CHECK(of.error() < close);
+  CHECK(of.cuts[0].parts == 10);
+  of.launch(64);
+  CHECK(of.error() < close);
+  CHECK(of.cuts[0].parts == 20);
+}
+
 TEST_CASE("invariant results of a sequence have the same bits in every batch, on every grid, in either layout") {
   DecodeProblem problem = {.lengths = {700}, .queries = 2, .heads = 2, .key_heads = 1, .first_seed = 7};
-  const auto bits = []<typename Form>(const DecodeProblem& given, int sequence, unsigned blocks, int least, Form*) {
+  const auto bits = []<typename Form>(const DecodeProblem& given, int sequence, unsigned blocks, int splits, Form*) {
     Decode<Form> of(given);
-    of.template launch<16, 2, 3>(blocks, 1, least);
+    of.template launch<16, 2, 3>(blocks, 1, splits);
     CHECK(of.error() < close);
     return of.bits(sequence);
   };
   using Contiguous = FormOfDecode<CacheLayout::contiguous, Mask::causal, 64, 64, Invariant::yes>;
   using Paged = FormOfDecode<CacheLayout::paged, Mask::causal, 64, 64, Invariant::yes>;
-  const auto alone = bits(problem, 0, 3, 1, static_cast<Contiguous*>(nullptr));
-  CHECK(bits(problem, 0, 1, 1, static_cast<Contiguous*>(nullptr)) == alone);
-  CHECK(bits(problem, 0, 22, 4, static_cast<Paged*>(nullptr)) == alone);
+  const auto alone = bits(problem, 0, 3, 99, static_cast<Contiguous*>(nullptr));
+  CHECK(bits(problem, 0, 1, 99, static_cast<Contiguous*>(nullptr)) == alone);
+  CHECK(bits(problem, 0, 22, 5, static_cast<Paged*>(nullptr)) == alone);
   problem.lengths = {1100, 0, 700, 40};
   problem.first_seed = 5;
-  CHECK(bits(problem, 2, 9, 1, static_cast<Contiguous*>(nullptr)) == alone);
-  CHECK(bits(problem, 2, 50, 1, static_cast<Paged*>(nullptr)) == alone);
+  CHECK(bits(problem, 2, 9, 99, static_cast<Contiguous*>(nullptr)) == alone);
+  CHECK(bits(problem, 2, 50, 99, static_cast<Paged*>(nullptr)) == alone);
 
   using Free = FormOfDecode<CacheLayout::contiguous, Mask::causal, 64>;
-  CHECK(bits(problem, 2, 9, 1, static_cast<Free*>(nullptr)) != alone);
+  CHECK(bits(problem, 2, 9, 99, static_cast<Free*>(nullptr)) != alone);
 }
 
 }  // namespace
