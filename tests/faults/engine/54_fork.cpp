@@ -84,6 +84,7 @@ struct StoppedTune {
 };
 
 TEST_CASE("fault 54: a child of fork is refused what it launches, whether hot, planned or missed, and ends") {
+  if (address_sanitizer) return skip(asan_allocator);
   const Machine machine;
   const TemporaryFolder folder;
   std::optional<Engine> engine(std::in_place, options(tuned_overlay(folder), MissPolicy::tune));
