@@ -7,24 +7,26 @@
 #include <fmt/format.h>
 
 #include <algorithm>
-#include <bit>
 #include <cmath>
 #include <filesystem>
 #include <iostream>
 #include <numeric>
-#include <random>
 #include <sstream>
 #include <string>
 #include <string_view>
 #include <vector>
 
 #include "cuda/device.hpp"
+#include "device_values.hpp"
 #include "kiln/kiln.hpp"
 #include "store/layers.hpp"
 #include "tune/cubins.hpp"
 #include "tune/measure.hpp"
 
 namespace {
+
+using kiln::bench::address;
+using kiln::bench::normal_bf16;
 
 struct Batch {
   std::string name, mask;
@@ -72,10 +74,10 @@ class Bench {
         op_(engine_.op("attention_forward")) {}
 
   void run(const Batch& batch) {
-    const auto offsets = upload(batch.offsets);
-    const auto q = filled(batch.tokens() * batch.heads * batch.dim, 1),
-               k = filled(batch.tokens() * batch.key_heads * batch.dim, 2),
-               v = filled(batch.tokens() * batch.key_heads * batch.dim, 3);
+    const auto offsets = kiln::bench::upload(batch.offsets);
+    const auto q = normal_bf16(batch.tokens() * batch.heads * batch.dim, 1),
+               k = normal_bf16(batch.tokens() * batch.key_heads * batch.dim, 2),
+               v = normal_bf16(batch.tokens() * batch.key_heads * batch.dim, 3);
     const kiln::cuda::Buffer out(q.bytes());
     const kiln::Problem problem = op_.problem({{"batch", batch.sequences()},
                                                {"queries", batch.tokens()},
@@ -87,12 +89,12 @@ class Bench {
                                                {"dtype", "bf16"},
                                                {"layout", "packed"},
                                                {"mask", std::string_view(batch.mask)}});
-    const kiln::Arguments arguments = op_.arguments({{"q", at(q)},
-                                                     {"k", at(k)},
-                                                     {"v", at(v)},
-                                                     {"out", at(out)},
-                                                     {"query_offsets", at(offsets)},
-                                                     {"key_offsets", at(offsets)},
+    const kiln::Arguments arguments = op_.arguments({{"q", address(q)},
+                                                     {"k", address(k)},
+                                                     {"v", address(v)},
+                                                     {"out", address(out)},
+                                                     {"query_offsets", address(offsets)},
+                                                     {"key_offsets", address(offsets)},
                                                      {"longest_query", batch.longest()}});
     op_.launch(problem, arguments, stream_.handle());
     const kiln::tune::Cost cost =
@@ -107,25 +109,6 @@ class Bench {
   }
 
  private:
-  static const void* at(const kiln::cuda::Buffer& buffer) { return reinterpret_cast<const void*>(buffer.pointer()); }
-  static kiln::cuda::Buffer upload(const std::vector<int>& values) {
-    const auto bytes = static_cast<std::int64_t>(values.size() * sizeof(int));
-    kiln::cuda::Buffer buffer(bytes);
-    buffer.copy_from_host(values.data(), bytes);
-    return buffer;
-  }
-  /// bf16 values of about a standard normal distribution.
-  static kiln::cuda::Buffer filled(std::int64_t count, unsigned seed) {
-    std::mt19937 random(seed);
-    std::normal_distribution<float> normal;
-    std::vector<std::uint16_t> values(static_cast<std::size_t>(count));
-    for (std::uint16_t& each : values)
-      each = static_cast<std::uint16_t>(std::bit_cast<std::uint32_t>(normal(random)) >> 16);
-    kiln::cuda::Buffer buffer(2 * count);
-    buffer.copy_from_host(values.data(), 2 * count);
-    return buffer;
-  }
-
   kiln::Engine engine_;
   kiln::cuda::Context context_;
   kiln::cuda::Context::Scope scope_;

@@ -2,17 +2,16 @@
 //
 //   bench_attention_serving --overlay FILE
 //
-// attention_forward, bf16, window mask, soft cap, 16 heads on 4 key heads, 128 wide, 16 sequences of up to 8,192 tokens together. What FILE lacks is tuned
-// into it first. Two JSON lines:
-//   steps   1,000 launches of one bucket in a new engine. Offsets, scale, cap, window, diagonal, longest query and batch strides differ: how many were served
-//           by a ready plan (hot), by a look-up, by a tune
+// attention_forward, bf16, window mask, soft cap, 16 heads on 4 key heads, 128 wide, 16 sequences of up to 8,192 tokens together. What FILE
+// lacks is tuned into it first. Two JSON lines:
+//   steps   1,000 launches of one bucket in a new engine. Offsets, scale, cap, window, diagonal, longest query and batch strides differ: how
+//           many were served by a ready plan (hot), by a look-up, by a tune
 //   graph   one graph, captured once, replayed over 200 random batches, beside eager launches of the same batches: how many outputs are the
 //           same bit for bit, and the graph's time over the eager launch's (median and largest of the medians of each batch)
 #include <fmt/format.h>
 
 #include <algorithm>
 #include <array>
-#include <bit>
 #include <cmath>
 #include <cstring>
 #include <filesystem>
@@ -21,11 +20,15 @@
 #include <string_view>
 #include <vector>
 
+#include "captured.hpp"
 #include "cuda/device.hpp"
+#include "device_values.hpp"
 #include "kiln/kiln.hpp"
 
 namespace {
 
+using kiln::bench::address;
+using kiln::bench::normal_bf16;
 using kiln::cuda::check;
 using kiln::cuda::Driver;
 
@@ -71,9 +74,9 @@ class Attention {
                               {"layout", "packed"},
                               {"mask", "window"},
                               {"soft_cap", "tanh"}})),
-        q_(filled(tokens * heads * dim, 1)),
-        k_(filled(tokens * key_heads * dim, 2)),
-        v_(filled(tokens * key_heads * dim, 3)),
+        q_(normal_bf16(tokens * heads * dim, 1)),
+        k_(normal_bf16(tokens * key_heads * dim, 2)),
+        v_(normal_bf16(tokens * key_heads * dim, 3)),
         offsets_(sizeof(Offsets)) {}
 
   [[nodiscard]] kiln::Stats stats() const { return engine_.stats(); }
@@ -81,12 +84,12 @@ class Attention {
   void set(const Offsets& offsets) const { offsets_.copy_from_host(offsets.data(), sizeof offsets); }
   void launch(const kiln::cuda::Buffer& out, const RuntimeValues& values, CUstream stream) const {
     op_.launch(problem_,
-               op_.arguments({{"q", at(q_)},
-                              {"k", at(k_)},
-                              {"v", at(v_)},
-                              {"out", at(out)},
-                              {"query_offsets", at(offsets_)},
-                              {"key_offsets", at(offsets_)},
+               op_.arguments({{"q", address(q_)},
+                              {"k", address(k_)},
+                              {"v", address(v_)},
+                              {"out", address(out)},
+                              {"query_offsets", address(offsets_)},
+                              {"key_offsets", address(offsets_)},
                               {"window_left", values.left},
                               {"window_right", values.right},
                               {"from_end", values.from_end},
@@ -101,23 +104,11 @@ class Attention {
   }
 
  private:
-  static const void* at(const kiln::cuda::Buffer& buffer) { return reinterpret_cast<const void*>(buffer.pointer()); }
   static kiln::Options options(const std::filesystem::path& overlay, kiln::MissPolicy on_miss) {
     kiln::Options options;
     options.overlay = overlay;
     options.on_miss = on_miss;
     return options;
-  }
-  /// bf16 values of about a standard normal distribution.
-  static kiln::cuda::Buffer filled(std::int64_t count, unsigned seed) {
-    std::mt19937 random(seed);
-    std::normal_distribution<float> normal;
-    std::vector<std::uint16_t> values(static_cast<std::size_t>(count));
-    for (std::uint16_t& each : values)
-      each = static_cast<std::uint16_t>(std::bit_cast<std::uint32_t>(normal(random)) >> 16);
-    kiln::cuda::Buffer buffer(2 * count);
-    buffer.copy_from_host(values.data(), 2 * count);
-    return buffer;
   }
 
   kiln::Engine engine_;
@@ -150,28 +141,6 @@ void show_steps(const std::filesystem::path& overlay) {
       steps, stats.hot, stats.launches() - stats.hot, stats.tunes, stats.compiles);
 }
 
-/// What a launch of attention enqueues, captured.
-class Graph {
- public:
-  Graph(const Attention& attention, const kiln::cuda::Buffer& out, CUstream stream) {
-    const Driver& driver = Driver::get();
-    check(driver.cuStreamBeginCapture_v2(stream, CU_STREAM_CAPTURE_MODE_RELAXED), "cuStreamBeginCapture");
-    attention.launch(out, {}, stream);
-    CUgraph graph = nullptr;
-    check(driver.cuStreamEndCapture(stream, &graph), "cuStreamEndCapture");
-    const CUresult made = driver.cuGraphInstantiateWithFlags(&executable_, graph, 0);
-    driver.cuGraphDestroy(graph);
-    check(made, "cuGraphInstantiate");
-  }
-  ~Graph() { Driver::get().cuGraphExecDestroy(executable_); }
-  Graph(const Graph&) = delete;
-  Graph& operator=(const Graph&) = delete;
-  void launch(CUstream stream) const { check(Driver::get().cuGraphLaunch(executable_, stream), "cuGraphLaunch"); }
-
- private:
-  CUgraphExec executable_ = nullptr;
-};
-
 template <class Work>
 double time_ns(CUstream stream, const Work& work) {
   const kiln::cuda::Event begin, end;
@@ -192,7 +161,7 @@ void show_graph(const std::filesystem::path& overlay) {
   const kiln::cuda::Stream stream;
   const kiln::cuda::Buffer eager(tokens * heads * dim * 2), replayed(tokens * heads * dim * 2);
   const kiln::Plan plan = attention.plan(stream.handle());
-  const Graph graph(attention, replayed, stream.handle());
+  const kiln::bench::Captured graph(stream.handle(), [&] { attention.launch(replayed, {}, stream.handle()); });
   std::mt19937_64 random(6);
   std::vector<char> a(static_cast<std::size_t>(eager.bytes())), b(a.size());
   int same = 0;

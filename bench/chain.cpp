@@ -18,6 +18,7 @@
 #include <string_view>
 #include <vector>
 
+#include "captured.hpp"
 #include "chain_data.hpp"
 #include "cuda/device.hpp"
 #include "cuda/gate.hpp"
@@ -90,27 +91,12 @@ class PlainCopy {
   std::filesystem::path path_;
 };
 
-/// Some chains, captured once.
-class Graph {
- public:
-  Graph(const Chain& chain, int chains, CUstream stream) {
-    const Driver& driver = Driver::get();
-    check(driver.cuStreamBeginCapture_v2(stream, CU_STREAM_CAPTURE_MODE_RELAXED), "cuStreamBeginCapture");
-    for (int i = 0; i < chains; ++i) chain.launch(stream);
-    CUgraph graph = nullptr;
-    check(driver.cuStreamEndCapture(stream, &graph), "cuStreamEndCapture");
-    const CUresult made = driver.cuGraphInstantiateWithFlags(&executable_, graph, 0);
-    driver.cuGraphDestroy(graph);
-    check(made, "cuGraphInstantiate");
-  }
-  ~Graph() { Driver::get().cuGraphExecDestroy(executable_); }
-  Graph(const Graph&) = delete;
-  Graph& operator=(const Graph&) = delete;
-  void launch(CUstream stream) const { check(Driver::get().cuGraphLaunch(executable_, stream), "cuGraphLaunch"); }
-
- private:
-  CUgraphExec executable_ = nullptr;
-};
+/// So many chains, captured once.
+kiln::bench::Captured capture(const Chain& chain, int chains, CUstream stream) {
+  return {stream, [&] {
+            for (int i = 0; i < chains; ++i) chain.launch(stream);
+          }};
+}
 
 struct Way {
   const char* name;
@@ -167,9 +153,10 @@ void report(Way& way, std::int64_t rows, std::int64_t n) {
 void measure(const kiln::Engine& plain, const kiln::Engine& tuned, ChainData& data, std::int64_t rows, std::int64_t n) {
   Timer timer;
   const Chain off(plain, data, rows, n, timer.stream()), on(tuned, data, rows, n, timer.stream());
-  const Graph off_graph(off, 1, timer.stream()), on_graph(on, 1, timer.stream());
-  const Graph off_step(off, chains_a_step, timer.stream()), on_step(on, chains_a_step, timer.stream());
-  const auto graph = [](const Graph& of) { return [&of](CUstream stream) { of.launch(stream); }; };
+  const kiln::bench::Captured off_graph = capture(off, 1, timer.stream()), on_graph = capture(on, 1, timer.stream());
+  const kiln::bench::Captured off_step = capture(off, chains_a_step, timer.stream()),
+                              on_step = capture(on, chains_a_step, timer.stream());
+  const auto graph = [](const kiln::bench::Captured& of) { return [&of](CUstream stream) { of.launch(stream); }; };
   std::vector<Way> ways;
   ways.push_back({"eager", "off", &off, 1, [&](CUstream stream) { off.launch(stream); }});
   ways.push_back({"eager", "tuned", &on, 1, [&](CUstream stream) { on.launch(stream); }});
