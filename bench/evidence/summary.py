@@ -91,7 +91,7 @@ ROWS = {"gemm at random (model shape, length) pairs, cuBLASLt's best for the ver
         "a hot launch over the driver's bare launch, one thread": hot,
         "10,000 distinct problems from one shipped file without NVRTC": stream,
         "memory-bound kernels at about 1 GB, geometric means": memory_bound,
-        "attention, dense, cuDNN / Kiln": dense_attention,
+        "attention, dense, at buckets' upper ends, cuDNN / Kiln": dense_attention,
         "attention: decode; packed batches of unlike lengths": served_attention,
         "from a context to the first checked result with a shipped file": start}
 

@@ -24,7 +24,7 @@ struct DecodeForm {
 };
 
 /// The keys that queries of a sequence see, from `begin` to before `end`, and the blocks of keys that have any: `blocks` from `first`
-/// on. A sequence without keys has one block, so that someone writes its results.
+/// on. A sequence without keys has one block, so that a block writes its results.
 struct Extent {
   int begin, end, first, blocks;
 };
