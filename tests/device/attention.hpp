@@ -13,6 +13,7 @@
 
 namespace test {
 
+using kiln::attention::Alibi;
 using kiln::attention::Layout;
 using kiln::attention::Mask;
 using kiln::attention::Sinks;
@@ -51,13 +52,14 @@ class Attention {
         v(operand(false, problem.key_heads * Form::value_dim, 3)),
         out(q.rows(), problem.heads * Form::value_dim, problem.heads * Form::value_dim + 8),
         lse(problem.heads * (packed ? 1 : count()), rows(true), rows(true) + 1),
-        sinks(Matrix<float>::random(1, problem.heads, problem.heads, 4)) {}
+        sinks(Matrix<float>::random(1, problem.heads, problem.heads, 4)),
+        slopes(Matrix<float>::random(1, problem.heads, problem.heads, 6)) {}
 
   AttentionProblem problem;
   std::vector<int> query_offsets, key_offsets;
   Matrix<T> q, k, v, out;
-  Matrix<float> lse;  // a row a head
-  Matrix<float> sinks;
+  Matrix<float> lse;            // a row a head
+  Matrix<float> sinks, slopes;  // a head; slopes of both signs
 
   [[nodiscard]] int count() const { return static_cast<int>(problem.lengths.size()); }
   /// Of one sequence, or of all: what the kernels are told.
@@ -72,19 +74,22 @@ class Attention {
   [[nodiscard]] int longest() const { return std::max_element(problem.lengths.begin(), problem.lengths.end())->first; }
 
   /// The largest distance of out and lse from what is right. Infinite if anything else was written, or nothing.
-  double error() {
-    double largest = out.margins_untouched() && lse.margins_untouched() ? 0 : INFINITY;
-    std::vector<bool> row_written(static_cast<std::size_t>(out.rows()));
+  double error() { return error_of(out); }
+  /// The same of results of another type, with the same rows and columns.
+  template <typename R>
+  double error_of(Matrix<R>& found) {
+    double largest = found.margins_untouched() && lse.margins_untouched() ? 0 : INFINITY;
+    std::vector<bool> row_written(static_cast<std::size_t>(found.rows()));
     for (int sequence = 0; sequence < count(); ++sequence) {
       for (int query = 0; query < problem.lengths[static_cast<std::size_t>(sequence)].first; ++query) {
         row_written[static_cast<std::size_t>(row(true, sequence, query))] = true;
         for (int head = 0; head < problem.heads; ++head)
-          largest = std::max(largest, error_of_row(sequence, query, head));
+          largest = std::max(largest, error_of_row(found, sequence, query, head));
       }
     }
-    for (std::int64_t i = 0; i < out.rows(); ++i) {
-      for (std::int64_t j = 0; j < out.columns(); ++j) {
-        if (!row_written[static_cast<std::size_t>(i)] && !std::isnan(out.value(i, j))) return INFINITY;
+    for (std::int64_t i = 0; i < found.rows(); ++i) {
+      for (std::int64_t j = 0; j < found.columns(); ++j) {
+        if (!row_written[static_cast<std::size_t>(i)] && !std::isnan(found.value(i, j))) return INFINITY;
       }
     }
     return largest;
@@ -112,6 +117,8 @@ class Attention {
         dot = problem.cap * bent;
         right.slopes[at] = 1 - bent * bent;
       }
+      if (Form::alibi == Alibi::head)
+        dot -= slopes.value(0, head) * std::abs(query + (problem.from_end ? keys - queries : 0) - key);
       sum += right.weights[at] = std::exp(dot);
     }
     for (int key = 0; key < keys; ++key) {
@@ -159,12 +166,13 @@ class Attention {
     return Form::mask == Mask::none || (key >= from - problem.left && key <= from + problem.right);
   }
 
-  double error_of_row(int sequence, int query, int head) {
+  template <typename R>
+  double error_of_row(Matrix<R>& results, int sequence, int query, int head) {
     const AttentionRow right = right_row(sequence, query, head);
     const std::int64_t q_row = row(true, sequence, query);
     double largest = 0;
     for (int column = 0; column < Form::value_dim; ++column)
-      largest = std::max(largest, distance(out.value(q_row, head * Form::value_dim + column),
+      largest = std::max(largest, distance(results.value(q_row, head * Form::value_dim + column),
                                            right.out[static_cast<std::size_t>(column)]));
     const double found = lse_at(sequence, query, head);
     return std::max(largest, found == right.lse ? 0 : distance(found, right.lse));
@@ -172,7 +180,11 @@ class Attention {
 };
 
 template <Layout layout, Mask mask, int head_dim, int value_dim = head_dim, SoftCap soft_cap = SoftCap::none,
-          Sinks sinks = Sinks::none, typename T = kiln::bf16>
-using AttentionForm = kiln::attention::Form<T, head_dim, value_dim, layout, mask, soft_cap, sinks>;
+          Sinks sinks = Sinks::none, typename T = kiln::bf16, Alibi alibi = Alibi::none>
+using AttentionForm = kiln::attention::Form<T, head_dim, value_dim, layout, mask, soft_cap, sinks, alibi>;
+
+/// With ALiBi.
+template <Layout layout, Mask mask, SoftCap soft_cap = SoftCap::none>
+using WithSlopes = AttentionForm<layout, mask, 64, 64, soft_cap, Sinks::none, kiln::bf16, Alibi::head>;
 
 }  // namespace test

@@ -50,7 +50,7 @@ double wgmma_error(const AttentionProblem& problem, std::uint32_t seed = 1, unsi
                          of.key_offsets.data(), counters, of.count(), of.rows(true), of.rows(false), problem.heads,
                          problem.key_heads, of.batch_stride(of.out, true), of.out.stride(), Form::value_dim,
                          of.lse_batch_stride(), of.lse.stride(), problem.scale, problem.cap, problem.from_end,
-                         problem.left, problem.right, tile.section, tile.drawn);
+                         problem.left, problem.right, tile.section, tile.drawn, of.slopes.data());
                    });
   return counters[0] == 0 && counters[1] == 0 ? of.error() : INFINITY;
 }
@@ -134,6 +134,21 @@ TEST_CASE("attention_wgmma's tiles go by sections of heads") {
 TEST_CASE("attention_wgmma caps logits and adds sinks") {
   using Form = AttentionForm<Layout::packed, Mask::window, 64, 64, SoftCap::tanh, Sinks::head>;
   CHECK(wgmma_error<Form>({.lengths = {{35, 140}, {9, 0}, {3, 70}}, .heads = 2, .left = 12, .right = 3}) < close);
+}
+
+TEST_CASE(
+    "attention_wgmma lowers logits by their distance from either diagonal, after a soft cap, by each head's slope") {
+  for (const bool from_end : {true, false}) {
+    CAPTURE(from_end);
+    CHECK(wgmma_error<WithSlopes<Layout::dense, Mask::none>>(
+              {.lengths = {{140, 277}, {140, 277}}, .heads = 3, .from_end = from_end}) < close);
+    CHECK(wgmma_error<WithSlopes<Layout::dense, Mask::causal>>(
+              {.lengths = {{277, 140}}, .heads = 4, .key_heads = 2, .from_end = from_end}) < close);
+  }
+  CHECK(wgmma_error<WithSlopes<Layout::dense, Mask::causal>, Tile{.m = 64, .n = 80, .overlap = false, .lazy = true}>(
+            {.lengths = {{90, 200}}, .heads = 2}) < close);
+  CHECK(wgmma_error<WithSlopes<Layout::packed, Mask::window, SoftCap::tanh>>(
+            {.lengths = {{35, 277}, {9, 0}, {0, 5}, {3, 70}}, .heads = 2, .left = 12, .right = 3}) < close);
 }
 
 }  // namespace

@@ -5,7 +5,7 @@
 #pragma once
 
 #include "common/attention/row_tile.cuh"
-#include "common/attention/softmax_rows.cuh"
+#include "common/attention/score_terms.cuh"
 #include "common/dependent_launch.cuh"
 
 /// grid (blocks of 16 * warps of `longest` queries * heads * batch), block (32 * warps); dynamic shared memory as attention_forward/mma.toml says.
@@ -20,7 +20,7 @@ __global__ void __launch_bounds__(warps * 32)
                   long long k_row_stride, long long k_head_stride, long long v_batch_stride, long long v_row_stride,
                   long long v_head_stride, long long out_batch_stride, long long out_row_stride,
                   long long out_head_stride, long long lse_batch_stride, long long lse_head_stride, float scale,
-                  float cap, int from_end, long long window_left, long long window_right) {
+                  float cap, int from_end, long long window_left, long long window_right, const float* slopes) {
   using namespace kiln;
   using namespace kiln::attention;
   using T = typename Form::T;
@@ -62,6 +62,7 @@ __global__ void __launch_bounds__(warps * 32)
   const int warp_row = static_cast<int>(threadIdx.x) / 32 * 16, row = first + warp_row + threadIdx.x % 32 / 4;
   const RowLimits limits(visible, row);
   const Scores<Form::soft_cap> to_scores(scale, cap);
+  const RowTerms<Form> terms({slopes}, to_scores, visible, head, row);
   SoftmaxRows rows;
   float sums[ValueTile::k_steps * 8] = {};
 #pragma unroll 1
@@ -84,6 +85,7 @@ __global__ void __launch_bounds__(warps * 32)
       }
     }
     to_scores.cap(scores);
+    terms.add_to(scores, block * tile_n);
     limits.template apply<Form::mask>(scores, block * tile_n);
     float factor[2];
     if (rows.absorb<true, true>(scores, to_scores.rate, factor)) scale_rows(sums, factor);
