@@ -35,13 +35,13 @@ class WarpgroupRows {
 
   /// Goes through a tile's blocks of keys; hands `store(sums, softmax)` what comes of them.
   template <typename Store>
-  __device__ __forceinline__ void attend(const Work& work, const Visible& visible, const ScoreInputs& inputs,
+  __device__ __forceinline__ void attend(const Work& work, const Visible& visible, const ScoreInputs<T>& inputs,
                                          const KeyBlocks& blocks, Store store) {
     const int first_row = work.row + consumer_ * warpgroup_rows;
     const int row =
         first_row + static_cast<int>(threadIdx.x) % warpgroup / 32 * 16 + static_cast<int>(threadIdx.x) % 32 / 4;
     const RowLimits limits(visible, row);
-    const RowTerms<Form> terms(inputs, to_scores_, visible, work.head, row);
+    const RowTerms<Form> terms(inputs, to_scores_, visible, work.of, work.head, row);
     float sums[Form::value_dim / 2] = {};
     SoftmaxRows rows;
     if (blocks.end > blocks.begin) {
@@ -73,10 +73,11 @@ class WarpgroupRows {
     Weights weights;
     int block = blocks.end - 1;
     start_scores(scores);
+    const auto added = terms.template at<Tiles::tile_n / 2>(block * Tiles::tile_n);
     wgmma_wait_group<0>();
     end_scores(scores, block == blocks.begin);
     to_scores_.cap(scores);
-    terms.add_to(scores, block * Tiles::tile_n);
+    added.add_to(scores);
     if (block >= whole_end || block < whole_begin) limits.template apply<Form::mask>(scores, block * Tiles::tile_n);
     float factor[2];
     rows.template absorb<true, false>(scores, to_scores_.rate, factor);
@@ -110,13 +111,15 @@ class WarpgroupRows {
     start_scores(scores);
     start_values(sums, weights);
     Turns<Tiles>::pass(consumer_);
+    const auto added = terms.template at<Tiles::tile_n / 2>(block * Tiles::tile_n);
     wgmma_wait_group<1>();
     end_scores(scores, last);
     to_scores_.cap(scores);
-    terms.add_to(scores, block * Tiles::tile_n);
+    added.add_to(scores);
     if constexpr (masked) limits.template apply<Form::mask>(scores, block * Tiles::tile_n);
     float factor[2];
-    const bool moves = rows.template absorb<masked, Tiles::lazy>(scores, to_scores_.rate, factor);
+    const bool moves = rows.template absorb < masked || Form::bias == Bias::tensor,
+               Tiles::lazy > (scores, to_scores_.rate, factor);
     end_values(sums);
     if (moves) scale_rows(sums, factor);
     pack(weights, scores);
@@ -131,10 +134,11 @@ class WarpgroupRows {
       Block scores;
       Weights weights;
       start_scores(scores);
+      const auto added = terms.template at<Tiles::tile_n / 2>(block * Tiles::tile_n);
       wgmma_wait_group<0>();
       end_scores(scores, block == blocks.begin);
       to_scores_.cap(scores);
-      terms.add_to(scores, block * Tiles::tile_n);
+      added.add_to(scores);
       if (block >= whole_end || block < whole_begin) limits.template apply<Form::mask>(scores, block * Tiles::tile_n);
       float factor[2];
       if (rows.template absorb<true, Tiles::lazy>(scores, to_scores_.rate, factor)) scale_rows(sums, factor);

@@ -26,7 +26,8 @@ double reference_error(const AttentionProblem& problem) {
                          of.batch_stride(of.k, false), of.k.stride(), Form::head_dim, of.batch_stride(of.v, false),
                          of.v.stride(), Form::value_dim, of.batch_stride(of.out, true), of.out.stride(),
                          Form::value_dim, of.lse_batch_stride(), of.lse.stride(), problem.scale, problem.cap,
-                         problem.from_end, problem.left, problem.right, 1, of.slopes.data());
+                         problem.from_end, problem.left, problem.right, 1, of.slopes.data(), of.bias.data(),
+                         of.bias_batch_stride(), of.bias_head_stride(), of.bias.stride());
                    });
   return of.error_of(out);
 }
@@ -37,6 +38,9 @@ TEST_CASE("the reference of attention_forward gives the results of each mask, la
         close);
   CHECK(reference_error<AttentionForm<Layout::packed, Mask::window, 40, 24, SoftCap::tanh, Sinks::head>>(
             {.lengths = {{35, 40}, {9, 0}, {20, 30}}, .heads = 2, .left = 12, .right = 3}) < close);
+  for (const bool apart : {true, false})
+    CHECK(reference_error<WithBias<Mask::none>>(
+              {.lengths = {{25, 35}, {25, 35}}, .heads = 2, .bias_of_batch = apart, .bias_of_heads = !apart}) < close);
   for (const bool from_end : {true, false})
     CHECK(reference_error<WithSlopes<Layout::dense, Mask::causal, SoftCap::tanh>>(
               {.lengths = {{50, 30}}, .heads = 4, .key_heads = 2, .from_end = from_end}) < close);

@@ -50,7 +50,8 @@ double wgmma_error(const AttentionProblem& problem, std::uint32_t seed = 1, unsi
                          of.key_offsets.data(), counters, of.count(), of.rows(true), of.rows(false), problem.heads,
                          problem.key_heads, of.batch_stride(of.out, true), of.out.stride(), Form::value_dim,
                          of.lse_batch_stride(), of.lse.stride(), problem.scale, problem.cap, problem.from_end,
-                         problem.left, problem.right, tile.section, tile.drawn, of.slopes.data());
+                         problem.left, problem.right, tile.section, tile.drawn, of.slopes.data(), of.bias.data(),
+                         of.bias_batch_stride(), of.bias_head_stride(), of.bias.stride());
                    });
   return counters[0] == 0 && counters[1] == 0 ? of.error() : INFINITY;
 }
@@ -149,6 +150,25 @@ TEST_CASE(
             {.lengths = {{90, 200}}, .heads = 2}) < close);
   CHECK(wgmma_error<WithSlopes<Layout::packed, Mask::window, SoftCap::tanh>>(
             {.lengths = {{35, 277}, {9, 0}, {0, 5}, {3, 70}}, .heads = 2, .left = 12, .right = 3}) < close);
+}
+
+TEST_CASE("attention_wgmma adds a bias, whose -inf hides keys, by batch and head or one for all, after a soft cap") {
+  for (const bool of_batch : {true, false})
+    for (const bool of_heads : {true, false}) {
+      CAPTURE(of_batch);
+      CAPTURE(of_heads);
+      CHECK(wgmma_error<WithBias<Mask::none>>({.lengths = {{140, 277}, {140, 277}},
+                                               .heads = 4,
+                                               .key_heads = 2,
+                                               .bias_of_batch = of_batch,
+                                               .bias_of_heads = of_heads}) < close);
+    }
+  CHECK(wgmma_error<WithBias<Mask::causal, SoftCap::tanh>>({.lengths = {{277, 140}}, .heads = 4, .key_heads = 2}) <
+        close);
+  CHECK(wgmma_error<WithBias<Mask::window, SoftCap::none, Alibi::head>>(
+            {.lengths = {{140, 277}}, .heads = 2, .left = 12, .right = 3}) < close);
+  CHECK(wgmma_error<WithBias<Mask::none>, Tile{.m = 64, .n = 80, .overlap = false, .lazy = true}>(
+            {.lengths = {{90, 200}}, .heads = 2}) < close);
 }
 
 }  // namespace

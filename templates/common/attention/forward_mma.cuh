@@ -20,7 +20,9 @@ __global__ void __launch_bounds__(warps * 32)
                   long long k_row_stride, long long k_head_stride, long long v_batch_stride, long long v_row_stride,
                   long long v_head_stride, long long out_batch_stride, long long out_row_stride,
                   long long out_head_stride, long long lse_batch_stride, long long lse_head_stride, float scale,
-                  float cap, int from_end, long long window_left, long long window_right, const float* slopes) {
+                  float cap, int from_end, long long window_left, long long window_right, const float* slopes,
+                  const typename Form::T* bias, long long bias_batch_stride, long long bias_head_stride,
+                  long long bias_row_stride) {
   using namespace kiln;
   using namespace kiln::attention;
   using T = typename Form::T;
@@ -62,7 +64,8 @@ __global__ void __launch_bounds__(warps * 32)
   const int warp_row = static_cast<int>(threadIdx.x) / 32 * 16, row = first + warp_row + threadIdx.x % 32 / 4;
   const RowLimits limits(visible, row);
   const Scores<Form::soft_cap> to_scores(scale, cap);
-  const RowTerms<Form> terms({slopes}, to_scores, visible, head, row);
+  const RowTerms<Form> terms({slopes, bias, bias_batch_stride, bias_head_stride, bias_row_stride}, to_scores, visible,
+                             of, head, row);
   SoftmaxRows rows;
   float sums[ValueTile::k_steps * 8] = {};
 #pragma unroll 1
@@ -73,6 +76,7 @@ __global__ void __launch_bounds__(warps * 32)
     __syncthreads();
     const unsigned tile_k = stages + block % 2 * stage_bytes, tile_v = tile_k + KeyTile::bytes;
 
+    const auto added = terms.template at<tile_n / 2>(block * tile_n);
     float scores[tile_n / 2] = {};
 #pragma unroll
     for (int step = 0; step < KeyTile::k_steps; ++step) {
@@ -85,7 +89,7 @@ __global__ void __launch_bounds__(warps * 32)
       }
     }
     to_scores.cap(scores);
-    terms.add_to(scores, block * tile_n);
+    added.add_to(scores);
     limits.template apply<Form::mask>(scores, block * tile_n);
     float factor[2];
     if (rows.absorb<true, true>(scores, to_scores.rate, factor)) scale_rows(sums, factor);
