@@ -22,7 +22,8 @@ __global__ void __launch_bounds__(warps * 32, 1)
                                 long long out_batch_stride, long long out_row_stride, long long out_head_stride,
                                 float scale, float cap, int from_end, long long window_left, long long window_right,
                                 int section, const float* slopes, const typename Form::T* bias,
-                                long long bias_batch_stride, long long bias_head_stride, long long bias_row_stride) {
+                                long long bias_batch_stride, long long bias_head_stride, long long bias_row_stride,
+                                const long long* dropout_seed, float dropout_p) {
   using namespace kiln;
   using namespace kiln::attention;
   using Tiles = BackwardMma<Form, tile_m, tile_n, warps, stages, sums_dq>;
@@ -38,7 +39,7 @@ __global__ void __launch_bounds__(warps * 32, 1)
                       {q, dout, facts, sums, heads, queries, q_batch_stride, q_row_stride, q_head_stride,
                        out_batch_stride, out_row_stride, out_head_stride},
                       Scores<Form::soft_cap>(scale, cap),
-                      {slopes, bias, bias_batch_stride, bias_head_stride, bias_row_stride});
+                      {slopes, bias, bias_batch_stride, bias_head_stride, bias_row_stride, dropout_seed, dropout_p});
   const long long row = static_cast<long long>(work.of.first_key) + work.row;
   const long long of_k = work.of.plane * k_batch_stride + row * k_row_stride + work.head * k_head_stride,
                   of_v = work.of.plane * v_batch_stride + row * v_row_stride + work.head * v_head_stride;
@@ -50,18 +51,15 @@ __global__ void __launch_bounds__(warps * 32, 1)
 
 /// The same for dq, by tiles of 16 * warps queries: grid (at least as many blocks as there are tiles, by heads).
 template <typename Form, int tile_n, int warps, int stages>
-__global__ void __launch_bounds__(warps * 32, 1)
-    attention_backward_queries_mma(const typename Form::T* q, const typename Form::T* k, const typename Form::T* v,
-                                   const typename Form::T* dout, const kiln::attention::RowFacts* facts,
-                                   const int* query_offsets, const int* key_offsets, typename Form::T* dq, int batch,
-                                   int queries, int keys, int heads, int key_heads, long long q_batch_stride,
-                                   long long q_row_stride, long long q_head_stride, long long k_batch_stride,
-                                   long long k_row_stride, long long k_head_stride, long long v_batch_stride,
-                                   long long v_row_stride, long long v_head_stride, long long out_batch_stride,
-                                   long long out_row_stride, long long out_head_stride, float scale, float cap,
-                                   int from_end, long long window_left, long long window_right, int section,
-                                   const float* slopes, const typename Form::T* bias, long long bias_batch_stride,
-                                   long long bias_head_stride, long long bias_row_stride) {
+__global__ void __launch_bounds__(warps * 32, 1) attention_backward_queries_mma(
+    const typename Form::T* q, const typename Form::T* k, const typename Form::T* v, const typename Form::T* dout,
+    const kiln::attention::RowFacts* facts, const int* query_offsets, const int* key_offsets, typename Form::T* dq,
+    int batch, int queries, int keys, int heads, int key_heads, long long q_batch_stride, long long q_row_stride,
+    long long q_head_stride, long long k_batch_stride, long long k_row_stride, long long k_head_stride,
+    long long v_batch_stride, long long v_row_stride, long long v_head_stride, long long out_batch_stride,
+    long long out_row_stride, long long out_head_stride, float scale, float cap, int from_end, long long window_left,
+    long long window_right, int section, const float* slopes, const typename Form::T* bias, long long bias_batch_stride,
+    long long bias_head_stride, long long bias_row_stride, const long long* dropout_seed, float dropout_p) {
   using namespace kiln;
   using namespace kiln::attention;
   using Tiles = QueryMma<Form, tile_n, warps, stages>;
@@ -82,7 +80,7 @@ __global__ void __launch_bounds__(warps * 32, 1)
   const long long row = static_cast<long long>(work.of.first_query) + work.row;
   const long long of_q = work.of.plane * q_batch_stride + row * q_row_stride + work.head * q_head_stride;
   QueryTile<Tiles> tile(dynamic_shared(), work, visible, Scores<Form::soft_cap>(scale, cap),
-                        {slopes, bias, bias_batch_stride, bias_head_stride, bias_row_stride});
+                        {slopes, bias, bias_batch_stride, bias_head_stride, bias_row_stride, dropout_seed, dropout_p});
   tile.copy_queries(q + of_q, q_row_stride,
                     dout + work.of.plane * out_batch_stride + row * out_row_stride + work.head * out_head_stride,
                     out_row_stride);

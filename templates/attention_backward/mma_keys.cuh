@@ -75,7 +75,8 @@ class KeyTile {
   __device__ __forceinline__ void store(T* dk, long long k_row_stride, T* dv, long long v_row_stride, float scale) {
     const int row = key_row_ + static_cast<int>(threadIdx.x) % 32 / 4, rows = work_.of.keys - work_.row;
     store_units<T, Form::head_dim>(dk, k_row_stride, dk_, scale, split_ * key_units, row, rows);
-    store_units<T, Form::value_dim>(dv, v_row_stride, dv_, 1 / weight_scale<T>, split_ * value_units, row, rows);
+    store_units<T, Form::value_dim>(dv, v_row_stride, dv_, kept_scale<Form>(inputs_) / weight_scale<T>,
+                                    split_ * value_units, row, rows);
   }
 
  private:
@@ -107,9 +108,10 @@ class KeyTile {
     const int own = split_ * Tiles::own_queries;  // of the tile's queries
     const auto* const facts =
         reinterpret_cast<const RowFacts*>(stage + Tiles::Query::bytes + Tiles::Gradient::bytes) + own;
+    const int key = work_.row + key_row_ + static_cast<int>(threadIdx.x) % 32 / 4;
     const auto terms =
-        terms_of_keys<Form, held>(inputs_, to_scores_.rate, visible_, work_.of, at.head,
-                                  work_.row + key_row_ + static_cast<int>(threadIdx.x) % 32 / 4, at.row + own);
+        terms_of_keys<Form, held>(inputs_, to_scores_.rate, visible_, work_.of, at.head, key, at.row + own);
+    const auto kept = kept_of<Form, false, held>(inputs_, work_.of, at.head, key, at.row + own);
     TileGradient<T, Form::soft_cap, held> gradient;
     float products[held];
     multiply_rows<T, typename Tiles::Key, typename Tiles::Query>(products, shared_, key_row_, tile_q, own);
@@ -118,7 +120,8 @@ class KeyTile {
       limits_.apply(gradient.weights, at.row + own);
     multiply_rows<T, typename Tiles::Value, typename Tiles::Gradient>(products, shared_ + Tiles::value, key_row_,
                                                                       tile_g, own);
-    gradient.take_gradients(products, facts);
+    gradient.take_gradients(products, kept, kept_scale<Form>(inputs_), facts);
+    keep_all(gradient.weights, kept);
 
     if constexpr (Tiles::shares_weights) put(Tiles::weights, gradient.weights, own);
     if constexpr (Tiles::shares_weights || Tiles::sums_dq) put(Tiles::changes, products, own);

@@ -90,6 +90,7 @@ class QueryTile {
     const unsigned tile_v = tile_k + Tiles::Key::bytes;
     constexpr int held = Tiles::tile_n / 2;
     const auto terms = terms_.template at<held>(first_key);
+    const auto kept = terms_.template kept<held>(first_key);
     float weights[held], changes[held], slopes[Form::soft_cap == SoftCap::tanh ? held : 1];
     multiply_rows<T, typename Tiles::Query, typename Tiles::Key>(weights, shared_, warp_row_, tile_k, 0);
     to_scores_.cap(weights);
@@ -105,7 +106,8 @@ class QueryTile {
                                                                       tile_v, 0);
 #pragma unroll
     for (int i = 0; i < held; ++i) {
-      changes[i] = weights[i] * fmaf(changes[i], 1 / weight_scale<T>, -facts_[i / 2 % 2].delta);
+      changes[i] = weights[i] *
+                   fmaf(kept.keep(changes[i], i), terms_.scale_of_kept() / weight_scale<T>, -facts_[i / 2 % 2].delta);
       if constexpr (Form::soft_cap == SoftCap::tanh) changes[i] *= slopes[i];
     }
 #pragma unroll

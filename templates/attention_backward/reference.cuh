@@ -24,10 +24,10 @@ struct ReferenceInputs {
     return k + plane * k_batch_stride + row * k_row_stride + head * k_head_stride;
   }
 
-  /// Of one query and one key, to whose logit `added` is added: the weight, and the gradient of their product times `scale`.
+  /// Of one query and one key, to whose logit `added` is added, and whose weight is multiplied by `kept`: this weight, and the gradient of their product times `scale`.
   template <typename Form>
   __device__ void pair(int plane, long long query_row, int head, long long key_row, int key_head, double added,
-                       double& weight, double& change) const {
+                       double kept, double& weight, double& change) const {
     const T *const a = query(plane, query_row, head), *const b = key(plane, key_row, key_head);
     double dot = 0, slope = 1;
     for (int i = 0; i < Form::head_dim; ++i) dot += to_double(a[i]) * to_double(b[i]);
@@ -41,10 +41,11 @@ struct ReferenceInputs {
     const T* const value = v + plane * v_batch_stride + key_row * v_row_stride + key_head * v_head_stride;
     double difference = 0;  // of the gradient's products with this value, and with the result
     for (int i = 0; i < Form::value_dim; ++i)
-      difference += to_double(dout[at + i]) * (to_double(value[i]) - to_double(out[at + i]));
+      difference += to_double(dout[at + i]) * (kept * to_double(value[i]) - to_double(out[at + i]));
     const double of_row = lse[plane * lse_batch_stride + head * lse_head_stride + query_row];
     weight = of_row == -static_cast<double>(infinity()) ? 0 : exp(dot + added - of_row);
     change = weight * difference * slope * scale;
+    weight *= kept;
   }
 };
 
@@ -86,11 +87,12 @@ __global__ __launch_bounds__(256) void attention_backward_reference_queries(
     long long out_batch_stride, long long out_row_stride, long long out_head_stride, long long lse_batch_stride,
     long long lse_head_stride, float scale, float cap, int from_end, long long window_left, long long window_right,
     long long step, const float* slopes, const typename Form::T* bias, long long bias_batch_stride,
-    long long bias_head_stride, long long bias_row_stride) {
+    long long bias_head_stride, long long bias_row_stride, const long long* dropout_seed, float dropout_p) {
   using namespace kiln::attention;
   __shared__ double changes[256];
   if (!is_sampled(step)) return;
-  const ScoreInputs<typename Form::T> inputs = {slopes, bias, bias_batch_stride, bias_head_stride, bias_row_stride};
+  const ScoreInputs<typename Form::T> inputs = {slopes,          bias,         bias_batch_stride, bias_head_stride,
+                                                bias_row_stride, dropout_seed, dropout_p};
   const ReferenceInputs<typename Form::T> in = {q,
                                                 k,
                                                 v,
@@ -131,8 +133,8 @@ __global__ __launch_bounds__(256) void attention_backward_reference_queries(
     __syncthreads();
     if (thread < here)
       in.template pair<Form>(of.plane, position, head, of.first_key + first + thread, key_head,
-                             reference_terms<Form>(inputs, visible, of, head, row, first + thread), weight,
-                             changes[thread]);
+                             reference_terms<Form>(inputs, visible, of, head, row, first + thread),
+                             reference_kept<Form>(inputs, of, head, row, first + thread), weight, changes[thread]);
     __syncthreads();
     if (thread >= Form::head_dim) continue;
     for (int i = 0; i < here; ++i)
@@ -154,13 +156,15 @@ __global__ __launch_bounds__(256) void attention_backward_reference_keys(
     long long v_head_stride, long long out_batch_stride, long long out_row_stride, long long out_head_stride,
     long long lse_batch_stride, long long lse_head_stride, float scale, float cap, int from_end, long long window_left,
     long long window_right, long long step, const float* slopes, const typename Form::T* bias,
-    long long bias_batch_stride, long long bias_head_stride, long long bias_row_stride) {
+    long long bias_batch_stride, long long bias_head_stride, long long bias_row_stride, const long long* dropout_seed,
+    float dropout_p) {
   using namespace kiln::attention;
   __shared__ double weights[256];
   __shared__ double changes[256];
   __shared__ double scratch[8];
   if (!is_sampled(step)) return;
-  const ScoreInputs<typename Form::T> inputs = {slopes, bias, bias_batch_stride, bias_head_stride, bias_row_stride};
+  const ScoreInputs<typename Form::T> inputs = {slopes,          bias,         bias_batch_stride, bias_head_stride,
+                                                bias_row_stride, dropout_seed, dropout_p};
   const ReferenceInputs<typename Form::T> in = {q,
                                                 k,
                                                 v,
@@ -203,13 +207,13 @@ __global__ __launch_bounds__(256) void attention_backward_reference_keys(
         if (visible.begin(query) <= row && row < visible.end(query)) {
           ++seen;
           in.template pair<Form>(of.plane, of.first_query + query, head, position, key_head,
-                                 reference_terms<Form>(inputs, visible, of, head, query, row), weights[thread],
-                                 changes[thread]);
+                                 reference_terms<Form>(inputs, visible, of, head, query, row),
+                                 reference_kept<Form>(inputs, of, head, query, row), weights[thread], changes[thread]);
         }
       }
       __syncthreads();
       for (int i = 0; i < here; ++i) {
-        if (weights[i] == 0) continue;
+        if (weights[i] == 0 && changes[i] == 0) continue;
         const long long at = of.first_query + first + i;
         if (thread < Form::head_dim) of_key += changes[i] * kiln::to_double(in.query(of.plane, at, head)[thread]);
         if (thread < Form::value_dim)

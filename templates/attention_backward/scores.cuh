@@ -86,14 +86,18 @@ struct TileGradient {
       }
     }
   }
-  /// Turns the products of values and gradients into gradients of products of keys and queries, of which `scale` is left out.
-  __device__ __forceinline__ void take_gradients(float (&products)[count], const RowFacts* tile) const {
+  /// Turns the products of values and gradients into gradients of products of keys and queries, of which `scale` is left out. Those of
+  /// weights that are `kept` are multiplied by `kept_scale`.
+  template <typename Kept>
+  __device__ __forceinline__ void take_gradients(float (&products)[count], const Kept& kept, float kept_scale,
+                                                 const RowFacts* tile) const {
 #pragma unroll
     for (int i = 0; i < count; i += 4) {
       const TwoFacts facts = two_facts(tile, i / 4);
 #pragma unroll
       for (int j = 0; j < 4; ++j) {
-        products[i + j] = weights[i + j] * fmaf(products[i + j], 1 / weight_scale<T>, -facts.of[j % 2].delta);
+        products[i + j] = weights[i + j] *
+                          fmaf(kept.keep(products[i + j], i + j), kept_scale / weight_scale<T>, -facts.of[j % 2].delta);
         if constexpr (soft_cap == SoftCap::tanh) products[i + j] *= slopes[i + j];
       }
     }

@@ -70,7 +70,8 @@ class WarpgroupKeys {
       const long long row = key_row_ + thread_row_ + 8 * half;
       const bool exists = work_.row + row < work_.of.keys;
       store_row<T>(dk + row * k_row_stride + part * Tiles::own_head, dk_, half, scale, exists);
-      store_row<T>(dv + row * v_row_stride + part * Tiles::own_value, dv_, half, 1 / weight_scale<T>, exists);
+      store_row<T>(dv + row * v_row_stride + part * Tiles::own_value, dv_, half,
+                   kept_scale<Form>(inputs_) / weight_scale<T>, exists);
     }
   }
 
@@ -104,8 +105,10 @@ class WarpgroupKeys {
         clear<typename Tiles::Gradient>(gradients, work_.of.queries - at.row);
       }
     }
-    const auto terms = terms_of_keys<Form, held>(inputs_, to_scores_.rate, visible_, work_.of, at.head,
-                                                 work_.row + key_row_ + thread_row_, at.row + own_query_);
+    const int key = work_.row + key_row_ + thread_row_;
+    const auto terms =
+        terms_of_keys<Form, held>(inputs_, to_scores_.rate, visible_, work_.of, at.head, key, at.row + own_query_);
+    const auto kept = kept_of<Form, false, held>(inputs_, work_.of, at.head, key, at.row + own_query_);
     Products changes;
     if constexpr (overlaps)
       start_products<typename Tiles::Value, typename Tiles::Gradient>(changes, shared_.keys().data + Layout::value,
@@ -122,8 +125,9 @@ class WarpgroupKeys {
     if constexpr (Tiles::split) {
       wgmma_wait_group<0>();
       hold(changes);
-      take_gradients(changes, gradient, facts, whole, at.row);
+      take_gradients(changes, gradient, kept, facts, whole, at.row);
       unsigned packed[own_steps][4];
+      keep_all(gradient.weights, kept);
       pack(packed, gradient.weights);
       put(Layout::weights, buffer, packed);
       pack(packed, changes);
@@ -135,7 +139,7 @@ class WarpgroupKeys {
              [&] { add_shared<typename Tiles::Query, Tiles::own_head>(dk_, Layout::changes, buffer, queries.data); });
     } else {
       unsigned weights[steps][4], packed[steps][4];
-      pack(weights, gradient.weights);
+      pack(weights, gradient.weights, kept);
       if constexpr (overlaps) {
         wgmma_fence();
         add_own<typename Tiles::Gradient, Form::value_dim>(dv_, weights, gradients.data);
@@ -147,7 +151,7 @@ class WarpgroupKeys {
         unpack(gradient.weights, weights);
       }
       hold(changes);
-      take_gradients(changes, gradient, facts, whole, at.row);
+      take_gradients(changes, gradient, kept, facts, whole, at.row);
       pack(packed, changes);
       if constexpr (Tiles::sums_dq) {
         put(Layout::changes, buffer, packed);
@@ -180,16 +184,29 @@ class WarpgroupKeys {
     wgmma_commit_group();
   }
 
+  template <typename Kept>
   __device__ __forceinline__ void take_gradients(Products& changes,
                                                  const TileGradient<T, Form::soft_cap, held>& gradient,
-                                                 const RowFacts* facts, bool whole, int row) {
-    gradient.take_gradients(changes, facts);
+                                                 const Kept& kept, const RowFacts* facts, bool whole, int row) {
+    gradient.take_gradients(changes, kept, kept_scale<Form>(inputs_), facts);
     if (!whole) limits_.apply(changes, row + own_query_);
   }
 
   __device__ __forceinline__ void pack(unsigned (&to)[own_steps][4], const Products& values) {
 #pragma unroll
     for (int step = 0; step < own_steps; ++step) pack_weights<T>(to[step], values, step);
+  }
+  template <typename Kept>
+  __device__ __forceinline__ void pack(unsigned (&to)[own_steps][4], const Products& values, const Kept& kept) {
+    if constexpr (Form::dropout == Dropout::none) {
+      pack(to, values);
+    } else {
+      static_assert(overlaps);  // else all weights are read back
+      Products left;
+#pragma unroll
+      for (int i = 0; i < held; ++i) left[i] = kept.keep(values[i], i);
+      pack(to, left);
+    }
   }
   __device__ __forceinline__ void unpack(Products& values, const unsigned (&from)[own_steps][4]) {
 #pragma unroll

@@ -133,6 +133,7 @@ class WarpgroupQueries {
     const bool whole =
         visible_.end(first_row_) >= key + Tiles::tile_n && visible_.begin(first_row_ + warpgroup_rows - 1) <= key;
     const auto terms = terms_.template at<held>(key);
+    const auto kept = terms_.template kept<held>(key);
     wgmma_wait_group<1>();
     hold(weights);
     to_scores_.cap(weights);
@@ -146,7 +147,8 @@ class WarpgroupQueries {
     release(values);
 #pragma unroll
     for (int i = 0; i < held; ++i) {
-      changes[i] = weights[i] * fmaf(changes[i], 1 / weight_scale<T>, -facts_[i / 2 % 2].delta);
+      changes[i] = weights[i] *
+                   fmaf(kept.keep(changes[i], i), terms_.scale_of_kept() / weight_scale<T>, -facts_[i / 2 % 2].delta);
       if constexpr (Form::soft_cap == SoftCap::tanh) changes[i] *= slopes[i];
     }
     if (!whole) limits_.template apply<Form::mask>(changes, key, 0.0f);

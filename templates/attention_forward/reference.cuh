@@ -29,7 +29,7 @@ __global__ __launch_bounds__(256) void attention_forward_reference(
     long long out_row_stride, long long out_head_stride, long long lse_batch_stride, long long lse_head_stride,
     float scale, float cap, int from_end, long long window_left, long long window_right, long long step,
     const float* slopes, const typename Form::T* bias, long long bias_batch_stride, long long bias_head_stride,
-    long long bias_row_stride) {
+    long long bias_row_stride, const long long* dropout_seed, float dropout_p) {
   using namespace kiln::attention;
   __shared__ double scratch[2][8];
   __shared__ double weights[256];
@@ -54,12 +54,12 @@ __global__ __launch_bounds__(256) void attention_forward_reference(
   if (begin < end && !is_sampled) return;
   const long long key_head = head / (heads / key_heads), position = of.first_query + row;
   const auto* const query = q + of.plane * q_batch_stride + position * q_row_stride + head * q_head_stride;
+  const ScoreInputs<typename Form::T> inputs = {slopes,          bias,         bias_batch_stride, bias_head_stride,
+                                                bias_row_stride, dropout_seed, dropout_p};
   const auto logit = [&](int key) {
     const auto* const at =
         k + of.plane * k_batch_stride + (of.first_key + key) * k_row_stride + key_head * k_head_stride;
-    return reference_logit<Form>(query, at, scale, cap) +
-           reference_terms<Form>({slopes, bias, bias_batch_stride, bias_head_stride, bias_row_stride}, visible, of,
-                                 head, row, key);
+    return reference_logit<Form>(query, at, scale, cap) + reference_terms<Form>(inputs, visible, of, head, row, key);
   };
 
   const auto larger = [](double a, double b) { return a > b ? a : b; };
@@ -72,7 +72,11 @@ __global__ __launch_bounds__(256) void attention_forward_reference(
   for (int first = begin; first < end; first += 256) {
     const int here = min(end - first, 256);
     __syncthreads();
-    if (thread < here) sum += weights[thread] = largest == lowest ? 0 : exp(logit(first + thread) - largest);
+    if (thread < here) {
+      const double weight = largest == lowest ? 0 : exp(logit(first + thread) - largest);
+      sum += weight;
+      weights[thread] = weight * reference_kept<Form>(inputs, of, head, row, first + thread);
+    }
     __syncthreads();
     if (thread >= Form::value_dim) continue;
     for (int i = 0; i < here; ++i)

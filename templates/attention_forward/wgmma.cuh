@@ -18,10 +18,10 @@ struct Results {
   float* lse;
   long long out_batch_stride, out_row_stride, out_head_stride, lse_batch_stride, lse_head_stride;
 
-  /// The thread's rows of a tile, from `row` of the sequence on.
+  /// The thread's rows of a tile, from `row` of the sequence on, times `scale`.
   template <Sinks sinks, int count>
   __device__ __forceinline__ void store(const Work& work, int row, const float (&sums)[count], const SoftmaxRows& rows,
-                                        float rate, const float* sink) const {
+                                        float rate, const float* sink, float scale) const {
     T* const to =
         out + work.of.plane * out_batch_stride + work.of.first_query * out_row_stride + work.head * out_head_stride;
 #pragma unroll
@@ -29,7 +29,7 @@ struct Results {
       const int query = row + 8 * half;
       const bool exists = query < work.of.queries;
       const RowEnd end = rows.finish<sinks>(half, rate, sinks == Sinks::head ? sink[work.head] : 0.0f);
-      store_row<T>(to + query * out_row_stride, sums, half, end.factor, exists);
+      store_row<T>(to + query * out_row_stride, sums, half, end.factor * scale, exists);
       if (lse != nullptr && exists && threadIdx.x % 4 == 0)
         lse[work.of.plane * lse_batch_stride + work.head * lse_head_stride + work.of.first_query + query] = end.lse;
     }
@@ -52,7 +52,8 @@ __global__ void __launch_bounds__(
                     long long out_row_stride, long long out_head_stride, long long lse_batch_stride,
                     long long lse_head_stride, float scale, float cap, int from_end, long long window_left,
                     long long window_right, int section, int drawn, const float* slopes, const typename Form::T* bias,
-                    long long bias_batch_stride, long long bias_head_stride, long long bias_row_stride) {
+                    long long bias_batch_stride, long long bias_head_stride, long long bias_row_stride,
+                    const long long* dropout_seed, float dropout_p) {
   using namespace kiln;
   using namespace kiln::attention;
   using Tiles = WgmmaTiling<Form, tile_m, tile_n, stages, overlap, pingpong, lazy>;
@@ -85,6 +86,8 @@ __global__ void __launch_bounds__(
   const Scores<Form::soft_cap> to_scores(scale, cap);
   const Results<typename Form::T> results = {
       out, lse, out_batch_stride, out_row_stride, out_head_stride, lse_batch_stride, lse_head_stride};
+  const ScoreInputs<typename Form::T> inputs = {slopes,          bias,         bias_batch_stride, bias_head_stride,
+                                                bias_row_stride, dropout_seed, dropout_p};
   WarpgroupRows<Tiles> rows(shared, memory, consumer, to_scores);
   RingPosition<Layout::works> at;
   if (consumer == Tiles::consumers - 1) Turns<Tiles>::pass(consumer);
@@ -97,13 +100,13 @@ __global__ void __launch_bounds__(
     if (work.exists == 0) break;
     const Visible<Form::mask> visible(work.of.queries, work.of.keys, window);
     const int last = min(work.row + tile_m, work.of.queries) - 1;
-    rows.attend(work, visible, {slopes, bias, bias_batch_stride, bias_head_stride, bias_row_stride},
-                key_blocks(visible, work.row, last, tile_n),
+    rows.attend(work, visible, inputs, key_blocks(visible, work.row, last, tile_n),
                 [&](const float(&sums)[Form::value_dim / 2], const SoftmaxRows& softmax) {
                   const int row = work.row + consumer * warpgroup_rows +
                                   static_cast<int>(threadIdx.x) % warpgroup / 32 * 16 +
                                   static_cast<int>(threadIdx.x) % 32 / 4;
-                  results.template store<Form::sinks>(work, row, sums, softmax, to_scores.rate, sinks);
+                  results.template store<Form::sinks>(work, row, sums, softmax, to_scores.rate, sinks,
+                                                      kept_scale<Form>(inputs));
                 });
   }
 }

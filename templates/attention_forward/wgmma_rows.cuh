@@ -74,6 +74,7 @@ class WarpgroupRows {
     int block = blocks.end - 1;
     start_scores(scores);
     const auto added = terms.template at<Tiles::tile_n / 2>(block * Tiles::tile_n);
+    const auto kept = terms.template kept<Tiles::tile_n / 2>(block * Tiles::tile_n);
     wgmma_wait_group<0>();
     end_scores(scores, block == blocks.begin);
     to_scores_.cap(scores);
@@ -81,6 +82,7 @@ class WarpgroupRows {
     if (block >= whole_end || block < whole_begin) limits.template apply<Form::mask>(scores, block * Tiles::tile_n);
     float factor[2];
     rows.template absorb<true, false>(scores, to_scores_.rate, factor);
+    keep_all(scores, kept);
     pack(weights, scores);
     clear_values_past(work.of.keys - block * Tiles::tile_n);
 
@@ -112,6 +114,7 @@ class WarpgroupRows {
     start_values(sums, weights);
     Turns<Tiles>::pass(consumer_);
     const auto added = terms.template at<Tiles::tile_n / 2>(block * Tiles::tile_n);
+    const auto kept = terms.template kept<Tiles::tile_n / 2>(block * Tiles::tile_n);
     wgmma_wait_group<1>();
     end_scores(scores, last);
     to_scores_.cap(scores);
@@ -122,6 +125,7 @@ class WarpgroupRows {
                Tiles::lazy > (scores, to_scores_.rate, factor);
     end_values(sums);
     if (moves) scale_rows(sums, factor);
+    keep_all(scores, kept);
     pack(weights, scores);
   }
 
@@ -135,6 +139,7 @@ class WarpgroupRows {
       Weights weights;
       start_scores(scores);
       const auto added = terms.template at<Tiles::tile_n / 2>(block * Tiles::tile_n);
+      const auto kept = terms.template kept<Tiles::tile_n / 2>(block * Tiles::tile_n);
       wgmma_wait_group<0>();
       end_scores(scores, block == blocks.begin);
       to_scores_.cap(scores);
@@ -142,6 +147,7 @@ class WarpgroupRows {
       if (block >= whole_end || block < whole_begin) limits.template apply<Form::mask>(scores, block * Tiles::tile_n);
       float factor[2];
       if (rows.template absorb<true, Tiles::lazy>(scores, to_scores_.rate, factor)) scale_rows(sums, factor);
+      keep_all(scores, kept);
       pack(weights, scores);
       if (block == blocks.end - 1) clear_values_past(work.of.keys - block * Tiles::tile_n);
       start_values(sums, weights);

@@ -2,6 +2,7 @@
 #pragma once
 
 #include <algorithm>
+#include <array>
 #include <cmath>
 #include <cstdint>
 #include <numeric>
@@ -9,12 +10,14 @@
 #include <vector>
 
 #include "common/attention/problem.cuh"
+#include "common/philox.cuh"
 #include "matrices.hpp"
 
 namespace test {
 
 using kiln::attention::Alibi;
 using kiln::attention::Bias;
+using kiln::attention::Dropout;
 using kiln::attention::Layout;
 using kiln::attention::Mask;
 using kiln::attention::Sinks;
@@ -27,10 +30,12 @@ struct AttentionProblem {
   int left = 0, right = 0;
   float scale = 0.5f, cap = 3.0f;
   bool bias_of_batch = true, bias_of_heads = true;  // else all have one
+  float p = 0.3f;                                   // of dropout, which takes it for 77 / 256
 };
 
 struct AttentionRow {
   std::vector<double> weights;  // of keys; 0 where the query does not see them
+  std::vector<double> kept;     // what dropout multiplies them by
   std::vector<double> slopes;   // what a change of a logit before the soft cap changes in it
   std::vector<double> out;
   double lse;
@@ -61,9 +66,10 @@ class Attention {
   AttentionProblem problem;
   std::vector<int> query_offsets, key_offsets;
   Matrix<T> q, k, v, out;
-  Matrix<float> lse;            // a row a head
-  Matrix<float> sinks, slopes;  // a head; slopes of both signs
-  Matrix<T> bias;               // rows of queries, those of a head one after another
+  Matrix<float> lse;                                              // a row a head
+  Matrix<float> sinks, slopes;                                    // a head; slopes of both signs
+  Matrix<T> bias;                                                 // rows of queries, those of a head one after another
+  std::vector<long long> dropout_seed = {0x123456789abcdef, -5};  // and an offset
 
   [[nodiscard]] int count() const { return static_cast<int>(problem.lengths.size()); }
   /// Of one sequence, or of all: what the kernels are told.
@@ -113,9 +119,9 @@ class Attention {
     const int key_head = head / (problem.heads / problem.key_heads);
     const std::int64_t q_row = row(true, sequence, query);
     double sum = Form::sinks == Sinks::head ? std::exp(sinks.value(0, head)) : 0;
-    AttentionRow right{std::vector<double>(static_cast<std::size_t>(keys)),
-                       std::vector<double>(static_cast<std::size_t>(keys), 1.0), std::vector<double>(Form::value_dim),
-                       0};
+    AttentionRow right{
+        std::vector<double>(static_cast<std::size_t>(keys)), std::vector<double>(static_cast<std::size_t>(keys), 1.0),
+        std::vector<double>(static_cast<std::size_t>(keys), 1.0), std::vector<double>(Form::value_dim), 0};
     for (int key = 0; key < keys; ++key) {
       if (!sees(query, key, queries, keys)) continue;
       const auto at = static_cast<std::size_t>(key);
@@ -144,9 +150,14 @@ class Attention {
       double& weight = right.weights[static_cast<std::size_t>(key)];
       if (weight == 0) continue;
       weight /= sum;
+      double& kept = right.kept[static_cast<std::size_t>(key)];
+      if (Form::dropout == Dropout::philox)
+        kept = drawn(sequence, query, head, key) < std::lround(problem.p * 256)
+                   ? 0
+                   : 256 / (256 - std::round(problem.p * 256));
       for (int column = 0; column < Form::value_dim; ++column)
         right.out[static_cast<std::size_t>(column)] +=
-            weight * v.value(row(false, sequence, key), key_head * Form::value_dim + column);
+            weight * kept * v.value(row(false, sequence, key), key_head * Form::value_dim + column);
     }
     right.lse = std::log(sum);
     return right;
@@ -174,6 +185,22 @@ class Attention {
   }
 
  private:
+  /// As attention_forward/op.toml says.
+  [[nodiscard]] unsigned drawn(int sequence, int query, int head, int key) const {
+    const auto place = static_cast<std::uint64_t>((packed ? query_offsets[static_cast<std::size_t>(sequence)] : 0) +
+                                                  query - query % 2 - query / 8 % 2 * 8);
+    const auto group = static_cast<std::uint64_t>(key / 16 * 4 + key % 8 / 2);
+    const std::uint64_t counter = (static_cast<std::uint64_t>(packed ? 0 : sequence) << 48) +
+                                  (static_cast<std::uint64_t>(head) << 38) + (place << 18) + group;
+    const auto low = [](std::uint64_t word) { return static_cast<unsigned>(word); };
+    const auto [seed, offset] =
+        std::pair(static_cast<std::uint64_t>(dropout_seed[0]), static_cast<std::uint64_t>(dropout_seed[1]));
+    const uint4 words = kiln::philox_4x32_10({low(counter), low(counter >> 32), low(offset), low(offset >> 32)},
+                                             low(seed), low(seed >> 32));
+    const unsigned word =
+        std::array{words.x, words.y, words.z, words.w}[static_cast<std::size_t>(query % 2 * 2 + key % 2)];
+    return word >> (8 * (query / 8 % 2 * 2 + key / 8 % 2)) & 255;
+  }
   /// Some keys are hidden: here and there, from whole queries, and at either end.
   [[nodiscard]] Matrix<T> made_bias() const {
     if (Form::bias == Bias::none) return Matrix<T>(1, 1, 1);
@@ -213,13 +240,18 @@ class Attention {
 };
 
 template <Layout layout, Mask mask, int head_dim, int value_dim = head_dim, SoftCap soft_cap = SoftCap::none,
-          Sinks sinks = Sinks::none, typename T = kiln::bf16, Alibi alibi = Alibi::none, Bias bias = Bias::none>
-using AttentionForm = kiln::attention::Form<T, head_dim, value_dim, layout, mask, soft_cap, sinks, alibi, bias>;
+          Sinks sinks = Sinks::none, typename T = kiln::bf16, Alibi alibi = Alibi::none, Bias bias = Bias::none,
+          Dropout dropout = Dropout::none>
+using AttentionForm =
+    kiln::attention::Form<T, head_dim, value_dim, layout, mask, soft_cap, sinks, alibi, bias, dropout>;
 
-/// With ALiBi, or a bias.
+/// With ALiBi, a bias or dropout.
 template <Layout layout, Mask mask, SoftCap soft_cap = SoftCap::none>
 using WithSlopes = AttentionForm<layout, mask, 64, 64, soft_cap, Sinks::none, kiln::bf16, Alibi::head>;
 template <Mask mask, SoftCap soft_cap = SoftCap::none, Alibi alibi = Alibi::none>
 using WithBias = AttentionForm<Layout::dense, mask, 64, 64, soft_cap, Sinks::none, kiln::bf16, alibi, Bias::tensor>;
+template <Layout layout, Mask mask, SoftCap soft_cap = SoftCap::none, Sinks sinks = Sinks::none, int dim = 64,
+          Bias bias = Bias::none, typename T = kiln::bf16>
+using WithDropout = AttentionForm<layout, mask, dim, dim, soft_cap, sinks, T, Alibi::none, bias, Dropout::philox>;
 
 }  // namespace test

@@ -123,8 +123,8 @@ class AttentionBackward : public Attention<Form> {
       const std::int64_t k_row = this->row(false, sequence, static_cast<int>(key));
       double of_weight = -delta;
       for (int i = 0; i < Form::value_dim; ++i) {
-        of_weight += dout.value(q_row, of_out + i) * this->v.value(k_row, of_v + i);
-        wanted_v.at(k_row, of_v + i) += right.weights[key] * dout.value(q_row, of_out + i);
+        of_weight += right.kept[key] * dout.value(q_row, of_out + i) * this->v.value(k_row, of_v + i);
+        wanted_v.at(k_row, of_v + i) += right.weights[key] * right.kept[key] * dout.value(q_row, of_out + i);
       }
       const double change = right.weights[key] * of_weight * right.slopes[key] * this->problem.scale;
       for (int i = 0; i < Form::head_dim; ++i) {

@@ -31,7 +31,8 @@ void launch_mma(AttentionBackward<Form>& of, std::uint32_t seed, int section) {
             Form::head_dim, of.batch_stride(of.k, false), of.k.stride(), Form::head_dim, of.batch_stride(of.v, false),
             of.v.stride(), Form::value_dim, of.batch_stride(of.out, true), of.out.stride(), Form::value_dim,
             problem.scale, problem.cap, problem.from_end, problem.left, problem.right, section, of.slopes.data(),
-            of.bias.data(), of.bias_batch_stride(), of.bias_head_stride(), of.bias.stride());
+            of.bias.data(), of.bias_batch_stride(), of.bias_head_stride(), of.bias.stride(), of.dropout_seed.data(),
+            problem.p);
       });
   if (!tile.sums_dq)
     emulator::launch({.grid = {tiles_of(of, true, tile.warps * 16)},
@@ -47,7 +48,7 @@ void launch_mma(AttentionBackward<Form>& of, std::uint32_t seed, int section) {
                            of.batch_stride(of.v, false), of.v.stride(), Form::value_dim, of.batch_stride(of.out, true),
                            of.out.stride(), Form::value_dim, problem.scale, problem.cap, problem.from_end, problem.left,
                            problem.right, section, of.slopes.data(), of.bias.data(), of.bias_batch_stride(),
-                           of.bias_head_stride(), of.bias.stride());
+                           of.bias_head_stride(), of.bias.stride(), of.dropout_seed.data(), problem.p);
                      });
   launch_end(of, tile.sums_dq, seed);
 }
@@ -192,6 +193,23 @@ TEST_CASE(
   CHECK(mma_error<WithBias<Mask::causal, SoftCap::tanh>, recomputed>(problem) < close);
   CHECK(mma_error<WithBias<Mask::window, SoftCap::none, Alibi::head>>(problem) < close);
   CHECK(mma_error<WithBias<Mask::none>, recomputed>(problem) < close);
+}
+
+TEST_CASE(
+    "attention_backward_mma drops what the forward pass does, in tiles of any size, and deltas are those of all weights") {
+  const AttentionProblem dense = {.lengths = {{70, 45}, {70, 45}}, .heads = 4, .key_heads = 2};
+  constexpr double near = close / 0.7;  // weights are divided by what is kept
+  CHECK(mma_error<WithDropout<Layout::dense, Mask::causal>>(dense) < near);
+  CHECK(mma_error<WithDropout<Layout::dense, Mask::causal>, recomputed>(dense) < near);
+  CHECK(mma_error<WithDropout<Layout::dense, Mask::causal>, Tile{.m = 64, .n = 32, .warps = 4}>(dense) < near);
+  CHECK(mma_error<WithDropout<Layout::dense, Mask::causal>, Tile{.m = 64, .n = 64, .warps = 4}>(dense) < near);
+  const AttentionProblem packed = {
+      .lengths = {{35, 45}, {9, 0}, {0, 5}, {3, 70}, {31, 40}}, .heads = 2, .left = 12, .right = 3, .p = 0.6f};
+  using Packed = WithDropout<Layout::packed, Mask::window, SoftCap::tanh, Sinks::head>;
+  CHECK(mma_error<Packed>(packed) < close / 0.4);
+  CHECK(mma_error<Packed, recomputed>(packed) < close / 0.4);
+  CHECK(mma_error<WithDropout<Layout::dense, Mask::none, SoftCap::none, Sinks::none, 64, Bias::tensor, kiln::f16>>(
+            dense) < near);
 }
 
 }  // namespace

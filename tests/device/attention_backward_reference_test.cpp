@@ -26,7 +26,8 @@ double reference_error(const AttentionProblem& problem) {
              of.batch_stride(of.k, false), of.k.stride(), Form::head_dim, of.batch_stride(of.v, false), of.v.stride(),
              Form::value_dim, of.batch_stride(of.out, true), of.out.stride(), Form::value_dim, of.lse_batch_stride(),
              of.lse.stride(), problem.scale, problem.cap, problem.from_end, problem.left, problem.right, 1,
-             of.slopes.data(), of.bias.data(), of.bias_batch_stride(), of.bias_head_stride(), of.bias.stride());
+             of.slopes.data(), of.bias.data(), of.bias_batch_stride(), of.bias_head_stride(), of.bias.stride(),
+             of.dropout_seed.data(), problem.p);
     });
   };
   pass(static_cast<unsigned>(of.rows(true)), problem.heads, attention_backward_reference_queries<Form>, dq.data());
@@ -50,6 +51,10 @@ TEST_CASE("the reference of attention_backward gives the gradients of each mask,
             {.lengths = {{290, 290}}, .heads = 4, .key_heads = 2}) < close);
   CHECK(reference_error<AttentionForm<Layout::packed, Mask::window, 64, 64, SoftCap::tanh, Sinks::head>>(
             {.lengths = {{35, 40}, {0, 0}, {20, 30}}, .heads = 2, .left = 12, .right = 3}) < close);
+  CHECK(reference_error<WithDropout<Layout::dense, Mask::causal, SoftCap::none, Sinks::head>>(
+            {.lengths = {{50, 50}, {50, 50}}, .heads = 2}) < close);
+  CHECK(reference_error<WithDropout<Layout::packed, Mask::none>>({.lengths = {{35, 40}, {20, 30}}, .heads = 2}) <
+        close);
   for (const bool apart : {true, false})
     CHECK(reference_error<WithBias<Mask::none, SoftCap::tanh>>(
               {.lengths = {{25, 35}, {25, 35}}, .heads = 2, .bias_of_batch = apart, .bias_of_heads = !apart}) < close);
@@ -57,6 +62,49 @@ TEST_CASE("the reference of attention_backward gives the gradients of each mask,
         close);
   CHECK(reference_error<WithSlopes<Layout::packed, Mask::window>>(
             {.lengths = {{35, 40}, {0, 0}, {20, 30}}, .heads = 2, .left = 12, .right = 3}) < close);
+}
+
+/// Central differences of a sum.
+template <typename Sum>
+float difference(float& by, Sum sum) {
+  constexpr float step = 0x1p-10f;
+  const float before = by;
+  by = before + step;
+  const double more = sum();
+  by = before - step;
+  const double less = sum();
+  by = before;
+  return static_cast<float>((more - less) / (2 * double{step}));
+}
+
+TEST_CASE("the gradients that tests compare with are differences of the results, all choices at once") {
+  using Form = kiln::attention::Form<float, 8, 8, Layout::dense, Mask::window, SoftCap::tanh, Sinks::head, Alibi::head,
+                                     Bias::tensor, Dropout::philox>;
+  AttentionBackward<Form> of({.lengths = {{5, 6}, {5, 6}}, .heads = 4, .key_heads = 2, .left = 2, .right = 1});
+  const auto loss = [&] {
+    double sum = 0;
+    for (int sequence = 0; sequence < 2; ++sequence)
+      for (int query = 0; query < 5; ++query)
+        for (int head = 0; head < 4; ++head) {
+          const AttentionRow row = of.right_row(sequence, query, head);
+          for (int i = 0; i < 8; ++i)
+            sum += row.out[static_cast<std::size_t>(i)] * of.dout.value(of.row(true, sequence, query), head * 8 + i);
+        }
+    return sum;
+  };
+  const auto differences = [&](Matrix<float>& by, bool of_queries) {
+    Matrix<float> made(by.rows(), by.columns(), by.stride());
+    for (int sequence = 0; sequence < 2; ++sequence)
+      for (int i = 0; i < (of_queries ? 5 : 6); ++i)
+        for (std::int64_t column = 0; column < by.columns(); ++column) {
+          const std::int64_t row = of.row(of_queries, sequence, i);
+          made.at(row, column) = difference(by.at(row, column), loss);
+        }
+    return made;
+  };
+  Matrix<float> dq = differences(of.q, true), dk = differences(of.k, false), dv = differences(of.v, false);
+  for (int head = 0; head < 4; ++head) of.dsink.at(0, head) = difference(of.sinks.at(0, head), loss);
+  CHECK(of.error_of(dq, dk, dv) < 1e-4);
 }
 
 }  // namespace

@@ -50,7 +50,8 @@ void launch_queries(AttentionBackward<Form>& of, std::uint32_t seed, int section
                          of.count(), of.rows(true), of.rows(false), problem.heads, problem.key_heads,
                          of.batch_stride(of.q, true), of.q.stride(), Form::head_dim, problem.scale, problem.cap,
                          problem.from_end, problem.left, problem.right, section, of.slopes.data(), of.bias.data(),
-                         of.bias_batch_stride(), of.bias_head_stride(), of.bias.stride());
+                         of.bias_batch_stride(), of.bias_head_stride(), of.bias.stride(), of.dropout_seed.data(),
+                         problem.p);
                    });
 }
 
@@ -74,7 +75,8 @@ double wgmma_error(const AttentionProblem& problem, std::uint32_t seed = 1, int 
                          problem.key_heads, of.batch_stride(of.k, false), of.k.stride(), Form::head_dim,
                          of.batch_stride(of.v, false), of.v.stride(), Form::value_dim, problem.scale, problem.cap,
                          problem.from_end, problem.left, problem.right, section, of.slopes.data(), of.bias.data(),
-                         of.bias_batch_stride(), of.bias_head_stride(), of.bias.stride());
+                         of.bias_batch_stride(), of.bias_head_stride(), of.bias.stride(), of.dropout_seed.data(),
+                         problem.p);
                    });
   if (!tile.sums_dq) launch_queries<Form, tile.m>(of, seed, section);
   launch_end(of, tile.sums_dq, seed);
@@ -198,6 +200,23 @@ TEST_CASE(
   CHECK(wgmma_error<WithBias<Mask::causal, SoftCap::tanh>, recomputed>(problem) < close);
   CHECK(wgmma_error<WithBias<Mask::window, SoftCap::none, Alibi::head>>(problem) < close);
   CHECK(wgmma_error<WithBias<Mask::none>, recomputed>(problem) < close);
+}
+
+TEST_CASE(
+    "attention_backward_wgmma drops what the forward pass does, in tiles of any size, and deltas are those of all weights") {
+  const AttentionProblem dense = {.lengths = {{200, 151}, {200, 151}}, .heads = 4, .key_heads = 2};
+  constexpr double near = close / 0.7;  // weights are divided by what is kept
+  CHECK(wgmma_error<WithDropout<Layout::dense, Mask::causal>>(dense) < near);
+  CHECK(wgmma_error<WithDropout<Layout::dense, Mask::causal>, recomputed>(dense) < near);
+  CHECK(wgmma_error<WithDropout<Layout::dense, Mask::causal>, Tile{.n = 64, .split = true}>(dense) < near);
+  CHECK(wgmma_error<WithDropout<Layout::dense, Mask::causal>, Tile{.n = 64, .stages = 1}>(dense) < near);
+  const AttentionProblem packed = {
+      .lengths = {{35, 151}, {9, 0}, {0, 5}, {3, 70}, {31, 40}}, .heads = 2, .left = 12, .right = 3, .p = 0.6f};
+  using Packed = WithDropout<Layout::packed, Mask::window, SoftCap::tanh, Sinks::head>;
+  CHECK(wgmma_error<Packed>(packed) < close / 0.4);
+  CHECK(wgmma_error<Packed, recomputed>(packed) < close / 0.4);
+  CHECK(wgmma_error<WithDropout<Layout::dense, Mask::none, SoftCap::none, Sinks::none, 64, Bias::tensor, kiln::f16>>(
+            dense) < near);
 }
 
 }  // namespace

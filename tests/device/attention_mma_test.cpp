@@ -30,7 +30,8 @@ double mma_error(const AttentionProblem& problem, std::uint32_t seed = 1) {
                          of.batch_stride(of.v, false), of.v.stride(), Form::value_dim, of.batch_stride(of.out, true),
                          of.out.stride(), Form::value_dim, of.lse_batch_stride(), of.lse.stride(), problem.scale,
                          problem.cap, problem.from_end, problem.left, problem.right, of.slopes.data(), of.bias.data(),
-                         of.bias_batch_stride(), of.bias_head_stride(), of.bias.stride());
+                         of.bias_batch_stride(), of.bias_head_stride(), of.bias.stride(), of.dropout_seed.data(),
+                         problem.p);
                    });
   return of.error();
 }
@@ -109,6 +110,21 @@ TEST_CASE("attention_mma adds a bias, whose -inf hides keys, by batch and head o
   CHECK(mma_error<WithBias<Mask::causal, SoftCap::tanh>>({.lengths = {{77, 40}}, .heads = 4, .key_heads = 2}) < close);
   CHECK(mma_error<WithBias<Mask::window, SoftCap::none, Alibi::head>>(
             {.lengths = {{40, 77}}, .heads = 2, .left = 12, .right = 3}) < close);
+}
+
+TEST_CASE("attention_mma drops the weights that seed, offset and position say, in tiles of any size, and leaves lse") {
+  const AttentionProblem dense = {.lengths = {{40, 77}, {40, 77}}, .heads = 4, .key_heads = 2};
+  constexpr double near = close / 0.7;  // weights are divided by what is kept
+  CHECK(mma_error<WithDropout<Layout::dense, Mask::causal>, 32, 2>(dense) < near);
+  CHECK(mma_error<WithDropout<Layout::dense, Mask::causal>, 16, 1>(dense) < near);
+  CHECK(mma_error<WithDropout<Layout::dense, Mask::causal>, 64, 4>(dense) < near);
+  CHECK(mma_error<WithDropout<Layout::dense, Mask::causal>, 48, 2>(dense) < near);
+  CHECK(mma_error<WithDropout<Layout::dense, Mask::none, SoftCap::none, Sinks::head, 64, Bias::tensor>>(dense) < near);
+  CHECK(mma_error<WithDropout<Layout::packed, Mask::window, SoftCap::tanh>>(
+            {.lengths = {{35, 77}, {9, 0}, {0, 5}, {3, 70}, {31, 40}}, .heads = 2, .left = 12, .right = 3, .p = 0.9f}) <
+        close / 0.1);
+  CHECK(mma_error<WithDropout<Layout::dense, Mask::none>>({.lengths = {{20, 30}}, .p = 0}) < close);
+  CHECK(mma_error<WithDropout<Layout::dense, Mask::none>>({.lengths = {{20, 300}}, .p = 0.996f}) < 0.3);  // 255 of 256
 }
 
 }  // namespace

@@ -51,7 +51,8 @@ double wgmma_error(const AttentionProblem& problem, std::uint32_t seed = 1, unsi
                          problem.key_heads, of.batch_stride(of.out, true), of.out.stride(), Form::value_dim,
                          of.lse_batch_stride(), of.lse.stride(), problem.scale, problem.cap, problem.from_end,
                          problem.left, problem.right, tile.section, tile.drawn, of.slopes.data(), of.bias.data(),
-                         of.bias_batch_stride(), of.bias_head_stride(), of.bias.stride());
+                         of.bias_batch_stride(), of.bias_head_stride(), of.bias.stride(), of.dropout_seed.data(),
+                         problem.p);
                    });
   return counters[0] == 0 && counters[1] == 0 ? of.error() : INFINITY;
 }
@@ -169,6 +170,27 @@ TEST_CASE("attention_wgmma adds a bias, whose -inf hides keys, by batch and head
             {.lengths = {{140, 277}}, .heads = 2, .left = 12, .right = 3}) < close);
   CHECK(wgmma_error<WithBias<Mask::none>, Tile{.m = 64, .n = 80, .overlap = false, .lazy = true}>(
             {.lengths = {{90, 200}}, .heads = 2}) < close);
+}
+
+TEST_CASE(
+    "attention_wgmma drops the weights that seed, offset and position say, in tiles of any size, and leaves lse") {
+  const AttentionProblem dense = {.lengths = {{140, 277}, {140, 277}}, .heads = 4, .key_heads = 2};
+  constexpr double near = close / 0.7;  // weights are divided by what is kept
+  CHECK(wgmma_error<WithDropout<Layout::dense, Mask::causal>>(dense) < near);
+  CHECK(wgmma_error<WithDropout<Layout::dense, Mask::causal>, Tile{.m = 64, .n = 80, .overlap = false, .lazy = true}>(
+            dense) < near);
+  CHECK(wgmma_error<WithDropout<Layout::dense, Mask::causal>, Tile{.m = 192, .n = 96, .pingpong = true}>(dense) <
+        close);
+  CHECK(wgmma_error<WithDropout<Layout::dense, Mask::causal>, Tile{.n = 176}>(dense) < near);
+  CHECK(wgmma_error<WithDropout<Layout::dense, Mask::none, SoftCap::none, Sinks::head, 64, Bias::tensor>>(dense) <
+        close);
+  CHECK(
+      wgmma_error<WithDropout<Layout::packed, Mask::window, SoftCap::tanh>>(
+          {.lengths = {{35, 277}, {9, 0}, {0, 5}, {3, 70}, {31, 40}}, .heads = 2, .left = 12, .right = 3, .p = 0.9f}) <
+      close / 0.1);
+  CHECK(wgmma_error<WithDropout<Layout::dense, Mask::none>>({.lengths = {{20, 30}}, .p = 0}) < close);
+  CHECK(wgmma_error<WithDropout<Layout::dense, Mask::none>>({.lengths = {{20, 300}}, .p = 0.996f}) <
+        0.3);  // 255 of 256
 }
 
 }  // namespace

@@ -117,6 +117,24 @@ TEST_CASE("attention_backward is right with a bias a head, of the batch or of al
             placed(op, {{"bias_head_stride", 0}, {"bias_batch_stride", 67 * 70}}), generator);
 }
 
+TEST_CASE("attention_backward drops the weights that its reference drops, dense, packed and beside a bias") {
+  Fixture fixture;
+  std::mt19937 generator(113);
+  const manifest::Op& op = fixture.op("attention_backward");
+  check_all(fixture, op,
+            backward(op, {"2", "300", "445", "4", "2", "128", "128"},
+                     {{"dropout", "philox"}, {"sinks", "head"}, {"deterministic", "yes"}}),
+            {}, generator);
+  check_all(fixture, op,
+            backward(op, {"7", "1301", "1445", "4", "2", "64", "64"},
+                     {{"dropout", "philox"}, {"mask", "causal"}, {"soft_cap", "tanh"}, {"layout", "packed"}}),
+            {}, generator);
+  check_all(fixture, op,
+            backward(op, {"2", "67", "70", "3", "1", "256", "256"},
+                     {{"dropout", "philox"}, {"bias", "tensor"}, {"dtype", "f16"}}),
+            {}, generator);
+}
+
 TEST_CASE("attention_backward is right with packed batches in each case of their lengths") {
   Fixture fixture;
   std::mt19937 generator(83);

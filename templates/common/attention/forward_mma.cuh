@@ -22,7 +22,7 @@ __global__ void __launch_bounds__(warps * 32)
                   long long out_head_stride, long long lse_batch_stride, long long lse_head_stride, float scale,
                   float cap, int from_end, long long window_left, long long window_right, const float* slopes,
                   const typename Form::T* bias, long long bias_batch_stride, long long bias_head_stride,
-                  long long bias_row_stride) {
+                  long long bias_row_stride, const long long* dropout_seed, float dropout_p) {
   using namespace kiln;
   using namespace kiln::attention;
   using T = typename Form::T;
@@ -64,8 +64,9 @@ __global__ void __launch_bounds__(warps * 32)
   const int warp_row = static_cast<int>(threadIdx.x) / 32 * 16, row = first + warp_row + threadIdx.x % 32 / 4;
   const RowLimits limits(visible, row);
   const Scores<Form::soft_cap> to_scores(scale, cap);
-  const RowTerms<Form> terms({slopes, bias, bias_batch_stride, bias_head_stride, bias_row_stride}, to_scores, visible,
-                             of, head, row);
+  const ScoreInputs<T> inputs = {slopes,          bias,         bias_batch_stride, bias_head_stride,
+                                 bias_row_stride, dropout_seed, dropout_p};
+  const RowTerms<Form> terms(inputs, to_scores, visible, of, head, row);
   SoftmaxRows rows;
   float sums[ValueTile::k_steps * 8] = {};
 #pragma unroll 1
@@ -77,6 +78,7 @@ __global__ void __launch_bounds__(warps * 32)
     const unsigned tile_k = stages + block % 2 * stage_bytes, tile_v = tile_k + KeyTile::bytes;
 
     const auto added = terms.template at<tile_n / 2>(block * tile_n);
+    const auto kept = terms.template kept<tile_n / 2>(block * tile_n);
     float scores[tile_n / 2] = {};
 #pragma unroll
     for (int step = 0; step < KeyTile::k_steps; ++step) {
@@ -93,6 +95,7 @@ __global__ void __launch_bounds__(warps * 32)
     limits.template apply<Form::mask>(scores, block * tile_n);
     float factor[2];
     if (rows.absorb<true, true>(scores, to_scores.rate, factor)) scale_rows(sums, factor);
+    keep_all(scores, kept);
 #pragma unroll
     for (int step = 0; step < tile_n / 16; ++step) {
       unsigned a[4], b[4];
@@ -114,8 +117,8 @@ __global__ void __launch_bounds__(warps * 32)
     const bool exists = query < of.queries;
     const RowEnd end = rows.finish<Form::sinks>(half, to_scores.rate, sink);
     store_row<T, Form::value_dim / 2>(to + query * out_row_stride,
-                                      reinterpret_cast<const float(&)[Form::value_dim / 2]>(sums), half, end.factor,
-                                      exists);
+                                      reinterpret_cast<const float(&)[Form::value_dim / 2]>(sums), half,
+                                      end.factor * kept_scale<Form>(inputs), exists);
     if (lse != nullptr && exists && threadIdx.x % 4 == 0)
       lse[of.plane * lse_batch_stride + head * lse_head_stride + of.first_query + query] = end.lse;
   }

@@ -10,10 +10,11 @@ enum class SoftCap { none, tanh };
 enum class Sinks { none, head };
 enum class Alibi { none, head };
 enum class Bias { none, tensor };
+enum class Dropout { none, philox };
 
 /// What a kernel is compiled for, beside its tile.
 template <typename T_, int head_dim_, int value_dim_, Layout layout_, Mask mask_, SoftCap soft_cap_, Sinks sinks_,
-          Alibi alibi_ = Alibi::none, Bias bias_ = Bias::none>
+          Alibi alibi_ = Alibi::none, Bias bias_ = Bias::none, Dropout dropout_ = Dropout::none>
 struct Form {
   using T = T_;  // of queries, keys, values and results
   static constexpr int head_dim = head_dim_, value_dim = value_dim_;
@@ -23,15 +24,18 @@ struct Form {
   static constexpr Sinks sinks = sinks_;
   static constexpr Alibi alibi = alibi_;
   static constexpr Bias bias = bias_;
+  static constexpr Dropout dropout = dropout_;
   static constexpr bool has_terms = alibi != Alibi::none || bias != Bias::none;  // added to scores
 };
 
-/// What a launch gives of the terms that are added to scores. A pointer is null where the form has no such term.
+/// What a launch gives of the terms that are added to scores, and of dropout. A pointer is null where the form has none.
 template <typename T>
 struct ScoreInputs {
   const float* slopes;  // ALiBi's, a head
   const T* bias;        // strides in elements; 0 where batches or heads share it
   long long bias_batch_stride, bias_head_stride, bias_row_stride;
+  const long long* dropout_seed;  // and offset
+  float dropout_p;
 };
 
 __device__ __forceinline__ int ceil_div(int a, int b) { return (a + b - 1) / b; }

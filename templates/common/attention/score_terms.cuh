@@ -1,6 +1,7 @@
 // Terms that are added to scores, in the fragments that softmax_rows.cuh describes. Scores are in units of 1 / rate to base 2.
 #pragma once
 
+#include "common/attention/dropout.cuh"
 #include "common/attention/softmax_rows.cuh"
 
 namespace kiln::attention {
@@ -109,7 +110,7 @@ struct TileTerms {
   }
 };
 
-/// What a thread takes of them for two queries, 8 apart, whose keys are columns.
+/// What a thread takes of them, and of dropout, for two queries, 8 apart, whose keys are columns.
 template <typename Form>
 class RowTerms {
  public:
@@ -117,7 +118,10 @@ class RowTerms {
 
   __device__ __forceinline__ RowTerms(const ScoreInputs<T>& inputs, const Scores<Form::soft_cap>& to_scores,
                                       const Visible<Form::mask>& visible, const Sequence& of, int head, int query)
-      : query_(query),
+      : inputs_(inputs),
+        of_(of),
+        head_(head),
+        query_(query),
         diagonal_(query + visible.diagonal),
         rate_(to_scores.rate),
         distances_(inputs.slopes, head, to_scores.rate, 0),
@@ -132,7 +136,17 @@ class RowTerms {
     return terms;
   }
 
+  /// Which weights of these keys are kept. All lanes of a warp call it together.
+  template <int count>
+  __device__ __forceinline__ auto kept(int first) const {
+    return kept_of<Form, true, count>(inputs_, of_, head_, query_, first);
+  }
+  __device__ __forceinline__ float scale_of_kept() const { return kept_scale<Form>(inputs_); }
+
  private:
+  ScoreInputs<T> inputs_;
+  Sequence of_;
+  int head_;
   int query_, diagonal_;  // the first query, and the key where it meets the diagonal
   float rate_;
   Distances<Form::alibi> distances_;
