@@ -127,7 +127,7 @@ class RowTerms {
         distances_(inputs.slopes, head, to_scores.rate, 0),
         bias_(inputs, of, head) {}
 
-  /// Those of `2 * count / 4 * 4` keys from `first` on. Loads them.
+  /// Those of the 2 * count keys from `first` on, which are read now.
   template <int count>
   __device__ __forceinline__ TileTerms<Form, count> at(int first) const {
     TileTerms<Form, count> terms{distances_, {}};
