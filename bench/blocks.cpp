@@ -1,8 +1,9 @@
 // A block of Llama 3 8B or of FLUX.1, forward and backward, over batches whose lengths differ: bench/peers/blocks.py has torch's.
 //
-//   bench_blocks llama|flux --overlay FILE [--base FILE]... [--templates DIR] [--batches N] [--miss POLICY] [--steady] [--dump DIR] < PROBLEMS
+//   bench_blocks llama|flux --overlay FILE [--base FILE]... [--templates DIR] [--batches N] [--miss POLICY] [--name NAME] [--steady] [--dump DIR]
+//       < PROBLEMS
 //
-// bench/problems/blocks.txt says what a line is; N: only so many lines of the block. Weights and inputs lie on the device before a clock
+// bench/problems/blocks.txt says what a line is. N: only so many lines of the block. NAME: of this side, in what is printed. Weights and inputs lie on the device before a clock
 // starts. JSON lines:
 //   first    each batch once: ms until infer, then train, have ended; what was tuned and compiled for it
 //   stream   all of that from the engine's constructor on, which the lines do not count
@@ -31,7 +32,7 @@ using kiln::bench::Block;
 using Clock = std::chrono::steady_clock;
 
 struct Settings {
-  std::string block;
+  std::string block, name = "kiln";
   kiln::Options options;
   std::size_t batches = 1000;
   bool steady = false;
@@ -68,6 +69,8 @@ Settings parse(int argc, char** argv) {
       settings.batches = std::stoul(value);
     else if (word == "--miss")
       settings.options.on_miss = policy(value);
+    else if (word == "--name")
+      settings.name = value;
     else if (word == "--dump")
       settings.dump = value;
     else
@@ -104,7 +107,7 @@ std::int64_t free_bytes() {
 
 template <class... Values>
 void emit(const Settings& settings, std::string_view phase, fmt::format_string<Values...> text, Values&&... values) {
-  fmt::print("{{\"bench\":\"blocks\",\"block\":\"{}\",\"side\":\"kiln\",\"phase\":\"{}\",", settings.block, phase);
+  fmt::print("{{\"bench\":\"blocks\",\"block\":\"{}\",\"side\":\"{}\",\"phase\":\"{}\",", settings.block, settings.name, phase);
   fmt::print(text, std::forward<Values>(values)...);
   fmt::print("}}\n");
   std::fflush(stdout);

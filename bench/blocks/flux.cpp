@@ -279,8 +279,8 @@ std::vector<Result> Flux::results() const {
           {"gate", d_gate_, hidden},
           {"query_norm", query_.d_norm_weight, dim},
           {"key_norm", key_.d_norm_weight, dim},
-          {"in", d_in_weight_, in_width * hidden},
-          {"out", d_out_weight_, hidden * joined_width}};
+          {"linear1", d_in_weight_, in_width * hidden},
+          {"linear2", d_out_weight_, hidden * joined_width}};
 }
 
 }  // namespace
