@@ -48,13 +48,13 @@ struct RowTile {
     for (int i = threadIdx.x; i < all; i += threads) {
       const int row = i / chunks, chunk = i % chunks;
       const bool read = row < exist && chunk * 8 < dim;
-      const T* const at = read ? from + row * row_stride + chunk * 8 : from;
       if constexpr (sizeof(T) == 1) {  // not asynchronous
-        const uint2 bytes = read ? *reinterpret_cast<const uint2*>(at) : make_uint2(0, 0);
+        const uint2 bytes =
+            read ? *reinterpret_cast<const uint2*>(from + row * row_stride + chunk * 8) : make_uint2(0, 0);
         char* const memory = dynamic_shared();
         *reinterpret_cast<uint4*>(memory + (to + offset(row, chunk) - shared_address(memory))) = widened(bytes);
       } else {
-        cp_async_16(to + offset(row, chunk), at, read);
+        cp_async_16(to + offset(row, chunk), read ? from + row * row_stride + chunk * 8 : from, read);
       }
     }
   }
