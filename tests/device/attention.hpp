@@ -146,8 +146,9 @@ class Attention {
   /// Values in the rows of sequences, NaN in all others.
   [[nodiscard]] Matrix<T> operand(bool of_queries, int columns, std::uint32_t seed) const {
     const std::int64_t all = packed ? rows(of_queries) : std::int64_t{count()} * (rows(of_queries) + after);
-    auto values = Matrix<T>::random(all, columns, columns + 8, seed);
-    Matrix<T> made(all, columns, columns + 8);
+    const auto stride = columns + static_cast<int>(16 / sizeof(T));
+    auto values = Matrix<T>::random(all, columns, stride, seed);
+    Matrix<T> made(all, columns, stride);
     for (int sequence = 0; sequence < count(); ++sequence) {
       const auto& [queries, keys] = problem.lengths[static_cast<std::size_t>(sequence)];
       for (int i = 0; i < (of_queries ? queries : keys); ++i) {
