@@ -35,17 +35,26 @@ __device__ __forceinline__ void clear_keys_from(int count, unsigned (&keys)[4]) 
 /// `cuts`: keys from `count` on become zeros, whatever they hold.
 template <typename From, typename To, int keys, int columns, int warps, bool cuts>
 __device__ __forceinline__ void transpose_values(unsigned from, unsigned to, int warp, int count) {
-  static_assert(keys % 32 == 0 && columns % 16 == 0);
-  const int lane = static_cast<int>(threadIdx.x) % 32;
+  static_assert(keys % 32 == 0 && columns % 16 == 0 && To::swizzle == 128);
+  constexpr unsigned wide = From::swizzle, groups = keys / 32, together = 2;  // loads under way at once, by registers
+  const unsigned lane = threadIdx.x % 32, turned = (lane * wide >> 7 & (wide / 16 - 1)) * 16;  // by the swizzle
+  const unsigned own = to + lane % 16 * 128 + (lane / 16 * 16 ^ lane % 8 * 16);
 #pragma unroll 1
-  for (int part = warp; part < columns / 16; part += warps) {
-#pragma unroll 4
-    for (int group = 0; group < keys / 32; ++group) {
-      unsigned pairs[4], bytes[4];
-      ldmatrix_x4_trans(pairs, from + From::chunk_at(group * 32 + lane, part));
-      if constexpr (cuts) clear_keys_from(count - group * 32, pairs);
-      part_bytes(bytes, pairs);
-      stmatrix_x4(to + To::chunk_at(part * 16 + lane % 16, group * 2 + lane / 16), bytes);
+  for (unsigned part = warp; part < columns / 16; part += warps) {
+    const unsigned read = from + part * 16 / wide * From::box_bytes + lane * wide + (part * 16 % wide ^ turned);
+#pragma unroll(cuts ? 1 : groups)
+    for (unsigned first = 0; first < groups; first += together) {
+      unsigned pairs[together][4], bytes[4];
+#pragma unroll
+      for (unsigned i = 0; i < together && first + i < groups; ++i)
+        ldmatrix_x4_trans(pairs[i], read + (first + i) * 32 * wide);
+#pragma unroll
+      for (unsigned i = 0; i < together && first + i < groups; ++i) {
+        const unsigned group = first + i;
+        if constexpr (cuts) clear_keys_from(count - static_cast<int>(group) * 32, pairs[i]);
+        part_bytes(bytes, pairs[i]);
+        stmatrix_x4((own + part * 2048 ^ group % 4 * 32) + group / 4 * To::box_bytes, bytes);
+      }
     }
   }
 }

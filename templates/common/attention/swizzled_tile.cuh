@@ -42,11 +42,6 @@ struct SwizzledTile {
   static __device__ constexpr int at(int row, int step) {
     return step * 32 / swizzle * box_bytes + step * 32 % swizzle + row * swizzle;
   }
-  /// Bytes to 16 bytes of a row, the chunk-th of it.
-  static __device__ __forceinline__ unsigned chunk_at(int row, int chunk) {
-    const unsigned bytes = chunk * 16 / swizzle * box_bytes + row * swizzle + chunk * 16 % swizzle;
-    return bytes ^ (bytes >> 7 & (swizzle / 16 - 1)) << 4;
-  }
   /// As an operand whose k are the rows; 16 of them are 16 * swizzle bytes.
   static __device__ __forceinline__ unsigned long long along_rows(unsigned tile) {
     return wgmma_descriptor(tile, 8 * swizzle, box_bytes, swizzle);
