@@ -32,8 +32,9 @@ std::vector<Problem> usual_problems(const Op& op) {
   for (std::size_t i = 0; i < op.selections.size(); ++i) {
     for (std::size_t word = 1; word < op.selections[i].values.size(); ++word) {
       for (std::size_t each = 0; each < plain; ++each) {
-        problems.push_back(problems[each]);
-        problems.back().selections[i] = static_cast<std::uint8_t>(word);
+        Problem problem = problems[each];
+        problem.selections[i] = static_cast<std::uint8_t>(word);
+        if (is_allowed(op, problem)) problems.push_back(problem);
       }
     }
   }
@@ -151,12 +152,13 @@ TEST_CASE("a scale of x's own costs no second reading of what L2 keeps of x") {
   CHECK(bytes("65536", "dynamic") == bytes("65536", "tensor") + x - testing::h200().l2_bytes());
 }
 
-TEST_CASE("the display text of every choice of types and words is read back as the same problem") {
+TEST_CASE("the display text of every allowed choice of types and words is read back as the same problem") {
   for (const Op& op : load_ops({})) {
     Problem problem = sized(op, 16, 4096);
     for (bool done = false; !done;) {
-      const auto read = parse_bucket(op, display_text(op, problem));
-      REQUIRE_MESSAGE(read == problem, op.name << " " << to_string(op, problem) << ": " << display_text(op, problem));
+      if (is_allowed(op, problem))
+        REQUIRE_MESSAGE(parse_bucket(op, display_text(op, problem)) == problem,
+                        op.name << " " << to_string(op, problem) << ": " << display_text(op, problem));
       done = true;
       for (std::size_t i = 0; done && i < op.selections.size(); ++i) {  // the next, as an odometer counts
         done = ++problem.selections[i] == op.selections[i].values.size();

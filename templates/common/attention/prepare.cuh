@@ -60,3 +60,14 @@ __global__ __launch_bounds__(128) void attention_values(T* v, const int* key_off
     v[plane * v_batch_stride + key * v_row_stride + head * v_head_stride + column] = kiln::from_float<T>(value);
   }
 }
+
+/// grid (1), block (256): a head's scales of 8-bit q, k and v, from 1 / 2 to 3 / 2.
+__global__ __launch_bounds__(256) void attention_scales(float* q_scale, float* k_scale, float* v_scale, long long heads,
+                                                        long long key_heads, unsigned long long seed) {
+  const auto scale = [&](long long index) { return 1.0f + 0.5f * kiln::attention::drawn_value(~seed, index); };
+  for (long long i = threadIdx.x; i < heads; i += 256) q_scale[i] = scale(i);
+  for (long long i = threadIdx.x; i < key_heads; i += 256) {
+    k_scale[i] = scale(heads + i);
+    v_scale[i] = scale(heads + key_heads + i);
+  }
+}

@@ -9,6 +9,9 @@ enum class Mask { none, causal, window };
 enum class SoftCap { none, tanh };
 enum class Sinks { none, head };
 
+/// What 8-bit q, k or v of each head are multiplied by, in device memory.
+using HeadScales = const float*;
+
 /// What a kernel is compiled for, beside its tile.
 template <typename T_, int head_dim_, int value_dim_, Layout layout_, Mask mask_, SoftCap soft_cap_, Sinks sinks_>
 struct Form {

@@ -13,16 +13,17 @@ namespace kiln::attention {
 inline constexpr int warpgroup = 128, warpgroup_rows = 64;
 
 /// Columns of a box: as many as a swizzle takes of those that divide `columns`.
-template <int columns>
-inline constexpr int box_columns_of = columns % 64 == 0   ? 64
-                                      : columns % 32 == 0 ? 32
-                                                          : 16;
+template <int columns, typename T = bf16>
+inline constexpr int box_columns_of = (columns * sizeof(T) % 128 == 0  ? 128
+                                       : columns * sizeof(T) % 64 == 0 ? 64
+                                                                       : 32) /
+                                      static_cast<int>(sizeof(T));
 
-/// `rows` tokens of one head, as TMA lays them down: boxes of 64 columns under the 128-byte swizzle, of 32 under the 64-byte one, or of 16
-/// under the 32-byte one. Boxes lie one after another.
-template <int dim, int rows, int box_columns_ = box_columns_of<dim>>
+/// `rows` tokens of one head, as TMA lays them down: boxes of 64 columns of 16 bits under the 128-byte swizzle, of 32 under the 64-byte one,
+/// or of 16 under the 32-byte one; of 8 bits, twice as many columns. Boxes lie one after another.
+template <int dim, int rows, int box_columns_ = box_columns_of<dim>, int element_bytes = 2>
 struct SwizzledTile {
-  static constexpr int box_columns = box_columns_, swizzle = box_columns * 2, boxes = dim / box_columns;
+  static constexpr int box_columns = box_columns_, swizzle = box_columns * element_bytes, boxes = dim / box_columns;
   static constexpr int box_bytes = rows * swizzle, bytes = boxes * box_bytes;
   static_assert(dim % box_columns == 0 && rows % 16 == 0);
 
@@ -34,7 +35,7 @@ struct SwizzledTile {
       tma_load_4d(to + box * box_bytes, map, barrier, box * box_columns, head, row, plane);
   }
 
-  /// As an operand whose k are the columns; at(row, step): bytes to 16 columns of the rows from a multiple of 8 on.
+  /// As an operand whose k are the columns; at(row, step): bytes to the 32 bytes of columns of a step, of the rows from a multiple of 8 on.
   static __device__ __forceinline__ unsigned long long along_columns(unsigned tile) {
     return wgmma_descriptor(tile, 8 * swizzle, 16, swizzle);
   }
@@ -66,10 +67,16 @@ struct RingPosition {
   }
 };
 
-/// Registers: 168 a thread where the block has three warpgroups and 128 where it has four; the one that copies needs few.
-template <int consumers>
+/// Registers: 168 a thread where the block has three warpgroups and 128 where it has four; the one that copies needs few, and more if it
+/// `transposes` too.
+template <int consumers, bool transposes = false>
 __device__ __forceinline__ void take_registers(bool copies) {
-  constexpr int of_copies = consumers == 3 ? 32 : 24, of_consumer = consumers == 3 ? 160 : 240;
+  constexpr int of_copies = consumers == 3 ? 32
+                            : transposes   ? 40
+                                           : 24,
+                of_consumer = consumers == 3 ? 160
+                              : transposes   ? 232
+                                             : 240;
   if constexpr (consumers >= 2) {
     if (copies) {
       setmaxnreg_dec<of_copies>();

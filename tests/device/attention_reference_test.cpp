@@ -1,0 +1,57 @@
+#include <doctest/doctest.h>
+
+#include "emulator/cuda.hpp"
+#include "emulator/launch.hpp"
+// What kernels include comes after what they take for built in.
+#include "attention.hpp"
+#include "attention_forward/reference.cuh"
+
+namespace {
+
+using namespace test;
+
+/// The largest distance of the reference's float results from what is right.
+template <typename Form>
+double reference_error(const AttentionProblem& problem) {
+  Attention<Form, float> of(problem);
+  const bool scaled = of.scaled;
+  emulator::launch(
+      {.grid = {static_cast<unsigned>(of.rows(true) * (of.packed ? 1 : of.count())),
+                static_cast<unsigned>(problem.heads)},
+       .block = {256},
+       .seed = 1},
+      [&] {
+        attention_forward_reference<Form>(
+            of.q.data(), of.k.data(), of.v.data(), of.out.data(), of.lse.data(), scaled ? of.q_scales.data() : nullptr,
+            scaled ? of.k_scales.data() : nullptr, scaled ? of.v_scales.data() : nullptr, of.sinks.data(),
+            of.query_offsets.data(), of.key_offsets.data(), of.count(), of.rows(true), of.rows(false), problem.heads,
+            problem.key_heads, of.batch_stride(of.q, true), of.q.stride(), Form::head_dim, of.batch_stride(of.k, false),
+            of.k.stride(), Form::head_dim, of.batch_stride(of.v, false), of.v.stride(), Form::value_dim,
+            of.batch_stride(of.out, true), of.out.stride(), Form::value_dim, of.lse_batch_stride(), of.lse.stride(),
+            problem.scale, problem.cap, problem.from_end, problem.left, problem.right, 1);
+      });
+  return of.error();
+}
+
+constexpr double exact = 1e-6;  // results are rounded to float
+
+TEST_CASE("the reference of attention_forward gives out and lse of each mask, layout and choice") {
+  CHECK(reference_error<AttentionForm<Layout::dense, Mask::none, 64>>({.lengths = {{7, 300}, {7, 300}}, .heads = 2}) <
+        exact);
+  CHECK(reference_error<AttentionForm<Layout::dense, Mask::causal, 40, 24>>(
+            {.lengths = {{20, 9}}, .heads = 4, .key_heads = 2}) < exact);
+  CHECK(reference_error<AttentionForm<Layout::packed, Mask::window, 64, 64, SoftCap::tanh, Sinks::head>>(
+            {.lengths = {{5, 9}, {0, 3}, {4, 0}}, .heads = 2, .left = 3, .right = 1}) < exact);
+}
+
+template <Layout layout, Mask mask, SoftCap soft_cap = SoftCap::none, Sinks sinks = Sinks::none>
+using InEightBits = AttentionForm<layout, mask, 64, 64, soft_cap, sinks, kiln::e4m3>;
+
+TEST_CASE("the reference of attention_forward scales each head of 8-bit q, k and v by its own") {
+  CHECK(reference_error<InEightBits<Layout::dense, Mask::causal>>({.lengths = {{20, 30}}, .heads = 4, .key_heads = 2}) <
+        exact);
+  CHECK(reference_error<InEightBits<Layout::packed, Mask::none, SoftCap::tanh, Sinks::head>>(
+            {.lengths = {{5, 9}, {4, 0}}, .heads = 3, .key_heads = 3}) < exact);
+}
+
+}  // namespace
