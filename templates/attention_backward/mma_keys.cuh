@@ -24,13 +24,15 @@ class KeyTile {
   using T = typename Form::T;
 
   __device__ __forceinline__ KeyTile(char* memory, const Work& work, const Visible<Form::mask>& visible,
-                                     const QuerySide<T>& side, const Scores<Form::soft_cap>& to_scores)
+                                     const QuerySide<T>& side, const Scores<Form::soft_cap>& to_scores,
+                                     const ScoreInputs& inputs)
       : memory_(memory),
         shared_(shared_address(memory)),
         work_(work),
         visible_(visible),
         side_(side),
         to_scores_(to_scores),
+        inputs_(inputs),
         warp_(static_cast<int>(threadIdx.x) / 32),
         key_row_(warp_ % Tiles::key_groups * 16),
         split_(warp_ / Tiles::key_groups),
@@ -108,7 +110,7 @@ class KeyTile {
     TileGradient<T, Form::soft_cap, held> gradient;
     float products[held];
     multiply_rows<T, typename Tiles::Key, typename Tiles::Query>(products, shared_, key_row_, tile_q, own);
-    gradient.take_weights(products, to_scores_, facts);
+    gradient.take_weights(products, to_scores_, terms_at(at.head, at.row + own), facts);
     if (!all_seen(visible_, work_.of.queries, at.row, Tiles::tile_m, work_.row, Tiles::tile_n))
       limits_.apply(gradient.weights, at.row + own);
     multiply_rows<T, typename Tiles::Value, typename Tiles::Gradient>(products, shared_ + Tiles::value, key_row_,
@@ -140,6 +142,12 @@ class KeyTile {
       if constexpr (!Tiles::shares_weights) __syncthreads();
       add_queries(at);
     }
+  }
+
+  /// Of the thread's keys and the queries from `first` on.
+  __device__ __forceinline__ Distances<Form::alibi> terms_at(int head, int first) const {
+    const int key = work_.row + key_row_ + static_cast<int>(threadIdx.x) % 32 / 4;
+    return {inputs_, head, to_scores_.rate, key - visible_.diagonal - first};
   }
 
   /// Rounds what lies as scores do and puts it where all warps read it: keys along rows.
@@ -197,6 +205,7 @@ class KeyTile {
   Visible<Form::mask> visible_;
   QuerySide<T> side_;
   Scores<Form::soft_cap> to_scores_;
+  ScoreInputs inputs_;
   int warp_, key_row_, split_;
   KeyLimits limits_;
   float dk_[key_units * 8] = {}, dv_[value_units * 8] = {};

@@ -26,14 +26,15 @@ class QueryTile {
   using T = typename Form::T;
 
   __device__ __forceinline__ QueryTile(char* memory, const Work& work, const Visible<Form::mask>& visible,
-                                       const Scores<Form::soft_cap>& to_scores)
+                                       const Scores<Form::soft_cap>& to_scores, const ScoreInputs& inputs)
       : shared_(shared_address(memory)),
         work_(work),
         visible_(visible),
         to_scores_(to_scores),
         warp_row_(static_cast<int>(threadIdx.x) / 32 * 16),
         row_(warp_row_ + static_cast<int>(threadIdx.x) % 32 / 4),
-        limits_(visible, work.row + row_) {}
+        limits_(visible, work.row + row_),
+        terms_(inputs, to_scores, visible, work.head, work.row + row_) {}
 
   __device__ __forceinline__ void copy_queries(const T* q, long long q_row_stride, const T* dout,
                                                long long out_row_stride) {
@@ -95,6 +96,7 @@ class QueryTile {
 #pragma unroll
       for (int i = 0; i < held; ++i) slopes[i] = fmaf(-weights[i], weights[i], 1.0f);
     }
+    terms_.add_to(weights, first_key);
     limits_.template apply<Form::mask>(weights, first_key);
 #pragma unroll
     for (int i = 0; i < held; ++i) weights[i] = exp2_approx(fmaf(weights[i], to_scores_.rate, -facts_[i / 2 % 2].lse2));
@@ -119,6 +121,7 @@ class QueryTile {
   Scores<Form::soft_cap> to_scores_;
   int warp_row_, row_;  // of the warp and the thread, in the tile
   RowLimits limits_;
+  RowTerms<Form> terms_;
   RowFacts facts_[2];
   float dq_[Tiles::Key::k_steps * 8] = {};
 };

@@ -1,7 +1,7 @@
 // attention_backward in double, by the formulas of op.toml: a row of dq a block, then a row of dk and dv a block, then an element of dsink.
 #pragma once
 
-#include "common/attention/problem.cuh"
+#include "common/attention/reference_terms.cuh"
 #include "common/reduce.cuh"
 #include "common/types.cuh"
 
@@ -24,10 +24,10 @@ struct ReferenceInputs {
     return k + plane * k_batch_stride + row * k_row_stride + head * k_head_stride;
   }
 
-  /// Of one query and one key: the weight, and the gradient of their product times `scale`.
+  /// Of one query and one key, to whose logit `added` is added: the weight, and the gradient of their product times `scale`.
   template <typename Form>
-  __device__ void pair(int plane, long long query_row, int head, long long key_row, int key_head, double& weight,
-                       double& change) const {
+  __device__ void pair(int plane, long long query_row, int head, long long key_row, int key_head, double added,
+                       double& weight, double& change) const {
     const T *const a = query(plane, query_row, head), *const b = key(plane, key_row, key_head);
     double dot = 0, slope = 1;
     for (int i = 0; i < Form::head_dim; ++i) dot += to_double(a[i]) * to_double(b[i]);
@@ -42,7 +42,7 @@ struct ReferenceInputs {
     double difference = 0;  // of the gradient's products with this value, and with the result
     for (int i = 0; i < Form::value_dim; ++i)
       difference += to_double(dout[at + i]) * (to_double(value[i]) - to_double(out[at + i]));
-    weight = exp(dot - lse[plane * lse_batch_stride + head * lse_head_stride + query_row]);
+    weight = exp(dot + added - lse[plane * lse_batch_stride + head * lse_head_stride + query_row]);
     change = weight * difference * slope * scale;
   }
 };
@@ -84,10 +84,11 @@ __global__ __launch_bounds__(256) void attention_backward_reference_queries(
     long long k_head_stride, long long v_batch_stride, long long v_row_stride, long long v_head_stride,
     long long out_batch_stride, long long out_row_stride, long long out_head_stride, long long lse_batch_stride,
     long long lse_head_stride, float scale, float cap, int from_end, long long window_left, long long window_right,
-    long long step) {
+    long long step, const float* slopes) {
   using namespace kiln::attention;
   __shared__ double changes[256];
   if (!is_sampled(step)) return;
+  const ScoreInputs inputs = {slopes};
   const ReferenceInputs<typename Form::T> in = {q,
                                                 k,
                                                 v,
@@ -127,7 +128,8 @@ __global__ __launch_bounds__(256) void attention_backward_reference_queries(
     double weight;
     __syncthreads();
     if (thread < here)
-      in.template pair<Form>(of.plane, position, head, of.first_key + first + thread, key_head, weight,
+      in.template pair<Form>(of.plane, position, head, of.first_key + first + thread, key_head,
+                             reference_terms<Form>(inputs, visible, head, row, first + thread), weight,
                              changes[thread]);
     __syncthreads();
     if (thread >= Form::head_dim) continue;
@@ -149,12 +151,13 @@ __global__ __launch_bounds__(256) void attention_backward_reference_keys(
     long long k_row_stride, long long k_head_stride, long long v_batch_stride, long long v_row_stride,
     long long v_head_stride, long long out_batch_stride, long long out_row_stride, long long out_head_stride,
     long long lse_batch_stride, long long lse_head_stride, float scale, float cap, int from_end, long long window_left,
-    long long window_right, long long step) {
+    long long window_right, long long step, const float* slopes) {
   using namespace kiln::attention;
   __shared__ double weights[256];
   __shared__ double changes[256];
   __shared__ double scratch[8];
   if (!is_sampled(step)) return;
+  const ScoreInputs inputs = {slopes};
   const ReferenceInputs<typename Form::T> in = {q,
                                                 k,
                                                 v,
@@ -196,7 +199,8 @@ __global__ __launch_bounds__(256) void attention_backward_reference_keys(
         weights[thread] = changes[thread] = 0;
         if (visible.begin(query) <= row && row < visible.end(query)) {
           ++seen;
-          in.template pair<Form>(of.plane, of.first_query + query, head, position, key_head, weights[thread],
+          in.template pair<Form>(of.plane, of.first_query + query, head, position, key_head,
+                                 reference_terms<Form>(inputs, visible, head, query, row), weights[thread],
                                  changes[thread]);
         }
       }

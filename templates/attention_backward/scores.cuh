@@ -1,7 +1,7 @@
 // Scores of keys (rows) by queries (columns), in the fragments that tensor cores leave, and what becomes of them in the backward pass.
 #pragma once
 
-#include "common/attention/softmax_rows.cuh"
+#include "common/attention/score_terms.cuh"
 #include "rows.cuh"
 
 namespace kiln::attention {
@@ -72,8 +72,9 @@ struct TileGradient {
                                          : 1];  // what a change of a product changes in a logit, as a part of `scale`
 
   /// `products` are used up. Queries are those of `tile`.
+  template <typename Terms>
   __device__ __forceinline__ void take_weights(float (&products)[count], const Scores<soft_cap>& to_scores,
-                                               const RowFacts* tile) {
+                                               const Terms& terms, const RowFacts* tile) {
     to_scores.cap(products);
 #pragma unroll
     for (int i = 0; i < count; i += 4) {
@@ -81,7 +82,7 @@ struct TileGradient {
 #pragma unroll
       for (int j = 0; j < 4; ++j) {
         if constexpr (soft_cap == SoftCap::tanh) slopes[i + j] = fmaf(-products[i + j], products[i + j], 1.0f);
-        weights[i + j] = exp2_approx(fmaf(products[i + j], to_scores.rate, -facts.of[j % 2].lse2));
+        weights[i + j] = exp2_approx(fmaf(terms.add(products[i + j], i + j), to_scores.rate, -facts.of[j % 2].lse2));
       }
     }
   }

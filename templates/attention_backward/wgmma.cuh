@@ -26,7 +26,7 @@ __global__ void __launch_bounds__(kiln::attention::BackwardWgmma<Form, tile_m, t
                                   int batch, int queries, int keys, int heads, int key_heads, long long k_batch_stride,
                                   long long k_row_stride, long long k_head_stride, long long v_batch_stride,
                                   long long v_row_stride, long long v_head_stride, float scale, float cap, int from_end,
-                                  long long window_left, long long window_right, int section) {
+                                  long long window_left, long long window_right, int section, const float* slopes) {
   using namespace kiln;
   using namespace kiln::attention;
   using Tiles = BackwardWgmma<Form, tile_m, tile_n, stages, split, sums_dq>;
@@ -63,7 +63,7 @@ __global__ void __launch_bounds__(kiln::attention::BackwardWgmma<Form, tile_m, t
     if (warp == 1) copy_facts<Tiles>(shared, memory, facts, work, at, count, heads, queries);
     return;
   }
-  WarpgroupKeys<Tiles> rows(shared, memory, of_block - 1, work, visible, Scores<Form::soft_cap>(scale, cap));
+  WarpgroupKeys<Tiles> rows(shared, memory, of_block - 1, work, visible, Scores<Form::soft_cap>(scale, cap), {slopes});
   rows.run(at, count, sums + row_index(work.of.plane, 0, work.of.first_query, heads, queries) * Form::head_dim,
            static_cast<long long>(queries) * Form::head_dim);
   const long long row = static_cast<long long>(work.of.first_key) + work.row;
@@ -82,7 +82,7 @@ __global__ void __launch_bounds__(kiln::attention::QueryWgmma<Form, tile_m, tile
                                      const int* key_offsets, typename Form::T* dq, int batch, int queries, int keys,
                                      int heads, int key_heads, long long q_batch_stride, long long q_row_stride,
                                      long long q_head_stride, float scale, float cap, int from_end,
-                                     long long window_left, long long window_right, int section) {
+                                     long long window_left, long long window_right, int section, const float* slopes) {
   using namespace kiln;
   using namespace kiln::attention;
   using Tiles = QueryWgmma<Form, tile_m, tile_n, stages>;
@@ -115,7 +115,8 @@ __global__ void __launch_bounds__(kiln::attention::QueryWgmma<Form, tile_m, tile
     return;
   }
   WarpgroupQueries<Tiles> rows(shared, memory, of_block - 1, work, visible, Scores<Form::soft_cap>(scale, cap),
-                               facts + row_index(work.of.plane, work.head, work.of.first_query, heads, queries));
+                               facts + row_index(work.of.plane, work.head, work.of.first_query, heads, queries),
+                               {slopes});
   rows.run(blocks);
   rows.store(dq + work.of.plane * q_batch_stride + work.of.first_query * q_row_stride + work.head * q_head_stride,
              q_row_stride, scale);

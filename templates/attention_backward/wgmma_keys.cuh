@@ -20,13 +20,15 @@ class WarpgroupKeys {
   using Layout = BackwardLayout<Tiles>;
 
   __device__ __forceinline__ WarpgroupKeys(const Layout& shared, char* memory, int consumer, const Work& work,
-                                           const Visible<Form::mask>& visible, const Scores<Form::soft_cap>& to_scores)
+                                           const Visible<Form::mask>& visible, const Scores<Form::soft_cap>& to_scores,
+                                           const ScoreInputs& inputs)
       : shared_(shared),
         memory_(memory),
         consumer_(consumer),
         work_(work),
         visible_(visible),
         to_scores_(to_scores),
+        inputs_(inputs),
         key_row_(Tiles::split ? 0 : consumer * warpgroup_rows),
         thread_row_(static_cast<int>(threadIdx.x) % warpgroup / 32 * 16 + static_cast<int>(threadIdx.x) % 32 / 4),
         own_query_(Tiles::split ? consumer * Tiles::own_queries : 0),
@@ -113,7 +115,7 @@ class WarpgroupKeys {
       wgmma_wait_group<overlaps ? 1 : 0>();
       hold(scores);
     }
-    gradient.take_weights(scores, to_scores_, facts);
+    gradient.take_weights(scores, to_scores_, terms_at(at.head, at.row + own_query_), facts);
     if (!whole) limits_.apply(gradient.weights, at.row + own_query_);
     if constexpr (Tiles::split) {
       wgmma_wait_group<0>();
@@ -154,6 +156,11 @@ class WarpgroupKeys {
       finish(queries, gradients, at, buffer, sums, start_next,
              [&] { add_own<typename Tiles::Query, Form::head_dim>(dk_, packed, queries.data); });
     }
+  }
+
+  /// Of the thread's keys and the queries from `first` on.
+  __device__ __forceinline__ Distances<Form::alibi> terms_at(int head, int first) const {
+    return {inputs_, head, to_scores_.rate, work_.row + key_row_ + thread_row_ - visible_.diagonal - first};
   }
 
   /// The rows of both that are past the sequence's end become zeros.
@@ -301,6 +308,7 @@ class WarpgroupKeys {
   Work work_;
   Visible<Form::mask> visible_;
   Scores<Form::soft_cap> to_scores_;
+  ScoreInputs inputs_;
   int key_row_, thread_row_;  // the warpgroup's first key in the tile, and the thread's among its own
   int own_query_;             // the first of the tile's queries that this warpgroup takes
   KeyLimits limits_;

@@ -82,7 +82,8 @@ class WarpgroupQueries {
   /// `facts`: those of the sequence's first query of the head.
   __device__ __forceinline__ WarpgroupQueries(const QueryLayout<Tiles>& shared, char* memory, int consumer,
                                               const Work& work, const Visible<Form::mask>& visible,
-                                              const Scores<Form::soft_cap>& to_scores, const RowFacts* facts)
+                                              const Scores<Form::soft_cap>& to_scores, const RowFacts* facts,
+                                              const ScoreInputs& inputs)
       : shared_(shared),
         memory_(memory),
         consumer_(consumer),
@@ -91,7 +92,8 @@ class WarpgroupQueries {
         to_scores_(to_scores),
         first_row_(work.row + consumer * warpgroup_rows),
         row_(first_row_ + static_cast<int>(threadIdx.x) % warpgroup / 32 * 16 + static_cast<int>(threadIdx.x) % 32 / 4),
-        limits_(visible, row_) {
+        limits_(visible, row_),
+        terms_(inputs, to_scores, visible, work.head, row_) {
 #pragma unroll
     for (int half = 0; half < 2; ++half) {
       facts_[half] = {infinity(), 0.0f};
@@ -133,10 +135,11 @@ class WarpgroupQueries {
     wgmma_wait_group<1>();
     hold(weights);
     to_scores_.cap(weights);
+    const auto terms = terms_.at(key);
 #pragma unroll
     for (int i = 0; i < held; ++i) {
       if constexpr (Form::soft_cap == SoftCap::tanh) slopes[i] = fmaf(-weights[i], weights[i], 1.0f);
-      weights[i] = exp2_approx(fmaf(weights[i], to_scores_.rate, -facts_[i / 2 % 2].lse2));
+      weights[i] = exp2_approx(fmaf(terms.add(weights[i], i), to_scores_.rate, -facts_[i / 2 % 2].lse2));
     }
     wgmma_wait_group<0>();
     hold(changes);
@@ -181,6 +184,7 @@ class WarpgroupQueries {
   Scores<Form::soft_cap> to_scores_;
   int first_row_, row_;  // of the warpgroup and the thread, in the sequence
   RowLimits limits_;
+  RowTerms<Form> terms_;
   RowFacts facts_[2];
   float dq_[Form::head_dim / 2] = {};
 };

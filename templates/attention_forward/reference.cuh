@@ -1,7 +1,7 @@
 // attention_forward in double, a row of the result a block: for each key the query sees, exp(logit - largest), then sums.
 #pragma once
 
-#include "common/attention/problem.cuh"
+#include "common/attention/reference_terms.cuh"
 #include "common/reduce.cuh"
 #include "common/types.cuh"
 
@@ -28,7 +28,7 @@ __global__ __launch_bounds__(256) void attention_forward_reference(
     long long k_row_stride, long long k_head_stride, long long v_batch_stride, long long v_row_stride,
     long long v_head_stride, long long out_batch_stride, long long out_row_stride, long long out_head_stride,
     long long lse_batch_stride, long long lse_head_stride, float scale, float cap, int from_end, long long window_left,
-    long long window_right, long long step) {
+    long long window_right, long long step, const float* slopes) {
   using namespace kiln::attention;
   __shared__ double scratch[2][8];
   __shared__ double weights[256];
@@ -58,7 +58,8 @@ __global__ __launch_bounds__(256) void attention_forward_reference(
   const auto logit = [&](int key) {
     const auto* const at =
         k + of.plane * k_batch_stride + (of.first_key + key) * k_row_stride + key_head * k_head_stride;
-    return reference_logit<Form>(query, at, logit_scale, cap);
+    return reference_logit<Form>(query, at, logit_scale, cap) +
+           reference_terms<Form>({slopes}, visible, head, row, key);
   };
 
   const auto larger = [](double a, double b) { return a > b ? a : b; };

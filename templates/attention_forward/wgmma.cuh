@@ -58,7 +58,7 @@ __global__ void __launch_bounds__(
                     int keys, int heads, int key_heads, long long out_batch_stride, long long out_row_stride,
                     long long out_head_stride, long long lse_batch_stride, long long lse_head_stride, float scale,
                     float cap, int from_end, long long window_left, long long window_right, int section, int drawn,
-                    Scales... scales) {
+                    const float* slopes, Scales... scales) {
   using namespace kiln;
   using namespace kiln::attention;
   using Tiles = WgmmaTiling<Form, tile_m, tile_n, stages, overlap, pingpong, lazy, promoted>;
@@ -114,7 +114,7 @@ __global__ void __launch_bounds__(
     }
     const Visible<Form::mask> visible(work.of.queries, work.of.keys, window);
     const int last = min(work.row + tile_m, work.of.queries) - 1;
-    rows.attend(work, visible, key_blocks(visible, work.row, last, tile_n),
+    rows.attend(work, visible, {slopes}, key_blocks(visible, work.row, last, tile_n),
                 [&](const float(&sums)[Form::value_dim / 2], const SoftmaxRows& softmax) {
                   const int row = work.row + consumer * warpgroup_rows +
                                   static_cast<int>(threadIdx.x) % warpgroup / 32 * 16 +

@@ -2,6 +2,7 @@
 #pragma once
 
 #include "common/attention/byte_values.cuh"
+#include "common/attention/score_terms.cuh"
 #include "common/attention/softmax_rows.cuh"
 #include "common/named_barrier.cuh"
 #include "wgmma_tile.cuh"
@@ -69,11 +70,13 @@ class WarpgroupRows {
 
   /// Goes through a tile's blocks of keys; hands `store(sums, softmax)` what comes of them.
   template <typename Store>
-  __device__ __forceinline__ void attend(const Work& work, const Visible& visible, const KeyBlocks& blocks,
-                                         Store store) {
+  __device__ __forceinline__ void attend(const Work& work, const Visible& visible, const ScoreInputs& inputs,
+                                         const KeyBlocks& blocks, Store store) {
     const int first_row = work.row + consumer_ * warpgroup_rows;
-    const RowLimits limits(visible, first_row + static_cast<int>(threadIdx.x) % warpgroup / 32 * 16 +
-                                        static_cast<int>(threadIdx.x) % 32 / 4);
+    const int row =
+        first_row + static_cast<int>(threadIdx.x) % warpgroup / 32 * 16 + static_cast<int>(threadIdx.x) % 32 / 4;
+    const RowLimits limits(visible, row);
+    const RowTerms<Form> terms(inputs, to_scores_, visible, work.head, row);
     Sums sums;
     SoftmaxRows rows;
     if (blocks.end > blocks.begin) {
@@ -83,9 +86,9 @@ class WarpgroupRows {
       mbarrier_wait(shared_.query().full, query_at_.parity);
       query_at_.advance();
       if constexpr (Tiles::overlap) {
-        overlapped(sums, rows, work, limits, blocks, whole_begin, whole_end);
+        overlapped(sums, rows, work, limits, terms, blocks, whole_begin, whole_end);
       } else {
-        in_turn(sums, rows, work, limits, blocks, whole_begin, whole_end);
+        in_turn(sums, rows, work, limits, terms, blocks, whole_begin, whole_end);
       }
     }
     store(sums.all, rows);
@@ -99,7 +102,8 @@ class WarpgroupRows {
 
   /// The next block's product with the values of the one before goes on during this one's softmax.
   __device__ __forceinline__ void overlapped(Sums& sums, SoftmaxRows& rows, const Work& work, const RowLimits& limits,
-                                             const KeyBlocks& blocks, int whole_begin, int whole_end) {
+                                             const RowTerms<Form>& terms, const KeyBlocks& blocks, int whole_begin,
+                                             int whole_end) {
     Block scores;
     Weights weights;
     int block = blocks.end - 1;
@@ -107,6 +111,7 @@ class WarpgroupRows {
     wgmma_wait_group<0>();
     end_scores(scores, block == blocks.begin);
     to_scores_.cap(scores);
+    terms.add_to(scores, block * Tiles::tile_n);
     if (block >= whole_end || block < whole_begin) limits.template apply<Form::mask>(scores, block * Tiles::tile_n);
     float factor[2];
     rows.template absorb<true, false, Tiles::raised>(scores, to_scores_.rate, factor);
@@ -117,14 +122,15 @@ class WarpgroupRows {
     if constexpr (Form::mask != Mask::none) {
 #pragma unroll 1
       for (; block >= blocks.begin && block >= whole_end; --block)
-        step<true>(sums, rows, weights, limits, block, block == blocks.begin);
+        step<true>(sums, rows, weights, limits, terms, block, block == blocks.begin);
     }
 #pragma unroll 1
     for (; block >= blocks.begin && block >= whole_begin; --block)
-      step<false>(sums, rows, weights, limits, block, block == blocks.begin);
+      step<false>(sums, rows, weights, limits, terms, block, block == blocks.begin);
     if constexpr (Form::mask == Mask::window) {
 #pragma unroll 1
-      for (; block >= blocks.begin; --block) step<true>(sums, rows, weights, limits, block, block == blocks.begin);
+      for (; block >= blocks.begin; --block)
+        step<true>(sums, rows, weights, limits, terms, block, block == blocks.begin);
     }
     start_values(sums, weights);
     end_values(sums, weights);
@@ -133,7 +139,7 @@ class WarpgroupRows {
   /// The product with `block`, and meanwhile that of the weights of the block after it, which become this one's.
   template <bool masked>
   __device__ __forceinline__ void step(Sums& sums, SoftmaxRows& rows, Weights& weights, const RowLimits& limits,
-                                       int block, bool last) {
+                                       const RowTerms<Form>& terms, int block, bool last) {
     Block scores;
     Turns<Tiles>::take(consumer_);
     start_scores(scores);
@@ -142,6 +148,7 @@ class WarpgroupRows {
     wgmma_wait_group<1>();
     end_scores(scores, last);
     to_scores_.cap(scores);
+    terms.add_to(scores, block * Tiles::tile_n);
     if constexpr (masked) limits.template apply<Form::mask>(scores, block * Tiles::tile_n);
     float factor[2];
     const bool moves = rows.template absorb<masked, Tiles::lazy, Tiles::raised>(scores, to_scores_.rate, factor);
@@ -152,7 +159,8 @@ class WarpgroupRows {
 
   /// Each product after the softmax before: fewer registers.
   __device__ __forceinline__ void in_turn(Sums& sums, SoftmaxRows& rows, const Work& work, const RowLimits& limits,
-                                          const KeyBlocks& blocks, int whole_begin, int whole_end) {
+                                          const RowTerms<Form>& terms, const KeyBlocks& blocks, int whole_begin,
+                                          int whole_end) {
 #pragma unroll 1
     for (int block = blocks.end - 1; block >= blocks.begin; --block) {
       Block scores;
@@ -161,6 +169,7 @@ class WarpgroupRows {
       wgmma_wait_group<0>();
       end_scores(scores, block == blocks.begin);
       to_scores_.cap(scores);
+      terms.add_to(scores, block * Tiles::tile_n);
       if (block >= whole_end || block < whole_begin) limits.template apply<Form::mask>(scores, block * Tiles::tile_n);
       float factor[2];
       sums.scale(rows.template absorb<true, Tiles::lazy, Tiles::raised>(scores, to_scores_.rate, factor), factor);

@@ -14,6 +14,7 @@
 
 namespace test {
 
+using kiln::attention::Alibi;
 using kiln::attention::Layout;
 using kiln::attention::Mask;
 using kiln::attention::Sinks;
@@ -58,7 +59,8 @@ class Attention {
         sinks(Matrix<float>::random(1, problem.heads, problem.heads, 4)),
         q_scales(scales(problem.heads, 0.5)),
         k_scales(scales(problem.key_heads, 2)),
-        v_scales(scales(problem.key_heads, 4)) {}
+        v_scales(scales(problem.key_heads, 4)),
+        slopes(Matrix<float>::random(1, problem.heads, problem.heads, 6)) {}
 
   AttentionProblem problem;
   std::vector<int> query_offsets, key_offsets;
@@ -67,6 +69,7 @@ class Attention {
   Matrix<float> lse;  // a row a head
   Matrix<float> sinks;
   Matrix<float> q_scales, k_scales, v_scales;  // 1 but of 8 bits
+  Matrix<float> slopes;                        // a head; of both signs
 
   [[nodiscard]] int count() const { return static_cast<int>(problem.lengths.size()); }
   /// Of one sequence, or of all: what the kernels are told.
@@ -89,12 +92,12 @@ class Attention {
       for (int query = 0; query < problem.lengths[static_cast<std::size_t>(sequence)].first; ++query) {
         row_written[static_cast<std::size_t>(row(true, sequence, query))] = true;
         for (int head = 0; head < problem.heads; ++head)
-          largest = std::max(largest, error_of_row(sequence, query, head));
+          largest = std::max(largest, error_of_row(found, sequence, query, head));
       }
     }
-    for (std::int64_t i = 0; i < out.rows(); ++i) {
-      for (std::int64_t j = 0; j < out.columns(); ++j) {
-        if (!row_written[static_cast<std::size_t>(i)] && !std::isnan(out.value(i, j))) return INFINITY;
+    for (std::int64_t i = 0; i < found.rows(); ++i) {
+      for (std::int64_t j = 0; j < found.columns(); ++j) {
+        if (!row_written[static_cast<std::size_t>(i)] && !std::isnan(found.value(i, j))) return INFINITY;
       }
     }
     return largest;
@@ -122,6 +125,8 @@ class Attention {
         dot = problem.cap * bent;
         right.slopes[at] = 1 - bent * bent;
       }
+      if (Form::alibi == Alibi::head)
+        dot -= slopes.value(0, head) * std::abs(query + (problem.from_end ? keys - queries : 0) - key);
       sum += right.weights[at] = std::exp(dot);
     }
     for (int key = 0; key < keys; ++key) {
@@ -178,7 +183,8 @@ class Attention {
     return Form::mask == Mask::none || (key >= from - problem.left && key <= from + problem.right);
   }
 
-  double error_of_row(int sequence, int query, int head) {
+  template <typename R>
+  double error_of_row(Matrix<R>& results, int sequence, int query, int head) {
     const AttentionRow right = right_row(sequence, query, head);
     const std::int64_t q_row = row(true, sequence, query);
     double largest = 0;
@@ -192,7 +198,11 @@ class Attention {
 };
 
 template <Layout layout, Mask mask, int head_dim, int value_dim = head_dim, SoftCap soft_cap = SoftCap::none,
-          Sinks sinks = Sinks::none, typename T = kiln::bf16>
-using AttentionForm = kiln::attention::Form<T, head_dim, value_dim, layout, mask, soft_cap, sinks>;
+          Sinks sinks = Sinks::none, typename T = kiln::bf16, Alibi alibi = Alibi::none>
+using AttentionForm = kiln::attention::Form<T, head_dim, value_dim, layout, mask, soft_cap, sinks, alibi>;
+
+/// With ALiBi.
+template <Layout layout, Mask mask, SoftCap soft_cap = SoftCap::none>
+using WithSlopes = AttentionForm<layout, mask, 64, 64, soft_cap, Sinks::none, kiln::bf16, Alibi::head>;
 
 }  // namespace test

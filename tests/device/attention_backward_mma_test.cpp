@@ -30,7 +30,7 @@ void launch_mma(AttentionBackward<Form>& of, std::uint32_t seed, int section) {
             of.rows(false), problem.heads, problem.key_heads, of.batch_stride(of.q, true), of.q.stride(),
             Form::head_dim, of.batch_stride(of.k, false), of.k.stride(), Form::head_dim, of.batch_stride(of.v, false),
             of.v.stride(), Form::value_dim, of.batch_stride(of.out, true), of.out.stride(), Form::value_dim,
-            problem.scale, problem.cap, problem.from_end, problem.left, problem.right, section);
+            problem.scale, problem.cap, problem.from_end, problem.left, problem.right, section, of.slopes.data());
       });
   if (!tile.sums_dq)
     emulator::launch({.grid = {tiles_of(of, true, tile.warps * 16)},
@@ -45,7 +45,7 @@ void launch_mma(AttentionBackward<Form>& of, std::uint32_t seed, int section) {
                            Form::head_dim, of.batch_stride(of.k, false), of.k.stride(), Form::head_dim,
                            of.batch_stride(of.v, false), of.v.stride(), Form::value_dim, of.batch_stride(of.out, true),
                            of.out.stride(), Form::value_dim, problem.scale, problem.cap, problem.from_end, problem.left,
-                           problem.right, section);
+                           problem.right, section, of.slopes.data());
                      });
   launch_end(of, tile.sums_dq, seed);
 }
@@ -158,6 +158,19 @@ TEST_CASE("dk and dv always have the same bits, and so has dq where it is not a 
   };
   const auto first = bits(0);
   for (const std::uint32_t seed : {1u, 2u, 3u, 4u}) CHECK(bits(seed) == first);
+}
+
+TEST_CASE("attention_backward_mma takes ALiBi's slopes, which have no gradient, before either diagonal and past it") {
+  for (const bool from_end : {true, false}) {
+    CAPTURE(from_end);
+    const AttentionProblem dense = {.lengths = {{70, 45}, {70, 45}}, .heads = 4, .key_heads = 2, .from_end = from_end};
+    CHECK(mma_error<WithSlopes<Layout::dense, Mask::none>>(dense) < close);
+    CHECK(mma_error<WithSlopes<Layout::dense, Mask::none>, recomputed>(dense) < close);
+    CHECK(mma_error<WithSlopes<Layout::dense, Mask::causal>, Tile{.m = 64, .n = 32, .warps = 4}>(dense) < close);
+  }
+  const AttentionProblem packed = {.lengths = {{35, 45}, {9, 0}, {0, 5}, {3, 70}}, .heads = 2, .left = 12, .right = 3};
+  CHECK(mma_error<WithSlopes<Layout::packed, Mask::window, SoftCap::tanh>>(packed) < close);
+  CHECK(mma_error<WithSlopes<Layout::packed, Mask::window, SoftCap::tanh>, recomputed>(packed) < close);
 }
 
 }  // namespace

@@ -25,7 +25,8 @@ double reference_error(const AttentionProblem& problem) {
              problem.heads, problem.key_heads, of.batch_stride(of.q, true), of.q.stride(), Form::head_dim,
              of.batch_stride(of.k, false), of.k.stride(), Form::head_dim, of.batch_stride(of.v, false), of.v.stride(),
              Form::value_dim, of.batch_stride(of.out, true), of.out.stride(), Form::value_dim, of.lse_batch_stride(),
-             of.lse.stride(), problem.scale, problem.cap, problem.from_end, problem.left, problem.right, 1);
+             of.lse.stride(), problem.scale, problem.cap, problem.from_end, problem.left, problem.right, 1,
+             of.slopes.data());
     });
   };
   pass(static_cast<unsigned>(of.rows(true)), problem.heads, attention_backward_reference_queries<Form>, dq.data());
@@ -48,6 +49,10 @@ TEST_CASE("the reference of attention_backward gives the gradients of each mask,
   CHECK(reference_error<AttentionForm<Layout::dense, Mask::causal, 40, 24>>(
             {.lengths = {{290, 290}}, .heads = 4, .key_heads = 2}) < close);
   CHECK(reference_error<AttentionForm<Layout::packed, Mask::window, 64, 64, SoftCap::tanh, Sinks::head>>(
+            {.lengths = {{35, 40}, {0, 0}, {20, 30}}, .heads = 2, .left = 12, .right = 3}) < close);
+  CHECK(reference_error<WithSlopes<Layout::dense, Mask::causal, SoftCap::tanh>>({.lengths = {{40, 40}}, .heads = 2}) <
+        close);
+  CHECK(reference_error<WithSlopes<Layout::packed, Mask::window>>(
             {.lengths = {{35, 40}, {0, 0}, {20, 30}}, .heads = 2, .left = 12, .right = 3}) < close);
 }
 

@@ -49,7 +49,7 @@ void launch_queries(AttentionBackward<Form>& of, std::uint32_t seed, int section
                          q, k, v, dout, of.facts.data(), of.query_offsets.data(), of.key_offsets.data(), of.dq.data(),
                          of.count(), of.rows(true), of.rows(false), problem.heads, problem.key_heads,
                          of.batch_stride(of.q, true), of.q.stride(), Form::head_dim, problem.scale, problem.cap,
-                         problem.from_end, problem.left, problem.right, section);
+                         problem.from_end, problem.left, problem.right, section, of.slopes.data());
                    });
 }
 
@@ -72,7 +72,7 @@ double wgmma_error(const AttentionProblem& problem, std::uint32_t seed = 1, int 
                          of.dk.data(), of.dv.data(), of.count(), of.rows(true), of.rows(false), problem.heads,
                          problem.key_heads, of.batch_stride(of.k, false), of.k.stride(), Form::head_dim,
                          of.batch_stride(of.v, false), of.v.stride(), Form::value_dim, problem.scale, problem.cap,
-                         problem.from_end, problem.left, problem.right, section);
+                         problem.from_end, problem.left, problem.right, section, of.slopes.data());
                    });
   if (!tile.sums_dq) launch_queries<Form, tile.m>(of, seed, section);
   launch_end(of, tile.sums_dq, seed);
@@ -163,6 +163,20 @@ TEST_CASE("attention_backward_wgmma bends logits by a soft cap, and sinks have g
   const AttentionProblem problem = {.lengths = {{35, 140}, {9, 0}, {3, 70}}, .heads = 2, .left = 12, .right = 3};
   CHECK(wgmma_error<Form>(problem) < close);
   CHECK(wgmma_error<Form, recomputed>(problem) < close);
+}
+
+TEST_CASE("attention_backward_wgmma takes ALiBi's slopes, which have no gradient, before either diagonal and past it") {
+  for (const bool from_end : {true, false}) {
+    CAPTURE(from_end);
+    const AttentionProblem dense = {
+        .lengths = {{200, 150}, {200, 150}}, .heads = 4, .key_heads = 2, .from_end = from_end};
+    CHECK(wgmma_error<WithSlopes<Layout::dense, Mask::none>>(dense) < close);
+    CHECK(wgmma_error<WithSlopes<Layout::dense, Mask::none>, recomputed>(dense) < close);
+    CHECK(wgmma_error<WithSlopes<Layout::dense, Mask::causal>, Tile{.n = 64, .split = true}>(dense) < close);
+  }
+  const AttentionProblem packed = {.lengths = {{35, 150}, {9, 0}, {0, 5}, {3, 70}}, .heads = 2, .left = 12, .right = 3};
+  CHECK(wgmma_error<WithSlopes<Layout::packed, Mask::window, SoftCap::tanh>>(packed) < close);
+  CHECK(wgmma_error<WithSlopes<Layout::packed, Mask::window, SoftCap::tanh>, recomputed>(packed) < close);
 }
 
 }  // namespace

@@ -29,8 +29,8 @@ double mma_error(const AttentionProblem& problem, std::uint32_t seed = 1) {
                          Form::head_dim, of.batch_stride(of.k, false), of.k.stride(), Form::head_dim,
                          of.batch_stride(of.v, false), of.v.stride(), Form::value_dim, of.batch_stride(of.out, true),
                          of.out.stride(), Form::value_dim, of.lse_batch_stride(), of.lse.stride(), problem.scale,
-                         problem.cap, problem.from_end, problem.left, problem.right, of.q_scales.data(),
-                         of.k_scales.data(), of.v_scales.data());
+                         problem.cap, problem.from_end, problem.left, problem.right, of.slopes.data(),
+                         of.q_scales.data(), of.k_scales.data(), of.v_scales.data());
                    });
   return of.error();
 }
@@ -90,6 +90,19 @@ TEST_CASE("attention_mma multiplies e4m3 as f16, each head by its own scales, in
     CHECK(mma_error<Packed>({.lengths = {{35, 40}, {0, 7}, {9, 0}, {3, 33}}, .heads = 3, .key_heads = 3}, seed) <
           close);
   }
+}
+
+TEST_CASE(
+    "attention_mma lowers logits by their distance from either diagonal, after a soft cap, by each head's slope") {
+  for (const bool from_end : {true, false}) {
+    CAPTURE(from_end);
+    CHECK(mma_error<WithSlopes<Layout::dense, Mask::none>>(
+              {.lengths = {{40, 77}, {40, 77}}, .heads = 3, .from_end = from_end}) < close);
+    CHECK(mma_error<WithSlopes<Layout::dense, Mask::causal>>(
+              {.lengths = {{77, 40}}, .heads = 4, .key_heads = 2, .from_end = from_end}) < close);
+  }
+  CHECK(mma_error<WithSlopes<Layout::packed, Mask::window, SoftCap::tanh>>(
+            {.lengths = {{35, 77}, {9, 0}, {0, 5}, {3, 70}}, .heads = 2, .left = 12, .right = 3}) < close);
 }
 
 }  // namespace

@@ -28,7 +28,7 @@ double reference_error(const AttentionProblem& problem) {
             problem.key_heads, of.batch_stride(of.q, true), of.q.stride(), Form::head_dim, of.batch_stride(of.k, false),
             of.k.stride(), Form::head_dim, of.batch_stride(of.v, false), of.v.stride(), Form::value_dim,
             of.batch_stride(of.out, true), of.out.stride(), Form::value_dim, of.lse_batch_stride(), of.lse.stride(),
-            problem.scale, problem.cap, problem.from_end, problem.left, problem.right, 1);
+            problem.scale, problem.cap, problem.from_end, problem.left, problem.right, 1, of.slopes.data());
       });
   return of.error();
 }
@@ -52,6 +52,13 @@ TEST_CASE("the reference of attention_forward scales each head of 8-bit q, k and
         exact);
   CHECK(reference_error<InEightBits<Layout::packed, Mask::none, SoftCap::tanh, Sinks::head>>(
             {.lengths = {{5, 9}, {4, 0}}, .heads = 3, .key_heads = 3}) < exact);
+}
+
+TEST_CASE(
+    "the reference of attention_forward lowers logits by each head's slope, after a soft cap, from either diagonal") {
+  for (const bool from_end : {true, false})
+    CHECK(reference_error<WithSlopes<Layout::dense, Mask::causal, SoftCap::tanh>>(
+              {.lengths = {{50, 30}}, .heads = 4, .key_heads = 2, .from_end = from_end}) < exact);
 }
 
 }  // namespace

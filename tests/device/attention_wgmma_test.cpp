@@ -87,4 +87,19 @@ TEST_CASE("attention_wgmma caps logits and adds sinks") {
   CHECK(wgmma_error<Form>({.lengths = {{35, 140}, {9, 0}, {3, 70}}, .heads = 2, .left = 12, .right = 3}) < close);
 }
 
+TEST_CASE(
+    "attention_wgmma lowers logits by their distance from either diagonal, after a soft cap, by each head's slope") {
+  for (const bool from_end : {true, false}) {
+    CAPTURE(from_end);
+    CHECK(wgmma_error<WithSlopes<Layout::dense, Mask::none>>(
+              {.lengths = {{140, 277}, {140, 277}}, .heads = 3, .from_end = from_end}) < close);
+    CHECK(wgmma_error<WithSlopes<Layout::dense, Mask::causal>>(
+              {.lengths = {{277, 140}}, .heads = 4, .key_heads = 2, .from_end = from_end}) < close);
+  }
+  CHECK(wgmma_error<WithSlopes<Layout::dense, Mask::causal>, Tile{.m = 64, .n = 80, .overlap = false, .lazy = true}>(
+            {.lengths = {{90, 200}}, .heads = 2}) < close);
+  CHECK(wgmma_error<WithSlopes<Layout::packed, Mask::window, SoftCap::tanh>>(
+            {.lengths = {{35, 277}, {9, 0}, {0, 5}, {3, 70}}, .heads = 2, .left = 12, .right = 3}) < close);
+}
+
 }  // namespace

@@ -85,6 +85,22 @@ TEST_CASE(
   }
 }
 
+TEST_CASE("attention_backward is right with ALiBi's slopes, dense from either diagonal and packed") {
+  Fixture fixture;
+  std::mt19937 generator(101);
+  const manifest::Op& op = fixture.op("attention_backward");
+  const BackwardSizes sizes = {"2", "300", "445", "4", "2", "128", "128"};
+  check_all(fixture, op, backward(op, sizes, {{"alibi", "head"}}), {}, generator);
+  check_all(
+      fixture, op,
+      backward(op, sizes, {{"alibi", "head"}, {"mask", "causal"}, {"soft_cap", "tanh"}, {"deterministic", "yes"}}),
+      placed(op, {{"from_end", 0}}), generator);
+  check_all(fixture, op,
+            backward(op, {"7", "1301", "1445", "4", "2", "64", "64"},
+                     {{"alibi", "head"}, {"mask", "window"}, {"layout", "packed"}}),
+            {}, generator);
+}
+
 TEST_CASE("attention_backward is right with packed batches in each case of their lengths") {
   Fixture fixture;
   std::mt19937 generator(83);

@@ -62,6 +62,20 @@ TEST_CASE("attention_forward is right with a soft cap and sinks, without lse, an
             generator);
 }
 
+TEST_CASE("attention_forward is right with ALiBi's slopes, dense from either diagonal and packed") {
+  Fixture fixture;
+  std::mt19937 generator(97);
+  const manifest::Op& op = fixture.op("attention_forward");
+  const Sizes sizes = {"2", "300", "445", "4", "2", "128", "128"};
+  check_all(fixture, op, attention(op, sizes, {{"alibi", "head"}}), {}, generator);
+  check_all(fixture, op, attention(op, sizes, {{"alibi", "head"}, {"mask", "causal"}, {"soft_cap", "tanh"}}),
+            placed(op, {{"from_end", 0}}), generator);
+  check_all(fixture, op,
+            attention(op, {"7", "1301", "1445", "4", "2", "64", "64"},
+                      {{"alibi", "head"}, {"mask", "window"}, {"layout", "packed"}}),
+            {}, generator);
+}
+
 TEST_CASE("attention_forward is right with packed batches in each case of their lengths") {
   Fixture fixture;
   std::mt19937 generator(71);

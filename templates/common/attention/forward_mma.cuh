@@ -5,7 +5,7 @@
 #pragma once
 
 #include "common/attention/row_tile.cuh"
-#include "common/attention/softmax_rows.cuh"
+#include "common/attention/score_terms.cuh"
 #include "common/dependent_launch.cuh"
 
 /// grid (blocks of 16 * warps of `longest` queries * heads * batch), block (32 * warps); dynamic shared memory as attention_forward/mma.toml says.
@@ -21,7 +21,7 @@ __global__ void __launch_bounds__(warps * 32)
                   long long v_batch_stride, long long v_row_stride, long long v_head_stride, long long out_batch_stride,
                   long long out_row_stride, long long out_head_stride, long long lse_batch_stride,
                   long long lse_head_stride, float scale, float cap, int from_end, long long window_left,
-                  long long window_right, Scales... scales) {
+                  long long window_right, const float* slopes, Scales... scales) {
   using namespace kiln;
   using namespace kiln::attention;
   using T = typename Form::T;
@@ -70,6 +70,7 @@ __global__ void __launch_bounds__(warps * 32)
     value_scale = of_heads[2][key_head];
   }
   const Scores<Form::soft_cap> to_scores(logit_scale, cap);
+  const RowTerms<Form> terms({slopes}, to_scores, visible, head, row);
   SoftmaxRows rows;
   float sums[ValueTile::k_steps * 8] = {};
 #pragma unroll 1
@@ -92,6 +93,7 @@ __global__ void __launch_bounds__(warps * 32)
       }
     }
     to_scores.cap(scores);
+    terms.add_to(scores, block * tile_n);
     limits.template apply<Form::mask>(scores, block * tile_n);
     float factor[2];
     if (rows.absorb<true, true>(scores, to_scores.rate, factor)) scale_rows(sums, factor);

@@ -8,12 +8,14 @@ enum class Layout { dense, packed };
 enum class Mask { none, causal, window };
 enum class SoftCap { none, tanh };
 enum class Sinks { none, head };
+enum class Alibi { none, head };
 
 /// What 8-bit q, k or v of each head are multiplied by, in device memory.
 using HeadScales = const float*;
 
 /// What a kernel is compiled for, beside its tile.
-template <typename T_, int head_dim_, int value_dim_, Layout layout_, Mask mask_, SoftCap soft_cap_, Sinks sinks_>
+template <typename T_, int head_dim_, int value_dim_, Layout layout_, Mask mask_, SoftCap soft_cap_, Sinks sinks_,
+          Alibi alibi_ = Alibi::none>
 struct Form {
   using T = T_;  // of queries, keys, values and results
   static constexpr int head_dim = head_dim_, value_dim = value_dim_;
@@ -21,6 +23,12 @@ struct Form {
   static constexpr Mask mask = mask_;
   static constexpr SoftCap soft_cap = soft_cap_;
   static constexpr Sinks sinks = sinks_;
+  static constexpr Alibi alibi = alibi_;
+};
+
+/// What a launch gives of the terms that are added to scores. A pointer is null where the form has no such term.
+struct ScoreInputs {
+  const float* slopes;  // ALiBi's, a head
 };
 
 __device__ __forceinline__ int ceil_div(int a, int b) { return (a + b - 1) / b; }
