@@ -3,8 +3,8 @@
 //   bench_blocks llama|flux --overlay FILE [--base FILE]... [--templates DIR] [--batches N] [--miss POLICY] [--name NAME] [--steady] [--dump DIR]
 //       < PROBLEMS
 //
-// bench/problems/blocks.txt says what a line is. N: only so many lines of the block. NAME: of this side, in what is printed. Weights and inputs lie on the device before a clock
-// starts. JSON lines:
+// bench/problems/blocks.txt says what a line is. N: only so many lines of the block. NAME: of this side, in what is printed.
+// Weights, inputs and tables of positions lie on the device before a clock starts. JSON lines:
 //   first    each batch once: ms until infer, then train, have ended; what was tuned and compiled for it
 //   stream   all of that from the engine's constructor on, which the lines do not count
 //   steady   with --steady: ns of infer and of train by events, back to back as a loop enqueues them, host included
@@ -14,6 +14,7 @@
 
 #include <algorithm>
 #include <chrono>
+#include <cstdlib>
 #include <filesystem>
 #include <fstream>
 #include <iostream>
@@ -66,7 +67,7 @@ Settings parse(int argc, char** argv) {
     if (word == "--templates")
       settings.options.template_paths.emplace_back(value);
     else if (word == "--batches")
-      settings.batches = std::stoul(value);
+      settings.batches = std::strtoul(value, nullptr, 10);
     else if (word == "--miss")
       settings.options.on_miss = policy(value);
     else if (word == "--name")
@@ -165,8 +166,8 @@ class Bench {
 
   void first(std::size_t i) {
     const Work before(*engines_);
-    const Clock::time_point begun = Clock::now();
     block_->take(batches_[i]);
+    const Clock::time_point begun = Clock::now();
     block_->infer(stream_.handle());
     stream_.synchronize();
     const double infer_ms = ms_since(begun);
