@@ -61,10 +61,10 @@ __global__ __launch_bounds__(128) void attention_values(T* v, const int* key_off
   }
 }
 
-/// grid (1), block (256): a head's scales of 8-bit q, k and v, from 1 / 2 to 3 / 2.
+/// grid (1), block (256): a head's scales of 8-bit q, k and v, from 3 / 4 to 5 / 4.
 __global__ __launch_bounds__(256) void attention_scales(float* q_scale, float* k_scale, float* v_scale, long long heads,
                                                         long long key_heads, unsigned long long seed) {
-  const auto scale = [&](long long index) { return 1.0f + 0.5f * kiln::attention::drawn_value(~seed, index); };
+  const auto scale = [&](long long index) { return 1.0f + 0.25f * kiln::attention::drawn_value(~seed, index); };
   for (long long i = threadIdx.x; i < heads; i += 256) q_scale[i] = scale(i);
   for (long long i = threadIdx.x; i < key_heads; i += 256) {
     k_scale[i] = scale(heads + i);
