@@ -82,6 +82,7 @@ class WarpgroupRows {
       const int whole_end = max(visible.end(first_row), 0) / Tiles::tile_n;
       mbarrier_wait(shared_.query().full, query_at_.parity);
       query_at_.advance();
+      if constexpr (Tiles::holds_queries) hold_queries();
       if constexpr (Tiles::overlap) {
         overlapped(sums, rows, work, limits, blocks, whole_begin, whole_end);
       } else {
@@ -92,7 +93,7 @@ class WarpgroupRows {
   }
 
  private:
-  static constexpr int steps = Tiles::tile_n / Tiles::step;  // of keys
+  static constexpr int steps = Tiles::tile_n / Tiles::step, score_steps = Form::head_dim / Tiles::step;
   using Sums = ValueSums<Form::value_dim, Tiles::promoted>;
   using Block = float[Tiles::tile_n / 2];
   using Weights = unsigned[steps][4];
@@ -171,6 +172,14 @@ class WarpgroupRows {
     }
   }
 
+  __device__ __forceinline__ void hold_queries() {
+    const int row = consumer_ * warpgroup_rows + static_cast<int>(threadIdx.x) % warpgroup / 32 * 16;
+#pragma unroll
+    for (int step = 0; step < score_steps; ++step)
+      Tiles::Query::load_a(queries_[step], shared_.query().data, row, step);
+    release(shared_.query());
+  }
+
   /// Queries by the next block of keys.
   __device__ __forceinline__ void start_scores(Block& scores) {
     using Query = typename Tiles::Query;
@@ -181,9 +190,14 @@ class WarpgroupRows {
     mbarrier_wait(keys.full, keys_at_.parity);
     wgmma_fence();
 #pragma unroll
-    for (int step = 0; step < Form::head_dim / Tiles::step; ++step)
-      wgmma<T, T, Tiles::tile_n>(scores, wgmma_descriptor_at(a, Query::at(0, step)),
-                                 wgmma_descriptor_at(b, Key::at(0, step)), step > 0);
+    for (int step = 0; step < score_steps; ++step) {
+      const unsigned long long by = wgmma_descriptor_at(b, Key::at(0, step));
+      if constexpr (Tiles::holds_queries) {
+        wgmma<T, Tiles::tile_n>(scores, queries_[step], by, step > 0);
+      } else {
+        wgmma<T, T, Tiles::tile_n>(scores, wgmma_descriptor_at(a, Query::at(0, step)), by, step > 0);
+      }
+    }
     wgmma_commit_group();
   }
   /// Once the product has been waited for. `last`: of the tile.
@@ -191,7 +205,7 @@ class WarpgroupRows {
     hold(scores);
     release(shared_.keys(keys_at_.slot));
     keys_at_.advance();
-    if (last) release(shared_.query());
+    if (!Tiles::holds_queries && last) release(shared_.query());
   }
 
   __device__ __forceinline__ void pack(Weights& weights, const Block& scores) {
@@ -255,6 +269,7 @@ class WarpgroupRows {
   char* memory_;
   int consumer_;
   Scores<Form::soft_cap> to_scores_;
+  unsigned queries_[score_steps][4];  // if Tiles::holds_queries
   RingPosition<1> query_at_;
   RingPosition<Tiles::stages> keys_at_, values_at_;
 };
