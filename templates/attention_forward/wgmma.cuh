@@ -49,9 +49,10 @@ struct Results {
 /// and `keys` are those of a sequence (dense), or of all (packed). `section`: heads whose keys and values L2 holds. `counters`:
 /// two words, zero before and after, if `drawn`. `scales`: those of q's, k's and v's heads, if these are of 8 bits.
 template <typename Form, int tile_m, int tile_n, int stages, bool overlap, bool pingpong, bool lazy,
-          bool promoted = false, bool holds_queries = false, typename Out = typename Form::T, typename... Scales>
+          bool promoted = false, bool holds_queries = false, bool late = false, typename Out = typename Form::T,
+          typename... Scales>
 __global__ void __launch_bounds__(kiln::attention::WgmmaTiling<Form, tile_m, tile_n, stages, overlap, pingpong, lazy,
-                                                               promoted, holds_queries>::threads,
+                                                               promoted, holds_queries, late>::threads,
                                   1)
     attention_wgmma(const __grid_constant__ kiln::tensor_map q_map, const __grid_constant__ kiln::tensor_map k_map,
                     const __grid_constant__ kiln::tensor_map v_map, Out* out, float* lse, const float* sinks,
@@ -62,7 +63,7 @@ __global__ void __launch_bounds__(kiln::attention::WgmmaTiling<Form, tile_m, til
                     Scales... scales) {
   using namespace kiln;
   using namespace kiln::attention;
-  using Tiles = WgmmaTiling<Form, tile_m, tile_n, stages, overlap, pingpong, lazy, promoted, holds_queries>;
+  using Tiles = WgmmaTiling<Form, tile_m, tile_n, stages, overlap, pingpong, lazy, promoted, holds_queries, late>;
   using Layout = SharedLayout<Tiles>;
   char* const memory = dynamic_shared();
   const Layout shared{shared_address(memory)};

@@ -141,11 +141,14 @@ class WarpgroupRows {
     start_values(sums, weights);
     Turns<Tiles>::pass(consumer_);
     wgmma_wait_group<1>();
-    end_scores(scores, last);
+    hold(scores);
+    if constexpr (!Tiles::late) release_keys(last, true);
     to_scores_.cap(scores);
     if constexpr (masked) limits.template apply<Form::mask>(scores, block * Tiles::tile_n);
     float factor[2];
     const bool moves = rows.template absorb<masked, Tiles::lazy, Tiles::raised>(scores, to_scores_.rate, factor);
+    // Always: ptxas keeps what needs the exponentials, and is seen by others, before the wait.
+    if constexpr (Tiles::late) release_keys(last, !(rows.sum[0] + rows.sum[1] < 0.0f));
     end_values(sums, weights);
     sums.scale(moves, factor);
     pack(weights, scores);
@@ -203,7 +206,10 @@ class WarpgroupRows {
   /// Once the product has been waited for. `last`: of the tile.
   __device__ __forceinline__ void end_scores(Block& scores, bool last) {
     hold(scores);
-    release(shared_.keys(keys_at_.slot));
+    release_keys(last, true);
+  }
+  __device__ __forceinline__ void release_keys(bool last, bool ready) {
+    if (ready) release(shared_.keys(keys_at_.slot));
     keys_at_.advance();
     if (!Tiles::holds_queries && last) release(shared_.query());
   }

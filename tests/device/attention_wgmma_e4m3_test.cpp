@@ -40,7 +40,8 @@ TEST_CASE(
   const AttentionProblem problem = {.lengths = {{200, 210}}, .heads = 2};
   for (const std::uint32_t seed : {0u, 1u, 2u}) {
     check<Causal, Tile{.pingpong = true, .promoted = true, .holds_queries = true}>(problem, seed);
-    check<Causal, Tile{.m = 192, .n = 96, .stages = 3, .pingpong = true, .promoted = true}>(problem, seed);
+    check<Causal, Tile{.m = 192, .n = 96, .stages = 3, .pingpong = true, .promoted = true, .late = true}>(problem,
+                                                                                                          seed);
     check<Causal, Tile{.m = 64, .n = 160, .stages = 1}>(problem, seed);
     check<Causal, Tile{.overlap = false, .promoted = true}>(problem, seed);
   }
@@ -76,7 +77,8 @@ TEST_CASE(
   AttentionProblem problem = {.lengths = {{135, 140}, {0, 7}, {1, 1}, {20, 0}, {64, 64}}, .heads = 2};
   for (int i = 0; i < 20; ++i) problem.lengths.emplace_back(i % 3, i % 5);
   for (const std::uint32_t seed : {0u, 1u, 2u}) {
-    check<Form<Layout::packed, Mask::causal, 64>, Tile{.promoted = true, .drawn = true, .section = 2}>(problem, seed);
+    check<Form<Layout::packed, Mask::causal, 64>,
+          Tile{.promoted = true, .holds_queries = true, .late = true, .drawn = true, .section = 2}>(problem, seed);
     check<Form<Layout::packed, Mask::none, 96>, Tile{.n = 96}>({.lengths = {{3, 70}, {129, 1}, {5, 97}}, .scale = 0.2f},
                                                                seed);
   }
