@@ -49,9 +49,11 @@ struct Results {
 /// and `keys` are those of a sequence (dense), or of all (packed). `section`: heads whose keys and values L2 holds. `counters`:
 /// two words, zero before and after, if `drawn`. `scales`: those of q's, k's and v's heads, if these are of 8 bits.
 template <typename Form, int tile_m, int tile_n, int stages, bool overlap, bool pingpong, bool lazy,
-          bool promoted = false, typename Out = typename Form::T, typename... Scales>
-__global__ void __launch_bounds__(
-    kiln::attention::WgmmaTiling<Form, tile_m, tile_n, stages, overlap, pingpong, lazy, promoted>::threads, 1)
+          bool promoted = false, bool holds_queries = false, bool late = false, typename Out = typename Form::T,
+          typename... Scales>
+__global__ void __launch_bounds__(kiln::attention::WgmmaTiling<Form, tile_m, tile_n, stages, overlap, pingpong, lazy,
+                                                               promoted, holds_queries, late>::threads,
+                                  1)
     attention_wgmma(const __grid_constant__ kiln::tensor_map q_map, const __grid_constant__ kiln::tensor_map k_map,
                     const __grid_constant__ kiln::tensor_map v_map, Out* out, float* lse, const float* sinks,
                     const int* query_offsets, const int* key_offsets, unsigned* counters, int batch, int queries,
@@ -61,7 +63,7 @@ __global__ void __launch_bounds__(
                     const float* slopes, Scales... scales) {
   using namespace kiln;
   using namespace kiln::attention;
-  using Tiles = WgmmaTiling<Form, tile_m, tile_n, stages, overlap, pingpong, lazy, promoted>;
+  using Tiles = WgmmaTiling<Form, tile_m, tile_n, stages, overlap, pingpong, lazy, promoted, holds_queries, late>;
   using Layout = SharedLayout<Tiles>;
   char* const memory = dynamic_shared();
   const Layout shared{shared_address(memory)};
@@ -80,7 +82,7 @@ __global__ void __launch_bounds__(
   const Window window = {from_end != 0, small(window_left), small(window_right)};
   // Not of `warp`: ptxas would ignore setmaxnreg.
   const int of_block = __shfl_sync(full_warp, threadIdx.x / warpgroup, 0);
-  take_registers<Tiles::consumers, Tiles::transposes>(of_block == 0);
+  take_registers<Tiles::consumers>(of_block == 0);
   if (of_block == 0) {
     if (warp == 0)
       copy_all<Tiles>(shared, works, {&q_map, &k_map, &v_map}, {query_offsets, key_offsets, batch, queries, keys},

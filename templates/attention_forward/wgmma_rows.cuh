@@ -85,6 +85,7 @@ class WarpgroupRows {
       const int whole_end = max(visible.end(first_row), 0) / Tiles::tile_n;
       mbarrier_wait(shared_.query().full, query_at_.parity);
       query_at_.advance();
+      if constexpr (Tiles::holds_queries) hold_queries();
       if constexpr (Tiles::overlap) {
         overlapped(sums, rows, work, limits, terms, blocks, whole_begin, whole_end);
       } else {
@@ -95,7 +96,7 @@ class WarpgroupRows {
   }
 
  private:
-  static constexpr int steps = Tiles::tile_n / Tiles::step;  // of keys
+  static constexpr int steps = Tiles::tile_n / Tiles::step, score_steps = Form::head_dim / Tiles::step;
   using Sums = ValueSums<Form::value_dim, Tiles::promoted>;
   using Block = float[Tiles::tile_n / 2];
   using Weights = unsigned[steps][4];
@@ -146,12 +147,15 @@ class WarpgroupRows {
     start_values(sums, weights);
     Turns<Tiles>::pass(consumer_);
     wgmma_wait_group<1>();
-    end_scores(scores, last);
+    hold(scores);
+    if constexpr (!Tiles::late) release_keys(last, true);
     to_scores_.cap(scores);
     terms.add_to(scores, block * Tiles::tile_n);
     if constexpr (masked) limits.template apply<Form::mask>(scores, block * Tiles::tile_n);
     float factor[2];
     const bool moves = rows.template absorb<masked, Tiles::lazy, Tiles::raised>(scores, to_scores_.rate, factor);
+    // Always: ptxas keeps what needs the exponentials, and is seen by others, before the wait.
+    if constexpr (Tiles::late) release_keys(last, !(rows.sum[0] + rows.sum[1] < 0.0f));
     end_values(sums, weights);
     sums.scale(moves, factor);
     pack(weights, scores);
@@ -180,6 +184,14 @@ class WarpgroupRows {
     }
   }
 
+  __device__ __forceinline__ void hold_queries() {
+    const int row = consumer_ * warpgroup_rows + static_cast<int>(threadIdx.x) % warpgroup / 32 * 16;
+#pragma unroll
+    for (int step = 0; step < score_steps; ++step)
+      Tiles::Query::load_a(queries_[step], shared_.query().data, row, step);
+    release(shared_.query());
+  }
+
   /// Queries by the next block of keys.
   __device__ __forceinline__ void start_scores(Block& scores) {
     using Query = typename Tiles::Query;
@@ -190,17 +202,25 @@ class WarpgroupRows {
     mbarrier_wait(keys.full, keys_at_.parity);
     wgmma_fence();
 #pragma unroll
-    for (int step = 0; step < Form::head_dim / Tiles::step; ++step)
-      wgmma<T, T, Tiles::tile_n>(scores, wgmma_descriptor_at(a, Query::at(0, step)),
-                                 wgmma_descriptor_at(b, Key::at(0, step)), step > 0);
+    for (int step = 0; step < score_steps; ++step) {
+      const unsigned long long by = wgmma_descriptor_at(b, Key::at(0, step));
+      if constexpr (Tiles::holds_queries) {
+        wgmma<T, Tiles::tile_n>(scores, queries_[step], by, step > 0);
+      } else {
+        wgmma<T, T, Tiles::tile_n>(scores, wgmma_descriptor_at(a, Query::at(0, step)), by, step > 0);
+      }
+    }
     wgmma_commit_group();
   }
   /// Once the product has been waited for. `last`: of the tile.
   __device__ __forceinline__ void end_scores(Block& scores, bool last) {
     hold(scores);
-    release(shared_.keys(keys_at_.slot));
+    release_keys(last, true);
+  }
+  __device__ __forceinline__ void release_keys(bool last, bool ready) {
+    if (ready) release(shared_.keys(keys_at_.slot));
     keys_at_.advance();
-    if (last) release(shared_.query());
+    if (!Tiles::holds_queries && last) release(shared_.query());
   }
 
   __device__ __forceinline__ void pack(Weights& weights, const Block& scores) {
@@ -264,6 +284,7 @@ class WarpgroupRows {
   char* memory_;
   int consumer_;
   Scores<Form::soft_cap> to_scores_;
+  unsigned queries_[score_steps][4];  // if Tiles::holds_queries
   RingPosition<1> query_at_;
   RingPosition<Tiles::stages> keys_at_, values_at_;
 };

@@ -10,7 +10,7 @@ namespace kiln::attention {
 
 /// tile_m queries, 64 for each of the warpgroups that multiply, by tile_n keys.
 template <typename Form_, int tile_m_, int tile_n_, int stages_, bool overlap_, bool pingpong_, bool lazy_,
-          bool promoted_ = false>
+          bool promoted_ = false, bool holds_queries_ = false, bool late_ = false>
 struct WgmmaTiling {
   using Form = Form_;
   using T = typename Form::T;
@@ -23,6 +23,10 @@ struct WgmmaTiling {
   static constexpr bool lazy = lazy_;
   /// A tile's weighted values are summed afresh, and then added in f32.
   static constexpr bool promoted = promoted_;
+  /// Queries are in registers while their tile lasts, and so are read from shared memory but once.
+  static constexpr bool holds_queries = holds_queries_;
+  /// A product with values is waited for after the next exponentials, else where ptxas finds best: before them, where nothing is masked.
+  static constexpr bool late = late_;
   /// wgmma takes 8-bit operands along k alone: three warps beside the one that copies transpose values.
   static constexpr bool transposes = sizeof(T) == 1;
   static constexpr int transposing_warps = transposes ? 3 : 0;

@@ -29,14 +29,15 @@ kiln::tensor_map map_of(const Attention<Form>& of, Matrix<typename Form::T>& ope
 
 struct Tile {
   int m = 128, n = 64, stages = 2;
-  bool overlap = true, pingpong = false, lazy = false, promoted = false, drawn = false;
+  bool overlap = true, pingpong = false, lazy = false, promoted = false, holds_queries = false, late = false,
+       drawn = false;
   int section = 1;
 };
 
 template <typename Form, Tile tile = Tile{}>
 double wgmma_error(const AttentionProblem& problem, std::uint32_t seed = 1, unsigned blocks = 2) {
   using Tiles = kiln::attention::WgmmaTiling<Form, tile.m, tile.n, tile.stages, tile.overlap, tile.pingpong, tile.lazy,
-                                             tile.promoted>;
+                                             tile.promoted, tile.holds_queries, tile.late>;
   Attention<Form> of(problem);
   const auto q = map_of<typename Tiles::Query>(of, of.q, true, problem.heads, tile.m);
   const auto k = map_of<typename Tiles::Key>(of, of.k, false, problem.key_heads, tile.n);
@@ -48,7 +49,7 @@ double wgmma_error(const AttentionProblem& problem, std::uint32_t seed = 1, unsi
                     .seed = seed},
                    [&] {
                      attention_wgmma<Form, tile.m, tile.n, tile.stages, tile.overlap, tile.pingpong, tile.lazy,
-                                     tile.promoted, typename Attention<Form>::Out>(
+                                     tile.promoted, tile.holds_queries, tile.late, typename Attention<Form>::Out>(
                          q, k, v, of.out.data(), of.lse.data(), of.sinks.data(), of.query_offsets.data(),
                          of.key_offsets.data(), counters, of.count(), of.rows(true), of.rows(false), problem.heads,
                          problem.key_heads, of.batch_stride(of.out, true), of.out.stride(), Form::value_dim,

@@ -39,8 +39,9 @@ TEST_CASE(
   using Causal = Form<Layout::dense, Mask::causal, 64>;
   const AttentionProblem problem = {.lengths = {{200, 210}}, .heads = 2};
   for (const std::uint32_t seed : {0u, 1u, 2u}) {
-    check<Causal, Tile{.pingpong = true, .promoted = true}>(problem, seed);
-    check<Causal, Tile{.m = 192, .n = 96, .stages = 3, .pingpong = true, .promoted = true}>(problem, seed);
+    check<Causal, Tile{.pingpong = true, .promoted = true, .holds_queries = true}>(problem, seed);
+    check<Causal, Tile{.m = 192, .n = 96, .stages = 3, .pingpong = true, .promoted = true, .late = true}>(problem,
+                                                                                                          seed);
     check<Causal, Tile{.m = 64, .n = 160, .stages = 1}>(problem, seed);
     check<Causal, Tile{.overlap = false, .promoted = true}>(problem, seed);
   }
@@ -53,6 +54,13 @@ TEST_CASE("attention_wgmma in e4m3 takes head dimensions that differ, and of 32 
   check<Form<Layout::dense, Mask::none, 192, 128>, Tile{.n = 96, .promoted = true}>(problem, 1);
   check<Form<Layout::dense, Mask::none, 256>, Tile{.stages = 1, .promoted = true}>(problem, 1);
   check<Form<Layout::dense, Mask::none, 64, 160>, Tile{.promoted = true}>(problem, 1);
+}
+
+TEST_CASE("attention_wgmma in e4m3 holds queries in registers, from rows of each swizzle") {
+  const AttentionProblem problem = {.lengths = {{130, 70}}, .scale = 0.2f};
+  check<Form<Layout::dense, Mask::none, 128>, Tile{.promoted = true, .holds_queries = true}>(problem, 1);
+  check<Form<Layout::dense, Mask::none, 192, 32>, Tile{.promoted = true, .holds_queries = true}>(problem, 1);
+  check<Form<Layout::dense, Mask::none, 96, 32>, Tile{.m = 192, .n = 32, .holds_queries = true}>(problem, 1);
 }
 
 TEST_CASE("attention_wgmma in e4m3 sees what a mask lets it see; rows without keys give 0 and -inf") {
@@ -69,7 +77,8 @@ TEST_CASE(
   AttentionProblem problem = {.lengths = {{135, 140}, {0, 7}, {1, 1}, {20, 0}, {64, 64}}, .heads = 2};
   for (int i = 0; i < 20; ++i) problem.lengths.emplace_back(i % 3, i % 5);
   for (const std::uint32_t seed : {0u, 1u, 2u}) {
-    check<Form<Layout::packed, Mask::causal, 64>, Tile{.promoted = true, .drawn = true, .section = 2}>(problem, seed);
+    check<Form<Layout::packed, Mask::causal, 64>,
+          Tile{.promoted = true, .holds_queries = true, .late = true, .drawn = true, .section = 2}>(problem, seed);
     check<Form<Layout::packed, Mask::none, 96>, Tile{.n = 96}>({.lengths = {{3, 70}, {129, 1}, {5, 97}}, .scale = 0.2f},
                                                                seed);
   }

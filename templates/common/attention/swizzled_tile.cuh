@@ -3,6 +3,7 @@
 #pragma once
 
 #include "common/mbarrier.cuh"
+#include "common/mma.cuh"
 #include "common/named_barrier.cuh"
 #include "common/setmaxnreg.cuh"
 #include "common/tma.cuh"
@@ -42,6 +43,12 @@ struct SwizzledTile {
   static __device__ constexpr int at(int row, int step) {
     return step * 32 / swizzle * box_bytes + step * 32 % swizzle + row * swizzle;
   }
+  /// Loads a fragment of 16 rows from `row`, a multiple of 8, on by the 32 bytes of columns of a step: as the a of mma or wgmma.
+  static __device__ __forceinline__ void load_a(unsigned (&a)[4], unsigned tile, int row, int step) {
+    const unsigned lane = threadIdx.x % 32, columns = step * 32 + lane / 16 * 16, own = row + lane % 16;
+    ldmatrix_x4(a, tile + columns / swizzle * box_bytes + own * swizzle +
+                       (columns % swizzle ^ (own * swizzle >> 7 & (swizzle / 16 - 1)) * 16));
+  }
   /// As an operand whose k are the rows; 16 of them are 16 * swizzle bytes.
   static __device__ __forceinline__ unsigned long long along_rows(unsigned tile) {
     return wgmma_descriptor(tile, 8 * swizzle, box_bytes, swizzle);
@@ -67,16 +74,10 @@ struct RingPosition {
   }
 };
 
-/// Registers: 168 a thread where the block has three warpgroups and 128 where it has four; the one that copies needs few, and more if it
-/// `transposes` too.
-template <int consumers, bool transposes = false>
+/// Registers: 168 a thread where the block has three warpgroups and 128 where it has four; the one that copies needs few.
+template <int consumers>
 __device__ __forceinline__ void take_registers(bool copies) {
-  constexpr int of_copies = consumers == 3 ? 32
-                            : transposes   ? 40
-                                           : 24,
-                of_consumer = consumers == 3 ? 160
-                              : transposes   ? 232
-                                             : 240;
+  constexpr int of_copies = consumers == 3 ? 32 : 24, of_consumer = consumers == 3 ? 160 : 240;
   if constexpr (consumers >= 2) {
     if (copies) {
       setmaxnreg_dec<of_copies>();
