@@ -21,7 +21,8 @@ __global__ void __launch_bounds__(warps * 32, 1)
                                 long long v_batch_stride, long long v_row_stride, long long v_head_stride,
                                 long long out_batch_stride, long long out_row_stride, long long out_head_stride,
                                 float scale, float cap, int from_end, long long window_left, long long window_right,
-                                int section, const float* slopes) {
+                                int section, const float* slopes, const typename Form::T* bias,
+                                long long bias_batch_stride, long long bias_head_stride, long long bias_row_stride) {
   using namespace kiln;
   using namespace kiln::attention;
   using Tiles = BackwardMma<Form, tile_m, tile_n, warps, stages, sums_dq>;
@@ -36,7 +37,8 @@ __global__ void __launch_bounds__(warps * 32, 1)
   KeyTile<Tiles> tile(dynamic_shared(), work, visible,
                       {q, dout, facts, sums, heads, queries, q_batch_stride, q_row_stride, q_head_stride,
                        out_batch_stride, out_row_stride, out_head_stride},
-                      Scores<Form::soft_cap>(scale, cap), {slopes});
+                      Scores<Form::soft_cap>(scale, cap),
+                      {slopes, bias, bias_batch_stride, bias_head_stride, bias_row_stride});
   const long long row = static_cast<long long>(work.of.first_key) + work.row;
   const long long of_k = work.of.plane * k_batch_stride + row * k_row_stride + work.head * k_head_stride,
                   of_v = work.of.plane * v_batch_stride + row * v_row_stride + work.head * v_head_stride;
@@ -58,7 +60,8 @@ __global__ void __launch_bounds__(warps * 32, 1)
                                    long long v_row_stride, long long v_head_stride, long long out_batch_stride,
                                    long long out_row_stride, long long out_head_stride, float scale, float cap,
                                    int from_end, long long window_left, long long window_right, int section,
-                                   const float* slopes) {
+                                   const float* slopes, const typename Form::T* bias, long long bias_batch_stride,
+                                   long long bias_head_stride, long long bias_row_stride) {
   using namespace kiln;
   using namespace kiln::attention;
   using Tiles = QueryMma<Form, tile_n, warps, stages>;
@@ -78,7 +81,8 @@ __global__ void __launch_bounds__(warps * 32, 1)
       v + work.of.plane * v_batch_stride + work.of.first_key * v_row_stride + key_head * v_head_stride;
   const long long row = static_cast<long long>(work.of.first_query) + work.row;
   const long long of_q = work.of.plane * q_batch_stride + row * q_row_stride + work.head * q_head_stride;
-  QueryTile<Tiles> tile(dynamic_shared(), work, visible, Scores<Form::soft_cap>(scale, cap), {slopes});
+  QueryTile<Tiles> tile(dynamic_shared(), work, visible, Scores<Form::soft_cap>(scale, cap),
+                        {slopes, bias, bias_batch_stride, bias_head_stride, bias_row_stride});
   tile.copy_queries(q + of_q, q_row_stride,
                     dout + work.of.plane * out_batch_stride + row * out_row_stride + work.head * out_head_stride,
                     out_row_stride);

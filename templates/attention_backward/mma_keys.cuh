@@ -25,7 +25,7 @@ class KeyTile {
 
   __device__ __forceinline__ KeyTile(char* memory, const Work& work, const Visible<Form::mask>& visible,
                                      const QuerySide<T>& side, const Scores<Form::soft_cap>& to_scores,
-                                     const ScoreInputs& inputs)
+                                     const ScoreInputs<T>& inputs)
       : memory_(memory),
         shared_(shared_address(memory)),
         work_(work),
@@ -107,10 +107,13 @@ class KeyTile {
     const int own = split_ * Tiles::own_queries;  // of the tile's queries
     const auto* const facts =
         reinterpret_cast<const RowFacts*>(stage + Tiles::Query::bytes + Tiles::Gradient::bytes) + own;
+    const auto terms =
+        terms_of_keys<Form, held>(inputs_, to_scores_.rate, visible_, work_.of, at.head,
+                                  work_.row + key_row_ + static_cast<int>(threadIdx.x) % 32 / 4, at.row + own);
     TileGradient<T, Form::soft_cap, held> gradient;
     float products[held];
     multiply_rows<T, typename Tiles::Key, typename Tiles::Query>(products, shared_, key_row_, tile_q, own);
-    gradient.take_weights(products, to_scores_, terms_at(at.head, at.row + own), facts);
+    gradient.take_weights(products, to_scores_, terms, facts);
     if (!all_seen(visible_, work_.of.queries, at.row, Tiles::tile_m, work_.row, Tiles::tile_n))
       limits_.apply(gradient.weights, at.row + own);
     multiply_rows<T, typename Tiles::Value, typename Tiles::Gradient>(products, shared_ + Tiles::value, key_row_,
@@ -142,12 +145,6 @@ class KeyTile {
       if constexpr (!Tiles::shares_weights) __syncthreads();
       add_queries(at);
     }
-  }
-
-  /// Of the thread's keys and the queries from `first` on.
-  __device__ __forceinline__ Distances<Form::alibi> terms_at(int head, int first) const {
-    const int key = work_.row + key_row_ + static_cast<int>(threadIdx.x) % 32 / 4;
-    return {inputs_, head, to_scores_.rate, key - visible_.diagonal - first};
   }
 
   /// Rounds what lies as scores do and puts it where all warps read it: keys along rows.
@@ -205,7 +202,7 @@ class KeyTile {
   Visible<Form::mask> visible_;
   QuerySide<T> side_;
   Scores<Form::soft_cap> to_scores_;
-  ScoreInputs inputs_;
+  ScoreInputs<T> inputs_;
   int warp_, key_row_, split_;
   KeyLimits limits_;
   float dk_[key_units * 8] = {}, dv_[value_units * 8] = {};

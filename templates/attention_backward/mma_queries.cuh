@@ -26,7 +26,7 @@ class QueryTile {
   using T = typename Form::T;
 
   __device__ __forceinline__ QueryTile(char* memory, const Work& work, const Visible<Form::mask>& visible,
-                                       const Scores<Form::soft_cap>& to_scores, const ScoreInputs& inputs)
+                                       const Scores<Form::soft_cap>& to_scores, const ScoreInputs<T>& inputs)
       : shared_(shared_address(memory)),
         work_(work),
         visible_(visible),
@@ -34,7 +34,7 @@ class QueryTile {
         warp_row_(static_cast<int>(threadIdx.x) / 32 * 16),
         row_(warp_row_ + static_cast<int>(threadIdx.x) % 32 / 4),
         limits_(visible, work.row + row_),
-        terms_(inputs, to_scores, visible, work.head, work.row + row_) {}
+        terms_(inputs, to_scores, visible, work.of, work.head, work.row + row_) {}
 
   __device__ __forceinline__ void copy_queries(const T* q, long long q_row_stride, const T* dout,
                                                long long out_row_stride) {
@@ -89,6 +89,7 @@ class QueryTile {
   __device__ __forceinline__ void multiply_block(unsigned tile_k, int first_key) {
     const unsigned tile_v = tile_k + Tiles::Key::bytes;
     constexpr int held = Tiles::tile_n / 2;
+    const auto terms = terms_.template at<held>(first_key);
     float weights[held], changes[held], slopes[Form::soft_cap == SoftCap::tanh ? held : 1];
     multiply_rows<T, typename Tiles::Query, typename Tiles::Key>(weights, shared_, warp_row_, tile_k, 0);
     to_scores_.cap(weights);
@@ -96,7 +97,7 @@ class QueryTile {
 #pragma unroll
       for (int i = 0; i < held; ++i) slopes[i] = fmaf(-weights[i], weights[i], 1.0f);
     }
-    terms_.add_to(weights, first_key);
+    terms.add_to(weights);
     limits_.template apply<Form::mask>(weights, first_key);
 #pragma unroll
     for (int i = 0; i < held; ++i) weights[i] = exp2_approx(fmaf(weights[i], to_scores_.rate, -facts_[i / 2 % 2].lse2));

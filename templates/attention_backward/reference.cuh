@@ -42,7 +42,8 @@ struct ReferenceInputs {
     double difference = 0;  // of the gradient's products with this value, and with the result
     for (int i = 0; i < Form::value_dim; ++i)
       difference += to_double(dout[at + i]) * (to_double(value[i]) - to_double(out[at + i]));
-    weight = exp(dot + added - lse[plane * lse_batch_stride + head * lse_head_stride + query_row]);
+    const double of_row = lse[plane * lse_batch_stride + head * lse_head_stride + query_row];
+    weight = of_row == -static_cast<double>(infinity()) ? 0 : exp(dot + added - of_row);
     change = weight * difference * slope * scale;
   }
 };
@@ -84,11 +85,12 @@ __global__ __launch_bounds__(256) void attention_backward_reference_queries(
     long long k_head_stride, long long v_batch_stride, long long v_row_stride, long long v_head_stride,
     long long out_batch_stride, long long out_row_stride, long long out_head_stride, long long lse_batch_stride,
     long long lse_head_stride, float scale, float cap, int from_end, long long window_left, long long window_right,
-    long long step, const float* slopes) {
+    long long step, const float* slopes, const typename Form::T* bias, long long bias_batch_stride,
+    long long bias_head_stride, long long bias_row_stride) {
   using namespace kiln::attention;
   __shared__ double changes[256];
   if (!is_sampled(step)) return;
-  const ScoreInputs inputs = {slopes};
+  const ScoreInputs<typename Form::T> inputs = {slopes, bias, bias_batch_stride, bias_head_stride, bias_row_stride};
   const ReferenceInputs<typename Form::T> in = {q,
                                                 k,
                                                 v,
@@ -129,7 +131,7 @@ __global__ __launch_bounds__(256) void attention_backward_reference_queries(
     __syncthreads();
     if (thread < here)
       in.template pair<Form>(of.plane, position, head, of.first_key + first + thread, key_head,
-                             reference_terms<Form>(inputs, visible, head, row, first + thread), weight,
+                             reference_terms<Form>(inputs, visible, of, head, row, first + thread), weight,
                              changes[thread]);
     __syncthreads();
     if (thread >= Form::head_dim) continue;
@@ -151,13 +153,14 @@ __global__ __launch_bounds__(256) void attention_backward_reference_keys(
     long long k_row_stride, long long k_head_stride, long long v_batch_stride, long long v_row_stride,
     long long v_head_stride, long long out_batch_stride, long long out_row_stride, long long out_head_stride,
     long long lse_batch_stride, long long lse_head_stride, float scale, float cap, int from_end, long long window_left,
-    long long window_right, long long step, const float* slopes) {
+    long long window_right, long long step, const float* slopes, const typename Form::T* bias,
+    long long bias_batch_stride, long long bias_head_stride, long long bias_row_stride) {
   using namespace kiln::attention;
   __shared__ double weights[256];
   __shared__ double changes[256];
   __shared__ double scratch[8];
   if (!is_sampled(step)) return;
-  const ScoreInputs inputs = {slopes};
+  const ScoreInputs<typename Form::T> inputs = {slopes, bias, bias_batch_stride, bias_head_stride, bias_row_stride};
   const ReferenceInputs<typename Form::T> in = {q,
                                                 k,
                                                 v,
@@ -200,7 +203,7 @@ __global__ __launch_bounds__(256) void attention_backward_reference_keys(
         if (visible.begin(query) <= row && row < visible.end(query)) {
           ++seen;
           in.template pair<Form>(of.plane, of.first_query + query, head, position, key_head,
-                                 reference_terms<Form>(inputs, visible, head, query, row), weights[thread],
+                                 reference_terms<Form>(inputs, visible, of, head, query, row), weights[thread],
                                  changes[thread]);
         }
       }

@@ -17,16 +17,15 @@
 template <typename Form, int tile_m, int tile_n, int stages, bool split, bool sums_dq>
 __global__ void __launch_bounds__(kiln::attention::BackwardWgmma<Form, tile_m, tile_n, stages, split, sums_dq>::threads,
                                   1)
-    attention_backward_keys_wgmma(const __grid_constant__ kiln::tensor_map q_map,
-                                  const __grid_constant__ kiln::tensor_map k_map,
-                                  const __grid_constant__ kiln::tensor_map v_map,
-                                  const __grid_constant__ kiln::tensor_map dout_map,
-                                  const kiln::attention::RowFacts* facts, const int* query_offsets,
-                                  const int* key_offsets, float* sums, typename Form::T* dk, typename Form::T* dv,
-                                  int batch, int queries, int keys, int heads, int key_heads, long long k_batch_stride,
-                                  long long k_row_stride, long long k_head_stride, long long v_batch_stride,
-                                  long long v_row_stride, long long v_head_stride, float scale, float cap, int from_end,
-                                  long long window_left, long long window_right, int section, const float* slopes) {
+    attention_backward_keys_wgmma(
+        const __grid_constant__ kiln::tensor_map q_map, const __grid_constant__ kiln::tensor_map k_map,
+        const __grid_constant__ kiln::tensor_map v_map, const __grid_constant__ kiln::tensor_map dout_map,
+        const kiln::attention::RowFacts* facts, const int* query_offsets, const int* key_offsets, float* sums,
+        typename Form::T* dk, typename Form::T* dv, int batch, int queries, int keys, int heads, int key_heads,
+        long long k_batch_stride, long long k_row_stride, long long k_head_stride, long long v_batch_stride,
+        long long v_row_stride, long long v_head_stride, float scale, float cap, int from_end, long long window_left,
+        long long window_right, int section, const float* slopes, const typename Form::T* bias,
+        long long bias_batch_stride, long long bias_head_stride, long long bias_row_stride) {
   using namespace kiln;
   using namespace kiln::attention;
   using Tiles = BackwardWgmma<Form, tile_m, tile_n, stages, split, sums_dq>;
@@ -63,7 +62,8 @@ __global__ void __launch_bounds__(kiln::attention::BackwardWgmma<Form, tile_m, t
     if (warp == 1) copy_facts<Tiles>(shared, memory, facts, work, at, count, heads, queries);
     return;
   }
-  WarpgroupKeys<Tiles> rows(shared, memory, of_block - 1, work, visible, Scores<Form::soft_cap>(scale, cap), {slopes});
+  WarpgroupKeys<Tiles> rows(shared, memory, of_block - 1, work, visible, Scores<Form::soft_cap>(scale, cap),
+                            {slopes, bias, bias_batch_stride, bias_head_stride, bias_row_stride});
   rows.run(at, count, sums + row_index(work.of.plane, 0, work.of.first_query, heads, queries) * Form::head_dim,
            static_cast<long long>(queries) * Form::head_dim);
   const long long row = static_cast<long long>(work.of.first_key) + work.row;
@@ -74,15 +74,14 @@ __global__ void __launch_bounds__(kiln::attention::BackwardWgmma<Form, tile_m, t
 /// The same for dq, by tiles of tile_m queries: grid (at least as many blocks as there are tiles, by heads).
 template <typename Form, int tile_m, int tile_n, int stages>
 __global__ void __launch_bounds__(kiln::attention::QueryWgmma<Form, tile_m, tile_n, stages>::threads, 1)
-    attention_backward_queries_wgmma(const __grid_constant__ kiln::tensor_map q_map,
-                                     const __grid_constant__ kiln::tensor_map k_map,
-                                     const __grid_constant__ kiln::tensor_map v_map,
-                                     const __grid_constant__ kiln::tensor_map dout_map,
-                                     const kiln::attention::RowFacts* facts, const int* query_offsets,
-                                     const int* key_offsets, typename Form::T* dq, int batch, int queries, int keys,
-                                     int heads, int key_heads, long long q_batch_stride, long long q_row_stride,
-                                     long long q_head_stride, float scale, float cap, int from_end,
-                                     long long window_left, long long window_right, int section, const float* slopes) {
+    attention_backward_queries_wgmma(
+        const __grid_constant__ kiln::tensor_map q_map, const __grid_constant__ kiln::tensor_map k_map,
+        const __grid_constant__ kiln::tensor_map v_map, const __grid_constant__ kiln::tensor_map dout_map,
+        const kiln::attention::RowFacts* facts, const int* query_offsets, const int* key_offsets, typename Form::T* dq,
+        int batch, int queries, int keys, int heads, int key_heads, long long q_batch_stride, long long q_row_stride,
+        long long q_head_stride, float scale, float cap, int from_end, long long window_left, long long window_right,
+        int section, const float* slopes, const typename Form::T* bias, long long bias_batch_stride,
+        long long bias_head_stride, long long bias_row_stride) {
   using namespace kiln;
   using namespace kiln::attention;
   using Tiles = QueryWgmma<Form, tile_m, tile_n, stages>;
@@ -116,7 +115,7 @@ __global__ void __launch_bounds__(kiln::attention::QueryWgmma<Form, tile_m, tile
   }
   WarpgroupQueries<Tiles> rows(shared, memory, of_block - 1, work, visible, Scores<Form::soft_cap>(scale, cap),
                                facts + row_index(work.of.plane, work.head, work.of.first_query, heads, queries),
-                               {slopes});
+                               {slopes, bias, bias_batch_stride, bias_head_stride, bias_row_stride});
   rows.run(blocks);
   rows.store(dq + work.of.plane * q_batch_stride + work.of.first_query * q_row_stride + work.head * q_head_stride,
              q_row_stride, scale);

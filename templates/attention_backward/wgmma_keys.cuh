@@ -21,7 +21,7 @@ class WarpgroupKeys {
 
   __device__ __forceinline__ WarpgroupKeys(const Layout& shared, char* memory, int consumer, const Work& work,
                                            const Visible<Form::mask>& visible, const Scores<Form::soft_cap>& to_scores,
-                                           const ScoreInputs& inputs)
+                                           const ScoreInputs<T>& inputs)
       : shared_(shared),
         memory_(memory),
         consumer_(consumer),
@@ -104,6 +104,8 @@ class WarpgroupKeys {
         clear<typename Tiles::Gradient>(gradients, work_.of.queries - at.row);
       }
     }
+    const auto terms = terms_of_keys<Form, held>(inputs_, to_scores_.rate, visible_, work_.of, at.head,
+                                                 work_.row + key_row_ + thread_row_, at.row + own_query_);
     Products changes;
     if constexpr (overlaps)
       start_products<typename Tiles::Value, typename Tiles::Gradient>(changes, shared_.keys().data + Layout::value,
@@ -115,7 +117,7 @@ class WarpgroupKeys {
       wgmma_wait_group<overlaps ? 1 : 0>();
       hold(scores);
     }
-    gradient.take_weights(scores, to_scores_, terms_at(at.head, at.row + own_query_), facts);
+    gradient.take_weights(scores, to_scores_, terms, facts);
     if (!whole) limits_.apply(gradient.weights, at.row + own_query_);
     if constexpr (Tiles::split) {
       wgmma_wait_group<0>();
@@ -156,11 +158,6 @@ class WarpgroupKeys {
       finish(queries, gradients, at, buffer, sums, start_next,
              [&] { add_own<typename Tiles::Query, Form::head_dim>(dk_, packed, queries.data); });
     }
-  }
-
-  /// Of the thread's keys and the queries from `first` on.
-  __device__ __forceinline__ Distances<Form::alibi> terms_at(int head, int first) const {
-    return {inputs_, head, to_scores_.rate, work_.row + key_row_ + thread_row_ - visible_.diagonal - first};
   }
 
   /// The rows of both that are past the sequence's end become zeros.
@@ -308,7 +305,7 @@ class WarpgroupKeys {
   Work work_;
   Visible<Form::mask> visible_;
   Scores<Form::soft_cap> to_scores_;
-  ScoreInputs inputs_;
+  ScoreInputs<T> inputs_;
   int key_row_, thread_row_;  // the warpgroup's first key in the tile, and the thread's among its own
   int own_query_;             // the first of the tile's queries that this warpgroup takes
   KeyLimits limits_;

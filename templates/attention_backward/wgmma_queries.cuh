@@ -83,7 +83,7 @@ class WarpgroupQueries {
   __device__ __forceinline__ WarpgroupQueries(const QueryLayout<Tiles>& shared, char* memory, int consumer,
                                               const Work& work, const Visible<Form::mask>& visible,
                                               const Scores<Form::soft_cap>& to_scores, const RowFacts* facts,
-                                              const ScoreInputs& inputs)
+                                              const ScoreInputs<T>& inputs)
       : shared_(shared),
         memory_(memory),
         consumer_(consumer),
@@ -93,7 +93,7 @@ class WarpgroupQueries {
         first_row_(work.row + consumer * warpgroup_rows),
         row_(first_row_ + static_cast<int>(threadIdx.x) % warpgroup / 32 * 16 + static_cast<int>(threadIdx.x) % 32 / 4),
         limits_(visible, row_),
-        terms_(inputs, to_scores, visible, work.head, row_) {
+        terms_(inputs, to_scores, visible, work.of, work.head, row_) {
 #pragma unroll
     for (int half = 0; half < 2; ++half) {
       facts_[half] = {infinity(), 0.0f};
@@ -132,10 +132,10 @@ class WarpgroupQueries {
         changes, shared_.queries().data + QueryLayout<Tiles>::gradient, values.data);
     const bool whole =
         visible_.end(first_row_) >= key + Tiles::tile_n && visible_.begin(first_row_ + warpgroup_rows - 1) <= key;
+    const auto terms = terms_.template at<held>(key);
     wgmma_wait_group<1>();
     hold(weights);
     to_scores_.cap(weights);
-    const auto terms = terms_.at(key);
 #pragma unroll
     for (int i = 0; i < held; ++i) {
       if constexpr (Form::soft_cap == SoftCap::tanh) slopes[i] = fmaf(-weights[i], weights[i], 1.0f);

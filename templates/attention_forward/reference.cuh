@@ -28,7 +28,8 @@ __global__ __launch_bounds__(256) void attention_forward_reference(
     long long k_row_stride, long long k_head_stride, long long v_batch_stride, long long v_row_stride,
     long long v_head_stride, long long out_batch_stride, long long out_row_stride, long long out_head_stride,
     long long lse_batch_stride, long long lse_head_stride, float scale, float cap, int from_end, long long window_left,
-    long long window_right, long long step, const float* slopes) {
+    long long window_right, long long step, const float* slopes, const typename Form::T* bias,
+    long long bias_batch_stride, long long bias_head_stride, long long bias_row_stride) {
   using namespace kiln::attention;
   __shared__ double scratch[2][8];
   __shared__ double weights[256];
@@ -59,7 +60,8 @@ __global__ __launch_bounds__(256) void attention_forward_reference(
     const auto* const at =
         k + of.plane * k_batch_stride + (of.first_key + key) * k_row_stride + key_head * k_head_stride;
     return reference_logit<Form>(query, at, logit_scale, cap) +
-           reference_terms<Form>({slopes}, visible, head, row, key);
+           reference_terms<Form>({slopes, bias, bias_batch_stride, bias_head_stride, bias_row_stride}, visible, of,
+                                 head, row, key);
   };
 
   const auto larger = [](double a, double b) { return a > b ? a : b; };
@@ -72,7 +74,7 @@ __global__ __launch_bounds__(256) void attention_forward_reference(
   for (int first = begin; first < end; first += 256) {
     const int here = min(end - first, 256);
     __syncthreads();
-    if (thread < here) sum += weights[thread] = exp(logit(first + thread) - largest);
+    if (thread < here) sum += weights[thread] = largest == lowest ? 0 : exp(logit(first + thread) - largest);
     __syncthreads();
     if (thread >= Form::value_dim) continue;
     for (int i = 0; i < here; ++i)

@@ -60,7 +60,8 @@ __global__ void __launch_bounds__(kiln::attention::WgmmaTiling<Form, tile_m, til
                     int keys, int heads, int key_heads, long long out_batch_stride, long long out_row_stride,
                     long long out_head_stride, long long lse_batch_stride, long long lse_head_stride, float scale,
                     float cap, int from_end, long long window_left, long long window_right, int section, int drawn,
-                    const float* slopes, Scales... scales) {
+                    const float* slopes, const typename Form::T* bias, long long bias_batch_stride,
+                    long long bias_head_stride, long long bias_row_stride, Scales... scales) {
   using namespace kiln;
   using namespace kiln::attention;
   using Tiles = WgmmaTiling<Form, tile_m, tile_n, stages, overlap, pingpong, lazy, promoted, holds_queries, late>;
@@ -116,7 +117,8 @@ __global__ void __launch_bounds__(kiln::attention::WgmmaTiling<Form, tile_m, til
     }
     const Visible<Form::mask> visible(work.of.queries, work.of.keys, window);
     const int last = min(work.row + tile_m, work.of.queries) - 1;
-    rows.attend(work, visible, {slopes}, key_blocks(visible, work.row, last, tile_n),
+    rows.attend(work, visible, {slopes, bias, bias_batch_stride, bias_head_stride, bias_row_stride},
+                key_blocks(visible, work.row, last, tile_n),
                 [&](const float(&sums)[Form::value_dim / 2], const SoftmaxRows& softmax) {
                   const int row = work.row + consumer * warpgroup_rows +
                                   static_cast<int>(threadIdx.x) % warpgroup / 32 * 16 +

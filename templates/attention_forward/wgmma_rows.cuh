@@ -70,13 +70,13 @@ class WarpgroupRows {
 
   /// Goes through a tile's blocks of keys; hands `store(sums, softmax)` what comes of them.
   template <typename Store>
-  __device__ __forceinline__ void attend(const Work& work, const Visible& visible, const ScoreInputs& inputs,
+  __device__ __forceinline__ void attend(const Work& work, const Visible& visible, const ScoreInputs<T>& inputs,
                                          const KeyBlocks& blocks, Store store) {
     const int first_row = work.row + consumer_ * warpgroup_rows;
     const int row =
         first_row + static_cast<int>(threadIdx.x) % warpgroup / 32 * 16 + static_cast<int>(threadIdx.x) % 32 / 4;
     const RowLimits limits(visible, row);
-    const RowTerms<Form> terms(inputs, to_scores_, visible, work.head, row);
+    const RowTerms<Form> terms(inputs, to_scores_, visible, work.of, work.head, row);
     Sums sums;
     SoftmaxRows rows;
     if (blocks.end > blocks.begin) {
@@ -109,10 +109,11 @@ class WarpgroupRows {
     Weights weights;
     int block = blocks.end - 1;
     start_scores(scores);
+    const auto added = terms.template at<Tiles::tile_n / 2>(block * Tiles::tile_n);
     wgmma_wait_group<0>();
     end_scores(scores, block == blocks.begin);
     to_scores_.cap(scores);
-    terms.add_to(scores, block * Tiles::tile_n);
+    added.add_to(scores);
     if (block >= whole_end || block < whole_begin) limits.template apply<Form::mask>(scores, block * Tiles::tile_n);
     float factor[2];
     rows.template absorb<true, false, Tiles::raised>(scores, to_scores_.rate, factor);
@@ -146,14 +147,16 @@ class WarpgroupRows {
     start_scores(scores);
     start_values(sums, weights);
     Turns<Tiles>::pass(consumer_);
+    const auto added = terms.template at<Tiles::tile_n / 2>(block * Tiles::tile_n);
     wgmma_wait_group<1>();
     hold(scores);
     if constexpr (!Tiles::late) release_keys(last, true);
     to_scores_.cap(scores);
-    terms.add_to(scores, block * Tiles::tile_n);
+    added.add_to(scores);
     if constexpr (masked) limits.template apply<Form::mask>(scores, block * Tiles::tile_n);
     float factor[2];
-    const bool moves = rows.template absorb<masked, Tiles::lazy, Tiles::raised>(scores, to_scores_.rate, factor);
+    constexpr bool hides = masked || Form::bias == Bias::tensor;
+    const bool moves = rows.template absorb<hides, Tiles::lazy, Tiles::raised>(scores, to_scores_.rate, factor);
     // Always: ptxas keeps what needs the exponentials, and is seen by others, before the wait.
     if constexpr (Tiles::late) release_keys(last, !(rows.sum[0] + rows.sum[1] < 0.0f));
     end_values(sums, weights);
@@ -170,10 +173,11 @@ class WarpgroupRows {
       Block scores;
       Weights weights;
       start_scores(scores);
+      const auto added = terms.template at<Tiles::tile_n / 2>(block * Tiles::tile_n);
       wgmma_wait_group<0>();
       end_scores(scores, block == blocks.begin);
       to_scores_.cap(scores);
-      terms.add_to(scores, block * Tiles::tile_n);
+      added.add_to(scores);
       if (block >= whole_end || block < whole_begin) limits.template apply<Form::mask>(scores, block * Tiles::tile_n);
       float factor[2];
       sums.scale(rows.template absorb<true, Tiles::lazy, Tiles::raised>(scores, to_scores_.rate, factor), factor);

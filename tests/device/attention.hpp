@@ -15,6 +15,7 @@
 namespace test {
 
 using kiln::attention::Alibi;
+using kiln::attention::Bias;
 using kiln::attention::Layout;
 using kiln::attention::Mask;
 using kiln::attention::Sinks;
@@ -26,6 +27,7 @@ struct AttentionProblem {
   bool from_end = true;
   int left = 0, right = 0;
   float scale = 0.5f, cap = 3.0f;
+  bool bias_of_batch = true, bias_of_heads = true;  // else all have one
 };
 
 struct AttentionRow {
@@ -60,7 +62,8 @@ class Attention {
         q_scales(scales(problem.heads, 0.5)),
         k_scales(scales(problem.key_heads, 2)),
         v_scales(scales(problem.key_heads, 4)),
-        slopes(Matrix<float>::random(1, problem.heads, problem.heads, 6)) {}
+        slopes(Matrix<float>::random(1, problem.heads, problem.heads, 6)),
+        bias(made_bias()) {}
 
   AttentionProblem problem;
   std::vector<int> query_offsets, key_offsets;
@@ -70,6 +73,7 @@ class Attention {
   Matrix<float> sinks;
   Matrix<float> q_scales, k_scales, v_scales;  // 1 but of 8 bits
   Matrix<float> slopes;                        // a head; of both signs
+  Matrix<T> bias;                              // rows of queries, those of a head one after another
 
   [[nodiscard]] int count() const { return static_cast<int>(problem.lengths.size()); }
   /// Of one sequence, or of all: what the kernels are told.
@@ -82,6 +86,14 @@ class Attention {
     return packed ? 0 : of.stride() * (rows(of_queries) + after);
   }
   [[nodiscard]] std::int64_t lse_batch_stride() const { return packed ? 0 : lse.stride() * problem.heads; }
+  [[nodiscard]] std::int64_t bias_head_stride() const {
+    return problem.bias_of_heads ? bias.stride() * problem.lengths[0].first : 0;
+  }
+  [[nodiscard]] std::int64_t bias_batch_stride() const {
+    return problem.bias_of_batch
+               ? bias.stride() * problem.lengths[0].first * (problem.bias_of_heads ? problem.heads : 1)
+               : 0;
+  }
   [[nodiscard]] int longest() const { return std::max_element(problem.lengths.begin(), problem.lengths.end())->first; }
 
   /// The largest distance of out, over its values' scale, and of lse from what is right. Infinite if anything else was written, or nothing.
@@ -127,6 +139,13 @@ class Attention {
       }
       if (Form::alibi == Alibi::head)
         dot -= slopes.value(0, head) * std::abs(query + (problem.from_end ? keys - queries : 0) - key);
+      if (Form::bias == Bias::tensor)
+        dot += bias.value(
+            (std::int64_t{problem.bias_of_batch ? sequence : 0} * (problem.bias_of_heads ? problem.heads : 1) +
+             (problem.bias_of_heads ? head : 0)) *
+                    queries +
+                query,
+            key);
       sum += right.weights[at] = std::exp(dot);
     }
     for (int key = 0; key < keys; ++key) {
@@ -165,6 +184,20 @@ class Attention {
   }
 
  private:
+  /// Some keys are hidden: here and there, from whole queries, and at either end.
+  [[nodiscard]] Matrix<T> made_bias() const {
+    if (Form::bias == Bias::none) return Matrix<T>(1, 1, 1);
+    const auto [queries, keys] = problem.lengths[0];
+    const int planes = (problem.bias_of_batch ? count() : 1) * (problem.bias_of_heads ? problem.heads : 1);
+    auto made = Matrix<T>::random(std::int64_t{planes} * queries, keys, keys + 2 + keys % 2, 7);
+    for (std::int64_t row = 0; row < made.rows(); ++row)
+      for (int key = 0; key < keys; ++key) {
+        const std::int64_t kind = row % 11;
+        if ((row + key) % 7 == 0 || kind == 5 || (kind == 7 && key < keys * 3 / 4) || (kind == 8 && key >= keys / 4))
+          made.at(row, key) = kiln::from_float<T>(-INFINITY);
+      }
+    return made;
+  }
   [[nodiscard]] std::vector<int> offsets(bool of_queries) const {
     std::vector<int> made = {before};
     for (const auto& [queries, keys] : problem.lengths) made.push_back(made.back() + (of_queries ? queries : keys));
@@ -198,11 +231,13 @@ class Attention {
 };
 
 template <Layout layout, Mask mask, int head_dim, int value_dim = head_dim, SoftCap soft_cap = SoftCap::none,
-          Sinks sinks = Sinks::none, typename T = kiln::bf16, Alibi alibi = Alibi::none>
-using AttentionForm = kiln::attention::Form<T, head_dim, value_dim, layout, mask, soft_cap, sinks, alibi>;
+          Sinks sinks = Sinks::none, typename T = kiln::bf16, Alibi alibi = Alibi::none, Bias bias = Bias::none>
+using AttentionForm = kiln::attention::Form<T, head_dim, value_dim, layout, mask, soft_cap, sinks, alibi, bias>;
 
-/// With ALiBi.
+/// With ALiBi, or a bias.
 template <Layout layout, Mask mask, SoftCap soft_cap = SoftCap::none>
 using WithSlopes = AttentionForm<layout, mask, 64, 64, soft_cap, Sinks::none, kiln::bf16, Alibi::head>;
+template <Mask mask, SoftCap soft_cap = SoftCap::none, Alibi alibi = Alibi::none>
+using WithBias = AttentionForm<Layout::dense, mask, 64, 64, soft_cap, Sinks::none, kiln::bf16, alibi, Bias::tensor>;
 
 }  // namespace test

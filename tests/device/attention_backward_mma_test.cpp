@@ -30,7 +30,8 @@ void launch_mma(AttentionBackward<Form>& of, std::uint32_t seed, int section) {
             of.rows(false), problem.heads, problem.key_heads, of.batch_stride(of.q, true), of.q.stride(),
             Form::head_dim, of.batch_stride(of.k, false), of.k.stride(), Form::head_dim, of.batch_stride(of.v, false),
             of.v.stride(), Form::value_dim, of.batch_stride(of.out, true), of.out.stride(), Form::value_dim,
-            problem.scale, problem.cap, problem.from_end, problem.left, problem.right, section, of.slopes.data());
+            problem.scale, problem.cap, problem.from_end, problem.left, problem.right, section, of.slopes.data(),
+            of.bias.data(), of.bias_batch_stride(), of.bias_head_stride(), of.bias.stride());
       });
   if (!tile.sums_dq)
     emulator::launch({.grid = {tiles_of(of, true, tile.warps * 16)},
@@ -45,7 +46,8 @@ void launch_mma(AttentionBackward<Form>& of, std::uint32_t seed, int section) {
                            Form::head_dim, of.batch_stride(of.k, false), of.k.stride(), Form::head_dim,
                            of.batch_stride(of.v, false), of.v.stride(), Form::value_dim, of.batch_stride(of.out, true),
                            of.out.stride(), Form::value_dim, problem.scale, problem.cap, problem.from_end, problem.left,
-                           problem.right, section, of.slopes.data());
+                           problem.right, section, of.slopes.data(), of.bias.data(), of.bias_batch_stride(),
+                           of.bias_head_stride(), of.bias.stride());
                      });
   launch_end(of, tile.sums_dq, seed);
 }
@@ -171,6 +173,25 @@ TEST_CASE("attention_backward_mma takes ALiBi's slopes, which have no gradient, 
   const AttentionProblem packed = {.lengths = {{35, 45}, {9, 0}, {0, 5}, {3, 70}}, .heads = 2, .left = 12, .right = 3};
   CHECK(mma_error<WithSlopes<Layout::packed, Mask::window, SoftCap::tanh>>(packed) < close);
   CHECK(mma_error<WithSlopes<Layout::packed, Mask::window, SoftCap::tanh>, recomputed>(packed) < close);
+}
+
+TEST_CASE(
+    "attention_backward_mma takes a bias, whose -inf hides keys, by batch and head or one for all, after a soft cap") {
+  for (const bool of_batch : {true, false})
+    for (const bool of_heads : {true, false}) {
+      CAPTURE(of_batch);
+      CAPTURE(of_heads);
+      CHECK(mma_error<WithBias<Mask::none>>({.lengths = {{70, 45}, {70, 45}},
+                                             .heads = 4,
+                                             .key_heads = 2,
+                                             .bias_of_batch = of_batch,
+                                             .bias_of_heads = of_heads}) < close);
+    }
+  const AttentionProblem problem = {.lengths = {{70, 45}, {70, 45}}, .heads = 2, .left = 12, .right = 3};
+  CHECK(mma_error<WithBias<Mask::causal, SoftCap::tanh>, Tile{.m = 64, .n = 32, .warps = 4}>(problem) < close);
+  CHECK(mma_error<WithBias<Mask::causal, SoftCap::tanh>, recomputed>(problem) < close);
+  CHECK(mma_error<WithBias<Mask::window, SoftCap::none, Alibi::head>>(problem) < close);
+  CHECK(mma_error<WithBias<Mask::none>, recomputed>(problem) < close);
 }
 
 }  // namespace

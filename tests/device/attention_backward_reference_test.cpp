@@ -26,7 +26,7 @@ double reference_error(const AttentionProblem& problem) {
              of.batch_stride(of.k, false), of.k.stride(), Form::head_dim, of.batch_stride(of.v, false), of.v.stride(),
              Form::value_dim, of.batch_stride(of.out, true), of.out.stride(), Form::value_dim, of.lse_batch_stride(),
              of.lse.stride(), problem.scale, problem.cap, problem.from_end, problem.left, problem.right, 1,
-             of.slopes.data());
+             of.slopes.data(), of.bias.data(), of.bias_batch_stride(), of.bias_head_stride(), of.bias.stride());
     });
   };
   pass(static_cast<unsigned>(of.rows(true)), problem.heads, attention_backward_reference_queries<Form>, dq.data());
@@ -50,6 +50,9 @@ TEST_CASE("the reference of attention_backward gives the gradients of each mask,
             {.lengths = {{290, 290}}, .heads = 4, .key_heads = 2}) < close);
   CHECK(reference_error<AttentionForm<Layout::packed, Mask::window, 64, 64, SoftCap::tanh, Sinks::head>>(
             {.lengths = {{35, 40}, {0, 0}, {20, 30}}, .heads = 2, .left = 12, .right = 3}) < close);
+  for (const bool apart : {true, false})
+    CHECK(reference_error<WithBias<Mask::none, SoftCap::tanh>>(
+              {.lengths = {{25, 35}, {25, 35}}, .heads = 2, .bias_of_batch = apart, .bias_of_heads = !apart}) < close);
   CHECK(reference_error<WithSlopes<Layout::dense, Mask::causal, SoftCap::tanh>>({.lengths = {{40, 40}}, .heads = 2}) <
         close);
   CHECK(reference_error<WithSlopes<Layout::packed, Mask::window>>(

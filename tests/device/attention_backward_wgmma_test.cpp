@@ -49,7 +49,8 @@ void launch_queries(AttentionBackward<Form>& of, std::uint32_t seed, int section
                          q, k, v, dout, of.facts.data(), of.query_offsets.data(), of.key_offsets.data(), of.dq.data(),
                          of.count(), of.rows(true), of.rows(false), problem.heads, problem.key_heads,
                          of.batch_stride(of.q, true), of.q.stride(), Form::head_dim, problem.scale, problem.cap,
-                         problem.from_end, problem.left, problem.right, section, of.slopes.data());
+                         problem.from_end, problem.left, problem.right, section, of.slopes.data(), of.bias.data(),
+                         of.bias_batch_stride(), of.bias_head_stride(), of.bias.stride());
                    });
 }
 
@@ -72,7 +73,8 @@ double wgmma_error(const AttentionProblem& problem, std::uint32_t seed = 1, int 
                          of.dk.data(), of.dv.data(), of.count(), of.rows(true), of.rows(false), problem.heads,
                          problem.key_heads, of.batch_stride(of.k, false), of.k.stride(), Form::head_dim,
                          of.batch_stride(of.v, false), of.v.stride(), Form::value_dim, problem.scale, problem.cap,
-                         problem.from_end, problem.left, problem.right, section, of.slopes.data());
+                         problem.from_end, problem.left, problem.right, section, of.slopes.data(), of.bias.data(),
+                         of.bias_batch_stride(), of.bias_head_stride(), of.bias.stride());
                    });
   if (!tile.sums_dq) launch_queries<Form, tile.m>(of, seed, section);
   launch_end(of, tile.sums_dq, seed);
@@ -177,6 +179,25 @@ TEST_CASE("attention_backward_wgmma takes ALiBi's slopes, which have no gradient
   const AttentionProblem packed = {.lengths = {{35, 150}, {9, 0}, {0, 5}, {3, 70}}, .heads = 2, .left = 12, .right = 3};
   CHECK(wgmma_error<WithSlopes<Layout::packed, Mask::window, SoftCap::tanh>>(packed) < close);
   CHECK(wgmma_error<WithSlopes<Layout::packed, Mask::window, SoftCap::tanh>, recomputed>(packed) < close);
+}
+
+TEST_CASE(
+    "attention_backward_wgmma takes a bias, whose -inf hides keys, by batch and head or one for all, after a soft cap") {
+  for (const bool of_batch : {true, false})
+    for (const bool of_heads : {true, false}) {
+      CAPTURE(of_batch);
+      CAPTURE(of_heads);
+      CHECK(wgmma_error<WithBias<Mask::none>>({.lengths = {{200, 151}, {200, 151}},
+                                               .heads = 4,
+                                               .key_heads = 2,
+                                               .bias_of_batch = of_batch,
+                                               .bias_of_heads = of_heads}) < close);
+    }
+  const AttentionProblem problem = {.lengths = {{200, 151}, {200, 151}}, .heads = 2, .left = 12, .right = 3};
+  CHECK(wgmma_error<WithBias<Mask::causal, SoftCap::tanh>, Tile{.n = 64, .split = true}>(problem) < close);
+  CHECK(wgmma_error<WithBias<Mask::causal, SoftCap::tanh>, recomputed>(problem) < close);
+  CHECK(wgmma_error<WithBias<Mask::window, SoftCap::none, Alibi::head>>(problem) < close);
+  CHECK(wgmma_error<WithBias<Mask::none>, recomputed>(problem) < close);
 }
 
 }  // namespace

@@ -29,8 +29,9 @@ double mma_error(const AttentionProblem& problem, std::uint32_t seed = 1) {
                          Form::head_dim, of.batch_stride(of.k, false), of.k.stride(), Form::head_dim,
                          of.batch_stride(of.v, false), of.v.stride(), Form::value_dim, of.batch_stride(of.out, true),
                          of.out.stride(), Form::value_dim, of.lse_batch_stride(), of.lse.stride(), problem.scale,
-                         problem.cap, problem.from_end, problem.left, problem.right, of.slopes.data(),
-                         of.q_scales.data(), of.k_scales.data(), of.v_scales.data());
+                         problem.cap, problem.from_end, problem.left, problem.right, of.slopes.data(), of.bias.data(),
+                         of.bias_batch_stride(), of.bias_head_stride(), of.bias.stride(), of.q_scales.data(),
+                         of.k_scales.data(), of.v_scales.data());
                    });
   return of.error();
 }
@@ -103,6 +104,22 @@ TEST_CASE(
   }
   CHECK(mma_error<WithSlopes<Layout::packed, Mask::window, SoftCap::tanh>>(
             {.lengths = {{35, 77}, {9, 0}, {0, 5}, {3, 70}}, .heads = 2, .left = 12, .right = 3}) < close);
+}
+
+TEST_CASE("attention_mma adds a bias, whose -inf hides keys, by batch and head or one for all, after a soft cap") {
+  for (const bool of_batch : {true, false})
+    for (const bool of_heads : {true, false}) {
+      CAPTURE(of_batch);
+      CAPTURE(of_heads);
+      CHECK(mma_error<WithBias<Mask::none>>({.lengths = {{40, 77}, {40, 77}},
+                                             .heads = 4,
+                                             .key_heads = 2,
+                                             .bias_of_batch = of_batch,
+                                             .bias_of_heads = of_heads}) < close);
+    }
+  CHECK(mma_error<WithBias<Mask::causal, SoftCap::tanh>>({.lengths = {{77, 40}}, .heads = 4, .key_heads = 2}) < close);
+  CHECK(mma_error<WithBias<Mask::window, SoftCap::none, Alibi::head>>(
+            {.lengths = {{40, 77}}, .heads = 2, .left = 12, .right = 3}) < close);
 }
 
 }  // namespace

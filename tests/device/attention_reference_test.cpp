@@ -28,7 +28,8 @@ double reference_error(const AttentionProblem& problem) {
             problem.key_heads, of.batch_stride(of.q, true), of.q.stride(), Form::head_dim, of.batch_stride(of.k, false),
             of.k.stride(), Form::head_dim, of.batch_stride(of.v, false), of.v.stride(), Form::value_dim,
             of.batch_stride(of.out, true), of.out.stride(), Form::value_dim, of.lse_batch_stride(), of.lse.stride(),
-            problem.scale, problem.cap, problem.from_end, problem.left, problem.right, 1, of.slopes.data());
+            problem.scale, problem.cap, problem.from_end, problem.left, problem.right, 1, of.slopes.data(),
+            of.bias.data(), of.bias_batch_stride(), of.bias_head_stride(), of.bias.stride());
       });
   return of.error();
 }
@@ -52,6 +53,12 @@ TEST_CASE("the reference of attention_forward scales each head of 8-bit q, k and
         exact);
   CHECK(reference_error<InEightBits<Layout::packed, Mask::none, SoftCap::tanh, Sinks::head>>(
             {.lengths = {{5, 9}, {4, 0}}, .heads = 3, .key_heads = 3}) < exact);
+}
+
+TEST_CASE("the reference of attention_forward adds a bias of each sequence or of each head") {
+  for (const bool apart : {true, false})
+    CHECK(reference_error<WithBias<Mask::none>>(
+              {.lengths = {{25, 35}, {25, 35}}, .heads = 2, .bias_of_batch = apart, .bias_of_heads = !apart}) < exact);
 }
 
 TEST_CASE(

@@ -54,7 +54,8 @@ double wgmma_error(const AttentionProblem& problem, std::uint32_t seed = 1, unsi
                          of.key_offsets.data(), counters, of.count(), of.rows(true), of.rows(false), problem.heads,
                          problem.key_heads, of.batch_stride(of.out, true), of.out.stride(), Form::value_dim,
                          of.lse_batch_stride(), of.lse.stride(), problem.scale, problem.cap, problem.from_end,
-                         problem.left, problem.right, tile.section, tile.drawn, of.slopes.data(), of.q_scales.data(),
+                         problem.left, problem.right, tile.section, tile.drawn, of.slopes.data(), of.bias.data(),
+                         of.bias_batch_stride(), of.bias_head_stride(), of.bias.stride(), of.q_scales.data(),
                          of.k_scales.data(), of.v_scales.data());
                    });
   return counters[0] == 0 && counters[1] == 0 ? of.error() : INFINITY;

@@ -102,4 +102,23 @@ TEST_CASE(
             {.lengths = {{35, 277}, {9, 0}, {0, 5}, {3, 70}}, .heads = 2, .left = 12, .right = 3}) < close);
 }
 
+TEST_CASE("attention_wgmma adds a bias, whose -inf hides keys, by batch and head or one for all, after a soft cap") {
+  for (const bool of_batch : {true, false})
+    for (const bool of_heads : {true, false}) {
+      CAPTURE(of_batch);
+      CAPTURE(of_heads);
+      CHECK(wgmma_error<WithBias<Mask::none>>({.lengths = {{140, 277}, {140, 277}},
+                                               .heads = 4,
+                                               .key_heads = 2,
+                                               .bias_of_batch = of_batch,
+                                               .bias_of_heads = of_heads}) < close);
+    }
+  CHECK(wgmma_error<WithBias<Mask::causal, SoftCap::tanh>>({.lengths = {{277, 140}}, .heads = 4, .key_heads = 2}) <
+        close);
+  CHECK(wgmma_error<WithBias<Mask::window, SoftCap::none, Alibi::head>>(
+            {.lengths = {{140, 277}}, .heads = 2, .left = 12, .right = 3}) < close);
+  CHECK(wgmma_error<WithBias<Mask::none>, Tile{.m = 64, .n = 80, .overlap = false, .lazy = true}>(
+            {.lengths = {{90, 200}}, .heads = 2}) < close);
+}
+
 }  // namespace

@@ -76,6 +76,21 @@ TEST_CASE("attention_forward is right with ALiBi's slopes, dense from either dia
             {}, generator);
 }
 
+TEST_CASE("attention_forward is right with a bias a head, of the batch or of all, at odd lengths") {
+  Fixture fixture;
+  std::mt19937 generator(103);
+  const manifest::Op& op = fixture.op("attention_forward");
+  const Sizes sizes = {"2", "300", "445", "4", "2", "128", "128"};
+  check_all(fixture, op, attention(op, sizes, {{"bias", "tensor"}}), {}, generator);
+  check_all(fixture, op, attention(op, sizes, {{"bias", "tensor"}, {"mask", "causal"}, {"soft_cap", "tanh"}}),
+            placed(op, {{"bias_batch_stride", 0}, {"bias_head_stride", 300 * 450}, {"bias_row_stride", 450}}),
+            generator);
+  check_all(fixture, op,
+            attention(op, {"2", "67", "70", "3", "1", "256", "256"},
+                      {{"bias", "tensor"}, {"alibi", "head"}, {"dtype", "f16"}}),
+            placed(op, {{"bias_head_stride", 0}, {"bias_batch_stride", 67 * 70}}), generator);
+}
+
 TEST_CASE("attention_forward is right with packed batches in each case of their lengths") {
   Fixture fixture;
   std::mt19937 generator(71);

@@ -21,7 +21,9 @@ __global__ void __launch_bounds__(warps * 32)
                   long long v_batch_stride, long long v_row_stride, long long v_head_stride, long long out_batch_stride,
                   long long out_row_stride, long long out_head_stride, long long lse_batch_stride,
                   long long lse_head_stride, float scale, float cap, int from_end, long long window_left,
-                  long long window_right, const float* slopes, Scales... scales) {
+                  long long window_right, const float* slopes, const typename Form::T* bias,
+                  long long bias_batch_stride, long long bias_head_stride, long long bias_row_stride,
+                  Scales... scales) {
   using namespace kiln;
   using namespace kiln::attention;
   using T = typename Form::T;
@@ -70,7 +72,8 @@ __global__ void __launch_bounds__(warps * 32)
     value_scale = of_heads[2][key_head];
   }
   const Scores<Form::soft_cap> to_scores(logit_scale, cap);
-  const RowTerms<Form> terms({slopes}, to_scores, visible, head, row);
+  const RowTerms<Form> terms({slopes, bias, bias_batch_stride, bias_head_stride, bias_row_stride}, to_scores, visible,
+                             of, head, row);
   SoftmaxRows rows;
   float sums[ValueTile::k_steps * 8] = {};
 #pragma unroll 1
@@ -81,6 +84,7 @@ __global__ void __launch_bounds__(warps * 32)
     __syncthreads();
     const unsigned tile_k = stages + block % 2 * stage_bytes, tile_v = tile_k + KeyTile::bytes;
 
+    const auto added = terms.template at<tile_n / 2>(block * tile_n);
     float scores[tile_n / 2] = {};
 #pragma unroll
     for (int step = 0; step < KeyTile::k_steps; ++step) {
@@ -93,7 +97,7 @@ __global__ void __launch_bounds__(warps * 32)
       }
     }
     to_scores.cap(scores);
-    terms.add_to(scores, block * tile_n);
+    added.add_to(scores);
     limits.template apply<Form::mask>(scores, block * tile_n);
     float factor[2];
     if (rows.absorb<true, true>(scores, to_scores.rate, factor)) scale_rows(sums, factor);

@@ -9,13 +9,14 @@ enum class Mask { none, causal, window };
 enum class SoftCap { none, tanh };
 enum class Sinks { none, head };
 enum class Alibi { none, head };
+enum class Bias { none, tensor };
 
 /// What 8-bit q, k or v of each head are multiplied by, in device memory.
 using HeadScales = const float*;
 
 /// What a kernel is compiled for, beside its tile.
 template <typename T_, int head_dim_, int value_dim_, Layout layout_, Mask mask_, SoftCap soft_cap_, Sinks sinks_,
-          Alibi alibi_ = Alibi::none>
+          Alibi alibi_ = Alibi::none, Bias bias_ = Bias::none>
 struct Form {
   using T = T_;  // of queries, keys, values and results
   static constexpr int head_dim = head_dim_, value_dim = value_dim_;
@@ -24,11 +25,16 @@ struct Form {
   static constexpr SoftCap soft_cap = soft_cap_;
   static constexpr Sinks sinks = sinks_;
   static constexpr Alibi alibi = alibi_;
+  static constexpr Bias bias = bias_;
+  static constexpr bool has_terms = alibi != Alibi::none || bias != Bias::none;  // added to scores
 };
 
 /// What a launch gives of the terms that are added to scores. A pointer is null where the form has no such term.
+template <typename T>
 struct ScoreInputs {
   const float* slopes;  // ALiBi's, a head
+  const T* bias;        // strides in elements; 0 where batches or heads share it
+  long long bias_batch_stride, bias_head_stride, bias_row_stride;
 };
 
 __device__ __forceinline__ int ceil_div(int a, int b) { return (a + b - 1) / b; }

@@ -2,15 +2,19 @@
 #pragma once
 
 #include "common/attention/problem.cuh"
+#include "common/types.cuh"
 
 namespace kiln::attention {
 
 /// Of a query and a key of a sequence.
 template <typename Form>
-__device__ double reference_terms(const ScoreInputs& inputs, const Visible<Form::mask>& visible, int head, int query,
-                                  int key) {
+__device__ double reference_terms(const ScoreInputs<typename Form::T>& inputs, const Visible<Form::mask>& visible,
+                                  const Sequence& of, int head, int query, int key) {
   double sum = 0;
   if constexpr (Form::alibi == Alibi::head) sum -= double{inputs.slopes[head]} * abs(query + visible.diagonal - key);
+  if constexpr (Form::bias == Bias::tensor)
+    sum += to_double(inputs.bias[of.plane * inputs.bias_batch_stride + head * inputs.bias_head_stride +
+                                 query * inputs.bias_row_stride + key]);
   return sum;
 }
 

@@ -12,9 +12,9 @@ struct Distances {
   float diagonal[2];  // columns where the thread's two rows meet the diagonal, from the thread's first column on
 
   /// `column`: where the first of the rows meets it, from the tile's first column on.
-  __device__ __forceinline__ Distances(const ScoreInputs& inputs, int head, float rate, int column) {
+  __device__ __forceinline__ Distances(const float* slopes, int head, float rate, int column) {
     if constexpr (alibi == Alibi::head) {
-      slope = inputs.slopes[head] * (-log2_e / rate);
+      slope = slopes[head] * (-log2_e / rate);
       move(column);
     }
   }
@@ -33,31 +33,121 @@ struct Distances {
   }
 };
 
-/// Terms of two queries of a thread, 8 apart, whose keys are columns.
+/// Where a head's bias lies: that of query i and key j at i * row_stride + j. Row strides are even, `of_head` is a multiple of 4 bytes.
+template <typename T>
+struct HeadBias {
+  const T* of_head;
+  long long row_stride;
+  int queries, keys;  // that exist
+
+  __device__ __forceinline__ HeadBias(const ScoreInputs<T>& inputs, const Sequence& of, int head)
+      : of_head(inputs.bias + of.plane * inputs.bias_batch_stride + head * inputs.bias_head_stride),
+        row_stride(inputs.bias_row_stride),
+        queries(of.queries),
+        keys(of.keys) {}
+};
+
+/// The bias of a fragment's scores, two neighbours in a word; 0 where there is no such query or key.
+template <typename T, Bias bias, int count>
+struct BiasTile {
+  unsigned pairs[bias == Bias::tensor ? count / 2 : 1];
+  float unit;  // of a score
+
+  /// Of queries, the thread's first of which is `query`, by keys, the tile's first of which is `key`.
+  __device__ __forceinline__ void load(const HeadBias<T>& from, float rate, int query, int key) {
+    unit = log2_e / rate;
+    key += static_cast<int>(threadIdx.x) % 4 * 2;
+#pragma unroll
+    for (int row = 0; row < 2; ++row) {
+      const T* const of_row = from.of_head + (query + 8 * row) * from.row_stride + key;
+      const int left = query + 8 * row < from.queries ? from.keys - key : 0;  // keys from the thread's first column on
+#pragma unroll
+      for (int chunk = 0; chunk < count / 4; ++chunk) {
+        unsigned& pair = pairs[2 * chunk + row];
+        pair = 0;
+        if (8 * chunk + 1 < left) {
+          pair = *reinterpret_cast<const unsigned*>(of_row + 8 * chunk);
+        } else if (8 * chunk < left) {
+          pair = *reinterpret_cast<const unsigned short*>(of_row + 8 * chunk);
+        }
+      }
+    }
+  }
+  /// The same of keys by queries.
+  __device__ __forceinline__ void load_transposed(const HeadBias<T>& from, float rate, int key, int query) {
+    unit = log2_e / rate;
+    query += static_cast<int>(threadIdx.x) % 4 * 2;
+#pragma unroll
+    for (int i = 0; i < count; i += 2) {
+      const int row = i / 2 % 2, column = i / 4 * 8;
+      const T* const of_pair = from.of_head + (query + column) * from.row_stride + key + 8 * row;
+      const int left = key + 8 * row < from.keys ? from.queries - query : 0;
+      unsigned low = 0, high = 0;
+      if (column < left) low = *reinterpret_cast<const unsigned short*>(of_pair);
+      if (column + 1 < left) high = *reinterpret_cast<const unsigned short*>(of_pair + from.row_stride);
+      pairs[i / 2] = low | high << 16;
+    }
+  }
+  __device__ __forceinline__ float add(float score, int i) const {
+    if constexpr (bias == Bias::none) return score;
+    return fmaf(to_floats<T, 2>(__builtin_bit_cast(packed<T, 2>, pairs[i / 2])).at[i % 2], unit, score);
+  }
+};
+
+/// All terms of a tile.
+template <typename Form, int count>
+struct TileTerms {
+  Distances<Form::alibi> distances;
+  BiasTile<typename Form::T, Form::bias, count> bias;
+
+  /// To the fragment's score i.
+  __device__ __forceinline__ float add(float score, int i) const { return bias.add(distances.add(score, i), i); }
+  __device__ __forceinline__ void add_to(float (&scores)[count]) const {
+    if constexpr (!Form::has_terms) return;
+#pragma unroll
+    for (int i = 0; i < count; ++i) scores[i] = add(scores[i], i);
+  }
+};
+
+/// What a thread takes of them for two queries, 8 apart, whose keys are columns.
 template <typename Form>
 class RowTerms {
  public:
-  __device__ __forceinline__ RowTerms(const ScoreInputs& inputs, const Scores<Form::soft_cap>& to_scores,
-                                      const Visible<Form::mask>& visible, int head, int query)
-      : diagonal_(query + visible.diagonal), distances_(inputs, head, to_scores.rate, 0) {}
+  using T = typename Form::T;
 
-  /// Those of the keys from `first` on.
-  __device__ __forceinline__ Distances<Form::alibi> at(int first) const {
-    Distances<Form::alibi> terms = distances_;
-    terms.move(diagonal_ - first);
-    return terms;
-  }
+  __device__ __forceinline__ RowTerms(const ScoreInputs<T>& inputs, const Scores<Form::soft_cap>& to_scores,
+                                      const Visible<Form::mask>& visible, const Sequence& of, int head, int query)
+      : query_(query),
+        diagonal_(query + visible.diagonal),
+        rate_(to_scores.rate),
+        distances_(inputs.slopes, head, to_scores.rate, 0),
+        bias_(inputs, of, head) {}
+
+  /// Those of `2 * count / 4 * 4` keys from `first` on. Loads them.
   template <int count>
-  __device__ __forceinline__ void add_to(float (&scores)[count], int first) const {
-    if constexpr (Form::alibi == Alibi::none) return;
-    const Distances<Form::alibi> terms = at(first);
-#pragma unroll
-    for (int i = 0; i < count; ++i) scores[i] = terms.add(scores[i], i);
+  __device__ __forceinline__ TileTerms<Form, count> at(int first) const {
+    TileTerms<Form, count> terms{distances_, {}};
+    terms.distances.move(diagonal_ - first);
+    if constexpr (Form::bias == Bias::tensor) terms.bias.load(bias_, rate_, query_, first);
+    return terms;
   }
 
  private:
-  int diagonal_;  // the key where the first query meets it
+  int query_, diagonal_;  // the first query, and the key where it meets the diagonal
+  float rate_;
   Distances<Form::alibi> distances_;
+  HeadBias<T> bias_;
 };
+
+/// The same for two keys, 8 apart, from `key` on, whose queries from `query` on are columns.
+template <typename Form, int count>
+__device__ __forceinline__ TileTerms<Form, count> terms_of_keys(const ScoreInputs<typename Form::T>& inputs, float rate,
+                                                                const Visible<Form::mask>& visible, const Sequence& of,
+                                                                int head, int key, int query) {
+  TileTerms<Form, count> terms{{inputs.slopes, head, rate, key - visible.diagonal - query}, {}};
+  if constexpr (Form::bias == Bias::tensor)
+    terms.bias.load_transposed(HeadBias<typename Form::T>(inputs, of, head), rate, key, query);
+  return terms;
+}
 
 }  // namespace kiln::attention
