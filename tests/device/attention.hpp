@@ -104,12 +104,12 @@ class Attention {
       for (int query = 0; query < problem.lengths[static_cast<std::size_t>(sequence)].first; ++query) {
         row_written[static_cast<std::size_t>(row(true, sequence, query))] = true;
         for (int head = 0; head < problem.heads; ++head)
-          largest = std::max(largest, error_of_row(found, sequence, query, head));
+          largest = std::max(largest, error_of_row(sequence, query, head));
       }
     }
-    for (std::int64_t i = 0; i < found.rows(); ++i) {
-      for (std::int64_t j = 0; j < found.columns(); ++j) {
-        if (!row_written[static_cast<std::size_t>(i)] && !std::isnan(found.value(i, j))) return INFINITY;
+    for (std::int64_t i = 0; i < out.rows(); ++i) {
+      for (std::int64_t j = 0; j < out.columns(); ++j) {
+        if (!row_written[static_cast<std::size_t>(i)] && !std::isnan(out.value(i, j))) return INFINITY;
       }
     }
     return largest;
@@ -216,8 +216,7 @@ class Attention {
     return Form::mask == Mask::none || (key >= from - problem.left && key <= from + problem.right);
   }
 
-  template <typename R>
-  double error_of_row(Matrix<R>& results, int sequence, int query, int head) {
+  double error_of_row(int sequence, int query, int head) {
     const AttentionRow right = right_row(sequence, query, head);
     const std::int64_t q_row = row(true, sequence, query);
     double largest = 0;
