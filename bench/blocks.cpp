@@ -67,7 +67,7 @@ Settings parse(int argc, char** argv) {
     if (word == "--templates")
       settings.options.template_paths.emplace_back(value);
     else if (word == "--batches")
-      settings.batches = std::strtoul(value, nullptr, 10);
+      settings.batches = std::stoul(value);
     else if (word == "--miss")
       settings.options.on_miss = policy(value);
     else if (word == "--name")
@@ -211,7 +211,9 @@ class Bench {
   void dump() {
     const Batch& shortest = *std::ranges::min_element(batches_, {}, &Batch::tokens);
     std::filesystem::create_directories(settings_.dump);
-    std::ofstream(settings_.dump / "lengths.txt") << fmt::format("{}\n", fmt::join(shortest.lengths, " "));
+    std::ofstream lengths(settings_.dump / "lengths.txt");
+    lengths << fmt::format("{}\n", fmt::join(shortest.lengths, " "));
+    if (!lengths.flush()) throw kiln::Error(kiln::ErrorKind::io, "lengths.txt cannot be written");
     block_->take(shortest);
     poison();
     block_->infer(stream_.handle());
@@ -257,7 +259,7 @@ int main(int argc, char** argv) {
     Settings settings = parse(argc, argv);
     std::vector<Batch> batches = read_batches(std::cin, settings);
     Bench(std::move(settings), std::move(batches)).run();
-  } catch (const kiln::Error& error) {
+  } catch (const std::exception& error) {
     fmt::print(stderr, "bench_blocks: {}\n", error.what());
     return 3;
   }

@@ -19,9 +19,8 @@ using manifest::buckets_of;
 using manifest::ProblemSet;
 using Range = manifest::SizeRange;
 
-/// Throws Error(bad_input) with the nearest op's name, or all names, when no op of `ops` has this one.
-const manifest::Op& find_op(const manifest::Catalogue& ops, std::string_view name);
-/// Likewise. Throws Error(bad_manifest) for an op that was refused.
+/// Throws Error(bad_input) with the nearest op's name, or all names, when no op of `ops` has this one, and Error(bad_manifest) for an op
+/// that was refused.
 const manifest::Op& find_op(const manifest::Catalogue& ops, std::string_view name);
 
 /// Splits "name=value". Throws Error(bad_input) for a word of another form.

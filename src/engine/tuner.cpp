@@ -6,6 +6,7 @@
 #include <atomic>
 #include <optional>
 #include <set>
+#include <system_error>
 #include <thread>
 
 #include "engine/deployment.hpp"
@@ -132,9 +133,13 @@ class Job {
     const std::lock_guard lock(mutex_);
     const std::size_t next = next_[device.device_class];
     if (tuner_.devices.size() > 1 || next == buckets_.size()) return {};
-    return std::jthread([this, &device, &bucket = buckets_[order_[next]]] {
-      compile_ahead(*device.state, *bucket.op, bucket.bucket, {.retune = choice_.retune, .cubins = &device.cubins});
-    });
+    try {
+      return std::jthread([this, &device, &bucket = buckets_[order_[next]]] {
+        compile_ahead(*device.state, *bucket.op, bucket.bucket, {.retune = choice_.retune, .cubins = &device.cubins});
+      });
+    } catch (const std::system_error&) {  // no thread is to be had, and none is needed
+      return {};
+    }
   }
 
   TunedBucket tune(TunerDevice& device, const OpBucket& bucket, std::int64_t number) {

@@ -35,8 +35,10 @@ class CompilePool {
   explicit CompilePool(int workers = 0) : CompilePool(CompileSettings{workers, {}}) {}
   /// Drops compiles that have not begun, stops those in processes, and waits for those in threads.
   ~CompilePool();
-  /// `key`: the cubin key; calls with equal keys share one compile, of the highest urgency that was asked for. The future throws what compile() throws. In a worker process it also
-  /// throws Error(compile_failed) after a crash, a timeout or lack of memory, and Error(io) when no process can be started.
+  /// `key`: the cubin key; calls with equal keys share one compile, of the highest urgency that was asked for. One that is asked for ahead
+  /// alone may never begin, as in a pool of one worker: who waits for it asks for it again. The future throws what compile() throws. In a
+  /// worker process it also throws Error(compile_failed) after a crash, a timeout or lack of memory, and Error(io) when no process can be
+  /// started.
   std::shared_future<Cubin> submit(const manifest::Digest& key, Specialisation specialisation,
                                    Urgency urgency = Urgency::now);
   /// Drops compiles that have not begun. Their futures throw Error(interrupted).

@@ -17,8 +17,9 @@ __device__ double reference_logit(const typename Form::T* query, const typename 
 
 }  // namespace kiln::attention
 
-/// grid (rows of q in all planes, heads), block (256). out and lse are float; lse may be null. Scales of heads are null, and count as 1, but
-/// of e4m3. Strides in elements; what they are of says op.toml. It computes each step-th row, and the lse of all that see no key, since that is not finite.
+/// grid (rows of q in all planes, heads), block (256). out and lse are float; lse may be null. Scales are read of
+/// e4m3 alone, else null. Strides in elements, as op.toml names them. It computes each step-th row, and the lse of all that see no key,
+/// since that is not finite.
 template <typename Form>
 __global__ __launch_bounds__(256) void attention_forward_reference(
     const typename Form::T* q, const typename Form::T* k, const typename Form::T* v, float* out, float* lse,

@@ -12,7 +12,7 @@
 
 namespace kiln::attention {
 
-/// Results as they lie. Strides in elements; out begins at multiples of 16 bytes, as do its rows; lse may be null.
+/// Results as they lie. Strides in elements; out and its rows begin as the manifest of the implementation asks; lse may be null.
 template <typename T>
 struct Results {
   T* out;
@@ -111,7 +111,7 @@ __global__ void __launch_bounds__(kiln::attention::WgmmaTiling<Form, tile_m, til
     if constexpr (Tiles::transposes) {
       const HeadScales of_heads[] = {scales...};
       const int key_head = work.head / (heads / key_heads);
-      to_scores = Scores<Form::soft_cap>(scale * of_heads[0][work.head] * of_heads[1][key_head], cap);
+      to_scores = Scores<Form::soft_cap>(logit_scale(scale, of_heads[0][work.head], of_heads[1][key_head]), cap);
       value_scale = of_heads[2][key_head];
       rows.set_scores(to_scores);
     }

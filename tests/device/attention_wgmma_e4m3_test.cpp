@@ -90,4 +90,10 @@ TEST_CASE("attention_wgmma in e4m3 scales logits of each head before it caps the
       {.lengths = {{35, 140}, {9, 0}, {3, 70}}, .heads = 6, .key_heads = 2, .left = 12, .right = 3}, 1);
 }
 
+TEST_CASE("attention_wgmma in e4m3 lowers logits by each head's slope, in that head's own scale") {
+  using Sloped =
+      AttentionForm<Layout::dense, Mask::causal, 64, 64, SoftCap::none, Sinks::none, kiln::e4m3, Alibi::head>;
+  check<Sloped, Tile{.promoted = true}>({.lengths = {{70, 90}}, .heads = 4, .key_heads = 2}, 1);
+}
+
 }  // namespace

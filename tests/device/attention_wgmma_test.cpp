@@ -113,6 +113,8 @@ TEST_CASE("attention_wgmma adds a bias, whose -inf hides keys, by batch and head
                                                .bias_of_batch = of_batch,
                                                .bias_of_heads = of_heads}) < close);
     }
+  for (const auto& sizes : {std::pair{1, 1}, {3, 1}, {1, 67}})
+    CHECK(wgmma_error<WithBias<Mask::none>, Tile{.n = 80, .pingpong = true}>({.lengths = {sizes}, .heads = 2}) < close);
   CHECK(wgmma_error<WithBias<Mask::causal, SoftCap::tanh>>({.lengths = {{277, 140}}, .heads = 4, .key_heads = 2}) <
         close);
   CHECK(wgmma_error<WithBias<Mask::window, SoftCap::none, Alibi::head>>(

@@ -9,8 +9,8 @@
 #include "common/dependent_launch.cuh"
 
 /// grid (blocks of 16 * warps of `longest` queries * heads * batch), block (32 * warps); dynamic shared memory as attention_forward/mma.toml says.
-/// `queries` and `keys` are those of a sequence (dense), or of all (packed). q, k, v and out begin at multiples of 16 bytes, as do
-/// their rows. What is no length or pointer of these is the softmax's; lse may be null. `scales`: those of q's, k's and v's heads, of which
+/// `queries` and `keys` are those of a sequence (dense), or of all (packed). q, k, v, out and their rows begin at multiples of
+/// 8 elements. What is no length or pointer of these is the softmax's; lse may be null. `scales`: those of q's, k's and v's heads, of which
 /// 8-bit ones alone are read; these are multiplied as f16, exactly.
 template <typename Form, int tile_n, int warps, typename Out = typename Form::T, typename... Scales>
 __global__ void __launch_bounds__(warps * 32)
@@ -65,13 +65,13 @@ __global__ void __launch_bounds__(warps * 32)
 
   const int warp_row = static_cast<int>(threadIdx.x) / 32 * 16, row = first + warp_row + threadIdx.x % 32 / 4;
   const RowLimits limits(visible, row);
-  float logit_scale = scale, value_scale = 1.0f;
+  float logits = scale, value_scale = 1.0f;
   if constexpr (sizeof(T) == 1) {
     const HeadScales of_heads[] = {scales...};
-    logit_scale *= of_heads[0][head] * of_heads[1][key_head];
+    logits = logit_scale(scale, of_heads[0][head], of_heads[1][key_head]);
     value_scale = of_heads[2][key_head];
   }
-  const Scores<Form::soft_cap> to_scores(logit_scale, cap);
+  const Scores<Form::soft_cap> to_scores(logits, cap);
   const RowTerms<Form> terms({slopes, bias, bias_batch_stride, bias_head_stride, bias_row_stride}, to_scores, visible,
                              of, head, row);
   SoftmaxRows rows;

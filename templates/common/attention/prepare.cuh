@@ -53,7 +53,7 @@ __global__ __launch_bounds__(128) void attention_values(T* v, const int* key_off
   long long first = 0;
   if constexpr (layout == Layout::packed)
     for (long long i = 0; i < batch && key_offsets[i] <= key; ++i) first = key_offsets[i];
-  const float size = sqrtf(static_cast<float>(1 + key - first));
+  const float size = sqrtf(static_cast<float>(min(1 + key - first, 1ll << 17)));  // e4m3 ends at 448
   for (long long i = threadIdx.x; i < key_heads * value_dim; i += 128) {
     const float value = kiln::attention::drawn_value(seed, blockIdx.x * key_heads * value_dim + i) * size;
     const long long head = i / value_dim, column = i % value_dim;

@@ -92,7 +92,8 @@ struct BiasTile {
     if constexpr (bias == Bias::none) {
       return score;
     } else {
-      return fmaf(to_floats<T, 2>(__builtin_bit_cast(packed<T, 2>, pairs[i / 2])).at[i % 2], unit, score);
+      const float logit = to_floats<T, 2>(__builtin_bit_cast(packed<T, 2>, pairs[i / 2])).at[i % 2];
+      return logit < hiding_bias ? -INFINITY : fmaf(logit, unit, score);
     }
   }
 };
