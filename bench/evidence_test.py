@@ -59,6 +59,17 @@ class Evidence(unittest.TestCase):
         (self.root / "src/tune/a.cpp").rename(self.root / "src/tune/b.cpp")
         self.assertIn("src/tune has changed since.", self.caption())
 
+    def test_an_op_counts_with_what_it_includes_and_nothing_else(self):
+        self.write("templates/gemm/tile.cuh", '#include "common/wait.cuh"\n#include <cstdint>\n')
+        self.write("templates/common/wait.cuh", '#include "clock.cuh"\n')
+        self.write("templates/common/clock.cuh", "int now();\n")
+        self.write("templates/common/dropout.cuh", "int drop();\n")
+        before = digests.of_code("templates/gemm")
+        self.write("templates/common/dropout.cuh", "int drop_more();\n")
+        self.assertEqual(digests.of_code("templates/gemm"), before)
+        self.write("templates/common/clock.cuh", "long now();\n")
+        self.assertNotEqual(digests.of_code("templates/gemm"), before)
+
     def test_a_build_that_was_not_written_down_counts_as_changed(self):
         read = claim.Claim.read("hits")
         read.run[0].commit = ""

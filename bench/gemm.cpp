@@ -58,7 +58,7 @@ class Bench {
         cubins_(layers_, pool_),
         arch_(kiln::jit::default_arch(context_.info().facts.sm())),
         stopwatch_(context_.info().facts, settings.options.regime, arch_, cubins_),
-        ops_(kiln::manifest::load_ops(settings.options.template_paths)),
+        ops_(settings.options.template_paths),
         described_(kiln::cli::find_op(ops_, "gemm")),
         library_(bench::open_library()),
         library_workspace_(library_workspace_bytes) {}
@@ -269,7 +269,7 @@ class Bench {
   kiln::cuda::Stream stream_;
   std::string arch_;
   kiln::tune::Stopwatch stopwatch_;
-  std::vector<kiln::manifest::Op> ops_;
+  kiln::manifest::Catalogue ops_;
   const kiln::manifest::Op& described_;
   const kiln::cuda::CublasLt* library_;  // null: Kiln alone
   kiln::cuda::Buffer library_workspace_;

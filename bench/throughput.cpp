@@ -10,6 +10,7 @@
 
 #include <algorithm>
 #include <cmath>
+#include <span>
 #include <string>
 #include <vector>
 
@@ -69,7 +70,7 @@ class Bench {
         cubins_(layers_, pool_),
         arch_(kiln::jit::default_arch(context_.info().facts.sm())),
         stopwatch_(context_.info().facts, kiln::Regime::cold_l2, arch_, cubins_),
-        ops_(kiln::manifest::load_ops({})),
+        ops_(std::span<const std::filesystem::path>()),
         large_copy_gb_s_(2.0 * large_copy_bytes / copy_ns(large_copy_bytes)) {}
 
   Json run(const bench::WrittenProblem& asked) {
@@ -140,7 +141,7 @@ class Bench {
   kiln::cuda::Stream stream_;
   std::string arch_;
   kiln::tune::Stopwatch stopwatch_;
-  std::vector<kiln::manifest::Op> ops_;
+  kiln::manifest::Catalogue ops_;
   double large_copy_gb_s_;
 };
 

@@ -122,7 +122,7 @@ class Bench {
         random_(settings.seed) {}
 
   void run(const bench::WrittenProblem& written) {
-    const kiln::manifest::Op& op = kiln::cli::find_op(state_.ops.all(), written.op);
+    const kiln::manifest::Op& op = kiln::cli::find_op(state_.ops, written.op);
     const kiln::Problem bucket = kiln::manifest::bucket_of(op, kiln::cli::parse_problem(op, written.words));
     Json line{{"bench", "tuning"}, {"op", op.name}, {"bucket", kiln::manifest::to_string(op, bucket)}};
     line["first_s"] = first_.tune(op.name, bucket);

@@ -32,6 +32,23 @@ def table_of(read, name):
     return markdown(["batch", "queries and keys", "heads", "dimension", "mask", "layout", "us", "TFLOP/s", *PEERS.values()], body)
 
 
+def e4m3(read):
+    """Each problem in e4m3 beside the same in bf16, of one run."""
+    rows = [row for row in read(f"{FOLDER}/attention_e4m3.json") if "ns" in row]
+    wide = {row["asked"]: row["ns"] for row in rows}
+    body, ratios = [], []
+    for row in rows:
+        if words(row["asked"])["dtype"] != "e4m3":
+            continue
+        ratio = wide[same] / row["ns"] if (same := row["asked"].replace("dtype=e4m3", "dtype=bf16")) in wide else None
+        ratios += [ratio] if ratio else []
+        body.append([*named(row), row["implementation"], f"{row['ns'] / 1000:.1f}", f"{row['tflop_s']:.0f}", number(ratio)])
+    if not body:
+        return ""
+    body.append(["geometric mean", *[""] * 8, number(mean(ratios))])
+    return markdown(["batch", "queries and keys", "heads", "dimension", "mask", "layout", "implementation", "us", "TFLOP/s", "bf16 / e4m3"], body)
+
+
 def ratios_of(read, name, peer):
     """The peer's time over Kiln's, for each problem that both computed."""
     peers = {row["asked"]: row["ns"] for row in read(f"{FOLDER}/{name}_peers.json") if row["peer"] == peer and row.get("right") and "ns" in row}
@@ -59,4 +76,4 @@ def serving(read):
         ["the graph's time over the eager launch's, host included", f"median {graph['ratio']:.2f}, largest {graph['largest_ratio']:.2f}"]])
 
 
-TABLES = {"attention": lambda read: table_of(read, "attention"), "attention_backward": lambda read: table_of(read, "attention_backward"), "packed": packed, "serving": serving}
+TABLES = {"attention_e4m3": e4m3, "attention": lambda read: table_of(read, "attention"), "attention_backward": lambda read: table_of(read, "attention_backward"), "packed": packed, "serving": serving}

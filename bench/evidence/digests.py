@@ -2,6 +2,7 @@
 import hashlib
 import io
 import pathlib
+import posixpath
 import re
 import subprocess
 import tarfile
@@ -10,6 +11,8 @@ ROOT = pathlib.Path(__file__).resolve().parents[2]
 C_FAMILY = {".cpp", ".hpp", ".h", ".cu", ".cuh"}
 # A string or a character as it stands, or a comment.
 LITERAL_OR_COMMENT = re.compile(rb"""("(?:\\.|[^"\\\n])*"|'(?:\\.|[^'\\\n])')|//[^\n]*|/\*.*?\*/""", re.S)
+
+INCLUDE = re.compile(rb'^\s*#\s*include\s+"([^"]+)"', re.M)
 
 
 def bare(name, content):
@@ -31,10 +34,9 @@ def digest(files):
 
 
 def of_code(path):
-    """The digest of a folder or file of the present tree, documents left out. Needs no git."""
-    top = ROOT / path
-    found = [each.relative_to(ROOT).as_posix() for each in ([top] if top.is_file() else top.rglob("*")) if each.is_file()]
-    return digest((name, bare(name, (ROOT / name).read_bytes())) for name in found if is_code(name))
+    """The digest of a folder or file of the present tree, documents left out. An op's templates count with what they include. Needs no git."""
+    return of_tree(path, {each.relative_to(ROOT).as_posix(): each.read_bytes() for each in (ROOT / read_for(path)).rglob("*") if each.is_file()}
+                   if (ROOT / read_for(path)).is_dir() else {path: (ROOT / path).read_bytes()} if (ROOT / path).is_file() else {})
 
 
 def of_code_at(path, commit):
@@ -42,9 +44,27 @@ def of_code_at(path, commit):
     listed = subprocess.run(["git", "ls-tree", commit, path], cwd=ROOT, capture_output=True, check=True).stdout
     if not listed:
         return ""
-    archive = subprocess.run(["git", "archive", commit, path], cwd=ROOT, capture_output=True, check=True).stdout
+    archive = subprocess.run(["git", "archive", commit, read_for(path)], cwd=ROOT, capture_output=True, check=True).stdout
     with tarfile.open(fileobj=io.BytesIO(archive)) as tar:
-        return digest([(each.name, bare(each.name, tar.extractfile(each).read())) for each in tar if each.isfile() and is_code(each.name)])
+        return of_tree(path, {each.name: tar.extractfile(each).read() for each in tar if each.isfile()})
+
+
+def read_for(path):
+    return "templates" if path.startswith("templates/") else path
+
+
+def of_tree(path, tree):
+    """`tree`: names and contents of the files that `path` may need."""
+    pending = [name for name in tree if is_code(name) and (name == path or name.startswith(path + "/"))]
+    found = set(pending)
+    while pending:
+        name = pending.pop()
+        for included in INCLUDE.findall(tree[name]) if name.endswith(".cuh") else ():
+            beside, common = (posixpath.normpath(posixpath.join(folder, included.decode())) for folder in (posixpath.dirname(name), "templates"))
+            for needed in {beside if beside in tree else common} & tree.keys() - found:
+                found.add(needed)
+                pending.append(needed)
+    return digest((name, bare(name, tree[name])) for name in found)
 
 
 def of_data(paths):

@@ -5,7 +5,7 @@ from evidence.decode import shares_of_read
 from evidence.family import in_class, ratios, rows_and_peers
 from evidence.hits import is_comparable, problems
 from evidence.table import Reader, markdown, mean, quantile
-from evidence.tuner import DEVICES, TYPES, at, measured
+from evidence.tuner import DEVICES, TYPES, at, measured, regrets
 
 
 def by_type(read, device="H200"):
@@ -26,24 +26,32 @@ def worst(read):
 
 
 def tunes(read):
-    seconds = {dtype: [row["ready_ms"] / 1000 for row in rows if row["tunes"]] for dtype, rows in by_type(read).items()}
-    medians = [f"{dtype} {quantile(each, 0.5):.1f}" for dtype, each in seconds.items()]
-    return f"median {', '.join(medians)} s; worst {max(max(each) for each in seconds.values()):.1f} s"
+    said = []
+    for device in DEVICES:
+        seconds = {dtype: [row["ready_ms"] / 1000 for row in rows if row["tunes"]] for dtype, rows in by_type(read, device).items()}
+        medians = [f"{dtype} {quantile(each, 0.5):.1f}" for dtype, each in seconds.items()]
+        said.append(f"{device} median {', '.join(medians)} s, worst {max(max(each) for each in seconds.values()):.1f} s")
+    return "; ".join(said)
 
 
 def regret(read):
-    rows = [(row, op) for op in read.matching("tuner-h200/regret_*.json") for row in read(op) if row.get("event") == "summary" and row.get("from") is None]
-    row, op = max(rows, key=lambda each: each[0]["worst"])
-    medians = [each["median"] for each, _ in rows]
-    name = op.split("regret_")[1].removesuffix(".json")
-    return f"{len(rows)} ops: median {min(medians):.1%} to {max(medians):.1%}; worst {row['worst']:.0%} (`{name}`)"
+    said = []
+    for device in DEVICES:
+        rows = [(row, op) for of, op, row in regrets(read) if of == device]
+        row, op = max(rows, key=lambda each: each[0]["worst"])
+        medians = [each["median"] for each, _ in rows]
+        said.append(f"{device}, {len(rows)} ops: median {min(medians):.1%} to {max(medians):.1%}, worst {row['worst']:.0%} (`{op}`)")
+    return "; ".join(said)
 
 
 def untuned(read):
-    slower = {dtype: [row["stand_in_over_kiln"] - 1 for row in rows if row.get("stand_in_origin") in ("nearest", "model", "default")]
-              for dtype, rows in by_type(read).items()}
-    medians = [f"{dtype} {quantile(each, 0.5):.1%} ({len(each)} pairs)" for dtype, each in slower.items() if each]
-    return f"median {', '.join(medians)}; worst {max(max(each) for each in slower.values() if each):.0%}"
+    said = []
+    for device in DEVICES:
+        slower = {dtype: [row["stand_in_over_kiln"] - 1 for row in rows if row.get("stand_in_origin") in ("nearest", "model", "default")]
+                  for dtype, rows in by_type(read, device).items()}
+        medians = [f"{dtype} {quantile(each, 0.5):.1%} ({len(each)})" for dtype, each in slower.items() if each]
+        said.append(f"{device} median {', '.join(medians)}, worst {max(max(each) for each in slower.values() if each):.0%}")
+    return "; ".join(said)
 
 
 def hot(read):

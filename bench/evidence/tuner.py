@@ -94,16 +94,21 @@ def prewarms(read):
     return markdown(["`kiln prewarm` from nothing", "buckets", "s"], [[row["workload"], row["buckets"], row["seconds"]] for row in rows])
 
 
+def regrets(read):
+    """Device, op and summary of every `kiln bench regret` that said one."""
+    for device in DEVICES:
+        for name in read.matching(f"{folder(device)}/regret_*.json"):
+            for row in read(name):
+                if row.get("event") == "summary" and row.get("from") is None:
+                    yield device, name.split("regret_")[1].removesuffix(".json"), row
+
+
 def regret(read):
-    exits = {row["command"].split(" regret ")[1].split()[0]: row["exit"] for row in read("tuner-h200/steps.jsonl") if row["step"] == "regret"}  # of the last run
-    body = []
-    for name in read.matching("tuner-h200/regret_*.json"):
-        op = name.split("regret_")[1].removesuffix(".json")
-        for row in read(name):
-            if row.get("event") == "summary" and row.get("from") is None:
-                body.append([op + (" (ended early)" if exits.get(op) else ""), row["lengths"], f"{row['median']:.1%}", f"{row['p95']:.1%}", f"{row['worst']:.1%}",
-                             row["worst_length"]])
-    return markdown(["H200, bf16", "lengths", "median (aim 0.5 %)", "95th percentile (aim 3 %)", "worst (aim 5 %)", "at rows"], body)
+    exits = {(device, row["command"].split(" regret ")[1].split()[0]): row["exit"] for device in DEVICES for row in read(f"{folder(device)}/steps.jsonl")
+             if row["step"] == "regret"}  # of the last run
+    body = [[f"{device}, {op}{' (ended early)' if exits.get((device, op)) else ''}", row["lengths"], f"{row['median']:.1%}", f"{row['p95']:.1%}", f"{row['worst']:.1%}",
+             row["worst_length"]] for device, op, row in regrets(read)]
+    return markdown(["bf16", "lengths", "median (aim 0.5 %)", "95th percentile (aim 3 %)", "worst (aim 5 %)", "at rows"], body)
 
 
 def untuned(read):

@@ -158,14 +158,14 @@ Survey survey_of(const manifest::Op& op, const BenchRegretSettings& settings) {
 }
 
 int run(const Globals& globals, const BenchRegretSettings& settings) {
-  const Ops ops = load_ops(globals, settings.op);
+  const manifest::Catalogue ops = load_ops(globals, settings.op);
   survey_of(find_op(ops, settings.op), settings);
   Options options = engine_options(globals);
   options.stop_requested = Interrupt::requested;
   engine::State state(options);
   require_bases(state.layers);
   say_warnings(globals, state.layers);
-  const manifest::Op& op = find_op(state.ops.all(), settings.op);
+  const manifest::Op& op = find_op(state.ops, settings.op);
   const Survey survey = survey_of(op, settings);
   const Interrupt interrupt;
   const cuda::Context::Scope scope(state.context);

@@ -47,16 +47,13 @@ std::vector<NamedFile> files_to_show(const Globals& globals, const std::string& 
   return files;
 }
 
-std::vector<manifest::Op> ops_for_display(const Globals& globals) try {
-  return load_ops(globals);
-} catch (const Error&) {
-  return {};
+manifest::Catalogue ops_for_display(const Globals& globals) try { return load_ops(globals); } catch (const Error&) {
+  return manifest::Catalogue::of({});
 }
 
 void check_op(const Globals& globals, const std::vector<NamedFile>& files, const std::string& op) {
   if (op.empty()) return;
-  std::vector<std::string> known;
-  for (const manifest::Op& each : load_ops(globals)) known.push_back(each.name);
+  std::vector<std::string> known = load_ops(globals).names();
   for (const NamedFile& each : files)
     for (const store::OpBytes& held : each.file->bytes_by_op()) known.push_back(held.op);
   if (std::find(known.begin(), known.end(), op) == known.end())
@@ -95,7 +92,7 @@ int list(const Globals& globals, const ListSettings& settings) {
   std::optional<store::Layers> layers;
   const std::vector<NamedFile> files = files_to_show(globals, settings.file, layers);
   check_op(globals, files, settings.op);
-  const std::vector<manifest::Op> ops = ops_for_display(globals);
+  const manifest::Catalogue ops = ops_for_display(globals);
   for (const NamedFile& each : files) {
     auto records = each.file->records(settings.op);
     std::sort(records.begin(), records.end(),

@@ -21,7 +21,7 @@ std::vector<NamedFile> files_to_show(const Globals& globals, const std::string& 
                                      std::optional<store::Layers>& layers);
 
 /// The ops by whose defaults stored problems are shortened for people; none when a manifest does not load, as kiln doctor tells.
-std::vector<manifest::Op> ops_for_display(const Globals& globals);
+manifest::Catalogue ops_for_display(const Globals& globals);
 
 /// Throws Error(bad_input), with the nearest name, for an op that is neither loaded nor in these files. An empty `op` passes.
 void check_op(const Globals& globals, const std::vector<NamedFile>& files, const std::string& op);

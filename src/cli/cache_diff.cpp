@@ -137,7 +137,7 @@ std::string configs(const std::optional<Side>& before, const std::optional<Side>
 std::string time_of(const std::optional<Side>& side) { return side ? format_time(side->cost_ns) : ""; }
 
 void print_text(const Globals& globals, const Comparison& comparison) {
-  const std::vector<manifest::Op> ops = ops_for_display(globals);
+  const manifest::Catalogue ops = ops_for_display(globals);
   Table table({"change", "op", "bucket", "> A", "> B", "> B / A", "", "config", "device class"});
   for (const Row& row : comparison.rows) {
     table.row({std::string(to_string(row.change)), row.op, display_stored(ops, row.op, row.bucket), time_of(row.before),

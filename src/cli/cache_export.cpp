@@ -94,7 +94,7 @@ int run(const Globals& globals, const CacheExportSettings& settings) {
   selection.must_hold_records = true;
   WorkloadCoverage coverage;
   if (!settings.workload.empty()) {
-    const std::vector<manifest::Op> ops = load_ops(globals);
+    const manifest::Catalogue ops = load_ops(globals);
     coverage = select_workload(from, read_workload(settings.workload, ops), selection);
   }
   // Counts only the flawed rows of this export. A file that was named is read for the first time here.

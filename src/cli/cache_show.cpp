@@ -98,7 +98,7 @@ void print_candidates(const store::Record& record) {
                     counted(static_cast<std::int64_t>(rows.size()), "candidate"), table.text(4)));
 }
 
-void print_record(std::span<const manifest::Op> ops, const std::string& file, const store::Record& record) {
+void print_record(const manifest::Catalogue& ops, const std::string& file, const store::Record& record) {
   Table table({"", ""});
   table.row({"key", record.key});
   table.row({"file", file});
@@ -121,7 +121,7 @@ void print_record(std::span<const manifest::Op> ops, const std::string& file, co
 std::function<bool(const store::Record&)> matcher(const Globals& globals, const CacheShowSettings& settings) {
   if (settings.words.empty())
     return [prefix = settings.what](const store::Record& record) { return record.key.starts_with(prefix); };
-  const Ops ops = load_ops(globals, settings.what);
+  const manifest::Catalogue ops = load_ops(globals, settings.what);
   const manifest::Op& op = find_op(ops, settings.what);
   const std::string bucket = manifest::to_string(op, manifest::bucket_of(op, parse_problem(op, settings.words)));
   return [name = op.name, bucket](const store::Record& record) { return record.op == name && record.bucket == bucket; };
@@ -129,7 +129,7 @@ std::function<bool(const store::Record&)> matcher(const Globals& globals, const 
 
 int run(const Globals& globals, const CacheShowSettings& settings) {
   const auto matches = matcher(globals, settings);
-  const std::vector<manifest::Op> ops = ops_for_display(globals);
+  const manifest::Catalogue ops = ops_for_display(globals);
   std::optional<store::Layers> layers;
   bool any = false;
   for (const NamedFile& each : files_to_show(globals, settings.file, layers)) {

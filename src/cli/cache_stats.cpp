@@ -117,7 +117,7 @@ void print_bytes(const std::vector<store::OpBytes>& ops) {
 }
 
 void print_most_launched(const Globals& globals, store::File& file) {
-  const std::vector<manifest::Op> ops = ops_for_display(globals);
+  const manifest::Catalogue ops = ops_for_display(globals);
   Table table({"most launched", "", "> about"});
   for (const store::HistogramRow& each : most_launched(file))
     table.row({each.op, display_stored(ops, each.op, each.problem), format_count(each.launches)});

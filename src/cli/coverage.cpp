@@ -170,7 +170,7 @@ void print_text_coverage(const CoverageSettings& settings, const Demands& demand
 }
 
 int run(const Globals& globals, const CoverageSettings& settings) {
-  const std::vector<manifest::Op> ops = load_ops(globals);
+  const manifest::Catalogue ops = load_ops(globals);
   check_demand(settings.source, ops);  // before a device is looked for
   store::Layers layers = open_layers(globals);
   const Target target = choose_target(globals, settings.target, layers, false);

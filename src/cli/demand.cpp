@@ -19,19 +19,19 @@ struct Counted {
 };
 using Tally = std::vector<std::pair<OpBucket, Counted>>;
 
-Tally count_histogram(const std::vector<store::HistogramRow>& rows, std::span<const manifest::Op> ops,
+Tally count_histogram(const std::vector<store::HistogramRow>& rows, const manifest::Catalogue& ops,
                       const manifest::DeviceFacts& device, std::int64_t& unknown) {
   std::map<std::pair<const manifest::Op*, std::string>, std::pair<OpBucket, Counted>> buckets;
   for (const store::HistogramRow& row : rows) {
-    const auto op = std::find_if(ops.begin(), ops.end(), [&](const manifest::Op& each) { return each.name == row.op; });
-    const auto problem = op == ops.end() ? std::nullopt : manifest::parse_bucket(*op, row.problem);
+    const manifest::Op* op = ops.op(row.op);
+    const auto problem = op == nullptr ? std::nullopt : manifest::parse_bucket(*op, row.problem);
     if (!problem) {
       unknown += row.launches;
       continue;
     }
     const Problem edge = manifest::bucket_of(*op, *problem);
-    auto& [bucket, counted] = buckets[{&*op, manifest::to_string(*op, edge)}];
-    bucket = {&*op, edge};
+    auto& [bucket, counted] = buckets[{op, manifest::to_string(*op, edge)}];
+    bucket = {op, edge};
     counted.launches += row.launches;
     counted.at_edge += static_cast<double>(row.launches) * engine::relative_cost(*op, *problem, edge, device);
   }
@@ -99,12 +99,12 @@ std::string prewarm_command(const DemandSource& source) {
                      file.empty() ? "" : " " + shell_word(file));
 }
 
-void check_demand(const DemandSource& source, std::span<const manifest::Op> ops) {
+void check_demand(const DemandSource& source, const manifest::Catalogue& ops) {
   require_one(source);
   if (!source.workload.empty()) read_workload(source.workload, ops);
 }
 
-Demands read_demands(const DemandSource& source, std::span<const manifest::Op> ops, const manifest::DeviceFacts& device,
+Demands read_demands(const DemandSource& source, const manifest::Catalogue& ops, const manifest::DeviceFacts& device,
                      store::Layers& layers) {
   require_one(source);
   Demands demands;

@@ -40,9 +40,9 @@ void declare_demand(CLI::App& command, DemandSource& source);
 /// "kiln prewarm w.toml" or "kiln prewarm --from-histogram FILE"
 std::string prewarm_command(const DemandSource& source);
 /// Throws Error(bad_input) unless exactly one of the two is set, and what reading the workload throws. Needs no device and opens no layer.
-void check_demand(const DemandSource& source, std::span<const manifest::Op> ops);
+void check_demand(const DemandSource& source, const manifest::Catalogue& ops);
 /// Throws as check_demand does, Error(bad_input) for an empty histogram, and what reading it throws.
-Demands read_demands(const DemandSource& source, std::span<const manifest::Op> ops, const manifest::DeviceFacts& device,
+Demands read_demands(const DemandSource& source, const manifest::Catalogue& ops, const manifest::DeviceFacts& device,
                      store::Layers& layers);
 
 /// Returns how many of the first buckets take `share` of the time.

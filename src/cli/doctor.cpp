@@ -168,13 +168,12 @@ Finding ops(const Globals& globals) {
   if (const std::string path = cuda::environment("KILN_TEMPLATE_PATH"); !path.empty())
     where += ", KILN_TEMPLATE_PATH=" + path;
   try {
-    const Ops found = load_ops(silenced(globals));
-    if (!found.refused.empty())
-      return {"ops", State::broken, found.refused.front().why,
+    const manifest::Catalogue found = load_ops(silenced(globals));
+    if (!found.refused().empty())
+      return {"ops", State::broken, found.refused().front().why,
               fmt::format("{} left out, and the other ops serve",
-                          counted(static_cast<std::int64_t>(found.refused.size()), "op"))};
-    const auto own =
-        std::count_if(found.begin(), found.end(), [](const manifest::Op& op) { return op.folder != "built-in"; });
+                          counted(static_cast<std::int64_t>(found.refused().size()), "op"))};
+    const auto own = std::ranges::count_if(found.all(), [](const manifest::Op& op) { return op.folder != "built-in"; });
     return {"ops", State::ok, fmt::format("{}, {} of them not built in ({})", found.size(), own, where),
             "kiln ops lists them"};
   } catch (const Error& error) {

@@ -121,7 +121,7 @@ std::vector<std::string> steps_of(const Globals& globals, const ExplainSettings&
 }
 
 int run(const Globals& globals, const ExplainSettings& settings) {
-  const Ops ops = load_ops(globals, settings.op);
+  const manifest::Catalogue ops = load_ops(globals, settings.op);
   const manifest::Op& op = find_op(ops, settings.op);
   const Problem problem = parse_problem(op, settings.words);
   store::Layers layers(layer_settings(globals));  // one that is refused is part of the explanation

@@ -39,9 +39,9 @@ std::string names(const auto& items) {
   return fmt::format("{}", fmt::join(list, ", "));
 }
 
-int list(const Globals& globals, const std::vector<manifest::Op>& ops) {
+int list(const Globals& globals, const manifest::Catalogue& ops) {
   Table table({"op", "axes", "implementations", "from", "what"});
-  for (const manifest::Op& op : ops) {
+  for (const manifest::Op& op : ops.all()) {
     if (globals.json) {
       Json json{{"op", op.name},       {"summary", op.summary}, {"revision", op.revision},
                 {"folder", op.folder}, {"axes", Json::array()}, {"implementations", Json::array()}};
@@ -242,7 +242,7 @@ void print_op_json(const manifest::Op& op, const Problem& problem, const Target&
 }
 
 int run(const Globals& globals, const OpsSettings& settings) {
-  const Ops ops = load_ops(globals, settings.op);
+  const manifest::Catalogue ops = load_ops(globals, settings.op);
   if (settings.op.empty() && settings.compile)
     throw Error(ErrorKind::bad_input, "--compile needs an op: kiln ops OP --compile");
   if (settings.op.empty()) return list(globals, ops);

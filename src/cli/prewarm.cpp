@@ -140,7 +140,7 @@ void print_json_prewarmed(const PrewarmSettings& settings, const Result& result)
   print_json(json);
 }
 
-void print_missing(std::span<const manifest::Op> ops, const Deployment& deployment) {
+void print_missing(const manifest::Catalogue& ops, const Deployment& deployment) {
   Table table({"op", "bucket", "why"});
   for (const Deployment::Missing& each : deployment.missing)
     table.row({each.op, display_stored(ops, each.op, each.bucket), each.why});
@@ -149,7 +149,7 @@ void print_missing(std::span<const manifest::Op> ops, const Deployment& deployme
       deployment.missing.size(), counted(deployment.buckets, "bucket"), table.text(2)));
 }
 
-void print_text_prewarmed(const PrewarmSettings& settings, std::span<const manifest::Op> ops, const Result& result) {
+void print_text_prewarmed(const PrewarmSettings& settings, const manifest::Catalogue& ops, const Result& result) {
   const Deployment& deployment = result.deployment;
   const auto with_record = deployment.buckets - static_cast<std::int64_t>(deployment.missing.size());
   const std::string stale = deployment.stale > 0 ? fmt::format(" ({} stale)", deployment.stale) : std::string();
@@ -170,7 +170,7 @@ void print_text_prewarmed(const PrewarmSettings& settings, std::span<const manif
   print_next_steps(result.next);
 }
 
-int finish(const Globals& globals, const PrewarmSettings& settings, std::span<const manifest::Op> ops,
+int finish(const Globals& globals, const PrewarmSettings& settings, const manifest::Catalogue& ops,
            const Result& result) {
   globals.json ? print_json_prewarmed(settings, result) : print_text_prewarmed(settings, ops, result);
   return result.deployment.missing.empty() ? exit_good : exit_wrong;
@@ -204,7 +204,7 @@ void print_demands(const Globals& globals, const Demands& demands, std::size_t c
 }
 
 std::vector<OpBucket> chosen_buckets(const Globals& globals, const PrewarmSettings& settings,
-                                     std::span<const manifest::Op> ops, const manifest::DeviceFacts& device,
+                                     const manifest::Catalogue& ops, const manifest::DeviceFacts& device,
                                      store::Layers& layers) {
   const Demands demands = read_demands(settings.source, ops, device, layers);
   std::vector<OpBucket> buckets = demands.in_order();
@@ -227,7 +227,7 @@ int tune_and_finish(const Globals& globals, const PrewarmSettings& settings) {
         ErrorKind::bad_input,
         "the devices are of several classes and -o writes a file for one; prewarm without it, then kiln cache export --workload");
   engine::State& first = devices.first();
-  const auto buckets = chosen_buckets(globals, settings, first.ops.all(), first.context.info().facts, first.layers);
+  const auto buckets = chosen_buckets(globals, settings, first.ops, first.context.info().facts, first.layers);
   const TuneReport tuned =
       tune_buckets(globals, tuner, buckets,
                    {.retune = settings.force ? Retune::all : Retune::none, .in_order = settings.source.from_histogram});
@@ -244,14 +244,14 @@ int tune_and_finish(const Globals& globals, const PrewarmSettings& settings) {
     const std::string& about = devices.first_of_class[number]->state->context.info().name;
     why = settings.output.empty() ? not_kept(devices) : std::string();
     const bool is_kept = why.empty() && (!settings.output.empty() || lost_records(tuned) == 0);
-    status = std::max(status, finish(globals, settings, first.ops.all(), {deployment, about, is_kept}));
+    status = std::max(status, finish(globals, settings, first.ops, {deployment, about, is_kept}));
   }
   require_kept(devices, tuned);
   if (!why.empty()) refuse_unkept("what was pre-warmed", why);
   return status;
 }
 
-int compile_and_finish(const Globals& globals, const PrewarmSettings& settings, std::span<const manifest::Op> ops) {
+int compile_and_finish(const Globals& globals, const PrewarmSettings& settings, const manifest::Catalogue& ops) {
   store::Layers layers = open_layers(globals);
   if (settings.output.empty()) require_place(pre_warmed, layers.not_kept());
   const Target target = choose_target(globals, settings.target, layers, false);
@@ -285,7 +285,7 @@ int compile_and_finish(const Globals& globals, const PrewarmSettings& settings, 
 
 int run(const Globals& globals, const PrewarmSettings& settings) {
   check_output(globals, settings.output);
-  const std::vector<manifest::Op> ops = load_ops(globals);
+  const manifest::Catalogue ops = load_ops(globals);
   check_demand(settings.source, ops);  // before the device is used
   if (!settings.source.from_histogram && (settings.top < 100 || settings.limit > 0))
     throw Error(ErrorKind::bad_input, "--top and --limit need counted launches; give --from-histogram with them");

@@ -74,19 +74,13 @@ std::uint8_t parse_word(const manifest::Op& op, const manifest::Selection& selec
 
 }  // namespace
 
-const manifest::Op& find_op(std::span<const manifest::Op> ops, std::string_view name) {
-  const auto found = std::ranges::find(ops, name, &manifest::Op::name);
-  if (found != ops.end()) return *found;
-  std::vector<std::string> names;
-  for (const manifest::Op& op : ops) names.push_back(op.name);
+const manifest::Op& find_op(const manifest::Catalogue& ops, std::string_view name) {
+  if (const manifest::Op* found = ops.op(name)) return *found;
+  const auto refused = std::ranges::find(ops.refused(), name, &manifest::RefusedOp::name);
+  if (refused != ops.refused().end()) manifest::refuse(*refused);
+  const std::vector<std::string>& names = ops.names();
   throw Error(ErrorKind::bad_input, fmt::format("there is no op {}{}; there are {}", manifest::quote(name),
                                                 manifest::did_you_mean(name, names), fmt::join(names, ", ")));
-}
-
-const manifest::Op& find_op(const Ops& ops, std::string_view name) {
-  const auto refused = std::ranges::find(ops.refused, name, &manifest::RefusedOp::name);
-  if (refused != ops.refused.end()) manifest::refuse(*refused);
-  return find_op(std::span<const manifest::Op>(ops), name);
 }
 
 manifest::Setting parse_setting(const std::string& word) {
@@ -138,9 +132,9 @@ Problem parse_problem(const manifest::Op& op, std::span<const std::string> words
   return manifest::make_problem(op, settings);
 }
 
-std::string display_stored(std::span<const manifest::Op> ops, std::string_view op, std::string_view stored) {
-  const auto found = std::ranges::find(ops, op, &manifest::Op::name);
-  const auto problem = found == ops.end() ? std::nullopt : manifest::parse_bucket(*found, stored);
+std::string display_stored(const manifest::Catalogue& ops, std::string_view op, std::string_view stored) {
+  const manifest::Op* found = ops.op(op);
+  const auto problem = found == nullptr ? std::nullopt : manifest::parse_bucket(*found, stored);
   return problem ? manifest::display_text(*found, *problem) : std::string(stored);
 }
 

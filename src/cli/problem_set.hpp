@@ -19,10 +19,9 @@ using manifest::buckets_of;
 using manifest::ProblemSet;
 using Range = manifest::SizeRange;
 
-/// Throws Error(bad_input) with the nearest op's name, or all names, when no op of `ops` has this one.
-const manifest::Op& find_op(std::span<const manifest::Op> ops, std::string_view name);
-/// Likewise. Throws Error(bad_manifest) for an op that was refused.
-const manifest::Op& find_op(const Ops& ops, std::string_view name);
+/// Throws Error(bad_input) with the nearest op's name, or all names, when no op of `ops` has this one, and Error(bad_manifest) for an op
+/// that was refused.
+const manifest::Op& find_op(const manifest::Catalogue& ops, std::string_view name);
 
 /// Splits "name=value". Throws Error(bad_input) for a word of another form.
 manifest::Setting parse_setting(const std::string& word);
@@ -36,7 +35,7 @@ ProblemSet parse_problem_set(const manifest::Op& op, std::span<const std::string
 Problem parse_problem(const manifest::Op& op, std::span<const std::string> words);
 
 /// Returns the display text of a stored problem or bucket, or the stored text when no op of `ops` has such a problem.
-std::string display_stored(std::span<const manifest::Op> ops, std::string_view op, std::string_view stored);
+std::string display_stored(const manifest::Catalogue& ops, std::string_view op, std::string_view stored);
 
 /// Makes a sample problem of the op: axes that are not given take 4096, or the nearest legal size.
 Problem sample_problem(const manifest::Op& op, std::span<const std::string> words);

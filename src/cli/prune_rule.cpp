@@ -25,9 +25,8 @@ struct Condition {
 
 /// Refuses an unknown op only when a known name is near: an op whose rows were all pruned before is legal.
 Condition of_op(const Globals& globals, const std::string& op, store::File& file) {
-  std::vector<std::string> known;
+  std::vector<std::string> known = load_ops(globals).names();
   for (const store::OpBytes& each : file.bytes_by_op()) known.push_back(each.op);
-  for (const manifest::Op& each : load_ops(globals)) known.push_back(each.name);
   const auto meant = manifest::did_you_mean(op, known);
   if (!meant.empty() && std::find(known.begin(), known.end(), op) == known.end())
     throw Error(ErrorKind::bad_input, fmt::format("the file holds no row of an op {}{}", manifest::quote(op), meant));
@@ -118,7 +117,7 @@ class Judging {
   }
 
  private:
-  std::vector<manifest::Op> ops_;
+  manifest::Catalogue ops_;
   std::map<std::string, engine::Standing> known_;  // by key and content: a new tune of a key is judged again
 };
 

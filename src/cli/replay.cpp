@@ -47,7 +47,7 @@ int launch(const Globals& globals, const ReplaySettings& settings, std::span<con
   Options options = engine_options(globals);
   engine::State tools(options);  // for tensors and references, so that the engine counts the launches alone
   const Counts counts = count(trace);
-  TuneProgress progress(globals, tools.ops.all(), 1);
+  TuneProgress progress(globals, tools.ops, 1);
   std::int64_t begun = 0;
   options.on_miss = settings.policy == "tune"         ? MissPolicy::tune
                     : settings.policy == "background" ? MissPolicy::background
@@ -89,7 +89,8 @@ int dry_run(const Globals& globals, const ReplaySettings& settings, std::span<co
 }
 
 int run(const Globals& globals, const ReplaySettings& settings) {
-  const Ops ops = load_ops(settings.dry_run ? globals : silenced(globals));  // the engine warns of refused ops
+  const manifest::Catalogue ops =
+      load_ops(settings.dry_run ? globals : silenced(globals));  // the engine warns of refused ops
   const std::vector<TraceEntry> trace = read_trace(settings.trace, ops);
   if (trace.empty()) throw Error(ErrorKind::bad_input, fmt::format("the trace {} holds no problem", settings.trace));
   const bool named = !settings.target.arch.empty() || !settings.target.device_class.empty();

@@ -37,7 +37,7 @@ int run(const Globals& globals, const ReportSettings& settings) {
     throw Error(ErrorKind::bad_input,
                 fmt::format("the device class '{}' does not parse; kiln devices names those that are here",
                             settings.device_class));
-  const Ops ops = load_ops(globals, settings.op);
+  const manifest::Catalogue ops = load_ops(globals, settings.op);
   if (!settings.op.empty()) find_op(ops, settings.op);
   store::Layers layers = open_layers(globals);
   const auto device = settings.device_class.empty() ? present_device(globals) : std::nullopt;

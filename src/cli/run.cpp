@@ -148,7 +148,7 @@ void print_text_ran(const RunSettings& settings, const manifest::Op& op, const P
 }
 
 int run(const Globals& globals, const RunSettings& settings) {
-  const Ops ops = load_ops(silenced(globals));  // the engine warns of refused ops
+  const manifest::Catalogue ops = load_ops(silenced(globals));  // the engine warns of refused ops
   const manifest::Op& described = find_op(ops, settings.op);
   std::vector<std::string> words = settings.words;
   const tune::Placement placement = take_runtime_values(described, words);

@@ -47,13 +47,10 @@ Options engine_options(const Globals& globals) {
   return options;
 }
 
-Ops load_ops(const Globals& globals, std::string_view asked) {
-  const manifest::Catalogue catalogue(paths_of(globals.templates));
-  Ops ops;
-  ops.assign(catalogue.all().begin(), catalogue.all().end());
-  ops.refused.assign(catalogue.refused().begin(), catalogue.refused().end());
+manifest::Catalogue load_ops(const Globals& globals, std::string_view asked) {
+  manifest::Catalogue ops(paths_of(globals.templates));
   if (!globals.quiet)
-    for (const manifest::RefusedOp& each : ops.refused)
+    for (const manifest::RefusedOp& each : ops.refused())
       if (each.name != asked) note(fmt::format("the op {} is left out: {}", manifest::quote(each.name), each.why));
   return ops;
 }

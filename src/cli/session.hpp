@@ -32,12 +32,8 @@ Globals silenced(Globals globals);
 /// Throws Error(bad_input) for a base or a folder of trusted keys that does not exist.
 void check_paths_exist(const Globals& globals);
 Options engine_options(const Globals& globals);
-/// The ops that can be found, and those whose manifests are wrong.
-struct Ops : std::vector<manifest::Op> {
-  std::vector<manifest::RefusedOp> refused;
-};
 /// Notes each refused op but `asked`, which find_op refuses.
-Ops load_ops(const Globals& globals, std::string_view asked = {});
+manifest::Catalogue load_ops(const Globals& globals, std::string_view asked = {});
 store::LayerSettings layer_settings(const Globals& globals);
 /// Returns the trust that decides whether another file's machine code is copied.
 store::CodeTrust code_trust(const Globals& globals);

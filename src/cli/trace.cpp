@@ -54,7 +54,7 @@ std::string text_of(const TraceSettings& settings, const manifest::Op& op, const
 }
 
 int run(const Globals& globals, const TraceSettings& settings) {
-  const Ops ops = load_ops(globals, settings.op);
+  const manifest::Catalogue ops = load_ops(globals, settings.op);
   const manifest::Op& op = find_op(ops, settings.op);
   Draw draw = settings.draw;
   draw.distribution = settings.distribution == "uniform" ? Distribution::uniform : Distribution::lognormal;

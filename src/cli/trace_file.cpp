@@ -20,7 +20,7 @@ constexpr std::string_view byte_order_mark = "\xef\xbb\xbf";  // which editors o
 
 }  // namespace
 
-std::vector<TraceEntry> parse_trace(std::istream& text, const std::string& name, std::span<const manifest::Op> ops) {
+std::vector<TraceEntry> parse_trace(std::istream& text, const std::string& name, const manifest::Catalogue& ops) {
   std::vector<TraceEntry> entries;
   std::string line;
   for (int number = 1; manifest::read_line(text, line, manifest::max_trace_line_bytes, name, number); ++number) {
@@ -41,7 +41,7 @@ std::vector<TraceEntry> parse_trace(std::istream& text, const std::string& name,
   return entries;
 }
 
-std::vector<TraceEntry> read_trace(const std::string& path, std::span<const manifest::Op> ops) {
+std::vector<TraceEntry> read_trace(const std::string& path, const manifest::Catalogue& ops) {
   if (path == "-") return parse_trace(std::cin, "standard input", ops);
   refuse_records(path, "trace");
   manifest::check_regular_file(path);

@@ -19,8 +19,8 @@ struct TraceEntry {
 };
 
 /// Throws Error(bad_input) "NAME:LINE: ..." for a line that is not a problem.
-std::vector<TraceEntry> parse_trace(std::istream& text, const std::string& name, std::span<const manifest::Op> ops);
+std::vector<TraceEntry> parse_trace(std::istream& text, const std::string& name, const manifest::Catalogue& ops);
 /// Reads the file, or with "-" the standard input. Throws as parse_trace does, and Error(io).
-std::vector<TraceEntry> read_trace(const std::string& path, std::span<const manifest::Op> ops);
+std::vector<TraceEntry> read_trace(const std::string& path, const manifest::Catalogue& ops);
 
 }  // namespace kiln::cli

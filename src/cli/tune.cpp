@@ -44,7 +44,7 @@ void declare(CLI::App& command, TuneSettings& settings) {
 }
 
 /// Checks the arguments before the device is used.
-void check(const TuneSettings& settings, const Ops& ops) {
+void check(const TuneSettings& settings, const manifest::Catalogue& ops) {
   const auto refuse = [](const char* message) { throw Error(ErrorKind::bad_input, message); };
   if (settings.stale && settings.force)
     refuse("--force and --stale were given together; --force alone tunes every bucket");
@@ -98,9 +98,8 @@ void print_renewed(const Globals& globals, const engine::Staleness& staleness, s
 
 int renew(const Globals& globals, const TuneSettings& settings, const Tuner& tuner) {
   engine::State& state = engine::state_of(tuner).first();
-  const std::span<const manifest::Op> all = state.ops.all();
-  const manifest::Op* named = settings.op.empty() ? nullptr : &find_op(all, settings.op);
-  const auto ops = named == nullptr ? all : std::span<const manifest::Op>(named, 1);
+  const manifest::Op* named = settings.op.empty() ? nullptr : &find_op(state.ops, settings.op);
+  const auto ops = named == nullptr ? state.ops.all() : std::span<const manifest::Op>(named, 1);
   const auto staleness = engine::find_stale(ops, state.context.info().facts, state.options.regime, state.layers);
   const auto asked = settings.words.empty() ? std::vector<OpBucket>() : buckets_named(*named, settings.words);
   std::vector<OpBucket> buckets;
@@ -114,14 +113,14 @@ int renew(const Globals& globals, const TuneSettings& settings, const Tuner& tun
 }
 
 int run(const Globals& globals, const TuneSettings& settings) {
-  const Ops ops = load_ops(globals, settings.op);
+  const manifest::Catalogue ops = load_ops(globals, settings.op);
   check(settings, ops);
   Options options = engine_options(globals);
   options.search = search_settings(settings.search);
   options.regime = settings.hot ? Regime::hot_l2 : Regime::cold_l2;
   const Tuner tuner = make_tuner(globals, settings.devices, options);
   if (settings.stale) return renew(globals, settings, tuner);
-  const auto buckets = buckets_named(find_op(engine::state_of(tuner).first().ops.all(), settings.op), settings.words);
+  const auto buckets = buckets_named(find_op(engine::state_of(tuner).first().ops, settings.op), settings.words);
   return finish(globals, tuner, tune(globals, tuner, buckets, settings.force ? Retune::all : Retune::none));
 }
 

@@ -57,7 +57,7 @@ std::string progress_text(const TuneEvent& event, double seconds) {
   return text;
 }
 
-TuneProgress::TuneProgress(const Globals& globals, std::span<const manifest::Op> ops, std::size_t devices)
+TuneProgress::TuneProgress(const Globals& globals, const manifest::Catalogue& ops, std::size_t devices)
     : ops_(ops),
       json_(globals.json),
       quiet_(globals.quiet),

@@ -16,7 +16,7 @@ namespace kiln::cli {
 class TuneProgress {
  public:
   /// `ops` must outlive this object. With several devices, lines name the device.
-  TuneProgress(const Globals& globals, std::span<const manifest::Op> ops, std::size_t devices);
+  TuneProgress(const Globals& globals, const manifest::Catalogue& ops, std::size_t devices);
   /// Thread-safe.
   void on(const TuneStep& step);
 
@@ -28,7 +28,7 @@ class TuneProgress {
   void draw(TuneStep step);
   [[nodiscard]] std::string prefix(const TuneStep& step) const;
 
-  std::span<const manifest::Op> ops_;
+  const manifest::Catalogue& ops_;
   bool json_, quiet_, several_;
   std::mutex mutex_;
   std::map<int, OnDevice> devices_;

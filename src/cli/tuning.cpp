@@ -146,7 +146,7 @@ TuneReport tune_buckets(const Globals& globals, const Tuner& tuner, std::span<co
                         TuneChoice choice) {
   const Interrupt interrupt;
   engine::TunerState& state = engine::state_of(tuner);
-  TuneProgress progress(globals, state.first().ops.all(), state.devices.size());
+  TuneProgress progress(globals, state.first().ops, state.devices.size());
   choice.on_step = [&](const TuneStep& step) { progress.on(step); };
   return engine::tune_all(state, buckets, choice);
 }

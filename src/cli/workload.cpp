@@ -90,7 +90,7 @@ std::vector<WorkloadEntry> parse_workload(std::string_view text, const std::stri
 }
 
 std::vector<OpBucket> buckets_of_workload(std::span<const WorkloadEntry> entries, const std::string& name,
-                                          std::span<const manifest::Op> ops) {
+                                          const manifest::Catalogue& ops) {
   std::vector<OpBucket> buckets;
   for (const WorkloadEntry& entry : entries) {
     try {
@@ -106,7 +106,7 @@ std::vector<OpBucket> buckets_of_workload(std::span<const WorkloadEntry> entries
   return buckets;
 }
 
-std::vector<OpBucket> read_workload(const std::string& path, std::span<const manifest::Op> ops) {
+std::vector<OpBucket> read_workload(const std::string& path, const manifest::Catalogue& ops) {
   refuse_records(path, "workload");
   const std::string text = manifest::read_text_file(path, manifest::max_toml_bytes);
   if (kind_of(text) == InputKind::trace) refuse_trace(path);

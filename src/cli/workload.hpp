@@ -28,7 +28,7 @@ using engine::OpBucket;
 
 /// Return the distinct buckets in the order of the entries. Throw Error(bad_input) "NAME:LINE: ...", or Error(io).
 std::vector<OpBucket> buckets_of_workload(std::span<const WorkloadEntry> entries, const std::string& name,
-                                          std::span<const manifest::Op> ops);
-std::vector<OpBucket> read_workload(const std::string& path, std::span<const manifest::Op> ops);
+                                          const manifest::Catalogue& ops);
+std::vector<OpBucket> read_workload(const std::string& path, const manifest::Catalogue& ops);
 
 }  // namespace kiln::cli

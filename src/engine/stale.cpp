@@ -36,12 +36,11 @@ struct Place {
   std::optional<Problem> bucket;  // nothing where no look-up can form the record's key
 };
 
-Place place_of(std::span<const manifest::Op> ops, const store::Record& record) {
+Place place_of(const manifest::Catalogue& ops, const store::Record& record) {
   Place place;
-  const auto op =
-      std::find_if(ops.begin(), ops.end(), [&](const manifest::Op& each) { return each.name == record.op; });
-  if (op == ops.end()) return place;
-  place.op = &*op;
+  const manifest::Op* op = ops.op(record.op);
+  if (op == nullptr) return place;
+  place.op = op;
   place.device = manifest::DeviceFacts::from_device_class(record.device_class);
   if (!place.device) return place;
   const auto bucket = manifest::parse_bucket(*op, record.bucket);
@@ -66,7 +65,7 @@ Staleness find_stale(std::span<const manifest::Op> ops, const manifest::DeviceFa
   return staleness;
 }
 
-Standing standing_of(std::span<const manifest::Op> ops, const store::Record& record) {
+Standing standing_of(const manifest::Catalogue& ops, const store::Record& record) {
   const Place place = place_of(ops, record);
   if (place.op == nullptr || !place.device) return Standing::unknown;
   if (!place.bucket) return Standing::stale;
@@ -79,9 +78,9 @@ Standing standing_of(std::span<const manifest::Op> ops, const store::Record& rec
   return Standing::present;
 }
 
-Standing standing_of(std::span<const manifest::Op> ops, const store::PackedCubin& cubin) {
-  const auto op = std::ranges::find(ops, cubin.op, &manifest::Op::name);
-  if (op == ops.end() || cubin.source_digest.empty()) return Standing::unknown;
+Standing standing_of(const manifest::Catalogue& ops, const store::PackedCubin& cubin) {
+  const manifest::Op* op = ops.op(cubin.op);
+  if (op == nullptr || cubin.source_digest.empty()) return Standing::unknown;
   jit::Specialisation code;
   code.op = op->name;
   code.folder = op->folder;

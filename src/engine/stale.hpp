@@ -7,6 +7,7 @@
 #include <vector>
 
 #include "engine/resolver.hpp"
+#include "manifest/catalogue.hpp"
 
 namespace kiln::engine {
 
@@ -33,10 +34,10 @@ enum class Standing : std::uint8_t {
 };
 
 /// Stale: a choice was tuned from other sources, or its bucket, implementation or config is no longer declared.
-Standing standing_of(std::span<const manifest::Op> ops, const store::Record& record);
+Standing standing_of(const manifest::Catalogue& ops, const store::Record& record);
 
 /// Whether some implementation of the cubin's op, or its reference, has the sources that the cubin was compiled from. Unknown where the
 /// cubin does not say its sources.
-Standing standing_of(std::span<const manifest::Op> ops, const store::PackedCubin& cubin);
+Standing standing_of(const manifest::Catalogue& ops, const store::PackedCubin& cubin);
 
 }  // namespace kiln::engine

@@ -6,6 +6,7 @@
 #include <atomic>
 #include <optional>
 #include <set>
+#include <system_error>
 #include <thread>
 
 #include "engine/deployment.hpp"
@@ -114,6 +115,7 @@ class Job {
       const cuda::RelaxedCapture relaxed;
       const cuda::Context::Scope scope(device.state->context);
       while (const auto taken = take(device.device_class)) {
+        const std::jthread ahead = compile_next_ahead(device);
         TunedBucket tuned = tune(device, buckets_[taken->place % buckets_.size()], taken->number);
         const std::lock_guard lock(mutex_);
         tuned_[taken->place] = std::move(tuned);
@@ -122,6 +124,21 @@ class Job {
       end(device, error.kind() == ErrorKind::interrupted);
     } catch (...) {
       end(device, false);
+    }
+  }
+
+  /// While one bucket is timed, idle processors compile what the next one's tune begins with. Not with several devices: which of them
+  /// takes the next bucket is not known.
+  std::jthread compile_next_ahead(TunerDevice& device) {
+    const std::lock_guard lock(mutex_);
+    const std::size_t next = next_[device.device_class];
+    if (tuner_.devices.size() > 1 || next == buckets_.size()) return {};
+    try {
+      return std::jthread([this, &device, &bucket = buckets_[order_[next]]] {
+        compile_ahead(*device.state, *bucket.op, bucket.bucket, {.retune = choice_.retune, .cubins = &device.cubins});
+      });
+    } catch (const std::system_error&) {  // no thread is to be had, and none is needed
+      return {};
     }
   }
 

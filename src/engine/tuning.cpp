@@ -33,6 +33,10 @@ tune::TuneRequest request_of(State& state, const manifest::Op& op, const Problem
   return request;
 }
 
+tune::Cubins& cubins_of(State& state, const TuneAsked& asked) {
+  return asked.cubins != nullptr ? *asked.cubins : state.cubins;
+}
+
 thread_local const Tuning* innermost = nullptr;
 
 constexpr auto untold_wait = std::chrono::milliseconds(500);  // most tunes end within it
@@ -113,12 +117,20 @@ TuneOutcome tune_once(State& state, const manifest::Op& op, const Problem& bucke
   if (!state.worker) state.worker = worker_for(state.options);
   if (!state.worker && asked.only_in_worker) throw Error(ErrorKind::bad_input, "kiln-worker is not there any more");
   const tune::TuneRequest request = request_of(state, op, bucket, asked);
-  tune::Cubins& cubins = asked.cubins != nullptr ? *asked.cubins : state.cubins;
+  tune::Cubins& cubins = cubins_of(state, asked);
   tune::publish(request, tune::tune_bucket(request, cubins), cubins);
   outcome = {TuneOutcome::End::tuned, stored()};
   if (asked.adopt && outcome.resolution.is_hit()) asked.adopt(outcome.resolution);
   state.counters.count_tune();
   return outcome;
+}
+
+void compile_ahead(State& state, const manifest::Op& op, const Problem& bucket, const TuneAsked& asked) try {
+  const cuda::RelaxedCapture relaxed;
+  const cuda::Context::Scope scope(state.context);
+  const Resolution stored = resolve(op, bucket, state.context.info().facts, state.options.regime, state.layers, false);
+  if (!is_enough(stored, asked.retune)) tune::compile_ahead(state.tune_request(op, bucket), cubins_of(state, asked));
+} catch (const std::exception&) {  // NOLINT(bugprone-empty-catch)
 }
 
 }  // namespace kiln::engine

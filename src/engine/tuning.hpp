@@ -56,4 +56,7 @@ class Tuning {
 /// a tune within a callback of a tune of `state`. The files are unchanged then.
 TuneOutcome tune_once(State& state, const manifest::Op& op, const Problem& bucket, const TuneAsked& asked);
 
+/// Begins ahead of time the compiles of a tune_once() that will follow, unless it would find a record. What fails is left to that tune.
+void compile_ahead(State& state, const manifest::Op& op, const Problem& bucket, const TuneAsked& asked);
+
 }  // namespace kiln::engine

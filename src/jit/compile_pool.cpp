@@ -3,6 +3,7 @@
 #include <algorithm>
 #include <condition_variable>
 #include <deque>
+#include <iterator>
 #include <map>
 #include <mutex>
 #include <optional>
@@ -21,6 +22,7 @@ struct Task {
   manifest::Digest key;
   Specialisation specialisation;
   std::promise<Cubin> promise;
+  Urgency urgency = Urgency::now;
 };
 
 }  // namespace
@@ -35,7 +37,8 @@ struct CompilePool::State {
   std::optional<CompileWorkers> processes;
   mutable std::mutex mutex;
   std::condition_variable_any work;
-  std::deque<Task> waiting;
+  std::deque<Task> waiting, ahead;  // by urgency
+  std::size_t running_ahead = 0;
   std::map<manifest::Digest, std::shared_future<Cubin>> asked;
   std::int64_t compiled = 0;
   std::size_t idle = 0;               // threads that wait for work
@@ -48,26 +51,45 @@ struct CompilePool::State {
 
   /// Precondition: the mutex is held.
   void add(Task task) {
-    waiting.push_back(std::move(task));
-    if (idle < waiting.size() && threads.size() < most)
+    (task.urgency == Urgency::now ? waiting : ahead).push_back(std::move(task));
+    if (idle < can_begin() && threads.size() < most)
       threads.emplace_back([this](const std::stop_token& stop) { serve(stop); });
     work.notify_one();
+  }
+
+  /// Precondition: the mutex is held.
+  [[nodiscard]] std::size_t can_begin() const {
+    return waiting.size() + std::min(ahead.size(), most / 2 - std::min(running_ahead, most / 2));
+  }
+
+  /// Moves a task that waits to be compiled ahead among the urgent ones. Precondition: the mutex is held.
+  void hasten(const manifest::Digest& key) {
+    const auto found = std::ranges::find(ahead, key, &Task::key);
+    if (found == ahead.end()) return;
+    Task task = std::move(*found);
+    ahead.erase(found);
+    task.urgency = Urgency::now;
+    add(std::move(task));
   }
 
   void serve(const std::stop_token& stop) {
     std::unique_lock lock(mutex);
     while (wait_for_work(lock, stop)) {
-      Task task = std::move(waiting.front());
-      waiting.pop_front();
+      std::deque<Task>& from = waiting.empty() ? ahead : waiting;
+      Task task = std::move(from.front());
+      from.pop_front();
+      const bool is_ahead = task.urgency == Urgency::ahead;
+      if (is_ahead) ++running_ahead;
       lock.unlock();
       run(task);
       lock.lock();
+      if (is_ahead) --running_ahead;
     }
   }
 
   /// Returns false when the pool ends. A thread that waits longer than idle_limit ends the idle processes.
   bool wait_for_work(std::unique_lock<std::mutex>& lock, const std::stop_token& stop) {
-    const auto there_is = [this] { return !waiting.empty(); };
+    const auto there_is = [this] { return can_begin() > 0; };
     ++idle;
     bool any_idle = processes.has_value();
     while (any_idle && !work.wait_for(lock, stop, idle_limit, there_is) && !stop.stop_requested()) {
@@ -114,6 +136,8 @@ struct CompilePool::State {
   /// Removes and returns the compiles that have not begun.
   std::deque<Task> drop_waiting() {
     const std::lock_guard lock(mutex);
+    std::ranges::move(ahead, std::back_inserter(waiting));
+    ahead.clear();
     for (const Task& task : waiting) asked.erase(task.key);
     return std::exchange(waiting, {});
   }
@@ -126,10 +150,14 @@ CompilePool::~CompilePool() {
   interrupt();
 }
 
-std::shared_future<Cubin> CompilePool::submit(const manifest::Digest& key, Specialisation specialisation) {
+std::shared_future<Cubin> CompilePool::submit(const manifest::Digest& key, Specialisation specialisation,
+                                              Urgency urgency) {
   const std::lock_guard lock(state_->mutex);
-  if (const auto known = state_->asked.find(key); known != state_->asked.end()) return known->second;
-  Task task{key, std::move(specialisation), {}};
+  if (const auto known = state_->asked.find(key); known != state_->asked.end()) {
+    if (urgency == Urgency::now) state_->hasten(key);
+    return known->second;
+  }
+  Task task{key, std::move(specialisation), {}, urgency};
   std::shared_future<Cubin> future = task.promise.get_future().share();
   state_->asked.emplace(key, future);
   state_->add(std::move(task));

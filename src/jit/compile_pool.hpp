@@ -20,6 +20,10 @@ struct CompileSettings {
   bool low_priority = false;                          // nice 19
   std::chrono::milliseconds idle{30'000};             // an idle process ends after this time
 };
+enum class Urgency {
+  now,
+  ahead  // begins only where no other compile waits, and keeps at most half of the workers busy
+};
 /// Returns `workers`, or the core count for 0.
 int compiles_at_once(int workers) noexcept;
 
@@ -31,9 +35,12 @@ class CompilePool {
   explicit CompilePool(int workers = 0) : CompilePool(CompileSettings{workers, {}}) {}
   /// Drops compiles that have not begun, stops those in processes, and waits for those in threads.
   ~CompilePool();
-  /// `key`: the cubin key; calls with equal keys share one compile. The future throws what compile() throws. In a worker process it also
-  /// throws Error(compile_failed) after a crash, a timeout or lack of memory, and Error(io) when no process can be started.
-  std::shared_future<Cubin> submit(const manifest::Digest& key, Specialisation specialisation);
+  /// `key`: the cubin key; calls with equal keys share one compile, of the highest urgency that was asked for. One that is asked for ahead
+  /// alone may never begin, as in a pool of one worker: who waits for it asks for it again. The future throws what compile() throws. In a
+  /// worker process it also throws Error(compile_failed) after a crash, a timeout or lack of memory, and Error(io) when no process can be
+  /// started.
+  std::shared_future<Cubin> submit(const manifest::Digest& key, Specialisation specialisation,
+                                   Urgency urgency = Urgency::now);
   /// Drops compiles that have not begun. Their futures throw Error(interrupted).
   void cancel();
   /// cancel(), and stops compiles in worker processes for good: present and later ones throw Error(interrupted).

@@ -21,22 +21,30 @@ class Catalogue {
  public:
   /// Leaves out ops that do not hold; refused() tells which. Throws Error(io) for a folder of ops that cannot be listed.
   explicit Catalogue(std::span<const std::filesystem::path> paths);
+  /// Holds these ops alone.
+  static Catalogue of(std::vector<Op> ops);
 
   [[nodiscard]] std::size_t size() const noexcept { return ops_.size(); }
   /// Does not read the op.
   [[nodiscard]] const std::string& name(std::size_t index) const noexcept { return names_[index]; }
+  [[nodiscard]] const std::vector<std::string>& names() const noexcept { return names_; }
   [[nodiscard]] std::optional<std::size_t> find(std::string_view name) const noexcept;
   /// As find. Throws Error(bad_manifest) for a refused op, and Error(bad_input) for an unknown one, listing those that there are.
   [[nodiscard]] std::size_t index_of(std::string_view name) const;
   [[nodiscard]] std::span<const RefusedOp> refused() const noexcept { return refused_; }
   /// Reads the op on first use.
   [[nodiscard]] const Op& operator[](std::size_t index) const;
+  /// Returns null for an unknown or refused op. Reads it on first use.
+  [[nodiscard]] const Op* op(std::string_view name) const;
   /// Reads every op.
   [[nodiscard]] std::span<const Op> all() const;
   /// Reads nothing: an op that was not read yet is empty. For callers whose op was read before.
   [[nodiscard]] std::span<const Op> read_so_far() const noexcept { return ops_; }
 
  private:
+  struct Given {};
+  Catalogue(Given given, std::vector<Op> ops);
+
   std::vector<std::string> names_;
   std::vector<RefusedOp> refused_;
   mutable std::vector<Op> ops_;               // never resized

@@ -144,6 +144,12 @@ Catalogue::Catalogue(std::span<const fs::path> paths) {
   read_ = std::vector<std::once_flag>(names_.size() - first_built_in_);
 }
 
+Catalogue::Catalogue(Given /*given*/, std::vector<Op> ops) : ops_(std::move(ops)), first_built_in_(ops_.size()) {
+  for (const Op& op : ops_) names_.push_back(op.name);
+}
+
+Catalogue Catalogue::of(std::vector<Op> ops) { return {Given(), std::move(ops)}; }
+
 const Op& Catalogue::operator[](std::size_t index) const {
   const auto read = [&] { ops_[index] = parse_op(names_[index], "built-in", embedded_in(names_[index])); };
   if (index >= first_built_in_) std::call_once(read_[index - first_built_in_], read);
@@ -154,6 +160,11 @@ std::optional<std::size_t> Catalogue::find(std::string_view name) const noexcept
   const auto found = std::ranges::find(names_, name);
   if (found == names_.end()) return std::nullopt;
   return static_cast<std::size_t>(found - names_.begin());
+}
+
+const Op* Catalogue::op(std::string_view name) const {
+  const auto found = find(name);
+  return found ? &(*this)[*found] : nullptr;
 }
 
 std::size_t Catalogue::index_of(std::string_view name) const {

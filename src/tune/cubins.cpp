@@ -46,11 +46,11 @@ std::optional<KeyedCubin> Cubins::find_under(std::string_view compiler, const ji
   return KeyedCubin{key, std::string(compiler), std::move(cubin), true};
 }
 
-void Cubins::prefetch(const jit::Specialisation& specialisation) {
+void Cubins::prefetch(const jit::Specialisation& specialisation, jit::Urgency urgency) {
   if (specialisation.is_library() || own_compiler().empty()) return;
   try {
     const manifest::Digest key = jit::cubin_key(specialisation, own_compiler());
-    if (!layers_.find_cubin(key)) pool_.submit(key, specialisation);
+    if (!layers_.find_cubin(key)) pool_.submit(key, specialisation, urgency);
   } catch (const Error& error) {  // refused sources: get() throws again
     if (error.kind() != ErrorKind::compile_failed) throw;
   }

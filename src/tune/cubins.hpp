@@ -39,7 +39,7 @@ class Cubins {
                                                      store::Counters* met = nullptr);
   [[nodiscard]] std::size_t compiles_at_once() const noexcept { return pool_.at_once(); }
   /// Begins a compile unless a layer has the cubin. Does not throw for a template that fails to compile: get() does.
-  void prefetch(const jit::Specialisation& specialisation);
+  void prefetch(const jit::Specialisation& specialisation, jit::Urgency urgency = jit::Urgency::now);
   /// Returns the cubin of a layer, else compiles it. Throws Error(no_nvrtc) or Error(no_cublaslt) when it cannot, and Error(compile_failed)
   /// with the log.
   [[nodiscard]] KeyedCubin get(const jit::Specialisation& specialisation);

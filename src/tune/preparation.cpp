@@ -5,6 +5,7 @@
 #include <limits>
 #include <map>
 
+#include "cuda/device.hpp"
 #include "kiln/error.hpp"
 
 namespace kiln::tune {

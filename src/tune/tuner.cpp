@@ -36,6 +36,13 @@ Candidates candidates_for(const TuneRequest& request, Cubins& cubins) {
                        near);
 }
 
+std::unique_ptr<Search> search_for(const TuneRequest& request, const Candidates& candidates, const Cubins& cubins) {
+  if (request.search.strategy == Strategy::exhaustive) return exhaustive(candidates.expectations);
+  return racing(
+      candidates.expectations,
+      {.compiles_at_once = cubins.compiles_at_once(), .trials = request.search.trials, .seed = request.search.seed});
+}
+
 class Session {
  public:
   Session(const TuneRequest& request, Cubins& cubins)
@@ -48,11 +55,7 @@ class Session {
       throw Error(ErrorKind::not_tuned,
                   fmt::format("{}: no implementation has a legal config for {} on {}", request.op.name,
                               manifest::display_text(request.op, request.bucket), request.device.facts.device_class()));
-    search_ = request.search.strategy == Strategy::exhaustive
-                  ? exhaustive(candidates_.expectations)
-                  : racing(candidates_.expectations, {.compiles_at_once = cubins.compiles_at_once(),
-                                                      .trials = request.search.trials,
-                                                      .seed = request.search.seed});
+    search_ = search_for(request, candidates_, cubins);
   }
 
   TuneResult run() {
@@ -389,6 +392,15 @@ TuneResult tune_bucket(const TuneRequest& request, Cubins& cubins) {
                 fmt::format("tuning {} {}: {}", request.op.name, manifest::display_text(request.op, request.bucket),
                             error.what()));
   }
+}
+
+void compile_ahead(const TuneRequest& request, Cubins& cubins) {
+  for (const jit::Specialisation& needed : verification(request.op, request.bucket, request.device.facts, request.arch))
+    cubins.prefetch(needed, jit::Urgency::ahead);
+  const Candidates candidates = candidates_for(request, cubins);
+  if (candidates.entries.empty()) return;
+  for (const std::size_t first : search_for(request, candidates, cubins)->upcoming())
+    cubins.prefetch(candidates.entries[first].specialisation, jit::Urgency::ahead);
 }
 
 void publish(const TuneRequest& request, const TuneResult& result, Cubins& cubins) {

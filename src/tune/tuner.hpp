@@ -47,6 +47,9 @@ struct TuneResult {
 /// the caller's context; a worker only rejects that candidate.
 TuneResult tune_bucket(const TuneRequest& request, Cubins& cubins);
 
+/// Begins ahead of time the compiles that a tune of the bucket begins with, as far as they can be foreseen. Throws as a tune does.
+void compile_ahead(const TuneRequest& request, Cubins& cubins);
+
 /// Writes the result to the overlay in one transaction: the record, the machine code of its choices, and that of the defaults, which serve
 /// real sizes that break a choice's constraints. Throws as store::Layers::put_all() does.
 void publish(const TuneRequest& request, const TuneResult& result, Cubins& cubins);

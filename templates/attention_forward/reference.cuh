@@ -17,19 +17,21 @@ __device__ double reference_logit(const typename Form::T* query, const typename 
 
 }  // namespace kiln::attention
 
-/// grid (rows of q in all planes, heads), block (256). out and lse are float; lse may be null. Strides in elements; what they are of
-/// says op.toml. It computes each step-th row, and the lse of all that see no key, since that is not finite.
+/// grid (rows of q in all planes, heads), block (256). out and lse are float; lse may be null. Scales are read of
+/// e4m3 alone, else null. Strides in elements, as op.toml names them. It computes each step-th row, and the lse of all that see no key,
+/// since that is not finite.
 template <typename Form>
 __global__ __launch_bounds__(256) void attention_forward_reference(
     const typename Form::T* q, const typename Form::T* k, const typename Form::T* v, float* out, float* lse,
-    const float* sinks, const int* query_offsets, const int* key_offsets, long long batch, long long queries,
-    long long keys, long long heads, long long key_heads, long long q_batch_stride, long long q_row_stride,
-    long long q_head_stride, long long k_batch_stride, long long k_row_stride, long long k_head_stride,
-    long long v_batch_stride, long long v_row_stride, long long v_head_stride, long long out_batch_stride,
-    long long out_row_stride, long long out_head_stride, long long lse_batch_stride, long long lse_head_stride,
-    float scale, float cap, int from_end, long long window_left, long long window_right, long long step,
-    const float* slopes, const typename Form::T* bias, long long bias_batch_stride, long long bias_head_stride,
-    long long bias_row_stride, const long long* dropout_seed, float dropout_p) {
+    const float* q_scale, const float* k_scale, const float* v_scale, const float* sinks, const int* query_offsets,
+    const int* key_offsets, long long batch, long long queries, long long keys, long long heads, long long key_heads,
+    long long q_batch_stride, long long q_row_stride, long long q_head_stride, long long k_batch_stride,
+    long long k_row_stride, long long k_head_stride, long long v_batch_stride, long long v_row_stride,
+    long long v_head_stride, long long out_batch_stride, long long out_row_stride, long long out_head_stride,
+    long long lse_batch_stride, long long lse_head_stride, float scale, float cap, int from_end, long long window_left,
+    long long window_right, long long step, const float* slopes, const typename Form::T* bias,
+    long long bias_batch_stride, long long bias_head_stride, long long bias_row_stride, const long long* dropout_seed,
+    float dropout_p) {
   using namespace kiln::attention;
   __shared__ double scratch[2][8];
   __shared__ double weights[256];
@@ -56,10 +58,13 @@ __global__ __launch_bounds__(256) void attention_forward_reference(
   const auto* const query = q + of.plane * q_batch_stride + position * q_row_stride + head * q_head_stride;
   const ScoreInputs<typename Form::T> inputs = {slopes,          bias,         bias_batch_stride, bias_head_stride,
                                                 bias_row_stride, dropout_seed, dropout_p};
+  const double logit_scale =
+      q_scale == nullptr ? scale : static_cast<double>(scale) * q_scale[head] * k_scale[key_head];
   const auto logit = [&](int key) {
     const auto* const at =
         k + of.plane * k_batch_stride + (of.first_key + key) * k_row_stride + key_head * k_head_stride;
-    return reference_logit<Form>(query, at, scale, cap) + reference_terms<Form>(inputs, visible, of, head, row, key);
+    return reference_logit<Form>(query, at, logit_scale, cap) +
+           reference_terms<Form>(inputs, visible, of, head, row, key);
   };
 
   const auto larger = [](double a, double b) { return a > b ? a : b; };
@@ -85,6 +90,7 @@ __global__ __launch_bounds__(256) void attention_forward_reference(
   }
   sum = kiln::block_reduce<8>(kiln::warp_reduce(sum, kiln::add{}), 0.0, kiln::add{}, scratch[1]);
   if (Form::sinks == Sinks::head && largest != lowest) sum += exp(sinks[head] - largest);
+  if (v_scale != nullptr) result *= v_scale[key_head];
 
   if (is_sampled && thread < Form::value_dim)
     out[of.plane * out_batch_stride + position * out_row_stride + head * out_head_stride + thread] =

@@ -1,7 +1,9 @@
 // A warpgroup of attention_wgmma that multiplies: 64 queries by the blocks of keys that the tile sees, the last block first.
 #pragma once
 
+#include "common/attention/byte_values.cuh"
 #include "common/attention/score_terms.cuh"
+#include "common/attention/softmax_rows.cuh"
 #include "common/named_barrier.cuh"
 #include "wgmma_tile.cuh"
 
@@ -21,6 +23,36 @@ struct Turns {
   }
 };
 
+/// The sums of a thread's weighted values. Products add to them, and they are scaled in place.
+template <int columns_, bool promoted>
+struct ValueSums {
+  static constexpr int columns = columns_;  // of a product
+  float all[columns / 2] = {};
+
+  __device__ __forceinline__ float (&of_product())[columns / 2] { return all; }
+  __device__ __forceinline__ void add_product(int) {}
+  __device__ __forceinline__ void scale(bool moves, const float (&factor)[2]) {
+    if (moves) scale_rows(all, factor);
+  }
+};
+/// The same where a product is added in f32 once it is whole, as one instruction with the scaling that was due before it. Columns that
+/// registers cannot hold twice come in parts.
+template <int columns_>
+struct ValueSums<columns_, true> {
+  static constexpr int columns = columns_ <= 128 ? columns_ : columns_ % 64 == 0 ? 64 : 32;
+  float all[columns_ / 2] = {}, product[columns / 2], due[2] = {1.0f, 1.0f};
+
+  __device__ __forceinline__ float (&of_product())[columns / 2] { return product; }
+  __device__ __forceinline__ void add_product(int part) {
+#pragma unroll
+    for (int i = 0; i < columns / 2; ++i) {
+      float& sum = all[part * (columns / 2) + i];
+      sum = fmaf(sum, due[i / 2 % 2], product[i]);
+    }
+  }
+  __device__ __forceinline__ void scale(bool, const float (&factor)[2]) { due[0] = factor[0], due[1] = factor[1]; }
+};
+
 /// What the warpgroup holds of its 64 queries while it goes through the keys.
 template <typename Tiles>
 class WarpgroupRows {
@@ -33,6 +65,9 @@ class WarpgroupRows {
                                            const Scores<Form::soft_cap>& to_scores)
       : shared_(shared), memory_(memory), consumer_(consumer), to_scores_(to_scores) {}
 
+  /// From the next tile on.
+  __device__ __forceinline__ void set_scores(const Scores<Form::soft_cap>& to_scores) { to_scores_ = to_scores; }
+
   /// Goes through a tile's blocks of keys; hands `store(sums, softmax)` what comes of them.
   template <typename Store>
   __device__ __forceinline__ void attend(const Work& work, const Visible& visible, const ScoreInputs<T>& inputs,
@@ -42,7 +77,7 @@ class WarpgroupRows {
         first_row + static_cast<int>(threadIdx.x) % warpgroup / 32 * 16 + static_cast<int>(threadIdx.x) % 32 / 4;
     const RowLimits limits(visible, row);
     const RowTerms<Form> terms(inputs, to_scores_, visible, work.of, work.head, row);
-    float sums[Form::value_dim / 2] = {};
+    Sums sums;
     SoftmaxRows rows;
     if (blocks.end > blocks.begin) {
       // All rows see all keys of the blocks between.
@@ -50,18 +85,19 @@ class WarpgroupRows {
       const int whole_end = max(visible.end(first_row), 0) / Tiles::tile_n;
       mbarrier_wait(shared_.query().full, query_at_.parity);
       query_at_.advance();
+      if constexpr (Tiles::holds_queries) hold_queries();
       if constexpr (Tiles::overlap) {
         overlapped(sums, rows, work, limits, terms, blocks, whole_begin, whole_end);
       } else {
         in_turn(sums, rows, work, limits, terms, blocks, whole_begin, whole_end);
       }
     }
-    store(sums, rows);
+    store(sums.all, rows);
   }
 
  private:
-  static constexpr int steps = Tiles::tile_n / 16;  // of 16 keys
-  using Sums = float[Form::value_dim / 2];
+  static constexpr int steps = Tiles::tile_n / Tiles::step, score_steps = Form::head_dim / Tiles::step;
+  using Sums = ValueSums<Form::value_dim, Tiles::promoted>;
   using Block = float[Tiles::tile_n / 2];
   using Weights = unsigned[steps][4];
 
@@ -81,7 +117,7 @@ class WarpgroupRows {
     added.add_to(scores);
     if (block >= whole_end || block < whole_begin) limits.template apply<Form::mask>(scores, block * Tiles::tile_n);
     float factor[2];
-    rows.template absorb<true, false>(scores, to_scores_.rate, factor);
+    rows.template absorb<true, false, Tiles::raised>(scores, to_scores_.rate, factor);
     keep_all(scores, kept);
     pack(weights, scores);
     clear_values_past(work.of.keys - block * Tiles::tile_n);
@@ -101,7 +137,7 @@ class WarpgroupRows {
         step<true>(sums, rows, weights, limits, terms, block, block == blocks.begin);
     }
     start_values(sums, weights);
-    end_values(sums);
+    end_values(sums, weights);
   }
 
   /// The product with `block`, and meanwhile that of the weights of the block after it, which become this one's.
@@ -116,15 +152,18 @@ class WarpgroupRows {
     const auto added = terms.template at<Tiles::tile_n / 2>(block * Tiles::tile_n);
     const auto kept = terms.template kept<Tiles::tile_n / 2>(block * Tiles::tile_n);
     wgmma_wait_group<1>();
-    end_scores(scores, last);
+    hold(scores);
+    if constexpr (!Tiles::late) release_keys(last, true);
     to_scores_.cap(scores);
     added.add_to(scores);
     if constexpr (masked) limits.template apply<Form::mask>(scores, block * Tiles::tile_n);
     float factor[2];
-    const bool moves = rows.template absorb < masked || Form::bias == Bias::tensor,
-               Tiles::lazy > (scores, to_scores_.rate, factor);
-    end_values(sums);
-    if (moves) scale_rows(sums, factor);
+    constexpr bool hides = masked || Form::bias == Bias::tensor;
+    const bool moves = rows.template absorb<hides, Tiles::lazy, Tiles::raised>(scores, to_scores_.rate, factor);
+    // Always: ptxas keeps what needs the exponentials, and is seen by others, before the wait.
+    if constexpr (Tiles::late) release_keys(last, !(rows.sum[0] + rows.sum[1] < 0.0f));
+    end_values(sums, weights);
+    sums.scale(moves, factor);
     keep_all(scores, kept);
     pack(weights, scores);
   }
@@ -146,13 +185,21 @@ class WarpgroupRows {
       added.add_to(scores);
       if (block >= whole_end || block < whole_begin) limits.template apply<Form::mask>(scores, block * Tiles::tile_n);
       float factor[2];
-      if (rows.template absorb<true, Tiles::lazy>(scores, to_scores_.rate, factor)) scale_rows(sums, factor);
+      sums.scale(rows.template absorb<true, Tiles::lazy, Tiles::raised>(scores, to_scores_.rate, factor), factor);
       keep_all(scores, kept);
       pack(weights, scores);
       if (block == blocks.end - 1) clear_values_past(work.of.keys - block * Tiles::tile_n);
       start_values(sums, weights);
-      end_values(sums);
+      end_values(sums, weights);
     }
+  }
+
+  __device__ __forceinline__ void hold_queries() {
+    const int row = consumer_ * warpgroup_rows + static_cast<int>(threadIdx.x) % warpgroup / 32 * 16;
+#pragma unroll
+    for (int step = 0; step < score_steps; ++step)
+      Tiles::Query::load_a(queries_[step], shared_.query().data, row, step);
+    release(shared_.query());
   }
 
   /// Queries by the next block of keys.
@@ -165,49 +212,77 @@ class WarpgroupRows {
     mbarrier_wait(keys.full, keys_at_.parity);
     wgmma_fence();
 #pragma unroll
-    for (int step = 0; step < Form::head_dim / 16; ++step)
-      wgmma<T, T, Tiles::tile_n>(scores, wgmma_descriptor_at(a, Query::at(0, step)),
-                                 wgmma_descriptor_at(b, Key::at(0, step)), step > 0);
+    for (int step = 0; step < score_steps; ++step) {
+      const unsigned long long by = wgmma_descriptor_at(b, Key::at(0, step));
+      if constexpr (Tiles::holds_queries) {
+        wgmma<T, Tiles::tile_n>(scores, queries_[step], by, step > 0);
+      } else {
+        wgmma<T, T, Tiles::tile_n>(scores, wgmma_descriptor_at(a, Query::at(0, step)), by, step > 0);
+      }
+    }
     wgmma_commit_group();
   }
   /// Once the product has been waited for. `last`: of the tile.
   __device__ __forceinline__ void end_scores(Block& scores, bool last) {
     hold(scores);
-    release(shared_.keys(keys_at_.slot));
+    release_keys(last, true);
+  }
+  __device__ __forceinline__ void release_keys(bool last, bool ready) {
+    if (ready) release(shared_.keys(keys_at_.slot));
     keys_at_.advance();
-    if (last) release(shared_.query());
+    if (!Tiles::holds_queries && last) release(shared_.query());
   }
 
   __device__ __forceinline__ void pack(Weights& weights, const Block& scores) {
 #pragma unroll
-    for (int step = 0; step < steps; ++step) pack_weights<T>(weights[step], scores, step);
+    for (int step = 0; step < steps; ++step) {
+      if constexpr (Tiles::transposes) {
+        pack_byte_weights(weights[step], scores, step);
+      } else {
+        pack_weights<T>(weights[step], scores, step);
+      }
+    }
   }
 
-  /// Weights by the next block of values.
-  __device__ __forceinline__ void start_values(Sums& sums, const Weights& weights) {
+  /// Weights by the next block of values, or by a part of its columns.
+  __device__ __forceinline__ void start_values(Sums& sums, const Weights& weights, int part = 0) {
     using Value = typename Tiles::Value;
-    const Place values = shared_.values(values_at_.slot);
-    const unsigned long long b = Value::along_rows(values.data);
-    mbarrier_wait(values.full, values_at_.parity);
+    using Transposed = typename Tiles::Transposed;
+    const Place values = shared_.weighted(values_at_.slot);
+    const unsigned long long b =
+        Tiles::transposes ? Transposed::along_columns(values.data) : Value::along_rows(values.data);
+    if (part == 0) mbarrier_wait(values.full, values_at_.parity);
     wgmma_fence();
 #pragma unroll
     for (int step = 0; step < steps; ++step)
-      wgmma<T, Form::value_dim, major::mn>(sums, weights[step], wgmma_descriptor_at(b, step * 16 * Value::swizzle),
-                                           true);
+      wgmma<T, Sums::columns, Tiles::transposes ? major::k : major::mn>(
+          sums.of_product(), weights[step],
+          wgmma_descriptor_at(
+              b, Tiles::transposes ? Transposed::at(part * Sums::columns, step) : step * 16 * Value::swizzle),
+          !Tiles::promoted || step > 0);
     wgmma_commit_group();
   }
-  __device__ __forceinline__ void end_values(Sums& sums) {
-    wgmma_wait_group<0>();
-    hold(sums);
-    release(shared_.values(values_at_.slot));
-    values_at_.advance();
+  /// Waits for the first part, and does those that are left.
+  __device__ __forceinline__ void end_values(Sums& sums, const Weights& weights) {
+    constexpr int parts = Form::value_dim / Sums::columns;
+#pragma unroll
+    for (int part = 0; part < parts; ++part) {
+      if (part > 0) start_values(sums, weights, part);
+      wgmma_wait_group<0>();
+      hold(sums.of_product());
+      if (part + 1 == parts) {
+        release(shared_.weighted(values_at_.slot));
+        values_at_.advance();
+      }
+      sums.add_product(part);
+    }
   }
 
   /// Zeros for the rows from `count` on of the next block of values, which are another sequence's: 0 * NaN would be NaN. Each
-  /// warpgroup writes them for itself.
+  /// warpgroup writes them for itself. What is transposed has them.
   __device__ __forceinline__ void clear_values_past(int count) {
     using Value = typename Tiles::Value;
-    if constexpr (Form::layout == Layout::packed) {
+    if constexpr (Form::layout == Layout::packed && !Tiles::transposes) {
       if (count >= Tiles::tile_n) return;
       const Place values = shared_.values(values_at_.slot);
       mbarrier_wait(values.full, values_at_.parity);
@@ -219,6 +294,7 @@ class WarpgroupRows {
   char* memory_;
   int consumer_;
   Scores<Form::soft_cap> to_scores_;
+  unsigned queries_[score_steps][4];  // if Tiles::holds_queries
   RingPosition<1> query_at_;
   RingPosition<Tiles::stages> keys_at_, values_at_;
 };

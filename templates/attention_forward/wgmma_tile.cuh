@@ -1,5 +1,5 @@
 // What a block of attention_wgmma is compiled for, and its shared memory: a tile of queries, stages of keys and of values, and the
-// barriers by which the warpgroup that copies and those that multiply take turns at them.
+// barriers by which the warps that copy, those that transpose, and those that multiply take turns at them.
 #pragma once
 
 #include "common/attention/problem.cuh"
@@ -9,7 +9,8 @@
 namespace kiln::attention {
 
 /// tile_m queries, 64 for each of the warpgroups that multiply, by tile_n keys.
-template <typename Form_, int tile_m_, int tile_n_, int stages_, bool overlap_, bool pingpong_, bool lazy_>
+template <typename Form_, int tile_m_, int tile_n_, int stages_, bool overlap_, bool pingpong_, bool lazy_,
+          bool promoted_ = false, bool holds_queries_ = false, bool late_ = false>
 struct WgmmaTiling {
   using Form = Form_;
   using T = typename Form::T;
@@ -20,44 +21,71 @@ struct WgmmaTiling {
   static constexpr bool pingpong = pingpong_;
   /// Sums are multiplied only where a row's largest score has grown much (SoftmaxRows::absorb).
   static constexpr bool lazy = lazy_;
+  /// A tile's weighted values are summed afresh, and then added in f32.
+  static constexpr bool promoted = promoted_;
+  /// Queries are in registers while their tile lasts, and so are read from shared memory but once.
+  static constexpr bool holds_queries = holds_queries_;
+  /// A product with values is waited for after the next exponentials, else where ptxas finds best: before them, where nothing is masked.
+  static constexpr bool late = late_;
+  /// wgmma takes 8-bit operands along k alone: three warps beside the one that copies transpose values.
+  static constexpr bool transposes = sizeof(T) == 1;
+  static constexpr int transposing_warps = transposes ? 3 : 0;
+  /// Weights are 2^raised times what they would be: as large as e4m3 takes, so that few are too small for it.
+  static constexpr int raised = transposes ? 8 : 0;
+  static constexpr int step = 32 / static_cast<int>(sizeof(T));  // columns or keys that a wgmma multiplies
   static constexpr int consumers = tile_m / warpgroup_rows, threads = warpgroup * (1 + consumers);
-  static_assert(tile_m % warpgroup_rows == 0 && consumers >= 1 && consumers <= 3 && tile_n % 16 == 0);
+  static_assert(tile_m % warpgroup_rows == 0 && consumers >= 1 && consumers <= 3 && tile_n % step == 0);
   static_assert(!pingpong || consumers > 1);
 
-  using Query = SwizzledTile<Form::head_dim, tile_m>;
-  using Key = SwizzledTile<Form::head_dim, tile_n>;
-  using Value = SwizzledTile<Form::value_dim, tile_n>;
+  template <int dim, int rows>
+  using Tile = SwizzledTile<dim, rows, box_columns_of<dim, T>, static_cast<int>(sizeof(T))>;
+  using Query = Tile<Form::head_dim, tile_m>;
+  using Key = Tile<Form::head_dim, tile_n>;
+  using Value = Tile<Form::value_dim, tile_n>;
+  using Transposed = SwizzledTile<(tile_n + 127) / 128 * 128, Form::value_dim, 128, 1>;  // a row a column of values
 };
 
 template <typename Tiles>
 struct SharedLayout {
-  static constexpr int works = 2;
+  static constexpr int works = 2, transposed_stages = Tiles::transposes ? Tiles::stages : 0;
   static constexpr int key = Tiles::Query::bytes, value = key + Tiles::stages * Tiles::Key::bytes,
-                       work = value + Tiles::stages * Tiles::Value::bytes,
+                       transposed = value + Tiles::stages * Tiles::Value::bytes,
+                       work = transposed + transposed_stages * Tiles::Transposed::bytes,
                        barriers = work + works * static_cast<int>(sizeof(Work)),
-                       bytes = barriers + 16 * (1 + 2 * Tiles::stages + works);
+                       places = 1 + 2 * Tiles::stages + works + transposed_stages, bytes = barriers + 16 * places;
   unsigned base;  // a multiple of 1024
 
   __device__ __forceinline__ Place query() const { return place(0, 0); }
   __device__ __forceinline__ Place keys(int slot) const { return place(key + slot * Tiles::Key::bytes, 1 + slot); }
   __device__ __forceinline__ Place values(int slot) const {
-    return place(value + slot * Tiles::Value::bytes, 1 + Tiles::stages + slot);
+    return place(value + slot * Tiles::Value::bytes, first_value + slot);
   }
   __device__ __forceinline__ Place works_at(int slot) const {
-    return place(work + slot * static_cast<int>(sizeof(Work)), 1 + 2 * Tiles::stages + slot);
+    return place(work + slot * static_cast<int>(sizeof(Work)), first_work + slot);
+  }
+  /// What weights are multiplied with: values, or these transposed.
+  __device__ __forceinline__ Place weighted(int slot) const {
+    if constexpr (!Tiles::transposes) return values(slot);
+    return place(transposed + slot * Tiles::Transposed::bytes, first_transposed + slot);
   }
 
-  /// For one thread. One thread fills a place; every warp that multiplies empties it.
+  /// For one thread. One thread fills a place, or each warp that transposes; every warp that takes from it empties it.
   __device__ __forceinline__ void make_barriers() const {
+    constexpr int multiplying = Tiles::consumers * warpgroup / 32, transposing = Tiles::transposing_warps;
 #pragma unroll
-    for (int i = 0; i < 1 + 2 * Tiles::stages + works; ++i) {
-      mbarrier_init(base + barriers + 16 * i, 1);
-      mbarrier_init(base + barriers + 16 * i + 8, Tiles::consumers * warpgroup / 32);
+    for (int i = 0; i < places; ++i) {
+      const bool is_work = i >= first_work && i < first_transposed, is_value = i >= first_value && i < first_work;
+      mbarrier_init(base + barriers + 16 * i, i >= first_transposed ? transposing : 1);
+      mbarrier_init(base + barriers + 16 * i + 8, is_work                         ? multiplying + transposing
+                                                  : is_value && Tiles::transposes ? transposing
+                                                                                  : multiplying);
     }
     fence_mbarrier_init();
   }
 
  private:
+  static constexpr int first_value = 1 + Tiles::stages, first_work = first_value + Tiles::stages,
+                       first_transposed = first_work + works;  // among places
   __device__ __forceinline__ Place place(int offset, int barrier) const {
     return {base + offset, base + barriers + 16 * barrier, base + barriers + 16 * barrier + 8};
   }

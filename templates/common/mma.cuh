@@ -53,6 +53,20 @@ __device__ __forceinline__ unsigned cvt_rn_x2(float low, float high) {
   return pair;
 }
 
+/// cvt.rn.satfinite.e4m3x2.f32 (sm_89 and later), twice: four numbers, the first in the lowest byte.
+__device__ __forceinline__ unsigned cvt_rn_e4m3x4(float a, float b, float c, float d) {
+  unsigned word;
+  asm("{\n"
+      ".reg .b16 low, high;\n"
+      "cvt.rn.satfinite.e4m3x2.f32 low, %2, %1;\n"
+      "cvt.rn.satfinite.e4m3x2.f32 high, %4, %3;\n"
+      "mov.b32 %0, {low, high};\n"
+      "}"
+      : "=r"(word)
+      : "f"(a), "f"(b), "f"(c), "f"(d));
+  return word;
+}
+
 /// cvt.rn.f16x2.e4m3x2 or cvt.rn.f16x2.e5m2x2 (sm_89 and later): the two bytes of one half of a word, exactly. Hopper's
 /// mma.sync of 8-bit floats is made of these, of products of f16, and of additions one by one.
 template <typename T>

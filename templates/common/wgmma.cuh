@@ -211,22 +211,26 @@ __device__ __forceinline__ void wgmma(float (&d)[n / 2], unsigned long long a_de
                "}, {%" #a0 ", %" #a1 ", %" #a2 ", %" #a3 "}, %" #b ", p%" #modifiers ";\n}"                         \
                : KILN_OPERANDS_##n                                                                                  \
                : "r"(a[0]), "r"(a[1]), "r"(a[2]), "r"(a[3]), "l"(b_descriptor), "r"(static_cast<int>(accumulates)), \
-                 "C"(detail::wgmma_types<T, T>::text), "C"(detail::wgmma_modifiers_of_b<b_major>::text))
+                 "C"(detail::wgmma_types<T, T>::text),                                                              \
+                 "C"(detail::wgmma_modifiers_of_b<sizeof(T) == 2, b_major>::text))
 
 namespace detail {
-template <major b>
+template <bool wide, major b>
 struct wgmma_modifiers_of_b {
   static constexpr char text[] = {',', '1', ',', '1', ',', '0' + (b == major::mn), 0};
 };
+template <major b>
+struct wgmma_modifiers_of_b<false, b> : wgmma_modifiers<false, major::k, b> {};
 }  // namespace detail
 
 /// The same with a in registers, of which each of the warpgroup's warps has 16 rows: a[0] holds columns 2 * (t % 4) and the
-/// next of row t % 32 / 4, a[1] those of the row 8 further down, a[2] and a[3] the columns 8 further on. They must stay as
-/// they are until the product is waited for. T is bf16 or f16; n: the multiples of 32 to 256 but 224.
+/// next of row t % 32 / 4, a[1] those of the row 8 further down, a[2] and a[3] the columns 8 further on. Of 8 bits a register holds four
+/// columns, from 4 * (t % 4) on, and a[2] and a[3] those 16 further on. They must stay as they are until the product is waited for. T is
+/// bf16, f16, e4m3 or e5m2; n: the multiples of 32 to 256 but 224.
 template <typename T, int n, major b_major = major::k>
 __device__ __forceinline__ void wgmma(float (&d)[n / 2], const unsigned (&a)[4], unsigned long long b_descriptor,
                                       bool accumulates) {
-  static_assert(sizeof(T) == 2 && n % 32 == 0 && n >= 32 && n <= 256 && n != 224);
+  static_assert(n % 32 == 0 && n >= 32 && n <= 256 && n != 224);
   if constexpr (n == 32) KILN_WGMMA_A(32, 16, 17, 18, 19, 20, 21, 22, 23);
   if constexpr (n == 64) KILN_WGMMA_A(64, 32, 33, 34, 35, 36, 37, 38, 39);
   if constexpr (n == 96) KILN_WGMMA_A(96, 48, 49, 50, 51, 52, 53, 54, 55);

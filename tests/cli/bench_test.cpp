@@ -27,7 +27,7 @@ store::Choice stored(double cost_ns) {
 tune::Cost timed(double low_ns, double median_ns, double high_ns) { return {median_ns, low_ns, high_ns, 41}; }
 
 struct Gemm {
-  std::vector<manifest::Op> ops = manifest::load_ops({});
+  manifest::Catalogue ops{std::span<const std::filesystem::path>()};
   const manifest::Op& op = find_op(ops, "gemm");
   manifest::DeviceFacts device = manifest::DeviceFacts::from_device_class(h200_device_class).value();
   [[nodiscard]] Problem problem(std::vector<std::string> words) const { return parse_problem(op, words); }

@@ -66,7 +66,7 @@ TEST_CASE("--stale takes what the present sources have outgrown, and nothing els
 TEST_CASE("--stale leaves code of the present sources that no record asks for, as a prewarm makes for fallbacks") {
   const Command command;
   const std::string path = command.path("a.kiln");
-  const std::vector<manifest::Op> ops = manifest::load_ops({});
+  const manifest::Catalogue ops{std::span<const std::filesystem::path>()};
   const manifest::Op& op = cli::find_op(ops, "rms_norm");
   const Problem bucket =
       manifest::bucket_of(op, cli::parse_problem(op, std::vector<std::string>{"rows=512", "cols=4096"}));

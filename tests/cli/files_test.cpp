@@ -19,16 +19,16 @@ using kiln::testing::sample_op;
 
 namespace {
 
-std::vector<OpBucket> read_workload(const std::vector<manifest::Op>& ops, const std::string& text) {
+std::vector<OpBucket> read_workload(const manifest::Catalogue& ops, const std::string& text) {
   return buckets_of_workload(parse_workload(text, "w.toml"), "w.toml", ops);
 }
 
 std::string workload_refusal(const std::string& text) {
-  const std::vector<manifest::Op> ops{sample_op()};
+  const auto ops = manifest::Catalogue::of({sample_op()});
   return message_of([&] { read_workload(ops, text); });
 }
 
-std::vector<TraceEntry> trace(const std::vector<manifest::Op>& ops, const std::string& text) {
+std::vector<TraceEntry> trace(const manifest::Catalogue& ops, const std::string& text) {
   std::istringstream stream(text);
   return parse_trace(stream, "t.trace", ops);
 }
@@ -36,7 +36,7 @@ std::vector<TraceEntry> trace(const std::vector<manifest::Op>& ops, const std::s
 }  // namespace
 
 TEST_CASE("a workload takes sizes, lists and text, and gives each bucket once") {
-  const std::vector<manifest::Op> ops{sample_op()};
+  const auto ops = manifest::Catalogue::of({sample_op()});
   const auto buckets = read_workload(ops, R"([[workload]]
 op    = "twice"
 axes  = { rows = "1..4", cols = [8, "16..24"] }
@@ -46,7 +46,7 @@ op   = "twice"
 axes = { rows = 3, cols = 8 }
 )");
   CHECK(buckets.size() == 9);  // the second entry's bucket is one of the first's
-  CHECK(buckets.front().op == &ops.front());
+  CHECK(buckets.front().op == &ops[0]);
 }
 
 TEST_CASE("a mistake in a workload is named with its line") {
@@ -66,7 +66,7 @@ TEST_CASE("a mistake in a workload is named with its line") {
 }
 
 TEST_CASE("a trace skips comments and empty lines, and remembers line numbers") {
-  const std::vector<manifest::Op> ops{sample_op()};
+  const auto ops = manifest::Catalogue::of({sample_op()});
   const auto entries =
       trace(ops, "# a stream\n\ntwice rows=5 cols=8 # the first\n  twice cols=16 rows=4096 dtype=f32\n");
   REQUIRE(entries.size() == 2);
@@ -75,7 +75,7 @@ TEST_CASE("a trace skips comments and empty lines, and remembers line numbers") 
 }
 
 TEST_CASE("a mistake in a trace is named with its line") {
-  const std::vector<manifest::Op> ops{sample_op()};
+  const auto ops = manifest::Catalogue::of({sample_op()});
   CHECK(message_of([&] {
           trace(ops, "twice rows=5 cols=8\ntwice rows=0 cols=8\n");
         }).find("t.trace:2: op 'twice': axis 'rows' is 0") != std::string::npos);

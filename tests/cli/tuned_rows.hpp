@@ -38,7 +38,7 @@ inline std::vector<store::CubinRow> cubins_for(const std::vector<jit::Specialisa
 
 /// The default has won, for all of the bucket.
 inline TunedRows tuned(const std::vector<std::string>& words, const char* device_class = h200, double cost_ns = 1000) {
-  static const std::vector<manifest::Op> ops = manifest::load_ops({});
+  static const manifest::Catalogue ops{std::span<const std::filesystem::path>()};
   const manifest::Op& op = cli::find_op(ops, "rms_norm");
   const Problem bucket = manifest::bucket_of(op, cli::parse_problem(op, words));
   const manifest::DeviceFacts device = manifest::DeviceFacts::from_device_class(device_class).value();

@@ -6,6 +6,7 @@
 #include <cmath>
 #include <cstdint>
 #include <numeric>
+#include <type_traits>
 #include <utility>
 #include <vector>
 
@@ -43,10 +44,13 @@ struct AttentionRow {
 
 /// Tokens are rows, a head's columns lie side by side. Packed: NaN before the first offset and past the last; dense: NaN after each
 /// sequence.
-template <typename Form>
+template <typename Form,
+          typename Out_ = std::conditional_t<sizeof(typename Form::T) == 1, kiln::bf16, typename Form::T>>
 class Attention {
  public:
   using T = typename Form::T;
+  static constexpr bool scaled = sizeof(T) == 1;  // each head by scales of its own
+  using Out = Out_;
   static constexpr bool packed = Form::layout == Layout::packed;
   static constexpr int before = 2, after = 3;  // rows that no sequence has
 
@@ -60,14 +64,20 @@ class Attention {
         out(q.rows(), problem.heads * Form::value_dim, problem.heads * Form::value_dim + 8),
         lse(problem.heads * (packed ? 1 : count()), rows(true), rows(true) + 1),
         sinks(Matrix<float>::random(1, problem.heads, problem.heads, 4)),
+        q_scales(scales(problem.heads, 0.5)),
+        k_scales(scales(problem.key_heads, 2)),
+        v_scales(scales(problem.key_heads, 4)),
         slopes(Matrix<float>::random(1, problem.heads, problem.heads, 6)),
         bias(made_bias()) {}
 
   AttentionProblem problem;
   std::vector<int> query_offsets, key_offsets;
-  Matrix<T> q, k, v, out;
-  Matrix<float> lse;                                              // a row a head
-  Matrix<float> sinks, slopes;                                    // a head; slopes of both signs
+  Matrix<T> q, k, v;
+  Matrix<Out> out;
+  Matrix<float> lse;  // a row a head
+  Matrix<float> sinks;
+  Matrix<float> q_scales, k_scales, v_scales;                     // 1 but of 8 bits
+  Matrix<float> slopes;                                           // a head; of both signs
   Matrix<T> bias;                                                 // rows of queries, those of a head one after another
   std::vector<long long> dropout_seed = {0x123456789abcdef, -5};  // and an offset
 
@@ -77,7 +87,8 @@ class Attention {
     if (packed) return (of_queries ? query_offsets : key_offsets).back() + after;
     return of_queries ? problem.lengths[0].first : problem.lengths[0].second;
   }
-  [[nodiscard]] std::int64_t batch_stride(const Matrix<T>& of, bool of_queries) const {
+  template <typename Element>
+  [[nodiscard]] std::int64_t batch_stride(const Matrix<Element>& of, bool of_queries) const {
     return packed ? 0 : of.stride() * (rows(of_queries) + after);
   }
   [[nodiscard]] std::int64_t lse_batch_stride() const { return packed ? 0 : lse.stride() * problem.heads; }
@@ -91,23 +102,20 @@ class Attention {
   }
   [[nodiscard]] int longest() const { return std::max_element(problem.lengths.begin(), problem.lengths.end())->first; }
 
-  /// The largest distance of out and lse from what is right. Infinite if anything else was written, or nothing.
-  double error() { return error_of(out); }
-  /// The same of results of another type, with the same rows and columns.
-  template <typename R>
-  double error_of(Matrix<R>& found) {
-    double largest = found.margins_untouched() && lse.margins_untouched() ? 0 : INFINITY;
-    std::vector<bool> row_written(static_cast<std::size_t>(found.rows()));
+  /// The largest distance of out, over its values' scale, and of lse from what is right. Infinite if anything else was written, or nothing.
+  double error() {
+    double largest = out.margins_untouched() && lse.margins_untouched() ? 0 : INFINITY;
+    std::vector<bool> row_written(static_cast<std::size_t>(out.rows()));
     for (int sequence = 0; sequence < count(); ++sequence) {
       for (int query = 0; query < problem.lengths[static_cast<std::size_t>(sequence)].first; ++query) {
         row_written[static_cast<std::size_t>(row(true, sequence, query))] = true;
         for (int head = 0; head < problem.heads; ++head)
-          largest = std::max(largest, error_of_row(found, sequence, query, head));
+          largest = std::max(largest, error_of_row(sequence, query, head));
       }
     }
-    for (std::int64_t i = 0; i < found.rows(); ++i) {
-      for (std::int64_t j = 0; j < found.columns(); ++j) {
-        if (!row_written[static_cast<std::size_t>(i)] && !std::isnan(found.value(i, j))) return INFINITY;
+    for (std::int64_t i = 0; i < out.rows(); ++i) {
+      for (std::int64_t j = 0; j < out.columns(); ++j) {
+        if (!row_written[static_cast<std::size_t>(i)] && !std::isnan(out.value(i, j))) return INFINITY;
       }
     }
     return largest;
@@ -129,7 +137,7 @@ class Attention {
       for (int i = 0; i < Form::head_dim; ++i)
         dot += q.value(q_row, head * Form::head_dim + i) *
                k.value(row(false, sequence, key), key_head * Form::head_dim + i);
-      dot *= problem.scale;
+      dot *= problem.scale * q_scales.value(0, head) * k_scales.value(0, key_head);
       if (Form::soft_cap == SoftCap::tanh) {
         const double bent = std::tanh(dot / problem.cap);
         dot = problem.cap * bent;
@@ -157,7 +165,8 @@ class Attention {
                    : 256 / (256 - std::round(problem.p * 256));
       for (int column = 0; column < Form::value_dim; ++column)
         right.out[static_cast<std::size_t>(column)] +=
-            weight * kept * v.value(row(false, sequence, key), key_head * Form::value_dim + column);
+            weight * kept * v.value(row(false, sequence, key), key_head * Form::value_dim + column) *
+            v_scales.value(0, key_head);
     }
     right.lse = std::log(sum);
     return right;
@@ -172,8 +181,9 @@ class Attention {
   /// Values in the rows of sequences, NaN in all others.
   [[nodiscard]] Matrix<T> operand(bool of_queries, int columns, std::uint32_t seed) const {
     const std::int64_t all = packed ? rows(of_queries) : std::int64_t{count()} * (rows(of_queries) + after);
-    auto values = Matrix<T>::random(all, columns, columns + 8, seed);
-    Matrix<T> made(all, columns, columns + 8);
+    const auto stride = columns + static_cast<int>(16 / sizeof(T));
+    auto values = Matrix<T>::random(all, columns, stride, seed);
+    Matrix<T> made(all, columns, stride);
     for (int sequence = 0; sequence < count(); ++sequence) {
       const auto& [queries, keys] = problem.lengths[static_cast<std::size_t>(sequence)];
       for (int i = 0; i < (of_queries ? queries : keys); ++i) {
@@ -220,20 +230,27 @@ class Attention {
     for (const auto& [queries, keys] : problem.lengths) made.push_back(made.back() + (of_queries ? queries : keys));
     return made;
   }
+  /// Those of neighbouring heads differ by a hundred times.
+  static Matrix<float> scales(int heads, double first) {
+    Matrix<float> made(1, heads, heads);
+    for (int head = 0; head < heads; ++head)
+      made.at(0, head) = static_cast<float>(scaled ? first / (head % 2 * 99 + 1) : 1);
+    return made;
+  }
   [[nodiscard]] bool sees(int query, int key, int queries, int keys) const {
     const int from = query + (problem.from_end ? keys - queries : 0);
     if (Form::mask == Mask::causal) return key <= from;
     return Form::mask == Mask::none || (key >= from - problem.left && key <= from + problem.right);
   }
 
-  template <typename R>
-  double error_of_row(Matrix<R>& results, int sequence, int query, int head) {
+  double error_of_row(int sequence, int query, int head) {
     const AttentionRow right = right_row(sequence, query, head);
     const std::int64_t q_row = row(true, sequence, query);
     double largest = 0;
     for (int column = 0; column < Form::value_dim; ++column)
-      largest = std::max(largest, distance(results.value(q_row, head * Form::value_dim + column),
-                                           right.out[static_cast<std::size_t>(column)]));
+      largest = std::max(largest, distance(out.value(q_row, head * Form::value_dim + column),
+                                           right.out[static_cast<std::size_t>(column)]) /
+                                      v_scales.value(0, head / (problem.heads / problem.key_heads)));
     const double found = lse_at(sequence, query, head);
     return std::max(largest, found == right.lse ? 0 : distance(found, right.lse));
   }

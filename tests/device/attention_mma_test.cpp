@@ -22,7 +22,7 @@ double mma_error(const AttentionProblem& problem, std::uint32_t seed = 1) {
                     .shared_bytes = shared,
                     .seed = seed},
                    [&] {
-                     attention_mma<Form, tile_n, warps>(
+                     attention_mma<Form, tile_n, warps, typename Attention<Form>::Out>(
                          of.q.data(), of.k.data(), of.v.data(), of.out.data(), of.lse.data(), of.sinks.data(),
                          of.query_offsets.data(), of.key_offsets.data(), of.count(), of.rows(true), of.rows(false),
                          of.longest(), problem.heads, problem.key_heads, of.batch_stride(of.q, true), of.q.stride(),
@@ -31,7 +31,7 @@ double mma_error(const AttentionProblem& problem, std::uint32_t seed = 1) {
                          of.out.stride(), Form::value_dim, of.lse_batch_stride(), of.lse.stride(), problem.scale,
                          problem.cap, problem.from_end, problem.left, problem.right, of.slopes.data(), of.bias.data(),
                          of.bias_batch_stride(), of.bias_head_stride(), of.bias.stride(), of.dropout_seed.data(),
-                         problem.p);
+                         problem.p, of.q_scales.data(), of.k_scales.data(), of.v_scales.data());
                    });
   return of.error();
 }
@@ -81,6 +81,16 @@ TEST_CASE("packed sequences see nothing of each other or of what lies around the
 TEST_CASE("a soft cap bends logits, a sink takes part in the sum") {
   using Form = AttentionForm<Layout::packed, Mask::window, 64, 64, SoftCap::tanh, Sinks::head>;
   CHECK(mma_error<Form>({.lengths = {{35, 40}, {9, 0}, {3, 70}}, .heads = 2, .left = 12, .right = 3}) < close);
+}
+
+TEST_CASE("attention_mma multiplies e4m3 as f16, each head by its own scales, into bf16") {
+  using Dense = AttentionForm<Layout::dense, Mask::causal, 72, 40, SoftCap::none, Sinks::none, kiln::e4m3>;
+  using Packed = AttentionForm<Layout::packed, Mask::none, 64, 64, SoftCap::tanh, Sinks::head, kiln::e4m3>;
+  for (const std::uint32_t seed : {0u, 1u}) {
+    CHECK(mma_error<Dense>({.lengths = {{40, 50}, {40, 50}}, .heads = 4, .key_heads = 2}, seed) < close);
+    CHECK(mma_error<Packed>({.lengths = {{35, 40}, {0, 7}, {9, 0}, {3, 33}}, .heads = 3, .key_heads = 3}, seed) <
+          close);
+  }
 }
 
 TEST_CASE(

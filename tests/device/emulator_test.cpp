@@ -44,6 +44,11 @@ TEST_CASE("lanes exchange values as their masks say") {
   });
 }
 
+TEST_CASE("bytes of two words are put together as a selector's nibbles say") {
+  CHECK(__byte_perm(0x33221100u, 0x77665544u, 0x6420) == 0x66442200u);
+  CHECK(__byte_perm(0x33221100u, 0x77665544u, 0x3517) == 0x33551177u);
+}
+
 TEST_CASE("a thread ends while others of its block go on to a barrier") {
   emulator::launch({.grid = {1}, .block = {96}, .seed = 2}, [] {
     if (threadIdx.x < 32) return;

@@ -194,12 +194,12 @@ TEST_CASE("a record is stale when one of its choices is, and that one alone says
   CHECK(shelf.serves(sized(600, 4096)).stale);
   CHECK_FALSE(shelf.serves(tall).stale);
   CHECK(find_stale({&shelf.op, 1}, h200(), Regime::cold_l2, shelf.layers).stale.size() == 1);
-  CHECK(standing_of({&shelf.op, 1}, shelf.at(tall).record->value) == Standing::stale);
+  CHECK(standing_of(manifest::Catalogue::of({shelf.op}), shelf.at(tall).record->value) == Standing::stale);
   Shelf fresh(false);
   choices[0].stale = false;
   fresh.put(tall, choices);
   CHECK_FALSE(fresh.at(tall).is_stale());
-  CHECK(standing_of({&fresh.op, 1}, fresh.at(tall).record->value) == Standing::present);
+  CHECK(standing_of(manifest::Catalogue::of({fresh.op}), fresh.at(tall).record->value) == Standing::present);
 }
 
 TEST_CASE("a hit is expected to take a tuned config's time") {

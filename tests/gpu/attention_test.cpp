@@ -122,4 +122,41 @@ TEST_CASE("attention_forward is right with packed batches in each case of their 
       }
 }
 
+TEST_CASE("attention_forward in e4m3 is right with each mask and head dimension, at ragged sizes, into bf16 and f16") {
+  Fixture fixture;
+  std::mt19937 generator(73);
+  const manifest::Op& op = fixture.op("attention_forward");
+  const std::vector<std::pair<Sizes, const char*>> all = {
+      {{"2", "300", "445", "4", "2", "128", "128"}, "bf16"}, {{"1", "1", "1000", "2", "1", "64", "64"}, "f16"},
+      {{"1", "515", "129", "3", "1", "96", "96"}, "bf16"},   {{"3", "67", "70", "4", "4", "192", "128"}, "f16"},
+      {{"1", "200", "333", "2", "2", "256", "256"}, "bf16"}, {{"2", "33", "50", "2", "1", "72", "40"}, "bf16"},
+      {{"1", "700", "4099", "2", "2", "128", "128"}, "bf16"}};
+  for (const char* mask : {"none", "causal", "window"})
+    for (const auto& [sizes, out] : all)
+      check_all(fixture, op, attention(op, sizes, {{"mask", mask}, {"dtype", "e4m3"}, {"out_dtype", out}}), {},
+                generator);
+}
+
+TEST_CASE(
+    "attention_forward in e4m3 is right with a soft cap and sinks, without lse, and with packed batches in each case of their lengths") {
+  Fixture fixture;
+  std::mt19937 generator(79);
+  const manifest::Op& op = fixture.op("attention_forward");
+  tune::Placement no_lse;
+  no_lse.leave_optional_out = true;
+  check_all(fixture, op,
+            attention(op, {"2", "130", "190", "4", "2", "64", "64"},
+                      {{"mask", "causal"}, {"soft_cap", "tanh"}, {"sinks", "head"}, {"dtype", "e4m3"}}),
+            no_lse, generator);
+  for (std::size_t each = 0; each < op.prepare.value().cases.size(); ++each)
+    for (const char* mask : {"none", "causal", "window"}) {
+      tune::Placement placement;
+      placement.prepare_case = each;
+      check_all(fixture, op,
+                attention(op, {"7", "1301", "1445", "4", "2", "128", "128"},
+                          {{"mask", mask}, {"layout", "packed"}, {"dtype", "e4m3"}}),
+                placement, generator);
+    }
+}
+
 }  // namespace kiln::gpu_tests

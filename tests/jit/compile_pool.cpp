@@ -83,3 +83,23 @@ TEST_CASE("a pool that ends leaves no future without an answer") {
     CHECK((kind == ErrorKind::interrupted || kind == ErrorKind::compile_failed));
   }
 }
+
+TEST_CASE("compiles ahead of time and those that are waited for are each done once") {
+  CompilePool pool(4);
+  std::vector<std::shared_future<Cubin>> all;
+  for (int number = 0; number < 500; ++number)
+    for (const Urgency urgency : {Urgency::ahead, Urgency::now, Urgency::ahead})
+      if (urgency == Urgency::ahead || number % 3 == 0)
+        all.push_back(pool.submit(number_key(number), refused(number), urgency));
+  for (const auto& each : all) CHECK(thrown_by([&] { each.get(); }).kind() == ErrorKind::compile_failed);
+  CHECK(pool.compiled() == 500);
+}
+
+TEST_CASE("a pool of one worker compiles nothing ahead of time until it is asked for") {
+  CompilePool pool(1);
+  const auto ahead = pool.submit(number_key(1), refused(1), Urgency::ahead);
+  CHECK(ahead.wait_for(std::chrono::milliseconds(50)) == std::future_status::timeout);
+  const auto now = pool.submit(number_key(1), refused(1));
+  CHECK(holds(thrown_by([&] { now.get(); }).what(), "/etc/1"));
+  CHECK(thrown_by([&] { ahead.get(); }).kind() == ErrorKind::compile_failed);
+}

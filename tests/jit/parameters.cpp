@@ -91,13 +91,15 @@ TEST_CASE("the built-in ops' manifests give each kernel what it takes" *
     std::set<const manifest::Implementation*> left;
     for (const manifest::Implementation& each : op.implementations)
       if (!each.is_library()) left.insert(&each);
-    for (const std::int64_t size : {4096, 16}) {
-      std::vector<manifest::Setting> sizes;
+    const manifest::Selection& types = op.selections.at(0);
+    for (std::size_t i = 0; i < 2 * types.values.size(); ++i) {
+      const std::int64_t size = i % 2 == 0 ? 4096 : 16;
+      std::vector<manifest::Setting> settings = {{types.name, types.values[i / 2]}};
       for (const manifest::Axis& axis : op.axes)
-        sizes.push_back({axis.name, std::to_string(std::min(axis.maximum, size))});
-      const Problem problem = manifest::make_problem(op, sizes);
+        settings.push_back({axis.name, std::to_string(std::min(axis.maximum, size))});
+      const Problem problem = manifest::make_problem(op, settings);
       const auto frame = manifest::make_frame(op, nullptr, problem, device, {});
-      if (size == 16) check(op, nullptr, specialise_reference(op, frame, "sm_90a"), frame);
+      if (i == 1) check(op, nullptr, specialise_reference(op, frame, "sm_90a"), frame);
       for (const manifest::Implementation& each : op.implementations) {
         if (!left.contains(&each) || manifest::why_not_eligible(op, each, problem, device)) continue;
         const bool is_legal = !manifest::broken_constraint(op, each, problem, device, each.default_config);

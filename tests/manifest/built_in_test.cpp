@@ -32,8 +32,9 @@ std::vector<Problem> usual_problems(const Op& op) {
   for (std::size_t i = 0; i < op.selections.size(); ++i) {
     for (std::size_t word = 1; word < op.selections[i].values.size(); ++word) {
       for (std::size_t each = 0; each < plain; ++each) {
-        problems.push_back(problems[each]);
-        problems.back().selections[i] = static_cast<std::uint8_t>(word);
+        Problem problem = problems[each];
+        problem.selections[i] = static_cast<std::uint8_t>(word);
+        if (is_allowed(op, problem)) problems.push_back(problem);
       }
     }
   }
@@ -155,8 +156,9 @@ TEST_CASE("the display text of every allowed choice of types and words is read b
   for (const Op& op : load_ops({})) {
     Problem problem = sized(op, 16, 4096);
     for (bool done = false; !done;) {
-      REQUIRE_MESSAGE((!is_allowed(op, problem) || parse_bucket(op, display_text(op, problem)) == problem),
-                      op.name << " " << to_string(op, problem) << ": " << display_text(op, problem));
+      if (is_allowed(op, problem))
+        REQUIRE_MESSAGE(parse_bucket(op, display_text(op, problem)) == problem,
+                        op.name << " " << to_string(op, problem) << ": " << display_text(op, problem));
       done = true;
       for (std::size_t i = 0; done && i < op.selections.size(); ++i) {  // the next, as an odometer counts
         done = ++problem.selections[i] == op.selections[i].values.size();

@@ -28,11 +28,11 @@ struct Filter {
 };
 
 /// `names` holds the name of each layer, in order; a layer without a name goes by its path.
-Json gather(std::span<const manifest::Op> ops, store::Layers& layers, std::span<const std::string> names,
+Json gather(const manifest::Catalogue& ops, store::Layers& layers, std::span<const std::string> names,
             const Filter& filter);
 
 /// Returns the facts of one record without its source and device; with its trials where `record` holds candidates.
-Json facts_of(const store::Record& record, std::span<const manifest::Op> ops);
+Json facts_of(const store::Record& record, const manifest::Catalogue& ops);
 
 /// Returns the highest rates of a device, or null where Kiln does not know them.
 Json roof_of(std::string_view device_class);

@@ -68,8 +68,8 @@ std::map<std::string, std::string> device_names(const std::vector<FoundRecord>& 
   return names;
 }
 
-void add_records(Json& document, store::Layers& layers, std::span<const manifest::Op> ops,
-                 std::vector<FoundRecord>& found, const std::map<std::string, std::size_t>& devices) {
+void add_records(Json& document, store::Layers& layers, const manifest::Catalogue& ops, std::vector<FoundRecord>& found,
+                 const std::map<std::string, std::size_t>& devices) {
   const std::size_t shown = std::min(found.size(), most_records);
   document["records_left_out"] = found.size() - shown;
   std::size_t candidates = most_candidates, unread = 0;
@@ -135,7 +135,7 @@ struct Missing {
   std::int64_t sizes = 0;  // distinct problems
 };
 
-void add_missing(Json& document, store::Layers& layers, std::span<const manifest::Op> ops,
+void add_missing(Json& document, store::Layers& layers, const manifest::Catalogue& ops,
                  const std::vector<FoundRecord>& found, const std::vector<manifest::DeviceFacts>& devices,
                  const Filter& filter) {
   std::unordered_set<std::string_view> keys;
@@ -147,9 +147,8 @@ void add_missing(Json& document, store::Layers& layers, std::span<const manifest
     for (const store::HistogramRow& row : layer.file->histogram()) {
       if (!filter.op.empty() && row.op != filter.op) continue;
       ++counted;
-      const auto op =
-          std::find_if(ops.begin(), ops.end(), [&](const manifest::Op& each) { return each.name == row.op; });
-      const auto problem = op == ops.end() ? std::nullopt : manifest::parse_bucket(*op, row.problem);
+      const manifest::Op* op = ops.op(row.op);
+      const auto problem = op == nullptr ? std::nullopt : manifest::parse_bucket(*op, row.problem);
       if (!problem) {
         ++unreadable;
         continue;
@@ -178,7 +177,7 @@ void add_missing(Json& document, store::Layers& layers, std::span<const manifest
 
 }  // namespace
 
-Json gather(std::span<const manifest::Op> ops, store::Layers& layers, std::span<const std::string> names,
+Json gather(const manifest::Catalogue& ops, store::Layers& layers, std::span<const std::string> names,
             const Filter& filter) {
   std::int64_t hidden = 0;
   std::vector<FoundRecord> found = find_records(layers, filter, hidden);
@@ -194,7 +193,7 @@ Json gather(std::span<const manifest::Op> ops, store::Layers& layers, std::span<
     document["devices"].push_back(
         {{"class", clipped(device_class)}, {"name", clipped(name)}, {"roof", roof_of(device_class)}});
   }
-  for (const manifest::Op& op : ops) document["ops"].push_back(op_facts(op));
+  for (const manifest::Op& op : ops.all()) document["ops"].push_back(op_facts(op));
   add_records(document, layers, ops, found, numbers);
   document["launches"] = uses_of(layers, "launch");
   document["misses"] = uses_of(layers, "miss");

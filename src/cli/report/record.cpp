@@ -24,15 +24,14 @@ struct Placed {
 };
 
 /// Returns nothing when no present op forms the record's key.
-std::optional<Placed> place(std::span<const manifest::Op> ops, const store::Record& record) {
-  const auto op =
-      std::find_if(ops.begin(), ops.end(), [&](const manifest::Op& each) { return each.name == record.op; });
+std::optional<Placed> place(const manifest::Catalogue& ops, const store::Record& record) {
+  const manifest::Op* op = ops.op(record.op);
   const auto device = manifest::DeviceFacts::from_device_class(record.device_class);
-  if (op == ops.end() || !device) return std::nullopt;
+  if (op == nullptr || !device) return std::nullopt;
   const auto bucket = manifest::parse_bucket(*op, record.bucket);
   const Regime regime = record.regime == manifest::to_string(Regime::hot_l2) ? Regime::hot_l2 : Regime::cold_l2;
   if (!bucket || manifest::record_key(*op, *bucket, *device, regime) != record.key) return std::nullopt;
-  return Placed{&*op, *device, *bucket};
+  return Placed{op, *device, *bucket};
 }
 
 std::string_view name_of(engine::Standing standing) {
@@ -134,7 +133,7 @@ void add_place(Json& facts, const Placed& placed, double cost_ns) {
 
 }  // namespace
 
-Json facts_of(const store::Record& record, std::span<const manifest::Op> ops) {
+Json facts_of(const store::Record& record, const manifest::Catalogue& ops) {
   const double cost_ns = record.at_edge().cost_ns;
   Json facts{{"op", clipped(record.op)},
              {"bucket", clipped(record.bucket)},

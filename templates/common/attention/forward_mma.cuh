@@ -9,23 +9,25 @@
 #include "common/dependent_launch.cuh"
 
 /// grid (blocks of 16 * warps of `longest` queries * heads * batch), block (32 * warps); dynamic shared memory as attention_forward/mma.toml says.
-/// `queries` and `keys` are those of a sequence (dense), or of all (packed). q, k, v and out begin at multiples of 16 bytes, as do
-/// their rows. What is no length or pointer of these is the softmax's; lse may be null.
-template <typename Form, int tile_n, int warps>
+/// `queries` and `keys` are those of a sequence (dense), or of all (packed). q, k, v, out and their rows begin at multiples of
+/// 8 elements. What is no length or pointer of these is the softmax's; lse may be null. `scales`: those of q's, k's and v's heads, of which
+/// 8-bit ones alone are read; these are multiplied as f16, exactly.
+template <typename Form, int tile_n, int warps, typename Out = typename Form::T, typename... Scales>
 __global__ void __launch_bounds__(warps * 32)
-    attention_mma(const typename Form::T* q, const typename Form::T* k, const typename Form::T* v,
-                  typename Form::T* out, float* lse, const float* sinks, const int* query_offsets,
-                  const int* key_offsets, int batch, int queries, int keys, int longest, int heads, int key_heads,
-                  long long q_batch_stride, long long q_row_stride, long long q_head_stride, long long k_batch_stride,
-                  long long k_row_stride, long long k_head_stride, long long v_batch_stride, long long v_row_stride,
-                  long long v_head_stride, long long out_batch_stride, long long out_row_stride,
-                  long long out_head_stride, long long lse_batch_stride, long long lse_head_stride, float scale,
-                  float cap, int from_end, long long window_left, long long window_right, const float* slopes,
-                  const typename Form::T* bias, long long bias_batch_stride, long long bias_head_stride,
-                  long long bias_row_stride, const long long* dropout_seed, float dropout_p) {
+    attention_mma(const typename Form::T* q, const typename Form::T* k, const typename Form::T* v, Out* out, float* lse,
+                  const float* sinks, const int* query_offsets, const int* key_offsets, int batch, int queries,
+                  int keys, int longest, int heads, int key_heads, long long q_batch_stride, long long q_row_stride,
+                  long long q_head_stride, long long k_batch_stride, long long k_row_stride, long long k_head_stride,
+                  long long v_batch_stride, long long v_row_stride, long long v_head_stride, long long out_batch_stride,
+                  long long out_row_stride, long long out_head_stride, long long lse_batch_stride,
+                  long long lse_head_stride, float scale, float cap, int from_end, long long window_left,
+                  long long window_right, const float* slopes, const typename Form::T* bias,
+                  long long bias_batch_stride, long long bias_head_stride, long long bias_row_stride,
+                  const long long* dropout_seed, float dropout_p, Scales... scales) {
   using namespace kiln;
   using namespace kiln::attention;
   using T = typename Form::T;
+  using Multiplied = typename RowElement<T>::type;
   constexpr int tile_m = warps * 16, threads = warps * 32;
   using QueryTile = RowTile<Form::head_dim, tile_m>;
   using KeyTile = RowTile<Form::head_dim, tile_n>;
@@ -63,9 +65,15 @@ __global__ void __launch_bounds__(warps * 32)
 
   const int warp_row = static_cast<int>(threadIdx.x) / 32 * 16, row = first + warp_row + threadIdx.x % 32 / 4;
   const RowLimits limits(visible, row);
-  const Scores<Form::soft_cap> to_scores(scale, cap);
   const ScoreInputs<T> inputs = {slopes,          bias,         bias_batch_stride, bias_head_stride,
                                  bias_row_stride, dropout_seed, dropout_p};
+  float logits = scale, value_scale = kept_scale<Form>(inputs);
+  if constexpr (sizeof(T) == 1) {
+    const HeadScales of_heads[] = {scales...};
+    logits = logit_scale(scale, of_heads[0][head], of_heads[1][key_head]);
+    value_scale *= of_heads[2][key_head];
+  }
+  const Scores<Form::soft_cap> to_scores(logits, cap);
   const RowTerms<Form> terms(inputs, to_scores, visible, of, head, row);
   SoftmaxRows rows;
   float sums[ValueTile::k_steps * 8] = {};
@@ -87,7 +95,7 @@ __global__ void __launch_bounds__(warps * 32)
 #pragma unroll
       for (int i = 0; i < tile_n / 16; ++i) {
         KeyTile::load_b(b, tile_k, i * 16, step);
-        multiply<T>(scores, i, a, b);
+        multiply<Multiplied>(scores, i, a, b);
       }
     }
     to_scores.cap(scores);
@@ -99,26 +107,26 @@ __global__ void __launch_bounds__(warps * 32)
 #pragma unroll
     for (int step = 0; step < tile_n / 16; ++step) {
       unsigned a[4], b[4];
-      pack_weights<T>(a, scores, step);
+      pack_weights<Multiplied>(a, scores, step);
 #pragma unroll
       for (int i = 0; i < ValueTile::k_steps; ++i) {
         ValueTile::load_b_trans(b, tile_v, step * 16, i);
-        multiply<T>(sums, i, a, b);
+        multiply<Multiplied>(sums, i, a, b);
       }
     }
     __syncthreads();  // all have read the buffer
   }
 
   const float sink = Form::sinks == Sinks::head ? sinks[head] : 0.0f;
-  T* const to = out + of.plane * out_batch_stride + of.first_query * out_row_stride + head * out_head_stride;
+  Out* const to = out + of.plane * out_batch_stride + of.first_query * out_row_stride + head * out_head_stride;
 #pragma unroll
   for (int half = 0; half < 2; ++half) {
     const int query = row + 8 * half;
     const bool exists = query < of.queries;
     const RowEnd end = rows.finish<Form::sinks>(half, to_scores.rate, sink);
-    store_row<T, Form::value_dim / 2>(to + query * out_row_stride,
-                                      reinterpret_cast<const float(&)[Form::value_dim / 2]>(sums), half,
-                                      end.factor * kept_scale<Form>(inputs), exists);
+    store_row<Out, Form::value_dim / 2>(to + query * out_row_stride,
+                                        reinterpret_cast<const float(&)[Form::value_dim / 2]>(sums), half,
+                                        end.factor * value_scale, exists);
     if (lse != nullptr && exists && threadIdx.x % 4 == 0)
       lse[of.plane * lse_batch_stride + head * lse_head_stride + of.first_query + query] = end.lse;
   }

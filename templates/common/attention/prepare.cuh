@@ -53,10 +53,21 @@ __global__ __launch_bounds__(128) void attention_values(T* v, const int* key_off
   long long first = 0;
   if constexpr (layout == Layout::packed)
     for (long long i = 0; i < batch && key_offsets[i] <= key; ++i) first = key_offsets[i];
-  const float size = sqrtf(static_cast<float>(1 + key - first));
+  const float size = sqrtf(static_cast<float>(min(1 + key - first, 1ll << 17)));  // e4m3 ends at 448
   for (long long i = threadIdx.x; i < key_heads * value_dim; i += 128) {
     const float value = kiln::attention::drawn_value(seed, blockIdx.x * key_heads * value_dim + i) * size;
     const long long head = i / value_dim, column = i % value_dim;
     v[plane * v_batch_stride + key * v_row_stride + head * v_head_stride + column] = kiln::from_float<T>(value);
+  }
+}
+
+/// grid (1), block (256): a head's scales of 8-bit q, k and v, from 3 / 4 to 5 / 4.
+__global__ __launch_bounds__(256) void attention_scales(float* q_scale, float* k_scale, float* v_scale, long long heads,
+                                                        long long key_heads, unsigned long long seed) {
+  const auto scale = [&](long long index) { return 1.0f + 0.25f * kiln::attention::drawn_value(~seed, index); };
+  for (long long i = threadIdx.x; i < heads; i += 256) q_scale[i] = scale(i);
+  for (long long i = threadIdx.x; i < key_heads; i += 256) {
+    k_scale[i] = scale(heads + i);
+    v_scale[i] = scale(heads + key_heads + i);
   }
 }

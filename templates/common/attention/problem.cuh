@@ -12,11 +12,20 @@ enum class Alibi { none, head };
 enum class Bias { none, tensor };
 enum class Dropout { none, philox };
 
+/// What 8-bit q, k or v of each head are multiplied by, in device memory.
+using HeadScales = const float*;
+
+/// What makes logits of products of 8-bit queries and keys. Above 0, so that a head whose scale is 0, as that of zeros may be, has logits of
+/// 0 and masked ones stay -infinity.
+__device__ __forceinline__ float logit_scale(float scale, float of_queries, float of_keys) {
+  return fmaxf(scale * of_queries * of_keys, 1e-30f);
+}
+
 /// What a kernel is compiled for, beside its tile.
 template <typename T_, int head_dim_, int value_dim_, Layout layout_, Mask mask_, SoftCap soft_cap_, Sinks sinks_,
           Alibi alibi_ = Alibi::none, Bias bias_ = Bias::none, Dropout dropout_ = Dropout::none>
 struct Form {
-  using T = T_;  // of queries, keys, values and results
+  using T = T_;  // of queries, keys and values; of results too, unless it has 8 bits
   static constexpr int head_dim = head_dim_, value_dim = value_dim_;
   static constexpr Layout layout = layout_;
   static constexpr Mask mask = mask_;
@@ -37,6 +46,9 @@ struct ScoreInputs {
   const long long* dropout_seed;  // and offset
   float dropout_p;
 };
+
+/// A bias below hides its key from the query, as -infinity does: the lowest numbers of bf16 over a small scale are past those of f32.
+constexpr float hiding_bias = -1e30f;
 
 __device__ __forceinline__ int ceil_div(int a, int b) { return (a + b - 1) / b; }
 

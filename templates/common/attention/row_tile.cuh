@@ -6,7 +6,31 @@
 
 namespace kiln::attention {
 
-/// Rows of `dim` elements in shared memory: chunks of 16 bytes, permuted by the row so that the eight that ldmatrix reads at once
+/// As what elements are multiplied: 8-bit floats as f16, which holds them exactly.
+template <typename T>
+struct RowElement {
+  using type = T;
+};
+template <>
+struct RowElement<e4m3> {
+  using type = f16;
+};
+
+/// Eight elements of 8 bits as f16.
+__device__ __forceinline__ uint4 widened(uint2 bytes) {
+  const auto pair = [](unsigned word, int half) {
+#if __CUDA_ARCH__ >= 890
+    return cvt_rn_f16x2<e4m3>(word, half);
+#else
+    const unsigned bits = word >> half * 16;
+    return cvt_rn_x2<f16>(to_float(e4m3{static_cast<unsigned char>(bits)}),
+                          to_float(e4m3{static_cast<unsigned char>(bits >> 8)}));
+#endif
+  };
+  return make_uint4(pair(bytes.x, 0), pair(bytes.x, 1), pair(bytes.y, 0), pair(bytes.y, 1));
+}
+
+/// Rows of `dim` 16-bit elements in shared memory: chunks of 16 bytes, permuted by the row so that the eight that ldmatrix reads at once
 /// lie in different banks. Columns past `dim`, up to a multiple of 16, are zero.
 template <int dim, int rows>
 struct RowTile {
@@ -24,7 +48,14 @@ struct RowTile {
     for (int i = threadIdx.x; i < all; i += threads) {
       const int row = i / chunks, chunk = i % chunks;
       const bool read = row < exist && chunk * 8 < dim;
-      cp_async_16(to + offset(row, chunk), read ? from + row * row_stride + chunk * 8 : from, read);
+      if constexpr (sizeof(T) == 1) {  // not asynchronous
+        const uint2 bytes =
+            read ? *reinterpret_cast<const uint2*>(from + row * row_stride + chunk * 8) : make_uint2(0, 0);
+        char* const memory = dynamic_shared();
+        *reinterpret_cast<uint4*>(memory + (to + offset(row, chunk) - shared_address(memory))) = widened(bytes);
+      } else {
+        cp_async_16(to + offset(row, chunk), read ? from + row * row_stride + chunk * 8 : from, read);
+      }
     }
   }
 

@@ -90,8 +90,12 @@ struct BiasTile {
     }
   }
   __device__ __forceinline__ float add(float score, int i) const {
-    if constexpr (bias == Bias::none) return score;
-    return fmaf(to_floats<T, 2>(__builtin_bit_cast(packed<T, 2>, pairs[i / 2])).at[i % 2], unit, score);
+    if constexpr (bias == Bias::none) {
+      return score;
+    } else {
+      const float logit = to_floats<T, 2>(__builtin_bit_cast(packed<T, 2>, pairs[i / 2])).at[i % 2];
+      return logit < hiding_bias ? -INFINITY : fmaf(logit, unit, score);
+    }
   }
 };
 

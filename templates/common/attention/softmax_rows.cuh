@@ -76,8 +76,9 @@ struct SoftmaxRows {
 
   /// Takes a block of scores, turns them into exponentials, and says what earlier sums are to be multiplied by, and whether by
   /// anything but 1. `some_see_none`: a row may not have seen any key yet. `lazy`: `largest` stays what it was while no row of the
-  /// warp has a score above it by so much that exponentials pass 2^8, which the end divides by as well.
-  template <bool some_see_none, bool lazy, int count>
+  /// warp has a score above it by so much that exponentials pass 2^8, which the end divides by as well. `raised`: exponentials, and so their
+  /// sum, are 2^raised times what they would be; finish() divides it out.
+  template <bool some_see_none, bool lazy, int raised = 0, int count>
   __device__ __forceinline__ bool absorb(float (&scores)[count], float rate, float (&factor)[2]) {
     const float now[2] = {largest_of(scores, 0), largest_of(scores, 1)};
     bool moves = true;
@@ -90,6 +91,7 @@ struct SoftmaxRows {
       const float before = largest[row];
       if (moves) largest[row] = now[row];
       const float origin = some_see_none && largest[row] == -infinity() ? 0.0f : largest[row] * rate;
+      const float offset = raised == 0 ? -origin : raised - origin;
       factor[row] = moves ? exp2_approx(before * rate - origin) : 1.0f;
       float part[2] = {0, 0};
 #pragma unroll
@@ -97,7 +99,7 @@ struct SoftmaxRows {
 #pragma unroll
         for (int j = 0; j < 2; ++j) {
           float& score = scores[i + 2 * row + j];
-          score = exp2_approx(fmaf(score, rate, -origin));
+          score = exp2_approx(fmaf(score, rate, offset));
           part[j] += score;
         }
       }
@@ -107,9 +109,9 @@ struct SoftmaxRows {
   }
 
   /// After the last block. A row without keys and sink gives 0 and -inf.
-  template <Sinks sinks>
+  template <Sinks sinks, int raised = 0>
   __device__ __forceinline__ RowEnd finish(int row, float rate, float sink) const {
-    const float total = warp_reduce<4>(sum[row], add{}), origin = largest[row] * rate;
+    const float total = warp_reduce<4>(sum[row], add{}), origin = largest[row] * rate - raised;
     if constexpr (sinks == Sinks::none) return {total == 0.0f ? 0.0f : 1.0f / total, origin * ln_2 + logf(total)};
     const float top = fmaxf(origin, sink * log2_e);
     if (top == -infinity()) return {0.0f, top};

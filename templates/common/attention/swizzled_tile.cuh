@@ -3,6 +3,7 @@
 #pragma once
 
 #include "common/mbarrier.cuh"
+#include "common/mma.cuh"
 #include "common/named_barrier.cuh"
 #include "common/setmaxnreg.cuh"
 #include "common/tma.cuh"
@@ -13,16 +14,17 @@ namespace kiln::attention {
 inline constexpr int warpgroup = 128, warpgroup_rows = 64;
 
 /// Columns of a box: as many as a swizzle takes of those that divide `columns`.
-template <int columns>
-inline constexpr int box_columns_of = columns % 64 == 0   ? 64
-                                      : columns % 32 == 0 ? 32
-                                                          : 16;
+template <int columns, typename T = bf16>
+inline constexpr int box_columns_of = (columns * sizeof(T) % 128 == 0  ? 128
+                                       : columns * sizeof(T) % 64 == 0 ? 64
+                                                                       : 32) /
+                                      static_cast<int>(sizeof(T));
 
-/// `rows` tokens of one head, as TMA lays them down: boxes of 64 columns under the 128-byte swizzle, of 32 under the 64-byte one, or of 16
-/// under the 32-byte one. Boxes lie one after another.
-template <int dim, int rows, int box_columns_ = box_columns_of<dim>>
+/// `rows` tokens of one head, as TMA lays them down: boxes of 64 columns of 16 bits under the 128-byte swizzle, of 32 under the 64-byte one,
+/// or of 16 under the 32-byte one; of 8 bits, twice as many columns. Boxes lie one after another.
+template <int dim, int rows, int box_columns_ = box_columns_of<dim>, int element_bytes = 2>
 struct SwizzledTile {
-  static constexpr int box_columns = box_columns_, swizzle = box_columns * 2, boxes = dim / box_columns;
+  static constexpr int box_columns = box_columns_, swizzle = box_columns * element_bytes, boxes = dim / box_columns;
   static constexpr int box_bytes = rows * swizzle, bytes = boxes * box_bytes;
   static_assert(dim % box_columns == 0 && rows % 16 == 0);
 
@@ -34,12 +36,18 @@ struct SwizzledTile {
       tma_load_4d(to + box * box_bytes, map, barrier, box * box_columns, head, row, plane);
   }
 
-  /// As an operand whose k are the columns; at(row, step): bytes to 16 columns of the rows from a multiple of 8 on.
+  /// As an operand whose k are the columns; at(row, step): bytes to the 32 bytes of columns of a step, of the rows from a multiple of 8 on.
   static __device__ __forceinline__ unsigned long long along_columns(unsigned tile) {
     return wgmma_descriptor(tile, 8 * swizzle, 16, swizzle);
   }
   static __device__ constexpr int at(int row, int step) {
     return step * 32 / swizzle * box_bytes + step * 32 % swizzle + row * swizzle;
+  }
+  /// Loads a fragment of 16 rows from `row`, a multiple of 8, on by the 32 bytes of columns of a step: as the a of mma or wgmma.
+  static __device__ __forceinline__ void load_a(unsigned (&a)[4], unsigned tile, int row, int step) {
+    const unsigned lane = threadIdx.x % 32, columns = step * 32 + lane / 16 * 16, own = row + lane % 16;
+    ldmatrix_x4(a, tile + columns / swizzle * box_bytes + own * swizzle +
+                       (columns % swizzle ^ (own * swizzle >> 7 & (swizzle / 16 - 1)) * 16));
   }
   /// As an operand whose k are the rows; 16 of them are 16 * swizzle bytes.
   static __device__ __forceinline__ unsigned long long along_rows(unsigned tile) {

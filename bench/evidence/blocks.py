@@ -1,0 +1,60 @@
+"""Whole transformer blocks beside the same blocks in torch."""
+from evidence.table import markdown, mean, number
+
+FOLDER = "blocks-h100"
+BLOCKS = {"llama": "Llama 3 8B, packed", "flux": "FLUX.1, single-stream"}
+SIDES = {"kiln, no file": "Kiln, no file yet", "kiln": "Kiln, that process's file", "eager": "torch, eager",
+         "compile, no cache": "`torch.compile`, no cache yet", "compile": "`torch.compile`, that process's cache",
+         "dynamic, no cache": "`torch.compile(dynamic=True)`, no cache yet", "dynamic": "`torch.compile(dynamic=True)`, that process's cache"}
+PEERS = {"eager": "eager", "compile": "`torch.compile`", "dynamic": "`dynamic=True`"}
+
+
+def rows_of(read):
+    return [row for name in ("blocks_cold", "blocks", "blocks_peers") for row in read(f"{FOLDER}/{name}.json")]
+
+
+def of(rows, phase, block, side):
+    return [row for row in rows if (row["phase"], row["block"], row.get("side")) == (phase, block, side)]
+
+
+def stream(read):
+    """The first pass of a process; one that was ended before all batches says how many it did."""
+    rows, body = rows_of(read), []
+    for block, title in BLOCKS.items():
+        for side, name in SIDES.items():
+            firsts, whole, memory = (of(rows, phase, block, side) for phase in ("first", "stream", "memory"))
+            if not firsts:
+                continue
+            seconds = whole[0]["ms"] / 1000 if whole else sum(row["infer_ms"] + row["train_ms"] for row in firsts) / 1000
+            worst = max(row["infer_ms"] + row["train_ms"] for row in firsts[1:] or firsts) / 1000
+            counts = [whole[0].get(key, "-") if whole else "-" for key in ("tunes", "compiles")]
+            gigabytes = [f"{memory[0][key] / 1e9:.1f}" if memory else "-" for key in ("tensor_bytes", "device_bytes")]
+            body.append([title, name, f"{len(firsts)}{'' if whole else ', then ended'}", f"{seconds:.1f}", f"{worst:.2f}", *counts, *gigabytes])
+    return body and markdown(["block", "side", "batches", "first pass, s", "longest batch but the first, s", "tunes", "compiles", "GB of tensors", "GB of device memory"], body)
+
+
+def steady(read):
+    rows, body = rows_of(read), []
+    for block, title in BLOCKS.items():
+        kiln = {row["batch"]: row for row in of(rows, "steady", block, "kiln")}
+        for key, name in (("infer_ns", "forward"), ("train_ns", "forward and backward")):
+            cells = []
+            for side in PEERS:
+                ratios = [(row[key] / kiln[row["batch"]][key], row["tokens"]) for row in of(rows, "steady", block, side) if row["batch"] in kiln]
+                cells += [number(mean(ratio for ratio, _ in ratios)), f"{min(ratios)[0]:.2f} at {min(ratios)[1]}" if ratios else "-"]
+            if kiln:
+                tokens = sum(row["tokens"] for row in kiln.values())
+                body.append([title, name, len(kiln), f"{tokens / sum(row[key] for row in kiln.values()) * 1000:.2f}", *cells])
+    heads = [head for name in PEERS.values() for head in (f"{name} / Kiln", "worst, at tokens")]
+    return body and markdown(["block", "pass", "batches", "Kiln, million tokens a second", *heads], body)
+
+
+def errors(read):
+    rows, body = rows_of(read), []
+    for row in rows:
+        if row["phase"] == "check":
+            body.append([BLOCKS[row["block"]], row["tokens"], row["tensor"], "yes" if row["right"] else "NO", *(f"{row[key]:.2%}" for key in ("error", "torch_error", "worst", "torch_worst"))])
+    return body and markdown(["block", "tokens", "result, or gradient of", "within the tolerance", "Kiln's error", "torch's in bf16", "Kiln's worst element", "torch's"], body)
+
+
+TABLES = {"blocks_stream": stream, "blocks_steady": steady, "blocks_errors": errors}
