@@ -15,7 +15,7 @@ __device__ double reference_terms(const ScoreInputs<typename Form::T>& inputs, c
   if constexpr (Form::bias == Bias::tensor) {
     const double bias = to_double(inputs.bias[of.plane * inputs.bias_batch_stride + head * inputs.bias_head_stride +
                                               query * inputs.bias_row_stride + key]);
-    sum += bias < hiding_bias ? -INFINITY : bias;
+    sum += bias < hiding_bias ? -infinity() : bias;
   }
   return sum;
 }

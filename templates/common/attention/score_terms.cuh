@@ -94,7 +94,7 @@ struct BiasTile {
       return score;
     } else {
       const float logit = to_floats<T, 2>(__builtin_bit_cast(packed<T, 2>, pairs[i / 2])).at[i % 2];
-      return logit < hiding_bias ? -INFINITY : fmaf(logit, unit, score);
+      return logit < hiding_bias ? -infinity() : fmaf(logit, unit, score);
     }
   }
 };
