@@ -70,6 +70,14 @@ class Evidence(unittest.TestCase):
         self.write("templates/common/clock.cuh", "long now();\n")
         self.assertNotEqual(digests.of_code("templates/gemm"), before)
 
+    def test_a_comment_behind_a_line_of_a_manifest_is_no_change(self):
+        self.write("templates/gemm/op.toml", 'when = "a # b"   # not timed yet\n')
+        before = digests.of_code("templates/gemm")
+        self.write("templates/gemm/op.toml", 'when = "a # b"   # by counts\n')
+        self.assertEqual(digests.of_code("templates/gemm"), before)
+        self.write("templates/gemm/op.toml", 'when = "a # c"   # by counts\n')
+        self.assertNotEqual(digests.of_code("templates/gemm"), before)
+
     def test_a_build_that_was_not_written_down_counts_as_changed(self):
         read = claim.Claim.read("hits")
         read.run[0].commit = ""

@@ -11,6 +11,7 @@ ROOT = pathlib.Path(__file__).resolve().parents[2]
 C_FAMILY = {".cpp", ".hpp", ".h", ".cu", ".cuh"}
 # A string or a character as it stands, or a comment.
 LITERAL_OR_COMMENT = re.compile(rb"""("(?:\\.|[^"\\\n])*"|'(?:\\.|[^'\\\n])')|//[^\n]*|/\*.*?\*/""", re.S)
+TOML_STRING_OR_COMMENT = re.compile(rb"""("(?:\\.|[^"\\\n])*"|'[^'\n]*')|#[^\n]*""")
 
 INCLUDE = re.compile(rb'^\s*#\s*include\s+"([^"]+)"', re.M)
 
@@ -19,6 +20,8 @@ def bare(name, content):
     """Without comments and white space: a change of these alone is no change of code."""
     if pathlib.Path(name).suffix in C_FAMILY:
         content = LITERAL_OR_COMMENT.sub(lambda found: found[1] or b"", content)
+    elif pathlib.Path(name).suffix == ".toml":
+        content = TOML_STRING_OR_COMMENT.sub(lambda found: found[1] or b"", content)
     else:
         content = re.sub(rb"(?m)^\s*#.*$", b"", content)
     return re.sub(rb"\s+", b"", content)
