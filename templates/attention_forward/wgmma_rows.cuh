@@ -35,7 +35,7 @@ struct ValueSums {
     if (moves) scale_rows(all, factor);
   }
 };
-/// The same where a product is added in f32 once it is whole, as one instruction with the scaling that was due before it. Columns that
+/// Sums of values where a product is added in f32 once it is whole, as one instruction with the scaling that was due before it. Columns that
 /// registers cannot hold twice come in parts.
 template <int columns_>
 struct ValueSums<columns_, true> {

@@ -6,7 +6,7 @@
 
 namespace kiln::attention {
 
-/// Of a query and a key of a sequence.
+/// Returns what is added to the logit of a query and a key of a sequence.
 template <typename Form>
 __device__ double reference_terms(const ScoreInputs<typename Form::T>& inputs, const Visible<Form::mask>& visible,
                                   const Sequence& of, int head, int query, int key) {

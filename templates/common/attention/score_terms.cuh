@@ -54,7 +54,7 @@ struct BiasTile {
   unsigned pairs[bias == Bias::tensor ? count / 2 : 1];
   float unit;  // of a score
 
-  /// Of queries, the thread's first of which is `query`, by keys, the tile's first of which is `key`.
+  /// Loads the biases of rows of queries, from the thread's first, `query`, by columns of keys, from the tile's first, `key`.
   __device__ __forceinline__ void load(const HeadBias<T>& from, float rate, int query, int key) {
     unit = log2_e / rate;
     key += static_cast<int>(threadIdx.x) % 4 * 2;
@@ -74,7 +74,7 @@ struct BiasTile {
       }
     }
   }
-  /// The same of keys by queries.
+  /// Loads the biases of rows of keys by columns of queries.
   __device__ __forceinline__ void load_transposed(const HeadBias<T>& from, float rate, int key, int query) {
     unit = log2_e / rate;
     query += static_cast<int>(threadIdx.x) % 4 * 2;
@@ -157,7 +157,7 @@ class RowTerms {
   HeadBias<T> bias_;
 };
 
-/// The same for two keys, 8 apart, from `key` on, whose queries from `query` on are columns.
+/// What a thread takes of them for two keys, 8 apart, from `key` on, whose queries from `query` on are columns.
 template <typename Form, int count>
 __device__ __forceinline__ TileTerms<Form, count> terms_of_keys(const ScoreInputs<typename Form::T>& inputs, float rate,
                                                                 const Visible<Form::mask>& visible, const Sequence& of,
