@@ -169,7 +169,6 @@ tune::TuneRequest State::tune_request(const manifest::Op& op, const Problem& buc
           .regime = options.regime,
           .arch = arch(),
           .search = options.search,
-          .worker = worker.get(),
           .stop_requested = options.stop_requested,
           .on_event = options.on_tune};
 }

@@ -43,7 +43,8 @@ struct State {
   State& operator=(const State&) = delete;
   /// jit::default_arch of the device. The first call opens NVRTC, which takes tens of milliseconds.
   [[nodiscard]] const std::string& arch() const;
-  /// A request to tune a bucket on this device with this engine's worker and options. Refers to `op`.
+  /// A request to tune a bucket on this device with this engine's options. Refers to `op`. Without a worker, which tunes may replace: who
+  /// holds tune_mutex adds it.
   [[nodiscard]] tune::TuneRequest tune_request(const manifest::Op& op, const Problem& bucket) const;
   /// Adds to Engine::warnings, each warning once.
   void warn(const std::string& warning);

@@ -20,6 +20,7 @@ bool is_enough(const Resolution& resolution, Retune retune) {
 /// The engine's request for the bucket, with the caller's callbacks added.
 tune::TuneRequest request_of(State& state, const manifest::Op& op, const Problem& bucket, const TuneAsked& asked) {
   tune::TuneRequest request = state.tune_request(op, bucket);
+  request.worker = state.worker.get();
   if (asked.stop_requested)
     request.stop_requested = [own = request.stop_requested, other = asked.stop_requested] {
       return (own && own()) || other();

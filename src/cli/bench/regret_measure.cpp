@@ -24,6 +24,7 @@ const store::Record& RegretMeasurement::tuned(Variant& variant, const Problem& b
   const std::string text = manifest::to_string(variant.op, bucket);
   if (const auto known = variant.records.find(text); known != variant.records.end()) return known->second;
   tune::TuneRequest request = state_.tune_request(variant.op, bucket);
+  request.worker = state_.worker.get();
   return variant.records.emplace(text, tune::tune_bucket(request, state_.cubins).record).first->second;
 }
 
