@@ -57,6 +57,7 @@ class CandidateBuilder {
                                   stairs_of_fastest(result_.lengths.ends.front(), most.more));
     add_library_configs(most.more);
     finish();
+    name_proposals();
     return std::move(result_);
   }
 
@@ -81,8 +82,8 @@ class CandidateBuilder {
   }
 
   /// Returns the lengths and, on a single open axis, sizes between them: a library has stairs of its own, and asking it needs no compile.
-  [[nodiscard]] std::vector<Problem> sizes_asked_of_library(std::size_t more) const {
-    if (result_.lengths.axes.size() != 1 || more == 0) return result_.lengths.problems;
+  [[nodiscard]] std::vector<Problem> sizes_asked_of_library() const {
+    if (result_.lengths.axes.size() != 1) return result_.lengths.problems;
     const std::size_t axis = result_.lengths.axes.front();
     const std::int64_t low = manifest::low_corner(request_.op, request_.bucket).axes[axis];
     const std::int64_t width = request_.bucket.axes[axis] - low + 1, multiple = request_.op.axes[axis].multiple_of;
@@ -100,7 +101,7 @@ class CandidateBuilder {
       std::vector<std::int64_t> changes;
       std::optional<manifest::Config> first;
       std::int64_t before = 0;
-      for (const Problem& at : sizes_asked_of_library(more)) {
+      for (const Problem& at : sizes_asked_of_library()) {
         if (manifest::why_not_eligible(request_.op, implementation, at, request_.device)) continue;
         const auto& lengths = result_.lengths.problems;
         const bool is_length = std::ranges::find(lengths, at) != lengths.end();
@@ -110,11 +111,16 @@ class CandidateBuilder {
         // The model does not tell a library's configs apart; the library's order does.
         library_firsts_.emplace(&implementation, configs.front());
         for (const manifest::Config& config : configs) add(implementation, config);
-        if (first && *first != configs.front()) changes.push_back(before);
+        if (first && *first != configs.front()) {
+          changes.push_back(before);
+          proposed_.push_back({before, &implementation, *first});
+        }
         first = configs.front();
         if (!result_.lengths.axes.empty()) before = at.axes[result_.lengths.axes.front()];
       }
-      if (result_.lengths.axes.size() != 1 || more == 0) continue;
+      if (result_.lengths.axes.size() != 1) continue;
+      if (first) proposed_.push_back({before, &implementation, *first});
+      if (more == 0) continue;
       std::vector<std::int64_t> some;
       const std::size_t count = std::min(more, changes.size());
       for (std::size_t i = 0; i < count; ++i) some.push_back(changes[i * changes.size() / count]);
@@ -233,6 +239,15 @@ class CandidateBuilder {
       try_first(implementation, manifest::kernel_config(*implementation, config));
   }
 
+  /// Looks up the candidates that a library proposed; those that are legal at no length are gone.
+  void name_proposals() {
+    for (const Proposed& each : proposed_)
+      for (std::size_t i = 0; i < result_.entries.size(); ++i)
+        if (result_.entries[i].implementation == each.implementation && result_.entries[i].config == each.config)
+          result_.proposals.push_back({each.last_size, i});
+    std::ranges::sort(result_.proposals, {}, &FirstProposal::last_size);
+  }
+
   [[nodiscard]] std::vector<std::int64_t> position_of(const Entry& entry) const {
     std::vector<std::int64_t> position{entry.implementation - request_.op.implementations.data()};
     for (std::size_t i = 0; i < entry.config.size(); ++i) {
@@ -245,9 +260,16 @@ class CandidateBuilder {
     return position;
   }
 
+  struct Proposed {
+    std::int64_t last_size = 0;
+    const manifest::Implementation* implementation = nullptr;
+    manifest::Config config;
+  };
+
   const CandidatesRequest& request_;
   Prior prior_;
   Candidates result_;
+  std::vector<Proposed> proposed_;
   std::set<std::pair<const manifest::Implementation*, manifest::Config>> seen_, library_firsts_;
 };
 

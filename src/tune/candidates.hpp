@@ -23,11 +23,18 @@ struct Entry {
   Admission admission;
 };
 
+/// What a library proposes first at the sizes of the only open axis up to `last_size`, above those of the proposal before.
+struct FirstProposal {
+  std::int64_t last_size = 0;
+  std::size_t candidate = 0;
+};
+
 struct Candidates {
   Lengths lengths;
   std::vector<Entry> entries;  // the op's default first, where it is legal
   bool has_baseline = false;
   Expectations expectations;
+  std::vector<FirstProposal> proposals;  // ascending
 };
 
 struct CandidatesRequest {

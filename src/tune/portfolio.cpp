@@ -17,7 +17,7 @@ constexpr std::array widened = {0.0,  0.01, 0.02, 0.03, 0.05,
                                 0.08, 0.12, 0.2,  0.5,  std::numeric_limits<double>::infinity()};
 constexpr double behind_step = 0.005;  // smaller differences of the mean do not count
 
-using Lengths = std::span<const std::vector<Standing>>;
+using ByLength = std::span<const std::vector<Standing>>;
 
 const Standing* find(const std::vector<Standing>& length, std::size_t candidate) {
   const auto found = std::ranges::find(length, candidate, &Standing::candidate);
@@ -29,7 +29,7 @@ bool is_allowed(const Standing& standing, double tolerance) {
 }
 
 /// Returns the candidate that covers most of the uncovered lengths, or nothing when none covers any.
-std::optional<std::size_t> best_cover(Lengths lengths, const std::vector<bool>& covered, double tolerance) {
+std::optional<std::size_t> best_cover(ByLength lengths, const std::vector<bool>& covered, double tolerance) {
   std::set<std::size_t> candidates;
   for (const auto& length : lengths)
     for (const Standing& each : length) candidates.insert(each.candidate);
@@ -62,7 +62,7 @@ std::optional<std::size_t> best_cover(Lengths lengths, const std::vector<bool>& 
 }
 
 /// Returns the chosen candidates, or nothing when a length with candidates cannot be covered within the tolerance.
-std::optional<std::vector<std::size_t>> cover(Lengths lengths, double tolerance) {
+std::optional<std::vector<std::size_t>> cover(ByLength lengths, double tolerance) {
   std::vector<bool> covered(lengths.size());
   for (std::size_t i = 0; i < lengths.size(); ++i) covered[i] = lengths[i].empty();
   std::vector<std::size_t> chosen;
@@ -77,7 +77,7 @@ std::optional<std::vector<std::size_t>> cover(Lengths lengths, double tolerance)
   return chosen;
 }
 
-Assignment assign(Lengths lengths, std::span<const std::size_t> chosen) {
+Assignment assign(ByLength lengths, std::span<const std::size_t> chosen) {
   Assignment assignment(lengths.size());
   std::optional<std::size_t> above;
   for (std::size_t i = lengths.size(); i-- > 0;) {
@@ -137,7 +137,7 @@ std::vector<Standing> standings(const Comparison& comparison,
 namespace {
 
 /// Returns how many of the chosen have machine code.
-std::size_t with_code(Lengths lengths, std::span<const std::size_t> chosen) {
+std::size_t with_code(ByLength lengths, std::span<const std::size_t> chosen) {
   return static_cast<std::size_t>(std::ranges::count_if(chosen, [&](std::size_t candidate) {
     return std::ranges::any_of(lengths, [&](const auto& length) {
       const Standing* standing = find(length, candidate);
@@ -148,7 +148,7 @@ std::size_t with_code(Lengths lengths, std::span<const std::size_t> chosen) {
 
 }  // namespace
 
-Assignment choose_configs(Lengths lengths, std::size_t at_most) {
+Assignment choose_configs(ByLength lengths, std::size_t at_most) {
   std::vector<std::size_t> chosen;
   for (const double tolerance : widened) {
     auto covers = cover(lengths, tolerance);

@@ -26,6 +26,11 @@ double median_of(const TimedCandidate& candidate) {
 
 }  // namespace
 
+double median_ns(const Compared& compared) {
+  std::vector<double> samples = compared.samples_ns;
+  return summarise(samples).median_ns;
+}
+
 Cost summarise(std::span<double> samples) {
   if (samples.empty()) return {};
   std::sort(samples.begin(), samples.end());

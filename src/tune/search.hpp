@@ -58,6 +58,8 @@ struct Compared {
   std::vector<double> samples_ns;
 };
 using Comparison = std::vector<Compared>;
+/// Returns the median of its samples, of which there is at least one.
+double median_ns(const Compared& compared);
 
 /// A candidate at a length of a bucket, both by index. The last length is the bucket's upper edge.
 struct Point {

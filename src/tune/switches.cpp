@@ -13,11 +13,6 @@ constexpr double in_the_running = 1.1;    // time over the fastest at an end
 constexpr double worth_a_switch = 1.015;  // time of the end's winner over the fastest at a size
 constexpr std::size_t no_candidate = std::numeric_limits<std::size_t>::max();
 
-double median_of(const Compared& compared) {
-  std::vector<double> samples = compared.samples_ns;
-  return summarise(samples).median_ns;
-}
-
 }  // namespace
 
 Switches::Switches(std::int64_t low, std::int64_t multiple, std::span<const std::int64_t> ends,
@@ -49,7 +44,7 @@ std::size_t Switches::fastest(const Comparison& comparison, bool with_libraries)
   double least = std::numeric_limits<double>::infinity();
   for (const Compared& each : comparison) {
     if (each.samples_ns.empty() || (!with_libraries && is_library(each.candidate))) continue;
-    if (const double ns = median_of(each); ns < least) {
+    if (const double ns = median_ns(each); ns < least) {
       least = ns;
       best = each.candidate;
     }
@@ -62,7 +57,7 @@ void Switches::take_in(Interval& interval, const Comparison& comparison) const {
     std::vector<std::pair<double, std::size_t>> ranked;
     for (const Compared& each : comparison)
       if (!each.samples_ns.empty() && !(own && is_library(each.candidate)))
-        ranked.emplace_back(median_of(each), each.candidate);
+        ranked.emplace_back(median_ns(each), each.candidate);
     std::ranges::sort(ranked);
     const std::size_t most = own ? most_own_of_an_end : most_of_an_end;
     for (std::size_t i = 0; i < std::min(most, ranked.size()); ++i)

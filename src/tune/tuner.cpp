@@ -5,14 +5,18 @@
 #include <algorithm>
 #include <chrono>
 #include <cmath>
+#include <functional>
 #include <future>
 #include <limits>
+#include <map>
 #include <set>
 #include <utility>
 
 #include "kiln/error.hpp"
 #include "tune/conclusion.hpp"
 #include "tune/deploy.hpp"
+#include "tune/inner_sizes.hpp"
+#include "tune/model.hpp"
 #include "tune/neighbours.hpp"
 #include "tune/switches.hpp"
 
@@ -24,7 +28,10 @@ constexpr std::chrono::milliseconds idle_after{20};
 constexpr std::int64_t warm_runs = 2;
 constexpr double long_ns = 3e5;                          // of a launch: above, few_probes are taken
 constexpr std::int64_t few_probes = 3, many_probes = 7;  // samples of each of Switches' probes
-constexpr std::size_t neighbours_asked = 8;              // records whose measurements correct the model
+constexpr double inner_budget_ns = 200e6;                // for samples at inner sizes
+constexpr double inner_candidates = 5;                   // of a size, about
+constexpr std::size_t least_inner_sizes = 2, most_inner_sizes = 12;
+constexpr std::size_t neighbours_asked = 8;  // records whose measurements correct the model
 
 Candidates candidates_for(const TuneRequest& request, Cubins& cubins) {
   const bool exhaustive = request.search.strategy == Strategy::exhaustive;
@@ -245,31 +252,90 @@ class Session {
       for (std::size_t length = 0; length < searched; ++length) costs.push_back(search_->cost({i, length}));
     }
     if (measured.lengths.axes.size() != 1 || searched < 2 || measured.comparisons.back().empty()) return measured;
-    const std::size_t axis = measured.lengths.axes.front();
-    const std::vector<std::int64_t>& ends = measured.lengths.ends.front();
-    Switches switches(manifest::low_corner(request_.op, request_.bucket).axes[axis], request_.op.axes[axis].multiple_of,
-                      ends, measured.comparisons, candidates_.expectations.of_libraries);
-    const double longest_ns = search_->cost({measured.comparisons.back().front().candidate, searched - 1}).median_ns;
-    for (auto probes = switches.next(); !probes.empty(); probes = switches.next())
-      sample_probes(switches, probes, axis, longest_ns);
-    merge(measured, switches.found());
+    longest_ns_ = search_->cost({measured.comparisons.back().front().candidate, searched - 1}).median_ns;
+    part_at_inner_sizes(measured);
+    part_at_switches(measured);
     return measured;
   }
 
-  void sample_probes(Switches& switches, std::vector<Probe>& probes, std::size_t axis, double longest_ns) {
-    std::erase_if(probes, [&](const Probe& probe) { return !is_in(probe.candidate); });
+  [[nodiscard]] std::size_t open_axis() const { return candidates_.lengths.axes.front(); }
+  [[nodiscard]] std::int64_t low_size() const {
+    return manifest::low_corner(request_.op, request_.bucket).axes[open_axis()];
+  }
+  [[nodiscard]] std::int64_t probe_rounds() const { return longest_ns_ > long_ns ? few_probes : many_probes; }
+
+  /// Returns the model's time, infinity where the candidate is not legal.
+  [[nodiscard]] double estimate_at(std::size_t candidate, std::int64_t size) const {
+    const Entry& entry = candidates_.entries[candidate];
+    Problem at = request_.bucket;
+    at.axes[open_axis()] = size;
+    if (manifest::broken_constraint(request_.op, *entry.implementation, at, request_.device.facts, entry.config))
+      return std::numeric_limits<double>::infinity();
+    return estimate(request_.op, *entry.implementation, at, request_.device.facts, entry.config, request_.regime).ns;
+  }
+
+  /// Loads a candidate again that was dropped when it was beaten, or brings in one that was not tried.
+  bool hold(std::size_t candidate) {
+    if (is_in(candidate)) return true;
+    Entry& entry = this->entry(candidate);
+    if (entry.admission.verdict == store::Verdict::ok) entry.admission.verdict = store::Verdict::not_timed;
+    return bring_in(candidate);
+  }
+
+  void part_at_inner_sizes(Measured& measured) {
+    const std::vector<std::int64_t> ends = measured.lengths.ends.front();
+    const std::vector<std::size_t>& libraries = candidates_.expectations.of_libraries;
+    const double size_ns = inner_candidates * static_cast<double>(probe_rounds()) * std::max(longest_ns_, 1.0);
+    const auto most = static_cast<std::size_t>(
+        std::clamp(inner_budget_ns / size_ns, double{least_inner_sizes}, double{most_inner_sizes}));
+    std::vector<Probe> probes;
+    for (const InnerSize& each :
+         inner_sizes({low_size(), request_.op.axes[open_axis()].multiple_of, ends, measured.comparisons, measured.costs,
+                      libraries, candidates_.proposals,
+                      [this](std::size_t candidate, std::int64_t size) { return estimate_at(candidate, size); }},
+                     most))
+      for (const std::size_t candidate : each.candidates)
+        if (hold(candidate)) probes.push_back({candidate, each.size});
+    std::map<std::int64_t, Comparison> by_size;
+    sample_probes(probes, [&](const Probe& probe, const std::vector<double>& samples_ns) {
+      by_size[probe.size].push_back({probe.candidate, samples_ns});
+    });
+    std::vector<std::pair<std::int64_t, Comparison>> found;
+    for (auto& [size, comparison] : by_size) {
+      const auto end = static_cast<std::size_t>(std::ranges::lower_bound(ends, size) - ends.begin());
+      std::erase_if(comparison, [](const Compared& each) { return each.samples_ns.empty(); });
+      if (parts_interval(comparison, measured.comparisons[end], libraries)) found.emplace_back(size, comparison);
+    }
+    merge(measured, found);
+    announce_settled({});
+  }
+
+  void part_at_switches(Measured& measured) {
+    Switches switches(low_size(), request_.op.axes[open_axis()].multiple_of, measured.lengths.ends.front(),
+                      measured.comparisons, candidates_.expectations.of_libraries);
+    for (auto probes = switches.next(); !probes.empty(); probes = switches.next()) {
+      std::erase_if(probes, [&](const Probe& probe) { return !is_in(probe.candidate); });
+      sample_probes(probes, [&](const Probe& probe, const std::vector<double>& samples_ns) {
+        switches.report(probe, samples_ns);
+      });
+    }
+    merge(measured, switches.found());
+  }
+
+  /// Probes of one size stand together.
+  void sample_probes(const std::vector<Probe>& probes,
+                     const std::function<void(const Probe&, const std::vector<double>&)>& report) {
     if (probes.empty()) return;
     std::vector<Problem> sizes;
     std::vector<Point> points;
     for (const Probe& probe : probes) {
-      if (sizes.empty() || sizes.back().axes[axis] != probe.size)
-        sizes.emplace_back(request_.bucket).axes[axis] = probe.size;
+      if (sizes.empty() || sizes.back().axes[open_axis()] != probe.size)
+        sizes.emplace_back(request_.bucket).axes[open_axis()] = probe.size;
       points.push_back({probe.candidate, sizes.size() - 1});
     }
     bench_->set_lengths(sizes);
-    const std::int64_t rounds = longest_ns > long_ns ? few_probes : many_probes;
-    const std::vector<Samples> samples = sample(points, rounds, [&](Point) { return longest_ns; });
-    for (std::size_t i = 0; i < probes.size(); ++i) switches.report(probes[i], samples[i].ns);
+    const std::vector<Samples> samples = sample(points, probe_rounds(), [&](Point) { return longest_ns_; });
+    for (std::size_t i = 0; i < probes.size(); ++i) report(probes[i], samples[i].ns);
   }
 
   void merge(Measured& measured, const std::vector<std::pair<std::int64_t, Comparison>>& found) const {
@@ -371,6 +437,7 @@ class Session {
   std::vector<std::size_t> fresh_;         // brought in and not yet announced
   std::int64_t done_ = 0, announced_ = 0;  // candidates brought in, and announced
   double best_ns_ = std::numeric_limits<double>::infinity();
+  double longest_ns_ = 0;  // of the fastest at the bucket's upper edge
 };
 
 /// Leaves out a default that does not compile.
