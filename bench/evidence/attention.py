@@ -76,4 +76,5 @@ def serving(read):
         ["the graph's time over the eager launch's, host included", f"median {graph['ratio']:.2f}, largest {graph['largest_ratio']:.2f}"]])
 
 
-TABLES = {"attention_e4m3": e4m3, "attention": lambda read: table_of(read, "attention"), "attention_backward": lambda read: table_of(read, "attention_backward"), "packed": packed, "serving": serving}
+PLAIN = ("attention", "attention_backward", "attention_drawn_forward", "attention_drawn_backward")
+TABLES = {"attention_e4m3": e4m3, "packed": packed, "serving": serving} | {name: lambda read, name=name: table_of(read, name) for name in PLAIN}
