@@ -9,20 +9,6 @@ namespace {
 constexpr std::int64_t warm_rounds = 3;
 constexpr double budget_ns = 100e6, flush_ns = 40e3;  // a flush of an H200's L2 takes about that
 constexpr std::int64_t least_rounds = 11, most_rounds = 41;
-constexpr double long_ns = 100e3;                             // shorter ones leave the device too much rest
-constexpr double until_sustained_ns = 150e6, kept_ns = 50e6;  // an H200's clock comes down in 50 to 90 ms
-constexpr std::int64_t least_runs = 16;                       // enqueued at once
-
-/// A run's time, of as many as take `wanted_ns`.
-double time_runs(const kiln::tune::Launch& launch, double each_ns, double wanted_ns, CUstream stream) {
-  kiln::cuda::Event begin, end;
-  const auto runs = std::max(least_runs, static_cast<std::int64_t>(wanted_ns / each_ns));
-  begin.record(stream);
-  for (std::int64_t i = 0; i < runs; ++i) launch(stream);
-  end.record(stream);
-  end.synchronize();
-  return kiln::cuda::Event::elapsed_ns(begin, end) / static_cast<double>(runs);
-}
 
 double rounded(double value, double to) { return std::round(value * to) / to; }
 
@@ -63,26 +49,12 @@ void time(std::vector<Contender>& all, kiln::tune::Stopwatch& stopwatch, CUstrea
   sample(all, std::clamp(affordable, least_rounds, most_rounds) | 1, stopwatch, stream);  // odd: the median is a sample
 }
 
-void sustain(std::vector<Contender>& all, CUstream stream) {
-  for (std::size_t turn = 0; turn < 2 * all.size(); ++turn) {
-    Contender& each = all[turn < all.size() ? turn : 2 * all.size() - 1 - turn];
-    const double once = each.cost().median_ns;
-    if (once < long_ns) continue;
-    time_runs(each.launch, once, until_sustained_ns, stream);
-    each.sustained_ns += time_runs(each.launch, once, kept_ns, stream) / 2;
-  }
-}
-
 void put_time(kiln::cli::Json& line, const std::string& name, const Contender& contender, double flops) {
   const kiln::tune::Cost cost = contender.cost();
   line[name + "_ns"] = std::llround(cost.median_ns);
   line[name + "_low_ns"] = std::llround(cost.low_ns);
   line[name + "_high_ns"] = std::llround(cost.high_ns);
   line[name + "_tflop_s"] = rounded(flops / cost.median_ns / 1e3, 100);
-  if (contender.sustained_ns > 0) {
-    line[name + "_sustained_ns"] = std::llround(contender.sustained_ns);
-    line[name + "_sustained_tflop_s"] = rounded(flops / contender.sustained_ns / 1e3, 100);
-  }
 }
 
 void put_ratio(kiln::cli::Json& line, const Contender& over, const std::string& over_name, const Contender& under) {

@@ -14,7 +14,6 @@ struct Contender {
   std::string name;  // what its fields begin with
   kiln::tune::Launch launch;
   std::vector<double> samples_ns = {};
-  double sustained_ns = 0;  // a run's, where that was asked for
   [[nodiscard]] kiln::tune::Cost cost() const;
   [[nodiscard]] bool is_faster_than(const Contender& other) const { return cost().median_ns < other.cost().median_ns; }
 };
@@ -27,10 +26,6 @@ kiln::tune::Check verify(kiln::tune::VerificationCase& tensors, const kiln::tune
 void sample(std::vector<Contender>& all, std::int64_t rounds, kiln::tune::Stopwatch& stopwatch, CUstream stream);
 /// A few, then as many as a budget allows, which are kept.
 void time(std::vector<Contender>& all, kiln::tune::Stopwatch& stopwatch, CUstream stream);
-
-/// Times each by itself, forwards and backwards, without pauses or flushes, once the device has been so busy with it that its clock is down
-/// to what its power allows; not those whose runs are too short to bring it there.
-void sustain(std::vector<Contender>& all, CUstream stream);
 
 /// "kiln_ns" and the ends of its interval; with `flops`, "kiln_tflop_s" too.
 void put_time(kiln::cli::Json& line, const std::string& name, const Contender& contender, double flops);

@@ -9,9 +9,9 @@
 // each is verified and timed, and the fastest of those that come out right go on to the comparison, with the one that its heuristic puts first.
 //
 // Every result is compared with the op's reference in f64, element by element, before it is timed: with L2 flushed, forwards and backwards in
-// turns, with pauses after long ones, so that nobody's clock is what another's power has left. Long ones are then timed alone and without
-// pauses too: "sustained". One JSON object a shape. "kiln" is the plan, "own" Kiln's own kernels, "first" and "best" the library's; ratios are
-// of times, over 1 where Kiln is faster, with intervals of 95 %. A shape that fails gives a line with the error, and exit 1.
+// turns, with pauses after long ones, so that nobody's clock is what another's power has left. One JSON object a shape.
+// "kiln" is the plan, "own" Kiln's own kernels, "first" and "best" the library's. Ratios are of times, over 1 where Kiln is faster, with
+// intervals of 95 %. A shape that fails gives a line with the error, and exit 1.
 #include <fmt/format.h>
 
 #include <algorithm>
@@ -89,7 +89,6 @@ class Bench {
       for (Contender& each : algorithms(tensors, *product, line)) all.push_back(std::move(each));
     }
     bench::time(all, stopwatch_, stream_.handle());
-    bench::sustain(all, stream_.handle());
     report(all, kilns, operands, line);
   }
 
@@ -247,12 +246,6 @@ class Bench {
     if (library == all.end()) return;
     against("best",
             *std::min_element(library, all.end(), [](const auto& a, const auto& b) { return a.is_faster_than(b); }));
-    // Hot, another algorithm may be the fastest.
-    const double hot = std::min_element(library, all.end(), [](const auto& a, const auto& b) {
-                         return a.sustained_ns < b.sustained_ns;
-                       })->sustained_ns;
-    if (hot > 0 && own.sustained_ns > 0)
-      line["best_over_own_sustained"] = std::round(hot / own.sustained_ns * 1e4) / 1e4;
     const auto first = std::find_if(library, all.end(), [](const auto& each) { return each.name == first_algorithm; });
     if (first != all.end()) against("first", *first);
   }

@@ -1,5 +1,6 @@
 """Attention beside torch's cuDNN and FlashAttention-2 backends and its varlen_attn."""
 from evidence.table import markdown, mean, number, words
+from evidence.tuner import TWO_TUNES, two_tunes
 
 FOLDER = "attention-h100"
 PEERS = {"cudnn": "cuDNN / Kiln", "flash": "FlashAttention-2 / Kiln", "varlen": "torch `varlen_attn` / Kiln"}
@@ -76,5 +77,15 @@ def serving(read):
         ["the graph's time over the eager launch's, host included", f"median {graph['ratio']:.2f}, largest {graph['largest_ratio']:.2f}"]])
 
 
+def tunes(read):
+    """Each op's buckets: what a tune takes, whether two agree, and regret at lengths drawn along all axes."""
+    rows = read(f"{FOLDER}/attention_tunes.json")
+    body = []
+    for op in dict.fromkeys(row["op"] for row in rows):
+        some = [row for row in rows if row["op"] == op]
+        body += two_tunes(op, sum("bucket" in row or "error" in row for row in some), some)
+    return markdown([*TWO_TUNES[:1], "buckets", *TWO_TUNES[2:]], body) if body else ""
+
+
 PLAIN = ("attention", "attention_backward", "attention_drawn_forward", "attention_drawn_backward")
-TABLES = {"attention_e4m3": e4m3, "packed": packed, "serving": serving} | {name: lambda read, name=name: table_of(read, name) for name in PLAIN}
+TABLES = {"attention_tunes": tunes, "attention_e4m3": e4m3, "packed": packed, "serving": serving} | {name: lambda read, name=name: table_of(read, name) for name in PLAIN}

@@ -125,21 +125,25 @@ def untuned(read):
     return markdown(["without a tune, over tuned", "pairs", "median (aim 3 %)", "95th percentile (aim 15 %)", "worst", "served by"], body)
 
 
+def two_tunes(title, asked, rows):
+    """A row of the table of two tunes, from what bench_tuning printed; nothing without a length."""
+    lengths = [row for row in rows if "first_over_exact" in row]
+    if not lengths:
+        return []
+    apart = [max(row["first_ns"], row["second_ns"]) / min(row["first_ns"], row["second_ns"]) - 1 for row in lengths]
+    over = [max(row[f"{which}_over_exact"] - 1, 0) for row in lengths for which in ("first", "second")]
+    seconds = [row[which] for row in rows for which in ("first_s", "second_s") if which in row]
+    return [[title, f"{len(seconds) // 2} of {asked}", len(lengths), *(f"{sum(each <= most for each in apart) / len(apart):.0%}" for most in (0.02, 0.05)),
+             f"{max(apart):.1%}", *(f"{quantile(over, share):.1%}" for share in (0.5, 0.95)), f"{max(over):.1%}", f"{quantile(seconds, 0.5):.2f}", f"{max(seconds):.2f}"]]
+
+
+TWO_TUNES = ["two tunes", "buckets, of those drawn", "lengths", "within 2 %", "within 5 %", "furthest apart", "regret, median", "95th percentile", "worst",
+             "a tune, s, median", "worst"]
+
+
 def agreement(read):
-    body = []
-    for device in DEVICES:
-        rows = read(f"{folder(device)}/agreement.json")
-        lengths = [row for row in rows if "first_over_exact" in row]
-        if not lengths:
-            continue
-        apart = [max(row["first_ns"], row["second_ns"]) / min(row["first_ns"], row["second_ns"]) - 1 for row in lengths]
-        over = [max(row[f"{which}_over_exact"] - 1, 0) for row in lengths for which in ("first", "second")]
-        seconds = [row[which] for row in rows for which in ("first_s", "second_s") if which in row]
-        body.append([f"{device}, gemm, bf16", f"{len(seconds) // 2} of {asked_buckets(read, device)}", len(lengths),
-                     *(f"{sum(each <= most for each in apart) / len(apart):.0%}" for most in (0.02, 0.05)), f"{max(apart):.1%}",
-                     *(f"{quantile(over, share):.1%}" for share in (0.5, 0.95)), f"{max(over):.1%}", f"{quantile(seconds, 0.5):.2f}", f"{max(seconds):.2f}"])
-    return markdown(["two tunes", "buckets, of those drawn", "lengths", "within 2 %", "within 5 %", "furthest apart", "regret, median", "95th percentile", "worst",
-                     "a tune, s, median", "worst"], body)
+    return markdown(TWO_TUNES, [row for device in DEVICES
+                                for row in two_tunes(f"{device}, gemm, bf16", asked_buckets(read, device), read(f"{folder(device)}/agreement.json"))])
 
 
 def asked_buckets(read, device):
