@@ -87,4 +87,5 @@ def tunes(read):
     return markdown([*TWO_TUNES[:1], "buckets", *TWO_TUNES[2:]], body) if body else ""
 
 
-TABLES = {"attention_tunes": tunes, "attention_e4m3": e4m3, "attention": lambda read: table_of(read, "attention"), "attention_backward": lambda read: table_of(read, "attention_backward"), "packed": packed, "serving": serving}
+PLAIN = ("attention", "attention_backward", "attention_drawn_forward", "attention_drawn_backward")
+TABLES = {"attention_tunes": tunes, "attention_e4m3": e4m3, "packed": packed, "serving": serving} | {name: lambda read, name=name: table_of(read, name) for name in PLAIN}

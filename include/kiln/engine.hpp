@@ -203,7 +203,8 @@ struct Explanation {
   std::vector<std::string> passes;  // "rms_norm_vectorized<...> grid 512 1 1 block 256 1 1 shared 0"
 };
 
-/// A length in device memory that was negative or past its bound, and that a kernel clamped.
+/// A length or an offset in device memory that was negative or past its bound, and that a kernel clamped. Of packed sequences: an offset
+/// outside of the tensor; else a sequence's length, negative where offsets fall, or more than the launch says that any has.
 struct LengthFault {
   std::string op;
   std::string axis;

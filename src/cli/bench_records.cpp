@@ -154,9 +154,11 @@ void judge_idle(Checked& checked, std::span<const Contender> wider, std::span<co
     if (checked.wider_blocks > 0) checked.findings.pop_back();
     checked.wider_blocks = bench::blocks_of(*subject.op, wider[i], subject.at(), device);
     checked.wider_ns = timed[i].cost.median_ns;
-    checked.findings.push_back(fmt::format("idle: {} blocks on {} multiprocessors; {} has {} and takes {}",
-                                           checked.blocks, device.sm_count(), wider[i].name(), checked.wider_blocks,
-                                           format_time(checked.wider_ns)));
+    checked.findings.push_back(
+        fmt::format("idle: {} on {} multiprocessors, so {} have none; {} has {} and takes {}, {} as long",
+                    counted(checked.blocks, "block"), device.sm_count(), device.sm_count() - checked.blocks,
+                    wider[i].name(), checked.wider_blocks, format_time(checked.wider_ns),
+                    format_ratio(checked.wider_ns / checked.now.cost.median_ns)));
   }
 }
 

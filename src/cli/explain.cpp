@@ -3,6 +3,7 @@
 
 #include <algorithm>
 
+#include "cli/bench/idle.hpp"
 #include "cli/commands.hpp"
 #include "cli/next_step.hpp"
 #include "cli/output.hpp"
@@ -33,8 +34,24 @@ void declare(CLI::App& command, ExplainSettings& settings) {
   add_device_class(command, settings.target.device_class, "For this device class; needs no GPU");
 }
 
+/// "16 blocks on 132 multiprocessors, so 116 have none; mma splits=128 has 128 (kiln bench records times both)". Empty for a launch that
+/// occupies enough multiprocessors, or that no config of the search space spreads wider.
+std::string text_of_idle(const manifest::Op& op, const Problem& problem, const Explanation& explanation,
+                         const manifest::DeviceFacts& device) {
+  const manifest::Implementation* const implementation = op.find(explanation.implementation);
+  if (implementation == nullptr || implementation->is_library()) return "";
+  const auto config = manifest::parse_config(*implementation, explanation.config);
+  if (!config) return "";
+  const auto idle = bench::idle_launch(op, {implementation, *config}, problem, device);
+  if (!idle) return "";
+  const bench::Contender& wider = idle->wider.front();
+  return fmt::format("{} on {} multiprocessors, so {} have none; {} has {} (kiln bench records times both)",
+                     counted(idle->blocks, "block"), device.sm_count(), device.sm_count() - idle->blocks, wider.name(),
+                     bench::blocks_of(op, wider, problem, device));
+}
+
 Json json_of(const manifest::Op& op, const Problem& problem, const Explanation& explanation, const Target& target,
-             const std::vector<std::string>& steps) {
+             const std::string& idle, const std::vector<std::string>& steps) {
   Json json{{"problem", manifest::to_string(op, problem)},
             {"bucket", manifest::to_string(op, manifest::bucket_of(op, problem))},
             {"key", explanation.key},
@@ -53,6 +70,7 @@ Json json_of(const manifest::Op& op, const Problem& problem, const Explanation& 
             {"timed_at", explanation.timed_at},
             {"expected_slowdown", explanation.expected_slowdown > 0 ? Json(explanation.expected_slowdown) : Json()},
             {"passes", explanation.passes},
+            {"idle", idle.empty() ? Json() : Json(idle)},
             {"next", steps}};
   for (const LayerAnswer& layer : explanation.layers)
     json["layers"].push_back(
@@ -75,7 +93,7 @@ std::string text_of_miss(const Explanation& explanation) {
                      refused > 0 ? fmt::format("; {} not opened", counted(refused, "file")) : "");
 }
 
-void print_text(const std::string& op, const Explanation& explanation, const Target& target) {
+void print_text(const std::string& op, const Explanation& explanation, const Target& target, const std::string& idle) {
   Table question({"", ""});
   question.row({"problem", fmt::format("{} {}", op, explanation.problem)});
   question.row({"bucket", explanation.bucket});
@@ -105,6 +123,7 @@ void print_text(const std::string& op, const Explanation& explanation, const Tar
   else if (!explanation.implementation.empty())
     answer.row({"machine code", explanation.machine_code});
   for (const std::string& pass : explanation.passes) answer.row({"launches", pass});
+  if (!idle.empty()) answer.row({"idle", idle});
   print(answer.text());
 }
 
@@ -132,10 +151,11 @@ int run(const Globals& globals, const ExplainSettings& settings) {
   const Explanation explanation =
       engine::explain(op, problem, target.facts, Regime::cold_l2, target.arch, layers, cubins);
   const std::vector<std::string> steps = steps_of(globals, settings, op, problem, target, layers);
+  const std::string idle = text_of_idle(op, problem, explanation, target.facts);
   if (globals.json) {
-    print_json(json_of(op, problem, explanation, target, steps));
+    print_json(json_of(op, problem, explanation, target, idle, steps));
   } else {
-    print_text(op.name, explanation, target);
+    print_text(op.name, explanation, target, idle);
     print_next_steps(steps);
   }
   return exit_good;

@@ -153,7 +153,7 @@ Run run(OpState& state, const PlanState& plan, jit::CallFrame& frame, const Argu
     }
     if (!plan.workspaces->is_complete(workspace)) return Run::no_workspace;
   }
-  const CUdeviceptr reports = arguments.lengths_set != 0 ? state.engine.length_reports.of(state.index) : 0;
+  const CUdeviceptr reports = state.reports ? state.engine.length_reports.of(state.index) : 0;
   CUresult result = kept != nullptr ? plan.executable.launch(*kept, arguments, stream, workspace, reports)
                                     : plan.executable.launch(frame, arguments, stream, workspace, reports);
   if (result == CUDA_ERROR_INVALID_CONTEXT) [[unlikely]]

@@ -22,7 +22,7 @@ bool is_captured(CUstream stream) { return cuda::capture_state(stream) == cuda::
 /// Begins what launches need besides plans.
 void begin_serving(OpState& state) {
   if (state.engine.histogram) state.engine.histogram->start();
-  if (state.on_device != 0) state.engine.length_reports.open();
+  if (state.reports) state.engine.length_reports.open();
 }
 
 /// Throws Error(capture) unless `is_there`.

@@ -1,11 +1,26 @@
 #include <fmt/format.h>
 
+#include <algorithm>
+
 #include "engine/miss_path.hpp"
 #include "engine/state.hpp"
 #include "kiln/engine.hpp"
 #include "manifest/text.hpp"
 
 namespace kiln::engine {
+
+namespace {
+
+bool has_reports(const manifest::Op& op) {
+  for (const manifest::Implementation& each : op.implementations)
+    for (const manifest::Pass& pass : each.passes)
+      if (std::ranges::find(pass.arguments, manifest::ArgumentKind::report, &manifest::Argument::kind) !=
+          pass.arguments.end())
+        return true;
+  return false;
+}
+
+}  // namespace
 
 OpState::OpState(State& engine_state, std::size_t index_in_engine)
     : engine(engine_state),
@@ -16,6 +31,7 @@ OpState::OpState(State& engine_state, std::size_t index_in_engine)
       index(static_cast<std::uint32_t>(index_in_engine)) {
   for (std::size_t i = 0; i < op.axes.size(); ++i)
     if (op.axes[i].on_device) on_device |= 1U << i;
+  reports = on_device != 0 || has_reports(op);
 }
 
 const manifest::DeviceFacts& OpState::device() const noexcept { return engine.context.info().facts; }

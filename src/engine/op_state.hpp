@@ -28,6 +28,7 @@ struct OpState {
   CaptureGuard captures;
   const std::uint32_t index;    // into State::ops
   std::uint32_t on_device = 0;  // bit i: axis i may have its length on the device
+  bool reports = false;         // kernels may report lengths
 };
 
 }  // namespace kiln::engine

@@ -132,6 +132,9 @@ class PassMaker {
       case manifest::ArgumentKind::length:
         form_.lengths = static_cast<std::uint16_t>(form_.lengths | 1U << index);
         return offsetof(CallFrame, lengths) + index * sizeof(AxisLength);
+      case manifest::ArgumentKind::report:
+        form_.lengths = static_cast<std::uint16_t>(form_.lengths | 1U << index);
+        return offsetof(CallFrame, lengths) + index * sizeof(AxisLength) + offsetof(AxisLength, report);
       case manifest::ArgumentKind::tensor_map: break;
     }
     if (argument.absent) {

@@ -174,7 +174,7 @@ struct alignas(64) PassForm {
   static constexpr std::size_t piece = 8;  // constants copied at once
 
   // Read by every launch.
-  std::uint16_t lengths = 0;         // bit i: the kernel takes axis i as an AxisLength
+  std::uint16_t lengths = 0;         // bit i: the kernel takes axis i as an AxisLength, or its report
   bool has_more = false;             // arrange_more() is needed
   StaticVector<GridSize, 3> grid;    // grid sizes that the bucket leaves open
   std::uint8_t constant_pieces = 0;  // pieces to copy at each launch; 0 where link() alone writes the constants

@@ -69,6 +69,7 @@ std::string argument_name(const manifest::Op& op, const manifest::Implementation
     case manifest::ArgumentKind::expression: return argument.value.text();
     case manifest::ArgumentKind::tensor_map: return "tma = " + op.tensors[index].name;
     case manifest::ArgumentKind::length: return "length = " + op.axes[index].name;
+    case manifest::ArgumentKind::report: return "report = " + op.axes[index].name;
   }
   return {};
 }
@@ -117,7 +118,7 @@ std::int64_t passed_bytes(const manifest::Op& op, const manifest::Argument& argu
     case manifest::ArgumentKind::expression: return bytes_of(argument.type);
     case manifest::ArgumentKind::tensor_map: return sizeof(CUtensorMap);
     case manifest::ArgumentKind::length: return sizeof(AxisLength);
-    default: return 8;  // addresses, axes
+    default: return 8;  // addresses, axes, reports
   }
 }
 

@@ -138,14 +138,15 @@ enum class ArgumentKind : std::uint8_t {
   shared_workspace,
   expression,
   tensor_map,
-  length
+  length,
+  report
 };
 
 /// One kernel argument. An axis is passed as int64, a run-time value as its type, an expression as `type`, a length as
-/// kiln::axis_length of templates/common/length.cuh.
+/// kiln::axis_length of templates/common/length.cuh, a report as the address of a word for kiln::attention::report_length.
 struct Argument {
   ArgumentKind kind = ArgumentKind::tensor;
-  int index = 0;                        // of the tensor, axis (also for a length), run-time value or workspace
+  int index = 0;  // of the tensor, axis (also for a length or report), run-time value or workspace
   RuntimeType type = RuntimeType::i64;  // expression
   Expression value;                     // expression
   /// tensor_map: the view that the descriptor shows, in elements, outermost first. The tensor's own unless the manifest gives them.

@@ -206,13 +206,26 @@ Argument read_length(const Scope& scope, const TomlValue& value) {
   return argument;
 }
 
+Argument read_report(const Scope& scope, const TomlValue& value) {
+  const ManifestReader& reader = scope.reader;
+  reader.check_keys(value, "a report argument", {"report"});
+  std::vector<std::string> axes;
+  for (const Axis& each : scope.op.axes) axes.push_back(each.name);
+  Argument argument;
+  argument.kind = ArgumentKind::report;
+  argument.index = static_cast<int>(reader.one_of(*value.find("report"), "the axis of a report argument", axes));
+  return argument;
+}
+
 Argument read_argument(const Scope& scope, const TomlValue& value) {
   if (value.kind == TomlValue::Kind::text) return read_named_argument(scope, value);
   if (value.find("tma") != nullptr) return read_tensor_map(scope, value);
   if (value.find("length") != nullptr) return read_length(scope, value);
+  if (value.find("report") != nullptr) return read_report(scope, value);
   constexpr std::string_view where = "an argument";
   scope.reader.check_keys(
-      value, where, {"value", "type", "tma", "shape", "strides", "unbounded", "box", "swizzle", "when", "length"});
+      value, where,
+      {"value", "type", "tma", "shape", "strides", "unbounded", "box", "swizzle", "when", "length", "report"});
   Argument argument;
   argument.kind = ArgumentKind::expression;
   argument.value =

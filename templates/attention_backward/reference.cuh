@@ -49,24 +49,6 @@ struct ReferenceInputs {
   }
 };
 
-/// The sequence that has a row of q (or of k), which becomes the row in it; false where none has it.
-template <Layout layout, bool of_queries>
-__device__ bool find_sequence(const Sequences& sequences, long long block, int& row, Sequence& of) {
-  const int rows = of_queries ? sequences.queries : sequences.keys;
-  int index = layout == Layout::dense ? static_cast<int>(block / rows) : 0;
-  row = static_cast<int>(layout == Layout::dense ? block % rows : block);
-  of = sequences.at<layout>(index);
-  if constexpr (layout == Layout::packed) {
-    const auto first = [&] { return of_queries ? of.first_query : of.first_key; };
-    while (row < first() || row >= first() + (of_queries ? of.queries : of.keys)) {
-      if (++index == sequences.count) return false;  // before the first offset, or from the last one on
-      of = sequences.at<layout>(index);
-    }
-    row -= first();
-  }
-  return true;
-}
-
 /// Of the rows of a pass each step-th. Rows of zeros, since nothing is seen, count as one in 64, for they would lower the root mean square
 /// by which errors are judged.
 __device__ inline bool is_sampled(long long step) {

@@ -1,6 +1,7 @@
 // What attention_backward takes and leaves row by row, before and after its products.
 #pragma once
 
+#include "common/attention/offset_reports.cuh"
 #include "common/attention/problem.cuh"
 #include "common/attention/softmax_rows.cuh"
 #include "common/dependent_launch.cuh"
@@ -49,7 +50,8 @@ inline constexpr int lanes_of_row = dim <= 8     ? 1
 template <typename T, int head_dim, int value_dim, kiln::attention::Layout layout, bool clears>
 __global__ void __launch_bounds__(256)
     attention_backward_rows(const T* out, const T* dout, const float* lse, const int* query_offsets,
-                            kiln::attention::RowFacts* facts, float* sums, int batch, int planes, int queries,
+                            const int* key_offsets, unsigned long long* query_report, unsigned long long* key_report,
+                            kiln::attention::RowFacts* facts, float* sums, int batch, int planes, int queries, int keys,
                             int heads, long long out_batch_stride, long long out_row_stride, long long out_head_stride,
                             long long lse_batch_stride, long long lse_head_stride) {
   using namespace kiln;
@@ -71,6 +73,10 @@ __global__ void __launch_bounds__(256)
     for (int i = 0; i < 8; ++i) delta = fmaf(a.at[i], b.at[i], delta);
   }
   delta = warp_reduce<lanes>(delta, add{});
+  if (head == 0)
+    OffsetReports{query_report, key_report, queries}.tell<layout>({query_offsets, key_offsets, batch, queries, keys},
+                                                                  static_cast<int>(blockIdx.x * 256 + threadIdx.x),
+                                                                  static_cast<int>(gridDim.x * 256));
   if (!is_in_tensor) return;
   const long long place = row_index(plane, head, row, heads, queries);
   if (lane == 0) {

@@ -1,6 +1,7 @@
 // What attention_decode's choices mean, how many keys a sequence has, and where they lie.
 #pragma once
 
+#include "common/attention/offset_reports.cuh"
 #include "common/attention/problem.cuh"
 #include "common/length.cuh"
 
@@ -56,9 +57,7 @@ struct Batch {
   }
   __device__ __forceinline__ void tell_if_outside(int sequence) const {
     const int length = key_lengths[sequence];
-    if ((length >= 0 && length <= longest) || report == nullptr) return;
-    *static_cast<volatile unsigned long long*>(report) =
-        static_cast<unsigned long long>(longest) << 32 | static_cast<unsigned>(length);
+    if (length < 0 || length > longest) report_length(report, length, longest);
   }
 };
 

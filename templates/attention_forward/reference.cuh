@@ -38,17 +38,9 @@ __global__ __launch_bounds__(256) void attention_forward_reference(
   const int head = blockIdx.y, thread = threadIdx.x;
   const Sequences sequences = {query_offsets, key_offsets, static_cast<int>(batch), static_cast<int>(queries),
                                static_cast<int>(keys)};
-  // The sequence that has the row, and the row in it.
-  int index = Form::layout == Layout::dense ? static_cast<int>(blockIdx.x / queries) : 0;
-  int row = static_cast<int>(Form::layout == Layout::dense ? blockIdx.x % queries : blockIdx.x);
-  Sequence of = sequences.at<Form::layout>(index);
-  if constexpr (Form::layout == Layout::packed) {
-    while (row < of.first_query || row >= of.first_query + of.queries) {
-      if (++index == sequences.count) return;  // before the first offset, or from the last one on
-      of = sequences.at<Form::layout>(index);
-    }
-    row -= of.first_query;
-  }
+  int row;
+  Sequence of;
+  if (!find_sequence<Form::layout, true>(sequences, blockIdx.x, row, of)) return;
 
   const Visible<Form::mask> visible(of.queries, of.keys, {from_end != 0, small(window_left), small(window_right)});
   const int begin = visible.begin(row), end = visible.end(row);

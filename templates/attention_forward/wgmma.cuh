@@ -5,6 +5,7 @@
 // stay in registers, where the product with the values takes them from.
 #pragma once
 
+#include "common/attention/offset_reports.cuh"
 #include "common/dependent_launch.cuh"
 #include "wgmma_copy.cuh"
 #include "wgmma_rows.cuh"
@@ -56,8 +57,9 @@ __global__ void __launch_bounds__(kiln::attention::WgmmaTiling<Form, tile_m, til
                                   1)
     attention_wgmma(const __grid_constant__ kiln::tensor_map q_map, const __grid_constant__ kiln::tensor_map k_map,
                     const __grid_constant__ kiln::tensor_map v_map, Out* out, float* lse, const float* sinks,
-                    const int* query_offsets, const int* key_offsets, unsigned* counters, int batch, int queries,
-                    int keys, int heads, int key_heads, long long out_batch_stride, long long out_row_stride,
+                    const int* query_offsets, const int* key_offsets, unsigned long long* query_report,
+                    unsigned long long* key_report, int longest, unsigned* counters, int batch, int queries, int keys,
+                    int heads, int key_heads, long long out_batch_stride, long long out_row_stride,
                     long long out_head_stride, long long lse_batch_stride, long long lse_head_stride, float scale,
                     float cap, int from_end, long long window_left, long long window_right, int section, int drawn,
                     const float* slopes, const typename Form::T* bias, long long bias_batch_stride,
@@ -86,12 +88,16 @@ __global__ void __launch_bounds__(kiln::attention::WgmmaTiling<Form, tile_m, til
   const int of_block = __shfl_sync(full_warp, threadIdx.x / warpgroup, 0);
   take_registers<Tiles::consumers>(of_block == 0);
   if (of_block == 0) {
+    const Sequences all = {query_offsets, key_offsets, batch, queries, keys};
     if (warp == 0)
-      copy_all<Tiles>(shared, works, {&q_map, &k_map, &v_map}, {query_offsets, key_offsets, batch, queries, keys},
-                      window, heads, heads / key_heads, {counters, drawn != 0}, section);
+      copy_all<Tiles>(shared, works, {&q_map, &k_map, &v_map}, all, window, heads, heads / key_heads,
+                      {counters, drawn != 0}, section);
     if constexpr (Tiles::transposes) {
       if (warp != 0) transpose_all<Tiles>(shared, works, window, warp - 1);
     }
+    if (warp == 3)
+      OffsetReports{query_report, key_report, longest}.tell<Form::layout>(
+          all, static_cast<int>(blockIdx.x * 32 + threadIdx.x % 32), static_cast<int>(gridDim.x * 32));
     return;
   }
   const int consumer = of_block - 1;

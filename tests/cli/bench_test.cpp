@@ -131,6 +131,20 @@ TEST_CASE("a persistent grid does not hide that few of its blocks get work") {
   CHECK(blocks_of(op, idle->wider.front(), problem, gemm.device) == 132);  // of 4,096 pieces
 }
 
+TEST_CASE("many blocks that add up a sequence's few parts do not hide that its keys are read by few") {
+  const Gemm gemm;
+  const manifest::Op& op = find_op(gemm.ops, "attention_decode");
+  const manifest::Implementation* const mma = op.find("mma");
+  const Contender frozen{
+      mma, manifest::parse_config(*mma, "tile_n=32 key_warps=4 stages=3 resident=1 splits=16 pdl=0").value()};
+  const Problem problem = parse_problem(op, std::vector<std::string>{"batch=1", "keys=131072", "queries=1", "heads=8",
+                                                                     "key_heads=1", "head_dim=128", "value_dim=128"});
+  const auto idle = idle_launch(op, frozen, problem, gemm.device);  // its second pass has 128 blocks
+  REQUIRE(idle.has_value());
+  CHECK(idle->blocks == 16);
+  CHECK(idle->wider.front().name() == "mma tile_n=32 key_warps=4 stages=3 resident=1 splits=128 pdl=0");
+}
+
 TEST_CASE("a policy reads as a person writes it and as a key has it") {
   const manifest::Axis axis = axis_to(8192);
   CHECK(parse_policy("pow2", axis).text() == "pow2");

@@ -32,6 +32,7 @@ struct AttentionProblem {
   float scale = 0.5f, cap = 3.0f;
   bool bias_of_batch = true, bias_of_heads = true;  // else all have one
   float p = 0.3f;                                   // of dropout, which takes it for 77 / 256
+  int after = 3;                                    // rows behind those of sequences
 };
 
 struct AttentionRow {
@@ -52,12 +53,14 @@ class Attention {
   static constexpr bool scaled = sizeof(T) == 1;  // each head by scales of its own
   using Out = Out_;
   static constexpr bool packed = Form::layout == Layout::packed;
-  static constexpr int before = 2, after = 3;  // rows that no sequence has
+  static constexpr int before = 2;  // rows that no sequence has
 
   explicit Attention(AttentionProblem of)
       : problem(std::move(of)),
         query_offsets(offsets(true)),
         key_offsets(offsets(false)),
+        told_query_offsets(query_offsets),
+        told_key_offsets(key_offsets),
         q(operand(true, problem.heads * Form::head_dim, 1)),
         k(operand(false, problem.key_heads * Form::head_dim, 2)),
         v(operand(false, problem.key_heads * Form::value_dim, 3)),
@@ -72,6 +75,8 @@ class Attention {
 
   AttentionProblem problem;
   std::vector<int> query_offsets, key_offsets;
+  std::vector<int> told_query_offsets, told_key_offsets;  // what kernels are given
+  unsigned long long reports[2] = {};                     // of queries and keys
   Matrix<T> q, k, v;
   Matrix<Out> out;
   Matrix<float> lse;  // a row a head
@@ -84,12 +89,12 @@ class Attention {
   [[nodiscard]] int count() const { return static_cast<int>(problem.lengths.size()); }
   /// Of one sequence, or of all: what the kernels are told.
   [[nodiscard]] int rows(bool of_queries) const {
-    if (packed) return (of_queries ? query_offsets : key_offsets).back() + after;
+    if (packed) return (of_queries ? query_offsets : key_offsets).back() + problem.after;
     return of_queries ? problem.lengths[0].first : problem.lengths[0].second;
   }
   template <typename Element>
   [[nodiscard]] std::int64_t batch_stride(const Matrix<Element>& of, bool of_queries) const {
-    return packed ? 0 : of.stride() * (rows(of_queries) + after);
+    return packed ? 0 : of.stride() * (rows(of_queries) + problem.after);
   }
   [[nodiscard]] std::int64_t lse_batch_stride() const { return packed ? 0 : lse.stride() * problem.heads; }
   [[nodiscard]] std::int64_t bias_head_stride() const {
@@ -176,11 +181,11 @@ class Attention {
   }
   [[nodiscard]] std::int64_t row(bool of_queries, int sequence, int position) const {
     if (packed) return (of_queries ? query_offsets : key_offsets)[static_cast<std::size_t>(sequence)] + position;
-    return std::int64_t{sequence} * (rows(of_queries) + after) + position;
+    return std::int64_t{sequence} * (rows(of_queries) + problem.after) + position;
   }
   /// Values in the rows of sequences, NaN in all others.
   [[nodiscard]] Matrix<T> operand(bool of_queries, int columns, std::uint32_t seed) const {
-    const std::int64_t all = packed ? rows(of_queries) : std::int64_t{count()} * (rows(of_queries) + after);
+    const std::int64_t all = packed ? rows(of_queries) : std::int64_t{count()} * (rows(of_queries) + problem.after);
     const auto stride = columns + static_cast<int>(16 / sizeof(T));
     auto values = Matrix<T>::random(all, columns, stride, seed);
     Matrix<T> made(all, columns, stride);

@@ -142,9 +142,10 @@ void launch_rows(AttentionBackward<Form>& of, std::uint32_t seed) {
   const auto blocks = static_cast<unsigned>((of.planes() * queries + rows_of_block - 1) / rows_of_block);
   emulator::launch({.grid = {blocks, static_cast<unsigned>(heads)}, .block = {256}, .seed = seed}, [&] {
     attention_backward_rows<typename Form::T, Form::head_dim, Form::value_dim, Form::layout, clears>(
-        of.out.data(), of.dout.data(), of.lse.data(), of.query_offsets.data(), of.facts.data(), of.sums.data(),
-        of.count(), of.planes(), queries, heads, of.batch_stride(of.out, true), of.out.stride(), Form::value_dim,
-        of.lse_batch_stride(), of.lse.stride());
+        of.out.data(), of.dout.data(), of.lse.data(), of.told_query_offsets.data(), of.told_key_offsets.data(),
+        &of.reports[0], &of.reports[1], of.facts.data(), of.sums.data(), of.count(), of.planes(), queries,
+        of.rows(false), heads, of.batch_stride(of.out, true), of.out.stride(), Form::value_dim, of.lse_batch_stride(),
+        of.lse.stride());
   });
 }
 
@@ -156,7 +157,7 @@ void launch_end(AttentionBackward<Form>& of, bool converts, std::uint32_t seed) 
     emulator::launch({.grid = {(threads + 255) / 256, static_cast<unsigned>(heads)}, .block = {256}, .seed = seed},
                      [&] {
                        attention_backward_convert<typename Form::T, Form::head_dim, Form::layout>(
-                           of.sums.data(), of.dq.data(), of.query_offsets.data(), of.count(), of.planes(), queries,
+                           of.sums.data(), of.dq.data(), of.told_query_offsets.data(), of.count(), of.planes(), queries,
                            heads, of.batch_stride(of.dq, true), of.dq.stride(), Form::head_dim, of.problem.scale);
                      });
   if (Form::sinks == Sinks::head)

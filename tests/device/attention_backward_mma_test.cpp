@@ -5,6 +5,7 @@
 // What kernels include comes after what they take for built in.
 #include "attention_backward.hpp"
 #include "attention_backward/mma.cuh"
+#include "attention_offsets.hpp"
 
 namespace {
 
@@ -25,8 +26,8 @@ void launch_mma(AttentionBackward<Form>& of, std::uint32_t seed, int section) {
       {.grid = {tiles_of(of, false, tile.n)}, .block = {tile.warps * 32}, .shared_bytes = Tiles::bytes, .seed = seed},
       [&] {
         attention_backward_keys_mma<Form, tile.m, tile.n, tile.warps, tile.stages, tile.sums_dq>(
-            of.q.data(), of.k.data(), of.v.data(), of.dout.data(), of.facts.data(), of.query_offsets.data(),
-            of.key_offsets.data(), of.sums.data(), of.dk.data(), of.dv.data(), of.count(), of.rows(true),
+            of.q.data(), of.k.data(), of.v.data(), of.dout.data(), of.facts.data(), of.told_query_offsets.data(),
+            of.told_key_offsets.data(), of.sums.data(), of.dk.data(), of.dv.data(), of.count(), of.rows(true),
             of.rows(false), problem.heads, problem.key_heads, of.batch_stride(of.q, true), of.q.stride(),
             Form::head_dim, of.batch_stride(of.k, false), of.k.stride(), Form::head_dim, of.batch_stride(of.v, false),
             of.v.stride(), Form::value_dim, of.batch_stride(of.out, true), of.out.stride(), Form::value_dim,
@@ -42,9 +43,9 @@ void launch_mma(AttentionBackward<Form>& of, std::uint32_t seed, int section) {
                      [&] {
                        attention_backward_queries_mma<Form, tile.n, tile.warps, tile.stages>(
                            of.q.data(), of.k.data(), of.v.data(), of.dout.data(), of.facts.data(),
-                           of.query_offsets.data(), of.key_offsets.data(), of.dq.data(), of.count(), of.rows(true),
-                           of.rows(false), problem.heads, problem.key_heads, of.batch_stride(of.q, true), of.q.stride(),
-                           Form::head_dim, of.batch_stride(of.k, false), of.k.stride(), Form::head_dim,
+                           of.told_query_offsets.data(), of.told_key_offsets.data(), of.dq.data(), of.count(),
+                           of.rows(true), of.rows(false), problem.heads, problem.key_heads, of.batch_stride(of.q, true),
+                           of.q.stride(), Form::head_dim, of.batch_stride(of.k, false), of.k.stride(), Form::head_dim,
                            of.batch_stride(of.v, false), of.v.stride(), Form::value_dim, of.batch_stride(of.out, true),
                            of.out.stride(), Form::value_dim, problem.scale, problem.cap, problem.from_end, problem.left,
                            problem.right, section, of.slopes.data(), of.bias.data(), of.bias_batch_stride(),
@@ -210,6 +211,16 @@ TEST_CASE(
   CHECK(mma_error<Packed, recomputed>(packed) < close / 0.4);
   CHECK(mma_error<WithDropout<Layout::dense, Mask::none, SoftCap::none, Sinks::none, 64, Bias::tensor, kiln::f16>>(
             dense) < near);
+}
+
+TEST_CASE("attention_backward_mma reports offsets that fall or pass the tensors, and is right in other sequences") {
+  using Of = AttentionBackward<AttentionForm<Layout::packed, Mask::none, 64>>;
+  check_reports_of_offsets<Of>([](Of& of, int) { launch_mma(of, 1, 1); }, close, false);
+  Of of({.lengths = {{40, 50}, {20, 30}, {9, 12}}});
+  of.told_query_offsets.back() = of.query_offsets[2] - 2;
+  launch_mma(of, 1, 1);
+  CHECK(of.reports[0] == report_of(-2, of.rows(true)));
+  CHECK(of.dq.margins_untouched());
 }
 
 }  // namespace

@@ -6,6 +6,7 @@
 // What kernels include comes after what they take for built in.
 #include "attention_backward.hpp"
 #include "attention_backward/wgmma.cuh"
+#include "attention_offsets.hpp"
 
 namespace {
 
@@ -46,8 +47,8 @@ void launch_queries(AttentionBackward<Form>& of, std::uint32_t seed, int section
                     .seed = seed},
                    [&] {
                      attention_backward_queries_wgmma<Form, tile_m, tile_n, stages>(
-                         q, k, v, dout, of.facts.data(), of.query_offsets.data(), of.key_offsets.data(), of.dq.data(),
-                         of.count(), of.rows(true), of.rows(false), problem.heads, problem.key_heads,
+                         q, k, v, dout, of.facts.data(), of.told_query_offsets.data(), of.told_key_offsets.data(),
+                         of.dq.data(), of.count(), of.rows(true), of.rows(false), problem.heads, problem.key_heads,
                          of.batch_stride(of.q, true), of.q.stride(), Form::head_dim, problem.scale, problem.cap,
                          problem.from_end, problem.left, problem.right, section, of.slopes.data(), of.bias.data(),
                          of.bias_batch_stride(), of.bias_head_stride(), of.bias.stride(), of.dropout_seed.data(),
@@ -56,9 +57,9 @@ void launch_queries(AttentionBackward<Form>& of, std::uint32_t seed, int section
 }
 
 template <typename Form, Tile tile = Tile{}>
-double wgmma_error(const AttentionProblem& problem, std::uint32_t seed = 1, int section = 1) {
+void launch_wgmma(AttentionBackward<Form>& of, std::uint32_t seed, int section) {
   using Tiles = kiln::attention::BackwardWgmma<Form, tile.m, tile.n, tile.stages, tile.split, tile.sums_dq>;
-  AttentionBackward<Form> of(problem);
+  const AttentionProblem& problem = of.problem;
   const auto q = map_of<typename Tiles::Query>(of, of.q, true, problem.heads, tile.m);
   const auto k = map_of<typename Tiles::Key>(of, of.k, false, problem.key_heads, tile.n);
   const auto v = map_of<typename Tiles::Value>(of, of.v, false, problem.key_heads, tile.n);
@@ -70,9 +71,9 @@ double wgmma_error(const AttentionProblem& problem, std::uint32_t seed = 1, int 
                     .seed = seed},
                    [&] {
                      attention_backward_keys_wgmma<Form, tile.m, tile.n, tile.stages, tile.split, tile.sums_dq>(
-                         q, k, v, dout, of.facts.data(), of.query_offsets.data(), of.key_offsets.data(), of.sums.data(),
-                         of.dk.data(), of.dv.data(), of.count(), of.rows(true), of.rows(false), problem.heads,
-                         problem.key_heads, of.batch_stride(of.k, false), of.k.stride(), Form::head_dim,
+                         q, k, v, dout, of.facts.data(), of.told_query_offsets.data(), of.told_key_offsets.data(),
+                         of.sums.data(), of.dk.data(), of.dv.data(), of.count(), of.rows(true), of.rows(false),
+                         problem.heads, problem.key_heads, of.batch_stride(of.k, false), of.k.stride(), Form::head_dim,
                          of.batch_stride(of.v, false), of.v.stride(), Form::value_dim, problem.scale, problem.cap,
                          problem.from_end, problem.left, problem.right, section, of.slopes.data(), of.bias.data(),
                          of.bias_batch_stride(), of.bias_head_stride(), of.bias.stride(), of.dropout_seed.data(),
@@ -80,6 +81,12 @@ double wgmma_error(const AttentionProblem& problem, std::uint32_t seed = 1, int 
                    });
   if (!tile.sums_dq) launch_queries<Form, tile.m>(of, seed, section);
   launch_end(of, tile.sums_dq, seed);
+}
+
+template <typename Form, Tile tile = Tile{}>
+double wgmma_error(const AttentionProblem& problem, std::uint32_t seed = 1, int section = 1) {
+  AttentionBackward<Form> of(problem);
+  launch_wgmma<Form, tile>(of, seed, section);
   return of.error();
 }
 
@@ -215,6 +222,11 @@ TEST_CASE(
   CHECK(wgmma_error<Packed, recomputed>(packed) < close / 0.4);
   CHECK(wgmma_error<WithDropout<Layout::dense, Mask::none, SoftCap::none, Sinks::none, 64, Bias::tensor, kiln::f16>>(
             dense) < near);
+}
+
+TEST_CASE("attention_backward_wgmma is right in other sequences where offsets fall or pass the tensors") {
+  using Of = AttentionBackward<AttentionForm<Layout::packed, Mask::none, 64>>;
+  check_reports_of_offsets<Of>([](Of& of, int) { launch_wgmma(of, 1, 1); }, close, false);
 }
 
 }  // namespace

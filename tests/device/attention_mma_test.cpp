@@ -5,15 +5,16 @@
 // What kernels include comes after what they take for built in.
 #include "attention.hpp"
 #include "attention_forward/mma.cuh"
+#include "attention_offsets.hpp"
 
 namespace {
 
 using namespace test;
 
 template <typename Form, int tile_n = 32, int warps = 2>
-double mma_error(const AttentionProblem& problem, std::uint32_t seed = 1) {
-  Attention<Form> of(problem);
-  const auto row_blocks = static_cast<unsigned>((of.longest() + 16 * warps - 1) / (16 * warps));
+void launch_mma(Attention<Form>& of, std::uint32_t seed, int longest) {
+  const AttentionProblem& problem = of.problem;
+  const auto row_blocks = static_cast<unsigned>((longest + 16 * warps - 1) / (16 * warps));
   using kiln::attention::RowTile;
   const unsigned shared = RowTile<Form::head_dim, 16 * warps>::bytes +
                           2 * (RowTile<Form::head_dim, tile_n>::bytes + RowTile<Form::value_dim, tile_n>::bytes);
@@ -24,15 +25,22 @@ double mma_error(const AttentionProblem& problem, std::uint32_t seed = 1) {
                    [&] {
                      attention_mma<Form, tile_n, warps, typename Attention<Form>::Out>(
                          of.q.data(), of.k.data(), of.v.data(), of.out.data(), of.lse.data(), of.sinks.data(),
-                         of.query_offsets.data(), of.key_offsets.data(), of.count(), of.rows(true), of.rows(false),
-                         of.longest(), problem.heads, problem.key_heads, of.batch_stride(of.q, true), of.q.stride(),
-                         Form::head_dim, of.batch_stride(of.k, false), of.k.stride(), Form::head_dim,
-                         of.batch_stride(of.v, false), of.v.stride(), Form::value_dim, of.batch_stride(of.out, true),
-                         of.out.stride(), Form::value_dim, of.lse_batch_stride(), of.lse.stride(), problem.scale,
-                         problem.cap, problem.from_end, problem.left, problem.right, of.slopes.data(), of.bias.data(),
-                         of.bias_batch_stride(), of.bias_head_stride(), of.bias.stride(), of.dropout_seed.data(),
-                         problem.p, of.q_scales.data(), of.k_scales.data(), of.v_scales.data());
+                         of.told_query_offsets.data(), of.told_key_offsets.data(), &of.reports[0], &of.reports[1],
+                         of.count(), of.rows(true), of.rows(false), longest, problem.heads, problem.key_heads,
+                         of.batch_stride(of.q, true), of.q.stride(), Form::head_dim, of.batch_stride(of.k, false),
+                         of.k.stride(), Form::head_dim, of.batch_stride(of.v, false), of.v.stride(), Form::value_dim,
+                         of.batch_stride(of.out, true), of.out.stride(), Form::value_dim, of.lse_batch_stride(),
+                         of.lse.stride(), problem.scale, problem.cap, problem.from_end, problem.left, problem.right,
+                         of.slopes.data(), of.bias.data(), of.bias_batch_stride(), of.bias_head_stride(),
+                         of.bias.stride(), of.dropout_seed.data(), problem.p, of.q_scales.data(), of.k_scales.data(),
+                         of.v_scales.data());
                    });
+}
+
+template <typename Form, int tile_n = 32, int warps = 2>
+double mma_error(const AttentionProblem& problem, std::uint32_t seed = 1) {
+  Attention<Form> of(problem);
+  launch_mma<Form, tile_n, warps>(of, seed, of.longest());
   return of.error();
 }
 
@@ -135,6 +143,17 @@ TEST_CASE("attention_mma drops the weights that seed, offset and position say, i
         close / 0.1);
   CHECK(mma_error<WithDropout<Layout::dense, Mask::none>>({.lengths = {{20, 30}}, .p = 0}) < close);
   CHECK(mma_error<WithDropout<Layout::dense, Mask::none>>({.lengths = {{20, 300}}, .p = 0.996f}) < 0.3);  // 255 of 256
+}
+
+TEST_CASE(
+    "attention_mma reports offsets that fall or pass the tensors, and sequences past the longest, and is right in others") {
+  using Form = AttentionForm<Layout::packed, Mask::none, 64>;
+  check_reports_of_offsets<Attention<Form>>([](auto& of, int longest) { launch_mma<Form>(of, 1, longest); }, close);
+  Attention<Form> of({.lengths = {{70, 50}, {20, 30}}});
+  launch_mma<Form>(of, 1, 32);
+  CHECK(of.reports[0] == report_of(70, 32));
+  of.problem.lengths[0].first = 32;  // later queries are not computed
+  CHECK(of.error() < close);
 }
 
 }  // namespace

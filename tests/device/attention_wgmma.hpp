@@ -34,11 +34,12 @@ struct Tile {
   int section = 1;
 };
 
+/// Returns whether the counters are left as they have to be.
 template <typename Form, Tile tile = Tile{}>
-double wgmma_error(const AttentionProblem& problem, std::uint32_t seed = 1, unsigned blocks = 2) {
+bool launch_wgmma(Attention<Form>& of, std::uint32_t seed, unsigned blocks, int longest) {
   using Tiles = kiln::attention::WgmmaTiling<Form, tile.m, tile.n, tile.stages, tile.overlap, tile.pingpong, tile.lazy,
                                              tile.promoted, tile.holds_queries, tile.late>;
-  Attention<Form> of(problem);
+  const AttentionProblem& problem = of.problem;
   const auto q = map_of<typename Tiles::Query>(of, of.q, true, problem.heads, tile.m);
   const auto k = map_of<typename Tiles::Key>(of, of.k, false, problem.key_heads, tile.n);
   const auto v = map_of<typename Tiles::Value>(of, of.v, false, problem.key_heads, tile.n);
@@ -50,15 +51,22 @@ double wgmma_error(const AttentionProblem& problem, std::uint32_t seed = 1, unsi
                    [&] {
                      attention_wgmma<Form, tile.m, tile.n, tile.stages, tile.overlap, tile.pingpong, tile.lazy,
                                      tile.promoted, tile.holds_queries, tile.late, typename Attention<Form>::Out>(
-                         q, k, v, of.out.data(), of.lse.data(), of.sinks.data(), of.query_offsets.data(),
-                         of.key_offsets.data(), counters, of.count(), of.rows(true), of.rows(false), problem.heads,
-                         problem.key_heads, of.batch_stride(of.out, true), of.out.stride(), Form::value_dim,
-                         of.lse_batch_stride(), of.lse.stride(), problem.scale, problem.cap, problem.from_end,
-                         problem.left, problem.right, tile.section, tile.drawn, of.slopes.data(), of.bias.data(),
-                         of.bias_batch_stride(), of.bias_head_stride(), of.bias.stride(), of.dropout_seed.data(),
-                         problem.p, of.q_scales.data(), of.k_scales.data(), of.v_scales.data());
+                         q, k, v, of.out.data(), of.lse.data(), of.sinks.data(), of.told_query_offsets.data(),
+                         of.told_key_offsets.data(), &of.reports[0], &of.reports[1], longest, counters, of.count(),
+                         of.rows(true), of.rows(false), problem.heads, problem.key_heads, of.batch_stride(of.out, true),
+                         of.out.stride(), Form::value_dim, of.lse_batch_stride(), of.lse.stride(), problem.scale,
+                         problem.cap, problem.from_end, problem.left, problem.right, tile.section, tile.drawn,
+                         of.slopes.data(), of.bias.data(), of.bias_batch_stride(), of.bias_head_stride(),
+                         of.bias.stride(), of.dropout_seed.data(), problem.p, of.q_scales.data(), of.k_scales.data(),
+                         of.v_scales.data());
                    });
-  return counters[0] == 0 && counters[1] == 0 ? of.error() : INFINITY;
+  return counters[0] == 0 && counters[1] == 0;
+}
+
+template <typename Form, Tile tile = Tile{}>
+double wgmma_error(const AttentionProblem& problem, std::uint32_t seed = 1, unsigned blocks = 2) {
+  Attention<Form> of(problem);
+  return launch_wgmma<Form, tile>(of, seed, blocks, of.longest()) ? of.error() : INFINITY;
 }
 
 }  // namespace test

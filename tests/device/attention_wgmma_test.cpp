@@ -1,5 +1,6 @@
 #include <doctest/doctest.h>
 
+#include "attention_offsets.hpp"
 #include "attention_wgmma.hpp"
 
 namespace {
@@ -67,6 +68,17 @@ TEST_CASE(
     CHECK(wgmma_error<Form>(problem, seed, 3) < close);
     CHECK(wgmma_error<Form, Tile{.drawn = true, .section = 2}>(problem, seed, 3) < close);
   }
+}
+
+TEST_CASE(
+    "attention_wgmma reports offsets that fall or pass the tensors, and sequences past the longest, and is right in others") {
+  using Form = AttentionForm<Layout::packed, Mask::none, 64>;
+  check_reports_of_offsets<Attention<Form>>([](auto& of, int longest) { CHECK(launch_wgmma<Form>(of, 1, 2, longest)); },
+                                            close);
+  Attention<Form> of({.lengths = {{70, 50}, {20, 30}}});
+  CHECK(launch_wgmma<Form>(of, 1, 2, 32));
+  CHECK(of.reports[0] == report_of(70, 32));
+  CHECK(of.error() < close);
 }
 
 TEST_CASE("the values of a sequence's last block are zero past its end, whatever its neighbour holds") {

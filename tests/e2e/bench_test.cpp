@@ -84,9 +84,15 @@ TEST_CASE("a split count that was clamped to one is found once a wider launch is
       "; kernel slow 500 gemm_wgmma; kernel slow 500 gemm_stream' kiln bench records";  // none beats mma
   const std::string found = expect(1, "FAKE_CUDA='kernel slow 50 " + narrow + others + base);
   CHECK_MESSAGE(
-      contains(found,
-               "idle: 8 blocks on 132 multiprocessors; mma tile_m=16 tile_n=32 warps=2 tile_k=64 stages=6 splits="),
+      contains(
+          found,
+          "idle: 8 blocks on 132 multiprocessors, so 124 have none; mma tile_m=16 tile_n=32 warps=2 tile_k=64 stages=6 splits="),
       found);
+  CHECK_MESSAGE(contains(found, "x as long"), found);
+  const std::string explained = expect(0, "kiln explain gemm m=16 n=256 k=4096 dtype=bf16" + base);
+  CHECK_MESSAGE(contains(explained, "8 blocks on 132 multiprocessors, so 124 have none; mma tile_m=16 tile_n=32"),
+                explained);
+  CHECK_FALSE(contains(expect(0, "kiln explain gemm m=4096 n=4096 k=4096 dtype=bf16" + base), " have none"));
   const std::string wide =
       "gemm_mma<kiln::bf16, (kiln::gemm::Layout)0, kiln::gemm::Ending<kiln::bf16, (kiln::gemm::Activation)0, "
       "(kiln::gemm::Residual)0, (kiln::gemm::Scaling)0, (kiln::gemm::Accumulate)0>, 16, 32, 64, 2, 6, true";

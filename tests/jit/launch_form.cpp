@@ -92,10 +92,10 @@ struct Case {
 
   static LoadedArgument random_argument() {
     LoadedArgument argument;
-    argument.kind =
-        *rc::gen::element(manifest::ArgumentKind::tensor, manifest::ArgumentKind::axis, manifest::ArgumentKind::runtime,
-                          manifest::ArgumentKind::workspace, manifest::ArgumentKind::shared_workspace,
-                          manifest::ArgumentKind::expression, manifest::ArgumentKind::length);
+    argument.kind = *rc::gen::element(manifest::ArgumentKind::tensor, manifest::ArgumentKind::axis,
+                                      manifest::ArgumentKind::runtime, manifest::ArgumentKind::workspace,
+                                      manifest::ArgumentKind::shared_workspace, manifest::ArgumentKind::expression,
+                                      manifest::ArgumentKind::length, manifest::ArgumentKind::report);
     argument.index = *rc::gen::inRange(0, 2);
     if (argument.kind == manifest::ArgumentKind::runtime) argument.index += axes;
     argument.offset = 256 * *rc::gen::inRange(0, 4);
@@ -189,6 +189,7 @@ void check_argument(const LoadedArgument& argument, const LaunchInput& input, co
       RC_ASSERT(length.bound == input.frame.slots[index]);
       break;
     }
+    case manifest::ArgumentKind::report: RC_ASSERT(at<CUdeviceptr>(parameter) == input.reports + 8 * index); break;
     default: RC_FAIL("no such argument");
   }
 }

@@ -182,6 +182,8 @@ TEST_CASE("a mistake in an implementation's file is named with its line") {
        "found 68719476737 in 'strides' of a TMA argument, expected 1 to 68719476736"},
       {"box = [16,", "box = [257,", "found 257 in 'box' of a TMA argument, expected 1 to 256"},
       {"tma = \"x\",", "tma = \"x\", shape = [\"factor\", 8],", "the run-time value 'factor', which is no integer,"},
+      {"{ tma = \"x\",", "{ report = \"colls\" }, { tma = \"x\",",
+       "found 'colls' as the axis of a report argument (did you mean 'cols'?)"},
       {"tma = \"x\"", "tma = \"rows\"", "found 'rows' as the tensor of a TMA argument"},
       {"swizzle = 128 }]", "swizzle = 128 }]\n[pass.model]\nread_byte = 1",
        "fast.toml:25: found the unknown key 'read_byte' in [pass.model] (did you mean 'read_bytes'?)"},

@@ -32,7 +32,7 @@ std::size_t distance(const Contender& a, const Contender& b) {
 std::int64_t blocks_of(const manifest::Op& op, const Contender& contender, const Problem& problem,
                        const manifest::DeviceFacts& device) {
   const auto frame = manifest::make_frame(op, contender.implementation, problem, device, contender.config);
-  std::int64_t most = 0;
+  std::int64_t most = 0, most_read = -1;
   for (const manifest::Pass& pass : contender.implementation->passes) {
     if (pass.when && !pass.when->evaluate(frame).truth()) continue;
     std::int64_t blocks = 1;
@@ -43,7 +43,10 @@ std::int64_t blocks_of(const manifest::Op& op, const Contender& contender, const
     if (pass.model && pass.model->busy_blocks)
       if (const manifest::Value busy = pass.model->busy_blocks->evaluate(frame); busy.ok())
         blocks = std::min(blocks, busy.number);
-    most = std::max(most, blocks);
+    const manifest::Value read =
+        pass.model && pass.model->read_bytes ? pass.model->read_bytes->evaluate(frame) : manifest::Value{};
+    if (std::tie(read.number, blocks) > std::tie(most_read, most))
+      std::tie(most_read, most) = std::pair(read.number, blocks);
   }
   return most;
 }

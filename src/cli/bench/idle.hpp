@@ -9,7 +9,8 @@
 
 namespace kiln::cli::bench {
 
-/// Returns the blocks of the config's largest launch at these sizes, or 0 when they cannot be computed.
+/// Returns the blocks of the config's largest pass at these sizes, or 0 when they cannot be computed. The largest is the one that reads most
+/// by its model: a pass that adds up a few parts may have many blocks.
 std::int64_t blocks_of(const manifest::Op& op, const Contender& contender, const Problem& problem,
                        const manifest::DeviceFacts& device);
 

@@ -4,6 +4,7 @@
 // most of the masked ones come first. While one is multiplied the next is copied.
 #pragma once
 
+#include "common/attention/offset_reports.cuh"
 #include "common/attention/row_tile.cuh"
 #include "common/attention/score_terms.cuh"
 #include "common/dependent_launch.cuh"
@@ -15,8 +16,9 @@
 template <typename Form, int tile_n, int warps, typename Out = typename Form::T, typename... Scales>
 __global__ void __launch_bounds__(warps * 32)
     attention_mma(const typename Form::T* q, const typename Form::T* k, const typename Form::T* v, Out* out, float* lse,
-                  const float* sinks, const int* query_offsets, const int* key_offsets, int batch, int queries,
-                  int keys, int longest, int heads, int key_heads, long long q_batch_stride, long long q_row_stride,
+                  const float* sinks, const int* query_offsets, const int* key_offsets,
+                  unsigned long long* query_report, unsigned long long* key_report, int batch, int queries, int keys,
+                  int longest, int heads, int key_heads, long long q_batch_stride, long long q_row_stride,
                   long long q_head_stride, long long k_batch_stride, long long k_row_stride, long long k_head_stride,
                   long long v_batch_stride, long long v_row_stride, long long v_head_stride, long long out_batch_stride,
                   long long out_row_stride, long long out_head_stride, long long lse_batch_stride,
@@ -40,7 +42,10 @@ __global__ void __launch_bounds__(warps * 32)
   const int row_blocks = ceil_div(longest, tile_m);
   const int head = static_cast<int>(blockIdx.x) % heads, rest = static_cast<int>(blockIdx.x) / heads;
   const int first = (row_blocks - 1 - rest % row_blocks) * tile_m;
-  const Sequence of = Sequences{query_offsets, key_offsets, batch, queries, keys}.at<Form::layout>(rest / row_blocks);
+  const Sequences all = {query_offsets, key_offsets, batch, queries, keys};
+  if (head == 0 && rest % row_blocks == 0 && threadIdx.x == 0)
+    OffsetReports{query_report, key_report, longest}.tell<Form::layout>(all, rest / row_blocks, batch);
+  const Sequence of = all.at<Form::layout>(rest / row_blocks);
   if (first >= of.queries) return;
   const Visible<Form::mask> visible(of.queries, of.keys, {from_end != 0, small(window_left), small(window_right)});
   const KeyBlocks blocks = key_blocks(visible, first, min(first + tile_m, of.queries) - 1, tile_n);

@@ -1,0 +1,59 @@
+// Attention at sizes of a few tiles, a subcase a kind of kernel: what compute-sanitizer, which slows kernels 10 to 50 times, can take. A subcase
+// is chosen by -sc, as in
+//   compute-sanitizer --tool racecheck kiln_tests_gpu "-tc=attention, small*forward*" "-sc=dropout"
+#include <random>
+
+#include "gpu/check_implementations.hpp"
+
+namespace kiln::gpu_tests {
+namespace {
+
+struct Small {
+  const char* name;
+  std::vector<manifest::Setting> choices;
+  const char* dim = "64";
+};
+
+/// Three tiles of queries at most, and keys past a tile. Packed: two sequences, or one and a half.
+void check_small(const char* name, const Small& small) {
+  Fixture fixture;
+  std::mt19937 generator(127);
+  const manifest::Op& op = fixture.op(name);
+  std::vector<manifest::Setting> all = {{"batch", "2"},          {"queries", "150"}, {"keys", "200"},
+                                        {"heads", "2"},          {"key_heads", "1"}, {"head_dim", small.dim},
+                                        {"value_dim", small.dim}};
+  all.insert(all.end(), small.choices.begin(), small.choices.end());
+  check_all(fixture, op, manifest::make_problem(op, all), {}, generator);
+}
+
+}  // namespace
+
+TEST_CASE("attention, small: attention_forward is right") {
+  const std::vector<Small> kinds = {
+      {"plain", {{"mask", "causal"}}, "128"},
+      {"packed", {{"mask", "causal"}, {"layout", "packed"}}},
+      {"alibi", {{"alibi", "head"}}},
+      {"bias", {{"bias", "tensor"}}},
+      {"dropout", {{"dropout", "philox"}, {"mask", "causal"}}},
+      {"e4m3", {{"dtype", "e4m3"}, {"mask", "causal"}}, "128"},
+  };
+  for (const Small& each : kinds) SUBCASE(each.name) {
+      check_small("attention_forward", each);
+    }
+}
+
+TEST_CASE("attention, small: attention_backward is right") {
+  const std::vector<Small> kinds = {
+      {"plain", {{"mask", "causal"}}, "128"},
+      {"deterministic", {{"mask", "causal"}, {"deterministic", "yes"}}},
+      {"packed", {{"mask", "causal"}, {"layout", "packed"}}},
+      {"alibi", {{"alibi", "head"}}},
+      {"bias", {{"bias", "tensor"}}},
+      {"dropout", {{"dropout", "philox"}, {"mask", "causal"}}},
+  };
+  for (const Small& each : kinds) SUBCASE(each.name) {
+      check_small("attention_backward", each);
+    }
+}
+
+}  // namespace kiln::gpu_tests
