@@ -32,8 +32,8 @@ void print_device(int ordinal) {
       attribute(CU_DEVICE_ATTRIBUTE_HANDLE_TYPE_POSIX_FILE_DESCRIPTOR_SUPPORTED, ordinal),
       attribute(CU_DEVICE_ATTRIBUTE_MULTICAST_SUPPORTED, ordinal));
   print_line("granularity", R"("ordinal":{},"minimum_bytes":{},"recommended_bytes":{})", ordinal,
-             granularity(ordinal, CU_MEM_ALLOC_GRANULARITY_MINIMUM),
-             granularity(ordinal, CU_MEM_ALLOC_GRANULARITY_RECOMMENDED));
+             cuda::granularity(ordinal, CU_MEM_ALLOC_GRANULARITY_MINIMUM),
+             cuda::granularity(ordinal, CU_MEM_ALLOC_GRANULARITY_RECOMMENDED));
 }
 
 void print_peers(int from, int to) {

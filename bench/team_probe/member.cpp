@@ -68,7 +68,7 @@ Member::Member(int rank_, int ordinal, const Link& link_, std::size_t bytes)
     : rank(rank_),
       link(link_),
       context(ordinal),
-      own(PeerMemory::create(bytes, ordinal)),
+      own(cuda::SharedAllocation::create(bytes, ordinal)),
       peers(exchange_memory(ordinal)) {
   const jit::Cubin cubin = compile_kernels(jit::default_arch(context.info().facts.sm()));
   module.emplace(cubin.image, kernel_names);
@@ -77,11 +77,11 @@ Member::Member(int rank_, int ordinal, const Link& link_, std::size_t bytes)
   link.meet();
 }
 
-PeerMemory Member::exchange_memory(int ordinal) const {
+cuda::SharedAllocation Member::exchange_memory(int ordinal) const {
   const int exported = own.descriptor();
   link.send_descriptor(exported);
   const int received = link.receive_descriptor();
-  PeerMemory memory = PeerMemory::import(received, own.bytes(), ordinal);
+  cuda::SharedAllocation memory = cuda::SharedAllocation::import(received, own.bytes(), ordinal);
   close(exported);
   close(received);
   return memory;

@@ -10,9 +10,9 @@
 #include <vector>
 
 #include "cuda/device.hpp"
+#include "cuda/shared_allocation.hpp"
 #include "jit/module.hpp"
 #include "team_probe/link.hpp"
-#include "team_probe/peer_memory.hpp"
 
 namespace kiln::bench {
 
@@ -61,12 +61,12 @@ class Member {
   cuda::Context::Scope scope{context};
   cuda::Stream stream;
   std::optional<jit::Module> module;
-  PeerMemory own;
-  PeerMemory peers;
+  cuda::SharedAllocation own;
+  cuda::SharedAllocation peers;
 
  private:
   void launch_with(const std::string& kernel, Grid grid, void** arguments) const;
-  [[nodiscard]] PeerMemory exchange_memory(int ordinal) const;
+  [[nodiscard]] cuda::SharedAllocation exchange_memory(int ordinal) const;
 };
 
 }  // namespace kiln::bench

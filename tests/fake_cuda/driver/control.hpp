@@ -37,6 +37,7 @@ int fake_cuda_control(const char* command);
 ///   peak          the most bytes ever           handles      streams, events, modules, graphs alive
 ///   launches [PATTERN]   kernels run            calls FUNCTION   calls of it, those that were failed included
 ///   faults        faults that took effect       contexts     devices whose primary context is retained
+///   mappings      handles, reservations and mappings of virtual memory alive
 ///   broken        captures that a forbidden call ended
 ///   unsafe        calls that allocate, free, load or synchronise, made by threads that were capturing themselves, in any mode
 std::int64_t fake_cuda_query(const char* question);

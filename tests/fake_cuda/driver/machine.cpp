@@ -76,6 +76,7 @@ std::int64_t Machine::answer(std::string_view question) const {
   if (word == "memory") return heap.bytes();
   if (word == "peak") return heap.peak_bytes();
   if (word == "allocations") return heap.count();
+  if (word == "mappings") return virtual_memory.count();
   if (word == "handles")
     return streams.count() + events.count() + modules.count() + graphs.count() + executables.count();
   if (word == "calls") return faults.calls(rest);

@@ -20,6 +20,7 @@
 #include "driver/faults.hpp"
 #include "driver/settings.hpp"
 #include "memory/heap.hpp"
+#include "memory/virtual_memory.hpp"
 #include "module/module.hpp"
 #include "stream/footprint.hpp"
 #include "stream/graph.hpp"
@@ -91,6 +92,7 @@ struct Machine {
   Faults faults;
   Footprint footprint;
   Heap heap;
+  VirtualMemory virtual_memory;
   std::map<void*, std::unique_ptr<std::byte[]>> host_memory;  // what a broken context can no longer free stays here
   std::unordered_map<CUdevice, std::unique_ptr<CUctx_st>> contexts;
   Handles<CUstream_st> streams;

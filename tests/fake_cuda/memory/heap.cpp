@@ -37,13 +37,14 @@ CUdeviceptr Heap::allocate(std::int64_t bytes, CUdevice device, std::int64_t lim
                         : std::aligned_alloc(alignment, static_cast<std::size_t>(round_up(bytes, alignment)));
   require(memory != nullptr && memory != MAP_FAILED, CUDA_ERROR_OUT_OF_MEMORY);
   const auto begin = reinterpret_cast<CUdeviceptr>(memory);
-  blocks_.emplace(begin, Block{begin, bytes, device, mapped});
+  blocks_.emplace(begin, Block{begin, bytes, device, mapped, false});
   if (!mapped) std::memset(memory, 0xcb, static_cast<std::size_t>(bytes));  // nobody may count on zeros
   peak_ = std::max(peak_, held + bytes);
   return begin;
 }
 
 void Heap::give_back(const Block& block) {
+  if (block.shown) return;
   void* memory = reinterpret_cast<void*>(block.begin);
   if (block.mapped) {
     munmap(memory, static_cast<std::size_t>(round_up(block.bytes, page)));
@@ -54,17 +55,24 @@ void Heap::give_back(const Block& block) {
 
 void Heap::release(CUdeviceptr pointer) {
   const auto found = blocks_.find(pointer);
-  require(found != blocks_.end(), CUDA_ERROR_INVALID_VALUE);
+  require(found != blocks_.end() && !found->second.shown, CUDA_ERROR_INVALID_VALUE);
   give_back(found->second);
   blocks_.erase(found);
 }
 
 void Heap::release_all(CUdevice device) {
   std::erase_if(blocks_, [&](const auto& entry) {
-    if (entry.second.device == device) give_back(entry.second);
-    return entry.second.device == device;
+    const bool goes = entry.second.device == device && !entry.second.shown;
+    if (goes) give_back(entry.second);
+    return goes;
   });
 }
+
+void Heap::show(CUdeviceptr pointer, std::int64_t bytes, CUdevice device) {
+  blocks_.insert_or_assign(pointer, Block{pointer, bytes, device, false, true});
+}
+
+void Heap::forget(CUdeviceptr pointer) { blocks_.erase(pointer); }
 
 const Heap::Block* Heap::find(CUdeviceptr pointer, std::int64_t bytes) const {
   const auto after = blocks_.upper_bound(pointer);
@@ -97,13 +105,17 @@ void Heap::fill(CUdeviceptr pointer, unsigned char value, std::int64_t bytes) {
 
 std::int64_t Heap::bytes() const noexcept {
   std::int64_t sum = 0;
-  for (const auto& [begin, block] : blocks_) sum += block.bytes;
+  for (const auto& [begin, block] : blocks_) sum += block.shown ? 0 : block.bytes;
   return sum;
+}
+
+std::int64_t Heap::count() const noexcept {
+  return std::count_if(blocks_.begin(), blocks_.end(), [](const auto& entry) { return !entry.second.shown; });
 }
 
 std::int64_t Heap::bytes_on(CUdevice device) const noexcept {
   std::int64_t sum = 0;
-  for (const auto& [begin, block] : blocks_) sum += block.device == device ? block.bytes : 0;
+  for (const auto& [begin, block] : blocks_) sum += block.device == device && !block.shown ? block.bytes : 0;
   return sum;
 }
 

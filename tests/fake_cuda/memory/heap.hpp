@@ -16,6 +16,7 @@ class Heap {
     std::int64_t bytes = 0;
     CUdevice device = 0;
     bool mapped = false;  // by mmap, in whole pages
+    bool shown = false;   // not the heap's: by show()
   };
 
   Heap() = default;
@@ -28,6 +29,9 @@ class Heap {
   /// Throws Failure(CUDA_ERROR_INVALID_VALUE) for what is no allocation's beginning.
   void release(CUdeviceptr pointer);
   void release_all(CUdevice device);
+  /// Memory of VirtualMemory's that kernels and copies may now reach; forget() takes it back, if it was shown.
+  void show(CUdeviceptr pointer, std::int64_t bytes, CUdevice device);
+  void forget(CUdeviceptr pointer);
 
   /// The allocation that holds all of [pointer, pointer + bytes), or null.
   [[nodiscard]] const Block* find(CUdeviceptr pointer, std::int64_t bytes) const;
@@ -36,10 +40,11 @@ class Heap {
                               CUresult otherwise = CUDA_ERROR_INVALID_VALUE) const;
   void fill(CUdeviceptr pointer, unsigned char value, std::int64_t bytes);
 
+  /// Of what was allocated here, as all the counts.
   [[nodiscard]] std::int64_t bytes() const noexcept;
   [[nodiscard]] std::int64_t bytes_on(CUdevice device) const noexcept;
   [[nodiscard]] std::int64_t peak_bytes() const noexcept { return peak_; }
-  [[nodiscard]] std::int64_t count() const noexcept { return static_cast<std::int64_t>(blocks_.size()); }
+  [[nodiscard]] std::int64_t count() const noexcept;
 
  private:
   static void give_back(const Block& block);

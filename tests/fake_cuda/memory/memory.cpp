@@ -31,7 +31,8 @@ constexpr double host_bytes_per_ns = 50;
 CUresult cuMemAlloc_v2(CUdeviceptr* pointer, std::size_t bytes) {
   return entry_in_context(__func__, [&](Machine& machine, CUctx_st& context) {
     forbid_while_capturing(machine);
-    *pointer = machine.heap.allocate(as_signed(bytes), context.device, machine.settings.memory);
+    *pointer = machine.heap.allocate(as_signed(bytes), context.device,
+                                     machine.settings.memory - machine.virtual_memory.bytes_on(context.device));
   });
 }
 
@@ -46,7 +47,8 @@ CUresult cuMemFree_v2(CUdeviceptr pointer) {
 CUresult cuMemGetInfo_v2(std::size_t* free_bytes, std::size_t* total_bytes) {
   return entry_in_context(__func__, [&](Machine& machine, CUctx_st& context) {
     *total_bytes = static_cast<std::size_t>(machine.settings.memory);
-    const std::int64_t left = machine.settings.memory - machine.heap.bytes_on(context.device);
+    const std::int64_t left = machine.settings.memory - machine.heap.bytes_on(context.device) -
+                              machine.virtual_memory.bytes_on(context.device);
     *free_bytes = static_cast<std::size_t>(left > 0 ? left : 0);
   });
 }

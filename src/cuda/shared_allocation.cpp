@@ -1,9 +1,9 @@
-#include "team_probe/peer_memory.hpp"
+#include "cuda/shared_allocation.hpp"
 
 #include <cstdint>
 #include <utility>
 
-namespace kiln::bench {
+namespace kiln::cuda {
 namespace {
 
 CUmemAllocationProp shareable_on(int ordinal) {
@@ -19,54 +19,53 @@ CUmemAllocationProp shareable_on(int ordinal) {
 std::size_t granularity(int ordinal, CUmemAllocationGranularity_flags flags) {
   const CUmemAllocationProp properties = shareable_on(ordinal);
   std::size_t bytes = 0;
-  cuda::check(cuda::Driver::get().cuMemGetAllocationGranularity(&bytes, &properties, flags),
-              "cuMemGetAllocationGranularity");
+  check(Driver::get().cuMemGetAllocationGranularity(&bytes, &properties, flags), "cuMemGetAllocationGranularity");
   return bytes;
 }
 
-PeerMemory PeerMemory::create(std::size_t bytes, int ordinal) {
+SharedAllocation SharedAllocation::create(std::size_t bytes, int ordinal) {
   const CUmemAllocationProp properties = shareable_on(ordinal);
   const std::size_t unit = granularity(ordinal, CU_MEM_ALLOC_GRANULARITY_RECOMMENDED);
-  PeerMemory memory;
+  SharedAllocation memory;
   memory.bytes_ = (bytes + unit - 1) / unit * unit;
-  cuda::check(cuda::Driver::get().cuMemCreate(&memory.handle_, memory.bytes_, &properties, 0), "cuMemCreate");
+  check(Driver::get().cuMemCreate(&memory.handle_, memory.bytes_, &properties, 0), "cuMemCreate");
   memory.held_ = true;
   memory.map(ordinal);
   return memory;
 }
 
-PeerMemory PeerMemory::import(int descriptor, std::size_t bytes, int ordinal) {
-  PeerMemory memory;
+SharedAllocation SharedAllocation::import(int descriptor, std::size_t bytes, int ordinal) {
+  SharedAllocation memory;
   memory.bytes_ = bytes;
   // The driver takes the descriptor itself where other handle types have a pointer.
   void* shareable = reinterpret_cast<void*>(static_cast<std::uintptr_t>(descriptor));
-  cuda::check(cuda::Driver::get().cuMemImportFromShareableHandle(&memory.handle_, shareable,
-                                                                 CU_MEM_HANDLE_TYPE_POSIX_FILE_DESCRIPTOR),
-              "cuMemImportFromShareableHandle");
+  check(Driver::get().cuMemImportFromShareableHandle(&memory.handle_, shareable,
+                                                     CU_MEM_HANDLE_TYPE_POSIX_FILE_DESCRIPTOR),
+        "cuMemImportFromShareableHandle");
   memory.held_ = true;
   memory.map(ordinal);
   return memory;
 }
 
-void PeerMemory::map(int ordinal) {
-  const cuda::Driver& driver = cuda::Driver::get();
-  cuda::check(driver.cuMemAddressReserve(&pointer_, bytes_, 0, 0, 0), "cuMemAddressReserve");
-  cuda::check(driver.cuMemMap(pointer_, bytes_, 0, handle_, 0), "cuMemMap");
+void SharedAllocation::map(int ordinal) {
+  const Driver& driver = Driver::get();
+  check(driver.cuMemAddressReserve(&pointer_, bytes_, 0, 0, 0), "cuMemAddressReserve");
+  check(driver.cuMemMap(pointer_, bytes_, 0, handle_, 0), "cuMemMap");
   mapped_ = true;
   const CUmemAccessDesc access{{CU_MEM_LOCATION_TYPE_DEVICE, ordinal}, CU_MEM_ACCESS_FLAGS_PROT_READWRITE};
-  cuda::check(driver.cuMemSetAccess(pointer_, bytes_, &access, 1), "cuMemSetAccess");
+  check(driver.cuMemSetAccess(pointer_, bytes_, &access, 1), "cuMemSetAccess");
 }
 
-int PeerMemory::descriptor() const {
+int SharedAllocation::descriptor() const {
   int descriptor = -1;
-  cuda::check(cuda::Driver::get().cuMemExportToShareableHandle(&descriptor, handle_,
-                                                               CU_MEM_HANDLE_TYPE_POSIX_FILE_DESCRIPTOR, 0),
-              "cuMemExportToShareableHandle");
+  check(Driver::get().cuMemExportToShareableHandle(&descriptor, handle_, CU_MEM_HANDLE_TYPE_POSIX_FILE_DESCRIPTOR, 0),
+        "cuMemExportToShareableHandle");
   return descriptor;
 }
 
-CUresult PeerMemory::close() noexcept {
-  const cuda::Driver& driver = *cuda::Driver::find();
+CUresult SharedAllocation::close() noexcept {
+  if (is_forked()) return CUDA_SUCCESS;  // the parent's
+  const Driver& driver = *Driver::find();
   CUresult first = CUDA_SUCCESS;
   const auto note = [&](CUresult result) {
     if (first == CUDA_SUCCESS) first = result;
@@ -78,13 +77,13 @@ CUresult PeerMemory::close() noexcept {
   return first;
 }
 
-PeerMemory::PeerMemory(PeerMemory&& other) noexcept
+SharedAllocation::SharedAllocation(SharedAllocation&& other) noexcept
     : handle_(other.handle_),
       pointer_(std::exchange(other.pointer_, 0)),
       bytes_(other.bytes_),
       held_(std::exchange(other.held_, false)),
       mapped_(std::exchange(other.mapped_, false)) {}
 
-PeerMemory::~PeerMemory() { close(); }
+SharedAllocation::~SharedAllocation() { close(); }
 
-}  // namespace kiln::bench
+}  // namespace kiln::cuda

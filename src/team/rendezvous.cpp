@@ -1,0 +1,165 @@
+#include "team/rendezvous.hpp"
+
+#include <fmt/format.h>
+#include <poll.h>
+
+#include <algorithm>
+#include <cerrno>
+#include <cstring>
+
+#include "kiln/error.hpp"
+
+namespace kiln::team {
+
+enum class Rendezvous::Kind : std::uint32_t { all_gather = 1, barrier = 2, exchange = 3, failure = 4 };
+
+namespace {
+
+/// Before each message.
+struct Head {
+  std::uint32_t kind = 0;
+  std::uint32_t round = 0;
+};
+static_assert(Link::longest_message >= sizeof(Head) + Rendezvous::longest_bytes);
+
+std::string with_head(Head head, std::string_view body) {
+  std::string message(reinterpret_cast<const char*>(&head), sizeof head);
+  return message.append(body);
+}
+
+std::string name_of(std::uint32_t kind, std::uint32_t round) {
+  constexpr const char* names[] = {"an unknown call", "all_gather", "barrier", "exchange"};
+  return fmt::format("{} (collective {})", names[kind < std::size(names) ? kind : 0], round);
+}
+
+}  // namespace
+
+/// One collective under way.
+struct Rendezvous::Round {
+  Kind kind;
+  std::uint32_t number;
+  Clock::time_point end;
+  std::vector<Message> got;  // by rank
+  std::vector<int> awaited;
+
+  [[nodiscard]] std::string name() const { return name_of(static_cast<std::uint32_t>(kind), number); }
+};
+
+Rendezvous::Rendezvous(const Membership& membership, std::chrono::milliseconds timeout)
+    : membership_(membership), timeout_(timeout), meeting_(meet(membership, Clock::now() + timeout)) {}
+
+std::vector<std::string> Rendezvous::all_gather(std::string_view own) {
+  if (own.size() > longest_bytes)
+    throw Error(ErrorKind::bad_input,
+                fmt::format("Team '{}': all_gather of {} bytes was asked for; {} at most are sent.", membership_.name,
+                            own.size(), longest_bytes));
+  std::vector<std::string> all;
+  for (Message& message : collect(Kind::all_gather, own, -1)) all.push_back(std::move(message.bytes));
+  all[static_cast<std::size_t>(membership_.rank)] = own;
+  return all;
+}
+
+void Rendezvous::barrier() { collect(Kind::barrier, {}, -1); }
+
+std::vector<Descriptor> Rendezvous::exchange(int own) {
+  std::vector<Message> messages = collect(Kind::exchange, {}, own);
+  std::vector<Descriptor> all;
+  for (int rank = 0; rank < membership_.world; ++rank) {
+    Descriptor& descriptor = messages[static_cast<std::size_t>(rank)].descriptor;
+    if (rank != membership_.rank && !descriptor) fail(fmt::format("rank {} sent no descriptor.", rank));
+    all.push_back(std::move(descriptor));
+  }
+  return all;
+}
+
+void Rendezvous::check() {
+  if (!failure_.empty()) throw Error(ErrorKind::io, failure_);
+  for (int rank = 0; rank < membership_.world; ++rank) {
+    if (rank == membership_.rank) continue;
+    pollfd ends[] = {{peer(rank).link.descriptor(), POLLRDHUP, 0}, {peer(rank).watched.get(), POLLIN, 0}};
+    if (poll(ends, std::size(ends), 0) <= 0) continue;
+    Message last;  // what it said before it left
+    while (peer(rank).link.receive(last, Clock::now()) == Link::State::done) {
+      Head head;
+      if (last.bytes.size() < sizeof head) continue;
+      std::memcpy(&head, last.bytes.data(), sizeof head);
+      if (head.kind == static_cast<std::uint32_t>(Kind::failure)) fail(last.bytes.substr(sizeof head));
+    }
+    fail_for(rank, {});
+  }
+}
+
+std::vector<Message> Rendezvous::collect(Kind kind, std::string_view own, int descriptor) {
+  if (!failure_.empty()) throw Error(ErrorKind::io, failure_);
+  Round round{kind, ++rounds_, Clock::now() + timeout_, {}, {}};
+  round.got.resize(meeting_.peers.size());
+  for (int rank = 0; rank < membership_.world; ++rank)
+    if (rank != membership_.rank) round.awaited.push_back(rank);
+  send_all(round, own, descriptor);
+  receive_all(round);
+  return std::move(round.got);
+}
+
+void Rendezvous::send_all(const Round& round, std::string_view own, int descriptor) {
+  const std::string message = with_head({static_cast<std::uint32_t>(round.kind), round.number}, own);
+  for (const int rank : round.awaited) {
+    // One that has closed its end may have said why, which receive_all() reads.
+    if (peer(rank).link.send(message, descriptor, round.end) == Link::State::late)
+      fail(fmt::format("rank {} took nothing off its socket before {} within {} ms.", rank, round.name(),
+                       timeout_.count()));
+  }
+}
+
+void Rendezvous::receive_all(Round& round) {
+  while (!round.awaited.empty()) {
+    std::vector<pollfd> waiting;
+    for (const int rank : round.awaited) {
+      waiting.push_back({peer(rank).link.descriptor(), POLLIN, 0});
+      waiting.push_back({peer(rank).watched.get(), POLLIN, 0});  // poll passes over one that is none
+    }
+    const int ready = poll(waiting.data(), waiting.size(), milliseconds_until(round.end));
+    if (ready < 0 && errno == EINTR) continue;
+    if (ready <= 0)
+      fail(fmt::format("{} did not come to {} within {} ms.", ranks_text(round.awaited), round.name(),
+                       timeout_.count()));
+    const std::vector<int> awaited = round.awaited;
+    for (std::size_t i = 0; i < awaited.size(); ++i) {
+      // One that has ended may have sent its message first.
+      if (waiting[2 * i].revents != 0 || waiting[2 * i + 1].revents != 0) take(round, awaited[i]);
+    }
+  }
+}
+
+void Rendezvous::take(Round& round, int rank) {
+  Message message;
+  if (peer(rank).link.receive(message, Clock::now()) != Link::State::done) fail_for(rank, round.name());
+  Head head;
+  if (message.bytes.size() < sizeof head) fail(fmt::format("rank {} sent what is no message of a team.", rank));
+  std::memcpy(&head, message.bytes.data(), sizeof head);
+  message.bytes.erase(0, sizeof head);
+  if (head.kind == static_cast<std::uint32_t>(Kind::failure)) fail(message.bytes);
+  if (head.kind != static_cast<std::uint32_t>(round.kind) || head.round != round.number)
+    fail(fmt::format("rank {} called {} where rank {} called {}; all ranks call the same in the same order.", rank,
+                     name_of(head.kind, head.round), membership_.rank, round.name()));
+  round.got[static_cast<std::size_t>(rank)] = std::move(message);
+  std::erase(round.awaited, rank);
+}
+
+void Rendezvous::fail_for(int rank, const std::string& doing) {
+  const int process = peer(rank).process;
+  fail(fmt::format("rank {}{} has ended or left the team{}.", rank,
+                   process > 0 ? fmt::format(" (process {})", process) : "", doing.empty() ? "" : " before " + doing));
+}
+
+void Rendezvous::fail(const std::string& what) {
+  const std::string prefix = fmt::format("Team '{}': ", membership_.name);
+  failure_ = what.starts_with(prefix) ? what : prefix + what;  // another rank's words are passed on as they are
+  for (const auto& each : meeting_.peers)
+    if (each)
+      static_cast<void>(
+          each->link.send(with_head({static_cast<std::uint32_t>(Kind::failure), rounds_}, failure_), -1, Clock::now()));
+  meeting_ = {};
+  throw Error(ErrorKind::io, failure_);
+}
+
+}  // namespace kiln::team
