@@ -6,12 +6,6 @@
 
 namespace kiln::attention {
 
-/// Adds four neighbours to sums in global memory, in no order that is known. `to` is a multiple of 16 bytes.
-__device__ __forceinline__ void add_four(float* to, float a, float b, float c, float d) {
-  asm volatile("red.relaxed.gpu.global.add.v4.f32 [%0], {%1, %2, %3, %4};" ::"l"(to), "f"(a), "f"(b), "f"(c), "f"(d)
-               : "memory");
-}
-
 template <typename Tiles>
 class WarpgroupKeys {
  public:
@@ -34,8 +28,7 @@ class WarpgroupKeys {
         own_query_(Tiles::split ? consumer * Tiles::own_queries : 0),
         limits_(visible, work.of.queries, work.row + key_row_ + thread_row_) {}
 
-  /// `sums` is dq's at the sequence's first query of head 0, `head_stride` from head to head.
-  __device__ __forceinline__ void run(QueryTiles at, int count, float* sums, long long head_stride) {
+  __device__ __forceinline__ void run(QueryTiles at, int count) {
     mbarrier_wait(shared_.keys().full, 0);
     if constexpr (Form::layout == attention::Layout::packed && Tiles::sums_dq)
       if (work_.of.keys - work_.row < Tiles::tile_n)
@@ -54,7 +47,7 @@ class WarpgroupKeys {
       RingPosition<Tiles::stages> next = stage;
       if (i + 1 < count)
         next.advance();  // else the last tile's once more: products under a condition would be serialised
-      multiply_tile(scores, at, stage, i % 2, sums + at.head * head_stride, [&] {
+      multiply_tile(scores, at, stage, i % 2, [&] {
         if constexpr (ahead) start_scores(scores, next);
       });
       if constexpr (ahead) hold(scores);
@@ -93,7 +86,7 @@ class WarpgroupKeys {
   /// `scores` are there, or (not `ahead`) begun; `start_next` begins those of the next tile.
   template <typename StartNext>
   __device__ __forceinline__ void multiply_tile(Products& scores, const QueryTiles& at,
-                                                const RingPosition<Tiles::stages>& stage, int buffer, float* sums,
+                                                const RingPosition<Tiles::stages>& stage, int buffer,
                                                 StartNext start_next) {
     const Place queries = shared_.queries(stage.slot), gradients = shared_.gradients(stage.slot);
     const auto* const facts =
@@ -135,7 +128,7 @@ class WarpgroupKeys {
       meet();
       wgmma_fence();
       add_shared<typename Tiles::Gradient, Tiles::own_value>(dv_, Layout::weights, buffer, gradients.data);
-      finish(queries, gradients, at, buffer, sums, start_next,
+      finish(queries, gradients, at, buffer, start_next,
              [&] { add_shared<typename Tiles::Query, Tiles::own_head>(dk_, Layout::changes, buffer, queries.data); });
     } else {
       unsigned weights[steps][4], packed[steps][4];
@@ -159,7 +152,7 @@ class WarpgroupKeys {
       }
       wgmma_fence();
       if constexpr (!overlaps) add_own<typename Tiles::Gradient, Form::value_dim>(dv_, weights, gradients.data);
-      finish(queries, gradients, at, buffer, sums, start_next,
+      finish(queries, gradients, at, buffer, start_next,
              [&] { add_own<typename Tiles::Query, Form::head_dim>(dk_, packed, queries.data); });
     }
   }
@@ -257,10 +250,10 @@ class WarpgroupKeys {
     wgmma_commit_group();
   }
 
-  /// The products for dq and, by `add_keys`, for dk; dq's parts are added up meanwhile, then the next tile's scores begun.
+  /// The products for dq, by `add_keys` those for dk, and the next tile's scores; dq's part is put in its place meanwhile.
   template <typename StartNext, typename AddKeys>
   __device__ __forceinline__ void finish(const Place& queries, const Place& gradients, const QueryTiles& at, int buffer,
-                                         float* sums, StartNext start_next, AddKeys add_keys) {
+                                         StartNext start_next, AddKeys add_keys) {
     if constexpr (Tiles::sums_dq) {
       using Key = typename Tiles::Key;
       using Weights = typename Tiles::Weights;
@@ -280,7 +273,7 @@ class WarpgroupKeys {
       hold(dv_);
       release(gradients);
       hold(dq);
-      add_queries(sums, at.row + block * warpgroup_rows, part * n, dq);
+      put_sums(block * warpgroup_rows, part * n, buffer, dq);
       start_next();
     } else {
       add_keys();
@@ -295,25 +288,23 @@ class WarpgroupKeys {
     release(queries);
   }
 
-  /// Of two lanes that have neighbouring columns of two rows, each takes four columns of one.
+  /// Puts the part of dq that begins at a row and column of the tile where add_tiles reads it, once that has read the part before.
   template <int count>
-  __device__ __forceinline__ void add_queries(float* sums, int first_row, int first_column, const float (&dq)[count]) {
-    const bool odd = threadIdx.x & 1;
-    const int row = first_row + thread_row_ + (odd ? 8 : 0);
-    const bool exists = row < work_.of.queries;
-    float* const to =
-        sums + static_cast<long long>(row) * Form::head_dim + first_column + static_cast<int>(threadIdx.x) % 4 / 2 * 4;
+  __device__ __forceinline__ void put_sums(int first_row, int first_column, int buffer, const float (&dq)[count]) {
+    const Place part = shared_.sums();
+    const int row = first_row + thread_row_;
+    const unsigned own = Layout::sum + (row * Form::head_dim + first_column) * 4 + threadIdx.x % 4 * 8;
+    mbarrier_wait(part.empty, buffer ^ 1);
 #pragma unroll
     for (int i = 0; i < count; i += 4) {
-      const float first = shuffle_xor(odd ? dq[i] : dq[i + 2], 1), second = shuffle_xor(odd ? dq[i + 1] : dq[i + 3], 1);
-      if (exists) {
-        if (odd) {
-          add_four(to + i * 2, first, second, dq[i + 2], dq[i + 3]);
-        } else {
-          add_four(to + i * 2, dq[i], dq[i + 1], first, second);
-        }
-      }
+      char* const to =
+          memory_ + swizzle_sums(own + i * 8, work_.of.first_query + row);  // tiles begin at multiples of 4
+      *reinterpret_cast<float2*>(to) = make_float2(dq[i], dq[i + 1]);
+      *reinterpret_cast<float2*>(to + 8 * Form::head_dim * 4) = make_float2(dq[i + 2], dq[i + 3]);
     }
+    fence_proxy_async();
+    __syncwarp();
+    if (threadIdx.x % 32 == 0) mbarrier_arrive(part.full);
   }
 
   Layout shared_;
