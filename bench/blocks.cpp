@@ -115,18 +115,7 @@ void emit(const Settings& settings, std::string_view phase, fmt::format_string<V
   std::fflush(stdout);
 }
 
-/// Sums over both engines.
-struct Work {
-  std::int64_t tunes = 0, compiles = 0, fallbacks = 0;
-  explicit Work(const kiln::bench::Engines& engines) {
-    for (const kiln::Engine* each : {&engines.tuned, &engines.for_weights}) {
-      const kiln::Stats stats = each->stats();
-      tunes += stats.tunes;
-      compiles += stats.compiles;
-      fallbacks += stats.nearest + stats.model + stats.default_;
-    }
-  }
-};
+std::int64_t fallbacks_of(const kiln::Stats& stats) { return stats.nearest + stats.model + stats.default_; }
 
 class Bench {
  public:
@@ -140,32 +129,30 @@ class Bench {
     const std::int64_t free_before = free_bytes();
     make_block();
     for (std::size_t i = 0; i < batches_.size(); ++i) first(i);
-    const Work work(*engines_);
+    const kiln::Stats stats = engine_->stats();
     emit(settings_, "stream", "\"batches\":{},\"ms\":{:.1f},\"tunes\":{},\"compiles\":{},\"fallbacks\":{}",
-         batches_.size(), stream_ms_, work.tunes, work.compiles, work.fallbacks);
+         batches_.size(), stream_ms_, stats.tunes, stats.compiles, fallbacks_of(stats));
     if (settings_.steady)
       for (std::size_t i = 0; i < batches_.size(); ++i) steady(i);
     emit(settings_, "memory", "\"tensor_bytes\":{},\"device_bytes\":{}", block_->tensor_bytes(),
          free_before - free_bytes());
     if (!settings_.dump.empty()) dump();
-    for (const std::string& warning : engines_->tuned.warnings()) fmt::print(stderr, "bench_blocks: {}\n", warning);
+    for (const std::string& warning : engine_->warnings()) fmt::print(stderr, "bench_blocks: {}\n", warning);
   }
 
  private:
   void make_block() {
-    kiln::Options for_weights = settings_.options;
-    for_weights.on_miss = kiln::MissPolicy::nearest;
     const Clock::time_point begun = Clock::now();
-    engines_.emplace(kiln::bench::Engines{kiln::Engine(settings_.options), kiln::Engine(for_weights)});
+    engine_.emplace(settings_.options);
     stream_ms_ = ms_since(begun);
     std::int64_t most = 0;
     for (const Batch& batch : batches_) most = std::max(most, batch.tokens());
     block_ =
-        settings_.block == "llama" ? kiln::bench::make_llama(*engines_, most) : kiln::bench::make_flux(*engines_, most);
+        settings_.block == "llama" ? kiln::bench::make_llama(*engine_, most) : kiln::bench::make_flux(*engine_, most);
   }
 
   void first(std::size_t i) {
-    const Work before(*engines_);
+    const kiln::Stats before = engine_->stats();
     block_->take(batches_[i]);
     const Clock::time_point begun = Clock::now();
     block_->infer(stream_.handle());
@@ -175,7 +162,7 @@ class Bench {
     stream_.synchronize();
     const double ms = ms_since(begun);
     stream_ms_ += ms;
-    const Work after(*engines_);
+    const kiln::Stats after = engine_->stats();
     emit(settings_, "first",
          "\"batch\":{},\"tokens\":{},\"infer_ms\":{:.2f},\"train_ms\":{:.2f},\"tunes\":{},\"compiles\":{}", i,
          batches_[i].tokens(), infer_ms, ms - infer_ms, after.tunes - before.tunes, after.compiles - before.compiles);
@@ -247,7 +234,7 @@ class Bench {
   kiln::cuda::Context context_;
   kiln::cuda::Context::Scope scope_;
   kiln::cuda::Stream stream_;
-  std::optional<kiln::bench::Engines> engines_;
+  std::optional<kiln::Engine> engine_;
   std::unique_ptr<Block> block_;
   double stream_ms_ = 0;
 };

@@ -64,7 +64,7 @@ kiln::Options options_of(std::uint64_t seed) {
 
 /// The op with every axis in buckets of one size, so that a tune is for that size alone.
 kiln::manifest::Op exact(kiln::manifest::Op op) {
-  for (kiln::manifest::Axis& axis : op.axes) axis.policy.kind = kiln::manifest::PolicyKind::exact;
+  for (kiln::manifest::Axis& axis : op.axes) axis.policies.assign(1, {});
   return op;
 }
 
@@ -135,7 +135,7 @@ class Bench {
   kiln::Problem drawn(const kiln::manifest::Op& op, const kiln::Problem& bucket) {
     kiln::Problem problem = bucket;
     const kiln::Problem low = kiln::manifest::low_corner(op, bucket);
-    for (const std::size_t axis : kiln::manifest::open_axes(op)) {
+    for (const std::size_t axis : kiln::manifest::open_axes(op, bucket)) {
       const std::int64_t multiple = op.axes[axis].multiple_of;
       std::uniform_int_distribution<std::int64_t> any((low.axes[axis] + multiple - 1) / multiple,
                                                       bucket.axes[axis] / multiple);

@@ -85,11 +85,7 @@ class Block {
   [[nodiscard]] virtual std::int64_t tensor_bytes() const = 0;
 };
 
-/// Both engines are on one device and file. `for_weights` never tunes: see Linear.
-struct Engines {
-  Engine tuned, for_weights;
-};
-std::unique_ptr<Block> make_llama(const Engines& engines, std::int64_t most_tokens);
-std::unique_ptr<Block> make_flux(const Engines& engines, std::int64_t most_tokens);
+std::unique_ptr<Block> make_llama(const Engine& engine, std::int64_t most_tokens);
+std::unique_ptr<Block> make_flux(const Engine& engine, std::int64_t most_tokens);
 
 }  // namespace kiln::bench

@@ -15,7 +15,7 @@ constexpr int text_dim = 16, image_dim = 56;  // of a head: angles by text, by i
 
 class Flux : public Block {
  public:
-  Flux(const Engines& engines, std::int64_t most_tokens);
+  Flux(const Engine& engine, std::int64_t most_tokens);
   void take(const Batch& batch) override;
   void infer(Stream stream) override;
   void train(Stream stream) override;
@@ -56,20 +56,20 @@ class Flux : public Block {
 constexpr std::int64_t joined_width = hidden + wide, in_width = 3 * hidden + wide;
 constexpr std::int64_t value_part = 2 * hidden * hidden, mlp_part = 3 * hidden * hidden;  // of the first weight
 
-Flux::Flux(const Engines& engines, std::int64_t most_tokens)
-    : layer_norm_(engines.tuned.op("layer_norm")),
-      layer_norm_backward_(engines.tuned.op("layer_norm_backward")),
-      rms_norm_(engines.tuned.op("rms_norm")),
-      rms_norm_backward_(engines.tuned.op("rms_norm_backward")),
-      rotary_(engines.tuned.op("rotary")),
-      attention_(engines.tuned.op("attention_forward")),
-      attention_backward_(engines.tuned.op("attention_backward")),
-      gemm_(engines.tuned.op("gemm")),
-      gelu_(engines.tuned.op("gelu")),
-      gate_(engines.tuned.op("gate")),
-      part_product_(engines, hidden, hidden),
-      mlp_product_(engines, wide, hidden),
-      out_product_(engines, hidden, joined_width) {
+Flux::Flux(const Engine& engine, std::int64_t most_tokens)
+    : layer_norm_(engine.op("layer_norm")),
+      layer_norm_backward_(engine.op("layer_norm_backward")),
+      rms_norm_(engine.op("rms_norm")),
+      rms_norm_backward_(engine.op("rms_norm_backward")),
+      rotary_(engine.op("rotary")),
+      attention_(engine.op("attention_forward")),
+      attention_backward_(engine.op("attention_backward")),
+      gemm_(engine.op("gemm")),
+      gelu_(engine.op("gelu")),
+      gate_(engine.op("gate")),
+      part_product_(engine, hidden, hidden),
+      mlp_product_(engine, wide, hidden),
+      out_product_(engine, hidden, joined_width) {
   scale_ = tensors_.drawn(hidden, 11, 0.1, 1);
   shift_ = tensors_.drawn(hidden, 12, 0.1);
   const std::vector<Bf16> gate = draw(hidden, 13, 0.1, 1);
@@ -285,8 +285,8 @@ std::vector<Result> Flux::results() const {
 
 }  // namespace
 
-std::unique_ptr<Block> make_flux(const Engines& engines, std::int64_t most_tokens) {
-  return std::make_unique<Flux>(engines, most_tokens);
+std::unique_ptr<Block> make_flux(const Engine& engine, std::int64_t most_tokens) {
+  return std::make_unique<Flux>(engine, most_tokens);
 }
 
 }  // namespace kiln::bench

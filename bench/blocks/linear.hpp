@@ -11,14 +11,12 @@ struct Rows {
   std::int64_t stride;  // elements
 };
 
-/// w is [outputs, inputs]. Rows of x and y vary from call to call; gemm's m is cut into buckets, so few of their numbers are tuned for.
+/// w is [outputs, inputs]. Rows of x and y vary from call to call. They are gemm's m, or its k of a weight's gradient, and few of their
+/// numbers are tuned for: both are cut into buckets.
 class Linear {
  public:
-  Linear(const Engines& engines, std::int64_t outputs, std::int64_t inputs)
-      : gemm_(engines.tuned.op("gemm")),
-        weight_gemm_(engines.for_weights.op("gemm")),
-        outputs_(outputs),
-        inputs_(inputs) {}
+  Linear(const Engine& engine, std::int64_t outputs, std::int64_t inputs)
+      : gemm_(engine.op("gemm")), outputs_(outputs), inputs_(inputs) {}
 
   /// y = x w^T
   void operator()(std::int64_t rows, Rows x, const Bf16* w, Rows y, Stream stream) const {
@@ -46,15 +44,14 @@ class Linear {
         {{"m", rows}, {"n", inputs_}, {"k", outputs_}, {"dtype", "bf16"}, {"layout", "nn"}, {"accumulate", accumulate}},
         {{"x", dy.at}, {"w", w}, {"y", dx.at}, {"x_stride", dy.stride}, {"y_stride", dx.stride}}, stream);
   }
-  /// dw = dy^T x, whose k is the number of rows. gemm's k is exact, so each number would be a bucket with a tune of its own. This
-  /// engine's policy is `nearest`: the model chooses, and nothing is tuned.
+  /// dw = dy^T x, whose k is the number of rows
   void weight_gradient(std::int64_t rows, Rows dy, Rows x, const Bf16* dw, Stream stream) const {
-    launch(weight_gemm_, {{"m", outputs_}, {"n", inputs_}, {"k", rows}, {"dtype", "bf16"}, {"layout", "tn"}},
+    launch(gemm_, {{"m", outputs_}, {"n", inputs_}, {"k", rows}, {"dtype", "bf16"}, {"layout", "tn"}},
            {{"x", dy.at}, {"w", x.at}, {"y", dw}, {"x_stride", dy.stride}, {"w_stride", x.stride}}, stream);
   }
 
  private:
-  Op gemm_, weight_gemm_;
+  Op gemm_;
   std::int64_t outputs_, inputs_;
 };
 

@@ -16,7 +16,7 @@ constexpr double epsilon = 1e-5, theta = 500000;
 
 class Llama : public Block {
  public:
-  Llama(const Engines& engines, std::int64_t most_tokens);
+  Llama(const Engine& engine, std::int64_t most_tokens);
   void take(const Batch& batch) override;
   void infer(Stream stream) override;
   void train(Stream stream) override;
@@ -59,18 +59,18 @@ std::vector<Bf16> interleaved(const std::vector<Bf16>& gate_up) {
   return rows;
 }
 
-Llama::Llama(const Engines& engines, std::int64_t most_tokens)
-    : rms_norm_(engines.tuned.op("rms_norm")),
-      rms_norm_backward_(engines.tuned.op("rms_norm_backward")),
-      rotary_(engines.tuned.op("rotary")),
-      attention_(engines.tuned.op("attention_forward")),
-      attention_backward_(engines.tuned.op("attention_backward")),
-      swiglu_(engines.tuned.op("swiglu")),
-      swiglu_backward_(engines.tuned.op("swiglu_backward")),
-      qkv_product_(engines, qkv_width, hidden),
-      out_product_(engines, hidden, queries),
-      gate_up_product_(engines, 2 * wide, hidden),
-      down_product_(engines, hidden, wide) {
+Llama::Llama(const Engine& engine, std::int64_t most_tokens)
+    : rms_norm_(engine.op("rms_norm")),
+      rms_norm_backward_(engine.op("rms_norm_backward")),
+      rotary_(engine.op("rotary")),
+      attention_(engine.op("attention_forward")),
+      attention_backward_(engine.op("attention_backward")),
+      swiglu_(engine.op("swiglu")),
+      swiglu_backward_(engine.op("swiglu_backward")),
+      qkv_product_(engine, qkv_width, hidden),
+      out_product_(engine, hidden, queries),
+      gate_up_product_(engine, 2 * wide, hidden),
+      down_product_(engine, hidden, wide) {
   const auto tensor = [&](std::int64_t width) { return tensors_.empty<Bf16>(most_tokens * width); };
   const auto weight = [&](Bf16*& gradient, std::int64_t outputs, std::int64_t inputs, unsigned seed) {
     gradient = tensors_.empty<Bf16>(outputs * inputs);
@@ -288,8 +288,8 @@ std::vector<Result> Llama::results() const {
 
 }  // namespace
 
-std::unique_ptr<Block> make_llama(const Engines& engines, std::int64_t most_tokens) {
-  return std::make_unique<Llama>(engines, most_tokens);
+std::unique_ptr<Block> make_llama(const Engine& engine, std::int64_t most_tokens) {
+  return std::make_unique<Llama>(engine, most_tokens);
 }
 
 }  // namespace kiln::bench

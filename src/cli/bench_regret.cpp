@@ -52,14 +52,32 @@ void declare(CLI::App& command, BenchRegretSettings& settings) {
       ->type_name("POLICY");
 }
 
-/// Returns the axis whose policy is not exact and that was given as a range.
+/// Returns the distinct policies that the axis has for the types and choices of the set.
+std::vector<manifest::BucketPolicy> own_policies(const manifest::Op& op, ProblemSet set, std::size_t axis) {
+  for (std::size_t i = 0; i < op.axes.size(); ++i) {
+    const std::int64_t size = manifest::next_legal(op.axes[i], set.axes[i].front().low);
+    set.axes[i].assign(1, {size, size});
+  }
+  std::vector<manifest::BucketPolicy> policies;
+  for (const Problem& each : buckets_of(op, set)) {
+    const manifest::BucketPolicy& policy = manifest::policy_of(op, axis, each);
+    if (std::ranges::find(policies, policy) == policies.end()) policies.push_back(policy);
+  }
+  return policies;
+}
+
+/// Returns the axis that was given as a range and whose policy is not exact for some of the set's types and choices.
 std::size_t length_axis(const manifest::Op& op, const ProblemSet& set, const std::string& named) {
+  const auto is_bucketed = [&](std::size_t axis) {
+    return std::ranges::any_of(own_policies(op, set, axis), [](const manifest::BucketPolicy& policy) {
+      return policy.kind != manifest::PolicyKind::exact;
+    });
+  };
   std::vector<std::size_t> candidates;
   for (std::size_t i = 0; i < op.axes.size(); ++i) {
     const bool spans =
         std::any_of(set.axes[i].begin(), set.axes[i].end(), [](const Range& range) { return range.low < range.high; });
-    if (named.empty() ? spans && op.axes[i].policy.kind != manifest::PolicyKind::exact : op.axes[i].name == named)
-      candidates.push_back(i);
+    if (named.empty() ? spans && is_bucketed(i) : op.axes[i].name == named) candidates.push_back(i);
   }
   if (candidates.size() == 1) return candidates.front();
   throw Error(
@@ -83,7 +101,7 @@ std::vector<Problem> problems_of(const manifest::Op& op, ProblemSet set, std::si
                     fmt::format("axis '{}' is a range, expected a size or a list: the length is '{}'", op.axes[i].name,
                                 op.axes[axis].name));
   manifest::Op exact = op;
-  for (manifest::Axis& each : exact.axes) each.policy = {};
+  for (manifest::Axis& each : exact.axes) each.policies.assign(1, {});
   return buckets_of(exact, set);
 }
 
@@ -150,7 +168,7 @@ Survey survey_of(const manifest::Op& op, const BenchRegretSettings& settings) {
   survey.axis = length_axis(op, set, settings.axis);
   const manifest::Axis& axis = op.axes[survey.axis];
   for (const std::string& text : settings.policies) survey.policies.push_back(bench::parse_policy(text, axis));
-  if (survey.policies.empty()) survey.policies.push_back(axis.policy);
+  if (survey.policies.empty()) survey.policies = own_policies(op, set, survey.axis);
   survey.problems =
       problems_of(op, set, survey.axis,
                   bench::lengths_of(axis, set.axes[survey.axis], settings.lengths, settings.seed, survey.policies));

@@ -83,7 +83,7 @@ std::string describe_output(const manifest::Tensor& tensor) {
 void print_axes(const manifest::Op& op) {
   Table axes({"axis", "bucket", "> least", "> most", "> multiple of", "length on the device"});
   for (const manifest::Axis& axis : op.axes)
-    axes.row({axis.name, axis.policy.text(), format_count(axis.minimum), format_count(axis.maximum),
+    axes.row({axis.name, manifest::policy_text(axis), format_count(axis.minimum), format_count(axis.maximum),
               format_count(axis.multiple_of), axis.on_device ? "may be" : "no"});
   print("\n" + axes.text());
   if (!op.selections.empty()) {
@@ -208,7 +208,7 @@ void print_op_json(const manifest::Op& op, const Problem& problem, const Target&
             {"device", target.about}};
   for (const manifest::Axis& axis : op.axes)
     json["axes"].push_back({{"name", axis.name},
-                            {"bucket", axis.policy.text()},
+                            {"bucket", manifest::policy_text(axis)},
                             {"min", axis.minimum},
                             {"max", axis.maximum},
                             {"multiple_of", axis.multiple_of},

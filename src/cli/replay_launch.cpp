@@ -256,7 +256,7 @@ void stop_if_asked(const char* what, std::size_t done, std::size_t total) {
 std::vector<std::int64_t> case_of(const TraceEntry& entry) {
   std::vector<std::int64_t> key(entry.problem.selections.begin(), entry.problem.selections.end());
   for (std::size_t i = 0; i < entry.op->axes.size(); ++i)
-    if (entry.op->axes[i].policy.kind == manifest::PolicyKind::exact) key.push_back(entry.problem.axes[i]);
+    if (manifest::is_exact(*entry.op, i, entry.problem)) key.push_back(entry.problem.axes[i]);
   return key;
 }
 

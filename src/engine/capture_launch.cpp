@@ -13,13 +13,11 @@
 namespace kiln::engine {
 namespace {
 
-bool is_exact(const manifest::Axis& axis) { return axis.policy.kind == manifest::PolicyKind::exact; }
-
 /// Whether a plan of `a` may run for `b`: selections and exact sizes, which machine code and folded expressions depend on, are equal.
 bool fixed_alike(const manifest::Op& op, const Problem& a, const Problem& b) {
   if (a.selections != b.selections) return false;
   for (std::size_t i = 0; i < op.axes.size(); ++i)
-    if (is_exact(op.axes[i]) && a.axes[i] != b.axes[i]) return false;
+    if (manifest::is_exact(op, i, a) && a.axes[i] != b.axes[i]) return false;
   return true;
 }
 

@@ -72,8 +72,7 @@ std::map<std::string, std::int64_t> differing_axes(const manifest::Op& op, const
   std::map<std::string, std::int64_t> exact, others;
   for (std::size_t i = 0; i < op.axes.size(); ++i) {
     if (other.axes[i] == bucket.axes[i]) continue;
-    const bool is_exact = op.axes[i].policy.kind == manifest::PolicyKind::exact;
-    (is_exact ? exact : others).emplace(op.axes[i].name, other.axes[i]);
+    (manifest::is_exact(op, i, bucket) ? exact : others).emplace(op.axes[i].name, other.axes[i]);
   }
   return exact.empty() ? others : exact;
 }
@@ -83,7 +82,7 @@ std::string text_of_sizes(const manifest::Op& op, const Problem& bucket, const s
   const auto distance = [&](const Problem& other) {
     std::size_t exact = 0;
     for (std::size_t i = 0; i < op.axes.size(); ++i)
-      exact += op.axes[i].policy.kind == manifest::PolicyKind::exact && other.axes[i] != bucket.axes[i] ? 1 : 0;
+      exact += manifest::is_exact(op, i, bucket) && other.axes[i] != bucket.axes[i] ? 1 : 0;
     return exact;
   };
   const std::size_t least = distance(*std::ranges::min_element(records, {}, distance));

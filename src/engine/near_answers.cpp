@@ -107,8 +107,7 @@ bool is_measured(const Asked& asked, const tune::NearRecord& near) {
 bool is_steady(const Asked& asked, const tune::NearRecord& near) {
   if (!near.same_device || near.distance > steady_within) return false;
   for (std::size_t i = 0; i < asked.op.axes.size(); ++i)
-    if (asked.op.axes[i].policy.kind == manifest::PolicyKind::exact && near.bucket.axes[i] != asked.bucket.axes[i])
-      return false;
+    if (manifest::is_exact(asked.op, i, asked.bucket) && near.bucket.axes[i] != asked.bucket.axes[i]) return false;
   std::vector<tune::Winner> winners;
   tune::add_winners(winners, asked.op, asked.bucket, asked.device, near.found.value);
   return winners.size() == 1;

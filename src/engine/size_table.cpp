@@ -16,7 +16,7 @@ struct Cuts {
 std::vector<Cuts> cuts_between(const manifest::Op& op, const Problem& bucket,
                                const std::vector<manifest::Region>& regions) {
   std::vector<Cuts> cuts;
-  for (const std::size_t axis : manifest::open_axes(op)) {
+  for (const std::size_t axis : manifest::open_axes(op, bucket)) {
     std::set<std::int64_t> highs;
     for (const manifest::Region& region : regions) highs.insert({region.low.axes[axis] - 1, region.high.axes[axis]});
     highs.erase(highs.lower_bound(bucket.axes[axis]), highs.end());

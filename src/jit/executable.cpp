@@ -34,12 +34,12 @@ constexpr std::int64_t round_up(std::int64_t value, std::int64_t multiple) {
 }
 
 /// Whether the expression reads a run-time value or a size that varies in the bucket.
-bool varies(const manifest::Op& op, const manifest::Expression& expression) {
+bool varies(const manifest::Op& op, const manifest::Expression& expression, std::span<const std::int64_t> frame) {
   const std::vector<int> slots = expression.slots();
   return std::any_of(slots.begin(), slots.end(), [&](int slot) {
     if (slot >= op.first_static()) return false;
     return slot >= op.first_runtime() ||
-           op.axes[static_cast<std::size_t>(slot)].policy.kind != manifest::PolicyKind::exact;
+           op.axes[static_cast<std::size_t>(slot)].policy_at(frame).kind != manifest::PolicyKind::exact;
   });
 }
 
@@ -55,7 +55,7 @@ std::optional<std::string> broken_fixed_constraint(const manifest::Op& op,
                                                    const manifest::Implementation& implementation,
                                                    std::span<const std::int64_t> frame) {
   for (const manifest::Expression& constraint : implementation.constraints)
-    if (!varies(op, constraint) && !constraint.evaluate(frame).truth()) return constraint.text();
+    if (!varies(op, constraint, frame) && !constraint.evaluate(frame).truth()) return constraint.text();
   return std::nullopt;
 }
 
@@ -111,9 +111,10 @@ void Executable::make_form(const manifest::Op& op, std::span<const std::int64_t>
   std::vector<manifest::Range> bucket;
   for (std::size_t i = 0; i < axes_; ++i) {
     const manifest::Axis& axis = op.axes[i];
-    const bool exact = axis.policy.kind == manifest::PolicyKind::exact;
+    const manifest::BucketPolicy& policy = axis.policy_at(frame);
+    const bool exact = policy.kind == manifest::PolicyKind::exact;
     ranges_.push_back(exact ? manifest::Range{frame[i], frame[i]} : manifest::Range{axis.minimum, axis.maximum});
-    bucket.push_back({axis.policy.low(frame[i], axis.minimum, axis.maximum), frame[i]});
+    bucket.push_back({policy.low(frame[i], axis.minimum, axis.maximum), frame[i]});
   }
   ranges_.resize(axes_ + runtime_.size());
   bucket.resize(ranges_.size());
@@ -144,7 +145,7 @@ void Executable::load_runtime(const manifest::Op& op, std::span<const std::int64
 void Executable::load_constraints(const manifest::Op& op, const manifest::Implementation& implementation,
                                   std::span<const std::int64_t> frame) {
   for (const manifest::Expression& constraint : implementation.constraints)
-    if (varies(op, constraint)) constraints_.push_back(constraint.specialise(frame, first_static_));
+    if (varies(op, constraint, frame)) constraints_.push_back(constraint.specialise(frame, first_static_));
 }
 
 void Executable::load_workspaces(const manifest::Implementation& implementation, std::span<const std::int64_t> frame) {

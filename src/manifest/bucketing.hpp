@@ -8,6 +8,7 @@
 #include <cstdint>
 #include <cstring>
 #include <tuple>
+#include <vector>
 
 #include "kiln/problem.hpp"
 #include "manifest/bucket.hpp"
@@ -82,6 +83,7 @@ class Bucketing {
  public:
   /// `op` must outlive this object and must not move.
   explicit Bucketing(const Op& op);
+  Bucketing(const Bucketing&) = delete;
 
   /// Does is_valid and bucket_of in one pass: returns false where is_valid does, but for the rules of [op], which no bucket with a plan
   /// breaks. No allocation, no exception.
@@ -91,10 +93,11 @@ class Bucketing {
     std::uint64_t wrong = wrong_selections(selections, 0);
     bucket.words[0] = selections & form_.selections[0];
     BucketForm::Hash hash(bucket.words[0]);
+    const PlainAxis* const plain = plain_for(selections);
     for (std::size_t i = 0; i < form_.axes; ++i) {
       const auto size = static_cast<std::uint64_t>(problem.axes[i]);
-      wrong |= plain_[i].wrong(size);
-      hash.add(bucket.words[1 + i] = plain_[i].high(size));
+      wrong |= plain[i].wrong(size);
+      hash.add(bucket.words[1 + i] = plain[i].high(size));
     }
     bucket.hash = hash.finish();
     return wrong == 0;
@@ -105,9 +108,10 @@ class Bucketing {
     if (!is_plain_) return is_in_any(problem, bucket);
     const std::uint64_t selections = selection_word(problem, 0);
     std::uint64_t wrong = wrong_selections(selections, 0) | ((selections & form_.selections[0]) ^ bucket[0]);
+    const PlainAxis* const plain = plain_for(selections);
     for (std::size_t i = 0; i < form_.axes; ++i) {
       const auto size = static_cast<std::uint64_t>(problem.axes[i]);
-      wrong |= plain_[i].wrong(size) | (plain_[i].high(size) ^ bucket[1 + i]);
+      wrong |= plain[i].wrong(size) | (plain[i].high(size) ^ bucket[1 + i]);
     }
     return wrong == 0;
   }
@@ -136,6 +140,9 @@ class Bucketing {
       return std::min(edge, maximum);
     }
   };
+  struct alignas(64) PlainAxes {  // begins at a cache line
+    std::array<PlainAxis, max_axes> axes;
+  };
   /// An axis of any other policy or multiple.
   struct AnyAxis {
     std::uint64_t minimum = 1;
@@ -145,14 +152,17 @@ class Bucketing {
     std::uint64_t inverse = 1;
     std::uint64_t largest_quotient = ~std::uint64_t{0};
     int twos = 0;
-    const BucketPolicy* policy = nullptr;
-
     [[nodiscard]] bool takes(std::uint64_t value) const noexcept {
       return value - minimum <= range && std::rotr(value * inverse, twos) <= largest_quotient;
     }
   };
-  static PlainAxis plain(const Axis& axis) noexcept;
+  static PlainAxis plain(const Axis& axis, const BucketPolicy& policy) noexcept;
   static AnyAxis any(const Axis& axis) noexcept;
+  /// The axes for the types and choices of `selections`. Without a branch, as in PlainAxis.
+  [[nodiscard]] const PlainAxis* plain_for(std::uint64_t selections) const noexcept {
+    return plain_[(selections & deciding_) * to_top_ >> (64 - index_bits)];
+  }
+  void make_plain(const Op& op);
   /// Sets the high bit of each selection's byte whose index is past the last value.
   [[nodiscard]] std::uint64_t wrong_selections(std::uint64_t selections, std::size_t word) const noexcept {
     return ((selections + past_selections_[word]) | selections) & top_of_selections_[word];
@@ -165,9 +175,16 @@ class Bucketing {
   // next.
   SelectionWords past_selections_{};
   SelectionWords top_of_selections_{};
-  bool is_plain_ = true;                   // every axis is plain, and one word holds the selections
-  std::array<PlainAxis, max_axes> plain_;  // used when is_plain_
-  std::array<AnyAxis, max_axes> any_;      // used otherwise
+  // Every axis is plain, one word holds the selections, and one selection at most decides the policies.
+  bool is_plain_ = true;
+  // Used when is_plain_. The multiplication moves the bits of the deciding selection to the top, where they are an index of plain_.
+  static constexpr int index_bits = 6;  // a selection has at most 64 values
+  std::uint64_t deciding_ = 0;          // the mask of those bits; 0 where nothing decides
+  std::uint64_t to_top_ = 1;
+  std::array<const PlainAxis*, std::size_t{1} << index_bits> plain_{};
+  std::vector<PlainAxes> by_value_;    // what plain_ points into: for each value of the deciding selection
+  std::array<AnyAxis, max_axes> any_;  // used otherwise
+  const Op& op_;
 };
 
 }  // namespace kiln::manifest

@@ -63,7 +63,7 @@ std::string_view to_string(Regime regime) noexcept { return regime == Regime::co
 std::string record_key(const Op& op, const Problem& bucket, const DeviceFacts& device, Regime regime) {
   std::string key = fmt::format("{}@{} |", op.name, op.revision);
   for (std::size_t i = 0; i < op.axes.size(); ++i) {
-    key += fmt::format(" {}={}:{}", op.axes[i].name, op.axes[i].policy.text(), bucket.axes[i]);
+    key += fmt::format(" {}={}:{}", op.axes[i].name, policy_of(op, i, bucket).text(), bucket.axes[i]);
   }
   key += " |";
   for (std::size_t i = 0; i < op.selections.size(); ++i) {

@@ -16,7 +16,12 @@ namespace kiln::manifest {
 inline constexpr std::string_view prepare_section = "[prepare]";
 inline constexpr std::string_view seed_name = "seed", case_name = "case";  // names that [prepare] adds to the op's
 
+/// Reads all of [axes] but conditions of buckets. read_policy_conditions reads those once op.symbols is complete.
 std::vector<Axis> read_axes(const ManifestReader& reader, const TomlValue& section);
+void read_policy_conditions(const ManifestReader& reader, const TomlValue& section, Op& op);
+/// Reads an expression over types and choices alone. `instead`, which may be empty, says where device facts may stand.
+Expression read_condition(const ManifestReader& reader, const TomlValue& value, std::string_view what,
+                          std::string_view instead, const Op& op);
 
 /// Append the selections of [types] and of [choices]; the frame has them in this order.
 void read_types(const ManifestReader& reader, const TomlValue& section, std::vector<Selection>& selections);

@@ -177,8 +177,11 @@ std::string why_not_known(const Symbols& symbols, const Op& op, int slot, Known 
   const std::string name = quote(symbols[slot].name);
   if (slot < op.first_runtime()) {
     if (known == Known::device) return fmt::format("the axis {}, which no device fixes,", name);
-    const bool exact = op.axes[static_cast<std::size_t>(slot)].policy.kind == PolicyKind::exact;
-    if (known == Known::plan && !exact) return fmt::format("the axis {}, which varies within a bucket,", name);
+    if (known != Known::plan) return {};
+    for (const PolicyCase& each : op.axes[static_cast<std::size_t>(slot)].policies)
+      if (each.policy.kind != PolicyKind::exact)
+        return fmt::format("the axis {}, which varies within a bucket{},", name,
+                           each.when ? fmt::format(" when '{}'", each.when->text()) : "");
     return {};
   }
   if (slot < op.first_static()) {

@@ -1,5 +1,7 @@
 #include "manifest/op.hpp"
 
+#include <fmt/format.h>
+
 #include <algorithm>
 #include <array>
 
@@ -32,6 +34,21 @@ std::optional<DType> parse_dtype(std::string_view name) noexcept {
     if (facts[i].name == name) return static_cast<DType>(i);
   }
   return std::nullopt;
+}
+
+const BucketPolicy& Axis::policy_at(std::span<const std::int64_t> frame) const noexcept {
+  std::size_t i = 0;
+  while (i + 1 < policies.size() && !policies[i].when->evaluate(frame).truth()) ++i;
+  return policies[i].policy;
+}
+
+std::string policy_text(const Axis& axis) {
+  std::string text;
+  for (const PolicyCase& each : axis.policies) {
+    const std::string_view between = text.empty() ? "" : each.when ? ", " : ", else ";
+    text += fmt::format("{}{}{}", between, each.policy.text(), each.when ? " when " + each.when->text() : "");
+  }
+  return text;
 }
 
 int Op::first_parameter() const noexcept { return first_device_fact() + static_cast<int>(DeviceFacts::names.size()); }

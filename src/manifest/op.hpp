@@ -47,14 +47,27 @@ std::int64_t size_of(DType type) noexcept;
 /// The type's name in template sources, such as "kiln::bf16" or "float".
 std::string_view cpp_name(DType type) noexcept;
 
+/// A bucket policy of an axis, for some types and choices.
+struct PolicyCase {
+  std::optional<Expression> when;  // over types and choices; absent: for all that no earlier case is for
+  BucketPolicy policy;
+};
+
 struct Axis {
   std::string name;
-  BucketPolicy policy;
+  std::vector<PolicyCase> policies =
+      std::vector<PolicyCase>(1);  // the first whose `when` holds applies; the last has no `when`
   std::int64_t minimum = 1;
   std::int64_t maximum = 0;
   std::int64_t multiple_of = 1;
   bool on_device = false;  // a launch may read it from device memory; the problem's size bounds it
+
+  /// The policy for the types and choices in `frame`. No allocation, no exception.
+  [[nodiscard]] const BucketPolicy& policy_at(std::span<const std::int64_t> frame) const noexcept;
 };
+
+/// The axis's policies for people: "pow2", or 'pow2 when layout == "tn", else exact'.
+std::string policy_text(const Axis& axis);
 
 /// A type (its values are dtypes) or a choice (its values are plain words). Both are part of the record key.
 struct Selection {

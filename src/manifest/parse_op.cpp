@@ -38,12 +38,8 @@ void read_allowed(const ManifestReader& reader, const TomlValue& document, Op& o
     const bool is_table = each.kind == TomlValue::Kind::table;
     if (is_table) reader.check_keys(each, "a rule of 'allowed'", {"when", "message"});
     const TomlValue& when = is_table ? reader.required(each, "a rule of 'allowed'", "when") : each;
-    Rule rule{reader.expression(when, "'allowed'", op.symbols, op, Known::device),
+    Rule rule{read_condition(reader, when, "'allowed'", "; an implementation's 'requires' may name it", op),
               is_table ? reader.text_or(each, "message", "") : ""};
-    for (const int slot : rule.when.slots())
-      if (slot >= op.first_device_fact())
-        reader.fail(when.line, fmt::format("the device fact {} in 'allowed'", quote(op.symbols[slot].name)),
-                    "types and choices alone; an implementation's 'requires' may name it");
     op.allowed.push_back(std::move(rule));
     if (!is_allowed(op, by_default))
       reader.fail(when.line, fmt::format("the rule '{}', which the defaults break", op.allowed.back().when.text()),
@@ -84,6 +80,7 @@ void read_names(const ManifestReader& reader, const TomlValue& document, Op& op)
   read_choices(reader, section_or_empty(document, "choices"), op.selections);
   check_count(reader, 1, op.selections.size(), max_selections, "types and choices");
   add_symbols(reader, document, op);
+  read_policy_conditions(reader, *document.find("axes"), op);
   read_runtime_expressions(reader, section_or_empty(document, "runtime"), op);
   read_allowed(reader, document, op);
 }
@@ -151,6 +148,16 @@ std::string shown_file(const Op& op, std::string_view file) {
 void check_count(const ManifestReader& reader, int line, std::size_t count, int limit, std::string_view what) {
   if (count > static_cast<std::size_t>(limit))
     reader.fail(line, fmt::format("{} {}", count, what), fmt::format("at most {}", limit));
+}
+
+Expression read_condition(const ManifestReader& reader, const TomlValue& value, std::string_view what,
+                          std::string_view instead, const Op& op) {
+  Expression condition = reader.expression(value, what, op.symbols, op, Known::device);
+  for (const int slot : condition.slots())
+    if (slot >= op.first_device_fact())
+      reader.fail(value.line, fmt::format("the device fact {} in {}", quote(op.symbols[slot].name), what),
+                  fmt::format("types and choices alone{}", instead));
+  return condition;
 }
 
 void check_free_name(const ManifestReader& reader, const std::string& name, int line, const Op& op,

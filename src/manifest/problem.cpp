@@ -70,10 +70,18 @@ std::string text_of(const Op& op, const Problem& problem, IsShown is_shown) {
   return fmt::format("{}", fmt::join(parts, " "));
 }
 
+/// A frame for expressions over types and choices alone.
+using SelectionFrame = std::array<std::int64_t, max_axes + max_runtime + max_selections>;
+
+SelectionFrame selection_frame(const Op& op, const Problem& problem) noexcept {
+  SelectionFrame frame{};
+  std::ranges::copy(problem.selections, frame.begin() + op.first_static());
+  return frame;
+}
+
 /// Returns the first rule that the problem breaks, or null.
 const Rule* broken_rule(const Op& op, const Problem& problem) noexcept {
-  std::array<std::int64_t, max_axes + max_runtime + max_selections> frame{};  // rules read selections alone
-  std::ranges::copy(problem.selections, frame.begin() + op.first_static());
+  const SelectionFrame frame = selection_frame(op, problem);
   const auto found =
       std::ranges::find_if(op.allowed, [&](const Rule& each) { return !each.when.evaluate(frame).truth(); });
   return found == op.allowed.end() ? nullptr : &*found;
@@ -194,10 +202,19 @@ std::optional<Problem> parse_bucket(const Op& op, std::string_view text) {
   }
 }
 
+const BucketPolicy& policy_of(const Op& op, std::size_t axis, const Problem& problem) noexcept {
+  const Axis& of = op.axes[axis];
+  return of.policies.size() == 1 ? of.policies.front().policy : of.policy_at(selection_frame(op, problem));
+}
+
+bool is_exact(const Op& op, std::size_t axis, const Problem& problem) noexcept {
+  return policy_of(op, axis, problem).kind == PolicyKind::exact;
+}
+
 Problem bucket_of(const Op& op, const Problem& problem) noexcept {
   Problem bucket = problem;
   for (std::size_t i = 0; i < op.axes.size(); ++i) {
-    bucket.axes[i] = op.axes[i].policy.high(problem.axes[i], op.axes[i].maximum);
+    bucket.axes[i] = policy_of(op, i, problem).high(problem.axes[i], op.axes[i].maximum);
   }
   return bucket;
 }
@@ -206,7 +223,7 @@ Problem low_corner(const Op& op, const Problem& bucket) noexcept {
   Problem corner = bucket;
   for (std::size_t i = 0; i < op.axes.size(); ++i) {
     const Axis& axis = op.axes[i];
-    const std::int64_t low = axis.policy.low(bucket.axes[i], axis.minimum, axis.maximum);
+    const std::int64_t low = policy_of(op, i, bucket).low(bucket.axes[i], axis.minimum, axis.maximum);
     const std::int64_t past = low % axis.multiple_of;
     corner.axes[i] = past == 0 ? low : std::min(bucket.axes[i], low + (axis.multiple_of - past));
   }

@@ -43,6 +43,10 @@ std::string display_text(const Op& op, const Problem& problem);
 /// Reads both forms. Returns nothing when the op's axes or selections have changed since the text was stored.
 std::optional<Problem> parse_bucket(const Op& op, std::string_view text);
 
+/// Returns the bucket policy of an axis for the problem's types and choices. No allocation.
+const BucketPolicy& policy_of(const Op& op, std::size_t axis, const Problem& problem) noexcept;
+/// Whether each size of the axis is a bucket of its own, for the problem's types and choices.
+bool is_exact(const Op& op, std::size_t axis, const Problem& problem) noexcept;
 /// Returns the problem with each axis raised to its bucket's upper edge. No allocation.
 Problem bucket_of(const Op& op, const Problem& problem) noexcept;
 /// Returns the smallest problem of a bucket: the lowest legal size of each axis.

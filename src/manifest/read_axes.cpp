@@ -45,15 +45,19 @@ std::vector<std::int64_t> read_edges(const ManifestReader& reader, const TomlVal
 BucketPolicy read_policy_table(const ManifestReader& reader, const TomlValue& value) {
   BucketPolicy policy;
   const TomlValue& name = reader.required(value, "a bucket", "policy");
-  if (reader.one_of(name, "the policy of a table", {"pow2_steps", "edges"}) == 1) {
-    reader.check_keys(value, "a bucket of policy 'edges'", {"policy", "edges"});
-    policy.kind = PolicyKind::edges;
-    policy.edges = read_edges(reader, reader.required(value, "a bucket of policy 'edges'", "edges"));
+  policy.kind =
+      static_cast<PolicyKind>(reader.one_of(name, "a bucket policy", {"exact", "pow2", "pow2_steps", "edges"}));
+  const std::string where = fmt::format("a bucket of policy '{}'", name.text);
+  if (policy.kind == PolicyKind::edges) {
+    reader.check_keys(value, where, {"when", "policy", "edges"});
+    policy.edges = read_edges(reader, reader.required(value, where, "edges"));
     return policy;
   }
-  constexpr std::string_view where = "a bucket of policy 'pow2_steps'";
-  reader.check_keys(value, where, {"policy", "pow2_until", "steps"});
-  policy.kind = PolicyKind::pow2_steps;
+  if (policy.kind != PolicyKind::pow2_steps) {
+    reader.check_keys(value, where, {"when", "policy"});
+    return policy;
+  }
+  reader.check_keys(value, where, {"when", "policy", "pow2_until", "steps"});
   const TomlValue& until = reader.required(value, where, "pow2_until");
   policy.pow2_until = reader.integer(until, "'pow2_until'", 1);
   if (!std::has_single_bit(static_cast<std::uint64_t>(policy.pow2_until))) {
@@ -71,8 +75,26 @@ BucketPolicy read_policy(const ManifestReader& reader, const TomlValue& value) {
   return policy;
 }
 
+// The value is a policy, or a list of policies of which the first whose 'when' holds applies. read_policy_conditions reads each 'when'.
+std::vector<PolicyCase> read_policies(const ManifestReader& reader, const TomlValue& value, const std::string& where) {
+  const bool one = value.kind != TomlValue::Kind::array;
+  std::vector<PolicyCase> policies;
+  for (const TomlValue& each : one ? std::vector<TomlValue>{value} : value.items) {
+    const TomlValue* when = each.find("when");
+    if (when != nullptr && one)
+      reader.fail(when->line, fmt::format("'when' of the only bucket of {}", where), "a list of buckets in [ ]");
+    if (when == nullptr && policies.size() + 1 < value.items.size())
+      reader.fail(each.line, fmt::format("a bucket of {} without 'when' before another", where), "it last");
+    policies.push_back({when != nullptr ? std::optional(Expression()) : std::nullopt, read_policy(reader, each)});
+  }
+  if (policies.empty() || policies.back().when)
+    reader.fail(value.line, fmt::format("buckets of {} with nothing for what is left", where),
+                "a last one without 'when'");
+  return policies;
+}
+
 // Every upper edge must be a legal size, because the bucket is tuned there.
-void check_edges(const ManifestReader& reader, const Axis& axis, int line) {
+void check_edges(const ManifestReader& reader, const Axis& axis, const BucketPolicy& policy, int line) {
   const auto check = [&](std::int64_t edge, std::string_view what) {
     if (edge % axis.multiple_of == 0) return;
     reader.fail(line,
@@ -80,15 +102,15 @@ void check_edges(const ManifestReader& reader, const Axis& axis, int line) {
                 "upper edges that are multiples");
   };
   check(axis.maximum, "the maximum");
-  const bool powers = axis.policy.kind == PolicyKind::pow2 || axis.policy.kind == PolicyKind::pow2_steps;
+  const bool powers = policy.kind == PolicyKind::pow2 || policy.kind == PolicyKind::pow2_steps;
   if (powers && !std::has_single_bit(static_cast<std::uint64_t>(axis.multiple_of))) {
     reader.fail(
         line,
         fmt::format("multiple_of = {} on axis '{}', whose upper edges are powers of two", axis.multiple_of, axis.name),
         "a power of two");
   }
-  for (const BucketPolicy::Step& step : axis.policy.steps) check(step.step, "the step");
-  for (const std::int64_t edge : axis.policy.edges) {
+  for (const BucketPolicy::Step& step : policy.steps) check(step.step, "the step");
+  for (const std::int64_t edge : policy.edges) {
     check(edge, "the edge");
     if (edge > axis.maximum)
       reader.fail(line, fmt::format("the edge {} past max = {}", edge, axis.maximum), "edges up to max");
@@ -110,14 +132,14 @@ Axis read_axis(const ManifestReader& reader, const std::string& name, const Toml
   reader.check_keys(value, where, {"bucket", "min", "max", "multiple_of", "on_device"});
   Axis axis;
   axis.name = name;
-  axis.policy = read_policy(reader, reader.required(value, where, "bucket"));
+  axis.policies = read_policies(reader, reader.required(value, where, "bucket"), where);
   if (const TomlValue* minimum = value.find("min")) axis.minimum = reader.integer(*minimum, "'min'", 1);
   axis.maximum = reader.integer(reader.required(value, where, "max"), "'max'", axis.minimum);
   if (const TomlValue* multiple = value.find("multiple_of"))
     axis.multiple_of = reader.integer(*multiple, "'multiple_of'", 1);
   axis.on_device = reader.boolean_or(value, "on_device", false);
   if (axis.on_device) check_on_device(reader, axis, value.line);
-  check_edges(reader, axis, value.line);
+  for (const PolicyCase& each : axis.policies) check_edges(reader, axis, each.policy, value.line);
   return axis;
 }
 
@@ -130,6 +152,15 @@ std::vector<Axis> read_axes(const ManifestReader& reader, const TomlValue& secti
     axes.push_back(read_axis(reader, entry.key, entry.value));
   if (axes.empty()) reader.fail(section.line, "no axis", "one or more");
   return axes;
+}
+
+void read_policy_conditions(const ManifestReader& reader, const TomlValue& section, Op& op) {
+  for (std::size_t i = 0; i < op.axes.size(); ++i) {
+    const TomlValue& bucket = *section.entries[i].value.find("bucket");
+    const std::string what = fmt::format("'when' of a bucket of axis '{}'", op.axes[i].name);
+    for (std::size_t each = 0; each + 1 < op.axes[i].policies.size(); ++each)
+      op.axes[i].policies[each].when = read_condition(reader, *bucket.items[each].find("when"), what, "", op);
+  }
 }
 
 }  // namespace kiln::manifest

@@ -9,8 +9,6 @@
 namespace kiln::manifest {
 namespace {
 
-bool is_open(const Axis& axis) noexcept { return axis.policy.kind != PolicyKind::exact; }
-
 /// Accepts only what to_string() writes, so that each size has one form.
 std::optional<std::int64_t> parse_size(std::string_view text) {
   std::int64_t size = 0;
@@ -20,8 +18,8 @@ std::optional<std::int64_t> parse_size(std::string_view text) {
 
 /// Calls `take` with the text after "NAME=" of each open axis. Returns false when the names or their order differ.
 template <class Take>
-bool each_word(const Op& op, std::string_view text, const Take& take) {
-  for (const std::size_t axis : open_axes(op)) {
+bool each_word(const Op& op, const Problem& bucket, std::string_view text, const Take& take) {
+  for (const std::size_t axis : open_axes(op, bucket)) {
     const std::size_t end = std::min(text.find(' '), text.size());
     const std::string_view word = text.substr(0, end);
     const std::string start = op.axes[axis].name + "=";
@@ -35,7 +33,7 @@ bool each_word(const Op& op, std::string_view text, const Take& take) {
 
 bool lies_in(const Op& op, const Problem& bucket, const Region& region) {
   const Problem low = low_corner(op, bucket);
-  for (const std::size_t axis : open_axes(op))
+  for (const std::size_t axis : open_axes(op, bucket))
     if (region.low.axes[axis] < low.axes[axis] || region.high.axes[axis] > bucket.axes[axis] ||
         region.low.axes[axis] > region.high.axes[axis])
       return false;
@@ -44,16 +42,16 @@ bool lies_in(const Op& op, const Problem& bucket, const Region& region) {
 
 }  // namespace
 
-std::vector<std::size_t> open_axes(const Op& op) {
+std::vector<std::size_t> open_axes(const Op& op, const Problem& problem) {
   std::vector<std::size_t> axes;
   for (std::size_t i = 0; i < op.axes.size(); ++i)
-    if (is_open(op.axes[i])) axes.push_back(i);
+    if (!is_exact(op, i, problem)) axes.push_back(i);
   return axes;
 }
 
 bool Region::contains(const Op& op, const Problem& problem) const noexcept {
   for (std::size_t i = 0; i < op.axes.size(); ++i)
-    if (is_open(op.axes[i]) && (problem.axes[i] < low.axes[i] || problem.axes[i] > high.axes[i])) return false;
+    if (!is_exact(op, i, low) && (problem.axes[i] < low.axes[i] || problem.axes[i] > high.axes[i])) return false;
   return true;
 }
 
@@ -61,7 +59,7 @@ Region whole_of(const Op& op, const Problem& bucket) noexcept { return {low_corn
 
 std::string to_string(const Op& op, const Region& region) {
   std::string text;
-  for (const std::size_t axis : open_axes(op))
+  for (const std::size_t axis : open_axes(op, region.low))
     text += fmt::format("{}{}={}..{}", text.empty() ? "" : " ", op.axes[axis].name, region.low.axes[axis],
                         region.high.axes[axis]);
   return text;
@@ -69,7 +67,7 @@ std::string to_string(const Op& op, const Region& region) {
 
 std::optional<Region> parse_region(const Op& op, const Problem& bucket, std::string_view text) {
   Region region{bucket, bucket};
-  const bool is_read = each_word(op, text, [&](std::size_t axis, std::string_view word) {
+  const bool is_read = each_word(op, bucket, text, [&](std::size_t axis, std::string_view word) {
     const std::size_t dots = word.find("..");
     if (dots == std::string_view::npos) return false;
     const auto low = parse_size(word.substr(0, dots)), high = parse_size(word.substr(dots + 2));
@@ -83,14 +81,14 @@ std::optional<Region> parse_region(const Op& op, const Problem& bucket, std::str
 
 std::string open_sizes(const Op& op, const Problem& problem) {
   std::string text;
-  for (const std::size_t axis : open_axes(op))
+  for (const std::size_t axis : open_axes(op, problem))
     text += fmt::format("{}{}={}", text.empty() ? "" : " ", op.axes[axis].name, problem.axes[axis]);
   return text;
 }
 
 std::optional<Problem> parse_open_sizes(const Op& op, const Problem& bucket, std::string_view text) {
   Problem problem = bucket;
-  const bool is_read = each_word(op, text, [&](std::size_t axis, std::string_view word) {
+  const bool is_read = each_word(op, bucket, text, [&](std::size_t axis, std::string_view word) {
     const auto size = parse_size(word);
     if (size) problem.axes[axis] = *size;
     return size.has_value();

@@ -1,4 +1,4 @@
-// The sizes of a bucket that one config serves: an interval for each axis whose policy is not exact.
+// The sizes of a bucket that one config serves: an interval for each axis whose policy is not exact there.
 #pragma once
 
 #include <optional>
@@ -10,8 +10,9 @@
 
 namespace kiln::manifest {
 
-/// Returns the axes whose sizes vary inside a bucket: those whose policy is not exact, in the manifest's order.
-std::vector<std::size_t> open_axes(const Op& op);
+/// Returns the axes whose sizes vary inside a bucket: those whose policy is not exact for the problem's types and choices, in the manifest's
+/// order.
+std::vector<std::size_t> open_axes(const Op& op, const Problem& problem);
 
 /// The problems of one bucket whose sizes lie between those of `low` and `high`, both included.
 struct Region {
@@ -24,12 +25,12 @@ struct Region {
 
 /// Returns the whole bucket: from low_corner to the upper edges.
 Region whole_of(const Op& op, const Problem& bucket) noexcept;
-/// "m=65..96", or "rows=513..1024 cols=1025..2048": the open axes in the manifest's order. Empty for an op without open axes.
+/// "m=65..96", or "rows=513..1024 cols=1025..2048": the open axes in the manifest's order. Empty without open axes.
 std::string to_string(const Op& op, const Region& region);
 /// Parses that form. Returns nothing when an open axis is missing, another axis is named, or an interval is empty or outside the bucket.
 std::optional<Region> parse_region(const Op& op, const Problem& bucket, std::string_view text);
 
-/// The sizes of a problem on the open axes: "m=96". Empty for an op without open axes.
+/// The sizes of a problem on the open axes: "m=96". Empty without open axes.
 std::string open_sizes(const Op& op, const Problem& problem);
 /// Parses that form as a problem of the bucket. Returns nothing for any other text and for sizes outside the bucket.
 std::optional<Problem> parse_open_sizes(const Op& op, const Problem& bucket, std::string_view text);

@@ -55,7 +55,7 @@ std::vector<Fastest> envelope(std::size_t sizes, std::span<const std::vector<dou
 }  // namespace
 
 Lengths even_lengths(const manifest::Op& op, const Problem& bucket, std::size_t at_most) {
-  Lengths lengths{manifest::open_axes(op), {}, {}};
+  Lengths lengths{manifest::open_axes(op, bucket), {}, {}};
   const Problem low = manifest::low_corner(op, bucket);
   const std::size_t most = std::min(most_ends(lengths.axes.size()), at_most);
   for (const std::size_t axis : lengths.axes)

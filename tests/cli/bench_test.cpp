@@ -60,7 +60,7 @@ busy_blocks = "ceil_div(rows, piece)"
 manifest::Axis axis_to(std::int64_t maximum, std::int64_t multiple_of = 1) {
   manifest::Axis axis;
   axis.name = "rows";
-  axis.policy.kind = manifest::PolicyKind::pow2;
+  axis.policies.front().policy.kind = manifest::PolicyKind::pow2;
   axis.maximum = maximum;
   axis.multiple_of = multiple_of;
   return axis;

@@ -110,6 +110,9 @@ TEST_CASE("each product of a batch has operands, scales and results of its own")
     CHECK(batched_error<kiln::bf16, Layout::nt, Rich>(by, {.m = 35, .n = 70, .k = 40, .batch = 3}) <= 1.01);
     CHECK(batched_error<kiln::f16, Layout::tn, Tensor>(by, {.m = 40, .n = 72, .k = 35, .batch = 2}) <= 1.01);
   }
+  for (const std::int64_t k : {1, 33, 65})  // within a bucket
+    for (const By by : {By::mma, By::simt})
+      CHECK(batched_error<kiln::f16, Layout::tn, Tensor>(by, {.m = 40, .n = 72, .k = k, .batch = 2}) <= 1.01);
   for (const By by : {By::simt, By::reference})
     CHECK(batched_error<kiln::e4m3, Layout::nt, Blocks>(by, {.m = 3, .n = 130, .k = 135, .batch = 2}) <= 1);
 }

@@ -54,6 +54,15 @@ TEST_CASE("gemm_mma splits k, of which the last split may get nothing, and gemm_
   CHECK(mma_error<kiln::bf16, Layout::nt, Plain, 32, 64, 32, 4, 3, 4>({33, 37, 72}, 2) <= 1);
 }
 
+TEST_CASE("gemm_mma launched for a bucket is right at every k of it, though most splits get nothing") {
+  for (const std::int64_t k : {1, 31, 32, 33, 47, 65, 97}) {
+    CAPTURE(k);
+    CHECK(mma_error<kiln::bf16, Layout::tn, Plain, 32, 64, 32, 4, 3, 1>({40, 72, k}, 1) <= 1);
+    CHECK(mma_error<kiln::bf16, Layout::tn, Plain, 32, 64, 32, 4, 3, 2>({40, 72, k}, 2) <= 1);
+    CHECK(mma_error<kiln::f16, Layout::tn, PlainF16, 32, 64, 32, 4, 4, 8>({40, 72, k}, 3) <= 1);
+  }
+}
+
 /// Whole and in parts: both ends of a product go the same way.
 template <class Config>
 void check_end(const Sizes& of) {

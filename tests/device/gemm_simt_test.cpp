@@ -53,6 +53,15 @@ TEST_CASE("gemm_simt takes every type and layout at sizes that fill no tile") {
   CHECK(simt_error<kiln::e5m2, float, Layout::tt, Ends<kiln::f16>, 16, 128, 1>({9, 35, 21}, 4) <= 1);
 }
 
+TEST_CASE("gemm_simt is right at every k of a bucket, loads of four elements and scales of blocks included") {
+  using Blocks = Ends<kiln::bf16, Activation::none, Residual::none, Scaling::block>;
+  for (const std::int64_t k : {1, 15, 16, 17, 33, 129}) {
+    CAPTURE(k);
+    CHECK(simt_error<kiln::bf16, kiln::bf16, Layout::tn, Ends<kiln::bf16>, 16, 32, 4>({20, 36, k}, 1) <= 1);
+    CHECK(simt_error<kiln::e4m3, kiln::e5m2, Layout::tn, Blocks, 16, 64, 1>({9, 35, k}, 2) <= 1);
+  }
+}
+
 TEST_CASE("gemm_simt scales blocks of k by their own row's and columns' scales") {
   using Blocks = Ends<kiln::bf16, Activation::none, Residual::none, Scaling::block>;
   CHECK(simt_error<kiln::e4m3, kiln::e4m3, Layout::nt, Blocks, 16, 64, 4>({5, 132, 260}, 1) <= 1);

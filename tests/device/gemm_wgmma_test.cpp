@@ -38,6 +38,19 @@ TEST_CASE("gemm_wgmma takes operands in which m and n run along memory") {
   CHECK(error_in<Layout::tt, Shape{128, 96, 3}, f16>({.m = 130, .n = 100, .k = 130, .seed = 3}) == 0);
 }
 
+TEST_CASE("gemm_wgmma is right at every k of a bucket, with as many parts as there are stages of k") {
+  for (const std::int64_t k : {1, 63, 64, 65, 127, 129}) {
+    CAPTURE(k);
+    CHECK(error_in<Layout::tn, Shape{64, 64, 3}>({.m = 72, .n = 80, .k = k, .seed = 1}) == 0);
+    CHECK(error_in<Layout::tn, Shape{.tile_m = 64, .tile_n = 64, .stages = 3, .pingpong = true}>(
+              {.m = 72, .n = 80, .k = k, .seed = 2}) == 0);
+  }
+  CHECK(error_in<Layout::tn, Shape{.tile_m = 64, .tile_n = 64, .stages = 3, .cluster_k = 2}>(
+            {.m = 72, .n = 80, .k = 65, .seed = 3}) == 0);
+  CHECK(error_in<Layout::tn, Shape{.tile_m = 64, .tile_n = 64, .stages = 4, .cluster_k = 5}>(
+            {.m = 72, .n = 80, .k = 257, .seed = 4}) == 0);
+}
+
 TEST_CASE("gemm_wgmma's consumers take tiles in turns") {
   for (const std::uint32_t seed : {0u, 1u, 2u, 3u}) {
     CAPTURE(seed);

@@ -73,6 +73,46 @@ TEST_CASE("a product ends as its choices say, in the order that they have") {
   }
 }
 
+TEST_CASE("a gradient of a weight is tuned once for all numbers of tokens of a bucket, other products for each k") {
+  const Machine machine;
+  const TemporaryFolder folder;
+  const Engine engine(options(folder / "overlay.kiln"));
+  const kiln::Op op = engine.op("gemm");
+  constexpr std::size_t outputs = 20, inputs = 12, most = 128;
+  const auto dy = numbers(most * outputs, 1), x = numbers(most * inputs, 2);
+  const Floats dy_at(dy), x_at(x), dw_at(outputs * inputs);
+  const auto launch = [&](const char* layout, std::size_t tokens) {
+    op.launch(
+        op.problem(
+            {{"m", size(outputs)}, {"n", size(inputs)}, {"k", size(tokens)}, {"dtype", "f32"}, {"layout", layout}}),
+        op.arguments({{"x", dy_at.address()}, {"w", x_at.address()}, {"y", dw_at.address()}}), machine.stream());
+  };
+  launch("tn", most);
+  const std::int64_t compiles = engine.stats().compiles;
+  for (std::size_t tokens = most / 2 + 1; tokens <= most / 2 + 50; ++tokens) {
+    launch("tn", tokens);
+    const std::vector<float> dw = dw_at.download();
+    double worst = 0;
+    for (std::size_t i = 0; i < outputs * inputs; ++i) {
+      double wanted = 0;
+      for (std::size_t token = 0; token < tokens; ++token)
+        wanted += at(dy, token * outputs + i / inputs) * at(x, token * inputs + i % inputs);
+      worst = std::max(worst, std::abs(at(dw, i) - wanted));
+    }
+    CAPTURE(tokens);
+    CHECK(worst < 1e-4);
+  }
+  CHECK(engine.stats().tunes == 1);
+  CHECK(engine.stats().compiles == compiles);
+  CHECK(engine.stats().hot == 50);
+  for (const char* layout : {"nt", "nn"}) {
+    const std::int64_t tunes = engine.stats().tunes;
+    launch(layout, 40);
+    launch(layout, 48);
+    CHECK(engine.stats().tunes == tunes + 2);
+  }
+}
+
 TEST_CASE("scales of blocks are found where their strides say, column by column too") {
   const Machine machine;
   const TemporaryFolder folder;

@@ -19,7 +19,7 @@ const PlanState* numbered(std::uintptr_t number) { return reinterpret_cast<const
 /// rows and cols both in powers of two.
 manifest::Op two_axes() {
   manifest::Op op = rows_op();
-  op.axes[1].policy = op.axes[0].policy;
+  op.axes[1].policies = op.axes[0].policies;
   return op;
 }
 

@@ -1,6 +1,7 @@
 #include "manifest/bucketing.hpp"
 
 #include <doctest/doctest.h>
+#include <fmt/format.h>
 #include <rapidcheck.h>
 
 #include <algorithm>
@@ -16,26 +17,52 @@ namespace {
 
 constexpr std::int64_t largest_length = std::numeric_limits<std::int64_t>::max();
 
-/// A plain one is exact or in powers of two, and of multiples of a power of two.
+/// A plain one is exact or in powers of two.
+BucketPolicy random_policy(bool plain) {
+  BucketPolicy policy;
+  policy.kind = plain
+                    ? *rc::gen::element(PolicyKind::exact, PolicyKind::pow2)
+                    : *rc::gen::element(PolicyKind::exact, PolicyKind::pow2, PolicyKind::pow2_steps, PolicyKind::edges);
+  if (policy.kind == PolicyKind::pow2_steps) {
+    policy.pow2_until = 256;
+    policy.steps = {{2048, 256}, {4096, 512}};
+  }
+  if (policy.kind == PolicyKind::edges) {
+    const auto drawn =
+        *rc::gen::nonEmpty(rc::gen::container<std::set<std::int64_t>>(rc::gen::inRange<std::int64_t>(1, 5000)));
+    policy.edges.assign(drawn.begin(), drawn.end());
+  }
+  return policy;
+}
+
+/// The multiples of a plain one are those of a power of two.
 Axis random_axis(bool plain) {
   Axis axis;
-  axis.policy.kind =
-      plain ? *rc::gen::element(PolicyKind::exact, PolicyKind::pow2)
-            : *rc::gen::element(PolicyKind::exact, PolicyKind::pow2, PolicyKind::pow2_steps, PolicyKind::edges);
+  axis.policies.front().policy = random_policy(plain);
   axis.multiple_of = plain ? *rc::gen::element<std::int64_t>(1, 2, 8, std::int64_t{1} << 40)
                            : *rc::gen::element<std::int64_t>(1, 2, 3, 7, 8, 24, 48, 1000003, std::int64_t{1} << 40);
   axis.minimum = *rc::gen::inRange<std::int64_t>(1, 50);
   axis.maximum = *rc::gen::element<std::int64_t>(64, 1000, 4096, 1000000, std::int64_t{1} << 62, largest_length);
-  if (axis.policy.kind == PolicyKind::pow2_steps) {
-    axis.policy.pow2_until = 256;
-    axis.policy.steps = {{2048, 256}, {4096, 512}};
-  }
-  if (axis.policy.kind == PolicyKind::edges) {
-    const auto drawn =
-        *rc::gen::nonEmpty(rc::gen::container<std::set<std::int64_t>>(rc::gen::inRange<std::int64_t>(1, 5000)));
-    axis.policy.edges.assign(drawn.begin(), drawn.end());
-  }
   return axis;
+}
+
+/// Gives some axes policies that selections decide: often one selection for all axes, else any.
+void decide_policies(Op& op, bool plain) {
+  for (std::size_t i = 0; i < op.selections.size(); ++i) op.selections[i].name = fmt::format("s{}", i);
+  Symbols symbols;
+  for (std::size_t i = 0; i < op.axes.size(); ++i) symbols.add(fmt::format("a{}", i));
+  for (const Selection& each : op.selections) symbols.add(each.name);
+  const auto any = [&] { return *rc::gen::inRange<std::size_t>(0, op.selections.size()); };
+  const std::size_t one = any();
+  const bool only_one = *rc::gen::arbitrary<bool>();
+  for (Axis& axis : op.axes) {
+    for (int cases = *rc::gen::inRange(0, 3); cases > 0; --cases) {
+      const std::size_t selection = only_one ? one : any();
+      const auto value = *rc::gen::inRange<std::size_t>(0, op.selections[selection].values.size());
+      const std::string when = fmt::format("s{} {} {}", selection, *rc::gen::element("==", ">="), value);
+      axis.policies.insert(axis.policies.begin(), {Expression::parse(when, symbols), random_policy(plain)});
+    }
+  }
 }
 
 Op random_op() {
@@ -44,6 +71,7 @@ Op random_op() {
   for (int i = *rc::gen::inRange(1, kiln::max_axes + 1); i > 0; --i) op.axes.push_back(random_axis(plain));
   for (int i = *rc::gen::inRange(0, kiln::max_selections + 1); i > 0; --i)
     op.selections.push_back({"", std::vector<std::string>(*rc::gen::inRange<std::size_t>(1, 65)), {}});
+  if (!op.selections.empty()) decide_policies(op, plain);
   return op;
 }
 

@@ -15,7 +15,7 @@ TEST_CASE("an op holds its axes, names, tensors and cost in the manifest's order
   CHECK(op.revision == 3);
   REQUIRE(op.axes.size() == 2);
   CHECK(op.axes[0].name == "rows");
-  CHECK(op.axes[0].policy.kind == PolicyKind::pow2);
+  CHECK(op.axes[0].policies.front().policy.kind == PolicyKind::pow2);
   CHECK(op.axes[1].multiple_of == 8);
   REQUIRE(op.selections.size() == 2);
   CHECK(op.selections[0].dtypes == std::vector<DType>{DType::bf16, DType::f32});
@@ -173,11 +173,11 @@ TEST_CASE("policies with a table keep their edges") {
   folder.op = testing::replaced(
       folder.op, "rows = { bucket = \"pow2\"",
       "rows = { bucket = { policy = \"pow2_steps\", pow2_until = 256, steps = [{ until = 2048, step = 256 }] }");
-  CHECK(folder.parse().axes[0].policy.text() == "pow2_steps(256;2048/256)");
+  CHECK(policy_text(folder.parse().axes[0]) == "pow2_steps(256;2048/256)");
   folder = testing::scale_folder();
   folder.op = testing::replaced(folder.op, "bucket = \"exact\"", "bucket = { policy = \"edges\", edges = [16, 64] }");
   folder.implementation = testing::replaced(folder.implementation, "cols % vector == 0", "rows > 0");
-  CHECK(folder.parse().axes[1].policy.text() == "edges(16;64)");
+  CHECK(policy_text(folder.parse().axes[1]) == "edges(16;64)");
 }
 
 TEST_CASE("without a list the implementations stand by name, and a list goes first") {

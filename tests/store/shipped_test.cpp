@@ -29,13 +29,13 @@ const manifest::Op& op_named(const std::string& name) {
 
 double volume(const manifest::Op& op, const manifest::Region& region) {
   double volume = 1;
-  for (const std::size_t axis : manifest::open_axes(op))
+  for (const std::size_t axis : manifest::open_axes(op, region.low))
     volume *= static_cast<double>(region.high.axes[axis] - region.low.axes[axis] + 1);
   return volume;
 }
 
 bool overlap(const manifest::Op& op, const manifest::Region& a, const manifest::Region& b) {
-  return std::ranges::all_of(manifest::open_axes(op), [&](std::size_t axis) {
+  return std::ranges::all_of(manifest::open_axes(op, a.low), [&](std::size_t axis) {
     return a.low.axes[axis] <= b.high.axes[axis] && b.low.axes[axis] <= a.high.axes[axis];
   });
 }

@@ -62,7 +62,7 @@ TEST_CASE("corners have one axis at its upper end and the others at their low en
 
 TEST_CASE("an op without open axes has one length, its bucket") {
   manifest::Op op = rows_op();
-  op.axes[0].policy.kind = manifest::PolicyKind::exact;
+  op.axes[0].policies.front().policy.kind = manifest::PolicyKind::exact;
   const Lengths lengths = even_lengths(op, sized(100, 4096), 8);
   CHECK(lengths.problems == std::vector{sized(100, 4096)});
   const auto all = intervals(op, sized(100, 4096), lengths, {3});

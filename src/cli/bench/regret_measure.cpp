@@ -15,9 +15,9 @@ namespace kiln::cli::bench {
 RegretMeasurement::RegretMeasurement(engine::State& state, const manifest::Op& op, std::size_t axis,
                                      std::vector<manifest::BucketPolicy> policies)
     : state_(state), op_(op), axis_(axis), policies_(std::move(policies)), exact_{op, {}} {
-  for (manifest::Axis& each : exact_.op.axes) each.policy = {};
+  for (manifest::Axis& each : exact_.op.axes) each.policies.assign(1, {});
   for (const manifest::BucketPolicy& policy : policies_)
-    variants_.push_back({op, {}}), variants_.back().op.axes[axis].policy = policy;
+    variants_.push_back({op, {}}), variants_.back().op.axes[axis].policies.assign(1, {{}, policy});
 }
 
 const store::Record& RegretMeasurement::tuned(Variant& variant, const Problem& bucket) {
@@ -67,8 +67,9 @@ std::vector<Regret> RegretMeasurement::at(const Problem& problem) {
   std::vector<Contender> contenders{contender(own.implementation, own.config)};
   std::vector<std::size_t> places;  // index of each policy's config among the contenders
   std::vector<Regret> regrets;
+  const manifest::BucketPolicy& own_policy = manifest::policy_of(op_, axis_, problem);
   for (std::size_t i = 0; i < policies_.size(); ++i) {
-    const Picked picked = policies_[i] == op_.axes[axis_].policy ? pick_own(problem) : pick(variants_[i], problem);
+    const Picked picked = policies_[i] == own_policy ? pick_own(problem) : pick(variants_[i], problem);
     const auto known = std::ranges::find(contenders, picked.config);
     places.push_back(static_cast<std::size_t>(known - contenders.begin()));
     regrets.push_back({.policy = policies_[i].text(),

@@ -122,7 +122,7 @@ void add_place(Json& facts, const Placed& placed, double cost_ns) {
   facts["lows"] = Json::array();
   for (std::size_t i = 0; i < op->axes.size(); ++i) {
     const manifest::Axis& axis = op->axes[i];
-    facts["lows"].push_back(axis.policy.low(bucket.axes[i], axis.minimum, axis.maximum));
+    facts["lows"].push_back(manifest::policy_of(*op, i, bucket).low(bucket.axes[i], axis.minimum, axis.maximum));
   }
   for (std::size_t i = op->selections.size(); i-- > 0;)
     if (op->selections[i].is_type()) facts["dtype"] = op->selections[i].values[bucket.selections[i]];
