@@ -28,6 +28,12 @@ __device__ __forceinline__ long long row_index(int plane, int head, long long qu
   return (static_cast<long long>(plane) * heads + head) * queries + query;
 }
 
+/// The swizzle of dq's sums: returns where the float at `bytes` of a row lies. Groups of eight columns change places within each four by the
+/// row's number in the tensor, so that neighbouring rows have a column in different banks of shared memory.
+__device__ __forceinline__ unsigned swizzle_sums(unsigned bytes, int row) {
+  return bytes ^ static_cast<unsigned>(row & 3) * 32;
+}
+
 /// Rows that sequences have. Dense: all.
 template <Layout layout>
 __device__ __forceinline__ bool has_row(const int* offsets, int batch, int row) {
@@ -88,8 +94,9 @@ __global__ void __launch_bounds__(256)
     *reinterpret_cast<float4*>(sums + place * head_dim + i) = make_float4(0, 0, 0, 0);
 }
 
-/// grid (ceil_div(planes * queries * head_dim / 8, 256), heads), block (256): dq of each row from its sums. Strides are dq's.
-template <typename T, int head_dim, kiln::attention::Layout layout>
+/// grid (ceil_div(planes * queries * head_dim / 8, 256), heads), block (256): dq of each row from its sums, which lie in
+/// order or as swizzle_sums says. Strides are dq's.
+template <typename T, int head_dim, kiln::attention::Layout layout, bool swizzled = false>
 __global__ void __launch_bounds__(256)
     attention_backward_convert(const float* sums, T* dq, const int* query_offsets, int batch, int planes, int queries,
                                int heads, long long q_batch_stride, long long q_row_stride, long long q_head_stride,
@@ -104,7 +111,8 @@ __global__ void __launch_bounds__(256)
   const int head = blockIdx.y, chunk = static_cast<int>(thread % chunks);
   const int row = static_cast<int>(number % queries), plane = static_cast<int>(number / queries);
   if (plane >= planes || !has_row<layout>(query_offsets, batch, row)) return;
-  const float* const from = sums + row_index(plane, head, row, heads, queries) * head_dim + chunk * 8;
+  const int place = swizzled ? static_cast<int>(swizzle_sums(chunk * 32, row)) / 32 : chunk;
+  const float* const from = sums + row_index(plane, head, row, heads, queries) * head_dim + place * 8;
   const auto low = load<4>(from), high = load<4>(from + 4);
   vec<float, 8> row_of_eight;
 #pragma unroll

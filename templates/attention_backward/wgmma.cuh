@@ -1,8 +1,8 @@
 // attention_backward on the tensor cores of sm_90a by wgmma.
 //
 // The passes are mma.cuh's. A block has a tile of keys; two warps of its first warpgroup copy, by TMA, these and the queries that see
-// them, and each other warpgroup multiplies. Their gradients of weights meet in shared memory for dq. Or dq has a pass of its own, whose
-// blocks have tiles of queries.
+// them, and each other warpgroup multiplies. Their gradients of weights meet in shared memory for dq, whose part of each tile a third warp
+// adds to sums in global memory by bulk copies. Or dq has a pass of its own, whose blocks have tiles of queries.
 #pragma once
 
 #include "common/dependent_launch.cuh"
@@ -63,13 +63,17 @@ __global__ void __launch_bounds__(kiln::attention::BackwardWgmma<Form, tile_m, t
   if (of_block == 0) {
     if (warp == 0 && elect_one()) copy_tiles<Tiles>(shared, {&q_map, &k_map, &v_map, &dout_map}, work, at, count);
     if (warp == 1) copy_facts<Tiles>(shared, memory, facts, work, at, count, heads, queries);
+    if constexpr (sums_dq)
+      if (warp == 2 && elect_one())
+        add_tiles<Tiles>(shared,
+                         sums + row_index(work.of.plane, 0, work.of.first_query, heads, queries) * Form::head_dim,
+                         static_cast<long long>(queries) * Form::head_dim, work, at, count);
     return;
   }
   WarpgroupKeys<Tiles> rows(
       shared, memory, of_block - 1, work, visible, Scores<Form::soft_cap>(scale, cap),
       {slopes, bias, bias_batch_stride, bias_head_stride, bias_row_stride, dropout_seed, dropout_p});
-  rows.run(at, count, sums + row_index(work.of.plane, 0, work.of.first_query, heads, queries) * Form::head_dim,
-           static_cast<long long>(queries) * Form::head_dim);
+  rows.run(at, count);
   const long long row = static_cast<long long>(work.of.first_key) + work.row;
   rows.store(dk + work.of.plane * k_batch_stride + row * k_row_stride + work.head * k_head_stride, k_row_stride,
              dv + work.of.plane * v_batch_stride + row * v_row_stride + work.head * v_head_stride, v_row_stride, scale);

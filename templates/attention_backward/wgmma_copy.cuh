@@ -1,7 +1,8 @@
-// The two warps of attention_backward_keys_wgmma that copy: tensors by TMA, and the facts of rows.
+// The warps of attention_backward_keys_wgmma that copy: tensors by TMA, the facts of rows, and dq's parts to where they are added up.
 #pragma once
 
 #include "common/attention/tile_search.cuh"
+#include "common/bulk_copy.cuh"
 #include "wgmma_tile.cuh"
 
 namespace kiln::attention {
@@ -56,6 +57,24 @@ __device__ __forceinline__ void copy_facts(const BackwardLayout<Tiles>& shared, 
     for (int j = 0; j < Tiles::tile_m / 32; ++j) to[j * 32 + lane] = own[j];
     __syncwarp();
     if (lane == 0) mbarrier_arrive(shared.queries(stage.slot).full);
+  }
+}
+
+/// For one thread: adds dq's part of each tile to its queries' sums, which begin at the sequence's first query of head 0 and are
+/// `head_stride` from head to head. Rows past the sequence's end stay out.
+template <typename Tiles>
+__device__ __forceinline__ void add_tiles(const BackwardLayout<Tiles>& shared, float* sums, long long head_stride,
+                                          const Work& work, QueryTiles at, int count) {
+  constexpr int head_dim = Tiles::Form::head_dim;
+  const Place part = shared.sums();
+#pragma unroll 1
+  for (int i = 0; i < count; ++i, at.advance()) {
+    const int rows = min(Tiles::tile_m, work.of.queries - at.row);
+    mbarrier_wait(part.full, i % 2);
+    bulk_add(sums + at.head * head_stride + static_cast<long long>(at.row) * head_dim, part.data, rows * head_dim * 4);
+    tma_store_commit();
+    tma_store_wait_read<0>();
+    mbarrier_arrive(part.empty);
   }
 }
 

@@ -6,12 +6,6 @@
 
 namespace kiln::attention {
 
-/// Adds four neighbours to sums in global memory, in no order that is known. `to` is a multiple of 16 bytes.
-__device__ __forceinline__ void add_four(float* to, float a, float b, float c, float d) {
-  asm volatile("red.relaxed.gpu.global.add.v4.f32 [%0], {%1, %2, %3, %4};" ::"l"(to), "f"(a), "f"(b), "f"(c), "f"(d)
-               : "memory");
-}
-
 template <typename Tiles>
 class WarpgroupKeys {
  public:
@@ -34,8 +28,7 @@ class WarpgroupKeys {
         own_query_(Tiles::split ? consumer * Tiles::own_queries : 0),
         limits_(visible, work.of.queries, work.row + key_row_ + thread_row_) {}
 
-  /// `sums` is dq's at the sequence's first query of head 0, `head_stride` from head to head.
-  __device__ __forceinline__ void run(QueryTiles at, int count, float* sums, long long head_stride) {
+  __device__ __forceinline__ void run(QueryTiles at, int count) {
     mbarrier_wait(shared_.keys().full, 0);
     if constexpr (Form::layout == attention::Layout::packed && Tiles::sums_dq)
       if (work_.of.keys - work_.row < Tiles::tile_n)
@@ -54,7 +47,7 @@ class WarpgroupKeys {
       RingPosition<Tiles::stages> next = stage;
       if (i + 1 < count)
         next.advance();  // else the last tile's once more: products under a condition would be serialised
-      multiply_tile(scores, at, stage, i % 2, sums + at.head * head_stride, [&] {
+      multiply_tile(scores, at, stage, i % 2, [&] {
         if constexpr (ahead) start_scores(scores, next);
       });
       if constexpr (ahead) hold(scores);
@@ -77,8 +70,8 @@ class WarpgroupKeys {
 
  private:
   static constexpr int held = Tiles::own_queries / 2, steps = Tiles::tile_m / 16, own_steps = Tiles::own_queries / 16;
-  /// Products go on while weights and their gradients are computed, where registers allow it; else weights are held as they are rounded.
-  static constexpr bool overlaps = held <= 32;
+  /// Where registers are few, weights are held as they are rounded, and become floats again once their gradients are there.
+  static constexpr bool holds_rounded = held > 32;
   /// The next tile's scores are begun before this one's end, where there is a place for its queries.
   static constexpr bool ahead = Tiles::stages > 1 && !Tiles::split;
   using Products = float[held];
@@ -93,7 +86,7 @@ class WarpgroupKeys {
   /// `scores` are there, or (not `ahead`) begun; `start_next` begins those of the next tile.
   template <typename StartNext>
   __device__ __forceinline__ void multiply_tile(Products& scores, const QueryTiles& at,
-                                                const RingPosition<Tiles::stages>& stage, int buffer, float* sums,
+                                                const RingPosition<Tiles::stages>& stage, int buffer,
                                                 StartNext start_next) {
     const Place queries = shared_.queries(stage.slot), gradients = shared_.gradients(stage.slot);
     const auto* const facts =
@@ -110,14 +103,13 @@ class WarpgroupKeys {
         terms_of_keys<Form, held>(inputs_, to_scores_.rate, visible_, work_.of, at.head, key, at.row + own_query_);
     const auto kept = kept_of<Form, false, held>(inputs_, work_.of, at.head, key, at.row + own_query_);
     Products changes;
-    if constexpr (overlaps)
-      start_products<typename Tiles::Value, typename Tiles::Gradient>(changes, shared_.keys().data + Layout::value,
-                                                                      gradients.data);
+    start_products<typename Tiles::Value, typename Tiles::Gradient>(changes, shared_.keys().data + Layout::value,
+                                                                    gradients.data);
     TileGradient<T, Form::soft_cap, held> gradient;
     const bool whole = all_seen(visible_, work_.of.queries, at.row + own_query_, Tiles::own_queries,
                                 work_.row + key_row_, warpgroup_rows);
     if constexpr (!ahead) {
-      wgmma_wait_group<overlaps ? 1 : 0>();
+      wgmma_wait_group<1>();
       hold(scores);
     }
     gradient.take_weights(scores, to_scores_, terms, facts);
@@ -135,22 +127,16 @@ class WarpgroupKeys {
       meet();
       wgmma_fence();
       add_shared<typename Tiles::Gradient, Tiles::own_value>(dv_, Layout::weights, buffer, gradients.data);
-      finish(queries, gradients, at, buffer, sums, start_next,
+      finish(queries, gradients, buffer, start_next,
              [&] { add_shared<typename Tiles::Query, Tiles::own_head>(dk_, Layout::changes, buffer, queries.data); });
     } else {
       unsigned weights[steps][4], packed[steps][4];
       pack(weights, gradient.weights, kept);
-      if constexpr (overlaps) {
-        wgmma_fence();
-        add_own<typename Tiles::Gradient, Form::value_dim>(dv_, weights, gradients.data);
-        wgmma_wait_group<1>();
-      } else {
-        start_products<typename Tiles::Value, typename Tiles::Gradient>(changes, shared_.keys().data + Layout::value,
-                                                                        gradients.data);
-        wgmma_wait_group<0>();
-        unpack(gradient.weights, weights);
-      }
+      wgmma_fence();
+      add_own<typename Tiles::Gradient, Form::value_dim>(dv_, weights, gradients.data);
+      wgmma_wait_group<1>();
       hold(changes);
+      if constexpr (holds_rounded) unpack(gradient.weights, weights);
       take_gradients(changes, gradient, kept, facts, whole, at.row);
       pack(packed, changes);
       if constexpr (Tiles::sums_dq) {
@@ -158,8 +144,7 @@ class WarpgroupKeys {
         meet();
       }
       wgmma_fence();
-      if constexpr (!overlaps) add_own<typename Tiles::Gradient, Form::value_dim>(dv_, weights, gradients.data);
-      finish(queries, gradients, at, buffer, sums, start_next,
+      finish(queries, gradients, buffer, start_next,
              [&] { add_own<typename Tiles::Query, Form::head_dim>(dk_, packed, queries.data); });
     }
   }
@@ -201,7 +186,7 @@ class WarpgroupKeys {
     if constexpr (Form::dropout == Dropout::none) {
       pack(to, values);
     } else {
-      static_assert(overlaps);  // else all weights are read back
+      static_assert(!holds_rounded);  // else all weights are read back
       Products left;
 #pragma unroll
       for (int i = 0; i < held; ++i) left[i] = kept.keep(values[i], i);
@@ -257,63 +242,60 @@ class WarpgroupKeys {
     wgmma_commit_group();
   }
 
-  /// The products for dq and, by `add_keys`, for dk; dq's parts are added up meanwhile, then the next tile's scores begun.
+  /// The products for dq, by `add_keys` those for dk, and the next tile's scores; dq's part is put in its place meanwhile.
   template <typename StartNext, typename AddKeys>
-  __device__ __forceinline__ void finish(const Place& queries, const Place& gradients, const QueryTiles& at, int buffer,
-                                         float* sums, StartNext start_next, AddKeys add_keys) {
+  __device__ __forceinline__ void finish(const Place& queries, const Place& gradients, int buffer, StartNext start_next,
+                                         AddKeys add_keys) {
+    [[maybe_unused]] float dq[Tiles::dq_columns / 2];
+    if constexpr (Tiles::sums_dq) multiply_queries(dq, buffer);
+    add_keys();
+    wgmma_wait_group<1>();  // all but dk
+    hold(dv_);
+    release(gradients);
     if constexpr (Tiles::sums_dq) {
-      using Key = typename Tiles::Key;
-      using Weights = typename Tiles::Weights;
-      constexpr int n = Tiles::dq_columns;
-      const int block = Tiles::query_blocks == 1 ? 0 : consumer_, part = Tiles::query_blocks == 1 ? consumer_ : 0;
-      const unsigned long long a = Weights::along_rows(shared_.base + Layout::changes + buffer * Weights::bytes +
-                                                       block * Weights::box_bytes),
-                               b = Key::along_rows(shared_.base + part * (n / Key::box_columns) * Key::box_bytes);
-      float dq[n / 2];
-#pragma unroll
-      for (int step = 0; step < Tiles::tile_n / 16; ++step)
-        wgmma<T, T, n, major::mn, major::mn>(dq, wgmma_descriptor_at(a, step * 16 * Weights::swizzle),
-                                             wgmma_descriptor_at(b, step * 16 * Key::swizzle), step > 0);
-      wgmma_commit_group();
-      add_keys();
-      wgmma_wait_group<1>();  // all but dk
-      hold(dv_);
-      release(gradients);
       hold(dq);
-      add_queries(sums, at.row + block * warpgroup_rows, part * n, dq);
-      start_next();
-    } else {
-      add_keys();
-      start_next();
+      put_sums(dq, buffer);
     }
+    start_next();
     wgmma_wait_group<0>();
     hold(dk_);
-    if constexpr (!Tiles::sums_dq) {
-      hold(dv_);
-      release(gradients);
-    }
     release(queries);
   }
 
-  /// Of two lanes that have neighbouring columns of two rows, each takes four columns of one.
-  template <int count>
-  __device__ __forceinline__ void add_queries(float* sums, int first_row, int first_column, const float (&dq)[count]) {
-    const bool odd = threadIdx.x & 1;
-    const int row = first_row + thread_row_ + (odd ? 8 : 0);
-    const bool exists = row < work_.of.queries;
-    float* const to =
-        sums + static_cast<long long>(row) * Form::head_dim + first_column + static_cast<int>(threadIdx.x) % 4 / 2 * 4;
+  // Of a tile's part of dq: this warpgroup's queries and columns.
+  __device__ __forceinline__ int query_block() const { return Tiles::query_blocks == 1 ? 0 : consumer_; }
+  __device__ __forceinline__ int query_part() const { return Tiles::query_blocks == 1 ? consumer_ : 0; }
+
+  __device__ __forceinline__ void multiply_queries(float (&dq)[Tiles::dq_columns / 2], int buffer) {
+    using Key = typename Tiles::Key;
+    using Weights = typename Tiles::Weights;
+    constexpr int n = Tiles::dq_columns;
+    const unsigned long long a = Weights::along_rows(shared_.base + Layout::changes + buffer * Weights::bytes +
+                                                     query_block() * Weights::box_bytes),
+                             b = Key::along_rows(shared_.base + query_part() * (n / Key::box_columns) * Key::box_bytes);
 #pragma unroll
-    for (int i = 0; i < count; i += 4) {
-      const float first = shuffle_xor(odd ? dq[i] : dq[i + 2], 1), second = shuffle_xor(odd ? dq[i + 1] : dq[i + 3], 1);
-      if (exists) {
-        if (odd) {
-          add_four(to + i * 2, first, second, dq[i + 2], dq[i + 3]);
-        } else {
-          add_four(to + i * 2, dq[i], dq[i + 1], first, second);
-        }
-      }
+    for (int step = 0; step < Tiles::tile_n / 16; ++step)
+      wgmma<T, T, n, major::mn, major::mn>(dq, wgmma_descriptor_at(a, step * 16 * Weights::swizzle),
+                                           wgmma_descriptor_at(b, step * 16 * Key::swizzle), step > 0);
+    wgmma_commit_group();
+  }
+  /// Puts this warpgroup's part of dq where add_tiles reads it, once that has read the part before.
+  __device__ __forceinline__ void put_sums(const float (&dq)[Tiles::dq_columns / 2], int buffer) {
+    const Place part = shared_.sums();
+    const int row = query_block() * warpgroup_rows + thread_row_;
+    const unsigned own =
+        Layout::sum + (row * Form::head_dim + query_part() * Tiles::dq_columns) * 4 + threadIdx.x % 4 * 8;
+    mbarrier_wait(part.empty, buffer ^ 1);
+#pragma unroll
+    for (int i = 0; i < Tiles::dq_columns / 2; i += 4) {
+      char* const to =
+          memory_ + swizzle_sums(own + i * 8, work_.of.first_query + row);  // tiles begin at multiples of 4
+      *reinterpret_cast<float2*>(to) = make_float2(dq[i], dq[i + 1]);
+      *reinterpret_cast<float2*>(to + 8 * Form::head_dim * 4) = make_float2(dq[i + 2], dq[i + 3]);
     }
+    fence_proxy_async();
+    __syncwarp();
+    if (threadIdx.x % 32 == 0) mbarrier_arrive(part.full);
   }
 
   Layout shared_;

@@ -35,9 +35,11 @@ struct BackwardLayout {
   static constexpr int value = Tiles::Key::bytes, stage = value + Tiles::Value::bytes,
                        stage_bytes = Tiles::Query::bytes + Tiles::Gradient::bytes,
                        changes = stage + Tiles::stages * stage_bytes, weights = changes + 2 * Tiles::Weights::bytes,
-                       facts = changes + Tiles::shared_weights * Tiles::Weights::bytes,
-                       facts_bytes = Tiles::tile_m * static_cast<int>(sizeof(RowFacts)),
-                       barriers = facts + Tiles::stages * facts_bytes, bytes = barriers + 16 * (1 + 2 * Tiles::stages);
+                       sum = changes + Tiles::shared_weights * Tiles::Weights::bytes,
+                       sum_bytes = Tiles::sums_dq ? Tiles::tile_m * Tiles::Form::head_dim * 4 : 0,
+                       facts = sum + sum_bytes, facts_bytes = Tiles::tile_m * static_cast<int>(sizeof(RowFacts)),
+                       barriers = facts + Tiles::stages * facts_bytes, places = 1 + 2 * Tiles::stages + Tiles::sums_dq,
+                       bytes = barriers + 16 * places;
   unsigned base;  // a multiple of 1024
 
   /// Filled once, and never emptied.
@@ -46,13 +48,18 @@ struct BackwardLayout {
   __device__ __forceinline__ Place gradients(int slot) const {
     return place(stage + slot * stage_bytes + Tiles::Query::bytes, 1 + Tiles::stages + slot);
   }
+  /// What a tile adds to dq: rows of floats under swizzle_sums.
+  __device__ __forceinline__ Place sums() const { return place(sum, 1 + 2 * Tiles::stages); }
 
-  /// For one thread. Queries come with their facts, which a warp copies; every warp that multiplies empties a place.
+  /// For one thread. Queries come with their facts, which a warp copies. Every warp that multiplies empties each place but that of sums,
+  /// which it fills.
   __device__ __forceinline__ void make_barriers() const {
 #pragma unroll
-    for (int i = 0; i < 1 + 2 * Tiles::stages; ++i) {
-      mbarrier_init(base + barriers + 16 * i, i >= 1 && i <= Tiles::stages ? 2 : 1);
-      mbarrier_init(base + barriers + 16 * i + 8, Tiles::consumers * warpgroup / 32);
+    for (int i = 0; i < places; ++i) {
+      constexpr int warps = Tiles::consumers * warpgroup / 32;
+      const bool of_sums = i == 1 + 2 * Tiles::stages;
+      mbarrier_init(base + barriers + 16 * i, of_sums ? warps : i >= 1 && i <= Tiles::stages ? 2 : 1);
+      mbarrier_init(base + barriers + 16 * i + 8, of_sums ? 1 : warps);
     }
     fence_mbarrier_init();
   }

@@ -149,14 +149,15 @@ void launch_rows(AttentionBackward<Form>& of, std::uint32_t seed) {
   });
 }
 
-template <typename Form>
+/// `swizzled`: how sums of dq lie.
+template <bool swizzled = false, typename Form>
 void launch_end(AttentionBackward<Form>& of, bool converts, std::uint32_t seed) {
   const int heads = of.problem.heads, queries = of.rows(true);
   const auto threads = static_cast<unsigned>(of.planes() * queries * Form::head_dim / 8);
   if (converts)
     emulator::launch({.grid = {(threads + 255) / 256, static_cast<unsigned>(heads)}, .block = {256}, .seed = seed},
                      [&] {
-                       attention_backward_convert<typename Form::T, Form::head_dim, Form::layout>(
+                       attention_backward_convert<typename Form::T, Form::head_dim, Form::layout, swizzled>(
                            of.sums.data(), of.dq.data(), of.told_query_offsets.data(), of.count(), of.planes(), queries,
                            heads, of.batch_stride(of.dq, true), of.dq.stride(), Form::head_dim, of.problem.scale);
                      });

@@ -62,6 +62,11 @@ inline void tma_store(const void* map, unsigned from, int x, int y) {
                emulator::in(from), emulator::in(x), emulator::in(y));
   EMULATED_PTX("cp.async.bulk.commit_group;");
 }
+inline void bulk_add(float* to, unsigned from, unsigned bytes) {
+  EMULATED_PTX("cp.reduce.async.bulk.global.shared::cta.bulk_group.add.f32 [%0], [%1], %2;", emulator::in(to),
+               emulator::in(from), emulator::in(bytes));
+  EMULATED_PTX("cp.async.bulk.commit_group;");
+}
 inline void tma_store_wait_read() { EMULATED_PTX("cp.async.bulk.wait_group.read 0;"); }
 inline void tma_store_wait() { EMULATED_PTX("cp.async.bulk.wait_group 0;"); }
 

@@ -121,6 +121,43 @@ TEST_CASE("a store does not see what no fence.proxy.async has published") {
         }) == 0);
 }
 
+/// Two sums of 1 and 2, in shared memory by turns, to floats of 10; `published` before each, and `read` before the second is written.
+std::vector<float> sums_of(bool published, bool read, std::uint32_t seed) {
+  std::vector<float> sums(12, 10.0f);
+  emulator::launch({.grid = {1}, .block = {1}, .shared_bytes = 128, .seed = seed}, [&] {
+    auto* const values = emulator::dynamic_shared<float>();
+    for (const float value : {1.0f, 2.0f}) {
+      std::fill_n(values, 8, value);
+      if (published) test::fence_proxy_async();
+      test::bulk_add(sums.data() + 4, test::shared_address(values), 16);
+      if (read) test::tma_store_wait_read();
+    }
+    test::tma_store_wait();
+  });
+  return sums;
+}
+
+TEST_CASE("a bulk sum adds to as many floats as it says what shared memory held, published, when it was read") {
+  for (const std::uint32_t seed : {0u, 1u, 2u})
+    CHECK(sums_of(true, true, seed) == std::vector<float>{10, 10, 10, 10, 13, 13, 13, 13, 10, 10, 10, 10});
+  CHECK(sums_of(true, false, 0)[4] == 14);  // 2 had replaced 1 before either was read
+  CHECK(std::isnan(sums_of(false, true, 0)[4]));
+}
+
+TEST_CASE("a bulk sum by other than multiples of 16 bytes is a fault") {
+  std::vector<float> sums(8);
+  const auto run = [&](std::size_t to, unsigned from, unsigned bytes) {
+    emulator::launch({.grid = {1}, .block = {1}, .shared_bytes = 128}, [&] {
+      test::bulk_add(sums.data() + to, test::shared_address(emulator::dynamic_shared<char>()) + from, bytes);
+      test::tma_store_wait();
+    });
+  };
+  CHECK_NOTHROW(run(4, 16, 16));
+  CHECK_THROWS_WITH_AS(run(1, 0, 16), doctest::Contains("not all multiples of 16"), emulator::Fault);
+  CHECK_THROWS_WITH_AS(run(0, 4, 16), doctest::Contains("not all multiples of 16"), emulator::Fault);
+  CHECK_THROWS_WITH_AS(run(0, 0, 8), doctest::Contains("not all multiples of 16"), emulator::Fault);
+}
+
 TEST_CASE("a block that ends under its copies is a fault") {
   auto x = test::Matrix<bf16>::random(1, 64, 64, 1);
   const auto map = map_of(x, 64, 1, 0);

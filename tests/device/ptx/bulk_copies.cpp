@@ -80,6 +80,29 @@ void bulk_load(Call& call) {
   });
 }
 
+/// cp.reduce.async.bulk [to], [from], bytes: reads shared memory at some later time, and adds to each float of `to` still later.
+void bulk_add(Call& call) {
+  if (!call.has("add") || !call.has("f32"))
+    fault("the emulator does not know the instruction {}", call.instruction().opcode);
+  const unsigned from = call.word(1), bytes = call.word(2), offset = SharedMemory::offset_of(from);
+  const auto to = call.get(0);
+  if (to % 16 != 0 || from % 16 != 0 || bytes % 16 != 0)
+    fault("a bulk sum of {} bytes from {:#x} to {:#x}, not all multiples of 16", bytes, from, to);
+  static_cast<void>(own_shared(from, bytes, 16));
+  Thread& thread = current();
+  Block& block = *thread.block;
+  const auto values = std::make_shared<std::vector<float>>(bytes / sizeof(float));
+  const TaskPointer read = block.cluster.in_flight.begin([&block, offset, bytes, values] {
+    std::memcpy(values->data(), block.shared.asynchronous_at(offset, bytes, 16), bytes);
+  });
+  thread.store_reads.add(read);
+  thread.store_writes.add(block.cluster.in_flight.begin([read, to, values] {
+    read->run();
+    auto* const sums = std::bit_cast<float*>(to);
+    for (std::size_t i = 0; i < values->size(); ++i) sums[i] += (*values)[i];
+  }));
+}
+
 void tma_load(Call& call) {
   Cluster& cluster = current_cluster();
   const unsigned to = call.word(0), barrier = call.word(2);

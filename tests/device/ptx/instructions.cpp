@@ -31,6 +31,7 @@ constexpr Entry table[] = {
     {"st.release.gpu.global.u32", is::st_release},
     {"red.relaxed.gpu.global.add.", is::red},
     {"st.async.", is::st_async},
+    {"cp.reduce.async.bulk.global.", is::bulk_add},
     {"cp.async.bulk.commit_group", is::bulk_commit},
     {"cp.async.bulk.wait_group", is::bulk_wait},
     {"cp.async.bulk.prefetch.", nothing},
