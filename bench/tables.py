@@ -12,12 +12,12 @@ import argparse
 import re
 import sys
 
-from evidence import attention, blocks, decode, faults, family, hits, products, serving, summary, tuner
+from evidence import attention, blocks, decode, faults, family, hits, products, serving, summary, team, tuner
 from evidence.claim import RESULTS, Claim, caption
 from evidence.digests import ROOT
 from evidence.table import Reader
 
-TABLES = {name: show for module in (summary, tuner, serving, hits, family, products, attention, blocks, decode, faults) for name, show in module.TABLES.items()}
+TABLES = {name: show for module in (summary, tuner, serving, hits, family, products, attention, blocks, decode, faults, team) for name, show in module.TABLES.items()}
 DOCUMENTS = ("README.md", "docs/performance.md", "docs/faults.md")
 MARKED = re.compile(r"<!-- table: (\w+) -->\n.*?<!-- end -->", re.S)
 
