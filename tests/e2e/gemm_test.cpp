@@ -104,7 +104,8 @@ TEST_CASE("a gradient of a weight is tuned once for all numbers of tokens of a b
   }
   CHECK(engine.stats().tunes == 1);
   CHECK(engine.stats().compiles == compiles);
-  CHECK(engine.stats().hot == 50);
+  CHECK(engine.stats().hot >=
+        50 - 8);  // a record's configs, eight at most, are loaded when a length first asks for them
   for (const char* layout : {"nt", "nn"}) {
     const std::int64_t tunes = engine.stats().tunes;
     launch(layout, 40);
