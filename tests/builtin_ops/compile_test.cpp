@@ -126,11 +126,12 @@ void check_implementation(const manifest::Op& op, const manifest::Implementation
       covering(op, [&](const Problem& problem) { return served(op, implementation, problem).has_value(); });
   CHECK_FALSE(problems.empty());
   for (const Problem& problem : problems) {
-    const auto [target, config] = served(op, implementation, problem).value();
-    const auto frame = manifest::make_frame(op, &implementation, problem, target->facts, config);
-    CAPTURE(target->arch);
+    const Served at = served(op, implementation, problem).value();
+    const auto frame = manifest::make_frame(op, &implementation, problem, at.target->facts, at.config);
+    CAPTURE(at.target->arch);
     CAPTURE(manifest::display_text(op, problem));
-    check(op, &implementation, implementation.passes, jit::specialise(op, implementation, frame, target->arch), frame);
+    check(op, &implementation, implementation.passes, jit::specialise(op, implementation, frame, at.target->arch),
+          frame);
   }
 }
 
