@@ -2,7 +2,7 @@
 #pragma once
 
 #include "common/attention/tile_search.cuh"
-#include "common/bulk_copy.cuh"
+#include "common/bulk_add.cuh"
 #include "wgmma_tile.cuh"
 
 namespace kiln::attention {

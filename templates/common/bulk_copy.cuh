@@ -13,14 +13,6 @@ __device__ __forceinline__ void bulk_load(unsigned to, const void* from, unsigne
                : "memory");
 }
 
-/// cp.reduce.async.bulk: adds `bytes` bytes of floats in shared memory to those at `to` in global memory, each in no order that is known.
-/// Both addresses and the count are multiples of 16. One thread issues it for the block, in a group of tma_store_commit.
-__device__ __forceinline__ void bulk_add(float* to, unsigned from, unsigned bytes) {
-  asm volatile("cp.reduce.async.bulk.global.shared::cta.bulk_group.add.f32 [%0], [%1], %2;" ::"l"(to), "r"(from),
-               "r"(bytes)
-               : "memory");
-}
-
 /// Makes writes to global memory that this thread sees seen by the copies that it then issues.
 __device__ __forceinline__ void fence_proxy_async_global() { asm volatile("fence.proxy.async.global;" ::: "memory"); }
 
