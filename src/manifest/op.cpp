@@ -53,6 +53,11 @@ std::string policy_text(const Axis& axis) {
 
 int Op::first_parameter() const noexcept { return first_device_fact() + static_cast<int>(DeviceFacts::names.size()); }
 
+int Op::team_axis() const noexcept {
+  const auto found = std::ranges::find(axes, true, &Axis::team);
+  return found == axes.end() ? -1 : static_cast<int>(found - axes.begin());
+}
+
 const Implementation* Op::find(std::string_view implementation) const noexcept {
   const auto found = std::ranges::find(implementations, implementation, &Implementation::name);
   return found == implementations.end() ? nullptr : &*found;

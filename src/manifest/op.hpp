@@ -61,6 +61,7 @@ struct Axis {
   std::int64_t maximum = 0;
   std::int64_t multiple_of = 1;
   bool on_device = false;  // a launch may read it from device memory; the problem's size bounds it
+  bool team = false;       // the number of ranks of the engine's team; exact
 
   /// The policy for the types and choices in `frame`. No allocation, no exception.
   [[nodiscard]] const BucketPolicy& policy_at(std::span<const std::int64_t> frame) const noexcept;
@@ -102,6 +103,7 @@ struct Runtime {
   std::optional<Expression> verify_integer;  // as default_integer
   std::optional<RealExpression> verify_real;
   std::optional<Expression> minimum;  // integers only
+  bool team_rank = false;             // an i32 that is this process's rank in the engine's team; no launch gives it
   [[nodiscard]] bool is_integer() const noexcept { return type != RuntimeType::f32 && type != RuntimeType::f64; }
 };
 
@@ -128,6 +130,7 @@ struct Tensor {
   bool optional = false;                  // the pointer may be null
   std::optional<Expression> when;         // over types and choices: 0 where the problem does not have the tensor
   std::vector<Tolerance> tolerance;       // of its own, whose last has no `when`; empty where the type's applies
+  bool per_rank = false;  // an input of which the reference sees the parts of all ranks, one after another
 };
 
 enum class ArgumentKind : std::uint8_t {
@@ -139,14 +142,17 @@ enum class ArgumentKind : std::uint8_t {
   expression,
   tensor_map,
   length,
-  report
+  report,
+  peers,
+  team
 };
 
 /// One kernel argument. An axis is passed as int64, a run-time value as its type, an expression as `type`, a length as
-/// kiln::axis_length of templates/common/length.cuh, a report as the address of a word for kiln::attention::report_length.
+/// kiln::axis_length of templates/common/length.cuh, a report as the address of a word for kiln::attention::report_length. Peers and team
+/// are passed as the structures of team/protocol.hpp.
 struct Argument {
   ArgumentKind kind = ArgumentKind::tensor;
-  int index = 0;  // of the tensor, axis (also for a length or report), run-time value or workspace
+  int index = 0;  // of the tensor, axis (also for a length or report), run-time value or workspace (also for peers)
   RuntimeType type = RuntimeType::i64;  // expression
   Expression value;                     // expression
   /// tensor_map: the view that the descriptor shows, in elements, outermost first. The tensor's own unless the manifest gives them.
@@ -205,9 +211,10 @@ struct Parameter {
 
 struct Workspace {
   std::string name;
-  Expression bytes;     // evaluated at the largest sizes that a plan is made for
-  bool zeroed = false;  // zero before the first launch; the kernel leaves it zero
-  bool shared = false;  // lies in the block that all plans of a stream use; indeterminate at each launch
+  Expression bytes;        // evaluated at the largest sizes that a plan is made for
+  bool zeroed = false;     // zero before the first launch; the kernel leaves it zero
+  bool shared = false;     // lies in the block that all plans of a stream use; indeterminate at each launch
+  bool symmetric = false;  // lies in the team's memory, once in each half; indeterminate at each launch
 };
 
 /// Kernels that write the inputs with Fill::prepared, for one of several cases. They run before the reference.
@@ -285,6 +292,8 @@ struct Op {
   std::vector<SourceFile> manifests;            // every .toml; parse_op makes the same op of these and `files`
   Symbols symbols;                              // axes, run-time values, types and choices, device facts
 
+  /// The index of the axis that is the number of ranks, or -1 for an op of one GPU.
+  [[nodiscard]] int team_axis() const noexcept;
   [[nodiscard]] int first_runtime() const noexcept { return static_cast<int>(axes.size()); }
   [[nodiscard]] int first_static() const noexcept { return first_runtime() + static_cast<int>(runtime.size()); }
   [[nodiscard]] int first_device_fact() const noexcept { return first_static() + static_cast<int>(selections.size()); }
