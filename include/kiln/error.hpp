@@ -25,6 +25,7 @@ enum class ErrorKind {
   capture,         // the work would end a stream capture
   wrong_result,    // verification failed
   interrupted,     // the caller asked to stop
+  team_failed,     // a rank of a team ended, came too late, or launched something else
 };
 
 /// The kind's name as the CLI's --json prints it, such as "bad_manifest".

@@ -17,6 +17,7 @@ ExitCode exit_code_of(ErrorKind kind) noexcept {
     case ErrorKind::io: return exit_refused;
     case ErrorKind::compile_failed:
     case ErrorKind::driver_failed:
+    case ErrorKind::team_failed:
     case ErrorKind::capture: return exit_failed;
     case ErrorKind::not_tuned:
     case ErrorKind::wrong_result: return exit_wrong;

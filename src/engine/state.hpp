@@ -25,6 +25,7 @@
 #include "kiln/engine.hpp"
 #include "manifest/catalogue.hpp"
 #include "store/layers.hpp"
+#include "team/member.hpp"
 #include "tune/cubins.hpp"
 #include "tune/tuner.hpp"
 #include "tune/worker.hpp"
@@ -66,6 +67,8 @@ struct State {
   LengthReports length_reports;
   SharedWorkspaces shared_workspaces;
   std::unique_ptr<HistogramKeeper> histogram;  // null: launches are not counted by problem
+  team::Member* team = nullptr;            // of options.team; null: no op of a team is launched
+  std::mutex team_mutex;                   // one agreement of this rank with the others at a time
   std::mutex tune_mutex;                       // one tune at a time: two would disturb each other's timings
   std::string holder;                          // this process and engine, in leases
   /// Null but for MissPolicy::background. ~State ends it first: its thread uses the other members.

@@ -21,6 +21,7 @@ std::string_view to_string(ErrorKind kind) noexcept {
     case ErrorKind::capture: return "capture";
     case ErrorKind::wrong_result: return "wrong_result";
     case ErrorKind::interrupted: return "interrupted";
+    case ErrorKind::team_failed: return "team_failed";
   }
   return "unknown";
 }

@@ -1,5 +1,6 @@
 #include "team/rendezvous.hpp"
 
+#include <fcntl.h>
 #include <fmt/format.h>
 #include <poll.h>
 
@@ -87,6 +88,13 @@ void Rendezvous::check() {
     }
     fail_for(rank, {});
   }
+}
+
+std::vector<Descriptor> Rendezvous::processes() const {
+  std::vector<Descriptor> descriptors;
+  for (const auto& each : meeting_.peers)
+    if (each && each->watched) descriptors.emplace_back(fcntl(each->watched.get(), F_DUPFD_CLOEXEC, 0));
+  return descriptors;
 }
 
 std::vector<Message> Rendezvous::collect(Kind kind, std::string_view own, int descriptor) {

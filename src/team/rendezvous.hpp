@@ -32,6 +32,10 @@ class Rendezvous {
   /// Returns a descriptor from each rank, by rank: new ones of what the others gave, and none for this rank. `own`
   /// stays open.
   std::vector<Descriptor> exchange(int own);
+  /// How long a collective waits for the other ranks from now on.
+  void set_timeout(std::chrono::milliseconds timeout) noexcept { timeout_ = timeout; }
+  /// New descriptors that become readable once another rank's process has ended.
+  [[nodiscard]] std::vector<Descriptor> processes() const;
   /// Throws as a collective does when a rank has ended or left. Waits for nothing.
   void check();
 

@@ -3,32 +3,14 @@
 #include <fmt/format.h>
 
 #include <algorithm>
-#include <functional>
 #include <optional>
 #include <utility>
 
 #include "kiln/error.hpp"
+#include "team/exchange.hpp"
 
 namespace kiln::team {
 namespace {
-
-/// Does `step` on each rank, and throws on all what it threw on any: nobody goes on without the others.
-void on_all_ranks(Rendezvous& rendezvous, const char* what, const std::function<void()>& step) {
-  std::string outcome;  // empty: done; else the error's kind, then its text
-  try {
-    step();
-  } catch (const Error& error) {
-    outcome = static_cast<char>('0' + static_cast<int>(error.kind())) + std::string(error.what());
-    outcome.resize(std::min(outcome.size(), Rendezvous::longest_bytes));
-  }
-  const std::vector<std::string> outcomes = rendezvous.all_gather(outcome);
-  for (std::size_t rank = 0; rank < outcomes.size(); ++rank) {
-    if (outcomes[rank].empty()) continue;
-    throw Error(static_cast<ErrorKind>(outcomes[rank].front() - '0'),
-                fmt::format("Team '{}': rank {} failed at {}: {}", rendezvous.membership().name, rank, what,
-                            outcomes[rank].substr(1)));
-  }
-}
 
 void require_same_bytes(Rendezvous& rendezvous, std::int64_t bytes) {
   const std::vector<std::string> all = rendezvous.all_gather(std::to_string(bytes));

@@ -13,6 +13,7 @@
 #include "manifest/problem.hpp"
 #include "store/record.hpp"
 #include "tune/cubins.hpp"
+#include "team/member.hpp"
 #include "tune/measure.hpp"
 
 namespace kiln::tune {
@@ -64,6 +65,8 @@ struct BenchSettings {
   const cuda::DeviceInfo& device;
   Regime regime = Regime::cold_l2;
   std::string arch;
+  team::Member* team = nullptr;  // of an op of a team: candidates run on all ranks at once
+  std::uint64_t seed = 0;        // of the inputs, equal on all ranks of a team; 0: by the clock
 };
 
 /// Returns a bench in the current context. Allocates and fills the tensors, and runs the reference. Throws as VerificationCase does.
