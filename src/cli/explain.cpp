@@ -45,9 +45,9 @@ std::string text_of_idle(const manifest::Op& op, const Problem& problem, const E
   const auto idle = bench::idle_launch(op, {implementation, *config}, problem, device);
   if (!idle) return "";
   const bench::Contender& wider = idle->wider.front();
-  return fmt::format("{} on {} multiprocessors, so {} have none; {} has {} (kiln bench records times both)",
-                     counted(idle->blocks, "block"), device.sm_count(), device.sm_count() - idle->blocks, wider.name(),
-                     bench::blocks_of(op, wider, problem, device));
+  return fmt::format(
+      "{} (kiln bench records times both)",
+      bench::text_of_idle(idle->blocks, wider.name(), bench::blocks_of(op, wider, problem, device), device));
 }
 
 Json json_of(const manifest::Op& op, const Problem& problem, const Explanation& explanation, const Target& target,
