@@ -52,22 +52,28 @@ std::string broadcast_text(Rendezvous& rendezvous, int root, std::string_view ow
   return gather_texts(rendezvous, is_root ? own : std::string_view())[static_cast<std::size_t>(root)];
 }
 
-void on_all_ranks(Rendezvous& rendezvous, std::string_view what, const std::function<void()>& step) {
-  std::string outcome;  // empty: done; else the error's kind, then its text
+std::vector<std::string> on_all_ranks(Rendezvous& rendezvous, std::string_view what,
+                                      const std::function<std::string()>& step) {
+  constexpr char done = ' ';
+  const auto mark_of = [](ErrorKind kind) { return static_cast<char>('0' + static_cast<int>(kind)); };
+  std::string outcome;  // `done` and the text returned, or the error's kind and text
   try {
-    step();
+    outcome = done + step();
   } catch (const Error& error) {
-    outcome = static_cast<char>(error.kind()) + std::string(error.what());
+    outcome = mark_of(error.kind()) + std::string(error.what());
   } catch (const std::exception& error) {
-    outcome = static_cast<char>(ErrorKind::io) + std::string(error.what());
+    outcome = mark_of(ErrorKind::io) + std::string(error.what());
   }
-  const std::vector<std::string> outcomes = gather_texts(rendezvous, outcome);
+  std::vector<std::string> outcomes = gather_texts(rendezvous, outcome);
   for (std::size_t rank = 0; rank < outcomes.size(); ++rank) {
-    if (outcomes[rank].empty()) continue;
-    throw Error(static_cast<ErrorKind>(outcomes[rank].front()),
-                fmt::format("Team '{}': rank {} failed at {}: {}", rendezvous.membership().name, rank, what,
-                            outcomes[rank].substr(1)));
+    const char mark = outcomes[rank].front();
+    outcomes[rank].erase(0, 1);
+    if (mark != done)
+      throw Error(static_cast<ErrorKind>(mark - '0'),
+                  fmt::format("Team '{}': rank {} failed at {}: {}", rendezvous.membership().name, rank, what,
+                              outcomes[rank]));
   }
+  return outcomes;
 }
 
 }  // namespace kiln::team

@@ -12,15 +12,27 @@
 namespace kiln::team {
 namespace {
 
+/// Every rank judges from what all gave, so that all come to the same error.
 void require_same_bytes(Rendezvous& rendezvous, std::int64_t bytes) {
   const std::vector<std::string> all = rendezvous.all_gather(std::to_string(bytes));
-  for (std::size_t rank = 0; rank < all.size(); ++rank)
-    if (all[rank] != all.front() || bytes < 1)
-      throw Error(
-          ErrorKind::bad_input,
-          fmt::format("Team '{}': rank {} asks for {} bytes of symmetric memory, rank 0 for {}; all ask for the "
-                      "same, 1 or more.",
-                      rendezvous.membership().name, rank, all[rank], all.front()));
+  const auto unlike = std::find_if(all.begin(), all.end(), [&](const auto& each) { return each != all.front(); });
+  if (unlike == all.end() && bytes >= 1) return;
+  const auto rank = unlike == all.end() ? 0 : unlike - all.begin();
+  throw Error(ErrorKind::bad_input,
+              fmt::format("Team '{}': rank {} asks for {} bytes of symmetric memory, rank 0 for {}; all ask for the "
+                          "same, 1 or more.",
+                          rendezvous.membership().name, rank, all[static_cast<std::size_t>(rank)], all.front()));
+}
+
+/// Returns what each rank maps of every other's memory: `bytes`, in whole units of the device that has the largest.
+/// Units are powers of two, so that the others' divide it.
+std::size_t whole_units(Rendezvous& rendezvous, std::int64_t bytes, int ordinal) {
+  std::size_t largest = 1;
+  for (const std::string& unit : on_all_ranks(rendezvous, "asking for the unit of memory", [&] {
+         return std::to_string(cuda::granularity(ordinal, CU_MEM_ALLOC_GRANULARITY_RECOMMENDED));
+       }))
+    largest = std::max(largest, static_cast<std::size_t>(std::stoull(unit)));
+  return (static_cast<std::size_t>(bytes) + largest - 1) / largest * largest;
 }
 
 void fill_with_zeros(const cuda::SharedAllocation& allocation) {
@@ -36,14 +48,14 @@ SymmetricMemory::SymmetricMemory(Rendezvous& rendezvous, const cuda::Context& co
     : bytes_(bytes) {
   require_same_bytes(rendezvous, bytes);
   const int ordinal = context.info().ordinal, own_rank = rendezvous.membership().rank;
+  const std::size_t mapped_bytes = whole_units(rendezvous, bytes, ordinal);
   std::optional<cuda::SharedAllocation> own;
-  std::size_t mapped_bytes = 0;
   Descriptor exported;
   on_all_ranks(rendezvous, "allocating symmetric memory", [&] {
-    own.emplace(cuda::SharedAllocation::create(static_cast<std::size_t>(bytes), ordinal));
-    mapped_bytes = own->bytes();
+    own.emplace(cuda::SharedAllocation::create(mapped_bytes, ordinal));
     fill_with_zeros(*own);
     exported = Descriptor(own->descriptor());
+    return std::string();
   });
   const std::vector<Descriptor> received = rendezvous.exchange(exported.get());
   on_all_ranks(rendezvous, "mapping the ranks' memory", [&] {
@@ -53,6 +65,7 @@ SymmetricMemory::SymmetricMemory(Rendezvous& rendezvous, const cuda::Context& co
           rank == own_rank ? std::move(*own) : cuda::SharedAllocation::import(descriptor.get(), mapped_bytes, ordinal));
       addresses_.push_back(allocations_.back().pointer());
     }
+    return std::string();
   });
 }
 
@@ -62,7 +75,10 @@ void SymmetricMemory::close(Rendezvous& rendezvous) {
     if (const CUresult result = each.close(); first == CUDA_SUCCESS) first = result;
   allocations_.clear();
   addresses_.clear();
-  on_all_ranks(rendezvous, "unmapping symmetric memory", [&] { cuda::check(first, "unmapping"); });
+  on_all_ranks(rendezvous, "unmapping symmetric memory", [&] {
+    cuda::check(first, "unmapping");
+    return std::string();
+  });
 }
 
 }  // namespace kiln::team

@@ -116,6 +116,39 @@ TEST_CASE("what fails on one rank fails on all with its rank, in no time, and le
   }
 }
 
+TEST_CASE("ranks whose devices have memory in unlike units share all the same") {
+  Ranks ranks;
+  ranks.begin_all(3, [](const team::Membership& membership) {
+    const Device device;
+    if (membership.rank == 1) control("granularity 8388608");
+    Team team(membership, device.context, bytes, ample);
+    for (int rank = 0; rank < 3; ++rank)
+      write_word(address_of(team, rank) + static_cast<CUdeviceptr>(bytes - 16 + 4 * team.rank()), 7 + team.rank());
+    team.rendezvous().barrier();
+    std::string found;
+    for (int i = 0; i < 3; ++i)
+      found +=
+          fmt::format("{} ", word_at(address_of(team, team.rank()) + static_cast<CUdeviceptr>(bytes - 16 + 4 * i)));
+    team.close();
+    return fmt::format("{}{} left", found, query("mappings"));
+  });
+  for (std::size_t rank = 0; rank < 3; ++rank) CHECK(ranks.outcome(rank) == "7 8 9 0 left");
+}
+
+TEST_CASE("all ranks hear the same where some ask for other sizes and one for nothing") {
+  Ranks ranks;
+  ranks.begin_all(4, [&](const team::Membership& membership) {
+    const Device device;
+    const std::int64_t asked[] = {bytes, bytes, bytes + 1, 0};
+    const Team team(membership, device.context, asked[membership.rank], ample);
+    return std::string("no error");
+  });
+  for (std::size_t rank = 0; rank < 4; ++rank) {
+    const std::string said = ranks.outcome(rank);
+    CHECK_MESSAGE(holds(said, "rank 2 asks for 3000001 bytes of symmetric memory, rank 0 for 3000000"), said);
+  }
+}
+
 TEST_CASE("ranks that ask for unlike sizes, or for nothing, are told so") {
   for (const bool nothing : {false, true}) {
     Ranks ranks;
