@@ -3,38 +3,14 @@
 #include <fmt/format.h>
 
 #include <algorithm>
-#include <functional>
 #include <optional>
 #include <utility>
 
 #include "kiln/error.hpp"
+#include "team/on_all_ranks.hpp"
 
 namespace kiln::team {
 namespace {
-
-/// Calls `step` on each rank, and returns what each rank's returned. Throws on all ranks what a `step` threw on any:
-/// nobody goes on without the others.
-std::vector<std::string> on_all_ranks(Rendezvous& rendezvous, const char* what,
-                                      const std::function<std::string()>& step) {
-  constexpr char done = ' ';
-  std::string outcome;  // `done` and the text returned, or the error's kind and text
-  try {
-    outcome = done + step();
-  } catch (const Error& error) {
-    outcome = static_cast<char>('0' + static_cast<int>(error.kind())) + std::string(error.what());
-    outcome.resize(std::min(outcome.size(), Rendezvous::longest_bytes));
-  }
-  std::vector<std::string> outcomes = rendezvous.all_gather(outcome);
-  for (std::size_t rank = 0; rank < outcomes.size(); ++rank) {
-    const char kind = outcomes[rank].front();
-    outcomes[rank].erase(0, 1);
-    if (kind != done)
-      throw Error(
-          static_cast<ErrorKind>(kind - '0'),
-          fmt::format("Team '{}': rank {} failed at {}: {}", rendezvous.membership().name, rank, what, outcomes[rank]));
-  }
-  return outcomes;
-}
 
 /// Every rank judges from what all gave, so that all come to the same error.
 void require_same_bytes(Rendezvous& rendezvous, std::int64_t bytes) {
@@ -52,7 +28,7 @@ void require_same_bytes(Rendezvous& rendezvous, std::int64_t bytes) {
 /// Units are powers of two, so that the others' divide it.
 std::size_t whole_units(Rendezvous& rendezvous, std::int64_t bytes, int ordinal) {
   std::size_t largest = 1;
-  for (const std::string& unit : on_all_ranks(rendezvous, "asking for the unit of memory", [&] {
+  for (const std::string& unit : gather_on_all_ranks(rendezvous, "asking for the unit of memory", [&] {
          return std::to_string(cuda::granularity(ordinal, CU_MEM_ALLOC_GRANULARITY_RECOMMENDED));
        }))
     largest = std::max(largest, static_cast<std::size_t>(std::stoull(unit)));
@@ -79,7 +55,6 @@ SymmetricMemory::SymmetricMemory(Rendezvous& rendezvous, const cuda::Context& co
     own.emplace(cuda::SharedAllocation::create(mapped_bytes, ordinal));
     fill_with_zeros(*own);
     exported = Descriptor(own->descriptor());
-    return std::string();
   });
   const std::vector<Descriptor> received = rendezvous.exchange(exported.get());
   on_all_ranks(rendezvous, "mapping the ranks' memory", [&] {
@@ -89,7 +64,6 @@ SymmetricMemory::SymmetricMemory(Rendezvous& rendezvous, const cuda::Context& co
           rank == own_rank ? std::move(*own) : cuda::SharedAllocation::import(descriptor.get(), mapped_bytes, ordinal));
       addresses_.push_back(allocations_.back().pointer());
     }
-    return std::string();
   });
 }
 
@@ -99,10 +73,7 @@ void SymmetricMemory::close(Rendezvous& rendezvous) {
     if (const CUresult result = each.close(); first == CUDA_SUCCESS) first = result;
   allocations_.clear();
   addresses_.clear();
-  on_all_ranks(rendezvous, "unmapping symmetric memory", [&] {
-    cuda::check(first, "unmapping");
-    return std::string();
-  });
+  on_all_ranks(rendezvous, "unmapping symmetric memory", [&] { cuda::check(first, "unmapping"); });
 }
 
 }  // namespace kiln::team
