@@ -16,7 +16,7 @@
 #include "process/child.hpp"
 #include "store/key_ring.hpp"
 #include "store/trust.hpp"
-#include "team/team.hpp"
+#include "team/state.hpp"
 
 namespace kiln {
 
@@ -108,7 +108,7 @@ State::State(const Options& chosen)
       cubins(layers, pool),
       worker(worker_for(options)),
       length_reports(context, ops.size()),
-      team(options.team == nullptr ? nullptr : &options.team->member()),
+      team(options.team == nullptr ? nullptr : &*team::state_of(*options.team).member),
       holder(fmt::format("{}/{}", ::getpid(), static_cast<const void*>(this))),
       op_states_(ops.size()) {
   for (const manifest::RefusedOp& each : ops.refused())

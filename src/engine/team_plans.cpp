@@ -11,6 +11,7 @@
 #include "kiln/error.hpp"
 #include "store/json.hpp"
 #include "team/exchange.hpp"
+#include "team/on_all_ranks.hpp"
 #include "tune/team_bench.hpp"
 #include "tune/worker_messages.hpp"
 
@@ -133,19 +134,17 @@ std::unique_ptr<BucketPlans> build_with_team(OpState& state, const Problem& prob
     if (hit == all.end() && std::ranges::all_of(all, &Standpoint::tunes)) tune_together(state, team, resolution);
     Json rows;
     team::on_all_ranks(team.rendezvous(), "looking for a record that all ranks can serve", [&] {
-      if (team.rank() != source) return std::string();
+      if (team.rank() != source) return;
       resolution = record_alone(state, problem);
       if (!resolution.is_hit())
         throw Error(ErrorKind::not_tuned,
                     fmt::format("no rank has a record for {}, and not all ranks tune on a miss", resolution.key));
       rows = rows_of(state, resolution);
-      return std::string();
     });
     const std::string told = team::broadcast_text(team.rendezvous(), source, packed(rows));
     team::on_all_ranks(team.rendezvous(), "storing the team's record", [&] {
       if (team.rank() != source) store_rows(state, Json::from_cbor(told));
       resolution = record_alone(state, problem);
-      return std::string();
     });
   }
   std::unique_ptr<BucketPlans> plans;
@@ -153,7 +152,6 @@ std::unique_ptr<BucketPlans> build_with_team(OpState& state, const Problem& prob
     if (resolution.is_hit() && resolution.answers.empty())
       throw Error(ErrorKind::not_tuned, resolution.unusable.empty() ? resolution.why_none : resolution.unusable);
     plans = state.plans.load(std::move(resolution));
-    return std::string();
   });
   return plans;
 }

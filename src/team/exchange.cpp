@@ -1,12 +1,8 @@
 #include "team/exchange.hpp"
 
-#include <fmt/format.h>
-
 #include <algorithm>
 #include <cstdint>
 #include <cstring>
-
-#include "kiln/error.hpp"
 
 namespace kiln::team {
 namespace {
@@ -50,30 +46,6 @@ std::vector<std::string> gather_texts(Rendezvous& rendezvous, std::string_view o
 std::string broadcast_text(Rendezvous& rendezvous, int root, std::string_view own) {
   const bool is_root = rendezvous.membership().rank == root;
   return gather_texts(rendezvous, is_root ? own : std::string_view())[static_cast<std::size_t>(root)];
-}
-
-std::vector<std::string> on_all_ranks(Rendezvous& rendezvous, std::string_view what,
-                                      const std::function<std::string()>& step) {
-  constexpr char done = ' ';
-  const auto mark_of = [](ErrorKind kind) { return static_cast<char>('0' + static_cast<int>(kind)); };
-  std::string outcome;  // `done` and the text returned, or the error's kind and text
-  try {
-    outcome = done + step();
-  } catch (const Error& error) {
-    outcome = mark_of(error.kind()) + std::string(error.what());
-  } catch (const std::exception& error) {
-    outcome = mark_of(ErrorKind::io) + std::string(error.what());
-  }
-  std::vector<std::string> outcomes = gather_texts(rendezvous, outcome);
-  for (std::size_t rank = 0; rank < outcomes.size(); ++rank) {
-    const char mark = outcomes[rank].front();
-    outcomes[rank].erase(0, 1);
-    if (mark != done)
-      throw Error(static_cast<ErrorKind>(mark - '0'),
-                  fmt::format("Team '{}': rank {} failed at {}: {}", rendezvous.membership().name, rank, what,
-                              outcomes[rank]));
-  }
-  return outcomes;
 }
 
 }  // namespace kiln::team

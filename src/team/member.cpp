@@ -27,12 +27,11 @@ Report* pinned_report() {
 
 }  // namespace
 
-Member::Member(const Membership& membership, const cuda::Context& context, std::int64_t bytes,
-               std::chrono::milliseconds timeout)
-    : context_(context),
-      timeout_(timeout),
-      rendezvous_(membership, timeout),
-      memory_(rendezvous_, context, bytes),
+Member::Member(Rendezvous& rendezvous, const SymmetricMemory& memory, const cuda::Context& context)
+    : rendezvous_(rendezvous),
+      memory_(memory),
+      context_(context),
+      timeout_(rendezvous.timeout()),
       report_(pinned_report()),
       wake_(eventfd(0, EFD_CLOEXEC)),
       processes_(rendezvous_.processes()),

@@ -15,13 +15,11 @@
 
 namespace kiln::team {
 
-/// What kiln::Team holds. Collectives are for one thread at a time.
+/// Refers to what kiln::Team holds beside it. Collectives are for one thread at a time.
 class Member {
  public:
-  /// Collective: meets the other ranks, and allocates `bytes` of symmetric memory on each. `context` is current, and outlives this. Throws
-  /// as Rendezvous and SymmetricMemory do.
-  Member(const Membership& membership, const cuda::Context& context, std::int64_t bytes,
-         std::chrono::milliseconds timeout);
+  /// `context` is current. All three outlive this. Throws Error(out_of_memory) or Error(driver_failed).
+  Member(Rendezvous& rendezvous, const SymmetricMemory& memory, const cuda::Context& context);
   Member(const Member&) = delete;
   Member& operator=(const Member&) = delete;
   ~Member();
@@ -45,16 +43,14 @@ class Member {
   /// Collective: forgets the fault, and clears epochs and flags on all ranks. Precondition: the caller has synchronised the streams that
   /// launched ops of the team. Throws as Rendezvous does, and Error(driver_failed).
   void reset();
-  /// Collective: returns once the memory is free on all ranks. The destructor waits for nobody.
-  void close() { memory_.close(rendezvous_); }
 
  private:
   void watch(const std::stop_token& stop);
 
+  Rendezvous& rendezvous_;
+  const SymmetricMemory& memory_;
   const cuda::Context& context_;
   std::chrono::milliseconds timeout_;
-  Rendezvous rendezvous_;
-  SymmetricMemory memory_;
   Report* report_ = nullptr;           // pinned; the device reaches it by the same address
   Descriptor wake_;                    // ends the poll of watcher_
   std::vector<Descriptor> processes_;  // readable once a rank's has ended

@@ -7,7 +7,7 @@
 #include <utility>
 
 #include "kiln/error.hpp"
-#include "team/exchange.hpp"
+#include "team/on_all_ranks.hpp"
 
 namespace kiln::team {
 namespace {
@@ -28,7 +28,7 @@ void require_same_bytes(Rendezvous& rendezvous, std::int64_t bytes) {
 /// Units are powers of two, so that the others' divide it.
 std::size_t whole_units(Rendezvous& rendezvous, std::int64_t bytes, int ordinal) {
   std::size_t largest = 1;
-  for (const std::string& unit : on_all_ranks(rendezvous, "asking for the unit of memory", [&] {
+  for (const std::string& unit : gather_on_all_ranks(rendezvous, "asking for the unit of memory", [&] {
          return std::to_string(cuda::granularity(ordinal, CU_MEM_ALLOC_GRANULARITY_RECOMMENDED));
        }))
     largest = std::max(largest, static_cast<std::size_t>(std::stoull(unit)));
@@ -55,7 +55,6 @@ SymmetricMemory::SymmetricMemory(Rendezvous& rendezvous, const cuda::Context& co
     own.emplace(cuda::SharedAllocation::create(mapped_bytes, ordinal));
     fill_with_zeros(*own);
     exported = Descriptor(own->descriptor());
-    return std::string();
   });
   const std::vector<Descriptor> received = rendezvous.exchange(exported.get());
   on_all_ranks(rendezvous, "mapping the ranks' memory", [&] {
@@ -65,7 +64,6 @@ SymmetricMemory::SymmetricMemory(Rendezvous& rendezvous, const cuda::Context& co
           rank == own_rank ? std::move(*own) : cuda::SharedAllocation::import(descriptor.get(), mapped_bytes, ordinal));
       addresses_.push_back(allocations_.back().pointer());
     }
-    return std::string();
   });
 }
 
@@ -75,10 +73,7 @@ void SymmetricMemory::close(Rendezvous& rendezvous) {
     if (const CUresult result = each.close(); first == CUDA_SUCCESS) first = result;
   allocations_.clear();
   addresses_.clear();
-  on_all_ranks(rendezvous, "unmapping symmetric memory", [&] {
-    cuda::check(first, "unmapping");
-    return std::string();
-  });
+  on_all_ranks(rendezvous, "unmapping symmetric memory", [&] { cuda::check(first, "unmapping"); });
 }
 
 }  // namespace kiln::team
