@@ -38,6 +38,7 @@ inline constexpr int max_tensor_map_rank = 5;
 inline constexpr std::int64_t most_tensor_map_size = std::int64_t{1} << 32;
 inline constexpr std::int64_t most_tensor_map_stride = std::int64_t{1} << 36;  // elements
 inline constexpr std::int64_t most_tensor_map_box = 256;
+inline constexpr int most_team_ranks = 8;
 inline constexpr std::int64_t first_programmatic_sm = 90;  // older devices refuse programmatic launches
 
 enum class DType : std::uint8_t { bf16, f16, f32, f64, e4m3, e5m2, i8, u8, i32, i64 };
@@ -116,12 +117,16 @@ struct Tolerance {
 
 enum class Fill : std::uint8_t { normal, uniform, ones, zeros, index, offsets, prepared };
 
-struct Tensor {
+/// One of the op's types, whose value gives the dtype, or a dtype.
+struct ElementType {
+  int selection = -1;        // index of the type, or -1
+  DType dtype = DType::f32;  // used when selection is -1
+};
+
+struct Tensor : ElementType {
   std::string name;
   std::vector<Expression> shape;    // elements, outermost first; rank 1 to max_rank
   std::vector<Expression> strides;  // elements; dense row-major when the manifest gives none
-  int selection = -1;               // index of the type that gives the dtype, or -1
-  DType dtype = DType::f32;         // used when selection is -1
   Fill fill = Fill::normal;
   double scale = 1.0;                     // factor of the fill
   std::optional<Expression> last;         // last value of Fill::offsets
@@ -141,6 +146,7 @@ enum class ArgumentKind : std::uint8_t {
   shared_workspace,
   expression,
   tensor_map,
+  workspace_map,
   length,
   report,
   peers,
@@ -149,18 +155,20 @@ enum class ArgumentKind : std::uint8_t {
 
 /// One kernel argument. An axis is passed as int64, a run-time value as its type, an expression as `type`, a length as
 /// kiln::axis_length of templates/common/length.cuh, a report as the address of a word for kiln::attention::report_length. Peers and team
-/// are passed as the structures of team/protocol.hpp.
+/// are passed as the structures of team/protocol.hpp. A TMA descriptor shows a tensor (tensor_map) or a workspace (workspace_map).
 struct Argument {
   ArgumentKind kind = ArgumentKind::tensor;
-  int index = 0;  // of the tensor, axis (also for a length or report), run-time value or workspace (also for peers)
+  int index = 0;  // of the tensor, axis (also for a length or report), run-time value, or workspace (also for peers)
   RuntimeType type = RuntimeType::i64;  // expression
   Expression value;                     // expression
-  /// tensor_map: the view that the descriptor shows, in elements, outermost first. The tensor's own unless the manifest gives them.
+  // Of a TMA descriptor.
+  /// The view that it shows, in elements, outermost first. A tensor's own unless the manifest gives them.
   std::vector<Expression> shape, strides;
-  std::vector<Expression> box;  // tensor_map: elements, outermost first, one for each dimension of the view
-  bool unbounded = false;       // tensor_map: the view may reach past the tensor, as one with wrapping addresses does
-  Expression swizzle;           // tensor_map: 0, 32, 64 or 128 bytes
-  std::optional<Expression> when;  // tensor_map; static: where it is 0 the kernel gets zeros in its place
+  std::vector<Expression> box;  // elements, outermost first, one for each dimension of the view
+  bool unbounded = false;       // the view may reach past the tensor or workspace, as one with wrapping addresses does
+  Expression swizzle;           // 0, 32, 64 or 128 bytes
+  std::optional<Expression> when;  // static: where it is 0 the kernel gets zeros in its place
+  ElementType element;             // workspace_map
 };
 
 /// The unit of PassModel::operations.
@@ -299,7 +307,7 @@ struct Op {
   [[nodiscard]] int first_device_fact() const noexcept { return first_static() + static_cast<int>(selections.size()); }
   [[nodiscard]] int first_parameter() const noexcept;
   [[nodiscard]] const Implementation* find(std::string_view implementation) const noexcept;
-  [[nodiscard]] DType dtype_of(const Tensor& tensor, std::span<const std::int64_t> frame) const noexcept;
+  [[nodiscard]] DType dtype_of(const ElementType& element, std::span<const std::int64_t> frame) const noexcept;
   /// The tolerance for an output: its own, else that of its type. `frame` gives the problem's types and choices.
   [[nodiscard]] Tolerance tolerance_of(const Tensor& output, std::span<const std::int64_t> frame) const;
   /// True when the problem of `frame` has the tensor.
