@@ -10,7 +10,7 @@
 namespace kiln::team {
 
 inline constexpr int most_ranks = 8;
-inline constexpr int most_flags = 512;  // from one rank to another
+inline constexpr int most_flags = 512;  // from one rank to another, of both halves
 inline constexpr int claim_words = 16;
 inline constexpr std::int64_t control_bytes = std::int64_t{64} << 10;  // at the start of each rank's memory
 inline constexpr std::int64_t workspace_alignment = 256;
@@ -21,8 +21,10 @@ struct Control {
   std::uint32_t finished;  // blocks of the present launch that have finished; 0 between launches
   std::uint32_t running;   // launches that have begun and not ended
   std::array<std::uint32_t, claim_words> claimed;  // work handed out; 0 between launches
-  std::array<std::uint32_t, 45> unused;
-  /// By sending rank: epoch (24 bits), plan tag (16 bits), rows (24 bits), from the highest bit on.
+  std::uint32_t failed;  // 1 from the first failed wait on, until the team is reset: no launch pushes or waits any more
+  std::array<std::uint32_t, 44> unused;
+  /// By sending rank: epoch (24 bits), plan tag (16 bits), rows (24 bits), from the highest bit on. Half of them for each parity of the
+  /// epoch, since a rank may be an epoch ahead of one that has yet to read its flags.
   std::array<std::array<std::uint64_t, most_flags>, most_ranks> flags;
 };
 static_assert(offsetof(Control, flags) == 256 && sizeof(Control) <= control_bytes);
@@ -46,7 +48,7 @@ struct TeamArgument {
   std::uint64_t half_bytes;                       // from a workspace in the first half to itself in the second
   std::uint64_t timeout_ns;
   std::int32_t rank, world;
-  std::uint32_t tag;  // of the plan, 16 bits: equal on all ranks
+  std::uint32_t tag;  // of the plan, 16 bits: equal on all ranks, not 0
   std::uint32_t unused;
 };
 static_assert(sizeof(TeamArgument) == 104);

@@ -29,6 +29,8 @@ constexpr Entry table[] = {
     {"ld.shared", is::ld_shared},
     {"ld.acquire.gpu.global.u32", is::ld_acquire},
     {"st.release.gpu.global.u32", is::st_release},
+    {"ld.acquire.sys.global.u64", is::ld_acquire_system},
+    {"st.release.sys.global.u64", is::st_release_system},
     {"red.relaxed.gpu.global.add.", is::red},
     {"st.async.", is::st_async},
     {"cp.reduce.async.bulk.global.", is::bulk_add},

@@ -25,6 +25,8 @@ void mapa(Call&);
 void ld_shared(Call&);
 void ld_acquire(Call&);
 void st_release(Call&);
+void ld_acquire_system(Call&);
+void st_release_system(Call&);
 void red(Call&);
 void st_async(Call&);
 void cp_async(Call&);
