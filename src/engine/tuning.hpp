@@ -6,6 +6,7 @@
 
 #include "engine/resolver.hpp"
 #include "kiln/tuner.hpp"
+#include "team/member.hpp"
 
 namespace kiln::engine {
 
