@@ -3,6 +3,7 @@
 
 #include <cstdint>
 #include <memory>
+#include <optional>
 #include <span>
 #include <string>
 #include <vector>
@@ -12,8 +13,9 @@
 #include "kiln/options.hpp"
 #include "manifest/problem.hpp"
 #include "store/record.hpp"
-#include "tune/cubins.hpp"
+#include "team/binding.hpp"
 #include "team/member.hpp"
+#include "tune/cubins.hpp"
 #include "tune/measure.hpp"
 
 namespace kiln::tune {
@@ -65,8 +67,11 @@ struct BenchSettings {
   const cuda::DeviceInfo& device;
   Regime regime = Regime::cold_l2;
   std::string arch;
-  team::Member* team = nullptr;  // of an op of a team: candidates run on all ranks at once
-  std::uint64_t seed = 0;        // of the inputs, equal on all ranks of a team; 0: by the clock
+  const team::TeamBinding* team = nullptr;  // of a team op, for the bench's life
+  team::Member* member =
+      nullptr;  // of that team where other ranks take part: a barrier is before each timed run, and faults are failures
+  /// Decides the values of inputs. Absent: the clock does. Equal on all ranks of a team.
+  std::optional<std::uint64_t> seed = std::nullopt;
 };
 
 /// Returns a bench in the current context. Allocates and fills the tensors, and runs the reference. Throws as VerificationCase does.

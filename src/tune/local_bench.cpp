@@ -23,9 +23,8 @@ class LocalBench final : public Bench {
   LocalBench(const BenchSettings& settings, Cubins& cubins)
       : settings_(settings),
         stopwatch_(settings.device.facts, settings.regime, settings.arch, cubins),
-        barrier_(settings.team == nullptr ? nullptr
-                                          : std::make_unique<TeamBarrier>(*settings.team, settings.arch, cubins)) {
-    if (settings.seed != 0) seed_ = settings.seed;
+        barrier_(settings.member == nullptr ? nullptr
+                                            : std::make_unique<TeamBarrier>(*settings.member, settings.arch, cubins)) {
     if (barrier_) stopwatch_.before_each([this](CUstream stream) { barrier_->enqueue(stream); });
     const Problem low = manifest::low_corner(settings.op, settings.bucket);
     const std::vector<std::size_t> cases = cases_timed_last(settings.op);
@@ -98,15 +97,15 @@ class LocalBench final : public Bench {
 
   [[nodiscard]] jit::Executable load(std::size_t candidate, const Trial& trial,
                                      std::span<const std::int64_t> frame) const {
-    if (settings_.team == nullptr) return {settings_.op, trial.implementation, frame, trial.cubin};
-    const team::TeamBinding binding = settings_.team->binding(static_cast<std::uint32_t>(candidate));
+    if (settings_.member == nullptr) return {settings_.op, trial.implementation, frame, trial.cubin, settings_.team};
+    const team::TeamBinding binding = settings_.member->binding(static_cast<std::uint32_t>(candidate));
     return {settings_.op, trial.implementation, frame, trial.cubin, &binding};
   }
 
   /// Why a launch of this rank ended without the others' data; empty where none did.
   [[nodiscard]] std::string fault_text() const {
-    const auto fault = settings_.team == nullptr ? std::nullopt : settings_.team->fault();
-    return fault ? team::text_of(*fault, settings_.team->rank(), settings_.team->timeout()) : std::string();
+    const auto fault = settings_.member == nullptr ? std::nullopt : settings_.member->fault();
+    return fault ? team::text_of(*fault, settings_.member->rank(), settings_.member->timeout()) : std::string();
   }
 
   template <class Measure>
@@ -185,7 +184,7 @@ class LocalBench final : public Bench {
           result[i].failure = fault;
     } catch (const Error& error) {
       std::string reason = reason_for_rejecting(error, fmt::format("one of {}", points.size()));
-      if (points.size() == 1 || settings_.team != nullptr) {  // the other ranks would not launch again
+      if (points.size() == 1 || settings_.member != nullptr) {  // the other ranks would not launch again
         for (Samples& each : result) each.failure = reason;
         return result;
       }
@@ -196,7 +195,8 @@ class LocalBench final : public Bench {
     return result;
   }
 
-  void add_case(const Problem& problem, Cubins& cubins, const Placement& placement) {
+  void add_case(const Problem& problem, Cubins& cubins, Placement placement) {
+    if (settings_.team != nullptr) placement.rank = settings_.team->rank;
     cases_.emplace_back(settings_.op, problem, settings_.device.facts, settings_.arch, cubins, seed_++,
                         stream_.handle(), placement);
   }
@@ -208,10 +208,10 @@ class LocalBench final : public Bench {
           "it is legal at none of the sizes where candidates are verified: the bucket's ends and corners";
       return false;
     }
-    bool is_right = true;
+    bool right = true;
     for (VerificationCase& each : cases_) {
       const Check check = each.verify(live.executable, live.workspace, stream_.handle());
-      if (check.right || !is_right) continue;
+      if (check.right || !right) continue;
       admission.verdict = store::Verdict::wrong_result;
       admission.reason = fmt::format(
           "at {}{}{}: {}", manifest::display_text(settings_.op, each.problem()),
@@ -220,10 +220,10 @@ class LocalBench final : public Bench {
               ? ""
               : fmt::format(" on the device, launched for {}", manifest::display_text(settings_.op, each.launched())),
           check.reason);
-      is_right = false;
-      if (settings_.team == nullptr) break;  // the ranks of a team launch as often as each other
+      right = false;
+      if (settings_.op.team_axis() < 0) break;  // the other ranks of a team launch every case
     }
-    return is_right;
+    return right;
   }
 
   /// Returns the reason for which the candidate is rejected. Throws Error(driver_failed) when its launch broke the context, after which no
@@ -247,8 +247,9 @@ class LocalBench final : public Bench {
 
   std::chrono::steady_clock::time_point begun_ = std::chrono::steady_clock::now();
   double prepared_ns_ = 0;
-  std::uint64_t seed_ = static_cast<std::uint64_t>(begun_.time_since_epoch().count());  // of the next case
   BenchSettings settings_;
+  std::uint64_t seed_ =
+      settings_.seed.value_or(static_cast<std::uint64_t>(begun_.time_since_epoch().count()));  // of the next case
   std::vector<Problem> lengths_;
   Stopwatch stopwatch_;
   std::unique_ptr<TeamBarrier> barrier_;  // null for an op of one GPU

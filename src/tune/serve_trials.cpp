@@ -13,7 +13,10 @@ struct Bucket {
   Bucket(Begin asked, team::Member* team)
       : begin(std::move(asked)), context(begin.device), scope(context), cubins(layers, pool) {
     layers.put_all({}, begin.cubins);
-    bench = local_bench({begin.op, begin.bucket, context.info(), begin.regime, begin.arch, team, begin.seed}, cubins);
+    if (team != nullptr) binding = team->binding(0);
+    bench = local_bench({begin.op, begin.bucket, context.info(), begin.regime, begin.arch,
+                         team != nullptr ? &binding : nullptr, team, begin.seed},
+                        cubins);
   }
 
   Begin begin;
@@ -22,6 +25,7 @@ struct Bucket {
   store::Layers layers{store::LayerSettings{}};
   jit::CompilePool pool{1};
   Cubins cubins;
+  team::TeamBinding binding;
   std::unique_ptr<Bench> bench;
 };
 

@@ -63,7 +63,7 @@ std::string of_rank(std::size_t rank, const std::string& text) { return fmt::for
 class TeamBench final : public Bench {
  public:
   TeamBench(const BenchSettings& settings, Cubins& cubins)
-      : team_(*settings.team), patience_(team_), service_(team_, settings.device.ordinal) {
+      : team_(*settings.member), patience_(team_), service_(team_, settings.device.ordinal) {
     std::vector<store::CubinRow> rows;
     for (const jit::Specialisation& needed :
          verification(settings.op, settings.bucket, settings.device.facts, settings.arch))

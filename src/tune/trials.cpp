@@ -25,8 +25,8 @@ std::future<std::unique_ptr<Bench>> Trials::begin_bench() const {
        verification(request_.op, request_.bucket, request_.device.facts, request_.arch))
     cubins_.prefetch(needed);
   const auto begin = [this] {
-    const BenchSettings settings{request_.op,     request_.bucket, request_.device,
-                                 request_.regime, request_.arch,   request_.team};
+    BenchSettings settings{request_.op, request_.bucket, request_.device, request_.regime, request_.arch};
+    settings.member = request_.team;
     if (request_.team != nullptr) return team_bench(settings, cubins_);
     return request_.worker != nullptr ? request_.worker->bench(settings, cubins_) : local_bench(settings, cubins_);
   };

@@ -7,8 +7,8 @@
 
 #include "manifest/problem.hpp"
 #include "store/record.hpp"
-#include "tune/cubins.hpp"
 #include "team/member.hpp"
+#include "tune/cubins.hpp"
 #include "tune/search.hpp"
 #include "tune/worker.hpp"
 

@@ -59,7 +59,7 @@ Begin begin_from_json(const Json& json) {
   begin.device = json.at("device");
   begin.regime = json.at("hot_l2").get<bool>() ? Regime::hot_l2 : Regime::cold_l2;
   begin.arch = json.at("arch");
-  begin.seed = json.value("seed", std::uint64_t{0});
+  if (json.contains("seed")) begin.seed = json.at("seed").get<std::uint64_t>();
   for (const Json& row : json.at("cubins")) begin.cubins.push_back(cubin_from_json(row));
   return begin;
 }

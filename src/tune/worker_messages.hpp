@@ -2,6 +2,7 @@
 #pragma once
 
 #include <nlohmann/json.hpp>
+#include <optional>
 #include <span>
 #include <string>
 #include <vector>
@@ -18,7 +19,7 @@ struct Begin {
   Regime regime = Regime::cold_l2;
   std::string arch;
   std::vector<store::CubinRow> cubins;
-  std::uint64_t seed = 0;  // BenchSettings::seed
+  std::optional<std::uint64_t> seed;  // BenchSettings::seed
 };
 nlohmann::json to_json(const BenchSettings& settings, const std::vector<store::CubinRow>& cubins);
 Begin begin_from_json(const nlohmann::json& json);
