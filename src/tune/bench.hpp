@@ -68,10 +68,10 @@ struct BenchSettings {
   Regime regime = Regime::cold_l2;
   std::string arch;
   const team::TeamBinding* team = nullptr;  // of a team op, for the bench's life
-  team::Member* member =
-      nullptr;  // of that team where other ranks take part: a barrier is before each timed run, and faults are failures
   /// Decides the values of inputs. Absent: the clock does. Equal on all ranks of a team.
   std::optional<std::uint64_t> seed = std::nullopt;
+  /// Of that team, where other ranks take part: a barrier is before each timed run, and a fault is the candidate's failure.
+  team::Member* member = nullptr;
 };
 
 /// Returns a bench in the current context. Allocates and fills the tensors, and runs the reference. Throws as VerificationCase does.

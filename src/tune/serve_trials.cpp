@@ -15,7 +15,7 @@ struct Bucket {
     layers.put_all({}, begin.cubins);
     if (team != nullptr) binding = team->binding(0);
     bench = local_bench({begin.op, begin.bucket, context.info(), begin.regime, begin.arch,
-                         team != nullptr ? &binding : nullptr, team, begin.seed},
+                         team != nullptr ? &binding : nullptr, begin.seed, team},
                         cubins);
   }
 
