@@ -101,7 +101,9 @@ class Parting {
     for (auto& [size, comparison] : by_size) {
       remove_rejected(comparison);
       const auto end = static_cast<std::size_t>(std::ranges::lower_bound(ends(), size) - ends().begin());
-      if (parts_interval(comparison, measured_.comparisons[end], libraries_))
+      const Comparison& at_end = measured_.comparisons[end];
+      // All that contended at the end may have been rejected here.
+      if (at_end.empty() ? !comparison.empty() : parts_interval(comparison, at_end, libraries_))
         found.emplace_back(size, std::move(comparison));
     }
     return found;

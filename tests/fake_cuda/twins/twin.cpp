@@ -53,6 +53,8 @@ constexpr Twin twins[] = {
     {"tile_scale_reference", tile_scale_reference},
     {"tile_scale_plain", tile_scale_plain},
     {"tile_scale_tma", tile_scale_tma},
+    {"stair_scale_reference", stair_scale_reference},
+    {"stair_scale", stair_scale},
     {"segment_offsets", segment_offsets},
     {"segment_sum_reference", segment_sum_reference},
     {"segment_sum", segment_sum},

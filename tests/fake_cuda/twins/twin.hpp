@@ -148,6 +148,8 @@ Traffic scale_plain(const Invocation& call);
 Traffic tile_scale_reference(const Invocation& call);
 Traffic tile_scale_plain(const Invocation& call);
 Traffic tile_scale_tma(const Invocation& call);
+Traffic stair_scale_reference(const Invocation& call);
+Traffic stair_scale(const Invocation& call);
 Traffic segment_offsets(const Invocation& call);
 Traffic segment_sum_reference(const Invocation& call);
 Traffic segment_sum(const Invocation& call);
