@@ -11,6 +11,7 @@ ExitCode exit_code_of(ErrorKind kind) noexcept {
     case ErrorKind::no_device:
     case ErrorKind::no_nvrtc:
     case ErrorKind::no_cublaslt:
+    case ErrorKind::no_nccl:
     case ErrorKind::out_of_memory: return exit_lacking;
     case ErrorKind::bad_file:
     case ErrorKind::no_permission:
