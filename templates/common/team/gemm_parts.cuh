@@ -23,12 +23,12 @@ struct PushedParts {
 
 /// How many rows each rank has, as a launch was told.
 struct PartRows {
-  const int* counts;  // by rank; -1 where unknown
+  const int* counts;  // by rank; -1 where unknown; null: all have as many as this one
   int rank, own;      // this rank and its rows
   int most;           // that y has room for, of each rank
 
   __device__ __forceinline__ int of(int each) const {
-    if (each == rank) return own;
+    if (counts == nullptr || each == rank) return own;
     const int count = counts[each];
     return count < 0 ? most : min(count, most);
   }
