@@ -48,7 +48,8 @@ class LocalBench final : public Bench {
     try {
       const auto frame =
           manifest::make_frame(settings_.op, &trial.implementation, trial.at, settings_.device.facts, trial.config);
-      auto live = std::make_unique<Live>(jit::Executable(settings_.op, trial.implementation, frame, trial.cubin));
+      auto live = std::make_unique<Live>(
+          jit::Executable(settings_.op, trial.implementation, frame, trial.cubin, settings_.team));
       const jit::Resources resources = live->executable.resources();
       admission.registers = resources.registers;
       admission.spill_bytes = resources.spill_bytes;
@@ -167,7 +168,8 @@ class LocalBench final : public Bench {
     return result;
   }
 
-  void add_case(const Problem& problem, Cubins& cubins, const Placement& placement) {
+  void add_case(const Problem& problem, Cubins& cubins, Placement placement) {
+    if (settings_.team != nullptr) placement.rank = settings_.team->rank;
     cases_.emplace_back(settings_.op, problem, settings_.device.facts, settings_.arch, cubins, seed_++,
                         stream_.handle(), placement);
   }
@@ -179,9 +181,10 @@ class LocalBench final : public Bench {
           "it is legal at none of the sizes where candidates are verified: the bucket's ends and corners";
       return false;
     }
+    bool right = true;
     for (VerificationCase& each : cases_) {
       const Check check = each.verify(live.executable, live.workspace, stream_.handle());
-      if (check.right) continue;
+      if (check.right || !right) continue;
       admission.verdict = store::Verdict::wrong_result;
       admission.reason = fmt::format(
           "at {}{}{}: {}", manifest::display_text(settings_.op, each.problem()),
@@ -190,9 +193,10 @@ class LocalBench final : public Bench {
               ? ""
               : fmt::format(" on the device, launched for {}", manifest::display_text(settings_.op, each.launched())),
           check.reason);
-      return false;
+      right = false;
+      if (settings_.op.team_axis() < 0) break;  // the other ranks of a team launch every case
     }
-    return true;
+    return right;
   }
 
   /// Returns the reason for which the candidate is rejected. Throws Error(driver_failed) when its launch broke the context, after which no
@@ -216,8 +220,9 @@ class LocalBench final : public Bench {
 
   std::chrono::steady_clock::time_point begun_ = std::chrono::steady_clock::now();
   double prepared_ns_ = 0;
-  std::uint64_t seed_ = static_cast<std::uint64_t>(begun_.time_since_epoch().count());  // of the next case
   BenchSettings settings_;
+  std::uint64_t seed_ =
+      settings_.seed.value_or(static_cast<std::uint64_t>(begun_.time_since_epoch().count()));  // of the next case
   std::vector<Problem> lengths_;
   Stopwatch stopwatch_;
   cuda::Stream stream_;

@@ -6,6 +6,7 @@
 #include <cstring>
 #include <functional>
 #include <memory>
+#include <type_traits>
 #include <vector>
 
 #include "common/team/protocol.cuh"
@@ -107,5 +108,18 @@ class Team {
   std::int64_t half_bytes_;
   std::vector<Memory> memories_;
 };
+
+/// The numbers of ranks that tests of team ops take: calls run(std::integral_constant<int, world>).
+template <typename Run>
+void with_world(std::size_t world, Run run) {
+  switch (world) {
+    case 2: return run(std::integral_constant<int, 2>());
+    case 3: return run(std::integral_constant<int, 3>());
+    default: return run(std::integral_constant<int, 8>());
+  }
+}
+
+/// Rows of each rank, with which team ops are tested.
+inline const std::vector<std::vector<int>> team_rows = {{8, 8}, {1, 0}, {0, 0}, {5, 0, 8}, {7, 1, 0, 8, 2, 8, 3, 5}};
 
 }  // namespace test

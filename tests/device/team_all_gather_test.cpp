@@ -1,6 +1,8 @@
 #include <doctest/doctest.h>
 
-#include <string>
+#include <algorithm>
+#include <utility>
+#include <vector>
 
 #include "all_gather/push.cuh"
 #include "kernels.hpp"
@@ -45,11 +47,7 @@ struct Gather {
     });
   }
   void run(const test::TeamLaunch& how, int launches = 1, int pushers = 2) {
-    switch (world()) {
-      case 2: return run_with<2>(how, launches, pushers);
-      case 3: return run_with<3>(how, launches, pushers);
-      default: return run_with<8>(how, launches, pushers);
-    }
+    test::with_world(rows.size(), [&](auto world) { run_with<world>(how, launches, pushers); });
   }
 
   /// Whether `of`'s rows came to `rank` whole, and nothing else was written beside them.
@@ -61,7 +59,7 @@ struct Gather {
     const int words = rows[static_cast<std::size_t>(of)] * row_words;
     for (int i = 0; i < rank_stride * row_words; ++i) {
       const uint4 got = y[of * rank_stride * row_words + i];
-      if (i < words ? !test::equal(got, x[i]) : !test::poisoned(got)) return false;
+      if (i < words ? !test::equal(got, x[i]) : !untouched(got)) return false;
     }
     return y.margins_untouched() && call(launch, rank).counts[static_cast<std::size_t>(of)] == words / row_words;
   }
@@ -71,11 +69,18 @@ struct Gather {
     }
     return true;
   }
-  /// Whether nothing of `of`'s came to `rank`.
+  static bool untouched(const uint4& word) { return test::poisoned(word) || test::equal(word, uint4{}); }
+
+  /// So that NaN in outputs shows that it was written.
+  void clear_outputs() {
+    for (Call& each : calls) std::fill_n(each.y.data(), world() * rank_stride * row_words, uint4{});
+  }
+  /// After clear_outputs(): whether NaN stands for the rows of `of`, as many as it may have had, and -1 for their number.
   bool nothing_came(int launch, int rank, int of) {
     const Words& y = call(launch, rank).y;
+    const int written = (of == rank ? rows[static_cast<std::size_t>(rank)] : most_rows) * row_words;
     for (int i = 0; i < rank_stride * row_words; ++i) {
-      if (!test::poisoned(y[of * rank_stride * row_words + i])) return false;
+      if (test::poisoned(y[of * rank_stride * row_words + i]) != (i < written)) return false;
     }
     return y.margins_untouched() && call(launch, rank).counts[static_cast<std::size_t>(of)] == -1;
   }
@@ -87,12 +92,10 @@ struct Gather {
   std::vector<Call> calls;
 };
 
-const std::vector<std::vector<int>> counts = {{8, 8}, {1, 0}, {0, 0}, {5, 0, 8}, {7, 1, 0, 8, 2, 8, 3, 5}};
-
 TEST_CASE("an all-gather brings every rank's rows to all, launch after launch on the same memory") {
   constexpr int launches = 6;
   for (const std::uint32_t seed : test::seeds) {
-    for (const std::vector<int>& rows : counts) {
+    for (const std::vector<int>& rows : test::team_rows) {
       CAPTURE(seed);
       CAPTURE(rows.size());
       Gather gather(rows, launches);
@@ -127,6 +130,7 @@ TEST_CASE("an all-gather's epoch goes on from 0 after the last of 24 bits") {
 TEST_CASE("an all-gather without a rank ends in time, tells which, and gives NaN and -1 in its place") {
   for (const std::uint32_t seed : test::seeds) {
     Gather gather({8, 4, 7}, 2);
+    gather.clear_outputs();
     gather.team.timeout_ns = 100'000;
     gather.run({.blocks = 4, .seed = seed, .absent = 1});
     for (const int rank : {0, 2}) {
@@ -146,6 +150,7 @@ TEST_CASE("an all-gather without a rank ends in time, tells which, and gives NaN
 
 TEST_CASE("a rank that has failed takes part no more, and a late rank hears from it no more") {
   Gather gather({8, 4, 7}, 3);
+  gather.clear_outputs();
   gather.team.timeout_ns = 100'000;
   gather.run({.blocks = 4, .seed = 1, .absent = 1});
   for (gather.first_launch = 1; gather.first_launch < 3; ++gather.first_launch) gather.run({.blocks = 4, .seed = 2});
@@ -168,6 +173,7 @@ TEST_CASE("a rank that has failed takes part no more, and a late rank hears from
 TEST_CASE("the host ends an all-gather that waits") {
   for (const std::uint32_t seed : test::seeds) {
     Gather gather({8, 4, 7}, 1);
+    gather.clear_outputs();
     for (const int rank : {0, 2}) gather.team.report(rank).abort = 1;
     gather.run({.blocks = 4, .seed = seed, .absent = 1});
     for (const int rank : {0, 2}) {
@@ -182,6 +188,7 @@ TEST_CASE("the host ends an all-gather that waits") {
 TEST_CASE("ranks that run different plans find out") {
   for (const std::uint32_t seed : test::seeds) {
     Gather gather({8, 4}, 1);
+    gather.clear_outputs();
     gather.team.tag_of = [](int rank) { return 100u + static_cast<unsigned>(rank); };
     gather.run({.blocks = 4, .seed = seed});
     for (const int rank : {0, 1}) {
@@ -199,6 +206,7 @@ TEST_CASE("ranks that run different plans find out") {
 TEST_CASE("two launches at once on one rank are reported") {
   for (const std::uint32_t seed : test::seeds) {
     Gather gather({8, 4}, 1);
+    gather.clear_outputs();
     gather.team.timeout_ns = 100'000;
     gather.run({.blocks = 2, .seed = seed, .absent = 1, .at_once = 2});
     CHECK(gather.team.report(0).state == Report::two_launches);

@@ -1,6 +1,7 @@
 // Words of 16 bytes that say whence they come.
 #pragma once
 
+#include <cstddef>
 #include <cstdint>
 #include <cstring>
 #include <vector>
@@ -26,6 +27,23 @@ class Words {
     return made;
   }
 
+  /// Of floats: value(i) is float i.
+  template <typename Value>
+  static Words of(int count, Value value) {
+    Words made(count);
+    for (int i = 0; i < 4 * count; ++i) {
+      const float number = value(i);
+      std::memcpy(reinterpret_cast<std::byte*>(made.data()) + sizeof number * static_cast<std::size_t>(i), &number,
+                  sizeof number);
+    }
+    return made;
+  }
+
+  [[nodiscard]] float number(int i) const {
+    float value = 0;
+    std::memcpy(&value, reinterpret_cast<const std::byte*>(&(*this)[i / 4]) + i % 4 * sizeof value, sizeof value);
+    return value;
+  }
   uint4* data() { return words_.data() + margin; }
   const uint4& operator[](int i) const { return words_[static_cast<std::size_t>(i + margin)]; }
   [[nodiscard]] bool margins_untouched() const {

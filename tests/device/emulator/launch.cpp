@@ -250,7 +250,9 @@ void maybe_pause() {
 }
 
 void pause() {
-  if (running != nullptr) running->fiber.pause();
+  if (running == nullptr) return;
+  if (!current_order->in_turn) current_order->favourite = static_cast<unsigned>(current_order->random());
+  running->fiber.pause();
 }
 
 std::uint64_t nanoseconds() { return current_order->steps; }

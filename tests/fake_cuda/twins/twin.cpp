@@ -54,6 +54,8 @@ constexpr Twin twins[] = {
     {"segment_sum_reference", segment_sum_reference},
     {"segment_sum", segment_sum},
     {"gather_rows", gather_rows},
+    {"gathered_rows_reference", gathered_rows_reference},
+    {"gathered_rows", gathered_rows},
     {"head_scale_reference", head_scale_reference},
     {"head_scale_plain", head_scale_plain},
     {"head_scale_careless", head_scale_careless},

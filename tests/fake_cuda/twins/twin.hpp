@@ -149,6 +149,8 @@ Traffic segment_offsets(const Invocation& call);
 Traffic segment_sum_reference(const Invocation& call);
 Traffic segment_sum(const Invocation& call);
 Traffic gather_rows(const Invocation& call);
+Traffic gathered_rows_reference(const Invocation& call);
+Traffic gathered_rows(const Invocation& call);
 Traffic head_scale_reference(const Invocation& call);
 Traffic head_scale_plain(const Invocation& call);
 Traffic head_scale_careless(const Invocation& call);
