@@ -1,0 +1,134 @@
+#include <doctest/doctest.h>
+
+#include "emulator/cuda.hpp"
+#include "emulator/launch.hpp"
+// What kernels include comes after what they take for built in.
+#include "all_gather_gemm/push_mma.cuh"
+#include "all_gather_gemm/push_wgmma.cuh"
+#include "operands.hpp"
+#include "team_gemm.hpp"
+
+namespace {
+
+using kiln::bf16;
+using kiln::team::Report;
+
+struct Shape {
+  int tile_m, tile_n, stages;
+  int cluster_m = 1, cluster_n = 1;
+  bool swap = false, pingpong = false;
+};
+
+constexpr std::int64_t columns = 72, depth = 136;
+constexpr int chunk_rows = 24;
+
+struct Gather : test::GatheredProducts<bf16> {
+  Gather(const std::vector<int>& rows, std::int64_t stride, std::int64_t most)
+      : GatheredProducts(rows, columns, depth, stride, most,
+                         static_cast<std::int64_t>(rows.size()) * most * depth * 2) {}
+
+  static constexpr int row_words = depth / 8;
+  bool keeps = true;  // gathered rows
+
+  template <int World>
+  test::TeamPass gather(std::uint32_t seed) {
+    return {{.grid = {4}, .block = {32}, .seed = seed}, [this](int, int rank) {
+              Rank& its = at(rank);
+              all_gather_gemm_gather<World, 32>(reinterpret_cast<const uint4*>(its.x.data()),
+                                                reinterpret_cast<uint4*>(keeps ? its.gathered.data() : nullptr),
+                                                reinterpret_cast<uint4*>(its.parts.data()), its.counts.data(),
+                                                test::length(rows_of(rank)), rank_stride, row_words,
+                                                static_cast<int>(most_rows), chunk_rows, team.workspace(),
+                                                team.argument(rank));
+            }};
+  }
+
+  template <int World, Shape shape>
+  void run(std::uint32_t seed, int launches = 1, int absent = -1) {
+    using Tiles = kiln::gemm::WgmmaTiling<bf16, bf16, kiln::gemm::Layout::nt, shape.tile_m, shape.tile_n, shape.stages,
+                                          shape.cluster_m, shape.cluster_n, 1, shape.swap, shape.pingpong, true>;
+    using Piece = kiln::gemm::Piece<Tiles>;
+    struct Maps {
+      kiln::tensor_map gathered, parts, w, y;
+    };
+    std::vector<Maps> maps;
+    const auto box = static_cast<std::uint32_t>(Tiles::X::rows_of_box(static_cast<int>(most_rows)));
+    for (Rank& its : ranks) {
+      maps.push_back({test::map_of_planes(its.gathered, World, box, 64, 128),
+                      test::map_of_planes(its.parts, World, box, 64, 128),
+                      test::map_of(its.w, Tiles::W::box_rows, 64, 128),
+                      test::map_of_planes(its.y, World, Piece::rows, Piece::columns, Piece::columns * 2)});
+    }
+    const test::TeamPass product = {
+        {.grid = {2 * Tiles::cluster},
+         .block = {Tiles::threads},
+         .shared_bytes =
+             kiln::gemm::Ring<Tiles>::bytes + kiln::gemm::staging_bytes<Tiles> + kiln::gemm::Ring<Tiles>::barrier_bytes,
+         .cluster = {Tiles::cluster},
+         .seed = seed},
+        [&](int, int rank) {
+          Rank& its = at(rank);
+          const Maps& of = maps[static_cast<std::size_t>(rank)];
+          all_gather_gemm_wgmma<bf16, World, shape.tile_m, shape.tile_n, shape.stages, shape.cluster_m, shape.cluster_n,
+                                shape.swap, shape.pingpong>(
+              of.gathered, of.parts, of.w, of.y, keeps ? its.gathered.data() : nullptr, its.y.data(), its.counts.data(),
+              test::length(rows_of(rank)), n, k, rank_stride, rank, static_cast<int>(most_rows), 2);
+        }};
+    test::run_passes(team, {gather<World>(seed), product}, launches, absent);
+  }
+
+  template <int World>
+  void run_mma(std::uint32_t seed) {
+    const auto tiles = static_cast<unsigned>((most_rows + 31) / 32 * ((n + 63) / 64));
+    const test::TeamPass product = {
+        {.grid = {tiles, World}, .block = {128}, .shared_bytes = 3 * (32 + 64) * 32 * 2, .seed = seed},
+        [&](int, int rank) {
+          Rank& its = at(rank);
+          all_gather_gemm_mma<bf16, 32, 64, 32, 4, 3>(
+              keeps ? its.gathered.data() : nullptr, its.parts.data(), its.w.data(), its.y.data(), its.counts.data(),
+              test::length(rows_of(rank)), n, k, rank_stride, rank, static_cast<int>(most_rows), 2);
+        }};
+    test::run_passes(team, {gather<World>(seed), product}, 1);
+  }
+};
+
+TEST_CASE("all_gather_gemm multiplies the rows of all ranks, whose numbers may differ") {
+  for (const std::uint32_t seed : {0u, 1u, 2u}) {
+    CAPTURE(seed);
+    Gather two({70, 100}, 110, 128);
+    two.run<2, Shape{64, 64, 3}>(seed, 2);
+    for (int rank = 0; rank < 2; ++rank) {
+      CHECK(two.error(rank) == 0);
+      CHECK(two.gathered_all(rank));
+      CHECK(two.team.idle(rank, 2));
+    }
+    Gather three({9, 0, 16}, 16, 16);
+    three.keeps = false;
+    three.run<3, Shape{.tile_m = 16, .tile_n = 64, .stages = 3, .swap = true}>(seed);
+    for (int rank = 0; rank < 3; ++rank) CHECK(three.error(rank) == 0);
+  }
+  Gather of({130, 129, 256}, 256, 256);
+  of.keeps = false;
+  of.run<3, Shape{.tile_m = 64, .tile_n = 64, .stages = 3, .cluster_m = 2, .pingpong = true}>(4);
+  for (int rank = 0; rank < 3; ++rank) CHECK(of.error(rank) == 0);
+}
+
+TEST_CASE("all_gather_gemm multiplies the rows of all ranks by mma.sync too") {
+  for (const bool keeps : {true, false}) {
+    Gather of({33, 0, 64}, 70, 64);
+    of.keeps = keeps;
+    of.run_mma<3>(1);
+    for (int rank = 0; rank < 3; ++rank) CHECK(of.error(rank) == 0);
+  }
+}
+
+TEST_CASE("all_gather_gemm gives NaN for rows that did not come") {
+  Gather of({70, 128}, 128, 128);
+  of.team.timeout_ns = 100'000;
+  of.run<2, Shape{64, 64, 3}>(1, 1, 1);
+  CHECK(of.error(0, 1) == 0);
+  CHECK(of.team.report(0).state == Report::timed_out);
+  CHECK(of.team.idle(0, 1));
+}
+
+}  // namespace
