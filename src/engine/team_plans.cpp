@@ -94,15 +94,6 @@ void store_rows(OpState& state, const Json& rows) {
   state.engine.layers.put_all({&record, 1}, cubins, store::Existing::replace);
 }
 
-/// The record alone decides: no rank may serve by another answer than the others.
-Resolution record_alone(const OpState& state, const Problem& problem) {
-  Resolution resolution = state.resolve(problem, false);
-  std::erase_if(resolution.answers, [](const Answer& each) {
-    return !each.is_hit() || each.is_beyond || each.role != store::Role::fastest;
-  });
-  return resolution;
-}
-
 }  // namespace
 
 team::Member& require_team(const OpState& state, const Problem& problem) {
@@ -122,7 +113,7 @@ team::Member& require_team(const OpState& state, const Problem& problem) {
 std::unique_ptr<BucketPlans> build_with_team(OpState& state, const Problem& problem) {
   team::Member& team = require_team(state, problem);
   const std::lock_guard lock(state.engine.team_mutex);
-  Resolution resolution = record_alone(state, problem);
+  Resolution resolution = state.resolve(problem, false);
   const Standpoint own{state.op.name, resolution.key, decision_of(resolution),
                        state.engine.options.on_miss == MissPolicy::tune};
   const std::vector<Standpoint> all = exchange(team, own);
@@ -135,7 +126,7 @@ std::unique_ptr<BucketPlans> build_with_team(OpState& state, const Problem& prob
     Json rows;
     team::on_all_ranks(team.rendezvous(), "looking for a record that all ranks can serve", [&] {
       if (team.rank() != source) return;
-      resolution = record_alone(state, problem);
+      resolution = state.resolve(problem, false);
       if (!resolution.is_hit())
         throw Error(ErrorKind::not_tuned,
                     fmt::format("no rank has a record for {}, and not all ranks tune on a miss", resolution.key));
@@ -144,7 +135,7 @@ std::unique_ptr<BucketPlans> build_with_team(OpState& state, const Problem& prob
     const std::string told = team::broadcast_text(team.rendezvous(), source, packed(rows));
     team::on_all_ranks(team.rendezvous(), "storing the team's record", [&] {
       if (team.rank() != source) store_rows(state, Json::from_cbor(told));
-      resolution = record_alone(state, problem);
+      resolution = state.resolve(problem, false);
     });
   }
   std::unique_ptr<BucketPlans> plans;
