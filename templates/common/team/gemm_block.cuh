@@ -33,15 +33,15 @@ struct GatherLayout {
   static_assert(sizeof(ArrivalStorage) <= 128);
 };
 
-/// Registers: the producers' code waits for flags too.
+/// Registers: what waits for flags and what pushes need more than what only copies.
 template <typename Tiles>
 __device__ __forceinline__ void take_registers(bool produces) {
   static_assert(Tiles::consumers <= 2);
   if constexpr (Tiles::consumers == 2) {
     if (produces) {
-      setmaxnreg_dec<40>();
+      setmaxnreg_dec<56>();
     } else {
-      setmaxnreg_inc<232>();
+      setmaxnreg_inc<224>();
     }
   }
 }
