@@ -25,7 +25,7 @@ __global__ void __launch_bounds__(gemm::exact_threads)
                                   long long part_stride, long long world, int rank) {
   using namespace gemm;
   using Plain = Ending<T, Activation::none, Residual::none, Scaling::none, Accumulate::no>;
-  const long long x_elements = ((world - 1) * part_stride + rows) * k;
+  const long long x_elements = world * part_stride * k;
   const ExactRanks<T> of_x = {x + rank * part_stride * k, x_elements, k, rows, world * k};
   const ExactRanks<T> of_w = {w, n * k, k, n, world * k};
   const ExactEnding<Plain> ending = {y, nullptr, nullptr, nullptr, n, 0, 1.0, rows, n};
