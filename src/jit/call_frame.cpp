@@ -6,7 +6,7 @@
 namespace kiln::jit {
 namespace {
 
-enum class Fault : std::uint8_t { none, missing, not_computable, under_minimum, out_of_type };
+enum class Fault : std::uint8_t { none, missing, not_computable, under_minimum, out_of_type, other_rank };
 
 Fault fill_one(const manifest::Runtime& runtime, bool given, std::int64_t bits, std::span<const std::int64_t> frame,
                std::int64_t& slot) noexcept {
@@ -17,6 +17,8 @@ Fault fill_one(const manifest::Runtime& runtime, bool given, std::int64_t bits, 
   }
   if (given) {
     slot = bits;
+    if (runtime.team_rank && runtime.default_integer && bits != runtime.default_integer->constant_value())
+      return Fault::other_rank;
   } else {
     if (!runtime.default_integer) return Fault::missing;
     const manifest::Value value = runtime.default_integer->evaluate(frame);
@@ -58,6 +60,9 @@ std::string Executable::explain_frame(const Problem& problem, const Arguments& a
     case Fault::under_minimum:
       return fmt::format("{} is {}, under its minimum ({})", name, value, runtime.minimum->text());
     case Fault::out_of_type: return fmt::format("{} is {}, which its type cannot hold", name, value);
+    case Fault::other_rank:
+      return fmt::format("{} is {}, and the team's rank is {}; leave it out of the call's Arguments", name, value,
+                         runtime.default_integer->text());
     default: return name + " overflows 64 bits at these sizes";
   }
 }

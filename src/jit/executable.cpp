@@ -60,12 +60,14 @@ std::optional<std::string> broken_fixed_constraint(const manifest::Op& op,
 }
 
 Executable::Executable(const manifest::Op& op, const manifest::Implementation& implementation,
-                       std::span<const std::int64_t> frame, const Cubin& cubin)
+                       std::span<const std::int64_t> frame, const Cubin& cubin, const team::TeamBinding* team)
     : Executable(op, implementation, frame,
-                 implementation.is_library() ? nullptr : std::make_shared<Module>(cubin.image, cubin.lowered_names)) {}
+                 implementation.is_library() ? nullptr : std::make_shared<Module>(cubin.image, cubin.lowered_names),
+                 team) {}
 
 Executable::Executable(const manifest::Op& op, const manifest::Implementation& implementation,
-                       std::span<const std::int64_t> frame, std::shared_ptr<Module> module)
+                       std::span<const std::int64_t> frame, std::shared_ptr<Module> module,
+                       const team::TeamBinding* team)
     : launch_kernel_(cuda::Driver::get().cuLaunchKernelEx),
       module_(std::move(module)),
       op_(op.name),
@@ -74,6 +76,7 @@ Executable::Executable(const manifest::Op& op, const manifest::Implementation& i
   load_runtime(op, frame);
   load_constraints(op, implementation, frame);
   load_workspaces(implementation, frame);
+  load_team(op, implementation, frame, team);
   load_passes(op, &implementation, implementation.passes, frame);
   for (const auto& [tensor, bytes] : implementation.alignment) {
     if (!manifest::Op::takes_part(op.tensors[static_cast<std::size_t>(tensor)], frame)) continue;
@@ -116,8 +119,11 @@ void Executable::make_form(const manifest::Op& op, std::span<const std::int64_t>
     ranges_.push_back(exact ? manifest::Range{frame[i], frame[i]} : manifest::Range{axis.minimum, axis.maximum});
     bucket.push_back({policy.low(frame[i], axis.minimum, axis.maximum), frame[i]});
   }
-  ranges_.resize(axes_ + runtime_.size());
-  bucket.resize(ranges_.size());
+  for (const manifest::Runtime& each : runtime_) {
+    const bool settled = each.team_rank && team_ != nullptr;
+    ranges_.push_back(settled ? manifest::Range{team_->team().rank, team_->team().rank} : manifest::Range{});
+    bucket.push_back(ranges_.back());
+  }
   form_ = make_launch_form(
       {ranges_, bucket, axes_, runtime_, constraints_, passes_, workspace_bytes_ > 0 || shared_workspace_bytes_ > 0});
   for (std::size_t i = 0; i < alignment_.size(); ++i)
@@ -149,16 +155,33 @@ void Executable::load_constraints(const manifest::Op& op, const manifest::Implem
 }
 
 void Executable::load_workspaces(const manifest::Implementation& implementation, std::span<const std::int64_t> frame) {
+  std::size_t symmetric = 0;
   for (const manifest::Workspace& workspace : implementation.workspaces) {
     const std::int64_t bytes = constant_of(workspace.bytes, frame, "workspace " + workspace.name);
     if (bytes < 0 || bytes > (std::int64_t{1} << 46))
       throw Error(ErrorKind::bad_manifest,
                   fmt::format("{}: workspace {} comes to {} bytes", implementation.file, workspace.name, bytes));
-    std::int64_t& block = workspace.shared ? shared_workspace_bytes_ : workspace_bytes_;
-    workspace_offsets_.push_back(block);
+    std::int64_t& block = workspace.symmetric ? symmetric_workspace_bytes_
+                          : workspace.shared  ? shared_workspace_bytes_
+                                              : workspace_bytes_;
+    workspaces_.push_back({workspace.name, block, bytes, workspace.shared, symmetric});
+    symmetric += workspace.symmetric ? 1U : 0U;
     if (workspace.zeroed && bytes > 0) zeroed_ranges_.push_back({block, bytes});
-    block += round_up(bytes, 256);
+    block += round_up(bytes, team::workspace_alignment);
   }
+}
+
+void Executable::load_team(const manifest::Op& op, const manifest::Implementation& implementation,
+                           std::span<const std::int64_t> frame, const team::TeamBinding* team) {
+  if (op.team_axis() < 0) return;
+  if (team == nullptr) refuse_without_team(op_);
+  std::vector<std::int64_t> offsets;
+  for (std::size_t i = 0; i < workspaces_.size(); ++i)
+    if (implementation.workspaces[i].symmetric) offsets.push_back(workspaces_[i].offset);
+  team_ = std::make_unique<TeamArguments>(op_, *team, frame[static_cast<std::size_t>(op.team_axis())], offsets,
+                                          symmetric_workspace_bytes_);
+  for (manifest::Runtime& each : runtime_)
+    if (each.team_rank) each.default_integer = manifest::Expression::constant(team->rank);
 }
 
 void Executable::load_passes(const manifest::Op& op, const manifest::Implementation* implementation,
@@ -233,34 +256,57 @@ LoadedArgument Executable::load_argument(const manifest::Op& op, const manifest:
     case manifest::ArgumentKind::runtime: loaded.index += op.first_runtime(); break;
     case manifest::ArgumentKind::workspace:
     case manifest::ArgumentKind::shared_workspace:
-      loaded.offset = workspace_offsets_.at(static_cast<std::size_t>(argument.index));
+      loaded.offset = workspaces_.at(static_cast<std::size_t>(argument.index)).offset;
+      break;
+    case manifest::ArgumentKind::team: loaded.fixed = &team_->team(); break;
+    case manifest::ArgumentKind::peers:
+      loaded.fixed = &team_->peers(workspaces_.at(static_cast<std::size_t>(argument.index)).symmetric);
       break;
     case manifest::ArgumentKind::expression:
       loaded.value = argument.value.specialise(frame, first_static_);
       loaded.limits = range_of(argument.type);
       break;
-    case manifest::ArgumentKind::tensor_map: {
-      loaded.absent = argument.when && constant_of(*argument.when, frame, "'when' of a TMA argument") == 0;
-      if (loaded.absent) break;
-      const manifest::Tensor& tensor = op.tensors[static_cast<std::size_t>(argument.index)];
-      loaded.dtype = op.dtype_of(tensor, frame);
-      loaded.swizzle = static_cast<std::uint32_t>(constant_of(argument.swizzle, frame, "swizzle"));
-      loaded.tensor = tensor.name;
-      const auto specialise = [&](const std::vector<manifest::Expression>& from,
-                                  std::vector<manifest::Expression>& to) {
-        for (const auto& each : from) to.push_back(each.specialise(frame, first_static_));
-      };
-      specialise(argument.shape, loaded.shape);
-      specialise(argument.strides, loaded.strides);
-      specialise(argument.box, loaded.box);
-      if (argument.unbounded) break;
-      specialise(tensor.shape, loaded.tensor_shape);
-      specialise(tensor.strides, loaded.tensor_strides);
-      break;
-    }
+    case manifest::ArgumentKind::tensor_map:
+    case manifest::ArgumentKind::workspace_map: load_tensor_map(op, argument, frame, loaded); break;
     default: break;
   }
   return loaded;
+}
+
+void Executable::load_tensor_map(const manifest::Op& op, const manifest::Argument& argument,
+                                 std::span<const std::int64_t> frame, LoadedArgument& loaded) const {
+  const auto index = static_cast<std::size_t>(argument.index);
+  const LoadedWorkspace* const workspace =
+      argument.kind == manifest::ArgumentKind::workspace_map ? &workspaces_.at(index) : nullptr;
+  loaded.absent = (argument.when && constant_of(*argument.when, frame, "'when' of a TMA argument") == 0) ||
+                  (workspace != nullptr && workspace->bytes == 0);
+  if (loaded.absent) return;
+  loaded.swizzle = static_cast<std::uint32_t>(constant_of(argument.swizzle, frame, "swizzle"));
+  const auto specialise = [&](const std::vector<manifest::Expression>& from, std::vector<manifest::Expression>& to) {
+    for (const auto& each : from) to.push_back(each.specialise(frame, first_static_));
+  };
+  specialise(argument.shape, loaded.shape);
+  specialise(argument.strides, loaded.strides);
+  specialise(argument.box, loaded.box);
+  if (workspace != nullptr) {
+    loaded.tensor = workspace->name;
+    loaded.offset = workspace->offset;
+    loaded.shared = workspace->shared;
+    if (argument.half >= 0)
+      loaded.address = team_->peers(workspace->symmetric).of[static_cast<std::size_t>(team_->team().rank)] +
+                       static_cast<std::uint64_t>(argument.half) * team_->team().half_bytes;
+    loaded.dtype = op.dtype_of(argument.element, frame);
+    if (argument.unbounded) return;
+    loaded.tensor_shape = {manifest::Expression::constant(workspace->bytes / size_of(loaded.dtype))};
+    loaded.tensor_strides = {manifest::Expression::constant(1)};
+    return;
+  }
+  const manifest::Tensor& tensor = op.tensors[index];
+  loaded.tensor = tensor.name;
+  loaded.dtype = op.dtype_of(tensor, frame);
+  if (argument.unbounded) return;
+  specialise(tensor.shape, loaded.tensor_shape);
+  specialise(tensor.strides, loaded.tensor_strides);
 }
 
 std::string Executable::explain(const CallFrame& call, const Arguments& arguments) const {

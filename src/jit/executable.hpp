@@ -14,6 +14,7 @@
 #include "jit/library_matmul.hpp"
 #include "jit/module.hpp"
 #include "jit/specialisation.hpp"
+#include "jit/team_arguments.hpp"
 #include "jit/thread_calls.hpp"
 #include "kiln/arguments.hpp"
 #include "manifest/problem.hpp"
@@ -41,12 +42,15 @@ class alignas(64) Executable {
   /// Loads the cubin into the current context. `frame`: manifest::make_frame at the largest sizes to be launched in its workspaces, which an
   /// engine's answer calls `at`. The executable launches problems with the same exact sizes, in this bucket or another. Throws
   /// Error(driver_failed), or Error(bad_manifest) for geometry that cannot be computed and for arguments that the kernels do not take.
+  /// `team`, which is read here alone, must be given for a team op; else Error(bad_input). Error(bad_input) also says how many bytes of
+  /// team memory are needed when there are too few.
   Executable(const manifest::Op& op, const manifest::Implementation& implementation,
-             std::span<const std::int64_t> frame, const Cubin& cubin);
+             std::span<const std::int64_t> frame, const Cubin& cubin, const team::TeamBinding* team = nullptr);
   /// Takes a loaded cubin instead, which many executables may share. A library's implementation takes a null module.
   Executable(const manifest::Op& op, const manifest::Implementation& implementation,
-             std::span<const std::int64_t> frame, std::shared_ptr<Module> module);
-  /// The reference of an op, which has no constraints and no workspace.
+             std::span<const std::int64_t> frame, std::shared_ptr<Module> module,
+             const team::TeamBinding* team = nullptr);
+  /// The reference of an op, which has no constraints, no workspace and no team: a launch gives it the rank.
   Executable(const manifest::Op& op, std::span<const std::int64_t> frame, const Cubin& cubin);
   /// The reference's passes or those of [prepare], `frame` as for their specialisation. Many executables may share the module.
   Executable(const manifest::Op& op, std::span<const manifest::Pass> passes, std::span<const std::int64_t> frame,
@@ -112,6 +116,8 @@ class alignas(64) Executable {
   [[nodiscard]] bool needs_workspace() const noexcept { return form_.has_workspace; }
   /// Bytes of the block that all plans of a stream may use. A launch may find anything there.
   [[nodiscard]] std::int64_t shared_workspace_bytes() const noexcept { return shared_workspace_bytes_; }
+  /// Bytes of each half of the team's memory. Not part of workspace_bytes(): all plans of a team use the same bytes.
+  [[nodiscard]] std::int64_t symmetric_workspace_bytes() const noexcept { return symmetric_workspace_bytes_; }
   /// Byte ranges of the workspace that must be zero before the first launch. Each launch leaves them zero.
   struct Range {
     std::int64_t offset, bytes;
@@ -137,9 +143,13 @@ class alignas(64) Executable {
                               std::span<const std::int64_t> frame);
   [[nodiscard]] LoadedArgument load_argument(const manifest::Op& op, const manifest::Argument& argument,
                                              std::span<const std::int64_t> frame) const;
+  void load_tensor_map(const manifest::Op& op, const manifest::Argument& argument, std::span<const std::int64_t> frame,
+                       LoadedArgument& loaded) const;
   void load_constraints(const manifest::Op& op, const manifest::Implementation& implementation,
                         std::span<const std::int64_t> frame);
   void load_workspaces(const manifest::Implementation& implementation, std::span<const std::int64_t> frame);
+  void load_team(const manifest::Op& op, const manifest::Implementation& implementation,
+                 std::span<const std::int64_t> frame, const team::TeamBinding* team);
   [[nodiscard]] CUresult launch_pass(const PassForm& pass, const LaunchInput& input, PassCall& linked) const {
     if (!pass.arrange(input, linked)) [[unlikely]]
       refuse(pass, input.frame);
@@ -160,7 +170,8 @@ class alignas(64) Executable {
   LaunchForm form_;
   ThreadCalls thread_calls_;
 
-  std::int64_t shared_workspace_bytes_ = 0;
+  std::int64_t shared_workspace_bytes_ = 0, symmetric_workspace_bytes_ = 0;
+  std::unique_ptr<TeamArguments> team_;     // null: no team
   std::unique_ptr<LibraryMatmul> library_;  // null: kernels compute it
   std::shared_ptr<Module> module_;
   std::string op_;  // for messages
@@ -171,7 +182,14 @@ class alignas(64) Executable {
   std::vector<manifest::Expression> constraints_;  // over sizes that vary in the bucket
   std::vector<Alignment> alignment_;               // by tensor
   std::vector<std::string> tensor_names_;
-  std::vector<std::int64_t> workspace_offsets_;
+  /// By workspace of the implementation.
+  struct LoadedWorkspace {
+    std::string name;
+    std::int64_t offset = 0, bytes = 0;  // in its block, or in a half of the team's memory
+    bool shared = false;
+    std::size_t symmetric = 0;  // symmetric workspaces before it
+  };
+  std::vector<LoadedWorkspace> workspaces_;
   std::vector<Range> zeroed_ranges_;
   std::vector<manifest::Range> ranges_;  // of each slot of the call frame, over all problems with these exact sizes
 };

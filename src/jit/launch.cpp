@@ -1,13 +1,12 @@
 // The parts of a launch that few launches run, kept out of line, and the errors of impossible launches.
 #include <algorithm>
+#include <bit>
 
 #include "jit/executable.hpp"
 #include "kiln/error.hpp"
 
 namespace kiln::jit {
 namespace {
-
-constexpr CUtensorMap no_map{};
 
 inline bool compute_one(const PassForm::Computed& how, const LaunchInput& input) {
   std::int64_t& value = input.frame.values[how.to];
@@ -40,7 +39,7 @@ void PassForm::link(CallFrame& frame, PassCall& call) const noexcept {
   call.function = function;
   const auto* const begin = reinterpret_cast<const std::byte*>(&frame);
   for (std::size_t i = 0; i < arguments; ++i) call.parameters[i] = begin + offsets[i];
-  for (const std::uint8_t parameter : absent_maps) call.parameters[parameter] = &no_map;
+  for (const Fixed& each : fixed) call.parameters[each.parameter] = each.address;
 }
 
 [[gnu::noinline]] bool PassForm::arrange_any(const LaunchInput& input, PassCall& call) const {
@@ -58,6 +57,8 @@ bool PassForm::arrange_more(const LaunchInput& input, PassCall& call) const {
     std::memcpy(&input.frame.values[at], &constants[at], piece * sizeof constants[0]);
   if (!compute(input)) return false;
   if (maps.size() != 0) arrange_maps(input, call);
+  if (has_workspace_maps) [[unlikely]]
+    arrange_workspace_maps(input, call);
   return true;
 }
 
@@ -67,20 +68,29 @@ inline bool PassForm::compute(const LaunchInput& input) const {
   return true;
 }
 
+inline void PassForm::arrange_map(const TensorMapCache::Entry* own, const TensorMapForm& form, const void* address,
+                                  CallFrame& frame, PassCall& call) const {
+  const CUtensorMap* map = TensorMapCache::find(own, form, address, frame.view());
+  if (map == nullptr) [[unlikely]]
+    map = make_map(form, address, frame);
+  call.parameters[form.parameter] = map;
+}
+
 inline void PassForm::arrange_maps(const LaunchInput& input, PassCall& call) const {
   const TensorMapCache::Entry* const own = made_maps->own();
-  for (const TensorMapForm& each : maps) {
-    const void* const address = input.arguments.tensors[each.tensor];
-    const CUtensorMap* map = TensorMapCache::find(own, each, address, input.frame.view());
-    if (map == nullptr) [[unlikely]]
-      map = make_map(each, address, input.frame);
-    call.parameters[each.parameter] = map;
-  }
+  for (const TensorMapForm& each : maps)
+    arrange_map(own, each, input.arguments.tensors[each.tensor], input.frame, call);
+}
+
+[[gnu::noinline]] void PassForm::arrange_workspace_maps(const LaunchInput& input, PassCall& call) const {
+  const TensorMapCache::Entry* const own = made_maps->own();
+  for (const TensorMapForm& each : workspace_maps)
+    arrange_map(own, each, std::bit_cast<const void*>(input.frame.values[each.tensor]), input.frame, call);
 }
 
 [[gnu::cold, gnu::noinline]] const CUtensorMap* PassForm::make_map(const TensorMapForm& form, const void* address,
                                                                    CallFrame& frame) const {
-  if (address == nullptr) return &no_map;  // an optional tensor that the launch leaves out
+  if (address == nullptr) return &no_tensor_map;  // an optional tensor that the launch leaves out
   CUtensorMap& made = frame.maps[form.index];
   make_tensor_map(*map_arguments[form.index], address, frame.view(), *kernel, made);
   const CUtensorMap* const kept = made_maps->keep(form, address, frame.view(), made);
@@ -111,10 +121,12 @@ void Executable::arrange(std::size_t pass, const LaunchInput& input, PassCall& c
 
 bool Executable::fits(CallFrame& frame, const Arguments& arguments) const noexcept {
   PassCall call;
+  constexpr CUdeviceptr any_block = 256;  // not null, so that descriptors of workspaces are made and checked
   try {
     for (std::size_t i = 0; i < passes_.size(); ++i) {
       link(i, frame, call);
-      if (!form_.passes[i].arrange({frame, arguments, nullptr, 0, 0}, call) || !takes_grid(passes_[i], call.config))
+      if (!form_.passes[i].arrange({frame, arguments, nullptr, {any_block, any_block}, 0}, call) ||
+          !takes_grid(passes_[i], call.config))
         return false;
     }
     return true;

@@ -18,7 +18,9 @@ bool default_holds(const RuntimeForm& form) {
   return minimum && *value >= *minimum && *value >= form.lowest && *value <= form.highest;
 }
 
-RuntimeForm form_of(const manifest::Runtime& runtime, std::span<const manifest::Range> ranges) {
+/// `settled`: the range of the value's slot, which is one value where the plan settles it.
+RuntimeForm form_of(const manifest::Runtime& runtime, std::span<const manifest::Range> ranges,
+                    const manifest::Range& settled) {
   RuntimeForm form;
   if (!runtime.is_integer()) {
     form.given_holds = form.value_holds = true;
@@ -27,7 +29,7 @@ RuntimeForm form_of(const manifest::Runtime& runtime, std::span<const manifest::
     if (value) form.value = manifest::Formula(manifest::Expression::constant(bits_of(runtime.type, *value)));
     return form;
   }
-  const manifest::Range limits = range_of(runtime.type);
+  const manifest::Range limits = settled.single() ? settled : range_of(runtime.type);
   form.lowest = limits.lowest;
   form.highest = limits.highest;
   form.has_minimum = runtime.minimum.has_value();
@@ -85,8 +87,9 @@ class PassMaker {
       form_.offsets[i] = static_cast<std::uint16_t>(place(i, pass.arguments[i]));
     form_.arguments = pass.arguments.size();
     form_.past_values = static_cast<std::uint8_t>(values_);
-    form_.has_more = !form_.computed.empty() || form_.maps.size() > 0;
-    if (form_.maps.size() > 0) form_.made_maps = std::make_unique<TensorMapCache>(form_.maps.size());
+    form_.has_more = !form_.computed.empty() || maps() > 0;
+    form_.has_workspace_maps = !form_.workspace_maps.empty();
+    if (maps() > 0) form_.made_maps = std::make_unique<TensorMapCache>(maps());
   }
   PassForm take() { return std::move(form_); }
 
@@ -113,16 +116,23 @@ class PassMaker {
     return value(0);
   }
 
-  /// Returns the offset of the argument in CallFrame, in bytes. For an absent descriptor the offset is 0 and unused.
+  [[nodiscard]] std::size_t maps() const { return form_.maps.size() + form_.workspace_maps.size(); }
+
+  /// The parameter lies outside CallFrame, so that its offset there is unused.
+  std::size_t fixed(std::size_t parameter, const void* address) {
+    form_.fixed.push_back({static_cast<std::uint8_t>(parameter), address});
+    return 0;
+  }
+
+  /// Returns the offset of the argument in CallFrame, in bytes.
   std::size_t place(std::size_t parameter, const LoadedArgument& argument) {
     const auto index = static_cast<std::uint16_t>(argument.index);
     switch (argument.kind) {
       case manifest::ArgumentKind::tensor: return offsetof(CallFrame, tensors) + index * sizeof(const void*);
       case manifest::ArgumentKind::axis:
       case manifest::ArgumentKind::runtime: return offsetof(CallFrame, slots) + index * sizeof(std::int64_t);
-      case manifest::ArgumentKind::workspace:
-      case manifest::ArgumentKind::shared_workspace:
-        return has_workspace_ ? computed({argument.kind, 0, argument.offset, {}, {}}) : value(0);
+      case manifest::ArgumentKind::workspace: return place_address(false, argument.offset);
+      case manifest::ArgumentKind::shared_workspace: return place_address(true, argument.offset);
       case manifest::ArgumentKind::expression: {
         const manifest::Formula formula(argument.value.within(ranges_));
         const auto number = formula.constant_value();
@@ -135,23 +145,41 @@ class PassMaker {
       case manifest::ArgumentKind::report:
         form_.lengths = static_cast<std::uint16_t>(form_.lengths | 1U << index);
         return offsetof(CallFrame, lengths) + index * sizeof(AxisLength) + offsetof(AxisLength, report);
-      case manifest::ArgumentKind::tensor_map: break;
+      case manifest::ArgumentKind::peers:
+      case manifest::ArgumentKind::team: return fixed(parameter, argument.fixed);
+      case manifest::ArgumentKind::tensor_map:
+      case manifest::ArgumentKind::workspace_map: break;
     }
-    if (argument.absent) {
-      form_.absent_maps.push_back(static_cast<std::uint8_t>(parameter));
-      return 0;
-    }
-    const std::size_t map = form_.maps.size();
+    return argument.absent ? fixed(parameter, &no_tensor_map) : place_map(parameter, argument);
+  }
+
+  std::size_t place_map(std::size_t parameter, const LoadedArgument& argument) {
+    const std::size_t map = maps();
     form_.map_arguments[map] = &argument;
-    form_.maps.push_back(map_form(parameter, argument));
+    if (argument.kind == manifest::ArgumentKind::tensor_map) {
+      form_.maps.push_back(map_form(parameter, argument, static_cast<std::uint8_t>(argument.index)));
+    } else {
+      const auto address = static_cast<std::uint8_t>(values_);
+      if (argument.address != 0)
+        value(std::bit_cast<std::int64_t>(argument.address));
+      else
+        place_address(argument.shared, argument.offset);
+      form_.workspace_maps.push_back(map_form(parameter, argument, address));
+    }
     return offsetof(CallFrame, maps) + map * sizeof(CUtensorMap);
   }
 
-  TensorMapForm map_form(std::size_t parameter, const LoadedArgument& argument) const {
+  std::size_t place_address(bool shared, std::int64_t offset) {
+    const auto block = shared ? manifest::ArgumentKind::shared_workspace : manifest::ArgumentKind::workspace;
+    return has_workspace_ ? computed({block, 0, offset, {}, {}}) : value(0);
+  }
+
+  /// `from`: where a launch finds the address.
+  TensorMapForm map_form(std::size_t parameter, const LoadedArgument& argument, std::uint8_t from) const {
     TensorMapForm form;
     form.parameter = static_cast<std::uint8_t>(parameter);
-    form.tensor = static_cast<std::uint8_t>(argument.index);
-    form.index = static_cast<std::uint8_t>(form_.maps.size());
+    form.tensor = from;
+    form.index = static_cast<std::uint8_t>(maps());
     const std::vector<int> slots = slots_of(argument, ranges_);
     if (slots.size() > TensorMapForm::most_slots) return form;
     using Key = TensorMapForm::Key;
@@ -180,7 +208,7 @@ LaunchForm::Bucketed bucketed(std::size_t axis, const manifest::Range& range) {
 bool has_value(const LoadedArgument& argument) {
   return argument.kind == manifest::ArgumentKind::workspace ||
          argument.kind == manifest::ArgumentKind::shared_workspace ||
-         argument.kind == manifest::ArgumentKind::expression;
+         argument.kind == manifest::ArgumentKind::expression || argument.kind == manifest::ArgumentKind::workspace_map;
 }
 
 /// Places each pass's values behind those of the pass before, so that launches need not write constants again. Where CallFrame::values
@@ -225,7 +253,7 @@ LaunchForm make_launch_form(const LaunchFormParts& parts) {
     if (!parts.op[i].single()) form.bucket.push_back(bucketed(i, parts.bucket[i]));
   std::vector<manifest::Range> at_defaults(parts.bucket.begin(), parts.bucket.end());
   for (std::size_t i = 0; i < parts.runtime.size(); ++i) {
-    const RuntimeForm& each = form.runtime.emplace_back(form_of(parts.runtime[i], parts.op));
+    const RuntimeForm& each = form.runtime.emplace_back(form_of(parts.runtime[i], parts.op, parts.op[parts.axes + i]));
     const auto constant = each.has_value && each.value_holds ? each.value.constant_value() : std::nullopt;
     form.declared |= 1U << i;
     if (each.given_holds) form.any_given |= 1U << i;

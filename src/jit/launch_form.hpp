@@ -24,17 +24,21 @@ namespace kiln::jit {
 /// A kernel argument with its static names folded.
 struct LoadedArgument {
   manifest::ArgumentKind kind = manifest::ArgumentKind::tensor;
-  int index = 0;            // a tensor, or a slot of the call frame
-  std::int64_t offset = 0;  // bytes into the workspace block
+  int index = 0;              // a tensor, or a slot of the call frame
+  std::int64_t offset = 0;    // bytes into the workspace block, also of workspace_map
+  bool shared = false;        // workspace_map: the block is the shared one
+  std::uint64_t address = 0;  // workspace_map of a symmetric workspace, which lies where the plan says
   manifest::Expression value;
-  manifest::Range limits;                                 // of value: the range of its type
-  std::vector<manifest::Expression> shape, strides, box;  // tensor_map: of the view, outermost first
-  /// tensor_map: the tensor's own, which the view must not leave; empty where it may.
+  manifest::Range limits;       // of value: the range of its type
+  const void* fixed = nullptr;  // peers, team: the structure, which outlives the launch form
+  // Of a TMA descriptor: tensor_map or workspace_map.
+  std::vector<manifest::Expression> shape, strides, box;  // of the view, outermost first
+  /// The tensor's or workspace's own, which the view must not leave; empty where it may.
   std::vector<manifest::Expression> tensor_shape, tensor_strides;
-  std::string tensor;         // tensor_map: its name, for messages
-  std::uint32_t swizzle = 0;  // tensor_map, bytes
+  std::string tensor;         // its name, for messages
+  std::uint32_t swizzle = 0;  // bytes
   manifest::DType dtype = manifest::DType::f32;
-  bool absent = false;  // tensor_map: the kernel gets a descriptor of zeros
+  bool absent = false;  // the kernel gets a descriptor of zeros
 };
 
 /// A pass with its static names folded, as expressions.
@@ -49,6 +53,9 @@ struct LoadedPass {
   std::vector<LoadedArgument> arguments;
   std::string kernel;  // for messages
 };
+
+/// What a kernel gets for a descriptor that is not made.
+inline constexpr CUtensorMap no_tensor_map{};
 
 /// Layout of kiln::axis_length in templates/common/length.cuh.
 struct AxisLength {
@@ -171,11 +178,17 @@ struct alignas(64) PassForm {
       return true;
     }
   };
+  /// A parameter that is the same object at all launches.
+  struct Fixed {
+    std::uint8_t parameter;
+    const void* address;
+  };
   static constexpr std::size_t piece = 8;  // constants copied at once
 
   // Read by every launch.
   std::uint16_t lengths = 0;         // bit i: the kernel takes axis i as an AxisLength, or its report
   bool has_more = false;             // arrange_more() is needed
+  bool has_workspace_maps = false;   // workspace_maps is not empty
   StaticVector<GridSize, 3> grid;    // grid sizes that the bucket leaves open
   std::uint8_t constant_pieces = 0;  // pieces to copy at each launch; 0 where link() alone writes the constants
   StaticVector<TensorMapForm, manifest::max_tensor_maps> maps;
@@ -188,9 +201,11 @@ struct alignas(64) PassForm {
   CUlaunchConfig config{};  // with the grid sizes that the bucket fixes
   CUfunction function = nullptr;
   std::size_t arguments = 0;
-  std::uint8_t first_value = 0, past_values = 0;                      // the pass's range of CallFrame::values
-  std::array<std::uint16_t, manifest::max_arguments> offsets{};       // of each argument in CallFrame, bytes
-  StaticVector<std::uint8_t, manifest::max_tensor_maps> absent_maps;  // parameters that get a descriptor of zeros
+  std::uint8_t first_value = 0, past_values = 0;                 // the pass's range of CallFrame::values
+  std::array<std::uint16_t, manifest::max_arguments> offsets{};  // of each argument in CallFrame, bytes
+  std::vector<Fixed> fixed;                                      // arguments outside CallFrame
+  // Read by launches of kernels with descriptors of workspaces.
+  std::vector<TensorMapForm> workspace_maps;  // `tensor` is the index of the address in CallFrame::values
 
   /// Writes what is equal at all launches with this frame and call: constants, the config, parameter addresses.
   void link(CallFrame& frame, PassCall& call) const noexcept;
@@ -224,6 +239,9 @@ struct alignas(64) PassForm {
   [[nodiscard]] bool arrange_more(const LaunchInput& input, PassCall& call) const;
   [[nodiscard]] bool compute(const LaunchInput& input) const;
   void arrange_maps(const LaunchInput& input, PassCall& call) const;
+  void arrange_workspace_maps(const LaunchInput& input, PassCall& call) const;
+  void arrange_map(const TensorMapCache::Entry* own, const TensorMapForm& form, const void* address, CallFrame& frame,
+                   PassCall& call) const;
   /// Makes a descriptor and returns its address: in the cache, else in the frame. Throws as make_tensor_map does.
   [[nodiscard]] const CUtensorMap* make_map(const TensorMapForm& form, const void* address, CallFrame& frame) const;
 };
@@ -329,7 +347,7 @@ struct LaunchFormParts {
       op;  // range of each slot of the call frame, over all problems with these exact sizes
   std::span<const manifest::Range> bucket;  // the same, over the problems of the bucket
   std::size_t axes = 0;
-  std::span<const manifest::Runtime> runtime;
+  std::span<const manifest::Runtime> runtime;  // where the range of a slot is one value, no launch may give another
   std::span<const manifest::Expression> constraints;
   std::span<const LoadedPass> passes;  // must outlive the form, which points into them
   bool has_workspace = true;           // false: workspace addresses are 0

@@ -10,6 +10,7 @@
 
 #include "jit/launch_form.hpp"
 #include "kiln/error.hpp"
+#include "team/protocol.hpp"
 
 namespace kiln::jit {
 namespace {
@@ -70,6 +71,9 @@ std::string argument_name(const manifest::Op& op, const manifest::Implementation
     case manifest::ArgumentKind::tensor_map: return "tma = " + op.tensors[index].name;
     case manifest::ArgumentKind::length: return "length = " + op.axes[index].name;
     case manifest::ArgumentKind::report: return "report = " + op.axes[index].name;
+    case manifest::ArgumentKind::workspace_map: return "tma = " + implementation->workspaces[index].name;
+    case manifest::ArgumentKind::peers: return "peers = " + implementation->workspaces[index].name;
+    case manifest::ArgumentKind::team: return "team = true";
   }
   return {};
 }
@@ -116,7 +120,10 @@ std::int64_t passed_bytes(const manifest::Op& op, const manifest::Argument& argu
   switch (argument.kind) {
     case manifest::ArgumentKind::runtime: return bytes_of(op.runtime[static_cast<std::size_t>(argument.index)].type);
     case manifest::ArgumentKind::expression: return bytes_of(argument.type);
-    case manifest::ArgumentKind::tensor_map: return sizeof(CUtensorMap);
+    case manifest::ArgumentKind::tensor_map:
+    case manifest::ArgumentKind::workspace_map: return sizeof(CUtensorMap);
+    case manifest::ArgumentKind::peers: return sizeof(team::PeersArgument);
+    case manifest::ArgumentKind::team: return sizeof(team::TeamArgument);
     case manifest::ArgumentKind::length: return sizeof(AxisLength);
     default: return 8;  // addresses, axes, reports
   }

@@ -67,11 +67,10 @@ void check_within(const LoadedArgument& argument, std::span<const std::int64_t> 
   const auto tensor = reach_of(argument.tensor_shape, argument.tensor_strides, frame);
   const auto view = reach_of(argument.shape, argument.strides, frame);
   if (argument.tensor_shape.empty() || !tensor || (view && *view <= *tensor)) return;
-  refuse(
-      kernel, argument,
-      fmt::format("its view reaches {} elements at these sizes, and the tensor {}; make 'shape' or 'strides' smaller, "
-                  "or say unbounded = true for a view whose addresses wrap around",
-                  view ? fmt::to_string(*view) : "more than 2^63", *tensor));
+  refuse(kernel, argument,
+         fmt::format("its view reaches {} elements at these sizes, and '{}' has {}; make 'shape' or 'strides' smaller, "
+                     "or say unbounded = true for a view whose addresses wrap around",
+                     view ? fmt::to_string(*view) : "more than 2^63", argument.tensor, *tensor));
 }
 
 void check_box(const LoadedArgument& argument, std::int64_t innermost, const std::string& kernel) {

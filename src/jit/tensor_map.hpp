@@ -16,7 +16,7 @@ namespace kiln::jit {
 
 struct LoadedArgument;
 
-/// A TMA argument as a launch reads it: the parameter, and the slots that its descriptor depends on besides the tensor's address.
+/// A TMA argument as a launch reads it: the parameter, and the slots that its descriptor depends on besides the address.
 struct TensorMapForm {
   /// How many slots a key compares. Most descriptors depend on at most three: a matrix's rows, columns and stride. None: the descriptor
   /// depends on more than `widest`, and is not kept.

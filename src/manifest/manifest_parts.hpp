@@ -28,10 +28,16 @@ void read_types(const ManifestReader& reader, const TomlValue& section, std::vec
 void read_choices(const ManifestReader& reader, const TomlValue& section, std::vector<Selection>& selections);
 
 /// Reads names and types of [runtime]. read_runtime_expressions reads the rest once op.symbols is complete.
-std::vector<Runtime> read_runtime(const ManifestReader& reader, const TomlValue& section);
+std::vector<Runtime> read_runtime(const ManifestReader& reader, const TomlValue& section,
+                                  const std::vector<Axis>& axes);
 void read_runtime_expressions(const ManifestReader& reader, const TomlValue& section, Op& op);
 /// The names of RuntimeType in its order: "f32", "f64", ...
 RuntimeType read_runtime_type(const ManifestReader& reader, const TomlValue& value);
+
+/// Reads one of the op's types or an element type. `name` is what has the dtype.
+ElementType read_dtype(const ManifestReader& reader, const TomlValue& value, const Op& op, std::string_view name);
+/// Returns the strides of dense rows. `symbols` has the names in `shape`.
+std::vector<Expression> dense_strides(const std::vector<Expression>& shape, const Symbols& symbols);
 
 /// These need op.symbols, op.selections and op.runtime.
 std::vector<Tensor> read_tensors(const ManifestReader& reader, const TomlValue& section, const Op& op);

@@ -185,10 +185,12 @@ std::string why_not_known(const Symbols& symbols, const Op& op, int slot, Known 
     return {};
   }
   if (slot < op.first_static()) {
-    if (!op.runtime[static_cast<std::size_t>(slot - op.first_runtime())].is_integer()) {
-      return fmt::format("the run-time value {}, which is no integer,", name);
-    }
-    return known == Known::launch ? "" : fmt::format("the run-time value {}, which is known only at a launch,", name);
+    const Runtime& runtime = op.runtime[static_cast<std::size_t>(slot - op.first_runtime())];
+    if (!runtime.is_integer()) return fmt::format("the run-time value {}, which is no integer,", name);
+    if (known == Known::every_rank && runtime.team_rank)
+      return fmt::format("the run-time value {}, which differs from rank to rank,", name);
+    return known >= Known::every_rank ? ""
+                                      : fmt::format("the run-time value {}, which is known only at a launch,", name);
   }
   if (known == Known::device && slot >= op.first_parameter())
     return fmt::format("the parameter {}, which a config gives,", name);

@@ -14,10 +14,11 @@ namespace kiln::manifest {
 
 /// Which names an expression may use, by the time at which its value must be known.
 enum class Known : std::uint8_t {
-  device,  // for a device: types, choices and device facts
-  plan,    // when a plan is made: the above, parameters, and axes of policy `exact` for all types and choices
-  bucket,  // for a whole bucket: the above and every axis
-  launch,  // at each launch: all but run-time reals
+  device,      // for a device: types, choices and device facts
+  plan,        // when a plan is made: the above, parameters, and axes of policy `exact` for all types and choices
+  bucket,      // for a whole bucket: the above and every axis
+  every_rank,  // at each launch, and equal on all ranks of a team: all but run-time reals and the rank
+  launch,      // at each launch: all but run-time reals
 };
 
 class ManifestReader {

@@ -53,16 +53,21 @@ std::string policy_text(const Axis& axis) {
 
 int Op::first_parameter() const noexcept { return first_device_fact() + static_cast<int>(DeviceFacts::names.size()); }
 
+int Op::team_axis() const noexcept {
+  const auto found = std::ranges::find(axes, true, &Axis::team);
+  return found == axes.end() ? -1 : static_cast<int>(found - axes.begin());
+}
+
 const Implementation* Op::find(std::string_view implementation) const noexcept {
   const auto found = std::ranges::find(implementations, implementation, &Implementation::name);
   return found == implementations.end() ? nullptr : &*found;
 }
 
-DType Op::dtype_of(const Tensor& tensor, std::span<const std::int64_t> frame) const noexcept {
-  if (tensor.selection < 0) return tensor.dtype;
+DType Op::dtype_of(const ElementType& element, std::span<const std::int64_t> frame) const noexcept {
+  if (element.selection < 0) return element.dtype;
   const auto chosen = static_cast<std::size_t>(
-      frame[static_cast<std::size_t>(first_static()) + static_cast<std::size_t>(tensor.selection)]);
-  return selections[static_cast<std::size_t>(tensor.selection)].dtypes[chosen];
+      frame[static_cast<std::size_t>(first_static()) + static_cast<std::size_t>(element.selection)]);
+  return selections[static_cast<std::size_t>(element.selection)].dtypes[chosen];
 }
 
 Tolerance Op::tolerance_of(const Tensor& output, std::span<const std::int64_t> frame) const {

@@ -38,6 +38,7 @@ inline constexpr int max_tensor_map_rank = 5;
 inline constexpr std::int64_t most_tensor_map_size = std::int64_t{1} << 32;
 inline constexpr std::int64_t most_tensor_map_stride = std::int64_t{1} << 36;  // elements
 inline constexpr std::int64_t most_tensor_map_box = 256;
+inline constexpr int most_team_ranks = 8;
 inline constexpr std::int64_t first_programmatic_sm = 90;  // older devices refuse programmatic launches
 
 enum class DType : std::uint8_t { bf16, f16, f32, f64, e4m3, e5m2, i8, u8, i32, i64 };
@@ -61,6 +62,7 @@ struct Axis {
   std::int64_t maximum = 0;
   std::int64_t multiple_of = 1;
   bool on_device = false;  // a launch may read it from device memory; the problem's size bounds it
+  bool team = false;       // the number of ranks of the engine's team; exact
 
   /// The policy for the types and choices in `frame`. No allocation, no exception.
   [[nodiscard]] const BucketPolicy& policy_at(std::span<const std::int64_t> frame) const noexcept;
@@ -102,6 +104,7 @@ struct Runtime {
   std::optional<Expression> verify_integer;  // as default_integer
   std::optional<RealExpression> verify_real;
   std::optional<Expression> minimum;  // integers only
+  bool team_rank = false;             // an i32 that is this process's rank in the engine's team; no launch gives it
   [[nodiscard]] bool is_integer() const noexcept { return type != RuntimeType::f32 && type != RuntimeType::f64; }
 };
 
@@ -114,12 +117,16 @@ struct Tolerance {
 
 enum class Fill : std::uint8_t { normal, uniform, ones, zeros, index, offsets, prepared };
 
-struct Tensor {
+/// One of the op's types, whose value gives the dtype, or a dtype.
+struct ElementType {
+  int selection = -1;        // index of the type, or -1
+  DType dtype = DType::f32;  // used when selection is -1
+};
+
+struct Tensor : ElementType {
   std::string name;
   std::vector<Expression> shape;    // elements, outermost first; rank 1 to max_rank
   std::vector<Expression> strides;  // elements; dense row-major when the manifest gives none
-  int selection = -1;               // index of the type that gives the dtype, or -1
-  DType dtype = DType::f32;         // used when selection is -1
   Fill fill = Fill::normal;
   double scale = 1.0;                     // factor of the fill
   std::optional<Expression> last;         // last value of Fill::offsets
@@ -128,6 +135,7 @@ struct Tensor {
   bool optional = false;                  // the pointer may be null
   std::optional<Expression> when;         // over types and choices: 0 where the problem does not have the tensor
   std::vector<Tolerance> tolerance;       // of its own, whose last has no `when`; empty where the type's applies
+  bool per_rank = false;  // an input of which the reference sees the parts of all ranks, one after another
 };
 
 enum class ArgumentKind : std::uint8_t {
@@ -138,23 +146,30 @@ enum class ArgumentKind : std::uint8_t {
   shared_workspace,
   expression,
   tensor_map,
+  workspace_map,
   length,
-  report
+  report,
+  peers,
+  team
 };
 
 /// One kernel argument. An axis is passed as int64, a run-time value as its type, an expression as `type`, a length as
-/// kiln::axis_length of templates/common/length.cuh, a report as the address of a word for kiln::attention::report_length.
+/// kiln::axis_length of templates/common/length.cuh, a report as the address of a word for kiln::attention::report_length. Peers and team
+/// are passed as the structures of team/protocol.hpp. A TMA descriptor shows a tensor (tensor_map) or a workspace (workspace_map).
 struct Argument {
   ArgumentKind kind = ArgumentKind::tensor;
-  int index = 0;  // of the tensor, axis (also for a length or report), run-time value or workspace
+  int index = 0;  // of the tensor, axis (also for a length or report), run-time value, or workspace (also for peers)
   RuntimeType type = RuntimeType::i64;  // expression
   Expression value;                     // expression
-  /// tensor_map: the view that the descriptor shows, in elements, outermost first. The tensor's own unless the manifest gives them.
+  // Of a TMA descriptor.
+  /// The view that it shows, in elements, outermost first. A tensor's own unless the manifest gives them.
   std::vector<Expression> shape, strides;
-  std::vector<Expression> box;  // tensor_map: elements, outermost first, one for each dimension of the view
-  bool unbounded = false;       // tensor_map: the view may reach past the tensor, as one with wrapping addresses does
-  Expression swizzle;           // tensor_map: 0, 32, 64 or 128 bytes
-  std::optional<Expression> when;  // tensor_map; static: where it is 0 the kernel gets zeros in its place
+  std::vector<Expression> box;  // elements, outermost first, one for each dimension of the view
+  bool unbounded = false;       // the view may reach past the tensor or workspace, as one with wrapping addresses does
+  Expression swizzle;           // 0, 32, 64 or 128 bytes
+  std::optional<Expression> when;  // static: where it is 0 the kernel gets zeros in its place
+  ElementType element;             // workspace_map
+  int half = -1;  // workspace_map of a symmetric workspace: 0 or 1, the half of this rank's team memory that it shows
 };
 
 /// The unit of PassModel::operations.
@@ -205,9 +220,10 @@ struct Parameter {
 
 struct Workspace {
   std::string name;
-  Expression bytes;     // evaluated at the largest sizes that a plan is made for
-  bool zeroed = false;  // zero before the first launch; the kernel leaves it zero
-  bool shared = false;  // lies in the block that all plans of a stream use; indeterminate at each launch
+  Expression bytes;        // evaluated at the largest sizes that a plan is made for
+  bool zeroed = false;     // zero before the first launch; the kernel leaves it zero
+  bool shared = false;     // lies in the block that all plans of a stream use; indeterminate at each launch
+  bool symmetric = false;  // lies in the team's memory, once in each half; indeterminate at each launch
 };
 
 /// Kernels that write the inputs with Fill::prepared, for one of several cases. They run before the reference.
@@ -285,12 +301,14 @@ struct Op {
   std::vector<SourceFile> manifests;            // every .toml; parse_op makes the same op of these and `files`
   Symbols symbols;                              // axes, run-time values, types and choices, device facts
 
+  /// The index of the axis that is the number of ranks, or -1 for an op of one GPU.
+  [[nodiscard]] int team_axis() const noexcept;
   [[nodiscard]] int first_runtime() const noexcept { return static_cast<int>(axes.size()); }
   [[nodiscard]] int first_static() const noexcept { return first_runtime() + static_cast<int>(runtime.size()); }
   [[nodiscard]] int first_device_fact() const noexcept { return first_static() + static_cast<int>(selections.size()); }
   [[nodiscard]] int first_parameter() const noexcept;
   [[nodiscard]] const Implementation* find(std::string_view implementation) const noexcept;
-  [[nodiscard]] DType dtype_of(const Tensor& tensor, std::span<const std::int64_t> frame) const noexcept;
+  [[nodiscard]] DType dtype_of(const ElementType& element, std::span<const std::int64_t> frame) const noexcept;
   /// The tolerance for an output: its own, else that of its type. `frame` gives the problem's types and choices.
   [[nodiscard]] Tolerance tolerance_of(const Tensor& output, std::span<const std::int64_t> frame) const;
   /// True when the problem of `frame` has the tensor.

@@ -75,7 +75,7 @@ void add_symbols(const ManifestReader& reader, const TomlValue& document, Op& op
 
 void read_names(const ManifestReader& reader, const TomlValue& document, Op& op) {
   op.axes = read_axes(reader, reader.required(document, "the file", "axes"));
-  op.runtime = read_runtime(reader, section_or_empty(document, "runtime"));
+  op.runtime = read_runtime(reader, section_or_empty(document, "runtime"), op.axes);
   read_types(reader, section_or_empty(document, "types"), op.selections);
   read_choices(reader, section_or_empty(document, "choices"), op.selections);
   check_count(reader, 1, op.selections.size(), max_selections, "types and choices");
@@ -92,7 +92,7 @@ Expression read_sample(const ManifestReader& reader, const TomlValue& value, con
       reader.fail(value.line, fmt::format("'sample' beside the output '{}' that is initialised", tensor.name),
                   "a reference of the whole output");
   if (value.kind == TomlValue::Kind::boolean) return Expression::constant(reader.boolean(value, "'sample'") ? 1 : 0);
-  return reader.expression(value, "'sample'", op.symbols, op, Known::launch);
+  return reader.expression(value, "'sample'", op.symbols, op, Known::every_rank);
 }
 
 void read_reference(const ManifestReader& reader, const TomlValue& section, Op& op) {
@@ -106,9 +106,9 @@ void read_reference(const ManifestReader& reader, const TomlValue& section, Op& 
 void read_cost(const ManifestReader& reader, const TomlValue& section, Op& op) {
   reader.check_keys(section, "[cost]", {"bytes", "flops"});
   if (const TomlValue* bytes = section.find("bytes"))
-    op.cost_bytes = reader.expression(*bytes, "'bytes'", op.symbols, op, Known::launch);
+    op.cost_bytes = reader.expression(*bytes, "'bytes'", op.symbols, op, Known::every_rank);
   if (const TomlValue* flops = section.find("flops"))
-    op.cost_flops = reader.expression(*flops, "'flops'", op.symbols, op, Known::launch);
+    op.cost_flops = reader.expression(*flops, "'flops'", op.symbols, op, Known::every_rank);
 }
 
 // Implementations that [op] lists come first, in its order; the others follow by name.

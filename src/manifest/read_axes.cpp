@@ -1,6 +1,7 @@
 // [axes]: sizes and the policies that bucket them.
 #include <fmt/format.h>
 
+#include <algorithm>
 #include <bit>
 #include <limits>
 
@@ -127,9 +128,27 @@ void check_on_device(const ManifestReader& reader, const Axis& axis, int line) {
                 "at most 2147483647: lengths on the device are int32");
 }
 
+/// The number of ranks: each is a bucket of its own.
+Axis read_team_axis(const ManifestReader& reader, const std::string& name, const TomlValue& value) {
+  const std::string where = fmt::format("axis '{}' with team = true", name);
+  reader.check_keys(value, where, {"team", "min", "max"});
+  Axis axis;
+  axis.name = name;
+  axis.team = true;
+  if (const TomlValue* minimum = value.find("min")) axis.minimum = reader.integer(*minimum, "'min'", 1);
+  const TomlValue& maximum = reader.required(value, where, "max");
+  axis.maximum = reader.integer(maximum, "'max'", axis.minimum);
+  if (axis.maximum > most_team_ranks)
+    reader.fail(maximum.line, fmt::format("max = {} on the team axis '{}'", axis.maximum, name),
+                fmt::format("at most {} ranks", most_team_ranks));
+  return axis;
+}
+
 Axis read_axis(const ManifestReader& reader, const std::string& name, const TomlValue& value) {
   const std::string where = fmt::format("axis '{}'", name);
-  reader.check_keys(value, where, {"bucket", "min", "max", "multiple_of", "on_device"});
+  if (value.kind == TomlValue::Kind::table && reader.boolean_or(value, "team", false))
+    return read_team_axis(reader, name, value);
+  reader.check_keys(value, where, {"bucket", "min", "max", "multiple_of", "on_device", "team"});
   Axis axis;
   axis.name = name;
   axis.policies = read_policies(reader, reader.required(value, where, "bucket"), where);
@@ -148,14 +167,20 @@ Axis read_axis(const ManifestReader& reader, const std::string& name, const Toml
 std::vector<Axis> read_axes(const ManifestReader& reader, const TomlValue& section) {
   std::vector<Axis> axes;
   check_count(reader, section.line, section.entries.size(), max_axes, "axes");
-  for (const TomlEntry& entry : reader.table(section, "[axes]"))
+  for (const TomlEntry& entry : reader.table(section, "[axes]")) {
     axes.push_back(read_axis(reader, entry.key, entry.value));
+    const auto other = std::ranges::find(axes, true, &Axis::team);
+    if (axes.back().team && other != axes.end() - 1)
+      reader.fail(entry.value.line, fmt::format("team = true on the axes '{}' and '{}'", other->name, entry.key),
+                  "it on one axis");
+  }
   if (axes.empty()) reader.fail(section.line, "no axis", "one or more");
   return axes;
 }
 
 void read_policy_conditions(const ManifestReader& reader, const TomlValue& section, Op& op) {
   for (std::size_t i = 0; i < op.axes.size(); ++i) {
+    if (op.axes[i].team) continue;
     const TomlValue& bucket = *section.entries[i].value.find("bucket");
     const std::string what = fmt::format("'when' of a bucket of axis '{}'", op.axes[i].name);
     for (std::size_t each = 0; each + 1 < op.axes[i].policies.size(); ++each)

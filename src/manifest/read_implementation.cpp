@@ -94,7 +94,7 @@ std::vector<Expression> read_conditions(const ManifestReader& reader, const Toml
   const std::string where = fmt::format("[{}]", name);
   reader.check_keys(*section, where, {"all"});
   for (const TomlValue& each : reader.list(reader.required(*section, where, "all"), "'all'"))
-    conditions.push_back(reader.expression(each, what, symbols, op, Known::launch));
+    conditions.push_back(reader.expression(each, what, symbols, op, Known::every_rank));
   return conditions;
 }
 
@@ -129,9 +129,17 @@ void read_alignment(const ManifestReader& reader, const TomlValue& section, cons
       for (const Tensor& each : op.tensors) names.push_back(each.name);
       reader.fail(value.line, fmt::format("{} in [align]{}", quote(name), did_you_mean(name, names)), one_of(names));
     }
-    const Expression bytes = reader.expression(value, "an alignment", implementation.symbols, op, Known::launch);
+    const Expression bytes = reader.expression(value, "an alignment", implementation.symbols, op, Known::every_rank);
     implementation.alignment.emplace_back(static_cast<int>(tensor - op.tensors.begin()), bytes);
   }
+}
+
+void check_symmetric(const ManifestReader& reader, const Op& op, const Workspace& workspace, int line) {
+  const std::string found = fmt::format("'symmetric' on workspace '{}'", workspace.name);
+  if (op.team_axis() < 0) reader.fail(line, found, "an axis with team = true in op.toml");
+  if (workspace.zeroed || workspace.shared)
+    reader.fail(line, fmt::format("'{}' and {}", workspace.zeroed ? "zeroed" : "shared", found),
+                "one of them: all plans of a team write to its memory");
 }
 
 void read_workspaces(const ManifestReader& reader, const TomlValue& section, const Op& op,
@@ -139,14 +147,16 @@ void read_workspaces(const ManifestReader& reader, const TomlValue& section, con
   for (const auto& [name, value] : reader.table(section, "[workspace]")) {
     const std::string where = fmt::format("workspace '{}'", name);
     check_free_name(reader, name, value.line, op, implementation.symbols, implementation.workspaces);
-    reader.check_keys(value, where, {"bytes", "zeroed", "shared"});
+    reader.check_keys(value, where, {"bytes", "zeroed", "shared", "symmetric"});
     const TomlValue& bytes = reader.required(value, where, "bytes");
-    implementation.workspaces.push_back(
-        {name, reader.expression(bytes, "'bytes'", implementation.symbols, op, Known::bucket),
-         reader.boolean_or(value, "zeroed", false), reader.boolean_or(value, "shared", false)});
-    if (implementation.workspaces.back().zeroed && implementation.workspaces.back().shared)
+    const Workspace& workspace = implementation.workspaces.emplace_back(
+        Workspace{name, reader.expression(bytes, "'bytes'", implementation.symbols, op, Known::bucket),
+                  reader.boolean_or(value, "zeroed", false), reader.boolean_or(value, "shared", false),
+                  reader.boolean_or(value, "symmetric", false)});
+    if (workspace.zeroed && workspace.shared)
       reader.fail(value.line, fmt::format("'zeroed' and 'shared' on {}", where),
                   "one of them: other plans write to what is shared");
+    if (workspace.symmetric) check_symmetric(reader, op, workspace, value.line);
   }
 }
 
@@ -156,6 +166,19 @@ bool reads_length(const Implementation& implementation, int axis) {
       return argument.kind == ArgumentKind::length && argument.index == axis;
     });
   });
+}
+
+// An implementation that does not know its team could neither reach the ranks nor end a launch for them.
+void check_team(const ManifestReader& reader, const Op& op, const Implementation& implementation) {
+  if (op.team_axis() < 0) return;
+  const auto takes_team = [](const Pass& pass) {
+    return std::ranges::find(pass.arguments, ArgumentKind::team, &Argument::kind) != pass.arguments.end();
+  };
+  if (std::ranges::none_of(implementation.passes, takes_team))
+    reader.fail(implementation.passes.front().line,
+                fmt::format("no argument {{ team = true }}, though axis '{}' of op.toml is a team",
+                            op.axes[static_cast<std::size_t>(op.team_axis())].name),
+                "it in each pass that reaches other ranks");
 }
 
 // An implementation that took the bound for the length would silently compute over padding.
@@ -208,6 +231,7 @@ void read_kernels(const ManifestReader& reader, const TomlValue& document, const
   implementation.passes =
       read_passes(reader, document, "the file", op, implementation.symbols, implementation.workspaces);
   check_lengths(reader, op, implementation);
+  check_team(reader, op, implementation);
 }
 
 bool is_launch_only(const Implementation& implementation, int slot) {
@@ -241,6 +265,8 @@ Implementation read_implementation(const ManifestReader& reader, const TomlValue
     implementation.requires_text = implementation.requires_->text();
   }
   if (implementation.is_library()) {
+    if (op.team_axis() >= 0)
+      reader.fail(document.find("library")->line, "'library' in an implementation of a team op", "kernels");
     implementation.constraints = read_constraints(reader, document, op, implementation.symbols);
     if (const TomlValue* section = document.find("align")) read_alignment(reader, *section, op, implementation);
     read_library(reader, document, op, implementation);

@@ -97,9 +97,24 @@ void read_value(const ManifestReader& reader, const TomlValue* value, std::strin
   if (value == nullptr) return;
   const std::string what = fmt::format("the {} of '{}'", key, runtime.name);
   if (runtime.is_integer())
-    integer = reader.expression(*value, what, op.symbols, op, Known::launch);
+    integer = reader.expression(*value, what, op.symbols, op, Known::every_rank);
   else
     real = reader.real_expression(*value, what, op);
+}
+
+// The value is { team = "rank" }.
+void read_team_value(const ManifestReader& reader, const TomlValue& value, const std::vector<Axis>& axes,
+                     const std::vector<Runtime>& earlier, Runtime& runtime) {
+  reader.check_keys(value, fmt::format("run-time value '{}' with 'team'", runtime.name), {"team"});
+  static_cast<void>(
+      reader.one_of(*value.find("team"), fmt::format("what '{}' tells of the team", runtime.name), {"rank"}));
+  if (std::ranges::none_of(axes, &Axis::team))
+    reader.fail(value.line, fmt::format("the rank of a team as '{}'", runtime.name),
+                "an axis with team = true beside it");
+  if (const auto other = std::ranges::find(earlier, true, &Runtime::team_rank); other != earlier.end())
+    reader.fail(value.line, fmt::format("the team's rank as '{}' and '{}'", other->name, runtime.name), "it once");
+  runtime.type = RuntimeType::i32;
+  runtime.team_rank = true;
 }
 
 // Defaults are evaluated in the manifest's order, so each may use only earlier run-time values.
@@ -142,15 +157,18 @@ RuntimeType read_runtime_type(const ManifestReader& reader, const TomlValue& val
       reader.one_of(value, "a type of scalars", {"f32", "f64", "i32", "i64", "u32", "u64"}));
 }
 
-std::vector<Runtime> read_runtime(const ManifestReader& reader, const TomlValue& section) {
+std::vector<Runtime> read_runtime(const ManifestReader& reader, const TomlValue& section,
+                                  const std::vector<Axis>& axes) {
   std::vector<Runtime> values;
   check_count(reader, section.line, section.entries.size(), max_runtime, "run-time values");
   for (const auto& [name, value] : reader.table(section, "[runtime]")) {
     Runtime runtime;
     runtime.name = name;
-    if (value.kind == TomlValue::Kind::table) {
+    if (value.find("team") != nullptr) {
+      read_team_value(reader, value, axes, values, runtime);
+    } else if (value.kind == TomlValue::Kind::table) {
       const std::string where = fmt::format("run-time value '{}'", name);
-      reader.check_keys(value, where, {"type", "default", "min", "verify"});
+      reader.check_keys(value, where, {"type", "default", "min", "verify", "team"});
       runtime.type = read_runtime_type(reader, reader.required(value, where, "type"));
     } else {
       runtime.type = read_runtime_type(reader, value);
@@ -173,7 +191,7 @@ void read_runtime_expressions(const ManifestReader& reader, const TomlValue& sec
       if (!runtime.is_integer())
         reader.fail(value->line, fmt::format("'min' on '{}', which is no integer", entry.key), "none");
       runtime.minimum =
-          reader.expression(*value, fmt::format("the minimum of '{}'", entry.key), op.symbols, op, Known::launch);
+          reader.expression(*value, fmt::format("the minimum of '{}'", entry.key), op.symbols, op, Known::every_rank);
     }
     check_earlier(reader, entry, op, runtime.default_integer, slot);
     check_earlier(reader, entry, op, runtime.verify_integer, slot);

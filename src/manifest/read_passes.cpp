@@ -20,7 +20,7 @@ PassModel read_pass_model(const ManifestReader& reader, const TomlValue& section
   PassModel model;
   const auto read = [&](std::string_view key, std::optional<Expression>& into) {
     if (const TomlValue* value = section.find(key))
-      into = reader.expression(*value, "'" + std::string(key) + "'", symbols, op, Known::launch);
+      into = reader.expression(*value, "'" + std::string(key) + "'", symbols, op, Known::every_rank);
   };
   read("operations", model.operations);
   read("read_bytes", model.read_bytes);
@@ -95,8 +95,12 @@ Argument read_named_argument(const Scope& scope, const TomlValue& value) {
       is(ArgumentKind::workspace, index_of(scope.workspaces, name)) ||
       is(ArgumentKind::axis, index_of(scope.op.axes, name)) ||
       is(ArgumentKind::runtime, index_of(scope.op.runtime, name))) {
-    if (argument.kind == ArgumentKind::workspace && scope.workspaces[static_cast<std::size_t>(argument.index)].shared)
-      argument.kind = ArgumentKind::shared_workspace;
+    if (argument.kind != ArgumentKind::workspace) return argument;
+    const Workspace& workspace = scope.workspaces[static_cast<std::size_t>(argument.index)];
+    if (workspace.symmetric)
+      scope.reader.fail(value.line, fmt::format("the symmetric workspace '{}' by name", name),
+                        fmt::format("{{ peers = \"{}\" }}: it has an address on each rank", name));
+    if (workspace.shared) argument.kind = ArgumentKind::shared_workspace;
     return argument;
   }
   if (scope.untimed == prepare_section && (name == seed_name || name == case_name)) {
@@ -165,15 +169,67 @@ void read_view(const Scope& scope, const TomlValue& value, const Tensor& tensor,
     reader.fail(strides->line, fmt::format("{} as the innermost stride of a TMA argument", *innermost), "1");
 }
 
+/// Reads which half of the team's memory a descriptor of a symmetric workspace shows. Others have no halves.
+int read_half(const ManifestReader& reader, const TomlValue& value, const Workspace& workspace) {
+  const TomlValue* const half = value.find("half");
+  if (!workspace.symmetric) {
+    if (half == nullptr) return -1;
+    reader.fail(half->line, fmt::format("'half' of a TMA argument over workspace '{}'", workspace.name),
+                "it for symmetric workspaces alone");
+  }
+  const std::string where = fmt::format("a TMA argument over the symmetric workspace '{}'", workspace.name);
+  const std::int64_t number = reader.integer(reader.required(value, where, "half"), "'half'", 0);
+  if (number > 1) reader.fail(half->line, fmt::format("half = {} of a TMA argument", number), "0 or 1");
+  return static_cast<int>(number);
+}
+
+/// Reads the view of a workspace, which has no dtype and no shape of its own.
+void read_workspace_view(const Scope& scope, const TomlValue& value, const Workspace& workspace, Argument& argument) {
+  const ManifestReader& reader = scope.reader;
+  argument.half = read_half(reader, value, workspace);
+  const std::string where = fmt::format("a TMA argument over workspace '{}'", workspace.name);
+  argument.element = read_dtype(reader, reader.required(value, where, "dtype"), scope.op, workspace.name);
+  Tensor own;
+  own.name = workspace.name;
+  own.shape = read_view_sizes(scope, reader.required(value, where, "shape"), "shape", most_tensor_map_size);
+  if (!own.shape.empty()) own.strides = dense_strides(own.shape, scope.symbols);
+  read_view(scope, value, own, argument);
+}
+
+/// Reads the tensor or workspace that the descriptor shows, and its view.
+Argument read_shown(const Scope& scope, const TomlValue& value) {
+  const ManifestReader& reader = scope.reader;
+  std::vector<std::string> names;
+  for (const Tensor& each : scope.op.tensors) names.push_back(each.name);
+  for (const Workspace& each : scope.workspaces) names.push_back(each.name);
+  const std::size_t shown = reader.one_of(*value.find("tma"), "the tensor or workspace of a TMA argument", names);
+  Argument argument;
+  if (shown >= scope.op.tensors.size()) {
+    argument.kind = ArgumentKind::workspace_map;
+    argument.index = static_cast<int>(shown - scope.op.tensors.size());
+    read_workspace_view(scope, value, scope.workspaces[static_cast<std::size_t>(argument.index)], argument);
+    return argument;
+  }
+  const Tensor& tensor = scope.op.tensors[shown];
+  if (const TomlValue* dtype = value.find("dtype"))
+    reader.fail(dtype->line, fmt::format("'dtype' of a TMA argument over tensor '{}'", tensor.name), "its own");
+  if (const TomlValue* half = value.find("half"))
+    reader.fail(half->line, fmt::format("'half' of a TMA argument over tensor '{}'", tensor.name),
+                "it for symmetric workspaces alone");
+  if (tensor.per_rank && !scope.untimed.empty())
+    reader.fail(value.line, fmt::format("a TMA argument over '{}' in {}", tensor.name, scope.untimed),
+                fmt::format("\"{}\", the address of all ranks' parts", tensor.name));
+  argument.kind = ArgumentKind::tensor_map;
+  argument.index = static_cast<int>(shown);
+  read_view(scope, value, tensor, argument);
+  return argument;
+}
+
 Argument read_tensor_map(const Scope& scope, const TomlValue& value) {
   const ManifestReader& reader = scope.reader;
-  reader.check_keys(value, "a TMA argument", {"tma", "shape", "strides", "unbounded", "box", "swizzle", "when"});
-  std::vector<std::string> tensors;
-  for (const Tensor& each : scope.op.tensors) tensors.push_back(each.name);
-  Argument argument;
-  argument.kind = ArgumentKind::tensor_map;
-  argument.index = static_cast<int>(reader.one_of(*value.find("tma"), "the tensor of a TMA argument", tensors));
-  read_view(scope, value, scope.op.tensors[static_cast<std::size_t>(argument.index)], argument);
+  reader.check_keys(value, "a TMA argument",
+                    {"tma", "half", "dtype", "shape", "strides", "unbounded", "box", "swizzle", "when"});
+  Argument argument = read_shown(scope, value);
   argument.unbounded = reader.boolean_or(value, "unbounded", false);
   const TomlValue& box = reader.required(value, "a TMA argument", "box");
   argument.box = read_view_sizes(scope, box, "box", most_tensor_map_box);
@@ -217,15 +273,43 @@ Argument read_report(const Scope& scope, const TomlValue& value) {
   return argument;
 }
 
+/// Reads { peers = "WORKSPACE" } or { team = true }.
+Argument read_team_argument(const Scope& scope, const TomlValue& value) {
+  const ManifestReader& reader = scope.reader;
+  const TomlValue* const peers = value.find("peers");
+  const std::string_view key = peers != nullptr ? "peers" : "team";
+  reader.check_keys(value, fmt::format("a {} argument", key), {key});
+  if (!scope.untimed.empty())
+    reader.fail(value.line, fmt::format("'{}' in a pass of {}", key, scope.untimed), "it in implementations alone");
+  if (scope.op.team_axis() < 0)
+    reader.fail(value.line, fmt::format("a {} argument", key), "an axis with team = true in op.toml");
+  Argument argument;
+  argument.kind = ArgumentKind::team;
+  if (peers == nullptr) {
+    if (!reader.boolean(*value.find("team"), "'team'"))
+      reader.fail(value.line, "team = false as an argument", "team = true, or no such argument");
+    return argument;
+  }
+  std::vector<std::string> symmetric;
+  for (const Workspace& each : scope.workspaces)
+    if (each.symmetric) symmetric.push_back(each.name);
+  if (symmetric.empty()) reader.fail(value.line, "a peers argument", "a workspace with symmetric = true");
+  argument.kind = ArgumentKind::peers;
+  argument.index =
+      index_of(scope.workspaces, symmetric[reader.one_of(*peers, "the workspace of a peers argument", symmetric)]);
+  return argument;
+}
+
 Argument read_argument(const Scope& scope, const TomlValue& value) {
   if (value.kind == TomlValue::Kind::text) return read_named_argument(scope, value);
   if (value.find("tma") != nullptr) return read_tensor_map(scope, value);
   if (value.find("length") != nullptr) return read_length(scope, value);
   if (value.find("report") != nullptr) return read_report(scope, value);
+  if (value.find("peers") != nullptr || value.find("team") != nullptr) return read_team_argument(scope, value);
   constexpr std::string_view where = "an argument";
-  scope.reader.check_keys(
-      value, where,
-      {"value", "type", "tma", "shape", "strides", "unbounded", "box", "swizzle", "when", "length", "report"});
+  scope.reader.check_keys(value, where,
+                          {"value", "type", "tma", "half", "dtype", "shape", "strides", "unbounded", "box", "swizzle",
+                           "when", "length", "report", "peers", "team"});
   Argument argument;
   argument.kind = ArgumentKind::expression;
   argument.value =
@@ -263,8 +347,9 @@ Pass read_pass(const Scope& scope, const TomlValue& value) {
   const TomlValue& arguments = reader.required(value, where, "args");
   for (const TomlValue& each : reader.list(arguments, "'args'")) pass.arguments.push_back(read_argument(scope, each));
   check_count(reader, arguments.line, pass.arguments.size(), max_arguments, "arguments");
-  const auto maps = std::count_if(pass.arguments.begin(), pass.arguments.end(),
-                                  [](const Argument& argument) { return argument.kind == ArgumentKind::tensor_map; });
+  const auto maps = std::count_if(pass.arguments.begin(), pass.arguments.end(), [](const Argument& argument) {
+    return argument.kind == ArgumentKind::tensor_map || argument.kind == ArgumentKind::workspace_map;
+  });
   check_count(reader, arguments.line, static_cast<std::size_t>(maps), max_tensor_maps, "TMA arguments");
   pass.cooperative = reader.boolean_or(value, "cooperative", false);
   if (const TomlValue* programmatic = value.find("programmatic"))

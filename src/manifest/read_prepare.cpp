@@ -62,6 +62,9 @@ void check_tensors(const ManifestReader& reader, const Op& op, const Prepare& pr
       const Tensor& tensor = op.tensors[static_cast<std::size_t>(argument.index)];
       if (tensor.output)
         reader.fail(pass.line, fmt::format("the output '{}' in a pass of [prepare]", tensor.name), "inputs alone");
+      if (tensor.per_rank)
+        reader.fail(pass.line, fmt::format("'{}' with per_rank = true in a pass of [prepare]", tensor.name),
+                    "inputs that are equal on all ranks");
       given[static_cast<std::size_t>(argument.index)] = true;
     }
   for (std::size_t i = 0; i < op.tensors.size(); ++i)

@@ -13,40 +13,11 @@ std::vector<Expression> read_sizes(const ManifestReader& reader, const TomlValue
                                    const Op& op) {
   std::vector<Expression> sizes;
   for (const TomlValue& each : reader.list(value, what))
-    sizes.push_back(reader.expression(each, what, op.symbols, op, Known::launch));
+    sizes.push_back(reader.expression(each, what, op.symbols, op, Known::every_rank));
   if (sizes.empty() || sizes.size() > static_cast<std::size_t>(max_rank)) {
     reader.fail(value.line, fmt::format("{} entries in {}", sizes.size(), what), fmt::format("1 to {}", max_rank));
   }
   return sizes;
-}
-
-std::vector<Expression> dense_strides(const std::vector<Expression>& shape, const Symbols& symbols) {
-  std::vector<Expression> strides(shape.size(), Expression::constant(1));
-  std::string text;
-  for (std::size_t i = shape.size() - 1; i-- > 0;) {
-    text = fmt::format("({}){}{}", shape[i + 1].text(), text.empty() ? "" : " * ", text);
-    strides[i] = Expression::parse(text, symbols);
-  }
-  return strides;
-}
-
-// The dtype is one of the op's types or an element type.
-void read_dtype(const ManifestReader& reader, const TomlValue& value, const Op& op, Tensor& tensor) {
-  std::vector<std::string> known;
-  for (std::size_t i = 0; i < op.selections.size(); ++i) {
-    if (!op.selections[i].is_type()) continue;
-    known.push_back(op.selections[i].name);
-    if (op.selections[i].name == reader.text(value, "a dtype")) tensor.selection = static_cast<int>(i);
-  }
-  if (tensor.selection >= 0) return;
-  const auto dtype = parse_dtype(reader.text(value, "a dtype"));
-  if (!dtype) {
-    reader.fail(
-        value.line,
-        fmt::format("{} as the dtype of '{}'{}", value.described(), tensor.name, did_you_mean(value.text, known)),
-        known.empty() ? "an element type such as 'f32'" : one_of(known) + ", or an element type such as 'f32'");
-  }
-  tensor.dtype = *dtype;
 }
 
 void read_fill(const ManifestReader& reader, const TomlValue& value, const Op& op, Tensor& tensor) {
@@ -56,7 +27,8 @@ void read_fill(const ManifestReader& reader, const TomlValue& value, const Op& o
   }
   if (const TomlValue* scale = value.find("scale")) tensor.scale = reader.real(*scale, "'scale'");
   if (const TomlValue* last = value.find("last"))
-    tensor.last = reader.expression(*last, fmt::format("'last' of '{}'", tensor.name), op.symbols, op, Known::launch);
+    tensor.last =
+        reader.expression(*last, fmt::format("'last' of '{}'", tensor.name), op.symbols, op, Known::every_rank);
   const bool offsets = tensor.fill == Fill::offsets;
   if (offsets != tensor.last.has_value())
     reader.fail(value.line, fmt::format("'{}' {} 'last'", tensor.name, offsets ? "without" : "with"),
@@ -93,11 +65,22 @@ void check_strides(const ManifestReader& reader, const Op& op, const Tensor& ten
   }
 }
 
+// [prepare] runs on one rank, so it cannot fill the parts of the others.
+void read_per_rank(const ManifestReader& reader, const TomlValue& table, const Op& op, Tensor& tensor) {
+  tensor.per_rank = reader.boolean_or(table, "per_rank", false);
+  if (!tensor.per_rank) return;
+  const std::string found = fmt::format("'per_rank' on '{}'", tensor.name);
+  if (op.team_axis() < 0) reader.fail(table.line, found, "an axis with team = true in [axes]");
+  if (tensor.output) reader.fail(table.line, found + ", an output", "it on inputs only");
+  if (tensor.fill == Fill::prepared)
+    reader.fail(table.line, found + " with fill = \"prepared\"", "another fill: [prepare] knows one rank");
+}
+
 Tensor read_tensor(const ManifestReader& reader, const std::string& name, const TomlValue& value, const Op& op) {
   const std::string where = fmt::format("tensor '{}'", name);
   reader.check_keys(
       value, where,
-      {"shape", "strides", "dtype", "fill", "scale", "last", "output", "initialised", "optional", "when"});
+      {"shape", "strides", "dtype", "fill", "scale", "last", "output", "initialised", "optional", "when", "per_rank"});
   Tensor tensor;
   tensor.name = name;
   tensor.shape = read_sizes(reader, reader.required(value, where, "shape"), fmt::format("the shape of '{}'", name), op);
@@ -110,13 +93,14 @@ Tensor read_tensor(const ManifestReader& reader, const std::string& name, const 
     }
   }
   check_strides(reader, op, tensor, value.line);
-  read_dtype(reader, reader.required(value, where, "dtype"), op, tensor);
+  static_cast<ElementType&>(tensor) = read_dtype(reader, reader.required(value, where, "dtype"), op, name);
   read_fill(reader, value, op, tensor);
   tensor.output = reader.boolean_or(value, "output", false);
   read_initialised(reader, value, op, tensor);
   tensor.optional = reader.boolean_or(value, "optional", false);
   if (const TomlValue* when = value.find("when"))
     tensor.when = reader.expression(*when, fmt::format("'when' of '{}'", name), op.symbols, op, Known::device);
+  read_per_rank(reader, value, op, tensor);
   return tensor;
 }
 
@@ -175,6 +159,32 @@ std::vector<DType> output_types(const Op& op) {
 }
 
 }  // namespace
+
+std::vector<Expression> dense_strides(const std::vector<Expression>& shape, const Symbols& symbols) {
+  std::vector<Expression> strides(shape.size(), Expression::constant(1));
+  std::string text;
+  for (std::size_t i = shape.size() - 1; i-- > 0;) {
+    text = fmt::format("({}){}{}", shape[i + 1].text(), text.empty() ? "" : " * ", text);
+    strides[i] = Expression::parse(text, symbols);
+  }
+  return strides;
+}
+
+ElementType read_dtype(const ManifestReader& reader, const TomlValue& value, const Op& op, std::string_view name) {
+  std::vector<std::string> known;
+  for (std::size_t i = 0; i < op.selections.size(); ++i) {
+    if (!op.selections[i].is_type()) continue;
+    known.push_back(op.selections[i].name);
+    if (op.selections[i].name == reader.text(value, "a dtype")) return {static_cast<int>(i), DType::f32};
+  }
+  const auto dtype = parse_dtype(reader.text(value, "a dtype"));
+  if (!dtype) {
+    reader.fail(value.line,
+                fmt::format("{} as the dtype of '{}'{}", value.described(), name, did_you_mean(value.text, known)),
+                known.empty() ? "an element type such as 'f32'" : one_of(known) + ", or an element type such as 'f32'");
+  }
+  return {-1, *dtype};
+}
 
 std::vector<Tensor> read_tensors(const ManifestReader& reader, const TomlValue& section, const Op& op) {
   std::vector<Tensor> tensors;

@@ -3,6 +3,7 @@
 
 #include <cstdint>
 #include <memory>
+#include <optional>
 #include <span>
 #include <string>
 #include <vector>
@@ -12,6 +13,8 @@
 #include "kiln/options.hpp"
 #include "manifest/problem.hpp"
 #include "store/record.hpp"
+#include "team/binding.hpp"
+#include "team/member.hpp"
 #include "tune/cubins.hpp"
 #include "tune/measure.hpp"
 
@@ -64,6 +67,11 @@ struct BenchSettings {
   const cuda::DeviceInfo& device;
   Regime regime = Regime::cold_l2;
   std::string arch;
+  const team::TeamBinding* team = nullptr;  // of a team op, for the bench's life
+  /// Decides the values of inputs. Absent: the clock does. Equal on all ranks of a team.
+  std::optional<std::uint64_t> seed = std::nullopt;
+  /// Of that team, where other ranks take part: a barrier is before each timed run, and a fault is the candidate's failure.
+  team::Member* member = nullptr;
 };
 
 /// Returns a bench in the current context. Allocates and fills the tensors, and runs the reference. Throws as VerificationCase does.

@@ -12,6 +12,7 @@
 #include "tune/lengths.hpp"
 #include "tune/measure.hpp"
 #include "tune/preparation.hpp"
+#include "tune/team_barrier.hpp"
 #include "tune/verification_case.hpp"
 
 namespace kiln::tune {
@@ -20,7 +21,11 @@ namespace {
 class LocalBench final : public Bench {
  public:
   LocalBench(const BenchSettings& settings, Cubins& cubins)
-      : settings_(settings), stopwatch_(settings.device.facts, settings.regime, settings.arch, cubins) {
+      : settings_(settings),
+        stopwatch_(settings.device.facts, settings.regime, settings.arch, cubins),
+        barrier_(settings.member == nullptr ? nullptr
+                                            : std::make_unique<TeamBarrier>(*settings.member, settings.arch, cubins)) {
+    if (barrier_) stopwatch_.before_each([this](CUstream stream) { barrier_->enqueue(stream); });
     const Problem low = manifest::low_corner(settings.op, settings.bucket);
     const std::vector<std::size_t> cases = cases_timed_last(settings.op);
     std::size_t next = 0;  // lengths on the device and corners take the cases in turn
@@ -48,11 +53,16 @@ class LocalBench final : public Bench {
     try {
       const auto frame =
           manifest::make_frame(settings_.op, &trial.implementation, trial.at, settings_.device.facts, trial.config);
-      auto live = std::make_unique<Live>(jit::Executable(settings_.op, trial.implementation, frame, trial.cubin));
+      auto live = std::make_unique<Live>(load(candidate, trial, frame));
       const jit::Resources resources = live->executable.resources();
       admission.registers = resources.registers;
       admission.spill_bytes = resources.spill_bytes;
       if (!is_right(admission, *live)) return admission;
+      if (const std::string fault = fault_text(); !fault.empty()) {
+        admission.reason = fault;
+        admission.verdict = store::Verdict::launch_failed;
+        return admission;
+      }
       admission.verdict = store::Verdict::ok;
       live_.insert_or_assign(candidate, std::move(live));
     } catch (const Error& error) {
@@ -84,6 +94,19 @@ class LocalBench final : public Bench {
     jit::Executable executable;
     TrialWorkspace workspace;
   };
+
+  [[nodiscard]] jit::Executable load(std::size_t candidate, const Trial& trial,
+                                     std::span<const std::int64_t> frame) const {
+    if (settings_.member == nullptr) return {settings_.op, trial.implementation, frame, trial.cubin, settings_.team};
+    const team::TeamBinding binding = settings_.member->binding(static_cast<std::uint32_t>(candidate));
+    return {settings_.op, trial.implementation, frame, trial.cubin, &binding};
+  }
+
+  /// Why a launch of this rank ended without the others' data; empty where none did.
+  [[nodiscard]] std::string fault_text() const {
+    const auto fault = settings_.member == nullptr ? std::nullopt : settings_.member->fault();
+    return fault ? team::text_of(*fault, settings_.member->rank(), settings_.member->timeout()) : std::string();
+  }
 
   template <class Measure>
   std::vector<Samples> take_legal(std::span<const Point> points, const Measure& measure) {
@@ -153,11 +176,16 @@ class LocalBench final : public Bench {
     std::vector<Samples> result(points.size());
     try {
       auto taken = measure(launches);
-      for (std::size_t i = 0; i < result.size(); ++i) result[i].ns = std::move(taken[i]);
+      const std::string fault = fault_text();
+      for (std::size_t i = 0; i < result.size(); ++i)
+        if (fault.empty())
+          result[i].ns = std::move(taken[i]);
+        else
+          result[i].failure = fault;
     } catch (const Error& error) {
       std::string reason = reason_for_rejecting(error, fmt::format("one of {}", points.size()));
-      if (points.size() == 1) {
-        result.front().failure = std::move(reason);
+      if (points.size() == 1 || settings_.member != nullptr) {  // the other ranks would not launch again
+        for (Samples& each : result) each.failure = reason;
         return result;
       }
       // Samples each point alone to find out which one failed.
@@ -167,7 +195,8 @@ class LocalBench final : public Bench {
     return result;
   }
 
-  void add_case(const Problem& problem, Cubins& cubins, const Placement& placement) {
+  void add_case(const Problem& problem, Cubins& cubins, Placement placement) {
+    if (settings_.team != nullptr) placement.rank = settings_.team->rank;
     cases_.emplace_back(settings_.op, problem, settings_.device.facts, settings_.arch, cubins, seed_++,
                         stream_.handle(), placement);
   }
@@ -179,9 +208,10 @@ class LocalBench final : public Bench {
           "it is legal at none of the sizes where candidates are verified: the bucket's ends and corners";
       return false;
     }
+    bool right = true;
     for (VerificationCase& each : cases_) {
       const Check check = each.verify(live.executable, live.workspace, stream_.handle());
-      if (check.right) continue;
+      if (check.right || !right) continue;
       admission.verdict = store::Verdict::wrong_result;
       admission.reason = fmt::format(
           "at {}{}{}: {}", manifest::display_text(settings_.op, each.problem()),
@@ -190,9 +220,10 @@ class LocalBench final : public Bench {
               ? ""
               : fmt::format(" on the device, launched for {}", manifest::display_text(settings_.op, each.launched())),
           check.reason);
-      return false;
+      right = false;
+      if (settings_.op.team_axis() < 0) break;  // the other ranks of a team launch every case
     }
-    return true;
+    return right;
   }
 
   /// Returns the reason for which the candidate is rejected. Throws Error(driver_failed) when its launch broke the context, after which no
@@ -216,10 +247,12 @@ class LocalBench final : public Bench {
 
   std::chrono::steady_clock::time_point begun_ = std::chrono::steady_clock::now();
   double prepared_ns_ = 0;
-  std::uint64_t seed_ = static_cast<std::uint64_t>(begun_.time_since_epoch().count());  // of the next case
   BenchSettings settings_;
+  std::uint64_t seed_ =
+      settings_.seed.value_or(static_cast<std::uint64_t>(begun_.time_since_epoch().count()));  // of the next case
   std::vector<Problem> lengths_;
   Stopwatch stopwatch_;
+  std::unique_ptr<TeamBarrier> barrier_;  // null for an op of one GPU
   cuda::Stream stream_;
   std::vector<VerificationCase> cases_;  // the last is at the upper edge
   std::map<std::size_t, std::unique_ptr<Live>> live_;

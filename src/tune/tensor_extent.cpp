@@ -28,6 +28,22 @@ std::int64_t TensorExtent::count() const noexcept {
   return product;
 }
 
+std::int64_t part_stride(const manifest::Op& op, const manifest::Tensor& tensor, const TensorExtent& extent,
+                         std::int64_t world) {
+  std::int64_t stride = extent.elements, all = 0;
+  bool fits = true;
+  for (std::size_t i = 0; i < extent.shape.size(); ++i) {
+    std::int64_t reach = 0;
+    fits = fits && !__builtin_mul_overflow(extent.shape[i], extent.strides[i], &reach);
+    stride = std::max(stride, reach);
+  }
+  if (!fits || __builtin_mul_overflow(stride, world, &all) || all > most_bytes / size_of(extent.type))
+    throw Error(ErrorKind::bad_input,
+                fmt::format("{}: the parts of {} ranks of tensor '{}' are larger than {} bytes at these sizes", op.name,
+                            world, tensor.name, most_bytes));
+  return stride;
+}
+
 TensorExtent extent_of(const manifest::Op& op, const manifest::Tensor& tensor, std::span<const std::int64_t> frame) {
   TensorExtent extent;
   extent.type = op.dtype_of(tensor, frame);

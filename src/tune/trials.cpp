@@ -6,6 +6,7 @@
 
 #include "kiln/error.hpp"
 #include "tune/deploy.hpp"
+#include "tune/team_bench.hpp"
 
 namespace kiln::tune {
 namespace {
@@ -24,7 +25,9 @@ std::future<std::unique_ptr<Bench>> Trials::begin_bench() const {
        verification(request_.op, request_.bucket, request_.device.facts, request_.arch))
     cubins_.prefetch(needed);
   const auto begin = [this] {
-    const BenchSettings settings{request_.op, request_.bucket, request_.device, request_.regime, request_.arch};
+    BenchSettings settings{request_.op, request_.bucket, request_.device, request_.regime, request_.arch};
+    settings.member = request_.team;
+    if (request_.team != nullptr) return team_bench(settings, cubins_);
     return request_.worker != nullptr ? request_.worker->bench(settings, cubins_) : local_bench(settings, cubins_);
   };
   return std::async(request_.worker != nullptr ? std::launch::async : std::launch::deferred, begin);

@@ -30,6 +30,7 @@ struct Placement {
   std::optional<std::pair<TensorId, TensorId>> in_place;
   std::vector<std::pair<RuntimeId, double>> reals;  // real run-time values
   std::size_t prepare_case = 0;                     // index among the cases of the op's [prepare]
+  std::int32_t rank = 0;                            // of a team op: this process's, below the size of the team axis
   /// The sizes that candidates are launched with and that determine memory and strides. The case's own sizes are then lengths in device
   /// memory, for each axis that allows them.
   std::optional<Problem> bound;
@@ -51,7 +52,9 @@ class TrialWorkspace {
 
 class VerificationCase {
  public:
-  /// Allocates and fills the tensors of `problem`, and runs the reference. `seed` decides the values. Precondition: a context is current.
+  /// Allocates and fills the tensors of `problem`, and runs the reference. `seed` decides the values. Of a team op the reference gets the
+  /// parts that all ranks have by this seed, so the ranks' seeds must be equal and no rank hears of another. Precondition: a context is
+  /// current.
   /// Throws Error(out_of_memory) with op, problem and bytes, and Error(compile_failed) for a reference that does not compile.
   VerificationCase(const manifest::Op& op, const Problem& problem, const manifest::DeviceFacts& device,
                    const std::string& arch, Cubins& cubins, std::uint64_t seed, CUstream stream,
@@ -65,7 +68,9 @@ class VerificationCase {
   void retarget(const Problem& problem, std::uint64_t seed, CUstream stream, const Placement& placement = {});
 
   /// Poisons the outputs, launches and compares. An executable that does not admit this problem is right, with a reason. One that may begin
-  /// before its predecessor ends is also launched that way, and one of an op with optional outputs without them. Throws Error(driver_failed) when the launch breaks the context.
+  /// before its predecessor ends is also launched that way, and one of an op with optional outputs without them. One of a team op is
+  /// launched as often whether it is right or wrong, as the other ranks launch too. Throws Error(driver_failed) when the launch breaks the
+  /// context.
   Check verify(const jit::Executable& executable, TrialWorkspace& workspace, CUstream stream);
   Check verify(const jit::Executable& executable, CUstream stream);
   /// Launches without a check, for measurements. Preconditions: admitted, and the workspace renewed once. Throws Error(driver_failed).
@@ -89,6 +94,8 @@ class VerificationCase {
   [[nodiscard]] std::int64_t bytes() const noexcept;  // device memory held
 
  private:
+  /// Whether verify() makes all its launches, though an earlier one was wrong.
+  [[nodiscard]] bool launches_all() const;
   /// Whether repeated launches over the same tensors give the same results.
   [[nodiscard]] bool can_repeat() const;
   Check verify_repeated(const jit::Executable& executable, TrialWorkspace& workspace, CUstream stream);

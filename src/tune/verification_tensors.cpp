@@ -71,7 +71,7 @@ void VerificationTensors::bound_lengths(const Placement& placement, std::vector<
   true_lengths_.copy_from_host(values.data(), sizeof values, stream);
   const auto bounded = verification_frame(op, *placement.bound, device, placement.runtime);
   for (std::size_t i = 0; i < op.runtime.size(); ++i) {
-    if (!op.runtime[i].is_integer()) continue;
+    if (!op.runtime[i].is_integer() || op.runtime[i].team_rank) continue;
     const auto slot = static_cast<std::size_t>(op.first_runtime()) + i;
     const RuntimeId id = runtime_id(op, i);
     frame[slot] = bounded[slot];
@@ -97,6 +97,7 @@ void VerificationTensors::allocate(const Placement& placement, CUstream stream) 
   auto frame = verification_frame(op, problem, device, placement.runtime);
   set_verification_values(op, frame, arguments);
   reference_arguments = arguments;
+  set_rank(placement);
   launched = placement.bound.value_or(problem);
   if (placement.bound) bound_lengths(placement, frame, stream);
   for (const auto& [runtime, value] : placement.runtime) {
@@ -114,20 +115,22 @@ void VerificationTensors::allocate(const Placement& placement, CUstream stream) 
     state.extent = extent_of(op, op.tensors[i], frame);
     state.offset = placement.offset_elements * size_of(state.extent.type);
     const std::int64_t bytes = state.offset + bytes_of(op.tensors[i], state.extent, frame);
-    const std::int64_t wanted =
-        op.tensors[i].output ? state.extent.elements * size_of(reference_type(state.extent.type)) : 0;
-    total += bytes + wanted;
+    if (op.tensors[i].per_rank) state.part_stride = part_stride(op, op.tensors[i], state.extent, world());
+    const std::int64_t reference = reference_bytes(i);
+    cuda::Buffer& for_reference = op.tensors[i].per_rank ? state.parts : state.wanted;
+    total += bytes + reference;
     try {
       if (state.data.bytes() < bytes) state.data = cuda::Buffer(), state.data = cuda::Buffer(bytes);
-      if (state.wanted.bytes() < wanted) state.wanted = cuda::Buffer(), state.wanted = cuda::Buffer(wanted);
+      if (for_reference.bytes() < reference) for_reference = cuda::Buffer(), for_reference = cuda::Buffer(reference);
     } catch (const Error& error) {
       throw Error(error.kind(), fmt::format("{} {}: its tensors need {} bytes of device memory or more: {}", op.name,
                                             manifest::display_text(op, problem), total, error.what()));
     }
     const bool absent = op.tensors[i].optional && placement.leave_optional_out;
     arguments.tensors[i] = absent ? nullptr : reinterpret_cast<const void*>(state.address());
+    const bool is_apart = op.tensors[i].output || (op.tensors[i].per_rank && !absent);
     reference_arguments.tensors[i] =
-        op.tensors[i].output ? reinterpret_cast<const void*>(state.wanted.pointer()) : arguments.tensors[i];
+        is_apart ? reinterpret_cast<const void*>(for_reference.pointer()) : arguments.tensors[i];
   }
   in_place = placement.in_place;
   if (in_place && is_prepared(in_place->second.index))
@@ -138,21 +141,53 @@ void VerificationTensors::allocate(const Placement& placement, CUstream stream) 
   if (in_place) arguments.tensors[in_place->second.index] = arguments.tensors[in_place->first.index];
 }
 
+std::int64_t VerificationTensors::world() const {
+  const int axis = op.team_axis();
+  return axis < 0 ? 1 : problem.axes[static_cast<std::size_t>(axis)];
+}
+
+void VerificationTensors::set_rank(const Placement& placement) {
+  rank = placement.rank;
+  if (rank < 0 || rank >= world())
+    throw Error(ErrorKind::bad_input, fmt::format("{} {}: a verification as rank {} of {} was asked for; give a rank "
+                                                  "below the number of ranks",
+                                                  op.name, manifest::display_text(op, problem), rank, world()));
+  for (std::size_t i = 0; i < op.runtime.size(); ++i)
+    if (op.runtime[i].team_rank) reference_arguments.set(runtime_id(op, i), std::int64_t{rank});
+}
+
+std::int64_t VerificationTensors::reference_bytes(std::size_t tensor) const {
+  const Tensor& state = tensors[tensor];
+  if (op.tensors[tensor].output) return state.extent.elements * size_of(reference_type(state.extent.type));
+  return op.tensors[tensor].per_rank ? world() * state.part_stride * size_of(state.extent.type) : 0;
+}
+
 std::vector<std::int64_t> VerificationTensors::frame() const { return verification_frame(op, problem, device); }
 
 VerificationTensors::FillParameters VerificationTensors::fill_parameters(CUdeviceptr pointer, std::size_t tensor,
-                                                                         std::uint64_t seed) const {
+                                                                         std::uint64_t seed,
+                                                                         std::int32_t of_rank) const {
   const manifest::Tensor& of = op.tensors[tensor];
+  if (of.per_rank)
+    seed += static_cast<std::uint64_t>(of_rank) * 0xbf58476d1ce4e5b9ULL;  // odd: no two ranks have equal seeds
   const double scale = of.last ? static_cast<double>(of.last->evaluate(frame()).number) : of.scale;
   return {pointer, tensors[tensor].extent.elements, seed * 0x9e3779b97f4a7c15ULL + tensor, static_cast<int>(of.fill),
           scale};
 }
 
 void VerificationTensors::fill_one(CUdeviceptr pointer, manifest::DType type, std::size_t tensor, std::uint64_t seed,
-                                   CUstream stream) {
-  FillParameters fill_with = fill_parameters(pointer, tensor, seed);
+                                   std::int32_t of_rank, CUstream stream) {
+  FillParameters fill_with = fill_parameters(pointer, tensor, seed, of_rank);
   auto parameters = fill_with.pointers(nullptr);
   launch_internal(fill_.at(type).function(0), fill_with.count, parameters.data(), stream);
+}
+
+void VerificationTensors::fill_parts(std::size_t tensor, std::uint64_t seed, CUstream stream) {
+  const Tensor& state = tensors[tensor];
+  const auto part_bytes = static_cast<CUdeviceptr>(state.part_stride * size_of(state.extent.type));
+  for (std::int32_t of_rank = 0; of_rank < world(); ++of_rank)
+    fill_one(state.parts.pointer() + part_bytes * static_cast<CUdeviceptr>(of_rank), state.extent.type, tensor, seed,
+             of_rank, stream);
 }
 
 void VerificationTensors::fill(std::uint64_t seed, CUstream stream) {
@@ -161,9 +196,11 @@ void VerificationTensors::fill(std::uint64_t seed, CUstream stream) {
     const manifest::Tensor& tensor = op.tensors[i];
     if (!takes_part(i)) continue;
     if (!tensor.output && !(launched == problem)) tensors[i].data.fill_bytes(poison_byte, stream);
-    if (!tensor.output && !is_prepared(i)) fill_one(tensors[i].address(), tensors[i].extent.type, i, seed, stream);
+    if (!tensor.output && !is_prepared(i))
+      fill_one(tensors[i].address(), tensors[i].extent.type, i, seed, rank, stream);
+    if (tensor.per_rank) fill_parts(i, seed, stream);
     if (is_initialised(i))
-      fill_one(tensors[i].wanted.pointer(), reference_type(tensors[i].extent.type), i, seed, stream);
+      fill_one(tensors[i].wanted.pointer(), reference_type(tensors[i].extent.type), i, seed, rank, stream);
   }
   prepared_for_.reset();
   prepare(stream);
@@ -182,11 +219,11 @@ void VerificationTensors::poison_outputs(CUstream stream) {
   for (std::size_t i = 0; i < tensors.size(); ++i) {
     if (!op.tensors[i].output || !takes_part(i)) continue;
     tensors[i].data.fill_bytes(poison_byte, stream);
-    if (is_initialised(i)) fill_one(tensors[i].address(), tensors[i].extent.type, i, seed_, stream);
+    if (is_initialised(i)) fill_one(tensors[i].address(), tensors[i].extent.type, i, seed_, rank, stream);
   }
   if (!in_place) return;
   const Tensor& output = tensors[in_place->first.index];
-  fill_one(output.address(), output.extent.type, in_place->second.index, seed_, stream);
+  fill_one(output.address(), output.extent.type, in_place->second.index, seed_, rank, stream);
 }
 
 void VerificationTensors::poison_inputs(CUstream stream) {
@@ -214,7 +251,7 @@ void VerificationTensors::refill_inputs(CUstream stream) {
       continue;
     }
     const bool shared = in_place && in_place->second.index == i;
-    FillParameters fill_with = fill_parameters(tensors[shared ? in_place->first.index : i].address(), i, seed_);
+    FillParameters fill_with = fill_parameters(tensors[shared ? in_place->first.index : i].address(), i, seed_, rank);
     long long cycles = late_cycles;
     auto parameters = fill_with.pointers(&cycles);
     launch_late(fill_.at(tensors[i].extent.type).function(1), static_cast<unsigned>(device.sm_count()),

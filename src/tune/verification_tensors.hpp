@@ -31,9 +31,11 @@ class VerificationTensors {
   struct Tensor {
     TensorExtent extent;
     cuda::Buffer data;
-    cuda::Buffer wanted;      // of an output: the reference's result
-    cuda::Buffer kept;        // of a prepared input: its values, while it is poisoned
-    std::int64_t offset = 0;  // bytes from the allocation to the first element
+    cuda::Buffer wanted;           // of an output: the reference's result
+    cuda::Buffer kept;             // of a prepared input: its values, while it is poisoned
+    cuda::Buffer parts;            // of an input with per_rank: the parts of all ranks, for the reference
+    std::int64_t part_stride = 0;  // elements from a part to the next
+    std::int64_t offset = 0;       // bytes from the allocation to the first element
     [[nodiscard]] CUdeviceptr address() const { return data.pointer() + static_cast<CUdeviceptr>(offset); }
   };
 
@@ -74,6 +76,7 @@ class VerificationTensors {
   Arguments reference_arguments;  // with `wanted` in place of outputs
   std::optional<std::pair<TensorId, TensorId>> in_place;
   std::size_t prepare_case = 0;  // of the op's [prepare]
+  std::int32_t rank = 0;         // of a team op
 
  private:
   struct FillParameters {
@@ -84,8 +87,16 @@ class VerificationTensors {
     double scale;
     std::array<void*, 6> pointers(long long* cycles) { return {&pointer, &count, &seed, &kind, &scale, cycles}; }
   };
-  [[nodiscard]] FillParameters fill_parameters(CUdeviceptr pointer, std::size_t tensor, std::uint64_t seed) const;
-  void fill_one(CUdeviceptr pointer, manifest::DType type, std::size_t tensor, std::uint64_t seed, CUstream stream);
+  /// The values of a tensor with per_rank are those of `of_rank`; other tensors have the same on all ranks.
+  [[nodiscard]] FillParameters fill_parameters(CUdeviceptr pointer, std::size_t tensor, std::uint64_t seed,
+                                               std::int32_t of_rank) const;
+  void fill_one(CUdeviceptr pointer, manifest::DType type, std::size_t tensor, std::uint64_t seed, std::int32_t of_rank,
+                CUstream stream);
+  void fill_parts(std::size_t tensor, std::uint64_t seed, CUstream stream);
+  [[nodiscard]] std::int64_t world() const;
+  void set_rank(const Placement& placement);
+  /// Bytes of what the reference alone has: of an output the wanted values, of an input with per_rank the parts of all ranks.
+  [[nodiscard]] std::int64_t reference_bytes(std::size_t tensor) const;
   [[nodiscard]] bool is_prepared(std::size_t tensor) const {
     return op.tensors[tensor].fill == manifest::Fill::prepared && takes_part(tensor);
   }

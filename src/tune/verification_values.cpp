@@ -28,6 +28,7 @@ std::vector<std::int64_t> verification_frame(const manifest::Op& op, const Probl
       slot = own->second;
       continue;
     }
+    if (runtime.team_rank) continue;
     const auto& how = runtime.verify_integer ? runtime.verify_integer : runtime.default_integer;
     const manifest::Value value = how ? how->evaluate(frame) : manifest::Value{usual_integer};
     if (!value.ok())
@@ -44,6 +45,7 @@ void set_verification_values(const manifest::Op& op, std::span<const std::int64_
   for (std::size_t i = 0; i < op.runtime.size(); ++i) {
     const manifest::Runtime& runtime = op.runtime[i];
     const RuntimeId id = runtime_id(op, i);
+    if (runtime.team_rank) continue;
     if (runtime.is_integer()) {
       if (runtime.verify_integer || !runtime.default_integer)
         arguments.set(id, frame[static_cast<std::size_t>(op.first_runtime()) + i]);

@@ -56,6 +56,59 @@ TEST_CASE("a thread ends while others of its block go on to a barrier") {
   });
 }
 
+TEST_CASE("grids run together, or one after another where they are said to") {
+  for (const std::uint32_t seed : seeds) {
+    std::vector<int> order;
+    int met = 0;
+    const auto meet = [&] {
+      if (threadIdx.x == 0) ++met;
+      for (int polls = 0; polls < 10'000 && met < 2; ++polls) emulator::pause();
+      if (met < 2) emulator::fault("the other grid does not run");
+      if (gridDim.x == 2 && blockDim.x == 32 && threadIdx.x == 0) order.push_back(1);
+    };
+    const auto follow = [&] {
+      if (gridDim.x != 3 || blockDim.x != 8) emulator::fault("sizes of another grid");
+      if (threadIdx.x == 0) order.push_back(2);
+    };
+    const std::vector<emulator::Grid> grids = {
+        {{.grid = {2}, .block = {32}, .seed = seed}, meet, 1, -1, {}},
+        {{.grid = {1}, .block = {8}}, meet, 0, -1, {}},
+        {{.grid = {3}, .block = {8}}, follow, 0, 0, [&] { order.push_back(0); }}};
+    emulator::launch_together(grids);
+    CHECK(order == std::vector<int>{1, 1, 0, 2, 2, 2});
+  }
+}
+
+TEST_CASE("blocks that may not run at once do not") {
+  int at_work = 0, most = 0;
+  const auto kernel = [&] {
+    most = std::max(most, ++at_work);
+    for (int i = 0; i < 100; ++i) emulator::pause();
+    --at_work;
+  };
+  const auto most_at_once = [&](unsigned resident) {
+    most = 0;
+    const emulator::Grid grid{{.grid = {5}, .block = {1}}, kernel, resident, -1, {}};
+    emulator::launch_together({&grid, 1});
+    return most;
+  };
+  CHECK(most_at_once(1) == 1);
+  CHECK(most_at_once(3) == 3);
+  CHECK(most_at_once(0) == 5);
+}
+
+TEST_CASE("__syncthreads_or tells every thread whether one said so, time after time") {
+  for (const std::uint32_t seed : seeds) {
+    emulator::launch({.grid = {1}, .block = {96}, .seed = seed}, [] {
+      for (unsigned turn = 0; turn < 8; ++turn) {
+        const bool one_says_so = turn % 3 == 1;
+        if ((__syncthreads_or(one_says_so && threadIdx.x == 40 + turn ? 1 : 0) != 0) != one_says_so)
+          emulator::fault("turn {}", turn);
+      }
+    });
+  }
+}
+
 TEST_CASE("a deadlock is reported with what each thread waits for") {
   const auto run = [] {
     emulator::launch({.grid = {1}, .block = {96}, .shared_bytes = 64}, [] {

@@ -170,7 +170,7 @@ TEST_CASE("a descriptor shows the view that the manifest gives, and refuses what
 
   argument.shape[0] = sizes({"rows + 1"})[0];
   CHECK(refusal() ==
-        "kernel: the TMA descriptor of 'x': its view reaches 2176 elements at these sizes, and the tensor 1856; make "
+        "kernel: the TMA descriptor of 'x': its view reaches 2176 elements at these sizes, and 'x' has 1856; make "
         "'shape' or 'strides' smaller, or say unbounded = true for a view whose addresses wrap around");
   argument.tensor_shape.clear();  // unbounded
   argument.tensor_strides.clear();

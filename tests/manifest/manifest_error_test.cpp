@@ -184,7 +184,7 @@ TEST_CASE("a mistake in an implementation's file is named with its line") {
       {"tma = \"x\",", "tma = \"x\", shape = [\"factor\", 8],", "the run-time value 'factor', which is no integer,"},
       {"{ tma = \"x\",", "{ report = \"colls\" }, { tma = \"x\",",
        "found 'colls' as the axis of a report argument (did you mean 'cols'?)"},
-      {"tma = \"x\"", "tma = \"rows\"", "found 'rows' as the tensor of a TMA argument"},
+      {"tma = \"x\"", "tma = \"rows\"", "found 'rows' as the tensor or workspace of a TMA argument"},
       {"swizzle = 128 }]", "swizzle = 128 }]\n[pass.model]\nread_byte = 1",
        "fast.toml:25: found the unknown key 'read_byte' in [pass.model] (did you mean 'read_bytes'?)"},
       {"swizzle = 128 }]", "swizzle = 128 }]\n[pass.model]\nunit = \"mna\"",

@@ -2,6 +2,7 @@
 #pragma once
 
 #include <algorithm>
+#include <array>
 #include <bit>
 #include <cmath>
 #include <cstddef>
@@ -9,6 +10,7 @@
 #include <cstring>
 #include <limits>
 #include <type_traits>
+#include <utility>
 
 #include "emulator/machine.hpp"
 #include "emulator/vectors.hpp"
@@ -17,6 +19,7 @@
 #define __global__
 #define __device__
 #define __forceinline__ inline
+#define __noinline__
 #define __launch_bounds__(...)
 #define __grid_constant__
 #define __align__(bytes) alignas(bytes)
@@ -98,9 +101,23 @@ T atomicMax(T* to, T value) {
   *to = std::max(before, value);
   return before;
 }
+template <typename T>
+T atomicExch(T* to, T value) {
+  emulator::maybe_pause();
+  return std::exchange(*to, value);
+}
 inline void __threadfence() {}
+inline void __threadfence_system() {}
 
 inline void __syncthreads() { EMULATED_PTX("bar.sync 0;"); }
+inline int __syncthreads_or(int vote) {
+  std::array<bool, 3>& votes = emulator::current_block().votes;
+  const unsigned turn = emulator::current().votes++ % 3;
+  if (vote != 0) votes[turn] = true;
+  __syncthreads();
+  votes[(turn + 2) % 3] = false;  // the turn before, which all have read by now, and none takes before the next barrier
+  return votes[turn] ? 1 : 0;
+}
 inline void __syncwarp(unsigned mask = 0xffffffffu) {
   char nothing{};
   emulator::meet_in_warp("__syncwarp", mask, nothing, [](auto&) {});

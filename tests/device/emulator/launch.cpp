@@ -5,6 +5,8 @@
 #include <memory>
 #include <optional>
 #include <string>
+#include <utility>
+#include <vector>
 
 #include "emulator/cuda.hpp"
 #include "emulator/machine.hpp"
@@ -14,6 +16,7 @@ namespace emulator {
 namespace {
 
 constexpr std::size_t stack_bytes = 256 << 10;
+constexpr std::uint64_t most_steps_in_flight = 64;
 
 Thread* running = nullptr;
 
@@ -31,52 +34,140 @@ struct Order {
   std::minstd_rand random;
   bool in_turn;
   unsigned in_flight_one_in = 0;  // steps of the schedule; 0: only where nothing else is left to do
+  std::uint64_t steps = 0;        // of the schedule
   unsigned favourite = 0;         // thread that goes first, and those that follow it, as far as they get
 
   bool chance(unsigned one_in) { return one_in != 0 && random() % one_in == 0; }
 };
 
-class Schedule {
- public:
-  Schedule(const Launch& launch, const std::function<void()>& kernel, Order& order, std::byte* stacks,
-           unsigned first_cluster)
-      : kernel_(kernel), order_(order) {
+using Stacks = std::unique_ptr<std::byte[]>;
+
+/// A cluster, and the threads that it consists of.
+struct Running {
+  Running(const Grid& of, Stacks its_stacks, unsigned number) : grid(of), stacks(std::move(its_stacks)) {
+    const Launch& launch = grid.launch;
+    cluster.grid_dim = launch.grid;
+    cluster.block_dim = launch.block;
     const dim3 clusters{launch.grid.x / launch.cluster.x, launch.grid.y / launch.cluster.y,
                         launch.grid.z / launch.cluster.z};
-    const uint3 at = index_in(clusters, first_cluster);
+    const uint3 at = index_in(clusters, number);
     for (unsigned rank = 0; rank < launch.cluster.count(); ++rank) {
       const uint3 within = index_in(launch.cluster, rank);
       const uint3 index{at.x * launch.cluster.x + within.x, at.y * launch.cluster.y + within.y,
                         at.z * launch.cluster.z + within.z};
-      cluster_.blocks.emplace_back(cluster_, rank, index, launch.block.count(), launch.shared_bytes);
+      cluster.blocks.emplace_back(cluster, rank, index, launch.block.count(), launch.shared_bytes);
     }
-    for (Block& block : cluster_.blocks) {
+  }
+
+  const Grid& grid;
+  Stacks stacks;
+  Cluster cluster;
+};
+
+/// The clusters of a grid that have yet to run, and stacks for their threads.
+struct Pending {
+  const Grid& grid;
+  unsigned next = 0, ended = 0;
+  std::vector<Stacks> stacks;
+
+  [[nodiscard]] unsigned count() const { return grid.launch.grid.count() / grid.launch.cluster.count(); }
+  [[nodiscard]] unsigned resident() const { return grid.resident == 0 ? count() : std::min(grid.resident, count()); }
+  Stacks take_stacks() {
+    if (stacks.empty())
+      return std::make_unique_for_overwrite<std::byte[]>(grid.launch.cluster.count() * grid.launch.block.count() *
+                                                         stack_bytes);
+    Stacks taken = std::move(stacks.back());
+    stacks.pop_back();
+    return taken;
+  }
+};
+
+class Schedule {
+ public:
+  Schedule(std::span<const Grid> grids, Order& order) : order_(order) {
+    for (const Grid& grid : grids) pending_.push_back({grid, 0, 0, {}});
+    begin_those_after(-1);
+  }
+
+  Account run() {
+    while (!running_.empty()) {
+      if (order_.chance(order_.in_flight_one_in) || is_overdue())
+        one_of_running().cluster.in_flight.run_one(order_.random);
+      if (Thread* next = ready()) {
+        resume(*next);
+        if (next->fiber.ended() && next->block->cluster.live() == 0) finish(next->block->cluster);
+      } else if (!any_in_flight()) {
+        fault("deadlock: {}", who_waits());
+      }
+    }
+    return account_;
+  }
+
+ private:
+  void begin_those_after(int ended) {
+    for (std::size_t i = 0; i < pending_.size(); ++i) {
+      if (pending_[i].grid.after != ended) continue;
+      if (pending_[i].grid.before) pending_[i].grid.before();
+      for (unsigned started = 0; started < pending_[i].resident(); ++started) start(i);
+    }
+  }
+
+  void start(std::size_t grid) {
+    Pending& of = pending_[grid];
+    if (of.next == of.count()) return;
+    Running& made = *running_.emplace_back(std::make_unique<Running>(of.grid, of.take_stacks(), of.next++));
+    made.cluster.grid = pending_.size() == 1 ? -1 : static_cast<int>(grid);
+    std::size_t threads = 0;
+    for (Block& block : made.cluster.blocks) {
       for (Thread& thread : block.threads) {
-        thread.index = index_in(launch.block, thread.number);
-        thread.fiber.start({stacks + threads_.size() * stack_bytes, stack_bytes}, [this, &thread] { body(thread); });
+        thread.index = index_in(of.grid.launch.block, thread.number);
+        thread.fiber.start({made.stacks.get() + threads++ * stack_bytes, stack_bytes},
+                           [this, &thread, &kernel = of.grid.kernel] { body(thread, kernel); });
         threads_.push_back(&thread);
       }
     }
   }
 
-  Account run() {
-    while (cluster_.live() > 0) {
-      if (order_.chance(order_.in_flight_one_in)) cluster_.in_flight.run_one(order_.random);
-      if (Thread* next = ready()) {
-        resume(*next);
-      } else if (!cluster_.in_flight.run_one(order_.random)) {
-        fault("deadlock: {}", who_waits(cluster_));
-      }
+  /// The next cluster of the same grid takes the place of one that has ended.
+  void finish(Cluster& cluster) {
+    while (cluster.in_flight.run_one(order_.random)) {
     }
-    while (cluster_.in_flight.run_one(order_.random)) {
-    }
-    return {cluster_.most_rows_outside};
+    account_.most_rows_outside = std::max(account_.most_rows_outside, cluster.most_rows_outside);
+    std::erase_if(threads_, [&](const Thread* each) { return &each->block->cluster == &cluster; });
+    const auto found =
+        std::find_if(running_.begin(), running_.end(), [&](const auto& each) { return &each->cluster == &cluster; });
+    const auto grid = static_cast<std::size_t>(std::max(cluster.grid, 0));
+    pending_[grid].stacks.push_back(std::move((*found)->stacks));
+    running_.erase(found);
+    start(grid);
+    if (++pending_[grid].ended == pending_[grid].count()) begin_those_after(static_cast<int>(grid));
   }
 
- private:
-  void body(Thread& thread) {
+  /// A thread that polls is always ready, so that among several grids it never happens that nothing else is left to do.
+  [[nodiscard]] bool is_overdue() const {
+    return order_.in_turn && pending_.size() > 1 && order_.steps % most_steps_in_flight == 0;
+  }
+
+  Running& one_of_running() {
+    return running_.size() == 1 ? *running_.front() : *running_[order_.random() % running_.size()];
+  }
+
+  bool any_in_flight() {
+    for (const auto& each : running_) {
+      if (each->cluster.in_flight.run_one(order_.random)) return true;
+    }
+    return false;
+  }
+
+  [[nodiscard]] std::string who_waits() const {
+    std::string lines;
+    for (const auto& each : running_) lines += emulator::who_waits(each->cluster);
+    return lines;
+  }
+
+  void body(Thread& thread, const std::function<void()>& kernel) {
     try {
-      kernel_();
+      kernel();
       leave(thread);
     } catch (const std::exception& error) {
       fault_ = Fault(fmt::format("{}, thread {}: {}", name_of(*thread.block), thread.number, error.what()));
@@ -105,8 +196,11 @@ class Schedule {
 
   void resume(Thread& thread) {
     running = &thread;
+    ++order_.steps;
     threadIdx = thread.index;
     blockIdx = thread.block->index;
+    blockDim = thread.block->cluster.block_dim;
+    gridDim = thread.block->cluster.grid_dim;
     thread.fiber.resume();
     running = nullptr;
     if (fault_) throw Fault(*fault_);
@@ -126,13 +220,12 @@ class Schedule {
     return nullptr;
   }
 
-  const std::function<void()>& kernel_;
   Order& order_;
-  Cluster cluster_;
-  std::vector<Thread*> threads_;
+  std::vector<Pending> pending_;  // by grid
+  std::vector<std::unique_ptr<Running>> running_;
+  std::vector<Thread*> threads_;  // of those
   std::optional<Fault> fault_;
-
-  friend void emulator::maybe_pause();
+  Account account_;
 };
 
 Order* current_order = nullptr;
@@ -156,22 +249,28 @@ void maybe_pause() {
   if (running != nullptr && !current_order->in_turn && current_order->chance(8)) running->fiber.pause();
 }
 
+void pause() {
+  if (running == nullptr) return;
+  if (!current_order->in_turn) current_order->favourite = static_cast<unsigned>(current_order->random());
+  running->fiber.pause();
+}
+
+std::uint64_t nanoseconds() { return current_order->steps; }
+
 Account launch(const Launch& launch, const std::function<void()>& kernel) {
-  if (launch.grid.x % launch.cluster.x != 0 || launch.grid.y % launch.cluster.y != 0 ||
-      launch.grid.z % launch.cluster.z != 0)
-    fault("a grid of {} x {} x {} blocks is no whole number of its clusters", launch.grid.x, launch.grid.y,
-          launch.grid.z);
-  blockDim = launch.block;
-  gridDim = launch.grid;
-  Order order(launch.seed);
+  const Grid alone{launch, kernel, 1, -1, {}};
+  return launch_together({&alone, 1});
+}
+
+Account launch_together(std::span<const Grid> grids) {
+  for (const Grid& grid : grids) {
+    const dim3 blocks = grid.launch.grid, cluster = grid.launch.cluster;
+    if (blocks.x % cluster.x != 0 || blocks.y % cluster.y != 0 || blocks.z % cluster.z != 0)
+      fault("a grid of {} x {} x {} blocks is no whole number of its clusters", blocks.x, blocks.y, blocks.z);
+  }
+  Order order(grids.front().launch.seed);
   current_order = &order;
-  const unsigned blocks = launch.cluster.count();
-  const auto stacks = std::make_unique_for_overwrite<std::byte[]>(blocks * launch.block.count() * stack_bytes);
-  Account account;
-  for (unsigned cluster = 0; cluster < launch.grid.count() / blocks; ++cluster)
-    account.most_rows_outside = std::max(
-        account.most_rows_outside, Schedule(launch, kernel, order, stacks.get(), cluster).run().most_rows_outside);
-  return account;
+  return Schedule(grids, order).run();
 }
 
 }  // namespace emulator

@@ -2,6 +2,7 @@
 #pragma once
 
 #include <array>
+#include <cstdint>
 #include <deque>
 #include <map>
 #include <vector>
@@ -29,6 +30,7 @@ struct Thread {
   bool arrived_at_cluster = false;   // and has yet to wait
   Groups copies;                     // cp.async
   Groups store_reads, store_writes;  // bulk stores: of shared memory, to global memory
+  unsigned votes = 0;                // __syncthreads_or that it has taken part in
   bool acquired = false;             // a flag, and has yet to make what it guards seen by bulk copies
 
   [[nodiscard]] unsigned lane() const { return number % 32; }
@@ -48,6 +50,7 @@ struct Block {
   std::deque<Thread> threads;
   unsigned live;
   std::array<NamedBarrier, 16> barriers;
+  std::array<bool, 3> votes{};  // of __syncthreads_or, in turn
   std::map<unsigned, Mbarrier> mbarriers;
   std::map<std::pair<unsigned, unsigned>, Meeting<32>> warp_meetings;  // by warp and mask
   std::map<unsigned, Warpgroup> warpgroups;
@@ -55,6 +58,8 @@ struct Block {
 };
 
 struct Cluster {
+  int grid = -1;  // of several that run together
+  dim3 grid_dim, block_dim;
   std::deque<Block> blocks;
   ClusterBarrier barrier;
   InFlight in_flight;
@@ -66,6 +71,8 @@ struct Cluster {
   [[nodiscard]] std::byte* at(unsigned address, std::size_t bytes, std::size_t alignment);
 };
 
+/// A clock of all threads: a nanosecond each time that one of them goes on.
+[[nodiscard]] std::uint64_t nanoseconds();
 /// The thread that runs. Throws Fault outside of a launch.
 [[nodiscard]] Thread& current();
 [[nodiscard]] inline Block& current_block() { return *current().block; }

@@ -11,7 +11,8 @@ std::string state_of(const Thread& thread) {
 }  // namespace
 
 std::string name_of(const Block& block) {
-  return fmt::format("block ({}, {}, {})", block.index.x, block.index.y, block.index.z);
+  const std::string name = fmt::format("block ({}, {}, {})", block.index.x, block.index.y, block.index.z);
+  return block.cluster.grid < 0 ? name : fmt::format("grid {}, {}", block.cluster.grid, name);
 }
 
 std::string who_waits(const Cluster& cluster) {

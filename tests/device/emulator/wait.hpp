@@ -18,6 +18,9 @@ struct Wait {
 /// Within a thread: returns when the wait is over; at once where it is already.
 void await(Wait&& wait);
 
+/// Within a thread: lets others go first.
+void pause();
+
 /// Within a thread: now and then, by the launch's seed, lets others go first.
 void maybe_pause();
 

@@ -49,6 +49,14 @@ void ld_acquire(Call& call) {
 /// Writes are seen at once.
 void st_release(Call& call) { *std::bit_cast<unsigned*>(call.get(0)) = call.word(1); }
 
+/// Kernels that read such flags give up at some time, by themselves: so this returns what is there, after others went first.
+void ld_acquire_system(Call& call) {
+  pause();
+  call.set(*std::bit_cast<const std::uint64_t*>(call.get(1)), 0);
+  current().acquired = true;
+}
+void st_release_system(Call& call) { *std::bit_cast<std::uint64_t*>(call.get(0)) = call.get(1); }
+
 /// Adds floats one by one. Threads change places before, so that sums are taken in other orders.
 void red(Call& call) {
   if (!call.has("f32")) fault("the emulator does not know the instruction {}", call.instruction().opcode);

@@ -14,6 +14,7 @@ std::uint64_t special(const std::string& name) {
   if (name == "cluster_ctarank") return current_block().rank;
   if (name == "cluster_nctarank") return current_cluster().blocks.size();
   if (name == "laneid") return current().lane();
+  if (name == "globaltimer") return nanoseconds();
   if (name == "warpid") return current().number / 32;
   fault("the emulator knows no register %{}", name);
 }

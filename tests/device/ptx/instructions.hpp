@@ -25,6 +25,8 @@ void mapa(Call&);
 void ld_shared(Call&);
 void ld_acquire(Call&);
 void st_release(Call&);
+void ld_acquire_system(Call&);
+void st_release_system(Call&);
 void red(Call&);
 void st_async(Call&);
 void cp_async(Call&);
@@ -50,6 +52,7 @@ void mbarrier_wait(Call&);
 // bulk_copies.cpp
 void bulk_load(Call&);
 void bulk_add(Call&);
+void bulk_store(Call&);
 void tma_load(Call&);
 void tma_store(Call&);
 void bulk_commit(Call&);

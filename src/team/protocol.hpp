@@ -1,0 +1,67 @@
+// The layout of a team's symmetric memory, and what kernels are told of a team: templates/common/team/protocol.cuh declares the same
+// structures for the device and explains the protocol.
+#pragma once
+
+#include <array>
+#include <cstddef>
+#include <cstdint>
+#include <string_view>
+
+namespace kiln::team {
+
+inline constexpr int most_ranks = 8;
+inline constexpr int most_flags = 512;  // from one rank to another, of both halves
+inline constexpr int claim_words = 16;
+inline constexpr std::int64_t control_bytes = std::int64_t{64} << 10;  // at the start of each rank's memory
+inline constexpr std::int64_t workspace_alignment = 256;
+
+/// A rank's words, at the start of its symmetric memory. All 0 at first.
+struct Control {
+  std::uint32_t epoch;     // launches that this rank has completed, modulo 2^24
+  std::uint32_t finished;  // blocks of the present launch that have finished; 0 between launches
+  std::uint32_t running;   // launches that have begun and not ended
+  std::array<std::uint32_t, claim_words> claimed;  // work handed out; 0 between launches
+  std::uint32_t failed;  // 1 from the first failed wait on, until the team is reset: no launch pushes or waits any more
+  std::array<std::uint32_t, 44> unused;
+  /// By sending rank: epoch (24 bits), plan tag (16 bits), rows (24 bits), from the highest bit on. Half of them for each parity of the
+  /// epoch, since a rank may be an epoch ahead of one that has yet to read its flags.
+  std::array<std::array<std::uint64_t, most_flags>, most_ranks> flags;
+};
+static_assert(offsetof(Control, flags) == 256 && sizeof(Control) <= control_bytes);
+
+/// What a launch reports to the host, in pinned memory. 64 bytes.
+struct Report {
+  enum State : std::uint32_t { none, timed_out, other_plan, aborted, two_launches };
+  std::uint32_t state;  // written last
+  std::uint32_t abort;  // written by the host: not 0 ends every wait
+  std::int32_t rank;    // that this rank waited for
+  std::int32_t flag;
+  std::uint32_t expected_epoch, seen_epoch, expected_tag, seen_tag;
+  std::array<std::uint32_t, 8> unused;
+};
+static_assert(sizeof(Report) == 64);
+
+/// The argument { team = true }.
+struct TeamArgument {
+  std::array<std::uint64_t, most_ranks> control;  // address of each rank's Control, as this rank reaches it
+  std::uint64_t report;                           // address of this rank's Report on the device
+  std::uint64_t half_bytes;                       // from a workspace in the first half to itself in the second
+  std::uint64_t timeout_ns;
+  std::int32_t rank, world;
+  std::uint32_t tag;  // of the plan, 16 bits: equal on all ranks, not 0
+  std::uint32_t unused;
+};
+static_assert(sizeof(TeamArgument) == 104);
+
+/// The argument { peers = "WORKSPACE" }: the workspace in the first half of each rank's memory.
+struct PeersArgument {
+  std::array<std::uint64_t, most_ranks> of;
+};
+static_assert(sizeof(PeersArgument) == 64);
+
+/// The bytes of each half of a symmetric memory of `bytes`; 0 or less where there is no room.
+constexpr std::int64_t half_bytes(std::int64_t bytes) {
+  return (bytes - control_bytes) / 2 / workspace_alignment * workspace_alignment;
+}
+
+}  // namespace kiln::team

@@ -1,0 +1,266 @@
+// What a manifest says of a team: its axis, its rank, symmetric workspaces, the arguments, and inputs with a part for each rank.
+#include <doctest/doctest.h>
+
+#include <algorithm>
+
+#include "manifest/key.hpp"
+#include "manifest/op.hpp"
+#include "manifest/problem.hpp"
+#include "manifest_fixture.hpp"
+
+using namespace kiln;
+using namespace kiln::manifest;
+
+namespace {
+
+/// A small team op with everything that a manifest can say of teams, and a descriptor of a workspace.
+testing::Folder team_folder() {
+  return {R"toml([op]
+summary  = "each rank's rows on every rank"
+revision = 1
+[axes]
+rows  = { bucket = "pow2", max = 4096 }
+cols  = { bucket = "exact", max = 4096, multiple_of = 8 }
+world = { team = true, max = 8 }
+[types]
+dtype = ["bf16", "f32"]
+[runtime]
+rank   = { team = "rank" }
+stride = { type = "i64", default = "rows", min = "rows" }
+[tensors]
+x = { shape = ["rows", "cols"], dtype = "dtype", per_rank = true }
+y = { shape = ["world", "rows", "cols"], dtype = "dtype", output = true }
+[reference]
+[[reference.pass]]
+kernel = "gather_reference<{dtype}>"
+grid   = ["rows", "world"]
+block  = [256]
+args   = ["x", "y", "rows", "cols", "rank"]
+)toml",
+          R"toml(summary  = "pushes to each rank"
+[parameters]
+blocks = [8, 16]
+[constraints]
+all = ["blocks <= 16"]
+[align]
+x = 16
+[default]
+blocks = 8
+[workspace]
+gathered = { bytes = "world * rows * cols * sizeof(dtype)", symmetric = true }
+staged   = { bytes = "blocks * 64 * 128" }
+[[pass]]
+kernel = "gather_push<{dtype}, {world}>"
+grid   = ["blocks + rank"]
+block  = [256]
+args   = ["x", { peers = "gathered" }, { team = true }, "rank", "rows", { tma = "staged", dtype = "dtype", shape = ["blocks", "64 / sizeof(dtype) * 2"], box = [1, 32] }]
+)toml"};
+}
+
+const Pass& pass_of(const Op& op) { return op.implementations[0].passes[0]; }
+
+void check_refusal(const testing::Folder& folder, std::string_view wanted) {
+  const std::string message = testing::refusal_of(folder);
+  CAPTURE(message);
+  CAPTURE(wanted);
+  CHECK(message.find(wanted) != std::string::npos);
+}
+
+struct TeamMistake {
+  const char* from;
+  const char* to;
+  const char* message;
+};
+
+}  // namespace
+
+TEST_CASE("an axis is the number of ranks, each of which is a bucket of its own") {
+  const Op op = team_folder().parse();
+  REQUIRE(op.team_axis() == 2);
+  CHECK(op.axes[2].minimum == 1);
+  CHECK(op.axes[2].maximum == 8);
+  CHECK(policy_text(op.axes[2]) == "exact");
+  Problem problem;
+  problem.axes = {500, 64, 3};
+  const Problem bucket = bucket_of(op, problem);
+  CHECK(bucket.axes[0] == 512);
+  CHECK(bucket.axes[2] == 3);
+  CHECK(record_key(op, bucket, testing::h200(), Regime::cold_l2).find(" world=exact:3 ") != std::string::npos);
+  CHECK(testing::scale_folder().parse().team_axis() == -1);
+}
+
+TEST_CASE("the rank is an i32 that grids and arguments may read") {
+  const Op op = team_folder().parse();
+  CHECK(op.runtime[0].team_rank);
+  CHECK(op.runtime[0].type == RuntimeType::i32);
+  CHECK_FALSE(op.runtime[0].default_integer);
+  CHECK_FALSE(op.runtime[1].team_rank);
+  CHECK(pass_of(op).grid[0].uses(op.first_runtime()));
+  CHECK(op.reference[0].arguments[4].kind == ArgumentKind::runtime);
+}
+
+TEST_CASE("a kernel takes a symmetric workspace by its peers, and the team") {
+  const Op op = team_folder().parse();
+  CHECK(op.implementations[0].workspaces[0].symmetric);
+  CHECK_FALSE(op.implementations[0].workspaces[1].symmetric);
+  CHECK(pass_of(op).arguments[1].kind == ArgumentKind::peers);
+  CHECK(pass_of(op).arguments[1].index == 0);
+  CHECK(pass_of(op).arguments[2].kind == ArgumentKind::team);
+}
+
+TEST_CASE("a descriptor shows a half of a symmetric workspace") {
+  testing::Folder folder = team_folder();
+  folder.implementation = testing::replaced(folder.implementation, "tma = \"staged\"", "tma = \"gathered\", half = 1");
+  const Op op = folder.parse();
+  const Argument& map = pass_of(op).arguments[5];
+  CHECK(map.kind == ArgumentKind::workspace_map);
+  CHECK(map.index == 0);
+  CHECK(map.half == 1);
+}
+
+TEST_CASE("a descriptor shows a workspace with a dtype and a shape of its own") {
+  testing::Folder folder = team_folder();
+  const Op op = folder.parse();
+  const Argument& map = pass_of(op).arguments[5];
+  CHECK(map.kind == ArgumentKind::workspace_map);
+  CHECK(map.index == 1);
+  CHECK(map.half == -1);
+  CHECK(map.element.selection == 0);
+  CHECK(map.shape.size() == 2);
+  CHECK(map.strides[0].text() == "(64 / sizeof(dtype) * 2)");  // dense
+  CHECK(map.strides[1].constant_value() == 1);
+
+  folder.implementation =
+      testing::replaced(folder.implementation, "dtype = \"dtype\", shape", "dtype = \"f16\", shape");
+  folder.implementation = testing::replaced(folder.implementation, "* 2\"],", "* 2\"], strides = [256, 1],");
+  const Op other = folder.parse();
+  CHECK(pass_of(other).arguments[5].element.selection == -1);
+  CHECK(pass_of(other).arguments[5].element.dtype == DType::f16);
+  CHECK(pass_of(other).arguments[5].strides[0].constant_value() == 256);
+}
+
+TEST_CASE("an input may have a part for each rank") {
+  const Op op = team_folder().parse();
+  CHECK(op.tensors[0].per_rank);
+  CHECK_FALSE(op.tensors[1].per_rank);
+}
+
+TEST_CASE("a mistake about a team in op.toml is named with its line") {
+  const TeamMistake mistakes[] = {
+      {"max = 8 }", "max = 9 }", "op.toml:7: found max = 9 on the team axis 'world', expected at most 8 ranks"},
+      {"max = 8 }", "min = 3, max = 2 }", "op.toml:7: found the number 2 as 'max', expected 3 or more"},
+      {"max = 8 }", "bucket = \"pow2\", max = 8 }",
+       "op.toml:7: found the unknown key 'bucket' in axis 'world' with team = true, expected 'team', 'min' or 'max'"},
+      {"max = 8 }", "max = 8, on_device = true }", "op.toml:7: found the unknown key 'on_device' in axis 'world'"},
+      {"team = true, max = 8", "team = 1, max = 8", "op.toml:7: found the number 1 as 'team', expected true or false"},
+      {"max = 8 }", "max = 8 }\nranks = { team = true, max = 8 }",
+       "op.toml:8: found team = true on the axes 'world' and 'ranks', expected it on one axis"},
+      {"world = { team = true,", "world = { bucket = \"exact\",",
+       "op.toml:11: found the rank of a team as 'rank', expected an axis with team = true beside it"},
+      {"team = \"rank\" }", "team = \"world\" }",
+       "op.toml:11: found 'world' as what 'rank' tells of the team, expected 'rank'"},
+      {"team = \"rank\" }", "team = \"rank\", type = \"i32\" }",
+       "op.toml:11: found the unknown key 'type' in run-time value 'rank' with 'team', expected 'team'"},
+      {"team = \"rank\" }", "team = \"rank\" }\nother = { team = \"rank\" }",
+       "op.toml:12: found the team's rank as 'rank' and 'other', expected it once"},
+      {"default = \"rows\"", "default = \"rank\"",
+       "found the run-time value 'rank', which differs from rank to rank, in the default of 'stride' 'rank'"},
+      {"shape = [\"world\", \"rows\"", "shape = [\"rank + 1\", \"rows\"",
+       "found the run-time value 'rank', which differs from rank to rank, in the shape of 'y'"},
+      {"output = true", "output = true, per_rank = true",
+       "op.toml:15: found 'per_rank' on 'y', an output, expected it on inputs only"},
+      {"per_rank = true", "fill = \"prepared\", per_rank = true",
+       "op.toml:14: found 'per_rank' on 'x' with fill = \"prepared\", expected another fill"},
+      {"args   = [\"x\"", "args   = [{ tma = \"x\", box = [8, 8] }",
+       "op.toml:21: found a TMA argument over 'x' in the reference, expected \"x\", the address of all ranks' parts"},
+      {"args   = [\"x\"", "args   = [{ team = true }, \"x\"",
+       "op.toml:21: found 'team' in a pass of the reference, expected it in implementations alone"},
+  };
+  for (const TeamMistake& mistake : mistakes) {
+    testing::Folder folder = team_folder();
+    folder.op = testing::replaced(folder.op, mistake.from, mistake.to);
+    check_refusal(folder, mistake.message);
+  }
+}
+
+TEST_CASE("a mistake about a team in an implementation is named with its line") {
+  const TeamMistake mistakes[] = {
+      {"symmetric = true", "symmetric = true, zeroed = true",
+       "fast.toml:11: found 'zeroed' and 'symmetric' on workspace 'gathered', expected one of them"},
+      {"symmetric = true", "symmetric = true, shared = true",
+       "fast.toml:11: found 'shared' and 'symmetric' on workspace 'gathered', expected one of them"},
+      {", symmetric = true", "", "found a peers argument, expected a workspace with symmetric = true"},
+      {"peers = \"gathered\"", "peers = \"staged\"",
+       "fast.toml:17: found 'staged' as the workspace of a peers argument, expected 'gathered'"},
+      {"{ peers = \"gathered\" }", "\"gathered\"",
+       "fast.toml:17: found the symmetric workspace 'gathered' by name, expected { peers = \"gathered\" }"},
+      {"{ team = true }, ", "",
+       "fast.toml:13: found no argument { team = true }, though axis 'world' of op.toml is a team"},
+      {"team = true", "team = false", "fast.toml:17: found team = false as an argument, expected team = true"},
+      {"{ team = true }", "{ team = true, peers = \"gathered\" }",
+       "fast.toml:17: found the unknown key 'team' in a peers argument, expected 'peers'"},
+      {"tma = \"staged\"", "tma = \"gathered\"",
+       "fast.toml:17: found no 'half' in a TMA argument over the symmetric workspace 'gathered', expected one"},
+      {"tma = \"staged\"", "tma = \"gathered\", half = 2",
+       "fast.toml:17: found half = 2 of a TMA argument, expected 0 or 1"},
+      {"tma = \"staged\"", "tma = \"staged\", half = 1",
+       "fast.toml:17: found 'half' of a TMA argument over workspace 'staged', expected it for symmetric workspaces"},
+      {"tma = \"staged\", dtype = \"dtype\"", "tma = \"x\", half = 1",
+       "fast.toml:17: found 'half' of a TMA argument over tensor 'x', expected it for symmetric workspaces alone"},
+      {"tma = \"staged\", dtype = \"dtype\"", "tma = \"staged\"",
+       "fast.toml:17: found no 'dtype' in a TMA argument over workspace 'staged', expected one"},
+      {"dtype = \"dtype\", shape", "dtype = \"word\", shape",
+       "fast.toml:17: found 'word' as the dtype of 'staged', expected 'dtype', or an element type such as 'f32'"},
+      {"shape = [\"blocks\", \"64 / sizeof(dtype) * 2\"], ", "",
+       "fast.toml:17: found no 'shape' in a TMA argument over workspace 'staged', expected one"},
+      {"tma = \"staged\"", "tma = \"x\"",
+       "fast.toml:17: found 'dtype' of a TMA argument over tensor 'x', expected its own"},
+      {"blocks <= 16", "blocks > rank",
+       "found the run-time value 'rank', which differs from rank to rank, in a constraint"},
+      {"x = 16", "x = \"16 + rank\"",
+       "found the run-time value 'rank', which differs from rank to rank, in an alignment"},
+  };
+  for (const TeamMistake& mistake : mistakes) {
+    testing::Folder folder = team_folder();
+    folder.implementation = testing::replaced(folder.implementation, mistake.from, mistake.to);
+    check_refusal(folder, mistake.message);
+  }
+  testing::Folder library = team_folder();
+  library.implementation = "library = \"cublaslt\"\n";
+  check_refusal(library, "fast.toml:1: found 'library' in an implementation of a team op, expected kernels");
+}
+
+TEST_CASE("an op of one GPU can say nothing of a team") {
+  const testing::Folder plain = testing::scale_folder();
+  testing::Folder folder = plain;
+  folder.op = testing::replaced(plain.op, "dtype = \"dtype\" }", "dtype = \"dtype\", per_rank = true }");
+  check_refusal(folder, "op.toml:15: found 'per_rank' on 'x', expected an axis with team = true in [axes]");
+  folder = plain;
+  folder.implementation = testing::replaced(plain.implementation, "zeroed = true", "symmetric = true");
+  check_refusal(folder, "fast.toml:15: found 'symmetric' on workspace 'partial', expected an axis with team = true");
+  for (const char* argument : {"{ team = true }", "{ peers = \"partial\" }"}) {
+    folder = plain;
+    folder.implementation = testing::replaced(plain.implementation, "\"rows\", \"factor\"", argument);
+    check_refusal(folder, "argument, expected an axis with team = true in op.toml");
+  }
+}
+
+TEST_CASE("what [prepare] writes is equal on all ranks") {
+  testing::Folder folder = team_folder();
+  folder.op = testing::replaced(folder.op, "[reference]\n", R"([prepare]
+source = "reference.cuh"
+cases = ["plain"]
+[[prepare.pass]]
+kernel = "prepare"
+grid = [1]
+block = [32]
+args = ["n", "x", "seed"]
+[reference]
+)");
+  folder.op = testing::replaced(folder.op, "[tensors]\n",
+                                "[tensors]\nn = { shape = [\"world\"], dtype = \"i32\", fill = \"prepared\" }\n");
+  check_refusal(folder,
+                "op.toml:20: found 'x' with per_rank = true in a pass of [prepare], expected inputs that are equal");
+  folder.op = testing::replaced(folder.op, "[\"n\", \"x\", \"seed\"]", "[\"n\", \"seed\"]");
+  CHECK(testing::refusal_of(folder) == "accepted");
+}
