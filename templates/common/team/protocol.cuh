@@ -12,6 +12,7 @@
 // 4. Work that others wait for is claimed by counters, or done by each block before it waits. So no block waits for one that has not started.
 // 5. A wait that fails sets `failed`, for good: it ends all waits of this rank, and no later launch pushes or waits. Outputs become NaN, and
 //    each launch still ends as usual. Peers that wait for this rank time out. The host reads the Report and resets the whole team.
+//    A rank that went on would push into halves that a late peer still reads: tests/team_model shows how.
 #pragma once
 
 namespace kiln::team {

@@ -1,0 +1,77 @@
+/* The protocol of templates/common/team/protocol.cuh, for spin: ranks with blocks that push, raise flags, await them and end launches.
+   RANKS, BLOCKS of each, RESIDENT of them at once, LAUNCHES of each rank. FAULTS: any wait may time out. A rank that has read a flag must
+   find the data of its own epoch in its half until it has read it, and without faults every launch must end. */
+
+#ifdef ONE_FLAG /* wrong: a flag for all epochs */
+#define FLAG(rank, epoch, from) ((rank) * 2 * RANKS + (from))
+#else
+#define FLAG(rank, epoch, from) AT(rank, epoch, from)
+#endif
+#define AT(rank, epoch, from) ((rank) * 2 * RANKS + ((epoch) % 2) * RANKS + (from))
+
+byte data[RANKS * 2 * RANKS]; /* in a rank's half for an epoch, from a rank: the epoch that it was pushed in */
+byte flag[RANKS * 2 * RANKS];
+byte epoch[RANKS];            /* completed */
+byte started[RANKS], finished[RANKS], resident[RANKS], pushed[RANKS], received[RANKS];
+bool failed[RANKS];
+
+proctype block(byte me, number) {
+  byte now, item, peer;
+  bool takes_part;
+  do
+  :: now == LAUNCHES -> break
+  :: else ->
+    /* A device starts blocks in order, as many at once as it has places for. */
+    atomic {
+      epoch[me] == now && started[me] == number && resident[me] < RESIDENT;
+      started[me]++; resident[me]++; now++;
+      takes_part = !failed[me]
+    }
+    do
+    :: atomic { pushed[me] < RANKS - 1 -> item = pushed[me]; pushed[me]++ }
+       peer = (me + 1 + item) % RANKS;
+       if
+       :: takes_part ->
+          data[AT(peer, now, me)] = now;
+          flag[FLAG(peer, now, me)] = now
+       :: else
+       fi
+    :: atomic { pushed[me] == RANKS - 1 -> break }
+    od;
+    do
+    :: atomic { received[me] < RANKS - 1 -> item = received[me]; received[me]++ }
+       peer = (me + 1 + item) % RANKS;
+       if
+       :: takes_part && flag[FLAG(me, now, peer)] == now ->
+          assert(data[AT(me, now, peer)] == now); /* the first word that is read, and the last */
+          assert(data[AT(me, now, peer)] == now)
+       :: !takes_part || failed[me] -> takes_part = false
+#ifdef FAULTS
+       :: takes_part -> failed[me] = true; takes_part = false
+#endif
+       fi
+    :: atomic { received[me] == RANKS - 1 -> break }
+    od;
+    atomic {
+      finished[me]++; resident[me]--;
+      if
+      :: finished[me] == BLOCKS ->
+         finished[me] = 0; started[me] = 0; pushed[me] = 0; received[me] = 0;
+#ifdef FORGIVING /* wrong: a rank that failed goes on as if nothing had been */
+         failed[me] = false;
+#endif
+         epoch[me]++
+      :: else
+      fi
+    }
+  od
+}
+
+init {
+  byte rank, number;
+  atomic {
+    for (rank : 0 .. RANKS - 1) {
+      for (number : 0 .. BLOCKS - 1) { run block(rank, number) }
+    }
+  }
+}
