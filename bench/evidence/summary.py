@@ -7,6 +7,7 @@ from evidence.decode import shares_of_read
 from evidence.family import in_class, ratios, rows_and_peers
 from evidence.hits import is_comparable, problems
 from evidence.table import Reader, markdown, mean, quantile
+from evidence.team import compared, over
 from evidence.tuner import DEVICES, TYPES, at, folder, measured, regrets
 
 
@@ -94,6 +95,13 @@ def served_attention(read):
     return f"{mean(shares):.2f} of a plain read's rate from 64 MB on, worst {min(shares):.2f} ({len(shares)} problems, H100); {mean(packed):.2f} over torch's `varlen_attn` ({len(packed)} batches, H100)"
 
 
+def on_two_gpus(read):
+    collectives = [pair for pair in compared(read) if "gemm" not in pair[0]["asked"]]
+    products = [pair for pair in compared(read) if "gemm" in pair[0]["asked"]]
+    return (f"collectives {mean(over(collectives, 'nccl')):.2f}, worst {min(over(collectives, 'nccl')):.2f} ({len(collectives)} problems); gathered products, not fused yet, "
+            f"{mean(over(products, 'nccl')):.2f}, worst {min(over(products, 'nccl')):.2f} ({len(products)}); two H100")
+
+
 def start(read):
     [row] = [row for row in read("cold-start-h200/cold_start.json") if row["way"] == "Kiln, shipped file, overlay"]
     return f"{row['result_ms'] - row['until_context_ms']:.1f} ms"
@@ -109,6 +117,7 @@ ROWS = {"gemm at random (model shape, length) pairs, cuBLASLt's best for the ver
         "memory-bound kernels at about 1 GB, geometric means": memory_bound,
         "attention, dense, at buckets' upper ends, cuDNN / Kiln": dense_attention,
         "attention: decode; packed batches of unlike lengths": served_attention,
+        "ops of a team of two, NCCL (then cuBLAS) / Kiln": on_two_gpus,
         "from a context to the first checked result with a shipped file": start}
 
 

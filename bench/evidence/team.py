@@ -1,5 +1,5 @@
-"""What two GPUs of one host offer a team of ranks."""
-from evidence.table import markdown
+"""What two GPUs of one host offer a team of ranks, and ops of a team beside NCCL and torch."""
+from evidence.table import markdown, mean, number
 
 STORED = "team-h200/team_probe.json"
 BLOCKS = (1, 2, 4, 8, 16, 32, 132)
@@ -42,4 +42,34 @@ def facts(read):
     return markdown(["asked", "found"], body) if body else ""
 
 
-TABLES = {"team_push": push, "team_copy": copy, "team_facts": facts}
+def compared(read):
+    """The rows of ops that were timed, each with its peers' by name."""
+    peers = {}
+    for row in read("team-h100/team_peers.json"):
+        if row.get("right") and "ns" in row:
+            peers.setdefault(row["asked"], {})[row["peer"]] = row
+    return [(row, peers.get(row["asked"], {})) for name in ("team.json", "team_products.json") for row in read(f"team-h100/{name}") if "ns" in row]
+
+
+def over(rows, peer, field="ns"):
+    """Each problem's time by a peer over that by Kiln."""
+    return [peers[peer][field] / row[field] for row, peers in rows if peer in peers]
+
+
+def ops(read):
+    body = [[row["asked"], f"{row['ns'] / 1000:.1f}", *(number(peers[peer]["ns"] / row["ns"]) if peer in peers else "-" for peer in ("nccl", "fused")),
+             f"{row['host_us']:.1f}", *(f"{peers[peer]['host_us']:.0f}" if peer in peers else "-" for peer in ("nccl", "fused")), number(row["replayed_ns"] / row["ns"])]
+            for row, peers in compared(read)]
+    return markdown(["problem, of each of two ranks", "Kiln, us", "NCCL / Kiln", "torch's fused op / Kiln", "host time of a launch, us", "by NCCL", "by torch's fused op",
+                     "replayed / launched"], body) if body else ""
+
+
+def team_faults(read):
+    said = {"counts": lambda row: ["launches of captured graphs, random counts on each rank, 0 among them", row["launches"], f"{row['wrong']} wrong, {row['tunes']} tunes, {row['compiles']} compiles", "-"],
+            "late": lambda row: [f"a rank leaves a launch out (time-out {row['timeout_ms']} ms)", row["faults"], f"{row['told']} told, {row['served']} served after a reset", f"{row['longest_ms']:.0f} ms"],
+            "killed": lambda row: [f"a rank is killed while it launches (time-out {row['timeout_ms'] // 1000} s)", row["faults"], f"{row['told']} told", f"{row['longest_ms']:.0f} ms"]}
+    body = [said[row["item"]](row) for row in read("team-h100/team_faults.json")]
+    return markdown(["what", "how often", "outcome", "longest until the error"], body) if body else ""
+
+
+TABLES = {"team_push": push, "team_copy": copy, "team_facts": facts, "team_ops": ops, "team_faults": team_faults}
