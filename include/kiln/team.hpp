@@ -25,6 +25,8 @@ struct TeamOptions {
   std::int64_t bytes = std::int64_t{256} << 20;
   /// How long a rank waits for the others, in each collective. A program whose ranks load for unlike times needs more.
   std::chrono::milliseconds timeout{60'000};
+  /// How long a launch waits for the other ranks' data, before it ends with NaN and Error(team_failed). Nothing: as `timeout`.
+  std::optional<std::chrono::milliseconds> launch_timeout = std::nullopt;
 };
 
 /// Returns a name that no other team has: 128 random bits in hexadecimal. One rank makes it and hands it to the others.

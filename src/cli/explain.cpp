@@ -130,6 +130,12 @@ void print_text(const std::string& op, const Explanation& explanation, const Tar
 std::vector<std::string> steps_of(const Globals& globals, const ExplainSettings& settings, const manifest::Op& op,
                                   const Problem& problem, const Target& target, store::Layers& layers) {
   const engine::Resolution found = engine::resolve(op, problem, target.facts, Regime::cold_l2, layers);
+  if (op.team_axis() >= 0) {
+    if (found.is_hit()) return {};
+    return {fmt::format(
+        "launch {} once on all ranks of a team, with the policy tune; the overlay of rank 0 keeps the record",
+        op.name)};
+  }
   Missing missing;
   const engine::Answer* answer = found.is_hit() ? engine::serving(op, found, problem, target.facts) : nullptr;
   if (answer != nullptr || !found.is_hit()) add_missing(missing, {&op, found.bucket}, answer, target, layers);

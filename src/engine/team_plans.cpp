@@ -127,12 +127,13 @@ bool agree_on_nccl(State& engine, team::Member& team, std::span<const Standpoint
   return is_open;
 }
 
-/// The record alone decides: no rank may serve by another answer than the others. Where not all can use NCCL, none does.
-Resolution record_alone(const OpState& state, const Problem& problem, bool with_nccl) {
+/// The bucket's answers that all ranks can give. Where not all can use NCCL, none does.
+Resolution resolve_for_all(const OpState& state, const Problem& problem, bool with_nccl) {
   Resolution resolution = state.resolve(problem, false);
-  std::erase_if(resolution.answers, [&](const Answer& each) {
-    return !each.is_hit() || each.is_beyond || (each.implementation->is_collective() && !with_nccl);
-  });
+  if (with_nccl) return resolution;
+  const auto left_out =
+      std::erase_if(resolution.answers, [](const Answer& each) { return each.implementation->is_collective(); });
+  if (left_out > 0 && resolution.unusable.empty()) resolution.unusable = "not all ranks of the team can use NCCL";
   return resolution;
 }
 
@@ -165,7 +166,7 @@ std::unique_ptr<BucketPlans> build_with_team(OpState& state, const Problem& prob
   const std::vector<Standpoint> all = exchange(team, own);
   require_same_bucket(team, all);
   const bool with_nccl = agree_on_nccl(state.engine, team, all);
-  resolution = record_alone(state, problem, with_nccl);
+  resolution = resolve_for_all(state, problem, with_nccl);
   const auto hit = std::ranges::find_if(all, [](const Standpoint& each) { return !each.decision.empty(); });
   const bool is_same = std::ranges::all_of(all, [&](const Standpoint& each) { return each.decision == hit->decision; });
   if (hit == all.end() || !is_same) {
@@ -174,7 +175,7 @@ std::unique_ptr<BucketPlans> build_with_team(OpState& state, const Problem& prob
     Json rows;
     team::on_all_ranks(team.rendezvous(), "looking for a record that all ranks can serve", [&] {
       if (team.rank() != source) return;
-      resolution = record_alone(state, problem, with_nccl);
+      resolution = resolve_for_all(state, problem, with_nccl);
       if (!resolution.is_hit())
         throw Error(ErrorKind::not_tuned,
                     fmt::format("no rank has a record for {}, and not all ranks tune on a miss", resolution.key));
@@ -183,7 +184,7 @@ std::unique_ptr<BucketPlans> build_with_team(OpState& state, const Problem& prob
     const std::string told = team::broadcast_text(team.rendezvous(), source, packed(rows));
     team::on_all_ranks(team.rendezvous(), "storing the team's record", [&] {
       if (team.rank() != source) store_rows(state, Json::from_cbor(told));
-      resolution = record_alone(state, problem, with_nccl);
+      resolution = resolve_for_all(state, problem, with_nccl);
     });
   }
   std::unique_ptr<BucketPlans> plans;

@@ -292,6 +292,9 @@ void Executable::load_tensor_map(const manifest::Op& op, const manifest::Argumen
     loaded.tensor = workspace->name;
     loaded.offset = workspace->offset;
     loaded.shared = workspace->shared;
+    if (argument.half >= 0)
+      loaded.address = team_->peers(workspace->symmetric).of[static_cast<std::size_t>(team_->team().rank)] +
+                       static_cast<std::uint64_t>(argument.half) * team_->team().half_bytes;
     loaded.dtype = op.dtype_of(argument.element, frame);
     if (argument.unbounded) return;
     loaded.tensor_shape = {manifest::Expression::constant(workspace->bytes / size_of(loaded.dtype))};

@@ -160,7 +160,10 @@ class PassMaker {
       form_.maps.push_back(map_form(parameter, argument, static_cast<std::uint8_t>(argument.index)));
     } else {
       const auto address = static_cast<std::uint8_t>(values_);
-      place_address(argument.shared, argument.offset);
+      if (argument.address != 0)
+        value(std::bit_cast<std::int64_t>(argument.address));
+      else
+        place_address(argument.shared, argument.offset);
       form_.workspace_maps.push_back(map_form(parameter, argument, address));
     }
     return offsetof(CallFrame, maps) + map * sizeof(CUtensorMap);

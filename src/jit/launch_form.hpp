@@ -24,9 +24,10 @@ namespace kiln::jit {
 /// A kernel argument with its static names folded.
 struct LoadedArgument {
   manifest::ArgumentKind kind = manifest::ArgumentKind::tensor;
-  int index = 0;            // a tensor, or a slot of the call frame
-  std::int64_t offset = 0;  // bytes into the workspace block, also of workspace_map
-  bool shared = false;      // workspace_map: the block is the shared one
+  int index = 0;              // a tensor, or a slot of the call frame
+  std::int64_t offset = 0;    // bytes into the workspace block, also of workspace_map
+  bool shared = false;        // workspace_map: the block is the shared one
+  std::uint64_t address = 0;  // workspace_map of a symmetric workspace, which lies where the plan says
   manifest::Expression value;
   manifest::Range limits;       // of value: the range of its type
   const void* fixed = nullptr;  // peers, team: the structure, which outlives the launch form

@@ -169,6 +169,7 @@ struct Argument {
   Expression swizzle;           // 0, 32, 64 or 128 bytes
   std::optional<Expression> when;  // static: where it is 0 the kernel gets zeros in its place
   ElementType element;             // workspace_map
+  int half = -1;  // workspace_map of a symmetric workspace: 0 or 1, the half of this rank's team memory that it shows
 };
 
 /// The unit of PassModel::operations.

@@ -169,12 +169,24 @@ void read_view(const Scope& scope, const TomlValue& value, const Tensor& tensor,
     reader.fail(strides->line, fmt::format("{} as the innermost stride of a TMA argument", *innermost), "1");
 }
 
+/// Reads which half of the team's memory a descriptor of a symmetric workspace shows. Others have no halves.
+int read_half(const ManifestReader& reader, const TomlValue& value, const Workspace& workspace) {
+  const TomlValue* const half = value.find("half");
+  if (!workspace.symmetric) {
+    if (half == nullptr) return -1;
+    reader.fail(half->line, fmt::format("'half' of a TMA argument over workspace '{}'", workspace.name),
+                "it for symmetric workspaces alone");
+  }
+  const std::string where = fmt::format("a TMA argument over the symmetric workspace '{}'", workspace.name);
+  const std::int64_t number = reader.integer(reader.required(value, where, "half"), "'half'", 0);
+  if (number > 1) reader.fail(half->line, fmt::format("half = {} of a TMA argument", number), "0 or 1");
+  return static_cast<int>(number);
+}
+
 /// Reads the view of a workspace, which has no dtype and no shape of its own.
 void read_workspace_view(const Scope& scope, const TomlValue& value, const Workspace& workspace, Argument& argument) {
   const ManifestReader& reader = scope.reader;
-  if (workspace.symmetric)
-    reader.fail(value.line, fmt::format("a TMA argument over the symmetric workspace '{}'", workspace.name),
-                "a tensor or another workspace");
+  argument.half = read_half(reader, value, workspace);
   const std::string where = fmt::format("a TMA argument over workspace '{}'", workspace.name);
   argument.element = read_dtype(reader, reader.required(value, where, "dtype"), scope.op, workspace.name);
   Tensor own;
@@ -201,6 +213,9 @@ Argument read_shown(const Scope& scope, const TomlValue& value) {
   const Tensor& tensor = scope.op.tensors[shown];
   if (const TomlValue* dtype = value.find("dtype"))
     reader.fail(dtype->line, fmt::format("'dtype' of a TMA argument over tensor '{}'", tensor.name), "its own");
+  if (const TomlValue* half = value.find("half"))
+    reader.fail(half->line, fmt::format("'half' of a TMA argument over tensor '{}'", tensor.name),
+                "it for symmetric workspaces alone");
   if (tensor.per_rank && !scope.untimed.empty())
     reader.fail(value.line, fmt::format("a TMA argument over '{}' in {}", tensor.name, scope.untimed),
                 fmt::format("\"{}\", the address of all ranks' parts", tensor.name));
@@ -213,7 +228,7 @@ Argument read_shown(const Scope& scope, const TomlValue& value) {
 Argument read_tensor_map(const Scope& scope, const TomlValue& value) {
   const ManifestReader& reader = scope.reader;
   reader.check_keys(value, "a TMA argument",
-                    {"tma", "dtype", "shape", "strides", "unbounded", "box", "swizzle", "when"});
+                    {"tma", "half", "dtype", "shape", "strides", "unbounded", "box", "swizzle", "when"});
   Argument argument = read_shown(scope, value);
   argument.unbounded = reader.boolean_or(value, "unbounded", false);
   const TomlValue& box = reader.required(value, "a TMA argument", "box");
@@ -293,8 +308,8 @@ Argument read_argument(const Scope& scope, const TomlValue& value) {
   if (value.find("peers") != nullptr || value.find("team") != nullptr) return read_team_argument(scope, value);
   constexpr std::string_view where = "an argument";
   scope.reader.check_keys(value, where,
-                          {"value", "type", "tma", "dtype", "shape", "strides", "unbounded", "box", "swizzle", "when",
-                           "length", "report", "peers", "team"});
+                          {"value", "type", "tma", "half", "dtype", "shape", "strides", "unbounded", "box", "swizzle",
+                           "when", "length", "report", "peers", "team"});
   Argument argument;
   argument.kind = ArgumentKind::expression;
   argument.value =

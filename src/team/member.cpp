@@ -28,11 +28,12 @@ Report* pinned_report() {
 
 }  // namespace
 
-Member::Member(Rendezvous& rendezvous, const SymmetricMemory& memory, const cuda::Context& context)
+Member::Member(Rendezvous& rendezvous, const SymmetricMemory& memory, const cuda::Context& context,
+               std::chrono::milliseconds timeout)
     : rendezvous_(rendezvous),
       memory_(memory),
       context_(context),
-      timeout_(rendezvous.timeout()),
+      timeout_(timeout),
       report_(pinned_report()),
       wake_(eventfd(0, EFD_CLOEXEC)),
       processes_(rendezvous_.processes()),

@@ -20,8 +20,9 @@ namespace kiln::team {
 /// Refers to what kiln::Team holds beside it. Collectives are for one thread at a time.
 class Member {
  public:
-  /// `context` is current. All three outlive this. Throws Error(out_of_memory) or Error(driver_failed).
-  Member(Rendezvous& rendezvous, const SymmetricMemory& memory, const cuda::Context& context);
+  /// `context` is current. All three outlive this. `timeout`: of a launch. Throws Error(out_of_memory) or Error(driver_failed).
+  Member(Rendezvous& rendezvous, const SymmetricMemory& memory, const cuda::Context& context,
+         std::chrono::milliseconds timeout);
   Member(const Member&) = delete;
   Member& operator=(const Member&) = delete;
   ~Member();

@@ -43,7 +43,9 @@ State::State(const Membership& membership, const TeamOptions& options, std::opti
   });
   const cuda::Context::Scope scope(*context);
   memory.emplace(rendezvous, *context, options.bytes);
-  on_all_ranks(rendezvous, "allocating host memory", [&] { member.emplace(rendezvous, *memory, *context); });
+  on_all_ranks(rendezvous, "allocating host memory", [&] {
+    member.emplace(rendezvous, *memory, *context, options.launch_timeout.value_or(options.timeout));
+  });
 }
 
 State& state_of(Team& team) noexcept { return *team.state_; }

@@ -17,11 +17,11 @@ bool holds(std::span<const std::size_t> some, std::size_t candidate) {
   return std::ranges::find(some, candidate) != some.end();
 }
 
-MaybeCandidate winner(const Comparison& comparison, std::span<const std::size_t> left_out) {
+MaybeCandidate winner(const Comparison& comparison, std::span<const std::size_t> but) {
   MaybeCandidate best;
   double least = std::numeric_limits<double>::infinity();
   for (const Compared& each : comparison) {
-    if (each.samples_ns.empty() || holds(left_out, each.candidate)) continue;
+    if (each.samples_ns.empty() || holds(but, each.candidate)) continue;
     if (const double ns = median_ns(each); ns < least) {
       least = ns;
       best = each.candidate;
@@ -141,8 +141,8 @@ std::vector<InnerSize> inner_sizes(const SearchedAxis& searched, const InnerLimi
 }
 
 bool parts_interval(const Comparison& at_size, const Comparison& at_end, std::span<const std::size_t> of_libraries) {
-  for (const std::span<const std::size_t> left_out : {std::span<const std::size_t>(), of_libraries}) {
-    const MaybeCandidate serves = winner(at_end, left_out), best = winner(at_size, left_out);
+  for (const std::span<const std::size_t> but : {std::span<const std::size_t>(), of_libraries}) {
+    const MaybeCandidate serves = winner(at_end, but), best = winner(at_size, but);
     if (!serves || !best || *serves == *best) continue;
     const auto of = [&](std::size_t candidate) { return std::ranges::find(at_size, candidate, &Compared::candidate); };
     if (of(*serves) == at_size.end() || of(*serves)->samples_ns.empty()) return true;  // it cannot be launched here

@@ -38,7 +38,7 @@ struct TrialService::State {
   }
 
   team::Member* team = nullptr;
-  int device = -1;  // of a team's rank; -1: as each message says
+  int own_device = -1;  // of a team's rank; -1: as each message says
   std::optional<cuda::Context> context;
   std::optional<Bucket> bucket;
 };
@@ -46,14 +46,14 @@ struct TrialService::State {
 TrialService::TrialService() : state_(std::make_unique<State>()) {}
 TrialService::TrialService(team::Member& team, int device) : TrialService() {
   state_->team = &team;
-  state_->device = device;
+  state_->own_device = device;
 }
 TrialService::~TrialService() = default;
 
 nlohmann::json TrialService::answer(const nlohmann::json& message) {
   if (message.contains("files")) {
     Begin begin = begin_from_json(message);
-    if (state_->device >= 0) begin.device = state_->device;
+    if (state_->own_device >= 0) begin.device = state_->own_device;
     state_->keep_context(begin.device);
     state_->bucket.reset();
     state_->bucket.emplace(std::move(begin), state_->team);

@@ -24,13 +24,16 @@ constexpr std::chrono::minutes patience{30};
 /// The time-out of a team's collectives while a tune is under way.
 class Patience {
  public:
-  explicit Patience(team::Member& team) : team_(team) { team_.rendezvous().set_timeout(patience); }
-  ~Patience() { team_.rendezvous().set_timeout(team_.timeout()); }
+  explicit Patience(team::Member& team) : team_(team), before_(team.rendezvous().timeout()) {
+    team_.rendezvous().set_timeout(patience);
+  }
+  ~Patience() { team_.rendezvous().set_timeout(before_); }
   Patience(const Patience&) = delete;
   Patience& operator=(const Patience&) = delete;
 
  private:
   team::Member& team_;
+  std::chrono::milliseconds before_;
 };
 
 std::string packed(const Json& json) {

@@ -55,7 +55,9 @@ block  = [32]
 args   = ["x", { peers = "second" }, { team = true }, "rank", { peers = "first" }, "own",
           { tma = "own", dtype = "f32", shape = [4, 32], box = [1, 32] },
           { tma = "common", dtype = "bf16", shape = ["rows / 8", 64], strides = [128, 1], box = [1, 32] },
-          { tma = "none", dtype = "f32", shape = [4, 32], box = [1, 32] }]
+          { tma = "none", dtype = "f32", shape = [4, 32], box = [1, 32] },
+          { tma = "second", half = 1, dtype = "f32", shape = [4, 32], box = [1, 32] },
+          { tma = "second", half = 0, dtype = "f32", shape = [4, 32], box = [1, 32] }]
 )toml";
 
 constexpr const char* push_cuh = R"(
@@ -63,8 +65,9 @@ struct peers { unsigned char* of[8]; };
 struct team { void* control[8]; void* report; unsigned long long half_bytes, timeout_ns; int rank, world; unsigned tag, unused; };
 struct alignas(64) map { unsigned long long words[16]; };
 __global__ void push(const float* x, peers second, const __grid_constant__ team of, int rank, peers first, float* own,
-                     const __grid_constant__ map a, const __grid_constant__ map b, const __grid_constant__ map c) {
-  *own = x[rank] + second.of[rank][0] + first.of[rank][1] + of.world + a.words[0] + b.words[1] + c.words[2];
+                     const __grid_constant__ map a, const __grid_constant__ map b, const __grid_constant__ map c,
+                     const __grid_constant__ map d, const __grid_constant__ map e) {
+  *own = x[rank] + second.of[rank][0] + first.of[rank][1] + of.world + a.words[0] + b.words[1] + c.words[2] + d.words[3] + e.words[4];
 }
 )";
 
@@ -259,6 +262,25 @@ TEST_CASE("a descriptor shows a workspace where the launch has it, and is zeros 
   executable.arrange(0, {frame, arguments, nullptr, 0, 0}, call);
   const CUtensorMap zeros{};
   CHECK(std::memcmp(call.parameters[6], &zeros, sizeof zeros) == 0);
+}
+
+TEST_CASE("a descriptor shows this rank's symmetric workspace in the half that it names" * doctest::skip(cannot_run)) {
+  const Setup setup;
+  const team::TeamBinding binding = binding_of(2, 4);
+  const Executable executable = setup.executable(&binding);
+  const Arguments arguments = setup.arguments();
+  CallFrame frame;
+  PassCall call;
+  executable.link(0, frame, call);
+  REQUIRE(executable.fill(frame, setup.problem, arguments));
+  executable.arrange(0, {frame, arguments, nullptr, {1 << 20, 2 << 20}, 0}, call);
+  const std::uint64_t first = 0x9000'0000 + 65536 + 2304;
+  for (const std::size_t half : {0U, 1U}) {
+    const auto shown = number_at<fake_cuda::TensorMap>(call.parameters[10 - half]);
+    CHECK(shown.address == first + half * (1 << 20));
+    CHECK(shown.shape[0] == 32);
+    CHECK(shown.shape[1] == 4);
+  }
 }
 
 TEST_CASE("a view that reaches past its workspace is refused by name" * doctest::skip(cannot_run)) {

@@ -108,12 +108,23 @@ TEST_CASE("a kernel takes a symmetric workspace by its peers, and the team") {
   CHECK(pass_of(op).arguments[2].kind == ArgumentKind::team);
 }
 
+TEST_CASE("a descriptor shows a half of a symmetric workspace") {
+  testing::Folder folder = team_folder();
+  folder.implementation = testing::replaced(folder.implementation, "tma = \"staged\"", "tma = \"gathered\", half = 1");
+  const Op op = folder.parse();
+  const Argument& map = pass_of(op).arguments[5];
+  CHECK(map.kind == ArgumentKind::workspace_map);
+  CHECK(map.index == 0);
+  CHECK(map.half == 1);
+}
+
 TEST_CASE("a descriptor shows a workspace with a dtype and a shape of its own") {
   testing::Folder folder = team_folder();
   const Op op = folder.parse();
   const Argument& map = pass_of(op).arguments[5];
   CHECK(map.kind == ArgumentKind::workspace_map);
   CHECK(map.index == 1);
+  CHECK(map.half == -1);
   CHECK(map.element.selection == 0);
   CHECK(map.shape.size() == 2);
   CHECK(map.strides[0].text() == "(64 / sizeof(dtype) * 2)");  // dense
@@ -189,7 +200,13 @@ TEST_CASE("a mistake about a team in an implementation is named with its line") 
       {"{ team = true }", "{ team = true, peers = \"gathered\" }",
        "fast.toml:17: found the unknown key 'team' in a peers argument, expected 'peers'"},
       {"tma = \"staged\"", "tma = \"gathered\"",
-       "fast.toml:17: found a TMA argument over the symmetric workspace 'gathered', expected a tensor or another"},
+       "fast.toml:17: found no 'half' in a TMA argument over the symmetric workspace 'gathered', expected one"},
+      {"tma = \"staged\"", "tma = \"gathered\", half = 2",
+       "fast.toml:17: found half = 2 of a TMA argument, expected 0 or 1"},
+      {"tma = \"staged\"", "tma = \"staged\", half = 1",
+       "fast.toml:17: found 'half' of a TMA argument over workspace 'staged', expected it for symmetric workspaces"},
+      {"tma = \"staged\", dtype = \"dtype\"", "tma = \"x\", half = 1",
+       "fast.toml:17: found 'half' of a TMA argument over tensor 'x', expected it for symmetric workspaces alone"},
       {"tma = \"staged\", dtype = \"dtype\"", "tma = \"staged\"",
        "fast.toml:17: found no 'dtype' in a TMA argument over workspace 'staged', expected one"},
       {"dtype = \"dtype\", shape", "dtype = \"word\", shape",

@@ -111,7 +111,11 @@ class Epoch {
   /// When this block's last access of the team's memory is done: the last block to say so ends the launch.
   __device__ __forceinline__ void end() const {
     __syncthreads();
-    if (threadIdx.x != 0) return;
+    if (threadIdx.x == 0) end_by_one();
+  }
+
+  /// The same by one thread, for which all others of the block are done.
+  __device__ __forceinline__ void end_by_one() const {
     __threadfence();
     const unsigned blocks = gridDim.x * gridDim.y * gridDim.z;
     if (atomicAdd(&own().finished, 1u) != blocks - 1) return;

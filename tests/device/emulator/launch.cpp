@@ -16,6 +16,7 @@ namespace emulator {
 namespace {
 
 constexpr std::size_t stack_bytes = 256 << 10;
+constexpr std::uint64_t most_steps_in_flight = 64;
 
 Thread* running = nullptr;
 
@@ -90,7 +91,8 @@ class Schedule {
 
   Account run() {
     while (!running_.empty()) {
-      if (order_.chance(order_.in_flight_one_in)) one_of_running().cluster.in_flight.run_one(order_.random);
+      if (order_.chance(order_.in_flight_one_in) || is_overdue())
+        one_of_running().cluster.in_flight.run_one(order_.random);
       if (Thread* next = ready()) {
         resume(*next);
         if (next->fiber.ended() && next->block->cluster.live() == 0) finish(next->block->cluster);
@@ -139,6 +141,11 @@ class Schedule {
     running_.erase(found);
     start(grid);
     if (++pending_[grid].ended == pending_[grid].count()) begin_those_after(static_cast<int>(grid));
+  }
+
+  /// A thread that polls is always ready, so that among several grids it never happens that nothing else is left to do.
+  [[nodiscard]] bool is_overdue() const {
+    return order_.in_turn && pending_.size() > 1 && order_.steps % most_steps_in_flight == 0;
   }
 
   Running& one_of_running() {

@@ -103,12 +103,33 @@ void bulk_add(Call& call) {
   }));
 }
 
+/// cp.async.bulk [to], [from], bytes: reads shared memory at some later time, and writes global memory still later.
+void bulk_store(Call& call) {
+  const unsigned from = call.word(1), bytes = call.word(2), offset = SharedMemory::offset_of(from);
+  const auto to = call.get(0);
+  if (to % 16 != 0 || from % 16 != 0 || bytes % 16 != 0)
+    fault("a bulk copy of {} bytes from {:#x} to {:#x}, not all multiples of 16", bytes, from, to);
+  static_cast<void>(own_shared(from, bytes, 16));
+  Thread& thread = current();
+  Block& block = *thread.block;
+  const auto held = std::make_shared<std::vector<std::byte>>(bytes);
+  const TaskPointer read = block.cluster.in_flight.begin([&block, offset, bytes, held] {
+    std::memcpy(held->data(), block.shared.asynchronous_at(offset, bytes, 16), bytes);
+  });
+  thread.store_reads.add(read);
+  thread.store_writes.add(block.cluster.in_flight.begin([read, to, held] {
+    read->run();
+    std::memcpy(std::bit_cast<void*>(to), held->data(), held->size());
+  }));
+}
+
 void tma_load(Call& call) {
   Cluster& cluster = current_cluster();
   const unsigned to = call.word(0), barrier = call.word(2);
   const unsigned offset = SharedMemory::offset_of(to), barrier_offset = SharedMemory::offset_of(barrier);
   const Box box(call, 1);
   check_alignment(offset);
+  if (current().acquired) fault("a TMA load after a flag was acquired, and no fence.proxy.async.global in between");
   cluster.most_rows_outside = std::max(cluster.most_rows_outside, rows_outside(box.map, box.at));
   if (!call.has("multicast::cluster")) {
     if (SharedMemory::rank_of(to) != SharedMemory::rank_of(barrier))

@@ -34,6 +34,7 @@ constexpr Entry table[] = {
     {"red.relaxed.gpu.global.add.", is::red},
     {"st.async.", is::st_async},
     {"cp.reduce.async.bulk.global.", is::bulk_add},
+    {"cp.async.bulk.global.shared::cta.bulk_group", is::bulk_store},
     {"cp.async.bulk.commit_group", is::bulk_commit},
     {"cp.async.bulk.wait_group", is::bulk_wait},
     {"cp.async.bulk.prefetch.", nothing},

@@ -52,6 +52,7 @@ void mbarrier_wait(Call&);
 // bulk_copies.cpp
 void bulk_load(Call&);
 void bulk_add(Call&);
+void bulk_store(Call&);
 void tma_load(Call&);
 void tma_store(Call&);
 void bulk_commit(Call&);

@@ -32,8 +32,8 @@ T* begin_of(const Invocation& call, Operand place, std::int64_t count) {
 }
 
 /// [outer, k], whichever way it lies.
-std::vector<double> read_matrix(const Invocation& call, Operand place, unsigned type, std::int64_t outer, std::int64_t k,
-                                std::int64_t leading, bool along_k) {
+std::vector<double> read_matrix(const Invocation& call, Operand place, unsigned type, std::int64_t outer,
+                                std::int64_t k, std::int64_t leading, bool along_k) {
   return with_element(name_of(type), [&]<typename T>(T) {
     const std::int64_t rows = along_k ? k : outer, columns = along_k ? outer : k;
     const T* from = begin_of<const T>(call, place, (columns - 1) * leading + rows);

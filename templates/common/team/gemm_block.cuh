@@ -1,0 +1,171 @@
+// A block that multiplies the rows of all ranks while they arrive, by wgmma: common/gemm/wgmma_block.cuh says how a block multiplies.
+//
+// Of the first warpgroup, one thread copies stages, and waits for what it copies: this rank's rows come from x, the others' from this
+// rank's symmetric workspace. A thread of another of its warps pushes this rank's rows. The other warpgroups multiply.
+#pragma once
+
+#include "common/gemm/wgmma_block.cuh"
+#include "common/team/gemm_push.cuh"
+#include "common/team/gemm_schedule.cuh"
+
+namespace kiln::team {
+
+/// Where rows are copied from: the maps have ranks outermost, that of x has one.
+struct RowMaps {
+  const tensor_map *x, *arrived, *w;
+};
+
+/// How a launch of this rank exchanges rows.
+struct RowExchange {
+  const unsigned char* x;
+  unsigned char* gathered;   // may be null
+  long long gathered_bytes;  // from one rank's rows there to the next's
+  unsigned* finished;        // of Pusher
+  int piece_bytes;
+};
+
+/// The block's shared memory, after the ring.
+template <typename Tiles>
+struct GatherLayout {
+  static constexpr int barriers = gemm::Ring<Tiles>::bytes + gemm::staging_bytes<Tiles>;
+  static constexpr int arrivals = (barriers + gemm::Ring<Tiles>::barrier_bytes + 127) / 128 * 128;
+  static constexpr int pieces = arrivals + 128;
+  static_assert(sizeof(ArrivalStorage) <= 128);
+};
+
+/// Registers: what waits for flags and what pushes need more than what only copies.
+template <typename Tiles>
+__device__ __forceinline__ void take_registers(bool produces) {
+  static_assert(Tiles::consumers <= 2);
+  if constexpr (Tiles::consumers == 2) {
+    if (produces) {
+      setmaxnreg_dec<56>();
+    } else {
+      setmaxnreg_inc<224>();
+    }
+  }
+}
+
+/// Copies the stages of all of the block's work. For one warp, of which one thread copies.
+template <typename Tiles, int World, typename Schedule>
+__device__ __forceinline__ void produce(const RowMaps& maps, const gemm::Ring<Tiles>& ring, const Schedule& schedule,
+                                        int rank, const Arrivals<World>& arrivals, int block, int x_box) {
+  const bool copies = elect_one();
+  gemm::RingPosition<Tiles::stages> at;
+#pragma unroll 1
+  for (int index = schedule.first(); schedule.has(index); index += schedule.step()) {
+    gemm::WgmmaWork work = schedule.at(index);
+    const bool own = work.plane == rank;
+    if (copies && !own && work.row < work.rows)
+      arrivals.await(work.plane, work.row - work.x_back, min(work.row + Tiles::tile_m, work.rows));
+    if (own) work.plane = 0;
+    const tensor_map* const x_map = own ? maps.x : maps.arrived;
+#pragma unroll 1
+    for (int tile = 0; copies && tile < work.k_tiles; ++tile, at.advance()) {
+      mbarrier_wait(ring.empty(at.slot), at.parity ^ 1);
+      gemm::copy_stage(x_map, maps.w, ring, at.slot, work, tile, block, x_box);
+    }
+    __syncwarp();
+  }
+  if constexpr (Tiles::shares > 1) {
+    for (int slot = 0; copies && slot < Tiles::stages; ++slot, at.advance())
+      mbarrier_wait(ring.empty(at.slot), at.parity ^ 1);
+  }
+}
+
+/// What the thread that pushes does in a launch.
+template <int World>
+__device__ __forceinline__ void push_and_keep(const Pusher<World>& pusher, const RowExchange& exchange,
+                                              const Arrivals<World>& arrivals, const ArrivingRows& rows,
+                                              PiecePlaces places) {
+  const int rank = pusher.team.rank;
+  if (blockIdx.x == 0 && rows.shared->failed == 0) {
+#pragma unroll 1
+    for (int step = 1; step < World; ++step) pusher.epoch.send(following<World>(rank, step), rows_flag, rows.own);
+  }
+  const auto kept = [&](int of) {
+    return exchange.gathered == nullptr ? nullptr : exchange.gathered + of * exchange.gathered_bytes;
+  };
+  pusher.push(exchange.x, rows.own, kept(rank), places, exchange.piece_bytes);
+  if (exchange.gathered == nullptr || World == 1) return;
+  rows.template longest_of_peers<World>();
+#pragma unroll 1
+  for (int step = 1; step < World; ++step) {
+    const int peer = following<World>(rank, step);
+    pusher.keep(peer, rows.of(peer), kept(peer), arrivals, places, exchange.piece_bytes);
+  }
+}
+
+/// A block of a launch. store(sums, work, first, staging, failed) stores a tile; NaN if `failed`.
+template <typename Tiles, int World, typename Store>
+__device__ __forceinline__ void gather_block(const RowMaps& first_half, const RowMaps& second_half,
+                                             const RowExchange& exchange, const PushedParts& parts, const Team& team,
+                                             const axis_length& length, int most, long long n, long long k, int band,
+                                             Store store) {
+  using namespace gemm;
+  using Layout = GatherLayout<Tiles>;
+  constexpr int done_barrier = 6, done_threads = 64 + Tiles::consumers * warpgroup;
+  char* const shared = dynamic_shared();
+  const Ring<Tiles> ring{shared_address(shared), shared_address(shared) + Layout::barriers};
+  auto* const arrived = reinterpret_cast<ArrivalStorage*>(shared + Layout::arrivals);
+  const int block = Tiles::shares == 1 ? 0 : static_cast<int>(cluster_block_rank());
+  const int warp = __shfl_sync(full_warp, threadIdx.x / 32, 0);  // seen to be the same in all lanes
+  if (warp == 0) {
+    ring.template make_barriers<0, Tiles::stages>();
+  } else if (warp == 1 && elect_one()) {
+    mbarrier_expect(&arrived->counted, ArrivalStorage::counted_bytes);
+    mbarrier_init(shared_address(&arrived->copied[0]), 1);
+    mbarrier_init(shared_address(&arrived->copied[1]), 1);
+    fence_mbarrier_init();
+    prefetch_tensormap(first_half.x);
+    prefetch_tensormap(first_half.w);
+  }
+  if constexpr (Tiles::shares > 1) cluster_arrive_relaxed();
+  Epoch epoch(team, arrived->epoch);
+  if (threadIdx.x == 0) arrived->failed = epoch.failed() ? 2 : 0;
+  const int rows = length.read();
+  const RowMaps maps = epoch.half() == 0 ? first_half : second_half;
+  const PartsSchedule<Tiles, World, ArrivingRows> schedule({arrived, team.rank, rows, most}, n, k, band);
+  if constexpr (Tiles::shares > 1) cluster_wait();
+  __syncthreads();
+  launch_dependents();
+
+  const int of_block =
+      __shfl_sync(full_warp, threadIdx.x / warpgroup, 0);  // not of `warp`: ptxas would ignore setmaxnreg
+  take_registers<Tiles>(of_block == 0);
+  if (of_block == 0) {
+    const Arrivals<World> arrivals(epoch, team, arrived, parts.chunk_rows);
+    if (warp == 0) {
+      const int x_box = Tiles::X::rows_of_box(parts.most_rows);
+      team::produce<Tiles, World>(maps, ring, schedule, team.rank, arrivals, block, x_box);
+      named_barrier_sync(done_barrier, done_threads);
+      if (elect_one()) epoch.end_by_one();
+    } else if (warp == 1) {
+      if (elect_one()) {
+        const Pusher<World> pusher{team, parts, epoch, arrived, exchange.finished};
+        push_and_keep(pusher, exchange, arrivals, {arrived, team.rank, rows, most},
+                      {shared_address(shared) + Layout::pieces, shared_address(arrived->copied),
+                       static_cast<unsigned>(exchange.piece_bytes)});
+      }
+      __syncwarp();
+      named_barrier_arrive(done_barrier, done_threads);
+    } else if (warp == 2) {
+      if (block == 0 && elect_one()) arrivals.count(Tiles::cluster);
+    }
+    return;
+  }
+  const int consumer = of_block - 1, first = Tiles::pingpong ? 0 : consumer * Tiles::row_blocks * wgmma_rows;
+  WgmmaStaging staging = {shared, shared + Ring<Tiles>::bytes + consumer * Piece<Tiles>::staging_bytes, 0};
+  WgmmaWork work = {};
+  if (schedule.first() < schedule.count()) work = schedule.at(schedule.first());
+  const auto store_one = [&](WgmmaSums<Tiles>& sums, const WgmmaWork& of_tile) {
+    const int failed = *static_cast<volatile int*>(&arrived->failed);
+    store(sums, of_tile, first, staging, failed > (of_tile.plane == team.rank ? 1 : 0));
+  };
+  const auto scales = [](const WgmmaWork&) { return NoScales{}; };
+  consume<Tiles>(ring, schedule, consumer, first, work, scales, WholeTiles(), store_one);
+  tma_store_wait_read<0>();
+  named_barrier_arrive(done_barrier, done_threads);
+}
+
+}  // namespace kiln::team
