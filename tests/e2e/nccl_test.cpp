@@ -129,11 +129,12 @@ TEST_CASE("rows that lie apart, and lengths on the device, go to the record's ow
 }
 
 TEST_CASE("where one rank lacks NCCL, or cannot join, none uses it in a tune") {
-  for (const char* variable : {"KILN_NCCL_LIBRARY=none", "FAKE_NCCL_FAILS=1"}) {
+  for (const char* each : {"KILN_NCCL_LIBRARY=none", "FAKE_NCCL_FAILS=1"}) {
+    std::string variable = each;
     CAPTURE(variable);
     Ranks ranks;
     ranks.begin_all(2, [&](const team::Membership& of) {
-      if (of.rank == 1) putenv(const_cast<char*>(variable));
+      if (of.rank == 1) putenv(variable.data());
       const Rank rank(of);
       const Gather one(rank, rows, rows, "alike");
       std::string said;
@@ -141,7 +142,7 @@ TEST_CASE("where one rank lacks NCCL, or cannot join, none uses it in a tune") {
       const std::vector<std::string> warnings = rank.engine->warnings();
       return said + ", all by " + by + (warnings.empty() ? "" : "; " + warnings.front());
     });
-    const std::string expected = std::string(variable).starts_with("FAKE") ? "does without NCCL" : "";
+    const std::string expected = variable.starts_with("FAKE") ? "does without NCCL" : "";
     for (std::size_t rank = 0; rank < 2; ++rank) {
       const std::string said = ranks.outcome(rank);
       CHECK_MESSAGE(said.starts_with("right right by push, all by push"), said);
