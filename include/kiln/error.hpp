@@ -15,7 +15,7 @@ enum class ErrorKind {
   no_device,       // the driver sees no such device
   no_nvrtc,        // a compile is needed and libnvrtc is absent
   no_cublaslt,     // cuBLASLt is asked for and libcublasLt is absent or unusable
-  no_nccl,         // a team is made of an NCCL communicator and libnccl is absent or unusable
+  no_nccl,         // NCCL is asked for, as by a team of its communicator, and is absent or unusable
   compile_failed,  // NVRTC refused a template; the message holds its log
   driver_failed,   // a driver call failed
   out_of_memory,   // device or host memory

@@ -62,7 +62,8 @@ class Team {
   /// what launches told each other. Precondition: this rank has synchronised the streams that launched ops of the team. Throws Error(io) and
   /// Error(driver_failed).
   void reset();
-  /// Returns once the memory is free on all ranks. Has the destructor's precondition. Throws Error(io), having unmapped.
+  /// Returns once the memory is free on all ranks. Frees the communicator too that ops of the team had of NCCL. Has the destructor's
+  /// precondition. Throws Error(io), having unmapped.
   void close();
 
  private:

@@ -64,5 +64,11 @@ Nccl Nccl::open(const std::string& library_path) {
 }
 
 const Nccl& Nccl::get() { return opened().get(); }
+const Nccl* Nccl::find() noexcept { return opened().find(); }
+
+std::string nccl_version_text(int version) {
+  return std::to_string(version / 10000) + "." + std::to_string(version / 100 % 100) + "." +
+         std::to_string(version % 100);
+}
 
 }  // namespace kiln::cuda

@@ -1,4 +1,4 @@
-// NCCL as a table of functions, opened at first use: only a team that is made of a communicator of NCCL's needs it.
+// NCCL as a table of functions, opened at first use: by a team that is made of a communicator of NCCL's, and by ops that NCCL may serve.
 #pragma once
 
 #include <cstddef>
@@ -18,19 +18,43 @@ typedef enum : unsigned int {
   ncclRemoteError = 6,
   ncclInProgress = 7
 } ncclResult_t;
-typedef enum : unsigned int { ncclInt8 = 0, ncclUint8 = 1 } ncclDataType_t;
+typedef enum : unsigned int {
+  ncclInt8 = 0,
+  ncclUint8 = 1,
+  ncclInt32 = 2,
+  ncclInt64 = 4,
+  ncclFloat16 = 6,
+  ncclFloat32 = 7,
+  ncclFloat64 = 8,
+  ncclBfloat16 = 9
+} ncclDataType_t;
+typedef enum : unsigned int { ncclSum = 0 } ncclRedOp_t;
+typedef struct {
+  char internal[128];
+} ncclUniqueId;
 
 // X(symbol, parameters); each returns ncclResult_t.
-#define KILN_NCCL_FUNCTIONS(X)                                                                          \
-  X(ncclGetVersion, (int* version))                                                                     \
-  X(ncclCommUserRank, (ncclComm_t communicator, int* rank))                                             \
-  X(ncclCommCount, (ncclComm_t communicator, int* count))                                               \
-  X(ncclCommCuDevice, (ncclComm_t communicator, int* device))                                           \
-  X(ncclCommGetAsyncError, (ncclComm_t communicator, ncclResult_t * state))                             \
-  X(ncclAllGather, (const void* source, void* destination, std::size_t count_each, ncclDataType_t type, \
-                    ncclComm_t communicator, CUstream stream))
+#define KILN_NCCL_FUNCTIONS(X)                                                                              \
+  X(ncclGetVersion, (int* version))                                                                         \
+  X(ncclGetUniqueId, (ncclUniqueId * id))                                                                   \
+  X(ncclCommInitRank, (ncclComm_t * communicator, int world, ncclUniqueId id, int rank))                    \
+  X(ncclCommDestroy, (ncclComm_t communicator))                                                             \
+  X(ncclCommAbort, (ncclComm_t communicator))                                                               \
+  X(ncclCommUserRank, (ncclComm_t communicator, int* rank))                                                 \
+  X(ncclCommCount, (ncclComm_t communicator, int* count))                                                   \
+  X(ncclCommCuDevice, (ncclComm_t communicator, int* device))                                               \
+  X(ncclCommGetAsyncError, (ncclComm_t communicator, ncclResult_t * state))                                 \
+  X(ncclAllGather, (const void* source, void* destination, std::size_t count_each, ncclDataType_t type,     \
+                    ncclComm_t communicator, CUstream stream))                                              \
+  X(ncclReduceScatter, (const void* source, void* destination, std::size_t count_each, ncclDataType_t type, \
+                        ncclRedOp_t operation, ncclComm_t communicator, CUstream stream))                   \
+  X(ncclAllReduce, (const void* source, void* destination, std::size_t count, ncclDataType_t type,          \
+                    ncclRedOp_t operation, ncclComm_t communicator, CUstream stream))
 
 namespace kiln::cuda {
+
+/// Returns "2.28.9" for 22809.
+std::string nccl_version_text(int version);
 
 /// Immutable once opened, so thread-safe.
 struct Nccl {
@@ -44,6 +68,8 @@ struct Nccl {
   /// Opens $KILN_NCCL_LIBRARY (a path; "none" hides NCCL), else the libnccl.so.2 that the process has loaded or the
   /// loader finds, else one of a toolkit's lib64 or of the Python wheels, once a process. Throws Error(no_nccl).
   static const Nccl& get();
+  /// Returns get(), or null where get() throws.
+  static const Nccl* find() noexcept;
   /// Opens `library` (empty: as without the variable) on each call. Throws as get() does.
   static Nccl open(const std::string& library);
 };

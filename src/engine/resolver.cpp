@@ -179,10 +179,9 @@ void use_record(Resolution& resolution, const manifest::Op& op, const manifest::
   std::ranges::move(beyond(answers, op, resolution.bucket, device), std::back_inserter(answers));
 }
 
-/// The ranks of a team need one config, whatever their sizes and policies are.
+/// The ranks of a team need one config, whatever their sizes and policies are: the fastest, or that without a library where it is one's.
 void leave_one_config(Resolution& resolution) {
-  std::erase_if(resolution.answers,
-                [](const Answer& each) { return each.is_beyond || each.role != store::Role::fastest; });
+  std::erase_if(resolution.answers, &Answer::is_beyond);
   if (resolution.answers.empty())
     resolution.why_none =
         "an op of a team is served by a record alone, which the ranks tune together at their first launch or Engine::prepare";

@@ -8,6 +8,7 @@
 
 #include "engine/state.hpp"
 #include "engine/tuning.hpp"
+#include "jit/library.hpp"
 #include "kiln/error.hpp"
 #include "store/json.hpp"
 #include "team/exchange.hpp"
@@ -38,14 +39,33 @@ std::string decision_of(const Resolution& resolution) {
 struct Standpoint {
   std::string op, key, decision;
   bool tunes = false;
+  std::string nccl;        // its version, where this rank has it and the op may use it; else empty
+  bool uses_nccl = false;  // the record does
 };
 
+/// NCCL's version, where this rank has it and some implementation of the op would use it for the problem; else empty.
+std::string nccl_for(const OpState& state, const Problem& problem) {
+  const bool is_asked = std::ranges::any_of(state.op.implementations, [&](const manifest::Implementation& each) {
+    return each.is_collective() && !manifest::why_not_eligible(state.op, each, problem, state.device());
+  });
+  return is_asked ? jit::library_identity("nccl") : std::string();
+}
+
+bool uses_nccl(const OpState& state, const Resolution& resolution) {
+  return resolution.is_hit() && std::ranges::any_of(resolution.record->value.choices, [&](const store::Choice& each) {
+           const manifest::Implementation* implementation = state.op.find(each.implementation);
+           return implementation != nullptr && implementation->is_collective();
+         });
+}
+
 std::vector<Standpoint> exchange(team::Member& team, const Standpoint& own) {
-  const Json told{{"op", own.op}, {"key", own.key}, {"decision", own.decision}, {"tunes", own.tunes}};
+  const Json told{{"op", own.op},       {"key", own.key},   {"decision", own.decision},
+                  {"tunes", own.tunes}, {"nccl", own.nccl}, {"uses_nccl", own.uses_nccl}};
   std::vector<Standpoint> all;
   for (const std::string& each : team::gather_texts(team.rendezvous(), packed(told))) {
     const Json json = Json::from_cbor(each);
-    all.push_back({json.at("op"), json.at("key"), json.at("decision"), json.at("tunes")});
+    all.push_back(
+        {json.at("op"), json.at("key"), json.at("decision"), json.at("tunes"), json.at("nccl"), json.at("uses_nccl")});
   }
   return all;
 }
@@ -94,6 +114,29 @@ void store_rows(OpState& state, const Json& rows) {
   state.engine.layers.put_all({&record, 1}, cubins, store::Existing::replace);
 }
 
+/// Collective. Whether NCCL may serve: all ranks have the same version, and a communicator, which a tune and a record that names NCCL need.
+bool agree_on_nccl(State& engine, team::Member& team, std::span<const Standpoint> all) {
+  const bool is_needed = std::ranges::all_of(all, [](const Standpoint& each) { return each.decision.empty(); }) ||
+                         std::ranges::any_of(all, &Standpoint::uses_nccl);
+  const std::string& version = all.front().nccl;
+  const bool is_here =
+      !version.empty() && std::ranges::all_of(all, [&](const Standpoint& each) { return each.nccl == version; });
+  if (!is_needed || !is_here) return false;
+  const bool is_open = team.open_nccl();
+  if (!is_open) engine.warn(fmt::format("team '{}' does without NCCL: {}", team.name(), team.why_no_nccl()));
+  return is_open;
+}
+
+/// The bucket's answers that all ranks can give. Where not all can use NCCL, none does.
+Resolution resolve_for_all(const OpState& state, const Problem& problem, bool with_nccl) {
+  Resolution resolution = state.resolve(problem, false);
+  if (with_nccl) return resolution;
+  const auto left_out =
+      std::erase_if(resolution.answers, [](const Answer& each) { return each.implementation->is_collective(); });
+  if (left_out > 0 && resolution.unusable.empty()) resolution.unusable = "not all ranks of the team can use NCCL";
+  return resolution;
+}
+
 }  // namespace
 
 team::Member& require_team(const OpState& state, const Problem& problem) {
@@ -114,10 +157,16 @@ std::unique_ptr<BucketPlans> build_with_team(OpState& state, const Problem& prob
   team::Member& team = require_team(state, problem);
   const std::lock_guard lock(state.engine.team_mutex);
   Resolution resolution = state.resolve(problem, false);
-  const Standpoint own{state.op.name, resolution.key, decision_of(resolution),
-                       state.engine.options.on_miss == MissPolicy::tune};
+  const Standpoint own{state.op.name,
+                       resolution.key,
+                       decision_of(resolution),
+                       state.engine.options.on_miss == MissPolicy::tune,
+                       nccl_for(state, problem),
+                       uses_nccl(state, resolution)};
   const std::vector<Standpoint> all = exchange(team, own);
   require_same_bucket(team, all);
+  const bool with_nccl = agree_on_nccl(state.engine, team, all);
+  resolution = resolve_for_all(state, problem, with_nccl);
   const auto hit = std::ranges::find_if(all, [](const Standpoint& each) { return !each.decision.empty(); });
   const bool is_same = std::ranges::all_of(all, [&](const Standpoint& each) { return each.decision == hit->decision; });
   if (hit == all.end() || !is_same) {
@@ -126,7 +175,7 @@ std::unique_ptr<BucketPlans> build_with_team(OpState& state, const Problem& prob
     Json rows;
     team::on_all_ranks(team.rendezvous(), "looking for a record that all ranks can serve", [&] {
       if (team.rank() != source) return;
-      resolution = state.resolve(problem, false);
+      resolution = resolve_for_all(state, problem, with_nccl);
       if (!resolution.is_hit())
         throw Error(ErrorKind::not_tuned,
                     fmt::format("no rank has a record for {}, and not all ranks tune on a miss", resolution.key));
@@ -135,7 +184,7 @@ std::unique_ptr<BucketPlans> build_with_team(OpState& state, const Problem& prob
     const std::string told = team::broadcast_text(team.rendezvous(), source, packed(rows));
     team::on_all_ranks(team.rendezvous(), "storing the team's record", [&] {
       if (team.rank() != source) store_rows(state, Json::from_cbor(told));
-      resolution = state.resolve(problem, false);
+      resolution = resolve_for_all(state, problem, with_nccl);
     });
   }
   std::unique_ptr<BucketPlans> plans;
@@ -151,10 +200,11 @@ void require_sound_team(const State& engine) {
   if (!engine.team->has_fault()) [[likely]]
     return;
   const auto fault = engine.team->fault();
-  throw Error(ErrorKind::team_failed,
-              fmt::format("team '{}': {}. The outputs of that launch are NaN; Team::reset on all ranks serves again, "
-                          "or a new Team where a rank has ended",
-                          engine.team->name(), team::text_of(*fault, engine.team->rank(), engine.team->timeout())));
+  throw Error(
+      ErrorKind::team_failed,
+      fmt::format("team '{}': {}. {}Team::reset on all ranks serves again, or a new Team where a rank has ended",
+                  engine.team->name(), team::text_of(*fault, engine.team->rank(), engine.team->timeout()),
+                  fault->state == team::Report::nccl_aborted ? "" : "The outputs of that launch are NaN; "));
 }
 
 team::TeamBinding binding_of(const team::Member& team, const Resolution& resolution, const Answer& answer) {

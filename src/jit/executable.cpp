@@ -89,7 +89,7 @@ Executable::Executable(const manifest::Op& op, const manifest::Implementation& i
   }
   make_form(op, frame);
   if (!implementation.is_library()) return;
-  library_ = std::make_unique<LibraryMatmul>(op, implementation, frame);
+  library_ = make_library_call(op, implementation, frame, team);
   workspace_bytes_ = library_->workspace_bytes();
   form_.has_workspace = workspace_bytes_ > 0;
   form_.host_lengths = ~0U;

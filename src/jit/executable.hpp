@@ -11,7 +11,7 @@
 #include <vector>
 
 #include "jit/launch_form.hpp"
-#include "jit/library_matmul.hpp"
+#include "jit/library.hpp"
 #include "jit/module.hpp"
 #include "jit/specialisation.hpp"
 #include "jit/team_arguments.hpp"
@@ -171,8 +171,8 @@ class alignas(64) Executable {
   ThreadCalls thread_calls_;
 
   std::int64_t shared_workspace_bytes_ = 0, symmetric_workspace_bytes_ = 0;
-  std::unique_ptr<TeamArguments> team_;     // null: no team
-  std::unique_ptr<LibraryMatmul> library_;  // null: kernels compute it
+  std::unique_ptr<TeamArguments> team_;   // null: no team
+  std::unique_ptr<LibraryCall> library_;  // null: kernels compute it
   std::shared_ptr<Module> module_;
   std::string op_;  // for messages
   std::size_t axes_ = 0;

@@ -39,14 +39,8 @@ CUresult as_driver_result(cublasStatus_t status) noexcept {
 
 }  // namespace
 
-std::string library_identity(const std::string& library) {
-  const cuda::CublasLt* opened = cuda::CublasLt::find();
-  return opened != nullptr ? library + " " + opened->version : std::string();
-}
-
-std::vector<manifest::Config> library_candidates(const manifest::Op& op, const manifest::Implementation& implementation,
-                                                 std::span<const std::int64_t> frame, std::size_t at_most) {
-  if (cuda::CublasLt::find() == nullptr) return {};
+std::vector<manifest::Config> matmul_candidates(const manifest::Op& op, const manifest::Implementation& implementation,
+                                                std::span<const std::int64_t> frame, std::size_t at_most) {
   std::vector<manifest::Config> configs;
   try {
     const LibraryProduct product(op, implementation, frame);
@@ -62,10 +56,8 @@ std::vector<manifest::Config> library_candidates(const manifest::Op& op, const m
   return configs;
 }
 
-std::optional<std::string> why_library_refuses(const manifest::Op& op, const manifest::Implementation& implementation,
-                                               std::span<const std::int64_t> frame) {
-  if (current_context() == nullptr) return std::nullopt;
-  if (cuda::CublasLt::find() == nullptr) return fmt::format("the library {} is not here", implementation.library);
+std::optional<std::string> why_matmul_refuses(const manifest::Op& op, const manifest::Implementation& implementation,
+                                              std::span<const std::int64_t> frame) {
   try {
     const LibraryProduct product(op, implementation, frame);
     const Checked checked = check_config(product, implementation, frame, config_in(op, implementation, frame));

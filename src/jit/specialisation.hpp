@@ -26,7 +26,7 @@ struct Specialisation {
   bool toolkit_headers = false;
   std::string
       library;  // of a library's implementation: only op, label and library_product count, and nothing is compiled
-  std::string library_product;  // the manifest's [matmul], as text
+  std::string library_product;  // the manifest's [matmul] or [collective], as text
 
   [[nodiscard]] bool is_library() const noexcept { return !library.empty(); }
 };
@@ -61,7 +61,7 @@ std::vector<std::string> byte_determining_options(const Specialisation& speciali
 /// include_closure() does.
 manifest::Digest cubin_key(const Specialisation& specialisation, std::string_view compiler);
 /// Digest of closure and name expressions, without constraints and comments of the manifest: whether a record was tuned from the present
-/// source. For a library, the digest of its [matmul]; a record names the library's version as its compiler. Throws as include_closure()
+/// source. For a library, the digest of library_product; a record names the library's version as its compiler. Throws as include_closure()
 /// does.
 manifest::Digest source_digest(const Specialisation& specialisation);
 

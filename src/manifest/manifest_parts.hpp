@@ -57,7 +57,10 @@ std::optional<Prepare> read_prepare(const ManifestReader& reader, const TomlValu
 std::vector<Pass> read_passes(const ManifestReader& reader, const TomlValue& table, std::string_view where,
                               const Op& op, const Symbols& symbols, std::span<const Workspace> workspaces);
 
-/// Reads what a manifest with `library` has in place of passes: [matmul], and the library's parameters.
+/// Throws unless the implementation's library is one that computes ops of this kind. `library` is where the manifest names it.
+void check_library(const ManifestReader& reader, const TomlValue& library, const Op& op,
+                   const Implementation& implementation);
+/// Reads what a manifest with `library` has in place of passes: [matmul] and the library's parameters, or [collective].
 void read_library(const ManifestReader& reader, const TomlValue& document, const Op& op,
                   Implementation& implementation);
 

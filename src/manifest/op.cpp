@@ -26,6 +26,16 @@ const Facts& of(DType type) noexcept { return facts[static_cast<std::size_t>(typ
 }  // namespace
 
 std::string_view to_string(DType type) noexcept { return of(type).name; }
+
+std::string_view to_string(CollectiveKind kind) noexcept {
+  switch (kind) {
+    case CollectiveKind::all_gather: return "all_gather";
+    case CollectiveKind::reduce_scatter: return "reduce_scatter";
+    case CollectiveKind::all_reduce: break;
+  }
+  return "all_reduce";
+}
+
 std::int64_t size_of(DType type) noexcept { return of(type).size; }
 std::string_view cpp_name(DType type) noexcept { return of(type).cpp; }
 

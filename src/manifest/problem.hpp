@@ -67,7 +67,7 @@ std::optional<std::string> broken_constraint(const Op& op, const Implementation&
 bool is_declared(const Implementation& implementation, std::span<const std::int64_t> config) noexcept;
 
 /// Returns every config that meets [constraints] and [search], in the manifest's order (last parameter fastest). The default and a
-/// record's config may be outside it. Empty for a library, which proposes configs itself (jit/library_matmul.hpp). Throws
+/// record's config may be outside it. Empty for a library, which proposes configs itself (jit/library.hpp). Throws
 /// Error(bad_manifest) after most_search_steps.
 std::vector<Config> search_space(const Op& op, const Implementation& implementation, const Problem& problem,
                                  const DeviceFacts& device);

@@ -252,21 +252,22 @@ Implementation read_implementation(const ManifestReader& reader, const TomlValue
   implementation.file = reader.file();
   implementation.symbols = op.symbols;
   implementation.library = reader.text_or(document, "library", "");
-  if (implementation.is_library())
+  if (implementation.is_library()) {
+    check_library(reader, *document.find("library"), op, implementation);
     reader.check_keys(document, "the file of a library",
-                      {"summary", "library", "requires", "constraints", "align", "matmul"});
-  else
+                      {"summary", "library", "requires", "constraints", "align",
+                       implementation.is_collective() ? "collective" : "matmul"});
+  } else {
     reader.check_keys(document, "the file",
                       {"summary", "source", "library", "requires", "toolkit_headers", "options", "parameters", "terms",
                        "constraints", "search", "align", "default", "workspace", "pass"});
+  }
   implementation.summary = reader.text_or(document, "summary", "");
   if (const TomlValue* condition = document.find("requires")) {
     implementation.requires_ = reader.expression(*condition, "'requires'", op.symbols, op, Known::device);
     implementation.requires_text = implementation.requires_->text();
   }
   if (implementation.is_library()) {
-    if (op.team_axis() >= 0)
-      reader.fail(document.find("library")->line, "'library' in an implementation of a team op", "kernels");
     implementation.constraints = read_constraints(reader, document, op, implementation.symbols);
     if (const TomlValue* section = document.find("align")) read_alignment(reader, *section, op, implementation);
     read_library(reader, document, op, implementation);

@@ -1,4 +1,4 @@
-// Reads [matmul]: what a vendor library computes in place of kernels.
+// Reads [matmul] and [collective]: what a vendor library computes in place of kernels.
 #include <fmt/format.h>
 
 #include <algorithm>
@@ -79,13 +79,44 @@ struct MatmulReader {
   }
 };
 
-}  // namespace
+/// What a collective takes or gives whole: a tensor that each launch gives, with dense rows.
+int collective_tensor(const ManifestReader& reader, const TomlValue& section, const Op& op, std::string_view key,
+                      bool output) {
+  const TomlValue& value = reader.required(section, "[collective]", key);
+  std::vector<std::string> names;
+  for (const Tensor& each : op.tensors) names.push_back(each.name);
+  const std::size_t index = reader.one_of(value, "a tensor of [collective]", names);
+  const Tensor& tensor = op.tensors[index];
+  if (tensor.output != output || tensor.optional || tensor.when || tensor.strides.back().constant_value() != 1)
+    reader.fail(value.line, fmt::format("{} as '{}' of [collective]", quote(tensor.name), key),
+                fmt::format("an {} that every launch gives, whose last stride is 1", output ? "output" : "input"));
+  return static_cast<int>(index);
+}
 
-void read_library(const ManifestReader& reader, const TomlValue& document, const Op& op,
-                  Implementation& implementation) {
+void read_collective(const ManifestReader& reader, const TomlValue& document, const Op& op,
+                     Implementation& implementation) {
+  const TomlValue& section = reader.required(document, "the file of a library", "collective");
+  reader.check_keys(section, "[collective]", {"kind", "input", "output", "count"});
+  const std::vector<std::string> kinds = {"all_gather", "reduce_scatter",
+                                          "all_reduce"};  // in the order of CollectiveKind
+  Collective& collective = implementation.collective;
+  collective.kind = static_cast<CollectiveKind>(
+      reader.one_of(reader.required(section, "[collective]", "kind"), "the kind of [collective]", kinds));
+  collective.input = collective_tensor(reader, section, op, "input", false);
+  collective.output = collective_tensor(reader, section, op, "output", true);
+  const Tensor& input = op.tensors[static_cast<std::size_t>(collective.input)];
+  const Tensor& output = op.tensors[static_cast<std::size_t>(collective.output)];
+  if (input.selection != output.selection || (input.selection < 0 && input.dtype != output.dtype))
+    reader.fail(section.find("output")->line,
+                fmt::format("{} and {} of [collective] with types of their own", quote(input.name), quote(output.name)),
+                "one type for both");
+  collective.count = reader.expression(reader.required(section, "[collective]", "count"), "'count' of [collective]",
+                                       op.symbols, op, Known::every_rank);
+}
+
+void read_matmul(const ManifestReader& reader, const TomlValue& document, const Op& op,
+                 Implementation& implementation) {
   const TomlValue& library = *document.find("library");
-  if (implementation.library != "cublaslt")
-    reader.fail(library.line, fmt::format("the library {}", quote(implementation.library)), "'cublaslt'");
   const TomlValue& section = reader.required(document, "the file of a library", "matmul");
   reader.check_keys(
       section, "[matmul]",
@@ -115,6 +146,28 @@ void read_library(const ManifestReader& reader, const TomlValue& document, const
     implementation.parameters.push_back({std::string(name), {}, false});
     implementation.default_config.push_back(0);
   }
+}
+
+}  // namespace
+
+void check_library(const ManifestReader& reader, const TomlValue& library, const Op& op,
+                   const Implementation& implementation) {
+  if (implementation.library != "cublaslt" && implementation.library != "nccl")
+    reader.fail(library.line, fmt::format("the library {}", quote(implementation.library)), "'cublaslt' or 'nccl'");
+  const bool is_of_team = op.team_axis() >= 0;
+  if (implementation.is_collective() != is_of_team)
+    reader.fail(library.line,
+                fmt::format("the library {} in an op {} team axis", quote(implementation.library),
+                            is_of_team ? "with a" : "without a"),
+                is_of_team ? "'nccl' or kernels" : "'cublaslt' or kernels");
+}
+
+void read_library(const ManifestReader& reader, const TomlValue& document, const Op& op,
+                  Implementation& implementation) {
+  if (implementation.is_collective())
+    read_collective(reader, document, op, implementation);
+  else
+    read_matmul(reader, document, op, implementation);
 }
 
 }  // namespace kiln::manifest

@@ -8,6 +8,8 @@
 
 namespace kiln::team {
 
+class NcclCommunicator;
+
 /// Constant for an executable's life.
 struct TeamBinding {
   std::array<std::uint64_t, most_ranks>
@@ -15,8 +17,9 @@ struct TeamBinding {
   std::int32_t rank = 0, world = 1;
   std::int64_t half_bytes = 0;  // of each half of the symmetric memory: half_bytes() of its bytes
   std::uint64_t timeout_ns = 0;
-  std::uint32_t tag = 0;     // of the plan, 16 bits: equal on all ranks
-  std::uint64_t report = 0;  // address of this rank's Report on the device
+  std::uint32_t tag = 0;                   // of the plan, 16 bits: equal on all ranks
+  std::uint64_t report = 0;                // address of this rank's Report on the device
+  const NcclCommunicator* nccl = nullptr;  // null: NCCL serves no op of the team
 };
 
 /// Where a symmetric workspace begins that lies `offset` bytes into the first half of a memory.

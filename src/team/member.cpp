@@ -11,6 +11,7 @@
 #include <utility>
 
 #include "kiln/error.hpp"
+#include "team/on_all_ranks.hpp"
 
 namespace kiln::team {
 namespace {
@@ -45,6 +46,7 @@ Member::~Member() {
   watcher_.join();
   const cuda::Context::Guest guest(context_);
   const cuda::RelaxedCapture relaxed;
+  nccl_.reset();
   cuda::Driver::find()->cuMemFreeHost(report_);
 }
 
@@ -58,8 +60,46 @@ void Member::watch(const std::stop_token& stop) {
     for (std::size_t i = 1; i < ends.size(); ++i) has_ended = has_ended || ends[i].revents != 0;
     if (!has_ended) continue;
     abort();
+    end_nccl();
     return;
   }
+}
+
+/// NCCL's kernels read no Report: without this they would wait for the rank for ever. The host reports in their place.
+void Member::end_nccl() noexcept {
+  const std::lock_guard lock(nccl_mutex_);
+  has_rank_ended_ = true;
+  if (!nccl_) return;
+  std::uint32_t sound = Report::none;
+  std::atomic_ref(report_->state).compare_exchange_strong(sound, Report::nccl_aborted, std::memory_order_release);
+  nccl_->abort();
+}
+
+bool Member::open_nccl() try {
+  if (std::exchange(was_nccl_asked_, true)) return nccl_ != nullptr;
+  const std::vector<std::string> ids = gather_on_all_ranks(rendezvous_, "asking NCCL for an id", [&] {
+    return rank() == 0 ? NcclCommunicator::unique_id() : std::string();
+  });
+  on_all_ranks(rendezvous_, "joining NCCL's communicator", [&] {
+    const cuda::Context::Scope scope(context_);
+    const cuda::RelaxedCapture relaxed;
+    auto made = std::make_unique<NcclCommunicator>(ids.front(), rank(), world());
+    const std::lock_guard lock(nccl_mutex_);
+    nccl_ = std::move(made);
+    if (has_rank_ended_) nccl_->abort();
+  });
+  return true;
+} catch (const Error& error) {
+  if (error.kind() != ErrorKind::no_nccl) throw;
+  why_no_nccl_ = error.what();
+  const std::lock_guard lock(nccl_mutex_);
+  nccl_.reset();
+  return false;
+}
+
+void Member::close() noexcept {
+  const std::lock_guard lock(nccl_mutex_);
+  if (nccl_) nccl_->close();
 }
 
 TeamBinding Member::binding(std::uint32_t tag) const noexcept {
@@ -73,6 +113,7 @@ TeamBinding Member::binding(std::uint32_t tag) const noexcept {
   binding.rank = rank();
   binding.world = world();
   binding.tag = std::max(tag & 0xffffU, 1U);  // 0 is no plan's
+  binding.nccl = nccl_.get();
   return binding;
 }
 
@@ -109,6 +150,8 @@ std::string text_of(const Report& report, int rank, std::chrono::milliseconds ti
           "{}: that rank launched another plan ({:#06x}); all ranks launch the same ops on problems of the same buckets, in the same order",
           whom, report.seen_tag);
     case Report::aborted: return fmt::format("{}: a rank has ended", whom);
+    case Report::nccl_aborted:
+      return fmt::format("rank {} ended NCCL's collectives, since a rank has ended; their outputs hold anything", rank);
     case Report::two_launches:
       return fmt::format(
           "rank {} launched two ops of one team at once; a team's launches go to one stream, or wait for each other",

@@ -2,6 +2,7 @@
 #pragma once
 
 #include <memory>
+#include <mutex>
 #include <optional>
 #include <string>
 #include <thread>
@@ -10,6 +11,7 @@
 #include "cuda/device.hpp"
 #include "team/binding.hpp"
 #include "team/descriptor.hpp"
+#include "team/nccl_communicator.hpp"
 #include "team/protocol.hpp"
 #include "team/symmetric_memory.hpp"
 
@@ -45,8 +47,19 @@ class Member {
   /// launched ops of the team. Throws as Rendezvous does, and Error(driver_failed).
   void reset();
 
+  /// Collective: makes the team's NCCL communicator at the first call. Returns whether there is one, on all ranks alike: where NCCL fails on one
+  /// rank, none has it, and why_no_nccl() tells why. Precondition: all ranks have NCCL, of one version. Throws as Rendezvous does.
+  bool open_nccl();
+  /// Null before open_nccl(), and where that failed.
+  [[nodiscard]] const NcclCommunicator* nccl() const noexcept { return nccl_.get(); }
+  [[nodiscard]] const std::string& why_no_nccl() const noexcept { return why_no_nccl_; }
+  /// Destroys the communicator, which all ranks do. Precondition: the caller has synchronised the streams that launched ops of the team, and
+  /// launches none any more.
+  void close() noexcept;
+
  private:
   void watch(const std::stop_token& stop);
+  void end_nccl() noexcept;
 
   Rendezvous& rendezvous_;
   const SymmetricMemory& memory_;
@@ -55,7 +68,12 @@ class Member {
   Report* report_ = nullptr;           // pinned; the device reaches it by the same address
   Descriptor wake_;                    // ends the poll of watcher_
   std::vector<Descriptor> processes_;  // readable once a rank's has ended
-  std::jthread watcher_;               // last: it uses the others
+  bool was_nccl_asked_ = false;
+  std::string why_no_nccl_;
+  std::mutex nccl_mutex_;  // guards these two, of which watcher_ needs both
+  std::unique_ptr<NcclCommunicator> nccl_;
+  bool has_rank_ended_ = false;
+  std::jthread watcher_;  // last: it uses the others
 };
 
 /// "rank 0 waited for rank 1 (flag 3, epoch 17): nothing came within 10000 ms"

@@ -31,7 +31,7 @@ static_assert(offsetof(Control, flags) == 256 && sizeof(Control) <= control_byte
 
 /// What a launch reports to the host, in pinned memory. 64 bytes.
 struct Report {
-  enum State : std::uint32_t { none, timed_out, other_plan, aborted, two_launches };
+  enum State : std::uint32_t { none, timed_out, other_plan, aborted, two_launches, nccl_aborted /* by the host */ };
   std::uint32_t state;  // written last
   std::uint32_t abort;  // written by the host: not 0 ends every wait
   std::int32_t rank;    // that this rank waited for

@@ -65,7 +65,10 @@ const std::string& Team::name() const noexcept { return state_->rendezvous.membe
 std::int64_t Team::bytes() const noexcept { return state_->memory->bytes(); }
 std::chrono::milliseconds Team::timeout() const noexcept { return state_->rendezvous.timeout(); }
 void Team::reset() { state_->member->reset(); }
-void Team::close() { state_->memory->close(state_->rendezvous); }
+void Team::close() {
+  state_->member->close();
+  state_->memory->close(state_->rendezvous);
+}
 
 std::string unique_team_name() {
   std::random_device random;

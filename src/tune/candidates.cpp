@@ -101,7 +101,7 @@ class CandidateBuilder {
   /// Adds the algorithms that libraries propose, and up to `more` ends at sizes where a library's first proposal changes.
   void add_library_configs(std::size_t more) {
     for (const manifest::Implementation& implementation : request_.op.implementations) {
-      if (!implementation.is_library()) continue;
+      if (!implementation.is_library() || (implementation.is_collective() && !request_.has_communicator)) continue;
       std::vector<std::int64_t> changes;
       std::optional<manifest::Config> first;
       std::int64_t before = 0;

@@ -1,7 +1,7 @@
 #include "tune/cubins.hpp"
 
 #include "cuda/nvrtc_api.hpp"
-#include "jit/library_matmul.hpp"
+#include "jit/library.hpp"
 #include "kiln/error.hpp"
 
 namespace kiln::tune {
@@ -58,7 +58,7 @@ void Cubins::prefetch(const jit::Specialisation& specialisation, jit::Urgency ur
 
 KeyedCubin Cubins::compile(const jit::Specialisation& specialisation) {
   if (specialisation.is_library())
-    throw Error(ErrorKind::no_cublaslt,
+    throw Error(specialisation.library == "nccl" ? ErrorKind::no_nccl : ErrorKind::no_cublaslt,
                 specialisation.label + ": the library " + specialisation.library + " is not here");
   const std::string compiler = jit::compiler_identity();  // throws no_nvrtc with what to do
   const manifest::Digest key = jit::cubin_key(specialisation, compiler);

@@ -5,7 +5,7 @@
 #include <algorithm>
 #include <utility>
 
-#include "jit/library_matmul.hpp"
+#include "jit/library.hpp"
 #include "manifest/text.hpp"
 
 namespace kiln::tune {

@@ -28,8 +28,10 @@ Candidates candidates_for(const TuneRequest& request, Cubins& cubins) {
   if (!exhaustive)
     near =
         neighbours(cubins.layers(), request.op, request.bucket, request.device.facts, request.regime, neighbours_asked);
-  return candidates_of({request.op, request.bucket, request.device.facts, request.regime, request.arch, exhaustive},
-                       near);
+  const bool has_communicator = request.team != nullptr && request.team->nccl() != nullptr;
+  return candidates_of(
+      {request.op, request.bucket, request.device.facts, request.regime, request.arch, exhaustive, has_communicator},
+      near);
 }
 
 std::unique_ptr<Search> search_for(const TuneRequest& request, const Candidates& candidates, const Cubins& cubins) {

@@ -37,6 +37,15 @@ SAME_VALUE(ncclRemoteError);
 SAME_VALUE(ncclInProgress);
 SAME_VALUE(ncclInt8);
 SAME_VALUE(ncclUint8);
+SAME_VALUE(ncclInt32);
+SAME_VALUE(ncclInt64);
+SAME_VALUE(ncclFloat16);
+SAME_VALUE(ncclFloat32);
+SAME_VALUE(ncclFloat64);
+SAME_VALUE(ncclBfloat16);
+SAME_VALUE(ncclSum);
+static_assert(sizeof(ours::ncclUniqueId) == sizeof(::ncclUniqueId));
+static_assert(sizeof(ours::ncclRedOp_t) == sizeof(::ncclRedOp_t));
 static_assert(sizeof(ours::ncclResult_t) == sizeof(::ncclResult_t));
 static_assert(sizeof(ours::ncclDataType_t) == sizeof(::ncclDataType_t));
 SAME_SIZES(ncclGetErrorString);
@@ -46,6 +55,12 @@ SAME_SIZES(ncclCommCount);
 SAME_SIZES(ncclCommCuDevice);
 SAME_SIZES(ncclCommGetAsyncError);
 SAME_SIZES(ncclAllGather);
+SAME_SIZES(ncclGetUniqueId);
+SAME_SIZES(ncclCommInitRank);
+SAME_SIZES(ncclCommDestroy);
+SAME_SIZES(ncclCommAbort);
+SAME_SIZES(ncclReduceScatter);
+SAME_SIZES(ncclAllReduce);
 
 TEST_CASE("what is declared of NCCL is what nccl.h declares") {}  // static assertions
 

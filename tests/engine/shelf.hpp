@@ -8,7 +8,7 @@
 
 #include "engine/explain.hpp"
 #include "engine/resolver.hpp"
-#include "jit/library_matmul.hpp"
+#include "jit/library.hpp"
 #include "tune/near_fixture.hpp"
 
 namespace kiln::engine::testing {

@@ -1,13 +1,23 @@
-// A libnccl.so that needs no GPU: the functions that Kiln calls, for processes that share a FakeNcclBoard, on the fake driver's memory. Its
-// communicators do not block: a collective whose ranks have not all come is in progress, and goes on in ncclCommGetAsyncError.
+// A libnccl.so that needs no GPU: the functions that Kiln calls, for processes that share memory, on the fake driver's memory.
+// A communicator of fake_nccl_communicator() does not block: a collective whose ranks have not all come is in progress, and goes on in
+// ncclCommGetAsyncError. One of ncclCommInitRank() launches the fake driver's kernel "vendor_collective<all_gather>" or the like, which
+// waits for the other ranks. FAKE_NCCL_FAILS names a rank whose ncclCommInitRank fails.
 #include <dlfcn.h>
+#include <fcntl.h>
+#include <sys/mman.h>
+#include <unistd.h>
 
 #include <algorithm>
+#include <cstdio>
 #include <cstdlib>
+#include <random>
+#include <string>
 #include <vector>
 
 #include "cuda/driver_api.hpp"
+#include "driver/control.hpp"
 #include "fake_nccl/control.hpp"
+#include "twins/vendor_collective.hpp"
 
 // Declared by the very list that Kiln calls them through: a definition that differs does not compile.
 #pragma GCC visibility push(default)
@@ -26,6 +36,8 @@ struct ncclComm {
   int begun = 0;                // collectives
   void* destination = nullptr;  // of the one in progress; null: none is
   std::size_t count_each = 0;
+  fake_cuda::CollectiveBoard* exchange = nullptr;  // null: of fake_nccl_communicator()
+  std::atomic<bool> aborted{false};
 };
 
 namespace {
@@ -55,6 +67,39 @@ ncclResult_t go_on(ncclComm& communicator) {
   return communicator.failure;
 }
 
+/// The ranks' shared memory of this name. The last rank to join removes the name.
+fake_cuda::CollectiveBoard* join(const char* name, int rank, int world) {
+  const int file = shm_open(name, O_CREAT | O_RDWR, 0600);
+  if (file < 0 || ftruncate(file, sizeof(fake_cuda::CollectiveBoard)) != 0) return nullptr;
+  void* memory = mmap(nullptr, sizeof(fake_cuda::CollectiveBoard), PROT_READ | PROT_WRITE, MAP_SHARED, file, 0);
+  close(file);
+  if (memory == MAP_FAILED) return nullptr;
+  auto* board = static_cast<fake_cuda::CollectiveBoard*>(memory);
+  board->places[rank].joined = 1;
+  while (!std::all_of(board->places, board->places + world, [](const auto& each) { return each.joined != 0; }))
+    usleep(20);
+  shm_unlink(name);
+  return board;
+}
+
+ncclResult_t launch(fake_cuda::VendorCollective::Kind kind, const char* name, const void* source, void* destination,
+                    std::size_t count, ncclDataType_t type, ncclComm_t communicator, CUstream stream) {
+  if (source == nullptr || destination == nullptr || communicator->aborted) return ncclInvalidArgument;
+  fake_cuda::VendorCollective collective;
+  collective.board = communicator->exchange;
+  collective.aborted = &communicator->aborted;
+  collective.source = reinterpret_cast<CUdeviceptr>(source);
+  collective.destination = reinterpret_cast<CUdeviceptr>(destination);
+  collective.count = static_cast<std::int64_t>(count);
+  collective.rank = communicator->rank;
+  collective.world = communicator->world;
+  collective.type = type;
+  collective.kind = kind;
+  static const auto enqueue = driver_function<FakeCudaLaunch>("fake_cuda_launch");
+  const std::string kernel = std::string("vendor_collective<") + name + ">";
+  return enqueue(kernel.c_str(), stream, &collective, sizeof collective) == 0 ? ncclSuccess : ncclUnhandledCudaError;
+}
+
 }  // namespace
 
 ncclComm_t fake_nccl_communicator(FakeNcclBoard* board, int rank, int world, int device) {
@@ -74,6 +119,37 @@ const char* ncclGetErrorString(ncclResult_t result) {
 
 ncclResult_t ncclGetVersion(int* version) {
   *version = 22809;
+  return ncclSuccess;
+}
+
+ncclResult_t ncclGetUniqueId(ncclUniqueId* id) {
+  std::random_device random;
+  std::snprintf(id->internal, sizeof id->internal, "/fake_nccl_%d_%08x", getpid(), random());
+  return ncclSuccess;
+}
+
+ncclResult_t ncclCommInitRank(ncclComm_t* communicator, int world, ncclUniqueId id, int rank) {
+  fake_cuda::CollectiveBoard* exchange = join(id.internal, rank, world);
+  const char* failing = std::getenv("FAKE_NCCL_FAILS");
+  if (exchange == nullptr || (failing != nullptr && std::atoi(failing) == rank)) return ncclSystemError;
+  auto* made = new ncclComm;
+  made->rank = rank;
+  made->world = world;
+  made->exchange = exchange;
+  *communicator = made;
+  return ncclSuccess;
+}
+
+ncclResult_t ncclCommDestroy(ncclComm_t communicator) {
+  if (communicator->exchange == nullptr) return ncclInvalidArgument;  // a test's own
+  munmap(communicator->exchange, sizeof(fake_cuda::CollectiveBoard));
+  delete communicator;
+  return ncclSuccess;
+}
+
+/// A launch that is under way refers to the communicator, which therefore stays.
+ncclResult_t ncclCommAbort(ncclComm_t communicator) {
+  communicator->aborted = true;
   return ncclSuccess;
 }
 
@@ -99,6 +175,11 @@ ncclResult_t ncclCommGetAsyncError(ncclComm_t communicator, ncclResult_t* state)
 
 ncclResult_t ncclAllGather(const void* source, void* destination, std::size_t count_each, ncclDataType_t type,
                            ncclComm_t communicator, CUstream stream) {
+  if (communicator->exchange != nullptr) {
+    if (type > ncclUint8) return ncclInvalidArgument;
+    return launch(fake_cuda::VendorCollective::Kind::all_gather, "all_gather", source, destination, count_each, type,
+                  communicator, stream);
+  }
   FakeNcclBoard::Place& own = communicator->board->places[communicator->rank];
   if (source == nullptr || destination == nullptr || stream == nullptr || type > ncclUint8 ||
       count_each > sizeof own.bytes || communicator->destination != nullptr ||
@@ -114,4 +195,18 @@ ncclResult_t ncclAllGather(const void* source, void* destination, std::size_t co
   communicator->count_each = count_each;
   own.given = ++communicator->begun;
   return go_on(*communicator);
+}
+
+ncclResult_t ncclReduceScatter(const void* source, void* destination, std::size_t count_each, ncclDataType_t type,
+                               ncclRedOp_t operation, ncclComm_t communicator, CUstream stream) {
+  if (operation != ncclSum || communicator->exchange == nullptr) return ncclInvalidArgument;
+  return launch(fake_cuda::VendorCollective::Kind::reduce_scatter, "reduce_scatter", source, destination, count_each,
+                type, communicator, stream);
+}
+
+ncclResult_t ncclAllReduce(const void* source, void* destination, std::size_t count, ncclDataType_t type,
+                           ncclRedOp_t operation, ncclComm_t communicator, CUstream stream) {
+  if (operation != ncclSum || communicator->exchange == nullptr) return ncclInvalidArgument;
+  return launch(fake_cuda::VendorCollective::Kind::all_reduce, "all_reduce", source, destination, count, type,
+                communicator, stream);
 }

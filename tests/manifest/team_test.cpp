@@ -225,9 +225,58 @@ TEST_CASE("a mistake about a team in an implementation is named with its line") 
     folder.implementation = testing::replaced(folder.implementation, mistake.from, mistake.to);
     check_refusal(folder, mistake.message);
   }
-  testing::Folder library = team_folder();
-  library.implementation = "library = \"cublaslt\"\n";
-  check_refusal(library, "fast.toml:1: found 'library' in an implementation of a team op, expected kernels");
+}
+
+TEST_CASE("NCCL may exchange what an op of a team exchanges") {
+  testing::Folder folder = team_folder();
+  folder.implementation = R"toml(summary  = "NCCL"
+library  = "nccl"
+requires = 'dtype == "bf16"'
+[constraints]
+all = ["stride == rows"]
+[collective]
+kind   = "all_gather"
+input  = "x"
+output = "y"
+count  = "rows * cols"
+)toml";
+  const Op op = folder.parse();
+  const Implementation& nccl = op.implementations.front();
+  CHECK(nccl.is_library());
+  CHECK(nccl.is_collective());
+  CHECK(nccl.collective.kind == CollectiveKind::all_gather);
+  CHECK(op.tensors[static_cast<std::size_t>(nccl.collective.input)].name == "x");
+  CHECK(op.tensors[static_cast<std::size_t>(nccl.collective.output)].name == "y");
+  CHECK(nccl.collective.count.text() == "rows * cols");
+  CHECK(to_string(nccl, nccl.default_config).empty());
+  CHECK(parse_config(nccl, "") == Config{});
+  CHECK(!parse_config(nccl, "blocks=8"));
+
+  const TeamMistake mistakes[] = {
+      {"\"nccl\"", "\"cublaslt\"",
+       "found the library 'cublaslt' in an op with a team axis, expected 'nccl' or kernels"},
+      {"\"nccl\"", "\"mpi\"", "found the library 'mpi', expected 'cublaslt' or 'nccl'"},
+      {"[collective]", "[matmul]", "found the unknown key 'matmul'"},
+      {"\"all_gather\"", "\"broadcast\"", "found 'broadcast'"},
+      {"input  = \"x\"", "input  = \"y\"",
+       "found 'y' as 'input' of [collective], expected an input that every launch gives"},
+      {"output = \"y\"", "output = \"x\"",
+       "found 'x' as 'output' of [collective], expected an output that every launch gives"},
+      {"count  = \"rows * cols\"\n", "", "'count'"},
+      {"rows * cols", "rows * rank", "'rank', which differs from rank to rank"},
+  };
+  for (const TeamMistake& mistake : mistakes) {
+    testing::Folder wrong = folder;
+    wrong.implementation = testing::replaced(folder.implementation, mistake.from, mistake.to);
+    check_refusal(wrong, mistake.message);
+  }
+  testing::Folder typed = folder;
+  typed.op = testing::replaced(folder.op, "\"world\", \"rows\", \"cols\"], dtype = \"dtype\"",
+                               "\"world\", \"rows\", \"cols\"], dtype = \"f32\"");
+  check_refusal(typed, "found 'x' and 'y' of [collective] with types of their own, expected one type for both");
+  testing::Folder plain = testing::scale_folder();
+  plain.implementation = folder.implementation;
+  check_refusal(plain, "found the library 'nccl' in an op without a team axis, expected 'cublaslt' or kernels");
 }
 
 TEST_CASE("an op of one GPU can say nothing of a team") {

@@ -43,6 +43,7 @@ constexpr Twin twins[] = {
     {"gemm_grouped_mma", gemm_grouped_mma},
     {"gemm_grouped_wgmma", gemm_grouped_wgmma},
     {"vendor_matmul", vendor_matmul},
+    {"vendor_collective", vendor_collective},
     {"all_gather_reference", all_gather_reference},
     {"all_gather_push", all_gather_push},
     {"scale_reference", scale_reference},

@@ -138,6 +138,7 @@ Traffic gemm_grouped_stream(const Invocation& call);
 Traffic gemm_grouped_mma(const Invocation& call);
 Traffic gemm_grouped_wgmma(const Invocation& call);
 Traffic vendor_matmul(const Invocation& call);
+Traffic vendor_collective(const Invocation& call);
 Traffic all_gather_reference(const Invocation& call);
 Traffic all_gather_push(const Invocation& call);
 Traffic scale_reference(const Invocation& call);

@@ -1,0 +1,44 @@
+// Implementations with `library`: what a vendor's library proposes and takes, and its launch.
+#pragma once
+
+#include <cstdint>
+#include <memory>
+#include <optional>
+#include <span>
+#include <string>
+#include <vector>
+
+#include "jit/launch_form.hpp"
+#include "manifest/op.hpp"
+#include "team/binding.hpp"
+
+namespace kiln::jit {
+
+/// Returns "cublaslt 13.1.0" or "nccl 2.28.9", or an empty string when the library is missing. Opens the library. A record holds for a version.
+std::string library_identity(const std::string& library);
+
+/// Returns the configs that the library proposes for the sizes of `frame` (manifest::make_frame), best first. Empty without the library. NCCL
+/// has one config, which it takes at all sizes. Precondition: a context is current.
+std::vector<manifest::Config> library_candidates(const manifest::Op& op, const manifest::Implementation& implementation,
+                                                 std::span<const std::int64_t> frame, std::size_t at_most);
+
+/// Returns why the library cannot run the config of `frame` at its sizes, or nothing when it can. Returns nothing without a current context.
+std::optional<std::string> why_library_refuses(const manifest::Op& op, const manifest::Implementation& implementation,
+                                               std::span<const std::int64_t> frame);
+
+/// What an executable of a library's implementation launches.
+class LibraryCall {
+ public:
+  virtual ~LibraryCall() = default;
+  /// Returns CUDA_ERROR_NOT_SUPPORTED at sizes that the config does not take, and CUDA_ERROR_INVALID_CONTEXT when the current context is
+  /// not the one that the call was made for. Launches nothing in either case.
+  [[nodiscard]] virtual CUresult launch(const LaunchInput& input) const noexcept = 0;
+  /// At the sizes that the call was made for.
+  [[nodiscard]] virtual std::int64_t workspace_bytes() const noexcept { return 0; }
+};
+
+/// For the current context. `team` must be given for a team op. Throws as the constructors of LibraryMatmul and LibraryCollective do.
+std::unique_ptr<LibraryCall> make_library_call(const manifest::Op& op, const manifest::Implementation& implementation,
+                                               std::span<const std::int64_t> frame, const team::TeamBinding* team);
+
+}  // namespace kiln::jit

@@ -1,0 +1,44 @@
+// NCCL's communicator of a team's ranks, which Kiln makes for the ops that NCCL may serve.
+#pragma once
+
+#include <atomic>
+#include <mutex>
+#include <string>
+
+#include "cuda/nccl_api.hpp"
+
+namespace kiln::team {
+
+/// Enqueues for one thread at a time, as NCCL asks.
+class NcclCommunicator {
+ public:
+  /// What all ranks give their constructors, made by one of them. Throws Error(no_nccl).
+  static std::string unique_id();
+
+  /// Returns once all `world` ranks have called it, for the current context's device. Throws Error(no_nccl) where NCCL is missing or fails.
+  NcclCommunicator(const std::string& id, int rank, int world);
+  /// Ends NCCL's kernels of this rank, and waits for no other rank.
+  ~NcclCommunicator();
+  NcclCommunicator(const NcclCommunicator&) = delete;
+  NcclCommunicator& operator=(const NcclCommunicator&) = delete;
+
+  /// Frees the communicator, which all ranks do. Precondition: no collective is under way.
+  void close() noexcept;
+  /// Makes NCCL's kernels of this rank end, with any output. Enqueues fail from then on. For any thread.
+  void abort() noexcept;
+
+  /// Calls `work` with NCCL's functions and the communicator. Returns ncclInvalidUsage after close() and abort().
+  template <typename Work>
+  ncclResult_t enqueue(const Work& work) const noexcept {
+    const std::lock_guard lock(mutex_);
+    ncclComm_t handle = handle_.load(std::memory_order_relaxed);
+    return handle == nullptr ? ncclInvalidUsage : work(nccl_, handle);
+  }
+
+ private:
+  const cuda::Nccl& nccl_;
+  mutable std::timed_mutex mutex_;
+  std::atomic<ncclComm_t> handle_ = nullptr;  // null: none any more
+};
+
+}  // namespace kiln::team
