@@ -83,8 +83,8 @@ std::string describe_output(const manifest::Tensor& tensor) {
 void print_axes(const manifest::Op& op) {
   Table axes({"axis", "bucket", "> least", "> most", "> multiple of", "length on the device"});
   for (const manifest::Axis& axis : op.axes)
-    axes.row({axis.name, manifest::policy_text(axis), format_count(axis.minimum), format_count(axis.maximum),
-              format_count(axis.multiple_of), axis.on_device ? "may be" : "no"});
+    axes.row({axis.name, axis.team ? "ranks of a team" : manifest::policy_text(axis), format_count(axis.minimum),
+              format_count(axis.maximum), format_count(axis.multiple_of), axis.on_device ? "may be" : "no"});
   print("\n" + axes.text());
   if (!op.selections.empty()) {
     Table selections({"type or choice", "values", "unless given"});
@@ -117,6 +117,7 @@ void print_arguments(const manifest::Op& op) {
       runtime.row({each.name, std::string(name_of(each.type)),
                    each.default_integer ? each.default_integer->text()
                    : each.default_real  ? each.default_real->text()
+                   : each.team_rank     ? "the team's rank"
                                         : "",
                    each.minimum ? each.minimum->text() : "",
                    each.verify_integer ? each.verify_integer->text()
@@ -131,6 +132,7 @@ void print_arguments(const manifest::Op& op) {
                                      : std::string(manifest::to_string(each.dtype)),
                  joined(each.shape), joined(each.strides),
                  each.output     ? describe_output(each)
+                 : each.per_rank ? (each.optional ? "optional; each rank's own" : "each rank's own")
                  : each.optional ? "optional"
                                  : "",
                  each.when ? each.when->text() : ""});
