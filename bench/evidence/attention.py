@@ -1,4 +1,6 @@
 """Attention beside torch's cuDNN and FlashAttention-2 backends and its varlen_attn."""
+import re
+
 from evidence.table import markdown, mean, number, words
 from evidence.tuner import TWO_TUNES, two_tunes
 
@@ -87,5 +89,39 @@ def tunes(read):
     return markdown([*TWO_TUNES[:1], "buckets", *TWO_TUNES[2:]], body) if body else ""
 
 
+def splits(read):
+    """torch's memory-efficient backward with its default count of splits of keys, and with one, beside Kiln. * marks results outside the tolerance, which no mean counts."""
+    peers = {(row["peer"], row["asked"]): row for row in read("splits-h100/attention_splits_peers.json") if "ns" in row}
+    body, columns = [], ([], [])
+    for row in read("splits-h100/attention_splits.json"):
+        both = [peers.get((peer, row.get("asked"))) for peer in ("default", "one")]
+        if "ns" not in row or None in both:
+            continue
+        ratios = both[0]["ns"] / row["ns"], both[1]["ns"] / both[0]["ns"]
+        right = all(each["right"] for each in both)
+        for column, ratio in zip(columns, ratios) if right else ():
+            column.append(ratio)
+        star = "" if right else " *"
+        body.append([*named(row)[:-1], f"{row['ns'] / 1000:.1f}", *(f"{each['ns'] / 1000:.0f}{star}" for each in both), *(f"{ratio:.1f}{star}" for ratio in ratios)])
+    if not body:
+        return ""
+    body.append(["geometric mean", *[""] * 7, *(number(mean(column), ".1f") for column in columns)])
+    return markdown(["batch", "queries and keys", "heads", "dimension", "mask", "us", "torch, us", "torch with one split, us", "torch / Kiln",
+                     "one split / torch's own count"], body)
+
+
+def splits_found(read):
+    """What the commands say of a record whose count of splits was edited."""
+    explained = re.search(r"^idle +(.*)$", read.text("splits-h100/splits_explained.txt"), re.M)
+    heads, cells = ([re.split(r"\s{2,}", line) for line in read.text("splits-h100/splits_found.txt").splitlines()] + [[], []])[:2]
+    timed = dict(zip(heads, cells))
+    if not explained or "found" not in timed:
+        return ""
+    return markdown(["a record whose splits were edited", f"`{timed['config']}` of {timed['op']}"], [
+        ["`kiln explain`, before anything is timed", explained[1]],
+        ["`kiln bench records`", f"stored {timed['stored']}, now {timed['now']}; {timed['found']}"]])
+
+
 PLAIN = ("attention", "attention_backward", "attention_drawn_forward", "attention_drawn_backward")
-TABLES = {"attention_tunes": tunes, "attention_e4m3": e4m3, "packed": packed, "serving": serving} | {name: lambda read, name=name: table_of(read, name) for name in PLAIN}
+TABLES = {"attention_tunes": tunes, "attention_e4m3": e4m3, "packed": packed, "serving": serving, "attention_splits": splits,
+          "splits_found": splits_found} | {name: lambda read, name=name: table_of(read, name) for name in PLAIN}

@@ -18,7 +18,7 @@ def of(rows, phase, block, side):
 
 
 def stream(read):
-    """The first pass of a process; one that was ended before all batches says how many it did."""
+    """The first pass of a process; one that was ended before all batches says how many it did, and counts these alone."""
     rows, body = rows_of(read), []
     for block, title in BLOCKS.items():
         for side, name in SIDES.items():
@@ -26,11 +26,11 @@ def stream(read):
             if not firsts:
                 continue
             seconds = whole[0]["ms"] / 1000 if whole else sum(row["infer_ms"] + row["train_ms"] for row in firsts) / 1000
-            worst = max(row["infer_ms"] + row["train_ms"] for row in firsts[1:] or firsts) / 1000
-            counts = [whole[0].get(key, "-") if whole else "-" for key in ("tunes", "compiles")]
+            begun, *later = ((row["infer_ms"] + row["train_ms"]) / 1000 for row in firsts)
+            counts = [sum(row[key] for row in firsts) if key in firsts[0] else "-" for key in ("tunes", "compiles")]
             gigabytes = [f"{memory[0][key] / 1e9:.1f}" if memory else "-" for key in ("tensor_bytes", "device_bytes")]
-            body.append([title, name, f"{len(firsts)}{'' if whole else ', then ended'}", f"{seconds:.1f}", f"{worst:.2f}", *counts, *gigabytes])
-    return body and markdown(["block", "side", "batches", "first pass, s", "longest batch but the first, s", "tunes", "compiles", "GB of tensors", "GB of device memory"], body)
+            body.append([title, name, f"{len(firsts)}{'' if whole else ', then ended'}", f"{seconds:.1f}", f"{begun:.2f}", number(max(later, default=None)), *counts, *gigabytes])
+    return body and markdown(["block", "side", "batches", "first pass, s", "first batch, s", "longest later batch, s", "tunes", "compiles", "GB of tensors", "GB of device memory"], body)
 
 
 def steady(read):

@@ -1,11 +1,13 @@
 """README's table of results: the figures that a reader asks for first. A † marks rows whose code has changed since."""
+import re
+
 from evidence.attention import ratios_of
-from evidence.claim import is_older
+from evidence.claim import is_older, runs_of
 from evidence.decode import shares_of_read
 from evidence.family import in_class, ratios, rows_and_peers
 from evidence.hits import is_comparable, problems
 from evidence.table import Reader, markdown, mean, quantile
-from evidence.tuner import DEVICES, TYPES, at, measured, regrets
+from evidence.tuner import DEVICES, TYPES, at, folder, measured, regrets
 
 
 def by_type(read, device="H200"):
@@ -25,12 +27,18 @@ def worst(read):
     return f"{ratio:.3f} at {at(row)}, {dtype}, {device}; {sum(each[0] < 0.97 for each in rows)} of {len(rows)} pairs under 0.97"
 
 
+def cores(read, device):
+    """The cores of the machines on which a device's pairs were measured."""
+    machines = [run.machine for _, run in runs_of([name for name in read.used if name.startswith(f"{folder(device)}/pairs_")])]
+    return " and ".join(sorted({word for machine in machines for word in re.findall(r"\d+ cores", machine)}))
+
+
 def tunes(read):
     said = []
     for device in DEVICES:
         seconds = {dtype: [row["ready_ms"] / 1000 for row in rows if row["tunes"]] for dtype, rows in by_type(read, device).items()}
         medians = [f"{dtype} {quantile(each, 0.5):.1f}" for dtype, each in seconds.items()]
-        said.append(f"{device} median {', '.join(medians)} s, worst {max(max(each) for each in seconds.values()):.1f} s")
+        said.append(f"{device}, {cores(read, device)}: median {', '.join(medians)} s, worst {max(max(each) for each in seconds.values()):.1f} s")
     return "; ".join(said)
 
 
@@ -93,7 +101,7 @@ def start(read):
 
 ROWS = {"gemm at random (model shape, length) pairs, cuBLASLt's best for the very length / Kiln": gemm,
         "the worst of these": worst,
-        "tuning one bucket of gemm, 16 cores": tunes,
+        "tuning one bucket of gemm": tunes,
         "inside a bucket, over a config tuned for the very length": regret,
         "served with no tune of that bucket, over tuned": untuned,
         "a hot launch over the driver's bare launch, one thread": hot,

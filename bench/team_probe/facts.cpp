@@ -38,6 +38,8 @@ void print_device(int ordinal) {
 
 void print_peers(int from, int to) {
   const cuda::Driver& driver = cuda::Driver::get();
+  if (driver.cuDeviceGetP2PAttribute == nullptr || driver.cuDeviceCanAccessPeer == nullptr)
+    throw Error(ErrorKind::no_driver, driver.path() + " lacks cuDeviceGetP2PAttribute or cuDeviceCanAccessPeer");
   const auto value = [&](CUdevice_P2PAttribute which) {
     int result = 0;
     cuda::check(driver.cuDeviceGetP2PAttribute(&result, which, from, to), "cuDeviceGetP2PAttribute");

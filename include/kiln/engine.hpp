@@ -203,8 +203,9 @@ struct Explanation {
   std::vector<std::string> passes;  // "rms_norm_vectorized<...> grid 512 1 1 block 256 1 1 shared 0"
 };
 
-/// A length or an offset in device memory that was negative or past its bound, and that a kernel clamped. Of packed sequences: an offset
-/// outside of the tensor; else a sequence's length, negative where offsets fall, or more than the launch says that any has.
+/// A length or an offset in device memory that was negative or past its bound. Kernels clamp lengths, and offsets outside of the tensor. For
+/// packed sequences `length` is such an offset, or a sequence's length: negative where offsets fall, or more than the launch says that any
+/// has, which some configs compute whole and others cut.
 struct LengthFault {
   std::string op;
   std::string axis;

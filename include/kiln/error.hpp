@@ -15,16 +15,18 @@ enum class ErrorKind {
   no_device,       // the driver sees no such device
   no_nvrtc,        // a compile is needed and libnvrtc is absent
   no_cublaslt,     // cuBLASLt is asked for and libcublasLt is absent or unusable
+  no_nccl,         // a team is made of an NCCL communicator and libnccl is absent or unusable
   compile_failed,  // NVRTC refused a template; the message holds its log
   driver_failed,   // a driver call failed
   out_of_memory,   // device or host memory
   bad_file,        // a .kiln file is damaged, too new, or no .kiln file
   no_permission,   // the file system refused
-  io,              // any other failure of the file system or of SQLite
+  io,              // any other failure of the file system or of SQLite; a rank of a team has ended or not come
   not_tuned,       // a miss under MissPolicy::error, or nothing legal can serve
   capture,         // the work would end a stream capture
   wrong_result,    // verification failed
   interrupted,     // the caller asked to stop
+  team_failed,     // a rank of a team ended, came too late, or launched something else
 };
 
 /// The kind's name as the CLI's --json prints it, such as "bad_manifest".

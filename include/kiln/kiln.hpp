@@ -12,4 +12,5 @@
 #include "kiln/error.hpp"
 #include "kiln/options.hpp"
 #include "kiln/problem.hpp"
+#include "kiln/team.hpp"
 #include "kiln/tuner.hpp"

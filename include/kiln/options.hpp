@@ -5,12 +5,15 @@
 #include <cstdint>
 #include <filesystem>
 #include <functional>
+#include <memory>
 #include <optional>
 #include <string>
 #include <string_view>
 #include <vector>
 
 namespace kiln {
+
+class Team;
 
 /// What a launch does when no record can serve its bucket.
 enum class MissPolicy : std::uint8_t {
@@ -83,6 +86,9 @@ enum class Loading : std::uint8_t {
 
 struct Options {
   int device = 0;  // ordinal
+  /// The ranks that compute ops with a team axis together, on this engine's device. Nothing: launches of these ops throw Error(bad_input). A
+  /// plan of such an op is made by all ranks at once, in the same order on each (see docs/teams.md). Its candidates run in this process.
+  std::shared_ptr<Team> team;
   /// The user's own file, created when missing. Nothing: $KILN_CACHE, else kiln/overlay.kiln in the user's cache folder. An empty path
   /// keeps records in memory. A read-only file of the user is asked as the first base, and records are kept in memory.
   std::optional<std::filesystem::path> overlay;

@@ -155,10 +155,9 @@ void judge_idle(Checked& checked, std::span<const Contender> wider, std::span<co
     checked.wider_blocks = bench::blocks_of(*subject.op, wider[i], subject.at(), device);
     checked.wider_ns = timed[i].cost.median_ns;
     checked.findings.push_back(
-        fmt::format("idle: {} on {} multiprocessors, so {} have none; {} has {} and takes {}, {} as long",
-                    counted(checked.blocks, "block"), device.sm_count(), device.sm_count() - checked.blocks,
-                    wider[i].name(), checked.wider_blocks, format_time(checked.wider_ns),
-                    format_ratio(checked.wider_ns / checked.now.cost.median_ns)));
+        fmt::format("idle: {} and takes {}, {} as long",
+                    bench::text_of_idle(checked.blocks, wider[i].name(), checked.wider_blocks, device),
+                    format_time(checked.wider_ns), format_ratio(checked.wider_ns / checked.now.cost.median_ns)));
   }
 }
 

@@ -45,9 +45,9 @@ std::string text_of_idle(const manifest::Op& op, const Problem& problem, const E
   const auto idle = bench::idle_launch(op, {implementation, *config}, problem, device);
   if (!idle) return "";
   const bench::Contender& wider = idle->wider.front();
-  return fmt::format("{} on {} multiprocessors, so {} have none; {} has {} (kiln bench records times both)",
-                     counted(idle->blocks, "block"), device.sm_count(), device.sm_count() - idle->blocks, wider.name(),
-                     bench::blocks_of(op, wider, problem, device));
+  return fmt::format(
+      "{} (kiln bench records times both)",
+      bench::text_of_idle(idle->blocks, wider.name(), bench::blocks_of(op, wider, problem, device), device));
 }
 
 Json json_of(const manifest::Op& op, const Problem& problem, const Explanation& explanation, const Target& target,
@@ -130,6 +130,12 @@ void print_text(const std::string& op, const Explanation& explanation, const Tar
 std::vector<std::string> steps_of(const Globals& globals, const ExplainSettings& settings, const manifest::Op& op,
                                   const Problem& problem, const Target& target, store::Layers& layers) {
   const engine::Resolution found = engine::resolve(op, problem, target.facts, Regime::cold_l2, layers);
+  if (op.team_axis() >= 0) {
+    if (found.is_hit()) return {};
+    return {fmt::format(
+        "launch {} once on all ranks of a team, with the policy tune; the overlay of rank 0 keeps the record",
+        op.name)};
+  }
   Missing missing;
   const engine::Answer* answer = found.is_hit() ? engine::serving(op, found, problem, target.facts) : nullptr;
   if (answer != nullptr || !found.is_hit()) add_missing(missing, {&op, found.bucket}, answer, target, layers);

@@ -49,27 +49,27 @@
   X(required, cuMemcpyHtoDAsync_v2, (CUdeviceptr destination, const void* source, std::size_t bytes, CUstream stream)) \
   X(required, cuMemcpyDtoHAsync_v2, (void* destination, CUdeviceptr source, std::size_t bytes, CUstream stream))       \
   X(required, cuMemsetD8Async, (CUdeviceptr pointer, unsigned char value, std::size_t count, CUstream stream))         \
-  X(required, cuDeviceCanAccessPeer, (int* can, CUdevice device, CUdevice peer))                                       \
-  X(required, cuDeviceGetP2PAttribute,                                                                                 \
+  X(optional, cuDeviceCanAccessPeer, (int* can, CUdevice device, CUdevice peer))                                       \
+  X(optional, cuDeviceGetP2PAttribute,                                                                                 \
     (int* value, CUdevice_P2PAttribute attribute, CUdevice source, CUdevice destination))                              \
-  X(required, cuMemGetAllocationGranularity,                                                                           \
+  X(optional, cuMemGetAllocationGranularity,                                                                           \
     (std::size_t * bytes, const CUmemAllocationProp* properties, CUmemAllocationGranularity_flags flags))              \
-  X(required, cuMemCreate,                                                                                             \
+  X(optional, cuMemCreate,                                                                                             \
     (CUmemGenericAllocationHandle * handle, std::size_t bytes, const CUmemAllocationProp* properties,                  \
      unsigned long long flags))                                                                                        \
-  X(required, cuMemRelease, (CUmemGenericAllocationHandle handle))                                                     \
-  X(required, cuMemExportToShareableHandle,                                                                            \
+  X(optional, cuMemRelease, (CUmemGenericAllocationHandle handle))                                                     \
+  X(optional, cuMemExportToShareableHandle,                                                                            \
     (void* shareable, CUmemGenericAllocationHandle handle, CUmemAllocationHandleType type, unsigned long long flags))  \
-  X(required, cuMemImportFromShareableHandle,                                                                          \
+  X(optional, cuMemImportFromShareableHandle,                                                                          \
     (CUmemGenericAllocationHandle * handle, void* shareable, CUmemAllocationHandleType type))                          \
-  X(required, cuMemAddressReserve,                                                                                     \
+  X(optional, cuMemAddressReserve,                                                                                     \
     (CUdeviceptr * pointer, std::size_t bytes, std::size_t alignment, CUdeviceptr wanted, unsigned long long flags))   \
-  X(required, cuMemAddressFree, (CUdeviceptr pointer, std::size_t bytes))                                              \
-  X(required, cuMemMap,                                                                                                \
+  X(optional, cuMemAddressFree, (CUdeviceptr pointer, std::size_t bytes))                                              \
+  X(optional, cuMemMap,                                                                                                \
     (CUdeviceptr pointer, std::size_t bytes, std::size_t offset, CUmemGenericAllocationHandle handle,                  \
      unsigned long long flags))                                                                                        \
-  X(required, cuMemUnmap, (CUdeviceptr pointer, std::size_t bytes))                                                    \
-  X(required, cuMemSetAccess,                                                                                          \
+  X(optional, cuMemUnmap, (CUdeviceptr pointer, std::size_t bytes))                                                    \
+  X(optional, cuMemSetAccess,                                                                                          \
     (CUdeviceptr pointer, std::size_t bytes, const CUmemAccessDesc* access, std::size_t count))                        \
   X(required, cuMemHostAlloc, (void** pointer, std::size_t bytes, unsigned int flags))                                 \
   X(required, cuMemFreeHost, (void* pointer))                                                                          \

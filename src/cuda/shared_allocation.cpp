@@ -1,7 +1,14 @@
 #include "cuda/shared_allocation.hpp"
 
+#include <fcntl.h>
+#include <unistd.h>
+
+#include <cerrno>
 #include <cstdint>
+#include <cstring>
 #include <utility>
+
+#include "kiln/error.hpp"
 
 namespace kiln::cuda {
 namespace {
@@ -16,7 +23,27 @@ CUmemAllocationProp shareable_on(int ordinal) {
 
 }  // namespace
 
+void require_virtual_memory(const Driver& driver) {
+  const std::pair<const char*, bool> functions[] = {
+      {"cuMemGetAllocationGranularity", driver.cuMemGetAllocationGranularity != nullptr},
+      {"cuMemCreate", driver.cuMemCreate != nullptr},
+      {"cuMemRelease", driver.cuMemRelease != nullptr},
+      {"cuMemExportToShareableHandle", driver.cuMemExportToShareableHandle != nullptr},
+      {"cuMemImportFromShareableHandle", driver.cuMemImportFromShareableHandle != nullptr},
+      {"cuMemAddressReserve", driver.cuMemAddressReserve != nullptr},
+      {"cuMemAddressFree", driver.cuMemAddressFree != nullptr},
+      {"cuMemMap", driver.cuMemMap != nullptr},
+      {"cuMemUnmap", driver.cuMemUnmap != nullptr},
+      {"cuMemSetAccess", driver.cuMemSetAccess != nullptr}};
+  for (const auto& [name, found] : functions)
+    if (!found)
+      throw Error(ErrorKind::no_driver,
+                  std::string("Memory that processes share was asked for, but the CUDA driver at ") + driver.path() +
+                      " lacks " + name + "; install NVIDIA driver 525 or newer.");
+}
+
 std::size_t granularity(int ordinal, CUmemAllocationGranularity_flags flags) {
+  require_virtual_memory(Driver::get());
   const CUmemAllocationProp properties = shareable_on(ordinal);
   std::size_t bytes = 0;
   check(Driver::get().cuMemGetAllocationGranularity(&bytes, &properties, flags), "cuMemGetAllocationGranularity");
@@ -35,6 +62,7 @@ SharedAllocation SharedAllocation::create(std::size_t bytes, int ordinal) {
 }
 
 SharedAllocation SharedAllocation::import(int descriptor, std::size_t bytes, int ordinal) {
+  require_virtual_memory(Driver::get());
   SharedAllocation memory;
   memory.bytes_ = bytes;
   // The driver takes the descriptor itself where other handle types have a pointer.
@@ -60,7 +88,11 @@ int SharedAllocation::descriptor() const {
   int descriptor = -1;
   check(Driver::get().cuMemExportToShareableHandle(&descriptor, handle_, CU_MEM_HANDLE_TYPE_POSIX_FILE_DESCRIPTOR, 0),
         "cuMemExportToShareableHandle");
-  return descriptor;
+  if (fcntl(descriptor, F_SETFD, FD_CLOEXEC) == 0) return descriptor;
+  const std::string reason = std::strerror(errno);
+  ::close(descriptor);
+  throw Error(ErrorKind::driver_failed, "cuMemExportToShareableHandle gave descriptor " + std::to_string(descriptor) +
+                                            ", which fcntl refuses: " + reason);
 }
 
 CUresult SharedAllocation::close() noexcept {

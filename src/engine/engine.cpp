@@ -11,10 +11,12 @@
 #include "engine/explain.hpp"
 #include "engine/miss_path.hpp"
 #include "engine/state.hpp"
+#include "engine/team_plans.hpp"
 #include "manifest/text.hpp"
 #include "process/child.hpp"
 #include "store/key_ring.hpp"
 #include "store/trust.hpp"
+#include "team/state.hpp"
 
 namespace kiln {
 
@@ -106,6 +108,7 @@ State::State(const Options& chosen)
       cubins(layers, pool),
       worker(worker_for(options)),
       length_reports(context, ops.size()),
+      team(options.team == nullptr ? nullptr : &*team::state_of(*options.team).member),
       holder(fmt::format("{}/{}", ::getpid(), static_cast<const void*>(this))),
       op_states_(ops.size()) {
   for (const manifest::RefusedOp& each : ops.refused())
@@ -265,6 +268,7 @@ std::optional<LengthFault> Engine::check(Stream stream) const {
     throw Error(ErrorKind::capture,
                 "Engine::check waits for its stream, which is capturing; call it once the graph was launched");
   cuda::check(cuda::Driver::get().cuStreamSynchronize(stream), "waiting for a stream whose lengths are to be checked");
+  if (state_->team != nullptr) engine::require_sound_team(*state_);
   const auto report = state_->length_reports.take();
   if (!report) return std::nullopt;
   const manifest::Op& op = state_->ops[report->op];

@@ -6,6 +6,7 @@
 #include "engine/miss_path.hpp"
 #include "engine/refused_launch.hpp"
 #include "engine/state.hpp"
+#include "engine/team_plans.hpp"
 #include "kiln/error.hpp"
 
 namespace kiln::engine {
@@ -58,6 +59,12 @@ struct Counted {
 [[gnu::noinline]] void sample(OpState& state, const PlanState& plan, const Problem& problem) noexcept {
   if (is_fallback(plan.origin)) plan.samples.fetch_add(1, std::memory_order_relaxed);
   if (state.engine.histogram) state.engine.histogram->histogram.add(state.index, problem);
+}
+
+/// The words for an op whose kernels report. Throws as require_sound_team() does.
+CUdeviceptr reports_of(const OpState& state) {
+  if (state.op.team_axis() >= 0) require_sound_team(state.engine);
+  return state.engine.length_reports.of(state.index);
 }
 
 /// For a thread whose current context is none, or another device's.
@@ -153,7 +160,7 @@ Run run(OpState& state, const PlanState& plan, jit::CallFrame& frame, const Argu
     }
     if (!plan.workspaces->is_complete(workspace)) return Run::no_workspace;
   }
-  const CUdeviceptr reports = state.reports ? state.engine.length_reports.of(state.index) : 0;
+  const CUdeviceptr reports = state.reports ? reports_of(state) : 0;
   CUresult result = kept != nullptr ? plan.executable.launch(*kept, arguments, stream, workspace, reports)
                                     : plan.executable.launch(frame, arguments, stream, workspace, reports);
   if (result == CUDA_ERROR_INVALID_CONTEXT) [[unlikely]]

@@ -8,6 +8,7 @@
 #include "engine/capture_launch.hpp"
 #include "engine/hit_path.hpp"
 #include "engine/state.hpp"
+#include "engine/team_plans.hpp"
 #include "engine/tuning.hpp"
 #include "kiln/error.hpp"
 
@@ -71,6 +72,7 @@ std::unique_ptr<BucketPlans> tune_missed(OpState& state, const Resolution& misse
 }
 
 std::unique_ptr<BucketPlans> build(OpState& state, const Problem& problem) {
+  if (state.op.team_axis() >= 0) return build_with_team(state, problem);
   Resolution resolution = state.resolve(problem, state.takes_fallbacks());
   if (resolution.miss) state.engine.counters.count(*resolution.miss);
   if (resolution.is_hit()) return state.plans.load(std::move(resolution));
@@ -93,7 +95,7 @@ std::unique_ptr<BucketPlans> build(OpState& state, const Problem& problem) {
 
 Origin launch_missed(OpState& state, const Problem& problem, const Arguments& arguments, CUstream stream) {
   manifest::check_allowed(state.op, problem);
-  if (!state.captures.captures(stream)) {
+  if (!state.captures.captures(stream) || state.op.team_axis() >= 0) {
     const PlanState* plan = make_hot(state, problem, stream);
     state.captures.make_workspaces(plan->of, stream);
     return launch_plan(state, *plan, problem, arguments, stream);
@@ -121,7 +123,7 @@ const PlanState* make_hot(OpState& state, const Problem& problem, CUstream strea
       return made;
     });
   };
-  if (!state.engine.background) return build_it();
+  if (!state.engine.background || state.op.team_axis() >= 0) return build_it();
   const PlanState* plan = nullptr;
   try {
     plan = build_it();
@@ -161,6 +163,7 @@ void adopt(OpState& state, Resolution resolution) {
 }
 
 void load_all(OpState& state) {
+  if (state.op.team_axis() >= 0) return;  // its plans are made by all ranks together
   const cuda::Context::Scope scope(state.engine.context);
   const cuda::RelaxedCapture relaxed;
   for (const store::Found<store::Record>& found : state.engine.layers.records(state.op.name)) {

@@ -31,7 +31,7 @@ OpState::OpState(State& engine_state, std::size_t index_in_engine)
       index(static_cast<std::uint32_t>(index_in_engine)) {
   for (std::size_t i = 0; i < op.axes.size(); ++i)
     if (op.axes[i].on_device) on_device |= 1U << i;
-  reports = on_device != 0 || has_reports(op);
+  reports = on_device != 0 || has_reports(op) || op.team_axis() >= 0;
 }
 
 const manifest::DeviceFacts& OpState::device() const noexcept { return engine.context.info().facts; }

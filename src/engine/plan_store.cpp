@@ -7,6 +7,7 @@
 #include <system_error>
 
 #include "engine/state.hpp"
+#include "engine/team_plans.hpp"
 #include "engine/tuning.hpp"
 #include "kiln/error.hpp"
 
@@ -102,9 +103,12 @@ std::shared_ptr<jit::Module> PlanStore::load_module(const tune::KeyedCubin& cubi
   return engine_.modules.get(afresh.key, afresh.cubin);
 }
 
-jit::Executable PlanStore::load_executable(const Answer& answer, std::span<const std::int64_t> frame, Code code) {
+jit::Executable PlanStore::load_executable(const Answer& answer, const Resolution& resolution,
+                                           std::span<const std::int64_t> frame, Code code) {
   try {
-    return {op_, *answer.implementation, frame, module_of(answer, frame, code)};
+    if (op_.team_axis() < 0) return {op_, *answer.implementation, frame, module_of(answer, frame, code)};
+    const team::TeamBinding binding = binding_of(*engine_.team, resolution, answer);
+    return {op_, *answer.implementation, frame, module_of(answer, frame, code), &binding};
   } catch (const Error& error) {
     if (error.kind() != ErrorKind::driver_failed) throw;
     throw Error(ErrorKind::driver_failed, fmt::format("{}/{}: {}", op_.name, name_of(answer), error.what()));
@@ -114,8 +118,9 @@ jit::Executable PlanStore::load_executable(const Answer& answer, std::span<const
 std::unique_ptr<PlanState> PlanStore::load_plan(const Answer& answer, BucketPlans& of, Code code) {
   const auto frame =
       manifest::make_frame(op_, answer.implementation, answer.at, engine_.context.info().facts, answer.config);
-  auto plan = std::make_unique<PlanState>(of, of.resolution.bucket, hot.form(), answer,
-                                          load_executable(answer, frame, code), engine_.shared_workspaces);
+  auto plan =
+      std::make_unique<PlanState>(of, of.resolution.bucket, hot.form(), answer,
+                                  load_executable(answer, of.resolution, frame, code), engine_.shared_workspaces);
   if (answer.stale && !of.is_stale.exchange(true)) engine_.counters.count_stale();
   return plan;
 }

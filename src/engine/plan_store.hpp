@@ -52,7 +52,8 @@ class PlanStore {
 
  private:
   std::unique_ptr<PlanState> load_plan(const Answer& answer, BucketPlans& of, Code code);
-  jit::Executable load_executable(const Answer& answer, std::span<const std::int64_t> frame, Code code);
+  jit::Executable load_executable(const Answer& answer, const Resolution& resolution,
+                                  std::span<const std::int64_t> frame, Code code);
   std::shared_ptr<jit::Module> module_of(const Answer& answer, std::span<const std::int64_t> frame, Code code);
   std::shared_ptr<jit::Module> load_module(const tune::KeyedCubin& cubin, const Answer& answer,
                                            std::span<const std::int64_t> frame);

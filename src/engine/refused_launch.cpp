@@ -6,6 +6,7 @@
 #include "engine/capture_launch.hpp"
 #include "engine/hit_path.hpp"
 #include "engine/state.hpp"
+#include "engine/team_plans.hpp"
 #include "kiln/error.hpp"
 
 namespace kiln::engine {
@@ -83,6 +84,7 @@ const PlanState& plan_with_lengths(OpState& state, const PlanState& plan, const 
 Origin launch_next(OpState& state, const PlanState& refused, const Problem& problem, const Arguments& arguments,
                    CUstream stream) {
   require_tensors(state, problem, arguments);
+  if (state.op.team_axis() >= 0) require_team(state, problem);
   BucketPlans& of = refused.of;
   bool may_fall_back = false;  // the stream captures, and an answer is not ready
   for (PlanSlot* slot : of.slots_for(state.op, problem, &refused)) {

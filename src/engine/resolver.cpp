@@ -179,6 +179,15 @@ void use_record(Resolution& resolution, const manifest::Op& op, const manifest::
   std::ranges::move(beyond(answers, op, resolution.bucket, device), std::back_inserter(answers));
 }
 
+/// The ranks of a team need one config, whatever their sizes and policies are.
+void leave_one_config(Resolution& resolution) {
+  std::erase_if(resolution.answers,
+                [](const Answer& each) { return each.is_beyond || each.role != store::Role::fastest; });
+  if (resolution.answers.empty())
+    resolution.why_none =
+        "an op of a team is served by a record alone, which the ranks tune together at their first launch or Engine::prepare";
+}
+
 }  // namespace
 
 Answer answer_from(const tune::Serving& serving, Origin origin) {
@@ -218,6 +227,10 @@ Resolution resolve(const manifest::Op& op, const Problem& problem, const manifes
   resolution.bucket = manifest::bucket_of(op, problem);
   resolution.key = manifest::record_key(op, resolution.bucket, device, regime);
   use_record(resolution, op, device, layers);
+  if (op.team_axis() >= 0) {
+    leave_one_config(resolution);
+    return resolution;
+  }
   if (!resolution.is_hit() && !fallbacks) return resolution;
   if (!resolution.is_hit()) {
     resolution.answers = near_answers(op, resolution.bucket, device, regime, layers);

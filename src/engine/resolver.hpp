@@ -66,7 +66,7 @@ struct Resolution {
 /// 1. for a hit, the record's fastest choices in the order of their sizes, those without a library, then its kernels beyond their own sizes;
 /// 2. for a miss with `fallbacks`, near_answers(); without, nothing at all;
 /// 3. the defaults that are legal at some size of the bucket.
-/// A miss is no error.
+/// Of an op of a team only the record's fastest choice serves. A miss is no error.
 Resolution resolve(const manifest::Op& op, const Problem& problem, const manifest::DeviceFacts& device, Regime regime,
                    store::Layers& layers, bool fallbacks = true);
 

@@ -20,7 +20,8 @@ bool is_enough(const Resolution& resolution, Retune retune) {
 /// The engine's request for the bucket, with the caller's callbacks added.
 tune::TuneRequest request_of(State& state, const manifest::Op& op, const Problem& bucket, const TuneAsked& asked) {
   tune::TuneRequest request = state.tune_request(op, bucket);
-  request.worker = state.worker.get();
+  request.worker = asked.team == nullptr ? state.worker.get() : nullptr;
+  request.team = asked.team;
   if (asked.stop_requested)
     request.stop_requested = [own = request.stop_requested, other = asked.stop_requested] {
       return (own && own()) || other();
@@ -89,6 +90,10 @@ TuneOutcome tune_once(State& state, const manifest::Op& op, const Problem& bucke
       throw Error(ErrorKind::interrupted, fmt::format("{} {} is not tuned: the tune was asked to stop", op.name,
                                                       manifest::display_text(op, bucket)));
   };
+  if (op.team_axis() >= 0 && asked.team == nullptr)
+    throw Error(ErrorKind::bad_input,
+                fmt::format("{} is tuned by all ranks of a team at once: launch it, or call Engine::prepare, on each",
+                            op.name));
   const Clock::time_point begun = Clock::now();
   TuneOutcome outcome{TuneOutcome::End::found, stored()};
   if (!is_enough(outcome.resolution, asked.retune))
@@ -115,8 +120,9 @@ TuneOutcome tune_once(State& state, const manifest::Op& op, const Problem& bucke
   if (is_enough(outcome.resolution, asked.retune)) return outcome;
   const std::lock_guard lock(state.tune_mutex);
   stop_if_asked();
-  if (!state.worker) state.worker = worker_for(state.options);
-  if (!state.worker && asked.only_in_worker) throw Error(ErrorKind::bad_input, "kiln-worker is not there any more");
+  if (!state.worker && asked.team == nullptr) state.worker = worker_for(state.options);
+  if (!state.worker && asked.only_in_worker && asked.team == nullptr)
+    throw Error(ErrorKind::bad_input, "kiln-worker is not there any more");
   const tune::TuneRequest request = request_of(state, op, bucket, asked);
   tune::Cubins& cubins = cubins_of(state, asked);
   tune::publish(request, tune::tune_bucket(request, cubins), cubins);

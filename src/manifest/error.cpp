@@ -11,6 +11,7 @@ std::string_view to_string(ErrorKind kind) noexcept {
     case ErrorKind::no_device: return "no_device";
     case ErrorKind::no_nvrtc: return "no_nvrtc";
     case ErrorKind::no_cublaslt: return "no_cublaslt";
+    case ErrorKind::no_nccl: return "no_nccl";
     case ErrorKind::compile_failed: return "compile_failed";
     case ErrorKind::driver_failed: return "driver_failed";
     case ErrorKind::out_of_memory: return "out_of_memory";
@@ -21,6 +22,7 @@ std::string_view to_string(ErrorKind kind) noexcept {
     case ErrorKind::capture: return "capture";
     case ErrorKind::wrong_result: return "wrong_result";
     case ErrorKind::interrupted: return "interrupted";
+    case ErrorKind::team_failed: return "team_failed";
   }
   return "unknown";
 }

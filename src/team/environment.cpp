@@ -129,8 +129,8 @@ LaunchedRank launched_rank(const Variables& variables) {
     found.membership.world = required_number(variables, launcher, launcher.world);
     require_agreement(variables, launcher, found.membership);
     found.membership.name = name_of_team(variables, launcher);
+    require_one_host(variables, launcher, found.membership.world);  // says what to do where the world is too large
     check_membership(found.membership);
-    require_one_host(variables, launcher, found.membership.world);
     found.local_rank = number(variables, launcher.local_rank).value_or(found.membership.rank);
     return found;
   }

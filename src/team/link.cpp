@@ -24,12 +24,14 @@ bool wait_until_ready(int socket, short events, Clock::time_point end) {
     pollfd waiting{socket, events, 0};
     const int ready = poll(&waiting, 1, milliseconds_until(end));
     if (ready > 0) return true;
-    if (ready == 0) return false;
-    if (errno != EINTR) throw Error(ErrorKind::io, fmt::format("Waiting for a rank: poll: {}", std::strerror(errno)));
+    if (ready == 0 && Clock::now() >= end) return false;
+    if (ready < 0 && errno != EINTR)
+      throw Error(ErrorKind::io, fmt::format("Waiting for a rank: poll: {}", std::strerror(errno)));
   }
 }
 
 bool try_again(int error) { return error == EAGAIN || error == EWOULDBLOCK || error == EINTR; }
+bool means_closed(int error) { return error == EPIPE || error == ECONNRESET || error == ENOTCONN; }
 
 struct Envelope {
   alignas(cmsghdr) std::array<char, CMSG_SPACE(4 * sizeof(int))> control{};
@@ -73,6 +75,12 @@ struct Envelope {
 
 }  // namespace
 
+Clock::time_point end_after(std::chrono::milliseconds timeout) {
+  const Clock::time_point now = Clock::now();
+  const auto longest = std::chrono::floor<std::chrono::milliseconds>(Clock::time_point::max() - now);
+  return now + std::clamp(timeout, std::chrono::milliseconds(0), longest);
+}
+
 int milliseconds_until(Clock::time_point end) {
   const auto left = std::chrono::ceil<std::chrono::milliseconds>(end - Clock::now()).count();
   return static_cast<int>(std::clamp<std::int64_t>(left, 0, INT_MAX));
@@ -83,7 +91,9 @@ Link::State Link::send(std::string_view bytes, int descriptor, Clock::time_point
   if (descriptor >= 0) envelope.attach(descriptor);
   for (;;) {
     if (sendmsg(socket_.get(), &envelope.header, MSG_NOSIGNAL | MSG_DONTWAIT) >= 0) return State::done;
-    if (!try_again(errno)) return State::closed;
+    if (means_closed(errno)) return State::closed;
+    if (!try_again(errno))
+      throw Error(ErrorKind::io, fmt::format("Sending to a rank: sendmsg: {}", std::strerror(errno)));
     if (!wait_until_ready(socket_.get(), POLLOUT, end)) return State::late;
   }
 }
@@ -99,6 +109,8 @@ Link::State Link::receive(Message& message, Clock::time_point end) const {
     if (count < 0 && try_again(errno)) continue;
     // The kernel says first that the other end left messages unread, and only then gives those that it sent before.
     if (count < 0 && errno == ECONNRESET && !std::exchange(was_reset, true)) continue;
+    if (count < 0 && !means_closed(errno))
+      throw Error(ErrorKind::io, fmt::format("Receiving from a rank: recvmsg: {}", std::strerror(errno)));
     if (count <= 0) return State::closed;
     std::vector<Descriptor> descriptors = envelope.take_descriptors();
     if ((envelope.header.msg_flags & (MSG_TRUNC | MSG_CTRUNC)) != 0 || descriptors.size() > 1) return State::closed;

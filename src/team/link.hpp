@@ -12,7 +12,9 @@ namespace kiln::team {
 
 using Clock = std::chrono::steady_clock;
 
-/// As poll(2) takes it: milliseconds from now, 0 for a time that has passed.
+/// Returns the time that is `timeout` from now; the clock's last for a longer one, now for a negative one.
+Clock::time_point end_after(std::chrono::milliseconds timeout);
+/// As poll(2) takes it: milliseconds from now, 0 for a time that has passed, INT_MAX at most.
 int milliseconds_until(Clock::time_point end);
 
 struct Message {
@@ -29,9 +31,10 @@ class Link {
 
   enum class State { done, closed, late };
   /// Sends 1 to longest_message bytes. Returns `late` when the other end's buffer stays full until `end`, and `closed`
-  /// when the other end is closed.
+  /// when the other end is closed. Throws Error(io) for any other failure, as for a descriptor that is not open.
   [[nodiscard]] State send(std::string_view bytes, int descriptor, Clock::time_point end) const;
-  /// Returns `closed` also for what no Link sent: empty and longer messages, and more than one descriptor.
+  /// Returns `closed` also for what no Link sent: empty and longer messages, and more than one descriptor. Throws
+  /// Error(io) where the socket cannot be read.
   [[nodiscard]] State receive(Message& message, Clock::time_point end) const;
   [[nodiscard]] int descriptor() const noexcept { return socket_.get(); }
 

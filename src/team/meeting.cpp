@@ -60,6 +60,10 @@ struct Address {
   [[nodiscard]] const sockaddr* get() const { return reinterpret_cast<const sockaddr*>(&place); }
 };
 
+std::string process_text(int process) {
+  return process > 0 ? fmt::format("process {}", process) : "a process that cannot be seen from here";
+}
+
 class Seeker {
  public:
   Seeker(const Membership& membership, Clock::time_point end)
@@ -93,7 +97,7 @@ class Seeker {
       const std::optional<Link> holder = connect_to(membership_.rank);
       fail(ErrorKind::io, fmt::format("{} has claimed this rank already; give each process a rank of its own, and each "
                                       "team a name of its own.",
-                                      holder ? fmt::format("process {}", owner_of(*holder).process) : "a process"));
+                                      holder ? process_text(owner_of(*holder).process) : "a process"));
     }
     if (listen(met_.address.get(), largest_world) != 0)
       fail(ErrorKind::io, fmt::format("its address cannot be listened at: {}.", std::strerror(errno)));
@@ -117,8 +121,8 @@ class Seeker {
         continue;
       }
       if (const Owner owner = owner_of(*link); owner.user != geteuid())
-        fail(ErrorKind::io, fmt::format("user {} holds the address of rank {}, in process {}; choose another name.",
-                                        owner.user, rank, owner.process));
+        fail(ErrorKind::io, fmt::format("user {} holds the address of rank {}, in {}; choose another name.", owner.user,
+                                        rank, process_text(owner.process)));
       if (link->send(as_bytes(own_), -1, end_) != Link::State::done) continue;
       Message answer;
       const Link::State state = link->receive(answer, end_);
@@ -134,11 +138,11 @@ class Seeker {
   void await_higher() {
     std::vector<Link> unknown;  // connected, and not greeted yet
     while (!missing().empty()) {
+      if (Clock::now() >= end_) fail_for_missing();
       std::vector<pollfd> waiting = {{met_.address.get(), POLLIN, 0}};
       for (const Link& each : unknown) waiting.push_back({each.descriptor(), POLLIN, 0});
       const auto look = std::min(end_, Clock::now() + between_looks);
       if (poll(waiting.data(), waiting.size(), milliseconds_until(look)) <= 0) {
-        if (Clock::now() >= end_) fail_for_missing();
         look_for_others();
         continue;
       }
@@ -148,11 +152,18 @@ class Seeker {
         unknown.erase(unknown.begin() + static_cast<std::ptrdiff_t>(i));
       }
       if (waiting[0].revents == 0) continue;
-      Descriptor accepted(accept4(met_.address.get(), nullptr, nullptr, SOCK_CLOEXEC | SOCK_NONBLOCK));
-      if (!accepted) continue;
-      Link link(std::move(accepted));
-      if (owner_of(link).user == geteuid()) unknown.push_back(std::move(link));
+      if (std::optional<Link> link = accept(); link && owner_of(*link).user == geteuid())
+        unknown.push_back(std::move(*link));
     }
+  }
+
+  /// Nothing where the one that connected has gone.
+  [[nodiscard]] std::optional<Link> accept() const {
+    Descriptor accepted(accept4(met_.address.get(), nullptr, nullptr, SOCK_CLOEXEC | SOCK_NONBLOCK));
+    if (accepted) return Link(std::move(accepted));
+    if (errno != EAGAIN && errno != EINTR && errno != ECONNABORTED)
+      fail(ErrorKind::io, fmt::format("a connection cannot be accepted: {}.", std::strerror(errno)));
+    return std::nullopt;
   }
 
   /// Takes the greeting that has arrived; a link that brings none is closed.

@@ -1,5 +1,6 @@
 #include "team/rendezvous.hpp"
 
+#include <fcntl.h>
 #include <fmt/format.h>
 #include <poll.h>
 
@@ -46,7 +47,7 @@ struct Rendezvous::Round {
 };
 
 Rendezvous::Rendezvous(const Membership& membership, std::chrono::milliseconds timeout)
-    : membership_(membership), timeout_(timeout), meeting_(meet(membership, Clock::now() + timeout)) {}
+    : membership_(membership), timeout_(timeout), meeting_(meet(membership, end_after(timeout))) {}
 
 std::vector<std::string> Rendezvous::all_gather(std::string_view own) {
   if (own.size() > longest_bytes)
@@ -77,33 +78,55 @@ void Rendezvous::check() {
   for (int rank = 0; rank < membership_.world; ++rank) {
     if (rank == membership_.rank) continue;
     pollfd ends[] = {{peer(rank).link.descriptor(), POLLRDHUP, 0}, {peer(rank).watched.get(), POLLIN, 0}};
-    if (poll(ends, std::size(ends), 0) <= 0) continue;
-    Message last;  // what it said before it left
-    while (peer(rank).link.receive(last, Clock::now()) == Link::State::done) {
-      Head head;
-      if (last.bytes.size() < sizeof head) continue;
-      std::memcpy(&head, last.bytes.data(), sizeof head);
-      if (head.kind == static_cast<std::uint32_t>(Kind::failure)) fail(last.bytes.substr(sizeof head));
-    }
-    fail_for(rank, {});
+    if (poll(ends, std::size(ends), 0) > 0) attempt("check", [&] { hear_last_of(rank); });
   }
+}
+
+void Rendezvous::hear_last_of(int rank) {
+  Message last;  // what it said before it left
+  while (peer(rank).link.receive(last, Clock::now()) == Link::State::done) {
+    Head head;
+    if (last.bytes.size() < sizeof head) continue;
+    std::memcpy(&head, last.bytes.data(), sizeof head);
+    if (head.kind == static_cast<std::uint32_t>(Kind::failure)) fail(last.bytes.substr(sizeof head));
+  }
+  fail_for(rank, {});
+}
+
+template <typename Work>
+void Rendezvous::attempt(const std::string& doing, Work work) {
+  try {
+    work();
+  } catch (const Error& error) {
+    if (!failure_.empty()) throw;  // the others know
+    fail(fmt::format("rank {} failed in {}: {}", membership_.rank, doing, error.what()));
+  }
+}
+
+std::vector<Descriptor> Rendezvous::processes() const {
+  std::vector<Descriptor> descriptors;
+  for (const auto& each : meeting_.peers)
+    if (each && each->watched) descriptors.emplace_back(fcntl(each->watched.get(), F_DUPFD_CLOEXEC, 0));
+  return descriptors;
 }
 
 std::vector<Message> Rendezvous::collect(Kind kind, std::string_view own, int descriptor) {
   if (!failure_.empty()) throw Error(ErrorKind::io, failure_);
-  Round round{kind, ++rounds_, Clock::now() + timeout_, {}, {}};
+  Round round{kind, ++rounds_, end_after(timeout_), {}, {}};
   round.got.resize(meeting_.peers.size());
   for (int rank = 0; rank < membership_.world; ++rank)
     if (rank != membership_.rank) round.awaited.push_back(rank);
-  send_all(round, own, descriptor);
-  receive_all(round);
+  attempt(round.name(), [&] {
+    send_all(round, own, descriptor);
+    receive_all(round);
+  });
   return std::move(round.got);
 }
 
 void Rendezvous::send_all(const Round& round, std::string_view own, int descriptor) {
   const std::string message = with_head({static_cast<std::uint32_t>(round.kind), round.number}, own);
   for (const int rank : round.awaited) {
-    // One that has closed its end may have said why, which receive_all() reads.
+    // A rank that has closed its end may have said why, which receive_all() reads.
     if (peer(rank).link.send(message, descriptor, round.end) == Link::State::late)
       fail(fmt::format("rank {} took nothing off its socket before {} within {} ms.", rank, round.name(),
                        timeout_.count()));
@@ -119,7 +142,9 @@ void Rendezvous::receive_all(Round& round) {
     }
     const int ready = poll(waiting.data(), waiting.size(), milliseconds_until(round.end));
     if (ready < 0 && errno == EINTR) continue;
-    if (ready <= 0)
+    if (ready < 0) throw Error(ErrorKind::io, fmt::format("Waiting for ranks: poll: {}", std::strerror(errno)));
+    if (ready == 0 && Clock::now() < round.end) continue;
+    if (ready == 0)
       fail(fmt::format("{} did not come to {} within {} ms.", ranks_text(round.awaited), round.name(),
                        timeout_.count()));
     const std::vector<int> awaited = round.awaited;
@@ -154,10 +179,13 @@ void Rendezvous::fail_for(int rank, const std::string& doing) {
 void Rendezvous::fail(const std::string& what) {
   const std::string prefix = fmt::format("Team '{}': ", membership_.name);
   failure_ = what.starts_with(prefix) ? what : prefix + what;  // another rank's words are passed on as they are
-  for (const auto& each : meeting_.peers)
-    if (each)
-      static_cast<void>(
-          each->link.send(with_head({static_cast<std::uint32_t>(Kind::failure), rounds_}, failure_), -1, Clock::now()));
+  const std::string message = with_head({static_cast<std::uint32_t>(Kind::failure), rounds_}, failure_);
+  for (const auto& each : meeting_.peers) {
+    try {
+      if (each) static_cast<void>(each->link.send(message, -1, Clock::now()));
+    } catch (const Error&) {  // learns it when this rank leaves
+    }
+  }
   meeting_ = {};
   throw Error(ErrorKind::io, failure_);
 }

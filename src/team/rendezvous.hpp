@@ -32,6 +32,10 @@ class Rendezvous {
   /// Returns a descriptor from each rank, by rank: new ones of what the others gave, and none for this rank. `own`
   /// stays open.
   std::vector<Descriptor> exchange(int own);
+  /// How long a collective waits for the other ranks from now on.
+  void set_timeout(std::chrono::milliseconds timeout) noexcept { timeout_ = timeout; }
+  /// New descriptors that become readable once another rank's process has ended.
+  [[nodiscard]] std::vector<Descriptor> processes() const;
   /// Throws as a collective does when a rank has ended or left. Waits for nothing.
   void check();
 
@@ -40,9 +44,13 @@ class Rendezvous {
   struct Round;
 
   std::vector<Message> collect(Kind kind, std::string_view own, int descriptor);
+  /// Calls `work`. Tells the others of an error of this rank's own, as of its sockets, before it throws that.
+  template <typename Work>
+  void attempt(const std::string& doing, Work work);
   void send_all(const Round& round, std::string_view own, int descriptor);
   void receive_all(Round& round);
   void take(Round& round, int rank);
+  [[noreturn]] void hear_last_of(int rank);
   [[noreturn]] void fail(const std::string& what);
   [[noreturn]] void fail_for(int rank, const std::string& doing);
   [[nodiscard]] Peer& peer(int rank) { return *meeting_.peers[static_cast<std::size_t>(rank)]; }

@@ -3,42 +3,36 @@
 #include <fmt/format.h>
 
 #include <algorithm>
-#include <functional>
 #include <optional>
 #include <utility>
 
 #include "kiln/error.hpp"
+#include "team/on_all_ranks.hpp"
 
 namespace kiln::team {
 namespace {
 
-/// Does `step` on each rank, and throws on all what it threw on any: nobody goes on without the others.
-void on_all_ranks(Rendezvous& rendezvous, const char* what, const std::function<void()>& step) {
-  std::string outcome;  // empty: done; else the error's kind, then its text
-  try {
-    step();
-  } catch (const Error& error) {
-    outcome = static_cast<char>('0' + static_cast<int>(error.kind())) + std::string(error.what());
-    outcome.resize(std::min(outcome.size(), Rendezvous::longest_bytes));
-  }
-  const std::vector<std::string> outcomes = rendezvous.all_gather(outcome);
-  for (std::size_t rank = 0; rank < outcomes.size(); ++rank) {
-    if (outcomes[rank].empty()) continue;
-    throw Error(static_cast<ErrorKind>(outcomes[rank].front() - '0'),
-                fmt::format("Team '{}': rank {} failed at {}: {}", rendezvous.membership().name, rank, what,
-                            outcomes[rank].substr(1)));
-  }
-}
-
+/// Every rank judges from what all gave, so that all come to the same error.
 void require_same_bytes(Rendezvous& rendezvous, std::int64_t bytes) {
   const std::vector<std::string> all = rendezvous.all_gather(std::to_string(bytes));
-  for (std::size_t rank = 0; rank < all.size(); ++rank)
-    if (all[rank] != all.front() || bytes < 1)
-      throw Error(
-          ErrorKind::bad_input,
-          fmt::format("Team '{}': rank {} asks for {} bytes of symmetric memory, rank 0 for {}; all ask for the "
-                      "same, 1 or more.",
-                      rendezvous.membership().name, rank, all[rank], all.front()));
+  const auto unlike = std::find_if(all.begin(), all.end(), [&](const auto& each) { return each != all.front(); });
+  if (unlike == all.end() && bytes >= 1) return;
+  const auto rank = unlike == all.end() ? 0 : unlike - all.begin();
+  throw Error(ErrorKind::bad_input,
+              fmt::format("Team '{}': rank {} asks for {} bytes of symmetric memory, rank 0 for {}; all ask for the "
+                          "same, 1 or more.",
+                          rendezvous.membership().name, rank, all[static_cast<std::size_t>(rank)], all.front()));
+}
+
+/// Returns what each rank maps of every other's memory: `bytes`, in whole units of the device that has the largest.
+/// Units are powers of two, so that the others' divide it.
+std::size_t whole_units(Rendezvous& rendezvous, std::int64_t bytes, int ordinal) {
+  std::size_t largest = 1;
+  for (const std::string& unit : gather_on_all_ranks(rendezvous, "asking for the unit of memory", [&] {
+         return std::to_string(cuda::granularity(ordinal, CU_MEM_ALLOC_GRANULARITY_RECOMMENDED));
+       }))
+    largest = std::max(largest, static_cast<std::size_t>(std::stoull(unit)));
+  return (static_cast<std::size_t>(bytes) + largest - 1) / largest * largest;
 }
 
 void fill_with_zeros(const cuda::SharedAllocation& allocation) {
@@ -54,12 +48,11 @@ SymmetricMemory::SymmetricMemory(Rendezvous& rendezvous, const cuda::Context& co
     : bytes_(bytes) {
   require_same_bytes(rendezvous, bytes);
   const int ordinal = context.info().ordinal, own_rank = rendezvous.membership().rank;
+  const std::size_t mapped_bytes = whole_units(rendezvous, bytes, ordinal);
   std::optional<cuda::SharedAllocation> own;
-  std::size_t mapped_bytes = 0;
   Descriptor exported;
   on_all_ranks(rendezvous, "allocating symmetric memory", [&] {
-    own.emplace(cuda::SharedAllocation::create(static_cast<std::size_t>(bytes), ordinal));
-    mapped_bytes = own->bytes();
+    own.emplace(cuda::SharedAllocation::create(mapped_bytes, ordinal));
     fill_with_zeros(*own);
     exported = Descriptor(own->descriptor());
   });

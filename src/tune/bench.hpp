@@ -14,6 +14,7 @@
 #include "manifest/problem.hpp"
 #include "store/record.hpp"
 #include "team/binding.hpp"
+#include "team/member.hpp"
 #include "tune/cubins.hpp"
 #include "tune/measure.hpp"
 
@@ -69,6 +70,8 @@ struct BenchSettings {
   const team::TeamBinding* team = nullptr;  // of a team op, for the bench's life
   /// Decides the values of inputs. Absent: the clock does. Equal on all ranks of a team.
   std::optional<std::uint64_t> seed = std::nullopt;
+  /// Of that team, where other ranks take part: a barrier is before each timed run, and a fault is the candidate's failure.
+  team::Member* member = nullptr;
 };
 
 /// Returns a bench in the current context. Allocates and fills the tensors, and runs the reference. Throws as VerificationCase does.

@@ -81,16 +81,20 @@ class CandidateBuilder {
     }
   }
 
-  /// Returns the lengths and, on a single open axis, sizes between them: a library has stairs of its own, and asking it needs no compile.
-  [[nodiscard]] std::vector<Problem> sizes_asked_of_library() const {
-    if (result_.lengths.axes.size() != 1) return result_.lengths.problems;
+  /// Returns the lengths and, on a single open axis, sizes between them: a library has stairs of its own, and asking it needs no compile. Sizes
+  /// between are of no use where the bucket is not parted: it has one end and gets no `more`.
+  [[nodiscard]] std::vector<Problem> sizes_asked_of_library(std::size_t more) const {
+    if (result_.lengths.axes.size() != 1 || (result_.lengths.problems.size() == 1 && more == 0))
+      return result_.lengths.problems;
     const std::size_t axis = result_.lengths.axes.front();
     const std::int64_t low = manifest::low_corner(request_.op, request_.bucket).axes[axis];
     const std::int64_t width = request_.bucket.axes[axis] - low + 1, multiple = request_.op.axes[axis].multiple_of;
+    const std::int64_t steps = std::min(width, library_sizes);
     std::vector<std::int64_t> between;
-    for (std::int64_t i = 1; i < std::min(width, library_sizes); ++i)
-      if (const std::int64_t size = low - 1 + width * i / library_sizes; size >= low)
-        between.push_back(size - size % multiple);
+    for (std::int64_t i = 1; i < steps; ++i) {
+      const std::int64_t size = low - 1 + width * i / steps;
+      if (size - size % multiple >= low) between.push_back(size - size % multiple);
+    }
     return with_ends(request_.op, request_.bucket, result_.lengths, between).problems;
   }
 
@@ -101,7 +105,7 @@ class CandidateBuilder {
       std::vector<std::int64_t> changes;
       std::optional<manifest::Config> first;
       std::int64_t before = 0;
-      for (const Problem& at : sizes_asked_of_library()) {
+      for (const Problem& at : sizes_asked_of_library(more)) {
         if (manifest::why_not_eligible(request_.op, implementation, at, request_.device)) continue;
         const auto& lengths = result_.lengths.problems;
         const bool is_length = std::ranges::find(lengths, at) != lengths.end();
@@ -109,7 +113,7 @@ class CandidateBuilder {
         const auto configs = jit::library_candidates(request_.op, implementation, frame, is_length ? library_asked : 1);
         if (configs.empty()) continue;
         // The model does not tell a library's configs apart; the library's order does.
-        library_firsts_.emplace(&implementation, configs.front());
+        firsts_.push_back({at, &implementation, configs.front()});
         for (const manifest::Config& config : configs) add(implementation, config);
         if (first && *first != configs.front()) {
           changes.push_back(before);
@@ -235,7 +239,11 @@ class CandidateBuilder {
           expectations.tried_first.push_back(i);
     };
     for (const Winner& each : prior_.transferred(transferred)) try_first(each.implementation, each.config);
-    for (const auto& [implementation, config] : library_firsts_)
+    // At sizes that are no lengths nothing is timed in the search.
+    std::set<std::pair<const manifest::Implementation*, manifest::Config>> firsts;
+    for (const LibraryFirst& each : firsts_)
+      if (std::ranges::find(problems, each.at) != problems.end()) firsts.emplace(each.implementation, each.config);
+    for (const auto& [implementation, config] : firsts)
       try_first(implementation, manifest::kernel_config(*implementation, config));
   }
 
@@ -260,6 +268,11 @@ class CandidateBuilder {
     return position;
   }
 
+  struct LibraryFirst {
+    Problem at;
+    const manifest::Implementation* implementation = nullptr;
+    manifest::Config config;
+  };
   struct Proposed {
     std::int64_t last_size = 0;
     const manifest::Implementation* implementation = nullptr;
@@ -270,7 +283,8 @@ class CandidateBuilder {
   Prior prior_;
   Candidates result_;
   std::vector<Proposed> proposed_;
-  std::set<std::pair<const manifest::Implementation*, manifest::Config>> seen_, library_firsts_;
+  std::vector<LibraryFirst> firsts_;
+  std::set<std::pair<const manifest::Implementation*, manifest::Config>> seen_;
 };
 
 }  // namespace

@@ -23,7 +23,8 @@ struct Entry {
   Admission admission;
 };
 
-/// What a library proposes first at the sizes of the only open axis up to `last_size`, above those of the proposal before.
+/// What a library proposes first at a run of the sizes of the only open axis where it was asked, of which `last_size` is the largest. Sizes between
+/// those asked may get other proposals. The proposals of several libraries stand in one list.
 struct FirstProposal {
   std::int64_t last_size = 0;
   std::size_t candidate = 0;

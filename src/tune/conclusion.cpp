@@ -36,10 +36,12 @@ class Conclusion {
       std::erase_if(without, [&](const Compared& compared) { return is_library(compared.candidate); });
       own.push_back(standings_at(length, without));
     }
-    Assignment fastest = choose_configs(all);
+    // Sizes may differ between the ranks of a team, which need one config.
+    const std::size_t at_most = request_.op.team_axis() >= 0 ? 1 : most_configs;
+    Assignment fastest = choose_configs(all, at_most);
     if (std::ranges::none_of(fastest, [](const auto& each) { return each.has_value(); })) throw_nothing_right();
     Assignment without_library;
-    if (uses_library(fastest)) without_library = choose_configs(own);
+    if (uses_library(fastest)) without_library = choose_configs(own, at_most);
     choose_launches(fastest);
     choose_launches(without_library);
     if (!without_library.empty()) prefer_own(fastest, without_library);

@@ -17,11 +17,11 @@ bool holds(std::span<const std::size_t> some, std::size_t candidate) {
   return std::ranges::find(some, candidate) != some.end();
 }
 
-MaybeCandidate winner(const Comparison& comparison, std::span<const std::size_t> left_out) {
+MaybeCandidate winner(const Comparison& comparison, std::span<const std::size_t> but) {
   MaybeCandidate best;
   double least = std::numeric_limits<double>::infinity();
   for (const Compared& each : comparison) {
-    if (each.samples_ns.empty() || holds(left_out, each.candidate)) continue;
+    if (each.samples_ns.empty() || holds(but, each.candidate)) continue;
     if (const double ns = median_ns(each); ns < least) {
       least = ns;
       best = each.candidate;
@@ -34,9 +34,23 @@ class InnerSizes {
  public:
   explicit InnerSizes(const SearchedAxis& searched) : searched_(searched) {}
 
-  std::vector<InnerSize> choose(std::size_t at_most) const {
-    std::vector<std::int64_t> chosen = by_model(at_most);
-    for (const std::int64_t size : by_proposals(at_most)) chosen.push_back(size);
+  [[nodiscard]] std::vector<InnerSize> choose(const InnerLimits& limits) const {
+    const std::vector<std::int64_t> stairs_ends = by_model(limits.sizes);
+    for (std::size_t in_all = 2 * limits.sizes; in_all > 0; --in_all) {
+      std::vector<std::int64_t> chosen = by_proposals(in_all / 2);
+      const std::size_t by_stairs = std::min(in_all - in_all / 2, stairs_ends.size());
+      for (const std::int64_t size : std::span(stairs_ends).first(by_stairs)) chosen.push_back(size);
+      std::vector<InnerSize> sizes = with_candidates(std::move(chosen));
+      std::size_t points = 0;
+      for (const InnerSize& each : sizes) points += each.candidates.size();
+      if (points <= limits.points) return sizes;
+    }
+    return {};
+  }
+
+ private:
+  /// Returns the sizes at which there is something to compare, ascending.
+  [[nodiscard]] std::vector<InnerSize> with_candidates(std::vector<std::int64_t> chosen) const {
     std::ranges::sort(chosen);
     chosen.erase(std::unique(chosen.begin(), chosen.end()), chosen.end());
     std::vector<InnerSize> sizes;
@@ -45,7 +59,6 @@ class InnerSizes {
     return sizes;
   }
 
- private:
   /// Returns the index of the end that stands for a size.
   [[nodiscard]] std::size_t end_of(std::int64_t size) const {
     return static_cast<std::size_t>(std::ranges::lower_bound(searched_.ends, size) - searched_.ends.begin());
@@ -64,7 +77,7 @@ class InnerSizes {
     return std::numeric_limits<double>::infinity();
   }
 
-  /// Returns where stairs of measured candidates end.
+  /// Returns where stairs of measured candidates end, the largest loss first.
   [[nodiscard]] std::vector<std::int64_t> by_model(std::size_t at_most) const {
     std::vector<std::int64_t> sizes(searched_.ends.begin(), searched_.ends.end());
     const std::int64_t width = searched_.ends.back() - searched_.low + 1, steps = std::min(width, sizes_scanned);
@@ -123,13 +136,13 @@ class InnerSizes {
 
 }  // namespace
 
-std::vector<InnerSize> inner_sizes(const SearchedAxis& searched, std::size_t at_most) {
-  return InnerSizes(searched).choose(at_most);
+std::vector<InnerSize> inner_sizes(const SearchedAxis& searched, const InnerLimits& limits) {
+  return InnerSizes(searched).choose(limits);
 }
 
 bool parts_interval(const Comparison& at_size, const Comparison& at_end, std::span<const std::size_t> of_libraries) {
-  for (const std::span<const std::size_t> left_out : {std::span<const std::size_t>(), of_libraries}) {
-    const MaybeCandidate serves = winner(at_end, left_out), best = winner(at_size, left_out);
+  for (const std::span<const std::size_t> but : {std::span<const std::size_t>(), of_libraries}) {
+    const MaybeCandidate serves = winner(at_end, but), best = winner(at_size, but);
     if (!serves || !best || *serves == *best) continue;
     const auto of = [&](std::size_t candidate) { return std::ranges::find(at_size, candidate, &Compared::candidate); };
     if (of(*serves) == at_size.end() || of(*serves)->samples_ns.empty()) return true;  // it cannot be launched here

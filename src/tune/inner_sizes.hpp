@@ -29,11 +29,17 @@ struct InnerSize {
   std::vector<std::size_t> candidates;  // to be compared there
 };
 
-/// Long launches are timed at few ends, between which stairs of other configs end and a library proposes other algorithms. Returns up to
-/// `at_most` sizes for each of these two reasons, ascending. A measured candidate's time at a size is that at the interval's end, scaled as
-/// the model says. Each size comes with the fastest at both ends of its interval, with and without libraries, the two fastest expected there,
-/// and what the library proposes.
-std::vector<InnerSize> inner_sizes(const SearchedAxis& searched, std::size_t at_most);
+/// A point is a candidate at a size.
+struct InnerLimits {
+  std::size_t sizes = 0;   // for each reason
+  std::size_t points = 0;  // in all
+};
+
+/// Long launches are timed at few ends, between which stairs of other configs end and a library proposes other algorithms. Returns sizes for
+/// these two reasons within the limits, ascending: about as many for either, and more for one where the other has few. A measured candidate's
+/// time at a size is that at the interval's end, scaled as the model says. Each size comes with the fastest at both ends of its interval, with
+/// and without libraries, the two fastest expected there, and the proposal with the next last size.
+std::vector<InnerSize> inner_sizes(const SearchedAxis& searched, const InnerLimits& limits);
 
 /// Whether another candidate than the one that is fastest at the interval's end, with or without libraries, is more than 1.5 % faster.
 bool parts_interval(const Comparison& at_size, const Comparison& at_end, std::span<const std::size_t> of_libraries);

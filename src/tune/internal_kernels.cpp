@@ -54,6 +54,10 @@ jit::Specialisation late_copy_kernel(const std::string& arch) {
 
 jit::Specialisation evict_kernel(const std::string& arch) { return internal("evict.cuh", {"kiln::evict_lines"}, arch); }
 
+jit::Specialisation team_barrier_kernel(const std::string& arch) {
+  return internal("team_barrier.cuh", {"kiln::team_barrier"}, arch);
+}
+
 jit::Specialisation compare_kernels(manifest::DType type, const std::string& arch) {
   const std::string_view wanted = cpp_name(reference_type(type));
   return internal("compare.cuh",

@@ -16,6 +16,7 @@ jit::Specialisation fill_kernel(manifest::DType type, const std::string& arch);
 bool needs_late_copy(const manifest::Op& op) noexcept;
 jit::Specialisation late_copy_kernel(const std::string& arch);
 jit::Specialisation evict_kernel(const std::string& arch);
+jit::Specialisation team_barrier_kernel(const std::string& arch);
 jit::Specialisation compare_kernels(manifest::DType type, const std::string& arch);
 
 }  // namespace kiln::tune

@@ -12,6 +12,7 @@
 #include "tune/lengths.hpp"
 #include "tune/measure.hpp"
 #include "tune/preparation.hpp"
+#include "tune/team_barrier.hpp"
 #include "tune/verification_case.hpp"
 
 namespace kiln::tune {
@@ -20,7 +21,11 @@ namespace {
 class LocalBench final : public Bench {
  public:
   LocalBench(const BenchSettings& settings, Cubins& cubins)
-      : settings_(settings), stopwatch_(settings.device.facts, settings.regime, settings.arch, cubins) {
+      : settings_(settings),
+        stopwatch_(settings.device.facts, settings.regime, settings.arch, cubins),
+        barrier_(settings.member == nullptr ? nullptr
+                                            : std::make_unique<TeamBarrier>(*settings.member, settings.arch, cubins)) {
+    if (barrier_) stopwatch_.before_each([this](CUstream stream) { barrier_->enqueue(stream); });
     const Problem low = manifest::low_corner(settings.op, settings.bucket);
     const std::vector<std::size_t> cases = cases_timed_last(settings.op);
     std::size_t next = 0;  // lengths on the device and corners take the cases in turn
@@ -48,12 +53,16 @@ class LocalBench final : public Bench {
     try {
       const auto frame =
           manifest::make_frame(settings_.op, &trial.implementation, trial.at, settings_.device.facts, trial.config);
-      auto live = std::make_unique<Live>(
-          jit::Executable(settings_.op, trial.implementation, frame, trial.cubin, settings_.team));
+      auto live = std::make_unique<Live>(load(candidate, trial, frame));
       const jit::Resources resources = live->executable.resources();
       admission.registers = resources.registers;
       admission.spill_bytes = resources.spill_bytes;
       if (!is_right(admission, *live)) return admission;
+      if (const std::string fault = fault_text(); !fault.empty()) {
+        admission.reason = fault;
+        admission.verdict = store::Verdict::launch_failed;
+        return admission;
+      }
       admission.verdict = store::Verdict::ok;
       live_.insert_or_assign(candidate, std::move(live));
     } catch (const Error& error) {
@@ -85,6 +94,19 @@ class LocalBench final : public Bench {
     jit::Executable executable;
     TrialWorkspace workspace;
   };
+
+  [[nodiscard]] jit::Executable load(std::size_t candidate, const Trial& trial,
+                                     std::span<const std::int64_t> frame) const {
+    if (settings_.member == nullptr) return {settings_.op, trial.implementation, frame, trial.cubin, settings_.team};
+    const team::TeamBinding binding = settings_.member->binding(static_cast<std::uint32_t>(candidate));
+    return {settings_.op, trial.implementation, frame, trial.cubin, &binding};
+  }
+
+  /// Why a launch of this rank ended without the others' data; empty where none did.
+  [[nodiscard]] std::string fault_text() const {
+    const auto fault = settings_.member == nullptr ? std::nullopt : settings_.member->fault();
+    return fault ? team::text_of(*fault, settings_.member->rank(), settings_.member->timeout()) : std::string();
+  }
 
   template <class Measure>
   std::vector<Samples> take_legal(std::span<const Point> points, const Measure& measure) {
@@ -154,11 +176,16 @@ class LocalBench final : public Bench {
     std::vector<Samples> result(points.size());
     try {
       auto taken = measure(launches);
-      for (std::size_t i = 0; i < result.size(); ++i) result[i].ns = std::move(taken[i]);
+      const std::string fault = fault_text();
+      for (std::size_t i = 0; i < result.size(); ++i)
+        if (fault.empty())
+          result[i].ns = std::move(taken[i]);
+        else
+          result[i].failure = fault;
     } catch (const Error& error) {
       std::string reason = reason_for_rejecting(error, fmt::format("one of {}", points.size()));
-      if (points.size() == 1) {
-        result.front().failure = std::move(reason);
+      if (points.size() == 1 || settings_.member != nullptr) {  // the other ranks would not launch again
+        for (Samples& each : result) each.failure = reason;
         return result;
       }
       // Samples each point alone to find out which one failed.
@@ -225,6 +252,7 @@ class LocalBench final : public Bench {
       settings_.seed.value_or(static_cast<std::uint64_t>(begun_.time_since_epoch().count()));  // of the next case
   std::vector<Problem> lengths_;
   Stopwatch stopwatch_;
+  std::unique_ptr<TeamBarrier> barrier_;  // null for an op of one GPU
   cuda::Stream stream_;
   std::vector<VerificationCase> cases_;  // the last is at the upper edge
   std::map<std::size_t, std::unique_ptr<Live>> live_;

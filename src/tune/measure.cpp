@@ -83,6 +83,7 @@ void Stopwatch::flush(CUstream stream) {
 
 void Stopwatch::enqueue(const Launch& launch, CUstream stream, std::size_t slot) {
   flush(stream);
+  if (before_each_) before_each_(stream);
   begins_[slot].record(stream);
   launch(stream);
   ends_[slot].record(stream);

@@ -5,6 +5,7 @@
 #include <functional>
 #include <span>
 #include <string>
+#include <utility>
 #include <vector>
 
 #include "cuda/device.hpp"
@@ -41,6 +42,8 @@ class Stopwatch {
   /// In regime cold_l2 allocates a buffer of twice the L2, which is read before each run to evict the data of the run before. Throws
   /// Error(out_of_memory), and as Cubins::get_and_keep() does.
   Stopwatch(const manifest::DeviceFacts& device, Regime regime, const std::string& arch, Cubins& cubins);
+  /// Enqueues `work` before each run that sample() times, between the flush and the run.
+  void before_each(Launch work) { before_each_ = std::move(work); }
   /// Returns `rounds` samples of each launch in nanoseconds. Launches take turns, forwards in one round and backwards in the next, so that a
   /// drifting clock affects all alike. The stream is blocked while the host enqueues. Throws Error(driver_failed).
   std::vector<std::vector<double>> sample(std::span<const Launch> launches, std::int64_t rounds, CUstream stream);
@@ -60,6 +63,7 @@ class Stopwatch {
   cuda::Buffer lines_;
   cuda::Gate gate_;
   std::vector<cuda::Event> begins_, ends_;
+  Launch before_each_;
 };
 
 }  // namespace kiln::tune

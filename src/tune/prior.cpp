@@ -29,7 +29,7 @@ double config_distance(std::span<const std::int64_t> a, std::span<const std::int
   return distance;
 }
 
-struct Measured {
+struct MeasuredConfig {
   const manifest::Implementation* implementation;
   manifest::Config config;
   double sum = 0;  // of the logarithms of measured over estimated
@@ -37,9 +37,9 @@ struct Measured {
   double log_ratio = 0;  // their mean
 };
 
-double median_ratio(std::vector<Measured> all) {
+double median_ratio(std::vector<MeasuredConfig> all) {
   const auto middle = all.begin() + static_cast<std::ptrdiff_t>(all.size() / 2);
-  std::ranges::nth_element(all, middle, {}, &Measured::log_ratio);
+  std::ranges::nth_element(all, middle, {}, &MeasuredConfig::log_ratio);
   return middle->log_ratio;
 }
 
@@ -59,7 +59,7 @@ void Prior::learn(const store::Record& record) {
     return;
 
   add_winners(winners_, op_, bucket_, device_, record);
-  std::vector<Measured> measured;
+  std::vector<MeasuredConfig> measured;
   const auto measure = [&](std::string_view name, std::string_view text, const Problem& at, double cost_ns) {
     const manifest::Implementation* implementation = op_.find(name);
     if (implementation == nullptr || !(cost_ns > 0)) return;
@@ -68,10 +68,11 @@ void Prior::learn(const store::Record& record) {
     config = manifest::kernel_config(*implementation, std::move(*config));
     const double estimated = estimate(op_, *implementation, at, *device, *config, regime_).ns;
     if (!std::isfinite(estimated)) return;
-    const auto same = std::ranges::find_if(measured, [&](const Measured& each) {
+    const auto same = std::ranges::find_if(measured, [&](const MeasuredConfig& each) {
       return each.implementation == implementation && each.config == *config;
     });
-    Measured& of = same != measured.end() ? *same : measured.emplace_back(Measured{implementation, std::move(*config)});
+    MeasuredConfig& of =
+        same != measured.end() ? *same : measured.emplace_back(MeasuredConfig{implementation, std::move(*config)});
     of.sum += std::log(cost_ns / estimated);
     ++of.samples;
   };
@@ -83,14 +84,14 @@ void Prior::learn(const store::Record& record) {
       if (const auto region = manifest::parse_region(op_, *bucket, each.sizes))
         measure(each.implementation, each.config, region->high, each.cost_ns);
   if (measured.empty()) return;
-  for (Measured& each : measured) each.log_ratio = each.sum / each.samples;
+  for (MeasuredConfig& each : measured) each.log_ratio = each.sum / each.samples;
 
   // The bucket's median is kept apart: a common factor says nothing about a single config.
   const double distance = axis_distance(op_, *bucket, bucket_) + device_distance(*device, device_);
   const double weight = std::pow(weight_a_bucket_doubling, distance), offset = median_ratio(measured);
   offset_sum_ += weight * offset;
   offset_weight_ += weight;
-  for (Measured& each : measured)
+  for (MeasuredConfig& each : measured)
     points_.push_back({each.implementation, std::move(each.config), each.log_ratio - offset, weight});
 }
 

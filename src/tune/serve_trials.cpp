@@ -10,9 +10,13 @@ namespace {
 
 /// The state of one bucket. Members are destroyed in reverse order.
 struct Bucket {
-  explicit Bucket(Begin asked) : begin(std::move(asked)), context(begin.device), scope(context), cubins(layers, pool) {
+  Bucket(Begin asked, team::Member* team)
+      : begin(std::move(asked)), context(begin.device), scope(context), cubins(layers, pool) {
     layers.put_all({}, begin.cubins);
-    bench = local_bench({begin.op, begin.bucket, context.info(), begin.regime, begin.arch}, cubins);
+    if (team != nullptr) binding = team->binding(0);
+    bench = local_bench({begin.op, begin.bucket, context.info(), begin.regime, begin.arch,
+                         team != nullptr ? &binding : nullptr, begin.seed, team},
+                        cubins);
   }
 
   Begin begin;
@@ -21,6 +25,7 @@ struct Bucket {
   store::Layers layers{store::LayerSettings{}};
   jit::CompilePool pool{1};
   Cubins cubins;
+  team::TeamBinding binding;
   std::unique_ptr<Bench> bench;
 };
 
@@ -32,18 +37,26 @@ struct TrialService::State {
     if (!context || context->info().ordinal != device) context.emplace(device);
   }
 
+  team::Member* team = nullptr;
+  int own_device = -1;  // of a team's rank; -1: as each message says
   std::optional<cuda::Context> context;
   std::optional<Bucket> bucket;
 };
 
 TrialService::TrialService() : state_(std::make_unique<State>()) {}
+TrialService::TrialService(team::Member& team, int device) : TrialService() {
+  state_->team = &team;
+  state_->own_device = device;
+}
 TrialService::~TrialService() = default;
 
 nlohmann::json TrialService::answer(const nlohmann::json& message) {
   if (message.contains("files")) {
-    state_->keep_context(message.at("device"));
+    Begin begin = begin_from_json(message);
+    if (state_->own_device >= 0) begin.device = state_->own_device;
+    state_->keep_context(begin.device);
     state_->bucket.reset();
-    state_->bucket.emplace(begin_from_json(message));
+    state_->bucket.emplace(std::move(begin), state_->team);
     return {{"ready", true}, {"prepared_ns", state_->bucket->bench->prepared_ns()}};
   }
   Bucket& bucket = state_->bucket.value();

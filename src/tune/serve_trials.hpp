@@ -1,14 +1,18 @@
-// Answers tune messages in a worker process.
+// Answers tune messages, in a worker process or on a rank of a team.
 #pragma once
 
 #include <memory>
 #include <nlohmann/json.hpp>
+
+#include "team/member.hpp"
 
 namespace kiln::tune {
 
 class TrialService {
  public:
   TrialService();
+  /// For ops of a team, on this rank's device.
+  TrialService(team::Member& team, int device);
   ~TrialService();
   TrialService(const TrialService&) = delete;
   TrialService& operator=(const TrialService&) = delete;

@@ -9,6 +9,8 @@ namespace {
 
 using Json = nlohmann::json;
 
+}  // namespace
+
 Json to_json(const store::CubinRow& row) {
   return {{"key", process::to_json(std::span<const std::byte>(row.key))},
           {"label", row.label},
@@ -31,8 +33,6 @@ store::CubinRow cubin_from_json(const Json& json) {
   row.image = process::bytes_from_json(json.at("image"));
   return row;
 }
-
-}  // namespace
 
 Json to_json(const BenchSettings& settings, const std::vector<store::CubinRow>& cubins) {
   std::vector<manifest::SourceFile> files = settings.op.manifests;
@@ -59,6 +59,7 @@ Begin begin_from_json(const Json& json) {
   begin.device = json.at("device");
   begin.regime = json.at("hot_l2").get<bool>() ? Regime::hot_l2 : Regime::cold_l2;
   begin.arch = json.at("arch");
+  if (json.contains("seed")) begin.seed = json.at("seed").get<std::uint64_t>();
   for (const Json& row : json.at("cubins")) begin.cubins.push_back(cubin_from_json(row));
   return begin;
 }

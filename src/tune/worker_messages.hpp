@@ -2,6 +2,7 @@
 #pragma once
 
 #include <nlohmann/json.hpp>
+#include <optional>
 #include <span>
 #include <string>
 #include <vector>
@@ -18,9 +19,13 @@ struct Begin {
   Regime regime = Regime::cold_l2;
   std::string arch;
   std::vector<store::CubinRow> cubins;
+  std::optional<std::uint64_t> seed;  // BenchSettings::seed
 };
 nlohmann::json to_json(const BenchSettings& settings, const std::vector<store::CubinRow>& cubins);
 Begin begin_from_json(const nlohmann::json& json);
+
+nlohmann::json to_json(const store::CubinRow& row);
+store::CubinRow cubin_from_json(const nlohmann::json& json);
 
 nlohmann::json to_json(std::span<const Problem> lengths);
 /// `bucket` gives their exact axes and selections.

@@ -84,6 +84,7 @@ TEST_CASE("each kind of failure has the exit status that the help promises") {
   CHECK(exit_code_of(ErrorKind::no_driver) == 3);
   CHECK(exit_code_of(ErrorKind::no_nvrtc) == 3);
   CHECK(exit_code_of(ErrorKind::no_cublaslt) == 3);
+  CHECK(exit_code_of(ErrorKind::no_nccl) == 3);
   CHECK(exit_code_of(ErrorKind::no_permission) == 4);
   CHECK(exit_code_of(ErrorKind::bad_file) == 4);
   CHECK(exit_code_of(ErrorKind::compile_failed) == 5);

@@ -3,12 +3,14 @@
 #include <cstdlib>
 #include <filesystem>
 #include <fstream>
+#include <optional>
 #include <string>
 
 #include "cuda/cublaslt_api.hpp"
 #include "cuda/device.hpp"
 #include "cuda/driver_api.hpp"
 #include "cuda/library.hpp"
+#include "cuda/nccl_api.hpp"
 #include "cuda/nvrtc_api.hpp"
 #include "cuda/search_path.hpp"
 #include "kiln/error.hpp"
@@ -106,7 +108,10 @@ TEST_CASE("an empty buffer needs no driver and an impossible one is refused") {
   CHECK(thrown_by([] { cuda::Buffer negative(-1); }).kind() == ErrorKind::bad_input);
 }
 
-TEST_CASE("NVRTC and cuBLASLt can be hidden and misplaced, and say so") {
+TEST_CASE("NVRTC, cuBLASLt and NCCL can be hidden and misplaced, and say so") {
+  CHECK(thrown_by([] { cuda::Nccl::open("none"); }).kind() == ErrorKind::no_nccl);
+  CHECK(holds(thrown_by([] { cuda::Nccl::open("/nowhere/libnccl.so.2"); }).what(), "/nowhere/libnccl.so.2"));
+  CHECK(holds(thrown_by([] { cuda::Nccl::open("libdl.so.2"); }).what(), "lacks ncclGetErrorString"));
   CHECK(thrown_by([] { cuda::CublasLt::open("none"); }).kind() == ErrorKind::no_cublaslt);
   CHECK(holds(thrown_by([] { cuda::CublasLt::open("/nowhere/libcublasLt.so"); }).what(), "/nowhere/libcublasLt.so"));
   CHECK(holds(thrown_by([] { cuda::CublasLt::open("libdl.so.2"); }).what(), "lacks cublasLtGetVersion"));
@@ -128,6 +133,20 @@ TEST_CASE("NVRTC is found and identified by the build of its library" * doctest:
   CHECK(std::filesystem::exists(nvrtc->path));
   CHECK(nvrtc->build_id.size() >= 6);
   CHECK(nvrtc->build_id == cuda::Nvrtc::open(nvrtc->path).build_id);
+}
+
+TEST_CASE("an NCCL that is installed is found and tells its version") {
+  std::optional<cuda::Nccl> nccl;
+  try {
+    nccl = cuda::Nccl::open("");
+  } catch (const Error& error) {
+    CHECK(error.kind() == ErrorKind::no_nccl);
+    CHECK(holds(error.what(), "install libnccl2"));
+    return;
+  }
+  CHECK(nccl->version >= 20000);
+  CHECK(std::filesystem::exists(nccl->path));
+  CHECK(cuda::Nccl::open(nccl->path).version == nccl->version);
 }
 
 TEST_CASE("wheels are found in the active environment first, newest Python first") {

@@ -82,6 +82,21 @@ TEST_CASE("what is added to a product and scales of it are the library's where i
   CHECK(winner("e4m3", "scaling", "row", "none") != "cublaslt");
 }
 
+TEST_CASE("no more candidates are brought in than asked for, whatever the library proposes inside the bucket") {
+  const Machine machine;
+  const TemporaryFolder folder;
+  kiln::Options chosen = gemm_options(folder / "overlay.kiln");
+  chosen.search.trials = 2;
+  std::int64_t brought_in = 0;
+  chosen.on_tune = [&](const kiln::TuneEvent& event) {
+    brought_in += event.kind == kiln::TuneEvent::Kind::candidate ? 1 : 0;
+  };
+  REQUIRE(setenv("FAKE_CUBLASLT_TURNS", "1", 1) == 0);
+  GemmCall(Engine(chosen)).launch(machine.stream());
+  REQUIRE(unsetenv("FAKE_CUBLASLT_TURNS") == 0);
+  CHECK(brought_in == 2);
+}
+
 TEST_CASE("the library is given every layout as it lies") {
   const Machine machine;
   const TemporaryFolder folder;

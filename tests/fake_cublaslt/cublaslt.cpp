@@ -3,7 +3,8 @@
 //   2  proposed, and refused by cublasLtMatmulAlgoCheck;
 //   3  the fastest by far, and wrong;
 //   4  right and fast; splits k in two, for which it needs a workspace, and does not take products of 37 columns.
-// FAKE_CUBLASLT_VERSION is its version, 130000 unless set; FAKE_CUBLASLT_WITHOUT names an algorithm that it does not have.
+// FAKE_CUBLASLT_VERSION is its version, 130000 unless set; FAKE_CUBLASLT_WITHOUT names an algorithm that it does not have. Where
+// FAKE_CUBLASLT_TURNS is set, products of one column more are proposed the next algorithm first.
 #include <dlfcn.h>
 
 #include <array>
@@ -241,7 +242,9 @@ cublasStatus_t cublasLtMatmulAlgoGetHeuristic(cublasLtHandle_t handle, CublasLtM
   if (handle == nullptr || !describe(desc, a, b, c, d, product)) return CUBLAS_STATUS_INVALID_VALUE;
   const auto preferred = read<Preference>(preference);
   *found = 0;
-  for (const Known& each : known) {
+  const std::size_t first = setting("FAKE_CUBLASLT_TURNS").empty() ? 0 : product.n;
+  for (std::size_t i = 0; i < known.size(); ++i) {
+    const Known& each = known[(first + i) % known.size()];
     const std::size_t bytes = workspace_of(each.algorithm, product);
     if (*found == asked || find(each.algorithm.id) == nullptr || bytes > preferred.workspace) continue;
     CublasLtMatmulHeuristicResult& result = results[(*found)++];

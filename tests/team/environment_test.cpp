@@ -102,6 +102,7 @@ TEST_CASE("a variable that is missing, no number or out of range is named") {
 TEST_CASE("ranks on several hosts are refused") {
   CHECK(holds(refusal(with(torchrun, {{"WORLD_SIZE", "8"}})), "WORLD_SIZE is 8 and LOCAL_WORLD_SIZE is 4"));
   CHECK(holds(refusal(with(slurm, {{"SLURM_NNODES", "2"}})), "SLURM_NNODES is 2"));
+  CHECK(holds(refusal(with(torchrun, {{"WORLD_SIZE", "128"}})), "WORLD_SIZE is 128 and LOCAL_WORLD_SIZE is 4"));
 }
 
 TEST_CASE("RANK that was set by hand and says otherwise than mpirun is refused, and taken where they agree") {

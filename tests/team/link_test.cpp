@@ -5,9 +5,12 @@
 #include <sys/mman.h>
 #include <sys/socket.h>
 
+#include <climits>
 #include <cstring>
 #include <filesystem>
 #include <iterator>
+
+#include "kiln/error.hpp"
 
 using namespace kiln::team;
 using std::chrono::milliseconds;
@@ -75,6 +78,26 @@ TEST_CASE("what the other end said last is read, also where it left messages unr
   CHECK(message.bytes == "last words");
   CHECK(here.receive(message, soon()) == Link::State::closed);
   CHECK(here.send("anything", -1, soon()) == Link::State::closed);
+}
+
+TEST_CASE("what cannot be sent is an error, and no closed end") {
+  const LinkedEnds both;
+  const Link here{Descriptor(both.ends[0])}, there{Descriptor(both.ends[1])};
+  CHECK_THROWS_WITH_AS(static_cast<void>(here.send("x", 1'000'000, soon())),
+                       "Sending to a rank: sendmsg: Bad file descriptor", kiln::Error);
+  REQUIRE(here.send("y", -1, soon()) == Link::State::done);
+  Message message;
+  REQUIRE(there.receive(message, soon()) == Link::State::done);
+  CHECK(message.bytes == "y");
+}
+
+TEST_CASE("a time-out past the clock's last time ends then, and a negative one now") {
+  CHECK(end_after(milliseconds::max()) > Clock::now() + std::chrono::years(100));
+  CHECK(milliseconds_until(end_after(milliseconds::max())) == INT_MAX);
+  CHECK(milliseconds_until(end_after(milliseconds::min())) == 0);
+  const auto begin = Clock::now();
+  CHECK(end_after(milliseconds(1'000)) >= begin + milliseconds(1'000));
+  CHECK(end_after(milliseconds(1'000)) < begin + milliseconds(60'000));
 }
 
 TEST_CASE("a buffer that stays full is late, and neither two descriptors nor too long a message leave any behind") {

@@ -2,8 +2,12 @@
 #include "team/meeting.hpp"
 
 #include <doctest/doctest.h>
+#include <sched.h>
+#include <sys/resource.h>
 #include <sys/socket.h>
 #include <sys/un.h>
+#include <sys/wait.h>
+#include <unistd.h>
 
 #include <thread>
 
@@ -97,6 +101,43 @@ TEST_CASE("ranks that do not come in time are named by all who wait, and those w
       CHECK_MESSAGE(holds(said, fmt::format(": rank {} did not come in time", absent)), said);
     }
   }
+}
+
+TEST_CASE("a rank that cannot take connections says why, and waits no longer") {
+  Ranks ranks;
+  ranks.begin([&] {
+    const int next = dup(0);  // the number that the rank's own socket gets; no other is allowed
+    close(next);
+    const rlimit allowed{static_cast<rlim_t>(next) + 1, static_cast<rlim_t>(next) + 1};
+    if (setrlimit(RLIMIT_NOFILE, &allowed) != 0) return std::string("setrlimit");
+    return met({0, 2, ranks.name}, 60'000);
+  });
+  const Descriptor knocking = knock(ranks.name, 0);
+  const std::string said = ranks.outcome(0);
+  CHECK_MESSAGE(holds(said, "Too many open files"), said);
+}
+
+TEST_CASE("a process that cannot be seen from here and has claimed the rank is said to be one") {
+  Ranks ranks;
+  ranks.begin([&] {
+    Ranks::say('a');
+    return met({0, 2, ranks.name}, 1'500);
+  });
+  ranks.await(0, 'a');
+  REQUIRE(knock(ranks.name, 0));
+  ranks.begin([&] {
+    if (unshare(CLONE_NEWPID) != 0) return std::string("cannot unshare");  // only root may
+    const pid_t inside = fork();
+    if (inside != 0) {
+      waitpid(inside, nullptr, 0);
+      return std::string();
+    }
+    return met({0, 2, ranks.name});  // in a namespace of its own, which does not have the other process
+  });
+  const std::string said = ranks.outcome(1);
+  CHECK_MESSAGE((holds(said, "a process that cannot be seen from here has claimed this rank already") ||
+                 said == "cannot unshare"),
+                said);
 }
 
 TEST_CASE("a second process that claims a rank is refused at once, with the first one's process") {

@@ -109,6 +109,31 @@ TEST_CASE("a rank that gives no descriptor is named") {
   CHECK(holds(ranks.outcome(0), "rank 1 sent no descriptor"));
 }
 
+TEST_CASE("a rank that cannot send what it was given says so to all, and nobody waits") {
+  Ranks ranks;
+  ranks.begin_all(3, [](const Membership& membership) {
+    Rendezvous rendezvous(membership, milliseconds(60'000));
+    const Descriptor own = file_with("x");
+    return error_of([&] { rendezvous.exchange(membership.rank == 1 ? 1'000'000 : own.get()); });
+  });
+  for (std::size_t rank = 0; rank < 3; ++rank) {
+    const std::string said = ranks.outcome(rank);
+    CHECK_MESSAGE(holds(said, "rank 1 failed in exchange (collective 1): Sending to a rank: sendmsg: Bad file"), said);
+  }
+}
+
+TEST_CASE("with the longest time-out that there is, ranks wait for one that comes late") {
+  Ranks ranks;
+  ranks.begin_all(2, [](const Membership& membership) {
+    if (membership.rank == 1) sleep_ms(100);
+    Rendezvous rendezvous(membership, milliseconds::max());
+    if (membership.rank == 0) sleep_ms(100);
+    rendezvous.barrier();
+    return std::string("done");
+  });
+  for (std::size_t rank = 0; rank < 2; ++rank) CHECK(ranks.outcome(rank) == "done");
+}
+
 TEST_CASE("a rank that is killed is named by every survivor at once, whether they wait or check") {
   for (const bool waits : {true, false}) {
     Ranks ranks;

@@ -1,11 +1,10 @@
 // Memory that ranks share through the fake driver, whose exported memory really passes between processes.
 #include <doctest/doctest.h>
 
-#include "cuda/device.hpp"
 #include "fake_cuda/fixture.hpp"
 #include "kiln/error.hpp"
 #include "team/ranks.hpp"
-#include "team/team.hpp"
+#include "team/shared_words.hpp"
 
 using namespace kiln;
 using namespace kiln::test;
@@ -17,21 +16,9 @@ namespace {
 
 constexpr std::int64_t bytes = 3'000'000;  // no multiple of the granularity
 
-/// A rank of a test with a device. It is made in the rank's own process: a driver that was opened before a fork serves neither side.
-struct Device {
-  cuda::Context context{0};
-  cuda::Context::Scope scope{context};
-};
-
-std::int32_t word_at(CUdeviceptr address) {
-  std::int32_t word = 0;
-  cuda::check(cuda::Driver::get().cuMemcpyDtoH_v2(&word, address, sizeof word), "reading");
-  return word;
+Team made(const team::Membership& membership, std::int64_t of_bytes, milliseconds timeout) {
+  return Team(membership.rank, membership.world, membership.name, {0, of_bytes, timeout});
 }
-void write_word(CUdeviceptr address, std::int32_t word) {
-  cuda::check(cuda::Driver::get().cuMemcpyHtoD_v2(address, &word, sizeof word), "writing");
-}
-CUdeviceptr address_of(const Team& team, int rank) { return team.memory().addresses()[static_cast<std::size_t>(rank)]; }
 
 }  // namespace
 
@@ -39,15 +26,15 @@ TEST_CASE("memory is zero at first, and what a rank writes into another's memory
   Ranks ranks;
   ranks.begin_all(3, [](const team::Membership& membership) {
     const Device device;
-    Team team(membership, device.context, bytes, ample);
+    Team team = made(membership, bytes, ample);
     const CUdeviceptr own = address_of(team, team.rank());
     std::vector<char> all(static_cast<std::size_t>(bytes), 'x');
     cuda::check(cuda::Driver::get().cuMemcpyDtoH_v2(all.data(), own, all.size()), "reading");
     if (all != std::vector<char>(all.size(), '\0')) return std::string("is not zero");
-    team.rendezvous().barrier();
+    barrier(team);
     for (int rank = 0; rank < 3; ++rank)
       write_word(address_of(team, rank) + static_cast<CUdeviceptr>(bytes - 16 + 4 * team.rank()), 100 + team.rank());
-    team.rendezvous().barrier();
+    barrier(team);
     std::string found;
     for (int i = 0; i < 3; ++i)
       found += fmt::format("{} ", word_at(own + static_cast<CUdeviceptr>(bytes - 16 + 4 * i)));
@@ -61,16 +48,16 @@ TEST_CASE("the memory of a rank that was killed can still be written and read by
   Ranks ranks;
   ranks.begin_all(2, [](const team::Membership& membership) -> std::string {
     const Device device;
-    Team team(membership, device.context, bytes, milliseconds(60'000));
+    Team team = made(membership, bytes, milliseconds(60'000));
     if (team.rank() == 1) {
       write_word(address_of(team, 1), 5);
-      team.rendezvous().barrier();
+      barrier(team);
       Ranks::say('w');
       pause();
     }
-    team.rendezvous().barrier();
+    barrier(team);
     try {
-      team.rendezvous().barrier();
+      barrier(team);
     } catch (const Error& error) {
       write_word(address_of(team, 1) + 4, 6);
       return fmt::format("{} {} {}", word_at(address_of(team, 1)), word_at(address_of(team, 1) + 4), error.what());
@@ -101,7 +88,7 @@ TEST_CASE("what fails on one rank fails on all with its rank, in no time, and le
       if (membership.rank == 1) control(each.fault);
       const auto begin = team::Clock::now();
       try {
-        const Team team(membership, device.context, bytes, milliseconds(60'000));
+        const Team team = made(membership, bytes, milliseconds(60'000));
       } catch (const Error& error) {
         const bool soon = team::Clock::now() - begin < milliseconds(10'000);
         return fmt::format("{} {} {} {}", to_string(error.kind()), soon, query("mappings"), error.what());
@@ -116,12 +103,39 @@ TEST_CASE("what fails on one rank fails on all with its rank, in no time, and le
   }
 }
 
+TEST_CASE("ranks whose devices have memory in unlike units share all the same") {
+  Ranks ranks;
+  ranks.begin_all(3, [](const team::Membership& membership) {
+    const Device device;
+    if (membership.rank == 1) control("granularity 8388608");
+    Team team = made(membership, bytes, ample);
+    const std::string found = exchanged_words(team, 7 + team.rank());
+    team.close();
+    return fmt::format("{}{} left", found, query("mappings"));
+  });
+  for (std::size_t rank = 0; rank < 3; ++rank) CHECK(ranks.outcome(rank) == "7 8 9 0 left");
+}
+
+TEST_CASE("all ranks hear the same where some ask for other sizes and one for nothing") {
+  Ranks ranks;
+  ranks.begin_all(4, [&](const team::Membership& membership) {
+    const Device device;
+    const std::int64_t asked[] = {bytes, bytes, bytes + 1, 0};
+    const Team team = made(membership, asked[membership.rank], ample);
+    return std::string("no error");
+  });
+  for (std::size_t rank = 0; rank < 4; ++rank) {
+    const std::string said = ranks.outcome(rank);
+    CHECK_MESSAGE(holds(said, "rank 2 asks for 3000001 bytes of symmetric memory, rank 0 for 3000000"), said);
+  }
+}
+
 TEST_CASE("ranks that ask for unlike sizes, or for nothing, are told so") {
   for (const bool nothing : {false, true}) {
     Ranks ranks;
     ranks.begin_all(2, [&](const team::Membership& membership) {
       const Device device;
-      const Team team(membership, device.context, nothing ? 0 : bytes + membership.rank, ample);
+      const Team team = made(membership, nothing ? 0 : bytes + membership.rank, ample);
       return std::string("no error");
     });
     for (std::size_t rank = 0; rank < 2; ++rank)

@@ -36,11 +36,11 @@ struct Axis {
       }
     }
   }
-  [[nodiscard]] std::vector<InnerSize> sizes(std::size_t at_most) const {
+  [[nodiscard]] std::vector<InnerSize> sizes(std::size_t at_most, std::size_t points = 1000) const {
     return inner_sizes({4097, 1, ends, comparisons, costs, of_libraries, proposals,
                         // The model is wrong by a factor, not in its stairs.
                         [](std::size_t candidate, std::int64_t size) { return 3 * time_at(candidate, size); }},
-                       at_most);
+                       {at_most, points});
   }
 };
 
@@ -79,6 +79,22 @@ TEST_CASE("no more sizes are chosen than asked for each reason") {
   CHECK(axis.sizes(1).size() <= 2);
   CHECK(axis.sizes(3).size() <= 6);
   CHECK(axis.sizes(0).empty());
+}
+
+TEST_CASE("all sizes together have no more points than allowed, and either reason gives way") {
+  Axis axis;
+  for (std::int64_t size = 4200; size < 8192; size += 100) axis.proposals.push_back({size, 2});
+  const auto points_of = [](const std::vector<InnerSize>& sizes) {
+    std::size_t points = 0;
+    for (const InnerSize& each : sizes) points += each.candidates.size();
+    return points;
+  };
+  REQUIRE(points_of(axis.sizes(12)) > 24);
+  CHECK(points_of(axis.sizes(12, 24)) <= 24);
+  CHECK(points_of(axis.sizes(12, 24)) > 16);
+  CHECK(axis.sizes(12, 3).size() == 1);  // the largest loss, by the model
+  CHECK(axis.sizes(12, 3).front().size == Axis().sizes(1).front().size);
+  CHECK(axis.sizes(12, 1).empty());
 }
 
 TEST_CASE("a size parts its interval only where another candidate is clearly faster") {

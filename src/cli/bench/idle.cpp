@@ -1,8 +1,12 @@
 #include "cli/bench/idle.hpp"
 
+#include <fmt/format.h>
+
 #include <algorithm>
 #include <cmath>
 #include <tuple>
+
+#include "cli/units.hpp"
 
 namespace kiln::cli::bench {
 namespace {
@@ -74,6 +78,12 @@ std::optional<Idle> idle_launch(const manifest::Op& op, const Contender& contend
   });
   for (std::size_t i = 0; i < std::min(wider.size(), most_wider); ++i) idle.wider.push_back(std::get<2>(wider[i]));
   return idle;
+}
+
+std::string text_of_idle(std::int64_t blocks, std::string_view wider, std::int64_t wider_blocks,
+                         const manifest::DeviceFacts& device) {
+  return fmt::format("{} on {} multiprocessors, so {} have none; {} has {}", counted(blocks, "block"),
+                     device.sm_count(), device.sm_count() - blocks, wider, wider_blocks);
 }
 
 }  // namespace kiln::cli::bench

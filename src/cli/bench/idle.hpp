@@ -3,6 +3,8 @@
 
 #include <cstdint>
 #include <optional>
+#include <string>
+#include <string_view>
 #include <vector>
 
 #include "cli/bench/contest.hpp"
@@ -23,5 +25,9 @@ struct Idle {
 /// twice as many, and the op has enough work for them. Timing must decide whether one of these is faster.
 std::optional<Idle> idle_launch(const manifest::Op& op, const Contender& contender, const Problem& problem,
                                 const manifest::DeviceFacts& device);
+
+/// "16 blocks on 132 multiprocessors, so 116 have none; mma splits=128 has 128"
+std::string text_of_idle(std::int64_t blocks, std::string_view wider, std::int64_t wider_blocks,
+                         const manifest::DeviceFacts& device);
 
 }  // namespace kiln::cli::bench

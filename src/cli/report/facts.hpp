@@ -3,7 +3,7 @@
 //              problems: {counted, unreadable}, missing: {found, most_launched: [{op, bucket, launches, sizes}]}}
 //   source    {name, overlay, records, candidates, cubins, bytes} and, where the file cannot be used, {refused}; in the order of look-ups
 //   device    {class, name, roof: null or {bytes_per_second, bytes_from, flops_per_second: {TYPE: rate}}}, in the order of classes
-//   op        {name, summary, axes: [{name, exact}]}
+//   op        {name, summary, axes: [{name}]}
 //   record    {op, bucket, regime, standing, cost_ns, baseline_ns, config, other_configs, kiln_version, tuned, device, source}
 //             and, where a present op forms its key, {axes, lows, dtype, bytes_per_second, flops_per_second, times} and, past the limit, {times_left_out}
 //             and, where its candidates were read, {trials: {costs_ns, verdicts: {NAME: count}, reason}}

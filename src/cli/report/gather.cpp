@@ -29,9 +29,7 @@ Json source_facts(const store::Layer& layer, const std::string& name) {
 
 Json op_facts(const manifest::Op& op) {
   Json facts{{"name", op.name}, {"summary", clipped(op.summary)}, {"axes", Json::array()}};
-  for (const manifest::Axis& axis : op.axes)
-    facts["axes"].push_back(
-        {{"name", axis.name}, {"exact", axis.policies.back().policy.kind == manifest::PolicyKind::exact}});
+  for (const manifest::Axis& axis : op.axes) facts["axes"].push_back({{"name", axis.name}});
   return facts;
 }
 

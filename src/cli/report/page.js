@@ -143,16 +143,18 @@ const drawRecords = () => {
 };
 
 // Returns an op's series, through which curves are drawn: the records of one device and regime that differ in one length alone. An op's
-// length is the axis that takes the most values, among the axes that are not exact if there are any.
+// length is the axis that takes the most values, among the axes that vary inside a bucket if there are any. An axis may be exact for some
+// types and choices alone, so the records' buckets tell.
+const isExact = (records, axis) => records.every((record) => record.lows[axis] === record.axes[axis]);
 const seriesOf = (op) => {
   const records = facts.records.filter((record) => record.axes && record.op === op.name && record.cost_ns > 0);
   let axis = 0, best = -1;
-  op.axes.forEach(({ exact }, i) => {
-    const score = (exact ? 0 : facts.records.length) + new Set(records.map((record) => record.axes[i])).size;
+  op.axes.forEach((_, i) => {
+    const score = (isExact(records, i) ? 0 : facts.records.length) + new Set(records.map((record) => record.axes[i])).size;
     if (score > best) [axis, best] = [i, score];
   });
   if (op.axes.length === 0) return [];
-  const { name, exact } = op.axes[axis];
+  const { name } = op.axes[axis];
   const fixedOf = (record) => record.bucket.split(" ").filter((word) => !word.startsWith(`${name}=`)).join(" ");
   const groups = groupBy(records, (record) =>
     JSON.stringify([facts.devices.indexOf(record.device), record.regime, fixedOf(record)]));
@@ -166,7 +168,7 @@ const seriesOf = (op) => {
     times.sort((a, b) => a.length - b.length);
     const title = fixed + (facts.devices.length > 1 ? ` · ${facts.devices[device].name}` : "") +
       (regime === "hot" ? " · warm L2" : "");
-    return { op, axis, name, exact, device, regime, fixed, points, times, title: clip(title, 160) };
+    return { op, axis, name, exact: isExact(points, axis), device, regime, fixed, points, times, title: clip(title, 160) };
   }).sort((a, b) => a.device - b.device || compareText(a.regime, b.regime) || compareText(a.fixed, b.fixed));
 };
 const allSeries = facts.ops.flatMap(seriesOf);

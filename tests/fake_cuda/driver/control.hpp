@@ -4,9 +4,11 @@
 // is obeyed when the library is loaded.
 //
 //   devices N | driver VERSION | sm N | multiprocessors N | l2 BYTES | memory BYTES | noise FRACTION | overlap NS     the machine
+//   granularity BYTES                      the unit of memory that is created apart from addresses; a multiple of 2 MiB
 //   footprint BYTES                        launches run nothing: they walk BYTES of code and of data, as a real driver's would
 //   fail FUNCTION CODE [at N] [sticky]     call N of FUNCTION from now on (1 unless given) returns CODE; sticky: all after it too
 //   module CODE PATTERN                    a module that holds a kernel of that name is refused with CODE
+//   launch CODE PATTERN                    launches of the kernel are refused with CODE, and the context lives
 //   kernel wrong PATTERN                   the kernel writes a wrong value
 //   kernel hasty PATTERN                   the same where it may begin before its predecessor ends, for which it does not wait
 //   kernel peeks PATTERN                   the kernel reads what the kiln::copy_late before it writes as it was before, where it may begin early

@@ -34,9 +34,9 @@ bool Faults::obey(std::string_view statement) {
   if (words.empty()) return false;
   if (words[0] == "fail") return obey_fail(words);
   if (words[0] == "kernel") return obey_kernel(words, statement);
-  if (words[0] == "module" && words.size() >= 3) {
+  if ((words[0] == "module" || words[0] == "launch") && words.size() >= 3) {
     const auto code = parse_result(words[1]);
-    if (code) modules_.push_back({*code, after_words(statement, 2)});
+    if (code) (words[0] == "module" ? modules_ : launches_).push_back({*code, after_words(statement, 2)});
     return code.has_value();
   }
   if (words[0] == "hold" && words.size() == 2) {
@@ -47,6 +47,7 @@ bool Faults::obey(std::string_view statement) {
   calls_to_fail_.clear();
   held_.clear();
   modules_.clear();
+  launches_.clear();
   kernels_.clear();
   return true;
 }
@@ -116,12 +117,21 @@ bool Faults::holds(std::string_view function) const {
 }
 
 std::optional<CUresult> Faults::on_module(std::span<const std::string> kernels) {
-  for (const ModuleFault& fault : modules_) {
+  for (const Refusal& fault : modules_) {
     for (const std::string& kernel : kernels) {
       if (kernel.find(fault.pattern) == std::string::npos) continue;
       ++effective_;
       return fault.code;
     }
+  }
+  return std::nullopt;
+}
+
+std::optional<CUresult> Faults::on_refusal(std::string_view kernel) {
+  for (const Refusal& fault : launches_) {
+    if (kernel.find(fault.pattern) == std::string_view::npos) continue;
+    ++effective_;
+    return fault.code;
   }
   return std::nullopt;
 }

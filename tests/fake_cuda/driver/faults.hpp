@@ -24,13 +24,15 @@ struct KernelFault {
 
 class Faults {
  public:
-  /// Statements that begin with fail, module, kernel, hold or heal; false for any other.
+  /// Statements that begin with fail, module, launch, kernel, hold or heal; false for any other.
   bool obey(std::string_view statement);
 
   /// Counts the call; the code that it is to fail with, if it is.
   std::optional<CUresult> on_call(std::string_view function);
   [[nodiscard]] bool holds(std::string_view function) const;
   std::optional<CUresult> on_module(std::span<const std::string> kernels);
+  /// The code with which a launch of the kernel is refused, if it is.
+  std::optional<CUresult> on_refusal(std::string_view kernel);
   /// Those that this launch meets.
   std::vector<KernelFault> on_launch(std::string_view kernel);
 
@@ -44,7 +46,7 @@ class Faults {
     std::int64_t calls_left = 1;  // until it strikes
     bool sticky = false;
   };
-  struct ModuleFault {
+  struct Refusal {
     CUresult code = CUDA_SUCCESS;
     std::string pattern;
   };
@@ -52,7 +54,7 @@ class Faults {
   bool obey_kernel(std::span<const std::string_view> words, std::string_view statement);
 
   std::vector<CallFault> calls_to_fail_;
-  std::vector<ModuleFault> modules_;
+  std::vector<Refusal> modules_, launches_;
   std::vector<std::string> held_;
   std::vector<KernelFault> kernels_;
   std::map<std::string, std::int64_t, std::less<>> calls_;

@@ -14,10 +14,11 @@ struct Settings {
   std::int64_t driver = 13000;
   std::int64_t sm = 90;
   std::int64_t multiprocessors = 132;
-  std::int64_t l2 = 62914560;                     // bytes
-  std::int64_t memory = std::int64_t{140} << 30;  // bytes
-  std::int64_t overlap = 600;                     // ns that a launch saves which may begin before its predecessor ends
-  double noise = 0.01;                            // of a kernel's time, either way
+  std::int64_t l2 = 62914560;                        // bytes
+  std::int64_t memory = std::int64_t{140} << 30;     // bytes
+  std::int64_t granularity = std::int64_t{2} << 20;  // bytes, of memory that is created apart from addresses
+  std::int64_t overlap = 600;  // ns that a launch saves which may begin before its predecessor ends
+  double noise = 0.01;         // of a kernel's time, either way
   std::int64_t footprint = 0;  // bytes; if any, a launch runs nothing, and takes their place in the caches
 
   /// "devices", "sm", ...: false for a name that there is not, or a value that is no number.

@@ -4,7 +4,6 @@
 using fake_cuda::entry;
 using fake_cuda::Machine;
 using fake_cuda::require;
-using fake_cuda::VirtualMemory;
 
 namespace {
 
@@ -48,7 +47,7 @@ CUresult cuMemGetAllocationGranularity(std::size_t* bytes, const CUmemAllocation
                                        CUmemAllocationGranularity_flags) {
   return entry(__func__, [&](Machine& machine) {
     require_known(machine, *properties);
-    *bytes = static_cast<std::size_t>(VirtualMemory::granularity);
+    *bytes = static_cast<std::size_t>(machine.settings.granularity);
   });
 }
 
@@ -57,6 +56,7 @@ CUresult cuMemCreate(CUmemGenericAllocationHandle* handle, std::size_t bytes, co
   return entry(__func__, [&](Machine& machine) {
     require(flags == 0, CUDA_ERROR_INVALID_VALUE);
     require_known(machine, *properties);
+    require(whole(bytes) % machine.settings.granularity == 0, CUDA_ERROR_INVALID_VALUE);
     const CUdevice device = properties->location.id;
     *handle = machine.virtual_memory.create(
         whole(bytes), device, properties->requestedHandleTypes == CU_MEM_HANDLE_TYPE_POSIX_FILE_DESCRIPTOR,

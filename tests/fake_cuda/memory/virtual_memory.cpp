@@ -96,7 +96,7 @@ void VirtualMemory::release(CUmemGenericAllocationHandle handle) {
 int VirtualMemory::export_descriptor(CUmemGenericAllocationHandle handle) const {
   const Memory& memory = *of(handle);
   require(memory.exportable, CUDA_ERROR_INVALID_VALUE);
-  const int descriptor = fcntl(memory.descriptor, F_DUPFD_CLOEXEC, 0);
+  const int descriptor = dup(memory.descriptor);  // without FD_CLOEXEC, which CUDA does not promise
   require(descriptor >= 0, CUDA_ERROR_OPERATING_SYSTEM);
   return descriptor;
 }

@@ -12,7 +12,7 @@ namespace fake_cuda {
 
 class VirtualMemory {
  public:
-  static constexpr std::int64_t granularity = std::int64_t{2} << 20;
+  static constexpr std::int64_t granularity = std::int64_t{2} << 20;  // of addresses
 
   /// Throws Failure(CUDA_ERROR_OUT_OF_MEMORY) when the device would hold more than `limit` of it.
   CUmemGenericAllocationHandle create(std::int64_t bytes, CUdevice device, bool exportable, std::int64_t limit);

@@ -177,6 +177,7 @@ void launch_kernel(Machine& machine, CUctx_st& context, const CUlaunchConfig& co
   load(machine, function);
   const Attributes attributes = read_attributes(config);
   check_geometry(config, function, attributes, machine);
+  if (const auto refused = machine.faults.on_refusal(function.name.full)) throw Failure{*refused};
   if (fake_cuda::find_twin(function.name.base) == nullptr) {
     std::fprintf(stderr, "fake_cuda: no host twin for %s; add one under tests/fake_cuda/twins\n",
                  function.name.full.c_str());

@@ -1,4 +1,5 @@
-// The ops that tests and examples bring: tests/e2e/ops/scale and early_scale, tests/ops/tile_scale, tests/ops/segment_sum, examples/ops/squared_relu.
+// The ops that tests and examples bring: tests/e2e/ops/scale and early_scale, tests/ops/tile_scale, tests/ops/segment_sum, tests/tune/ops/stair_scale,
+// examples/ops/squared_relu.
 #include <algorithm>
 #include <cmath>
 
@@ -127,6 +128,22 @@ Traffic tile_scale_tma(const Invocation& call) {
     }
     return Traffic{static_cast<double>(2 * rows * cols) * sizeof(T), 0, tile_rows == 8 ? 0.2 : 0.15};
   });
+}
+
+Traffic stair_scale_reference(const Invocation& call) {
+  const std::int64_t count = call.geometry.grid[0] * call.integer(2);
+  const float* x = call.required<float>(0, count);
+  std::transform(x, x + count, call.required<float>(1, count), [&](float each) { return each * call.value<float>(3); });
+  return {static_cast<double>(2 * count) * sizeof(float), 0, 1};
+}
+
+/// Takes equally long for each tile that is begun, as the model in its manifest says.
+Traffic stair_scale(const Invocation& call) {
+  const std::int64_t rows = call.integer(2), count = rows * call.integer(3);
+  const std::int64_t tile = call.template_integer(1);
+  const float* x = call.required<float>(0, count);
+  std::transform(x, x + count, call.required<float>(1, count), [&](float each) { return each * call.value<float>(4); });
+  return {static_cast<double>((rows + tile - 1) / tile * (tile * 7 / 2 - 16)) * 1e6, 0, 1};
 }
 
 /// segment_offsets(offsets, rows, groups, seed, which)

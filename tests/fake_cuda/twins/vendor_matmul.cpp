@@ -21,19 +21,19 @@ std::string_view name_of(unsigned type) {
 }
 
 /// One of a batch: `at` is where it begins, in elements.
-struct Place {
+struct Operand {
   CUdeviceptr pointer;
   std::int64_t at;
 };
 
 template <typename T>
-T* begin_of(const Invocation& call, Place place, std::int64_t count) {
+T* begin_of(const Invocation& call, Operand place, std::int64_t count) {
   return call.at<T>(place.pointer, place.at + count) + place.at;
 }
 
 /// [outer, k], whichever way it lies.
-std::vector<double> read_matrix(const Invocation& call, Place place, unsigned type, std::int64_t outer, std::int64_t k,
-                                std::int64_t leading, bool along_k) {
+std::vector<double> read_matrix(const Invocation& call, Operand place, unsigned type, std::int64_t outer,
+                                std::int64_t k, std::int64_t leading, bool along_k) {
   return with_element(name_of(type), [&]<typename T>(T) {
     const std::int64_t rows = along_k ? k : outer, columns = along_k ? outer : k;
     const T* from = begin_of<const T>(call, place, (columns - 1) * leading + rows);

@@ -1,0 +1,194 @@
+"""NCCL and torch beside bench_team: collectives of the GPUs of one host, and products before or after them, from standard input, one a line.
+
+    python3 bench/peers/team.py [--world 2] [--seconds S] [--check] < bench/problems/team.txt
+
+nccl is torch.distributed's collective, then or after torch.mm, which calls cuBLAS. fused is torch.ops.symm_mem's fused_all_gather_matmul and
+fused_matmul_reduce_scatter. all_to_all is a permutation, NCCL's exchange and a permutation. One process a GPU. Before each run L2 is flushed and
+the devices meet in an all-reduce of one element. One JSON object a problem and peer: ns and p95_ns of the maxima over the ranks, host_us and
+wall_us from an idle device, as bench_team gives them. Each result is compared with one in float32 on a sample of its elements.
+"""
+import argparse
+import os
+import statistics
+import sys
+import time
+
+import torch
+import torch.distributed as dist
+import torch.multiprocessing as multiprocessing
+
+from common import emit, parse
+
+TYPES = {"bf16": torch.bfloat16, "f16": torch.float16, "f32": torch.float32}
+SAMPLES, WARM = 51, 5
+
+
+def drawn(rank, *shape, dtype, scale=1.0):
+    generator = torch.Generator(device="cuda").manual_seed(1000 + rank)
+    return (torch.randn(*shape, generator=generator, device="cuda", dtype=torch.float32) * scale).to(dtype)
+
+
+class Case:
+    """The peers of a problem: functions without arguments that return the result, and what it should be in float32."""
+
+    def __init__(self, op, values, rank, world):
+        dtype = TYPES[values.get("dtype", "bf16")]
+        self.rank, self.world = rank, world
+        getattr(self, op)(values, dtype)
+
+    def parts(self, *shape, dtype, scale=1.0):
+        """Every rank's part: the own is drawn as the others draw it for themselves."""
+        return [drawn(rank, *shape, dtype=dtype, scale=scale) for rank in range(self.world)]
+
+    def all_gather(self, values, dtype):
+        all_x = self.parts(values["rows"], values["cols"], dtype=dtype)
+        y = torch.empty(self.world * values["rows"], values["cols"], device="cuda", dtype=dtype)
+        self.wanted = torch.cat(all_x).float()
+        self.peers = {"nccl": lambda: (dist.all_gather_into_tensor(y, all_x[self.rank]), y)[1]}
+
+    def reduce_scatter(self, values, dtype):
+        rows = values["rows"]
+        all_x = self.parts(self.world * rows, values["cols"], dtype=dtype)
+        y = torch.empty(rows, values["cols"], device="cuda", dtype=dtype)
+        self.wanted = sum(x[self.rank * rows:(self.rank + 1) * rows].float() for x in all_x)
+        self.peers = {"nccl": lambda: (dist.reduce_scatter_tensor(y, all_x[self.rank]), y)[1]}
+
+    def all_reduce(self, values, dtype):
+        all_x = self.parts(values["rows"], values["cols"], dtype=dtype)
+        own = all_x[self.rank].clone()
+        self.wanted = sum(x.float() for x in all_x)
+        self.own, self.before = own, all_x[self.rank]
+        self.peers = {"nccl": lambda: (dist.all_reduce(own), own)[1]}
+
+    def all_to_all(self, values, dtype):
+        rows, heads, dim = values["rows"], values["heads"], values["dim"]
+        share = heads // self.world
+        all_x = self.parts(rows, heads, dim, dtype=dtype)
+        sent = torch.empty(self.world, rows, share, dim, device="cuda", dtype=dtype)
+        y = torch.empty_like(sent)
+
+        def nccl():
+            sent.copy_(all_x[self.rank].view(rows, self.world, share, dim).transpose(0, 1))
+            dist.all_to_all_single(y, sent)
+            return y.view(self.world * rows, share, dim)
+
+        self.wanted = torch.cat([x[:, self.rank * share:(self.rank + 1) * share] for x in all_x]).float()
+        self.peers = {"nccl": nccl}
+
+    def all_gather_gemm(self, values, dtype):
+        rows, n, k = values["rows"], values["n"], values["k"]
+        all_x, w = self.parts(rows, k, dtype=dtype), drawn(100 + self.rank, n, k, dtype=dtype, scale=0.02)
+        gathered = torch.empty(self.world * rows, k, device="cuda", dtype=dtype)
+        group = dist.group.WORLD.group_name
+
+        def nccl():
+            dist.all_gather_into_tensor(gathered, all_x[self.rank])
+            return gathered @ w.T
+
+        self.wanted = torch.cat(all_x).float() @ w.float().T
+        self.peers = {"nccl": nccl,
+                      "fused": lambda: torch.ops.symm_mem.fused_all_gather_matmul(all_x[self.rank], [w.T], gather_dim=0, group_name=group)[1][0]}
+
+    def gemm_reduce_scatter(self, values, dtype):
+        rows, n, k = values["rows"], values["n"], values["k"]
+        all_x = self.parts(self.world * rows, k, dtype=dtype)
+        all_w = [drawn(100 + rank, n, k, dtype=dtype, scale=0.02) for rank in range(self.world)]
+        y = torch.empty(rows, n, device="cuda", dtype=dtype)
+        group = dist.group.WORLD.group_name
+
+        def nccl():
+            dist.reduce_scatter_tensor(y, all_x[self.rank] @ all_w[self.rank].T)
+            return y
+
+        self.wanted = sum(x[self.rank * rows:(self.rank + 1) * rows].float() @ w.float().T for x, w in zip(all_x, all_w))
+        self.peers = {"nccl": nccl,
+                      "fused": lambda: torch.ops.symm_mem.fused_matmul_reduce_scatter(all_x[self.rank], all_w[self.rank].T, "sum", scatter_dim=0, group_name=group)}
+
+
+def is_right(got, wanted):
+    error = (got.float().flatten() - wanted.flatten()).abs().max() / wanted.float().pow(2).mean().sqrt()
+    return bool(torch.isfinite(error)) and float(error) < 0.15  # of bf16: a sum of few rounded parts
+
+
+def maxima(values):
+    """Each value's maximum over the ranks."""
+    tensor = torch.tensor(values, dtype=torch.float64, device="cuda")
+    dist.all_reduce(tensor, op=dist.ReduceOp.MAX)
+    return tensor.tolist()
+
+
+def timed(launch, flush):
+    one = torch.zeros(1, device="cuda")
+    for _ in range(WARM):
+        launch()
+    torch.cuda.synchronize()
+    pairs = [(torch.cuda.Event(enable_timing=True), torch.cuda.Event(enable_timing=True)) for _ in range(SAMPLES)]
+    for begin, end in pairs:
+        torch.cuda._sleep(2_000_000)  # as long as the host takes to enqueue
+        torch.sum(flush[0], dim=0, out=flush[1])
+        dist.all_reduce(one)
+        begin.record()
+        launch()
+        end.record()
+    torch.cuda.synchronize()
+    ns = maxima([begin.elapsed_time(end) * 1e6 for begin, end in pairs])
+    host, wall = [], []
+    for _ in range(SAMPLES):
+        dist.all_reduce(one)
+        torch.cuda.synchronize()
+        begun = time.perf_counter_ns()
+        launch()
+        host.append((time.perf_counter_ns() - begun) / 1e3)
+        torch.cuda.synchronize()
+        wall.append((time.perf_counter_ns() - begun) / 1e3)
+    host, wall = maxima(host), maxima(wall)
+    return {"ns": round(statistics.median(ns)), "p95_ns": round(sorted(ns)[int(0.95 * SAMPLES)]), "host_us": round(statistics.median(host), 2),
+            "wall_us": round(statistics.median(wall), 2)}
+
+
+def run(rank, options, problems):
+    os.environ.update(MASTER_ADDR="127.0.0.1", MASTER_PORT=str(options.port), NCCL_NVLS_ENABLE="0")
+    torch.cuda.set_device(rank)
+    dist.init_process_group("nccl", rank=rank, world_size=options.world, device_id=torch.device("cuda", rank))
+    try:
+        from torch.distributed._symmetric_memory import enable_symm_mem_for_group
+        enable_symm_mem_for_group(dist.group.WORLD.group_name)
+    except ImportError:
+        pass
+    flush = torch.zeros(32 << 20, dtype=torch.int32, device="cuda"), torch.empty((), dtype=torch.int64, device="cuda")
+    begun = time.monotonic()
+    for line in problems:
+        late = torch.tensor(float(time.monotonic() - begun > options.seconds), device="cuda")
+        dist.broadcast(late, 0)
+        if late.item():
+            break
+        op, values = parse(line)
+        case = Case(op, values, rank, options.world)
+        for name, launch in case.peers.items():
+            row = {"asked": line.split("#")[0].strip(), "peer": name, "world": options.world}
+            try:
+                row["right"] = not maxima([float(not is_right(launch(), case.wanted))])[0]
+                if not options.check:
+                    row.update(timed(launch, flush))
+            except Exception as error:  # a fused op that this torch lacks fails on all ranks alike
+                row["error"] = str(error).splitlines()[0]
+            if rank == 0:
+                emit(**row)
+        del case
+        torch.cuda.empty_cache()
+    dist.destroy_process_group()
+
+
+def main():
+    options = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    options.add_argument("--world", type=int, default=2)
+    options.add_argument("--seconds", type=float, default=1e9)
+    options.add_argument("--port", type=int, default=29517)
+    options.add_argument("--check", action="store_true")
+    asked = options.parse_args()
+    problems = [line for line in sys.stdin if parse(line)[0]]
+    multiprocessing.spawn(run, args=(asked, problems), nprocs=asked.world)
+
+
+if __name__ == "__main__":
+    main()

@@ -1,0 +1,73 @@
+// Team: the ranks that compute one op together, a process each, on the GPUs of one host.
+#pragma once
+
+#include <chrono>
+#include <cstdint>
+#include <memory>
+#include <optional>
+#include <string>
+
+namespace kiln {
+
+class Team;
+
+namespace team {
+struct State;
+State& state_of(Team& team) noexcept;  // for Kiln's own modules
+}  // namespace team
+
+/// How a rank takes part in its team.
+struct TeamOptions {
+  /// Ordinal of the rank's GPU. Nothing: the communicator's, or the launcher's local rank where this process sees so many GPUs, else the
+  /// only GPU that it sees. A process that sees several and has neither must give it.
+  std::optional<int> device;
+  /// Of symmetric memory on each rank: device memory that every rank reaches. The same for all ranks, 1 or more.
+  std::int64_t bytes = std::int64_t{256} << 20;
+  /// How long a rank waits for the others, in each collective. A program whose ranks load for unlike times needs more.
+  std::chrono::milliseconds timeout{60'000};
+  /// How long a launch waits for the other ranks' data, before it ends with NaN and Error(team_failed). Nothing: as `timeout`.
+  std::optional<std::chrono::milliseconds> launch_timeout = std::nullopt;
+};
+
+/// Returns a name that no other team has: 128 random bits in hexadecimal. One rank makes it and hands it to the others.
+std::string unique_team_name();
+
+/// One process's part in a team, made by every rank. Retains the primary context of its device.
+///
+/// The constructors, reset() and close() are collective: they return once every rank has called them, and wait for TeamOptions::timeout at most. What
+/// fails on one rank is thrown on all that had met, with the rank that failed. Error(io) names a rank that has ended, left or not come. After
+/// it the team is of no more use. One thread at a time may call reset() and close(). The other members may be called from any thread.
+class Team {
+ public:
+  /// Meets the ranks of this user and host that were given the same name and world, which is 1 to 64. Throws Error(bad_input) for a rank out
+  /// of range, a name of no or more than 1024 bytes, a device that must be given, and worlds or bytes that differ. Throws Error(io),
+  /// Error(no_driver), Error(no_device), Error(driver_failed) and Error(out_of_memory).
+  Team(int rank, int world, const std::string& name, const TeamOptions& options = {});
+  /// Takes rank, world and name from the variables that torchrun, Open MPI's mpirun or Slurm's srun has set. Throws Error(bad_input), naming
+  /// the variables, where they are missing, wrong or of several hosts, and as the other constructor does.
+  explicit Team(const TeamOptions& options);
+  Team(const Team&) = delete;
+  Team& operator=(const Team&) = delete;
+  /// Unmaps the memory and waits for no rank. The memory of this rank stays until every rank has unmapped it. Precondition: no kernel of this
+  /// process uses the team's memory any more.
+  ~Team();
+
+  [[nodiscard]] int rank() const noexcept;
+  [[nodiscard]] int world() const noexcept;  // ranks in all
+  [[nodiscard]] const std::string& name() const noexcept;
+  [[nodiscard]] std::int64_t bytes() const noexcept;  // of symmetric memory on each rank, as asked for
+  [[nodiscard]] std::chrono::milliseconds timeout() const noexcept;
+
+  /// Collective. Makes the team serve again after a launch that threw Error(team_failed), where no rank has ended: forgets the fault, and clears
+  /// what launches told each other. Precondition: this rank has synchronised the streams that launched ops of the team. Throws Error(io) and
+  /// Error(driver_failed).
+  void reset();
+  /// Returns once the memory is free on all ranks. Has the destructor's precondition. Throws Error(io), having unmapped.
+  void close();
+
+ private:
+  friend team::State& team::state_of(Team& team) noexcept;
+  std::unique_ptr<team::State> state_;
+};
+
+}  // namespace kiln

@@ -1,0 +1,29 @@
+// Plans of an op of a team: all ranks make them together, and from one record.
+#pragma once
+
+#include <memory>
+
+#include "engine/bucket_plans.hpp"
+#include "team/member.hpp"
+
+namespace kiln::engine {
+
+struct OpState;
+struct State;
+
+/// Collective: returns the problem's plans, made from the same config on all ranks. A record that some ranks have goes from the lowest of them
+/// to the others. Where none has one, and all tune on a miss, rank 0 tunes and the others take part. Either all ranks return or all throw:
+/// Error(bad_input) where a rank asks for another bucket, Error(not_tuned), Error(team_failed) where a rank ended or did not come, and what
+/// tuning or loading threw on any rank.
+std::unique_ptr<BucketPlans> build_with_team(OpState& state, const Problem& problem);
+
+/// The engine's team. Throws Error(bad_input) where it has none, or where the problem's number of ranks is not the team's.
+team::Member& require_team(const OpState& state, const Problem& problem);
+
+/// Throws Error(team_failed) where a launch reported that it ended without the other ranks' data.
+void require_sound_team(const State& engine);
+
+/// What the machine code of a plan is bound to, where its op is one of a team: plans of different configs have different tags.
+team::TeamBinding binding_of(const team::Member& team, const Resolution& resolution, const Answer& answer);
+
+}  // namespace kiln::engine

@@ -1,0 +1,77 @@
+#include "kiln/team.hpp"
+
+#include <fmt/format.h>
+
+#include <random>
+
+#include "kiln/error.hpp"
+#include "team/on_all_ranks.hpp"
+#include "team/state.hpp"
+
+namespace kiln {
+namespace team {
+namespace {
+
+int visible_devices() {
+  int count = 0;
+  cuda::check(cuda::Driver::get().cuDeviceGetCount(&count), "cuDeviceGetCount");
+  return count;
+}
+
+std::unique_ptr<State> launched_state(const TeamOptions& options) {
+  const LaunchedRank launched = launched_rank();
+  return std::make_unique<State>(launched.membership, options, launched.local_rank);
+}
+
+}  // namespace
+
+int chosen_device(std::optional<int> asked, std::optional<int> local_rank, int visible) {
+  if (asked) return *asked;
+  if (local_rank && *local_rank < visible) return *local_rank;
+  if (visible == 1) return 0;
+  throw Error(ErrorKind::bad_input,
+              fmt::format("A team was asked for without a device, and this process sees {} GPUs{}; give "
+                          "TeamOptions::device.",
+                          visible, local_rank ? fmt::format(" and has the local rank {}", *local_rank) : ""));
+}
+
+State::State(const Membership& membership, const TeamOptions& options, std::optional<int> local_rank)
+    : rendezvous(membership, options.timeout) {
+  on_all_ranks(rendezvous, "opening its device", [&] {
+    const int device = chosen_device(options.device, local_rank, visible_devices());
+    context = std::make_unique<cuda::Context>(device);
+  });
+  const cuda::Context::Scope scope(*context);
+  memory.emplace(rendezvous, *context, options.bytes);
+  on_all_ranks(rendezvous, "allocating host memory", [&] {
+    member.emplace(rendezvous, *memory, *context, options.launch_timeout.value_or(options.timeout));
+  });
+}
+
+State& state_of(Team& team) noexcept { return *team.state_; }
+
+}  // namespace team
+
+Team::Team(int rank, int world, const std::string& name, const TeamOptions& options)
+    : state_(std::make_unique<team::State>(team::Membership{rank, world, name}, options, std::nullopt)) {}
+
+Team::Team(const TeamOptions& options) : state_(team::launched_state(options)) {}
+
+Team::~Team() = default;
+
+int Team::rank() const noexcept { return state_->rendezvous.membership().rank; }
+int Team::world() const noexcept { return state_->rendezvous.membership().world; }
+const std::string& Team::name() const noexcept { return state_->rendezvous.membership().name; }
+std::int64_t Team::bytes() const noexcept { return state_->memory->bytes(); }
+std::chrono::milliseconds Team::timeout() const noexcept { return state_->rendezvous.timeout(); }
+void Team::reset() { state_->member->reset(); }
+void Team::close() { state_->memory->close(state_->rendezvous); }
+
+std::string unique_team_name() {
+  std::random_device random;
+  std::string name = "kiln/";
+  for (int i = 0; i < 4; ++i) name += fmt::format("{:08x}", random());
+  return name;
+}
+
+}  // namespace kiln

@@ -1,0 +1,124 @@
+#include "tune/trials.hpp"
+
+#include <fmt/format.h>
+
+#include <utility>
+
+#include "kiln/error.hpp"
+#include "tune/deploy.hpp"
+#include "tune/team_bench.hpp"
+
+namespace kiln::tune {
+namespace {
+
+constexpr double longest_round_ns = 10e6;  // expected time of a round of points that are sampled together
+constexpr std::chrono::milliseconds idle_after{20};
+constexpr std::int64_t warm_runs = 2;
+
+}  // namespace
+
+Trials::Trials(const TuneRequest& request, Cubins& cubins, std::function<void()> check_stop)
+    : request_(request), cubins_(cubins), check_stop_(std::move(check_stop)), preparing_(begin_bench()) {}
+
+std::future<std::unique_ptr<Bench>> Trials::begin_bench() const {
+  for (const jit::Specialisation& needed :
+       verification(request_.op, request_.bucket, request_.device.facts, request_.arch))
+    cubins_.prefetch(needed);
+  const auto begin = [this] {
+    BenchSettings settings{request_.op, request_.bucket, request_.device, request_.regime, request_.arch};
+    settings.member = request_.team;
+    if (request_.team != nullptr) return team_bench(settings, cubins_);
+    return request_.worker != nullptr ? request_.worker->bench(settings, cubins_) : local_bench(settings, cubins_);
+  };
+  return std::async(request_.worker != nullptr ? std::launch::async : std::launch::deferred, begin);
+}
+
+void Trials::begin() {
+  bench_ = preparing_.get();
+  // A worker's start and its compiles do not use the device, and are not counted.
+  if (request_.pace) request_.pace(bench_->prepared_ns());
+}
+
+void Trials::paced(const std::function<void()>& work) const {
+  const auto begun = Clock::now();
+  work();
+  if (request_.pace) request_.pace(std::chrono::duration<double, std::nano>(Clock::now() - begun).count());
+}
+
+/// Returns nothing when the candidate does not compile. Any failure but a missing NVRTC or an interruption rejects this candidate alone.
+std::optional<KeyedCubin> Trials::compile(const Entry& entry, Admission& admission) const {
+  admission.verdict = store::Verdict::compile_failed;
+  try {
+    return cubins_.get(entry.specialisation);
+  } catch (const Error& error) {
+    if (error.kind() == ErrorKind::no_nvrtc || error.kind() == ErrorKind::interrupted) throw;
+    admission.reason = error.what();
+  } catch (const std::exception& error) {
+    admission.reason = fmt::format("compiling {}: {}", entry.specialisation.label, error.what());
+  }
+  return std::nullopt;
+}
+
+Admission Trials::bring_in(std::size_t candidate, const Entry& entry) {
+  check_stop_();
+  Admission admission;
+  if (const auto cubin = compile(entry, admission))
+    paced([&] { admission = bench_->admit(candidate, {*entry.implementation, entry.config, cubin->cubin, entry.at}); });
+  if (admission.verdict == store::Verdict::ok) loaded_.insert(candidate);
+  return admission;
+}
+
+void Trials::drop(std::size_t candidate) {
+  if (loaded_.erase(candidate) > 0) bench_->drop(candidate);
+}
+
+void Trials::drop_if(const std::function<bool(std::size_t candidate)>& goes) {
+  std::erase_if(loaded_, [&](std::size_t candidate) {
+    const bool gone = goes(candidate);
+    if (gone) bench_->drop(candidate);
+    return gone;
+  });
+}
+
+std::vector<Samples> Trials::sample(std::span<const Point> points, std::int64_t rounds,
+                                    const std::function<double(Point)>& expected_ns) {
+  std::vector<Samples> all;
+  warm_up(points.front());
+  for (std::size_t begin = 0; begin < points.size();) {
+    std::size_t end = begin;
+    double round_ns = 0;
+    while (end < points.size() && (round_ns < longest_round_ns || points[end].length == points[end - 1].length))
+      round_ns += expected_ns(points[end++]);
+    for (Samples& each : sample_some(points.subspan(begin, end - begin), rounds, round_ns))
+      all.push_back(std::move(each));
+    begin = end;
+  }
+  sampled_ = Clock::now();
+  return all;
+}
+
+std::vector<Samples> Trials::sample_some(std::span<const Point> points, std::int64_t rounds, double round_ns) {
+  std::vector<Samples> all(points.size());
+  in_batches(rounds, round_ns, [&](std::int64_t now) {
+    check_stop_();
+    std::vector<Samples> some;
+    paced([&] { some = bench_->sample(points, now); });
+    BatchTime busy;
+    bool failed = false;
+    for (std::size_t i = 0; i < all.size(); ++i) {
+      all[i].ns.insert(all[i].ns.end(), some[i].ns.begin(), some[i].ns.end());
+      all[i].failure = some[i].failure;
+      failed = failed || !some[i].failure.empty();
+      busy.add(some[i].ns);
+    }
+    return failed ? BatchTime() : busy;
+  });
+  return all;
+}
+
+/// Runs a point unmeasured if the device was idle, since its first runs are slow.
+void Trials::warm_up(Point point) {
+  if (Clock::now() - sampled_ > idle_after) (void)bench_->sample({&point, 1}, warm_runs);
+}
+
+}  // namespace kiln::tune

@@ -1,0 +1,271 @@
+// Ops of a team: ranks in processes of their own, each with an engine, over the fake driver's shared memory.
+#include <cmath>
+#include <memory>
+#include <thread>
+
+#include "e2e/engine_fixture.hpp"
+#include "e2e/graph.hpp"
+#include "kiln/team.hpp"
+#include "team/ranks.hpp"
+
+using namespace kiln;
+using namespace kiln::test;
+using e2e::error_of;
+using std::chrono::milliseconds;
+
+namespace {
+
+constexpr std::int64_t cols = 64, team_bytes = std::int64_t{4} << 20;
+
+/// One rank: its machine, its team and an engine with a file of its own.
+struct Rank {
+  explicit Rank(const team::Membership& of, milliseconds timeout = ample, Options chosen = {})
+      : team(std::make_shared<Team>(of.rank, of.world, of.name, TeamOptions{0, team_bytes, timeout})) {
+    if (!chosen.overlay) chosen.overlay = folder / "overlay.kiln";
+    chosen.team = team;
+    chosen.compile_workers = 1;
+    engine = std::make_unique<Engine>(chosen);
+  }
+
+  e2e::Machine machine;
+  e2e::TemporaryFolder folder;
+  std::shared_ptr<Team> team;
+  std::unique_ptr<Engine> engine;
+};
+
+/// y = the rows of all ranks, in f32. A rank's values tell the rank, the row and the step.
+class Gather {
+ public:
+  Gather(const Rank& of, std::int64_t rows, std::int64_t stride)
+      : op(of.engine->op("all_gather")),
+        problem(op.problem({{"rows", rows}, {"cols", cols}, {"world", of.team->world()}, {"dtype", "f32"}})),
+        rank_(of.team->rank()),
+        world_(of.team->world()),
+        rows_(rows),
+        stride_(stride),
+        x_(static_cast<std::size_t>(rows * cols)),
+        y_(static_cast<std::size_t>(world_ * stride * cols)) {
+    arguments = op.arguments({{"x", x_.address()}, {"y", y_.address()}, {"rank_stride", stride}});
+  }
+
+  void set(float step) const {
+    std::vector<float> values(static_cast<std::size_t>(rows_ * cols));
+    for (std::size_t i = 0; i < values.size(); ++i) values[i] = value(rank_, i, step);
+    x_.upload(values);
+    y_.upload(std::vector<float>(static_cast<std::size_t>(world_ * stride_ * cols), 0));
+  }
+  /// "right", "NaN" where the parts of other ranks are, or the first element that differs.
+  [[nodiscard]] std::string outcome(const std::vector<std::int64_t>& rows, float step) const {
+    const std::vector<float> got = y_.download();
+    for (int rank = 0; rank < world_; ++rank)
+      for (std::size_t i = 0; i < static_cast<std::size_t>(rows[static_cast<std::size_t>(rank)] * cols); ++i) {
+        const float each = got[static_cast<std::size_t>(rank * stride_ * cols) + i];
+        if (std::isnan(each)) return "NaN";
+        if (each != value(rank, i, step)) return fmt::format("rank {} element {} is {}", rank, i, each);
+      }
+    return "right";
+  }
+  Origin launch(const Rank& of) const { return op.launch(problem, arguments, of.machine.stream()); }
+
+  Op op;
+  Problem problem;
+  Arguments arguments;
+
+ private:
+  static float value(int rank, std::size_t i, float step) {
+    return static_cast<float>(1000 * rank) + static_cast<float>(i % 251) + 10000 * step;
+  }
+  int rank_, world_;
+  std::int64_t rows_, stride_;
+  e2e::Floats x_, y_;
+};
+
+}  // namespace
+
+TEST_CASE("ranks tune a bucket once, together, and gather other counts of it with no tune") {
+  Ranks ranks;
+  ranks.begin_all(3, [](const team::Membership& of) {
+    const Rank rank(of);
+    const std::int64_t first = 100;
+    const Gather one(rank, first, 128);
+    one.set(1);
+    one.launch(rank);
+    rank.machine.synchronize();
+    std::string said = one.outcome({first, first, first}, 1);
+    for (int step = 2; step < 6; ++step) {
+      const std::int64_t own = 65 + 13 * ((of.rank + step) % 3);
+      std::vector<std::int64_t> all;
+      for (int each = 0; each < 3; ++each) all.push_back(65 + 13 * ((each + step) % 3));
+      const Gather other(rank, own, 128);
+      other.set(static_cast<float>(step));
+      if (other.launch(rank) != Origin::hot) said += ", not hot";
+      rank.machine.synchronize();
+      said += ", " + other.outcome(all, static_cast<float>(step));
+    }
+    const Stats stats = rank.engine->stats();
+    return said + fmt::format("; {} tunes", stats.tunes);
+  });
+  CHECK(ranks.outcome(0) == "right, right, right, right, right; 1 tunes");
+  CHECK(ranks.outcome(1) == "right, right, right, right, right; 0 tunes");
+  CHECK(ranks.outcome(2) == "right, right, right, right, right; 0 tunes");
+}
+
+TEST_CASE("a record that one rank has goes to the others, with its machine code") {
+  e2e::TemporaryFolder shipped;
+  const auto file = shipped / "base.kiln";
+  {
+    Ranks ranks;
+    ranks.begin_all(2, [&](const team::Membership& of) {
+      Options options;
+      options.overlay = of.rank == 0 ? file : std::filesystem::path();
+      const Rank rank(of, ample, options);
+      const Gather one(rank, 100, 100);
+      one.set(1);
+      one.launch(rank);
+      rank.machine.synchronize();
+      return one.outcome({100, 100}, 1);
+    });
+    REQUIRE(ranks.outcome(0) == "right");
+    REQUIRE(ranks.outcome(1) == "right");
+  }
+  Ranks ranks;
+  ranks.begin_all(2, [&](const team::Membership& of) {
+    Options options;
+    options.on_miss = MissPolicy::error;
+    if (of.rank == 1) options.bases = {file};
+    const Rank rank(of, ample, options);
+    const Gather one(rank, 70, 100);
+    one.set(2);
+    one.launch(rank);
+    rank.machine.synchronize();
+    return one.outcome({70, 70}, 2) +
+           fmt::format(", {} tunes, {} compiles", rank.engine->stats().tunes, rank.engine->stats().compiles);
+  });
+  CHECK(ranks.outcome(0) == "right, 0 tunes, 0 compiles");
+  CHECK(ranks.outcome(1) == "right, 0 tunes, 0 compiles");
+}
+
+TEST_CASE("ranks that ask for other buckets, or that do not all tune, are all told") {
+  Ranks ranks;
+  ranks.begin_all(2, [](const team::Membership& of) {
+    Options options;
+    options.on_miss = of.rank == 0 ? MissPolicy::tune : MissPolicy::error;
+    const Rank rank(of, ample, options);
+    const Gather one(rank, 100, 1024), far(rank, of.rank == 0 ? 100 : 1000, 1024);
+    const Error unlike = error_of([&] { far.launch(rank); });
+    if (unlike.kind() != ErrorKind::bad_input || !holds(unlike.what(), "rank 1 launches all_gather"))
+      return std::string(unlike.what());
+    const Error none = error_of([&] { one.launch(rank); });
+    if (none.kind() != ErrorKind::not_tuned || !holds(none.what(), "not all ranks tune"))
+      return std::string(none.what());
+    return std::string("told");
+  });
+  CHECK(ranks.outcome(0) == "told");
+  CHECK(ranks.outcome(1) == "told");
+}
+
+TEST_CASE("an op of a team is refused without a team, and for another number of ranks") {
+  Ranks ranks;
+  ranks.begin_all(2, [](const team::Membership& of) {
+    const Rank rank(of);
+    const Gather one(rank, 100, 100);
+    const Problem three =
+        one.op.problem({{"rows", std::int64_t{100}}, {"cols", cols}, {"world", std::int64_t{3}}, {"dtype", "f32"}});
+    const Error unlike = error_of([&] { one.op.launch(three, one.arguments, rank.machine.stream()); });
+    Options alone;
+    alone.overlay = std::filesystem::path();
+    const Engine without(alone);
+    const Error none =
+        error_of([&] { without.op("all_gather").launch(one.problem, one.arguments, rank.machine.stream()); });
+    return fmt::format("{} / {}", unlike.what(), none.what());
+  });
+  for (std::size_t i = 0; i < 2; ++i) {
+    const std::string said = ranks.outcome(i);
+    CHECK_MESSAGE(holds(said, "has 2 ranks"), said);
+    CHECK_MESSAGE(holds(said, "set Options::team"), said);
+  }
+}
+
+TEST_CASE("a capture finds the bucket ready or is refused, and its graph serves other data") {
+  Ranks ranks;
+  ranks.begin_all(2, [](const team::Membership& of) {
+    const Rank rank(of);
+    const Gather one(rank, 100, 100);
+    REQUIRE(e2e::driver_call<Stream, int>("cuStreamBeginCapture_v2", rank.machine.stream(), 2) == 0);
+    const Error refused = error_of([&] { one.launch(rank); });
+    CUgraph_st* none = nullptr;
+    e2e::driver_call<Stream, CUgraph_st**>("cuStreamEndCapture", rank.machine.stream(), &none);
+    if (refused.kind() != ErrorKind::capture) return std::string(refused.what());
+    one.set(1);
+    one.launch(rank);
+    const e2e::Graph graph(rank.machine, e2e::Graph::relaxed, [&] { one.launch(rank); });
+    std::string said;
+    for (int step = 2; step < 6; ++step) {
+      one.set(static_cast<float>(step));
+      graph.replay();
+      rank.machine.synchronize();
+      said += one.outcome({100, 100}, static_cast<float>(step)) + " ";
+    }
+    return said;
+  });
+  CHECK(ranks.outcome(0) == "right right right right ");
+  CHECK(ranks.outcome(1) == "right right right right ");
+}
+
+TEST_CASE("a launch whose peer comes too late ends with NaN and an error, and a reset serves again") {
+  Ranks ranks;
+  ranks.begin_all(2, [](const team::Membership& of) {
+    const Rank rank(of, milliseconds(2000));
+    const Gather one(rank, 100, 100);
+    one.set(1);
+    one.launch(rank);
+    rank.machine.synchronize();
+    std::string said;
+    if (of.rank == 0) {
+      one.launch(rank);
+      rank.machine.synchronize();
+      said = one.outcome({100, 100}, 1);
+      const Error late = error_of([&] { one.launch(rank); });
+      if (late.kind() != ErrorKind::team_failed || !holds(late.what(), "waited for rank 1"))
+        return std::string(late.what());
+      const Error checked = error_of([&] { static_cast<void>(rank.engine->check(rank.machine.stream())); });
+      if (checked.kind() != ErrorKind::team_failed) return std::string(checked.what());
+    } else {
+      std::this_thread::sleep_for(milliseconds(2500));
+      said = "late";
+    }
+    rank.team->reset();
+    one.set(7);
+    one.launch(rank);
+    rank.machine.synchronize();
+    return said + " " + one.outcome({100, 100}, 7);
+  });
+  CHECK(ranks.outcome(0) == "NaN right");
+  CHECK(ranks.outcome(1) == "late right");
+}
+
+TEST_CASE("the death of a rank ends the launches of the others long before the time-out") {
+  Ranks ranks;
+  ranks.begin_all(2, [](const team::Membership& of) {
+    const Rank rank(of, milliseconds(60'000));
+    const Gather one(rank, 100, 100);
+    one.set(1);
+    one.launch(rank);
+    rank.machine.synchronize();
+    if (of.rank == 1) {
+      Ranks::say('r');
+      for (;;) pause();
+    }
+    one.launch(rank);  // the other never comes
+    rank.machine.synchronize();
+    const std::string said = one.outcome({100, 100}, 1);
+    const Error ended = error_of([&] { one.launch(rank); });
+    return said + (holds(ended.what(), "a rank has ended") ? " told" : ended.what());
+  });
+  ranks.await(1, 'r');
+  std::this_thread::sleep_for(milliseconds(300));
+  const auto begun = std::chrono::steady_clock::now();
+  ranks.kill(1);
+  CHECK(ranks.outcome(0) == "NaN told");
+  CHECK(std::chrono::steady_clock::now() - begun < std::chrono::seconds(20));
+}
