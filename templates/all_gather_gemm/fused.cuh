@@ -1,9 +1,10 @@
 // Multiplies rows while they arrive: this rank's own first, then those of its peers chunk by chunk. common/team/gemm_block.cuh says how.
+// No op names it until it has run on devices: its manifest is tests/device/withheld/all_gather_gemm_fused.toml.
 #pragma once
 
 #include "common/team/gemm_block.cuh"
 
-/// grid: blocks that run at once, a multiple of the cluster; block, cluster and dynamic shared memory as fused.toml says. The maps of rows and
+/// grid: blocks that run at once, a multiple of the cluster; block, cluster and dynamic shared memory as its manifest says. The maps of rows and
 /// of y have the ranks outermost, that of x has one. `finished` is [chunks], 0 before and after.
 template <typename T, int World, int tile_m, int tile_n, int stages, int cluster_m, int cluster_n, bool swap,
           bool pingpong>

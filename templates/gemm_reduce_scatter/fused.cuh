@@ -1,11 +1,12 @@
 // Multiplies and scatters in one kernel: tiles for other ranks first, each pushed when it is finished, then this rank's own, to which those
 // of the others are added. common/team/gemm_scatter.cuh says how. Blocks wait for tiles of all blocks of the peers, so all must run at once.
+// No op names it until it has run on devices: its manifest is tests/device/withheld/gemm_reduce_scatter_fused.toml.
 #pragma once
 
 #include "common/team/gemm_block.cuh"
 #include "common/team/gemm_scatter.cuh"
 
-/// grid: blocks that run at once; block and dynamic shared memory as fused.toml says. The maps of x and y have the ranks outermost, of which y
+/// grid: blocks that run at once; block and dynamic shared memory as its manifest says. The maps of x and y have the ranks outermost, of which y
 /// has one. `finished` is [ranks][256], 0 before and after. `counts`: the rows of each rank; null where all have as many as this one.
 template <typename T, int World, int tile_m, int tile_n, int stages>
 __global__ void __launch_bounds__(

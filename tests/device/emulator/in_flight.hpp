@@ -60,6 +60,8 @@ class Groups {
       for (const TaskPointer& task : closed_.front()) task->run();
     }
   }
+  /// Groups that were closed and not waited for.
+  [[nodiscard]] std::size_t closed() const { return closed_.size(); }
   /// Whether any task, of a closed group or not, has still to happen.
   [[nodiscard]] bool under_way() const;
 

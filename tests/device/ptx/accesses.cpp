@@ -55,7 +55,11 @@ void ld_acquire_system(Call& call) {
   call.set(*std::bit_cast<const std::uint64_t*>(call.get(1)), 0);
   current().acquired = true;
 }
-void st_release_system(Call& call) { *std::bit_cast<std::uint64_t*>(call.get(0)) = call.get(1); }
+void st_release_system(Call& call) {
+  if (current().store_writes.closed() > 1)
+    fault("a flag is raised, and before the last group of this thread's bulk stores there are others not waited for");
+  *std::bit_cast<std::uint64_t*>(call.get(0)) = call.get(1);
+}
 
 /// Adds floats one by one. Threads change places before, so that sums are taken in other orders.
 void red(Call& call) {
