@@ -86,7 +86,7 @@ enum class Loading : std::uint8_t {
 
 struct Options {
   int device = 0;  // ordinal
-  /// The ranks that compute ops with a team axis together, on this engine's device. Nothing: launches of these ops throw Error(bad_input). A
+  /// The ranks that compute ops with a team axis together, on this engine's device, which is Team::device(). Nothing: launches of these ops throw Error(bad_input). A
   /// plan of such an op is made by all ranks at once, in the same order on each (see docs/teams.md). Its candidates run in this process.
   std::shared_ptr<Team> team;
   /// The user's own file, created when missing. Nothing: $KILN_CACHE, else kiln/overlay.kiln in the user's cache folder. An empty path

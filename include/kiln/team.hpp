@@ -55,6 +55,7 @@ class Team {
   [[nodiscard]] int rank() const noexcept;
   [[nodiscard]] int world() const noexcept;  // ranks in all
   [[nodiscard]] const std::string& name() const noexcept;
+  [[nodiscard]] int device() const noexcept;          // ordinal of this rank's GPU, which Options::device must be
   [[nodiscard]] std::int64_t bytes() const noexcept;  // of symmetric memory on each rank, as asked for
   [[nodiscard]] std::chrono::milliseconds timeout() const noexcept;
 

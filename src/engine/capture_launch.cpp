@@ -31,6 +31,7 @@ bool covers(const manifest::Op& op, const Problem& bucket, const Problem& proble
 }  // namespace
 
 std::vector<const PlanState*> loaded_fallbacks(OpState& state, const Problem& problem, CUstream stream) {
+  if (state.op.team_axis() >= 0) return {};  // the other ranks would launch something else
   struct Near {
     const PlanState* plan;
     double distance;

@@ -74,6 +74,11 @@ Options checked(Options options) {
     refuse("candidate_limit, in milliseconds,", options.candidate_limit.count(), "more than 0");
   if (!(options.background_share > 0 && options.background_share <= 1))
     refuse("background_share", options.background_share, "a share of the GPU's time, over 0 and up to 1");
+  if (options.team != nullptr && options.team->device() != options.device)
+    throw Error(
+        ErrorKind::bad_input,
+        fmt::format("Options::device is {}, and the team '{}' has this rank on device {}; set it to Team::device()",
+                    options.device, options.team->name(), options.team->device()));
   for (auto* limit : {&options.compile_limit, &options.candidate_limit, &options.search.time_limit})
     *limit = bounded(*limit);
   return options;

@@ -65,8 +65,7 @@ struct State {
   std::unique_ptr<tune::Worker> worker;  // runs candidates; null: this process does
   Counters counters;
   LengthReports length_reports;
-  team::Member* team;     // of options.team; null: no op of a team is launched
-  std::mutex team_mutex;  // one agreement of this rank with the others at a time
+  team::Member* team;  // of options.team; null: no op of a team is launched
   SharedWorkspaces shared_workspaces;
   std::unique_ptr<HistogramKeeper> histogram;  // null: launches are not counted by problem
   std::mutex tune_mutex;                       // one tune at a time: two would disturb each other's timings

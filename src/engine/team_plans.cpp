@@ -3,6 +3,7 @@
 #include <fmt/format.h>
 
 #include <algorithm>
+#include <exception>
 #include <nlohmann/json.hpp>
 #include <span>
 
@@ -39,6 +40,8 @@ std::string decision_of(const Resolution& resolution) {
 struct Standpoint {
   std::string op, key, decision;
   bool tunes = false;
+  std::string failure;  // why it can make none; `kind` says what sort of error it is
+  int kind = 0;
   std::string nccl;        // its version, where this rank has it and the op may use it; else empty
   bool uses_nccl = false;  // the record does
 };
@@ -59,18 +62,24 @@ bool uses_nccl(const OpState& state, const Resolution& resolution) {
 }
 
 std::vector<Standpoint> exchange(team::Member& team, const Standpoint& own) {
-  const Json told{{"op", own.op},       {"key", own.key},   {"decision", own.decision},
-                  {"tunes", own.tunes}, {"nccl", own.nccl}, {"uses_nccl", own.uses_nccl}};
+  const Json told{
+      {"op", own.op},           {"key", own.key},   {"decision", own.decision}, {"tunes", own.tunes},
+      {"failure", own.failure}, {"kind", own.kind}, {"nccl", own.nccl},         {"uses_nccl", own.uses_nccl}};
   std::vector<Standpoint> all;
   for (const std::string& each : team::gather_texts(team.rendezvous(), packed(told))) {
     const Json json = Json::from_cbor(each);
-    all.push_back(
-        {json.at("op"), json.at("key"), json.at("decision"), json.at("tunes"), json.at("nccl"), json.at("uses_nccl")});
+    all.push_back({json.at("op"), json.at("key"), json.at("decision"), json.at("tunes"), json.at("failure"),
+                   json.at("kind"), json.at("nccl"), json.at("uses_nccl")});
   }
   return all;
 }
 
+/// Throws on all ranks alike.
 void require_same_bucket(const team::Member& team, std::span<const Standpoint> all) {
+  for (std::size_t rank = 0; rank < all.size(); ++rank)
+    if (!all[rank].failure.empty())
+      throw Error(static_cast<ErrorKind>(all[rank].kind),
+                  fmt::format("team '{}': rank {}: {}", team.name(), rank, all[rank].failure));
   for (std::size_t rank = 1; rank < all.size(); ++rank)
     if (all[rank].key != all.front().key)
       throw Error(
@@ -80,23 +89,63 @@ void require_same_bucket(const team::Member& team, std::span<const Standpoint> a
               team.name(), rank, all[rank].key, all.front().key));
 }
 
-void tune_together(OpState& state, team::Member& team, const Resolution& missed) {
+void require_world(const OpState& state, const team::Member& team, const Problem& problem) {
+  const auto axis = static_cast<std::size_t>(state.op.team_axis());
+  if (problem.axes[axis] == team.world()) return;
+  throw Error(ErrorKind::bad_input,
+              fmt::format("{}: {} is {} in the problem, and the engine's team '{}' has {} ranks", state.op.name,
+                          state.op.axes[axis].name, problem.axes[axis], team.name(), team.world()));
+}
+
+/// Launches of the team that wait behind other work would run among the trials, whose faults end with a reset.
+void end_own_launches(const State& engine, team::Member& team) {
+  team::on_all_ranks(team.rendezvous(), "waiting for launches before a tune", [&] {
+    cuda::check(cuda::Driver::get().cuCtxSynchronize(), "waiting for the device");
+    require_sound_team(engine);
+  });
+}
+
+/// Collective. Returns what the tune threw, on the rank that tunes: the others must hear of it before anybody leaves.
+std::exception_ptr tune_together(OpState& state, team::Member& team, const Resolution& missed) {
+  end_own_launches(state.engine, team);
   if (team.rank() != 0) {
     tune::serve_team_trials(team, 0, state.engine.context);
-    return;
+    return nullptr;
   }
-  struct End {
-    team::Member& team;
-    ~End() {
-      try {
-        tune::end_team_trials(team);
-      } catch (const std::exception&) {  // NOLINT(bugprone-empty-catch): the next collective throws it again
-      }
-    }
-  } const end{team};
-  TuneAsked asked;
-  asked.team = &team;
-  static_cast<void>(tune_once(state.engine, state.op, missed.bucket, asked));
+  std::exception_ptr failure;
+  try {
+    TuneAsked asked;
+    asked.team = &team;
+    static_cast<void>(tune_once(state.engine, state.op, missed.bucket, asked));
+  } catch (...) {
+    failure = std::current_exception();
+  }
+  tune::end_team_trials(team);
+  return failure;
+}
+
+/// What this rank brings to the agreement, its own failure too: the others must not wait for it.
+Standpoint standpoint_of(const OpState& state, const team::Member& team, const Problem& problem) {
+  Standpoint own;
+  own.op = state.op.name;
+  own.tunes = state.engine.options.on_miss == MissPolicy::tune;
+  try {
+    require_world(state, team, problem);
+    require_sound_team(state.engine);
+    const Resolution resolution = state.resolve(problem, false);
+    own.key = resolution.key;
+    own.decision = decision_of(resolution);
+    own.nccl = nccl_for(state, problem);
+    own.uses_nccl = uses_nccl(state, resolution);
+    if (resolution.miss) state.engine.counters.count(*resolution.miss);
+  } catch (const Error& error) {
+    own.failure = error.what();
+    own.kind = static_cast<int>(error.kind());
+  } catch (const std::exception& error) {
+    own.failure = error.what();
+    own.kind = static_cast<int>(ErrorKind::io);
+  }
+  return own;
 }
 
 /// The record and its machine code, as the other ranks store them.
@@ -140,40 +189,35 @@ Resolution resolve_for_all(const OpState& state, const Problem& problem, bool wi
 }  // namespace
 
 team::Member& require_team(const OpState& state, const Problem& problem) {
-  const auto axis = static_cast<std::size_t>(state.op.team_axis());
   if (state.engine.team == nullptr)
     throw Error(
         ErrorKind::bad_input,
         fmt::format("{} is computed by a team of ranks, and this engine has none; set Options::team", state.op.name));
-  if (problem.axes[axis] != state.engine.team->world())
-    throw Error(ErrorKind::bad_input,
-                fmt::format("{}: {} is {} in the problem, and the engine's team '{}' has {} ranks", state.op.name,
-                            state.op.axes[axis].name, problem.axes[axis], state.engine.team->name(),
-                            state.engine.team->world()));
+  require_world(state, *state.engine.team, problem);
   return *state.engine.team;
 }
 
 std::unique_ptr<BucketPlans> build_with_team(OpState& state, const Problem& problem) {
-  team::Member& team = require_team(state, problem);
-  const std::lock_guard lock(state.engine.team_mutex);
-  Resolution resolution = state.resolve(problem, false);
-  const Standpoint own{state.op.name,
-                       resolution.key,
-                       decision_of(resolution),
-                       state.engine.options.on_miss == MissPolicy::tune,
-                       nccl_for(state, problem),
-                       uses_nccl(state, resolution)};
-  const std::vector<Standpoint> all = exchange(team, own);
+  if (state.engine.team == nullptr) require_team(state, problem);  // throws
+  team::Member& team = *state.engine.team;
+  const std::lock_guard lock(team.collectives());
+  const std::vector<Standpoint> all = exchange(team, standpoint_of(state, team, problem));
   require_same_bucket(team, all);
+  const team::Patience patience(team.rendezvous());
   const bool with_nccl = agree_on_nccl(state.engine, team, all);
-  resolution = resolve_for_all(state, problem, with_nccl);
+  Resolution resolution;
+  team::on_all_ranks(team.rendezvous(), "looking for its record",
+                     [&] { resolution = resolve_for_all(state, problem, with_nccl); });
   const auto hit = std::ranges::find_if(all, [](const Standpoint& each) { return !each.decision.empty(); });
   const bool is_same = std::ranges::all_of(all, [&](const Standpoint& each) { return each.decision == hit->decision; });
   if (hit == all.end() || !is_same) {
     const auto source = hit == all.end() ? 0 : static_cast<int>(hit - all.begin());
-    if (hit == all.end() && std::ranges::all_of(all, &Standpoint::tunes)) tune_together(state, team, resolution);
+    std::exception_ptr failure;
+    if (hit == all.end() && std::ranges::all_of(all, &Standpoint::tunes))
+      failure = tune_together(state, team, resolution);
     Json rows;
-    team::on_all_ranks(team.rendezvous(), "looking for a record that all ranks can serve", [&] {
+    team::on_all_ranks(team.rendezvous(), "bringing a record that all ranks can serve", [&] {
+      if (failure) std::rethrow_exception(failure);
       if (team.rank() != source) return;
       resolution = resolve_for_all(state, problem, with_nccl);
       if (!resolution.is_hit())
@@ -200,6 +244,9 @@ void require_sound_team(const State& engine) {
   if (!engine.team->has_fault()) [[likely]]
     return;
   const auto fault = engine.team->fault();
+  if (fault->state == team::Report::none)
+    throw Error(ErrorKind::bad_input,
+                fmt::format("team '{}' was closed; make a new Team and a new Engine", engine.team->name()));
   throw Error(
       ErrorKind::team_failed,
       fmt::format("team '{}': {}. {}Team::reset on all ranks serves again, or a new Team where a rank has ended",

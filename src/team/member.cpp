@@ -11,6 +11,7 @@
 #include <utility>
 
 #include "kiln/error.hpp"
+#include "team/exchange.hpp"
 #include "team/on_all_ranks.hpp"
 
 namespace kiln::team {
@@ -26,6 +27,12 @@ Report* pinned_report() {
   return static_cast<Report*>(memory);
 }
 
+Descriptor new_event() {
+  Descriptor made(eventfd(0, EFD_CLOEXEC));
+  if (!made) throw Error(ErrorKind::io, fmt::format("a team's thread needs an eventfd: {}", std::strerror(errno)));
+  return made;
+}
+
 }  // namespace
 
 Member::Member(Rendezvous& rendezvous, const SymmetricMemory& memory, const cuda::Context& context,
@@ -35,11 +42,16 @@ Member::Member(Rendezvous& rendezvous, const SymmetricMemory& memory, const cuda
       context_(context),
       timeout_(timeout),
       report_(pinned_report()),
-      wake_(eventfd(0, EFD_CLOEXEC)),
+      wake_(new_event()),
       processes_(rendezvous_.processes()),
       watcher_([this](const std::stop_token& stop) { watch(stop); }) {}
 
 Member::~Member() {
+  if (cuda::is_forked()) {  // the thread is the parent's, and so is what it uses
+    watcher_.detach();
+    static_cast<void>(nccl_.release());
+    return;
+  }
   watcher_.request_stop();
   const std::uint64_t one = 1;
   static_cast<void>(write(wake_.get(), &one, sizeof one));
@@ -59,6 +71,7 @@ void Member::watch(const std::stop_token& stop) {
     bool has_ended = false;
     for (std::size_t i = 1; i < ends.size(); ++i) has_ended = has_ended || ends[i].revents != 0;
     if (!has_ended) continue;
+    has_rank_ended_ = true;
     abort();
     end_nccl();
     return;
@@ -68,7 +81,6 @@ void Member::watch(const std::stop_token& stop) {
 /// NCCL's kernels read no Report: without this they would wait for the rank for ever. The host reports in their place.
 void Member::end_nccl() noexcept {
   const std::lock_guard lock(nccl_mutex_);
-  has_rank_ended_ = true;
   if (!nccl_) return;
   std::uint32_t sound = Report::none;
   std::atomic_ref(report_->state).compare_exchange_strong(sound, Report::nccl_aborted, std::memory_order_release);
@@ -98,11 +110,24 @@ bool Member::open_nccl() try {
 }
 
 void Member::close() noexcept {
+  is_closed_ = true;
   const std::lock_guard lock(nccl_mutex_);
   if (nccl_) nccl_->close();
 }
 
-TeamBinding Member::binding(std::uint32_t tag) const noexcept {
+void Member::require_open() const {
+  if (is_closed_)
+    throw Error(ErrorKind::bad_input, fmt::format("team '{}' was closed; make a new Team and a new Engine", name()));
+}
+
+TeamBinding Member::trial_binding(std::uint32_t tag) const {
+  TeamBinding trial = binding(tag);
+  trial.timeout_ns = static_cast<std::uint64_t>(std::chrono::nanoseconds(trial_timeout).count());
+  return trial;
+}
+
+TeamBinding Member::binding(std::uint32_t tag) const {
+  require_open();
   TeamBinding binding;
   const auto addresses = memory_.addresses();
   std::copy_n(addresses.begin(), std::min<std::size_t>(addresses.size(), most_ranks), binding.memory.begin());
@@ -118,7 +143,8 @@ TeamBinding Member::binding(std::uint32_t tag) const noexcept {
 }
 
 bool Member::has_fault() const noexcept {
-  return std::atomic_ref(report_->state).load(std::memory_order_acquire) != Report::none;
+  return is_closed_.load(std::memory_order_relaxed) ||
+         std::atomic_ref(report_->state).load(std::memory_order_acquire) != Report::none;
 }
 
 std::optional<Report> Member::fault() const noexcept {
@@ -129,13 +155,19 @@ std::optional<Report> Member::fault() const noexcept {
 void Member::abort() noexcept { std::atomic_ref(report_->abort).store(1, std::memory_order_release); }
 
 void Member::reset() {
-  rendezvous_.barrier();  // no kernel of any rank writes from here on
-  const cuda::Stream stream;
-  const CUdeviceptr own = memory_.addresses()[static_cast<std::size_t>(rank())];
-  cuda::check(cuda::Driver::get().cuMemsetD8Async(own, 0, control_bytes, stream.handle()), "clearing a team's flags");
-  stream.synchronize();
-  std::memset(report_, 0, sizeof *report_);
-  rendezvous_.barrier();  // all are clear before the first kernel writes
+  require_open();
+  const Patience patience(rendezvous_, rendezvous_.timeout() + timeout_);
+  rendezvous_.barrier();                                 // no kernel of any rank writes from here on
+  on_all_ranks(rendezvous_, "clearing its flags", [&] {  // all are clear before the first kernel writes
+    const cuda::Context::Scope scope(context_);
+    const cuda::RelaxedCapture relaxed;
+    const cuda::Stream stream;
+    const CUdeviceptr own = memory_.addresses()[static_cast<std::size_t>(rank())];
+    cuda::check(cuda::Driver::get().cuMemsetD8Async(own, 0, control_bytes, stream.handle()), "clearing a team's flags");
+    stream.synchronize();
+    std::memset(report_, 0, sizeof *report_);
+    if (has_rank_ended_) abort();  // which the line before may have undone
+  });
 }
 
 std::string text_of(const Report& report, int rank, std::chrono::milliseconds timeout) {

@@ -1,6 +1,7 @@
 // This process as a member of its team: where its kernels find the other ranks, and what they reported.
 #pragma once
 
+#include <atomic>
 #include <memory>
 #include <mutex>
 #include <optional>
@@ -17,7 +18,7 @@
 
 namespace kiln::team {
 
-/// Refers to what kiln::Team holds beside it. Collectives are for one thread at a time.
+/// Refers to what kiln::Team holds beside it. Collectives are for one thread at a time: whoever calls one holds collectives().
 class Member {
  public:
   /// `context` is current. All three outlive this. `timeout`: of a launch. Throws Error(out_of_memory) or Error(driver_failed).
@@ -34,17 +35,25 @@ class Member {
   [[nodiscard]] std::chrono::milliseconds timeout() const noexcept { return timeout_; }
   [[nodiscard]] Rendezvous& rendezvous() noexcept { return rendezvous_; }
 
-  /// What executables of a plan are bound to. `tag` differs between plans and is equal on all ranks; its lowest 16 bits count.
-  [[nodiscard]] TeamBinding binding(std::uint32_t tag) const noexcept;
+  /// Held during a plan's agreement, reset() and close(), by engines and the team alike.
+  [[nodiscard]] std::mutex& collectives() noexcept { return collectives_; }
 
-  /// Whether a launch reported a fault since the last reset(). A load from pinned memory.
+  /// What executables of a plan are bound to. `tag` differs between plans and is equal on all ranks; its lowest 16 bits count.
+  /// Throws Error(bad_input) after close().
+  [[nodiscard]] TeamBinding binding(std::uint32_t tag) const;
+  /// The same for a trial. Its launches wait for `trial_timeout`: ranks load and compare between them, for longer than a launch may.
+  [[nodiscard]] TeamBinding trial_binding(std::uint32_t tag) const;
+  static constexpr std::chrono::seconds trial_timeout{10};
+
+  /// Whether a launch reported a fault since the last reset(), or the team is closed. A load from pinned memory.
   [[nodiscard]] bool has_fault() const noexcept;
   /// The first fault since the last reset(). Nothing where there is none.
   [[nodiscard]] std::optional<Report> fault() const noexcept;
   /// Makes every wait of this rank's kernels end, now and until the next reset().
   void abort() noexcept;
   /// Collective: forgets the fault, and clears epochs and flags on all ranks. Precondition: the caller has synchronised the streams that
-  /// launched ops of the team. Throws as Rendezvous does, and Error(driver_failed).
+  /// launched ops of the team. Waits for a launch's time-out longer than other collectives, since a late rank may be in a launch. Throws as
+  /// Rendezvous does, Error(driver_failed), and Error(bad_input) after close().
   void reset();
 
   /// Collective: makes the team's NCCL communicator at the first call. Returns whether there is one, on all ranks alike: where NCCL fails on one
@@ -59,12 +68,15 @@ class Member {
 
  private:
   void watch(const std::stop_token& stop);
+  void require_open() const;
   void end_nccl() noexcept;
 
   Rendezvous& rendezvous_;
   const SymmetricMemory& memory_;
   const cuda::Context& context_;
   std::chrono::milliseconds timeout_;
+  std::mutex collectives_;
+  std::atomic<bool> is_closed_ = false;
   Report* report_ = nullptr;           // pinned; the device reaches it by the same address
   Descriptor wake_;                    // ends the poll of watcher_
   std::vector<Descriptor> processes_;  // readable once a rank's has ended
@@ -72,7 +84,7 @@ class Member {
   std::string why_no_nccl_;
   std::mutex nccl_mutex_;  // guards these two, of which watcher_ needs both
   std::unique_ptr<NcclCommunicator> nccl_;
-  bool has_rank_ended_ = false;
+  std::atomic<bool> has_rank_ended_ = false;
   std::jthread watcher_;  // last: it uses the others
 };
 

@@ -12,11 +12,18 @@ std::vector<std::string> gather_on_all_ranks(Rendezvous& rendezvous, const char*
                                              const std::function<std::string()>& step) {
   constexpr char done = ' ';
   std::string outcome;  // `done` and the text returned, or the error's kind and text
+  const auto failed = [&](ErrorKind kind, std::string_view why) {
+    outcome = static_cast<char>('0' + static_cast<int>(kind));
+    outcome += why.substr(0, Rendezvous::longest_bytes - 1);
+  };
   try {
     outcome = done + step();
   } catch (const Error& error) {
-    outcome = static_cast<char>('0' + static_cast<int>(error.kind())) + std::string(error.what());
-    outcome.resize(std::min(outcome.size(), Rendezvous::longest_bytes));
+    failed(error.kind(), error.what());
+  } catch (const std::exception& error) {
+    failed(ErrorKind::io, error.what());
+  } catch (...) {  // of a caller's callback
+    failed(ErrorKind::io, "an exception of no known type");
   }
   std::vector<std::string> outcomes = rendezvous.all_gather(outcome);
   for (std::size_t rank = 0; rank < outcomes.size(); ++rank) {

@@ -2,6 +2,7 @@
 
 #include <fmt/format.h>
 
+#include <mutex>
 #include <random>
 
 #include "kiln/error.hpp"
@@ -64,8 +65,13 @@ int Team::world() const noexcept { return state_->rendezvous.membership().world;
 const std::string& Team::name() const noexcept { return state_->rendezvous.membership().name; }
 std::int64_t Team::bytes() const noexcept { return state_->memory->bytes(); }
 std::chrono::milliseconds Team::timeout() const noexcept { return state_->rendezvous.timeout(); }
-void Team::reset() { state_->member->reset(); }
+int Team::device() const noexcept { return state_->context->info().ordinal; }
+void Team::reset() {
+  const std::lock_guard lock(state_->member->collectives());
+  state_->member->reset();
+}
 void Team::close() {
+  const std::lock_guard lock(state_->member->collectives());
   state_->member->close();
   state_->memory->close(state_->rendezvous);
 }

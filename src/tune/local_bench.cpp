@@ -98,14 +98,14 @@ class LocalBench final : public Bench {
   [[nodiscard]] jit::Executable load(std::size_t candidate, const Trial& trial,
                                      std::span<const std::int64_t> frame) const {
     if (settings_.member == nullptr) return {settings_.op, trial.implementation, frame, trial.cubin, settings_.team};
-    const team::TeamBinding binding = settings_.member->binding(static_cast<std::uint32_t>(candidate));
+    const team::TeamBinding binding = settings_.member->trial_binding(static_cast<std::uint32_t>(candidate));
     return {settings_.op, trial.implementation, frame, trial.cubin, &binding};
   }
 
   /// Why a launch of this rank ended without the others' data; empty where none did.
   [[nodiscard]] std::string fault_text() const {
     const auto fault = settings_.member == nullptr ? std::nullopt : settings_.member->fault();
-    return fault ? team::text_of(*fault, settings_.member->rank(), settings_.member->timeout()) : std::string();
+    return fault ? team::text_of(*fault, settings_.member->rank(), team::Member::trial_timeout) : std::string();
   }
 
   template <class Measure>

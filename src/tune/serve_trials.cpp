@@ -13,7 +13,7 @@ struct Bucket {
   Bucket(Begin asked, team::Member* team)
       : begin(std::move(asked)), context(begin.device), scope(context), cubins(layers, pool) {
     layers.put_all({}, begin.cubins);
-    if (team != nullptr) binding = team->binding(0);
+    if (team != nullptr) binding = team->trial_binding(0);
     bench = local_bench({begin.op, begin.bucket, context.info(), begin.regime, begin.arch,
                          team != nullptr ? &binding : nullptr, begin.seed, team},
                         cubins);

@@ -13,7 +13,7 @@ constexpr unsigned threads = 32;  // of the kernel's block
 }  // namespace
 
 TeamBarrier::TeamBarrier(const team::Member& team, const std::string& arch, Cubins& cubins)
-    : arguments_("team_barrier", team.binding(0), team.world(), {}, 0) {
+    : arguments_("team_barrier", team.trial_binding(0), team.world(), {}, 0) {
   const jit::Cubin cubin = cubins.get_and_keep(team_barrier_kernel(arch)).cubin;
   module_ = std::make_unique<jit::Module>(cubin.image, cubin.lowered_names);
 }

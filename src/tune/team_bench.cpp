@@ -18,24 +18,6 @@ namespace {
 
 using Json = nlohmann::json;
 
-// A rank that compiles lets the others wait. One that ends is noticed at once.
-constexpr std::chrono::minutes patience{30};
-
-/// The time-out of a team's collectives while a tune is under way.
-class Patience {
- public:
-  explicit Patience(team::Member& team) : team_(team), before_(team.rendezvous().timeout()) {
-    team_.rendezvous().set_timeout(patience);
-  }
-  ~Patience() { team_.rendezvous().set_timeout(before_); }
-  Patience(const Patience&) = delete;
-  Patience& operator=(const Patience&) = delete;
-
- private:
-  team::Member& team_;
-  std::chrono::milliseconds before_;
-};
-
 std::string packed(const Json& json) {
   const std::vector<std::uint8_t> bytes = Json::to_cbor(json);
   return {bytes.begin(), bytes.end()};
@@ -44,16 +26,15 @@ std::string packed(const Json& json) {
 /// Does what the message asks on this rank, and returns what each rank answers.
 std::vector<Json> answer_together(team::Member& team, TrialService& service, const Json& message) {
   Json own;
-  if (message.contains("reset")) {
-    team.reset();
-  } else {
-    try {
+  try {
+    if (message.contains("reset"))
+      team.reset();
+    else
       own = service.answer(message);
-    } catch (const Error& error) {
-      own = process::to_json(error);
-    } catch (const std::exception& error) {
-      own = process::to_json(Error(ErrorKind::io, error.what()));
-    }
+  } catch (const Error& error) {
+    own = process::to_json(error);
+  } catch (const std::exception& error) {
+    own = process::to_json(Error(ErrorKind::io, error.what()));
   }
   std::vector<Json> answers;
   for (const std::string& each : team::gather_texts(team.rendezvous(), packed(own)))
@@ -66,7 +47,7 @@ std::string of_rank(std::size_t rank, const std::string& text) { return fmt::for
 class TeamBench final : public Bench {
  public:
   TeamBench(const BenchSettings& settings, Cubins& cubins)
-      : team_(*settings.member), patience_(team_), service_(team_, settings.device.ordinal) {
+      : team_(*settings.member), patience_(team_.rendezvous()), service_(team_, settings.device.ordinal) {
     std::vector<store::CubinRow> rows;
     for (const jit::Specialisation& needed :
          verification(settings.op, settings.bucket, settings.device.facts, settings.arch))
@@ -140,7 +121,7 @@ class TeamBench final : public Bench {
   }
 
   team::Member& team_;
-  Patience patience_;
+  team::Patience patience_;
   TrialService service_;
   double prepared_ns_ = 0;
 };
@@ -156,7 +137,7 @@ void end_team_trials(team::Member& team) {
 }
 
 void serve_team_trials(team::Member& team, int tuning, const cuda::Context& context) {
-  const Patience patient(team);
+  const team::Patience patience(team.rendezvous());
   TrialService service(team, context.info().ordinal);
   for (;;) {
     const Json message = Json::from_cbor(team::broadcast_text(team.rendezvous(), tuning, {}));

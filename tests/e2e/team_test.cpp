@@ -196,3 +196,75 @@ TEST_CASE("the death of a rank ends the launches of the others long before the t
   CHECK(ranks.outcome(0) == "NaN told");
   CHECK(std::chrono::steady_clock::now() - begun < std::chrono::seconds(20));
 }
+
+TEST_CASE("a tune that rank 0 stops is told to all ranks, and the team goes on") {
+  Ranks ranks;
+  ranks.begin_all(2, [](const team::Membership& of) {
+    Options options;
+    auto stops = std::make_shared<bool>(true);
+    options.stop_requested = [stops, rank = of.rank] { return *stops && rank == 0; };
+    const Rank rank(of, ample, options);
+    const Gather one(rank, 100, 100);
+    const Error stopped = error_of([&] { one.launch(rank); });
+    if (stopped.kind() != ErrorKind::interrupted || !holds(stopped.what(), "rank 0"))
+      return std::string(stopped.what());
+    *stops = false;
+    one.set(3);
+    one.launch(rank);
+    rank.machine.synchronize();
+    return "told, then " + one.outcome({100, 100}, 3);
+  });
+  CHECK(ranks.outcome(0) == "told, then right");
+  CHECK(ranks.outcome(1) == "told, then right");
+}
+
+TEST_CASE("a launch that failed on one rank fails the next plan on all of them") {
+  Ranks ranks;
+  ranks.begin_all(2, [](const team::Membership& of) {
+    const Rank rank(of, milliseconds(2000));
+    const Gather one(rank, 100, 100), other(rank, 10, 100);
+    one.set(1);
+    one.launch(rank);
+    rank.machine.synchronize();
+    if (of.rank == 0) {
+      one.launch(rank);  // rank 1 leaves it out
+      rank.machine.synchronize();
+    } else {
+      std::this_thread::sleep_for(milliseconds(2500));
+    }
+    const Error failed = error_of([&] { other.launch(rank); });
+    if (failed.kind() != ErrorKind::team_failed || !holds(failed.what(), "rank 0")) return std::string(failed.what());
+    rank.team->reset();
+    other.set(4);
+    other.launch(rank);
+    rank.machine.synchronize();
+    return "told, then " + other.outcome({10, 10}, 4);
+  });
+  CHECK(ranks.outcome(0) == "told, then right");
+  CHECK(ranks.outcome(1) == "told, then right");
+}
+
+TEST_CASE("an engine on another device than its team's is refused, and so is a team that was closed") {
+  Ranks ranks;
+  ranks.begin_all(2, [](const team::Membership& of) {
+    e2e::control("devices 2");
+    const Rank rank(of);
+    Options elsewhere;
+    elsewhere.overlay = std::filesystem::path();
+    elsewhere.device = 1;
+    elsewhere.team = rank.team;
+    const Error device = error_of([&] { const Engine engine(elsewhere); });
+    const Gather one(rank, 100, 100);
+    one.set(1);
+    one.launch(rank);
+    rank.machine.synchronize();
+    rank.team->close();
+    const Error closed = error_of([&] { one.launch(rank); });
+    return fmt::format("{} / {}", device.what(), closed.what());
+  });
+  for (std::size_t i = 0; i < 2; ++i) {
+    const std::string said = ranks.outcome(i);
+    CHECK_MESSAGE(holds(said, "Options::device is 1"), said);
+    CHECK_MESSAGE(holds(said, "was closed"), said);
+  }
+}

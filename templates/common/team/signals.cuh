@@ -87,7 +87,7 @@ class Epoch {
     for (unsigned polls = 1;; ++polls) {
       const unsigned long long seen = load_acquire_system(flag);
       if (seen >> 24 == expected()) return static_cast<int>(seen & 0xffffff);
-      if (seen >> 40 == epoch_) return fail(Report::other_plan, rank, index, seen);
+      if (seen >> 40 == epoch_ && seen != 0) return fail(Report::other_plan, rank, index, seen);
       if (polls % 32 != 0) continue;
       if (*static_cast<const volatile unsigned*>(&own().failed) != 0) return -1;
       const unsigned long long now = nanoseconds();

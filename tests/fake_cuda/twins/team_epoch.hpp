@@ -39,7 +39,7 @@ class TeamEpoch {
     while (!failed_) {
       const std::uint64_t seen = std::atomic_ref(flag).load(std::memory_order_acquire);
       if (seen >> 24 == expected()) return static_cast<std::int64_t>(seen & 0xffffffU);
-      if (seen >> 40 == epoch_) fail(report, Report::other_plan, rank, index, seen);
+      if (seen >> 40 == epoch_ && seen != 0) fail(report, Report::other_plan, rank, index, seen);
       if (std::atomic_ref(report.abort).load(std::memory_order_acquire) != 0)
         fail(report, Report::aborted, rank, index, seen);
       if (std::chrono::steady_clock::now() - begun > std::chrono::nanoseconds(team_.timeout_ns))
