@@ -31,7 +31,7 @@ __global__ void __launch_bounds__(
   if (warp == 0) {
     ring.template make_barriers<0, stages>();
   } else if (warp == 1 && elect_one()) {
-    mbarrier_expect(&arrived->counted, team::ArrivalStorage::counted_bytes);
+    arrived->open<1>();
     prefetch_tensormap(&x_map);
     prefetch_tensormap(&w_map);
   }
@@ -70,7 +70,7 @@ __global__ void __launch_bounds__(
         }
       }
     } else if (warp == 2) {
-      if (elect_one()) arrivals.count(1);
+      if (elect_one()) arrivals.template count<1>();
     }
     return;
   }

@@ -195,6 +195,21 @@ TEST_CASE("what mbarriers are not made for is a fault") {
                        doctest::Contains("fence.mbarrier_init has not made known"), emulator::Fault);
 }
 
+TEST_CASE("st.async is for clusters of several blocks") {
+  const auto run = [](unsigned blocks) {
+    emulator::launch({.grid = {blocks}, .block = {1}, .shared_bytes = 16, .cluster = {blocks}}, [] {
+      const unsigned barrier = test::shared_address(emulator::dynamic_shared<char>());
+      test::mbarrier_init(barrier, 1);
+      test::mbarrier_arrive_expect_tx(barrier, 8);
+      test::st_async(barrier + 8, {1, 2}, barrier);
+      test::mbarrier_wait(barrier, 0);
+      if (emulator::dynamic_shared<float>()[3] != 2) emulator::fault("other numbers have come");
+    });
+  };
+  run(2);
+  CHECK_THROWS_WITH_AS(run(1), doctest::Contains("st.async in a cluster of one block"), emulator::Fault);
+}
+
 TEST_CASE("shared memory is NaN at first, and ends where the launch says") {
   CHECK_THROWS_WITH_AS(emulator::launch({.grid = {1}, .block = {32}, .shared_bytes = 64},
                                         [] {

@@ -23,6 +23,10 @@ inline void mbarrier_arrive_cluster(unsigned barrier, unsigned rank) {
 inline void mbarrier_arrive_expect_tx(unsigned barrier, unsigned bytes) {
   EMULATED_PTX("mbarrier.arrive.expect_tx.shared::cta.b64 _, [%0], %1;", emulator::in(barrier), emulator::in(bytes));
 }
+inline void st_async(unsigned to, float2 value, unsigned barrier) {
+  EMULATED_PTX("st.async.shared::cluster.mbarrier::complete_tx::bytes.v2.f32 [%0], {%1, %2}, [%3];", emulator::in(to),
+               emulator::in(value.x), emulator::in(value.y), emulator::in(barrier));
+}
 inline void mbarrier_wait(unsigned barrier, unsigned parity) {
   EMULATED_PTX(
       "{\n.reg .pred done;\nagain:\nmbarrier.try_wait.parity.shared::cta.b64 done, [%0], %1;\n@!done bra again;\n}",

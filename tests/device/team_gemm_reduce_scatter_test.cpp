@@ -38,7 +38,7 @@ struct Scatter {
       : rows(std::move(rows_of_all)),
         stride(part_stride),
         most_rows(most),
-        team(world(), static_cast<std::int64_t>(rows.size()) * most * 128 * 2) {  // whole tiles
+        team(world(), static_cast<std::int64_t>(rows.size()) * most * 192 * 2) {  // whole tiles
     for (int rank = 0; rank < world(); ++rank) {
       const auto seed = static_cast<std::uint32_t>(rank) * 2 + 1;
       ranks.push_back({test::Matrix<bf16>::random(world() * stride, k, k, seed),
@@ -202,6 +202,11 @@ TEST_CASE("gemm_reduce_scatter adds tiles as they arrive, launch after launch") 
   equal.counted = false;
   equal.run_fused<2, Shape{128, 128, 2}>(4);
   for (int rank = 0; rank < 2; ++rank) CHECK(equal.error(rank, true) == 0);
+  for (const std::uint32_t seed : {0u, 5u}) {  // a tile of another rank takes two stages of the ring
+    Scatter wide({130, 260}, 260, 512);
+    wide.run_fused<2, Shape{128, 192, 3}>(seed, 2);
+    for (int rank = 0; rank < 2; ++rank) CHECK(wide.error(rank, true) == 0);
+  }
 }
 
 TEST_CASE("what a rank does not send counts as 0 in gemm_reduce_scatter") {

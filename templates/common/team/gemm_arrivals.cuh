@@ -3,6 +3,7 @@
 
 #include "common/bulk_copy.cuh"
 #include "common/cluster.cuh"
+#include "common/mbarrier.cuh"
 #include "common/team/gemm_parts.cuh"
 
 namespace kiln::team {
@@ -18,6 +19,17 @@ struct ArrivalStorage {
   Epoch::storage epoch;
   int rows_of[most_ranks];  // -1 where unknown
   int failed;  // 1 from the first failed wait on: peers' rows are NaN; 2 where the launch began so: all are
+
+  /// Makes `counted` ready for one count<blocks>(). For one thread.
+  template <int blocks>
+  __device__ __forceinline__ void open() {
+    if constexpr (blocks > 1) {
+      mbarrier_expect(&counted, counted_bytes);
+    } else {
+      mbarrier_init(shared_address(&counted), 1);
+      fence_mbarrier_init();
+    }
+  }
 };
 
 /// How many rows each rank has, of which others than its own a block hears in the course of a launch.
@@ -50,16 +62,25 @@ class Arrivals {
   __device__ __forceinline__ Arrivals(const Epoch& epoch, const Team& team, ArrivalStorage* shared, int chunk_rows)
       : epoch_(epoch), team_(team), shared_(shared), chunk_rows_(chunk_rows) {}
 
-  /// Hears from all peers, and tells the `blocks` blocks of the cluster, which must all know the same.
-  __device__ __forceinline__ void count(int blocks) const {
+  /// Hears from all peers, and tells the `blocks` blocks of the cluster, which must all know the same. A block of no cluster tells itself by
+  /// plain stores: PTX defines st.async for clusters of several blocks alone, and elsewhere it may end the launch.
+  template <int blocks>
+  __device__ __forceinline__ void count() const {
 #pragma unroll 1
     for (int rank = 0; rank < most_ranks; rank += 2) {
-      const float2 pair = {__uint_as_float(static_cast<unsigned>(rows_of(rank))),
-                           __uint_as_float(static_cast<unsigned>(rows_of(rank + 1)))};
+      const int first = rows_of(rank), second = rows_of(rank + 1);
+      if constexpr (blocks == 1) {
+        shared_->rows_of[rank] = first;
+        shared_->rows_of[rank + 1] = second;
+      } else {
+        const float2 pair = {__uint_as_float(static_cast<unsigned>(first)),
+                             __uint_as_float(static_cast<unsigned>(second))};
 #pragma unroll 1
-      for (int block = 0; block < blocks; ++block)
-        st_async(mapa(&shared_->rows_of[rank], block), pair, mapa(&shared_->counted, block));
+        for (int block = 0; block < blocks; ++block)
+          st_async(mapa(&shared_->rows_of[rank], block), pair, mapa(&shared_->counted, block));
+      }
     }
+    if constexpr (blocks == 1) mbarrier_arrive(shared_address(&shared_->counted));
   }
 
   /// Waits for rows [first, end) of `peer`, for copies that this thread then starts. False where they did not come.

@@ -113,7 +113,7 @@ __device__ __forceinline__ void gather_block(const RowMaps& first_half, const Ro
   if (warp == 0) {
     ring.template make_barriers<0, Tiles::stages>();
   } else if (warp == 1 && elect_one()) {
-    mbarrier_expect(&arrived->counted, ArrivalStorage::counted_bytes);
+    arrived->template open<Tiles::cluster>();
     mbarrier_init(shared_address(&arrived->copied[0]), 1);
     mbarrier_init(shared_address(&arrived->copied[1]), 1);
     fence_mbarrier_init();
@@ -150,7 +150,7 @@ __device__ __forceinline__ void gather_block(const RowMaps& first_half, const Ro
       __syncwarp();
       named_barrier_arrive(done_barrier, done_threads);
     } else if (warp == 2) {
-      if (block == 0 && elect_one()) arrivals.count(Tiles::cluster);
+      if (block == 0 && elect_one()) arrivals.template count<Tiles::cluster>();
     }
     return;
   }

@@ -71,11 +71,12 @@ void red(Call& call) {
   for (std::size_t j = 0; j < call.size(1); ++j) to[j] += call.number(1, j);
 }
 
-/// Of two floats, which arrive at some later time.
+/// Of two floats, which arrive at some later time. PTX requires %cluster_nctarank > 1.
 void st_async(Call& call) {
   const unsigned to = call.word(0), barrier = call.word(2);
   const uint2 values{call.word(1, 0), call.word(1, 1)};
   Cluster& cluster = current_cluster();
+  if (cluster.blocks.size() == 1) fault("st.async in a cluster of one block, where PTX does not define it");
   Block& block = cluster.block_at(to);
   if (&cluster.block_at(barrier) != &block) fault("st.async to one block reports to another's mbarrier");
   Mbarrier& reported = block.mbarrier_at(SharedMemory::offset_of(barrier));
