@@ -184,10 +184,11 @@ void VerificationTensors::fill_one(CUdeviceptr pointer, manifest::DType type, st
 
 void VerificationTensors::fill_parts(std::size_t tensor, std::uint64_t seed, CUstream stream) {
   const Tensor& state = tensors[tensor];
-  const auto part_bytes = static_cast<CUdeviceptr>(state.part_stride * size_of(state.extent.type));
-  for (std::int32_t of_rank = 0; of_rank < world(); ++of_rank)
-    fill_one(state.parts.pointer() + part_bytes * static_cast<CUdeviceptr>(of_rank), state.extent.type, tensor, seed,
-             of_rank, stream);
+  const std::int64_t part_bytes = state.part_stride * size_of(state.extent.type);
+  for (std::int32_t of_rank = 0; of_rank < world(); ++of_rank) {
+    const auto offset = static_cast<CUdeviceptr>(part_bytes) * static_cast<CUdeviceptr>(of_rank);
+    fill_one(state.parts.pointer() + offset, state.extent.type, tensor, seed, of_rank, stream);
+  }
 }
 
 void VerificationTensors::fill(std::uint64_t seed, CUstream stream) {
