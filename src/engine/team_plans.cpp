@@ -209,8 +209,9 @@ std::unique_ptr<BucketPlans> build_with_team(OpState& state, const Problem& prob
   team::on_all_ranks(team.rendezvous(), "looking for its record",
                      [&] { resolution = resolve_for_all(state, problem, with_nccl); });
   const auto hit = std::ranges::find_if(all, [](const Standpoint& each) { return !each.decision.empty(); });
-  const bool is_same = std::ranges::all_of(all, [&](const Standpoint& each) { return each.decision == hit->decision; });
-  if (hit == all.end() || !is_same) {
+  const bool is_same = hit != all.end() &&
+                       std::ranges::all_of(all, [&](const Standpoint& each) { return each.decision == hit->decision; });
+  if (!is_same) {
     const auto source = hit == all.end() ? 0 : static_cast<int>(hit - all.begin());
     std::exception_ptr failure;
     if (hit == all.end() && std::ranges::all_of(all, &Standpoint::tunes))

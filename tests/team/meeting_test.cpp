@@ -108,9 +108,16 @@ TEST_CASE("a rank that cannot take connections says why, and waits no longer") {
   ranks.begin([&] {
     const int next = dup(0);  // the number that the rank's own socket gets; no other is allowed
     close(next);
-    const rlimit allowed{static_cast<rlim_t>(next) + 1, static_cast<rlim_t>(next) + 1};
+    rlimit before{};
+    getrlimit(RLIMIT_NOFILE, &before);
+    const rlimit allowed{static_cast<rlim_t>(next) + 1, before.rlim_max};
     if (setrlimit(RLIMIT_NOFILE, &allowed) != 0) return std::string("setrlimit");
-    return met({0, 2, ranks.name}, 60'000);
+    try {
+      return met({0, 2, ranks.name}, 60'000);
+    } catch (const Error& error) {
+      setrlimit(RLIMIT_NOFILE, &before);  // a sanitizer opens files to check the call that follows
+      return std::string(error.what());
+    }
   });
   const Descriptor knocking = knock(ranks.name, 0);
   const std::string said = ranks.outcome(0);
