@@ -99,7 +99,7 @@ class Team {
   Memory& at(int rank) { return memories_[static_cast<std::size_t>(rank)]; }
   [[nodiscard]] std::size_t lines() const { return static_cast<std::size_t>((control_bytes + 2 * half_bytes_) / 256); }
   unsigned char* half(Memory& memory, unsigned parity) {
-    return memory.bytes[0].bytes + control_bytes + parity * half_bytes_;
+    return reinterpret_cast<unsigned char*>(memory.bytes.get()) + control_bytes + parity * half_bytes_;
   }
   void poison_half(Memory& memory, unsigned parity) {
     std::memset(half(memory, parity), 0xff, static_cast<std::size_t>(half_bytes_));
