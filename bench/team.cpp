@@ -121,7 +121,7 @@ class Rank {
     const kiln::tune::Check check = tensors.check(stream_.handle());
     const double first_ms = 1e3 * seconds_since(begun);
     static_cast<void>(engine_.check(stream_.handle()));
-    const std::string wrong = largest_text(check.right ? "" : check.reason);
+    const std::string wrong = first_failure(check.right ? "" : check.reason);
     if (!wrong.empty()) throw kiln::Error(kiln::ErrorKind::wrong_result, wrong);
     const kiln::Plan plan = op.plan(problem, stream_.handle());
 
@@ -189,7 +189,7 @@ class Rank {
     }
     return values;
   }
-  std::string largest_text(const std::string& own) {
+  std::string first_failure(const std::string& own) {
     const auto all = kiln::team::gather_texts(ranks(), own);
     for (std::size_t rank = 0; rank < all.size(); ++rank)
       if (!all[rank].empty()) return fmt::format("rank {}: {}", rank, all[rank]);

@@ -256,10 +256,8 @@ void require_sound_team(const State& engine) {
 }
 
 team::TeamBinding binding_of(const team::Member& team, const Resolution& resolution, const Answer& answer) {
-  std::uint32_t digest = 2166136261U;  // FNV-1a
-  for (const char each : resolution.key + name_of(answer))
-    digest = (digest ^ static_cast<unsigned char>(each)) * 16777619U;
-  return team.binding(digest ^ digest >> 16);
+  const manifest::Digest digest = manifest::Hasher().field(resolution.key).field(name_of(answer)).finish();
+  return team.binding(std::uint32_t{static_cast<std::uint8_t>(digest[0])} << 8 | static_cast<std::uint8_t>(digest[1]));
 }
 
 }  // namespace kiln::engine
