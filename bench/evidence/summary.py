@@ -117,7 +117,7 @@ ROWS = {"gemm at random (model shape, length) pairs, cuBLASLt's best for the ver
         "memory-bound kernels at about 1 GB, geometric means": memory_bound,
         "attention, dense, at buckets' upper ends, cuDNN / Kiln": dense_attention,
         "attention: decode; packed batches of unlike lengths": served_attention,
-        "ops of a team of two, NCCL (then cuBLAS) / Kiln": on_two_gpus,
+        "ops of a team of two, at buckets' upper ends but for one, NCCL (then cuBLAS) / Kiln": on_two_gpus,
         "from a context to the first checked result with a shipped file": start}
 
 
