@@ -37,7 +37,7 @@ class NcclCommunicator {
 
  private:
   const cuda::Nccl& nccl_;
-  mutable std::timed_mutex mutex_;
+  mutable std::mutex mutex_;
   std::atomic<ncclComm_t> handle_ = nullptr;  // null: none any more
 };
 
