@@ -1,7 +1,10 @@
 # kiln_module(name [MODULES below...] [DEPENDS libraries...] [SEPARATE]): the sources of src/NAME as an object library.
 # kiln_unity leaves the module alone when it is SEPARATE.
 add_library(kiln_flags INTERFACE)
-target_compile_options(kiln_flags INTERFACE -Wall -Wextra -Wpedantic -Wshadow -Wconversion -Wno-sign-conversion)
+target_compile_options(kiln_flags INTERFACE -Wall -Wextra -Wpedantic -Wconversion -Wno-sign-conversion)
+if(NOT KILN_UNITY_BUILD) # where sources that are joined shadow each other's names
+  target_compile_options(kiln_flags INTERFACE -Wshadow)
+endif()
 if(CMAKE_CXX_COMPILER_ID STREQUAL "GNU" AND CMAKE_CXX_COMPILER_VERSION VERSION_LESS 13)
   target_compile_options(kiln_flags INTERFACE -Wno-restrict) # false in std::string (GCC bug 105651)
 endif()
@@ -13,15 +16,17 @@ if(KILN_SANITIZE)
     target_compile_options(kiln_flags INTERFACE -fno-sanitize=function)
   endif()
 endif()
-if(KILN_BUILD_FUZZERS)
-  target_compile_options(kiln_flags INTERFACE -fsanitize=fuzzer-no-link)
-endif()
 
-# kiln_unity(target): the target's sources as a few translation units, for builds that are made once. So names in anonymous namespaces must differ
-# within a target.
+# kiln_unity(target): the target's sources as translation units of about equal length and at most 28 sources, for builds that are made once: half
+# of the time goes into headers. So names in anonymous namespaces must differ within a target.
 function(kiln_unity target)
   if(KILN_UNITY_BUILD)
-    set_target_properties(${target} PROPERTIES UNITY_BUILD ON UNITY_BUILD_BATCH_SIZE 12)
+    get_target_property(sources ${target} SOURCES)
+    list(FILTER sources INCLUDE REGEX "\\.cpp$")
+    list(LENGTH sources count)
+    math(EXPR units "(${count} + 27) / 28")
+    math(EXPR batch "(${count} + ${units} - 1) / ${units}")
+    set_target_properties(${target} PROPERTIES UNITY_BUILD ON UNITY_BUILD_BATCH_SIZE ${batch})
   endif()
 endfunction()
 

@@ -14,7 +14,7 @@ namespace kiln::engine {
 namespace {
 
 // Doublings within which a record's configs are added to the model's proposals. H100, gemm (see tune/guess.cpp): 2 and 4 are about as good.
-constexpr double near_enough = 3;
+constexpr double farthest = 3;
 // Doublings within which a record of one config serves before the model. H200, records of ten other ops, each served by the others: it names the
 // tuned config in 6 of 10, the model in 4.
 constexpr double steady_within = 1;
@@ -169,7 +169,7 @@ NearAnswers answers_of(const Asked& asked, const std::vector<tune::NearRecord>& 
 std::vector<tune::Winner> winners_of(const Asked& asked, const std::vector<tune::NearRecord>& near) {
   std::vector<tune::Winner> winners;
   for (const tune::NearRecord& each : near)
-    if (each.distance <= near_enough && winners.size() < most_winners)
+    if (each.distance <= farthest && winners.size() < most_winners)
       tune::add_winners(winners, asked.op, asked.bucket, asked.device, each.found.value);
   return winners;
 }

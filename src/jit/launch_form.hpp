@@ -169,12 +169,12 @@ struct alignas(64) PassForm {
     std::uint32_t offset;  // of the dimension in CUlaunchConfig, bytes
     std::uint32_t most;
     manifest::Formula blocks;
-    /// Writes `size` into the config. Returns false when it is under 1 or above `most`.
-    [[nodiscard]] bool set(std::int64_t size, CUlaunchConfig& config) const noexcept {
+    /// Writes `size` into `of`. Returns false when it is under 1 or above `most`.
+    [[nodiscard]] bool set(std::int64_t size, CUlaunchConfig& of) const noexcept {
       if (static_cast<std::uint64_t>(size) - 1 >= most) [[unlikely]]
         return false;
       const auto dimension = static_cast<unsigned>(size);
-      std::memcpy(reinterpret_cast<std::byte*>(&config) + offset, &dimension, sizeof dimension);
+      std::memcpy(reinterpret_cast<std::byte*>(&of) + offset, &dimension, sizeof dimension);
       return true;
     }
   };

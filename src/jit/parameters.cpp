@@ -47,7 +47,7 @@ Bytes section_of(Bytes image, const std::string& name) {
 }
 
 /// Attributes of .nv.info, as cuobjdump -elf names them.
-enum class Attribute : std::uint8_t {
+enum class InfoAttribute : std::uint8_t {
   kparam_info = 0x17,      // u32 index, u16 ordinal, u16 offset, u32 whose upper 14 bits are the size
   kparam_info_v2 = 0x45,   // u32 index, u16 ordinal, u16 offset, u16 size: kernels with large parameters
   cbank_param_size = 0x19  // u16: bytes of all parameters
@@ -93,13 +93,13 @@ std::optional<std::vector<std::int64_t>> parameter_sizes(Bytes image, std::strin
   std::int64_t all = 0;
   while (info.size() >= 4) {
     const bool is_sized = static_cast<std::uint8_t>(info[0]) == format_sized;
-    const auto attribute = static_cast<Attribute>(info[1]);
+    const auto attribute = static_cast<InfoAttribute>(info[1]);
     const auto number = read_at<std::uint16_t>(info, 2);
     const Bytes payload = is_sized ? part_of(info, 4, number) : Bytes();
-    if (attribute == Attribute::cbank_param_size) all = number;
-    if (is_sized && (attribute == Attribute::kparam_info || attribute == Attribute::kparam_info_v2)) {
-      const std::int64_t bytes = attribute == Attribute::kparam_info ? read_at<std::uint32_t>(payload, 8) >> 18
-                                                                     : read_at<std::uint16_t>(payload, 8);
+    if (attribute == InfoAttribute::cbank_param_size) all = number;
+    if (is_sized && (attribute == InfoAttribute::kparam_info || attribute == InfoAttribute::kparam_info_v2)) {
+      const std::int64_t bytes = attribute == InfoAttribute::kparam_info ? read_at<std::uint32_t>(payload, 8) >> 18
+                                                                         : read_at<std::uint16_t>(payload, 8);
       table[read_at<std::uint16_t>(payload, 4)] = {read_at<std::uint16_t>(payload, 6), bytes};
     }
     info = info.subspan(std::min(info.size(), 4 + (is_sized ? std::size_t{number} : 0)));

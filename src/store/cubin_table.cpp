@@ -9,16 +9,16 @@
 namespace kiln::store {
 namespace {
 
-struct Sql {
+struct CubinSql {
   std::string find, heads, insert;
 };
 
-const Sql& sql() {
-  static const Sql texts = [] {
+const CubinSql& cubin_sql() {
+  static const CubinSql texts = [] {
     Columns columns;
     const PackedCubin empty;
     each_cubin_field(empty, columns);
-    return Sql{
+    return CubinSql{
         fmt::format("SELECT id, key, digest, {}frame FROM cubin LEFT JOIN image ON cubin = id WHERE id = ?",
                     columns.names),
         fmt::format("SELECT id, key, digest, {}NULL FROM cubin ORDER BY id", columns.names),
@@ -73,7 +73,7 @@ constexpr std::string_view does_not_unpack = "its payload cannot be unpacked to 
 // A row past SQLite's length limit cannot be read, so it cannot be checked again and is removed.
 bool remove_if_flawed(Connection& connection, std::int64_t id) {
   try {
-    Query query = connection.query(sql().find);
+    Query query = connection.query(cubin_sql().find);
     if (!query.bind(id).step()) return false;
     if (const Row row = read_cubin(query); row.flaw.empty() && unpack(row.cubin)) return false;
   } catch (const SqliteFailure& failure) {
@@ -90,7 +90,7 @@ Flaw flaw_at(const Row& row, const manifest::Digest& key, std::string reason) {
 
 Row read_by_id(Connection& connection, std::int64_t id) {
   try {
-    Query query = connection.query(sql().find);
+    Query query = connection.query(cubin_sql().find);
     if (query.bind(id).step()) return read_cubin(query);
     return {id, {}, {}, "it is gone"};
   } catch (const SqliteFailure& failure) {
@@ -148,7 +148,7 @@ std::vector<PackedCubin> list_cubins_after(Connection& connection, std::span<con
 }
 
 void each_cubin_head(Connection& connection, const std::function<void(std::int64_t, const PackedCubin&)>& visit) {
-  Query query = connection.query(sql().heads);
+  Query query = connection.query(cubin_sql().heads);
   while (query.step()) visit(query.integer(0), read_head(query));
 }
 
@@ -162,7 +162,7 @@ std::vector<std::string> list_compilers(Connection& connection) {
 bool put_cubin(Connection& connection, const PackedCubin& cubin, const manifest::Digest& digest, bool replace) {
   const std::span<const std::byte> key(cubin.key);
   if (replace) connection.query("DELETE FROM cubin WHERE key = ?").bind(key).run();
-  Query query = connection.query(sql().insert);
+  Query query = connection.query(cubin_sql().insert);
   each_cubin_field(cubin, Binder{query});
   if (!query.bind(key).bind(std::span<const std::byte>(digest)).step()) return false;
   const std::int64_t id = query.integer(0);

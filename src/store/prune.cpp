@@ -11,7 +11,7 @@
 namespace kiln::store {
 namespace {
 
-struct Row {
+struct Deletable {
   std::int64_t id = 0;
   std::int64_t last_use = 0;  // 0: never, as far as the file knows
   double value = 0;           // time saved per byte
@@ -37,8 +37,8 @@ constexpr std::string_view cubin_rows =
     "SELECT id, coalesce(uses, 0), coalesce(last_use, 0), 1, length(frame) + 512 FROM cubin JOIN image ON cubin = id "
     "LEFT JOIN usage ON source = 'cubin' AND usage.key = lower(hex(cubin.key)) ORDER BY id";
 
-std::vector<Row> rows_of(Connection& connection, std::string_view sql, std::int64_t now) {
-  std::vector<Row> rows;
+std::vector<Deletable> rows_of(Connection& connection, std::string_view sql, std::int64_t now) {
+  std::vector<Deletable> rows;
   Query query = connection.query(sql);
   while (query.step()) {
     const double saved = weight(query.integer(1), query.integer(2), now) * query.real(3);
@@ -49,9 +49,9 @@ std::vector<Row> rows_of(Connection& connection, std::string_view sql, std::int6
 }
 
 /// Sorts the least valuable first; of equal rows, the older first. Drops rows newer than `newest`.
-std::vector<Row> by_value(std::vector<Row> rows, std::int64_t newest) {
-  std::erase_if(rows, [&](const Row& row) { return row.id > newest; });
-  std::stable_sort(rows.begin(), rows.end(), [](const Row& a, const Row& b) { return a.value < b.value; });
+std::vector<Deletable> by_value(std::vector<Deletable> rows, std::int64_t newest) {
+  std::erase_if(rows, [&](const Deletable& row) { return row.id > newest; });
+  std::stable_sort(rows.begin(), rows.end(), [](const Deletable& a, const Deletable& b) { return a.value < b.value; });
   return rows;
 }
 
@@ -103,10 +103,10 @@ class Pruning {
   }
 
   void remove_unused(std::int64_t seconds) {
-    const auto is_unused = [&](const Row& row) { return rule_.now - row.last_use > seconds; };
-    for (const Row& row : rows_of(connection_, cubin_rows, rule_.now))
+    const auto is_unused = [&](const Deletable& row) { return rule_.now - row.last_use > seconds; };
+    for (const Deletable& row : rows_of(connection_, cubin_rows, rule_.now))
       if (is_unused(row)) remove_cubin(row.id);
-    for (const Row& row : rows_of(connection_, record_rows, rule_.now))
+    for (const Deletable& row : rows_of(connection_, record_rows, rule_.now))
       if (is_unused(row)) remove_record(row.id);
   }
 
@@ -119,8 +119,8 @@ class Pruning {
     if (connection_.number("SELECT count(*) FROM cubin") == 0) shrink(bytes, records, &Pruning::remove_record);
   }
 
-  void shrink(std::int64_t bytes, const std::vector<Row>& rows, void (Pruning::*remove)(std::int64_t)) {
-    for (const Row& row : rows) {
+  void shrink(std::int64_t bytes, const std::vector<Deletable>& rows, void (Pruning::*remove)(std::int64_t)) {
+    for (const Deletable& row : rows) {
       if (used_bytes(connection_) <= bytes) return;
       (this->*remove)(row.id);
     }

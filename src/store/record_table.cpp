@@ -7,13 +7,13 @@
 namespace kiln::store {
 namespace {
 
-struct Sql {
+struct RecordSql {
   std::string find, read, list, list_op, list_after, list_all, insert, choices, insert_choice, candidates, candidate,
       insert_candidate;
 };
 
-const Sql& sql() {
-  static const Sql texts = [] {
+const RecordSql& record_sql() {
+  static const RecordSql texts = [] {
     const Record empty_record;
     const Choice empty_choice;
     const Candidate empty_candidate;
@@ -24,17 +24,17 @@ const Sql& sql() {
     const auto select = fmt::format("SELECT id, {}digest FROM record", record.names);
     const auto select_candidate =
         fmt::format("SELECT position, {}digest FROM candidate WHERE record = ?", candidate.names);
-    return Sql{select + " WHERE key = ?", select + " WHERE id = ?", select + " ORDER BY unix_seconds DESC, key",
-               select + " WHERE op = ? ORDER BY unix_seconds DESC, key", select + " WHERE key > ? ORDER BY key",
-               select + " ORDER BY key",
-               fmt::format("INSERT INTO record ({}digest) VALUES ({}?) RETURNING id", record.names, record.marks),
-               // One row more than the limit shows that there are too many.
-               fmt::format("SELECT {}position FROM choice WHERE record = ? ORDER BY position LIMIT {}", choice.names,
-                           max_choices + 1),
-               fmt::format("INSERT INTO choice ({}record, position) VALUES ({}?, ?)", choice.names, choice.marks),
-               select_candidate + " ORDER BY position", select_candidate + " AND position = ?",
-               fmt::format("INSERT INTO candidate (record, position, {}digest) VALUES (?, ?, {}?)", candidate.names,
-                           candidate.marks)};
+    return RecordSql{select + " WHERE key = ?", select + " WHERE id = ?", select + " ORDER BY unix_seconds DESC, key",
+                     select + " WHERE op = ? ORDER BY unix_seconds DESC, key", select + " WHERE key > ? ORDER BY key",
+                     select + " ORDER BY key",
+                     fmt::format("INSERT INTO record ({}digest) VALUES ({}?) RETURNING id", record.names, record.marks),
+                     // One row more than the limit shows that there are too many.
+                     fmt::format("SELECT {}position FROM choice WHERE record = ? ORDER BY position LIMIT {}",
+                                 choice.names, max_choices + 1),
+                     fmt::format("INSERT INTO choice ({}record, position) VALUES ({}?, ?)", choice.names, choice.marks),
+                     select_candidate + " ORDER BY position", select_candidate + " AND position = ?",
+                     fmt::format("INSERT INTO candidate (record, position, {}digest) VALUES (?, ?, {}?)",
+                                 candidate.names, candidate.marks)};
   }();
   return texts;
 }
@@ -46,7 +46,7 @@ struct RecordRow {
 };
 
 void read_choices(Connection& connection, std::int64_t id, std::vector<Choice>& choices) {
-  Query query = connection.query(sql().choices);
+  Query query = connection.query(record_sql().choices);
   query.bind(id);
   while (query.step()) each_choice_field(choices.emplace_back(), ColumnReader{query, 0});
 }
@@ -64,7 +64,7 @@ RecordRow read_record(Connection& connection, const Query& query) {
 Flaw flaw_at(const RecordRow& row) {
   const auto remove = [id = row.id](Connection& connection) {
     {
-      Query query = connection.query(sql().read);
+      Query query = connection.query(record_sql().read);
       if (!query.bind(id).step() || read_record(connection, query).flaw.empty()) return false;
     }
     connection.query("DELETE FROM record WHERE id = ?").bind(id).run();
@@ -92,7 +92,7 @@ CandidateRow read_candidate(const Query& query, std::string_view key) {
 Flaw flaw_at(const RecordRow& record, const CandidateRow& row) {
   const auto remove = [id = record.id, key = record.record.key, position = row.position](Connection& connection) {
     {
-      Query query = connection.query(sql().candidate);
+      Query query = connection.query(record_sql().candidate);
       if (!query.bind(id).bind(position).step() || read_candidate(query, key).flaw.empty()) return false;
     }
     connection.query("DELETE FROM candidate WHERE record = ? AND position = ?").bind(id).bind(position).run();
@@ -102,7 +102,7 @@ Flaw flaw_at(const RecordRow& record, const CandidateRow& row) {
 }
 
 void read_candidates(Connection& connection, RecordRow& row, Flaws& flaws) {
-  Query query = connection.query(sql().candidates);
+  Query query = connection.query(record_sql().candidates);
   query.bind(row.id);
   while (query.step()) {
     CandidateRow candidate = read_candidate(query, row.record.key);
@@ -116,21 +116,21 @@ void read_candidates(Connection& connection, RecordRow& row, Flaws& flaws) {
 void put_candidate(Connection& connection, std::int64_t id, const std::string& key, std::int64_t position,
                    const Candidate& candidate) {
   const auto digest = digest_of(key, position, candidate);
-  Query query = connection.query(sql().insert_candidate);
+  Query query = connection.query(record_sql().insert_candidate);
   query.bind(id).bind(position);
   each_candidate_field(candidate, Binder{query});
   query.bind(std::span<const std::byte>(digest)).run();
 }
 
 void put_choice(Connection& connection, std::int64_t id, std::int64_t position, const Choice& choice) {
-  Query query = connection.query(sql().insert_choice);
+  Query query = connection.query(record_sql().insert_choice);
   each_choice_field(choice, Binder{query});
   query.bind(id).bind(position).run();
 }
 
 std::int64_t insert_record(Connection& connection, const Record& record) {
   const auto digest = digest_of(record);
-  Query query = connection.query(sql().insert);
+  Query query = connection.query(record_sql().insert);
   each_record_field(record, Binder{query});
   query.bind(std::span<const std::byte>(digest)).step();
   const std::int64_t id = query.integer(0);
@@ -141,7 +141,7 @@ std::int64_t insert_record(Connection& connection, const Record& record) {
 }  // namespace
 
 std::optional<Record> find_record(Connection& connection, std::string_view key, bool with_candidates, Flaws& flaws) {
-  Query query = connection.query(sql().find);
+  Query query = connection.query(record_sql().find);
   if (!query.bind(key).step()) return std::nullopt;
   RecordRow row = read_record(connection, query);
   // A damaged index can lead to the valid row of another key.
@@ -156,7 +156,7 @@ std::optional<Record> find_record(Connection& connection, std::string_view key, 
 
 std::vector<Record> list_records(Connection& connection, std::string_view op, bool with_candidates, Flaws& flaws) {
   std::vector<Record> records;
-  Query query = connection.query(op.empty() ? sql().list : sql().list_op);
+  Query query = connection.query(op.empty() ? record_sql().list : record_sql().list_op);
   if (!op.empty()) query.bind(op);
   while (query.step()) {
     RecordRow row = read_record(connection, query);
@@ -173,7 +173,7 @@ std::vector<Record> list_records(Connection& connection, std::string_view op, bo
 std::vector<Record> list_records_after(Connection& connection, std::string_view after, std::int64_t limit,
                                        Flaws& flaws) {
   std::vector<Record> records;
-  Query query = connection.query(sql().list_after);
+  Query query = connection.query(record_sql().list_after);
   query.bind(after);
   while (static_cast<std::int64_t>(records.size()) < limit && query.step()) {
     RecordRow row = read_record(connection, query);
@@ -188,7 +188,7 @@ std::vector<Record> list_records_after(Connection& connection, std::string_view 
 }
 
 void each_record(Connection& connection, const std::function<void(std::int64_t, const Record&)>& visit) {
-  Query query = connection.query(sql().list_all);
+  Query query = connection.query(record_sql().list_all);
   while (query.step())
     if (const RecordRow row = read_record(connection, query); row.flaw.empty()) visit(row.id, row.record);
 }

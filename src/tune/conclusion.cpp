@@ -17,7 +17,7 @@ namespace kiln::tune {
 namespace {
 
 constexpr double longest_chained_ns = 1e5;  // launches overlap by microseconds: above, launch parameters change little
-constexpr double near_tie = 1.01;           // as in choose()
+constexpr double tied_within = 1.01;        // as in choose()
 
 class Conclusion {
  public:
@@ -87,12 +87,12 @@ class Conclusion {
     std::vector<Standing> result =
         standings(comparison, [&](std::size_t candidate) { return footprint_of(length, candidate); });
     const bool own_ties = std::ranges::any_of(
-        result, [&](const Standing& each) { return !is_library(each.candidate) && each.behind <= near_tie; });
+        result, [&](const Standing& each) { return !is_library(each.candidate) && each.behind <= tied_within; });
     for (Standing& each : result) {
       each.has_code = !is_library(each.candidate);
       if (own_ties && is_library(each.candidate)) {
         each.ties = false;
-        each.behind = std::max(each.behind, 2 * near_tie - 1);
+        each.behind = std::max(each.behind, 2 * tied_within - 1);
       }
     }
     return result;

@@ -15,11 +15,11 @@ namespace kiln::tune {
 namespace {
 
 // Times over the best at the same length:
-constexpr double out_of_reach = 1.2;    // measured: beyond, a newcomer's first sample is its last
-constexpr double worth_a_sample = 1.2;  // expected: beyond, a newcomer is not timed there
-constexpr double near_best = 1.1;       // measured: within, a library's further algorithms are brought in
-constexpr double about_as_fast = 1.05;  // measured: within, a candidate may serve; above LastComparison's limit
-constexpr double improvement = 0.99;    // measured: above, the best has not improved
+constexpr double out_of_reach = 1.2;     // measured: beyond, a newcomer's first sample is its last
+constexpr double worth_a_sample = 1.2;   // expected: beyond, a newcomer is not timed there
+constexpr double within_reach = 1.1;     // measured: within, a library's further algorithms are brought in
+constexpr double serving_within = 1.05;  // measured: within, a candidate may serve; above LastComparison's limit
+constexpr double improvement = 0.99;     // measured: above, the best has not improved
 
 constexpr std::int64_t more_samples = 2;      // after a newcomer's first sample
 constexpr std::size_t first_newcomers = 4;    // besides the baseline and Expectations::tried_first
@@ -209,7 +209,7 @@ class Racing final : public Search {
       if (cost.failed()) continue;
       const auto own = best_own(length);
       const double best = own ? scores_.cost({*own, length}).median_ns : scores_.best_ns(length);
-      if (cost.median_ns <= about_as_fast * best) return true;
+      if (cost.median_ns <= serving_within * best) return true;
     }
     return false;
   }
@@ -351,7 +351,7 @@ class Racing final : public Search {
   [[nodiscard]] bool is_near_best(std::span<const std::size_t> candidates) const {
     for (std::size_t length = 0; length < scores_.lengths(); ++length)
       for (const std::size_t each : candidates)
-        if (scores_.cost({each, length}).median_ns <= near_best * scores_.best_ns(length)) return true;
+        if (scores_.cost({each, length}).median_ns <= within_reach * scores_.best_ns(length)) return true;
     return false;
   }
   /// Returns the first candidate of each kind of which none was tried. The model cannot tell many configs apart, such as orders of tiles. A

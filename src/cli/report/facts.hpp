@@ -17,7 +17,7 @@
 #include <string>
 
 #include "cli/output.hpp"
-#include "manifest/op.hpp"
+#include "manifest/catalogue.hpp"
 #include "store/layers.hpp"
 
 namespace kiln::cli::report {
