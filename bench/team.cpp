@@ -13,14 +13,10 @@
 // All are maxima over the ranks. --seconds: problems are left out that would begin later than this. A problem that fails gives a line with the
 // error, and exit 1.
 #include <fmt/format.h>
-#include <sys/prctl.h>
-#include <sys/wait.h>
-#include <unistd.h>
 
 #include <algorithm>
 #include <chrono>
 #include <cmath>
-#include <csignal>
 #include <memory>
 #include <string>
 #include <vector>
@@ -32,6 +28,7 @@
 #include "cuda/device.hpp"
 #include "kiln/kiln.hpp"
 #include "manifest/problem.hpp"
+#include "ranks.hpp"
 #include "store/layers.hpp"
 #include "team/exchange.hpp"
 #include "team/state.hpp"
@@ -180,15 +177,7 @@ class Rank {
   }
   kiln::team::Rendezvous& ranks() { return kiln::team::state_of(*team_).rendezvous; }
 
-  /// The maximum over the ranks of each value.
-  std::vector<double> largest(std::vector<double> values) {
-    const auto all = kiln::team::gather_texts(ranks(), Json(values).dump());
-    for (const std::string& text : all) {
-      const auto other = Json::parse(text).get<std::vector<double>>();
-      for (std::size_t i = 0; i < values.size(); ++i) values[i] = std::max(values[i], other[i]);
-    }
-    return values;
-  }
+  std::vector<double> largest(std::vector<double> values) { return bench::largest(*team_, std::move(values)); }
   std::string first_failure(const std::string& own) {
     const auto all = kiln::team::gather_texts(ranks(), own);
     for (std::size_t rank = 0; rank < all.size(); ++rank)
@@ -239,28 +228,8 @@ int run_rank(const Settings& settings, int index, const std::string& name) {
 
 int main(int argc, char** argv) try {
   const Settings settings = parse(argc, argv);
-  const std::string name = kiln::unique_team_name();
-  std::vector<pid_t> ranks;
-  for (int rank = 0; rank < settings.world; ++rank) {
-    const pid_t process = fork();
-    if (process == 0) {
-      prctl(PR_SET_PDEATHSIG, SIGKILL);
-      try {
-        _exit(run_rank(settings, rank, name));
-      } catch (const std::exception& error) {
-        std::fputs(fmt::format("rank {}: {}\n", rank, error.what()).c_str(), stderr);
-      }
-      _exit(1);
-    }
-    ranks.push_back(process);
-  }
-  int worst = 0;
-  for (const pid_t each : ranks) {
-    int status = 0;
-    waitpid(each, &status, 0);
-    worst = std::max(worst, WIFEXITED(status) ? WEXITSTATUS(status) : 1);
-  }
-  return worst;
+  return bench::run_ranks(settings.world,
+                          [&](int rank, const std::string& name) { return run_rank(settings, rank, name); });
 } catch (const std::exception& error) {
   std::fputs(fmt::format("{}\n", error.what()).c_str(), stderr);
   return 2;

@@ -2,8 +2,10 @@
 # kiln_unity leaves the module alone when it is SEPARATE.
 add_library(kiln_flags INTERFACE)
 target_compile_options(kiln_flags INTERFACE -Wall -Wextra -Wpedantic -Wconversion -Wno-sign-conversion)
-if(NOT KILN_UNITY_BUILD) # where sources that are joined shadow each other's names
+if(NOT KILN_UNITY_BUILD)
   target_compile_options(kiln_flags INTERFACE -Wshadow)
+elseif(CMAKE_CXX_COMPILER_ID STREQUAL "GNU")
+  target_compile_options(kiln_flags INTERFACE -Wno-subobject-linkage) # takes a source that is joined to others for a header
 endif()
 if(CMAKE_CXX_COMPILER_ID STREQUAL "GNU" AND CMAKE_CXX_COMPILER_VERSION VERSION_LESS 13)
   target_compile_options(kiln_flags INTERFACE -Wno-restrict) # false in std::string (GCC bug 105651)
