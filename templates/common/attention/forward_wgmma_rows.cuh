@@ -2,10 +2,10 @@
 #pragma once
 
 #include "common/attention/byte_values.cuh"
+#include "common/attention/forward_wgmma_tile.cuh"
 #include "common/attention/score_terms.cuh"
 #include "common/attention/softmax_rows.cuh"
 #include "common/named_barrier.cuh"
-#include "wgmma_tile.cuh"
 
 namespace kiln::attention {
 
