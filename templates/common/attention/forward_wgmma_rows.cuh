@@ -95,7 +95,7 @@ class WarpgroupRows {
     store(sums.all, rows);
   }
 
- private:
+ protected:
   static constexpr int steps = Tiles::tile_n / Tiles::step, score_steps = Form::head_dim / Tiles::step;
   using Sums = ValueSums<Form::value_dim, Tiles::promoted>;
   using Block = float[Tiles::tile_n / 2];
