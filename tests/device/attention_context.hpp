@@ -112,7 +112,7 @@ class Context {
     for (int rank = 0; rank < World; ++rank) largest = std::max(largest, error(rank));
     return largest;
   }
-  /// Whether all of `rank`'s out and lse is NaN, after a launch that wrote other values to it before.
+  /// Whether all of `rank`'s out and lse is NaN.
   bool is_spoilt(int rank) {
     Rank& its = at(rank);
     for (std::int64_t token = 0; token < its.out.rows(); ++token) {
@@ -123,14 +123,16 @@ class Context {
     }
     return true;
   }
-  /// Fills out and lse, so that a kernel is seen to write NaN.
+  /// Fills results and what an earlier launch gathered, so that a kernel is seen to write NaN.
   void fill_results(int rank) {
     Rank& its = at(rank);
-    for (std::int64_t token = 0; token < its.out.rows(); ++token) {
-      for (std::int64_t column = 0; column < its.out.columns(); ++column)
-        its.out.at(token, column) = kiln::from_float<T>(1.0f);
-      for (int head = 0; head < problem.heads; ++head) its.lse.at(head, token) = 1.0f;
+    for (Matrix<T>* each : {&its.out, &its.keys, &its.values}) {
+      for (std::int64_t row = 0; row < each->rows(); ++row)
+        for (std::int64_t column = 0; column < each->columns(); ++column)
+          each->at(row, column) = kiln::from_float<T>(1.0f);
     }
+    for (std::int64_t token = 0; token < its.out.rows(); ++token)
+      for (int head = 0; head < problem.heads; ++head) its.lse.at(head, token) = 1.0f;
   }
 
   static uint4* words(Matrix<T>& of) { return reinterpret_cast<uint4*>(of.data()); }
