@@ -14,12 +14,12 @@ Function cuda_function(const char* name) {
   return reinterpret_cast<Function>(dlsym(library, name));
 }
 
-/// Makes device 0's primary context current on this thread, as the CUDA runtime does at its first call.
-inline void use_device() {
+/// Makes a device's primary context current on this thread, as the CUDA runtime does at its first call.
+inline void use_device(int device = 0) {
   void* context = nullptr;
-  if (cuda_function<int (*)(void**, int)>("cuDevicePrimaryCtxRetain")(&context, 0) != 0 ||
+  if (cuda_function<int (*)(void**, int)>("cuDevicePrimaryCtxRetain")(&context, device) != 0 ||
       cuda_function<int (*)(void*)>("cuCtxSetCurrent")(context) != 0)
-    throw std::runtime_error("device 0 has no context");
+    throw std::runtime_error("the device has no context");
 }
 
 class DeviceMemory {

@@ -1,8 +1,8 @@
 // The warp of attention_wgmma that copies: it says which work is next and brings in what that takes.
 #pragma once
 
+#include "common/attention/forward_wgmma_tile.cuh"
 #include "common/elect.cuh"
-#include "wgmma_tile.cuh"
 
 namespace kiln::attention {
 

@@ -2,10 +2,10 @@
 #pragma once
 
 #include "common/attention/byte_values.cuh"
+#include "common/attention/forward_wgmma_tile.cuh"
 #include "common/attention/score_terms.cuh"
 #include "common/attention/softmax_rows.cuh"
 #include "common/named_barrier.cuh"
-#include "wgmma_tile.cuh"
 
 namespace kiln::attention {
 
@@ -95,7 +95,7 @@ class WarpgroupRows {
     store(sums.all, rows);
   }
 
- private:
+ protected:
   static constexpr int steps = Tiles::tile_n / Tiles::step, score_steps = Form::head_dim / Tiles::step;
   using Sums = ValueSums<Form::value_dim, Tiles::promoted>;
   using Block = float[Tiles::tile_n / 2];

@@ -2,7 +2,7 @@
 #pragma once
 
 #include "common/attention/byte_values.cuh"
-#include "wgmma_tile.cuh"
+#include "common/attention/forward_wgmma_tile.cuh"
 
 namespace kiln::attention {
 

@@ -1,0 +1,137 @@
+// attention_forward on the tensor cores of sm_90a by wgmma.
+//
+// As many blocks as run at once take tiles of queries in turns. One warp of the first warpgroup copies the queries and, block by block,
+// keys and values by TMA, tile after tile; its others transpose values of 8 bits. Each other warpgroup has 64 of the queries. Weights
+// stay in registers, where the product with the values takes them from.
+#pragma once
+
+#include "common/attention/forward_wgmma_copy.cuh"
+#include "common/attention/forward_wgmma_rows.cuh"
+#include "common/attention/forward_wgmma_transpose.cuh"
+#include "common/attention/offset_reports.cuh"
+#include "common/dependent_launch.cuh"
+
+namespace kiln::attention {
+
+/// Results as they lie. Strides in elements; out and its rows begin as the manifest of the implementation asks; lse may be null.
+template <typename T>
+struct Results {
+  T* out;
+  float* lse;
+  long long out_batch_stride, out_row_stride, out_head_stride, lse_batch_stride, lse_head_stride;
+
+  /// The thread's rows of a tile, from `row` of the sequence on, times `value_scale`.
+  template <typename Tiles, int count>
+  __device__ __forceinline__ void store(const Work& work, int row, const float (&sums)[count], const SoftmaxRows& rows,
+                                        float rate, float value_scale, const float* sink) const {
+    constexpr Sinks sinks = Tiles::Form::sinks;
+    T* const to =
+        out + work.of.plane * out_batch_stride + work.of.first_query * out_row_stride + work.head * out_head_stride;
+#pragma unroll
+    for (int half = 0; half < 2; ++half) {
+      const int query = row + 8 * half;
+      const bool exists = query < work.of.queries;
+      const RowEnd end = rows.finish<sinks, Tiles::raised>(half, rate, sinks == Sinks::head ? sink[work.head] : 0.0f);
+      if constexpr (Tiles::transposes) {
+        store_row_by_fours<T>(to + query * out_row_stride, sums, half, end.factor * value_scale, exists);
+      } else {
+        store_row<T>(to + query * out_row_stride, sums, half, end.factor * value_scale, exists);
+      }
+      if (lse != nullptr && exists && threadIdx.x % 4 == 0)
+        lse[work.of.plane * lse_batch_stride + work.head * lse_head_stride + work.of.first_query + query] = end.lse;
+    }
+  }
+};
+
+}  // namespace kiln::attention
+
+/// grid: blocks that run at once; block and dynamic shared memory as attention_forward/wgmma.toml says. The maps are of q, k and v as
+/// [planes, tokens, heads, columns], with boxes of one plane, tile_m or tile_n tokens, one head and SwizzledTile's columns. `queries`
+/// and `keys` are those of a sequence (dense), or of all (packed). `section`: heads whose keys and values L2 holds. `counters`:
+/// two words, zero before and after, if `drawn`. `scales`: those of q's, k's and v's heads, if these are of 8 bits.
+template <typename Form, int tile_m, int tile_n, int stages, bool overlap, bool pingpong, bool lazy,
+          bool promoted = false, bool holds_queries = false, bool late = false, typename Out = typename Form::T,
+          typename... Scales>
+__global__ void __launch_bounds__(kiln::attention::WgmmaTiling<Form, tile_m, tile_n, stages, overlap, pingpong, lazy,
+                                                               promoted, holds_queries, late>::threads,
+                                  1)
+    attention_wgmma(const __grid_constant__ kiln::tensor_map q_map, const __grid_constant__ kiln::tensor_map k_map,
+                    const __grid_constant__ kiln::tensor_map v_map, Out* out, float* lse, const float* sinks,
+                    const int* query_offsets, const int* key_offsets, unsigned long long* query_report,
+                    unsigned long long* key_report, int longest, unsigned* counters, int batch, int queries, int keys,
+                    int heads, int key_heads, long long out_batch_stride, long long out_row_stride,
+                    long long out_head_stride, long long lse_batch_stride, long long lse_head_stride, float scale,
+                    float cap, int from_end, long long window_left, long long window_right, int section, int drawn,
+                    const float* slopes, const typename Form::T* bias, long long bias_batch_stride,
+                    long long bias_head_stride, long long bias_row_stride, const long long* dropout_seed,
+                    float dropout_p, Scales... scales) {
+  using namespace kiln;
+  using namespace kiln::attention;
+  using Tiles = WgmmaTiling<Form, tile_m, tile_n, stages, overlap, pingpong, lazy, promoted, holds_queries, late>;
+  using Layout = SharedLayout<Tiles>;
+  char* const memory = dynamic_shared();
+  const Layout shared{shared_address(memory)};
+  Work* const works = reinterpret_cast<Work*>(memory + Layout::work);
+  const int warp = __shfl_sync(full_warp, threadIdx.x / 32, 0);
+  if (warp == 0 && elect_one()) {
+    shared.make_barriers();
+    prefetch_tensormap(&q_map);
+    prefetch_tensormap(&k_map);
+    prefetch_tensormap(&v_map);
+  }
+  __syncthreads();
+  wait_for_predecessor();
+  launch_dependents();
+
+  const Window window = {from_end != 0, small(window_left), small(window_right)};
+  // Not of `warp`: ptxas would ignore setmaxnreg.
+  const int of_block = __shfl_sync(full_warp, threadIdx.x / warpgroup, 0);
+  take_registers<Tiles::consumers>(of_block == 0);
+  if (of_block == 0) {
+    const Sequences all = {query_offsets, key_offsets, batch, queries, keys};
+    if (warp == 0)
+      copy_all<Tiles>(shared, works, {&q_map, &k_map, &v_map}, all, window, heads, heads / key_heads,
+                      {counters, drawn != 0}, section);
+    if constexpr (Tiles::transposes) {
+      if (warp != 0) transpose_all<Tiles>(shared, works, window, warp - 1);
+    }
+    if (warp == 3)
+      OffsetReports{query_report, key_report, longest}.tell<Form::layout>(
+          all, static_cast<int>(blockIdx.x * 32 + threadIdx.x % 32), static_cast<int>(gridDim.x * 32));
+    return;
+  }
+  const int consumer = of_block - 1;
+  Scores<Form::soft_cap> to_scores(scale, cap);
+  const Results<Out> results = {
+      out, lse, out_batch_stride, out_row_stride, out_head_stride, lse_batch_stride, lse_head_stride};
+  const ScoreInputs<typename Form::T> inputs = {slopes,          bias,         bias_batch_stride, bias_head_stride,
+                                                bias_row_stride, dropout_seed, dropout_p};
+  float value_scale = kept_scale<Form>(inputs);
+  WarpgroupRows<Tiles> rows(shared, memory, consumer, to_scores);
+  RingPosition<Layout::works> at;
+  if (consumer == Tiles::consumers - 1) Turns<Tiles>::pass(consumer);
+#pragma unroll 1
+  for (;; at.advance()) {
+    const Place place = shared.works_at(at.slot);
+    mbarrier_wait(place.full, at.parity);
+    const Work work = agreed(works[at.slot]);
+    release(place);
+    if (work.exists == 0) break;
+    if constexpr (Tiles::transposes) {
+      const HeadScales of_heads[] = {scales...};
+      const int key_head = work.head / (heads / key_heads);
+      to_scores = Scores<Form::soft_cap>(logit_scale(scale, of_heads[0][work.head], of_heads[1][key_head]), cap);
+      value_scale = kept_scale<Form>(inputs) * of_heads[2][key_head];
+      rows.set_scores(to_scores);
+    }
+    const Visible<Form::mask> visible(work.of.queries, work.of.keys, window);
+    const int last = min(work.row + tile_m, work.of.queries) - 1;
+    rows.attend(work, visible, inputs, key_blocks(visible, work.row, last, tile_n),
+                [&](const float(&sums)[Form::value_dim / 2], const SoftmaxRows& softmax) {
+                  const int row = work.row + consumer * warpgroup_rows +
+                                  static_cast<int>(threadIdx.x) % warpgroup / 32 * 16 +
+                                  static_cast<int>(threadIdx.x) % 32 / 4;
+                  results.template store<Tiles>(work, row, sums, softmax, to_scores.rate, value_scale, sinks);
+                });
+  }
+}
