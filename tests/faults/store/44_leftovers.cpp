@@ -41,7 +41,7 @@ TEST_CASE("fault 44: what killed writers leave behind is removed by the next out
       }
       return true;
     });
-    usleep(2'000 + random() % 20'000);
+    usleep(static_cast<useconds_t>(2'000 + random() % 20'000));
     kill(child, SIGKILL);
     waitpid(child, nullptr, 0);
     left += leftovers_in(folder.path());
