@@ -105,6 +105,20 @@ class Case:
                       "fused": lambda: torch.ops.symm_mem.fused_matmul_reduce_scatter(all_x[self.rank], all_w[self.rank].T, "sum", scatter_dim=0, group_name=group)}
 
 
+    def gemm_all_reduce(self, values, dtype):
+        rows, n, k = values["rows"], values["n"], values["k"]
+        all_x = self.parts(rows, k, dtype=dtype)
+        all_w = [drawn(100 + rank, n, k, dtype=dtype, scale=0.02) for rank in range(self.world)]
+
+        def nccl():
+            y = all_x[self.rank] @ all_w[self.rank].T
+            dist.all_reduce(y)
+            return y
+
+        self.wanted = sum(x.float() @ w.float().T for x, w in zip(all_x, all_w))
+        self.peers = {"nccl": nccl}
+
+
 def is_right(got, wanted):
     error = (got.float().flatten() - wanted.flatten()).abs().max() / wanted.float().pow(2).mean().sqrt()
     return bool(torch.isfinite(error)) and float(error) < 0.15  # of bf16: a sum of few rounded parts

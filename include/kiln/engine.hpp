@@ -194,7 +194,8 @@ struct Explanation {
   bool cubin_found = false;  // a file supplies the machine code: a launch here needs no compile
   std::string
       machine_code;  // which file has it, or why none supplies it and what a launch does then; empty when nothing serves
-  std::string library;   // the library that computes in place of kernels, such as "cublaslt 13.1.0"; else empty
+  std::string
+      library;  // the library that computes in place of kernels or beside them, such as "cublaslt 13.1.0"; else empty
   double cost_ns = 0;    // median device time of the tune; 0 for Origin::model and Origin::default_
   std::string timed_at;  // the sizes of cost_ns: "at the bucket's upper edge", "at rows=80", "of the nearest bucket"
   /// Expected time over a tuned config's: 1 for a hit, 0 when nothing serves. For a fallback it is the median slowdown of such fallbacks

@@ -63,7 +63,7 @@ void find_code(Covered& bucket, const Target& target, store::Layers& layers, Mis
   bucket.has_code = true;
   for (const engine::Answer* answer : engine::picked_by_size(*of.op, bucket.found)) {
     add_missing(missing, of, answer, target, layers);
-    if (answer->implementation->is_library()) continue;
+    if (!answer->implementation->has_kernels()) continue;
     const auto layer = engine::layer_with_code(*of.op, *answer, target.facts, target.arch, layers);
     if (!layer) bucket.has_code = false;
     if (!bucket.layer) bucket.layer = layer;

@@ -39,7 +39,7 @@ void declare(CLI::App& command, ExplainSettings& settings) {
 std::string text_of_idle(const manifest::Op& op, const Problem& problem, const Explanation& explanation,
                          const manifest::DeviceFacts& device) {
   const manifest::Implementation* const implementation = op.find(explanation.implementation);
-  if (implementation == nullptr || implementation->is_library()) return "";
+  if (implementation == nullptr || !implementation->has_kernels()) return "";
   const auto config = manifest::parse_config(*implementation, explanation.config);
   if (!config) return "";
   const auto idle = bench::idle_launch(op, {implementation, *config}, problem, device);

@@ -78,7 +78,7 @@ void add_missing(Missing& missing, const engine::OpBucket& of, const engine::Ans
       missing.records.push_back(of);
     return;
   }
-  if (answer->implementation->is_library() ||
+  if (!answer->implementation->has_kernels() ||
       engine::layer_with_code(*of.op, *answer, target.facts, target.arch, layers))
     return;
   if (const auto layer = engine::untrusted_layer_with_code(*of.op, *answer, target.facts, target.arch, layers))

@@ -163,12 +163,14 @@ std::vector<Space> spaces_of(const manifest::Op& op, const Problem& problem, con
 }
 
 std::string what_there_is(const Space& space) {
-  if (space.implementation->is_library())
+  if (!space.implementation->has_kernels())
     return fmt::format("eligible: where the library {} is found, it proposes configs when a bucket is tuned",
                        space.implementation->library);
   const std::string legal =
       space.legal ? format_count(static_cast<std::int64_t>(*space.legal)) : "more than can be counted";
-  return fmt::format("eligible: {}, {} legal by [constraints], {} worth a trial by [search]",
+  const std::string& library = space.implementation->library;
+  return fmt::format("eligible{}: {}, {} legal by [constraints], {} worth a trial by [search]",
+                     library.empty() ? "" : fmt::format(" where the library {} is found", library),
                      counted(space.combinations, "combination"), legal,
                      format_count(static_cast<std::int64_t>(space.configs)));
 }

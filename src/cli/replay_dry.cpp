@@ -51,7 +51,7 @@ DryReport look_up_trace(std::span<const TraceEntry> trace, const Target& target,
     if (each.found.is_hit() && !answer->is_hit()) ++report.constraint_fallbacks;
     const auto [code, is_new] = each.has_code.try_emplace(answer);
     if (is_new) {
-      code->second = answer->implementation->is_library() ||
+      code->second = !answer->implementation->has_kernels() ||
                      engine::layer_with_code(*entry.op, *answer, target.facts, target.arch, layers);
       if (each.found.is_hit()) add_missing(report.missing, {entry.op, each.found.bucket}, answer, target, layers);
     }

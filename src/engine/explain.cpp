@@ -25,10 +25,18 @@ std::string triple(const std::array<manifest::Expression, 3>& expressions, std::
   return text;
 }
 
+std::string_view function_of(manifest::CollectiveKind kind) {
+  switch (kind) {
+    case manifest::CollectiveKind::all_gather: return "ncclAllGather";
+    case manifest::CollectiveKind::reduce_scatter: return "ncclReduceScatter";
+    case manifest::CollectiveKind::all_reduce: break;
+  }
+  return "ncclAllReduce";
+}
+
 std::vector<std::string> passes_of(const manifest::Op& op, const Answer& answer, const Problem& problem,
                                    const manifest::DeviceFacts& device) {
   const manifest::Implementation& implementation = *answer.implementation;
-  if (implementation.is_library()) return {"cublasLtMatmul"};
   const auto frame = manifest::make_frame(op, &implementation, problem, device, answer.config);
   const auto names = manifest::name_expressions(op, implementation.passes, implementation.symbols, frame);
   std::vector<std::string> passes;
@@ -40,6 +48,11 @@ std::vector<std::string> passes_of(const manifest::Op& op, const Answer& answer,
                                  triple(pass.block, frame), triple(pass.cluster, frame),
                                  pass.shared.evaluate(frame).number, early ? " programmatic" : ""));
   }
+  if (implementation.is_collective())
+    passes.insert(implementation.collective.first ? passes.begin() : passes.end(),
+                  std::string(function_of(implementation.collective.kind)));
+  else if (implementation.is_library())
+    passes.emplace_back("cublasLtMatmul");
   return passes;
 }
 

@@ -64,7 +64,7 @@ std::string why_none(const jit::Specialisation& code, tune::Cubins& cubins) {
 std::optional<std::size_t> layer_with_code(const manifest::Op& op, const Answer& answer,
                                            const manifest::DeviceFacts& device, const std::string& arch,
                                            store::Layers& layers) {
-  if (answer.implementation->is_library()) return std::nullopt;
+  if (!answer.implementation->has_kernels()) return std::nullopt;
   const auto found = search(layers, code_of(op, answer, device, arch), layers.compilers());
   return found ? std::optional(found->layer) : std::nullopt;
 }
@@ -72,13 +72,13 @@ std::optional<std::size_t> layer_with_code(const manifest::Op& op, const Answer&
 std::optional<std::size_t> untrusted_layer_with_code(const manifest::Op& op, const Answer& answer,
                                                      const manifest::DeviceFacts& device, const std::string& arch,
                                                      const store::Layers& layers) {
-  if (answer.implementation->is_library()) return std::nullopt;
+  if (!answer.implementation->has_kernels()) return std::nullopt;
   return untrusted_layer_with(layers, code_of(op, answer, device, arch));
 }
 
 MachineCode machine_code_of(const manifest::Op& op, const Answer& answer, const manifest::DeviceFacts& device,
                             const std::string& arch, tune::Cubins& cubins) {
-  if (answer.implementation->is_library()) return {true, "none is needed: the library has it"};
+  if (!answer.implementation->has_kernels()) return {true, "none is needed: the library has it"};
   const jit::Specialisation code = code_of(op, answer, device, arch);
   if (const auto found = search(cubins.layers(), code, compilers_served(answer, cubins)))
     return {true, fmt::format("{} has it: no compile", name_of(cubins.layers().layers()[found->layer]))};

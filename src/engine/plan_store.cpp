@@ -73,7 +73,7 @@ void PlanStore::for_each(const std::function<void(BucketPlans&)>& visit) {
 std::shared_ptr<jit::Module> PlanStore::module_of(const Answer& answer, std::span<const std::int64_t> frame,
                                                   Code code) {
   const manifest::Implementation& implementation = *answer.implementation;
-  if (implementation.is_library()) return nullptr;
+  if (!implementation.has_kernels()) return nullptr;
   store::Counters met;
   if (!answer.compiler.empty() && engine_.cubins.accepts(answer.compiler)) {
     const auto timed = jit::specialise(op_, implementation, frame, jit::target_arch(engine_.context.info().facts.sm()));
@@ -161,7 +161,7 @@ void PlanStore::make_without_library(BucketPlans& plans, Code code) {
 void PlanStore::begin_compiles(const Resolution& resolution) {
   if (!engine_.cubins.can_compile()) return;
   for (const Answer* answer : picked_by_size(op_, resolution)) {
-    if (answer->implementation->is_library()) continue;
+    if (!answer->implementation->has_kernels()) continue;
     const auto frame =
         manifest::make_frame(op_, answer->implementation, answer->at, engine_.context.info().facts, answer->config);
     engine_.cubins.prefetch(jit::specialise(op_, *answer->implementation, frame, engine_.arch()));

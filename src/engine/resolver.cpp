@@ -279,7 +279,7 @@ std::vector<const Answer*> picked_by_size(const manifest::Op& op, const Resoluti
 
 bool has_code(const manifest::Op& op, const Answer& answer, const manifest::DeviceFacts& device,
               const std::string& arch, tune::Cubins& cubins) {
-  if (answer.implementation->is_library()) return true;
+  if (!answer.implementation->has_kernels()) return true;
   const auto frame = manifest::make_frame(op, answer.implementation, answer.at, device, answer.config);
   const auto specialisation = jit::specialise(op, *answer.implementation, frame, arch);
   if (!answer.compiler.empty() && cubins.accepts(answer.compiler) && cubins.find_under(answer.compiler, specialisation))
@@ -310,7 +310,7 @@ std::vector<jit::Specialisation> specialisations_of(const manifest::Op& op, cons
   std::vector<jit::Specialisation> result;
   std::set<std::pair<const manifest::Implementation*, manifest::Config>> seen;
   for (const Answer& each : resolution.answers) {
-    if (each.implementation->is_library() || !seen.emplace(each.implementation, each.config).second) continue;
+    if (!each.implementation->has_kernels() || !seen.emplace(each.implementation, each.config).second) continue;
     const auto frame = manifest::make_frame(op, each.implementation, each.at, device, each.config);
     result.push_back(jit::specialise(op, *each.implementation, frame, arch));
   }
@@ -326,7 +326,7 @@ std::string present_source(const manifest::Op& op, const manifest::Implementatio
 bool is_stale(const manifest::Op& op, const manifest::Implementation& implementation, const manifest::Config& config,
               const Problem& at, const manifest::DeviceFacts& device, const store::Choice& choice) {
   if (choice.source_digest != present_source(op, implementation, at, device, config)) return true;
-  if (!implementation.is_library()) return false;
+  if (implementation.has_kernels()) return false;
   const std::string identity = jit::library_identity(implementation.library);
   return !identity.empty() && identity != choice.compiler;
 }

@@ -90,14 +90,14 @@ Standing standing_of(const manifest::Catalogue& ops, const store::PackedCubin& c
     code.entry = entry;
     code.toolkit_headers = toolkit_headers;
     try {
-      return manifest::to_hex(jit::source_digest(code)) == cubin.source_digest;
+      return manifest::to_hex(jit::code_digest(code)) == cubin.source_digest;
     } catch (const Error&) {  // sources that would be refused
       return false;
     }
   };
   const bool is_present = is_of(op->reference_source, op->reference_toolkit_headers) ||
                           std::ranges::any_of(op->implementations, [&](const manifest::Implementation& each) {
-                            return !each.is_library() && is_of(each.source, each.toolkit_headers);
+                            return each.has_kernels() && is_of(each.source, each.toolkit_headers);
                           });
   return is_present ? Standing::present : Standing::stale;
 }

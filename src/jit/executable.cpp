@@ -62,7 +62,7 @@ std::optional<std::string> broken_fixed_constraint(const manifest::Op& op,
 Executable::Executable(const manifest::Op& op, const manifest::Implementation& implementation,
                        std::span<const std::int64_t> frame, const Cubin& cubin, const team::TeamBinding* team)
     : Executable(op, implementation, frame,
-                 implementation.is_library() ? nullptr : std::make_shared<Module>(cubin.image, cubin.lowered_names),
+                 implementation.has_kernels() ? std::make_shared<Module>(cubin.image, cubin.lowered_names) : nullptr,
                  team) {}
 
 Executable::Executable(const manifest::Op& op, const manifest::Implementation& implementation,
@@ -89,9 +89,12 @@ Executable::Executable(const manifest::Op& op, const manifest::Implementation& i
   }
   make_form(op, frame);
   if (!implementation.is_library()) return;
-  library_ = make_library_call(op, implementation, frame, team);
-  workspace_bytes_ = library_->workspace_bytes();
-  form_.has_workspace = workspace_bytes_ > 0;
+  library_ = make_library_call(op, implementation, frame, workspaces_, team);
+  if (!implementation.has_kernels()) {
+    workspace_bytes_ = library_->workspace_bytes();
+    form_.has_workspace = workspace_bytes_ > 0;
+  }
+  form_.has_library = true;
   form_.host_lengths = ~0U;
 }
 

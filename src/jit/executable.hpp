@@ -46,7 +46,7 @@ class alignas(64) Executable {
   /// team memory are needed when there are too few.
   Executable(const manifest::Op& op, const manifest::Implementation& implementation,
              std::span<const std::int64_t> frame, const Cubin& cubin, const team::TeamBinding* team = nullptr);
-  /// Takes a loaded cubin instead, which many executables may share. A library's implementation takes a null module.
+  /// Takes a loaded cubin instead, which many executables may share. An implementation without kernels takes a null module.
   Executable(const manifest::Op& op, const manifest::Implementation& implementation,
              std::span<const std::int64_t> frame, std::shared_ptr<Module> module,
              const team::TeamBinding* team = nullptr);
@@ -92,15 +92,9 @@ class alignas(64) Executable {
   [[nodiscard]] CUresult launch(ThreadCall& kept, const Arguments& arguments, CUstream stream,
                                 WorkspaceBlocks workspace, CUdeviceptr reports) const {
     const LaunchInput input{kept.frame, arguments, stream, workspace, reports};
-    if (form_.passes.empty()) [[unlikely]]
-      return launch_library(LaunchInput(input));  // a copy: the input itself stays in registers
-    PassCall* call = kept.passes();
-    for (const PassForm& pass : form_.passes) {
-      const CUresult result = launch_pass(pass, input, *call++);
-      if (result != CUDA_SUCCESS) [[unlikely]]
-        return result;
-    }
-    return CUDA_SUCCESS;
+    if (form_.has_library) [[unlikely]]
+      return launch_with_library(kept, LaunchInput(input));  // a copy: the input itself stays in registers
+    return launch_passes(kept, input);
   }
 
   /// Whether the first pass may begin before the preceding work of the stream has ended.
@@ -110,7 +104,7 @@ class alignas(64) Executable {
   void link(std::size_t pass, CallFrame& frame, PassCall& call) const noexcept;
   void arrange(std::size_t pass, const LaunchInput& input, PassCall& call) const;
 
-  /// Whether a library computes it. A library may refuse sizes when it is launched.
+  /// Whether a library computes it, or takes part. A library may refuse sizes when it is launched.
   [[nodiscard]] bool is_library() const noexcept { return library_ != nullptr; }
   [[nodiscard]] std::int64_t workspace_bytes() const noexcept { return workspace_bytes_; }
   [[nodiscard]] bool needs_workspace() const noexcept { return form_.has_workspace; }
@@ -160,7 +154,16 @@ class alignas(64) Executable {
   /// Whether the problem has the exact sizes that this executable was made for.
   [[nodiscard]] bool covers(const Problem& problem) const noexcept;
   void make_form(const manifest::Op& op, std::span<const std::int64_t> frame);
-  [[nodiscard]] CUresult launch_library(const LaunchInput& input) const;
+  [[nodiscard]] CUresult launch_passes(ThreadCall& kept, const LaunchInput& input) const {
+    PassCall* call = kept.passes();
+    for (const PassForm& pass : form_.passes) {
+      const CUresult result = launch_pass(pass, input, *call++);
+      if (result != CUDA_SUCCESS) [[unlikely]]
+        return result;
+    }
+    return CUDA_SUCCESS;
+  }
+  [[nodiscard]] CUresult launch_with_library(ThreadCall& kept, const LaunchInput& input) const;
 
   void load_runtime(const manifest::Op& op, std::span<const std::int64_t> frame);
 
@@ -172,7 +175,7 @@ class alignas(64) Executable {
 
   std::int64_t shared_workspace_bytes_ = 0, symmetric_workspace_bytes_ = 0;
   std::unique_ptr<TeamArguments> team_;   // null: no team
-  std::unique_ptr<LibraryCall> library_;  // null: kernels compute it
+  std::unique_ptr<LibraryCall> library_;  // null: kernels alone compute it
   std::shared_ptr<Module> module_;
   std::string op_;  // for messages
   std::size_t axes_ = 0;
@@ -182,14 +185,7 @@ class alignas(64) Executable {
   std::vector<manifest::Expression> constraints_;  // over sizes that vary in the bucket
   std::vector<Alignment> alignment_;               // by tensor
   std::vector<std::string> tensor_names_;
-  /// By workspace of the implementation.
-  struct LoadedWorkspace {
-    std::string name;
-    std::int64_t offset = 0, bytes = 0;  // in its block, or in a half of the team's memory
-    bool shared = false;
-    std::size_t symmetric = 0;  // symmetric workspaces before it
-  };
-  std::vector<LoadedWorkspace> workspaces_;
+  std::vector<LoadedWorkspace> workspaces_;  // by workspace of the implementation
   std::vector<Range> zeroed_ranges_;
   std::vector<manifest::Range> ranges_;  // of each slot of the call frame, over all problems with these exact sizes
 };

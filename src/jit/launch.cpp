@@ -18,6 +18,16 @@ inline bool compute_one(const PassForm::Computed& how, const LaunchInput& input)
   return how.value.evaluate(input.frame.view(), value) && value >= how.limits.lowest && value <= how.limits.highest;
 }
 
+/// Launches the passes, and the library's call before or after them. `library` may be null.
+template <typename Passes>
+CUresult in_order(const LibraryCall* library, const LaunchInput& input, const Passes& passes) {
+  const bool library_first = library != nullptr && library->is_first();
+  CUresult result = library_first ? library->launch(input) : passes();
+  if (result != CUDA_SUCCESS) return result;
+  if (library_first) return passes();
+  return library != nullptr ? library->launch(input) : CUDA_SUCCESS;
+}
+
 /// Whether the driver takes the grid as a whole: cooperative limit and cluster multiples.
 bool takes_grid(const LoadedPass& pass, const CUlaunchConfig& config) {
   const std::int64_t blocks_yz = std::int64_t{config.gridDimY} * config.gridDimZ;  // each within 16 bits
@@ -138,16 +148,18 @@ bool Executable::fits(CallFrame& frame, const Arguments& arguments) const noexce
 CUresult Executable::launch(CallFrame& call, const Arguments& arguments, CUstream stream, WorkspaceBlocks workspace,
                             CUdeviceptr reports) const {
   const LaunchInput input{call, arguments, stream, workspace, reports};
-  PassCall linked;
-  for (const PassForm& pass : form_.passes) {
-    pass.link(call, linked);
-    if (const CUresult result = launch_pass(pass, input, linked); result != CUDA_SUCCESS) return result;
-  }
-  return launch_library(input);
+  return in_order(library_.get(), input, [&] {
+    PassCall linked;
+    for (const PassForm& pass : form_.passes) {
+      pass.link(call, linked);
+      if (const CUresult result = launch_pass(pass, input, linked); result != CUDA_SUCCESS) return result;
+    }
+    return CUDA_SUCCESS;
+  });
 }
 
-CUresult Executable::launch_library(const LaunchInput& input) const {
-  return library_ != nullptr ? library_->launch(input) : CUDA_SUCCESS;
+CUresult Executable::launch_with_library(ThreadCall& kept, const LaunchInput& input) const {
+  return in_order(library_.get(), input, [&] { return launch_passes(kept, input); });
 }
 
 void Executable::refuse(const PassForm& form, const CallFrame& call) const {

@@ -270,6 +270,7 @@ struct LaunchForm {
   bool has_constraints = false;  // constraints_elsewhere is not empty
   bool holds_inside = false;     // constraints_at_defaults is empty
   bool has_workspace = false;    // of its own, or shared
+  bool has_library = false;      // a library's call comes before or after the passes, or in place of them
   std::vector<PassForm> passes;
   // A cache line for up to six tensors.
   StaticVector<TensorForm, max_tensors> tensors;  // tensors whose addresses are checked

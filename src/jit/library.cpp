@@ -44,8 +44,11 @@ std::optional<std::string> why_library_refuses(const manifest::Op& op, const man
 }
 
 std::unique_ptr<LibraryCall> make_library_call(const manifest::Op& op, const manifest::Implementation& implementation,
-                                               std::span<const std::int64_t> frame, const team::TeamBinding* team) {
-  if (implementation.is_collective()) return std::make_unique<LibraryCollective>(op, implementation, frame, *team);
+                                               std::span<const std::int64_t> frame,
+                                               std::span<const LoadedWorkspace> workspaces,
+                                               const team::TeamBinding* team) {
+  if (implementation.is_collective())
+    return std::make_unique<LibraryCollective>(op, implementation, frame, workspaces, *team);
   return std::make_unique<LibraryMatmul>(op, implementation, frame);
 }
 

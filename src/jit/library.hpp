@@ -18,13 +18,21 @@ namespace kiln::jit {
 std::string library_identity(const std::string& library);
 
 /// Returns the configs that the library proposes for the sizes of `frame` (manifest::make_frame), best first. Empty without the library. NCCL
-/// has one config, which it takes at all sizes. Precondition: a context is current.
+/// alone has one config, which it takes at all sizes; beside kernels, those have configs. Precondition: a context is current.
 std::vector<manifest::Config> library_candidates(const manifest::Op& op, const manifest::Implementation& implementation,
                                                  std::span<const std::int64_t> frame, std::size_t at_most);
 
 /// Returns why the library cannot run the config of `frame` at its sizes, or nothing when it can. Returns nothing without a current context.
 std::optional<std::string> why_library_refuses(const manifest::Op& op, const manifest::Implementation& implementation,
                                                std::span<const std::int64_t> frame);
+
+/// A workspace of an implementation, as an executable lays it out.
+struct LoadedWorkspace {
+  std::string name;
+  std::int64_t offset = 0, bytes = 0;  // in its block, or in a half of the team's memory
+  bool shared = false;
+  std::size_t symmetric = 0;  // symmetric workspaces before it
+};
 
 /// What an executable of a library's implementation launches.
 class LibraryCall {
@@ -35,10 +43,15 @@ class LibraryCall {
   [[nodiscard]] virtual CUresult launch(const LaunchInput& input) const noexcept = 0;
   /// At the sizes that the call was made for.
   [[nodiscard]] virtual std::int64_t workspace_bytes() const noexcept { return 0; }
+  /// Whether it comes before the implementation's passes.
+  [[nodiscard]] virtual bool is_first() const noexcept { return false; }
 };
 
-/// For the current context. `team` must be given for a team op. Throws as the constructors of LibraryMatmul and LibraryCollective do.
+/// For the current context. `team` must be given for a team op; `workspaces` are the implementation's. Throws as the constructors of
+/// LibraryMatmul and LibraryCollective do.
 std::unique_ptr<LibraryCall> make_library_call(const manifest::Op& op, const manifest::Implementation& implementation,
-                                               std::span<const std::int64_t> frame, const team::TeamBinding* team);
+                                               std::span<const std::int64_t> frame,
+                                               std::span<const LoadedWorkspace> workspaces,
+                                               const team::TeamBinding* team);
 
 }  // namespace kiln::jit

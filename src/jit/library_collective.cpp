@@ -36,6 +36,26 @@ CUcontext context_now() {
   return context;
 }
 
+/// Throws unless each workspace holds what NCCL takes or gives at these sizes: at the other end of a part for each rank are `world` parts.
+void require_room(const manifest::Op& op, const manifest::Implementation& implementation,
+                  std::span<const std::int64_t> frame, std::span<const LoadedWorkspace> workspaces) {
+  const manifest::Collective& of = implementation.collective;
+  const manifest::Value count = of.count.evaluate(frame);
+  const std::int64_t world = frame[static_cast<std::size_t>(op.team_axis())];
+  const std::int64_t bytes = count.number * size_of(op.dtype_of(of.element, frame));
+  const auto check = [&](int index, manifest::CollectiveKind with_all_parts) {
+    if (index < 0) return;
+    const LoadedWorkspace& workspace = workspaces[static_cast<std::size_t>(index)];
+    const std::int64_t needed = of.kind == with_all_parts ? world * bytes : bytes;
+    if (count.ok() && needed <= workspace.bytes) return;
+    throw Error(ErrorKind::bad_manifest,
+                fmt::format("{}: workspace {} has {} bytes, and [collective] needs {} at count = {}",
+                            implementation.file, workspace.name, workspace.bytes, needed, of.count.text()));
+  };
+  check(of.input.workspace, manifest::CollectiveKind::reduce_scatter);
+  check(of.output.workspace, manifest::CollectiveKind::all_gather);
+}
+
 CUresult as_driver_result(ncclResult_t result) noexcept {
   switch (result) {
     case ncclSuccess: return CUDA_SUCCESS;
@@ -47,15 +67,32 @@ CUresult as_driver_result(ncclResult_t result) noexcept {
 
 }  // namespace
 
+CUdeviceptr LibraryCollective::Place::in(const LaunchInput& input) const noexcept {
+  if (tensor >= 0)
+    if (const void* given = input.arguments.tensors[static_cast<std::size_t>(tensor)])
+      return reinterpret_cast<CUdeviceptr>(given);
+  return (shared ? input.workspace.shared : input.workspace.own) + static_cast<CUdeviceptr>(offset);
+}
+
+LibraryCollective::Place LibraryCollective::place_of(const manifest::Collective::Place& of,
+                                                     std::span<const LoadedWorkspace> workspaces) {
+  if (of.workspace < 0) return {of.tensor, false, 0};
+  const LoadedWorkspace& workspace = workspaces[static_cast<std::size_t>(of.workspace)];
+  return {of.tensor, workspace.shared, workspace.offset};
+}
+
 LibraryCollective::LibraryCollective(const manifest::Op& op, const manifest::Implementation& implementation,
-                                     std::span<const std::int64_t> frame, const team::TeamBinding& team)
+                                     std::span<const std::int64_t> frame, std::span<const LoadedWorkspace> workspaces,
+                                     const team::TeamBinding& team)
     : communicator_(communicator_of(op, team)),
       context_(context_now()),
       kind_(implementation.collective.kind),
-      input_(static_cast<std::size_t>(implementation.collective.input)),
-      output_(static_cast<std::size_t>(implementation.collective.output)),
+      first_(implementation.collective.first),
+      input_(place_of(implementation.collective.input, workspaces)),
+      output_(place_of(implementation.collective.output, workspaces)),
       count_(implementation.collective.count.specialise(frame, op.first_static())) {
-  const manifest::DType type = op.dtype_of(op.tensors[input_], frame);
+  require_room(op, implementation, frame, workspaces);
+  const manifest::DType type = op.dtype_of(implementation.collective.element, frame);
   const bool is_moved = kind_ == manifest::CollectiveKind::all_gather;  // any type, as bytes
   units_an_element_ = is_moved ? size_of(type) : 1;
   type_ = is_moved ? ncclUint8 : sum_type(op, type);
@@ -69,8 +106,8 @@ CUresult LibraryCollective::launch(const LaunchInput& input) const noexcept {
   std::int64_t elements = 0;
   if (!count_.evaluate(input.frame.view(), elements) || elements < 0) return CUDA_ERROR_NOT_SUPPORTED;
   const auto count = static_cast<std::size_t>(elements * units_an_element_);
-  const void* const source = input.arguments.tensors[input_];
-  void* const destination = const_cast<void*>(input.arguments.tensors[output_]);
+  const auto* const source = reinterpret_cast<const void*>(input_.in(input));
+  auto* const destination = reinterpret_cast<void*>(output_.in(input));
   return as_driver_result(communicator_.enqueue([&](const cuda::Nccl& nccl, ncclComm_t handle) {
     switch (kind_) {
       case manifest::CollectiveKind::all_gather:

@@ -36,11 +36,17 @@ manifest::Digest cubin_key(const Specialisation& specialisation, std::string_vie
   return hasher.finish();
 }
 
-manifest::Digest source_digest(const Specialisation& specialisation) {
-  if (specialisation.is_library())
-    return manifest::Hasher().field(specialisation.library).field(specialisation.library_product).finish();
+manifest::Digest code_digest(const Specialisation& specialisation) {
   manifest::Hasher hasher(known_closure(specialisation)->source_digest);
   hash_list(hasher, specialisation.name_expressions);
+  return hasher.finish();
+}
+
+manifest::Digest source_digest(const Specialisation& specialisation) {
+  if (specialisation.library.empty()) return code_digest(specialisation);
+  manifest::Hasher hasher;
+  hasher.field(specialisation.library).field(specialisation.library_product);
+  if (specialisation.has_kernels()) hasher.field(manifest::to_hex(code_digest(specialisation)));
   return hasher.finish();
 }
 

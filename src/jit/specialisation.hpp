@@ -24,11 +24,11 @@ struct Specialisation {
   std::vector<std::string> options;  // besides the architecture and the fixed ones
   std::string arch;                  // "sm_90a"
   bool toolkit_headers = false;
-  std::string
-      library;  // of a library's implementation: only op, label and library_product count, and nothing is compiled
+  std::string library;          // that computes it, or takes part; else empty
   std::string library_product;  // the manifest's [matmul] or [collective], as text
 
-  [[nodiscard]] bool is_library() const noexcept { return !library.empty(); }
+  /// Whether there is code to compile. Without, only op, label, library and library_product count.
+  [[nodiscard]] bool has_kernels() const noexcept { return !entry.empty(); }
 };
 
 /// The resources of one function, by the driver or by the cubin's notes.
@@ -60,9 +60,11 @@ std::vector<std::string> byte_determining_options(const Specialisation& speciali
 /// Digest of closure, name expressions, options, architecture and compiler; never of a path, time or program name. Throws as
 /// include_closure() does.
 manifest::Digest cubin_key(const Specialisation& specialisation, std::string_view compiler);
-/// Digest of closure and name expressions, without constraints and comments of the manifest: whether a record was tuned from the present
-/// source. For a library, the digest of library_product; a record names the library's version as its compiler. Throws as include_closure()
-/// does.
+/// Digest of closure and name expressions, without constraints and comments of the manifest: whether machine code is of the present source.
+/// Throws as include_closure() does.
+manifest::Digest code_digest(const Specialisation& specialisation);
+/// Whether a record was tuned from the present source: code_digest(), and for a library library_product. Where there are no kernels, a record
+/// names the library's version as its compiler. Throws as include_closure() does.
 manifest::Digest source_digest(const Specialisation& specialisation);
 
 /// Throws Error(no_nvrtc), Error(out_of_memory), or Error(compile_failed) with NVRTC's log, in the user's file names and lines. Also throws

@@ -31,10 +31,14 @@ std::string product_of(const manifest::Op& op, const manifest::Matmul& matmul) {
 }
 
 /// Returns [collective] of a manifest as text.
-std::string exchange_of(const manifest::Op& op, const manifest::Collective& collective) {
-  const auto tensor = [&](int index) { return std::string_view(op.tensors[static_cast<std::size_t>(index)].name); };
-  return fmt::format("{} input={} output={} count={}", to_string(collective.kind), tensor(collective.input),
-                     tensor(collective.output), collective.count.text());
+std::string exchange_of(const manifest::Op& op, const manifest::Implementation& implementation) {
+  const manifest::Collective& collective = implementation.collective;
+  const auto name = [&](const manifest::Collective::Place& of) {
+    return std::string_view(of.tensor >= 0 ? op.tensors[static_cast<std::size_t>(of.tensor)].name
+                                           : implementation.workspaces[static_cast<std::size_t>(of.workspace)].name);
+  };
+  return fmt::format("{}{} input={} output={} count={}", collective.first ? "first " : "", to_string(collective.kind),
+                     name(collective.input), name(collective.output), collective.count.text());
 }
 
 }  // namespace
@@ -47,8 +51,8 @@ Specialisation specialise(const manifest::Op& op, const manifest::Implementation
       fmt::format("{}/{} {}", op.name, implementation.name, manifest::to_string(implementation, config));
   if (implementation.is_library()) {
     specialisation.library = implementation.library;
-    specialisation.library_product = implementation.is_collective() ? exchange_of(op, implementation.collective)
-                                                                    : product_of(op, implementation.matmul);
+    specialisation.library_product =
+        implementation.is_collective() ? exchange_of(op, implementation) : product_of(op, implementation.matmul);
   }
   specialisation.entry = implementation.source;
   specialisation.options = implementation.options;

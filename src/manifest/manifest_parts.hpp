@@ -60,7 +60,8 @@ std::vector<Pass> read_passes(const ManifestReader& reader, const TomlValue& tab
 /// Throws unless the implementation's library is one that computes ops of this kind. `library` is where the manifest names it.
 void check_library(const ManifestReader& reader, const TomlValue& library, const Op& op,
                    const Implementation& implementation);
-/// Reads what a manifest with `library` has in place of passes: [matmul] and the library's parameters, or [collective].
+/// Reads what a manifest with `library` has in place of passes, or beside them: [matmul] and the library's parameters, or [collective].
+/// `implementation` must have its workspaces and passes.
 void read_library(const ManifestReader& reader, const TomlValue& document, const Op& op,
                   Implementation& implementation);
 

@@ -256,21 +256,28 @@ struct Matmul {
 enum class CollectiveKind : std::uint8_t { all_gather, reduce_scatter, all_reduce };
 std::string_view to_string(CollectiveKind kind) noexcept;
 
-/// What a vendor library exchanges between the ranks of a team: dense elements of one tensor, all of one type. All ranks give equal counts.
+/// What a vendor library exchanges between the ranks of a team: dense elements of one type. All ranks give equal counts.
 struct Collective {
+  /// A tensor, or a workspace of the implementation; of an optional tensor with a workspace, what the launch gives. -1: none.
+  struct Place {
+    int tensor = -1, workspace = -1;
+  };
   CollectiveKind kind = CollectiveKind::all_gather;
-  int input = 0, output = 0;  // tensors
-  Expression count;           // elements of one rank's part; of all_reduce: of the input
+  Place input, output;
+  ElementType element;  // of both
+  Expression count;     // elements of one rank's part; of all_reduce: of the input
+  bool first = false;   // before the implementation's passes; else after them
 };
 
 struct Implementation {
   std::string name;
   std::string file;  // manifest, as shown in messages
   std::string summary;
-  std::string source;     // file name in the op's folder; empty for a library's
-  std::string library;    // "cublaslt" or "nccl", which have no kernels but propose and check configs; else empty
-  Matmul matmul;          // for cublaslt
-  Collective collective;  // for nccl
+  std::string source;  // file name in the op's folder; empty for a library's
+  std::string
+      library;    // "cublaslt", which proposes and checks configs, or "nccl", beside which kernels may run; else empty
+  Matmul matmul;  // for cublaslt
+  Collective collective;                // for nccl
   bool toolkit_headers = false;         // the source includes CUDA toolkit headers
   std::vector<std::string> options;     // further NVRTC options, from a fixed list
   std::optional<Expression> requires_;  // over types, choices and device facts
@@ -286,6 +293,8 @@ struct Implementation {
 
   /// A library may be missing on another machine and takes lengths from the host alone. It has no default, so it never stands in.
   [[nodiscard]] bool is_library() const noexcept { return !library.empty(); }
+  /// Whether it launches kernels of its own, which need machine code. A library's come before or after the collective.
+  [[nodiscard]] bool has_kernels() const noexcept { return !passes.empty(); }
   /// Whether the library is one whose ranks exchange, which needs a communicator of the team's.
   [[nodiscard]] bool is_collective() const noexcept { return library == "nccl"; }
 };

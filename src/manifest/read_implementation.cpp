@@ -213,6 +213,32 @@ bool shapes(const Pass& pass, int slot, const Symbols& symbols) {
          std::ranges::any_of(pass.arguments, is_shaped) || (pass.model && estimated(*pass.model));
 }
 
+bool is_launch_only(const Implementation& implementation, int slot) {
+  const auto& passes = implementation.passes;
+  return std::ranges::any_of(passes, [&](const Pass& pass) { return pass.programmatic.uses(slot); }) &&
+         std::ranges::none_of(passes, [&](const Pass& pass) { return shapes(pass, slot, implementation.symbols); }) &&
+         std::ranges::none_of(implementation.workspaces,
+                              [&](const Workspace& each) { return each.bytes.uses(slot); }) &&
+         std::ranges::none_of(implementation.alignment, [&](const auto& each) { return each.second.uses(slot); });
+}
+
+void check_sections(const ManifestReader& reader, const TomlValue& document, const Implementation& implementation,
+                    bool has_kernels) {
+  if (!has_kernels) {
+    reader.check_keys(document, "the file of a library",
+                      {"summary", "library", "requires", "constraints", "align",
+                       implementation.is_collective() ? "collective" : "matmul"});
+  } else if (implementation.is_library()) {
+    reader.check_keys(document, "the file of a library with passes",
+                      {"summary", "source", "library", "requires", "toolkit_headers", "options", "parameters", "terms",
+                       "constraints", "search", "align", "default", "workspace", "pass", "collective"});
+  } else {
+    reader.check_keys(document, "the file",
+                      {"summary", "source", "library", "requires", "toolkit_headers", "options", "parameters", "terms",
+                       "constraints", "search", "align", "default", "workspace", "pass"});
+  }
+}
+
 void read_kernels(const ManifestReader& reader, const TomlValue& document, const Op& op,
                   Implementation& implementation) {
   implementation.source = read_source(reader, document, fmt::format("{}.cuh", implementation.name), op);
@@ -230,17 +256,13 @@ void read_kernels(const ManifestReader& reader, const TomlValue& document, const
   if (const TomlValue* section = document.find("workspace")) read_workspaces(reader, *section, op, implementation);
   implementation.passes =
       read_passes(reader, document, "the file", op, implementation.symbols, implementation.workspaces);
-  check_lengths(reader, op, implementation);
-  check_team(reader, op, implementation);
-}
-
-bool is_launch_only(const Implementation& implementation, int slot) {
-  const auto& passes = implementation.passes;
-  return std::ranges::any_of(passes, [&](const Pass& pass) { return pass.programmatic.uses(slot); }) &&
-         std::ranges::none_of(passes, [&](const Pass& pass) { return shapes(pass, slot, implementation.symbols); }) &&
-         std::ranges::none_of(implementation.workspaces,
-                              [&](const Workspace& each) { return each.bytes.uses(slot); }) &&
-         std::ranges::none_of(implementation.alignment, [&](const auto& each) { return each.second.uses(slot); });
+  if (!implementation.is_library()) {
+    check_lengths(reader, op, implementation);
+    check_team(reader, op, implementation);
+  }
+  for (std::size_t i = 0; i < implementation.parameters.size(); ++i)
+    implementation.parameters[i].launch_only =
+        is_launch_only(implementation, op.first_parameter() + static_cast<int>(i));
 }
 
 }  // namespace
@@ -252,31 +274,22 @@ Implementation read_implementation(const ManifestReader& reader, const TomlValue
   implementation.file = reader.file();
   implementation.symbols = op.symbols;
   implementation.library = reader.text_or(document, "library", "");
-  if (implementation.is_library()) {
-    check_library(reader, *document.find("library"), op, implementation);
-    reader.check_keys(document, "the file of a library",
-                      {"summary", "library", "requires", "constraints", "align",
-                       implementation.is_collective() ? "collective" : "matmul"});
-  } else {
-    reader.check_keys(document, "the file",
-                      {"summary", "source", "library", "requires", "toolkit_headers", "options", "parameters", "terms",
-                       "constraints", "search", "align", "default", "workspace", "pass"});
-  }
+  if (implementation.is_library()) check_library(reader, *document.find("library"), op, implementation);
+  const bool has_kernels =
+      !implementation.is_library() || (implementation.is_collective() && document.find("pass") != nullptr);
+  check_sections(reader, document, implementation, has_kernels);
   implementation.summary = reader.text_or(document, "summary", "");
   if (const TomlValue* condition = document.find("requires")) {
     implementation.requires_ = reader.expression(*condition, "'requires'", op.symbols, op, Known::device);
     implementation.requires_text = implementation.requires_->text();
   }
-  if (implementation.is_library()) {
+  if (has_kernels) {
+    read_kernels(reader, document, op, implementation);
+  } else {
     implementation.constraints = read_constraints(reader, document, op, implementation.symbols);
     if (const TomlValue* section = document.find("align")) read_alignment(reader, *section, op, implementation);
-    read_library(reader, document, op, implementation);
-    return implementation;
   }
-  read_kernels(reader, document, op, implementation);
-  for (std::size_t i = 0; i < implementation.parameters.size(); ++i)
-    implementation.parameters[i].launch_only =
-        is_launch_only(implementation, op.first_parameter() + static_cast<int>(i));
+  if (implementation.is_library()) read_library(reader, document, op, implementation);
   return implementation;
 }
 

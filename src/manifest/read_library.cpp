@@ -79,37 +79,101 @@ struct MatmulReader {
   }
 };
 
-/// What a collective takes or gives whole: a tensor that each launch gives, with dense rows.
-int collective_tensor(const ManifestReader& reader, const TomlValue& section, const Op& op, std::string_view key,
-                      bool output) {
-  const TomlValue& value = reader.required(section, "[collective]", key);
-  std::vector<std::string> names;
-  for (const Tensor& each : op.tensors) names.push_back(each.name);
-  const std::size_t index = reader.one_of(value, "a tensor of [collective]", names);
-  const Tensor& tensor = op.tensors[index];
-  if (tensor.output != output || tensor.optional || tensor.when || tensor.strides.back().constant_value() != 1)
-    reader.fail(value.line, fmt::format("{} as '{}' of [collective]", quote(tensor.name), key),
-                fmt::format("an {} that every launch gives, whose last stride is 1", output ? "output" : "input"));
-  return static_cast<int>(index);
-}
+struct CollectiveReader {
+  const ManifestReader& reader;
+  const TomlValue& section;
+  const Op& op;
+  const Implementation& implementation;
+
+  /// Reads the name of a workspace that a launch has to itself.
+  [[nodiscard]] int workspace(std::string_view key, const TomlValue& value, std::size_t index) const {
+    const Workspace& named = implementation.workspaces[index];
+    if (named.symmetric)
+      reader.fail(value.line, fmt::format("the symmetric workspace '{}' as '{}' of [collective]", named.name, key),
+                  "a tensor, or a workspace that is not symmetric");
+    return static_cast<int>(index);
+  }
+
+  /// Reads what the collective takes or gives whole: a workspace, or a tensor with dense rows. An optional output needs 'otherwise'.
+  [[nodiscard]] Collective::Place place(std::string_view key, bool output) const {
+    const TomlValue& value = reader.required(section, "[collective]", key);
+    std::vector<std::string> names;
+    for (const Tensor& each : op.tensors) names.push_back(each.name);
+    for (const Workspace& each : implementation.workspaces) names.push_back(each.name);
+    const std::size_t index = reader.one_of(
+        value, implementation.workspaces.empty() ? "a tensor of [collective]" : "a tensor or workspace of [collective]",
+        names);
+    if (index >= op.tensors.size()) return {-1, workspace(key, value, index - op.tensors.size())};
+    const Tensor& tensor = op.tensors[index];
+    const TomlValue* const otherwise = output ? section.find("otherwise") : nullptr;
+    const bool is_given = !tensor.optional && !tensor.when;
+    if (tensor.output != output || (!is_given && otherwise == nullptr) || tensor.strides.back().constant_value() != 1)
+      reader.fail(value.line, fmt::format("{} as '{}' of [collective]", quote(tensor.name), key),
+                  fmt::format("an {} that every launch gives, whose last stride is 1", output ? "output" : "input"));
+    return {static_cast<int>(index), -1};
+  }
+
+  /// Reads the workspace that stands in for an optional output.
+  void read_otherwise(Collective::Place& output) const {
+    const TomlValue* const value = section.find("otherwise");
+    if (value == nullptr) return;
+    if (output.tensor < 0 || !op.tensors[static_cast<std::size_t>(output.tensor)].optional)
+      reader.fail(value->line, "'otherwise' of [collective] beside an output that every launch has",
+                  "it beside an optional output");
+    std::vector<std::string> names;
+    for (const Workspace& each : implementation.workspaces) names.push_back(each.name);
+    if (names.empty()) reader.fail(value->line, "'otherwise' of [collective]", "a workspace to name");
+    output.workspace = workspace("otherwise", *value, reader.one_of(*value, "a workspace of [collective]", names));
+  }
+
+  /// The type of the tensors, of which there is at least one.
+  [[nodiscard]] ElementType element(const Collective& collective) const {
+    const auto tensor = [&](const Collective::Place& of) {
+      return of.tensor < 0 ? nullptr : &op.tensors[static_cast<std::size_t>(of.tensor)];
+    };
+    const Tensor *const input = tensor(collective.input), *const output = tensor(collective.output);
+    if (input == nullptr && output == nullptr)
+      reader.fail(section.find("output")->line, "workspaces alone in [collective]",
+                  "a tensor as 'input' or 'output', whose type is that of both");
+    if (input != nullptr && output != nullptr &&
+        (input->selection != output->selection || (input->selection < 0 && input->dtype != output->dtype)))
+      reader.fail(
+          section.find("output")->line,
+          fmt::format("{} and {} of [collective] with types of their own", quote(input->name), quote(output->name)),
+          "one type for both");
+    return static_cast<const ElementType&>(input != nullptr ? *input : *output);
+  }
+
+  /// Where the collective stands among the passes, and that it takes or gives what the op does at the other end.
+  [[nodiscard]] bool first(const Collective& collective) const {
+    const TomlValue* const value = section.find("first");
+    const bool first = reader.boolean_or(section, "first", false);
+    if (value != nullptr && !implementation.has_kernels())
+      reader.fail(value->line, "'first' of [collective] without a pass", "passes, before which it runs");
+    if (first ? collective.input.tensor < 0 : collective.output.tensor < 0 || collective.output.workspace >= 0)
+      reader.fail(section.find(first ? "input" : "output")->line,
+                  fmt::format("a workspace as '{}' of a [collective] that runs {} the passes",
+                              first ? "input" : "output", first ? "before" : "after"),
+                  first ? "an input of the op" : "an output of the op, which every launch gives");
+    return first;
+  }
+};
 
 void read_collective(const ManifestReader& reader, const TomlValue& document, const Op& op,
                      Implementation& implementation) {
   const TomlValue& section = reader.required(document, "the file of a library", "collective");
-  reader.check_keys(section, "[collective]", {"kind", "input", "output", "count"});
+  reader.check_keys(section, "[collective]", {"kind", "input", "output", "otherwise", "count", "first"});
   const std::vector<std::string> kinds = {"all_gather", "reduce_scatter",
                                           "all_reduce"};  // in the order of CollectiveKind
   Collective& collective = implementation.collective;
   collective.kind = static_cast<CollectiveKind>(
       reader.one_of(reader.required(section, "[collective]", "kind"), "the kind of [collective]", kinds));
-  collective.input = collective_tensor(reader, section, op, "input", false);
-  collective.output = collective_tensor(reader, section, op, "output", true);
-  const Tensor& input = op.tensors[static_cast<std::size_t>(collective.input)];
-  const Tensor& output = op.tensors[static_cast<std::size_t>(collective.output)];
-  if (input.selection != output.selection || (input.selection < 0 && input.dtype != output.dtype))
-    reader.fail(section.find("output")->line,
-                fmt::format("{} and {} of [collective] with types of their own", quote(input.name), quote(output.name)),
-                "one type for both");
+  const CollectiveReader read{reader, section, op, implementation};
+  collective.input = read.place("input", false);
+  collective.output = read.place("output", true);
+  read.read_otherwise(collective.output);
+  collective.element = read.element(collective);
+  collective.first = read.first(collective);
   collective.count = reader.expression(reader.required(section, "[collective]", "count"), "'count' of [collective]",
                                        op.symbols, op, Known::every_rank);
 }

@@ -86,7 +86,7 @@ std::optional<std::string> why_not_eligible(const Op& op, const Implementation& 
   }
   const auto broken = broken_constraint(op, implementation, problem, device, implementation.default_config);
   if (!broken) return std::nullopt;  // the usual case, which needs no walk
-  if (implementation.is_library())
+  if (implementation.is_library() && !implementation.has_kernels())
     return fmt::format("its constraint {} does not hold at {}", *broken, display_text(op, problem));
   bool found = false;
   Walk(op, implementation, frame, {}).run([&](const Config&) { return found = true, false; });
@@ -118,7 +118,7 @@ bool is_declared(const Implementation& implementation, std::span<const std::int6
 std::vector<Config> search_space(const Op& op, const Implementation& implementation, const Problem& problem,
                                  const DeviceFacts& device) {
   std::vector<Config> configs;
-  if (implementation.is_library()) return configs;
+  if (!implementation.has_kernels()) return configs;
   Walk(op, implementation, make_frame(op, &implementation, problem, device), implementation.search)
       .run([&](Config config) {
         configs.push_back(std::move(config));
@@ -130,7 +130,7 @@ std::vector<Config> search_space(const Op& op, const Implementation& implementat
 std::optional<std::size_t> count_legal(const Op& op, const Implementation& implementation, const Problem& problem,
                                        const DeviceFacts& device) try {
   std::size_t count = 0;
-  if (implementation.is_library()) return count;
+  if (!implementation.has_kernels()) return count;
   Walk(op, implementation, make_frame(op, &implementation, problem, device), {}).run([&](const Config&) {
     ++count;
     return true;

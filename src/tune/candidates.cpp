@@ -71,10 +71,15 @@ class CandidateBuilder {
     result_.entries.push_back(std::move(entry));
   }
 
-  /// Adds the configs of all eligible implementations that [search] allows at this size, in the manifest's order.
+  [[nodiscard]] bool may_take_part(const manifest::Implementation& implementation) const {
+    return !implementation.is_collective() || request_.has_communicator;
+  }
+
+  /// Adds the configs of all eligible implementations with kernels that [search] allows at this size, in the manifest's order.
   void add_space(const Problem& at) {
     for (const manifest::Implementation& implementation : request_.op.implementations) {
-      if (implementation.is_library() || manifest::why_not_eligible(request_.op, implementation, at, request_.device))
+      if (!implementation.has_kernels() || !may_take_part(implementation) ||
+          manifest::why_not_eligible(request_.op, implementation, at, request_.device))
         continue;
       for (const manifest::Config& config : manifest::searched_space(request_.op, implementation, at, request_.device))
         add(implementation, config);
@@ -101,7 +106,7 @@ class CandidateBuilder {
   /// Adds the algorithms that libraries propose, and up to `more` ends at sizes where a library's first proposal changes.
   void add_library_configs(std::size_t more) {
     for (const manifest::Implementation& implementation : request_.op.implementations) {
-      if (!implementation.is_library() || (implementation.is_collective() && !request_.has_communicator)) continue;
+      if (implementation.has_kernels() || !may_take_part(implementation)) continue;
       std::vector<std::int64_t> changes;
       std::optional<manifest::Config> first;
       std::int64_t before = 0;
@@ -228,7 +233,10 @@ class CandidateBuilder {
       expectations.kernel.push_back(
           kernels.emplace(std::pair(entry.implementation, entry.specialisation.name_expressions), kernels.size())
               .first->second);
-      if (entry.implementation->is_library()) expectations.of_libraries.push_back(kept.size());
+      if (entry.implementation->is_library()) {
+        expectations.of_libraries.push_back(kept.size());
+        if (entry.implementation->has_kernels()) expectations.modelled_libraries.push_back(kept.size());
+      }
       kept.push_back(std::move(entry));
     }
     result_.entries = std::move(kept);
@@ -245,6 +253,25 @@ class CandidateBuilder {
       if (std::ranges::find(problems, each.at) != problems.end()) firsts.emplace(each.implementation, each.config);
     for (const auto& [implementation, config] : firsts)
       try_first(implementation, manifest::kernel_config(*implementation, config));
+    try_with_libraries_first();
+  }
+
+  /// Kernels beside a library are always timed: of each such implementation, the fastest expected config at each length comes first.
+  void try_with_libraries_first() {
+    Expectations& expectations = result_.expectations;
+    std::map<const manifest::Implementation*, std::set<std::size_t>> fastest;
+    for (std::size_t length = 0; length < result_.lengths.problems.size(); ++length) {
+      const auto expected_at = [&](std::size_t candidate) { return expectations.expected_ns[candidate][length]; };
+      std::map<const manifest::Implementation*, std::size_t> best;
+      for (const std::size_t i : expectations.modelled_libraries) {
+        if (!std::isfinite(expected_at(i))) continue;
+        const auto [place, is_new] = best.emplace(result_.entries[i].implementation, i);
+        if (!is_new && expected_at(i) < expected_at(place->second)) place->second = i;
+      }
+      for (const auto& [implementation, candidate] : best) fastest[implementation].insert(candidate);
+    }
+    for (const auto& [implementation, candidates] : fastest)
+      expectations.tried_first.insert(expectations.tried_first.end(), candidates.begin(), candidates.end());
   }
 
   /// Looks up the candidates that a library proposed; those that are legal at no length are gone.

@@ -45,7 +45,7 @@ struct CandidatesRequest {
   Regime regime = Regime::cold_l2;
   std::string arch;
   bool all = false;               // false: without candidates that the model expects to be much slower than others
-  bool has_communicator = false;  // of the team: without one, NCCL proposes nothing
+  bool has_communicator = false;  // of the team: without one, NCCL takes no part
 };
 
 /// Returns the candidates for a bucket. `neighbours`: records near it with their candidates, nearest first. They correct the model, and

@@ -61,6 +61,9 @@ class Conclusion {
   [[nodiscard]] bool is_library(std::size_t candidate) const {
     return entries_[candidate].implementation->is_library();
   }
+  [[nodiscard]] bool has_kernels(std::size_t candidate) const {
+    return entries_[candidate].implementation->has_kernels();
+  }
   [[nodiscard]] bool uses_library(const Assignment& assignment) const {
     return std::ranges::any_of(assignment, [&](const auto& each) { return each && is_library(*each); });
   }
@@ -89,7 +92,7 @@ class Conclusion {
     const bool own_ties = std::ranges::any_of(
         result, [&](const Standing& each) { return !is_library(each.candidate) && each.behind <= tied_within; });
     for (Standing& each : result) {
-      each.has_code = !is_library(each.candidate);
+      each.has_code = has_kernels(each.candidate);
       if (own_ties && is_library(each.candidate)) {
         each.ties = false;
         each.behind = std::max(each.behind, 2 * tied_within - 1);
@@ -185,7 +188,7 @@ class Conclusion {
       const auto is_kept = std::ranges::any_of(result.kernels, [&](const CompiledKernel& kernel) {
         return kernel.specialisation.label == entry.specialisation.label;
       });
-      if (!is_kept && !is_library(each.candidate)) result.kernels.push_back({entry.specialisation, cubin});
+      if (!is_kept && has_kernels(each.candidate)) result.kernels.push_back({entry.specialisation, cubin});
     }
   }
 

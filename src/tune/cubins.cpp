@@ -8,7 +8,7 @@ namespace kiln::tune {
 
 namespace {
 
-/// Returns an empty cubin with the library as compiler, or nothing where the library is missing.
+/// For what has no kernels: returns an empty cubin with the library as compiler, or nothing where the library is missing.
 std::optional<KeyedCubin> in_library(const jit::Specialisation& specialisation) {
   std::string identity = jit::library_identity(specialisation.library);
   if (identity.empty()) return std::nullopt;
@@ -25,7 +25,7 @@ const std::string& Cubins::own_compiler() {
 }
 
 std::optional<KeyedCubin> Cubins::find(const jit::Specialisation& specialisation, store::Counters* met) {
-  if (specialisation.is_library()) return in_library(specialisation);
+  if (!specialisation.has_kernels()) return in_library(specialisation);
   std::vector<std::string> compilers;
   if (own_compiler().empty())
     compilers = layers_.compilers();
@@ -38,7 +38,7 @@ std::optional<KeyedCubin> Cubins::find(const jit::Specialisation& specialisation
 
 std::optional<KeyedCubin> Cubins::find_under(std::string_view compiler, const jit::Specialisation& specialisation,
                                              store::Counters* met) {
-  if (specialisation.is_library()) return in_library(specialisation);
+  if (!specialisation.has_kernels()) return in_library(specialisation);
   const manifest::Digest key = jit::cubin_key(specialisation, compiler);
   auto found = layers_.find_cubin(key, met);
   if (!found) return std::nullopt;
@@ -47,7 +47,7 @@ std::optional<KeyedCubin> Cubins::find_under(std::string_view compiler, const ji
 }
 
 void Cubins::prefetch(const jit::Specialisation& specialisation, jit::Urgency urgency) {
-  if (specialisation.is_library() || own_compiler().empty()) return;
+  if (!specialisation.has_kernels() || own_compiler().empty()) return;
   try {
     const manifest::Digest key = jit::cubin_key(specialisation, own_compiler());
     if (!layers_.find_cubin(key)) pool_.submit(key, specialisation, urgency);
@@ -57,7 +57,7 @@ void Cubins::prefetch(const jit::Specialisation& specialisation, jit::Urgency ur
 }
 
 KeyedCubin Cubins::compile(const jit::Specialisation& specialisation) {
-  if (specialisation.is_library())
+  if (!specialisation.has_kernels())
     throw Error(specialisation.library == "nccl" ? ErrorKind::no_nccl : ErrorKind::no_cublaslt,
                 specialisation.label + ": the library " + specialisation.library + " is not here");
   const std::string compiler = jit::compiler_identity();  // throws no_nvrtc with what to do
@@ -92,7 +92,7 @@ KeyedCubin Cubins::replace(const jit::Specialisation& specialisation) {
 store::CubinRow to_row(const jit::Specialisation& specialisation, const KeyedCubin& cubin) {
   return {cubin.key,
           specialisation.op,
-          manifest::to_hex(jit::source_digest(specialisation)),
+          manifest::to_hex(jit::code_digest(specialisation)),
           specialisation.label,
           specialisation.arch,
           cubin.compiler,

@@ -18,7 +18,7 @@ std::vector<jit::Specialisation> deployed(const manifest::Op& op, const Problem&
   std::vector<std::pair<const manifest::Implementation*, manifest::Config>> added;
   const auto add_once = [&](const Problem& at, const manifest::Implementation& implementation,
                             const manifest::Config& config) {
-    if (implementation.is_library() || std::ranges::find(added, std::pair(&implementation, config)) != added.end())
+    if (!implementation.has_kernels() || std::ranges::find(added, std::pair(&implementation, config)) != added.end())
       return;
     added.emplace_back(&implementation, config);
     const auto frame = manifest::make_frame(op, &implementation, at, device, config);

@@ -179,17 +179,28 @@ BlockWork work_of(const manifest::Op& op, const manifest::Pass& pass, bool first
   return work;
 }
 
-/// A library has no model: the op's cost is spread over all multiprocessors.
-BlockWork work_of_library(const manifest::Op& op, const manifest::DeviceFacts& device, Evaluation& value) {
+/// A library has no model: bytes and operations are spread over all multiprocessors.
+BlockWork work_of_library(double bytes, double operations, const manifest::DeviceFacts& device) {
   const auto blocks = static_cast<double>(device.sm_count());
   BlockWork work;
   work.blocks = device.sm_count();
   work.threads = 256;
   work.unit = manifest::Unit::mma;
-  work.operations = static_cast<double>(value(op.cost_flops)) / blocks;
-  work.read = work.distinct = work.memory = work.in_flight =
-      std::max(1.0, static_cast<double>(value(op.cost_bytes)) / blocks);
+  work.operations = operations / blocks;
+  work.read = work.distinct = work.memory = work.in_flight = std::max(1.0, bytes / blocks);
   return work;
+}
+
+/// What a collective beside kernels reads and writes. It is equal for all their configs, which this must tell apart no further.
+double bytes_of_collective(const manifest::Op& op, const manifest::Implementation& implementation,
+                           const Problem& bucket, const manifest::DeviceFacts& device,
+                           std::span<const std::int64_t> config, Evaluation& value) {
+  const manifest::Collective& collective = implementation.collective;
+  const auto frame = manifest::make_frame(op, &implementation, bucket, device, config);
+  const bool has_parts = collective.kind != manifest::CollectiveKind::all_reduce;
+  const std::int64_t parts = has_parts ? frame[static_cast<std::size_t>(op.team_axis())] : 2;
+  return 2.0 * static_cast<double>(parts) * static_cast<double>(value(collective.count)) *
+         static_cast<double>(size_of(op.dtype_of(collective.element, frame)));
 }
 
 }  // namespace
@@ -202,8 +213,9 @@ Estimate estimate(const manifest::Op& op, const manifest::Implementation& implem
       regime == Regime::hot_l2 && value(op.cost_bytes) <= device.l2_bytes();  // left there by the run before
   const double latency_ns = in_l2 ? l2_latency_ns : memory_latency_ns;
   Estimate result;
-  if (implementation.is_library()) {
-    BlockWork work = work_of_library(op, device, value);
+  if (!implementation.has_kernels()) {
+    BlockWork work =
+        work_of_library(static_cast<double>(value(op.cost_bytes)), static_cast<double>(value(op.cost_flops)), device);
     if (in_l2) work.memory = 0;
     const Time time = of_pass(work, device, rates, latency_ns);
     return {value.ok ? time.ns + launch_ns : infinite, 1, work.blocks, 1, 0, value.ok ? time.limit : "geometry"};
@@ -226,6 +238,11 @@ Estimate estimate(const manifest::Op& op, const manifest::Implementation& implem
     result.blocks_per_multiprocessor = static_cast<int>(work.resident);
     result.waves = static_cast<double>(work.blocks) / static_cast<double>(device.sm_count() * work.resident);
     result.limit = time.limit;
+  }
+  if (implementation.is_collective()) {
+    const double bytes = bytes_of_collective(op, implementation, bucket, device, config, value);
+    if (!value.ok) return {infinite, 0, 0, 0, 0, "geometry"};
+    result.ns += of_pass(work_of_library(bytes, 0, device), device, rates, l2_latency_ns).ns + dependent_launch_ns;
   }
   if (!all_say_reads) result.read_bytes = 0;
   return result;

@@ -57,7 +57,7 @@ void add_winners(std::vector<Winner>& winners, const manifest::Op& op, const Pro
   for (std::size_t i = record.choices.size(); i-- > 0;) {
     const store::Choice& choice = record.choices[i];
     const manifest::Implementation* implementation = op.find(choice.implementation);
-    if (implementation == nullptr || implementation->is_library()) continue;
+    if (implementation == nullptr || !implementation->has_kernels()) continue;
     Usable served = usable(op, bucket, device, choice.implementation, choice.config);
     if (served.implementation == nullptr) continue;
     Winner winner{implementation, manifest::kernel_config(*implementation, std::move(served.config))};

@@ -16,7 +16,7 @@ struct Standing {
   double behind = 1;     // its time over the best one's
   bool ties = false;     // with the best, as in choose()
   int registers = 0;     // per thread
-  bool has_code = true;  // false for a library's
+  bool has_code = true;  // false for what a library alone computes
 };
 /// Returns the standing of each candidate with samples. `footprint_of` is called for compared candidates only.
 std::vector<Standing> standings(const Comparison& comparison,

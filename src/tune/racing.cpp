@@ -229,18 +229,24 @@ class Racing final : public Search {
            forecast_.expectations().of_libraries.end();
   }
 
-  /// Returns the open candidates by their lowest expected time against reference_ns(). A library has no model, and its estimate, the time at
-  /// the device's limits, promises more than any kernel keeps: its algorithms are returned where no own candidate is open.
-  [[nodiscard]] std::vector<std::size_t> untried_by_promise() const {
-    std::vector<std::size_t> own = ranked_by_promise(false);
-    return own.empty() ? ranked_by_promise(true) : own;
+  /// Whether the candidate is a library's alone, which has no model.
+  [[nodiscard]] bool is_unmodelled(std::size_t candidate) const {
+    const auto& modelled = forecast_.expectations().modelled_libraries;
+    return is_library(candidate) && std::ranges::find(modelled, candidate) == modelled.end();
   }
-  [[nodiscard]] std::vector<std::size_t> ranked_by_promise(bool of_libraries) const {
+
+  /// Returns the open candidates by their lowest expected time against reference_ns(). A library alone has no model, and its estimate, the time at
+  /// the device's limits, promises more than any kernel keeps: its algorithms are returned where no other candidate is open.
+  [[nodiscard]] std::vector<std::size_t> untried_by_promise() const {
+    std::vector<std::size_t> modelled = ranked_by_promise(false);
+    return modelled.empty() ? ranked_by_promise(true) : modelled;
+  }
+  [[nodiscard]] std::vector<std::size_t> ranked_by_promise(bool unmodelled) const {
     std::vector<double> reference;
     for (std::size_t length = 0; length < scores_.lengths(); ++length) reference.push_back(reference_ns(length));
     std::vector<std::pair<double, std::size_t>> ranked;
     for (std::size_t i = 0; i < scores_.size(); ++i) {
-      if (!is_open(i) || is_library(i) != of_libraries) continue;
+      if (!is_open(i) || is_unmodelled(i) != unmodelled) continue;
       double least = std::numeric_limits<double>::infinity();
       for (std::size_t length = 0; length < reference.size(); ++length)
         if (forecast_.is_legal({i, length}))
@@ -333,7 +339,7 @@ class Racing final : public Search {
     if (const auto& libraries = forecast_.expectations().of_libraries; is_near_best(libraries)) {
       std::size_t more = library_newcomers;
       for (const std::size_t each : libraries)
-        if (more > 0 && is_open(each) && std::ranges::find(chosen, each) == chosen.end()) {
+        if (more > 0 && is_open(each) && is_unmodelled(each) && std::ranges::find(chosen, each) == chosen.end()) {
           chosen.push_back(each);
           --more;
         }

@@ -107,6 +107,8 @@ struct Expectations {
   std::vector<std::vector<std::int64_t>> position;
   /// The candidates that need a library. The search also finds the fastest of the others, for machines without it.
   std::vector<std::size_t> of_libraries;
+  /// Those of of_libraries that have kernels beside the library, and so a model.
+  std::vector<std::size_t> modelled_libraries;
   std::vector<std::size_t> kernel;  // equal for candidates that share machine code; empty: none do
   [[nodiscard]] std::size_t candidates() const noexcept { return expected_ns.size(); }
   [[nodiscard]] std::size_t lengths() const noexcept { return expected_ns.empty() ? 0 : expected_ns.front().size(); }

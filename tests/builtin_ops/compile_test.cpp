@@ -158,6 +158,6 @@ TEST_CASE("each built-in kernel compiles with each of its types and choices for 
   for (const manifest::Op& op : catalogue.all()) {
     check_verification(op);
     for (const manifest::Implementation& each : op.implementations)
-      if (!each.is_library()) check_implementation(op, each);
+      if (each.has_kernels()) check_implementation(op, each);
   }
 }

@@ -93,19 +93,24 @@ TEST_CASE("NCCL gathers, adds up and scatters as the ops say" * doctest::skip(ha
   check_ranks("reduce_scatter", 3, 1, [](int rank, std::int64_t i) { return sum_of_three(rank * exchanged + i); });
 }
 
+// In a process of its own: none could be forked for the ranks of another test once this one had a context.
 TEST_CASE("NCCL's implementation is refused for a team without its communicator" * doctest::skip(has_no_nccl)) {
-  const cuda::Context context(0);
-  const cuda::Context::Scope scope(context);
-  const manifest::Op& op = team_op("all_reduce");
-  team::TeamBinding binding;
-  binding.world = 2;
-  const auto frame = frame_of(op, 2, context.info().facts);
-  try {
-    const Executable executable(op, *op.find("nccl"), frame, Cubin{}, &binding);
-    FAIL("made");
-  } catch (const Error& error) {
-    CHECK(error.kind() == ErrorKind::no_nccl);
-  }
+  kiln::test::Ranks alone;
+  alone.begin([] {
+    const cuda::Context context(0);
+    const cuda::Context::Scope scope(context);
+    const manifest::Op& op = team_op("all_reduce");
+    team::TeamBinding binding;
+    binding.world = 2;
+    const auto frame = frame_of(op, 2, context.info().facts);
+    try {
+      const Executable executable(op, *op.find("nccl"), frame, Cubin{}, &binding);
+    } catch (const Error& error) {
+      return std::string(error.kind() == ErrorKind::no_nccl ? "no NCCL" : error.what());
+    }
+    return std::string("made");
+  });
+  CHECK(alone.outcome(0) == "no NCCL");
 }
 
 TEST_CASE("a record of NCCL's is stale when NCCL is asked for something else") {

@@ -245,8 +245,8 @@ count  = "rows * cols"
   CHECK(nccl.is_library());
   CHECK(nccl.is_collective());
   CHECK(nccl.collective.kind == CollectiveKind::all_gather);
-  CHECK(op.tensors[static_cast<std::size_t>(nccl.collective.input)].name == "x");
-  CHECK(op.tensors[static_cast<std::size_t>(nccl.collective.output)].name == "y");
+  CHECK(op.tensors[static_cast<std::size_t>(nccl.collective.input.tensor)].name == "x");
+  CHECK(op.tensors[static_cast<std::size_t>(nccl.collective.output.tensor)].name == "y");
   CHECK(nccl.collective.count.text() == "rows * cols");
   CHECK(to_string(nccl, nccl.default_config).empty());
   CHECK(parse_config(nccl, "") == Config{});
@@ -263,6 +263,7 @@ count  = "rows * cols"
       {"output = \"y\"", "output = \"x\"",
        "found 'x' as 'output' of [collective], expected an output that every launch gives"},
       {"count  = \"rows * cols\"\n", "", "'count'"},
+      {"count ", "first  = true\ncount ", "found 'first' of [collective] without a pass, expected passes"},
       {"rows * cols", "rows * rank", "'rank', which differs from rank to rank"},
   };
   for (const TeamMistake& mistake : mistakes) {
@@ -277,6 +278,86 @@ count  = "rows * cols"
   testing::Folder plain = testing::scale_folder();
   plain.implementation = folder.implementation;
   check_refusal(plain, "found the library 'nccl' in an op without a team axis, expected 'cublaslt' or kernels");
+}
+
+TEST_CASE("NCCL may exchange what passes wrote, or what they read") {
+  testing::Folder after = team_folder();
+  after.implementation = R"toml(summary  = "a product, then NCCL"
+library  = "nccl"
+[parameters]
+blocks = [8, 16]
+[default]
+blocks = 8
+[workspace]
+staged = { bytes = "world * rows * cols * sizeof(dtype)" }
+pushed = { bytes = "64", symmetric = true }
+[[pass]]
+kernel = "product<{dtype}>"
+grid   = ["blocks"]
+block  = [256]
+args   = ["x", "staged", "rows"]
+[collective]
+kind   = "reduce_scatter"
+input  = "staged"
+output = "y"
+count  = "rows * cols"
+)toml";
+  const Op op = after.parse();
+  const Implementation& product = op.implementations.front();
+  CHECK(product.is_library());
+  CHECK(product.has_kernels());
+  CHECK(product.source == "fast.cuh");
+  CHECK(product.parameters.size() == 1);
+  CHECK(product.collective.input.tensor == -1);
+  CHECK(product.collective.input.workspace == 0);
+  CHECK(op.tensors[static_cast<std::size_t>(product.collective.output.tensor)].name == "y");
+  CHECK(product.collective.element.selection == 0);
+  CHECK_FALSE(product.collective.first);
+
+  testing::Folder before = after;
+  before.op = testing::replaced(after.op, "[reference]\n",
+                                "kept = { shape = [\"world\", \"rows\", \"cols\"], dtype = \"dtype\", output = true, "
+                                "optional = true }\n[reference]\n");
+  before.implementation =
+      testing::replaced(after.implementation, "\"reduce_scatter\"\ninput  = \"staged\"\noutput = \"y\"",
+                        "\"all_gather\"\nfirst  = true\ninput  = \"x\"\noutput = \"kept\"\notherwise = \"staged\"");
+  const Op gathered = before.parse();
+  const Collective& first = gathered.implementations.front().collective;
+  CHECK(first.first);
+  CHECK(first.input.workspace == -1);
+  CHECK(gathered.tensors[static_cast<std::size_t>(first.output.tensor)].name == "kept");
+  CHECK(first.output.workspace == 0);
+
+  const auto refuses = [](testing::Folder folder, const TeamMistake& mistake) {
+    folder.implementation = testing::replaced(folder.implementation, mistake.from, mistake.to);
+    check_refusal(folder, mistake.message);
+  };
+  const TeamMistake mistakes[] = {
+      {"input  = \"staged\"", "input  = \"stage\"",
+       "found 'stage' as a tensor or workspace of [collective] (did you mean 'staged'?)"},
+      {"input  = \"staged\"", "input  = \"pushed\"",
+       "fast.toml:17: found the symmetric workspace 'pushed' as 'input' of [collective], expected a tensor"},
+      {"output = \"y\"", "output = \"staged\"",
+       "fast.toml:18: found workspaces alone in [collective], expected a tensor as 'input' or 'output'"},
+      {"\"staged\"\noutput = \"y\"", "\"x\"\noutput = \"staged\"",
+       "fast.toml:18: found a workspace as 'output' of a [collective] that runs after the passes, expected an output"},
+      {"kind ", "first  = true\nkind ",
+       "fast.toml:18: found a workspace as 'input' of a [collective] that runs before the passes, expected an input"},
+      {"output = \"y\"", "output = \"y\"\notherwise = \"staged\"",
+       "fast.toml:19: found 'otherwise' of [collective] beside an output that every launch has"},
+      {"library  = \"nccl\"\n", "", "fast.toml:14: found the unknown key 'collective' in the file"},
+      {"[collective]", "[matmul]", "found the unknown key 'matmul' in the file of a library with passes"},
+      {"blocks = 8\n", "", "found no 'blocks' in [default]"},
+  };
+  for (const TeamMistake& mistake : mistakes) refuses(after, mistake);
+  const TeamMistake mistakes_before[] = {
+      {"otherwise = \"staged\"", "otherwise = \"pushed\"",
+       "fast.toml:20: found the symmetric workspace 'pushed' as 'otherwise' of [collective]"},
+      {"otherwise = \"staged\"\n", "",
+       "found 'kept' as 'output' of [collective], expected an output that every launch"},
+      {"first  = true\n", "", "found a workspace as 'output' of a [collective] that runs after the passes"},
+  };
+  for (const TeamMistake& mistake : mistakes_before) refuses(before, mistake);
 }
 
 TEST_CASE("an op of one GPU can say nothing of a team") {

@@ -399,6 +399,30 @@ TEST_CASE(
   CHECK(tried >= own / 2);
 }
 
+TEST_CASE("kernels beside a library are tried by their model, as those without one") {
+  constexpr std::size_t own = 48, all = 64;
+  for (const bool modelled : {true, false}) {
+    CAPTURE(modelled);
+    Ridge ridge(all);
+    for (std::size_t c = 0; c < all; ++c) {
+      ridge.expectations.position[c].push_back(static_cast<std::int64_t>(c));  // no two are neighbours
+      for (std::size_t l = 0; l < 6; ++l) {
+        ridge.truth[c][l] = 1e5 * (1 + static_cast<double>(l)) * (c >= own ? 0.5 : 1);
+        ridge.expectations.expected_ns[c][l] = ridge.truth[c][l];
+      }
+      if (c < own) continue;
+      ridge.expectations.of_libraries.push_back(c);
+      if (modelled) ridge.expectations.modelled_libraries.push_back(c);
+    }
+    NoisySurface surface(ridge.truth);
+    const auto search = racing(ridge.expectations, {.compiles_at_once = 16, .trials = 6});
+    surface.run(*search);
+    std::size_t tried = 0;
+    for (std::size_t c = own; c < all; ++c) tried += search->cost({c, 0}).failed() ? 0 : 1;
+    CHECK((tried > 0) == modelled);  // a library alone comes last
+  }
+}
+
 TEST_CASE("a newcomer is timed at the lengths where it may win") {
   Ridge ridge(24);
   for (std::size_t c = 0; c < 24; ++c)

@@ -1,0 +1,75 @@
+// Which configs a search gets to try, of kernels that run beside a library.
+#include "tune/candidates.hpp"
+
+#include <doctest/doctest.h>
+
+#include <algorithm>
+#include <array>
+#include <set>
+
+#include "jit/executable.hpp"
+#include "manifest/catalogue.hpp"
+#include "manifest/problem.hpp"
+
+using namespace kiln;
+using namespace kiln::tune;
+
+namespace {
+
+const manifest::DeviceFacts h100 =
+    *manifest::DeviceFacts::from_device_class("sm_90/mp132/l2_52428800/smem_232448/bus_5120");
+
+Candidates candidates(const manifest::Op& op, const char* ranks, bool has_communicator) {
+  const std::array settings = {manifest::Setting{"rows", "64"},    manifest::Setting{"n", "8192"},
+                               manifest::Setting{"k", "4096"},     manifest::Setting{"world", "2"},
+                               manifest::Setting{"dtype", "bf16"}, manifest::Setting{"ranks", ranks}};
+  const Problem bucket = manifest::bucket_of(op, manifest::make_problem(op, settings));
+  return candidates_of({op, bucket, h100, Regime::cold_l2, "sm_90a", false, has_communicator}, {});
+}
+
+std::set<std::string> implementations(const Candidates& of) {
+  std::set<std::string> names;
+  for (const Entry& each : of.entries) names.insert(each.implementation->name);
+  return names;
+}
+
+}  // namespace
+
+TEST_CASE("products beside NCCL are candidates where the team has a communicator and ranks launch alike") {
+  const manifest::Catalogue ops(std::span<const std::filesystem::path>{});
+  for (const char* name : {"gemm_all_reduce", "gemm_reduce_scatter", "all_gather_gemm"}) {
+    CAPTURE(name);
+    const manifest::Op& op = *ops.op(name);
+    const std::set<std::string> own = {"push_wgmma", "push_mma"};
+    CHECK(implementations(candidates(op, "any", true)) == own);
+    CHECK(implementations(candidates(op, "alike", false)) == own);
+    CHECK(implementations(candidates(op, "alike", true)) ==
+          std::set<std::string>{"push_wgmma", "push_mma", "nccl_wgmma", "nccl_mma"});
+  }
+}
+
+TEST_CASE("a product beside NCCL has a model, several configs, and one that is tried first") {
+  const manifest::Catalogue ops(std::span<const std::filesystem::path>{});
+  for (const char* name : {"gemm_all_reduce", "gemm_reduce_scatter", "all_gather_gemm"}) {
+    CAPTURE(name);
+    const Candidates found = candidates(*ops.op(name), "alike", true);
+    const Expectations& expectations = found.expectations;
+    CHECK(expectations.modelled_libraries == expectations.of_libraries);
+    CHECK(found.has_baseline);
+    CHECK_FALSE(found.entries.front().implementation->is_library());
+    for (const char* implementation : {"nccl_wgmma", "nccl_mma"}) {
+      const auto is_of = [&](std::size_t i) { return found.entries[i].implementation->name == implementation; };
+      CHECK(std::ranges::count_if(expectations.modelled_libraries, is_of) >= 2);
+      CHECK(std::ranges::any_of(expectations.tried_first, is_of));
+    }
+    std::set<double> times;
+    for (const std::size_t i : expectations.modelled_libraries) {
+      CHECK(expectations.expected_ns[i].back() > 1000);
+      CHECK(expectations.expected_ns[i].back() < 1e7);
+      times.insert(expectations.expected_ns[i].back());
+      CHECK(found.entries[i].specialisation.has_kernels());
+      CHECK(found.entries[i].specialisation.library == "nccl");
+    }
+    CHECK(times.size() > 4);  // the model tells tiles apart
+  }
+}
