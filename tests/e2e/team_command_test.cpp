@@ -255,6 +255,32 @@ TEST_CASE("stale records of a team are left out by a command without ranks, and 
   CHECK(contains(expect(0, two_gpus + "kiln tune --stale all_gather --ranks 2" + at), "0 of 1 record"));
 }
 
+TEST_CASE("launches that a program's ranks counted are tuned for with --ranks, and left out without") {
+  const TemporaryFolder folder;
+  const std::string counts = (folder / "counts.kiln").string();
+  Ranks ranks;
+  ranks.begin_all(2, [&](const team::Membership& of) {
+    Options options;
+    options.overlay = of.rank == 0 ? fs::path(counts) : fs::path();
+    const Rank rank(of, ample, options);
+    const Gather one(rank, 100, 100);
+    one.set(1);
+    for (int launches = 0; launches < 200; ++launches) one.launch(rank);
+    rank.machine.synchronize();
+    return one.outcome({100, 100}, 1);
+  });
+  REQUIRE(ranks.outcome(0) == "right");
+  REQUIRE(ranks.outcome(1) == "right");
+  const std::string words = "kiln prewarm --from-histogram " + counts + overlay_of(folder);
+  const std::string left = expect(0, two_gpus + words);
+  CHECK_MESSAGE(contains(left, "1 bucket of ops of a team is left out; --ranks N tunes those of N ranks"), left);
+  const std::string other = expect(0, "export FAKE_CUDA='devices 3'; " + words + "--ranks 3");
+  CHECK_MESSAGE(contains(other, "left out, which is of other numbers of ranks than 3"), other);
+  const std::string tuned = expect(0, two_gpus + words + "--ranks 2");
+  CHECK_MESSAGE(contains(tuned, "tuned now"), tuned);
+  CHECK_MESSAGE(contains(tuned, "1, 1 with a record"), tuned);
+}
+
 TEST_CASE("a Tuner without a team refuses an op of one, and with one its ranks tune together") {
   Ranks ranks;
   ranks.begin_all(2, [](const team::Membership& of) {
